@@ -1,0 +1,128 @@
+/* The bridge to OpenBLAS: CBLAS for BLAS, Fortran symbols for LAPACK (a distribution's OpenBLAS may lack LAPACKE).
+ * LAPACK is column-major: a row-major matrix is its transpose there, so "lower" becomes "upper" and
+ * A = U S V is read as A^T = V^T S U^T. */
+#include "blas.h"
+
+#include <cblas.h>
+
+#include "arena.h"
+
+#ifdef BLAS_SYMBOL_PREFIX               /* set by setup.py for PyPI's OpenBLAS; a system BLAS has no prefix */
+#define CAT_(a, b) a##b
+#define CAT(a, b) CAT_(a, b)
+#define BLAS(name) CAT(BLAS_SYMBOL_PREFIX, name)
+#else
+#define BLAS(name) name
+#endif
+
+void BLAS(dpotrf_)(const char *uplo, const int *n, double *a, const int *lda, int *info, size_t);
+void BLAS(dpotri_)(const char *uplo, const int *n, double *a, const int *lda, int *info, size_t);
+void BLAS(dsyevd_)(const char *jobz, const char *uplo, const int *n, double *a, const int *lda, double *w,
+                   double *work, const int *lwork, int *iwork, const int *liwork, int *info, size_t, size_t);
+void BLAS(dgesdd_)(const char *jobz, const int *m, const int *n, double *a, const int *lda, double *s, double *u,
+                   const int *ldu, double *vt, const int *ldvt, double *work, const int *lwork, int *iwork,
+                   int *info, size_t);
+
+/* Weak: a system BLAS that is not OpenBLAS has no such switch, and keeps its own mind about threads. */
+__attribute__((weak)) void BLAS(openblas_set_num_threads)(int);
+__attribute__((weak)) int BLAS(openblas_get_num_threads)(void);
+__attribute__((weak)) char *BLAS(openblas_get_config)(void);
+
+static enum CBLAS_TRANSPOSE op_word(enum blas_op op)
+{
+    return op == BLAS_PLAIN ? CblasNoTrans : CblasTrans;
+}
+
+void blas_gemm(enum blas_op op_a, enum blas_op op_b, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, double alpha,
+               const double *A, ptrdiff_t lda, const double *B, ptrdiff_t ldb, double beta, double *C,
+               ptrdiff_t ldc)
+{
+    BLAS(cblas_dgemm)(CblasRowMajor, op_word(op_a), op_word(op_b), (int)m, (int)n, (int)k, alpha, A, (int)lda, B,
+                      (int)ldb, beta, C, (int)ldc);
+}
+
+void blas_syrk(ptrdiff_t n, ptrdiff_t k, double alpha, const double *A, ptrdiff_t lda, double beta, double *C,
+               ptrdiff_t ldc)
+{
+    BLAS(cblas_dsyrk)(CblasRowMajor, CblasLower, CblasNoTrans, (int)n, (int)k, alpha, A, (int)lda, beta, C,
+                      (int)ldc);
+}
+
+int blas_cholesky(ptrdiff_t n, double *A, ptrdiff_t lda)
+{
+    int info, size = (int)n, stride = (int)lda;
+    BLAS(dpotrf_)("U", &size, A, &stride, &info, 1);
+    return info;
+}
+
+void blas_solve_lower(enum blas_op op, ptrdiff_t n, ptrdiff_t k, const double *L, ptrdiff_t ldl, double *B,
+                      ptrdiff_t ldb)
+{
+    BLAS(cblas_dtrsm)(CblasRowMajor, CblasLeft, CblasLower, op_word(op), CblasNonUnit, (int)n, (int)k, 1.0, L,
+                      (int)ldl, B, (int)ldb);
+}
+
+int blas_cholesky_inverse(ptrdiff_t n, double *L, ptrdiff_t ldl)
+{
+    int info, size = (int)n, stride = (int)ldl;
+    BLAS(dpotri_)("U", &size, L, &stride, &info, 1);
+    return info;
+}
+
+int blas_eigen(ptrdiff_t n, double *A, double *values, int vectors, struct arena *arena)
+{
+    const char *job = vectors ? "V" : "N";
+    int info, size = (int)n, lwork = -1, liwork = -1, iwork_size;
+    double work_size;
+    BLAS(dsyevd_)(job, "U", &size, A, &size, values, &work_size, &lwork, &iwork_size, &liwork, &info, 1, 1);
+    lwork = (int)work_size;
+    liwork = iwork_size;
+    struct arena_mark mark = arena_mark(arena);
+    double *work = arena_doubles(arena, lwork, 1);
+    int *iwork = arena_take(arena, liwork, sizeof(int));
+    if (arena->failed)
+        return -1;
+    BLAS(dsyevd_)(job, "U", &size, A, &size, values, work, &lwork, iwork, &liwork, &info, 1, 1);
+    arena_release(arena, mark);
+    return info;
+}
+
+int blas_svd(ptrdiff_t m, ptrdiff_t n, double *A, double *U, double *s, double *V, struct arena *arena)
+{
+    const char *job = U != NULL ? "S" : "N";
+    int info, rows = (int)n, columns = (int)m, lwork = -1;      /* of A^T, as LAPACK sees it */
+    int least = rows < columns ? rows : columns;
+    double work_size, none;
+    struct arena_mark mark = arena_mark(arena);
+    int *iwork = arena_take(arena, 8 * (ptrdiff_t)least, sizeof(int));
+    if (arena->failed)
+        return -1;
+    double *left = V != NULL ? V : &none, *right = U != NULL ? U : &none;
+    int right_stride = U != NULL ? least : 1;
+    BLAS(dgesdd_)(job, &rows, &columns, A, &rows, s, left, &rows, right, &right_stride, &work_size, &lwork, iwork,
+                  &info, 1);
+    lwork = (int)work_size;
+    double *work = arena_doubles(arena, lwork, 1);
+    if (arena->failed)
+        return -1;
+    BLAS(dgesdd_)(job, &rows, &columns, A, &rows, s, left, &rows, right, &right_stride, work, &lwork, iwork, &info,
+                  1);
+    arena_release(arena, mark);
+    return info;
+}
+
+void blas_set_threads(int threads)
+{
+    if (BLAS(openblas_set_num_threads) != NULL)
+        BLAS(openblas_set_num_threads)(threads);
+}
+
+int blas_threads(void)
+{
+    return BLAS(openblas_get_num_threads) != NULL ? BLAS(openblas_get_num_threads)() : 0;
+}
+
+const char *blas_config(void)
+{
+    return BLAS(openblas_get_config) != NULL ? BLAS(openblas_get_config)() : "not OpenBLAS";
+}

@@ -1,0 +1,137 @@
+#include "bound.h"
+
+#include <float.h>
+#include <math.h>
+
+#include "arena.h"
+#include "blas.h"
+#include "status.h"
+
+/* A row that cannot be met by scaling W (an equality, or b <= 0) counts as met up to this part of
+ * length_k ||W||: a few hundred roundings, the accuracy to which its left side can be computed at all. */
+#define ROUNDING 1e-13
+
+/* Frobenius norm, safe against overflow of the squares. */
+static double frobenius(const double *W, ptrdiff_t n)
+{
+    double largest = 0, sum = 0;
+    for (ptrdiff_t i = 0; i < n; ++i)
+        largest = fmax(largest, fabs(W[i]));
+    if (largest == 0 || !isfinite(largest))
+        return largest;
+    for (ptrdiff_t i = 0; i < n; ++i)
+        sum += (W[i] / largest) * (W[i] / largest);
+    return largest * sqrt(sum);
+}
+
+/* Sum and largest of the singular values of W [m,n]. */
+static int singular(double *sum, double *top, const double *W, ptrdiff_t m, ptrdiff_t n, struct arena *arena)
+{
+    ptrdiff_t least = m < n ? m : n;
+    double *copy = arena_doubles(arena, m, n), *s = arena_doubles(arena, least, 1);
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
+    for (ptrdiff_t i = 0; i < m * n; ++i)
+        copy[i] = W[i];
+    if (blas_svd(m, n, copy, NULL, s, NULL, arena) != 0)
+        return STATUS_FACTORIZATION;
+    *sum = 0;
+    for (ptrdiff_t i = 0; i < least; ++i)
+        *sum += s[i];
+    *top = s[0];
+    return STATUS_DONE;
+}
+
+static void clean(double *lambda, const struct rows *rows)
+{
+    for (ptrdiff_t k = 0; k < rows->count; ++k)
+        if (!rows->equal[k] && !(lambda[k] > 0))
+            lambda[k] = 0;
+}
+
+/* s(W), or 0 when no scaling of W meets the rows. */
+static double scaling(const double *margin, const struct rows *rows, double size)
+{
+    double s = 0, most = INFINITY;
+    int fixed = 0;
+    for (ptrdiff_t k = 0; k < rows->count; ++k) {
+        double b = rows->rhs[k], a = margin[k], noise = ROUNDING * rows->length[k] * size;
+        if (rows->equal[k] && b == 0) {
+            if (fabs(a) > noise)
+                return 0;
+        } else if (rows->equal[k]) {
+            if (fabs(a - b) > noise + 1e-12 * fabs(b))
+                return 0;
+            fixed = 1;
+        } else if (b > 0) {
+            if (a <= 0)
+                return 0;
+            s = fmax(s, b / a);
+        } else if (a < -noise) {
+            most = fmin(most, b / a);
+        }
+    }
+    if (fixed)                          /* equalities with b != 0 leave no freedom of scale */
+        return s <= 1 + 1e-12 && most >= 1 - 1e-12 ? 1 : 0;
+    return s <= most * (1 + 1e-12) ? s : 0;
+}
+
+int bound_certify(struct bound *bound, double *W, double *lambda, const struct rows *rows, enum bound_norm norm,
+                  struct arena *arena)
+{
+    struct arena_mark mark = arena_mark(arena);
+    ptrdiff_t dk = rows->w->dk, dz = rows->w->dz;
+    double *margin = arena_doubles(arena, rows->count, 1), *M = arena_doubles(arena, dk, dz);
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
+    clean(lambda, rows);
+    double of_w = frobenius(W, dk * dz), of_m, product = 0, unused;
+    rows_apply(margin, rows, W);
+    double s = isfinite(of_w) ? scaling(margin, rows, of_w) : 0;
+    rows_adjoint(M, rows, lambda);
+    of_m = frobenius(M, dk * dz);
+    int status = STATUS_DONE;
+    if (norm == BOUND_NUCLEAR && isfinite(of_w) && isfinite(of_m)) {
+        status = singular(&of_w, &unused, W, dk, dz, arena);
+        if (status == STATUS_DONE)
+            status = singular(&unused, &of_m, M, dk, dz, arena);
+    }
+    if (status != STATUS_DONE)
+        return status;
+    for (ptrdiff_t k = 0; k < rows->count; ++k)
+        product += rows->rhs[k] * lambda[k];
+    bound->lower = s > 0 ? 1 / (s * of_w) : 0;
+    bound->upper = product > 0 ? of_m / product : INFINITY;
+    bound->gap = bound->lower > 0 ? bound->upper / bound->lower - 1 : INFINITY;
+    if (s > 0)
+        for (ptrdiff_t i = 0; i < dk * dz; ++i)
+            W[i] *= s;
+    arena_release(arena, mark);
+    return STATUS_DONE;
+}
+
+double bound_farkas(double *lambda, const struct rows *rows, struct arena *arena)
+{
+    struct arena_mark mark = arena_mark(arena);
+    ptrdiff_t size = rows->w->dk * rows->w->dz;
+    double *M = arena_doubles(arena, size, 1), weight = 0, product = 0;
+    if (arena->failed)
+        return INFINITY;
+    clean(lambda, rows);
+    rows_adjoint(M, rows, lambda);
+    for (ptrdiff_t k = 0; k < rows->count; ++k) {
+        product += rows->rhs[k] * lambda[k];
+        weight += rows->rhs[k] * lambda[k] * rows->length[k];
+    }
+    double residual = frobenius(M, size) / weight;
+    arena_release(arena, mark);
+    return product > 0 && weight > 0 ? residual : INFINITY;
+}
+
+double bound_tolerance(double tol, double margin, const struct rows *rows)
+{
+    double longest = 0;
+    for (ptrdiff_t k = 0; k < rows->count; ++k)
+        longest = fmax(longest, rows->length[k]);
+    return margin > 0 ? fmax(tol, 100 * DBL_EPSILON * longest / margin) : tol;
+}

@@ -1,0 +1,34 @@
+/* The certificate.  For a norm and its dual, with multipliers lambda >= 0 on margin rows and free on equalities,
+ *
+ *     min ||A^*(lambda)||_dual / (b . lambda)  =  largest margin  =  max 1 / (s(W) ||W||),
+ *
+ * s(W) being the least factor with which W meets every row (for b = 1: 1 / min A(W)).  Any W gives a lower bound,
+ * any lambda an upper one; both are recomputed here from the tokens, never taken from a solver's state. */
+#ifndef BOUND_H
+#define BOUND_H
+
+#include "rows.h"
+
+enum bound_norm { BOUND_FROBENIUS, BOUND_NUCLEAR };
+
+struct bound {
+    double lower, upper;                /* of the largest margin; lower is 0 when W meets no scaling of the rows */
+    double gap;                         /* upper / lower - 1 */
+};
+
+/* W [dk,dz] is scaled by s(W) in place when the lower bound is positive; lambda [m] is cleaned of negative
+ * multipliers on margin rows.  STATUS_DONE, STATUS_NO_MEMORY or STATUS_FACTORIZATION. */
+int bound_certify(struct bound *bound, double *W, double *lambda, const struct rows *rows, enum bound_norm norm,
+                  struct arena *arena);
+
+/* Farkas residual ||A^*(lambda)||_F / sum_k b_k lambda_k length_k, infinite unless that sum is positive: the
+ * margin is below this part of the (lambda-weighted) row lengths.  lambda is cleaned as above. */
+double bound_farkas(double *lambda, const struct rows *rows, struct arena *arena);
+
+/* The gap that rounding allows: max(tol, 100 eps rho / margin), rho the longest row. */
+double bound_tolerance(double tol, double margin, const struct rows *rows);
+
+/* Infeasible: a Farkas residual at most this. */
+#define BOUND_FARKAS 1e-9
+
+#endif

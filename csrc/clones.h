@@ -1,0 +1,17 @@
+/* VECTOR_CLONES: one plain loop, compiled for three generations of x86-64, chosen when the extension is loaded.
+ * Elsewhere (other processors, musl without ifunc, clang) the macro is empty and the plain loop remains. */
+#ifndef CLONES_H
+#define CLONES_H
+
+#include <stddef.h>
+#include <stdlib.h>                     /* defines __GLIBC__ where there is one */
+
+#if defined __x86_64__ && defined __GLIBC__ && defined __GNUC__ && !defined __clang__ && !defined ATTSVM_NO_CLONES
+#define VECTOR_CLONES __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
+#else
+#define VECTOR_CLONES
+#endif
+
+#define INLINE static inline __attribute__((always_inline))
+
+#endif

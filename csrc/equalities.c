@@ -1,0 +1,107 @@
+#include "equalities.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "arena.h"
+#include "blas.h"
+#include "status.h"
+
+/* A unit row whose squared distance to the span of the others is below this depends on them (squared rounding
+ * of its Gram entries, times the number of rows there may be). */
+#define DEPENDENT 1e-12
+
+static void swap_rows(double *G, ptrdiff_t n, ptrdiff_t *row, ptrdiff_t i, ptrdiff_t j)
+{
+    for (ptrdiff_t k = 0; k < n; ++k) {
+        double t = G[i * n + k];
+        G[i * n + k] = G[j * n + k];
+        G[j * n + k] = t;
+    }
+    for (ptrdiff_t k = 0; k < n; ++k) {
+        double t = G[k * n + i];
+        G[k * n + i] = G[k * n + j];
+        G[k * n + j] = t;
+    }
+    ptrdiff_t t = row[i];
+    row[i] = row[j];
+    row[j] = t;
+}
+
+/* G [n,n] symmetric -> its pivoted lower Cholesky factor, rows and `row` permuted; returns the rank. */
+static ptrdiff_t pivoted_cholesky(double *G, ptrdiff_t n, ptrdiff_t *row)
+{
+    for (ptrdiff_t k = 0; k < n; ++k) {
+        ptrdiff_t pivot = k;
+        for (ptrdiff_t i = k + 1; i < n; ++i)
+            if (G[i * n + i] > G[pivot * n + pivot])
+                pivot = i;
+        if (!(G[pivot * n + pivot] > DEPENDENT))
+            return k;
+        if (pivot != k)
+            swap_rows(G, n, row, k, pivot);
+        double diagonal = sqrt(G[k * n + k]);
+        G[k * n + k] = diagonal;
+        for (ptrdiff_t i = k + 1; i < n; ++i) {
+            G[i * n + k] /= diagonal;
+            G[k * n + i] = G[i * n + k];        /* kept symmetric, so that swaps stay simple */
+        }
+        for (ptrdiff_t i = k + 1; i < n; ++i)
+            for (ptrdiff_t j = k + 1; j < n; ++j)
+                G[i * n + j] -= G[i * n + k] * G[j * n + k];
+    }
+    return n;
+}
+
+int equalities_factor(struct equalities *e, const struct rows *rows, struct arena *arena)
+{
+    ptrdiff_t n = rows->n_equal;
+    *e = (struct equalities){.rows = rows};
+    e->row = arena_indices(arena, n);
+    e->margin = arena_doubles(arena, rows->count, 1);
+    e->multiplier = arena_doubles(arena, n, 1);
+    e->M = arena_doubles(arena, rows->w->dk, rows->w->dz);
+    double *G = arena_doubles(arena, n, n), *delta = arena_doubles(arena, rows->w->dk, 1);
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
+    ptrdiff_t found = 0;
+    for (ptrdiff_t k = 0; k < rows->count; ++k)
+        if (rows->equal[k])
+            e->row[found++] = k;
+    for (ptrdiff_t i = 0; i < n; ++i) {
+        rows_gram_column(e->margin, delta, rows, e->row[i]);
+        for (ptrdiff_t j = 0; j < n; ++j)
+            G[i * n + j] = e->margin[e->row[j]] / (rows->length[e->row[i]] * rows->length[e->row[j]]);
+    }
+    e->count = pivoted_cholesky(G, n, e->row);
+    e->L = G;
+    for (ptrdiff_t i = 1; i < e->count; ++i)    /* the factor's rows, packed from stride n to stride count */
+        memmove(G + i * e->count, G + i * n, (size_t)e->count * sizeof(double));
+    return STATUS_DONE;
+}
+
+void equalities_project(double *W, double *lambda, double level, const struct equalities *e)
+{
+    const struct rows *rows = e->rows;
+    if (e->count == 0)
+        return;
+    for (int pass = 0; pass < 2; ++pass) {      /* the second pass removes the rounding of the first */
+        rows_apply(e->margin, rows, W);
+        for (ptrdiff_t i = 0; i < e->count; ++i) {
+            ptrdiff_t k = e->row[i];
+            e->multiplier[i] = (level * rows->rhs[k] - e->margin[k]) / rows->length[k];
+        }
+        blas_solve_lower(BLAS_PLAIN, e->count, 1, e->L, e->count, e->multiplier, 1);
+        blas_solve_lower(BLAS_TRANSPOSED, e->count, 1, e->L, e->count, e->multiplier, 1);
+        memset(e->margin, 0, (size_t)rows->count * sizeof(double));
+        for (ptrdiff_t i = 0; i < e->count; ++i) {
+            ptrdiff_t k = e->row[i];
+            e->margin[k] = e->multiplier[i] / rows->length[k];
+            if (lambda != NULL)
+                lambda[k] += e->margin[k];
+        }
+        rows_adjoint(e->M, rows, e->margin);
+        for (ptrdiff_t i = 0; i < rows->w->dk * rows->w->dz; ++i)
+            W[i] += e->M[i];
+    }
+}

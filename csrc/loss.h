@@ -1,0 +1,16 @@
+/* A decreasing loss of u, the (label-signed) output of a query, and the logarithm of its slope, which survives
+ * where the slope itself underflows.
+ *
+ *     logistic     log(1 + e^-u)     -l' = 1 / (1 + e^u)
+ *     exponential  e^-u              -l' = e^-u
+ *     linear       -u                -l' = 1
+ *     log          -log u   (u > 0)  -l' = 1 / u */
+#ifndef LOSS_H
+#define LOSS_H
+
+enum loss { LOSS_LOGISTIC, LOSS_EXPONENTIAL, LOSS_LINEAR, LOSS_LOG };
+
+/* Returns the loss; *log_slope = log(-l'(u)).  log_u is read by the log loss alone (u may have underflowed). */
+double loss_value(enum loss loss, double u, double log_u, double *log_slope);
+
+#endif

@@ -1,0 +1,193 @@
+#include "rows.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "arena.h"
+#include "clones.h"
+#include "status.h"
+#include "sweep.h"
+
+/* Tokens whose distance is rounding noise of their own size are copies of each other. */
+#define COPY 1e-14
+
+VECTOR_CLONES
+static double length(const double *x, ptrdiff_t d)
+{
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (ptrdiff_t k = 0; k < d; ++k)
+        sum += x[k] * x[k];
+    return sqrt(sum);
+}
+
+/* Distances of every token of X [T,d] to the token `a`, and to the origin of the longest one. */
+VECTOR_CLONES
+static double distances(double *distance, const double *X, const double *a, ptrdiff_t T, ptrdiff_t d)
+{
+    double largest = 0;
+    for (ptrdiff_t t = 0; t < T; ++t) {
+        double apart = 0, size = 0;
+        const double *x = X + t * d;
+#pragma omp simd reduction(+ : apart, size)
+        for (ptrdiff_t k = 0; k < d; ++k) {
+            apart += (a[k] - x[k]) * (a[k] - x[k]);
+            size += x[k] * x[k];
+        }
+        distance[t] = sqrt(apart);
+        largest = size > largest ? size : largest;
+    }
+    return sqrt(largest);
+}
+
+static void take(struct rows *rows, const struct windows *w, const ptrdiff_t *reference, struct arena *arena)
+{
+    ptrdiff_t most = windows_entries(w) - w->n_queries;
+    rows->w = w;
+    rows->reference = reference;
+    rows->first = arena_indices(arena, w->n_queries + 1);
+    rows->query = arena_indices(arena, most);
+    rows->token = arena_indices(arena, most);
+    rows->equal = arena_take(arena, most, 1);
+    rows->rhs = arena_doubles(arena, most, 1);
+    rows->length = arena_doubles(arena, most, 1);
+    rows->keys = arena_doubles(arena, windows_scratch(w), 1);
+    rows->U = arena_doubles(arena, w->n_queries, w->dk);
+}
+
+int rows_build(struct rows *rows, ptrdiff_t *entry, const struct windows *w, const ptrdiff_t *reference,
+               const unsigned char *kept, const double *rhs, struct arena *arena)
+{
+    take(rows, w, reference, arena);
+    double *distance = arena_doubles(arena, w->longest, 1);
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
+    ptrdiff_t m = 0, n_equal = 0;
+    int asks = 0, homogeneous = 1;
+    for (ptrdiff_t q = 0; q < w->n_queries; ++q) {
+        ptrdiff_t T = windows_length(w, q), a = reference[q], base = w->indptr[q];
+        const double *X = windows_keys(w, q, rows->keys);
+        double largest = distances(distance, X, X + a * w->dk, T, w->dk);
+        double z = length(w->queries + q * w->dz, w->dz);
+        rows->first[q] = m;
+        for (ptrdiff_t t = 0; t < T; ++t) {
+            if (t == a)
+                continue;
+            int equal = kept != NULL && kept[base + t];
+            double b = rhs != NULL ? rhs[base + t] : equal ? 0.0 : 1.0;
+            if (distance[t] <= COPY * largest || z == 0) {      /* the row's left side is zero for every W */
+                if (equal ? b != 0 : b > 0) {
+                    *entry = base + t;
+                    return STATUS_INFEASIBLE;
+                }
+                continue;
+            }
+            rows->query[m] = q;
+            rows->token[m] = t;
+            rows->equal[m] = (unsigned char)equal;
+            rows->rhs[m] = b;
+            rows->length[m] = distance[t] * z;
+            asks |= equal ? b != 0 : b > 0;
+            homogeneous &= equal ? b == 0 : b > 0;
+            n_equal += equal;
+            ++m;
+        }
+    }
+    rows->first[w->n_queries] = m;
+    rows->count = m;
+    rows->n_equal = n_equal;
+    rows->homogeneous = homogeneous;
+    return asks ? STATUS_DONE : STATUS_NO_CONSTRAINT;
+}
+
+VECTOR_CLONES
+static void window_margins(double *margin, const double *X, const double *a, const double *u, const ptrdiff_t *token,
+                           ptrdiff_t m, ptrdiff_t d)
+{
+    for (ptrdiff_t k = 0; k < m; ++k) {
+        const double *x = X + token[k] * d;
+        double sum = 0;
+#pragma omp simd reduction(+ : sum)
+        for (ptrdiff_t i = 0; i < d; ++i)
+            sum += (a[i] - x[i]) * u[i];
+        margin[k] = sum;
+    }
+}
+
+VECTOR_CLONES
+static void window_pull(double *restrict p, const double *restrict X, const double *restrict a,
+                        const double *restrict lambda, const ptrdiff_t *restrict token, ptrdiff_t m, ptrdiff_t d)
+{
+    memset(p, 0, (size_t)d * sizeof(double));
+    for (ptrdiff_t k = 0; k < m; ++k) {
+        const double *x = X + token[k] * d;
+        if (lambda[k] != 0)
+            for (ptrdiff_t i = 0; i < d; ++i)
+                p[i] += lambda[k] * (a[i] - x[i]);
+    }
+}
+
+void rows_apply_transformed(double *margin, const struct rows *rows, const double *U)
+{
+    const struct windows *w = rows->w;
+    for (ptrdiff_t q = 0; q < w->n_queries; ++q) {
+        ptrdiff_t from = rows->first[q], m = rows->first[q + 1] - from;
+        if (m == 0)
+            continue;
+        const double *X = windows_keys(w, q, rows->keys);
+        window_margins(margin + from, X, X + rows->reference[q] * w->dk, U + q * w->dk, rows->token + from, m,
+                       w->dk);
+    }
+}
+
+void rows_apply(double *margin, const struct rows *rows, const double *W)
+{
+    const struct windows *w = rows->w;
+    sweep_rows_times_rows(rows->U, w->queries, W, w->n_queries, w->dk, w->dz);
+    rows_apply_transformed(margin, rows, rows->U);
+}
+
+void rows_adjoint(double *W, const struct rows *rows, const double *lambda)
+{
+    const struct windows *w = rows->w;
+    for (ptrdiff_t q = 0; q < w->n_queries; ++q) {
+        ptrdiff_t from = rows->first[q], m = rows->first[q + 1] - from;
+        const double *X = windows_keys(w, q, rows->keys);
+        window_pull(rows->U + q * w->dk, X, X + rows->reference[q] * w->dk, lambda + from, rows->token + from, m,
+                    w->dk);
+    }
+    sweep_columns_times_columns(W, rows->U, w->queries, w->dk, w->dz, w->n_queries);
+}
+
+void rows_delta(double *delta, const struct rows *rows, ptrdiff_t k)
+{
+    const struct windows *w = rows->w;
+    ptrdiff_t q = rows->query[k];
+    const double *X = windows_keys(w, q, rows->keys);
+    const double *a = X + rows->reference[q] * w->dk, *x = X + rows->token[k] * w->dk;
+    for (ptrdiff_t i = 0; i < w->dk; ++i)
+        delta[i] = a[i] - x[i];
+}
+
+void rows_gram_column(double *column, double *delta, const struct rows *rows, ptrdiff_t k)
+{
+    /* A(delta z^T): its transformed queries are (z_q . z) delta. */
+    const struct windows *w = rows->w;
+    const double *z = w->queries + rows->query[k] * w->dz;
+    rows_delta(delta, rows, k);
+    for (ptrdiff_t q = 0; q < w->n_queries; ++q) {
+        double product = 0;
+        for (ptrdiff_t i = 0; i < w->dz; ++i)
+            product += w->queries[q * w->dz + i] * z[i];
+        for (ptrdiff_t i = 0; i < w->dk; ++i)
+            rows->U[q * w->dk + i] = product * delta[i];
+    }
+    rows_apply_transformed(column, rows, rows->U);
+}
+
+void rows_to_entries(double *dual, const struct rows *rows, const double *lambda)
+{
+    memset(dual, 0, (size_t)windows_entries(rows->w) * sizeof(double));
+    for (ptrdiff_t k = 0; k < rows->count; ++k)
+        dual[rows->w->indptr[rows->query[k]] + rows->token[k]] = lambda[k];
+}

@@ -1,0 +1,59 @@
+/* The rows of an attention SVM, made from a selection.  Query q has a reference token a (its first selected one);
+ * every other token t of its window gives at most one row on delta = x_a - x_t:
+ *
+ *     margin row     delta^T W z_q >= b    (t not selected; b = 1 unless given)
+ *     equality row   delta^T W z_q  = b    (t selected too; b = 0 unless given)
+ *
+ * As operators, over the rows k = 0 .. m-1, with A^* the adjoint of A:
+ *
+ *     A(W)_k = delta_k^T W z_q(k),    A^*(lambda) = sum_k lambda_k delta_k z_q(k)^T
+ *
+ * Differences are taken before products, so the margin of nearly equal tokens does not cancel. */
+#ifndef ROWS_H
+#define ROWS_H
+
+#include "windows.h"
+
+struct arena;
+
+struct rows {
+    const struct windows *w;
+    const ptrdiff_t *reference;         /* (M) a, within the window */
+    ptrdiff_t count;                    /* m */
+    ptrdiff_t *first;                   /* (M+1) rows of query q: first[q] .. first[q+1]-1 */
+    ptrdiff_t *query, *token;           /* (m) q and t (within the window) of each row */
+    unsigned char *equal;               /* (m) an equality row */
+    double *rhs;                        /* (m) b */
+    double *length;                     /* (m) ||delta|| ||z||, > 0 */
+    ptrdiff_t n_equal;
+    int homogeneous;                    /* every margin row has b > 0, every equality row b = 0 */
+    double *keys;                       /* scratch of windows_keys */
+    double *U;                          /* scratch (M, dk) */
+};
+
+/* reference [M]; kept [entries] marks all selected tokens, NULL: the reference alone; rhs [entries], NULL: 1 and
+ * 0.  Rows that ask nothing (equal tokens or zero query, with b met by zero) are left out.
+ * STATUS_DONE; STATUS_NO_CONSTRAINT: zero weights meet every row; STATUS_INFEASIBLE: *entry asks the impossible
+ * (a copy of the selected token, or a zero query); STATUS_NO_MEMORY. */
+int rows_build(struct rows *rows, ptrdiff_t *entry, const struct windows *w, const ptrdiff_t *reference,
+               const unsigned char *kept, const double *rhs, struct arena *arena);
+
+/* margin [m] = delta_k . u_q(k) with U [M,dk]. */
+void rows_apply_transformed(double *margin, const struct rows *rows, const double *U);
+
+/* margin [m] = A(W), W [dk,dz].  Uses rows->U. */
+void rows_apply(double *margin, const struct rows *rows, const double *W);
+
+/* W [dk,dz] = A^*(lambda), lambda [m].  Uses rows->U. */
+void rows_adjoint(double *W, const struct rows *rows, const double *lambda);
+
+/* delta [dk] of row k. */
+void rows_delta(double *delta, const struct rows *rows, ptrdiff_t k);
+
+/* column [m] = A(delta_k z^T), the k-th column of the Gram matrix A A^*.  Uses rows->U; delta [dk] is scratch. */
+void rows_gram_column(double *column, double *delta, const struct rows *rows, ptrdiff_t k);
+
+/* Multipliers of the rows [m] spread over the entries [entries], zero elsewhere. */
+void rows_to_entries(double *dual, const struct rows *rows, const double *lambda);
+
+#endif

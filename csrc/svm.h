@@ -1,0 +1,40 @@
+/* The solvers of    min ||W||  subject to the rows,    each one file svm_<method>.c with the same signature. */
+#ifndef SVM_H
+#define SVM_H
+
+#include "bound.h"
+
+struct stop;
+
+struct svm_options {
+    double tol;                         /* certified relative gap asked for */
+    ptrdiff_t max_iter;
+};
+
+struct svm_answer {
+    double *W;                          /* (dk, dz) the least norm with every row met; meaningless without a lower bound */
+    double *lambda;                     /* (m) multipliers; of a Farkas certificate when infeasible */
+    struct bound bound;
+    ptrdiff_t iterations;
+};
+
+/* W and lambda are the caller's.  STATUS_DONE: certified to bound_tolerance(tol); STATUS_INFEASIBLE: lambda is a
+ * Farkas certificate; STATUS_ITERATION_LIMIT: the bounds hold but are further apart than asked;
+ * STATUS_UNDECIDED: no W that meets the rows was found, and no certificate; STATUS_INTERRUPTED: as far as it
+ * came, with its bounds; < 0: no answer. */
+typedef int svm_method(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                       struct stop *stop, struct arena *arena);
+
+/* Frobenius norm. */
+svm_method svm_gradient;                /* projected gradient on the dual: the plain reference */
+svm_method svm_active;                  /* dual active set: finite, exact */
+
+/* Nuclear norm. */
+svm_method svm_interior;                /* primal-dual interior point, polished at fixed rank */
+
+/* Certify what a solver found and name it: sets answer->bound, cleans lambda, scales W.  `stopped` is the status
+ * to report when the gap is not reached. */
+int svm_conclude(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                 enum bound_norm norm, int stopped, struct arena *arena);
+
+#endif

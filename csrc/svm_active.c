@@ -1,0 +1,360 @@
+/* Dual active set for    min 1/2 ||W||_F^2   s.t. the rows, scaled to unit length: a_k = row_k / length_k,
+ * beta_k = b_k / length_k.
+ *
+ *     dual:  max beta.x - 1/2 ||A^* x||^2,  x >= 0 on margin rows;   W = A^* x
+ *     optimal:  A W >= beta on margin rows, with equality where x > 0;  A W = beta on equality rows
+ *
+ * (Goldfarb and Idnani 1983, Lawson and Hanson's least-distance problem.)  Loop invariant: x >= 0 maximises the
+ * dual over the rows S, so A W = beta there.  Each round takes the most violated row j.  If j depends on S,
+ * x can move along a direction that leaves W alone and gains in the dual: until a row of S leaves, or for ever,
+ * which is Farkas' proof that no W exists.  Then j joins S, and rows whose multiplier would turn negative leave.
+ * The dual rises strictly, so no S comes twice and the loop is finite. */
+#include "svm.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "arena.h"
+#include "factor.h"
+#include "status.h"
+#include "stop.h"
+
+/* A row is met when it is short of beta by less than this part of it: a tenth of the tightest gap worth asking. */
+#define MET 1e-11
+
+/* Rounding in the margin of a unit row, in units of eps sum|x|. */
+#define NOISE 8.0
+
+/* A unit row at a squared distance below this from the span of S gets its distance from the tokens instead of
+ * from the factor, where it has lost half its digits. */
+#define CANCELS 1e-6
+
+/* ... and depends on S when that distance is below this part of the multipliers that combine to it: a hundred
+ * times tighter than the Farkas residual that will be certified. */
+#define DEPENDS 1e-11
+
+/* A coefficient below this part of the largest is rounding; dividing by it would throw x far out. */
+#define NEGLIGIBLE 1e-12
+
+enum verdict { JOINED, DEPENDENT };
+
+struct active {
+    const struct rows *rows;
+    struct arena *arena;
+    ptrdiff_t size;                     /* |S| */
+    ptrdiff_t *member;                  /* (m) S, in the order of the factor */
+    unsigned char *inside, *ignored;    /* (m) in S; an equality row that others imply */
+    double *beta, *x, *margin;          /* (m), (m) by row, (m) A W */
+    double **column;                    /* (m) Gram columns met so far, NULL otherwise */
+    struct factor factor;               /* G_SS = L L^T and y = L^-1 beta_S */
+    double *r, *step, *target;          /* (capacity) L^-1 G_Sj; multipliers of a step */
+    double *full, *W, *delta;           /* (m), (dk,dz), (dk) scratch */
+};
+
+static int take(struct active *s, const struct rows *rows, struct arena *arena)
+{
+    ptrdiff_t m = rows->count, D = rows->w->dk * rows->w->dz, most = (m < D ? m : D) + 1;
+    *s = (struct active){.rows = rows, .arena = arena};
+    s->member = arena_indices(arena, most);
+    s->inside = arena_take(arena, m, 1);
+    s->ignored = arena_take(arena, m, 1);
+    s->beta = arena_doubles(arena, m, 1);
+    s->x = arena_zeros(arena, m, 1);
+    s->margin = arena_zeros(arena, m, 1);
+    s->column = arena_take(arena, m, sizeof(double *));
+    s->r = arena_doubles(arena, most, 1);
+    s->step = arena_doubles(arena, most, 1);
+    s->target = arena_doubles(arena, most, 1);
+    s->full = arena_zeros(arena, m, 1);
+    s->W = arena_doubles(arena, D, 1);
+    s->delta = arena_doubles(arena, rows->w->dk, 1);
+    factor_take(&s->factor, most, arena);
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
+    memset(s->inside, 0, (size_t)m);
+    memset(s->ignored, 0, (size_t)m);
+    memset(s->column, 0, (size_t)m * sizeof(double *));
+    for (ptrdiff_t k = 0; k < m; ++k)
+        s->beta[k] = rows->rhs[k] / rows->length[k];
+    return STATUS_DONE;
+}
+
+/* Column j of the Gram matrix of unit rows, computed when first asked for. */
+static const double *gram_column(struct active *s, ptrdiff_t j)
+{
+    if (s->column[j] != NULL)
+        return s->column[j];
+    const struct rows *rows = s->rows;
+    double *column = arena_doubles(s->arena, rows->count, 1);
+    if (column == NULL)
+        return NULL;
+    rows_gram_column(column, s->delta, rows, j);
+    for (ptrdiff_t k = 0; k < rows->count; ++k)
+        column[k] /= rows->length[k] * rows->length[j];
+    return s->column[j] = column;
+}
+
+/* W = A^*(coefficients of unit rows in `full`), and its margins on unit rows; `full` is scaled and restored. */
+static void margins_of_full(struct active *s, double *margin)
+{
+    const struct rows *rows = s->rows;
+    for (ptrdiff_t k = 0; k < rows->count; ++k)
+        s->full[k] /= rows->length[k];
+    rows_adjoint(s->W, rows, s->full);
+    rows_apply(margin, rows, s->W);
+    for (ptrdiff_t k = 0; k < rows->count; ++k) {
+        s->full[k] *= rows->length[k];
+        margin[k] /= rows->length[k];
+    }
+}
+
+static double squared(const double *a, ptrdiff_t n)
+{
+    double sum = 0;
+    for (ptrdiff_t i = 0; i < n; ++i)
+        sum += a[i] * a[i];
+    return sum;
+}
+
+/* step <- (p_S, 1) with a_j = p' a_S + rest, i.e. step = -p on S; returns ||rest||^2 computed from the tokens.
+ * Two corrections bring p, and with it the rest, to the accuracy of the rows themselves. */
+static double distance_from_tokens(struct active *s, ptrdiff_t j, double *margin)
+{
+    ptrdiff_t D = s->rows->w->dk * s->rows->w->dz;
+    memcpy(s->step, s->r, (size_t)s->size * sizeof(double));
+    factor_solve_transposed(&s->factor, s->step);
+    for (int pass = 0;; ++pass) {
+        memset(s->full, 0, (size_t)s->rows->count * sizeof(double));
+        s->full[j] = 1;
+        for (ptrdiff_t i = 0; i < s->size; ++i)
+            s->full[s->member[i]] = -s->step[i];
+        margins_of_full(s, margin);
+        if (pass == 2)
+            break;
+        for (ptrdiff_t i = 0; i < s->size; ++i)
+            s->target[i] = margin[s->member[i]];
+        factor_solve(&s->factor, s->target);
+        factor_solve_transposed(&s->factor, s->target);
+        for (ptrdiff_t i = 0; i < s->size; ++i)
+            s->step[i] += s->target[i];
+    }
+    return squared(s->W, D);
+}
+
+static void leave(struct active *s, ptrdiff_t i)
+{
+    ptrdiff_t j = s->member[i];
+    s->inside[j] = 0;
+    s->x[j] = 0;
+    factor_delete(&s->factor, i);
+    --s->size;
+    memmove(s->member + i, s->member + i + 1, (size_t)(s->size - i) * sizeof *s->member);
+}
+
+/* Offer row j: it joins S, or depends on S (then s->step holds p with a_j = p' a_S).  < 0: no memory. */
+static int offer(struct active *s, ptrdiff_t j, double *margin)
+{
+    const double *column = gram_column(s, j);
+    if (column == NULL)
+        return STATUS_NO_MEMORY;
+    for (ptrdiff_t i = 0; i < s->size; ++i)
+        s->r[i] = column[s->member[i]];
+    factor_solve(&s->factor, s->r);
+    double rest = column[j] - squared(s->r, s->size);
+    if (rest < CANCELS) {
+        rest = distance_from_tokens(s, j, margin);
+        double weight = 1;
+        for (ptrdiff_t i = 0; i < s->size; ++i)
+            weight += fabs(s->step[i]);
+        if (s->factor.size == s->factor.capacity || sqrt(rest) <= DEPENDS * weight)
+            return DEPENDENT;
+        factor_times_transposed(&s->factor, s->r, s->step);      /* r = L^T p, as corrected */
+    }
+    if (factor_append(&s->factor, s->r, sqrt(rest), s->beta[j]) < 0)
+        return STATUS_NO_MEMORY;
+    s->member[s->size++] = j;
+    s->inside[j] = 1;
+    return JOINED;
+}
+
+/* x moves towards the maximum over S; rows that would turn negative leave. */
+static void settle(struct active *s)
+{
+    for (;;) {
+        memcpy(s->target, s->factor.y, (size_t)s->size * sizeof(double));
+        factor_solve_transposed(&s->factor, s->target);
+        double length = 1;
+        ptrdiff_t blocking = -1;
+        for (ptrdiff_t i = 0; i < s->size; ++i) {
+            ptrdiff_t k = s->member[i];
+            if (s->rows->equal[k] || s->target[i] > 0)
+                continue;
+            double t = s->x[k] > 0 ? s->x[k] / (s->x[k] - s->target[i]) : 0;
+            if (blocking < 0 || t < length) {
+                length = t;
+                blocking = i;
+            }
+        }
+        for (ptrdiff_t i = 0; i < s->size; ++i) {
+            double *x = &s->x[s->member[i]];
+            *x = blocking < 0 ? s->target[i] : *x + length * (s->target[i] - *x);
+        }
+        if (blocking < 0)
+            return;
+        leave(s, blocking);
+    }
+}
+
+/* A W from the tokens, after two corrections of x against what the factor has lost. */
+static void refine(struct active *s)
+{
+    ptrdiff_t m = s->rows->count;
+    for (int pass = 0;; ++pass) {
+        memcpy(s->full, s->x, (size_t)m * sizeof(double));
+        margins_of_full(s, s->margin);
+        if (pass == 2)
+            return;
+        for (ptrdiff_t i = 0; i < s->size; ++i)
+            s->target[i] = s->beta[s->member[i]] - s->margin[s->member[i]];
+        factor_solve(&s->factor, s->target);
+        factor_solve_transposed(&s->factor, s->target);
+        for (ptrdiff_t i = 0; i < s->size; ++i)
+            s->x[s->member[i]] += s->target[i];
+    }
+}
+
+static void margins_from_columns(struct active *s)
+{
+    ptrdiff_t m = s->rows->count;
+    memset(s->margin, 0, (size_t)m * sizeof(double));
+    for (ptrdiff_t i = 0; i < s->size; ++i) {
+        const double *restrict column = s->column[s->member[i]];
+        double *restrict margin = s->margin, x = s->x[s->member[i]];
+        for (ptrdiff_t k = 0; k < m; ++k)
+            margin[k] += x * column[k];
+    }
+}
+
+/* The margin row furthest below beta; -1 when all are met up to MET and rounding. */
+static ptrdiff_t most_violated(const struct active *s)
+{
+    const struct rows *rows = s->rows;
+    double weight = 0, worst = 0;
+    ptrdiff_t j = -1;
+    for (ptrdiff_t k = 0; k < rows->count; ++k)
+        weight += fabs(s->x[k]);
+    double noise = NOISE * DBL_EPSILON * weight;
+    for (ptrdiff_t k = 0; k < rows->count; ++k) {
+        double short_of = s->beta[k] - s->margin[k];
+        if (short_of > worst && !s->inside[k] && !rows->equal[k] && short_of > MET * fabs(s->beta[k]) + noise) {
+            worst = short_of;
+            j = k;
+        }
+    }
+    return j;
+}
+
+/* Row j = p' a_S.  x moves along (-p, +1), which leaves W alone, until a margin row of S reaches zero and leaves
+ * (returns 1); 0: nothing ever leaves, and the direction is the Farkas certificate, put into x. */
+static int exchange(struct active *s, ptrdiff_t j)
+{
+    double t = INFINITY, largest = 0;
+    ptrdiff_t blocking = -1;
+    for (ptrdiff_t i = 0; i < s->size; ++i)
+        largest = fmax(largest, fabs(s->step[i]));
+    for (ptrdiff_t i = 0; i < s->size; ++i) {
+        ptrdiff_t k = s->member[i];
+        if (!s->rows->equal[k] && s->step[i] > NEGLIGIBLE * largest && s->x[k] < t * s->step[i]) {
+            t = s->x[k] / s->step[i];
+            blocking = i;
+        }
+    }
+    if (blocking < 0) {
+        memset(s->x, 0, (size_t)s->rows->count * sizeof(double));
+        for (ptrdiff_t i = 0; i < s->size; ++i)
+            s->x[s->member[i]] = -s->step[i];
+        s->x[j] = 1;
+        return 0;
+    }
+    for (ptrdiff_t i = 0; i < s->size; ++i)
+        s->x[s->member[i]] -= t * s->step[i];
+    s->x[j] += t;
+    leave(s, blocking);
+    return 1;
+}
+
+/* Equality rows come first and stay.  STATUS_INFEASIBLE: two of them contradict each other (proof in x). */
+static int start_with_equalities(struct active *s)
+{
+    for (ptrdiff_t k = 0; k < s->rows->count; ++k) {
+        if (!s->rows->equal[k])
+            continue;
+        int verdict = offer(s, k, s->margin);
+        if (verdict < 0)
+            return verdict;
+        if (verdict == DEPENDENT) {
+            double implied = 0;
+            for (ptrdiff_t i = 0; i < s->size; ++i)
+                implied += s->step[i] * s->beta[s->member[i]];
+            s->ignored[k] = 1;
+            if (fabs(s->beta[k] - implied) > 1e-9 * (fabs(s->beta[k]) + fabs(implied))) {
+                exchange(s, k);
+                if (s->beta[k] < implied)
+                    for (ptrdiff_t i = 0; i < s->rows->count; ++i)
+                        s->x[i] = -s->x[i];
+                return STATUS_INFEASIBLE;
+            }
+        }
+    }
+    settle(s);
+    return STATUS_DONE;
+}
+
+static int iterate(struct active *s, ptrdiff_t *iterations, ptrdiff_t most, struct stop *stop)
+{
+    int status = start_with_equalities(s);
+    if (status != STATUS_DONE)
+        return status;
+    for (int refined = 0;;) {
+        if (!refined)
+            margins_from_columns(s);
+        ptrdiff_t j = most_violated(s);
+        if (j < 0 && refined)
+            return STATUS_DONE;
+        if (j < 0) {                    /* look again with margins computed from the tokens */
+            refine(s);
+            refined = 1;
+            continue;
+        }
+        refined = 0;
+        if (*iterations >= most)
+            return STATUS_ITERATION_LIMIT;
+        if (stop_now(stop))
+            return STATUS_INTERRUPTED;
+        ++*iterations;
+        int verdict;
+        while ((verdict = offer(s, j, s->margin)) == DEPENDENT)
+            if (!exchange(s, j))
+                return STATUS_INFEASIBLE;
+        if (verdict < 0)
+            return verdict;
+        settle(s);
+    }
+}
+
+int svm_active(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+               struct stop *stop, struct arena *arena)
+{
+    struct active s;
+    answer->iterations = 0;
+    int status = take(&s, rows, arena);
+    if (status == STATUS_DONE)
+        status = iterate(&s, &answer->iterations, options->max_iter, stop);
+    if (status < 0)
+        return status;
+    for (ptrdiff_t k = 0; k < rows->count; ++k)
+        answer->lambda[k] = s.x[k] / rows->length[k];
+    rows_adjoint(answer->W, rows, answer->lambda);
+    return svm_conclude(answer, rows, options, BOUND_FROBENIUS, status, arena);
+}
