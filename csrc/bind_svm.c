@@ -1,0 +1,111 @@
+/* The SVM solvers: rows are built from the selection, solved and certified in one call. */
+#include "bind.h"
+
+#include <math.h>
+
+#include "svm.h"
+
+enum argument { WINDOWS, REFERENCE, KEPT, RHS, TOL, MAX_ITER, N_ARGUMENTS };
+
+struct selection {
+    const struct windows *w;
+    const ptrdiff_t *reference;
+    const unsigned char *kept;
+    const double *rhs;
+};
+
+static int read_selection(struct selection *s, PyObject *const *args)
+{
+    if ((s->w = bind_windows(args[WINDOWS])) == NULL)
+        return -1;
+    ptrdiff_t M = s->w->n_queries, entries = windows_entries(s->w);
+    s->reference = bind_array(args[REFERENCE], "reference", NPY_INTP, 0, 1, M, BIND_ANY, BIND_ANY);
+    if (s->reference == NULL)
+        return -1;
+    s->kept = bind_array(args[KEPT], "kept", NPY_BOOL, 1, 1, entries, BIND_ANY, BIND_ANY);
+    s->rhs = bind_array(args[RHS], "rhs", NPY_DOUBLE, 1, 1, entries, BIND_ANY, BIND_ANY);
+    if (PyErr_Occurred())
+        return -1;
+    for (ptrdiff_t q = 0; q < M; ++q)
+        if (s->reference[q] < 0 || s->reference[q] >= windows_length(s->w, q)) {
+            PyErr_SetString(PyExc_ValueError, "reference token out of its window");
+            return -1;
+        }
+    return 0;
+}
+
+/* `entry`: the row that asks the impossible, found before any solver ran; -1 otherwise. */
+static int solve(svm_method *method, struct svm_answer *answer, double *dual, ptrdiff_t *entry,
+                 const struct selection *s, const struct svm_options *options, struct bind_call *call)
+{
+    struct rows rows;
+    *entry = -1;
+    int status = rows_build(&rows, entry, s->w, s->reference, s->kept, s->rhs, &call->arena);
+    for (ptrdiff_t i = 0; i < windows_entries(s->w); ++i)
+        dual[i] = 0;
+    for (ptrdiff_t i = 0; i < s->w->dk * s->w->dz; ++i)
+        answer->W[i] = 0;
+    if (status == STATUS_INFEASIBLE) {
+        /* delta z^T = 0: this multiplier alone is the certificate. */
+        dual[*entry] = s->rhs != NULL && s->rhs[*entry] < 0 ? -1 : 1;
+        answer->bound = (struct bound){0, 0, INFINITY};
+    }
+    if (status == STATUS_NO_CONSTRAINT)
+        answer->bound = (struct bound){INFINITY, INFINITY, 0};
+    if (status != STATUS_DONE)
+        return status;
+    answer->lambda = arena_zeros(&call->arena, rows.count, 1);
+    if (call->arena.failed)
+        return STATUS_NO_MEMORY;
+    status = method(answer, &rows, options, &call->stop, &call->arena);
+    if (status >= 0)
+        rows_to_entries(dual, &rows, answer->lambda);
+    return status;
+}
+
+static PyObject *run(svm_method *method, const char *name, PyObject *const *args, Py_ssize_t n)
+{
+    struct selection selection;
+    if (bind_count(name, n, N_ARGUMENTS) < 0 || read_selection(&selection, args) < 0)
+        return NULL;
+    struct svm_options options = {PyFloat_AsDouble(args[TOL]), PyLong_AsSsize_t(args[MAX_ITER])};
+    if (PyErr_Occurred())
+        return NULL;
+    struct svm_answer answer = {0};
+    double *dual_data;
+    PyObject *W = bind_new_doubles(&answer.W, selection.w->dk, selection.w->dz), *exception;
+    PyObject *dual = bind_new_doubles(&dual_data, windows_entries(selection.w), -1), *result = NULL;
+    if (W != NULL && dual != NULL) {
+        struct bind_call call;
+        ptrdiff_t entry;
+        bind_begin(&call);
+        int status = solve(method, &answer, dual_data, &entry, &selection, &options, &call);
+        if (bind_end(&call, status, &exception) == 0)
+            result = Py_BuildValue("iOOddnnN", status, W, dual, answer.bound.lower, answer.bound.upper,
+                                   answer.iterations, entry, exception);
+    }
+    Py_XDECREF(W);
+    Py_XDECREF(dual);
+    return result;
+}
+
+#define BIND_METHOD(name) \
+    static PyObject *name##_(PyObject *module, PyObject *const *args, Py_ssize_t n) \
+    { \
+        (void)module; \
+        return run(name, #name, args, n); \
+    }
+BIND_METHOD(svm_gradient)
+BIND_METHOD(svm_active)
+BIND_METHOD(svm_interior)
+
+#define SIGNATURE \
+    "(windows, reference, kept | None, rhs | None, tol, max_iter) -> status, W, dual (entries), lower, upper, " \
+    "iterations, impossible entry or -1, exception | None"
+
+PyMethodDef bind_svm_methods[] = {
+    {"svm_gradient", (PyCFunction)(void (*)(void))svm_gradient_, METH_FASTCALL, "svm_gradient" SIGNATURE},
+    {"svm_active", (PyCFunction)(void (*)(void))svm_active_, METH_FASTCALL, "svm_active" SIGNATURE},
+    {"svm_interior", (PyCFunction)(void (*)(void))svm_interior_, METH_FASTCALL, "svm_interior" SIGNATURE},
+    {NULL, NULL, 0, NULL},
+};

@@ -1,0 +1,36 @@
+"""attsvm: softmax attention trained, its max-margin problem solved, both certified.
+
+Letters: X (n, T, d) tokens, Z (n, dz) queries, y (n,) labels, v (dv,) head, W (dk, dz) weights, K (dk, m) and
+Q (dz, m) factors with W = K Q^T; logits are x^T W z.
+"""
+
+from . import sample
+from .config import set_num_threads, show_config
+from .data import Data, causal_attention, cross_attention, prompt_attention, self_attention
+from .problem import Gradient, LinearHead, Problem
+from .svm import ConvergenceWarning, Separation, solve_svm
+from .theory import correlation, is_locally_optimal
+from .train import Run, train
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ConvergenceWarning",
+    "Data",
+    "Gradient",
+    "LinearHead",
+    "Problem",
+    "Run",
+    "Separation",
+    "causal_attention",
+    "correlation",
+    "cross_attention",
+    "is_locally_optimal",
+    "prompt_attention",
+    "sample",
+    "self_attention",
+    "set_num_threads",
+    "show_config",
+    "solve_svm",
+    "train",
+]

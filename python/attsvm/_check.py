@@ -1,0 +1,100 @@
+"""Array-likes in, float64 arrays out; errors that name the argument, what was expected and what came."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+
+def as_numeric(name: str, value: Any) -> np.ndarray:
+    """A real numeric array of whatever type and shape came, without copying when it already is one."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(f"{name} must be a plain array, got a masked array: fill or drop the masked values first")
+    try:
+        array = np.asarray(value)
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise ValueError(f"{name} must be a rectangular array of numbers: {error}") from None
+    if array.dtype.kind == "c":
+        raise TypeError(f"{name} must be real, got {array.dtype}")
+    if array.dtype.kind not in "iuf":
+        raise TypeError(f"{name} must be an array of numbers, got {describe(value, array)}")
+    return array
+
+
+def describe(value: Any, array: np.ndarray) -> str:
+    if array.dtype.kind in "OUSV" and array.ndim == 0:
+        return type(value).__name__
+    return f"an array of {'objects' if array.dtype.kind == 'O' else array.dtype}"
+
+
+def check_shape(name: str, array: np.ndarray, letters: str, sizes: Sequence[int | None] = ()) -> None:
+    """``letters`` like "n, T, d"; ``sizes`` the lengths they must have, None where any will do."""
+    wanted = letters.split(", ")
+    sizes = tuple(sizes) or (None,) * len(wanted)
+    fits = array.ndim == len(wanted) and all(
+        size is None or size == length for size, length in zip(sizes, array.shape, strict=True)
+    )
+    if not fits:
+        known = [letter if size is None else str(size) for letter, size in zip(wanted, sizes, strict=True)]
+        named = f"({letters}{',' if len(wanted) == 1 else ''})"
+        numbers = f"({', '.join(known)}{',' if len(wanted) == 1 else ''})"
+        equals = "" if numbers == named else f" = {numbers}"
+        raise ValueError(f"{name} must have shape {named}{equals}, got {array.shape}")
+    if array.size == 0:
+        raise ValueError(f"{name} must not be empty, got shape {array.shape}")
+
+
+def check_finite(name: str, array: np.ndarray) -> None:
+    if not np.isfinite(array).all():
+        bad = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        where = f" at {bad if len(bad) > 1 else bad[0]}" if bad else ""
+        raise ValueError(f"{name} must be finite, got {array[bad]}{where}")
+
+
+def as_floats(
+    name: str, value: Any, letters: str, sizes: Sequence[int | None] = (), keep_single: bool = False
+) -> np.ndarray:
+    """A finite C-contiguous float64 array of the shape (float32 stays float32 when ``keep_single``)."""
+    array = as_numeric(name, value)
+    check_shape(name, array, letters, sizes)
+    single = keep_single and array.dtype == np.float32
+    with np.errstate(over="ignore"):  # a long double out of range becomes infinite, which the next line reports
+        array = np.ascontiguousarray(array, dtype=np.float32 if single else np.float64)
+    check_finite(name, array)
+    return array
+
+
+def as_number(name: str, value: Any, least: float = -math.inf, above: float = -math.inf) -> float:
+    """A finite number with ``value >= least`` and ``value > above``."""
+    array = as_numeric(name, value)
+    if array.ndim != 0:
+        raise TypeError(f"{name} must be a number, got an array of shape {array.shape}")
+    number = float(array)
+    if not math.isfinite(number) or number < least or number <= above:
+        bound = f" above {above:g}" if above > -math.inf else f" of at least {least:g}" if least > -math.inf else ""
+        raise ValueError(f"{name} must be a finite number{bound}, got {number!r}")
+    return number
+
+
+def as_count(name: str, value: Any, least: int = 0) -> int:
+    """An integer that is at least ``least`` and fits a C index."""
+    if isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be an integer, got bool")
+    try:
+        number = value.__index__()
+    except (AttributeError, TypeError):
+        raise TypeError(f"{name} must be an integer, got {type(value).__name__}") from None
+    if number < least:
+        raise ValueError(f"{name} must be at least {least}, got {number}")
+    if number > np.iinfo(np.intp).max:
+        raise ValueError(f"{name} must fit a {np.iinfo(np.intp).bits}-bit integer, got {number}")
+    return int(number)
+
+
+def as_choice(name: str, value: Any, choices: Sequence[str]) -> str:
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
+    return value

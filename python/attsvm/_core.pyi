@@ -1,0 +1,54 @@
+"""The C extension.  Private: arguments are positional, already checked, C-contiguous."""
+
+from typing import Any
+
+import numpy as np
+
+STATUS: dict[int, str]
+_Floats = np.ndarray[Any, np.dtype[np.float64]]
+_Indices = np.ndarray[Any, np.dtype[np.intp]]
+_Bools = np.ndarray[Any, np.dtype[np.bool_]]
+_Answer = tuple[int, _Floats, _Floats, float, float, int, int, BaseException | None]
+
+def set_num_threads(k: int, /) -> None: ...
+def config() -> dict[str, Any]: ...
+def windows(keys: np.ndarray, queries: _Floats, start: _Indices, stop: _Indices, indptr: _Indices, /) -> Any: ...
+def logits(windows: Any, W: _Floats, /) -> _Floats: ...
+def probabilities(windows: Any, W: _Floats, /) -> _Floats: ...
+def top(windows: Any, entries: _Floats, /) -> _Indices: ...
+def attended(windows: Any, values: _Floats, probabilities: _Floats, /) -> _Floats: ...
+def scores(windows: Any, values: _Floats, y: _Floats, v: _Floats, /) -> _Floats: ...
+def loss(
+    windows: Any, scores: _Floats, loss: int, W: _Floats | None, K: _Floats | None, Q: _Floats | None, /
+) -> float: ...
+def loss_and_grad(
+    windows: Any, scores: _Floats, loss: int, W: _Floats | None, K: _Floats | None, Q: _Floats | None, /
+) -> tuple[Any, ...]: ...
+def train(
+    windows: Any,
+    scores: _Floats,
+    loss: int,
+    ridge: float,
+    rule: int,
+    lr: _Floats,
+    first: int,
+    last: int,
+    record: _Indices,
+    W: _Floats | None,
+    K: _Floats | None,
+    Q: _Floats | None,
+    weights: _Floats,
+    losses: _Floats,
+    norm: _Floats,
+    log_grad_norm: _Floats,
+    /,
+) -> tuple[int, int, int, BaseException | None]: ...
+def svm_gradient(
+    windows: Any, reference: _Indices, kept: _Bools | None, rhs: _Floats | None, tol: float, max_iter: int, /
+) -> _Answer: ...
+def svm_active(
+    windows: Any, reference: _Indices, kept: _Bools | None, rhs: _Floats | None, tol: float, max_iter: int, /
+) -> _Answer: ...
+def svm_interior(
+    windows: Any, reference: _Indices, kept: _Bools | None, rhs: _Floats | None, tol: float, max_iter: int, /
+) -> _Answer: ...

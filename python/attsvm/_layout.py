@@ -1,0 +1,112 @@
+"""Between flat arrays (over queries, over entries) and the shape the user gave the data in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ._check import check_shape
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """``lengths (n,)`` tokens and ``counts (n,)`` queries of each sequence.
+
+    ``single``: one query a sequence, without an axis of its own.  ``causal``: query k of a sequence sees its tokens
+    0 .. k; otherwise a query sees the whole sequence.
+    """
+
+    lengths: np.ndarray
+    counts: np.ndarray
+    single: bool
+    causal: bool = False
+
+    @property
+    def uniform(self) -> bool:
+        return bool((self.lengths == self.lengths[0]).all() and (self.counts == self.counts[0]).all())
+
+    def windows(self) -> tuple[np.ndarray, np.ndarray]:
+        """Start and stop of each query's window."""
+        begin = np.cumsum(self.lengths) - self.lengths
+        start = np.repeat(begin, self.counts)
+        if self.causal:
+            return start.astype(np.intp), np.arange(1, self.lengths.sum() + 1, dtype=np.intp)
+        return start.astype(np.intp), np.repeat(begin + self.lengths, self.counts).astype(np.intp)
+
+    def shape_queries(self, flat: np.ndarray) -> Any:
+        """(M, ...) -> (n, ...), (n, S, ...), or a list of (S_i, ...)."""
+        if self.single:
+            return flat
+        if self.uniform:
+            return flat.reshape(len(self.counts), self.counts[0], *flat.shape[1:])
+        return np.split(flat, np.cumsum(self.counts)[:-1])
+
+    def shape_entries(self, flat: np.ndarray, fill: Any) -> Any:
+        """(entries,) -> (n, T), (n, S, T), or a list; ``fill`` stands at what a causal query cannot see."""
+        if self.uniform:
+            n, S, T = len(self.lengths), self.counts[0], self.lengths[0]
+            if self.causal:
+                shaped = np.full((n, T, T), fill, dtype=flat.dtype)
+                rows, columns = np.tril_indices(T)
+                shaped[:, rows, columns] = flat.reshape(n, -1)
+                return shaped
+            return flat.reshape((n, T) if self.single else (n, S, T))
+        parts, at = [], 0
+        for T, S in zip(self.lengths, self.counts, strict=True):
+            size = T * (T + 1) // 2 if self.causal else S * T
+            part, at = flat[at : at + size], at + size
+            if self.causal:
+                square = np.full((T, T), fill, dtype=flat.dtype)
+                square[np.tril_indices(T)] = part
+                parts.append(square)
+            else:
+                parts.append(part if self.single else part.reshape(S, T))
+        return parts
+
+    def flatten_queries(self, name: str, array: Any, trailing: str = "", trailing_size: int | None = None) -> Any:
+        """The inverse of shape_queries, for a checked array or a list of them."""
+        extra = (trailing_size,) if trailing else ()
+        more = f", {trailing}" if trailing else ""
+        if isinstance(array, np.ndarray):
+            if self.single:
+                check_shape(name, array, "n" + more, (len(self.counts), *extra))
+                return array
+            if self.uniform:
+                check_shape(name, array, "n, S" + more, (len(self.counts), int(self.counts[0]), *extra))
+                return array.reshape(-1, *array.shape[2:])
+        parts = self._parts(name, array)
+        for i, part in enumerate(parts):
+            check_shape(f"{name}[{i}]", part, "S_i" + more, (int(self.counts[i]), *extra))
+        return np.concatenate(parts)
+
+    def flatten_entries(self, name: str, array: Any) -> np.ndarray:
+        """The inverse of shape_entries, for a checked array or a list of them."""
+        n = len(self.lengths)
+        if isinstance(array, np.ndarray) and self.uniform:
+            T, S = int(self.lengths[0]), int(self.counts[0])
+            if self.single:
+                check_shape(name, array, "n, T", (n, T))
+            else:
+                check_shape(name, array, "n, S, T", (n, S, T))
+            parts = list(array) if self.causal else []
+            if not self.causal:
+                return array.reshape(-1)
+        else:
+            parts = self._parts(name, array)
+        flat = []
+        for i, part in enumerate(parts):
+            T, S = int(self.lengths[i]), int(self.counts[i])
+            check_shape(f"{name}[{i}]", part, "T_i" if self.single else "S_i, T_i", (T,) if self.single else (S, T))
+            if self.causal and np.triu(part, 1).any():
+                raise ValueError(f"{name}[{i}] must not select a token after its query")
+            flat.append(part[np.tril_indices(T)] if self.causal else part.reshape(-1))
+        return np.concatenate(flat)
+
+    def _parts(self, name: str, array: Any) -> list[np.ndarray]:
+        n = len(self.lengths)
+        if isinstance(array, np.ndarray) or len(array) != n:
+            came = array.shape if isinstance(array, np.ndarray) else f"{len(array)}"
+            raise ValueError(f"{name} must be a list with one array for each of the {n} sequences, got {came}")
+        return [np.asarray(part) for part in array]

@@ -1,0 +1,35 @@
+"""Threads and versions."""
+
+from __future__ import annotations
+
+import platform
+from typing import Any
+
+import numpy as np
+
+from . import _core
+from ._check import as_count
+
+__all__ = ["set_num_threads", "show_config"]
+
+
+def set_num_threads(k: int) -> None:
+    """Let OpenBLAS use ``k`` threads inside one large problem (1 until asked).
+
+    The library is private to attsvm, so nobody else is disturbed.
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> attsvm.set_num_threads(1)
+    """
+    _core.set_num_threads(min(as_count("k", k, 1), 1024))
+
+
+def show_config() -> None:
+    """Print versions, the BLAS in use and its threads."""
+    config: dict[str, Any] = _core.config()
+    from . import __version__
+
+    print(f"attsvm {__version__}, NumPy {np.__version__}, Python {platform.python_version()}, {platform.machine()}")
+    print(f"BLAS: {config['blas']}, {config['threads']} thread{'s' if config['threads'] != 1 else ''}")

@@ -1,0 +1,49 @@
+"""Random data of the paper's experiments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ._check import as_count
+
+__all__ = ["unit_sphere"]
+
+
+def unit_sphere(
+    n: int, T: int, d: int, rng: Any = 0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Tokens, queries and head uniform on the unit sphere, labels fair coins.
+
+    Parameters
+    ----------
+    n, T, d : int
+        Sequences, tokens in each, dimension.
+    rng : int, SeedSequence or Generator
+
+    Returns
+    -------
+    X : (n, T, d) array
+    Z : (n, d) array
+    y : (n,) array of -1 and +1
+    v : (d,) array
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10, rng=1)
+    >>> X.shape, Z.shape, y.shape, v.shape
+    ((6, 8, 10), (6, 10), (6,), (10,))
+    """
+    n, T, d = as_count("n", n, 1), as_count("T", T, 1), as_count("d", d, 1)
+    rng = np.random.default_rng(rng)
+    v = _normalized(rng.standard_normal(d))
+    y = np.where(rng.random(n) < 0.5, -1.0, 1.0)
+    X = _normalized(rng.standard_normal((n, T, d)))
+    Z = _normalized(rng.standard_normal((n, d)))
+    return X, Z, y, v
+
+
+def _normalized(x: np.ndarray) -> np.ndarray:
+    return x / np.linalg.norm(x, axis=-1, keepdims=True)

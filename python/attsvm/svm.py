@@ -1,0 +1,289 @@
+"""The attention SVM: the least weights that separate the selected tokens from the rest."""
+
+from __future__ import annotations
+
+import functools
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+
+from . import _core
+from ._check import as_choice, as_count, as_number
+from .data import Data
+
+__all__ = ["ConvergenceWarning", "Separation", "solve_svm"]
+
+METHODS = {
+    "frobenius": {"gradient": _core.svm_gradient, "active": _core.svm_active},
+    "nuclear": {"interior": _core.svm_interior},
+}
+MAX_ITER = {"gradient": 20_000, "active": 1_000_000, "interior": 200}
+# Beyond this many multiplications in a factor of the active rows the dual active set loses to plain gradients.
+ACTIVE_ROWS = 4000
+# Singular values below this part of the largest are not part of the rank: a gap of 1e-9 fixes W to about 5e-5.
+RANK_TOLERANCE = 1e-4
+# Products of tokens and queries further from 1 than this could overflow or underflow when squared.
+SAFE = 2.0**200
+
+
+class ConvergenceWarning(UserWarning):
+    """A solver stopped before its tolerance; the answer holds within the bounds it carries."""
+
+
+class Separation:
+    """The answer of :func:`solve_svm`, with its certificate.
+
+    Attributes
+    ----------
+    status : str
+        "optimal", "infeasible", "no constraint", "iteration limit" or "undecided".
+    W : (dk, dz) array or None
+        The least-norm weights with every margin at least 1; the best known on "iteration limit"; zero on
+        "no constraint"; None on "infeasible" and "undecided".
+    margin, margin_bound : float
+        The largest margin of a unit-norm W lies in [margin, margin_bound]: the first is reached by ``W``, the second
+        proved by ``dual``.  Both are computed from the tokens, not taken from the solver.
+    gap : float
+        ``margin_bound / margin - 1``.
+    dual : array or list, in the data's entry shape, or None
+        One multiplier per entry: nonnegative on margin rows, free on equality rows, 0 on the reference (first
+        selected) token; ``W`` is ``sum dual (x_ref - x_t) z^T`` for the Frobenius norm.
+    certificate : array or list, in the data's entry shape, or None
+        When infeasible, multipliers that combine the rows to zero (Farkas): no W exists.
+    support : boolean array or list
+        Where the dual of a margin row is positive: the tokens that hold the solution in place.
+    rank : int
+        Singular values of W above 1e-4 of the largest.
+    norm, method, iterations, message
+    """
+
+    def __init__(self, data: Data, selection: Selection, norm: str, method: str, tol: float, answer: tuple):
+        code, W, dual, lower, upper, self.iterations, entry, _ = answer
+        self.data, self.norm, self.method = data, norm, method
+        self.status = "optimal" if code == 0 else _core.STATUS[code]
+        has_weights = self.status in ("optimal", "no constraint") or lower > 0
+        self.W: np.ndarray | None = W if has_weights and self.status != "infeasible" else None
+        self.margin = lower if self.status != "infeasible" else 0.0
+        self.margin_bound = upper
+        self.gap = 0.0 if lower == math.inf else upper / lower - 1 if self.W is not None else math.inf
+        self._dual, self._selection, self._entry = dual, selection, entry
+
+    @property
+    def dual(self) -> Any:
+        return None if self.status == "infeasible" else self.data.layout.shape_entries(self._dual, 0.0)
+
+    @property
+    def certificate(self) -> Any:
+        return self.data.layout.shape_entries(self._dual, 0.0) if self.status == "infeasible" else None
+
+    @functools.cached_property
+    def support(self) -> Any:
+        positive = self._dual > 0
+        if self._selection.kept is not None:
+            positive &= ~self._selection.kept
+        return self.data.layout.shape_entries(positive, False)
+
+    @functools.cached_property
+    def rank(self) -> int | None:
+        if self.W is None:
+            return None
+        sigma = np.linalg.svd(self.W, compute_uv=False)
+        return int((sigma > RANK_TOLERANCE * sigma[0]).sum()) if sigma[0] > 0 else 0
+
+    @property
+    def message(self) -> str:
+        """One sentence on what the status means here."""
+        if self.status == "optimal":
+            return f"every margin is at least 1 and no smaller {self.norm} norm does it, to a relative {self.gap:.1e}"
+        if self.status == "no constraint":
+            return "every query selects all the tokens it can tell apart, so zero weights do"
+        if self.status == "infeasible":
+            return self._impossible_pair() or (
+                "no weights rank the selected tokens first: the certificate combines the rows to zero"
+            )
+        if self.status == "undecided":
+            return "no separating weights were found, and no proof that there are none"
+        return f"stopped before the tolerance; the bounds hold to a relative {self.gap:.1e}"
+
+    def _impossible_pair(self) -> str | None:
+        """The token that is a copy of the selected one, or the query that is zero."""
+        if self._entry < 0:
+            return None
+        q = int(np.searchsorted(self.data.indptr, self._entry, side="right")) - 1
+        token, chosen = int(self._entry - self.data.indptr[q]), int(self._selection.reference[q])
+        if not self.data.queries[q].any():
+            return f"query {q} is zero, so all its logits are 0 and it cannot prefer token {chosen}"
+        return (
+            f"in the window of query {q}, token {token} equals the selected token {chosen}, so no weights can prefer "
+            "one: select both by a bool selection, which asks for equal logits among the selected tokens"
+        )
+
+    def __repr__(self) -> str:
+        lines = [f"Separation in the {self.norm} norm: {self.status}", f"  {self.message}"]
+        if self.W is not None:
+            lines += [
+                f"  margin      {self.margin:.12g} (at most {self.margin_bound:.12g})",
+                f"  norm of W   {1 / self.margin if self.margin > 0 else math.inf:.12g}",
+                f"  rank        {self.rank}",
+                f"  support     {int(np.concatenate([np.ravel(s) for s in _listed(self.support)]).sum())} tokens",
+                f"  method      {self.method}, {self.iterations} iterations",
+            ]
+        return "\n".join(lines)
+
+
+def _listed(shaped: Any) -> list:
+    return shaped if isinstance(shaped, list) else [shaped]
+
+
+def solve_svm(
+    data: Data,
+    selected: Any,
+    norm: str = "frobenius",
+    *,
+    tol: float = 1e-9,
+    method: str = "auto",
+    max_iter: int | None = None,
+) -> Separation:
+    """``min ||W||  s.t.  (x_a - x_t)^T W z >= 1`` for the selected token a of each query and every other token t.
+
+    With several selected tokens per query (a bool selection) their logits must be equal, and the margins hold
+    between them and the rest.
+
+    Parameters
+    ----------
+    data : Data
+    selected : integer array_like (n,) or (n, S), or bool array_like (n, T) or (n, S, T), or lists of those
+        One token per query, counted within its window; or, per entry, whether the token is selected.
+    norm : {"frobenius", "nuclear"}
+        Training W leads to the Frobenius solution, training K and Q to the nuclear one.
+    tol : float
+        Relative gap between the certified bounds of the margin; a little more is accepted where rounding forbids it:
+        100 * 2.2e-16 * (longest row) / margin.
+    method : {"auto", "active", "gradient", "interior"}
+        Frobenius: "active" (dual active set, exact) or "gradient" (projected gradient on the dual, the plain
+        reference).  Nuclear: "interior" (interior point, polished at fixed rank).
+    max_iter : int, optional
+
+    Returns
+    -------
+    Separation
+        Certified: its bounds are recomputed from the tokens.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming the argument that does not fit.
+    KeyboardInterrupt
+        On Ctrl-C, with the best answer so far in ``.partial``.
+
+    Warns
+    -----
+    ConvergenceWarning
+        When the solver stopped before the tolerance.
+
+    Notes
+    -----
+    Source: Att-SVM and its nuclear twin in "Transformers as Support Vector Machines" (Tarzanagh, Li, Thrampoulidis,
+    Oymak, 2023).  W is in units of 1 / (token * query), and the margin of a unit-norm W in units of token * query.
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> data = attsvm.cross_attention([[[1.0, 0.0], [0.0, 0.0]]], [[1.0, 0.0]])
+    >>> sol = attsvm.solve_svm(data, [0])
+    >>> sol.W
+    array([[1., 0.],
+           [0., 0.]])
+    """
+    if not isinstance(data, Data):
+        raise TypeError(f"data must come from cross_attention or its siblings, got {type(data).__name__}")
+    if norm not in METHODS:
+        as_choice("norm", norm, tuple(METHODS))
+    tol = as_number("tol", tol, above=0.0)
+    selection = Selection(data, selected)
+    if method == "auto":
+        method = _choose(data, norm)
+    elif method not in METHODS[norm]:
+        as_choice("method", method, ("auto", *METHODS[norm]))
+    most = MAX_ITER[method] if max_iter is None else as_count("max_iter", max_iter, 1)
+    handle, scale = _in_range(data)
+    answer = METHODS[norm][method](handle, selection.reference, selection.kept, None, tol, most)
+    if scale is not None:
+        answer = _scaled_back(answer, *scale)
+    sol = Separation(data, selection, norm, method, tol, answer)
+    if sol.status == "interrupted":
+        exception = answer[-1] or KeyboardInterrupt()
+        exception.partial = sol
+        raise exception
+    if sol.status in ("iteration limit", "undecided"):
+        warnings.warn(f"solve_svm: {sol.message}", ConvergenceWarning, stacklevel=2)
+    return sol
+
+
+def _choose(data: Data, norm: str) -> str:
+    if norm == "nuclear":
+        return "interior"
+    rows = min(int(data.indptr[-1]) - len(data), data.dk * data.dz)
+    return "active" if rows <= ACTIVE_ROWS else "gradient"
+
+
+class Selection:
+    """A checked selection: the reference (first selected) token of each query, and all of them when several are."""
+
+    __slots__ = ("kept", "reference")
+
+    def __init__(self, data: Data, selected: Any):
+        layout = data.layout
+        ragged = isinstance(selected, (list, tuple)) and any(np.ndim(part) > 0 for part in selected)
+        if ragged and not layout.uniform:
+            array: Any = [_as_integers_or_bools(f"selected[{i}]", part) for i, part in enumerate(selected)]
+            boolean = array[0].dtype == bool
+        else:
+            array = _as_integers_or_bools("selected", selected)
+            boolean = array.dtype == bool
+        self.kept = None
+        if boolean:
+            self.kept = np.ascontiguousarray(layout.flatten_entries("selected", array))
+            some = np.logical_or.reduceat(self.kept, data.indptr[:-1])
+            if not some.all():
+                raise ValueError(f"selected must hold a token for every query, got none for query {some.argmin()}")
+            self.reference = _core.top(data._handle, self.kept.astype(np.float64))
+            return
+        flat = layout.flatten_queries("selected", array)
+        self.reference = np.ascontiguousarray(flat, dtype=np.intp)
+        outside = (self.reference < 0) | (self.reference >= data.stop - data.start)
+        if outside.any():
+            q = int(outside.argmax())
+            T = int(data.stop[q] - data.start[q])
+            raise ValueError(f"selected must be token indices of each window, 0 .. {T - 1} for query {q}, got {flat[q]}")
+
+
+def _as_integers_or_bools(name: str, value: Any) -> np.ndarray:
+    try:
+        array = np.asarray(value)
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise ValueError(f"{name} must be a rectangular array: {error}") from None
+    if array.dtype.kind not in "iub":
+        raise TypeError(f"{name} must hold integers (one token per query) or bools (per entry), got {array.dtype}")
+    return array
+
+
+def _in_range(data: Data) -> tuple[Any, tuple[int, int] | None]:
+    """Windows whose products can be squared safely; powers of two for keys and queries when they had to be scaled."""
+    largest = [float(np.abs(a).max()) for a in (data.keys, data.queries)]
+    if all(size == 0 or 1 / SAFE < size < SAFE for size in largest):
+        return data._handle, None
+    powers = [math.frexp(size)[1] if size > 0 else 0 for size in largest]
+    keys = np.ldexp(data.keys.astype(np.float64), -powers[0])
+    queries = np.ldexp(data.queries, -powers[1])
+    return _core.windows(keys, queries, data.start, data.stop, data.indptr), (powers[0], powers[1])
+
+
+def _scaled_back(answer: tuple, key_power: int, query_power: int) -> tuple:
+    """W, dual and margins in the units of the data: both maps are linear in keys and in queries."""
+    code, W, dual, lower, upper, *rest = answer
+    power = key_power + query_power
+    margins = [math.ldexp(m, power) if math.isfinite(m) else m for m in (lower, upper)]
+    return code, np.ldexp(W, -power), np.ldexp(dual, -2 * power), *margins, *rest
