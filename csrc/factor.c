@@ -13,6 +13,7 @@ void factor_take(struct factor *f, ptrdiff_t capacity, struct arena *arena)
     *f = (struct factor){.capacity = capacity, .arena = arena};
     f->stride = capacity < FIRST_STRIDE ? capacity : FIRST_STRIDE;
     f->L = arena_doubles(arena, f->stride, f->stride);
+    f->inverse = arena_doubles(arena, capacity, 1);
     f->beta = arena_doubles(arena, capacity, 1);
     f->y = arena_doubles(arena, capacity, 1);
 }
@@ -30,8 +31,7 @@ static int grow(struct factor *f)
     return 0;
 }
 
-VECTOR_CLONES
-static double dot(const double *a, const double *b, ptrdiff_t n)
+INLINE double dot(const double *a, const double *b, ptrdiff_t n)
 {
     double sum = 0;
 #pragma omp simd reduction(+ : sum)
@@ -40,6 +40,13 @@ static double dot(const double *a, const double *b, ptrdiff_t n)
     return sum;
 }
 
+INLINE void subtract(double *restrict b, const double *restrict row, double times, ptrdiff_t n)
+{
+    for (ptrdiff_t i = 0; i < n; ++i)
+        b[i] -= times * row[i];
+}
+
+VECTOR_CLONES
 int factor_append(struct factor *f, const double *r, double diagonal, double beta)
 {
     if (f->size == f->stride && grow(f) < 0)
@@ -49,11 +56,13 @@ int factor_append(struct factor *f, const double *r, double diagonal, double bet
     memcpy(row, r, (size_t)n * sizeof(double));
     row[n] = diagonal;
     f->beta[n] = beta;
-    f->y[n] = (beta - dot(row, f->y, n)) / diagonal;
+    f->inverse[n] = 1 / diagonal;
+    f->y[n] = (beta - dot(row, f->y, n)) * f->inverse[n];
     ++f->size;
     return 0;
 }
 
+VECTOR_CLONES
 void factor_delete(struct factor *f, ptrdiff_t i)
 {
     ptrdiff_t n = --f->size, stride = f->stride;
@@ -74,34 +83,31 @@ void factor_delete(struct factor *f, ptrdiff_t i)
     }
     for (ptrdiff_t k = i; k < n; ++k) {
         const double *row = f->L + k * stride;
-        f->y[k] = (f->beta[k] - dot(row, f->y, k)) / row[k];
-    }
-}
-
-void factor_solve(const struct factor *f, double *b)
-{
-    for (ptrdiff_t i = 0; i < f->size; ++i) {
-        const double *row = f->L + i * f->stride;
-        b[i] = (b[i] - dot(row, b, i)) / row[i];
+        f->inverse[k] = 1 / row[k];
+        f->y[k] = (f->beta[k] - dot(row, f->y, k)) * f->inverse[k];
     }
 }
 
 VECTOR_CLONES
-static void subtract(double *restrict b, const double *restrict row, double times, ptrdiff_t n)
+void factor_solve(const struct factor *f, double *b)
 {
-    for (ptrdiff_t i = 0; i < n; ++i)
-        b[i] -= times * row[i];
+    for (ptrdiff_t i = 0; i < f->size; ++i) {
+        const double *row = f->L + i * f->stride;
+        b[i] = (b[i] - dot(row, b, i)) * f->inverse[i];
+    }
 }
 
+VECTOR_CLONES
 void factor_solve_transposed(const struct factor *f, double *b)
 {
     for (ptrdiff_t i = f->size - 1; i >= 0; --i) {
         const double *row = f->L + i * f->stride;
-        b[i] /= row[i];
+        b[i] *= f->inverse[i];
         subtract(b, row, b[i], i);
     }
 }
 
+VECTOR_CLONES
 void factor_times_transposed(const struct factor *f, double *out, const double *b)
 {
     memset(out, 0, (size_t)f->size * sizeof(double));

@@ -10,6 +10,7 @@ struct arena;
 struct factor {
     ptrdiff_t size, stride, capacity;   /* rows now; row length of L; the most rows there can be */
     double *L;                          /* (size, stride) lower triangular */
+    double *inverse;                    /* (capacity) 1 / diagonal of L: a solve is a chain, and divisions are slow */
     double *beta, *y;                   /* (capacity) */
     struct arena *arena;
 };

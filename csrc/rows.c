@@ -104,7 +104,24 @@ VECTOR_CLONES
 static void window_margins(double *margin, const double *X, const double *a, const double *u, const ptrdiff_t *token,
                            ptrdiff_t m, ptrdiff_t d)
 {
-    for (ptrdiff_t k = 0; k < m; ++k) {
+    ptrdiff_t k = 0;
+    for (; k + 4 <= m; k += 4) {        /* four rows at a time: their sums hide each other's latency */
+        const double *x0 = X + token[k] * d, *x1 = X + token[k + 1] * d;
+        const double *x2 = X + token[k + 2] * d, *x3 = X + token[k + 3] * d;
+        double s0 = 0, s1 = 0, s2 = 0, s3 = 0;
+#pragma omp simd reduction(+ : s0, s1, s2, s3)
+        for (ptrdiff_t i = 0; i < d; ++i) {
+            s0 += (a[i] - x0[i]) * u[i];
+            s1 += (a[i] - x1[i]) * u[i];
+            s2 += (a[i] - x2[i]) * u[i];
+            s3 += (a[i] - x3[i]) * u[i];
+        }
+        margin[k] = s0;
+        margin[k + 1] = s1;
+        margin[k + 2] = s2;
+        margin[k + 3] = s3;
+    }
+    for (; k < m; ++k) {
         const double *x = X + token[k] * d;
         double sum = 0;
 #pragma omp simd reduction(+ : sum)

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "arena.h"
+#include "clones.h"
 #include "factor.h"
 #include "status.h"
 #include "stop.h"
@@ -36,6 +37,9 @@
 
 /* A coefficient below this part of the largest is rounding; dividing by it would throw x far out. */
 #define NEGLIGIBLE 1e-12
+
+/* Rounds between looks at the clock, which costs as much as a tenth of the smallest round. */
+#define LOOK 16
 
 enum verdict { JOINED, DEPENDENT };
 
@@ -206,17 +210,29 @@ static void settle(struct active *s)
     }
 }
 
-/* A W from the tokens, after two corrections of x against what the factor has lost. */
+/* Rounding to expect in the margin of a unit row. */
+static double noise(const struct active *s)
+{
+    double weight = 0;
+    for (ptrdiff_t i = 0; i < s->size; ++i)
+        weight += fabs(s->x[s->member[i]]);
+    return NOISE * DBL_EPSILON * weight;
+}
+
+/* A W from the tokens, after at most two corrections of x against what the factor has lost. */
 static void refine(struct active *s)
 {
     ptrdiff_t m = s->rows->count;
     for (int pass = 0;; ++pass) {
         memcpy(s->full, s->x, (size_t)m * sizeof(double));
         margins_of_full(s, s->margin);
-        if (pass == 2)
-            return;
-        for (ptrdiff_t i = 0; i < s->size; ++i)
+        double lost = 0;
+        for (ptrdiff_t i = 0; i < s->size; ++i) {
             s->target[i] = s->beta[s->member[i]] - s->margin[s->member[i]];
+            lost = fmax(lost, fabs(s->target[i]));
+        }
+        if (pass == 2 || lost <= noise(s))
+            return;
         factor_solve(&s->factor, s->target);
         factor_solve_transposed(&s->factor, s->target);
         for (ptrdiff_t i = 0; i < s->size; ++i)
@@ -224,15 +240,21 @@ static void refine(struct active *s)
     }
 }
 
-static void margins_from_columns(struct active *s)
+/* margin [m] = G_:S x_S, two columns at a time. */
+VECTOR_CLONES
+static void combine(double *restrict margin, double *const *column, const double *x, const ptrdiff_t *member,
+                    ptrdiff_t size, ptrdiff_t m)
 {
-    ptrdiff_t m = s->rows->count;
-    memset(s->margin, 0, (size_t)m * sizeof(double));
-    for (ptrdiff_t i = 0; i < s->size; ++i) {
-        const double *restrict column = s->column[s->member[i]];
-        double *restrict margin = s->margin, x = s->x[s->member[i]];
+    memset(margin, 0, (size_t)m * sizeof(double));
+    for (ptrdiff_t i = 0; i + 1 < size; i += 2) {
+        const double *a = column[member[i]], *b = column[member[i + 1]], x_a = x[member[i]], x_b = x[member[i + 1]];
         for (ptrdiff_t k = 0; k < m; ++k)
-            margin[k] += x * column[k];
+            margin[k] += x_a * a[k] + x_b * b[k];
+    }
+    if (size % 2) {
+        const double *a = column[member[size - 1]], x_a = x[member[size - 1]];
+        for (ptrdiff_t k = 0; k < m; ++k)
+            margin[k] += x_a * a[k];
     }
 }
 
@@ -240,14 +262,11 @@ static void margins_from_columns(struct active *s)
 static ptrdiff_t most_violated(const struct active *s)
 {
     const struct rows *rows = s->rows;
-    double weight = 0, worst = 0;
+    double worst = 0, rounding = noise(s);
     ptrdiff_t j = -1;
-    for (ptrdiff_t k = 0; k < rows->count; ++k)
-        weight += fabs(s->x[k]);
-    double noise = NOISE * DBL_EPSILON * weight;
     for (ptrdiff_t k = 0; k < rows->count; ++k) {
         double short_of = s->beta[k] - s->margin[k];
-        if (short_of > worst && !s->inside[k] && !rows->equal[k] && short_of > MET * fabs(s->beta[k]) + noise) {
+        if (short_of > worst && !s->inside[k] && !rows->equal[k] && short_of > MET * fabs(s->beta[k]) + rounding) {
             worst = short_of;
             j = k;
         }
@@ -318,7 +337,7 @@ static int iterate(struct active *s, ptrdiff_t *iterations, ptrdiff_t most, stru
         return status;
     for (int refined = 0;;) {
         if (!refined)
-            margins_from_columns(s);
+            combine(s->margin, s->column, s->x, s->member, s->size, s->rows->count);
         ptrdiff_t j = most_violated(s);
         if (j < 0 && refined)
             return STATUS_DONE;
@@ -330,9 +349,8 @@ static int iterate(struct active *s, ptrdiff_t *iterations, ptrdiff_t most, stru
         refined = 0;
         if (*iterations >= most)
             return STATUS_ITERATION_LIMIT;
-        if (stop_now(stop))
+        if (++*iterations % LOOK == 0 && stop_now(stop))
             return STATUS_INTERRUPTED;
-        ++*iterations;
         int verdict;
         while ((verdict = offer(s, j, s->margin)) == DEPENDENT)
             if (!exchange(s, j))
