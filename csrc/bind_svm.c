@@ -28,7 +28,7 @@ static int read_selection(struct selection *s, PyObject *const *args)
         return -1;
     for (ptrdiff_t q = 0; q < M; ++q)
         if (s->reference[q] < 0 || s->reference[q] >= windows_length(s->w, q)) {
-            PyErr_SetString(PyExc_ValueError, "reference token out of its window");
+            PyErr_SetString(PyExc_IndexError, "reference token out of its window");
             return -1;
         }
     return 0;

@@ -69,6 +69,8 @@ def as_floats(
 
 def as_number(name: str, value: Any, least: float = -math.inf, above: float = -math.inf) -> float:
     """A finite number with ``value >= least`` and ``value > above``."""
+    if type(value) is float and least <= value < math.inf and value > above:  # on every call of a solver
+        return value
     array = as_numeric(name, value)
     if array.ndim != 0:
         raise TypeError(f"{name} must be a number, got an array of shape {array.shape}")

@@ -6,6 +6,8 @@ and, for each query, the contiguous tokens ``start .. stop - 1`` it sees.
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +18,10 @@ from ._check import as_count, as_floats, check_finite, check_shape
 from ._layout import Layout
 
 __all__ = ["Data", "causal_attention", "cross_attention", "prompt_attention", "self_attention"]
+
+
+# Tokens or queries further from 1 than this could overflow or underflow when their products are squared.
+SAFE = 2.0**200
 
 
 class Data:
@@ -74,6 +80,18 @@ class Data:
             f"<attsvm {self.name}: {len(self)} queries over {len(self.keys)} tokens, {window} tokens each, "
             f"dk={self.dk}, dz={self.dz}{single}>"
         )
+
+    @functools.cached_property
+    def in_range(self) -> tuple[Any, tuple[int, int] | None]:
+        """For the SVM, the windows with products that can be squared safely, and the powers of two by which keys and
+        queries had to be divided (None when they are given as they are)."""
+        largest = [float(np.abs(a).max()) for a in (self.keys, self.queries)]
+        if all(size == 0 or 1 / SAFE < size < SAFE for size in largest):
+            return self._handle, None
+        powers = [math.frexp(size)[1] if size > 0 else 0 for size in largest]
+        keys = np.ldexp(self.keys.astype(np.float64), -powers[0])
+        queries = np.ldexp(self.queries, -powers[1])
+        return _core.windows(keys, queries, self.start, self.stop, self.indptr), (powers[0], powers[1])
 
     def logits(self, W: Any) -> np.ndarray | list[np.ndarray]:
         """Logit ``keys[t] . (W query)`` of every token a query sees.

@@ -24,8 +24,6 @@ MAX_ITER = {"gradient": 20_000, "active": 1_000_000, "interior": 200}
 ACTIVE_ROWS = 4000
 # Singular values below this part of the largest are not part of the rank: a gap of 1e-9 fixes W to about 5e-5.
 RANK_TOLERANCE = 1e-4
-# Products of tokens and queries further from 1 than this could overflow or underflow when squared.
-SAFE = 2.0**200
 
 
 class ConvergenceWarning(UserWarning):
@@ -208,8 +206,11 @@ def solve_svm(
     elif method not in METHODS[norm]:
         as_choice("method", method, ("auto", *METHODS[norm]))
     most = MAX_ITER[method] if max_iter is None else as_count("max_iter", max_iter, 1)
-    handle, scale = _in_range(data)
-    answer = METHODS[norm][method](handle, selection.reference, selection.kept, None, tol, most)
+    handle, scale = data.in_range
+    try:
+        answer = METHODS[norm][method](handle, selection.reference, selection.kept, None, tol, most)
+    except IndexError:
+        raise ValueError(selection.outside(data)) from None
     if scale is not None:
         answer = _scaled_back(answer, *scale)
     sol = Separation(data, selection, norm, method, tol, answer)
@@ -251,13 +252,16 @@ class Selection:
                 raise ValueError(f"selected must hold a token for every query, got none for query {some.argmin()}")
             self.reference = _core.top(data._handle, self.kept.astype(np.float64))
             return
-        flat = layout.flatten_queries("selected", array)
-        self.reference = np.ascontiguousarray(flat, dtype=np.intp)
-        outside = (self.reference < 0) | (self.reference >= data.stop - data.start)
-        if outside.any():
-            q = int(outside.argmax())
-            T = int(data.stop[q] - data.start[q])
-            raise ValueError(f"selected must be token indices of each window, 0 .. {T - 1} for query {q}, got {flat[q]}")
+        self.reference = np.ascontiguousarray(layout.flatten_queries("selected", array), dtype=np.intp)
+
+    def outside(self, data: Data) -> str:
+        """What to say when C has found a reference outside its window (checked there, since it is on every call)."""
+        lengths = data.stop - data.start
+        q = int(((self.reference < 0) | (self.reference >= lengths)).argmax())
+        return (
+            f"selected must be token indices of each window, 0 .. {lengths[q] - 1} for query {q}, "
+            f"got {self.reference[q]}"
+        )
 
 
 def _as_integers_or_bools(name: str, value: Any) -> np.ndarray:
@@ -268,17 +272,6 @@ def _as_integers_or_bools(name: str, value: Any) -> np.ndarray:
     if array.dtype.kind not in "iub":
         raise TypeError(f"{name} must hold integers (one token per query) or bools (per entry), got {array.dtype}")
     return array
-
-
-def _in_range(data: Data) -> tuple[Any, tuple[int, int] | None]:
-    """Windows whose products can be squared safely; powers of two for keys and queries when they had to be scaled."""
-    largest = [float(np.abs(a).max()) for a in (data.keys, data.queries)]
-    if all(size == 0 or 1 / SAFE < size < SAFE for size in largest):
-        return data._handle, None
-    powers = [math.frexp(size)[1] if size > 0 else 0 for size in largest]
-    keys = np.ldexp(data.keys.astype(np.float64), -powers[0])
-    queries = np.ldexp(data.queries, -powers[1])
-    return _core.windows(keys, queries, data.start, data.stop, data.indptr), (powers[0], powers[1])
 
 
 def _scaled_back(answer: tuple, key_power: int, query_power: int) -> tuple:
