@@ -97,6 +97,7 @@ static PyObject *run(svm_method *method, const char *name, PyObject *const *args
     }
 BIND_METHOD(svm_gradient)
 BIND_METHOD(svm_active)
+BIND_METHOD(svm_block)
 BIND_METHOD(svm_interior)
 
 #define SIGNATURE \
@@ -106,6 +107,7 @@ BIND_METHOD(svm_interior)
 PyMethodDef bind_svm_methods[] = {
     {"svm_gradient", (PyCFunction)(void (*)(void))svm_gradient_, METH_FASTCALL, "svm_gradient" SIGNATURE},
     {"svm_active", (PyCFunction)(void (*)(void))svm_active_, METH_FASTCALL, "svm_active" SIGNATURE},
+    {"svm_block", (PyCFunction)(void (*)(void))svm_block_, METH_FASTCALL, "svm_block" SIGNATURE},
     {"svm_interior", (PyCFunction)(void (*)(void))svm_interior_, METH_FASTCALL, "svm_interior" SIGNATURE},
     {NULL, NULL, 0, NULL},
 };

@@ -144,17 +144,27 @@ static void window_pull(double *restrict p, const double *restrict X, const doub
     }
 }
 
-void rows_apply_transformed(double *margin, const struct rows *rows, const double *U)
+void rows_window_margins(double *margin, const struct rows *rows, ptrdiff_t q, const double *u)
 {
     const struct windows *w = rows->w;
-    for (ptrdiff_t q = 0; q < w->n_queries; ++q) {
-        ptrdiff_t from = rows->first[q], m = rows->first[q + 1] - from;
-        if (m == 0)
-            continue;
-        const double *X = windows_keys(w, q, rows->keys);
-        window_margins(margin + from, X, X + rows->reference[q] * w->dk, U + q * w->dk, rows->token + from, m,
-                       w->dk);
-    }
+    ptrdiff_t from = rows->first[q], m = rows->first[q + 1] - from;
+    const double *X = windows_keys(w, q, rows->keys);
+    window_margins(margin, X, X + rows->reference[q] * w->dk, u, rows->token + from, m, w->dk);
+}
+
+void rows_window_pull(double *p, const struct rows *rows, ptrdiff_t q, const double *lambda)
+{
+    const struct windows *w = rows->w;
+    ptrdiff_t from = rows->first[q], m = rows->first[q + 1] - from;
+    const double *X = windows_keys(w, q, rows->keys);
+    window_pull(p, X, X + rows->reference[q] * w->dk, lambda, rows->token + from, m, w->dk);
+}
+
+void rows_apply_transformed(double *margin, const struct rows *rows, const double *U)
+{
+    for (ptrdiff_t q = 0; q < rows->w->n_queries; ++q)
+        if (rows->first[q + 1] > rows->first[q])
+            rows_window_margins(margin + rows->first[q], rows, q, U + q * rows->w->dk);
 }
 
 void rows_apply(double *margin, const struct rows *rows, const double *W)
@@ -164,15 +174,16 @@ void rows_apply(double *margin, const struct rows *rows, const double *W)
     rows_apply_transformed(margin, rows, rows->U);
 }
 
+void rows_pull(double *P, const struct rows *rows, const double *lambda)
+{
+    for (ptrdiff_t q = 0; q < rows->w->n_queries; ++q)
+        rows_window_pull(P + q * rows->w->dk, rows, q, lambda + rows->first[q]);
+}
+
 void rows_adjoint(double *W, const struct rows *rows, const double *lambda)
 {
     const struct windows *w = rows->w;
-    for (ptrdiff_t q = 0; q < w->n_queries; ++q) {
-        ptrdiff_t from = rows->first[q], m = rows->first[q + 1] - from;
-        const double *X = windows_keys(w, q, rows->keys);
-        window_pull(rows->U + q * w->dk, X, X + rows->reference[q] * w->dk, lambda + from, rows->token + from, m,
-                    w->dk);
-    }
+    rows_pull(rows->U, rows, lambda);
     sweep_columns_times_columns(W, rows->U, w->queries, w->dk, w->dz, w->n_queries);
 }
 

@@ -38,6 +38,13 @@ struct rows {
 int rows_build(struct rows *rows, ptrdiff_t *entry, const struct windows *w, const ptrdiff_t *reference,
                const unsigned char *kept, const double *rhs, struct arena *arena);
 
+/* For the rows of query q alone: margin = delta_k . u with u [dk], and p [dk] = sum_k lambda_k delta_k. */
+void rows_window_margins(double *margin, const struct rows *rows, ptrdiff_t q, const double *u);
+void rows_window_pull(double *p, const struct rows *rows, ptrdiff_t q, const double *lambda);
+
+/* P [M,dk]: p_q of every query. */
+void rows_pull(double *P, const struct rows *rows, const double *lambda);
+
 /* margin [m] = delta_k . u_q(k) with U [M,dk]. */
 void rows_apply_transformed(double *margin, const struct rows *rows, const double *U);
 

@@ -28,6 +28,7 @@ typedef int svm_method(struct svm_answer *answer, const struct rows *rows, const
 /* Frobenius norm. */
 svm_method svm_gradient;                /* projected gradient on the dual: the plain reference */
 svm_method svm_active;                  /* dual active set: finite, exact */
+svm_method svm_block;                   /* block-coordinate ascent, then primal-dual active set: large problems */
 
 /* Nuclear norm. */
 svm_method svm_interior;                /* primal-dual interior point, polished at fixed rank */

@@ -49,6 +49,9 @@ def svm_gradient(
 def svm_active(
     windows: Any, reference: _Indices, kept: _Bools | None, rhs: _Floats | None, tol: float, max_iter: int, /
 ) -> _Answer: ...
+def svm_block(
+    windows: Any, reference: _Indices, kept: _Bools | None, rhs: _Floats | None, tol: float, max_iter: int, /
+) -> _Answer: ...
 def svm_interior(
     windows: Any, reference: _Indices, kept: _Bools | None, rhs: _Floats | None, tol: float, max_iter: int, /
 ) -> _Answer: ...

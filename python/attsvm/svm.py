@@ -16,10 +16,10 @@ from .data import Data
 __all__ = ["ConvergenceWarning", "Separation", "solve_svm"]
 
 METHODS = {
-    "frobenius": {"gradient": _core.svm_gradient, "active": _core.svm_active},
+    "frobenius": {"gradient": _core.svm_gradient, "active": _core.svm_active, "block": _core.svm_block},
     "nuclear": {"interior": _core.svm_interior},
 }
-MAX_ITER = {"gradient": 20_000, "active": 1_000_000, "interior": 200}
+MAX_ITER = {"gradient": 20_000, "active": 1_000_000, "block": 1_000_000, "interior": 200}
 # Beyond this many multiplications in a factor of the active rows the dual active set loses to plain gradients.
 ACTIVE_ROWS = 4000
 # Singular values below this part of the largest are not part of the rank: a gap of 1e-9 fixes W to about 5e-5.
@@ -65,7 +65,7 @@ class Separation:
         self.W: np.ndarray | None = W if has_weights and self.status != "infeasible" else None
         self.margin = lower if self.status != "infeasible" else 0.0
         self.margin_bound = upper
-        self.gap = 0.0 if lower == math.inf else upper / lower - 1 if self.W is not None else math.inf
+        self.gap = _gap(lower, upper) if self.W is not None else math.inf
         self._dual, self._selection, self._entry = dual, selection, entry
 
     @property
@@ -129,6 +129,11 @@ class Separation:
                 f"  method      {self.method}, {self.iterations} iterations",
             ]
         return "\n".join(lines)
+
+
+def _gap(lower: float, upper: float) -> float:
+    """upper / lower - 1; rounding may put two bounds of the same number in the wrong order."""
+    return 0.0 if lower == math.inf else max(upper / lower - 1, 0.0)
 
 
 def _listed(shaped: Any) -> list:

@@ -1,0 +1,160 @@
+#include "blocks.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "arena.h"
+#include "blas.h"
+#include "clones.h"
+#include "status.h"
+#include "sweep.h"
+
+#define SWEEPS 5                        /* cyclic sweeps of a block per visit, at most */
+#define SETTLED 0.03                    /* ... until the largest move is this part of the first sweep's */
+
+int blocks_take(struct blocks *blocks, const struct rows *rows, struct arena *arena)
+{
+    const struct windows *w = rows->w;
+    ptrdiff_t M = w->n_queries, total = 0, most = 0;
+    *blocks = (struct blocks){.rows = rows, .seed = 1};
+    blocks->offset = arena_indices(arena, M);
+    blocks->order = arena_indices(arena, M);
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
+    for (ptrdiff_t q = 0; q < M; ++q) {
+        ptrdiff_t m = rows->first[q + 1] - rows->first[q];
+        blocks->offset[q] = total;
+        total += m * m;
+        most = m > most ? m : most;
+        if (m > 0)
+            blocks->order[blocks->n_order++] = q;
+    }
+    blocks->gram = arena_doubles(arena, total, 1);
+    blocks->margin = arena_doubles(arena, most, 1);
+    blocks->change = arena_doubles(arena, most, 1);
+    blocks->pull = arena_doubles(arena, w->dk, 1);
+    blocks->u = arena_doubles(arena, w->dk, 1);
+    /* Per visit V costs M dk multiplications, W costs 2 dk dz. */
+    if (M <= 2 * w->dz) {
+        blocks->K = arena_doubles(arena, M, M);
+        blocks->V = arena_doubles(arena, M, w->dk);
+    } else {
+        blocks->W = arena_doubles(arena, w->dk, w->dz);
+    }
+    struct arena_mark mark = arena_mark(arena);
+    double *delta = arena_doubles(arena, most, w->dk);
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
+    if (blocks->K != NULL)
+        sweep_rows_times_rows(blocks->K, w->queries, w->queries, M, M, w->dz);
+    for (ptrdiff_t i = 0; i < blocks->n_order; ++i) {
+        ptrdiff_t q = blocks->order[i], from = rows->first[q], m = rows->first[q + 1] - from;
+        const double *z = w->queries + q * w->dz;
+        double square = 0, *G = blocks->gram + blocks->offset[q];
+        for (ptrdiff_t k = 0; k < w->dz; ++k)
+            square += z[k] * z[k];
+        for (ptrdiff_t k = 0; k < m; ++k)
+            rows_delta(delta + k * w->dk, rows, from + k);
+        sweep_rows_times_rows(G, delta, delta, m, m, w->dk);
+        for (ptrdiff_t k = 0; k < m * m; ++k)
+            G[k] *= square;
+    }
+    arena_release(arena, mark);
+    return STATUS_DONE;
+}
+
+void blocks_start(struct blocks *blocks, const double *lambda)
+{
+    const struct windows *w = blocks->rows->w;
+    if (blocks->W != NULL) {
+        rows_adjoint(blocks->W, blocks->rows, lambda);
+    } else {
+        rows_pull(blocks->rows->U, blocks->rows, lambda);
+        sweep_product(blocks->V, blocks->K, blocks->rows->U, w->n_queries, w->dk, w->n_queries);
+    }
+}
+
+/* A different order every epoch, the same in every run (a 64-bit linear congruential generator). */
+static void shuffle(struct blocks *blocks)
+{
+    for (ptrdiff_t i = blocks->n_order - 1; i > 0; --i) {
+        blocks->seed = blocks->seed * 6364136223846793005ull + 1442695040888963407ull;
+        ptrdiff_t j = (ptrdiff_t)((blocks->seed >> 33) % (unsigned long long)(i + 1)), q = blocks->order[i];
+        blocks->order[i] = blocks->order[j];
+        blocks->order[j] = q;
+    }
+}
+
+/* Cyclic ascent within one block; g [m] holds the margins minus b on entry.  change [m] = lambda moved by. */
+VECTOR_CLONES
+static double solve_block(double *restrict lambda, double *restrict change, double *restrict g, const double *restrict G,
+                          const unsigned char *equal, ptrdiff_t m)
+{
+    double first = 0, total = 0;
+    memset(change, 0, (size_t)m * sizeof(double));
+    for (int sweep = 0; sweep < SWEEPS; ++sweep) {
+        double largest = 0;
+        for (ptrdiff_t t = 0; t < m; ++t) {
+            double target = lambda[t] - g[t] / G[t * m + t];
+            double move = (equal[t] || target > 0 ? target : 0) - lambda[t];
+            if (move == 0)
+                continue;
+            lambda[t] += move;
+            change[t] += move;
+            for (ptrdiff_t k = 0; k < m; ++k)
+                g[k] += move * G[t * m + k];
+            largest = fmax(largest, fabs(move));
+        }
+        total += largest;
+        if (sweep == 0)
+            first = largest;
+        if (largest <= SETTLED * first)
+            break;
+    }
+    return total;
+}
+
+VECTOR_CLONES
+static void add_outer(double *restrict A, const double *restrict x, const double *restrict y, ptrdiff_t m, ptrdiff_t n)
+{
+    for (ptrdiff_t i = 0; i < m; ++i)
+        for (ptrdiff_t j = 0; j < n; ++j)
+            A[i * n + j] += x[i] * y[j];
+}
+
+static ptrdiff_t visit(struct blocks *blocks, double *lambda, ptrdiff_t q)
+{
+    const struct rows *rows = blocks->rows;
+    const struct windows *w = rows->w;
+    ptrdiff_t from = rows->first[q], m = rows->first[q + 1] - from, flips = 0;
+    const double *u = blocks->u, *z = w->queries + q * w->dz;
+    if (blocks->V != NULL)
+        u = blocks->V + q * w->dk;
+    else
+        sweep_window_logits(blocks->u, blocks->W, z, w->dk, w->dz);
+    rows_window_margins(blocks->margin, rows, q, u);
+    for (ptrdiff_t k = 0; k < m; ++k)
+        blocks->margin[k] -= rows->rhs[from + k];
+    if (solve_block(lambda + from, blocks->change, blocks->margin, blocks->gram + blocks->offset[q],
+                    rows->equal + from, m) == 0)
+        return 0;
+    for (ptrdiff_t k = 0; k < m; ++k) {
+        double before = lambda[from + k] - blocks->change[k];
+        flips += !rows->equal[from + k] && (before > 0) != (lambda[from + k] > 0);
+    }
+    rows_window_pull(blocks->pull, rows, q, blocks->change);
+    if (blocks->V != NULL)
+        add_outer(blocks->V, blocks->K + q * w->n_queries, blocks->pull, w->n_queries, w->dk);
+    else
+        add_outer(blocks->W, blocks->pull, z, w->dk, w->dz);
+    return flips;
+}
+
+ptrdiff_t blocks_epoch(struct blocks *blocks, double *lambda)
+{
+    ptrdiff_t flips = 0;
+    shuffle(blocks);
+    for (ptrdiff_t i = 0; i < blocks->n_order; ++i)
+        flips += visit(blocks, lambda, blocks->order[i]);
+    return flips;
+}

@@ -1,0 +1,217 @@
+#include "support.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "arena.h"
+#include "blas.h"
+#include "clones.h"
+#include "status.h"
+#include "stop.h"
+
+/* Relative to the unit diagonal: keeps nearly dependent rows factorable; refinement removes what it adds. */
+#define JITTER 1e-14
+
+VECTOR_CLONES
+static double dot(const double *a, const double *b, ptrdiff_t n)
+{
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (ptrdiff_t i = 0; i < n; ++i)
+        sum += a[i] * b[i];
+    return sum;
+}
+
+static double largest(const double *a, ptrdiff_t n)
+{
+    double top = 0;
+    for (ptrdiff_t i = 0; i < n; ++i)
+        top = fmax(top, fabs(a[i]));
+    return top;
+}
+
+/* The rows `member` of `rows` as rows of their own. */
+static int subset(struct support *s, const struct rows *rows, const ptrdiff_t *member, ptrdiff_t size,
+                  struct arena *arena)
+{
+    ptrdiff_t M = rows->w->n_queries;
+    s->rows = *rows;
+    s->rows.count = size;
+    s->rows.first = arena_indices(arena, M + 1);
+    s->rows.query = arena_indices(arena, size);
+    s->rows.token = arena_indices(arena, size);
+    s->rows.equal = arena_take(arena, size, 1);
+    s->rows.rhs = arena_doubles(arena, size, 1);
+    s->rows.length = arena_doubles(arena, size, 1);
+    s->member = arena_indices(arena, size);
+    s->inverse_length = arena_doubles(arena, size, 1);
+    s->W = arena_doubles(arena, rows->w->dk, rows->w->dz);
+    s->scratch = arena_doubles(arena, size, 1);
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
+    memset(s->rows.first, 0, (size_t)(M + 1) * sizeof(ptrdiff_t));
+    for (ptrdiff_t i = 0; i < size; ++i) {
+        ptrdiff_t k = member[i];
+        s->member[i] = k;
+        s->rows.query[i] = rows->query[k];
+        s->rows.token[i] = rows->token[k];
+        s->rows.equal[i] = rows->equal[k];
+        s->rows.rhs[i] = rows->rhs[k];
+        s->rows.length[i] = rows->length[k];
+        s->inverse_length[i] = 1 / rows->length[k];
+        ++s->rows.first[rows->query[k] + 1];
+    }
+    for (ptrdiff_t q = 0; q < M; ++q)
+        s->rows.first[q + 1] += s->rows.first[q];
+    return STATUS_DONE;
+}
+
+/* G [size,size] (lower triangle at least) of unit rows from .. from+size-1 of S, plus the ridge: a Hadamard product of
+ * the Gram matrices of differences and of queries. */
+static int gram(double *G, const struct support *s, ptrdiff_t from, ptrdiff_t size, struct arena *arena)
+{
+    const struct windows *w = s->rows.w;
+    struct arena_mark mark = arena_mark(arena);
+    double *D = arena_doubles(arena, size, w->dk), *Z = arena_doubles(arena, size, w->dz);
+    double *C = arena_doubles(arena, size, size);
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
+    for (ptrdiff_t i = 0; i < size; ++i) {
+        rows_delta(D + i * w->dk, &s->rows, from + i);
+        for (ptrdiff_t k = 0; k < w->dk; ++k)
+            D[i * w->dk + k] *= s->inverse_length[from + i];
+        memcpy(Z + i * w->dz, w->queries + s->rows.query[from + i] * w->dz, (size_t)w->dz * sizeof(double));
+    }
+    blas_syrk(size, w->dk, 1.0, D, w->dk, 0.0, G, size);
+    blas_syrk(size, w->dz, 1.0, Z, w->dz, 0.0, C, size);
+    for (ptrdiff_t i = 0; i < size; ++i) {
+        for (ptrdiff_t j = 0; j < i; ++j)
+            G[i * size + j] *= C[i * size + j];
+        G[i * size + i] = 1 + s->ridge + JITTER;
+    }
+    arena_release(arena, mark);
+    return STATUS_DONE;
+}
+
+static int factor_blocks(struct support *s, struct arena *arena)
+{
+    ptrdiff_t M = s->rows.w->n_queries, total = 0;
+    s->offset = arena_indices(arena, M);
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
+    for (ptrdiff_t q = 0; q < M; ++q) {
+        ptrdiff_t m = s->rows.first[q + 1] - s->rows.first[q];
+        s->offset[q] = total;
+        total += m * m;
+    }
+    s->blocks = arena_doubles(arena, total, 1);
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
+    for (ptrdiff_t q = 0; q < M; ++q) {
+        ptrdiff_t from = s->rows.first[q], m = s->rows.first[q + 1] - from;
+        double *G = s->blocks + s->offset[q];
+        if (m == 0)
+            continue;
+        int status = gram(G, s, from, m, arena);
+        if (status != STATUS_DONE)
+            return status;
+        if (blas_cholesky(m, G, m) != 0)        /* dependent rows of one query: their diagonal alone will do */
+            for (ptrdiff_t i = 0; i < m; ++i)
+                for (ptrdiff_t j = 0; j <= i; ++j)
+                    G[i * m + j] = i == j;
+    }
+    return STATUS_DONE;
+}
+
+int support_take(struct support *s, const struct rows *rows, const ptrdiff_t *member, ptrdiff_t size, double ridge,
+                 int dense, struct arena *arena)
+{
+    *s = (struct support){.ridge = ridge};
+    int status = subset(s, rows, member, size, arena);
+    if (status != STATUS_DONE)
+        return status;
+    if (!dense)
+        return factor_blocks(s, arena);
+    s->L = arena_doubles(arena, size, size);
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
+    status = gram(s->L, s, 0, size, arena);
+    if (status == STATUS_DONE && size > 0 && blas_cholesky(size, s->L, size) != 0)
+        status = STATUS_FACTORIZATION;
+    return status;
+}
+
+/* out = (A_S A_S^* + ridge) x on unit rows. */
+static void apply(struct support *s, double *out, const double *x)
+{
+    ptrdiff_t size = s->rows.count;
+    for (ptrdiff_t i = 0; i < size; ++i)
+        s->scratch[i] = x[i] * s->inverse_length[i];
+    rows_adjoint(s->W, &s->rows, s->scratch);
+    rows_apply(out, &s->rows, s->W);
+    for (ptrdiff_t i = 0; i < size; ++i)
+        out[i] = out[i] * s->inverse_length[i] + s->ridge * x[i];
+}
+
+static void precondition(const struct support *s, double *r)
+{
+    if (s->L != NULL) {
+        blas_solve_lower(BLAS_PLAIN, s->rows.count, 1, s->L, s->rows.count, r, 1);
+        blas_solve_lower(BLAS_TRANSPOSED, s->rows.count, 1, s->L, s->rows.count, r, 1);
+        return;
+    }
+    for (ptrdiff_t q = 0; q < s->rows.w->n_queries; ++q) {
+        ptrdiff_t from = s->rows.first[q], m = s->rows.first[q + 1] - from;
+        if (m == 0)
+            continue;
+        blas_solve_lower(BLAS_PLAIN, m, 1, s->blocks + s->offset[q], m, r + from, 1);
+        blas_solve_lower(BLAS_TRANSPOSED, m, 1, s->blocks + s->offset[q], m, r + from, 1);
+    }
+}
+
+int support_solve(struct support *s, double *x, const double *b, double tol, ptrdiff_t max_iter,
+                  ptrdiff_t *iterations, struct stop *stop, struct arena *arena)
+{
+    /* Preconditioned conjugate gradients; with the dense factor as preconditioner this is iterative refinement. */
+    ptrdiff_t n = s->rows.count;
+    struct arena_mark mark = arena_mark(arena);
+    double *r = arena_doubles(arena, n, 1), *z = arena_doubles(arena, n, 1);
+    double *p = arena_doubles(arena, n, 1), *Ap = arena_doubles(arena, n, 1);
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
+    double target = tol * largest(b, n), rz = 0;
+    apply(s, Ap, x);
+    for (ptrdiff_t i = 0; i < n; ++i)
+        r[i] = b[i] - Ap[i];
+    int status = STATUS_ITERATION_LIMIT;
+    for (ptrdiff_t k = 0; k <= max_iter; ++k) {
+        if (largest(r, n) <= target) {
+            status = STATUS_DONE;
+            break;
+        }
+        if (k == max_iter)
+            break;
+        if (stop_now(stop)) {
+            status = STATUS_INTERRUPTED;
+            break;
+        }
+        ++*iterations;
+        memcpy(z, r, (size_t)n * sizeof(double));
+        precondition(s, z);
+        double next = dot(r, z, n), keep = k > 0 ? next / rz : 0;
+        rz = next;
+        for (ptrdiff_t i = 0; i < n; ++i)
+            p[i] = z[i] + (k > 0 ? keep * p[i] : 0);
+        apply(s, Ap, p);
+        double curvature = dot(p, Ap, n);
+        if (!(curvature > 0))           /* rounding: no further progress on a singular system */
+            break;
+        double along = rz / curvature;
+        for (ptrdiff_t i = 0; i < n; ++i) {
+            x[i] += along * p[i];
+            r[i] -= along * Ap[i];
+        }
+    }
+    arena_release(arena, mark);
+    return status;
+}

@@ -1,0 +1,39 @@
+/* Linear systems on a set S of rows:   (A_S A_S^* + ridge I) x = b_S   for rows scaled to unit length.
+ *
+ * Up to SUPPORT_DENSE rows by Cholesky of the Gram matrix; beyond, by conjugate gradients on the structured operator,
+ * preconditioned with the Cholesky factors of each query's own block. */
+#ifndef SUPPORT_H
+#define SUPPORT_H
+
+#include "rows.h"
+
+struct arena;
+struct stop;
+
+/* Rows up to which Cholesky is taken whatever the conditioning (a second of work). */
+#define SUPPORT_DENSE 4000
+/* Rows up to which it is taken when conjugate gradients do not converge. */
+#define SUPPORT_DENSE_HARD 12000
+
+struct support {
+    struct rows rows;                   /* the rows of S alone */
+    ptrdiff_t *member;                  /* (|S|) their numbers among all rows */
+    double *inverse_length;             /* (|S|) */
+    double *L;                          /* (|S|, |S|) Cholesky factor, NULL with conjugate gradients */
+    double *blocks;                     /* factors of the query blocks below each other, NULL with Cholesky */
+    ptrdiff_t *offset;                  /* (M) */
+    double ridge;
+    double *W, *scratch;                /* (dk, dz), (|S|) */
+};
+
+/* Take S = member [size], ascending.  `dense`: Cholesky.  STATUS_DONE, STATUS_NO_MEMORY, STATUS_FACTORIZATION. */
+int support_take(struct support *s, const struct rows *rows, const ptrdiff_t *member, ptrdiff_t size, double ridge,
+                 int dense, struct arena *arena);
+
+/* x [|S|], a starting guess on entry; b [|S|].  Relative residual in the largest norm down to tol, in at most
+ * max_iter iterations (conjugate gradients), or as far as refinement of the dense solve goes.  *iterations is
+ * added to.  STATUS_DONE, STATUS_ITERATION_LIMIT, STATUS_INTERRUPTED, STATUS_NO_MEMORY. */
+int support_solve(struct support *s, double *x, const double *b, double tol, ptrdiff_t max_iter,
+                  ptrdiff_t *iterations, struct stop *stop, struct arena *arena);
+
+#endif

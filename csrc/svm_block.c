@@ -1,0 +1,289 @@
+/* Block-coordinate ascent finds the support, a primal-dual active set makes it exact.
+ *
+ *     dual:  max b.x - 1/2 ||A^* x||^2,  x >= 0 on margin rows (unit rows, x = lambda * length)
+ *
+ * A burst guesses S = {x > 0}, solves (G_SS + ridge) w = b_S + ridge * x_previous, and exchanges the rows with the
+ * wrong sign: w < 0 leaves, a row outside with too small a margin enters.  It may cycle, so the burst goes on only
+ * while fewer rows are wrong than before, only points that raise the dual are kept, and in between block ascent,
+ * which always raises it, takes over.  ridge = 0 at first; when rows of S depend on each other (copies of tokens, or
+ * more rows on one query than dimensions) a proximal term makes the systems regular and is removed by repetition.
+ * The certificate alone decides that the work is done. */
+#include "svm.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "arena.h"
+#include "blocks.h"
+#include "equalities.h"
+#include "status.h"
+#include "stop.h"
+#include "support.h"
+
+#define FIRST_EPOCHS 60                 /* at most, before the first burst */
+#define LAST_FLIPS 0.08                 /* ... until this part of the support changes per epoch */
+#define MORE_EPOCHS 10                  /* between bursts, doubled while they fail */
+#define BURSTS 24
+#define EXCHANGES 25                    /* systems per burst */
+#define PROXIMAL 1e-6                   /* ridge on unit rows once the plain systems have failed */
+#define SHORT_OF 1e-10                  /* a margin this far below b (relative) is violated */
+#define NEGATIVE 1e-11                  /* a multiplier this far below 0, relative to the largest */
+#define PATIENCE 60                     /* conjugate gradient iterations for one system before it is made dense */
+
+struct search {
+    const struct rows *rows;
+    const struct svm_options *options;
+    struct svm_answer *answer;
+    struct stop *stop;
+    struct arena *arena;
+    struct blocks blocks;
+    double *lambda;                     /* (m) the point of highest dual value, in the units of the rows */
+    double *best_lambda, *best_W;       /* (m), (dk, dz) of the best upper and lower bound */
+    double *previous;                   /* (m) centre of the proximal term, unit rows */
+    double *w, *margin;                 /* (m) candidate multipliers of unit rows; margins over b */
+    double *trial;                      /* (m) its nonnegative part, in the units of the rows */
+    double *W;                          /* (dk, dz) */
+    ptrdiff_t *member, size;            /* S */
+    unsigned char *inside;              /* (m) */
+    double ridge, dual;
+    double lower, upper;                /* best bounds so far, margin of a unit-norm W */
+    int dense;                          /* conjugate gradients have failed: Cholesky from now on */
+    ptrdiff_t failures;
+};
+
+static int take(struct search *s)
+{
+    ptrdiff_t m = s->rows->count, D = s->rows->w->dk * s->rows->w->dz;
+    s->lambda = arena_zeros(s->arena, m, 1);
+    s->best_lambda = arena_zeros(s->arena, m, 1);
+    s->best_W = arena_zeros(s->arena, D, 1);
+    s->previous = arena_zeros(s->arena, m, 1);
+    s->w = arena_zeros(s->arena, m, 1);
+    s->margin = arena_doubles(s->arena, m, 1);
+    s->trial = arena_doubles(s->arena, m, 1);
+    s->W = arena_doubles(s->arena, D, 1);
+    s->member = arena_indices(s->arena, m);
+    s->inside = arena_take(s->arena, m, 1);
+    return s->arena->failed ? STATUS_NO_MEMORY : blocks_take(&s->blocks, s->rows, s->arena);
+}
+
+/* Epochs of block ascent from s->lambda, at most `most`; with `patient` all of them. */
+static int ascend(struct search *s, int most, int patient)
+{
+    blocks_start(&s->blocks, s->lambda);
+    for (int epoch = 0; epoch < most; ++epoch) {
+        ptrdiff_t flips = blocks_epoch(&s->blocks, s->lambda), support = 0;
+        for (ptrdiff_t k = 0; k < s->rows->count; ++k)
+            support += s->lambda[k] > 0;
+        if (stop_now(s->stop))
+            return STATUS_INTERRUPTED;
+        if (!patient && epoch > 1 && (double)flips <= LAST_FLIPS * (double)support)
+            break;
+    }
+    return STATUS_DONE;
+}
+
+/* W = A^*(lambda), its margins, and the dual value.  With lambda >= 0 this gives an upper bound of the margin; the
+ * lower bound needs no signs. */
+static double evaluate(struct search *s, const double *lambda, int signs_hold)
+{
+    const struct rows *rows = s->rows;
+    ptrdiff_t m = rows->count, D = rows->w->dk * rows->w->dz;
+    rows_adjoint(s->W, rows, lambda);
+    rows_apply(s->margin, rows, s->W);
+    double square = 0, product = 0, least = INFINITY;
+    for (ptrdiff_t i = 0; i < D; ++i)
+        square += s->W[i] * s->W[i];
+    for (ptrdiff_t k = 0; k < m; ++k) {
+        product += rows->rhs[k] * lambda[k];
+        if (!rows->equal[k] && rows->rhs[k] > 0)
+            least = fmin(least, s->margin[k] / rows->rhs[k]);
+    }
+    double size = sqrt(square);
+    if (signs_hold && product > 0 && size / product < s->upper) {
+        s->upper = size / product;
+        memcpy(s->best_lambda, lambda, (size_t)m * sizeof(double));
+    }
+    if (least > 0 && size > 0 && least / size > s->lower) {
+        s->lower = least / size;
+        memcpy(s->best_W, s->W, (size_t)D * sizeof(double));
+    }
+    return product - square / 2;
+}
+
+static void choose_support(struct search *s)
+{
+    s->size = 0;
+    for (ptrdiff_t k = 0; k < s->rows->count; ++k) {
+        s->inside[k] = s->rows->equal[k] || s->lambda[k] > 0;
+        if (s->inside[k])
+            s->member[s->size++] = k;
+    }
+}
+
+/* w on S.  Conjugate gradients only as exact as the burst needs: `eta` of the largest right side. */
+static int solve_on_support(struct search *s, double eta)
+{
+    const struct rows *rows = s->rows;
+    struct arena_mark mark = arena_mark(s->arena);
+    double *x = arena_doubles(s->arena, s->size, 1), *b = arena_doubles(s->arena, s->size, 1);
+    if (s->arena->failed)
+        return STATUS_NO_MEMORY;
+    for (ptrdiff_t i = 0; i < s->size; ++i) {
+        ptrdiff_t k = s->member[i];
+        b[i] = rows->rhs[k] / rows->length[k] + s->ridge * s->previous[k];
+        x[i] = s->lambda[k] * rows->length[k];
+    }
+    struct support support;
+    int dense = s->size <= SUPPORT_DENSE / 10 || ((s->dense || s->ridge > 0) && s->size <= SUPPORT_DENSE_HARD);
+    int status = support_take(&support, rows, s->member, s->size, s->ridge, dense, s->arena);
+    if (status == STATUS_DONE && dense)
+        status = support_solve(&support, x, b, 1e-15, 3, &s->answer->iterations, s->stop, s->arena);
+    else if (status == STATUS_DONE)
+        status = support_solve(&support, x, b, eta, eta < 1e-9 ? 4 * PATIENCE : PATIENCE, &s->answer->iterations,
+                               s->stop, s->arena);
+    if (status == STATUS_ITERATION_LIMIT && dense)
+        status = STATUS_DONE;           /* refined as far as rounding goes */
+    memset(s->w, 0, (size_t)rows->count * sizeof(double));
+    if (status == STATUS_DONE)
+        for (ptrdiff_t i = 0; i < s->size; ++i)
+            s->w[s->member[i]] = x[i];
+    arena_release(s->arena, mark);
+    return status;
+}
+
+/* Rows with the wrong sign; S after the exchange is left in s->inside. */
+static ptrdiff_t wrong_rows(struct search *s)
+{
+    const struct rows *rows = s->rows;
+    double top = 0;
+    ptrdiff_t wrong = 0;
+    for (ptrdiff_t k = 0; k < rows->count; ++k)
+        top = fmax(top, fabs(s->w[k]));
+    for (ptrdiff_t k = 0; k < rows->count; ++k) {
+        if (rows->equal[k])
+            continue;
+        double level = rows->rhs[k] / rows->length[k] + s->ridge * s->previous[k];
+        double short_of = level - s->margin[k] / rows->length[k];
+        int leaves = s->inside[k] && s->w[k] < -NEGATIVE * top;
+        int enters = !s->inside[k] && short_of > SHORT_OF * fabs(level);
+        if (leaves || enters) {
+            s->inside[k] = !s->inside[k];
+            ++wrong;
+        }
+    }
+    return wrong;
+}
+
+static int close_enough(const struct search *s)
+{
+    return s->lower > 0 && s->upper / s->lower - 1 <= bound_tolerance(s->options->tol, s->lower, s->rows) / 2;
+}
+
+static int any_negative(const struct rows *rows, const double *lambda)
+{
+    for (ptrdiff_t k = 0; k < rows->count; ++k)
+        if (!rows->equal[k] && lambda[k] < 0)
+            return 1;
+    return 0;
+}
+
+/* One burst; `*solved` when no row was wrong with the present ridge. */
+static int burst(struct search *s, int *solved)
+{
+    const struct rows *rows = s->rows;
+    ptrdiff_t before = PTRDIFF_MAX;
+    double eta = 1e-2;
+    *solved = 0;
+    choose_support(s);
+    for (int exchange = 0; exchange < EXCHANGES; ++exchange) {
+        int status = solve_on_support(s, eta);
+        if (status == STATUS_ITERATION_LIMIT || status == STATUS_FACTORIZATION) {
+            if (status == STATUS_FACTORIZATION)
+                s->ridge = PROXIMAL;
+            s->dense = 1;
+            return STATUS_DONE;
+        }
+        if (status != STATUS_DONE)
+            return status;
+        for (ptrdiff_t k = 0; k < rows->count; ++k)
+            s->trial[k] = s->w[k] / rows->length[k];
+        int negative = any_negative(rows, s->trial);
+        double value = evaluate(s, s->trial, !negative);
+        ptrdiff_t wrong = wrong_rows(s);
+        if (negative) {
+            for (ptrdiff_t k = 0; k < rows->count; ++k)
+                s->trial[k] = rows->equal[k] ? s->trial[k] : fmax(s->trial[k], 0);
+            value = evaluate(s, s->trial, 1);
+        }
+        if (value > s->dual) {
+            s->dual = value;
+            memcpy(s->lambda, s->trial, (size_t)rows->count * sizeof(double));
+        }
+        if (close_enough(s) || (wrong == 0 && eta <= 1e-12)) {
+            *solved = 1;
+            return STATUS_DONE;
+        }
+        if (wrong >= before && eta <= 1e-12)
+            return STATUS_DONE;
+        if (wrong >= before || wrong * 100 <= s->size)
+            eta = eta > 1e-4 ? 1e-4 : eta > 1e-8 ? 1e-8 : 1e-13;
+        if (wrong > s->size * 35 / 100 + 10)
+            return STATUS_DONE;         /* S would grow towards all rows: block ascent knows better */
+        before = wrong > 0 ? wrong : before;
+        s->size = 0;
+        for (ptrdiff_t k = 0; k < rows->count; ++k)
+            if (s->inside[k])
+                s->member[s->size++] = k;
+    }
+    return STATUS_DONE;
+}
+
+static int search(struct search *s)
+{
+    int status = ascend(s, FIRST_EPOCHS, 0), epochs = MORE_EPOCHS, solved = 0;
+    s->dual = evaluate(s, s->lambda, 1);
+    for (int i = 0; status == STATUS_DONE && i < BURSTS; ++i) {
+        status = burst(s, &solved);
+        if (status != STATUS_DONE || close_enough(s))
+            return status;
+        if (solved) {                   /* of the proximal problem: move its centre */
+            if (s->ridge == 0)
+                s->ridge = PROXIMAL;
+            for (ptrdiff_t k = 0; k < s->rows->count; ++k)
+                s->previous[k] = s->lambda[k] * s->rows->length[k];
+            continue;
+        }
+        if (++s->failures >= 2) {
+            s->ridge = PROXIMAL;
+            s->dense = 1;
+        }
+        status = ascend(s, epochs, 1);
+        epochs = epochs < 80 ? 2 * epochs : epochs;
+        s->dual = evaluate(s, s->lambda, 1);
+    }
+    return status;
+}
+
+int svm_block(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, struct stop *stop,
+              struct arena *arena)
+{
+    struct search s = {.rows = rows, .options = options, .answer = answer, .stop = stop, .arena = arena,
+                       .upper = INFINITY};
+    answer->iterations = 0;
+    int status = take(&s);
+    if (status == STATUS_DONE)
+        status = search(&s);
+    if (status < 0)
+        return status;
+    memcpy(answer->lambda, s.best_lambda, (size_t)rows->count * sizeof(double));
+    memcpy(answer->W, s.best_W, (size_t)(rows->w->dk * rows->w->dz) * sizeof(double));
+    if (rows->n_equal > 0) {
+        struct equalities equalities;
+        if (equalities_factor(&equalities, rows, arena) != STATUS_DONE)
+            return STATUS_NO_MEMORY;
+        equalities_project(answer->W, NULL, 1, &equalities);
+    }
+    return svm_conclude(answer, rows, options, BOUND_FROBENIUS, status, arena);
+}
