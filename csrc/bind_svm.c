@@ -2,10 +2,11 @@
 #include "bind.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "svm.h"
 
-enum argument { WINDOWS, REFERENCE, KEPT, RHS, TOL, MAX_ITER, N_ARGUMENTS };
+enum argument { WINDOWS, REFERENCE, KEPT, RHS, TOL, MAX_ITER, SOFT, N_ARGUMENTS };
 
 struct selection {
     const struct windows *w;
@@ -34,32 +35,56 @@ static int read_selection(struct selection *s, PyObject *const *args)
     return 0;
 }
 
+/* With soft rows nothing is impossible: a copy of the selected token, or a zero query, costs C b^2 whatever W is. */
+static void add_impossible(struct svm_answer *answer, double *dual, const unsigned char *impossible,
+                           const struct selection *s, double soft)
+{
+    for (ptrdiff_t i = 0; i < windows_entries(s->w); ++i) {
+        if (!impossible[i])
+            continue;
+        double b = s->rhs != NULL ? s->rhs[i] : 1;
+        dual[i] = 2 * soft * b;
+        answer->bound.lower += soft * b * b;
+        answer->bound.upper += soft * b * b;
+    }
+}
+
 /* `entry`: the row that asks the impossible, found before any solver ran; -1 otherwise. */
 static int solve(svm_method *method, struct svm_answer *answer, double *dual, ptrdiff_t *entry,
                  const struct selection *s, const struct svm_options *options, struct bind_call *call)
 {
     struct rows rows;
+    ptrdiff_t entries = windows_entries(s->w);
+    unsigned char *impossible = NULL;
     *entry = -1;
-    int status = rows_build(&rows, entry, s->w, s->reference, s->kept, s->rhs, &call->arena);
-    for (ptrdiff_t i = 0; i < windows_entries(s->w); ++i)
+    for (ptrdiff_t i = 0; i < entries; ++i)
         dual[i] = 0;
     for (ptrdiff_t i = 0; i < s->w->dk * s->w->dz; ++i)
         answer->W[i] = 0;
+    if (options->soft > 0) {
+        impossible = arena_take(&call->arena, entries, 1);
+        if (call->arena.failed)
+            return STATUS_NO_MEMORY;
+        memset(impossible, 0, (size_t)entries);
+    }
+    int status = rows_build(&rows, entry, impossible, s->w, s->reference, s->kept, s->rhs, &call->arena);
     if (status == STATUS_INFEASIBLE) {
         /* delta z^T = 0: this multiplier alone is the certificate. */
         dual[*entry] = s->rhs != NULL && s->rhs[*entry] < 0 ? -1 : 1;
         answer->bound = (struct bound){0, 0, INFINITY};
     }
     if (status == STATUS_NO_CONSTRAINT)
-        answer->bound = (struct bound){INFINITY, INFINITY, 0};
-    if (status != STATUS_DONE)
-        return status;
-    answer->lambda = arena_zeros(&call->arena, rows.count, 1);
-    if (call->arena.failed)
-        return STATUS_NO_MEMORY;
-    status = method(answer, &rows, options, &call->stop, &call->arena);
-    if (status >= 0)
-        rows_to_entries(dual, &rows, answer->lambda);
+        answer->bound = options->soft > 0 ? (struct bound){0, 0, 0} : (struct bound){INFINITY, INFINITY, 0};
+    if (status == STATUS_DONE) {
+        answer->lambda = arena_zeros(&call->arena, rows.count, 1);
+        if (call->arena.failed)
+            return STATUS_NO_MEMORY;
+        status = method(answer, &rows, options, &call->stop, &call->arena);
+        if (status >= 0)
+            rows_to_entries(dual, &rows, answer->lambda);
+    }
+    if (impossible != NULL && status >= 0)
+        add_impossible(answer, dual, impossible, s, options->soft);
     return status;
 }
 
@@ -68,7 +93,11 @@ static PyObject *run(svm_method *method, const char *name, PyObject *const *args
     struct selection selection;
     if (bind_count(name, n, N_ARGUMENTS) < 0 || read_selection(&selection, args) < 0)
         return NULL;
-    struct svm_options options = {PyFloat_AsDouble(args[TOL]), PyLong_AsSsize_t(args[MAX_ITER])};
+    struct svm_options options = {
+        .tol = PyFloat_AsDouble(args[TOL]),
+        .max_iter = PyLong_AsSsize_t(args[MAX_ITER]),
+        .soft = PyFloat_AsDouble(args[SOFT]),
+    };
     if (PyErr_Occurred())
         return NULL;
     struct svm_answer answer = {0};
@@ -98,16 +127,18 @@ static PyObject *run(svm_method *method, const char *name, PyObject *const *args
 BIND_METHOD(svm_gradient)
 BIND_METHOD(svm_active)
 BIND_METHOD(svm_block)
+BIND_METHOD(svm_soft)
 BIND_METHOD(svm_interior)
 
 #define SIGNATURE \
-    "(windows, reference, kept | None, rhs | None, tol, max_iter) -> status, W, dual (entries), lower, upper, " \
+    "(windows, reference, kept | None, rhs | None, tol, max_iter, soft) -> status, W, dual (entries), lower, upper, " \
     "iterations, impossible entry or -1, exception | None"
 
 PyMethodDef bind_svm_methods[] = {
     {"svm_gradient", (PyCFunction)(void (*)(void))svm_gradient_, METH_FASTCALL, "svm_gradient" SIGNATURE},
     {"svm_active", (PyCFunction)(void (*)(void))svm_active_, METH_FASTCALL, "svm_active" SIGNATURE},
     {"svm_block", (PyCFunction)(void (*)(void))svm_block_, METH_FASTCALL, "svm_block" SIGNATURE},
+    {"svm_soft", (PyCFunction)(void (*)(void))svm_soft_, METH_FASTCALL, "svm_soft" SIGNATURE},
     {"svm_interior", (PyCFunction)(void (*)(void))svm_interior_, METH_FASTCALL, "svm_interior" SIGNATURE},
     {NULL, NULL, 0, NULL},
 };

@@ -62,6 +62,11 @@ void blas_solve_lower(enum blas_op op, ptrdiff_t n, ptrdiff_t k, const double *L
                       (int)ldl, B, (int)ldb);
 }
 
+void blas_solve_vector(enum blas_op op, ptrdiff_t n, const double *L, ptrdiff_t ldl, double *b)
+{
+    BLAS(cblas_dtrsv)(CblasRowMajor, CblasLower, op_word(op), CblasNonUnit, (int)n, L, (int)ldl, b, 1);
+}
+
 int blas_cholesky_inverse(ptrdiff_t n, double *L, ptrdiff_t ldl)
 {
     int info, size = (int)n, stride = (int)ldl;

@@ -12,11 +12,11 @@
 #define SWEEPS 5                        /* cyclic sweeps of a block per visit, at most */
 #define SETTLED 0.03                    /* ... until the largest move is this part of the first sweep's */
 
-int blocks_take(struct blocks *blocks, const struct rows *rows, struct arena *arena)
+int blocks_take(struct blocks *blocks, const struct rows *rows, double ridge, struct arena *arena)
 {
     const struct windows *w = rows->w;
     ptrdiff_t M = w->n_queries, total = 0, most = 0;
-    *blocks = (struct blocks){.rows = rows, .seed = 1};
+    *blocks = (struct blocks){.rows = rows, .ridge = ridge, .seed = 1};
     blocks->offset = arena_indices(arena, M);
     blocks->order = arena_indices(arena, M);
     if (arena->failed)
@@ -58,6 +58,8 @@ int blocks_take(struct blocks *blocks, const struct rows *rows, struct arena *ar
         sweep_rows_times_rows(G, delta, delta, m, m, w->dk);
         for (ptrdiff_t k = 0; k < m * m; ++k)
             G[k] *= square;
+        for (ptrdiff_t k = 0; k < m; ++k)
+            G[k * m + k] += rows->equal[from + k] ? 0 : ridge;
     }
     arena_release(arena, mark);
     return STATUS_DONE;
@@ -134,7 +136,7 @@ static ptrdiff_t visit(struct blocks *blocks, double *lambda, ptrdiff_t q)
         sweep_window_logits(blocks->u, blocks->W, z, w->dk, w->dz);
     rows_window_margins(blocks->margin, rows, q, u);
     for (ptrdiff_t k = 0; k < m; ++k)
-        blocks->margin[k] -= rows->rhs[from + k];
+        blocks->margin[k] += (rows->equal[from + k] ? 0 : blocks->ridge) * lambda[from + k] - rows->rhs[from + k];
     if (solve_block(lambda + from, blocks->change, blocks->margin, blocks->gram + blocks->offset[q],
                     rows->equal + from, m) == 0)
         return 0;

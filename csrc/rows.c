@@ -55,8 +55,8 @@ static void take(struct rows *rows, const struct windows *w, const ptrdiff_t *re
     rows->U = arena_doubles(arena, w->n_queries, w->dk);
 }
 
-int rows_build(struct rows *rows, ptrdiff_t *entry, const struct windows *w, const ptrdiff_t *reference,
-               const unsigned char *kept, const double *rhs, struct arena *arena)
+int rows_build(struct rows *rows, ptrdiff_t *entry, unsigned char *impossible, const struct windows *w,
+               const ptrdiff_t *reference, const unsigned char *kept, const double *rhs, struct arena *arena)
 {
     take(rows, w, reference, arena);
     double *distance = arena_doubles(arena, w->longest, 1);
@@ -76,7 +76,9 @@ int rows_build(struct rows *rows, ptrdiff_t *entry, const struct windows *w, con
             int equal = kept != NULL && kept[base + t];
             double b = rhs != NULL ? rhs[base + t] : equal ? 0.0 : 1.0;
             if (distance[t] <= COPY * largest || z == 0) {      /* the row's left side is zero for every W */
-                if (equal ? b != 0 : b > 0) {
+                if (impossible != NULL && !equal) {
+                    impossible[base + t] = b > 0;
+                } else if (equal ? b != 0 : b > 0) {
                     *entry = base + t;
                     return STATUS_INFEASIBLE;
                 }

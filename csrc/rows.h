@@ -31,12 +31,13 @@ struct rows {
     double *U;                          /* scratch (M, dk) */
 };
 
-/* reference [M]; kept [entries] marks all selected tokens, NULL: the reference alone; rhs [entries], NULL: 1 and
+/* reference [M]; impossible [entries], or NULL: margin rows that no W can meet are marked there and left out instead of
+ * ending the matter (a soft margin has a price for them); kept [entries] marks all selected tokens, NULL: the reference alone; rhs [entries], NULL: 1 and
  * 0.  Rows that ask nothing (equal tokens or zero query, with b met by zero) are left out.
  * STATUS_DONE; STATUS_NO_CONSTRAINT: zero weights meet every row; STATUS_INFEASIBLE: *entry asks the impossible
  * (a copy of the selected token, or a zero query); STATUS_NO_MEMORY. */
-int rows_build(struct rows *rows, ptrdiff_t *entry, const struct windows *w, const ptrdiff_t *reference,
-               const unsigned char *kept, const double *rhs, struct arena *arena);
+int rows_build(struct rows *rows, ptrdiff_t *entry, unsigned char *impossible, const struct windows *w,
+               const ptrdiff_t *reference, const unsigned char *kept, const double *rhs, struct arena *arena);
 
 /* For the rows of query q alone: margin = delta_k . u with u [dk], and p [dk] = sum_k lambda_k delta_k. */
 void rows_window_margins(double *margin, const struct rows *rows, ptrdiff_t q, const double *u);

@@ -47,6 +47,7 @@ static int subset(struct support *s, const struct rows *rows, const ptrdiff_t *m
     s->inverse_length = arena_doubles(arena, size, 1);
     s->W = arena_doubles(arena, rows->w->dk, rows->w->dz);
     s->scratch = arena_doubles(arena, size, 1);
+    s->ridge = arena_doubles(arena, size, 1);
     if (arena->failed)
         return STATUS_NO_MEMORY;
     memset(s->rows.first, 0, (size_t)(M + 1) * sizeof(ptrdiff_t));
@@ -87,7 +88,7 @@ static int gram(double *G, const struct support *s, ptrdiff_t from, ptrdiff_t si
     for (ptrdiff_t i = 0; i < size; ++i) {
         for (ptrdiff_t j = 0; j < i; ++j)
             G[i * size + j] *= C[i * size + j];
-        G[i * size + i] = 1 + s->ridge + JITTER;
+        G[i * size + i] = 1 + s->ridge[from + i] + JITTER;
     }
     arena_release(arena, mark);
     return STATUS_DONE;
@@ -123,13 +124,15 @@ static int factor_blocks(struct support *s, struct arena *arena)
     return STATUS_DONE;
 }
 
-int support_take(struct support *s, const struct rows *rows, const ptrdiff_t *member, ptrdiff_t size, double ridge,
-                 int dense, struct arena *arena)
+int support_take(struct support *s, const struct rows *rows, const ptrdiff_t *member, ptrdiff_t size,
+                 const double *ridge, int dense, struct arena *arena)
 {
-    *s = (struct support){.ridge = ridge};
+    *s = (struct support){0};
     int status = subset(s, rows, member, size, arena);
     if (status != STATUS_DONE)
         return status;
+    for (ptrdiff_t i = 0; i < size; ++i)
+        s->ridge[i] = ridge[member[i]];
     if (!dense)
         return factor_blocks(s, arena);
     s->L = arena_doubles(arena, size, size);
@@ -150,7 +153,7 @@ static void apply(struct support *s, double *out, const double *x)
     rows_adjoint(s->W, &s->rows, s->scratch);
     rows_apply(out, &s->rows, s->W);
     for (ptrdiff_t i = 0; i < size; ++i)
-        out[i] = out[i] * s->inverse_length[i] + s->ridge * x[i];
+        out[i] = out[i] * s->inverse_length[i] + s->ridge[i] * x[i];
 }
 
 static void precondition(const struct support *s, double *r)

@@ -1,4 +1,4 @@
-/* Linear systems on a set S of rows:   (A_S A_S^* + ridge I) x = b_S   for rows scaled to unit length.
+/* Linear systems on a set S of rows:   (A_S A_S^* + diag(ridge)) x = b_S   for rows scaled to unit length.
  *
  * Up to SUPPORT_DENSE rows by Cholesky of the Gram matrix; beyond, by conjugate gradients on the structured operator,
  * preconditioned with the Cholesky factors of each query's own block. */
@@ -22,13 +22,13 @@ struct support {
     double *L;                          /* (|S|, |S|) Cholesky factor, NULL with conjugate gradients */
     double *blocks;                     /* factors of the query blocks below each other, NULL with Cholesky */
     ptrdiff_t *offset;                  /* (M) */
-    double ridge;
+    double *ridge;                      /* (|S|) */
     double *W, *scratch;                /* (dk, dz), (|S|) */
 };
 
-/* Take S = member [size], ascending.  `dense`: Cholesky.  STATUS_DONE, STATUS_NO_MEMORY, STATUS_FACTORIZATION. */
-int support_take(struct support *s, const struct rows *rows, const ptrdiff_t *member, ptrdiff_t size, double ridge,
-                 int dense, struct arena *arena);
+/* Take S = member [size], ascending; ridge [m] by row.  `dense`: Cholesky.  STATUS_DONE, STATUS_NO_MEMORY, STATUS_FACTORIZATION. */
+int support_take(struct support *s, const struct rows *rows, const ptrdiff_t *member, ptrdiff_t size,
+                 const double *ridge, int dense, struct arena *arena);
 
 /* x [|S|], a starting guess on entry; b [|S|].  Relative residual in the largest norm down to tol, in at most
  * max_iter iterations (conjugate gradients), or as far as refinement of the dense solve goes.  *iterations is

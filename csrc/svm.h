@@ -9,6 +9,7 @@ struct stop;
 struct svm_options {
     double tol;                         /* certified relative gap asked for */
     ptrdiff_t max_iter;
+    double soft;                        /* C of the soft margin, 0: the rows are hard */
 };
 
 struct svm_answer {
@@ -29,9 +30,14 @@ typedef int svm_method(struct svm_answer *answer, const struct rows *rows, const
 svm_method svm_gradient;                /* projected gradient on the dual: the plain reference */
 svm_method svm_active;                  /* dual active set: finite, exact */
 svm_method svm_block;                   /* block-coordinate ascent, then primal-dual active set: large problems */
+svm_method svm_soft;                    /* the same on  1/2 ||W||_F^2 + C sum_k (b_k - A(W)_k)_+^2: never infeasible */
 
 /* Nuclear norm. */
 svm_method svm_interior;                /* primal-dual interior point, polished at fixed rank */
+
+/* Bounds of the soft-margin objective, relative gap first: primal value of W above, dual value of lambda below. */
+int svm_soft_bounds(struct bound *bound, const double *W, double *lambda, const struct rows *rows, double soft,
+                    struct arena *arena);
 
 /* Certify what a solver found and name it: sets answer->bound, cleans lambda, scales W.  `stopped` is the status
  * to report when the gap is not reached. */

@@ -27,6 +27,11 @@
 /* Rounding in the margin of a unit row, in units of eps sum|x|. */
 #define NOISE 8.0
 
+/* The dual rises in every round, but for rounding.  After so many rounds in which it did not, the sets found differ by
+ * rounding alone and may come in turn: from then on each such round makes the next content with less, and the
+ * certificate says what was reached. */
+#define STALLS 10
+
 /* A unit row at a squared distance below this from the span of S gets its distance from the tokens instead of
  * from the factor, where it has lost half its digits. */
 #define CANCELS 1e-6
@@ -53,6 +58,7 @@ struct active {
     double **column;                    /* (m) Gram columns met so far, NULL otherwise */
     struct factor factor;               /* G_SS = L L^T and y = L^-1 beta_S */
     double *r, *step, *target;          /* (capacity) L^-1 G_Sj; multipliers of a step */
+    double *refined;                    /* (dk,dz) W, once it has been refined */
     double *full, *W, *delta;           /* (m), (dk,dz), (dk) scratch */
 };
 
@@ -71,6 +77,7 @@ static int take(struct active *s, const struct rows *rows, struct arena *arena)
     s->step = arena_doubles(arena, most, 1);
     s->target = arena_doubles(arena, most, 1);
     s->full = arena_zeros(arena, m, 1);
+    s->refined = arena_doubles(arena, D, 1);
     s->W = arena_doubles(arena, D, 1);
     s->delta = arena_doubles(arena, rows->w->dk, 1);
     factor_take(&s->factor, most, arena);
@@ -210,7 +217,7 @@ static void settle(struct active *s)
     }
 }
 
-/* Rounding to expect in the margin of a unit row. */
+/* Rounding to expect in the margin of a unit row when W is summed from the rows. */
 static double noise(const struct active *s)
 {
     double weight = 0;
@@ -219,24 +226,48 @@ static double noise(const struct active *s)
     return NOISE * DBL_EPSILON * weight;
 }
 
-/* A W from the tokens, after at most two corrections of x against what the factor has lost. */
-static void refine(struct active *s)
+/* Twice the dual, given A W = beta on S. */
+static double dual(const struct active *s)
 {
-    ptrdiff_t m = s->rows->count;
+    double sum = 0;
+    for (ptrdiff_t i = 0; i < s->size; ++i)
+        sum += s->beta[s->member[i]] * s->x[s->member[i]];
+    return sum;
+}
+
+/* W and A W from the tokens; returns the rounding to expect in the margin of a unit row.  With a margin gamma the
+ * sum A^* x is off by eps sum|x|, of order eps / gamma^2; corrections made to W itself leave eps ||W||, of order
+ * eps / gamma.  Three are enough for a factor that has lost nearly all its digits. */
+static double refine(struct active *s)
+{
+    const struct rows *rows = s->rows;
+    ptrdiff_t m = rows->count, D = rows->w->dk * rows->w->dz;
+    memcpy(s->full, s->x, (size_t)m * sizeof(double));
+    margins_of_full(s, s->margin);
+    memcpy(s->refined, s->W, (size_t)D * sizeof(double));
     for (int pass = 0;; ++pass) {
-        memcpy(s->full, s->x, (size_t)m * sizeof(double));
-        margins_of_full(s, s->margin);
-        double lost = 0;
+        double rounding = NOISE * DBL_EPSILON * sqrt(squared(s->refined, D));
+        int lost = 0;
         for (ptrdiff_t i = 0; i < s->size; ++i) {
-            s->target[i] = s->beta[s->member[i]] - s->margin[s->member[i]];
-            lost = fmax(lost, fabs(s->target[i]));
+            double beta = s->beta[s->member[i]];
+            s->target[i] = beta - s->margin[s->member[i]];
+            lost |= fabs(s->target[i]) > MET / 10 * fabs(beta) + rounding;
         }
-        if (pass == 2 || lost <= noise(s))
-            return;
+        if (pass == 3 || !lost)
+            return rounding;
         factor_solve(&s->factor, s->target);
         factor_solve_transposed(&s->factor, s->target);
+        memset(s->full, 0, (size_t)m * sizeof(double));
+        for (ptrdiff_t i = 0; i < s->size; ++i)
+            s->full[s->member[i]] = s->target[i];
+        margins_of_full(s, s->margin);
         for (ptrdiff_t i = 0; i < s->size; ++i)
             s->x[s->member[i]] += s->target[i];
+        for (ptrdiff_t i = 0; i < D; ++i)
+            s->refined[i] += s->W[i];
+        rows_apply(s->margin, rows, s->refined);
+        for (ptrdiff_t k = 0; k < m; ++k)
+            s->margin[k] /= rows->length[k];
     }
 }
 
@@ -258,15 +289,30 @@ static void combine(double *restrict margin, double *const *column, const double
     }
 }
 
-/* The margin row furthest below beta; -1 when all are met up to MET and rounding. */
-static ptrdiff_t most_violated(const struct active *s)
+/* A W by whichever way is shorter: the columns of S, or W itself. */
+static void renew_margins(struct active *s)
 {
     const struct rows *rows = s->rows;
-    double worst = 0, rounding = noise(s);
+    const struct windows *w = rows->w;
+    double by_columns = (double)rows->count * (double)s->size;
+    double by_weights = 2 * ((double)w->n_queries * (double)w->dz + (double)rows->count) * (double)w->dk;
+    if (by_columns <= by_weights) {
+        combine(s->margin, s->column, s->x, s->member, s->size, rows->count);
+    } else {
+        memcpy(s->full, s->x, (size_t)rows->count * sizeof(double));
+        margins_of_full(s, s->margin);
+    }
+}
+
+/* The margin row furthest below beta; -1 when all are met up to the part `met` and rounding. */
+static ptrdiff_t most_violated(const struct active *s, double met, double rounding)
+{
+    const struct rows *rows = s->rows;
+    double worst = 0;
     ptrdiff_t j = -1;
     for (ptrdiff_t k = 0; k < rows->count; ++k) {
         double short_of = s->beta[k] - s->margin[k];
-        if (short_of > worst && !s->inside[k] && !rows->equal[k] && short_of > MET * fabs(s->beta[k]) + rounding) {
+        if (short_of > worst && !s->inside[k] && !rows->equal[k] && short_of > met * fabs(s->beta[k]) + rounding) {
             worst = short_of;
             j = k;
         }
@@ -335,18 +381,19 @@ static int iterate(struct active *s, ptrdiff_t *iterations, ptrdiff_t most, stru
     int status = start_with_equalities(s);
     if (status != STATUS_DONE)
         return status;
-    for (int refined = 0;;) {
-        if (!refined)
-            combine(s->margin, s->column, s->x, s->member, s->size, s->rows->count);
-        ptrdiff_t j = most_violated(s);
-        if (j < 0 && refined)
-            return STATUS_DONE;
+    double met = MET, highest = -INFINITY;
+    for (int stalls = 0;;) {
+        combine(s->margin, s->column, s->x, s->member, s->size, s->rows->count);
+        ptrdiff_t j = most_violated(s, met, noise(s));
         if (j < 0) {                    /* look again with margins computed from the tokens */
-            refine(s);
-            refined = 1;
-            continue;
+            j = most_violated(s, met, refine(s));
+            if (j < 0)
+                return STATUS_DONE;
         }
-        refined = 0;
+        double value = dual(s);
+        if (value <= highest && ++stalls > STALLS)
+            met *= 2;
+        highest = fmax(highest, value);
         if (*iterations >= most)
             return STATUS_ITERATION_LIMIT;
         if (++*iterations % LOOK == 0 && stop_now(stop))
@@ -373,6 +420,9 @@ int svm_active(struct svm_answer *answer, const struct rows *rows, const struct 
         return status;
     for (ptrdiff_t k = 0; k < rows->count; ++k)
         answer->lambda[k] = s.x[k] / rows->length[k];
-    rows_adjoint(answer->W, rows, answer->lambda);
+    if (status == STATUS_DONE)
+        memcpy(answer->W, s.refined, (size_t)(rows->w->dk * rows->w->dz) * sizeof(double));
+    else
+        rows_adjoint(answer->W, rows, answer->lambda);
     return svm_conclude(answer, rows, options, BOUND_FROBENIUS, status, arena);
 }

@@ -29,6 +29,7 @@
 #define PROXIMAL 1e-6                   /* ridge on unit rows once the plain systems have failed */
 #define SHORT_OF 1e-10                  /* a margin this far below b (relative) is violated */
 #define NEGATIVE 1e-11                  /* a multiplier this far below 0, relative to the largest */
+#define PROBE 1e11                      /* C of the infeasibility probe on unit rows: Farkas residuals near 1e-11 */
 #define PATIENCE 60                     /* conjugate gradient iterations for one system before it is made dense */
 
 struct search {
@@ -46,11 +47,26 @@ struct search {
     double *W;                          /* (dk, dz) */
     ptrdiff_t *member, size;            /* S */
     unsigned char *inside;              /* (m) */
-    double ridge, dual;
-    double lower, upper;                /* best bounds so far, margin of a unit-norm W */
+    double proximal, dual;
+    double *ridge;                      /* (m) of unit rows: proximal term and soft margin together */
+    double lower, upper;                /* best bounds so far, of the margin of a unit-norm W or the soft objective */
     int dense;                          /* conjugate gradients have failed: Cholesky from now on */
     ptrdiff_t failures;
 };
+
+/* The dual of C sum slack^2 has lambda^2 / (4 C) per margin row. */
+static double slack_ridge(const struct svm_options *options)
+{
+    return options->soft > 0 ? 1 / (2 * options->soft) : 0;
+}
+
+static void set_proximal(struct search *s, double proximal)
+{
+    const struct rows *rows = s->rows;
+    s->proximal = proximal;
+    for (ptrdiff_t k = 0; k < rows->count; ++k)
+        s->ridge[k] = proximal + (rows->equal[k] ? 0 : slack_ridge(s->options) / (rows->length[k] * rows->length[k]));
+}
 
 static int take(struct search *s)
 {
@@ -65,7 +81,11 @@ static int take(struct search *s)
     s->W = arena_doubles(s->arena, D, 1);
     s->member = arena_indices(s->arena, m);
     s->inside = arena_take(s->arena, m, 1);
-    return s->arena->failed ? STATUS_NO_MEMORY : blocks_take(&s->blocks, s->rows, s->arena);
+    s->ridge = arena_doubles(s->arena, m, 1);
+    if (s->arena->failed)
+        return STATUS_NO_MEMORY;
+    set_proximal(s, 0);
+    return blocks_take(&s->blocks, s->rows, slack_ridge(s->options), s->arena);
 }
 
 /* Epochs of block ascent from s->lambda, at most `most`; with `patient` all of them. */
@@ -84,32 +104,45 @@ static int ascend(struct search *s, int most, int patient)
     return STATUS_DONE;
 }
 
-/* W = A^*(lambda), its margins, and the dual value.  With lambda >= 0 this gives an upper bound of the margin; the
- * lower bound needs no signs. */
+/* W = A^*(lambda), its margins, and the dual value.  A point with the right signs gives an upper bound of the margin
+ * (soft: a lower bound of the objective); any W gives the other bound. */
 static double evaluate(struct search *s, const double *lambda, int signs_hold)
 {
     const struct rows *rows = s->rows;
     ptrdiff_t m = rows->count, D = rows->w->dk * rows->w->dz;
+    double C = s->options->soft, square = 0, product = 0, least = INFINITY, slack = 0, price = 0;
     rows_adjoint(s->W, rows, lambda);
     rows_apply(s->margin, rows, s->W);
-    double square = 0, product = 0, least = INFINITY;
     for (ptrdiff_t i = 0; i < D; ++i)
         square += s->W[i] * s->W[i];
     for (ptrdiff_t k = 0; k < m; ++k) {
         product += rows->rhs[k] * lambda[k];
-        if (!rows->equal[k] && rows->rhs[k] > 0)
+        if (rows->equal[k])
+            continue;
+        double missing = fmax(rows->rhs[k] - s->margin[k], 0);
+        slack += missing * missing;
+        price += lambda[k] * lambda[k];
+        if (rows->rhs[k] > 0)
             least = fmin(least, s->margin[k] / rows->rhs[k]);
     }
-    double size = sqrt(square);
-    if (signs_hold && product > 0 && size / product < s->upper) {
-        s->upper = size / product;
-        memcpy(s->best_lambda, lambda, (size_t)m * sizeof(double));
+    double size = sqrt(square), dual = product - square / 2, lower = 0, upper = INFINITY;
+    if (C > 0) {
+        dual -= price / (4 * C);
+        lower = signs_hold && dual > 0 ? dual : 0;
+        upper = square / 2 + C * slack;
+    } else {
+        lower = least > 0 && size > 0 ? least / size : 0;
+        upper = signs_hold && product > 0 ? size / product : INFINITY;
     }
-    if (least > 0 && size > 0 && least / size > s->lower) {
-        s->lower = least / size;
+    int better_w = C > 0 ? upper < s->upper : lower > s->lower;
+    int better_lambda = C > 0 ? lower > s->lower : upper < s->upper;
+    if (better_w)
         memcpy(s->best_W, s->W, (size_t)D * sizeof(double));
-    }
-    return product - square / 2;
+    if (better_lambda)
+        memcpy(s->best_lambda, lambda, (size_t)m * sizeof(double));
+    s->lower = fmax(s->lower, lower);
+    s->upper = fmin(s->upper, upper);
+    return dual;
 }
 
 static void choose_support(struct search *s)
@@ -132,11 +165,11 @@ static int solve_on_support(struct search *s, double eta)
         return STATUS_NO_MEMORY;
     for (ptrdiff_t i = 0; i < s->size; ++i) {
         ptrdiff_t k = s->member[i];
-        b[i] = rows->rhs[k] / rows->length[k] + s->ridge * s->previous[k];
+        b[i] = rows->rhs[k] / rows->length[k] + s->proximal * s->previous[k];
         x[i] = s->lambda[k] * rows->length[k];
     }
     struct support support;
-    int dense = s->size <= SUPPORT_DENSE / 10 || ((s->dense || s->ridge > 0) && s->size <= SUPPORT_DENSE_HARD);
+    int dense = s->size <= SUPPORT_DENSE / 10 || ((s->dense || s->proximal > 0) && s->size <= SUPPORT_DENSE_HARD);
     int status = support_take(&support, rows, s->member, s->size, s->ridge, dense, s->arena);
     if (status == STATUS_DONE && dense)
         status = support_solve(&support, x, b, 1e-15, 3, &s->answer->iterations, s->stop, s->arena);
@@ -164,8 +197,8 @@ static ptrdiff_t wrong_rows(struct search *s)
     for (ptrdiff_t k = 0; k < rows->count; ++k) {
         if (rows->equal[k])
             continue;
-        double level = rows->rhs[k] / rows->length[k] + s->ridge * s->previous[k];
-        double short_of = level - s->margin[k] / rows->length[k];
+        double level = rows->rhs[k] / rows->length[k] + s->proximal * s->previous[k];
+        double short_of = level - s->margin[k] / rows->length[k];      /* outside S, where w = 0 */
         int leaves = s->inside[k] && s->w[k] < -NEGATIVE * top;
         int enters = !s->inside[k] && short_of > SHORT_OF * fabs(level);
         if (leaves || enters) {
@@ -178,7 +211,8 @@ static ptrdiff_t wrong_rows(struct search *s)
 
 static int close_enough(const struct search *s)
 {
-    return s->lower > 0 && s->upper / s->lower - 1 <= bound_tolerance(s->options->tol, s->lower, s->rows) / 2;
+    double tol = s->options->soft > 0 ? s->options->tol : bound_tolerance(s->options->tol, s->lower, s->rows);
+    return s->lower > 0 && s->upper / s->lower - 1 <= tol / 2;
 }
 
 static int any_negative(const struct rows *rows, const double *lambda)
@@ -201,7 +235,7 @@ static int burst(struct search *s, int *solved)
         int status = solve_on_support(s, eta);
         if (status == STATUS_ITERATION_LIMIT || status == STATUS_FACTORIZATION) {
             if (status == STATUS_FACTORIZATION)
-                s->ridge = PROXIMAL;
+                set_proximal(s, PROXIMAL);
             s->dense = 1;
             return STATUS_DONE;
         }
@@ -249,14 +283,14 @@ static int search(struct search *s)
         if (status != STATUS_DONE || close_enough(s))
             return status;
         if (solved) {                   /* of the proximal problem: move its centre */
-            if (s->ridge == 0)
-                s->ridge = PROXIMAL;
+            if (s->proximal == 0)
+                set_proximal(s, PROXIMAL);
             for (ptrdiff_t k = 0; k < s->rows->count; ++k)
                 s->previous[k] = s->lambda[k] * s->rows->length[k];
             continue;
         }
         if (++s->failures >= 2) {
-            s->ridge = PROXIMAL;
+            set_proximal(s, PROXIMAL);
             s->dense = 1;
         }
         status = ascend(s, epochs, 1);
@@ -266,11 +300,11 @@ static int search(struct search *s)
     return status;
 }
 
-int svm_block(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, struct stop *stop,
-              struct arena *arena)
+static int run(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+               struct stop *stop, struct arena *arena)
 {
     struct search s = {.rows = rows, .options = options, .answer = answer, .stop = stop, .arena = arena,
-                       .upper = INFINITY};
+                       .upper = INFINITY, .dense = options->soft > 0};
     answer->iterations = 0;
     int status = take(&s);
     if (status == STATUS_DONE)
@@ -285,5 +319,57 @@ int svm_block(struct svm_answer *answer, const struct rows *rows, const struct s
             return STATUS_NO_MEMORY;
         equalities_project(answer->W, NULL, 1, &equalities);
     }
-    return svm_conclude(answer, rows, options, BOUND_FROBENIUS, status, arena);
+    return status;
+}
+
+/* Are the rows infeasible?  The soft margin always has a solution, whose multipliers 2 C slack combine the rows to
+ * W, while slack stays when C grows: ||A^* lambda|| / sum lambda falls like 1 / C on infeasible rows.  Takes what it
+ * finds into the answer when it is a proof. */
+static int probe(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                 struct stop *stop, struct arena *arena)
+{
+    double mean = 0;
+    for (ptrdiff_t k = 0; k < rows->count; ++k)
+        mean += rows->length[k] * rows->length[k] / (double)rows->count;
+    struct svm_options soft = *options;
+    soft.soft = PROBE / mean;
+    soft.tol = 1e-6;
+    double *lambda = arena_doubles(arena, rows->count, 1), *hard = answer->lambda;
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
+    answer->lambda = lambda;
+    int status = run(answer, rows, &soft, stop, arena);
+    answer->lambda = hard;
+    if (status < 0 || status == STATUS_INTERRUPTED)
+        return status;
+    if (bound_farkas(lambda, rows, arena) > BOUND_FARKAS)
+        return STATUS_UNDECIDED;
+    memcpy(hard, lambda, (size_t)rows->count * sizeof(double));
+    return STATUS_INFEASIBLE;
+}
+
+int svm_block(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, struct stop *stop,
+              struct arena *arena)
+{
+    int status = run(answer, rows, options, stop, arena);
+    if (status >= 0)
+        status = svm_conclude(answer, rows, options, BOUND_FROBENIUS, status, arena);
+    if (status != STATUS_UNDECIDED)
+        return status;
+    ptrdiff_t iterations = answer->iterations;
+    status = probe(answer, rows, options, stop, arena);
+    answer->iterations += iterations;
+    return status;
+}
+
+int svm_soft(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, struct stop *stop,
+             struct arena *arena)
+{
+    int stopped = run(answer, rows, options, stop, arena);
+    if (stopped < 0)
+        return stopped;
+    int status = svm_soft_bounds(&answer->bound, answer->W, answer->lambda, rows, options->soft, arena);
+    if (status != STATUS_DONE || answer->bound.gap <= options->tol)
+        return status;
+    return stopped == STATUS_INTERRUPTED ? stopped : STATUS_ITERATION_LIMIT;
 }

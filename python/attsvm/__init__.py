@@ -8,7 +8,7 @@ from . import sample
 from .config import set_num_threads, show_config
 from .data import Data, causal_attention, cross_attention, prompt_attention, self_attention
 from .problem import Gradient, LinearHead, Problem
-from .svm import ConvergenceWarning, Separation, solve_svm
+from .svm import ConvergenceWarning, Separation, feasible, solve_svm
 from .theory import correlation, is_locally_optimal
 from .train import Run, train
 
@@ -25,6 +25,7 @@ __all__ = [
     "causal_attention",
     "correlation",
     "cross_attention",
+    "feasible",
     "is_locally_optimal",
     "prompt_attention",
     "sample",

@@ -44,14 +44,52 @@ def train(
     /,
 ) -> tuple[int, int, int, BaseException | None]: ...
 def svm_gradient(
-    windows: Any, reference: _Indices, kept: _Bools | None, rhs: _Floats | None, tol: float, max_iter: int, /
+    windows: Any,
+    reference: _Indices,
+    kept: _Bools | None,
+    rhs: _Floats | None,
+    tol: float,
+    max_iter: int,
+    soft: float,
+    /,
 ) -> _Answer: ...
 def svm_active(
-    windows: Any, reference: _Indices, kept: _Bools | None, rhs: _Floats | None, tol: float, max_iter: int, /
+    windows: Any,
+    reference: _Indices,
+    kept: _Bools | None,
+    rhs: _Floats | None,
+    tol: float,
+    max_iter: int,
+    soft: float,
+    /,
 ) -> _Answer: ...
 def svm_block(
-    windows: Any, reference: _Indices, kept: _Bools | None, rhs: _Floats | None, tol: float, max_iter: int, /
+    windows: Any,
+    reference: _Indices,
+    kept: _Bools | None,
+    rhs: _Floats | None,
+    tol: float,
+    max_iter: int,
+    soft: float,
+    /,
+) -> _Answer: ...
+def svm_soft(
+    windows: Any,
+    reference: _Indices,
+    kept: _Bools | None,
+    rhs: _Floats | None,
+    tol: float,
+    max_iter: int,
+    soft: float,
+    /,
 ) -> _Answer: ...
 def svm_interior(
-    windows: Any, reference: _Indices, kept: _Bools | None, rhs: _Floats | None, tol: float, max_iter: int, /
+    windows: Any,
+    reference: _Indices,
+    kept: _Bools | None,
+    rhs: _Floats | None,
+    tol: float,
+    max_iter: int,
+    soft: float,
+    /,
 ) -> _Answer: ...

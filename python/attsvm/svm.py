@@ -13,15 +13,18 @@ from . import _core
 from ._check import as_choice, as_count, as_number
 from .data import Data
 
-__all__ = ["ConvergenceWarning", "Separation", "solve_svm"]
+__all__ = ["ConvergenceWarning", "Separation", "feasible", "solve_svm"]
 
 METHODS = {
     "frobenius": {"gradient": _core.svm_gradient, "active": _core.svm_active, "block": _core.svm_block},
     "nuclear": {"interior": _core.svm_interior},
 }
+SOFT_METHODS = {"block": _core.svm_soft}
 MAX_ITER = {"gradient": 20_000, "active": 1_000_000, "block": 1_000_000, "interior": 200}
-# Beyond this many multiplications in a factor of the active rows the dual active set loses to plain gradients.
+# The most rows the active set may hold before its factor (128 MB) takes minutes rather than seconds.
 ACTIVE_ROWS = 4000
+# Gap at which `feasible` stops: the answer is yes, and the margin known within a factor of 2.
+ROUGH = 1.0
 # Singular values below this part of the largest are not part of the rank: a gap of 1e-9 fixes W to about 5e-5.
 RANK_TOLERANCE = 1e-4
 
@@ -52,21 +55,34 @@ class Separation:
         When infeasible, multipliers that combine the rows to zero (Farkas): no W exists.
     support : boolean array or list
         Where the dual of a margin row is positive: the tokens that hold the solution in place.
+    objective, objective_bound : float
+        ``1/2 ||W||^2`` reached by ``W`` (with a soft margin, plus ``C`` times the squared slacks), and the bound that
+        ``dual`` proves.  A soft margin has no margin interval; ``gap`` is ``objective / objective_bound - 1``.
+    slack : array or list, in the data's entry shape, or None
+        With a soft margin, by how much each row falls short: ``dual / (2 C)``.
     rank : int
         Singular values of W above 1e-4 of the largest.
     norm, method, iterations, message
     """
 
-    def __init__(self, data: Data, selection: Selection, norm: str, method: str, tol: float, answer: tuple):
+    def __init__(self, data: Data, selection: Selection, norm: str, method: str, C: float | None, answer: tuple):
         code, W, dual, lower, upper, self.iterations, entry, _ = answer
-        self.data, self.norm, self.method = data, norm, method
+        self.data, self.norm, self.method, self.C = data, norm, method, C
         self.status = "optimal" if code == 0 else _core.STATUS[code]
-        has_weights = self.status in ("optimal", "no constraint") or lower > 0
-        self.W: np.ndarray | None = W if has_weights and self.status != "infeasible" else None
+        self._dual, self._selection, self._entry = dual, selection, entry
+        self.W: np.ndarray | None = W
+        if C is not None:
+            self.objective, self.objective_bound = upper, lower
+            self.margin = self.margin_bound = math.nan
+            self.gap = _gap(lower, upper) if lower > 0 else 0.0 if upper == 0 else math.inf
+            return
+        if self.status == "infeasible" or not (lower > 0 or self.status in ("optimal", "no constraint")):
+            self.W = None
         self.margin = lower if self.status != "infeasible" else 0.0
         self.margin_bound = upper
         self.gap = _gap(lower, upper) if self.W is not None else math.inf
-        self._dual, self._selection, self._entry = dual, selection, entry
+        self.objective = 0.5 / self.margin**2 if self.W is not None else math.inf
+        self.objective_bound = 0.5 / upper**2 if upper > 0 else math.inf
 
     @property
     def dual(self) -> Any:
@@ -75,6 +91,15 @@ class Separation:
     @property
     def certificate(self) -> Any:
         return self.data.layout.shape_entries(self._dual, 0.0) if self.status == "infeasible" else None
+
+    @property
+    def slack(self) -> Any:
+        if self.C is None:
+            return None
+        slack = self._dual / (2 * self.C)
+        if self._selection.kept is not None:
+            slack = np.where(self._selection.kept, 0.0, slack)  # equality rows are hard
+        return self.data.layout.shape_entries(slack, 0.0)
 
     @functools.cached_property
     def support(self) -> Any:
@@ -93,8 +118,12 @@ class Separation:
     @property
     def message(self) -> str:
         """One sentence on what the status means here."""
+        if self.status == "optimal" and self.C is not None:
+            return f"no W has a smaller soft-margin objective (C={self.C:g}), to a relative {self.gap:.1e}"
         if self.status == "optimal":
             return f"every margin is at least 1 and no smaller {self.norm} norm does it, to a relative {self.gap:.1e}"
+        if self.status == "feasible":
+            return "every margin is at least 1, though not with the least norm"
         if self.status == "no constraint":
             return "every query selects all the tokens it can tell apart, so zero weights do"
         if self.status == "infeasible":
@@ -121,9 +150,12 @@ class Separation:
     def __repr__(self) -> str:
         lines = [f"Separation in the {self.norm} norm: {self.status}", f"  {self.message}"]
         if self.W is not None:
+            if self.C is None:
+                lines.append(f"  margin      {self.margin:.12g} (at most {self.margin_bound:.12g})")
+            else:
+                lines.append(f"  objective   {self.objective:.12g} (at least {self.objective_bound:.12g})")
             lines += [
-                f"  margin      {self.margin:.12g} (at most {self.margin_bound:.12g})",
-                f"  norm of W   {1 / self.margin if self.margin > 0 else math.inf:.12g}",
+                f"  norm of W   {1 / self.margin if self.margin > 0 else np.linalg.norm(self.W):.12g}",
                 f"  rank        {self.rank}",
                 f"  support     {int(np.concatenate([np.ravel(s) for s in _listed(self.support)]).sum())} tokens",
                 f"  method      {self.method}, {self.iterations} iterations",
@@ -147,6 +179,7 @@ def solve_svm(
     *,
     tol: float = 1e-9,
     method: str = "auto",
+    C: float | None = None,
     max_iter: int | None = None,
 ) -> Separation:
     """``min ||W||  s.t.  (x_a - x_t)^T W z >= 1`` for the selected token a of each query and every other token t.
@@ -167,6 +200,9 @@ def solve_svm(
     method : {"auto", "active", "gradient", "interior"}
         Frobenius: "active" (dual active set, exact) or "gradient" (projected gradient on the dual, the plain
         reference).  Nuclear: "interior" (interior point, polished at fixed rank).
+    C : float, optional
+        Soft margin for data that cannot be separated: ``min 1/2 ||W||_F^2 + C sum_t slack_t^2``, one slack per margin
+        row, as scikit-learn scales the squared hinge; equality rows stay hard.  None: every row is met.
     max_iter : int, optional
 
     Returns
@@ -205,34 +241,107 @@ def solve_svm(
     if norm not in METHODS:
         as_choice("norm", norm, tuple(METHODS))
     tol = as_number("tol", tol, above=0.0)
+    if C is not None:
+        C = as_number("C", C, above=0.0)
+        if norm != "frobenius":
+            raise ValueError(f"C goes with norm='frobenius', got norm={norm!r}")
+    methods = SOFT_METHODS if C is not None else METHODS[norm]
+    if method != "auto" and method not in methods:
+        as_choice("method", method, ("auto", *methods))
+    most = None if max_iter is None else as_count("max_iter", max_iter, 1)
     selection = Selection(data, selected)
-    if method == "auto":
-        method = _choose(data, norm)
-    elif method not in METHODS[norm]:
-        as_choice("method", method, ("auto", *METHODS[norm]))
-    most = MAX_ITER[method] if max_iter is None else as_count("max_iter", max_iter, 1)
-    handle, scale = data.in_range
-    try:
-        answer = METHODS[norm][method](handle, selection.reference, selection.kept, None, tol, most)
-    except IndexError:
-        raise ValueError(selection.outside(data)) from None
-    if scale is not None:
-        answer = _scaled_back(answer, *scale)
-    sol = Separation(data, selection, norm, method, tol, answer)
-    if sol.status == "interrupted":
-        exception = answer[-1] or KeyboardInterrupt()
-        exception.partial = sol
-        raise exception
+    names = (method,) if method != "auto" else ("block",) if C is not None else _plan(data, norm)
+    sol = _solve(data, selection, norm, names, tol, most, C)
     if sol.status in ("iteration limit", "undecided"):
         warnings.warn(f"solve_svm: {sol.message}", ConvergenceWarning, stacklevel=2)
     return sol
 
 
-def _choose(data: Data, norm: str) -> str:
+def feasible(data: Data, selected: Any) -> Separation:
+    """Whether some W ranks the selected tokens first, without solving to the end.
+
+    Parameters
+    ----------
+    data : Data
+    selected : as in :func:`solve_svm`
+
+    Returns
+    -------
+    Separation
+        With status "feasible" (and a W with every margin at least 1, not the smallest), "infeasible" (with its
+        certificate), "no constraint" or "undecided".  The largest margin of a unit-norm W lies in
+        ``[margin, margin_bound]``, an interval within a factor of 2 or so.
+
+    Raises
+    ------
+    ValueError, TypeError, KeyboardInterrupt
+        As :func:`solve_svm`.
+
+    Notes
+    -----
+    With random tokens and dimension at least max(T - 1, n), every selection is feasible.
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
+    >>> attsvm.feasible(attsvm.cross_attention(X, Z), [0, 1, 2, 3, 4, 5]).status
+    'feasible'
+    """
+    if not isinstance(data, Data):
+        raise TypeError(f"data must come from cross_attention or its siblings, got {type(data).__name__}")
+    sol = _solve(data, Selection(data, selected), "frobenius", _plan(data, "frobenius"), ROUGH, None, None)
+    if sol.margin > 0 and sol.status != "no constraint":
+        sol.status = "feasible"
+    return sol
+
+
+def _solve(
+    data: Data, selection: Selection, norm: str, names: tuple[str, ...], tol: float, most: int | None, C: float | None
+) -> Separation:
+    """The named methods in turn, until one decides."""
+    methods = SOFT_METHODS if C is not None else METHODS[norm]
+    for name in names:
+        answer = _call(methods[name], data, selection, tol, most or MAX_ITER[name], C)
+        sol = Separation(data, selection, norm, name, C, answer)
+        if sol.status not in ("iteration limit", "undecided"):
+            break
+    if sol.status == "interrupted":
+        exception = answer[-1] or KeyboardInterrupt()
+        exception.partial = sol
+        raise exception
+    return sol
+
+
+def _plan(data: Data, norm: str) -> tuple[str, ...]:
+    """Methods to try in turn.  The active set is quickest on few rows and on tight problems (many more rows than
+    dimensions), block ascent on everything else; what it cannot decide the active set does, being finite."""
     if norm == "nuclear":
-        return "interior"
-    rows = min(int(data.indptr[-1]) - len(data), data.dk * data.dz)
-    return "active" if rows <= ACTIVE_ROWS else "gradient"
+        return ("interior",)
+    rows, dimensions = int(data.indptr[-1]) - len(data), data.dk * data.dz
+    tight = rows > 2.6 * dimensions and rows <= 400 or rows > 3.5 * dimensions
+    affordable = min(rows, dimensions) <= ACTIVE_ROWS
+    if rows <= 100 or tight and affordable:
+        return ("active",)
+    return ("block", "active") if affordable else ("block", "gradient")
+
+
+def _call(solver: Any, data: Data, selection: Selection, tol: float, max_iter: int, C: float | None) -> tuple:
+    """The solver on data whose products are in range, its answer in the units given."""
+    handle, powers = data.in_range
+    soft = 0.0 if C is None else C
+    if powers is not None:
+        soft = math.ldexp(soft, 2 * sum(powers))
+    try:
+        answer = solver(handle, selection.reference, selection.kept, None, tol, max_iter, soft)
+    except IndexError:
+        raise ValueError(selection.outside(data)) from None
+    if powers is None:
+        return answer
+    code, W, dual, lower, upper, *rest = answer
+    power = sum(powers)
+    bounds = [math.ldexp(x, power if C is None else -2 * power) if math.isfinite(x) else x for x in (lower, upper)]
+    return code, np.ldexp(W, -power), np.ldexp(dual, -2 * power), *bounds, *rest
 
 
 class Selection:
@@ -277,11 +386,3 @@ def _as_integers_or_bools(name: str, value: Any) -> np.ndarray:
     if array.dtype.kind not in "iub":
         raise TypeError(f"{name} must hold integers (one token per query) or bools (per entry), got {array.dtype}")
     return array
-
-
-def _scaled_back(answer: tuple, key_power: int, query_power: int) -> tuple:
-    """W, dual and margins in the units of the data: both maps are linear in keys and in queries."""
-    code, W, dual, lower, upper, *rest = answer
-    power = key_power + query_power
-    margins = [math.ldexp(m, power) if math.isfinite(m) else m for m in (lower, upper)]
-    return code, np.ldexp(W, -power), np.ldexp(dual, -2 * power), *margins, *rest
