@@ -7,8 +7,8 @@
 #include "blas.h"
 #include "status.h"
 
-/* A row that cannot be met by scaling W (an equality, or b <= 0) counts as met up to this part of
- * length_k ||W||: a few hundred roundings, the accuracy to which its left side can be computed at all. */
+/* The accuracy to which the left side of a row can be computed, as a part of length_k ||W||: a few hundred roundings.
+ * An equality counts as met within it; a margin within it counts as zero. */
 #define ROUNDING 1e-13
 
 /* Frobenius norm, safe against overflow of the squares. */
@@ -64,7 +64,7 @@ static double scaling(const double *margin, const struct rows *rows, double size
                 return 0;
             fixed = 1;
         } else if (b > 0) {
-            if (a <= 0)
+            if (a <= noise)
                 return 0;
             s = fmax(s, b / a);
         } else if (a < -noise) {
@@ -73,7 +73,7 @@ static double scaling(const double *margin, const struct rows *rows, double size
     }
     if (fixed)                          /* equalities with b != 0 leave no freedom of scale */
         return s <= 1 + 1e-12 && most >= 1 - 1e-12 ? 1 : 0;
-    return s <= most * (1 + 1e-12) ? s : 0;
+    return s <= most * (1 + 1e-10) ? s : 0;    /* b < 0: met to a tenth of the gap worth asking */
 }
 
 int bound_certify(struct bound *bound, double *W, double *lambda, const struct rows *rows, enum bound_norm norm,
@@ -106,6 +106,9 @@ int bound_certify(struct bound *bound, double *W, double *lambda, const struct r
     if (s > 0)
         for (ptrdiff_t i = 0; i < dk * dz; ++i)
             W[i] *= s;
+    if (s > 0 && norm == BOUND_FROBENIUS)
+        for (ptrdiff_t k = 0; k < rows->count; ++k)
+            lambda[k] *= s;
     arena_release(arena, mark);
     return STATUS_DONE;
 }
@@ -121,7 +124,7 @@ double bound_farkas(double *lambda, const struct rows *rows, struct arena *arena
     rows_adjoint(M, rows, lambda);
     for (ptrdiff_t k = 0; k < rows->count; ++k) {
         product += rows->rhs[k] * lambda[k];
-        weight += rows->rhs[k] * lambda[k] * rows->length[k];
+        weight += fabs(rows->rhs[k] * lambda[k]) * rows->length[k];
     }
     double residual = frobenius(M, size) / weight;
     arena_release(arena, mark);

@@ -16,12 +16,13 @@ struct bound {
     double gap;                         /* upper / lower - 1 */
 };
 
-/* W [dk,dz] is scaled by s(W) in place when the lower bound is positive; lambda [m] is cleaned of negative
- * multipliers on margin rows.  STATUS_DONE, STATUS_NO_MEMORY or STATUS_FACTORIZATION. */
+/* W [dk,dz] is scaled by s(W) in place when the lower bound is positive, and with the Frobenius norm lambda [m] too, so
+ * that W = A^*(lambda) stays; lambda is cleaned of negative multipliers on margin rows.  STATUS_DONE, STATUS_NO_MEMORY
+ * or STATUS_FACTORIZATION. */
 int bound_certify(struct bound *bound, double *W, double *lambda, const struct rows *rows, enum bound_norm norm,
                   struct arena *arena);
 
-/* Farkas residual ||A^*(lambda)||_F / sum_k b_k lambda_k length_k, infinite unless that sum is positive: the
+/* Farkas residual ||A^*(lambda)||_F / sum_k |b_k lambda_k| length_k, infinite unless b . lambda is positive: the
  * margin is below this part of the (lambda-weighted) row lengths.  lambda is cleaned as above. */
 double bound_farkas(double *lambda, const struct rows *rows, struct arena *arena);
 

@@ -12,13 +12,31 @@
 #include "sweep.h"
 
 VECTOR_CLONES
-static double norm(const double *a, ptrdiff_t n)
+static double sum_of_squares(const double *a, ptrdiff_t n)
 {
     double sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (ptrdiff_t i = 0; i < n; ++i)
         sum += a[i] * a[i];
-    return sqrt(sum);
+    return sum;
+}
+
+/* Frobenius norm; entries whose squares leave the range of double precision are scaled first, by a power of two. */
+static double norm(const double *a, ptrdiff_t n)
+{
+    double sum = sum_of_squares(a, n), largest = 0;
+    if ((sum > 1e-280 && sum < INFINITY) || isnan(sum))
+        return sqrt(sum);
+    for (ptrdiff_t i = 0; i < n; ++i)
+        largest = fmax(largest, fabs(a[i]));
+    if (largest == 0 || largest == INFINITY)
+        return largest;
+    int power = ilogb(largest);         /* 2^-power itself may overflow: half of it twice */
+    double half = ldexp(1.0, -(power / 2)), rest = ldexp(1.0, -(power - power / 2));
+    sum = 0;
+    for (ptrdiff_t i = 0; i < n; ++i)
+        sum += (a[i] * half * rest) * (a[i] * half * rest);
+    return ldexp(sqrt(sum), power);
 }
 
 VECTOR_CLONES
@@ -50,13 +68,19 @@ static void record(struct descent_record *out, ptrdiff_t row, const struct windo
     out->log_grad_norm[row] = log_grad_norm;
 }
 
-/* A step of length lr / ||g|| of order one; a factor whose gradient is exactly zero stays where it is. */
-static double step_length(enum descend_rule rule, double lr, double own, double joint, double log_scale)
+/* One step of one factor, lr / ||g|| of order one; a factor whose gradient is exactly zero stays where it is. */
+static void take_step(double *W, const double *G, ptrdiff_t n, enum descend_rule rule, double lr, double own,
+                      double joint, double log_scale)
 {
-    if (rule == DESCEND_CONSTANT)
-        return lr * exp(log_scale);
     double by = rule == DESCEND_NORMALIZED ? own : joint;
-    return by > 0 ? lr / by : 0;
+    if (rule == DESCEND_CONSTANT) {
+        move(W, G, lr * exp(log_scale), n);
+    } else if (by > 0x1p-500 && by < 0x1p500) {
+        move(W, G, lr / by, n);
+    } else if (by > 0) {                /* lr / by may leave the range of double precision where the step does not */
+        for (ptrdiff_t i = 0; i < n; ++i)
+            W[i] -= lr * (G[i] / by);
+    }
 }
 
 int descend(struct weights *weights, struct descent_record *out, ptrdiff_t *step, ptrdiff_t *recorded,
@@ -104,10 +128,10 @@ int descend(struct weights *weights, struct descent_record *out, ptrdiff_t *step
         }
         double lr = descent->lr[k * descent->lr_stride];
         if (weights->W != NULL) {
-            move(weights->W, gradient.W, step_length(descent->rule, lr, of_w, joint, gradient.log_scale), size);
+            take_step(weights->W, gradient.W, size, descent->rule, lr, of_w, joint, gradient.log_scale);
         } else {
-            move(weights->K, gradient.K, step_length(descent->rule, lr, of_k, joint, gradient.log_scale), size_k);
-            move(weights->Q, gradient.Q, step_length(descent->rule, lr, of_q, joint, gradient.log_scale), size_q);
+            take_step(weights->K, gradient.K, size_k, descent->rule, lr, of_k, joint, gradient.log_scale);
+            take_step(weights->Q, gradient.Q, size_q, descent->rule, lr, of_q, joint, gradient.log_scale);
         }
     }
 }

@@ -44,7 +44,16 @@ static double query_loss(enum loss loss, double score_a, const struct softmax *s
     return loss_value(loss, u, log_u, log_slope);
 }
 
-/* Pull-backs P and their scales; the loss; the largest scale. */
+static int all_zero(const double *a, ptrdiff_t n)
+{
+    ptrdiff_t i = 0;
+    while (i < n && a[i] == 0)
+        ++i;
+    return i == n;
+}
+
+/* Pull-backs P and their scales; the loss; the largest scale.  A query that adds nothing (one token, equal scores,
+ * copies of one token, a zero query) has the scale -inf: its own must not drown what the others add. */
 static double pull_back(double *largest, const struct objective *objective, struct objective_work *work)
 {
     const struct windows *w = objective->w;
@@ -57,8 +66,10 @@ static double pull_back(double *largest, const struct objective *objective, stru
         struct softmax s = softmax_backward(work->c, work->weight, work->logit, score, T);
         double log_slope;
         loss += query_loss(objective->loss, score[s.top], &s, &log_slope);
-        sweep_window_adjoint(work->P + q * w->dk, X, work->c, T, w->dk);
-        work->log_scale[q] = s.shift + log_slope;
+        double *p = work->P + q * w->dk;
+        sweep_window_pull_back(p, X, work->c, s.top, T, w->dk);
+        int nothing = all_zero(p, w->dk) || all_zero(w->queries + q * w->dz, w->dz);
+        work->log_scale[q] = nothing ? -INFINITY : s.shift + log_slope;
         *largest = fmax(*largest, work->log_scale[q]);
     }
     return loss / (double)w->n_queries;
@@ -78,8 +89,10 @@ int objective_gradient(struct gradient *gradient, const struct objective *object
     double scale;
     objective_transform(work->U, work->B, w, at);
     gradient->loss = pull_back(&scale, objective, work);
-    if (!isfinite(gradient->loss) || !isfinite(scale))
+    if (!isfinite(gradient->loss) || isnan(scale) || scale == INFINITY)
         return STATUS_NOT_FINITE;
+    if (scale == -INFINITY)             /* no query adds anything: the factors below are exp(-inf) */
+        scale = 0;
     for (ptrdiff_t q = 0; q < M; ++q) {
         double factor = -exp(work->log_scale[q] - scale) / (double)M;
         for (ptrdiff_t k = 0; k < dk; ++k)

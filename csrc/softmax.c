@@ -103,18 +103,15 @@ struct softmax softmax_backward(double *restrict c, double *restrict weight, con
     double top = largest(logit, T);
     ptrdiff_t a = first_of(logit, T, top);
     double total = exponentials(weight, logit, top, T), scale = 1.0 / total, g_a = score[a];
-    double gap = runner_up(logit, score, top, g_a, T), lift = 0, rest = 0, shift = 0;
+    double gap = runner_up(logit, score, top, g_a, T), lift = 0, shift = 0;
     if (gap >= near_underflow) {
 #pragma omp simd reduction(+ : lift)
         for (ptrdiff_t t = 0; t < T; ++t) {
             weight[t] *= scale;
             lift += weight[t] * (score[t] - g_a);
         }
-#pragma omp simd reduction(+ : rest)
-        for (ptrdiff_t t = 0; t < T; ++t) {
+        for (ptrdiff_t t = 0; t < T; ++t)
             c[t] = weight[t] * ((score[t] - g_a) - lift);
-            rest += t != a ? c[t] : 0.0;
-        }
     } else {
         /* Tokens that share a's score have prob_t (g_t - s.g) = -prob_t lift e^shift: they need no weight of
          * their own in the shifted scale, where they might overflow. */
@@ -124,11 +121,8 @@ struct softmax softmax_backward(double *restrict c, double *restrict weight, con
             lift += c[t] * (score[t] - g_a);
         }
         double mean = lift * exp_nonpositive(shift);
-        for (ptrdiff_t t = 0; t < T; ++t) {
+        for (ptrdiff_t t = 0; t < T; ++t)
             c[t] = score[t] != g_a ? c[t] * ((score[t] - g_a) - mean) : -scale * weight[t] * lift;
-            rest += t != a ? c[t] : 0.0;
-        }
     }
-    c[a] = -rest;
     return (struct softmax){a, total, lift, shift};
 }

@@ -23,8 +23,8 @@ ptrdiff_t softmax_probabilities(double *prob, const double *logit, ptrdiff_t T);
 /* The index of the largest logit, the lowest one on a tie. */
 ptrdiff_t softmax_top(const double *logit, ptrdiff_t T);
 
-/* c [T] with sum c = 0 and d(s.g)/dl = c * exp(shift); c_a is minus the sum of the others, so that sum_t c_t x_t
- * = sum_{t != a} c_t (x_t - x_a).  `weight` [T] is scratch. */
+/* c [T] with d(s.g)/dl = c * exp(shift).  c sums to zero up to rounding: sum_t c_t x_t is best taken as
+ * sum_t c_t (x_t - x_a).  `weight` [T] is scratch. */
 struct softmax softmax_backward(double *c, double *weight, const double *logit, const double *score, ptrdiff_t T);
 
 #endif

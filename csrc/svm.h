@@ -35,10 +35,6 @@ svm_method svm_soft;                    /* the same on  1/2 ||W||_F^2 + C sum_k 
 /* Nuclear norm. */
 svm_method svm_interior;                /* primal-dual interior point, polished at fixed rank */
 
-/* Bounds of the soft-margin objective, relative gap first: primal value of W above, dual value of lambda below. */
-int svm_soft_bounds(struct bound *bound, const double *W, double *lambda, const struct rows *rows, double soft,
-                    struct arena *arena);
-
 /* Certify what a solver found and name it: sets answer->bound, cleans lambda, scales W.  `stopped` is the status
  * to report when the gap is not reached. */
 int svm_conclude(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,

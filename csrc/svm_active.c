@@ -383,7 +383,7 @@ static int iterate(struct active *s, ptrdiff_t *iterations, ptrdiff_t most, stru
         return status;
     double met = MET, highest = -INFINITY;
     for (int stalls = 0;;) {
-        combine(s->margin, s->column, s->x, s->member, s->size, s->rows->count);
+        renew_margins(s);
         ptrdiff_t j = most_violated(s, met, noise(s));
         if (j < 0) {                    /* look again with margins computed from the tokens */
             j = most_violated(s, met, refine(s));

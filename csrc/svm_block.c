@@ -8,7 +8,7 @@
  * which always raises it, takes over.  ridge = 0 at first; when rows of S depend on each other (copies of tokens, or
  * more rows on one query than dimensions) a proximal term makes the systems regular and is removed by repetition.
  * The certificate alone decides that the work is done. */
-#include "svm.h"
+#include "svm_block.h"
 
 #include <math.h>
 #include <stdint.h>
@@ -29,7 +29,7 @@
 #define PROXIMAL 1e-6                   /* ridge on unit rows once the plain systems have failed */
 #define SHORT_OF 1e-10                  /* a margin this far below b (relative) is violated */
 #define NEGATIVE 1e-11                  /* a multiplier this far below 0, relative to the largest */
-#define PROBE 1e11                      /* C of the infeasibility probe on unit rows: Farkas residuals near 1e-11 */
+#define EQUAL 1e-11                     /* equality rows off by less than this part of length ||W|| are put right at the end */
 #define PATIENCE 60                     /* conjugate gradient iterations for one system before it is made dense */
 
 struct search {
@@ -92,8 +92,9 @@ static int take(struct search *s)
 static int ascend(struct search *s, int most, int patient)
 {
     blocks_start(&s->blocks, s->lambda);
-    for (int epoch = 0; epoch < most; ++epoch) {
+    for (int epoch = 0; epoch < most && s->answer->iterations < s->options->max_iter; ++epoch) {
         ptrdiff_t flips = blocks_epoch(&s->blocks, s->lambda), support = 0;
+        ++s->answer->iterations;
         for (ptrdiff_t k = 0; k < s->rows->count; ++k)
             support += s->lambda[k] > 0;
         if (stop_now(s->stop))
@@ -110,15 +111,17 @@ static double evaluate(struct search *s, const double *lambda, int signs_hold)
 {
     const struct rows *rows = s->rows;
     ptrdiff_t m = rows->count, D = rows->w->dk * rows->w->dz;
-    double C = s->options->soft, square = 0, product = 0, least = INFINITY, slack = 0, price = 0;
+    double C = s->options->soft, square = 0, product = 0, least = INFINITY, slack = 0, price = 0, off = 0;
     rows_adjoint(s->W, rows, lambda);
     rows_apply(s->margin, rows, s->W);
     for (ptrdiff_t i = 0; i < D; ++i)
         square += s->W[i] * s->W[i];
     for (ptrdiff_t k = 0; k < m; ++k) {
         product += rows->rhs[k] * lambda[k];
-        if (rows->equal[k])
+        if (rows->equal[k]) {
+            off = fmax(off, fabs(s->margin[k] - rows->rhs[k]) / rows->length[k]);
             continue;
+        }
         double missing = fmax(rows->rhs[k] - s->margin[k], 0);
         slack += missing * missing;
         price += lambda[k] * lambda[k];
@@ -133,6 +136,10 @@ static double evaluate(struct search *s, const double *lambda, int signs_hold)
     } else {
         lower = least > 0 && size > 0 ? least / size : 0;
         upper = signs_hold && product > 0 ? size / product : INFINITY;
+    }
+    if (off > EQUAL * size) {           /* W is not on the equality rows: it bounds nothing */
+        lower = C > 0 ? lower : 0;
+        upper = C > 0 ? INFINITY : upper;
     }
     int better_w = C > 0 ? upper < s->upper : lower > s->lower;
     int better_lambda = C > 0 ? lower > s->lower : upper < s->upper;
@@ -159,6 +166,9 @@ static void choose_support(struct search *s)
 static int solve_on_support(struct search *s, double eta)
 {
     const struct rows *rows = s->rows;
+    memset(s->w, 0, (size_t)rows->count * sizeof(double));
+    if (s->size == 0)
+        return STATUS_DONE;
     struct arena_mark mark = arena_mark(s->arena);
     double *x = arena_doubles(s->arena, s->size, 1), *b = arena_doubles(s->arena, s->size, 1);
     if (s->arena->failed)
@@ -178,7 +188,6 @@ static int solve_on_support(struct search *s, double eta)
                                s->stop, s->arena);
     if (status == STATUS_ITERATION_LIMIT && dense)
         status = STATUS_DONE;           /* refined as far as rounding goes */
-    memset(s->w, 0, (size_t)rows->count * sizeof(double));
     if (status == STATUS_DONE)
         for (ptrdiff_t i = 0; i < s->size; ++i)
             s->w[s->member[i]] = x[i];
@@ -278,7 +287,7 @@ static int search(struct search *s)
 {
     int status = ascend(s, FIRST_EPOCHS, 0), epochs = MORE_EPOCHS, solved = 0;
     s->dual = evaluate(s, s->lambda, 1);
-    for (int i = 0; status == STATUS_DONE && i < BURSTS; ++i) {
+    for (int i = 0; status == STATUS_DONE && i < BURSTS && s->answer->iterations < s->options->max_iter; ++i) {
         status = burst(s, &solved);
         if (status != STATUS_DONE || close_enough(s))
             return status;
@@ -300,8 +309,8 @@ static int search(struct search *s)
     return status;
 }
 
-static int run(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-               struct stop *stop, struct arena *arena)
+int svm_block_run(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                  struct stop *stop, struct arena *arena)
 {
     struct search s = {.rows = rows, .options = options, .answer = answer, .stop = stop, .arena = arena,
                        .upper = INFINITY, .dense = options->soft > 0};
@@ -322,54 +331,16 @@ static int run(struct svm_answer *answer, const struct rows *rows, const struct 
     return status;
 }
 
-/* Are the rows infeasible?  The soft margin always has a solution, whose multipliers 2 C slack combine the rows to
- * W, while slack stays when C grows: ||A^* lambda|| / sum lambda falls like 1 / C on infeasible rows.  Takes what it
- * finds into the answer when it is a proof. */
-static int probe(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                 struct stop *stop, struct arena *arena)
-{
-    double mean = 0;
-    for (ptrdiff_t k = 0; k < rows->count; ++k)
-        mean += rows->length[k] * rows->length[k] / (double)rows->count;
-    struct svm_options soft = *options;
-    soft.soft = PROBE / mean;
-    soft.tol = 1e-6;
-    double *lambda = arena_doubles(arena, rows->count, 1), *hard = answer->lambda;
-    if (arena->failed)
-        return STATUS_NO_MEMORY;
-    answer->lambda = lambda;
-    int status = run(answer, rows, &soft, stop, arena);
-    answer->lambda = hard;
-    if (status < 0 || status == STATUS_INTERRUPTED)
-        return status;
-    if (bound_farkas(lambda, rows, arena) > BOUND_FARKAS)
-        return STATUS_UNDECIDED;
-    memcpy(hard, lambda, (size_t)rows->count * sizeof(double));
-    return STATUS_INFEASIBLE;
-}
-
 int svm_block(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, struct stop *stop,
               struct arena *arena)
 {
-    int status = run(answer, rows, options, stop, arena);
+    int status = svm_block_run(answer, rows, options, stop, arena);
     if (status >= 0)
         status = svm_conclude(answer, rows, options, BOUND_FROBENIUS, status, arena);
     if (status != STATUS_UNDECIDED)
         return status;
     ptrdiff_t iterations = answer->iterations;
-    status = probe(answer, rows, options, stop, arena);
+    status = svm_soft_probe(answer, rows, options, stop, arena);
     answer->iterations += iterations;
     return status;
-}
-
-int svm_soft(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, struct stop *stop,
-             struct arena *arena)
-{
-    int stopped = run(answer, rows, options, stop, arena);
-    if (stopped < 0)
-        return stopped;
-    int status = svm_soft_bounds(&answer->bound, answer->W, answer->lambda, rows, options->soft, arena);
-    if (status != STATUS_DONE || answer->bound.gap <= options->tol)
-        return status;
-    return stopped == STATUS_INTERRUPTED ? stopped : STATUS_ITERATION_LIMIT;
 }

@@ -57,6 +57,25 @@ void sweep_window_adjoint(double *restrict p, const double *restrict X, const do
             p[k] += c[t] * X[t * d + k];
 }
 
+VECTOR_CLONES
+void sweep_window_pull_back(double *restrict p, const double *restrict X, const double *restrict c, ptrdiff_t a,
+                            ptrdiff_t T, ptrdiff_t d)
+{
+    const double *xa = X + a * d;
+    for (ptrdiff_t k = 0; k < d; ++k)
+        p[k] = c[0] * (X[k] - xa[k]);
+    ptrdiff_t t = 1;
+    for (; t + 4 <= T; t += 4) {
+        const double *x0 = X + t * d, *x1 = x0 + d, *x2 = x1 + d, *x3 = x2 + d;
+        double c0 = c[t], c1 = c[t + 1], c2 = c[t + 2], c3 = c[t + 3];
+        for (ptrdiff_t k = 0; k < d; ++k)
+            p[k] += (c0 * (x0[k] - xa[k]) + c1 * (x1[k] - xa[k])) + (c2 * (x2[k] - xa[k]) + c3 * (x3[k] - xa[k]));
+    }
+    for (; t < T; ++t)
+        for (ptrdiff_t k = 0; k < d; ++k)
+            p[k] += c[t] * (X[t * d + k] - xa[k]);
+}
+
 void sweep_rows_times_rows(double *C, const double *A, const double *B, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k)
 {
     if (m * n * k >= GEMM_WORTH)

@@ -11,7 +11,8 @@ import numpy as np
 
 def as_numeric(name: str, value: Any) -> np.ndarray:
     """A real numeric array of whatever type and shape came, without copying when it already is one."""
-    if isinstance(value, np.ma.MaskedArray):
+    parts = value if isinstance(value, (list, tuple)) else (value,)
+    if any(isinstance(part, np.ma.MaskedArray) for part in parts):
         raise TypeError(f"{name} must be a plain array, got a masked array: fill or drop the masked values first")
     try:
         array = np.asarray(value)
@@ -22,6 +23,14 @@ def as_numeric(name: str, value: Any) -> np.ndarray:
     if array.dtype.kind not in "iuf":
         raise TypeError(f"{name} must be an array of numbers, got {describe(value, array)}")
     return array
+
+
+def depth(value: Any) -> int:
+    """Dimensions of an array-like; -1 of what has none (the conversion that follows says what is wrong)."""
+    try:
+        return np.ndim(value)
+    except (ValueError, TypeError, RuntimeError):
+        return -1
 
 
 def describe(value: Any, array: np.ndarray) -> str:
@@ -61,10 +70,15 @@ def as_floats(
     array = as_numeric(name, value)
     check_shape(name, array, letters, sizes)
     single = keep_single and array.dtype == np.float32
-    with np.errstate(over="ignore"):  # a long double out of range becomes infinite, which the next line reports
-        array = np.ascontiguousarray(array, dtype=np.float32 if single else np.float64)
+    array = as_doubles(array) if not single else np.require(array, requirements=["C", "A"])
     check_finite(name, array)
     return array
+
+
+def as_doubles(array: np.ndarray) -> np.ndarray:
+    """float64, C-contiguous and aligned, as C reads it; the same array when it already is."""
+    with np.errstate(over="ignore"):  # a long double out of range becomes infinite, which check_finite reports
+        return np.require(array, np.float64, ["C", "A"])
 
 
 def as_number(name: str, value: Any, least: float = -math.inf, above: float = -math.inf) -> float:

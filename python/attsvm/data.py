@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from . import _core
-from ._check import as_count, as_floats, check_finite, check_shape
+from ._check import as_count, as_floats, as_numeric, check_finite, check_shape
 from ._layout import Layout
 
 __all__ = ["Data", "causal_attention", "cross_attention", "prompt_attention", "self_attention"]
@@ -218,7 +218,8 @@ def cross_attention(X: Any, Z: Any, values: Any = None) -> Data:
     """
     keys, lengths = _read_tokens("X", X)
     n = len(lengths)
-    several = np.ndim(Z) == 3 if not isinstance(Z, (list, tuple)) else _depth(Z) == 3
+    Z = as_numeric("Z", Z)
+    several = Z.ndim == 3
     if several:
         queries = as_floats("Z", Z, "n, S, dz", (n, None, None))
         per_sequence = queries.shape[1]
@@ -233,15 +234,6 @@ def cross_attention(X: Any, Z: Any, values: Any = None) -> Data:
         _read_values(values, lengths),
         layout,
     )
-
-
-def _depth(nested: Any) -> int:
-    """Depth of nested lists, for telling (n, dz) from (n, S, dz) without converting."""
-    depth = 0
-    while isinstance(nested, (list, tuple)) and len(nested) > 0:
-        depth += 1
-        nested = nested[0]
-    return depth + np.ndim(nested)
 
 
 def self_attention(X: Any, query: int | None = 0, values: Any = None) -> Data:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import _core
-from ._check import as_choice, as_floats, as_numeric, check_finite, check_shape
+from ._check import as_choice, as_doubles, as_floats, as_numeric, check_finite, check_shape, depth
 from .data import Data
 
 __all__ = ["Gradient", "LinearHead", "Problem"]
@@ -31,7 +31,7 @@ class LinearHead:
     """
 
     def __init__(self, v: Any):
-        if isinstance(v, (list, tuple)) and any(np.ndim(part) == 2 for part in v):
+        if isinstance(v, (list, tuple)) and any(depth(part) == 2 for part in v):
             self.v: Any = [as_floats(f"v[{i}]", part, "S_i, dv") for i, part in enumerate(v)]
             self.dv = self.v[0].shape[1]
             return
@@ -40,7 +40,7 @@ class LinearHead:
             raise ValueError(f"v must have shape (dv,), (n, dv) or (n, S, dv), got {array.shape}")
         if array.size == 0:
             raise ValueError(f"v must not be empty, got shape {array.shape}")
-        self.v = np.ascontiguousarray(array, dtype=np.float64)
+        self.v = as_doubles(array)
         check_finite("v", self.v)
         self.dv = self.v.shape[-1]
 
@@ -206,11 +206,11 @@ class Problem:
 
 
 def _labels(y: Any, data: Data) -> np.ndarray:
-    if isinstance(y, (list, tuple)) and any(np.ndim(part) > 0 for part in y) and not data.layout.uniform:
+    if isinstance(y, (list, tuple)) and any(depth(part) > 0 for part in y) and not data.layout.uniform:
         flat = data.layout.flatten_queries("y", [as_numeric(f"y[{i}]", part) for i, part in enumerate(y)])
     else:
         flat = data.layout.flatten_queries("y", as_numeric("y", y))
-    flat = np.ascontiguousarray(flat, dtype=np.float64)
+    flat = as_doubles(flat)
     wrong = flat[np.abs(flat) != 1]
     if wrong.size:
         raise ValueError(f"y must hold labels -1 and +1 only, got {wrong[0]:g}")

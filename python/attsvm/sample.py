@@ -37,7 +37,12 @@ def unit_sphere(
     ((6, 8, 10), (6, 10), (6,), (10,))
     """
     n, T, d = as_count("n", n, 1), as_count("T", T, 1), as_count("d", d, 1)
-    rng = np.random.default_rng(rng)
+    if n * T * d > np.iinfo(np.intp).max // 8:
+        raise ValueError(f"n, T, d must make an array that memory can address, got ({n}, {T}, {d})")
+    try:
+        rng = np.random.default_rng(rng)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"rng must be a seed or a Generator: {error}") from None
     v = _normalized(rng.standard_normal(d))
     y = np.where(rng.random(n) < 0.5, -1.0, 1.0)
     X = _normalized(rng.standard_normal((n, T, d)))

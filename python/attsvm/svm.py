@@ -81,8 +81,8 @@ class Separation:
         self.margin = lower if self.status != "infeasible" else 0.0
         self.margin_bound = upper
         self.gap = _gap(lower, upper) if self.W is not None else math.inf
-        self.objective = 0.5 / self.margin**2 if self.W is not None else math.inf
-        self.objective_bound = 0.5 / upper**2 if upper > 0 else math.inf
+        self.objective = 0.5 / self.margin / self.margin if self.W is not None else math.inf
+        self.objective_bound = 0.5 / upper / upper if upper > 0 else math.inf
 
     @property
     def dual(self) -> Any:

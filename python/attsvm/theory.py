@@ -55,11 +55,17 @@ def is_locally_optimal(problem: Problem, solution: Separation) -> bool:
     solution : Separation
         Of the problem's data.
     """
+    if not isinstance(problem, Problem):
+        raise TypeError(f"problem must be a Problem, got {type(problem).__name__}")
+    if not isinstance(solution, Separation):
+        raise TypeError(f"solution must come from solve_svm, got {type(solution).__name__}")
     if solution.W is None:
         raise ValueError(f"solution must have weights, got one that is {solution.status}")
     if solution._selection.kept is not None:
         raise ValueError("solution must come from a selection of one token per query")
     data = problem.data
+    if not _same(data, solution.data):
+        raise ValueError("solution must be of the data of the problem")
     logits, scores = data.logits(as_floats("W", solution.W, "dk, dz")), problem.scores
     chosen = data.layout.flatten_queries("selected", data.layout.shape_queries(solution._selection.reference))
     pairs = zip(_windows(data, logits), _windows(data, scores), chosen, strict=True)
@@ -68,6 +74,11 @@ def is_locally_optimal(problem: Problem, solution: Separation) -> bool:
         if (score[tight] >= score[a]).any():
             return False
     return True
+
+
+def _same(data: Any, other: Any) -> bool:
+    names = ("keys", "queries", "start", "stop")
+    return data is other or all(np.array_equal(getattr(data, name), getattr(other, name)) for name in names)
 
 
 def _windows(data: Any, shaped: Any) -> list[np.ndarray]:

@@ -68,6 +68,8 @@ class Run:
 
     def __repr__(self) -> str:
         trained = "W" if self.K is None else f"K, Q (m={self.K.shape[1]})"
+        if len(self.steps) == 0:
+            return f"Run on {trained}: {self.status} before the first record"
         lines = [
             f"Run of {self.steps[-1]} steps on {trained}: {self.status}",
             f"  loss           {self.loss[0]:.6g} -> {self.loss[-1]:.6g}",
@@ -147,7 +149,7 @@ def train(
     rule_code = RULES.index(as_choice("rule", rule, RULES))
     steps = as_count("steps", steps)
     rates = _learning_rates(lr, steps)
-    wanted = _record_steps(record, steps)
+    wanted = _record_steps(record, steps, problem.data.dk * problem.data.dz)
     ridge = as_number("ridge", ridge, least=0.0)
     if W is None and K is None and Q is None:
         W = np.zeros((problem.data.dk, problem.data.dz))
@@ -236,17 +238,20 @@ def _learning_rates(lr: Any, steps: int) -> np.ndarray:
     return rates
 
 
-def _record_steps(record: Any, steps: int) -> np.ndarray:
+def _record_steps(record: Any, steps: int, size: int) -> np.ndarray:
+    """Ascending step numbers, the start and the end among them; ``size`` weights are kept for each."""
     array = as_numeric("record", record)
-    if array.dtype.kind == "f":
+    if array.dtype.kind == "f" and array.size:  # an empty list has no integers to tell it from floats
         raise TypeError("record must be an integer or integers, got floats")
     if array.ndim > 1:
         raise ValueError(f"record must be a number or a list of steps, got shape {array.shape}")
     if array.ndim == 0:
         every = as_count("record", array[()])
-        inner = np.arange(0, steps + 1, every) if every else np.empty(0, dtype=np.intp)
+        if every and steps // every * size > np.iinfo(np.intp).max // 8:
+            raise ValueError(f"record must leave fewer records than memory can hold, got {every} for {steps} steps")
+        inner = np.arange(0, steps, every, dtype=np.intp) if every else np.empty(0, dtype=np.intp)
     else:
-        inner = array
+        inner = array.astype(np.intp) if array.size == 0 else array
         if inner.size and (inner.min() < 0 or inner.max() > steps):
             raise ValueError(f"record must lie within 0 .. steps = {steps}, got {inner.min()} .. {inner.max()}")
     return np.unique(np.concatenate([[0, steps], inner])).astype(np.intp)

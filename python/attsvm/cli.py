@@ -1,0 +1,329 @@
+"""The command line: ``attsvm reproduce`` and ``attsvm run``."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import time
+import warnings
+import zipfile
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import __version__, plot
+from ._check import as_floats, as_numeric, check_shape
+from .data import Data, cross_attention, self_attention
+from .figures import FIGURES, load
+from .problem import LinearHead, Problem
+from .report import claims_table, runs_table, solutions_table, write_csv
+from .svm import ConvergenceWarning, Separation, solve_svm
+from .train import Run, train
+
+EXTRAS = ("joblib", "matplotlib")
+NORMS = ("frobenius", "nuclear")
+KNOWN = ("X", "Z", "y", "v", "lengths", "selected")
+RECORDS = 100  # of a run, for its curves
+# What NumPy and zipfile raise on a damaged archive.
+UNREADABLE = (ValueError, EOFError, OSError, RuntimeError, zipfile.BadZipFile, zlib.error)
+QUERIES_SHOWN = 40  # rows of a heat map that can still be told apart
+
+
+class UsageError(Exception):
+    """Something the user gave does not fit; the message says what."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit code: 0, 1 for a claim that does not hold, 2 for a wrong input."""
+    parser = _parser()
+    args = parser.parse_args(argv)
+    if args.command is None:
+        parser.print_help()
+        return 0
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # every table shows the status
+            return args.command(args)
+    except UsageError as error:
+        return _fail(args.name, str(error))
+    except OSError as error:
+        return _fail(args.name, f"{error.strerror}: {error.filename}" if error.filename else str(error))
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in EXTRAS:
+            raise
+        return _fail(args.name, f'{missing} is not installed: pip install "attsvm[reproduce]"')
+    except KeyboardInterrupt:
+        print(f"\nattsvm {args.name}: interrupted", file=sys.stderr)
+        return 130
+
+
+def _fail(name: str, message: str) -> int:
+    print(f"attsvm {name}: {message}", file=sys.stderr)
+    return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="attsvm", description="Which tokens will attention select, and in which direction do its weights go?"
+    )
+    parser.add_argument("--version", action="version", version=f"attsvm {__version__}")
+    parser.set_defaults(command=None)
+    commands = parser.add_subparsers(title="commands", metavar="{reproduce,run}")
+
+    about = "redo an experiment of the paper at its full settings, and judge its claims"
+    one = commands.add_parser("reproduce", help=about, description=about + ".")
+    one.add_argument(
+        "figures", nargs="*", type=_figure, metavar="FIGURE", help=f"all by default: {', '.join(FIGURES)}"
+    )
+    one.add_argument("--runs", type=_whole(2), default=100, help="random instances (default 100)")
+    one.add_argument("--seed", type=_whole(0), default=0, help="seed of the first instance (default 0)")
+    one.add_argument("--jobs", type=_whole(1), help="threads (default: all cores); changes no result")
+    _add_out(one)
+    one.set_defaults(command=_reproduce, name="reproduce")
+
+    about = "train attention on your arrays and solve the SVMs of the tokens it selects"
+    two = commands.add_parser(
+        "run",
+        help=about,
+        description=about + ".",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="""arrays in DATA.npz:
+  X         (n, T, d)  tokens
+  Z         (n, dz)    queries; without it the first token of each sequence queries
+  y         (n,)       labels -1 and +1
+  v         (d,)       head: attention's output is v . (attended token)
+  lengths   (n,)       tokens of each sequence, where X is padded
+  selected  (n,)       instead of y and v: solve the SVMs of these tokens, without training;
+            (n, T)     as bools: several tokens of each sequence""",
+    )
+    two.add_argument("data", metavar="DATA.npz", type=Path)
+    two.add_argument("--steps", type=_whole(1), default=2000, help="of normalised gradient descent (default 2000)")
+    two.add_argument("--lr", type=_rate, default=0.1, help="learning rate (default 0.1)")
+    two.add_argument("--seed", type=_whole(0), default=0, help="of the initial weights (default 0)")
+    _add_out(two)
+    two.set_defaults(command=_run, name="run")
+    return parser
+
+
+def _add_out(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--out", type=Path, default=Path("attsvm-report"), help="directory to write to (default attsvm-report)"
+    )
+
+
+def _whole(least: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"must be a whole number of at least {least}, got {text!r}")
+        return int(text)
+
+    return parse
+
+
+def _rate(text: str) -> float:
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = math.nan
+    if not 0 < rate < math.inf:
+        raise argparse.ArgumentTypeError(f"must be a positive number, got {text!r}")
+    return rate
+
+
+def _figure(name: str) -> str:
+    if name not in FIGURES:
+        raise argparse.ArgumentTypeError(f"must be one of {', '.join(FIGURES)}, got {name!r}")
+    return name
+
+
+def _reproduce(args: argparse.Namespace) -> int:
+    begin = time.perf_counter()
+    figures = {name: load(name) for name in args.figures or FIGURES}
+    args.out.mkdir(parents=True, exist_ok=True)
+    written, verdicts = [], []
+    for name, figure in figures.items():
+        results = figure.run(args.runs, args.seed, args.jobs)
+        picture, curves = args.out / f"{name}.png", args.out / f"{name}.csv"
+        figure.plot(results).savefig(picture, dpi=160)
+        write_csv(curves, figure.curves(results))
+        written += [picture, curves]
+        groups = figure.claims(results)
+        print(claims_table(groups))
+        verdicts += [claim.holds for claims in groups.values() for claim in claims]
+    failed = not all(verdicts)
+    print(f"{sum(verdicts)} of {len(verdicts)} claims hold" + (": exit code 1" if failed else ""))
+    _say_written(written, begin)
+    return int(failed)
+
+
+def _say_written(paths: Sequence[Path], begin: float) -> None:
+    print(f"wrote {' and '.join(map(str, paths))} in {time.perf_counter() - begin:.1f} s")
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of an .npz; what is missing, unknown or too much is named."""
+    with open(path, "rb") as file:
+        try:
+            archive: Any = np.load(file, allow_pickle=False) if zipfile.is_zipfile(file) else None
+        except UNREADABLE as error:
+            raise UsageError(f"{path} cannot be read: {error}") from None
+        if archive is None:
+            raise UsageError(f"{path} is not an .npz archive (numpy.savez makes one)")
+        unknown = sorted(set(archive.files) - set(KNOWN))
+        if unknown:
+            raise UsageError(f"{path} holds the unknown {', '.join(unknown)}; known are {', '.join(KNOWN)}")
+        arrays = {name: _read_array(archive, name) for name in archive.files}
+    _check_present(path, arrays)
+    return arrays
+
+
+def _read_array(archive: Any, name: str) -> np.ndarray:
+    try:
+        array = archive[name]
+    except UNREADABLE as error:
+        why = "pickled objects are refused" if "allow_pickle" in str(error) else str(error)
+        raise UsageError(f"{name} cannot be read as an array of numbers: {why}") from None
+    if not isinstance(array, np.ndarray):  # numpy hands out a member that is no .npy as bytes
+        raise UsageError(f"{name} is not an array")
+    return array
+
+
+def _check_present(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    if "X" not in arrays:
+        raise UsageError(f"{path} has no X (n, T, d), the tokens")
+    if "selected" in arrays:
+        extra = [name for name in ("y", "v") if name in arrays]
+        if extra:
+            raise UsageError(f"selected replaces y and v: leave out either selected or {' and '.join(extra)}")
+        return
+    missing = [name for name in ("y", "v") if name not in arrays]
+    if missing:
+        have = {"y": "has v without y", "v": "has y without v"}.get("".join(missing), "has neither y nor v")
+        raise UsageError(f"{path} {have}: give y (n,) and v (d,), or selected (n,) to solve the SVMs alone")
+
+
+def _data(arrays: dict[str, np.ndarray]) -> Data:
+    """Cross-attention to Z, or self-attention of the first token; without the padding when there are lengths."""
+    X: Any = arrays["X"]
+    if "lengths" in arrays:
+        check_shape("X", X, "n, T, d")
+        n, T, _ = X.shape
+        lengths = as_numeric("lengths", arrays["lengths"])
+        check_shape("lengths", lengths, "n", (n,))
+        if lengths.dtype.kind == "f" or lengths.min() < 1 or lengths.max() > T:
+            raise ValueError(f"lengths must be whole numbers from 1 to T = {T}, got {lengths}")
+        X = [tokens[:length] for tokens, length in zip(X, lengths, strict=True)]
+    if "Z" not in arrays:
+        return self_attention(X)
+    return cross_attention(X, as_floats("Z", arrays["Z"], "n, dz"))
+
+
+def _run(args: argparse.Namespace) -> int:
+    begin = time.perf_counter()
+    arrays = read_arrays(args.data)
+    try:
+        data = _data(arrays)
+        if "selected" in arrays:
+            solutions = {("", norm): solve_svm(data, _selected(arrays), norm) for norm in NORMS}
+        else:
+            problem = Problem(data, arrays["y"], LinearHead(arrays["v"]))
+    except (ValueError, TypeError) as error:
+        raise UsageError(str(error)) from None
+    args.out.mkdir(parents=True, exist_ok=True)
+    written = [args.out / "weights.npz"]
+    print(data)
+    if "selected" in arrays:
+        saved: dict[str, Any] = {"selected": arrays["selected"]}
+        print(solutions_table(solutions))
+    else:
+        from matplotlib.figure import Figure  # an extra: missing, it should be missed before the training
+
+        runs = _train_both(problem, args)
+        print(runs_table(problem, runs))
+        solutions = {
+            (name, norm): solve_svm(data, run.selected, norm) for name, run in runs.items() for norm in NORMS
+        }
+        print(solutions_table(solutions, runs, problem))
+        written.append(args.out / "attention.png")
+        figure = Figure(figsize=(12, 8), layout="constrained")
+        _draw(figure, runs, solutions)
+        figure.savefig(written[-1], dpi=160)
+        saved = {"W": runs["W"].W, "K": runs["(K, Q)"].K, "Q": runs["(K, Q)"].Q}
+        saved |= {f"selected_{_key(name)}": np.asarray(run.selected) for name, run in runs.items()}
+    for (name, norm), solution in solutions.items():
+        saved |= _saved(f"{norm}_{_key(name)}".rstrip("_"), solution, arrays["X"].shape[:2])
+    np.savez(written[0], **saved)
+    print(f"weights.npz holds {', '.join(saved)}")
+    _say_written(written, begin)
+    return 0
+
+
+def _key(name: str) -> str:
+    return "KQ" if name == "(K, Q)" else name
+
+
+def _selected(arrays: dict[str, np.ndarray]) -> Any:
+    """The given selection, without what it says of padding."""
+    selected = arrays["selected"]
+    if selected.dtype != bool or "lengths" not in arrays:
+        return selected
+    check_shape("selected", selected, "n, T", arrays["X"].shape[:2])
+    pairs = list(zip(selected, arrays["lengths"], strict=True))
+    if any(row[length:].any() for row, length in pairs):
+        raise ValueError("selected must not hold a token beyond its sequence's length")
+    return [row[:length] for row, length in pairs]
+
+
+def _train_both(problem: Problem, args: argparse.Namespace) -> dict[str, Run]:
+    """W, and its factors K and Q of full rank, from weights as PyTorch initialises linear layers."""
+    rng = np.random.default_rng(args.seed)
+    dk, dz = problem.data.dk, problem.data.dz
+    W, K, Q = (
+        rng.uniform(-1 / math.sqrt(inputs), 1 / math.sqrt(inputs), shape)
+        for inputs, shape in ((dz, (dk, dz)), (dk, (dk, min(dk, dz))), (dz, (dz, min(dk, dz))))
+    )
+    how: dict[str, Any] = {
+        "lr": args.lr,
+        "steps": args.steps,
+        "record": max(1, args.steps // RECORDS),
+        "progress": True,
+    }
+    try:
+        return {"W": train(problem, W, **how), "(K, Q)": train(problem, K=K, Q=Q, **how)}
+    except FloatingPointError as error:
+        raise UsageError(str(error)) from None
+
+
+def _draw(figure: Any, runs: dict[str, Run], solutions: dict[tuple[str, str], Separation]) -> None:
+    """Attention and correlation along training above, attention at its end below."""
+    (left, right), below = figure.subplots(2, 2)
+    for run in runs.values():
+        plot.saturation(run, ax=left)
+    for (name, _), solution in solutions.items():
+        if solution.W is not None:
+            plot.correlation(runs[name], solution, ax=right)
+    plot.finish(left, "Attention of a query: mean, 10th to 90th percentile")
+    plot.finish(right, "Correlation with the SVMs of the selected tokens")
+    for (name, run), ax in zip(runs.items(), below, strict=True):
+        some = run.probabilities[:QUERIES_SHOWN]
+        plot.attention(some, run.selected[:QUERIES_SHOWN], ax=ax)
+        which = "" if len(some) == len(run.data) else f", {len(some)} of {len(run.data)} queries"
+        ax.set_title(f"{name}: attention and selected tokens{which}", loc="left", fontsize=11)
+
+
+def _saved(key: str, solution: Separation, shape: tuple[int, int]) -> dict[str, np.ndarray]:
+    """Weights and multipliers of a solution, over entries in the shape of the padded tokens."""
+    saved = {} if solution.W is None else {key: solution.W}
+    multipliers = {"dual": solution.dual, "certificate": solution.certificate}
+    for name, entries in multipliers.items():
+        if entries is not None:
+            padded = np.zeros(shape)
+            for row, part in zip(padded, entries, strict=True):
+                row[: len(part)] = part
+            saved[f"{name}_{key}"] = padded
+    return saved

@@ -1,0 +1,346 @@
+"""Attention SVM problems with readable names: ordinary, extreme, degenerate and planted ones.
+
+``CASES[name]()`` builds one.  What is known of its answer by construction goes with it; the rest is settled by the
+certificate, which proves "optimal" and "infeasible" by itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import attsvm
+import numpy as np
+
+
+@dataclass
+class Case:
+    data: attsvm.Data
+    selected: Any
+    status: str | None = None  # known by construction or by a theorem; None: to be proved by the certificate
+    margin: float | None = None  # largest margin of a unit Frobenius-norm W, where known in closed form
+    hard: bool = False  # plain gradients may stop before the tolerance
+
+
+def unit(x):
+    return x / np.linalg.norm(x, axis=-1, keepdims=True)
+
+
+def sphere(rng, *shape):
+    return unit(rng.standard_normal(shape))
+
+
+def pick(rng, n, T):
+    return rng.integers(0, T, n)
+
+
+def ball(seed, n, T, d, **known):
+    """Tokens and queries uniform on the sphere, any token selected."""
+    rng = np.random.default_rng(seed)
+    data = attsvm.cross_attention(sphere(rng, n, T, d), sphere(rng, n, d))
+    return Case(data, pick(rng, n, T), **known)
+
+
+def planted_margin(seed, n, T, d, margin, feasible=True):
+    """Every row has the product ``margin`` with one unit matrix.  With many more rows than dimensions their other
+    parts hold zero in their hull, so ``margin`` is the largest margin.  Infeasible: half of the rows have
+    ``-margin``, so that (with as many rows) zero is inside their hull, but only just."""
+    rng = np.random.default_rng(seed)
+    W, Z = unit(rng.standard_normal(d * d)).reshape(d, d), sphere(rng, n, d)
+    X = np.zeros((n, T, d))
+    selected = pick(rng, n, T)
+    for i, u in enumerate(Z @ W.T):
+        away = sphere(rng, T, d)
+        products = margin * (1 if feasible else rng.choice([-1, 1], T))
+        away += ((products - away @ u) / (u @ u))[:, None] * u
+        away[selected[i]] = 0
+        X[i] = rng.standard_normal(d) * 0.5 - away
+    known = {"status": "optimal", "margin": margin} if feasible else {"status": "infeasible"}
+    return Case(attsvm.cross_attention(X, Z), selected, hard=True, **known)
+
+
+def planted_support(seed=0, n=6, T=8, d=10):
+    """A known solution: one nearly orthogonal row per query has multipliers > 0, the others margins above 1."""
+    rng = np.random.default_rng(seed)
+    while True:
+        Z, away = sphere(rng, n, d), sphere(rng, n, d)
+        G = (Z @ Z.T) * (away @ away.T)
+        dual = np.linalg.solve(G, np.ones(n))
+        if (dual > 0).all():
+            break
+    U = Z @ ((dual[:, None] * away).T @ Z).T
+    X = np.zeros((n, T, d))
+    selected = pick(rng, n, T)
+    for i in range(n):
+        others = sphere(rng, T - 1, d) * 3
+        others += (np.maximum(1.5 - others @ U[i], 0) / (U[i] @ U[i]))[:, None] * U[i]
+        rows = np.insert(np.vstack([away[i : i + 1], others[1:]]), selected[i], 0.0, axis=0)
+        X[i] = rng.standard_normal(d) - rows
+    return Case(attsvm.cross_attention(X, Z), selected, "optimal", margin=1 / np.sqrt(dual.sum()))
+
+
+def contradiction():
+    """Two sequences alike in everything but the selected token."""
+    rng = np.random.default_rng(3)
+    x, z = sphere(rng, 4, 5), sphere(rng, 5)
+    return Case(attsvm.cross_attention([x, x], [z, 2 * z]), [0, 1], "infeasible")
+
+
+def inside_hull():
+    """The selected token is the mean of the others."""
+    rng = np.random.default_rng(4)
+    x = sphere(rng, 5, 8)
+    x[2] = x[[0, 1, 3, 4]].mean(axis=0)
+    return Case(attsvm.cross_attention([x], sphere(rng, 1, 8)), [2], "infeasible")
+
+
+def line(selected, status):
+    """Tokens on a line: only its ends can be selected."""
+    return Case(attsvm.cross_attention([[[-1.0], [0.25], [2.0]]], [[-0.5]]), [selected], status)
+
+
+def copy_of_selected(keep):
+    """Token 5 of sequence 2 equals the selected token 1; with both kept the question has an answer."""
+    rng = np.random.default_rng(5)
+    X, Z = sphere(rng, 4, 6, 8), sphere(rng, 4, 8)
+    X[2, 5] = X[2, 1]
+    selected = np.array([0, 3, 1, 5])
+    if not keep:
+        return Case(attsvm.cross_attention(X, Z), selected, "infeasible")
+    kept = np.zeros((4, 6), dtype=bool)
+    kept[range(4), selected] = kept[2, 5] = True
+    return Case(attsvm.cross_attention(X, Z), kept, "optimal")
+
+
+def near_copy(distance):
+    """A token at a tiny distance from the selected one, in a direction of its own."""
+    rng = np.random.default_rng(6)
+    X, Z = sphere(rng, 3, 4, 8), sphere(rng, 3, 8)
+    X[1, 2] = X[1, 0] + distance * sphere(rng, 8)
+    return Case(attsvm.cross_attention(X, Z), [1, 0, 2], "optimal", hard=True)
+
+
+def copies_of_others():
+    rng = np.random.default_rng(7)
+    X, Z = sphere(rng, 4, 6, 7), sphere(rng, 4, 7)
+    X[:, 4] = X[:, 2]
+    X[0, 5] = X[0, 2]
+    return Case(attsvm.cross_attention(X, Z), [0, 1, 0, 3], "optimal")
+
+
+def zero_query():
+    rng = np.random.default_rng(8)
+    Z = sphere(rng, 3, 4)
+    Z[1] = 0
+    return Case(attsvm.cross_attention(sphere(rng, 3, 3, 4), Z), [2, 1, 0], "infeasible")
+
+
+def parallel_queries():
+    """All queries on one line: the least W has rank one in both norms."""
+    rng = np.random.default_rng(9)
+    z = sphere(rng, 10)
+    return Case(attsvm.cross_attention(sphere(rng, 3, 4, 10), [z, 2 * z, -z]), [1, 2, 0], "optimal")
+
+
+def spread_norms(keys=1.0, queries=1.0, seed=10):
+    """Norms e^N(0,1), and everything once more by a factor."""
+    rng = np.random.default_rng(seed)
+    X = sphere(rng, 6, 8, 10) * np.exp(rng.standard_normal((6, 8, 1))) * keys
+    Z = sphere(rng, 6, 10) * np.exp(rng.standard_normal((6, 1))) * queries
+    return Case(attsvm.cross_attention(X, Z), pick(rng, 6, 8), "optimal")
+
+
+def correlated(n=8, T=8, d=10):
+    """Covariance with the spectrum 1/i, in token space and in query space."""
+    rng = np.random.default_rng(11)
+    scale = 1 / np.arange(1, d + 1)
+    turn = np.linalg.qr(rng.standard_normal((d, d)))[0]
+    X = (rng.standard_normal((n, T, d)) * scale) @ turn
+    Z = (rng.standard_normal((n, d)) * scale) @ turn
+    return Case(attsvm.cross_attention(X, Z), pick(rng, n, T), hard=True)
+
+
+def several_kept(redundant=False, seed=12):
+    """Two tokens kept per query; redundant: four of them on a line, so one equality implies the others."""
+    rng = np.random.default_rng(seed)
+    X, Z = sphere(rng, 5, 6, 9), sphere(rng, 5, 9)
+    kept = np.zeros((5, 6), dtype=bool)
+    kept[:, [1, 4]] = True
+    if redundant:
+        direction = sphere(rng, 5, 9)
+        for i, t in enumerate([1, 4, 0, 3]):
+            X[:, t] = X[:, 1] + 0.5 * i * direction
+            kept[:, t] = True
+    return Case(attsvm.cross_attention(X, Z), kept, "optimal")
+
+
+def contradicting_kept():
+    """Equal logits at both ends of a segment, and a token in its middle that must fall behind."""
+    rng = np.random.default_rng(13)
+    x = sphere(rng, 4, 6)
+    x[3] = (x[0] + x[1]) / 2
+    kept = np.array([[True, True, False, False]])
+    return Case(attsvm.cross_attention([x], sphere(rng, 1, 6)), kept, "infeasible")
+
+
+def all_kept():
+    rng = np.random.default_rng(14)
+    return Case(
+        attsvm.cross_attention(sphere(rng, 3, 4, 5), sphere(rng, 3, 5)), np.ones((3, 4), bool), "no constraint"
+    )
+
+
+def one_token():
+    rng = np.random.default_rng(15)
+    return Case(attsvm.cross_attention(sphere(rng, 3, 1, 5), sphere(rng, 3, 5)), [0, 0, 0], "no constraint")
+
+
+def by_weights(data, rng, **known):
+    """The tokens that random weights select: feasible by construction."""
+    return Case(data, data.select(rng.standard_normal((data.dk, data.dz))), "optimal", **known)
+
+
+def self_one():
+    rng = np.random.default_rng(16)
+    return by_weights(attsvm.self_attention(sphere(rng, 5, 6, 7)), rng)
+
+
+def self_every(float32=False):
+    rng = np.random.default_rng(17)
+    X = sphere(rng, 3, 4, 6)
+    return by_weights(attsvm.self_attention(X.astype(np.float32) if float32 else X, query=None), rng)
+
+
+def causal():
+    rng = np.random.default_rng(18)
+    return by_weights(attsvm.causal_attention(sphere(rng, 3, 5, 6)), rng)
+
+
+def causal_ragged():
+    rng = np.random.default_rng(19)
+    return by_weights(attsvm.causal_attention([sphere(rng, T, 6) for T in (1, 4, 6, 2)]), rng)
+
+
+def several_queries():
+    rng = np.random.default_rng(20)
+    return by_weights(attsvm.cross_attention(sphere(rng, 4, 5, 6), sphere(rng, 4, 3, 5)), rng)
+
+
+def ragged():
+    rng = np.random.default_rng(21)
+    X = [sphere(rng, T, 6) for T in (3, 1, 7, 2, 5)]
+    return by_weights(attsvm.cross_attention(X, sphere(rng, 5, 4)), rng)
+
+
+def ragged_kept():
+    rng = np.random.default_rng(22)
+    X = [sphere(rng, T, 8) for T in (4, 2, 1, 5)]
+    kept = [np.arange(len(x)) < 2 for x in X]
+    return Case(attsvm.cross_attention(X, sphere(rng, 4, 8)), kept, "optimal")
+
+
+def prompt():
+    rng = np.random.default_rng(23)
+    data = attsvm.prompt_attention(sphere(rng, 4, 5, 9), key=rng.standard_normal((7, 9)))
+    return by_weights(data, rng)
+
+
+CASES = {
+    "paper_size": lambda: ball(0, 6, 8, 10, status="optimal"),
+    "paper_largest": lambda: ball(1, 20, 20, 32, status="optimal"),
+    "tight_as_many_rows_as_unknowns": lambda: ball(2, 5, 6, 5, status="optimal"),
+    "more_tokens_than_dimensions": lambda: ball(3, 2, 9, 5),
+    "more_examples_than_dimensions": lambda: ball(4, 9, 2, 4, status="optimal"),
+    "overloaded": lambda: ball(5, 14, 8, 5),
+    "one_example": lambda: ball(6, 1, 6, 5, status="optimal"),
+    "one_token": one_token,
+    "two_tokens": lambda: ball(7, 4, 2, 4, status="optimal"),
+    "tiny_d_end": lambda: line(2, "optimal"),
+    "tiny_d_other_end": lambda: line(0, "optimal"),
+    "tiny_d_middle": lambda: line(1, "infeasible"),
+    "barely_feasible_1e-3": lambda: planted_margin(8, 4, 8, 3, 1e-3),
+    "barely_feasible_1e-5": lambda: planted_margin(10, 4, 8, 3, 1e-5),
+    "barely_feasible_1e-7": lambda: planted_margin(10, 4, 8, 3, 1e-7),
+    "barely_infeasible_1e-3": lambda: planted_margin(8, 6, 10, 3, 1e-3, feasible=False),
+    "barely_infeasible_1e-7": lambda: planted_margin(9, 6, 10, 3, 1e-7, feasible=False),
+    "infeasible_random": lambda: ball(11, 15, 15, 3, status="infeasible", hard=True),
+    "infeasible_contradiction": contradiction,
+    "infeasible_inside_hull": inside_hull,
+    "duplicate_token": lambda: copy_of_selected(keep=False),
+    "duplicate_token_kept": lambda: copy_of_selected(keep=True),
+    "near_duplicate_1e-6": lambda: near_copy(1e-6),
+    "near_duplicate_1e-8": lambda: near_copy(1e-8),
+    "near_duplicate_1e-10": lambda: near_copy(1e-10),
+    "duplicates_among_the_others": copies_of_others,
+    "zero_query": zero_query,
+    "parallel_queries": parallel_queries,
+    "spread_norms": spread_norms,
+    "huge_tokens": lambda: spread_norms(keys=1e150),
+    "tiny_tokens": lambda: spread_norms(keys=1e-150),
+    "huge_tokens_tiny_queries": lambda: spread_norms(keys=1e150, queries=1e-150),
+    "correlated": correlated,
+    "equalities": several_kept,
+    "redundant_equalities": lambda: several_kept(redundant=True),
+    "contradicting_equalities": contradicting_kept,
+    "all_tokens_selected": all_kept,
+    "self_attention": self_one,
+    "self_attention_every_token": self_every,
+    "float32_keys": lambda: self_every(float32=True),
+    "causal": causal,
+    "causal_ragged": causal_ragged,
+    "several_queries": several_queries,
+    "ragged": ragged,
+    "ragged_equalities": ragged_kept,
+    "prompt": prompt,
+    "planted_support": planted_support,
+}
+
+
+def _random_data(rng):
+    n, T, d = (int(k) for k in rng.integers(1, [7, 8, 8]))
+    kind = rng.choice(["cross", "cross", "several", "self", "every", "causal", "ragged"])
+    X = sphere(rng, n, T, d)
+    style = rng.integers(0, 5)
+    if style == 1:
+        X = X * np.exp(rng.standard_normal((n, T, 1)))
+    elif style == 2:
+        X = X / np.arange(1, d + 1)
+    elif style == 3:  # small integers: exact ties, dependent rows, copies
+        X = rng.integers(-2, 3, (n, T, d)).astype(float)
+    if kind == "self":
+        return attsvm.self_attention(X, query=int(rng.integers(0, T)))
+    if kind == "every":
+        return attsvm.self_attention(X[: max(1, n // 2), :5], query=None)
+    if kind == "causal":
+        return attsvm.causal_attention(X[: max(1, n // 2), :5])
+    dz = int(rng.integers(1, 8))
+    Z = sphere(rng, n, dz) if style != 3 else rng.integers(-2, 3, (n, dz)).astype(float)
+    if kind == "several":
+        return attsvm.cross_attention(X[:3], sphere(rng, len(X[:3]), 3, dz))
+    if kind == "ragged":
+        return attsvm.cross_attention([x[: rng.integers(1, T + 1)] for x in X], Z)
+    return attsvm.cross_attention(X, Z)
+
+
+def _random_kept(rng, data):
+    """A bool selection: about a third of the tokens, at least one per query."""
+    flat = rng.random(data.indptr[-1]) < 0.35
+    for begin, end in zip(data.indptr[:-1], data.indptr[1:], strict=True):
+        flat[rng.integers(begin, end)] = True
+    return data.layout.shape_entries(flat, False)
+
+
+def random_problem(seed):
+    """One of many small problems: feasible, barely feasible, barely infeasible, infeasible, with equalities."""
+    rng = np.random.default_rng([seed, 2024])
+    if seed % 5 == 0:
+        n, T, d = int(rng.integers(2, 5)), int(rng.integers(4, 9)), int(rng.integers(2, 4))
+        case = planted_margin([seed, 1], n, T, d, float(10.0 ** rng.uniform(-7, -1)), feasible=bool(seed % 10))
+        return Case(case.data, case.selected)  # too few rows here to know the margin
+    data = _random_data(rng)
+    if seed % 5 == 1:
+        return Case(data, _random_kept(rng, data))
+    if seed % 5 == 2:
+        return Case(data, data.select(rng.standard_normal((data.dk, data.dz))))
+    lengths = data.stop - data.start
+    return Case(data, data.layout.shape_queries((rng.random(len(data)) * lengths).astype(int)))

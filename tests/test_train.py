@@ -1,0 +1,554 @@
+"""Training runs: every rule against its NumPy twin, records, stops, interruptions, and the theory of the rules."""
+
+import math
+import os
+import pickle
+import signal
+import sys
+import threading
+import time
+
+import attsvm
+import numpy as np
+import pytest
+import reference
+from conftest import build_case
+
+RULES = ["normalized", "normalized jointly", "constant"]
+train_module = sys.modules["attsvm.train"]  # attsvm.train is the function
+
+
+def problem_of(case, loss="logistic"):
+    return attsvm.Problem(case.data, case.y, attsvm.LinearHead(case.v), loss)
+
+
+def named(weights):
+    return dict(zip(("W",) if len(weights) == 1 else ("K", "Q"), weights, strict=True))
+
+
+def assert_each_step_is_the_twins(case, weights, rule, lr=0.1, steps=50, ridge=0.0, loss="logistic"):
+    """Each step from the weights the last one reached: where a run ends at a finite minimiser, normalised steps go
+    round it, and two runs that differ by a rounding part."""
+    problem, options = problem_of(case, loss), dict(rule=rule, ridge=ridge, record=0)
+    rates, start = np.broadcast_to(lr, (steps,)), weights
+    for k in range(steps):
+        run = attsvm.train(problem, **named(weights), lr=rates[k], steps=1, **options)
+        expected = reference.step(case.data, case.y, case.v, loss, weights, rule, rates[k], ridge)
+        found = (run.W,) if len(weights) == 1 else (run.K, run.Q)
+        for mine, theirs in zip(found, expected, strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-12 * np.abs(theirs).max())
+        weights = found
+    # The whole run is these steps, bit for bit.
+    run = attsvm.train(problem, **named(start), lr=lr, steps=steps, **options)
+    for mine, theirs in zip((run.W,) if len(weights) == 1 else (run.K, run.Q), weights, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def assert_follows(run, path, rtol=1e-12):
+    """Fifty steps of order 0.1 add some fifty roundings to a W of order one, on data where runs do not part."""
+    expected = np.array([weights[0] if len(weights) == 1 else weights[0] @ weights[1].T for weights in path])
+    assert run.status == "completed"
+    np.testing.assert_array_equal(run.steps, np.arange(len(path)))
+    np.testing.assert_allclose(run.weights, expected, rtol=0, atol=rtol * np.abs(expected).max())
+    np.testing.assert_allclose(run.norm, np.linalg.norm(expected, axis=(1, 2)), rtol=rtol)
+
+
+def assert_same_run(a, b):
+    """Bit for bit."""
+    assert a.status == b.status
+    for name in ("W", "K", "Q", "steps", "weights", "loss", "norm", "log_grad_norm"):
+        np.testing.assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name)
+
+
+def factors(case, m=3):
+    return tuple(0.5 * case.rng.standard_normal((rows, m)) for rows in (case.data.dk, case.data.dz))
+
+
+# ------------------------------------------------------------------------------------ against the twins
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("ridge", [0.0, 1e-3])
+def test_W_follows_the_twin_for_50_steps(rule, ridge, sphere, rng):
+    s = sphere()
+    W = 0.5 * rng.standard_normal((10, 10))
+    run = attsvm.train(s.problem, W, rule=rule, steps=50, record=1, ridge=ridge)
+    assert_follows(run, reference.train(s.data, s.y, s.v, "logistic", (W,), rule, 0.1, 50, ridge))
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("ridge", [0.0, 1e-3])
+def test_K_and_Q_follow_the_twin_for_50_steps(rule, ridge, sphere, rng):
+    s = sphere()
+    K, Q = 0.5 * rng.standard_normal((2, 10, 3))
+    run = attsvm.train(s.problem, K=K, Q=Q, rule=rule, steps=50, record=1, ridge=ridge)
+    path = reference.train(s.data, s.y, s.v, "logistic", (K, Q), rule, 0.1, 50, ridge)
+    assert_follows(run, path)
+    np.testing.assert_allclose(run.K, path[-1][0], rtol=0, atol=1e-12 * np.abs(path[-1][0]).max())
+    np.testing.assert_allclose(run.Q, path[-1][1], rtol=0, atol=1e-12 * np.abs(path[-1][1]).max())
+    np.testing.assert_allclose(run.W, run.K @ run.Q.T, rtol=0, atol=1e-14 * np.abs(run.W).max())
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("ridge", [0.0, 1e-3])
+def test_each_step_on_W_is_the_twins(case, rule, ridge):
+    W = 0.5 * case.rng.standard_normal((case.data.dk, case.data.dz))
+    assert_each_step_is_the_twins(case, (W,), rule, steps=10, ridge=ridge)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("ridge", [0.0, 1e-3])
+def test_each_step_on_K_and_Q_is_the_twins(case, rule, ridge):
+    assert_each_step_is_the_twins(case, factors(case), rule, steps=10, ridge=ridge)
+
+
+@pytest.mark.parametrize("loss", ["exponential", "linear", "log"])
+def test_each_step_of_other_losses_is_the_twins(loss):
+    case = build_case("cross", positive=loss == "log")
+    assert_each_step_is_the_twins(case, (np.zeros((4, 3)),), "normalized", loss=loss)
+    assert_each_step_is_the_twins(case, factors(case), "normalized", loss=loss)
+
+
+def test_each_step_with_one_v_per_query_is_the_twins():
+    assert_each_step_is_the_twins(build_case("causal_ragged", "per query"), (np.zeros((4, 4)),), "normalized")
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_schedule_is_read_step_by_step(rule):
+    case = build_case("cross")
+    lr = case.rng.uniform(0, 0.2, 50)
+    assert_each_step_is_the_twins(case, (np.zeros((4, 3)),), rule, lr)
+    assert_each_step_is_the_twins(case, (np.zeros((4, 3)),), rule, lr[:1].tolist(), steps=1)
+
+
+def test_a_ridge_acts_when_the_gradient_has_underflowed():
+    """At ||W|| = 1e5 the loss pulls with e^-thousands, the ridge with 1e-3 * W: the step is along W."""
+    case = build_case("cross")
+    W = 1e5 * case.rng.standard_normal((4, 3))
+    run = attsvm.train(problem_of(case), W, steps=10, ridge=1e-3)
+    np.testing.assert_allclose(run.W, W * (1 - 10 * 0.1 / np.linalg.norm(W)), rtol=1e-14)
+    assert run.log_grad_norm[0] == pytest.approx(math.log(2e-3 * np.linalg.norm(W)), rel=1e-14)
+
+
+def test_records_hold_loss_norm_and_gradient_norm_of_their_weights(case):
+    problem = problem_of(case)
+    run = attsvm.train(problem, steps=40, record=10, ridge=0.01)
+    for W, loss, norm, log_grad_norm in zip(run.weights, run.loss, run.norm, run.log_grad_norm, strict=True):
+        value, G, scale = reference.loss_and_grad(case.data, case.y, case.v, "logistic", W)
+        assert loss == pytest.approx(value, rel=1e-12) and loss == problem.loss(W)
+        assert norm == pytest.approx(np.linalg.norm(W), rel=1e-14)
+        G, scale = reference.ridged(G, scale, W, 0.01)
+        assert log_grad_norm == pytest.approx(math.log(np.linalg.norm(G)) + scale, abs=1e-11)
+    np.testing.assert_array_equal(run.W, run.weights[-1])
+    np.testing.assert_array_equal(
+        reference.per_query(case.data, run.selected), reference.per_query(case.data, case.data.select(run.W))
+    )
+    for row, expected in zip(
+        reference.per_entry(case.data, run.probabilities), reference.probabilities(case.data, run.W), strict=True
+    ):
+        np.testing.assert_allclose(row, expected, rtol=1e-11)
+
+
+def test_joint_normalisation_of_W_alone_is_plain_normalisation(sphere):
+    s = sphere()
+    assert_same_run(
+        attsvm.train(s.problem, rule="normalized", steps=50),
+        attsvm.train(s.problem, rule="normalized jointly", steps=50),
+    )
+
+
+# ------------------------------------------------------------------------------------ records
+
+
+@pytest.mark.parametrize(
+    "steps, record, expected",
+    [
+        (10, 3, [0, 3, 6, 9, 10]),
+        (10, 5, [0, 5, 10]),
+        (10, 0, [0, 10]),
+        (10, 11, [0, 10]),
+        (10, 10**18, [0, 10]),
+        (10, [7, 2, 2], [0, 2, 7, 10]),
+        (10, (), [0, 10]),
+        (10, np.array([10, 0], dtype=np.uint8), [0, 10]),
+        (10, np.int32(4), [0, 4, 8, 10]),
+        (1, 1, [0, 1]),
+        (0, 100, [0]),
+        (0, 0, [0]),
+    ],
+)
+def test_record(sphere, steps, record, expected):
+    s = sphere()
+    run = attsvm.train(s.problem, steps=steps, record=record)
+    every = attsvm.train(s.problem, steps=steps, record=1)
+    np.testing.assert_array_equal(run.steps, expected)
+    for name in ("weights", "loss", "norm", "log_grad_norm"):
+        np.testing.assert_array_equal(getattr(run, name), getattr(every, name)[expected])
+    assert run.weights.shape == (len(expected), 10, 10)
+
+
+def test_no_steps_returns_the_start(sphere):
+    s = sphere()
+    W = np.arange(100.0).reshape(10, 10)
+    run = attsvm.train(s.problem, W, steps=0)
+    np.testing.assert_array_equal(run.W, W)
+    assert run.W is not W and run.status == "completed"
+
+
+def test_default_start_is_zero(sphere):
+    s = sphere()
+    assert_same_run(attsvm.train(s.problem, steps=20), attsvm.train(s.problem, np.zeros((10, 10)), steps=20))
+
+
+def test_a_run_continued_is_the_same_run(sphere):
+    s = sphere()
+    first = attsvm.train(s.problem, steps=30)
+    np.testing.assert_array_equal(
+        attsvm.train(s.problem, first.W, steps=40).W, attsvm.train(s.problem, steps=70).W
+    )
+
+
+def test_repr_tells_the_outcome(sphere, rng):
+    s = sphere()
+    assert "Run of 20 steps on W: completed" in repr(attsvm.train(s.problem, steps=20))
+    K, Q = rng.standard_normal((2, 10, 3))
+    assert "on K, Q (m=3): completed" in repr(attsvm.train(s.problem, K=K, Q=Q, steps=2))
+
+
+# ------------------------------------------------------------------------------------ stops
+
+
+def test_a_factor_without_gradient_stays_while_the_other_moves(sphere, rng):
+    """Q = 0: dK = dW Q is exactly zero, dQ = dW^T K is not."""
+    s = sphere()
+    K = rng.standard_normal((10, 4))
+    for rule in RULES:
+        run = attsvm.train(s.problem, K=K, Q=np.zeros((10, 4)), rule=rule, steps=1)
+        np.testing.assert_array_equal(run.K, K)
+        expected = reference.step(s.data, s.y, s.v, "logistic", (K, np.zeros((10, 4))), rule, 0.1)
+        np.testing.assert_allclose(run.Q, expected[1], rtol=0, atol=1e-13)
+        assert run.Q.any()
+
+
+def test_both_factors_zero_is_stationary(sphere):
+    s = sphere()
+    run = attsvm.train(s.problem, K=np.zeros((10, 2)), Q=np.zeros((10, 2)), steps=100)
+    assert run.status == "stationary"
+    np.testing.assert_array_equal(run.steps, [0])
+    assert run.log_grad_norm[0] == -math.inf
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_equal_scores_are_stationary_at_once(rule, rng):
+    data = attsvm.cross_attention(rng.standard_normal((3, 4, 2)), rng.standard_normal((3, 2)), np.ones((3, 4, 1)))
+    run = attsvm.train(attsvm.Problem(data, head=attsvm.LinearHead([1.0])), np.ones((2, 2)), rule=rule)
+    assert run.status == "stationary" and "stationary" in repr(run)
+    np.testing.assert_array_equal(run.W, np.ones((2, 2)))
+
+
+def test_windows_of_one_token_are_stationary_at_once():
+    run = attsvm.train(
+        attsvm.Problem(attsvm.cross_attention([[[1.0, 2.0]]], [[1.0]]), head=attsvm.LinearHead([1.0, 1.0]))
+    )
+    assert run.status == "stationary"
+
+
+@pytest.mark.parametrize("progress", [False, True])
+def test_a_stop_on_the_way_is_recorded(progress, capsys):
+    """Equal scores leave the ridge alone: W <- W - lr 2 ridge W, exactly zero when lr 2 ridge is one."""
+    data = attsvm.cross_attention(np.eye(2)[None], [[1.0]], [[[1.0], [1.0]]])
+    problem = attsvm.Problem(data, head=attsvm.LinearHead([1.0]))
+    lr = np.zeros(1000)
+    lr[7] = 2.0
+    run = attsvm.train(
+        problem, [[3.0], [-1.0]], rule="constant", lr=lr, ridge=0.25, steps=1000, record=5, progress=progress
+    )
+    assert run.status == "stationary"
+    np.testing.assert_array_equal(run.steps, [0, 5, 8])
+    assert not run.weights[-1].any() and not run.W.any() and run.weights[1].any()
+
+
+def test_queries_without_gradient_do_not_stop_the_others(rng):
+    """The first query of a causal sequence sees one token: its gradient is zero, which is not the run's end."""
+    data = attsvm.causal_attention(rng.standard_normal((2, 4, 3)))
+    run = attsvm.train(
+        attsvm.Problem(data, head=attsvm.LinearHead(rng.standard_normal(3))),
+        1e4 * rng.standard_normal((3, 3)),
+        steps=50,
+    )
+    assert run.status == "completed"
+    assert np.linalg.norm(run.W - run.weights[0]) > 0.1
+
+
+@pytest.mark.parametrize("unit", [1e-300, 1e-165, 1e160], ids="{:g}".format)
+def test_tokens_of_any_unit_train_alike(unit, sphere):
+    """Squares of gradients leave the range of double precision long before the gradients do."""
+    s = sphere()
+    scaled = attsvm.Problem(attsvm.cross_attention(s.X * unit, s.Z, s.X), s.y, attsvm.LinearHead(s.v))
+    run, expected = attsvm.train(scaled, lr=0.1 / unit, steps=30), attsvm.train(s.problem, steps=30)
+    np.testing.assert_allclose(run.W * unit, expected.W, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(run.norm * unit, expected.norm, rtol=1e-12)
+    np.testing.assert_allclose(run.log_grad_norm - math.log(unit), expected.log_grad_norm, rtol=0, atol=1e-10)
+
+
+def test_overflow_raises_with_the_run_so_far(sphere):
+    """With this ridge each step multiplies W by 1 - 2e10."""
+    s = sphere()
+    start = np.ones((10, 10))
+    with pytest.raises(FloatingPointError, match="range of double precision at step") as caught:
+        attsvm.train(s.problem, start, rule="constant", lr=1e10, ridge=1.0, steps=1000, record=10)
+    partial = caught.value.partial
+    assert partial.status == "overflow"
+    np.testing.assert_array_equal(partial.steps, [0, 10, 20])
+    assert np.isfinite(partial.weights).all() and np.isfinite(partial.loss).all()
+    np.testing.assert_array_equal(
+        partial.weights[2], attsvm.train(s.problem, start, rule="constant", lr=1e10, ridge=1.0, steps=20).W
+    )
+
+
+def test_overflow_at_the_start_raises_with_nothing_done(sphere):
+    s = sphere()
+    problem = attsvm.Problem(attsvm.cross_attention(s.X * 1e10, s.Z), s.y, attsvm.LinearHead(s.v))
+    with pytest.raises(FloatingPointError, match="step 0") as caught:
+        attsvm.train(problem, np.full((10, 10), 1e308), steps=10)
+    assert len(caught.value.partial.steps) == 0
+    assert "overflow" in repr(caught.value.partial)
+
+
+# ------------------------------------------------------------------------------------ repeatability
+
+
+@pytest.mark.parametrize("record", [0, 1, 7, [3, 999, 500]], ids=str)
+@pytest.mark.parametrize("trained", ["W", "KQ"])
+def test_a_run_in_chunks_is_the_same_run(sphere, rng, record, trained, monkeypatch):
+    """progress=True cuts the run into parts of steps // 200; here a bar that shows nothing."""
+    s, moved = sphere(), []
+
+    class Bar:
+        update = moved.append
+        __enter__, __exit__ = lambda self: self, lambda *_: None
+
+    monkeypatch.setattr(
+        train_module, "_bar", lambda progress, total: Bar() if progress else original(progress, total)
+    )
+    weights = dict(zip("KQ", rng.standard_normal((2, 10, 4)), strict=True)) if trained == "KQ" else {}
+    options = dict(lr=rng.uniform(0, 0.2, 1003), steps=1003, record=record, ridge=1e-4, **weights)
+    assert_same_run(attsvm.train(s.problem, progress=True, **options), attsvm.train(s.problem, **options))
+    assert sum(moved) == 1003 and len(moved) > 200
+
+
+original = train_module._bar
+
+
+def test_a_progress_bar_is_shown(sphere, capsys):
+    pytest.importorskip("tqdm")
+    attsvm.train(sphere().problem, steps=10, progress=True)
+    assert "10/10" in capsys.readouterr().err
+
+
+def test_runs_repeat_bit_for_bit(case):
+    def run():
+        return attsvm.train(problem_of(case), steps=200, record=20)
+
+    first = run()
+    for _ in range(3):
+        assert_same_run(run(), first)
+
+
+def test_threads_side_by_side_get_the_results_of_one(sphere):
+    problems = [sphere(seed=seed).problem for seed in range(2)]
+    expected = [attsvm.train(p, steps=20_000) for p in problems]
+    for shared in (False, True):  # with problems of their own, and both on the same problem
+        found = [None, None]
+
+        def work(i, found=found, shared=shared):
+            found[i] = attsvm.train(problems[0 if shared else i], steps=20_000)
+
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for i in range(2):
+            assert_same_run(found[i], expected[0 if shared else i])
+
+
+def test_pickled_runs_keep_everything(sphere):
+    run = attsvm.train(sphere().problem, steps=20)
+    copy = pickle.loads(pickle.dumps(run))
+    assert_same_run(copy, run)
+    np.testing.assert_array_equal(copy.selected, run.selected)
+
+
+# ------------------------------------------------------------------------------------ interruption
+
+
+class Alarm(Exception):
+    pass
+
+
+def interrupted(problem, send, expected, **options):
+    """The exception of an endless run that a signal stopped, and the seconds that took."""
+    sent = []
+
+    def fire():
+        sent.append(time.monotonic())
+        send()
+
+    timer = threading.Timer(0.15, fire)
+    timer.start()
+    try:
+        with pytest.raises(expected) as caught:
+            attsvm.train(problem, steps=2_000_000_000, **options)
+        return caught.value, time.monotonic() - sent[0]
+    finally:
+        timer.join()
+
+
+@pytest.fixture
+def interrupt_handler():
+    """Python's own SIGINT handler, whatever the test runner has put there."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield lambda: os.kill(os.getpid(), signal.SIGINT)
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize("trained", ["W", "KQ"])
+@pytest.mark.parametrize("progress", [False, True], ids=["one call", "chunks"])
+def test_ctrl_c_keeps_the_run_so_far(sphere, rng, interrupt_handler, trained, progress, capsys):
+    s = sphere()
+    weights = dict(zip("KQ", rng.standard_normal((2, 10, 4)), strict=True)) if trained == "KQ" else {}
+    record = [1, 10, 1000, 1_000_000_000]
+    exception, seconds = interrupted(
+        s.problem, interrupt_handler, KeyboardInterrupt, record=record, progress=progress, **weights
+    )
+    # It looks every 20 ms; a loaded machine may take its time to run either thread.
+    assert seconds < 1.0
+    partial = exception.partial
+    assert partial.status == "interrupted"
+    assert list(partial.steps[:-1]) == [0, 1, 10, 1000] and partial.steps[-1] > 1000
+    np.testing.assert_array_equal(partial.weights[-1], partial.W if trained == "W" else partial.weights[-1])
+    again = attsvm.train(s.problem, steps=partial.steps[-1], record=record[:3], **weights)
+    again.status = "interrupted"
+    assert_same_run(partial, again)
+
+
+def test_a_signal_handlers_own_exception_comes_through(sphere, capsys):
+    def handler(number, frame):
+        raise Alarm("mine")
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        exception, _ = interrupted(sphere().problem, lambda: os.kill(os.getpid(), signal.SIGALRM), Alarm, record=0)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert exception.args == ("mine",) and exception.partial.status == "interrupted"
+
+
+def test_a_signal_that_raises_nothing_does_not_stop_the_run(sphere):
+    seen = []
+    before = signal.signal(signal.SIGALRM, lambda number, frame: seen.append(number))
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.03, 0.01)
+        run = attsvm.train(sphere().problem, steps=100_000, record=0)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert seen and run.status == "completed"
+    np.testing.assert_array_equal(run.W, attsvm.train(sphere().problem, steps=100_000, record=0).W)
+
+
+# ------------------------------------------------------------------------------------ theory
+
+
+def correlations(s, run):
+    """Correlation of every record with the Frobenius SVM of the tokens the run selected."""
+    sol = attsvm.solve_svm(s.data, run.selected)
+    return np.array([attsvm.correlation(W, sol.W) for W in run.weights])
+
+
+def test_direction_goes_on_converging_for_8000_steps(sphere):
+    """The naive gradient stalls near norm 115 and 1 - correlation of 3e-3."""
+    distance, norms = [], []
+    for seed in range(10):
+        s = sphere(seed=seed)
+        run = attsvm.train(s.problem, steps=8000, record=0)
+        distance.append(1 - correlations(s, run)[-1])
+        norms.append(run.norm[-1])
+        # Every query attends to one token.
+        assert run.probabilities.max(axis=1).min() > 1 - 1e-6
+    assert np.mean(distance) <= 3e-4
+    assert np.min(norms) >= 780
+
+
+def test_loss_reaches_that_of_the_selected_tokens(sphere):
+    s = sphere()
+    run = attsvm.train(s.problem, steps=2000)
+    chosen = np.take_along_axis(s.problem.scores, run.selected[:, None], axis=1)
+    assert 0 <= run.loss[-1] - np.mean(np.log1p(np.exp(-chosen))) < 1e-6
+
+
+@pytest.mark.slow
+def test_direction_is_still_converging_after_200000_steps(sphere):
+    for seed in range(10):
+        s = sphere(seed=seed)
+        run = attsvm.train(s.problem, steps=200_000, record=[2000, 20_000, 100_000])
+        for values in (run.weights, run.loss, run.norm, run.log_grad_norm):
+            assert np.isfinite(values).all()
+        assert (np.diff(correlations(s, run)[1:]) > 0).all()
+        assert run.norm[-1] > 19_000
+
+
+@pytest.mark.slow
+def test_distance_falls_with_the_square_of_the_norm(sphere):
+    """(1 - correlation) ||W||^2 is constant within 30 % (means of 30 seeds; some choose until step 1,000)."""
+    products = []
+    for seed in range(30):
+        s = sphere(seed=seed)
+        run = attsvm.train(s.problem, steps=8000, record=[2000, 4000, 8000])
+        products.append(((1 - correlations(s, run)) * run.norm**2)[1:])
+    mean = np.mean(products, axis=0)
+    assert mean.max() / mean.min() < 1.3
+
+
+@pytest.mark.parametrize(
+    "start, token, direction",
+    [(y, 0, (-0.0995, 0.995)) for y in (1.0, 0.5, 0.0, -0.5)] + [(y, 1, (1.0, 0.0)) for y in (-1.0, -1.5)],
+)
+def test_prompt_goes_to_the_local_solution_its_start_belongs_to(start, token, direction):
+    """One input of the precursor: three tokens in the plane, a third coordinate that only carries the score."""
+    X = [[[-0.1, 1.0, 1.0], [1.0, 0.0, 0.9], [0.0, 0.0, 0.0]]]
+    data = attsvm.prompt_attention(X, key=np.diag([1.0, 1.0, 0.0]))
+    problem = attsvm.Problem(data, head=attsvm.LinearHead([0.0, 0.0, 1.0]))
+    run = attsvm.train(problem, [[0.0], [start], [0.0]], steps=1000)
+    assert run.selected[0] == token
+    assert attsvm.correlation(run.W[:2, 0], direction) > 0.999
+    norm2 = {0: 1 / 1.01, 1: 1.0}[token]
+    assert np.linalg.norm(attsvm.solve_svm(data, [token]).W) ** 2 == pytest.approx(norm2, rel=1e-9)
+
+
+@pytest.mark.parametrize("C", [1.0, 2.0, 5.0, 10.0])
+@pytest.mark.parametrize("loss", ["linear", "logistic"])
+def test_offset_of_the_limit_depends_on_the_loss(loss, C):
+    """Two inputs, 0 against (1, 1) of score C and 0 against (1, -1) of score 1: p goes to (1, 0) times infinity,
+    p_2 -> log(C)/2 for the linear loss, log(C sigma(-C) / sigma(-1)) / 2 for the logistic one."""
+    data = attsvm.cross_attention(
+        [[[0, 0], [1, 1]], [[0, 0], [1, -1]]], [[1.0], [1.0]], [[[0], [C]], [[0], [1.0]]]
+    )
+    run = attsvm.train(attsvm.Problem(data, head=attsvm.LinearHead([1.0]), loss=loss), steps=400)
+    expected = 0.5 * math.log(C)
+    if loss == "logistic":
+        expected += 0.5 * math.log((1 + math.e) / (1 + math.exp(C)))
+    assert run.W[0, 0] > 30
+    assert run.W[1, 0] == pytest.approx(expected, abs=1e-2)
+
+
+def test_norm_grows_linearly_when_normalised_and_like_a_logarithm_when_not(sphere):
+    s = sphere(n=3, T=7, d=3, seed=1)
+    steps = [1000, 2000, 4000, 8000]
+    fast = attsvm.train(s.problem, steps=8000, record=steps).norm[1:]
+    slow = attsvm.train(s.problem, rule="constant", lr=1.0, steps=8000, record=steps).norm[1:]
+    # ||W(k)|| ~ 0.1 k
+    np.testing.assert_allclose(fast / np.array(steps), 0.1, rtol=0.1)
+    increments = np.diff(slow)
+    assert increments.max() / increments.min() < 3 and slow[-1] < 30
