@@ -14,7 +14,7 @@ void *bind_array(PyObject *object, const char *name, int type, int optional, int
         return NULL;
     }
     PyArrayObject *array = (PyArrayObject *)object;
-    if (PyArray_TYPE(array) != type || !PyArray_IS_C_CONTIGUOUS(array) || !PyArray_ISALIGNED(array)) {
+    if (PyArray_TYPE(array) != type || !PyArray_ISCARRAY_RO(array)) {    /* C order, aligned, native byte order */
         PyErr_Format(PyExc_TypeError, "%s has the wrong type or layout", name);
         return NULL;
     }

@@ -39,6 +39,7 @@ struct search {
     struct stop *stop;
     struct arena *arena;
     struct blocks blocks;
+    struct equalities equalities;       /* its independent rows are always in S, the others never */
     double *lambda;                     /* (m) the point of highest dual value, in the units of the rows */
     double *best_lambda, *best_W;       /* (m), (dk, dz) of the best upper and lower bound */
     double *previous;                   /* (m) centre of the proximal term, unit rows */
@@ -85,6 +86,9 @@ static int take(struct search *s)
     if (s->arena->failed)
         return STATUS_NO_MEMORY;
     set_proximal(s, 0);
+    int status = equalities_factor(&s->equalities, s->rows, s->arena);
+    if (status != STATUS_DONE)
+        return status;
     return blocks_take(&s->blocks, s->rows, slack_ridge(s->options), s->arena);
 }
 
@@ -152,14 +156,22 @@ static double evaluate(struct search *s, const double *lambda, int signs_hold)
     return dual;
 }
 
-static void choose_support(struct search *s)
+/* S from s->inside, ascending. */
+static void collect(struct search *s)
 {
     s->size = 0;
-    for (ptrdiff_t k = 0; k < s->rows->count; ++k) {
-        s->inside[k] = s->rows->equal[k] || s->lambda[k] > 0;
+    for (ptrdiff_t k = 0; k < s->rows->count; ++k)
         if (s->inside[k])
             s->member[s->size++] = k;
-    }
+}
+
+static void choose_support(struct search *s)
+{
+    for (ptrdiff_t k = 0; k < s->rows->count; ++k)
+        s->inside[k] = !s->rows->equal[k] && s->lambda[k] > 0;
+    for (ptrdiff_t i = 0; i < s->equalities.count; ++i)
+        s->inside[s->equalities.row[i]] = 1;
+    collect(s);
 }
 
 /* w on S.  Conjugate gradients only as exact as the burst needs: `eta` of the largest right side. */
@@ -275,10 +287,7 @@ static int burst(struct search *s, int *solved)
         if (wrong > s->size * 35 / 100 + 10)
             return STATUS_DONE;         /* S would grow towards all rows: block ascent knows better */
         before = wrong > 0 ? wrong : before;
-        s->size = 0;
-        for (ptrdiff_t k = 0; k < rows->count; ++k)
-            if (s->inside[k])
-                s->member[s->size++] = k;
+        collect(s);
     }
     return STATUS_DONE;
 }
@@ -322,12 +331,7 @@ int svm_block_run(struct svm_answer *answer, const struct rows *rows, const stru
         return status;
     memcpy(answer->lambda, s.best_lambda, (size_t)rows->count * sizeof(double));
     memcpy(answer->W, s.best_W, (size_t)(rows->w->dk * rows->w->dz) * sizeof(double));
-    if (rows->n_equal > 0) {
-        struct equalities equalities;
-        if (equalities_factor(&equalities, rows, arena) != STATUS_DONE)
-            return STATUS_NO_MEMORY;
-        equalities_project(answer->W, NULL, 1, &equalities);
-    }
+    equalities_project(answer->W, NULL, 1, &s.equalities);
     return status;
 }
 

@@ -65,12 +65,13 @@ def test_cross_attention_lays_sequences_below_each_other(lengths, d, dz, S, kind
         np.testing.assert_allclose(logit[i], Z[i] @ W.T @ x.T, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.parametrize("which", ["all", "from the start", "from the end"])
 @given(ragged, sizes, kinds, seeds, st.data())
-def test_self_attention_takes_queries_from_the_tokens(lengths, d, kind, seed, draw):
+def test_self_attention_takes_queries_from_the_tokens(which, lengths, d, kind, seed, draw):
     rng = np.random.default_rng(seed)
     X, given_X = tokens_of(lengths, d, rng, kind)
-    least = min(lengths)
-    query = draw.draw(st.none() | st.integers(-least, least - 1))
+    index = draw.draw(st.integers(0, min(lengths) - 1))
+    query = {"all": None, "from the start": index, "from the end": -1 - index}[which]
     data = attsvm.self_attention(given_X, query)
     chosen = np.concatenate(X) if query is None else np.array([x[query] for x in X])
     np.testing.assert_array_equal(data.queries, chosen)

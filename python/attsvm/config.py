@@ -27,7 +27,15 @@ def set_num_threads(k: int) -> None:
 
 
 def show_config() -> None:
-    """Print versions, the BLAS in use and its threads."""
+    """Print versions, the BLAS in use and its threads.
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> attsvm.show_config()  # doctest: +ELLIPSIS
+    attsvm ...
+    BLAS: ...
+    """
     config: dict[str, Any] = _core.config()
     from . import __version__
 

@@ -238,16 +238,14 @@ def solve_svm(
     """
     if not isinstance(data, Data):
         raise TypeError(f"data must come from cross_attention or its siblings, got {type(data).__name__}")
-    if norm not in METHODS:
-        as_choice("norm", norm, tuple(METHODS))
+    as_choice("norm", norm, tuple(METHODS))
     tol = as_number("tol", tol, above=0.0)
     if C is not None:
         C = as_number("C", C, above=0.0)
         if norm != "frobenius":
             raise ValueError(f"C goes with norm='frobenius', got norm={norm!r}")
     methods = SOFT_METHODS if C is not None else METHODS[norm]
-    if method != "auto" and method not in methods:
-        as_choice("method", method, ("auto", *methods))
+    as_choice("method", method, ("auto", *methods))
     most = None if max_iter is None else as_count("max_iter", max_iter, 1)
     selection = Selection(data, selected)
     names = (method,) if method != "auto" else ("block",) if C is not None else _plan(data, norm)
@@ -351,8 +349,7 @@ class Selection:
 
     def __init__(self, data: Data, selected: Any):
         layout = data.layout
-        ragged = isinstance(selected, (list, tuple)) and any(np.ndim(part) > 0 for part in selected)
-        if ragged and not layout.uniform:
+        if not layout.uniform and isinstance(selected, (list, tuple)) and any(map(_has_parts, selected)):
             array: Any = [_as_integers_or_bools(f"selected[{i}]", part) for i, part in enumerate(selected)]
             boolean = array[0].dtype == bool
         else:
@@ -378,7 +375,13 @@ class Selection:
         )
 
 
+def _has_parts(part: Any) -> bool:
+    return isinstance(part, (list, tuple)) or getattr(part, "ndim", 0) > 0
+
+
 def _as_integers_or_bools(name: str, value: Any) -> np.ndarray:
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(f"{name} must be a plain array, got a masked array")
     try:
         array = np.asarray(value)
     except (ValueError, TypeError, RuntimeError) as error:

@@ -54,6 +54,15 @@ def is_locally_optimal(problem: Problem, solution: Separation) -> bool:
         With a linear head.
     solution : Separation
         Of the problem's data.
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
+    >>> data = attsvm.cross_attention(X, Z)
+    >>> problem = attsvm.Problem(data, y, attsvm.LinearHead(v))
+    >>> attsvm.is_locally_optimal(problem, attsvm.solve_svm(data, problem.optimal))
+    True
     """
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be a Problem, got {type(problem).__name__}")
