@@ -6,7 +6,7 @@
 
 #include "svm.h"
 
-enum argument { WINDOWS, REFERENCE, KEPT, RHS, TOL, MAX_ITER, SOFT, N_ARGUMENTS };
+enum argument { WINDOWS, REFERENCE, KEPT, RHS, TOL, MAX_ITER, SOFT, P, N_ARGUMENTS };
 
 struct selection {
     const struct windows *w;
@@ -97,6 +97,7 @@ static PyObject *run(svm_method *method, const char *name, PyObject *const *args
         .tol = PyFloat_AsDouble(args[TOL]),
         .max_iter = PyLong_AsSsize_t(args[MAX_ITER]),
         .soft = PyFloat_AsDouble(args[SOFT]),
+        .p = PyFloat_AsDouble(args[P]),
     };
     if (PyErr_Occurred())
         return NULL;
@@ -129,10 +130,11 @@ BIND_METHOD(svm_active)
 BIND_METHOD(svm_block)
 BIND_METHOD(svm_soft)
 BIND_METHOD(svm_interior)
+BIND_METHOD(svm_barrier)
 
 #define SIGNATURE \
-    "(windows, reference, kept | None, rhs | None, tol, max_iter, soft) -> status, W, dual (entries), lower, upper, " \
-    "iterations, impossible entry or -1, exception | None"
+    "(windows, reference, kept | None, rhs | None, tol, max_iter, soft, p) -> status, W, dual (entries), lower, " \
+    "upper, iterations, impossible entry or -1, exception | None"
 
 PyMethodDef bind_svm_methods[] = {
     {"svm_gradient", (PyCFunction)(void (*)(void))svm_gradient_, METH_FASTCALL, "svm_gradient" SIGNATURE},
@@ -140,5 +142,6 @@ PyMethodDef bind_svm_methods[] = {
     {"svm_block", (PyCFunction)(void (*)(void))svm_block_, METH_FASTCALL, "svm_block" SIGNATURE},
     {"svm_soft", (PyCFunction)(void (*)(void))svm_soft_, METH_FASTCALL, "svm_soft" SIGNATURE},
     {"svm_interior", (PyCFunction)(void (*)(void))svm_interior_, METH_FASTCALL, "svm_interior" SIGNATURE},
+    {"svm_barrier", (PyCFunction)(void (*)(void))svm_barrier_, METH_FASTCALL, "svm_barrier" SIGNATURE},
     {NULL, NULL, 0, NULL},
 };

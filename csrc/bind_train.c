@@ -103,7 +103,7 @@ static PyObject *loss_and_grad(PyObject *module, PyObject *const *args, Py_ssize
 
 enum train_argument {
     WINDOWS, SCORES, LOSS, RIDGE, RULE, LR, FIRST, LAST, RECORD, W, K, Q, OUT_W, OUT_LOSS, OUT_NORM, OUT_LOG_GRAD,
-    N_ARGUMENTS
+    REACHED, N_ARGUMENTS
 };
 
 /* The schedule, and the outputs, which have a row for each recorded step. */
@@ -158,15 +158,20 @@ static PyObject *train(PyObject *module, PyObject *const *args, Py_ssize_t n)
     objective.ridge = PyFloat_AsDouble(args[RIDGE]);
     if (PyErr_Occurred())
         return NULL;
+    /* In an array, since a signal may raise in Python before a returned number is stored anywhere. */
+    ptrdiff_t *reached = bind_array(args[REACHED], "reached", NPY_INTP, 0, 1, 2, BIND_ANY, BIND_ANY);
+    if (reached == NULL)
+        return NULL;
     struct bind_call call;
-    ptrdiff_t step, recorded;
     PyObject *exception;
+    ptrdiff_t recorded = 0, before = reached[1];
     bind_begin(&call);
-    int status = descend(&weights, &out, &step, &recorded, &objective, &descent, &call.stop, &call.arena);
+    int status = descend(&weights, &out, &reached[0], &recorded, &objective, &descent, &call.stop, &call.arena);
+    reached[1] = before + recorded;
     /* Overflow is told by the caller, who keeps the run so far. */
     if (bind_end(&call, status == STATUS_NOT_FINITE ? STATUS_DONE : status, &exception) < 0)
         return NULL;
-    return Py_BuildValue("innN", status, step, recorded, exception);
+    return Py_BuildValue("iN", status, exception);
 }
 
 PyMethodDef bind_train_methods[] = {
@@ -177,6 +182,7 @@ PyMethodDef bind_train_methods[] = {
      "log_scale"},
     {"train", (PyCFunction)(void (*)(void))train, METH_FASTCALL,
      "train(windows, scores, loss, ridge, rule, lr, first, last, record, W | None, K | None, Q | None, weights, loss, "
-     "norm, log_grad_norm) -> status, step, recorded, exception | None.  Moves W or K and Q in place."},
+     "norm, log_grad_norm, reached) -> status, exception | None.  Moves W or K and Q in place; reached (2): the "
+     "step, and how many records were made, added to what it held."},
     {NULL, NULL, 0, NULL},
 };

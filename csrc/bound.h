@@ -9,7 +9,7 @@
 
 #include "rows.h"
 
-enum bound_norm { BOUND_FROBENIUS, BOUND_NUCLEAR };
+enum bound_norm { BOUND_FROBENIUS, BOUND_NUCLEAR, BOUND_ENTRYWISE };    /* the last: ||vec W||_p, p > 1 */
 
 struct bound {
     double lower, upper;                /* of the largest margin; lower is 0 when W meets no scaling of the rows */
@@ -17,10 +17,10 @@ struct bound {
 };
 
 /* W [dk,dz] is scaled by s(W) in place when the lower bound is positive, and with the Frobenius norm lambda [m] too, so
- * that W = A^*(lambda) stays; lambda is cleaned of negative multipliers on margin rows.  STATUS_DONE, STATUS_NO_MEMORY
- * or STATUS_FACTORIZATION. */
+ * that W = A^*(lambda) stays; lambda is cleaned of negative multipliers on margin rows.  p: of the entrywise norm.
+ * STATUS_DONE, STATUS_NO_MEMORY or STATUS_FACTORIZATION. */
 int bound_certify(struct bound *bound, double *W, double *lambda, const struct rows *rows, enum bound_norm norm,
-                  struct arena *arena);
+                  double p, struct arena *arena);
 
 /* Farkas residual ||A^*(lambda)||_F / sum_k |b_k lambda_k| length_k, infinite unless b . lambda is positive: the
  * margin is below this part of the (lambda-weighted) row lengths.  lambda is cleaned as above. */

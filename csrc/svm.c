@@ -5,7 +5,7 @@
 int svm_conclude(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                  enum bound_norm norm, int stopped, struct arena *arena)
 {
-    int status = bound_certify(&answer->bound, answer->W, answer->lambda, rows, norm, arena);
+    int status = bound_certify(&answer->bound, answer->W, answer->lambda, rows, norm, options->p, arena);
     if (status != STATUS_DONE)
         return status;
     if (answer->bound.gap <= bound_tolerance(options->tol, answer->bound.lower, rows))

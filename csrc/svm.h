@@ -9,6 +9,7 @@ struct stop;
 struct svm_options {
     double tol;                         /* certified relative gap asked for */
     ptrdiff_t max_iter;
+    double p;                           /* exponent of the entrywise norm */
     double soft;                        /* C of the soft margin, 0: the rows are hard */
 };
 
@@ -34,6 +35,9 @@ svm_method svm_soft;                    /* the same on  1/2 ||W||_F^2 + C sum_k 
 
 /* Nuclear norm. */
 svm_method svm_interior;                /* primal-dual interior point, polished at fixed rank */
+
+/* Entrywise lp norm. */
+svm_method svm_barrier;                 /* primal-dual interior point */
 
 /* Certify what a solver found and name it: sets answer->bound, cleans lambda, scales W.  `stopped` is the status
  * to report when the gap is not reached. */

@@ -113,6 +113,26 @@ def test_a_solution_that_is_none_is_never_counted(one):
     )
 
 
+def test_runs_without_solutions_leave_gaps_not_numbers(monkeypatch):
+    solve = attsvm.solve_svm
+    none = SimpleNamespace(status="undecided", W=None, norm="nuclear")
+    monkeypatch.setattr(
+        figure,
+        "solve_svm",
+        lambda data, selected, norm="frobenius": none if norm == "nuclear" else solve(data, selected),
+    )
+    results = figure.run(2)
+    columns = figure.curves(results)
+    assert np.isnan(columns["W_correlation_nuclear_mean"]).all()
+    assert not np.isnan(columns["W_correlation_frobenius_std"]).any()
+    claims = {claim.text: claim for group in figure.claims(results).values() for claim in group}
+    assert claims["(K, Q), nuclear: bound"].measured == "no data (0 of 2 runs)"
+    assert not claims["(K, Q), nuclear: bound"].holds
+    solved = next(claim for text, claim in claims.items() if text.startswith("solved"))
+    assert solved.measured == "6 of 12" and not solved.holds
+    assert figure.plot(results).axes
+
+
 def test_the_textbook_gradient_agrees_at_first_and_then_stalls(monkeypatch):
     seeds = range(4)
     problems = []

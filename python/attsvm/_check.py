@@ -114,3 +114,13 @@ def as_choice(name: str, value: Any, choices: Sequence[str]) -> str:
     if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
     return value
+
+
+def as_norm(name: str, value: Any) -> str | float:
+    """ "frobenius", "nuclear", or the exponent p > 1 of an entrywise norm; 2 is "frobenius"."""
+    if isinstance(value, str) and value in ("frobenius", "nuclear"):
+        return value
+    number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    if not number or not 1 < value < math.inf:
+        raise ValueError(f"{name} must be one of 'frobenius', 'nuclear', or a finite number p > 1, got {value!r}")
+    return "frobenius" if value == 2 else float(value)

@@ -41,8 +41,9 @@ def train(
     losses: _Floats,
     norm: _Floats,
     log_grad_norm: _Floats,
+    reached: _Indices,
     /,
-) -> tuple[int, int, int, BaseException | None]: ...
+) -> tuple[int, BaseException | None]: ...
 def svm_gradient(
     windows: Any,
     reference: _Indices,
@@ -51,6 +52,7 @@ def svm_gradient(
     tol: float,
     max_iter: int,
     soft: float,
+    p: float,
     /,
 ) -> _Answer: ...
 def svm_active(
@@ -61,6 +63,7 @@ def svm_active(
     tol: float,
     max_iter: int,
     soft: float,
+    p: float,
     /,
 ) -> _Answer: ...
 def svm_block(
@@ -71,6 +74,7 @@ def svm_block(
     tol: float,
     max_iter: int,
     soft: float,
+    p: float,
     /,
 ) -> _Answer: ...
 def svm_soft(
@@ -81,6 +85,7 @@ def svm_soft(
     tol: float,
     max_iter: int,
     soft: float,
+    p: float,
     /,
 ) -> _Answer: ...
 def svm_interior(
@@ -91,5 +96,17 @@ def svm_interior(
     tol: float,
     max_iter: int,
     soft: float,
+    p: float,
+    /,
+) -> _Answer: ...
+def svm_barrier(
+    windows: Any,
+    reference: _Indices,
+    kept: _Bools | None,
+    rhs: _Floats | None,
+    tol: float,
+    max_iter: int,
+    soft: float,
+    p: float,
     /,
 ) -> _Answer: ...

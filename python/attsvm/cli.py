@@ -229,7 +229,7 @@ def _run(args: argparse.Namespace) -> int:
     try:
         data = _data(arrays)
         if "selected" in arrays:
-            solutions = {("", norm): solve_svm(data, _selected(arrays), norm) for norm in NORMS}
+            solutions = {("", norm): _solve(data, _selected(arrays), norm) for norm in NORMS}
         else:
             problem = Problem(data, arrays["y"], LinearHead(arrays["v"]))
     except (ValueError, TypeError) as error:
@@ -246,7 +246,7 @@ def _run(args: argparse.Namespace) -> int:
         runs = _train_both(problem, args)
         print(runs_table(problem, runs))
         solutions = {
-            (name, norm): solve_svm(data, run.selected, norm) for name, run in runs.items() for norm in NORMS
+            (name, norm): _solve(data, run.selected, norm) for name, run in runs.items() for norm in NORMS
         }
         print(solutions_table(solutions, runs, problem))
         written.append(args.out / "attention.png")
@@ -261,6 +261,13 @@ def _run(args: argparse.Namespace) -> int:
     print(f"weights.npz holds {', '.join(saved)}")
     _say_written(written, begin)
     return 0
+
+
+def _solve(data: Data, selected: Any, norm: str) -> Separation:
+    """Large problems take a while, so say what is being waited for."""
+    margins = int(data.indptr[-1]) - len(data)
+    print(f"solving the {norm} SVM of {margins} margins", file=sys.stderr)
+    return solve_svm(data, selected, norm)
 
 
 def _key(name: str) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from .svm import Separation
 from .train import Run
 
-__all__ = ["attention", "band", "correlation", "saturation", "style"]
+__all__ = ["attention", "band", "correlation", "saturation"]
 
 COLORS = {"W": "#0072B2", "(K, Q)": "#D55E00"}  # two of Okabe and Ito's colours, told apart by everybody
 OWN_NORM = {"W": "frobenius", "(K, Q)": "nuclear"}
@@ -41,6 +41,14 @@ def band(steps: Any, curves: Any, label: str | None = None, ax: Any = None, **li
     Returns
     -------
     matplotlib Axes
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> from matplotlib.figure import Figure
+    >>> ax = attsvm.plot.band([0, 1, 2], [[0, 1, 2], [0, 3, 4]], "two curves", ax=Figure().subplots())
+    >>> ax.lines[0].get_ydata().tolist()
+    [0.0, 2.0, 3.0]
     """
     ax = _axes(ax)
     curves = np.atleast_2d(curves)
@@ -67,6 +75,17 @@ def saturation(run: Run, ax: Any = None, **line_kw: Any) -> Any:
     Returns
     -------
     matplotlib Axes
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> from matplotlib.figure import Figure
+    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
+    >>> problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
+    >>> run = attsvm.train(problem, steps=1000)
+    >>> ax = attsvm.plot.saturation(run, ax=Figure().subplots())
+    >>> ax.get_ylabel()
+    'largest softmax probability'
     """
     ax = _axes(ax)
     trained = _trained(run)
@@ -91,6 +110,18 @@ def correlation(run: Run, solution: Separation, ax: Any = None, **line_kw: Any) 
     Returns
     -------
     matplotlib Axes
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> from matplotlib.figure import Figure
+    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
+    >>> problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
+    >>> run = attsvm.train(problem, steps=1000)
+    >>> solution = attsvm.solve_svm(run.data, run.selected)
+    >>> ax = attsvm.plot.correlation(run, solution, ax=Figure().subplots())
+    >>> ax.get_legend_handles_labels()[1]
+    ['W and its Frobenius SVM']
     """
     if solution.W is None:
         raise ValueError(f"solution must have weights, got one that is {solution.status}")
@@ -117,6 +148,14 @@ def attention(probabilities: Any, selected: Any = None, ax: Any = None) -> Any:
     Returns
     -------
     matplotlib Axes
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> from matplotlib.figure import Figure
+    >>> ax = attsvm.plot.attention([[0.1, 0.9], [0.7, 0.3]], selected=[1, 0], ax=Figure().subplots())
+    >>> ax.get_xlabel(), ax.get_ylabel()
+    ('token', 'query')
     """
     ax = _axes(ax)
     parts = [np.atleast_2d(part) for part in probabilities]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from . import _core
-from ._check import as_choice, as_count, as_number
+from ._check import as_choice, as_count, as_norm, as_number
 from .data import Data
 
 __all__ = ["ConvergenceWarning", "Separation", "feasible", "solve_svm"]
@@ -18,9 +18,10 @@ __all__ = ["ConvergenceWarning", "Separation", "feasible", "solve_svm"]
 METHODS = {
     "frobenius": {"gradient": _core.svm_gradient, "active": _core.svm_active, "block": _core.svm_block},
     "nuclear": {"interior": _core.svm_interior},
+    "entrywise": {"barrier": _core.svm_barrier},
 }
 SOFT_METHODS = {"block": _core.svm_soft}
-MAX_ITER = {"gradient": 20_000, "active": 1_000_000, "block": 1_000_000, "interior": 200}
+MAX_ITER = {"gradient": 20_000, "active": 1_000_000, "block": 1_000_000, "interior": 200, "barrier": 200}
 # The most rows the active set may hold before its factor (128 MB) takes minutes rather than seconds.
 ACTIVE_ROWS = 4000
 # Gap at which `feasible` stops: the answer is yes, and the margin known within a factor of 2.
@@ -65,7 +66,9 @@ class Separation:
     norm, method, iterations, message
     """
 
-    def __init__(self, data: Data, selection: Selection, norm: str, method: str, C: float | None, answer: tuple):
+    def __init__(
+        self, data: Data, selection: Selection, norm: str | float, method: str, C: float | None, answer: tuple
+    ):
         code, W, dual, lower, upper, self.iterations, entry, _ = answer
         self.data, self.norm, self.method, self.C = data, norm, method, C
         self.status = "optimal" if code == 0 else _core.STATUS[code]
@@ -121,7 +124,10 @@ class Separation:
         if self.status == "optimal" and self.C is not None:
             return f"no W has a smaller soft-margin objective (C={self.C:g}), to a relative {self.gap:.1e}"
         if self.status == "optimal":
-            return f"every margin is at least 1 and no smaller {self.norm} norm does it, to a relative {self.gap:.1e}"
+            return (
+                f"every margin is at least 1 and no smaller {self._norm} norm does it, "
+                f"to a relative {self.gap:.1e}"
+            )
         if self.status == "feasible":
             return "every margin is at least 1, though not with the least norm"
         if self.status == "no constraint":
@@ -133,6 +139,10 @@ class Separation:
         if self.status == "undecided":
             return "no separating weights were found, and no proof that there are none"
         return f"stopped before the tolerance; the bounds hold to a relative {self.gap:.1e}"
+
+    @property
+    def _norm(self) -> str:
+        return self.norm if isinstance(self.norm, str) else f"entrywise l{self.norm:g}"
 
     def _impossible_pair(self) -> str | None:
         """The token that is a copy of the selected one, or the query that is zero."""
@@ -148,7 +158,7 @@ class Separation:
         )
 
     def __repr__(self) -> str:
-        lines = [f"Separation in the {self.norm} norm: {self.status}", f"  {self.message}"]
+        lines = [f"Separation in the {self._norm} norm: {self.status}", f"  {self.message}"]
         if self.W is not None:
             if self.C is None:
                 lines.append(f"  margin      {self.margin:.12g} (at most {self.margin_bound:.12g})")
@@ -175,7 +185,7 @@ def _listed(shaped: Any) -> list:
 def solve_svm(
     data: Data,
     selected: Any,
-    norm: str = "frobenius",
+    norm: str | float = "frobenius",
     *,
     tol: float = 1e-9,
     method: str = "auto",
@@ -192,14 +202,17 @@ def solve_svm(
     data : Data
     selected : integer array_like (n,) or (n, S), or bool array_like (n, T) or (n, S, T), or lists of those
         One token per query, counted within its window; or, per entry, whether the token is selected.
-    norm : {"frobenius", "nuclear"}
-        Training W leads to the Frobenius solution, training K and Q to the nuclear one.
+    norm : {"frobenius", "nuclear"} or float p > 1
+        Training W leads to the Frobenius solution, training K and Q to the nuclear one, mirror descent on W with
+        the potential ``sum |W_ij|^p / p`` to that of the entrywise norm ``(sum |W_ij|^p)^(1/p)``.  2.0 is
+        "frobenius".
     tol : float
         Relative gap between the certified bounds of the margin; a little more is accepted where rounding forbids it:
         100 * 2.2e-16 * (longest row) / margin.
-    method : {"auto", "active", "gradient", "interior"}
+    method : {"auto", "active", "gradient", "interior", "barrier"}
         Frobenius: "active" (dual active set, exact) or "gradient" (projected gradient on the dual, the plain
-        reference).  Nuclear: "interior" (interior point, polished at fixed rank).
+        reference).  Nuclear: "interior" (interior point, polished at fixed rank).  Entrywise: "barrier" (interior
+        point).
     C : float, optional
         Soft margin for data that cannot be separated: ``min 1/2 ||W||_F^2 + C sum_t slack_t^2``, one slack per margin
         row, as scikit-learn scales the squared hinge; equality rows stay hard.  None: every row is met.
@@ -227,6 +240,10 @@ def solve_svm(
     Source: Att-SVM and its nuclear twin in "Transformers as Support Vector Machines" (Tarzanagh, Li, Thrampoulidis,
     Oymak, 2023).  W is in units of 1 / (token * query), and the margin of a unit-norm W in units of token * query.
 
+    With an entrywise norm, ``W = sign(M) |M|^(q-1)`` where ``M = sum dual (x_a - x_t) z^T`` and
+    ``q = p / (p-1)``: ``sign(W) |W|^(p-1)`` lies in the cone of the active rows.  The norm is certified to the
+    tolerance from p = 1.01 to p = 100; far beyond, expect an honest "iteration limit".
+
     Examples
     --------
     >>> import attsvm
@@ -238,13 +255,13 @@ def solve_svm(
     """
     if not isinstance(data, Data):
         raise TypeError(f"data must come from cross_attention or its siblings, got {type(data).__name__}")
-    as_choice("norm", norm, tuple(METHODS))
+    norm = as_norm("norm", norm)
     tol = as_number("tol", tol, above=0.0)
     if C is not None:
         C = as_number("C", C, above=0.0)
         if norm != "frobenius":
             raise ValueError(f"C goes with norm='frobenius', got norm={norm!r}")
-    methods = SOFT_METHODS if C is not None else METHODS[norm]
+    methods = SOFT_METHODS if C is not None else _methods(norm)
     as_choice("method", method, ("auto", *methods))
     most = None if max_iter is None else as_count("max_iter", max_iter, 1)
     selection = Selection(data, selected)
@@ -295,12 +312,18 @@ def feasible(data: Data, selected: Any) -> Separation:
 
 
 def _solve(
-    data: Data, selection: Selection, norm: str, names: tuple[str, ...], tol: float, most: int | None, C: float | None
+    data: Data,
+    selection: Selection,
+    norm: str | float,
+    names: tuple[str, ...],
+    tol: float,
+    most: int | None,
+    C: float | None,
 ) -> Separation:
     """The named methods in turn, until one decides."""
-    methods = SOFT_METHODS if C is not None else METHODS[norm]
+    methods = SOFT_METHODS if C is not None else _methods(norm)
     for name in names:
-        answer = _call(methods[name], data, selection, tol, most or MAX_ITER[name], C)
+        answer = _call(methods[name], data, selection, tol, most or MAX_ITER[name], C, norm)
         sol = Separation(data, selection, norm, name, C, answer)
         if sol.status not in ("iteration limit", "undecided"):
             break
@@ -311,11 +334,15 @@ def _solve(
     return sol
 
 
-def _plan(data: Data, norm: str) -> tuple[str, ...]:
+def _methods(norm: str | float) -> dict[str, Any]:
+    return METHODS[norm if isinstance(norm, str) else "entrywise"]
+
+
+def _plan(data: Data, norm: str | float) -> tuple[str, ...]:
     """Methods to try in turn.  The active set is quickest on few rows and on tight problems (many more rows than
     dimensions), block ascent on everything else; what it cannot decide the active set does, being finite."""
-    if norm == "nuclear":
-        return ("interior",)
+    if norm != "frobenius":
+        return tuple(_methods(norm))
     rows, dimensions = int(data.indptr[-1]) - len(data), data.dk * data.dz
     tight = rows > 2.6 * dimensions and rows <= 400 or rows > 3.5 * dimensions
     affordable = min(rows, dimensions) <= ACTIVE_ROWS
@@ -324,14 +351,16 @@ def _plan(data: Data, norm: str) -> tuple[str, ...]:
     return ("block", "active") if affordable else ("block", "gradient")
 
 
-def _call(solver: Any, data: Data, selection: Selection, tol: float, max_iter: int, C: float | None) -> tuple:
+def _call(
+    solver: Any, data: Data, selection: Selection, tol: float, max_iter: int, C: float | None, norm: str | float
+) -> tuple:
     """The solver on data whose products are in range, its answer in the units given."""
     handle, powers = data.in_range
-    soft = 0.0 if C is None else C
+    soft, p = 0.0 if C is None else C, 2.0 if isinstance(norm, str) else norm
     if powers is not None:
         soft = math.ldexp(soft, 2 * sum(powers))
     try:
-        answer = solver(handle, selection.reference, selection.kept, None, tol, max_iter, soft)
+        answer = solver(handle, selection.reference, selection.kept, None, tol, max_iter, soft, p)
     except IndexError:
         raise ValueError(selection.outside(data)) from None
     if powers is None:
@@ -339,7 +368,12 @@ def _call(solver: Any, data: Data, selection: Selection, tol: float, max_iter: i
     code, W, dual, lower, upper, *rest = answer
     power = sum(powers)
     bounds = [math.ldexp(x, power if C is None else -2 * power) if math.isfinite(x) else x for x in (lower, upper)]
-    return code, np.ldexp(W, -power), np.ldexp(dual, -2 * power), *bounds, *rest
+    if isinstance(norm, str):
+        with np.errstate(over="ignore"):  # multipliers go with the inverse square of the data and may leave the range
+        dual = np.ldexp(dual, -2 * power)
+    else:  # sum dual (x_a - x_t) z^T has the degree p - 1 in W; its scale is lost where it leaves double precision
+        dual = dual * np.exp2(np.clip(-p * power, -900, 900))
+    return code, np.ldexp(W, -power), dual, *bounds, *rest
 
 
 class Selection:

@@ -155,25 +155,26 @@ def train(
         W = np.zeros((problem.data.dk, problem.data.dz))
     weights = tuple(None if a is None else a.copy() for a in problem._weights(W, K, Q))
     state = _State(problem, rule_code, rates, ridge, weights, wanted)
-    status = "completed"
-    with _bar(progress, steps) as bar:
-        part = max(1, steps // BAR_PARTS) if bar is not None else max(1, steps)
-        for first in range(0, steps, part) if steps else (0,):
-            last = min(first + part, steps)
-            code, reached, exception = state.advance(first, last)
-            if bar is not None:
-                bar.update(reached - first)
-            if code == "done":
-                continue
-            status = code
-            state.record_end(reached)
-            if code == "interrupted":
-                _raise(exception or KeyboardInterrupt(), state.run(status))
-            if code == "not finite":
-                message = f"weights or logits left the range of double precision at step {reached}"
-                _raise(FloatingPointError(message + ": use a smaller lr or smaller tokens"), state.run("overflow"))
-            break
-    return state.run(status)
+    try:
+        with _bar(progress, steps) as bar:
+            part = max(1, steps // BAR_PARTS) if bar is not None else max(1, steps)
+            for first in range(0, steps, part) if steps else (0,):
+                code, exception = state.advance(first, min(first + part, steps))
+                if bar is not None:
+                    bar.update(state.step - first)
+                if code != "done":
+                    break
+    except KeyboardInterrupt as between_parts:
+        code, exception = "interrupted", between_parts
+    if code == "done":
+        return state.run("completed")
+    state.record_end()
+    if code == "interrupted":
+        _raise(exception or KeyboardInterrupt(), state.run(code))
+    if code == "not finite":
+        message = f"weights or logits left the range of double precision at step {state.step}"
+        _raise(FloatingPointError(message + ": use a smaller lr or smaller tokens"), state.run("overflow"))
+    return state.run(code)
 
 
 def _raise(exception: BaseException, partial: Run) -> None:
@@ -197,21 +198,35 @@ class _State:
         self.head = (problem.data._handle, problem._scores, problem._loss, ridge, rule, rates)
         R = len(wanted)
         self.records = (np.empty((R, problem.data.dk, problem.data.dz)), np.empty(R), np.empty(R), np.empty(R))
-        self.done = 0
+        self.reached = np.zeros(2, dtype=np.intp)  # written by C: step, records made
 
-    def advance(self, first: int, last: int) -> tuple[str, int, BaseException | None]:
+    @property
+    def step(self) -> int:
+        return int(self.reached[0])
+
+    @property
+    def done(self) -> int:
+        return int(self.reached[1])
+
+    def advance(self, first: int, last: int) -> tuple[str, BaseException | None]:
         """Steps first .. last; records at ``last`` only when the run ends there (the next part starts with it)."""
         ends = last == self.wanted[-1]
         stop = len(self.wanted) if ends else np.searchsorted(self.wanted, last)
         rows = slice(self.done, int(stop))
-        code, reached, recorded, exception = _core.train(
-            *self.head, first, last, self.wanted[rows], *self.weights, *(r[rows] for r in self.records)
+        code, exception = _core.train(
+            *self.head,
+            first,
+            last,
+            self.wanted[rows],
+            *self.weights,
+            *(r[rows] for r in self.records),
+            self.reached,
         )
-        self.done += recorded
-        return _core.STATUS[code], reached, exception
+        return _core.STATUS[code], exception
 
-    def record_end(self, step: int) -> None:
+    def record_end(self) -> None:
         """A run that stopped early still records where it stopped."""
+        step = self.step
         if self.done and self.wanted[self.done - 1] == step:
             return
         self.wanted = np.concatenate([self.wanted[: self.done], [step]]).astype(np.intp)
@@ -248,7 +263,7 @@ def _record_steps(record: Any, steps: int, size: int) -> np.ndarray:
     if array.ndim == 0:
         every = as_count("record", array[()])
         if every and steps // every * size > np.iinfo(np.intp).max // 8:
-            raise ValueError(f"record must leave fewer records than memory can hold, got {every} for {steps} steps")
+            raise ValueError(f"record must leave no more records than memory holds, got {every} for {steps} steps")
         inner = np.arange(0, steps, every, dtype=np.intp) if every else np.empty(0, dtype=np.intp)
     else:
         inner = array.astype(np.intp) if array.size == 0 else array

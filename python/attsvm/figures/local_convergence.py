@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from .. import sample
 from ..data import cross_attention
-from ..plot import band, correlations, finish, style
+from ..plot import HIGH, LOW, band, correlations, finish, style
 from ..problem import LinearHead, Problem
 from ..report import Claim, average, average_near, every, share
 from ..svm import Separation, solve_svm
@@ -33,6 +33,7 @@ NAIVE_RUNS, NAIVE_STEPS = 10, 4000
 
 TRAININGS = {"W": "W", "KQ": "(K, Q)", "KQ_without_ridge": "(K, Q)"}
 NORMS = {"frobenius": "Frobenius", "nuclear": "nuclear"}
+PARTS = ("mean", "std", f"p{LOW}", f"p{HIGH}")  # columns of a curve in the CSV
 TIGHT = 1e-4  # a margin this close to 1 is a support token's, as in attsvm.is_locally_optimal
 
 
@@ -252,10 +253,15 @@ def curves(results: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         for what in ("softmax", *NORMS):
             found = results[f"{name} {what}"]
             found = found[~np.isnan(found).any(axis=1)]
+            summary = np.full((4, found.shape[1]), np.nan)
+            if len(found) > 1:
+                summary[:] = (
+                    found.mean(axis=0),
+                    found.std(axis=0, ddof=1),
+                    *np.percentile(found, [LOW, HIGH], axis=0),
+                )
             prefix = f"{name}_{what}" if what == "softmax" else f"{name}_correlation_{what}"
-            columns[f"{prefix}_mean"] = found.mean(axis=0)
-            columns[f"{prefix}_std"] = found.std(axis=0, ddof=1)
-            columns[f"{prefix}_p10"], columns[f"{prefix}_p90"] = np.percentile(found, [10, 90], axis=0)
+            columns |= {f"{prefix}_{part}": row for part, row in zip(PARTS, summary, strict=True)}
     return columns
 
 
@@ -287,7 +293,7 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
         fontsize=12,
     )
     figure.supxlabel(
-        f"Lines: mean of {runs} runs.  Bands: 10th to 90th percentile.  "
+        f"Lines: mean of {runs} runs.  Bands: {LOW}th to {HIGH}th percentile.  "
         f"(K, Q) has the published ridge of {PUBLISHED_RIDGE:g}, thin black lines have none.",
         fontsize=9,
         color="0.3",

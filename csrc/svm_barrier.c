@@ -1,0 +1,141 @@
+/* Interior point for    min ||vec W||_p   s.t. the rows,   any p > 1  (unit rows: beta_k = b_k / length_k).
+ * The power is lifted into a bound h >= |w| of each entry, which leaves one smooth equation per entry:
+ *
+ *     min sum h^p / p,    h - w = x+,  h + w = x-,    A w - beta = s,     x+, x-, s >= 0
+ *     A^* lambda = M = y+ - y-,    h^(p-1) = y+ + y- = Y,    x+ y+ = x- y- = s lambda = mu -> 0
+ *
+ * h and Y are positive, so their equation is taken in logarithms: Newton's linearisation of (p-1) log h = log Y is
+ * good at both ends of a curve that is nearly a corner (p large, or near 1), as that of the products x y = mu is,
+ * while that of the power itself only creeps.  Everything else is linear or a product, as in linear programming:
+ * predictor and corrector (Mehrotra 1992), own step lengths for (w, h, x, s) and for (lambda, y).  Per entry, w
+ * feels a curvature H, and the system of an iteration is
+ *
+ *     (A H^-1 A^* + diag(s / lambda)) dlambda = right side,    equality rows: no s, lambda free */
+#include "svm.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "arena.h"
+#include "equalities.h"
+#include "status.h"
+#include "svm_lift.h"
+
+#define ACTIVE_ROWS 1000                /* up to here the finite Frobenius method starts, beyond the large one */
+#define IDLE 50                         /* iterations without a better bound: rounding has the last word */
+
+struct barrier {
+    struct svm_lift lift;
+    struct equalities equalities;
+    struct svm_answer *answer;          /* holds the best W and the best lambda so far */
+    double lower, upper;                /* their bounds */
+    double *W, *lambda;                 /* (dk, dz), (m) what is certified: scaled and cleaned on the way */
+};
+
+/* Bounds of the present point, a pair s lambda = mu being rounded to s = 0 or to lambda = 0, whichever is smaller on
+ * its scale: the support is then the active rows alone.  *better: a bound has moved. */
+static int certify(struct barrier *b, int *better, struct arena *arena)
+{
+    const struct svm_lift *s = &b->lift;
+    struct bound bound;
+    double slack = 0, weight = 0;
+    for (ptrdiff_t k = 0; k < s->m; ++k) {
+        slack = fmax(slack, s->s[k] + fabs(s->beta[k]));
+        weight = fmax(weight, fabs(s->lambda[k]));
+    }
+    for (ptrdiff_t k = 0; k < s->m; ++k) {
+        int active = s->rows->equal[k] || s->lambda[k] * slack > s->s[k] * weight;
+        b->lambda[k] = active ? s->lambda[k] * s->inverse[k] : 0;
+    }
+    for (ptrdiff_t i = 0; i < s->D; ++i)
+        b->W[i] = s->w[i] * s->scale;
+    equalities_project(b->W, NULL, 1, &b->equalities);
+    int status = bound_certify(&bound, b->W, b->lambda, s->rows, BOUND_ENTRYWISE, s->p, arena);
+    *better = 0;
+    if (status == STATUS_DONE && bound.lower > b->lower) {
+        b->lower = bound.lower;
+        memcpy(b->answer->W, b->W, (size_t)s->D * sizeof(double));
+        *better = 1;
+    }
+    if (status == STATUS_DONE && bound.upper < b->upper) {
+        b->upper = bound.upper;
+        memcpy(b->answer->lambda, b->lambda, (size_t)s->m * sizeof(double));
+        *better = 1;
+    }
+    return status;
+}
+
+static int descend(struct barrier *b, const struct svm_options *options, struct stop *stop, struct arena *arena)
+{
+    for (int idle = 0, better; idle < IDLE; idle = better ? 0 : idle + 1) {
+        int status = certify(b, &better, arena);
+        if (status != STATUS_DONE)
+            return status;
+        double tolerance = bound_tolerance(options->tol, b->lower, b->lift.rows);
+        if (b->upper / b->lower - 1 <= tolerance / 2)   /* half: svm_conclude computes it again, with rounding */
+            return STATUS_DONE;
+        if (b->answer->iterations >= options->max_iter || svm_lift_measure(&b->lift) != 0)
+            break;
+        status = svm_lift_step(&b->lift, stop);
+        if (status != STATUS_DONE)
+            return status;
+        ++b->answer->iterations;
+    }
+    return STATUS_ITERATION_LIMIT;
+}
+
+/* W = sign(M) |M|^(q-1) fixes the scale of lambda: b . lambda = ||W||_p^p.  Left alone where that overflows. */
+static void normalise(struct svm_answer *answer, const struct rows *rows, double p)
+{
+    double product = 0, power = pow(1 / answer->bound.lower, p);
+    for (ptrdiff_t k = 0; k < rows->count; ++k)
+        product += rows->rhs[k] * answer->lambda[k];
+    if (isnormal(power) && isnormal(power / product))
+        for (ptrdiff_t k = 0; k < rows->count; ++k)
+            answer->lambda[k] *= power / product;
+}
+
+/* A W that meets the rows, or the proof that there is none. */
+static int separate(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                    struct stop *stop, struct arena *arena)
+{
+    struct svm_options all = *options;
+    all.max_iter = PTRDIFF_MAX;         /* the iterations of these methods are others, and end by themselves */
+    int status = STATUS_UNDECIDED;
+    if (rows->count > ACTIVE_ROWS)
+        status = svm_block(answer, rows, &all, stop, arena);
+    if (status == STATUS_UNDECIDED)
+        status = svm_active(answer, rows, &all, stop, arena);
+    answer->iterations = 0;
+    return status;
+}
+
+int svm_barrier(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                struct stop *stop, struct arena *arena)
+{
+    struct barrier b = {.answer = answer};
+    int status = separate(answer, rows, options, stop, arena);
+    if (status < 0)
+        return status;
+    if (status == STATUS_INTERRUPTED || answer->bound.lower == 0)
+        return svm_conclude(answer, rows, options, BOUND_ENTRYWISE, status, arena);
+    status = bound_certify(&answer->bound, answer->W, answer->lambda, rows, BOUND_ENTRYWISE, options->p, arena);
+    b.lower = answer->bound.lower;
+    b.upper = answer->bound.upper;
+    b.W = arena_doubles(arena, rows->w->dk, rows->w->dz);
+    b.lambda = arena_doubles(arena, rows->count, 1);
+    if (status == STATUS_DONE)
+        status = equalities_factor(&b.equalities, rows, arena);
+    if (status == STATUS_DONE)
+        status = svm_lift_take(&b.lift, rows, options->p, arena);
+    if (status != STATUS_DONE)
+        return status;
+    svm_lift_start(&b.lift, answer->W, &b.equalities);
+    status = descend(&b, options, stop, arena);
+    if (status >= 0)
+        status = svm_conclude(answer, rows, options, BOUND_ENTRYWISE, status, arena);
+    if (status >= 0 && answer->bound.lower > 0)
+        normalise(answer, rows, options->p);
+    return status;
+}
