@@ -12,7 +12,7 @@
 
 #define ABOVE 1.1                       /* h at the start over the largest |w|: inside, and little to undo */
 #define INSIDE 0.5                      /* largest |M| at the start, Y being 1: y+ and y- within a factor of 3 */
-#define SLACK 0.1                       /* least s at the start, of the mean one: rows may be tight at a given W */
+#define SLACK 0.1                       /* least s at the start, of the mean one, where W cannot be doubled */
 #define CENTRE 1e-4                     /* mu falls by at most this factor: more leaves the pairs off centre */
 #define JITTER 1e-15                    /* of its diagonal, added to the system: a rounding, for dependent rows */
 #define TRIES 3                         /* ... times a thousand each time the factorisation fails all the same */
@@ -93,7 +93,8 @@ void svm_lift_start(struct svm_lift *s, const double *W, const struct equalities
     for (ptrdiff_t k = 0; k < s->m; ++k) {
         if (rows->equal[k])
             continue;
-        s->s[k] = fmax(s->s[k], mean > 0 ? SLACK * mean : SLACK);
+        if (!rows->homogeneous)
+            s->s[k] = fmax(s->s[k], mean > 0 ? SLACK * mean : SLACK);
         s->lambda[k] = 1 / s->s[k];
     }
     adjoint(s->M, s, s->lambda);
