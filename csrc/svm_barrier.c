@@ -33,23 +33,15 @@ struct barrier {
     double *W, *lambda;                 /* (dk, dz), (m) what is certified: scaled and cleaned on the way */
 };
 
-/* Bounds of the present point, a pair s lambda = mu being rounded to s = 0 or to lambda = 0, whichever is smaller on
- * its scale: the support is then the active rows alone.  *better: a bound has moved. */
+/* Bounds of the present point; those that are better go into the answer.  *better: one did. */
 static int certify(struct barrier *b, int *better, struct arena *arena)
 {
     const struct svm_lift *s = &b->lift;
     struct bound bound;
-    double slack = 0, weight = 0;
-    for (ptrdiff_t k = 0; k < s->m; ++k) {
-        slack = fmax(slack, s->s[k] + fabs(s->beta[k]));
-        weight = fmax(weight, fabs(s->lambda[k]));
-    }
-    for (ptrdiff_t k = 0; k < s->m; ++k) {
-        int active = s->rows->equal[k] || s->lambda[k] * slack > s->s[k] * weight;
-        b->lambda[k] = active ? s->lambda[k] * s->inverse[k] : 0;
-    }
     for (ptrdiff_t i = 0; i < s->D; ++i)
         b->W[i] = s->w[i] * s->scale;
+    for (ptrdiff_t k = 0; k < s->m; ++k)
+        b->lambda[k] = s->lambda[k] * s->inverse[k];
     equalities_project(b->W, NULL, 1, &b->equalities);
     int status = bound_certify(&bound, b->W, b->lambda, s->rows, BOUND_ENTRYWISE, s->p, arena);
     *better = 0;
@@ -83,6 +75,28 @@ static int descend(struct barrier *b, const struct svm_options *options, struct 
         ++b->answer->iterations;
     }
     return STATUS_ITERATION_LIMIT;
+}
+
+/* Near the solution a pair s lambda = mu is s = 0 or lambda = 0, whichever is smaller on its scale: if the bound
+ * allows it, the multipliers of the active rows alone are kept, so that the support is theirs. */
+static int trim(struct barrier *b, const struct svm_options *options, struct arena *arena)
+{
+    const struct svm_lift *s = &b->lift;
+    struct bound bound;
+    double slack = 0, weight = 0;
+    for (ptrdiff_t k = 0; k < s->m; ++k) {
+        slack = fmax(slack, s->s[k] + fabs(s->beta[k]));
+        weight = fmax(weight, fabs(s->lambda[k]));
+    }
+    for (ptrdiff_t k = 0; k < s->m; ++k) {
+        int active = s->rows->equal[k] || s->lambda[k] * slack > s->s[k] * weight;
+        b->lambda[k] = active ? b->answer->lambda[k] : 0;
+    }
+    memcpy(b->W, b->answer->W, (size_t)s->D * sizeof(double));
+    int status = bound_certify(&bound, b->W, b->lambda, s->rows, BOUND_ENTRYWISE, s->p, arena);
+    if (status == STATUS_DONE && bound.gap <= bound_tolerance(options->tol, b->lower, s->rows) / 2)
+        memcpy(b->answer->lambda, b->lambda, (size_t)s->m * sizeof(double));
+    return status;
 }
 
 /* W = sign(M) |M|^(q-1) fixes the scale of lambda: b . lambda = ||W||_p^p.  Left alone where that overflows. */
@@ -133,6 +147,8 @@ int svm_barrier(struct svm_answer *answer, const struct rows *rows, const struct
         return status;
     svm_lift_start(&b.lift, answer->W, &b.equalities);
     status = descend(&b, options, stop, arena);
+    if (status == STATUS_DONE)
+        status = trim(&b, options, arena);
     if (status >= 0)
         status = svm_conclude(answer, rows, options, BOUND_ENTRYWISE, status, arena);
     if (status >= 0 && answer->bound.lower > 0)

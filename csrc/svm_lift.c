@@ -15,6 +15,8 @@
 #define SLACK 0.1                       /* least s at the start, of the mean one, where W cannot be doubled */
 #define CENTRE 1e-4                     /* mu falls by at most this factor: more leaves the pairs off centre */
 #define JITTER 1e-15                    /* of its diagonal, added to the system: a rounding, for dependent rows */
+#define PASSES 4                        /* solves of one system: corrections not settled by then will not */
+#define SOLVED 1e-9                     /* a correction this small, relative to the step, is the last */
 #define TRIES 3                         /* ... times a thousand each time the factorisation fails all the same */
 
 int svm_lift_take(struct svm_lift *s, const struct rows *rows, double p, struct arena *arena)
@@ -66,6 +68,12 @@ static double largest(const double *v, ptrdiff_t n)
     for (ptrdiff_t i = 0; i < n; ++i)
         top = fmax(top, fabs(v[i]));
     return top;
+}
+
+static void add(double *v, const double *dv, ptrdiff_t n, double step)
+{
+    for (ptrdiff_t i = 0; i < n; ++i)
+        v[i] += step * dv[i];
 }
 
 void svm_lift_start(struct svm_lift *s, const double *W, const struct equalities *equalities)
@@ -191,6 +199,30 @@ static int factor(struct svm_lift *s, struct stop *stop)
     return STATUS_ITERATION_LIMIT;
 }
 
+/* dlambda, and dw = H^-1 A^* dlambda + force.  K has the square of the rows' condition number: corrections by the
+ * residual, computed from the rows, win back what its factor has lost. */
+static void solve(struct svm_lift *s)
+{
+    memset(s->dlambda, 0, (size_t)s->m * sizeof(double));
+    memcpy(s->dw, s->force, (size_t)s->D * sizeof(double));
+    for (int pass = 0; pass < PASSES; ++pass) {
+        apply(s->ds, s, s->dw);
+        for (ptrdiff_t k = 0; k < s->m; ++k) {
+            double product = s->rows->equal[k] ? 0 : (s->target[k] - s->s[k] * s->dlambda[k]) / s->lambda[k];
+            s->scaled[k] = s->implied[k] ? 0 : product - s->residual[k] - s->ds[k];
+        }
+        blas_solve_vector(BLAS_PLAIN, s->m, s->K, s->m, s->scaled);
+        blas_solve_vector(BLAS_TRANSPOSED, s->m, s->K, s->m, s->scaled);
+        double correction = largest(s->scaled, s->m);
+        add(s->dlambda, s->scaled, s->m, 1);
+        adjoint(s->dw, s, s->dlambda);
+        for (ptrdiff_t i = 0; i < s->D; ++i)
+            s->dw[i] = s->dw[i] * s->inverse_H[i] + s->force[i];
+        if (correction <= SOLVED * largest(s->dlambda, s->m))
+            return;
+    }
+}
+
 /* The step that brings every product to its target, and log Y to (p-1) log h. */
 static void direction(struct svm_lift *s)
 {
@@ -201,16 +233,8 @@ static void direction(struct svm_lift *s)
         s->dh[i] = E / s->lift[i];
         s->force[i] = (s->M[i] - (a->y[i] - b->y[i]) - (plus - minus) + s->tilt[i] * E) * s->inverse_H[i];
     }
-    apply(s->ds, s, s->force);
-    for (ptrdiff_t k = 0; k < s->m; ++k) {
-        double product = s->rows->equal[k] ? 0 : s->target[k] / s->lambda[k];
-        s->dlambda[k] = s->implied[k] ? 0 : product - s->residual[k] - s->ds[k];
-    }
-    blas_solve_vector(BLAS_PLAIN, s->m, s->K, s->m, s->dlambda);
-    blas_solve_vector(BLAS_TRANSPOSED, s->m, s->K, s->m, s->dlambda);
-    adjoint(s->dw, s, s->dlambda);
+    solve(s);
     for (ptrdiff_t i = 0; i < s->D; ++i) {
-        s->dw[i] = s->dw[i] * s->inverse_H[i] + s->force[i];
         s->dh[i] += s->tilt[i] * s->dw[i];
         a->dx[i] = s->dh[i] - s->dw[i];
         b->dx[i] = s->dh[i] + s->dw[i];
@@ -254,12 +278,6 @@ static void aim(struct svm_lift *s, double centre, double second)
         for (ptrdiff_t j = 0; j < s->D; ++j)
             c->target[j] = centre - c->x[j] * c->y[j] - second * c->dx[j] * c->dy[j];
     }
-}
-
-static void add(double *v, const double *dv, ptrdiff_t n, double step)
-{
-    for (ptrdiff_t i = 0; i < n; ++i)
-        v[i] += step * dv[i];
 }
 
 /* mu after the predictor. */

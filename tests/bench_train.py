@@ -1,6 +1,6 @@
 """Cost of a training step beside JAX: same data, same process, interleaved, one core, medians.
 
-    python tests/bench_train.py            (pip install "attsvm[bench]")
+python tests/bench_train.py            (pip install "attsvm[bench]")
 """
 
 from __future__ import annotations
@@ -10,13 +10,10 @@ import os
 import statistics
 import time
 
-os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[0]})  # before JAX counts the cores
-
+import attsvm
 import jax
 import jax.numpy as jnp
 import numpy as np
-
-import attsvm
 
 jax.config.update("jax_enable_x64", True)
 SIZES = [(6, 8, 10), (64, 32, 64)]
@@ -48,6 +45,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=15)
     repeats = parser.parse_args().repeats
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # before any library starts its threads for good
     print("microseconds per normalised step (W), medians of", repeats, "interleaved runs, one core")
     print(f"{'n,T,d':>12}  {'attsvm':>8}  {'JAX':>8}  {'ratio':>6}  {'same W to':>9}")
     for size in SIZES:

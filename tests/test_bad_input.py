@@ -465,7 +465,22 @@ def test_the_private_module_refuses_what_does_not_fit():
     start, stop, indptr = g.data.start, g.data.stop, g.data.indptr
     handle, scores, W = g.data._handle, g.problem._scores, g.W
     rows = (np.empty((2, 2, 2)), np.empty(2), np.empty(2), np.empty(2))
-    run = (handle, scores, 0, 0.0, 1, np.array([0.1]), 0, 3, np.array([0, 3]), W, None, None, *rows, np.zeros(2, int))
+    run = (
+        handle,
+        scores,
+        0,
+        0.0,
+        1,
+        np.array([0.1]),
+        0,
+        3,
+        np.array([0, 3]),
+        W,
+        None,
+        None,
+        *rows,
+        np.zeros(2, int),
+    )
     core.train(*run)
 
     def changed(position, value):

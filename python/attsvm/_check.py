@@ -90,7 +90,9 @@ def as_number(name: str, value: Any, least: float = -math.inf, above: float = -m
         raise TypeError(f"{name} must be a number, got an array of shape {array.shape}")
     number = float(array)
     if not math.isfinite(number) or number < least or number <= above:
-        bound = f" above {above:g}" if above > -math.inf else f" of at least {least:g}" if least > -math.inf else ""
+        bound = (
+            f" above {above:g}" if above > -math.inf else f" of at least {least:g}" if least > -math.inf else ""
+        )
         raise ValueError(f"{name} must be a finite number{bound}, got {number!r}")
     return number
 
@@ -120,7 +122,7 @@ def as_norm(name: str, value: Any) -> str | float:
     """ "frobenius", "nuclear", or the exponent p > 1 of an entrywise norm; 2 is "frobenius"."""
     if isinstance(value, str) and value in ("frobenius", "nuclear"):
         return value
-    number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    number = isinstance(value, (int, float, np.integer, np.floating))  # True is 1, and no norm
     if not number or not 1 < value < math.inf:
         raise ValueError(f"{name} must be one of 'frobenius', 'nuclear', or a finite number p > 1, got {value!r}")
     return "frobenius" if value == 2 else float(value)

@@ -41,7 +41,9 @@ class Data:
         Query q sees the tokens ``start[q] .. stop[q] - 1``.
     """
 
-    def __init__(self, name: str, keys: np.ndarray, queries: np.ndarray, values: np.ndarray | None, layout: Layout):
+    def __init__(
+        self, name: str, keys: np.ndarray, queries: np.ndarray, values: np.ndarray | None, layout: Layout
+    ):
         self.name = name
         self.keys = keys
         self.queries = queries

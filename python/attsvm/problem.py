@@ -189,7 +189,9 @@ class Problem:
                 scale += math.log(largest)
             else:
                 scale = -math.inf
-            return loss, Gradient(arrays[0], None, None, scale) if len(arrays) == 1 else Gradient(None, *arrays, scale)
+            return loss, Gradient(arrays[0], None, None, scale) if len(arrays) == 1 else Gradient(
+                None, *arrays, scale
+            )
         return loss, *(a * math.exp(scale) for a in arrays)
 
     def _weights(self, W: Any, K: Any, Q: Any) -> tuple:

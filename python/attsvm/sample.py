@@ -11,9 +11,7 @@ from ._check import as_count
 __all__ = ["unit_sphere"]
 
 
-def unit_sphere(
-    n: int, T: int, d: int, rng: Any = 0
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def unit_sphere(n: int, T: int, d: int, rng: Any = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Tokens, queries and head uniform on the unit sphere, labels fair coins.
 
     Parameters

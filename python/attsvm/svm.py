@@ -369,7 +369,9 @@ def _call(
     power = sum(powers)
     bounds = [math.ldexp(x, power if C is None else -2 * power) if math.isfinite(x) else x for x in (lower, upper)]
     if isinstance(norm, str):
-        with np.errstate(over="ignore"):  # multipliers go with the inverse square of the data and may leave the range
+        with np.errstate(
+            over="ignore"
+        ):  # multipliers go with the inverse square of the data and may leave the range
             dual = np.ldexp(dual, -2 * power)
     else:  # sum dual (x_a - x_t) z^T has the degree p - 1 in W; its scale is lost where it leaves double precision
         dual = dual * np.exp2(np.clip(-p * power, -900, 900))
