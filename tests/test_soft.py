@@ -1,0 +1,126 @@
+"""Soft margin and feasibility: values recomputed from the tokens, agreement with scikit-learn, limits in C."""
+
+import numpy as np
+import pytest
+
+import attsvm
+import reference
+
+SHAPES = [(6, 8, 10), (1, 5, 3), (12, 8, 5), (30, 6, 4), (20, 16, 32)]
+
+
+def make(n, T, d, seed):
+    X, Z, y, v = attsvm.sample.unit_sphere(n, T, d, rng=seed)
+    selected = np.random.default_rng(seed).integers(0, T, n)
+    return X, Z, attsvm.cross_attention(X, Z), selected
+
+
+def features(X, Z, selected):
+    """Every row as a vector (dk * dz): (x_selected - x_t) z^T for t != selected."""
+    rows = X[np.arange(len(X)), selected][:, None] - X
+    flat = np.einsum("ntd,ne->ntde", rows, Z)
+    return flat[np.arange(X.shape[1]) != selected[:, None]].reshape(-1, X.shape[2] * Z.shape[1])
+
+
+def values(A, W, dual, C):
+    """Primal value of W and dual value of the multipliers, from the rows alone."""
+    slack = np.maximum(1 - A @ W.ravel(), 0)
+    primal = 0.5 * (W**2).sum() + C * (slack**2).sum()
+    return primal, dual.sum() - 0.5 * ((A.T @ dual) ** 2).sum() - (dual**2).sum() / (4 * C)
+
+
+@pytest.mark.parametrize("C", [1e-3, 1.0, 1e3])
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda s: ",".join(map(str, s)))
+def test_both_values_are_true_and_meet(shape, C):
+    X, Z, data, selected = make(*shape, seed=3)
+    sol = attsvm.solve_svm(data, selected, C=C)
+    assert sol.status == "optimal" and sol.gap <= 1e-9
+    A = features(X, Z, selected)
+    dual = sol.dual[np.arange(shape[1]) != selected[:, None]]
+    primal, lower = values(A, sol.W, dual, C)
+    assert (dual >= 0).all()
+    # Sums of a few hundred products: rounding of 1e-12 of the largest terms.
+    assert sol.objective == pytest.approx(primal, rel=1e-11)
+    assert sol.objective_bound == pytest.approx(lower, rel=1e-9)
+    assert lower <= primal * (1 + 1e-12)
+    # The slack is half the multiplier over C, as the stationarity of the slack says; the gap fixes it to its root.
+    missing = np.maximum(1 - A @ sol.W.ravel(), 0)
+    slack = sol.slack[np.arange(shape[1]) != selected[:, None]]
+    np.testing.assert_allclose(slack, missing, atol=1e-4 * max(1, missing.max()))
+
+
+@pytest.mark.parametrize("C", [0.1, 10.0])
+def test_scikit_learn_agrees(C):
+    svm = pytest.importorskip("sklearn.svm")
+    X, Z, data, selected = make(12, 8, 5, seed=1)
+    sol = attsvm.solve_svm(data, selected, C=C)
+    A = features(X, Z, selected)
+    # Rows and their negatives, labelled +1 and -1, pay each slack twice: half the price gives our problem.
+    both, labels = np.vstack([A, -A]), np.repeat([1, -1], len(A))
+    machine = svm.LinearSVC(C=C / 2, loss="squared_hinge", fit_intercept=False, tol=1e-12, max_iter=1_000_000)
+    W = machine.fit(both, labels).coef_.reshape(sol.W.shape)
+    np.testing.assert_allclose(sol.W, W, atol=1e-6)  # liblinear stops at about 1e-8 of the objective
+
+
+def test_large_C_is_the_hard_margin():
+    _, _, data, selected = make(6, 8, 10, seed=0)
+    hard = attsvm.solve_svm(data, selected)
+    soft = attsvm.solve_svm(data, selected, C=1e9)
+    # slack = dual / (2 C) of order 1e-9 moves W by as much.
+    np.testing.assert_allclose(soft.W, hard.W, atol=1e-7)
+
+
+def test_what_cannot_be_met_costs_its_price():
+    """A copy of the selected token has slack 1 whatever W is; a zero query all of its tokens."""
+    X, Z, _, selected = make(4, 5, 6, seed=2)
+    X[1, (selected[1] + 1) % 5] = X[1, selected[1]]
+    Z[3] = 0
+    data = attsvm.cross_attention(X, Z)
+    assert attsvm.solve_svm(data, selected).status == "infeasible"
+    sol = attsvm.solve_svm(data, selected, C=2.0)
+    A = features(X, Z, selected)
+    dual = sol.dual[np.arange(5) != selected[:, None]]
+    primal, lower = values(A, sol.W, dual, 2.0)
+    assert sol.objective == pytest.approx(primal, rel=1e-11) and sol.gap <= 1e-9
+    assert lower == pytest.approx(primal, rel=1e-9)
+    assert sol.slack[1, (selected[1] + 1) % 5] == 1 and primal > 2.0 * 5
+
+
+def test_equality_rows_stay_hard():
+    X, Z, data, selected = make(6, 8, 10, seed=4)
+    kept = np.zeros((6, 8), dtype=bool)
+    kept[np.arange(6), selected] = kept[np.arange(6), (selected + 3) % 8] = True
+    sol = attsvm.solve_svm(data, kept, C=0.5)
+    logits = data.logits(sol.W)
+    apart = logits[np.arange(6), selected] - logits[np.arange(6), (selected + 3) % 8]
+    assert sol.status == "optimal" and np.abs(apart).max() <= 1e-12
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_feasible_agrees_with_the_solved_problem(seed):
+    shape = [(6, 8, 10), (12, 8, 5), (14, 8, 5), (30, 12, 12), (60, 16, 16)][seed % 5]
+    _, _, data, selected = make(*shape, seed=seed)
+    answer, solved = attsvm.feasible(data, selected), attsvm.solve_svm(data, selected)
+    assert (answer.status == "feasible") == (solved.status == "optimal")
+    assert (answer.status == "infeasible") == (solved.status == "infeasible")
+    if answer.status == "feasible":
+        lower, upper = reference.certificate(data, selected, answer.W, answer.dual, "frobenius")
+        assert lower == pytest.approx(answer.margin, rel=1e-9)
+        assert answer.margin <= solved.margin_bound * (1 + 1e-12)
+        assert solved.margin <= answer.margin_bound * (1 + 1e-12)
+    else:
+        assert reference.farkas(data, selected, answer.certificate) <= 1e-9
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_block_proves_infeasibility_by_itself(seed):
+    """Random selections beyond twice as many rows as dimensions are infeasible nearly always."""
+    _, _, data, selected = make(40, 8, 9, seed=100 + seed)
+    active = attsvm.solve_svm(data, selected, method="active")
+    if active.status == "infeasible":
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("warnings.warn", lambda *_, **__: None)
+            block = attsvm.solve_svm(data, selected, method="block")
+        assert block.status in ("infeasible", "undecided")  # the probe may fail, never lie
+        if block.status == "infeasible":
+            assert reference.farkas(data, selected, block.certificate) <= 1e-9
