@@ -1,9 +1,8 @@
 """Soft margin and feasibility: values recomputed from the tokens, agreement with scikit-learn, limits in C."""
 
+import attsvm
 import numpy as np
 import pytest
-
-import attsvm
 import reference
 
 SHAPES = [(6, 8, 10), (1, 5, 3), (12, 8, 5), (30, 6, 4), (20, 16, 32)]
