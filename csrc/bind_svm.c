@@ -129,6 +129,7 @@ BIND_METHOD(svm_gradient)
 BIND_METHOD(svm_active)
 BIND_METHOD(svm_block)
 BIND_METHOD(svm_soft)
+BIND_METHOD(svm_interior_frobenius)
 BIND_METHOD(svm_interior)
 BIND_METHOD(svm_barrier)
 
@@ -141,6 +142,8 @@ PyMethodDef bind_svm_methods[] = {
     {"svm_active", (PyCFunction)(void (*)(void))svm_active_, METH_FASTCALL, "svm_active" SIGNATURE},
     {"svm_block", (PyCFunction)(void (*)(void))svm_block_, METH_FASTCALL, "svm_block" SIGNATURE},
     {"svm_soft", (PyCFunction)(void (*)(void))svm_soft_, METH_FASTCALL, "svm_soft" SIGNATURE},
+    {"svm_interior_frobenius", (PyCFunction)(void (*)(void))svm_interior_frobenius_, METH_FASTCALL,
+     "svm_interior_frobenius" SIGNATURE},
     {"svm_interior", (PyCFunction)(void (*)(void))svm_interior_, METH_FASTCALL, "svm_interior" SIGNATURE},
     {"svm_barrier", (PyCFunction)(void (*)(void))svm_barrier_, METH_FASTCALL, "svm_barrier" SIGNATURE},
     {NULL, NULL, 0, NULL},

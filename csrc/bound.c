@@ -137,10 +137,13 @@ double bound_farkas(double *lambda, const struct rows *rows, struct arena *arena
         return INFINITY;
     clean(lambda, rows);
     rows_adjoint(M, rows, lambda);
+    double longest = 0;
     for (ptrdiff_t k = 0; k < rows->count; ++k) {
+        longest = fmax(longest, rows->length[k]);
         product += rows->rhs[k] * lambda[k];
         weight += fabs(rows->rhs[k] * lambda[k]) * rows->length[k];
     }
+    weight = fmin(weight, longest * product);   /* with b of both signs b . lambda may cancel, and proves that much less */
     double residual = frobenius(M, size) / weight;
     arena_release(arena, mark);
     return product > 0 && weight > 0 ? residual : INFINITY;

@@ -31,6 +31,7 @@ typedef int svm_method(struct svm_answer *answer, const struct rows *rows, const
 svm_method svm_gradient;                /* projected gradient on the dual: the plain reference */
 svm_method svm_active;                  /* dual active set: finite, exact */
 svm_method svm_block;                   /* block-coordinate ascent, then primal-dual active set: large problems */
+svm_method svm_interior_frobenius;      /* primal-dual interior point: tight problems, rows >> dimensions */
 svm_method svm_soft;                    /* the same on  1/2 ||W||_F^2 + C sum_k (b_k - A(W)_k)_+^2: never infeasible */
 
 /* Nuclear norm. */

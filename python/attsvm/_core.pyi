@@ -88,6 +88,17 @@ def svm_soft(
     p: float,
     /,
 ) -> _Answer: ...
+def svm_interior_frobenius(
+    windows: Any,
+    reference: _Indices,
+    kept: _Bools | None,
+    rhs: _Floats | None,
+    tol: float,
+    max_iter: int,
+    soft: float,
+    p: float,
+    /,
+) -> _Answer: ...
 def svm_interior(
     windows: Any,
     reference: _Indices,

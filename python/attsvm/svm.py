@@ -16,14 +16,23 @@ from .data import Data
 __all__ = ["ConvergenceWarning", "Separation", "feasible", "solve_svm"]
 
 METHODS = {
-    "frobenius": {"gradient": _core.svm_gradient, "active": _core.svm_active, "block": _core.svm_block},
+    "frobenius": {
+        "gradient": _core.svm_gradient,
+        "active": _core.svm_active,
+        "block": _core.svm_block,
+        "interior": _core.svm_interior_frobenius,
+    },
     "nuclear": {"interior": _core.svm_interior},
     "entrywise": {"barrier": _core.svm_barrier},
 }
 SOFT_METHODS = {"block": _core.svm_soft}
 MAX_ITER = {"gradient": 20_000, "active": 1_000_000, "block": 1_000_000, "interior": 200, "barrier": 200}
-# The most rows the active set may hold before its factor (128 MB) takes minutes rather than seconds.
-ACTIVE_ROWS = 4000
+# The largest dense factor (128 MB) that the active set and the interior point may need.
+DENSE_ROWS = 4000
+# Rows up to which the active set beats the interior point.
+ACTIVE_ROWS = 400
+# Bits of the selection per entry of W above which a problem is tight, and block ascent slow (measured).
+TIGHT = 0.9
 # Gap at which `feasible` stops: the answer is yes, and the margin known within a factor of 2.
 ROUGH = 1.0
 # Singular values below this part of the largest are not part of the rank: a gap of 1e-9 fixes W to about 5e-5.
@@ -209,9 +218,10 @@ def solve_svm(
     tol : float
         Relative gap between the certified bounds of the margin; a little more is accepted where rounding forbids it:
         100 * 2.2e-16 * (longest row) / margin.
-    method : {"auto", "active", "gradient", "interior", "barrier"}
-        Frobenius: "active" (dual active set, exact) or "gradient" (projected gradient on the dual, the plain
-        reference).  Nuclear: "interior" (interior point, polished at fixed rank).  Entrywise: "barrier" (interior
+    method : {"auto", "active", "block", "interior", "gradient", "barrier"}
+        Frobenius: "active" (dual active set, exact), "block" (block-coordinate ascent, then primal-dual active
+        set), "interior" (interior point, for tight problems) or "gradient" (projected gradient on the dual, the
+        plain reference).  Nuclear: "interior" (interior point, polished at fixed rank).  Entrywise: "barrier" (interior
         point).
     C : float, optional
         Soft margin for data that cannot be separated: ``min 1/2 ||W||_F^2 + C sum_t slack_t^2``, one slack per margin
@@ -339,16 +349,19 @@ def _methods(norm: str | float) -> dict[str, Any]:
 
 
 def _plan(data: Data, norm: str | float) -> tuple[str, ...]:
-    """Methods to try in turn.  The active set is quickest on few rows and on tight problems (many more rows than
-    dimensions), block ascent on everything else; what it cannot decide the active set does, being finite."""
+    """Methods to try in turn.  Choosing one of T tokens per query takes log2 T bits, and W holds about two per
+    entry: short of that block ascent is quickest, near it the active set (few rows) or the interior point.  These
+    two also take what block ascent cannot decide."""
     if norm != "frobenius":
         return tuple(_methods(norm))
     rows, dimensions = int(data.indptr[-1]) - len(data), data.dk * data.dz
-    tight = rows > 2.6 * dimensions and rows <= 400 or rows > 3.5 * dimensions
-    affordable = min(rows, dimensions) <= ACTIVE_ROWS
-    if rows <= 100 or tight and affordable:
+    if rows <= 100:
         return ("active",)
-    return ("block", "active") if affordable else ("block", "gradient")
+    if min(rows, dimensions) > DENSE_ROWS:
+        return ("block", "gradient")
+    exact = ("active", "interior") if rows <= ACTIVE_ROWS else ("interior", "active")
+    bits = len(data) * math.log2(1 + rows / len(data))
+    return exact if bits > TIGHT * dimensions else ("block", *exact)
 
 
 def _call(

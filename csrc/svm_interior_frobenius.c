@@ -1,0 +1,424 @@
+/* Interior point method for tight problems (many more rows than dimensions), where an active set takes hundreds of
+ * steps.  On rows of unit length, beta_k = b_k / length_k, the least vector of their hull is sought:
+ *
+ *     min 1/2 ||A^* x||^2,  beta.x = 1,  x >= 0;    dual:  max level - 1/2 ||W||^2,  A W - s = level beta,  s >= 0
+ *     (x free and s = 0 on equality rows);          at the solution  W = A^* x,  s_k x_k = 0,  level = ||W||^2
+ *
+ * W / level solves the SVM.  A low enough level makes every W feasible, so that the start is near the central path
+ * whatever the margin is; on infeasible rows A^* x -> 0, a proof.  Mehrotra's predictor and corrector share one
+ * factorisation, with weights 1/d = s/x + proximal.  Once the gap is small, {x > s} is taken for the support and
+ * solved exactly; if a few exchanges do not make it right, it goes on.  The certificate alone decides. */
+#include "svm.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "arena.h"
+#include "equalities.h"
+#include "status.h"
+#include "stop.h"
+#include "svm_newton.h"
+
+/* Part of dx added to the linearised rows: bounds the weights, makes equality rows rows like others, and vanishes
+ * with dx.  Far below the square of the least margins, which it would blur; more when Cholesky fails. */
+#define PROXIMAL 1e-14
+#define MORE_PROXIMAL 100
+#define MOST_PROXIMAL 1e-8
+#define ABSENT 1e100                    /* 1/d of an equality row that others imply: it takes no part */
+#define LEAST_SHARE 1e-3                /* rows that ask for little start as if they asked this part of the mean */
+#define FIRST_ATTEMPT 1e-3              /* gap at which to guess the support, or Farkas residual to prove from */
+#define NEXT_ATTEMPT 1e-2               /* ... and after a failure again when it has shrunk by this factor */
+#define EXCHANGES 8                     /* systems per guess: right guesses need 1 to 4 */
+#define SHORT_OF 1e-10                  /* a margin this part of beta below it is violated: a tenth of the gap */
+#define NEGATIVE 1e-11                  /* a multiplier this far below 0, relative to the largest */
+#define REFUTATIONS 3                   /* corrections of a proof: each removes the rounding of the one before */
+#define SMALLEST 1e-8                   /* a multiplier of a proof below this part of the largest is not needed */
+#define ROUNDING 1e-13                  /* in the margin of a unit row, as a part of ||W||: a few hundred eps */
+#define IMPROVES 0.9                    /* an iteration that leaves more than this of the gap is no progress */
+#define PATIENCE 20                     /* such iterations in a row: rounding has the upper hand */
+
+struct interior {
+    const struct rows *rows;
+    const struct svm_options *options;
+    struct svm_answer *answer;
+    struct stop *stop;
+    struct arena *arena;
+    struct svm_newton newton;
+    struct equalities equalities;
+    ptrdiff_t m, D, n_margin;
+    double level, dlevel, proximal;
+    double *beta, *x, *s, *margin;      /* (m) */
+    double *dx, *ds, *h, *correction;   /* (m) direction, its right side, and dx o ds of the predictor */
+    double *dx_level, *dW_level;        /* (m), (dk, dz) what dlevel = 1 adds to dx and dW */
+    double *W, *dW, *rest, *M;          /* (dk, dz); rest = A^* x - W, from rounding; M scratch */
+    double *best_x, *best_W;            /* of the best bounds, scaled to ||A^* x|| = 1/upper, ||W|| = 1/lower */
+    double lower, upper;                /* those bounds of the largest margin */
+    double farkas;                      /* residual of x as a proof of infeasibility */
+    ptrdiff_t *member;                  /* (m) */
+    unsigned char *inside, *implied;    /* (m) in the support; an equality row that others imply */
+};
+
+static int take(struct interior *s)
+{
+    ptrdiff_t m = s->m;
+    double **vectors[] = {&s->beta, &s->x, &s->s, &s->margin, &s->dx, &s->ds, &s->h, &s->correction, &s->dx_level,
+                          &s->best_x};
+    double **matrices[] = {&s->dW_level, &s->W, &s->dW, &s->rest, &s->M, &s->best_W};
+    for (size_t i = 0; i < sizeof vectors / sizeof *vectors; ++i)
+        *vectors[i] = arena_zeros(s->arena, m, 1);
+    for (size_t i = 0; i < sizeof matrices / sizeof *matrices; ++i)
+        *matrices[i] = arena_zeros(s->arena, s->D, 1);
+    s->member = arena_indices(s->arena, m);
+    s->inside = arena_take(s->arena, m, 1);
+    s->implied = arena_take(s->arena, m, 1);
+    if (s->arena->failed)
+        return STATUS_NO_MEMORY;
+    memcpy(s->implied, s->rows->equal, (size_t)m);
+    if (s->rows->n_equal > 0 && equalities_factor(&s->equalities, s->rows, s->arena) != STATUS_DONE)
+        return STATUS_NO_MEMORY;
+    for (ptrdiff_t i = 0; i < s->equalities.count; ++i)
+        s->implied[s->equalities.row[i]] = 0;
+    return svm_newton_take(&s->newton, s->rows, s->stop, s->arena);
+}
+
+static double dot(const double *a, const double *b, ptrdiff_t n)
+{
+    double sum = 0;
+    for (ptrdiff_t i = 0; i < n; ++i)
+        sum += a[i] * b[i];
+    return sum;
+}
+
+/* Equal shares beta.x = 1, and a level so low that every margin row is above it, by about as much: W and s are
+ * feasible and near the central path (when every b is positive). */
+static void start(struct interior *s)
+{
+    double mean = 0, top = 0;
+    for (ptrdiff_t k = 0; k < s->m; ++k) {
+        s->beta[k] = s->rows->rhs[k] / s->rows->length[k];
+        s->n_margin += !s->rows->equal[k];
+        mean += fabs(s->beta[k]) / (double)s->m;
+    }
+    for (ptrdiff_t k = 0; k < s->m; ++k)
+        s->x[k] = s->rows->equal[k] ? 0 : 1 / ((double)s->n_margin * fmax(fabs(s->beta[k]), LEAST_SHARE * mean));
+    svm_newton_adjoint(&s->newton, s->W, s->x);
+    svm_newton_apply(&s->newton, s->margin, s->W);
+    for (ptrdiff_t k = 0; k < s->m; ++k)
+        top = fmax(top, fabs(s->margin[k]) * s->x[k] * (double)s->n_margin);
+    s->level = -1.1 * top;              /* the least s_k x_k is a tenth of the mean, or more */
+    for (ptrdiff_t k = 0; k < s->m; ++k)
+        if (!s->rows->equal[k])
+            s->s[k] = fmax(s->margin[k] - s->level * s->beta[k], 0.1 * top / (s->x[k] * (double)s->n_margin));
+}
+
+/* Put W on the equality rows, and x along, so that W stays A^* x. */
+static void project(struct interior *s)
+{
+    memset(s->h, 0, (size_t)s->m * sizeof(double));
+    equalities_project(s->W, s->h, s->level, &s->equalities);
+    for (ptrdiff_t k = 0; k < s->m; ++k)
+        s->x[k] += s->h[k] * s->rows->length[k];
+}
+
+/* Margins of W, the bounds, and the Farkas residual; keeps the best.  Returns the gap, infinite while W does not
+ * separate. */
+static double measure(struct interior *s)
+{
+    const struct rows *rows = s->rows;
+    double least = INFINITY, product = 0, weight = 0, short_of = 0;
+    project(s);
+    svm_newton_apply(&s->newton, s->margin, s->W);
+    svm_newton_adjoint(&s->newton, s->M, s->x);
+    for (ptrdiff_t i = 0; i < s->D; ++i)
+        s->rest[i] = s->M[i] - s->W[i];
+    double of_w = sqrt(dot(s->W, s->W, s->D)), of_x = sqrt(dot(s->M, s->M, s->D));
+    for (ptrdiff_t k = 0; k < s->m; ++k) {
+        product += s->beta[k] * s->x[k];
+        weight += rows->rhs[k] * s->x[k];
+        if (rows->equal[k])
+            continue;
+        short_of = fmax(short_of, s->level * s->beta[k] - s->margin[k]);
+        if (s->beta[k] > 0)
+            least = fmin(least, s->margin[k] / s->beta[k]);
+    }
+    if (!rows->homogeneous)             /* other rows may bound the scale of W: the level alone will do */
+        least = short_of <= ROUNDING * of_w ? s->level : 0;
+    double lower = least / of_w, upper = product > 0 ? of_x / product : INFINITY;
+    s->farkas = weight > 0 ? of_x / weight : INFINITY;
+    if (lower > s->lower) {
+        s->lower = lower;
+        for (ptrdiff_t i = 0; i < s->D; ++i)
+            s->best_W[i] = s->W[i] / least;
+    }
+    if (upper < s->upper) {
+        s->upper = upper;
+        for (ptrdiff_t k = 0; k < s->m; ++k)
+            s->best_x[k] = s->x[k] * (upper > 0 ? 1 / (upper * of_x) : 1);
+    }
+    return s->lower > 0 ? s->upper / s->lower - 1 : INFINITY;
+}
+
+/* Factor the system of the weights.  STATUS_FACTORIZATION: try again, with the larger s->proximal. */
+static int factor(struct interior *s)
+{
+    for (ptrdiff_t k = 0; k < s->m; ++k)
+        s->newton.inverse[k] = s->implied[k] ? ABSENT : s->newton.inverse[k] + s->proximal;
+    int status = svm_newton_factor(&s->newton);
+    if (status == STATUS_FACTORIZATION)
+        s->proximal *= MORE_PROXIMAL;
+    return status;
+}
+
+/* The direction to s_k x_k = mu - correction_k, and to beta.x = 1. */
+static int direction(struct interior *s, double mu)
+{
+    const unsigned char *equal = s->rows->equal;
+    for (ptrdiff_t k = 0; k < s->m; ++k) {
+        double pull = equal[k] ? 0 : (mu - s->correction[k]) / s->x[k];
+        s->h[k] = (s->level * s->beta[k] - s->margin[k] + pull) / s->newton.inverse[k];
+    }
+    int status = svm_newton_solve(&s->newton, s->dx, s->dW, s->h, s->rest);
+    s->dlevel = (1 - dot(s->beta, s->x, s->m) - dot(s->beta, s->dx, s->m)) / dot(s->beta, s->dx_level, s->m);
+    for (ptrdiff_t i = 0; i < s->D; ++i)
+        s->dW[i] += s->dlevel * s->dW_level[i];
+    for (ptrdiff_t k = 0; k < s->m; ++k) {
+        s->dx[k] += s->dlevel * s->dx_level[k];
+        if (!equal[k])
+            s->ds[k] = (mu - s->correction[k] - s->s[k] * s->dx[k]) / s->x[k] - s->s[k];
+    }
+    return status;
+}
+
+/* Longest step, at most 1, that keeps x and s nonnegative. */
+static double longest_step(const struct interior *s)
+{
+    double step = 1;
+    for (ptrdiff_t k = 0; k < s->m; ++k) {
+        if (s->rows->equal[k])
+            continue;
+        step = s->dx[k] < 0 ? fmin(step, -s->x[k] / s->dx[k]) : step;
+        step = s->ds[k] < 0 ? fmin(step, -s->s[k] / s->ds[k]) : step;
+    }
+    return step;
+}
+
+/* One iteration.  STATUS_ITERATION_LIMIT: rounding leaves no step. */
+static int advance(struct interior *s)
+{
+    ptrdiff_t m = s->m;
+    double mu = dot(s->s, s->x, m) / (double)s->n_margin, after = 0;
+    for (ptrdiff_t k = 0; k < m; ++k)
+        s->newton.inverse[k] = s->rows->equal[k] ? 0 : s->s[k] / s->x[k];
+    int status = factor(s);
+    if (status != STATUS_DONE)
+        return status;
+    for (ptrdiff_t k = 0; k < m; ++k)
+        s->h[k] = s->beta[k] / s->newton.inverse[k];
+    status = svm_newton_solve(&s->newton, s->dx_level, s->dW_level, s->h, NULL);
+    memset(s->correction, 0, (size_t)m * sizeof(double));
+    if (status == STATUS_DONE)
+        status = direction(s, 0);
+    if (status != STATUS_DONE)
+        return status;
+    double step = longest_step(s);
+    for (ptrdiff_t k = 0; k < m; ++k) {
+        s->correction[k] = s->dx[k] * s->ds[k];
+        after += (s->x[k] + step * s->dx[k]) * (s->s[k] + step * s->ds[k]) / (double)s->n_margin;
+    }
+    double left = after / mu;           /* Mehrotra's rule: aim at mu (mu_predicted / mu)^3 */
+    status = direction(s, mu * left * left * left);
+    if (status != STATUS_DONE)
+        return status;
+    /* The further the predictor came, the closer to the boundary. */
+    double length = fmin(1, (0.95 + 0.045 * step) * longest_step(s));
+    if (!(length > 0) || !isfinite(mu) || !isfinite(dot(s->dW, s->dW, s->D)))
+        return STATUS_ITERATION_LIMIT;
+    s->level += length * s->dlevel;
+    for (ptrdiff_t i = 0; i < s->D; ++i)
+        s->W[i] += length * s->dW[i];
+    for (ptrdiff_t k = 0; k < m; ++k) {
+        s->x[k] += length * s->dx[k];
+        s->s[k] += length * s->ds[k];
+    }
+    return STATUS_DONE;
+}
+
+/* Solve on the rows s->member: their multipliers to answer->lambda (of unit rows), W to answer->W, its margins to
+ * s->h.  W is corrected by itself: A^* x is off by eps sum|x|, of order eps / margin^2, W by eps / margin. */
+static int solve_on_support(struct interior *s, ptrdiff_t size)
+{
+    double *x = arena_doubles(s->arena, size, 1), *b = arena_doubles(s->arena, size, 1);
+    ptrdiff_t corrections = 0;
+    struct support support;
+    if (s->arena->failed)
+        return STATUS_NO_MEMORY;
+    memset(s->correction, 0, (size_t)s->m * sizeof(double));
+    memset(s->answer->lambda, 0, (size_t)s->m * sizeof(double));
+    memset(s->answer->W, 0, (size_t)s->D * sizeof(double));
+    memset(s->h, 0, (size_t)s->m * sizeof(double));
+    int status = support_take(&support, s->rows, s->member, size, s->correction, 1, s->arena);
+    for (int pass = 0; pass < 3 && status == STATUS_DONE; ++pass) {
+        for (ptrdiff_t i = 0; i < size; ++i) {
+            b[i] = s->beta[s->member[i]] - s->h[s->member[i]];
+            x[i] = 0;
+        }
+        status = support_solve(&support, x, b, DBL_EPSILON, 2, &corrections, s->stop, s->arena);
+        status = status == STATUS_ITERATION_LIMIT ? STATUS_DONE : status;  /* refined as far as rounding goes */
+        for (ptrdiff_t i = 0; i < size; ++i) {
+            s->correction[s->member[i]] = x[i];
+            s->answer->lambda[s->member[i]] += x[i];
+        }
+        svm_newton_adjoint(&s->newton, s->M, s->correction);
+        for (ptrdiff_t i = 0; i < s->D; ++i)
+            s->answer->W[i] += s->M[i];
+        svm_newton_apply(&s->newton, s->h, s->answer->W);
+    }
+    return status;
+}
+
+/* With W and the multipliers of unit rows in the answer. */
+static int conclude(struct interior *s, int stopped)
+{
+    for (ptrdiff_t k = 0; k < s->m; ++k)
+        s->answer->lambda[k] /= s->rows->length[k];
+    return svm_conclude(s->answer, s->rows, s->options, BOUND_FROBENIUS, stopped, s->arena);
+}
+
+/* Guess the support from x and s, and exchange the rows with the wrong sign while they get fewer.  STATUS_DONE:
+ * certified; STATUS_ITERATION_LIMIT: not found. */
+static int finish(struct interior *s)
+{
+    ptrdiff_t before = PTRDIFF_MAX;
+    for (ptrdiff_t k = 0; k < s->m; ++k)
+        s->inside[k] = !s->implied[k] && (s->rows->equal[k] || s->x[k] > s->s[k]);
+    for (int exchange = 0; exchange < EXCHANGES; ++exchange) {
+        ptrdiff_t size = 0, wrong = 0;
+        double top = 0;
+        for (ptrdiff_t k = 0; k < s->m; ++k)
+            if (s->inside[k])
+                s->member[size++] = k;
+        if (size > s->D)                /* more rows than can be independent */
+            return STATUS_ITERATION_LIMIT;
+        struct arena_mark mark = arena_mark(s->arena);
+        int status = solve_on_support(s, size);
+        arena_release(s->arena, mark);
+        if (status != STATUS_DONE)
+            return status == STATUS_FACTORIZATION ? STATUS_ITERATION_LIMIT : status;
+        for (ptrdiff_t k = 0; k < s->m; ++k)
+            top = fmax(top, fabs(s->answer->lambda[k]));
+        for (ptrdiff_t k = 0; k < s->m; ++k) {
+            int leaves = s->inside[k] && s->answer->lambda[k] < -NEGATIVE * top;
+            int enters = !s->inside[k] && s->beta[k] - s->h[k] > SHORT_OF * fabs(s->beta[k]);
+            if (!s->rows->equal[k] && (leaves || enters)) {
+                s->inside[k] = !s->inside[k];
+                ++wrong;
+            }
+        }
+        if (wrong == 0)
+            return conclude(s, STATUS_ITERATION_LIMIT);
+        if (wrong >= before)
+            return STATUS_ITERATION_LIMIT;
+        before = wrong;
+    }
+    return STATUS_ITERATION_LIMIT;
+}
+
+/* Make x a proof of infeasibility: v <- v - D A (I + A^* D A)^-1 A^* v with D of order v^2 takes A^* v away and
+ * changes every v_k by a small part of itself, so that signs stay.  STATUS_INFEASIBLE, or STATUS_UNDECIDED. */
+static int refute(struct interior *s)
+{
+    const struct rows *rows = s->rows;
+    double top = 0, *v = s->answer->lambda;
+    for (ptrdiff_t k = 0; k < s->m; ++k)
+        top = fmax(top, fabs(s->best_x[k]));
+    for (ptrdiff_t k = 0; k < s->m; ++k)
+        v[k] = s->best_x[k] / top;
+    for (int pass = 0; pass < REFUTATIONS; ++pass) {
+        struct arena_mark mark = arena_mark(s->arena);
+        double weight = 0;
+        for (ptrdiff_t k = 0; k < s->m; ++k) {
+            double size = fmax(v[k], SMALLEST);
+            s->h[k] = v[k];
+            s->newton.inverse[k] = rows->equal[k] ? 0 : s->proximal / (size * size);
+        }
+        int status = factor(s);
+        if (status == STATUS_DONE)
+            status = svm_newton_solve(&s->newton, v, s->dW, s->h, NULL);
+        arena_release(s->arena, mark);
+        if (status == STATUS_FACTORIZATION)
+            continue;
+        if (status != STATUS_DONE)
+            return status;
+        for (ptrdiff_t k = 0; k < s->m; ++k) {
+            v[k] = rows->equal[k] || v[k] > 0 ? v[k] : 0;
+            weight += rows->rhs[k] * v[k];
+        }
+        svm_newton_adjoint(&s->newton, s->answer->W, v);
+        if (sqrt(dot(s->answer->W, s->answer->W, s->D)) <= BOUND_FARKAS / 2 * weight)
+            return conclude(s, STATUS_UNDECIDED);
+    }
+    return STATUS_UNDECIDED;
+}
+
+/* Try to end exactly. */
+static int attempt(struct interior *s)
+{
+    return s->lower > 0 ? finish(s) : refute(s);
+}
+
+/* An answer, or why there is none: then the best bounds are in s. */
+static int iterate(struct interior *s)
+{
+    double attempt_at[2] = {FIRST_ATTEMPT, FIRST_ATTEMPT}, best = INFINITY;
+    ptrdiff_t *iterations = &s->answer->iterations;
+    if (s->n_margin == 0)
+        return finish(s);               /* equality rows alone: one linear system */
+    for (int slow = 0; slow < PATIENCE; ++*iterations) {
+        double gap = measure(s);
+        if (gap <= bound_tolerance(s->options->tol, s->lower, s->rows) / 2)
+            return STATUS_ITERATION_LIMIT;      /* for the certificate to correct */
+        int separates = s->lower > 0;
+        double rough = separates ? gap : s->farkas, reached = separates ? gap : s->upper;
+        if (rough <= attempt_at[separates]) {
+            int status = attempt(s);
+            if (status != STATUS_ITERATION_LIMIT && status != STATUS_UNDECIDED)
+                return status;
+            attempt_at[separates] = NEXT_ATTEMPT * rough;
+        }
+        slow = reached <= IMPROVES * best ? 0 : slow + 1;
+        best = fmin(best, reached);
+        if (*iterations >= s->options->max_iter)
+            return STATUS_ITERATION_LIMIT;
+        if (stop_now(s->stop))
+            return STATUS_INTERRUPTED;
+        struct arena_mark mark = arena_mark(s->arena);
+        int status = advance(s);
+        arena_release(s->arena, mark);
+        if (status == STATUS_ITERATION_LIMIT || s->proximal > MOST_PROXIMAL)
+            break;
+        if (status != STATUS_DONE && status != STATUS_FACTORIZATION)
+            return status;
+    }
+    return attempt(s);
+}
+
+int svm_interior_frobenius(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                           struct stop *stop, struct arena *arena)
+{
+    struct interior s = {.rows = rows, .options = options, .answer = answer, .stop = stop, .arena = arena,
+                         .m = rows->count, .D = rows->w->dk * rows->w->dz, .upper = INFINITY,
+                         .proximal = PROXIMAL};
+    answer->iterations = 0;
+    int status = take(&s);
+    if (status != STATUS_DONE)
+        return status;
+    start(&s);
+    status = iterate(&s);
+    if (status < 0 || status == STATUS_DONE || status == STATUS_INFEASIBLE)
+        return status;
+    memcpy(answer->lambda, s.best_x, (size_t)s.m * sizeof(double));
+    memcpy(answer->W, s.best_W, (size_t)s.D * sizeof(double));
+    return conclude(&s, status);
+}

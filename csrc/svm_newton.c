@@ -1,0 +1,174 @@
+#include "svm_newton.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "arena.h"
+#include "blas.h"
+#include "status.h"
+#include "sweep.h"
+
+#define CHUNK 256                       /* queries per gemm: enough for its full speed */
+#define CONSISTENT 1e-11                /* residual of a solution, as a part of it: a hundredth of the gap */
+#define REFINEMENTS 2                   /* when H has lost nearly all digits, each still gains a few */
+
+static ptrdiff_t packed(ptrdiff_t d)
+{
+    return d * (d + 1) / 2;
+}
+
+int svm_newton_take(struct svm_newton *n, const struct rows *rows, struct stop *stop, struct arena *arena)
+{
+    const struct windows *w = rows->w;
+    ptrdiff_t m = rows->count, D = w->dk * w->dz, wide = w->dk > w->dz ? w->dk : w->dz;
+    *n = (struct svm_newton){.rows = rows, .stop = stop, .arena = arena, .m = m, .D = D};
+    n->inverse = arena_doubles(arena, m, 1);
+    n->scaled = arena_doubles(arena, m, 1);
+    n->refined = arena_doubles(arena, m, 1);
+    n->M = arena_doubles(arena, D, 1);
+    n->all = arena_indices(arena, m);
+    if (D < m) {
+        ptrdiff_t pk = packed(w->dk), pz = packed(w->dz), most = D * D / (pk + pz) + 1;
+        n->chunk = most < CHUNK ? most : CHUNK;     /* no more memory than H itself */
+        n->chunk = n->chunk < w->n_queries ? n->chunk : w->n_queries;
+        n->H = arena_doubles(arena, D, D);
+        n->keys = arena_doubles(arena, n->chunk, pk);
+        n->queries = arena_doubles(arena, n->chunk, pz);
+        n->product = arena_doubles(arena, pk, pz);
+        n->delta = arena_doubles(arena, w->longest, w->dk);
+        n->weighted = arena_doubles(arena, w->longest, w->dk);
+        n->square = arena_doubles(arena, wide, wide);
+    }
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
+    for (ptrdiff_t k = 0; k < m; ++k)
+        n->all[k] = k;
+    return STATUS_DONE;
+}
+
+void svm_newton_apply(const struct svm_newton *n, double *margin, const double *W)
+{
+    rows_apply(margin, n->rows, W);
+    for (ptrdiff_t k = 0; k < n->m; ++k)
+        margin[k] /= n->rows->length[k];
+}
+
+void svm_newton_adjoint(const struct svm_newton *n, double *W, const double *x)
+{
+    for (ptrdiff_t k = 0; k < n->m; ++k)
+        n->scaled[k] = x[k] / n->rows->length[k];
+    rows_adjoint(W, n->rows, n->scaled);
+}
+
+/* Of query q: sum_k d_k delta_k delta_k^T over its rows, its lower triangle packed. */
+static void weigh_keys(struct svm_newton *n, double *to, ptrdiff_t q)
+{
+    const struct rows *rows = n->rows;
+    ptrdiff_t from = rows->first[q], count = rows->first[q + 1] - from, dk = rows->w->dk;
+    const double *X = windows_keys(rows->w, q, rows->keys), *a = X + rows->reference[q] * dk;
+    for (ptrdiff_t k = 0; k < count; ++k) {
+        const double *x = X + rows->token[from + k] * dk;
+        double weight = 1 / (n->inverse[from + k] * rows->length[from + k] * rows->length[from + k]);
+        for (ptrdiff_t i = 0; i < dk; ++i) {
+            n->delta[k * dk + i] = a[i] - x[i];
+            n->weighted[k * dk + i] = weight * (a[i] - x[i]);
+        }
+    }
+    sweep_columns_times_columns(n->square, n->weighted, n->delta, dk, dk, count);
+    for (ptrdiff_t i = 0; i < dk; to += ++i)
+        memcpy(to, n->square + i * dk, (size_t)(i + 1) * sizeof(double));
+}
+
+/* H = I + sum_q (sum_k d_k delta_k delta_k^T) kron (z_q z_q^T), lower triangle.  Both factors are symmetric, so
+ * one gemm of their packed triangles forms every entry, at a quarter of the multiplications. */
+static void assemble(struct svm_newton *n)
+{
+    const struct windows *w = n->rows->w;
+    ptrdiff_t dk = w->dk, dz = w->dz, D = n->D, pk = packed(dk), pz = packed(dz);
+    for (ptrdiff_t from = 0; from < w->n_queries; from += n->chunk) {
+        ptrdiff_t count = w->n_queries - from < n->chunk ? w->n_queries - from : n->chunk;
+        for (ptrdiff_t i = 0; i < count; ++i) {
+            const double *z = w->queries + (from + i) * dz;
+            double *to = n->queries + i * pz;
+            weigh_keys(n, n->keys + i * pk, from + i);
+            for (ptrdiff_t j = 0; j < dz; ++j)
+                for (ptrdiff_t l = 0; l <= j; ++l)
+                    *to++ = z[j] * z[l];
+        }
+        blas_gemm(BLAS_TRANSPOSED, BLAS_PLAIN, pk, pz, count, 1.0, n->keys, pk, n->queries, pz, from > 0,
+                  n->product, pz);
+    }
+    const double *entry = n->product;
+    for (ptrdiff_t i = 0; i < dk; ++i)
+        for (ptrdiff_t l = 0; l <= i; ++l) {
+            for (ptrdiff_t j = 0; j < dz; ++j)
+                for (ptrdiff_t k = 0; k <= j; ++k)
+                    n->square[j * dz + k] = n->square[k * dz + j] = *entry++;
+            for (ptrdiff_t j = 0; j < dz; ++j)      /* with l = i right of H's diagonal too, where nobody looks */
+                memcpy(n->H + (i * dz + j) * D + l * dz, n->square + j * dz, (size_t)dz * sizeof(double));
+        }
+    for (ptrdiff_t i = 0; i < D; ++i)
+        n->H[i * D + i] += 1;
+}
+
+int svm_newton_factor(struct svm_newton *n)
+{
+    if (n->H == NULL)
+        return support_take(&n->support, n->rows, n->all, n->m, n->inverse, 1, n->arena);
+    assemble(n);
+    return blas_cholesky(n->D, n->H, n->D) == 0 ? STATUS_DONE : STATUS_FACTORIZATION;
+}
+
+static void solve_with_factor(const struct svm_newton *n, double *W)
+{
+    blas_solve_vector(BLAS_PLAIN, n->D, n->H, n->D, W);
+    blas_solve_vector(BLAS_TRANSPOSED, n->D, n->H, n->D, W);
+}
+
+static double squared(const double *a, ptrdiff_t size)
+{
+    double sum = 0;
+    for (ptrdiff_t i = 0; i < size; ++i)
+        sum += a[i] * a[i];
+    return sum;
+}
+
+int svm_newton_solve(struct svm_newton *n, double *dx, double *dW, double *h, const double *rest)
+{
+    ptrdiff_t m = n->m, D = n->D, corrections = 0;
+    if (n->H == NULL) {
+        memset(n->refined, 0, (size_t)m * sizeof(double));
+        if (rest != NULL)
+            svm_newton_apply(n, n->refined, rest);
+        for (ptrdiff_t k = 0; k < m; ++k)
+            h[k] = h[k] * n->inverse[k] - n->refined[k];
+        memset(dx, 0, (size_t)m * sizeof(double));
+        int status = support_solve(&n->support, dx, h, DBL_EPSILON, REFINEMENTS, &corrections, n->stop, n->arena);
+        svm_newton_adjoint(n, dW, dx);
+        for (ptrdiff_t i = 0; rest != NULL && i < D; ++i)
+            dW[i] += rest[i];
+        return status == STATUS_ITERATION_LIMIT ? STATUS_DONE : status;    /* refined as far as rounding goes */
+    }
+    svm_newton_adjoint(n, dW, h);
+    for (ptrdiff_t i = 0; rest != NULL && i < D; ++i)
+        dW[i] += rest[i];
+    solve_with_factor(n, dW);
+    svm_newton_apply(n, n->refined, dW);
+    for (ptrdiff_t k = 0; k < m; ++k)
+        dx[k] = h[k] - n->refined[k] / n->inverse[k];
+    for (int pass = 0; pass < REFINEMENTS; ++pass) {
+        svm_newton_adjoint(n, n->M, dx);
+        for (ptrdiff_t i = 0; i < D; ++i)
+            n->M[i] += (rest != NULL ? rest[i] : 0) - dW[i];
+        if (!(squared(n->M, D) > CONSISTENT * CONSISTENT * squared(dW, D)))
+            break;
+        solve_with_factor(n, n->M);
+        svm_newton_apply(n, n->refined, n->M);
+        for (ptrdiff_t i = 0; i < D; ++i)
+            dW[i] += n->M[i];
+        for (ptrdiff_t k = 0; k < m; ++k)
+            dx[k] -= n->refined[k] / n->inverse[k];
+    }
+    return STATUS_DONE;
+}
