@@ -88,7 +88,7 @@ static int solve(svm_method *method, struct svm_answer *answer, double *dual, pt
     return status;
 }
 
-static PyObject *run(svm_method *method, const char *name, PyObject *const *args, Py_ssize_t n)
+static PyObject *run(svm_method *method, const char *name, PyObject *const *args, Py_ssize_t n, ptrdiff_t rank)
 {
     struct selection selection;
     if (bind_count(name, n, N_ARGUMENTS) < 0 || read_selection(&selection, args) < 0)
@@ -98,6 +98,7 @@ static PyObject *run(svm_method *method, const char *name, PyObject *const *args
         .max_iter = PyLong_AsSsize_t(args[MAX_ITER]),
         .soft = PyFloat_AsDouble(args[SOFT]),
         .p = PyFloat_AsDouble(args[P]),
+        .rank = rank,
     };
     if (PyErr_Occurred())
         return NULL;
@@ -123,7 +124,7 @@ static PyObject *run(svm_method *method, const char *name, PyObject *const *args
     static PyObject *name##_(PyObject *module, PyObject *const *args, Py_ssize_t n) \
     { \
         (void)module; \
-        return run(name, #name, args, n); \
+        return run(name, #name, args, n, 0); \
     }
 BIND_METHOD(svm_gradient)
 BIND_METHOD(svm_active)
@@ -131,7 +132,18 @@ BIND_METHOD(svm_block)
 BIND_METHOD(svm_soft)
 BIND_METHOD(svm_interior_frobenius)
 BIND_METHOD(svm_interior)
+BIND_METHOD(svm_factored)
 BIND_METHOD(svm_barrier)
+
+/* The one with an argument of its own, the last. */
+static PyObject *svm_capped_(PyObject *module, PyObject *const *args, Py_ssize_t n)
+{
+    (void)module;
+    if (bind_count("svm_capped", n, N_ARGUMENTS + 1) < 0)
+        return NULL;
+    ptrdiff_t rank = PyLong_AsSsize_t(args[N_ARGUMENTS]);
+    return rank < 1 && PyErr_Occurred() ? NULL : run(svm_capped, "svm_capped", args, n - 1, rank > 0 ? rank : 1);
+}
 
 #define SIGNATURE \
     "(windows, reference, kept | None, rhs | None, tol, max_iter, soft, p) -> status, W, dual (entries), lower, " \
@@ -145,6 +157,9 @@ PyMethodDef bind_svm_methods[] = {
     {"svm_interior_frobenius", (PyCFunction)(void (*)(void))svm_interior_frobenius_, METH_FASTCALL,
      "svm_interior_frobenius" SIGNATURE},
     {"svm_interior", (PyCFunction)(void (*)(void))svm_interior_, METH_FASTCALL, "svm_interior" SIGNATURE},
+    {"svm_factored", (PyCFunction)(void (*)(void))svm_factored_, METH_FASTCALL, "svm_factored" SIGNATURE},
+    {"svm_capped", (PyCFunction)(void (*)(void))svm_capped_, METH_FASTCALL,
+     "svm_capped(windows, reference, kept | None, rhs | None, tol, max_iter, soft, p, rank) -> as svm_factored"},
     {"svm_barrier", (PyCFunction)(void (*)(void))svm_barrier_, METH_FASTCALL, "svm_barrier" SIGNATURE},
     {NULL, NULL, 0, NULL},
 };

@@ -11,6 +11,7 @@ struct svm_options {
     ptrdiff_t max_iter;
     double p;                           /* exponent of the entrywise norm */
     double soft;                        /* C of the soft margin, 0: the rows are hard */
+    ptrdiff_t rank;                     /* the most W may have, of svm_capped */
 };
 
 struct svm_answer {
@@ -22,8 +23,9 @@ struct svm_answer {
 
 /* W and lambda are the caller's.  STATUS_DONE: certified to bound_tolerance(tol); STATUS_INFEASIBLE: lambda is a
  * Farkas certificate; STATUS_ITERATION_LIMIT: the bounds hold but are further apart than asked;
- * STATUS_UNDECIDED: no W that meets the rows was found, and no certificate; STATUS_INTERRUPTED: as far as it
- * came, with its bounds; < 0: no answer. */
+ * STATUS_UNDECIDED: no W that meets the rows was found, and no certificate; STATUS_STATIONARY: svm_capped stands at a
+ * stationary point, and the upper bound is that without the cap; STATUS_INTERRUPTED: as far as it came, with its
+ * bounds; < 0: no answer. */
 typedef int svm_method(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                        struct stop *stop, struct arena *arena);
 
@@ -36,6 +38,8 @@ svm_method svm_soft;                    /* the same on  1/2 ||W||_F^2 + C sum_k 
 
 /* Nuclear norm. */
 svm_method svm_interior;                /* primal-dual interior point, polished at fixed rank */
+svm_method svm_factored;                /* augmented Lagrangian in factors, polished likewise: large problems */
+svm_method svm_capped;                  /* rank W <= options->rank */
 
 /* Entrywise lp norm. */
 svm_method svm_barrier;                 /* primal-dual interior point */

@@ -110,6 +110,29 @@ def svm_interior(
     p: float,
     /,
 ) -> _Answer: ...
+def svm_factored(
+    windows: Any,
+    reference: _Indices,
+    kept: _Bools | None,
+    rhs: _Floats | None,
+    tol: float,
+    max_iter: int,
+    soft: float,
+    p: float,
+    /,
+) -> _Answer: ...
+def svm_capped(
+    windows: Any,
+    reference: _Indices,
+    kept: _Bools | None,
+    rhs: _Floats | None,
+    tol: float,
+    max_iter: int,
+    soft: float,
+    p: float,
+    rank: int,
+    /,
+) -> _Answer: ...
 def svm_barrier(
     windows: Any,
     reference: _Indices,

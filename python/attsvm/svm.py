@@ -22,17 +22,23 @@ METHODS = {
         "block": _core.svm_block,
         "interior": _core.svm_interior_frobenius,
     },
-    "nuclear": {"interior": _core.svm_interior},
+    "nuclear": {"interior": _core.svm_interior, "factored": _core.svm_factored},
     "entrywise": {"barrier": _core.svm_barrier},
 }
 SOFT_METHODS = {"block": _core.svm_soft}
-MAX_ITER = {"gradient": 20_000, "active": 1_000_000, "block": 1_000_000, "interior": 200, "barrier": 200}
+RANK_METHODS = {"factored": _core.svm_capped}
+MAX_ITER = {"gradient": 20_000, "active": 1_000_000, "block": 1_000_000, "barrier": 200}
+# Interior point and factored method count their own iterations, not those of the Frobenius problem they start from.
+MAX_ITER |= {"interior": 200, "factored": 20_000}
 # The largest dense factor (128 MB) that the active set and the interior point may need.
 DENSE_ROWS = 4000
 # Rows up to which the active set beats the interior point.
 ACTIVE_ROWS = 400
 # Bits of the selection per entry of W above which a problem is tight, and block ascent slow (measured).
 TIGHT = 0.9
+# Rows up to which the nuclear interior point beats the factored method, and up to which (of rows or dimensions) its
+# working set stays affordable.
+INTERIOR_ROWS, INTERIOR_AFFORDABLE = 100, 2000
 # Gap at which `feasible` stops: the answer is yes, and the margin known within a factor of 2.
 ROUGH = 1.0
 # Singular values below this part of the largest are not part of the rank: a gap of 1e-9 fixes W to about 5e-5.
@@ -49,13 +55,15 @@ class Separation:
     Attributes
     ----------
     status : str
-        "optimal", "infeasible", "no constraint", "iteration limit" or "undecided".
+        "optimal", "infeasible", "no constraint", "iteration limit" or "undecided"; with a rank cap that binds,
+        "stationary".
     W : (dk, dz) array or None
         The least-norm weights with every margin at least 1; the best known on "iteration limit"; zero on
         "no constraint"; None on "infeasible" and "undecided".
     margin, margin_bound : float
         The largest margin of a unit-norm W lies in [margin, margin_bound]: the first is reached by ``W``, the second
-        proved by ``dual``.  Both are computed from the tokens, not taken from the solver.
+        proved by ``dual``.  Both are computed from the tokens, not taken from the solver.  A rank cap that binds lowers
+        the first alone: the second is that of the problem without it.
     gap : float
         ``margin_bound / margin - 1``.
     dual : array or list, in the data's entry shape, or None
@@ -145,6 +153,8 @@ class Separation:
             return self._impossible_pair() or (
                 "no weights rank the selected tokens first: the certificate combines the rows to zero"
             )
+        if self.status == "stationary":
+            return f"a stationary point at this rank; its norm is at most {1 + self.gap:.6g} times the least"
         if self.status == "undecided":
             return "no separating weights were found, and no proof that there are none"
         return f"stopped before the tolerance; the bounds hold to a relative {self.gap:.1e}"
@@ -199,6 +209,7 @@ def solve_svm(
     tol: float = 1e-9,
     method: str = "auto",
     C: float | None = None,
+    rank: int | None = None,
     max_iter: int | None = None,
 ) -> Separation:
     """``min ||W||  s.t.  (x_a - x_t)^T W z >= 1`` for the selected token a of each query and every other token t.
@@ -218,14 +229,17 @@ def solve_svm(
     tol : float
         Relative gap between the certified bounds of the margin; a little more is accepted where rounding forbids it:
         100 * 2.2e-16 * (longest row) / margin.
-    method : {"auto", "active", "block", "interior", "gradient", "barrier"}
+    method : {"auto", "active", "block", "interior", "gradient", "factored", "barrier"}
         Frobenius: "active" (dual active set, exact), "block" (block-coordinate ascent, then primal-dual active
         set), "interior" (interior point, for tight problems) or "gradient" (projected gradient on the dual, the
-        plain reference).  Nuclear: "interior" (interior point, polished at fixed rank).  Entrywise: "barrier" (interior
-        point).
+        plain reference).  Nuclear: "interior" (interior point) or "factored" (augmented Lagrangian in ``W = K Q^T``,
+        for large problems), both finished by Newton's method at fixed rank.  Entrywise: "barrier" (interior point).
     C : float, optional
         Soft margin for data that cannot be separated: ``min 1/2 ||W||_F^2 + C sum_t slack_t^2``, one slack per margin
         row, as scikit-learn scales the squared hinge; equality rows stay hard.  None: every row is met.
+    rank : int, optional
+        Cap on the rank of W, what K and Q with so many columns can reach; nuclear norm only.  Where it binds the
+        problem is not convex: the answer is "stationary", with the bound of the problem without the cap.
     max_iter : int, optional
 
     Returns
@@ -271,12 +285,19 @@ def solve_svm(
         C = as_number("C", C, above=0.0)
         if norm != "frobenius":
             raise ValueError(f"C goes with norm='frobenius', got norm={norm!r}")
-    methods = SOFT_METHODS if C is not None else _methods(norm)
+    if rank is not None:
+        rank = as_count("rank", rank, 1)
+        if norm != "nuclear":
+            raise ValueError(f"rank goes with norm='nuclear', got norm={norm!r}")
+    methods = SOFT_METHODS if C is not None else RANK_METHODS if rank is not None else _methods(norm)
     as_choice("method", method, ("auto", *methods))
     most = None if max_iter is None else as_count("max_iter", max_iter, 1)
     selection = Selection(data, selected)
-    names = (method,) if method != "auto" else ("block",) if C is not None else _plan(data, norm)
-    sol = _solve(data, selection, norm, names, tol, most, C)
+    if method != "auto":
+        names = (method,)
+    else:
+        names = tuple(methods) if len(methods) == 1 else _plan(data, norm)
+    sol = _solve(data, selection, norm, names, tol, most, C, rank)
     if sol.status in ("iteration limit", "undecided"):
         warnings.warn(f"solve_svm: {sol.message}", ConvergenceWarning, stacklevel=2)
     return sol
@@ -329,14 +350,21 @@ def _solve(
     tol: float,
     most: int | None,
     C: float | None,
+    rank: int | None = None,
 ) -> Separation:
-    """The named methods in turn, until one decides."""
+    """The named methods in turn, until one decides; else the best of what they found."""
     methods = SOFT_METHODS if C is not None else _methods(norm)
+    if rank is not None:
+        methods = {name: _with_rank(solver, rank) for name, solver in RANK_METHODS.items()}
+    best = None
     for name in names:
         answer = _call(methods[name], data, selection, tol, most or MAX_ITER[name], C, norm)
         sol = Separation(data, selection, norm, name, C, answer)
         if sol.status not in ("iteration limit", "undecided"):
             break
+        best = sol if best is None or sol.gap < best.gap else best
+    else:
+        return best
     if sol.status == "interrupted":
         exception = answer[-1] or KeyboardInterrupt()
         exception.partial = sol
@@ -348,13 +376,21 @@ def _methods(norm: str | float) -> dict[str, Any]:
     return METHODS[norm if isinstance(norm, str) else "entrywise"]
 
 
+def _with_rank(solver: Any, rank: int) -> Any:
+    return lambda *arguments: solver(*arguments, rank)
+
+
 def _plan(data: Data, norm: str | float) -> tuple[str, ...]:
     """Methods to try in turn.  Choosing one of T tokens per query takes log2 T bits, and W holds about two per
     entry: short of that block ascent is quickest, near it the active set (few rows) or the interior point.  These
     two also take what block ascent cannot decide."""
-    if norm != "frobenius":
+    if not isinstance(norm, str):
         return tuple(_methods(norm))
     rows, dimensions = int(data.indptr[-1]) - len(data), data.dk * data.dz
+    if norm == "nuclear":  # the interior point is sturdier, the factored method quicker except on few rows
+        if rows <= INTERIOR_ROWS:
+            return ("interior", "factored")
+        return ("factored", "interior") if min(rows, dimensions) <= INTERIOR_AFFORDABLE else ("factored",)
     if rows <= 100:
         return ("active",)
     if min(rows, dimensions) > DENSE_ROWS:

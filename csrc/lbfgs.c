@@ -1,0 +1,177 @@
+#include "lbfgs.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "arena.h"
+#include "clones.h"
+#include "status.h"
+#include "stop.h"
+
+#define MEMORY 20                       /* pairs kept: fewer cost evaluations, more cost as much as one */
+#define DECREASE 1e-4                   /* part of the promised decrease asked for (Wolfe) */
+#define FLATTER 0.9                     /* part of the slope that may be left (Wolfe): most first steps will do */
+#define FIRST 0.1                       /* first step along the gradient, as a part of x: lengths say nothing */
+#define TRIALS 20                       /* along one direction: more means that rounding decides */
+#define STRETCH 4.0                     /* largest growth of a trial step */
+#define INSIDE 0.1                      /* of a bracket that interpolation keeps away from its ends */
+
+struct descent {
+    ptrdiff_t n, pairs, newest;
+    double *step, *change;              /* (MEMORY,n) differences of x and of the gradient */
+    double curvature[MEMORY];           /* their products */
+    double *gradient, *direction;       /* (n) */
+    double *x_next, *gradient_next;     /* (n) */
+    double value;
+};
+
+VECTOR_CLONES
+static double dot(const double *a, const double *b, ptrdiff_t n)
+{
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (ptrdiff_t i = 0; i < n; ++i)
+        sum += a[i] * b[i];
+    return sum;
+}
+
+VECTOR_CLONES
+static void add(double *restrict y, double alpha, const double *restrict x, ptrdiff_t n)
+{
+    for (ptrdiff_t i = 0; i < n; ++i)
+        y[i] += alpha * x[i];
+}
+
+/* direction = -H gradient, H the inverse Hessian that the pairs imply. */
+static void two_loops(struct descent *s)
+{
+    ptrdiff_t n = s->n;
+    double along[MEMORY], scale = 1;
+    memcpy(s->direction, s->gradient, (size_t)n * sizeof(double));
+    for (ptrdiff_t i = 0; i < s->pairs; ++i) {
+        ptrdiff_t k = (s->newest - i + MEMORY) % MEMORY;
+        along[k] = dot(s->step + k * n, s->direction, n) / s->curvature[k];
+        add(s->direction, -along[k], s->change + k * n, n);
+    }
+    if (s->pairs > 0) {
+        const double *y = s->change + s->newest * n;
+        scale = s->curvature[s->newest] / dot(y, y, n);
+    }
+    for (ptrdiff_t i = 0; i < n; ++i)
+        s->direction[i] *= -scale;
+    for (ptrdiff_t i = s->pairs - 1; i >= 0; --i) {
+        ptrdiff_t k = (s->newest - i + MEMORY) % MEMORY;
+        double back = dot(s->change + k * n, s->direction, n) / s->curvature[k];
+        add(s->direction, -along[k] - back, s->step + k * n, n);
+    }
+}
+
+/* A point of the line: step length, value and slope there. */
+struct point {
+    double t, value, slope;
+};
+
+/* Minimiser of the cubic through two points, kept off the ends of their interval. */
+static double interpolate(struct point a, struct point b)
+{
+    double d = a.slope + b.slope - 3 * (a.value - b.value) / (a.t - b.t), square = d * d - a.slope * b.slope;
+    double root = copysign(sqrt(fmax(square, 0)), b.t - a.t);
+    double t = b.t - (b.t - a.t) * (b.slope + root - d) / (b.slope - a.slope + 2 * root);
+    double low = fmin(a.t, b.t), high = fmax(a.t, b.t), margin = INSIDE * (high - low);
+    if (!(square >= 0 && t >= low + margin && t <= high - margin))
+        t = isfinite(t) && t < low + margin ? low + margin : isfinite(t) && t > high - margin ? high - margin
+                                                                                             : (low + high) / 2;
+    return t;
+}
+
+/* x_next and gradient_next at a step that meets both of Wolfe's conditions, or at least goes down; 0: none found.
+ */
+static int search_line(struct descent *s, const double *x, double first, ptrdiff_t *evaluations,
+                       lbfgs_function *function, void *context)
+{
+    struct point start = {0, s->value, dot(s->gradient, s->direction, s->n)}, low = start, high = {INFINITY, 0, 0};
+    double t = first;
+    if (!(start.slope < 0))
+        return 0;
+    for (int trial = 0; trial < TRIALS; ++trial) {
+        memcpy(s->x_next, x, (size_t)s->n * sizeof(double));
+        add(s->x_next, t, s->direction, s->n);
+        struct point now = {t, function(s->gradient_next, s->x_next, context), 0};
+        now.slope = dot(s->gradient_next, s->direction, s->n);
+        ++*evaluations;
+        s->value = now.value;
+        int above = !(now.value <= start.value + DECREASE * t * start.slope && now.value < low.value);
+        if (!above && fabs(now.slope) <= -FLATTER * start.slope)
+            return 1;
+        if (above) {
+            high = now;
+        } else {
+            if (now.slope * (high.t - now.t) >= 0 && (now.slope > 0 || high.t < low.t))
+                high = low;
+            low = now;
+        }
+        t = isinf(high.t) ? STRETCH * t : isfinite(high.value) ? interpolate(low, high) : (low.t + high.t) / 2;
+    }
+    return s->value < start.value;
+}
+
+/* The pair that the step from x just taken gives. */
+static void remember(struct descent *s, const double *x)
+{
+    ptrdiff_t n = s->n, k = (s->newest + 1) % MEMORY;
+    double *step = s->step + k * n, *change = s->change + k * n;
+    for (ptrdiff_t i = 0; i < n; ++i) {
+        step[i] = s->x_next[i] - x[i];
+        change[i] = s->gradient_next[i] - s->gradient[i];
+    }
+    double curvature = dot(step, change, n);
+    if (!(curvature > 0))               /* not convex here: the pair would spoil H */
+        return;
+    s->curvature[k] = curvature;
+    s->newest = k;
+    s->pairs += s->pairs < MEMORY;
+}
+
+int lbfgs(double *x, ptrdiff_t n, double tol, ptrdiff_t most, ptrdiff_t *evaluations, lbfgs_function *function,
+          void *context, struct stop *stop, struct arena *arena)
+{
+    struct arena_mark mark = arena_mark(arena);
+    struct descent s = {.n = n, .newest = MEMORY - 1};
+    s.step = arena_doubles(arena, MEMORY, n);
+    s.change = arena_doubles(arena, MEMORY, n);
+    s.gradient = arena_doubles(arena, n, 1);
+    s.direction = arena_doubles(arena, n, 1);
+    s.x_next = arena_doubles(arena, n, 1);
+    s.gradient_next = arena_doubles(arena, n, 1);
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
+    int status = STATUS_ITERATION_LIMIT;
+    ptrdiff_t last = *evaluations + most;
+    s.value = function(s.gradient, x, context);
+    ++*evaluations;
+    while (*evaluations < last) {
+        double slope = sqrt(dot(s.gradient, s.gradient, n)), size = sqrt(dot(x, x, n));
+        if (slope <= tol * size) {
+            status = STATUS_DONE;
+            break;
+        }
+        if (stop_now(stop)) {
+            status = STATUS_INTERRUPTED;
+            break;
+        }
+        two_loops(&s);
+        if (!search_line(&s, x, s.pairs > 0 ? 1 : fmin(1, FIRST * size / slope), evaluations, function, context)) {
+            if (s.pairs == 0)
+                break;
+            s.pairs = 0;                /* an old H may be to blame: once more along the gradient */
+            s.value = function(s.gradient, x, context);
+            ++*evaluations;
+            continue;
+        }
+        remember(&s, x);
+        memcpy(x, s.x_next, (size_t)n * sizeof(double));
+        memcpy(s.gradient, s.gradient_next, (size_t)n * sizeof(double));
+    }
+    arena_release(arena, mark);
+    return status;
+}

@@ -1,0 +1,158 @@
+/* Least nuclear norm of large problems: augmented Lagrangian in factors, finished by svm_polish.
+ *
+ *     min 1/2 (||K||^2 + ||Q||^2)  s.t.  A(K Q^T) >= b,     K and Q of so many columns that none is missing
+ *
+ * Rounds of quasi-Newton descent and multiplier steps with falling eps bring the gap to about 1e-2, where the
+ * polish converges.  The certificate, on all rows and at every rank, alone decides that the work is done, so it
+ * does no harm that the factored problem is not convex. */
+#include "svm_lagrange.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "arena.h"
+#include "blas.h"
+#include "status.h"
+#include "svm_polish.h"
+#include "sweep.h"
+
+/* Penalties, and the relative gradients worth descending to with them: fewest evaluations of those tried.  The
+ * first two rounds bring loose problems within reach of the polish, tight or correlated ones want more. */
+static const struct {
+    double eps, gradient;
+} rounds[] = {{0.7, 2e-2}, {0.1, 4e-3}, {1.5e-2, 8e-4}, {2.2e-3, 2e-4}, {3e-4, 5e-5}};
+#define ROUNDS (sizeof rounds / sizeof *rounds)
+#define FIRST_POLISH 1
+
+#define COLUMNS 8                       /* and 0.7 sqrt|S|: half more than the rank has been, wherever tried */
+#define SPARE 0.5                       /* of b; rows with so much more margin after round one are set aside */
+
+/* Part of its diagonal added to the Schur matrix: rounding; and enough to share out the multipliers of rows that
+ * nearly repeat each other. */
+static const double ridges[] = {1e-15, 1e-12};
+
+/* Singular vectors of the factored W as columns, as many as say more of W than of S, and a spare one. */
+static int columns(struct svm_pair *pair, const struct svm_lagrange *s, const unsigned char *active,
+                   struct arena *arena)
+{
+    const struct svm_reduced *g = s->g;
+    ptrdiff_t p = g->p, q = g->q, least = p < q ? p : q, r = 0;
+    struct arena_mark mark = arena_mark(arena);
+    struct svm_packed packed;
+    int status = svm_reduced_pack(&packed, g, active, 0, arena);
+    double *Y = arena_doubles(arena, p + q, s->r);
+    double *W = arena_doubles(arena, p, q), *M = arena_doubles(arena, p, q);
+    double *U = arena_doubles(arena, p, least), *V = arena_doubles(arena, least, q);
+    double *values = arena_doubles(arena, least, 1), *norms = arena_doubles(arena, least, 1);
+    double *lambda = arena_doubles(arena, g->m, 1), *pull = arena_doubles(arena, g->n, p);
+    if (status != STATUS_DONE || arena->failed)
+        return STATUS_NO_MEMORY;
+    svm_lagrange_factors(Y, s);
+    sweep_rows_times_rows(W, Y, Y + p * s->r, p, q, s->r);
+    for (ptrdiff_t k = 0; k < packed.m; ++k)
+        lambda[k] = pair->lambda[packed.row[k]];
+    svm_reduced_adjoint(M, &packed, lambda, pull);
+    if (blas_svd(p, q, W, U, values, V, arena) != 0 || blas_svd(p, q, M, NULL, norms, NULL, arena) != 0)
+        return arena->failed ? STATUS_NO_MEMORY : STATUS_FACTORIZATION;
+    while (r < least && r < s->r && 1 - norms[r] < values[r] / values[0])
+        ++r;
+    r = r + 1 < least ? r + 1 : least;
+    pair->r = r;
+    for (ptrdiff_t j = 0; j < r; ++j) {
+        double root = sqrt(values[j]);
+        for (ptrdiff_t i = 0; i < p; ++i)
+            pair->Y[i * r + j] = root * U[i * least + j];
+        for (ptrdiff_t i = 0; i < q; ++i)
+            pair->Y[(p + i) * r + j] = root * V[j * q + i];
+    }
+    arena_release(arena, mark);
+    return STATUS_DONE;
+}
+
+/* What one call works with. */
+struct search {
+    struct svm_reduced g;
+    struct svm_lagrange lagrange;
+    struct svm_pair pair;
+    unsigned char *active;              /* (m) */
+    double *W;                          /* (p,q) */
+    double gap;                         /* of the best pair, which is in the answer */
+};
+
+/* Columns enough for the solution. */
+static ptrdiff_t width(const struct svm_reduced *g, const double *lambda)
+{
+    ptrdiff_t support = 0, least = g->p < g->q ? g->p : g->q, r;
+    for (ptrdiff_t k = 0; k < g->m; ++k)
+        support += lambda[k] != 0;
+    r = COLUMNS + (ptrdiff_t)ceil(0.7 * sqrt((double)support));
+    return r < least ? r : least;
+}
+
+/* Newton's method from the present factors; a better pair than so far goes into the answer. */
+static int polish(struct search *s, struct svm_answer *answer, double ridge, double tol, struct stop *stop,
+                  struct arena *arena)
+{
+    const struct svm_lagrange *lagrange = &s->lagrange;
+    const struct svm_reduced *g = &s->g;
+    memset(s->pair.lambda, 0, (size_t)g->m * sizeof(double));
+    memcpy(s->active, g->rows->equal, (size_t)g->m);
+    for (ptrdiff_t k = 0; k < lagrange->rows.count; ++k) {
+        s->pair.lambda[lagrange->member[k]] = lagrange->lambda[k];
+        s->active[lagrange->member[k]] |= lagrange->lambda[k] > 0;
+    }
+    int status = columns(&s->pair, lagrange, s->active, arena);
+    if (status == STATUS_DONE)
+        status = svm_polish(&s->pair, s->active, g, ridge, tol, &answer->iterations, stop, arena);
+    if (status < 0 || !(s->pair.gap < s->gap))
+        return status;
+    s->gap = s->pair.gap;
+    sweep_rows_times_rows(s->W, s->pair.Y, s->pair.Y + g->p * s->pair.r, g->p, g->q, s->pair.r);
+    return svm_reduced_answer(answer, g, s->W, s->pair.lambda, arena) == STATUS_DONE ? status : STATUS_NO_MEMORY;
+}
+
+int svm_factored(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                 struct stop *stop, struct arena *arena)
+{
+    int status = svm_reduced_frobenius(answer, rows, options, stop, arena);
+    if (status != STATUS_DONE && status != STATUS_ITERATION_LIMIT)
+        return status;
+    struct search s = {.gap = INFINITY};
+    struct svm_reduced *g = &s.g;
+    double tolerance = bound_tolerance(options->tol, answer->bound.lower, rows);
+    if (svm_reduced_build(g, rows, svm_reduced_norm(answer->W, rows->w->dk * rows->w->dz), arena) != STATUS_DONE)
+        return STATUS_NO_MEMORY;
+    answer->iterations = 0;
+    if (g->p == 1 || g->q == 1)         /* W has one singular value: the Frobenius answer */
+        return svm_conclude(answer, rows, options, BOUND_NUCLEAR, STATUS_ITERATION_LIMIT, arena);
+    status = svm_lagrange_take(&s.lagrange, g, width(g, answer->lambda), arena);
+    if (status == STATUS_DONE)
+        status = svm_lagrange_start(&s.lagrange, answer->W, answer->lambda, arena);
+    s.pair.Y = arena_doubles(arena, g->p + g->q, g->p < g->q ? g->p : g->q);
+    s.pair.lambda = arena_doubles(arena, g->m, 1);
+    s.active = arena_take(arena, g->m, 1);
+    s.W = arena_doubles(arena, g->p, g->q);
+    if (status != STATUS_DONE || arena->failed)
+        return arena->failed ? STATUS_NO_MEMORY : status;
+    for (size_t i = 0; i < ROUNDS && answer->iterations < options->max_iter; ++i) {
+        status = svm_lagrange_round(&s.lagrange, rounds[i].eps, rounds[i].gradient,
+                                    options->max_iter - answer->iterations, &answer->iterations, stop, arena);
+        if (status == STATUS_INTERRUPTED || status == STATUS_NO_MEMORY)
+            break;
+        if (i == 0)
+            svm_lagrange_screen(&s.lagrange, SPARE);
+        for (size_t j = 0; i >= FIRST_POLISH && j <= (i > FIRST_POLISH); ++j) {
+            status = polish(&s, answer, ridges[j], tolerance / 10, stop, arena);
+            if (status == STATUS_INTERRUPTED || status == STATUS_NO_MEMORY)
+                break;
+            if (status == STATUS_DONE
+                && (status = svm_conclude(answer, rows, options, BOUND_NUCLEAR, status, arena)) <= STATUS_DONE)
+                return status;
+        }
+        if (status == STATUS_INTERRUPTED || status == STATUS_NO_MEMORY)
+            break;
+    }
+    if (status == STATUS_NO_MEMORY)
+        return status;
+    return svm_conclude(answer, rows, options, BOUND_NUCLEAR, status, arena);
+}

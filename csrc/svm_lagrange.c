@@ -1,0 +1,170 @@
+#include "svm_lagrange.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "arena.h"
+#include "blas.h"
+#include "lbfgs.h"
+#include "status.h"
+#include "sweep.h"
+
+/* Forget the rows with s->out set. */
+static void drop(struct svm_lagrange *s)
+{
+    struct rows *rows = &s->rows;
+    ptrdiff_t count = 0, from = 0;
+    for (ptrdiff_t q = 0; q < rows->w->n_queries; ++q) {
+        ptrdiff_t to = rows->first[q + 1];
+        rows->first[q] = count;
+        for (ptrdiff_t k = from; k < to; ++k) {
+            if (s->out[k])
+                continue;
+            rows->token[count] = rows->token[k];
+            rows->equal[count] = rows->equal[k];
+            rows->length[count] = rows->length[k];
+            s->member[count] = s->member[k];
+            s->b[count] = s->b[k];
+            s->lambda[count++] = s->lambda[k];
+        }
+        from = to;
+    }
+    rows->first[rows->w->n_queries] = rows->count = count;
+}
+
+/* The rows of g as rows of its own, which screening may thin out; rows that others imply are not among them. */
+static int take_rows(struct svm_lagrange *s, struct arena *arena)
+{
+    const struct rows *rows = s->g->rows;
+    ptrdiff_t m = rows->count, n = rows->w->n_queries;
+    s->rows = *rows;
+    s->rows.first = arena_indices(arena, n + 1);
+    s->rows.token = arena_indices(arena, m);
+    s->rows.equal = arena_take(arena, m, 1);
+    s->rows.length = arena_doubles(arena, m, 1);
+    s->member = arena_indices(arena, m);
+    s->b = arena_doubles(arena, m, 1);
+    s->lambda = arena_zeros(arena, m, 1);
+    s->out = arena_take(arena, m, 1);
+    s->c = arena_doubles(arena, m, 1);
+    s->a = arena_doubles(arena, m, 1);
+    s->weight = arena_doubles(arena, m, 1);
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
+    memcpy(s->rows.first, rows->first, (size_t)(n + 1) * sizeof(ptrdiff_t));
+    memcpy(s->rows.token, rows->token, (size_t)m * sizeof(ptrdiff_t));
+    memcpy(s->rows.equal, rows->equal, (size_t)m);
+    memcpy(s->rows.length, rows->length, (size_t)m * sizeof(double));
+    memcpy(s->b, s->g->b, (size_t)m * sizeof(double));
+    for (ptrdiff_t k = 0; k < m; ++k)
+        s->member[k] = k;
+    memcpy(s->out, s->g->left_out, (size_t)m);
+    drop(s);
+    return STATUS_DONE;
+}
+
+int svm_lagrange_take(struct svm_lagrange *s, const struct svm_reduced *g, ptrdiff_t r, struct arena *arena)
+{
+    const struct windows *w = g->rows->w;
+    *s = (struct svm_lagrange){.g = g, .r = r};
+    s->Y = arena_zeros(arena, w->dk + w->dz, r);
+    s->zQ = arena_doubles(arena, w->n_queries, r);
+    s->PK = arena_doubles(arena, w->n_queries, r);
+    s->P = arena_doubles(arena, w->n_queries, w->dk);
+    return take_rows(s, arena);
+}
+
+int svm_lagrange_start(struct svm_lagrange *s, const double *W, const double *lambda, struct arena *arena)
+{
+    const struct svm_reduced *g = s->g;
+    const struct windows *w = g->rows->w;
+    ptrdiff_t dk = w->dk, dz = w->dz, least = dk < dz ? dk : dz, r = s->r;
+    struct arena_mark mark = arena_mark(arena);
+    double *M = arena_doubles(arena, dk, dz), *values = arena_doubles(arena, least, 1), sum = 0, product = 0;
+    double *U = arena_doubles(arena, dk, least), *V = arena_doubles(arena, least, dz);
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
+    rows_adjoint(M, g->rows, lambda);
+    if (blas_svd(dk, dz, M, NULL, values, NULL, arena) != 0)
+        return arena->failed ? STATUS_NO_MEMORY : STATUS_FACTORIZATION;
+    for (ptrdiff_t k = 0; k < s->rows.count; ++k) {
+        s->lambda[k] = lambda[s->member[k]] * s->rows.length[k] / values[0];
+        sum += fabs(s->lambda[k]);
+        product += s->b[k] * s->lambda[k];
+    }
+    s->unit = product / sum;
+    for (ptrdiff_t i = 0; i < dk * dz; ++i)
+        M[i] = W[i] / g->scale;
+    if (blas_svd(dk, dz, M, U, values, V, arena) != 0)
+        return arena->failed ? STATUS_NO_MEMORY : STATUS_FACTORIZATION;
+    for (ptrdiff_t j = 0; j < r && j < least; ++j) {
+        double root = sqrt(values[j]);
+        for (ptrdiff_t i = 0; i < dk; ++i)
+            s->Y[i * r + j] = root * U[i * least + j];
+        for (ptrdiff_t i = 0; i < dz; ++i)
+            s->Y[(dk + i) * r + j] = root * V[j * dz + i];
+    }
+    arena_release(arena, mark);
+    return STATUS_DONE;
+}
+
+/* phi and its gradient at Y; c is left for the multipliers. */
+static double value(double *gradient, const double *Y, void *context)
+{
+    struct svm_lagrange *s = context;
+    const struct windows *w = s->rows.w;
+    ptrdiff_t n = w->n_queries, dk = w->dk, dz = w->dz, r = s->r;
+    const double *K = Y, *Q = Y + dk * r;
+    double penalty = 0, size = 0;
+    sweep_product(s->zQ, w->queries, Q, n, r, dz);
+    sweep_rows_times_rows(s->rows.U, s->zQ, K, n, dk, r);
+    rows_apply_transformed(s->a, &s->rows, s->rows.U);
+    for (ptrdiff_t k = 0; k < s->rows.count; ++k) {
+        s->a[k] /= s->rows.length[k];
+        double c = s->lambda[k] + (s->b[k] - s->a[k]) / s->eps;
+        s->c[k] = s->rows.equal[k] || c > 0 ? c : 0;
+        s->weight[k] = s->c[k] / s->rows.length[k];
+        penalty += s->c[k] * s->c[k];
+    }
+    rows_pull(s->P, &s->rows, s->weight);
+    sweep_product(s->PK, s->P, K, n, r, dk);
+    sweep_columns_times_columns(gradient, s->P, s->zQ, dk, r, n);
+    sweep_columns_times_columns(gradient + dk * r, w->queries, s->PK, dz, r, n);
+    for (ptrdiff_t i = 0; i < (dk + dz) * r; ++i) {
+        size += Y[i] * Y[i];
+        gradient[i] = Y[i] - gradient[i];
+    }
+    return size / 2 + s->eps / 2 * penalty;
+}
+
+int svm_lagrange_round(struct svm_lagrange *s, double eps, double tol, ptrdiff_t most, ptrdiff_t *evaluations,
+                       struct stop *stop, struct arena *arena)
+{
+    const struct windows *w = s->rows.w;
+    ptrdiff_t size = (w->dk + w->dz) * s->r;
+    s->eps = eps * s->unit;
+    int status = lbfgs(s->Y, size, tol, most, evaluations, value, s, stop, arena);
+    struct arena_mark mark = arena_mark(arena);
+    double *gradient = arena_doubles(arena, size, 1);
+    if (status < 0 || arena->failed)
+        return STATUS_NO_MEMORY;
+    value(gradient, s->Y, s);           /* c belongs to the last point tried, not to the best */
+    memcpy(s->lambda, s->c, (size_t)s->rows.count * sizeof(double));
+    arena_release(arena, mark);
+    return status;
+}
+
+void svm_lagrange_screen(struct svm_lagrange *s, double spare)
+{
+    for (ptrdiff_t k = 0; k < s->rows.count; ++k)
+        s->out[k] = !s->rows.equal[k] && s->lambda[k] == 0 && s->a[k] > s->b[k] + spare * s->unit;
+    drop(s);
+}
+
+void svm_lagrange_factors(double *Y, const struct svm_lagrange *s)
+{
+    const struct svm_reduced *g = s->g;
+    ptrdiff_t dk = g->rows->w->dk, dz = g->rows->w->dz;
+    sweep_product(Y, g->key_basis, s->Y, g->p, s->r, dk);
+    sweep_product(Y + g->p * s->r, g->query_basis, s->Y + dk * s->r, g->q, s->r, dz);
+}
