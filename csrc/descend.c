@@ -10,21 +10,12 @@
 #include "status.h"
 #include "stop.h"
 #include "sweep.h"
-
-VECTOR_CLONES
-static double sum_of_squares(const double *a, ptrdiff_t n)
-{
-    double sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (ptrdiff_t i = 0; i < n; ++i)
-        sum += a[i] * a[i];
-    return sum;
-}
+#include "vector.h"
 
 /* Frobenius norm; entries whose squares leave the range of double precision are scaled first, by a power of two. */
 static double norm(const double *a, ptrdiff_t n)
 {
-    double sum = sum_of_squares(a, n), largest = 0;
+    double sum = vector_dot(a, a, n), largest = 0;
     if ((sum > 1e-280 && sum < INFINITY) || isnan(sum))
         return sqrt(sum);
     for (ptrdiff_t i = 0; i < n; ++i)

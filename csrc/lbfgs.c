@@ -7,6 +7,7 @@
 #include "clones.h"
 #include "status.h"
 #include "stop.h"
+#include "vector.h"
 
 #define MEMORY 20                       /* pairs kept: fewer cost evaluations, more cost as much as one */
 #define DECREASE 1e-4                   /* part of the promised decrease asked for (Wolfe) */
@@ -26,16 +27,6 @@ struct descent {
 };
 
 VECTOR_CLONES
-static double dot(const double *a, const double *b, ptrdiff_t n)
-{
-    double sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (ptrdiff_t i = 0; i < n; ++i)
-        sum += a[i] * b[i];
-    return sum;
-}
-
-VECTOR_CLONES
 static void add(double *restrict y, double alpha, const double *restrict x, ptrdiff_t n)
 {
     for (ptrdiff_t i = 0; i < n; ++i)
@@ -50,18 +41,18 @@ static void two_loops(struct descent *s)
     memcpy(s->direction, s->gradient, (size_t)n * sizeof(double));
     for (ptrdiff_t i = 0; i < s->pairs; ++i) {
         ptrdiff_t k = (s->newest - i + MEMORY) % MEMORY;
-        along[k] = dot(s->step + k * n, s->direction, n) / s->curvature[k];
+        along[k] = vector_dot(s->step + k * n, s->direction, n) / s->curvature[k];
         add(s->direction, -along[k], s->change + k * n, n);
     }
     if (s->pairs > 0) {
         const double *y = s->change + s->newest * n;
-        scale = s->curvature[s->newest] / dot(y, y, n);
+        scale = s->curvature[s->newest] / vector_dot(y, y, n);
     }
     for (ptrdiff_t i = 0; i < n; ++i)
         s->direction[i] *= -scale;
     for (ptrdiff_t i = s->pairs - 1; i >= 0; --i) {
         ptrdiff_t k = (s->newest - i + MEMORY) % MEMORY;
-        double back = dot(s->change + k * n, s->direction, n) / s->curvature[k];
+        double back = vector_dot(s->change + k * n, s->direction, n) / s->curvature[k];
         add(s->direction, -along[k] - back, s->step + k * n, n);
     }
 }
@@ -89,7 +80,8 @@ static double interpolate(struct point a, struct point b)
 static int search_line(struct descent *s, const double *x, double first, ptrdiff_t *evaluations,
                        lbfgs_function *function, void *context)
 {
-    struct point start = {0, s->value, dot(s->gradient, s->direction, s->n)}, low = start, high = {INFINITY, 0, 0};
+    struct point start = {0, s->value, vector_dot(s->gradient, s->direction, s->n)};
+    struct point low = start, high = {INFINITY, 0, 0};
     double t = first;
     if (!(start.slope < 0))
         return 0;
@@ -97,7 +89,7 @@ static int search_line(struct descent *s, const double *x, double first, ptrdiff
         memcpy(s->x_next, x, (size_t)s->n * sizeof(double));
         add(s->x_next, t, s->direction, s->n);
         struct point now = {t, function(s->gradient_next, s->x_next, context), 0};
-        now.slope = dot(s->gradient_next, s->direction, s->n);
+        now.slope = vector_dot(s->gradient_next, s->direction, s->n);
         ++*evaluations;
         s->value = now.value;
         int above = !(now.value <= start.value + DECREASE * t * start.slope && now.value < low.value);
@@ -124,7 +116,7 @@ static void remember(struct descent *s, const double *x)
         step[i] = s->x_next[i] - x[i];
         change[i] = s->gradient_next[i] - s->gradient[i];
     }
-    double curvature = dot(step, change, n);
+    double curvature = vector_dot(step, change, n);
     if (!(curvature > 0))               /* not convex here: the pair would spoil H */
         return;
     s->curvature[k] = curvature;
@@ -150,7 +142,7 @@ int lbfgs(double *x, ptrdiff_t n, double tol, ptrdiff_t most, ptrdiff_t *evaluat
     s.value = function(s.gradient, x, context);
     ++*evaluations;
     while (*evaluations < last) {
-        double slope = sqrt(dot(s.gradient, s.gradient, n)), size = sqrt(dot(x, x, n));
+        double slope = sqrt(vector_dot(s.gradient, s.gradient, n)), size = sqrt(vector_dot(x, x, n));
         if (slope <= tol * size) {
             status = STATUS_DONE;
             break;

@@ -7,19 +7,10 @@
 #include "clones.h"
 #include "status.h"
 #include "sweep.h"
+#include "vector.h"
 
 /* Tokens whose distance is rounding noise of their own size are copies of each other. */
 #define COPY 1e-14
-
-VECTOR_CLONES
-static double length(const double *x, ptrdiff_t d)
-{
-    double sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (ptrdiff_t k = 0; k < d; ++k)
-        sum += x[k] * x[k];
-    return sqrt(sum);
-}
 
 /* Distances of every token of X [T,d] to the token `a`, and to the origin of the longest one. */
 VECTOR_CLONES
@@ -68,7 +59,7 @@ int rows_build(struct rows *rows, ptrdiff_t *entry, unsigned char *impossible, c
         ptrdiff_t T = windows_length(w, q), a = reference[q], base = w->indptr[q];
         const double *X = windows_keys(w, q, rows->keys);
         double largest = distances(distance, X, X + a * w->dk, T, w->dk);
-        double z = length(w->queries + q * w->dz, w->dz);
+        double z = sqrt(vector_dot(w->queries + q * w->dz, w->queries + q * w->dz, w->dz));
         rows->first[q] = m;
         for (ptrdiff_t t = 0; t < T; ++t) {
             if (t == a)

@@ -5,30 +5,12 @@
 
 #include "arena.h"
 #include "blas.h"
-#include "clones.h"
 #include "status.h"
 #include "stop.h"
+#include "vector.h"
 
 /* Relative to the unit diagonal: keeps nearly dependent rows factorable; refinement removes what it adds. */
 #define JITTER 1e-14
-
-VECTOR_CLONES
-static double dot(const double *a, const double *b, ptrdiff_t n)
-{
-    double sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (ptrdiff_t i = 0; i < n; ++i)
-        sum += a[i] * b[i];
-    return sum;
-}
-
-static double largest(const double *a, ptrdiff_t n)
-{
-    double top = 0;
-    for (ptrdiff_t i = 0; i < n; ++i)
-        top = fmax(top, fabs(a[i]));
-    return top;
-}
 
 /* The rows `member` of `rows` as rows of their own. */
 static int subset(struct support *s, const struct rows *rows, const ptrdiff_t *member, ptrdiff_t size,
@@ -182,13 +164,13 @@ int support_solve(struct support *s, double *x, const double *b, double tol, ptr
     double *p = arena_doubles(arena, n, 1), *Ap = arena_doubles(arena, n, 1);
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    double target = tol * largest(b, n), rz = 0;
+    double target = tol * vector_largest(b, n), rz = 0;
     apply(s, Ap, x);
     for (ptrdiff_t i = 0; i < n; ++i)
         r[i] = b[i] - Ap[i];
     int status = STATUS_ITERATION_LIMIT;
     for (ptrdiff_t k = 0; k <= max_iter; ++k) {
-        if (largest(r, n) <= target) {
+        if (vector_largest(r, n) <= target) {
             status = STATUS_DONE;
             break;
         }
@@ -201,12 +183,12 @@ int support_solve(struct support *s, double *x, const double *b, double tol, ptr
         ++*iterations;
         memcpy(z, r, (size_t)n * sizeof(double));
         precondition(s, z);
-        double next = dot(r, z, n), keep = k > 0 ? next / rz : 0;
+        double next = vector_dot(r, z, n), keep = k > 0 ? next / rz : 0;
         rz = next;
         for (ptrdiff_t i = 0; i < n; ++i)
             p[i] = z[i] + (k > 0 ? keep * p[i] : 0);
         apply(s, Ap, p);
-        double curvature = dot(p, Ap, n);
+        double curvature = vector_dot(p, Ap, n);
         if (!(curvature > 0))           /* rounding: no further progress on a singular system */
             break;
         double along = rz / curvature;

@@ -20,6 +20,7 @@
 #include "factor.h"
 #include "status.h"
 #include "stop.h"
+#include "vector.h"
 
 /* A row is met when it is short of beta by less than this part of it: a tenth of the tightest gap worth asking. */
 #define MET 1e-11
@@ -120,14 +121,6 @@ static void margins_of_full(struct active *s, double *margin)
     }
 }
 
-static double squared(const double *a, ptrdiff_t n)
-{
-    double sum = 0;
-    for (ptrdiff_t i = 0; i < n; ++i)
-        sum += a[i] * a[i];
-    return sum;
-}
-
 /* step <- (p_S, 1) with a_j = p' a_S + rest, i.e. step = -p on S; returns ||rest||^2 computed from the tokens.
  * Two corrections bring p, and with it the rest, to the accuracy of the rows themselves. */
 static double distance_from_tokens(struct active *s, ptrdiff_t j, double *margin)
@@ -150,7 +143,7 @@ static double distance_from_tokens(struct active *s, ptrdiff_t j, double *margin
         for (ptrdiff_t i = 0; i < s->size; ++i)
             s->step[i] += s->target[i];
     }
-    return squared(s->W, D);
+    return vector_dot(s->W, s->W, D);
 }
 
 static void leave(struct active *s, ptrdiff_t i)
@@ -172,7 +165,7 @@ static int offer(struct active *s, ptrdiff_t j, double *margin)
     for (ptrdiff_t i = 0; i < s->size; ++i)
         s->r[i] = column[s->member[i]];
     factor_solve(&s->factor, s->r);
-    double rest = column[j] - squared(s->r, s->size);
+    double rest = column[j] - vector_dot(s->r, s->r, s->size);
     if (rest < CANCELS) {
         rest = distance_from_tokens(s, j, margin);
         double weight = 1;
@@ -246,7 +239,7 @@ static double refine(struct active *s)
     margins_of_full(s, s->margin);
     memcpy(s->refined, s->W, (size_t)D * sizeof(double));
     for (int pass = 0;; ++pass) {
-        double rounding = NOISE * DBL_EPSILON * sqrt(squared(s->refined, D));
+        double rounding = NOISE * DBL_EPSILON * sqrt(vector_dot(s->refined, s->refined, D));
         int lost = 0;
         for (ptrdiff_t i = 0; i < s->size; ++i) {
             double beta = s->beta[s->member[i]];

@@ -16,6 +16,7 @@
 #include "equalities.h"
 #include "status.h"
 #include "stop.h"
+#include "vector.h"
 
 #define MEMORY 10                       /* objective values the nonmonotone test looks back on */
 #define SUFFICIENT 1e-4                 /* part of the linear decrease asked for */
@@ -58,14 +59,6 @@ static void apply(struct spectral *s, double *out, const double *x)
         out[k] = rows->equal[k] ? 0 : out[k] / rows->length[k];
 }
 
-static double dot(const double *a, const double *b, ptrdiff_t n)
-{
-    double sum = 0;
-    for (ptrdiff_t i = 0; i < n; ++i)
-        sum += a[i] * b[i];
-    return sum;
-}
-
 /* Twice the objective's two parts tell the gap for nothing: with g = A P A^* x and W_0 = 0 the bounds are
  * min(g / beta) / ||W|| and ||W|| / beta.x, ||W||^2 = x.g. */
 static int looks_done(const struct spectral *s, double tol)
@@ -103,11 +96,11 @@ static double step(struct spectral *s, double length, double *objective, double 
         double target = s->x[k] - length * s->gradient[k];
         s->direction[k] = s->rows->equal[k] ? 0 : (target > 0 ? target : 0) - s->x[k];
     }
-    double slope = dot(s->gradient, s->direction, m), squared = dot(s->direction, s->direction, m);
+    double slope = vector_dot(s->gradient, s->direction, m), squared = vector_dot(s->direction, s->direction, m);
     if (squared == 0)
         return 0;
     apply(s, s->image, s->direction);
-    double curvature = dot(s->direction, s->image, m), square = dot(s->image, s->image, m);
+    double curvature = vector_dot(s->direction, s->image, m), square = vector_dot(s->image, s->image, m);
     double worst = recent[0], along = 1;
     for (ptrdiff_t i = 1; i < MEMORY; ++i)
         worst = fmax(worst, recent[i]);
@@ -127,7 +120,7 @@ static void renew(struct spectral *s, double *objective)
 {
     ptrdiff_t m = s->rows->count;
     apply(s, s->gradient, s->x);
-    *objective = dot(s->x, s->gradient, m) / 2 - dot(s->h, s->x, m);
+    *objective = vector_dot(s->x, s->gradient, m) / 2 - vector_dot(s->h, s->x, m);
     for (ptrdiff_t k = 0; k < m; ++k)
         s->gradient[k] = s->rows->equal[k] ? 0 : s->gradient[k] - s->h[k];
 }

@@ -20,6 +20,7 @@
 #include "status.h"
 #include "stop.h"
 #include "svm_newton.h"
+#include "vector.h"
 
 /* Part of dx added to the linearised rows: bounds the weights, makes equality rows rows like others, and vanishes
  * with dx.  Far below the square of the least margins, which it would blur; more when Cholesky fails. */
@@ -83,14 +84,6 @@ static int take(struct interior *s)
     return svm_newton_take(&s->newton, s->rows, s->stop, s->arena);
 }
 
-static double dot(const double *a, const double *b, ptrdiff_t n)
-{
-    double sum = 0;
-    for (ptrdiff_t i = 0; i < n; ++i)
-        sum += a[i] * b[i];
-    return sum;
-}
-
 /* Equal shares beta.x = 1, and a level so low that every margin row is above it, by about as much: W and s are
  * feasible and near the central path (when every b is positive). */
 static void start(struct interior *s)
@@ -133,7 +126,7 @@ static double measure(struct interior *s)
     svm_newton_adjoint(&s->newton, s->M, s->x);
     for (ptrdiff_t i = 0; i < s->D; ++i)
         s->rest[i] = s->M[i] - s->W[i];
-    double of_w = sqrt(dot(s->W, s->W, s->D)), of_x = sqrt(dot(s->M, s->M, s->D));
+    double of_w = sqrt(vector_dot(s->W, s->W, s->D)), of_x = sqrt(vector_dot(s->M, s->M, s->D));
     for (ptrdiff_t k = 0; k < s->m; ++k) {
         product += s->beta[k] * s->x[k];
         weight += rows->rhs[k] * s->x[k];
@@ -180,7 +173,8 @@ static int direction(struct interior *s, double mu)
         s->h[k] = (s->level * s->beta[k] - s->margin[k] + pull) / s->newton.inverse[k];
     }
     int status = svm_newton_solve(&s->newton, s->dx, s->dW, s->h, s->rest);
-    s->dlevel = (1 - dot(s->beta, s->x, s->m) - dot(s->beta, s->dx, s->m)) / dot(s->beta, s->dx_level, s->m);
+    s->dlevel = (1 - vector_dot(s->beta, s->x, s->m) - vector_dot(s->beta, s->dx, s->m))
+                / vector_dot(s->beta, s->dx_level, s->m);
     for (ptrdiff_t i = 0; i < s->D; ++i)
         s->dW[i] += s->dlevel * s->dW_level[i];
     for (ptrdiff_t k = 0; k < s->m; ++k) {
@@ -208,7 +202,7 @@ static double longest_step(const struct interior *s)
 static int advance(struct interior *s)
 {
     ptrdiff_t m = s->m;
-    double mu = dot(s->s, s->x, m) / (double)s->n_margin, after = 0;
+    double mu = vector_dot(s->s, s->x, m) / (double)s->n_margin, after = 0;
     for (ptrdiff_t k = 0; k < m; ++k)
         s->newton.inverse[k] = s->rows->equal[k] ? 0 : s->s[k] / s->x[k];
     int status = factor(s);
@@ -233,7 +227,7 @@ static int advance(struct interior *s)
         return status;
     /* The further the predictor came, the closer to the boundary. */
     double length = fmin(1, (0.95 + 0.045 * step) * longest_step(s));
-    if (!(length > 0) || !isfinite(mu) || !isfinite(dot(s->dW, s->dW, s->D)))
+    if (!(length > 0) || !isfinite(mu) || !isfinite(vector_dot(s->dW, s->dW, s->D)))
         return STATUS_ITERATION_LIMIT;
     s->level += length * s->dlevel;
     for (ptrdiff_t i = 0; i < s->D; ++i)
@@ -356,7 +350,7 @@ static int refute(struct interior *s)
             weight += rows->rhs[k] * v[k];
         }
         svm_newton_adjoint(&s->newton, s->answer->W, v);
-        if (sqrt(dot(s->answer->W, s->answer->W, s->D)) <= BOUND_FARKAS / 2 * weight)
+        if (sqrt(vector_dot(s->answer->W, s->answer->W, s->D)) <= BOUND_FARKAS / 2 * weight)
             return conclude(s, STATUS_UNDECIDED);
     }
     return STATUS_UNDECIDED;

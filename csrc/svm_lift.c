@@ -9,6 +9,7 @@
 #include "status.h"
 #include "stop.h"
 #include "sweep.h"
+#include "vector.h"
 
 #define ABOVE 1.1                       /* h at the start over the largest |w|: inside, and little to undo */
 #define INSIDE 0.5                      /* largest |M| at the start, Y being 1: y+ and y- within a factor of 3 */
@@ -62,14 +63,6 @@ static void adjoint(double *out, struct svm_lift *s, const double *v)
     rows_adjoint(out, s->rows, s->scaled);
 }
 
-static double largest(const double *v, ptrdiff_t n)
-{
-    double top = 0;
-    for (ptrdiff_t i = 0; i < n; ++i)
-        top = fmax(top, fabs(v[i]));
-    return top;
-}
-
 static void add(double *v, const double *dv, ptrdiff_t n, double step)
 {
     for (ptrdiff_t i = 0; i < n; ++i)
@@ -79,9 +72,9 @@ static void add(double *v, const double *dv, ptrdiff_t n, double step)
 void svm_lift_start(struct svm_lift *s, const double *W, const struct equalities *equalities)
 {
     const struct rows *rows = s->rows;
-    double scale = s->scale = ABOVE * largest(W, s->D) * (rows->homogeneous ? 2 : 1), mean = 0;
+    double scale = s->scale = ABOVE * vector_largest(W, s->D) * (rows->homogeneous ? 2 : 1), mean = 0;
     for (ptrdiff_t i = 0; i < s->D; ++i)
-        s->w[i] = W[i] / (ABOVE * largest(W, s->D));
+        s->w[i] = W[i] / (ABOVE * vector_largest(W, s->D));
     memset(s->implied, rows->n_equal > 0, (size_t)s->m);
     for (ptrdiff_t k = 0; k < s->m; ++k) {
         s->inverse[k] = 1 / rows->length[k];
@@ -106,7 +99,7 @@ void svm_lift_start(struct svm_lift *s, const double *W, const struct equalities
         s->lambda[k] = 1 / s->s[k];
     }
     adjoint(s->M, s, s->lambda);
-    double top = largest(s->M, s->D), shrink = top > 0 ? INSIDE / top : 1;
+    double top = vector_largest(s->M, s->D), shrink = top > 0 ? INSIDE / top : 1;
     for (ptrdiff_t k = 0; k < s->m; ++k)
         s->lambda[k] *= shrink;
     for (ptrdiff_t i = 0; i < s->D; ++i) {
@@ -213,12 +206,12 @@ static void solve(struct svm_lift *s)
         }
         blas_solve_vector(BLAS_PLAIN, s->m, s->K, s->m, s->scaled);
         blas_solve_vector(BLAS_TRANSPOSED, s->m, s->K, s->m, s->scaled);
-        double correction = largest(s->scaled, s->m);
+        double correction = vector_largest(s->scaled, s->m);
         add(s->dlambda, s->scaled, s->m, 1);
         adjoint(s->dw, s, s->dlambda);
         for (ptrdiff_t i = 0; i < s->D; ++i)
             s->dw[i] = s->dw[i] * s->inverse_H[i] + s->force[i];
-        if (correction <= SOLVED * largest(s->dlambda, s->m))
+        if (correction <= SOLVED * vector_largest(s->dlambda, s->m))
             return;
     }
 }

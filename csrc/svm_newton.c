@@ -8,6 +8,7 @@
 #include "blas.h"
 #include "status.h"
 #include "sweep.h"
+#include "vector.h"
 
 #define CHUNK 256                       /* queries per gemm: enough for its full speed */
 #define CONSISTENT 1e-11                /* residual of a solution, as a part of it: a hundredth of the gap */
@@ -126,14 +127,6 @@ static void solve_with_factor(const struct svm_newton *n, double *W)
     blas_solve_vector(BLAS_TRANSPOSED, n->D, n->H, n->D, W);
 }
 
-static double squared(const double *a, ptrdiff_t size)
-{
-    double sum = 0;
-    for (ptrdiff_t i = 0; i < size; ++i)
-        sum += a[i] * a[i];
-    return sum;
-}
-
 int svm_newton_solve(struct svm_newton *n, double *dx, double *dW, double *h, const double *rest)
 {
     ptrdiff_t m = n->m, D = n->D, corrections = 0;
@@ -161,7 +154,7 @@ int svm_newton_solve(struct svm_newton *n, double *dx, double *dW, double *h, co
         svm_newton_adjoint(n, n->M, dx);
         for (ptrdiff_t i = 0; i < D; ++i)
             n->M[i] += (rest != NULL ? rest[i] : 0) - dW[i];
-        if (!(squared(n->M, D) > CONSISTENT * CONSISTENT * squared(dW, D)))
+        if (!(vector_dot(n->M, n->M, D) > CONSISTENT * CONSISTENT * vector_dot(dW, dW, D)))
             break;
         solve_with_factor(n, n->M);
         svm_newton_apply(n, n->refined, n->M);

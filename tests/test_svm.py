@@ -45,7 +45,7 @@ def lengths(rows):
 
 
 def allowed_gap(rows, margin):
-    """design.md: at most 1e-9, more only where rounding of the longest row forbids it."""
+    """At most 1e-9, more only where rounding of the longest row forbids it."""
     return max(TOL, 100 * EPS * lengths(rows).max() / margin)
 
 

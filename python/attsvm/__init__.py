@@ -8,7 +8,8 @@ from . import plot, sample
 from .config import set_num_threads, show_config
 from .data import Data, causal_attention, cross_attention, prompt_attention, self_attention
 from .problem import Gradient, LinearHead, Problem
-from .svm import ConvergenceWarning, Separation, feasible, solve_svm
+from .separation import Separation
+from .svm import ConvergenceWarning, feasible, solve_svm
 from .theory import correlation, is_locally_optimal
 from .train import Run, train
 

@@ -21,7 +21,8 @@ from .data import Data, cross_attention, self_attention
 from .figures import FIGURES, load
 from .problem import LinearHead, Problem
 from .report import claims_table, runs_table, solutions_table, write_csv
-from .svm import ConvergenceWarning, Separation, solve_svm
+from .separation import Separation
+from .svm import ConvergenceWarning, solve_svm
 from .train import Run, train
 
 EXTRAS = ("joblib", "matplotlib")

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .svm import Separation
+from .separation import Separation
 from .train import Run
 
 __all__ = ["attention", "band", "correlation", "saturation"]

@@ -13,7 +13,7 @@ import numpy as np
 
 from .plot import largest
 from .problem import Problem
-from .svm import Separation
+from .separation import Separation
 from .theory import correlation, is_locally_optimal
 from .train import Run
 

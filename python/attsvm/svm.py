@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import warnings
 from typing import Any
@@ -11,9 +10,11 @@ import numpy as np
 
 from . import _core
 from ._check import as_choice, as_count, as_norm, as_number
+from ._selection import Selection
 from .data import Data
+from .separation import Separation
 
-__all__ = ["ConvergenceWarning", "Separation", "feasible", "solve_svm"]
+__all__ = ["ConvergenceWarning", "feasible", "solve_svm"]
 
 METHODS = {
     "frobenius": {
@@ -41,164 +42,10 @@ TIGHT = 0.9
 INTERIOR_ROWS, INTERIOR_AFFORDABLE = 100, 2000
 # Gap at which `feasible` stops: the answer is yes, and the margin known within a factor of 2.
 ROUGH = 1.0
-# Singular values below this part of the largest are not part of the rank: a gap of 1e-9 fixes W to about 5e-5.
-RANK_TOLERANCE = 1e-4
 
 
 class ConvergenceWarning(UserWarning):
     """A solver stopped before its tolerance; the answer holds within the bounds it carries."""
-
-
-class Separation:
-    """The answer of :func:`solve_svm`, with its certificate.
-
-    Attributes
-    ----------
-    status : str
-        "optimal", "infeasible", "no constraint", "iteration limit" or "undecided"; with a rank cap that binds,
-        "stationary".
-    W : (dk, dz) array or None
-        The least-norm weights with every margin at least 1; the best known on "iteration limit"; zero on
-        "no constraint"; None on "infeasible" and "undecided".
-    margin, margin_bound : float
-        The largest margin of a unit-norm W lies in [margin, margin_bound]: the first is reached by ``W``, the second
-        proved by ``dual``.  Both are computed from the tokens, not taken from the solver.  A rank cap that binds lowers
-        the first alone: the second is that of the problem without it.
-    gap : float
-        ``margin_bound / margin - 1``.
-    dual : array or list, in the data's entry shape, or None
-        One multiplier per entry: nonnegative on margin rows, free on equality rows, 0 on the reference (first
-        selected) token; ``W`` is ``sum dual (x_ref - x_t) z^T`` for the Frobenius norm.
-    certificate : array or list, in the data's entry shape, or None
-        When infeasible, multipliers that combine the rows to zero (Farkas): no W exists.
-    support : boolean array or list
-        Where the dual of a margin row is positive: the tokens that hold the solution in place.
-    objective, objective_bound : float
-        ``1/2 ||W||^2`` reached by ``W`` (with a soft margin, plus ``C`` times the squared slacks), and the bound that
-        ``dual`` proves.  A soft margin has no margin interval; ``gap`` is ``objective / objective_bound - 1``.
-    slack : array or list, in the data's entry shape, or None
-        With a soft margin, by how much each row falls short: ``dual / (2 C)``.
-    rank : int
-        Singular values of W above 1e-4 of the largest.
-    norm, method, iterations, message
-    """
-
-    def __init__(
-        self, data: Data, selection: Selection, norm: str | float, method: str, C: float | None, answer: tuple
-    ):
-        code, W, dual, lower, upper, self.iterations, entry, _ = answer
-        self.data, self.norm, self.method, self.C = data, norm, method, C
-        self.status = "optimal" if code == 0 else _core.STATUS[code]
-        self._dual, self._selection, self._entry = dual, selection, entry
-        self.W: np.ndarray | None = W
-        if C is not None:
-            self.objective, self.objective_bound = upper, lower
-            self.margin = self.margin_bound = math.nan
-            self.gap = _gap(lower, upper) if lower > 0 else 0.0 if upper == 0 else math.inf
-            return
-        if self.status == "infeasible" or not (lower > 0 or self.status in ("optimal", "no constraint")):
-            self.W = None
-        self.margin = lower if self.status != "infeasible" else 0.0
-        self.margin_bound = upper
-        self.gap = _gap(lower, upper) if self.W is not None else math.inf
-        self.objective = 0.5 / self.margin / self.margin if self.W is not None else math.inf
-        self.objective_bound = 0.5 / upper / upper if upper > 0 else math.inf
-
-    @property
-    def dual(self) -> Any:
-        return None if self.status == "infeasible" else self.data.layout.shape_entries(self._dual, 0.0)
-
-    @property
-    def certificate(self) -> Any:
-        return self.data.layout.shape_entries(self._dual, 0.0) if self.status == "infeasible" else None
-
-    @property
-    def slack(self) -> Any:
-        if self.C is None:
-            return None
-        slack = self._dual / (2 * self.C)
-        if self._selection.kept is not None:
-            slack = np.where(self._selection.kept, 0.0, slack)  # equality rows are hard
-        return self.data.layout.shape_entries(slack, 0.0)
-
-    @functools.cached_property
-    def support(self) -> Any:
-        positive = self._dual > 0
-        if self._selection.kept is not None:
-            positive &= ~self._selection.kept
-        return self.data.layout.shape_entries(positive, False)
-
-    @functools.cached_property
-    def rank(self) -> int | None:
-        if self.W is None:
-            return None
-        sigma = np.linalg.svd(self.W, compute_uv=False)
-        return int((sigma > RANK_TOLERANCE * sigma[0]).sum()) if sigma[0] > 0 else 0
-
-    @property
-    def message(self) -> str:
-        """One sentence on what the status means here."""
-        if self.status == "optimal" and self.C is not None:
-            return f"no W has a smaller soft-margin objective (C={self.C:g}), to a relative {self.gap:.1e}"
-        if self.status == "optimal":
-            return (
-                f"every margin is at least 1 and no smaller {self._norm} norm does it, "
-                f"to a relative {self.gap:.1e}"
-            )
-        if self.status == "feasible":
-            return "every margin is at least 1, though not with the least norm"
-        if self.status == "no constraint":
-            return "every query selects all the tokens it can tell apart, so zero weights do"
-        if self.status == "infeasible":
-            return self._impossible_pair() or (
-                "no weights rank the selected tokens first: the certificate combines the rows to zero"
-            )
-        if self.status == "stationary":
-            return f"a stationary point at this rank; its norm is at most {1 + self.gap:.6g} times the least"
-        if self.status == "undecided":
-            return "no separating weights were found, and no proof that there are none"
-        return f"stopped before the tolerance; the bounds hold to a relative {self.gap:.1e}"
-
-    @property
-    def _norm(self) -> str:
-        return self.norm if isinstance(self.norm, str) else f"entrywise l{self.norm:g}"
-
-    def _impossible_pair(self) -> str | None:
-        """The token that is a copy of the selected one, or the query that is zero."""
-        if self._entry < 0:
-            return None
-        q = int(np.searchsorted(self.data.indptr, self._entry, side="right")) - 1
-        token, chosen = int(self._entry - self.data.indptr[q]), int(self._selection.reference[q])
-        if not self.data.queries[q].any():
-            return f"query {q} is zero, so all its logits are 0 and it cannot prefer token {chosen}"
-        return (
-            f"in the window of query {q}, token {token} equals the selected token {chosen}, so no weights can prefer "
-            "one: select both by a bool selection, which asks for equal logits among the selected tokens"
-        )
-
-    def __repr__(self) -> str:
-        lines = [f"Separation in the {self._norm} norm: {self.status}", f"  {self.message}"]
-        if self.W is not None:
-            if self.C is None:
-                lines.append(f"  margin      {self.margin:.12g} (at most {self.margin_bound:.12g})")
-            else:
-                lines.append(f"  objective   {self.objective:.12g} (at least {self.objective_bound:.12g})")
-            lines += [
-                f"  norm of W   {1 / self.margin if self.margin > 0 else np.linalg.norm(self.W):.12g}",
-                f"  rank        {self.rank}",
-                f"  support     {int(np.concatenate([np.ravel(s) for s in _listed(self.support)]).sum())} tokens",
-                f"  method      {self.method}, {self.iterations} iterations",
-            ]
-        return "\n".join(lines)
-
-
-def _gap(lower: float, upper: float) -> float:
-    """upper / lower - 1; rounding may put two bounds of the same number in the wrong order."""
-    return 0.0 if lower == math.inf else max(upper / lower - 1, 0.0)
-
-
-def _listed(shaped: Any) -> list:
-    return shaped if isinstance(shaped, list) else [shaped]
 
 
 def solve_svm(
@@ -425,52 +272,3 @@ def _call(
     else:  # sum dual (x_a - x_t) z^T has the degree p - 1 in W; its scale is lost where it leaves double precision
         dual = dual * np.exp2(np.clip(-p * power, -900, 900))
     return code, np.ldexp(W, -power), dual, *bounds, *rest
-
-
-class Selection:
-    """A checked selection: the reference (first selected) token of each query, and all of them when several are."""
-
-    __slots__ = ("kept", "reference")
-
-    def __init__(self, data: Data, selected: Any):
-        layout = data.layout
-        if not layout.uniform and isinstance(selected, (list, tuple)) and any(map(_has_parts, selected)):
-            array: Any = [_as_integers_or_bools(f"selected[{i}]", part) for i, part in enumerate(selected)]
-            boolean = array[0].dtype == bool
-        else:
-            array = _as_integers_or_bools("selected", selected)
-            boolean = array.dtype == bool
-        self.kept = None
-        if boolean:
-            self.kept = np.ascontiguousarray(layout.flatten_entries("selected", array))
-            some = np.logical_or.reduceat(self.kept, data.indptr[:-1])
-            if not some.all():
-                raise ValueError(f"selected must hold a token for every query, got none for query {some.argmin()}")
-            self.reference = _core.top(data._handle, self.kept.astype(np.float64))
-            return
-        self.reference = np.ascontiguousarray(layout.flatten_queries("selected", array), dtype=np.intp)
-
-    def outside(self, data: Data) -> str:
-        """What to say when C has found a reference outside its window (checked there, since it is on every call)."""
-        lengths = data.stop - data.start
-        q = int(((self.reference < 0) | (self.reference >= lengths)).argmax())
-        return (
-            f"selected must be token indices of each window, 0 .. {lengths[q] - 1} for query {q}, "
-            f"got {self.reference[q]}"
-        )
-
-
-def _has_parts(part: Any) -> bool:
-    return isinstance(part, (list, tuple)) or getattr(part, "ndim", 0) > 0
-
-
-def _as_integers_or_bools(name: str, value: Any) -> np.ndarray:
-    if isinstance(value, np.ma.MaskedArray):
-        raise TypeError(f"{name} must be a plain array, got a masked array")
-    try:
-        array = np.asarray(value)
-    except (ValueError, TypeError, RuntimeError) as error:
-        raise ValueError(f"{name} must be a rectangular array: {error}") from None
-    if array.dtype.kind not in "iub":
-        raise TypeError(f"{name} must hold integers (one token per query) or bools (per entry), got {array.dtype}")
-    return array

@@ -8,7 +8,7 @@ import numpy as np
 
 from ._check import as_floats, as_numeric, check_finite
 from .problem import Problem
-from .svm import Separation
+from .separation import Separation
 
 __all__ = ["correlation", "is_locally_optimal"]
 

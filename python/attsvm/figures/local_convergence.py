@@ -18,7 +18,8 @@ from ..data import cross_attention
 from ..plot import HIGH, LOW, band, correlations, finish, style
 from ..problem import LinearHead, Problem
 from ..report import Claim, average, average_near, every, share
-from ..svm import Separation, solve_svm
+from ..separation import Separation
+from ..svm import solve_svm
 from ..train import train
 from . import replicate
 

@@ -1,0 +1,13 @@
+/* What every solver does to plain vectors. */
+#ifndef VECTOR_H
+#define VECTOR_H
+
+#include <stddef.h>
+
+/* a . b */
+double vector_dot(const double *a, const double *b, ptrdiff_t n);
+
+/* max |a_i|, 0 when n = 0 */
+double vector_largest(const double *a, ptrdiff_t n);
+
+#endif
