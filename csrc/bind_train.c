@@ -34,17 +34,26 @@ static int read_objective(struct objective *objective, const struct windows *w, 
     return 0;
 }
 
+/* Arguments windows, scores, loss, W, K, Q: an objective and where to evaluate it. */
+static int read_point(struct objective *objective, struct weights *at, const char *name, PyObject *const *args,
+                      Py_ssize_t n)
+{
+    if (bind_count(name, n, 6) < 0)
+        return -1;
+    const struct windows *w = bind_windows(args[0]);
+    if (w == NULL || read_objective(objective, w, args[1], args[2]) < 0)
+        return -1;
+    return read_weights(at, w, args[3], args[4], args[5]);
+}
+
 static PyObject *loss(PyObject *module, PyObject *const *args, Py_ssize_t n)
 {
     (void)module;
-    if (bind_count("loss", n, 6) < 0)
-        return NULL;
-    const struct windows *w = bind_windows(args[0]);
     struct objective objective;
     struct weights at;
-    if (w == NULL || read_objective(&objective, w, args[1], args[2]) < 0
-        || read_weights(&at, w, args[3], args[4], args[5]) < 0)
+    if (read_point(&objective, &at, "loss", args, n) < 0)
         return NULL;
+    const struct windows *w = objective.w;
     struct bind_call call;
     struct objective_work work;
     double value = 0;
@@ -63,14 +72,11 @@ static PyObject *loss(PyObject *module, PyObject *const *args, Py_ssize_t n)
 static PyObject *loss_and_grad(PyObject *module, PyObject *const *args, Py_ssize_t n)
 {
     (void)module;
-    if (bind_count("loss_and_grad", n, 6) < 0)
-        return NULL;
-    const struct windows *w = bind_windows(args[0]);
     struct objective objective;
     struct weights at;
-    if (w == NULL || read_objective(&objective, w, args[1], args[2]) < 0
-        || read_weights(&at, w, args[3], args[4], args[5]) < 0)
+    if (read_point(&objective, &at, "loss_and_grad", args, n) < 0)
         return NULL;
+    const struct windows *w = objective.w;
     struct gradient gradient = {0};
     PyObject *first, *second = NULL, *exception;
     if (at.W != NULL) {
