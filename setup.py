@@ -91,8 +91,9 @@ setup(
             # gnu11, not c11: the latter forbids fused multiply-add.  No trapping math: lets selects vectorise.
             extra_compile_args=[
                 *["-std=gnu11", "-O3", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd"],
-                *["-fvisibility=hidden", "-Wall", "-Wextra"],
+                *["-fvisibility=hidden", "-Wall", "-Wextra", "-pthread"],
             ],
+            extra_link_args=["-pthread"],
         )
     ],
     cmdclass={"build_ext": BuildExt},

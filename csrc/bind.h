@@ -12,6 +12,7 @@
 #include <numpy/arrayobject.h>
 
 #include "arena.h"
+#include "crew.h"
 #include "status.h"
 #include "stop.h"
 #include "windows.h"
@@ -42,11 +43,12 @@ struct bind_call {
     PyThreadState *thread;
     struct stop stop;
     struct arena arena;
+    struct crew crew;
 };
 
 void bind_begin(struct bind_call *call);
 
-/* Frees the arena and takes the GIL back.  For status < 0 sets an exception and returns nonzero.  When the call was
+/* Ends the crew, frees the arena and takes the GIL back.  For status < 0 sets an exception and returns nonzero.  When the call was
  * interrupted, *exception is the (owned) exception the signal raised, else None. */
 int bind_end(struct bind_call *call, int status, PyObject **exception);
 

@@ -57,6 +57,7 @@ static int poll_signals(void *context)
 void bind_begin(struct bind_call *call)
 {
     *call = (struct bind_call){.stop = {.poll = poll_signals, .context = call}};
+    crew_take(&call->crew, blas_threads(), &call->arena);
     call->thread = PyEval_SaveThread();
 }
 
@@ -75,6 +76,7 @@ static const char *sentence(int status)
 
 int bind_end(struct bind_call *call, int status, PyObject **exception)
 {
+    crew_dismiss(&call->crew);
     arena_free(&call->arena);
     PyEval_RestoreThread(call->thread);
     *exception = NULL;

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(not CSRC.is_dir(), reason="the sources are not n
 # An include of csrc only goes down, or stays on its floor.
 FLOORS = {
     0: ["status", "arena", "stop", "clones"],
-    1: ["blas", "vector", "lbfgs"],
+    1: ["blas", "crew", "vector", "lbfgs"],
     2: ["windows", "sweep", "softmax", "loss"],
     3: ["objective", "rows", "bound", "equalities"],
     4: ["descend", "factor", "blocks", "support", "svm", "svm_*"],

@@ -14,9 +14,11 @@ __all__ = ["set_num_threads", "show_config"]
 
 
 def set_num_threads(k: int) -> None:
-    """Let OpenBLAS use ``k`` threads inside one large problem (1 until asked).
+    """Let one large problem use ``k`` threads (1 until asked).
 
-    The library is private to attsvm, so nobody else is disturbed.
+    Loops over queries are shared by threads that live for one call, large products and factorisations go to
+    OpenBLAS's own; the two take turns.  The library is private to attsvm, so nobody else is disturbed.  Results
+    repeat bit for bit with the same number of threads.
 
     Examples
     --------
