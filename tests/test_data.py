@@ -143,6 +143,19 @@ def test_shapes_round_trip_through_the_flat_arrays(lengths, d, queries, seed):
     np.testing.assert_array_equal(layout.flatten_queries("v", layout.shape_queries(vectors), "dv", 2), vectors)
 
 
+@given(ragged, st.data(), sizes, seeds)
+def test_every_sequence_may_have_queries_of_its_own_number(lengths, draw, dz, seed):
+    rng = np.random.default_rng(seed)
+    counts = draw.draw(st.lists(st.integers(1, 4), min_size=len(lengths), max_size=len(lengths)))
+    X, Z = [rng.standard_normal((T, 2)) for T in lengths], [rng.standard_normal((S, dz)) for S in counts]
+    data, W = attsvm.cross_attention(X, Z), rng.standard_normal((2, dz))
+    assert len(data) == sum(counts)
+    for logit, x, z in zip(data.logits(W), X, Z, strict=True):
+        np.testing.assert_allclose(logit, z @ W.T @ x.T, rtol=1e-12, atol=1e-14)
+    chosen = [np.zeros(S, dtype=int) for S in counts]
+    np.testing.assert_array_equal(data.layout.flatten_queries("selected", chosen), np.zeros(len(data)))
+
+
 def test_equal_lengths_given_as_a_list_are_rectangular(rng):
     X, Z = rng.standard_normal((3, 4, 2)), rng.standard_normal((3, 2))
     W = rng.standard_normal((2, 2))

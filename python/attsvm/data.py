@@ -154,14 +154,39 @@ class Data:
 
 def _read_tokens(name: str, X: Any, letters: str = "n, T, d") -> tuple[np.ndarray, np.ndarray]:
     """Tokens of all sequences below each other, and the length of each sequence."""
-    if isinstance(X, (list, tuple)) and len(X) > 0 and not _is_rectangular(X):
-        parts = [as_floats(f"{name}[{i}]", x, "T_i, d", keep_single=True) for i, x in enumerate(X)]
-        for i, part in enumerate(parts):
-            check_shape(f"{name}[{i}]", part, "T_i, d", (None, parts[0].shape[1]))
-        return np.concatenate(parts), np.array([len(part) for part in parts], dtype=np.intp)
+    if _is_ragged(X):
+        return _read_ragged(name, X, "T_i, d", keep_single=True)
     array = as_floats(name, X, letters, keep_single=True)
     n, T, d = array.shape
     return array.reshape(n * T, d), np.full(n, T, dtype=np.intp)
+
+
+def _read_queries(Z: Any, n: int) -> tuple[np.ndarray, np.ndarray, bool]:
+    """Queries of all sequences below each other, how many each sequence has, and whether it is one without an axis."""
+    if _is_ragged(Z):
+        queries, counts = _read_ragged("Z", Z, "S_i, dz")
+        if len(counts) != n:
+            raise ValueError(f"Z must hold queries for each of the {n} sequences of X, got {len(counts)}")
+        return queries, counts, False
+    Z = as_numeric("Z", Z)
+    if Z.ndim == 3:
+        queries = as_floats("Z", Z, "n, S, dz", (n, None, None))
+        return queries.reshape(-1, Z.shape[2]), np.full(n, Z.shape[1], dtype=np.intp), False
+    return as_floats("Z", Z, "n, dz", (n, None)), np.ones(n, dtype=np.intp), True
+
+
+def _is_ragged(X: Any) -> bool:
+    return isinstance(X, (list, tuple)) and len(X) > 0 and not _is_rectangular(X)
+
+
+def _read_ragged(
+    name: str, X: Sequence[Any], letters: str, keep_single: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of all parts below each other, and how many each part has."""
+    parts = [as_floats(f"{name}[{i}]", x, letters, keep_single=keep_single) for i, x in enumerate(X)]
+    for i, part in enumerate(parts):
+        check_shape(f"{name}[{i}]", part, letters, (None, parts[0].shape[1]))
+    return np.concatenate(parts), np.array([len(part) for part in parts], dtype=np.intp)
 
 
 def _is_rectangular(X: Sequence[Any]) -> bool:
@@ -197,8 +222,8 @@ def cross_attention(X: Any, Z: Any, values: Any = None) -> Data:
     ----------
     X : (n, T, d) array_like, or list of n (T_i, d) array_likes
         Tokens.  float32 tokens stay float32 (and may be memory-mapped); anything else becomes float64.
-    Z : (n, dz) or (n, S, dz) array_like
-        One query per sequence, or S of them.
+    Z : (n, dz) or (n, S, dz) array_like, or list of n (S_i, dz) array_likes
+        One query per sequence, S of them, or as many as each has.
     values : (n, T, dv) array_like or list, optional
         What attention returns; the tokens by default.
 
@@ -219,23 +244,9 @@ def cross_attention(X: Any, Z: Any, values: Any = None) -> Data:
     <attsvm cross_attention: 6 queries over 48 tokens, 8 tokens each, dk=10, dz=10>
     """
     keys, lengths = _read_tokens("X", X)
-    n = len(lengths)
-    Z = as_numeric("Z", Z)
-    several = Z.ndim == 3
-    if several:
-        queries = as_floats("Z", Z, "n, S, dz", (n, None, None))
-        per_sequence = queries.shape[1]
-    else:
-        queries = as_floats("Z", Z, "n, dz", (n, None))
-        per_sequence = 1
-    layout = Layout(lengths, np.full(n, per_sequence, dtype=np.intp), single=not several)
-    return Data(
-        "cross_attention",
-        keys,
-        queries.reshape(n * per_sequence, queries.shape[-1]),
-        _read_values(values, lengths),
-        layout,
-    )
+    queries, counts, single = _read_queries(Z, len(lengths))
+    layout = Layout(lengths, counts, single)
+    return Data("cross_attention", keys, queries, _read_values(values, lengths), layout)
 
 
 def self_attention(X: Any, query: int | None = 0, values: Any = None) -> Data:
