@@ -12,24 +12,6 @@
 #include "sweep.h"
 #include "vector.h"
 
-/* Frobenius norm; entries whose squares leave the range of double precision are scaled first, by a power of two. */
-static double norm(const double *a, ptrdiff_t n)
-{
-    double sum = vector_dot(a, a, n), largest = 0;
-    if ((sum > 1e-280 && sum < INFINITY) || isnan(sum))
-        return sqrt(sum);
-    for (ptrdiff_t i = 0; i < n; ++i)
-        largest = fmax(largest, fabs(a[i]));
-    if (largest == 0 || largest == INFINITY)
-        return largest;
-    int power = ilogb(largest);         /* 2^-power itself may overflow: half of it twice */
-    double half = ldexp(1.0, -(power / 2)), rest = ldexp(1.0, -(power - power / 2));
-    sum = 0;
-    for (ptrdiff_t i = 0; i < n; ++i)
-        sum += (a[i] * half * rest) * (a[i] * half * rest);
-    return ldexp(sqrt(sum), power);
-}
-
 VECTOR_CLONES
 static void move(double *restrict W, const double *restrict G, double step, ptrdiff_t n)
 {
@@ -55,7 +37,7 @@ static void record(struct descent_record *out, ptrdiff_t row, const struct windo
     else
         sweep_rows_times_rows(W, at->K, at->Q, w->dk, w->dz, at->m);
     out->loss[row] = loss;
-    out->norm[row] = norm(W, size);
+    out->norm[row] = vector_norm(W, size);
     out->log_grad_norm[row] = log_grad_norm;
 }
 
@@ -103,9 +85,9 @@ int descend(struct weights *weights, struct descent_record *out, ptrdiff_t *step
         int status = objective_gradient(&gradient, objective, weights, &work);
         if (status != STATUS_DONE)
             return status;
-        double of_w = weights->W != NULL ? norm(gradient.W, size) : 0;
-        double of_k = weights->W == NULL ? norm(gradient.K, size_k) : 0;
-        double of_q = weights->W == NULL ? norm(gradient.Q, size_q) : 0;
+        double of_w = weights->W != NULL ? vector_norm(gradient.W, size) : 0;
+        double of_k = weights->W == NULL ? vector_norm(gradient.K, size_k) : 0;
+        double of_q = weights->W == NULL ? vector_norm(gradient.Q, size_q) : 0;
         double joint = weights->W != NULL ? of_w : hypot(of_k, of_q);
         int finished = joint == 0 || k == descent->last;
         if (wanted)

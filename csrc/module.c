@@ -142,7 +142,8 @@ static int execute(PyObject *module)
 {
     if (PyArray_ImportNumPyAPI() < 0)
         return -1;
-    PyMethodDef *tables[] = {module_methods, bind_windows_methods, bind_train_methods, bind_svm_methods};
+    PyMethodDef *tables[] = {module_methods, bind_windows_methods, bind_train_methods, bind_svm_methods,
+                             bind_path_methods};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; ++i)
         if (PyModule_AddFunctions(module, tables[i]) < 0)
             return -1;

@@ -23,3 +23,21 @@ double vector_largest(const double *a, ptrdiff_t n)
         top = fabs(a[i]) > top ? fabs(a[i]) : top;
     return top;
 }
+
+/* Entries whose squares leave the range of double precision are scaled first, by a power of two. */
+double vector_norm(const double *a, ptrdiff_t n)
+{
+    double sum = vector_dot(a, a, n), largest = 0;
+    if ((sum > 1e-280 && sum < INFINITY) || isnan(sum))
+        return sqrt(sum);
+    for (ptrdiff_t i = 0; i < n; ++i)
+        largest = fmax(largest, fabs(a[i]));
+    if (largest == 0 || largest == INFINITY)
+        return largest;
+    int power = ilogb(largest);         /* 2^-power itself may overflow: half of it twice */
+    double half = ldexp(1.0, -(power / 2)), rest = ldexp(1.0, -(power - power / 2));
+    sum = 0;
+    for (ptrdiff_t i = 0; i < n; ++i)
+        sum += (a[i] * half * rest) * (a[i] * half * rest);
+    return ldexp(sqrt(sum), power);
+}

@@ -257,6 +257,25 @@ def train(data, y, v, loss, weights, rule, lr, steps, ridge=0.0):
     return path
 
 
+# ------------------------------------------------------------------------------------ projections
+
+
+def project_simplex(x, total):
+    """max(x - theta, 0) with the theta that makes the sum right, by trying every count of positive entries."""
+    order = np.sort(x)[::-1]
+    thetas = order[0] + (np.cumsum(order - order[0]) - total) / np.arange(1, len(x) + 1)
+    return np.maximum(x - thetas.max(), 0.0)
+
+
+def project_ball(W, norm, radius):
+    if matrix_norms(W, norm)[0] <= radius:
+        return W
+    if norm == "frobenius":
+        return W * radius / np.linalg.norm(W)
+    U, sigma, V = np.linalg.svd(W, full_matrices=False)
+    return U * project_simplex(sigma, radius) @ V
+
+
 # ------------------------------------------------------------------------------------ many digits
 
 

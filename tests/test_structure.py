@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(not CSRC.is_dir(), reason="the sources are not n
 FLOORS = {
     0: ["status", "arena", "stop", "clones"],
     1: ["blas", "crew", "vector", "lbfgs"],
-    2: ["windows", "sweep", "softmax", "loss"],
+    2: ["windows", "sweep", "softmax", "loss", "project"],
     3: ["objective", "rows", "bound", "equalities"],
     4: ["descend", "factor", "blocks", "support", "svm", "svm_*"],
     5: ["bind", "module", "bind_*"],

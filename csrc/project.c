@@ -1,0 +1,91 @@
+/* The simplex:         x <- max(x - theta, 0) with theta such that the sum is right (sort, then one pass).
+ * The Frobenius ball:  W <- W min(1, radius / ||W||_F).
+ * The nuclear ball:    W = U diag(s) V <- U diag(max(s - theta, 0)) V when sum s > radius: the norm depends on the
+ *                      singular values alone, so they are projected onto the simplex and the factors stay.
+ * Held, Wolfe, Crowder, "Validation of subgradient optimization", 1974; Duchi et al., 2008. */
+#include "project.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "arena.h"
+#include "blas.h"
+#include "status.h"
+#include "vector.h"
+
+static int descending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x < y) - (x > y);
+}
+
+/* theta of the simplex for x sorted descending: with k positive entries left it is (sum of the first k - total) / k,
+ * and k is the largest count whose last entry exceeds its own theta.  Sums run over x_i - x_0, so that entries far
+ * larger than the total lose no digits. */
+static double threshold(const double *x, ptrdiff_t n, double total)
+{
+    double sum = 0, theta = -total;
+    for (ptrdiff_t k = 0; k < n; ++k) {
+        sum += x[k] - x[0];
+        double candidate = (sum - total) / (double)(k + 1);
+        if (x[k] - x[0] <= candidate)
+            break;
+        theta = candidate;
+    }
+    return x[0] + theta;
+}
+
+static void shrink(double *x, ptrdiff_t n, double theta)
+{
+    for (ptrdiff_t i = 0; i < n; ++i)
+        x[i] = x[i] > theta ? x[i] - theta : 0;
+}
+
+void project_simplex(double *x, ptrdiff_t n, double total, double *scratch)
+{
+    memcpy(scratch, x, (size_t)n * sizeof(double));
+    qsort(scratch, (size_t)n, sizeof(double), descending);
+    shrink(x, n, threshold(scratch, n, total));
+}
+
+static int nuclear(double *W, ptrdiff_t m, ptrdiff_t n, double radius, struct arena *arena)
+{
+    ptrdiff_t k = m < n ? m : n;
+    double *A = arena_doubles(arena, m, n), *U = arena_doubles(arena, m, k), *V = arena_doubles(arena, k, n);
+    double *s = arena_doubles(arena, k, 1);
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
+    memcpy(A, W, (size_t)(m * n) * sizeof(double));
+    int info = blas_svd(m, n, A, U, s, V, arena);
+    if (info != 0)
+        return info < 0 ? STATUS_NO_MEMORY : STATUS_FACTORIZATION;
+    double sum = 0;
+    for (ptrdiff_t i = 0; i < k; ++i)
+        sum += s[i];
+    if (sum <= radius)
+        return STATUS_DONE;
+    shrink(s, k, threshold(s, k, radius));
+    for (ptrdiff_t i = 0; i < m; ++i)
+        for (ptrdiff_t j = 0; j < k; ++j)
+            U[i * k + j] *= s[j];
+    blas_gemm(BLAS_PLAIN, BLAS_PLAIN, m, n, k, 1, U, k, V, n, 0, W, n);
+    return STATUS_DONE;
+}
+
+int project_ball(double *W, ptrdiff_t m, ptrdiff_t n, enum project_ball ball, double radius, struct arena *arena)
+{
+    double norm = vector_norm(W, m * n);
+    if (ball == PROJECT_NUCLEAR) {
+        if (norm * sqrt((double)(m < n ? m : n)) <= radius)     /* bounds the nuclear norm */
+            return STATUS_DONE;
+        struct arena_mark mark = arena_mark(arena);
+        int status = nuclear(W, m, n, radius, arena);
+        arena_release(arena, mark);
+        return status;
+    }
+    if (norm > radius)
+        for (ptrdiff_t i = 0; i < m * n; ++i)
+            W[i] *= radius / norm;
+    return STATUS_DONE;
+}
