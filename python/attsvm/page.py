@@ -64,7 +64,9 @@ def write_page(path: Path, title: str, text: str, sections: Sequence[Section]) -
         parts.append(_paragraphs(section.fine, ' class="fine"'))
     if any(section.claims for section in sections):
         parts.append(_paragraphs(RULE.replace("\n", " "), ' class="fine"'))
-    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{_escape(title)}</title>'
+    head = (
+        f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{_escape(title)}</title>'
+    )
     page = ["<!doctype html>", f'<html lang="en"><head>{head}<style>{STYLE}</style></head><body>']
     page += [*filter(None, parts), "</body></html>", ""]
     path.write_text("\n".join(page), encoding="utf-8")
