@@ -136,6 +136,8 @@ ARRAYS = {
     "train_lr": ("lr", (3,), lambda g, a: attsvm.train(g.problem, lr=a, steps=3)),
     "correlation_A": ("A", (2, 2), lambda g, a: attsvm.correlation(a, g.W + 1)),
     "correlation_B": ("B", (2, 2), lambda g, a: attsvm.correlation(g.W + 1, a)),
+    "decompose_W": ("W", (2, 2), lambda g, a: attsvm.decompose(g.data, g.data.probabilities(g.W), a)),
+    "decompose_probabilities": ("probabilities", (2, 3), lambda g, a: attsvm.decompose(g.data, a, g.W)),
 }
 # None is the default of these, or they take this number or shape.
 FINE = {
@@ -398,6 +400,20 @@ bad("n-T-d-huge-together", "n")(lambda g: attsvm.sample.unit_sphere(2**22, 2**22
 bad("rng-string", "rng")(lambda g: attsvm.sample.unit_sphere(6, 8, 10, rng="seed"))
 bad("rng-negative", "rng")(lambda g: attsvm.sample.unit_sphere(6, 8, 10, rng=-1))
 bad("rng-float", "rng")(lambda g: attsvm.sample.unit_sphere(6, 8, 10, rng=0.5))
+bad("positions-none", "T")(lambda g: attsvm.sample.positional_encoding(0, 4))
+bad("positions-base", "base")(lambda g: attsvm.sample.positional_encoding(3, 4, 1.0))
+bad("sets-thresholds", "low")(lambda g: attsvm.selected_sets([0.5, 0.5], 1e-3, 1e-6))
+bad("sets-above-one", "probabilities")(lambda g: attsvm.selected_sets([0.5, 1.5]))
+bad("sets-negative", "probabilities")(lambda g: attsvm.selected_sets([[1.0], [1.5, -0.5]]))
+bad("sets-number", "probabilities")(lambda g: attsvm.selected_sets(1.0))
+bad("decompose-data", "data")(lambda g: attsvm.decompose(g.X, np.ones((2, 3)) / 3, g.W))
+bad("decompose-norm", "norm")(lambda g: attsvm.decompose(g.data, np.ones((2, 3)) / 3, g.W, "operator"))
+bad("decompose-selected", "selected")(
+    lambda g: attsvm.decompose(g.data, np.ones((2, 3)) / 3, g.W, selected=np.ones((2, 2), bool))
+)
+bad("kept-lam", "lam")(lambda g: attsvm.tokens_kept([1.0, 0.0], -1.0))
+bad("kept-scores", "scores")(lambda g: attsvm.tokens_kept([1.0, nan], 1.0))
+bad("kept-number", "scores")(lambda g: attsvm.tokens_kept(1.0, 1.0))
 bad("threads-zero", "k")(lambda g: attsvm.set_num_threads(0))
 bad("threads-float", "k")(lambda g: attsvm.set_num_threads(2.0))
 bad("threads-huge", "k")(lambda g: attsvm.set_num_threads(2**70))

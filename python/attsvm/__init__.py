@@ -9,6 +9,7 @@ from .config import set_num_threads, show_config
 from .data import Data, causal_attention, cross_attention, prompt_attention, self_attention
 from .problem import Gradient, LinearHead, Problem
 from .separation import Separation
+from .several import Decomposition, decompose, selected_sets, tokens_kept
 from .svm import ConvergenceWarning, feasible, solve_svm
 from .theory import correlation, is_locally_optimal
 from .train import Run, train
@@ -18,6 +19,7 @@ __version__ = "0.1.0"
 __all__ = [
     "ConvergenceWarning",
     "Data",
+    "Decomposition",
     "Gradient",
     "LinearHead",
     "Problem",
@@ -26,14 +28,17 @@ __all__ = [
     "causal_attention",
     "correlation",
     "cross_attention",
+    "decompose",
     "feasible",
     "is_locally_optimal",
     "plot",
     "prompt_attention",
     "sample",
+    "selected_sets",
     "self_attention",
     "set_num_threads",
     "show_config",
     "solve_svm",
+    "tokens_kept",
     "train",
 ]

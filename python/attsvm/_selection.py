@@ -11,9 +11,12 @@ from .data import Data
 
 
 class Selection:
-    """A checked selection: the reference (first selected) token of each query, and all of them when several are."""
+    """A checked selection: the reference (first selected) token of each query, and all of them when several are.
 
-    __slots__ = ("kept", "reference")
+    ``rhs``: what the rows of the entries must reach instead of 1 (margins) and 0 (equalities).
+    """
+
+    __slots__ = ("kept", "reference", "rhs")
 
     def __init__(self, data: Data, selected: Any):
         layout = data.layout
@@ -23,7 +26,7 @@ class Selection:
         else:
             array = _as_integers_or_bools("selected", selected)
             boolean = array.dtype == bool
-        self.kept = None
+        self.kept = self.rhs = None
         if boolean:
             self.kept = np.ascontiguousarray(layout.flatten_entries("selected", array))
             some = np.logical_or.reduceat(self.kept, data.indptr[:-1])

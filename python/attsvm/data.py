@@ -128,13 +128,29 @@ class Data:
         """
         return self.layout.shape_entries(_core.probabilities(self._handle, self._weights(W)), 0.0)
 
-    def attended(self, W: Any) -> np.ndarray | list[np.ndarray]:
+    def attended(self, W: Any, hard: bool = False) -> np.ndarray | list[np.ndarray]:
         """Attention's output: the probability-weighted mean of the values each query sees.
+
+        Parameters
+        ----------
+        W : (dk, dz) array_like
+        hard : bool
+            The value of the token with the largest logit instead (the lowest index on a tie).
 
         Returns
         -------
         (n, dv) array, (n, S, dv) array, or a list of (S_i, dv) arrays
+
+        Examples
+        --------
+        >>> import attsvm
+        >>> data = attsvm.cross_attention([[[1.0, 0.0], [0.0, 1.0]]], [[1.0]])
+        >>> data.attended([[2.0], [1.0]], hard=True)
+        array([[1., 0.]])
         """
+        if hard:
+            top = _core.top(self._handle, _core.logits(self._handle, self._weights(W)))
+            return self.layout.shape_queries(self.values[self.start + top].astype(np.float64))
         values = np.ascontiguousarray(self.values, dtype=np.float64)
         prob = _core.probabilities(self._handle, self._weights(W))
         return self.layout.shape_queries(_core.attended(self._handle, values, prob))

@@ -256,7 +256,7 @@ def _call(
     if powers is not None:
         soft = math.ldexp(soft, 2 * sum(powers))
     try:
-        answer = solver(handle, selection.reference, selection.kept, None, tol, max_iter, soft, p)
+        answer = solver(handle, selection.reference, selection.kept, selection.rhs, tol, max_iter, soft, p)
     except IndexError:
         raise ValueError(selection.outside(data)) from None
     if powers is None:

@@ -1,0 +1,264 @@
+"""Several tokens per query: the sets that attention selects, and the direction its weights go."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ._check import as_floats, as_norm, as_number, as_numeric, check_finite
+from ._layout import Layout
+from ._selection import Selection
+from .data import Data
+from .separation import Separation
+from .svm import _plan, _solve, solve_svm
+from .theory import correlation
+
+__all__ = ["Decomposition", "decompose", "selected_sets", "tokens_kept"]
+
+
+def selected_sets(probabilities: Any, low: float = 1e-6, high: float = 1e-3) -> tuple[Any, Any]:
+    """Which tokens each query selects: probability at least ``high``; those at most ``low`` are left out.
+
+    A probability in between is on its way to one of the two and says so: its query is not decided yet.
+
+    Parameters
+    ----------
+    probabilities : (..., T) array_like, or a list of those
+        As :meth:`attsvm.Data.probabilities` gives them.
+    low, high : float
+        ``0 <= low < high <= 1``.
+
+    Returns
+    -------
+    selected : (..., T) bool array, or a list
+        What :func:`attsvm.solve_svm` takes, once every query is decided.
+    undecided : (...) bool array, or a list
+        Queries with a probability strictly between ``low`` and ``high``.
+
+    Raises
+    ------
+    ValueError, TypeError
+        When the probabilities are not between 0 and 1, or the thresholds not in order.
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> selected, undecided = attsvm.selected_sets([[0.6, 0.4, 1e-9], [0.99, 0.0099, 1e-4]])
+    >>> selected
+    array([[ True,  True, False],
+           [ True,  True, False]])
+    >>> undecided
+    array([False,  True])
+    """
+    low, high = as_number("low", low, least=0.0), as_number("high", high, above=0.0)
+    if not low < high <= 1:
+        raise ValueError(f"low and high must be 0 <= low < high <= 1, got {low:g} and {high:g}")
+    if isinstance(probabilities, (list, tuple)) and len({np.shape(part) for part in probabilities}) > 1:
+        parts = [_probabilities(f"probabilities[{i}]", part) for i, part in enumerate(probabilities)]
+        selected = [part >= high for part in parts]
+        return selected, [((part > low) & (part < high)).any(axis=-1) for part in parts]
+    array = _probabilities("probabilities", probabilities)
+    return array >= high, ((array > low) & (array < high)).any(axis=-1)
+
+
+def _probabilities(name: str, value: Any) -> np.ndarray:
+    array = np.asarray(as_numeric(name, value), dtype=np.float64)
+    check_finite(name, array)
+    if array.ndim == 0 or array.size == 0:
+        raise ValueError(f"{name} must have shape (..., T), got {array.shape}")
+    if array.min() < 0 or array.max() > 1 + 1e-9:
+        raise ValueError(f"{name} must lie between 0 and 1, got {array.min():g} to {array.max():g}")
+    return array
+
+
+@dataclass(repr=False)
+class Decomposition:
+    """Weights as a finite part and a diverging direction, ``W ~ W_fin + R W_svm``.
+
+    Attributes
+    ----------
+    selected : bool array or list, in the data's entry shape
+        The tokens each query keeps.
+    W_fin : (dk, dz) array
+        The least norm with ``(x_t - x_t')^T W z = log(p_t / p_t')`` for selected t, t': it sets the proportions
+        inside the sets.
+    svm : Separation
+        The general SVM, equal logits inside the sets and margins across them.
+    W_svm : (dk, dz) array
+        Its solution: what pushes all other tokens away.
+    R : float
+        How far W has gone along it, ``<W_svm, W - W_fin> / ||W_svm||^2``; 0 when every token is selected.
+    W : (dk, dz) array
+        ``W_fin + R W_svm``.
+    correlation : float
+        Of ``W_fin + R W_svm`` with the weights given.
+    probabilities : array or list, in the data's entry shape
+        Attention of ``W_fin + R W_svm``.
+    """
+
+    selected: Any
+    W_fin: np.ndarray
+    svm: Separation
+    W_svm: np.ndarray
+    R: float
+    W: np.ndarray
+    correlation: float
+    probabilities: Any
+
+    def __repr__(self) -> str:
+        kept = np.concatenate([np.ravel(part) for part in self.selected]).sum()
+        return "\n".join(
+            [
+                f"W ~ W_fin + R W_svm, {int(kept)} tokens selected, {self.svm._norm} norm",
+                f"  norm of W_fin  {np.linalg.norm(self.W_fin):.6g}",
+                f"  norm of W_svm  {np.linalg.norm(self.W_svm):.6g} ({self.svm.status})",
+                f"  R              {self.R:.6g}",
+                f"  correlation    {self.correlation:.9g}",
+            ]
+        )
+
+
+def decompose(
+    data: Data, probabilities: Any, W: Any, norm: str | float = "frobenius", *, selected: Any = None
+) -> Decomposition:
+    """Split trained weights into ``W_fin + R W_svm``: proportions inside the selected sets, margins across them.
+
+    Parameters
+    ----------
+    data : Data
+    probabilities : array_like in the data's entry shape
+        Attention at the end of training.
+    W : (dk, dz) array_like
+        The trained weights.
+    norm : {"frobenius", "nuclear"} or float p > 1
+        Of both parts; "nuclear" goes with K and Q.
+    selected : bool array_like in the data's entry shape, optional
+        The sets; those of :func:`selected_sets` by default, which must have decided every query.
+
+    Returns
+    -------
+    Decomposition
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming the argument: queries not decided yet, a selected token of probability zero, sets that no W separates,
+        proportions that no W gives.
+
+    Notes
+    -----
+    Source: the decomposition for general heads in "Transformers as Support Vector Machines" (Tarzanagh, Li,
+    Thrampoulidis, Oymak, 2023).  For the Frobenius norm W_fin is orthogonal to W_svm.
+
+    Examples
+    --------
+    >>> import attsvm, numpy as np
+    >>> X, Z, y, v = attsvm.sample.unit_sphere(2, 4, 6)
+    >>> data = attsvm.cross_attention(X, Z)
+    >>> sets = np.array([[True, True, False, False], [False, True, False, True]])
+    >>> svm = attsvm.solve_svm(data, sets)
+    >>> parts = attsvm.decompose(data, data.probabilities(30 * svm.W), 30 * svm.W)
+    >>> print(f"{parts.R:.6f} {parts.correlation:.6f} {abs(parts.W_fin).max() < 1e-12}")
+    30.000000 1.000000 True
+    """
+    if not isinstance(data, Data):
+        raise TypeError(f"data must come from cross_attention or its siblings, got {type(data).__name__}")
+    norm = as_norm("norm", norm)
+    W = as_floats("W", W, "dk, dz", (data.dk, data.dz))
+    p = data.layout.flatten_entries("probabilities", _listed("probabilities", probabilities))
+    if selected is None:
+        selected, undecided = selected_sets(probabilities)
+        open_queries = np.flatnonzero(np.concatenate([np.ravel(part) for part in undecided]))
+        if open_queries.size:
+            raise ValueError(
+                f"probabilities must be decided: {open_queries.size} queries, {open_queries[0]} among them, have one "
+                "between 1e-6 and 1e-3; train longer, or say which tokens count by selected="
+            )
+    selection = Selection(data, selected)
+    if selection.kept is None:
+        raise TypeError("selected must be bools, one per entry, got one token per query")
+    if (p[selection.kept] <= 0).any():
+        raise ValueError("probabilities must be positive at the selected tokens")
+    svm = solve_svm(data, selected, norm)
+    if svm.W is None:
+        raise ValueError(f"no W separates the selected sets: {svm.message}")
+    W_fin = _finite_part(data, selection.kept, p, norm)
+    largest = np.abs(svm.W).max()
+    R = 0.0
+    if largest > 0:
+        direction = svm.W / largest
+        R = float(np.vdot(direction, W - W_fin) / np.vdot(direction, direction) / largest)
+    total = W_fin + R * svm.W
+    return Decomposition(
+        data.layout.shape_entries(selection.kept, False),
+        W_fin,
+        svm,
+        svm.W,
+        R,
+        total,
+        correlation(total, W),
+        data.probabilities(total),
+    )
+
+
+def _listed(name: str, value: Any) -> Any:
+    """A checked array, or a list of them when lengths differ."""
+    if isinstance(value, (list, tuple)) and len({np.shape(part) for part in value}) > 1:
+        return [_probabilities(f"{name}[{i}]", part) for i, part in enumerate(value)]
+    return _probabilities(name, value)
+
+
+def _finite_part(data: Data, kept: np.ndarray, p: np.ndarray, norm: str | float) -> np.ndarray:
+    """The least norm with the right log ratios: the SVM of the selected tokens alone, where every row is an equality
+    ``(x_ref - x_t)^T W z = log(p_ref / p_t)``."""
+    lengths = np.add.reduceat(kept, data.indptr[:-1], dtype=np.intp)
+    token = np.arange(data.indptr[-1]) + np.repeat(data.start - data.indptr[:-1], data.stop - data.start)
+    layout = Layout(lengths, np.ones_like(lengths), single=True)
+    alone = Data("selected tokens", np.ascontiguousarray(data.keys[token[kept]]), data.queries, None, layout)
+    selection = Selection(alone, layout.shape_entries(np.ones(len(alone.keys), dtype=bool), False))
+    logs = np.log(p[kept])
+    selection.rhs = np.repeat(logs[alone.indptr[:-1]], lengths) - logs
+    # The nuclear interior point wants margin rows; the factored method does not mind.
+    names = ("factored",) if norm == "nuclear" else _plan(alone, norm)
+    sol = _solve(alone, selection, norm, names, 1e-9, None, None)
+    if sol.status not in ("optimal", "no constraint"):
+        raise ValueError(f"no W has these probabilities at the selected tokens: {sol.status}")
+    return sol.W
+
+
+def tokens_kept(scores: Any, lam: float) -> Any:
+    """How many tokens attention keeps under the head ``v.x - lam |x|^2`` on orthonormal tokens, exactly.
+
+    Over the simplex, ``scores . s - lam |s|^2`` is largest at the projection of ``scores / (2 lam)``.  With the scores
+    ``v.x`` sorted downwards and ``gap_t = score_t - score_(t+1)``, it has k nonzero entries if and only if
+    ``sum_(t<k) t gap_t < 2 lam <= sum_(t<=k) t gap_t``.
+
+    Parameters
+    ----------
+    scores : (..., T) array_like
+        Scores ``v . x_t`` of the tokens of each query, labels +1.
+    lam : float
+        Not negative; at 0 one token is kept, the best.
+
+    Returns
+    -------
+    (...) integer array, or an integer
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> [int(attsvm.tokens_kept([1.0, 0.8, 0.3, 0.0], lam)) for lam in (0.0, 0.05, 0.2, 0.7, 2.0)]
+    [1, 1, 2, 3, 4]
+    """
+    lam = as_number("lam", lam, least=0.0)
+    scores = np.asarray(as_numeric("scores", scores), dtype=np.float64)
+    check_finite("scores", scores)
+    if scores.ndim == 0 or scores.size == 0:
+        raise ValueError(f"scores must have shape (..., T), got {scores.shape}")
+    falling = -np.sort(-scores, axis=-1)
+    gaps = falling[..., :-1] - falling[..., 1:]
+    reached = np.cumsum(np.arange(1, scores.shape[-1]) * gaps, axis=-1) < math.ldexp(lam, 1)
+    return 1 + reached.sum(axis=-1)

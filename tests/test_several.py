@@ -1,0 +1,229 @@
+"""Selected sets, the decomposition W_fin + R W_svm, and the exact count of a quadratic head."""
+
+from __future__ import annotations
+
+import attsvm
+import numpy as np
+import pytest
+import reference
+from conftest import BUILDERS
+
+
+def some_data(kind, rng):
+    normal = rng.standard_normal
+    return {
+        "cross": lambda: attsvm.cross_attention(normal((3, 5, 8)), normal((3, 7))),
+        "cross_values": lambda: attsvm.cross_attention(normal((3, 5, 8)), normal((3, 7)), normal((3, 5, 2))),
+        "several_queries": lambda: attsvm.cross_attention(normal((2, 4, 9)), normal((2, 2, 8))),
+        "ragged": lambda: attsvm.cross_attention([normal((T, 8)) for T in (1, 5, 2, 4)], normal((4, 7))),
+        "causal": lambda: attsvm.causal_attention(normal((2, 3, 8))),
+        "causal_ragged": lambda: attsvm.causal_attention([normal((T, 9)) for T in (3, 1, 4)]),
+        "float32": lambda: attsvm.cross_attention(normal((3, 5, 8)).astype(np.float32), normal((3, 7))),
+        "prompt": lambda: attsvm.prompt_attention(normal((2, 4, 9))),
+    }[kind]()
+
+
+KINDS = ["cross", "cross_values", "several_queries", "ragged", "causal", "causal_ragged", "float32", "prompt"]
+
+
+def planted(kind, rng, least=1):
+    """Data, sets, and weights that are exactly W_fin + R W_svm, by plain linear algebra on the rows."""
+    data = some_data(kind, rng)
+    lengths = data.stop - data.start
+    kept = [np.zeros(T, dtype=bool) for T in lengths]
+    for row in kept:
+        most = max(1, len(row) - 1)
+        row[rng.permutation(len(row))[: rng.integers(min(least, most), most + 1)]] = True
+    sets = data.layout.shape_entries(np.concatenate(kept), False)
+    rows = reference.svm_rows(data, sets)
+    E = np.array([np.outer(delta, z).ravel() for *_, delta, z, equal in rows if equal]).reshape(
+        -1, data.dk * data.dz
+    )
+    logs = rng.uniform(-1, 1, len(E))
+    W_fin = (
+        np.linalg.lstsq(E, logs, rcond=None)[0].reshape(data.dk, data.dz)
+        if len(E)
+        else np.zeros((data.dk, data.dz))
+    )
+    svm = attsvm.solve_svm(data, sets)
+    assert svm.status in ("optimal", "no constraint")
+    return data, sets, rows, W_fin, svm.W
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(3))
+def test_planted_decomposition_is_found(kind, seed):
+    data, sets, rows, W_fin, W_svm = planted(kind, np.random.default_rng([seed, 7]))
+    W = W_fin + 25.0 * W_svm
+    parts = attsvm.decompose(data, data.probabilities(W), W)
+    same = zip(reference.per_entry(data, parts.selected), reference.per_entry(data, sets), strict=True)
+    assert all((a == b).all() for a, b in same)
+    # Ratios of probabilities are known to about 1e-16 times their logits' size.
+    np.testing.assert_allclose(parts.W_fin, W_fin, atol=1e-12)
+    assert parts.R == pytest.approx(25.0 if W_svm.any() else 0.0, rel=1e-11)
+    assert parts.correlation == pytest.approx(1, abs=1e-12) or not W.any()
+    for mine, given in zip(
+        reference.per_entry(data, parts.probabilities),
+        reference.per_entry(data, data.probabilities(W)),
+        strict=True,
+    ):
+        np.testing.assert_allclose(mine, given, atol=1e-11)
+    margins = reference.svm_apply(rows, parts.W_svm)
+    equal = np.array([row[-1] for row in rows], dtype=bool)
+    assert (np.abs(margins[equal]) <= 1e-8).all() and (margins[~equal] >= 1 - 1e-8).all()
+    assert abs(np.vdot(parts.W_fin, parts.W_svm)) <= 1e-10 * (1 + np.linalg.norm(parts.W_svm))
+
+
+@pytest.mark.parametrize("norm", ["nuclear", 3.0])
+@pytest.mark.parametrize("kind", ["cross", "ragged", "causal"])
+def test_finite_part_has_the_least_norm_asked_for(kind, norm):
+    data, _, rows, W_fin, W_svm = planted(kind, np.random.default_rng(11), least=2)
+    W = W_fin + 25.0 * W_svm
+    parts = attsvm.decompose(data, data.probabilities(W), W, norm)
+    equal = np.array([row[-1] for row in rows], dtype=bool)
+    np.testing.assert_allclose(
+        reference.svm_apply(rows, parts.W_fin)[equal], reference.svm_apply(rows, W_fin)[equal], atol=1e-11
+    )
+
+    def size(M):
+        return np.linalg.norm(M, "nuc") if norm == "nuclear" else (np.abs(M) ** norm).sum() ** (1 / norm)
+
+    assert equal.sum() >= 2 and size(parts.W_fin) < (1 - 1e-3) * size(W_fin)  # the two norms differ on these data
+    # No direction that keeps the ratios makes it smaller.
+    E = np.array([np.outer(delta, z).ravel() for *_, delta, z, is_equal in rows if is_equal])
+    rng = np.random.default_rng(0)
+    for scale in (1e-3, 1e-1, 10.0):
+        for _ in range(50):
+            D = rng.standard_normal(E.shape[1])
+            D -= np.linalg.lstsq(E, E @ D, rcond=None)[0]
+            assert size(parts.W_fin + scale * D.reshape(W.shape)) > size(parts.W_fin) * (1 - 1e-9)
+    assert parts.svm.norm == norm and parts.svm.status == "optimal"
+    direction = parts.W_svm
+    assert parts.R == pytest.approx(np.vdot(direction, W - parts.W_fin) / np.vdot(direction, direction))
+    np.testing.assert_array_equal(parts.W, parts.W_fin + parts.R * parts.W_svm)
+
+
+@pytest.mark.peer
+def test_finite_part_agrees_with_cvxpy():
+    cvxpy = pytest.importorskip("cvxpy")
+    data, _, rows, W_fin, W_svm = planted("cross", np.random.default_rng(11), least=2)
+    W = W_fin + 25.0 * W_svm
+    mine = attsvm.decompose(data, data.probabilities(W), W, "nuclear").W_fin
+    V = cvxpy.Variable(W.shape)
+    meets = [delta @ V @ z == delta @ W_fin @ z for *_, delta, z, equal in rows if equal]
+    least = cvxpy.Problem(cvxpy.Minimize(cvxpy.normNuc(V)), meets).solve(solver="CLARABEL")
+    assert np.linalg.norm(mine, "nuc") == pytest.approx(least, rel=1e-6)
+
+
+def test_every_token_selected_leaves_the_finite_part_alone():
+    rng = np.random.default_rng(0)
+    data = attsvm.cross_attention(rng.standard_normal((2, 3, 8)), rng.standard_normal((2, 8)))
+    W = rng.standard_normal((8, 8)) / 8
+    parts = attsvm.decompose(data, data.probabilities(W), W)
+    assert parts.svm.status == "no constraint" and parts.R == 0 and not parts.W_svm.any()
+    np.testing.assert_allclose(parts.probabilities, data.probabilities(W), atol=1e-14)
+    assert "6 tokens selected" in repr(parts)
+
+
+def test_selections_of_the_user_replace_the_thresholds():
+    rng = np.random.default_rng(0)
+    data = attsvm.cross_attention(rng.standard_normal((2, 3, 8)), rng.standard_normal((2, 8)))
+    sets = np.array([[True, False, False], [False, True, True]])
+    W = 4 * attsvm.solve_svm(data, sets).W  # the others still have e^-4 and more
+    probabilities = data.probabilities(W)
+    parts = attsvm.decompose(data, probabilities, W, selected=sets)
+    assert parts.R == pytest.approx(4) and (parts.selected == sets).all()
+    W = 9 * attsvm.solve_svm(data, sets).W
+    with pytest.raises(ValueError, match=r"probabilities must be decided: 2 queries, 0 among them"):
+        attsvm.decompose(data, data.probabilities(W), W)
+
+
+def test_what_no_weights_explain_is_refused():
+    X = np.array([[[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]]])  # the last token is the mean of the others
+    data = attsvm.cross_attention(X, [[1.0, 2.0]])
+    with pytest.raises(ValueError, match="no W separates the selected sets"):
+        attsvm.decompose(data, [[0.5, 0.5, 0.0]], np.eye(2))
+    with pytest.raises(ValueError, match="no W has these probabilities"):
+        attsvm.decompose(data, [[0.4, 0.4, 0.2]], np.eye(2))
+    with pytest.raises(ValueError, match="probabilities must be positive at the selected tokens"):
+        attsvm.decompose(data, [[1.0, 0.0, 0.0]], np.eye(2), selected=[[True, True, False]])
+    with pytest.raises(TypeError, match="selected must be bools"):
+        attsvm.decompose(data, [[1.0, 0.0, 0.0]], np.eye(2), selected=[0])
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_sets_have_the_shape_of_the_data(name):
+    rng = np.random.default_rng(1)
+    data = BUILDERS[name](lambda *shape: rng.standard_normal(shape), lambda *shape: rng.standard_normal(shape))
+    W = rng.standard_normal((data.dk, data.dz))
+    probabilities = data.probabilities(W)
+    selected, undecided = attsvm.selected_sets(probabilities, 1e-2, 0.2)
+    flat = reference.per_entry(data, probabilities)
+    for row, p in zip(reference.per_entry(data, selected), flat, strict=True):
+        np.testing.assert_array_equal(row, p >= 0.2)
+    expected = [bool(((p > 1e-2) & (p < 0.2)).any()) for p in flat]
+    np.testing.assert_array_equal(reference.per_query(data, undecided).astype(bool), expected)
+    assert any(expected) or len(data) < 3
+    assert attsvm.solve_svm(data, selected).status != "undecided"
+
+
+def test_thresholds_belong_to_the_decided():
+    selected, undecided = attsvm.selected_sets([0.999, 1e-3, 1e-6, 0.0])
+    assert selected.tolist() == [True, True, False, False] and not undecided
+    assert attsvm.selected_sets([1 - 2e-6, 2e-6])[1]
+    selected, undecided = attsvm.selected_sets([np.array([1.0]), np.array([0.5, 0.5 - 1e-5, 1e-5])])
+    assert [s.tolist() for s in selected] == [[True], [True, True, False]] and list(undecided) == [False, True]
+
+
+def project_on_simplex(x):
+    """By bisection on the threshold: the s >= 0 of sum 1 nearest to x."""
+    low, high = x.min() - 1, x.max()
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if np.maximum(x - middle, 0).sum() > 1 else (low, middle)
+    return np.maximum(x - high, 0)
+
+
+def test_tokens_kept_is_the_support_of_the_projection(rng):
+    scores = rng.standard_normal((40, 7))
+    lams = np.geomspace(1e-3, 1e2, 30)
+    found = np.array([attsvm.tokens_kept(scores, lam) for lam in lams])
+    for lam, counts in zip(lams, found, strict=True):
+        expected = [(project_on_simplex(row / (2 * lam)) > 1e-12).sum() for row in scores]
+        np.testing.assert_array_equal(counts, expected)
+    assert (np.diff(found, axis=0) >= 0).all() and found[0].max() <= 2 and (found[-1] == 7).all()
+    assert set(np.unique(found)) == set(range(1, 8))
+
+
+def test_tokens_kept_at_the_edges():
+    assert attsvm.tokens_kept([3.0], 10.0) == 1
+    assert attsvm.tokens_kept([1.0, 1.0, 0.0], 0.0) == 1
+    assert attsvm.tokens_kept([1.0, 1.0, 0.0], 1e-9) == 2  # a tie is shared at once
+    assert attsvm.tokens_kept([1.0, 0.5], 0.25) == 1  # 2 lam = gap: the second token's share is exactly zero
+    assert attsvm.tokens_kept([1.0, 0.5], 0.25 + 1e-12) == 2
+
+
+def test_hard_attention_is_the_value_of_the_selected_token(case_name):
+    rng = np.random.default_rng(2)
+    data = BUILDERS[case_name](
+        lambda *shape: rng.standard_normal(shape), lambda *shape: rng.standard_normal(shape)
+    )
+    W = rng.standard_normal((data.dk, data.dz))
+    hard = data.layout.flatten_queries("o", data.attended(W, hard=True), "dv", data.values.shape[1])
+    chosen = reference.per_query(data, data.select(W)).astype(int)
+    expected = [V[t] for V, t in zip(reference.windows(data, values=True), chosen, strict=True)]
+    np.testing.assert_array_equal(hard, expected)
+    assert hard.dtype == np.float64
+    soft = data.layout.flatten_queries("o", data.attended(1e4 * W), "dv", data.values.shape[1])
+    np.testing.assert_allclose(soft, hard, atol=1e-5)
+
+
+def test_positional_encoding_is_a_wave_of_the_position():
+    P = attsvm.sample.positional_encoding(50, 7, base=100.0)
+    assert P.shape == (50, 7)
+    t = 13
+    expected = [np.sin(t), np.cos(t)]
+    for j in (1, 2, 3):
+        expected += [np.sin(t / 100 ** (2 * j / 7)), np.cos(t / 100 ** (2 * j / 7))]
+    np.testing.assert_allclose(P[t], expected[:7], atol=1e-15)
+    assert np.linalg.norm(P[:, None] - P, axis=2)[~np.eye(50, dtype=bool)].min() > 0.1
