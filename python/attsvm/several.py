@@ -155,11 +155,10 @@ def decompose(
 
     Examples
     --------
-    >>> import attsvm, numpy as np
+    >>> import attsvm
     >>> X, Z, y, v = attsvm.sample.unit_sphere(2, 4, 6)
     >>> data = attsvm.cross_attention(X, Z)
-    >>> sets = np.array([[True, True, False, False], [False, True, False, True]])
-    >>> svm = attsvm.solve_svm(data, sets)
+    >>> svm = attsvm.solve_svm(data, [[True, True, False, False], [False, True, False, True]])
     >>> parts = attsvm.decompose(data, data.probabilities(30 * svm.W), 30 * svm.W)
     >>> print(f"{parts.R:.6f} {parts.correlation:.6f} {abs(parts.W_fin).max() < 1e-12}")
     30.000000 1.000000 True
