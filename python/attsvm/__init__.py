@@ -7,6 +7,7 @@ Q (dz, m) factors with W = K Q^T; logits are x^T W z.
 from . import plot, sample
 from .config import set_num_threads, show_config
 from .data import Data, causal_attention, cross_attention, prompt_attention, self_attention
+from .diagnosis import Diagnosis, diagnose
 from .problem import Gradient, LinearHead, Problem
 from .separation import Separation
 from .several import Decomposition, decompose, selected_sets, tokens_kept
@@ -20,6 +21,7 @@ __all__ = [
     "ConvergenceWarning",
     "Data",
     "Decomposition",
+    "Diagnosis",
     "Gradient",
     "LinearHead",
     "Problem",
@@ -29,6 +31,7 @@ __all__ = [
     "correlation",
     "cross_attention",
     "decompose",
+    "diagnose",
     "feasible",
     "is_locally_optimal",
     "plot",

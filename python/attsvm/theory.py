@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from . import _core
 from ._check import as_floats, as_numeric, check_finite
 from .problem import Problem
 from .separation import Separation
@@ -75,14 +76,9 @@ def is_locally_optimal(problem: Problem, solution: Separation) -> bool:
     data = problem.data
     if not _same(data, solution.data):
         raise ValueError("solution must be of the data of the problem")
-    logits, scores = data.logits(as_floats("W", solution.W, "dk, dz")), problem.scores
-    chosen = data.layout.flatten_queries("selected", data.layout.shape_queries(solution._selection.reference))
-    pairs = zip(_windows(data, logits), _windows(data, scores), chosen, strict=True)
-    for logit, score, a in pairs:
-        tight = (logit[a] - logit <= 1 + TIGHT) & (np.arange(len(logit)) != a)
-        if (score[tight] >= score[a]).any():
-            return False
-    return True
+    reference = solution._selection.reference
+    rivals = support_entries(data, solution.W, reference) & (problem._scores >= at_reference(problem, reference))
+    return not rivals.any()
 
 
 def _same(data: Any, other: Any) -> bool:
@@ -90,8 +86,149 @@ def _same(data: Any, other: Any) -> bool:
     return data is other or all(np.array_equal(getattr(data, name), getattr(other, name)) for name in names)
 
 
-def _windows(data: Any, shaped: Any) -> list[np.ndarray]:
-    """Per-entry results, one row per query (causal rows keep what they cannot see: -inf never is tight)."""
-    if isinstance(shaped, list):
-        return [row for part in shaped for row in np.atleast_2d(part)]
-    return list(shaped.reshape(-1, shaped.shape[-1]))
+def query_of_entry(data: Any) -> np.ndarray:
+    return np.repeat(np.arange(len(data)), data.stop - data.start)
+
+
+def at_reference(problem: Problem, reference: np.ndarray) -> np.ndarray:
+    """The score of the selected token of each entry's query."""
+    return (problem._scores[problem.data.indptr[:-1] + reference])[query_of_entry(problem.data)]
+
+
+def margins(data: Any, W: np.ndarray, reference: np.ndarray) -> np.ndarray:
+    """``(x_selected - x_t)^T W z`` of every entry; infinite at the selected token, which has no margin to itself."""
+    logits = _core.logits(data._handle, as_floats("W", W, "dk, dz"))
+    chosen = data.indptr[:-1] + reference
+    found = logits[chosen][query_of_entry(data)] - logits
+    found[chosen] = np.inf
+    return found
+
+
+def support_entries(data: Any, W: np.ndarray, reference: np.ndarray) -> np.ndarray:
+    """Where the margin is exactly 1, for the solution W of a selection."""
+    return margins(data, W, reference) <= 1 + TIGHT
+
+
+def smoothness(problem: Problem) -> float:
+    """``L_W = 1/M sum_q ||z||^2 ||X||^2 g (M0 g + 3 M1)`` with ``g = ||V|| ||v||``: a Lipschitz constant of dL/dW.
+
+    X and V are the keys and values of a query's window, in spectral norm; M0 and M1 bound ``|l''|`` and ``|l'|``
+    over the scores, where every output lies.  Infinite for the log loss when a score is 0.
+    """
+    data = problem.data
+    v = problem.head.flat(data)
+    heads = np.broadcast_to(np.linalg.norm(v, axis=-1), len(data))
+    sizes: dict[tuple[int, int], tuple[float, float]] = {}
+    for window in zip(data.start.tolist(), data.stop.tolist(), strict=True):
+        if window not in sizes:
+            X = np.asarray(data.keys[slice(*window)], dtype=np.float64)
+            V = X if data.values is data.keys else data.values[slice(*window)]
+            key = float(np.linalg.norm(X, 2))
+            sizes[window] = key, key if V is X else float(np.linalg.norm(V, 2))
+    pairs = np.array([sizes[window] for window in zip(data.start.tolist(), data.stop.tolist(), strict=True)])
+    g = pairs[:, 1] * heads
+    M0, M1 = _slope_bounds(problem)
+    terms = (data.queries**2).sum(axis=1) * pairs[:, 0] ** 2 * g * (M0 * g + 3 * M1)
+    return float(terms.mean())
+
+
+def _slope_bounds(problem: Problem) -> tuple[float, float]:
+    least = float(problem._scores.min())
+    if problem.loss_name == "logistic":
+        return 0.25, 1.0
+    if problem.loss_name == "linear":
+        return 0.0, 1.0
+    if problem.loss_name == "exponential":
+        return (np.exp(-least),) * 2
+    return (least**-2, 1 / least) if least > 0 else (np.inf, np.inf)
+
+
+def first_gradient(problem: Problem, reference: np.ndarray) -> tuple[float, float]:
+    """``(iota, ||G||_F)``: the least ``(x_t - x_optimal)^T G z`` of the gradient G at W = 0, and its norm.
+
+    A positive iota: the first step of gradient descent from zero ranks every optimal token first.
+    """
+    data = problem.data
+    _, G = problem.loss_and_grad(np.zeros((data.dk, data.dz)))
+    return float(margins(data, -G, reference).min()), float(np.linalg.norm(G))
+
+
+def local_cone(problem: Problem, W: np.ndarray, reference: np.ndarray) -> tuple[float, float] | None:
+    """``(mu, R)``: every weights of norm at least R and correlation at least 1 - mu with W see W as a descent direction.
+
+    W is the Frobenius solution of a locally optimal selection.  In the cone, margins are at most eps (in units of
+    W's) away from W's own, by ``||W / ||W|| - U / ||U|||| <= sqrt(2 mu)`` and Cauchy-Schwarz, for
+    ``mu = (eps / (A ||W||))^2 / 2`` with A the longest row.  Let delta be how far the margins of all tokens that are
+    no support exceed 1, and ``eps = min(1/2, delta) / 4``.  With r = norm / ||W||, softmax gives a token at most
+    ``exp(-r margin)`` of the selected one's, and the inner product of the negative gradient with W is a mean over
+    queries of covariances that are at least ``S (gap - B (G x + H y (1 + x)))``: S the softmax of the support
+    tokens, ``x = (T-1) exp(-r (delta - 2 eps))`` bounds that of the others relative to it, ``y = (T-1) exp(-r (1 -
+    eps))`` that of all but the selected token; gap, G and H are the least and largest score differences to support
+    tokens, to better ones, and to any; B the largest margin of W.  R is where the bracket becomes positive.
+
+    None where it cannot be had: a query without support token, or a support token with a score as good.
+    """
+    data = problem.data
+    q, own = query_of_entry(data), margins(data, W, reference)
+    tight = own <= 1 + TIGHT
+    others = np.isfinite(own)
+    if not others.any():
+        return None
+    better = at_reference(problem, reference) - problem._scores  # by how much the selected token scores more
+    rows = data.keys[(data.start + reference)[q]].astype(np.float64) - data.keys[_token_of_entry(data)]
+    longest = (np.linalg.norm(rows, axis=1) * np.linalg.norm(data.queries, axis=1)[q])[others].max()
+    slack = own[others & ~tight].min(initial=np.inf) - 1
+    eps = min(0.5, slack) / 4
+    size = float(np.linalg.norm(W))
+    radius = 0.0
+    for window in np.split(np.arange(len(q)), data.indptr[1:-1]):
+        if len(window) == 1:
+            continue
+        near, far = window[tight[window]], window[others[window] & ~tight[window]]
+        if len(near) == 0 or better[near].min() <= 0:
+            return None
+        B, T = own[window[others[window]]].max(), len(window)
+        G, H = (-better[far]).max(initial=0.0), np.abs(better[window]).max()
+
+        def bracket(r: float, near=near, B=B, T=T, G=G, H=H) -> float:
+            x = (T - 1) * np.exp(-r * (slack - 2 * eps)) if np.isfinite(slack) else 0.0
+            y = (T - 1) * np.exp(-r * (1 - eps))
+            return better[near].min() - B * (G * x + H * y * (1 + x))
+
+        radius = max(radius, _first_positive(bracket))
+    return 0.5 * (eps / (longest * size)) ** 2, radius * size
+
+
+def _first_positive(increasing: Any) -> float:
+    """Where an increasing function that ends positive becomes so."""
+    low, high = 0.0, 1.0
+    while increasing(high) <= 0:
+        low, high = high, 2 * high
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if increasing(middle) <= 0 else (low, middle)
+    return high
+
+
+def separating_cone(problem: Problem, solution: Separation, iota: float, size: float) -> tuple[float, float] | None:
+    """``(mu, R)`` of the cone ``{(x_optimal - x_t)^T W z >= mu ||W|| / ||W_svm||, ||W|| >= R}`` without stationary point.
+
+    mu is that of the first gradient step, ``iota ||W_svm|| / ||G||``; R is where every optimal token holds so much
+    softmax that ``B (1 - s_optimal) < 1`` with B the largest margin of W_svm, which makes each covariance positive.
+    None when the first gradient does not separate.
+    """
+    if iota <= 0 or solution.W is None or not np.isfinite(iota):
+        return None
+    data = problem.data
+    W, reference = solution.W, solution._selection.reference
+    own = margins(data, W, reference)
+    norm = float(np.linalg.norm(W))
+    mu = min(iota * norm / size, 1.0)  # rounding may put it above
+    lengths = (data.stop - data.start)[query_of_entry(data)]
+    others = np.isfinite(own)
+    worst = ((lengths - 1) * (own - 1))[others].max()
+    return mu, norm * max(0.0, float(np.log(max(worst, 1e-300)))) / mu
+
+
+def _token_of_entry(data: Any) -> np.ndarray:
+    return np.arange(data.indptr[-1]) - np.repeat(data.indptr[:-1] - data.start, data.stop - data.start)
