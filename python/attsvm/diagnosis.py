@@ -168,7 +168,6 @@ class Diagnosis:
         return lines
 
     def _rival(self, q: int) -> str:
-        data = self.solution.data
         token, chosen = int(_flat(self.beaten_by)[q]), int(_flat(self.selected)[q])
         row = _rows(self.scores)[q]
         return f"query {q}: token {token} scores {row[token]:.4g}, the selected {chosen} {row[chosen]:.4g}"
@@ -188,8 +187,8 @@ class Diagnosis:
             return f"gradient at W = 0 does not separate the optimal tokens: iota = {self.iota:.4g}"
         mu, R = self.separating_cone
         return (
-            f"gradient at W = 0 separates the optimal tokens, iota = {self.iota:.4g}: no stationary W of norm >= {R:.4g} "
-            f"in its cone, mu = {mu:.3g}"
+            f"gradient at W = 0 separates the optimal tokens, iota = {self.iota:.4g}: no stationary W of norm "
+            f">= {R:.4g} in its cone, mu = {mu:.3g}"
         )
 
 

@@ -154,7 +154,7 @@ def first_gradient(problem: Problem, reference: np.ndarray) -> tuple[float, floa
 
 
 def local_cone(problem: Problem, W: np.ndarray, reference: np.ndarray) -> tuple[float, float] | None:
-    """``(mu, R)``: every weights of norm at least R and correlation at least 1 - mu with W see W as a descent direction.
+    """``(mu, R)``: W descends from all weights of norm at least R and correlation with W at least 1 - mu.
 
     W is the Frobenius solution of a locally optimal selection.  In the cone, margins are at most eps (in units of
     W's) away from W's own, by ``||W / ||W|| - U / ||U|||| <= sqrt(2 mu)`` and Cauchy-Schwarz, for
@@ -211,7 +211,7 @@ def _first_positive(increasing: Any) -> float:
 
 
 def separating_cone(problem: Problem, solution: Separation, iota: float, size: float) -> tuple[float, float] | None:
-    """``(mu, R)`` of the cone ``{(x_optimal - x_t)^T W z >= mu ||W|| / ||W_svm||, ||W|| >= R}`` without stationary point.
+    """``(mu, R)``: ``{(x_optimal - x_t)^T W z >= mu ||W|| / ||W_svm||, ||W|| >= R}`` has no stationary point.
 
     mu is that of the first gradient step, ``iota ||W_svm|| / ||G||``; R is where every optimal token holds so much
     softmax that ``B (1 - s_optimal) < 1`` with B the largest margin of W_svm, which makes each covariance positive.
