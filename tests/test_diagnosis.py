@@ -77,7 +77,9 @@ def test_every_kind_of_data(kind, norm):
     problem = attsvm.Problem(case.data, case.y, attsvm.LinearHead(case.v))
     found = attsvm.diagnose(problem, norm=norm)
     plain = json.loads(json.dumps(found.to_dict()))
-    assert plain["status"] == found.solution.status and str(found).startswith(f"Diagnosis of {len(case.data)} quer")
+    assert plain["status"] == found.solution.status and str(found).startswith(
+        f"Diagnosis of {len(case.data)} quer"
+    )
     assert found.globally_optimal
     if found.solution.W is None:
         assert found.support is None and found.locally_optimal is None and found.all_support is None
@@ -242,9 +244,7 @@ def test_verdicts_are_where_training_ends():
         found = attsvm.diagnose(problem, selected)
         assert found.solution.status in ("optimal", "no constraint")
         W = found.solution.W
-        runs = [
-            attsvm.train(problem, c * W, lr=c * np.linalg.norm(W) / 300, steps=4000, record=0) for c in starts
-        ]
+        runs = [attsvm.train(problem, c * W, lr=c * np.linalg.norm(W) / 300, steps=4000, record=0) for c in starts]
         agrees.append([(run.selected == selected).all() == found.locally_optimal for run in runs])
         verdicts.append(found.locally_optimal)
         if not agrees[-1][-1]:

@@ -91,7 +91,9 @@ class Diagnosis:
 
     def to_dict(self) -> dict[str, Any]:
         """Numbers, strings and nested lists only; the solution as its status, margins and certificate."""
-        found = {field.name: _plain(getattr(self, field.name)) for field in fields(self) if field.name != "solution"}
+        found = {
+            field.name: _plain(getattr(self, field.name)) for field in fields(self) if field.name != "solution"
+        }
         solution = self.solution
         return found | {
             "norm": solution.norm,
@@ -103,7 +105,9 @@ class Diagnosis:
         }
 
     def __repr__(self) -> str:
-        return "\n".join([f"Diagnosis of {self._what()}", *(f"  {name:<20}{text}" for name, text in self._lines())])
+        return "\n".join(
+            [f"Diagnosis of {self._what()}", *(f"  {name:<20}{text}" for name, text in self._lines())]
+        )
 
     def _what(self) -> str:
         data = self.solution.data
@@ -112,7 +116,11 @@ class Diagnosis:
         return f"{len(data)} queries over {tokens} tokens, dk = {data.dk}, dz = {data.dz}"
 
     def _lines(self) -> list[tuple[str, str]]:
-        lines = [("selected", self._selected()), ("separable", self._separable()), ("dimension", self._dimension())]
+        lines = [
+            ("selected", self._selected()),
+            ("separable", self._separable()),
+            ("dimension", self._dimension()),
+        ]
         if self.support is not None:
             held, others = self._counts()
             lines.append(("support", f"{held} of the {others} tokens not selected have a margin of exactly 1"))
@@ -120,7 +128,10 @@ class Diagnosis:
         lines.append(("global convergence", self._global()))
         lines.append(("first step", self._first()))
         lines.append(
-            ("step size", f"1 / L_W = {self.step_size:.4g} for plain gradient descent on W, L_W = {self.lipschitz:.4g}")
+            (
+                "step size",
+                f"1 / L_W = {self.step_size:.4g} for plain gradient descent on W, L_W = {self.lipschitz:.4g}",
+            )
         )
         return lines
 
@@ -156,7 +167,9 @@ class Diagnosis:
     def _local(self) -> list[tuple[str, str]]:
         if not self.locally_optimal:
             beaten = np.flatnonzero(_flat(self.beaten_by) >= 0)
-            text = [f"no: {len(beaten)} of {len(self.solution.data)} queries have a support token of a score as good"]
+            text = [
+                f"no: {len(beaten)} of {len(self.solution.data)} queries have a support token of a score as good"
+            ]
             text += [self._rival(q) for q in beaten[:BEATEN_SHOWN]]
             if len(beaten) > BEATEN_SHOWN:
                 text.append(f"and {len(beaten) - BEATEN_SHOWN} more")
@@ -266,7 +279,9 @@ def diagnose(problem: Problem, selected: Any = None, norm: str | float = "froben
         iota=iota,
         separating_cone=theory.separating_cone(problem, ideal, iota, size),
         local_cone=(
-            theory.local_cone(problem, solution.W, chosen) if norm == "frobenius" and local["locally_optimal"] else None
+            theory.local_cone(problem, solution.W, chosen)
+            if norm == "frobenius" and local["locally_optimal"]
+            else None
         ),
         lipschitz=L,
         step_size=1 / L if L > 0 else math.inf,
