@@ -62,6 +62,12 @@ void blas_solve_lower(enum blas_op op, ptrdiff_t n, ptrdiff_t k, const double *L
                       (int)ldl, B, (int)ldb);
 }
 
+void blas_solve_rows(ptrdiff_t k, ptrdiff_t n, const double *L, ptrdiff_t ldl, double *B, ptrdiff_t ldb)
+{
+    BLAS(cblas_dtrsm)(CblasRowMajor, CblasRight, CblasLower, CblasTrans, CblasNonUnit, (int)k, (int)n, 1.0, L,
+                      (int)ldl, B, (int)ldb);
+}
+
 void blas_solve_vector(enum blas_op op, ptrdiff_t n, const double *L, ptrdiff_t ldl, double *b)
 {
     BLAS(cblas_dtrsv)(CblasRowMajor, CblasLower, op_word(op), CblasNonUnit, (int)n, L, (int)ldl, b, 1);

@@ -26,6 +26,9 @@ int blas_cholesky(ptrdiff_t n, double *A, ptrdiff_t lda);
 void blas_solve_lower(enum blas_op op, ptrdiff_t n, ptrdiff_t k, const double *L, ptrdiff_t ldl, double *B,
                       ptrdiff_t ldb);
 
+/* L^-1 applied to every row of B [k,n], L [n,n] lower triangular. */
+void blas_solve_rows(ptrdiff_t k, ptrdiff_t n, const double *L, ptrdiff_t ldl, double *B, ptrdiff_t ldb);
+
 /* b [n] = op(L)^-1 b. */
 void blas_solve_vector(enum blas_op op, ptrdiff_t n, const double *L, ptrdiff_t ldl, double *b);
 

@@ -11,6 +11,9 @@
 
 #define SWEEPS 5                        /* cyclic sweeps of a block per visit, at most */
 #define SETTLED 0.03                    /* ... until the largest move is this part of the first sweep's */
+#define GROUP 64                        /* queries of a group where all queries at once would cost more */
+#define IDLE 2                          /* visits without a change after which a query rests ... */
+#define EVERY 4                         /* ... but for one epoch out of so many */
 
 int blocks_take(struct blocks *blocks, const struct rows *rows, double ridge, struct arena *arena)
 {
@@ -32,20 +35,25 @@ int blocks_take(struct blocks *blocks, const struct rows *rows, double ridge, st
     blocks->gram = arena_doubles(arena, total, 1);
     blocks->margin = arena_doubles(arena, most, 1);
     blocks->change = arena_doubles(arena, most, 1);
-    blocks->pull = arena_doubles(arena, w->dk, 1);
-    blocks->u = arena_doubles(arena, w->dk, 1);
-    /* Per visit V costs M dk multiplications, W costs 2 dk dz. */
-    if (M <= 2 * w->dz) {
-        blocks->K = arena_doubles(arena, M, M);
-        blocks->V = arena_doubles(arena, M, w->dk);
-    } else {
+    blocks->idle = arena_take(arena, M, 1);
+    /* Per visit one group of all costs M dk multiplications in memory order, groups 2 dk dz in gemm, 3 times as quick. */
+    blocks->group = M;
+    if (M > GROUP + w->dz / 2) {
+        blocks->group = GROUP;
         blocks->W = arena_doubles(arena, w->dk, w->dz);
+        blocks->Z = arena_doubles(arena, GROUP, w->dz);
+        blocks->P = arena_doubles(arena, GROUP, w->dk);
+    } else {
+        blocks->P = arena_doubles(arena, 1, w->dk);
     }
+    blocks->K = arena_doubles(arena, blocks->group, blocks->group);
+    blocks->V = arena_doubles(arena, blocks->group, w->dk);
     struct arena_mark mark = arena_mark(arena);
     double *delta = arena_doubles(arena, most, w->dk);
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    if (blocks->K != NULL)
+    memset(blocks->idle, 0, (size_t)M);
+    if (blocks->W == NULL)
         sweep_rows_times_rows(blocks->K, w->queries, w->queries, M, M, w->dz);
     for (ptrdiff_t i = 0; i < blocks->n_order; ++i) {
         ptrdiff_t q = blocks->order[i], from = rows->first[q], m = rows->first[q + 1] - from;
@@ -124,39 +132,70 @@ static void add_outer(double *restrict A, const double *restrict x, const double
             A[i * n + j] += x[i] * y[j];
 }
 
-static ptrdiff_t visit(struct blocks *blocks, double *lambda, ptrdiff_t q)
+/* Query q, whose W z is u [dk]: its multipliers rise, pull [dk] = sum_k change_k delta_k.  0 when nothing moved. */
+static int visit(struct blocks *blocks, double *lambda, double *pull, const double *u, ptrdiff_t q, ptrdiff_t *flips)
 {
     const struct rows *rows = blocks->rows;
-    const struct windows *w = rows->w;
-    ptrdiff_t from = rows->first[q], m = rows->first[q + 1] - from, flips = 0;
-    const double *u = blocks->u, *z = w->queries + q * w->dz;
-    if (blocks->V != NULL)
-        u = blocks->V + q * w->dk;
-    else
-        sweep_window_logits(blocks->u, blocks->W, z, w->dk, w->dz);
+    ptrdiff_t from = rows->first[q], m = rows->first[q + 1] - from;
     rows_window_margins(blocks->margin, rows, q, u);
     for (ptrdiff_t k = 0; k < m; ++k)
         blocks->margin[k] += (rows->equal[from + k] ? 0 : blocks->ridge) * lambda[from + k] - rows->rhs[from + k];
     if (solve_block(lambda + from, blocks->change, blocks->margin, blocks->gram + blocks->offset[q],
-                    rows->equal + from, m) == 0)
+                    rows->equal + from, m) == 0) {
+        if (blocks->idle[q] < IDLE)
+            ++blocks->idle[q];
         return 0;
+    }
+    blocks->idle[q] = 0;
     for (ptrdiff_t k = 0; k < m; ++k) {
         double before = lambda[from + k] - blocks->change[k];
-        flips += !rows->equal[from + k] && (before > 0) != (lambda[from + k] > 0);
+        *flips += !rows->equal[from + k] && (before > 0) != (lambda[from + k] > 0);
     }
-    rows_window_pull(blocks->pull, rows, q, blocks->change);
-    if (blocks->V != NULL)
-        add_outer(blocks->V, blocks->K + q * w->n_queries, blocks->pull, w->n_queries, w->dk);
-    else
-        add_outer(blocks->W, blocks->pull, z, w->dk, w->dz);
-    return flips;
+    rows_window_pull(pull, rows, q, blocks->change);
+    return 1;
+}
+
+static void visit_group(struct blocks *blocks, double *lambda, const ptrdiff_t *query, ptrdiff_t count,
+                        ptrdiff_t *flips)
+{
+    const struct windows *w = blocks->rows->w;
+    for (ptrdiff_t i = 0; i < count; ++i)
+        memcpy(blocks->Z + i * w->dz, w->queries + query[i] * w->dz, (size_t)w->dz * sizeof(double));
+    sweep_rows_times_rows(blocks->K, blocks->Z, blocks->Z, count, count, w->dz);
+    sweep_rows_times_rows(blocks->V, blocks->Z, blocks->W, count, w->dk, w->dz);
+    memset(blocks->P, 0, (size_t)(count * w->dk) * sizeof(double));
+    for (ptrdiff_t i = 0; i < count; ++i) {
+        double *pull = blocks->P + i * w->dk;
+        ptrdiff_t next = i + 1;         /* only those still to come need to know */
+        if (visit(blocks, lambda, pull, blocks->V + i * w->dk, query[i], flips))
+            add_outer(blocks->V + next * w->dk, blocks->K + i * count + next, pull, count - next, w->dk);
+    }
+    blas_gemm(BLAS_TRANSPOSED, BLAS_PLAIN, w->dk, w->dz, count, 1.0, blocks->P, w->dk, blocks->Z, w->dz, 1.0,
+              blocks->W, w->dz);
 }
 
 ptrdiff_t blocks_epoch(struct blocks *blocks, double *lambda)
 {
-    ptrdiff_t flips = 0;
+    const struct windows *w = blocks->rows->w;
+    ptrdiff_t flips = 0, waiting = 0, group[GROUP];
+    int everyone = blocks->epoch++ % EVERY == 0;
     shuffle(blocks);
-    for (ptrdiff_t i = 0; i < blocks->n_order; ++i)
-        flips += visit(blocks, lambda, blocks->order[i]);
+    for (ptrdiff_t i = 0; i < blocks->n_order; ++i) {
+        ptrdiff_t q = blocks->order[i];
+        if (blocks->idle[q] >= IDLE && !everyone)
+            continue;
+        if (blocks->W == NULL) {
+            if (visit(blocks, lambda, blocks->P, blocks->V + q * w->dk, q, &flips))
+                add_outer(blocks->V, blocks->K + q * w->n_queries, blocks->P, w->n_queries, w->dk);
+            continue;
+        }
+        group[waiting++] = q;
+        if (waiting == GROUP) {
+            visit_group(blocks, lambda, group, waiting, &flips);
+            waiting = 0;
+        }
+    }
+    if (waiting > 0)
+        visit_group(blocks, lambda, group, waiting, &flips);
     return flips;
 }

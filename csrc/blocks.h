@@ -4,7 +4,9 @@
  *     max b.lambda - 1/2 ||A^* lambda||^2 - ridge/2 ||lambda||^2 (margin rows),   lambda >= 0 on margin rows
  *
  * A visit reads the query's tokens once and solves its block approximately; W = A^* lambda follows by a rank-one
- * update, kept either as W itself or, when there are few queries, as the transformed queries V = Z W^T. */
+ * update.  Its effect on other queries, W z, is what a visit needs.  Few queries keep V = Z W^T up to date; many are
+ * visited in groups, whose V comes from W by one gemm, is kept up to date within the group, and goes back into W by
+ * another: the same ascent at the speed of a product. */
 #ifndef BLOCKS_H
 #define BLOCKS_H
 
@@ -17,21 +19,25 @@ struct blocks {
     double ridge;                       /* 0, or 1 / (2 C) of a soft margin */
     double *gram;                       /* the G_q below each other */
     ptrdiff_t *offset;                  /* (M) where G_q begins */
-    double *K, *V;                      /* (M, M) Z Z^T and (M, dk) V; NULL when W is kept */
-    double *W;                          /* (dk, dz), NULL when V is kept */
     ptrdiff_t *order;                   /* (M) queries with rows, shuffled before each epoch */
     ptrdiff_t n_order;
+    unsigned char *idle;                /* (M) visits in a row that changed nothing */
+    unsigned epoch;
     unsigned long long seed;
-    double *margin, *change, *pull, *u; /* (longest), (longest), (dk), (dk) scratch */
+    ptrdiff_t group;                    /* queries of a group */
+    double *Z;                          /* (group, dz) their queries */
+    double *K, *V, *P;                  /* (group, group) Z Z^T, (group, dk) V, (group, dk) what their W gained */
+    double *W;                          /* (dk, dz), NULL when all queries are one group */
+    double *margin, *change;            /* (longest) scratch */
 };
 
 /* STATUS_DONE or STATUS_NO_MEMORY. */
 int blocks_take(struct blocks *blocks, const struct rows *rows, double ridge, struct arena *arena);
 
-/* Start from lambda [m]: V or W = A^* lambda. */
+/* Start from lambda [m]: W = A^* lambda. */
 void blocks_start(struct blocks *blocks, const double *lambda);
 
-/* One epoch over all queries; returns how many multipliers of margin rows became zero or left it. */
+/* One epoch over the queries (those that lately changed nothing are seen every fourth time); returns how many multipliers of margin rows became zero or left it. */
 ptrdiff_t blocks_epoch(struct blocks *blocks, double *lambda);
 
 #endif

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "arena.h"
+#include "blas.h"
 #include "clones.h"
 #include "status.h"
 #include "sweep.h"
@@ -184,10 +185,46 @@ void rows_delta(double *delta, const struct rows *rows, ptrdiff_t k)
 {
     const struct windows *w = rows->w;
     ptrdiff_t q = rows->query[k];
-    const double *X = windows_keys(w, q, rows->keys);
-    const double *a = X + rows->reference[q] * w->dk, *x = X + rows->token[k] * w->dk;
-    for (ptrdiff_t i = 0; i < w->dk; ++i)
-        delta[i] = a[i] - x[i];
+    ptrdiff_t a = (w->start[q] + rows->reference[q]) * w->dk, x = (w->start[q] + rows->token[k]) * w->dk;
+    if (w->keys != NULL)
+        for (ptrdiff_t i = 0; i < w->dk; ++i)
+            delta[i] = w->keys[a + i] - w->keys[x + i];
+    else                                /* not the whole window for two tokens of it */
+        for (ptrdiff_t i = 0; i < w->dk; ++i)
+            delta[i] = (double)w->keys32[a + i] - (double)w->keys32[x + i];
+}
+
+void rows_unit_delta(double *delta, const struct rows *rows, ptrdiff_t k)
+{
+    rows_delta(delta, rows, k);
+    for (ptrdiff_t i = 0; i < rows->w->dk; ++i)
+        delta[i] /= rows->length[k];
+}
+
+int rows_gram(double *G, double *D, double *Z, ptrdiff_t *z, const struct rows *rows, const ptrdiff_t *member,
+              ptrdiff_t size, struct arena *arena)
+{
+    /* A Hadamard product of the Gram matrices of differences and of queries. */
+    const struct windows *w = rows->w;
+    ptrdiff_t queries = 0;
+    for (ptrdiff_t i = 0; i < size; ++i) {
+        ptrdiff_t q = rows->query[member[i]];
+        if (i == 0 || q != rows->query[member[i - 1]])
+            memcpy(Z + queries++ * w->dz, w->queries + q * w->dz, (size_t)w->dz * sizeof(double));
+        z[i] = queries - 1;
+        rows_unit_delta(D + i * w->dk, rows, member[i]);
+    }
+    struct arena_mark mark = arena_mark(arena);
+    double *K = arena_doubles(arena, queries, queries);
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
+    blas_syrk(queries, w->dz, 1.0, Z, w->dz, 0.0, K, queries);
+    blas_syrk(size, w->dk, 1.0, D, w->dk, 0.0, G, size);
+    for (ptrdiff_t i = 0; i < size; ++i)
+        for (ptrdiff_t j = 0; j < i; ++j)       /* queries ascend with rows: the lower triangle of K is enough */
+            G[i * size + j] *= K[z[i] * queries + z[j]];
+    arena_release(arena, mark);
+    return STATUS_DONE;
 }
 
 void rows_gram_column(double *column, double *delta, const struct rows *rows, ptrdiff_t k)

@@ -55,8 +55,14 @@ void rows_apply(double *margin, const struct rows *rows, const double *W);
 /* W [dk,dz] = A^*(lambda), lambda [m].  Uses rows->U. */
 void rows_adjoint(double *W, const struct rows *rows, const double *lambda);
 
-/* delta [dk] of row k. */
+/* delta [dk] of row k; the same over length_k and without its query, as part of a row of unit length. */
 void rows_delta(double *delta, const struct rows *rows, ptrdiff_t k);
+void rows_unit_delta(double *delta, const struct rows *rows, ptrdiff_t k);
+
+/* G [size,size], its lower triangle below the diagonal: products of the unit rows member [size], ascending.  D [size,dk]
+ * their rows_unit_delta, Z [at most size,dz] their different queries, z [size] which of these each row has. */
+int rows_gram(double *G, double *D, double *Z, ptrdiff_t *z, const struct rows *rows, const ptrdiff_t *member,
+              ptrdiff_t size, struct arena *arena);
 
 /* column [m] = A(delta_k z^T), the k-th column of the Gram matrix A A^*.  Uses rows->U; delta [dk] is scratch. */
 void rows_gram_column(double *column, double *delta, const struct rows *rows, ptrdiff_t k);

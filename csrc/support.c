@@ -17,6 +17,7 @@ static int subset(struct support *s, const struct rows *rows, const ptrdiff_t *m
                   struct arena *arena)
 {
     ptrdiff_t M = rows->w->n_queries;
+    s->all = rows;
     s->rows = *rows;
     s->rows.count = size;
     s->rows.first = arena_indices(arena, M + 1);
@@ -49,31 +50,20 @@ static int subset(struct support *s, const struct rows *rows, const ptrdiff_t *m
     return STATUS_DONE;
 }
 
-/* G [size,size] (lower triangle at least) of unit rows from .. from+size-1 of S, plus the ridge: a Hadamard product of
- * the Gram matrices of differences and of queries. */
+/* G [size,size] (lower triangle) of unit rows from .. from+size-1 of S, plus the ridge. */
 static int gram(double *G, const struct support *s, ptrdiff_t from, ptrdiff_t size, struct arena *arena)
 {
     const struct windows *w = s->rows.w;
     struct arena_mark mark = arena_mark(arena);
     double *D = arena_doubles(arena, size, w->dk), *Z = arena_doubles(arena, size, w->dz);
-    double *C = arena_doubles(arena, size, size);
+    ptrdiff_t *z = arena_indices(arena, size);
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    for (ptrdiff_t i = 0; i < size; ++i) {
-        rows_delta(D + i * w->dk, &s->rows, from + i);
-        for (ptrdiff_t k = 0; k < w->dk; ++k)
-            D[i * w->dk + k] *= s->inverse_length[from + i];
-        memcpy(Z + i * w->dz, w->queries + s->rows.query[from + i] * w->dz, (size_t)w->dz * sizeof(double));
-    }
-    blas_syrk(size, w->dk, 1.0, D, w->dk, 0.0, G, size);
-    blas_syrk(size, w->dz, 1.0, Z, w->dz, 0.0, C, size);
-    for (ptrdiff_t i = 0; i < size; ++i) {
-        for (ptrdiff_t j = 0; j < i; ++j)
-            G[i * size + j] *= C[i * size + j];
+    int status = rows_gram(G, D, Z, z, s->all, s->member + from, size, arena);
+    for (ptrdiff_t i = 0; i < size; ++i)
         G[i * size + i] = 1 + s->ridge[from + i] + JITTER;
-    }
     arena_release(arena, mark);
-    return STATUS_DONE;
+    return status;
 }
 
 static int factor_blocks(struct support *s, struct arena *arena)

@@ -1,7 +1,7 @@
 /* Linear systems on a set S of rows:   (A_S A_S^* + diag(ridge)) x = b_S   for rows scaled to unit length.
  *
- * Up to SUPPORT_DENSE rows by Cholesky of the Gram matrix; beyond, by conjugate gradients on the structured operator,
- * preconditioned with the Cholesky factors of each query's own block. */
+ * By Cholesky of the Gram matrix, or by conjugate gradients on the structured operator, preconditioned with the
+ * Cholesky factors of each query's own block: the way for many rows that are well conditioned. */
 #ifndef SUPPORT_H
 #define SUPPORT_H
 
@@ -10,12 +10,8 @@
 struct arena;
 struct stop;
 
-/* Rows up to which Cholesky is taken whatever the conditioning (a second of work). */
-#define SUPPORT_DENSE 4000
-/* Rows up to which it is taken when conjugate gradients do not converge. */
-#define SUPPORT_DENSE_HARD 12000
-
 struct support {
+    const struct rows *all;
     struct rows rows;                   /* the rows of S alone */
     ptrdiff_t *member;                  /* (|S|) their numbers among all rows */
     double *inverse_length;             /* (|S|) */

@@ -17,20 +17,30 @@
 #include "arena.h"
 #include "blocks.h"
 #include "equalities.h"
+#include "exchange.h"
 #include "status.h"
 #include "stop.h"
 #include "support.h"
+#include "vector.h"
 
 #define FIRST_EPOCHS 60                 /* at most, before the first burst */
-#define LAST_FLIPS 0.08                 /* ... until this part of the support changes per epoch */
-#define MORE_EPOCHS 10                  /* between bursts, doubled while they fail */
+#define LAST_FLIPS 0.01                 /* ... until this part of the support changes per epoch */
+#define MORE_EPOCHS 4                   /* between bursts, doubled after a short one */
+#define MOST_EPOCHS 64
+#define SHORT_BURST 2                   /* exchanges */
 #define BURSTS 24
 #define EXCHANGES 25                    /* systems per burst */
 #define PROXIMAL 1e-6                   /* ridge on unit rows once the plain systems have failed */
+#define NEARLY 1e-3                     /* a gap: what still cycles below it are rows that depend on each other */
 #define SHORT_OF 1e-10                  /* a margin this far below b (relative) is violated */
 #define NEGATIVE 1e-11                  /* a multiplier this far below 0, relative to the largest */
 #define EQUAL 1e-11                     /* equality rows off by less than this part of length ||W|| are put right at the end */
 #define PATIENCE 60                     /* conjugate gradient iterations for one system before it is made dense */
+#define AS_CHEAP 40                     /* ... and so many iterations cost more than the factor where that is small */
+#define DENSE_MOST 12000                /* rows of the largest factor */
+#define REFINEMENTS 3                   /* of a dense solution, at most */
+#define RESIDUAL 1e-11                  /* ... until its rows are off by no more than this part of the largest b ... */
+#define ROUGHLY 1e-3                    /* ... or, as long as many rows are wrong, this part of the accuracy asked for */
 
 struct search {
     const struct rows *rows;
@@ -43,6 +53,7 @@ struct search {
     double *lambda;                     /* (m) the point of highest dual value, in the units of the rows */
     double *best_lambda, *best_W;       /* (m), (dk, dz) of the best upper and lower bound */
     double *previous;                   /* (m) centre of the proximal term, unit rows */
+    double *b, *step;                   /* (m) right sides of unit rows; a correction of w */
     double *w, *margin;                 /* (m) candidate multipliers of unit rows; margins over b */
     double *trial;                      /* (m) its nonnegative part, in the units of the rows */
     double *W;                          /* (dk, dz) */
@@ -51,6 +62,7 @@ struct search {
     double proximal, dual;
     double *ridge;                      /* (m) of unit rows: proximal term and soft margin together */
     double lower, upper;                /* best bounds so far, of the margin of a unit-norm W or the soft objective */
+    struct exchange exchange;           /* dense systems */
     int dense;                          /* conjugate gradients have failed: Cholesky from now on */
     ptrdiff_t failures;
 };
@@ -67,6 +79,7 @@ static void set_proximal(struct search *s, double proximal)
     s->proximal = proximal;
     for (ptrdiff_t k = 0; k < rows->count; ++k)
         s->ridge[k] = proximal + (rows->equal[k] ? 0 : slack_ridge(s->options) / (rows->length[k] * rows->length[k]));
+    exchange_forget(&s->exchange);
 }
 
 static int take(struct search *s)
@@ -76,6 +89,8 @@ static int take(struct search *s)
     s->best_lambda = arena_zeros(s->arena, m, 1);
     s->best_W = arena_zeros(s->arena, D, 1);
     s->previous = arena_zeros(s->arena, m, 1);
+    s->b = arena_doubles(s->arena, m, 1);
+    s->step = arena_doubles(s->arena, m, 1);
     s->w = arena_zeros(s->arena, m, 1);
     s->margin = arena_doubles(s->arena, m, 1);
     s->trial = arena_doubles(s->arena, m, 1);
@@ -89,7 +104,10 @@ static int take(struct search *s)
     int status = equalities_factor(&s->equalities, s->rows, s->arena);
     if (status != STATUS_DONE)
         return status;
-    return blocks_take(&s->blocks, s->rows, slack_ridge(s->options), s->arena);
+    status = blocks_take(&s->blocks, s->rows, slack_ridge(s->options), s->arena);
+    if (status == STATUS_DONE)
+        exchange_take(&s->exchange, s->rows, s->ridge, s->arena);
+    return s->arena->failed ? STATUS_NO_MEMORY : status;
 }
 
 /* Epochs of block ascent from s->lambda, at most `most`; with `patient` all of them. */
@@ -109,51 +127,63 @@ static int ascend(struct search *s, int most, int patient)
     return STATUS_DONE;
 }
 
-/* W = A^*(lambda), its margins, and the dual value.  A point with the right signs gives an upper bound of the margin
- * (soft: a lower bound of the objective); any W gives the other bound. */
-static double evaluate(struct search *s, const double *lambda, int signs_hold)
+/* W = A^*(lambda), and the dual value.  A point with the right signs gives an upper bound of the margin (soft: a lower
+ * bound of the objective). */
+static double price(struct search *s, const double *lambda, int signs_hold)
 {
     const struct rows *rows = s->rows;
-    ptrdiff_t m = rows->count, D = rows->w->dk * rows->w->dz;
-    double C = s->options->soft, square = 0, product = 0, least = INFINITY, slack = 0, price = 0, off = 0;
+    double C = s->options->soft, product = 0, cost = 0;
     rows_adjoint(s->W, rows, lambda);
-    rows_apply(s->margin, rows, s->W);
-    for (ptrdiff_t i = 0; i < D; ++i)
-        square += s->W[i] * s->W[i];
-    for (ptrdiff_t k = 0; k < m; ++k) {
+    double square = vector_dot(s->W, s->W, rows->w->dk * rows->w->dz);
+    for (ptrdiff_t k = 0; k < rows->count; ++k) {
         product += rows->rhs[k] * lambda[k];
+        cost += rows->equal[k] ? 0 : lambda[k] * lambda[k];
+    }
+    double dual = product - square / 2 - (C > 0 ? cost / (4 * C) : 0);
+    double upper = product > 0 ? sqrt(square) / product : INFINITY;
+    if (!signs_hold || (C > 0 ? dual <= s->lower : upper >= s->upper))
+        return dual;
+    memcpy(s->best_lambda, lambda, (size_t)rows->count * sizeof(double));
+    if (C > 0)
+        s->lower = dual;
+    else
+        s->upper = upper;
+    return dual;
+}
+
+/* The margins of W, whatever it is, and the bound they give, unless W is off the equality rows. */
+static void measure(struct search *s)
+{
+    const struct rows *rows = s->rows;
+    ptrdiff_t D = rows->w->dk * rows->w->dz;
+    double C = s->options->soft, least = INFINITY, slack = 0, off = 0, square = vector_dot(s->W, s->W, D);
+    rows_apply(s->margin, rows, s->W);
+    for (ptrdiff_t k = 0; k < rows->count; ++k) {
         if (rows->equal[k]) {
             off = fmax(off, fabs(s->margin[k] - rows->rhs[k]) / rows->length[k]);
             continue;
         }
         double missing = fmax(rows->rhs[k] - s->margin[k], 0);
         slack += missing * missing;
-        price += lambda[k] * lambda[k];
         if (rows->rhs[k] > 0)
             least = fmin(least, s->margin[k] / rows->rhs[k]);
     }
-    double size = sqrt(square), dual = product - square / 2, lower = 0, upper = INFINITY;
-    if (C > 0) {
-        dual -= price / (4 * C);
-        lower = signs_hold && dual > 0 ? dual : 0;
-        upper = square / 2 + C * slack;
-    } else {
-        lower = least > 0 && size > 0 ? least / size : 0;
-        upper = signs_hold && product > 0 ? size / product : INFINITY;
-    }
-    if (off > EQUAL * size) {           /* W is not on the equality rows: it bounds nothing */
-        lower = C > 0 ? lower : 0;
-        upper = C > 0 ? INFINITY : upper;
-    }
-    int better_w = C > 0 ? upper < s->upper : lower > s->lower;
-    int better_lambda = C > 0 ? lower > s->lower : upper < s->upper;
-    if (better_w)
-        memcpy(s->best_W, s->W, (size_t)D * sizeof(double));
-    if (better_lambda)
-        memcpy(s->best_lambda, lambda, (size_t)m * sizeof(double));
-    s->lower = fmax(s->lower, lower);
-    s->upper = fmin(s->upper, upper);
-    return dual;
+    double lower = least > 0 && square > 0 ? least / sqrt(square) : 0, upper = square / 2 + C * slack;
+    if (off > EQUAL * sqrt(square) || (C > 0 ? upper >= s->upper : lower <= s->lower))
+        return;
+    memcpy(s->best_W, s->W, (size_t)D * sizeof(double));
+    if (C > 0)
+        s->upper = upper;
+    else
+        s->lower = lower;
+}
+
+static int any_negative(const struct rows *rows, const double *lambda)
+{
+    for (ptrdiff_t k = 0; k < rows->count; ++k)
+        if (!rows->equal[k] && lambda[k] < 0)
+            return 1;
+    return 0;
 }
 
 /* S from s->inside, ascending. */
@@ -174,37 +204,85 @@ static void choose_support(struct search *s)
     collect(s);
 }
 
-/* w on S.  Conjugate gradients only as exact as the burst needs: `eta` of the largest right side. */
-static int solve_on_support(struct search *s, double eta)
+/* Whether a factor is taken for the system at hand, not conjugate gradients: these fail where S is badly conditioned,
+ * and cost more where it has few rows beside the entries of W. */
+static int is_dense(const struct search *s)
+{
+    const struct windows *w = s->rows->w;
+    double size = (double)s->size, dk = (double)w->dk;
+    double iteration = 2 * dk * ((double)w->n_queries * (double)w->dz + size), factor = size * size * (size / 3 + dk);
+    return s->size <= DENSE_MOST && (s->dense || s->proximal > 0 || factor <= AS_CHEAP * iteration);
+}
+
+/* trial = w in the units of the rows; its dual value. */
+static double evaluate_candidate(struct search *s, int *negative)
+{
+    for (ptrdiff_t k = 0; k < s->rows->count; ++k)
+        s->trial[k] = s->w[k] / s->rows->length[k];
+    *negative = any_negative(s->rows, s->trial);
+    double value = price(s, s->trial, !*negative);
+    measure(s);
+    return value;
+}
+
+/* w on S by a factor, refined with the margins that the evaluation yields, down to `eta` of the largest b. */
+static int solve_dense(struct search *s, double eta, double *value, int *negative)
 {
     const struct rows *rows = s->rows;
-    memset(s->w, 0, (size_t)rows->count * sizeof(double));
-    if (s->size == 0)
-        return STATUS_DONE;
+    double before = INFINITY;
+    s->dense = 1;                       /* from now on: its factor serves the sets to come */
+    int status = exchange_solve(&s->exchange, s->w, s->b, s->member, s->size);
+    for (int i = 0; status == STATUS_DONE; ++i) {
+        *value = evaluate_candidate(s, negative);
+        double off = 0, largest = 0;
+        for (ptrdiff_t j = 0; j < s->size; ++j) {
+            ptrdiff_t k = s->member[j];
+            s->step[k] = s->b[k] - s->margin[k] / rows->length[k] - s->ridge[k] * s->w[k];
+            off = fmax(off, fabs(s->step[k]));
+            largest = fmax(largest, fabs(s->b[k]));
+        }
+        if (i == REFINEMENTS || off <= eta * largest || off > before / 2)
+            break;
+        before = off;
+        memcpy(s->trial, s->step, (size_t)rows->count * sizeof(double));
+        status = exchange_solve(&s->exchange, s->step, s->trial, s->member, s->size);
+        for (ptrdiff_t j = 0; j < s->size && status == STATUS_DONE; ++j)
+            s->w[s->member[j]] += s->step[s->member[j]];
+        ++s->answer->iterations;
+    }
+    return status;
+}
+
+/* w on S by conjugate gradients, only as exact as the burst needs: `eta` of the largest right side. */
+static int solve_iteratively(struct search *s, double eta, double *value, int *negative)
+{
     struct arena_mark mark = arena_mark(s->arena);
     double *x = arena_doubles(s->arena, s->size, 1), *b = arena_doubles(s->arena, s->size, 1);
     if (s->arena->failed)
         return STATUS_NO_MEMORY;
     for (ptrdiff_t i = 0; i < s->size; ++i) {
-        ptrdiff_t k = s->member[i];
-        b[i] = rows->rhs[k] / rows->length[k] + s->proximal * s->previous[k];
-        x[i] = s->lambda[k] * rows->length[k];
+        b[i] = s->b[s->member[i]];
+        x[i] = s->lambda[s->member[i]] * s->rows->length[s->member[i]];
     }
     struct support support;
-    int dense = s->size <= SUPPORT_DENSE / 10 || ((s->dense || s->proximal > 0) && s->size <= SUPPORT_DENSE_HARD);
-    int status = support_take(&support, rows, s->member, s->size, s->ridge, dense, s->arena);
-    if (status == STATUS_DONE && dense)
-        status = support_solve(&support, x, b, 1e-15, 3, &s->answer->iterations, s->stop, s->arena);
-    else if (status == STATUS_DONE)
+    int status = support_take(&support, s->rows, s->member, s->size, s->ridge, 0, s->arena);
+    if (status == STATUS_DONE)
         status = support_solve(&support, x, b, eta, eta < 1e-9 ? 4 * PATIENCE : PATIENCE, &s->answer->iterations,
                                s->stop, s->arena);
-    if (status == STATUS_ITERATION_LIMIT && dense)
-        status = STATUS_DONE;           /* refined as far as rounding goes */
-    if (status == STATUS_DONE)
-        for (ptrdiff_t i = 0; i < s->size; ++i)
-            s->w[s->member[i]] = x[i];
+    memset(s->w, 0, (size_t)s->rows->count * sizeof(double));
+    for (ptrdiff_t i = 0; i < s->size; ++i)
+        s->w[s->member[i]] = x[i];
     arena_release(s->arena, mark);
+    if (status == STATUS_DONE)
+        *value = evaluate_candidate(s, negative);
     return status;
+}
+
+static int solve_on_support(struct search *s, double eta, double *value, int *negative)
+{
+    for (ptrdiff_t k = 0; k < s->rows->count; ++k)
+        s->b[k] = s->rows->rhs[k] / s->rows->length[k] + s->proximal * s->previous[k];
+    return is_dense(s) ? solve_dense(s, fmax(ROUGHLY * eta, RESIDUAL), value, negative) : solve_iteratively(s, eta, value, negative);
 }
 
 /* Rows with the wrong sign; S after the exchange is left in s->inside. */
@@ -218,10 +296,9 @@ static ptrdiff_t wrong_rows(struct search *s)
     for (ptrdiff_t k = 0; k < rows->count; ++k) {
         if (rows->equal[k])
             continue;
-        double level = rows->rhs[k] / rows->length[k] + s->proximal * s->previous[k];
-        double short_of = level - s->margin[k] / rows->length[k];      /* outside S, where w = 0 */
+        double short_of = s->b[k] - s->margin[k] / rows->length[k];    /* outside S, where w = 0 */
         int leaves = s->inside[k] && s->w[k] < -NEGATIVE * top;
-        int enters = !s->inside[k] && short_of > SHORT_OF * fabs(level);
+        int enters = !s->inside[k] && short_of > SHORT_OF * fabs(s->b[k]);
         if (leaves || enters) {
             s->inside[k] = !s->inside[k];
             ++wrong;
@@ -236,24 +313,18 @@ static int close_enough(const struct search *s)
     return s->lower > 0 && s->upper / s->lower - 1 <= tol / 2;
 }
 
-static int any_negative(const struct rows *rows, const double *lambda)
-{
-    for (ptrdiff_t k = 0; k < rows->count; ++k)
-        if (!rows->equal[k] && lambda[k] < 0)
-            return 1;
-    return 0;
-}
-
-/* One burst; `*solved` when no row was wrong with the present ridge. */
-static int burst(struct search *s, int *solved)
+/* One burst of so many exchanges; `*solved` when no row was wrong with the present ridge. */
+static int burst(struct search *s, int *solved, int *exchanges)
 {
     const struct rows *rows = s->rows;
     ptrdiff_t before = PTRDIFF_MAX;
     double eta = 1e-2;
     *solved = 0;
     choose_support(s);
-    for (int exchange = 0; exchange < EXCHANGES; ++exchange) {
-        int status = solve_on_support(s, eta);
+    for (*exchanges = 0; *exchanges < EXCHANGES; ++*exchanges) {
+        double value = 0;
+        int negative = 0, exact = eta <= 1e-12;
+        int status = solve_on_support(s, eta, &value, &negative);
         if (status == STATUS_ITERATION_LIMIT || status == STATUS_FACTORIZATION) {
             if (status == STATUS_FACTORIZATION)
                 set_proximal(s, PROXIMAL);
@@ -262,28 +333,24 @@ static int burst(struct search *s, int *solved)
         }
         if (status != STATUS_DONE)
             return status;
-        for (ptrdiff_t k = 0; k < rows->count; ++k)
-            s->trial[k] = s->w[k] / rows->length[k];
-        int negative = any_negative(rows, s->trial);
-        double value = evaluate(s, s->trial, !negative);
         ptrdiff_t wrong = wrong_rows(s);
         if (negative) {
             for (ptrdiff_t k = 0; k < rows->count; ++k)
                 s->trial[k] = rows->equal[k] ? s->trial[k] : fmax(s->trial[k], 0);
-            value = evaluate(s, s->trial, 1);
+            value = price(s, s->trial, 1);
         }
         if (value > s->dual) {
             s->dual = value;
             memcpy(s->lambda, s->trial, (size_t)rows->count * sizeof(double));
         }
-        if (close_enough(s) || (wrong == 0 && eta <= 1e-12)) {
+        if (close_enough(s) || (wrong == 0 && exact)) {
             *solved = 1;
             return STATUS_DONE;
         }
-        if (wrong >= before && eta <= 1e-12)
+        if (wrong >= before && exact)
             return STATUS_DONE;
         if (wrong >= before || wrong * 100 <= s->size)
-            eta = eta > 1e-4 ? 1e-4 : eta > 1e-8 ? 1e-8 : 1e-13;
+            eta = s->dense || eta <= 1e-8 ? 1e-13 : eta <= 1e-4 ? 1e-8 : 1e-4;
         if (wrong > s->size * 35 / 100 + 10)
             return STATUS_DONE;         /* S would grow towards all rows: block ascent knows better */
         before = wrong > 0 ? wrong : before;
@@ -294,10 +361,11 @@ static int burst(struct search *s, int *solved)
 
 static int search(struct search *s)
 {
-    int status = ascend(s, FIRST_EPOCHS, 0), epochs = MORE_EPOCHS, solved = 0;
-    s->dual = evaluate(s, s->lambda, 1);
+    int status = ascend(s, FIRST_EPOCHS, 0), epochs = MORE_EPOCHS, solved = 0, exchanges = 0;
+    s->dual = price(s, s->lambda, 1);
+    measure(s);
     for (int i = 0; status == STATUS_DONE && i < BURSTS && s->answer->iterations < s->options->max_iter; ++i) {
-        status = burst(s, &solved);
+        status = burst(s, &solved, &exchanges);
         if (status != STATUS_DONE || close_enough(s))
             return status;
         if (solved) {                   /* of the proximal problem: move its centre */
@@ -307,13 +375,14 @@ static int search(struct search *s)
                 s->previous[k] = s->lambda[k] * s->rows->length[k];
             continue;
         }
-        if (++s->failures >= 2) {
+        if (++s->failures >= 2 || s->upper <= s->lower * (1 + NEARLY)) {
             set_proximal(s, PROXIMAL);
             s->dense = 1;
         }
+        if (exchanges <= SHORT_BURST && epochs < MOST_EPOCHS)
+            epochs *= 2;
         status = ascend(s, epochs, 1);
-        epochs = epochs < 80 ? 2 * epochs : epochs;
-        s->dual = evaluate(s, s->lambda, 1);
+        s->dual = price(s, s->lambda, 1);
     }
     return status;
 }

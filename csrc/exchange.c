@@ -1,0 +1,250 @@
+#include "exchange.h"
+
+#include <string.h>
+
+#include "blas.h"
+#include "status.h"
+#include "sweep.h"
+#include "vector.h"
+
+/* Relative to the unit diagonal: keeps nearly dependent rows factorable; refinement removes what it adds. */
+#define JITTER 1e-14
+/* Rows exchanged, as a part of |B|, from which on a new factor is cheaper. */
+#define EXCHANGED 0.2
+
+void exchange_take(struct exchange *e, const struct rows *rows, const double *ridge, struct arena *arena)
+{
+    *e = (struct exchange){.rows = rows, .ridge = ridge, .arena = arena};
+    e->place = arena_indices(arena, rows->count);
+    e->slot = arena_indices(arena, rows->count);
+    if (arena->failed)
+        return;
+    memset(e->place, -1, (size_t)rows->count * sizeof(ptrdiff_t));
+    memset(e->slot, -1, (size_t)rows->count * sizeof(ptrdiff_t));
+    e->mark = arena_mark(arena);
+}
+
+void exchange_forget(struct exchange *e)
+{
+    e->size = e->n_columns = 0;
+}
+
+/* A new base set. */
+static int factor(struct exchange *e, const ptrdiff_t *member, ptrdiff_t size)
+{
+    const struct rows *rows = e->rows;
+    ptrdiff_t dk = rows->w->dk, dz = rows->w->dz;
+    arena_release(e->arena, e->mark);
+    memset(e->place, -1, (size_t)rows->count * sizeof(ptrdiff_t));
+    memset(e->slot, -1, (size_t)rows->count * sizeof(ptrdiff_t));
+    e->size = e->n_columns = 0;
+    e->room = 16 + (ptrdiff_t)(1.5 * EXCHANGED * (double)size);
+    e->member = arena_indices(e->arena, size);
+    e->query = arena_indices(e->arena, size);
+    e->L = arena_doubles(e->arena, size, size);
+    e->D = arena_doubles(e->arena, size, dk);
+    e->Z = arena_doubles(e->arena, size, dz);
+    e->Y = arena_doubles(e->arena, e->room, size);
+    e->products = arena_doubles(e->arena, e->room, e->room);
+    if (e->arena->failed)
+        return STATUS_NO_MEMORY;
+    memcpy(e->member, member, (size_t)size * sizeof(ptrdiff_t));
+    int status = rows_gram(e->L, e->D, e->Z, e->query, rows, member, size, e->arena);
+    if (status != STATUS_DONE)
+        return status;
+    for (ptrdiff_t i = 0; i < size; ++i) {
+        e->place[member[i]] = i;
+        e->L[i * size + i] = 1 + e->ridge[member[i]] + JITTER;
+    }
+    if (blas_cholesky(size, e->L, size) != 0)
+        return STATUS_FACTORIZATION;
+    e->size = size;
+    return STATUS_DONE;
+}
+
+/* Rows of S outside B, and of B outside S: `came` and `left`. */
+static void compare(struct exchange *e, const ptrdiff_t *member, ptrdiff_t size, ptrdiff_t *came, ptrdiff_t *n_came,
+                    ptrdiff_t *left, ptrdiff_t *n_left)
+{
+    ptrdiff_t i = 0;
+    *n_came = *n_left = 0;
+    for (ptrdiff_t j = 0; j < size; ++j) {
+        while (i < e->size && e->member[i] < member[j])
+            left[(*n_left)++] = e->member[i++];
+        if (i < e->size && e->member[i] == member[j])
+            ++i;
+        else
+            came[(*n_came)++] = member[j];
+    }
+    while (i < e->size)
+        left[(*n_left)++] = e->member[i++];
+}
+
+/* Rows that have no column yet. */
+static ptrdiff_t fresh(const struct exchange *e, const ptrdiff_t *changed, ptrdiff_t count)
+{
+    ptrdiff_t without = 0;
+    for (ptrdiff_t c = 0; c < count; ++c)
+        without += e->slot[changed[c]] < 0;
+    return without;
+}
+
+/* The columns of rows that have none yet: C, then L^-1 C, all at once, and their products. */
+static int add_columns(struct exchange *e, const ptrdiff_t *changed, ptrdiff_t count)
+{
+    const struct rows *rows = e->rows;
+    ptrdiff_t n = e->size, dk = rows->w->dk, dz = rows->w->dz, from = e->n_columns;
+    double *Y = e->Y + from * n, *delta = arena_doubles(e->arena, dk, 1), *k_z = arena_doubles(e->arena, n, 1);
+    if (e->arena->failed)
+        return STATUS_NO_MEMORY;
+    for (ptrdiff_t c = 0; c < count; ++c) {
+        ptrdiff_t k = changed[c];
+        if (e->slot[k] >= 0)
+            continue;
+        double *column = e->Y + e->n_columns * n;
+        e->slot[k] = e->n_columns++;
+        if (e->place[k] >= 0) {
+            memset(column, 0, (size_t)n * sizeof(double));
+            column[e->place[k]] = 1;
+            continue;
+        }
+        rows_unit_delta(delta, rows, k);
+        sweep_window_logits(column, e->D, delta, n, dk);
+        sweep_window_logits(k_z, e->Z, rows->w->queries + rows->query[k] * dz, e->query[n - 1] + 1, dz);
+        for (ptrdiff_t i = 0; i < n; ++i)
+            column[i] *= k_z[e->query[i]];
+    }
+    ptrdiff_t added = e->n_columns - from;
+    if (added == 0)
+        return STATUS_DONE;
+    blas_solve_rows(added, n, e->L, n, Y, n);
+    blas_gemm(BLAS_PLAIN, BLAS_TRANSPOSED, added, e->n_columns, n, 1.0, Y, n, e->Y, n, 0.0,
+              e->products + from * e->room, e->room);
+    return STATUS_DONE;
+}
+
+static double product(const struct exchange *e, ptrdiff_t k, ptrdiff_t l)
+{
+    ptrdiff_t i = e->slot[k], j = e->slot[l];
+    return i >= j ? e->products[i * e->room + j] : e->products[j * e->room + i];
+}
+
+/* G_kl of two unit rows outside B. */
+static double gram(const struct rows *rows, ptrdiff_t k, ptrdiff_t l, double *delta_k, double *delta_l)
+{
+    const struct windows *w = rows->w;
+    rows_unit_delta(delta_k, rows, k);
+    rows_unit_delta(delta_l, rows, l);
+    return vector_dot(delta_k, delta_l, w->dk)
+           * vector_dot(w->queries + rows->query[k] * w->dz, w->queries + rows->query[l] * w->dz, w->dz);
+}
+
+/* u of the rows that left (first) and came, from R = Y^T of the former, A = Y^T of the latter and y = L^-1 b:
+ *
+ *     -R R^T u_r - R A^T u_a = -R y,    -A R^T u_r + (E - A A^T) u_a = b_a - A y
+ *
+ * by two Cholesky factors: R R^T, and the complement E - A A^T + A R^T (R R^T)^-1 R A^T of the rows that came. */
+static int complement(struct exchange *e, double *u, const double *y, const double *b, const ptrdiff_t *came,
+                      ptrdiff_t n_came, const ptrdiff_t *left, ptrdiff_t n_left)
+{
+    const struct rows *rows = e->rows;
+    ptrdiff_t n = e->size, dk = rows->w->dk;
+    double *N = arena_doubles(e->arena, n_left, n_left), *S = arena_doubles(e->arena, n_came, n_came);
+    double *T = arena_doubles(e->arena, n_left, n_came), *delta = arena_doubles(e->arena, 2, dk);
+    double *came_u = u + n_left;
+    if (e->arena->failed)
+        return STATUS_NO_MEMORY;
+    for (ptrdiff_t r = 0; r < n_left; ++r) {
+        u[r] = vector_dot(e->Y + e->slot[left[r]] * n, y, n);
+        for (ptrdiff_t c = 0; c <= r; ++c)
+            N[r * n_left + c] = product(e, left[r], left[c]);
+        for (ptrdiff_t a = 0; a < n_came; ++a)
+            T[r * n_came + a] = product(e, left[r], came[a]);   /* R A^T */
+    }
+    for (ptrdiff_t a = 0; a < n_came; ++a) {
+        came_u[a] = b[came[a]] - vector_dot(e->Y + e->slot[came[a]] * n, y, n);
+        for (ptrdiff_t c = 0; c < a; ++c)
+            S[a * n_came + c] = gram(rows, came[a], came[c], delta, delta + dk) - product(e, came[a], came[c]);
+        S[a * n_came + a] = 1 + e->ridge[came[a]] + JITTER - product(e, came[a], came[a]);
+    }
+    if (n_left > 0) {
+        if (blas_cholesky(n_left, N, n_left) != 0)
+            return STATUS_FACTORIZATION;
+        blas_solve_vector(BLAS_PLAIN, n_left, N, n_left, u);    /* (R R^T)^-1/2 R y */
+    }
+    if (n_left > 0 && n_came > 0) {
+        blas_solve_lower(BLAS_PLAIN, n_left, n_came, N, n_left, T, n_came);
+        for (ptrdiff_t r = 0; r < n_left; ++r)
+            for (ptrdiff_t a = 0; a < n_came; ++a)
+                came_u[a] += T[r * n_came + a] * u[r];
+        blas_gemm(BLAS_TRANSPOSED, BLAS_PLAIN, n_came, n_came, n_left, 1.0, T, n_came, T, n_came, 1.0, S, n_came);
+    }
+    if (n_came > 0) {
+        if (blas_cholesky(n_came, S, n_came) != 0)
+            return STATUS_FACTORIZATION;
+        blas_solve_vector(BLAS_PLAIN, n_came, S, n_came, came_u);
+        blas_solve_vector(BLAS_TRANSPOSED, n_came, S, n_came, came_u);
+        for (ptrdiff_t r = 0; r < n_left; ++r)
+            u[r] -= vector_dot(T + r * n_came, came_u, n_came);
+    }
+    if (n_left > 0)
+        blas_solve_vector(BLAS_TRANSPOSED, n_left, N, n_left, u);
+    return STATUS_DONE;
+}
+
+static int solve_changed(struct exchange *e, double *x, const double *b, const ptrdiff_t *came, ptrdiff_t n_came,
+                         const ptrdiff_t *left, ptrdiff_t n_left)
+{
+    ptrdiff_t n = e->size, both = n_left + n_came;
+    double *y = arena_doubles(e->arena, n, 1), *u = arena_doubles(e->arena, both, 1);
+    if (e->arena->failed)
+        return STATUS_NO_MEMORY;
+    for (ptrdiff_t i = 0; i < n; ++i)
+        y[i] = b[e->member[i]];
+    blas_solve_vector(BLAS_PLAIN, n, e->L, n, y);
+    int status = add_columns(e, left, n_left);
+    if (status == STATUS_DONE)
+        status = add_columns(e, came, n_came);
+    if (status == STATUS_DONE && both > 0)
+        status = complement(e, u, y, b, came, n_came, left, n_left);
+    if (status != STATUS_DONE)
+        return status;
+    for (ptrdiff_t c = 0; c < both; ++c) {
+        const double *column = e->Y + e->slot[c < n_left ? left[c] : came[c - n_left]] * n;
+        for (ptrdiff_t i = 0; i < n; ++i)
+            y[i] -= u[c] * column[i];
+    }
+    blas_solve_vector(BLAS_TRANSPOSED, n, e->L, n, y);
+    for (ptrdiff_t i = 0; i < n; ++i)
+        x[e->member[i]] = y[i];
+    for (ptrdiff_t c = 0; c < n_left; ++c)
+        x[left[c]] = 0;
+    for (ptrdiff_t c = 0; c < n_came; ++c)
+        x[came[c]] = u[n_left + c];
+    return STATUS_DONE;
+}
+
+int exchange_solve(struct exchange *e, double *x, const double *b, const ptrdiff_t *member, ptrdiff_t size)
+{
+    memset(x, 0, (size_t)e->rows->count * sizeof(double));
+    if (size == 0)
+        return STATUS_DONE;
+    struct arena_mark mark = arena_mark(e->arena);
+    ptrdiff_t n_came, n_left, *came = arena_indices(e->arena, size), *left = arena_indices(e->arena, e->size);
+    if (e->arena->failed)
+        return STATUS_NO_MEMORY;
+    compare(e, member, size, came, &n_came, left, &n_left);
+    int status = STATUS_FACTORIZATION;
+    if ((double)(n_came + n_left) <= EXCHANGED * (double)e->size
+        && e->n_columns + fresh(e, came, n_came) + fresh(e, left, n_left) <= e->room)
+        status = solve_changed(e, x, b, came, n_came, left, n_left);
+    arena_release(e->arena, mark);
+    if (status != STATUS_FACTORIZATION)
+        return status;
+    if ((status = factor(e, member, size)) != STATUS_DONE)
+        return status;
+    mark = arena_mark(e->arena);
+    status = solve_changed(e, x, b, NULL, 0, NULL, 0);
+    arena_release(e->arena, mark);
+    return status;
+}
