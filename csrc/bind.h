@@ -52,6 +52,7 @@ void bind_begin(struct bind_call *call);
  * interrupted, *exception is the (owned) exception the signal raised, else None. */
 int bind_end(struct bind_call *call, int status, PyObject **exception);
 
-extern PyMethodDef bind_windows_methods[], bind_train_methods[], bind_svm_methods[], bind_path_methods[];
+extern PyMethodDef bind_windows_methods[], bind_train_methods[], bind_output_methods[], bind_svm_methods[],
+    bind_path_methods[];
 
 #endif

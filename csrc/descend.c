@@ -20,40 +20,93 @@ static void move(double *restrict W, const double *restrict G, double step, ptrd
 }
 
 /* Steps between looks at the clock: about 10 microseconds of work at 4 flops a nanosecond. */
-static ptrdiff_t steps_per_look(const struct windows *w, ptrdiff_t m)
+static ptrdiff_t steps_per_look(const struct windows *w, const struct weights *at)
 {
-    double flops = 4.0 * (double)w->n_queries * (double)w->dk * (double)(w->dz + m)
+    double flops = 4.0 * (double)w->n_queries * (double)w->dk * (double)(w->dz + at->m)
                    + 4.0 * (double)windows_entries(w) * (double)w->dk;
-    return 1 + (ptrdiff_t)(40000.0 / flops);
+    return 1 + (ptrdiff_t)(40000.0 / flops / (double)at->heads);
 }
 
 static void record(struct descent_record *out, ptrdiff_t row, const struct windows *w, const struct weights *at,
                    double loss, double log_grad_norm)
 {
-    ptrdiff_t size = w->dk * w->dz;
-    double *W = out->W + row * size;
+    ptrdiff_t size = w->dk * w->dz, all = at->heads * size;
+    double *W = out->W + row * all;
     if (at->W != NULL)
-        memcpy(W, at->W, (size_t)size * sizeof(double));
+        memcpy(W, at->W, (size_t)all * sizeof(double));
     else
-        sweep_rows_times_rows(W, at->K, at->Q, w->dk, w->dz, at->m);
+        for (ptrdiff_t h = 0; h < at->heads; ++h)
+            sweep_rows_times_rows(W + h * size, at->K + h * w->dk * at->m, at->Q + h * w->dz * at->m, w->dk, w->dz,
+                                  at->m);
     out->loss[row] = loss;
-    out->norm[row] = vector_norm(W, size);
+    out->norm[row] = vector_norm(W, all);
     out->log_grad_norm[row] = log_grad_norm;
 }
 
-/* One step of one factor, lr / ||g|| of order one; a factor whose gradient is exactly zero stays where it is. */
-static void take_step(double *W, const double *G, ptrdiff_t n, enum descend_rule rule, double lr, double own,
-                      double joint, double log_scale)
+/* A matrix that is trained, with its gradient. */
+struct part {
+    double *W, *G;
+    ptrdiff_t n;
+    const double *log_scale;            /* of G */
+    double norm;                        /* of G */
+};
+
+/* The parts, their gradients taken from the arena; returns how many. */
+static ptrdiff_t take_parts(struct part **parts, struct gradient *gradient, const struct weights *at,
+                            const struct windows *w, struct arena *arena)
 {
-    double by = rule == DESCEND_NORMALIZED ? own : joint;
-    if (rule == DESCEND_CONSTANT) {
-        move(W, G, lr * exp(log_scale), n);
-    } else if (by > 0x1p-500 && by < 0x1p500) {
-        move(W, G, lr / by, n);
-    } else if (by > 0) {                /* lr / by may leave the range of double precision where the step does not */
-        for (ptrdiff_t i = 0; i < n; ++i)
-            W[i] -= lr * (G[i] / by);
+    ptrdiff_t H = at->heads, size = w->dk * w->dz, size_k = w->dk * at->m, size_q = w->dz * at->m, count = 0;
+    struct part *part = *parts = arena_take(arena, 2 * H, sizeof *part);
+    gradient->log_scale = arena_doubles(arena, H, 1);
+    if (at->W != NULL) {
+        gradient->W = arena_doubles(arena, H, size);
+    } else {
+        gradient->K = arena_doubles(arena, H, size_k);
+        gradient->Q = arena_doubles(arena, H, size_q);
     }
+    for (ptrdiff_t h = 0; !arena->failed && h < H; ++h) {
+        const double *log_scale = gradient->log_scale + h;
+        if (at->W != NULL) {
+            part[count++] = (struct part){at->W + h * size, gradient->W + h * size, size, log_scale, 0};
+        } else {
+            part[count++] = (struct part){at->K + h * size_k, gradient->K + h * size_k, size_k, log_scale, 0};
+            part[count++] = (struct part){at->Q + h * size_q, gradient->Q + h * size_q, size_q, log_scale, 0};
+        }
+    }
+    return count;
+}
+
+/* Norms of the parts, and of all together: joint * exp(scale). */
+static double measure(double *scale, struct part *part, ptrdiff_t count)
+{
+    double joint = 0;
+    *scale = -INFINITY;
+    for (ptrdiff_t i = 0; i < count; ++i) {
+        part[i].norm = vector_norm(part[i].G, part[i].n);
+        *scale = part[i].norm > 0 ? fmax(*scale, *part[i].log_scale) : *scale;
+    }
+    for (ptrdiff_t i = 0; i < count; ++i)
+        joint = hypot(joint, part[i].norm > 0 ? part[i].norm * exp(*part[i].log_scale - *scale) : part[i].norm);
+    return joint;
+}
+
+/* One step of one part, lr / ||g|| of order one; a part whose gradient is exactly zero stays where it is. */
+static void take_step(const struct part *part, enum descend_rule rule, double lr, double joint, double scale)
+{
+    double by = rule == DESCEND_NORMALIZED ? part->norm : joint;
+    if (rule == DESCEND_CONSTANT) {
+        move(part->W, part->G, lr * exp(*part->log_scale), part->n);
+        return;
+    }
+    if (part->norm == 0)
+        return;
+    if (rule == DESCEND_NORMALIZED_JOINTLY)
+        lr *= exp(*part->log_scale - scale);
+    if (by > 0x1p-500 && by < 0x1p500)
+        move(part->W, part->G, lr / by, part->n);
+    else                                /* lr / by may leave the range of double precision where the step does not */
+        for (ptrdiff_t i = 0; i < part->n; ++i)
+            part->W[i] -= lr * (part->G[i] / by);
 }
 
 int descend(struct weights *weights, struct descent_record *out, ptrdiff_t *step, ptrdiff_t *recorded,
@@ -61,22 +114,17 @@ int descend(struct weights *weights, struct descent_record *out, ptrdiff_t *step
             struct arena *arena)
 {
     const struct windows *w = objective->w;
-    ptrdiff_t size = w->dk * w->dz, size_k = w->dk * weights->m, size_q = w->dz * weights->m;
     struct objective_work work;
     struct gradient gradient = {0};
-    objective_take(&work, w, weights, arena);
-    if (weights->W != NULL) {
-        gradient.W = arena_doubles(arena, size, 1);
-    } else {
-        gradient.K = arena_doubles(arena, size_k, 1);
-        gradient.Q = arena_doubles(arena, size_q, 1);
-    }
+    struct part *part;
+    objective_take(&work, objective, weights, arena);
+    ptrdiff_t count = take_parts(&part, &gradient, weights, w, arena);
     *recorded = 0;
     *step = descent->first;
     if (arena->failed)
         return STATUS_NO_MEMORY;
 
-    ptrdiff_t look = steps_per_look(w, weights->m), until_look = 0;
+    ptrdiff_t look = steps_per_look(w, weights), until_look = 0;
     for (ptrdiff_t k = descent->first;; ++k) {
         *step = k;
         int wanted = *recorded < descent->n_record && descent->record[*recorded] == k;
@@ -85,13 +133,10 @@ int descend(struct weights *weights, struct descent_record *out, ptrdiff_t *step
         int status = objective_gradient(&gradient, objective, weights, &work);
         if (status != STATUS_DONE)
             return status;
-        double of_w = weights->W != NULL ? vector_norm(gradient.W, size) : 0;
-        double of_k = weights->W == NULL ? vector_norm(gradient.K, size_k) : 0;
-        double of_q = weights->W == NULL ? vector_norm(gradient.Q, size_q) : 0;
-        double joint = weights->W != NULL ? of_w : hypot(of_k, of_q);
+        double scale, joint = measure(&scale, part, count);
         int finished = joint == 0 || k == descent->last;
         if (wanted)
-            record(out, (*recorded)++, w, weights, gradient.loss, log(joint) + gradient.log_scale);
+            record(out, (*recorded)++, w, weights, gradient.loss, joint == 0 ? -INFINITY : log(joint) + scale);
         if (finished)
             return joint == 0 && k < descent->last ? STATUS_STATIONARY : STATUS_DONE;
         if (--until_look < 0) {
@@ -99,12 +144,7 @@ int descend(struct weights *weights, struct descent_record *out, ptrdiff_t *step
                 return STATUS_INTERRUPTED;
             until_look = look;
         }
-        double lr = descent->lr[k * descent->lr_stride];
-        if (weights->W != NULL) {
-            take_step(weights->W, gradient.W, size, descent->rule, lr, of_w, joint, gradient.log_scale);
-        } else {
-            take_step(weights->K, gradient.K, size_k, descent->rule, lr, of_k, joint, gradient.log_scale);
-            take_step(weights->Q, gradient.Q, size_q, descent->rule, lr, of_q, joint, gradient.log_scale);
-        }
+        for (ptrdiff_t i = 0; i < count; ++i)
+            take_step(part + i, descent->rule, descent->lr[k * descent->lr_stride], joint, scale);
     }
 }

@@ -1,8 +1,9 @@
 /* Gradient descent on the objective, a whole run (or a chunk of one) in a call.
  *
  *     constant             W <- W - lr * gradient
- *     normalized           W <- W - lr * gradient / ||gradient||, K and Q each by its own norm
- *     normalized jointly   (K, Q) <- (K, Q) - lr * gradient / sqrt(||dK||^2 + ||dQ||^2)
+ *     normalized           W <- W - lr * gradient / ||gradient||; K and Q, and the matrices of each attention head, each
+ *                          by its own norm
+ *     normalized jointly   (K, Q) <- (K, Q) - lr * gradient / sqrt(||dK||^2 + ||dQ||^2), likewise over attention heads
  *
  * The run has no memory beside its weights, so a run cut into chunks is the same run bit for bit. */
 #ifndef DESCEND_H
@@ -26,8 +27,8 @@ struct descent {
 
 /* One row per recorded step. */
 struct descent_record {
-    double *W;                          /* (n_record, dk, dz): W or K Q^T */
-    double *loss, *norm, *log_grad_norm;    /* norm: of W or K Q^T; gradient norm with the ridge */
+    double *W;                          /* (n_record, H, dk, dz): W or K Q^T */
+    double *loss, *norm, *log_grad_norm;    /* norm: of W or K Q^T of all heads; gradient norm with the ridge */
 };
 
 /* Moves the weights in place from W(first) towards W(last).  *step: the step reached, *recorded: rows written.

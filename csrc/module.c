@@ -84,6 +84,8 @@ int bind_end(struct bind_call *call, int status, PyObject **exception)
         PyObject *type, *value, *traceback;
         PyErr_Fetch(&type, &value, &traceback);
         PyErr_NormalizeException(&type, &value, &traceback);
+        if (traceback != NULL)
+            PyException_SetTraceback(value, traceback);
         *exception = value;
         Py_XDECREF(type);
         Py_XDECREF(traceback);
@@ -143,7 +145,7 @@ static int execute(PyObject *module)
     if (PyArray_ImportNumPyAPI() < 0)
         return -1;
     PyMethodDef *tables[] = {module_methods, bind_windows_methods, bind_train_methods, bind_svm_methods,
-                             bind_path_methods};
+                             bind_path_methods, bind_output_methods};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; ++i)
         if (PyModule_AddFunctions(module, tables[i]) < 0)
             return -1;

@@ -10,28 +10,36 @@
 #include "softmax.h"
 #include "status.h"
 #include "sweep.h"
+#include "vector.h"
 
-void objective_take(struct objective_work *work, const struct windows *w, const struct weights *at,
+void objective_take(struct objective_work *work, const struct objective *objective, const struct weights *at,
                     struct arena *arena)
 {
-    work->U = arena_doubles(arena, w->n_queries, w->dk);
-    work->P = arena_doubles(arena, w->n_queries, w->dk);
-    work->B = at->W == NULL ? arena_doubles(arena, w->n_queries, at->m) : NULL;
+    const struct windows *w = objective->w;
+    ptrdiff_t rows = at->heads * w->n_queries;
+    work->U = arena_doubles(arena, rows, w->dk);
+    work->P = arena_doubles(arena, rows, w->dk);
+    work->B = at->W == NULL ? arena_doubles(arena, rows, at->m) : NULL;
     work->PK = at->W == NULL ? arena_doubles(arena, w->n_queries, at->m) : NULL;
-    work->log_scale = arena_doubles(arena, w->n_queries, 1);
+    work->log_scale = arena_doubles(arena, rows, 1);
     work->logit = arena_doubles(arena, w->longest, 1);
     work->weight = arena_doubles(arena, w->longest, 1);
     work->c = arena_doubles(arena, w->longest, 1);
     work->keys = arena_doubles(arena, windows_scratch(w), 1);
+    if (objective->output != NULL)
+        output_take(&work->output, objective->output, w, arena);
 }
 
 void objective_transform(double *U, double *B, const struct windows *w, const struct weights *at)
 {
-    if (at->W != NULL) {
-        sweep_rows_times_rows(U, w->queries, at->W, w->n_queries, w->dk, w->dz);
-    } else {
-        sweep_product(B, w->queries, at->Q, w->n_queries, at->m, w->dz);
-        sweep_rows_times_rows(U, B, at->K, w->n_queries, w->dk, at->m);
+    ptrdiff_t M = w->n_queries, dk = w->dk, dz = w->dz, m = at->m;
+    for (ptrdiff_t h = 0; h < at->heads; ++h) {
+        if (at->W != NULL) {
+            sweep_rows_times_rows(U + h * M * dk, w->queries, at->W + h * dk * dz, M, dk, dz);
+        } else {
+            sweep_product(B + h * M * m, w->queries, at->Q + h * dz * m, M, m, dz);
+            sweep_rows_times_rows(U + h * M * dk, B + h * M * m, at->K + h * dk * m, M, dk, m);
+        }
     }
 }
 
@@ -44,21 +52,15 @@ static double query_loss(enum loss loss, double score_a, const struct softmax *s
     return loss_value(loss, u, log_u, log_slope);
 }
 
-static int all_zero(const double *a, ptrdiff_t n)
-{
-    ptrdiff_t i = 0;
-    while (i < n && a[i] == 0)
-        ++i;
-    return i == n;
-}
-
-/* Pull-backs P and their scales; the loss; the largest scale.  A query that adds nothing (one token, equal scores,
- * copies of one token, a zero query) has the scale -inf: its own must not drown what the others add. */
-static double pull_back(double *largest, const struct objective *objective, struct objective_work *work)
+/* Pull-backs P and their scales; the loss.  A query that adds nothing (one token, equal scores, copies of one token,
+ * a zero query) has the scale -inf: its own must not drown what the others add. */
+static int pull_back(double *mean, const struct objective *objective, struct objective_work *work)
 {
     const struct windows *w = objective->w;
+    if (objective->output != NULL)
+        return output_pull_back(mean, work->P, work->log_scale, objective->output, objective->loss, w, work->U,
+                                work->keys, &work->output);
     double loss = 0;
-    *largest = -INFINITY;
     for (ptrdiff_t q = 0; q < w->n_queries; ++q) {
         const double *X = windows_keys(w, q, work->keys), *score = objective->scores + w->indptr[q];
         ptrdiff_t T = windows_length(w, q);
@@ -68,15 +70,33 @@ static double pull_back(double *largest, const struct objective *objective, stru
         loss += query_loss(objective->loss, score[s.top], &s, &log_slope);
         double *p = work->P + q * w->dk;
         sweep_window_pull_back(p, X, work->c, s.top, T, w->dk);
-        int nothing = all_zero(p, w->dk) || all_zero(w->queries + q * w->dz, w->dz);
+        int nothing = vector_is_zero(p, w->dk) || vector_is_zero(w->queries + q * w->dz, w->dz);
         work->log_scale[q] = nothing ? -INFINITY : s.shift + log_slope;
-        *largest = fmax(*largest, work->log_scale[q]);
     }
-    return loss / (double)w->n_queries;
+    *mean = loss / (double)w->n_queries;
+    return STATUS_DONE;
+}
+
+/* P [M,dk] of one attention head on the largest of its scales, which is returned. */
+static double common_scale(double *P, const double *log_scale, ptrdiff_t M, ptrdiff_t dk)
+{
+    double scale = -INFINITY;
+    for (ptrdiff_t q = 0; q < M; ++q)
+        scale = fmax(scale, log_scale[q]);
+    if (scale == -INFINITY)             /* no query adds anything: the factors below are exp(-inf) */
+        scale = 0;
+    for (ptrdiff_t q = 0; q < M; ++q) {
+        double factor = -exp(log_scale[q] - scale) / (double)M;
+        for (ptrdiff_t k = 0; k < dk; ++k)
+            P[q * dk + k] *= factor;
+    }
+    return scale;
 }
 
 static void add_ridge(double *G, const double *W, ptrdiff_t n, double shrink, double ridge)
 {
+    if (ridge == 0 && shrink == 1)
+        return;
     for (ptrdiff_t i = 0; i < n; ++i)
         G[i] = shrink * G[i] + ridge * W[i];
 }
@@ -86,43 +106,43 @@ int objective_gradient(struct gradient *gradient, const struct objective *object
 {
     const struct windows *w = objective->w;
     ptrdiff_t M = w->n_queries, dk = w->dk, dz = w->dz, m = at->m;
-    double scale;
     objective_transform(work->U, work->B, w, at);
-    gradient->loss = pull_back(&scale, objective, work);
-    if (!isfinite(gradient->loss) || isnan(scale) || scale == INFINITY)
+    int status = pull_back(&gradient->loss, objective, work);
+    if (status != STATUS_DONE)
+        return status;
+    if (!isfinite(gradient->loss))
         return STATUS_NOT_FINITE;
-    if (scale == -INFINITY)             /* no query adds anything: the factors below are exp(-inf) */
-        scale = 0;
-    for (ptrdiff_t q = 0; q < M; ++q) {
-        double factor = -exp(work->log_scale[q] - scale) / (double)M;
-        for (ptrdiff_t k = 0; k < dk; ++k)
-            work->P[q * dk + k] *= factor;
-    }
-    if (at->W != NULL) {
-        sweep_columns_times_columns(gradient->W, work->P, w->queries, dk, dz, M);
-    } else {
-        sweep_columns_times_columns(gradient->K, work->P, work->B, dk, m, M);
-        sweep_product(work->PK, work->P, at->K, M, m, dk);
-        sweep_columns_times_columns(gradient->Q, w->queries, work->PK, dz, m, M);
-    }
-    gradient->log_scale = scale;
-    if (objective->ridge > 0) {
-        /* Both terms on the larger of their scales. */
-        gradient->log_scale = fmax(scale, log(2 * objective->ridge));
-        double shrink = exp(scale - gradient->log_scale), ridge = 2 * objective->ridge * exp(-gradient->log_scale);
+    for (ptrdiff_t h = 0; h < at->heads; ++h) {
+        double *P = work->P + h * M * dk, scale = common_scale(P, work->log_scale + h * M, M, dk), ridge = 0;
+        if (scale == INFINITY)
+            return STATUS_NOT_FINITE;
+        gradient->log_scale[h] = scale;
+        double shrink = 1;
+        if (objective->ridge > 0) {     /* both terms on the larger of their scales */
+            gradient->log_scale[h] = fmax(scale, log(2 * objective->ridge));
+            shrink = exp(scale - gradient->log_scale[h]);
+            ridge = 2 * objective->ridge * exp(-gradient->log_scale[h]);
+        }
         if (at->W != NULL) {
-            add_ridge(gradient->W, at->W, dk * dz, shrink, ridge);
+            double *dW = gradient->W + h * dk * dz;
+            sweep_columns_times_columns(dW, P, w->queries, dk, dz, M);
+            add_ridge(dW, at->W + h * dk * dz, dk * dz, shrink, ridge);
         } else {
-            add_ridge(gradient->K, at->K, dk * m, shrink, ridge);
-            add_ridge(gradient->Q, at->Q, dz * m, shrink, ridge);
+            const double *K = at->K + h * dk * m, *Q = at->Q + h * dz * m;
+            double *dK = gradient->K + h * dk * m, *dQ = gradient->Q + h * dz * m;
+            sweep_columns_times_columns(dK, P, work->B + h * M * m, dk, m, M);
+            sweep_product(work->PK, P, K, M, m, dk);
+            sweep_columns_times_columns(dQ, w->queries, work->PK, dz, m, M);
+            add_ridge(dK, K, dk * m, shrink, ridge);
+            add_ridge(dQ, Q, dz * m, shrink, ridge);
         }
     }
     return STATUS_DONE;
 }
 
-double objective_loss(const struct objective *objective, const struct weights *at, struct objective_work *work)
+int objective_loss(double *loss, const struct objective *objective, const struct weights *at,
+                   struct objective_work *work)
 {
-    double scale;
     objective_transform(work->U, work->B, objective->w, at);
-    return pull_back(&scale, objective, work);
+    return pull_back(loss, objective, work);
 }

@@ -24,6 +24,14 @@ double vector_largest(const double *a, ptrdiff_t n)
     return top;
 }
 
+int vector_is_zero(const double *a, ptrdiff_t n)
+{
+    ptrdiff_t i = 0;
+    while (i < n && a[i] == 0)
+        ++i;
+    return i == n;
+}
+
 /* Entries whose squares leave the range of double precision are scaled first, by a power of two. */
 double vector_norm(const double *a, ptrdiff_t n)
 {

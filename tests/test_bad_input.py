@@ -53,6 +53,10 @@ def spoiled(array, index, value):
     return array
 
 
+def _called(g, function):
+    return attsvm.Problem(g.data, g.y, attsvm.CallableHead(function)).loss(g.W)
+
+
 ROWS = {}
 
 
@@ -414,6 +418,34 @@ bad("decompose-selected", "selected")(
 bad("kept-lam", "lam")(lambda g: attsvm.tokens_kept([1.0, 0.0], -1.0))
 bad("kept-scores", "scores")(lambda g: attsvm.tokens_kept([1.0, nan], 1.0))
 bad("kept-number", "scores")(lambda g: attsvm.tokens_kept(1.0, 1.0))
+bad("head-V", "V")(lambda g: attsvm.Problem(g.data, g.y, attsvm.MLPHead(np.ones((3, 4)))))
+bad("head-V-flat", "V")(lambda g: attsvm.MLPHead(np.ones(3)))
+bad("head-a", "a")(lambda g: attsvm.MLPHead(np.ones((2, 4)), np.ones(3)))
+bad("head-lam", "lam")(lambda g: attsvm.QuadraticHead([1.0, 2.0], nan))
+bad("head-quadratic-v", "v")(lambda g: attsvm.Problem(g.data, g.y, attsvm.QuadraticHead(np.ones(3), 1.0)))
+bad("head-function", "value_and_grad")(lambda g: attsvm.CallableHead(1.0))
+bad("head-answer", "value_and_grad")(lambda g: _called(g, lambda o: o.sum(axis=1)))
+bad("head-answer-none", "value_and_grad")(lambda g: _called(g, lambda o: None))
+bad("head-answer-shape", "value_and_grad")(lambda g: _called(g, lambda o: (o.sum(axis=1), np.ones(2))))
+bad("head-answer-value", "value_and_grad")(lambda g: _called(g, lambda o: (o, o)))
+bad("head-answer-nan", "value_and_grad")(lambda g: _called(g, lambda o: (o.sum(axis=1), nan * o)))
+bad("head-o", "o")(lambda g: g.head.value_and_grad([1.0, 2.0, 3.0]))
+bad("head-o-nan", "o")(lambda g: g.head.value_and_grad([1.0, nan]))
+bad("head-o-queries", "o")(lambda g: attsvm.LinearHead(np.ones((2, 2))).value_and_grad(np.ones((3, 2))))
+bad("head-c", "c")(lambda g: g.head.parameter_grad([[1.0, 2.0]], [1.0, 2.0]))
+bad("heads-zero", "heads")(lambda g: attsvm.Problem(g.data, g.y, g.head, heads=0))
+bad("heads-float", "heads")(lambda g: attsvm.Problem(g.data, g.y, g.head, heads=2.0))
+bad("combine", "combine")(lambda g: attsvm.Problem(g.data, g.y, g.head, heads=2, combine="mean"))
+bad("concatenate-v", "v")(lambda g: attsvm.Problem(g.data, g.y, g.head, heads=2, combine="concatenate"))
+bad("concatenate-scores", "combine")(
+    lambda g: attsvm.Problem(g.data, g.y, attsvm.LinearHead(np.ones(4)), heads=2, combine="concatenate").scores
+)
+bad("heads-W", "W")(lambda g: attsvm.Problem(g.data, g.y, g.head, heads=2).loss(g.W))
+bad("heads-Q", "Q")(
+    lambda g: attsvm.Problem(g.data, g.y, g.head, heads=2).loss(K=np.ones((2, 2, 3)), Q=np.ones((2, 2, 4)))
+)
+bad("heads-start", "W")(lambda g: attsvm.train(attsvm.Problem(g.data, g.y, g.head, heads=2), steps=3))
+bad("log-loss-head", "loss")(lambda g: attsvm.Problem(g.data, head=attsvm.MLPHead(np.eye(2)), loss="log"))
 bad("threads-zero", "k")(lambda g: attsvm.set_num_threads(0))
 bad("threads-float", "k")(lambda g: attsvm.set_num_threads(2.0))
 bad("threads-huge", "k")(lambda g: attsvm.set_num_threads(2**70))
@@ -480,7 +512,8 @@ def test_the_private_module_refuses_what_does_not_fit():
     g = good()
     keys, queries = g.data.keys, g.data.queries
     start, stop, indptr = g.data.start, g.data.stop, g.data.indptr
-    handle, scores, W = g.data._handle, g.problem._scores, g.W
+    handle, scores, W, W3 = g.data._handle, g.problem._scores, g.W, g.W[None]
+    rule = (1, keys, g.y, np.ones((2, 3)), np.ones(3), 0.0, None, 1, 0)
     rows = (np.empty((2, 2, 2)), np.empty(2), np.empty(2), np.empty(2))
     run = (
         handle,
@@ -492,13 +525,14 @@ def test_the_private_module_refuses_what_does_not_fit():
         0,
         3,
         np.array([0, 3]),
-        W,
+        W3,
         None,
         None,
         *rows,
         np.zeros(2, int),
     )
     core.train(*run)
+    core.loss(handle, rule, 0, W3, None, None)
 
     def changed(position, value):
         return lambda: core.train(*run[:position], value, *run[position + 1 :])
@@ -521,12 +555,29 @@ def test_the_private_module_refuses_what_does_not_fit():
         lambda: core.top(handle, np.ones(5)),
         lambda: core.attended(handle, np.ones((5, 2)), np.ones(6)),
         lambda: core.scores(handle, keys, np.ones(2), np.ones(3)),
-        lambda: core.loss(handle, scores, 4, W, None, None),
-        lambda: core.loss(handle, scores, -1, W, None, None),
-        lambda: core.loss(handle, scores, "logistic", W, None, None),
-        lambda: core.loss(handle, scores[:-1].copy(), 0, W, None, None),
+        lambda: core.loss(handle, scores, 4, W3, None, None),
+        lambda: core.loss(handle, scores, -1, W3, None, None),
+        lambda: core.loss(handle, scores, "logistic", W3, None, None),
+        lambda: core.loss(handle, scores[:-1].copy(), 0, W3, None, None),
         lambda: core.loss(handle, scores, 0, None, None, None),
-        lambda: core.loss_and_grad(handle, scores, 0, None, g.K, np.ones((2, 2))),
+        lambda: core.loss_and_grad(handle, scores, 0, None, g.K[None], np.ones((1, 2, 2))),
+        lambda: core.loss(handle, scores, 0, W, None, None),
+        *(
+            lambda i=i, x=x: core.loss(handle, (*rule[:i], x, *rule[i + 1 :]), 0, W3, None, None)
+            for i, x in [
+                (0, 4),
+                (0, "mlp"),
+                (1, keys[:-1].copy()),
+                (2, np.ones(3)),
+                (3, np.ones(3)),
+                (4, np.ones(2)),
+            ]
+            + [(4, None), (7, 0), (7, 2), (8, 2**70)]
+        ),
+        lambda: core.loss(handle, rule[:-1], 0, W3, None, None),
+        lambda: core.head(3, None, None, 0.0, np.ones((2, 2))),
+        lambda: core.head(0, np.ones(3), None, 0.0, np.ones((2, 2))),
+        lambda: core.head_parameters(0, np.ones(2), None, 0.0, np.ones((2, 2)), np.ones(3)),
         changed(3, "ridge"),
         changed(4, 3),
         changed(4, -1),

@@ -25,8 +25,8 @@ pytestmark = pytest.mark.skipif(not CSRC.is_dir(), reason="the sources are not n
 FLOORS = {
     0: ["status", "arena", "stop", "clones"],
     1: ["blas", "crew", "vector", "lbfgs"],
-    2: ["windows", "sweep", "softmax", "loss", "project"],
-    3: ["objective", "rows", "bound", "equalities"],
+    2: ["windows", "sweep", "softmax", "loss", "project", "head"],
+    3: ["objective", "output", "rows", "bound", "equalities"],
     4: ["descend", "factor", "blocks", "exchange", "support", "svm", "svm_*"],
     5: ["bind", "module", "bind_*"],
 }

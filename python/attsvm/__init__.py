@@ -8,7 +8,8 @@ from . import plot, sample
 from .config import set_num_threads, show_config
 from .data import Data, causal_attention, cross_attention, prompt_attention, self_attention
 from .diagnosis import Diagnosis, diagnose
-from .problem import Gradient, LinearHead, Problem
+from .output import CallableHead, LinearHead, MLPHead, QuadraticHead
+from .problem import Gradient, Problem
 from .separation import Separation
 from .several import Decomposition, decompose, selected_sets, tokens_kept
 from .svm import ConvergenceWarning, feasible, solve_svm
@@ -18,13 +19,16 @@ from .train import Run, train
 __version__ = "0.1.0"
 
 __all__ = [
+    "CallableHead",
     "ConvergenceWarning",
     "Data",
     "Decomposition",
     "Diagnosis",
     "Gradient",
     "LinearHead",
+    "MLPHead",
     "Problem",
+    "QuadraticHead",
     "Run",
     "Separation",
     "causal_attention",

@@ -19,14 +19,30 @@ def top(windows: Any, entries: _Floats, /) -> _Indices: ...
 def attended(windows: Any, values: _Floats, probabilities: _Floats, /) -> _Floats: ...
 def scores(windows: Any, values: _Floats, y: _Floats, v: _Floats, /) -> _Floats: ...
 def loss(
-    windows: Any, scores: _Floats, loss: int, W: _Floats | None, K: _Floats | None, Q: _Floats | None, /
+    windows: Any,
+    scores: _Floats | tuple[Any, ...],
+    loss: int,
+    W: _Floats | None,
+    K: _Floats | None,
+    Q: _Floats | None,
+    /,
 ) -> float: ...
 def loss_and_grad(
-    windows: Any, scores: _Floats, loss: int, W: _Floats | None, K: _Floats | None, Q: _Floats | None, /
-) -> tuple[Any, ...]: ...
+    windows: Any,
+    scores: _Floats | tuple[Any, ...],
+    loss: int,
+    W: _Floats | None,
+    K: _Floats | None,
+    Q: _Floats | None,
+    /,
+) -> tuple[float, _Floats, _Floats | None, _Floats]: ...
+def head(kind: int, v: _Floats, a: _Floats | None, lam: float, o: _Floats, /) -> tuple[_Floats, _Floats]: ...
+def head_parameters(
+    kind: int, v: _Floats, a: _Floats | None, lam: float, o: _Floats, c: _Floats, /
+) -> tuple[_Floats, _Floats, float]: ...
 def train(
     windows: Any,
-    scores: _Floats,
+    scores: _Floats | tuple[Any, ...],
     loss: int,
     ridge: float,
     rule: int,

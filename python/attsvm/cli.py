@@ -19,7 +19,8 @@ from . import __version__, plot
 from ._check import as_floats, as_numeric, check_shape
 from .data import Data, cross_attention, self_attention
 from .figures import FIGURES, load
-from .problem import LinearHead, Problem
+from .output import LinearHead
+from .problem import Problem
 from .report import claims_table, runs_table, solutions_table, write_csv
 from .separation import Separation
 from .svm import ConvergenceWarning, solve_svm

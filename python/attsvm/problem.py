@@ -2,81 +2,51 @@
 
 from __future__ import annotations
 
-import math
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from . import _core
-from ._check import as_choice, as_doubles, as_floats, as_numeric, check_finite, check_shape, depth
+from ._check import as_choice, as_count, as_doubles, as_floats, as_numeric, check_finite, depth
 from .data import Data
+from .output import KINDS, CallableHead, LinearHead, MLPHead, QuadraticHead
 
-__all__ = ["Gradient", "LinearHead", "Problem"]
+__all__ = ["Gradient", "Problem"]
 
 LOSSES = ("logistic", "exponential", "linear", "log")  # the order of the C enum
-
-
-class LinearHead:
-    """The output ``v . o`` of the attended vector ``o``.
-
-    Parameters
-    ----------
-    v : (dv,) array_like, or one v per query: (n, dv), (n, S, dv), or a list of (S_i, dv)
-
-    Examples
-    --------
-    >>> import attsvm
-    >>> attsvm.LinearHead([1.0, 0.0])
-    LinearHead(dv=2)
-    """
-
-    def __init__(self, v: Any):
-        if isinstance(v, (list, tuple)) and any(depth(part) == 2 for part in v):
-            self.v: Any = [as_floats(f"v[{i}]", part, "S_i, dv") for i, part in enumerate(v)]
-            self.dv = self.v[0].shape[1]
-            return
-        array = as_numeric("v", v)
-        if not 1 <= array.ndim <= 3:
-            raise ValueError(f"v must have shape (dv,), (n, dv) or (n, S, dv), got {array.shape}")
-        if array.size == 0:
-            raise ValueError(f"v must not be empty, got shape {array.shape}")
-        self.v = as_doubles(array)
-        check_finite("v", self.v)
-        self.dv = self.v.shape[-1]
-
-    def __repr__(self) -> str:
-        return f"LinearHead(dv={self.dv})"
-
-    def flat(self, data: Data) -> np.ndarray:
-        """v as (dv,), or (M, dv) when every query has its own."""
-        dv = data.values.shape[1]
-        if isinstance(self.v, np.ndarray) and self.v.ndim == 1:
-            check_shape("v", self.v, "dv", (dv,))
-            return self.v
-        return np.ascontiguousarray(data.layout.flatten_queries("v", self.v, "dv", dv))
+COMBINATIONS = ("sum", "concatenate")
 
 
 class Gradient(NamedTuple):
-    """A gradient kept in range: the true one is ``exp(log_scale)`` times the arrays."""
+    """A gradient kept in range: the true one is ``exp(log_scale)`` times the arrays.
+
+    With ``heads=H`` the arrays have H matrices, each with a scale of its own in ``log_scale (H,)``.
+    """
 
     W: np.ndarray | None
     K: np.ndarray | None
     Q: np.ndarray | None
-    log_scale: float
+    log_scale: float | np.ndarray
 
 
 class Problem:
-    """``L(W) = mean over queries of loss(y v . o(W))``, with ``o(W)`` the attended vector of a query.
+    """``L(W) = mean over queries of loss(y head(o(W)))``, with ``o(W)`` the attended vector of a query.
 
     Parameters
     ----------
     data : Data
     y : (n,) or (n, S) array_like of -1 and +1, or a list of (S_i,), optional
         Labels; +1 by default.
-    head : LinearHead
+    head : LinearHead, MLPHead, QuadraticHead or CallableHead
     loss : {"logistic", "exponential", "linear", "log"}
-        Of u = y v.o: log(1 + exp(-u)), exp(-u), -u, or -log u.  The log loss needs scores that are nowhere negative,
-        with a positive one for every query.
+        Of u = y head(o): log(1 + exp(-u)), exp(-u), -u, or -log u.  The log loss goes with a linear head and needs
+        scores that are nowhere negative, with a positive one for every query.
+    heads : int, optional
+        Attention heads, each with its own weights: W becomes (heads, dk, dz), K (heads, dk, m), Q (heads, dz, m).
+    combine : {"sum", "concatenate"}
+        How the attended vectors of several attention heads become the one that ``head`` reads; concatenated it has
+        length heads * dv.
 
     Raises
     ------
@@ -92,29 +62,74 @@ class Problem:
     (6,)
     """
 
-    def __init__(self, data: Data, y: Any = None, head: LinearHead | None = None, loss: str = "logistic"):
+    def __init__(
+        self,
+        data: Data,
+        y: Any = None,
+        head: LinearHead | MLPHead | QuadraticHead | CallableHead | None = None,
+        loss: str = "logistic",
+        *,
+        heads: int | None = None,
+        combine: str = "sum",
+    ):
         if not isinstance(data, Data):
             raise TypeError(f"data must come from cross_attention or its siblings, got {type(data).__name__}")
-        if not isinstance(head, LinearHead):
-            raise TypeError(f"head must be a LinearHead, got {type(head).__name__}")
+        if not isinstance(head, (LinearHead, MLPHead, CallableHead)):
+            raise TypeError(
+                f"head must be a LinearHead, MLPHead, QuadraticHead or CallableHead, got {type(head).__name__}"
+            )
         self.data = data
         self.head = head
+        self.heads = None if heads is None else as_count("heads", heads, 1)
+        self.combine = as_choice("combine", combine, COMBINATIONS)
         self.loss_name = as_choice("loss", loss, LOSSES)
         self._loss = LOSSES.index(loss)
         self._y = np.ones(len(data)) if y is None else _labels(y, data)
         values = np.ascontiguousarray(data.values, dtype=np.float64)
-        self._scores = _core.scores(data._handle, values, self._y, head.flat(data))
-        check_finite("the scores y v.x", self._scores)
+        side_by_side = combine == "concatenate" and self.heads is not None
+        v, a, lam, function = head.parameters(data, values.shape[1] * (self.heads if side_by_side else 1))
+        if head.kind == "linear" and self.heads is None:  # scores that never change: the shorter way through C
+            self._rule: Any = _core.scores(data._handle, values, self._y, v)
+            check_finite("the scores y v.x", self._rule)
+        else:
+            kind = KINDS.index(head.kind)
+            self._rule = (kind, values, self._y, v, a, lam, function, self.heads or 1, int(side_by_side))
         if loss == "log":
-            best = np.maximum.reduceat(self._scores, data.indptr[:-1])
-            if self._scores.min() < 0 or best.min() <= 0:
-                raise ValueError(
-                    "loss='log' needs scores y v.x that are nowhere negative, with a positive one for every query; "
-                    f"got a least score of {self._scores.min():g} and a query whose best is {best.min():g}"
-                )
+            self._check_log_loss()
+
+    def _check_log_loss(self) -> None:
+        if self.head.kind != "linear" or self.heads is not None:
+            raise ValueError("loss='log' goes with a LinearHead and heads=None")
+        scores = self._rule
+        best = np.maximum.reduceat(scores, self.data.indptr[:-1])
+        if scores.min() < 0 or best.min() <= 0:
+            raise ValueError(
+                "loss='log' needs scores y v.x that are nowhere negative, with a positive one for every query; "
+                f"got a least score of {scores.min():g} and a query whose best is {best.min():g}"
+            )
+
+    @functools.cached_property
+    def _scores(self) -> np.ndarray:
+        """``y head(value)`` of every entry."""
+        if isinstance(self._rule, np.ndarray):
+            return self._rule
+        kind, values, y, v, a, lam, function, _, side_by_side = self._rule
+        if side_by_side:
+            raise ValueError(
+                "combine='concatenate' with several heads has no scores: the head reads no single token"
+            )
+        data = self.data
+        lengths, scores = data.stop - data.start, np.empty(data.indptr[-1])
+        for t in range(lengths.max()):  # the t-th token of every query at once, as the head may differ by query
+            o = np.ascontiguousarray(values[data.start + np.minimum(t, lengths - 1)])
+            value, _ = function(o) if function is not None else _core.head(kind, v, a, lam, o)
+            here = lengths > t
+            scores[data.indptr[:-1][here] + t] = (y * value)[here]
+        return scores
 
     def __repr__(self) -> str:
-        return f"<attsvm Problem: {self.loss_name} loss, {self.head!r}, {self.data!r}>"
+        several = "" if self.heads is None else f", {self.heads} attention heads ({self.combine})"
+        return f"<attsvm Problem: {self.loss_name} loss, {self.head!r}{several}, {self.data!r}>"
 
     @property
     def y(self) -> Any:
@@ -123,7 +138,7 @@ class Problem:
 
     @property
     def scores(self) -> Any:
-        """``y v . value`` of every token a query sees, in the data's entry shape (``-inf`` after a causal query)."""
+        """``y head(value)`` of every token a query sees, in the data's entry shape (``-inf`` after a causal query)."""
         return self.data.layout.shape_entries(self._scores, -np.inf)
 
     @property
@@ -138,20 +153,21 @@ class Problem:
         ----------
         W : (dk, dz) array_like
         K, Q : (dk, m) and (dz, m) array_like
-            Instead of W.
+            Instead of W.  With ``heads=H``, each has a first axis of length H.
         """
-        return _core.loss(self.data._handle, self._scores, self._loss, *self._weights(W, K, Q))
+        return _core.loss(self.data._handle, self._rule, self._loss, *self._weights(W, K, Q))
 
     def loss_and_grad(self, W: Any = None, *, K: Any = None, Q: Any = None, scaled: bool = False) -> tuple:
-        """Mean loss and its gradient: ``dL/dW = 1/M sum_q l'(u_q) keys^T (diag(s) - s s^T) scores z_q^T``.
+        """Mean loss and its gradient: ``dL/dW = 1/M sum_q l'(u_q) keys^T (diag(s) - s s^T) g z_q^T``.
 
-        Softmax is differentiated by differences to the largest logit, so nothing cancels when attention saturates.
+        ``g_t = y <d head / d o, value_t>`` is the score of a token when the head is linear.  Softmax is differentiated
+        by differences to the largest logit, so nothing cancels when attention saturates.
 
         Parameters
         ----------
         W : (dk, dz) array_like
         K, Q : (dk, m) and (dz, m) array_like
-            Instead of W; then ``dK = dW Q`` and ``dQ = dW^T K``.
+            Instead of W; then ``dK = dW Q`` and ``dQ = dW^T K``.  With ``heads=H``, each has a first axis of length H.
         scaled : bool
             Return a :class:`Gradient` whose arrays are of order one and whose ``log_scale`` holds the rest, exact
             where the plain gradient underflows (beyond ||W|| of some hundreds).
@@ -178,33 +194,43 @@ class Problem:
         """
         weights = self._weights(W, K, Q)
         try:
-            loss, *arrays, scale = _core.loss_and_grad(self.data._handle, self._scores, self._loss, *weights)
+            loss, *found, scale = _core.loss_and_grad(self.data._handle, self._rule, self._loss, *weights)
         except ArithmeticError as error:
             raise FloatingPointError(f"the gradient cannot be computed: {error}") from None
+        arrays = [a for a in found if a is not None]
         if scaled:
-            # Order one whatever the windows' own scales were.
-            largest = max(float(np.abs(a).max()) for a in arrays)
-            if largest > 0:
-                arrays = [a / largest for a in arrays]
-                scale += math.log(largest)
-            else:
-                scale = -math.inf
-            return loss, Gradient(arrays[0], None, None, scale) if len(arrays) == 1 else Gradient(
-                None, *arrays, scale
-            )
-        return loss, *(a * math.exp(scale) for a in arrays)
+            # Order one whatever the windows' own scales were, each attention head by itself.
+            largest = np.max([np.abs(a).max(axis=(1, 2)) for a in arrays], axis=0)
+            flat = largest == 0
+            arrays = [a / np.where(flat, 1.0, largest)[:, None, None] for a in arrays]
+            scale = np.where(flat, -np.inf, scale + np.log(np.where(flat, 1.0, largest)))
+        else:
+            arrays = [a * np.exp(scale)[:, None, None] for a in arrays]
+        if self.heads is None:
+            arrays, scale = [a[0] for a in arrays], float(scale[0])
+        if not scaled:
+            return loss, *arrays
+        return loss, Gradient(arrays[0], None, None, scale) if len(arrays) == 1 else Gradient(None, *arrays, scale)
 
     def _weights(self, W: Any, K: Any, Q: Any) -> tuple:
-        """(W, None, None) or (None, K, Q), checked."""
+        """(W, None, None) or (None, K, Q), checked; the axis for attention heads has length 1 where there is none."""
         dk, dz = self.data.dk, self.data.dz
+        before, H = ("", ()) if self.heads is None else ("H, ", (self.heads,))
         if W is not None:
             if K is not None or Q is not None:
                 raise ValueError("give either W, or K and Q, not both")
-            return as_floats("W", W, "dk, dz", (dk, dz)), None, None
+            W = as_floats("W", W, before + "dk, dz", (*H, dk, dz))
+            return W.reshape(-1, dk, dz), None, None
         if K is None or Q is None:
             raise ValueError("give W, or both K and Q")
-        K = as_floats("K", K, "dk, m", (dk, None))
-        return None, K, as_floats("Q", Q, "dz, m", (dz, K.shape[1]))
+        K = as_floats("K", K, before + "dk, m", (*H, dk, None))
+        m = K.shape[-1]
+        Q = as_floats("Q", Q, before + "dz, m", (*H, dz, m))
+        return None, K.reshape(-1, dk, m), Q.reshape(-1, dz, m)
+
+    def _shaped(self, array: np.ndarray | None) -> np.ndarray | None:
+        """Without the axis for attention heads where there is none."""
+        return array if array is None or self.heads is not None else array[0]
 
 
 def _labels(y: Any, data: Data) -> np.ndarray:

@@ -26,7 +26,7 @@ class Run:
     Attributes
     ----------
     W : (dk, dz) array
-        The last weights; K Q^T when factors were trained.
+        The last weights; K Q^T when factors were trained.  With ``heads=H`` this and all weights have an axis H first.
     K, Q : (dk, m), (dz, m) arrays or None
         The last factors.
     steps : (R,) integer array
@@ -40,9 +40,9 @@ class Run:
     log_grad_norm : (R,) array
         Natural logarithm of the gradient's norm, ridge included; exact where the norm itself underflows.
     selected : integer array or list, in the data's query shape
-        The token each query attends to most at the end.
+        The token each query attends to most at the end; with ``heads=H``, one such per attention head.
     probabilities : array or list, in the data's entry shape
-        Attention at the end.
+        Attention at the end, likewise.
     status : str
         "completed"; "stationary" when the gradient became exactly zero; "interrupted" in ``.partial``.
     """
@@ -60,14 +60,14 @@ class Run:
 
     @property
     def selected(self) -> Any:
-        return self.data.select(self.W)
+        return _each(self.data.select, self.W)
 
     @property
     def probabilities(self) -> Any:
-        return self.data.probabilities(self.W)
+        return _each(self.data.probabilities, self.W)
 
     def __repr__(self) -> str:
-        trained = "W" if self.K is None else f"K, Q (m={self.K.shape[1]})"
+        trained = "W" if self.K is None else f"K, Q (m={self.K.shape[-1]})"
         if len(self.steps) == 0:
             return f"Run on {trained}: {self.status} before the first record"
         lines = [
@@ -78,6 +78,14 @@ class Run:
             f"  {len(self.steps)} records",
         ]
         return "\n".join(lines)
+
+
+def _each(function: Any, W: np.ndarray) -> Any:
+    """The function of W, or of the weights of each attention head."""
+    if W.ndim == 2:
+        return function(W)
+    found = [function(one) for one in W]
+    return found if isinstance(found[0], list) else np.stack(found)
 
 
 def train(
@@ -102,12 +110,13 @@ def train(
     ----------
     problem : Problem
     W : (dk, dz) array_like, optional
-        Initial weights; zero by default.
+        Initial weights; zero by default.  With ``heads=H`` all weights have an axis of length H first, and several
+        heads whose attended vectors are summed need a start: from equal weights they would stay equal.
     K, Q : (dk, m) and (dz, m) array_like, optional
         Train the factors of W = K Q^T from here instead.
     rule : {"normalized", "normalized jointly", "constant"}
-        Divide the gradient by its norm (K's and Q's each by its own); divide both factors by their common norm;
-        or not at all.
+        Divide the gradient by its norm (that of K, of Q and of each attention head by its own); divide all of them by
+        their common norm; or not at all.
     lr : float or (steps,) array_like
         Learning rate, one or one per step.
     steps : int
@@ -149,10 +158,12 @@ def train(
     rule_code = RULES.index(as_choice("rule", rule, RULES))
     steps = as_count("steps", steps)
     rates = _learning_rates(lr, steps)
-    wanted = _record_steps(record, steps, problem.data.dk * problem.data.dz)
+    wanted = _record_steps(record, steps, (problem.heads or 1) * problem.data.dk * problem.data.dz)
     ridge = as_number("ridge", ridge, least=0.0)
     if W is None and K is None and Q is None:
-        W = np.zeros((problem.data.dk, problem.data.dz))
+        if problem.heads not in (None, 1) and problem.combine == "sum":
+            raise ValueError("W must be given: attention heads that start from equal weights would stay equal")
+        W = np.zeros((*([] if problem.heads is None else [problem.heads]), problem.data.dk, problem.data.dz))
     weights = tuple(None if a is None else a.copy() for a in problem._weights(W, K, Q))
     state = _State(problem, rule_code, rates, ridge, weights, wanted)
     try:
@@ -195,9 +206,10 @@ class _State:
         wanted: np.ndarray,
     ):
         self.problem, self.weights, self.wanted = problem, weights, wanted
-        self.head = (problem.data._handle, problem._scores, problem._loss, ridge, rule, rates)
+        self.head = (problem.data._handle, problem._rule, problem._loss, ridge, rule, rates)
         R = len(wanted)
-        self.records = (np.empty((R, problem.data.dk, problem.data.dz)), np.empty(R), np.empty(R), np.empty(R))
+        rows = (problem.heads or 1) * problem.data.dk
+        self.records = (np.empty((R, rows, problem.data.dz)), np.empty(R), np.empty(R), np.empty(R))
         self.reached = np.zeros(2, dtype=np.intp)  # written by C: step, records made
 
     @property
@@ -234,9 +246,10 @@ class _State:
         self.advance(step, step)
 
     def run(self, status: str) -> Run:
-        W, K, Q = self.weights
+        W, K, Q = map(self.problem._shaped, self.weights)
         weights, loss, norm, log_grad_norm = (r[: self.done] for r in self.records)
-        final = W if W is not None else K @ Q.T  # type: ignore[union-attr, operator]
+        final = W if W is not None else K @ Q.swapaxes(-1, -2)  # type: ignore[union-attr, operator]
+        weights = weights.reshape(len(weights), *final.shape)
         return Run(
             self.problem.data, final, K, Q, self.wanted[: self.done], weights, loss, norm, log_grad_norm, status
         )

@@ -15,8 +15,9 @@ from matplotlib.figure import Figure
 
 from .. import sample
 from ..data import cross_attention
+from ..output import LinearHead
 from ..plot import HIGH, LOW, band, correlations, finish, style
-from ..problem import LinearHead, Problem
+from ..problem import Problem
 from ..report import Claim, average, average_near, every, share
 from ..separation import Separation
 from ..svm import solve_svm

@@ -1,0 +1,86 @@
+#include "head.h"
+
+#include <string.h>
+
+#include "clones.h"
+#include "sweep.h"
+#include "vector.h"
+
+/* hidden [M,h], the pre-activations V^T o, becomes a * [V^T o > 0]; value [M] = a . relu(V^T o).  At a kink the
+ * derivative from the left, 0, as everybody takes it. */
+VECTOR_CLONES
+static void rectify(double *restrict value, double *restrict hidden, const double *restrict a, ptrdiff_t M,
+                    ptrdiff_t h)
+{
+    for (ptrdiff_t q = 0; q < M; ++q) {
+        double *row = hidden + q * h, sum = 0;
+#pragma omp simd reduction(+ : sum)
+        for (ptrdiff_t j = 0; j < h; ++j) {
+            double slope = row[j] > 0 ? a[j] : 0;
+            sum += slope * row[j];
+            row[j] = slope;
+        }
+        value[q] = sum;
+    }
+}
+
+int head_evaluate(double *value, double *gradient, const struct head *head, const double *O, double *hidden,
+                  ptrdiff_t M)
+{
+    ptrdiff_t d = head->d;
+    switch (head->kind) {
+    case HEAD_MLP:
+        sweep_product(hidden, O, head->v, M, head->hidden, d);
+        rectify(value, hidden, head->a, M, head->hidden);
+        sweep_rows_times_rows(gradient, hidden, head->v, M, d, head->hidden);
+        return 0;
+    case HEAD_LINEAR:
+    case HEAD_QUADRATIC:
+        for (ptrdiff_t q = 0; q < M; ++q) {
+            const double *o = O + q * d, *v = head->v + q * head->v_stride;
+            value[q] = vector_dot(v, o, d) - head->lam * vector_dot(o, o, d);
+            for (ptrdiff_t i = 0; i < d; ++i)
+                gradient[q * d + i] = v[i] - 2 * head->lam * o[i];
+        }
+        return 0;
+    case HEAD_CALL:
+    default:
+        return head->call(head->context, value, gradient, O, M, d);
+    }
+}
+
+static void scale_rows(double *rows, const double *c, ptrdiff_t M, ptrdiff_t n)
+{
+    for (ptrdiff_t q = 0; q < M; ++q)
+        for (ptrdiff_t j = 0; j < n; ++j)
+            rows[q * n + j] *= c[q];
+}
+
+void head_parameters(double *dv, double *da, double *dlam, const struct head *head, const double *O, const double *c,
+                     double *hidden, ptrdiff_t M)
+{
+    ptrdiff_t d = head->d, h = head->hidden;
+    if (head->kind == HEAD_MLP) {
+        sweep_product(hidden, O, head->v, M, h, d);
+        memset(da, 0, (size_t)h * sizeof(double));
+        for (ptrdiff_t q = 0; q < M; ++q)
+            for (ptrdiff_t j = 0; j < h; ++j) {
+                double *before = hidden + q * h + j;
+                da[j] += *before > 0 ? c[q] * *before : 0;
+                *before = *before > 0 ? head->a[j] : 0;
+            }
+        scale_rows(hidden, c, M, h);
+        sweep_columns_times_columns(dv, O, hidden, d, h, M);
+        return;
+    }
+    if (head->v_stride != 0) {
+        memcpy(dv, O, (size_t)(M * d) * sizeof(double));
+        scale_rows(dv, c, M, d);
+    } else {
+        sweep_columns_times_columns(dv, c, O, 1, d, M);
+    }
+    *dlam = 0;
+    if (head->kind == HEAD_QUADRATIC)
+        for (ptrdiff_t q = 0; q < M; ++q)
+            *dlam -= c[q] * vector_dot(O + q * d, O + q * d, d);
+}

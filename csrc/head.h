@@ -1,0 +1,37 @@
+/* What is made of an attended vector o: a value and its derivatives in o and in the head's own parameters.
+ *
+ *     linear       v . o                        gradient v
+ *     mlp          a . relu(V^T o)              gradient V (a * [V^T o > 0])
+ *     quadratic    v . o - lam |o|^2            gradient v - 2 lam o
+ *     call         whatever a function says, for all queries at once */
+#ifndef HEAD_H
+#define HEAD_H
+
+#include <stddef.h>
+
+enum head_kind { HEAD_LINEAR, HEAD_MLP, HEAD_QUADRATIC, HEAD_CALL };
+
+struct head {
+    enum head_kind kind;
+    ptrdiff_t d;                        /* length of o */
+    const double *v;                    /* linear, quadratic: (d), or (M, d) when v_stride is d; mlp: V (d, hidden) */
+    ptrdiff_t v_stride;
+    const double *a;                    /* mlp: (hidden) */
+    ptrdiff_t hidden;                   /* 0 for the others */
+    double lam;                         /* quadratic */
+    /* call: value [M] and gradient [M,d] of O [M,d]; nonzero ends the matter. */
+    int (*call)(void *context, double *value, double *gradient, const double *O, ptrdiff_t M, ptrdiff_t d);
+    void *context;
+};
+
+/* value [M] and gradient [M,d] at O [M,d]; hidden [M, head->hidden] is scratch and keeps a * [V^T o > 0].  Nonzero:
+ * the function called has refused. */
+int head_evaluate(double *value, double *gradient, const struct head *head, const double *O, double *hidden,
+                  ptrdiff_t M);
+
+/* Gradient of sum_q c_q value_q in the parameters, c [M]: dv (d) or, one v per query, (M, d); for the mlp dV
+ * (d, hidden) and da (hidden); for the quadratic also dlam.  hidden [M, head->hidden] is scratch. */
+void head_parameters(double *dv, double *da, double *dlam, const struct head *head, const double *O, const double *c,
+                     double *hidden, ptrdiff_t M);
+
+#endif

@@ -1,0 +1,248 @@
+"""Output heads: what is made of an attended vector, and its derivatives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from . import _core
+from ._check import as_doubles, as_floats, as_number, as_numeric, check_finite, check_shape, depth
+from .data import Data
+
+__all__ = ["CallableHead", "LinearHead", "MLPHead", "QuadraticHead"]
+
+KINDS = ("linear", "mlp", "quadratic", "call")  # the order of the C enum
+
+
+class _Parametric:
+    """A head that C evaluates: ``kind``, and parameters v or V, a and lam."""
+
+    kind: str
+    v: Any
+    a: Any = None
+    lam: float = 0.0
+    dv: int
+
+    def value_and_grad(self, o: Any) -> tuple[Any, np.ndarray]:
+        """Value of the head at attended vectors, and its gradient in them.
+
+        Parameters
+        ----------
+        o : (..., dv) array_like
+            With a v per query, one vector per query.
+
+        Returns
+        -------
+        value : (...) array
+        gradient : (..., dv) array
+
+        Examples
+        --------
+        >>> import attsvm
+        >>> value, gradient = attsvm.QuadraticHead([1.0, 2.0], lam=0.5).value_and_grad([1.0, 1.0])
+        >>> float(value), gradient
+        (2.0, array([0., 1.]))
+        """
+        o, shape = self._vectors(o)
+        value, gradient = _core.head(KINDS.index(self.kind), self._flat_v(len(o)), self.a, self.lam, o)
+        return value.reshape(shape), gradient.reshape(*shape, self.dv)
+
+    def parameter_grad(self, o: Any, c: Any) -> dict[str, Any]:
+        """Gradient of ``sum_q c_q head(o_q)`` in the head's own parameters.
+
+        Parameters
+        ----------
+        o : (..., dv) array_like
+        c : (...) array_like
+            Of the mean loss: ``y loss'(u) / M``.
+
+        Returns
+        -------
+        dict
+            By parameter: "v", and "lam" of a quadratic head; "V" and "a" of an MLP.
+
+        Examples
+        --------
+        >>> import attsvm
+        >>> attsvm.LinearHead([1.0, 2.0]).parameter_grad([[1.0, 1.0], [0.0, 3.0]], [1.0, 2.0])
+        {'v': array([1., 7.])}
+        """
+        o, shape = self._vectors(o)
+        c = as_numeric("c", c)
+        if c.shape != shape:
+            raise ValueError(f"c must have shape {shape}, got {c.shape}")
+        c = as_doubles(c).reshape(-1)
+        check_finite("c", c)
+        dv, da, dlam = _core.head_parameters(
+            KINDS.index(self.kind), self._flat_v(len(o)), self.a, self.lam, o, np.ascontiguousarray(c)
+        )
+        if self.kind == "mlp":
+            return {"V": dv, "a": da}
+        shaped = {"v": dv if dv.ndim == 1 else dv.reshape(*shape, self.dv)}
+        return shaped | {"lam": dlam} if self.kind == "quadratic" else shaped
+
+    def _vectors(self, o: Any) -> tuple[np.ndarray, tuple[int, ...]]:
+        array = as_numeric("o", o)
+        if array.ndim == 0 or array.shape[-1] != self.dv or array.size == 0:
+            raise ValueError(f"o must have shape (..., dv) = (..., {self.dv}), got {array.shape}")
+        flat = as_doubles(array).reshape(-1, self.dv)
+        check_finite("o", flat)
+        return np.ascontiguousarray(flat), array.shape[:-1]
+
+    def _flat_v(self, M: int) -> np.ndarray:
+        if isinstance(self.v, np.ndarray) and (self.v.ndim == 1 or self.kind == "mlp"):
+            return self.v
+        flat = np.concatenate(self.v) if isinstance(self.v, list) else self.v.reshape(-1, self.dv)
+        if len(flat) != M:
+            raise ValueError(f"o must have one vector for each of the {len(flat)} queries of v, got {M}")
+        return np.ascontiguousarray(flat)
+
+    def parameters(self, data: Data, dv: int) -> tuple[Any, Any, float, None]:
+        """(v, a, lam, function) of the C rule, for attended vectors of length ``dv``."""
+        if isinstance(self.v, np.ndarray) and self.v.ndim == 1:
+            check_shape("v", self.v, "dv", (dv,))
+            return self.v, self.a, self.lam, None
+        v = np.ascontiguousarray(data.layout.flatten_queries("v", self.v, "dv", dv))
+        return v, self.a, self.lam, None
+
+
+class LinearHead(_Parametric):
+    """The output ``v . o`` of the attended vector ``o``.
+
+    Parameters
+    ----------
+    v : (dv,) array_like, or one v per query: (n, dv), (n, S, dv), or a list of (S_i, dv)
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> attsvm.LinearHead([1.0, 0.0])
+    LinearHead(dv=2)
+    """
+
+    kind = "linear"
+
+    def __init__(self, v: Any):
+        if isinstance(v, (list, tuple)) and any(depth(part) == 2 for part in v):
+            self.v: Any = [as_floats(f"v[{i}]", part, "S_i, dv") for i, part in enumerate(v)]
+            self.dv = self.v[0].shape[1]
+            return
+        array = as_numeric("v", v)
+        if not 1 <= array.ndim <= 3:
+            raise ValueError(f"v must have shape (dv,), (n, dv) or (n, S, dv), got {array.shape}")
+        if array.size == 0:
+            raise ValueError(f"v must not be empty, got shape {array.shape}")
+        self.v = as_doubles(array)
+        check_finite("v", self.v)
+        self.dv = self.v.shape[-1]
+
+    def __repr__(self) -> str:
+        return f"LinearHead(dv={self.dv})"
+
+
+class QuadraticHead(LinearHead):
+    """The output ``v . o - lam |o|^2``, which for lam > 0 and labels +1 makes attention keep several tokens.
+
+    Parameters
+    ----------
+    v : as in :class:`LinearHead`
+    lam : float
+
+    Notes
+    -----
+    :func:`attsvm.tokens_kept` counts the tokens exactly when they are orthonormal.
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> attsvm.QuadraticHead([1.0, 0.0], lam=0.3)
+    QuadraticHead(dv=2, lam=0.3)
+    """
+
+    kind = "quadratic"
+
+    def __init__(self, v: Any, lam: float):
+        super().__init__(v)
+        self.lam = as_number("lam", lam)
+
+    def __repr__(self) -> str:
+        return f"QuadraticHead(dv={self.dv}, lam={self.lam:g})"
+
+
+class MLPHead(_Parametric):
+    """The output ``a . relu(V^T o)`` of one hidden layer.
+
+    It is convex in o where a is positive, so tokens compose for labels -1 alone (and the other way round).
+
+    Parameters
+    ----------
+    V : (dv, h) array_like
+    a : (h,) array_like, optional
+        Ones by default.
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> attsvm.MLPHead([[1.0, 0.0, 2.0], [0.0, 1.0, -1.0]])
+    MLPHead(dv=2, h=3)
+    """
+
+    kind = "mlp"
+
+    def __init__(self, V: Any, a: Any = None):
+        self.v = as_floats("V", V, "dv, h")
+        self.dv, h = self.v.shape
+        self.a = np.ones(h) if a is None else as_floats("a", a, "h", (h,))
+
+    @property
+    def V(self) -> np.ndarray:
+        return self.v
+
+    def __repr__(self) -> str:
+        return f"MLPHead(dv={self.dv}, h={self.v.shape[1]})"
+
+    def parameters(self, data: Data, dv: int) -> tuple[Any, Any, float, None]:
+        check_shape("V", self.v, "dv, h", (dv, None))
+        return self.v, self.a, self.lam, None
+
+
+class CallableHead:
+    """Any head, as a function of all queries' attended vectors at once; one Python call a step.
+
+    Parameters
+    ----------
+    value_and_grad : callable
+        From o (M, dv), one row per query (those of a sequence together), to its values (M,) and gradients (M, dv).
+
+    Examples
+    --------
+    >>> import attsvm, numpy as np
+    >>> head = attsvm.CallableHead(lambda o: (np.sin(o).sum(axis=1), np.cos(o)))
+    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
+    >>> problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, head)
+    >>> attsvm.train(problem, steps=5).status
+    'completed'
+    """
+
+    kind = "call"
+
+    def __init__(self, value_and_grad: Callable[[np.ndarray], tuple[Any, Any]]):
+        if not callable(value_and_grad):
+            raise TypeError(f"value_and_grad must be a function, got {type(value_and_grad).__name__}")
+        self._function = value_and_grad
+
+    def __repr__(self) -> str:
+        return f"CallableHead({getattr(self._function, '__name__', type(self._function).__name__)})"
+
+    def value_and_grad(self, o: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The function's answer, checked."""
+        answer = self._function(o)
+        if not isinstance(answer, tuple) or len(answer) != 2:
+            raise TypeError(f"value_and_grad must return a tuple (value, gradient), got {type(answer).__name__}")
+        value = as_floats("the value that value_and_grad returns", answer[0], "M", (len(o),))
+        return value, as_floats("the gradient that value_and_grad returns", answer[1], "M, dv", o.shape)
+
+    def parameters(self, data: Data, dv: int) -> tuple[None, None, float, Any]:
+        return None, None, 0.0, self.value_and_grad

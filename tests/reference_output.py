@@ -1,0 +1,70 @@
+"""NumPy twins of output heads and of the general output rule, written to be read."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import reference
+
+
+def head_value(head, o, q=0):
+    """Value and gradient of a head (kind, v, a, lam) at one attended vector."""
+    kind, v, a, lam = head
+    if kind == "mlp":
+        before = v.T @ o
+        return a @ np.maximum(before, 0), v @ (a * (before > 0))
+    v = v if v.ndim == 1 else v[q]
+    return v @ o - lam * (o @ o), v - 2 * lam * o
+
+
+def attended(data, W, combine):
+    """o_q (M, d) of the weights (H, dk, dz)."""
+    heads = [np.array(reference.attended(data, one)) for one in W]
+    return np.sum(heads, axis=0) if combine == "sum" else np.concatenate(heads, axis=1)
+
+
+def loss_and_grad(data, y, head, loss, W, combine="sum"):
+    """``(loss, G, log_scale)``: the gradient in the weights (H, dk, dz) is ``G[h] * exp(log_scale[h])``.
+
+    As the linear twin, with the scores of a step: g_t = y <d head(o) / d o^h, value_t>.
+    """
+    y, values = reference.per_query(data, y), reference.windows(data, values=True)
+    M, H, dv = len(data.queries), len(W), data.values.shape[1]
+    O = attended(data, W, combine)  # noqa: E741
+    total, slopes, gradients = 0.0, [], []
+    for q in range(M):
+        value, gradient = head_value(head, O[q], q)
+        part, log_slope = reference.loss_value(loss, y[q] * value, 0.0)
+        total += part
+        slopes.append(log_slope)
+        gradients.append(y[q] * gradient)
+    G, scales = np.zeros((H, data.keys.shape[1], data.queries.shape[1])), np.full(H, -math.inf)
+    for h in range(H):
+        logits, parts = reference.logits(data, W[h]), []
+        for q, (X, V) in enumerate(zip(reference.windows(data), values, strict=True)):
+            g = gradients[q] if combine == "sum" else gradients[q][h * dv : (h + 1) * dv]
+            p, scale = pull_back(X, logits[q], V @ g)
+            if p.any() and data.queries[q].any():
+                parts.append((np.outer(p, data.queries[q]), scale + slopes[q]))
+        if parts:
+            scales[h] = max(scale for _, scale in parts)
+            G[h] = -sum(P * math.exp(scale - scales[h]) for P, scale in parts) / M
+    return total / M, G, scales
+
+
+def pull_back(X, logit, g):
+    """``sum_t s_t (g_t - s.g) (x_t - x_a)`` and its log scale, in plain differences to the largest logit."""
+    a = int(np.argmax(logit))
+    log_s = reference.log_softmax(logit)
+    others = [t for t in range(len(X)) if t != a]
+    scale = max([log_s[t] for t in others if g[t] != g[a]], default=0.0)
+    weight = {t: math.exp(log_s[t] - scale) for t in others if log_s[t] - scale < 700}
+    lift = sum(weight[t] * (g[t] - g[a]) for t in others if t in weight)
+    p = np.zeros(X.shape[1])
+    for t in others:
+        if g[t] == g[a]:
+            p += math.exp(log_s[t]) * -lift * (X[t] - X[a])
+        else:
+            p += weight[t] * (g[t] - g[a] - lift * math.exp(scale)) * (X[t] - X[a])
+    return p, scale
