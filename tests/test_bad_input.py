@@ -444,6 +444,10 @@ bad("heads-W", "W")(lambda g: attsvm.Problem(g.data, g.y, g.head, heads=2).loss(
 bad("heads-Q", "Q")(
     lambda g: attsvm.Problem(g.data, g.y, g.head, heads=2).loss(K=np.ones((2, 2, 3)), Q=np.ones((2, 2, 4)))
 )
+bad("diagnose-head", "problem")(lambda g: attsvm.diagnose(attsvm.Problem(g.data, g.y, attsvm.MLPHead(np.eye(2)))))
+bad("locally-optimal-head", "problem")(
+    lambda g: attsvm.is_locally_optimal(attsvm.Problem(g.data, g.y, g.head, heads=1), g.sol)
+)
 bad("heads-start", "W")(lambda g: attsvm.train(attsvm.Problem(g.data, g.y, g.head, heads=2), steps=3))
 bad("log-loss-head", "loss")(lambda g: attsvm.Problem(g.data, head=attsvm.MLPHead(np.eye(2)), loss="log"))
 bad("threads-zero", "k")(lambda g: attsvm.set_num_threads(0))

@@ -247,6 +247,7 @@ def diagnose(problem: Problem, selected: Any = None, norm: str | float = "froben
     """
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be a Problem, got {type(problem).__name__}")
+    problem.require_linear()
     norm = as_norm("norm", norm)
     data, scores = problem.data, problem._scores
     best = _core.top(data._handle, scores)

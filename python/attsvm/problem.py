@@ -108,6 +108,11 @@ class Problem:
                 f"got a least score of {scores.min():g} and a query whose best is {best.min():g}"
             )
 
+    def require_linear(self) -> None:
+        """Raises where a theory of fixed scores does not apply: other heads, several attention heads."""
+        if not isinstance(self._rule, np.ndarray):
+            raise ValueError(f"problem must have a LinearHead and heads=None, got {self!r}")
+
     @functools.cached_property
     def _scores(self) -> np.ndarray:
         """``y head(value)`` of every entry."""

@@ -52,7 +52,7 @@ def is_locally_optimal(problem: Problem, solution: Separation) -> bool:
     Parameters
     ----------
     problem : Problem
-        With a linear head.
+        With a linear head and one attention head.
     solution : Separation
         Of the problem's data.
 
@@ -67,6 +67,7 @@ def is_locally_optimal(problem: Problem, solution: Separation) -> bool:
     """
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be a Problem, got {type(problem).__name__}")
+    problem.require_linear()
     if not isinstance(solution, Separation):
         raise TypeError(f"solution must come from solve_svm, got {type(solution).__name__}")
     if solution.W is None:
@@ -116,7 +117,7 @@ def smoothness(problem: Problem) -> float:
     over the scores, where every output lies.  Infinite for the log loss when a score is 0.
     """
     data = problem.data
-    v = problem.head.flat(data)
+    v = problem.head.parameters(data, data.values.shape[1])[0]
     heads = np.broadcast_to(np.linalg.norm(v, axis=-1), len(data))
     sizes: dict[tuple[int, int], tuple[float, float]] = {}
     for window in zip(data.start.tolist(), data.stop.tolist(), strict=True):
