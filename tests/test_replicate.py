@@ -1,0 +1,170 @@
+"""Replication: the same numbers whoever computes them, and files that take up where they were left."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import sys
+
+import attsvm
+import numpy as np
+import pytest
+
+joblib = pytest.importorskip("joblib")
+
+
+def experiment(rng, stop_at=None, calls=None):
+    """Training, an SVM and NumPy's linear algebra, so that every BLAS has its part."""
+    X, Z, y, v = attsvm.sample.unit_sphere(5, 6, 40, rng)
+    data = attsvm.cross_attention(X, Z)
+    run = attsvm.train(attsvm.Problem(data, y, attsvm.LinearHead(v)), steps=50, record=25)
+    solution = attsvm.solve_svm(data, run.selected, "nuclear")
+    if calls is not None:
+        calls.append(1)
+        if len(calls) == stop_at:
+            raise KeyboardInterrupt
+    return {
+        "loss": run.loss,
+        "selected": run.selected,
+        "margin": solution.margin,
+        "spectrum": np.linalg.svd(run.W @ solution.W, compute_uv=False)[:3],
+        "first": bool(run.selected[0] == 0),
+        "nothing": np.nan,
+    }
+
+
+def same(a, b):
+    assert list(a) == list(b)
+    for key in a:
+        assert a[key].dtype == b[key].dtype
+        np.testing.assert_array_equal(a[key], b[key])
+
+
+@pytest.fixture(scope="module")
+def alone():
+    return attsvm.replicate(experiment, 12, seed=4, n_jobs=1, progress=False)
+
+
+def test_runs_are_the_children_of_the_seed(alone):
+    seeds = np.random.SeedSequence(4).spawn(12)
+    for i, seed in enumerate(seeds):
+        for key, value in experiment(np.random.default_rng(seed)).items():
+            np.testing.assert_array_equal(alone[key][i], value)
+    assert alone["loss"].shape == (12, 3) and alone["first"].dtype == bool
+    assert len(np.unique(alone["margin"])) == 12
+    same({key: array[:5] for key, array in alone.items()}, attsvm.replicate(experiment, 5, seed=4, progress=False))
+
+
+def test_threads(alone):
+    same(alone, attsvm.replicate(experiment, 12, seed=4, n_jobs=3, progress=False))
+
+
+def test_processes(alone):
+    with joblib.parallel_config("loky", n_jobs=2):
+        same(alone, attsvm.replicate(experiment, 12, seed=4, progress=False))
+
+
+@pytest.mark.peer
+def test_dask(alone):
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=2, dashboard_address=None) as cluster,
+        distributed.Client(cluster),
+        joblib.parallel_config("dask"),
+    ):
+        same(alone, attsvm.replicate(experiment, 12, seed=4, progress=False))
+
+
+def test_blas_has_one_thread_inside_and_what_it_had_outside():
+    attsvm.set_num_threads(2)
+    try:
+        found = attsvm.replicate(lambda rng: {"threads": attsvm.config._core.config()["threads"]}, 2, progress=False)
+        assert found["threads"].tolist() == [1, 1]
+        assert attsvm.config._core.config()["threads"] == 2
+    finally:
+        attsvm.set_num_threads(1)
+
+
+def test_a_file_is_the_result(alone, tmp_path):
+    path = tmp_path / "runs.csv"
+    same(alone, attsvm.replicate(experiment, 12, seed=4, file=path, progress=False))
+    table = np.genfromtxt(path, delimiter=",", names=True, deletechars="", replace_space=" ")
+    assert table["run"].tolist() == list(range(12))
+    assert (table["margin"] == alone["margin"]).all() and (table["loss[2]"] == alone["loss"][:, 2]).all()
+    assert np.isnan(table["nothing"]).all()
+    calls = []
+    again = functools.partial(experiment, calls=calls)
+    same(alone, attsvm.replicate(again, 12, seed=4, file=path, progress=False))
+    assert len(calls) == 1  # the one that shows whose file it is
+
+
+def test_interrupted_it_resumes(alone, tmp_path):
+    path, calls = tmp_path / "runs.csv", []
+    with pytest.raises(KeyboardInterrupt) as caught:
+        stopping = functools.partial(experiment, stop_at=8, calls=calls)
+        attsvm.replicate(stopping, 12, seed=4, n_jobs=1, file=path, progress=False)
+    same({key: array[:7] for key, array in alone.items()}, caught.value.partial)
+    text = path.read_text()
+    assert len(text.splitlines()) == 8
+    path.write_text(text[:-9])  # as if the machine had gone down within a line
+    calls.clear()
+    resumed = attsvm.replicate(functools.partial(experiment, calls=calls), 12, seed=4, file=path, progress=False)
+    same(alone, resumed)
+    assert len(calls) == 1 + 6
+    assert len(path.read_text().splitlines()) == 13
+
+
+def test_another_experiments_file_is_not_touched(tmp_path):
+    path = tmp_path / "runs.csv"
+    attsvm.replicate(experiment, 3, seed=4, file=path, progress=False)
+    text = path.read_text()
+    for other, seed in ((experiment, 5), (lambda rng: {"loss": rng.random()}, 4)):
+        with pytest.raises(ValueError, match="holds another experiment or seed: its run 2 comes out differently"):
+            attsvm.replicate(other, 3, seed=seed, file=path, progress=False)
+    path.write_text("a,b\n1,2\nx,y\n")
+    with pytest.raises(ValueError, match="another experiment|does not hold runs"):
+        attsvm.replicate(experiment, 3, seed=4, file=path, progress=False)
+    path.write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("experiment", "error", "match"),
+    [
+        (lambda rng: 3.0, TypeError, "experiment must return a mapping of names to numbers, got float"),
+        (lambda rng: {"a": "text"}, TypeError, "experiment must return numbers, got <U4 for 'a'"),
+        (lambda rng: {"a": np.zeros(rng.integers(1, 99))}, ValueError, "the same names and shapes in every run"),
+    ],
+)
+def test_experiments_that_do_not_fit(experiment, error, match):
+    with pytest.raises(error, match=match):
+        attsvm.replicate(experiment, 20, progress=False)
+
+
+@pytest.mark.parametrize(("runs", "seed", "match"), [(0, 0, "runs must be at least 1"), (1, -1, "seed must be")])
+def test_wrong_arguments(runs, seed, match):
+    with pytest.raises(ValueError, match=match):
+        attsvm.replicate(experiment, runs, seed)
+
+
+def test_without_tqdm_there_are_lines(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    attsvm.replicate(lambda rng: {"x": rng.random()}, 20, name="coins")
+    assert capsys.readouterr().err.splitlines()[-1] == "coins: 20 of 20 runs"
+
+
+def test_ctrl_c_ends_a_long_replication():
+    code = """
+import attsvm, os, signal, threading, time
+def experiment(rng):
+    time.sleep(0.05)
+    return {"x": rng.random()}
+threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+begin = time.monotonic()
+try:
+    attsvm.replicate(experiment, 10000, n_jobs=2, progress=False)
+except KeyboardInterrupt as interrupt:
+    assert time.monotonic() - begin < 30
+    print(0 <= len(interrupt.partial.get("x", ())) < 10000)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == "True", done.stderr
