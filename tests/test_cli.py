@@ -20,7 +20,7 @@ from attsvm import cli
 from attsvm.figures import local_convergence
 from attsvm.report import Claim
 
-RUNS = 20
+RUNS, ONE = 20, "local-convergence"
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def reproduced(tmp_path_factory):
     out = tmp_path_factory.mktemp("report")
     text = io.StringIO()
     with contextlib.redirect_stdout(text):
-        code = cli.main(["reproduce", "local-convergence", "--runs", str(RUNS), "--jobs", "2", "--out", str(out)])
+        code = cli.main(["reproduce", ONE, "--runs", str(RUNS), "--jobs", "2", "--out", str(out)])
     return code, text.getvalue(), out
 
 
@@ -60,7 +60,15 @@ def test_reproduce_finds_every_claim_to_hold(reproduced):
     verdicts = re.findall(r" (yes|NO)$", text, flags=re.MULTILINE)
     assert len(verdicts) > 25 and set(verdicts) == {"yes"}
     assert f"{len(verdicts)} of {len(verdicts)} claims hold" in text
-    assert f"wrote {out / 'local-convergence.png'} and {out / 'local-convergence.csv'} in" in text
+    assert re.search(rf"local-convergence: {RUNS} runs in [\d.]+ s\n", text)
+    assert f"wrote {out / 'index.html'}, pictures and numbers beside it, in" in text
+
+
+def test_reproduce_writes_a_page(reproduced):
+    _, text, out = reproduced
+    page = (out / "index.html").read_text()
+    assert '<img src="local-convergence.png"' in page and re.findall(r"\d+ of \d+ claims hold", text)[0] in page
+    assert page.count('<td class="yes">yes</td>') == len(re.findall(r" yes$", text, flags=re.MULTILINE))
 
 
 def test_reproduce_writes_a_picture(reproduced):
@@ -89,10 +97,10 @@ def test_reproduce_writes_the_curves(reproduced):
 
 def test_reproduce_does_not_depend_on_jobs(tmp_path, capsys):
     for jobs in ("1", "2"):
-        cli.main(["reproduce", "--runs", "3", "--seed", "7", "--jobs", jobs, "--out", str(tmp_path / jobs)])
+        cli.main(["reproduce", ONE, "--runs", "3", "--seed", "7", "--jobs", jobs, "--out", str(tmp_path / jobs)])
     first, second = ((tmp_path / jobs / "local-convergence.csv").read_bytes() for jobs in ("1", "2"))
     assert first == second
-    tables = [text.split("claims hold")[0] for text in capsys.readouterr().out.split("claim  ")[1:]]
+    tables = [text.split("local-convergence: ")[0] for text in capsys.readouterr().out.split("claim  ")[1:]]
     assert len(tables) == 2 and tables[0] == tables[1]
 
 
@@ -100,7 +108,7 @@ def test_a_failed_claim_is_printed_and_ends_with_code_1(tmp_path, capsys, monkey
     monkeypatch.setattr(
         local_convergence, "claims", lambda results: {"Moon": [Claim("made of cheese", "cheese", "rock", False)]}
     )
-    assert cli.main(["reproduce", "--runs", "2", "--out", str(tmp_path)]) == 1
+    assert cli.main(["reproduce", ONE, "--runs", "2", "--out", str(tmp_path)]) == 1
     text = capsys.readouterr().out
     assert re.search(r"made of cheese +cheese +rock +NO\n", text)
     assert "0 of 1 claims hold: exit code 1" in text
@@ -281,7 +289,7 @@ def test_overflow_is_one_sentence(tmp_path, capsys, arrays):
     )
 
 
-@pytest.mark.parametrize("command", [["reproduce", "--runs", "2"], ["run"]], ids=["reproduce", "run"])
+@pytest.mark.parametrize("command", [["reproduce", ONE, "--runs", "2"], ["run"]], ids=["reproduce", "run"])
 def test_an_output_directory_that_cannot_be_made(tmp_path, capsys, arrays, command):
     (tmp_path / "file").write_text("")
     if command == ["run"]:
@@ -324,7 +332,7 @@ def test_help_and_version(capsys):
 def test_reproduce_names_a_missing_extra(tmp_path, capsys, monkeypatch, module):
     monkeypatch.setitem(sys.modules, module, None)
     monkeypatch.delitem(sys.modules, "attsvm.figures.local_convergence")
-    assert cli.main(["reproduce", "--runs", "2", "--out", str(tmp_path)]) == 2
+    assert cli.main(["reproduce", ONE, "--runs", "2", "--out", str(tmp_path)]) == 2
     name = module.partition(".")[0]
     assert capsys.readouterr().err == (
         f'attsvm reproduce: {name} is not installed: pip install "attsvm[reproduce]"\n'
@@ -339,7 +347,7 @@ def test_run_names_a_missing_extra(tmp_path, capsys, monkeypatch, arrays):
 
 def test_progress_without_tqdm_is_plain_lines(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "tqdm.auto", None)
-    cli.main(["reproduce", "--runs", "2", "--out", str(tmp_path)])
+    cli.main(["reproduce", ONE, "--runs", "2", "--out", str(tmp_path)])
     assert capsys.readouterr().err == "local-convergence: 1 of 2 runs\nlocal-convergence: 2 of 2 runs\n"
 
 

@@ -20,6 +20,7 @@ from ._check import as_floats, as_numeric, check_shape
 from .data import Data, cross_attention, self_attention
 from .figures import FIGURES, load
 from .output import LinearHead
+from .page import Section, write_page
 from .problem import Problem
 from .report import claims_table, runs_table, solutions_table, write_csv
 from .separation import Separation
@@ -32,6 +33,10 @@ KNOWN = ("X", "Z", "y", "v", "lengths", "selected")
 RECORDS = 100  # of a run, for its curves
 # What NumPy and zipfile raise on a damaged archive.
 UNREADABLE = (ValueError, EOFError, OSError, RuntimeError, zipfile.BadZipFile, zlib.error)
+PAGE_TITLE = "Transformers as support vector machines, reproduced"
+PAGE_TEXT = """Softmax attention trained by gradient descent selects tokens: its weights diverge, and their direction
+is that of a support vector machine which separates the selected tokens from the rest.  Every picture below redoes an
+experiment of that theory; the table under it holds what was measured against what the theory expects."""
 QUERIES_SHOWN = 40  # rows of a heat map that can still be told apart
 
 
@@ -82,8 +87,9 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument(
         "figures", nargs="*", type=_figure, metavar="FIGURE", help=f"all by default: {', '.join(FIGURES)}"
     )
-    one.add_argument("--runs", type=_whole(2), default=100, help="random instances (default 100)")
-    one.add_argument("--seed", type=_whole(0), default=0, help="seed of the first instance (default 0)")
+    one.add_argument("--quick", action="store_true", help="fewer random instances: a look in a fraction of the time")
+    one.add_argument("--runs", type=_whole(2), help="random instances (default: each figure's own number)")
+    one.add_argument("--seed", type=_whole(0), default=0, help="of the random instances (default 0)")
     one.add_argument("--jobs", type=_whole(1), help="threads (default: all cores); changes no result")
     _add_out(one)
     one.set_defaults(command=_reproduce, name="reproduce")
@@ -147,24 +153,35 @@ def _reproduce(args: argparse.Namespace) -> int:
     begin = time.perf_counter()
     figures = {name: load(name) for name in args.figures or FIGURES}
     args.out.mkdir(parents=True, exist_ok=True)
-    written, verdicts = [], []
-    for name, figure in figures.items():
-        results = figure.run(args.runs, args.seed, args.jobs)
-        picture, curves = args.out / f"{name}.png", args.out / f"{name}.csv"
-        figure.plot(results).savefig(picture, dpi=160)
-        write_csv(curves, figure.curves(results))
-        written += [picture, curves]
-        groups = figure.claims(results)
-        print(claims_table(groups))
-        verdicts += [claim.holds for claims in groups.values() for claim in claims]
-    failed = not all(verdicts)
-    print(f"{sum(verdicts)} of {len(verdicts)} claims hold" + (": exit code 1" if failed else ""))
-    _say_written(written, begin)
-    return int(failed)
+    sections = [_reproduce_one(name, figure, args) for name, figure in figures.items()]
+    verdicts = [claim.holds for section in sections for claims in section.claims.values() for claim in claims]
+    summary = f"{sum(verdicts)} of {len(verdicts)} claims hold"
+    page = args.out / "index.html"
+    write_page(page, PAGE_TITLE, f"{PAGE_TEXT}\n\n{summary}.  attsvm {__version__}, seed {args.seed}.", sections)
+    print(summary + ("" if all(verdicts) else ": exit code 1"))
+    print(f"wrote {page}, pictures and numbers beside it, in {time.perf_counter() - begin:.1f} s")
+    return int(not all(verdicts))
 
 
-def _say_written(paths: Sequence[Path], begin: float) -> None:
-    print(f"wrote {' and '.join(map(str, paths))} in {time.perf_counter() - begin:.1f} s")
+def _reproduce_one(name: str, figure: Any, args: argparse.Namespace) -> Section:
+    """Picture and numbers of a figure, and its part of the page."""
+    begin = time.perf_counter()
+    runs = args.runs or (figure.QUICK if args.quick else figure.RUNS)
+    results = figure.run(runs, args.seed, args.jobs)
+    picture, curves = args.out / f"{name}.png", args.out / f"{name}.csv"
+    figure.plot(results).savefig(picture, dpi=160)
+    write_csv(curves, figure.curves(results))
+    groups = figure.claims(results)
+    seconds = time.perf_counter() - begin
+    print(claims_table(groups))
+    print(f"{name}: {runs} runs in {seconds:.1f} s\n")
+    title, _, text = figure.__doc__.partition("\n\n")
+    fine = f"{figure.SETTINGS}  {runs} random instances, {seconds:.1f} s.  Its numbers are in {curves.name}."
+    return Section(_one_line(title), text, {picture.name: _one_line(title)}, (), groups, fine)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split()).rstrip(".")
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
@@ -261,7 +278,7 @@ def _run(args: argparse.Namespace) -> int:
         saved |= _saved(f"{norm}_{_key(name)}".rstrip("_"), solution, arrays["X"].shape[:2])
     np.savez(written[0], **saved)
     print(f"weights.npz holds {', '.join(saved)}")
-    _say_written(written, begin)
+    print(f"wrote {' and '.join(map(str, written))} in {time.perf_counter() - begin:.1f} s")
     return 0
 
 

@@ -18,11 +18,11 @@ from ..data import cross_attention
 from ..output import LinearHead
 from ..plot import HIGH, LOW, band, correlations, finish, style
 from ..problem import Problem
+from ..replication import replicate
 from ..report import Claim, average, average_near, every, share
 from ..separation import Separation
 from ..svm import solve_svm
 from ..train import train
-from . import replicate
 
 N, T, D = 6, 8, 10
 LR = 0.1
@@ -32,6 +32,11 @@ PUBLISHED_RIDGE = 2.22e-16
 STEPS_SHOWN = np.arange(0, STEPS + 1, 10)
 STEPS_LONG = np.arange(1000, LONG_STEPS + 1, 1000)
 NAIVE_RUNS, NAIVE_STEPS = 10, 4000
+RUNS, QUICK = 100, 20
+SETTINGS = (
+    f"{N} sequences of {T} random unit tokens, d = {D}, mean logistic loss, normalised gradient descent with learning "
+    f"rate {LR} from the start of a PyTorch linear layer; (K, Q) with the published ridge of {PUBLISHED_RIDGE:g}."
+)
 
 TRAININGS = {"W": "W", "KQ": "(K, Q)", "KQ_without_ridge": "(K, Q)"}
 NORMS = {"frobenius": "Frobenius", "nuclear": "nuclear"}
@@ -40,22 +45,21 @@ TIGHT = 1e-4  # a margin this close to 1 is a support token's, as in attsvm.is_l
 
 
 def run(runs: int, seed: int = 0, jobs: int | None = None) -> dict[str, np.ndarray]:
-    """Every measured number, stacked over the seeds ``seed .. seed + runs - 1``."""
-    results = replicate(experiment, runs, seed, jobs, "local-convergence")
-    results["naive norm"] = naive_norms(range(seed, seed + min(runs, NAIVE_RUNS)))
+    results = replicate(experiment, runs, seed, jobs, name="local-convergence")
+    some = np.random.SeedSequence(seed).spawn(min(runs, NAIVE_RUNS))  # those of the first runs
+    results["naive norm"] = naive_norms(map(np.random.default_rng, some))
     return results
 
 
-def draw(seed: int) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
+def draw(rng: np.random.Generator) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
     """Data ``X, Z, y, v`` and initial weights ``W, K, Q``, distributed as PyTorch initialises a linear layer."""
-    weights = np.random.default_rng(np.random.SeedSequence(seed).spawn(1)[0])
     bound = 1 / np.sqrt(D)
-    return sample.unit_sphere(N, T, D, rng=seed), tuple(weights.uniform(-bound, bound, (3, D, D)))
+    return sample.unit_sphere(N, T, D, rng), tuple(rng.uniform(-bound, bound, (3, D, D)))
 
 
-def experiment(seed: int) -> dict[str, Any]:
+def experiment(rng: np.random.Generator) -> dict[str, Any]:
     """Train, find the selected tokens, solve both SVMs, and measure from the data alone."""
-    (X, Z, y, v), (W, K, Q) = draw(seed)
+    (X, Z, y, v), (W, K, Q) = draw(rng)
     data = cross_attention(X, Z)
     problem = Problem(data, y, LinearHead(v))
     scores = y[:, None] * (X @ v)
@@ -164,9 +168,9 @@ def compare(
     return numbers
 
 
-def naive_norms(seeds: range) -> np.ndarray:
+def naive_norms(rngs: Iterable[np.random.Generator]) -> np.ndarray:
     """Norm of W trained by the textbook softmax gradient ``s (g - s.g)``, which cancels when s saturates."""
-    draws = [draw(seed) for seed in seeds]
+    draws = [draw(rng) for rng in rngs]
     X, Z, y, v = (np.stack(arrays) for arrays in zip(*(data for data, _ in draws), strict=True))
     W = np.stack([weights[0] for _, weights in draws])
     scores = y[..., None] * (X @ v[:, None, :, None])[..., 0]
