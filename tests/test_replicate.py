@@ -78,7 +78,9 @@ def test_dask(alone):
 def test_blas_has_one_thread_inside_and_what_it_had_outside():
     attsvm.set_num_threads(2)
     try:
-        found = attsvm.replicate(lambda rng: {"threads": attsvm.config._core.config()["threads"]}, 2, progress=False)
+        found = attsvm.replicate(
+            lambda rng: {"threads": attsvm.config._core.config()["threads"]}, 2, progress=False
+        )
         assert found["threads"].tolist() == [1, 1]
         assert attsvm.config._core.config()["threads"] == 2
     finally:

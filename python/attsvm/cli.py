@@ -87,7 +87,9 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument(
         "figures", nargs="*", type=_figure, metavar="FIGURE", help=f"all by default: {', '.join(FIGURES)}"
     )
-    one.add_argument("--quick", action="store_true", help="fewer random instances: a look in a fraction of the time")
+    one.add_argument(
+        "--quick", action="store_true", help="fewer random instances: a look in a fraction of the time"
+    )
     one.add_argument("--runs", type=_whole(2), help="random instances (default: each figure's own number)")
     one.add_argument("--seed", type=_whole(0), default=0, help="of the random instances (default 0)")
     one.add_argument("--jobs", type=_whole(1), help="threads (default: all cores); changes no result")

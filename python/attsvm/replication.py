@@ -183,7 +183,9 @@ class _Sheet:
         first = next(iter(self.rows.values()), numbers)
         mine, others = ({key: array.shape for key, array in row.items()} for row in (numbers, first))
         if mine != others:
-            raise ValueError(f"experiment must return the same names and shapes in every run, got {mine} and {others}")
+            raise ValueError(
+                f"experiment must return the same names and shapes in every run, got {mine} and {others}"
+            )
         if self.file is not None:
             writer = csv.writer(self.file, lineterminator="\n")
             if not self.rows:
@@ -203,7 +205,9 @@ class _Sheet:
         if len(lines) < 2:
             return
         header, cells = lines[0], lines[1:]
-        known = [row for row in cells if len(row) == len(header) and row[0].isdecimal() and int(row[0]) < len(seeds)]
+        known = [
+            row for row in cells if len(row) == len(header) and row[0].isdecimal() and int(row[0]) < len(seeds)
+        ]
         if not known:
             raise ValueError(f"{self.path} does not hold runs of this experiment")
         run = int(known[-1][0])
