@@ -10,7 +10,6 @@ from .data import Data, causal_attention, cross_attention, prompt_attention, sel
 from .diagnosis import Diagnosis, diagnose
 from .output import CallableHead, LinearHead, MLPHead, QuadraticHead
 from .problem import Gradient, Problem
-from .problem import Gradient, LinearHead, Problem
 from .replication import replicate
 from .separation import Separation
 from .several import Decomposition, decompose, selected_sets, tokens_kept
