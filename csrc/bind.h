@@ -41,6 +41,8 @@ int bind_count(const char *function, Py_ssize_t n, Py_ssize_t wanted);
 /* A kernel call without the GIL that Ctrl-C can reach. */
 struct bind_call {
     PyThreadState *thread;
+    PyObject *report;                   /* borrowed, set after bind_begin: called with (iterations, gap); NULL: nobody asks */
+    double reported;                    /* when it was */
     struct stop stop;
     struct arena arena;
     struct crew crew;
@@ -49,7 +51,7 @@ struct bind_call {
 void bind_begin(struct bind_call *call);
 
 /* Ends the crew, frees the arena and takes the GIL back.  For status < 0 sets an exception and returns nonzero.  When the call was
- * interrupted, *exception is the (owned) exception the signal raised, else None. */
+ * interrupted, *exception is the (owned) exception that a signal or report raised, else None. */
 int bind_end(struct bind_call *call, int status, PyObject **exception);
 
 extern PyMethodDef bind_windows_methods[], bind_train_methods[], bind_output_methods[], bind_svm_methods[],

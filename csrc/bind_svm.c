@@ -6,13 +6,14 @@
 
 #include "svm.h"
 
-enum argument { WINDOWS, REFERENCE, KEPT, RHS, TOL, MAX_ITER, SOFT, P, N_ARGUMENTS };
+enum argument { WINDOWS, REFERENCE, KEPT, RHS, TOL, MAX_ITER, SOFT, P, START, START_W, REPORT, N_ARGUMENTS };
 
 struct selection {
     const struct windows *w;
     const ptrdiff_t *reference;
     const unsigned char *kept;
     const double *rhs;
+    const double *start, *start_W;      /* NULL: a cold start */
 };
 
 static int read_selection(struct selection *s, PyObject *const *args)
@@ -25,6 +26,8 @@ static int read_selection(struct selection *s, PyObject *const *args)
         return -1;
     s->kept = bind_array(args[KEPT], "kept", NPY_BOOL, 1, 1, entries, BIND_ANY, BIND_ANY);
     s->rhs = bind_array(args[RHS], "rhs", NPY_DOUBLE, 1, 1, entries, BIND_ANY, BIND_ANY);
+    s->start = bind_array(args[START], "start", NPY_DOUBLE, 1, 1, entries, BIND_ANY, BIND_ANY);
+    s->start_W = bind_array(args[START_W], "start_W", NPY_DOUBLE, 1, 2, s->w->dk, s->w->dz, BIND_ANY);
     if (PyErr_Occurred())
         return -1;
     for (ptrdiff_t q = 0; q < M; ++q)
@@ -51,7 +54,7 @@ static void add_impossible(struct svm_answer *answer, double *dual, const unsign
 
 /* `entry`: the row that asks the impossible, found before any solver ran; -1 otherwise. */
 static int solve(svm_method *method, struct svm_answer *answer, double *dual, ptrdiff_t *entry,
-                 const struct selection *s, const struct svm_options *options, struct bind_call *call)
+                 const struct selection *s, struct svm_options *options, struct bind_call *call)
 {
     struct rows rows;
     ptrdiff_t entries = windows_entries(s->w);
@@ -77,6 +80,12 @@ static int solve(svm_method *method, struct svm_answer *answer, double *dual, pt
         answer->bound = options->soft > 0 ? (struct bound){0, 0, 0} : (struct bound){INFINITY, INFINITY, 0};
     if (status == STATUS_DONE) {
         answer->lambda = arena_zeros(&call->arena, rows.count, 1);
+        if (s->start != NULL) {
+            double *start = arena_doubles(&call->arena, rows.count, 1);
+            if (start != NULL)
+                rows_from_entries(start, &rows, s->start);
+            options->start = start;
+        }
         if (call->arena.failed)
             return STATUS_NO_MEMORY;
         status = method(answer, &rows, options, &call->stop, &call->arena);
@@ -99,6 +108,7 @@ static PyObject *run(svm_method *method, const char *name, PyObject *const *args
         .soft = PyFloat_AsDouble(args[SOFT]),
         .p = PyFloat_AsDouble(args[P]),
         .rank = rank,
+        .start_W = selection.start_W,
     };
     if (PyErr_Occurred())
         return NULL;
@@ -110,6 +120,7 @@ static PyObject *run(svm_method *method, const char *name, PyObject *const *args
         struct bind_call call;
         ptrdiff_t entry;
         bind_begin(&call);
+        call.report = args[REPORT] != Py_None ? args[REPORT] : NULL;
         int status = solve(method, &answer, dual_data, &entry, &selection, &options, &call);
         if (bind_end(&call, status, &exception) == 0)
             result = Py_BuildValue("iOOddnnN", status, W, dual, answer.bound.lower, answer.bound.upper,
@@ -146,8 +157,9 @@ static PyObject *svm_capped_(PyObject *module, PyObject *const *args, Py_ssize_t
 }
 
 #define SIGNATURE \
-    "(windows, reference, kept | None, rhs | None, tol, max_iter, soft, p) -> status, W, dual (entries), lower, " \
-    "upper, iterations, impossible entry or -1, exception | None"
+    "(windows, reference, kept | None, rhs | None, tol, max_iter, soft, p, start (entries) | None, start_W | None, " \
+    "report(iterations, gap) | None) -> status, W, dual (entries), lower, upper, iterations, impossible entry or " \
+    "-1, exception | None"
 
 PyMethodDef bind_svm_methods[] = {
     {"svm_gradient", (PyCFunction)(void (*)(void))svm_gradient_, METH_FASTCALL, "svm_gradient" SIGNATURE},
@@ -159,7 +171,8 @@ PyMethodDef bind_svm_methods[] = {
     {"svm_interior", (PyCFunction)(void (*)(void))svm_interior_, METH_FASTCALL, "svm_interior" SIGNATURE},
     {"svm_factored", (PyCFunction)(void (*)(void))svm_factored_, METH_FASTCALL, "svm_factored" SIGNATURE},
     {"svm_capped", (PyCFunction)(void (*)(void))svm_capped_, METH_FASTCALL,
-     "svm_capped(windows, reference, kept | None, rhs | None, tol, max_iter, soft, p, rank) -> as svm_factored"},
+     "svm_capped(windows, reference, kept | None, rhs | None, tol, max_iter, soft, p, start | None, start_W | None, "
+     "report | None, rank) -> as svm_factored"},
     {"svm_barrier", (PyCFunction)(void (*)(void))svm_barrier_, METH_FASTCALL, "svm_barrier" SIGNATURE},
     {NULL, NULL, 0, NULL},
 };

@@ -147,6 +147,7 @@ int lbfgs(double *x, ptrdiff_t n, double tol, ptrdiff_t most, ptrdiff_t *evaluat
             status = STATUS_DONE;
             break;
         }
+        stop->iterations = *evaluations;
         if (stop_now(stop)) {
             status = STATUS_INTERRUPTED;
             break;

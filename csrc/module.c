@@ -2,6 +2,8 @@
 #define BIND_IMPORTS_NUMPY
 #include "bind.h"
 
+#include <math.h>
+
 #include "blas.h"
 
 void *bind_array(PyObject *object, const char *name, int type, int optional, int ndim, ptrdiff_t d0, ptrdiff_t d1,
@@ -45,18 +47,27 @@ int bind_count(const char *function, Py_ssize_t n, Py_ssize_t wanted)
     return -1;
 }
 
+#define REPORT_INTERVAL 0.1             /* seconds: smooth for the eye */
+
 static int poll_signals(void *context)
 {
     struct bind_call *call = context;
     PyEval_RestoreThread(call->thread);
     int interrupted = PyErr_CheckSignals();
+    double now = stop_clock();
+    if (!interrupted && call->report != NULL && now >= call->reported + REPORT_INTERVAL) {
+        PyObject *done = PyObject_CallFunction(call->report, "nd", (Py_ssize_t)call->stop.iterations, call->stop.gap);
+        interrupted = done == NULL;
+        Py_XDECREF(done);
+        call->reported = now;
+    }
     call->thread = PyEval_SaveThread();
     return interrupted;
 }
 
 void bind_begin(struct bind_call *call)
 {
-    *call = (struct bind_call){.stop = {.poll = poll_signals, .context = call}};
+    *call = (struct bind_call){.stop = {.poll = poll_signals, .context = call, .gap = INFINITY}};
     crew_take(&call->crew, blas_threads(), &call->arena);
     call->thread = PyEval_SaveThread();
 }
@@ -80,7 +91,7 @@ int bind_end(struct bind_call *call, int status, PyObject **exception)
     arena_free(&call->arena);
     PyEval_RestoreThread(call->thread);
     *exception = NULL;
-    if (status == STATUS_INTERRUPTED) {
+    if (PyErr_Occurred()) {             /* set by a poll, though the answer may have been final by then */
         PyObject *type, *value, *traceback;
         PyErr_Fetch(&type, &value, &traceback);
         PyErr_NormalizeException(&type, &value, &traceback);
@@ -94,6 +105,11 @@ int bind_end(struct bind_call *call, int status, PyObject **exception)
         *exception = Py_NewRef(Py_None);
     if (status >= 0)
         return 0;
+    if (*exception != Py_None) {
+        PyErr_SetObject((PyObject *)Py_TYPE(*exception), *exception);
+        Py_CLEAR(*exception);
+        return -1;
+    }
     Py_CLEAR(*exception);
     if (status == STATUS_NO_MEMORY)
         PyErr_NoMemory();

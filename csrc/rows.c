@@ -249,3 +249,9 @@ void rows_to_entries(double *dual, const struct rows *rows, const double *lambda
     for (ptrdiff_t k = 0; k < rows->count; ++k)
         dual[rows->w->indptr[rows->query[k]] + rows->token[k]] = lambda[k];
 }
+
+void rows_from_entries(double *lambda, const struct rows *rows, const double *dual)
+{
+    for (ptrdiff_t k = 0; k < rows->count; ++k)
+        lambda[k] = dual[rows->w->indptr[rows->query[k]] + rows->token[k]];
+}

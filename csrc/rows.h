@@ -67,6 +67,9 @@ int rows_gram(double *G, double *D, double *Z, ptrdiff_t *z, const struct rows *
 /* column [m] = A(delta_k z^T), the k-th column of the Gram matrix A A^*.  Uses rows->U; delta [dk] is scratch. */
 void rows_gram_column(double *column, double *delta, const struct rows *rows, ptrdiff_t k);
 
+/* lambda [m] of the rows, out of one multiplier per entry. */
+void rows_from_entries(double *lambda, const struct rows *rows, const double *dual);
+
 /* Multipliers of the rows [m] spread over the entries [entries], zero elsewhere. */
 void rows_to_entries(double *dual, const struct rows *rows, const double *lambda);
 

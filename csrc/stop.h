@@ -12,6 +12,8 @@ struct stop {
     int (*poll)(void *context);         /* nonzero: stop; NULL: never */
     void *context;
     double next;                        /* time of the next poll; 0: not started */
+    ptrdiff_t iterations;               /* how far the work is, for the poll to show: steps made, */
+    double gap;                         /* and the relative gap of the best bounds; infinite: none yet */
 };
 
 static inline double stop_clock(void)

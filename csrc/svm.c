@@ -1,6 +1,45 @@
 #include "svm.h"
 
+#include <math.h>
+#include <string.h>
+
+#include "arena.h"
 #include "status.h"
+#include "vector.h"
+
+int svm_start(double *lambda, const struct rows *rows, const struct svm_options *options, struct arena *arena)
+{
+    ptrdiff_t D = rows->w->dk * rows->w->dz;
+    double product = 0, square = 0, top = 0;
+    memset(lambda, 0, (size_t)rows->count * sizeof(double));
+    if (options->start == NULL)
+        return 0;
+    struct arena_mark mark = arena_mark(arena);
+    double *M = arena_doubles(arena, D, 1);
+    if (M == NULL)
+        return STATUS_NO_MEMORY;
+    for (ptrdiff_t k = 0; k < rows->count; ++k)
+        if (rows->equal[k] || options->start[k] > 0) {
+            lambda[k] = options->start[k];
+            top = fmax(top, fabs(lambda[k]) * rows->length[k]);
+        }
+    for (ptrdiff_t k = 0; k < rows->count; ++k) {
+        lambda[k] = top > 0 ? lambda[k] / top : 0;
+        product += rows->rhs[k] * lambda[k];
+        if (options->soft > 0 && !rows->equal[k])
+            square += lambda[k] * lambda[k] / (2 * options->soft);
+    }
+    rows_adjoint(M, rows, lambda);
+    double scale = product / (square + vector_dot(M, M, D));    /* of max  t b.lambda - t^2/2 (...) */
+    arena_release(arena, mark);
+    if (!(scale > 0) || !isfinite(scale)) {
+        memset(lambda, 0, (size_t)rows->count * sizeof(double));
+        return 0;
+    }
+    for (ptrdiff_t k = 0; k < rows->count; ++k)
+        lambda[k] *= scale;
+    return 1;
+}
 
 int svm_conclude(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                  enum bound_norm norm, int stopped, struct arena *arena)

@@ -12,6 +12,8 @@ struct svm_options {
     double p;                           /* exponent of the entrywise norm */
     double soft;                        /* C of the soft margin, 0: the rows are hard */
     ptrdiff_t rank;                     /* the most W may have, of svm_capped */
+    const double *start;                /* (m) multipliers near the solution's, of any sign and scale; NULL: none */
+    const double *start_W;              /* (dk, dz) weights near it, of any scale, for svm_factored; NULL: none */
 };
 
 struct svm_answer {
@@ -43,6 +45,11 @@ svm_method svm_capped;                  /* rank W <= options->rank */
 
 /* Entrywise lp norm. */
 svm_method svm_barrier;                 /* primal-dual interior point */
+
+/* lambda [m] <- the start: clipped to its signs and scaled to the highest dual value of the Frobenius norm (of the soft
+ * margin, when the options ask for one).  0, with lambda zero: there is none, or it says nothing; 1: there is one;
+ * STATUS_NO_MEMORY. */
+int svm_start(double *lambda, const struct rows *rows, const struct svm_options *options, struct arena *arena);
 
 /* Certify what a solver found and name it: sets answer->bound, cleans lambda, scales W.  `stopped` is the status
  * to report when the gap is not reached. */

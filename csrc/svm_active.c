@@ -369,9 +369,39 @@ static int start_with_equalities(struct active *s)
     return STATUS_DONE;
 }
 
-static int iterate(struct active *s, ptrdiff_t *iterations, ptrdiff_t most, struct stop *stop)
+/* With A W = beta on S the bounds are min(A W / beta) / ||W|| and 1 / ||W||. */
+static double apparent_gap(const struct active *s)
+{
+    double least = 1;
+    for (ptrdiff_t k = 0; k < s->rows->count; ++k)
+        if (!s->rows->equal[k] && s->beta[k] > 0)
+            least = fmin(least, s->margin[k] / s->beta[k]);
+    return least > 0 ? 1 / least - 1 : INFINITY;
+}
+
+/* x from the start: its rows with a multiplier join S, unless they depend on it, and those that S does not want leave. */
+static int start_with_support(struct active *s, const struct svm_options *options)
+{
+    double *start = arena_doubles(s->arena, s->rows->count, 1);
+    if (start == NULL || svm_start(start, s->rows, options, s->arena) < 0)
+        return STATUS_NO_MEMORY;
+    for (ptrdiff_t k = 0; k < s->rows->count; ++k) {
+        if (s->rows->equal[k] || start[k] == 0)
+            continue;
+        int verdict = offer(s, k, s->margin);
+        if (verdict < 0)
+            return verdict;
+        s->x[k] = verdict == JOINED ? start[k] * s->rows->length[k] : 0;
+    }
+    settle(s);
+    return STATUS_DONE;
+}
+
+static int iterate(struct active *s, const struct svm_options *options, ptrdiff_t *iterations, struct stop *stop)
 {
     int status = start_with_equalities(s);
+    if (status == STATUS_DONE && options->start != NULL)
+        status = start_with_support(s, options);
     if (status != STATUS_DONE)
         return status;
     double met = MET, highest = -INFINITY;
@@ -387,10 +417,14 @@ static int iterate(struct active *s, ptrdiff_t *iterations, ptrdiff_t most, stru
         if (value <= highest && ++stalls > STALLS)
             met *= 2;
         highest = fmax(highest, value);
-        if (*iterations >= most)
+        if (*iterations >= options->max_iter)
             return STATUS_ITERATION_LIMIT;
-        if (++*iterations % LOOK == 0 && stop_now(stop))
-            return STATUS_INTERRUPTED;
+        if (++*iterations % LOOK == 0) {
+            stop->iterations = *iterations;
+            stop->gap = apparent_gap(s);
+            if (stop_now(stop))
+                return STATUS_INTERRUPTED;
+        }
         int verdict;
         while ((verdict = offer(s, j, s->margin)) == DEPENDENT)
             if (!exchange(s, j))
@@ -408,7 +442,7 @@ int svm_active(struct svm_answer *answer, const struct rows *rows, const struct 
     answer->iterations = 0;
     int status = take(&s, rows, arena);
     if (status == STATUS_DONE)
-        status = iterate(&s, &answer->iterations, options->max_iter, stop);
+        status = iterate(&s, options, &answer->iterations, stop);
     if (status < 0)
         return status;
     for (ptrdiff_t k = 0; k < rows->count; ++k)

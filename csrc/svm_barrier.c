@@ -20,6 +20,7 @@
 #include "arena.h"
 #include "equalities.h"
 #include "status.h"
+#include "stop.h"
 #include "svm_lift.h"
 
 #define ACTIVE_ROWS 1000                /* up to here the finite Frobenius method starts, beyond the large one */
@@ -65,6 +66,8 @@ static int descend(struct barrier *b, const struct svm_options *options, struct 
         if (status != STATUS_DONE)
             return status;
         double tolerance = bound_tolerance(options->tol, b->lower, b->lift.rows);
+        stop->iterations = b->answer->iterations;
+        stop->gap = b->upper / b->lower - 1;
         if (b->upper / b->lower - 1 <= tolerance / 2)   /* half: svm_conclude computes it again, with rounding */
             return STATUS_DONE;
         if (b->answer->iterations >= options->max_iter || svm_lift_measure(&b->lift) != 0)

@@ -24,6 +24,7 @@
 #include "vector.h"
 
 #define FIRST_EPOCHS 60                 /* at most, before the first burst */
+#define NEAR 1e-2                       /* ... and none from a start with this gap */
 #define LAST_FLIPS 0.01                 /* ... until this part of the support changes per epoch */
 #define MORE_EPOCHS 4                   /* between bursts, doubled after a short one */
 #define MOST_EPOCHS 64
@@ -101,10 +102,13 @@ static int take(struct search *s)
     if (s->arena->failed)
         return STATUS_NO_MEMORY;
     set_proximal(s, 0);
-    int status = equalities_factor(&s->equalities, s->rows, s->arena);
-    if (status != STATUS_DONE)
-        return status;
-    status = blocks_take(&s->blocks, s->rows, slack_ridge(s->options), s->arena);
+    return equalities_factor(&s->equalities, s->rows, s->arena);
+}
+
+/* What a start that is the answer can do without. */
+static int prepare(struct search *s)
+{
+    int status = blocks_take(&s->blocks, s->rows, slack_ridge(s->options), s->arena);
     if (status == STATUS_DONE)
         exchange_take(&s->exchange, s->rows, s->ridge, s->arena);
     return s->arena->failed ? STATUS_NO_MEMORY : status;
@@ -116,7 +120,7 @@ static int ascend(struct search *s, int most, int patient)
     blocks_start(&s->blocks, s->lambda);
     for (int epoch = 0; epoch < most && s->answer->iterations < s->options->max_iter; ++epoch) {
         ptrdiff_t flips = blocks_epoch(&s->blocks, s->lambda), support = 0;
-        ++s->answer->iterations;
+        s->stop->iterations = ++s->answer->iterations;
         for (ptrdiff_t k = 0; k < s->rows->count; ++k)
             support += s->lambda[k] > 0;
         if (stop_now(s->stop))
@@ -176,6 +180,7 @@ static void measure(struct search *s)
         s->upper = upper;
     else
         s->lower = lower;
+    s->stop->gap = s->lower > 0 ? s->upper / s->lower - 1 : INFINITY;
 }
 
 static int any_negative(const struct rows *rows, const double *lambda)
@@ -361,9 +366,19 @@ static int burst(struct search *s, int *solved, int *exchanges)
 
 static int search(struct search *s)
 {
-    int status = ascend(s, FIRST_EPOCHS, 0), epochs = MORE_EPOCHS, solved = 0, exchanges = 0;
-    s->dual = price(s, s->lambda, 1);
-    measure(s);
+    int epochs = MORE_EPOCHS, solved = 0, exchanges = 0, warm = svm_start(s->lambda, s->rows, s->options, s->arena);
+    if (warm > 0) {
+        s->dual = price(s, s->lambda, 1);
+        measure(s);
+    }
+    if (warm < 0 || close_enough(s))
+        return warm < 0 ? warm : STATUS_DONE;
+    int status = prepare(s);
+    if (status == STATUS_DONE && !(warm && s->upper <= (1 + NEAR) * s->lower)) {
+        status = ascend(s, FIRST_EPOCHS, 0);
+        s->dual = price(s, s->lambda, 1);
+        measure(s);
+    }
     for (int i = 0; status == STATUS_DONE && i < BURSTS && s->answer->iterations < s->options->max_iter; ++i) {
         status = burst(s, &solved, &exchanges);
         if (status != STATUS_DONE || close_enough(s))

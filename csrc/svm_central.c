@@ -240,6 +240,7 @@ int svm_central_descend(struct svm_central *s, double gap, ptrdiff_t *iterations
     double best = s->gap;
     int idle = 0;
     while (s->gap > gap) {
+        stop->iterations = *iterations;
         if (stop_now(stop))
             return STATUS_INTERRUPTED;
         if (*iterations >= most || s->iterations == MOST || idle == IDLE || iterate(s) != 0)

@@ -27,6 +27,8 @@ static const struct {
 #define COLUMNS 8                       /* and 0.7 sqrt|S|: half more than the rank has been, wherever tried */
 #define SPARE 0.5                       /* of b; rows with so much more margin after round one are set aside */
 
+#define NEAR 0.5                        /* a start whose least margin is this part of the mean one is worth a polish */
+
 /* Part of its diagonal added to the Schur matrix: rounding; and enough to share out the multipliers of rows that
  * nearly repeat each other. */
 static const double ridges[] = {1e-15, 1e-12};
@@ -76,7 +78,7 @@ struct search {
     struct svm_pair pair;
     unsigned char *active;              /* (m) */
     double *W;                          /* (p,q) */
-    double gap;                         /* of the best pair, which is in the answer */
+    double gap, tolerance;              /* of the best pair, which is in the answer; worth asking for */
 };
 
 /* Columns enough for the solution. */
@@ -111,29 +113,98 @@ static int polish(struct search *s, struct svm_answer *answer, double ridge, dou
     return svm_reduced_answer(answer, g, s->W, s->pair.lambda, arena) == STATUS_DONE ? status : STATUS_NO_MEMORY;
 }
 
+/* The factors and multipliers of `near`, on rows scaled to it. */
+static int take(struct search *s, const struct svm_answer *near, const struct rows *rows, double tol,
+                struct arena *arena)
+{
+    struct svm_reduced *g = &s->g;
+    double size = svm_reduced_norm(near->W, rows->w->dk * rows->w->dz);
+    *s = (struct search){.gap = INFINITY, .tolerance = bound_tolerance(tol, 1 / size, rows)};
+    if (svm_reduced_build(g, rows, size, arena) != STATUS_DONE)
+        return STATUS_NO_MEMORY;
+    if (g->p == 1 || g->q == 1)
+        return STATUS_DONE;
+    int status = svm_lagrange_take(&s->lagrange, g, width(g, near->lambda), arena);
+    if (status == STATUS_DONE)
+        status = svm_lagrange_start(&s->lagrange, near->W, near->lambda, arena);
+    s->pair.Y = arena_doubles(arena, g->p + g->q, g->p < g->q ? g->p : g->q);
+    s->pair.lambda = arena_doubles(arena, g->m, 1);
+    s->active = arena_take(arena, g->m, 1);
+    s->W = arena_doubles(arena, g->p, g->q);
+    return arena->failed ? STATUS_NO_MEMORY : status;
+}
+
+/* The polish from where the factors are, with one ridge or two.  STATUS_DONE: certified. */
+static int finish(struct search *s, struct svm_answer *answer, size_t tries, const struct svm_options *options,
+                  struct stop *stop, struct arena *arena)
+{
+    int status = STATUS_ITERATION_LIMIT;
+    for (size_t i = 0; i < tries; ++i) {
+        status = polish(s, answer, ridges[i], s->tolerance / 10, stop, arena);
+        if (status == STATUS_INTERRUPTED || status == STATUS_NO_MEMORY)
+            return status;
+        if (status == STATUS_DONE
+            && (status = svm_conclude(answer, s->g.rows, options, BOUND_NUCLEAR, status, arena)) <= STATUS_DONE)
+            return status;
+    }
+    return status;
+}
+
+/* The polish from the weights and multipliers that the caller has of a problem like this one.  It is quick, and where
+ * they are not near enough nothing is lost but its time. */
+static int resume(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                  struct stop *stop, struct arena *arena)
+{
+    ptrdiff_t D = rows->w->dk * rows->w->dz;
+    struct svm_answer near = {.W = arena_doubles(arena, D, 1), .lambda = arena_doubles(arena, rows->count, 1)};
+    double *margin = arena_doubles(arena, rows->count, 1), asked = 0, reached = 0, least = INFINITY;
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
+    int warm = svm_start(near.lambda, rows, options, arena);
+    if (warm <= 0)
+        return warm < 0 ? warm : STATUS_UNDECIDED;
+    rows_apply(margin, rows, options->start_W);
+    for (ptrdiff_t k = 0; k < rows->count; ++k) {
+        asked += near.lambda[k] * rows->rhs[k];
+        reached += near.lambda[k] * margin[k];
+    }
+    for (ptrdiff_t k = 0; k < rows->count; ++k)
+        if (!rows->equal[k] && rows->rhs[k] > 0)
+            least = fmin(least, margin[k] / rows->rhs[k]);
+    if (!(reached > 0) || !isfinite(asked / reached) || least * asked < NEAR * reached)
+        return STATUS_UNDECIDED;
+    for (ptrdiff_t i = 0; i < D; ++i)   /* slack counts as much as short fall: the mean margin is as asked */
+        near.W[i] = options->start_W[i] * (asked / reached);
+    struct search s;
+    int status = take(&s, &near, rows, options->tol, arena);
+    if (status != STATUS_DONE)
+        return status;
+    return s.g.p == 1 || s.g.q == 1 ? STATUS_UNDECIDED : finish(&s, answer, 2, options, stop, arena);
+}
+
 int svm_factored(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                  struct stop *stop, struct arena *arena)
 {
-    int status = svm_reduced_frobenius(answer, rows, options, stop, arena);
+    struct arena_mark mark = arena_mark(arena);
+    int status = STATUS_UNDECIDED;
+    answer->iterations = 0;
+    if (options->start_W != NULL && options->start != NULL)
+        status = resume(answer, rows, options, stop, arena);
+    if (status == STATUS_DONE || status == STATUS_NO_MEMORY)
+        return status;
+    if (status == STATUS_INTERRUPTED)
+        return svm_conclude(answer, rows, options, BOUND_NUCLEAR, status, arena);
+    arena_release(arena, mark);
+    status = svm_reduced_frobenius(answer, rows, options, stop, arena);
     if (status != STATUS_DONE && status != STATUS_ITERATION_LIMIT)
         return status;
-    struct search s = {.gap = INFINITY};
-    struct svm_reduced *g = &s.g;
-    double tolerance = bound_tolerance(options->tol, answer->bound.lower, rows);
-    if (svm_reduced_build(g, rows, svm_reduced_norm(answer->W, rows->w->dk * rows->w->dz), arena) != STATUS_DONE)
-        return STATUS_NO_MEMORY;
+    struct search s;
     answer->iterations = 0;
-    if (g->p == 1 || g->q == 1)         /* W has one singular value: the Frobenius answer */
+    status = take(&s, answer, rows, options->tol, arena);
+    if (status != STATUS_DONE)
+        return status;
+    if (s.g.p == 1 || s.g.q == 1)       /* W has one singular value: the Frobenius answer */
         return svm_conclude(answer, rows, options, BOUND_NUCLEAR, STATUS_ITERATION_LIMIT, arena);
-    status = svm_lagrange_take(&s.lagrange, g, width(g, answer->lambda), arena);
-    if (status == STATUS_DONE)
-        status = svm_lagrange_start(&s.lagrange, answer->W, answer->lambda, arena);
-    s.pair.Y = arena_doubles(arena, g->p + g->q, g->p < g->q ? g->p : g->q);
-    s.pair.lambda = arena_doubles(arena, g->m, 1);
-    s.active = arena_take(arena, g->m, 1);
-    s.W = arena_doubles(arena, g->p, g->q);
-    if (status != STATUS_DONE || arena->failed)
-        return arena->failed ? STATUS_NO_MEMORY : status;
     for (size_t i = 0; i < ROUNDS && answer->iterations < options->max_iter; ++i) {
         status = svm_lagrange_round(&s.lagrange, rounds[i].eps, rounds[i].gradient,
                                     options->max_iter - answer->iterations, &answer->iterations, stop, arena);
@@ -141,14 +212,11 @@ int svm_factored(struct svm_answer *answer, const struct rows *rows, const struc
             break;
         if (i == 0)
             svm_lagrange_screen(&s.lagrange, SPARE);
-        for (size_t j = 0; i >= FIRST_POLISH && j <= (i > FIRST_POLISH); ++j) {
-            status = polish(&s, answer, ridges[j], tolerance / 10, stop, arena);
-            if (status == STATUS_INTERRUPTED || status == STATUS_NO_MEMORY)
-                break;
-            if (status == STATUS_DONE
-                && (status = svm_conclude(answer, rows, options, BOUND_NUCLEAR, status, arena)) <= STATUS_DONE)
-                return status;
-        }
+        if (i < FIRST_POLISH)
+            continue;
+        status = finish(&s, answer, 1 + (i > FIRST_POLISH), options, stop, arena);
+        if (status == STATUS_DONE)
+            return status;
         if (status == STATUS_INTERRUPTED || status == STATUS_NO_MEMORY)
             break;
     }

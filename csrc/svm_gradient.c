@@ -61,7 +61,7 @@ static void apply(struct spectral *s, double *out, const double *x)
 
 /* Twice the objective's two parts tell the gap for nothing: with g = A P A^* x and W_0 = 0 the bounds are
  * min(g / beta) / ||W|| and ||W|| / beta.x, ||W||^2 = x.g. */
-static int looks_done(const struct spectral *s, double tol)
+static double apparent_gap(const struct spectral *s)
 {
     double square = 0, product = 0, least = INFINITY;
     for (ptrdiff_t k = 0; k < s->rows->count; ++k) {
@@ -73,7 +73,7 @@ static int looks_done(const struct spectral *s, double tol)
         if (s->h[k] > 0)
             least = fmin(least, g / s->h[k]);
     }
-    return product > 0 && least > 0 && square <= (1 + tol) * product * least;
+    return product > 0 && least > 0 ? square / (product * least) - 1 : INFINITY;
 }
 
 static void fill_answer(struct svm_answer *answer, struct spectral *s)
@@ -137,6 +137,11 @@ int svm_gradient(struct svm_answer *answer, const struct rows *rows, const struc
     for (ptrdiff_t k = 0; k < rows->count; ++k)
         s.h[k] = rows->equal[k] ? 0 : (rows->rhs[k] - s.h[k]) / rows->length[k];
     double objective, length = 1, recent[MEMORY];
+    status = svm_start(s.x, rows, options, arena);
+    if (status < 0)
+        return status;
+    for (ptrdiff_t k = 0; k < rows->count; ++k)
+        s.x[k] = rows->equal[k] ? 0 : s.x[k] * rows->length[k];
     renew(&s, &objective);
     for (ptrdiff_t i = 0; i < MEMORY; ++i)
         recent[i] = objective;
@@ -149,7 +154,8 @@ int svm_gradient(struct svm_answer *answer, const struct rows *rows, const struc
         }
         if (answer->iterations % RENEW == RENEW - 1)
             renew(&s, &objective);
-        if (looks_done(&s, tol)) {
+        stop->iterations = answer->iterations;
+        if ((stop->gap = apparent_gap(&s)) <= tol) {
             fill_answer(answer, &s);
             status = svm_conclude(answer, rows, options, BOUND_FROBENIUS, stopped, arena);
             if (status <= STATUS_DONE)

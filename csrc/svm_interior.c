@@ -11,6 +11,7 @@
 #include "arena.h"
 #include "blas.h"
 #include "status.h"
+#include "stop.h"
 #include "svm_central.h"
 #include "svm_polish.h"
 #include "sweep.h"
@@ -59,7 +60,7 @@ static void keep(struct search *f, const struct svm_reduced *g, const double *W,
 {
     if (!(gap < f->gap))
         return;
-    f->gap = gap;
+    f->gap = f->stop->gap = gap;
     memcpy(f->W, W, (size_t)(g->p * g->q) * sizeof(double));
     memcpy(f->lambda, lambda, (size_t)g->m * sizeof(double));
 }

@@ -371,6 +371,8 @@ static int iterate(struct interior *s)
         return finish(s);               /* equality rows alone: one linear system */
     for (int slow = 0; slow < PATIENCE; ++*iterations) {
         double gap = measure(s);
+        s->stop->iterations = *iterations;
+        s->stop->gap = gap;
         if (gap <= bound_tolerance(s->options->tol, s->lower, s->rows) / 2)
             return STATUS_ITERATION_LIMIT;      /* for the certificate to correct */
         int separates = s->lower > 0;

@@ -215,6 +215,8 @@ int svm_polish(struct svm_pair *pair, unsigned char *active, const struct svm_re
             status = STATUS_DONE;
             break;
         }
+        stop->iterations = *iterations;
+        stop->gap = fmin(stop->gap, pair->gap);
         if (stop_now(stop)) {
             status = STATUS_INTERRUPTED;
             break;

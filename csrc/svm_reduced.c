@@ -38,6 +38,8 @@ int svm_reduced_frobenius(struct svm_answer *answer, const struct rows *rows, co
     if (status == STATUS_UNDECIDED && (m < D ? m : D) <= AFFORDABLE)
         status = svm_active(answer, rows, &unlimited, stop, arena);
     arena_release(arena, mark);
+    stop->iterations = 0;
+    stop->gap = INFINITY;               /* that of the other norm is no bound here */
     return status;
 }
 

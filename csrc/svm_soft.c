@@ -12,6 +12,7 @@
 
 #include "arena.h"
 #include "status.h"
+#include "stop.h"
 
 #define PROBE 1e11                      /* C of the infeasibility probe on unit rows: Farkas residuals near 1e-11 */
 
@@ -71,11 +72,13 @@ int svm_soft_probe(struct svm_answer *answer, const struct rows *rows, const str
     struct svm_options soft = *options;
     soft.soft = PROBE / mean;
     soft.tol = 1e-6;
+    soft.start = NULL;                  /* it has led nowhere */
     double *lambda = arena_doubles(arena, rows->count, 1), *hard = answer->lambda;
     if (arena->failed)
         return STATUS_NO_MEMORY;
     answer->lambda = lambda;
-    int status = svm_block_run(answer, rows, &soft, stop, arena);
+    struct stop quiet = *stop;          /* polls as well, but what it reaches is no bound of the problem asked */
+    int status = svm_block_run(answer, rows, &soft, &quiet, arena);
     answer->lambda = hard;
     if (status < 0 || status == STATUS_INTERRUPTED)
         return status;

@@ -8,12 +8,10 @@ import attsvm
 import numpy as np
 import pytest
 import reference
+from campaign import CLEAR, largest_margin_in_a_box
 from problems import Case, pick, random_problem, sphere
-from scipy.optimize import linprog
 
 EPS = np.finfo(float).eps
-# Margins below this part of the longest row are left to the certificates alone: the LP works to about 1e-9.
-CLEAR = 1e-7
 
 
 def prove(case, norm):
@@ -42,33 +40,6 @@ def prove(case, norm):
             1 / sol.margin, rel=1e-12 + allowed / 5
         )
     return sol, rows, sol.margin / rho
-
-
-def largest_margin_in_a_box(rows):
-    """max t  s.t.  A(W) >= t on margin rows of unit length, A(W) = 0 on equality rows, |W| <= 1."""
-    A, equal = [], []
-    for _, _, delta, z, is_equality in rows:
-        row = np.outer(delta, z).ravel()
-        size = np.linalg.norm(row)
-        if size == 0 and not is_equality:
-            return 0.0  # a copy of the selected token, or a zero query
-        if size > 0:
-            A.append(row / size)
-            equal.append(is_equality)
-    A, equal = np.array(A), np.array(equal, dtype=bool)
-    D = A.shape[1]
-    answer = linprog(
-        np.append(np.zeros(D), -1.0),
-        A_ub=np.hstack([-A[~equal], np.ones(((~equal).sum(), 1))]),
-        b_ub=np.zeros((~equal).sum()),
-        A_eq=np.hstack([A[equal], np.zeros((equal.sum(), 1))]) if equal.any() else None,
-        b_eq=np.zeros(equal.sum()) if equal.any() else None,
-        bounds=[(-1, 1)] * D + [(0, 1)],
-        method="highs",
-        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
-    )
-    assert answer.status == 0  # zero is feasible and the box is bounded
-    return answer.x[-1]
 
 
 def check(seeds, norm):

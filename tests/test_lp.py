@@ -164,7 +164,7 @@ def test_absurd_exponents_keep_valid_bounds(p):
 def barrier(case, p, rhs=None, tol=TOL):
     """The solver itself, which also takes p = 2 and any right-hand side: status, W, dual per entry, bounds."""
     reference_token = np.asarray(case.selected, dtype=np.intp)
-    return _core.svm_barrier(case.data._handle, reference_token, None, rhs, tol, 200, 0.0, p)[:5]
+    return _core.svm_barrier(case.data._handle, reference_token, None, rhs, tol, 200, 0.0, p, None, None, None)[:5]
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -1,5 +1,6 @@
 """The C extension.  Private: arguments are positional, already checked, C-contiguous."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ STATUS: dict[int, str]
 _Floats = np.ndarray[Any, np.dtype[np.float64]]
 _Indices = np.ndarray[Any, np.dtype[np.intp]]
 _Bools = np.ndarray[Any, np.dtype[np.bool_]]
+_Report = Callable[[int, float], None]
 _Answer = tuple[int, _Floats, _Floats, float, float, int, int, BaseException | None]
 
 def set_num_threads(k: int, /) -> None: ...
@@ -69,6 +71,9 @@ def svm_gradient(
     max_iter: int,
     soft: float,
     p: float,
+    start: _Floats | None,
+    start_W: _Floats | None,
+    report: _Report | None,
     /,
 ) -> _Answer: ...
 def svm_active(
@@ -80,6 +85,9 @@ def svm_active(
     max_iter: int,
     soft: float,
     p: float,
+    start: _Floats | None,
+    start_W: _Floats | None,
+    report: _Report | None,
     /,
 ) -> _Answer: ...
 def svm_block(
@@ -91,6 +99,9 @@ def svm_block(
     max_iter: int,
     soft: float,
     p: float,
+    start: _Floats | None,
+    start_W: _Floats | None,
+    report: _Report | None,
     /,
 ) -> _Answer: ...
 def svm_soft(
@@ -102,6 +113,9 @@ def svm_soft(
     max_iter: int,
     soft: float,
     p: float,
+    start: _Floats | None,
+    start_W: _Floats | None,
+    report: _Report | None,
     /,
 ) -> _Answer: ...
 def svm_interior_frobenius(
@@ -113,6 +127,9 @@ def svm_interior_frobenius(
     max_iter: int,
     soft: float,
     p: float,
+    start: _Floats | None,
+    start_W: _Floats | None,
+    report: _Report | None,
     /,
 ) -> _Answer: ...
 def svm_interior(
@@ -124,6 +141,9 @@ def svm_interior(
     max_iter: int,
     soft: float,
     p: float,
+    start: _Floats | None,
+    start_W: _Floats | None,
+    report: _Report | None,
     /,
 ) -> _Answer: ...
 def svm_factored(
@@ -135,6 +155,9 @@ def svm_factored(
     max_iter: int,
     soft: float,
     p: float,
+    start: _Floats | None,
+    start_W: _Floats | None,
+    report: _Report | None,
     /,
 ) -> _Answer: ...
 def svm_capped(
@@ -146,6 +169,9 @@ def svm_capped(
     max_iter: int,
     soft: float,
     p: float,
+    start: _Floats | None,
+    start_W: _Floats | None,
+    report: _Report | None,
     rank: int,
     /,
 ) -> _Answer: ...
@@ -158,6 +184,9 @@ def svm_barrier(
     max_iter: int,
     soft: float,
     p: float,
+    start: _Floats | None,
+    start_W: _Floats | None,
+    report: _Report | None,
     /,
 ) -> _Answer: ...
 def project_simplex(x: _Floats, total: float, /) -> _Floats: ...

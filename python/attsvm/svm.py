@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import warnings
 from typing import Any
@@ -10,7 +11,9 @@ import numpy as np
 
 from . import _core
 from ._check import as_choice, as_count, as_norm, as_number
+from ._progress import closing_gap
 from ._selection import Selection
+from ._warm import as_start
 from .data import Data
 from .separation import Separation
 
@@ -58,6 +61,8 @@ def solve_svm(
     C: float | None = None,
     rank: int | None = None,
     max_iter: int | None = None,
+    warm_start: Any = None,
+    progress: bool = False,
 ) -> Separation:
     """``min ||W||  s.t.  (x_a - x_t)^T W z >= 1`` for the selected token a of each query and every other token t.
 
@@ -88,6 +93,14 @@ def solve_svm(
         Cap on the rank of W, what K and Q with so many columns can reach; nuclear norm only.  Where it binds the
         problem is not convex: the answer is "stationary", with the bound of the problem without the cap.
     max_iter : int, optional
+    warm_start : Separation or array_like in the data's entry shape, optional
+        An answer of a problem like this one (another selection, norm, C or tol, data slightly moved), or multipliers
+        shaped as its ``dual``; each entry that is a margin row here starts with its own.  The certificate decides as
+        ever: a poor start costs time, never the answer.  "active", "block" and "gradient" begin there, and so does
+        "factored", where an answer in the nuclear norm lets it begin at the end.  "interior" and "barrier" cannot,
+        but for the Frobenius problem that they solve first where the norm is another.
+    progress : bool
+        Show the gap closing: a bar where tqdm is installed, else a line on stderr every second.
 
     Returns
     -------
@@ -140,11 +153,15 @@ def solve_svm(
     as_choice("method", method, ("auto", *methods))
     most = None if max_iter is None else as_count("max_iter", max_iter, 1)
     selection = Selection(data, selected)
+    start = (None, None) if warm_start is None else as_start(data, warm_start, norm)
     if method != "auto":
         names = (method,)
     else:
-        names = tuple(methods) if len(methods) == 1 else _plan(data, norm)
-    sol = _solve(data, selection, norm, names, tol, most, C, rank)
+        names = tuple(methods) if len(methods) == 1 else _plan(data, norm, start)
+    with closing_gap(tol) if progress else contextlib.nullcontext() as report:
+        sol = _solve(data, selection, norm, names, tol, most, C, rank, (*start, report))
+        if report is not None:
+            report(sol.iterations, sol.gap)
     if sol.status in ("iteration limit", "undecided"):
         warnings.warn(f"solve_svm: {sol.message}", ConvergenceWarning, stacklevel=2)
     return sol
@@ -198,6 +215,7 @@ def _solve(
     most: int | None,
     C: float | None,
     rank: int | None = None,
+    begin: tuple = (None, None, None),
 ) -> Separation:
     """The named methods in turn, until one decides; else the best of what they found."""
     methods = SOFT_METHODS if C is not None else _methods(norm)
@@ -205,18 +223,16 @@ def _solve(
         methods = {name: _with_rank(solver, rank) for name, solver in RANK_METHODS.items()}
     best = None
     for name in names:
-        answer = _call(methods[name], data, selection, tol, most or MAX_ITER[name], C, norm)
+        answer = _call(methods[name], data, selection, tol, most or MAX_ITER[name], C, norm, begin)
         sol = Separation(data, selection, norm, name, C, answer)
+        best = sol if best is None or sol.gap <= best.gap else best
+        if sol.status == "interrupted" or answer[-1] is not None:
+            exception = answer[-1] or KeyboardInterrupt()
+            exception.partial = best
+            raise exception
         if sol.status not in ("iteration limit", "undecided"):
-            break
-        best = sol if best is None or sol.gap < best.gap else best
-    else:
-        return best
-    if sol.status == "interrupted":
-        exception = answer[-1] or KeyboardInterrupt()
-        exception.partial = sol
-        raise exception
-    return sol
+            return sol
+    return best
 
 
 def _methods(norm: str | float) -> dict[str, Any]:
@@ -227,15 +243,16 @@ def _with_rank(solver: Any, rank: int) -> Any:
     return lambda *arguments: solver(*arguments, rank)
 
 
-def _plan(data: Data, norm: str | float) -> tuple[str, ...]:
+def _plan(data: Data, norm: str | float, start: tuple = (None, None)) -> tuple[str, ...]:
     """Methods to try in turn.  Choosing one of T tokens per query takes log2 T bits, and W holds about two per
     entry: short of that block ascent is quickest, near it the active set (few rows) or the interior point.  These
-    two also take what block ascent cannot decide."""
+    two also take what block ascent cannot decide.  With a start (multipliers, weights) the methods that can use it
+    come first."""
     if not isinstance(norm, str):
         return tuple(_methods(norm))
     rows, dimensions = int(data.indptr[-1]) - len(data), data.dk * data.dz
     if norm == "nuclear":  # the interior point is sturdier, the factored method quicker except on few rows
-        if rows <= INTERIOR_ROWS:
+        if rows <= INTERIOR_ROWS and start[1] is None:
             return ("interior", "factored")
         return ("factored", "interior") if min(rows, dimensions) <= INTERIOR_AFFORDABLE else ("factored",)
     if rows <= 100:
@@ -244,19 +261,27 @@ def _plan(data: Data, norm: str | float) -> tuple[str, ...]:
         return ("block", "gradient")
     exact = ("active", "interior") if rows <= ACTIVE_ROWS else ("interior", "active")
     bits = len(data) * math.log2(1 + rows / len(data))
-    return exact if bits > TIGHT * dimensions else ("block", *exact)
+    return exact if bits > TIGHT * dimensions and start[0] is None else ("block", *exact)
 
 
 def _call(
-    solver: Any, data: Data, selection: Selection, tol: float, max_iter: int, C: float | None, norm: str | float
+    solver: Any,
+    data: Data,
+    selection: Selection,
+    tol: float,
+    max_iter: int,
+    C: float | None,
+    norm: str | float,
+    begin: tuple,
 ) -> tuple:
-    """The solver on data whose products are in range, its answer in the units given."""
+    """The solver on data whose products are in range, its answer in the units given.  What it begins with (multipliers,
+    weights, a report) has no units: it is scaled to fit."""
     handle, powers = data.in_range
     soft, p = 0.0 if C is None else C, 2.0 if isinstance(norm, str) else norm
     if powers is not None:
         soft = math.ldexp(soft, 2 * sum(powers))
     try:
-        answer = solver(handle, selection.reference, selection.kept, selection.rhs, tol, max_iter, soft, p)
+        answer = solver(handle, selection.reference, selection.kept, selection.rhs, tol, max_iter, soft, p, *begin)
     except IndexError:
         raise ValueError(selection.outside(data)) from None
     if powers is None:

@@ -1,0 +1,37 @@
+"""What an earlier answer says about the next problem."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ._check import as_floats
+from .data import Data
+from .separation import Separation
+
+
+def as_start(data: Data, warm_start: Any, norm: str | float) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Multipliers per entry, and weights where they can serve: those of a nuclear answer, for another."""
+    entries = int(data.indptr[-1])
+    if isinstance(warm_start, Separation):
+        dual, W = warm_start._dual, warm_start.W
+        if len(dual) != entries:
+            raise ValueError(
+                f"warm_start must be an answer on data with as many entries as these, {entries}, got {len(dual)}"
+            )
+        serves = norm == warm_start.norm == "nuclear" and W is not None and W.shape == (data.dk, data.dz)
+        return _finite(dual), W if serves and np.isfinite(W).all() else None
+    if isinstance(warm_start, (list, tuple)) and not data.layout.uniform:
+        parts: Any = [
+            as_floats(f"warm_start[{i}]", part, "T_i" if data.layout.single else "S_i, T_i")
+            for i, part in enumerate(warm_start)
+        ]
+    else:
+        parts = as_floats("warm_start", warm_start, "n, T" if data.layout.single else "n, S, T")
+    return np.ascontiguousarray(data.layout.flatten_entries("warm_start", parts)), None
+
+
+def _finite(dual: np.ndarray) -> np.ndarray:
+    """Multipliers of extreme data may overflow: those say nothing."""
+    return np.where(np.isfinite(dual), dual, 0.0)

@@ -1,0 +1,26 @@
+"""Random problems of every awkward kind (campaign.py): none answered wrongly, next to none left open."""
+
+from __future__ import annotations
+
+import pytest
+from campaign import KINDS, run
+
+
+def check(problems, first, most_open):
+    counts, _, remarks = run(problems, first)
+    wrong = [remark[:5] for remark in remarks if remark[4] is not None]
+    assert not wrong
+    assert len(remarks) <= most_open * problems, [remark[:4] for remark in remarks]
+    for kind in KINDS:
+        for norm in ("frobenius", "nuclear"):
+            met = counts[kind, norm]
+            assert met["optimal"] and (met["infeasible"] or kind == "n = 1"), (kind, norm, met)
+
+
+def test_a_few_of_every_kind():
+    check(480, 0, 0.0)
+
+
+@pytest.mark.slow
+def test_two_thousand():
+    check(2016, 480, 5e-3)
