@@ -16,8 +16,21 @@ from problems import CASES, ball, planted_margin, several_kept, sphere
 METHODS = [("frobenius", "active"), ("frobenius", "block"), ("frobenius", "gradient"), ("frobenius", "interior")]
 METHODS += [("nuclear", "interior"), ("nuclear", "factored"), (3.0, "barrier")]
 NAMES = ["paper_size", "overloaded", "barely_feasible_1e-5", "infeasible_random", "duplicate_token_kept"]
-NAMES += ["near_duplicate_1e-8", "spread_norms", "huge_tokens", "tiny_tokens", "correlated", "redundant_equalities"]
-NAMES += ["contradicting_equalities", "all_tokens_selected", "causal_ragged", "ragged_equalities", "several_queries"]
+NAMES += [
+    "near_duplicate_1e-8",
+    "spread_norms",
+    "huge_tokens",
+    "tiny_tokens",
+    "correlated",
+    "redundant_equalities",
+]
+NAMES += [
+    "contradicting_equalities",
+    "all_tokens_selected",
+    "causal_ragged",
+    "ragged_equalities",
+    "several_queries",
+]
 NAMES += ["prompt"]
 
 
