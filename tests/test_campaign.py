@@ -11,10 +11,9 @@ def check(problems, first, most_open):
     wrong = [remark[:5] for remark in remarks if remark[4] is not None]
     assert not wrong
     assert len(remarks) <= most_open * problems, [remark[:4] for remark in remarks]
-    for kind in KINDS:
-        for norm in ("frobenius", "nuclear"):
-            met = counts[kind, norm]
-            assert met["optimal"] and (met["infeasible"] or kind == "n = 1"), (kind, norm, met)
+    for kind in KINDS:  # no kind is all of one answer
+        met = counts[kind, "frobenius"] + counts[kind, "nuclear"]
+        assert met["optimal"] and (met["infeasible"] or kind == "n = 1"), (kind, met)
 
 
 def test_a_few_of_every_kind():
