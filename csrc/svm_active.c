@@ -369,16 +369,6 @@ static int start_with_equalities(struct active *s)
     return STATUS_DONE;
 }
 
-/* With A W = beta on S the bounds are min(A W / beta) / ||W|| and 1 / ||W||. */
-static double apparent_gap(const struct active *s)
-{
-    double least = 1;
-    for (ptrdiff_t k = 0; k < s->rows->count; ++k)
-        if (!s->rows->equal[k] && s->beta[k] > 0)
-            least = fmin(least, s->margin[k] / s->beta[k]);
-    return least > 0 ? 1 / least - 1 : INFINITY;
-}
-
 /* x from the start: its rows with a multiplier join S, unless they depend on it, and those that S does not want leave. */
 static int start_with_support(struct active *s, const struct svm_options *options)
 {
@@ -408,6 +398,8 @@ static int iterate(struct active *s, const struct svm_options *options, ptrdiff_
     for (int stalls = 0;;) {
         renew_margins(s);
         ptrdiff_t j = most_violated(s, met, noise(s));
+        if (j >= 0 && s->beta[j] > 0)   /* 1 - A W / beta there: for the unit W, the gap or less */
+            stop->gap = s->margin[j] > 0 ? s->beta[j] / s->margin[j] - 1 : INFINITY;
         if (j < 0) {                    /* look again with margins computed from the tokens */
             j = most_violated(s, met, refine(s));
             if (j < 0)
@@ -419,12 +411,9 @@ static int iterate(struct active *s, const struct svm_options *options, ptrdiff_
         highest = fmax(highest, value);
         if (*iterations >= options->max_iter)
             return STATUS_ITERATION_LIMIT;
-        if (++*iterations % LOOK == 0) {
-            stop->iterations = *iterations;
-            stop->gap = apparent_gap(s);
-            if (stop_now(stop))
-                return STATUS_INTERRUPTED;
-        }
+        stop->iterations = ++*iterations;
+        if (*iterations % LOOK == 0 && stop_now(stop))
+            return STATUS_INTERRUPTED;
         int verdict;
         while ((verdict = offer(s, j, s->margin)) == DEPENDENT)
             if (!exchange(s, j))
