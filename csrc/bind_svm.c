@@ -157,9 +157,9 @@ static PyObject *svm_capped_(PyObject *module, PyObject *const *args, Py_ssize_t
 }
 
 #define SIGNATURE \
-    "(windows, reference, kept | None, rhs | None, tol, max_iter, soft, p, start (entries) | None, start_W | None, " \
-    "report(iterations, gap) | None) -> status, W, dual (entries), lower, upper, iterations, impossible entry or " \
-    "-1, exception | None"
+    "(windows, reference, kept | None, rhs | None, tol, max_iter, soft, p, start | None, start_W | None, report | None)" \
+    " -> status, W, dual (entries), lower, upper, iterations, impossible entry or -1, exception | None.  start: " \
+    "multipliers of the entries; report is called with iterations and gap"
 
 PyMethodDef bind_svm_methods[] = {
     {"svm_gradient", (PyCFunction)(void (*)(void))svm_gradient_, METH_FASTCALL, "svm_gradient" SIGNATURE},

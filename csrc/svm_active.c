@@ -398,7 +398,7 @@ static int iterate(struct active *s, const struct svm_options *options, ptrdiff_
     for (int stalls = 0;;) {
         renew_margins(s);
         ptrdiff_t j = most_violated(s, met, noise(s));
-        if (j >= 0 && s->beta[j] > 0)   /* 1 - A W / beta there: for the unit W, the gap or less */
+        if (j >= 0 && s->beta[j] > 0)   /* the gap is at least what this row makes of it */
             stop->gap = s->margin[j] > 0 ? s->beta[j] / s->margin[j] - 1 : INFINITY;
         if (j < 0) {                    /* look again with margins computed from the tokens */
             j = most_violated(s, met, refine(s));
