@@ -99,7 +99,7 @@ def test_near_problems(norm, method):
     [
         ("frobenius", "gradient", 2),
         ("frobenius", "active", 1),
-        ("frobenius", "block", 3),
+        ("frobenius", "block", 2),
         ("nuclear", "factored", 1),
     ],
 )
@@ -108,7 +108,7 @@ def test_the_answer_itself_saves_the_work(make, norm, method, most):
     case = make()
     cold = solve(case.data, case.selected, norm, method=method)
     warm = solve(case.data, case.selected, norm, method=method, warm_start=cold)
-    assert warm.status == "optimal" and warm.iterations <= most < cold.iterations
+    assert warm.status == "optimal" and warm.iterations <= most and warm.iterations < cold.iterations
 
 
 def test_path_over_the_soft_margin():
