@@ -33,7 +33,7 @@ static PyObject *project_simplex_(PyObject *module, PyObject *const *args, Py_ss
         return NULL;
     ptrdiff_t size = PyArray_SIZE((PyArrayObject *)copy);
     struct bind_call call;
-    bind_begin(&call, NULL);
+    bind_begin(&call);
     double *scratch = arena_doubles(&call.arena, size, 1);
     int status = call.arena.failed ? STATUS_NO_MEMORY : STATUS_DONE;
     if (status == STATUS_DONE && size > 0)
@@ -65,7 +65,7 @@ static PyObject *project_ball_(PyObject *module, PyObject *const *args, Py_ssize
         return NULL;
     ptrdiff_t rows = PyArray_DIM((PyArrayObject *)copy, 0), columns = PyArray_DIM((PyArrayObject *)copy, 1);
     struct bind_call call;
-    bind_begin(&call, NULL);
+    bind_begin(&call);
     int status = STATUS_DONE;
     if (rows > 0 && columns > 0)
         status = project_ball(W, rows, columns, (enum project_ball)ball, radius, &call.arena);
