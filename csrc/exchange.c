@@ -24,11 +24,6 @@ void exchange_take(struct exchange *e, const struct rows *rows, const double *ri
     e->mark = arena_mark(arena);
 }
 
-void exchange_forget(struct exchange *e)
-{
-    e->size = e->n_columns = 0;
-}
-
 /* A new base set. */
 static int factor(struct exchange *e, const ptrdiff_t *member, ptrdiff_t size)
 {
@@ -129,16 +124,6 @@ static double product(const struct exchange *e, ptrdiff_t k, ptrdiff_t l)
     return i >= j ? e->products[i * e->room + j] : e->products[j * e->room + i];
 }
 
-/* G_kl of two unit rows outside B. */
-static double gram(const struct rows *rows, ptrdiff_t k, ptrdiff_t l, double *delta_k, double *delta_l)
-{
-    const struct windows *w = rows->w;
-    rows_unit_delta(delta_k, rows, k);
-    rows_unit_delta(delta_l, rows, l);
-    return vector_dot(delta_k, delta_l, w->dk)
-           * vector_dot(w->queries + rows->query[k] * w->dz, w->queries + rows->query[l] * w->dz, w->dz);
-}
-
 /* u of the rows that left (first) and came, from R = Y^T of the former, A = Y^T of the latter and y = L^-1 b:
  *
  *     -R R^T u_r - R A^T u_a = -R y,    -A R^T u_r + (E - A A^T) u_a = b_a - A y
@@ -148,11 +133,12 @@ static int complement(struct exchange *e, double *u, const double *y, const doub
                       ptrdiff_t n_came, const ptrdiff_t *left, ptrdiff_t n_left)
 {
     const struct rows *rows = e->rows;
-    ptrdiff_t n = e->size, dk = rows->w->dk;
+    ptrdiff_t n = e->size;
     double *N = arena_doubles(e->arena, n_left, n_left), *S = arena_doubles(e->arena, n_came, n_came);
-    double *T = arena_doubles(e->arena, n_left, n_came), *delta = arena_doubles(e->arena, 2, dk);
-    double *came_u = u + n_left;
-    if (e->arena->failed)
+    double *T = arena_doubles(e->arena, n_left, n_came), *came_u = u + n_left;
+    double *D = arena_doubles(e->arena, n_came, rows->w->dk), *Z = arena_doubles(e->arena, n_came, rows->w->dz);
+    ptrdiff_t *query = arena_indices(e->arena, n_came);
+    if (e->arena->failed || rows_gram(S, D, Z, query, rows, came, n_came, e->arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     for (ptrdiff_t r = 0; r < n_left; ++r) {
         u[r] = vector_dot(e->Y + e->slot[left[r]] * n, y, n);
@@ -164,7 +150,7 @@ static int complement(struct exchange *e, double *u, const double *y, const doub
     for (ptrdiff_t a = 0; a < n_came; ++a) {
         came_u[a] = b[came[a]] - vector_dot(e->Y + e->slot[came[a]] * n, y, n);
         for (ptrdiff_t c = 0; c < a; ++c)
-            S[a * n_came + c] = gram(rows, came[a], came[c], delta, delta + dk) - product(e, came[a], came[c]);
+            S[a * n_came + c] -= product(e, came[a], came[c]);
         S[a * n_came + a] = 1 + e->ridge[came[a]] + JITTER - product(e, came[a], came[a]);
     }
     if (n_left > 0) {

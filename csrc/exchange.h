@@ -17,7 +17,7 @@
 
 struct exchange {
     const struct rows *rows;
-    const double *ridge;                /* (m) of unit rows */
+    const double *ridge;                /* (m) of unit rows, the same as long as this lives */
     struct arena *arena;
     struct arena_mark mark;             /* where the room of the present factor begins */
     ptrdiff_t size;                     /* |B|, 0 before the first */
@@ -35,9 +35,6 @@ struct exchange {
 /* Two arrays over the rows, for good.  The arena must not be used below a later piece while the exchange lives: the
  * factor stands at its end. */
 void exchange_take(struct exchange *e, const struct rows *rows, const double *ridge, struct arena *arena);
-
-/* Forget the factor: the ridge has changed. */
-void exchange_forget(struct exchange *e);
 
 /* x [m]: the solution on S = member [size] (ascending), zero elsewhere, for b [m] of unit rows.
  * STATUS_DONE, STATUS_NO_MEMORY, STATUS_FACTORIZATION: rows of S depend on each other. */

@@ -207,6 +207,8 @@ int rows_gram(double *G, double *D, double *Z, ptrdiff_t *z, const struct rows *
     /* A Hadamard product of the Gram matrices of differences and of queries. */
     const struct windows *w = rows->w;
     ptrdiff_t queries = 0;
+    if (size == 0)
+        return STATUS_DONE;
     for (ptrdiff_t i = 0; i < size; ++i) {
         ptrdiff_t q = rows->query[member[i]];
         if (i == 0 || q != rows->query[member[i - 1]])

@@ -5,9 +5,12 @@
  * A burst guesses S = {x > 0}, solves (G_SS + ridge) w = b_S + ridge * x_previous, and exchanges the rows with the
  * wrong sign: w < 0 leaves, a row outside with too small a margin enters.  It may cycle, so the burst goes on only
  * while fewer rows are wrong than before, only points that raise the dual are kept, and in between block ascent,
- * which always raises it, takes over.  ridge = 0 at first; when rows of S depend on each other (copies of tokens, or
- * more rows on one query than dimensions) a proximal term makes the systems regular and is removed by repetition.
- * The certificate alone decides that the work is done. */
+ * which always raises it, takes over.
+ *
+ * Where S has few rows beside the entries of W, or is badly conditioned, systems are solved by a Cholesky factor, with
+ * a ridge that makes them regular though rows depend on each other (copies of tokens, more rows on one query than
+ * dimensions); its centre x_previous moves with every better point, so that it is gone in the end.  Else conjugate
+ * gradients do.  The certificate alone decides that the work is done. */
 #include "svm_block.h"
 
 #include <math.h>
@@ -31,13 +34,12 @@
 #define SHORT_BURST 2                   /* exchanges */
 #define BURSTS 24
 #define EXCHANGES 25                    /* systems per burst */
-#define PROXIMAL 1e-6                   /* ridge on unit rows once the plain systems have failed */
-#define NEARLY 1e-3                     /* a gap: what still cycles below it are rows that depend on each other */
+#define PROXIMAL 1e-6                   /* ridge of dense systems, on unit rows */
 #define SHORT_OF 1e-10                  /* a margin this far below b (relative) is violated */
 #define NEGATIVE 1e-11                  /* a multiplier this far below 0, relative to the largest */
 #define EQUAL 1e-11                     /* equality rows off by less than this part of length ||W|| are put right at the end */
 #define PATIENCE 60                     /* conjugate gradient iterations for one system before it is made dense */
-#define AS_CHEAP 40                     /* ... and so many iterations cost more than the factor where that is small */
+#define AS_CHEAP 100                     /* ... and so many iterations cost more than the factor where that is small */
 #define DENSE_MOST 12000                /* rows of the largest factor */
 #define REFINEMENTS 3                   /* of a dense solution, at most */
 #define RESIDUAL 1e-11                  /* ... until its rows are off by no more than this part of the largest b ... */
@@ -74,13 +76,26 @@ static double slack_ridge(const struct svm_options *options)
     return options->soft > 0 ? 1 / (2 * options->soft) : 0;
 }
 
-static void set_proximal(struct search *s, double proximal)
+/* Ridges of unit rows: of the soft margin, and of the proximal term. */
+static void set_ridge(struct search *s, double proximal)
 {
     const struct rows *rows = s->rows;
     s->proximal = proximal;
     for (ptrdiff_t k = 0; k < rows->count; ++k)
         s->ridge[k] = proximal + (rows->equal[k] ? 0 : slack_ridge(s->options) / (rows->length[k] * rows->length[k]));
-    exchange_forget(&s->exchange);
+}
+
+/* The best point so far is the centre of the proximal term. */
+static void move_centre(struct search *s)
+{
+    for (ptrdiff_t k = 0; k < s->rows->count; ++k)
+        s->previous[k] = s->lambda[k] * s->rows->length[k];
+}
+
+static void right_sides(struct search *s)
+{
+    for (ptrdiff_t k = 0; k < s->rows->count; ++k)
+        s->b[k] = s->rows->rhs[k] / s->rows->length[k] + s->proximal * s->previous[k];
 }
 
 static int take(struct search *s)
@@ -101,7 +116,7 @@ static int take(struct search *s)
     s->ridge = arena_doubles(s->arena, m, 1);
     if (s->arena->failed)
         return STATUS_NO_MEMORY;
-    set_proximal(s, 0);
+    set_ridge(s, 0);
     return equalities_factor(&s->equalities, s->rows, s->arena);
 }
 
@@ -216,7 +231,7 @@ static int is_dense(const struct search *s)
     const struct windows *w = s->rows->w;
     double size = (double)s->size, dk = (double)w->dk;
     double iteration = 2 * dk * ((double)w->n_queries * (double)w->dz + size), factor = size * size * (size / 3 + dk);
-    return s->size <= DENSE_MOST && (s->dense || s->proximal > 0 || factor <= AS_CHEAP * iteration);
+    return s->size <= DENSE_MOST && (s->dense || factor <= AS_CHEAP * iteration);
 }
 
 /* trial = w in the units of the rows; its dual value. */
@@ -236,6 +251,11 @@ static int solve_dense(struct search *s, double eta, double *value, int *negativ
     const struct rows *rows = s->rows;
     double before = INFINITY;
     s->dense = 1;                       /* from now on: its factor serves the sets to come */
+    if (s->proximal == 0) {
+        set_ridge(s, PROXIMAL);
+        move_centre(s);
+    }
+    right_sides(s);
     int status = exchange_solve(&s->exchange, s->w, s->b, s->member, s->size);
     for (int i = 0; status == STATUS_DONE; ++i) {
         *value = evaluate_candidate(s, negative);
@@ -261,6 +281,7 @@ static int solve_dense(struct search *s, double eta, double *value, int *negativ
 /* w on S by conjugate gradients, only as exact as the burst needs: `eta` of the largest right side. */
 static int solve_iteratively(struct search *s, double eta, double *value, int *negative)
 {
+    right_sides(s);
     struct arena_mark mark = arena_mark(s->arena);
     double *x = arena_doubles(s->arena, s->size, 1), *b = arena_doubles(s->arena, s->size, 1);
     if (s->arena->failed)
@@ -285,8 +306,6 @@ static int solve_iteratively(struct search *s, double eta, double *value, int *n
 
 static int solve_on_support(struct search *s, double eta, double *value, int *negative)
 {
-    for (ptrdiff_t k = 0; k < s->rows->count; ++k)
-        s->b[k] = s->rows->rhs[k] / s->rows->length[k] + s->proximal * s->previous[k];
     return is_dense(s) ? solve_dense(s, fmax(ROUGHLY * eta, RESIDUAL), value, negative) : solve_iteratively(s, eta, value, negative);
 }
 
@@ -331,8 +350,6 @@ static int burst(struct search *s, int *solved, int *exchanges)
         int negative = 0, exact = eta <= 1e-12;
         int status = solve_on_support(s, eta, &value, &negative);
         if (status == STATUS_ITERATION_LIMIT || status == STATUS_FACTORIZATION) {
-            if (status == STATUS_FACTORIZATION)
-                set_proximal(s, PROXIMAL);
             s->dense = 1;
             return STATUS_DONE;
         }
@@ -347,6 +364,7 @@ static int burst(struct search *s, int *solved, int *exchanges)
         if (value > s->dual) {
             s->dual = value;
             memcpy(s->lambda, s->trial, (size_t)rows->count * sizeof(double));
+            move_centre(s);
         }
         if (close_enough(s) || (wrong == 0 && exact)) {
             *solved = 1;
@@ -383,17 +401,12 @@ static int search(struct search *s)
         status = burst(s, &solved, &exchanges);
         if (status != STATUS_DONE || close_enough(s))
             return status;
-        if (solved) {                   /* of the proximal problem: move its centre */
-            if (s->proximal == 0)
-                set_proximal(s, PROXIMAL);
-            for (ptrdiff_t k = 0; k < s->rows->count; ++k)
-                s->previous[k] = s->lambda[k] * s->rows->length[k];
+        if (solved) {                   /* of the proximal problem, whose centre has moved since; or inaccurately */
+            s->dense = 1;
+            move_centre(s);
             continue;
         }
-        if (++s->failures >= 2 || s->upper <= s->lower * (1 + NEARLY)) {
-            set_proximal(s, PROXIMAL);
-            s->dense = 1;
-        }
+        s->dense |= ++s->failures >= 2;
         if (exchanges <= SHORT_BURST && epochs < MOST_EPOCHS)
             epochs *= 2;
         status = ascend(s, epochs, 1);
