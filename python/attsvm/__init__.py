@@ -4,7 +4,7 @@ Letters: X (n, T, d) tokens, Z (n, dz) queries, y (n,) labels, v (dv,) head, W (
 Q (dz, m) factors with W = K Q^T; logits are x^T W z.
 """
 
-from . import plot, sample
+from . import heads, plot, sample
 from .config import set_num_threads, show_config
 from .data import Data, causal_attention, cross_attention, prompt_attention, self_attention
 from .diagnosis import Diagnosis, diagnose
@@ -38,6 +38,7 @@ __all__ = [
     "decompose",
     "diagnose",
     "feasible",
+    "heads",
     "is_locally_optimal",
     "plot",
     "prompt_attention",

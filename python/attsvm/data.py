@@ -168,7 +168,7 @@ class Data:
         return as_floats("W", W, "dk, dz", (self.dk, self.dz))
 
 
-def _read_tokens(name: str, X: Any, letters: str = "n, T, d") -> tuple[np.ndarray, np.ndarray]:
+def read_tokens(name: str, X: Any, letters: str = "n, T, d") -> tuple[np.ndarray, np.ndarray]:
     """Tokens of all sequences below each other, and the length of each sequence."""
     if _is_ragged(X):
         return _read_ragged(name, X, "T_i, d", keep_single=True)
@@ -217,7 +217,7 @@ def _is_rectangular(X: Sequence[Any]) -> bool:
 def _read_values(values: Any, lengths: np.ndarray) -> np.ndarray | None:
     if values is None:
         return None
-    flat, found = _read_tokens("values", values, "n, T, dv")
+    flat, found = read_tokens("values", values, "n, T, dv")
     if len(found) != len(lengths) or (found != lengths).any():
         raise ValueError(
             f"values must have as many tokens as X in each sequence, {_sizes(lengths)}, got {_sizes(found)}"
@@ -259,7 +259,7 @@ def cross_attention(X: Any, Z: Any, values: Any = None) -> Data:
     >>> attsvm.cross_attention(X, Z)
     <attsvm cross_attention: 6 queries over 48 tokens, 8 tokens each, dk=10, dz=10>
     """
-    keys, lengths = _read_tokens("X", X)
+    keys, lengths = read_tokens("X", X)
     queries, counts, single = _read_queries(Z, len(lengths))
     layout = Layout(lengths, counts, single)
     return Data("cross_attention", keys, queries, _read_values(values, lengths), layout)
@@ -286,7 +286,7 @@ def self_attention(X: Any, query: int | None = 0, values: Any = None) -> Data:
     >>> attsvm.self_attention(X, query=None)
     <attsvm self_attention: 12 queries over 12 tokens, 4 tokens each, dk=5, dz=5>
     """
-    keys, lengths = _read_tokens("X", X)
+    keys, lengths = read_tokens("X", X)
     values = _read_values(values, lengths)
     as_queries = np.ascontiguousarray(keys, dtype=np.float64)
     if query is None:
@@ -321,7 +321,7 @@ def causal_attention(X: Any, values: Any = None) -> Data:
     array([[[1. , 0. ],
             [0.5, 0.5]]])
     """
-    keys, lengths = _read_tokens("X", X)
+    keys, lengths = read_tokens("X", X)
     queries = np.ascontiguousarray(keys, dtype=np.float64)
     layout = Layout(lengths, lengths, single=False, causal=True)
     return Data("causal_attention", keys, queries, _read_values(values, lengths), layout)
@@ -348,7 +348,7 @@ def prompt_attention(X: Any, key: Any = None) -> Data:
     >>> attsvm.prompt_attention([[[1.0, 0.0], [0.0, 1.0]]]).logits([[1.0], [3.0]])
     array([[1., 3.]])
     """
-    values, lengths = _read_tokens("X", X)
+    values, lengths = read_tokens("X", X)
     keys = values
     if key is not None:
         matrix = as_floats("key", key, "dk, d", (None, values.shape[1]))

@@ -1,0 +1,36 @@
+"""The heads of a trained transformer, read as support vector machines.
+
+>>> import attsvm
+>>> model = attsvm.heads.read_bert(folder)                        # doctest: +SKIP
+>>> found = model.read(attsvm.heads.example_sentences())          # doctest: +SKIP
+>>> attsvm.heads.analyze_head(found[20])                          # doctest: +SKIP
+"""
+
+from .analysis import Fit, HeadReport, analyze_head, analyze_model
+from .bert import Bert, read_bert, read_safetensors
+from .choices import hard_queries
+from .model import Head, Text, from_arrays
+from .pictures import plot_curve, plot_grid, plot_sentence
+from .report import results_columns, results_table
+from .text import example_sentences, read_sentences
+
+__all__ = [
+    "Bert",
+    "Fit",
+    "Head",
+    "HeadReport",
+    "Text",
+    "analyze_head",
+    "analyze_model",
+    "example_sentences",
+    "from_arrays",
+    "hard_queries",
+    "plot_curve",
+    "plot_grid",
+    "plot_sentence",
+    "read_bert",
+    "read_safetensors",
+    "read_sentences",
+    "results_columns",
+    "results_table",
+]

@@ -1,0 +1,242 @@
+"""A BERT model read from its folder, and its forward pass in NumPy.
+
+One layer, for tokens x of a sentence (heads h = 1..H, rows of x W^T cut into H parts):
+
+    attended_h = softmax(q_h k_h^T / sqrt(m)) v_h,    y = norm(x + [attended_1 .. attended_H] Wo^T + bo)
+    x_next     = norm(y + gelu(y W1^T + b1) W2^T + b2)
+
+Source: Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers" (2018).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .model import Head, from_arrays
+from .wordpiece import WordPiece
+
+Progress = Callable[[Iterable[Any]], Iterable[Any]]
+LINEAR = ("query.weight", "query.bias", "key.weight", "key.bias")
+SAFE_TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4"}
+# What has to be so for this forward pass to be the model's.
+REQUIRED = {"model_type": "bert", "position_embedding_type": "absolute", "hidden_act": "gelu"}
+# Taylor's cubic from the next of these nodes is off by at most 12 / 24 / 2048^4 = 3e-14; beyond 6, erf is 1 to 2e-17.
+NODES_PER_UNIT, LARGEST = 1024, 6
+
+
+def read_safetensors(path: Any) -> dict[str, np.ndarray]:
+    """Arrays of a ``.safetensors`` file by name, memory-mapped (bfloat16 is widened to float32).
+
+    Parameters
+    ----------
+    path : path-like
+
+    Returns
+    -------
+    dict of str to array
+
+    Notes
+    -----
+    The format: the length of the header (8 bytes, little endian), the header (JSON: type, shape and place of each
+    array), the arrays.
+
+    Examples
+    --------
+    >>> import attsvm, json, pathlib, tempfile
+    >>> header = json.dumps({"b": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}).encode()
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "two.safetensors")
+    >>> _ = path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
+    >>> attsvm.heads.read_safetensors(path)["b"].tolist()
+    [0.0, 0.0]
+    """
+    raw = np.memmap(path, dtype=np.uint8, mode="r")
+    size = int.from_bytes(raw[:8].tobytes(), "little")
+    try:
+        header = json.loads(raw[8 : 8 + size].tobytes())
+        header.pop("__metadata__", None)
+        return {name: _array(raw[8 + size :], **entry) for name, entry in header.items()}
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"{path} is not a safetensors file this reader knows: {error}") from None
+
+
+def _array(raw: np.ndarray, dtype: str, shape: Sequence[int], data_offsets: Sequence[int]) -> np.ndarray:
+    begin, end = data_offsets
+    array = raw[begin:end].view(SAFE_TYPES[dtype]).reshape(shape)
+    return (array.astype(np.uint32) << 16).view(np.float32) if dtype == "BF16" else array
+
+
+class Bert:
+    """A BERT encoder: weights, tokenizer, forward pass.
+
+    Attributes
+    ----------
+    layers, heads, width : int
+        Layers, heads per layer, length d of a token.
+    longest : int
+        Tokens that a sentence may have, [CLS] and [SEP] among them.
+    tokenizer : WordPiece
+    """
+
+    def __init__(self, config: dict[str, Any], weights: dict[str, np.ndarray], tokenizer: WordPiece):
+        self.layers, self.heads = config["num_hidden_layers"], config["num_attention_heads"]
+        self.width, self.longest = config["hidden_size"], config["max_position_embeddings"]
+        self.tokenizer = tokenizer
+        self._small = config.get("layer_norm_eps", 1e-12)
+        self._weights = weights
+
+    def __repr__(self) -> str:
+        return f"<attsvm Bert: {self.layers} layers of {self.heads} heads, d={self.width}>"
+
+    def read(
+        self, sentences: Sequence[str], layers: Sequence[int] | None = None, progress: Progress = iter
+    ) -> list[Head]:
+        """Pass sentences through the model; what every head of these layers is given, and its K and Q.
+
+        Parameters
+        ----------
+        sentences : list of str
+        layers : list of int, optional
+            All by default.
+        progress : callable
+            Put around the loop over layers, such as ``tqdm.tqdm``.
+
+        Returns
+        -------
+        list of Head
+            ``self.heads`` for each layer, in order.
+        """
+        if isinstance(sentences, str) or not all(isinstance(sentence, str) for sentence in sentences):
+            raise TypeError("sentences must be a list of str")
+        wanted = range(self.layers) if layers is None else sorted(set(layers))
+        if len(sentences) == 0 or len(wanted) == 0:
+            raise ValueError("sentences and layers must not be empty")
+        if wanted[0] < 0 or wanted[-1] >= self.layers:
+            raise ValueError(f"layers must lie in 0 .. {self.layers - 1}, got {list(wanted)}")
+        ids = [self.tokenizer.encode(sentence) for sentence in sentences]
+        for i, some in enumerate(ids):
+            if len(some) > self.longest:
+                raise ValueError(f"sentences[{i}] has {len(some)} tokens, the model takes {self.longest}")
+        words = [[self.tokenizer.tokens[i] for i in some] for some in ids]
+        found: list[Head] = []
+        for layer, inputs in enumerate(progress(self.inputs(ids, wanted[-1] + 1))):
+            if layer in wanted:
+                part = f"encoder.layer.{layer}.attention.self."
+                weights = [self._weights[part + name] for name in LINEAR]
+                single = [x.astype(np.float32) for x in inputs]
+                found += from_arrays(single, *weights, heads=self.heads, tokens=words, layer=layer)
+        return found
+
+    def inputs(self, ids: Sequence[Sequence[int]], steps: int) -> Iterator[list[np.ndarray]]:
+        """Tokens (T_i, d) of each sentence before layer 0, 1, .. (after the last layer: the model's output).
+
+        Sentences of equal length go together, so that nothing is padded and nothing masked.
+        """
+        groups: dict[int, list[int]] = {}
+        for i, some in enumerate(ids):
+            groups.setdefault(len(some), []).append(i)
+        states = {T: self._embed(np.array([ids[i] for i in members])) for T, members in groups.items()}
+        for layer in range(steps):
+            if layer > 0:
+                states = {T: self._pass(layer - 1, x) for T, x in states.items()}
+            flat: list[Any] = [None] * len(ids)
+            for T, members in groups.items():
+                for i, x in zip(members, states[T], strict=True):
+                    flat[i] = x
+            yield flat
+
+    def _embed(self, ids: np.ndarray) -> np.ndarray:
+        part = "embeddings."
+        x = self._weights[part + "word_embeddings.weight"][ids].astype(np.float64)
+        x += self._weights[part + "position_embeddings.weight"][: ids.shape[1]]
+        x += self._weights[part + "token_type_embeddings.weight"][0]
+        return self._norm(part + "LayerNorm.", x)
+
+    def _pass(self, layer: int, x: np.ndarray) -> np.ndarray:
+        """Outputs (n, T, d) of a layer from its inputs."""
+        part = f"encoder.layer.{layer}."
+        n, T, d = x.shape
+        m = d // self.heads
+        q, k, v = (
+            self._linear(part + f"attention.self.{name}.", x).reshape(n, T, self.heads, m).swapaxes(1, 2)
+            for name in ("query", "key", "value")
+        )
+        logits = q @ k.swapaxes(2, 3) / math.sqrt(m)
+        prob = np.exp(logits - logits.max(axis=3, keepdims=True))
+        prob /= prob.sum(axis=3, keepdims=True)
+        attended = (prob @ v).swapaxes(1, 2).reshape(n, T, d)
+        y = x + self._linear(part + "attention.output.dense.", attended)
+        y = self._norm(part + "attention.output.LayerNorm.", y)
+        hidden = gelu(self._linear(part + "intermediate.dense.", y))
+        return self._norm(part + "output.LayerNorm.", y + self._linear(part + "output.dense.", hidden))
+
+    def _linear(self, part: str, x: np.ndarray) -> np.ndarray:
+        weight, bias = (self._weights[part + name].astype(np.float64) for name in ("weight", "bias"))
+        return x @ weight.T + bias
+
+    def _norm(self, part: str, x: np.ndarray) -> np.ndarray:
+        weight, bias = (self._weights[part + name].astype(np.float64) for name in ("weight", "bias"))
+        centred = x - x.mean(axis=-1, keepdims=True)
+        variance = (centred**2).mean(axis=-1, keepdims=True)
+        return centred / np.sqrt(variance + self._small) * weight + bias
+
+
+def gelu(x: np.ndarray) -> np.ndarray:
+    """``x Phi(x)``, Phi the normal distribution; NumPy has no erf, so Taylor's cubic from the nearest of many nodes."""
+    at = x * math.sqrt(0.5)
+    nearest = np.rint(np.clip(at, -LARGEST, LARGEST) * NODES_PER_UNIT).astype(np.intp) + LARGEST * NODES_PER_UNIT
+    node, value, slope = NODES[nearest], ERF[nearest], SLOPE[nearest]
+    step = np.clip(at, -LARGEST, LARGEST) - node
+    erf = value + slope * step * (1 - step * (node - step * (2 * node**2 - 1) / 3))
+    return 0.5 * x * (1 + erf)
+
+
+NODES = np.arange(-LARGEST * NODES_PER_UNIT, LARGEST * NODES_PER_UNIT + 1) / NODES_PER_UNIT
+ERF = np.array([math.erf(node) for node in NODES])
+SLOPE = 2 / math.sqrt(math.pi) * np.exp(-(NODES**2))
+
+
+def read_bert(folder: Any) -> Bert:
+    """A BERT model from a folder in the Hugging Face layout; NumPy is all it needs.
+
+    Parameters
+    ----------
+    folder : path-like
+        With ``config.json``, ``model.safetensors`` and ``vocab.txt``.
+
+    Returns
+    -------
+    Bert
+        ``read_bert(folder).read(sentences)`` gives its heads, for :func:`analyze_head` and :func:`analyze_model`.
+
+    Raises
+    ------
+    FileNotFoundError
+        Naming the file that is missing.
+    ValueError
+        Naming what in the configuration is not a BERT with absolute positions, or which weight is missing.
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> attsvm.heads.read_bert("no such folder")
+    Traceback (most recent call last):
+    ...
+    FileNotFoundError: [Errno 2] No such file or directory: 'no such folder/config.json'
+    """
+    folder = Path(folder)
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    for key, value in REQUIRED.items():
+        if config.get(key, value) != value:
+            raise ValueError(f"{folder / 'config.json'} must have {key} {value!r}, got {config[key]!r}")
+    options = folder / "tokenizer_config.json"
+    lowercase = json.loads(options.read_text(encoding="utf-8")).get("do_lower_case") if options.is_file() else None
+    tokenizer = WordPiece(folder / "vocab.txt", lowercase is not False)
+    weights = read_safetensors(folder / "model.safetensors")
+    weights = {name.removeprefix("bert."): array for name, array in weights.items()}
+    return Bert(config, weights, tokenizer)

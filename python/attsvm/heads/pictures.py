@@ -1,0 +1,225 @@
+"""Pictures of heads: the grid of a whole model, one sentence of one head, and what more queries teach."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..plot import COLORS, finish
+from .analysis import HeadReport
+from .choices import is_sink
+
+BLUE, ORANGE = COLORS["W"], COLORS["(K, Q)"]
+GAIN = 0.02  # an accuracy this far above the best rule is marked; the standard error of 500 queries is about 0.013
+READABLE = (8, 24)  # tokens of a sentence that make a picture
+
+
+def plot_grid(reports: Sequence[HeadReport], axes: Any = None) -> Any:
+    """Layers x heads: the margin on the left, the held-out accuracy on the right.
+
+    Parameters
+    ----------
+    reports : list of HeadReport
+    axes : two matplotlib Axes, optional
+
+    Returns
+    -------
+    matplotlib Figure
+
+    Notes
+    -----
+    On the right a frame marks heads whose SVM beats every simple rule by more than 2 points; the letter says what the
+    best rule is: p the relative position, f the first token, w the most frequent token, n the nearest query.
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> Wq, Wk = rng.standard_normal((2, 8, 8))
+    >>> heads = attsvm.heads.from_arrays(rng.standard_normal((60, 6, 8)), Wq, None, Wk, None, heads=2)
+    >>> figure = attsvm.heads.plot_grid(attsvm.heads.analyze_model(heads, queries=40))
+    >>> [axes.get_title(loc="left") for axes in figure.axes[:2]]
+    ['Are its choices separable?  Margin', 'Does the SVM predict it?  Held-out accuracy']
+    """
+    layers = sorted({report.head.layer for report in reports})
+    heads = sorted({report.head.head for report in reports})
+    if axes is None:
+        from matplotlib.figure import Figure
+
+        size = (2 + 1.2 * len(heads), 1.6 + 0.45 * len(layers))
+        axes = Figure(figsize=(max(size[0], 7), max(size[1], 2.4)), layout="constrained").subplots(1, 2)
+    margin, accuracy = (np.full((len(layers), len(heads)), np.nan) for _ in range(2))
+    for report in reports:
+        at = layers.index(report.head.layer), heads.index(report.head.head)
+        if report.fit is not None:
+            margin[at], accuracy[at] = max(report.fit.margin, 0), report.fit.accuracy
+    shown = np.log10(np.where(margin > 0, margin, np.nan))
+    _cells(axes[0], shown, layers, heads, "Blues", None, "Are its choices separable?  Margin")
+    _cells(axes[1], accuracy, layers, heads, "Greens", (0, 1), "Does the SVM predict it?  Held-out accuracy")
+    for report in reports:
+        _label(axes, report, layers.index(report.head.layer), heads.index(report.head.head), (shown, accuracy))
+    return axes[0].figure
+
+
+def _cells(ax: Any, values: np.ndarray, layers: list, heads: list, colours: str, limits: Any, title: str) -> None:
+    low, high = limits or (np.nanmin(values, initial=0.0), np.nanmax(values, initial=0.1))
+    image = ax.imshow(values, cmap=colours, vmin=low, vmax=high + 0.25 * (high - low), aspect="auto")
+    image.cmap.set_bad("0.93")
+    ax.set(xticks=range(len(heads)), xticklabels=heads, yticks=range(len(layers)), yticklabels=layers)
+    ax.set(xlabel="head", ylabel="layer")
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    ax.set_title(title, loc="left", fontsize=11)
+
+
+def _label(axes: Any, report: HeadReport, row: int, column: int, values: Any) -> None:
+    from matplotlib.patches import Rectangle
+
+    fit = report.fit
+    look = {"ha": "center", "va": "center", "fontsize": 8}
+    if fit is None:
+        for ax in axes:
+            ax.text(column, row, "-", color="0.5", **look)
+        return
+    word = f"{fit.margin:.2g}" if fit.margin > 0 else "no"
+    axes[0].text(column, row, word, color=_ink(axes[0], values[0][row, column]), **look)
+    if not np.isfinite(fit.accuracy):
+        axes[1].text(column, row, "few", color="0.5", **look)
+        return
+    rule, right = report.best_baseline
+    letter = {"offset": "p", "the": "p", "first": "f", "frequent": "w", "nearest": "n"}[rule.split()[0]]
+    word = f"{100 * fit.accuracy:.0f} {letter}"
+    axes[1].text(column, row, word, color=_ink(axes[1], values[1][row, column]), **look)
+    if fit.accuracy > right + GAIN:
+        axes[1].add_patch(
+            Rectangle((column - 0.46, row - 0.44), 0.92, 0.88, fill=False, edgecolor=ORANGE, linewidth=2)
+        )
+
+
+def _ink(ax: Any, value: float) -> str:
+    """Black or white, whichever can be read on the cell."""
+    image = ax.images[0]
+    return "white" if np.isfinite(value) and image.norm(value) > 0.6 else "black"
+
+
+def choose_sentence(report: HeadReport) -> int:
+    """A training sentence that is neither short nor long, most of whose queries are neither parked nor without support."""
+    lengths = report.head.text.lengths
+    rows = report.train[~is_sink(report.head, report.train)]
+    rows = rows if len(rows) else report.train
+    counts = np.bincount(rows[:, 0], minlength=len(lengths)).astype(float)
+    fitting = (lengths >= READABLE[0]) & (lengths <= READABLE[1])
+    return int(np.argmax(np.where(fitting, counts, counts / 1e3)))
+
+
+def plot_sentence(report: HeadReport, number: int | None = None, ax: Any = None) -> Any:
+    """One sentence: an arrow from each training query to the token it selects, and the support tokens it beats.
+
+    Parameters
+    ----------
+    report : HeadReport
+    number : int, optional
+        Of the sentence; by default one of readable length with many training queries.
+    ax : matplotlib Axes, optional
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Notes
+    -----
+    Blue: query (left) to selected token (right).  Orange, dashed: query to support token, as thick as its multiplier.
+    The numbers at the right are multipliers summed over the queries, in percent of all multipliers of the SVM.
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> import numpy as np
+    >>> from matplotlib.figure import Figure
+    >>> rng = np.random.default_rng(0)
+    >>> Wq, Wk = rng.standard_normal((2, 8, 8))
+    >>> (head,) = attsvm.heads.from_arrays(rng.standard_normal((60, 6, 8)), Wq, None, Wk, None)
+    >>> ax = attsvm.heads.plot_sentence(attsvm.heads.analyze_head(head), ax=Figure().subplots())
+    >>> ax.get_title(loc="left")
+    'layer 0 head 0'
+    """
+    fit, text = report.fit, report.head.text
+    if fit is None:
+        raise ValueError("report must have queries to draw")
+    number = choose_sentence(report) if number is None else number
+    size = int(text.lengths[number])
+    if ax is None:
+        from matplotlib.figure import Figure
+
+        ax = Figure(figsize=(6.5, 1.2 + 0.26 * size), layout="constrained").subplots()
+    here = fit.rows[:, 0] == number
+    share = 100 * fit.multipliers[here] / fit.multipliers.sum()
+    width = 3 * fit.multipliers[here] / max(fit.multipliers[here].max(initial=0.0), 1e-300)
+    for (_, query, _, rival), thick in zip(fit.rows[here], width, strict=True):
+        ax.plot([0, 1], [query, rival], color=ORANGE, linewidth=0.3 + thick, linestyle=(0, (3, 2)), alpha=0.7)
+    for _, query, selected in report.train[report.train[:, 0] == number]:
+        ax.annotate(
+            "",
+            (1, selected),
+            (0, query),
+            arrowprops={"arrowstyle": "-|>", "color": BLUE, "linewidth": 1.6, "shrinkA": 0, "shrinkB": 0},
+        )
+    held = np.bincount(fit.rows[here][:, 3], weights=share, minlength=size)
+    for token, word in enumerate(text.names([number] * size, range(size))):
+        ax.text(-0.03, token, word, ha="right", va="center", fontsize=9)
+        ax.text(1.03, token, word, ha="left", va="center", fontsize=9, color=ORANGE if held[token] else "black")
+        if held[token]:
+            ax.plot(1.4, token, "o", color=ORANGE, markersize=3 + 6 * np.sqrt(held[token] / held.max()))
+            ax.text(1.44, token, f"{held[token]:.2g} %", ha="left", va="center", fontsize=8, color=ORANGE)
+    ax.set(xlim=(-0.45, 1.65), ylim=(size - 0.4, -1.4))
+    ax.text(-0.03, -1, "query", ha="right", va="center", color="0.45", fontsize=9)
+    ax.text(1.03, -1, "token", ha="left", va="center", color="0.45", fontsize=9)
+    ax.text(1.4, -1, "multiplier", ha="left", va="center", color="0.45", fontsize=9)
+    ax.axis("off")
+    ax.set_title(report.head.name, loc="left", fontsize=11)
+    return ax
+
+
+def plot_curve(reports: Sequence[HeadReport], axes: Any = None) -> Any:
+    """Accuracy on unseen sentences, and correlation with the head's own logits, over the number of training queries.
+
+    Parameters
+    ----------
+    reports : list of HeadReport
+    axes : two matplotlib Axes, optional
+
+    Returns
+    -------
+    matplotlib Figure
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> Wq, Wk = rng.standard_normal((2, 8, 8))
+    >>> heads = attsvm.heads.from_arrays(rng.standard_normal((60, 6, 8)), Wq, None, Wk, None)
+    >>> figure = attsvm.heads.plot_curve(attsvm.heads.analyze_model(heads))
+    >>> figure.axes[0].get_xlabel()
+    'training queries'
+    """
+    if axes is None:
+        from matplotlib.figure import Figure
+
+        axes = Figure(figsize=(11, 4), layout="constrained").subplots(1, 2)
+    for report in reports:
+        if not report.curve:
+            continue
+        n = [fit.queries for fit in report.curve]
+        name = f"{report.head.layer}.{report.head.head}"
+        (line,) = axes[0].plot(n, [fit.accuracy for fit in report.curve], "o-", markersize=4, label=name)
+        rule, right = report.best_baseline
+        axes[0].axhline(right, color=line.get_color(), linestyle=":", linewidth=1)
+        axes[1].plot(n, [fit.score_correlation for fit in report.curve], "o-", markersize=4, label=name)
+    for ax, title in zip(axes, ("Held-out accuracy (dotted: best simple rule)", "Correlation of logits"), strict=True):
+        ax.set(xscale="log", xlabel="training queries", ylim=(0, 1.03))
+        finish(ax, title)
+    return axes[0].figure
