@@ -1,4 +1,4 @@
-"""The command line: ``attsvm reproduce`` and ``attsvm run``."""
+"""The command line: ``attsvm reproduce``, ``attsvm run`` and ``attsvm heads``."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ import time
 import warnings
 import zipfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from . import __version__, plot
+from ._arguments import UsageError, add_out, between, whole
 from ._check import as_floats, as_numeric, check_shape
 from .data import Data, cross_attention, self_attention
 from .figures import FIGURES, load
+from .heads import command as heads
 from .output import LinearHead
 from .page import Section, write_page
 from .problem import Problem
@@ -37,11 +39,8 @@ PAGE_TITLE = "Transformers as support vector machines, reproduced"
 PAGE_TEXT = """Softmax attention trained by gradient descent selects tokens: its weights diverge, and their direction
 is that of a support vector machine which separates the selected tokens from the rest.  Every picture below redoes an
 experiment of that theory; the table under it holds what was measured against what the theory expects."""
+RATE = between(0, math.inf, "a positive number")
 QUERIES_SHOWN = 40  # rows of a heat map that can still be told apart
-
-
-class UsageError(Exception):
-    """Something the user gave does not fit; the message says what."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -80,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"attsvm {__version__}")
     parser.set_defaults(command=None)
-    commands = parser.add_subparsers(title="commands", metavar="{reproduce,run}")
+    commands = parser.add_subparsers(title="commands", metavar="{reproduce,run,heads}")
 
     about = "redo an experiment of the paper at its full settings, and judge its claims"
     one = commands.add_parser("reproduce", help=about, description=about + ".")
@@ -90,10 +89,10 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument(
         "--quick", action="store_true", help="fewer random instances: a look in a fraction of the time"
     )
-    one.add_argument("--runs", type=_whole(2), help="random instances (default: each figure's own number)")
-    one.add_argument("--seed", type=_whole(0), default=0, help="of the random instances (default 0)")
-    one.add_argument("--jobs", type=_whole(1), help="threads (default: all cores); changes no result")
-    _add_out(one)
+    one.add_argument("--runs", type=whole(2), help="random instances (default: each figure's own number)")
+    one.add_argument("--seed", type=whole(0), default=0, help="of the random instances (default 0)")
+    one.add_argument("--jobs", type=whole(1), help="threads (default: all cores); changes no result")
+    add_out(one)
     one.set_defaults(command=_reproduce, name="reproduce")
 
     about = "train attention on your arrays and solve the SVMs of the tokens it selects"
@@ -112,37 +111,13 @@ def _parser() -> argparse.ArgumentParser:
             (n, T)     as bools: several tokens of each sequence""",
     )
     two.add_argument("data", metavar="DATA.npz", type=Path)
-    two.add_argument("--steps", type=_whole(1), default=2000, help="of normalised gradient descent (default 2000)")
-    two.add_argument("--lr", type=_rate, default=0.1, help="learning rate (default 0.1)")
-    two.add_argument("--seed", type=_whole(0), default=0, help="of the initial weights (default 0)")
-    _add_out(two)
+    two.add_argument("--steps", type=whole(1), default=2000, help="of normalised gradient descent (default 2000)")
+    two.add_argument("--lr", type=RATE, default=0.1, help="learning rate (default 0.1)")
+    two.add_argument("--seed", type=whole(0), default=0, help="of the initial weights (default 0)")
+    add_out(two)
     two.set_defaults(command=_run, name="run")
+    heads.add_parser(commands)
     return parser
-
-
-def _add_out(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--out", type=Path, default=Path("attsvm-report"), help="directory to write to (default attsvm-report)"
-    )
-
-
-def _whole(least: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        if not text.isdecimal() or int(text) < least:
-            raise argparse.ArgumentTypeError(f"must be a whole number of at least {least}, got {text!r}")
-        return int(text)
-
-    return parse
-
-
-def _rate(text: str) -> float:
-    try:
-        rate = float(text)
-    except ValueError:
-        rate = math.nan
-    if not 0 < rate < math.inf:
-        raise argparse.ArgumentTypeError(f"must be a positive number, got {text!r}")
-    return rate
 
 
 def _figure(name: str) -> str:

@@ -6,7 +6,6 @@ import contextlib
 import csv
 import functools
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import numpy as np
 
 from . import _core
 from ._check import as_count
+from ._progress import bar
 
 __all__ = ["replicate"]
 
@@ -87,7 +87,7 @@ def replicate(
     if n_jobs is None and effective_n_jobs() == 1:  # nothing configured: joblib would take one worker
         n_jobs = -1
     seeds = np.random.SeedSequence(seed).spawn(runs)
-    with _one_blas_thread(), _Sheet(file, experiment, seeds) as sheet:
+    with one_blas_thread(), _Sheet(file, experiment, seeds) as sheet:
         missing = [i for i in range(runs) if i not in sheet.rows]
         size = min(max(1, len(missing) // TASKS), LONGEST_TASK)
         tasks = [missing[i : i + size] for i in range(0, len(missing), size)]
@@ -119,7 +119,7 @@ def _numbers(result: Mapping[str, Any]) -> dict[str, np.ndarray]:
 
 
 @contextlib.contextmanager
-def _one_blas_thread() -> Iterator[None]:
+def one_blas_thread() -> Iterator[None]:
     """In this process: attsvm's own BLAS, and where threadpoolctl is installed NumPy's and any other."""
     before = _core.config()["threads"]
     _core.set_num_threads(1)
@@ -138,7 +138,7 @@ def _one_blas_thread() -> Iterator[None]:
 def _one_blas_thread_for_good() -> contextlib.ExitStack:
     """In a process that works for others."""
     stack = contextlib.ExitStack()
-    stack.enter_context(_one_blas_thread())
+    stack.enter_context(one_blas_thread())
     return stack
 
 
@@ -148,16 +148,7 @@ def _each(tasks: Iterable[list[Any]], total: int, name: str | None, progress: bo
     if not progress or total == 0:
         yield from flat
         return
-    try:
-        from tqdm.auto import tqdm
-    except ImportError:
-        every = max(1, total // 10)
-        for i, run in enumerate(flat, start=1):
-            yield run
-            if i % every == 0 or i == total:
-                print(f"{name or 'replicate'}: {i} of {total} runs", file=sys.stderr)
-        return
-    yield from tqdm(flat, total=total, desc=name, unit="run", leave=False)
+    yield from bar(flat, total, name or "replicate", "run")
 
 
 class _Sheet:

@@ -6,9 +6,10 @@
 >>> attsvm.heads.analyze_head(found[20])                          # doctest: +SKIP
 """
 
-from .analysis import Fit, HeadReport, analyze_head, analyze_model
+from .analysis import HeadReport, analyze_head, analyze_model
 from .bert import Bert, read_bert, read_safetensors
 from .choices import hard_queries
+from .fit import Fit
 from .model import Head, Text, from_arrays
 from .pictures import plot_curve, plot_grid, plot_sentence
 from .report import results_columns, results_table

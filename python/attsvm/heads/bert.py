@@ -10,22 +10,33 @@ Source: Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers" (
 
 from __future__ import annotations
 
+import functools
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from .._progress import bar
+from ..replication import one_blas_thread
 from .model import Head, from_arrays
 from .wordpiece import WordPiece
 
-Progress = Callable[[Iterable[Any]], Iterable[Any]]
 LINEAR = ("query.weight", "query.bias", "key.weight", "key.bias")
 SAFE_TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4"}
 # What has to be so for this forward pass to be the model's.
 REQUIRED = {"model_type": "bert", "position_embedding_type": "absolute", "hidden_act": "gelu"}
+SIZES = (
+    "num_hidden_layers",
+    "num_attention_heads",
+    "hidden_size",
+    "intermediate_size",
+    "max_position_embeddings",
+)
 # Taylor's cubic from the next of these nodes is off by at most 12 / 24 / 2048^4 = 3e-14; beyond 6, erf is 1 to 2e-17.
 NODES_PER_UNIT, LARGEST = 1024, 6
 
@@ -55,6 +66,8 @@ def read_safetensors(path: Any) -> dict[str, np.ndarray]:
     >>> attsvm.heads.read_safetensors(path)["b"].tolist()
     [0.0, 0.0]
     """
+    if Path(path).stat().st_size < 8:  # an empty file cannot be mapped
+        raise ValueError(f"{path} is not a safetensors file this reader knows: it has no header")
     raw = np.memmap(path, dtype=np.uint8, mode="r")
     size = int.from_bytes(raw[:8].tobytes(), "little")
     try:
@@ -94,7 +107,7 @@ class Bert:
         return f"<attsvm Bert: {self.layers} layers of {self.heads} heads, d={self.width}>"
 
     def read(
-        self, sentences: Sequence[str], layers: Sequence[int] | None = None, progress: Progress = iter
+        self, sentences: Sequence[str], layers: Sequence[int] | None = None, progress: bool = False
     ) -> list[Head]:
         """Pass sentences through the model; what every head of these layers is given, and its K and Q.
 
@@ -103,8 +116,8 @@ class Bert:
         sentences : list of str
         layers : list of int, optional
             All by default.
-        progress : callable
-            Put around the loop over layers, such as ``tqdm.tqdm``.
+        progress : bool
+            Show a bar.
 
         Returns
         -------
@@ -124,7 +137,9 @@ class Bert:
                 raise ValueError(f"sentences[{i}] has {len(some)} tokens, the model takes {self.longest}")
         words = [[self.tokenizer.tokens[i] for i in some] for some in ids]
         found: list[Head] = []
-        for layer, inputs in enumerate(progress(self.inputs(ids, wanted[-1] + 1))):
+        steps = wanted[-1] + 1
+        passed: Iterable[list[np.ndarray]] = self.inputs(ids, steps)
+        for layer, inputs in enumerate(bar(passed, steps, "read", "layer") if progress else passed):
             if layer in wanted:
                 part = f"encoder.layer.{layer}.attention.self."
                 weights = [self._weights[part + name] for name in LINEAR]
@@ -140,15 +155,16 @@ class Bert:
         groups: dict[int, list[int]] = {}
         for i, some in enumerate(ids):
             groups.setdefault(len(some), []).append(i)
-        states = {T: self._embed(np.array([ids[i] for i in members])) for T, members in groups.items()}
-        for layer in range(steps):
-            if layer > 0:
-                states = {T: self._pass(layer - 1, x) for T, x in states.items()}
-            flat: list[Any] = [None] * len(ids)
-            for T, members in groups.items():
-                for i, x in zip(members, states[T], strict=True):
-                    flat[i] = x
-            yield flat
+        states = [self._embed(np.array([ids[i] for i in members])) for members in groups.values()]
+        with one_blas_thread(), ThreadPoolExecutor(os.cpu_count()) as pool:
+            for layer in range(steps):
+                if layer > 0:
+                    states = list(pool.map(functools.partial(self._pass, layer - 1), states))
+                flat: list[Any] = [None] * len(ids)
+                for members, x in zip(groups.values(), states, strict=True):
+                    for i, part in zip(members, x, strict=True):
+                        flat[i] = part
+                yield flat
 
     def _embed(self, ids: np.ndarray) -> np.ndarray:
         part = "embeddings."
@@ -230,13 +246,46 @@ def read_bert(folder: Any) -> Bert:
     FileNotFoundError: [Errno 2] No such file or directory: 'no such folder/config.json'
     """
     folder = Path(folder)
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    config = _read_json(folder / "config.json")
     for key, value in REQUIRED.items():
         if config.get(key, value) != value:
             raise ValueError(f"{folder / 'config.json'} must have {key} {value!r}, got {config[key]!r}")
+    for key in SIZES:
+        if not isinstance(config.get(key), int):
+            raise ValueError(f"{folder / 'config.json'} has no {key}")
     options = folder / "tokenizer_config.json"
-    lowercase = json.loads(options.read_text(encoding="utf-8")).get("do_lower_case") if options.is_file() else None
+    lowercase = _read_json(options).get("do_lower_case") if options.is_file() else None
     tokenizer = WordPiece(folder / "vocab.txt", lowercase is not False)
     weights = read_safetensors(folder / "model.safetensors")
     weights = {name.removeprefix("bert."): array for name, array in weights.items()}
+    for name, shape in _shapes(config, len(tokenizer.tokens)).items():
+        if name not in weights:
+            raise ValueError(f"{folder / 'model.safetensors'} has no {name}")
+        if weights[name].shape[1:] != shape[1:] or len(weights[name]) < shape[0]:
+            raise ValueError(f"{name} must have shape {shape}, got {weights[name].shape}")
     return Bert(config, weights, tokenizer)
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path} is not JSON: {error}") from None
+
+
+def _shapes(config: dict[str, Any], vocabulary: int) -> dict[str, tuple[int, ...]]:
+    """Of every weight; tables of embeddings may be longer."""
+    layers, _, d, inner, longest = (config[key] for key in SIZES)
+    shapes: dict[str, tuple[int, ...]] = {
+        "embeddings.word_embeddings.weight": (vocabulary, d),
+        "embeddings.position_embeddings.weight": (longest, d),
+        "embeddings.token_type_embeddings.weight": (1, d),
+    }
+    linear = [(f"attention.self.{name}", d, d) for name in ("query", "key", "value")]
+    linear += [("attention.output.dense", d, d), ("intermediate.dense", inner, d), ("output.dense", d, inner)]
+    norms = ["embeddings.LayerNorm"]
+    for part in (f"encoder.layer.{layer}." for layer in range(layers)):
+        shapes |= {f"{part}{name}.weight": (rows, columns) for name, rows, columns in linear}
+        shapes |= {f"{part}{name}.bias": (rows,) for name, rows, _ in linear}
+        norms += [part + "attention.output.LayerNorm", part + "output.LayerNorm"]
+    return shapes | {f"{norm}.{name}": (d,) for norm in norms for name in ("weight", "bias")}

@@ -111,7 +111,9 @@ def baselines(head: Head, train: np.ndarray, test: np.ndarray) -> dict[str, floa
             for i, window in zip(test[:, 0], windows, strict=True)
         ]
         found["frequent token"] = np.array(guesses) == test[:, 2]
-    nearest = _nearest(text.keys[text.begin[test[:, 0]] + test[:, 1]], text.keys[text.begin[train[:, 0]] + train[:, 1]])
+    nearest = _nearest(
+        text.keys[text.begin[test[:, 0]] + test[:, 1]], text.keys[text.begin[train[:, 0]] + train[:, 1]]
+    )
     copied = text.keys[text.begin[train[nearest, 0]] + train[nearest, 2]]
     guesses = [_nearest(x[None], text.keys[window])[0] for x, window in zip(copied, windows, strict=True)]
     found["nearest query"] = np.array(guesses) == test[:, 2]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .._check import as_count, as_floats
+from .._check import as_count, as_floats, as_number
 from ..data import read_tokens
 
 
@@ -156,8 +156,6 @@ def from_arrays(
         raise ValueError(f"tokens must name every token of the {len(lengths)} sentences of inputs")
     text = Text(np.append(flat, np.ones((len(flat), 1), flat.dtype), axis=1), lengths, tokens)
     m = len(Wq) // heads
-    factor = 1 / math.sqrt(m) if scale is None else scale
+    factor = 1 / math.sqrt(m) if scale is None else as_number("scale", scale)
     K, Q = np.column_stack([Wk, bk]).T, np.column_stack([Wq, bq]).T * factor
-    return [
-        Head(layer, h, text, K[:, h * m : h * m + m], Q[:, h * m : h * m + m], causal) for h in range(heads)
-    ]
+    return [Head(layer, h, text, K[:, h * m : h * m + m], Q[:, h * m : h * m + m], causal) for h in range(heads)]

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from ..plot import COLORS, finish
-from .analysis import HeadReport
+from .analysis import SIZES, HeadReport
 from .choices import is_sink
 
 BLUE, ORANGE = COLORS["W"], COLORS["(K, Q)"]
 GAIN = 0.02  # an accuracy this far above the best rule is marked; the standard error of 500 queries is about 0.013
+TINY = 1e-300
 READABLE = (8, 24)  # tokens of a sentence that make a picture
 
 
@@ -58,7 +59,7 @@ def plot_grid(reports: Sequence[HeadReport], axes: Any = None) -> Any:
             margin[at], accuracy[at] = max(report.fit.margin, 0), report.fit.accuracy
     shown = np.log10(np.where(margin > 0, margin, np.nan))
     _cells(axes[0], shown, layers, heads, "Blues", None, "Are its choices separable?  Margin")
-    _cells(axes[1], accuracy, layers, heads, "Greens", (0, 1), "Does the SVM predict it?  Held-out accuracy")
+    _cells(axes[1], accuracy, layers, heads, "Greens", (0.5, 1), "Does the SVM predict it?  Held-out accuracy")
     for report in reports:
         _label(axes, report, layers.index(report.head.layer), heads.index(report.head.head), (shown, accuracy))
     return axes[0].figure
@@ -66,8 +67,8 @@ def plot_grid(reports: Sequence[HeadReport], axes: Any = None) -> Any:
 
 def _cells(ax: Any, values: np.ndarray, layers: list, heads: list, colours: str, limits: Any, title: str) -> None:
     low, high = limits or (np.nanmin(values, initial=0.0), np.nanmax(values, initial=0.1))
-    image = ax.imshow(values, cmap=colours, vmin=low, vmax=high + 0.25 * (high - low), aspect="auto")
-    image.cmap.set_bad("0.93")
+    ax.set_facecolor("0.93")  # seen where there is no number
+    ax.imshow(values, cmap=colours, vmin=low, vmax=high + 0.25 * (high - low), aspect="auto")
     ax.set(xticks=range(len(heads)), xticklabels=heads, yticks=range(len(layers)), yticklabels=layers)
     ax.set(xlabel="head", ylabel="layer")
     ax.tick_params(length=0)
@@ -106,13 +107,16 @@ def _ink(ax: Any, value: float) -> str:
 
 
 def choose_sentence(report: HeadReport) -> int:
-    """A training sentence that is neither short nor long, most of whose queries are neither parked nor without support."""
-    lengths = report.head.text.lengths
+    """Of the training sentences of readable length with at least three queries that are not parked, the hardest: the
+    one whose support tokens have the largest multipliers."""
+    lengths, fit = report.head.text.lengths, report.fit
     rows = report.train[~is_sink(report.head, report.train)]
     rows = rows if len(rows) else report.train
-    counts = np.bincount(rows[:, 0], minlength=len(lengths)).astype(float)
-    fitting = (lengths >= READABLE[0]) & (lengths <= READABLE[1])
-    return int(np.argmax(np.where(fitting, counts, counts / 1e3)))
+    counts = np.bincount(rows[:, 0], minlength=len(lengths))
+    held = np.bincount(fit.rows[:, 0], weights=fit.multipliers, minlength=len(lengths))
+    fitting = (lengths >= READABLE[0]) & (lengths <= READABLE[1]) & (counts > 0)
+    enough = fitting & (counts >= min(3, counts[fitting].max(initial=0)))
+    return int(np.argmax(np.where(enough, 1 + held, counts > 0)))
 
 
 def plot_sentence(report: HeadReport, number: int | None = None, ax: Any = None) -> Any:
@@ -122,7 +126,7 @@ def plot_sentence(report: HeadReport, number: int | None = None, ax: Any = None)
     ----------
     report : HeadReport
     number : int, optional
-        Of the sentence; by default one of readable length with many training queries.
+        Of the sentence; by default the hardest of readable length.
     ax : matplotlib Axes, optional
 
     Returns
@@ -132,7 +136,7 @@ def plot_sentence(report: HeadReport, number: int | None = None, ax: Any = None)
     Notes
     -----
     Blue: query (left) to selected token (right).  Orange, dashed: query to support token, as thick as its multiplier.
-    The numbers at the right are multipliers summed over the queries, in percent of all multipliers of the SVM.
+    The numbers at the right are multipliers summed over the queries, in percent of those of the sentence.
 
     Examples
     --------
@@ -156,8 +160,8 @@ def plot_sentence(report: HeadReport, number: int | None = None, ax: Any = None)
 
         ax = Figure(figsize=(6.5, 1.2 + 0.26 * size), layout="constrained").subplots()
     here = fit.rows[:, 0] == number
-    share = 100 * fit.multipliers[here] / fit.multipliers.sum()
-    width = 3 * fit.multipliers[here] / max(fit.multipliers[here].max(initial=0.0), 1e-300)
+    share = 100 * fit.multipliers[here] / max(fit.multipliers[here].sum(), TINY)
+    width = 3 * fit.multipliers[here] / max(fit.multipliers[here].max(initial=0.0), TINY)
     for (_, query, _, rival), thick in zip(fit.rows[here], width, strict=True):
         ax.plot([0, 1], [query, rival], color=ORANGE, linewidth=0.3 + thick, linestyle=(0, (3, 2)), alpha=0.7)
     for _, query, selected in report.train[report.train[:, 0] == number]:
@@ -173,7 +177,7 @@ def plot_sentence(report: HeadReport, number: int | None = None, ax: Any = None)
         ax.text(1.03, token, word, ha="left", va="center", fontsize=9, color=ORANGE if held[token] else "black")
         if held[token]:
             ax.plot(1.4, token, "o", color=ORANGE, markersize=3 + 6 * np.sqrt(held[token] / held.max()))
-            ax.text(1.44, token, f"{held[token]:.2g} %", ha="left", va="center", fontsize=8, color=ORANGE)
+            ax.text(1.44, token, f"{held[token]:.0f} %", ha="left", va="center", fontsize=8, color=ORANGE)
     ax.set(xlim=(-0.45, 1.65), ylim=(size - 0.4, -1.4))
     ax.text(-0.03, -1, "query", ha="right", va="center", color="0.45", fontsize=9)
     ax.text(1.03, -1, "token", ha="left", va="center", color="0.45", fontsize=9)
@@ -219,7 +223,13 @@ def plot_curve(reports: Sequence[HeadReport], axes: Any = None) -> Any:
         rule, right = report.best_baseline
         axes[0].axhline(right, color=line.get_color(), linestyle=":", linewidth=1)
         axes[1].plot(n, [fit.score_correlation for fit in report.curve], "o-", markersize=4, label=name)
-    for ax, title in zip(axes, ("Held-out accuracy (dotted: best simple rule)", "Correlation of logits"), strict=True):
+    for ax, title in zip(
+        axes, ("Held-out accuracy (dotted: best simple rule)", "Correlation of logits"), strict=True
+    ):
+        sizes = sorted({fit.queries for report in reports for fit in report.curve})
         ax.set(xscale="log", xlabel="training queries", ylim=(0, 1.03))
+        ax.set_xticks([size for size in sizes if size in SIZES or size == sizes[-1]])
+        ax.xaxis.set_major_formatter("{x:g}")
+        ax.minorticks_off()
         finish(ax, title)
     return axes[0].figure

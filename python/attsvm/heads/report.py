@@ -9,28 +9,41 @@ from typing import Any
 import numpy as np
 
 from ..report import table
-from .analysis import Fit, HeadReport
+from .analysis import HeadReport
+from .fit import Fit
 from .model import Head, Text
 
 # One sentence a column, for somebody who has not read the paper.
 CAPTION = """\
-One row is one attention head.  A query counts when the head gives one token, the selected one, more than the threshold of
-its attention.  The SVM looks for the matrix W that ranks every selected token first, x_selected^T W z > x_other^T W z, by
-the largest margin; nothing but those choices goes into it.
-queries      training queries, of all that count       parked  share of them that select the sentence's first token or [SEP],
-             where heads leave attention they have no use for: easy to predict, and of no interest
-margin       of the best W of unit norm: positive, so the head's choices are linearly separable; "infeasible" if not.  All
-             digits are certified
-own W        margin of the head's own W, in percent of the best
-support      pairs (query, rival token) that hold W in place: the hardest cases
-rank         of the SVM's W, of the W of least nuclear norm, and of the head's own W
-logits       correlation of the SVM's logits with the head's on sentences it has not seen, 1 at best
-cosine       between the SVM's W and the head's own (two random matrices: 0.00)
-accuracy     how often the SVM selects the head's token on sentences it has not seen;  nuclear: the same for the W of least
-             nuclear norm, and in brackets for the Frobenius SVM of as many queries
-best rule    the best of four rules that need no SVM, and its accuracy.  An SVM that does not beat it explains nothing new"""
+A row is one attention head.  A query counts when the head gives one token, the selected one, more than the threshold
+of its attention.  The SVM looks for the matrix W that ranks every selected token first, x_selected.Wz > x_other.Wz, by
+the largest margin; it is told those choices and nothing else.
+queries    that train the SVM, of all that count
+parked     share of them that select the sentence's first token or [SEP], where heads leave attention they have no use
+           for: easy to predict, and of no interest
+margin     of the best W of unit norm; positive: the head's choices are linearly separable.  All digits are certified
+own W      margin of the head's own W, in percent of the best
+support    pairs (query, rival token) that hold the SVM's W in place: the hardest cases
+rank       of the SVM's W, of the W of least nuclear norm, and of the head's own W
+logits     correlation of the SVM's logits with the head's, on sentences it has not seen: at best 1
+cosine     between the SVM's W and the head's own: at best 1, and about 0 for random matrices
+accuracy   how often the SVM selects the head's token, on sentences it has not seen
+nuclear    the same for the W of least nuclear norm; in brackets for the Frobenius SVM of as many queries
+best rule  accuracy of the best of four rules that need no SVM.  An SVM that does not beat it explains nothing new"""
 
-HEADER = ("head", "queries", "parked", "margin", "own W", "support", "rank", "logits", "cosine", "accuracy", "nuclear")
+HEADER = (
+    "head",
+    "queries",
+    "parked",
+    "margin",
+    "own W",
+    "support",
+    "rank",
+    "logits",
+    "cosine",
+    "accuracy",
+    "nuclear",
+)
 
 
 def results_table(reports: Sequence[HeadReport], caption: bool = True) -> str:

@@ -1,8 +1,8 @@
 """WordPiece: text to the tokens of a BERT vocabulary.
 
-Text is normalised, split at spaces and punctuation, and each word is cut greedily into the longest pieces the vocabulary
-has; all but the first start with ``##``.  Source: Wu et al., "Google's Neural Machine Translation System" (2016), in
-the form of Devlin et al., "BERT" (2018).
+Text is normalised, split at spaces and punctuation, and each word is cut greedily into the longest pieces that the
+vocabulary has; all but the first start with ``##``.  Source: Wu et al., "Google's Neural Machine Translation System"
+(2016), in the form of Devlin et al., "BERT" (2018).
 """
 
 from __future__ import annotations

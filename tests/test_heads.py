@@ -1,0 +1,304 @@
+"""Heads as support vector machines: which queries count, what the SVM says, and what it is held against."""
+
+from __future__ import annotations
+
+import attsvm
+import numpy as np
+import pytest
+from attsvm import heads
+from attsvm.heads.choices import as_data, baselines, is_sink, split
+from attsvm.heads.fit import fit_svm
+
+
+def make_head(rng, causal=False, words=True, n=50, d=8, m=3, sharpness=3.0):
+    """Sentences of 2 to 8 random tokens, [CLS] first and [SEP] last."""
+    lengths = rng.integers(2, 9, n)
+    X = [rng.standard_normal((T, d)) for T in lengths]
+    tokens = [["[CLS]", *rng.choice(["a", "b", "c"], T - 2), "[SEP]"] for T in lengths] if words else None
+    Wq, Wk = sharpness * rng.standard_normal((2, m, d)) / np.sqrt(d)
+    bq, bk = rng.standard_normal((2, m))
+    (head,) = heads.from_arrays(X, Wq, bq, Wk, bk, tokens=tokens, causal=causal, layer=2)
+    return head
+
+
+@pytest.fixture(params=[False, True], ids=["encoder", "causal"])
+def head(request, rng):
+    return make_head(rng, request.param)
+
+
+# ------------------------------------------------------------------------------------- which queries count
+
+
+def test_hard_queries_are_those_above_the_threshold(head):
+    expected = []
+    for i, T in enumerate(head.text.lengths):
+        for query, prob in enumerate(head.attention(i)):
+            seen = prob[: query + 1] if head.causal else prob
+            if len(seen) > 1 and seen.max() > 0.7:
+                expected.append((i, query, int(seen.argmax())))
+        assert prob.shape == (T,)
+    rows = heads.hard_queries(head, 0.7)
+    assert rows.tolist() == [list(row) for row in expected] and len(rows) > 50
+    assert (heads.hard_queries(head, 0.99)[:, None] == rows).all(axis=2).any(axis=1).all()
+
+
+def test_sinks_are_the_first_token_and_the_end(head):
+    rows = heads.hard_queries(head, 0.6)
+    parked = [s == 0 or head.text.words[i][s] == "[SEP]" for i, _, s in rows]
+    assert is_sink(head, rows).tolist() == parked and 0 < sum(parked) < len(parked)
+    np.testing.assert_array_equal(heads.hard_queries(head, 0.6, drop_sinks=True), rows[~np.array(parked)])
+
+
+def test_without_words_only_the_first_token_is_a_sink(rng):
+    head = make_head(rng, words=False)
+    rows = heads.hard_queries(head, 0.6)
+    np.testing.assert_array_equal(is_sink(head, rows), rows[:, 2] == 0)
+
+
+def test_split_is_by_sentence(head):
+    rows = heads.hard_queries(head, 0.6)
+    train, test = split(rows, 10_000, 10_000, np.random.default_rng(0))
+    assert len(train) + len(test) == len(rows) and not set(train[:, 0]) & set(test[:, 0])
+    assert np.array_equal(np.unique(np.concatenate([train, test]), axis=0), np.unique(rows, axis=0))
+    sentences = len(set(rows[:, 0]))
+    assert len(set(train[:, 0])) == round(0.7 * sentences)
+    fewer, some = split(rows, 20, 7, np.random.default_rng(0))
+    np.testing.assert_array_equal(fewer, train[:20])  # so that the curve's sets are nested
+    np.testing.assert_array_equal(some, test[:7])
+
+
+# ------------------------------------------------------------------------------------- the SVM and its measures
+
+
+def logits(head, W, i, query):
+    """x_t^T W z over the window, from the stored keys."""
+    x = head.text.keys[head.text.begin[i] :][: head.text.lengths[i]]
+    return (x @ W @ x[query])[: query + 1 if head.causal else None]
+
+
+def test_data_holds_the_windows(head):
+    rows = heads.hard_queries(head, 0.7)
+    data, selected, ordered = as_data(head, np.random.default_rng(0).permutation(rows))
+    np.testing.assert_array_equal(ordered, rows)
+    assert len(data) == len(rows) and data.dk == data.dz == 9
+    shaped = data.logits(head.W)
+    flat = [part for block in shaped for part in np.atleast_2d(block)]
+    for got, (i, query, _) in zip(flat, rows, strict=True):
+        np.testing.assert_allclose(got, logits(head, head.W, i, query), atol=1e-11)
+    assert np.concatenate([np.ravel(part) for part in selected]).tolist() == rows[:, 2].tolist()
+
+
+def test_fit_measures_what_it_says(head):
+    rows = heads.hard_queries(head, 0.7)
+    train, test = split(rows, 60, 500, np.random.default_rng(1))
+    fit = fit_svm(head, train, test, "frobenius")
+    assert fit.status == "optimal" and fit.queries == len(train) and fit.missed == 0
+    W = fit.W
+
+    def margins(W, rows):
+        found = []
+        for i, query, chosen in rows:
+            scores = logits(head, W, i, query)
+            found.append(scores[chosen] - np.delete(scores, chosen).max())
+        return np.array(found)
+
+    assert margins(W, train).min() == pytest.approx(1, rel=1e-8)
+    assert 1 / np.linalg.norm(W) == pytest.approx(fit.margin, rel=1e-9)
+    # The tokens' last entry never differs, and there are enough of them to span the others.
+    own = head.W.copy()
+    own[-1] = 0
+    assert fit.learned_margin == pytest.approx(margins(own / np.linalg.norm(own), train).min(), rel=1e-9)
+    assert 0 < fit.learned_margin < fit.margin
+    assert fit.cosine == pytest.approx((own * W).sum() / np.linalg.norm(own) / np.linalg.norm(W), rel=1e-9)
+    picked = [logits(head, W, i, q).argmax() == chosen for i, q, chosen in test]
+    assert fit.accuracy == pytest.approx(np.mean(picked), abs=1e-12)
+    scores = [np.corrcoef(logits(head, W, i, q), logits(head, head.W, i, q))[0, 1] for i, q, _ in test]
+    assert fit.score_correlation == pytest.approx(np.mean(scores), rel=1e-9)
+    # The support tokens and their multipliers give W back: W = sum multiplier (x_selected - x_rival) z^T.
+    rebuilt, keys, begin = 0, head.text.keys, head.text.begin
+    for (i, query, chosen, rival), multiplier in zip(fit.rows, fit.multipliers, strict=True):
+        x = keys[begin[i] :]
+        rebuilt = rebuilt + multiplier * np.outer(x[chosen] - x[rival], x[query])
+    np.testing.assert_allclose(rebuilt, W, atol=1e-9 * np.abs(W).max())
+    assert (np.diff(fit.multipliers) <= 0).all()
+
+
+def test_few_queries_span_little(rng):
+    """With fewer queries than dimensions, the head's own W counts on their span alone."""
+    head = make_head(rng, n=200, d=20)
+    train = heads.hard_queries(head, 0.7)[:9]
+    fit = fit_svm(head, train, train[:0], "frobenius")
+    Z = head.text.keys[head.text.begin[train[:, 0]] + train[:, 1]]
+    onto = np.linalg.pinv(Z) @ Z
+    np.testing.assert_allclose(fit.W @ onto, fit.W, atol=1e-9)
+    centred = []
+    for i in np.unique(train[:, 0]):
+        x = head.text.keys[head.text.begin[i] :][: head.text.lengths[i]]
+        centred.append(x - x.mean(axis=0))
+    rows = np.concatenate(centred)
+    own = np.linalg.pinv(rows, rcond=1e-9) @ rows @ head.W @ onto
+    assert fit.cosine == pytest.approx((own * fit.W).sum() / np.linalg.norm(own) / np.linalg.norm(fit.W), rel=1e-6)
+    assert np.isnan(fit.accuracy) and np.isnan(fit.score_correlation)
+
+
+def test_baselines_by_hand():
+    """One-dimensional tokens; the head's choices are made up."""
+    X = [[[0.0], [1.0], [2.0]]] * 4
+    tokens = [["[CLS]", "a", "b"], ["[CLS]", "b", "a"], ["[CLS]", "a", "b"], ["[CLS]", "b", "a"]]
+    (head,) = heads.from_arrays(X, [[1.0]], None, [[1.0]], None, tokens=tokens)
+    train = np.array([[0, 0, 1], [0, 1, 2], [1, 0, 2], [1, 1, 2]])  # a, b, a, a; offsets 1, 1, 2, 1
+    test = np.array([[2, 0, 1], [2, 1, 1], [3, 1, 2], [3, 2, 0]])
+    found = baselines(head, train, test)
+    assert list(found) == ["offset +1", "first token", "frequent token", "nearest query"]
+    assert found["offset +1"] == 0.5  # [2, 0, 1] and [3, 1, 2]
+    assert found["first token"] == 0.25  # the last
+    assert found["frequent token"] == 0.75  # "a" is at 1, 1, 2, 2
+    assert found["nearest query"] == 0.5  # queries 0 copy token 1, queries 1 and 2 copy token 2
+
+
+def test_the_query_itself_is_a_rule(rng):
+    head = make_head(rng)
+    rows = np.array([[i, 1, 1] for i in range(20)])
+    assert baselines(head, rows[:10], rows[10:])["the query itself"] == 1.0
+
+
+# ------------------------------------------------------------------------------------- reports
+
+
+def test_analyze_head(head):
+    report = heads.analyze_head(head, threshold=0.7, queries=120, nuclear_queries=50)
+    rows = heads.hard_queries(head, 0.7)
+    assert report.hard == len(rows) and report.sinks == pytest.approx(is_sink(head, rows).mean())
+    assert [fit.queries for fit in report.curve] == [100, len(report.train)] and len(report.train) <= 120
+    assert report.fit is report.curve[-1] and report.fit.W is not None
+    assert report.nuclear.norm == "nuclear" and report.nuclear.queries == 50
+    assert report.nuclear.rank <= report.fit.rank
+    name, right = report.best_baseline
+    assert right == max(report.baselines.values()) and report.baselines[name] == right
+    text = repr(report)
+    assert "layer 2 head 0" in text and "nuclear" in text and "[CLS]" in text
+
+
+def test_more_queries_teach_more(rng):
+    report = heads.analyze_head(make_head(rng, n=400), threshold=0.7, nuclear_queries=0)
+    assert [fit.queries for fit in report.curve][:2] == [100, 400] and report.nuclear is None
+    for name in ("accuracy", "score_correlation", "cosine"):
+        few, *_, many = (getattr(fit, name) for fit in report.curve)
+        assert many > few + 0.05, name
+    margins = [fit.margin for fit in report.curve]
+    assert margins == sorted(margins, reverse=True)
+
+
+def test_a_head_of_another_seed_is_split_differently(rng):
+    head = make_head(rng)
+    first, again, other = (heads.analyze_head(head, queries=40, seed=seed) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(first.train, again.train)
+    assert first.fit.margin == again.fit.margin and first.fit.margin != other.fit.margin
+
+
+def test_a_head_without_hard_queries(rng):
+    report = heads.analyze_head(make_head(rng, sharpness=0.01))
+    assert report.hard == 0 and report.fit is None and report.curve == [] and report.best_baseline[0] == ""
+    assert "none" in heads.results_table([report])
+    assert heads.results_columns([report])["layer"] == []
+
+
+def test_foreign_labels_are_separated_or_proved_inseparable(rng):
+    head = make_head(rng, n=300, d=4, m=2)
+    rows = heads.hard_queries(head, 0.6)
+    random = np.column_stack([rows[:, :2], rng.integers(0, head.window(rows))])
+    report = heads.analyze_head(head, labels=random, queries=400)
+    assert report.hard == len(rows) and report.fit.status == "infeasible" and report.nuclear is None
+    assert len(report.fit.rows) and np.isnan(report.fit.accuracy)
+    assert "infeasible" in heads.results_table([report])
+    soft = heads.analyze_head(head, labels=random, queries=400, C=1.0)
+    assert soft.fit.status == "optimal" and 0 < soft.fit.missed < soft.fit.queries
+    assert 0 < soft.fit.accuracy < 1 and np.isnan(soft.fit.margin)
+    easy = heads.analyze_head(head, labels=rows, queries=400)
+    assert easy.fit.status == "optimal" and easy.fit.missed == 0
+
+
+@pytest.mark.parametrize(
+    ("labels", "error", "message"),
+    [
+        ([[0, 0]], ValueError, r"labels must have shape \(k, 3\)"),
+        ([[0.0, 0.0, 1.0]], TypeError, "labels must hold integers, got float64"),
+        ([[50, 0, 0]], ValueError, r"labels must name sentences 0 .. 49"),
+        ([[0, 0, 99]], ValueError, r"labels must name tokens that the query sees, got \[0, 0, 99\]"),
+        ([[0, -1, 0]], ValueError, r"labels must name tokens that the query sees, got \[0, -1, 0\]"),
+    ],
+)
+def test_labels_that_do_not_fit(rng, labels, error, message):
+    with pytest.raises(error, match=message):
+        heads.analyze_head(make_head(rng), labels=labels)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"threshold": 1.0}, "threshold must lie below 1, got 1.0"),
+        ({"threshold": 0}, "threshold must be a finite number above 0"),
+        ({"queries": 0}, "queries must be at least 1"),
+        ({"nuclear_queries": -1}, "nuclear_queries must be at least 0"),
+        ({"C": -1.0}, "C must be a finite number above 0"),
+    ],
+)
+def test_options_that_do_not_fit(rng, options, message):
+    with pytest.raises(ValueError, match=message):
+        heads.analyze_head(make_head(rng), **options)
+    with pytest.raises(ValueError, match=message):
+        heads.analyze_model([make_head(rng)], **options)
+
+
+def test_threads_change_nothing(rng):
+    several = [make_head(np.random.default_rng(seed), n=30) for seed in range(4)]
+    one, two = (heads.analyze_model(several, threshold=0.6, queries=50, n_jobs=jobs) for jobs in (1, 2))
+    assert heads.results_table(one) == heads.results_table(two)
+    first, second = heads.results_columns(one), heads.results_columns(two)
+    assert list(first) == list(second)
+    for name in first:
+        np.testing.assert_array_equal(first[name], second[name])
+    assert [report.head for report in two] == several
+    assert all(fit.W is None for report in two for fit in [*report.curve, report.nuclear])
+
+
+def test_ctrl_c_keeps_what_is_done(rng, monkeypatch):
+    def progress(results, total, name, unit):
+        yield next(results)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(heads.analysis, "bar", progress)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        heads.analyze_model([make_head(rng, n=20) for _ in range(6)], progress=True, n_jobs=1)
+    assert len(caught.value.partial) == 1 and caught.value.partial[0].hard > 0
+
+
+def test_columns_hold_every_svm(rng):
+    report = heads.analyze_head(make_head(rng, n=200), threshold=0.7, queries=150, nuclear_queries=30)
+    columns = heads.results_columns([report])
+    assert {len(column) for column in columns.values()} == {3}
+    assert columns["norm"] == ["frobenius", "frobenius", "nuclear"] and columns["queries"] == [100, 150, 30]
+    assert columns["margin"] == [fit.margin for fit in [*report.curve, report.nuclear]]
+    assert all(low <= high for low, high in zip(columns["margin"], columns["margin_bound"], strict=True))
+
+
+def test_table_shows_certified_digits_only():
+    from attsvm.heads.report import certified
+
+    assert certified(1.23456, 1.23457) == "1.2346"
+    assert certified(1.2, 1.3) == "1" and certified(0.0, 1.0) == "-"
+    assert certified(28.123456, 28.123457) == "28.123"
+
+
+def test_sentences_come_from_lines_and_paragraphs(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text('One came. Two went! "Three" stayed.\n\nIt cost 3.5 e.g. here. \nOne came.\n')
+    assert heads.read_sentences(path) == ["One came.", "Two went!", '"Three" stayed.', "It cost 3.5 e.g. here."]
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(ValueError, match="is not UTF-8 text"):
+        heads.read_sentences(path)
+    assert len(set(heads.example_sentences())) == 1000
+
+
+def test_everything_is_reached_from_attsvm():
+    assert attsvm.heads.analyze_head is heads.analyze_head
