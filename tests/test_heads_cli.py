@@ -53,7 +53,7 @@ def test_it_prints_the_table_and_what_it_means(written):
     assert re.match(r"6 heads, \d+ of \d+ sentences \(10 to 16 tokens\), \d+ tokens; seed 0\.$", lines[0])
     assert [line.split()[0] for line in lines[3:9]] == ["0.0", "0.1", "0.2", "1.0", "1.1", "1.2"]
     assert "best rule  accuracy of the best of four rules" in said
-    assert "read: 100%" in messages and "solve: 100%" in messages
+    assert "read: " in messages and "solve: " in messages
 
 
 def test_it_writes_pictures_numbers_and_a_page(written):

@@ -59,7 +59,8 @@ def read_safetensors(path: Any) -> dict[str, np.ndarray]:
 
     Examples
     --------
-    >>> import attsvm, json, pathlib, tempfile
+    >>> import attsvm
+    >>> import json, pathlib, tempfile
     >>> header = json.dumps({"b": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}).encode()
     >>> path = pathlib.Path(tempfile.mkdtemp(), "two.safetensors")
     >>> _ = path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))

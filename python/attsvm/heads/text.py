@@ -24,7 +24,8 @@ def read_sentences(path: Any) -> list[str]:
 
     Examples
     --------
-    >>> import attsvm, pathlib, tempfile
+    >>> import attsvm
+    >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp(), "text.txt")
     >>> _ = path.write_text("One came. Two went!\\n\\nThree stayed.\\n")
     >>> attsvm.heads.read_sentences(path)
