@@ -267,7 +267,7 @@ def test_ctrl_c_keeps_what_is_done(rng, monkeypatch):
         yield next(results)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(heads.analysis, "bar", progress)
+    monkeypatch.setattr(heads.analysis, "counted", progress)
     with pytest.raises(KeyboardInterrupt) as caught:
         heads.analyze_model([make_head(rng, n=20) for _ in range(6)], progress=True, n_jobs=1)
     assert len(caught.value.partial) == 1 and caught.value.partial[0].hard > 0

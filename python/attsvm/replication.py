@@ -14,7 +14,7 @@ import numpy as np
 
 from . import _core
 from ._check import as_count
-from ._progress import bar
+from ._counted import counted
 
 __all__ = ["replicate"]
 
@@ -148,7 +148,7 @@ def _each(tasks: Iterable[list[Any]], total: int, name: str | None, progress: bo
     if not progress or total == 0:
         yield from flat
         return
-    yield from bar(flat, total, name or "replicate", "run")
+    yield from counted(flat, total, name or "replicate", "run")
 
 
 class _Sheet:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .._check import as_count, as_numeric, check_shape
-from .._progress import bar
+from .._counted import counted
 from ..replication import one_blas_thread
 from .choices import baselines, hard_queries, is_sink, split
 from .fit import FEWEST, Fit, fit_svm
@@ -188,7 +188,7 @@ def analyze_model(
         tasks = {pool.submit(analyze_head, head, **options): k for k, head in enumerate(heads)}
         finished: Any = as_completed(tasks)
         try:
-            for task in bar(finished, len(tasks), "solve", "head") if progress else finished:
+            for task in counted(finished, len(tasks), "solve", "head") if progress else finished:
                 report = task.result()
                 curve = [replace(fit, W=None) for fit in report.curve]
                 nuclear = None if report.nuclear is None else replace(report.nuclear, W=None)

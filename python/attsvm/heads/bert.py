@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from .._progress import bar
+from .._counted import counted
 from ..replication import one_blas_thread
 from .model import Head, from_arrays
 from .wordpiece import WordPiece
@@ -140,7 +140,7 @@ class Bert:
         found: list[Head] = []
         steps = wanted[-1] + 1
         passed: Iterable[list[np.ndarray]] = self.inputs(ids, steps)
-        for layer, inputs in enumerate(bar(passed, steps, "read", "layer") if progress else passed):
+        for layer, inputs in enumerate(counted(passed, steps, "read", "layer") if progress else passed):
             if layer in wanted:
                 part = f"encoder.layer.{layer}.attention.self."
                 weights = [self._weights[part + name] for name in LINEAR]
