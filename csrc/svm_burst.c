@@ -1,0 +1,312 @@
+#include "svm_burst.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "arena.h"
+#include "status.h"
+#include "stop.h"
+#include "support.h"
+#include "vector.h"
+
+#define EXCHANGES 25                    /* systems per burst */
+#define PROXIMAL 1e-6                   /* ridge of dense systems, on unit rows */
+#define SHORT_OF 1e-10                  /* a margin this far below b (relative) is violated */
+#define NEGATIVE 1e-11                  /* a multiplier this far below 0, relative to the largest */
+#define EQUAL 1e-11                     /* equality rows off by less, relative to length ||W||, are put right at the end */
+#define PATIENCE 60                     /* conjugate gradient iterations for one system before it is made dense */
+#define AS_CHEAP 100                    /* ... and so many iterations cost more than the factor where that is small */
+#define DENSE_MOST 12000                /* rows of the largest factor */
+#define REFINEMENTS 3                   /* of a dense solution, at most */
+#define RESIDUAL 1e-11                  /* ... until its rows are off by no more than this part of the largest b ... */
+#define ROUGHLY 1e-3                    /* ... or, as long as many rows are wrong, this part of the accuracy asked for */
+
+double svm_burst_slack_ridge(const struct svm_options *options)
+{
+    return options->soft > 0 ? 1 / (2 * options->soft) : 0;
+}
+
+/* Ridges of unit rows: of the soft margin, and of the proximal term. */
+static void set_ridge(struct svm_burst *s, double proximal)
+{
+    const struct rows *rows = s->rows;
+    double slack = svm_burst_slack_ridge(s->options);
+    s->proximal = proximal;
+    for (ptrdiff_t k = 0; k < rows->count; ++k)
+        s->ridge[k] = proximal + (rows->equal[k] ? 0 : slack / (rows->length[k] * rows->length[k]));
+}
+
+void svm_burst_move_centre(struct svm_burst *s)
+{
+    for (ptrdiff_t k = 0; k < s->rows->count; ++k)
+        s->previous[k] = s->lambda[k] * s->rows->length[k];
+}
+
+static void right_sides(struct svm_burst *s)
+{
+    for (ptrdiff_t k = 0; k < s->rows->count; ++k)
+        s->b[k] = s->rows->rhs[k] / s->rows->length[k] + s->proximal * s->previous[k];
+}
+
+int svm_burst_take(struct svm_burst *s)
+{
+    ptrdiff_t m = s->rows->count, D = s->rows->w->dk * s->rows->w->dz;
+    s->lambda = arena_zeros(s->arena, m, 1);
+    s->best_lambda = arena_zeros(s->arena, m, 1);
+    s->best_W = arena_zeros(s->arena, D, 1);
+    s->previous = arena_zeros(s->arena, m, 1);
+    s->b = arena_doubles(s->arena, m, 1);
+    s->step = arena_doubles(s->arena, m, 1);
+    s->w = arena_zeros(s->arena, m, 1);
+    s->margin = arena_doubles(s->arena, m, 1);
+    s->trial = arena_doubles(s->arena, m, 1);
+    s->W = arena_doubles(s->arena, D, 1);
+    s->member = arena_indices(s->arena, m);
+    s->inside = arena_take(s->arena, m, 1);
+    s->ridge = arena_doubles(s->arena, m, 1);
+    if (s->arena->failed)
+        return STATUS_NO_MEMORY;
+    set_ridge(s, 0);
+    return equalities_factor(&s->equalities, s->rows, s->arena);
+}
+
+void svm_burst_prepare(struct svm_burst *s)
+{
+    exchange_take(&s->exchange, s->rows, s->ridge, s->arena);
+}
+
+double svm_burst_price(struct svm_burst *s, const double *lambda, int signs_hold)
+{
+    const struct rows *rows = s->rows;
+    double C = s->options->soft, product = 0, cost = 0;
+    rows_adjoint(s->W, rows, lambda);
+    double square = vector_dot(s->W, s->W, rows->w->dk * rows->w->dz);
+    for (ptrdiff_t k = 0; k < rows->count; ++k) {
+        product += rows->rhs[k] * lambda[k];
+        cost += rows->equal[k] ? 0 : lambda[k] * lambda[k];
+    }
+    double dual = product - square / 2 - (C > 0 ? cost / (4 * C) : 0);
+    double upper = product > 0 ? sqrt(square) / product : INFINITY;
+    if (!signs_hold || (C > 0 ? dual <= s->lower : upper >= s->upper))
+        return dual;
+    memcpy(s->best_lambda, lambda, (size_t)rows->count * sizeof(double));
+    if (C > 0)
+        s->lower = dual;
+    else
+        s->upper = upper;
+    return dual;
+}
+
+void svm_burst_measure(struct svm_burst *s)
+{
+    const struct rows *rows = s->rows;
+    ptrdiff_t D = rows->w->dk * rows->w->dz;
+    double C = s->options->soft, least = INFINITY, slack = 0, off = 0, square = vector_dot(s->W, s->W, D);
+    rows_apply(s->margin, rows, s->W);
+    for (ptrdiff_t k = 0; k < rows->count; ++k) {
+        if (rows->equal[k]) {
+            off = fmax(off, fabs(s->margin[k] - rows->rhs[k]) / rows->length[k]);
+            continue;
+        }
+        double missing = fmax(rows->rhs[k] - s->margin[k], 0);
+        slack += missing * missing;
+        if (rows->rhs[k] > 0)
+            least = fmin(least, s->margin[k] / rows->rhs[k]);
+    }
+    double lower = least > 0 && square > 0 ? least / sqrt(square) : 0, upper = square / 2 + C * slack;
+    if (off > EQUAL * sqrt(square) || (C > 0 ? upper >= s->upper : lower <= s->lower))
+        return;
+    memcpy(s->best_W, s->W, (size_t)D * sizeof(double));
+    if (C > 0)
+        s->upper = upper;
+    else
+        s->lower = lower;
+    s->stop->gap = s->lower > 0 ? s->upper / s->lower - 1 : INFINITY;
+}
+
+static int any_negative(const struct rows *rows, const double *lambda)
+{
+    for (ptrdiff_t k = 0; k < rows->count; ++k)
+        if (!rows->equal[k] && lambda[k] < 0)
+            return 1;
+    return 0;
+}
+
+/* S from s->inside, ascending. */
+static void collect(struct svm_burst *s)
+{
+    s->size = 0;
+    for (ptrdiff_t k = 0; k < s->rows->count; ++k)
+        if (s->inside[k])
+            s->member[s->size++] = k;
+}
+
+static void choose_support(struct svm_burst *s)
+{
+    for (ptrdiff_t k = 0; k < s->rows->count; ++k)
+        s->inside[k] = !s->rows->equal[k] && s->lambda[k] > 0;
+    for (ptrdiff_t i = 0; i < s->equalities.count; ++i)
+        s->inside[s->equalities.row[i]] = 1;
+    collect(s);
+}
+
+/* Whether a factor is taken for the system at hand, not conjugate gradients: these fail where S is badly conditioned,
+ * and cost more where it has few rows beside the entries of W. */
+static int is_dense(const struct svm_burst *s)
+{
+    const struct windows *w = s->rows->w;
+    double size = (double)s->size, dk = (double)w->dk;
+    double iteration = 2 * dk * ((double)w->n_queries * (double)w->dz + size), factor = size * size * (size / 3 + dk);
+    return s->size <= DENSE_MOST && (s->dense || factor <= AS_CHEAP * iteration);
+}
+
+/* trial = w in the units of the rows; its dual value. */
+static double evaluate_candidate(struct svm_burst *s, int *negative)
+{
+    for (ptrdiff_t k = 0; k < s->rows->count; ++k)
+        s->trial[k] = s->w[k] / s->rows->length[k];
+    *negative = any_negative(s->rows, s->trial);
+    double value = svm_burst_price(s, s->trial, !*negative);
+    svm_burst_measure(s);
+    return value;
+}
+
+/* w on S by a factor, refined with the margins that the evaluation yields, down to `eta` of the largest b. */
+static int solve_dense(struct svm_burst *s, double eta, double *value, int *negative)
+{
+    const struct rows *rows = s->rows;
+    double before = INFINITY;
+    s->dense = 1;                       /* from now on: its factor serves the sets to come */
+    if (s->proximal == 0) {
+        set_ridge(s, PROXIMAL);
+        svm_burst_move_centre(s);
+    }
+    right_sides(s);
+    int status = exchange_solve(&s->exchange, s->w, s->b, s->member, s->size);
+    for (int i = 0; status == STATUS_DONE; ++i) {
+        *value = evaluate_candidate(s, negative);
+        double off = 0, largest = 0;
+        for (ptrdiff_t j = 0; j < s->size; ++j) {
+            ptrdiff_t k = s->member[j];
+            s->step[k] = s->b[k] - s->margin[k] / rows->length[k] - s->ridge[k] * s->w[k];
+            off = fmax(off, fabs(s->step[k]));
+            largest = fmax(largest, fabs(s->b[k]));
+        }
+        if (i == REFINEMENTS || off <= eta * largest || off > before / 2)
+            break;
+        before = off;
+        memcpy(s->trial, s->step, (size_t)rows->count * sizeof(double));
+        status = exchange_solve(&s->exchange, s->step, s->trial, s->member, s->size);
+        for (ptrdiff_t j = 0; j < s->size && status == STATUS_DONE; ++j)
+            s->w[s->member[j]] += s->step[s->member[j]];
+        ++s->answer->iterations;
+    }
+    return status;
+}
+
+/* w on S by conjugate gradients, only as exact as the burst needs: `eta` of the largest right side. */
+static int solve_iteratively(struct svm_burst *s, double eta, double *value, int *negative)
+{
+    right_sides(s);
+    struct arena_mark mark = arena_mark(s->arena);
+    double *x = arena_doubles(s->arena, s->size, 1), *b = arena_doubles(s->arena, s->size, 1);
+    if (s->arena->failed)
+        return STATUS_NO_MEMORY;
+    for (ptrdiff_t i = 0; i < s->size; ++i) {
+        b[i] = s->b[s->member[i]];
+        x[i] = s->lambda[s->member[i]] * s->rows->length[s->member[i]];
+    }
+    struct support support;
+    int status = support_take(&support, s->rows, s->member, s->size, s->ridge, 0, s->arena);
+    if (status == STATUS_DONE)
+        status = support_solve(&support, x, b, eta, eta < 1e-9 ? 4 * PATIENCE : PATIENCE, &s->answer->iterations,
+                               s->stop, s->arena);
+    memset(s->w, 0, (size_t)s->rows->count * sizeof(double));
+    for (ptrdiff_t i = 0; i < s->size; ++i)
+        s->w[s->member[i]] = x[i];
+    arena_release(s->arena, mark);
+    if (status == STATUS_DONE)
+        *value = evaluate_candidate(s, negative);
+    return status;
+}
+
+static int solve_on_support(struct svm_burst *s, double eta, double *value, int *negative)
+{
+    if (is_dense(s))
+        return solve_dense(s, fmax(ROUGHLY * eta, RESIDUAL), value, negative);
+    return solve_iteratively(s, eta, value, negative);
+}
+
+/* Rows with the wrong sign; S after the exchange is left in s->inside. */
+static ptrdiff_t wrong_rows(struct svm_burst *s)
+{
+    const struct rows *rows = s->rows;
+    double top = 0;
+    ptrdiff_t wrong = 0;
+    for (ptrdiff_t k = 0; k < rows->count; ++k)
+        top = fmax(top, fabs(s->w[k]));
+    for (ptrdiff_t k = 0; k < rows->count; ++k) {
+        if (rows->equal[k])
+            continue;
+        double short_of = s->b[k] - s->margin[k] / rows->length[k];    /* outside S, where w = 0 */
+        int leaves = s->inside[k] && s->w[k] < -NEGATIVE * top;
+        int enters = !s->inside[k] && short_of > SHORT_OF * fabs(s->b[k]);
+        if (leaves || enters) {
+            s->inside[k] = !s->inside[k];
+            ++wrong;
+        }
+    }
+    return wrong;
+}
+
+int svm_burst_close_enough(const struct svm_burst *s)
+{
+    double tol = s->options->soft > 0 ? s->options->tol : bound_tolerance(s->options->tol, s->lower, s->rows);
+    return s->lower > 0 && s->upper / s->lower - 1 <= tol / 2;
+}
+
+int svm_burst_run(struct svm_burst *s, int *solved, int *exchanges)
+{
+    const struct rows *rows = s->rows;
+    ptrdiff_t before = PTRDIFF_MAX;
+    double eta = 1e-2;
+    *solved = 0;
+    choose_support(s);
+    for (*exchanges = 0; *exchanges < EXCHANGES; ++*exchanges) {
+        double value = 0;
+        int negative = 0, exact = eta <= 1e-12;
+        int status = solve_on_support(s, eta, &value, &negative);
+        if (status == STATUS_ITERATION_LIMIT || status == STATUS_FACTORIZATION) {
+            s->dense = 1;
+            return STATUS_DONE;
+        }
+        if (status != STATUS_DONE)
+            return status;
+        ptrdiff_t wrong = wrong_rows(s);
+        if (negative) {
+            for (ptrdiff_t k = 0; k < rows->count; ++k)
+                s->trial[k] = rows->equal[k] ? s->trial[k] : fmax(s->trial[k], 0);
+            value = svm_burst_price(s, s->trial, 1);
+        }
+        if (value > s->dual) {
+            s->dual = value;
+            memcpy(s->lambda, s->trial, (size_t)rows->count * sizeof(double));
+            svm_burst_move_centre(s);
+        }
+        if (svm_burst_close_enough(s) || (wrong == 0 && exact)) {
+            *solved = 1;
+            return STATUS_DONE;
+        }
+        if (wrong >= before && exact)
+            return STATUS_DONE;
+        if (wrong >= before || wrong * 100 <= s->size)
+            eta = s->dense || eta <= 1e-8 ? 1e-13 : eta <= 1e-4 ? 1e-8 : 1e-4;
+        if (wrong > s->size * 35 / 100 + 10)
+            return STATUS_DONE;         /* S would grow towards all rows: block ascent knows better */
+        before = wrong > 0 ? wrong : before;
+        collect(s);
+    }
+    return STATUS_DONE;
+}
+
