@@ -70,7 +70,8 @@ static int solve(svm_method *method, struct svm_answer *answer, double *dual, pt
             return STATUS_NO_MEMORY;
         memset(impossible, 0, (size_t)entries);
     }
-    int status = rows_build(&rows, entry, impossible, s->w, s->reference, s->kept, s->rhs, &call->arena);
+    int status = rows_build(&rows, entry, impossible, s->w, s->reference, s->kept, s->rhs, &call->crew,
+                            &call->arena);
     if (status == STATUS_INFEASIBLE) {
         /* delta z^T = 0: this multiplier alone is the certificate. */
         dual[*entry] = s->rhs != NULL && s->rhs[*entry] < 0 ? -1 : 1;

@@ -25,7 +25,6 @@ void BLAS(dgesdd_)(const char *jobz, const int *m, const int *n, double *a, cons
 
 /* Weak: a system BLAS that is not OpenBLAS has no such switch, and keeps its own mind about threads. */
 __attribute__((weak)) void BLAS(openblas_set_num_threads)(int);
-__attribute__((weak)) int BLAS(openblas_get_num_threads)(void);
 __attribute__((weak)) char *BLAS(openblas_get_config)(void);
 
 static enum CBLAS_TRANSPOSE op_word(enum blas_op op)
@@ -122,15 +121,10 @@ int blas_svd(ptrdiff_t m, ptrdiff_t n, double *A, double *U, double *s, double *
     return info;
 }
 
-void blas_set_threads(int threads)
+void blas_use_one_thread(void)
 {
     if (BLAS(openblas_set_num_threads) != NULL)
-        BLAS(openblas_set_num_threads)(threads);
-}
-
-int blas_threads(void)
-{
-    return BLAS(openblas_get_num_threads) != NULL ? BLAS(openblas_get_num_threads)() : 0;
+        BLAS(openblas_set_num_threads)(1);
 }
 
 const char *blas_config(void)

@@ -43,9 +43,8 @@ int blas_eigen(ptrdiff_t n, double *A, double *values, int vectors, struct arena
  * A is destroyed. */
 int blas_svd(ptrdiff_t m, ptrdiff_t n, double *A, double *U, double *s, double *V, struct arena *arena);
 
-/* Threads of the carried OpenBLAS, which nobody else uses; 0 when the BLAS cannot tell. */
-void blas_set_threads(int threads);
-int blas_threads(void);
+/* One thread for each call from now on: several at a time may come from a crew. */
+void blas_use_one_thread(void);
 const char *blas_config(void);
 
 #endif

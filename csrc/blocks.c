@@ -6,14 +6,43 @@
 #include "arena.h"
 #include "blas.h"
 #include "clones.h"
+#include "crew.h"
 #include "status.h"
 #include "sweep.h"
+#include "vector.h"
 
 #define SWEEPS 5                        /* cyclic sweeps of a block per visit, at most */
 #define SETTLED 0.03                    /* ... until the largest move is this part of the first sweep's */
 #define GROUP 64                        /* queries of a group where all queries at once would cost more */
 #define IDLE 2                          /* visits without a change after which a query rests ... */
 #define EVERY 4                         /* ... but for one epoch out of so many */
+
+struct grams {
+    struct blocks *blocks;
+    double *delta;                      /* (most, dk) of each worker */
+    ptrdiff_t most;
+};
+
+static void gram_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
+{
+    const struct grams *g = context;
+    const struct blocks *blocks = g->blocks;
+    const struct rows *rows = blocks->rows;
+    const struct windows *w = rows->w;
+    double *delta = g->delta + worker * g->most * w->dk;
+    for (ptrdiff_t i = begin; i < end; ++i) {
+        ptrdiff_t q = blocks->order[i], from = rows->first[q], m = rows->first[q + 1] - from;
+        double square = vector_dot(w->queries + q * w->dz, w->queries + q * w->dz, w->dz);
+        double *G = blocks->gram + blocks->offset[q];
+        for (ptrdiff_t k = 0; k < m; ++k)
+            rows_delta(delta + k * w->dk, rows, from + k);
+        sweep_rows_times_rows(G, delta, delta, m, m, w->dk);
+        for (ptrdiff_t k = 0; k < m * m; ++k)
+            G[k] *= square;
+        for (ptrdiff_t k = 0; k < m; ++k)
+            G[k * m + k] += rows->equal[from + k] ? 0 : blocks->ridge;
+    }
+}
 
 int blocks_take(struct blocks *blocks, const struct rows *rows, double ridge, struct arena *arena)
 {
@@ -49,26 +78,14 @@ int blocks_take(struct blocks *blocks, const struct rows *rows, double ridge, st
     blocks->K = arena_doubles(arena, blocks->group, blocks->group);
     blocks->V = arena_doubles(arena, blocks->group, w->dk);
     struct arena_mark mark = arena_mark(arena);
-    double *delta = arena_doubles(arena, most, w->dk);
+    double *delta = arena_doubles(arena, rows->crew != NULL ? rows->crew->most * most : most, w->dk);
     if (arena->failed)
         return STATUS_NO_MEMORY;
     memset(blocks->idle, 0, (size_t)M);
     if (blocks->W == NULL)
         sweep_rows_times_rows(blocks->K, w->queries, w->queries, M, M, w->dz);
-    for (ptrdiff_t i = 0; i < blocks->n_order; ++i) {
-        ptrdiff_t q = blocks->order[i], from = rows->first[q], m = rows->first[q + 1] - from;
-        const double *z = w->queries + q * w->dz;
-        double square = 0, *G = blocks->gram + blocks->offset[q];
-        for (ptrdiff_t k = 0; k < w->dz; ++k)
-            square += z[k] * z[k];
-        for (ptrdiff_t k = 0; k < m; ++k)
-            rows_delta(delta + k * w->dk, rows, from + k);
-        sweep_rows_times_rows(G, delta, delta, m, m, w->dk);
-        for (ptrdiff_t k = 0; k < m * m; ++k)
-            G[k] *= square;
-        for (ptrdiff_t k = 0; k < m; ++k)
-            G[k * m + k] += rows->equal[from + k] ? 0 : ridge;
-    }
+    struct grams grams = {blocks, delta, most};
+    crew_for(rows->crew, blocks->n_order, (double)total * (double)w->dk, gram_part, &grams);
     arena_release(arena, mark);
     return STATUS_DONE;
 }
@@ -155,14 +172,36 @@ static int visit(struct blocks *blocks, double *lambda, double *pull, const doub
     return 1;
 }
 
+/* What a group starts from, by its queries: K and V = Z W^T. */
+static void group_begins(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
+{
+    (void)worker;
+    const struct blocks *b = context;
+    const struct windows *w = b->rows->w;
+    const double *Z = b->Z + from * w->dz;
+    sweep_rows_times_rows(b->K + from * b->waiting, Z, b->Z, to - from, b->waiting, w->dz);
+    sweep_rows_times_rows(b->V + from * w->dk, Z, b->W, to - from, w->dk, w->dz);
+}
+
+/* What it leaves, by the rows of W: W + P^T Z. */
+static void group_ends(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
+{
+    (void)worker;
+    const struct blocks *b = context;
+    const struct windows *w = b->rows->w;
+    blas_gemm(BLAS_TRANSPOSED, BLAS_PLAIN, to - from, w->dz, b->waiting, 1.0, b->P + from, w->dk, b->Z, w->dz, 1.0,
+              b->W + from * w->dz, w->dz);
+}
+
 static void visit_group(struct blocks *blocks, double *lambda, const ptrdiff_t *query, ptrdiff_t count,
                         ptrdiff_t *flips)
 {
     const struct windows *w = blocks->rows->w;
+    double cost = (double)count * (double)w->dk * (double)w->dz;
     for (ptrdiff_t i = 0; i < count; ++i)
         memcpy(blocks->Z + i * w->dz, w->queries + query[i] * w->dz, (size_t)w->dz * sizeof(double));
-    sweep_rows_times_rows(blocks->K, blocks->Z, blocks->Z, count, count, w->dz);
-    sweep_rows_times_rows(blocks->V, blocks->Z, blocks->W, count, w->dk, w->dz);
+    blocks->waiting = count;
+    crew_for(blocks->rows->crew, count, cost, group_begins, blocks);
     memset(blocks->P, 0, (size_t)(count * w->dk) * sizeof(double));
     for (ptrdiff_t i = 0; i < count; ++i) {
         double *pull = blocks->P + i * w->dk;
@@ -170,8 +209,7 @@ static void visit_group(struct blocks *blocks, double *lambda, const ptrdiff_t *
         if (visit(blocks, lambda, pull, blocks->V + i * w->dk, query[i], flips))
             add_outer(blocks->V + next * w->dk, blocks->K + i * count + next, pull, count - next, w->dk);
     }
-    blas_gemm(BLAS_TRANSPOSED, BLAS_PLAIN, w->dk, w->dz, count, 1.0, blocks->P, w->dk, blocks->Z, w->dz, 1.0,
-              blocks->W, w->dz);
+    crew_for(blocks->rows->crew, w->dk, cost, group_ends, blocks);
 }
 
 ptrdiff_t blocks_epoch(struct blocks *blocks, double *lambda)

@@ -25,6 +25,7 @@ struct blocks {
     unsigned epoch;
     unsigned long long seed;
     ptrdiff_t group;                    /* queries of a group */
+    ptrdiff_t waiting;                  /* of them in the group at hand */
     double *Z;                          /* (group, dz) their queries */
     double *K, *V, *P;                  /* (group, group) Z Z^T, (group, dk) V, (group, dk) what their W gained */
     double *W;                          /* (dk, dz), NULL when all queries are one group */

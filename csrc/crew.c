@@ -23,7 +23,9 @@ struct crew_member {
 
 void crew_take(struct crew *crew, int threads, struct arena *arena)
 {
-    *crew = (struct crew){.most = threads > 1 ? threads : 1, .size = 1, .arena = arena};
+    *crew = (struct crew){.most = 1, .size = 1};
+    if (threads > 1 && (crew->members = arena_take(arena, threads, sizeof *crew->members)) != NULL)
+        crew->most = threads;
 }
 
 static void take_part(struct crew *crew, int number)
@@ -56,14 +58,17 @@ static void *live(void *argument)
     }
 }
 
+static void end(struct crew *crew)
+{
+    pthread_cond_destroy(&crew->done);
+    pthread_cond_destroy(&crew->begin);
+    pthread_mutex_destroy(&crew->lock);
+}
+
 /* As many threads as there can be.  They leave all signals to the threads of the caller. */
 static void start(struct crew *crew)
 {
-    crew->members = arena_take(crew->arena, crew->most, sizeof *crew->members);
-    if (crew->members == NULL || pthread_mutex_init(&crew->lock, NULL) != 0) {
-        crew->most = 1;
-        return;
-    }
+    pthread_mutex_init(&crew->lock, NULL);
     pthread_cond_init(&crew->begin, NULL);
     pthread_cond_init(&crew->done, NULL);
     sigset_t all, before;
@@ -77,6 +82,8 @@ static void start(struct crew *crew)
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     crew->most = crew->size;
+    if (crew->size == 1)
+        end(crew);
 }
 
 static void announce(struct crew *crew)
@@ -91,7 +98,7 @@ static void announce(struct crew *crew)
 void crew_for(struct crew *crew, ptrdiff_t count, double cost, crew_work *work, void *context)
 {
     int alone = crew == NULL || crew->most == 1 || count < 2 || cost < WORTH;
-    if (!alone && crew->members == NULL)
+    if (!alone && crew->size == 1)
         start(crew);
     if (alone || crew->size == 1) {
         if (count > 0)
@@ -114,15 +121,12 @@ void crew_for(struct crew *crew, ptrdiff_t count, double cost, crew_work *work, 
 
 void crew_dismiss(struct crew *crew)
 {
-    if (crew->members == NULL)
+    if (crew->size == 1)                /* none was started, or none could be */
         return;
     crew->work = NULL;
     announce(crew);
     for (int i = 1; i < crew->size; ++i)
         pthread_join(crew->members[i].thread, NULL);
-    pthread_cond_destroy(&crew->done);
-    pthread_cond_destroy(&crew->begin);
-    pthread_mutex_destroy(&crew->lock);
-    crew->members = NULL;
-    crew->size = 1;
+    end(crew);
+    crew->size = crew->most = 1;
 }

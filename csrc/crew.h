@@ -1,7 +1,6 @@
 /* Threads that live for one call: started by its first parallel loop, gone when it ends, so that a fork between calls
- * finds none.  They take the loops over queries.  A large product or factorisation stays whole and goes to OpenBLAS,
- * whose own pool has as many threads: the two take turns and never want the cores together, so no parallel loop
- * calls BLAS on more than a window. */
+ * finds none.  OpenBLAS keeps to one thread, and the workers call it side by side: its own pool would wake for every
+ * product of a window, and what it spins afterwards is time that the crew wants. */
 #ifndef CREW_H
 #define CREW_H
 
@@ -18,8 +17,7 @@ typedef void crew_work(void *context, ptrdiff_t from, ptrdiff_t to, int worker);
 struct crew {
     int most;                           /* threads wanted, the caller among them */
     int size;                           /* there: 1 until the first loop worth more */
-    struct crew_member *members;
-    struct arena *arena;
+    struct crew_member *members;        /* (most) */
     crew_work *work;                    /* the loop at hand: */
     void *context;
     ptrdiff_t count;

@@ -47,6 +47,10 @@ int bind_count(const char *function, Py_ssize_t n, Py_ssize_t wanted)
     return -1;
 }
 
+/* Threads of one call.  Many small instances side by side are the usual load; whoever has one large problem asks for
+ * more. */
+static atomic_int bind_threads = 1;
+
 #define REPORT_INTERVAL 0.1             /* seconds: smooth for the eye */
 
 static int poll_signals(void *context)
@@ -68,7 +72,7 @@ static int poll_signals(void *context)
 void bind_begin(struct bind_call *call)
 {
     *call = (struct bind_call){.stop = {.poll = poll_signals, .context = call, .gap = INFINITY}};
-    crew_take(&call->crew, blas_threads(), &call->arena);
+    crew_take(&call->crew, atomic_load(&bind_threads), &call->arena);
     call->thread = PyEval_SaveThread();
 }
 
@@ -124,7 +128,7 @@ static PyObject *set_num_threads(PyObject *module, PyObject *argument)
     long threads = PyLong_AsLong(argument);
     if (threads == -1 && PyErr_Occurred())
         return NULL;
-    blas_set_threads((int)threads);
+    atomic_store(&bind_threads, (int)threads);
     Py_RETURN_NONE;
 }
 
@@ -132,7 +136,7 @@ static PyObject *config(PyObject *module, PyObject *unused)
 {
     (void)module;
     (void)unused;
-    return Py_BuildValue("{s:s, s:i}", "blas", blas_config(), "threads", blas_threads());
+    return Py_BuildValue("{s:s, s:i}", "blas", blas_config(), "threads", atomic_load(&bind_threads));
 }
 
 static PyMethodDef module_methods[] = {
@@ -165,8 +169,7 @@ static int execute(PyObject *module)
     for (size_t i = 0; i < sizeof tables / sizeof *tables; ++i)
         if (PyModule_AddFunctions(module, tables[i]) < 0)
             return -1;
-    /* Many small instances side by side are the usual load; whoever has one large problem asks for threads. */
-    blas_set_threads(1);
+    blas_use_one_thread();
     return add_status(module);
 }
 

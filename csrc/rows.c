@@ -6,6 +6,7 @@
 #include "arena.h"
 #include "blas.h"
 #include "clones.h"
+#include "crew.h"
 #include "status.h"
 #include "sweep.h"
 #include "vector.h"
@@ -32,7 +33,8 @@ static double distances(double *distance, const double *X, const double *a, ptrd
     return sqrt(largest);
 }
 
-static void take(struct rows *rows, const struct windows *w, const ptrdiff_t *reference, struct arena *arena)
+static void take(struct rows *rows, const struct windows *w, const ptrdiff_t *reference, struct crew *crew,
+                 struct arena *arena)
 {
     ptrdiff_t most = windows_entries(w) - w->n_queries;
     rows->w = w;
@@ -43,14 +45,16 @@ static void take(struct rows *rows, const struct windows *w, const ptrdiff_t *re
     rows->equal = arena_take(arena, most, 1);
     rows->rhs = arena_doubles(arena, most, 1);
     rows->length = arena_doubles(arena, most, 1);
-    rows->keys = arena_doubles(arena, windows_scratch(w), 1);
+    rows->keys = arena_doubles(arena, crew != NULL ? crew->most : 1, windows_scratch(w));
+    rows->crew = crew;
     rows->U = arena_doubles(arena, w->n_queries, w->dk);
 }
 
 int rows_build(struct rows *rows, ptrdiff_t *entry, unsigned char *impossible, const struct windows *w,
-               const ptrdiff_t *reference, const unsigned char *kept, const double *rhs, struct arena *arena)
+               const ptrdiff_t *reference, const unsigned char *kept, const double *rhs, struct crew *crew,
+               struct arena *arena)
 {
-    take(rows, w, reference, arena);
+    take(rows, w, reference, crew, arena);
     double *distance = arena_doubles(arena, w->longest, 1);
     if (arena->failed)
         return STATUS_NO_MEMORY;
@@ -138,47 +142,110 @@ static void window_pull(double *restrict p, const double *restrict X, const doub
     }
 }
 
-void rows_window_margins(double *margin, const struct rows *rows, ptrdiff_t q, const double *u)
+/* windows_keys with the scratch of one worker. */
+static const double *worker_keys(const struct rows *rows, ptrdiff_t q, int worker)
+{
+    return windows_keys(rows->w, q, rows->keys + worker * windows_scratch(rows->w));
+}
+
+static void margins_of(double *margin, const struct rows *rows, ptrdiff_t q, const double *u, int worker)
 {
     const struct windows *w = rows->w;
     ptrdiff_t from = rows->first[q], m = rows->first[q + 1] - from;
-    const double *X = windows_keys(w, q, rows->keys);
+    const double *X = worker_keys(rows, q, worker);
     window_margins(margin, X, X + rows->reference[q] * w->dk, u, rows->token + from, m, w->dk);
+}
+
+void rows_window_margins(double *margin, const struct rows *rows, ptrdiff_t q, const double *u)
+{
+    margins_of(margin, rows, q, u, 0);
+}
+
+static void pull_of(double *p, const struct rows *rows, ptrdiff_t q, const double *lambda, int worker)
+{
+    const struct windows *w = rows->w;
+    ptrdiff_t from = rows->first[q], m = rows->first[q + 1] - from;
+    const double *X = worker_keys(rows, q, worker);
+    window_pull(p, X, X + rows->reference[q] * w->dk, lambda, rows->token + from, m, w->dk);
 }
 
 void rows_window_pull(double *p, const struct rows *rows, ptrdiff_t q, const double *lambda)
 {
+    pull_of(p, rows, q, lambda, 0);
+}
+
+/* What a worker needs to know: margin = delta . u_q with U = Z W^T unless U is given; or P, of lambda, and W = P^T Z. */
+struct product {
+    const struct rows *rows;
+    double *margin, *P, *out;
+    const double *W, *U, *lambda;
+};
+
+static void apply_part(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
+{
+    const struct product *p = context;
+    const struct rows *rows = p->rows;
     const struct windows *w = rows->w;
-    ptrdiff_t from = rows->first[q], m = rows->first[q + 1] - from;
-    const double *X = windows_keys(w, q, rows->keys);
-    window_pull(p, X, X + rows->reference[q] * w->dk, lambda, rows->token + from, m, w->dk);
+    if (p->W != NULL)
+        sweep_rows_times_rows(rows->U + from * w->dk, w->queries + from * w->dz, p->W, to - from, w->dk, w->dz);
+    for (ptrdiff_t q = from; q < to; ++q)
+        if (rows->first[q + 1] > rows->first[q])
+            margins_of(p->margin + rows->first[q], rows, q, p->U + q * w->dk, worker);
+}
+
+static void pull_part(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
+{
+    const struct product *p = context;
+    for (ptrdiff_t q = from; q < to; ++q)
+        pull_of(p->P + q * p->rows->w->dk, p->rows, q, p->lambda + p->rows->first[q], worker);
+}
+
+static void outer_part(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
+{
+    (void)worker;
+    const struct product *p = context;
+    const struct windows *w = p->rows->w;
+    if (to - from == w->dk)
+        sweep_columns_times_columns(p->out, p->P, w->queries, w->dk, w->dz, w->n_queries);
+    else
+        blas_gemm(BLAS_TRANSPOSED, BLAS_PLAIN, to - from, w->dz, w->n_queries, 1.0, p->P + from, w->dk, w->queries,
+                  w->dz, 0.0, p->out + from * w->dz, w->dz);
+}
+
+/* Multiplications of Z W^T, and of all differences with one vector each. */
+static double product_cost(const struct rows *rows)
+{
+    return (double)rows->w->n_queries * (double)rows->w->dk * (double)rows->w->dz;
+}
+
+static double window_cost(const struct rows *rows)
+{
+    return (double)rows->count * (double)rows->w->dk;
 }
 
 void rows_apply_transformed(double *margin, const struct rows *rows, const double *U)
 {
-    for (ptrdiff_t q = 0; q < rows->w->n_queries; ++q)
-        if (rows->first[q + 1] > rows->first[q])
-            rows_window_margins(margin + rows->first[q], rows, q, U + q * rows->w->dk);
+    struct product p = {.rows = rows, .margin = margin, .U = U};
+    crew_for(rows->crew, rows->w->n_queries, window_cost(rows), apply_part, &p);
 }
 
 void rows_apply(double *margin, const struct rows *rows, const double *W)
 {
-    const struct windows *w = rows->w;
-    sweep_rows_times_rows(rows->U, w->queries, W, w->n_queries, w->dk, w->dz);
-    rows_apply_transformed(margin, rows, rows->U);
+    struct product p = {.rows = rows, .margin = margin, .W = W, .U = rows->U};
+    crew_for(rows->crew, rows->w->n_queries, product_cost(rows) + window_cost(rows), apply_part, &p);
 }
 
 void rows_pull(double *P, const struct rows *rows, const double *lambda)
 {
-    for (ptrdiff_t q = 0; q < rows->w->n_queries; ++q)
-        rows_window_pull(P + q * rows->w->dk, rows, q, lambda + rows->first[q]);
+    struct product p = {.rows = rows, .P = P, .lambda = lambda};
+    crew_for(rows->crew, rows->w->n_queries, window_cost(rows), pull_part, &p);
 }
 
 void rows_adjoint(double *W, const struct rows *rows, const double *lambda)
 {
-    const struct windows *w = rows->w;
+    struct product p = {.rows = rows, .P = rows->U, .out = W};
     rows_pull(rows->U, rows, lambda);
-    sweep_columns_times_columns(W, rows->U, w->queries, w->dk, w->dz, w->n_queries);
+    crew_for(rows->crew, rows->w->dk, product_cost(rows), outer_part, &p);
 }
 
 void rows_delta(double *delta, const struct rows *rows, ptrdiff_t k)

@@ -15,6 +15,7 @@
 #include "windows.h"
 
 struct arena;
+struct crew;
 
 struct rows {
     const struct windows *w;
@@ -27,7 +28,8 @@ struct rows {
     double *length;                     /* (m) ||delta|| ||z||, > 0 */
     ptrdiff_t n_equal;
     int homogeneous;                    /* every margin row has b > 0, every equality row b = 0 */
-    double *keys;                       /* scratch of windows_keys */
+    double *keys;                       /* scratch of windows_keys, for each thread of the crew */
+    struct crew *crew;                  /* that shares the loops over queries; NULL: nobody does */
     double *U;                          /* scratch (M, dk) */
 };
 
@@ -37,7 +39,8 @@ struct rows {
  * STATUS_DONE; STATUS_NO_CONSTRAINT: zero weights meet every row; STATUS_INFEASIBLE: *entry asks the impossible
  * (a copy of the selected token, or a zero query); STATUS_NO_MEMORY. */
 int rows_build(struct rows *rows, ptrdiff_t *entry, unsigned char *impossible, const struct windows *w,
-               const ptrdiff_t *reference, const unsigned char *kept, const double *rhs, struct arena *arena);
+               const ptrdiff_t *reference, const unsigned char *kept, const double *rhs, struct crew *crew,
+               struct arena *arena);
 
 /* For the rows of query q alone: margin = delta_k . u with u [dk], and p [dk] = sum_k lambda_k delta_k. */
 void rows_window_margins(double *margin, const struct rows *rows, ptrdiff_t q, const double *u);

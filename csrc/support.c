@@ -5,6 +5,7 @@
 
 #include "arena.h"
 #include "blas.h"
+#include "crew.h"
 #include "status.h"
 #include "stop.h"
 #include "vector.h"
@@ -66,9 +67,39 @@ static int gram(double *G, const struct support *s, ptrdiff_t from, ptrdiff_t si
     return status;
 }
 
+/* Factors of the blocks of some queries, D [longest block, dk] being scratch of the worker. */
+struct factoring {
+    struct support *s;
+    double *D;
+    ptrdiff_t longest;
+};
+
+static void factor_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
+{
+    const struct factoring *f = context;
+    const struct support *s = f->s;
+    const struct windows *w = s->rows.w;
+    double *D = f->D + worker * f->longest * w->dk;
+    for (ptrdiff_t q = begin; q < end; ++q) {
+        ptrdiff_t from = s->rows.first[q], m = s->rows.first[q + 1] - from;
+        double *G = s->blocks + s->offset[q], square = vector_dot(w->queries + q * w->dz, w->queries + q * w->dz, w->dz);
+        if (m == 0)
+            continue;
+        for (ptrdiff_t i = 0; i < m; ++i)
+            rows_unit_delta(D + i * w->dk, &s->rows, from + i);
+        blas_syrk(m, w->dk, square, D, w->dk, 0.0, G, m);
+        for (ptrdiff_t i = 0; i < m; ++i)
+            G[i * m + i] = 1 + s->ridge[from + i] + JITTER;
+        if (blas_cholesky(m, G, m) != 0)        /* dependent rows of one query: their diagonal alone will do */
+            for (ptrdiff_t i = 0; i < m; ++i)
+                for (ptrdiff_t j = 0; j <= i; ++j)
+                    G[i * m + j] = i == j;
+    }
+}
+
 static int factor_blocks(struct support *s, struct arena *arena)
 {
-    ptrdiff_t M = s->rows.w->n_queries, total = 0;
+    ptrdiff_t M = s->rows.w->n_queries, total = 0, longest = 0;
     s->offset = arena_indices(arena, M);
     if (arena->failed)
         return STATUS_NO_MEMORY;
@@ -76,23 +107,16 @@ static int factor_blocks(struct support *s, struct arena *arena)
         ptrdiff_t m = s->rows.first[q + 1] - s->rows.first[q];
         s->offset[q] = total;
         total += m * m;
+        longest = m > longest ? m : longest;
     }
+    struct crew *crew = s->rows.crew;
     s->blocks = arena_doubles(arena, total, 1);
+    struct arena_mark mark = arena_mark(arena);
+    struct factoring f = {s, arena_doubles(arena, crew != NULL ? crew->most * longest : longest, s->rows.w->dk), longest};
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    for (ptrdiff_t q = 0; q < M; ++q) {
-        ptrdiff_t from = s->rows.first[q], m = s->rows.first[q + 1] - from;
-        double *G = s->blocks + s->offset[q];
-        if (m == 0)
-            continue;
-        int status = gram(G, s, from, m, arena);
-        if (status != STATUS_DONE)
-            return status;
-        if (blas_cholesky(m, G, m) != 0)        /* dependent rows of one query: their diagonal alone will do */
-            for (ptrdiff_t i = 0; i < m; ++i)
-                for (ptrdiff_t j = 0; j <= i; ++j)
-                    G[i * m + j] = i == j;
-    }
+    crew_for(crew, M, (double)total * (double)s->rows.w->dk, factor_part, &f);
+    arena_release(arena, mark);
     return STATUS_DONE;
 }
 
@@ -128,20 +152,29 @@ static void apply(struct support *s, double *out, const double *x)
         out[i] = out[i] * s->inverse_length[i] + s->ridge[i] * x[i];
 }
 
-static void precondition(const struct support *s, double *r)
+static void precondition_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
+{
+    (void)worker;
+    const struct support *s = context;
+    for (ptrdiff_t q = begin; q < end; ++q) {
+        ptrdiff_t from = s->rows.first[q], m = s->rows.first[q + 1] - from;
+        if (m == 0)
+            continue;
+        blas_solve_lower(BLAS_PLAIN, m, 1, s->blocks + s->offset[q], m, s->residual + from, 1);
+        blas_solve_lower(BLAS_TRANSPOSED, m, 1, s->blocks + s->offset[q], m, s->residual + from, 1);
+    }
+}
+
+static void precondition(struct support *s, double *r)
 {
     if (s->L != NULL) {
         blas_solve_lower(BLAS_PLAIN, s->rows.count, 1, s->L, s->rows.count, r, 1);
         blas_solve_lower(BLAS_TRANSPOSED, s->rows.count, 1, s->L, s->rows.count, r, 1);
         return;
     }
-    for (ptrdiff_t q = 0; q < s->rows.w->n_queries; ++q) {
-        ptrdiff_t from = s->rows.first[q], m = s->rows.first[q + 1] - from;
-        if (m == 0)
-            continue;
-        blas_solve_lower(BLAS_PLAIN, m, 1, s->blocks + s->offset[q], m, r + from, 1);
-        blas_solve_lower(BLAS_TRANSPOSED, m, 1, s->blocks + s->offset[q], m, r + from, 1);
-    }
+    s->residual = r;
+    ptrdiff_t M = s->rows.w->n_queries;
+    crew_for(s->rows.crew, M, (double)s->rows.count * (double)s->rows.count / (double)M, precondition_part, s);
 }
 
 int support_solve(struct support *s, double *x, const double *b, double tol, ptrdiff_t max_iter,

@@ -19,6 +19,7 @@ struct support {
     double *blocks;                     /* factors of the query blocks below each other, NULL with Cholesky */
     ptrdiff_t *offset;                  /* (M) */
     double *ridge;                      /* (|S|) */
+    double *residual;                   /* (|S|) what is being preconditioned */
     double *W, *scratch;                /* (dk, dz), (|S|) */
 };
 

@@ -16,20 +16,20 @@ __all__ = ["set_num_threads", "show_config"]
 def set_num_threads(k: int) -> None:
     """Let one large problem use ``k`` threads (1 until asked).
 
-    Loops over queries are shared by threads that live for one call, large products and factorisations go to
-    OpenBLAS's own; the two take turns.  The library is private to attsvm, so nobody else is disturbed.  Results
-    repeat bit for bit with the same number of threads.
+    They share the loops over queries and live for one call, so a fork between calls finds none.  The carried OpenBLAS,
+    which nobody else uses, stays on one thread of its own: they call it side by side.  Results repeat bit for bit with
+    the same number of threads, of which there are 64 at most.
 
     Examples
     --------
     >>> import attsvm
     >>> attsvm.set_num_threads(1)
     """
-    _core.set_num_threads(min(as_count("k", k, 1), 1024))
+    _core.set_num_threads(min(as_count("k", k, 1), 64))
 
 
 def show_config() -> None:
-    """Print versions, the BLAS in use and its threads.
+    """Print versions, the BLAS in use and the threads of a call.
 
     Examples
     --------

@@ -1,0 +1,87 @@
+"""Several threads inside one call: the same answers, bit for bit from run to run; none is left behind."""
+
+from __future__ import annotations
+
+import os
+
+import attsvm
+import numpy as np
+import pytest
+from problems import Case, ball, sphere
+
+
+@pytest.fixture(autouse=True)
+def one_thread_afterwards():
+    yield
+    attsvm.set_num_threads(1)
+
+
+def ragged_float32():
+    rng = np.random.default_rng(1)
+    X = [sphere(rng, T, 64).astype(np.float32) for T in rng.integers(1, 60, 100)]
+    data = attsvm.cross_attention(X, sphere(rng, 100, 48))
+    return Case(data, data.select(rng.standard_normal((64, 48))))
+
+
+def causal():
+    rng = np.random.default_rng(2)
+    data = attsvm.causal_attention(sphere(rng, 6, 40, 64))
+    return Case(data, data.select(rng.standard_normal((64, 64))))
+
+
+def equalities():
+    rng = np.random.default_rng(3)
+    kept = np.zeros((100, 40), dtype=bool)
+    kept[:, [1, 5]] = True
+    return Case(attsvm.cross_attention(sphere(rng, 100, 40, 80), sphere(rng, 100, 80)), kept)
+
+
+# Large enough for every loop to be shared.
+PROBLEMS = {"random": lambda: ball(0, 200, 32, 64), "few_queries": lambda: ball(4, 40, 60, 80)}
+PROBLEMS |= {"ragged_float32": ragged_float32, "causal": causal, "equalities": equalities}
+
+
+def solve(case, threads, norm, method):
+    attsvm.set_num_threads(threads)
+    return attsvm.solve_svm(case.data, case.selected, norm, method=method, tol=1e-9)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_threads_change_nothing_but_rounding(name):
+    case = PROBLEMS[name]()
+    one = solve(case, 1, "frobenius", "block")
+    for threads in (2, 3):
+        several, again = (solve(case, threads, "frobenius", "block") for _ in range(2))
+        assert one.status == several.status == "optimal"
+        assert several.margin == pytest.approx(one.margin, rel=2e-9)
+        # Both within 1e-9 of the least norm: W to the root of it.
+        assert np.linalg.norm(several.W - one.W) <= 1e-4 * np.linalg.norm(one.W)
+        np.testing.assert_array_equal(several.W, again.W)
+        assert several.iterations == again.iterations
+
+
+@pytest.mark.parametrize(("norm", "method"), [("frobenius", "gradient"), ("nuclear", "factored")])
+def test_other_methods_share_their_loops_too(norm, method):
+    case = ball(5, 60, 40, 64)
+    one, two, again = (solve(case, threads, norm, method) for threads in (1, 2, 2))
+    assert one.status == two.status == "optimal"
+    assert two.margin == pytest.approx(one.margin, rel=2e-9)
+    np.testing.assert_array_equal(two.W, again.W)
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="threads are counted in /proc")
+def test_no_thread_survives_the_call_and_a_fork_can_solve():
+    case = PROBLEMS["random"]()
+    before = len(os.listdir("/proc/self/task"))
+    two = solve(case, 2, "frobenius", "block")
+    assert len(os.listdir("/proc/self/task")) == before
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        margin = solve(case, 2, "frobenius", "block").margin
+        os.write(writer, np.float64(margin).tobytes())
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert np.frombuffer(os.read(reader, 8))[0] == two.margin
+    os.close(reader)
+    os.close(writer)
