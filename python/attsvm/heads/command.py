@@ -172,7 +172,8 @@ def _sections(reports: Sequence[HeadReport], best: Sequence[HeadReport]) -> list
 
 GRID_TEXT = """\
 Each cell is one attention head. Left: the margin by which a linear rule can separate the tokens the head selects from
-all others it could have selected; "no" where none can, "-" where no query of the head counts.
+all others it could have selected; "no" where none can, "-" where no query of the head counts, "few" where
+too few do to say anything.
 
 Right: how often that rule, the SVM, finds the head's token in sentences it has not seen, in percent. The letter names
 the best rule without an SVM: p a fixed relative position, f the sentence's first token, w the word selected most often,

@@ -12,7 +12,7 @@ from ..svm import solve_svm
 from .choices import as_data, flat
 from .model import Head
 
-FEWEST = 20  # test queries below which a held-out accuracy says nothing
+FEWEST = 20  # queries below which an accuracy, or a margin beside that of other heads, says nothing
 SPANNED = 1e-6  # singular values of tokens or queries below this part of the largest are rounding
 
 

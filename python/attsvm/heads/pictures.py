@@ -10,6 +10,7 @@ import numpy as np
 from ..plot import COLORS, finish
 from .analysis import SIZES, HeadReport
 from .choices import is_sink
+from .fit import FEWEST
 
 BLUE, ORANGE = COLORS["W"], COLORS["(K, Q)"]
 GAIN = 0.02  # an accuracy this far above the best rule is marked; the standard error of 500 queries is about 0.013
@@ -55,7 +56,7 @@ def plot_grid(reports: Sequence[HeadReport], axes: Any = None) -> Any:
     margin, accuracy = (np.full((len(layers), len(heads)), np.nan) for _ in range(2))
     for report in reports:
         at = layers.index(report.head.layer), heads.index(report.head.head)
-        if report.fit is not None:
+        if report.fit is not None and report.fit.queries >= FEWEST:
             margin[at], accuracy[at] = max(report.fit.margin, 0), report.fit.accuracy
     shown = np.log10(np.where(margin > 0, margin, np.nan))
     _cells(axes[0], shown, layers, heads, "Blues", None, "Are its choices separable?  Margin")
@@ -81,11 +82,11 @@ def _label(axes: Any, report: HeadReport, row: int, column: int, values: Any) ->
 
     fit = report.fit
     look = {"ha": "center", "va": "center", "fontsize": 8}
-    if fit is None:
+    if fit is None or fit.queries < FEWEST:
         for ax in axes:
-            ax.text(column, row, "-", color="0.5", **look)
+            ax.text(column, row, "-" if fit is None else "few", color="0.5", **look)
         return
-    word = f"{fit.margin:.2g}" if fit.margin > 0 else "no"
+    word = "no" if fit.margin <= 0 else f"{fit.margin:.2g}" if fit.margin < 99.5 else f"{fit.margin:.0f}"
     axes[0].text(column, row, word, color=_ink(axes[0], values[0][row, column]), **look)
     if not np.isfinite(fit.accuracy):
         axes[1].text(column, row, "few", color="0.5", **look)
@@ -232,4 +233,5 @@ def plot_curve(reports: Sequence[HeadReport], axes: Any = None) -> Any:
         ax.xaxis.set_major_formatter("{x:g}")
         ax.minorticks_off()
         finish(ax, title)
+        ax.margins(x=0.03)
     return axes[0].figure
