@@ -17,7 +17,7 @@ import attsvm
 import numpy as np
 import pytest
 from attsvm import cli
-from attsvm.figures import local_convergence
+from attsvm.figures import FIGURES, local_convergence
 from attsvm.report import Claim
 
 RUNS, ONE = 20, "local-convergence"
@@ -302,7 +302,7 @@ def test_an_output_directory_that_cannot_be_made(tmp_path, capsys, arrays, comma
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["reproduce", "moon"], "must be one of local-convergence, got 'moon'"),
+        (["reproduce", "moon"], f"must be one of {', '.join(FIGURES)}, got 'moon'"),
         (["reproduce", "--runs", "1"], "argument --runs: must be a whole number of at least 2"),
         (["reproduce", "--jobs", "0"], "argument --jobs: must be a whole number of at least 1"),
         (["reproduce", "--seed", "-1"], "argument --seed"),

@@ -13,7 +13,14 @@ from typing import Any
 
 __all__ = ["FIGURES", "load"]
 
-FIGURES = ("local-convergence",)
+FIGURES = (
+    "local-convergence",
+    "several-tokens",
+    "quadratic-head",
+    "sequence-to-sequence",
+    "attention-heads",
+    "soft-and-hard",
+)
 
 
 def load(name: str) -> Any:

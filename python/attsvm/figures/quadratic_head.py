@@ -1,0 +1,157 @@
+"""Quadratic head: how many tokens attention keeps grows with lambda, exactly as the projection onto the simplex says.
+
+With the head v.x - lambda |x|^2, labels +1 and orthonormal tokens, the best attention of a sequence is the projection
+of its scores v.x / (2 lambda) onto the simplex.  Left: how many tokens that keeps, by the exact rule (line) and by
+training (dots).  Right: trained weights against the general SVM of the kept sets and against the SVM of the single
+best tokens.
+
+Here what is left out decays only like 1 / step, so at the end many queries are not decided yet by the thresholds that
+fit saturated attention; the trained count is that of the probabilities which have stopped falling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from ..data import cross_attention
+from ..output import QuadraticHead
+from ..plot import finish
+from ..problem import Problem
+from ..replication import replicate
+from ..report import Claim, average, every, share
+from ..several import decompose, selected_sets, tokens_kept
+from ..svm import solve_svm
+from ..theory import correlation
+from ..train import train
+
+N, T, D = 4, 6, 10
+LAMBDAS = np.array([0.01, 0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 1.0, 2.0])
+STEPS = 4000
+HALF = STEPS // 2
+RATES = 1 / np.sqrt(np.arange(1, STEPS + 1))
+RUNS, QUICK = 100, 10
+SETTINGS = (
+    f"{N} sequences of {T} orthonormal tokens, d = {D}, queries and v of length 1, labels +1, logistic loss, W trained "
+    f"from 0 by normalised gradient descent with the learning rate 1 / sqrt(step) for {STEPS} steps."
+)
+COLORS = {"parts": "#0072B2", "general": "#009E73", "one": "#D55E00"}
+LABELS = {"parts": "W_fin + R W_svm", "general": "general SVM", "one": "SVM of one token per sequence"}
+
+
+def run(runs: int, seed: int = 0, jobs: int | None = None) -> dict[str, np.ndarray]:
+    return replicate(experiment, runs, seed, jobs, name="quadratic-head")
+
+
+def experiment(rng: np.random.Generator) -> dict[str, Any]:
+    """One draw of tokens, trained for every lambda."""
+    X = np.linalg.qr(rng.standard_normal((N, D, T)))[0].swapaxes(1, 2)
+    Z, v = rng.standard_normal((N, D)), rng.standard_normal(D)
+    Z, v = Z / np.linalg.norm(Z, axis=1, keepdims=True), v / np.linalg.norm(v)
+    data = cross_attention(X, Z)
+    rows = [_at(data, v, X @ v, lam) for lam in LAMBDAS]
+    return {key: np.stack([row[key] for row in rows]) for key in rows[0]}
+
+
+def _at(data: Any, v: np.ndarray, scores: np.ndarray, lam: float) -> dict[str, Any]:
+    found = train(Problem(data, None, QuadraticHead(v, lam)), lr=RATES, steps=STEPS, record=[HALF])
+    before, p = data.probabilities(found.weights[1]), found.probabilities
+    best, exact = projection(scores / (2 * lam)), tokens_kept(scores, lam)
+    kept = still(before, p)
+    correct = best > 0
+    result = {
+        "rule": exact,
+        "trained": kept.sum(axis=1),
+        "projection": correct.sum(axis=1),
+        "undecided": selected_sets(p)[1],
+        "distance": np.abs(p - best).max(),
+        # What is left out at the end, as a part of what it was after half the steps: 1/2 where it decays like 1/step.
+        "decay": (p[~correct] / before[~correct]).max(initial=0.0),
+        "left": p[~correct].max(initial=0.0),
+        "parts": np.nan,
+        "general": np.nan,
+        "one": correlation(found.W, solve_svm(data, scores.argmax(axis=1)).W),
+    }
+    if not correct.all():
+        parts = decompose(data, p, found.W, selected=correct)
+        result |= {"parts": parts.correlation, "general": correlation(found.W, parts.W_svm)}
+    return result
+
+
+def projection(x: np.ndarray) -> np.ndarray:
+    """The point of the simplex nearest to each row of x (n, T), by sorting."""
+    falling = -np.sort(-x, axis=1)
+    k = np.arange(1, x.shape[1] + 1)
+    thresholds = (np.cumsum(falling, axis=1) - 1) / k
+    count = (falling > thresholds).sum(axis=1)
+    return np.maximum(x - thresholds[np.arange(len(x)), count - 1, None], 0)
+
+
+def still(before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    """Probabilities that are no longer falling: they lost less than a quarter in the second half of the run."""
+    return after > 0.75 * before
+
+
+def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
+    """What theory says of these numbers."""
+    rule, trained = results["rule"], results["trained"]
+    several = results["general"][:, LAMBDAS >= 0.1]
+    one = results["one"][:, LAMBDAS >= 0.1]
+    left = results["left"] > 0
+    return {
+        "How many tokens are kept": [
+            share("the exact rule counts the projection's nonzeros", rule == results["projection"], 1),
+            share("training keeps as many as the rule says", trained == rule, 0.95),
+            share("the count never falls as lambda grows", np.diff(rule, axis=1) >= 0, 1),
+            every("tokens kept at the least lambda, mean", rule[:, 0].mean(), 1, 1.5),
+            every("tokens kept at the largest lambda, mean", rule[:, -1].mean(), T - 0.5, T),
+            average("largest distance of attention to the projection", results["distance"], most=0.05),
+        ],
+        "What is left out decays like 1 / step": [
+            average("its part left after twice the steps", np.where(left, results["decay"], np.nan), 0.3, 0.75),
+            share("queries not decided yet at the thresholds 1e-6 and 1e-3", results["undecided"], 0.3),
+        ],
+        "Direction of W": [
+            average("correlation with W_fin + R W_svm", results["parts"], least=0.9),
+            average("lambda >= 0.1: general SVM over one token", several - one, least=0),
+        ],
+    }
+
+
+def curves(results: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Columns of the CSV, over lambda."""
+    columns = {"lambda": LAMBDAS}
+    for key in ("rule", "trained"):
+        columns[key] = results[key].mean(axis=(0, 2))
+    for key in LABELS:
+        columns[f"correlation_{key}"] = np.array(
+            [np.nanmean(x) if (x == x).any() else np.nan for x in results[key].T]
+        )
+    columns["undecided"] = results["undecided"].mean(axis=(0, 2))
+    return columns
+
+
+def plot(results: Mapping[str, np.ndarray]) -> Figure:
+    """Tokens kept, and correlations, against lambda."""
+    columns = curves(results)
+    figure = Figure(figsize=(11, 4.8), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    left.plot(LAMBDAS, columns["rule"], color="0.4", label="exact rule")
+    left.plot(LAMBDAS, columns["trained"], "o", color=COLORS["parts"], label="trained")
+    left.set(xscale="log", xlabel="lambda", ylabel="tokens kept per sequence", ylim=(0.8, T + 0.2))
+    finish(left, "How many tokens attention keeps")
+    for key, label in LABELS.items():
+        right.plot(LAMBDAS, columns[f"correlation_{key}"], "o-", color=COLORS[key], label=label, markersize=4)
+    right.set(xscale="log", xlabel="lambda", ylabel="correlation with W", ylim=(0, 1.03))
+    finish(right, "Where W goes")
+    right.get_legend().set_loc("lower left")
+    left.set_xlim(0.008, 2.5)
+    right.set_xlim(0.008, 2.5)
+    figure.suptitle(
+        f"Quadratic head v.x - lambda |x|^2, {N} sequences of {T} orthonormal tokens, d = {D}", fontsize=12
+    )
+    figure.supxlabel(f"Means over {len(results['rule'])} draws.", fontsize=9, color="0.3")
+    return figure

@@ -1,0 +1,168 @@
+"""Soft and hard: a penalty on entropy, or straight-through Gumbel selection, against plain softmax training.
+
+Softmax attention ends on one token by itself; people also push it there.  Trained from one start: plainly; with the
+mean entropy of attention added to the loss; and with hard selection (the token with the largest logit plus Gumbel noise
+goes forward, the softmax passes the gradient back).  Compared are the tokens selected in the end, and the direction of
+W with the SVM of these tokens.  At inference the hard token may replace the average; when attention has saturated it
+makes no difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from .. import sample
+from ..data import cross_attention
+from ..plot import band, correlations, finish
+from ..report import Claim, average, every
+from ..svm import solve_svm
+
+N, T, D = 6, 8, 10
+LR, STEPS, EVERY = 0.1, 1000, 20
+SHOWN = np.arange(0, STEPS + 1, EVERY)
+PENALTY = 0.5  # of the mean entropy, in units of the loss
+RUNS, QUICK = 200, 40
+SETTINGS = (
+    f"{N} sequences of {T} random unit tokens, d = {D}, linear head, logistic loss, normalised gradient descent with "
+    f"learning rate {LR} for {STEPS} steps; entropy penalty {PENALTY:g}; Gumbel noise of scale 1, new in every step."
+)
+KINDS = {"plain": "softmax", "entropy": "entropy penalty", "gumbel": "straight-through Gumbel"}
+COLORS = {"plain": "#0072B2", "entropy": "#009E73", "gumbel": "#D55E00"}
+
+
+def run(runs: int, seed: int = 0, jobs: int | None = None) -> dict[str, np.ndarray]:
+    """All runs side by side in NumPy: a step is one product over all of them, so ``jobs`` changes nothing."""
+    draws, noise = [], []
+    for child in np.random.SeedSequence(seed).spawn(runs):
+        rng = np.random.default_rng(child)
+        draws.append((*sample.unit_sphere(N, T, D, rng), rng.uniform(-1, 1, (D, D)) / np.sqrt(D)))
+        noise.append(rng)
+    X, Z, y, v, W = (np.stack(arrays) for arrays in zip(*draws, strict=True))
+    scores = y[..., None] * np.einsum("rntd,rd->rnt", X, v)
+    results: dict[str, np.ndarray] = {}
+    for kind in KINDS:
+        weights = descend(kind, X, Z, scores, W, noise)
+        results |= {f"{kind} {key}": x for key, x in measure(X, Z, scores, weights).items()}
+    for kind in KINDS:
+        results[f"{kind} same"] = (results[f"{kind} selected"] == results["plain selected"]).mean(axis=1)
+    return results
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    s = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return s / s.sum(axis=-1, keepdims=True)
+
+
+def descend(
+    kind: str, X: np.ndarray, Z: np.ndarray, scores: np.ndarray, W: np.ndarray, noise: list[np.random.Generator]
+) -> np.ndarray:
+    """Weights (records, runs, D, D).  Gradients in the logits, by the textbook formulas (early enough for them)."""
+    W, kept = W.copy(), [W.copy()]
+    for step in range(1, STEPS + 1):
+        logits = np.einsum("rntd,rdn->rnt", X, W @ Z.swapaxes(1, 2))
+        if kind == "gumbel":
+            logits = logits + np.stack([rng.gumbel(size=(N, T)) for rng in noise])
+        s = softmax(logits)
+        through = s
+        if kind == "gumbel":
+            through = np.arange(T) == logits.argmax(axis=-1)[..., None]
+        u = (through * scores).sum(axis=-1, keepdims=True)
+        towards = -scores / (1 + np.exp(u))
+        if kind == "entropy":  # d entropy / d s = -log s - 1, and a constant makes no difference
+            towards = towards - PENALTY * np.log(np.maximum(s, 1e-300))
+        c = s * (towards - (s * towards).sum(axis=-1, keepdims=True)) / N
+        G = np.matmul(np.einsum("rnt,rntd->rdn", c, X), Z)
+        W -= LR * G / (np.linalg.norm(G, axis=(1, 2), keepdims=True) + np.finfo(float).eps)
+        if step % EVERY == 0:
+            kept.append(W.copy())
+    return np.stack(kept)
+
+
+def measure(X: np.ndarray, Z: np.ndarray, scores: np.ndarray, weights: np.ndarray) -> dict[str, np.ndarray]:
+    """Selected tokens, their SVM, and attention along the way."""
+    rows: list[dict[str, Any]] = []
+    for i in range(len(X)):
+        data, path = cross_attention(X[i], Z[i]), weights[:, i]
+        selected = data.select(path[-1])
+        p = np.stack([data.probabilities(M).max(axis=1).mean() for M in path])
+        soft, hard = data.attended(path[-1]), data.attended(path[-1], hard=True)
+        rows.append(
+            {
+                "selected": selected,
+                "softmax": p,
+                "correlation": correlations(path, solve_svm(data, selected).W),
+                "score": scores[i][np.arange(N), selected].mean(),
+                "best": (selected == scores[i].argmax(axis=1)).mean(),
+                "hard": np.abs(soft - hard).max(),
+            }
+        )
+    return {key: np.stack([row[key] for row in rows]) for key in rows[0]}
+
+
+def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
+    """What was asked of these numbers: there is no theory for the two variants, so their bounds are wide."""
+    done = results["plain softmax"][:, -1] > 0.999
+    return {
+        "Does pushing select the same tokens?": [
+            average("entropy penalty: share of the tokens of plain training", results["entropy same"], 0.3, 1),
+            average(
+                "straight-through Gumbel: share of the tokens of plain training", results["gumbel same"], 0.3, 1
+            ),
+            average(
+                "plain training selects better tokens than under the penalty: score gained",
+                results["plain score"] - results["entropy score"],
+                least=0,
+            ),
+        ],
+        f"Correlation with the SVM of the tokens selected, step {STEPS:,}": [
+            average("softmax", results["plain correlation"][:, -1], least=0.98),
+            average("entropy penalty", results["entropy correlation"][:, -1], least=0.9),
+            average("straight-through Gumbel", results["gumbel correlation"][:, -1], 0.3, 1),
+        ],
+        "Hard attention at inference": [
+            every(
+                "softmax above .999: largest difference of an attended vector",
+                results["plain hard"][done],
+                most=0.02,
+            ),
+        ],
+    }
+
+
+def curves(results: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Columns of the CSV: the mean of every curve."""
+    columns = {"step": SHOWN}
+    for kind in KINDS:
+        for what in ("softmax", "correlation"):
+            columns[f"{kind}_{what}"] = np.nanmean(results[f"{kind} {what}"], axis=0)
+    return columns
+
+
+def plot(results: Mapping[str, np.ndarray]) -> Figure:
+    """How fast attention hardens, where the direction goes, and what is selected."""
+    figure = Figure(figsize=(14, 4.8), layout="constrained")
+    left, middle, right = figure.subplots(1, 3)
+    for kind, label in KINDS.items():
+        look = {"color": COLORS[kind], "linewidth": 2}
+        band(SHOWN, results[f"{kind} softmax"], label, left, **look)
+        band(SHOWN, results[f"{kind} correlation"], label, middle, **look)
+    left.set(xlabel="training step", ylabel="largest softmax probability", ylim=(0, 1.02))
+    middle.set(xlabel="training step", ylabel="correlation with the SVM of its tokens", ylim=(0, 1.02))
+    finish(left, "How fast attention hardens")
+    finish(middle, "Where W goes")
+    at = np.arange(len(KINDS))
+    for shift, what, color in ((-0.2, "best", "0.35"), (0.2, "same", "#E69F00")):
+        label = "the best token" if what == "best" else "the token of plain training"
+        right.bar(at + shift, [results[f"{kind} {what}"].mean() for kind in KINDS], 0.38, color=color, label=label)
+    right.set_xticks(at, [label.replace(" ", "\n") for label in KINDS.values()])
+    right.set(ylabel="share of queries that select", ylim=(0, 1.25))
+    finish(right, "What is selected")
+    right.legend(loc="upper right", frameon=False, fontsize=9)
+    runs = len(results["plain best"])
+    figure.suptitle(f"Soft and hard selection: {N} sequences of {T} tokens, d = {D}", fontsize=12)
+    figure.supxlabel(f"Lines: mean of {runs} runs.  Bands: 10th to 90th percentile.", fontsize=9, color="0.3")
+    return figure
