@@ -1,0 +1,230 @@
+"""What else solves the attention SVM: each peer takes the rows and returns a W that (nearly) meets them, of any scale.
+
+Frobenius, on the dual  min 1/2 ||A^*(x)||^2 - 1.x,  x >= 0:  DAQP (or on the weights themselves) and scikit-learn's
+OneClassSVM (nu = 1/m is the hard margin) on the Gram matrix, which is part of their time; SciPy's L-BFGS-B and FISTA with restarts on the structured
+gradient.  Nuclear: SCS and Clarabel on the dual  max 1.x,  [I, -M; -M^T, I] >= 0,  M = A^*(x),  and the primal-dual
+hybrid gradient in NumPy.  First-order methods stop at an error near 3e-7, which is about what they can do.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+from scipy import sparse
+from scipy.optimize import minimize
+
+NEAR = 3e-7
+
+
+class Rows:
+    """delta_nt = x_selected - x_t and z_n, one query and T tokens a sequence."""
+
+    def __init__(self, X, Z, selected):
+        self.X, self.Z, self.selected = X, Z, selected
+        self.others = np.arange(X.shape[1]) != selected[:, None]
+
+    def flat(self):
+        """(m, dk) differences and (m) the query of each."""
+        rows = self.X[np.arange(len(self.X)), self.selected][:, None] - self.X
+        return rows[self.others], np.nonzero(self.others)[0]
+
+    @functools.cached_property
+    def lengths(self):
+        deltas, query = self.flat()
+        return np.linalg.norm(deltas, axis=1) * np.linalg.norm(self.Z, axis=1)[query]
+
+    def gram(self):
+        deltas, query = self.flat()
+        return (deltas @ deltas.T) * (self.Z @ self.Z.T)[query[:, None], query]
+
+    def adjoint(self, dual):
+        c = np.zeros(self.X.shape[:2])
+        c[self.others] = -dual
+        c[np.arange(len(c)), self.selected] = -c.sum(axis=1)
+        return np.matmul(c[:, None], self.X)[:, 0].T @ self.Z
+
+    def margins(self, W):
+        logits = np.matmul(self.X, (self.Z @ W.T)[:, :, None])[:, :, 0]
+        return (logits[np.arange(len(logits)), self.selected][:, None] - logits)[self.others]
+
+
+class RaggedRows(Rows):
+    """The same from any windows, with the differences written out."""
+
+    def __init__(self, data, selected):
+        self.Z, chosen = data.queries, np.concatenate([np.ravel(part) for part in selected])
+        tokens = [np.delete(np.arange(a, b), k) for a, b, k in zip(data.start, data.stop, chosen, strict=True)]
+        self.query = np.repeat(np.arange(len(chosen)), [len(part) for part in tokens])
+        keys = data.keys.astype(np.float64)
+        self.deltas = keys[(data.start + chosen)[self.query]] - keys[np.concatenate(tokens)]
+
+    def flat(self):
+        return self.deltas, self.query
+
+    def adjoint(self, dual):
+        return (dual[:, None] * self.deltas).T @ self.Z[self.query]
+
+    def margins(self, W):
+        return np.einsum("mk,mk->m", self.deltas, (self.Z @ W.T)[self.query])
+
+
+# --------------------------------------------------------------------------------------------- Frobenius
+
+
+def by_daqp(rows):
+    import daqp
+
+    gram = rows.gram()
+    m = len(gram)
+    none = np.full(m, 1e30)
+    return rows.adjoint(
+        daqp.solve(gram, -np.ones(m), np.eye(0, m), none, np.zeros(m), np.zeros(m, dtype=np.int32))[0]
+    )
+
+
+def by_daqp_on_weights(rows):
+    """min 1/2 ||w||^2  s.t.  D w >= 1, a row of D being delta z^T: what is better where rows outnumber weights."""
+    import daqp
+
+    deltas, query = rows.flat()
+    D = np.einsum("mi,mj->mij", deltas, rows.Z[query]).reshape(len(deltas), -1)
+    m, n = D.shape
+    above, below = np.full(m, 1e30), np.ones(m)
+    w = daqp.solve(np.eye(n), np.zeros(n), D, above, below, np.zeros(m, dtype=np.int32))[0]
+    return np.reshape(w, (deltas.shape[1], -1))
+
+
+def by_one_class(rows):
+    from sklearn.svm import OneClassSVM
+
+    gram = rows.gram()
+    machine = OneClassSVM(kernel="precomputed", nu=1.0001 / len(gram), tol=1e-10).fit(gram)
+    dual = np.zeros(len(gram))
+    dual[machine.support_] = machine.dual_coef_[0]
+    return rows.adjoint(dual)
+
+
+def by_lbfgs(rows, lengths=1.0):
+    m = len(rows.lengths)
+    asked = np.ones(m) / lengths
+
+    def dual_value(x):
+        W = rows.adjoint(x / lengths)
+        return 0.5 * (W**2).sum() - asked @ x, rows.margins(W) / lengths - asked
+
+    options = {"maxiter": 5000, "maxfun": 10000, "ftol": 1e-16, "gtol": 1e-6}
+    x = minimize(dual_value, 0.1 * lengths * np.ones(m), jac=True, method="L-BFGS-B", bounds=[(0, None)] * m,
+                 options=options).x  # fmt: skip
+    return rows.adjoint(x / lengths)
+
+
+def by_lbfgs_on_unit_rows(rows):
+    return by_lbfgs(rows, rows.lengths)
+
+
+def by_fista(rows):
+    """On unit rows, momentum dropped whenever it points uphill."""
+    lengths = rows.lengths
+    asked = 1 / lengths
+    v = np.ones(len(lengths))
+    for _ in range(20):
+        v = rows.margins(rows.adjoint(v / lengths)) / lengths
+        step = 1 / (1.02 * np.linalg.norm(v))
+        v /= np.linalg.norm(v)
+    x = momentum = np.zeros(len(lengths))
+    t = 1.0
+    for _ in range(20000):
+        W = rows.adjoint(momentum / lengths)
+        gradient = rows.margins(W) / lengths - asked
+        new = np.maximum(momentum - step * gradient, 0)
+        least = (gradient / asked).min() + 1
+        if least > 0 and (W**2).sum() / (least * (asked @ momentum)) - 1 <= NEAR:
+            return W
+        if gradient @ (new - x) > 0:
+            t = 1.0
+        after = (1 + np.sqrt(1 + 4 * t * t)) / 2
+        momentum = np.maximum(new + (t - 1) / after * (new - x), 0)
+        x, t = new, after
+    return rows.adjoint(x / lengths)
+
+
+# --------------------------------------------------------------------------------------------- nuclear
+
+
+@functools.lru_cache(maxsize=1)
+def lmi(rows, upper):
+    """A, b of the dual in conic form, queries in coordinates of their span, and where M stands in the vector of the
+    triangle.  Made once and not timed, as a modelling layer would for a peer called again and again."""
+    basis = np.linalg.qr(rows.Z.T)[0]
+    deltas, query = rows.flat()
+    p, q, m = deltas.shape[1], basis.shape[1], len(deltas)
+    N = p + q
+    i, j = np.meshgrid(np.arange(p), p + np.arange(q), indexing="ij")
+    place = (j * (j + 1) // 2 + i if upper else i * N - i * (i - 1) // 2 + j - i).ravel()
+    diagonal = np.arange(N)
+    diagonal = diagonal * (diagonal + 3) // 2 if upper else diagonal * N - diagonal * (diagonal - 1) // 2
+    values = np.sqrt(2) * np.einsum("mi,mj->mij", deltas, (rows.Z @ basis)[query]).ravel()
+    A = sparse.coo_matrix((values, (np.tile(place, m), np.repeat(np.arange(m), p * q))), (N * (N + 1) // 2, m))
+    b = np.zeros(N * (N + 1) // 2)
+    b[diagonal] = 1
+    A = sparse.vstack([-sparse.eye(m), A]).tocsc()
+    return A, np.concatenate([np.zeros(m), b]), N, lambda y: np.sqrt(2) * y[m + place].reshape(p, q) @ basis.T
+
+
+def by_scs(rows):
+    import scs
+
+    A, b, N, weights = lmi(rows, False)
+    problem = {"A": A, "b": b, "c": -np.ones(A.shape[1])}
+    cones = {"l": A.shape[1], "s": [N]}
+    return weights(scs.SCS(problem, cones, eps_abs=1e-6, eps_rel=1e-6, verbose=False).solve()["y"])
+
+
+def by_clarabel(rows):
+    import clarabel
+
+    A, b, N, weights = lmi(rows, True)
+    m = A.shape[1]
+    settings = clarabel.DefaultSettings()
+    settings.verbose = False
+    settings.max_threads = 1
+    cones = [clarabel.NonnegativeConeT(m), clarabel.PSDTriangleConeT(N)]
+    solver = clarabel.DefaultSolver(sparse.csc_matrix((m, m)), -np.ones(m), A, b, cones, settings)
+    return weights(np.array(solver.solve().z))
+
+
+def by_pdhg(rows):
+    """min ||W||_* s.t. A(W) >= 1, until the two values agree."""
+    m, shape = int(rows.others.sum()), (rows.X.shape[2], rows.Z.shape[1])
+    W, dual = np.zeros(shape), np.zeros(m)
+    v = np.ones(m)
+    for _ in range(20):
+        v = rows.margins(rows.adjoint(v))
+        v /= np.linalg.norm(v)
+    size = np.sqrt(np.linalg.norm(rows.margins(rows.adjoint(v))))
+    ratio = 2.0
+    tau, sigma = ratio / size, 1 / ratio / size
+    for k in range(20000):
+        U, s, V = np.linalg.svd(W + tau * rows.adjoint(dual), full_matrices=False)
+        new = (U * np.maximum(s - tau, 0)) @ V
+        dual = np.maximum(dual + sigma * (1 - rows.margins(2 * new - W)), 0)
+        W = new
+        if k % 20 == 19:
+            least = rows.margins(W).min()
+            upper = np.maximum(s - tau, 0).sum() / least if least > 0 else np.inf
+            if upper / (dual.sum() / np.linalg.norm(rows.adjoint(dual), 2)) - 1 <= NEAR:
+                break
+    return W
+
+
+# Of a peer that can be called in two ways the better one counts.
+PEERS = {
+    "daqp": [by_daqp, by_daqp_on_weights],
+    "one class": [by_one_class],
+    "l-bfgs-b": [by_lbfgs, by_lbfgs_on_unit_rows],
+    "fista": [by_fista],
+    "scs": [by_scs],
+    "clarabel": [by_clarabel],
+    "pdhg": [by_pdhg],
+}
