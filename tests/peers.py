@@ -1,9 +1,10 @@
 """What else solves the attention SVM: each peer takes the rows and returns a W that (nearly) meets them, of any scale.
 
 Frobenius, on the dual  min 1/2 ||A^*(x)||^2 - 1.x,  x >= 0:  DAQP (or on the weights themselves) and scikit-learn's
-OneClassSVM (nu = 1/m is the hard margin) on the Gram matrix, which is part of their time; SciPy's L-BFGS-B and FISTA with restarts on the structured
-gradient.  Nuclear: SCS and Clarabel on the dual  max 1.x,  [I, -M; -M^T, I] >= 0,  M = A^*(x),  and the primal-dual
-hybrid gradient in NumPy.  First-order methods stop at an error near 3e-7, which is about what they can do.
+OneClassSVM (nu = 1/m is the hard margin) on the Gram matrix, which is part of their time; SciPy's L-BFGS-B and FISTA
+with restarts on the structured gradient.  Nuclear: SCS and Clarabel on the dual  max 1.x,  [I, -M; -M^T, I] >= 0,
+M = A^*(x),  and the primal-dual hybrid gradient in NumPy.  First-order methods stop at an error near 3e-7, about as
+far as they go.
 """
 
 from __future__ import annotations
