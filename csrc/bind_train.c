@@ -1,27 +1,42 @@
 /* Loss, gradient and training runs. */
 #include "bind.h"
 
+#include <limits.h>
+
 #include "bind_output.h"
 #include "descend.h"
 
-/* Weights in W, or in K and Q, (H, ., .) with an axis for attention heads where the rule has them; None for the
- * others.  Nonzero with an exception set when they do not fit. */
+static double *read_stack(PyObject *object, const char *name, ptrdiff_t d0, ptrdiff_t d1, ptrdiff_t d2)
+{
+    return bind_array(object, name, NPY_DOUBLE, 0, 3, d0, d1, d2);
+}
+
+/* Weights in W, or in K and Q, None for the others; the first axis goes over runs and, within a run, the attention heads
+ * of the rule.  Nonzero with an exception set when they do not fit. */
 static int read_weights(struct weights *weights, const struct objective *objective, PyObject *W, PyObject *K,
                         PyObject *Q)
 {
     const struct windows *w = objective->w;
-    ptrdiff_t H = objective->output != NULL ? objective->output->heads : 1;
+    ptrdiff_t H = objective->output != NULL ? objective->output->heads : 1, matrices;
     *weights = (struct weights){.heads = H};
     if (W != Py_None) {
-        weights->W = bind_array(W, "W", NPY_DOUBLE, 0, 3, H, w->dk, w->dz);
-        return weights->W == NULL ? -1 : 0;
+        if ((weights->W = read_stack(W, "W", BIND_ANY, w->dk, w->dz)) == NULL)
+            return -1;
+        matrices = PyArray_DIM((PyArrayObject *)W, 0);
+    } else {
+        if ((weights->K = read_stack(K, "K", BIND_ANY, w->dk, BIND_ANY)) == NULL)
+            return -1;
+        matrices = PyArray_DIM((PyArrayObject *)K, 0);
+        weights->m = PyArray_DIM((PyArrayObject *)K, 2);
+        if ((weights->Q = read_stack(Q, "Q", matrices, w->dz, weights->m)) == NULL)
+            return -1;
     }
-    weights->K = bind_array(K, "K", NPY_DOUBLE, 0, 3, H, w->dk, BIND_ANY);
-    if (weights->K == NULL)
+    weights->runs = matrices / H;
+    if (weights->runs < 1 || matrices % H != 0 || matrices > INT_MAX) {
+        PyErr_SetString(PyExc_ValueError, "the weights do not have a matrix for each attention head of each run");
         return -1;
-    weights->m = PyArray_DIM((PyArrayObject *)K, 2);
-    weights->Q = bind_array(Q, "Q", NPY_DOUBLE, 0, 3, H, w->dz, weights->m);
-    return weights->Q == NULL ? -1 : 0;
+    }
+    return 0;
 }
 
 /* `scores`: an array, of a linear head, or the tuple of an output rule. */
@@ -56,7 +71,13 @@ static int read_point(struct objective *objective, struct bind_rule *rule, struc
     const struct windows *w = bind_windows(args[0]);
     if (w == NULL || read_objective(objective, rule, w, args[1], args[2]) < 0)
         return -1;
-    return read_weights(at, objective, args[3], args[4], args[5]);
+    if (read_weights(at, objective, args[3], args[4], args[5]) < 0)
+        return -1;
+    if (at->runs != 1) {
+        PyErr_SetString(PyExc_ValueError, "one run at a time");
+        return -1;
+    }
+    return 0;
 }
 
 /* Ends a call that gives back nothing but what it computed: the exception of a head's function is raised. */
@@ -81,11 +102,15 @@ static PyObject *loss(PyObject *module, PyObject *const *args, Py_ssize_t n)
         return NULL;
     struct bind_call call;
     struct objective_work work;
+    struct gradient gradient;
     double value = 0;
     rule.callback.call = &call;
     bind_begin(&call);
-    objective_take(&work, &objective, &at, &call.arena);
-    int status = call.arena.failed ? STATUS_NO_MEMORY : objective_loss(&value, &objective, &at, &work);
+    objective_take(&work, &objective, &at, &call.crew, &call.arena);
+    objective_take_gradient(&gradient, &objective, &at, &call.arena);
+    int status = call.arena.failed ? STATUS_NO_MEMORY : objective_loss(&gradient, &work);
+    if (status == STATUS_DONE)
+        value = gradient.loss[0];
     return end_point(&call, status) < 0 ? NULL : PyFloat_FromDouble(value);
 }
 
@@ -106,7 +131,8 @@ static PyObject *loss_and_grad(PyObject *module, PyObject *const *args, Py_ssize
     if (read_point(&objective, &rule, &at, "loss_and_grad", args, n) < 0)
         return NULL;
     const struct windows *w = objective.w;
-    struct gradient gradient = {0};
+    double value, log_scale_v;
+    struct gradient gradient = {.loss = &value, .log_scale_v = &log_scale_v};
     PyObject *first = NULL, *second = NULL, *result = NULL;
     PyObject *scale = bind_new_doubles(&gradient.log_scale, at.heads, -1);
     if (at.W != NULL) {
@@ -121,10 +147,10 @@ static PyObject *loss_and_grad(PyObject *module, PyObject *const *args, Py_ssize
         struct objective_work work;
         rule.callback.call = &call;
         bind_begin(&call);
-        objective_take(&work, &objective, &at, &call.arena);
-        int status = call.arena.failed ? STATUS_NO_MEMORY : objective_gradient(&gradient, &objective, &at, &work);
+        objective_take(&work, &objective, &at, &call.crew, &call.arena);
+        int status = call.arena.failed ? STATUS_NO_MEMORY : objective_gradient(&gradient, &work);
         if (end_point(&call, status) == 0)
-            result = Py_BuildValue("dOOO", gradient.loss, first, second, scale);
+            result = Py_BuildValue("dOOO", value, first, second, scale);
     }
     Py_XDECREF(scale);
     Py_XDECREF(first);
@@ -133,42 +159,84 @@ static PyObject *loss_and_grad(PyObject *module, PyObject *const *args, Py_ssize
 }
 
 enum train_argument {
-    WINDOWS, SCORES, LOSS, RIDGE, RULE, LR, FIRST, LAST, RECORD, W, K, Q, OUT_W, OUT_LOSS, OUT_NORM, OUT_LOG_GRAD,
-    REACHED, N_ARGUMENTS
+    WINDOWS, SCORES, VALUES, LABELS, LOSS, RIDGE, RULE, LR, TARGET, P, RADIUS, BALL, FIRST, LAST, RECORD, W, K, Q, V,
+    OUT_W, OUT_V, OUT_LOSS, OUT_NORM, OUT_LOG_GRAD, REACHED, N_ARGUMENTS
 };
 
-/* The schedule, and the outputs, which have a row for each recorded step. */
-static int read_descent(struct descent *descent, struct descent_record *out, const struct weights *weights,
-                        const struct windows *w, PyObject *const *args)
+/* A head that is trained: its values, labels and v; scores are then None. */
+static int read_head(struct objective *objective, struct weights *weights, PyObject *const *args)
 {
-    long rule = PyLong_AsLong(args[RULE]);
+    const struct windows *w = objective->w;
+    objective->values = bind_doubles(args[VALUES], "values", 2, w->tokens, BIND_ANY);
+    if (objective->values == NULL)
+        return -1;
+    objective->dv = PyArray_DIM((PyArrayObject *)args[VALUES], 1);
+    objective->y = bind_doubles(args[LABELS], "y", 1, w->n_queries, BIND_ANY);
+    weights->v = bind_doubles(args[V], "v", 2, weights->runs, objective->dv);
+    return objective->y == NULL || weights->v == NULL ? -1 : 0;
+}
+
+/* The rule and its numbers. */
+static int read_rule(struct descent *descent, const struct weights *weights, PyObject *const *args)
+{
+    long rule = PyLong_AsLong(args[RULE]), ball = PyLong_AsLong(args[BALL]);
     descent->first = PyLong_AsSsize_t(args[FIRST]);
     descent->last = PyLong_AsSsize_t(args[LAST]);
+    descent->target = PyFloat_AsDouble(args[TARGET]);
+    descent->p = PyFloat_AsDouble(args[P]);
+    descent->radius = PyFloat_AsDouble(args[RADIUS]);
     if (PyErr_Occurred())
         return -1;
     descent->rule = (enum descend_rule)rule;
-    if ((descent->lr = bind_doubles(args[LR], "lr", 1, BIND_ANY, BIND_ANY)) == NULL)
+    descent->ball = (enum project_ball)ball;
+    if ((descent->lr = bind_doubles(args[LR], "lr", 2, BIND_ANY, BIND_ANY)) == NULL)
         return -1;
-    ptrdiff_t n_lr = PyArray_DIM((PyArrayObject *)args[LR], 0);
-    descent->lr_stride = n_lr != 1;
+    ptrdiff_t runs = PyArray_DIM((PyArrayObject *)args[LR], 0), steps = PyArray_DIM((PyArrayObject *)args[LR], 1);
+    descent->lr_step = steps != 1;
+    descent->lr_run = runs != 1 ? steps : 0;
+    int fits = rule >= DESCEND_CONSTANT && rule <= DESCEND_MIRROR && ball >= PROJECT_FROBENIUS
+               && ball <= PROJECT_NUCLEAR && descent->p > 1 && descent->first >= 0 && descent->last >= descent->first
+               && (runs == 1 || runs == weights->runs) && (steps == 1 || steps >= descent->last);
+    if (!fits)
+        PyErr_SetString(PyExc_ValueError, "the rule, steps and lr do not fit together");
+    return fits ? 0 : -1;
+}
+
+/* The steps to record, and the outputs, which have a row for each. */
+static int read_records(struct descent *descent, struct descent_record *out, const struct objective *objective,
+                        const struct weights *weights, PyObject *const *args)
+{
+    const struct windows *w = objective->w;
     descent->record = bind_array(args[RECORD], "record", NPY_INTP, 0, 1, BIND_ANY, BIND_ANY, BIND_ANY);
     if (descent->record == NULL)
         return -1;
-    descent->n_record = PyArray_DIM((PyArrayObject *)args[RECORD], 0);
-    int fits = rule >= DESCEND_CONSTANT && rule <= DESCEND_NORMALIZED_JOINTLY && descent->first >= 0
-               && descent->last >= descent->first && (n_lr == 1 || n_lr >= descent->last);
-    for (ptrdiff_t i = 0; fits && i < descent->n_record; ++i)
-        fits = descent->record[i] >= (i > 0 ? descent->record[i - 1] + 1 : descent->first)
-               && descent->record[i] <= descent->last;
-    if (!fits) {
-        PyErr_SetString(PyExc_ValueError, "the rule, steps, lr and record do not fit together");
+    ptrdiff_t rows = descent->n_record = PyArray_DIM((PyArrayObject *)args[RECORD], 0), runs = weights->runs;
+    for (ptrdiff_t i = 0; i < rows; ++i)
+        if (descent->record[i] < (i > 0 ? descent->record[i - 1] + 1 : descent->first)
+            || descent->record[i] > descent->last) {
+            PyErr_SetString(PyExc_ValueError, "the steps to record do not ascend within first .. last");
+            return -1;
+        }
+    *out = (struct descent_record){.W = read_stack(args[OUT_W], "weights", rows, runs * weights->heads, w->dk * w->dz)};
+    if (out->W == NULL || (out->loss = bind_doubles(args[OUT_LOSS], "loss", 2, rows, runs)) == NULL
+        || (out->norm = bind_doubles(args[OUT_NORM], "norm", 2, rows, runs)) == NULL
+        || (out->log_grad_norm = bind_doubles(args[OUT_LOG_GRAD], "log_grad_norm", 2, rows, runs)) == NULL)
         return -1;
-    }
-    ptrdiff_t rows = descent->n_record;
-    out->W = bind_array(args[OUT_W], "weights", NPY_DOUBLE, 0, 3, rows, weights->heads * w->dk, w->dz);
-    if (out->W == NULL || (out->loss = bind_doubles(args[OUT_LOSS], "loss", 1, rows, BIND_ANY)) == NULL
-        || (out->norm = bind_doubles(args[OUT_NORM], "norm", 1, rows, BIND_ANY)) == NULL
-        || (out->log_grad_norm = bind_doubles(args[OUT_LOG_GRAD], "log_grad_norm", 1, rows, BIND_ANY)) == NULL)
+    if (objective->values != NULL && (out->v = read_stack(args[OUT_V], "heads", rows, runs, objective->dv)) == NULL)
+        return -1;
+    return 0;
+}
+
+static int read_run(struct objective *objective, struct bind_rule *rule, struct weights *weights,
+                    struct descent *descent, struct descent_record *out, PyObject *const *args)
+{
+    const struct windows *w = bind_windows(args[WINDOWS]);
+    if (w == NULL || read_objective(objective, rule, w, args[SCORES], args[LOSS]) < 0
+        || read_weights(weights, objective, args[W], args[K], args[Q]) < 0)
+        return -1;
+    objective->ridge = PyFloat_AsDouble(args[RIDGE]);
+    if (PyErr_Occurred() || (args[VALUES] != Py_None && read_head(objective, weights, args) < 0)
+        || read_rule(descent, weights, args) < 0 || read_records(descent, out, objective, weights, args) < 0)
         return -1;
     return 0;
 }
@@ -176,20 +244,13 @@ static int read_descent(struct descent *descent, struct descent_record *out, con
 static PyObject *train(PyObject *module, PyObject *const *args, Py_ssize_t n)
 {
     (void)module;
-    if (bind_count("train", n, N_ARGUMENTS) < 0)
-        return NULL;
-    const struct windows *w = bind_windows(args[WINDOWS]);
     struct objective objective;
     struct bind_rule rule;
     struct weights weights;
     struct descent descent;
     struct descent_record out;
-    if (w == NULL || read_objective(&objective, &rule, w, args[SCORES], args[LOSS]) < 0
-        || read_weights(&weights, &objective, args[W], args[K], args[Q]) < 0
-        || read_descent(&descent, &out, &weights, w, args) < 0)
-        return NULL;
-    objective.ridge = PyFloat_AsDouble(args[RIDGE]);
-    if (PyErr_Occurred())
+    if (bind_count("train", n, N_ARGUMENTS) < 0
+        || read_run(&objective, &rule, &weights, &descent, &out, args) < 0)
         return NULL;
     /* In an array, since a signal may raise in Python before a returned number is stored anywhere. */
     ptrdiff_t *reached = bind_array(args[REACHED], "reached", NPY_INTP, 0, 1, 2, BIND_ANY, BIND_ANY);
@@ -200,7 +261,8 @@ static PyObject *train(PyObject *module, PyObject *const *args, Py_ssize_t n)
     ptrdiff_t recorded = 0, before = reached[1];
     rule.callback.call = &call;
     bind_begin(&call);
-    int status = descend(&weights, &out, &reached[0], &recorded, &objective, &descent, &call.stop, &call.arena);
+    int status = descend(&weights, &out, &reached[0], &recorded, &objective, &descent, &call.stop, &call.crew,
+                         &call.arena);
     reached[1] = before + recorded;
     /* Overflow is told by the caller, who keeps the run so far. */
     if (bind_end(&call, status == STATUS_NOT_FINITE ? STATUS_DONE : status, &exception) < 0)
@@ -216,8 +278,10 @@ PyMethodDef bind_train_methods[] = {
      "loss_and_grad(windows, scores | rule, loss, W | None, K | None, Q | None) -> loss, G (H, dk, dz), None, log_scale "
      "(H) | loss, dK, dQ, log_scale"},
     {"train", (PyCFunction)(void (*)(void))train, METH_FASTCALL,
-     "train(windows, scores | rule, loss, ridge, rule, lr, first, last, record, W | None, K | None, Q | None, weights, loss, "
-     "norm, log_grad_norm, reached) -> status, exception | None.  Moves W or K and Q in place; reached (2): the "
-     "step, and how many records were made, added to what it held."},
+     "train(windows, scores | rule, values | None, y | None, loss, ridge, rule, lr, target, p, radius, ball, first, last, "
+     "record, W | None, K | None, Q | None, v | None, weights, heads | None, loss, norm, log_grad_norm, reached) -> "
+     "status, exception | None.  Moves W (runs H, dk, dz), or K and Q, and v (runs, dv) in place.  lr: 1 or runs rows of "
+     "1 or all steps.  radius < 0: no ball.  weights [records, runs H, dk dz], heads [records, runs, dv], loss and norms "
+     "[records, runs]; reached [2]: the step, and how many records were made, added to what it held."},
     {NULL, NULL, 0, NULL},
 };

@@ -1,80 +1,195 @@
 /* One pass over the windows: logits, softmax, loss and pull-back of each query while its keys are in cache.
  *
  *     p_q = l'(u_q) X_q^T (diag(s) - s s^T) g_q = exp(log_scale_q) * (-X_q^T c_q)
- *     dL/dW = 1/M P^T Z ;   dL/dK = dL/dW Q = 1/M P^T (Z Q) ;   dL/dQ = dL/dW^T K = 1/M Z^T (P K) */
+ *     dL/dW = 1/M P^T Z ;   dL/dK = dL/dW Q = 1/M P^T (Z Q) ;   dL/dQ = dL/dW^T K = 1/M Z^T (P K)
+ *     dL/dv = 1/M sum_q l'(u_q) y_q o_q
+ *
+ * Blocks of queries are added up by each thread on a scale of its own, the largest log_scale it has met; the parts of
+ * the threads are added likewise. */
 #include "objective.h"
 
 #include <math.h>
 
 #include "arena.h"
+#include "crew.h"
+#include "lanes.h"
+#include "product.h"
+#include "share.h"
 #include "softmax.h"
 #include "status.h"
-#include "sweep.h"
 #include "vector.h"
 
-void objective_take(struct objective_work *work, const struct objective *objective, const struct weights *at,
-                    struct arena *arena)
+/* Multiplications of a step below which one thread does it all (crew.c has its own such number). */
+#define WORTH_THREADS 1e5
+
+/* Queries of a block: enough for the products to run at full speed, few enough for their rows to stay in cache. */
+static ptrdiff_t block_of(ptrdiff_t runs)
 {
-    const struct windows *w = objective->w;
-    ptrdiff_t rows = at->heads * w->n_queries;
-    work->U = arena_doubles(arena, rows, w->dk);
-    work->P = arena_doubles(arena, rows, w->dk);
-    work->B = at->W == NULL ? arena_doubles(arena, rows, at->m) : NULL;
-    work->PK = at->W == NULL ? arena_doubles(arena, w->n_queries, at->m) : NULL;
-    work->log_scale = arena_doubles(arena, rows, 1);
-    work->logit = arena_doubles(arena, w->longest, 1);
-    work->weight = arena_doubles(arena, w->longest, 1);
-    work->c = arena_doubles(arena, w->longest, 1);
-    work->keys = arena_doubles(arena, windows_scratch(w), 1);
-    if (objective->output != NULL)
-        output_take(&work->output, objective->output, w, arena);
+    ptrdiff_t block = 2048 / runs;
+    return block > 128 ? 128 : block < 32 ? 32 : block;
 }
 
-void objective_transform(double *U, double *B, const struct windows *w, const struct weights *at)
+static ptrdiff_t larger(ptrdiff_t a, ptrdiff_t b)
 {
-    ptrdiff_t M = w->n_queries, dk = w->dk, dz = w->dz, m = at->m;
-    for (ptrdiff_t h = 0; h < at->heads; ++h) {
-        if (at->W != NULL) {
-            sweep_rows_times_rows(U + h * M * dk, w->queries, at->W + h * dk * dz, M, dk, dz);
+    return a > b ? a : b;
+}
+
+/* Factors are multiplied to W where that costs fewer multiplications than taking each query through both. */
+static int is_dense(const struct windows *w, const struct weights *at)
+{
+    double M = (double)w->n_queries, dk = (double)w->dk, dz = (double)w->dz, m = (double)at->m;
+    return at->W != NULL || 3 * dk * dz * m + 2 * M * dk * dz <= M * m * (2 * dz + 3 * dk);
+}
+
+static double cost(const struct objective *objective, const struct weights *at)
+{
+    const struct windows *w = objective->w;
+    double M = (double)w->n_queries, dk = (double)w->dk, dz = (double)w->dz;
+    double transforms = is_dense(w, at) ? 2 * M * dk * dz : M * (double)at->m * (2 * dz + 3 * dk);
+    return (double)(at->runs * at->heads) * (transforms + 2 * (double)windows_entries(w) * dk);
+}
+
+static void take_rule(struct objective_rule *rule, const struct objective_work *work, struct arena *arena)
+{
+    const struct windows *w = work->objective->w;
+    ptrdiff_t M = w->n_queries, rows = work->at->heads * M, m = work->at->m;
+    rule->U = arena_doubles(arena, rows, w->dk);
+    rule->P = arena_doubles(arena, rows, w->dk);
+    rule->log_scale = arena_doubles(arena, rows, 1);
+    rule->keys = arena_doubles(arena, windows_scratch(w), 1);
+    output_take(&rule->output, work->objective->output, w, arena);
+    if (work->dense) {
+        if ((rule->queries = arena_doubles(arena, product_packed(w->dz, M), 1)) != NULL)
+            product_pack(rule->queries, w->queries, w->dz, w->dz, M);
+    } else {
+        rule->B = arena_doubles(arena, rows, m);
+        rule->PK = arena_doubles(arena, M, m);
+        rule->packed = arena_doubles(arena, product_packed(m, M), 1);
+    }
+}
+
+void objective_take(struct objective_work *work, const struct objective *objective, const struct weights *at,
+                    struct crew *crew, struct arena *arena)
+{
+    const struct windows *w = objective->w;
+    ptrdiff_t M = w->n_queries, N = at->runs * at->heads, dk = w->dk, dz = w->dz, m = at->m;
+    *work = (struct objective_work){.objective = objective, .at = at, .crew = crew, .block = block_of(at->runs)};
+    work->block = work->block < M ? work->block : M;
+    work->dense = is_dense(w, at);
+    if (objective->output == NULL && objective->values == NULL && lanes_fit(w)) {
+        work->dense = 1;
+        if ((work->lanes = arena_take(arena, 1, sizeof *work->lanes)) == NULL)
+            return;
+        lanes_take(work->lanes, w, objective->scores, arena);
+        work->block = work->lanes->columns;
+    } else if (work->dense) {
+        ptrdiff_t apart = N * product_packed(dk, dz), stacked = product_packed(N * dk, dz);
+        work->packed_W = arena_doubles(arena, objective->output != NULL ? apart : stacked, 1);
+    } else {
+        work->packed_Q = arena_doubles(arena, N * product_packed(m, dz), 1);
+        work->packed_K = arena_doubles(arena, N * product_packed(m, dk), 1);
+        work->packed_KT = arena_doubles(arena, N * product_packed(dk, m), 1);
+    }
+    if (work->dense && at->W == NULL) {
+        work->W = arena_doubles(arena, N * dk, dz);
+        work->G = arena_doubles(arena, N * dk, dz);
+        work->product = arena_doubles(arena, larger(product_packed(dz, m), product_packed(m, larger(dk, dz))), 1);
+    }
+    if (objective->output != NULL) {
+        take_rule(&work->rule, work, arena);
+        return;
+    }
+    work->zero_query = arena_take(arena, M, 1);
+    work->head = (struct attend_head){.values = objective->values, .y = objective->y, .dv = objective->dv};
+    int threads = work->lanes == NULL && crew != NULL && cost(objective, at) > WORTH_THREADS ? crew->most : 1;
+    work->shares = arena_take(arena, threads, sizeof *work->shares);
+    if (arena->failed)
+        return;
+    for (ptrdiff_t q = 0; q < M; ++q)
+        work->zero_query[q] = (unsigned char)vector_is_zero(w->queries + q * dz, dz);
+    for (work->n_shares = 0; work->n_shares < threads; ++work->n_shares)
+        share_take(&work->shares[work->n_shares], work, arena);
+}
+
+void objective_take_gradient(struct gradient *gradient, const struct objective *objective, const struct weights *at,
+                             struct arena *arena)
+{
+    const struct windows *w = objective->w;
+    ptrdiff_t R = at->runs, N = R * at->heads;
+    *gradient = (struct gradient){.W = at->W != NULL ? arena_doubles(arena, N * w->dk, w->dz) : NULL};
+    if (at->W == NULL) {
+        gradient->K = arena_doubles(arena, N * w->dk, at->m);
+        gradient->Q = arena_doubles(arena, N * w->dz, at->m);
+    }
+    if (objective->values != NULL)
+        gradient->v = arena_doubles(arena, R, objective->dv);
+    gradient->log_scale = arena_doubles(arena, N, 1);
+    gradient->log_scale_v = arena_doubles(arena, R, 1);
+    gradient->loss = arena_doubles(arena, R, 1);
+}
+
+static void add_blocks(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
+{
+    const struct objective_work *work = context;
+    for (ptrdiff_t first = from; first < to; first += work->block)
+        share_add_block(&work->shares[worker], work, first, first + work->block < to ? first + work->block : to);
+}
+
+/* W = K Q^T, or the packed factors, of every run and attention head. */
+static const double *prepare(struct objective_work *work)
+{
+    const struct objective *objective = work->objective;
+    const struct weights *at = work->at;
+    ptrdiff_t N = at->runs * at->heads, dk = objective->w->dk, dz = objective->w->dz, m = at->m;
+    for (ptrdiff_t r = 0; at->W == NULL && r < N; ++r) {
+        const double *K = at->K + r * dk * m, *Q = at->Q + r * dz * m;
+        if (work->dense) {
+            product_pack_transposed(work->product, Q, m, dz, m);
+            product_rows(work->W + r * dk * dz, dz, K, m, work->product, dk, dz, m);
         } else {
-            sweep_product(B + h * M * m, w->queries, at->Q + h * dz * m, M, m, dz);
-            sweep_rows_times_rows(U + h * M * dk, B + h * M * m, at->K + h * dk * m, M, dk, m);
+            product_pack(work->packed_Q + r * product_packed(m, dz), Q, m, m, dz);
+            product_pack(work->packed_K + r * product_packed(m, dk), K, m, m, dk);
+            product_pack_transposed(work->packed_KT + r * product_packed(dk, m), K, m, dk, m);
         }
     }
+    const double *W = at->W != NULL ? at->W : work->W;
+    for (ptrdiff_t r = 0; objective->output != NULL && work->dense && r < N; ++r)
+        product_pack_transposed(work->packed_W + r * product_packed(dk, dz), W + r * dk * dz, dz, dk, dz);
+    if (objective->output == NULL && work->dense && work->lanes == NULL)
+        product_pack_transposed(work->packed_W, W, dz, N * dk, dz);
+    return W;
 }
 
-/* Loss and slope of a query whose mean score is g_a + lift e^shift.  When g_a is 0 the mean may underflow; the
- * log loss then takes its logarithm from the two parts. */
-static double query_loss(enum loss loss, double score_a, const struct softmax *s, double *log_slope)
+/* A linear head: loss[r], total of all shares. */
+static void by_scores(struct gradient *gradient, double *G, struct objective_work *work, const double *W)
 {
-    double u = score_a + s->lift * (s->shift == 0 ? 1.0 : exp(s->shift));
-    double log_u = loss != LOSS_LOG ? 0 : score_a == 0 ? log(s->lift) + s->shift : log(u);
-    return loss_value(loss, u, log_u, log_slope);
-}
-
-/* Pull-backs P and their scales; the loss.  A query that adds nothing (one token, equal scores, copies of one token,
- * a zero query) has the scale -inf: its own must not drown what the others add. */
-static int pull_back(double *mean, const struct objective *objective, struct objective_work *work)
-{
-    const struct windows *w = objective->w;
-    if (objective->output != NULL)
-        return output_pull_back(mean, work->P, work->log_scale, objective->output, objective->loss, w, work->U,
-                                work->keys, &work->output);
-    double loss = 0;
-    for (ptrdiff_t q = 0; q < w->n_queries; ++q) {
-        const double *X = windows_keys(w, q, work->keys), *score = objective->scores + w->indptr[q];
-        ptrdiff_t T = windows_length(w, q);
-        sweep_window_logits(work->logit, X, work->U + q * w->dk, T, w->dk);
-        struct softmax s = softmax_backward(work->c, work->weight, work->logit, score, T);
-        double log_slope;
-        loss += query_loss(objective->loss, score[s.top], &s, &log_slope);
-        double *p = work->P + q * w->dk;
-        sweep_window_pull_back(p, X, work->c, s.top, T, w->dk);
-        int nothing = vector_is_zero(p, w->dk) || vector_is_zero(w->queries + q * w->dz, w->dz);
-        work->log_scale[q] = nothing ? -INFINITY : s.shift + log_slope;
+    const struct weights *at = work->at;
+    work->head.v = at->v;
+    for (int i = 0; i < work->n_shares; ++i) {
+        struct share *share = &work->shares[i];
+        share->used = 0;
+        for (ptrdiff_t r = 0; r < at->runs; ++r) {
+            share->scale[r] = share->scale_v[r] = -INFINITY;
+            share->loss[r] = 0;
+        }
     }
-    *mean = loss / (double)w->n_queries;
-    return STATUS_DONE;
+    struct share *total = &work->shares[0];
+    total->W = G;
+    total->K = gradient->K;
+    total->Q = gradient->Q;
+    total->v = gradient->v;
+    if (work->lanes != NULL)
+        share_add_lanes(total, work, W);
+    else
+        crew_for(work->n_shares > 1 ? work->crew : NULL, work->objective->w->n_queries, INFINITY, add_blocks, work);
+    for (int i = 1; i < work->n_shares; ++i)
+        if (work->shares[i].used)
+            share_add_share(total, &work->shares[i], work);
+    for (ptrdiff_t r = 0; r < at->runs; ++r) {
+        gradient->loss[r] = total->loss[r] / (double)work->objective->w->n_queries;
+        gradient->log_scale[r] = total->scale[r];
+        gradient->log_scale_v[r] = total->scale_v[r] > -INFINITY ? total->scale_v[r] : 0;
+    }
 }
 
 /* P [M,dk] of one attention head on the largest of its scales, which is returned. */
@@ -83,66 +198,111 @@ static double common_scale(double *P, const double *log_scale, ptrdiff_t M, ptrd
     double scale = -INFINITY;
     for (ptrdiff_t q = 0; q < M; ++q)
         scale = fmax(scale, log_scale[q]);
-    if (scale == -INFINITY)             /* no query adds anything: the factors below are exp(-inf) */
-        scale = 0;
     for (ptrdiff_t q = 0; q < M; ++q) {
-        double factor = -exp(log_scale[q] - scale) / (double)M;
+        double factor = scale > -INFINITY ? -exp(log_scale[q] - scale) / (double)M : 0;
         for (ptrdiff_t k = 0; k < dk; ++k)
             P[q * dk + k] *= factor;
     }
     return scale;
 }
 
-static void add_ridge(double *G, const double *W, ptrdiff_t n, double shrink, double ridge)
+/* Any other output rule, run by run; P NULL: the loss alone. */
+static int by_rule(struct gradient *gradient, double *G, struct objective_work *work, double *P)
 {
-    if (ridge == 0 && shrink == 1)
-        return;
-    for (ptrdiff_t i = 0; i < n; ++i)
-        G[i] = shrink * G[i] + ridge * W[i];
-}
-
-int objective_gradient(struct gradient *gradient, const struct objective *objective, const struct weights *at,
-                       struct objective_work *work)
-{
+    const struct objective *objective = work->objective;
     const struct windows *w = objective->w;
-    ptrdiff_t M = w->n_queries, dk = w->dk, dz = w->dz, m = at->m;
-    objective_transform(work->U, work->B, w, at);
-    int status = pull_back(&gradient->loss, objective, work);
-    if (status != STATUS_DONE)
-        return status;
-    if (!isfinite(gradient->loss))
-        return STATUS_NOT_FINITE;
-    for (ptrdiff_t h = 0; h < at->heads; ++h) {
-        double *P = work->P + h * M * dk, scale = common_scale(P, work->log_scale + h * M, M, dk), ridge = 0;
-        if (scale == INFINITY)
-            return STATUS_NOT_FINITE;
-        gradient->log_scale[h] = scale;
-        double shrink = 1;
-        if (objective->ridge > 0) {     /* both terms on the larger of their scales */
-            gradient->log_scale[h] = fmax(scale, log(2 * objective->ridge));
-            shrink = exp(scale - gradient->log_scale[h]);
-            ridge = 2 * objective->ridge * exp(-gradient->log_scale[h]);
+    const struct weights *at = work->at;
+    struct objective_rule *rule = &work->rule;
+    ptrdiff_t M = w->n_queries, H = at->heads, dk = w->dk, dz = w->dz, m = at->m;
+    for (ptrdiff_t r = 0; r < at->runs; ++r) {
+        for (ptrdiff_t h = 0; h < H; ++h) {
+            double *U = rule->U + h * M * dk;
+            if (work->dense)
+                product_rows(U, dk, w->queries, dz, work->packed_W + (r * H + h) * product_packed(dk, dz), M, dk, dz);
+            else
+                share_transform(U, dk, rule->B + h * M * m, m, work, r * H + h, w->queries, M);
         }
-        if (at->W != NULL) {
-            double *dW = gradient->W + h * dk * dz;
-            sweep_columns_times_columns(dW, P, w->queries, dk, dz, M);
-            add_ridge(dW, at->W + h * dk * dz, dk * dz, shrink, ridge);
-        } else {
-            const double *K = at->K + h * dk * m, *Q = at->Q + h * dz * m;
-            double *dK = gradient->K + h * dk * m, *dQ = gradient->Q + h * dz * m;
-            sweep_columns_times_columns(dK, P, work->B + h * M * m, dk, m, M);
-            sweep_product(work->PK, P, K, M, m, dk);
-            sweep_columns_times_columns(dQ, w->queries, work->PK, dz, m, M);
-            add_ridge(dK, K, dk * m, shrink, ridge);
-            add_ridge(dQ, Q, dz * m, shrink, ridge);
+        int status = output_pull_back(&gradient->loss[r], P, rule->log_scale, objective->output, objective->loss, w,
+                                      rule->U, rule->keys, &rule->output);
+        if (status != STATUS_DONE)
+            return status;
+        for (ptrdiff_t h = 0; P != NULL && h < H; ++h) {
+            ptrdiff_t n = r * H + h;
+            gradient->log_scale[n] = common_scale(P + h * M * dk, rule->log_scale + h * M, M, dk);
+            if (work->dense)
+                product_columns(G + n * dk * dz, dz, P + h * M * dk, dk, rule->queries, M, dk, dz, M, 0);
+            else
+                share_add_factors(gradient->K + n * dk * m, gradient->Q + n * dz * m, P + h * M * dk, dk,
+                                  rule->B + h * M * m, m, work, n, w->queries, M, rule->PK, rule->packed, 0);
         }
     }
     return STATUS_DONE;
 }
 
-int objective_loss(double *loss, const struct objective *objective, const struct weights *at,
-                   struct objective_work *work)
+static void add_ridge(double *G, const double *W, ptrdiff_t n, double shrink, double ridge)
 {
-    objective_transform(work->U, work->B, objective->w, at);
-    return pull_back(loss, objective, work);
+    for (ptrdiff_t i = 0; i < n; ++i)
+        G[i] = shrink * G[i] + ridge * W[i];
+}
+
+/* Gradient and ridge of number n on the larger of their scales. */
+static void combine(struct gradient *gradient, const struct objective_work *work, ptrdiff_t n)
+{
+    const struct objective *objective = work->objective;
+    const struct weights *at = work->at;
+    ptrdiff_t dk = objective->w->dk, dz = objective->w->dz, m = at->m;
+    double scale = gradient->log_scale[n];
+    gradient->log_scale[n] = fmax(scale, log(2 * objective->ridge));
+    double shrink = exp(scale - gradient->log_scale[n]);
+    double ridge = 2 * objective->ridge * exp(-gradient->log_scale[n]);
+    if (at->W != NULL) {
+        add_ridge(gradient->W + n * dk * dz, at->W + n * dk * dz, dk * dz, shrink, ridge);
+    } else {
+        add_ridge(gradient->K + n * dk * m, at->K + n * dk * m, dk * m, shrink, ridge);
+        add_ridge(gradient->Q + n * dz * m, at->Q + n * dz * m, dz * m, shrink, ridge);
+    }
+}
+
+int objective_gradient(struct gradient *gradient, struct objective_work *work)
+{
+    const struct objective *objective = work->objective;
+    const struct windows *w = objective->w;
+    const struct weights *at = work->at;
+    ptrdiff_t dk = w->dk, dz = w->dz, m = at->m;
+    const double *W = prepare(work);
+    double *G = at->W != NULL ? gradient->W : work->G;
+    if (objective->output == NULL) {
+        by_scores(gradient, G, work, W);
+    } else {
+        int status = by_rule(gradient, G, work, work->rule.P);
+        if (status != STATUS_DONE)
+            return status;
+    }
+    for (ptrdiff_t r = 0; r < at->runs; ++r)
+        if (!isfinite(gradient->loss[r]))
+            return STATUS_NOT_FINITE;
+    for (ptrdiff_t n = 0; n < at->runs * at->heads; ++n) {
+        double scale = gradient->log_scale[n];
+        if (isnan(scale) || scale == INFINITY)
+            return STATUS_NOT_FINITE;
+        gradient->log_scale[n] = scale > -INFINITY ? scale : 0;     /* -inf: no query adds anything */
+        if (work->dense && at->W == NULL) {
+            product_pack(work->product, at->Q + n * dz * m, m, m, dz);
+            product_rows(gradient->K + n * dk * m, m, G + n * dk * dz, dz, work->product, dk, m, dz);
+            product_pack(work->product, at->K + n * dk * m, m, m, dk);
+            product_columns(gradient->Q + n * dz * m, m, G + n * dk * dz, dz, work->product, dk, dz, m, dk, 0);
+        }
+        if (objective->ridge > 0)
+            combine(gradient, work, n);
+    }
+    return STATUS_DONE;
+}
+
+int objective_loss(struct gradient *gradient, struct objective_work *work)
+{
+    const double *W = prepare(work);
+    if (work->objective->output != NULL)
+        return by_rule(gradient, NULL, work, NULL);
+    by_scores(gradient, work->at->W != NULL ? gradient->W : work->G, work, W);
+    return STATUS_DONE;
 }

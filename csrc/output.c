@@ -76,7 +76,7 @@ int output_pull_back(double *loss, double *P, double *log_scale, const struct ou
                 work->score[t] *= output->y[q];
             struct softmax s = softmax_backward(work->c, work->weight,
                                                 work->logit + h * windows_entries(w) + w->indptr[q], work->score, T);
-            sweep_window_pull_back(p, X, work->c, s.top, T, w->dk);
+            sweep_window_pull_back(p, X, work->c, s.top, T, w->dk, NULL);
             int nothing = zero_query || vector_is_zero(p, w->dk);
             log_scale[h * M + q] = nothing ? -INFINITY : s.shift + work->log_slope[q];
         }

@@ -1,40 +1,7 @@
 #include "softmax.h"
 
-#include <stdint.h>
-#include <string.h>
-
 #include "clones.h"
-
-/* e^x for x <= 0, as 2^k e^r with |r| <= log(2)/2; 0 below -708 (nothing that small matters: softmax_backward
- * shifts first).  The polynomial is a Chebyshev-node fit of (e^r - 1 - r) / r^2, relative error 1.7e-17; the
- * whole is within 1.2 ulp.  NaN stays NaN. */
-INLINE double exp_nonpositive(double x)
-{
-    const double log2_e = 0x1.71547652b82fep+0;
-    const double ln2_high = 0x1.62e42fefa38p-1, ln2_low = 0x1.ef35793c7673p-45;
-    const double round_to_int = 0x1.8p52;       /* adding it leaves the integer in the low bits */
-    double y = x < -708.0 ? -708.0 : x;
-    double shifted = y * log2_e + round_to_int;
-    double k = shifted - round_to_int;
-    double r = (y - k * ln2_high) - k * ln2_low;
-    double p = 0x1.af38a9b0ec855p-26;
-    p = p * r + 0x1.289185613a3d6p-22;
-    p = p * r + 0x1.71de0dae63bb3p-19;
-    p = p * r + 0x1.a019b90d2ae7ap-16;
-    p = p * r + 0x1.a01a01a7c41d5p-13;
-    p = p * r + 0x1.6c16c1788bd90p-10;
-    p = p * r + 0x1.11111111109b3p-7;
-    p = p * r + 0x1.5555555553d63p-5;
-    p = p * r + 0x1.5555555555556p-3;
-    p = p * r + 0x1.0000000000001p-1;
-    uint64_t bits;
-    double power;
-    memcpy(&bits, &shifted, sizeof bits);
-    bits = (bits << 52) + 0x3ff0000000000000u;
-    memcpy(&power, &bits, sizeof power);
-    double result = (1.0 + (r + r * r * p)) * power;
-    return x < -708.0 ? 0.0 : result;
-}
+#include "exponential.h"
 
 INLINE double largest(const double *logit, ptrdiff_t T)
 {
@@ -59,7 +26,7 @@ INLINE double exponentials(double *weight, const double *logit, double offset, p
     double total = 0;
 #pragma omp simd reduction(+ : total)
     for (ptrdiff_t t = 0; t < T; ++t) {
-        weight[t] = exp_nonpositive(logit[t] - offset);
+        weight[t] = exponential_nonpositive(logit[t] - offset);
         total += weight[t];
     }
     return total;
@@ -93,36 +60,111 @@ INLINE double runner_up(const double *logit, const double *score, double top, do
     return best == -__builtin_inf() ? 0.0 : best;
 }
 
+/* Below this the plain weights are close to underflow and are taken relative to the runner-up instead.  At -300 they
+ * are 1e-130, whose squares (in norms) are still normal numbers. */
+#define NEAR_UNDERFLOW (-300.0)
+
 VECTOR_CLONES
-struct softmax softmax_backward(double *restrict c, double *restrict weight, const double *restrict logit,
+struct softmax softmax_backward(double *restrict c, double *restrict prob, const double *restrict logit,
                                 const double *restrict score, ptrdiff_t T)
 {
-    /* Below this the plain weights are close to underflow and are taken relative to the runner-up instead.
-     * At -300 they are 1e-130, whose squares (in norms) are still normal numbers. */
-    const double near_underflow = -300.0;
     double top = largest(logit, T);
     ptrdiff_t a = first_of(logit, T, top);
-    double total = exponentials(weight, logit, top, T), scale = 1.0 / total, g_a = score[a];
+    double total = exponentials(prob, logit, top, T), scale = 1.0 / total, g_a = score[a];
     double gap = runner_up(logit, score, top, g_a, T), lift = 0, shift = 0;
-    if (gap >= near_underflow) {
+    if (gap >= NEAR_UNDERFLOW) {
 #pragma omp simd reduction(+ : lift)
         for (ptrdiff_t t = 0; t < T; ++t) {
-            weight[t] *= scale;
-            lift += weight[t] * (score[t] - g_a);
+            prob[t] *= scale;
+            lift += prob[t] * (score[t] - g_a);
         }
         for (ptrdiff_t t = 0; t < T; ++t)
-            c[t] = weight[t] * ((score[t] - g_a) - lift);
+            c[t] = prob[t] * ((score[t] - g_a) - lift);
     } else {
         /* Tokens that share a's score have prob_t (g_t - s.g) = -prob_t lift e^shift: they need no weight of
          * their own in the shifted scale, where they might overflow. */
         shift = gap;
         for (ptrdiff_t t = 0; t < T; ++t) {
-            c[t] = score[t] != g_a ? scale * exp_nonpositive(logit[t] - top - shift) : 0.0;
+            prob[t] *= scale;
+            c[t] = score[t] != g_a ? scale * exponential_nonpositive(logit[t] - top - shift) : 0.0;
             lift += c[t] * (score[t] - g_a);
         }
-        double mean = lift * exp_nonpositive(shift);
+        double mean = lift * exponential_nonpositive(shift);
         for (ptrdiff_t t = 0; t < T; ++t)
-            c[t] = score[t] != g_a ? c[t] * ((score[t] - g_a) - mean) : -scale * weight[t] * lift;
+            c[t] = score[t] != g_a ? c[t] * ((score[t] - g_a) - mean) : -prob[t] * lift;
     }
-    return (struct softmax){a, total, lift, shift};
+    return (struct softmax){a, g_a, lift, shift};
+}
+
+#define LANES SOFTMAX_LANES
+
+VECTOR_CLONES
+void softmax_backward_lanes(struct softmax_lanes *restrict out, double *restrict c, ptrdiff_t ldc,
+                            const double *restrict score, ptrdiff_t lds, ptrdiff_t T)
+{
+    double top[LANES], at[LANES], g_a[LANES], shift[LANES], same[LANES], other[LANES], lift[LANES], scale[LANES],
+        mean[LANES];
+    for (int i = 0; i < LANES; ++i) {
+        top[i] = c[i];
+        at[i] = 0;
+        g_a[i] = score[i];
+        shift[i] = -__builtin_inf();
+        same[i] = other[i] = lift[i] = 0;
+    }
+    for (ptrdiff_t t = 1; t < T; ++t) {
+#pragma omp simd
+        for (int i = 0; i < LANES; ++i) {
+            double l = c[t * ldc + i];
+            at[i] = l > top[i] ? (double)t : at[i];
+            g_a[i] = l > top[i] ? score[t * lds + i] : g_a[i];
+            top[i] = l > top[i] ? l : top[i];
+        }
+    }
+    for (ptrdiff_t t = 0; t < T; ++t) {
+#pragma omp simd
+        for (int i = 0; i < LANES; ++i) {
+            double candidate = score[t * lds + i] != g_a[i] ? c[t * ldc + i] - top[i] : -__builtin_inf();
+            shift[i] = candidate > shift[i] ? candidate : shift[i];
+        }
+    }
+    for (int i = 0; i < LANES; ++i)
+        shift[i] = shift[i] < NEAR_UNDERFLOW && shift[i] > -__builtin_inf() ? shift[i] : 0.0;
+    for (ptrdiff_t t = 0; t < T; ++t) {
+#pragma omp simd
+        for (int i = 0; i < LANES; ++i) {
+            double difference = score[t * lds + i] - g_a[i];
+            double weight = exponential_nonpositive(c[t * ldc + i] - top[i] - (difference != 0 ? shift[i] : 0.0));
+            c[t * ldc + i] = weight;
+            same[i] += difference != 0 ? 0.0 : weight;
+            other[i] += difference != 0 ? weight : 0.0;
+            lift[i] += weight * difference;
+        }
+    }
+#pragma omp simd
+    for (int i = 0; i < LANES; ++i) {
+        double back = exponential_nonpositive(shift[i]);
+        scale[i] = 1.0 / (same[i] + back * other[i]);
+        lift[i] *= scale[i];
+        mean[i] = lift[i] * back;
+    }
+    for (ptrdiff_t t = 0; t < T; ++t) {
+#pragma omp simd
+        for (int i = 0; i < LANES; ++i) {
+            double difference = score[t * lds + i] - g_a[i];
+            c[t * ldc + i] *= scale[i] * (difference != 0 ? difference - mean[i] : -lift[i]);
+        }
+    }
+    for (int i = 0; i < LANES; ++i) {
+        out->top[i] = (ptrdiff_t)at[i];
+        out->score[i] = g_a[i];
+        out->lift[i] = lift[i];
+        out->shift[i] = shift[i];
+    }
+}
+
+VECTOR_CLONES
+void softmax_exponentials(double *weight, const double *logarithm, double offset, ptrdiff_t n)
+{
+    for (ptrdiff_t i = 0; i < n; ++i)
+        weight[i] = exponential_nonpositive(logarithm[i] - offset);
 }

@@ -13,8 +13,16 @@
 
 struct softmax {
     ptrdiff_t top;                      /* a */
-    double total;                       /* Z */
+    double score;                       /* g_a */
     double lift, shift;                 /* shift is 0 until the differences come near underflow */
+};
+
+/* The same of several windows side by side. */
+#define SOFTMAX_LANES 8
+
+struct softmax_lanes {
+    ptrdiff_t top[SOFTMAX_LANES];
+    double score[SOFTMAX_LANES], lift[SOFTMAX_LANES], shift[SOFTMAX_LANES];
 };
 
 /* prob [T] = softmax(logit [T]); returns a. */
@@ -23,8 +31,16 @@ ptrdiff_t softmax_probabilities(double *prob, const double *logit, ptrdiff_t T);
 /* The index of the largest logit, the lowest one on a tie. */
 ptrdiff_t softmax_top(const double *logit, ptrdiff_t T);
 
-/* c [T] with d(s.g)/dl = c * exp(shift).  c sums to zero up to rounding: sum_t c_t x_t is best taken as
- * sum_t c_t (x_t - x_a).  `weight` [T] is scratch. */
-struct softmax softmax_backward(double *c, double *weight, const double *logit, const double *score, ptrdiff_t T);
+/* c [T] with d(s.g)/dl = c * exp(shift), and prob [T].  c sums to zero up to rounding: sum_t c_t x_t is best taken as
+ * sum_t c_t (x_t - x_a). */
+struct softmax softmax_backward(double *c, double *prob, const double *logit, const double *score, ptrdiff_t T);
+
+/* Column i of c [T,ldc] holds the logits of window i and gets its c; its scores are in column i of score [T,lds].
+ * A window shorter than T has logits -inf at its end. */
+void softmax_backward_lanes(struct softmax_lanes *out, double *c, ptrdiff_t ldc, const double *score, ptrdiff_t lds,
+                            ptrdiff_t T);
+
+/* weight [n] = exp(logarithm - offset) of logarithms [n] that are at most the offset. */
+void softmax_exponentials(double *weight, const double *logarithm, double offset, ptrdiff_t n);
 
 #endif

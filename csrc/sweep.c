@@ -59,7 +59,7 @@ void sweep_window_adjoint(double *restrict p, const double *restrict X, const do
 
 VECTOR_CLONES
 void sweep_window_pull_back(double *restrict p, const double *restrict X, const double *restrict c, ptrdiff_t a,
-                            ptrdiff_t T, ptrdiff_t d)
+                            ptrdiff_t T, ptrdiff_t d, const double *next)
 {
     const double *xa = X + a * d;
     for (ptrdiff_t k = 0; k < d; ++k)
@@ -68,6 +68,9 @@ void sweep_window_pull_back(double *restrict p, const double *restrict X, const 
     for (; t + 4 <= T; t += 4) {
         const double *x0 = X + t * d, *x1 = x0 + d, *x2 = x1 + d, *x3 = x2 + d;
         double c0 = c[t], c1 = c[t + 1], c2 = c[t + 2], c3 = c[t + 3];
+        if (next != NULL)
+            for (ptrdiff_t k = 0; k < 4 * d; k += 8)
+                __builtin_prefetch(next + t * d + k, 0, 2);
         for (ptrdiff_t k = 0; k < d; ++k)
             p[k] += (c0 * (x0[k] - xa[k]) + c1 * (x1[k] - xa[k])) + (c2 * (x2[k] - xa[k]) + c3 * (x3[k] - xa[k]));
     }

@@ -16,8 +16,9 @@ void sweep_window_logits(double *logit, const double *X, const double *u, ptrdif
 void sweep_window_adjoint(double *p, const double *X, const double *c, ptrdiff_t T, ptrdiff_t d);
 
 /* p [d] = sum_t c_t (x_t - x_a): X^T c for a c that sums to zero, without its cancellation; tokens equal to x_a
- * add exactly nothing. */
-void sweep_window_pull_back(double *p, const double *X, const double *c, ptrdiff_t a, ptrdiff_t T, ptrdiff_t d);
+ * add exactly nothing.  `next`: [T,d] that will be read next, or NULL. */
+void sweep_window_pull_back(double *p, const double *X, const double *c, ptrdiff_t a, ptrdiff_t T, ptrdiff_t d,
+                            const double *next);
 
 /* C [m,n] = A B^T, A [m,k], B [n,k]: hand loops when tiny, else gemm. */
 void sweep_rows_times_rows(double *C, const double *A, const double *B, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k);

@@ -518,28 +518,18 @@ def test_the_private_module_refuses_what_does_not_fit():
     start, stop, indptr = g.data.start, g.data.stop, g.data.indptr
     handle, scores, W, W3 = g.data._handle, g.problem._scores, g.W, g.W[None]
     rule = (1, keys, g.y, np.ones((2, 3)), np.ones(3), 0.0, None, 1, 0)
-    rows = (np.empty((2, 2, 2)), np.empty(2), np.empty(2), np.empty(2))
-    run = (
-        handle,
-        scores,
-        0,
-        0.0,
-        1,
-        np.array([0.1]),
-        0,
-        3,
-        np.array([0, 3]),
-        W3,
-        None,
-        None,
-        *rows,
-        np.zeros(2, int),
-    )
-    core.train(*run)
+    v, values = np.ones((1, 2)), keys
+    run = dict(
+        windows=handle, scores=scores, values=values, y=g.y, loss=0, ridge=0.0, rule=1, lr=np.array([[0.1]]),
+        target=0.0, p=2.0, radius=-1.0, ball=0, first=0, last=3, record=np.array([0, 3]), W=W3, K=None, Q=None, v=v,
+        weights=np.empty((2, 1, 4)), heads=np.empty((2, 1, 2)), losses=np.empty((2, 1)), norm=np.empty((2, 1)),
+        log_grad_norm=np.empty((2, 1)), reached=np.zeros(2, int),
+    )  # fmt: skip
+    core.train(*run.values())
     core.loss(handle, rule, 0, W3, None, None)
 
-    def changed(position, value):
-        return lambda: core.train(*run[:position], value, *run[position + 1 :])
+    def changed(**one):
+        return lambda: core.train(*(run | one).values())
 
     calls = [
         lambda: core.windows(keys, queries, start, stop),
@@ -582,20 +572,35 @@ def test_the_private_module_refuses_what_does_not_fit():
         lambda: core.head(3, None, None, 0.0, np.ones((2, 2))),
         lambda: core.head(0, np.ones(3), None, 0.0, np.ones((2, 2))),
         lambda: core.head_parameters(0, np.ones(2), None, 0.0, np.ones((2, 2)), np.ones(3)),
-        changed(3, "ridge"),
-        changed(4, 3),
-        changed(4, -1),
-        changed(5, np.array([0.1, 0.1])),
-        changed(5, np.empty(0)),
-        changed(6, -1),
-        changed(6, 4),
-        changed(7, 2**70),
-        changed(8, np.array([3, 0])),
-        changed(8, np.array([0, 4])),
-        changed(8, np.array([0, 1, 3])),
-        changed(12, np.empty((2, 2, 3))),
-        changed(13, np.empty(1)),
-        changed(16, np.zeros(1, int)),
+        changed(ridge="ridge"),
+        changed(rule=5),
+        changed(rule=-1),
+        changed(lr=np.array([0.1])),
+        changed(lr=np.array([[0.1, 0.1]])),
+        changed(lr=np.array([[0.1], [0.1]])),
+        changed(lr=np.empty((1, 0))),
+        changed(lr=np.empty((0, 1))),
+        changed(p=1.0),
+        changed(target=None),
+        changed(radius="1"),
+        changed(ball=2),
+        changed(first=-1),
+        changed(first=4),
+        changed(last=2**70),
+        changed(record=np.array([3, 0])),
+        changed(record=np.array([0, 4])),
+        changed(record=np.array([0, 1, 3])),
+        changed(W=W),
+        changed(W=np.ones((0, 2, 2))),
+        changed(W=np.ones((2, 2, 2))),
+        changed(values=keys[:-1].copy()),
+        changed(y=np.ones(3)),
+        changed(v=np.ones((1, 3))),
+        changed(v=None),
+        changed(weights=np.empty((2, 2, 3))),
+        changed(heads=None),
+        changed(losses=np.empty(2)),
+        changed(reached=np.zeros(1, int)),
         lambda: core.set_num_threads("2"),
     ]
     for i, call in enumerate(calls):

@@ -217,25 +217,37 @@ class Problem:
             return loss, *arrays
         return loss, Gradient(arrays[0], None, None, scale) if len(arrays) == 1 else Gradient(None, *arrays, scale)
 
-    def _weights(self, W: Any, K: Any, Q: Any) -> tuple:
-        """(W, None, None) or (None, K, Q), checked; the axis for attention heads has length 1 where there is none."""
+    def _infimum(self) -> float:
+        """The mean loss with every query on its optimal token: no W is below it, none reaches it."""
+        self.require_linear()
+        u = np.maximum.reduceat(self._scores, self.data.indptr[:-1])
+        losses = {
+            "logistic": lambda: np.logaddexp(0.0, -u),
+            "exponential": lambda: np.exp(-u),
+            "linear": lambda: -u,
+            "log": lambda: -np.log(u),
+        }
+        return float(losses[self.loss_name]().mean())
+
+    def _weights(self, W: Any, K: Any, Q: Any, runs: int | None = None) -> tuple:
+        """(W, None, None) or (None, K, Q), checked, with the matrices of all runs and heads along the first axis."""
         dk, dz = self.data.dk, self.data.dz
-        before, H = ("", ()) if self.heads is None else ("H, ", (self.heads,))
+        before = "" if runs is None else "runs, "
+        before, stack = (
+            before + ("" if self.heads is None else "H, "),
+            [a for a in (runs, self.heads) if a is not None],
+        )
         if W is not None:
             if K is not None or Q is not None:
                 raise ValueError("give either W, or K and Q, not both")
-            W = as_floats("W", W, before + "dk, dz", (*H, dk, dz))
+            W = as_floats("W", W, before + "dk, dz", (*stack, dk, dz))
             return W.reshape(-1, dk, dz), None, None
         if K is None or Q is None:
             raise ValueError("give W, or both K and Q")
-        K = as_floats("K", K, before + "dk, m", (*H, dk, None))
+        K = as_floats("K", K, before + "dk, m", (*stack, dk, None))
         m = K.shape[-1]
-        Q = as_floats("Q", Q, before + "dz, m", (*H, dz, m))
+        Q = as_floats("Q", Q, before + "dz, m", (*stack, dz, m))
         return None, K.reshape(-1, dk, m), Q.reshape(-1, dz, m)
-
-    def _shaped(self, array: np.ndarray | None) -> np.ndarray | None:
-        """Without the axis for attention heads where there is none."""
-        return array if array is None or self.heads is not None else array[0]
 
 
 def _labels(y: Any, data: Data) -> np.ndarray:

@@ -1,0 +1,129 @@
+/* One tile of C, 8 x 16 sums, stays in registers while k runs (16 vector registers of AVX-512, which hides the
+ * latency of a fused multiply-add); A is read number by number, B in rows of its panel. */
+#include "product.h"
+
+#include <string.h>
+
+#include "clones.h"
+
+#define TALL 8
+#define WIDE 16
+#define DEEP 128                        /* most rows of A that are copied at a time: 8 KiB */
+
+ptrdiff_t product_packed(ptrdiff_t n, ptrdiff_t k)
+{
+    return (n + WIDE - 1) / WIDE * WIDE * k;
+}
+
+VECTOR_CLONES
+void product_pack(double *restrict packed, const double *restrict B, ptrdiff_t ldb, ptrdiff_t n, ptrdiff_t k)
+{
+    for (ptrdiff_t j = 0; j < n; j += WIDE, packed += WIDE * k) {
+        ptrdiff_t width = n - j < WIDE ? n - j : WIDE;
+        for (ptrdiff_t l = 0; l < k; ++l) {
+            if (width == WIDE)
+                memcpy(packed + l * WIDE, B + l * ldb + j, WIDE * sizeof(double));
+            else
+                for (ptrdiff_t c = 0; c < WIDE; ++c)
+                    packed[l * WIDE + c] = c < width ? B[l * ldb + j + c] : 0;
+        }
+    }
+}
+
+VECTOR_CLONES
+void product_pack_transposed(double *restrict packed, const double *restrict B, ptrdiff_t ldb, ptrdiff_t n,
+                             ptrdiff_t k)
+{
+    for (ptrdiff_t j = 0; j < n; j += WIDE, packed += WIDE * k) {
+        ptrdiff_t width = n - j < WIDE ? n - j : WIDE;
+        if (width < WIDE)
+            memset(packed, 0, (size_t)(WIDE * k) * sizeof(double));
+        for (ptrdiff_t c = 0; c < width; ++c)
+            for (ptrdiff_t l = 0; l < k; ++l)
+                packed[l * WIDE + c] = B[(j + c) * ldb + l];
+    }
+}
+
+/* sum [height,16] of A's rows at distance `row`, its columns at distance `column`. */
+INLINE void tile(double *restrict C, ptrdiff_t ldc, ptrdiff_t width, const double *restrict A, ptrdiff_t row,
+                 ptrdiff_t column, const double *restrict B, ptrdiff_t k, int height, int add)
+{
+    double sum[TALL][WIDE];
+    for (int i = 0; i < height; ++i)
+        for (int j = 0; j < WIDE; ++j)
+            sum[i][j] = 0;
+    for (ptrdiff_t l = 0; l < k; ++l) {
+#pragma GCC unroll 8
+        for (int i = 0; i < height; ++i) {
+            double a = A[i * row + l * column];
+#pragma omp simd
+            for (int j = 0; j < WIDE; ++j)
+                sum[i][j] += a * B[l * WIDE + j];
+        }
+    }
+    if (width == WIDE)
+        for (int i = 0; i < height; ++i)
+            for (int j = 0; j < WIDE; ++j)
+                C[i * ldc + j] = (add ? C[i * ldc + j] : 0) + sum[i][j];
+    else
+        for (int i = 0; i < height; ++i)
+            for (int j = 0; j < width; ++j)
+                C[i * ldc + j] = (add ? C[i * ldc + j] : 0) + sum[i][j];
+}
+
+/* As many rows as there are below TALL. */
+INLINE void tiles(double *restrict C, ptrdiff_t ldc, ptrdiff_t width, const double *restrict A, ptrdiff_t row,
+                  ptrdiff_t column, const double *restrict B, ptrdiff_t k, ptrdiff_t height, int add)
+{
+    if (height >= TALL) {
+        tile(C, ldc, width, A, row, column, B, k, TALL, add);
+        return;
+    }
+    if (height >= 4) {
+        tile(C, ldc, width, A, row, column, B, k, 4, add);
+        A += 4 * row, C += 4 * ldc, height -= 4;
+    }
+    if (height >= 2) {
+        tile(C, ldc, width, A, row, column, B, k, 2, add);
+        A += 2 * row, C += 2 * ldc, height -= 2;
+    }
+    if (height >= 1)
+        tile(C, ldc, width, A, row, column, B, k, 1, add);
+}
+
+VECTOR_CLONES
+void product_rows(double *restrict C, ptrdiff_t ldc, const double *restrict A, ptrdiff_t lda,
+                  const double *restrict packed, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k)
+{
+    /* A few tiles of A's rows stay in cache while all panels pass. */
+    for (ptrdiff_t first = 0; first < m; first += 4 * TALL) {
+        ptrdiff_t last = first + 4 * TALL < m ? first + 4 * TALL : m;
+        for (ptrdiff_t j = 0; j < n; j += WIDE)
+            for (ptrdiff_t i = first; i < last; i += TALL)
+                tiles(C + i * ldc + j, ldc, n - j < WIDE ? n - j : WIDE, A + i * lda, lda, 1, packed + j * k, k,
+                      last - i, 0);
+    }
+}
+
+/* Rows of A that lie a multiple of 4 KiB apart share one set of the level-1 cache: their columns are copied. */
+#define COLLIDES 512
+
+VECTOR_CLONES
+void product_columns(double *restrict C, ptrdiff_t ldc, const double *restrict A, ptrdiff_t lda,
+                     const double *restrict packed, ptrdiff_t deep, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, int add)
+{
+    double copy[TALL * DEEP];
+    int copies = lda % COLLIDES == 0 && k <= DEEP;
+    for (ptrdiff_t i = 0; i < m; i += TALL) {
+        ptrdiff_t height = m - i < TALL ? m - i : TALL;
+        const double *from = A + i;
+        if (copies && height == TALL) {
+            for (ptrdiff_t l = 0; l < k; ++l)
+                memcpy(copy + l * TALL, A + l * lda + i, TALL * sizeof(double));
+            from = copy;
+        }
+        for (ptrdiff_t j = 0; j < n; j += WIDE)
+            tiles(C + i * ldc + j, ldc, n - j < WIDE ? n - j : WIDE, from, 1, from == copy ? TALL : lda,
+                  packed + j * deep, k, height, add);
+    }
+}
