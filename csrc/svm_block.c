@@ -66,7 +66,7 @@ static int search(struct svm_burst *s)
     }
     for (int i = 0; status == STATUS_DONE && i < BURSTS && s->answer->iterations < s->options->max_iter; ++i) {
         status = svm_burst_run(s, &solved, &exchanges);
-        if (status != STATUS_DONE || svm_burst_close_enough(s))
+        if (status != STATUS_DONE || s->infeasible || svm_burst_close_enough(s))
             return status;
         if (solved) {                   /* of the proximal problem, whose centre has moved since; or inaccurately */
             s->dense = 1;

@@ -43,6 +43,13 @@ void svm_burst_move_centre(struct svm_burst *s)
         s->previous[k] = s->lambda[k] * s->rows->length[k];
 }
 
+/* The proximal term.  A soft margin has a ridge of its own, and goes without as long as that is enough. */
+static void regularise(struct svm_burst *s)
+{
+    set_ridge(s, PROXIMAL);
+    svm_burst_move_centre(s);
+}
+
 static void right_sides(struct svm_burst *s)
 {
     for (ptrdiff_t k = 0; k < s->rows->count; ++k)
@@ -178,10 +185,8 @@ static int solve_dense(struct svm_burst *s, double eta, double *value, int *nega
     const struct rows *rows = s->rows;
     double before = INFINITY;
     s->dense = 1;                       /* from now on: its factor serves the sets to come */
-    if (s->proximal == 0) {
-        set_ridge(s, PROXIMAL);
-        svm_burst_move_centre(s);
-    }
+    if (s->proximal == 0 && s->options->soft == 0)
+        regularise(s);
     right_sides(s);
     int status = exchange_solve(&s->exchange, s->w, s->b, s->member, s->size);
     for (int i = 0; status == STATUS_DONE; ++i) {
@@ -238,6 +243,22 @@ static int solve_on_support(struct svm_burst *s, double eta, double *value, int 
     return solve_iteratively(s, eta, value, negative);
 }
 
+/* Where no W meets the rows the dual has no end: the proximal steps become equal, and point along a Farkas
+ * certificate. */
+static int is_hopeless(struct svm_burst *s, ptrdiff_t wrong)
+{
+    const struct rows *rows = s->rows;
+    if (s->lower > 0 || s->options->soft > 0 || s->proximal == 0 || wrong > 1)
+        return 0;
+    for (ptrdiff_t k = 0; k < rows->count; ++k)
+        s->step[k] = (s->w[k] - s->previous[k]) / rows->length[k];
+    if (bound_farkas(s->step, rows, s->arena) > BOUND_FARKAS / 2)
+        return 0;
+    memcpy(s->best_lambda, s->step, (size_t)rows->count * sizeof(double));
+    s->infeasible = 1;
+    return 1;
+}
+
 /* Rows with the wrong sign; S after the exchange is left in s->inside. */
 static ptrdiff_t wrong_rows(struct svm_burst *s)
 {
@@ -279,6 +300,8 @@ int svm_burst_run(struct svm_burst *s, int *solved, int *exchanges)
         int status = solve_on_support(s, eta, &value, &negative);
         if (status == STATUS_ITERATION_LIMIT || status == STATUS_FACTORIZATION) {
             s->dense = 1;
+            if (status == STATUS_FACTORIZATION)
+                regularise(s);
             return STATUS_DONE;
         }
         if (status != STATUS_DONE)
@@ -289,6 +312,8 @@ int svm_burst_run(struct svm_burst *s, int *solved, int *exchanges)
                 s->trial[k] = rows->equal[k] ? s->trial[k] : fmax(s->trial[k], 0);
             value = svm_burst_price(s, s->trial, 1);
         }
+        if (is_hopeless(s, wrong))
+            return STATUS_DONE;
         if (value > s->dual) {
             s->dual = value;
             memcpy(s->lambda, s->trial, (size_t)rows->count * sizeof(double));

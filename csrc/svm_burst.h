@@ -41,6 +41,7 @@ struct svm_burst {
     double lower, upper;                /* best bounds so far, of the margin of a unit-norm W or the soft objective */
     struct exchange exchange;           /* dense systems */
     int dense;                          /* conjugate gradients have failed: Cholesky from now on */
+    int infeasible;                     /* best_lambda is a Farkas certificate */
 };
 
 /* From lambda = 0, with equalities factored.  STATUS_DONE or < 0. */
