@@ -20,7 +20,7 @@ def runs():
         yield pytest.param(path, id=path.stem, marks=[pytest.mark.slow] if path.stem in NEEDS else [])
 
 
-@pytest.mark.parametrize("path", runs())
+@pytest.mark.parametrize("path", list(runs()))
 def test_notebook_runs(path, tmp_path):
     needed = NEEDS.get(path.stem)
     if needed is not None and importlib.util.find_spec(needed) is None:

@@ -64,6 +64,11 @@ class Head:
         return self.K @ self.Q.T
 
     @property
+    def label(self) -> str:
+        """Short name, as people write it of transformers."""
+        return f"L{self.layer}H{self.head}"
+
+    @property
     def name(self) -> str:
         return f"layer {self.layer} head {self.head}"
 

@@ -219,11 +219,14 @@ def plot_curve(reports: Sequence[HeadReport], axes: Any = None) -> Any:
         if not report.curve:
             continue
         n = [fit.queries for fit in report.curve]
-        name = f"{report.head.layer}.{report.head.head}"
-        (line,) = axes[0].plot(n, [fit.accuracy for fit in report.curve], "o-", markersize=4, label=name)
+        (line,) = axes[0].plot(
+            n, [fit.accuracy for fit in report.curve], "o-", markersize=4, label=report.head.label
+        )
         rule, right = report.best_baseline
         axes[0].axhline(right, color=line.get_color(), linestyle=":", linewidth=1)
-        axes[1].plot(n, [fit.score_correlation for fit in report.curve], "o-", markersize=4, label=name)
+        axes[1].plot(
+            n, [fit.score_correlation for fit in report.curve], "o-", markersize=4, label=report.head.label
+        )
     for ax, title in zip(
         axes, ("Held-out accuracy (dotted: best simple rule)", "Correlation of logits"), strict=True
     ):

@@ -15,16 +15,16 @@ from .model import Head, Text
 
 # One sentence a column, for somebody who has not read the paper.
 CAPTION = """\
-A row is one attention head.  A query counts when the head gives one token, the selected one, more than the threshold
-of its attention.  The SVM looks for the matrix W that ranks every selected token first, x_selected.Wz > x_other.Wz, by
-the largest margin; it is told those choices and nothing else.
+A row is an attention head: L1H8 is head 8 of layer 1, counted from 0.  A query counts when the head gives one token,
+the selected one, more than the threshold of its attention.  The SVM looks for the matrix W that ranks every selected
+token first, x_selected.Wz > x_other.Wz, by the largest margin; it is told those choices and nothing else.
 queries    that train the SVM, of all that count
 parked     share of them that select the sentence's first token or [SEP], where heads leave attention they have no use
-           for: easy to predict, and of no interest
+           for: easy to predict, and of no interest (drop_sinks leaves them out)
 margin     of the best W of unit norm; positive: the head's choices are linearly separable.  All digits are certified
 own W      margin of the head's own W, in percent of the best
 support    pairs (query, rival token) that hold the SVM's W in place: the hardest cases
-rank       of the SVM's W, of the W of least nuclear norm, and of the head's own W
+rank       of the SVM's W / of the W of least nuclear norm / of the head's own W
 logits     correlation of the SVM's logits with the head's, on sentences it has not seen: at best 1
 cosine     between the SVM's W and the head's own: at best 1, and about 0 for random matrices
 accuracy   how often the SVM selects the head's token, on sentences it has not seen
@@ -79,13 +79,12 @@ def results_rows(reports: Sequence[HeadReport]) -> list[tuple[str, ...]]:
 
 def _row(report: HeadReport) -> tuple[str, ...]:
     head, fit, nuclear = report.head, report.fit, report.nuclear
-    name = f"{head.layer}.{head.head}"
     if fit is None:
-        return name, "none", *["-"] * 10
+        return head.label, "none", *["-"] * 10
     rule, right = report.best_baseline
     ranks = [fit.rank, None if nuclear is None else nuclear.rank, head.K.shape[1]]
     return (
-        name,
+        head.label,
         f"{fit.queries} of {report.hard}",
         f"{100 * report.sinks:.0f} %",
         certified(fit.margin, fit.margin_bound) if fit.status == "optimal" else fit.status,
@@ -136,7 +135,7 @@ def curve_rows(reports: Sequence[HeadReport]) -> list[tuple[str, ...]]:
     """One row per SVM: what more queries teach."""
     return [
         (
-            f"{report.head.layer}.{report.head.head}",
+            report.head.label,
             fit.norm,
             str(fit.queries),
             certified(fit.margin, fit.margin_bound),

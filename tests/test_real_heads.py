@@ -1,0 +1,69 @@
+"""A real model: the README's table to the digit, and the findings behind it.  Skipped where the model is missing."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from attsvm import heads
+from test_bert import packaged_model
+
+pytestmark = pytest.mark.slow
+README = Path(__file__).resolve().parent.parent / "README.md"
+
+
+@pytest.fixture(scope="module")
+def printed():
+    """Rows of the README's table by head."""
+    if not README.is_file():
+        pytest.skip("README.md is not here")
+    rows = re.findall(r"^(L(\d)H(\d+)) +(\d.*)$", README.read_text(), flags=re.MULTILINE)
+    assert len(rows) >= 10
+    return {(int(layer), int(head)): f"{name} {rest}".split() for name, layer, head, rest in rows}
+
+
+@pytest.fixture(scope="module")
+def reports(printed):
+    """The heads of the README's table, analysed as the command does."""
+    layers = sorted({layer for layer, _ in printed})
+    found = heads.read_bert(packaged_model()).read(heads.example_sentences(), layers)
+    wanted = [head for head in found if (head.layer, head.head) in printed]
+    reports = heads.analyze_model(wanted)
+    return {(report.head.layer, report.head.head): report for report in reports}
+
+
+def test_readme_shows_what_comes_out(printed, reports):
+    for at, row in printed.items():
+        fresh = heads.results_table([reports[at]], caption=False).splitlines()[2]
+        assert fresh.split() == row
+
+
+def test_every_head_is_separable_and_certified(reports):
+    for report in reports.values():
+        for fit in [*report.curve, report.nuclear]:
+            assert fit.status == "optimal" and fit.gap <= 1e-9
+            assert 0 < fit.learned_margin < fit.margin and fit.missed == 0
+            assert fit.rank <= 32 or fit.norm == "frobenius"
+
+
+def test_more_queries_bring_the_svm_closer(reports):
+    """To the choices of every head; to the logits of those that do not park their attention."""
+    for report in reports.values():
+        assert report.curve[-1].accuracy >= report.curve[0].accuracy
+        if report.sinks < 0.75 and len(report.curve) > 1:
+            assert report.curve[-1].score_correlation > report.curve[0].score_correlation + 0.05
+
+
+def test_positional_heads_and_sinks(reports):
+    for at, offset in (((0, 2), "offset -1"), ((0, 5), "offset -1"), ((1, 8), "offset +1")):
+        assert reports[at].best_baseline[0] == offset and reports[at].sinks < 0.3
+    for at in ((1, 0), (2, 4)):
+        assert reports[at].sinks > 0.99 and reports[at].baselines["first token"] > 0.98
+    for at in ((0, 2), (1, 8), (4, 9)):
+        assert reports[at].fit.accuracy > reports[at].best_baseline[1]
+    margins = [reports[at].fit.margin for at in ((0, 2), (1, 8), (2, 9), (1, 11), (2, 4), (1, 0))]
+    assert margins == sorted(margins)
+    ranks = [reports[at].nuclear.rank for at in ((1, 0), (2, 4), (1, 11), (0, 2))]
+    assert ranks == sorted(ranks) and np.max(ranks) < 32
