@@ -1,7 +1,9 @@
 /* Blocks in a list; each holds many pieces.  The first block is small enough for malloc's fast path, since a
- * solve at the paper's sizes takes only microseconds. */
+ * solve at the paper's sizes takes only microseconds.  A larger one comes from the system page by page, and touching
+ * its pages for the first time can take as long as the solve: one block waits for the next call, of any thread. */
 #include "arena.h"
 
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,10 +11,31 @@
 #define ALIGNMENT 64                    /* one cache line, and the widest vector */
 #define FIRST_BLOCK ((size_t)96 << 10)  /* below malloc's mmap threshold of 128 KiB */
 
+#define LARGEST_SPARE ((size_t)4 << 20) /* what a process keeps */
+
 struct arena_block {
     struct arena_block *previous;
     size_t size;                        /* bytes behind the header */
 };
+
+static _Atomic(struct arena_block *) spare;
+
+/* Keep the larger of `block` and the spare one. */
+static void give_back(struct arena_block *block)
+{
+    if (block->size > LARGEST_SPARE) {
+        free(block);
+        return;
+    }
+    struct arena_block *other = atomic_exchange(&spare, NULL);
+    if (other != NULL && other->size > block->size) {
+        struct arena_block *smaller = block;
+        block = other;
+        other = smaller;
+    }
+    free(other);
+    free(atomic_exchange(&spare, block));
+}
 
 static size_t align_up(size_t bytes)
 {
@@ -21,16 +44,20 @@ static size_t align_up(size_t bytes)
 
 static int add_block(struct arena *arena, size_t bytes)
 {
-    size_t size = bytes > FIRST_BLOCK ? bytes : FIRST_BLOCK;
-    if (size > SIZE_MAX - 2 * ALIGNMENT)
-        return -1;
-    struct arena_block *block = malloc(size + 2 * ALIGNMENT);
-    if (block == NULL)
-        return -1;
+    /* Twice the last one, so that the pieces of the next call of this size fit into the spare block. */
+    size_t least = arena->last == NULL ? FIRST_BLOCK : 2 * arena->last->size;
+    least = least <= LARGEST_SPARE ? least : FIRST_BLOCK;
+    struct arena_block *block = atomic_exchange(&spare, NULL);
+    if (block == NULL || block->size < bytes) {
+        size_t size = bytes > least ? bytes : least;
+        free(block);
+        if (size > SIZE_MAX - 2 * ALIGNMENT || (block = malloc(size + 2 * ALIGNMENT)) == NULL)
+            return -1;
+        block->size = size;
+    }
     block->previous = arena->last;
-    block->size = size;
     arena->last = block;
-    arena->left = size;
+    arena->left = block->size;
     return 0;
 }
 
@@ -84,9 +111,9 @@ struct arena_mark arena_mark(const struct arena *arena)
 void arena_release(struct arena *arena, struct arena_mark mark)
 {
     while (arena->last != mark.last) {
-        struct arena_block *previous = arena->last->previous;
-        free(arena->last);
-        arena->last = previous;
+        struct arena_block *block = arena->last;
+        arena->last = block->previous;
+        give_back(block);
     }
     arena->left = mark.left;
 }

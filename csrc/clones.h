@@ -14,4 +14,12 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
+/* Doubles of the widest vector.  An inner loop of so many steps becomes whole vectors without remainders. */
+#define CLONES_LANES 8
+
+static inline ptrdiff_t clones_padded(ptrdiff_t n)
+{
+    return (n + CLONES_LANES - 1) & -(ptrdiff_t)CLONES_LANES;
+}
+
 #endif

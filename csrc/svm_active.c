@@ -18,6 +18,8 @@
 #include "arena.h"
 #include "clones.h"
 #include "factor.h"
+#include "gram.h"
+#include "start.h"
 #include "status.h"
 #include "stop.h"
 #include "vector.h"
@@ -47,64 +49,50 @@
 /* Rounds between looks at the clock, which costs as much as a tenth of the smallest round. */
 #define LOOK 16
 
+/* Rows whose whole Gram matrix is quickly made (measured), 1.3 MB at most. */
+#define FEW 400
+
 enum verdict { JOINED, DEPENDENT };
 
 struct active {
     const struct rows *rows;
     struct arena *arena;
-    ptrdiff_t size;                     /* |S| */
+    ptrdiff_t size, most;               /* |S|, and what it can be */
     ptrdiff_t *member;                  /* (m) S, in the order of the factor */
     unsigned char *inside, *ignored;    /* (m) in S; an equality row that others imply */
     double *beta, *x, *margin;          /* (m), (m) by row, (m) A W */
-    double **column;                    /* (m) Gram columns met so far, NULL otherwise */
-    struct factor factor;               /* G_SS = L L^T and y = L^-1 beta_S */
-    double *r, *step, *target;          /* (capacity) L^-1 G_Sj; multipliers of a step */
+    struct gram gram;
+    struct factor factor;               /* G_SS = U^T U and y = U^-T beta_S */
+    double *r, *step, *target, *work;   /* (capacity) U^-T G_Sj; multipliers of a step; scratch */
     double *refined;                    /* (dk,dz) W, once it has been refined */
-    double *full, *W, *delta;           /* (m), (dk,dz), (dk) scratch */
+    double *full, *W;                   /* (m), (dk,dz) scratch */
 };
 
 static int take(struct active *s, const struct rows *rows, struct arena *arena)
 {
-    ptrdiff_t m = rows->count, D = rows->w->dk * rows->w->dz, most = (m < D ? m : D) + 1;
-    *s = (struct active){.rows = rows, .arena = arena};
+    ptrdiff_t m = rows->count, D = rows->w->dk * rows->w->dz, most = clones_padded(m + 1);
+    *s = (struct active){.rows = rows, .arena = arena, .most = (m < D ? m : D) + 1};
     s->member = arena_indices(arena, most);
     s->inside = arena_take(arena, m, 1);
     s->ignored = arena_take(arena, m, 1);
     s->beta = arena_doubles(arena, m, 1);
     s->x = arena_zeros(arena, m, 1);
-    s->margin = arena_zeros(arena, m, 1);
-    s->column = arena_take(arena, m, sizeof(double *));
+    s->margin = arena_zeros(arena, clones_padded(m), 1);
     s->r = arena_doubles(arena, most, 1);
     s->step = arena_doubles(arena, most, 1);
     s->target = arena_doubles(arena, most, 1);
+    s->work = arena_doubles(arena, most, 1);
     s->full = arena_zeros(arena, m, 1);
     s->refined = arena_doubles(arena, D, 1);
     s->W = arena_doubles(arena, D, 1);
-    s->delta = arena_doubles(arena, rows->w->dk, 1);
     factor_take(&s->factor, most, arena);
-    if (arena->failed)
+    if (gram_take(&s->gram, rows, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     memset(s->inside, 0, (size_t)m);
     memset(s->ignored, 0, (size_t)m);
-    memset(s->column, 0, (size_t)m * sizeof(double *));
     for (ptrdiff_t k = 0; k < m; ++k)
         s->beta[k] = rows->rhs[k] / rows->length[k];
     return STATUS_DONE;
-}
-
-/* Column j of the Gram matrix of unit rows, computed when first asked for. */
-static const double *gram_column(struct active *s, ptrdiff_t j)
-{
-    if (s->column[j] != NULL)
-        return s->column[j];
-    const struct rows *rows = s->rows;
-    double *column = arena_doubles(s->arena, rows->count, 1);
-    if (column == NULL)
-        return NULL;
-    rows_gram_column(column, s->delta, rows, j);
-    for (ptrdiff_t k = 0; k < rows->count; ++k)
-        column[k] /= rows->length[k] * rows->length[j];
-    return s->column[j] = column;
 }
 
 /* W = A^*(coefficients of unit rows in `full`), and its margins on unit rows; `full` is scaled and restored. */
@@ -126,8 +114,7 @@ static void margins_of_full(struct active *s, double *margin)
 static double distance_from_tokens(struct active *s, ptrdiff_t j, double *margin)
 {
     ptrdiff_t D = s->rows->w->dk * s->rows->w->dz;
-    memcpy(s->step, s->r, (size_t)s->size * sizeof(double));
-    factor_solve_transposed(&s->factor, s->step);
+    factor_solve(&s->factor, s->step, s->r);
     for (int pass = 0;; ++pass) {
         memset(s->full, 0, (size_t)s->rows->count * sizeof(double));
         s->full[j] = 1;
@@ -138,8 +125,8 @@ static double distance_from_tokens(struct active *s, ptrdiff_t j, double *margin
             break;
         for (ptrdiff_t i = 0; i < s->size; ++i)
             s->target[i] = margin[s->member[i]];
-        factor_solve(&s->factor, s->target);
-        factor_solve_transposed(&s->factor, s->target);
+        factor_solve_transposed(&s->factor, s->work, s->target);
+        factor_solve(&s->factor, s->target, s->work);
         for (ptrdiff_t i = 0; i < s->size; ++i)
             s->step[i] += s->target[i];
     }
@@ -159,21 +146,21 @@ static void leave(struct active *s, ptrdiff_t i)
 /* Offer row j: it joins S, or depends on S (then s->step holds p with a_j = p' a_S).  < 0: no memory. */
 static int offer(struct active *s, ptrdiff_t j, double *margin)
 {
-    const double *column = gram_column(s, j);
+    const double *column = gram_column(&s->gram, j);
     if (column == NULL)
         return STATUS_NO_MEMORY;
     for (ptrdiff_t i = 0; i < s->size; ++i)
-        s->r[i] = column[s->member[i]];
-    factor_solve(&s->factor, s->r);
+        s->work[i] = column[s->member[i]];
+    factor_solve_transposed(&s->factor, s->r, s->work);
     double rest = column[j] - vector_dot(s->r, s->r, s->size);
     if (rest < CANCELS) {
         rest = distance_from_tokens(s, j, margin);
         double weight = 1;
         for (ptrdiff_t i = 0; i < s->size; ++i)
             weight += fabs(s->step[i]);
-        if (s->factor.size == s->factor.capacity || sqrt(rest) <= DEPENDS * weight)
+        if (s->size == s->most || sqrt(rest) <= DEPENDS * weight)
             return DEPENDENT;
-        factor_times_transposed(&s->factor, s->r, s->step);      /* r = L^T p, as corrected */
+        factor_times(&s->factor, s->r, s->step);      /* r = U p, as corrected */
     }
     if (factor_append(&s->factor, s->r, sqrt(rest), s->beta[j]) < 0)
         return STATUS_NO_MEMORY;
@@ -186,8 +173,7 @@ static int offer(struct active *s, ptrdiff_t j, double *margin)
 static void settle(struct active *s)
 {
     for (;;) {
-        memcpy(s->target, s->factor.y, (size_t)s->size * sizeof(double));
-        factor_solve_transposed(&s->factor, s->target);
+        factor_solve(&s->factor, s->target, s->factor.y);
         double length = 1;
         ptrdiff_t blocking = -1;
         for (ptrdiff_t i = 0; i < s->size; ++i) {
@@ -248,8 +234,8 @@ static double refine(struct active *s)
         }
         if (pass == 3 || !lost)
             return rounding;
-        factor_solve(&s->factor, s->target);
-        factor_solve_transposed(&s->factor, s->target);
+        factor_solve_transposed(&s->factor, s->work, s->target);
+        factor_solve(&s->factor, s->target, s->work);
         memset(s->full, 0, (size_t)m * sizeof(double));
         for (ptrdiff_t i = 0; i < s->size; ++i)
             s->full[s->member[i]] = s->target[i];
@@ -264,24 +250,6 @@ static double refine(struct active *s)
     }
 }
 
-/* margin [m] = G_:S x_S, two columns at a time. */
-VECTOR_CLONES
-static void combine(double *restrict margin, double *const *column, const double *x, const ptrdiff_t *member,
-                    ptrdiff_t size, ptrdiff_t m)
-{
-    memset(margin, 0, (size_t)m * sizeof(double));
-    for (ptrdiff_t i = 0; i + 1 < size; i += 2) {
-        const double *a = column[member[i]], *b = column[member[i + 1]], x_a = x[member[i]], x_b = x[member[i + 1]];
-        for (ptrdiff_t k = 0; k < m; ++k)
-            margin[k] += x_a * a[k] + x_b * b[k];
-    }
-    if (size % 2) {
-        const double *a = column[member[size - 1]], x_a = x[member[size - 1]];
-        for (ptrdiff_t k = 0; k < m; ++k)
-            margin[k] += x_a * a[k];
-    }
-}
-
 /* A W by whichever way is shorter: the columns of S, or W itself. */
 static void renew_margins(struct active *s)
 {
@@ -289,8 +257,8 @@ static void renew_margins(struct active *s)
     const struct windows *w = rows->w;
     double by_columns = (double)rows->count * (double)s->size;
     double by_weights = 2 * ((double)w->n_queries * (double)w->dz + (double)rows->count) * (double)w->dk;
-    if (by_columns <= by_weights) {
-        combine(s->margin, s->column, s->x, s->member, s->size, rows->count);
+    if (rows->count <= FEW || by_columns <= by_weights) {
+        gram_combine(s->margin, &s->gram, s->x, s->member, s->size);
     } else {
         memcpy(s->full, s->x, (size_t)rows->count * sizeof(double));
         margins_of_full(s, s->margin);
@@ -387,13 +355,27 @@ static int start_with_support(struct active *s, const struct svm_options *option
     return STATUS_DONE;
 }
 
-static int iterate(struct active *s, const struct svm_options *options, ptrdiff_t *iterations, struct stop *stop)
+/* Few rows, no equalities: near the end, or at it (then *solved). */
+static int start_with_gram(struct active *s, int *solved, const struct svm_options *options, ptrdiff_t *iterations)
 {
-    int status = start_with_equalities(s);
-    if (status == STATUS_DONE && options->start != NULL)
-        status = start_with_support(s, options);
+    int status = gram_fill(&s->gram);
+    if (status != STATUS_DONE || svm_start(s->x, s->rows, options, s->arena) < 0)
+        return STATUS_NO_MEMORY;
+    for (ptrdiff_t k = 0; k < s->rows->count; ++k)
+        s->x[k] *= s->rows->length[k];
+    status = start_support(s->member, s->x, solved, &s->factor, &s->gram, s->beta, iterations, options->max_iter,
+                           s->arena);
     if (status != STATUS_DONE)
         return status;
+    s->size = s->factor.size;
+    for (ptrdiff_t i = 0; i < s->size; ++i)
+        s->inside[s->member[i]] = 1;
+    settle(s);
+    return STATUS_DONE;
+}
+
+static int iterate(struct active *s, const struct svm_options *options, ptrdiff_t *iterations, struct stop *stop)
+{
     double met = MET, highest = -INFINITY;
     for (int stalls = 0;;) {
         renew_margins(s);
@@ -424,21 +406,46 @@ static int iterate(struct active *s, const struct svm_options *options, ptrdiff_
     }
 }
 
+/* The answer that x, and W once it has been refined, amount to. */
+static int conclude(struct svm_answer *answer, const struct active *s, const struct svm_options *options, int status)
+{
+    const struct rows *rows = s->rows;
+    for (ptrdiff_t k = 0; k < rows->count; ++k)
+        answer->lambda[k] = s->x[k] / rows->length[k];
+    if (status == STATUS_DONE)
+        memcpy(answer->W, s->refined, (size_t)(rows->w->dk * rows->w->dz) * sizeof(double));
+    else
+        rows_adjoint(answer->W, rows, answer->lambda);
+    return svm_conclude(answer, rows, options, BOUND_FROBENIUS, status, s->arena);
+}
+
+static int attempt(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, int by_gram,
+                   struct stop *stop, struct arena *arena)
+{
+    struct active s;
+    int solved = 0, status = take(&s, rows, arena);
+    if (status == STATUS_DONE)
+        status = by_gram ? start_with_gram(&s, &solved, options, &answer->iterations) : start_with_equalities(&s);
+    if (status == STATUS_DONE && !by_gram && options->start != NULL)
+        status = start_with_support(&s, options);
+    if (solved && conclude(answer, &s, options, STATUS_UNDECIDED) == STATUS_DONE && answer->bound.gap <= options->tol)
+        return STATUS_DONE;             /* no need to refine W */
+    if (status == STATUS_DONE)
+        status = iterate(&s, options, &answer->iterations, stop);
+    return status < 0 ? status : conclude(answer, &s, options, status);
+}
+
 int svm_active(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                struct stop *stop, struct arena *arena)
 {
-    struct active s;
     answer->iterations = 0;
-    int status = take(&s, rows, arena);
-    if (status == STATUS_DONE)
-        status = iterate(&s, options, &answer->iterations, stop);
-    if (status < 0)
-        return status;
-    for (ptrdiff_t k = 0; k < rows->count; ++k)
-        answer->lambda[k] = s.x[k] / rows->length[k];
-    if (status == STATUS_DONE)
-        memcpy(answer->W, s.refined, (size_t)(rows->w->dk * rows->w->dz) * sizeof(double));
-    else
-        rows_adjoint(answer->W, rows, answer->lambda);
-    return svm_conclude(answer, rows, options, BOUND_FROBENIUS, status, arena);
+    if (rows->n_equal == 0 && rows->count <= FEW) {
+        struct arena_mark mark = arena_mark(arena);
+        int status = attempt(answer, rows, options, 1, stop, arena);
+        if (status < 0 || status == STATUS_INFEASIBLE || status == STATUS_INTERRUPTED
+            || answer->bound.gap <= options->tol || answer->iterations >= options->max_iter)
+            return status;
+        arena_release(arena, mark);     /* next to no margin: rounding is smallest when rows join one by one */
+    }
+    return attempt(answer, rows, options, 0, stop, arena);
 }

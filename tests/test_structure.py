@@ -27,7 +27,7 @@ FLOORS = {
     1: ["blas", "crew", "product", "vector", "lbfgs"],
     2: ["windows", "sweep", "softmax", "attend", "lanes", "loss", "project", "head"],
     3: ["erm", "objective", "share", "output", "rows", "bound", "equalities"],
-    4: ["descend", "factor", "blocks", "exchange", "support", "svm", "svm_*"],
+    4: ["descend", "factor", "gram", "start", "blocks", "exchange", "support", "svm", "svm_*"],
     5: ["bind", "module", "bind_*"],
 }
 LONGEST = 450  # lines: a longer file is two files
@@ -175,7 +175,8 @@ def test_kernels_take_no_memory_print_nothing_and_never_exit(symbols, stem):
 
 @pytest.mark.parametrize("stem", C_FILES)
 def test_no_state_outlives_a_call(symbols, stem):
-    """Variables that C files keep: only tables of the bindings (and NumPy's), and one setting."""
+    """Variables that C files keep: only tables of the bindings (and NumPy's), one setting, and the block of
+    memory that waits for the next call."""
     kept = [name for kind, name in symbols[stem] if kind in "bBdDC" and not name.startswith((".", "__"))]
     if stem == "module" or stem.startswith("bind_"):
         kept = [
@@ -183,7 +184,7 @@ def test_no_state_outlives_a_call(symbols, stem):
             for name in kept
             if not re.search("methods|slots|definition|ARRAY_API|^PyArray_|^bind_threads$", name)
         ]
-    assert not kept
+    assert kept == (["spare"] if stem == "arena" else [])
 
 
 # ------------------------------------------------------------------------------------- facts in two places

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +24,7 @@ class Layout:
     single: bool
     causal: bool = False
 
-    @property
+    @functools.cached_property
     def uniform(self) -> bool:
         return bool((self.lengths == self.lengths[0]).all() and (self.counts == self.counts[0]).all())
 
