@@ -145,8 +145,10 @@ int start_support(ptrdiff_t *member, double *x, int *solved, struct factor *fact
     s.next = arena_indices(arena, m + 1);
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    for (size_t i = 0; i < sizeof ascents / sizeof *ascents; ++i) {
-        ascend(&s, x, &ascents[i]);
+    choose(&s, x);
+    for (size_t i = s.size > 0 ? 0 : 1; i <= sizeof ascents / sizeof *ascents; ++i) {
+        if (i > 0)                      /* a given x may be the solution already */
+            ascend(&s, x, &ascents[i - 1]);
         if (refine_support(&s, x, &wrong) != STATUS_DONE)
             return STATUS_NO_MEMORY;
         *solved = wrong == 0;

@@ -358,15 +358,12 @@ static int start_with_support(struct active *s, const struct svm_options *option
 /* Few rows, no equalities: near the end, or at it (then *solved). */
 static int start_with_gram(struct active *s, int *solved, const struct svm_options *options, ptrdiff_t *iterations)
 {
-    int status = gram_fill(&s->gram);
-    if (status != STATUS_DONE || svm_start(s->x, s->rows, options, s->arena) < 0)
+    if (gram_fill(&s->gram) != STATUS_DONE || svm_start(s->x, s->rows, options, s->arena) < 0)
         return STATUS_NO_MEMORY;
     for (ptrdiff_t k = 0; k < s->rows->count; ++k)
         s->x[k] *= s->rows->length[k];
-    status = start_support(s->member, s->x, solved, &s->factor, &s->gram, s->beta, iterations, options->max_iter,
-                           s->arena);
-    if (status != STATUS_DONE)
-        return status;
+    if (start_support(s->member, s->x, solved, &s->factor, &s->gram, s->beta, iterations, options->max_iter, s->arena) < 0)
+        return STATUS_NO_MEMORY;
     s->size = s->factor.size;
     for (ptrdiff_t i = 0; i < s->size; ++i)
         s->inside[s->member[i]] = 1;

@@ -36,8 +36,8 @@ MAX_ITER = {"gradient": 20_000, "active": 1_000_000, "block": 1_000_000, "barrie
 MAX_ITER |= {"interior": 200, "factored": 20_000}
 # The largest dense factor (128 MB) that the active set and the interior point may need.
 DENSE_ROWS = 4000
-# Rows up to which the active set has the whole Gram matrix, and beats every other method.
-ACTIVE_ROWS = 400
+# Rows up to which the active set beats every other method; fewer when several tokens are selected: it then starts cold.
+ACTIVE_ROWS, ACTIVE_ROWS_SEVERAL = 400, 100
 # Bits of the selection per entry of W above which a problem is tight, and block ascent slow (measured).
 TIGHT = 0.9
 # Rows up to which the nuclear interior point beats the factored method, and up to which (of rows or dimensions) its
@@ -255,11 +255,11 @@ def _plan(data: Data, norm: str | float, start: tuple = (None, None)) -> tuple[s
         if rows <= INTERIOR_ROWS and start[1] is None:
             return ("interior", "factored")
         return ("factored", "interior") if min(rows, dimensions) <= INTERIOR_AFFORDABLE else ("factored",)
-    if rows <= ACTIVE_ROWS:
+    if rows <= (ACTIVE_ROWS_SEVERAL if several else ACTIVE_ROWS):
         return ("active", "interior")
     if min(rows, dimensions) > DENSE_ROWS:
         return ("block", "gradient")
-    exact = ("interior", "active")
+    exact = ("active", "interior") if rows <= ACTIVE_ROWS else ("interior", "active")
     bits = len(data) * math.log2(1 + rows / len(data))
     return exact if bits > TIGHT * dimensions and start[0] is None else ("block", *exact)
 
