@@ -157,7 +157,7 @@ def solve_svm(
     if method != "auto":
         names = (method,)
     else:
-        names = tuple(methods) if len(methods) == 1 else _plan(data, norm, start)
+        names = tuple(methods) if len(methods) == 1 else _plan(data, norm, start, selection.kept is not None)
     with closing_gap(tol) if progress else contextlib.nullcontext() as report:
         sol = _solve(data, selection, norm, names, tol, most, C, rank, (*start, report))
         if report is not None:
@@ -243,9 +243,9 @@ def _with_rank(solver: Any, rank: int) -> Any:
     return lambda *arguments: solver(*arguments, rank)
 
 
-def _plan(data: Data, norm: str | float, start: tuple = (None, None)) -> tuple[str, ...]:
+def _plan(data: Data, norm: str | float, start: tuple = (None, None), several: bool = False) -> tuple[str, ...]:
     """Methods to try in turn.  Choosing one of T tokens per query takes log2 T bits, and W holds about two per
-    entry: short of that block ascent is quickest, near it the active set (few rows) or the interior point.  These
+    entry: short of that block ascent is quickest, near it the interior point; few rows are for the active set.  These
     two also take what block ascent cannot decide.  With a start (multipliers, weights) the methods that can use it
     come first."""
     if not isinstance(norm, str):
