@@ -220,7 +220,7 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
             )
         late = results[f"{d} late"]
         level = {"color": "black", "linewidth": 0.8}
-        above.axhline(np.nanmean(late), label="exact steps to the end: mean", **level)
+        above.axhline(np.nanmean(late), label="exact steps to 2,000: mean", **level)
         above.set(xscale="log", yscale="log", xlim=(20, STEPS), ylim=(2e-4, 1.2), xlabel="training step")
         trained = results[f"{d} trained"].sum()
         finish(above, f"d = {d}: {runs} of {trained:,} runs ({runs / trained:.1%})")
