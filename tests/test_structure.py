@@ -278,6 +278,8 @@ def test_all_lists_what_the_package_offers():
 @pytest.mark.skipif(not (ROOT / ".git").exists() or shutil.which("git") is None, reason="not a git checkout")
 def test_the_top_level_holds_nothing_else():
     allowed = "csrc python tests notebooks setup.py pyproject.toml README.md LICENSE MANIFEST.in".split()
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split()
     top = {path.split("/")[0] for path in listed if not path.startswith(".")}
     assert top <= set(allowed), "pictures of the README live in .pictures"
