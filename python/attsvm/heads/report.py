@@ -121,6 +121,12 @@ def describe(report: HeadReport) -> str:
     """The row of a head, its curve over the number of queries, and its hardest cases."""
     name = f"{report.head.name}: {report.hard} queries count (attention above {report.threshold:g})"
     lines = [name, results_table([report], caption=False)]
+    if report.fit is not None and report.fit.margin > 0:
+        low, high = report.fit.margin, report.fit.margin_bound
+        lines.append(
+            f"The best margin of a W of unit norm lies in [{low:.12g}, {high:.12g}]; the head's own W has "
+            f"{report.fit.learned_margin:.6g}.\n"
+        )
     if len(report.curve) > 1:
         lines.append(table(CURVE_HEADER, curve_rows([report])))
     if report.fit is not None:
