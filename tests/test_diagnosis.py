@@ -108,28 +108,28 @@ def test_infeasible_comes_with_its_certificate():
     assert reference.farkas(problem.data, problem.optimal, found.to_dict()["certificate"]) < 1e-9
 
 
-def test_global_convergence_is_told_by_all_support_or_equal_scores():
+def test_no_stationary_point_is_told_by_all_support_or_equal_scores():
     wide = attsvm.diagnose(one_problem(5, 4, 60))
-    assert wide.all_support and wide.global_convergence == "all tokens support" and not wide.equal_scores
+    assert wide.all_support and wide.no_stationary_point == "all tokens support" and not wide.equal_scores
     # What the optimal selection implies does not depend on the selection diagnosed.
-    assert attsvm.diagnose(one_problem(5, 4, 60), [0] * 5).global_convergence == "all tokens support"
+    assert attsvm.diagnose(one_problem(5, 4, 60), [0] * 5).no_stationary_point == "all tokens support"
     tied = attsvm.diagnose(equal_scores(5, 5, 8))
-    assert tied.equal_scores and tied.global_convergence == "equal scores" and tied.score_spread < 1e-12
+    assert tied.equal_scores and tied.no_stationary_point == "equal scores" and tied.score_spread < 1e-12
     assert "the other tokens of a query score the same" in str(tied)
-    assert attsvm.diagnose(one_problem()).global_convergence is None
+    assert attsvm.diagnose(one_problem()).no_stationary_point is None
 
 
 def test_degenerate_data():
     alone = attsvm.Problem(attsvm.cross_attention([[[1.0, 2.0]]], [[1.0]]), head=attsvm.LinearHead([1.0, 0.0]))
     found = attsvm.diagnose(alone)
     assert found.solution.status == "no constraint" and found.locally_optimal and found.globally_optimal
-    assert found.all_support and found.global_convergence is None and found.local_cone is None
+    assert found.all_support and found.no_stationary_point is None and found.local_cone is None
     twice = attsvm.Problem(
         attsvm.cross_attention([[[1.0, 0.0], [1.0, 1.0]]], [[1.0]]), head=attsvm.LinearHead([1.0, 0.0])
     )
     found = attsvm.diagnose(twice)  # two best tokens: neither is locally optimal
     assert not found.unique_optimum and found.globally_optimal and not found.locally_optimal
-    assert found.score_gap == 0 and found.global_convergence is None
+    assert found.score_gap == 0 and found.no_stationary_point is None
 
 
 @pytest.mark.parametrize(

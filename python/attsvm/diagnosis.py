@@ -54,9 +54,9 @@ class Diagnosis:
         Least distance of a best score from the second; largest difference among the non-optimal scores of a query.
     equal_scores : bool
         All non-optimal tokens of a query tie, below the best.
-    global_convergence : str or None
-        Why weights that stop improving do not exist, so that gradient descent on W diverges from any start:
-        "all tokens support" (of the optimal selection) or "equal scores"; None when neither holds.
+    no_stationary_point : str or None
+        Why no W is stationary, so that gradient descent on W diverges from any start: "all tokens support" (of the
+        optimal selection) or "equal scores"; None when neither holds.
     iota : float
         Least ``(x_t - x_optimal)^T G z`` of the gradient G at W = 0: positive when the first step separates.
     separating_cone : (float, float) or None
@@ -82,7 +82,7 @@ class Diagnosis:
     score_gap: float
     score_spread: float
     equal_scores: bool
-    global_convergence: str | None
+    no_stationary_point: str | None
     iota: float
     separating_cone: tuple[float, float] | None
     local_cone: tuple[float, float] | None
@@ -125,7 +125,7 @@ class Diagnosis:
             held, others = self._counts()
             lines.append(("support", f"{held} of the {others} tokens not selected have a margin of exactly 1"))
             lines += self._local()
-        lines.append(("global convergence", self._global()))
+        lines.append(("stationary points", self._stationary()))
         lines.append(("first step", self._first()))
         lines.append(
             (
@@ -185,13 +185,13 @@ class Diagnosis:
         row = _rows(self.scores)[q]
         return f"query {q}: token {token} scores {row[token]:.4g}, the selected {chosen} {row[chosen]:.4g}"
 
-    def _global(self) -> str:
-        if self.global_convergence == "all tokens support":
-            return "no W is stationary: all tokens but the optimal ones are their support"
-        if self.global_convergence == "equal scores":
-            return "no W is stationary: the other tokens of a query score the same"
+    def _stationary(self) -> str:
+        if self.no_stationary_point == "all tokens support":
+            return "none: all tokens but the optimal ones are their support"
+        if self.no_stationary_point == "equal scores":
+            return "none: the other tokens of a query score the same"
         return (
-            "not implied: the optimal tokens are not held by all others, whose scores do not tie "
+            "not excluded: the optimal tokens are not held by all others, whose scores do not tie "
             f"(spread {self.score_spread:.4g})"
         )
 
@@ -276,7 +276,7 @@ def diagnose(problem: Problem, selected: Any = None, norm: str | float = "froben
         score_gap=gap,
         score_spread=spread,
         equal_scores=equal,
-        global_convergence=_why_global(ideal, gap > 0, held, equal),
+        no_stationary_point=_why_none(ideal, gap > 0, held, equal),
         iota=iota,
         separating_cone=theory.separating_cone(problem, ideal, iota, size),
         local_cone=(
@@ -327,7 +327,7 @@ def _all_support(data: Any, solution: Separation) -> bool | None:
     return bool(held == data.indptr[-1] - len(data))
 
 
-def _why_global(ideal: Separation, unique: bool, all_support: bool | None, equal: bool) -> str | None:
+def _why_none(ideal: Separation, unique: bool, all_support: bool | None, equal: bool) -> str | None:
     if ideal.W is None or not unique or ideal.status == "no constraint":
         return None
     return "all tokens support" if all_support else "equal scores" if equal else None

@@ -23,8 +23,10 @@ __all__ = [
     "average_near",
     "claims_table",
     "every",
+    "never_falls",
     "runs_table",
     "share",
+    "share_near",
     "solutions_table",
     "table",
     "write_csv",
@@ -93,6 +95,30 @@ def share(text: str, flags: Any, least: float) -> Claim:
     if least == 1:
         return Claim(text, "all", measured, flags.size > 0 and bool(flags.all()))
     return Claim(text, f"at least {100 * least:g} %", measured, mean >= least - 3 * error)
+
+
+def share_near(text: str, flags: Any, value: float, runs: int) -> Claim:
+    """A share agrees with a reference: ``value`` of that many runs.
+
+    Either share's standard error is that of one more success and one more failure, which stays honest at 0 and 1.
+    """
+    flags = np.ravel(flags).astype(float)
+    measured, error, reference = flags.mean(), _share_error(flags.mean(), flags.size), _share_error(value, runs)
+    holds = bool(abs(measured - value) <= 3 * math.hypot(error, reference))
+    return Claim(text, f"{value:.3g} ± {reference:.1g}", f"{measured:.3f} ± {error:.1g}", holds)
+
+
+def _share_error(share: float, runs: int) -> float:
+    widened = (share * runs + 1) / (runs + 2)
+    return math.sqrt(widened * (1 - widened) / runs)
+
+
+def never_falls(text: str, samples: Any) -> Claim:
+    """Means of several samples in a row do not decrease, to three joint standard errors of each step."""
+    moments = [_mean(np.asarray(sample, dtype=float)) for sample in samples]
+    steps = [(b[1] - a[1], math.hypot(a[2], b[2])) for a, b in zip(moments, moments[1:], strict=False)]
+    means = ", ".join(f"{mean:.3g}" for _, mean, _ in moments)
+    return Claim(text, "no decrease", means, all(step >= -3 * error for step, error in steps))
 
 
 def _mean(sample: Any) -> tuple[int, float, float]:

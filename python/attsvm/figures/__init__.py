@@ -14,7 +14,13 @@ from typing import Any
 __all__ = ["FIGURES", "load"]
 
 FIGURES = (
+    "gd-paths",
     "local-convergence",
+    "rank",
+    "global-local",
+    "overparameterization",
+    "equal-scores",
+    "basin",
     "several-tokens",
     "quadratic-head",
     "sequence-to-sequence",

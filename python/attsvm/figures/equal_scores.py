@@ -1,0 +1,123 @@
+"""Equal scores: no weights are stationary, and nearly every start ends on the best tokens.
+
+When all tokens of a sequence but the best score the same, every weights can be improved along the SVM of the best
+tokens, so gradient descent diverges from any start, here a large random one.  Nearly all runs select the best tokens,
+and turn to their SVM (right); on the same sizes with random scores many stop at other, locally optimal tokens.
+
+The few exceptions are no failure of patience: after a million steps they are where they were.  One query of theirs
+holds so little attention on its best token that the other queries' gradient, small as it has become, outweighs its own
+for ever.  Weights diverge as the theory says, in another direction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from .. import sample
+from ..data import cross_attention
+from ..output import LinearHead
+from ..plot import correlations, finish
+from ..problem import Problem
+from ..replication import replicate
+from ..report import Claim, average, share, share_near
+from ..svm import solve_svm
+from ..train import train
+from ._instances import margin_error
+
+SIZES = ((5, 5, 8), (10, 5, 12), (5, 10, 12))  # n, T, d
+START = 3.0  # standard deviation of the initial weights
+LR, STEPS = 0.1, 6000
+RECORDS = np.unique(np.geomspace(10, STEPS, 60).astype(int))
+BEST, OTHERS = 0.5, -0.125  # the two scores
+COLORS = ("#0072B2", "#D55E00", "#009E73")
+RUNS, QUICK = 400, 40
+SETTINGS = (
+    f"Unit tokens with their scores set to {BEST} (one token) and {OTHERS} (all others), mean logistic loss, W(0) with "
+    f"entries of standard deviation {START:g}, {STEPS:,} steps of normalised gradient descent with learning rate {LR}."
+)
+RANDOM_SCORES = ((0.65, 40), (0.45, 40), (0.475, 40))  # share of global ends of independent runs
+
+
+def run(runs: int, seed: int = 0, jobs: int | None = None) -> dict[str, np.ndarray]:
+    """Of every run and size, whether it ended on the optimal tokens, and its correlation with their SVM."""
+    return replicate(experiment, runs, seed, jobs, name="equal-scores")
+
+
+def experiment(rng: np.random.Generator) -> dict[str, Any]:
+    equal, random, curves = [], [], []
+    for n, T, d in SIZES:
+        X, Z, y, v = sample.unit_sphere(n, T, d, rng)
+        W = START * rng.standard_normal((d, d))
+        free = Problem(cross_attention(X, Z), y, LinearHead(v))
+        end = train(free, W, lr=LR, steps=STEPS, record=0)
+        random.append((end.selected == free.optimal).all())
+        problem = tied(X, Z, y)
+        trained = train(problem, W, lr=LR, steps=STEPS, record=RECORDS)
+        equal.append((trained.selected == problem.optimal).all())
+        svm = solve_svm(problem.data, problem.optimal)
+        curves.append(correlations(trained.weights[1:], svm.W))
+    return {"equal": np.array(equal), "random": np.array(random), "correlation": np.array(curves)}
+
+
+def tied(X: np.ndarray, Z: np.ndarray, y: np.ndarray) -> Problem:
+    """The head reads the first coordinate, which is made the score: to the last bit the same for all other tokens."""
+    X = X.copy()
+    X[..., 0] = y[:, None] * np.where(np.arange(X.shape[1]) == 0, BEST, OTHERS)
+    return Problem(cross_attention(X, Z), y, LinearHead(np.eye(X.shape[2])[0]))
+
+
+def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
+    """Global convergence with equal scores; the share without, as independent runs found it."""
+    names = [f"n = {n}, T = {T}, d = {d}" for n, T, d in SIZES]
+    last = results["correlation"][:, :, -1]
+    return {
+        f"Equal scores, {STEPS:,} steps from a random start": [
+            *(share(f"selects the optimal tokens, {name}", flags, 0.95) for name, flags in zip(names, results["equal"].T, strict=True)),
+            *(share(f"correlation with their SVM at least 0.998, {name}", last[:, i] >= 0.998, 0.5) for i, name in enumerate(names)),
+            *(average(f"mean correlation where it does, {name}", last[results["equal"][:, i], i], least=0.99) for i, name in enumerate(names)),
+        ],
+        "Random scores on the same tokens: references of 40 runs": [
+            share_near(f"selects the optimal tokens, {name}", flags, *reference)
+            for name, flags, reference in zip(names, results["random"].T, RANDOM_SCORES, strict=True)
+        ],
+    }
+
+
+def curves(results: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Columns of the CSV: quantiles of 1 - correlation along the equal-score runs."""
+    columns: dict[str, np.ndarray] = {"step": RECORDS}
+    for i, (n, T, d) in enumerate(SIZES):
+        for name, level in (("median", 50), ("p90", 90)):
+            columns[f"n{n}_T{T}_d{d}_{name}"] = np.percentile(1 - results["correlation"][:, i], level, axis=0)
+    return columns
+
+
+def plot(results: Mapping[str, np.ndarray]) -> Figure:
+    """Left: share of runs on the optimal tokens.  Right: distance of the direction from their SVM."""
+    runs = len(results["equal"])
+    figure = Figure(figsize=(11, 4.6), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(1, 1.3))
+    x = np.arange(len(SIZES))
+    for key, offset, color in (("equal", -0.2, "#0072B2"), ("random", 0.2, "#999999")):
+        height = results[key].mean(axis=0)
+        left.bar(x + offset, height, 0.36, yerr=margin_error(height, runs), color=color, capsize=3, label=f"{key} scores")
+    left.set_xticks(x, [f"n={n}, T={T}, d={d}" for n, T, d in SIZES])
+    left.set(ylabel="share of runs that select the optimal tokens", ylim=(0, 1.15))
+    finish(left, "From a random start")
+    left.margins(x=0.03)
+    left.legend(loc="upper center", ncols=2, frameon=False)
+    columns = curves(results)
+    for (n, T, d), color in zip(SIZES, COLORS, strict=True):
+        for name, line in (("median", "-"), ("p90", (0, (4, 2)))):
+            label = f"n={n}, T={T}, d={d}, {'median' if name == 'median' else '90th percentile'}"
+            right.loglog(RECORDS, columns[f"n{n}_T{T}_d{d}_{name}"], color=color, linestyle=line, label=label)
+    right.set(xlabel="training step", ylabel="1 - correlation with the optimal tokens' SVM")
+    finish(right, "Equal scores: the direction converges")
+    right.legend(loc="lower left", frameon=False, fontsize=9)
+    figure.suptitle("Equal non-optimal scores: nearly every start ends on the optimal tokens", fontsize=12)
+    figure.supxlabel(f"{runs} runs a bar; error bars: three standard errors.", fontsize=9, color="0.3")
+    return figure

@@ -1,0 +1,111 @@
+"""Global, local, or neither: where training ends as the dimension grows.
+
+Attention is trained from random data and either selects the best token of every sequence (global), or other tokens
+that are locally optimal, each scoring more than its support tokens (local), or neither: its softmax is not above 0.99
+everywhere yet, or its tokens cannot be separated, or a support token with a better score will still pull it away.
+Wider tokens catalyse global convergence, and the grey bars show why: more and more often all tokens are support tokens
+of the optimal ones, and then no weights are stationary.  Left, W and its Frobenius SVM; right, (K, Q) and its nuclear
+SVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from ..plot import finish
+from ..replication import replicate
+from ..report import Claim, every, never_falls, share, share_near
+from ..svm import solve_svm
+from ..train import train
+from ._instances import all_support, ending, linear_layer, margin_error, sphere_problem
+
+N, T = 5, 5
+DIMENSIONS = (4, 8, 16, 32, 64)
+LR, STEPS = 0.1, 1500
+NORMS = {"W": "frobenius", "KQ": "nuclear"}
+ENDINGS = {"global": "#0072B2", "local": "#E69F00", "neither": "#999999"}
+RUNS, QUICK = 400, 40
+SETTINGS = (
+    f"{N} sequences of {T} random unit tokens, mean logistic loss, {STEPS} steps of normalised gradient descent with "
+    f"learning rate {LR}: W from 0, d x d factors K and Q from the start of a PyTorch linear layer, without ridge. "
+    "The published settings are not known."
+)
+SUPPORT = {4: (0, 60), 8: (0, 60), 16: (0, 60), 32: (0.15, 60), 64: (0.77, 30)}  # of independent runs
+
+
+def run(runs: int, seed: int = 0, jobs: int | None = None) -> dict[str, np.ndarray]:
+    """Of every run and dimension, how it ended and whether all tokens are support."""
+    return replicate(experiment, runs, seed, jobs, name="global-local")
+
+
+def experiment(rng: np.random.Generator) -> dict[str, Any]:
+    found: dict[str, list] = {f"{name} {what}": [] for name in NORMS for what in (*ENDINGS, "all support")}
+    for d in DIMENSIONS:
+        problem = sphere_problem(rng, N, T, d)
+        K, Q = linear_layer(rng, 2, d, d)
+        ends = {
+            "W": train(problem, lr=LR, steps=STEPS, record=0),
+            "KQ": train(problem, K=K, Q=Q, lr=LR, steps=STEPS, record=0),
+        }
+        for name, norm in NORMS.items():
+            for what, flag in ending(problem, ends[name], norm).items():
+                found[f"{name} {what}"].append(flag)
+            found[f"{name} all support"].append(all_support(problem, solve_svm(problem.data, problem.optimal, norm)))
+    return {key: np.array(flags) for key, flags in found.items()}
+
+
+def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
+    """Trends, and the share of all-support draws of independent runs."""
+    groups = {}
+    for name, title in (("W", "W"), ("KQ", "(K, Q)")):
+        best, local, held = (results[f"{name} {what}"] for what in ("global", "local", "all support"))
+        groups[f"Training {title}, d = {', '.join(map(str, DIMENSIONS))}"] = [
+            never_falls("share that ends on the optimal tokens does not fall with d", best.T),
+            never_falls("share of all-support draws does not fall with d", held.T),
+            share("global or local, all d", best | local, 0.95),
+            share("all tokens are support: global", best[held], 1) if held.any() else every("all support", []),
+            every("share of global ends at d = 64", best[:, -1].mean(), least=0.95),
+        ]
+    groups["All tokens are support, Frobenius: references of 30 or 60 runs"] = [
+        share_near(f"d = {d}", results["W all support"][:, i], *SUPPORT[d]) for i, d in enumerate(DIMENSIONS)
+    ]
+    return groups
+
+
+def curves(results: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Columns of the CSV: shares at every d."""
+    shares = {key.replace(" ", "_"): flags.mean(axis=0) for key, flags in results.items()}
+    return {"d": np.array(DIMENSIONS), **shares}
+
+
+def plot(results: Mapping[str, np.ndarray]) -> Figure:
+    """Stacked bars of the endings, and beside them how often all tokens are support."""
+    runs = len(results["W global"])
+    figure = Figure(figsize=(11, 4.8), layout="constrained")
+    x = np.arange(len(DIMENSIONS))
+    for ax, name in zip(figure.subplots(1, 2, sharey=True), NORMS, strict=True):
+        bottom = np.zeros(len(DIMENSIONS))
+        for what, color in ENDINGS.items():
+            height = 100 * results[f"{name} {what}"].mean(axis=0)
+            ax.bar(x - 0.13, height, 0.5, bottom, color=color, alpha=0.35 if what == "neither" else 1, label=what)
+            bottom += height
+        best, held = (results[f"{name} {what}"].mean(axis=0) for what in ("global", "all support"))
+        ax.errorbar(x - 0.13, 100 * best, 100 * margin_error(best, runs), fmt="none", ecolor="black", capsize=3)
+        ax.bar(x + 0.26, 100 * held, 0.2, color="#444444", label="all tokens are support")
+        ax.set_xticks(x, [str(d) for d in DIMENSIONS])
+        ax.set(xlabel="dimension d", ylim=(0, 112))
+        finish(ax, {"W": "training W, Frobenius SVM", "KQ": "training (K, Q), nuclear SVM"}[name])
+        ax.margins(x=0.02)
+        ax.legend(loc="upper center", ncols=4, frameon=False, fontsize=9)
+    figure.axes[0].set_ylabel("percentage of runs")
+    figure.suptitle(f"Where training ends: n = {N} sequences of T = {T} tokens", fontsize=12)
+    figure.supxlabel(
+        f"{runs} runs a bar, {STEPS} steps; error bars: three standard errors of the global share.",
+        fontsize=9,
+        color="0.3",
+    )
+    return figure
