@@ -35,8 +35,8 @@ TRIES = 100  # random selections until one that is wanted, else another problem
 RUNS, QUICK = 400, 40
 SETTINGS = (
     f"{N} sequences of {T} random unit tokens, d = {D}, mean logistic loss; W(0) is c times the Frobenius solution of "
-    f"tokens drawn among the two best of each sequence (not locally optimal: with {NOISE:.0%} noise at c = 15); {STEPS:,} steps of normalised gradient "
-    "descent with learning rate c ||W_svm|| / 300."
+    f"tokens drawn among the two best of each sequence (not locally optimal: with {NOISE:.0%} noise at c = 15); "
+    f"{STEPS:,} steps of normalised gradient descent with learning rate c ||W_svm|| / 300."
 )
 REFERENCE = {15: (0.78, 27), 60: (0.85, 27), 300: (0.93, 27)}  # independent runs
 
@@ -53,7 +53,9 @@ def experiment(rng: np.random.Generator) -> dict[str, Any]:
         stays, curves = [], []
         for c in STARTS:
             noise = rng.standard_normal(solution.W.shape)
-            noise *= NOISE * np.linalg.norm(solution.W) / np.linalg.norm(noise) if not wanted and c == STARTS[0] else 0
+            noise *= (
+                NOISE * np.linalg.norm(solution.W) / np.linalg.norm(noise) if not wanted and c == STARTS[0] else 0
+            )
             trained = train(
                 problem,
                 c * (solution.W + noise),
@@ -68,7 +70,7 @@ def experiment(rng: np.random.Generator) -> dict[str, Any]:
 
 
 def instance(rng: np.random.Generator, locally_optimal: bool) -> tuple[Problem, np.ndarray, Separation]:
-    """A random problem, and some of its two best tokens each, not the best of all, that are or are not locally optimal."""
+    """A random problem and a selection among each two best tokens, not of all the best, locally optimal or not."""
     while True:
         problem = sphere_problem(rng, N, T, D)
         better = np.argsort(-problem.scores, axis=1)
@@ -87,7 +89,10 @@ def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
     turned = results["optimal correlation"][:, -1, -1]
     return {
         "Started at c times a locally optimal SVM solution that is not the optimal one": [
-            *(share_near(f"still on its tokens, c = {c}", stays[:, STARTS.index(c)], *REFERENCE[c]) for c in REFERENCE),
+            *(
+                share_near(f"still on its tokens, c = {c}", stays[:, STARTS.index(c)], *REFERENCE[c])
+                for c in REFERENCE
+            ),
             never_falls(f"share still on its tokens, c = {', '.join(map(str, STARTS))}", stays.T),
             share(f"still on its tokens, c = {STARTS[-1]}", stays[:, -1], 0.99),
             average(f"correlation with that solution after {STEPS:,} steps, c = {STARTS[-1]}", turned, least=0.99),
@@ -113,7 +118,10 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
     runs = len(results["optimal stays"])
     figure = Figure(figsize=(11, 4.6), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.3))
-    looks = (("optimal", "locally optimal, not globally", "#0072B2"), ("not", "a support token scores more", "#D55E00"))
+    looks = (
+        ("optimal", "locally optimal, not globally", "#0072B2"),
+        ("not", "a support token scores more", "#D55E00"),
+    )
     for name, label, color in looks:
         stays = results[f"{name} stays"].mean(axis=0)
         left.errorbar(STARTS, stays, margin_error(stays, runs), color=color, marker=".", capsize=3, label=label)

@@ -76,9 +76,18 @@ def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
     last = results["correlation"][:, :, -1]
     return {
         f"Equal scores, {STEPS:,} steps from a random start": [
-            *(share(f"selects the optimal tokens, {name}", flags, 0.95) for name, flags in zip(names, results["equal"].T, strict=True)),
-            *(share(f"correlation with their SVM at least 0.998, {name}", last[:, i] >= 0.998, 0.5) for i, name in enumerate(names)),
-            *(average(f"mean correlation where it does, {name}", last[results["equal"][:, i], i], least=0.99) for i, name in enumerate(names)),
+            *(
+                share(f"selects the optimal tokens, {name}", flags, 0.95)
+                for name, flags in zip(names, results["equal"].T, strict=True)
+            ),
+            *(
+                share(f"correlation with their SVM at least 0.998, {name}", last[:, i] >= 0.998, 0.5)
+                for i, name in enumerate(names)
+            ),
+            *(
+                average(f"mean correlation where it does, {name}", last[results["equal"][:, i], i], least=0.99)
+                for i, name in enumerate(names)
+            ),
         ],
         "Random scores on the same tokens: references of 40 runs": [
             share_near(f"selects the optimal tokens, {name}", flags, *reference)
@@ -104,7 +113,15 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
     x = np.arange(len(SIZES))
     for key, offset, color in (("equal", -0.2, "#0072B2"), ("random", 0.2, "#999999")):
         height = results[key].mean(axis=0)
-        left.bar(x + offset, height, 0.36, yerr=margin_error(height, runs), color=color, capsize=3, label=f"{key} scores")
+        left.bar(
+            x + offset,
+            height,
+            0.36,
+            yerr=margin_error(height, runs),
+            color=color,
+            capsize=3,
+            label=f"{key} scores",
+        )
     left.set_xticks(x, [f"n={n}, T={T}, d={d}" for n, T, d in SIZES])
     left.set(ylabel="share of runs that select the optimal tokens", ylim=(0, 1.15))
     finish(left, "From a random start")

@@ -84,15 +84,17 @@ def experiment(rng: np.random.Generator) -> dict[str, Any]:
 
 def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
     """Over the random instances: which SVM each training turns to."""
-    titles = {"W": "W and its Frobenius SVM", "KQ": "(K, Q) and its nuclear SVM"}
-    return {
-        f"{'Five' if kind == 'one' else 'Three'} tokens a sequence, {STEPS:,} steps": [
-            *(share(f"{name}: the best tokens are selected", results[f"{kind} {key}"], 0.9) for name, key in (("W", "W optimal"), ("(K, Q)", "KQ optimal"))),
-            *(average(f"correlation of {title}", results[f"{kind} {key} own"], least=least) for (key, title), least in zip(titles.items(), (0.99, 0.97), strict=True)),
-            *(average(f"{title.split(' and')[0]}: by how much its correlation with the other norm's is less", results[f"{kind} {key} own"] - results[f"{kind} {key} other"], least=0) for key, title in titles.items()),
-        ]
-        for kind in SHOWN
-    }
+    groups = {}
+    for kind, tokens in (("one", "Five"), ("two", "Three")):
+        group = groups[f"{tokens} tokens a sequence, {STEPS:,} steps"] = []
+        for name, title, norm, least in (("W", "W", "Frobenius", 0.99), ("KQ", "(K, Q)", "nuclear", 0.97)):
+            optimal, own, other = (results[f"{kind} {name} {what}"] for what in ("optimal", "own", "other"))
+            group += [
+                share(f"{title}: the best tokens are selected", optimal, 0.9),
+                average(f"{title}: correlation with its {norm} SVM", own, least=least),
+                average(f"{title}: by how much its correlation with the other SVM is less", own - other, least=0),
+            ]
+    return groups
 
 
 def curves(results: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -124,7 +126,9 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
                 ax.plot(*path.T, color=color, linewidth=1.3, linestyle=line)
                 far = 3 * reach * toward / np.linalg.norm(toward)
                 label = f"{'W' if name == 'W' else '(K, Q)'}: SVM direction of z{n + 1}"
-                ax.plot([0, far[0]], [0, far[1]], color=color, linewidth=5, alpha=0.35, linestyle=line, label=label)
+                ax.plot(
+                    [0, far[0]], [0, far[1]], color=color, linewidth=5, alpha=0.35, linestyle=line, label=label
+                )
                 across = far[::-1] * [1, -1]
                 middle = toward * (X[n, 0] @ toward - 0.5) / (toward @ toward)
                 ax.plot(*np.stack([middle - across, middle + across]).T, ":", color=color, linewidth=1, label=None)
@@ -134,6 +138,8 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
         ax.legend(loc="upper left", frameon=False, fontsize=8)
     figure.suptitle("W z turns to the directions that separate the selected tokens (stars)", fontsize=12)
     figure.supxlabel(
-        "Thin: W(k) z along training.  Thick: W_svm z.  Dotted: half margin between the star and the rest.", fontsize=9, color="0.3"
+        "Thin: W(k) z along training.  Thick: W_svm z.  Dotted: half margin between the star and the rest.",
+        fontsize=9,
+        color="0.3",
     )
     return figure

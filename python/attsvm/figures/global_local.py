@@ -54,7 +54,9 @@ def experiment(rng: np.random.Generator) -> dict[str, Any]:
         for name, norm in NORMS.items():
             for what, flag in ending(problem, ends[name], norm).items():
                 found[f"{name} {what}"].append(flag)
-            found[f"{name} all support"].append(all_support(problem, solve_svm(problem.data, problem.optimal, norm)))
+            found[f"{name} all support"].append(
+                all_support(problem, solve_svm(problem.data, problem.optimal, norm))
+            )
     return {key: np.array(flags) for key, flags in found.items()}
 
 

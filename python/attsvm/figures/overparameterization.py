@@ -27,15 +27,20 @@ LR, STEPS = 0.1, 1500
 COLORS = ("#0072B2", "#D55E00", "#009E73")
 RUNS, QUICK = 400, 40
 SETTINGS = (
-    f"n sequences of T random unit tokens, mean logistic loss, {STEPS} steps of normalised gradient descent on W from 0 "
-    f"with learning rate {LR}; global: every softmax above 0.99 on its query's best token.  The published settings are "
-    "not known."
+    f"n sequences of T random unit tokens, mean logistic loss, {STEPS} steps of normalised gradient descent on W from "
+    f"0 with learning rate {LR}; global: every softmax above 0.99 on its query's best token.  The published settings "
+    "are not known."
 )
 # Independent runs, 60 a cell and 30 at d = 64, with a gradient that stalls: global, and locally optimal or global.
 REFERENCE = {(5, 5): (0.67, 0.80, 0.93, 1, 1), (5, 10): (0.43, 0.63, 0.78, 0.88, 0.97)}
 REFERENCE |= {(5, 20): (0.53, 0.53, 0.57, 0.67), (10, 5): (0.03, 0.47, 0.77, 1, 1), (20, 5): (0, 0.02, 0.50, 0.78)}
 ALLOWED = 0.1
-SUPPORT = {((5, 5), 32): (0.15, 60), ((5, 5), 64): (0.77, 30), ((10, 5), 32): (0.02, 60), ((10, 5), 64): (0.30, 30)}
+SUPPORT = {
+    ((5, 5), 32): (0.15, 60),
+    ((5, 5), 64): (0.77, 30),
+    ((10, 5), 32): (0.02, 60),
+    ((10, 5), 64): (0.30, 30),
+}
 
 
 def run(runs: int, seed: int = 0, jobs: int | None = None) -> dict[str, np.ndarray]:
@@ -82,7 +87,9 @@ def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
         ],
         "All tokens are support of the optimal ones": [
             *(
-                share_near(f"n = {n}, T = {T}, d = {d}", held[:, SIZES.index((n, T)), DIMENSIONS.index(d)], *reference)
+                share_near(
+                    f"n = {n}, T = {T}, d = {d}", held[:, SIZES.index((n, T)), DIMENSIONS.index(d)], *reference
+                )
                 for ((n, T), d), reference in SUPPORT.items()
             ),
             never_falls(
@@ -117,7 +124,9 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
         for size, color in zip(sizes, COLORS, strict=True):
             best, held = (results[what].mean(axis=0)[SIZES.index(size)] for what in ("global", "all support"))
             look = {"color": color, "marker": "."}
-            ax.errorbar(DIMENSIONS, best, margin_error(best, runs), label=f"{'nT'[letter]} = {size[letter]}", **look)
+            ax.errorbar(
+                DIMENSIONS, best, margin_error(best, runs), label=f"{'nT'[letter]} = {size[letter]}", **look
+            )
             ax.plot(DIMENSIONS, held, linestyle=(0, (4, 2)), **look)
         ax.set_xscale("log", base=2)
         ax.set_xticks(DIMENSIONS, [str(d) for d in DIMENSIONS])
@@ -125,6 +134,8 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
         finish(ax, ("T = 5 tokens, n sequences", "n = 5 sequences, T tokens")[letter])
         ax.legend(loc="center right", frameon=False)
     figure.axes[0].set_ylabel("probability")
-    figure.suptitle("Solid: training ends on the optimal tokens.  Dashed: all tokens are support tokens", fontsize=12)
+    figure.suptitle(
+        "Solid: training ends on the optimal tokens.  Dashed: all tokens are support tokens", fontsize=12
+    )
     figure.supxlabel(f"{runs} runs a point; error bars: three standard errors.", fontsize=9, color="0.3")
     return figure

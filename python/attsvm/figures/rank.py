@@ -30,7 +30,9 @@ NORMS = ("frobenius", "nuclear")
 ABSOLUTE = 1e-7  # the published rank tolerance
 COLORS = ("#0072B2", "#D55E00", "#009E73")
 RUNS, QUICK = 400, 40
-SETTINGS = "Tokens, queries and head uniform on the unit sphere; W is d x d; the selected tokens are the optimal ones."
+SETTINGS = (
+    "Tokens, queries and head uniform on the unit sphere; W is d x d; the selected tokens are the optimal ones."
+)
 
 # Independent solutions: mean rank of the feasible draws, and with infeasible ones counted as 1, of 60 draws.
 FROBENIUS = {(5, 5): {2: 1.9, 3: 3.0, 4: 4, 5: 4.7, 10: 5, 15: 5, 20: 5}}
@@ -38,7 +40,10 @@ FROBENIUS |= {(10, 5): {3: 3, 4: 4, 5: 5, 10: 9.96, 15: 10, 20: 10}, (15, 5): {4
 FROBENIUS |= {(5, 10): {2: 2.0, 3: 3.0, 4: 4.0, 5: 4.9, 10: 5, 15: 5, 20: 5}}
 COUNTED = {(5, 5): {2: 1.25, 3: 2.8, 4: 4, 5: 4.7}, (10, 5): {3: 1.4, 4: 3.65, 5: 5}, (15, 5): {4: 2.05, 5: 4.9}}
 # ... and of 8 nuclear solutions.
-NUCLEAR = {(5, 5): {3: 2.5, 4: 2.3, 5: 2.8, 10: 2.5, 15: 2.5}, (10, 5): {3: 2.5, 4: 3.4, 5: 3.5, 10: 3.75, 15: 3.5}}
+NUCLEAR = {
+    (5, 5): {3: 2.5, 4: 2.3, 5: 2.8, 10: 2.5, 15: 2.5},
+    (10, 5): {3: 2.5, 4: 3.4, 5: 3.5, 10: 3.75, 15: 3.5},
+}
 NUCLEAR |= {(15, 5): {4: 3.5, 5: 4.6, 10: 4.4, 15: 4.9}}
 FEASIBLE = {(5, 5): {1: 0, 2: 0.28, 3: 0.90, 4: 1}, (10, 5): {2: 0, 3: 0.22, 4: 0.88, 5: 1}}
 FEASIBLE |= {(15, 5): {3: 0, 4: 0.35, 5: 0.98, 10: 1}, (5, 10): {2: 0.25, 3: 0.72, 4: 0.98}}
@@ -54,7 +59,9 @@ def run(runs: int, seed: int = 0, jobs: int | None = None) -> dict[str, np.ndarr
 
 
 def experiment(rng: np.random.Generator) -> dict[str, Any]:
-    found = {key: np.full((len(SIZES), len(DIMENSIONS)), np.nan) for key in (*NORMS, *map(_absolute, NORMS), "gap")}
+    found = {
+        key: np.full((len(SIZES), len(DIMENSIONS)), np.nan) for key in (*NORMS, *map(_absolute, NORMS), "gap")
+    }
     outside = np.zeros((len(SIZES), len(DIMENSIONS)))
     for at in np.ndindex(outside.shape):
         (n, T), d = SIZES[at[0]], DIMENSIONS[at[1]]
@@ -121,7 +128,10 @@ def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
     return {
         "Feasible, and how often": [
             share("d >= max(T - 1, n): feasible", feasible[:, enough], 1),
-            *(share_near(f"share of feasible draws, {text}", x, value, 60) for text, x, value in cells(FEASIBLE, feasible)),
+            *(
+                share_near(f"share of feasible draws, {text}", x, value, 60)
+                for text, x, value in cells(FEASIBLE, feasible)
+            ),
         ],
         "Rank of the Frobenius solution": [
             every("rank - min(n, d)", results["frobenius"] - bound, most=0),
@@ -173,7 +183,9 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
             for norm, line in zip(NORMS, ("-", (0, (4, 2))), strict=True):
                 look = {"color": color, "linestyle": line}
                 name = {"frobenius": "Frobenius", "nuclear": "nuclear"}[norm]
-                above.plot(DIMENSIONS, _means(results[norm])[i], label=f"{label}, {name}", marker=".", linewidth=2, **look)
+                above.plot(
+                    DIMENSIONS, _means(results[norm])[i], label=f"{label}, {name}", marker=".", linewidth=2, **look
+                )
                 above.plot(DIMENSIONS, _published(results, norm).mean(axis=0)[i], linewidth=0.6, **look)
             if letter == 0:
                 above.plot(DIMENSIONS, PUBLISHED_NUCLEAR[size[0]], "x", color=color, markersize=5)
@@ -184,7 +196,7 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
         finish(above, f"{('T = 5 tokens, n sequences', 'n = 5 sequences, T tokens')[letter]}")
         above.legend(loc=("upper left", "center right")[letter], frameon=False, fontsize=9)
         finish(below, "Share of feasible draws")
-    figure.suptitle("Rank of the SVM solutions: min(n, d) in the Frobenius norm, a few in the nuclear norm", fontsize=12)
+    figure.suptitle("Rank of the SVM solutions: min(n, d) for Frobenius, a few for nuclear", fontsize=12)
     figure.supxlabel(
         f"{runs} draws a point.  Thin: the published counting of the same solutions (infeasible = rank 1, absolute "
         "tolerance 1e-7).  Crosses: published nuclear ranks.",
