@@ -1,9 +1,9 @@
-/* Projections. */
+/* Projections, and points of the regularisation path. */
 #include "bind.h"
 
 #include <string.h>
 
-#include "project.h"
+#include "path.h"
 
 /* A copy of the array, to be projected in place. */
 static PyObject *copied(double **data, PyObject *object, const char *name, int ndim)
@@ -77,10 +77,47 @@ static PyObject *project_ball_(PyObject *module, PyObject *const *args, Py_ssize
     return copy;
 }
 
+/* W is moved in place. */
+static PyObject *path_point_(PyObject *module, PyObject *const *args, Py_ssize_t n)
+{
+    (void)module;
+    if (bind_count("path_point", n, 8) < 0)
+        return NULL;
+    const struct windows *w = bind_windows(args[0]);
+    struct objective objective = {.w = w};
+    struct path_answer answer;
+    if (w == NULL || (objective.scores = bind_doubles(args[1], "scores", 1, windows_entries(w), BIND_ANY)) == NULL
+        || (answer.W = bind_doubles(args[3], "W", 2, w->dk, w->dz)) == NULL)
+        return NULL;
+    long loss = PyLong_AsLong(args[2]), ball = PyLong_AsLong(args[4]);
+    struct path_options options = {.radius = PyFloat_AsDouble(args[5]), .tol = PyFloat_AsDouble(args[6])};
+    options.max_iter = PyLong_AsSsize_t(args[7]);
+    if (PyErr_Occurred())
+        return NULL;
+    if (loss < LOSS_LOGISTIC || loss > LOSS_LOG || ball < PROJECT_FROBENIUS || ball > PROJECT_NUCLEAR
+        || !(options.radius >= 0)) {
+        PyErr_SetString(PyExc_ValueError, "unknown loss or ball, or a radius that is not at least 0");
+        return NULL;
+    }
+    objective.loss = (enum loss)loss;
+    options.ball = (enum project_ball)ball;
+    struct bind_call call;
+    PyObject *exception;
+    bind_begin(&call);
+    int status = path_point(&answer, &objective, &options, &call.stop, &call.arena);
+    if (bind_end(&call, status, &exception) < 0)
+        return NULL;
+    return Py_BuildValue("idddnN", status, answer.log_excess, answer.log_gradient, answer.gap, answer.iterations,
+                         exception);
+}
+
 PyMethodDef bind_path_methods[] = {
     {"project_simplex", (PyCFunction)(void (*)(void))project_simplex_, METH_FASTCALL,
      "project_simplex(x, total) -> (n)"},
     {"project_ball", (PyCFunction)(void (*)(void))project_ball_, METH_FASTCALL,
      "project_ball(W, ball, radius) -> (m, n); ball: 0 Frobenius, 1 nuclear"},
+    {"path_point", (PyCFunction)(void (*)(void))path_point_, METH_FASTCALL,
+     "path_point(windows, scores, loss, W, ball, radius, tol, max_iter) -> status, log_excess, log_gradient, gap, "
+     "iterations, exception | None.  Moves W in place."},
     {NULL, NULL, 0, NULL},
 };

@@ -9,7 +9,15 @@ from attsvm.figures import FIGURES, _instances, basin, equal_scores, gd_paths, l
 from attsvm.report import never_falls, share_near
 
 RUNS = 16
-THEORY = ("gd-paths", "rank", "global-local", "overparameterization", "equal-scores", "basin")
+THEORY = (
+    "gd-paths",
+    "regularization-path",
+    "rank",
+    "global-local",
+    "overparameterization",
+    "equal-scores",
+    "basin",
+)
 
 
 @pytest.fixture(scope="module", params=THEORY)

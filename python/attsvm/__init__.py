@@ -9,6 +9,7 @@ from .config import set_num_threads, show_config
 from .data import Data, causal_attention, cross_attention, prompt_attention, self_attention
 from .diagnosis import Diagnosis, diagnose
 from .output import CallableHead, LinearHead, MLPHead, QuadraticHead
+from .path import Path, regularization_path
 from .problem import Gradient, Problem
 from .replication import replicate
 from .separation import Separation
@@ -28,6 +29,7 @@ __all__ = [
     "Gradient",
     "LinearHead",
     "MLPHead",
+    "Path",
     "Problem",
     "QuadraticHead",
     "Run",
@@ -42,6 +44,7 @@ __all__ = [
     "is_locally_optimal",
     "plot",
     "prompt_attention",
+    "regularization_path",
     "replicate",
     "sample",
     "selected_sets",

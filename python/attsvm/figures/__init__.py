@@ -16,6 +16,7 @@ __all__ = ["FIGURES", "load"]
 FIGURES = (
     "gd-paths",
     "local-convergence",
+    "regularization-path",
     "rank",
     "global-local",
     "overparameterization",

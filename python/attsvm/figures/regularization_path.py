@@ -1,0 +1,113 @@
+"""The regularisation path meets the SVM: minimisers over growing balls turn to the least-norm separating weights.
+
+The mean loss is minimised over Frobenius balls, and over nuclear balls (those of ``||K||^2 + ||Q||^2`` for factors),
+whose radius grows.  Left, the direction of the minimisers converges to the SVM solution of the optimal tokens in the
+norm of the ball; at the same margins the SVM of the other norm keeps its distance.  Right, the loss above its infimum
+falls as the margin of the SVM says, exp(-radius / ||W_svm||), long after the loss itself has stopped changing in double
+precision (grey).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from ..path import regularization_path
+from ..plot import COLORS, OWN_NORM, band, correlations, finish
+from ..replication import replicate
+from ..report import Claim, average, every, share
+from ..svm import solve_svm
+from ._instances import sphere_problem
+
+N, T, D = 6, 8, 10
+MARGINS = np.array([1, 2, 3, 5, 7, 10, 14, 20, 30, 50, 70, 100.0])  # radius times the SVM's margin
+TOL = 1e-7
+NORMS = {"frobenius": "Frobenius", "nuclear": "nuclear"}
+TRAINED = {norm: trained for trained, norm in OWN_NORM.items()}
+RUNS, QUICK = 100, 20
+SETTINGS = (
+    f"{N} sequences of {T} random unit tokens, d = {D}, mean logistic loss; radii are multiples of the norm of the SVM "
+    f"solution, every point has a relative Frank-Wolfe gap of at most {TOL:g}."
+)
+
+
+def run(runs: int, seed: int = 0, jobs: int | None = None) -> dict[str, np.ndarray]:
+    """Of every run and radius: correlations with both SVMs, log-excess of the loss, gap."""
+    return replicate(experiment, runs, seed, jobs, name="regularization-path")
+
+
+def experiment(rng: np.random.Generator) -> dict[str, Any]:
+    problem = sphere_problem(rng, N, T, D)
+    solutions = {norm: solve_svm(problem.data, problem.optimal, norm) for norm in NORMS}
+    found: dict[str, Any] = {}
+    for norm, other in (("frobenius", "nuclear"), ("nuclear", "frobenius")):
+        path = regularization_path(problem, MARGINS / solutions[norm].margin, norm, tol=TOL)
+        size = np.array([np.linalg.norm(W, {"frobenius": "fro", "nuclear": "nuc"}[norm]) for W in path.weights])
+        found |= {
+            f"{norm} own": correlations(path.weights, solutions[norm].W),
+            f"{norm} other": correlations(path.weights, solutions[other].W),
+            f"{norm} log excess": path.log_excess,
+            f"{norm} gap": path.gap,
+            f"{norm} size": size / path.radii,
+        }
+    return found
+
+
+def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
+    """Directions converge, monotonically; the loss falls at the rate of the margin."""
+    groups = {}
+    for norm, title in NORMS.items():
+        off = 1 - results[f"{norm} own"]
+        tail = MARGINS >= 5
+        slope = np.diff(results[f"{norm} log excess"][:, [-3, -1]], axis=1) / (MARGINS[-1] - MARGINS[-3])
+        groups[f"{title} ball, radius times margin up to {MARGINS[-1]:g}"] = [
+            average("1 - correlation with the SVM, at 30", off[:, MARGINS == 30], most=0.01),
+            average("1 - correlation with the SVM, at 100", off[:, -1], most=0.001),
+            share(
+                "1 - correlation falls from each radius to the next, from 5 on", np.diff(off[:, tail]) < 0, 0.99
+            ),
+            average(
+                "correlation with the SVM of the other norm, at 100", results[f"{norm} other"][:, -1], 0.7, 0.95
+            ),
+            every("slope of the log-excess against radius times margin, from 50 on", slope, -1.05, -0.95),
+            share("relative Frank-Wolfe gap at most 1e-6", results[f"{norm} gap"] <= 1e-6, 0.99),
+            every("norm of the minimiser / radius", results[f"{norm} size"], 1 - 1e-6, 1 + 1e-9),
+        ]
+    return groups
+
+
+def curves(results: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Columns of the CSV: means over the runs."""
+    names = [f"{norm} {what}" for norm in NORMS for what in ("own", "other", "log excess", "gap")]
+    return {"radius_times_margin": MARGINS, **{n.replace(" ", "_"): results[n].mean(axis=0) for n in names}}
+
+
+def plot(results: Mapping[str, np.ndarray]) -> Figure:
+    """Left: distance of the directions.  Right: loss above its infimum."""
+    runs = len(results["frobenius own"])
+    figure = Figure(figsize=(11, 4.6), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(1.3, 1))
+    for norm, title in NORMS.items():
+        color = COLORS[TRAINED[norm]]
+        for what, line in (("own", "-"), ("other", (0, (4, 2)))):
+            of = title if what == "own" else NORMS["nuclear" if norm == "frobenius" else "frobenius"]
+            label = f"{title} ball and {of} SVM"
+            band(MARGINS, 1 - results[f"{norm} {what}"], label, left, color=color, linestyle=line, linewidth=2)
+        decades = results[f"{norm} log excess"] / np.log(10)
+        band(MARGINS, decades, f"{title} ball", right, color=color, linewidth=2)
+    left.set(xscale="log", yscale="log", xlabel="radius / norm of the SVM solution", ylabel="1 - correlation")
+    right.axhspan(-50, -16, color="0.9", zorder=0)
+    right.text(97, -17, "below the last bit of the loss", ha="right", va="top", color="0.4", fontsize=9)
+    right.set(
+        xlabel="radius / norm of the SVM solution", ylabel="log10 of the loss above its infimum", ylim=(-46, 0)
+    )
+    finish(left, "Directions meet the SVM of their norm")
+    left.legend(loc="lower left", frameon=False, fontsize=9)
+    finish(right, "The loss falls by the margin")
+    right.legend(loc="lower left", frameon=False)
+    figure.suptitle("Regularisation path: minimisers over growing balls", fontsize=12)
+    figure.supxlabel(f"Lines: mean of {runs} runs.  Bands: 10th to 90th percentile.", fontsize=9, color="0.3")
+    return figure

@@ -1,0 +1,241 @@
+"""The regularisation path: empirical risk minimised over balls that grow, or with a ridge that vanishes."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from . import _core
+from ._check import as_choice, as_count, as_floats, as_number
+from .problem import Problem
+from .svm import ConvergenceWarning, feasible
+
+__all__ = ["Path", "regularization_path"]
+
+BALLS = ("frobenius", "nuclear")  # the order of the C enum
+HALVINGS = 60  # of the interval of radii in which a given ridge is looked for
+SAME_RIDGE = (
+    1e-3  # relative: how near to the given ridge the search ends; a gap of 1e-6 fixes gradients to as much
+)
+
+
+@dataclass(repr=False)
+class Path:
+    """Points of a regularisation path.  Arrays go over the points.
+
+    Attributes
+    ----------
+    radii : (R,) array
+        Radii of the balls, in units of the norm of W.
+    weights : (R, dk, dz) array
+        Minimisers of the mean loss within them.
+    loss : (R,) array
+    log_excess : (R,) array
+        Natural logarithm of how far the loss is above its infimum, the mean loss of the best tokens; exact where the
+        loss itself no longer changes.
+    gap : (R,) array
+        Frank-Wolfe gap ``<G, W> + radius ||G||_dual`` of the log-excess, relative to its second term: 0 at a
+        stationary point.
+    log_ridge : (R,) array
+        Natural logarithm of the ridge whose minimiser the point is as well: ``ridge ||W||_F^2``, or
+        ``ridge (||K||_F^2 + ||Q||_F^2)`` for the nuclear norm.
+    norm : str
+    """
+
+    radii: np.ndarray
+    weights: np.ndarray
+    loss: np.ndarray
+    log_excess: np.ndarray
+    gap: np.ndarray
+    log_ridge: np.ndarray
+    norm: str
+
+    def __repr__(self) -> str:
+        if len(self.radii) == 0:
+            return f"Path in the {self.norm} norm: no point"
+        return (
+            f"Path of {len(self.radii)} points in the {self.norm} norm\n"
+            f"  radius       {self.radii[0]:.6g} -> {self.radii[-1]:.6g}\n"
+            f"  loss         {self.loss[0]:.6g} -> {self.loss[-1]:.6g}\n"
+            f"  log excess   {self.log_excess[0]:.6g} -> {self.log_excess[-1]:.6g}\n"
+            f"  log ridge    {self.log_ridge[0]:.6g} -> {self.log_ridge[-1]:.6g}\n"
+            f"  largest gap  {self.gap.max():.1e}"
+        )
+
+
+def regularization_path(
+    problem: Problem,
+    radii: Any = None,
+    norm: str = "frobenius",
+    *,
+    ridges: Any = None,
+    tol: float = 1e-6,
+    max_iter: int = 5000,
+) -> Path:
+    """``min L(W)  s.t.  ||W|| <= R`` for growing R; or ``min L(W) + ridge ||W||_F^2`` for vanishing ridges.
+
+    As R grows, W / R turns to the SVM solution of the optimal tokens in the same norm (divided by its norm).  The ball
+    ``||K||_F^2 + ||Q||_F^2 <= 2 R`` of factors ``W = K Q^T`` is the nuclear ball of W.
+
+    Parameters
+    ----------
+    problem : Problem
+        With a linear head.
+    radii : (R,) array_like, positive and growing
+        In units of the norm of W.
+    norm : {"frobenius", "nuclear"}
+    ridges : (R,) array_like, positive and falling, instead of radii
+        Of ``||W||_F^2``, or of ``||K||_F^2 + ||Q||_F^2`` for the nuclear norm.  Each is met by the radius at which the
+        ball's multiplier equals it, to a relative 1e-3.
+    tol : float
+        Gap at which a point is done.
+    max_iter : int
+        Iterations of a point.
+
+    Returns
+    -------
+    Path
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming the argument that does not fit.
+    FloatingPointError
+        When logits overflow.
+    KeyboardInterrupt
+        On Ctrl-C, with the points so far in ``.partial``.
+
+    Warns
+    -----
+    ConvergenceWarning
+        When a point stopped before the tolerance.
+
+    Notes
+    -----
+    Nonmonotone spectral projected gradient on the logarithm of the excess loss.  The loss is not convex in W, so every
+    point is the better of two: continued from the previous one, and from the direction of weights that rank the optimal
+    tokens first, where there are any.
+
+    Source: "Transformers as Support Vector Machines" (Tarzanagh, Li, Thrampoulidis, Oymak, 2023).
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
+    >>> problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
+    >>> svm = attsvm.solve_svm(problem.data, problem.optimal)
+    >>> path = attsvm.regularization_path(problem, [1, 10, 100])
+    >>> [attsvm.correlation(W, svm.W) > least for W, least in zip(path.weights, (0.2, 0.6, 0.99))]
+    [True, True, True]
+    """
+    if not isinstance(problem, Problem):
+        raise TypeError(f"problem must be a Problem, got {type(problem).__name__}")
+    problem.require_linear()
+    as_choice("norm", norm, BALLS)
+    if (radii is None) == (ridges is None):
+        raise ValueError("give either radii or ridges")
+    wanted = _ordered("radii", radii, 1) if ridges is None else _ordered("ridges", ridges, -1)
+    search = _Search(problem, norm, as_number("tol", tol, above=0.0), as_count("max_iter", max_iter, 1))
+    points: list[_Point] = []
+    try:
+        for number in wanted:
+            before = points[-1] if points else None
+            points.append(search.point(number, before) if ridges is None else search.ridge(number, before))
+    except KeyboardInterrupt as interrupt:
+        interrupt.partial = search.path(points)  # type: ignore[attr-defined]
+        raise
+    path = search.path(points)
+    late = int((path.gap > tol).sum())
+    if late:
+        message = (
+            f"regularization_path: {late} of {len(points)} points stopped at a gap of up to {path.gap.max():.1e}"
+        )
+        warnings.warn(message, ConvergenceWarning, stacklevel=2)
+    return path
+
+
+def _ordered(name: str, value: Any, sign: int) -> np.ndarray:
+    numbers = as_floats(name, value, "R")
+    if numbers.min() <= 0:
+        raise ValueError(f"{name} must be positive, got {numbers.min():g}")
+    if (sign * np.diff(numbers) < 0).any():
+        raise ValueError(f"{name} must be {'growing' if sign > 0 else 'falling'}, got {numbers}")
+    return numbers
+
+
+@dataclass(frozen=True)
+class _Point:
+    radius: float
+    W: np.ndarray
+    log_excess: float
+    log_gradient: float
+    gap: float
+
+
+class _Search:
+    def __init__(self, problem: Problem, norm: str, tol: float, max_iter: int):
+        self.problem, self.norm, self.tol, self.max_iter = problem, norm, tol, max_iter
+        first = feasible(problem.data, problem.optimal)
+        self.toward = None if first.W is None or not first.W.any() else first.W / np.linalg.norm(first.W)
+
+    def point(self, radius: float, before: _Point | None) -> _Point:
+        """The better of the starts."""
+        shape = (self.problem.data.dk, self.problem.data.dz)
+        start = np.zeros(shape) if before is None else before.W * (radius / before.radius)
+        found = self._descend(start, radius)
+        if self.toward is not None:
+            other = self._descend(self.toward * radius, radius)
+            if other.log_excess < found.log_excess:
+                return other
+        return found
+
+    def _descend(self, start: np.ndarray, radius: float) -> _Point:
+        problem, W = self.problem, np.ascontiguousarray(start)
+        arguments = BALLS.index(self.norm), radius, self.tol, self.max_iter
+        try:
+            code, log_excess, log_gradient, gap, _, exception = _core.path_point(
+                problem.data._handle, problem._scores, problem._loss, W, *arguments
+            )
+        except ArithmeticError as error:
+            raise FloatingPointError(f"the point of radius {radius:g} cannot be computed: {error}") from None
+        if _core.STATUS[code] == "interrupted":
+            raise exception or KeyboardInterrupt
+        return _Point(radius, W, log_excess, log_gradient, gap)
+
+    def log_ridge(self, point: _Point) -> float:
+        """The multiplier of the ball: ``||G||_F = 2 ridge ||W||_F``, or ``||G||_op = 2 ridge``."""
+        size = math.log(point.radius) if self.norm == "frobenius" else 0.0
+        return point.log_gradient - math.log(2) - size
+
+    def ridge(self, ridge: float, before: _Point | None) -> _Point:
+        """The multiplier falls as the radius grows: bracketed, then the interval of log radii halved."""
+        target = math.log(ridge)
+        low = before or self.point(1e-6, None)
+        if self.log_ridge(low) <= target:  # a ridge that allows next to nothing
+            return low
+        high = low
+        while self.log_ridge(high) > target:
+            low, high = high, self.point(2 * high.radius, high)
+        for _ in range(HALVINGS):
+            middle = self.point(math.sqrt(low.radius * high.radius), low)
+            excess = self.log_ridge(middle) - target
+            if abs(excess) <= SAME_RIDGE:
+                return middle
+            low, high = (middle, high) if excess > 0 else (low, middle)
+        return high
+
+    def path(self, points: list[_Point]) -> Path:
+        data = self.problem.data
+        return Path(
+            np.array([point.radius for point in points]),
+            np.array([point.W for point in points]).reshape(len(points), data.dk, data.dz),
+            np.array([self.problem.loss(point.W) for point in points]),
+            np.array([point.log_excess for point in points]),
+            np.array([point.gap for point in points]),
+            np.array([self.log_ridge(point) for point in points]),
+            self.norm,
+        )
