@@ -96,6 +96,8 @@ double path_log_excess(const struct objective *objective, const double *W, doubl
         sweep_window_logits(l, X, U + q * w->dk, T, w->dk);
         double mantissa = shortfall(&shift, l, score, best, e, T);
         double value = log_loss_excess(objective->loss, best, mantissa, shift);
+        if (isnan(value))               /* logits beyond double precision */
+            return NAN;
         if (value > largest) {
             sum = sum * exp(largest - value) + 1;
             largest = value;

@@ -180,7 +180,10 @@ class _Search:
     def __init__(self, problem: Problem, norm: str, tol: float, max_iter: int):
         self.problem, self.norm, self.tol, self.max_iter = problem, norm, tol, max_iter
         first = feasible(problem.data, problem.optimal)
-        self.toward = None if first.W is None or not first.W.any() else first.W / np.linalg.norm(first.W)
+        self.toward = None
+        if first.W is not None and first.W.any():
+            toward = first.W / np.abs(first.W).max()  # squares may leave the range of double precision
+            self.toward = toward / np.linalg.norm(toward)
 
     def point(self, radius: float, before: _Point | None) -> _Point:
         """The better of the starts."""
