@@ -43,6 +43,9 @@ static double shortfall(double *shift, const double *l, const double *score, dou
 {
     ptrdiff_t top = softmax_top(l, T);
     double largest = -INFINITY, Z = 0, sum = 0;
+    *shift = 0;
+    if (!isfinite(l[top]))
+        return NAN;
     for (ptrdiff_t t = 0; t < T; ++t) {
         Z += exp(l[t] - l[top]);
         e[t] = best > score[t] ? l[t] - l[top] + log(best - score[t]) : -INFINITY;
