@@ -325,8 +325,11 @@ int svm_burst_run(struct svm_burst *s, int *solved, int *exchanges)
         }
         if (wrong >= before && exact)
             return STATUS_DONE;
-        if (wrong >= before || wrong * 100 <= s->size)
-            eta = s->dense || eta <= 1e-8 ? 1e-13 : eta <= 1e-4 ? 1e-8 : 1e-4;
+        if (wrong >= before || wrong * 100 <= s->size) {
+            double enough = fmin(fmax(s->options->tol / 4, 1e-13), 1e-4);   /* while the set still changes */
+            int last = s->dense || eta < enough || (eta == enough && (wrong == 0 || wrong >= before));
+            eta = last ? 1e-13 : eta <= 1e-4 ? enough : 1e-4;
+        }
         if (wrong > s->size * 35 / 100 + 10)
             return STATUS_DONE;         /* S would grow towards all rows: block ascent knows better */
         before = wrong > 0 ? wrong : before;
