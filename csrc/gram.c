@@ -9,7 +9,7 @@
 #define LANES CLONES_LANES
 #define TALL 6                          /* rows of a tile: its 6 x 8 sums just fit the registers of AVX2 */
 
-/* C [.., stride] = A^T A for A [d, stride], row by row in tiles. */
+/* C [.., stride] = A^T A for A [d, stride], in tiles, of which only those that reach the diagonal or lie right of it. */
 VECTOR_CLONES
 static void columns_times_columns(double *restrict C, const double *restrict A, ptrdiff_t count, ptrdiff_t stride,
                                   ptrdiff_t d)
@@ -17,7 +17,7 @@ static void columns_times_columns(double *restrict C, const double *restrict A, 
     for (ptrdiff_t k = 0; k < count; k += TALL) {
         if (k > stride - TALL)          /* the last tiles overlap the ones before */
             k = stride - TALL;
-        for (ptrdiff_t l = 0; l < stride; l += LANES) {
+        for (ptrdiff_t l = k & -LANES; l < stride; l += LANES) {
             double tile[TALL][LANES] = {{0}};
             const double *a = A + k, *b = A + l;
             for (ptrdiff_t i = 0; i < d; ++i, a += stride, b += stride)
@@ -31,10 +31,21 @@ static void columns_times_columns(double *restrict C, const double *restrict A, 
     }
 }
 
+/* What lies left of the diagonal blocks, from what lies right of them. */
 VECTOR_CLONES
-static void multiply(double *restrict row, const double *restrict by, ptrdiff_t stride)
+static void mirror(double *restrict C, ptrdiff_t stride)
 {
-    for (ptrdiff_t l = 0; l < stride; l += LANES)
+    for (ptrdiff_t k = LANES; k < stride; k += LANES)
+        for (ptrdiff_t l = 0; l < k; l += LANES)
+            for (int r = 0; r < LANES; ++r)
+                for (int c = 0; c < LANES; ++c)
+                    C[(k + r) * stride + l + c] = C[(l + c) * stride + k + r];
+}
+
+VECTOR_CLONES
+static void multiply(double *restrict row, const double *restrict by, ptrdiff_t from, ptrdiff_t stride)
+{
+    for (ptrdiff_t l = from; l < stride; l += LANES)
         for (int c = 0; c < LANES; ++c)
             row[l + c] *= by[l + c];
 }
@@ -95,11 +106,13 @@ int gram_fill(struct gram *gram)
             Z[i * across + q] = w->queries[q * w->dz + i];
     columns_times_columns(G, D, m, stride, w->dk);
     columns_times_columns(K, Z, M, across, w->dz);
+    mirror(K, across);
     for (ptrdiff_t q = 0; q < M; ++q) {
         to_rows(spread, K + q * across, rows);
         for (ptrdiff_t k = rows->first[q]; k < rows->first[q + 1]; ++k)
-            multiply(G + k * stride, spread, stride);
+            multiply(G + k * stride, spread, k & -LANES, stride);
     }
+    mirror(G, stride);
     arena_release(gram->arena, mark);
     return STATUS_DONE;
 }
