@@ -5,6 +5,7 @@
 
 #include "arena.h"
 #include "blas.h"
+#include "clones.h"
 #include "crew.h"
 #include "status.h"
 #include "stop.h"
@@ -67,7 +68,7 @@ static int gram(double *G, const struct support *s, ptrdiff_t from, ptrdiff_t si
     return status;
 }
 
-/* Factors of the blocks of some queries, D [longest block, dk] being scratch of the worker. */
+/* Inverses of the blocks of some queries, D [longest block, dk] being scratch of the worker. */
 struct factoring {
     struct support *s;
     double *D;
@@ -90,10 +91,10 @@ static void factor_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worke
         blas_syrk(m, w->dk, square, D, w->dk, 0.0, G, m);
         for (ptrdiff_t i = 0; i < m; ++i)
             G[i * m + i] = 1 + s->ridge[from + i] + JITTER;
-        if (blas_cholesky(m, G, m) != 0)        /* dependent rows of one query: their diagonal alone will do */
-            for (ptrdiff_t i = 0; i < m; ++i)
-                for (ptrdiff_t j = 0; j <= i; ++j)
-                    G[i * m + j] = i == j;
+        int inverted = blas_cholesky(m, G, m) == 0 && blas_cholesky_inverse(m, G, m) == 0;
+        for (ptrdiff_t i = 0; i < m; ++i)
+            for (ptrdiff_t j = 0; j <= i; ++j)  /* dependent rows of one query: their diagonal alone will do */
+                G[i * m + j] = G[j * m + i] = inverted ? G[i * m + j] : i == j;
     }
 }
 
@@ -152,6 +153,15 @@ static void apply(struct support *s, double *out, const double *x)
         out[i] = out[i] * s->inverse_length[i] + s->ridge[i] * x[i];
 }
 
+VECTOR_CLONES
+static void times_symmetric(double *restrict out, const double *restrict G, const double *restrict x, ptrdiff_t m)
+{
+    memset(out, 0, (size_t)m * sizeof(double));
+    for (ptrdiff_t i = 0; i < m; ++i)
+        for (ptrdiff_t j = 0; j < m; ++j)
+            out[j] += x[i] * G[i * m + j];
+}
+
 static void precondition_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
 {
     (void)worker;
@@ -160,8 +170,8 @@ static void precondition_part(void *context, ptrdiff_t begin, ptrdiff_t end, int
         ptrdiff_t from = s->rows.first[q], m = s->rows.first[q + 1] - from;
         if (m == 0)
             continue;
-        blas_solve_lower(BLAS_PLAIN, m, 1, s->blocks + s->offset[q], m, s->residual + from, 1);
-        blas_solve_lower(BLAS_TRANSPOSED, m, 1, s->blocks + s->offset[q], m, s->residual + from, 1);
+        times_symmetric(s->scratch + from, s->blocks + s->offset[q], s->residual + from, m);
+        memcpy(s->residual + from, s->scratch + from, (size_t)m * sizeof(double));
     }
 }
 

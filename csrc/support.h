@@ -1,7 +1,7 @@
 /* Linear systems on a set S of rows:   (A_S A_S^* + diag(ridge)) x = b_S   for rows scaled to unit length.
  *
  * By Cholesky of the Gram matrix, or by conjugate gradients on the structured operator, preconditioned with the
- * Cholesky factors of each query's own block: the way for many rows that are well conditioned. */
+ * inverse of each query's own block: the way for many rows that are well conditioned. */
 #ifndef SUPPORT_H
 #define SUPPORT_H
 
@@ -16,7 +16,7 @@ struct support {
     ptrdiff_t *member;                  /* (|S|) their numbers among all rows */
     double *inverse_length;             /* (|S|) */
     double *L;                          /* (|S|, |S|) Cholesky factor, NULL with conjugate gradients */
-    double *blocks;                     /* factors of the query blocks below each other, NULL with Cholesky */
+    double *blocks;                     /* inverses of the query blocks below each other, NULL with Cholesky */
     ptrdiff_t *offset;                  /* (M) */
     double *ridge;                      /* (|S|) */
     double *residual;                   /* (|S|) what is being preconditioned */
