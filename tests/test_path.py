@@ -181,4 +181,4 @@ def test_overflow_is_told():
     data = attsvm.cross_attention([[[1e100, 0.0], [0.0, 1e100]]], [[1e100, 1.0]])
     problem = attsvm.Problem(data, head=attsvm.LinearHead([1e-100, 0.0]))
     with pytest.raises(FloatingPointError, match="the point of radius 1e\\+150 cannot be computed"):
-        attsvm.regularization_path(problem, [1e150])
+        attsvm.regularization_path(problem, [1e-100, 1e150])

@@ -116,9 +116,9 @@ def regularization_path(
 
     Notes
     -----
-    Nonmonotone spectral projected gradient on the logarithm of the excess loss.  The loss is not convex in W, so every
-    point is the better of two: continued from the previous one, and from the direction of weights that rank the optimal
-    tokens first, where there are any.
+    Nonmonotone spectral projected gradient on the logarithm of the excess loss, each point continued from the previous
+    one.  The loss is not convex in W: where the point does not select the optimal tokens, it is the better of two, the
+    other started from the direction of weights that rank them first, if there are any.
 
     Source: "Transformers as Support Vector Machines" (Tarzanagh, Li, Thrampoulidis, Oymak, 2023).
 
@@ -167,6 +167,11 @@ def _ordered(name: str, value: Any, sign: int) -> np.ndarray:
     return numbers
 
 
+def _same(a: Any, b: Any) -> bool:
+    """Of selections in the query shape, which may be ragged."""
+    return all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
+
+
 @dataclass(frozen=True)
 class _Point:
     radius: float
@@ -190,7 +195,8 @@ class _Search:
         shape = (self.problem.data.dk, self.problem.data.dz)
         start = np.zeros(shape) if before is None else before.W * (radius / before.radius)
         found = self._descend(start, radius)
-        if self.toward is not None:
+        best = self.problem.optimal
+        if self.toward is not None and not _same(self.problem.data.select(found.W), best):
             other = self._descend(self.toward * radius, radius)
             if other.log_excess < found.log_excess:
                 return other
