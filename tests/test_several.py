@@ -173,6 +173,9 @@ def test_thresholds_belong_to_the_decided():
     assert attsvm.selected_sets([1 - 2e-6, 2e-6])[1]
     selected, undecided = attsvm.selected_sets([np.array([1.0]), np.array([0.5, 0.5 - 1e-5, 1e-5])])
     assert [s.tolist() for s in selected] == [[True], [True, True, False]] and list(undecided) == [False, True]
+    assert not any(
+        attsvm.selected_sets([np.array([1.0]), np.array([1 - 1e-3, 1e-3]), np.array([1.0, 1e-6, 0.0])])[1]
+    )
 
 
 def project_on_simplex(x):
