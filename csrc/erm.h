@@ -41,7 +41,7 @@ struct gradient {
 struct objective_rule {
     double *U, *P, *B, *PK;             /* (H, M, dk) twice, (H, M, m), (M, m) */
     double *log_scale;                  /* (H, M) */
-    double *keys, *queries, *packed;    /* scratch of windows_keys; packed Z; packed (M, m) */
+    double *queries, *packed;           /* packed Z; packed (M, m) */
     struct output_work output;
 };
 

@@ -56,8 +56,7 @@ static void take_rule(struct objective_rule *rule, const struct objective_work *
     rule->U = arena_doubles(arena, rows, w->dk);
     rule->P = arena_doubles(arena, rows, w->dk);
     rule->log_scale = arena_doubles(arena, rows, 1);
-    rule->keys = arena_doubles(arena, windows_scratch(w), 1);
-    output_take(&rule->output, work->objective->output, w, arena);
+    output_take(&rule->output, work->objective->output, w, work->crew, arena);
     if (work->dense) {
         if ((rule->queries = arena_doubles(arena, product_packed(w->dz, M), 1)) != NULL)
             product_pack(rule->queries, w->queries, w->dz, w->dz, M);
@@ -222,8 +221,7 @@ static int by_rule(struct gradient *gradient, double *G, struct objective_work *
             else
                 share_transform(U, dk, rule->B + h * M * m, m, work, r * H + h, w->queries, M);
         }
-        int status = output_pull_back(&gradient->loss[r], P, rule->log_scale, objective->output, objective->loss, w,
-                                      rule->U, rule->keys, &rule->output);
+        int status = output_pull_back(&gradient->loss[r], P, rule->log_scale, objective->loss, rule->U, &rule->output);
         if (status != STATUS_DONE)
             return status;
         for (ptrdiff_t h = 0; P != NULL && h < H; ++h) {

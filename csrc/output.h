@@ -13,6 +13,7 @@
 #include "windows.h"
 
 struct arena;
+struct crew;
 
 struct output {
     struct head head;
@@ -23,20 +24,32 @@ struct output {
     int side_by_side;                   /* o is (H dv) long, not summed */
 };
 
-struct output_work {
-    double *logit;                      /* (H, entries) */
-    double *O, *gradient, *hidden;      /* (M, head.d), (M, head.d), (M, head.hidden) */
-    double *value, *log_slope;          /* (M) */
+/* Scratch of one thread. */
+struct output_share {
+    double *keys;                       /* of windows_keys */
     double *one, *score, *weight, *c;   /* (dv), (longest) each */
 };
 
-void output_take(struct output_work *work, const struct output *output, const struct windows *w,
+struct output_work {
+    const struct output *output;
+    const struct windows *w;
+    struct crew *crew;
+    struct output_share *shares;        /* (crew->most) */
+    const double *U;                    /* (H, M, dk) of the pass at hand: */
+    double *P, *log_scale;
+    double *logit;                      /* (H, entries) */
+    double *O, *gradient, *hidden;      /* (M, head.d), (M, head.d), (M, head.hidden) */
+    double *value, *log_slope;          /* (M) */
+};
+
+/* The output rule, the windows and the crew (NULL: one thread) are kept. */
+void output_take(struct output_work *work, const struct output *output, const struct windows *w, struct crew *crew,
                  struct arena *arena);
 
 /* The mean loss of the transformed queries U [H,M,dk], and pull-backs P [H,M,dk] with their scales log_scale [H,M]
  * (-inf where a query adds nothing): dL/du_q^h = -P e^log_scale / M.  P may be NULL for the loss alone.
  * STATUS_DONE, or STATUS_INTERRUPTED when the head's function has refused. */
-int output_pull_back(double *loss, double *P, double *log_scale, const struct output *output, enum loss kind,
-                     const struct windows *w, const double *U, double *keys, struct output_work *work);
+int output_pull_back(double *loss, double *P, double *log_scale, enum loss kind, const double *U,
+                     struct output_work *work);
 
 #endif
