@@ -149,11 +149,20 @@ def test_baselines_by_hand():
     train = np.array([[0, 0, 1], [0, 1, 2], [1, 0, 2], [1, 1, 2]])  # a, b, a, a; offsets 1, 1, 2, 1
     test = np.array([[2, 0, 1], [2, 1, 1], [3, 1, 2], [3, 2, 0]])
     found = baselines(head, train, test)
-    assert list(found) == ["offset +1", "first token", "frequent token", "nearest query"]
+    assert list(found) == ["offset +1", "first token", "frequent token", "same word", "nearest query"]
     assert found["offset +1"] == 0.5  # [2, 0, 1] and [3, 1, 2]
     assert found["first token"] == 0.25  # the last
     assert found["frequent token"] == 0.75  # "a" is at 1, 1, 2, 2
     assert found["nearest query"] == 0.5  # queries 0 copy token 1, queries 1 and 2 copy token 2
+
+
+def test_the_same_word_elsewhere_is_a_rule(rng):
+    """The nearest other one, the first of two as near; no guess where there is none."""
+    tokens = [["[CLS]", *"abacab", "[SEP]"]] * 2
+    (head,) = heads.from_arrays(rng.standard_normal((2, 8, 3)), np.eye(3), None, np.eye(3), None, tokens=tokens)
+    train = np.array([[0, 1, 3]])
+    test = np.array([[1, 1, 3], [1, 3, 1], [1, 5, 3], [1, 2, 6], [1, 4, 4]])
+    assert baselines(head, train, test)["same word"] == 0.8  # all but the last
 
 
 def test_the_query_itself_is_a_rule(rng):

@@ -52,7 +52,7 @@ def test_it_prints_the_table_and_what_it_means(written):
     lines = said.splitlines()
     assert re.match(r"6 heads, \d+ of \d+ sentences \(10 to 16 tokens\), \d+ tokens; seed 0\.$", lines[0])
     assert [line.split()[0] for line in lines[3:9]] == ["L0H0", "L0H1", "L0H2", "L1H0", "L1H1", "L1H2"]
-    assert "best rule  accuracy of the best of four rules" in said
+    assert "best rule  accuracy of the best of five rules" in said
     assert "read: " in messages and "solve: " in messages
 
 
@@ -70,7 +70,7 @@ def test_it_writes_pictures_numbers_and_a_page(written):
     page = (out / "index.html").read_text()
     for name in names - {"index.html", "heads.csv"}:
         assert f'src="{name}"' in page
-    assert "best of four rules" in page and "Layer 1 head 0" in page
+    assert "best of five rules" in page and "Layer 1 head 0" in page
 
 
 def test_some_layers_and_heads(model, text, tmp_path):

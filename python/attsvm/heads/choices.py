@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -89,10 +90,11 @@ def flat(shaped: Any) -> np.ndarray:
 
 
 def baselines(head: Head, train: np.ndarray, test: np.ndarray) -> dict[str, float]:
-    """Accuracy on ``test`` of four rules that need no SVM, by name.
+    """Accuracy on ``test`` of five rules that need no SVM, by name.
 
     "offset k": the token k places after the query, for the k most frequent in ``train``.  "first token": [CLS] in
-    BERT.  "frequent token": the token of the window that ``train`` selected most often, by its text.  "nearest query":
+    BERT.  "frequent token": the token of the window that ``train`` selected most often, by its text.  "same word": the
+    nearest other token with the query's own text.  "nearest query":
     as the training query nearest to this one did, that is the token nearest to the one it selected.
     """
     text = head.text
@@ -111,6 +113,8 @@ def baselines(head: Head, train: np.ndarray, test: np.ndarray) -> dict[str, floa
             for i, window in zip(test[:, 0], windows, strict=True)
         ]
         found["frequent token"] = np.array(guesses) == test[:, 2]
+        guesses = [_twin(text.words[i][: len(window)], q) for (i, q, _), window in zip(test, windows, strict=True)]
+        found["same word"] = np.array(guesses) == test[:, 2]
     nearest = _nearest(
         text.keys[text.begin[test[:, 0]] + test[:, 1]], text.keys[text.begin[train[:, 0]] + train[:, 1]]
     )
@@ -118,6 +122,12 @@ def baselines(head: Head, train: np.ndarray, test: np.ndarray) -> dict[str, floa
     guesses = [_nearest(x[None], text.keys[window])[0] for x, window in zip(copied, windows, strict=True)]
     found["nearest query"] = np.array(guesses) == test[:, 2]
     return {name: float(right.mean()) for name, right in found.items()}
+
+
+def _twin(words: Sequence[str], query: int) -> int:
+    """The nearest other place of the query's word, -1 if there is none."""
+    places = [t for t, word in enumerate(words) if word == words[query] and t != query]
+    return min(places, key=lambda t: abs(t - query), default=-1)
 
 
 def _nearest(points: np.ndarray, among: np.ndarray) -> np.ndarray:

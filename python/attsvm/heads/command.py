@@ -177,8 +177,8 @@ too few do to say anything.
 
 Right: how often that rule, the SVM, finds the head's token in sentences it has not seen, in percent. The letter names
 the best rule without an SVM: p a fixed relative position, f the sentence's first token, w the word selected most often,
-n copying the most similar query. A frame marks heads where the SVM beats all four by more than 2 points: there it has
-found something about the head that no simple rule says."""
+s the same word elsewhere in the sentence, n copying the most similar query. A frame marks heads where the SVM beats all
+five by more than 2 points: there it has found something about the head that no simple rule says."""
 CURVE_TEXT = """\
 The heads with the most to explain. The SVM is told more and more of the head's choices, and nothing else; the dotted
 lines are the best simple rules. Both its choices and its logits approach those of the head."""

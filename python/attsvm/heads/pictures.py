@@ -32,8 +32,9 @@ def plot_grid(reports: Sequence[HeadReport], axes: Any = None) -> Any:
 
     Notes
     -----
-    On the right a frame marks heads whose SVM beats every simple rule by more than 2 points; the letter says what the
-    best rule is: p the relative position, f the first token, w the most frequent token, n the nearest query.
+    On the right a frame marks heads whose SVM beats every simple rule by more than 2 points; the letter says what
+    the best rule is: p the relative position, f the first token, w the most frequent token, s the same word
+    elsewhere, n the nearest query.
 
     Examples
     --------
@@ -92,7 +93,9 @@ def _label(axes: Any, report: HeadReport, row: int, column: int, values: Any) ->
         axes[1].text(column, row, "few", color="0.5", **look)
         return
     rule, right = report.best_baseline
-    letter = {"offset": "p", "the": "p", "first": "f", "frequent": "w", "nearest": "n"}[rule.split()[0]]
+    letter = {"offset": "p", "the": "p", "first": "f", "frequent": "w", "same": "s", "nearest": "n"}[
+        rule.split()[0]
+    ]
     word = f"{100 * fit.accuracy:.0f} {letter}"
     axes[1].text(column, row, word, color=_ink(axes[1], values[1][row, column]), **look)
     if fit.accuracy > right + GAIN:

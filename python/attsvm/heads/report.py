@@ -29,7 +29,7 @@ logits     correlation of the SVM's logits with the head's, on sentences it has 
 cosine     between the SVM's W and the head's own: at best 1, and about 0 for random matrices
 accuracy   how often the SVM selects the head's token, on sentences it has not seen
 nuclear    the same for the W of least nuclear norm; in brackets for the Frobenius SVM of as many queries
-best rule  accuracy of the best of four rules that need no SVM.  An SVM that does not beat it explains nothing new"""
+best rule  accuracy of the best of five rules that need no SVM.  An SVM that does not beat it explains nothing new"""
 
 HEADER = (
     "head",
