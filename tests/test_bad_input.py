@@ -448,6 +448,11 @@ bad("diagnose-head", "problem")(lambda g: attsvm.diagnose(attsvm.Problem(g.data,
 bad("locally-optimal-head", "problem")(
     lambda g: attsvm.is_locally_optimal(attsvm.Problem(g.data, g.y, g.head, heads=1), g.sol)
 )
+bad("plot-heads", "run")(
+    lambda g: attsvm.plot.saturation(
+        attsvm.train(attsvm.Problem(g.data, g.y, g.head, heads=1), steps=3), ax=object()
+    )
+)
 bad("heads-start", "W")(lambda g: attsvm.train(attsvm.Problem(g.data, g.y, g.head, heads=2), steps=3))
 bad("log-loss-head", "loss")(lambda g: attsvm.Problem(g.data, head=attsvm.MLPHead(np.eye(2)), loss="log"))
 bad("threads-zero", "k")(lambda g: attsvm.set_num_threads(0))

@@ -255,6 +255,8 @@ def test_stacked_runs_are_the_single_ones(rule, kind, H, combine):
         assert_close(together.W[i], alone.W, 1e-13)
         assert_close(together.weights[i], alone.weights, 1e-13)
         np.testing.assert_allclose(together.loss[i], alone.loss, rtol=1e-13)
+        np.testing.assert_array_equal(together.selected[i], alone.selected)
+        np.testing.assert_allclose(together.probabilities[i], alone.probabilities, atol=1e-12)
 
 
 def test_each_attention_head_follows_its_own_svm():

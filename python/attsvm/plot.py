@@ -196,6 +196,10 @@ def correlations(weights: np.ndarray, W: np.ndarray | None) -> np.ndarray:
 
 
 def _trained(run: Run) -> str:
+    if run.W.ndim != 2:
+        raise ValueError(
+            f"run must be a single one with one attention head, got weights of shape {run.W.shape}: plot each by itself"
+        )
     return "W" if run.K is None else "(K, Q)"
 
 
