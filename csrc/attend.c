@@ -47,12 +47,12 @@ static void one_row(struct attend_rows *out, ptrdiff_t row, const struct attend 
     const double *score = attend->scores + w->indptr[q];
     if (head != NULL) {
         const double *v = head->v + row % attend->runs * head->dv;
-        sweep_window_logits(attend->score, head->values + w->start[q] * head->dv, v, T, head->dv);
+        sweep_window_logits(attend->score, head->values + w->start[q] * head->dv, v, T, head->dv, NULL);
         for (ptrdiff_t t = 0; t < T; ++t)
             attend->score[t] *= head->y[q];
         score = attend->score;
     }
-    sweep_window_logits(attend->logit, X, u, T, w->dk);
+    sweep_window_logits(attend->logit, X, u, T, w->dk, next);
     struct softmax s = softmax_backward(attend->c, attend->prob, attend->logit, score, T);
     sweep_window_pull_back(out->P + row * w->dk, X, attend->c, s.top, T, w->dk, next);
     if (head != NULL)
@@ -132,7 +132,7 @@ static void sequence(struct attend_rows *out, const struct attend *attend, const
     ptrdiff_t row = (from - first) * runs, end = (to - first) * runs;
     if (attend->head != NULL || end - row < WORTH_A_PANEL) {
         for (; row < end; ++row)
-            one_row(out, row, attend, first + row / runs, X, U + row * w->dk, next);
+            one_row(out, row, attend, first + row / runs, X, U + row * w->dk, row + 1 == end ? next : NULL);
         return;
     }
     ptrdiff_t deep = windows_length(w, longest);
@@ -152,7 +152,9 @@ void attend_pull_back(struct attend_rows *out, const struct attend *attend, cons
     for (ptrdiff_t from = first, to; from < last; from = to) {
         for (to = from + 1; to < last && w->start[to] == w->start[from];)
             ++to;
-        const double *next = w->keys != NULL && to < w->n_queries ? w->keys + w->start[to] * w->dk : NULL;
+        const double *next = NULL;
+        if (w->keys != NULL && to < w->n_queries && w->start[to] + windows_length(w, from) <= w->tokens)
+            next = w->keys + w->start[to] * w->dk;
         sequence(out, attend, U, first, from, to, next);
     }
 }

@@ -104,8 +104,8 @@ static int add_columns(struct exchange *e, const ptrdiff_t *changed, ptrdiff_t c
             continue;
         }
         rows_unit_delta(delta, rows, k);
-        sweep_window_logits(column, e->D, delta, n, dk);
-        sweep_window_logits(k_z, e->Z, rows->w->queries + rows->query[k] * dz, e->query[n - 1] + 1, dz);
+        sweep_window_logits(column, e->D, delta, n, dk, NULL);
+        sweep_window_logits(k_z, e->Z, rows->w->queries + rows->query[k] * dz, e->query[n - 1] + 1, dz, NULL);
         for (ptrdiff_t i = 0; i < n; ++i)
             column[i] *= k_z[e->query[i]];
     }

@@ -50,7 +50,7 @@ static void attend(void *context, ptrdiff_t first, ptrdiff_t last, int worker)
         for (ptrdiff_t h = 0; h < output->heads; ++h) {
             double *logit = work->logit + h * windows_entries(w) + w->indptr[q];
             double *o = work->O + q * d + (output->side_by_side ? h * dv : 0);
-            sweep_window_logits(logit, X, work->U + (h * w->n_queries + q) * w->dk, T, w->dk);
+            sweep_window_logits(logit, X, work->U + (h * w->n_queries + q) * w->dk, T, w->dk, NULL);
             softmax_probabilities(share->weight, logit, T);
             sweep_window_adjoint(summed ? share->one : o, V, share->weight, T, dv);
             for (ptrdiff_t i = 0; summed && i < dv; ++i)
@@ -75,7 +75,7 @@ static void pull_back(void *context, ptrdiff_t first, ptrdiff_t last, int worker
             const double *logit = work->logit + h * windows_entries(w) + w->indptr[q];
             double *p = work->P + (h * M + q) * w->dk;
             if (h == 0 || output->side_by_side) {       /* summed, all attention heads have the same scores */
-                sweep_window_logits(share->score, V, work->gradient + q * d + h * (output->side_by_side ? dv : 0), T, dv);
+                sweep_window_logits(share->score, V, work->gradient + q * d + h * (output->side_by_side ? dv : 0), T, dv, NULL);
                 for (ptrdiff_t t = 0; t < T; ++t)
                     share->score[t] *= output->y[q];
             }

@@ -96,7 +96,7 @@ double path_log_excess(const struct objective *objective, const double *W, doubl
         double best = score[0], shift;
         for (ptrdiff_t t = 1; t < T; ++t)
             best = fmax(best, score[t]);
-        sweep_window_logits(l, X, U + q * w->dk, T, w->dk);
+        sweep_window_logits(l, X, U + q * w->dk, T, w->dk, NULL);
         double mantissa = shortfall(&shift, l, score, best, e, T);
         double value = log_loss_excess(objective->loss, best, mantissa, shift);
         if (isnan(value))               /* logits beyond double precision */

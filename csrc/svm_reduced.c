@@ -194,7 +194,7 @@ void svm_reduced_apply(double *a, const struct svm_packed *s, const double *W, p
     blas_gemm(BLAS_PLAIN, BLAS_TRANSPOSED, s->n, s->p, s->q, 1.0, s->z, s->q, W, ldw, 0.0, V, s->p);
     for (ptrdiff_t i = 0; i < s->n; ++i) {
         ptrdiff_t from = s->first[i];
-        sweep_window_logits(a + from, s->delta + from * s->p, V + i * s->p, s->first[i + 1] - from, s->p);
+        sweep_window_logits(a + from, s->delta + from * s->p, V + i * s->p, s->first[i + 1] - from, s->p, NULL);
     }
 }
 

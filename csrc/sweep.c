@@ -9,34 +9,54 @@
 /* Below this many multiplications a BLAS call costs more than it saves (measured: 20 x 20 x 20 is even). */
 #define GEMM_WORTH 8000
 
+#define LANES 8
+#define ROWS 8
+
+/* The sum of eight numbers in the order in which vectors halve. */
+INLINE double total(const double *sum)
+{
+    return ((sum[0] + sum[4]) + (sum[2] + sum[6])) + ((sum[1] + sum[5]) + (sum[3] + sum[7]));
+}
+
+/* logit [rows] of `rows` tokens: u is read once for all, and their sums hide each other's latency.  Half as many tokens
+ * from `ahead` on are asked for meanwhile. */
+INLINE void logits_of_rows(double *logit, const double *X, const double *u, ptrdiff_t d, int rows, const double *ahead)
+{
+    double sum[ROWS][LANES];
+    for (int r = 0; r < rows; ++r)
+        for (int i = 0; i < LANES; ++i)
+            sum[r][i] = 0;
+    ptrdiff_t k = 0;
+    for (; k + LANES <= d; k += LANES) {
+#pragma GCC unroll 8
+        for (int r = 0; r < rows; ++r) {
+            if (ahead != NULL && r % 2 == 0)
+                __builtin_prefetch(ahead + r / 2 * d + k, 0, 2);
+#pragma omp simd
+            for (int i = 0; i < LANES; ++i)
+                sum[r][i] += X[r * d + k + i] * u[k + i];
+        }
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < rows; ++r) {
+        double l = total(sum[r]);
+        for (ptrdiff_t j = k; j < d; ++j)
+            l += X[r * d + j] * u[j];
+        logit[r] = l;
+    }
+}
+
 VECTOR_CLONES
-void sweep_window_logits(double *logit, const double *X, const double *u, ptrdiff_t T, ptrdiff_t d)
+void sweep_window_logits(double *logit, const double *X, const double *u, ptrdiff_t T, ptrdiff_t d, const double *next)
 {
     ptrdiff_t t = 0;
-    /* Four tokens at a time: u is read once for the four, and their sums hide each other's latency. */
-    for (; t + 4 <= T; t += 4) {
-        const double *x0 = X + t * d, *x1 = x0 + d, *x2 = x1 + d, *x3 = x2 + d;
-        double l0 = 0, l1 = 0, l2 = 0, l3 = 0;
-#pragma omp simd reduction(+ : l0, l1, l2, l3)
-        for (ptrdiff_t k = 0; k < d; ++k) {
-            l0 += x0[k] * u[k];
-            l1 += x1[k] * u[k];
-            l2 += x2[k] * u[k];
-            l3 += x3[k] * u[k];
-        }
-        logit[t] = l0;
-        logit[t + 1] = l1;
-        logit[t + 2] = l2;
-        logit[t + 3] = l3;
-    }
-    for (; t < T; ++t) {
-        const double *x = X + t * d;
-        double l = 0;
-#pragma omp simd reduction(+ : l)
-        for (ptrdiff_t k = 0; k < d; ++k)
-            l += x[k] * u[k];
-        logit[t] = l;
-    }
+    if (next != NULL)
+        for (; t + ROWS <= T; t += ROWS)
+            logits_of_rows(logit + t, X + t * d, u, d, ROWS, next + t / 2 * d);
+    for (; t + ROWS <= T; t += ROWS)
+        logits_of_rows(logit + t, X + t * d, u, d, ROWS, NULL);
+    for (; t < T; ++t)
+        logits_of_rows(logit + t, X + t * d, u, d, 1, NULL);
 }
 
 VECTOR_CLONES
@@ -57,26 +77,44 @@ void sweep_window_adjoint(double *restrict p, const double *restrict X, const do
             p[k] += c[t] * X[t * d + k];
 }
 
+INLINE void pull_back_of_rows(double *restrict p, const double *restrict X, const double *restrict c,
+                              const double *restrict xa, ptrdiff_t d, int rows, const double *ahead)
+{
+    ptrdiff_t k = 0;
+    for (; k + LANES <= d; k += LANES) {
+        double sum[LANES];
+        for (int i = 0; i < LANES; ++i)
+            sum[i] = p[k + i];
+#pragma GCC unroll 8
+        for (int r = 0; r < rows; ++r) {
+            if (ahead != NULL && r % 2 == 0)
+                __builtin_prefetch(ahead + r / 2 * d + k, 0, 2);
+#pragma omp simd
+            for (int i = 0; i < LANES; ++i)
+                sum[i] += c[r] * (X[r * d + k + i] - xa[k + i]);
+        }
+        for (int i = 0; i < LANES; ++i)
+            p[k + i] = sum[i];
+    }
+    for (; k < d; ++k)
+        for (int r = 0; r < rows; ++r)
+            p[k] += c[r] * (X[r * d + k] - xa[k]);
+}
+
 VECTOR_CLONES
 void sweep_window_pull_back(double *restrict p, const double *restrict X, const double *restrict c, ptrdiff_t a,
                             ptrdiff_t T, ptrdiff_t d, const double *next)
 {
     const double *xa = X + a * d;
-    for (ptrdiff_t k = 0; k < d; ++k)
-        p[k] = c[0] * (X[k] - xa[k]);
-    ptrdiff_t t = 1;
-    for (; t + 4 <= T; t += 4) {
-        const double *x0 = X + t * d, *x1 = x0 + d, *x2 = x1 + d, *x3 = x2 + d;
-        double c0 = c[t], c1 = c[t + 1], c2 = c[t + 2], c3 = c[t + 3];
-        if (next != NULL)
-            for (ptrdiff_t k = 0; k < 4 * d; k += 8)
-                __builtin_prefetch(next + t * d + k, 0, 2);
-        for (ptrdiff_t k = 0; k < d; ++k)
-            p[k] += (c0 * (x0[k] - xa[k]) + c1 * (x1[k] - xa[k])) + (c2 * (x2[k] - xa[k]) + c3 * (x3[k] - xa[k]));
-    }
+    ptrdiff_t t = 0;
+    memset(p, 0, (size_t)d * sizeof(double));
+    if (next != NULL)
+        for (; t + ROWS <= T; t += ROWS)
+            pull_back_of_rows(p, X + t * d, c + t, xa, d, ROWS, next + (T / 2 + t / 2) * d);
+    for (; t + ROWS <= T; t += ROWS)
+        pull_back_of_rows(p, X + t * d, c + t, xa, d, ROWS, NULL);
     for (; t < T; ++t)
-        for (ptrdiff_t k = 0; k < d; ++k)
-            p[k] += c[t] * (X[t * d + k] - xa[k]);
+        pull_back_of_rows(p, X + t * d, c + t, xa, d, 1, NULL);
 }
 
 void sweep_rows_times_rows(double *C, const double *A, const double *B, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k)
@@ -85,7 +123,7 @@ void sweep_rows_times_rows(double *C, const double *A, const double *B, ptrdiff_
         blas_gemm(BLAS_PLAIN, BLAS_TRANSPOSED, m, n, k, 1.0, A, k, B, k, 0.0, C, n);
     else
         for (ptrdiff_t i = 0; i < m; ++i)
-            sweep_window_logits(C + i * n, B, A + i * k, n, k);
+            sweep_window_logits(C + i * n, B, A + i * k, n, k, NULL);
 }
 
 void sweep_product(double *C, const double *A, const double *B, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k)
@@ -122,7 +160,7 @@ void sweep_logits(double *l, const struct windows *w, const double *U, double *s
 {
     for (ptrdiff_t q = 0; q < w->n_queries; ++q)
         sweep_window_logits(l + w->indptr[q], windows_keys(w, q, scratch), U + q * w->dk, windows_length(w, q),
-                            w->dk);
+                            w->dk, NULL);
 }
 
 void sweep_attended(double *O, const struct windows *w, const double *values, ptrdiff_t dv, const double *prob)
@@ -137,7 +175,7 @@ void sweep_scores(double *scores, const struct windows *w, const double *values,
     for (ptrdiff_t q = 0; q < w->n_queries; ++q) {
         double *score = scores + w->indptr[q];
         ptrdiff_t T = windows_length(w, q);
-        sweep_window_logits(score, values + w->start[q] * dv, v + q * v_stride, T, dv);
+        sweep_window_logits(score, values + w->start[q] * dv, v + q * v_stride, T, dv, NULL);
         for (ptrdiff_t t = 0; t < T; ++t)
             score[t] *= y[q];
     }

@@ -9,14 +9,15 @@
 
 struct arena;
 
-/* logit [T] = X u, X [T,d]. */
-void sweep_window_logits(double *logit, const double *X, const double *u, ptrdiff_t T, ptrdiff_t d);
+/* logit [T] = X u, X [T,d]; equal tokens get equal logits.  `next`: keys [T,d] that will be read soon, of which the first
+ * half is fetched meanwhile, or NULL. */
+void sweep_window_logits(double *logit, const double *X, const double *u, ptrdiff_t T, ptrdiff_t d, const double *next);
 
 /* p [d] = X^T c, c [T]. */
 void sweep_window_adjoint(double *p, const double *X, const double *c, ptrdiff_t T, ptrdiff_t d);
 
 /* p [d] = sum_t c_t (x_t - x_a): X^T c for a c that sums to zero, without its cancellation; tokens equal to x_a
- * add exactly nothing.  `next`: [T,d] that will be read next, or NULL. */
+ * add exactly nothing.  `next`: as above, its second half. */
 void sweep_window_pull_back(double *p, const double *X, const double *c, ptrdiff_t a, ptrdiff_t T, ptrdiff_t d,
                             const double *next);
 
