@@ -22,7 +22,7 @@ import torch
 
 jax.config.update("jax_enable_x64", True)
 torch.set_default_dtype(torch.float64)
-SIZES = {(6, 8, 10): 2000, (64, 32, 64): 200, (1024, 64, 128): 8, (4096, 128, 256): 4}  # steps of one timing
+SIZES = {(6, 8, 10): 20_000, (64, 32, 64): 1000, (1024, 64, 128): 8, (4096, 128, 256): 4}  # steps of one timing
 CAUSAL, CAUSAL_STEPS = (8, 256, 64), 10
 RUNS, RUNS_SIZE, RUNS_STEPS = 32, (1024, 64, 128), 3
 
