@@ -36,9 +36,10 @@ static void gram_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
         double *G = blocks->gram + blocks->offset[q];
         for (ptrdiff_t k = 0; k < m; ++k)
             rows_delta(delta + k * w->dk, rows, from + k);
-        sweep_rows_times_rows(G, delta, delta, m, m, w->dk);
-        for (ptrdiff_t k = 0; k < m * m; ++k)
-            G[k] *= square;
+        blas_syrk(m, w->dk, square, delta, w->dk, 0.0, G, m);
+        for (ptrdiff_t k = 0; k < m; ++k)
+            for (ptrdiff_t l = 0; l < k; ++l)
+                G[l * m + k] = G[k * m + l];
         for (ptrdiff_t k = 0; k < m; ++k)
             G[k * m + k] += rows->equal[from + k] ? 0 : blocks->ridge;
     }

@@ -174,11 +174,12 @@ void rows_window_pull(double *p, const struct rows *rows, ptrdiff_t q, const dou
     pull_of(p, rows, q, lambda, 0);
 }
 
-/* What a worker needs to know: margin = delta . u_q with U = Z W^T unless U is given; or P, of lambda, and W = P^T Z. */
+/* What a worker needs to know: margin = delta . u_q with U = Z W^T where W is given, K P where K is; or P, of lambda, and
+ * W = P^T Z. */
 struct product {
     const struct rows *rows;
-    double *margin, *P, *out;
-    const double *W, *U, *lambda;
+    double *margin, *P, *out, *V;
+    const double *W, *U, *K, *lambda;
 };
 
 static void apply_part(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
@@ -188,6 +189,8 @@ static void apply_part(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
     const struct windows *w = rows->w;
     if (p->W != NULL)
         sweep_rows_times_rows(rows->U + from * w->dk, w->queries + from * w->dz, p->W, to - from, w->dk, w->dz);
+    if (p->K != NULL)
+        sweep_product(p->V + from * w->dk, p->K + from * w->n_queries, p->P, to - from, w->dk, w->n_queries);
     for (ptrdiff_t q = from; q < to; ++q)
         if (rows->first[q + 1] > rows->first[q])
             margins_of(p->margin + rows->first[q], rows, q, p->U + q * w->dk, worker);
@@ -246,6 +249,14 @@ void rows_adjoint(double *W, const struct rows *rows, const double *lambda)
     struct product p = {.rows = rows, .P = rows->U, .out = W};
     rows_pull(rows->U, rows, lambda);
     crew_for(rows->crew, rows->w->dk, product_cost(rows), outer_part, &p);
+}
+
+void rows_apply_gram(double *margin, double *V, const struct rows *rows, const double *K, const double *lambda)
+{
+    double M = (double)rows->w->n_queries;
+    struct product p = {.rows = rows, .margin = margin, .P = rows->U, .V = V, .U = V, .K = K};
+    rows_pull(rows->U, rows, lambda);
+    crew_for(rows->crew, rows->w->n_queries, M * M * (double)rows->w->dk + window_cost(rows), apply_part, &p);
 }
 
 void rows_delta(double *delta, const struct rows *rows, ptrdiff_t k)

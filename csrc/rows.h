@@ -58,6 +58,10 @@ void rows_apply(double *margin, const struct rows *rows, const double *W);
 /* W [dk,dz] = A^*(lambda), lambda [m].  Uses rows->U. */
 void rows_adjoint(double *W, const struct rows *rows, const double *lambda);
 
+/* margin [m] = A(A^*(lambda)) without W, with K [M,M] = Z Z^T: the transformed queries are V = K P.  V [M,dk] is scratch;
+ * uses rows->U.  M^2 dk multiplications where W takes 2 M dk dz. */
+void rows_apply_gram(double *margin, double *V, const struct rows *rows, const double *K, const double *lambda);
+
 /* delta [dk] of row k; the same over length_k and without its query, as part of a row of unit length. */
 void rows_delta(double *delta, const struct rows *rows, ptrdiff_t k);
 void rows_unit_delta(double *delta, const struct rows *rows, ptrdiff_t k);

@@ -9,6 +9,7 @@
 #include "crew.h"
 #include "status.h"
 #include "stop.h"
+#include "sweep.h"
 #include "vector.h"
 
 /* Relative to the unit diagonal: keeps nearly dependent rows factorable; refinement removes what it adds. */
@@ -30,11 +31,18 @@ static int subset(struct support *s, const struct rows *rows, const ptrdiff_t *m
     s->rows.length = arena_doubles(arena, size, 1);
     s->member = arena_indices(arena, size);
     s->inverse_length = arena_doubles(arena, size, 1);
-    s->W = arena_doubles(arena, rows->w->dk, rows->w->dz);
+    if (M < 2 * rows->w->dz) {
+        s->K = arena_doubles(arena, M, M);
+        s->V = arena_doubles(arena, M, rows->w->dk);
+    } else {
+        s->W = arena_doubles(arena, rows->w->dk, rows->w->dz);
+    }
     s->scratch = arena_doubles(arena, size, 1);
     s->ridge = arena_doubles(arena, size, 1);
     if (arena->failed)
         return STATUS_NO_MEMORY;
+    if (s->K != NULL)
+        sweep_rows_times_rows(s->K, rows->w->queries, rows->w->queries, M, M, rows->w->dz);
     memset(s->rows.first, 0, (size_t)(M + 1) * sizeof(ptrdiff_t));
     for (ptrdiff_t i = 0; i < size; ++i) {
         ptrdiff_t k = member[i];
@@ -147,8 +155,12 @@ static void apply(struct support *s, double *out, const double *x)
     ptrdiff_t size = s->rows.count;
     for (ptrdiff_t i = 0; i < size; ++i)
         s->scratch[i] = x[i] * s->inverse_length[i];
-    rows_adjoint(s->W, &s->rows, s->scratch);
-    rows_apply(out, &s->rows, s->W);
+    if (s->K != NULL) {
+        rows_apply_gram(out, s->V, &s->rows, s->K, s->scratch);
+    } else {
+        rows_adjoint(s->W, &s->rows, s->scratch);
+        rows_apply(out, &s->rows, s->W);
+    }
     for (ptrdiff_t i = 0; i < size; ++i)
         out[i] = out[i] * s->inverse_length[i] + s->ridge[i] * x[i];
 }

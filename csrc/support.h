@@ -20,7 +20,9 @@ struct support {
     ptrdiff_t *offset;                  /* (M) */
     double *ridge;                      /* (|S|) */
     double *residual;                   /* (|S|) what is being preconditioned */
-    double *W, *scratch;                /* (dk, dz), (|S|) */
+    double *W;                          /* (dk, dz), or NULL: */
+    double *K, *V;                      /* (M, M) Z Z^T and (M, dk), where they are quicker than W */
+    double *scratch;                    /* (|S|) */
 };
 
 /* Take S = member [size], ascending; ridge [m] by row.  `dense`: Cholesky.  STATUS_DONE, STATUS_NO_MEMORY, STATUS_FACTORIZATION. */
