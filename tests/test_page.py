@@ -34,7 +34,7 @@ def page(tmp_path):
     sections = [
         Section(
             "First & best",
-            "One paragraph\nof two lines.\n\nAnother, with 1 < 2.",
+            "One paragraph\nof two lines.\n\nAnother, with ``1 < 2``.",
             {"a.png": 'a "picture"'},
             [Table(["n", "rank"], [["of all"], [5, 2.5]], "ranks")],
             {"Group": [Claim("it moves", "at least 1", "2", True), Claim("it <stops>", "0", "3", False)]},
@@ -55,7 +55,7 @@ def test_everything_given_is_there_and_escaped(page):
         "A title",
         "Why.",
         "First & best",
-        "Another, with 1 < 2.",
+        "Another, with ``1 < 2``.",
         "ranks",
         "2.5",
         "it <stops>",

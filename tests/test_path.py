@@ -177,6 +177,23 @@ def test_wrong_arguments_are_named(arguments, error, match):
         attsvm.regularization_path(**arguments)
 
 
+def test_interrupted_it_leaves_the_points_so_far(monkeypatch):
+    point, calls = _core.path_point, []
+    (interrupted,) = (code for code, word in _core.STATUS.items() if word == "interrupted")
+
+    def path_point(*arguments):
+        calls.append(1)
+        answer = point(*arguments)
+        return (interrupted, *answer[1:]) if len(calls) == 4 else answer
+
+    monkeypatch.setattr(_core, "path_point", path_point)
+    problem = one_problem()
+    with pytest.raises(KeyboardInterrupt) as caught:
+        attsvm.regularization_path(problem, np.arange(100.0, 110.0))
+    assert 1 <= len(caught.value.partial.radii) <= 3
+    assert caught.value.partial.weights.shape[1:] == (10, 10)
+
+
 def test_overflow_is_told():
     data = attsvm.cross_attention([[[1e100, 0.0], [0.0, 1e100]]], [[1e100, 1.0]])
     problem = attsvm.Problem(data, head=attsvm.LinearHead([1e-100, 0.0]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,7 @@ table { border-collapse: collapse; font-size: 0.875rem; margin: 1rem 0 }
 th, td { text-align: left; vertical-align: top; padding: 0.2rem 1rem 0.2rem 0; border-bottom: 1px solid #e6e6e6 }
 tr.heading td { font-weight: 600; padding-top: 0.8rem } caption { text-align: left; color: #555 }
 td.yes { color: #00694d } td.no { color: #fff; background: #b3261e; font-weight: 600; padding-left: 0.4rem }
+table.claims td:nth-child(n+2) { white-space: nowrap }
 .fine { color: #666; font-size: 0.85rem }
 """
 
@@ -77,7 +79,9 @@ def _escape(text: Any) -> str:
 
 
 def _paragraphs(text: str, attributes: str = "") -> str:
-    return "\n".join(f"<p{attributes}>{_escape(part.strip())}</p>" for part in text.split("\n\n") if part.strip())
+    """Text between double backticks becomes code, as in a docstring."""
+    parts = [re.sub("``(.+?)``", r"<code>\1</code>", _escape(part.strip())) for part in text.split("\n\n")]
+    return "\n".join(f"<p{attributes}>{part}</p>" for part in parts if part)
 
 
 def _contents(sections: Sequence[Section]) -> str:
@@ -113,7 +117,7 @@ def _claims(groups: Mapping[str, Sequence[Claim]]) -> str:
         for claim in claims:
             cells = "".join(f"<td>{_escape(cell)}</td>" for cell in (claim.text, claim.expected, claim.measured))
             rows.append(f"<tr>{cells}<td{_mark(claim.holds)}>{'yes' if claim.holds else 'NO'}</td></tr>")
-    return "\n".join(["<table>", *rows, "</table>"])
+    return "\n".join(['<table class="claims">', *rows, "</table>"])
 
 
 def _mark(holds: bool) -> str:
