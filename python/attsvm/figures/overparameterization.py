@@ -2,7 +2,8 @@
 
 How often training W ends on the best token of every sequence, against the dimension of the tokens: for more sequences
 on the left, for longer ones on the right.  Dashed, how often all tokens are support tokens of the optimal ones, the
-condition under which no weights are stationary; it comes later, so it is sufficient and not necessary.
+condition under which no weights are stationary.  It comes later than global convergence, so it is not necessary; nor is
+it a guarantee, since a run may still diverge towards other locally optimal tokens, as one in some fifty does.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
             share(f"n = T = 5, d = {WIDE[-1]}", results["wide"][:, -1], 0.99),
         ],
         "Where runs end": [
-            share("all tokens are support: global", best[held], 1),
+            share("all tokens are support: global", best[held], 0.95),
             share("globally or locally optimal, d >= 8", (best | results["local"])[:, :, 1:], 0.95),
         ],
     }
