@@ -120,7 +120,7 @@ def test_fit_measures_what_it_says(head):
         x = keys[begin[i] :]
         rebuilt = rebuilt + multiplier * np.outer(x[chosen] - x[rival], x[query])
     np.testing.assert_allclose(rebuilt, W, atol=1e-9 * np.abs(W).max())
-    assert (np.diff(fit.multipliers) <= 0).all()
+    assert (np.diff(fit.multipliers) <= 0).all() and (fit.multipliers > 0).all()
 
 
 def test_few_queries_span_little(rng):
@@ -296,6 +296,7 @@ def test_table_shows_certified_digits_only():
 
     assert certified(1.23456, 1.23457) == "1.2346"
     assert certified(1.2, 1.3) == "1" and certified(0.0, 1.0) == "-"
+    assert certified(1.23441, 1.23449) == "1.234"
     assert certified(28.123456, 28.123457) == "28.123"
 
 

@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -136,6 +137,15 @@ def test_grid_labels_every_head(reports):
         at = report.head.head, report.head.layer
         assert shown[at].split()[0] == f"{100 * report.fit.accuracy:.0f}"
         assert (at in framed) == (report.fit.accuracy > report.best_baseline[1] + pictures.GAIN)
+
+
+def test_grid_frames_what_beats_every_rule_by_a_margin(reports):
+    report = reports[0]
+    right = report.best_baseline[1]
+    for ahead, framed in ((0.01, False), (0.03, True)):
+        fit = replace(report.fit, accuracy=right + ahead)
+        figure = heads.plot_grid([replace(report, curve=[fit])])
+        assert bool(figure.axes[1].patches) == framed
 
 
 def test_grid_of_heads_without_queries(model, text):

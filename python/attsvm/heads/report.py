@@ -185,7 +185,7 @@ def sentence_text(text: Text, sentence: int, longest: int = 80) -> str:
 
 
 def results_columns(reports: Sequence[HeadReport]) -> dict[str, list[Any]]:
-    """Everything measured, one entry per SVM (each size of the curve, and the nuclear one), for :func:`csv` or pandas.
+    """Everything measured as columns, one entry per SVM: each size of the curve, and the nuclear one.
 
     Parameters
     ----------
