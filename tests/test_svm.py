@@ -461,3 +461,10 @@ def test_agrees_with_daqp(name):
     else:
         assert flag >= 1
         np.testing.assert_allclose(w.reshape(sol.W.shape), sol.W, atol=1e-6 * np.linalg.norm(sol.W))
+
+
+@pytest.mark.parametrize("call", [attsvm.solve_svm, attsvm.feasible])
+def test_margins_beyond_double_precision_are_an_error_of_the_data(call):
+    X, Z, _, _ = attsvm.sample.unit_sphere(3, 4, 5)
+    with pytest.raises(ValueError, match="tokens times queries must stay within double precision"):
+        call(attsvm.cross_attention(1e160 * X, 1e160 * Z), [0, 0, 0])

@@ -279,7 +279,7 @@ def _call(
     handle, powers = data.in_range
     soft, p = 0.0 if C is None else C, 2.0 if isinstance(norm, str) else norm
     if powers is not None:
-        soft = math.ldexp(soft, 2 * sum(powers))
+        soft = _scaled(soft, 2 * sum(powers))
     try:
         answer = solver(handle, selection.reference, selection.kept, selection.rhs, tol, max_iter, soft, p, *begin)
     except IndexError:
@@ -288,7 +288,7 @@ def _call(
         return answer
     code, W, dual, lower, upper, *rest = answer
     power = sum(powers)
-    bounds = [math.ldexp(x, power if C is None else -2 * power) if math.isfinite(x) else x for x in (lower, upper)]
+    bounds = [_scaled(x, power if C is None else -2 * power) for x in (lower, upper)]
     if isinstance(norm, str):
         with np.errstate(
             over="ignore"
@@ -297,3 +297,12 @@ def _call(
     else:  # sum dual (x_a - x_t) z^T has the degree p - 1 in W; its scale is lost where it leaves double precision
         dual = dual * np.exp2(np.clip(-p * power, -900, 900))
     return code, np.ldexp(W, -power), dual, *bounds, *rest
+
+
+def _scaled(number: float, power: int) -> float:
+    try:
+        return math.ldexp(number, power)
+    except OverflowError:
+        raise ValueError(
+            "tokens times queries must stay within double precision, got margins beyond 1e308: divide X or Z by a number"
+        ) from None
