@@ -304,5 +304,5 @@ def _scaled(number: float, power: int) -> float:
         return math.ldexp(number, power)
     except OverflowError:
         raise ValueError(
-            "tokens times queries must stay within double precision, got margins beyond 1e308: divide X or Z by a number"
+            "tokens times queries must stay within double precision, got margins beyond 1e308: divide X or Z"
         ) from None
