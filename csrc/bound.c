@@ -6,6 +6,7 @@
 #include "arena.h"
 #include "blas.h"
 #include "status.h"
+#include "vector.h"
 
 /* The accuracy to which the left side of a row can be computed, as a part of length_k ||W||: a few hundred roundings.
  * An equality counts as met within it; a margin within it counts as zero. */
@@ -15,24 +16,12 @@
  * to count (unscaled, the dual exponent 11 of p = 1.1 would lose all of them, and the upper bound with them). */
 static double entrywise(const double *W, ptrdiff_t n, double p)
 {
-    double largest = 0, sum = 0;
-    for (ptrdiff_t i = 0; i < n; ++i)
-        largest = fmax(largest, fabs(W[i]));
+    double largest = vector_largest(W, n), sum = 0;
     if (largest == 0 || !isfinite(largest))
         return largest;
-    if (p == 2) {
-        for (ptrdiff_t i = 0; i < n; ++i)
-            sum += (W[i] / largest) * (W[i] / largest);
-        return largest * sqrt(sum);
-    }
     for (ptrdiff_t i = 0; i < n; ++i)
         sum += pow(fabs(W[i]) / largest, p);
     return largest * pow(sum, 1 / p);
-}
-
-static double frobenius(const double *W, ptrdiff_t n)
-{
-    return entrywise(W, n, 2);
 }
 
 /* Sum and largest of the singular values of W [m,n]. */
@@ -77,9 +66,9 @@ static double scaling(const double *margin, const struct rows *rows, double size
         } else if (b > 0) {
             if (a <= noise)
                 return 0;
-            s = fmax(s, b / a);
+            s = b / a > s ? b / a : s;          /* fmax is a call */
         } else if (a < -noise) {
-            most = fmin(most, b / a);
+            most = b / a < most ? b / a : most;
         }
     }
     if (fixed)                          /* equalities with b != 0 leave no freedom of scale */
@@ -96,11 +85,11 @@ int bound_certify(struct bound *bound, double *W, double *lambda, const struct r
     if (arena->failed)
         return STATUS_NO_MEMORY;
     clean(lambda, rows);
-    double of_w = frobenius(W, dk * dz), of_m, product = 0, unused;
+    double of_w = vector_norm(W, dk * dz), of_m, product = 0, unused;
     rows_apply(margin, rows, W);
     double s = isfinite(of_w) ? scaling(margin, rows, of_w) : 0;
     rows_adjoint(M, rows, lambda);
-    of_m = frobenius(M, dk * dz);
+    of_m = vector_norm(M, dk * dz);
     int status = STATUS_DONE;
     if (norm == BOUND_NUCLEAR && isfinite(of_w) && isfinite(of_m)) {
         status = singular(&of_w, &unused, W, dk, dz, arena);
@@ -139,12 +128,12 @@ double bound_farkas(double *lambda, const struct rows *rows, struct arena *arena
     rows_adjoint(M, rows, lambda);
     double longest = 0;
     for (ptrdiff_t k = 0; k < rows->count; ++k) {
-        longest = fmax(longest, rows->length[k]);
+        longest = rows->length[k] > longest ? rows->length[k] : longest;
         product += rows->rhs[k] * lambda[k];
         weight += fabs(rows->rhs[k] * lambda[k]) * rows->length[k];
     }
     weight = fmin(weight, longest * product);   /* with b of both signs b . lambda may cancel, and proves that much less */
-    double residual = frobenius(M, size) / weight;
+    double residual = vector_norm(M, size) / weight;
     arena_release(arena, mark);
     return product > 0 && weight > 0 ? residual : INFINITY;
 }
@@ -153,6 +142,6 @@ double bound_tolerance(double tol, double margin, const struct rows *rows)
 {
     double longest = 0;
     for (ptrdiff_t k = 0; k < rows->count; ++k)
-        longest = fmax(longest, rows->length[k]);
+        longest = rows->length[k] > longest ? rows->length[k] : longest;
     return margin > 0 ? fmax(tol, 100 * DBL_EPSILON * longest / margin) : tol;
 }

@@ -25,7 +25,7 @@ class Selection:
             boolean = array[0].dtype == bool
         else:
             array = _as_integers_or_bools("selected", selected)
-            boolean = array.dtype == bool
+            boolean = array.dtype.kind == "b"
         self.kept = self.rhs = None
         if boolean:
             self.kept = np.ascontiguousarray(layout.flatten_entries("selected", array))

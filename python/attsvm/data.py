@@ -51,6 +51,7 @@ class Data:
         self.layout = layout
         self.start, self.stop = layout.windows()
         self.indptr = np.concatenate([[0], np.cumsum(self.stop - self.start)]).astype(np.intp)
+        self._rows = int(self.indptr[-1]) - len(queries)  # one for every token that is not selected
         self._handle = _core.windows(keys, queries, self.start, self.stop, self.indptr)
 
     def __reduce__(self) -> tuple:

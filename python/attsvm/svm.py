@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import warnings
 from typing import Any
@@ -158,10 +157,12 @@ def solve_svm(
         names = (method,)
     else:
         names = tuple(methods) if len(methods) == 1 else _plan(data, norm, start, selection.kept is not None)
-    with closing_gap(tol) if progress else contextlib.nullcontext() as report:
-        sol = _solve(data, selection, norm, names, tol, most, C, rank, (*start, report))
-        if report is not None:
+    if progress:
+        with closing_gap(tol) as report:
+            sol = _solve(data, selection, norm, names, tol, most, C, rank, (*start, report))
             report(sol.iterations, sol.gap)
+    else:
+        sol = _solve(data, selection, norm, names, tol, most, C, rank, (*start, None))
     if sol.status in ("iteration limit", "undecided"):
         warnings.warn(f"solve_svm: {sol.message}", ConvergenceWarning, stacklevel=2)
     return sol
@@ -250,13 +251,14 @@ def _plan(data: Data, norm: str | float, start: tuple = (None, None), several: b
     come first."""
     if not isinstance(norm, str):
         return tuple(_methods(norm))
-    rows, dimensions = int(data.indptr[-1]) - len(data), data.dk * data.dz
+    rows = data._rows
+    if norm == "frobenius" and rows <= (ACTIVE_ROWS_SEVERAL if several else ACTIVE_ROWS):
+        return ("active", "interior")
+    dimensions = data.dk * data.dz
     if norm == "nuclear":  # the interior point is sturdier, the factored method quicker except on few rows
         if rows <= INTERIOR_ROWS and start[1] is None:
             return ("interior", "factored")
         return ("factored", "interior") if min(rows, dimensions) <= INTERIOR_AFFORDABLE else ("factored",)
-    if rows <= (ACTIVE_ROWS_SEVERAL if several else ACTIVE_ROWS):
-        return ("active", "interior")
     if min(rows, dimensions) > DENSE_ROWS:
         return ("block", "gradient")
     exact = ("active", "interior") if rows <= ACTIVE_ROWS else ("interior", "active")
