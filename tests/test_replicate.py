@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import subprocess
 import sys
+import threading
+import time
 
 import attsvm
 import numpy as np
@@ -170,3 +172,16 @@ except KeyboardInterrupt as interrupt:
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.stdout.strip() == "True", done.stderr
+
+
+@pytest.mark.skipif(joblib.effective_n_jobs(-1) < 2, reason="one core")
+def test_all_cores_work_where_nothing_is_said():
+    seen = set()
+
+    def experiment(rng):
+        seen.add(threading.get_ident())
+        time.sleep(0.01)
+        return {"number": rng.random()}
+
+    attsvm.replicate(experiment, 40, progress=False)
+    assert len(seen) > 1

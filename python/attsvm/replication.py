@@ -84,7 +84,7 @@ def replicate(
     from joblib import Parallel, delayed, effective_n_jobs
 
     runs, seed = as_count("runs", runs, 1), as_count("seed", seed)
-    if n_jobs is None and effective_n_jobs() == 1:  # nothing configured: joblib would take one worker
+    if n_jobs is None and effective_n_jobs(None) == 1:  # nothing configured: joblib would take one worker
         n_jobs = -1
     seeds = np.random.SeedSequence(seed).spawn(runs)
     with one_blas_thread(), _Sheet(file, experiment, seeds) as sheet:
