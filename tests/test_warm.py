@@ -235,6 +235,7 @@ class _Enough(Exception):
     pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("norm", "method"), LONG)
 def test_progress_is_reported(norm, method, monkeypatch):
     """Iterations rise, the gap (once there is one) is that of bounds; a report that raises ends the run."""
