@@ -194,7 +194,7 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
         below.set(xlabel="dimension d", ylabel="share", ylim=(-0.03, 1.05), xticks=DIMENSIONS)
         above.set(ylabel="rank, mean of the feasible draws")
         finish(above, f"{('T = 5 tokens, n sequences', 'n = 5 sequences, T tokens')[letter]}")
-        above.legend(loc=("upper left", "center right")[letter], frameon=False, fontsize=9)
+        above.legend(loc=("upper left", "lower right")[letter], frameon=False, fontsize=9)
         finish(below, "Share of feasible draws")
     figure.suptitle("Rank of the SVM solutions: min(n, d) for Frobenius, a few for nuclear", fontsize=12)
     figure.supxlabel(
