@@ -65,7 +65,8 @@ int svm_burst_close_enough(const struct svm_burst *s);
 /* The best point so far is the centre of the proximal term. */
 void svm_burst_move_centre(struct svm_burst *s);
 
-/* One burst of so many exchanges; `*solved` when no row was wrong with the present centre.  STATUS_DONE, ... */
+/* One burst of so many exchanges; `*solved` when no row was wrong with the present centre.  STATUS_DONE,
+ * STATUS_INTERRUPTED or < 0. */
 int svm_burst_run(struct svm_burst *s, int *solved, int *exchanges);
 
 #endif

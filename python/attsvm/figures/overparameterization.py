@@ -133,7 +133,7 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
         ax.set_xticks(DIMENSIONS, [str(d) for d in DIMENSIONS])
         ax.set(xlabel="dimension d", ylim=(-0.03, 1.05))
         finish(ax, ("T = 5 tokens, n sequences", "n = 5 sequences, T tokens")[letter])
-        ax.legend(loc="center right", frameon=False)
+        ax.legend(loc="upper left", bbox_to_anchor=(0.52, 0.41), frameon=False)
     figure.axes[0].set_ylabel("probability")
     figure.suptitle(
         "Solid: training ends on the optimal tokens.  Dashed: all tokens are support tokens", fontsize=12
