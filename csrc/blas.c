@@ -6,6 +6,10 @@
 #include <cblas.h>
 
 #include "arena.h"
+#include "product.h"
+
+/* A product of fewer rows or columns leaves most of a tile empty. */
+#define TILED 8
 
 #ifdef BLAS_SYMBOL_PREFIX               /* set by setup.py for PyPI's OpenBLAS; a system BLAS has no prefix */
 #define CAT_(a, b) a##b
@@ -36,6 +40,11 @@ void blas_gemm(enum blas_op op_a, enum blas_op op_b, ptrdiff_t m, ptrdiff_t n, p
                const double *A, ptrdiff_t lda, const double *B, ptrdiff_t ldb, double beta, double *C,
                ptrdiff_t ldc)
 {
+    if (product_is_quick() && m >= TILED && n >= TILED && k > 0 && (beta == 0 || beta == 1)) {
+        product_general(op_a == BLAS_TRANSPOSED, op_b == BLAS_TRANSPOSED, m, n, k, alpha, A, lda, B, ldb, beta == 1, C,
+                        ldc, 0);
+        return;
+    }
     BLAS(cblas_dgemm)(CblasRowMajor, op_word(op_a), op_word(op_b), (int)m, (int)n, (int)k, alpha, A, (int)lda, B,
                       (int)ldb, beta, C, (int)ldc);
 }
@@ -43,6 +52,10 @@ void blas_gemm(enum blas_op op_a, enum blas_op op_b, ptrdiff_t m, ptrdiff_t n, p
 void blas_syrk(ptrdiff_t n, ptrdiff_t k, double alpha, const double *A, ptrdiff_t lda, double beta, double *C,
                ptrdiff_t ldc)
 {
+    if (product_is_quick() && n >= TILED && k > 0 && (beta == 0 || beta == 1)) {
+        product_general(0, 1, n, n, k, alpha, A, lda, A, lda, beta == 1, C, ldc, 1);
+        return;
+    }
     BLAS(cblas_dsyrk)(CblasRowMajor, CblasLower, CblasNoTrans, (int)n, (int)k, alpha, A, (int)lda, beta, C,
                       (int)ldc);
 }

@@ -1,4 +1,5 @@
-/* Dense linear algebra, row-major, sizes in ptrdiff_t.  blas.c is the only file that names OpenBLAS; the binding
+/* Dense linear algebra, row-major, sizes in ptrdiff_t, by OpenBLAS, and products by product.c where that is quicker.
+ * blas.c is the only file that names OpenBLAS; the binding
  * has checked that every dimension fits a BLAS int.  Matrices must not overlap.  `info`: 0, or LAPACK's positive
  * number of the step that failed, or -1 when memory ran out. */
 #ifndef BLAS_H
@@ -15,7 +16,7 @@ void blas_gemm(enum blas_op op_a, enum blas_op op_b, ptrdiff_t m, ptrdiff_t n, p
                const double *A, ptrdiff_t lda, const double *B, ptrdiff_t ldb, double beta, double *C,
                ptrdiff_t ldc);
 
-/* C [n,n] = alpha A A^T + beta C with A [n,k]; only the lower triangle of C is written. */
+/* C [n,n] = alpha A A^T + beta C with A [n,k]; only the lower triangle of C means anything afterwards. */
 void blas_syrk(ptrdiff_t n, ptrdiff_t k, double alpha, const double *A, ptrdiff_t lda, double beta, double *C,
                ptrdiff_t ldc);
 

@@ -8,6 +8,7 @@
 
 #if defined __x86_64__ && defined __GLIBC__ && defined __GNUC__ && !defined __clang__ && !defined ATTSVM_NO_CLONES
 #define VECTOR_CLONES __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
+#define CLONES_THERE
 #else
 #define VECTOR_CLONES
 #endif
