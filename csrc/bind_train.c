@@ -3,6 +3,7 @@
 
 #include <limits.h>
 
+#include "bind_hooks.h"
 #include "bind_output.h"
 #include "descend.h"
 
@@ -160,7 +161,7 @@ static PyObject *loss_and_grad(PyObject *module, PyObject *const *args, Py_ssize
 
 enum train_argument {
     WINDOWS, SCORES, VALUES, LABELS, LOSS, RIDGE, RULE, LR, TARGET, P, RADIUS, BALL, FIRST, LAST, RECORD, W, K, Q, V,
-    OUT_W, OUT_V, OUT_LOSS, OUT_NORM, OUT_LOG_GRAD, REACHED, N_ARGUMENTS
+    OUT_W, OUT_V, OUT_LOSS, OUT_NORM, OUT_LOG_GRAD, REACHED, RECORDED, COMBINE, N_ARGUMENTS
 };
 
 /* A head that is trained: its values, labels and v; scores are then None. */
@@ -247,7 +248,7 @@ static PyObject *train(PyObject *module, PyObject *const *args, Py_ssize_t n)
     struct objective objective;
     struct bind_rule rule;
     struct weights weights;
-    struct descent descent;
+    struct descent descent = {0};
     struct descent_record out;
     if (bind_count("train", n, N_ARGUMENTS) < 0
         || read_run(&objective, &rule, &weights, &descent, &out, args) < 0)
@@ -257,13 +258,13 @@ static PyObject *train(PyObject *module, PyObject *const *args, Py_ssize_t n)
     if (reached == NULL)
         return NULL;
     struct bind_call call;
+    struct bind_hooks hooks;
     PyObject *exception;
-    ptrdiff_t recorded = 0, before = reached[1];
     rule.callback.call = &call;
+    descent.hooks = bind_hooks_take(&hooks, args[RECORDED], args[COMBINE], &objective, &weights, &call);
     bind_begin(&call);
-    int status = descend(&weights, &out, &reached[0], &recorded, &objective, &descent, &call.stop, &call.crew,
+    int status = descend(&weights, &out, &reached[0], &reached[1], &objective, &descent, &call.stop, &call.crew,
                          &call.arena);
-    reached[1] = before + recorded;
     /* Overflow is told by the caller, who keeps the run so far. */
     if (bind_end(&call, status == STATUS_NOT_FINITE ? STATUS_DONE : status, &exception) < 0)
         return NULL;
@@ -279,9 +280,12 @@ PyMethodDef bind_train_methods[] = {
      "(H) | loss, dK, dQ, log_scale"},
     {"train", (PyCFunction)(void (*)(void))train, METH_FASTCALL,
      "train(windows, scores | rule, values | None, y | None, loss, ridge, rule, lr, target, p, radius, ball, first, last, "
-     "record, W | None, K | None, Q | None, v | None, weights, heads | None, loss, norm, log_grad_norm, reached) -> "
-     "status, exception | None.  Moves W (runs H, dk, dz), or K and Q, and v (runs, dv) in place.  lr: 1 or runs rows of "
+     "record, W | None, K | None, Q | None, v | None, weights, heads | None, loss, norm, log_grad_norm, reached, "
+     "recorded | None, combine | None) -> status, exception | None.  Moves W (runs H, dk, dz), or K and Q, and v (runs, dv) in place.  lr: 1 or runs rows of "
      "1 or all steps.  radius < 0: no ball.  weights [records, runs H, dk dz], heads [records, runs, dv], loss and norms "
-     "[records, runs]; reached [2]: the step, and how many records were made, added to what it held."},
+     "[records, runs]; reached [2]: the step, and how many records were made, added to what it held.  recorded(): called "
+     "after each record, true stops the run.  combine(gradient, numbers): called with the gradients of W, or K and then "
+     "Q, and v, and with the losses (runs), the log scales (runs H) and those of v (runs), and may change both; a loss "
+     "that is not finite ends the run."},
     {NULL, NULL, 0, NULL},
 };

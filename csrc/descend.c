@@ -233,24 +233,30 @@ int descend(struct weights *weights, struct descent_record *out, ptrdiff_t *step
     take_parts(&d, arena);
     if (weights->W == NULL)
         d.packed = arena_doubles(arena, product_packed(w->dz, weights->m), 1);
-    *recorded = 0;
     *step = descent->first;
     if (arena->failed)
         return STATUS_NO_MEMORY;
 
-    ptrdiff_t look = steps_per_look(w, weights), until_look = 0;
+    const struct descend_hooks none = {0}, *hooks = descent->hooks != NULL ? descent->hooks : &none;
+    ptrdiff_t look = steps_per_look(w, weights), until_look = 0, row = 0;
     for (ptrdiff_t k = descent->first;; ++k) {
         *step = k;
-        int wanted = *recorded < descent->n_record && descent->record[*recorded] == k;
+        int wanted = row < descent->n_record && descent->record[row] == k;
         if (k == descent->last && !wanted)
             return STATUS_DONE;
         int status = objective_gradient(&d.gradient, &d.work), moving = 0;
+        if (hooks->combine != NULL)
+            status = hooks->combine(hooks->context, status, &d.gradient);
         if (status != STATUS_DONE)
             return status;
         for (ptrdiff_t r = 0; r < R; ++r)
             moving |= measure(&d.runner[r], d.gradient.loss[r], objective, descent);
-        if (wanted)
-            record(out, (*recorded)++, &d);
+        if (wanted) {
+            record(out, row++, &d);
+            ++*recorded;
+            if (hooks->recorded != NULL && (status = hooks->recorded(hooks->context)) != STATUS_DONE)
+                return status;
+        }
         if (k == descent->last || !moving)
             return k < descent->last ? STATUS_STATIONARY : STATUS_DONE;
         if (--until_look < 0) {

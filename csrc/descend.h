@@ -35,6 +35,16 @@ struct descent {
     ptrdiff_t first, last;              /* steps of this chunk: the weights given are W(first) */
     const ptrdiff_t *record;            /* ascending step numbers to record, within first .. last */
     ptrdiff_t n_record;
+    const struct descend_hooks *hooks;  /* NULL: none */
+};
+
+/* Who else has a say in a run.  Any function may be NULL; an answer other than STATUS_DONE ends the run. */
+struct descend_hooks {
+    void *context;
+    /* After the loss and gradient of a step, or after a failure (`status`), which it passes on or replaces: it may
+     * change both, into those of a larger problem that this one is a part of. */
+    int (*combine)(void *context, int status, struct gradient *gradient);
+    int (*recorded)(void *context);     /* after each record */
 };
 
 /* One row per recorded step, in it one for each run. */
@@ -44,10 +54,10 @@ struct descent_record {
     double *loss, *norm, *log_grad_norm;    /* norm: of W or K Q^T of all heads; gradient norm with the ridge, without v */
 };
 
-/* Moves the weights in place from W(first) towards W(last).  *step: the step reached, *recorded: rows written.
+/* Moves the weights in place from W(first) towards W(last).  *step: the step reached; *recorded grows by the rows written.
  * STATUS_DONE; STATUS_STATIONARY (in every run the gradient is exactly zero, or polyak's target is met),
- * STATUS_INTERRUPTED or STATUS_NOT_FINITE: stopped at *step, whose weights these are, and everything up to it is
- * recorded; or what a projection says. */
+ * STATUS_INTERRUPTED, STATUS_NOT_FINITE or what a hook says: stopped at *step, whose weights these are, and everything up
+ * to it is recorded; or what a projection says. */
 int descend(struct weights *weights, struct descent_record *out, ptrdiff_t *step, ptrdiff_t *recorded,
             const struct objective *objective, const struct descent *descent, struct stop *stop, struct crew *crew,
             struct arena *arena);

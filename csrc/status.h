@@ -11,6 +11,7 @@
     STATUS(UNDECIDED, 4, "undecided", "neither a separating matrix nor a proof that there is none was found") \
     STATUS(STATIONARY, 5, "stationary", "the gradient is exactly zero") \
     STATUS(INTERRUPTED, 6, "interrupted", "stopped from outside; what was computed is kept") \
+    STATUS(STOPPED, 7, "stopped", "the function that watches has seen enough") \
     STATUS(NO_MEMORY, -1, "no memory", "not enough memory") \
     STATUS(NOT_FINITE, -2, "not finite", "the weights or logits left the range of double precision") \
     STATUS(FACTORIZATION, -3, "factorization", "a matrix factorisation failed")

@@ -329,7 +329,7 @@ def test_a_run_in_chunks_is_the_same_run(sphere, rng, record, trained, monkeypat
         __enter__, __exit__ = lambda self: self, lambda *_: None
 
     monkeypatch.setattr(
-        train_module, "_bar", lambda progress, total: Bar() if progress else original(progress, total)
+        train_module, "steps_made", lambda progress, total: Bar() if progress else original(progress, total)
     )
     weights = dict(zip("KQ", rng.standard_normal((2, 10, 4)), strict=True)) if trained == "KQ" else {}
     options = dict(lr=rng.uniform(0, 0.2, 1003), steps=1003, record=record, ridge=1e-4, **weights)
@@ -337,7 +337,7 @@ def test_a_run_in_chunks_is_the_same_run(sphere, rng, record, trained, monkeypat
     assert sum(moved) == 1003 and len(moved) > 200
 
 
-original = train_module._bar
+original = train_module.steps_made
 
 
 def test_a_progress_bar_is_shown(sphere, capsys):

@@ -12,11 +12,12 @@ from .output import CallableHead, LinearHead, MLPHead, QuadraticHead
 from .path import Path, regularization_path
 from .problem import Gradient, Problem
 from .replication import replicate
+from .run import Run
 from .separation import Separation
 from .several import Decomposition, decompose, selected_sets, tokens_kept
 from .svm import ConvergenceWarning, feasible, solve_svm
 from .theory import correlation, is_locally_optimal
-from .train import Run, train
+from .train import train
 
 __version__ = "0.1.0"
 

@@ -68,6 +68,8 @@ def train(
     norm: _Floats,
     log_grad_norm: _Floats,
     reached: _Indices,
+    recorded: Callable[[], bool] | None,
+    combine: Callable[[_Floats, _Floats], None] | None,
     /,
 ) -> tuple[int, BaseException | None]: ...
 def svm_gradient(

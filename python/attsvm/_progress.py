@@ -1,4 +1,4 @@
-"""The gap of a running solver, for people to watch."""
+"""What runs, for people to watch: the steps of a training run, the gap of a solver."""
 
 from __future__ import annotations
 
@@ -11,6 +11,21 @@ from typing import Any
 
 Report = Callable[[int, float], None]  # iterations so far, relative gap of the bounds (infinite: none yet)
 LINES_APART = 1.0  # seconds between plain lines
+
+
+@contextlib.contextmanager
+def steps_made(progress: bool, total: int) -> Iterator[Any]:
+    """A tqdm bar, or None when it is not wanted or tqdm is not installed."""
+    if not progress:
+        yield None
+        return
+    try:
+        from tqdm.auto import tqdm
+    except ImportError:
+        yield None
+        return
+    with tqdm(total=total, unit="step", desc="train") as bar:
+        yield bar
 
 
 @contextlib.contextmanager

@@ -25,9 +25,10 @@ from .output import LinearHead
 from .page import Section, write_page
 from .problem import Problem
 from .report import claims_table, runs_table, solutions_table, write_csv
+from .run import Run
 from .separation import Separation
 from .svm import ConvergenceWarning, solve_svm
-from .train import Run, train
+from .train import train
 
 EXTRAS = ("joblib", "matplotlib")
 NORMS = ("frobenius", "nuclear")

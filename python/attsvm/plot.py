@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from .run import Run
 from .separation import Separation
-from .train import Run
 
 __all__ = ["attention", "band", "correlation", "saturation"]
 

@@ -13,9 +13,9 @@ import numpy as np
 
 from .plot import largest
 from .problem import Problem
+from .run import Run
 from .separation import Separation
 from .theory import correlation, is_locally_optimal
-from .train import Run
 
 __all__ = [
     "Claim",

@@ -2,117 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
-from dataclasses import dataclass, replace
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from . import _core
 from ._check import as_choice, as_count, as_doubles, as_floats, as_number, as_numeric, check_shape
-from .data import Data
+from ._progress import steps_made
+from ._training import Training
+from ._workers import Workers
 from .problem import Problem
+from .run import Run
 
-__all__ = ["Run", "train"]
+__all__ = ["train"]
 
 RULES = ("constant", "normalized", "normalized jointly", "polyak", "mirror")  # the order of the C enum
 BALLS = ("frobenius", "nuclear")  # the order of the C enum
 BAR_PARTS = 200  # a progress bar moves this often
-
-
-@dataclass(repr=False)
-class Run:
-    """A training run, or several side by side.  Arrays over records go with ``steps``.
-
-    With ``heads=H`` all weights have an axis H before dk or dz.  With ``runs=R`` every array but ``steps`` has the runs
-    as first axis: ``W (R, dk, dz)``, ``weights (R, records, dk, dz)``, ``loss (R, records)``; ``run[r]`` is one.
-
-    Attributes
-    ----------
-    W : (dk, dz) array
-        The last weights; K Q^T when factors were trained.
-    K, Q : (dk, m), (dz, m) arrays or None
-        The last factors.
-    steps : (records,) integer array
-        Steps that were recorded; the start and the end always are.
-    weights : (records, dk, dz) array
-        W, or K Q^T, at those steps.
-    loss : (records,) array
-        Mean loss there, without the ridge.
-    norm : (records,) array
-        Frobenius norm of ``weights``.
-    log_grad_norm : (records,) array
-        Natural logarithm of the norm of the gradient in W, or in K and Q, ridge included; exact where the norm itself
-        underflows.
-    status : str
-        "completed"; "stationary" when the gradient became exactly zero, or the loss reached the target of the Polyak
-        step (in all runs); "interrupted" in ``.partial``.
-    v, heads : (dv,), (records, dv) arrays or None
-        The head, last and at those steps, when it was trained too.
-    selected : integer array or list, in the data's query shape
-        The token each query attends to most at the end; with ``heads=H``, one such per attention head.
-    probabilities : array or list, in the data's entry shape
-        Attention at the end, likewise.
-    """
-
-    data: Data
-    W: np.ndarray
-    K: np.ndarray | None
-    Q: np.ndarray | None
-    steps: np.ndarray
-    weights: np.ndarray
-    loss: np.ndarray
-    norm: np.ndarray
-    log_grad_norm: np.ndarray
-    status: str
-    v: np.ndarray | None = None
-    heads: np.ndarray | None = None
-    stacked: bool = False
-
-    @property
-    def selected(self) -> Any:
-        return _each(self.data.select, self.W)
-
-    @property
-    def probabilities(self) -> Any:
-        return _each(self.data.probabilities, self.W)
-
-    def __getitem__(self, r: int) -> Run:
-        if not self.stacked:
-            raise TypeError("a single run has no parts: train(..., runs=R) trains several")
-        several = ("W", "K", "Q", "weights", "loss", "norm", "log_grad_norm", "v", "heads")
-        parts = {name: getattr(self, name) for name in several}
-        return replace(self, **{name: None if a is None else a[r] for name, a in parts.items()}, stacked=False)
-
-    def __repr__(self) -> str:
-        trained = "W" if self.K is None else f"K, Q (m={self.K.shape[-1]})"
-        trained += "" if self.v is None else " and v"
-        if len(self.steps) == 0:
-            return f"Run on {trained}: {self.status} before the first record"
-        if self.stacked:
-            ends = zip(self.loss[:8, -1], self.norm[:8, -1], strict=True)
-            lines = [
-                f"{len(self.W)} runs of {self.steps[-1]} steps on {trained}: {self.status}",
-                "  loss      norm of W",
-                *(f"  {loss:<9.6g} {norm:.6g}" for loss, norm in ends),
-            ]
-            return "\n".join(lines + ["  ..."] * (len(self.W) > 8))
-        lines = [
-            f"Run of {self.steps[-1]} steps on {trained}: {self.status}",
-            f"  loss           {self.loss[0]:.6g} -> {self.loss[-1]:.6g}",
-            f"  norm of W      {self.norm[0]:.6g} -> {self.norm[-1]:.6g}",
-            f"  log grad norm  {self.log_grad_norm[0]:.6g} -> {self.log_grad_norm[-1]:.6g}",
-            f"  {len(self.steps)} records",
-        ]
-        return "\n".join(lines)
-
-
-def _each(function: Any, W: np.ndarray) -> Any:
-    """The function of W, or of the weights of each run and attention head."""
-    if W.ndim == 2:
-        return function(W)
-    found = [_each(function, one) for one in W]
-    return found if isinstance(found[0], list) else np.stack(found)
 
 
 def train(
@@ -132,7 +38,9 @@ def train(
     p: float = 2.0,
     runs: int | None = None,
     train_head: bool = False,
+    callback: Callable[[Run], Any] | None = None,
     progress: bool = False,
+    reduce: Callable[[np.ndarray], Any] | None = None,
 ) -> Run:
     """Gradient descent on the mean loss: ``W <- W - lr * dL/dW / ||dL/dW||``, or by another rule.
 
@@ -174,8 +82,15 @@ def train(
     train_head : bool
         Train the head's v with W, from the v of the problem and by the same rule, normalised by the norm of its own
         gradient.  Neither ridge nor radius act on v.
+    callback : callable, optional
+        Called with the run so far after each record (its ``status`` is "running").  Returning True stops the run with
+        status "stopped"; an exception comes through, with the run so far in ``.partial``.
     progress : bool
         Show a bar, where tqdm is installed.
+    reduce : callable, optional
+        For tokens sharded over processes: adds a float64 vector up over all of them, in place.  Each process calls
+        ``train`` with its own shard and the same other arguments, and goes through the same weights and records, those
+        of the mean over the queries of all.  See the notes.
 
     Returns
     -------
@@ -194,6 +109,13 @@ def train(
     Machines" (Tarzanagh, Li, Thrampoulidis, Oymak, 2023).  Mirror descent on attention: Julistiono, Tarzanagh, Azizan
     (2024); the Polyak step: Vasudeva, Deora, Thrampoulidis (2024); head and attention together: Tarzanagh, Li, Zhang,
     Oymak (2023).
+
+    With mpi4py ``reduce`` is ``lambda a: comm.Allreduce(MPI.IN_PLACE, a)``, with torch.distributed (gloo)
+    ``lambda a: dist.all_reduce(torch.from_numpy(a))``.  It is called twice a step: the workers compare their losses and
+    the scales of their gradients, then add up the gradients on the largest scale, so a gradient of e^-1000 survives
+    this too.  A sum over shards rounds differently than one process.  ``selected`` and ``probabilities`` of the run are
+    those of the own shard.  A callback that returns True on one worker stops all; an exception stops the worker it is
+    raised on (Ctrl-C should reach all of them), and its ``.partial`` then ends at the last record.
 
     Keys in float32 are widened window by window: rounding the tokens costs 6e-8 relative once, the arithmetic is that
     of float64.  Keys in a memory map are read once a step, in order.
@@ -215,6 +137,12 @@ def train(
     >>> starts = np.random.default_rng(0).standard_normal((4, 10, 10))
     >>> attsvm.train(problem, starts, runs=4, steps=1000).loss.shape
     (4, 11)
+
+    Training until every query has made up its mind:
+
+    >>> run = attsvm.train(problem, callback=lambda run: run.probabilities.max(axis=1).min() > 0.99)
+    >>> run.status, int(run.steps[-1])
+    ('stopped', 300)
     """
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be a Problem, got {type(problem).__name__}")
@@ -225,18 +153,37 @@ def train(
     wanted = _record_steps(record, steps, sum(a.size for a in weights if a is not None))
     if not isinstance(train_head, (bool, np.bool_)):
         raise TypeError(f"train_head must be a bool, got {type(train_head).__name__}")
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback must be a function, got {type(callback).__name__}")
     head, v = _head(problem, runs or 1) if train_head else ((None, None), None)
-    settings = (
-        as_number("ridge", ridge, least=0.0),
-        rule_code,
-        _learning_rates(lr, steps, runs),
-        _target(problem, rule, target_loss, train_head),
-        _exponent(rule, p),
-        *_ball_of(rule, radius, ball, factors=weights[0] is None),
-    )
-    state = _State(problem, head, settings, (*weights, v), wanted, runs)
+    rates, target = _learning_rates(lr, steps, runs), _target(problem, rule, target_loss, train_head)
+    settings = (as_number("ridge", ridge, least=0.0), rule_code, rates)
+    where = (_exponent(rule, p), *_ball_of(rule, radius, ball, factors=weights[0] is None))
+    workers = None
+    if reduce is not None:
+        workers = Workers(reduce, len(problem.data))
+        if target_loss is None:  # so far that of the own shard
+            target = float(workers.mean([target])[0])
+        numbers = [*settings[:2], *where, target, steps, callback is not None]
+        workers.agree(*weights, v, wanted, rates, np.array(numbers, dtype=np.float64))
+    state = Training(problem, head, (*settings, target, *where), (*weights, v), wanted, runs, callback, workers)
+    code, exception = _to_the_end(state, steps, progress)
+    if code == "done":
+        return state.run("completed")
+    raised = state.record_end(code)
+    if raised is not None and code != "interrupted":  # by the callback, which saw the last record
+        code, exception = "interrupted", raised
+    if code == "interrupted":
+        _raise(exception or KeyboardInterrupt(), state.run(code))
+    if code == "not finite":
+        message = f"weights or logits left the range of double precision at step {state.step}"
+        _raise(FloatingPointError(message + ": use a smaller lr or smaller tokens"), state.run("overflow"))
+    return state.run(code)
+
+
+def _to_the_end(state: Training, steps: int, progress: bool) -> tuple[str, BaseException | None]:
     try:
-        with _bar(progress, steps) as bar:
+        with steps_made(progress, steps) as bar:
             part = max(1, steps // BAR_PARTS) if bar is not None else max(1, steps)
             for first in range(0, steps, part) if steps else (0,):
                 code, exception = state.advance(first, min(first + part, steps))
@@ -245,16 +192,8 @@ def train(
                 if code != "done":
                     break
     except KeyboardInterrupt as between_parts:
-        code, exception = "interrupted", between_parts
-    if code == "done":
-        return state.run("completed")
-    state.record_end()
-    if code == "interrupted":
-        _raise(exception or KeyboardInterrupt(), state.run(code))
-    if code == "not finite":
-        message = f"weights or logits left the range of double precision at step {state.step}"
-        _raise(FloatingPointError(message + ": use a smaller lr or smaller tokens"), state.run("overflow"))
-    return state.run(code)
+        return "interrupted", between_parts
+    return code, exception
 
 
 def _raise(exception: BaseException, partial: Run) -> None:
@@ -313,76 +252,6 @@ def _ball_of(rule: str, radius: Any, ball: Any, factors: bool) -> tuple[float, i
     return as_number("radius", radius, least=0.0), code
 
 
-class _State:
-    """Weights that C moves in place, and the rows it fills.  Everything is stacked over runs here."""
-
-    def __init__(
-        self, problem: Problem, head: tuple, rule: tuple, weights: tuple, wanted: np.ndarray, runs: int | None
-    ):
-        self.problem, self.weights, self.wanted, self.runs = problem, weights, wanted, runs
-        self.head = (problem.data._handle, problem._rule, *head, problem._loss, *rule)
-        data, records, R = problem.data, len(wanted), runs or 1
-        v = weights[3]
-        self.records = (
-            np.empty((records, R * (problem.heads or 1), data.dk * data.dz)),
-            None if v is None else np.empty((records, *v.shape)),
-            *(np.empty((records, R)) for _ in range(3)),
-        )
-        self.reached = np.zeros(2, dtype=np.intp)  # written by C: step, records made
-
-    @property
-    def step(self) -> int:
-        return int(self.reached[0])
-
-    @property
-    def done(self) -> int:
-        return int(self.reached[1])
-
-    def advance(self, first: int, last: int) -> tuple[str, BaseException | None]:
-        """Steps first .. last; records at ``last`` only when the run ends there (the next part starts with it)."""
-        ends = last == self.wanted[-1]
-        stop = len(self.wanted) if ends else np.searchsorted(self.wanted, last)
-        rows = slice(self.done, int(stop))
-        code, exception = _core.train(
-            *self.head,
-            first,
-            last,
-            self.wanted[rows],
-            *self.weights,
-            *(None if r is None else r[rows] for r in self.records),
-            self.reached,
-        )
-        return _core.STATUS[code], exception
-
-    def record_end(self) -> None:
-        """A run that stopped early still records where it stopped."""
-        step = self.step
-        if self.done and self.wanted[self.done - 1] == step:
-            return
-        self.wanted = np.concatenate([self.wanted[: self.done], [step]]).astype(np.intp)
-        self.records = tuple(None if r is None else r[: self.done + 1] for r in self.records)
-        self.advance(step, step)
-
-    def run(self, status: str) -> Run:
-        W, K, Q, v = self.weights
-        final = W if W is not None else K @ Q.swapaxes(1, 2)
-        # C fills a row of all runs at each step; what is given back has a row of all steps for each run.
-        before = (self.runs or 1,) + (() if self.problem.heads is None else (self.problem.heads,))
-        final, K, Q = (None if a is None else a.reshape(*before, *a.shape[1:]) for a in (final, K, Q))
-        weights, heads, *numbers = (None if r is None else r[: self.done] for r in self.records)
-        weights = weights.reshape(self.done, *final.shape)
-        rows = (None if r is None else r.swapaxes(0, 1) for r in (weights, *numbers, heads))
-        arrays = (final, K, Q, v, *rows)
-        if self.runs is None:
-            arrays = tuple(None if a is None else a[0] for a in arrays)
-        final, K, Q, v, weights, loss, norm, log_grad_norm, heads = arrays
-        steps = self.wanted[: self.done]
-        return Run(
-            self.problem.data, final, K, Q, steps, weights, loss, norm, log_grad_norm, status, v, heads,
-            self.runs is not None,
-        )  # fmt: skip
-
-
 def _learning_rates(lr: Any, steps: int, runs: int | None) -> np.ndarray:
     """(1 or runs, 1 or steps); C stretches an axis of length one."""
     array = as_numeric("lr", lr)
@@ -416,18 +285,3 @@ def _record_steps(record: Any, steps: int, size: int) -> np.ndarray:
         if inner.size and (inner.min() < 0 or inner.max() > steps):
             raise ValueError(f"record must lie within 0 .. steps = {steps}, got {inner.min()} .. {inner.max()}")
     return np.unique(np.concatenate([[0, steps], inner])).astype(np.intp)
-
-
-@contextlib.contextmanager
-def _bar(progress: bool, total: int) -> Any:
-    """A tqdm bar, or None when it is not wanted or tqdm is not installed."""
-    if not progress:
-        yield None
-        return
-    try:
-        from tqdm.auto import tqdm
-    except ImportError:
-        yield None
-        return
-    with tqdm(total=total, unit="step", desc="train") as bar:
-        yield bar

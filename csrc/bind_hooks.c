@@ -1,0 +1,106 @@
+#include "bind_hooks.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "bind.h"
+
+/* An array of the gradient, or of the numbers that go with it. */
+struct piece {
+    double *data;
+    ptrdiff_t n;
+};
+
+enum { N_PIECES = 3 };
+
+static ptrdiff_t total(const struct piece *pieces)
+{
+    ptrdiff_t n = 0;
+    for (int i = 0; i < N_PIECES; ++i)
+        n += pieces[i].n;
+    return n;
+}
+
+static void gather(double *flat, const struct piece *pieces)
+{
+    for (int i = 0; i < N_PIECES; flat += pieces[i++].n)
+        if (pieces[i].n > 0)
+            memcpy(flat, pieces[i].data, (size_t)pieces[i].n * sizeof(double));
+}
+
+static void scatter(const struct piece *pieces, const double *flat)
+{
+    for (int i = 0; i < N_PIECES; flat += pieces[i++].n)
+        if (pieces[i].n > 0)
+            memcpy(pieces[i].data, flat, (size_t)pieces[i].n * sizeof(double));
+}
+
+/* Python gets copies: it may keep them longer than the call lives. */
+static int combine(void *context, int status, struct gradient *gradient)
+{
+    const struct bind_hooks *hooks = context;
+    const struct weights *at = hooks->weights;
+    const struct windows *w = hooks->objective->w;
+    ptrdiff_t R = at->runs, N = R * at->heads;
+    if (status != STATUS_DONE && status != STATUS_NOT_FINITE)
+        return status;
+    const struct piece arrays[N_PIECES] = {
+        at->W != NULL ? (struct piece){gradient->W, N * w->dk * w->dz} : (struct piece){gradient->K, N * w->dk * at->m},
+        {gradient->Q, at->W != NULL ? 0 : N * w->dz * at->m},
+        {gradient->v, at->v != NULL ? R * hooks->objective->dv : 0},
+    };
+    const struct piece numbers[N_PIECES] = {
+        {gradient->loss, R}, {gradient->log_scale, N}, {gradient->log_scale_v, at->v != NULL ? R : 0}};
+    if (status == STATUS_NOT_FINITE)
+        gradient->loss[0] = NAN;
+    PyEval_RestoreThread(hooks->call->thread);
+    double *flat, *some;
+    PyObject *first = bind_new_doubles(&flat, total(arrays), -1), *second = bind_new_doubles(&some, total(numbers), -1);
+    PyObject *done = NULL;
+    if (first != NULL && second != NULL) {
+        gather(flat, arrays);
+        gather(some, numbers);
+        done = PyObject_CallFunctionObjArgs(hooks->combine, first, second, NULL);
+        scatter(arrays, flat);
+        scatter(numbers, some);
+    }
+    int refused = done == NULL;
+    Py_XDECREF(done);
+    Py_XDECREF(first);
+    Py_XDECREF(second);
+    hooks->call->thread = PyEval_SaveThread();
+    if (refused)
+        return STATUS_INTERRUPTED;
+    for (ptrdiff_t r = 0; r < R; ++r)
+        if (!isfinite(gradient->loss[r]))
+            return STATUS_NOT_FINITE;
+    return STATUS_DONE;
+}
+
+static int recorded(void *context)
+{
+    const struct bind_hooks *hooks = context;
+    PyEval_RestoreThread(hooks->call->thread);
+    PyObject *answer = PyObject_CallObject(hooks->recorded, NULL);
+    int stop = answer != NULL ? PyObject_IsTrue(answer) : -1;
+    Py_XDECREF(answer);
+    hooks->call->thread = PyEval_SaveThread();
+    return stop < 0 ? STATUS_INTERRUPTED : stop > 0 ? STATUS_STOPPED : STATUS_DONE;
+}
+
+const struct descend_hooks *bind_hooks_take(struct bind_hooks *hooks, PyObject *on_record, PyObject *on_gradient,
+                                            const struct objective *objective, const struct weights *weights,
+                                            struct bind_call *call)
+{
+    *hooks = (struct bind_hooks){
+        .hooks = {.context = hooks,
+                  .recorded = on_record != Py_None ? recorded : NULL,
+                  .combine = on_gradient != Py_None ? combine : NULL},
+        .recorded = on_record,
+        .combine = on_gradient,
+        .objective = objective,
+        .weights = weights,
+        .call = call,
+    };
+    return on_record != Py_None || on_gradient != Py_None ? &hooks->hooks : NULL;
+}

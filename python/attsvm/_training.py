@@ -1,0 +1,121 @@
+"""A training run under way: the weights that C moves, the records it fills, and who has a say in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from . import _core
+from ._workers import Workers
+from .problem import Problem
+from .run import Run
+
+
+class Training:
+    """Weights that C moves in place, and the rows it fills.  Everything is stacked over runs here."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        head: tuple,
+        rule: tuple,
+        weights: tuple,
+        wanted: np.ndarray,
+        runs: int | None,
+        callback: Callable[[Run], Any] | None,
+        workers: Workers | None,
+    ):
+        self.problem, self.weights, self.wanted, self.runs = problem, weights, wanted, runs
+        self.callback, self.workers = callback, workers
+        self.head = (problem.data._handle, problem._rule, *head, problem._loss, *rule)
+        data, records, R = problem.data, len(wanted), runs or 1
+        v = weights[3]
+        self.records = (
+            np.empty((records, R * (problem.heads or 1), data.dk * data.dz)),
+            None if v is None else np.empty((records, *v.shape)),
+            *(np.empty((records, R)) for _ in range(3)),
+        )
+        self.reached = np.zeros(2, dtype=np.intp)  # written by C: step, records made
+
+    @property
+    def step(self) -> int:
+        return int(self.reached[0])
+
+    @property
+    def done(self) -> int:
+        return int(self.reached[1])
+
+    def advance(self, first: int, last: int) -> tuple[str, BaseException | None]:
+        """Steps first .. last; records at ``last`` only when the run ends there (the next part starts with it)."""
+        ends = last == self.wanted[-1]
+        stop = len(self.wanted) if ends else np.searchsorted(self.wanted, last)
+        rows = slice(self.done, int(stop))
+        code, exception = _core.train(
+            *self.head,
+            first,
+            last,
+            self.wanted[rows],
+            *self.weights,
+            *(None if r is None else r[rows] for r in self.records),
+            self.reached,
+            None if self.callback is None else self._show,
+            None if self.workers is None else self._combine,
+        )
+        return _core.STATUS[code], exception
+
+    def _show(self) -> bool:
+        """Shows the run so far; whether that was enough (of the last step it always is)."""
+        answer = self.callback(self.run("running"))
+        enough = isinstance(answer, (bool, np.bool_)) and bool(answer)
+        if self.workers is not None:
+            enough = self.workers.any(enough)
+        return enough and self.step < self.wanted[-1]
+
+    def _combine(self, gradient: np.ndarray, numbers: np.ndarray) -> None:
+        """Puts the mean over all workers in the place of the losses, gradients and scales of this one."""
+        R, first, blocks = self.runs or 1, 0, []
+        matrices = len(numbers) - R if self.weights[3] is None else len(numbers) - 2 * R
+        for array in self.weights:
+            if array is None:
+                continue
+            rows = gradient[first : first + array.size].reshape(len(array), -1)
+            on = slice(matrices, None) if array is self.weights[3] else slice(0, matrices)
+            blocks.append((rows, on))
+            first += array.size
+        self.workers.combine(gradient, numbers[:R], numbers[R:], blocks)
+
+    def record_end(self, code: str) -> BaseException | None:
+        """A run that stopped early still records where it stopped, and shows it if nothing was raised before."""
+        step = self.step
+        if self.done and self.wanted[self.done - 1] == step:
+            return None
+        if code == "interrupted":
+            self.callback = None
+            if self.workers is not None:  # the others may have gone
+                return None
+        self.wanted = np.concatenate([self.wanted[: self.done], [step]]).astype(np.intp)
+        self.records = tuple(None if r is None else r[: self.done + 1] for r in self.records)
+        return self.advance(step, step)[1]
+
+    def run(self, status: str) -> Run:
+        W, K, Q, v = self.weights
+        final = W if W is not None else K @ Q.swapaxes(1, 2)
+        # C fills a row of all runs at each step; what is given back has a row of all steps for each run.
+        before = (self.runs or 1,) + (() if self.problem.heads is None else (self.problem.heads,))
+        final, K, Q = (None if a is None else a.reshape(*before, *a.shape[1:]) for a in (final, K, Q))
+        if status == "running":  # C goes on moving these
+            final, K, Q, v = (None if a is None else a.copy() for a in (final, K, Q, v))
+        weights, heads, *numbers = (None if r is None else r[: self.done] for r in self.records)
+        weights = weights.reshape(self.done, *final.shape)
+        rows = (None if r is None else r.swapaxes(0, 1) for r in (weights, *numbers, heads))
+        arrays = (final, K, Q, v, *rows)
+        if self.runs is None:
+            arrays = tuple(None if a is None else a[0] for a in arrays)
+        final, K, Q, v, weights, loss, norm, log_grad_norm, heads = arrays
+        steps = self.wanted[: self.done]
+        return Run(
+            self.problem.data, final, K, Q, steps, weights, loss, norm, log_grad_norm, status, v, heads,
+            self.runs is not None,
+        )  # fmt: skip

@@ -1,0 +1,98 @@
+"""Training on shards of the tokens that several processes hold: the one reduction between them."""
+
+from __future__ import annotations
+
+import math
+import secrets
+import zlib
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+
+class Workers:
+    """What a sum over all workers is enough for: ranks, tables with a row for each, and means of gradients.
+
+    Every method must be called by all workers in the same order.
+    """
+
+    def __init__(self, reduce: Callable[[np.ndarray], Any], queries: int):
+        if not callable(reduce):
+            raise TypeError(f"reduce must be a function, got {type(reduce).__name__}")
+        self._reduce = reduce
+        self._rank, self._count = self._meet()
+        shares = self.table([queries])[:, 0]
+        self._shares = shares / shares.sum()
+
+    def _sum(self, array: np.ndarray) -> None:
+        answer = self._reduce(array)
+        if isinstance(answer, np.ndarray) and answer is not array:
+            raise ValueError("reduce must add its argument up in place, got a new array from it")
+
+    def _meet(self) -> tuple[int, int]:
+        """Everybody draws a seat.  Once no two drew the same, the order of the seats is that of the workers."""
+        for seats in (2**k for k in range(6, 25, 3)):
+            mine = secrets.randbelow(seats)
+            taken = np.zeros(seats)
+            taken[mine] = 1
+            self._sum(taken)
+            if taken[mine] < 1 or (taken != np.round(taken)).any():
+                break
+            if taken.max() == 1:
+                return int(taken[:mine].sum()), int(taken.sum())
+        raise ValueError("reduce must add its argument up over all workers, exactly once each")
+
+    def table(self, numbers: Iterable[float]) -> np.ndarray:
+        """(workers, len(numbers)): what each gave.  The rows of the others are zero, so their sum is exact."""
+        row = np.asarray(list(numbers), dtype=np.float64)
+        table = np.zeros((self._count, len(row)))
+        table[self._rank] = row
+        self._sum(table.reshape(-1))
+        return table
+
+    def agree(self, *arrays: np.ndarray | None) -> None:
+        """Raises unless all workers hold the same arrays."""
+        check = 0
+        for array in arrays:
+            check = zlib.crc32(b"" if array is None else np.ascontiguousarray(array).tobytes(), check)
+        if np.ptp(self.table([check])) != 0:
+            raise ValueError("reduce needs the same start and the same settings on every worker")
+
+    def any(self, flag: bool) -> bool:
+        return bool(self.table([flag]).any())
+
+    def mean(self, numbers: Iterable[float]) -> np.ndarray:
+        """Means over the queries of all workers, the same whatever order they sit in."""
+        return self._means(self.table(numbers))
+
+    def _means(self, table: np.ndarray) -> np.ndarray:
+        return np.array([math.fsum(self._shares * column) for column in table.T])
+
+    def combine(
+        self,
+        gradient: np.ndarray,
+        losses: np.ndarray,
+        scales: np.ndarray,
+        blocks: list[tuple[np.ndarray, slice]],
+    ) -> None:
+        """Replaces losses, gradients and their scales by the means over the queries of all workers, in place.
+
+        ``blocks``: parts (k, size) of ``gradient``, and which k of the ``scales`` their rows are on.  The largest scale
+        of each row is agreed on first, so that nothing underflows that one process would have kept.
+        """
+        moving = np.zeros(len(scales), dtype=bool)
+        for rows, on in blocks:
+            moving[on] |= rows.any(axis=1)
+        own, R = np.where(moving, scales, -np.inf), len(losses)  # a gradient of zero has no scale
+        table = self.table([*losses, *own])
+        if not np.isfinite(table[:, :R]).all():
+            losses[:] = math.nan
+            return
+        losses[:] = self._means(table[:, :R])
+        scales[:] = table[:, R:].max(axis=0)
+        scales[scales == -np.inf] = 0.0
+        factor = self._shares[self._rank] * np.exp(own - scales)
+        for rows, on in blocks:
+            rows *= factor[on, None]
+        self._sum(gradient)

@@ -1,0 +1,125 @@
+"""The function that watches a training run: what it sees, when, and that it changes nothing but the end."""
+
+import attsvm
+import numpy as np
+import pytest
+
+ARRAYS = ("W", "K", "Q", "v", "steps", "weights", "loss", "norm", "log_grad_norm", "heads")
+
+
+def same(a, b):
+    """Bit for bit."""
+    for name in ARRAYS:
+        np.testing.assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name)
+
+
+def variants(rng):
+    K, Q = rng.standard_normal((2, 10, 3))
+    return {
+        "W": {},
+        "KQ": dict(K=K, Q=Q),
+        "head": dict(train_head=True),
+        "runs": dict(W=rng.standard_normal((3, 10, 10)), runs=3),
+        "mirror": dict(rule="mirror", p=3.0),
+        "progress": dict(progress=True),
+    }
+
+
+@pytest.mark.parametrize("name", variants(np.random.default_rng(0)))
+@pytest.mark.parametrize("record", [7, [3, 999, 500], 0], ids=str)
+def test_it_sees_every_record_and_changes_nothing(name, record, sphere, rng, capsys):
+    s, options, seen = sphere(), variants(rng)[name] | dict(steps=1003, record=record), []
+    run = attsvm.train(s.problem, callback=seen.append, **options)
+    alone = attsvm.train(s.problem, **options)
+    assert run.status == alone.status == "completed"
+    same(run, alone)
+    assert len(seen) == len(run.steps)
+    for k, sofar in enumerate(seen):
+        assert sofar.status == "running" and sofar.stacked == run.stacked
+        np.testing.assert_array_equal(sofar.steps, run.steps[: k + 1])
+        rows = (slice(None), slice(k + 1)) if run.stacked else slice(k + 1)
+        for array in ("weights", "loss", "norm", "log_grad_norm"):
+            np.testing.assert_array_equal(getattr(sofar, array), getattr(run, array)[rows])
+        # Its last weights are of that step, though C has gone on since.
+        if run.K is None:
+            np.testing.assert_array_equal(sofar.W, sofar.weights[..., -1, :, :])
+        shorter = attsvm.train(s.problem, **options | dict(steps=sofar.steps[-1], record=0))
+        np.testing.assert_array_equal(sofar.W, shorter.W)
+
+
+def test_records_are_not_copied_each_time(sphere):
+    seen = []
+    run = attsvm.train(sphere().problem, steps=50, record=1, callback=seen.append)
+    assert all(np.shares_memory(sofar.weights, run.weights) for sofar in seen)
+    assert not any(np.shares_memory(sofar.W, run.W) for sofar in seen)
+
+
+@pytest.mark.parametrize("progress", [False, True])
+@pytest.mark.parametrize("answer", [True, np.True_])
+def test_true_stops_the_run(progress, answer, sphere, capsys):
+    s = sphere()
+    run = attsvm.train(
+        s.problem, record=10, progress=progress, callback=lambda run: run.steps[-1] == 40 and answer
+    )
+    assert run.status == "stopped" and "stopped" in repr(run)
+    same(run, attsvm.train(s.problem, steps=40, record=10))
+    np.testing.assert_array_equal(run.W, run.weights[-1])
+
+
+@pytest.mark.parametrize("answer", [None, False, 1, "yes", np.ones(3), np.False_])
+def test_nothing_else_stops_it(answer, sphere):
+    assert attsvm.train(sphere().problem, steps=20, record=5, callback=lambda run: answer).status == "completed"
+
+
+def test_a_run_at_its_end_is_completed(sphere):
+    run = attsvm.train(sphere().problem, steps=20, callback=lambda run: run.steps[-1] == 20)
+    assert run.status == "completed"
+    assert attsvm.train(sphere().problem, steps=0, callback=lambda run: True).status == "completed"
+
+
+@pytest.mark.parametrize("progress", [False, True])
+@pytest.mark.parametrize("raised", [ValueError("mine"), KeyboardInterrupt()], ids=["error", "interrupt"])
+def test_its_exceptions_keep_the_run_so_far(progress, raised, sphere, capsys):
+    def watch(run):
+        if run.steps[-1] == 30:
+            raise raised
+
+    s = sphere()
+    with pytest.raises(type(raised)) as caught:
+        attsvm.train(s.problem, record=10, progress=progress, callback=watch)
+    assert caught.value is raised
+    partial = caught.value.partial
+    assert partial.status == "interrupted"
+    same(partial, attsvm.train(s.problem, steps=30, record=10))
+
+
+def test_it_sees_where_a_stationary_run_ends(sphere):
+    s, seen = sphere(), []
+    best = s.problem.loss(np.zeros((10, 10))) - 1e-3
+    options = dict(rule="polyak", target_loss=best, record=0)
+    run = attsvm.train(s.problem, callback=seen.append, **options)
+    assert run.status == "stationary" and len(seen) == 2 and seen[-1].steps[-1] == run.steps[-1] > 0
+
+    def late(run):
+        if len(run.steps) > 1:
+            raise ValueError("late")
+
+    with pytest.raises(ValueError, match="late") as caught:
+        attsvm.train(s.problem, callback=late, **options)
+    same(caught.value.partial, run)
+
+
+def test_it_may_train_itself(sphere):
+    """The kernels keep nothing between calls."""
+    s, inner = sphere(), []
+    run = attsvm.train(
+        s.problem, steps=30, record=10, callback=lambda run: inner.append(attsvm.train(s.problem, steps=30))
+    )
+    same(run, attsvm.train(s.problem, steps=30, record=10))
+    assert len(inner) == 4
+
+
+@pytest.mark.parametrize("callback", [1, "print", [print]])
+def test_what_is_not_a_function_is_named(callback, sphere):
+    with pytest.raises(TypeError, match="callback must be a function"):
+        attsvm.train(sphere().problem, callback=callback)

@@ -1,0 +1,345 @@
+"""Training on shards: as many threads as workers here, with a barrier for a network."""
+
+import subprocess
+import sys
+import threading
+from types import SimpleNamespace
+
+import attsvm
+import numpy as np
+import pytest
+from attsvm._workers import Workers
+
+SIZES = [(4, 2), (1, 5), (2, 2, 2)]
+
+
+class Network:
+    """reduce() for threads: everybody's array becomes the sum of all, in an order that the threads draw anew."""
+
+    def __init__(self, workers):
+        self.barrier, self.arrays, self.lock, self.calls = threading.Barrier(workers), [], threading.Lock(), 0
+
+    def reduce(self, array):
+        assert array.dtype == np.float64 and array.ndim == 1 and array.flags.c_contiguous
+        with self.lock:
+            self.arrays.append(array.copy())
+        self.barrier.wait(timeout=60)
+        array[:] = sum(sorted(self.arrays, key=lambda a: a.tobytes()))
+        if self.barrier.wait(timeout=60) == 0:
+            self.arrays, self.calls = [], self.calls + 1
+        self.barrier.wait(timeout=60)
+
+    def run(self, works):
+        """What each of the functions returns or raises, each in a thread of its own."""
+        answers = [None] * len(works)
+
+        def work(i):
+            try:
+                answers[i] = works[i]()
+            except BaseException as error:
+                answers[i] = error
+
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(len(works))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return answers
+
+
+def shards(sizes, T=6, d=5, dz=4, seed=0, scale=1.0):
+    """A problem and its parts."""
+    rng, n = np.random.default_rng(seed), sum(sizes)
+    X, Z, y, v = (
+        rng.standard_normal((n, T, d)),
+        rng.standard_normal((n, dz)),
+        rng.choice([-1, 1], n),
+        rng.standard_normal(d),
+    )
+
+    def problem(rows):
+        return attsvm.Problem(attsvm.cross_attention(scale * X[rows], Z[rows]), y[rows], attsvm.LinearHead(v))
+
+    ends = np.cumsum(sizes)
+    parts = [problem(slice(end - size, end)) for end, size in zip(ends, sizes, strict=True)]
+    return SimpleNamespace(whole=problem(slice(None)), parts=parts, rng=rng)
+
+
+def train_apart(parts, **options):
+    network = Network(len(parts))
+    return network.run([lambda p=p: attsvm.train(p, reduce=network.reduce, **options) for p in parts]), network
+
+
+def starts(rng, trained, runs=None):
+    shape = () if runs is None else (runs,)
+    if trained == "W":
+        return dict(W=0.5 * rng.standard_normal((*shape, 5, 4)))
+    return dict(K=0.5 * rng.standard_normal((*shape, 5, 3)), Q=0.5 * rng.standard_normal((*shape, 4, 3)))
+
+
+def close(found, expected, rtol=1e-12):
+    """Thirty steps add as many roundings; a log scale of L is itself rounded to L eps."""
+    assert found.status == expected.status
+    np.testing.assert_array_equal(found.steps, expected.steps)
+    for name in ("W", "K", "Q", "v", "weights", "loss", "norm", "log_grad_norm", "heads"):
+        mine, theirs = getattr(found, name), getattr(expected, name)
+        if theirs is not None:
+            np.testing.assert_allclose(mine, theirs, rtol=0, atol=rtol * np.abs(theirs).max(), err_msg=name)
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+@pytest.mark.parametrize("trained", ["W", "KQ"])
+@pytest.mark.parametrize("rule", ["normalized", "normalized jointly", "constant", "mirror", "polyak"])
+def test_shards_follow_the_whole(sizes, trained, rule):
+    s = shards(sizes)
+    options = starts(s.rng, trained) | dict(rule=rule, steps=30, record=4)
+    runs, network = train_apart(s.parts, **options)
+    for run, part in zip(runs, s.parts, strict=True):
+        close(run, attsvm.train(s.whole, **options))
+        assert len(run.selected) == len(part.data)
+        np.testing.assert_array_equal(run.weights, runs[0].weights)
+        np.testing.assert_array_equal(run.loss, runs[0].loss)
+    # Two a step; at the start seats (once more after a clash), shares, what polyak aims at, and whether all agree.
+    assert 62 + 4 <= network.calls <= 62 + 7
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        dict(ridge=1e-2),
+        dict(train_head=True),
+        dict(runs=3, lr=[[0.1], [0.05], [0.2]]),
+        dict(radius=1.0, ball="nuclear"),
+        dict(progress=True),
+        dict(lr=np.linspace(0.1, 0.0, 30)),
+    ],
+    ids=lambda options: next(iter(options)),
+)
+@pytest.mark.parametrize("trained", ["W", "KQ"])
+def test_whatever_else_is_asked(options, trained, capsys):
+    s = shards((4, 2))
+    options = starts(s.rng, trained, options.get("runs")) | options | dict(steps=30, record=10)
+    for run in train_apart(s.parts, **options)[0]:
+        close(run, attsvm.train(s.whole, **options))
+
+
+def test_several_attention_heads():
+    s, W = shards((3, 2)), np.random.default_rng(1).standard_normal((2, 5, 4))
+
+    def two(problem):
+        return attsvm.Problem(problem.data, problem.y, attsvm.MLPHead(np.eye(5)), heads=2)
+
+    for run in train_apart([two(p) for p in s.parts], W=W, steps=30)[0]:
+        close(run, attsvm.train(two(s.whole), W, steps=30))
+
+
+def test_one_worker_is_the_run_bit_for_bit():
+    s = shards((5,))
+    run, alone = attsvm.train(s.whole, steps=50, reduce=lambda a: None), attsvm.train(s.whole, steps=50)
+    np.testing.assert_array_equal(run.weights, alone.weights)
+    np.testing.assert_array_equal(run.loss, alone.loss)
+
+
+def test_scales_that_no_double_holds():
+    """At a norm of 1e5 the shards' gradients lie e^thousands apart, and all of them vanish in double precision."""
+    s = shards((2, 3))
+    W = np.random.default_rng(3).standard_normal((5, 4))
+    W *= 1e5 / np.linalg.norm(W)
+    expected = attsvm.train(s.whole, W, steps=30, record=5)
+    assert expected.log_grad_norm.max() < -1000
+    moved = np.abs(expected.W - W).max()
+    for run in train_apart(s.parts, W=W, steps=30, record=5)[0]:
+        np.testing.assert_allclose(run.W - W, expected.W - W, rtol=0, atol=1e-9 * moved)
+        np.testing.assert_allclose(run.log_grad_norm, expected.log_grad_norm, rtol=1e-12)
+
+
+def test_a_shard_that_adds_nothing_does_not_drown_the_others():
+    """One token a window: its gradient is exactly zero, on no scale at all."""
+    rng = np.random.default_rng(5)
+    W, head = 3000.0 * rng.standard_normal((5, 4)), attsvm.LinearHead(rng.standard_normal(5))
+    X, Z = rng.standard_normal((2, 6, 5)), rng.standard_normal((2, 4))
+    some = attsvm.Problem(attsvm.cross_attention(X, Z), head=head)
+    none = attsvm.Problem(
+        attsvm.cross_attention(rng.standard_normal((1, 1, 5)), [[1.0, 2.0, 3.0, 4.0]]), head=head
+    )
+    alone = attsvm.train(some, W, steps=10)
+    assert alone.log_grad_norm.max() < -300
+    for run in train_apart([some, none], W=W, steps=10)[0]:
+        np.testing.assert_allclose(run.W, alone.W, rtol=0, atol=1e-12 * np.abs(alone.W).max())
+    for run in train_apart([none, none], W=W, steps=10)[0]:
+        assert run.status == "stationary"
+
+
+def test_a_factor_without_gradient_keeps_the_scale_of_the_other():
+    """K = 0: dQ = dW^T K is exactly zero, dK = dW Q is not."""
+    s = shards((3, 2))
+    options = dict(K=np.zeros((5, 3)), Q=s.rng.standard_normal((4, 3)), steps=1)
+    for run in train_apart(s.parts, **options)[0]:
+        close(run, attsvm.train(s.whole, **options))
+        assert run.K.any()
+
+
+def test_infinite_losses_have_no_mean():
+    network, losses = Network(2), [np.array([np.inf]), np.array([-np.inf])]
+    scales, gradient = np.zeros(1), np.ones((1, 4))
+
+    def work(loss):
+        Workers(network.reduce, 1).combine(gradient.reshape(-1), loss, scales, [(gradient, slice(0, 1))])
+        return loss[0]
+
+    assert np.isnan(network.run([lambda loss=loss: work(loss) for loss in losses])).all()
+
+
+def test_they_end_together():
+    s = shards((3, 2))
+    far = dict(W=np.zeros((5, 4)), rule="constant", lr=1e308, steps=50)
+    for error in train_apart(s.parts, **far)[0]:
+        assert isinstance(error, FloatingPointError)
+        assert str(error) == str(pytest.raises(FloatingPointError, attsvm.train, s.whole, **far).value)
+    target = dict(rule="polyak", target_loss=s.whole.loss(np.zeros((5, 4))) - 1e-3)
+    first, second = train_apart(s.parts, **target)[0]
+    assert first.status == "stationary" and first.steps[-1] > 0
+    close(first, second, 0.0)
+
+
+def test_a_callback_of_one_stops_all():
+    s, network = shards((3, 2)), Network(2)
+    last = [20, 1000]
+    works = [
+        lambda p=p, at=at: attsvm.train(
+            p, record=10, reduce=network.reduce, callback=lambda run: run.steps[-1] == at
+        )
+        for p, at in zip(s.parts, last, strict=True)
+    ]
+    for run in network.run(works):
+        assert run.status == "stopped"
+        np.testing.assert_array_equal(run.steps, [0, 10, 20])
+
+
+def test_an_exception_keeps_what_all_have_recorded():
+    s = shards((3,))
+    calls = []
+
+    def reduce(array):
+        calls.append(1)
+        if len(calls) == 3 + 2 * 15:
+            raise ConnectionError("gone")
+
+    with pytest.raises(ConnectionError) as caught:
+        attsvm.train(s.whole, record=10, reduce=reduce)
+    partial = caught.value.partial
+    assert partial.status == "interrupted"
+    np.testing.assert_array_equal(partial.steps, [0, 10])
+    np.testing.assert_array_equal(partial.weights, attsvm.train(s.whole, steps=10, record=10).weights)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        dict(lr=0.2),
+        dict(steps=31),
+        dict(record=5),
+        dict(W=np.ones((5, 4))),
+        dict(rule="constant"),
+        dict(ridge=1.0),
+    ],
+)
+def test_workers_that_differ_are_told(change):
+    s, network = shards((3, 2)), Network(2)
+    same = dict(steps=30, reduce=network.reduce)
+    for error in network.run(
+        [lambda: attsvm.train(s.parts[0], **same), lambda: attsvm.train(s.parts[1], **same | change)]
+    ):
+        assert isinstance(error, ValueError) and "same settings" in str(error)
+
+
+def test_a_mean_instead_of_a_sum_is_noticed():
+    s, network = shards((3, 2)), Network(2)
+
+    def mean(array):
+        network.reduce(array)
+        array /= 2
+
+    for error in network.run([lambda p=p: attsvm.train(p, reduce=mean) for p in s.parts]):
+        assert isinstance(error, ValueError) and "reduce must add" in str(error)
+
+
+@pytest.mark.parametrize("reduce", [lambda a: 2 * a, lambda a: a.copy()])
+def test_a_sum_elsewhere_is_noticed(reduce):
+    with pytest.raises(ValueError, match="reduce must add its argument up in place"):
+        attsvm.train(shards((3,)).whole, reduce=reduce)
+
+
+@pytest.mark.parametrize("reduce", [lambda a: a.fill(2.0), lambda a: a.fill(0.0)])
+def test_nonsense_is_noticed(reduce):
+    with pytest.raises(ValueError, match="reduce must add its argument up over all workers"):
+        attsvm.train(shards((3,)).whole, reduce=reduce)
+
+
+def test_what_is_not_a_function_is_named():
+    with pytest.raises(TypeError, match="reduce must be a function"):
+        attsvm.train(shards((3,)).whole, reduce="sum")
+
+
+def test_seats_that_clash_are_drawn_again(monkeypatch):
+    drawn = {}
+
+    def below(seats):
+        mine = drawn.setdefault(threading.get_ident(), [])
+        mine.append(seats)
+        return 5 if len(mine) < 3 else sorted(drawn).index(threading.get_ident())
+
+    monkeypatch.setattr("attsvm._workers.secrets.randbelow", below)
+    network = Network(2)
+    found = network.run([lambda: Workers(network.reduce, 3).mean([1.0])[0]] * 2)
+    assert found == [1.0, 1.0] and all(seats == [64, 512, 4096] for seats in drawn.values())
+
+
+PROGRAM = """
+import attsvm, numpy as np, sys
+{reducer}
+rng = np.random.default_rng(0)
+X, Z, y, v = rng.standard_normal((7, 6, 5)), rng.standard_normal((7, 4)), rng.choice([-1, 1], 7), rng.standard_normal(5)
+def problem(rows):
+    return attsvm.Problem(attsvm.cross_attention(X[rows], Z[rows]), y[rows], attsvm.LinearHead(v))
+mine = slice(0, 4) if rank == 0 else slice(4, 7)
+run = attsvm.train(problem(mine), steps=50, reduce=reduce)
+whole = attsvm.train(problem(slice(None)), steps=50)
+assert np.abs(run.W - whole.W).max() <= 1e-12 * np.abs(whole.W).max()
+print("ok", flush=True)
+{end}
+"""
+MPI = """
+from mpi4py import MPI
+comm = MPI.COMM_WORLD
+rank = comm.rank
+assert comm.size == 2
+reduce = lambda a: comm.Allreduce(MPI.IN_PLACE, a)
+"""
+GLOO = """
+import torch, torch.distributed as dist
+rank = int(sys.argv[2])
+dist.init_process_group("gloo", init_method="file://" + sys.argv[1], rank=rank, world_size=2)
+reduce = lambda a: dist.all_reduce(torch.from_numpy(a))
+"""
+
+
+@pytest.mark.peer
+def test_mpi(tmp_path):
+    pytest.importorskip("mpi4py")
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM.format(reducer=MPI, end=""))
+    command = ["mpiexec", "-n", "2", sys.executable, str(path)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert run.stdout.count("ok") == 2, run.stderr  # their lines may mix
+
+
+@pytest.mark.peer
+@pytest.mark.slow
+def test_torch_distributed(tmp_path):
+    pytest.importorskip("torch.distributed")
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM.format(reducer=GLOO, end="dist.destroy_process_group()"))
+    command = [sys.executable, str(path), str(tmp_path / "store")]
+    workers = [subprocess.Popen([*command, rank], stdout=subprocess.PIPE, text=True) for rank in "01"]
+    assert [worker.communicate(timeout=120)[0].split() for worker in workers] == [["ok"], ["ok"]]
