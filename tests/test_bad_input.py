@@ -303,6 +303,9 @@ bad("runs-Q", "Q")(lambda g: attsvm.train(g.problem, K=np.ones((2, 2, 3)), Q=np.
 bad("runs-lr", "lr")(lambda g: attsvm.train(g.problem, runs=2, lr=np.ones((3, 1))))
 bad("runs-lr-steps", "lr")(lambda g: attsvm.train(g.problem, runs=2, lr=np.ones((2, 4)), steps=3))
 bad("lr-matrix", "lr")(lambda g: attsvm.train(g.problem, lr=np.ones((1, 3)), steps=3))
+bad("callback-number", "callback")(lambda g: attsvm.train(g.problem, callback=1))
+bad("reduce-word", "reduce")(lambda g: attsvm.train(g.problem, reduce="sum"))
+bad("reduce-copies", "reduce")(lambda g: attsvm.train(g.problem, reduce=lambda a: 2 * a))
 bad("train_head-number", "train_head")(lambda g: attsvm.train(g.problem, train_head=1))
 bad("train_head-v-per-query", "train_head")(
     lambda g: attsvm.train(attsvm.Problem(g.data, g.y, attsvm.LinearHead(np.ones((2, 2)))), train_head=True)
@@ -549,7 +552,7 @@ def test_messages_say_what_was_expected_and_what_came():
 
 def test_the_private_module_refuses_what_does_not_fit():
     """Private calls are unchecked in meaning, but none may crash."""
-    core = attsvm.train.__globals__["_core"]
+    core = attsvm.problem._core
     g = good()
     keys, queries = g.data.keys, g.data.queries
     start, stop, indptr = g.data.start, g.data.stop, g.data.indptr
@@ -560,7 +563,7 @@ def test_the_private_module_refuses_what_does_not_fit():
         windows=handle, scores=scores, values=values, y=g.y, loss=0, ridge=0.0, rule=1, lr=np.array([[0.1]]),
         target=0.0, p=2.0, radius=-1.0, ball=0, first=0, last=3, record=np.array([0, 3]), W=W3, K=None, Q=None, v=v,
         weights=np.empty((2, 1, 4)), heads=np.empty((2, 1, 2)), losses=np.empty((2, 1)), norm=np.empty((2, 1)),
-        log_grad_norm=np.empty((2, 1)), reached=np.zeros(2, int),
+        log_grad_norm=np.empty((2, 1)), reached=np.zeros(2, int), recorded=None, combine=None,
     )  # fmt: skip
     core.train(*run.values())
     core.loss(handle, rule, 0, W3, None, None)

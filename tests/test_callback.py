@@ -117,9 +117,3 @@ def test_it_may_train_itself(sphere):
     )
     same(run, attsvm.train(s.problem, steps=30, record=10))
     assert len(inner) == 4
-
-
-@pytest.mark.parametrize("callback", [1, "print", [print]])
-def test_what_is_not_a_function_is_named(callback, sphere):
-    with pytest.raises(TypeError, match="callback must be a function"):
-        attsvm.train(sphere().problem, callback=callback)
