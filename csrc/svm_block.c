@@ -104,7 +104,7 @@ int svm_block(struct svm_answer *answer, const struct rows *rows, const struct s
     int status = svm_block_run(answer, rows, options, stop, arena);
     if (status >= 0)
         status = svm_conclude(answer, rows, options, BOUND_FROBENIUS, status, arena);
-    if (status != STATUS_UNDECIDED)
+    if (status != STATUS_UNDECIDED || answer->iterations >= options->max_iter)
         return status;
     ptrdiff_t iterations = answer->iterations;
     status = svm_soft_probe(answer, rows, options, stop, arena);

@@ -14,6 +14,7 @@
 #define FEW 100                         /* rows up to which the active set is quicker than block ascent */
 #define TIGHT 3                         /* rows per unknown from which it is, too */
 #define AFFORDABLE 4000                 /* rows its factor may hold: 128 MB, and as much per 4000 rows in all */
+#define PATIENCE 16                     /* rows per iteration of block ascent, after which it is quicker again */
 #define NO_LIMIT PTRDIFF_MAX            /* the Frobenius methods count other things as iterations than we do */
 
 double svm_reduced_norm(const double *a, ptrdiff_t n)
@@ -30,12 +31,15 @@ int svm_reduced_frobenius(struct svm_answer *answer, const struct rows *rows, co
     struct svm_options unlimited = *options;
     unlimited.max_iter = NO_LIMIT;
     ptrdiff_t m = rows->count, D = rows->w->dk * rows->w->dz;
-    int status = STATUS_UNDECIDED;
+    int status = STATUS_UNDECIDED, affordable = (m < D ? m : D) <= AFFORDABLE;
+    struct svm_options patient = unlimited;
+    if (affordable)
+        patient.max_iter = FEW + m / PATIENCE;
     struct arena_mark mark = arena_mark(arena);
     if (m > FEW && m <= TIGHT * D)
-        status = svm_block(answer, rows, &unlimited, stop, arena);
+        status = svm_block(answer, rows, &patient, stop, arena);
     arena_release(arena, mark);
-    if (status == STATUS_UNDECIDED && (m < D ? m : D) <= AFFORDABLE)
+    if ((status == STATUS_UNDECIDED || status == STATUS_ITERATION_LIMIT) && affordable)
         status = svm_active(answer, rows, &unlimited, stop, arena);
     arena_release(arena, mark);
     stop->iterations = 0;

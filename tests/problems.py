@@ -150,10 +150,10 @@ def spread_norms(keys=1.0, queries=1.0, seed=10):
     return Case(attsvm.cross_attention(X, Z), pick(rng, 6, 8), "optimal")
 
 
-def correlated(n=8, T=8, d=10):
-    """Covariance with the spectrum 1/i, in token space and in query space."""
+def correlated(n=8, T=8, d=10, power=1):
+    """Covariance with the spectrum i^-power, in token space and in query space."""
     rng = np.random.default_rng(11)
-    scale = 1 / np.arange(1, d + 1)
+    scale = np.arange(1, d + 1) ** -float(power)
     turn = np.linalg.qr(rng.standard_normal((d, d)))[0]
     X = (rng.standard_normal((n, T, d)) * scale) @ turn
     Z = (rng.standard_normal((n, d)) * scale) @ turn

@@ -232,6 +232,15 @@ def test_prompts_of_the_precursor(X, selected, prompt, square, norm):
         np.testing.assert_allclose(sol.W[:, 0], prompt, atol=1e-4)  # sqrt of twice the gap
 
 
+@pytest.mark.parametrize("power", [1.5, 2.0, 3.0])
+def test_strongly_correlated_tokens_are_left_to_the_active_set(power):
+    """Block ascent crawls there: the automatic choice must not end with it."""
+    case = correlated(40, 16, 40, power)
+    sol = solve(case)
+    assert sol.status == "optimal" and sol.method == "active"
+    check_optimal(case, sol, reference.svm_rows(case.data, case.selected))
+
+
 def test_generic_rank_of_the_frobenius_solution():
     for seed in range(5):
         case = ball(seed, 4, 5, 7)

@@ -37,6 +37,10 @@ MAX_ITER |= {"interior": 200, "factored": 20_000}
 DENSE_ROWS = 4000
 # Rows up to which the active set beats every other method; fewer when several tokens are selected: it then starts cold.
 ACTIVE_ROWS, ACTIVE_ROWS_SEVERAL = 400, 100
+# Iterations of "block", per row, after which tokens are so correlated that the active set is quicker, which finishes on
+# any support; but it keeps a column of the Gram matrix for each row it visits: the most of their entries (0.8 GB).
+BLOCK_PATIENCE, BLOCK_LEAST = 1 / 16, 100
+ACTIVE_ENTRIES = 100_000_000
 # Bits of the selection per entry of W above which a problem is tight, and block ascent slow (measured).
 TIGHT = 0.9
 # Rows up to which the nuclear interior point beats the factored method, and up to which (of rows or dimensions) its
@@ -224,7 +228,12 @@ def _solve(
         methods = {name: _with_rank(solver, rank) for name, solver in RANK_METHODS.items()}
     best = None
     for name in names:
-        answer = _call(methods[name], data, selection, tol, most or MAX_ITER[name], C, norm, begin)
+        limit = MAX_ITER[name]
+        if name == "block" and "active" in names:
+            limit = max(BLOCK_LEAST, int(BLOCK_PATIENCE * data._rows))
+        elif name == "active" and best is not None and np.count_nonzero(best._dual) * data._rows > ACTIVE_ENTRIES:
+            continue
+        answer = _call(methods[name], data, selection, tol, most or limit, C, norm, begin)
         sol = Separation(data, selection, norm, name, C, answer)
         best = sol if best is None or sol.gap <= best.gap else best
         if sol.status == "interrupted" or answer[-1] is not None:
@@ -260,10 +269,11 @@ def _plan(data: Data, norm: str | float, start: tuple = (None, None), several: b
             return ("interior", "factored")
         return ("factored", "interior") if min(rows, dimensions) <= INTERIOR_AFFORDABLE else ("factored",)
     if min(rows, dimensions) > DENSE_ROWS:
-        return ("block", "gradient")
-    exact = ("active", "interior") if rows <= ACTIVE_ROWS else ("interior", "active")
+        return ("block", "active", "gradient")
     bits = len(data) * math.log2(1 + rows / len(data))
-    return exact if bits > TIGHT * dimensions and start[0] is None else ("block", *exact)
+    if bits > TIGHT * dimensions and start[0] is None:
+        return ("active", "interior") if rows <= ACTIVE_ROWS else ("interior", "active")
+    return ("block", "active", "interior")
 
 
 def _call(
