@@ -160,7 +160,7 @@ static PyObject *loss_and_grad(PyObject *module, PyObject *const *args, Py_ssize
 }
 
 enum train_argument {
-    WINDOWS, SCORES, VALUES, LABELS, LOSS, RIDGE, RULE, LR, TARGET, P, RADIUS, BALL, FIRST, LAST, RECORD, W, K, Q, V,
+    WINDOWS, SCORES, VALUES, LABELS, LOSS, RIDGE, RULE, LR, TARGET, P, RADIUS, BALL, FIRST, LAST, RECORD, W, K, Q, SPAN, V,
     OUT_W, OUT_V, OUT_LOSS, OUT_NORM, OUT_LOG_GRAD, REACHED, RECORDED, COMBINE, N_ARGUMENTS
 };
 
@@ -236,9 +236,18 @@ static int read_run(struct objective *objective, struct bind_rule *rule, struct 
         || read_weights(weights, objective, args[W], args[K], args[Q]) < 0)
         return -1;
     objective->ridge = PyFloat_AsDouble(args[RIDGE]);
+    if (args[SPAN] != Py_None
+        && (weights->span = read_stack(args[SPAN], "span", weights->runs, 2 * w->n_queries, w->dk)) == NULL)
+        return -1;
     if (PyErr_Occurred() || (args[VALUES] != Py_None && read_head(objective, weights, args) < 0)
         || read_rule(descent, weights, args) < 0 || read_records(descent, out, objective, weights, args) < 0)
         return -1;
+    int apart = weights->W == NULL || objective->output != NULL || objective->values != NULL || objective->ridge != 0
+                || descent->radius >= 0 || descent->rule == DESCEND_MIRROR || args[COMBINE] != Py_None;
+    if (weights->span != NULL && apart) {
+        PyErr_SetString(PyExc_ValueError, "a span goes with W, a fixed linear head and steps along the gradient alone");
+        return -1;
+    }
     return 0;
 }
 
@@ -280,8 +289,9 @@ PyMethodDef bind_train_methods[] = {
      "(H) | loss, dK, dQ, log_scale"},
     {"train", (PyCFunction)(void (*)(void))train, METH_FASTCALL,
      "train(windows, scores | rule, values | None, y | None, loss, ridge, rule, lr, target, p, radius, ball, first, last, "
-     "record, W | None, K | None, Q | None, v | None, weights, heads | None, loss, norm, log_grad_norm, reached, "
-     "recorded | None, combine | None) -> status, exception | None.  Moves W (runs H, dk, dz), or K and Q, and v (runs, dv) in place.  lr: 1 or runs rows of "
+     "record, W | None, K | None, Q | None, span | None, v | None, weights, heads | None, loss, norm, log_grad_norm, "
+     "reached, recorded | None, combine | None) -> status, exception | None.  Moves W (runs H, dk, dz), or K and Q, or the "
+     "span (runs, 2 M, dk) of U and C while W stays, and v (runs, dv) in place.  lr: 1 or runs rows of "
      "1 or all steps.  radius < 0: no ball.  weights [records, runs H, dk dz], heads [records, runs, dv], loss and norms "
      "[records, runs]; reached [2]: the step, and how many records were made, added to what it held.  recorded(): called "
      "after each record, true stops the run.  combine(gradient, numbers): called with the gradients of W, or K and then "

@@ -10,6 +10,7 @@
 #include "product.h"
 #include "status.h"
 #include "stop.h"
+#include "sweep.h"
 #include "vector.h"
 
 VECTOR_CLONES
@@ -50,6 +51,7 @@ struct part {
     double *W, *G;
     ptrdiff_t n;
     const double *log_scale;
+    const double *known;                /* NULL, or where the norm of the gradient already stands */
     double norm;                        /* of G */
 };
 
@@ -77,6 +79,7 @@ static void take_parts(struct descender *d, struct arena *arena)
     const struct weights *at = d->weights;
     const struct gradient *g = &d->gradient;
     ptrdiff_t R = at->runs, H = at->heads, size = w->dk * w->dz, size_k = w->dk * at->m, size_q = w->dz * at->m;
+    ptrdiff_t size_s = 2 * w->n_queries * w->dk;
     ptrdiff_t matrices = at->W != NULL ? H : 2 * H, parts = matrices + (at->v != NULL);
     struct part *part = arena_take(arena, R * parts, sizeof *part);
     d->runner = arena_take(arena, R, sizeof *d->runner);
@@ -86,16 +89,18 @@ static void take_parts(struct descender *d, struct arena *arena)
         d->runner[r] = (struct runner){.part = part, .matrices = matrices, .parts = parts};
         for (ptrdiff_t n = r * H; n < (r + 1) * H; ++n) {
             const double *scale = g->log_scale + n;
-            if (at->W != NULL) {
-                *part++ = (struct part){at->W + n * size, g->W + n * size, size, scale, 0};
+            if (at->span != NULL) {
+                *part++ = (struct part){at->span + n * size_s, g->span + n * size_s, size_s, scale, g->norm + n, 0};
+            } else if (at->W != NULL) {
+                *part++ = (struct part){at->W + n * size, g->W + n * size, size, scale, NULL, 0};
             } else {
-                *part++ = (struct part){at->K + n * size_k, g->K + n * size_k, size_k, scale, 0};
-                *part++ = (struct part){at->Q + n * size_q, g->Q + n * size_q, size_q, scale, 0};
+                *part++ = (struct part){at->K + n * size_k, g->K + n * size_k, size_k, scale, NULL, 0};
+                *part++ = (struct part){at->Q + n * size_q, g->Q + n * size_q, size_q, scale, NULL, 0};
             }
         }
         ptrdiff_t dv = d->objective->dv;
         if (at->v != NULL)
-            *part++ = (struct part){at->v + r * dv, g->v + r * dv, dv, g->log_scale_v + r, 0};
+            *part++ = (struct part){at->v + r * dv, g->v + r * dv, dv, g->log_scale_v + r, NULL, 0};
     }
 }
 
@@ -106,7 +111,7 @@ static int measure(struct runner *run, double loss, const struct objective *obje
     int moving = 0;
     for (ptrdiff_t i = 0; i < run->parts; ++i) {
         struct part *part = &run->part[i];
-        part->norm = vector_norm(part->G, part->n);
+        part->norm = part->known != NULL ? *part->known : vector_norm(part->G, part->n);
         /* A NaN is still moving: the next evaluation will say that it is not finite. */
         moving |= part->norm > 0 || isnan(part->norm);
         if (i < run->matrices && part->norm > 0)
@@ -206,8 +211,11 @@ static void record(struct descent_record *out, ptrdiff_t row, const struct desce
     const struct weights *at = d->weights;
     ptrdiff_t R = at->runs, H = at->heads, size = w->dk * w->dz, m = at->m, dv = d->objective->dv;
     double *W = out->W + row * R * H * size;
-    if (at->W != NULL)
-        memcpy(W, at->W, (size_t)(R * H * size) * sizeof(double));
+    for (ptrdiff_t r = 0; at->span != NULL && r < R; ++r)
+        sweep_columns_times_columns(W + r * size, at->span + (2 * r + 1) * w->n_queries * w->dk, w->queries, w->dk,
+                                    w->dz, w->n_queries);
+    for (ptrdiff_t i = 0; at->W != NULL && i < R * H * size; ++i)
+        W[i] = at->W[i] + (at->span != NULL ? W[i] : 0);
     for (ptrdiff_t n = 0; at->W == NULL && n < R * H; ++n) {
         product_pack_transposed(d->packed, at->Q + n * w->dz * m, m, w->dz, m);
         product_rows(W + n * size, w->dz, at->K + n * w->dk * m, m, d->packed, w->dk, w->dz, m);

@@ -28,11 +28,13 @@ struct weights {
     double *W;                          /* (R H, dk, dz), NULL for factors */
     double *K, *Q;                      /* (R H, dk, m), (R H, dz, m) */
     ptrdiff_t m;
+    double *span;                       /* (R, 2, M, dk): U = Z W^T and C, for the weights W + C^T Z; else NULL */
     double *v;                          /* (R, dv) of a head that is trained, else NULL */
 };
 
 struct gradient {
-    double *W, *K, *Q, *v;              /* in the same variables as the weights */
+    double *W, *K, *Q, *span, *v;       /* in the same variables as the weights */
+    double *norm;                       /* (R) of dL/dW, for a span */
     double *log_scale, *log_scale_v;    /* (R H) of W, or K and Q; (R) of v */
     double *loss;                       /* (R) the mean loss, without the ridge */
 };
@@ -43,6 +45,13 @@ struct objective_rule {
     double *log_scale;                  /* (H, M) */
     double *queries, *packed;           /* packed Z; packed (M, m) */
     struct output_work output;
+};
+
+/* Weights in the span of the queries. */
+struct objective_span {
+    double *gram, *packed;              /* Z Z^T; packed (M, dk) of every run */
+    double *log_scale, *factor;         /* (R, M), (M) */
+    double *P;                          /* (R, 2, M, dk), the second of each two */
 };
 
 /* What one evaluation needs beside its arguments; made once, used for every step. */
@@ -61,6 +70,7 @@ struct objective_work {
     struct share *shares;               /* of the threads */
     int n_shares;
     struct objective_rule rule;
+    struct objective_span span;
 };
 
 #endif

@@ -16,6 +16,7 @@
 #include "product.h"
 #include "share.h"
 #include "softmax.h"
+#include "span.h"
 #include "status.h"
 #include "vector.h"
 
@@ -75,7 +76,9 @@ void objective_take(struct objective_work *work, const struct objective *objecti
     *work = (struct objective_work){.objective = objective, .at = at, .crew = crew, .block = block_of(at->runs)};
     work->block = work->block < M ? work->block : M;
     work->dense = is_dense(w, at);
-    if (objective->output == NULL && objective->values == NULL && lanes_fit(w)) {
+    if (at->span != NULL) {
+        span_take(work, arena);
+    } else if (objective->output == NULL && objective->values == NULL && lanes_fit(w)) {
         work->dense = 1;
         if ((work->lanes = arena_take(arena, 1, sizeof *work->lanes)) == NULL)
             return;
@@ -119,6 +122,10 @@ void objective_take_gradient(struct gradient *gradient, const struct objective *
     if (at->W == NULL) {
         gradient->K = arena_doubles(arena, N * w->dk, at->m);
         gradient->Q = arena_doubles(arena, N * w->dz, at->m);
+    }
+    if (at->span != NULL) {
+        gradient->span = arena_doubles(arena, 2 * R * w->n_queries, w->dk);
+        gradient->norm = arena_doubles(arena, R, 1);
     }
     if (objective->values != NULL)
         gradient->v = arena_doubles(arena, R, objective->dv);
@@ -267,11 +274,13 @@ int objective_gradient(struct gradient *gradient, struct objective_work *work)
     const struct windows *w = objective->w;
     const struct weights *at = work->at;
     ptrdiff_t dk = w->dk, dz = w->dz, m = at->m;
-    const double *W = prepare(work);
     double *G = at->W != NULL ? gradient->W : work->G;
-    if (objective->output == NULL) {
-        by_scores(gradient, G, work, W);
+    if (at->span != NULL) {
+        span_gradient(gradient, work);
+    } else if (objective->output == NULL) {
+        by_scores(gradient, G, work, prepare(work));
     } else {
+        prepare(work);
         int status = by_rule(gradient, G, work, work->rule.P);
         if (status != STATUS_DONE)
             return status;

@@ -175,6 +175,20 @@ static void add_head(struct share *share, const struct objective_work *work, ptr
     }
 }
 
+void share_pull_back(struct share *share, const struct objective_work *work, ptrdiff_t first, ptrdiff_t last)
+{
+    const struct objective *objective = work->objective;
+    ptrdiff_t R = work->at->runs, rows = (last - first) * R, dk = objective->w->dk;
+    attend_pull_back(&share->rows, &share->attend, share->U, first, last);
+    loss_values(share->value, share->log_slope, objective->loss, share->rows.score, share->rows.lift,
+                share->rows.shift, rows);
+    /* A query that adds nothing (one token, equal scores, copies of one token, a zero query) has the scale -inf: its
+     * own must not drown what the others add. */
+    for (ptrdiff_t row = 0; row < rows; ++row)
+        share->log_scale[row] =
+            work->zero_query[first + row / R] || vector_is_zero(share->rows.P + row * dk, dk) ? -INFINITY : 0.0;
+}
+
 void share_add_block(struct share *share, const struct objective_work *work, ptrdiff_t first, ptrdiff_t last)
 {
     const struct objective *objective = work->objective;
@@ -185,14 +199,7 @@ void share_add_block(struct share *share, const struct objective_work *work, ptr
         product_rows(share->U, R * dk, Z, dz, work->packed_W, queries, R * dk, dz);
     for (ptrdiff_t r = 0; !work->dense && r < R; ++r)
         share_transform(share->U + r * dk, R * dk, share->B + r * m, R * m, work, r, Z, queries);
-    attend_pull_back(&share->rows, &share->attend, share->U, first, last);
-    loss_values(share->value, share->log_slope, objective->loss, share->rows.score, share->rows.lift,
-                share->rows.shift, rows);
-    /* A query that adds nothing (one token, equal scores, copies of one token, a zero query) has the scale -inf: its
-     * own must not drown what the others add. */
-    for (ptrdiff_t row = 0; row < rows; ++row)
-        share->log_scale[row] =
-            work->zero_query[first + row / R] || vector_is_zero(share->rows.P + row * dk, dk) ? -INFINITY : 0.0;
+    share_pull_back(share, work, first, last);
     weigh(share, work, rows, 0, R);
     for (ptrdiff_t r = 0; share->used && r < R; ++r) {
         if (work->dense) {

@@ -22,6 +22,10 @@ void share_take(struct share *share, const struct objective_work *work, struct a
 /* Adds all queries of a small problem at W (R, dk, dz). */
 void share_add_lanes(struct share *share, const struct objective_work *work, const double *W);
 
+/* Rows of queries first .. last-1, a block at most, from their U: P, value, log_slope, and log_scale 0, or -inf where a
+ * query adds nothing. */
+void share_pull_back(struct share *share, const struct objective_work *work, ptrdiff_t first, ptrdiff_t last);
+
 /* Adds queries first .. last-1, a block at most. */
 void share_add_block(struct share *share, const struct objective_work *work, ptrdiff_t first, ptrdiff_t last);
 

@@ -12,24 +12,34 @@ INLINE double largest(const double *logit, ptrdiff_t T)
     return top;
 }
 
+/* The first index of the value, the last of all when nothing equals it (NaN).  A search without branches. */
 INLINE ptrdiff_t first_of(const double *logit, ptrdiff_t T, double value)
 {
-    ptrdiff_t t = 0;
-    while (t < T - 1 && logit[t] != value)      /* bounded: a NaN equals nothing */
-        ++t;
-    return t;
+    ptrdiff_t first = T - 1;
+#pragma omp simd reduction(min : first)
+    for (ptrdiff_t t = 0; t < T; ++t) {
+        ptrdiff_t candidate = logit[t] == value ? t : T;
+        first = candidate < first ? candidate : first;
+    }
+    return first;
 }
 
 /* weight_t = exp(logit_t - offset), returns the sum. */
 INLINE double exponentials(double *weight, const double *logit, double offset, ptrdiff_t T)
 {
-    double total = 0;
-#pragma omp simd reduction(+ : total)
-    for (ptrdiff_t t = 0; t < T; ++t) {
+    double sum[CLONES_LANES] = {0}, rest = 0;
+    ptrdiff_t t = 0;
+    for (; t + CLONES_LANES <= T; t += CLONES_LANES)
+#pragma omp simd
+        for (int i = 0; i < CLONES_LANES; ++i) {
+            weight[t + i] = exponential_nonpositive(logit[t + i] - offset);
+            sum[i] += weight[t + i];
+        }
+    for (; t < T; ++t) {
         weight[t] = exponential_nonpositive(logit[t] - offset);
-        total += weight[t];
+        rest += weight[t];
     }
-    return total;
+    return clones_total(sum) + rest;
 }
 
 VECTOR_CLONES
@@ -60,6 +70,24 @@ INLINE double runner_up(const double *logit, const double *score, double top, do
     return best == -__builtin_inf() ? 0.0 : best;
 }
 
+/* weight_t *= scale, returns sum_t weight_t (g_t - g_a). */
+INLINE double normalized_lift(double *weight, const double *score, double scale, double g_a, ptrdiff_t T)
+{
+    double sum[CLONES_LANES] = {0}, rest = 0;
+    ptrdiff_t t = 0;
+    for (; t + CLONES_LANES <= T; t += CLONES_LANES)
+#pragma omp simd
+        for (int i = 0; i < CLONES_LANES; ++i) {
+            weight[t + i] *= scale;
+            sum[i] += weight[t + i] * (score[t + i] - g_a);
+        }
+    for (; t < T; ++t) {
+        weight[t] *= scale;
+        rest += weight[t] * (score[t] - g_a);
+    }
+    return clones_total(sum) + rest;
+}
+
 /* Below this the plain weights are close to underflow and are taken relative to the runner-up instead.  At -300 they
  * are 1e-130, whose squares (in norms) are still normal numbers. */
 #define NEAR_UNDERFLOW (-300.0)
@@ -73,11 +101,7 @@ struct softmax softmax_backward(double *restrict c, double *restrict prob, const
     double total = exponentials(prob, logit, top, T), scale = 1.0 / total, g_a = score[a];
     double gap = runner_up(logit, score, top, g_a, T), lift = 0, shift = 0;
     if (gap >= NEAR_UNDERFLOW) {
-#pragma omp simd reduction(+ : lift)
-        for (ptrdiff_t t = 0; t < T; ++t) {
-            prob[t] *= scale;
-            lift += prob[t] * (score[t] - g_a);
-        }
+        lift = normalized_lift(prob, score, scale, g_a, T);
         for (ptrdiff_t t = 0; t < T; ++t)
             c[t] = prob[t] * ((score[t] - g_a) - lift);
     } else {

@@ -9,17 +9,11 @@
 /* Below this many multiplications a BLAS call costs more than it saves (measured: 20 x 20 x 20 is even). */
 #define GEMM_WORTH 8000
 
-#define LANES 8
+#define LANES CLONES_LANES
 #define ROWS 8
 
-/* The sum of eight numbers in the order in which vectors halve. */
-INLINE double total(const double *sum)
-{
-    return ((sum[0] + sum[4]) + (sum[2] + sum[6])) + ((sum[1] + sum[5]) + (sum[3] + sum[7]));
-}
-
 /* logit [rows] of `rows` tokens: u is read once for all, and their sums hide each other's latency.  Half as many tokens
- * from `ahead` on are asked for meanwhile. */
+ * from `ahead` on are asked for meanwhile, into the first cache: for small windows that is a fifth of the time. */
 INLINE void logits_of_rows(double *logit, const double *X, const double *u, ptrdiff_t d, int rows, const double *ahead)
 {
     double sum[ROWS][LANES];
@@ -31,7 +25,7 @@ INLINE void logits_of_rows(double *logit, const double *X, const double *u, ptrd
 #pragma GCC unroll 8
         for (int r = 0; r < rows; ++r) {
             if (ahead != NULL && r % 2 == 0)
-                __builtin_prefetch(ahead + r / 2 * d + k, 0, 2);
+                __builtin_prefetch(ahead + r / 2 * d + k, 0, 3);
 #pragma omp simd
             for (int i = 0; i < LANES; ++i)
                 sum[r][i] += X[r * d + k + i] * u[k + i];
@@ -39,7 +33,7 @@ INLINE void logits_of_rows(double *logit, const double *X, const double *u, ptrd
     }
 #pragma GCC unroll 8
     for (int r = 0; r < rows; ++r) {
-        double l = total(sum[r]);
+        double l = clones_total(sum[r]);
         for (ptrdiff_t j = k; j < d; ++j)
             l += X[r * d + j] * u[j];
         logit[r] = l;
@@ -88,7 +82,7 @@ INLINE void pull_back_of_rows(double *restrict p, const double *restrict X, cons
 #pragma GCC unroll 8
         for (int r = 0; r < rows; ++r) {
             if (ahead != NULL && r % 2 == 0)
-                __builtin_prefetch(ahead + r / 2 * d + k, 0, 2);
+                __builtin_prefetch(ahead + r / 2 * d + k, 0, 3);
 #pragma omp simd
             for (int i = 0; i < LANES; ++i)
                 sum[i] += c[r] * (X[r * d + k + i] - xa[k + i]);

@@ -7,11 +7,22 @@
 VECTOR_CLONES
 double vector_dot(const double *a, const double *b, ptrdiff_t n)
 {
-    double sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (ptrdiff_t i = 0; i < n; ++i)
-        sum += a[i] * b[i];
-    return sum;
+    double sum[4][CLONES_LANES] = {{0}}, rest = 0;     /* four sums hide each other's latency */
+    ptrdiff_t i = 0;
+    for (; i + 4 * CLONES_LANES <= n; i += 4 * CLONES_LANES)
+        for (int s = 0; s < 4; ++s)
+#pragma omp simd
+            for (int j = 0; j < CLONES_LANES; ++j)
+                sum[s][j] += a[i + s * CLONES_LANES + j] * b[i + s * CLONES_LANES + j];
+    for (; i + CLONES_LANES <= n; i += CLONES_LANES)
+#pragma omp simd
+        for (int j = 0; j < CLONES_LANES; ++j)
+            sum[0][j] += a[i + j] * b[i + j];
+    for (; i < n; ++i)
+        rest += a[i] * b[i];
+    for (int j = 0; j < CLONES_LANES; ++j)
+        sum[0][j] = (sum[0][j] + sum[1][j]) + (sum[2][j] + sum[3][j]);
+    return clones_total(sum[0]) + rest;
 }
 
 VECTOR_CLONES

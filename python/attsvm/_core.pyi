@@ -61,6 +61,7 @@ def train(
     W: _Floats | None,
     K: _Floats | None,
     Q: _Floats | None,
+    span: _Floats | None,
     v: _Floats | None,
     weights: _Floats,
     heads: _Floats | None,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from . import _core
+from ._span import weights_of
 from ._workers import Workers
 from .problem import Problem
 from .run import Run
@@ -22,13 +23,14 @@ class Training:
         head: tuple,
         rule: tuple,
         weights: tuple,
+        span: np.ndarray | None,
         wanted: np.ndarray,
         runs: int | None,
         callback: Callable[[Run], Any] | None,
         workers: Workers | None,
     ):
         self.problem, self.weights, self.wanted, self.runs = problem, weights, wanted, runs
-        self.callback, self.workers = callback, workers
+        self.span, self.callback, self.workers = span, callback, workers
         self.head = (problem.data._handle, problem._rule, *head, problem._loss, *rule)
         data, records, R = problem.data, len(wanted), runs or 1
         v = weights[3]
@@ -57,7 +59,9 @@ class Training:
             first,
             last,
             self.wanted[rows],
-            *self.weights,
+            *self.weights[:3],
+            self.span,
+            self.weights[3],
             *(None if r is None else r[rows] for r in self.records),
             self.reached,
             None if self.callback is None else self._show,
@@ -101,6 +105,10 @@ class Training:
 
     def run(self, status: str) -> Run:
         W, K, Q, v = self.weights
+        if self.span is not None:
+            recorded = self.done > 0 and self.wanted[self.done - 1] == self.step
+            last = self.records[0][self.done - 1].reshape(W.shape) if recorded else None
+            W = weights_of(self.problem, W, self.span) if last is None else last.copy()
         final = W if W is not None else K @ Q.swapaxes(1, 2)
         # C fills a row of all runs at each step; what is given back has a row of all steps for each run.
         before = (self.runs or 1,) + (() if self.problem.heads is None else (self.problem.heads,))

@@ -9,6 +9,7 @@ import numpy as np
 
 from ._check import as_choice, as_count, as_doubles, as_floats, as_number, as_numeric, check_shape
 from ._progress import steps_made
+from ._span import span_of
 from ._training import Training
 from ._workers import Workers
 from .problem import Problem
@@ -166,7 +167,11 @@ def train(
             target = float(workers.mean([target])[0])
         numbers = [*settings[:2], *where, target, steps, callback is not None]
         workers.agree(*weights, v, wanted, rates, np.array(numbers, dtype=np.float64))
-    state = Training(problem, head, (*settings, target, *where), (*weights, v), wanted, runs, callback, workers)
+    along_gradient = rule != "mirror" and settings[0] == 0 and radius is None and v is None and reduce is None
+    span = span_of(problem, weights[0]) if weights[0] is not None and along_gradient else None
+    state = Training(
+        problem, head, (*settings, target, *where), (*weights, v), span, wanted, runs, callback, workers
+    )
     code, exception = _to_the_end(state, steps, progress)
     if code == "done":
         return state.run("completed")

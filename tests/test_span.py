@@ -1,0 +1,172 @@
+"""Training in the span of the queries, W + C^T Z, beside the twin and beside steps on W itself."""
+
+import importlib
+import math
+
+import attsvm
+import numpy as np
+import pytest
+import reference
+from attsvm._span import span_of
+
+train_module = importlib.import_module("attsvm.train")
+
+
+def draw(rng, n=24, T=12, d=24, ragged=False, dtype=float):
+    """Tokens of length one, more or less: a step of 0.1 must not throw a run about."""
+    Z = rng.standard_normal((n, d)) / math.sqrt(d)
+    X = [(rng.standard_normal((1 + t % T if ragged else T, d)) / math.sqrt(d)).astype(dtype) for t in range(n)]
+    data = attsvm.cross_attention(X if ragged else np.stack(X), Z)
+    return attsvm.Problem(data, rng.choice([-1.0, 1.0], n), attsvm.LinearHead(rng.standard_normal(d)))
+
+
+def uses_span(problem, W):
+    return span_of(problem, W.reshape(-1, *W.shape[-2:])) is not None
+
+
+def on_W(monkeypatch, *args, **options):
+    with monkeypatch.context() as patch:
+        patch.setattr(train_module, "span_of", lambda *_: None)
+        return attsvm.train(*args, **options)
+
+
+def close(run, other, tol):
+    """Weights relative to their size; losses and logarithms of gradient norms."""
+    np.testing.assert_allclose(run.weights, other.weights, rtol=0, atol=tol * np.abs(other.weights).max())
+    np.testing.assert_allclose(run.W, other.W, rtol=0, atol=tol * np.abs(other.W).max())
+    np.testing.assert_allclose(run.loss, other.loss, rtol=tol)
+    np.testing.assert_allclose(run.log_grad_norm, other.log_grad_norm, rtol=0, atol=100 * tol)
+
+
+@pytest.mark.parametrize("rule", ["normalized", "constant"])
+def test_a_hundred_steps_are_the_twins(rule, rng):
+    problem = draw(rng)
+    W = 0.1 * rng.standard_normal((24, 24))
+    assert uses_span(problem, W)
+    run = attsvm.train(problem, W, rule=rule, lr=0.3, steps=100)
+    *_, (twin,) = reference.train(problem.data, problem.y, problem.head.v, "logistic", (W,), rule, 0.3, 100)
+    np.testing.assert_allclose(run.W, twin, rtol=0, atol=1e-12 * np.abs(twin).max())
+
+
+@pytest.mark.parametrize("rule", ["normalized", "normalized jointly", "constant", "polyak"])
+@pytest.mark.parametrize("runs", [None, 3])
+@pytest.mark.parametrize("shape", ["even", "ragged", "float32", "wide"])
+def test_it_is_the_run_on_W(shape, runs, rule, rng, monkeypatch):
+    size = {"wide": dict(n=20, T=3, d=300), "ragged": dict(n=40, T=12, d=30)}.get(shape, {})
+    problem = draw(rng, **size, ragged=shape == "ragged", dtype=np.float32 if shape == "float32" else float)
+    d = problem.data.dk
+    W = 0.1 * rng.standard_normal((d, d) if runs is None else (runs, d, d))
+    assert uses_span(problem, W)
+    options = dict(rule=rule, steps=60, record=13, runs=runs)
+    close(attsvm.train(problem, W, **options), on_W(monkeypatch, problem, W, **options), 1e-12)
+
+
+def test_several_queries_of_one_sequence_and_a_zero_query(rng, monkeypatch):
+    Z = rng.standard_normal((4, 6, 30)) / 5
+    Z[1, 2] = 0
+    data = attsvm.cross_attention(rng.standard_normal((4, 9, 30)) / 5, Z)
+    problem = attsvm.Problem(data, head=attsvm.LinearHead(rng.standard_normal(30)))
+    W = rng.standard_normal((30, 30))
+    assert uses_span(problem, W)
+    close(attsvm.train(problem, W, steps=50), on_W(monkeypatch, problem, W, steps=50), 1e-12)
+
+
+def test_gradients_that_have_underflowed_keep_their_direction(rng, monkeypatch):
+    problem = draw(rng)
+    sol = attsvm.solve_svm(problem.data, problem.optimal)
+    W = 3000 * sol.W  # margins of 3000: the gradient is of size e^-3000
+    run, other = attsvm.train(problem, W, lr=10.0, steps=30), on_W(monkeypatch, problem, W, lr=10.0, steps=30)
+    assert run.log_grad_norm[0] < -2000
+    np.testing.assert_allclose(run.log_grad_norm, other.log_grad_norm, rtol=1e-12)
+    np.testing.assert_allclose(run.W - W, other.W - W, rtol=0, atol=1e-9)  # of steps of 10 in weights of size 1e4
+
+
+@pytest.mark.parametrize("apart", [1e-4, 1e-6])
+def test_queries_that_cancel_keep_the_digits_of_the_norm(apart, rng, monkeypatch):
+    """Pairs of almost equal queries with opposite labels: <P, Z Z^T P> alone would lose them, as the square of `apart`.
+    The gradient itself has 1e-16 / apart."""
+    Z = np.repeat(rng.standard_normal((12, 24)), 2, axis=0)
+    Z[1::2] += apart * rng.standard_normal((12, 24))
+    X = np.repeat(rng.standard_normal((12, 9, 24)), 2, axis=0)
+    y = np.tile([1.0, -1.0], 12)
+    problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(rng.standard_normal(24)), "linear")
+    W = np.zeros((24, 24))
+    assert uses_span(problem, W)
+    run, other = attsvm.train(problem, W, steps=1), on_W(monkeypatch, problem, W, steps=1)
+    np.testing.assert_allclose(run.log_grad_norm[0], other.log_grad_norm[0], rtol=0, atol=1e-14 / apart)
+    np.testing.assert_allclose(run.W, other.W, rtol=0, atol=1e-14 / apart * np.abs(other.W).max())
+
+
+@pytest.mark.parametrize("unit", [1e-154, 1e-157, 1e-160, 1e160])
+def test_tokens_of_any_unit_train_alike(unit, rng):
+    problem = draw(rng)
+    data = attsvm.cross_attention(problem.data.keys.reshape(24, 12, 24) * unit, problem.data.queries)
+    scaled = attsvm.Problem(data, problem.y, attsvm.LinearHead(problem.head.v / unit))
+    plain = attsvm.train(problem, steps=20)
+    run = attsvm.train(scaled, steps=20, lr=0.1 / unit)
+    np.testing.assert_allclose(run.W * unit, plain.W, rtol=0, atol=1e-12 * np.abs(plain.W).max())
+
+
+@pytest.mark.parametrize("record", [0, 1, 7], ids=str)
+def test_a_run_in_chunks_is_the_same_run(record, rng, monkeypatch):
+    problem = draw(rng)
+    W = rng.standard_normal((24, 24))
+    whole = attsvm.train(problem, W, steps=200, record=record)
+    monkeypatch.setattr(train_module, "BAR_PARTS", 9)
+    parts = attsvm.train(problem, W, steps=200, record=record, progress=True)
+    for name in ("W", "weights", "loss", "norm", "log_grad_norm"):
+        np.testing.assert_array_equal(getattr(parts, name), getattr(whole, name))
+    np.testing.assert_array_equal(whole.W, whole.weights[-1])
+
+
+def test_threads_change_rounding_alone_and_repeat_bit_for_bit(rng):
+    problem = draw(rng, n=80, T=40, d=80)  # work enough for two threads
+    try:
+        attsvm.set_num_threads(1)
+        one = attsvm.train(problem, steps=30)
+        attsvm.set_num_threads(2)
+        two, again = attsvm.train(problem, steps=30), attsvm.train(problem, steps=30)
+    finally:
+        attsvm.set_num_threads(1)
+    np.testing.assert_array_equal(two.W, again.W)
+    close(two, one, 1e-12)
+
+
+def test_overflow_raises_with_the_weights_it_reached(rng):
+    problem = draw(rng)
+    data = attsvm.cross_attention(1e10 * problem.data.keys.reshape(24, 12, 24), problem.data.queries)
+    problem = attsvm.Problem(data, problem.y, problem.head)
+    with pytest.raises(FloatingPointError, match="at step 1") as caught:
+        attsvm.train(problem, lr=1e300, steps=50, record=0)
+    partial = caught.value.partial
+    assert partial.status == "overflow"
+    np.testing.assert_array_equal(partial.steps, [0])
+    np.testing.assert_allclose(partial.W / 1e300, attsvm.train(problem, lr=1.0, steps=1).W, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        dict(ridge=1e-3),
+        dict(rule="mirror", p=3.0),
+        dict(radius=1.0),
+        dict(train_head=True),
+        dict(reduce=lambda a: None),
+    ],
+    ids=lambda options: next(iter(options)),
+)
+def test_other_steps_go_by_W(options, rng, monkeypatch):
+    problem = draw(rng)
+    used = []
+    monkeypatch.setattr(train_module, "span_of", lambda *_: used.append(1))
+    attsvm.train(problem, steps=1)
+    assert used == [1]
+    attsvm.train(problem, steps=1, **options)
+    assert used == [1]
+
+
+def test_small_problems_and_many_queries_go_by_W(rng):
+    assert not uses_span(draw(rng, n=40), np.zeros((24, 24)))
+    assert not uses_span(draw(rng, n=6, T=8, d=10), np.zeros((10, 10)))
+    nonlinear = attsvm.Problem(draw(rng).data, head=attsvm.QuadraticHead(np.ones(24), lam=1.0))
+    assert not uses_span(nonlinear, np.zeros((24, 24)))
