@@ -562,8 +562,8 @@ def test_the_private_module_refuses_what_does_not_fit():
     run = dict(
         windows=handle, scores=scores, values=values, y=g.y, loss=0, ridge=0.0, rule=1, lr=np.array([[0.1]]),
         target=0.0, p=2.0, radius=-1.0, ball=0, first=0, last=3, record=np.array([0, 3]), W=W3, K=None, Q=None,
-        span=None, v=v, weights=np.empty((2, 1, 4)), heads=np.empty((2, 1, 2)), losses=np.empty((2, 1)), norm=np.empty((2, 1)),
-        log_grad_norm=np.empty((2, 1)), reached=np.zeros(2, int), recorded=None, combine=None,
+        span=None, v=v, weights=np.empty((2, 1, 4)), heads=np.empty((2, 1, 2)), losses=np.empty((2, 1)),
+        norm=np.empty((2, 1)), log_grad_norm=np.empty((2, 1)), reached=np.zeros(2, int), recorded=None, combine=None,
     )  # fmt: skip
     core.train(*run.values())
     core.loss(handle, rule, 0, W3, None, None)
