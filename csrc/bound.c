@@ -76,6 +76,40 @@ static double scaling(const double *margin, const struct rows *rows, double size
     return s <= most * (1 + 1e-10) ? s : 0;    /* b < 0: met to a tenth of the gap worth asking */
 }
 
+/* The bounds of a W that meets the rows s times over and of lambda, and both scaled. */
+static void of_both(struct bound *bound, double *W, double *lambda, const struct rows *rows, double s, double of_w,
+                    double of_m, enum bound_norm norm)
+{
+    double product = 0;
+    for (ptrdiff_t k = 0; k < rows->count; ++k)
+        product += rows->rhs[k] * lambda[k];
+    bound->lower = s > 0 ? 1 / (s * of_w) : 0;
+    bound->upper = product > 0 ? of_m / product : INFINITY;
+    bound->gap = bound->lower > 0 ? bound->upper / bound->lower - 1 : INFINITY;
+    if (s > 0)
+        for (ptrdiff_t i = 0; i < rows->w->dk * rows->w->dz; ++i)
+            W[i] *= s;
+    if (s > 0 && norm == BOUND_FROBENIUS)
+        for (ptrdiff_t k = 0; k < rows->count; ++k)
+            lambda[k] *= s;
+}
+
+int bound_certify_dual(struct bound *bound, double *W, double *lambda, const struct rows *rows, struct arena *arena)
+{
+    struct arena_mark mark = arena_mark(arena);
+    double *margin = arena_doubles(arena, rows->count, 1);
+    if (margin == NULL)
+        return STATUS_NO_MEMORY;
+    clean(lambda, rows);
+    rows_adjoint(W, rows, lambda);
+    double size = vector_norm(W, rows->w->dk * rows->w->dz);
+    rows_apply(margin, rows, W);
+    double s = isfinite(size) ? scaling(margin, rows, size) : 0;
+    of_both(bound, W, lambda, rows, s, size, size, BOUND_FROBENIUS);
+    arena_release(arena, mark);
+    return STATUS_DONE;
+}
+
 int bound_certify(struct bound *bound, double *W, double *lambda, const struct rows *rows, enum bound_norm norm,
                   double p, struct arena *arena)
 {
@@ -85,7 +119,7 @@ int bound_certify(struct bound *bound, double *W, double *lambda, const struct r
     if (arena->failed)
         return STATUS_NO_MEMORY;
     clean(lambda, rows);
-    double of_w = vector_norm(W, dk * dz), of_m, product = 0, unused;
+    double of_w = vector_norm(W, dk * dz), of_m, unused;
     rows_apply(margin, rows, W);
     double s = isfinite(of_w) ? scaling(margin, rows, of_w) : 0;
     rows_adjoint(M, rows, lambda);
@@ -102,17 +136,7 @@ int bound_certify(struct bound *bound, double *W, double *lambda, const struct r
         of_w = entrywise(W, dk * dz, p);
         of_m = entrywise(M, dk * dz, p / (p - 1));
     }
-    for (ptrdiff_t k = 0; k < rows->count; ++k)
-        product += rows->rhs[k] * lambda[k];
-    bound->lower = s > 0 ? 1 / (s * of_w) : 0;
-    bound->upper = product > 0 ? of_m / product : INFINITY;
-    bound->gap = bound->lower > 0 ? bound->upper / bound->lower - 1 : INFINITY;
-    if (s > 0)
-        for (ptrdiff_t i = 0; i < dk * dz; ++i)
-            W[i] *= s;
-    if (s > 0 && norm == BOUND_FROBENIUS)
-        for (ptrdiff_t k = 0; k < rows->count; ++k)
-            lambda[k] *= s;
+    of_both(bound, W, lambda, rows, s, of_w, of_m, norm);
     arena_release(arena, mark);
     return STATUS_DONE;
 }

@@ -22,6 +22,9 @@ struct bound {
 int bound_certify(struct bound *bound, double *W, double *lambda, const struct rows *rows, enum bound_norm norm,
                   double p, struct arena *arena);
 
+/* The same in the Frobenius norm for lambda alone: W becomes A^*(lambda), scaled likewise. */
+int bound_certify_dual(struct bound *bound, double *W, double *lambda, const struct rows *rows, struct arena *arena);
+
 /* Farkas residual ||A^*(lambda)||_F / sum_k |b_k lambda_k| length_k, infinite unless b . lambda is positive: the
  * margin is below this part of the (lambda-weighted) row lengths.  lambda is cleaned as above. */
 double bound_farkas(double *lambda, const struct rows *rows, struct arena *arena);

@@ -6,16 +6,26 @@
 #include "arena.h"
 #include "clones.h"
 #include "gram.h"
+#include "status.h"
+#include "vector.h"
 
-#define FIRST_STRIDE 32
+#define FIRST_STRIDE 16
 #define LANES CLONES_LANES              /* the totals below count on 8 */
 
-void factor_take(struct factor *f, ptrdiff_t capacity, struct arena *arena)
+int factor_take(struct factor *f, const struct gram *gram, const double *beta, ptrdiff_t capacity,
+                struct arena *arena)
 {
-    *f = (struct factor){.capacity = capacity, .arena = arena};
+    *f = (struct factor){.gram = gram, .beta = beta, .capacity = capacity, .arena = arena};
+    f->member = arena_indices(arena, capacity);
+    f->inside = arena_take(arena, gram->count, 1);
     f->inverse = arena_doubles(arena, capacity, 1);
-    f->beta = arena_doubles(arena, capacity, 1);
     f->y = arena_doubles(arena, capacity, 1);
+    f->r = arena_doubles(arena, capacity, 1);
+    f->work = arena_doubles(arena, capacity, 1);
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
+    memset(f->inside, 0, (size_t)gram->count);
+    return STATUS_DONE;
 }
 
 /* Room for n rows of n + 1 entries, the first `kept` rows staying. */
@@ -23,7 +33,7 @@ static int make_room(struct factor *f, ptrdiff_t n, ptrdiff_t kept)
 {
     if (n < f->stride)
         return 0;
-    ptrdiff_t stride = clones_padded(n + n / 4 + FIRST_STRIDE), most = clones_padded(f->capacity + 1);
+    ptrdiff_t stride = clones_padded(n + n / 8 + FIRST_STRIDE), most = clones_padded(f->capacity + 1);
     stride = stride < most ? stride : most;
     double *U = arena_zeros(f->arena, stride, stride);
     if (U == NULL)
@@ -49,44 +59,64 @@ INLINE double total(const double x[LANES])
     return ((x[0] + x[4]) + (x[1] + x[5])) + ((x[2] + x[6]) + (x[3] + x[7]));
 }
 
+#define TALL 8                          /* rows of U that are made together ... */
+#define WIDE 16                         /* ... and columns: their 8 x 16 sums just fit the registers of AVX-512 */
+
+/* U [from .. from+TALL, j .. j+width] less what the rows above take off it. */
+INLINE void take_off(double *restrict U, ptrdiff_t stride, ptrdiff_t from, ptrdiff_t j, int width)
+{
+    double sum[TALL][WIDE];
+    for (int r = 0; r < TALL; ++r)
+        for (int c = 0; c < width; ++c)
+            sum[r][c] = U[(from + r) * stride + j + c];
+    const double *row = U;
+    for (ptrdiff_t k = 0; k < from; ++k, row += stride) {
+#pragma GCC unroll 8
+        for (int r = 0; r < TALL; ++r) {
+            double u = row[from + r];
+#pragma omp simd
+            for (int c = 0; c < width; ++c)
+                sum[r][c] -= u * row[j + c];
+        }
+    }
+    for (int r = 0; r < TALL; ++r)
+        for (int c = 0; c < width; ++c)
+            U[(from + r) * stride + j + c] = sum[r][c];
+}
+
 /* U [n, stride] holds G above the diagonal and beta as its column n, and is left with the factor and with y. */
 VECTOR_CLONES
 static int eliminate(double *restrict U, double *restrict inverse, ptrdiff_t n, ptrdiff_t stride, double least)
 {
     ptrdiff_t end = clones_padded(n + 1);
     int dependent = 0;
-    for (ptrdiff_t top = 0; top < n; top += 4) {
-        ptrdiff_t bottom = top + 4 < n ? top + 4 : n, from = top & -LANES;
+    for (ptrdiff_t top = 0, bottom; top < n; top = bottom) {
+        ptrdiff_t j = top;
+        bottom = n - top < TALL ? n : top + TALL;
+        for (; j + WIDE <= end; j += WIDE)      /* rows from n on are there, and not read */
+            take_off(U, stride, top, j, WIDE);
+        if (j < end)
+            take_off(U, stride, top, j, LANES);
         for (ptrdiff_t k = top; k < bottom; ++k) {
             double *row = U + k * stride, pivot = row[k], scale = pivot > least ? 1 / sqrt(pivot) : 0;
             inverse[k] = scale;
             dependent |= scale == 0;
-            for (ptrdiff_t j = from; j < end; j += LANES)
+            for (j = top; j < end; j += LANES)
                 for (int l = 0; l < LANES; ++l)
                     row[j + l] *= scale;
             for (ptrdiff_t i = k + 1; i < bottom; ++i) {
                 double *below = U + i * stride, u = row[i];
-                for (ptrdiff_t j = from; j < end; j += LANES)
+                for (j = top; j < end; j += LANES)
                     for (int l = 0; l < LANES; ++l)
                         below[j + l] -= u * row[j + l];
             }
-        }
-        if (bottom == n)
-            break;
-        /* Four rows at a time are taken off the rest, each from a whole vector on. */
-        const double *a = U + top * stride, *b = a + stride, *c = b + stride, *d = c + stride;
-        for (ptrdiff_t i = bottom; i < n; ++i) {
-            double *row = U + i * stride, u_a = a[i], u_b = b[i], u_c = c[i], u_d = d[i];
-            for (ptrdiff_t j = i & -LANES; j < end; j += LANES)
-                for (int l = 0; l < LANES; ++l)
-                    row[j + l] -= (u_a * a[j + l] + u_b * b[j + l]) + (u_c * c[j + l] + u_d * d[j + l]);
         }
     }
     return dependent;
 }
 
 /* Rows with the diagonal 0, and their columns, go. */
-static void leave_out(struct factor *f, ptrdiff_t *member)
+static void leave_out(struct factor *f)
 {
     ptrdiff_t kept = 0;
     for (ptrdiff_t i = 0; i < f->size; ++i) {
@@ -97,8 +127,7 @@ static void leave_out(struct factor *f, ptrdiff_t *member)
         for (ptrdiff_t j = i; j < f->size; ++j)
             if (f->inverse[j] != 0)
                 *to++ = from[j];
-        member[kept] = member[i];
-        f->beta[kept] = f->beta[i];
+        f->member[kept] = f->member[i];
         f->y[kept] = f->y[i];
         ++kept;
     }
@@ -109,41 +138,47 @@ static void leave_out(struct factor *f, ptrdiff_t *member)
             f->inverse[f->size++] = f->inverse[i];
 }
 
-int factor_build(struct factor *f, const struct gram *gram, ptrdiff_t *member, ptrdiff_t n, const double *beta,
-                 double least)
+int factor_build(struct factor *f, const ptrdiff_t *member, ptrdiff_t n, double least)
 {
-    if (make_room(f, n, 0) < 0)
-        return -1;
+    for (ptrdiff_t i = 0; i < f->size; ++i)
+        f->inside[f->member[i]] = 0;
+    memmove(f->member, member, (size_t)n * sizeof *member);
     f->size = n;
-    for (ptrdiff_t i = 0; i < n; ++i) {
-        const double *from = gram->column[member[i]];
-        double *row = f->U + i * f->stride;
-        for (ptrdiff_t j = i; j < n; ++j)
-            row[j] = from[member[j]];
-        row[n] = f->beta[i] = beta[member[i]];
-    }
+    if (make_room(f, n, 0) < 0 || gram_square(f->U, f->stride, f->gram, f->member, n) < 0)
+        return STATUS_NO_MEMORY;
+    for (ptrdiff_t i = 0; i < n; ++i)
+        f->U[i * f->stride + n] = f->beta[member[i]];
     int dependent = eliminate(f->U, f->inverse, n, f->stride, least);
     for (ptrdiff_t i = 0; i < n; ++i)
         f->y[i] = f->U[i * f->stride + n];
     if (dependent)
-        leave_out(f, member);
-    return 0;
+        leave_out(f);
+    for (ptrdiff_t i = 0; i < f->size; ++i)
+        f->inside[f->member[i]] = 1;
+    return STATUS_DONE;
 }
 
-VECTOR_CLONES
-int factor_append(struct factor *f, const double *r, double diagonal, double beta)
+double factor_project(struct factor *f, ptrdiff_t j)
+{
+    gram_products(f->work, f->gram, j, f->member, f->size);
+    factor_solve_transposed(f, f->r, f->work);
+    return 1 - vector_dot(f->r, f->r, f->size);
+}
+
+int factor_append(struct factor *f, ptrdiff_t j, double rest)
 {
     ptrdiff_t n = f->size;
     if (make_room(f, n + 1, n) < 0)
-        return -1;
+        return STATUS_NO_MEMORY;
+    double diagonal = sqrt(rest);
     for (ptrdiff_t i = 0; i < n; ++i)
-        f->U[i * f->stride + n] = r[i];
+        f->U[i * f->stride + n] = f->r[i];
     f->U[n * f->stride + n] = diagonal;
-    f->beta[n] = beta;
     f->inverse[n] = 1 / diagonal;
-    f->y[n] = (beta - dot(r, f->y, 0, n)) * f->inverse[n];
-    ++f->size;
-    return 0;
+    f->y[n] = (f->beta[j] - vector_dot(f->r, f->y, n)) * f->inverse[n];
+    f->member[f->size++] = j;
+    f->inside[j] = 1;
+    return STATUS_DONE;
 }
 
 INLINE void rotate(double *restrict a, double *restrict b, double c, double s, ptrdiff_t from, ptrdiff_t end)
@@ -160,6 +195,8 @@ VECTOR_CLONES
 void factor_delete(struct factor *f, ptrdiff_t i)
 {
     ptrdiff_t n = --f->size, stride = f->stride, end = clones_padded(n);
+    f->inside[f->member[i]] = 0;
+    memmove(f->member + i, f->member + i + 1, (size_t)(n - i) * sizeof *f->member);
     for (ptrdiff_t k = 0; k <= n; ++k) {
         double *row = f->U + k * stride;
         memmove(row + i, row + i + 1, (size_t)(n - i) * sizeof(double));
@@ -173,7 +210,6 @@ void factor_delete(struct factor *f, ptrdiff_t i)
         f->y[k] = c * y + s * f->y[k + 1];
         f->y[k + 1] = c * f->y[k + 1] - s * y;
         f->inverse[k] = inverse;
-        f->beta[k] = f->beta[k + 1];
     }
 }
 

@@ -1,4 +1,4 @@
-/* A Cholesky factor that grows and shrinks by one row: G = U^T U of a changing set of rows, with y = U^-T beta.
+/* A Cholesky factor that grows and shrinks by one row: G_SS = U^T U of a changing set S of rows, with y = U^-T beta_S.
  * For the few hundred rows of an active set plain loops beat a BLAS call each; U lies row by row, so that all of them
  * but the appending of a column run along memory. */
 #ifndef FACTOR_H
@@ -10,24 +10,33 @@ struct arena;
 struct gram;
 
 struct factor {
-    ptrdiff_t size, stride, capacity;   /* rows now; row length of U, whole vectors; the most rows there can be */
+    const struct gram *gram;
+    const double *beta;                 /* (m) by row */
+    ptrdiff_t size, stride, capacity;   /* |S| now; row length of U, whole vectors; the most there can be */
+    ptrdiff_t *member;                  /* (capacity) S, in the order of U */
+    unsigned char *inside;              /* (m) in S */
     double *U;                          /* (size, stride) upper triangular; what is left of the diagonal is not read */
     double *inverse;                    /* (capacity) 1 / diagonal of U: a solve is a chain, and divisions are slow */
-    double *beta, *y;                   /* (capacity) */
+    double *y;                          /* (capacity) */
+    double *r, *work;                   /* (capacity) U^-T G_Sj of the row projected last; scratch */
     struct arena *arena;
 };
 
-void factor_take(struct factor *f, ptrdiff_t capacity, struct arena *arena);
+/* S is empty.  STATUS_DONE or STATUS_NO_MEMORY, here and below. */
+int factor_take(struct factor *f, const struct gram *gram, const double *beta, ptrdiff_t capacity,
+                struct arena *arena);
 
-/* Start over with the rows member [n] of a Gram matrix, in that order; beta [..] by row.  Those at a squared distance of
- * at most `least` from the span of those before are left out, of `member` too.  -1: no memory. */
-int factor_build(struct factor *f, const struct gram *gram, ptrdiff_t *member, ptrdiff_t n, const double *beta,
-                 double least);
+/* Start over with S = member [n], which may be f->member.  Rows at a squared distance of at most `least` from the span of
+ * those before are left out. */
+int factor_build(struct factor *f, const ptrdiff_t *member, ptrdiff_t n, double least);
 
-/* Append the column (r, diagonal) to U, and beta's new entry.  -1: no memory. */
-int factor_append(struct factor *f, const double *r, double diagonal, double beta);
+/* r = U^-T G_Sj; returns the squared distance 1 - r.r of row j from the span of S. */
+double factor_project(struct factor *f, ptrdiff_t j);
 
-/* Remove row i of G: U is brought back to triangular form by Givens rotations. */
+/* Row j, projected last, at the squared distance `rest`, joins S. */
+int factor_append(struct factor *f, ptrdiff_t j, double rest);
+
+/* Row member[i] leaves: U is brought back to triangular form by Givens rotations. */
 void factor_delete(struct factor *f, ptrdiff_t i);
 
 /* out = U^-T b, which destroys b; out = U^-1 b; out = U b.  Both vectors have room for whole vectors. */

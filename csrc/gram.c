@@ -1,142 +1,174 @@
 #include "gram.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "arena.h"
 #include "clones.h"
+#include "product.h"
 #include "status.h"
+#include "sweep.h"
+#include "vector.h"
 
 #define LANES CLONES_LANES
-#define TALL 6                          /* rows of a tile: its 6 x 8 sums just fit the registers of AVX2 */
+#define TALL 16                         /* rows of G that are made together: a panel of the product */
 
-/* C [.., stride] = A^T A for A [d, stride], in tiles, of which only those that reach the diagonal or lie right of it. */
+/* D [m, padded]: the differences of a window's rows over their own length, `length` / z. */
 VECTOR_CLONES
-static void columns_times_columns(double *restrict C, const double *restrict A, ptrdiff_t count, ptrdiff_t stride,
-                                  ptrdiff_t d)
+static void differences(double *restrict D, const double *restrict X, const double *restrict a,
+                        const ptrdiff_t *restrict token, const double *restrict length, double z, ptrdiff_t m,
+                        ptrdiff_t d, ptrdiff_t padded)
 {
-    for (ptrdiff_t k = 0; k < count; k += TALL) {
-        if (k > stride - TALL)          /* the last tiles overlap the ones before */
-            k = stride - TALL;
-        for (ptrdiff_t l = k & -LANES; l < stride; l += LANES) {
-            double tile[TALL][LANES] = {{0}};
-            const double *a = A + k, *b = A + l;
-            for (ptrdiff_t i = 0; i < d; ++i, a += stride, b += stride)
-                for (int r = 0; r < TALL; ++r)
-                    for (int c = 0; c < LANES; ++c)
-                        tile[r][c] += a[r] * b[c];
-            for (int r = 0; r < TALL; ++r)
-                for (int c = 0; c < LANES; ++c)
-                    C[(k + r) * stride + l + c] = tile[r][c];
-        }
+    for (ptrdiff_t k = 0; k < m; ++k, D += padded) {
+        const double *x = X + token[k] * d;
+        double scale = z / length[k];
+        for (ptrdiff_t i = 0; i < d; ++i)
+            D[i] = scale * (a[i] - x[i]);
+        for (ptrdiff_t i = d; i < padded; ++i)
+            D[i] = 0;
     }
 }
 
-/* What lies left of the diagonal blocks, from what lies right of them. */
+int gram_take(struct gram *gram, const struct rows *rows, struct arena *arena)
+{
+    const struct windows *w = rows->w;
+    ptrdiff_t M = w->n_queries, dz = clones_padded(w->dz);
+    *gram = (struct gram){.rows = rows, .arena = arena, .count = rows->count,
+                          .dk = clones_padded(w->dk)};
+    gram->D = arena_doubles(arena, rows->count, gram->dk);
+    gram->P = arena_doubles(arena, M, gram->dk);
+    gram->V = arena_doubles(arena, M, gram->dk);
+    gram->K = arena_doubles(arena, M, M);
+    struct arena_mark mark = arena_mark(arena);
+    double *Z = arena_zeros(arena, M, dz);
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
+    for (ptrdiff_t q = 0; q < M; ++q) {
+        ptrdiff_t from = rows->first[q], m = rows->first[q + 1] - from;
+        if (m == 0)
+            continue;
+        const double *X = windows_keys(w, q, rows->keys), *z = w->queries + q * w->dz;
+        double size = sqrt(vector_dot(z, z, w->dz));
+        for (ptrdiff_t i = 0; i < w->dz; ++i)
+            Z[q * dz + i] = z[i] / size;
+        differences(gram->D + from * gram->dk, X, X + rows->reference[q] * w->dk, rows->token + from,
+                    rows->length + from, size, m, w->dk, gram->dk);
+    }
+    sweep_rows_times_rows(gram->K, Z, Z, M, M, dz);
+    arena_release(arena, mark);
+    return STATUS_DONE;
+}
+
+/* D D^T for D [n, dk]. */
+static int square(double *G, ptrdiff_t stride, const double *D, ptrdiff_t n, ptrdiff_t dk, struct arena *arena)
+{
+    struct arena_mark mark = arena_mark(arena);
+    double *packed = arena_doubles(arena, product_packed(n, dk), 1);
+    if (packed == NULL)
+        return STATUS_NO_MEMORY;
+    product_pack_transposed(packed, D, dk, n, dk);
+    for (ptrdiff_t k = 0; k < n; k += TALL)
+        product_rows(G + k * stride + k, stride, D + k * dk, dk, packed + k * dk, n - k < TALL ? n - k : TALL,
+                     clones_padded(n) - k, dk);
+    arena_release(arena, mark);
+    return STATUS_DONE;
+}
+
 VECTOR_CLONES
-static void mirror(double *restrict C, ptrdiff_t stride)
+static void multiply(double *restrict row, const double *restrict by, ptrdiff_t from, ptrdiff_t end)
+{
+    for (ptrdiff_t l = from; l < end; l += LANES)
+        for (int c = 0; c < LANES; ++c)
+            row[l + c] *= by[l + c];
+}
+
+/* G_kl (z_k . z_l), `query` [n] being those of the rows. */
+static int times_queries(double *G, ptrdiff_t stride, const struct gram *gram, const ptrdiff_t *query, ptrdiff_t n)
+{
+    struct arena_mark mark = arena_mark(gram->arena);
+    double *spread = arena_zeros(gram->arena, clones_padded(n), 1);
+    if (spread == NULL)
+        return STATUS_NO_MEMORY;
+    for (ptrdiff_t k = 0; k < n; ++k) {
+        const double *products = gram->K + query[k] * gram->rows->w->n_queries;
+        if (k == 0 || query[k] != query[k - 1])
+            for (ptrdiff_t l = k & -LANES; l < n; ++l)
+                spread[l] = products[query[l]];
+        multiply(G + k * stride, spread, k & -LANES, clones_padded(n));
+    }
+    arena_release(gram->arena, mark);
+    return STATUS_DONE;
+}
+
+int gram_square(double *G, ptrdiff_t stride, const struct gram *gram, const ptrdiff_t *member, ptrdiff_t n)
+{
+    struct arena_mark mark = arena_mark(gram->arena);
+    double *D = arena_doubles(gram->arena, n, gram->dk);
+    ptrdiff_t *query = arena_indices(gram->arena, n);
+    if (gram->arena->failed)
+        return STATUS_NO_MEMORY;
+    for (ptrdiff_t k = 0; k < n; ++k) {
+        query[k] = gram->rows->query[member[k]];
+        memcpy(D + k * gram->dk, gram->D + member[k] * gram->dk, (size_t)gram->dk * sizeof(double));
+    }
+    int status = square(G, stride, D, n, gram->dk, gram->arena);
+    if (status == STATUS_DONE)
+        status = times_queries(G, stride, gram, query, n);
+    arena_release(gram->arena, mark);
+    return status;
+}
+
+int gram_block(double *G, ptrdiff_t stride, const struct gram *gram, ptrdiff_t first, ptrdiff_t n)
+{
+    const ptrdiff_t *query = gram->rows->query + first;
+    int status = square(G, stride, gram->D + first * gram->dk, n, gram->dk, gram->arena);
+    if (status == STATUS_DONE && query[0] != query[n - 1])  /* the product of a unit query with itself is 1 */
+        status = times_queries(G, stride, gram, query, n);
+    return status;
+}
+
+VECTOR_CLONES
+void gram_mirror(double *G, ptrdiff_t stride)
 {
     for (ptrdiff_t k = LANES; k < stride; k += LANES)
         for (ptrdiff_t l = 0; l < k; l += LANES)
             for (int r = 0; r < LANES; ++r)
                 for (int c = 0; c < LANES; ++c)
-                    C[(k + r) * stride + l + c] = C[(l + c) * stride + k + r];
+                    G[(k + r) * stride + l + c] = G[(l + c) * stride + k + r];
+}
+
+void gram_products(double *out, const struct gram *gram, ptrdiff_t j, const ptrdiff_t *member, ptrdiff_t n)
+{
+    const struct rows *rows = gram->rows;
+    const double *products = gram->K + rows->query[j] * rows->w->n_queries;
+    for (ptrdiff_t i = 0; i < n; ++i)
+        out[i] = vector_dot(gram->D + member[i] * gram->dk, gram->D + j * gram->dk, gram->dk)
+            * products[rows->query[member[i]]];
 }
 
 VECTOR_CLONES
-static void multiply(double *restrict row, const double *restrict by, ptrdiff_t from, ptrdiff_t stride)
+static void add(double *restrict p, double x, const double *restrict d, ptrdiff_t n)
 {
-    for (ptrdiff_t l = from; l < stride; l += LANES)
-        for (int c = 0; c < LANES; ++c)
-            row[l + c] *= by[l + c];
+    for (ptrdiff_t i = 0; i < n; i += LANES)
+        for (int l = 0; l < LANES; ++l)
+            p[i + l] += x * d[i + l];
 }
 
-int gram_take(struct gram *gram, const struct rows *rows, struct arena *arena)
+void gram_transform(struct gram *gram, const double *x, const ptrdiff_t *member, ptrdiff_t n)
 {
-    *gram = (struct gram){.rows = rows, .arena = arena, .count = rows->count, .stride = clones_padded(rows->count)};
-    gram->column = arena_take(arena, rows->count, sizeof(double *));
-    gram->delta = arena_doubles(arena, rows->w->dk, 1);
-    if (arena->failed)
-        return STATUS_NO_MEMORY;
-    memset(gram->column, 0, (size_t)rows->count * sizeof(double *));
-    return STATUS_DONE;
+    ptrdiff_t M = gram->rows->w->n_queries, dk = gram->dk;
+    memset(gram->P, 0, (size_t)(M * dk) * sizeof(double));
+    for (ptrdiff_t i = 0; i < n; ++i)
+        add(gram->P + gram->rows->query[member[i]] * dk, x[member[i]], gram->D + member[i] * dk, dk);
+    sweep_product(gram->V, gram->K, gram->P, M, dk, M);
 }
 
-const double *gram_column(struct gram *gram, ptrdiff_t k)
-{
-    if (gram->column[k] != NULL)
-        return gram->column[k];
-    const struct rows *rows = gram->rows;
-    double *column = arena_zeros(gram->arena, gram->stride, 1);
-    if (column == NULL)
-        return NULL;
-    rows_gram_column(column, gram->delta, rows, k);
-    for (ptrdiff_t l = 0; l < gram->count; ++l)
-        column[l] /= rows->length[l] * rows->length[k];
-    return gram->column[k] = column;
-}
-
-/* spread [m] by row of row [M] by query. */
-static void to_rows(double *spread, const double *row, const struct rows *rows)
-{
-    for (ptrdiff_t q = 0; q < rows->w->n_queries; ++q)
-        for (ptrdiff_t k = rows->first[q]; k < rows->first[q + 1]; ++k)
-            spread[k] = row[q];
-}
-
-int gram_fill(struct gram *gram)
+void gram_margins(double *margin, const struct gram *gram)
 {
     const struct rows *rows = gram->rows;
-    const struct windows *w = rows->w;
-    ptrdiff_t M = w->n_queries, m = gram->count, stride = gram->stride, across = clones_padded(M);
-    double *G = arena_doubles(gram->arena, stride, stride);
-    struct arena_mark mark = arena_mark(gram->arena);
-    double *D = arena_zeros(gram->arena, w->dk, stride), *Z = arena_zeros(gram->arena, w->dz, across);
-    double *K = arena_doubles(gram->arena, across, across), *spread = arena_zeros(gram->arena, stride, 1);
-    if (gram->arena->failed)
-        return STATUS_NO_MEMORY;
-    for (ptrdiff_t k = 0; k < m; ++k) {
-        double scale = 1 / rows->length[k];
-        rows_delta(gram->delta, rows, k);
-        for (ptrdiff_t i = 0; i < w->dk; ++i)
-            D[i * stride + k] = scale * gram->delta[i];
-        gram->column[k] = G + k * stride;
-    }
-    for (ptrdiff_t q = 0; q < M; ++q)
-        for (ptrdiff_t i = 0; i < w->dz; ++i)
-            Z[i * across + q] = w->queries[q * w->dz + i];
-    columns_times_columns(G, D, m, stride, w->dk);
-    columns_times_columns(K, Z, M, across, w->dz);
-    mirror(K, across);
-    for (ptrdiff_t q = 0; q < M; ++q) {
-        to_rows(spread, K + q * across, rows);
-        for (ptrdiff_t k = rows->first[q]; k < rows->first[q + 1]; ++k)
-            multiply(G + k * stride, spread, k & -LANES, stride);
-    }
-    mirror(G, stride);
-    arena_release(gram->arena, mark);
-    return STATUS_DONE;
-}
-
-VECTOR_CLONES
-void gram_combine(double *restrict out, const struct gram *gram, const double *x, const ptrdiff_t *member,
-                  ptrdiff_t size)
-{
-    ptrdiff_t stride = gram->stride, i = 0;
-    double *const *column = gram->column;
-    memset(out, 0, (size_t)stride * sizeof(double));
-    for (; i + 4 <= size; i += 4) {     /* four columns at a time: `out` is read and written a quarter as often */
-        const double *restrict a = column[member[i]], *restrict b = column[member[i + 1]];
-        const double *restrict c = column[member[i + 2]], *restrict d = column[member[i + 3]];
-        double x_a = x[member[i]], x_b = x[member[i + 1]], x_c = x[member[i + 2]], x_d = x[member[i + 3]];
-        for (ptrdiff_t k = 0; k < stride; k += LANES)
-            for (int l = 0; l < LANES; ++l)
-                out[k + l] += (x_a * a[k + l] + x_b * b[k + l]) + (x_c * c[k + l] + x_d * d[k + l]);
-    }
-    for (; i < size; ++i) {
-        const double *restrict a = column[member[i]];
-        double x_a = x[member[i]];
-        for (ptrdiff_t k = 0; k < stride; k += LANES)
-            for (int l = 0; l < LANES; ++l)
-                out[k + l] += x_a * a[k + l];
+    for (ptrdiff_t q = 0; q < rows->w->n_queries; ++q) {
+        ptrdiff_t from = rows->first[q];
+        sweep_window_logits(margin + from, gram->D + from * gram->dk, gram->V + q * gram->dk,
+                            rows->first[q + 1] - from, gram->dk, NULL);
     }
 }

@@ -1,6 +1,6 @@
-/* The Gram matrix of unit rows, G_kl = (delta_k . delta_l) (z_k . z_l) / (length_k length_l): column by column as they are
- * asked for, or all at once.  Columns are padded to whole vectors, so that loops over them have no remainders; the
- * padding is zero. */
+/* The Gram matrix of unit rows, G_kl = (d_k . d_l) (z_k . z_l) with unit differences d and unit queries z: parts of it, and
+ * its product with a vector, from d and z alone.  Vectors are padded with zeros to whole vectors of the processor, so
+ * that loops over them have no remainders. */
 #ifndef GRAM_H
 #define GRAM_H
 
@@ -11,22 +11,30 @@ struct arena;
 struct gram {
     const struct rows *rows;
     struct arena *arena;
-    ptrdiff_t count, stride;            /* m, and m rounded up to whole vectors */
-    double **column;                    /* (m) of length stride each; NULL: not asked for yet */
-    double *delta;                      /* (dk) scratch */
+    ptrdiff_t count;                    /* m */
+    ptrdiff_t dk;                       /* rounded up to whole vectors */
+    double *D;                          /* (m, dk) unit differences */
+    double *K;                          /* (M, M) products of unit queries */
+    double *P, *V;                      /* (M, dk) each */
 };
 
-/* No column yet. */
+/* STATUS_DONE or STATUS_NO_MEMORY, here and below. */
 int gram_take(struct gram *gram, const struct rows *rows, struct arena *arena);
 
-/* All columns.  STATUS_DONE or STATUS_NO_MEMORY, here and above. */
-int gram_fill(struct gram *gram);
+/* G [.., stride] of the rows member [n], or of n rows from `first` on: what lies on and right of the diagonal, and
+ * zeros up to whole vectors.  Something left of the diagonal may be written too. */
+int gram_square(double *G, ptrdiff_t stride, const struct gram *gram, const ptrdiff_t *member, ptrdiff_t n);
+int gram_block(double *G, ptrdiff_t stride, const struct gram *gram, ptrdiff_t first, ptrdiff_t n);
 
-/* Column k; NULL: no memory. */
-const double *gram_column(struct gram *gram, ptrdiff_t k);
+/* What lies left of the diagonal of G [stride, stride], from what lies right of it. */
+void gram_mirror(double *G, ptrdiff_t stride);
 
-/* out [stride] = G_:S x_S with S = member [size], columns that have been asked for. */
-void gram_combine(double *restrict out, const struct gram *gram, const double *x, const ptrdiff_t *member,
-                  ptrdiff_t size);
+/* out [n] = G_kj for k in member [n]. */
+void gram_products(double *out, const struct gram *gram, ptrdiff_t j, const ptrdiff_t *member, ptrdiff_t n);
+
+/* V [M, dk] = K P with P_q = sum of x_k d_k over the rows k of query q in member [n], x by row; then margin [m], d_k . v_q,
+ * is G x. */
+void gram_transform(struct gram *gram, const double *x, const ptrdiff_t *member, ptrdiff_t n);
+void gram_margins(double *margin, const struct gram *gram);
 
 #endif

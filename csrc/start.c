@@ -4,16 +4,15 @@
 #include <string.h>
 
 #include "arena.h"
+#include "ascent.h"
 #include "clones.h"
 #include "factor.h"
 #include "gram.h"
 #include "status.h"
 
-#define LANES CLONES_LANES
-
 /* The first ascent is short, and on most problems enough.  Where the rounds after it do not settle, rows lean on each
  * other, and a longer one with longer steps follows (measured). */
-static const struct ascent {
+static const struct {
     int epochs;                         /* at most */
     double step;                        /* 0 < step < 2 */
     double flips;                       /* ... until this part of the support changes in an epoch */
@@ -23,42 +22,21 @@ static const struct ascent {
 #define FIRST_WRONG 0.35                /* rounds go on while at most this part of S is wrong */
 #define FEWER_WRONG 0.6                 /* ... then this part of the last round's */
 #define SHORT_OF 1e-11                  /* a margin this far below beta (relative) is violated */
+#define ONE_BY_ONE 0.1                  /* so many wrong rows (of S) cost less than a new factor */
 
 /* A unit row at a squared distance below this from the span of the others is left to the active set, which can tell
  * whether it depends on them. */
 #define INDEPENDENT 1e-6
 
 struct start {
-    const struct gram *gram;
-    const double *beta;                 /* (m) */
+    struct gram *gram;
     struct factor *factor;
-    ptrdiff_t *member, size, *next;     /* (m + 1) S, ascending, and the next one */
-    double *margin;                     /* (stride) G x; during the ascent less beta */
+    struct ascent ascent;
+    ptrdiff_t *member, size;            /* (m + 1) S of the next round, ascending */
     double *w;                          /* (m) x of a round, of either sign */
-    double *target;                     /* (stride) the same in the order of S */
+    double *target, *margin;            /* (padded) the same in the order of the factor; G w */
     ptrdiff_t *iterations, most;
 };
-
-/* One cyclic epoch of overrelaxed ascent; returns how many x became zero or left it. */
-VECTOR_CLONES
-static ptrdiff_t epoch(double *restrict x, double *restrict g, const struct gram *gram, double step)
-{
-    ptrdiff_t flips = 0, stride = gram->stride;
-    for (ptrdiff_t t = 0; t < gram->count; ++t) {
-        double before = x[t], after = before - step * g[t];
-        after = after > 0 ? after : 0;
-        double move = after - before;
-        if (move == 0)
-            continue;
-        flips += (before > 0) != (after > 0);
-        x[t] = after;
-        const double *restrict row = gram->column[t];
-        for (ptrdiff_t k = 0; k < stride; k += LANES)
-            for (int l = 0; l < LANES; ++l)
-                g[k + l] += move * row[k + l];
-    }
-    return flips;
-}
 
 /* S = {x > 0}. */
 static void choose(struct start *s, const double *x)
@@ -69,86 +47,93 @@ static void choose(struct start *s, const double *x)
             s->member[s->size++] = k;
 }
 
-static void ascend(struct start *s, double *x, const struct ascent *ascent)
+static void ascend(struct start *s, double *x, size_t i)
 {
     choose(s, x);
-    gram_combine(s->margin, s->gram, x, s->member, s->size);
-    for (ptrdiff_t k = 0; k < s->gram->count; ++k)
-        s->margin[k] -= s->beta[k];
-    for (int i = 0; i < ascent->epochs && *s->iterations < s->most; ++i) {
-        ptrdiff_t flips = epoch(x, s->margin, s->gram, ascent->step);
+    ascent_begin(&s->ascent, x, s->member, s->size);
+    for (int epoch = 0; epoch < ascents[i].epochs && *s->iterations < s->most; ++epoch) {
+        ptrdiff_t flips = ascent_epoch(&s->ascent, x, ascents[i].step);
         ++*s->iterations;
         choose(s, x);
-        if ((double)flips <= ascent->flips * (double)s->size)
+        if ((double)flips <= ascents[i].flips * (double)s->size)
             break;
     }
 }
 
-/* The factor of S, without rows that depend on others. */
-static int factorise(struct start *s)
+/* w = x on S exactly.  Rows with the wrong sign change sides in the next S; returns how many. */
+static ptrdiff_t solve(struct start *s)
 {
-    if (factor_build(s->factor, s->gram, s->member, s->size, s->beta, INDEPENDENT) < 0)
-        return STATUS_NO_MEMORY;
-    s->size = s->factor->size;
-    return STATUS_DONE;
+    const struct factor *f = s->factor;
+    ptrdiff_t wrong = 0;
+    factor_solve(f, s->target, f->y);
+    memset(s->w, 0, (size_t)s->gram->count * sizeof(double));
+    for (ptrdiff_t i = 0; i < f->size; ++i)
+        s->w[f->member[i]] = s->target[i];
+    gram_transform(s->gram, s->w, f->member, f->size);
+    gram_margins(s->margin, s->gram);
+    s->size = 0;
+    for (ptrdiff_t k = 0; k < s->gram->count; ++k) {
+        int inside = f->inside[k];
+        int stays = inside ? s->w[k] > 0 : s->margin[k] < f->beta[k] - SHORT_OF * fabs(f->beta[k]);
+        wrong += inside != stays;
+        s->member[s->size] = k;
+        s->size += stays;
+    }
+    return wrong;
 }
 
-/* w = x on S exactly; rows with the wrong sign change sides. */
-static ptrdiff_t exchange(struct start *s)
+/* The factor of the next S. */
+static int exchange(struct start *s, ptrdiff_t wrong)
 {
-    ptrdiff_t wrong = 0, size = 0, at = 0;
-    factor_solve(s->factor, s->target, s->factor->y);
-    memset(s->w, 0, (size_t)s->gram->count * sizeof(double));
-    for (ptrdiff_t i = 0; i < s->size; ++i)
-        s->w[s->member[i]] = s->target[i];
-    gram_combine(s->margin, s->gram, s->w, s->member, s->size);
-    for (ptrdiff_t k = 0; k < s->gram->count; ++k) {
-        int inside = at < s->size && s->member[at] == k;
-        int stays = inside ? s->w[k] > 0 : s->margin[k] < s->beta[k] - SHORT_OF * fabs(s->beta[k]);
-        at += inside;
-        wrong += inside != stays;
-        s->next[size] = k;
-        size += stays;
+    struct factor *f = s->factor;
+    if ((double)wrong > ONE_BY_ONE * (double)f->size)
+        return factor_build(f, s->member, s->size, INDEPENDENT);
+    for (ptrdiff_t i = f->size - 1; i >= 0; --i)
+        if (s->target[i] <= 0)
+            factor_delete(f, i);
+    for (ptrdiff_t i = 0; i < s->size; ++i) {
+        if (f->inside[s->member[i]])
+            continue;
+        double rest = factor_project(f, s->member[i]);
+        if (rest > INDEPENDENT && factor_append(f, s->member[i], rest) != STATUS_DONE)
+            return STATUS_NO_MEMORY;
     }
-    memcpy(s->member, s->next, (size_t)size * sizeof *s->member);
-    s->size = size;
-    return wrong;
+    return STATUS_DONE;
 }
 
 /* Rounds from S while each has much fewer wrong rows than the last; *wrong = 0: x is the solution. */
 static int refine_support(struct start *s, double *x, ptrdiff_t *wrong)
 {
-    double most = FIRST_WRONG * (double)s->size;
-    for (int round = 0; round < ROUNDS && *s->iterations < s->most; ++round) {
-        if (factorise(s) != STATUS_DONE)
-            return STATUS_NO_MEMORY;
+    int status = factor_build(s->factor, s->member, s->size, INDEPENDENT);
+    double most = FIRST_WRONG * (double)s->factor->size;
+    for (int round = 0; status == STATUS_DONE && round < ROUNDS && *s->iterations < s->most; ++round) {
         ++*s->iterations;
-        *wrong = exchange(s);
+        *wrong = solve(s);
         if (*wrong == 0)
             memcpy(x, s->w, (size_t)s->gram->count * sizeof(double));
         if (*wrong == 0 || (double)*wrong > most)
             break;
         most = FEWER_WRONG * (double)*wrong;
+        status = exchange(s, *wrong);
     }
-    return STATUS_DONE;
+    return status;
 }
 
-int start_support(ptrdiff_t *member, double *x, int *solved, struct factor *factor, const struct gram *gram,
-                  const double *beta, ptrdiff_t *iterations, ptrdiff_t most, struct arena *arena)
+int start_support(double *x, int *solved, struct factor *factor, struct gram *gram, ptrdiff_t *iterations,
+                  ptrdiff_t most, struct arena *arena)
 {
     ptrdiff_t m = gram->count, wrong = m;
-    struct start s = {.gram = gram, .beta = beta, .factor = factor, .member = member, .iterations = iterations,
-                      .most = most};
-    s.margin = arena_doubles(arena, gram->stride, 1);
-    s.w = arena_zeros(arena, m, 1);
-    s.target = arena_doubles(arena, gram->stride, 1);
-    s.next = arena_indices(arena, m + 1);
-    if (arena->failed)
+    struct start s = {.gram = gram, .factor = factor, .iterations = iterations, .most = most};
+    s.member = arena_indices(arena, m + 1);
+    s.margin = arena_doubles(arena, clones_padded(m), 1);
+    s.w = arena_doubles(arena, m, 1);
+    s.target = arena_doubles(arena, clones_padded(m), 1);
+    if (arena->failed || ascent_take(&s.ascent, gram, factor->beta, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     choose(&s, x);
     for (size_t i = s.size > 0 ? 0 : 1; i <= sizeof ascents / sizeof *ascents; ++i) {
         if (i > 0)                      /* a given x may be the solution already */
-            ascend(&s, x, &ascents[i - 1]);
+            ascend(&s, x, i - 1);
         if (refine_support(&s, x, &wrong) != STATUS_DONE)
             return STATUS_NO_MEMORY;
         *solved = wrong == 0;
@@ -157,11 +142,11 @@ int start_support(ptrdiff_t *member, double *x, int *solved, struct factor *fact
     }
     /* The rounds may lead away from the solution; the ascent does not. */
     choose(&s, x);
-    if (factorise(&s) != STATUS_DONE)
+    if (factor_build(factor, s.member, s.size, INDEPENDENT) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     memset(s.w, 0, (size_t)m * sizeof(double));
-    for (ptrdiff_t i = 0; i < s.size; ++i)
-        s.w[member[i]] = x[member[i]];
+    for (ptrdiff_t i = 0; i < factor->size; ++i)
+        s.w[factor->member[i]] = x[factor->member[i]];
     memcpy(x, s.w, (size_t)m * sizeof(double));
     return STATUS_DONE;
 }

@@ -41,12 +41,10 @@ int svm_start(double *lambda, const struct rows *rows, const struct svm_options 
     return 1;
 }
 
-int svm_conclude(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                 enum bound_norm norm, int stopped, struct arena *arena)
+/* Once the bounds are there. */
+static int conclude(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, int stopped,
+                    struct arena *arena)
 {
-    int status = bound_certify(&answer->bound, answer->W, answer->lambda, rows, norm, options->p, arena);
-    if (status != STATUS_DONE)
-        return status;
     if (answer->bound.gap <= bound_tolerance(options->tol, answer->bound.lower, rows))
         return STATUS_DONE;
     if (bound_farkas(answer->lambda, rows, arena) <= BOUND_FARKAS)
@@ -54,4 +52,18 @@ int svm_conclude(struct svm_answer *answer, const struct rows *rows, const struc
     if (stopped == STATUS_INTERRUPTED)
         return stopped;
     return answer->bound.lower > 0 ? STATUS_ITERATION_LIMIT : STATUS_UNDECIDED;
+}
+
+int svm_conclude(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                 enum bound_norm norm, int stopped, struct arena *arena)
+{
+    int status = bound_certify(&answer->bound, answer->W, answer->lambda, rows, norm, options->p, arena);
+    return status == STATUS_DONE ? conclude(answer, rows, options, stopped, arena) : status;
+}
+
+int svm_conclude_dual(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                      int stopped, struct arena *arena)
+{
+    int status = bound_certify_dual(&answer->bound, answer->W, answer->lambda, rows, arena);
+    return status == STATUS_DONE ? conclude(answer, rows, options, stopped, arena) : status;
 }

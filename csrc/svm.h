@@ -56,4 +56,8 @@ int svm_start(double *lambda, const struct rows *rows, const struct svm_options 
 int svm_conclude(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                  enum bound_norm norm, int stopped, struct arena *arena);
 
+/* The same in the Frobenius norm for lambda alone: W becomes A^*(lambda). */
+int svm_conclude_dual(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                      int stopped, struct arena *arena);
+
 #endif

@@ -1,0 +1,221 @@
+#include "active.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "arena.h"
+#include "clones.h"
+#include "status.h"
+#include "vector.h"
+
+/* Rounding in the margin of a unit row, in units of eps sum|x|. */
+#define NOISE 8.0
+
+/* A unit row at a squared distance below this from the span of S gets its distance from the tokens instead of
+ * from the factor, where it has lost half its digits. */
+#define CANCELS 1e-6
+
+/* ... and depends on S when that distance is below this part of the multipliers that combine to it: a hundred
+ * times tighter than the Farkas residual that will be certified. */
+#define DEPENDS 1e-11
+
+/* Queries up to which K P costs less than W and its product with them, beyond 2 dz. */
+#define FEW_QUERIES 32
+
+/* A coefficient below this part of the largest is rounding; dividing by it would throw x far out. */
+#define NEGLIGIBLE 1e-12
+
+int active_take(struct active *s, const struct rows *rows, struct arena *arena)
+{
+    ptrdiff_t m = rows->count, D = rows->w->dk * rows->w->dz, capacity = clones_padded(m + 1);
+    *s = (struct active){.rows = rows, .most = (m < D ? m : D) + 1};
+    s->beta = arena_doubles(arena, m, 1);
+    s->x = arena_zeros(arena, m, 1);
+    s->margin = arena_zeros(arena, m, 1);
+    s->step = arena_doubles(arena, capacity, 1);
+    s->target = arena_doubles(arena, capacity, 1);
+    s->work = arena_doubles(arena, capacity, 1);
+    s->full = arena_zeros(arena, m, 1);
+    s->refined = arena_doubles(arena, D, 1);
+    s->W = arena_doubles(arena, D, 1);
+    if (arena->failed || gram_take(&s->gram, rows, arena) != STATUS_DONE)
+        return STATUS_NO_MEMORY;
+    for (ptrdiff_t k = 0; k < m; ++k)
+        s->beta[k] = rows->rhs[k] / rows->length[k];
+    return factor_take(&s->factor, &s->gram, s->beta, capacity, arena);
+}
+
+/* W = A^*(coefficients of unit rows in `full`), and its margins on unit rows; `full` is scaled and restored. */
+static void margins_of_full(struct active *s, double *margin)
+{
+    const struct rows *rows = s->rows;
+    for (ptrdiff_t k = 0; k < rows->count; ++k)
+        s->full[k] /= rows->length[k];
+    rows_adjoint(s->W, rows, s->full);
+    rows_apply(margin, rows, s->W);
+    for (ptrdiff_t k = 0; k < rows->count; ++k) {
+        s->full[k] *= rows->length[k];
+        margin[k] /= rows->length[k];
+    }
+}
+
+/* step <- (p_S, 1) with a_j = p' a_S + rest, i.e. step = -p on S; returns ||rest||^2 computed from the tokens.
+ * Two corrections bring p, and with it the rest, to the accuracy of the rows themselves. */
+static double distance_from_tokens(struct active *s, ptrdiff_t j)
+{
+    ptrdiff_t D = s->rows->w->dk * s->rows->w->dz;
+    factor_solve(&s->factor, s->step, s->factor.r);
+    for (int pass = 0;; ++pass) {
+        memset(s->full, 0, (size_t)s->rows->count * sizeof(double));
+        s->full[j] = 1;
+        for (ptrdiff_t i = 0; i < s->factor.size; ++i)
+            s->full[s->factor.member[i]] = -s->step[i];
+        margins_of_full(s, s->margin);
+        if (pass == 2)
+            break;
+        for (ptrdiff_t i = 0; i < s->factor.size; ++i)
+            s->target[i] = s->margin[s->factor.member[i]];
+        factor_solve_transposed(&s->factor, s->work, s->target);
+        factor_solve(&s->factor, s->target, s->work);
+        for (ptrdiff_t i = 0; i < s->factor.size; ++i)
+            s->step[i] += s->target[i];
+    }
+    return vector_dot(s->W, s->W, D);
+}
+
+static void leave(struct active *s, ptrdiff_t i)
+{
+    s->x[s->factor.member[i]] = 0;
+    factor_delete(&s->factor, i);
+}
+
+int active_offer(struct active *s, ptrdiff_t j)
+{
+    double rest = factor_project(&s->factor, j);
+    if (rest < CANCELS) {
+        rest = distance_from_tokens(s, j);
+        double weight = 1;
+        for (ptrdiff_t i = 0; i < s->factor.size; ++i)
+            weight += fabs(s->step[i]);
+        if (s->factor.size == s->most || sqrt(rest) <= DEPENDS * weight)
+            return ACTIVE_DEPENDENT;
+        factor_times(&s->factor, s->factor.r, s->step);     /* r = U p, as corrected */
+    }
+    return factor_append(&s->factor, j, rest) < 0 ? STATUS_NO_MEMORY : ACTIVE_JOINED;
+}
+
+/* x moves towards the maximum over S; rows that would turn negative leave. */
+void active_settle(struct active *s)
+{
+    for (;;) {
+        factor_solve(&s->factor, s->target, s->factor.y);
+        double length = 1;
+        ptrdiff_t blocking = -1;
+        for (ptrdiff_t i = 0; i < s->factor.size; ++i) {
+            ptrdiff_t k = s->factor.member[i];
+            if (s->rows->equal[k] || s->target[i] > 0)
+                continue;
+            double t = s->x[k] > 0 ? s->x[k] / (s->x[k] - s->target[i]) : 0;
+            if (blocking < 0 || t < length) {
+                length = t;
+                blocking = i;
+            }
+        }
+        for (ptrdiff_t i = 0; i < s->factor.size; ++i) {
+            double *x = &s->x[s->factor.member[i]];
+            *x = blocking < 0 ? s->target[i] : *x + length * (s->target[i] - *x);
+        }
+        if (blocking < 0)
+            return;
+        leave(s, blocking);
+    }
+}
+
+/* Rounding to expect in the margin of a unit row when W is summed from the rows. */
+static double noise(const struct active *s)
+{
+    double weight = 0;
+    for (ptrdiff_t i = 0; i < s->factor.size; ++i)
+        weight += fabs(s->x[s->factor.member[i]]);
+    return NOISE * DBL_EPSILON * weight;
+}
+
+double active_margins(struct active *s)
+{
+    const struct windows *w = s->rows->w;
+    if (w->n_queries <= FEW_QUERIES + 2 * w->dz) {
+        gram_transform(&s->gram, s->x, s->factor.member, s->factor.size);
+        gram_margins(s->margin, &s->gram);
+    } else {
+        memcpy(s->full, s->x, (size_t)s->rows->count * sizeof(double));
+        margins_of_full(s, s->margin);
+    }
+    return noise(s);
+}
+
+/* With a margin gamma the
+ * sum A^* x is off by eps sum|x|, of order eps / gamma^2; corrections made to W itself leave eps ||W||, of order
+ * eps / gamma.  Three are enough for a factor that has lost nearly all its digits. */
+double active_refine(struct active *s)
+{
+    const struct rows *rows = s->rows;
+    ptrdiff_t m = rows->count, D = rows->w->dk * rows->w->dz;
+    memcpy(s->full, s->x, (size_t)m * sizeof(double));
+    margins_of_full(s, s->margin);
+    memcpy(s->refined, s->W, (size_t)D * sizeof(double));
+    for (int pass = 0;; ++pass) {
+        double rounding = NOISE * DBL_EPSILON * sqrt(vector_dot(s->refined, s->refined, D));
+        int lost = 0;
+        for (ptrdiff_t i = 0; i < s->factor.size; ++i) {
+            double beta = s->beta[s->factor.member[i]];
+            s->target[i] = beta - s->margin[s->factor.member[i]];
+            lost |= fabs(s->target[i]) > ACTIVE_MET / 10 * fabs(beta) + rounding;
+        }
+        if (pass == 3 || !lost)
+            return rounding;
+        factor_solve_transposed(&s->factor, s->work, s->target);
+        factor_solve(&s->factor, s->target, s->work);
+        memset(s->full, 0, (size_t)m * sizeof(double));
+        for (ptrdiff_t i = 0; i < s->factor.size; ++i)
+            s->full[s->factor.member[i]] = s->target[i];
+        margins_of_full(s, s->margin);
+        for (ptrdiff_t i = 0; i < s->factor.size; ++i)
+            s->x[s->factor.member[i]] += s->target[i];
+        for (ptrdiff_t i = 0; i < D; ++i)
+            s->refined[i] += s->W[i];
+        rows_apply(s->margin, rows, s->refined);
+        for (ptrdiff_t k = 0; k < m; ++k)
+            s->margin[k] /= rows->length[k];
+    }
+}
+
+/* Row j = p' a_S.  x moves along (-p, +1), which leaves W alone, until a margin row of S reaches zero and leaves
+ * (returns 1); 0: nothing ever leaves, and the direction is the Farkas certificate, put into x. */
+int active_exchange(struct active *s, ptrdiff_t j)
+{
+    double t = INFINITY, largest = 0;
+    ptrdiff_t blocking = -1;
+    for (ptrdiff_t i = 0; i < s->factor.size; ++i)
+        largest = fmax(largest, fabs(s->step[i]));
+    for (ptrdiff_t i = 0; i < s->factor.size; ++i) {
+        ptrdiff_t k = s->factor.member[i];
+        if (!s->rows->equal[k] && s->step[i] > NEGLIGIBLE * largest && s->x[k] < t * s->step[i]) {
+            t = s->x[k] / s->step[i];
+            blocking = i;
+        }
+    }
+    if (blocking < 0) {
+        memset(s->x, 0, (size_t)s->rows->count * sizeof(double));
+        for (ptrdiff_t i = 0; i < s->factor.size; ++i)
+            s->x[s->factor.member[i]] = -s->step[i];
+        s->x[j] = 1;
+        return 0;
+    }
+    for (ptrdiff_t i = 0; i < s->factor.size; ++i)
+        s->x[s->factor.member[i]] -= t * s->step[i];
+    s->x[j] += t;
+    leave(s, blocking);
+    return 1;
+}
+

@@ -1,0 +1,133 @@
+#include "ascent.h"
+
+#include <string.h>
+
+#include "arena.h"
+#include "clones.h"
+#include "status.h"
+
+#define LANES CLONES_LANES
+#define FEW 8                           /* rows a query, below which they are taken together (measured) */
+
+int ascent_take(struct ascent *a, struct gram *gram, const double *beta, struct arena *arena)
+{
+    const struct rows *rows = gram->rows;
+    ptrdiff_t M = rows->w->n_queries, total = 0, most = 0;
+    *a = (struct ascent){.gram = gram, .beta = beta, .together = M == 1 || gram->count < FEW * M};
+    a->block = arena_indices(arena, M);
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
+    for (ptrdiff_t q = 0; q < M; ++q) {
+        ptrdiff_t stride = clones_padded(rows->first[q + 1] - rows->first[q]);
+        a->block[q] = total;
+        total += stride * stride;
+        most = stride > most ? stride : most;
+    }
+    if (a->together) {
+        most = clones_padded(gram->count);
+        total = most * most;
+    }
+    a->G = arena_doubles(arena, total, 1);
+    a->short_of = arena_doubles(arena, most, 1);
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
+    if (a->together) {
+        int status = gram_block(a->G, most, gram, 0, gram->count);
+        gram_mirror(a->G, most);
+        return status;
+    }
+    for (ptrdiff_t q = 0; q < M; ++q) {
+        ptrdiff_t m = rows->first[q + 1] - rows->first[q], stride = clones_padded(m);
+        if (m > 0 && gram_block(a->G + a->block[q], stride, gram, rows->first[q], m) != STATUS_DONE)
+            return STATUS_NO_MEMORY;
+        gram_mirror(a->G + a->block[q], stride);
+    }
+    return STATUS_DONE;
+}
+
+void ascent_begin(struct ascent *a, const double *x, const ptrdiff_t *member, ptrdiff_t n)
+{
+    gram_transform(a->gram, x, member, n);
+    if (!a->together)
+        return;
+    gram_margins(a->short_of, a->gram);
+    for (ptrdiff_t k = 0; k < a->gram->count; ++k)
+        a->short_of[k] -= a->beta[k];
+}
+
+INLINE double total(const double sum[LANES])
+{
+    return ((sum[0] + sum[4]) + (sum[1] + sum[5])) + ((sum[2] + sum[6]) + (sum[3] + sum[7]));
+}
+
+/* out [n] += factor v, in whole vectors. */
+INLINE void add(double *restrict out, double factor, const double *restrict v, ptrdiff_t n)
+{
+    for (ptrdiff_t i = 0; i < n; i += LANES)
+        for (int l = 0; l < LANES; ++l)
+            out[i + l] += factor * v[i + l];
+}
+
+/* x [m] and g = G x - beta [padded m] of one visit; p [dk] becomes the sum of the changes of x times D, where there are
+ * any. */
+INLINE ptrdiff_t visit(double *restrict x, double *restrict g, double *restrict p, int *moved, const double *restrict G,
+                       const double *restrict D, ptrdiff_t m, ptrdiff_t dk, double step)
+{
+    ptrdiff_t flips = 0, stride = clones_padded(m);
+    for (ptrdiff_t t = 0; t < m; ++t) {
+        double before = x[t], after = before - step * g[t];
+        after = after > 0 ? after : 0;
+        double move = after - before;
+        if (move == 0)
+            continue;
+        flips += (before > 0) != (after > 0);
+        x[t] = after;
+        add(g, move, G + t * stride, stride);
+        if (p == NULL)
+            continue;
+        if (!*moved)
+            memset(p, 0, (size_t)dk * sizeof(double));
+        add(p, move, D + t * dk, dk);
+        *moved = 1;
+    }
+    return flips;
+}
+
+VECTOR_CLONES
+static ptrdiff_t epoch_together(double *restrict x, double *restrict g, const double *restrict G, ptrdiff_t m,
+                                double step)
+{
+    return visit(x, g, NULL, NULL, G, NULL, m, 0, step);
+}
+
+VECTOR_CLONES
+static ptrdiff_t epoch_by_queries(const struct ascent *a, double *restrict x, double step)
+{
+    const struct rows *rows = a->gram->rows;
+    ptrdiff_t M = rows->w->n_queries, dk = a->gram->dk, flips = 0;
+    double *restrict V = a->gram->V, *restrict P = a->gram->P, *restrict g = a->short_of;
+    for (ptrdiff_t q = 0; q < M; ++q) {
+        ptrdiff_t from = rows->first[q], m = rows->first[q + 1] - from;
+        const double *restrict D = a->gram->D + from * dk, *restrict v = V + q * dk, *restrict K = a->gram->K + q * M;
+        for (ptrdiff_t k = 0; k < m; ++k) {
+            double sum[LANES] = {0};
+            for (ptrdiff_t i = 0; i < dk; i += LANES)
+                for (int l = 0; l < LANES; ++l)
+                    sum[l] += D[k * dk + i + l] * v[i + l];
+            g[k] = total(sum) - a->beta[from + k];
+        }
+        int moved = 0;
+        flips += visit(x + from, g, P, &moved, a->G + a->block[q], D, m, dk, step);
+        if (moved)
+            for (ptrdiff_t i = 0; i < M; ++i)
+                add(V + i * dk, K[i], P, dk);
+    }
+    return flips;
+}
+
+ptrdiff_t ascent_epoch(struct ascent *a, double *x, double step)
+{
+    if (a->together)
+        return epoch_together(x, a->short_of, a->G, a->gram->count, step);
+    return epoch_by_queries(a, x, step);
+}
