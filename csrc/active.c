@@ -32,7 +32,7 @@ int active_take(struct active *s, const struct rows *rows, struct arena *arena)
     *s = (struct active){.rows = rows, .most = (m < D ? m : D) + 1};
     s->beta = arena_doubles(arena, m, 1);
     s->x = arena_zeros(arena, m, 1);
-    s->margin = arena_zeros(arena, m, 1);
+    s->margin = arena_zeros(arena, clones_padded(m), 1);
     s->step = arena_doubles(arena, capacity, 1);
     s->target = arena_doubles(arena, capacity, 1);
     s->work = arena_doubles(arena, capacity, 1);
@@ -144,9 +144,8 @@ static double noise(const struct active *s)
 double active_margins(struct active *s)
 {
     const struct windows *w = s->rows->w;
-    if (w->n_queries <= FEW_QUERIES + 2 * w->dz) {
-        gram_transform(&s->gram, s->x, s->factor.member, s->factor.size);
-        gram_margins(s->margin, &s->gram);
+    if (s->gram.G != NULL || w->n_queries <= FEW_QUERIES + 2 * w->dz) {
+        gram_margins(s->margin, &s->gram, s->x, s->factor.member, s->factor.size);
     } else {
         memcpy(s->full, s->x, (size_t)s->rows->count * sizeof(double));
         margins_of_full(s, s->margin);

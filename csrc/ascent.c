@@ -7,13 +7,15 @@
 #include "status.h"
 
 #define LANES CLONES_LANES
-#define FEW 8                           /* rows a query, below which they are taken together (measured) */
 
 int ascent_take(struct ascent *a, struct gram *gram, const double *beta, struct arena *arena)
 {
     const struct rows *rows = gram->rows;
-    ptrdiff_t M = rows->w->n_queries, total = 0, most = 0;
-    *a = (struct ascent){.gram = gram, .beta = beta, .together = M == 1 || gram->count < FEW * M};
+    ptrdiff_t M = rows->w->n_queries, total = 0;
+    *a = (struct ascent){.gram = gram, .beta = beta};
+    a->short_of = arena_doubles(arena, clones_padded(gram->count), 1);
+    if (gram->G != NULL)
+        return arena->failed ? STATUS_NO_MEMORY : STATUS_DONE;
     a->block = arena_indices(arena, M);
     if (arena->failed)
         return STATUS_NO_MEMORY;
@@ -21,36 +23,26 @@ int ascent_take(struct ascent *a, struct gram *gram, const double *beta, struct 
         ptrdiff_t stride = clones_padded(rows->first[q + 1] - rows->first[q]);
         a->block[q] = total;
         total += stride * stride;
-        most = stride > most ? stride : most;
     }
-    if (a->together) {
-        most = clones_padded(gram->count);
-        total = most * most;
-    }
-    a->G = arena_doubles(arena, total, 1);
-    a->short_of = arena_doubles(arena, most, 1);
+    a->blocks = arena_doubles(arena, total, 1);
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    if (a->together) {
-        int status = gram_block(a->G, most, gram, 0, gram->count);
-        gram_mirror(a->G, most);
-        return status;
-    }
     for (ptrdiff_t q = 0; q < M; ++q) {
         ptrdiff_t m = rows->first[q + 1] - rows->first[q], stride = clones_padded(m);
-        if (m > 0 && gram_block(a->G + a->block[q], stride, gram, rows->first[q], m) != STATUS_DONE)
+        if (m > 0 && gram_block(a->blocks + a->block[q], stride, gram, rows->first[q], m) != STATUS_DONE)
             return STATUS_NO_MEMORY;
-        gram_mirror(a->G + a->block[q], stride);
+        gram_mirror(a->blocks + a->block[q], stride);
     }
     return STATUS_DONE;
 }
 
 void ascent_begin(struct ascent *a, const double *x, const ptrdiff_t *member, ptrdiff_t n)
 {
-    gram_transform(a->gram, x, member, n);
-    if (!a->together)
+    if (a->gram->G == NULL) {
+        gram_transform(a->gram, x, member, n);
         return;
-    gram_margins(a->short_of, a->gram);
+    }
+    gram_margins(a->short_of, a->gram, x, member, n);
     for (ptrdiff_t k = 0; k < a->gram->count; ++k)
         a->short_of[k] -= a->beta[k];
 }
@@ -108,7 +100,7 @@ static ptrdiff_t epoch_by_queries(const struct ascent *a, double *restrict x, do
     double *restrict V = a->gram->V, *restrict P = a->gram->P, *restrict g = a->short_of;
     for (ptrdiff_t q = 0; q < M; ++q) {
         ptrdiff_t from = rows->first[q], m = rows->first[q + 1] - from;
-        const double *restrict D = a->gram->D + from * dk, *restrict v = V + q * dk, *restrict K = a->gram->K + q * M;
+        const double *restrict D = a->gram->D + from * dk, *restrict v = V + q * dk, *restrict K = a->gram->K + q * a->gram->across;
         for (ptrdiff_t k = 0; k < m; ++k) {
             double sum[LANES] = {0};
             for (ptrdiff_t i = 0; i < dk; i += LANES)
@@ -117,7 +109,7 @@ static ptrdiff_t epoch_by_queries(const struct ascent *a, double *restrict x, do
             g[k] = total(sum) - a->beta[from + k];
         }
         int moved = 0;
-        flips += visit(x + from, g, P, &moved, a->G + a->block[q], D, m, dk, step);
+        flips += visit(x + from, g, P, &moved, a->blocks + a->block[q], D, m, dk, step);
         if (moved)
             for (ptrdiff_t i = 0; i < M; ++i)
                 add(V + i * dk, K[i], P, dk);
@@ -127,7 +119,7 @@ static ptrdiff_t epoch_by_queries(const struct ascent *a, double *restrict x, do
 
 ptrdiff_t ascent_epoch(struct ascent *a, double *x, double step)
 {
-    if (a->together)
-        return epoch_together(x, a->short_of, a->G, a->gram->count, step);
+    if (a->gram->G != NULL)
+        return epoch_together(x, a->short_of, a->gram->G, a->gram->count, step);
     return epoch_by_queries(a, x, step);
 }

@@ -3,8 +3,7 @@
  *     max beta.x - 1/2 x^T G x,  x >= 0,
  *
  * one query after another: a visit takes the margins of its rows from V = K P (see gram.h), goes through them with the
- * query's own part of G, and brings V up to date.  Where queries have few rows each, the whole of G costs less than the
- * keeping of V, and all of them are one visit. */
+ * query's own part of G, and brings V up to date.  Where there is the whole of G, all rows are one visit. */
 #ifndef ASCENT_H
 #define ASCENT_H
 
@@ -13,10 +12,9 @@
 struct ascent {
     struct gram *gram;
     const double *beta;                 /* (m) */
-    int together;                       /* all rows are one visit */
-    double *G;                          /* the blocks of the visits below each other, rows of whole vectors */
-    ptrdiff_t *block;                   /* (M) where each begins */
-    double *short_of;                   /* (padded) G x - beta of the rows of a visit; of all rows, when together */
+    double *blocks;                     /* each query's part of G, rows of whole vectors */
+    ptrdiff_t *block;                   /* (M) where it begins */
+    double *short_of;                   /* (padded m) G x - beta of the rows of a visit */
 };
 
 /* STATUS_DONE or STATUS_NO_MEMORY. */

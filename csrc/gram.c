@@ -12,6 +12,8 @@
 
 #define LANES CLONES_LANES
 #define TALL 16                         /* rows of G that are made together: a panel of the product */
+#define FEW 8                           /* rows a query, below which the whole of G pays (measured) ... */
+#define WHOLE 400                       /* ... up to so many rows, 1.3 MB */
 
 /* D [m, padded]: the differences of a window's rows over their own length, `length` / z. */
 VECTOR_CLONES
@@ -29,34 +31,14 @@ static void differences(double *restrict D, const double *restrict X, const doub
     }
 }
 
-int gram_take(struct gram *gram, const struct rows *rows, struct arena *arena)
+VECTOR_CLONES
+void gram_mirror(double *G, ptrdiff_t stride)
 {
-    const struct windows *w = rows->w;
-    ptrdiff_t M = w->n_queries, dz = clones_padded(w->dz);
-    *gram = (struct gram){.rows = rows, .arena = arena, .count = rows->count,
-                          .dk = clones_padded(w->dk)};
-    gram->D = arena_doubles(arena, rows->count, gram->dk);
-    gram->P = arena_doubles(arena, M, gram->dk);
-    gram->V = arena_doubles(arena, M, gram->dk);
-    gram->K = arena_doubles(arena, M, M);
-    struct arena_mark mark = arena_mark(arena);
-    double *Z = arena_zeros(arena, M, dz);
-    if (arena->failed)
-        return STATUS_NO_MEMORY;
-    for (ptrdiff_t q = 0; q < M; ++q) {
-        ptrdiff_t from = rows->first[q], m = rows->first[q + 1] - from;
-        if (m == 0)
-            continue;
-        const double *X = windows_keys(w, q, rows->keys), *z = w->queries + q * w->dz;
-        double size = sqrt(vector_dot(z, z, w->dz));
-        for (ptrdiff_t i = 0; i < w->dz; ++i)
-            Z[q * dz + i] = z[i] / size;
-        differences(gram->D + from * gram->dk, X, X + rows->reference[q] * w->dk, rows->token + from,
-                    rows->length + from, size, m, w->dk, gram->dk);
-    }
-    sweep_rows_times_rows(gram->K, Z, Z, M, M, dz);
-    arena_release(arena, mark);
-    return STATUS_DONE;
+    for (ptrdiff_t k = LANES; k < stride; k += LANES)
+        for (ptrdiff_t l = 0; l < k; l += LANES)
+            for (int r = 0; r < LANES; ++r)
+                for (int c = 0; c < LANES; ++c)
+                    G[(k + r) * stride + l + c] = G[(l + c) * stride + k + r];
 }
 
 /* D D^T for D [n, dk]. */
@@ -90,7 +72,7 @@ static int times_queries(double *G, ptrdiff_t stride, const struct gram *gram, c
     if (spread == NULL)
         return STATUS_NO_MEMORY;
     for (ptrdiff_t k = 0; k < n; ++k) {
-        const double *products = gram->K + query[k] * gram->rows->w->n_queries;
+        const double *products = gram->K + query[k] * gram->across;
         if (k == 0 || query[k] != query[k - 1])
             for (ptrdiff_t l = k & -LANES; l < n; ++l)
                 spread[l] = products[query[l]];
@@ -100,8 +82,67 @@ static int times_queries(double *G, ptrdiff_t stride, const struct gram *gram, c
     return STATUS_DONE;
 }
 
+int gram_block(double *G, ptrdiff_t stride, const struct gram *gram, ptrdiff_t first, ptrdiff_t n)
+{
+    const ptrdiff_t *query = gram->rows->query + first;
+    int status = square(G, stride, gram->D + first * gram->dk, n, gram->dk, gram->arena);
+    if (status == STATUS_DONE && query[0] != query[n - 1])  /* the product of a unit query with itself is 1 */
+        status = times_queries(G, stride, gram, query, n);
+    return status;
+}
+
+/* All of G. */
+static int fill(struct gram *gram)
+{
+    gram->stride = clones_padded(gram->count);
+    gram->G = arena_doubles(gram->arena, gram->stride, gram->stride);
+    if (gram->G == NULL || gram_block(gram->G, gram->stride, gram, 0, gram->count) != STATUS_DONE)
+        return STATUS_NO_MEMORY;
+    gram_mirror(gram->G, gram->stride);
+    return STATUS_DONE;
+}
+
+int gram_take(struct gram *gram, const struct rows *rows, struct arena *arena)
+{
+    const struct windows *w = rows->w;
+    ptrdiff_t M = w->n_queries, dz = clones_padded(w->dz);
+    *gram = (struct gram){.rows = rows, .arena = arena, .count = rows->count,
+                          .dk = clones_padded(w->dk), .across = clones_padded(M)};
+    gram->D = arena_doubles(arena, rows->count, gram->dk);
+    gram->P = arena_doubles(arena, M, gram->dk);
+    gram->V = arena_doubles(arena, M, gram->dk);
+    gram->K = arena_doubles(arena, gram->across, gram->across);
+    struct arena_mark mark = arena_mark(arena);
+    double *Z = arena_zeros(arena, M, dz);
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
+    for (ptrdiff_t q = 0; q < M; ++q) {
+        ptrdiff_t from = rows->first[q], m = rows->first[q + 1] - from;
+        if (m == 0)
+            continue;
+        const double *X = windows_keys(w, q, rows->keys), *z = w->queries + q * w->dz;
+        double size = sqrt(vector_dot(z, z, w->dz));
+        for (ptrdiff_t i = 0; i < w->dz; ++i)
+            Z[q * dz + i] = z[i] / size;
+        differences(gram->D + from * gram->dk, X, X + rows->reference[q] * w->dk, rows->token + from,
+                    rows->length + from, size, m, w->dk, gram->dk);
+    }
+    int status = square(gram->K, gram->across, Z, M, dz, arena);
+    gram_mirror(gram->K, gram->across);
+    arena_release(arena, mark);
+    if (status == STATUS_DONE && gram->count <= WHOLE && (M == 1 || gram->count < FEW * M))
+        status = fill(gram);
+    return status;
+}
+
 int gram_square(double *G, ptrdiff_t stride, const struct gram *gram, const ptrdiff_t *member, ptrdiff_t n)
 {
+    if (gram->G != NULL) {
+        for (ptrdiff_t k = 0; k < n; ++k)
+            for (ptrdiff_t l = k; l < n; ++l)
+                G[k * stride + l] = gram->G[member[k] * gram->stride + member[l]];
+        return STATUS_DONE;
+    }
     struct arena_mark mark = arena_mark(gram->arena);
     double *D = arena_doubles(gram->arena, n, gram->dk);
     ptrdiff_t *query = arena_indices(gram->arena, n);
@@ -118,54 +159,67 @@ int gram_square(double *G, ptrdiff_t stride, const struct gram *gram, const ptrd
     return status;
 }
 
-int gram_block(double *G, ptrdiff_t stride, const struct gram *gram, ptrdiff_t first, ptrdiff_t n)
-{
-    const ptrdiff_t *query = gram->rows->query + first;
-    int status = square(G, stride, gram->D + first * gram->dk, n, gram->dk, gram->arena);
-    if (status == STATUS_DONE && query[0] != query[n - 1])  /* the product of a unit query with itself is 1 */
-        status = times_queries(G, stride, gram, query, n);
-    return status;
-}
-
-VECTOR_CLONES
-void gram_mirror(double *G, ptrdiff_t stride)
-{
-    for (ptrdiff_t k = LANES; k < stride; k += LANES)
-        for (ptrdiff_t l = 0; l < k; l += LANES)
-            for (int r = 0; r < LANES; ++r)
-                for (int c = 0; c < LANES; ++c)
-                    G[(k + r) * stride + l + c] = G[(l + c) * stride + k + r];
-}
-
 void gram_products(double *out, const struct gram *gram, ptrdiff_t j, const ptrdiff_t *member, ptrdiff_t n)
 {
     const struct rows *rows = gram->rows;
-    const double *products = gram->K + rows->query[j] * rows->w->n_queries;
-    for (ptrdiff_t i = 0; i < n; ++i)
-        out[i] = vector_dot(gram->D + member[i] * gram->dk, gram->D + j * gram->dk, gram->dk)
-            * products[rows->query[member[i]]];
+    const double *products = gram->K + rows->query[j] * gram->across;
+    for (ptrdiff_t i = 0; i < n; ++i) {
+        ptrdiff_t k = member[i];
+        out[i] = gram->G != NULL ? gram->G[j * gram->stride + k]
+            : vector_dot(gram->D + k * gram->dk, gram->D + j * gram->dk, gram->dk) * products[rows->query[k]];
+    }
 }
 
-VECTOR_CLONES
-static void add(double *restrict p, double x, const double *restrict d, ptrdiff_t n)
+INLINE void add(double *restrict out, double factor, const double *restrict v, ptrdiff_t n)
 {
     for (ptrdiff_t i = 0; i < n; i += LANES)
         for (int l = 0; l < LANES; ++l)
-            p[i + l] += x * d[i + l];
+            out[i + l] += factor * v[i + l];
+}
+
+/* out [n] = sum of x_k times row k of A [.., n] over `member`. */
+VECTOR_CLONES
+static void combine(double *restrict out, const double *restrict A, ptrdiff_t n, const double *x,
+                    const ptrdiff_t *member, ptrdiff_t size)
+{
+    ptrdiff_t i = 0;
+    memset(out, 0, (size_t)n * sizeof(double));
+    for (; i + 4 <= size; i += 4) {     /* four rows at a time: `out` is read and written a quarter as often */
+        const double *restrict a = A + member[i] * n, *restrict b = A + member[i + 1] * n;
+        const double *restrict c = A + member[i + 2] * n, *restrict d = A + member[i + 3] * n;
+        double x_a = x[member[i]], x_b = x[member[i + 1]], x_c = x[member[i + 2]], x_d = x[member[i + 3]];
+        for (ptrdiff_t k = 0; k < n; k += LANES)
+            for (int l = 0; l < LANES; ++l)
+                out[k + l] += (x_a * a[k + l] + x_b * b[k + l]) + (x_c * c[k + l] + x_d * d[k + l]);
+    }
+    for (; i < size; ++i)
+        add(out, x[member[i]], A + member[i] * n, n);
+}
+
+VECTOR_CLONES
+static void pull(double *restrict P, const struct gram *gram, const double *x, const ptrdiff_t *member, ptrdiff_t n)
+{
+    memset(P, 0, (size_t)(gram->rows->w->n_queries * gram->dk) * sizeof(double));
+    for (ptrdiff_t i = 0; i < n; ++i)
+        add(P + gram->rows->query[member[i]] * gram->dk, x[member[i]], gram->D + member[i] * gram->dk, gram->dk);
 }
 
 void gram_transform(struct gram *gram, const double *x, const ptrdiff_t *member, ptrdiff_t n)
 {
-    ptrdiff_t M = gram->rows->w->n_queries, dk = gram->dk;
-    memset(gram->P, 0, (size_t)(M * dk) * sizeof(double));
-    for (ptrdiff_t i = 0; i < n; ++i)
-        add(gram->P + gram->rows->query[member[i]] * dk, x[member[i]], gram->D + member[i] * dk, dk);
-    sweep_product(gram->V, gram->K, gram->P, M, dk, M);
+    pull(gram->P, gram, x, member, n);
+    for (ptrdiff_t q = 0; q < gram->rows->w->n_queries; ++q)
+        sweep_window_adjoint(gram->V + q * gram->dk, gram->P, gram->K + q * gram->across, gram->rows->w->n_queries,
+                             gram->dk);
 }
 
-void gram_margins(double *margin, const struct gram *gram)
+void gram_margins(double *margin, struct gram *gram, const double *x, const ptrdiff_t *member, ptrdiff_t n)
 {
     const struct rows *rows = gram->rows;
+    if (gram->G != NULL) {
+        combine(margin, gram->G, gram->stride, x, member, n);
+        return;
+    }
+    gram_transform(gram, x, member, n);
     for (ptrdiff_t q = 0; q < rows->w->n_queries; ++q) {
         ptrdiff_t from = rows->first[q];
         sweep_window_logits(margin + from, gram->D + from * gram->dk, gram->V + q * gram->dk,

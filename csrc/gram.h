@@ -1,5 +1,5 @@
 /* The Gram matrix of unit rows, G_kl = (d_k . d_l) (z_k . z_l) with unit differences d and unit queries z: parts of it, and
- * its product with a vector, from d and z alone.  Vectors are padded with zeros to whole vectors of the processor, so
+ * its product with a vector, from d and z alone, or from G itself where queries have few rows each.  Vectors are padded with zeros to whole vectors of the processor, so
  * that loops over them have no remainders. */
 #ifndef GRAM_H
 #define GRAM_H
@@ -14,7 +14,10 @@ struct gram {
     ptrdiff_t count;                    /* m */
     ptrdiff_t dk;                       /* rounded up to whole vectors */
     double *D;                          /* (m, dk) unit differences */
-    double *K;                          /* (M, M) products of unit queries */
+    ptrdiff_t across;                   /* M, rounded up */
+    double *K;                          /* (M, across) products of unit queries */
+    ptrdiff_t stride;                   /* m, rounded up */
+    double *G;                          /* (m, stride), or NULL */
     double *P, *V;                      /* (M, dk) each */
 };
 
@@ -32,9 +35,10 @@ void gram_mirror(double *G, ptrdiff_t stride);
 /* out [n] = G_kj for k in member [n]. */
 void gram_products(double *out, const struct gram *gram, ptrdiff_t j, const ptrdiff_t *member, ptrdiff_t n);
 
-/* V [M, dk] = K P with P_q = sum of x_k d_k over the rows k of query q in member [n], x by row; then margin [m], d_k . v_q,
- * is G x. */
+/* margin [stride] = G x, x by row and zero outside member [n].  Uses V, unless there is G. */
+void gram_margins(double *margin, struct gram *gram, const double *x, const ptrdiff_t *member, ptrdiff_t n);
+
+/* V [M, dk] = K P with P_q the sum of x_k d_k over the rows of query q: the margin of row k is d_k . v_q. */
 void gram_transform(struct gram *gram, const double *x, const ptrdiff_t *member, ptrdiff_t n);
-void gram_margins(double *margin, const struct gram *gram);
 
 #endif

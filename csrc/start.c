@@ -69,8 +69,7 @@ static ptrdiff_t solve(struct start *s)
     memset(s->w, 0, (size_t)s->gram->count * sizeof(double));
     for (ptrdiff_t i = 0; i < f->size; ++i)
         s->w[f->member[i]] = s->target[i];
-    gram_transform(s->gram, s->w, f->member, f->size);
-    gram_margins(s->margin, s->gram);
+    gram_margins(s->margin, s->gram, s->w, f->member, f->size);
     s->size = 0;
     for (ptrdiff_t k = 0; k < s->gram->count; ++k) {
         int inside = f->inside[k];
