@@ -47,7 +47,7 @@ static int combine(void *context, int status, struct gradient *gradient)
     const struct piece arrays[N_PIECES] = {
         at->W != NULL ? (struct piece){gradient->W, N * w->dk * w->dz} : (struct piece){gradient->K, N * w->dk * at->m},
         {gradient->Q, at->W != NULL ? 0 : N * w->dz * at->m},
-        {gradient->v, at->v != NULL ? R * hooks->objective->dv : 0},
+        {gradient->v, at->v != NULL ? R * at->n_v : 0},
     };
     const struct piece numbers[N_PIECES] = {
         {gradient->loss, R}, {gradient->log_scale, N}, {gradient->log_scale_v, at->v != NULL ? R : 0}};

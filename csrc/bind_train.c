@@ -164,17 +164,27 @@ enum train_argument {
     OUT_W, OUT_V, OUT_LOSS, OUT_NORM, OUT_LOG_GRAD, REACHED, RECORDED, COMBINE, N_ARGUMENTS
 };
 
-/* A head that is trained: its values, labels and v; scores are then None. */
+/* A head that is trained: that of the output rule, or a linear one, with its values and labels. */
 static int read_head(struct objective *objective, struct weights *weights, PyObject *const *args)
 {
     const struct windows *w = objective->w;
-    objective->values = bind_doubles(args[VALUES], "values", 2, w->tokens, BIND_ANY);
-    if (objective->values == NULL)
-        return -1;
-    objective->dv = PyArray_DIM((PyArrayObject *)args[VALUES], 1);
-    objective->y = bind_doubles(args[LABELS], "y", 1, w->n_queries, BIND_ANY);
-    weights->v = bind_doubles(args[V], "v", 2, weights->runs, objective->dv);
-    return objective->y == NULL || weights->v == NULL ? -1 : 0;
+    if (objective->output != NULL) {
+        const struct head *head = &objective->output->head;
+        if (head->kind == HEAD_CALL || head->v_stride != 0) {
+            PyErr_SetString(PyExc_ValueError, "this head cannot be trained");
+            return -1;
+        }
+        weights->n_first = head_first(head);
+        weights->n_v = weights->n_first + head_rest(head);
+    } else {
+        objective->values = bind_doubles(args[VALUES], "values", 2, w->tokens, BIND_ANY);
+        objective->y = bind_doubles(args[LABELS], "y", 1, w->n_queries, BIND_ANY);
+        if (objective->values == NULL || objective->y == NULL)
+            return -1;
+        weights->n_v = weights->n_first = objective->dv = PyArray_DIM((PyArrayObject *)args[VALUES], 1);
+    }
+    weights->v = bind_doubles(args[V], "v", 2, weights->runs, weights->n_v);
+    return weights->v == NULL ? -1 : 0;
 }
 
 /* The rule and its numbers. */
@@ -223,7 +233,7 @@ static int read_records(struct descent *descent, struct descent_record *out, con
         || (out->norm = bind_doubles(args[OUT_NORM], "norm", 2, rows, runs)) == NULL
         || (out->log_grad_norm = bind_doubles(args[OUT_LOG_GRAD], "log_grad_norm", 2, rows, runs)) == NULL)
         return -1;
-    if (objective->values != NULL && (out->v = read_stack(args[OUT_V], "heads", rows, runs, objective->dv)) == NULL)
+    if (weights->v != NULL && (out->v = read_stack(args[OUT_V], "heads", rows, runs, weights->n_v)) == NULL)
         return -1;
     return 0;
 }
@@ -239,7 +249,7 @@ static int read_run(struct objective *objective, struct bind_rule *rule, struct 
     if (args[SPAN] != Py_None
         && (weights->span = read_stack(args[SPAN], "span", weights->runs, 2 * w->n_queries, w->dk)) == NULL)
         return -1;
-    if (PyErr_Occurred() || (args[VALUES] != Py_None && read_head(objective, weights, args) < 0)
+    if (PyErr_Occurred() || ((args[V] != Py_None || args[VALUES] != Py_None) && read_head(objective, weights, args) < 0)
         || read_rule(descent, weights, args) < 0 || read_records(descent, out, objective, weights, args) < 0)
         return -1;
     int apart = weights->W == NULL || objective->output != NULL || objective->values != NULL || objective->ridge != 0
@@ -291,8 +301,9 @@ PyMethodDef bind_train_methods[] = {
      "train(windows, scores | rule, values | None, y | None, loss, ridge, rule, lr, target, p, radius, ball, first, last, "
      "record, W | None, K | None, Q | None, span | None, v | None, weights, heads | None, loss, norm, log_grad_norm, "
      "reached, recorded | None, combine | None) -> status, exception | None.  Moves W (runs H, dk, dz), or K and Q, or the "
-     "span (runs, 2 M, dk) of U and C while W stays, and v (runs, dv) in place.  lr: 1 or runs rows of "
-     "1 or all steps.  radius < 0: no ball.  weights [records, runs H, dk dz], heads [records, runs, dv], loss and norms "
+     "span (runs, 2 M, dk) of U and C while W stays, and v (runs, P) in place.  v: the P parameters of the rule's head, v or "
+     "V, then a or lam; with scores, those of a linear head, which needs values and y.  lr: 1 or runs rows of "
+     "1 or all steps.  radius < 0: no ball.  weights [records, runs H, dk dz], heads [records, runs, P], loss and norms "
      "[records, runs]; reached [2]: the step, and how many records were made, added to what it held.  recorded(): called "
      "after each record, true stops the run.  combine(gradient, numbers): called with the gradients of W, or K and then "
      "Q, and v, and with the losses (runs), the log scales (runs H) and those of v (runs), and may change both; a loss "

@@ -46,7 +46,7 @@ static void mirror(double *W, const double *G, ptrdiff_t n, double lr, double p)
     }
 }
 
-/* A matrix, or the v of a head, that is trained, with its gradient G exp(*log_scale). */
+/* A matrix, or a parameter of a head, that is trained, with its gradient G exp(*log_scale). */
 struct part {
     double *W, *G;
     ptrdiff_t n;
@@ -55,7 +55,7 @@ struct part {
     double norm;                        /* of G */
 };
 
-/* One run: its matrices, then v where the head is trained. */
+/* One run: its matrices, then v, or V and a, or v and lam, where the head is trained. */
 struct runner {
     struct part *part;
     ptrdiff_t matrices, parts;
@@ -80,7 +80,8 @@ static void take_parts(struct descender *d, struct arena *arena)
     const struct gradient *g = &d->gradient;
     ptrdiff_t R = at->runs, H = at->heads, size = w->dk * w->dz, size_k = w->dk * at->m, size_q = w->dz * at->m;
     ptrdiff_t size_s = 2 * w->n_queries * w->dk;
-    ptrdiff_t matrices = at->W != NULL ? H : 2 * H, parts = matrices + (at->v != NULL);
+    ptrdiff_t matrices = at->W != NULL ? H : 2 * H;
+    ptrdiff_t n_rest = at->n_v - at->n_first, parts = matrices + (at->v != NULL) + (n_rest > 0);
     struct part *part = arena_take(arena, R * parts, sizeof *part);
     d->runner = arena_take(arena, R, sizeof *d->runner);
     if (arena->failed)
@@ -98,9 +99,11 @@ static void take_parts(struct descender *d, struct arena *arena)
                 *part++ = (struct part){at->Q + n * size_q, g->Q + n * size_q, size_q, scale, NULL, 0};
             }
         }
-        ptrdiff_t dv = d->objective->dv;
-        if (at->v != NULL)
-            *part++ = (struct part){at->v + r * dv, g->v + r * dv, dv, g->log_scale_v + r, NULL, 0};
+        double *v = at->v != NULL ? at->v + r * at->n_v : NULL, *dv = g->v + r * at->n_v;
+        if (v != NULL)
+            *part++ = (struct part){v, dv, at->n_first, g->log_scale_v + r, NULL, 0};
+        if (n_rest > 0)
+            *part++ = (struct part){v + at->n_first, dv + at->n_first, n_rest, g->log_scale_v + r, NULL, 0};
     }
 }
 
@@ -209,7 +212,7 @@ static void record(struct descent_record *out, ptrdiff_t row, const struct desce
 {
     const struct windows *w = d->objective->w;
     const struct weights *at = d->weights;
-    ptrdiff_t R = at->runs, H = at->heads, size = w->dk * w->dz, m = at->m, dv = d->objective->dv;
+    ptrdiff_t R = at->runs, H = at->heads, size = w->dk * w->dz, m = at->m;
     double *W = out->W + row * R * H * size;
     for (ptrdiff_t r = 0; at->span != NULL && r < R; ++r)
         sweep_columns_times_columns(W + r * size, at->span + (2 * r + 1) * w->n_queries * w->dk, w->queries, w->dk,
@@ -221,7 +224,7 @@ static void record(struct descent_record *out, ptrdiff_t row, const struct desce
         product_rows(W + n * size, w->dz, at->K + n * w->dk * m, m, d->packed, w->dk, w->dz, m);
     }
     if (at->v != NULL)
-        memcpy(out->v + row * R * dv, at->v, (size_t)(R * dv) * sizeof(double));
+        memcpy(out->v + row * R * at->n_v, at->v, (size_t)(R * at->n_v) * sizeof(double));
     for (ptrdiff_t r = 0; r < R; ++r) {
         out->loss[row * R + r] = d->gradient.loss[r];
         out->norm[row * R + r] = vector_norm(W + r * H * size, H * size);

@@ -9,8 +9,8 @@
  *                          each matrix by its own norm
  *
  * then, with a radius, the nearest point of the ball: of W; for factors of ||K||^2 + ||Q||^2 <= 2 radius; each attention
- * head by itself.  A head that is trained takes the same step by the norm of its own gradient.  The run has no memory beside its weights, so a run
- * cut into chunks is the same run bit for bit. */
+ * head by itself.  A head that is trained takes the same step, each of its parameters (v; V and a; v and lam) by the norm
+ * of its own gradient.  The run has no memory beside its weights, so a run cut into chunks is the same run bit for bit. */
 #ifndef DESCEND_H
 #define DESCEND_H
 
@@ -50,7 +50,7 @@ struct descend_hooks {
 /* One row per recorded step, in it one for each run. */
 struct descent_record {
     double *W;                          /* (n_record, R H, dk, dz): W or K Q^T */
-    double *v;                          /* (n_record, runs, dv) of a head that is trained */
+    double *v;                          /* (n_record, runs, n_v) of a head that is trained */
     double *loss, *norm, *log_grad_norm;    /* norm: of W or K Q^T of all heads; gradient norm with the ridge, without v */
 };
 

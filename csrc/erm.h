@@ -29,7 +29,8 @@ struct weights {
     double *K, *Q;                      /* (R H, dk, m), (R H, dz, m) */
     ptrdiff_t m;
     double *span;                       /* (R, 2, M, dk): U = Z W^T and C, for the weights W + C^T Z; else NULL */
-    double *v;                          /* (R, dv) of a head that is trained, else NULL */
+    double *v;                          /* (R, n_v) of a head that is trained, else NULL: v or V, then a or lam */
+    ptrdiff_t n_v, n_first;             /* n_first: of v or V alone */
 };
 
 struct gradient {
@@ -44,6 +45,8 @@ struct objective_rule {
     double *U, *P, *B, *PK;             /* (H, M, dk) twice, (H, M, m), (M, m) */
     double *log_scale;                  /* (H, M) */
     double *queries, *packed;           /* packed Z; packed (M, m) */
+    struct output trained;              /* with the head of the run at hand, when it is trained */
+    double *c;                          /* (M) then: dL/dvalue_q on a common scale */
     struct output_work output;
 };
 

@@ -49,6 +49,25 @@ int head_evaluate(double *value, double *gradient, const struct head *head, cons
     }
 }
 
+ptrdiff_t head_first(const struct head *head)
+{
+    return head->kind == HEAD_MLP ? head->d * head->hidden : head->d;
+}
+
+ptrdiff_t head_rest(const struct head *head)
+{
+    return head->kind == HEAD_MLP ? head->hidden : head->kind == HEAD_QUADRATIC;
+}
+
+void head_place(struct head *head, const double *row)
+{
+    head->v = row;
+    if (head->kind == HEAD_MLP)
+        head->a = row + head_first(head);
+    if (head->kind == HEAD_QUADRATIC)
+        head->lam = row[head_first(head)];
+}
+
 static void scale_rows(double *rows, const double *c, ptrdiff_t M, ptrdiff_t n)
 {
     for (ptrdiff_t q = 0; q < M; ++q)

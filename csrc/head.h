@@ -24,6 +24,13 @@ struct head {
     void *context;
 };
 
+/* How many numbers the parameters of a head are (one v for all queries): v or V, and what follows it, a or lam. */
+ptrdiff_t head_first(const struct head *head);
+ptrdiff_t head_rest(const struct head *head);
+
+/* The parameters are from now on those in a row of so many numbers (lam as it is there now). */
+void head_place(struct head *head, const double *row);
+
 /* value [M] and gradient [M,d] at O [M,d]; hidden [M, head->hidden] is scratch and keeps a * [V^T o > 0].  Nonzero:
  * the function called has refused. */
 int head_evaluate(double *value, double *gradient, const struct head *head, const double *O, double *hidden,

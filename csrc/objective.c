@@ -14,6 +14,7 @@
 #include "crew.h"
 #include "lanes.h"
 #include "product.h"
+#include "rule.h"
 #include "share.h"
 #include "softmax.h"
 #include "span.h"
@@ -50,24 +51,6 @@ static double cost(const struct objective *objective, const struct weights *at)
     return (double)(at->runs * at->heads) * (transforms + 2 * (double)windows_entries(w) * dk);
 }
 
-static void take_rule(struct objective_rule *rule, const struct objective_work *work, struct arena *arena)
-{
-    const struct windows *w = work->objective->w;
-    ptrdiff_t M = w->n_queries, rows = work->at->heads * M, m = work->at->m;
-    rule->U = arena_doubles(arena, rows, w->dk);
-    rule->P = arena_doubles(arena, rows, w->dk);
-    rule->log_scale = arena_doubles(arena, rows, 1);
-    output_take(&rule->output, work->objective->output, w, work->crew, arena);
-    if (work->dense) {
-        if ((rule->queries = arena_doubles(arena, product_packed(w->dz, M), 1)) != NULL)
-            product_pack(rule->queries, w->queries, w->dz, w->dz, M);
-    } else {
-        rule->B = arena_doubles(arena, rows, m);
-        rule->PK = arena_doubles(arena, M, m);
-        rule->packed = arena_doubles(arena, product_packed(m, M), 1);
-    }
-}
-
 void objective_take(struct objective_work *work, const struct objective *objective, const struct weights *at,
                     struct crew *crew, struct arena *arena)
 {
@@ -98,7 +81,7 @@ void objective_take(struct objective_work *work, const struct objective *objecti
         work->product = arena_doubles(arena, larger(product_packed(dz, m), product_packed(m, larger(dk, dz))), 1);
     }
     if (objective->output != NULL) {
-        take_rule(&work->rule, work, arena);
+        rule_take(work, arena);
         return;
     }
     work->zero_query = arena_take(arena, M, 1);
@@ -127,8 +110,8 @@ void objective_take_gradient(struct gradient *gradient, const struct objective *
         gradient->span = arena_doubles(arena, 2 * R * w->n_queries, w->dk);
         gradient->norm = arena_doubles(arena, R, 1);
     }
-    if (objective->values != NULL)
-        gradient->v = arena_doubles(arena, R, objective->dv);
+    if (at->v != NULL)
+        gradient->v = arena_doubles(arena, R, at->n_v);
     gradient->log_scale = arena_doubles(arena, N, 1);
     gradient->log_scale_v = arena_doubles(arena, R, 1);
     gradient->loss = arena_doubles(arena, R, 1);
@@ -198,52 +181,6 @@ static void by_scores(struct gradient *gradient, double *G, struct objective_wor
     }
 }
 
-/* P [M,dk] of one attention head on the largest of its scales, which is returned. */
-static double common_scale(double *P, const double *log_scale, ptrdiff_t M, ptrdiff_t dk)
-{
-    double scale = -INFINITY;
-    for (ptrdiff_t q = 0; q < M; ++q)
-        scale = fmax(scale, log_scale[q]);
-    for (ptrdiff_t q = 0; q < M; ++q) {
-        double factor = scale > -INFINITY ? -exp(log_scale[q] - scale) / (double)M : 0;
-        for (ptrdiff_t k = 0; k < dk; ++k)
-            P[q * dk + k] *= factor;
-    }
-    return scale;
-}
-
-/* Any other output rule, run by run; P NULL: the loss alone. */
-static int by_rule(struct gradient *gradient, double *G, struct objective_work *work, double *P)
-{
-    const struct objective *objective = work->objective;
-    const struct windows *w = objective->w;
-    const struct weights *at = work->at;
-    struct objective_rule *rule = &work->rule;
-    ptrdiff_t M = w->n_queries, H = at->heads, dk = w->dk, dz = w->dz, m = at->m;
-    for (ptrdiff_t r = 0; r < at->runs; ++r) {
-        for (ptrdiff_t h = 0; h < H; ++h) {
-            double *U = rule->U + h * M * dk;
-            if (work->dense)
-                product_rows(U, dk, w->queries, dz, work->packed_W + (r * H + h) * product_packed(dk, dz), M, dk, dz);
-            else
-                share_transform(U, dk, rule->B + h * M * m, m, work, r * H + h, w->queries, M);
-        }
-        int status = output_pull_back(&gradient->loss[r], P, rule->log_scale, objective->loss, rule->U, &rule->output);
-        if (status != STATUS_DONE)
-            return status;
-        for (ptrdiff_t h = 0; P != NULL && h < H; ++h) {
-            ptrdiff_t n = r * H + h;
-            gradient->log_scale[n] = common_scale(P + h * M * dk, rule->log_scale + h * M, M, dk);
-            if (work->dense)
-                product_columns(G + n * dk * dz, dz, P + h * M * dk, dk, rule->queries, M, dk, dz, M, 0);
-            else
-                share_add_factors(gradient->K + n * dk * m, gradient->Q + n * dz * m, P + h * M * dk, dk,
-                                  rule->B + h * M * m, m, work, n, w->queries, M, rule->PK, rule->packed, 0);
-        }
-    }
-    return STATUS_DONE;
-}
-
 static void add_ridge(double *G, const double *W, ptrdiff_t n, double shrink, double ridge)
 {
     for (ptrdiff_t i = 0; i < n; ++i)
@@ -281,7 +218,7 @@ int objective_gradient(struct gradient *gradient, struct objective_work *work)
         by_scores(gradient, G, work, prepare(work));
     } else {
         prepare(work);
-        int status = by_rule(gradient, G, work, work->rule.P);
+        int status = rule_gradient(gradient, G, work);
         if (status != STATUS_DONE)
             return status;
     }
@@ -309,7 +246,7 @@ int objective_loss(struct gradient *gradient, struct objective_work *work)
 {
     const double *W = prepare(work);
     if (work->objective->output != NULL)
-        return by_rule(gradient, NULL, work, NULL);
+        return rule_loss(gradient, work);
     by_scores(gradient, work->at->W != NULL ? gradient->W : work->G, work, W);
     return STATUS_DONE;
 }

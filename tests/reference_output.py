@@ -53,6 +53,27 @@ def loss_and_grad(data, y, head, loss, W, combine="sum"):
     return total / M, G, scales
 
 
+def head_gradients(data, y, head, loss, W, combine="sum"):
+    """``(gradients, log_scale)`` in the head's own parameters: of v; of V and a; or of v and lam.
+
+    dL/dp = 1/M sum_q loss'(u_q) y_q d head(o_q)/dp is ``gradients * exp(log_scale)``.
+    """
+    kind, v, a, lam = head
+    y, O = reference.per_query(data, y), attended(data, W, combine)  # noqa: E741
+    dv, rest = np.zeros_like(v), np.zeros_like(a) if kind == "mlp" else np.zeros(1)
+    slopes = [reference.loss_value(loss, y[q] * head_value(head, o)[0], 0.0)[1] for q, o in enumerate(O)]
+    for o, label, slope in zip(O, y, slopes, strict=True):
+        c = -math.exp(slope - max(slopes)) * label / len(O)
+        if kind == "mlp":
+            before = v.T @ o
+            dv += c * np.outer(o, a * (before > 0))
+            rest += c * np.maximum(before, 0)
+        else:
+            dv += c * o
+            rest -= c * (o @ o)
+    return [dv] if kind == "linear" else [dv, rest], max(slopes)
+
+
 def pull_back(X, logit, g):
     """``sum_t s_t (g_t - s.g) (x_t - x_a)`` and its log scale, in plain differences to the largest logit."""
     a = int(np.argmax(logit))

@@ -315,8 +315,10 @@ bad("train_head-log", "train_head")(
         attsvm.Problem(attsvm.cross_attention(abs(g.X), g.Z), head=g.head, loss="log"), train_head=True
     )
 )
-bad("train_head-mlp", "problem")(
-    lambda g: attsvm.train(attsvm.Problem(g.data, g.y, attsvm.MLPHead(np.ones((2, 3)))), train_head=True)
+bad("train_head-callable", "train_head")(
+    lambda g: attsvm.train(
+        attsvm.Problem(g.data, g.y, attsvm.CallableHead(lambda o: (o[:, 0], o))), train_head=True
+    )
 )
 bad("lr-negative", "lr")(lambda g: attsvm.train(g.problem, lr=-0.1))
 bad("lr-nan", "lr")(lambda g: attsvm.train(g.problem, lr=nan))

@@ -129,8 +129,10 @@ def test_several_attention_heads():
     def two(problem):
         return attsvm.Problem(problem.data, problem.y, attsvm.MLPHead(np.eye(5)), heads=2)
 
-    for run in train_apart([two(p) for p in s.parts], W=W, steps=30)[0]:
-        close(run, attsvm.train(two(s.whole), W, steps=30))
+    for train_head in (False, True):
+        options = dict(W=W, steps=30, train_head=train_head)
+        for run in train_apart([two(p) for p in s.parts], **options)[0]:
+            close(run, attsvm.train(two(s.whole), **options))
 
 
 def test_one_worker_is_the_run_bit_for_bit():

@@ -26,7 +26,7 @@ FLOORS = {
     0: ["status", "arena", "stop", "clones", "exponential"],
     1: ["blas", "crew", "product", "vector", "lbfgs"],
     2: ["windows", "sweep", "softmax", "attend", "lanes", "loss", "project", "head"],
-    3: ["erm", "objective", "share", "span", "output", "rows", "bound", "equalities"],
+    3: ["erm", "objective", "rule", "share", "span", "output", "rows", "bound", "equalities"],
     4: ["descend", "path", "factor", "gram", "ascent", "start", "active", "blocks", "exchange", "support", "svm*"],
     5: ["bind", "module", "bind_*"],
 }

@@ -125,5 +125,5 @@ class Training:
         steps = self.wanted[: self.done]
         return Run(
             self.problem.data, final, K, Q, steps, weights, loss, norm, log_grad_norm, status, v, heads,
-            self.runs is not None,
+            None if v is None else self.problem.head, self.runs is not None,
         )  # fmt: skip

@@ -20,6 +20,7 @@ class _Parametric:
     """A head that C evaluates: ``kind``, and parameters v or V, a and lam."""
 
     kind: str
+    names: tuple[str, ...]  # of the parameters
     v: Any
     a: Any = None
     lam: float = 0.0
@@ -83,6 +84,18 @@ class _Parametric:
         shaped = {"v": dv if dv.ndim == 1 else dv.reshape(*shape, self.dv)}
         return shaped | {"lam": dlam} if self.kind == "quadratic" else shaped
 
+    def row(self) -> np.ndarray:
+        """All parameters one after the other, of a head that is the same for all queries."""
+        return np.concatenate([np.ravel(getattr(self, name)) for name in self.names])
+
+    def from_row(self, row: np.ndarray) -> Any:
+        """The same head with these parameters."""
+        first = self.v.size
+        return type(self)(row[:first].reshape(self.v.shape), *self._rest(row[first:]))
+
+    def _rest(self, row: np.ndarray) -> tuple:
+        return ()
+
     def _vectors(self, o: Any) -> tuple[np.ndarray, tuple[int, ...]]:
         array = as_numeric("o", o)
         if array.ndim == 0 or array.shape[-1] != self.dv or array.size == 0:
@@ -123,6 +136,7 @@ class LinearHead(_Parametric):
     """
 
     kind = "linear"
+    names = ("v",)
 
     def __init__(self, v: Any):
         if isinstance(v, (list, tuple)) and any(depth(part) == 2 for part in v):
@@ -162,10 +176,14 @@ class QuadraticHead(LinearHead):
     """
 
     kind = "quadratic"
+    names = ("v", "lam")
 
     def __init__(self, v: Any, lam: float):
         super().__init__(v)
         self.lam = as_number("lam", lam)
+
+    def _rest(self, row: np.ndarray) -> tuple:
+        return (row[0],)
 
     def __repr__(self) -> str:
         return f"QuadraticHead(dv={self.dv}, lam={self.lam:g})"
@@ -190,11 +208,15 @@ class MLPHead(_Parametric):
     """
 
     kind = "mlp"
+    names = ("V", "a")
 
     def __init__(self, V: Any, a: Any = None):
         self.v = as_floats("V", V, "dv, h")
         self.dv, h = self.v.shape
         self.a = np.ones(h) if a is None else as_floats("a", a, "h", (h,))
+
+    def _rest(self, row: np.ndarray) -> tuple:
+        return (row,)
 
     @property
     def V(self) -> np.ndarray:

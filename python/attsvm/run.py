@@ -39,8 +39,15 @@ class Run:
     status : str
         "completed"; "stationary" when the gradient became exactly zero, or the loss reached the target of the Polyak
         step (in all runs); "stopped" by the callback, "running" while it looks; "interrupted" in ``.partial``.
-    v, heads : (dv,), (records, dv) arrays or None
-        The head, last and at those steps, when it was trained too.
+    parameters, heads : (P,), (records, P) arrays or None
+        The parameters of the head, last and at those steps, when it was trained too: v; or V and then a; or v and then
+        lam.
+    head : LinearHead, MLPHead, QuadraticHead or None
+        The trained head; a list of them with ``runs=R``.
+    v : array or None
+        Its v or V.
+    start : LinearHead, MLPHead, QuadraticHead or None
+        What the head was before.
     selected : integer array or list, in the data's query shape
         The token each query attends to most at the end; with ``heads=H``, one such per attention head.
     probabilities : array or list, in the data's entry shape
@@ -57,9 +64,27 @@ class Run:
     norm: np.ndarray
     log_grad_norm: np.ndarray
     status: str
-    v: np.ndarray | None = None
+    parameters: np.ndarray | None = None
     heads: np.ndarray | None = None
+    start: Any = None
     stacked: bool = False
+
+    @property
+    def head(self) -> Any:
+        if self.parameters is None:
+            return None
+        return (
+            [self.start.from_row(row) for row in self.parameters]
+            if self.stacked
+            else self.start.from_row(self.parameters)
+        )
+
+    @property
+    def v(self) -> np.ndarray | None:
+        if self.parameters is None:
+            return None
+        shape = self.start.v.shape
+        return self.parameters[..., : self.start.v.size].reshape(*self.parameters.shape[:-1], *shape)
 
     @property
     def selected(self) -> Any:
@@ -72,13 +97,13 @@ class Run:
     def __getitem__(self, r: int) -> Run:
         if not self.stacked:
             raise TypeError("a single run has no parts: train(..., runs=R) trains several")
-        several = ("W", "K", "Q", "weights", "loss", "norm", "log_grad_norm", "v", "heads")
+        several = ("W", "K", "Q", "weights", "loss", "norm", "log_grad_norm", "parameters", "heads")
         parts = {name: getattr(self, name) for name in several}
         return replace(self, **{name: None if a is None else a[r] for name, a in parts.items()}, stacked=False)
 
     def __repr__(self) -> str:
         trained = "W" if self.K is None else f"K, Q (m={self.K.shape[-1]})"
-        trained += "" if self.v is None else " and v"
+        trained += "" if self.start is None else f" and {', '.join(self.start.names)}"
         if len(self.steps) == 0:
             return f"Run on {trained}: {self.status} before the first record"
         if self.stacked:

@@ -12,6 +12,7 @@ from ._progress import steps_made
 from ._span import span_of
 from ._training import Training
 from ._workers import Workers
+from .output import LinearHead, MLPHead
 from .problem import Problem
 from .run import Run
 
@@ -81,8 +82,9 @@ def train(
         Train so many runs side by side, each reading of the keys shared by all: W (runs, dk, dz), or K (runs, dk, m)
         and Q (runs, dz, m), are their starts (with ``heads=H``, (runs, H, ...)).
     train_head : bool
-        Train the head's v with W, from the v of the problem and by the same rule, normalised by the norm of its own
-        gradient.  Neither ridge nor radius act on v.
+        Train the head too, from that of the problem and by the same rule: v; V and a of an MLP; v and lam of a
+        quadratic one.  Each of these is normalised by the norm of its own gradient, whatever the rule normalises
+        together otherwise (so lam, a single number, moves by ``lr``).  Neither ridge nor radius act on the head.
     callback : callable, optional
         Called with the run so far after each record (its ``status`` is "running").  Returning True stops the run with
         status "stopped"; an exception comes through, with the run so far in ``.partial``.
@@ -217,14 +219,17 @@ def _start(problem: Problem, W: Any, K: Any, Q: Any, runs: int | None) -> tuple:
 
 
 def _head(problem: Problem, runs: int) -> tuple:
-    """(values, labels) and the starts of v, for a head that is trained."""
-    problem.require_linear()
-    v = problem.head.v
-    if not isinstance(v, np.ndarray) or v.ndim != 1:
+    """The starts of the parameters of a head that is trained; values and labels for a linear one with fixed scores."""
+    head = problem.head
+    if not isinstance(head, (LinearHead, MLPHead)):
+        raise ValueError(f"train_head=True needs a head with parameters, got {head!r}")
+    if not isinstance(head.v, np.ndarray) or head.v.ndim != (2 if head.kind == "mlp" else 1):
         raise ValueError("train_head=True needs a head with one v for all queries, got one per query")
     if problem.loss_name == "log":
         raise ValueError("train_head=True needs a loss other than 'log', whose scores must not become negative")
-    return (as_doubles(problem.data.values), problem._y), np.tile(v, (runs, 1))
+    scored = isinstance(problem._rule, np.ndarray)
+    fixed = (as_doubles(problem.data.values), problem._y) if scored else (None, None)
+    return fixed, np.tile(head.row(), (runs, 1))
 
 
 def _target(problem: Problem, rule: str, target_loss: Any, train_head: bool) -> float:
