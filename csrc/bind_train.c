@@ -252,7 +252,7 @@ static int read_run(struct objective *objective, struct bind_rule *rule, struct 
     if (PyErr_Occurred() || ((args[V] != Py_None || args[VALUES] != Py_None) && read_head(objective, weights, args) < 0)
         || read_rule(descent, weights, args) < 0 || read_records(descent, out, objective, weights, args) < 0)
         return -1;
-    int apart = weights->W == NULL || objective->output != NULL || objective->values != NULL || objective->ridge != 0
+    int apart = weights->W == NULL || objective->output != NULL || weights->v != NULL || objective->ridge != 0
                 || descent->radius >= 0 || descent->rule == DESCEND_MIRROR || args[COMBINE] != Py_None;
     if (weights->span != NULL && apart) {
         PyErr_SetString(PyExc_ValueError, "a span goes with W, a fixed linear head and steps along the gradient alone");
