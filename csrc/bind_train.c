@@ -298,15 +298,15 @@ PyMethodDef bind_train_methods[] = {
      "loss_and_grad(windows, scores | rule, loss, W | None, K | None, Q | None) -> loss, G (H, dk, dz), None, log_scale "
      "(H) | loss, dK, dQ, log_scale"},
     {"train", (PyCFunction)(void (*)(void))train, METH_FASTCALL,
-     "train(windows, scores | rule, values | None, y | None, loss, ridge, rule, lr, target, p, radius, ball, first, last, "
-     "record, W | None, K | None, Q | None, span | None, v | None, weights, heads | None, loss, norm, log_grad_norm, "
-     "reached, recorded | None, combine | None) -> status, exception | None.  Moves W (runs H, dk, dz), or K and Q, or the "
-     "span (runs, 2 M, dk) of U and C while W stays, and v (runs, P) in place.  v: the P parameters of the rule's head, v or "
-     "V, then a or lam; with scores, those of a linear head, which needs values and y.  lr: 1 or runs rows of "
-     "1 or all steps.  radius < 0: no ball.  weights [records, runs H, dk dz], heads [records, runs, P], loss and norms "
-     "[records, runs]; reached [2]: the step, and how many records were made, added to what it held.  recorded(): called "
-     "after each record, true stops the run.  combine(gradient, numbers): called with the gradients of W, or K and then "
-     "Q, and v, and with the losses (runs), the log scales (runs H) and those of v (runs), and may change both; a loss "
-     "that is not finite ends the run."},
+     "train(windows, scores | rule, values | None, y | None, loss, ridge, rule, lr, target, p, radius, ball, first, "
+     "last, record, W | None, K | None, Q | None, span | None, v | None, weights, heads | None, loss, norm, "
+     "log_grad_norm, reached, recorded | None, combine | None) -> status, exception | None.  Moves W (runs H, dk, dz), or "
+     "K and Q, or the span (runs, 2 M, dk) of U and C while W stays, and v (runs, P) in place.  v: the P parameters of "
+     "the rule's head, v or V, then a or lam; with scores, those of a linear head, which needs values and y.  lr: 1 or "
+     "runs rows of 1 or all steps.  radius < 0: no ball.  weights [records, runs H, dk dz], heads [records, runs, P], "
+     "loss and norms [records, runs]; reached [2]: the step, and how many records were made, added to what it held.  "
+     "recorded(): called after each record, true stops the run.  combine(gradient, numbers): called with the gradients "
+     "of W, or K and then Q, and v, and with the losses (runs), the log scales (runs H) and those of v (runs), and may "
+     "change both; a loss that is not finite ends the run."},
     {NULL, NULL, 0, NULL},
 };
