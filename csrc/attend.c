@@ -38,8 +38,9 @@ void attend_take(struct attend *attend, struct arena *arena)
     }
 }
 
-static void one_row(struct attend_rows *out, ptrdiff_t row, const struct attend *attend, ptrdiff_t q,
-                    const double *X, const double *u, const double *next)
+/* Row `row` of query q.  `next`: the first token of the window that comes after it, -1 where there is none. */
+static void one_row(struct attend_rows *out, ptrdiff_t row, const struct attend *attend, ptrdiff_t q, const double *u,
+                    ptrdiff_t next)
 {
     const struct windows *w = attend->w;
     const struct attend_head *head = attend->head;
@@ -52,9 +53,18 @@ static void one_row(struct attend_rows *out, ptrdiff_t row, const struct attend 
             attend->score[t] *= head->y[q];
         score = attend->score;
     }
-    sweep_window_logits(attend->logit, X, u, T, w->dk, next);
+    const double *X = w->keys != NULL ? w->keys + w->start[q] * w->dk : NULL;
+    const float *X32 = w->keys == NULL ? w->keys32 + w->start[q] * w->dk : NULL;
+    if (X != NULL)
+        sweep_window_logits(attend->logit, X, u, T, w->dk, next < 0 ? NULL : w->keys + next * w->dk);
+    else
+        sweep_window_logits_single(attend->logit, X32, u, T, w->dk, next < 0 ? NULL : w->keys32 + next * w->dk);
     struct softmax s = softmax_backward(attend->c, attend->prob, attend->logit, score, T);
-    sweep_window_pull_back(out->P + row * w->dk, X, attend->c, s.top, T, w->dk, next);
+    double *p = out->P + row * w->dk;
+    if (X != NULL)
+        sweep_window_pull_back(p, X, attend->c, s.top, T, w->dk, next < 0 ? NULL : w->keys + next * w->dk);
+    else
+        sweep_window_pull_back_single(p, X32, attend->c, s.top, T, w->dk, next < 0 ? NULL : w->keys32 + next * w->dk);
     if (head != NULL)
         sweep_window_adjoint(out->O + row * head->dv, head->values + w->start[q] * head->dv, attend->prob, T,
                              head->dv);
@@ -122,19 +132,19 @@ static void panel(struct attend_rows *out, const struct attend *attend, const do
 
 /* The rows of queries from .. to-1, which see the beginning of one sequence. */
 static void sequence(struct attend_rows *out, const struct attend *attend, const double *U, ptrdiff_t first,
-                     ptrdiff_t from, ptrdiff_t to, const double *next)
+                     ptrdiff_t from, ptrdiff_t to, ptrdiff_t next)
 {
     const struct windows *w = attend->w;
     ptrdiff_t runs = attend->runs, longest = from;
     for (ptrdiff_t q = from; q < to; ++q)
         longest = w->stop[q] > w->stop[longest] ? q : longest;
-    const double *X = windows_keys(w, longest, attend->keys);
     ptrdiff_t row = (from - first) * runs, end = (to - first) * runs;
     if (attend->head != NULL || end - row < WORTH_A_PANEL) {
         for (; row < end; ++row)
-            one_row(out, row, attend, first + row / runs, X, U + row * w->dk, row + 1 == end ? next : NULL);
+            one_row(out, row, attend, first + row / runs, U + row * w->dk, row + 1 == end ? next : -1);
         return;
     }
+    const double *X = windows_keys(w, longest, attend->keys);
     ptrdiff_t deep = windows_length(w, longest);
     product_pack(attend->packed, X, w->dk, w->dk, deep);
     for (; row < end; row += SIDE_BY_SIDE) {
@@ -152,9 +162,7 @@ void attend_pull_back(struct attend_rows *out, const struct attend *attend, cons
     for (ptrdiff_t from = first, to; from < last; from = to) {
         for (to = from + 1; to < last && w->start[to] == w->start[from];)
             ++to;
-        const double *next = NULL;
-        if (w->keys != NULL && to < w->n_queries && w->start[to] + windows_length(w, from) <= w->tokens)
-            next = w->keys + w->start[to] * w->dk;
-        sequence(out, attend, U, first, from, to, next);
+        int follows = to < w->n_queries && w->start[to] + windows_length(w, from) <= w->tokens;
+        sequence(out, attend, U, first, from, to, follows ? w->start[to] : -1);
     }
 }

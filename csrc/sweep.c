@@ -12,9 +12,28 @@
 #define LANES CLONES_LANES
 #define ROWS 8
 
-/* logit [rows] of `rows` tokens: u is read once for all, and their sums hide each other's latency.  Half as many tokens
- * from `ahead` on are asked for meanwhile, into the first cache: for small windows that is a fifth of the time. */
-INLINE void logits_of_rows(double *logit, const double *X, const double *u, ptrdiff_t d, int rows, const double *ahead)
+/* Number i of keys in double or `single` precision. */
+INLINE double key(const void *X, ptrdiff_t i, int single)
+{
+    return single ? (double)((const float *)X)[i] : ((const double *)X)[i];
+}
+
+INLINE const void *row(const void *X, ptrdiff_t i, int single)
+{
+    return (const char *)X + i * (ptrdiff_t)(single ? sizeof(float) : sizeof(double));
+}
+
+/* Half as many tokens from `ahead` on as there are rows are asked for meanwhile, into the first cache: for small windows
+ * that is a fifth of the time. */
+INLINE void ask(const void *ahead, ptrdiff_t r, ptrdiff_t d, ptrdiff_t k, int single)
+{
+    if (ahead != NULL && r % 2 == 0 && !(single && k % (2 * LANES) != 0))
+        __builtin_prefetch(row(ahead, r / 2 * d + k, single), 0, 3);
+}
+
+/* logit [rows] of `rows` tokens: u is read once for all, and their sums hide each other's latency. */
+INLINE void logits_of_rows(double *logit, const void *X, const double *u, ptrdiff_t d, int rows, const void *ahead,
+                           int single)
 {
     double sum[ROWS][LANES];
     for (int r = 0; r < rows; ++r)
@@ -24,33 +43,44 @@ INLINE void logits_of_rows(double *logit, const double *X, const double *u, ptrd
     for (; k + LANES <= d; k += LANES) {
 #pragma GCC unroll 8
         for (int r = 0; r < rows; ++r) {
-            if (ahead != NULL && r % 2 == 0)
-                __builtin_prefetch(ahead + r / 2 * d + k, 0, 3);
+            ask(ahead, r, d, k, single);
 #pragma omp simd
             for (int i = 0; i < LANES; ++i)
-                sum[r][i] += X[r * d + k + i] * u[k + i];
+                sum[r][i] += key(X, r * d + k + i, single) * u[k + i];
         }
     }
 #pragma GCC unroll 8
     for (int r = 0; r < rows; ++r) {
         double l = clones_total(sum[r]);
         for (ptrdiff_t j = k; j < d; ++j)
-            l += X[r * d + j] * u[j];
+            l += key(X, r * d + j, single) * u[j];
         logit[r] = l;
     }
+}
+
+INLINE void logits(double *logit, const void *X, const double *u, ptrdiff_t T, ptrdiff_t d, const void *next, int single)
+{
+    ptrdiff_t t = 0;
+    if (next != NULL)
+        for (; t + ROWS <= T; t += ROWS)
+            logits_of_rows(logit + t, row(X, t * d, single), u, d, ROWS, row(next, t / 2 * d, single), single);
+    for (; t + ROWS <= T; t += ROWS)
+        logits_of_rows(logit + t, row(X, t * d, single), u, d, ROWS, NULL, single);
+    for (; t < T; ++t)
+        logits_of_rows(logit + t, row(X, t * d, single), u, d, 1, NULL, single);
 }
 
 VECTOR_CLONES
 void sweep_window_logits(double *logit, const double *X, const double *u, ptrdiff_t T, ptrdiff_t d, const double *next)
 {
-    ptrdiff_t t = 0;
-    if (next != NULL)
-        for (; t + ROWS <= T; t += ROWS)
-            logits_of_rows(logit + t, X + t * d, u, d, ROWS, next + t / 2 * d);
-    for (; t + ROWS <= T; t += ROWS)
-        logits_of_rows(logit + t, X + t * d, u, d, ROWS, NULL);
-    for (; t < T; ++t)
-        logits_of_rows(logit + t, X + t * d, u, d, 1, NULL);
+    logits(logit, X, u, T, d, next, 0);
+}
+
+VECTOR_CLONES
+void sweep_window_logits_single(double *logit, const float *X, const double *u, ptrdiff_t T, ptrdiff_t d,
+                                const float *next)
+{
+    logits(logit, X, u, T, d, next, 1);
 }
 
 VECTOR_CLONES
@@ -71,8 +101,8 @@ void sweep_window_adjoint(double *restrict p, const double *restrict X, const do
             p[k] += c[t] * X[t * d + k];
 }
 
-INLINE void pull_back_of_rows(double *restrict p, const double *restrict X, const double *restrict c,
-                              const double *restrict xa, ptrdiff_t d, int rows, const double *ahead)
+INLINE void pull_back_of_rows(double *restrict p, const void *restrict X, const double *restrict c,
+                              const void *restrict xa, ptrdiff_t d, int rows, const void *ahead, int single)
 {
     ptrdiff_t k = 0;
     for (; k + LANES <= d; k += LANES) {
@@ -81,34 +111,47 @@ INLINE void pull_back_of_rows(double *restrict p, const double *restrict X, cons
             sum[i] = p[k + i];
 #pragma GCC unroll 8
         for (int r = 0; r < rows; ++r) {
-            if (ahead != NULL && r % 2 == 0)
-                __builtin_prefetch(ahead + r / 2 * d + k, 0, 3);
+            ask(ahead, r, d, k, single);
 #pragma omp simd
             for (int i = 0; i < LANES; ++i)
-                sum[i] += c[r] * (X[r * d + k + i] - xa[k + i]);
+                sum[i] += c[r] * (key(X, r * d + k + i, single) - key(xa, k + i, single));
         }
         for (int i = 0; i < LANES; ++i)
             p[k + i] = sum[i];
     }
     for (; k < d; ++k)
         for (int r = 0; r < rows; ++r)
-            p[k] += c[r] * (X[r * d + k] - xa[k]);
+            p[k] += c[r] * (key(X, r * d + k, single) - key(xa, k, single));
 }
 
-VECTOR_CLONES
-void sweep_window_pull_back(double *restrict p, const double *restrict X, const double *restrict c, ptrdiff_t a,
-                            ptrdiff_t T, ptrdiff_t d, const double *next)
+INLINE void pull_back(double *restrict p, const void *restrict X, const double *restrict c, ptrdiff_t a, ptrdiff_t T,
+                      ptrdiff_t d, const void *next, int single)
 {
-    const double *xa = X + a * d;
+    const void *xa = row(X, a * d, single);
     ptrdiff_t t = 0;
     memset(p, 0, (size_t)d * sizeof(double));
     if (next != NULL)
         for (; t + ROWS <= T; t += ROWS)
-            pull_back_of_rows(p, X + t * d, c + t, xa, d, ROWS, next + (T / 2 + t / 2) * d);
+            pull_back_of_rows(p, row(X, t * d, single), c + t, xa, d, ROWS, row(next, (T / 2 + t / 2) * d, single),
+                              single);
     for (; t + ROWS <= T; t += ROWS)
-        pull_back_of_rows(p, X + t * d, c + t, xa, d, ROWS, NULL);
+        pull_back_of_rows(p, row(X, t * d, single), c + t, xa, d, ROWS, NULL, single);
     for (; t < T; ++t)
-        pull_back_of_rows(p, X + t * d, c + t, xa, d, 1, NULL);
+        pull_back_of_rows(p, row(X, t * d, single), c + t, xa, d, 1, NULL, single);
+}
+
+VECTOR_CLONES
+void sweep_window_pull_back(double *p, const double *X, const double *c, ptrdiff_t a, ptrdiff_t T, ptrdiff_t d,
+                            const double *next)
+{
+    pull_back(p, X, c, a, T, d, next, 0);
+}
+
+VECTOR_CLONES
+void sweep_window_pull_back_single(double *p, const float *X, const double *c, ptrdiff_t a, ptrdiff_t T, ptrdiff_t d,
+                                   const float *next)
+{
+    pull_back(p, X, c, a, T, d, next, 1);
 }
 
 void sweep_rows_times_rows(double *C, const double *A, const double *B, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k)

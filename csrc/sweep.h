@@ -13,6 +13,10 @@ struct arena;
  * half is fetched meanwhile, or NULL. */
 void sweep_window_logits(double *logit, const double *X, const double *u, ptrdiff_t T, ptrdiff_t d, const double *next);
 
+/* Of keys in single precision, widened as they are read. */
+void sweep_window_logits_single(double *logit, const float *X, const double *u, ptrdiff_t T, ptrdiff_t d,
+                                const float *next);
+
 /* p [d] = X^T c, c [T]. */
 void sweep_window_adjoint(double *p, const double *X, const double *c, ptrdiff_t T, ptrdiff_t d);
 
@@ -20,6 +24,8 @@ void sweep_window_adjoint(double *p, const double *X, const double *c, ptrdiff_t
  * add exactly nothing.  `next`: as above, its second half. */
 void sweep_window_pull_back(double *p, const double *X, const double *c, ptrdiff_t a, ptrdiff_t T, ptrdiff_t d,
                             const double *next);
+void sweep_window_pull_back_single(double *p, const float *X, const double *c, ptrdiff_t a, ptrdiff_t T, ptrdiff_t d,
+                                   const float *next);
 
 /* C [m,n] = A B^T, A [m,k], B [n,k]: hand loops when tiny, else gemm. */
 void sweep_rows_times_rows(double *C, const double *A, const double *B, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k);

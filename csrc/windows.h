@@ -30,14 +30,15 @@ static inline ptrdiff_t windows_entries(const struct windows *w)
     return w->indptr[w->n_queries];
 }
 
+/* to [n] = from [n]. */
+void windows_widen(double *to, const float *from, ptrdiff_t n);
+
 /* The keys (T, dk) of query q in double precision: in place, or widened into scratch [longest * dk]. */
 static inline const double *windows_keys(const struct windows *w, ptrdiff_t q, double *scratch)
 {
     if (w->keys != NULL)
         return w->keys + w->start[q] * w->dk;
-    const float *from = w->keys32 + w->start[q] * w->dk;
-    for (ptrdiff_t i = 0; i < windows_length(w, q) * w->dk; ++i)
-        scratch[i] = (double)from[i];
+    windows_widen(scratch, w->keys32 + w->start[q] * w->dk, windows_length(w, q) * w->dk);
     return scratch;
 }
 
