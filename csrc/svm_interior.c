@@ -26,7 +26,8 @@ static const double stages[] = {3e-2, 3e-3, 1e-4, 1e-6, 1e-8, 1e-10};
 
 /* Parts of its diagonal added to the polish's Schur matrix: rounding; and, should that fail, more of it, or
  * enough to share out the multipliers of rows that nearly repeat each other. */
-static const double ridges[] = {1e-15, 1e-14, 1e-12};
+static const double ridges[] = {1e-15, 1e-14, 1e-12, 1e-10, 1e-8};
+#define TRIES ((int)(sizeof ridges / sizeof *ridges))
 #define DOUBT 1e-2                      /* the second try starts with doubtful rows, too: multiplier to slack */
 
 /* The best pair so far, and the working set. */
@@ -199,7 +200,7 @@ static int solve_on_set(struct search *f, const struct svm_reduced *g, struct ar
             return stopped;
         if (f->answer->iterations >= f->options->max_iter)
             return STATUS_ITERATION_LIMIT;
-        int status = polish(f, &s, stage < EARLY && stopped == STATUS_DONE ? 1 : 3, arena);
+        int status = polish(f, &s, stage < EARLY && stopped == STATUS_DONE ? 1 : TRIES, arena);
         if (status == STATUS_NO_MEMORY || status == STATUS_INTERRUPTED)
             return status;
         if (f->gap <= f->tolerance && (status = conclude(f, g, stopped, arena)) <= STATUS_DONE)
