@@ -8,10 +8,6 @@
 #include "status.h"
 #include "vector.h"
 
-/* The accuracy to which the left side of a row can be computed, as a part of length_k ||W||: a few hundred roundings.
- * An equality counts as met within it; a margin within it counts as zero. */
-#define ROUNDING 1e-13
-
 /* (sum |W_i|^p)^(1/p), from the entries over the largest: no power overflows, and one that underflows is too small
  * to count (unscaled, the dual exponent 11 of p = 1.1 would lose all of them, and the upper bound with them). */
 static double entrywise(const double *W, ptrdiff_t n, double p)
@@ -49,31 +45,29 @@ static void clean(double *lambda, const struct rows *rows)
             lambda[k] = 0;
 }
 
-/* s(W), or 0 when no scaling of W meets the rows. */
-static double scaling(const double *margin, const struct rows *rows, double size)
+double bound_scaling(const double *margin, const struct rows *rows, double size, double off)
 {
     double s = 0, most = INFINITY;
-    int fixed = 0;
+    int fixed = 0, missing = 0;
     for (ptrdiff_t k = 0; k < rows->count; ++k) {
-        double b = rows->rhs[k], a = margin[k], noise = ROUNDING * rows->length[k] * size;
-        if (rows->equal[k] && b == 0) {
-            if (fabs(a) > noise)
+        double b = rows->rhs[k], a = margin[k], noise = BOUND_ROUNDING * rows->length[k] * size;
+        if (rows->equal[k]) {
+            if (fabs(a - b) > off * rows->length[k] * size + 1e-12 * fabs(b))
                 return 0;
-        } else if (rows->equal[k]) {
-            if (fabs(a - b) > noise + 1e-12 * fabs(b))
-                return 0;
-            fixed = 1;
-        } else if (b > 0) {
-            if (a <= noise)
-                return 0;
-            s = b / a > s ? b / a : s;          /* fmax is a call */
+            fixed |= b != 0;
+            continue;
+        }
+        missing |= a < b - noise - 1e-12 * fabs(b);
+        if (b > 0) {
+            double factor = a > noise ? b / a : INFINITY;
+            s = factor > s ? factor : s;        /* fmax is a call */
         } else if (a < -noise) {
             most = b / a < most ? b / a : most;
         }
     }
     if (fixed)                          /* equalities with b != 0 leave no freedom of scale */
-        return s <= 1 + 1e-12 && most >= 1 - 1e-12 ? 1 : 0;
-    return s <= most * (1 + 1e-10) ? s : 0;    /* b < 0: met to a tenth of the gap worth asking */
+        return missing ? 0 : 1;
+    return s < INFINITY && s <= most * (1 + 1e-10) ? s : 0;    /* b < 0: met to a tenth of the gap worth asking */
 }
 
 /* The bounds of a W that meets the rows s times over and of lambda, and both scaled. */
@@ -104,7 +98,7 @@ int bound_certify_dual(struct bound *bound, double *W, double *lambda, const str
     rows_adjoint(W, rows, lambda);
     double size = vector_norm(W, rows->w->dk * rows->w->dz);
     rows_apply(margin, rows, W);
-    double s = isfinite(size) ? scaling(margin, rows, size) : 0;
+    double s = isfinite(size) ? bound_scaling(margin, rows, size, BOUND_ROUNDING) : 0;
     of_both(bound, W, lambda, rows, s, size, size, BOUND_FROBENIUS);
     arena_release(arena, mark);
     return STATUS_DONE;
@@ -121,7 +115,7 @@ int bound_certify(struct bound *bound, double *W, double *lambda, const struct r
     clean(lambda, rows);
     double of_w = vector_norm(W, dk * dz), of_m, unused;
     rows_apply(margin, rows, W);
-    double s = isfinite(of_w) ? scaling(margin, rows, of_w) : 0;
+    double s = isfinite(of_w) ? bound_scaling(margin, rows, of_w, BOUND_ROUNDING) : 0;
     rows_adjoint(M, rows, lambda);
     of_m = vector_norm(M, dk * dz);
     int status = STATUS_DONE;

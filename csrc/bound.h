@@ -16,6 +16,14 @@ struct bound {
     double gap;                         /* upper / lower - 1 */
 };
 
+/* The accuracy to which the left side of a row can be computed, as a part of length_k ||W||: a few hundred roundings.
+ * An equality counts as met within it; a margin within it counts as zero. */
+#define BOUND_ROUNDING 1e-13
+
+/* s(W) for W with these margins [m] and ||W||_F = size, or 0 when no scaling meets the rows; equality rows may be off by
+ * the part `off` of length_k ||W||. */
+double bound_scaling(const double *margin, const struct rows *rows, double size, double off);
+
 /* W [dk,dz] is scaled by s(W) in place when the lower bound is positive, and with the Frobenius norm lambda [m] too, so
  * that W = A^*(lambda) stays; lambda is cleaned of negative multipliers on margin rows.  p: of the entrywise norm.
  * STATUS_DONE, STATUS_NO_MEMORY or STATUS_FACTORIZATION. */

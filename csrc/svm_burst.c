@@ -1,5 +1,6 @@
 #include "svm_burst.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -12,7 +13,8 @@
 
 #define EXCHANGES 25                    /* systems per burst */
 #define PROXIMAL 1e-6                   /* ridge of dense systems, on unit rows */
-#define SHORT_OF 1e-10                  /* a margin this far below b (relative) is violated */
+#define SHORT_OF 1e-10                  /* a margin this far below b (relative) is violated, by more than ROUNDING ||W|| */
+#define ROUNDING 1e-14                  /* ... of a unit row; and this alone, where no scaling of W puts the row right */
 #define NEGATIVE 1e-11                  /* a multiplier this far below 0, relative to the largest */
 #define EQUAL 1e-11                     /* equality rows off by less, relative to length ||W||, are put right at the end */
 #define PATIENCE 60                     /* conjugate gradient iterations for one system before it is made dense */
@@ -109,20 +111,18 @@ void svm_burst_measure(struct svm_burst *s)
 {
     const struct rows *rows = s->rows;
     ptrdiff_t D = rows->w->dk * rows->w->dz;
-    double C = s->options->soft, least = INFINITY, slack = 0, off = 0, square = vector_dot(s->W, s->W, D);
+    double C = s->options->soft, slack = 0, off = 0, square = vector_dot(s->W, s->W, D), size = sqrt(square);
     rows_apply(s->margin, rows, s->W);
     for (ptrdiff_t k = 0; k < rows->count; ++k) {
-        if (rows->equal[k]) {
-            off = fmax(off, fabs(s->margin[k] - rows->rhs[k]) / rows->length[k]);
-            continue;
-        }
-        double missing = fmax(rows->rhs[k] - s->margin[k], 0);
-        slack += missing * missing;
-        if (rows->rhs[k] > 0)
-            least = fmin(least, s->margin[k] / rows->rhs[k]);
+        double missing = rows->rhs[k] - s->margin[k];
+        if (rows->equal[k])
+            off = fmax(off, fabs(missing) / rows->length[k]);
+        else if (missing > 0)
+            slack += missing * missing;
     }
-    double lower = least > 0 && square > 0 ? least / sqrt(square) : 0, upper = square / 2 + C * slack;
-    if (off > EQUAL * sqrt(square) || (C > 0 ? upper >= s->upper : lower <= s->lower))
+    double scale = C > 0 ? 0 : bound_scaling(s->margin, rows, size, EQUAL);
+    double lower = scale > 0 && size > 0 ? 1 / (scale * size) : 0, upper = square / 2 + C * slack;
+    if (off > EQUAL * size || (C > 0 ? upper >= s->upper : lower <= s->lower))
         return;
     memcpy(s->best_W, s->W, (size_t)D * sizeof(double));
     if (C > 0)
@@ -239,7 +239,7 @@ static int solve_iteratively(struct svm_burst *s, double eta, double *value, int
 static int solve_on_support(struct svm_burst *s, double eta, double *value, int *negative)
 {
     if (is_dense(s))
-        return solve_dense(s, fmax(ROUGHLY * eta, RESIDUAL), value, negative);
+        return solve_dense(s, fmax(ROUGHLY * eta, s->rows->homogeneous ? RESIDUAL : DBL_EPSILON), value, negative);
     return solve_iteratively(s, eta, value, negative);
 }
 
@@ -263,16 +263,15 @@ static int is_hopeless(struct svm_burst *s, ptrdiff_t wrong)
 static ptrdiff_t wrong_rows(struct svm_burst *s)
 {
     const struct rows *rows = s->rows;
-    double top = 0;
+    double top = vector_largest(s->w, rows->count);
+    double met = rows->homogeneous ? SHORT_OF : 0, noise = ROUNDING * vector_norm(s->W, rows->w->dk * rows->w->dz);
     ptrdiff_t wrong = 0;
-    for (ptrdiff_t k = 0; k < rows->count; ++k)
-        top = fmax(top, fabs(s->w[k]));
     for (ptrdiff_t k = 0; k < rows->count; ++k) {
         if (rows->equal[k])
             continue;
         double short_of = s->b[k] - s->margin[k] / rows->length[k];    /* outside S, where w = 0 */
         int leaves = s->inside[k] && s->w[k] < -NEGATIVE * top;
-        int enters = !s->inside[k] && short_of > SHORT_OF * fabs(s->b[k]);
+        int enters = !s->inside[k] && short_of > met * fabs(s->b[k]) + noise;
         if (leaves || enters) {
             s->inside[k] = !s->inside[k];
             ++wrong;

@@ -82,8 +82,9 @@ class Layout:
             check_shape(f"{name}[{i}]", part, "S_i" + more, (int(self.counts[i]), *extra))
         return np.concatenate(parts)
 
-    def flatten_entries(self, name: str, array: Any) -> np.ndarray:
-        """The inverse of shape_entries, for a checked array or a list of them."""
+    def flatten_entries(self, name: str, array: Any, hidden: bool = False) -> np.ndarray:
+        """The inverse of shape_entries, for a checked array or a list of them; ``hidden``: what a causal query cannot
+        see may hold anything."""
         n = len(self.lengths)
         if isinstance(array, np.ndarray) and self.uniform:
             T, S = int(self.lengths[0]), int(self.counts[0])
@@ -102,7 +103,7 @@ class Layout:
             check_shape(
                 f"{name}[{i}]", part, "T_i" if self.single else "S_i, T_i", (T,) if self.single else (S, T)
             )
-            if self.causal and np.triu(part, 1).any():
+            if self.causal and not hidden and np.triu(part, 1).any():
                 raise ValueError(f"{name}[{i}] must not select a token after its query")
             flat.append(part[np.tril_indices(T)] if self.causal else part.reshape(-1))
         return np.concatenate(flat)

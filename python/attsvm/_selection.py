@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from . import _core
+from ._check import as_floats
 from .data import Data
+
+# Of the largest margin asked: the norm of W and its square must be in range with it.
+SMALLEST, LARGEST = 1e-150, 1e150
 
 
 class Selection:
     """A checked selection: the reference (first selected) token of each query, and all of them when several are.
 
-    ``rhs``: what the rows of the entries must reach instead of 1 (margins) and 0 (equalities).
+    ``rhs``: what the rows of the entries must reach instead of 1 (margins) and 0 (equalities), over ``2**power``, which
+    makes the largest about 1.
     """
 
-    __slots__ = ("kept", "reference", "rhs")
+    __slots__ = ("kept", "power", "reference", "rhs")
 
-    def __init__(self, data: Data, selected: Any):
+    def __init__(self, data: Data, selected: Any, margins: Any = None):
         layout = data.layout
         if not layout.uniform and isinstance(selected, (list, tuple)) and any(map(_has_parts, selected)):
             array: Any = [_as_integers_or_bools(f"selected[{i}]", part) for i, part in enumerate(selected)]
@@ -27,14 +33,28 @@ class Selection:
             array = _as_integers_or_bools("selected", selected)
             boolean = array.dtype.kind == "b"
         self.kept = self.rhs = None
+        self.power = 0
         if boolean:
             self.kept = np.ascontiguousarray(layout.flatten_entries("selected", array))
             some = np.logical_or.reduceat(self.kept, data.indptr[:-1])
             if not some.all():
                 raise ValueError(f"selected must hold a token for every query, got none for query {some.argmin()}")
             self.reference = _core.top(data._handle, self.kept.astype(np.float64))
-            return
-        self.reference = np.ascontiguousarray(layout.flatten_queries("selected", array), dtype=np.intp)
+        else:
+            self.reference = np.ascontiguousarray(layout.flatten_queries("selected", array), dtype=np.intp)
+        if margins is not None:
+            self._ask(data, margins)
+
+    def _ask(self, data: Data, margins: Any) -> None:
+        rhs = as_entries(data, "margins", margins, hidden=True).copy()
+        rhs[data.indptr[:-1] + np.clip(self.reference, 0, data.stop - data.start - 1)] = 0.0
+        largest = float(np.abs(rhs).max())
+        if largest > 0 and not SMALLEST <= largest <= LARGEST:
+            raise ValueError(
+                f"margins must have their largest size between {SMALLEST:g} and {LARGEST:g}, got {largest:g}"
+            )
+        self.power = math.frexp(largest)[1] - 1
+        self.rhs = np.ldexp(rhs, -self.power)
 
     def outside(self, data: Data) -> str:
         """What to say when C has found a reference outside its window (checked there, since it is on every call)."""
@@ -44,6 +64,16 @@ class Selection:
             f"selected must be token indices of each window, 0 .. {lengths[q] - 1} for query {q}, "
             f"got {self.reference[q]}"
         )
+
+
+def as_entries(data: Data, name: str, value: Any, hidden: bool = False) -> np.ndarray:
+    """Finite numbers in the data's entry shape, flat.  What a causal query cannot see must be 0, unless ``hidden``."""
+    single = data.layout.single
+    if isinstance(value, (list, tuple)) and not data.layout.uniform:
+        value = [as_floats(f"{name}[{i}]", part, "T_i" if single else "S_i, T_i") for i, part in enumerate(value)]
+    else:
+        value = as_floats(name, value, "n, T" if single else "n, S, T")
+    return np.ascontiguousarray(data.layout.flatten_entries(name, value, hidden))
 
 
 def _has_parts(part: Any) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ._check import as_floats
+from ._selection import as_entries
 from .data import Data
 from .separation import Separation
 
@@ -22,14 +22,7 @@ def as_start(data: Data, warm_start: Any, norm: str | float) -> tuple[np.ndarray
             )
         serves = norm == warm_start.norm == "nuclear" and W is not None and W.shape == (data.dk, data.dz)
         return _finite(dual), W if serves and np.isfinite(W).all() else None
-    if isinstance(warm_start, (list, tuple)) and not data.layout.uniform:
-        parts: Any = [
-            as_floats(f"warm_start[{i}]", part, "T_i" if data.layout.single else "S_i, T_i")
-            for i, part in enumerate(warm_start)
-        ]
-    else:
-        parts = as_floats("warm_start", warm_start, "n, T" if data.layout.single else "n, S, T")
-    return np.ascontiguousarray(data.layout.flatten_entries("warm_start", parts)), None
+    return as_entries(data, "warm_start", warm_start), None
 
 
 def _finite(dual: np.ndarray) -> np.ndarray:

@@ -27,12 +27,12 @@ class Separation:
         "optimal", "infeasible", "no constraint", "iteration limit" or "undecided"; with a rank cap that binds,
         "stationary".
     W : (dk, dz) array or None
-        The least-norm weights with every margin at least 1; the best known on "iteration limit"; zero on
-        "no constraint"; None on "infeasible" and "undecided".
+        The least-norm weights with every margin at least 1 (or what ``margins=`` asks); the best known on
+        "iteration limit"; zero on "no constraint"; None on "infeasible" and "undecided".
     margin, margin_bound : float
         The largest margin of a unit-norm W lies in [margin, margin_bound]: the first is reached by ``W``, the second
         proved by ``dual``.  Both are computed from the tokens, not taken from the solver.  A rank cap that binds lowers
-        the first alone: the second is that of the problem without it.
+        the first alone: the second is that of the problem without it.  With ``margins=``, 1 / the least norm instead.
     gap : float
         ``margin_bound / margin - 1``.
     dual : array or list, in the data's entry shape, or None
@@ -111,22 +111,30 @@ class Separation:
             return f"no W has a smaller soft-margin objective (C={self.C:g}), to a relative {self.gap:.1e}"
         if self.status == "optimal":
             return (
-                f"every margin is at least 1 and no smaller {self._norm} norm does it, "
+                f"every margin is at least {self._asked} and no smaller {self._norm} norm does it, "
                 f"to a relative {self.gap:.1e}"
             )
         if self.status == "feasible":
             return "every margin is at least 1, though not with the least norm"
+        if self.status == "no constraint" and self._selection.rhs is not None:
+            return "zero weights reach every margin asked"
         if self.status == "no constraint":
             return "every query selects all the tokens it can tell apart, so zero weights do"
         if self.status == "infeasible":
             return self._impossible_pair() or (
                 "no weights rank the selected tokens first: the certificate combines the rows to zero"
+                if self._selection.rhs is None
+                else "no weights reach these margins: the certificate combines the rows to zero"
             )
         if self.status == "stationary":
             return f"a stationary point at this rank; its norm is at most {1 + self.gap:.6g} times the least"
         if self.status == "undecided":
             return "no separating weights were found, and no proof that there are none"
         return f"stopped before the tolerance; the bounds hold to a relative {self.gap:.1e}"
+
+    @property
+    def _asked(self) -> str:
+        return "1" if self._selection.rhs is None else "what was asked"
 
     @property
     def _norm(self) -> str:

@@ -63,6 +63,7 @@ def solve_svm(
     method: str = "auto",
     C: float | None = None,
     rank: int | None = None,
+    margins: Any = None,
     max_iter: int | None = None,
     warm_start: Any = None,
     progress: bool = False,
@@ -95,6 +96,10 @@ def solve_svm(
     rank : int, optional
         Cap on the rank of W, what K and Q with so many columns can reach; nuclear norm only.  Where it binds the
         problem is not convex: the answer is "stationary", with the bound of the problem without the cap.
+    margins : array_like in the data's entry shape, optional
+        What each entry's row must reach: ``(x_a - x_t)^T W z >= margins`` instead of 1, and ``=`` instead of
+        ``= 0`` between several selected tokens.  Of any sign; that of the first selected token is not read.  Where
+        some are not positive "block" and "gradient" may end "undecided"; "auto" then goes on.
     max_iter : int, optional
     warm_start : Separation or array_like in the data's entry shape, optional
         An answer of a problem like this one (another selection, norm, C or tol, data slightly moved), or multipliers
@@ -155,7 +160,7 @@ def solve_svm(
     methods = SOFT_METHODS if C is not None else RANK_METHODS if rank is not None else _methods(norm)
     as_choice("method", method, ("auto", *methods))
     most = None if max_iter is None else as_count("max_iter", max_iter, 1)
-    selection = Selection(data, selected)
+    selection = Selection(data, selected, margins)
     start = (None, None) if warm_start is None else as_start(data, warm_start, norm)
     if method != "auto":
         names = (method,)
@@ -289,6 +294,7 @@ def _call(
     """The solver on data whose products are in range, its answer in the units given.  What it begins with (multipliers,
     weights, a report) has no units: it is scaled to fit."""
     handle, powers = data.in_range
+    up = selection.power
     soft, p = 0.0 if C is None else C, 2.0 if isinstance(norm, str) else norm
     if powers is not None:
         soft = _scaled(soft, 2 * sum(powers))
@@ -296,19 +302,19 @@ def _call(
         answer = solver(handle, selection.reference, selection.kept, selection.rhs, tol, max_iter, soft, p, *begin)
     except IndexError:
         raise ValueError(selection.outside(data)) from None
-    if powers is None:
+    if powers is None and up == 0:
         return answer
     code, W, dual, lower, upper, *rest = answer
-    power = sum(powers)
-    bounds = [_scaled(x, power if C is None else -2 * power) for x in (lower, upper)]
+    power = sum(powers or ())
+    bounds = [_scaled(x, power - up if C is None else 2 * (up - power)) for x in (lower, upper)]
     if isinstance(norm, str):
         with np.errstate(
             over="ignore"
         ):  # multipliers go with the inverse square of the data and may leave the range
-            dual = np.ldexp(dual, -2 * power)
+            dual = np.ldexp(dual, up - 2 * power)
     else:  # sum dual (x_a - x_t) z^T has the degree p - 1 in W; its scale is lost where it leaves double precision
-        dual = dual * np.exp2(np.clip(-p * power, -900, 900))
-    return code, np.ldexp(W, -power), dual, *bounds, *rest
+        dual = dual * np.exp2(np.clip((p - 1) * up - p * power, -900, 900))
+    return code, np.ldexp(W, up - power), dual, *bounds, *rest
 
 
 def _scaled(number: float, power: int) -> float:
