@@ -669,7 +669,7 @@ def test_the_private_module_refuses_what_does_not_fit():
 
 
 def test_calls_leave_no_references_and_no_memory():
-    """Hundreds of rounds of ten good and two failing calls."""
+    """Hundreds of rounds of eleven good and four failing calls."""
     g = good()
     failing = [
         row[2] for row in BAD_INPUTS if row[0].split("-")[0] in ("lr", "record", "W", "v", "query", "weights")
@@ -686,7 +686,16 @@ def test_calls_leave_no_references_and_no_memory():
             attsvm.causal_attention(g.ragged_X).logits(g.W)
             attsvm.train(g.problem, g.W, steps=3, record=1)
             attsvm.train(g.problem, K=g.K, Q=g.Q, steps=3, record=1)
-            for call in (failing[i % len(failing)], lambda g: attsvm.train(g.problem, g.W + 1e308, steps=3)):
+            attsvm.train(
+                g.problem, g.W, steps=3, train_head=True, callback=lambda run: None, reduce=lambda a: None
+            )
+            raising = (
+                failing[i % len(failing)],
+                lambda g: attsvm.train(g.problem, g.W + 1e308, steps=3),
+                lambda g: attsvm.train(g.problem, g.W, steps=3, callback=lambda run: int("no")),
+                lambda g: attsvm.train(g.problem, g.W, steps=3, reduce=lambda a: int("no")),
+            )
+            for call in raising:
                 try:
                     call(g)
                 except (ValueError, TypeError, FloatingPointError):

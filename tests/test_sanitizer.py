@@ -15,7 +15,19 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 FLAGS = "-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g -O1"
 # What reaches C: bad input, the data model, the kernels, training, the SVM.
-TESTS = ["bad_input", "data", "softmax", "problem", "output", "several", "train", "svm", "certificates"]
+TESTS = [
+    "bad_input",
+    "data",
+    "softmax",
+    "problem",
+    "output",
+    "several",
+    "train",
+    "callback",
+    "reduce",
+    "train_head",
+]
+TESTS += ["svm", "certificates"]
 REPORTS = ("AddressSanitizer", "UndefinedBehaviorSanitizer", "runtime error:")
 
 # In the sanitized process: few examples of every hypothesis test, and the package that was just built.
