@@ -22,9 +22,10 @@ import torch
 
 jax.config.update("jax_enable_x64", True)
 torch.set_default_dtype(torch.float64)
-SIZES = {(6, 8, 10): 20_000, (64, 32, 64): 1000, (1024, 64, 128): 8, (4096, 128, 256): 4}  # steps of one timing
-CAUSAL, CAUSAL_STEPS = (8, 256, 64), 10
-RUNS, RUNS_SIZE, RUNS_STEPS = 32, (1024, 64, 128), 3
+# Steps of one timing: a run of k steps evaluates the loss k + 1 times, its end included, which must not count as a step.
+SIZES = {(6, 8, 10): 20_000, (64, 32, 64): 1000, (1024, 64, 128): 50, (4096, 128, 256): 12}
+CAUSAL, CAUSAL_STEPS = (8, 256, 64), 50
+RUNS, RUNS_SIZE, RUNS_STEPS = 32, (1024, 64, 128), 10
 
 
 def draw(n, T, d, causal=False):
