@@ -15,56 +15,33 @@
 #define SETTLED 0.03                    /* ... until the largest move is this part of the first sweep's */
 #define GROUP 64                        /* queries of a group where all queries at once would cost more */
 #define IDLE 2                          /* visits without a change after which a query rests ... */
-#define EVERY 4                         /* ... but for one epoch out of so many */
-
-struct grams {
-    struct blocks *blocks;
-    double *delta;                      /* (most, dk) of each worker */
-    ptrdiff_t most;
-};
-
-static void gram_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
-{
-    const struct grams *g = context;
-    const struct blocks *blocks = g->blocks;
-    const struct rows *rows = blocks->rows;
-    const struct windows *w = rows->w;
-    double *delta = g->delta + worker * g->most * w->dk;
-    for (ptrdiff_t i = begin; i < end; ++i) {
-        ptrdiff_t q = blocks->order[i], from = rows->first[q], m = rows->first[q + 1] - from;
-        double square = vector_dot(w->queries + q * w->dz, w->queries + q * w->dz, w->dz);
-        double *G = blocks->gram + blocks->offset[q];
-        for (ptrdiff_t k = 0; k < m; ++k)
-            rows_delta(delta + k * w->dk, rows, from + k);
-        blas_syrk(m, w->dk, square, delta, w->dk, 0.0, G, m);
-        for (ptrdiff_t k = 0; k < m; ++k)
-            for (ptrdiff_t l = 0; l < k; ++l)
-                G[l * m + k] = G[k * m + l];
-        for (ptrdiff_t k = 0; k < m; ++k)
-            G[k * m + k] += rows->equal[from + k] ? 0 : blocks->ridge;
-    }
-}
+#define EVERY 4                         /* ... but for one epoch out of so many, which begins with a look at all rows */
 
 int blocks_take(struct blocks *blocks, const struct rows *rows, double ridge, struct arena *arena)
 {
     const struct windows *w = rows->w;
-    ptrdiff_t M = w->n_queries, total = 0, most = 0;
-    *blocks = (struct blocks){.rows = rows, .ridge = ridge, .seed = 1};
-    blocks->offset = arena_indices(arena, M);
+    ptrdiff_t M = w->n_queries;
+    *blocks = (struct blocks){.rows = rows, .ridge = ridge, .seed = 1, .arena = arena};
     blocks->order = arena_indices(arena, M);
     if (arena->failed)
         return STATUS_NO_MEMORY;
     for (ptrdiff_t q = 0; q < M; ++q) {
         ptrdiff_t m = rows->first[q + 1] - rows->first[q];
-        blocks->offset[q] = total;
-        total += m * m;
-        most = m > most ? m : most;
+        blocks->most = m > blocks->most ? m : blocks->most;
         if (m > 0)
             blocks->order[blocks->n_order++] = q;
     }
-    blocks->gram = arena_doubles(arena, total, 1);
-    blocks->margin = arena_doubles(arena, most, 1);
-    blocks->change = arena_doubles(arena, most, 1);
+    blocks->near = arena_indices(arena, rows->count);
+    blocks->token = arena_indices(arena, rows->count);
+    blocks->n_near = arena_indices(arena, M);
+    blocks->changed = arena_indices(arena, M);
+    blocks->chosen = arena_indices(arena, blocks->most);
+    blocks->gram = arena_take(arena, M, sizeof(double *));
+    blocks->all = arena_doubles(arena, rows->count, 1);
+    blocks->lambda = arena_doubles(arena, blocks->most, 1);
+    blocks->margin = arena_doubles(arena, blocks->most, 1);
+    blocks->change = arena_doubles(arena, blocks->most, 1);
+    blocks->equal = arena_take(arena, blocks->most, 1);
     blocks->idle = arena_take(arena, M, 1);
     /* Per visit one group of all costs M dk multiplications in memory order, groups 2 dk dz in gemm, 3 times as quick. */
     blocks->group = M;
@@ -78,28 +55,111 @@ int blocks_take(struct blocks *blocks, const struct rows *rows, double ridge, st
     }
     blocks->K = arena_doubles(arena, blocks->group, blocks->group);
     blocks->V = arena_doubles(arena, blocks->group, w->dk);
-    struct arena_mark mark = arena_mark(arena);
-    double *delta = arena_doubles(arena, rows->crew != NULL ? rows->crew->most * most : most, w->dk);
     if (arena->failed)
         return STATUS_NO_MEMORY;
     memset(blocks->idle, 0, (size_t)M);
     if (blocks->W == NULL)
         sweep_rows_times_rows(blocks->K, w->queries, w->queries, M, M, w->dz);
-    struct grams grams = {blocks, delta, most};
-    crew_for(rows->crew, blocks->n_order, (double)total * (double)w->dk, gram_part, &grams);
-    arena_release(arena, mark);
     return STATUS_DONE;
 }
 
 void blocks_start(struct blocks *blocks, const double *lambda)
 {
     const struct windows *w = blocks->rows->w;
+    blocks->mark = arena_mark(blocks->arena);
+    blocks->epoch = 0;
+    memset(blocks->n_near, 0, (size_t)w->n_queries * sizeof(ptrdiff_t));
     if (blocks->W != NULL) {
         rows_adjoint(blocks->W, blocks->rows, lambda);
     } else {
         rows_pull(blocks->rows->U, blocks->rows, lambda);
         sweep_product(blocks->V, blocks->K, blocks->rows->U, w->n_queries, w->dk, w->n_queries);
     }
+}
+
+void blocks_end(struct blocks *blocks)
+{
+    arena_release(blocks->arena, blocks->mark);
+}
+
+struct grams {
+    const struct blocks *blocks;
+    double *delta;                      /* (most, dk) of each worker */
+};
+
+static void gram_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
+{
+    const struct grams *g = context;
+    const struct blocks *blocks = g->blocks;
+    const struct rows *rows = blocks->rows;
+    const struct windows *w = rows->w;
+    double *delta = g->delta + worker * blocks->most * w->dk;
+    for (ptrdiff_t i = begin; i < end; ++i) {
+        ptrdiff_t q = blocks->changed[i], m = blocks->n_near[q];
+        const ptrdiff_t *near = blocks->near + rows->first[q];
+        double square = vector_dot(w->queries + q * w->dz, w->queries + q * w->dz, w->dz), *G = blocks->gram[q];
+        for (ptrdiff_t k = 0; k < m; ++k)
+            rows_delta(delta + k * w->dk, rows, near[k]);
+        blas_syrk(m, w->dk, square, delta, w->dk, 0.0, G, m);
+        for (ptrdiff_t k = 0; k < m; ++k) {
+            G[k * m + k] += rows->equal[near[k]] ? 0 : blocks->ridge;
+            for (ptrdiff_t l = 0; l < k; ++l)
+                G[l * m + k] = G[k * m + l];
+        }
+    }
+}
+
+/* The rows of q that are visited: those that were, and those with a multiplier or a margin [m] below b.  0: no new one. */
+static int choose(struct blocks *blocks, const double *lambda, const double *margin, ptrdiff_t q)
+{
+    const struct rows *rows = blocks->rows;
+    ptrdiff_t *near = blocks->near + rows->first[q], *token = blocks->token + rows->first[q], count = 0;
+    ptrdiff_t last = blocks->n_near[q];
+    for (ptrdiff_t k = rows->first[q], j = 0; k < rows->first[q + 1]; ++k) {
+        int was = j < last && near[j] == k;
+        j += was;
+        if (was || rows->equal[k] || lambda[k] > 0 || margin[k] < rows->rhs[k])
+            blocks->chosen[count++] = k;
+    }
+    if (count == last)
+        return 0;
+    for (ptrdiff_t i = 0; i < count; ++i) {
+        near[i] = blocks->chosen[i];
+        token[i] = rows->token[near[i]];
+    }
+    blocks->n_near[q] = count;
+    return 1;
+}
+
+/* The margins of all rows tell which of them should be visited. */
+static int look(struct blocks *blocks, const double *lambda)
+{
+    const struct rows *rows = blocks->rows;
+    ptrdiff_t total = 0, n_changed = 0;
+    struct crew *crew = rows->crew;
+    if (blocks->W != NULL)
+        rows_apply(blocks->all, rows, blocks->W);
+    else
+        rows_apply_transformed(blocks->all, rows, blocks->V);
+    for (ptrdiff_t i = 0; i < blocks->n_order; ++i)
+        if (choose(blocks, lambda, blocks->all, blocks->order[i])) {
+            ptrdiff_t m = blocks->n_near[blocks->order[i]];
+            blocks->changed[n_changed++] = blocks->order[i];
+            total += m * m;
+        }
+    double *G = arena_doubles(blocks->arena, total, 1);
+    struct arena_mark mark = arena_mark(blocks->arena);
+    ptrdiff_t deltas = (crew != NULL ? crew->most : 1) * blocks->most;
+    struct grams grams = {blocks, arena_doubles(blocks->arena, deltas, rows->w->dk)};
+    if (blocks->arena->failed)
+        return STATUS_NO_MEMORY;
+    for (ptrdiff_t i = 0; i < n_changed; ++i) {
+        blocks->gram[blocks->changed[i]] = G;
+        G += blocks->n_near[blocks->changed[i]] * blocks->n_near[blocks->changed[i]];
+    }
+    crew_for(crew, n_changed, (double)total * (double)rows->w->dk, gram_part, &grams);
+    arena_release(blocks->arena, mark);
+    return STATUS_DONE;
 }
 
 /* A different order every epoch, the same in every run (a 64-bit linear congruential generator). */
@@ -154,22 +214,27 @@ static void add_outer(double *restrict A, const double *restrict x, const double
 static int visit(struct blocks *blocks, double *lambda, double *pull, const double *u, ptrdiff_t q, ptrdiff_t *flips)
 {
     const struct rows *rows = blocks->rows;
-    ptrdiff_t from = rows->first[q], m = rows->first[q + 1] - from;
-    rows_window_margins(blocks->margin, rows, q, u);
-    for (ptrdiff_t k = 0; k < m; ++k)
-        blocks->margin[k] += (rows->equal[from + k] ? 0 : blocks->ridge) * lambda[from + k] - rows->rhs[from + k];
-    if (solve_block(lambda + from, blocks->change, blocks->margin, blocks->gram + blocks->offset[q],
-                    rows->equal + from, m) == 0) {
+    ptrdiff_t from = rows->first[q], m = blocks->n_near[q];
+    const ptrdiff_t *near = blocks->near + from;
+    rows_token_margins(blocks->margin, rows, q, u, blocks->token + from, m);
+    for (ptrdiff_t i = 0; i < m; ++i) {
+        ptrdiff_t k = near[i];
+        blocks->lambda[i] = lambda[k];
+        blocks->equal[i] = rows->equal[k];
+        blocks->margin[i] += (rows->equal[k] ? 0 : blocks->ridge) * lambda[k] - rows->rhs[k];
+    }
+    if (solve_block(blocks->lambda, blocks->change, blocks->margin, blocks->gram[q], blocks->equal, m) == 0) {
         if (blocks->idle[q] < IDLE)
             ++blocks->idle[q];
         return 0;
     }
     blocks->idle[q] = 0;
-    for (ptrdiff_t k = 0; k < m; ++k) {
-        double before = lambda[from + k] - blocks->change[k];
-        *flips += !rows->equal[from + k] && (before > 0) != (lambda[from + k] > 0);
+    for (ptrdiff_t i = 0; i < m; ++i) {
+        ptrdiff_t k = near[i];
+        *flips += !rows->equal[k] && (lambda[k] > 0) != (blocks->lambda[i] > 0);
+        lambda[k] = blocks->lambda[i];
     }
-    rows_window_pull(pull, rows, q, blocks->change);
+    rows_token_pull(pull, rows, q, blocks->change, blocks->token + from, m);
     return 1;
 }
 
@@ -218,6 +283,8 @@ ptrdiff_t blocks_epoch(struct blocks *blocks, double *lambda)
     const struct windows *w = blocks->rows->w;
     ptrdiff_t flips = 0, waiting = 0, group[GROUP];
     int everyone = blocks->epoch++ % EVERY == 0;
+    if (everyone && look(blocks, lambda) != STATUS_DONE)
+        return STATUS_NO_MEMORY;
     shuffle(blocks);
     for (ptrdiff_t i = 0; i < blocks->n_order; ++i) {
         ptrdiff_t q = blocks->order[i];

@@ -10,15 +10,19 @@
 #ifndef BLOCKS_H
 #define BLOCKS_H
 
+#include "arena.h"
 #include "rows.h"
-
-struct arena;
 
 struct blocks {
     const struct rows *rows;
     double ridge;                       /* 0, or 1 / (2 C) of a soft margin */
-    double *gram;                       /* the G_q below each other */
-    ptrdiff_t *offset;                  /* (M) where G_q begins */
+    ptrdiff_t most;                     /* rows of the longest query */
+    ptrdiff_t *near, *token;            /* (m) rows that are visited, and their tokens: those of query q from first[q] on, */
+    ptrdiff_t *n_near;                  /* (M) so many */
+    double **gram;                      /* (M) their G_q, as long as an ascent lasts */
+    ptrdiff_t *changed, *chosen;        /* (M) queries and (most) rows of a choice */
+    struct arena *arena;
+    struct arena_mark mark;             /* where its room begins */
     ptrdiff_t *order;                   /* (M) queries with rows, shuffled before each epoch */
     ptrdiff_t n_order;
     unsigned char *idle;                /* (M) visits in a row that changed nothing */
@@ -29,16 +33,21 @@ struct blocks {
     double *Z;                          /* (group, dz) their queries */
     double *K, *V, *P;                  /* (group, group) Z Z^T, (group, dk) V, (group, dk) what their W gained */
     double *W;                          /* (dk, dz), NULL when all queries are one group */
-    double *margin, *change;            /* (longest) scratch */
+    double *all;                        /* (m) margins at the last look */
+    double *lambda, *margin, *change;   /* (most) scratch of a visit */
+    unsigned char *equal;
 };
 
-/* STATUS_DONE or STATUS_NO_MEMORY. */
+/* STATUS_DONE or STATUS_NO_MEMORY.  Keeps `rows` and the arena. */
 int blocks_take(struct blocks *blocks, const struct rows *rows, double ridge, struct arena *arena);
 
-/* Start from lambda [m]: W = A^* lambda. */
+/* Start from lambda [m]: W = A^* lambda.  Until blocks_end the arena must not be used below a later piece. */
 void blocks_start(struct blocks *blocks, const double *lambda);
+void blocks_end(struct blocks *blocks);
 
-/* One epoch over the queries (those that lately changed nothing are seen every fourth time); returns how many multipliers of margin rows became zero or left it. */
+/* One epoch over the queries.  The first and every fourth begin with a look at all rows; rows far above b then, and queries
+ * that lately changed nothing, are left out until the next.  Returns how many multipliers of margin rows became zero or
+ * left it, or STATUS_NO_MEMORY. */
 ptrdiff_t blocks_epoch(struct blocks *blocks, double *lambda);
 
 #endif

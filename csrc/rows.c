@@ -148,38 +148,37 @@ static const double *worker_keys(const struct rows *rows, ptrdiff_t q, int worke
     return windows_keys(rows->w, q, rows->keys + worker * windows_scratch(rows->w));
 }
 
-static void margins_of(double *margin, const struct rows *rows, ptrdiff_t q, const double *u, int worker)
+static void margins_of(double *margin, const struct rows *rows, ptrdiff_t q, const double *u, const ptrdiff_t *token,
+                       ptrdiff_t count, int worker)
 {
-    const struct windows *w = rows->w;
-    ptrdiff_t from = rows->first[q], m = rows->first[q + 1] - from;
     const double *X = worker_keys(rows, q, worker);
-    window_margins(margin, X, X + rows->reference[q] * w->dk, u, rows->token + from, m, w->dk);
+    window_margins(margin, X, X + rows->reference[q] * rows->w->dk, u, token, count, rows->w->dk);
 }
 
-void rows_window_margins(double *margin, const struct rows *rows, ptrdiff_t q, const double *u)
+static void pull_of(double *p, const struct rows *rows, ptrdiff_t q, const double *lambda, const ptrdiff_t *token,
+                    ptrdiff_t count, int worker)
 {
-    margins_of(margin, rows, q, u, 0);
-}
-
-static void pull_of(double *p, const struct rows *rows, ptrdiff_t q, const double *lambda, int worker)
-{
-    const struct windows *w = rows->w;
-    ptrdiff_t from = rows->first[q], m = rows->first[q + 1] - from;
     const double *X = worker_keys(rows, q, worker);
-    window_pull(p, X, X + rows->reference[q] * w->dk, lambda, rows->token + from, m, w->dk);
+    window_pull(p, X, X + rows->reference[q] * rows->w->dk, lambda, token, count, rows->w->dk);
 }
 
-void rows_window_pull(double *p, const struct rows *rows, ptrdiff_t q, const double *lambda)
+void rows_token_margins(double *margin, const struct rows *rows, ptrdiff_t q, const double *u, const ptrdiff_t *token,
+                        ptrdiff_t count)
 {
-    pull_of(p, rows, q, lambda, 0);
+    margins_of(margin, rows, q, u, token, count, 0);
 }
 
-/* What a worker needs to know: margin = delta . u_q with U = Z W^T where W is given, K P where K is; or P, of lambda, and
- * W = P^T Z. */
+void rows_token_pull(double *p, const struct rows *rows, ptrdiff_t q, const double *lambda, const ptrdiff_t *token,
+                     ptrdiff_t count)
+{
+    pull_of(p, rows, q, lambda, token, count, 0);
+}
+
+/* What a worker needs to know: margin = delta . u_q with U = Z W^T where W is given; or P, of lambda, and W = P^T Z. */
 struct product {
     const struct rows *rows;
-    double *margin, *P, *out, *V;
-    const double *W, *U, *K, *lambda;
+    double *margin, *P, *out;
+    const double *W, *U, *lambda;
 };
 
 static void apply_part(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
@@ -189,18 +188,21 @@ static void apply_part(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
     const struct windows *w = rows->w;
     if (p->W != NULL)
         sweep_rows_times_rows(rows->U + from * w->dk, w->queries + from * w->dz, p->W, to - from, w->dk, w->dz);
-    if (p->K != NULL)
-        sweep_product(p->V + from * w->dk, p->K + from * w->n_queries, p->P, to - from, w->dk, w->n_queries);
-    for (ptrdiff_t q = from; q < to; ++q)
-        if (rows->first[q + 1] > rows->first[q])
-            margins_of(p->margin + rows->first[q], rows, q, p->U + q * w->dk, worker);
+    for (ptrdiff_t q = from; q < to; ++q) {
+        ptrdiff_t k = rows->first[q], m = rows->first[q + 1] - k;
+        if (m > 0)
+            margins_of(p->margin + k, rows, q, p->U + q * w->dk, rows->token + k, m, worker);
+    }
 }
 
 static void pull_part(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
 {
     const struct product *p = context;
-    for (ptrdiff_t q = from; q < to; ++q)
-        pull_of(p->P + q * p->rows->w->dk, p->rows, q, p->lambda + p->rows->first[q], worker);
+    const struct rows *rows = p->rows;
+    for (ptrdiff_t q = from; q < to; ++q) {
+        ptrdiff_t k = rows->first[q];
+        pull_of(p->P + q * rows->w->dk, rows, q, p->lambda + k, rows->token + k, rows->first[q + 1] - k, worker);
+    }
 }
 
 static void outer_part(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
@@ -249,14 +251,6 @@ void rows_adjoint(double *W, const struct rows *rows, const double *lambda)
     struct product p = {.rows = rows, .P = rows->U, .out = W};
     rows_pull(rows->U, rows, lambda);
     crew_for(rows->crew, rows->w->dk, product_cost(rows), outer_part, &p);
-}
-
-void rows_apply_gram(double *margin, double *V, const struct rows *rows, const double *K, const double *lambda)
-{
-    double M = (double)rows->w->n_queries;
-    struct product p = {.rows = rows, .margin = margin, .P = rows->U, .V = V, .U = V, .K = K};
-    rows_pull(rows->U, rows, lambda);
-    crew_for(rows->crew, rows->w->n_queries, M * M * (double)rows->w->dk + window_cost(rows), apply_part, &p);
 }
 
 void rows_delta(double *delta, const struct rows *rows, ptrdiff_t k)

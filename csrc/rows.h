@@ -42,9 +42,11 @@ int rows_build(struct rows *rows, ptrdiff_t *entry, unsigned char *impossible, c
                const ptrdiff_t *reference, const unsigned char *kept, const double *rhs, struct crew *crew,
                struct arena *arena);
 
-/* For the rows of query q alone: margin = delta_k . u with u [dk], and p [dk] = sum_k lambda_k delta_k. */
-void rows_window_margins(double *margin, const struct rows *rows, ptrdiff_t q, const double *u);
-void rows_window_pull(double *p, const struct rows *rows, ptrdiff_t q, const double *lambda);
+/* For some tokens [count] of query q: margin = (x_a - x_t) . u with u [dk], and p [dk] = sum_t lambda_t (x_a - x_t). */
+void rows_token_margins(double *margin, const struct rows *rows, ptrdiff_t q, const double *u, const ptrdiff_t *token,
+                        ptrdiff_t count);
+void rows_token_pull(double *p, const struct rows *rows, ptrdiff_t q, const double *lambda, const ptrdiff_t *token,
+                     ptrdiff_t count);
 
 /* P [M,dk]: p_q of every query. */
 void rows_pull(double *P, const struct rows *rows, const double *lambda);
@@ -57,10 +59,6 @@ void rows_apply(double *margin, const struct rows *rows, const double *W);
 
 /* W [dk,dz] = A^*(lambda), lambda [m].  Uses rows->U. */
 void rows_adjoint(double *W, const struct rows *rows, const double *lambda);
-
-/* margin [m] = A(A^*(lambda)) without W, with K [M,M] = Z Z^T: the transformed queries are V = K P.  V [M,dk] is scratch;
- * uses rows->U.  M^2 dk multiplications where W takes 2 M dk dz. */
-void rows_apply_gram(double *margin, double *V, const struct rows *rows, const double *K, const double *lambda);
 
 /* delta [dk] of row k; the same over length_k and without its query, as part of a row of unit length. */
 void rows_delta(double *delta, const struct rows *rows, ptrdiff_t k);

@@ -1,11 +1,11 @@
 /* Linear systems on a set S of rows:   (A_S A_S^* + diag(ridge)) x = b_S   for rows scaled to unit length.
  *
- * By Cholesky of the Gram matrix, or by conjugate gradients on the structured operator, preconditioned with the
- * inverse of each query's own block: the way for many rows that are well conditioned. */
+ * By Cholesky of the Gram matrix, or by conjugate gradients on rows in single precision, preconditioned with the
+ * inverse of each query's own block: the way for many rows that are well conditioned.  Residuals come from the tokens. */
 #ifndef SUPPORT_H
 #define SUPPORT_H
 
-#include "rows.h"
+#include "rounded.h"
 
 struct arena;
 struct stop;
@@ -16,12 +16,9 @@ struct support {
     ptrdiff_t *member;                  /* (|S|) their numbers among all rows */
     double *inverse_length;             /* (|S|) */
     double *L;                          /* (|S|, |S|) Cholesky factor, NULL with conjugate gradients */
-    double *blocks;                     /* inverses of the query blocks below each other, NULL with Cholesky */
-    ptrdiff_t *offset;                  /* (M) */
+    struct rounded rounded;             /* without L */
     double *ridge;                      /* (|S|) */
-    double *residual;                   /* (|S|) what is being preconditioned */
-    double *W;                          /* (dk, dz), or NULL: */
-    double *K, *V;                      /* (M, M) Z Z^T and (M, dk), where they are quicker than W */
+    double *W;                          /* (dk, dz) */
     double *scratch;                    /* (|S|) */
 };
 

@@ -10,8 +10,10 @@
 #include "status.h"
 #include "stop.h"
 #include "svm_burst.h"
+#include "vector.h"
 
 #define FIRST_EPOCHS 60                 /* at most, before the first burst */
+#define LOW 0.25                        /* standard deviations below the mean, where the guess begins to count */
 #define NEAR 1e-2                       /* ... and none from a start with this gap */
 #define LAST_FLIPS 0.01                 /* ... until this part of the support changes per epoch */
 #define MORE_EPOCHS 4                   /* between bursts, doubled after a short one */
@@ -27,6 +29,39 @@ static int prepare(struct svm_burst *s, struct blocks *blocks)
     return s->arena->failed ? STATUS_NO_MEMORY : status;
 }
 
+/* A first guess: with multipliers as if the rows were alone, b / length^2, the margins already tell which rows of a query
+ * will be the hardest to meet, by how far they are below the others. */
+static void guess(struct svm_burst *s)
+{
+    const struct rows *rows = s->rows;
+    double product = 0;
+    for (ptrdiff_t k = 0; k < rows->count; ++k)
+        s->lambda[k] = rows->equal[k] || rows->rhs[k] <= 0 ? 0 : rows->rhs[k] / (rows->length[k] * rows->length[k]);
+    rows_adjoint(s->W, rows, s->lambda);
+    rows_apply(s->margin, rows, s->W);
+    for (ptrdiff_t q = 0; q < rows->w->n_queries; ++q) {
+        double count = 0, sum = 0, squares = 0;
+        for (ptrdiff_t k = rows->first[q]; k < rows->first[q + 1]; ++k)
+            if (s->lambda[k] > 0) {
+                double ratio = s->margin[k] / rows->rhs[k];
+                count += 1;
+                sum += ratio;
+                squares += ratio * ratio;
+            }
+        double mean = sum / count, level = mean - LOW * sqrt(fmax(squares / count - mean * mean, 0));
+        for (ptrdiff_t k = rows->first[q]; k < rows->first[q + 1]; ++k)
+            if (s->lambda[k] > 0)
+                s->lambda[k] *= fmax(level - s->margin[k] / rows->rhs[k], 0);
+    }
+    rows_adjoint(s->W, rows, s->lambda);
+    double square = vector_dot(s->W, s->W, rows->w->dk * rows->w->dz);
+    for (ptrdiff_t k = 0; k < rows->count; ++k)
+        product += rows->rhs[k] * s->lambda[k];
+    double scale = product / square;    /* of max  t b.lambda - t^2/2 ||A^* lambda||^2 */
+    for (ptrdiff_t k = 0; k < rows->count; ++k)
+        s->lambda[k] = square > 0 ? s->lambda[k] * scale : 0;
+}
+
 /* Epochs of block ascent from s->lambda, at most `most`; with `patient` all of them. */
 static int ascend(struct svm_burst *s, struct blocks *blocks, int most, int patient)
 {
@@ -34,6 +69,10 @@ static int ascend(struct svm_burst *s, struct blocks *blocks, int most, int pati
     blocks_start(blocks, s->lambda);
     for (int epoch = 0; epoch < most && s->answer->iterations < s->options->max_iter; ++epoch) {
         ptrdiff_t flips = blocks_epoch(blocks, s->lambda), support = 0;
+        if (flips < 0) {
+            status = STATUS_NO_MEMORY;
+            break;
+        }
         s->stop->iterations = ++s->answer->iterations;
         for (ptrdiff_t k = 0; k < s->rows->count; ++k)
             support += s->lambda[k] > 0;
@@ -44,6 +83,7 @@ static int ascend(struct svm_burst *s, struct blocks *blocks, int most, int pati
         if (!patient && epoch > 1 && (double)flips <= LAST_FLIPS * (double)support)
             break;
     }
+    blocks_end(blocks);
     s->dual = svm_burst_price(s, s->lambda, 1);
     return status;
 }
@@ -60,6 +100,8 @@ static int search(struct svm_burst *s)
     if (warm < 0 || svm_burst_close_enough(s))
         return warm < 0 ? warm : STATUS_DONE;
     int status = prepare(s, &blocks);
+    if (status == STATUS_DONE && !warm)
+        guess(s);
     if (status == STATUS_DONE && !(warm && s->upper <= (1 + NEAR) * s->lower)) {
         status = ascend(s, &blocks, FIRST_EPOCHS, 0);
         svm_burst_measure(s);

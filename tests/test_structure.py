@@ -27,7 +27,20 @@ FLOORS = {
     1: ["blas", "crew", "product", "vector", "lbfgs"],
     2: ["windows", "sweep", "softmax", "attend", "lanes", "loss", "project", "head"],
     3: ["erm", "objective", "rule", "share", "span", "output", "rows", "bound", "equalities"],
-    4: ["descend", "path", "factor", "gram", "ascent", "start", "active", "blocks", "exchange", "support", "svm*"],
+    4: [
+        "descend",
+        "path",
+        "factor",
+        "gram",
+        "ascent",
+        "start",
+        "active",
+        "blocks",
+        "exchange",
+        "rounded",
+        "support",
+        "svm*",
+    ],
     5: ["bind", "module", "bind_*"],
 }
 LONGEST = 450  # lines: a longer file is two files
