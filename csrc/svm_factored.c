@@ -60,13 +60,7 @@ static int columns(struct svm_pair *pair, const struct svm_lagrange *s, const un
         ++r;
     r = r + 1 < least ? r + 1 : least;
     pair->r = r;
-    for (ptrdiff_t j = 0; j < r; ++j) {
-        double root = sqrt(values[j]);
-        for (ptrdiff_t i = 0; i < p; ++i)
-            pair->Y[i * r + j] = root * U[i * least + j];
-        for (ptrdiff_t i = 0; i < q; ++i)
-            pair->Y[(p + i) * r + j] = root * V[j * q + i];
-    }
+    svm_lagrange_roots(pair->Y, r, r, U, values, V, p, q);
     arena_release(arena, mark);
     return STATUS_DONE;
 }

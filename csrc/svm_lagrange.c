@@ -74,6 +74,19 @@ int svm_lagrange_take(struct svm_lagrange *s, const struct svm_reduced *g, ptrdi
     return take_rows(s, arena);
 }
 
+void svm_lagrange_roots(double *Y, ptrdiff_t r, ptrdiff_t first, const double *U, const double *values, const double *V,
+                        ptrdiff_t p, ptrdiff_t q)
+{
+    ptrdiff_t least = p < q ? p : q;
+    for (ptrdiff_t j = 0; j < first; ++j) {
+        double root = sqrt(values[j]);
+        for (ptrdiff_t i = 0; i < p; ++i)
+            Y[i * r + j] = root * U[i * least + j];
+        for (ptrdiff_t i = 0; i < q; ++i)
+            Y[(p + i) * r + j] = root * V[j * q + i];
+    }
+}
+
 int svm_lagrange_start(struct svm_lagrange *s, const double *W, const double *lambda, struct arena *arena)
 {
     const struct svm_reduced *g = s->g;
@@ -97,13 +110,7 @@ int svm_lagrange_start(struct svm_lagrange *s, const double *W, const double *la
         M[i] = W[i] / g->scale;
     if (blas_svd(dk, dz, M, U, values, V, arena) != 0)
         return arena->failed ? STATUS_NO_MEMORY : STATUS_FACTORIZATION;
-    for (ptrdiff_t j = 0; j < r && j < least; ++j) {
-        double root = sqrt(values[j]);
-        for (ptrdiff_t i = 0; i < dk; ++i)
-            s->Y[i * r + j] = root * U[i * least + j];
-        for (ptrdiff_t i = 0; i < dz; ++i)
-            s->Y[(dk + i) * r + j] = root * V[j * dz + i];
-    }
+    svm_lagrange_roots(s->Y, r, r < least ? r : least, U, values, V, dk, dz);
     arena_release(arena, mark);
     return STATUS_DONE;
 }

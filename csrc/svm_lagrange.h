@@ -39,6 +39,11 @@ int svm_lagrange_round(struct svm_lagrange *s, double eps, double tol, ptrdiff_t
 /* Stop looking at rows without multiplier whose margin has so much (of b) to spare. */
 void svm_lagrange_screen(struct svm_lagrange *s, double spare);
 
+/* The first columns of Y [p+q,r], K above Q, balanced factors of U diag(values) V: sqrt(values) times the columns of
+ * U [p,min(p,q)] and the rows of V [min(p,q),q]. */
+void svm_lagrange_roots(double *Y, ptrdiff_t r, ptrdiff_t first, const double *U, const double *values, const double *V,
+                        ptrdiff_t p, ptrdiff_t q);
+
 /* Y [p+q,r] in the coordinates of g. */
 void svm_lagrange_factors(double *Y, const struct svm_lagrange *s);
 
