@@ -7,7 +7,7 @@ Q (dz, m) factors with W = K Q^T; logits are x^T W z.
 from . import heads, plot, sample
 from .config import set_num_threads, show_config
 from .data import Data, causal_attention, cross_attention, prompt_attention, self_attention
-from .diagnosis import Diagnosis, diagnose
+from .diagnosis import diagnose
 from .output import CallableHead, LinearHead, MLPHead, QuadraticHead
 from .path import Path, regularization_path
 from .problem import Gradient, Problem
@@ -18,6 +18,7 @@ from .several import Decomposition, decompose, selected_sets, tokens_kept
 from .svm import ConvergenceWarning, feasible, solve_svm
 from .theory import correlation, is_locally_optimal
 from .train import train
+from .verdict import Diagnosis
 
 __version__ = "0.1.0"
 
