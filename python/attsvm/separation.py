@@ -16,6 +16,7 @@ __all__ = ["Separation"]
 
 # Singular values below this part of the largest are not part of the rank: a gap of 1e-9 fixes W to about 5e-5.
 RANK_TOLERANCE = 1e-4
+ROWS_SHOWN = 4  # of a certificate, listed one by one
 
 
 class Separation:
@@ -121,11 +122,8 @@ class Separation:
         if self.status == "no constraint":
             return "every query selects all the tokens it can tell apart, so zero weights do"
         if self.status == "infeasible":
-            return self._impossible_pair() or (
-                "no weights rank the selected tokens first: the certificate combines the rows to zero"
-                if self._selection.rhs is None
-                else "no weights reach these margins: the certificate combines the rows to zero"
-            )
+            what = "rank the selected tokens first" if self._selection.rhs is None else "reach these margins"
+            return self._impossible_pair() or f"no weights {what}: {self._proof}"
         if self.status == "stationary":
             return f"a stationary point at this rank; its norm is at most {1 + self.gap:.6g} times the least"
         if self.status == "undecided":
@@ -139,6 +137,16 @@ class Separation:
     @property
     def _norm(self) -> str:
         return self.norm if isinstance(self.norm, str) else f"entrywise l{self.norm:g}"
+
+    @property
+    def _proof(self) -> str:
+        entries = np.flatnonzero(self._dual)
+        if len(entries) > ROWS_SHOWN:
+            return "the certificate combines the rows to zero"
+        q = np.searchsorted(self.data.indptr, entries, side="right") - 1
+        chosen, token = self._selection.reference[q], entries - self.data.indptr[q]
+        rows = (f"query {i}, token {a} over {t}" for i, a, t in zip(q, chosen, token, strict=True))
+        return f"these rows combine to zero: {'; '.join(rows)}"
 
     def _impossible_pair(self) -> str | None:
         """The token that is a copy of the selected one, or the query that is zero."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from . import _core
 from ._check import as_choice, as_count, as_norm, as_number
+from ._circle import circle
 from ._progress import closing_gap
 from ._selection import Selection
 from ._warm import as_start
@@ -37,10 +38,11 @@ MAX_ITER |= {"interior": 200, "factored": 20_000}
 DENSE_ROWS = 4000
 # Rows up to which the active set beats every other method; fewer when several tokens are selected: it then starts cold.
 ACTIVE_ROWS, ACTIVE_ROWS_SEVERAL = 400, 100
+INFEASIBLE = {word: code for code, word in _core.STATUS.items()}["infeasible"]
 # Iterations of "block", per row, after which tokens are so correlated that the active set is quicker, which finishes on
-# any support; but it keeps a column of the Gram matrix for each row it visits: the most of their entries (0.8 GB).
+# any support; but it takes about a minute where support times rows is so much.
 BLOCK_PATIENCE, BLOCK_LEAST = 1 / 16, 100
-ACTIVE_ENTRIES = 100_000_000
+ACTIVE_MOST = 100_000_000
 # Bits of the selection per entry of W above which a problem is tight, and block ascent slow (measured).
 TIGHT = 0.9
 # Rows up to which the nuclear interior point beats the factored method, and up to which (of rows or dimensions) its
@@ -232,11 +234,16 @@ def _solve(
     if rank is not None:
         methods = {name: _with_rank(solver, rank) for name, solver in RANK_METHODS.items()}
     best = None
+    if data._rows > ACTIVE_ROWS and C is None and (found := circle(data, selection)) is not None:
+        dual = np.zeros(data.indptr[-1])
+        dual[found] = 1.0
+        answer = (INFEASIBLE, np.zeros((data.dk, data.dz)), dual, 0.0, 0.0, 0, -1, None)
+        return Separation(data, selection, norm, names[0], C, answer)
     for name in names:
         limit = MAX_ITER[name]
         if name == "block" and "active" in names:
             limit = max(BLOCK_LEAST, int(BLOCK_PATIENCE * data._rows))
-        elif name == "active" and best is not None and np.count_nonzero(best._dual) * data._rows > ACTIVE_ENTRIES:
+        elif name == "active" and best is not None and np.count_nonzero(best._dual) * data._rows > ACTIVE_MOST:
             continue
         answer = _call(methods[name], data, selection, tol, most or limit, C, norm, begin)
         sol = Separation(data, selection, norm, name, C, answer)

@@ -1,0 +1,107 @@
+"""Tokens that equal queries prefer in a circle: found before any solver runs, with a proof; and nothing else is."""
+
+from __future__ import annotations
+
+import attsvm
+import numpy as np
+import pytest
+import reference
+from attsvm import _circle
+from attsvm._selection import Selection
+from hypothesis import given
+from hypothesis import strategies as st
+from problems import sphere
+
+
+def vocabulary(seed, words, n, T, vectors, order=None):
+    """Sequences of T different words of a vocabulary, queries out of a few vectors.  ``order``: select the word that
+    comes first in it; None: any."""
+    rng = np.random.default_rng(seed)
+    E, Z = sphere(rng, words, 12), sphere(rng, vectors, 12)
+    tokens = np.array([rng.permutation(words)[:T] for _ in range(n)])
+    selected = rng.integers(0, T, n) if order is None else np.argsort(order)[tokens].argmin(axis=1)
+    kind = rng.integers(0, vectors, n)
+    return attsvm.cross_attention(E[tokens], Z[kind]), selected, tokens, kind
+
+
+def has_circle(selected, tokens, kind):
+    """By taking away words that nothing is preferred to, one vector at a time."""
+    for k in np.unique(kind):
+        edges = {
+            (t[a], x) for t, a in zip(tokens[kind == k], selected[kind == k], strict=True) for x in t if x != t[a]
+        }
+        while edges:
+            tails = {tail for tail, _ in edges}
+            fewer = {(tail, head) for tail, head in edges if head in tails}
+            if fewer == edges:
+                return True
+            edges = fewer
+    return False
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    words=st.integers(3, 12),
+    n=st.integers(1, 12),
+    T=st.integers(2, 3),
+    vectors=st.integers(1, 4),
+)
+def test_finds_a_circle_exactly_where_there_is_one(seed, words, n, T, vectors):
+    data, selected, tokens, kind = vocabulary(seed, words, n, T, vectors)
+    found = _circle.circle(data, Selection(data, selected))
+    assert (found is not None) == has_circle(selected, tokens, kind)
+    if found is not None:
+        dual = np.zeros(data.indptr[-1])
+        dual[found] = 1.0
+        assert reference.farkas(data, selected, dual.reshape(n, T)) <= 1e-14
+        assert len(set(found.tolist())) == len(found)
+
+
+@pytest.mark.parametrize("data_of", ["cross", "float32", "ragged", "self"])
+def test_an_infeasible_answer_with_its_rows(data_of):
+    rng = np.random.default_rng(0)
+    E = rng.integers(-3, 4, (30, 8)).astype(float)  # first coordinates repeat though words differ
+    X = E[np.array([rng.permutation(30)[:8] for _ in range(80)])]
+    order = np.argsort(E @ rng.standard_normal(8))[::-1]
+    rank = {tuple(E[w]): i for i, w in enumerate(order)}
+    best = np.array([np.argmin([rank[tuple(x)] for x in xs]) for xs in X])
+    if data_of == "self":
+        X[:, 0] = E[0]  # every sequence begins with the same word, which is the query
+        best = np.array([np.argmin([rank[tuple(x)] for x in xs]) for xs in X])
+        data = attsvm.self_attention(X)
+    elif data_of == "ragged":
+        X = [x[: 5 + i % 4] for i, x in enumerate(X)]
+        best = np.array([np.argmin([rank[tuple(x)] for x in xs]) for xs in X])
+        data = attsvm.cross_attention(X, np.tile(sphere(rng, 5), (80, 1)))
+    else:
+        data = attsvm.cross_attention(X.astype(np.float32 if data_of == "float32" else float),
+                                      np.tile(sphere(rng, 5), (80, 1)))  # fmt: skip
+    assert data._rows > 400
+    assert _circle.circle(data, Selection(data, best)) is None  # an order has no circle
+    if data_of != "self":
+        clean = attsvm.solve_svm(data, best)
+        assert clean.status in ("optimal", "infeasible") and clean.iterations > 0
+    worst = best.copy()
+    flipped = 3
+    worst[flipped] = np.argmax([rank[tuple(np.asarray(x, float))] for x in X[flipped]])
+    sol = attsvm.solve_svm(data, worst)
+    assert sol.status == "infeasible" and sol.iterations == 0
+    assert reference.farkas(data, worst, sol.certificate) <= 1e-14
+    assert "these rows combine to zero: query " in sol.message
+    assert attsvm.feasible(data, worst).status == "infeasible"
+    assert attsvm.solve_svm(data, worst, C=1.0).status == "optimal"  # a soft margin has an answer
+
+
+def test_longer_circles_and_other_queries():
+    """a over b, b over c, c over a of one query vector; the same of three vectors is no contradiction."""
+    rng = np.random.default_rng(1)
+    a, b, c = sphere(rng, 3, 6)
+    X = np.array([[a, b], [b, c], [c, a]])
+    z = sphere(rng, 6)
+    data = attsvm.cross_attention(X, np.array([z, z, z]))
+    found = _circle.circle(data, Selection(data, [0, 0, 0]))
+    assert sorted(found.tolist()) == [1, 3, 5]
+    apart = attsvm.cross_attention(X, sphere(rng, 3, 6))
+    assert _circle.circle(apart, Selection(apart, [0, 0, 0])) is None
+    with pytest.raises(ValueError, match="selected"):
+        attsvm.solve_svm(attsvm.cross_attention(np.tile(X, (300, 1, 1)), np.tile(z, (900, 1))), np.full(900, 2))
