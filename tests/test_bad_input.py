@@ -303,6 +303,7 @@ bad("runs-Q", "Q")(lambda g: attsvm.train(g.problem, K=np.ones((2, 2, 3)), Q=np.
 bad("runs-lr", "lr")(lambda g: attsvm.train(g.problem, runs=2, lr=np.ones((3, 1))))
 bad("runs-lr-steps", "lr")(lambda g: attsvm.train(g.problem, runs=2, lr=np.ones((2, 4)), steps=3))
 bad("lr-matrix", "lr")(lambda g: attsvm.train(g.problem, lr=np.ones((1, 3)), steps=3))
+bad("svm-reduce-word", "reduce")(lambda g: attsvm.solve_svm(g.data, [0, 0], reduce="sum"))
 bad("callback-number", "callback")(lambda g: attsvm.train(g.problem, callback=1))
 bad("reduce-word", "reduce")(lambda g: attsvm.train(g.problem, reduce="sum"))
 bad("reduce-copies", "reduce")(lambda g: attsvm.train(g.problem, reduce=lambda a: 2 * a))

@@ -1,4 +1,4 @@
-"""Training on shards of the tokens that several processes hold: the one reduction between them."""
+"""Shards of the tokens that several processes hold: the one reduction between them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Workers:
         if not callable(reduce):
             raise TypeError(f"reduce must be a function, got {type(reduce).__name__}")
         self._reduce = reduce
-        self._rank, self._count = self._meet()
+        self.rank, self._count = self._meet()
         shares = self.table([queries])[:, 0]
         self._shares = shares / shares.sum()
 
@@ -47,9 +47,24 @@ class Workers:
         """(workers, len(numbers)): what each gave.  The rows of the others are zero, so their sum is exact."""
         row = np.asarray(list(numbers), dtype=np.float64)
         table = np.zeros((self._count, len(row)))
-        table[self._rank] = row
+        table[self.rank] = row
         self._sum(table.reshape(-1))
         return table
+
+    def gather(self, array: np.ndarray) -> list[np.ndarray]:
+        """The array of each worker, of any length, flat and in double precision."""
+        ends = np.cumsum(self.table([array.size])[:, 0].astype(np.intp))
+        all_of_them = np.zeros(ends[-1])
+        parts = np.split(all_of_them, ends[:-1])
+        parts[self.rank][:] = array.reshape(-1)
+        self._sum(all_of_them)
+        return parts
+
+    def first(self, array: np.ndarray) -> np.ndarray:
+        """The array of the first worker, for all."""
+        array = array if self.rank == 0 else np.zeros_like(array)
+        self._sum(array.reshape(-1))
+        return array
 
     def agree(self, *arrays: np.ndarray | None) -> None:
         """Raises unless all workers hold the same arrays."""
@@ -92,7 +107,7 @@ class Workers:
         losses[:] = self._means(table[:, :R])
         scales[:] = table[:, R:].max(axis=0)
         scales[scales == -np.inf] = 0.0
-        factor = self._shares[self._rank] * np.exp(own - scales)
+        factor = self._shares[self.rank] * np.exp(own - scales)
         for rows, on in blocks:
             rows *= factor[on, None]
         self._sum(gradient)

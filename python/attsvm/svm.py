@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,9 @@ from ._check import as_choice, as_count, as_norm, as_number
 from ._circle import circle
 from ._progress import closing_gap
 from ._selection import Selection
+from ._sharded import solve_sharded
 from ._warm import as_start
+from ._workers import Workers
 from .data import Data
 from .separation import Separation
 
@@ -69,6 +72,7 @@ def solve_svm(
     max_iter: int | None = None,
     warm_start: Any = None,
     progress: bool = False,
+    reduce: Callable[[np.ndarray], Any] | None = None,
 ) -> Separation:
     """``min ||W||  s.t.  (x_a - x_t)^T W z >= 1`` for the selected token a of each query and every other token t.
 
@@ -111,6 +115,11 @@ def solve_svm(
         but for the Frobenius problem that they solve first where the norm is another.
     progress : bool
         Show the gap closing: a bar where tqdm is installed, else a line on stderr every second.
+    reduce : callable, optional
+        For queries sharded over processes, as in :func:`train`: adds a float64 vector up over all of them, in place.
+        W and its bounds are those of all rows, ``dual`` or ``certificate`` the multipliers of the own ones.  Rows that
+        hold W in place go round until no process has one that it breaks, so these should fit into the memory of one.
+        Goes with neither C, rank, margins, warm_start nor progress.
 
     Returns
     -------
@@ -164,11 +173,25 @@ def solve_svm(
     most = None if max_iter is None else as_count("max_iter", max_iter, 1)
     selection = Selection(data, selected, margins)
     start = (None, None) if warm_start is None else as_start(data, warm_start, norm)
-    if method != "auto":
-        names = (method,)
-    else:
-        names = tuple(methods) if len(methods) == 1 else _plan(data, norm, start, selection.kept is not None)
-    if progress:
+
+    def planned(data: Data, selection: Selection) -> tuple[str, ...]:
+        if method != "auto":
+            return (method,)
+        return tuple(methods) if len(methods) == 1 else _plan(data, norm, start, selection.kept is not None)
+
+    names = planned(data, selection)
+    if reduce is not None:
+        given = dict(C=C, rank=rank, margins=margins, warm_start=warm_start, progress=progress or None)
+        for name in (name for name, value in given.items() if value is not None):
+            raise ValueError(f"reduce goes without {name}")
+        workers = Workers(reduce, len(data))
+        settings = [tol, data.dk, data.dz, -1 if most is None else most]
+        workers.agree(np.array([*settings, *map(ord, f"{norm} {method}")], dtype=np.float64))
+        sol = solve_sharded(
+            data, selection, norm, tol, workers,
+            lambda d, s, tol: _solve(d, s, norm, planned(d, s), tol, most, None),
+        )  # fmt: skip
+    elif progress:
         with closing_gap(tol) as report:
             sol = _solve(data, selection, norm, names, tol, most, C, rank, (*start, report))
             report(sol.iterations, sol.gap)

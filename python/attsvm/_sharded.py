@@ -1,0 +1,103 @@
+"""The attention SVM of rows that several processes hold: a working set of rows goes round.
+
+The least-norm W depends on its support rows alone.  Each worker offers those of its own shard; the SVM of all rows
+offered is solved; each worker adds those which that W breaks; until there are none.  Whatever the working set proves (a
+bound of the margin, or that there is no W) its multipliers prove for all rows, with zeros for the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from . import _core
+from ._selection import Selection
+from ._workers import Workers
+from .data import Data, cross_attention
+from .separation import Separation
+
+CODES = {word: code for code, word in _core.STATUS.items()} | {"optimal": 0}
+GOES_ON = (CODES["optimal"], CODES["no constraint"])
+# Multipliers below this part of the largest do not hold W (an interior point leaves none at zero).
+OFFERED = 1e-6
+
+
+def solve_sharded(
+    data: Data,
+    selection: Selection,
+    norm: str | float,
+    tol: float,
+    workers: Workers,
+    solve: Callable[[Data, Selection, float], Separation],
+) -> Separation:
+    """The answer of all rows, with the multipliers of the own ones; ``solve`` is for the rows of one process."""
+    held = np.zeros(data.indptr[-1], dtype=bool) if selection.kept is None else selection.kept.copy()
+    held[data.indptr[:-1] + selection.reference] = True  # these have no margin row
+    own = solve(data, selection, tol)
+    chosen, iterations = (own._dual > OFFERED * own._dual.max()) & ~held, 0
+    while True:
+        entries, first, working, selected = _offer(data, chosen, held, workers)
+        sol = solve(working, Selection(working, selected), tol / 2) if workers.rank == 0 and working else None
+        if working is None:  # nobody has a row
+            return own
+        code, lower, upper, more, at, W, dual = _tell(sol, working, workers)
+        iterations += more
+        margins = np.where(held, np.inf, _margins(data, selection, W))
+        worst = float(workers.table([margins.min()]).min())
+        broken = (margins < 1 - tol / 4) & ~chosen
+        if code not in GOES_ON or not workers.any(bool(broken.any())):
+            break
+        chosen |= broken
+    if 0 < worst < 1:  # by less than the tolerance, or the solver has stopped before it
+        W, lower = W / worst, lower * worst
+    elif worst <= 0:  # W breaks a row, or there is none
+        lower = 0.0
+    mine, here = np.zeros(len(chosen)), at - first
+    mine[entries] = dual[first : first + len(entries)]
+    entry = int(entries[here]) if at >= 0 and 0 <= here < len(entries) else -1
+    return Separation(
+        data, selection, norm, "working set", None, (code, W, mine, lower, upper, iterations, entry, None)
+    )
+
+
+def _offer(data: Data, chosen: np.ndarray, held: np.ndarray, workers: Workers) -> tuple[Any, ...]:
+    """The own entries in the working set, and from where on they stand in it; the working set as data and selection."""
+    counts = np.add.reduceat(chosen | held, data.indptr[:-1], dtype=np.intp)
+    has_rows = counts > 1
+    entries = np.flatnonzero((chosen | held) & np.repeat(has_rows, np.diff(data.indptr)))
+    q = np.searchsorted(data.indptr, entries, side="right") - 1
+    tokens = data.keys[data.start[q] + entries - data.indptr[q]]
+    lengths, X, Z, kept = (
+        workers.gather(a) for a in (counts[has_rows], tokens, data.queries[has_rows], held[entries])
+    )
+    first = sum(len(part) for part in kept[: workers.rank])
+    ends = np.cumsum(np.concatenate(lengths), dtype=np.intp)[:-1]
+    if not len(np.concatenate(lengths)):
+        return entries, first, None, None
+    windows = np.split(np.concatenate(X).reshape(-1, data.dk), ends)
+    flags = np.split(np.concatenate(kept) > 0, ends)
+    working = cross_attention(windows, np.concatenate(Z).reshape(-1, data.dz))
+    single = all(f.sum() == 1 for f in flags)
+    return entries, first, working, [int(f.argmax()) for f in flags] if single else flags
+
+
+def _tell(sol: Separation | None, working: Data, workers: Workers) -> tuple[Any, ...]:
+    """What the first worker has found: code, bounds, iterations, the entry that cannot be, W, multipliers."""
+    numbers, W, dual = np.zeros(5), np.zeros((working.dk, working.dz)), np.zeros(working.indptr[-1])
+    if sol is not None:
+        numbers[:] = CODES[sol.status], sol.margin, sol.margin_bound, sol.iterations, sol._entry
+        dual += sol._dual
+        W += 0.0 if sol.W is None else sol.W
+    numbers, W, dual = (workers.first(a) for a in (numbers, W, dual))
+    return int(numbers[0]), float(numbers[1]), float(numbers[2]), int(numbers[3]), int(numbers[4]), W, dual
+
+
+def _margins(data: Data, selection: Selection, W: np.ndarray) -> np.ndarray:
+    """(x_ref - x_t)^T W z of every entry, from differences."""
+    U, margins = data.queries @ W.T, np.empty(data.indptr[-1])
+    for q, (start, stop, reference) in enumerate(zip(data.start, data.stop, selection.reference, strict=True)):
+        X = np.asarray(data.keys[start:stop], dtype=np.float64)
+        margins[data.indptr[q] : data.indptr[q + 1]] = (X[reference] - X) @ U[q]
+    return margins
