@@ -22,7 +22,7 @@ import torch
 
 jax.config.update("jax_enable_x64", True)
 torch.set_default_dtype(torch.float64)
-# Steps of one timing: a run of k steps evaluates the loss k + 1 times, its end included, which must not count as a step.
+# Steps of one timing: a run of k steps evaluates the loss k + 1 times; its end must not count as a step.
 SIZES = {(6, 8, 10): 20_000, (64, 32, 64): 1000, (1024, 64, 128): 50, (4096, 128, 256): 12}
 CAUSAL, CAUSAL_STEPS = (8, 256, 64), 50
 RUNS, RUNS_SIZE, RUNS_STEPS = 32, (1024, 64, 128), 10
