@@ -20,9 +20,6 @@
  * times tighter than the Farkas residual that will be certified. */
 #define DEPENDS 1e-11
 
-/* Queries up to which K P costs less than W and its product with them, beyond 2 dz. */
-#define FEW_QUERIES 32
-
 /* A coefficient below this part of the largest is rounding; dividing by it would throw x far out. */
 #define NEGLIGIBLE 1e-12
 
@@ -143,8 +140,7 @@ static double noise(const struct active *s)
 
 double active_margins(struct active *s)
 {
-    const struct windows *w = s->rows->w;
-    if (s->gram.G != NULL || w->n_queries <= FEW_QUERIES + 2 * w->dz) {
+    if (s->gram.K != NULL) {
         gram_margins(s->margin, &s->gram, s->x, s->factor.member, s->factor.size);
     } else {
         memcpy(s->full, s->x, (size_t)s->rows->count * sizeof(double));

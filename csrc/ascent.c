@@ -13,7 +13,7 @@ int ascent_take(struct ascent *a, struct gram *gram, const double *beta, struct 
     const struct rows *rows = gram->rows;
     ptrdiff_t M = rows->w->n_queries, total = 0;
     *a = (struct ascent){.gram = gram, .beta = beta};
-    a->short_of = arena_doubles(arena, clones_padded(gram->count), 1);
+    a->short_of = arena_doubles(arena, clones_padded(gram->rows->count), 1);
     if (gram->G != NULL)
         return arena->failed ? STATUS_NO_MEMORY : STATUS_DONE;
     a->block = arena_indices(arena, M);
@@ -43,7 +43,7 @@ void ascent_begin(struct ascent *a, const double *x, const ptrdiff_t *member, pt
         return;
     }
     gram_margins(a->short_of, a->gram, x, member, n);
-    for (ptrdiff_t k = 0; k < a->gram->count; ++k)
+    for (ptrdiff_t k = 0; k < a->gram->rows->count; ++k)
         a->short_of[k] -= a->beta[k];
 }
 
@@ -120,6 +120,6 @@ static ptrdiff_t epoch_by_queries(const struct ascent *a, double *restrict x, do
 ptrdiff_t ascent_epoch(struct ascent *a, double *x, double step)
 {
     if (a->gram->G != NULL)
-        return epoch_together(x, a->short_of, a->gram->G, a->gram->count, step);
+        return epoch_together(x, a->short_of, a->gram->G, a->gram->rows->count, step);
     return epoch_by_queries(a, x, step);
 }

@@ -9,7 +9,7 @@
 #include "status.h"
 #include "vector.h"
 
-#define FIRST_STRIDE 16
+#define ROOM 16
 #define LANES CLONES_LANES              /* the totals below count on 8 */
 
 int factor_take(struct factor *f, const struct gram *gram, const double *beta, ptrdiff_t capacity,
@@ -17,14 +17,14 @@ int factor_take(struct factor *f, const struct gram *gram, const double *beta, p
 {
     *f = (struct factor){.gram = gram, .beta = beta, .capacity = capacity, .arena = arena};
     f->member = arena_indices(arena, capacity);
-    f->inside = arena_take(arena, gram->count, 1);
+    f->inside = arena_take(arena, gram->rows->count, 1);
     f->inverse = arena_doubles(arena, capacity, 1);
     f->y = arena_doubles(arena, capacity, 1);
     f->r = arena_doubles(arena, capacity, 1);
     f->work = arena_doubles(arena, capacity, 1);
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    memset(f->inside, 0, (size_t)gram->count);
+    memset(f->inside, 0, (size_t)gram->rows->count);
     return STATUS_DONE;
 }
 
@@ -33,7 +33,8 @@ static int make_room(struct factor *f, ptrdiff_t n, ptrdiff_t kept)
 {
     if (n < f->stride)
         return 0;
-    ptrdiff_t stride = clones_padded(n + n / 8 + FIRST_STRIDE), most = clones_padded(f->capacity + 1);
+    ptrdiff_t more = kept > 0 ? n / 2 : n / 8;      /* few join a factor that was built at once */
+    ptrdiff_t stride = clones_padded(n + more + ROOM), most = clones_padded(f->capacity + 1);
     stride = stride < most ? stride : most;
     double *U = arena_zeros(f->arena, stride, stride);
     if (U == NULL)

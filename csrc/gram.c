@@ -14,6 +14,7 @@
 #define TALL 16                         /* rows of G that are made together: a panel of the product */
 #define FEW 8                           /* rows a query, below which the whole of G pays (measured) ... */
 #define WHOLE 400                       /* ... up to so many rows, 1.3 MB */
+#define QUERIES 64                      /* up to so many, beyond 2 dz, K P costs less than W and its product with them */
 
 /* D [m, padded]: the differences of a window's rows over their own length, `length` / z. */
 VECTOR_CLONES
@@ -64,6 +65,12 @@ static void multiply(double *restrict row, const double *restrict by, ptrdiff_t 
             row[l + c] *= by[l + c];
 }
 
+static inline double of_queries(const struct gram *gram, ptrdiff_t p, ptrdiff_t q)
+{
+    return gram->K != NULL ? gram->K[p * gram->across + q]
+        : vector_dot(gram->Z + p * gram->dz, gram->Z + q * gram->dz, gram->dz);
+}
+
 /* G_kl (z_k . z_l), `query` [n] being those of the rows. */
 static int times_queries(double *G, ptrdiff_t stride, const struct gram *gram, const ptrdiff_t *query, ptrdiff_t n)
 {
@@ -72,10 +79,9 @@ static int times_queries(double *G, ptrdiff_t stride, const struct gram *gram, c
     if (spread == NULL)
         return STATUS_NO_MEMORY;
     for (ptrdiff_t k = 0; k < n; ++k) {
-        const double *products = gram->K + query[k] * gram->across;
         if (k == 0 || query[k] != query[k - 1])
             for (ptrdiff_t l = k & -LANES; l < n; ++l)
-                spread[l] = products[query[l]];
+                spread[l] = of_queries(gram, query[k], query[l]);
         multiply(G + k * stride, spread, k & -LANES, clones_padded(n));
     }
     arena_release(gram->arena, mark);
@@ -94,9 +100,8 @@ int gram_block(double *G, ptrdiff_t stride, const struct gram *gram, ptrdiff_t f
 /* All of G. */
 static int fill(struct gram *gram)
 {
-    gram->stride = clones_padded(gram->count);
     gram->G = arena_doubles(gram->arena, gram->stride, gram->stride);
-    if (gram->G == NULL || gram_block(gram->G, gram->stride, gram, 0, gram->count) != STATUS_DONE)
+    if (gram->G == NULL || gram_block(gram->G, gram->stride, gram, 0, gram->rows->count) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     gram_mirror(gram->G, gram->stride);
     return STATUS_DONE;
@@ -105,34 +110,35 @@ static int fill(struct gram *gram)
 int gram_take(struct gram *gram, const struct rows *rows, struct arena *arena)
 {
     const struct windows *w = rows->w;
-    ptrdiff_t M = w->n_queries, dz = clones_padded(w->dz);
-    *gram = (struct gram){.rows = rows, .arena = arena, .count = rows->count,
-                          .dk = clones_padded(w->dk), .across = clones_padded(M)};
-    gram->D = arena_doubles(arena, rows->count, gram->dk);
-    gram->P = arena_doubles(arena, M, gram->dk);
-    gram->V = arena_doubles(arena, M, gram->dk);
-    gram->K = arena_doubles(arena, gram->across, gram->across);
-    struct arena_mark mark = arena_mark(arena);
-    double *Z = arena_zeros(arena, M, dz);
+    ptrdiff_t M = w->n_queries, m = rows->count;
+    int whole = m <= WHOLE && (M == 1 || m < FEW * M), status = STATUS_DONE;
+    *gram = (struct gram){.rows = rows, .arena = arena, .dk = clones_padded(w->dk), .dz = clones_padded(w->dz),
+                          .across = clones_padded(M), .stride = clones_padded(m)};
+    gram->D = arena_doubles(arena, m, gram->dk);
+    gram->Z = arena_zeros(arena, M, gram->dz);
+    if (whole || M <= QUERIES + 2 * w->dz) {
+        gram->K = arena_doubles(arena, gram->across, gram->across);
+        gram->P = arena_doubles(arena, M, gram->dk);
+        gram->V = arena_doubles(arena, M, gram->dk);
+    }
     if (arena->failed)
         return STATUS_NO_MEMORY;
     for (ptrdiff_t q = 0; q < M; ++q) {
-        ptrdiff_t from = rows->first[q], m = rows->first[q + 1] - from;
-        if (m == 0)
+        ptrdiff_t from = rows->first[q], count = rows->first[q + 1] - from;
+        if (count == 0)
             continue;
         const double *X = windows_keys(w, q, rows->keys), *z = w->queries + q * w->dz;
         double size = sqrt(vector_dot(z, z, w->dz));
         for (ptrdiff_t i = 0; i < w->dz; ++i)
-            Z[q * dz + i] = z[i] / size;
+            gram->Z[q * gram->dz + i] = z[i] / size;
         differences(gram->D + from * gram->dk, X, X + rows->reference[q] * w->dk, rows->token + from,
-                    rows->length + from, size, m, w->dk, gram->dk);
+                    rows->length + from, size, count, w->dk, gram->dk);
     }
-    int status = square(gram->K, gram->across, Z, M, dz, arena);
-    gram_mirror(gram->K, gram->across);
-    arena_release(arena, mark);
-    if (status == STATUS_DONE && gram->count <= WHOLE && (M == 1 || gram->count < FEW * M))
-        status = fill(gram);
-    return status;
+    if (gram->K != NULL) {
+        status = square(gram->K, gram->across, gram->Z, M, gram->dz, arena);
+        gram_mirror(gram->K, gram->across);
+    }
+    return whole && status == STATUS_DONE ? fill(gram) : status;
 }
 
 int gram_square(double *G, ptrdiff_t stride, const struct gram *gram, const ptrdiff_t *member, ptrdiff_t n)
@@ -162,11 +168,11 @@ int gram_square(double *G, ptrdiff_t stride, const struct gram *gram, const ptrd
 void gram_products(double *out, const struct gram *gram, ptrdiff_t j, const ptrdiff_t *member, ptrdiff_t n)
 {
     const struct rows *rows = gram->rows;
-    const double *products = gram->K + rows->query[j] * gram->across;
     for (ptrdiff_t i = 0; i < n; ++i) {
         ptrdiff_t k = member[i];
         out[i] = gram->G != NULL ? gram->G[j * gram->stride + k]
-            : vector_dot(gram->D + k * gram->dk, gram->D + j * gram->dk, gram->dk) * products[rows->query[k]];
+            : vector_dot(gram->D + k * gram->dk, gram->D + j * gram->dk, gram->dk)
+                * of_queries(gram, rows->query[j], rows->query[k]);
     }
 }
 

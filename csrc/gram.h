@@ -1,6 +1,6 @@
-/* The Gram matrix of unit rows, G_kl = (d_k . d_l) (z_k . z_l) with unit differences d and unit queries z: parts of it, and
- * its product with a vector, from d and z alone, or from G itself where queries have few rows each.  Vectors are padded with zeros to whole vectors of the processor, so
- * that loops over them have no remainders. */
+/* The Gram matrix of unit rows, G_kl = (d_k . d_l) (z_k . z_l) with unit differences d and unit queries z: parts of it,
+ * and its product with a vector.  They come from d and z, or from the whole of G where queries have few rows each.
+ * Vectors are padded with zeros to whole vectors of the processor, so that loops over them have no remainders. */
 #ifndef GRAM_H
 #define GRAM_H
 
@@ -11,14 +11,11 @@ struct arena;
 struct gram {
     const struct rows *rows;
     struct arena *arena;
-    ptrdiff_t count;                    /* m */
-    ptrdiff_t dk;                       /* rounded up to whole vectors */
-    double *D;                          /* (m, dk) unit differences */
-    ptrdiff_t across;                   /* M, rounded up */
-    double *K;                          /* (M, across) products of unit queries */
-    ptrdiff_t stride;                   /* m, rounded up */
-    double *G;                          /* (m, stride), or NULL */
-    double *P, *V;                      /* (M, dk) each */
+    ptrdiff_t dk, dz, across, stride;   /* dk, dz, M, m, each rounded up to whole vectors */
+    double *D, *Z;                      /* (m, dk) unit differences, (M, dz) unit queries */
+    double *K;                          /* (M, across) products of unit queries; NULL: M is too large for it to pay */
+    double *P, *V;                      /* (M, dk) each, where there is K */
+    double *G;                          /* (m, stride), or NULL: it would cost more than it saves */
 };
 
 /* STATUS_DONE or STATUS_NO_MEMORY, here and below. */
@@ -35,7 +32,7 @@ void gram_mirror(double *G, ptrdiff_t stride);
 /* out [n] = G_kj for k in member [n]. */
 void gram_products(double *out, const struct gram *gram, ptrdiff_t j, const ptrdiff_t *member, ptrdiff_t n);
 
-/* margin [stride] = G x, x by row and zero outside member [n].  Uses V, unless there is G. */
+/* For a gram with K:  margin [stride] = G x, x by row and zero outside member [n].  Uses V, unless there is G. */
 void gram_margins(double *margin, struct gram *gram, const double *x, const ptrdiff_t *member, ptrdiff_t n);
 
 /* V [M, dk] = K P with P_q the sum of x_k d_k over the rows of query q: the margin of row k is d_k . v_q. */

@@ -42,7 +42,7 @@ struct start {
 static void choose(struct start *s, const double *x)
 {
     s->size = 0;
-    for (ptrdiff_t k = 0; k < s->gram->count; ++k)
+    for (ptrdiff_t k = 0; k < s->gram->rows->count; ++k)
         if (x[k] > 0)
             s->member[s->size++] = k;
 }
@@ -66,12 +66,12 @@ static ptrdiff_t solve(struct start *s)
     const struct factor *f = s->factor;
     ptrdiff_t wrong = 0;
     factor_solve(f, s->target, f->y);
-    memset(s->w, 0, (size_t)s->gram->count * sizeof(double));
+    memset(s->w, 0, (size_t)s->gram->rows->count * sizeof(double));
     for (ptrdiff_t i = 0; i < f->size; ++i)
         s->w[f->member[i]] = s->target[i];
     gram_margins(s->margin, s->gram, s->w, f->member, f->size);
     s->size = 0;
-    for (ptrdiff_t k = 0; k < s->gram->count; ++k) {
+    for (ptrdiff_t k = 0; k < s->gram->rows->count; ++k) {
         int inside = f->inside[k];
         int stays = inside ? s->w[k] > 0 : s->margin[k] < f->beta[k] - SHORT_OF * fabs(f->beta[k]);
         wrong += inside != stays;
@@ -109,7 +109,7 @@ static int refine_support(struct start *s, double *x, ptrdiff_t *wrong)
         ++*s->iterations;
         *wrong = solve(s);
         if (*wrong == 0)
-            memcpy(x, s->w, (size_t)s->gram->count * sizeof(double));
+            memcpy(x, s->w, (size_t)s->gram->rows->count * sizeof(double));
         if (*wrong == 0 || (double)*wrong > most)
             break;
         most = FEWER_WRONG * (double)*wrong;
@@ -121,7 +121,7 @@ static int refine_support(struct start *s, double *x, ptrdiff_t *wrong)
 int start_support(double *x, int *solved, struct factor *factor, struct gram *gram, ptrdiff_t *iterations,
                   ptrdiff_t most, struct arena *arena)
 {
-    ptrdiff_t m = gram->count, wrong = m;
+    ptrdiff_t m = gram->rows->count, wrong = m;
     struct start s = {.gram = gram, .factor = factor, .iterations = iterations, .most = most};
     s.member = arena_indices(arena, m + 1);
     s.margin = arena_doubles(arena, clones_padded(m), 1);

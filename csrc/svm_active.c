@@ -163,6 +163,7 @@ static int attempt(struct svm_answer *answer, const struct rows *rows, const str
 {
     struct active s;
     int solved = 0, status = active_take(&s, rows, arena);
+    near = near && s.gram.K != NULL;
     if (status == STATUS_DONE)
         status = near ? start_near(&s, &solved, options, &answer->iterations, arena) : start_with_equalities(&s);
     if (status == STATUS_DONE && !near && options->start != NULL)
