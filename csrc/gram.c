@@ -14,7 +14,7 @@
 #define TALL 16                         /* rows of G that are made together: a panel of the product */
 #define FEW 8                           /* rows a query, below which the whole of G pays (measured) ... */
 #define WHOLE 400                       /* ... up to so many rows, 1.3 MB */
-#define QUERIES 64                      /* up to so many, beyond 2 dz, K P costs less than W and its product with them */
+#define QUERIES 160                     /* up to so many, beyond 2 dz, K P costs less than W and its product with them */
 
 /* D [m, padded]: the differences of a window's rows over their own length, `length` / z. */
 VECTOR_CLONES

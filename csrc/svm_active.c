@@ -29,7 +29,7 @@
 #define LOOK 16
 
 /* Rows from which on the start costs more than it saves (measured). */
-#define FEW 400
+#define FEW 800
 
 /* Twice the dual, given A W = beta on S. */
 static double dual(const struct active *s)

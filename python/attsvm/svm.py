@@ -39,8 +39,9 @@ MAX_ITER = {"gradient": 20_000, "active": 1_000_000, "block": 1_000_000, "barrie
 MAX_ITER |= {"interior": 200, "factored": 20_000}
 # The largest dense factor (128 MB) that the active set and the interior point may need.
 DENSE_ROWS = 4000
-# Rows up to which the active set beats every other method; fewer when several tokens are selected: it then starts cold.
-ACTIVE_ROWS, ACTIVE_ROWS_SEVERAL = 400, 100
+# Rows up to which the active set beats every other method; more when there are enough per query, fewer when several
+# tokens are selected: it then starts cold.
+ACTIVE_ROWS, ACTIVE_ROWS_MANY, MANY, ACTIVE_ROWS_SEVERAL = 400, 800, 5, 100
 INFEASIBLE = {word: code for code, word in _core.STATUS.items()}["infeasible"]
 # Iterations of "block", per row, after which tokens are so correlated that the active set is quicker, which finishes on
 # any support; but it takes about a minute where support times rows is so much.
@@ -296,8 +297,10 @@ def _plan(data: Data, norm: str | float, start: tuple = (None, None), several: b
     if not isinstance(norm, str):
         return tuple(_methods(norm))
     rows = data._rows
-    if norm == "frobenius" and rows <= (ACTIVE_ROWS_SEVERAL if several else ACTIVE_ROWS):
-        return ("active", "interior")
+    if norm == "frobenius":
+        many = rows >= MANY * len(data)
+        if rows <= (ACTIVE_ROWS_SEVERAL if several else ACTIVE_ROWS_MANY if many else ACTIVE_ROWS):
+            return ("active", "interior")
     dimensions = data.dk * data.dz
     if norm == "nuclear":  # the interior point is sturdier, the factored method quicker except on few rows
         if rows <= INTERIOR_ROWS and start[1] is None:
