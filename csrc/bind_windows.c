@@ -88,6 +88,17 @@ static PyObject *windows(PyObject *module, PyObject *const *args, Py_ssize_t n)
     return capsule;
 }
 
+static PyObject *is_reference(PyObject *module, PyObject *const *args, Py_ssize_t n)
+{
+    (void)module;
+    const struct windows *w;
+    if (bind_count("is_reference", n, 2) < 0 || (w = bind_windows(args[0])) == NULL)
+        return NULL;
+    PyArrayObject *array = (PyArrayObject *)args[1];
+    return PyBool_FromLong(PyArray_CheckExact(args[1]) && PyArray_TYPE(array) == NPY_INTP && PyArray_NDIM(array) == 1
+                           && PyArray_DIM(array, 0) == w->n_queries && PyArray_ISCARRAY_RO(array));
+}
+
 static int compute_logits(double *out, const struct windows *w, const double *W, struct arena *arena)
 {
     double *U = arena_doubles(arena, w->n_queries, w->dk), *scratch = arena_doubles(arena, windows_scratch(w), 1);
@@ -223,6 +234,8 @@ static PyObject *scores(PyObject *module, PyObject *const *args, Py_ssize_t n)
 PyMethodDef bind_windows_methods[] = {
     {"windows", (PyCFunction)(void (*)(void))windows, METH_FASTCALL,
      "windows(keys, queries, start, stop, indptr) -> capsule"},
+    {"is_reference", (PyCFunction)(void (*)(void))is_reference, METH_FASTCALL,
+     "is_reference(windows, object) -> whether it is an array that can be the solvers' `reference`"},
     {"logits", (PyCFunction)(void (*)(void))logits, METH_FASTCALL, "logits(windows, W) -> (entries)"},
     {"probabilities", (PyCFunction)(void (*)(void))probabilities, METH_FASTCALL,
      "probabilities(windows, W) -> (entries)"},

@@ -25,6 +25,16 @@ class Selection:
     __slots__ = ("kept", "power", "reference", "rhs")
 
     def __init__(self, data: Data, selected: Any, margins: Any = None):
+        self.kept = self.rhs = None
+        self.power = 0
+        if data.layout.single and _core.is_reference(data._handle, selected):  # all that most calls need
+            self.reference = selected
+        else:
+            self._read(data, selected)
+        if margins is not None:
+            self._ask(data, margins)
+
+    def _read(self, data: Data, selected: Any) -> None:
         layout = data.layout
         if not layout.uniform and isinstance(selected, (list, tuple)) and any(map(_has_parts, selected)):
             array: Any = [_as_integers_or_bools(f"selected[{i}]", part) for i, part in enumerate(selected)]
@@ -32,18 +42,14 @@ class Selection:
         else:
             array = _as_integers_or_bools("selected", selected)
             boolean = array.dtype.kind == "b"
-        self.kept = self.rhs = None
-        self.power = 0
-        if boolean:
-            self.kept = np.ascontiguousarray(layout.flatten_entries("selected", array))
-            some = np.logical_or.reduceat(self.kept, data.indptr[:-1])
-            if not some.all():
-                raise ValueError(f"selected must hold a token for every query, got none for query {some.argmin()}")
-            self.reference = _core.top(data._handle, self.kept.astype(np.float64))
-        else:
+        if not boolean:
             self.reference = np.ascontiguousarray(layout.flatten_queries("selected", array), dtype=np.intp)
-        if margins is not None:
-            self._ask(data, margins)
+            return
+        self.kept = np.ascontiguousarray(layout.flatten_entries("selected", array))
+        some = np.logical_or.reduceat(self.kept, data.indptr[:-1])
+        if not some.all():
+            raise ValueError(f"selected must hold a token for every query, got none for query {some.argmin()}")
+        self.reference = _core.top(data._handle, self.kept.astype(np.float64))
 
     def _ask(self, data: Data, margins: Any) -> None:
         rhs = as_entries(data, "margins", margins, hidden=True).copy()

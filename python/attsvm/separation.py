@@ -56,23 +56,50 @@ class Separation:
     def __init__(
         self, data: Data, selection: Selection, norm: str | float, method: str, C: float | None, answer: tuple
     ):
-        code, W, dual, lower, upper, self.iterations, entry, _ = answer
         self.data, self.norm, self.method, self.C = data, norm, method, C
-        self.status = "optimal" if code == 0 else _core.STATUS[code]
-        self._dual, self._selection, self._entry = dual, selection, entry
-        self.W: np.ndarray | None = W
-        if C is not None:
-            self.objective, self.objective_bound = upper, lower
-            self.margin = self.margin_bound = math.nan
-            self.gap = _gap(lower, upper) if lower > 0 else 0.0 if upper == 0 else math.inf
-            return
-        if self.status == "infeasible" or not (lower > 0 or self.status in ("optimal", "no constraint")):
-            self.W = None
-        self.margin = lower if self.status != "infeasible" else 0.0
-        self.margin_bound = upper
-        self.gap = _gap(lower, upper) if self.W is not None else math.inf
-        self.objective = 0.5 / self.margin / self.margin if self.W is not None else math.inf
-        self.objective_bound = 0.5 / upper / upper if upper > 0 else math.inf
+        self.status = "optimal" if answer[0] == 0 else _core.STATUS[answer[0]]
+        self._selection, self._answer = selection, answer
+
+    @property
+    def W(self) -> np.ndarray | None:
+        lower = self._answer[3]
+        if self.C is None and self.status not in ("optimal", "no constraint"):
+            return self._answer[1] if lower > 0 and self.status != "infeasible" else None
+        return self._answer[1]
+
+    @property
+    def margin(self) -> float:
+        return math.nan if self.C is not None else self._answer[3] if self.status != "infeasible" else 0.0
+
+    @property
+    def margin_bound(self) -> float:
+        return math.nan if self.C is not None else self._answer[4]
+
+    @property
+    def gap(self) -> float:
+        lower, upper = self._answer[3:5]
+        if self.C is not None:
+            return _gap(lower, upper) if lower > 0 else 0.0 if upper == 0 else math.inf
+        return _gap(lower, upper) if self.W is not None else math.inf
+
+    @property
+    def objective(self) -> float:
+        if self.C is not None:
+            return self._answer[4]
+        return 0.5 / self.margin / self.margin if self.W is not None else math.inf
+
+    @property
+    def objective_bound(self) -> float:
+        lower, upper = self._answer[3:5]
+        return lower if self.C is not None else 0.5 / upper / upper if upper > 0 else math.inf
+
+    @property
+    def iterations(self) -> int:
+        return self._answer[5]
+
+    @property
+    def _dual(self) -> np.ndarray:
+        return self._answer[2]
 
     @property
     def dual(self) -> Any:
@@ -150,10 +177,11 @@ class Separation:
 
     def _impossible_pair(self) -> str | None:
         """The token that is a copy of the selected one, or the query that is zero."""
-        if self._entry < 0:
+        entry = self._answer[6]
+        if entry < 0:
             return None
-        q = int(np.searchsorted(self.data.indptr, self._entry, side="right")) - 1
-        token, chosen = int(self._entry - self.data.indptr[q]), int(self._selection.reference[q])
+        q = int(np.searchsorted(self.data.indptr, entry, side="right")) - 1
+        token, chosen = int(entry - self.data.indptr[q]), int(self._selection.reference[q])
         if not self.data.queries[q].any():
             return f"query {q} is zero, so all its logits are 0 and it cannot prefer token {chosen}"
         return (
