@@ -209,7 +209,8 @@ def test_equality_rows_alone():
 
 
 def test_auto_takes_it_for_tight_problems():
-    for shape, method in [((64, 16, 12), "interior"), ((32, 16, 16), "block"), ((40, 8, 8), "active")]:
+    cases = [((64, 16, 12), "interior"), ((60, 16, 20), "block"), ((32, 16, 16), "active"), ((40, 8, 8), "active")]
+    for shape, method in cases:
         case = ball(0, *shape)
         assert attsvm.solve_svm(case.data, case.selected).method == method
 

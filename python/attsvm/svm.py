@@ -170,8 +170,7 @@ def solve_svm(
         if norm != "nuclear":
             raise ValueError(f"rank goes with norm='nuclear', got norm={norm!r}")
     methods = SOFT_METHODS if C is not None else RANK_METHODS if rank is not None else _methods(norm)
-    if method != "auto":
-        as_choice("method", method, ("auto", *methods))
+    as_choice("method", method, ("auto", *methods))
     most = None if max_iter is None else as_count("max_iter", max_iter, 1)
     selection = Selection(data, selected, margins)
     start = (None, None) if warm_start is None else as_start(data, warm_start, norm)
