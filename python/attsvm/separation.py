@@ -98,6 +98,10 @@ class Separation:
         return self._answer[5]
 
     @property
+    def _entry(self) -> int:
+        return self._answer[6]
+
+    @property
     def _dual(self) -> np.ndarray:
         return self._answer[2]
 
@@ -177,11 +181,10 @@ class Separation:
 
     def _impossible_pair(self) -> str | None:
         """The token that is a copy of the selected one, or the query that is zero."""
-        entry = self._answer[6]
-        if entry < 0:
+        if self._entry < 0:
             return None
-        q = int(np.searchsorted(self.data.indptr, entry, side="right")) - 1
-        token, chosen = int(entry - self.data.indptr[q]), int(self._selection.reference[q])
+        q = int(np.searchsorted(self.data.indptr, self._entry, side="right")) - 1
+        token, chosen = int(self._entry - self.data.indptr[q]), int(self._selection.reference[q])
         if not self.data.queries[q].any():
             return f"query {q} is zero, so all its logits are 0 and it cannot prefer token {chosen}"
         return (
