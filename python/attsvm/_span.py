@@ -6,23 +6,30 @@ import numpy as np
 
 from .problem import Problem
 
-SMALL = 4096  # numbers in the keys of a problem that C takes eight windows at a time, by W
+SIDE_BY_SIDE = 3072  # numbers in the keys that C reads eight windows at a time, by W
 
 
 def span_of(problem: Problem, W: np.ndarray) -> np.ndarray | None:
-    """U = Z W^T, then C = 0, of each run (runs, 2 M, dk); None where steps on W itself are the shorter way.
-
-    A step costs M^2 dk multiplications beside the sweep then, and 2 M dk dz on W.
-    """
+    """U = Z W^T, then C = 0, of each run (runs, 2 M, dk); None where steps on W itself are the shorter way."""
     data = problem.data
     M, dk = len(data.queries), data.dk
     linear = problem.heads is None and isinstance(problem._rule, np.ndarray)
-    if not linear or 2 * M > 3 * data.dz or data.indptr[-1] * dk < SMALL:
+    if not linear or not _is_shorter(M, dk, data.dz, int((data.stop - data.start).max())):
         return None
     span = np.zeros((len(W), 2 * M, dk))
     with np.errstate(over="ignore", invalid="ignore"):  # C says where weights leave the range
         np.matmul(data.queries, W.swapaxes(1, 2), out=span[:, :M])
     return span
+
+
+def _is_shorter(M: int, dk: int, dz: int, longest: int) -> bool:
+    """Beside the sweep a step costs M^2 dk multiplications in the span, 2 M dk dz and the moving of dk dz weights on W.
+
+    Small windows go eight at a time on W but one by one in the span, which is as long as 1800 multiplications of each.
+    """
+    if (M + 7) // 8 * 8 * longest * dk <= SIDE_BY_SIDE:
+        return dk * dz * (M + 9) > 1800 * M
+    return 2 * M <= 3 * dz
 
 
 def weights_of(problem: Problem, W: np.ndarray, span: np.ndarray) -> np.ndarray:
