@@ -20,6 +20,7 @@
 #define PATIENCE 60                     /* conjugate gradient iterations for one system before it is made dense */
 #define AS_CHEAP 100                    /* ... and so many iterations cost more than the factor where that is small */
 #define DENSE_MOST 12000                /* rows of the largest factor */
+#define MANY 20                         /* rows wrong at once, after which a few more will be found wrong */
 #define REFINEMENTS 3                   /* of a dense solution, at most */
 #define RESIDUAL 1e-11                  /* ... until its rows are off by no more than this part of the largest b ... */
 #define ROUGHLY 1e-3                    /* ... or, as long as many rows are wrong, this part of the accuracy asked for */
@@ -290,9 +291,9 @@ int svm_burst_run(struct svm_burst *s, int *solved, int *exchanges)
 {
     const struct rows *rows = s->rows;
     ptrdiff_t before = PTRDIFF_MAX;
-    double eta = 1e-2;
     *solved = 0;
     choose_support(s);
+    double eta = is_dense(s) ? 1e-2 : 1e-4;     /* what ascent leaves is near 1e-2: dense solutions are exact anyway */
     for (*exchanges = 0; *exchanges < EXCHANGES; ++*exchanges) {
         double value = 0;
         int negative = 0, exact = eta <= 1e-12;
@@ -327,7 +328,8 @@ int svm_burst_run(struct svm_burst *s, int *solved, int *exchanges)
         if (wrong >= before || wrong * 100 <= s->size) {
             double enough = fmin(fmax(s->options->tol / 4, 1e-13), 1e-4);   /* while the set still changes */
             int last = s->dense || eta < enough || (eta == enough && (wrong == 0 || wrong >= before));
-            eta = last ? 1e-13 : eta <= 1e-4 ? enough : 1e-4;
+            double closer = wrong > MANY && eta > 1e-6 ? 1e-6 : enough;
+            eta = last ? 1e-13 : eta > 1e-4 ? 1e-4 : fmax(closer, enough);
         }
         if (wrong > s->size * 35 / 100 + 10)
             return STATUS_DONE;         /* S would grow towards all rows: block ascent knows better */
