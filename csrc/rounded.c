@@ -13,14 +13,14 @@
 
 /* A pivot below it (the diagonal being 1): rows of one query depend on each other. */
 #define DEPENDENT 1e-14
+/* Rows that each query may gain before there must be new room, besides an eighth of its own. */
+#define MORE 3
 
 /* A loop over queries: */
 struct loop {
     struct rounded *r;
     double *out;
     const double *x;
-    double *delta;                      /* (longest block, dk) of each worker */
-    ptrdiff_t longest;
 };
 
 /* A [m,m], symmetric, becomes its inverse (Gauss-Jordan; positive definite matrices need no other pivots).  0: it has
@@ -54,28 +54,33 @@ static void round_off(float *restrict to, const double *restrict from, ptrdiff_t
         to[i] = (float)from[i];
 }
 
+static int is_same(const struct rounded *r, ptrdiff_t q, ptrdiff_t from, ptrdiff_t m)
+{
+    return r->count[q] == m
+           && memcmp(r->token + r->slot[q], r->rows->token + from, (size_t)m * sizeof(ptrdiff_t)) == 0;
+}
+
 static void take_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
 {
-    const struct loop *loop = context;
-    const struct rounded *r = loop->r;
+    const struct rounded *r = ((struct loop *)context)->r;
     const struct rows *rows = r->rows;
     ptrdiff_t dk = rows->w->dk, dz = rows->w->dz;
-    double *delta = loop->delta + worker * loop->longest * dk;
+    double *delta = r->delta + worker * r->longest * dk;
     for (ptrdiff_t q = begin; q < end; ++q) {
         ptrdiff_t from = rows->first[q], m = rows->first[q + 1] - from;
         const double *z = rows->w->queries + q * dz;
         double *A = r->inverse + r->offset[q], size = sqrt(vector_dot(z, z, dz));
-        for (ptrdiff_t j = 0; j < dz; ++j)
-            r->Z[q * dz + j] = m > 0 ? z[j] / size : 0;
-        if (m == 0)
+        if (is_same(r, q, from, m))
             continue;
+        r->count[q] = m;
+        memcpy(r->token + r->slot[q], rows->token + from, (size_t)m * sizeof(ptrdiff_t));
         for (ptrdiff_t k = 0; k < m; ++k) {
             double *row = delta + k * dk, scale = size / rows->length[from + k];
             rows_delta(row, rows, from + k);
             for (ptrdiff_t i = 0; i < dk; ++i)
                 row[i] *= scale;
         }
-        round_off(r->D + from * dk, delta, m * dk);
+        round_off(r->D + r->slot[q] * dk, delta, m * dk);
         blas_syrk(m, dk, 1.0, delta, dk, 0.0, A, m);
         for (ptrdiff_t i = 0; i < m; ++i) {
             A[i * m + i] = 1 + r->ridge[from + i];
@@ -89,22 +94,57 @@ static void take_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
     }
 }
 
-int rounded_take(struct rounded *r, const struct rows *rows, const double *ridge, struct arena *arena)
+void rounded_take(struct rounded *r, const struct rows *rows, const double *ridge)
+{
+    double size = (double)rows->count, M = (double)rows->w->n_queries;
+    struct loop loop = {.r = r};
+    r->rows = rows;
+    r->ridge = ridge;
+    crew_for(rows->crew, rows->w->n_queries, size * size / M * (double)rows->w->dk, take_part, &loop);
+}
+
+static int fits(const struct rounded *r, const struct rows *rows, const ptrdiff_t *member, ptrdiff_t size)
+{
+    ptrdiff_t count = 0;
+    for (ptrdiff_t i = 0; i < size; ++i) {
+        ptrdiff_t q = rows->query[member[i]];
+        count = i > 0 && rows->query[member[i - 1]] == q ? count + 1 : 1;
+        if (count > r->slot[q + 1] - r->slot[q])
+            return 0;
+    }
+    return 1;
+}
+
+int rounded_make_room(struct rounded *r, const struct rows *rows, const ptrdiff_t *member, ptrdiff_t size,
+                      struct arena *arena)
 {
     const struct windows *w = rows->w;
-    ptrdiff_t M = w->n_queries, total = 0, longest = 0;
-    *r = (struct rounded){.rows = rows, .ridge = ridge};
+    ptrdiff_t M = w->n_queries, total = 0;
+    if (r->slot != NULL && fits(r, rows, member, size))
+        return STATUS_DONE;
+    *r = (struct rounded){0};
+    r->count = arena_indices(arena, M);
+    r->slot = arena_indices(arena, M + 1);
     r->offset = arena_indices(arena, M);
     if (arena->failed)
         return STATUS_NO_MEMORY;
+    memset(r->count, 0, (size_t)M * sizeof(ptrdiff_t));
+    for (ptrdiff_t i = 0; i < size; ++i)
+        ++r->count[rows->query[member[i]]];
+    r->slot[0] = 0;
     for (ptrdiff_t q = 0; q < M; ++q) {
-        ptrdiff_t m = rows->first[q + 1] - rows->first[q];
+        ptrdiff_t most = rows->first[q + 1] - rows->first[q], room = r->count[q] + r->count[q] / 8 + MORE;
+        room = room < most ? room : most;
+        r->slot[q + 1] = r->slot[q] + room;
         r->offset[q] = total;
-        total += m * m;
-        longest = m > longest ? m : longest;
+        total += room * room;
+        r->longest = room > r->longest ? room : r->longest;
+        r->count[q] = -1;
     }
+    r->token = arena_indices(arena, r->slot[M]);
     r->inverse = arena_doubles(arena, total, 1);
-    r->D = arena_take(arena, rows->count, (size_t)w->dk * sizeof(float));
+    r->D = arena_take(arena, r->slot[M], (size_t)w->dk * sizeof(float));
+    r->delta = arena_doubles(arena, (rows->crew != NULL ? rows->crew->most : 1) * r->longest, w->dk);
     r->Z = arena_doubles(arena, M, w->dz);
     r->P = arena_doubles(arena, M, w->dk);
     r->V = arena_doubles(arena, M, w->dk);
@@ -112,13 +152,14 @@ int rounded_take(struct rounded *r, const struct rows *rows, const double *ridge
         r->K = arena_doubles(arena, M, M);
     else
         r->W = arena_doubles(arena, w->dk, w->dz);
-    struct arena_mark mark = arena_mark(arena);
-    double *delta = arena_doubles(arena, rows->crew != NULL ? rows->crew->most * longest : longest, w->dk);
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    struct loop loop = {.r = r, .delta = delta, .longest = longest};
-    crew_for(rows->crew, M, (double)total * (double)w->dk, take_part, &loop);
-    arena_release(arena, mark);
+    for (ptrdiff_t q = 0; q < M; ++q) {
+        const double *z = w->queries + q * w->dz;
+        double length = sqrt(vector_dot(z, z, w->dz));
+        for (ptrdiff_t j = 0; j < w->dz; ++j)
+            r->Z[q * w->dz + j] = length > 0 ? z[j] / length : 0;
+    }
     if (r->K != NULL)
         sweep_rows_times_rows(r->K, r->Z, r->Z, M, M, w->dz);
     return STATUS_DONE;
@@ -179,7 +220,7 @@ static void pull_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
     ptrdiff_t dk = r->rows->w->dk;
     for (ptrdiff_t q = begin; q < end; ++q) {
         ptrdiff_t from = r->rows->first[q];
-        pull(r->P + q * dk, r->D + from * dk, loop->x + from, r->rows->first[q + 1] - from, dk);
+        pull(r->P + q * dk, r->D + r->slot[q] * dk, loop->x + from, r->rows->first[q + 1] - from, dk);
     }
 }
 
@@ -205,7 +246,7 @@ static void margins_part(void *context, ptrdiff_t begin, ptrdiff_t end, int work
         sweep_rows_times_rows(r->V + begin * dk, r->Z + begin * w->dz, r->W, end - begin, dk, w->dz);
     for (ptrdiff_t q = begin; q < end; ++q) {
         ptrdiff_t from = r->rows->first[q];
-        margins(loop->out + from, r->D + from * dk, r->V + q * dk, r->ridge + from, loop->x + from,
+        margins(loop->out + from, r->D + r->slot[q] * dk, r->V + q * dk, r->ridge + from, loop->x + from,
                 r->rows->first[q + 1] - from, dk);
     }
 }

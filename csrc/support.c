@@ -69,7 +69,7 @@ static int gram(double *G, const struct support *s, ptrdiff_t from, ptrdiff_t si
 }
 
 int support_take(struct support *s, const struct rows *rows, const ptrdiff_t *member, ptrdiff_t size,
-                 const double *ridge, int dense, struct arena *arena)
+                 const double *ridge, struct rounded *rounded, struct arena *arena)
 {
     *s = (struct support){0};
     int status = subset(s, rows, member, size, arena);
@@ -77,8 +77,11 @@ int support_take(struct support *s, const struct rows *rows, const ptrdiff_t *me
         return status;
     for (ptrdiff_t i = 0; i < size; ++i)
         s->ridge[i] = ridge[member[i]];
-    if (!dense)
-        return rounded_take(&s->rounded, &s->rows, s->ridge, arena);
+    if (rounded != NULL) {
+        s->rounded = rounded;
+        rounded_take(rounded, &s->rows, s->ridge);
+        return STATUS_DONE;
+    }
     s->L = arena_doubles(arena, size, size);
     if (arena->failed)
         return STATUS_NO_MEMORY;
@@ -104,7 +107,7 @@ static void apply(struct support *s, double *out, const double *x)
 static void precondition(struct support *s, double *out, const double *r)
 {
     if (s->L == NULL) {
-        rounded_precondition(&s->rounded, out, r);
+        rounded_precondition(s->rounded, out, r);
         return;
     }
     memcpy(out, r, (size_t)s->rows.count * sizeof(double));
@@ -134,7 +137,7 @@ static int descend(struct support *s, double *x, double *r, double target, ptrdi
         if (s->L != NULL)
             apply(s, Ap, p);
         else
-            rounded_apply(&s->rounded, Ap, p);
+            rounded_apply(s->rounded, Ap, p);
         double curvature = vector_dot(p, Ap, n);
         if (!(curvature > 0))           /* rounding: no further progress on a singular system */
             return STATUS_ITERATION_LIMIT;

@@ -16,15 +16,16 @@ struct support {
     ptrdiff_t *member;                  /* (|S|) their numbers among all rows */
     double *inverse_length;             /* (|S|) */
     double *L;                          /* (|S|, |S|) Cholesky factor, NULL with conjugate gradients */
-    struct rounded rounded;             /* without L */
+    struct rounded *rounded;            /* without L */
     double *ridge;                      /* (|S|) */
     double *W;                          /* (dk, dz) */
     double *scratch;                    /* (|S|) */
 };
 
-/* Take S = member [size], ascending; ridge [m] by row.  `dense`: Cholesky.  STATUS_DONE, STATUS_NO_MEMORY, STATUS_FACTORIZATION. */
+/* Take S = member [size], ascending; ridge [m] by row.  `rounded`: with room for S; NULL: Cholesky.  STATUS_DONE,
+ * STATUS_NO_MEMORY, STATUS_FACTORIZATION. */
 int support_take(struct support *s, const struct rows *rows, const ptrdiff_t *member, ptrdiff_t size,
-                 const double *ridge, int dense, struct arena *arena);
+                 const double *ridge, struct rounded *rounded, struct arena *arena);
 
 /* x [|S|], a starting guess on entry; b [|S|].  Relative residual in the largest norm down to tol, in at most
  * max_iter iterations (conjugate gradients), or as far as refinement of the dense solve goes.  *iterations is

@@ -186,6 +186,7 @@ static int solve_dense(struct svm_burst *s, double eta, double *value, int *nega
     const struct rows *rows = s->rows;
     double before = INFINITY;
     s->dense = 1;                       /* from now on: its factor serves the sets to come */
+    s->rounded = (struct rounded){0};   /* where it was, the factor will be */
     if (s->proximal == 0 && s->options->soft == 0)
         regularise(s);
     right_sides(s);
@@ -215,6 +216,8 @@ static int solve_dense(struct svm_burst *s, double eta, double *value, int *nega
 static int solve_iteratively(struct svm_burst *s, double eta, double *value, int *negative)
 {
     right_sides(s);
+    if (rounded_make_room(&s->rounded, s->rows, s->member, s->size, s->arena) != STATUS_DONE)
+        return STATUS_NO_MEMORY;
     struct arena_mark mark = arena_mark(s->arena);
     double *x = arena_doubles(s->arena, s->size, 1), *b = arena_doubles(s->arena, s->size, 1);
     if (s->arena->failed)
@@ -224,7 +227,7 @@ static int solve_iteratively(struct svm_burst *s, double eta, double *value, int
         x[i] = s->lambda[s->member[i]] * s->rows->length[s->member[i]];
     }
     struct support support;
-    int status = support_take(&support, s->rows, s->member, s->size, s->ridge, 0, s->arena);
+    int status = support_take(&support, s->rows, s->member, s->size, s->ridge, &s->rounded, s->arena);
     if (status == STATUS_DONE)
         status = support_solve(&support, x, b, eta, eta < 1e-9 ? 4 * PATIENCE : PATIENCE, &s->answer->iterations,
                                s->stop, s->arena);

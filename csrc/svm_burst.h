@@ -15,6 +15,7 @@
 
 #include "equalities.h"
 #include "exchange.h"
+#include "rounded.h"
 #include "svm.h"
 
 struct arena;
@@ -40,6 +41,7 @@ struct svm_burst {
     double *ridge;                      /* (m) of unit rows: proximal term and soft margin together */
     double lower, upper;                /* best bounds so far, of the margin of a unit-norm W or the soft objective */
     struct exchange exchange;           /* dense systems */
+    struct rounded rounded;             /* and others */
     int dense;                          /* conjugate gradients have failed: Cholesky from now on */
     int infeasible;                     /* best_lambda is a Farkas certificate */
 };

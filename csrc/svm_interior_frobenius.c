@@ -252,7 +252,7 @@ static int solve_on_support(struct interior *s, ptrdiff_t size)
     memset(s->answer->lambda, 0, (size_t)s->m * sizeof(double));
     memset(s->answer->W, 0, (size_t)s->D * sizeof(double));
     memset(s->h, 0, (size_t)s->m * sizeof(double));
-    int status = support_take(&support, s->rows, s->member, size, s->correction, 1, s->arena);
+    int status = support_take(&support, s->rows, s->member, size, s->correction, NULL, s->arena);
     for (int pass = 0; pass < 3 && status == STATUS_DONE; ++pass) {
         for (ptrdiff_t i = 0; i < size; ++i) {
             b[i] = s->beta[s->member[i]] - s->h[s->member[i]];

@@ -116,7 +116,7 @@ static void assemble(struct svm_newton *n)
 int svm_newton_factor(struct svm_newton *n)
 {
     if (n->H == NULL)
-        return support_take(&n->support, n->rows, n->all, n->m, n->inverse, 1, n->arena);
+        return support_take(&n->support, n->rows, n->all, n->m, n->inverse, NULL, n->arena);
     assemble(n);
     return blas_cholesky(n->D, n->H, n->D) == 0 ? STATUS_DONE : STATUS_FACTORIZATION;
 }
