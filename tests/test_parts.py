@@ -1,0 +1,284 @@
+"""The parts of the active sets and of block ascent, compiled by themselves, beside NumPy on the whole Gram matrix."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from problems import sphere
+
+HERE = Path(__file__).resolve().parent
+CSRC = HERE.parent / "csrc"
+pytestmark = [
+    pytest.mark.skipif(not CSRC.is_dir(), reason="the sources are not next to the tests"),
+    pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed"),
+]
+SOURCES = "arena ascent blocks crew exchange factor gram product rows start sweep vector windows".split()
+SHAPES = [(3, 4, 5, 4), (12, 9, 16, 7), (30, 12, 11, 13), (60, 4, 24, 24)]  # n, T, dk, dz
+
+
+class Problem(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_ssize_t) for name in ("n", "T", "dk", "dz")]
+    _fields_ += [(name, ctypes.c_void_p) for name in ("X", "Z", "reference")]
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    out = tmp_path_factory.mktemp("parts") / "parts.so"
+    files = [*(CSRC / f"{name}.c" for name in SOURCES), HERE / "solver_parts.c", HERE / "plain_blas.c"]
+    flags = ["-std=gnu11", "-O1", "-fopenmp-simd", "-fPIC", "-shared", "-DATTSVM_NO_CLONES", f"-I{CSRC}"]
+    subprocess.run(["gcc", *flags, *files, "-o", out, "-lm", "-lpthread"], check=True)
+    return ctypes.CDLL(out)
+
+
+def make(seed, n, T, dk, dz, copies=False):
+    """Tokens, queries and a selection; the Gram matrix of the unit rows, and what the solvers call beta.  With copies
+    two tokens of each sequence are the same, neither of them selected."""
+    rng = np.random.default_rng(seed)
+    X, Z = sphere(rng, n, T, dk), sphere(rng, n, dz) * np.exp(rng.standard_normal((n, 1)))
+    chosen = rng.integers(0, T, n)
+    if copies:
+        X[np.arange(n), (chosen + 1) % T] = X[np.arange(n), (chosen + 2) % T]
+    delta = X[np.arange(n), chosen][:, None] - X
+    other = np.arange(T) != chosen[:, None]
+    rows = np.einsum("nti,nj->ntij", delta, Z)[other].reshape(n * (T - 1), -1)
+    length = np.linalg.norm(rows, axis=1)
+    unit = rows / length[:, None]
+    made = SimpleNamespace(rng=rng, n=n, m=len(rows), rows=rows, G=unit @ unit.T, beta=1 / length, length=length)
+    made.kept = (X, Z, chosen)  # C reads them
+    made.struct = Problem(
+        n, T, dk, dz, X.ctypes.data, Z.ctypes.data, chosen.astype(np.intp, copy=False).ctypes.data
+    )
+    made.query = np.repeat(np.arange(n), T - 1)
+    return made
+
+
+def call(function, *arguments):
+    """Arrays as pointers, integers as sizes, floats as doubles."""
+    passed = []
+    for x in arguments:
+        if isinstance(x, np.ndarray):
+            passed.append(ctypes.c_void_p(x.ctypes.data))
+        elif isinstance(x, Problem) or x is None:
+            passed.append(None if x is None else ctypes.byref(x))
+        else:
+            passed.append(ctypes.c_double(x) if isinstance(x, float) else ctypes.c_ssize_t(x))
+    return function(*passed)
+
+
+def independent(p, size):
+    """`size` rows whose Gram matrix is well conditioned, ascending."""
+    chosen: list[int] = []
+    for k in p.rng.permutation(p.m):
+        if np.linalg.eigvalsh(p.G[np.ix_([*chosen, k], [*chosen, k])])[0] > 1e-2:
+            chosen.append(int(k))
+        if len(chosen) == size:
+            break
+    return np.sort(np.array(chosen, dtype=np.intp))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_gram(library, shape):
+    p = make(1, *shape)
+    for size in (1, 2, 7, p.m):
+        member = np.sort(p.rng.permutation(p.m)[:size]).astype(np.intp)
+        j, x = int(p.rng.integers(p.m)), np.zeros(p.m)
+        x[member] = p.rng.standard_normal(len(member))
+        square, products, margins = np.zeros((len(member), len(member))), np.zeros(len(member)), np.zeros(p.m)
+        whole = call(library.parts_gram, square, products, margins, p.struct, member, len(member), j, x)
+        assert whole == (shape[1] - 1 < 8)  # both ways are met
+        # sums of dk products of order one
+        np.testing.assert_allclose(np.triu(square), np.triu(p.G[np.ix_(member, member)]), atol=1e-14)
+        np.testing.assert_allclose(products, p.G[member, j], atol=1e-14)
+        np.testing.assert_allclose(margins, p.G @ x, atol=1e-13 * np.abs(x).sum())
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_factor_that_grows_and_shrinks(library, shape):
+    p = make(2, *shape)
+    rows = p.rng.permutation(independent(p, min(p.m - 1, 45))).astype(np.intp)
+    for first in (0, 1, len(rows) // 2, len(rows)):
+        member, moves, inside = rows[:first].copy(), [], list(rows[:first])
+        for k in p.rng.permutation(rows).tolist() * 2:  # every row joins or leaves twice, in any order
+            moves.append(-1 - k if k in inside else k)
+            inside.remove(k) if k in inside else inside.append(k)
+        for stop in (0, len(moves) // 2, len(moves) - 3, len(moves)):
+            left, count = np.zeros(p.m, dtype=np.intp), np.zeros(1, dtype=np.intp)
+            x, times, transposed = np.zeros(p.m), np.zeros(p.m), np.zeros(p.m)
+            part = np.array(moves[:stop], dtype=np.intp)
+            status = call(library.parts_factor, left, count, x, times, transposed, p.struct, p.beta, member, first,
+                          part, len(part), 1e-6)  # fmt: skip
+            assert status == 0
+            S = left[: count[0]]
+            expected = set(rows[:first].tolist())
+            for k in part.tolist():
+                expected ^= {k if k >= 0 else -1 - k}
+            assert set(S.tolist()) == expected and len(S) == len(expected)
+            U = np.linalg.cholesky(p.G[np.ix_(S, S)]).T if len(S) else np.zeros((0, 0))
+            y = np.linalg.solve(U.T, p.beta[S])
+            # conditions of at most a hundred, so a few hundred roundings
+            for found, wanted in [(x, np.linalg.solve(U, y)), (times, y), (transposed, y)]:
+                np.testing.assert_allclose(found[: len(S)], wanted, atol=1e-11 * np.abs(p.beta).max())
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_factor_leaves_out_what_depends(library, shape):
+    p = make(3, *shape)
+    dimensions = min(shape[2] * shape[3], p.m)
+    member = p.rng.permutation(p.m).astype(np.intp)
+    left, count = np.zeros(p.m, dtype=np.intp), np.zeros(1, dtype=np.intp)
+    x, times, transposed = np.zeros(p.m), np.zeros(p.m), np.zeros(p.m)
+    status = call(library.parts_factor, left, count, x, times, transposed, p.struct, p.beta, member, p.m,
+                  np.zeros(0, dtype=np.intp), 0, 1e-2)  # fmt: skip
+    S = left[: count[0]]
+    assert status == 0 and 0 < len(S) <= dimensions
+    kept: list[int] = []
+    for k in member.tolist():  # the rule, row by row
+        solved = np.linalg.solve(p.G[np.ix_(kept, kept)], p.G[kept, k]) if kept else np.zeros(0)
+        if 1 - p.G[kept, k] @ solved > 1e-2:
+            kept.append(k)
+    assert S.tolist() == kept
+    np.testing.assert_allclose(x[: len(S)], np.linalg.solve(p.G[np.ix_(S, S)], p.beta[S]), rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_exchange_from_set_to_set(library, shape):
+    """Sets that differ by a few rows, of which some come and go again, and one that is quite another."""
+    p = make(4, *shape)
+    pool = independent(p, min(p.m - 1, 80))
+    ridge = p.rng.uniform(1e-4, 1e-1, p.m)
+    S = set(pool[: max(1, 3 * len(pool) // 4)].tolist())
+    # All near the first, each by rows of its own: more columns than there is room for.
+    sets = [sorted(S), *(sorted(S ^ set(rows.tolist())) for rows in np.array_split(pool, max(1, len(pool) // 8)))]
+    sets.append(sorted(S))
+    for _ in range(30):
+        S = S ^ set(p.rng.choice(pool, max(1, len(pool) // 20), replace=False).tolist())
+        sets.append(sorted(S))
+    sets += [sorted(pool[::2].tolist()), sorted(S), sorted(S)]
+    sets = [s for s in sets if s]
+    member = np.concatenate(sets).astype(np.intp)
+    b, x, factors = p.rng.standard_normal((len(sets), p.m)), np.zeros((len(sets), p.m)), np.zeros(1, dtype=np.intp)
+    sizes = np.array([len(s) for s in sets], dtype=np.intp)
+    assert call(library.parts_exchange, x, factors, p.struct, ridge, b, member, sizes, len(sets)) == 0
+    for found, s, right in zip(x, sets, b, strict=True):
+        expected = np.zeros(p.m)
+        expected[s] = np.linalg.solve(p.G[np.ix_(s, s)] + np.diag(ridge[s]), right[s])
+        np.testing.assert_allclose(found, expected, atol=1e-10)  # conditions of a few hundred
+    assert len(pool) < 40 or factors[0] < len(sets) / 2  # most sets were reached from another
+
+
+def solves(p, x):
+    """The conditions of  max beta.x - 1/2 x^T G x, x >= 0."""
+    short = p.beta - p.G @ x
+    scale = np.abs(p.beta).max()
+    return (x >= 0).all() and short.max() <= 1e-9 * scale and np.abs(short[x > 0]).max(initial=0) <= 1e-9 * scale
+
+
+@pytest.mark.parametrize("copies", [False, True])
+@pytest.mark.parametrize("shape", [(3, 4, 5, 4), (12, 9, 16, 7), (10, 4, 24, 24), (12, 9, 7, 7), (24, 6, 7, 8)])
+def test_start_of_the_active_set(library, shape, copies):
+    """What it calls solved is, and that is most of them, also where rows are tight or repeat each other."""
+    settled, tries = 0, 20
+    for seed in range(tries):
+        p = make([5, seed], *shape, copies=copies)
+        x, solved, iterations = np.zeros(p.m), np.zeros(1, dtype=np.int32), np.zeros(1, dtype=np.intp)
+        assert call(library.parts_start, x, solved, iterations, p.struct, p.beta, 10**6) == 0
+        support = np.flatnonzero(x)
+        assert (x >= 0).all() and np.linalg.eigvalsh(p.G[np.ix_(support, support)])[0] > 1e-9  # independent rows
+        assert 0 < iterations[0] <= 1 + 12 + 8 + 60 + 8  # two ascents, and the rounds after each
+        settled += solved[0]
+        if solved[0]:
+            assert solves(p, x)
+            again, before = x.copy(), iterations[0]  # from the solution: one look
+            assert call(library.parts_start, again, solved, iterations, p.struct, p.beta, 10**6) == 0
+            assert solved[0] == 1 and iterations[0] == before + 1
+            np.testing.assert_allclose(again, x, atol=1e-10 * x.max())
+    assert settled >= (0.25 if p.m > shape[2] * shape[3] else 0.9) * tries
+    x[:], iterations[0] = 0, 0
+    assert call(library.parts_start, x, solved, iterations, p.struct, p.beta, 1) == 0
+    assert iterations[0] <= 1 and (x >= 0).all()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_ascent(library, shape):
+    """Coordinate by coordinate, queries in order, whichever way the margins come about."""
+    p = make(6, *shape)
+    for step in (1.0, 1.75):
+        x = np.where(p.rng.random(p.m) < 0.3, p.rng.random(p.m), 0.0)
+        found, flips = x.copy(), np.zeros(3, dtype=np.intp)
+        member = np.flatnonzero(x).astype(np.intp)
+        assert call(library.parts_ascent, found, flips, p.struct, p.beta, member, len(member), step, 3) == 0
+        for count in flips:
+            changed = 0
+            for k in range(p.m):
+                after = max(0.0, x[k] - step * (p.G[k] @ x - p.beta[k]))
+                changed += (after > 0) != (x[k] > 0)
+                x[k] = after
+            assert count == changed
+        np.testing.assert_allclose(found, x, atol=1e-11)
+
+
+def block_epoch(p, lam, ridge, kept, order, near, idle, everyone):
+    """One visit to every query in the order given, but for those that changed nothing twice: at most five cyclic
+    sweeps of its rows that are near."""
+    flips = 0
+    b = np.where(kept, 0.0, 1.0)
+    full = p.rows @ p.rows.T + np.diag(np.where(kept, 0.0, ridge))
+    for q in order:
+        if idle[q] >= 2 and not everyone:
+            continue
+        block = np.flatnonzero((p.query == q) & near)
+        g = full[block] @ lam - b[block]
+        before, first = lam[block].copy(), None
+        for _ in range(5):
+            largest = 0.0
+            for i, k in enumerate(block):
+                target = lam[k] - g[i] / full[k, k]
+                move = (target if kept[k] else max(target, 0.0)) - lam[k]
+                lam[k] += move
+                g += move * full[block, k]
+                largest = max(largest, abs(move))
+            first = largest if first is None else first
+            if largest <= 0.03 * first:
+                break
+        idle[q] = 0 if (lam[block] != before).any() else idle[q] + 1
+        flips += (((before > 0) != (lam[block] > 0)) & ~kept[block]).sum()
+    return flips
+
+
+@pytest.mark.parametrize("ridge", [0.0, 0.3])
+@pytest.mark.parametrize("shape", [(3, 4, 5, 4), (30, 7, 11, 13), (75, 4, 8, 6), (129, 3, 6, 5)])
+def test_block_ascent(library, shape, ridge):
+    """Few queries keep V up to date; more than 64 + dz / 2 go in groups of 64, of which the last may be one query."""
+    p = make(7, *shape)
+    entries = p.rng.random((shape[0], shape[1])) < 0.15
+    entries[np.arange(shape[0]), p.kept[2]] = True
+    kept = entries[np.arange(shape[1]) != p.kept[2][:, None]]
+    lam = np.where(kept, p.rng.standard_normal(p.m), np.where(p.rng.random(p.m) < 0.3, p.rng.random(p.m), 0.0))
+    epochs = 9  # three looks
+    found, flips, idle = lam.copy(), np.zeros(epochs, dtype=np.intp), np.zeros(shape[0], dtype=int)
+    W, order = np.zeros((shape[2], shape[3])), np.zeros((epochs, shape[0]), dtype=np.intp)
+    near = np.zeros((epochs, p.m), dtype=np.uint8)
+    looked = p.rows @ (lam @ p.rows)
+    groups = call(
+        library.parts_blocks, found, flips, W, order, near, p.struct, entries.view(np.uint8), ridge, epochs
+    )
+    assert groups == (shape[0] > 64 + shape[3] // 2)
+    left_out = near[0] == 0
+    assert not kept[left_out].any() and not lam[left_out].any() and (looked[left_out] > 1).all()
+    np.testing.assert_array_equal(near[0], near[3])
+    for epoch in range(epochs):
+        assert sorted(order[epoch].tolist()) == list(range(shape[0]))
+        if epoch % 4 == 0:
+            broken = p.rows @ (lam @ p.rows) < 1 - 1e-9
+            assert near[epoch][broken].all()
+        wanted = block_epoch(p, lam, ridge, kept, order[epoch], near[epoch] == 1, idle, epoch % 4 == 0)
+        assert flips[epoch] == wanted
+    np.testing.assert_allclose(found, lam, atol=1e-10)
+    if groups:
+        np.testing.assert_allclose(W.ravel(), lam @ p.rows, atol=1e-10)
