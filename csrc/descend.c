@@ -20,12 +20,13 @@ static void move(double *restrict W, const double *restrict G, double step, ptrd
         W[i] -= step * G[i];
 }
 
-/* W -= length * G / by, lr / ||g|| of order one; a factor whose gradient is exactly zero stays where it is. */
+/* W -= length * G / by, lr / ||g|| of order one; a factor whose gradient is exactly zero stays where it is, and one
+ * whose gradient is not a number becomes that. */
 static void move_by(double *W, const double *G, ptrdiff_t n, double length, double by)
 {
     if (by > 0x1p-500 && by < 0x1p500) {
         move(W, G, length / by, n);
-    } else if (by > 0) {                /* length / by may leave the range of double precision where the step does not */
+    } else if (by != 0) {               /* length / by may leave the range of double precision where the step does not */
         for (ptrdiff_t i = 0; i < n; ++i)
             W[i] -= length * (G[i] / by);
     }
@@ -153,7 +154,7 @@ static void move_part(const struct part *part, const struct descent *descent, do
         break;
     case DESCEND_NORMALIZED_JOINTLY:
     case DESCEND_POLYAK:
-        if (part->norm > 0)             /* else the scale may be any, and so may the share */
+        if (part->norm != 0)            /* else the scale may be any, and so may the share */
             move_by(part->W, part->G, part->n, lr * share, joint);
     }
 }

@@ -107,6 +107,17 @@ def test_tokens_of_any_unit_train_alike(unit, rng):
     np.testing.assert_allclose(run.W * unit, plain.W, rtol=0, atol=1e-12 * np.abs(plain.W).max())
 
 
+@pytest.mark.parametrize("unit", [1e-170, 1e-150, 1e-60, 1e-49, 1e49, 1e60, 1e160])
+def test_queries_of_any_unit_train_alike(unit, rng):
+    """Where their products leave the range of double precision, W moves instead."""
+    problem = draw(rng)
+    data = attsvm.cross_attention(problem.data.keys.reshape(24, 12, 24), problem.data.queries * unit)
+    scaled = attsvm.Problem(data, problem.y, problem.head)
+    plain = attsvm.train(problem, steps=20)
+    run = attsvm.train(scaled, steps=20, lr=0.1 / unit)
+    np.testing.assert_allclose(run.W * unit, plain.W, rtol=0, atol=1e-12 * np.abs(plain.W).max())
+
+
 @pytest.mark.parametrize("record", [0, 1, 7], ids=str)
 def test_a_run_in_chunks_is_the_same_run(record, rng, monkeypatch):
     problem = draw(rng)

@@ -7,6 +7,7 @@ import numpy as np
 from .problem import Problem
 
 SIDE_BY_SIDE = 3072  # numbers in the keys that C reads eight windows at a time, by W
+IN_RANGE = 1e-50, 1e50  # of the largest number in the queries, which go into Z Z^T squared
 
 
 def span_of(problem: Problem, W: np.ndarray) -> np.ndarray | None:
@@ -15,6 +16,8 @@ def span_of(problem: Problem, W: np.ndarray) -> np.ndarray | None:
     M, dk = len(data.queries), data.dk
     linear = problem.heads is None and isinstance(problem._rule, np.ndarray)
     if not linear or not _is_shorter(M, dk, data.dz, int((data.stop - data.start).max())):
+        return None
+    if not IN_RANGE[0] < max(data.queries.max(), -data.queries.min()) < IN_RANGE[1]:
         return None
     span = np.zeros((len(W), 2 * M, dk))
     with np.errstate(over="ignore", invalid="ignore"):  # C says where weights leave the range
