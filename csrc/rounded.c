@@ -73,6 +73,8 @@ static void take_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
         if (is_same(r, q, from, m))
             continue;
         r->count[q] = m;
+        if (m == 0)                     /* BLAS takes no matrix of row length 0 */
+            continue;
         memcpy(r->token + r->slot[q], rows->token + from, (size_t)m * sizeof(ptrdiff_t));
         for (ptrdiff_t k = 0; k < m; ++k) {
             double *row = delta + k * dk, scale = size / rows->length[from + k];

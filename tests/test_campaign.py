@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import pytest
-from campaign import KINDS, run
+from campaign import KINDS, judge, problem, run
 
 
 def check(problems, first, most_open):
@@ -18,6 +20,13 @@ def check(problems, first, most_open):
 
 def test_a_few_of_every_kind():
     check(480, 0, 0.0)
+
+
+def test_blas_has_nothing_to_say(capfd):
+    """A query that loses the last of its support; BLAS writes to stdout what it takes for a mistake."""
+    sol, wrong = judge(problem("spread norms", 35741), "frobenius", method="block")
+    ctypes.CDLL(None).fflush(None)
+    assert wrong is None and sol.status == "optimal" and capfd.readouterr() == ("", "")
 
 
 @pytest.mark.slow

@@ -34,7 +34,7 @@ METHODS = {
 }
 SOFT_METHODS = {"block": _core.svm_soft}
 RANK_METHODS = {"factored": _core.svm_capped}
-MAX_ITER = {"gradient": 20_000, "active": 1_000_000, "block": 1_000_000, "barrier": 200}
+MAX_ITER = {"gradient": 20_000, "active": 1_000_000, "block": 1_000_000, "barrier": 1000}
 # Interior point and factored method count their own iterations, not those of the Frobenius problem they start from.
 MAX_ITER |= {"interior": 200, "factored": 20_000}
 # The largest dense factor (128 MB) that the active set and the interior point may need.
