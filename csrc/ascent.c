@@ -66,12 +66,16 @@ INLINE ptrdiff_t visit(double *restrict x, double *restrict g, double *restrict 
                        const double *restrict D, ptrdiff_t m, ptrdiff_t dk, double step)
 {
     ptrdiff_t flips = 0, stride = clones_padded(m);
-    for (ptrdiff_t t = 0; t < m; ++t) {
-        double before = x[t], after = before - step * g[t];
+    double here = m > 0 ? g[0] : 0, next;
+    for (ptrdiff_t t = 0; t < m; ++t, here = next) {
+        double before = x[t], after = before - step * here;
         after = after > 0 ? after : 0;
         double move = after - before;
+        next = t + 1 < m ? g[t + 1] : 0;
         if (move == 0)
             continue;
+        if (t + 1 < m)                  /* a chain: the next row does not wait for the vectors below */
+            next += move * G[t * stride + t + 1];
         flips += (before > 0) != (after > 0);
         x[t] = after;
         add(g, move, G + t * stride, stride);

@@ -36,14 +36,20 @@ static int make_room(struct factor *f, ptrdiff_t n, ptrdiff_t kept)
     ptrdiff_t more = kept > 0 ? n / 2 : n / 8;      /* few join a factor that was built at once */
     ptrdiff_t stride = clones_padded(n + more + ROOM), most = clones_padded(f->capacity + 1);
     stride = stride < most ? stride : most;
-    double *U = arena_zeros(f->arena, stride, stride);
+    double *U = arena_doubles(f->arena, stride, stride);
     if (U == NULL)
         return -1;
     for (ptrdiff_t i = 0; i < kept; ++i)
-        memcpy(U + i * stride, f->U + i * f->stride, (size_t)kept * sizeof(double));
+        memcpy(U + i * stride, f->U + i * f->stride, (size_t)clones_padded(kept) * sizeof(double));
     f->U = U;
     f->stride = stride;
     return 0;
+}
+
+/* A vector of row i that is about to be used for the first time: what is not written is read times zero. */
+static void clear(struct factor *f, ptrdiff_t i, ptrdiff_t column)
+{
+    memset(f->U + i * f->stride + (column & -LANES), 0, LANES * sizeof(double));
 }
 
 INLINE double dot(const double *a, const double *b, ptrdiff_t from, ptrdiff_t to)
@@ -147,8 +153,12 @@ int factor_build(struct factor *f, const ptrdiff_t *member, ptrdiff_t n, double 
     f->size = n;
     if (make_room(f, n, 0) < 0 || gram_square(f->U, f->stride, f->gram, f->member, n) < 0)
         return STATUS_NO_MEMORY;
-    for (ptrdiff_t i = 0; i < n; ++i)
-        f->U[i * f->stride + n] = f->beta[member[i]];
+    for (ptrdiff_t i = 0; i < n; ++i) {
+        if (n % LANES == 0)
+            clear(f, i, n);
+        f->U[i * f->stride + n] = f->beta[f->member[i]];
+    }
+    memset(f->U + n * f->stride, 0, (size_t)((clones_padded(n) - n) * f->stride) * sizeof(double));
     int dependent = eliminate(f->U, f->inverse, n, f->stride, least);
     for (ptrdiff_t i = 0; i < n; ++i)
         f->y[i] = f->U[i * f->stride + n];
@@ -172,8 +182,12 @@ int factor_append(struct factor *f, ptrdiff_t j, double rest)
     if (make_room(f, n + 1, n) < 0)
         return STATUS_NO_MEMORY;
     double diagonal = sqrt(rest);
-    for (ptrdiff_t i = 0; i < n; ++i)
+    for (ptrdiff_t i = 0; i < n; ++i) {
+        if (n % LANES == 0)
+            clear(f, i, n);
         f->U[i * f->stride + n] = f->r[i];
+    }
+    clear(f, n, n);
     f->U[n * f->stride + n] = diagonal;
     f->inverse[n] = 1 / diagonal;
     f->y[n] = (f->beta[j] - vector_dot(f->r, f->y, n)) * f->inverse[n];
@@ -200,6 +214,8 @@ void factor_delete(struct factor *f, ptrdiff_t i)
     memmove(f->member + i, f->member + i + 1, (size_t)(n - i) * sizeof *f->member);
     for (ptrdiff_t k = 0; k <= n; ++k) {
         double *row = f->U + k * stride;
+        if (k > i && k % LANES == 0)
+            clear(f, k, k - 1);         /* its diagonal moves there */
         memmove(row + i, row + i + 1, (size_t)(n - i) * sizeof(double));
     }
     /* Column k now has one entry below the diagonal; a rotation of rows k and k+1, and of y with them, removes it. */

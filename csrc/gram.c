@@ -144,9 +144,13 @@ int gram_take(struct gram *gram, const struct rows *rows, struct arena *arena)
 int gram_square(double *G, ptrdiff_t stride, const struct gram *gram, const ptrdiff_t *member, ptrdiff_t n)
 {
     if (gram->G != NULL) {
-        for (ptrdiff_t k = 0; k < n; ++k)
-            for (ptrdiff_t l = k; l < n; ++l)
-                G[k * stride + l] = gram->G[member[k] * gram->stride + member[l]];
+        for (ptrdiff_t k = 0; k < n; ++k, G += stride) {
+            const double *row = gram->G + member[k] * gram->stride;
+            for (ptrdiff_t l = k & -LANES; l < n; ++l)
+                G[l] = row[member[l]];
+            for (ptrdiff_t l = n; l < clones_padded(n); ++l)
+                G[l] = 0;
+        }
         return STATUS_DONE;
     }
     struct arena_mark mark = arena_mark(gram->arena);

@@ -153,6 +153,18 @@ def test_methods_agree(name):
             assert apart <= 2 * math.sqrt(2 * gap) * np.linalg.norm(active.W)
 
 
+# (rows a query, queries): few rows, whose Gram matrix is made whole; many a query; more queries than have products kept.
+@pytest.mark.parametrize("shape", [(30, 4, 20), (17, 12, 13), (9, 30, 16), (60, 11, 24), (240, 3, 32)], ids=str)
+def test_active_set_reads_the_gram_matrix_in_three_ways(shape):
+    case = ball(3, *shape)
+    sol, other = (attsvm.solve_svm(case.data, case.selected, method=method) for method in ("active", "block"))
+    assert sol.status == other.status == "optimal"
+    assert sol.gap <= 1e-13  # exact but for rounding
+    assert np.linalg.norm(sol.W - other.W) <= 1e-4 * np.linalg.norm(sol.W)  # block: a gap of 1e-9
+    again = attsvm.solve_svm(case.data, case.selected, method="active", warm_start=sol)
+    assert again.iterations <= 2 and again.gap <= 1e-13
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_both_norms_agree_on_feasibility_and_bound_each_other(name):
     case, frobenius, rows = solved(name, "frobenius", "active")
