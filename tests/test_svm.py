@@ -153,7 +153,7 @@ def test_methods_agree(name):
             assert apart <= 2 * math.sqrt(2 * gap) * np.linalg.norm(active.W)
 
 
-# (rows a query, queries): few rows, whose Gram matrix is made whole; many a query; more queries than have products kept.
+# Few rows a query: all of the matrix is made.  Many: parts of it.  More queries than have their products kept.
 @pytest.mark.parametrize("shape", [(30, 4, 20), (17, 12, 13), (9, 30, 16), (60, 11, 24), (240, 3, 32)], ids=str)
 def test_active_set_reads_the_gram_matrix_in_three_ways(shape):
     case = ball(3, *shape)
