@@ -216,7 +216,8 @@ static int visit(struct blocks *blocks, double *lambda, double *pull, const doub
     const struct rows *rows = blocks->rows;
     ptrdiff_t from = rows->first[q], m = blocks->n_near[q];
     const ptrdiff_t *near = blocks->near + from;
-    rows_token_margins(blocks->margin, rows, q, u, blocks->token + from, m);
+    const double *X = rows_keys(rows, q);
+    rows_token_margins(blocks->margin, rows, q, X, u, blocks->token + from, m);
     for (ptrdiff_t i = 0; i < m; ++i) {
         ptrdiff_t k = near[i];
         blocks->lambda[i] = lambda[k];
@@ -234,7 +235,7 @@ static int visit(struct blocks *blocks, double *lambda, double *pull, const doub
         *flips += !rows->equal[k] && (lambda[k] > 0) != (blocks->lambda[i] > 0);
         lambda[k] = blocks->lambda[i];
     }
-    rows_token_pull(pull, rows, q, blocks->change, blocks->token + from, m);
+    rows_token_pull(pull, rows, q, X, blocks->change, blocks->token + from, m);
     return 1;
 }
 

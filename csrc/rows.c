@@ -148,30 +148,21 @@ static const double *worker_keys(const struct rows *rows, ptrdiff_t q, int worke
     return windows_keys(rows->w, q, rows->keys + worker * windows_scratch(rows->w));
 }
 
-static void margins_of(double *margin, const struct rows *rows, ptrdiff_t q, const double *u, const ptrdiff_t *token,
-                       ptrdiff_t count, int worker)
+const double *rows_keys(const struct rows *rows, ptrdiff_t q)
 {
-    const double *X = worker_keys(rows, q, worker);
+    return worker_keys(rows, q, 0);
+}
+
+void rows_token_margins(double *margin, const struct rows *rows, ptrdiff_t q, const double *X, const double *u,
+                        const ptrdiff_t *token, ptrdiff_t count)
+{
     window_margins(margin, X, X + rows->reference[q] * rows->w->dk, u, token, count, rows->w->dk);
 }
 
-static void pull_of(double *p, const struct rows *rows, ptrdiff_t q, const double *lambda, const ptrdiff_t *token,
-                    ptrdiff_t count, int worker)
+void rows_token_pull(double *p, const struct rows *rows, ptrdiff_t q, const double *X, const double *lambda,
+                     const ptrdiff_t *token, ptrdiff_t count)
 {
-    const double *X = worker_keys(rows, q, worker);
     window_pull(p, X, X + rows->reference[q] * rows->w->dk, lambda, token, count, rows->w->dk);
-}
-
-void rows_token_margins(double *margin, const struct rows *rows, ptrdiff_t q, const double *u, const ptrdiff_t *token,
-                        ptrdiff_t count)
-{
-    margins_of(margin, rows, q, u, token, count, 0);
-}
-
-void rows_token_pull(double *p, const struct rows *rows, ptrdiff_t q, const double *lambda, const ptrdiff_t *token,
-                     ptrdiff_t count)
-{
-    pull_of(p, rows, q, lambda, token, count, 0);
 }
 
 /* What a worker needs to know: margin = delta . u_q with U = Z W^T where W is given; or P, of lambda, and W = P^T Z. */
@@ -191,7 +182,7 @@ static void apply_part(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
     for (ptrdiff_t q = from; q < to; ++q) {
         ptrdiff_t k = rows->first[q], m = rows->first[q + 1] - k;
         if (m > 0)
-            margins_of(p->margin + k, rows, q, p->U + q * w->dk, rows->token + k, m, worker);
+            rows_token_margins(p->margin + k, rows, q, worker_keys(rows, q, worker), p->U + q * w->dk, rows->token + k, m);
     }
 }
 
@@ -201,7 +192,8 @@ static void pull_part(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
     const struct rows *rows = p->rows;
     for (ptrdiff_t q = from; q < to; ++q) {
         ptrdiff_t k = rows->first[q];
-        pull_of(p->P + q * rows->w->dk, rows, q, p->lambda + k, rows->token + k, rows->first[q + 1] - k, worker);
+        rows_token_pull(p->P + q * rows->w->dk, rows, q, worker_keys(rows, q, worker), p->lambda + k, rows->token + k,
+                        rows->first[q + 1] - k);
     }
 }
 

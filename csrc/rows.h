@@ -42,11 +42,15 @@ int rows_build(struct rows *rows, ptrdiff_t *entry, unsigned char *impossible, c
                const ptrdiff_t *reference, const unsigned char *kept, const double *rhs, struct crew *crew,
                struct arena *arena);
 
-/* For some tokens [count] of query q: margin = (x_a - x_t) . u with u [dk], and p [dk] = sum_t lambda_t (x_a - x_t). */
-void rows_token_margins(double *margin, const struct rows *rows, ptrdiff_t q, const double *u, const ptrdiff_t *token,
-                        ptrdiff_t count);
-void rows_token_pull(double *p, const struct rows *rows, ptrdiff_t q, const double *lambda, const ptrdiff_t *token,
-                     ptrdiff_t count);
+/* Keys of the window of query q in double precision, until the next call of a function here. */
+const double *rows_keys(const struct rows *rows, ptrdiff_t q);
+
+/* For some tokens [count] of query q, whose keys are X: margin = (x_a - x_t) . u with u [dk], and
+ * p [dk] = sum_t lambda_t (x_a - x_t). */
+void rows_token_margins(double *margin, const struct rows *rows, ptrdiff_t q, const double *X, const double *u,
+                        const ptrdiff_t *token, ptrdiff_t count);
+void rows_token_pull(double *p, const struct rows *rows, ptrdiff_t q, const double *X, const double *lambda,
+                     const ptrdiff_t *token, ptrdiff_t count);
 
 /* P [M,dk]: p_q of every query. */
 void rows_pull(double *P, const struct rows *rows, const double *lambda);
