@@ -54,6 +54,19 @@ def test_records_are_not_copied_each_time(sphere):
     assert not any(np.shares_memory(sofar.W, run.W) for sofar in seen)
 
 
+@pytest.mark.parametrize("name", ["steps", "weights", "loss", "norm", "log_grad_norm", "heads"])
+@pytest.mark.parametrize("runs", [None, 2])
+def test_it_cannot_write_over_the_records(name, runs, sphere):
+    def write(run):
+        getattr(run, name)[...] = 0
+
+    with pytest.raises(ValueError, match="read-only") as caught:
+        attsvm.train(sphere().problem, steps=50, runs=runs, train_head=True, callback=write)
+    assert getattr(caught.value.partial, name).flags.writeable
+    run = attsvm.train(sphere().problem, steps=50, runs=runs, train_head=True, callback=lambda run: None)
+    assert getattr(run, name).flags.writeable
+
+
 @pytest.mark.parametrize("progress", [False, True])
 @pytest.mark.parametrize("answer", [True, np.True_])
 def test_true_stops_the_run(progress, answer, sphere, capsys):

@@ -32,7 +32,7 @@ def circle(data: Data, selection: Selection) -> np.ndarray | None:
     token = within + np.repeat(data.start[queries], lengths)
     chosen = np.repeat(data.start[queries] + selection.reference[queries], lengths)
     kinds = np.full(len(data.keys), ALONE)
-    met = np.unique(token)
+    met = np.flatnonzero(np.bincount(token))
     kinds[met] = _classes(data.keys, met)
     tail, head, vector = kinds[chosen], kinds[token], np.repeat(same[queries], lengths)
     edges = np.flatnonzero((tail != ALONE) & (head != ALONE) & (tail != head))

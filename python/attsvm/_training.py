@@ -116,13 +116,17 @@ class Training:
         if status == "running":  # C goes on moving these
             final, K, Q, v = (None if a is None else a.copy() for a in (final, K, Q, v))
         weights, heads, *numbers = (None if r is None else r[: self.done] for r in self.records)
+        steps = self.wanted[: self.done]
+        if status == "running":  # these go on into the end result
+            for array in (steps, weights, heads, *numbers):
+                if array is not None:
+                    array.flags.writeable = False
         weights = weights.reshape(self.done, *final.shape)
         rows = (None if r is None else r.swapaxes(0, 1) for r in (weights, *numbers, heads))
         arrays = (final, K, Q, v, *rows)
         if self.runs is None:
             arrays = tuple(None if a is None else a[0] for a in arrays)
         final, K, Q, v, weights, loss, norm, log_grad_norm, heads = arrays
-        steps = self.wanted[: self.done]
         return Run(
             self.problem.data, final, K, Q, steps, weights, loss, norm, log_grad_norm, status, v, heads,
             None if v is None else self.problem.head, self.runs is not None,
