@@ -3,7 +3,7 @@
  *
  *     max b.lambda - 1/2 ||A^* lambda||^2 - ridge/2 ||lambda||^2 (margin rows),   lambda >= 0 on margin rows
  *
- * A visit reads the query's tokens once and solves its block approximately; W = A^* lambda follows by a rank-one
+ * A visit reads those of the query's tokens that matter and solves its block approximately; W = A^* lambda follows by a rank-one
  * update.  Its effect on other queries, W z, is what a visit needs.  Few queries keep V = Z W^T up to date; many are
  * visited in groups, whose V comes from W by one gemm, is kept up to date within the group, and goes back into W by
  * another: the same ascent at the speed of a product. */
@@ -45,9 +45,9 @@ int blocks_take(struct blocks *blocks, const struct rows *rows, double ridge, st
 void blocks_start(struct blocks *blocks, const double *lambda);
 void blocks_end(struct blocks *blocks);
 
-/* One epoch over the queries.  The first and every fourth begin with a look at all rows; rows far above b then, and queries
- * that lately changed nothing, are left out until the next.  Returns how many multipliers of margin rows became zero or
- * left it, or STATUS_NO_MEMORY. */
+/* One epoch over the queries.  The first and every fourth begin with a look at all rows: those with a margin below b or
+ * a multiplier are visited from then on.  Queries that lately changed nothing rest until the next look.  Returns how
+ * many multipliers of margin rows became zero or left it, or STATUS_NO_MEMORY. */
 ptrdiff_t blocks_epoch(struct blocks *blocks, double *lambda);
 
 #endif
