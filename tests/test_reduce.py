@@ -1,5 +1,7 @@
 """Training on shards: as many threads as workers here, with a barrier for a network."""
 
+import functools
+import secrets
 import subprocess
 import sys
 import threading
@@ -14,9 +16,10 @@ SIZES = [(4, 2), (1, 5), (2, 2, 2)]
 
 
 class Network:
-    """reduce() for threads: everybody's array becomes the sum of all, in an order that the threads draw anew."""
+    """reduce() for threads: everybody's array becomes the sum (or what `add` makes) of all, in one order."""
 
-    def __init__(self, workers):
+    def __init__(self, workers, add=np.add):
+        self.add = add
         self.barrier, self.arrays, self.lock, self.calls = threading.Barrier(workers), [], threading.Lock(), 0
 
     def reduce(self, array):
@@ -24,7 +27,7 @@ class Network:
         with self.lock:
             self.arrays.append(array.copy())
         self.barrier.wait(timeout=60)
-        array[:] = sum(sorted(self.arrays, key=lambda a: a.tobytes()))
+        array[:] = functools.reduce(self.add, sorted(self.arrays, key=lambda a: a.tobytes()))
         if self.barrier.wait(timeout=60) == 0:
             self.arrays, self.calls = [], self.calls + 1
         self.barrier.wait(timeout=60)
@@ -255,14 +258,24 @@ def test_workers_that_differ_are_told(change):
         assert isinstance(error, ValueError) and "same settings" in str(error)
 
 
-def test_a_mean_instead_of_a_sum_is_noticed():
+@pytest.mark.parametrize("one_seat", [False, True])
+def test_a_mean_instead_of_a_sum_is_noticed(one_seat, monkeypatch):
+    """Also when both draw the same seat, where a mean looks like the sum over a single worker."""
     s, network = shards((3, 2)), Network(2)
+    draw = secrets.randbelow
+    monkeypatch.setattr(secrets, "randbelow", lambda n: 5 if one_seat and n == 64 else draw(n))
 
     def mean(array):
         network.reduce(array)
         array /= 2
 
     for error in network.run([lambda p=p: attsvm.train(p, reduce=mean) for p in s.parts]):
+        assert isinstance(error, ValueError) and "reduce must add" in str(error)
+
+
+def test_a_maximum_instead_of_a_sum_is_noticed():
+    s, network = shards((3, 2)), Network(2, np.maximum)
+    for error in network.run([lambda p=p: attsvm.train(p, reduce=network.reduce) for p in s.parts]):
         assert isinstance(error, ValueError) and "reduce must add" in str(error)
 
 
@@ -283,7 +296,7 @@ def test_seats_that_clash_are_drawn_again(monkeypatch):
     monkeypatch.setattr("attsvm._workers.secrets.randbelow", below)
     network = Network(2)
     found = network.run([lambda: Workers(network.reduce, 3).mean([1.0])[0]] * 2)
-    assert found == [1.0, 1.0] and all(seats == [64, 512, 4096] for seats in drawn.values())
+    assert found == [1.0, 1.0] and all(seats[:-1] == [64, 512, 4096] for seats in drawn.values())
 
 
 PROGRAM = """

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+MUST_ADD = "reduce must add its argument up over all workers, exactly once each"
+
 
 class Workers:
     """What a sum over all workers is enough for: ranks, tables with a row for each, and means of gradients.
@@ -22,6 +24,9 @@ class Workers:
             raise TypeError(f"reduce must be a function, got {type(reduce).__name__}")
         self._reduce = reduce
         self.rank, self._count = self._meet()
+        drawn = -1.0 - secrets.randbelow(2**53 - 1)
+        if self.table([drawn])[self.rank, 0] != drawn:  # a mean over workers that drew one seat; a maximum
+            raise ValueError(MUST_ADD)
         shares = self.table([queries])[:, 0]
         self._shares = shares / shares.sum()
 
@@ -41,7 +46,7 @@ class Workers:
                 break
             if taken.max() == 1:
                 return int(taken[:mine].sum()), int(taken.sum())
-        raise ValueError("reduce must add its argument up over all workers, exactly once each")
+        raise ValueError(MUST_ADD)
 
     def table(self, numbers: Iterable[float]) -> np.ndarray:
         """(workers, len(numbers)): what each gave.  The rows of the others are zero, so their sum is exact."""
