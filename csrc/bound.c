@@ -135,6 +135,14 @@ int bound_certify(struct bound *bound, double *W, double *lambda, const struct r
     return STATUS_DONE;
 }
 
+static double longest_row(const struct rows *rows)
+{
+    double longest = 0;
+    for (ptrdiff_t k = 0; k < rows->count; ++k)
+        longest = rows->length[k] > longest ? rows->length[k] : longest;
+    return longest;
+}
+
 double bound_farkas(double *lambda, const struct rows *rows, struct arena *arena)
 {
     struct arena_mark mark = arena_mark(arena);
@@ -144,13 +152,11 @@ double bound_farkas(double *lambda, const struct rows *rows, struct arena *arena
         return INFINITY;
     clean(lambda, rows);
     rows_adjoint(M, rows, lambda);
-    double longest = 0;
     for (ptrdiff_t k = 0; k < rows->count; ++k) {
-        longest = rows->length[k] > longest ? rows->length[k] : longest;
         product += rows->rhs[k] * lambda[k];
         weight += fabs(rows->rhs[k] * lambda[k]) * rows->length[k];
     }
-    weight = fmin(weight, longest * product);   /* with b of both signs b . lambda may cancel, and proves that much less */
+    weight = fmin(weight, longest_row(rows) * product);   /* with b of both signs b . lambda may cancel, and proves that much less */
     double residual = vector_norm(M, size) / weight;
     arena_release(arena, mark);
     return product > 0 && weight > 0 ? residual : INFINITY;
@@ -158,8 +164,10 @@ double bound_farkas(double *lambda, const struct rows *rows, struct arena *arena
 
 double bound_tolerance(double tol, double margin, const struct rows *rows)
 {
-    double longest = 0;
-    for (ptrdiff_t k = 0; k < rows->count; ++k)
-        longest = rows->length[k] > longest ? rows->length[k] : longest;
-    return margin > 0 ? fmax(tol, 100 * DBL_EPSILON * longest / margin) : tol;
+    return margin > 0 ? fmax(tol, 100 * DBL_EPSILON * fmin(longest_row(rows) / margin, 1 / BOUND_FARKAS)) : tol;
+}
+
+int bound_is_rounding(double margin, const struct rows *rows)
+{
+    return margin <= BOUND_FARKAS * longest_row(rows);
 }

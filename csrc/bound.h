@@ -37,10 +37,13 @@ int bound_certify_dual(struct bound *bound, double *W, double *lambda, const str
  * margin is below this part of the (lambda-weighted) row lengths.  lambda is cleaned as above. */
 double bound_farkas(double *lambda, const struct rows *rows, struct arena *arena);
 
-/* The gap that rounding allows: max(tol, 100 eps rho / margin), rho the longest row. */
-double bound_tolerance(double tol, double margin, const struct rows *rows);
-
 /* Infeasible: a Farkas residual at most this. */
 #define BOUND_FARKAS 1e-9
+
+/* The gap that rounding allows: max(tol, 100 eps rho / margin), rho the longest row and its ratio at most 1e9. */
+double bound_tolerance(double tol, double margin, const struct rows *rows);
+
+/* Whether a margin is so small, beside the longest row, that the problem may as well be infeasible. */
+int bound_is_rounding(double margin, const struct rows *rows);
 
 #endif

@@ -45,10 +45,13 @@ int svm_start(double *lambda, const struct rows *rows, const struct svm_options 
 static int conclude(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, int stopped,
                     struct arena *arena)
 {
-    if (answer->bound.gap <= bound_tolerance(options->tol, answer->bound.lower, rows))
+    int reached = answer->bound.gap <= bound_tolerance(options->tol, answer->bound.lower, rows);
+    if (reached && !bound_is_rounding(answer->bound.lower, rows))
         return STATUS_DONE;
     if (bound_farkas(answer->lambda, rows, arena) <= BOUND_FARKAS)
         return STATUS_INFEASIBLE;
+    if (reached)
+        return STATUS_DONE;
     if (stopped == STATUS_INTERRUPTED)
         return stopped;
     return answer->bound.lower > 0 ? STATUS_ITERATION_LIMIT : STATUS_UNDECIDED;

@@ -218,6 +218,22 @@ def test_weights_that_reach_the_margins_are_not_smaller(seed):
     assert np.linalg.norm(sol.W) <= np.linalg.norm(W) * (1 + 2e-9)
 
 
+@pytest.mark.parametrize("seed", [13, 16, 17, 22])
+def test_weights_of_rounding_alone_are_none(seed):
+    """Weights of norm 1e13 seem to reach these margins; multipliers combine the rows to zero."""
+    rng = np.random.default_rng(seed)
+    X, Z = 5 * rng.standard_normal(5) + rng.standard_normal((16, 11, 5)), rng.standard_normal((16, 11))
+    selected = np.zeros((16, 11), dtype=bool)
+    selected[np.arange(16), rng.integers(0, 11, 16)] = True
+    selected[::3, 0] = True
+    margins = 0.6 + 0.5 * rng.standard_normal((16, 11))
+    data = attsvm.cross_attention(X, Z)
+    for method in ("active", "interior"):
+        sol = attsvm.solve_svm(data, selected, margins=margins, method=method)
+        assert sol.status == "infeasible", method
+        prove(data, selected, margins, sol, "frobenius")
+
+
 def test_nothing_positive_is_no_constraint():
     case = ball(0, 6, 8, 10)
     for norm in NORMS:
