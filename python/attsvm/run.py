@@ -38,7 +38,8 @@ class Run:
         underflows.
     status : str
         "completed"; "stationary" when the gradient became exactly zero, or the loss reached the target of the Polyak
-        step (in all runs); "stopped" by the callback, "running" while it looks; "interrupted" in ``.partial``.
+        step (in all runs); "stopped" by the callback, "running" while it looks; "interrupted" or "overflow" in the
+        ``.partial`` of an exception.
     parameters, heads : (P,), (records, P) arrays or None
         The parameters of the head, last and at those steps, when it was trained too: v; or V and then a; or v and then
         lam.

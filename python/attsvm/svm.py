@@ -91,7 +91,7 @@ def solve_svm(
         "frobenius".
     tol : float
         Relative gap between the certified bounds of the margin; a little more is accepted where rounding forbids it:
-        100 * 2.2e-16 * (longest row) / margin.
+        100 * 2.2e-16 * (longest row) / margin, at most 2.2e-5.
     method : {"auto", "active", "block", "interior", "gradient", "factored", "barrier"}
         Frobenius: "active" (dual active set, exact), "block" (block-coordinate ascent, then primal-dual active
         set), "interior" (interior point, for tight problems) or "gradient" (projected gradient on the dual, the
