@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
+import random
 import statistics
 import time
 from pathlib import Path
@@ -50,9 +51,10 @@ def compare(norm, label, data, selected, rows, peers, most_seconds):
     sol = attsvm.solve_svm(data, selected, norm)
     calls = {(name, call): call for name in peers for call in PEERS[name]}
     times, weights = {key: [] for key in [None, *calls]}, {}
-    begun = time.perf_counter()
+    keys, order, begun = list(times), random.Random(0), time.perf_counter()
     while len(times[None]) < 3 or time.perf_counter() - begun < most_seconds:
-        for key in times:
+        order.shuffle(keys)  # nobody always comes after the same one, with what that left in the caches
+        for key in keys:
             begin = time.perf_counter()
             weights[key] = attsvm.solve_svm(data, selected, norm).W if key is None else calls[key](rows)
             times[key].append((time.perf_counter() - begin) * 1e3)
