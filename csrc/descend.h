@@ -10,7 +10,8 @@
  *
  * then, with a radius, the nearest point of the ball: of W; for factors of ||K||^2 + ||Q||^2 <= 2 radius; each attention
  * head by itself.  A head that is trained takes the same step, each of its parameters (v; V and a; v and lam) by the norm
- * of its own gradient.  The run has no memory beside its weights, so a run cut into chunks is the same run bit for bit. */
+ * of its own gradient.  The run has no memory beside its weights (with a span: U and C, while
+ * W stays W(0)), so a run cut into chunks is the same run bit for bit. */
 #ifndef DESCEND_H
 #define DESCEND_H
 

@@ -121,7 +121,7 @@ def train(
     those of the own shard.  A callback that returns True on one worker stops all; an exception stops the worker it is
     raised on (Ctrl-C should reach all of them), and its ``.partial`` then ends at the last record.
 
-    Keys in float32 are widened window by window: rounding the tokens costs 6e-8 relative once, the arithmetic is that
+    Keys in float32 are widened as they are read: rounding the tokens costs 6e-8 relative once, the arithmetic is that
     of float64.  Keys in a memory map are read once a step, in order.
 
     Examples
