@@ -97,7 +97,7 @@ int active_offer(struct active *s, ptrdiff_t j)
             weight += fabs(s->step[i]);
         if (s->factor.size == s->most || sqrt(rest) <= DEPENDS * weight)
             return ACTIVE_DEPENDENT;
-        factor_times(&s->factor, s->factor.r, s->step);     /* r = U p, as corrected */
+        factor_times(&s->factor, s->factor.r, s->step); /* r = U p, as corrected */
     }
     return factor_append(&s->factor, j, rest) < 0 ? STATUS_NO_MEMORY : ACTIVE_JOINED;
 }
@@ -213,4 +213,3 @@ int active_exchange(struct active *s, ptrdiff_t j)
     leave(s, blocking);
     return 1;
 }
-

@@ -11,13 +11,13 @@
 
 struct active {
     const struct rows *rows;
-    ptrdiff_t most;                     /* rows that S can have */
-    double *beta, *x, *margin;          /* (m), (m) by row, (m) A W */
+    ptrdiff_t most;            /* rows that S can have */
+    double *beta, *x, *margin; /* (m), (m) by row, (m) A W */
     struct gram gram;
-    struct factor factor;               /* S, and G_SS = U^T U */
-    double *step, *target, *work;       /* (capacity) multipliers of a step; scratch */
-    double *refined;                    /* (dk,dz) W, once it has been refined */
-    double *full, *W;                   /* (m), (dk,dz) scratch */
+    struct factor factor;         /* S, and G_SS = U^T U */
+    double *step, *target, *work; /* (capacity) multipliers of a step; scratch */
+    double *refined;              /* (dk,dz) W, once it has been refined */
+    double *full, *W;             /* (m), (dk,dz) scratch */
 };
 
 enum active_verdict { ACTIVE_JOINED, ACTIVE_DEPENDENT };

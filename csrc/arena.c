@@ -8,14 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ALIGNMENT 64                    /* one cache line, and the widest vector */
-#define FIRST_BLOCK ((size_t)96 << 10)  /* below malloc's mmap threshold of 128 KiB */
+#define ALIGNMENT 64                   /* one cache line, and the widest vector */
+#define FIRST_BLOCK ((size_t)96 << 10) /* below malloc's mmap threshold of 128 KiB */
 
 #define LARGEST_SPARE ((size_t)4 << 20) /* what a process keeps */
 
 struct arena_block {
     struct arena_block *previous;
-    size_t size;                        /* bytes behind the header */
+    size_t size; /* bytes behind the header */
 };
 
 static _Atomic(struct arena_block *) spare;

@@ -1,5 +1,5 @@
-/* Memory of one call.  Kernels take pieces; the binding that made the arena frees all of it at once.  A refused piece marks the arena as failed, so a kernel may take everything it needs
- * and ask once. */
+/* Memory of one call.  Kernels take pieces; the binding that made the arena frees all of it at once.  A refused piece
+ * marks the arena as failed, so a kernel may take everything it needs and ask once. */
 #ifndef ARENA_H
 #define ARENA_H
 
@@ -8,9 +8,9 @@
 struct arena_block;
 
 struct arena {
-    struct arena_block *last;   /* newest block, NULL before the first piece */
-    size_t left;                /* bytes still free in it */
-    int failed;                 /* a piece was refused: memory ran out, or its size overflowed */
+    struct arena_block *last; /* newest block, NULL before the first piece */
+    size_t left;              /* bytes still free in it */
+    int failed;               /* a piece was refused: memory ran out, or its size overflowed */
 };
 
 /* count pieces of `size` bytes, 64-byte aligned, not initialised; NULL (and failed set) when refused. */

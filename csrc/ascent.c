@@ -74,7 +74,7 @@ INLINE ptrdiff_t visit(double *restrict x, double *restrict g, double *restrict 
         next = t + 1 < m ? g[t + 1] : 0;
         if (move == 0)
             continue;
-        if (t + 1 < m)                  /* a chain: the next row does not wait for the vectors below */
+        if (t + 1 < m) /* a chain: the next row does not wait for the vectors below */
             next += move * G[t * stride + t + 1];
         flips += (before > 0) != (after > 0);
         x[t] = after;
@@ -104,7 +104,8 @@ static ptrdiff_t epoch_by_queries(const struct ascent *a, double *restrict x, do
     double *restrict V = a->gram->V, *restrict P = a->gram->P, *restrict g = a->short_of;
     for (ptrdiff_t q = 0; q < M; ++q) {
         ptrdiff_t from = rows->first[q], m = rows->first[q + 1] - from;
-        const double *restrict D = a->gram->D + from * dk, *restrict v = V + q * dk, *restrict K = a->gram->K + q * a->gram->across;
+        const double *restrict D = a->gram->D + from * dk, *restrict v = V + q * dk,
+                               *restrict K = a->gram->K + q * a->gram->across;
         for (ptrdiff_t k = 0; k < m; ++k) {
             double sum[LANES] = {0};
             for (ptrdiff_t i = 0; i < dk; i += LANES)

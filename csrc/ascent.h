@@ -11,10 +11,10 @@
 
 struct ascent {
     struct gram *gram;
-    const double *beta;                 /* (m) */
-    double *blocks;                     /* each query's part of G, rows of whole vectors */
-    ptrdiff_t *block;                   /* (M) where it begins */
-    double *short_of;                   /* (padded m) G x - beta of the rows of a visit */
+    const double *beta; /* (m) */
+    double *blocks;     /* each query's part of G, rows of whole vectors */
+    ptrdiff_t *block;   /* (M) where it begins */
+    double *short_of;   /* (padded m) G x - beta of the rows of a visit */
 };
 
 /* STATUS_DONE or STATUS_NO_MEMORY. */

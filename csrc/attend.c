@@ -8,8 +8,8 @@
 #include "sweep.h"
 #include "vector.h"
 
-#define SIDE_BY_SIDE 16                 /* rows of a panel */
-#define WORTH_A_PANEL 4                 /* rows of one sequence below which each goes its own way */
+#define SIDE_BY_SIDE 16 /* rows of a panel */
+#define WORTH_A_PANEL 4 /* rows of one sequence below which each goes its own way */
 
 /* Whether any sequence has rows enough for the products. */
 static int shares(const struct windows *w, ptrdiff_t runs)
@@ -66,8 +66,7 @@ static void one_row(struct attend_rows *out, ptrdiff_t row, const struct attend 
     else
         sweep_window_pull_back_single(p, X32, attend->c, s.top, T, w->dk, next < 0 ? NULL : w->keys32 + next * w->dk);
     if (head != NULL)
-        sweep_window_adjoint(out->O + row * head->dv, head->values + w->start[q] * head->dv, attend->prob, T,
-                             head->dv);
+        sweep_window_adjoint(out->O + row * head->dv, head->values + w->start[q] * head->dv, attend->prob, T, head->dv);
     out->score[row] = s.score;
     out->lift[row] = s.lift;
     out->shift[row] = s.shift;
@@ -117,8 +116,8 @@ static void panel(struct attend_rows *out, const struct attend *attend, const do
         struct softmax_lanes s;
         side_by_side(attend->tile_scores, attend->tile + i, attend, first, row + i, lanes, T);
         softmax_backward_lanes(&s, attend->tile + i, SIDE_BY_SIDE, attend->tile_scores, SOFTMAX_LANES, T);
-        product_columns(out->P + (row + i) * dk, dk, attend->tile + i, SIDE_BY_SIDE, attend->packed, deep, lanes,
-                        dk, T, 0);
+        product_columns(out->P + (row + i) * dk, dk, attend->tile + i, SIDE_BY_SIDE, attend->packed, deep, lanes, dk, T,
+                        0);
         for (ptrdiff_t j = 0; j < lanes; ++j) {
             ptrdiff_t at = row + i + j;
             repair(out->P + at * dk, attend, X, attend->tile + i + j, s.top[j],

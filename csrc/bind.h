@@ -17,7 +17,7 @@
 #include "stop.h"
 #include "windows.h"
 
-#define BIND_ANY (-1)                   /* a dimension that may have any length */
+#define BIND_ANY (-1) /* a dimension that may have any length */
 
 /* Data of a C-contiguous array of this type and shape; NULL with an exception set otherwise.  None gives NULL
  * without an exception when `optional`. */
@@ -41,8 +41,8 @@ int bind_count(const char *function, Py_ssize_t n, Py_ssize_t wanted);
 /* A kernel call without the GIL that Ctrl-C can reach. */
 struct bind_call {
     PyThreadState *thread;
-    PyObject *report;                   /* borrowed, set after bind_begin: called with (iterations, gap); NULL: nobody asks */
-    double reported;                    /* when it was */
+    PyObject *report; /* borrowed, set after bind_begin: called with (iterations, gap); NULL: nobody asks */
+    double reported;  /* when it was */
     struct stop stop;
     struct arena arena;
     struct crew crew;
@@ -50,8 +50,8 @@ struct bind_call {
 
 void bind_begin(struct bind_call *call);
 
-/* Ends the crew, frees the arena and takes the GIL back.  For status < 0 sets an exception and returns nonzero.  When the call was
- * interrupted, *exception is the (owned) exception that a signal or report raised, else None. */
+/* Ends the crew, frees the arena and takes the GIL back.  For status < 0 sets an exception and returns nonzero.  When
+ * the call was interrupted, *exception is the (owned) exception that a signal or report raised, else None. */
 int bind_end(struct bind_call *call, int status, PyObject **exception);
 
 extern PyMethodDef bind_windows_methods[], bind_train_methods[], bind_output_methods[], bind_svm_methods[],

@@ -7,7 +7,7 @@
 
 struct bind_hooks {
     struct descend_hooks hooks;
-    PyObject *recorded, *combine;       /* borrowed */
+    PyObject *recorded, *combine; /* borrowed */
     const struct objective *objective;
     const struct weights *weights;
     struct bind_call *call;

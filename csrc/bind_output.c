@@ -169,7 +169,8 @@ static PyObject *head_parameters_(PyObject *module, PyObject *const *args, Py_ss
 }
 
 PyMethodDef bind_output_methods[] = {
-    {"head", (PyCFunction)(void (*)(void))head, METH_FASTCALL, "head(kind, v, a, lam, o) -> value (M), gradient (M, d)"},
+    {"head", (PyCFunction)(void (*)(void))head, METH_FASTCALL,
+     "head(kind, v, a, lam, o) -> value (M), gradient (M, d)"},
     {"head_parameters", (PyCFunction)(void (*)(void))head_parameters_, METH_FASTCALL,
      "head_parameters(kind, v, a, lam, o, c) -> dv, da (hidden), dlam of sum_q c_q head(o_q)"},
     {NULL, NULL, 0, NULL},

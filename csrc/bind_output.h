@@ -17,8 +17,8 @@ struct bind_rule {
     struct bind_callback callback;
 };
 
-/* From the tuple (kind, values, y, v, a, lam, function, H, side by side); nonzero with an exception set when they do not
- * fit. */
+/* From the tuple (kind, values, y, v, a, lam, function, H, side by side); nonzero with an exception set when they do
+ * not fit. */
 int bind_read_rule(struct bind_rule *rule, const struct windows *w, PyObject *tuple);
 
 #endif

@@ -13,7 +13,7 @@ struct selection {
     const ptrdiff_t *reference;
     const unsigned char *kept;
     const double *rhs;
-    const double *start, *start_W;      /* NULL: a cold start */
+    const double *start, *start_W; /* NULL: a cold start */
 };
 
 static int read_selection(struct selection *s, PyObject *const *args)
@@ -70,8 +70,7 @@ static int solve(svm_method *method, struct svm_answer *answer, double *dual, pt
             return STATUS_NO_MEMORY;
         memset(impossible, 0, (size_t)entries);
     }
-    int status = rows_build(&rows, entry, impossible, s->w, s->reference, s->kept, s->rhs, &call->crew,
-                            &call->arena);
+    int status = rows_build(&rows, entry, impossible, s->w, s->reference, s->kept, s->rhs, &call->crew, &call->arena);
     if (status == STATUS_INFEASIBLE) {
         /* delta z^T = 0: this multiplier alone is the certificate. */
         dual[*entry] = s->rhs != NULL && s->rhs[*entry] < 0 ? -1 : 1;
@@ -158,7 +157,8 @@ static PyObject *svm_capped_(PyObject *module, PyObject *const *args, Py_ssize_t
 }
 
 #define SIGNATURE \
-    "(windows, reference, kept | None, rhs | None, tol, max_iter, soft, p, start | None, start_W | None, report | None)" \
+    "(windows, reference, kept | None, rhs | None, tol, max_iter, soft, p, start | None, start_W | None, report | " \
+    "None)" \
     " -> status, W, dual (entries), lower, upper, iterations, impossible entry or -1, exception | None.  start: " \
     "multipliers of the entries; report is called with iterations and gap"
 

@@ -12,8 +12,8 @@ static double *read_stack(PyObject *object, const char *name, ptrdiff_t d0, ptrd
     return bind_array(object, name, NPY_DOUBLE, 0, 3, d0, d1, d2);
 }
 
-/* Weights in W, or in K and Q, None for the others; the first axis goes over runs and, within a run, the attention heads
- * of the rule.  Nonzero with an exception set when they do not fit. */
+/* Weights in W, or in K and Q, None for the others; the first axis goes over runs and, within a run, the attention
+ * heads of the rule.  Nonzero with an exception set when they do not fit. */
 static int read_weights(struct weights *weights, const struct objective *objective, PyObject *W, PyObject *K,
                         PyObject *Q)
 {
@@ -41,8 +41,8 @@ static int read_weights(struct weights *weights, const struct objective *objecti
 }
 
 /* `scores`: an array, of a linear head, or the tuple of an output rule. */
-static int read_objective(struct objective *objective, struct bind_rule *rule, const struct windows *w, PyObject *scores,
-                          PyObject *loss)
+static int read_objective(struct objective *objective, struct bind_rule *rule, const struct windows *w,
+                          PyObject *scores, PyObject *loss)
 {
     *objective = (struct objective){.w = w};
     if (PyTuple_Check(scores)) {
@@ -160,8 +160,35 @@ static PyObject *loss_and_grad(PyObject *module, PyObject *const *args, Py_ssize
 }
 
 enum train_argument {
-    WINDOWS, SCORES, VALUES, LABELS, LOSS, RIDGE, RULE, LR, TARGET, P, RADIUS, BALL, FIRST, LAST, RECORD, W, K, Q, SPAN, V,
-    OUT_W, OUT_V, OUT_LOSS, OUT_NORM, OUT_LOG_GRAD, REACHED, RECORDED, COMBINE, N_ARGUMENTS
+    WINDOWS,
+    SCORES,
+    VALUES,
+    LABELS,
+    LOSS,
+    RIDGE,
+    RULE,
+    LR,
+    TARGET,
+    P,
+    RADIUS,
+    BALL,
+    FIRST,
+    LAST,
+    RECORD,
+    W,
+    K,
+    Q,
+    SPAN,
+    V,
+    OUT_W,
+    OUT_V,
+    OUT_LOSS,
+    OUT_NORM,
+    OUT_LOG_GRAD,
+    REACHED,
+    RECORDED,
+    COMBINE,
+    N_ARGUMENTS
 };
 
 /* A head that is trained: that of the output rule, or a linear one, with its values and labels. */
@@ -269,8 +296,7 @@ static PyObject *train(PyObject *module, PyObject *const *args, Py_ssize_t n)
     struct weights weights;
     struct descent descent = {0};
     struct descent_record out;
-    if (bind_count("train", n, N_ARGUMENTS) < 0
-        || read_run(&objective, &rule, &weights, &descent, &out, args) < 0)
+    if (bind_count("train", n, N_ARGUMENTS) < 0 || read_run(&objective, &rule, &weights, &descent, &out, args) < 0)
         return NULL;
     /* In an array, since a signal may raise in Python before a returned number is stored anywhere. */
     ptrdiff_t *reached = bind_array(args[REACHED], "reached", NPY_INTP, 0, 1, 2, BIND_ANY, BIND_ANY);
@@ -295,12 +321,14 @@ PyMethodDef bind_train_methods[] = {
      "loss(windows, scores | rule, loss, W | None, K | None, Q | None) -> float.  rule: a tuple of the kind of head, "
      "values, y, v, a, lam, function, the number of attention heads H and whether they stand side by side"},
     {"loss_and_grad", (PyCFunction)(void (*)(void))loss_and_grad, METH_FASTCALL,
-     "loss_and_grad(windows, scores | rule, loss, W | None, K | None, Q | None) -> loss, G (H, dk, dz), None, log_scale "
+     "loss_and_grad(windows, scores | rule, loss, W | None, K | None, Q | None) -> loss, G (H, dk, dz), None, "
+     "log_scale "
      "(H) | loss, dK, dQ, log_scale"},
     {"train", (PyCFunction)(void (*)(void))train, METH_FASTCALL,
      "train(windows, scores | rule, values | None, y | None, loss, ridge, rule, lr, target, p, radius, ball, first, "
      "last, record, W | None, K | None, Q | None, span | None, v | None, weights, heads | None, loss, norm, "
-     "log_grad_norm, reached, recorded | None, combine | None) -> status, exception | None.  Moves W (runs H, dk, dz), or "
+     "log_grad_norm, reached, recorded | None, combine | None) -> status, exception | None.  Moves W (runs H, dk, dz), "
+     "or "
      "K and Q, or the span (runs, 2 M, dk) of U and C while W stays, and v (runs, P) in place.  v: the P parameters of "
      "the rule's head, v or V, then a or lam; with scores, those of a linear head, which needs values and y.  lr: 1 or "
      "runs rows of 1 or all steps.  radius < 0: no ball.  weights [records, runs H, dk dz], heads [records, runs, P], "

@@ -10,7 +10,7 @@
 
 struct holder {
     struct windows w;
-    PyObject *arrays[5];                /* keep the data alive */
+    PyObject *arrays[5]; /* keep the data alive */
 };
 
 static void release(PyObject *capsule)
@@ -170,11 +170,9 @@ static PyObject *top(PyObject *module, PyObject *const *args, Py_ssize_t n)
     if (array == NULL)
         return NULL;
     ptrdiff_t *out = PyArray_DATA((PyArrayObject *)array);
-    Py_BEGIN_ALLOW_THREADS
-    for (ptrdiff_t q = 0; q < w->n_queries; ++q)
+    Py_BEGIN_ALLOW_THREADS for (ptrdiff_t q = 0; q < w->n_queries; ++q)
         out[q] = softmax_top(entry + w->indptr[q], windows_length(w, q));
-    Py_END_ALLOW_THREADS
-    return array;
+    Py_END_ALLOW_THREADS return array;
 }
 
 static PyObject *attended(PyObject *module, PyObject *const *args, Py_ssize_t n)
@@ -195,10 +193,8 @@ static PyObject *attended(PyObject *module, PyObject *const *args, Py_ssize_t n)
     PyObject *array = bind_new_doubles(&out, w->n_queries, dv);
     if (array == NULL)
         return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    sweep_attended(out, w, values, dv, prob);
-    Py_END_ALLOW_THREADS
-    return array;
+    Py_BEGIN_ALLOW_THREADS sweep_attended(out, w, values, dv, prob);
+    Py_END_ALLOW_THREADS return array;
 }
 
 static PyObject *scores(PyObject *module, PyObject *const *args, Py_ssize_t n)
@@ -225,10 +221,8 @@ static PyObject *scores(PyObject *module, PyObject *const *args, Py_ssize_t n)
     PyObject *array = bind_new_doubles(&out, windows_entries(w), -1);
     if (array == NULL)
         return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    sweep_scores(out, w, values, dv, y, v, shared ? 0 : dv);
-    Py_END_ALLOW_THREADS
-    return array;
+    Py_BEGIN_ALLOW_THREADS sweep_scores(out, w, values, dv, y, v, shared ? 0 : dv);
+    Py_END_ALLOW_THREADS return array;
 }
 
 PyMethodDef bind_windows_methods[] = {

@@ -11,7 +11,7 @@
 /* A product of fewer rows or columns leaves most of a tile empty. */
 #define TILED 8
 
-#ifdef BLAS_SYMBOL_PREFIX               /* set by setup.py for PyPI's OpenBLAS; a system BLAS has no prefix */
+#ifdef BLAS_SYMBOL_PREFIX /* set by setup.py for PyPI's OpenBLAS; a system BLAS has no prefix */
 #define CAT_(a, b) a##b
 #define CAT(a, b) CAT_(a, b)
 #define BLAS(name) CAT(BLAS_SYMBOL_PREFIX, name)
@@ -21,11 +21,11 @@
 
 void BLAS(dpotrf_)(const char *uplo, const int *n, double *a, const int *lda, int *info, size_t);
 void BLAS(dpotri_)(const char *uplo, const int *n, double *a, const int *lda, int *info, size_t);
-void BLAS(dsyevd_)(const char *jobz, const char *uplo, const int *n, double *a, const int *lda, double *w,
-                   double *work, const int *lwork, int *iwork, const int *liwork, int *info, size_t, size_t);
+void BLAS(dsyevd_)(const char *jobz, const char *uplo, const int *n, double *a, const int *lda, double *w, double *work,
+                   const int *lwork, int *iwork, const int *liwork, int *info, size_t, size_t);
 void BLAS(dgesdd_)(const char *jobz, const int *m, const int *n, double *a, const int *lda, double *s, double *u,
-                   const int *ldu, double *vt, const int *ldvt, double *work, const int *lwork, int *iwork,
-                   int *info, size_t);
+                   const int *ldu, double *vt, const int *ldvt, double *work, const int *lwork, int *iwork, int *info,
+                   size_t);
 
 /* Weak: a system BLAS that is not OpenBLAS has no such switch, and keeps its own mind about threads. */
 __attribute__((weak)) void BLAS(openblas_set_num_threads)(int);
@@ -37,8 +37,7 @@ static enum CBLAS_TRANSPOSE op_word(enum blas_op op)
 }
 
 void blas_gemm(enum blas_op op_a, enum blas_op op_b, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, double alpha,
-               const double *A, ptrdiff_t lda, const double *B, ptrdiff_t ldb, double beta, double *C,
-               ptrdiff_t ldc)
+               const double *A, ptrdiff_t lda, const double *B, ptrdiff_t ldb, double beta, double *C, ptrdiff_t ldc)
 {
     if (product_is_quick() && m >= TILED && n >= TILED && k > 0 && (beta == 0 || beta == 1)) {
         product_general(op_a == BLAS_TRANSPOSED, op_b == BLAS_TRANSPOSED, m, n, k, alpha, A, lda, B, ldb, beta == 1, C,
@@ -56,8 +55,7 @@ void blas_syrk(ptrdiff_t n, ptrdiff_t k, double alpha, const double *A, ptrdiff_
         product_general(0, 1, n, n, k, alpha, A, lda, A, lda, beta == 1, C, ldc, 1);
         return;
     }
-    BLAS(cblas_dsyrk)(CblasRowMajor, CblasLower, CblasNoTrans, (int)n, (int)k, alpha, A, (int)lda, beta, C,
-                      (int)ldc);
+    BLAS(cblas_dsyrk)(CblasRowMajor, CblasLower, CblasNoTrans, (int)n, (int)k, alpha, A, (int)lda, beta, C, (int)ldc);
 }
 
 int blas_cholesky(ptrdiff_t n, double *A, ptrdiff_t lda)
@@ -70,14 +68,14 @@ int blas_cholesky(ptrdiff_t n, double *A, ptrdiff_t lda)
 void blas_solve_lower(enum blas_op op, ptrdiff_t n, ptrdiff_t k, const double *L, ptrdiff_t ldl, double *B,
                       ptrdiff_t ldb)
 {
-    BLAS(cblas_dtrsm)(CblasRowMajor, CblasLeft, CblasLower, op_word(op), CblasNonUnit, (int)n, (int)k, 1.0, L,
-                      (int)ldl, B, (int)ldb);
+    BLAS(cblas_dtrsm)(CblasRowMajor, CblasLeft, CblasLower, op_word(op), CblasNonUnit, (int)n, (int)k, 1.0, L, (int)ldl,
+                      B, (int)ldb);
 }
 
 void blas_solve_rows(ptrdiff_t k, ptrdiff_t n, const double *L, ptrdiff_t ldl, double *B, ptrdiff_t ldb)
 {
-    BLAS(cblas_dtrsm)(CblasRowMajor, CblasRight, CblasLower, CblasTrans, CblasNonUnit, (int)k, (int)n, 1.0, L,
-                      (int)ldl, B, (int)ldb);
+    BLAS(cblas_dtrsm)(CblasRowMajor, CblasRight, CblasLower, CblasTrans, CblasNonUnit, (int)k, (int)n, 1.0, L, (int)ldl,
+                      B, (int)ldb);
 }
 
 void blas_solve_vector(enum blas_op op, ptrdiff_t n, const double *L, ptrdiff_t ldl, double *b)
@@ -113,7 +111,7 @@ int blas_eigen(ptrdiff_t n, double *A, double *values, int vectors, struct arena
 int blas_svd(ptrdiff_t m, ptrdiff_t n, double *A, double *U, double *s, double *V, struct arena *arena)
 {
     const char *job = U != NULL ? "S" : "N";
-    int info, rows = (int)n, columns = (int)m, lwork = -1;      /* of A^T, as LAPACK sees it */
+    int info, rows = (int)n, columns = (int)m, lwork = -1; /* of A^T, as LAPACK sees it */
     int least = rows < columns ? rows : columns;
     double work_size, none;
     struct arena_mark mark = arena_mark(arena);
@@ -128,8 +126,7 @@ int blas_svd(ptrdiff_t m, ptrdiff_t n, double *A, double *U, double *s, double *
     double *work = arena_doubles(arena, lwork, 1);
     if (arena->failed)
         return -1;
-    BLAS(dgesdd_)(job, &rows, &columns, A, &rows, s, left, &rows, right, &right_stride, work, &lwork, iwork, &info,
-                  1);
+    BLAS(dgesdd_)(job, &rows, &columns, A, &rows, s, left, &rows, right, &right_stride, work, &lwork, iwork, &info, 1);
     arena_release(arena, mark);
     return info;
 }

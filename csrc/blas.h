@@ -13,8 +13,7 @@ enum blas_op { BLAS_PLAIN, BLAS_TRANSPOSED };
 
 /* C [m,n] = alpha op(A) op(B) + beta C, inner size k; lda, ldb, ldc: row lengths as stored. */
 void blas_gemm(enum blas_op op_a, enum blas_op op_b, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, double alpha,
-               const double *A, ptrdiff_t lda, const double *B, ptrdiff_t ldb, double beta, double *C,
-               ptrdiff_t ldc);
+               const double *A, ptrdiff_t lda, const double *B, ptrdiff_t ldb, double beta, double *C, ptrdiff_t ldc);
 
 /* C [n,n] = alpha A A^T + beta C with A [n,k]; only the lower triangle of C means anything afterwards. */
 void blas_syrk(ptrdiff_t n, ptrdiff_t k, double alpha, const double *A, ptrdiff_t lda, double beta, double *C,

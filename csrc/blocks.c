@@ -11,11 +11,11 @@
 #include "sweep.h"
 #include "vector.h"
 
-#define SWEEPS 5                        /* cyclic sweeps of a block per visit, at most */
-#define SETTLED 0.03                    /* ... until the largest move is this part of the first sweep's */
-#define GROUP 64                        /* queries of a group where all queries at once would cost more */
-#define IDLE 2                          /* visits without a change after which a query rests ... */
-#define EVERY 4                         /* ... but for one epoch out of so many, which begins with a look at all rows */
+#define SWEEPS 5     /* cyclic sweeps of a block per visit, at most */
+#define SETTLED 0.03 /* ... until the largest move is this part of the first sweep's */
+#define GROUP 64     /* queries of a group where all queries at once would cost more */
+#define IDLE 2       /* visits without a change after which a query rests ... */
+#define EVERY 4      /* ... but for one epoch out of so many, which begins with a look at all rows */
 
 int blocks_take(struct blocks *blocks, const struct rows *rows, double ridge, struct arena *arena)
 {
@@ -43,7 +43,8 @@ int blocks_take(struct blocks *blocks, const struct rows *rows, double ridge, st
     blocks->change = arena_doubles(arena, blocks->most, 1);
     blocks->equal = arena_take(arena, blocks->most, 1);
     blocks->idle = arena_take(arena, M, 1);
-    /* Per visit one group of all costs M dk multiplications in memory order, groups 2 dk dz in gemm, 3 times as quick. */
+    /* Per visit one group of all costs M dk multiplications in memory order, groups 2 dk dz in gemm, 3 times as quick.
+     */
     blocks->group = M;
     if (M > GROUP + w->dz / 2) {
         blocks->group = GROUP;
@@ -84,7 +85,7 @@ void blocks_end(struct blocks *blocks)
 
 struct grams {
     const struct blocks *blocks;
-    double *delta;                      /* (most, dk) of each worker */
+    double *delta; /* (most, dk) of each worker */
 };
 
 static void gram_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
@@ -109,7 +110,8 @@ static void gram_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
     }
 }
 
-/* The rows of q that are visited: those that were, and those with a multiplier or a margin [m] below b.  0: no new one. */
+/* The rows of q that are visited: those that were, and those with a multiplier or a margin [m] below b.  0: no new one.
+ */
 static int choose(struct blocks *blocks, const double *lambda, const double *margin, ptrdiff_t q)
 {
     const struct rows *rows = blocks->rows;
@@ -175,8 +177,8 @@ static void shuffle(struct blocks *blocks)
 
 /* Cyclic ascent within one block; g [m] holds the margins minus b on entry.  change [m] = lambda moved by. */
 VECTOR_CLONES
-static double solve_block(double *restrict lambda, double *restrict change, double *restrict g, const double *restrict G,
-                          const unsigned char *equal, ptrdiff_t m)
+static double solve_block(double *restrict lambda, double *restrict change, double *restrict g,
+                          const double *restrict G, const unsigned char *equal, ptrdiff_t m)
 {
     double first = 0, total = 0;
     memset(change, 0, (size_t)m * sizeof(double));
@@ -272,7 +274,7 @@ static void visit_group(struct blocks *blocks, double *lambda, const ptrdiff_t *
     memset(blocks->P, 0, (size_t)(count * w->dk) * sizeof(double));
     for (ptrdiff_t i = 0; i < count; ++i) {
         double *pull = blocks->P + i * w->dk;
-        ptrdiff_t next = i + 1;         /* only those still to come need to know */
+        ptrdiff_t next = i + 1; /* only those still to come need to know */
         if (visit(blocks, lambda, pull, blocks->V + i * w->dk, query[i], flips))
             add_outer(blocks->V + next * w->dk, blocks->K + i * count + next, pull, count - next, w->dk);
     }

@@ -60,14 +60,14 @@ double bound_scaling(const double *margin, const struct rows *rows, double size,
         missing |= a < b - noise - 1e-12 * fabs(b);
         if (b > 0) {
             double factor = a > noise ? b / a : INFINITY;
-            s = factor > s ? factor : s;        /* fmax is a call */
+            s = factor > s ? factor : s; /* fmax is a call */
         } else if (a < -noise) {
             most = b / a < most ? b / a : most;
         }
     }
-    if (fixed)                          /* equalities with b != 0 leave no freedom of scale */
+    if (fixed) /* equalities with b != 0 leave no freedom of scale */
         return missing ? 0 : 1;
-    return s < INFINITY && s <= most * (1 + 1e-10) ? s : 0;    /* b < 0: met to a tenth of the gap worth asking */
+    return s < INFINITY && s <= most * (1 + 1e-10) ? s : 0; /* b < 0: met to a tenth of the gap worth asking */
 }
 
 /* The bounds of a W that meets the rows s times over and of lambda, and both scaled. */
@@ -156,7 +156,8 @@ double bound_farkas(double *lambda, const struct rows *rows, struct arena *arena
         product += rows->rhs[k] * lambda[k];
         weight += fabs(rows->rhs[k] * lambda[k]) * rows->length[k];
     }
-    weight = fmin(weight, longest_row(rows) * product);   /* with b of both signs b . lambda may cancel, and proves that much less */
+    weight = fmin(weight, longest_row(rows)
+                              * product); /* with b of both signs b . lambda may cancel, and proves that much less */
     double residual = vector_norm(M, size) / weight;
     arena_release(arena, mark);
     return product > 0 && weight > 0 ? residual : INFINITY;

@@ -9,19 +9,19 @@
 
 #include "rows.h"
 
-enum bound_norm { BOUND_FROBENIUS, BOUND_NUCLEAR, BOUND_ENTRYWISE };    /* the last: ||vec W||_p, p > 1 */
+enum bound_norm { BOUND_FROBENIUS, BOUND_NUCLEAR, BOUND_ENTRYWISE }; /* the last: ||vec W||_p, p > 1 */
 
 struct bound {
-    double lower, upper;                /* of the largest margin; lower is 0 when W meets no scaling of the rows */
-    double gap;                         /* upper / lower - 1 */
+    double lower, upper; /* of the largest margin; lower is 0 when W meets no scaling of the rows */
+    double gap;          /* upper / lower - 1 */
 };
 
 /* The accuracy to which the left side of a row can be computed, as a part of length_k ||W||: a few hundred roundings.
  * An equality counts as met within it; a margin within it counts as zero. */
 #define BOUND_ROUNDING 1e-13
 
-/* s(W) for W with these margins [m] and ||W||_F = size, or 0 when no scaling meets the rows; equality rows may be off by
- * the part `off` of length_k ||W||. */
+/* s(W) for W with these margins [m] and ||W||_F = size, or 0 when no scaling meets the rows; equality rows may be off
+ * by the part `off` of length_k ||W||. */
 double bound_scaling(const double *margin, const struct rows *rows, double size, double off);
 
 /* W [dk,dz] is scaled by s(W) in place when the lower bound is positive, and with the Frobenius norm lambda [m] too, so

@@ -4,7 +4,7 @@
 #define CLONES_H
 
 #include <stddef.h>
-#include <stdlib.h>                     /* defines __GLIBC__ where there is one */
+#include <stdlib.h> /* defines __GLIBC__ where there is one */
 
 #if defined __x86_64__ && defined __GLIBC__ && defined __GNUC__ && !defined __clang__ && !defined ATTSVM_NO_CLONES
 #define VECTOR_CLONES __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))

@@ -31,8 +31,7 @@ void crew_take(struct crew *crew, int threads, struct arena *arena)
 static void take_part(struct crew *crew, int number)
 {
     if (number < crew->parts)
-        crew->work(crew->context, crew->count * number / crew->parts, crew->count * (number + 1) / crew->parts,
-                   number);
+        crew->work(crew->context, crew->count * number / crew->parts, crew->count * (number + 1) / crew->parts, number);
 }
 
 /* A loop without work ends the thread. */
@@ -121,7 +120,7 @@ void crew_for(struct crew *crew, ptrdiff_t count, double cost, crew_work *work, 
 
 void crew_dismiss(struct crew *crew)
 {
-    if (crew->size == 1)                /* none was started, or none could be */
+    if (crew->size == 1) /* none was started, or none could be */
         return;
     crew->work = NULL;
     announce(crew);

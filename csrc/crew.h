@@ -15,15 +15,15 @@ struct crew_member;
 typedef void crew_work(void *context, ptrdiff_t from, ptrdiff_t to, int worker);
 
 struct crew {
-    int most;                           /* threads wanted, the caller among them */
-    int size;                           /* there: 1 until the first loop worth more */
-    struct crew_member *members;        /* (most) */
-    crew_work *work;                    /* the loop at hand: */
+    int most;                    /* threads wanted, the caller among them */
+    int size;                    /* there: 1 until the first loop worth more */
+    struct crew_member *members; /* (most) */
+    crew_work *work;             /* the loop at hand: */
     void *context;
     ptrdiff_t count;
     int parts;
-    atomic_uint loop;                   /* its number */
-    atomic_int busy;                    /* members that have not finished it */
+    atomic_uint loop; /* its number */
+    atomic_int busy;  /* members that have not finished it */
     pthread_mutex_t lock;
     pthread_cond_t begin, done;
 };

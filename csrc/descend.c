@@ -26,7 +26,7 @@ static void move_by(double *W, const double *G, ptrdiff_t n, double length, doub
 {
     if (by > 0x1p-500 && by < 0x1p500) {
         move(W, G, length / by, n);
-    } else if (by != 0) {               /* length / by may leave the range of double precision where the step does not */
+    } else if (by != 0) { /* length / by may leave the range of double precision where the step does not */
         for (ptrdiff_t i = 0; i < n; ++i)
             W[i] -= length * (G[i] / by);
     }
@@ -52,16 +52,16 @@ struct part {
     double *W, *G;
     ptrdiff_t n;
     const double *log_scale;
-    const double *known;                /* NULL, or where the norm of the gradient already stands */
-    double norm;                        /* of G */
+    const double *known; /* NULL, or where the norm of the gradient already stands */
+    double norm;         /* of G */
 };
 
 /* One run: its matrices, then v, or V and a, or v and lam, where the head is trained. */
 struct runner {
     struct part *part;
     ptrdiff_t matrices, parts;
-    double joint, scale;                /* joint * exp(scale): the gradient norm of the matrices */
-    double excess;                      /* polyak: of the loss above the target */
+    double joint, scale; /* joint * exp(scale): the gradient norm of the matrices */
+    double excess;       /* polyak: of the loss above the target */
 };
 
 struct descender {
@@ -70,7 +70,7 @@ struct descender {
     struct weights *weights;
     struct objective_work work;
     struct gradient gradient;
-    struct runner *runner;              /* (R) */
+    struct runner *runner; /* (R) */
     double *packed;
 };
 
@@ -154,7 +154,7 @@ static void move_part(const struct part *part, const struct descent *descent, do
         break;
     case DESCEND_NORMALIZED_JOINTLY:
     case DESCEND_POLYAK:
-        if (part->norm != 0)            /* else the scale may be any, and so may the share */
+        if (part->norm != 0) /* else the scale may be any, and so may the share */
             move_by(part->W, part->G, part->n, lr * share, joint);
     }
 }

@@ -44,7 +44,7 @@ static ptrdiff_t pivoted_cholesky(double *G, ptrdiff_t n, ptrdiff_t *row)
         G[k * n + k] = diagonal;
         for (ptrdiff_t i = k + 1; i < n; ++i) {
             G[i * n + k] /= diagonal;
-            G[k * n + i] = G[i * n + k];        /* kept symmetric, so that swaps stay simple */
+            G[k * n + i] = G[i * n + k]; /* kept symmetric, so that swaps stay simple */
         }
         for (ptrdiff_t i = k + 1; i < n; ++i)
             for (ptrdiff_t j = k + 1; j < n; ++j)
@@ -75,7 +75,7 @@ int equalities_factor(struct equalities *e, const struct rows *rows, struct aren
     }
     e->count = pivoted_cholesky(G, n, e->row);
     e->L = G;
-    for (ptrdiff_t i = 1; i < e->count; ++i)    /* the factor's rows, packed from stride n to stride count */
+    for (ptrdiff_t i = 1; i < e->count; ++i) /* the factor's rows, packed from stride n to stride count */
         memmove(G + i * e->count, G + i * n, (size_t)e->count * sizeof(double));
     return STATUS_DONE;
 }
@@ -85,7 +85,7 @@ void equalities_project(double *W, double *lambda, double level, const struct eq
     const struct rows *rows = e->rows;
     if (e->count == 0)
         return;
-    for (int pass = 0; pass < 2; ++pass) {      /* the second pass removes the rounding of the first */
+    for (int pass = 0; pass < 2; ++pass) { /* the second pass removes the rounding of the first */
         rows_apply(e->margin, rows, W);
         for (ptrdiff_t i = 0; i < e->count; ++i) {
             ptrdiff_t k = e->row[i];

@@ -7,10 +7,10 @@
 
 struct equalities {
     const struct rows *rows;
-    ptrdiff_t count;                    /* independent equality rows */
-    ptrdiff_t *row;                     /* (count) their row numbers */
-    double *L;                          /* (count, count) lower, E E^* = L L^T for rows of unit length */
-    double *margin, *multiplier, *M;    /* scratch (m), (count), (dk, dz) */
+    ptrdiff_t count;                 /* independent equality rows */
+    ptrdiff_t *row;                  /* (count) their row numbers */
+    double *L;                       /* (count, count) lower, E E^* = L L^T for rows of unit length */
+    double *margin, *multiplier, *M; /* scratch (m), (count), (dk, dz) */
 };
 
 /* STATUS_DONE, STATUS_NO_MEMORY. */

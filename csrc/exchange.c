@@ -145,7 +145,7 @@ static int complement(struct exchange *e, double *u, const double *y, const doub
         for (ptrdiff_t c = 0; c <= r; ++c)
             N[r * n_left + c] = product(e, left[r], left[c]);
         for (ptrdiff_t a = 0; a < n_came; ++a)
-            T[r * n_came + a] = product(e, left[r], came[a]);   /* R A^T */
+            T[r * n_came + a] = product(e, left[r], came[a]); /* R A^T */
     }
     for (ptrdiff_t a = 0; a < n_came; ++a) {
         came_u[a] = b[came[a]] - vector_dot(e->Y + e->slot[came[a]] * n, y, n);
@@ -156,7 +156,7 @@ static int complement(struct exchange *e, double *u, const double *y, const doub
     if (n_left > 0) {
         if (blas_cholesky(n_left, N, n_left) != 0)
             return STATUS_FACTORIZATION;
-        blas_solve_vector(BLAS_PLAIN, n_left, N, n_left, u);    /* (R R^T)^-1/2 R y */
+        blas_solve_vector(BLAS_PLAIN, n_left, N, n_left, u); /* (R R^T)^-1/2 R y */
     }
     if (n_left > 0 && n_came > 0) {
         blas_solve_lower(BLAS_PLAIN, n_left, n_came, N, n_left, T, n_came);

@@ -10,10 +10,9 @@
 #include "vector.h"
 
 #define ROOM 16
-#define LANES CLONES_LANES              /* the totals below count on 8 */
+#define LANES CLONES_LANES /* the totals below count on 8 */
 
-int factor_take(struct factor *f, const struct gram *gram, const double *beta, ptrdiff_t capacity,
-                struct arena *arena)
+int factor_take(struct factor *f, const struct gram *gram, const double *beta, ptrdiff_t capacity, struct arena *arena)
 {
     *f = (struct factor){.gram = gram, .beta = beta, .capacity = capacity, .arena = arena};
     f->member = arena_indices(arena, capacity);
@@ -33,7 +32,7 @@ static int make_room(struct factor *f, ptrdiff_t n, ptrdiff_t kept)
 {
     if (n < f->stride)
         return 0;
-    ptrdiff_t more = kept > 0 ? n / 2 : n / 8;      /* few join a factor that was built at once */
+    ptrdiff_t more = kept > 0 ? n / 2 : n / 8; /* few join a factor that was built at once */
     ptrdiff_t stride = clones_padded(n + more + ROOM), most = clones_padded(f->capacity + 1);
     stride = stride < most ? stride : most;
     double *U = arena_doubles(f->arena, stride, stride);
@@ -66,8 +65,8 @@ INLINE double total(const double x[LANES])
     return ((x[0] + x[4]) + (x[1] + x[5])) + ((x[2] + x[6]) + (x[3] + x[7]));
 }
 
-#define TALL 8                          /* rows of U that are made together ... */
-#define WIDE 16                         /* ... and columns: their 8 x 16 sums just fit the registers of AVX-512 */
+#define TALL 8  /* rows of U that are made together ... */
+#define WIDE 16 /* ... and columns: their 8 x 16 sums just fit the registers of AVX-512 */
 
 /* U [from .. from+TALL, j .. j+width] less what the rows above take off it. */
 INLINE void take_off(double *restrict U, ptrdiff_t stride, ptrdiff_t from, ptrdiff_t j, int width)
@@ -100,7 +99,7 @@ static int eliminate(double *restrict U, double *restrict inverse, ptrdiff_t n, 
     for (ptrdiff_t top = 0, bottom; top < n; top = bottom) {
         ptrdiff_t j = top;
         bottom = n - top < TALL ? n : top + TALL;
-        for (; j + WIDE <= end; j += WIDE)      /* rows from n on are there, and not read */
+        for (; j + WIDE <= end; j += WIDE) /* rows from n on are there, and not read */
             take_off(U, stride, top, j, WIDE);
         if (j < end)
             take_off(U, stride, top, j, LANES);
@@ -215,7 +214,7 @@ void factor_delete(struct factor *f, ptrdiff_t i)
     for (ptrdiff_t k = 0; k <= n; ++k) {
         double *row = f->U + k * stride;
         if (k > i && k % LANES == 0)
-            clear(f, k, k - 1);         /* its diagonal moves there */
+            clear(f, k, k - 1); /* its diagonal moves there */
         memmove(row + i, row + i + 1, (size_t)(n - i) * sizeof(double));
     }
     /* Column k now has one entry below the diagonal; a rotation of rows k and k+1, and of y with them, removes it. */
@@ -237,7 +236,7 @@ void factor_solve_transposed(const struct factor *f, double *restrict out, doubl
     ptrdiff_t n = f->size, stride = f->stride, end = clones_padded(n), i = 0;
     for (; i + 4 <= n; i += 4) {
         const double *restrict p = f->U + i * stride, *restrict q = p + stride, *restrict r = q + stride,
-                     *restrict s = r + stride;
+                               *restrict s = r + stride;
         const double *inverse = f->inverse + i;
         double x = b[i] * inverse[0], y = (b[i + 1] - x * p[i + 1]) * inverse[1];
         double z = (b[i + 2] - x * p[i + 2] - y * q[i + 2]) * inverse[2];

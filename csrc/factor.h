@@ -11,23 +11,22 @@ struct gram;
 
 struct factor {
     const struct gram *gram;
-    const double *beta;                 /* (m) by row */
-    ptrdiff_t size, stride, capacity;   /* |S| now; row length of U, whole vectors; the most there can be */
-    ptrdiff_t *member;                  /* (capacity) S, in the order of U */
-    unsigned char *inside;              /* (m) in S */
-    double *U;                          /* (size, stride) upper triangular; what is left of the diagonal is not read */
-    double *inverse;                    /* (capacity) 1 / diagonal of U: a solve is a chain, and divisions are slow */
-    double *y;                          /* (capacity) */
-    double *r, *work;                   /* (capacity) U^-T G_Sj of the row projected last; scratch */
+    const double *beta;               /* (m) by row */
+    ptrdiff_t size, stride, capacity; /* |S| now; row length of U, whole vectors; the most there can be */
+    ptrdiff_t *member;                /* (capacity) S, in the order of U */
+    unsigned char *inside;            /* (m) in S */
+    double *U;                        /* (size, stride) upper triangular; what is left of the diagonal is not read */
+    double *inverse;                  /* (capacity) 1 / diagonal of U: a solve is a chain, and divisions are slow */
+    double *y;                        /* (capacity) */
+    double *r, *work;                 /* (capacity) U^-T G_Sj of the row projected last; scratch */
     struct arena *arena;
 };
 
 /* S is empty.  STATUS_DONE or STATUS_NO_MEMORY, here and below. */
-int factor_take(struct factor *f, const struct gram *gram, const double *beta, ptrdiff_t capacity,
-                struct arena *arena);
+int factor_take(struct factor *f, const struct gram *gram, const double *beta, ptrdiff_t capacity, struct arena *arena);
 
-/* Start over with S = member [n], which may be f->member.  Rows at a squared distance of at most `least` from the span of
- * those before are left out. */
+/* Start over with S = member [n], which may be f->member.  Rows at a squared distance of at most `least` from the span
+ * of those before are left out. */
 int factor_build(struct factor *f, const ptrdiff_t *member, ptrdiff_t n, double least);
 
 /* r = U^-T G_Sj; returns the squared distance 1 - r.r of row j from the span of S. */

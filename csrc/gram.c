@@ -11,10 +11,10 @@
 #include "vector.h"
 
 #define LANES CLONES_LANES
-#define TALL 16                         /* rows of G that are made together: a panel of the product */
-#define FEW 8                           /* rows a query, below which the whole of G pays (measured) ... */
-#define WHOLE 400                       /* ... up to so many rows, 1.3 MB */
-#define QUERIES 160                     /* up to so many, beyond 2 dz, K P costs less than W and its product with them */
+#define TALL 16     /* rows of G that are made together: a panel of the product */
+#define FEW 8       /* rows a query, below which the whole of G pays (measured) ... */
+#define WHOLE 400   /* ... up to so many rows, 1.3 MB */
+#define QUERIES 160 /* up to so many, beyond 2 dz, K P costs less than W and its product with them */
 
 /* D [m, padded]: the differences of a window's rows over their own length, `length` / z. */
 VECTOR_CLONES
@@ -68,7 +68,7 @@ static void multiply(double *restrict row, const double *restrict by, ptrdiff_t 
 static inline double of_queries(const struct gram *gram, ptrdiff_t p, ptrdiff_t q)
 {
     return gram->K != NULL ? gram->K[p * gram->across + q]
-        : vector_dot(gram->Z + p * gram->dz, gram->Z + q * gram->dz, gram->dz);
+                           : vector_dot(gram->Z + p * gram->dz, gram->Z + q * gram->dz, gram->dz);
 }
 
 /* G_kl (z_k . z_l), `query` [n] being those of the rows. */
@@ -92,7 +92,7 @@ int gram_block(double *G, ptrdiff_t stride, const struct gram *gram, ptrdiff_t f
 {
     const ptrdiff_t *query = gram->rows->query + first;
     int status = square(G, stride, gram->D + first * gram->dk, n, gram->dk, gram->arena);
-    if (status == STATUS_DONE && query[0] != query[n - 1])  /* the product of a unit query with itself is 1 */
+    if (status == STATUS_DONE && query[0] != query[n - 1]) /* the product of a unit query with itself is 1 */
         status = times_queries(G, stride, gram, query, n);
     return status;
 }
@@ -112,8 +112,12 @@ int gram_take(struct gram *gram, const struct rows *rows, struct arena *arena)
     const struct windows *w = rows->w;
     ptrdiff_t M = w->n_queries, m = rows->count;
     int whole = m <= WHOLE && (M == 1 || m < FEW * M), status = STATUS_DONE;
-    *gram = (struct gram){.rows = rows, .arena = arena, .dk = clones_padded(w->dk), .dz = clones_padded(w->dz),
-                          .across = clones_padded(M), .stride = clones_padded(m)};
+    *gram = (struct gram){.rows = rows,
+                          .arena = arena,
+                          .dk = clones_padded(w->dk),
+                          .dz = clones_padded(w->dz),
+                          .across = clones_padded(M),
+                          .stride = clones_padded(m)};
     gram->D = arena_doubles(arena, m, gram->dk);
     gram->Z = arena_zeros(arena, M, gram->dz);
     if (whole || M <= QUERIES + 2 * w->dz) {
@@ -175,8 +179,8 @@ void gram_products(double *out, const struct gram *gram, ptrdiff_t j, const ptrd
     for (ptrdiff_t i = 0; i < n; ++i) {
         ptrdiff_t k = member[i];
         out[i] = gram->G != NULL ? gram->G[j * gram->stride + k]
-            : vector_dot(gram->D + k * gram->dk, gram->D + j * gram->dk, gram->dk)
-                * of_queries(gram, rows->query[j], rows->query[k]);
+                                 : vector_dot(gram->D + k * gram->dk, gram->D + j * gram->dk, gram->dk)
+                                       * of_queries(gram, rows->query[j], rows->query[k]);
     }
 }
 
@@ -194,7 +198,7 @@ static void combine(double *restrict out, const double *restrict A, ptrdiff_t n,
 {
     ptrdiff_t i = 0;
     memset(out, 0, (size_t)n * sizeof(double));
-    for (; i + 4 <= size; i += 4) {     /* four rows at a time: `out` is read and written a quarter as often */
+    for (; i + 4 <= size; i += 4) { /* four rows at a time: `out` is read and written a quarter as often */
         const double *restrict a = A + member[i] * n, *restrict b = A + member[i + 1] * n;
         const double *restrict c = A + member[i + 2] * n, *restrict d = A + member[i + 3] * n;
         double x_a = x[member[i]], x_b = x[member[i + 1]], x_c = x[member[i + 2]], x_d = x[member[i + 3]];
@@ -232,7 +236,7 @@ void gram_margins(double *margin, struct gram *gram, const double *x, const ptrd
     gram_transform(gram, x, member, n);
     for (ptrdiff_t q = 0; q < rows->w->n_queries; ++q) {
         ptrdiff_t from = rows->first[q];
-        sweep_window_logits(margin + from, gram->D + from * gram->dk, gram->V + q * gram->dk,
-                            rows->first[q + 1] - from, gram->dk, NULL);
+        sweep_window_logits(margin + from, gram->D + from * gram->dk, gram->V + q * gram->dk, rows->first[q + 1] - from,
+                            gram->dk, NULL);
     }
 }

@@ -11,11 +11,11 @@ struct arena;
 struct gram {
     const struct rows *rows;
     struct arena *arena;
-    ptrdiff_t dk, dz, across, stride;   /* dk, dz, M, m, each rounded up to whole vectors */
-    double *D, *Z;                      /* (m, dk) unit differences, (M, dz) unit queries */
-    double *K;                          /* (M, across) products of unit queries; NULL: M is too large for it to pay */
-    double *P, *V;                      /* (M, dk) each, where there is K */
-    double *G;                          /* (m, stride), or NULL: it would cost more than it saves */
+    ptrdiff_t dk, dz, across, stride; /* dk, dz, M, m, each rounded up to whole vectors */
+    double *D, *Z;                    /* (m, dk) unit differences, (M, dz) unit queries */
+    double *K;                        /* (M, across) products of unit queries; NULL: M is too large for it to pay */
+    double *P, *V;                    /* (M, dk) each, where there is K */
+    double *G;                        /* (m, stride), or NULL: it would cost more than it saves */
 };
 
 /* STATUS_DONE or STATUS_NO_MEMORY, here and below. */

@@ -9,8 +9,7 @@
 /* hidden [M,h], the pre-activations V^T o, becomes a * [V^T o > 0]; value [M] = a . relu(V^T o).  At a kink the
  * derivative from the left, 0, as everybody takes it. */
 VECTOR_CLONES
-static void rectify(double *restrict value, double *restrict hidden, const double *restrict a, ptrdiff_t M,
-                    ptrdiff_t h)
+static void rectify(double *restrict value, double *restrict hidden, const double *restrict a, ptrdiff_t M, ptrdiff_t h)
 {
     for (ptrdiff_t q = 0; q < M; ++q) {
         double *row = hidden + q * h, sum = 0;

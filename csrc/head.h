@@ -13,12 +13,12 @@ enum head_kind { HEAD_LINEAR, HEAD_MLP, HEAD_QUADRATIC, HEAD_CALL };
 
 struct head {
     enum head_kind kind;
-    ptrdiff_t d;                        /* length of o */
-    const double *v;                    /* linear, quadratic: (d), or (M, d) when v_stride is d; mlp: V (d, hidden) */
+    ptrdiff_t d;     /* length of o */
+    const double *v; /* linear, quadratic: (d), or (M, d) when v_stride is d; mlp: V (d, hidden) */
     ptrdiff_t v_stride;
-    const double *a;                    /* mlp: (hidden) */
-    ptrdiff_t hidden;                   /* 0 for the others */
-    double lam;                         /* quadratic */
+    const double *a;  /* mlp: (hidden) */
+    ptrdiff_t hidden; /* 0 for the others */
+    double lam;       /* quadratic */
     /* call: value [M] and gradient [M,d] of O [M,d]; nonzero ends the matter. */
     int (*call)(void *context, double *value, double *gradient, const double *O, ptrdiff_t M, ptrdiff_t d);
     void *context;

@@ -9,7 +9,7 @@
 #include "softmax.h"
 
 #define WIDE SOFTMAX_LANES
-#define SMALL 3072                      /* doubles of keys: 24 KiB, half a level-1 cache */
+#define SMALL 3072 /* doubles of keys: 24 KiB, half a level-1 cache */
 
 static ptrdiff_t longest_of(const struct windows *w, ptrdiff_t group)
 {
@@ -64,8 +64,8 @@ void lanes_take(struct lanes *lanes, const struct windows *w, const double *scor
 
 /* logit [T,8]: of each lane, X u, with u in a column of U. */
 VECTOR_CLONES
-static void multiply(double *restrict logit, const double *restrict keys, const double *restrict U,
-                     ptrdiff_t columns, ptrdiff_t T, ptrdiff_t dk)
+static void multiply(double *restrict logit, const double *restrict keys, const double *restrict U, ptrdiff_t columns,
+                     ptrdiff_t T, ptrdiff_t dk)
 {
     ptrdiff_t t = 0;
     for (; t + 4 <= T; t += 4) {
@@ -114,8 +114,7 @@ static void pull(double *restrict P, const double *restrict keys, const double *
     }
 }
 
-void lanes_pull_back(double *P, double *score, double *lift, double *shift, const struct lanes *lanes,
-                     const double *U)
+void lanes_pull_back(double *P, double *score, double *lift, double *shift, const struct lanes *lanes, const double *U)
 {
     const struct windows *w = lanes->w;
     const double *keys = lanes->keys, *scores = lanes->scores;

@@ -9,20 +9,20 @@
 #include "stop.h"
 #include "vector.h"
 
-#define MEMORY 20                       /* pairs kept: fewer cost evaluations, more cost as much as one */
-#define DECREASE 1e-4                   /* part of the promised decrease asked for (Wolfe) */
-#define FLATTER 0.9                     /* part of the slope that may be left (Wolfe): most first steps will do */
-#define FIRST 0.1                       /* first step along the gradient, as a part of x: lengths say nothing */
-#define TRIALS 20                       /* along one direction: more means that rounding decides */
-#define STRETCH 4.0                     /* largest growth of a trial step */
-#define INSIDE 0.1                      /* of a bracket that interpolation keeps away from its ends */
+#define MEMORY 20     /* pairs kept: fewer cost evaluations, more cost as much as one */
+#define DECREASE 1e-4 /* part of the promised decrease asked for (Wolfe) */
+#define FLATTER 0.9   /* part of the slope that may be left (Wolfe): most first steps will do */
+#define FIRST 0.1     /* first step along the gradient, as a part of x: lengths say nothing */
+#define TRIALS 20     /* along one direction: more means that rounding decides */
+#define STRETCH 4.0   /* largest growth of a trial step */
+#define INSIDE 0.1    /* of a bracket that interpolation keeps away from its ends */
 
 struct descent {
     ptrdiff_t n, pairs, newest;
-    double *step, *change;              /* (MEMORY,n) differences of x and of the gradient */
-    double curvature[MEMORY];           /* their products */
-    double *gradient, *direction;       /* (n) */
-    double *x_next, *gradient_next;     /* (n) */
+    double *step, *change;          /* (MEMORY,n) differences of x and of the gradient */
+    double curvature[MEMORY];       /* their products */
+    double *gradient, *direction;   /* (n) */
+    double *x_next, *gradient_next; /* (n) */
     double value;
 };
 
@@ -70,8 +70,9 @@ static double interpolate(struct point a, struct point b)
     double t = b.t - (b.t - a.t) * (b.slope + root - d) / (b.slope - a.slope + 2 * root);
     double low = fmin(a.t, b.t), high = fmax(a.t, b.t), margin = INSIDE * (high - low);
     if (!(square >= 0 && t >= low + margin && t <= high - margin))
-        t = isfinite(t) && t < low + margin ? low + margin : isfinite(t) && t > high - margin ? high - margin
-                                                                                             : (low + high) / 2;
+        t = isfinite(t) && t < low + margin    ? low + margin
+            : isfinite(t) && t > high - margin ? high - margin
+                                               : (low + high) / 2;
     return t;
 }
 
@@ -117,7 +118,7 @@ static void remember(struct descent *s, const double *x)
         change[i] = s->gradient_next[i] - s->gradient[i];
     }
     double curvature = vector_dot(step, change, n);
-    if (!(curvature > 0))               /* not convex here: the pair would spoil H */
+    if (!(curvature > 0)) /* not convex here: the pair would spoil H */
         return;
     s->curvature[k] = curvature;
     s->newest = k;
@@ -156,7 +157,7 @@ int lbfgs(double *x, ptrdiff_t n, double tol, ptrdiff_t most, ptrdiff_t *evaluat
         if (!search_line(&s, x, s.pairs > 0 ? 1 : fmin(1, FIRST * size / slope), evaluations, function, context)) {
             if (s.pairs == 0)
                 break;
-            s.pairs = 0;                /* an old H may be to blame: once more along the gradient */
+            s.pairs = 0; /* an old H may be to blame: once more along the gradient */
             s.value = function(s.gradient, x, context);
             ++*evaluations;
             continue;

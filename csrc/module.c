@@ -16,7 +16,7 @@ void *bind_array(PyObject *object, const char *name, int type, int optional, int
         return NULL;
     }
     PyArrayObject *array = (PyArrayObject *)object;
-    if (PyArray_TYPE(array) != type || !PyArray_ISCARRAY_RO(array)) {    /* C order, aligned, native byte order */
+    if (PyArray_TYPE(array) != type || !PyArray_ISCARRAY_RO(array)) { /* C order, aligned, native byte order */
         PyErr_Format(PyExc_TypeError, "%s has the wrong type or layout", name);
         return NULL;
     }
@@ -51,7 +51,7 @@ int bind_count(const char *function, Py_ssize_t n, Py_ssize_t wanted)
  * more. */
 static atomic_int bind_threads = 1;
 
-#define REPORT_INTERVAL 0.1             /* seconds: smooth for the eye */
+#define REPORT_INTERVAL 0.1 /* seconds: smooth for the eye */
 
 static int poll_signals(void *context)
 {
@@ -95,7 +95,7 @@ int bind_end(struct bind_call *call, int status, PyObject **exception)
     arena_free(&call->arena);
     PyEval_RestoreThread(call->thread);
     *exception = NULL;
-    if (PyErr_Occurred()) {             /* set by a poll, though the answer may have been final by then */
+    if (PyErr_Occurred()) { /* set by a poll, though the answer may have been final by then */
         PyObject *type, *value, *traceback;
         PyErr_Fetch(&type, &value, &traceback);
         PyErr_NormalizeException(&type, &value, &traceback);
@@ -149,11 +149,11 @@ static int add_status(PyObject *module)
 {
     PyObject *words = Py_BuildValue("{"
 #define STATUS_FORMAT(name, code, word, sentence) "is"
-        STATUS_LIST(STATUS_FORMAT)
+                                    STATUS_LIST(STATUS_FORMAT)
 #undef STATUS_FORMAT
-        "}"
+                                        "}"
 #define STATUS_PAIR(name, code, word, sentence) , code, word
-        STATUS_LIST(STATUS_PAIR));
+                                    STATUS_LIST(STATUS_PAIR));
 #undef STATUS_PAIR
     int failed = words == NULL || PyModule_AddObjectRef(module, "STATUS", words) < 0;
     Py_XDECREF(words);
@@ -164,8 +164,8 @@ static int execute(PyObject *module)
 {
     if (PyArray_ImportNumPyAPI() < 0)
         return -1;
-    PyMethodDef *tables[] = {module_methods, bind_windows_methods, bind_train_methods, bind_svm_methods,
-                             bind_path_methods, bind_output_methods};
+    PyMethodDef *tables[] = {module_methods,   bind_windows_methods, bind_train_methods,
+                             bind_svm_methods, bind_path_methods,    bind_output_methods};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; ++i)
         if (PyModule_AddFunctions(module, tables[i]) < 0)
             return -1;

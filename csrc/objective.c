@@ -229,7 +229,7 @@ int objective_gradient(struct gradient *gradient, struct objective_work *work)
         double scale = gradient->log_scale[n];
         if (isnan(scale) || scale == INFINITY)
             return STATUS_NOT_FINITE;
-        gradient->log_scale[n] = scale > -INFINITY ? scale : 0;     /* -inf: no query adds anything */
+        gradient->log_scale[n] = scale > -INFINITY ? scale : 0; /* -inf: no query adds anything */
         if (work->dense && at->W == NULL) {
             product_pack(work->product, at->Q + n * dz * m, m, m, dz);
             product_rows(gradient->K + n * dk * m, m, G + n * dk * dz, dz, work->product, dk, m, dz);

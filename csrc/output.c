@@ -74,8 +74,9 @@ static void pull_back(void *context, ptrdiff_t first, ptrdiff_t last, int worker
         for (ptrdiff_t h = 0; h < output->heads; ++h) {
             const double *logit = work->logit + h * windows_entries(w) + w->indptr[q];
             double *p = work->P + (h * M + q) * w->dk;
-            if (h == 0 || output->side_by_side) {       /* summed, all attention heads have the same scores */
-                sweep_window_logits(share->score, V, work->gradient + q * d + h * (output->side_by_side ? dv : 0), T, dv, NULL);
+            if (h == 0 || output->side_by_side) { /* summed, all attention heads have the same scores */
+                sweep_window_logits(share->score, V, work->gradient + q * d + h * (output->side_by_side ? dv : 0), T,
+                                    dv, NULL);
                 for (ptrdiff_t t = 0; t < T; ++t)
                     share->score[t] *= output->y[q];
             }

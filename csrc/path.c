@@ -19,11 +19,11 @@
 #include "sweep.h"
 #include "vector.h"
 
-#define MEMORY 10                       /* values of log F the nonmonotone test looks back on */
-#define SUFFICIENT 1e-4                 /* part of the linear decrease asked for */
-#define HALVINGS 40                     /* of a step before it counts as none */
-#define LOOK 8                          /* iterations between two gaps in the nuclear norm, which cost two SVDs */
-#define INSIDE (1 - 1e-9)               /* of the radius: below, the ball does not bind */
+#define MEMORY 10         /* values of log F the nonmonotone test looks back on */
+#define SUFFICIENT 1e-4   /* part of the linear decrease asked for */
+#define HALVINGS 40       /* of a step before it counts as none */
+#define LOOK 8            /* iterations between two gaps in the nuclear norm, which cost two SVDs */
+#define INSIDE (1 - 1e-9) /* of the radius: below, the ball does not bind */
 
 struct search {
     const struct objective *objective;
@@ -33,7 +33,7 @@ struct search {
     struct objective_work work;
     struct gradient gradient;
     ptrdiff_t size;
-    double *W, *g, *trial, *direction, *before;     /* (dk, dz) each; before: the gradient at the last point */
+    double *W, *g, *trial, *direction, *before; /* (dk, dz) each; before: the gradient at the last point */
     double *U, *l, *e, *keys;
     double log_excess;
 };
@@ -99,7 +99,7 @@ double path_log_excess(const struct objective *objective, const double *W, doubl
         sweep_window_logits(l, X, U + q * w->dk, T, w->dk, NULL);
         double mantissa = shortfall(&shift, l, score, best, e, T);
         double value = log_loss_excess(objective->loss, best, mantissa, shift);
-        if (isnan(value))               /* logits beyond double precision */
+        if (isnan(value)) /* logits beyond double precision */
             return NAN;
         if (value > largest) {
             sum = sum * exp(largest - value) + 1;
@@ -225,7 +225,7 @@ static double next_length(struct search *s, double length, ptrdiff_t iteration)
     double moved = vector_dot(s->direction, s->direction, s->size);
     double both = vector_dot(s->direction, s->before, s->size);
     double changed = vector_dot(s->before, s->before, s->size);
-    if (both <= 0)                      /* no curvature seen: further */
+    if (both <= 0) /* no curvature seen: further */
         return fmin(10 * length, 1e30);
     double next = iteration % 2 ? moved / both : both / changed;
     return isfinite(next) && next > 0 ? next : length;
@@ -245,7 +245,7 @@ int path_point(struct path_answer *answer, const struct objective *objective, co
     s.log_excess = log_excess(&s, s.W);
     if (isnan(s.log_excess) || s.log_excess == INFINITY)
         return STATUS_NOT_FINITE;
-    if (s.log_excess == -INFINITY || options->radius == 0)     /* nothing can be gained */
+    if (s.log_excess == -INFINITY || options->radius == 0) /* nothing can be gained */
         return STATUS_DONE;
     for (int i = 0; i < MEMORY; ++i)
         recent[i] = s.log_excess;
@@ -264,7 +264,7 @@ int path_point(struct path_answer *answer, const struct objective *objective, co
         for (ptrdiff_t i = 0; i < s.size; ++i)
             s.direction[i] -= s.W[i];
         double slope = vector_dot(s.g, s.direction, s.size);
-        if (slope >= 0 || !advance(&s, slope, recent)) {        /* rounding leaves no way down */
+        if (slope >= 0 || !advance(&s, slope, recent)) { /* rounding leaves no way down */
             status = measure(answer, &s);
             return status != STATUS_DONE || answer->gap <= options->tol ? status : STATUS_ITERATION_LIMIT;
         }

@@ -20,10 +20,10 @@ struct path_options {
 };
 
 struct path_answer {
-    double *W;                          /* (dk, dz) start, inside the ball or not; then the answer */
-    double log_excess;                  /* log F(W), -inf when every query sees best scores only */
-    double log_gradient;                /* log of the gradient's dual norm */
-    double gap;                         /* Frank-Wolfe gap <G, W> + radius ||G||_dual, relative to its second term */
+    double *W;           /* (dk, dz) start, inside the ball or not; then the answer */
+    double log_excess;   /* log F(W), -inf when every query sees best scores only */
+    double log_gradient; /* log of the gradient's dual norm */
+    double gap;          /* Frank-Wolfe gap <G, W> + radius ||G||_dual, relative to its second term */
     ptrdiff_t iterations;
 };
 

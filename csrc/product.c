@@ -8,7 +8,7 @@
 
 #define TALL 8
 #define WIDE 16
-#define DEEP 128                        /* most rows of A that are copied at a time: 8 KiB */
+#define DEEP 128 /* most rows of A that are copied at a time: 8 KiB */
 
 ptrdiff_t product_packed(ptrdiff_t n, ptrdiff_t k)
 {
@@ -31,8 +31,7 @@ void product_pack(double *restrict packed, const double *restrict B, ptrdiff_t l
 }
 
 VECTOR_CLONES
-void product_pack_transposed(double *restrict packed, const double *restrict B, ptrdiff_t ldb, ptrdiff_t n,
-                             ptrdiff_t k)
+void product_pack_transposed(double *restrict packed, const double *restrict B, ptrdiff_t ldb, ptrdiff_t n, ptrdiff_t k)
 {
     for (ptrdiff_t j = 0; j < n; j += WIDE, packed += WIDE * k) {
         ptrdiff_t width = n - j < WIDE ? n - j : WIDE;
@@ -141,8 +140,8 @@ void product_columns(double *restrict C, ptrdiff_t ldc, const double *restrict A
     multiply_columns(C, ldc, A, lda, packed, deep, m, n, k, 1, add);
 }
 
-/* Blocks of product_general: of packed B what the stack of any thread bears (32 KiB: one panel, or two half as deep), of A
- * what stays in the level-2 cache while all panels pass. */
+/* Blocks of product_general: of packed B what the stack of any thread bears (32 KiB: one panel, or two half as deep),
+ * of A what stays in the level-2 cache while all panels pass. */
 #define ROOM (WIDE * 2 * DEEP)
 #define ROWS_HIGH 192
 #define COLUMNS_HIGH 384

@@ -20,9 +20,9 @@ void product_rows(double *C, ptrdiff_t ldc, const double *A, ptrdiff_t lda, cons
 void product_columns(double *C, ptrdiff_t ldc, const double *A, ptrdiff_t lda, const double *packed, ptrdiff_t deep,
                      ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, int add);
 
-/* C [m,n] = alpha op(A) op(B), or C += that when `add`: like blas_gemm, packed block by block on the stack.  A is stored
- * by columns, A [k,m], or not, A [m,k]; B by rows of its transpose, B [n,k], or not.  `lower`: C, square, is wanted on
- * and below its diagonal alone; the rest is left as it is, but for a strip of fifteen columns beside it. */
+/* C [m,n] = alpha op(A) op(B), or C += that when `add`: like blas_gemm, packed block by block on the stack.  A is
+ * stored by columns, A [k,m], or not, A [m,k]; B by rows of its transpose, B [n,k], or not.  `lower`: C, square, is
+ * wanted on and below its diagonal alone; the rest is left as it is, but for a strip of fifteen columns beside it. */
 void product_general(int columns_of_A, int rows_of_B, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, double alpha,
                      const double *A, ptrdiff_t lda, const double *B, ptrdiff_t ldb, int add, double *C, ptrdiff_t ldc,
                      int lower);

@@ -77,7 +77,7 @@ int project_ball(double *W, ptrdiff_t m, ptrdiff_t n, enum project_ball ball, do
 {
     double norm = vector_norm(W, m * n);
     if (ball == PROJECT_NUCLEAR) {
-        if (norm * sqrt((double)(m < n ? m : n)) <= radius)     /* bounds the nuclear norm */
+        if (norm * sqrt((double)(m < n ? m : n)) <= radius) /* bounds the nuclear norm */
             return STATUS_DONE;
         struct arena_mark mark = arena_mark(arena);
         int status = nuclear(W, m, n, radius, arena);

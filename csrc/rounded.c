@@ -56,8 +56,7 @@ static void round_off(float *restrict to, const double *restrict from, ptrdiff_t
 
 static int is_same(const struct rounded *r, ptrdiff_t q, ptrdiff_t from, ptrdiff_t m)
 {
-    return r->count[q] == m
-           && memcmp(r->token + r->slot[q], r->rows->token + from, (size_t)m * sizeof(ptrdiff_t)) == 0;
+    return r->count[q] == m && memcmp(r->token + r->slot[q], r->rows->token + from, (size_t)m * sizeof(ptrdiff_t)) == 0;
 }
 
 static void take_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
@@ -73,7 +72,7 @@ static void take_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
         if (is_same(r, q, from, m))
             continue;
         r->count[q] = m;
-        if (m == 0)                     /* BLAS takes no matrix of row length 0 */
+        if (m == 0) /* BLAS takes no matrix of row length 0 */
             continue;
         memcpy(r->token + r->slot[q], rows->token + from, (size_t)m * sizeof(ptrdiff_t));
         for (ptrdiff_t k = 0; k < m; ++k) {
@@ -89,7 +88,7 @@ static void take_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
             for (ptrdiff_t j = 0; j < i; ++j)
                 A[j * m + i] = A[i * m + j];
         }
-        if (!invert(A, m))              /* their diagonal alone will do */
+        if (!invert(A, m)) /* their diagonal alone will do */
             for (ptrdiff_t i = 0; i < m; ++i)
                 for (ptrdiff_t j = 0; j < m; ++j)
                     A[i * m + j] = i == j;
@@ -173,7 +172,7 @@ static void pull(double *restrict p, const float *restrict D, const double *rest
 {
     ptrdiff_t k = 0;
     memset(p, 0, (size_t)d * sizeof(double));
-    for (; k + 4 <= m; k += 4) {        /* four rows per pass: p is read and written a quarter as often */
+    for (; k + 4 <= m; k += 4) { /* four rows per pass: p is read and written a quarter as often */
         const float *a = D + k * d, *b = a + d, *c = b + d, *e = c + d;
         for (ptrdiff_t i = 0; i < d; ++i)
             p[i] += (x[k] * (double)a[i] + x[k + 1] * (double)b[i])
@@ -186,11 +185,11 @@ static void pull(double *restrict p, const float *restrict D, const double *rest
 
 /* out [m] = D v + ridge x */
 VECTOR_CLONES
-static void margins(double *restrict out, const float *restrict D, const double *restrict v, const double *restrict ridge,
-                    const double *restrict x, ptrdiff_t m, ptrdiff_t d)
+static void margins(double *restrict out, const float *restrict D, const double *restrict v,
+                    const double *restrict ridge, const double *restrict x, ptrdiff_t m, ptrdiff_t d)
 {
     ptrdiff_t k = 0;
-    for (; k + 4 <= m; k += 4) {        /* their sums hide each other's latency */
+    for (; k + 4 <= m; k += 4) { /* their sums hide each other's latency */
         const float *a = D + k * d, *b = a + d, *c = b + d, *e = c + d;
         double s0 = 0, s1 = 0, s2 = 0, s3 = 0;
 #pragma omp simd reduction(+ : s0, s1, s2, s3)

@@ -9,20 +9,20 @@
 struct arena;
 
 struct rounded {
-    const struct rows *rows;            /* S alone */
-    const double *ridge;                /* (|S|) */
-    ptrdiff_t *slot;                    /* (M+1) room for the rows of query q: slot[q] .. slot[q+1]-1; NULL: none yet */
-    ptrdiff_t *count, *token;           /* (M) rows of q that are there, (slots) their tokens */
-    float *D;                           /* (slots, dk) differences of unit length */
-    double *inverse;                    /* of the blocks, below each other */
-    ptrdiff_t *offset;                  /* (M) where that of query q begins */
-    ptrdiff_t longest;                  /* slots of one query */
-    double *delta;                      /* (longest, dk) of each worker */
-    double *Z;                          /* (M, dz) queries of unit length */
-    double *P;                          /* (M, dk) sums of the rows of each query */
-    double *V;                          /* (M, dk) what their margins are taken of: K P with */
-    double *K;                          /* (M, M) Z Z^T, or, where that is slower, NULL: Z W^T with */
-    double *W;                          /* (dk, dz) P^T Z */
+    const struct rows *rows;  /* S alone */
+    const double *ridge;      /* (|S|) */
+    ptrdiff_t *slot;          /* (M+1) room for the rows of query q: slot[q] .. slot[q+1]-1; NULL: none yet */
+    ptrdiff_t *count, *token; /* (M) rows of q that are there, (slots) their tokens */
+    float *D;                 /* (slots, dk) differences of unit length */
+    double *inverse;          /* of the blocks, below each other */
+    ptrdiff_t *offset;        /* (M) where that of query q begins */
+    ptrdiff_t longest;        /* slots of one query */
+    double *delta;            /* (longest, dk) of each worker */
+    double *Z;                /* (M, dz) queries of unit length */
+    double *P;                /* (M, dk) sums of the rows of each query */
+    double *V;                /* (M, dk) what their margins are taken of: K P with */
+    double *K;                /* (M, M) Z Z^T, or, where that is slower, NULL: Z W^T with */
+    double *W;                /* (dk, dz) P^T Z */
 };
 
 /* Room for the rows member [size] of `rows`, and for somewhat more of every query: it is kept as long as it suffices.

@@ -71,7 +71,7 @@ int rows_build(struct rows *rows, ptrdiff_t *entry, unsigned char *impossible, c
                 continue;
             int equal = kept != NULL && kept[base + t];
             double b = rhs != NULL ? rhs[base + t] : equal ? 0.0 : 1.0;
-            if (distance[t] <= COPY * largest || z == 0) {      /* the row's left side is zero for every W */
+            if (distance[t] <= COPY * largest || z == 0) { /* the row's left side is zero for every W */
                 if (impossible != NULL && !equal) {
                     impossible[base + t] = b > 0;
                 } else if (equal ? b != 0 : b > 0) {
@@ -103,7 +103,7 @@ static void window_margins(double *margin, const double *X, const double *a, con
                            ptrdiff_t m, ptrdiff_t d)
 {
     ptrdiff_t k = 0;
-    for (; k + 4 <= m; k += 4) {        /* four rows at a time: their sums hide each other's latency */
+    for (; k + 4 <= m; k += 4) { /* four rows at a time: their sums hide each other's latency */
         const double *x0 = X + token[k] * d, *x1 = X + token[k + 1] * d;
         const double *x2 = X + token[k + 2] * d, *x3 = X + token[k + 3] * d;
         double s0 = 0, s1 = 0, s2 = 0, s3 = 0;
@@ -182,7 +182,8 @@ static void apply_part(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
     for (ptrdiff_t q = from; q < to; ++q) {
         ptrdiff_t k = rows->first[q], m = rows->first[q + 1] - k;
         if (m > 0)
-            rows_token_margins(p->margin + k, rows, q, worker_keys(rows, q, worker), p->U + q * w->dk, rows->token + k, m);
+            rows_token_margins(p->margin + k, rows, q, worker_keys(rows, q, worker), p->U + q * w->dk, rows->token + k,
+                               m);
     }
 }
 
@@ -253,7 +254,7 @@ void rows_delta(double *delta, const struct rows *rows, ptrdiff_t k)
     if (w->keys != NULL)
         for (ptrdiff_t i = 0; i < w->dk; ++i)
             delta[i] = w->keys[a + i] - w->keys[x + i];
-    else                                /* not the whole window for two tokens of it */
+    else /* not the whole window for two tokens of it */
         for (ptrdiff_t i = 0; i < w->dk; ++i)
             delta[i] = (double)w->keys32[a + i] - (double)w->keys32[x + i];
 }
@@ -287,7 +288,7 @@ int rows_gram(double *G, double *D, double *Z, ptrdiff_t *z, const struct rows *
     blas_syrk(queries, w->dz, 1.0, Z, w->dz, 0.0, K, queries);
     blas_syrk(size, w->dk, 1.0, D, w->dk, 0.0, G, size);
     for (ptrdiff_t i = 0; i < size; ++i)
-        for (ptrdiff_t j = 0; j < i; ++j)       /* queries ascend with rows: the lower triangle of K is enough */
+        for (ptrdiff_t j = 0; j < i; ++j) /* queries ascend with rows: the lower triangle of K is enough */
             G[i * size + j] *= K[z[i] * queries + z[j]];
     arena_release(arena, mark);
     return STATUS_DONE;

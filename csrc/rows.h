@@ -19,25 +19,25 @@ struct crew;
 
 struct rows {
     const struct windows *w;
-    const ptrdiff_t *reference;         /* (M) a, within the window */
-    ptrdiff_t count;                    /* m */
-    ptrdiff_t *first;                   /* (M+1) rows of query q: first[q] .. first[q+1]-1 */
-    ptrdiff_t *query, *token;           /* (m) q and t (within the window) of each row */
-    unsigned char *equal;               /* (m) an equality row */
-    double *rhs;                        /* (m) b */
-    double *length;                     /* (m) ||delta|| ||z||, > 0 */
+    const ptrdiff_t *reference; /* (M) a, within the window */
+    ptrdiff_t count;            /* m */
+    ptrdiff_t *first;           /* (M+1) rows of query q: first[q] .. first[q+1]-1 */
+    ptrdiff_t *query, *token;   /* (m) q and t (within the window) of each row */
+    unsigned char *equal;       /* (m) an equality row */
+    double *rhs;                /* (m) b */
+    double *length;             /* (m) ||delta|| ||z||, > 0 */
     ptrdiff_t n_equal;
-    int homogeneous;                    /* every margin row has b > 0, every equality row b = 0 */
-    double *keys;                       /* scratch of windows_keys, for each thread of the crew */
-    struct crew *crew;                  /* that shares the loops over queries; NULL: nobody does */
-    double *U;                          /* scratch (M, dk) */
+    int homogeneous;   /* every margin row has b > 0, every equality row b = 0 */
+    double *keys;      /* scratch of windows_keys, for each thread of the crew */
+    struct crew *crew; /* that shares the loops over queries; NULL: nobody does */
+    double *U;         /* scratch (M, dk) */
 };
 
 /* reference [M]; impossible [entries], or NULL: margin rows that no W can meet are marked there and left out instead of
- * ending the matter (a soft margin has a price for them); kept [entries] marks all selected tokens, NULL: the reference alone; rhs [entries], NULL: 1 and
- * 0.  Rows that ask nothing (equal tokens or zero query, with b met by zero) are left out.
- * STATUS_DONE; STATUS_NO_CONSTRAINT: zero weights meet every row; STATUS_INFEASIBLE: *entry asks the impossible
- * (a copy of the selected token, or a zero query); STATUS_NO_MEMORY. */
+ * ending the matter (a soft margin has a price for them); kept [entries] marks all selected tokens, NULL: the reference
+ * alone; rhs [entries], NULL: 1 and 0.  Rows that ask nothing (equal tokens or zero query, with b met by zero) are left
+ * out. STATUS_DONE; STATUS_NO_CONSTRAINT: zero weights meet every row; STATUS_INFEASIBLE: *entry asks the impossible (a
+ * copy of the selected token, or a zero query); STATUS_NO_MEMORY. */
 int rows_build(struct rows *rows, ptrdiff_t *entry, unsigned char *impossible, const struct windows *w,
                const ptrdiff_t *reference, const unsigned char *kept, const double *rhs, struct crew *crew,
                struct arena *arena);
@@ -68,8 +68,9 @@ void rows_adjoint(double *W, const struct rows *rows, const double *lambda);
 void rows_delta(double *delta, const struct rows *rows, ptrdiff_t k);
 void rows_unit_delta(double *delta, const struct rows *rows, ptrdiff_t k);
 
-/* G [size,size], its lower triangle below the diagonal: products of the unit rows member [size], ascending.  D [size,dk]
- * their rows_unit_delta, Z [at most size,dz] their different queries, z [size] which of these each row has. */
+/* G [size,size], its lower triangle below the diagonal: products of the unit rows member [size], ascending.  D
+ * [size,dk] their rows_unit_delta, Z [at most size,dz] their different queries, z [size] which of these each row has.
+ */
 int rows_gram(double *G, double *D, double *Z, ptrdiff_t *z, const struct rows *rows, const ptrdiff_t *member,
               ptrdiff_t size, struct arena *arena);
 

@@ -53,7 +53,7 @@ static void add_head(struct gradient *gradient, struct objective_work *work, ptr
     struct output_work *at = &rule->output;
     ptrdiff_t M = work->objective->w->n_queries, first = work->at->n_first;
     double scale = -INFINITY, *dv = gradient->v + r * work->at->n_v, nothing;
-    double *rest = first < work->at->n_v ? dv + first : &nothing;       /* of a or lam */
+    double *rest = first < work->at->n_v ? dv + first : &nothing; /* of a or lam */
     for (ptrdiff_t q = 0; q < M; ++q)
         scale = fmax(scale, at->log_slope[q]);
     for (ptrdiff_t q = 0; q < M; ++q)

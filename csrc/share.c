@@ -86,9 +86,9 @@ static void rescale(double *a, double before, double now, ptrdiff_t n)
 }
 
 /* The losses of `rows` rows, those of run `run` and its followers in turn; log_scale of each, -inf where `idle`
- * already says so; then their factors relative to the scale of the run, which is raised to the largest of them (from `before`). */
-static void weigh(struct share *share, const struct objective_work *work, ptrdiff_t rows, ptrdiff_t run,
-                  ptrdiff_t runs)
+ * already says so; then their factors relative to the scale of the run, which is raised to the largest of them (from
+ * `before`). */
+static void weigh(struct share *share, const struct objective_work *work, ptrdiff_t rows, ptrdiff_t run, ptrdiff_t runs)
 {
     double *log_scale = share->log_scale, *scale = share->scale + run, M = (double)work->objective->w->n_queries;
     for (ptrdiff_t r = 0; r < runs; ++r) {
@@ -180,13 +180,14 @@ void share_pull_back(struct share *share, const struct objective_work *work, ptr
     const struct objective *objective = work->objective;
     ptrdiff_t R = work->at->runs, rows = (last - first) * R, dk = objective->w->dk;
     attend_pull_back(&share->rows, &share->attend, share->U, first, last);
-    loss_values(share->value, share->log_slope, objective->loss, share->rows.score, share->rows.lift,
-                share->rows.shift, rows);
+    loss_values(share->value, share->log_slope, objective->loss, share->rows.score, share->rows.lift, share->rows.shift,
+                rows);
     /* A query that adds nothing (one token, equal scores, copies of one token, a zero query) has the scale -inf: its
      * own must not drown what the others add. */
     for (ptrdiff_t row = 0; row < rows; ++row)
-        share->log_scale[row] =
-            work->zero_query[first + row / R] || vector_is_zero(share->rows.P + row * dk, dk) ? -INFINITY : 0.0;
+        share->log_scale[row] = work->zero_query[first + row / R] || vector_is_zero(share->rows.P + row * dk, dk)
+                                    ? -INFINITY
+                                    : 0.0;
 }
 
 void share_add_block(struct share *share, const struct objective_work *work, ptrdiff_t first, ptrdiff_t last)

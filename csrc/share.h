@@ -8,12 +8,12 @@ struct arena;
 
 struct share {
     struct attend attend;
-    double *U, *B, *PK;                 /* (rows, dk) transformed queries, (rows, m) Z Q and P K */
+    double *U, *B, *PK; /* (rows, dk) transformed queries, (rows, m) Z Q and P K */
     struct attend_rows rows;
-    double *value, *log_slope, *log_scale, *factor;     /* (rows) */
-    double *packed;                     /* packed queries, or pieces of factors, of a block */
-    double *W, *K, *Q, *v;              /* its part of the gradient */
-    double *scale, *scale_v, *before, *loss;    /* (R) */
+    double *value, *log_slope, *log_scale, *factor; /* (rows) */
+    double *packed;                                 /* packed queries, or pieces of factors, of a block */
+    double *W, *K, *Q, *v;                          /* its part of the gradient */
+    double *scale, *scale_v, *before, *loss;        /* (R) */
     int used;
 };
 

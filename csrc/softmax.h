@@ -12,9 +12,9 @@
 #include <stddef.h>
 
 struct softmax {
-    ptrdiff_t top;                      /* a */
-    double score;                       /* g_a */
-    double lift, shift;                 /* shift is 0 until the differences come near underflow */
+    ptrdiff_t top;      /* a */
+    double score;       /* g_a */
+    double lift, shift; /* shift is 0 until the differences come near underflow */
 };
 
 /* The same of several windows side by side. */

@@ -13,16 +13,16 @@
 /* The first ascent is short, and on most problems enough.  Where the rounds after it do not settle, rows lean on each
  * other, and a longer one with longer steps follows (measured). */
 static const struct {
-    int epochs;                         /* at most */
-    double step;                        /* 0 < step < 2 */
-    double flips;                       /* ... until this part of the support changes in an epoch */
+    int epochs;   /* at most */
+    double step;  /* 0 < step < 2 */
+    double flips; /* ... until this part of the support changes in an epoch */
 } ascents[] = {{12, 1.3, 0.04}, {60, 1.75, 0}};
 
-#define ROUNDS 8                        /* after each */
-#define FIRST_WRONG 0.35                /* rounds go on while at most this part of S is wrong */
-#define FEWER_WRONG 0.6                 /* ... then this part of the last round's */
-#define SHORT_OF 1e-11                  /* a margin this far below beta (relative) is violated */
-#define ONE_BY_ONE 0.1                  /* so many wrong rows (of S) cost less than a new factor */
+#define ROUNDS 8         /* after each */
+#define FIRST_WRONG 0.35 /* rounds go on while at most this part of S is wrong */
+#define FEWER_WRONG 0.6  /* ... then this part of the last round's */
+#define SHORT_OF 1e-11   /* a margin this far below beta (relative) is violated */
+#define ONE_BY_ONE 0.1   /* so many wrong rows (of S) cost less than a new factor */
 
 /* A unit row at a squared distance below this from the span of the others is left to the active set, which can tell
  * whether it depends on them. */
@@ -32,9 +32,9 @@ struct start {
     struct gram *gram;
     struct factor *factor;
     struct ascent ascent;
-    ptrdiff_t *member, size;            /* (m + 1) S of the next round, ascending */
-    double *w;                          /* (m) x of a round, of either sign */
-    double *target, *margin;            /* (padded) the same in the order of the factor; G w */
+    ptrdiff_t *member, size; /* (m + 1) S of the next round, ascending */
+    double *w;               /* (m) x of a round, of either sign */
+    double *target, *margin; /* (padded) the same in the order of the factor; G w */
     ptrdiff_t *iterations, most;
 };
 
@@ -131,7 +131,7 @@ int start_support(double *x, int *solved, struct factor *factor, struct gram *gr
         return STATUS_NO_MEMORY;
     choose(&s, x);
     for (size_t i = s.size > 0 ? 0 : 1; i <= sizeof ascents / sizeof *ascents; ++i) {
-        if (i > 0)                      /* a given x may be the solution already */
+        if (i > 0) /* a given x may be the solution already */
             ascend(&s, x, i - 1);
         if (refine_support(&s, x, &wrong) != STATUS_DONE)
             return STATUS_NO_MEMORY;

@@ -6,14 +6,14 @@
 #include <stddef.h>
 #include <time.h>
 
-#define STOP_INTERVAL 0.02              /* seconds: prompt for a person, invisible in the cost */
+#define STOP_INTERVAL 0.02 /* seconds: prompt for a person, invisible in the cost */
 
 struct stop {
-    int (*poll)(void *context);         /* nonzero: stop; NULL: never */
+    int (*poll)(void *context); /* nonzero: stop; NULL: never */
     void *context;
-    double next;                        /* time of the next poll; 0: not started */
-    ptrdiff_t iterations;               /* how far the work is, for the poll to show: steps made, */
-    double gap;                         /* and the relative gap of the best bounds; infinite: none yet */
+    double next;          /* time of the next poll; 0: not started */
+    ptrdiff_t iterations; /* how far the work is, for the poll to show: steps made, */
+    double gap;           /* and the relative gap of the best bounds; infinite: none yet */
 };
 
 static inline double stop_clock(void)

@@ -115,8 +115,8 @@ static void precondition(struct support *s, double *out, const double *r)
     blas_solve_lower(BLAS_TRANSPOSED, s->rows.count, 1, s->L, s->rows.count, out, 1);
 }
 
-/* Preconditioned conjugate gradients from zero, with the dense factor for preconditioner: iterative refinement.  x gains
- * the solution for r, which becomes the residual, down to `target`. */
+/* Preconditioned conjugate gradients from zero, with the dense factor for preconditioner: iterative refinement.  x
+ * gains the solution for r, which becomes the residual, down to `target`. */
 static int descend(struct support *s, double *x, double *r, double target, ptrdiff_t *left, struct stop *stop,
                    struct arena *arena)
 {
@@ -139,7 +139,7 @@ static int descend(struct support *s, double *x, double *r, double target, ptrdi
         else
             rounded_apply(s->rounded, Ap, p);
         double curvature = vector_dot(p, Ap, n);
-        if (!(curvature > 0))           /* rounding: no further progress on a singular system */
+        if (!(curvature > 0)) /* rounding: no further progress on a singular system */
             return STATUS_ITERATION_LIMIT;
         double along = rz / curvature;
         for (ptrdiff_t i = 0; i < n; ++i) {
@@ -150,14 +150,14 @@ static int descend(struct support *s, double *x, double *r, double target, ptrdi
     return STATUS_DONE;
 }
 
-int support_solve(struct support *s, double *x, const double *b, double tol, ptrdiff_t max_iter,
-                  ptrdiff_t *iterations, struct stop *stop, struct arena *arena)
+int support_solve(struct support *s, double *x, const double *b, double tol, ptrdiff_t max_iter, ptrdiff_t *iterations,
+                  struct stop *stop, struct arena *arena)
 {
     ptrdiff_t n = s->rows.count, left = max_iter;
     struct arena_mark mark = arena_mark(arena);
     double *r = arena_doubles(arena, n, 1), target = tol * vector_largest(b, n), within;
     int status = arena->failed ? STATUS_NO_MEMORY : STATUS_DONE;
-    do {                                /* rounded rows leave an error of theirs in r: it is looked at again */
+    do { /* rounded rows leave an error of theirs in r: it is looked at again */
         if (status != STATUS_DONE)
             break;
         apply(s, r, x);

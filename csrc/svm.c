@@ -30,7 +30,7 @@ int svm_start(double *lambda, const struct rows *rows, const struct svm_options 
             square += lambda[k] * lambda[k] / (2 * options->soft);
     }
     rows_adjoint(M, rows, lambda);
-    double scale = product / (square + vector_dot(M, M, D));    /* of max  t b.lambda - t^2/2 (...) */
+    double scale = product / (square + vector_dot(M, M, D)); /* of max  t b.lambda - t^2/2 (...) */
     arena_release(arena, mark);
     if (!(scale > 0) || !isfinite(scale)) {
         memset(lambda, 0, (size_t)rows->count * sizeof(double));

@@ -7,18 +7,18 @@
 struct stop;
 
 struct svm_options {
-    double tol;                         /* certified relative gap asked for */
+    double tol; /* certified relative gap asked for */
     ptrdiff_t max_iter;
-    double p;                           /* exponent of the entrywise norm */
-    double soft;                        /* C of the soft margin, 0: the rows are hard */
-    ptrdiff_t rank;                     /* the most W may have, of svm_capped */
-    const double *start;                /* (m) multipliers near the solution's, of any sign and scale; NULL: none */
-    const double *start_W;              /* (dk, dz) weights near it, of any scale, for svm_factored; NULL: none */
+    double p;              /* exponent of the entrywise norm */
+    double soft;           /* C of the soft margin, 0: the rows are hard */
+    ptrdiff_t rank;        /* the most W may have, of svm_capped */
+    const double *start;   /* (m) multipliers near the solution's, of any sign and scale; NULL: none */
+    const double *start_W; /* (dk, dz) weights near it, of any scale, for svm_factored; NULL: none */
 };
 
 struct svm_answer {
-    double *W;                          /* (dk, dz) the least norm with every row met; meaningless without a lower bound */
-    double *lambda;                     /* (m) multipliers; of a Farkas certificate when infeasible */
+    double *W;      /* (dk, dz) the least norm with every row met; meaningless without a lower bound */
+    double *lambda; /* (m) multipliers; of a Farkas certificate when infeasible */
     struct bound bound;
     ptrdiff_t iterations;
 };
@@ -32,19 +32,19 @@ typedef int svm_method(struct svm_answer *answer, const struct rows *rows, const
                        struct stop *stop, struct arena *arena);
 
 /* Frobenius norm. */
-svm_method svm_gradient;                /* projected gradient on the dual: the plain reference */
-svm_method svm_active;                  /* dual active set: finite, exact */
-svm_method svm_block;                   /* block-coordinate ascent, then primal-dual active set: large problems */
-svm_method svm_interior_frobenius;      /* primal-dual interior point: tight problems, rows >> dimensions */
-svm_method svm_soft;                    /* the same on  1/2 ||W||_F^2 + C sum_k (b_k - A(W)_k)_+^2: never infeasible */
+svm_method svm_gradient;           /* projected gradient on the dual: the plain reference */
+svm_method svm_active;             /* dual active set: finite, exact */
+svm_method svm_block;              /* block-coordinate ascent, then primal-dual active set: large problems */
+svm_method svm_interior_frobenius; /* primal-dual interior point: tight problems, rows >> dimensions */
+svm_method svm_soft;               /* the same on  1/2 ||W||_F^2 + C sum_k (b_k - A(W)_k)_+^2: never infeasible */
 
 /* Nuclear norm. */
-svm_method svm_interior;                /* primal-dual interior point, polished at fixed rank */
-svm_method svm_factored;                /* augmented Lagrangian in factors, polished likewise: large problems */
-svm_method svm_capped;                  /* rank W <= options->rank */
+svm_method svm_interior; /* primal-dual interior point, polished at fixed rank */
+svm_method svm_factored; /* augmented Lagrangian in factors, polished likewise: large problems */
+svm_method svm_capped;   /* rank W <= options->rank */
 
 /* Entrywise lp norm. */
-svm_method svm_barrier;                 /* primal-dual interior point */
+svm_method svm_barrier; /* primal-dual interior point */
 
 /* lambda [m] <- the start: clipped to its signs and scaled to the highest dual value of the Frobenius norm (of the soft
  * margin, when the options ask for one).  0, with lambda zero: there is none, or it says nothing; 1: there is one;

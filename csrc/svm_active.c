@@ -48,7 +48,8 @@ static ptrdiff_t most_violated(const struct active *s, double met, double roundi
     ptrdiff_t j = -1;
     for (ptrdiff_t k = 0; k < rows->count; ++k) {
         double short_of = s->beta[k] - s->margin[k];
-        if (short_of > worst && !s->factor.inside[k] && !rows->equal[k] && short_of > met * fabs(s->beta[k]) + rounding) {
+        if (short_of > worst && !s->factor.inside[k] && !rows->equal[k]
+            && short_of > met * fabs(s->beta[k]) + rounding) {
             worst = short_of;
             j = k;
         }
@@ -82,7 +83,8 @@ static int start_with_equalities(struct active *s)
     return STATUS_DONE;
 }
 
-/* x from the start: its rows with a multiplier join S, unless they depend on it, and those that S does not want leave. */
+/* x from the start: its rows with a multiplier join S, unless they depend on it, and those that S does not want leave.
+ */
 static int start_with_support(struct active *s, const struct svm_options *options, struct arena *arena)
 {
     double *start = arena_doubles(arena, s->rows->count, 1);
@@ -102,7 +104,7 @@ static int start_with_support(struct active *s, const struct svm_options *option
 
 /* Few rows, no equalities: near the end, or at it (then *solved). */
 static int start_near(struct active *s, int *solved, const struct svm_options *options, ptrdiff_t *iterations,
-                           struct arena *arena)
+                      struct arena *arena)
 {
     if (svm_start(s->x, s->rows, options, arena) < 0)
         return STATUS_NO_MEMORY;
@@ -119,9 +121,9 @@ static int iterate(struct active *s, const struct svm_options *options, ptrdiff_
     double met = ACTIVE_MET, highest = -INFINITY;
     for (int stalls = 0;;) {
         ptrdiff_t j = most_violated(s, met, active_margins(s));
-        if (j >= 0 && s->beta[j] > 0)   /* the gap is at least what this row makes of it */
+        if (j >= 0 && s->beta[j] > 0) /* the gap is at least what this row makes of it */
             stop->gap = s->margin[j] > 0 ? s->beta[j] / s->margin[j] - 1 : INFINITY;
-        if (j < 0) {                    /* look again with margins computed from the tokens */
+        if (j < 0) { /* look again with margins computed from the tokens */
             j = most_violated(s, met, active_refine(s));
             if (j < 0)
                 return STATUS_DONE;
@@ -170,14 +172,14 @@ static int attempt(struct svm_answer *answer, const struct rows *rows, const str
         status = start_with_support(&s, options, arena);
     if (solved && conclude(answer, &s, options, STATUS_UNDECIDED, arena) == STATUS_DONE
         && answer->bound.gap <= options->tol)
-        return STATUS_DONE;             /* no need to refine W */
+        return STATUS_DONE; /* no need to refine W */
     if (status == STATUS_DONE)
         status = iterate(&s, options, &answer->iterations, stop);
     return status < 0 ? status : conclude(answer, &s, options, status, arena);
 }
 
-int svm_active(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-               struct stop *stop, struct arena *arena)
+int svm_active(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, struct stop *stop,
+               struct arena *arena)
 {
     answer->iterations = 0;
     if (rows->n_equal == 0 && rows->count <= FEW) {
@@ -186,7 +188,7 @@ int svm_active(struct svm_answer *answer, const struct rows *rows, const struct 
         if (status < 0 || status == STATUS_INFEASIBLE || status == STATUS_INTERRUPTED
             || answer->bound.gap <= options->tol || answer->iterations >= options->max_iter)
             return status;
-        arena_release(arena, mark);     /* next to no margin: rounding is smallest when rows join one by one */
+        arena_release(arena, mark); /* next to no margin: rounding is smallest when rows join one by one */
     }
     return attempt(answer, rows, options, 0, stop, arena);
 }

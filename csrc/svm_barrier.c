@@ -23,15 +23,15 @@
 #include "stop.h"
 #include "svm_lift.h"
 
-#define ACTIVE_ROWS 1000                /* up to here the finite Frobenius method starts, beyond the large one */
-#define IDLE 50                         /* iterations without a better bound: rounding has the last word */
+#define ACTIVE_ROWS 1000 /* up to here the finite Frobenius method starts, beyond the large one */
+#define IDLE 50          /* iterations without a better bound: rounding has the last word */
 
 struct barrier {
     struct svm_lift lift;
     struct equalities equalities;
-    struct svm_answer *answer;          /* holds the best W and the best lambda so far */
-    double lower, upper;                /* their bounds */
-    double *W, *lambda;                 /* (dk, dz), (m) what is certified: scaled and cleaned on the way */
+    struct svm_answer *answer; /* holds the best W and the best lambda so far */
+    double lower, upper;       /* their bounds */
+    double *W, *lambda;        /* (dk, dz), (m) what is certified: scaled and cleaned on the way */
 };
 
 /* Bounds of the present point; those that are better go into the answer.  *better: one did. */
@@ -68,7 +68,7 @@ static int descend(struct barrier *b, const struct svm_options *options, struct 
         double tolerance = bound_tolerance(options->tol, b->lower, b->lift.rows);
         stop->iterations = b->answer->iterations;
         stop->gap = b->upper / b->lower - 1;
-        if (b->upper / b->lower - 1 <= tolerance / 2)   /* half: svm_conclude computes it again, with rounding */
+        if (b->upper / b->lower - 1 <= tolerance / 2) /* half: svm_conclude computes it again, with rounding */
             return STATUS_DONE;
         if (b->answer->iterations >= options->max_iter || svm_lift_measure(&b->lift) != 0)
             break;
@@ -118,7 +118,7 @@ static int separate(struct svm_answer *answer, const struct rows *rows, const st
                     struct stop *stop, struct arena *arena)
 {
     struct svm_options all = *options;
-    all.max_iter = PTRDIFF_MAX;         /* the iterations of these methods are others, and end by themselves */
+    all.max_iter = PTRDIFF_MAX; /* the iterations of these methods are others, and end by themselves */
     int status = STATUS_UNDECIDED;
     if (rows->count > ACTIVE_ROWS)
         status = svm_block(answer, rows, &all, stop, arena);

@@ -12,13 +12,13 @@
 #include "svm_burst.h"
 #include "vector.h"
 
-#define FIRST_EPOCHS 60                 /* at most, before the first burst */
-#define LOW 0.25                        /* standard deviations below the mean, where the guess begins to count */
-#define NEAR 1e-2                       /* ... and none from a start with this gap */
-#define LAST_FLIPS 0.01                 /* ... until this part of the support changes per epoch */
-#define MORE_EPOCHS 4                   /* between bursts, doubled after a short one */
+#define FIRST_EPOCHS 60 /* at most, before the first burst */
+#define LOW 0.25        /* standard deviations below the mean, where the guess begins to count */
+#define NEAR 1e-2       /* ... and none from a start with this gap */
+#define LAST_FLIPS 0.01 /* ... until this part of the support changes per epoch */
+#define MORE_EPOCHS 4   /* between bursts, doubled after a short one */
 #define MOST_EPOCHS 64
-#define SHORT_BURST 2                   /* exchanges */
+#define SHORT_BURST 2 /* exchanges */
 #define BURSTS 24
 
 /* What a start that is the answer can do without. */
@@ -29,8 +29,8 @@ static int prepare(struct svm_burst *s, struct blocks *blocks)
     return s->arena->failed ? STATUS_NO_MEMORY : status;
 }
 
-/* A first guess: with multipliers as if the rows were alone, b / length^2, the margins already tell which rows of a query
- * will be the hardest to meet, by how far they are below the others. */
+/* A first guess: with multipliers as if the rows were alone, b / length^2, the margins already tell which rows of a
+ * query will be the hardest to meet, by how far they are below the others. */
 static void guess(struct svm_burst *s)
 {
     const struct rows *rows = s->rows;
@@ -57,7 +57,7 @@ static void guess(struct svm_burst *s)
     double square = vector_dot(s->W, s->W, rows->w->dk * rows->w->dz);
     for (ptrdiff_t k = 0; k < rows->count; ++k)
         product += rows->rhs[k] * s->lambda[k];
-    double scale = product / square;    /* of max  t b.lambda - t^2/2 ||A^* lambda||^2 */
+    double scale = product / square; /* of max  t b.lambda - t^2/2 ||A^* lambda||^2 */
     for (ptrdiff_t k = 0; k < rows->count; ++k)
         s->lambda[k] = square > 0 ? s->lambda[k] * scale : 0;
 }
@@ -110,7 +110,7 @@ static int search(struct svm_burst *s)
         status = svm_burst_run(s, &solved, &exchanges);
         if (status != STATUS_DONE || s->infeasible || svm_burst_close_enough(s))
             return status;
-        if (solved) {                   /* of the proximal problem, whose centre has moved since; or inaccurately */
+        if (solved) { /* of the proximal problem, whose centre has moved since; or inaccurately */
             s->dense = 1;
             svm_burst_move_centre(s);
             continue;
@@ -126,8 +126,13 @@ static int search(struct svm_burst *s)
 int svm_block_run(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                   struct stop *stop, struct arena *arena)
 {
-    struct svm_burst s = {.rows = rows, .options = options, .answer = answer, .stop = stop, .arena = arena,
-                          .upper = INFINITY, .dense = options->soft > 0};
+    struct svm_burst s = {.rows = rows,
+                          .options = options,
+                          .answer = answer,
+                          .stop = stop,
+                          .arena = arena,
+                          .upper = INFINITY,
+                          .dense = options->soft > 0};
     answer->iterations = 0;
     int status = svm_burst_take(&s);
     if (status == STATUS_DONE)

@@ -11,19 +11,19 @@
 #include "support.h"
 #include "vector.h"
 
-#define EXCHANGES 25                    /* systems per burst */
-#define PROXIMAL 1e-6                   /* ridge of dense systems, on unit rows */
-#define SHORT_OF 1e-10                  /* a margin this far below b (relative) is violated, by more than ROUNDING ||W|| */
-#define ROUNDING 1e-14                  /* ... of a unit row; and this alone, where no scaling of W puts the row right */
-#define NEGATIVE 1e-11                  /* a multiplier this far below 0, relative to the largest */
-#define EQUAL 1e-11                     /* equality rows off by less, relative to length ||W||, are put right at the end */
-#define PATIENCE 60                     /* conjugate gradient iterations for one system before it is made dense */
-#define AS_CHEAP 100                    /* ... and so many iterations cost more than the factor where that is small */
-#define DENSE_MOST 12000                /* rows of the largest factor */
-#define MANY 20                         /* rows wrong at once, after which a few more will be found wrong */
-#define REFINEMENTS 3                   /* of a dense solution, at most */
-#define RESIDUAL 1e-11                  /* ... until its rows are off by no more than this part of the largest b ... */
-#define ROUGHLY 1e-3                    /* ... or, as long as many rows are wrong, this part of the accuracy asked for */
+#define EXCHANGES 25     /* systems per burst */
+#define PROXIMAL 1e-6    /* ridge of dense systems, on unit rows */
+#define SHORT_OF 1e-10   /* a margin this far below b (relative) is violated, by more than ROUNDING ||W|| */
+#define ROUNDING 1e-14   /* ... of a unit row; and this alone, where no scaling of W puts the row right */
+#define NEGATIVE 1e-11   /* a multiplier this far below 0, relative to the largest */
+#define EQUAL 1e-11      /* equality rows off by less, relative to length ||W||, are put right at the end */
+#define PATIENCE 60      /* conjugate gradient iterations for one system before it is made dense */
+#define AS_CHEAP 100     /* ... and so many iterations cost more than the factor where that is small */
+#define DENSE_MOST 12000 /* rows of the largest factor */
+#define MANY 20          /* rows wrong at once, after which a few more will be found wrong */
+#define REFINEMENTS 3    /* of a dense solution, at most */
+#define RESIDUAL 1e-11   /* ... until its rows are off by no more than this part of the largest b ... */
+#define ROUGHLY 1e-3     /* ... or, as long as many rows are wrong, this part of the accuracy asked for */
 
 double svm_burst_slack_ridge(const struct svm_options *options)
 {
@@ -185,8 +185,8 @@ static int solve_dense(struct svm_burst *s, double eta, double *value, int *nega
 {
     const struct rows *rows = s->rows;
     double before = INFINITY;
-    s->dense = 1;                       /* from now on: its factor serves the sets to come */
-    s->rounded = (struct rounded){0};   /* where it was, the factor will be */
+    s->dense = 1;                     /* from now on: its factor serves the sets to come */
+    s->rounded = (struct rounded){0}; /* where it was, the factor will be */
     if (s->proximal == 0 && s->options->soft == 0)
         regularise(s);
     right_sides(s);
@@ -273,7 +273,7 @@ static ptrdiff_t wrong_rows(struct svm_burst *s)
     for (ptrdiff_t k = 0; k < rows->count; ++k) {
         if (rows->equal[k])
             continue;
-        double short_of = s->b[k] - s->margin[k] / rows->length[k];    /* outside S, where w = 0 */
+        double short_of = s->b[k] - s->margin[k] / rows->length[k]; /* outside S, where w = 0 */
         int leaves = s->inside[k] && s->w[k] < -NEGATIVE * top;
         int enters = !s->inside[k] && short_of > met * fabs(s->b[k]) + noise;
         if (leaves || enters) {
@@ -296,7 +296,7 @@ int svm_burst_run(struct svm_burst *s, int *solved, int *exchanges)
     ptrdiff_t before = PTRDIFF_MAX;
     *solved = 0;
     choose_support(s);
-    double eta = is_dense(s) ? 1e-2 : 1e-4;     /* what ascent leaves is near 1e-2: dense solutions are exact anyway */
+    double eta = is_dense(s) ? 1e-2 : 1e-4; /* what ascent leaves is near 1e-2: dense solutions are exact anyway */
     for (*exchanges = 0; *exchanges < EXCHANGES; ++*exchanges) {
         double value = 0;
         int negative = 0, exact = eta <= 1e-12;
@@ -329,16 +329,15 @@ int svm_burst_run(struct svm_burst *s, int *solved, int *exchanges)
         if (wrong >= before && exact)
             return STATUS_DONE;
         if (wrong >= before || wrong * 100 <= s->size) {
-            double enough = fmin(fmax(s->options->tol / 4, 1e-13), 1e-4);   /* while the set still changes */
+            double enough = fmin(fmax(s->options->tol / 4, 1e-13), 1e-4); /* while the set still changes */
             int last = s->dense || eta < enough || (eta == enough && (wrong == 0 || wrong >= before));
             double closer = wrong > MANY && eta > 1e-6 ? 1e-6 : enough;
             eta = last ? 1e-13 : eta > 1e-4 ? 1e-4 : fmax(closer, enough);
         }
         if (wrong > s->size * 35 / 100 + 10)
-            return STATUS_DONE;         /* S would grow towards all rows: block ascent knows better */
+            return STATUS_DONE; /* S would grow towards all rows: block ascent knows better */
         before = wrong > 0 ? wrong : before;
         collect(s);
     }
     return STATUS_DONE;
 }
-

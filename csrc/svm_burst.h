@@ -27,23 +27,23 @@ struct svm_burst {
     struct svm_answer *answer;
     struct stop *stop;
     struct arena *arena;
-    struct equalities equalities;       /* its independent rows are always in S, the others never */
-    double *lambda;                     /* (m) the point of highest dual value, in the units of the rows */
-    double *best_lambda, *best_W;       /* (m), (dk, dz) of the best upper and lower bound */
-    double *previous;                   /* (m) centre of the proximal term, unit rows */
-    double *b, *step;                   /* (m) right sides of unit rows; a correction of w */
-    double *w, *margin;                 /* (m) candidate multipliers of unit rows; margins over b */
-    double *trial;                      /* (m) its nonnegative part, in the units of the rows */
-    double *W;                          /* (dk, dz) */
-    ptrdiff_t *member, size;            /* S */
-    unsigned char *inside;              /* (m) */
+    struct equalities equalities; /* its independent rows are always in S, the others never */
+    double *lambda;               /* (m) the point of highest dual value, in the units of the rows */
+    double *best_lambda, *best_W; /* (m), (dk, dz) of the best upper and lower bound */
+    double *previous;             /* (m) centre of the proximal term, unit rows */
+    double *b, *step;             /* (m) right sides of unit rows; a correction of w */
+    double *w, *margin;           /* (m) candidate multipliers of unit rows; margins over b */
+    double *trial;                /* (m) its nonnegative part, in the units of the rows */
+    double *W;                    /* (dk, dz) */
+    ptrdiff_t *member, size;      /* S */
+    unsigned char *inside;        /* (m) */
     double proximal, dual;
-    double *ridge;                      /* (m) of unit rows: proximal term and soft margin together */
-    double lower, upper;                /* best bounds so far, of the margin of a unit-norm W or the soft objective */
-    struct exchange exchange;           /* dense systems */
-    struct rounded rounded;             /* and others */
-    int dense;                          /* conjugate gradients have failed: Cholesky from now on */
-    int infeasible;                     /* best_lambda is a Farkas certificate */
+    double *ridge;            /* (m) of unit rows: proximal term and soft margin together */
+    double lower, upper;      /* best bounds so far, of the margin of a unit-norm W or the soft objective */
+    struct exchange exchange; /* dense systems */
+    struct rounded rounded;   /* and others */
+    int dense;                /* conjugate gradients have failed: Cholesky from now on */
+    int infeasible;           /* best_lambda is a Farkas certificate */
 };
 
 /* From lambda = 0, with equalities factored.  STATUS_DONE or < 0. */

@@ -2,7 +2,7 @@
  *
  *     min ||W||_*   s.t.  the rows,  rank W <= m
  *
- * Without the cap the problem is convex, and its optimum is the answer when m singular values of it suffice. 
+ * Without the cap the problem is convex, and its optimum is the answer when m singular values of it suffice.
  * Else W = K Q^T with m columns goes downhill from there, on an augmented Lagrangian, to a stationary point of a
  * problem that is not convex: its norm bounds the capped one from above, the uncapped optimum's multipliers bound
  * it from below. */
@@ -23,17 +23,17 @@ static const struct {
     double eps, gradient;
 } rounds[] = {{0.7, 1e-2}, {0.1, 1e-3}, {3e-2, 3e-4}, {1e-2, 1e-4}, {3e-3, 3e-5}, {1e-3, 1e-5}, {3e-4, 5e-6}};
 #define ROUNDS (sizeof rounds / sizeof *rounds)
-#define MOST 4000                       /* evaluations per round; some hundreds are usual */
-#define STATIONARY 5e-5                 /* residual of a point that may be called so: ten times what is sought */
-#define INTERIOR 2000                   /* rows up to which the interior point can stand in for a factored run */
+#define MOST 4000       /* evaluations per round; some hundreds are usual */
+#define STATIONARY 5e-5 /* residual of a point that may be called so: ten times what is sought */
+#define INTERIOR 2000   /* rows up to which the interior point can stand in for a factored run */
 
 struct capped {
     const struct svm_reduced *g;
     ptrdiff_t r;
-    double *Y, *step;                   /* (p+q,r) */
-    double *M;                          /* (p,q) */
-    double *V;                          /* (n,p) scratch */
-    unsigned char *held;                /* (m) */
+    double *Y, *step;    /* (p+q,r) */
+    double *M;           /* (p,q) */
+    double *V;           /* (n,p) scratch */
+    unsigned char *held; /* (m) */
 };
 
 static int take(struct capped *s, const struct svm_reduced *g, ptrdiff_t r, struct arena *arena)
@@ -84,8 +84,8 @@ static double residual(struct capped *s, const struct svm_lagrange *lagrange, st
 }
 
 /* answer->W = K Q^T, nothing added, so that its rank is what it says; certified with the multipliers there. */
-static int certify(struct svm_answer *answer, const struct capped *s, const struct svm_options *options,
-                   int stopped, struct arena *arena)
+static int certify(struct svm_answer *answer, const struct capped *s, const struct svm_options *options, int stopped,
+                   struct arena *arena)
 {
     const struct svm_reduced *g = s->g;
     ptrdiff_t dk = g->rows->w->dk, dz = g->rows->w->dz, r = s->r;
@@ -126,8 +126,8 @@ static int descend(struct svm_answer *answer, struct capped *s, struct svm_lagra
     return status;
 }
 
-int svm_capped(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-               struct stop *stop, struct arena *arena)
+int svm_capped(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, struct stop *stop,
+               struct arena *arena)
 {
     struct arena_mark mark = arena_mark(arena);
     int status = svm_factored(answer, rows, options, stop, arena);

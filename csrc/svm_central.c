@@ -14,13 +14,13 @@
 #include "stop.h"
 #include "sweep.h"
 
-#define START 3.0                       /* mu of the first point, for ||W||_F = 1: fewest steps of .1 .. 30 */
-#define TRUST 0.6                       /* part of the multipliers given in it: fewest steps of 0 .. .95 */
-#define SHRINK 0.85                     /* between trial steps: loses 8 % of a step on average */
-#define IDLE 6                          /* iterations without a better gap after which rounding has won */
-#define STUCK 1e-6                      /* a step this short says the same */
-#define MOST 150                        /* iterations; 6 to 30 are usual */
-#define RIDGE 1e-15                     /* part of its diagonal added to the Schur matrix: rounding */
+#define START 3.0   /* mu of the first point, for ||W||_F = 1: fewest steps of .1 .. 30 */
+#define TRUST 0.6   /* part of the multipliers given in it: fewest steps of 0 .. .95 */
+#define SHRINK 0.85 /* between trial steps: loses 8 % of a step on average */
+#define IDLE 6      /* iterations without a better gap after which rounding has won */
+#define STUCK 1e-6  /* a step this short says the same */
+#define MOST 150    /* iterations; 6 to 30 are usual */
+#define RIDGE 1e-15 /* part of its diagonal added to the Schur matrix: rounding */
 
 int svm_central_take(struct svm_central *s, const struct svm_reduced *g, const unsigned char *chosen,
                      struct arena *arena)
@@ -60,7 +60,7 @@ int svm_central_start(struct svm_central *s, const double *lambda)
         if (!g->equal[k])
             s->lambda[k] = equal_part + TRUST * lambda[g->row[k]];
     svm_reduced_adjoint(s->M, g, s->lambda, s->U);
-    double size = 0.5 / svm_reduced_norm(s->M, g->p * g->q);     /* S >= 1/2 I */
+    double size = 0.5 / svm_reduced_norm(s->M, g->p * g->q); /* S >= 1/2 I */
     for (ptrdiff_t k = 0; k < g->m; ++k) {
         s->lambda[k] *= size;
         s->x[k] = g->equal[k] ? 0 : START / s->lambda[k];
@@ -92,7 +92,7 @@ static void direction(struct svm_central *s, double *right, double mu)
     for (ptrdiff_t i = 0; i < N; ++i)
         for (ptrdiff_t j = 0; j <= i; ++j)
             s->dX[i * N + j] = s->dX[j * N + i] = (mu > 0 ? s->R[i * N + j] : 0) - s->X[i * N + j]
-                - (s->XdSP[i * N + j] + s->XdSP[j * N + i]) / 2;
+                                                  - (s->XdSP[i * N + j] + s->XdSP[j * N + i]) / 2;
     for (ptrdiff_t k = 0; k < m; ++k)
         if (!g->equal[k])
             s->dx[k] = mu / s->lambda[k] - s->correction[k] - s->x[k] - s->x[k] / s->lambda[k] * s->dlambda[k];
@@ -160,8 +160,7 @@ static void correct(struct svm_central *s, double mu, double *right)
     sweep_product(s->XdSP, s->dX, s->dSP, N, N, N);
     for (ptrdiff_t i = 0; i < N; ++i)
         for (ptrdiff_t j = 0; j <= i; ++j)
-            s->R[i * N + j] = s->R[j * N + i] = mu * s->P[i * N + j]
-                - (s->XdSP[i * N + j] + s->XdSP[j * N + i]) / 2;
+            s->R[i * N + j] = s->R[j * N + i] = mu * s->P[i * N + j] - (s->XdSP[i * N + j] + s->XdSP[j * N + i]) / 2;
     svm_reduced_apply(right, g, s->R + p, N, s->U);
     for (ptrdiff_t k = 0; k < m; ++k) {
         double r = 0;
@@ -234,8 +233,7 @@ static int iterate(struct svm_central *s)
     return 0;
 }
 
-int svm_central_descend(struct svm_central *s, double gap, ptrdiff_t *iterations, ptrdiff_t most,
-                        struct stop *stop)
+int svm_central_descend(struct svm_central *s, double gap, ptrdiff_t *iterations, ptrdiff_t most, struct stop *stop)
 {
     double best = s->gap;
     int idle = 0;

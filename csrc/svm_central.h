@@ -9,16 +9,16 @@
 
 struct svm_central {
     const struct svm_reduced *g;
-    struct svm_packed set;              /* the working set */
+    struct svm_packed set; /* the working set */
     struct svm_slack slack;
     struct svm_schur schur;
-    double *lambda, *x;                 /* (m) dual point and primal slacks, 0 on equality rows */
-    double *dlambda, *dx, *correction;  /* (m) */
-    double *diagonal, *a;               /* (m) x / lambda; A(W) */
-    double *M, *dM, *trial, *W;         /* (p,q) */
-    double *U;                          /* (n,p) scratch */
-    double *X, *dX, *P, *R;             /* (N,N) */
-    double *dSP, *XdSP, *root;          /* (N,N) dS P; X dS P; X = root root^T, lower */
+    double *lambda, *x;                /* (m) dual point and primal slacks, 0 on equality rows */
+    double *dlambda, *dx, *correction; /* (m) */
+    double *diagonal, *a;              /* (m) x / lambda; A(W) */
+    double *M, *dM, *trial, *W;        /* (p,q) */
+    double *U;                         /* (n,p) scratch */
+    double *X, *dX, *P, *R;            /* (N,N) */
+    double *dSP, *XdSP, *root;         /* (N,N) dS P; X dS P; X = root root^T, lower */
     double mu, gap;
     ptrdiff_t iterations;
 };
@@ -33,7 +33,6 @@ int svm_central_start(struct svm_central *s, const double *lambda);
 
 /* Down to a gap.  STATUS_DONE, STATUS_ITERATION_LIMIT (rounding has won, or `most` *iterations),
  * STATUS_INTERRUPTED. */
-int svm_central_descend(struct svm_central *s, double gap, ptrdiff_t *iterations, ptrdiff_t most,
-                        struct stop *stop);
+int svm_central_descend(struct svm_central *s, double gap, ptrdiff_t *iterations, ptrdiff_t most, struct stop *stop);
 
 #endif

@@ -24,10 +24,10 @@ static const struct {
 #define ROUNDS (sizeof rounds / sizeof *rounds)
 #define FIRST_POLISH 1
 
-#define COLUMNS 8                       /* and 0.7 sqrt|S|: half more than the rank has been, wherever tried */
-#define SPARE 0.5                       /* of b; rows with so much more margin after round one are set aside */
+#define COLUMNS 8 /* and 0.7 sqrt|S|: half more than the rank has been, wherever tried */
+#define SPARE 0.5 /* of b; rows with so much more margin after round one are set aside */
 
-#define NEAR 0.5                        /* a start whose least margin is this part of the mean one is worth a polish */
+#define NEAR 0.5 /* a start whose least margin is this part of the mean one is worth a polish */
 
 /* Part of its diagonal added to the Schur matrix: rounding; and enough to share out the multipliers of rows that
  * nearly repeat each other. */
@@ -70,9 +70,9 @@ struct search {
     struct svm_reduced g;
     struct svm_lagrange lagrange;
     struct svm_pair pair;
-    unsigned char *active;              /* (m) */
-    double *W;                          /* (p,q) */
-    double gap, tolerance;              /* of the best pair, which is in the answer; worth asking for */
+    unsigned char *active; /* (m) */
+    double *W;             /* (p,q) */
+    double gap, tolerance; /* of the best pair, which is in the answer; worth asking for */
 };
 
 /* Columns enough for the solution. */
@@ -167,7 +167,7 @@ static int resume(struct svm_answer *answer, const struct rows *rows, const stru
             least = fmin(least, margin[k] / rows->rhs[k]);
     if (!(reached > 0) || !isfinite(asked / reached) || least * asked < NEAR * reached)
         return STATUS_UNDECIDED;
-    for (ptrdiff_t i = 0; i < D; ++i)   /* slack counts as much as short fall: the mean margin is as asked */
+    for (ptrdiff_t i = 0; i < D; ++i) /* slack counts as much as short fall: the mean margin is as asked */
         near.W[i] = options->start_W[i] * (asked / reached);
     struct search s;
     int status = take(&s, &near, rows, options->tol, arena);
@@ -197,7 +197,7 @@ int svm_factored(struct svm_answer *answer, const struct rows *rows, const struc
     status = take(&s, answer, rows, options->tol, arena);
     if (status != STATUS_DONE)
         return status;
-    if (s.g.p == 1 || s.g.q == 1)       /* W has one singular value: the Frobenius answer */
+    if (s.g.p == 1 || s.g.q == 1) /* W has one singular value: the Frobenius answer */
         return svm_conclude(answer, rows, options, BOUND_NUCLEAR, STATUS_ITERATION_LIMIT, arena);
     for (size_t i = 0; i < ROUNDS && answer->iterations < options->max_iter; ++i) {
         status = svm_lagrange_round(&s.lagrange, rounds[i].eps, rounds[i].gradient,

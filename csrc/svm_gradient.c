@@ -18,17 +18,17 @@
 #include "stop.h"
 #include "vector.h"
 
-#define MEMORY 10                       /* objective values the nonmonotone test looks back on */
-#define SUFFICIENT 1e-4                 /* part of the linear decrease asked for */
-#define RENEW 200                       /* iterations between gradients computed afresh: updates drift */
+#define MEMORY 10       /* objective values the nonmonotone test looks back on */
+#define SUFFICIENT 1e-4 /* part of the linear decrease asked for */
+#define RENEW 200       /* iterations between gradients computed afresh: updates drift */
 
 struct spectral {
     const struct rows *rows;
     struct equalities equalities;
-    double *h;                          /* (m) */
-    double *x, *gradient, *direction, *image;   /* (m) image = A P A^* direction */
-    double *row_multiplier;             /* (m) of unscaled rows */
-    double *W, *W_0;                    /* (dk, dz) */
+    double *h;                                /* (m) */
+    double *x, *gradient, *direction, *image; /* (m) image = A P A^* direction */
+    double *row_multiplier;                   /* (m) of unscaled rows */
+    double *W, *W_0;                          /* (dk, dz) */
 };
 
 static int take(struct spectral *s, const struct rows *rows, struct arena *arena)
@@ -146,7 +146,7 @@ int svm_gradient(struct svm_answer *answer, const struct rows *rows, const struc
     for (ptrdiff_t i = 0; i < MEMORY; ++i)
         recent[i] = objective;
     int stopped = STATUS_ITERATION_LIMIT;
-    double tol = options->tol / 2;      /* tightened when the certificate, on the unscaled rows, is not met yet */
+    double tol = options->tol / 2; /* tightened when the certificate, on the unscaled rows, is not met yet */
     for (answer->iterations = 0; answer->iterations < options->max_iter; ++answer->iterations) {
         if (stop_now(stop)) {
             stopped = STATUS_INTERRUPTED;

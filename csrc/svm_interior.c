@@ -1,6 +1,6 @@
 /* Least nuclear norm: interior point on a working set of rows, finished by svm_polish.
  *
- * The interior point goes down to the first gap from which the polish converges; until then both go on in turn. 
+ * The interior point goes down to the first gap from which the polish converges; until then both go on in turn.
  * The polish looks at all rows, so the working set only has to bring it near.  Below: the Frobenius problem,
  * which decides feasibility and whose rows of least margin are the first working set. */
 #include "svm.h"
@@ -16,19 +16,19 @@
 #include "svm_polish.h"
 #include "sweep.h"
 
-#define WHOLE 150                       /* rows up to which no working set is worth while */
-#define WIDER 1.3                       /* first working set: rows for each one of the Frobenius support */
-#define SLACK 1e-2                      /* a row outside with less slack (of the largest b) joins */
+#define WHOLE 150  /* rows up to which no working set is worth while */
+#define WIDER 1.3  /* first working set: rows for each one of the Frobenius support */
+#define SLACK 1e-2 /* a row outside with less slack (of the largest b) joins */
 
 /* Gaps of the interior point at which the polish is tried. */
 static const double stages[] = {3e-2, 3e-3, 1e-4, 1e-6, 1e-8, 1e-10};
-#define EARLY 2                         /* of them fail for being early, not for a singular Schur matrix */
+#define EARLY 2 /* of them fail for being early, not for a singular Schur matrix */
 
 /* Parts of its diagonal added to the polish's Schur matrix: rounding; and, should that fail, more of it, or
  * enough to share out the multipliers of rows that nearly repeat each other. */
 static const double ridges[] = {1e-15, 1e-14, 1e-12, 1e-10, 1e-8};
 #define TRIES ((int)(sizeof ridges / sizeof *ridges))
-#define DOUBT 1e-2                      /* the second try starts with doubtful rows, too: multiplier to slack */
+#define DOUBT 1e-2 /* the second try starts with doubtful rows, too: multiplier to slack */
 
 /* The best pair so far, and the working set. */
 struct search {
@@ -36,12 +36,12 @@ struct search {
     const struct svm_options *options;
     struct stop *stop;
     double tolerance, gap;
-    double *W, *lambda;                 /* (p,q), (m) the best pair */
-    double *first;                      /* (m) Frobenius multipliers, ||A^*(first)||_F = 1 */
-    double *a, *trial;                  /* (m) the interior point: margins of all rows; multipliers */
-    double *V;                          /* (n,p) scratch */
-    unsigned char *chosen, *active;     /* (m) the working set; that of the polish */
-    ptrdiff_t size;                     /* rows chosen */
+    double *W, *lambda;             /* (p,q), (m) the best pair */
+    double *first;                  /* (m) Frobenius multipliers, ||A^*(first)||_F = 1 */
+    double *a, *trial;              /* (m) the interior point: margins of all rows; multipliers */
+    double *V;                      /* (n,p) scratch */
+    unsigned char *chosen, *active; /* (m) the working set; that of the polish */
+    ptrdiff_t size;                 /* rows chosen */
 };
 
 static int take_search(struct search *f, const struct svm_reduced *g, struct arena *arena)
@@ -109,7 +109,7 @@ static void first_set(struct search *f, const struct svm_reduced *g)
         high = fmax(high, f->a[k]);
     }
     double wanted = fmax(WHOLE, WIDER * (double)support);
-    for (int i = 0; i < 40 && (double)m > wanted; ++i) {        /* 40 halvings: all digits worth having */
+    for (int i = 0; i < 40 && (double)m > wanted; ++i) { /* 40 halvings: all digits worth having */
         double middle = (low + high) / 2;
         ptrdiff_t below = 0;
         for (ptrdiff_t k = 0; k < m; ++k)
@@ -166,8 +166,8 @@ static int polish(struct search *f, struct svm_central *s, int tries, struct are
             f->active[set->row[k]] |= s->lambda[k] / multiplier > (i > 0 ? DOUBT : 1) * s->x[k] / g->largest;
         status = columns(&pair, s, arena);
         if (status == STATUS_DONE)
-            status = svm_polish(&pair, f->active, g, ridges[i], f->tolerance / 10, &f->answer->iterations,
-                                f->stop, arena);
+            status = svm_polish(&pair, f->active, g, ridges[i], f->tolerance / 10, &f->answer->iterations, f->stop,
+                                arena);
         if (status < 0)
             break;
         sweep_rows_times_rows(s->trial, pair.Y, pair.Y + p * pair.r, p, q, pair.r);
@@ -223,7 +223,7 @@ int svm_interior(struct svm_answer *answer, const struct rows *rows, const struc
     if (svm_reduced_build(&g, rows, svm_reduced_norm(answer->W, rows->w->dk * rows->w->dz), arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     answer->iterations = 0;
-    if (g.p == 1 || g.q == 1)           /* W has one singular value: the Frobenius answer */
+    if (g.p == 1 || g.q == 1) /* W has one singular value: the Frobenius answer */
         return svm_conclude(answer, rows, options, BOUND_NUCLEAR, STATUS_ITERATION_LIMIT, arena);
     if (take_search(&f, &g, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;

@@ -27,18 +27,18 @@
 #define PROXIMAL 1e-14
 #define MORE_PROXIMAL 100
 #define MOST_PROXIMAL 1e-8
-#define ABSENT 1e100                    /* 1/d of an equality row that others imply: it takes no part */
-#define LEAST_SHARE 1e-3                /* rows that ask for little start as if they asked this part of the mean */
-#define FIRST_ATTEMPT 1e-3              /* gap at which to guess the support, or Farkas residual to prove from */
-#define NEXT_ATTEMPT 1e-2               /* ... and after a failure again when it has shrunk by this factor */
-#define EXCHANGES 8                     /* systems per guess: right guesses need 1 to 4 */
-#define SHORT_OF 1e-10                  /* a margin this part of beta below it is violated: a tenth of the gap */
-#define NEGATIVE 1e-11                  /* a multiplier this far below 0, relative to the largest */
-#define REFUTATIONS 3                   /* corrections of a proof: each removes the rounding of the one before */
-#define SMALLEST 1e-8                   /* a multiplier of a proof below this part of the largest is not needed */
-#define ROUNDING 1e-13                  /* in the margin of a unit row, as a part of ||W||: a few hundred eps */
-#define IMPROVES 0.9                    /* an iteration that leaves more than this of the gap is no progress */
-#define PATIENCE 20                     /* such iterations in a row: rounding has the upper hand */
+#define ABSENT 1e100       /* 1/d of an equality row that others imply: it takes no part */
+#define LEAST_SHARE 1e-3   /* rows that ask for little start as if they asked this part of the mean */
+#define FIRST_ATTEMPT 1e-3 /* gap at which to guess the support, or Farkas residual to prove from */
+#define NEXT_ATTEMPT 1e-2  /* ... and after a failure again when it has shrunk by this factor */
+#define EXCHANGES 8        /* systems per guess: right guesses need 1 to 4 */
+#define SHORT_OF 1e-10     /* a margin this part of beta below it is violated: a tenth of the gap */
+#define NEGATIVE 1e-11     /* a multiplier this far below 0, relative to the largest */
+#define REFUTATIONS 3      /* corrections of a proof: each removes the rounding of the one before */
+#define SMALLEST 1e-8      /* a multiplier of a proof below this part of the largest is not needed */
+#define ROUNDING 1e-13     /* in the margin of a unit row, as a part of ||W||: a few hundred eps */
+#define IMPROVES 0.9       /* an iteration that leaves more than this of the gap is no progress */
+#define PATIENCE 20        /* such iterations in a row: rounding has the upper hand */
 
 struct interior {
     const struct rows *rows;
@@ -50,22 +50,22 @@ struct interior {
     struct equalities equalities;
     ptrdiff_t m, D, n_margin;
     double level, dlevel, proximal;
-    double *beta, *x, *s, *margin;      /* (m) */
-    double *dx, *ds, *h, *correction;   /* (m) direction, its right side, and dx o ds of the predictor */
-    double *dx_level, *dW_level;        /* (m), (dk, dz) what dlevel = 1 adds to dx and dW */
-    double *W, *dW, *rest, *M;          /* (dk, dz); rest = A^* x - W, from rounding; M scratch */
-    double *best_x, *best_W;            /* of the best bounds, scaled to ||A^* x|| = 1/upper, ||W|| = 1/lower */
-    double lower, upper;                /* those bounds of the largest margin */
-    double farkas;                      /* residual of x as a proof of infeasibility */
-    ptrdiff_t *member;                  /* (m) */
-    unsigned char *inside, *implied;    /* (m) in the support; an equality row that others imply */
+    double *beta, *x, *s, *margin;    /* (m) */
+    double *dx, *ds, *h, *correction; /* (m) direction, its right side, and dx o ds of the predictor */
+    double *dx_level, *dW_level;      /* (m), (dk, dz) what dlevel = 1 adds to dx and dW */
+    double *W, *dW, *rest, *M;        /* (dk, dz); rest = A^* x - W, from rounding; M scratch */
+    double *best_x, *best_W;          /* of the best bounds, scaled to ||A^* x|| = 1/upper, ||W|| = 1/lower */
+    double lower, upper;              /* those bounds of the largest margin */
+    double farkas;                    /* residual of x as a proof of infeasibility */
+    ptrdiff_t *member;                /* (m) */
+    unsigned char *inside, *implied;  /* (m) in the support; an equality row that others imply */
 };
 
 static int take(struct interior *s)
 {
     ptrdiff_t m = s->m;
-    double **vectors[] = {&s->beta, &s->x, &s->s, &s->margin, &s->dx, &s->ds, &s->h, &s->correction, &s->dx_level,
-                          &s->best_x};
+    double **vectors[] = {&s->beta, &s->x, &s->s,          &s->margin,   &s->dx,
+                          &s->ds,   &s->h, &s->correction, &s->dx_level, &s->best_x};
     double **matrices[] = {&s->dW_level, &s->W, &s->dW, &s->rest, &s->M, &s->best_W};
     for (size_t i = 0; i < sizeof vectors / sizeof *vectors; ++i)
         *vectors[i] = arena_zeros(s->arena, m, 1);
@@ -100,7 +100,7 @@ static void start(struct interior *s)
     svm_newton_apply(&s->newton, s->margin, s->W);
     for (ptrdiff_t k = 0; k < s->m; ++k)
         top = fmax(top, fabs(s->margin[k]) * s->x[k] * (double)s->n_margin);
-    s->level = -1.1 * top;              /* the least s_k x_k is a tenth of the mean, or more */
+    s->level = -1.1 * top; /* the least s_k x_k is a tenth of the mean, or more */
     for (ptrdiff_t k = 0; k < s->m; ++k)
         if (!s->rows->equal[k])
             s->s[k] = fmax(s->margin[k] - s->level * s->beta[k], 0.1 * top / (s->x[k] * (double)s->n_margin));
@@ -136,7 +136,7 @@ static double measure(struct interior *s)
         if (s->beta[k] > 0)
             least = fmin(least, s->margin[k] / s->beta[k]);
     }
-    if (!rows->homogeneous)             /* other rows may bound the scale of W: the level alone will do */
+    if (!rows->homogeneous) /* other rows may bound the scale of W: the level alone will do */
         least = short_of <= ROUNDING * of_w ? s->level : 0;
     double lower = least / of_w, upper = product > 0 ? of_x / product : INFINITY;
     s->farkas = weight > 0 ? of_x / weight : INFINITY;
@@ -221,7 +221,7 @@ static int advance(struct interior *s)
         s->correction[k] = s->dx[k] * s->ds[k];
         after += (s->x[k] + step * s->dx[k]) * (s->s[k] + step * s->ds[k]) / (double)s->n_margin;
     }
-    double left = after / mu;           /* Mehrotra's rule: aim at mu (mu_predicted / mu)^3 */
+    double left = after / mu; /* Mehrotra's rule: aim at mu (mu_predicted / mu)^3 */
     status = direction(s, mu * left * left * left);
     if (status != STATUS_DONE)
         return status;
@@ -259,7 +259,7 @@ static int solve_on_support(struct interior *s, ptrdiff_t size)
             x[i] = 0;
         }
         status = support_solve(&support, x, b, DBL_EPSILON, 2, &corrections, s->stop, s->arena);
-        status = status == STATUS_ITERATION_LIMIT ? STATUS_DONE : status;  /* refined as far as rounding goes */
+        status = status == STATUS_ITERATION_LIMIT ? STATUS_DONE : status; /* refined as far as rounding goes */
         for (ptrdiff_t i = 0; i < size; ++i) {
             s->correction[s->member[i]] = x[i];
             s->answer->lambda[s->member[i]] += x[i];
@@ -293,7 +293,7 @@ static int finish(struct interior *s)
         for (ptrdiff_t k = 0; k < s->m; ++k)
             if (s->inside[k])
                 s->member[size++] = k;
-        if (size > s->D)                /* more rows than can be independent */
+        if (size > s->D) /* more rows than can be independent */
             return STATUS_ITERATION_LIMIT;
         struct arena_mark mark = arena_mark(s->arena);
         int status = solve_on_support(s, size);
@@ -368,13 +368,13 @@ static int iterate(struct interior *s)
     double attempt_at[2] = {FIRST_ATTEMPT, FIRST_ATTEMPT}, best = INFINITY;
     ptrdiff_t *iterations = &s->answer->iterations;
     if (s->n_margin == 0)
-        return finish(s);               /* equality rows alone: one linear system */
+        return finish(s); /* equality rows alone: one linear system */
     for (int slow = 0; slow < PATIENCE; ++*iterations) {
         double gap = measure(s);
         s->stop->iterations = *iterations;
         s->stop->gap = gap;
         if (gap <= bound_tolerance(s->options->tol, s->lower, s->rows) / 2)
-            return STATUS_ITERATION_LIMIT;      /* for the certificate to correct */
+            return STATUS_ITERATION_LIMIT; /* for the certificate to correct */
         int separates = s->lower > 0;
         double rough = separates ? gap : s->farkas, reached = separates ? gap : s->upper;
         if (rough <= attempt_at[separates]) {
@@ -403,8 +403,14 @@ static int iterate(struct interior *s)
 int svm_interior_frobenius(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                            struct stop *stop, struct arena *arena)
 {
-    struct interior s = {.rows = rows, .options = options, .answer = answer, .stop = stop, .arena = arena,
-                         .m = rows->count, .D = rows->w->dk * rows->w->dz, .upper = INFINITY,
+    struct interior s = {.rows = rows,
+                         .options = options,
+                         .answer = answer,
+                         .stop = stop,
+                         .arena = arena,
+                         .m = rows->count,
+                         .D = rows->w->dk * rows->w->dz,
+                         .upper = INFINITY,
                          .proximal = PROXIMAL};
     answer->iterations = 0;
     int status = take(&s);

@@ -155,7 +155,7 @@ int svm_lagrange_round(struct svm_lagrange *s, double eps, double tol, ptrdiff_t
     double *gradient = arena_doubles(arena, size, 1);
     if (status < 0 || arena->failed)
         return STATUS_NO_MEMORY;
-    value(gradient, s->Y, s);           /* c belongs to the last point tried, not to the best */
+    value(gradient, s->Y, s); /* c belongs to the last point tried, not to the best */
     memcpy(s->lambda, s->c, (size_t)s->rows.count * sizeof(double));
     arena_release(arena, mark);
     return status;

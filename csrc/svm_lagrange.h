@@ -12,15 +12,15 @@
 
 struct svm_lagrange {
     const struct svm_reduced *g;
-    struct rows rows;                   /* those still looked at */
-    ptrdiff_t *member;                  /* their numbers among all */
-    ptrdiff_t r;                        /* columns */
-    double unit, eps;                   /* b where it counts; eps in these units */
-    double *Y;                          /* (dk+dz, r) K above Q */
-    double *b, *lambda, *c;             /* by row */
-    double *a, *weight;                 /* by row: margins; c of rows as they are */
-    unsigned char *out;                 /* by row: scratch */
-    double *zQ, *PK, *P;                /* (n,r), (n,r), (n,dk) scratch */
+    struct rows rows;       /* those still looked at */
+    ptrdiff_t *member;      /* their numbers among all */
+    ptrdiff_t r;            /* columns */
+    double unit, eps;       /* b where it counts; eps in these units */
+    double *Y;              /* (dk+dz, r) K above Q */
+    double *b, *lambda, *c; /* by row */
+    double *a, *weight;     /* by row: margins; c of rows as they are */
+    unsigned char *out;     /* by row: scratch */
+    double *zQ, *PK, *P;    /* (n,r), (n,r), (n,dk) scratch */
 };
 
 /* r columns, all zero.  STATUS_DONE, STATUS_NO_MEMORY. */

@@ -11,24 +11,24 @@
 #include "sweep.h"
 #include "vector.h"
 
-#define ABOVE 1.1                       /* h at the start over the largest |w|: inside, and little to undo */
-#define INSIDE 0.5                      /* largest |M| at the start, Y being 1: y+ and y- within a factor of 3 */
-#define SLACK 0.1                       /* least s at the start, of the mean one, where W cannot be doubled */
-#define CENTRE 1e-4                     /* mu falls by at most this factor: more leaves the pairs off centre */
-#define JITTER 1e-15                    /* of its diagonal, added to the system: a rounding, for dependent rows */
-#define PASSES 4                        /* solves of one system: corrections not settled by then will not */
-#define SOLVED 1e-9                     /* a correction this small, relative to the step, is the last */
-#define TRIES 3                         /* ... times a thousand each time the factorisation fails all the same */
+#define ABOVE 1.1    /* h at the start over the largest |w|: inside, and little to undo */
+#define INSIDE 0.5   /* largest |M| at the start, Y being 1: y+ and y- within a factor of 3 */
+#define SLACK 0.1    /* least s at the start, of the mean one, where W cannot be doubled */
+#define CENTRE 1e-4  /* mu falls by at most this factor: more leaves the pairs off centre */
+#define JITTER 1e-15 /* of its diagonal, added to the system: a rounding, for dependent rows */
+#define PASSES 4     /* solves of one system: corrections not settled by then will not */
+#define SOLVED 1e-9  /* a correction this small, relative to the step, is the last */
+#define TRIES 3      /* ... times a thousand each time the factorisation fails all the same */
 
 int svm_lift_take(struct svm_lift *s, const struct rows *rows, double p, struct arena *arena)
 {
     const struct windows *w = rows->w;
     ptrdiff_t m = rows->count, D = w->dk * w->dz, M = w->n_queries;
     *s = (struct svm_lift){.rows = rows, .m = m, .D = D, .p = p};
-    double **of_rows[] = {&s->beta, &s->inverse, &s->s, &s->lambda, &s->ds, &s->dlambda, &s->target, &s->residual,
-                          &s->scaled};
-    double **of_entries[] = {&s->w, &s->h, &s->dw, &s->dh, &s->M, &s->log_residual, &s->inverse_H, &s->lift,
-                             &s->tilt, &s->force};
+    double **of_rows[] = {&s->beta,    &s->inverse, &s->s,        &s->lambda, &s->ds,
+                          &s->dlambda, &s->target,  &s->residual, &s->scaled};
+    double **of_entries[] = {&s->w,         &s->h,    &s->dw,   &s->dh,   &s->M, &s->log_residual,
+                             &s->inverse_H, &s->lift, &s->tilt, &s->force};
     for (size_t i = 0; i < sizeof of_rows / sizeof *of_rows; ++i)
         *of_rows[i] = arena_zeros(arena, m, 1);
     for (size_t i = 0; i < sizeof of_entries / sizeof *of_entries; ++i)
@@ -162,8 +162,8 @@ static int assemble(struct svm_lift *s, struct stop *stop)
         for (ptrdiff_t k = 0; k < to; ++k)
             for (ptrdiff_t i = 0; i < w->dk; ++i)
                 s->weighted[k * w->dk + i] = s->delta[k * w->dk + i] * s->weights[s->rows->query[k] * w->dk + i];
-        blas_gemm(BLAS_PLAIN, BLAS_TRANSPOSED, to - from, to, w->dk, 1.0, s->delta + from * w->dk, w->dk,
-                  s->weighted, w->dk, 0.0, s->K + from * s->m, s->m);
+        blas_gemm(BLAS_PLAIN, BLAS_TRANSPOSED, to - from, to, w->dk, 1.0, s->delta + from * w->dk, w->dk, s->weighted,
+                  w->dk, 0.0, s->K + from * s->m, s->m);
     }
     for (ptrdiff_t k = 0; k < s->m; ++k) {
         if (!s->rows->equal[k])
@@ -301,7 +301,7 @@ int svm_lift_step(struct svm_lift *s, struct stop *stop)
     lengths(s, 1, &primal, &dual);
     double part = fmax(predicted(s, primal, dual), 0) / s->mu;
     aim(s, fmin(fmax(part * part * part, CENTRE), 1) * s->mu, 1);
-    double fraction = 0.9 + 0.09 * fmin(primal, dual);  /* of the way to the boundary: more if well predicted */
+    double fraction = 0.9 + 0.09 * fmin(primal, dual); /* of the way to the boundary: more if well predicted */
     direction(s);
     lengths(s, fraction, &primal, &dual);
     add(s->w, s->dw, s->D, primal);

@@ -8,8 +8,8 @@
 struct arena;
 struct stop;
 
-struct svm_lift_side {                  /* h - w and its multiplier, or h + w: (D) each */
-    double *x, *y, *dx, *dy, *target;   /* target of y dx + x dy */
+struct svm_lift_side {                /* h - w and its multiplier, or h + w: (D) each */
+    double *x, *y, *dx, *dy, *target; /* target of y dx + x dy */
 };
 
 struct svm_lift {
@@ -22,12 +22,12 @@ struct svm_lift {
     double *target, *residual, *scaled; /* (m) of lambda ds + s dlambda; A w - beta - s; scratch */
     double *w, *h, *dw, *dh;            /* (D) */
     struct svm_lift_side side[2];
-    double *M, *log_residual;           /* (D) A^* lambda; (p-1) log h - log Y */
-    double *lift, *tilt, *inverse_H;    /* (D) the elimination of h: see curvature() */
-    double *force;                      /* (D) the part of dw known before dlambda */
-    double *delta;                      /* (m, dk) unit differences: those of the rows over their length */
-    double *K, *products, *weights, *weighted;  /* (m,m); (M,dz), (M,dk), (m,dk) scratch of K */
-    double mu, scale;                   /* w = W / scale */
+    double *M, *log_residual;                  /* (D) A^* lambda; (p-1) log h - log Y */
+    double *lift, *tilt, *inverse_H;           /* (D) the elimination of h: see curvature() */
+    double *force;                             /* (D) the part of dw known before dlambda */
+    double *delta;                             /* (m, dk) unit differences: those of the rows over their length */
+    double *K, *products, *weights, *weighted; /* (m,m); (M,dz), (M,dk), (m,dk) scratch of K */
+    double mu, scale;                          /* w = W / scale */
 };
 
 /* STATUS_DONE or STATUS_NO_MEMORY. */

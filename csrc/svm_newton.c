@@ -10,9 +10,9 @@
 #include "sweep.h"
 #include "vector.h"
 
-#define CHUNK 256                       /* queries per gemm: enough for its full speed */
-#define CONSISTENT 1e-11                /* residual of a solution, as a part of it: a hundredth of the gap */
-#define REFINEMENTS 2                   /* when H has lost nearly all digits, each still gains a few */
+#define CHUNK 256        /* queries per gemm: enough for its full speed */
+#define CONSISTENT 1e-11 /* residual of a solution, as a part of it: a hundredth of the gap */
+#define REFINEMENTS 2    /* when H has lost nearly all digits, each still gains a few */
 
 static ptrdiff_t packed(ptrdiff_t d)
 {
@@ -31,7 +31,7 @@ int svm_newton_take(struct svm_newton *n, const struct rows *rows, struct stop *
     n->all = arena_indices(arena, m);
     if (D < m) {
         ptrdiff_t pk = packed(w->dk), pz = packed(w->dz), most = D * D / (pk + pz) + 1;
-        n->chunk = most < CHUNK ? most : CHUNK;     /* no more memory than H itself */
+        n->chunk = most < CHUNK ? most : CHUNK; /* no more memory than H itself */
         n->chunk = n->chunk < w->n_queries ? n->chunk : w->n_queries;
         n->H = arena_doubles(arena, D, D);
         n->keys = arena_doubles(arena, n->chunk, pk);
@@ -97,8 +97,8 @@ static void assemble(struct svm_newton *n)
                 for (ptrdiff_t l = 0; l <= j; ++l)
                     *to++ = z[j] * z[l];
         }
-        blas_gemm(BLAS_TRANSPOSED, BLAS_PLAIN, pk, pz, count, 1.0, n->keys, pk, n->queries, pz, from > 0,
-                  n->product, pz);
+        blas_gemm(BLAS_TRANSPOSED, BLAS_PLAIN, pk, pz, count, 1.0, n->keys, pk, n->queries, pz, from > 0, n->product,
+                  pz);
     }
     const double *entry = n->product;
     for (ptrdiff_t i = 0; i < dk; ++i)
@@ -106,7 +106,7 @@ static void assemble(struct svm_newton *n)
             for (ptrdiff_t j = 0; j < dz; ++j)
                 for (ptrdiff_t k = 0; k <= j; ++k)
                     n->square[j * dz + k] = n->square[k * dz + j] = *entry++;
-            for (ptrdiff_t j = 0; j < dz; ++j)      /* with l = i right of H's diagonal too, where nobody looks */
+            for (ptrdiff_t j = 0; j < dz; ++j) /* with l = i right of H's diagonal too, where nobody looks */
                 memcpy(n->H + (i * dz + j) * D + l * dz, n->square + j * dz, (size_t)dz * sizeof(double));
         }
     for (ptrdiff_t i = 0; i < D; ++i)
@@ -141,7 +141,7 @@ int svm_newton_solve(struct svm_newton *n, double *dx, double *dW, double *h, co
         svm_newton_adjoint(n, dW, dx);
         for (ptrdiff_t i = 0; rest != NULL && i < D; ++i)
             dW[i] += rest[i];
-        return status == STATUS_ITERATION_LIMIT ? STATUS_DONE : status;    /* refined as far as rounding goes */
+        return status == STATUS_ITERATION_LIMIT ? STATUS_DONE : status; /* refined as far as rounding goes */
     }
     svm_newton_adjoint(n, dW, h);
     for (ptrdiff_t i = 0; rest != NULL && i < D; ++i)

@@ -16,14 +16,14 @@ struct svm_newton {
     struct stop *stop;
     struct arena *arena;
     ptrdiff_t m, D;
-    double *inverse;                    /* (m) 1/d, filled in by the caller before each factorisation */
-    double *H;                          /* (D, D) its factor; NULL when m is not larger */
-    ptrdiff_t chunk;                    /* queries per gemm */
-    double *keys, *queries, *product;   /* (chunk, pk), (chunk, pz), (pk, pz): packed triangles, p = d (d+1) / 2 */
-    double *delta, *weighted, *square;  /* (longest, dk) twice, (max(dk, dz), max(dk, dz)) */
-    struct support support;             /* the other system */
-    ptrdiff_t *all;                     /* (m) 0, 1, .. */
-    double *scaled, *refined, *M;       /* (m), (m), (dk, dz) scratch */
+    double *inverse;                   /* (m) 1/d, filled in by the caller before each factorisation */
+    double *H;                         /* (D, D) its factor; NULL when m is not larger */
+    ptrdiff_t chunk;                   /* queries per gemm */
+    double *keys, *queries, *product;  /* (chunk, pk), (chunk, pz), (pk, pz): packed triangles, p = d (d+1) / 2 */
+    double *delta, *weighted, *square; /* (longest, dk) twice, (max(dk, dz), max(dk, dz)) */
+    struct support support;            /* the other system */
+    ptrdiff_t *all;                    /* (m) 0, 1, .. */
+    double *scaled, *refined, *M;      /* (m), (m), (dk, dz) scratch */
 };
 
 /* STATUS_DONE, STATUS_NO_MEMORY. */

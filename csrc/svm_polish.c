@@ -20,31 +20,31 @@
 #include "svm_schur.h"
 #include "sweep.h"
 
-#define MOST 15                         /* steps; 3 to 6 are usual, and a start that needs more is too far away */
-#define SETTLED 0.1                     /* residual below which S may change: signs mean nothing earlier */
-#define LOST 3.0                        /* residual from which hardly any start came back */
-#define MET 1e-11                       /* a row short of b by less is met: a hundredth of the usual gap */
-#define LEAST_SHIFT 1e-9                /* of tau: T stays below 1e9, and Newton's factor of contraction too */
+#define MOST 15          /* steps; 3 to 6 are usual, and a start that needs more is too far away */
+#define SETTLED 0.1      /* residual below which S may change: signs mean nothing earlier */
+#define LOST 3.0         /* residual from which hardly any start came back */
+#define MET 1e-11        /* a row short of b by less is met: a hundredth of the usual gap */
+#define LEAST_SHIFT 1e-9 /* of tau: T stays below 1e9, and Newton's factor of contraction too */
 
 /* Newton's state: lambda and Y, with what depends on them. */
 struct newton {
     const struct svm_reduced *g;
     struct arena *arena;
     ptrdiff_t r;
-    double *lambda, *Y;                 /* (m), (N,r) */
-    double *M, *W;                      /* (p,q) */
-    double *a;                          /* (m) */
-    double *SY, *TSY, *step;            /* (N,r) */
-    double *T;                          /* (N,N) */
-    double *gram, *singular;            /* (q,q), (q) */
-    double *zQ, *V;                     /* (n,r), (n,p) scratch */
-    double top, residual, miss;         /* ||M||;  ||S Y|| / ||Y|| + miss;  max |b - a|_S / max |b| */
+    double *lambda, *Y;         /* (m), (N,r) */
+    double *M, *W;              /* (p,q) */
+    double *a;                  /* (m) */
+    double *SY, *TSY, *step;    /* (N,r) */
+    double *T;                  /* (N,N) */
+    double *gram, *singular;    /* (q,q), (q) */
+    double *zQ, *V;             /* (n,r), (n,p) scratch */
+    double top, residual, miss; /* ||M||;  ||S Y|| / ||Y|| + miss;  max |b - a|_S / max |b| */
     struct svm_slack slack;
-    unsigned char *active;              /* (m) in S */
-    struct arena_mark mark;             /* before what follows, which changes with S */
-    struct svm_packed chosen;           /* the rows S */
+    unsigned char *active;    /* (m) in S */
+    struct arena_mark mark;   /* before what follows, which changes with S */
+    struct svm_packed chosen; /* the rows S */
     struct svm_schur schur;
-    double *multiplier;                 /* (|S|) scratch */
+    double *multiplier; /* (|S|) scratch */
 };
 
 static int take(struct newton *s, const struct svm_pair *pair, unsigned char *active, const struct svm_reduced *g,

@@ -7,9 +7,9 @@
 /* A primal and a dual point, W = K Q^T with Y = [K; Q]. */
 struct svm_pair {
     ptrdiff_t r;
-    double *Y;                          /* (p+q, r) */
-    double *lambda;                     /* (m) */
-    double gap;                         /* estimate, infinite at first */
+    double *Y;      /* (p+q, r) */
+    double *lambda; /* (m) */
+    double gap;     /* estimate, infinite at first */
 };
 
 /* Newton's method on the optimality conditions at fixed rank, from pair->Y and pair->lambda with the active rows

@@ -10,12 +10,12 @@
 #include "stop.h"
 #include "sweep.h"
 
-#define PARALLEL 1e-14                  /* what is left of a unit vector in the span of others: rounding */
-#define FEW 100                         /* rows up to which the active set is quicker than block ascent */
-#define TIGHT 3                         /* rows per unknown from which it is, too */
-#define AFFORDABLE 4000                 /* rows its factor may hold: 128 MB, and as much per 4000 rows in all */
-#define PATIENCE 16                     /* rows per iteration of block ascent, after which it is quicker again */
-#define NO_LIMIT PTRDIFF_MAX            /* the Frobenius methods count other things as iterations than we do */
+#define PARALLEL 1e-14       /* what is left of a unit vector in the span of others: rounding */
+#define FEW 100              /* rows up to which the active set is quicker than block ascent */
+#define TIGHT 3              /* rows per unknown from which it is, too */
+#define AFFORDABLE 4000      /* rows its factor may hold: 128 MB, and as much per 4000 rows in all */
+#define PATIENCE 16          /* rows per iteration of block ascent, after which it is quicker again */
+#define NO_LIMIT PTRDIFF_MAX /* the Frobenius methods count other things as iterations than we do */
 
 double svm_reduced_norm(const double *a, ptrdiff_t n)
 {
@@ -43,7 +43,7 @@ int svm_reduced_frobenius(struct svm_answer *answer, const struct rows *rows, co
         status = svm_active(answer, rows, &unlimited, stop, arena);
     arena_release(arena, mark);
     stop->iterations = 0;
-    stop->gap = INFINITY;               /* that of the other norm is no bound here */
+    stop->gap = INFINITY; /* that of the other norm is no bound here */
     return status;
 }
 
@@ -53,7 +53,7 @@ static ptrdiff_t extend(double *basis, ptrdiff_t rank, double *V, ptrdiff_t k, p
 {
     if (rank == d || k == 0)
         return rank;
-    if (rank > 0) {                     /* one product clears whole windows that bring nothing new */
+    if (rank > 0) { /* one product clears whole windows that bring nothing new */
         sweep_rows_times_rows(along, V, basis, k, rank, d);
         blas_gemm(BLAS_PLAIN, BLAS_PLAIN, k, d, rank, -1.0, along, rank, basis, d, 1.0, V, d);
     }
@@ -80,8 +80,7 @@ static ptrdiff_t extend(double *basis, ptrdiff_t rank, double *V, ptrdiff_t k, p
 }
 
 /* Unit differences of the rows chosen (NULL: all) of query i into delta [.,dk]; returns their number. */
-static ptrdiff_t unit_differences(double *delta, const struct svm_reduced *g, ptrdiff_t i,
-                                  const unsigned char *chosen)
+static ptrdiff_t unit_differences(double *delta, const struct svm_reduced *g, ptrdiff_t i, const unsigned char *chosen)
 {
     const struct rows *rows = g->rows;
     ptrdiff_t d = rows->w->dk, count = 0;
@@ -210,11 +209,11 @@ void svm_reduced_margins(double *a, const struct svm_reduced *g, const double *V
         a[k] *= g->inverse[k];
 }
 
-double svm_reduced_gap(const double *b, const unsigned char *equal, const double *a, const double *lambda,
-                       ptrdiff_t m, double size, double top)
+double svm_reduced_gap(const double *b, const unsigned char *equal, const double *a, const double *lambda, ptrdiff_t m,
+                       double size, double top)
 {
     double scale = 0, product = 0, miss = 0, largest = 0;
-    int fixed = 0;                      /* scaling W down may break a row */
+    int fixed = 0; /* scaling W down may break a row */
     for (ptrdiff_t k = 0; k < m; ++k) {
         largest = fmax(largest, fabs(b[k]));
         fixed |= equal[k] ? b[k] != 0 : b[k] <= 0;
@@ -225,14 +224,14 @@ double svm_reduced_gap(const double *b, const unsigned char *equal, const double
         if (equal[k] || lambda[k] > 0)
             product += b[k] * lambda[k];
         else
-            top -= lambda[k];           /* without it M moves by at most this, rows being of unit length */
+            top -= lambda[k]; /* without it M moves by at most this, rows being of unit length */
     }
     double gap = size * (fixed ? fmax(scale, 1) : scale) * top / product - 1;
     return product > 0 && isfinite(gap) ? fabs(gap) + miss / largest : INFINITY;
 }
 
-int svm_reduced_answer(struct svm_answer *answer, const struct svm_reduced *g, const double *W,
-                       const double *lambda, struct arena *arena)
+int svm_reduced_answer(struct svm_answer *answer, const struct svm_reduced *g, const double *W, const double *lambda,
+                       struct arena *arena)
 {
     const struct rows *rows = g->rows;
     ptrdiff_t dk = rows->w->dk, dz = rows->w->dz;

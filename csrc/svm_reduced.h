@@ -17,22 +17,22 @@ struct stop;
 
 struct svm_reduced {
     const struct rows *rows;
-    ptrdiff_t m, n, p, q;               /* rows, queries, dimensions of the two spans */
-    double *key_basis, *query_basis;    /* (p,dk), (q,dz) orthonormal rows */
-    double *z;                          /* (n,q) unit queries */
-    double *b, *inverse;                /* (m) right sides; 1 / ||delta|| */
-    unsigned char *left_out;            /* (m) equality rows that others imply */
-    double scale, largest;              /* largest |b| */
+    ptrdiff_t m, n, p, q;            /* rows, queries, dimensions of the two spans */
+    double *key_basis, *query_basis; /* (p,dk), (q,dz) orthonormal rows */
+    double *z;                       /* (n,q) unit queries */
+    double *b, *inverse;             /* (m) right sides; 1 / ||delta|| */
+    unsigned char *left_out;         /* (m) equality rows that others imply */
+    double scale, largest;           /* largest |b| */
     struct equalities equalities;
 };
 
 /* Some of the rows, with the queries they belong to. */
 struct svm_packed {
     ptrdiff_t m, n, p, q;
-    ptrdiff_t *row, *first;             /* (m) number among all rows; (n+1) rows of query i: first[i] .. */
-    unsigned char *equal;               /* (m) */
-    double *delta, *z, *b;              /* (m,p), (n,q), (m) */
-    double *gram;                       /* (m,m) delta delta^T, lower triangle; or NULL */
+    ptrdiff_t *row, *first; /* (m) number among all rows; (n+1) rows of query i: first[i] .. */
+    unsigned char *equal;   /* (m) */
+    double *delta, *z, *b;  /* (m,p), (n,q), (m) */
+    double *gram;           /* (m,m) delta delta^T, lower triangle; or NULL */
 };
 
 /* Euclidean norm of a [n]. */
@@ -62,12 +62,12 @@ void svm_reduced_margins(double *a, const struct svm_reduced *g, const double *V
 
 /* Relative gap of a W with margins a [m] and ||W||_* <= size against lambda [m] with ||M|| = top; infinite when
  * one of them is of no use yet. */
-double svm_reduced_gap(const double *b, const unsigned char *equal, const double *a, const double *lambda,
-                       ptrdiff_t m, double size, double top);
+double svm_reduced_gap(const double *b, const unsigned char *equal, const double *a, const double *lambda, ptrdiff_t m,
+                       double size, double top);
 
 /* answer->W and ->lambda of W [p,q] and lambda [m]; equality rows are then met exactly.  STATUS_DONE,
  * STATUS_NO_MEMORY. */
-int svm_reduced_answer(struct svm_answer *answer, const struct svm_reduced *g, const double *W,
-                       const double *lambda, struct arena *arena);
+int svm_reduced_answer(struct svm_answer *answer, const struct svm_reduced *g, const double *W, const double *lambda,
+                       struct arena *arena);
 
 #endif

@@ -9,8 +9,8 @@
 #include "status.h"
 #include "sweep.h"
 
-#define STEPS 8                         /* of the restoration: quadratic, 3 or 4 are usual */
-#define HELD 1e-15                      /* rows restored to this part of the largest b: rounding */
+#define STEPS 8    /* of the restoration: quadratic, 3 or 4 are usual */
+#define HELD 1e-15 /* rows restored to this part of the largest b: rounding */
 
 void svm_schur_take_slack(struct svm_slack *slack, ptrdiff_t p, ptrdiff_t q, struct arena *arena)
 {
@@ -118,7 +118,7 @@ int svm_schur_factor(struct svm_schur *s, const struct svm_packed *g, const doub
     ptrdiff_t m = g->m;
     int info = 1;
     matrix(s, g, Y, top, r, slack);
-    for (; info != 0 && ridge < 1e-6; ridge *= 1e3) {   /* the last one leaves a direction of descent, no more */
+    for (; info != 0 && ridge < 1e-6; ridge *= 1e3) { /* the last one leaves a direction of descent, no more */
         for (ptrdiff_t k = 0; k < m; ++k) {
             memcpy(s->H + k * m, s->G + k * m, (size_t)(k + 1) * sizeof(double));
             s->H[k * m + k] = s->G[k * m + k] * (1 + ridge) + (diagonal != NULL ? diagonal[k] : 0);

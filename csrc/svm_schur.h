@@ -13,18 +13,18 @@
 struct svm_slack {
     ptrdiff_t p, q;
     double c;
-    double *F, *R;                      /* (q,q) lower triangular, (p,q) */
-    double *gram;                       /* (q,q) scratch */
+    double *F, *R; /* (q,q) lower triangular, (p,q) */
+    double *gram;  /* (q,q) scratch */
 };
 
 struct svm_schur {
-    double *H;                          /* (m,m) Schur matrix, then its Cholesky factor (lower) */
-    double *G;                          /* (m,m) scratch */
-    double *XD, *PD;                    /* (m,p+q), (m,q) scratch: roots applied to delta */
-    double *XZ, *PZ;                    /* (n,p+q), (n,q) scratch: roots applied to z */
-    double *XDZ, *PDZ;                  /* (n,m) scratch: delta^T X z, delta^T P z */
-    double *XZZ, *PZZ;                  /* (n,n) scratch: z^T X z, z^T P z */
-    double *right;                      /* (m) scratch */
+    double *H;         /* (m,m) Schur matrix, then its Cholesky factor (lower) */
+    double *G;         /* (m,m) scratch */
+    double *XD, *PD;   /* (m,p+q), (m,q) scratch: roots applied to delta */
+    double *XZ, *PZ;   /* (n,p+q), (n,q) scratch: roots applied to z */
+    double *XDZ, *PDZ; /* (n,m) scratch: delta^T X z, delta^T P z */
+    double *XZZ, *PZZ; /* (n,n) scratch: z^T X z, z^T P z */
+    double *right;     /* (m) scratch */
 };
 
 /* Memory; arena->failed tells whether it was there. */
@@ -40,13 +40,12 @@ void svm_schur_inverse(double *P, const struct svm_slack *slack);
 /* H = L L^T of the Schur matrix with `diagonal` [m] added (NULL: none), and `ridge` of its own diagonal, or more
  * of it if need be; the top p rows of Y [p+q,r] have their nonzeros in the first `top` columns.  0, or positive
  * when no ridge was enough. */
-int svm_schur_factor(struct svm_schur *schur, const struct svm_packed *g, const double *Y, ptrdiff_t top,
-                     ptrdiff_t r, const struct svm_slack *slack, const double *diagonal, double ridge);
+int svm_schur_factor(struct svm_schur *schur, const struct svm_packed *g, const double *Y, ptrdiff_t top, ptrdiff_t r,
+                     const struct svm_slack *slack, const double *diagonal, double ridge);
 
 /* Bring the rows of W = K Q^T, Y = [K; Q] [p+q,r], to a = b at its rank: Gauss and Newton's least steps
  * dY = J^* (J J^*)^-1 (b - a), J J^* being the Schur matrix with P = I.  STATUS_DONE (as far as rounding goes),
  * STATUS_NO_MEMORY. */
-int svm_schur_restore(double *Y, ptrdiff_t r, const struct svm_packed *g, struct svm_schur *schur,
-                      struct arena *arena);
+int svm_schur_restore(double *Y, ptrdiff_t r, const struct svm_packed *g, struct svm_schur *schur, struct arena *arena);
 
 #endif

@@ -14,11 +14,11 @@
 #include "status.h"
 #include "stop.h"
 
-#define PROBE 1e11                      /* C of the infeasibility probe on unit rows: Farkas residuals near 1e-11 */
+#define PROBE 1e11 /* C of the infeasibility probe on unit rows: Farkas residuals near 1e-11 */
 
 /* Bounds of the soft-margin objective: its primal value at W above, the dual value of lambda below. */
-static int objective_bounds(struct bound *bound, const double *W, double *lambda, const struct rows *rows,
-                            double soft, struct arena *arena)
+static int objective_bounds(struct bound *bound, const double *W, double *lambda, const struct rows *rows, double soft,
+                            struct arena *arena)
 {
     struct arena_mark mark = arena_mark(arena);
     ptrdiff_t D = rows->w->dk * rows->w->dz;
@@ -72,12 +72,12 @@ int svm_soft_probe(struct svm_answer *answer, const struct rows *rows, const str
     struct svm_options soft = *options;
     soft.soft = PROBE / mean;
     soft.tol = 1e-6;
-    soft.start = NULL;                  /* it has led nowhere */
+    soft.start = NULL; /* it has led nowhere */
     double *lambda = arena_doubles(arena, rows->count, 1), *hard = answer->lambda;
     if (arena->failed)
         return STATUS_NO_MEMORY;
     answer->lambda = lambda;
-    struct stop quiet = *stop;          /* polls as well, but what it reaches is no bound of the problem asked */
+    struct stop quiet = *stop; /* polls as well, but what it reaches is no bound of the problem asked */
     int status = svm_block_run(answer, rows, &soft, &quiet, arena);
     answer->lambda = hard;
     if (status < 0 || status == STATUS_INTERRUPTED)

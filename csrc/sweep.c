@@ -23,8 +23,8 @@ INLINE const void *row(const void *X, ptrdiff_t i, int single)
     return (const char *)X + i * (ptrdiff_t)(single ? sizeof(float) : sizeof(double));
 }
 
-/* Half as many tokens from `ahead` on as there are rows are asked for meanwhile, into the first cache: for small windows
- * that is a fifth of the time. */
+/* Half as many tokens from `ahead` on as there are rows are asked for meanwhile, into the first cache: for small
+ * windows that is a fifth of the time. */
 INLINE void ask(const void *ahead, ptrdiff_t r, ptrdiff_t d, ptrdiff_t k, int single)
 {
     if (ahead != NULL && r % 2 == 0 && !(single && k % (2 * LANES) != 0))
@@ -58,7 +58,8 @@ INLINE void logits_of_rows(double *logit, const void *X, const double *u, ptrdif
     }
 }
 
-INLINE void logits(double *logit, const void *X, const double *u, ptrdiff_t T, ptrdiff_t d, const void *next, int single)
+INLINE void logits(double *logit, const void *X, const double *u, ptrdiff_t T, ptrdiff_t d, const void *next,
+                   int single)
 {
     ptrdiff_t t = 0;
     if (next != NULL)
@@ -90,7 +91,7 @@ void sweep_window_adjoint(double *restrict p, const double *restrict X, const do
     for (ptrdiff_t k = 0; k < d; ++k)
         p[k] = c[0] * X[k];
     ptrdiff_t t = 1;
-    for (; t + 4 <= T; t += 4) {        /* four tokens per pass: p is read and written a quarter as often */
+    for (; t + 4 <= T; t += 4) { /* four tokens per pass: p is read and written a quarter as often */
         const double *x0 = X + t * d, *x1 = x0 + d, *x2 = x1 + d, *x3 = x2 + d;
         double c0 = c[t], c1 = c[t + 1], c2 = c[t + 2], c3 = c[t + 3];
         for (ptrdiff_t k = 0; k < d; ++k)
@@ -173,8 +174,8 @@ void sweep_product(double *C, const double *A, const double *B, ptrdiff_t m, ptr
 }
 
 VECTOR_CLONES
-static void columns_times_columns(double *restrict C, const double *restrict A, const double *restrict B,
-                                  ptrdiff_t m, ptrdiff_t n, ptrdiff_t k)
+static void columns_times_columns(double *restrict C, const double *restrict A, const double *restrict B, ptrdiff_t m,
+                                  ptrdiff_t n, ptrdiff_t k)
 {
     memset(C, 0, (size_t)(m * n) * sizeof(double));
     for (ptrdiff_t l = 0; l < k; ++l)
@@ -196,8 +197,8 @@ void sweep_columns_times_columns(double *C, const double *A, const double *B, pt
 void sweep_logits(double *l, const struct windows *w, const double *U, double *scratch)
 {
     for (ptrdiff_t q = 0; q < w->n_queries; ++q)
-        sweep_window_logits(l + w->indptr[q], windows_keys(w, q, scratch), U + q * w->dk, windows_length(w, q),
-                            w->dk, NULL);
+        sweep_window_logits(l + w->indptr[q], windows_keys(w, q, scratch), U + q * w->dk, windows_length(w, q), w->dk,
+                            NULL);
 }
 
 void sweep_attended(double *O, const struct windows *w, const double *values, ptrdiff_t dv, const double *prob)

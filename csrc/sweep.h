@@ -9,8 +9,8 @@
 
 struct arena;
 
-/* logit [T] = X u, X [T,d]; equal tokens get equal logits.  `next`: keys [T,d] that will be read soon, of which the first
- * half is fetched meanwhile, or NULL. */
+/* logit [T] = X u, X [T,d]; equal tokens get equal logits.  `next`: keys [T,d] that will be read soon, of which the
+ * first half is fetched meanwhile, or NULL. */
 void sweep_window_logits(double *logit, const double *X, const double *u, ptrdiff_t T, ptrdiff_t d, const double *next);
 
 /* Of keys in single precision, widened as they are read. */

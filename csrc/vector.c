@@ -7,7 +7,7 @@
 VECTOR_CLONES
 double vector_dot(const double *a, const double *b, ptrdiff_t n)
 {
-    double sum[4][CLONES_LANES] = {{0}}, rest = 0;     /* four sums hide each other's latency */
+    double sum[4][CLONES_LANES] = {{0}}, rest = 0; /* four sums hide each other's latency */
     ptrdiff_t i = 0;
     for (; i + 4 * CLONES_LANES <= n; i += 4 * CLONES_LANES)
         for (int s = 0; s < 4; ++s)
@@ -53,7 +53,7 @@ double vector_norm(const double *a, ptrdiff_t n)
         largest = fmax(largest, fabs(a[i]));
     if (largest == 0 || largest == INFINITY)
         return largest;
-    int power = ilogb(largest);         /* 2^-power itself may overflow: half of it twice */
+    int power = ilogb(largest); /* 2^-power itself may overflow: half of it twice */
     double half = ldexp(1.0, -(power / 2)), rest = ldexp(1.0, -(power - power / 2));
     sum = 0;
     for (ptrdiff_t i = 0; i < n; ++i)

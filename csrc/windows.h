@@ -10,14 +10,14 @@
 #include <stddef.h>
 
 struct windows {
-    ptrdiff_t tokens, n_queries;        /* N, M */
-    ptrdiff_t dk, dz;                   /* length of a key, of a query */
-    const double *keys;                 /* (N, dk), NULL when they are kept in single precision */
-    const float *keys32;                /* (N, dk), NULL otherwise */
-    const double *queries;              /* (M, dz) */
-    const ptrdiff_t *start, *stop;      /* (M) 0 <= start < stop <= N */
-    const ptrdiff_t *indptr;            /* (M+1) entries of query q: indptr[q] .. indptr[q+1]-1 */
-    ptrdiff_t longest;                  /* tokens of the longest window */
+    ptrdiff_t tokens, n_queries;   /* N, M */
+    ptrdiff_t dk, dz;              /* length of a key, of a query */
+    const double *keys;            /* (N, dk), NULL when they are kept in single precision */
+    const float *keys32;           /* (N, dk), NULL otherwise */
+    const double *queries;         /* (M, dz) */
+    const ptrdiff_t *start, *stop; /* (M) 0 <= start < stop <= N */
+    const ptrdiff_t *indptr;       /* (M+1) entries of query q: indptr[q] .. indptr[q+1]-1 */
+    ptrdiff_t longest;             /* tokens of the longest window */
 };
 
 static inline ptrdiff_t windows_length(const struct windows *w, ptrdiff_t q)
