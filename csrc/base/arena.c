@@ -1,7 +1,8 @@
-/* Blocks in a list; each holds many pieces.  The first block is small enough for malloc's fast path, since a
- * solve at the paper's sizes takes only microseconds.  A larger one comes from the system page by page, and touching
- * its pages for the first time can take as long as the solve: one block waits for the next call, of any thread. */
-#include "arena.h"
+/* A list of blocks, each of which holds many allocations.  The first block is small enough for malloc's fast path,
+ * since a solve at the paper's sizes takes only microseconds.  A larger one comes from the system page by page, and
+ * touching its pages for the first time can take as long as the solve: a few spare blocks are kept for the next call of
+ * any thread. */
+#include "base/arena.h"
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -11,30 +12,44 @@
 #define ALIGNMENT 64                   /* one cache line, and the widest vector */
 #define FIRST_BLOCK ((size_t)96 << 10) /* below malloc's mmap threshold of 128 KiB */
 
-#define LARGEST_SPARE ((size_t)4 << 20) /* what a process keeps */
+#define LARGEST_SPARE ((size_t)4 << 20) /* of the blocks that a process keeps ... */
+#define SPARES 4                        /* ... and their number: the arena of a call and three inside it */
 
 struct arena_block {
     struct arena_block *previous;
     size_t size; /* bytes behind the header */
 };
 
-static _Atomic(struct arena_block *) spare;
+struct arena_child {
+    struct arena arena;
+    struct arena_child *previous;
+};
 
-/* Keep the larger of `block` and the spare one. */
+static _Atomic(struct arena_block *) spares[SPARES]; /* by size, the largest first, unless threads met */
+
+/* Keep the largest blocks of `block` and the spare ones. */
 static void give_back(struct arena_block *block)
 {
-    if (block->size > LARGEST_SPARE) {
-        free(block);
-        return;
+    for (int i = 0; i < SPARES && block != NULL && block->size <= LARGEST_SPARE; ++i) {
+        struct arena_block *other = atomic_exchange(&spares[i], NULL);
+        int keep = other == NULL || other->size < block->size;
+        free(atomic_exchange(&spares[i], keep ? block : other));
+        block = keep ? other : block;
     }
-    struct arena_block *other = atomic_exchange(&spare, NULL);
-    if (other != NULL && other->size > block->size) {
-        struct arena_block *smaller = block;
-        block = other;
-        other = smaller;
+    free(block);
+}
+
+/* A spare block of at least this size, or NULL. */
+static struct arena_block *find_spare(size_t bytes)
+{
+    for (int i = 0; i < SPARES; ++i) {
+        struct arena_block *block = atomic_exchange(&spares[i], NULL);
+        if (block != NULL && block->size >= bytes)
+            return block;
+        if (block != NULL)
+            free(atomic_exchange(&spares[i], block));
     }
-    free(other);
-    free(atomic_exchange(&spare, block));
+    return NULL;
 }
 
 static size_t align_up(size_t bytes)
@@ -44,13 +59,12 @@ static size_t align_up(size_t bytes)
 
 static int add_block(struct arena *arena, size_t bytes)
 {
-    /* Twice the last one, so that the pieces of the next call of this size fit into the spare block. */
+    /* Twice the last one, so that the allocations of the next call of this size fit into the spare block. */
     size_t least = arena->last == NULL ? FIRST_BLOCK : 2 * arena->last->size;
     least = least <= LARGEST_SPARE ? least : FIRST_BLOCK;
-    struct arena_block *block = atomic_exchange(&spare, NULL);
-    if (block == NULL || block->size < bytes) {
+    struct arena_block *block = find_spare(bytes);
+    if (block == NULL) {
         size_t size = bytes > least ? bytes : least;
-        free(block);
         if (size > SIZE_MAX - 2 * ALIGNMENT || (block = malloc(size + 2 * ALIGNMENT)) == NULL)
             return -1;
         block->size = size;
@@ -61,19 +75,22 @@ static int add_block(struct arena *arena, size_t bytes)
     return 0;
 }
 
+static void *fail(struct arena *arena)
+{
+    for (; arena != NULL; arena = arena->outside)
+        arena->failed = 1;
+    return NULL;
+}
+
 void *arena_take(struct arena *arena, ptrdiff_t count, size_t size)
 {
-    if (count < 0 || (size != 0 && (size_t)count > (PTRDIFF_MAX - 2 * ALIGNMENT) / size)) {
-        arena->failed = 1;
-        return NULL;
-    }
+    if (count < 0 || (size != 0 && (size_t)count > (PTRDIFF_MAX - 2 * ALIGNMENT) / size))
+        return fail(arena);
     size_t bytes = align_up((size_t)count * size);
     if (bytes == 0)
         bytes = ALIGNMENT;
-    if ((arena->last == NULL || arena->left < bytes) && add_block(arena, bytes) < 0) {
-        arena->failed = 1;
-        return NULL;
-    }
+    if ((arena->last == NULL || arena->left < bytes) && add_block(arena, bytes) < 0)
+        return fail(arena);
     struct arena_block *block = arena->last;
     uintptr_t data = align_up((uintptr_t)(block + 1));
     void *piece = (void *)(data + (block->size - arena->left));
@@ -83,10 +100,8 @@ void *arena_take(struct arena *arena, ptrdiff_t count, size_t size)
 
 double *arena_doubles(struct arena *arena, ptrdiff_t rows, ptrdiff_t columns)
 {
-    if (rows < 0 || columns < 0 || (columns > 0 && rows > PTRDIFF_MAX / columns)) {
-        arena->failed = 1;
-        return NULL;
-    }
+    if (rows < 0 || columns < 0 || (columns > 0 && rows > PTRDIFF_MAX / columns))
+        return fail(arena);
     return arena_take(arena, rows * columns, sizeof(double));
 }
 
@@ -105,17 +120,29 @@ ptrdiff_t *arena_indices(struct arena *arena, ptrdiff_t count)
 
 struct arena_mark arena_mark(const struct arena *arena)
 {
-    return (struct arena_mark){arena->last, arena->left};
+    return (struct arena_mark){arena->last, arena->left, arena->last_child};
 }
 
 void arena_release(struct arena *arena, struct arena_mark mark)
 {
+    for (; arena->last_child != mark.last_child; arena->last_child = arena->last_child->previous)
+        arena_free(&arena->last_child->arena);
     while (arena->last != mark.last) {
         struct arena_block *block = arena->last;
         arena->last = block->previous;
         give_back(block);
     }
     arena->left = mark.left;
+}
+
+struct arena *arena_inside(struct arena *arena)
+{
+    struct arena_child *child = arena_take(arena, 1, sizeof *child);
+    if (child == NULL)
+        return NULL;
+    *child = (struct arena_child){.arena.outside = arena, .previous = arena->last_child};
+    arena->last_child = child;
+    return &child->arena;
 }
 
 void arena_free(struct arena *arena)

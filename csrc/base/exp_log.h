@@ -1,11 +1,11 @@
 /* e^x and log(1 + x) on the ranges that softmax and the logistic loss need, as plain expressions that vectorise. */
-#ifndef EXPONENTIAL_H
-#define EXPONENTIAL_H
+#ifndef BASE_EXP_LOG_H
+#define BASE_EXP_LOG_H
 
 #include <stdint.h>
 #include <string.h>
 
-#include "clones.h"
+#include "base/simd.h"
 
 /* e^x for x <= 0, as 2^k e^r with |r| <= log(2)/2; 0 below -708 (nothing that small matters: softmax shifts first).
  * The polynomial is a Chebyshev-node fit of (e^r - 1 - r) / r^2, relative error 1.7e-17; the whole is within

@@ -1,30 +1,30 @@
-/* VECTOR_CLONES: one plain loop, compiled for three generations of x86-64, chosen when the extension is loaded.
+/* SIMD_DISPATCH: one plain loop, compiled for three generations of x86-64, chosen when the extension is loaded.
  * Elsewhere (other processors, musl without ifunc, clang) the macro is empty and the plain loop remains. */
-#ifndef CLONES_H
-#define CLONES_H
+#ifndef BASE_SIMD_H
+#define BASE_SIMD_H
 
 #include <stddef.h>
 #include <stdlib.h> /* defines __GLIBC__ where there is one */
 
-#if defined __x86_64__ && defined __GLIBC__ && defined __GNUC__ && !defined __clang__ && !defined ATTSVM_NO_CLONES
-#define VECTOR_CLONES __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
-#define CLONES_THERE
+#if defined __x86_64__ && defined __GLIBC__ && defined __GNUC__ && !defined __clang__ \
+    && !defined ATTSVM_NO_SIMD_DISPATCH
+#define SIMD_DISPATCH __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
 #else
-#define VECTOR_CLONES
+#define SIMD_DISPATCH
 #endif
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* Doubles of the widest vector.  An inner loop of so many steps becomes whole vectors without remainders. */
-#define CLONES_LANES 8
+/* Doubles of the widest vector.  An inner loop of SIMD_LANES steps becomes whole vectors without remainders. */
+#define SIMD_LANES 8
 
-static inline ptrdiff_t clones_padded(ptrdiff_t n)
+static inline ptrdiff_t simd_padded(ptrdiff_t n)
 {
-    return (n + CLONES_LANES - 1) & -(ptrdiff_t)CLONES_LANES;
+    return (n + SIMD_LANES - 1) & -(ptrdiff_t)SIMD_LANES;
 }
 
 /* The sum of eight numbers in the order in which vectors halve: the same on every processor. */
-INLINE double clones_total(const double *sum)
+INLINE double simd_total(const double *sum)
 {
     return ((sum[0] + sum[4]) + (sum[2] + sum[6])) + ((sum[1] + sum[5]) + (sum[3] + sum[7]));
 }

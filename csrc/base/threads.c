@@ -1,13 +1,13 @@
-#include "crew.h"
+#include "base/threads.h"
 
 #include <signal.h>
 
-#include "arena.h"
+#include "base/arena.h"
 
-/* Multiplications below which a loop stays with the caller: 30 microseconds or so, several times a waking. */
+/* Multiplications below which a loop runs in the caller: about 30 us, several times the cost of waking a thread. */
 #define WORTH 1e5
-/* Looks at a counter before a thread goes to sleep, some 20 microseconds: the gap between two loops is often less. */
-#define LOOKS 500
+/* Spin iterations (about 20 us) before a worker blocks; consecutive loops are usually closer than that. */
+#define SPINS 500
 
 #if defined __x86_64__
 #define PAUSE() __builtin_ia32_pause()
@@ -15,117 +15,118 @@
 #define PAUSE() (void)0
 #endif
 
-struct crew_member {
-    struct crew *crew;
+struct threads_worker {
+    struct threads *threads;
     int number;
     pthread_t thread;
 };
 
-void crew_take(struct crew *crew, int threads, struct arena *arena)
+void threads_init(struct threads *threads, int most, struct arena *arena)
 {
-    *crew = (struct crew){.most = 1, .size = 1};
-    if (threads > 1 && (crew->members = arena_take(arena, threads, sizeof *crew->members)) != NULL)
-        crew->most = threads;
+    *threads = (struct threads){.most = 1, .size = 1};
+    if (most > 1 && (threads->members = arena_take(arena, most, sizeof *threads->members)) != NULL)
+        threads->most = most;
 }
 
-static void take_part(struct crew *crew, int number)
+static void run_part(struct threads *threads, int number)
 {
-    if (number < crew->parts)
-        crew->work(crew->context, crew->count * number / crew->parts, crew->count * (number + 1) / crew->parts, number);
+    if (number < threads->parts)
+        threads->work(threads->context, threads->count * number / threads->parts,
+                      threads->count * (number + 1) / threads->parts, number);
 }
 
-/* A loop without work ends the thread. */
+/* A thread ends when it is woken without work. */
 static void *live(void *argument)
 {
-    struct crew_member *member = argument;
-    struct crew *crew = member->crew;
+    struct threads_worker *member = argument;
+    struct threads *threads = member->threads;
     for (unsigned seen = 0;; ++seen) {
-        for (int i = 0; i < LOOKS && atomic_load(&crew->loop) == seen; ++i)
+        for (int i = 0; i < SPINS && atomic_load(&threads->loop) == seen; ++i)
             PAUSE();
-        pthread_mutex_lock(&crew->lock);
-        while (atomic_load(&crew->loop) == seen)
-            pthread_cond_wait(&crew->begin, &crew->lock);
-        pthread_mutex_unlock(&crew->lock);
-        if (crew->work == NULL)
+        pthread_mutex_lock(&threads->lock);
+        while (atomic_load(&threads->loop) == seen)
+            pthread_cond_wait(&threads->begin, &threads->lock);
+        pthread_mutex_unlock(&threads->lock);
+        if (threads->work == NULL)
             return NULL;
-        take_part(crew, member->number);
-        if (atomic_fetch_sub(&crew->busy, 1) == 1) {
-            pthread_mutex_lock(&crew->lock);
-            pthread_cond_signal(&crew->done);
-            pthread_mutex_unlock(&crew->lock);
+        run_part(threads, member->number);
+        if (atomic_fetch_sub(&threads->busy, 1) == 1) {
+            pthread_mutex_lock(&threads->lock);
+            pthread_cond_signal(&threads->done);
+            pthread_mutex_unlock(&threads->lock);
         }
     }
 }
 
-static void end(struct crew *crew)
+static void end(struct threads *threads)
 {
-    pthread_cond_destroy(&crew->done);
-    pthread_cond_destroy(&crew->begin);
-    pthread_mutex_destroy(&crew->lock);
+    pthread_cond_destroy(&threads->done);
+    pthread_cond_destroy(&threads->begin);
+    pthread_mutex_destroy(&threads->lock);
 }
 
-/* As many threads as there can be.  They leave all signals to the threads of the caller. */
-static void start(struct crew *crew)
+/* Starts as many threads as the system allows.  They block all signals, which the calling process handles. */
+static void start(struct threads *threads)
 {
-    pthread_mutex_init(&crew->lock, NULL);
-    pthread_cond_init(&crew->begin, NULL);
-    pthread_cond_init(&crew->done, NULL);
+    pthread_mutex_init(&threads->lock, NULL);
+    pthread_cond_init(&threads->begin, NULL);
+    pthread_cond_init(&threads->done, NULL);
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    for (; crew->size < crew->most; ++crew->size) {
-        struct crew_member *member = &crew->members[crew->size];
-        *member = (struct crew_member){.crew = crew, .number = crew->size};
+    for (; threads->size < threads->most; ++threads->size) {
+        struct threads_worker *member = &threads->members[threads->size];
+        *member = (struct threads_worker){.threads = threads, .number = threads->size};
         if (pthread_create(&member->thread, NULL, live, member) != 0)
             break;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    crew->most = crew->size;
-    if (crew->size == 1)
-        end(crew);
+    threads->most = threads->size;
+    if (threads->size == 1)
+        end(threads);
 }
 
-static void announce(struct crew *crew)
+static void announce(struct threads *threads)
 {
-    pthread_mutex_lock(&crew->lock);
-    atomic_store(&crew->busy, crew->size - 1);
-    atomic_fetch_add(&crew->loop, 1);
-    pthread_cond_broadcast(&crew->begin);
-    pthread_mutex_unlock(&crew->lock);
+    pthread_mutex_lock(&threads->lock);
+    atomic_store(&threads->busy, threads->size - 1);
+    atomic_fetch_add(&threads->loop, 1);
+    pthread_cond_broadcast(&threads->begin);
+    pthread_mutex_unlock(&threads->lock);
 }
 
-void crew_for(struct crew *crew, ptrdiff_t count, double cost, crew_work *work, void *context)
+void threads_for(struct threads *threads, ptrdiff_t count, double cost, threads_work *work, void *context)
 {
-    int alone = crew == NULL || crew->most == 1 || count < 2 || cost < WORTH;
-    if (!alone && crew->size == 1)
-        start(crew);
-    if (alone || crew->size == 1) {
+    int alone = threads == NULL || threads->most == 1 || count < 2 || cost < WORTH;
+    if (!alone && threads->size == 1)
+        start(threads);
+    if (alone || threads->size == 1) {
         if (count > 0)
             work(context, 0, count, 0);
         return;
     }
-    crew->work = work;
-    crew->context = context;
-    crew->count = count;
-    crew->parts = count < crew->size ? (int)count : crew->size;
-    announce(crew);
-    take_part(crew, 0);
-    for (int i = 0; i < LOOKS && atomic_load(&crew->busy) > 0; ++i)
+    threads->work = work;
+    threads->context = context;
+    threads->count = count;
+    threads->parts = count < threads->size ? (int)count : threads->size;
+    announce(threads);
+    run_part(threads, 0);
+    for (int i = 0; i < SPINS && atomic_load(&threads->busy) > 0; ++i)
         PAUSE();
-    pthread_mutex_lock(&crew->lock);
-    while (atomic_load(&crew->busy) > 0)
-        pthread_cond_wait(&crew->done, &crew->lock);
-    pthread_mutex_unlock(&crew->lock);
+    pthread_mutex_lock(&threads->lock);
+    while (atomic_load(&threads->busy) > 0)
+        pthread_cond_wait(&threads->done, &threads->lock);
+    pthread_mutex_unlock(&threads->lock);
 }
 
-void crew_dismiss(struct crew *crew)
+void threads_end(struct threads *threads)
 {
-    if (crew->size == 1) /* none was started, or none could be */
+    if (threads->size == 1) /* none was started, or none could be */
         return;
-    crew->work = NULL;
-    announce(crew);
-    for (int i = 1; i < crew->size; ++i)
-        pthread_join(crew->members[i].thread, NULL);
-    end(crew);
-    crew->size = crew->most = 1;
+    threads->work = NULL;
+    announce(threads);
+    for (int i = 1; i < threads->size; ++i)
+        pthread_join(threads->members[i].thread, NULL);
+    end(threads);
+    threads->size = threads->most = 1;
 }

@@ -1,15 +1,18 @@
 /* The bridge to OpenBLAS: CBLAS for BLAS, Fortran symbols for LAPACK (a distribution's OpenBLAS may lack LAPACKE).
  * LAPACK is column-major: a row-major matrix is its transpose there, so "lower" becomes "upper" and
  * A = U S V is read as A^T = V^T S U^T. */
-#include "blas.h"
+#include "linalg/blas.h"
 
 #include <cblas.h>
+#include <sys/mman.h>
 
-#include "arena.h"
-#include "product.h"
+#include "base/arena.h"
+#include "base/threads.h"
 
-/* A product of fewer rows or columns leaves most of a tile empty. */
-#define TILED 8
+/* Bytes that are enough for OpenBLAS's work buffer of one call (32 MiB and some), and the size of a product that takes
+ * one and runs for milliseconds. */
+#define BUFFER ((size_t)48 << 20)
+#define MAPPING 256
 
 #ifdef BLAS_SYMBOL_PREFIX /* set by setup.py for PyPI's OpenBLAS; a system BLAS has no prefix */
 #define CAT_(a, b) a##b
@@ -27,23 +30,18 @@ void BLAS(dgesdd_)(const char *jobz, const int *m, const int *n, double *a, cons
                    const int *ldu, double *vt, const int *ldvt, double *work, const int *lwork, int *iwork, int *info,
                    size_t);
 
-/* Weak: a system BLAS that is not OpenBLAS has no such switch, and keeps its own mind about threads. */
+/* Weak: a system BLAS that is not OpenBLAS has no such switch, and decides about threads itself. */
 __attribute__((weak)) void BLAS(openblas_set_num_threads)(int);
 __attribute__((weak)) char *BLAS(openblas_get_config)(void);
 
-static enum CBLAS_TRANSPOSE op_word(enum blas_op op)
+static enum CBLAS_TRANSPOSE op_word(enum matrix_op op)
 {
-    return op == BLAS_PLAIN ? CblasNoTrans : CblasTrans;
+    return op == MATRIX_PLAIN ? CblasNoTrans : CblasTrans;
 }
 
-void blas_gemm(enum blas_op op_a, enum blas_op op_b, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, double alpha,
+void blas_gemm(enum matrix_op op_a, enum matrix_op op_b, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, double alpha,
                const double *A, ptrdiff_t lda, const double *B, ptrdiff_t ldb, double beta, double *C, ptrdiff_t ldc)
 {
-    if (product_is_quick() && m >= TILED && n >= TILED && k > 0 && (beta == 0 || beta == 1)) {
-        product_general(op_a == BLAS_TRANSPOSED, op_b == BLAS_TRANSPOSED, m, n, k, alpha, A, lda, B, ldb, beta == 1, C,
-                        ldc, 0);
-        return;
-    }
     BLAS(cblas_dgemm)(CblasRowMajor, op_word(op_a), op_word(op_b), (int)m, (int)n, (int)k, alpha, A, (int)lda, B,
                       (int)ldb, beta, C, (int)ldc);
 }
@@ -51,10 +49,6 @@ void blas_gemm(enum blas_op op_a, enum blas_op op_b, ptrdiff_t m, ptrdiff_t n, p
 void blas_syrk(ptrdiff_t n, ptrdiff_t k, double alpha, const double *A, ptrdiff_t lda, double beta, double *C,
                ptrdiff_t ldc)
 {
-    if (product_is_quick() && n >= TILED && k > 0 && (beta == 0 || beta == 1)) {
-        product_general(0, 1, n, n, k, alpha, A, lda, A, lda, beta == 1, C, ldc, 1);
-        return;
-    }
     BLAS(cblas_dsyrk)(CblasRowMajor, CblasLower, CblasNoTrans, (int)n, (int)k, alpha, A, (int)lda, beta, C, (int)ldc);
 }
 
@@ -65,7 +59,7 @@ int blas_cholesky(ptrdiff_t n, double *A, ptrdiff_t lda)
     return info;
 }
 
-void blas_solve_lower(enum blas_op op, ptrdiff_t n, ptrdiff_t k, const double *L, ptrdiff_t ldl, double *B,
+void blas_solve_lower(enum matrix_op op, ptrdiff_t n, ptrdiff_t k, const double *L, ptrdiff_t ldl, double *B,
                       ptrdiff_t ldb)
 {
     BLAS(cblas_dtrsm)(CblasRowMajor, CblasLeft, CblasLower, op_word(op), CblasNonUnit, (int)n, (int)k, 1.0, L, (int)ldl,
@@ -78,7 +72,7 @@ void blas_solve_rows(ptrdiff_t k, ptrdiff_t n, const double *L, ptrdiff_t ldl, d
                       B, (int)ldb);
 }
 
-void blas_solve_vector(enum blas_op op, ptrdiff_t n, const double *L, ptrdiff_t ldl, double *b)
+void blas_solve_vector(enum matrix_op op, ptrdiff_t n, const double *L, ptrdiff_t ldl, double *b)
 {
     BLAS(cblas_dtrsv)(CblasRowMajor, CblasLower, op_word(op), CblasNonUnit, (int)n, L, (int)ldl, b, 1);
 }
@@ -129,6 +123,35 @@ int blas_svd(ptrdiff_t m, ptrdiff_t n, double *A, double *U, double *s, double *
     BLAS(dgesdd_)(job, &rows, &columns, A, &rows, s, left, &rows, right, &right_stride, work, &lwork, iwork, &info, 1);
     arena_release(arena, mark);
     return info;
+}
+
+static void map_one(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
+{
+    (void)worker;
+    double *A = context; /* zeros, that nobody writes to in the even blocks */
+    for (ptrdiff_t i = from; i < to; ++i) {
+        double *C = A + (2 * i + 1) * MAPPING * MAPPING;
+        BLAS(cblas_dgemm)(CblasRowMajor, CblasNoTrans, CblasNoTrans, MAPPING, MAPPING, MAPPING, 1.0, A, MAPPING, A,
+                          MAPPING, 0.0, C, MAPPING);
+    }
+}
+
+int blas_map_buffers(int count)
+{
+    size_t room = (size_t)count * BUFFER;
+    void *probe = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (probe == MAP_FAILED)
+        return -1;
+    munmap(probe, room);
+    struct arena arena = {0};
+    struct threads threads;
+    threads_init(&threads, count, &arena);
+    double *A = arena_zeros(&arena, 2 * count, MAPPING * MAPPING);
+    if (A != NULL) /* products long enough to overlap, of zeros */
+        threads_for(&threads, count, 1e9, map_one, A);
+    threads_end(&threads);
+    arena_free(&arena);
+    return A == NULL ? -1 : 0;
 }
 
 void blas_use_one_thread(void)

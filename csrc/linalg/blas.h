@@ -1,36 +1,27 @@
-/* Dense linear algebra, row-major, sizes in ptrdiff_t, by OpenBLAS, and products by product.c where that is quicker.
- * blas.c is the only file that names OpenBLAS; the binding
- * has checked that every dimension fits a BLAS int.  Matrices must not overlap.  `info`: 0, or LAPACK's positive
- * number of the step that failed, or -1 when memory ran out. */
-#ifndef BLAS_H
-#define BLAS_H
+/* OpenBLAS, row-major, sizes in ptrdiff_t; linalg/blas.c is the only file that names it.  The binding has checked that
+ * every dimension fits a BLAS int.  Matrices must not overlap.  `info`: 0, or LAPACK's positive number of the step that
+ * failed, or -1 when memory ran out. */
+#ifndef LINALG_BLAS_H
+#define LINALG_BLAS_H
 
-#include <stddef.h>
+#include "linalg/matrix.h"
 
 struct arena;
 
-enum blas_op { BLAS_PLAIN, BLAS_TRANSPOSED };
-
-/* C [m,n] = alpha op(A) op(B) + beta C, inner size k; lda, ldb, ldc: row lengths as stored. */
-void blas_gemm(enum blas_op op_a, enum blas_op op_b, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, double alpha,
+/* For linalg/matrix.c and linalg/cholesky.c alone, which call these where OpenBLAS is fastest; see their headers. */
+void blas_gemm(enum matrix_op op_a, enum matrix_op op_b, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, double alpha,
                const double *A, ptrdiff_t lda, const double *B, ptrdiff_t ldb, double beta, double *C, ptrdiff_t ldc);
-
-/* C [n,n] = alpha A A^T + beta C with A [n,k]; only the lower triangle of C means anything afterwards. */
 void blas_syrk(ptrdiff_t n, ptrdiff_t k, double alpha, const double *A, ptrdiff_t lda, double beta, double *C,
                ptrdiff_t ldc);
-
-/* A = L L^T, A [n,n] symmetric, its lower triangle read and replaced by L. */
 int blas_cholesky(ptrdiff_t n, double *A, ptrdiff_t lda);
-
-/* B [n,k] = op(L)^-1 B, L [n,n] lower triangular. */
-void blas_solve_lower(enum blas_op op, ptrdiff_t n, ptrdiff_t k, const double *L, ptrdiff_t ldl, double *B,
-                      ptrdiff_t ldb);
-
-/* L^-1 applied to every row of B [k,n], L [n,n] lower triangular. */
 void blas_solve_rows(ptrdiff_t k, ptrdiff_t n, const double *L, ptrdiff_t ldl, double *B, ptrdiff_t ldb);
 
+/* B [n,k] = op(L)^-1 B, L [n,n] lower triangular. */
+void blas_solve_lower(enum matrix_op op, ptrdiff_t n, ptrdiff_t k, const double *L, ptrdiff_t ldl, double *B,
+                      ptrdiff_t ldb);
+
 /* b [n] = op(L)^-1 b. */
-void blas_solve_vector(enum blas_op op, ptrdiff_t n, const double *L, ptrdiff_t ldl, double *b);
+void blas_solve_vector(enum matrix_op op, ptrdiff_t n, const double *L, ptrdiff_t ldl, double *b);
 
 /* Lower triangle of (L L^T)^-1, in place of L. */
 int blas_cholesky_inverse(ptrdiff_t n, double *L, ptrdiff_t ldl);
@@ -43,7 +34,11 @@ int blas_eigen(ptrdiff_t n, double *A, double *values, int vectors, struct arena
  * A is destroyed. */
 int blas_svd(ptrdiff_t m, ptrdiff_t n, double *A, double *U, double *s, double *V, struct arena *arena);
 
-/* One thread for each call from now on: several at a time may come from a crew. */
+/* OpenBLAS ends the process when it cannot map the work buffer of a call, and keeps those that it has: has it map one
+ * for each of `count` threads that call at once.  Nonzero: there is no room for them. */
+int blas_map_buffers(int count);
+
+/* Restricts OpenBLAS to one thread per call: the threads of base/threads.h call it concurrently. */
 void blas_use_one_thread(void);
 const char *blas_config(void);
 

@@ -1,13 +1,13 @@
-#include "lbfgs.h"
+#include "linalg/lbfgs.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "arena.h"
-#include "clones.h"
-#include "status.h"
-#include "stop.h"
-#include "vector.h"
+#include "base/arena.h"
+#include "base/simd.h"
+#include "base/status.h"
+#include "base/monitor.h"
+#include "linalg/vector.h"
 
 #define MEMORY 20     /* pairs kept: fewer cost evaluations, more cost as much as one */
 #define DECREASE 1e-4 /* part of the promised decrease asked for (Wolfe) */
@@ -17,7 +17,7 @@
 #define STRETCH 4.0   /* largest growth of a trial step */
 #define INSIDE 0.1    /* of a bracket that interpolation keeps away from its ends */
 
-struct descent {
+struct minimizer {
     ptrdiff_t n, pairs, newest;
     double *step, *change;          /* (MEMORY,n) differences of x and of the gradient */
     double curvature[MEMORY];       /* their products */
@@ -26,7 +26,7 @@ struct descent {
     double value;
 };
 
-VECTOR_CLONES
+SIMD_DISPATCH
 static void add(double *restrict y, double alpha, const double *restrict x, ptrdiff_t n)
 {
     for (ptrdiff_t i = 0; i < n; ++i)
@@ -34,7 +34,7 @@ static void add(double *restrict y, double alpha, const double *restrict x, ptrd
 }
 
 /* direction = -H gradient, H the inverse Hessian that the pairs imply. */
-static void two_loops(struct descent *s)
+static void two_loops(struct minimizer *s)
 {
     ptrdiff_t n = s->n;
     double along[MEMORY], scale = 1;
@@ -78,7 +78,7 @@ static double interpolate(struct point a, struct point b)
 
 /* x_next and gradient_next at a step that meets both of Wolfe's conditions, or at least goes down; 0: none found.
  */
-static int search_line(struct descent *s, const double *x, double first, ptrdiff_t *evaluations,
+static int search_line(struct minimizer *s, const double *x, double first, ptrdiff_t *evaluations,
                        lbfgs_function *function, void *context)
 {
     struct point start = {0, s->value, vector_dot(s->gradient, s->direction, s->n)};
@@ -109,7 +109,7 @@ static int search_line(struct descent *s, const double *x, double first, ptrdiff
 }
 
 /* The pair that the step from x just taken gives. */
-static void remember(struct descent *s, const double *x)
+static void remember(struct minimizer *s, const double *x)
 {
     ptrdiff_t n = s->n, k = (s->newest + 1) % MEMORY;
     double *step = s->step + k * n, *change = s->change + k * n;
@@ -126,10 +126,10 @@ static void remember(struct descent *s, const double *x)
 }
 
 int lbfgs(double *x, ptrdiff_t n, double tol, ptrdiff_t most, ptrdiff_t *evaluations, lbfgs_function *function,
-          void *context, struct stop *stop, struct arena *arena)
+          void *context, struct monitor *monitor, struct arena *arena)
 {
     struct arena_mark mark = arena_mark(arena);
-    struct descent s = {.n = n, .newest = MEMORY - 1};
+    struct minimizer s = {.n = n, .newest = MEMORY - 1};
     s.step = arena_doubles(arena, MEMORY, n);
     s.change = arena_doubles(arena, MEMORY, n);
     s.gradient = arena_doubles(arena, n, 1);
@@ -148,8 +148,8 @@ int lbfgs(double *x, ptrdiff_t n, double tol, ptrdiff_t most, ptrdiff_t *evaluat
             status = STATUS_DONE;
             break;
         }
-        stop->iterations = *evaluations;
-        if (stop_now(stop)) {
+        monitor->iterations = *evaluations;
+        if (monitor_stops(monitor)) {
             status = STATUS_INTERRUPTED;
             break;
         }

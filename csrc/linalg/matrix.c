@@ -1,15 +1,16 @@
-/* Plain loops that the compiler turns into vectors; gemm where a product is large enough to pay for the call. */
-#include "sweep.h"
+/* Plain loops that the compiler turns into vectors; from GEMM_WORTH multiplications on OpenBLAS. */
+#include "linalg/matrix.h"
 
 #include <string.h>
 
-#include "blas.h"
-#include "clones.h"
+#include "base/monitor.h"
+#include "base/simd.h"
+#include "linalg/blas.h"
 
 /* Below this many multiplications a BLAS call costs more than it saves (measured: 20 x 20 x 20 is even). */
 #define GEMM_WORTH 8000
 
-#define LANES CLONES_LANES
+#define LANES SIMD_LANES
 #define ROWS 8
 
 /* Number i of keys in double or `single` precision. */
@@ -23,12 +24,12 @@ INLINE const void *row(const void *X, ptrdiff_t i, int single)
     return (const char *)X + i * (ptrdiff_t)(single ? sizeof(float) : sizeof(double));
 }
 
-/* Half as many tokens from `ahead` on as there are rows are asked for meanwhile, into the first cache: for small
- * windows that is a fifth of the time. */
-INLINE void ask(const void *ahead, ptrdiff_t r, ptrdiff_t d, ptrdiff_t k, int single)
+/* Prefetch half of the next window, one token for every two rows read here.  Into L2: windows are longer than L1, and
+ * asking for L1 took 1.7 times as long on tokens from memory. */
+INLINE void prefetch(const void *ahead, ptrdiff_t r, ptrdiff_t d, ptrdiff_t k, int single)
 {
     if (ahead != NULL && r % 2 == 0 && !(single && k % (2 * LANES) != 0))
-        __builtin_prefetch(row(ahead, r / 2 * d + k, single), 0, 3);
+        __builtin_prefetch(row(ahead, r / 2 * d + k, single), 0, 2);
 }
 
 /* logit [rows] of `rows` tokens: u is read once for all, and their sums hide each other's latency. */
@@ -43,7 +44,7 @@ INLINE void logits_of_rows(double *logit, const void *X, const double *u, ptrdif
     for (; k + LANES <= d; k += LANES) {
 #pragma GCC unroll 8
         for (int r = 0; r < rows; ++r) {
-            ask(ahead, r, d, k, single);
+            prefetch(ahead, r, d, k, single);
 #pragma omp simd
             for (int i = 0; i < LANES; ++i)
                 sum[r][i] += key(X, r * d + k + i, single) * u[k + i];
@@ -51,7 +52,7 @@ INLINE void logits_of_rows(double *logit, const void *X, const double *u, ptrdif
     }
 #pragma GCC unroll 8
     for (int r = 0; r < rows; ++r) {
-        double l = clones_total(sum[r]);
+        double l = simd_total(sum[r]);
         for (ptrdiff_t j = k; j < d; ++j)
             l += key(X, r * d + j, single) * u[j];
         logit[r] = l;
@@ -71,22 +72,22 @@ INLINE void logits(double *logit, const void *X, const double *u, ptrdiff_t T, p
         logits_of_rows(logit + t, row(X, t * d, single), u, d, 1, NULL, single);
 }
 
-VECTOR_CLONES
-void sweep_window_logits(double *logit, const double *X, const double *u, ptrdiff_t T, ptrdiff_t d, const double *next)
+SIMD_DISPATCH
+void matrix_times_vector(double *logit, const double *X, const double *u, ptrdiff_t T, ptrdiff_t d, const double *next)
 {
     logits(logit, X, u, T, d, next, 0);
 }
 
-VECTOR_CLONES
-void sweep_window_logits_single(double *logit, const float *X, const double *u, ptrdiff_t T, ptrdiff_t d,
+SIMD_DISPATCH
+void matrix_times_vector_single(double *logit, const float *X, const double *u, ptrdiff_t T, ptrdiff_t d,
                                 const float *next)
 {
     logits(logit, X, u, T, d, next, 1);
 }
 
-VECTOR_CLONES
-void sweep_window_adjoint(double *restrict p, const double *restrict X, const double *restrict c, ptrdiff_t T,
-                          ptrdiff_t d)
+SIMD_DISPATCH
+void matrix_transposed_times_vector(double *restrict p, const double *restrict X, const double *restrict c, ptrdiff_t T,
+                                    ptrdiff_t d)
 {
     for (ptrdiff_t k = 0; k < d; ++k)
         p[k] = c[0] * X[k];
@@ -102,8 +103,8 @@ void sweep_window_adjoint(double *restrict p, const double *restrict X, const do
             p[k] += c[t] * X[t * d + k];
 }
 
-INLINE void pull_back_of_rows(double *restrict p, const void *restrict X, const double *restrict c,
-                              const void *restrict xa, ptrdiff_t d, int rows, const void *ahead, int single)
+INLINE void differences_of_rows(double *restrict p, const void *restrict X, const double *restrict c,
+                                const void *restrict xa, ptrdiff_t d, int rows, const void *ahead, int single)
 {
     ptrdiff_t k = 0;
     for (; k + LANES <= d; k += LANES) {
@@ -112,7 +113,7 @@ INLINE void pull_back_of_rows(double *restrict p, const void *restrict X, const 
             sum[i] = p[k + i];
 #pragma GCC unroll 8
         for (int r = 0; r < rows; ++r) {
-            ask(ahead, r, d, k, single);
+            prefetch(ahead, r, d, k, single);
 #pragma omp simd
             for (int i = 0; i < LANES; ++i)
                 sum[i] += c[r] * (key(X, r * d + k + i, single) - key(xa, k + i, single));
@@ -125,55 +126,84 @@ INLINE void pull_back_of_rows(double *restrict p, const void *restrict X, const 
             p[k] += c[r] * (key(X, r * d + k, single) - key(xa, k, single));
 }
 
-INLINE void pull_back(double *restrict p, const void *restrict X, const double *restrict c, ptrdiff_t a, ptrdiff_t T,
-                      ptrdiff_t d, const void *next, int single)
+INLINE void weighted_differences(double *restrict p, const void *restrict X, const double *restrict c, ptrdiff_t a,
+                                 ptrdiff_t T, ptrdiff_t d, const void *next, int single)
 {
     const void *xa = row(X, a * d, single);
     ptrdiff_t t = 0;
     memset(p, 0, (size_t)d * sizeof(double));
     if (next != NULL)
         for (; t + ROWS <= T; t += ROWS)
-            pull_back_of_rows(p, row(X, t * d, single), c + t, xa, d, ROWS, row(next, (T / 2 + t / 2) * d, single),
-                              single);
+            differences_of_rows(p, row(X, t * d, single), c + t, xa, d, ROWS, row(next, (T / 2 + t / 2) * d, single),
+                                single);
     for (; t + ROWS <= T; t += ROWS)
-        pull_back_of_rows(p, row(X, t * d, single), c + t, xa, d, ROWS, NULL, single);
+        differences_of_rows(p, row(X, t * d, single), c + t, xa, d, ROWS, NULL, single);
     for (; t < T; ++t)
-        pull_back_of_rows(p, row(X, t * d, single), c + t, xa, d, 1, NULL, single);
+        differences_of_rows(p, row(X, t * d, single), c + t, xa, d, 1, NULL, single);
 }
 
-VECTOR_CLONES
-void sweep_window_pull_back(double *p, const double *X, const double *c, ptrdiff_t a, ptrdiff_t T, ptrdiff_t d,
-                            const double *next)
+SIMD_DISPATCH
+void matrix_weighted_differences(double *p, const double *X, const double *c, ptrdiff_t a, ptrdiff_t T, ptrdiff_t d,
+                                 const double *next)
 {
-    pull_back(p, X, c, a, T, d, next, 0);
+    weighted_differences(p, X, c, a, T, d, next, 0);
 }
 
-VECTOR_CLONES
-void sweep_window_pull_back_single(double *p, const float *X, const double *c, ptrdiff_t a, ptrdiff_t T, ptrdiff_t d,
-                                   const float *next)
+SIMD_DISPATCH
+void matrix_weighted_differences_single(double *p, const float *X, const double *c, ptrdiff_t a, ptrdiff_t T,
+                                        ptrdiff_t d, const float *next)
 {
-    pull_back(p, X, c, a, T, d, next, 1);
+    weighted_differences(p, X, c, a, T, d, next, 1);
 }
 
-void sweep_rows_times_rows(double *C, const double *A, const double *B, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k)
+void matrix_gemm(enum matrix_op op_a, enum matrix_op op_b, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, double alpha,
+                 const double *A, ptrdiff_t lda, const double *B, ptrdiff_t ldb, double beta, double *C, ptrdiff_t ldc)
+{
+    blas_gemm(op_a, op_b, m, n, k, alpha, A, lda, B, ldb, beta, C, ldc);
+}
+
+void matrix_syrk(ptrdiff_t n, ptrdiff_t k, double alpha, const double *A, ptrdiff_t lda, double beta, double *C,
+                 ptrdiff_t ldc, struct monitor *monitor)
+{
+    if (monitor == NULL || (double)n * (double)n * (double)k <= MATRIX_BETWEEN) {
+        blas_syrk(n, k, alpha, A, lda, beta, C, ldc);
+        return;
+    }
+    for (ptrdiff_t i = 0, rows; i < n && !monitor_stops(monitor); i += rows) {
+        rows = matrix_rows_between((double)(i + MATRIX_PANEL) * (double)k);
+        rows = rows < n - i ? rows : n - i;
+        if (i > 0)
+            matrix_gemm(MATRIX_PLAIN, MATRIX_TRANSPOSED, rows, i, k, alpha, A + i * lda, lda, A, lda, beta, C + i * ldc,
+                        ldc);
+        blas_syrk(rows, k, alpha, A + i * lda, lda, beta, C + i * ldc + i, ldc);
+    }
+}
+
+ptrdiff_t matrix_rows_between(double cost)
+{
+    ptrdiff_t rows = (ptrdiff_t)(MATRIX_BETWEEN / (cost + 1));
+    return rows > MATRIX_PANEL ? rows : MATRIX_PANEL;
+}
+
+void matrix_rows_times_rows(double *C, const double *A, const double *B, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k)
 {
     if (m * n * k >= GEMM_WORTH)
-        blas_gemm(BLAS_PLAIN, BLAS_TRANSPOSED, m, n, k, 1.0, A, k, B, k, 0.0, C, n);
+        matrix_gemm(MATRIX_PLAIN, MATRIX_TRANSPOSED, m, n, k, 1.0, A, k, B, k, 0.0, C, n);
     else
         for (ptrdiff_t i = 0; i < m; ++i)
-            sweep_window_logits(C + i * n, B, A + i * k, n, k, NULL);
+            matrix_times_vector(C + i * n, B, A + i * k, n, k, NULL);
 }
 
-void sweep_product(double *C, const double *A, const double *B, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k)
+void matrix_product(double *C, const double *A, const double *B, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k)
 {
     if (m * n * k >= GEMM_WORTH)
-        blas_gemm(BLAS_PLAIN, BLAS_PLAIN, m, n, k, 1.0, A, k, B, n, 0.0, C, n);
+        matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, m, n, k, 1.0, A, k, B, n, 0.0, C, n);
     else
         for (ptrdiff_t i = 0; i < m; ++i)
-            sweep_window_adjoint(C + i * n, B, A + i * k, k, n);
+            matrix_transposed_times_vector(C + i * n, B, A + i * k, k, n);
 }
 
-VECTOR_CLONES
+SIMD_DISPATCH
 static void columns_times_columns(double *restrict C, const double *restrict A, const double *restrict B, ptrdiff_t m,
                                   ptrdiff_t n, ptrdiff_t k)
 {
@@ -186,35 +216,10 @@ static void columns_times_columns(double *restrict C, const double *restrict A, 
         }
 }
 
-void sweep_columns_times_columns(double *C, const double *A, const double *B, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k)
+void matrix_columns_times_columns(double *C, const double *A, const double *B, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k)
 {
     if (m * n * k >= GEMM_WORTH)
-        blas_gemm(BLAS_TRANSPOSED, BLAS_PLAIN, m, n, k, 1.0, A, m, B, n, 0.0, C, n);
+        matrix_gemm(MATRIX_TRANSPOSED, MATRIX_PLAIN, m, n, k, 1.0, A, m, B, n, 0.0, C, n);
     else
         columns_times_columns(C, A, B, m, n, k);
-}
-
-void sweep_logits(double *l, const struct windows *w, const double *U, double *scratch)
-{
-    for (ptrdiff_t q = 0; q < w->n_queries; ++q)
-        sweep_window_logits(l + w->indptr[q], windows_keys(w, q, scratch), U + q * w->dk, windows_length(w, q), w->dk,
-                            NULL);
-}
-
-void sweep_attended(double *O, const struct windows *w, const double *values, ptrdiff_t dv, const double *prob)
-{
-    for (ptrdiff_t q = 0; q < w->n_queries; ++q)
-        sweep_window_adjoint(O + q * dv, values + w->start[q] * dv, prob + w->indptr[q], windows_length(w, q), dv);
-}
-
-void sweep_scores(double *scores, const struct windows *w, const double *values, ptrdiff_t dv, const double *y,
-                  const double *v, ptrdiff_t v_stride)
-{
-    for (ptrdiff_t q = 0; q < w->n_queries; ++q) {
-        double *score = scores + w->indptr[q];
-        ptrdiff_t T = windows_length(w, q);
-        sweep_window_logits(score, values + w->start[q] * dv, v + q * v_stride, T, dv, NULL);
-        for (ptrdiff_t t = 0; t < T; ++t)
-            score[t] *= y[q];
-    }
 }

@@ -1,49 +1,60 @@
-/* The two linear maps that training and the SVM share, and their pieces for one window.
+/* Products of matrices and vectors, row-major, sizes in ptrdiff_t.  Each product chooses among plain loops that the
+ * compiler turns into vectors and OpenBLAS, by its size.  (A factor that is multiplied often is packed once, with
+ * linalg/gemm.h itself.)  Matrices must not overlap.
+ *
+ * For one window they are the two linear maps that training and the SVM share,
  *
  *     logits   l = A(W):    U = Z W^T ;  l_q = keys[window q] u_q
  *     adjoint  G = A*(c):   p_q = keys[window q]^T c_q ;  G = P^T Z */
-#ifndef SWEEP_H
-#define SWEEP_H
+#ifndef LINALG_MATRIX_H
+#define LINALG_MATRIX_H
 
-#include "windows.h"
+#include <stddef.h>
 
-struct arena;
+struct monitor;
 
-/* logit [T] = X u, X [T,d]; equal tokens get equal logits.  `next`: keys [T,d] that will be read soon, of which the
- * first half is fetched meanwhile, or NULL. */
-void sweep_window_logits(double *logit, const double *X, const double *u, ptrdiff_t T, ptrdiff_t d, const double *next);
+enum matrix_op { MATRIX_PLAIN, MATRIX_TRANSPOSED };
 
-/* Of keys in single precision, widened as they are read. */
-void sweep_window_logits_single(double *logit, const float *X, const double *u, ptrdiff_t T, ptrdiff_t d,
+/* logit [T] = X u, X [T,d]; equal tokens get equal logits.  `next`: keys [T,d] that will be read soon, whose first half
+ * is prefetched meanwhile, or NULL. */
+void matrix_times_vector(double *logit, const double *X, const double *u, ptrdiff_t T, ptrdiff_t d, const double *next);
+
+/* The same of keys in single precision, converted as they are read. */
+void matrix_times_vector_single(double *logit, const float *X, const double *u, ptrdiff_t T, ptrdiff_t d,
                                 const float *next);
 
 /* p [d] = X^T c, c [T]. */
-void sweep_window_adjoint(double *p, const double *X, const double *c, ptrdiff_t T, ptrdiff_t d);
+void matrix_transposed_times_vector(double *p, const double *X, const double *c, ptrdiff_t T, ptrdiff_t d);
 
 /* p [d] = sum_t c_t (x_t - x_a): X^T c for a c that sums to zero, without its cancellation; tokens equal to x_a
- * add exactly nothing.  `next`: as above, its second half. */
-void sweep_window_pull_back(double *p, const double *X, const double *c, ptrdiff_t a, ptrdiff_t T, ptrdiff_t d,
-                            const double *next);
-void sweep_window_pull_back_single(double *p, const float *X, const double *c, ptrdiff_t a, ptrdiff_t T, ptrdiff_t d,
-                                   const float *next);
+ * add exactly nothing.  `next`: as above; its second half is prefetched. */
+void matrix_weighted_differences(double *p, const double *X, const double *c, ptrdiff_t a, ptrdiff_t T, ptrdiff_t d,
+                                 const double *next);
+void matrix_weighted_differences_single(double *p, const float *X, const double *c, ptrdiff_t a, ptrdiff_t T,
+                                        ptrdiff_t d, const float *next);
 
-/* C [m,n] = A B^T, A [m,k], B [n,k]: hand loops when tiny, else gemm. */
-void sweep_rows_times_rows(double *C, const double *A, const double *B, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k);
+/* C [m,n] = A B^T, A [m,k], B [n,k]: plain loops when tiny, else OpenBLAS. */
+void matrix_rows_times_rows(double *C, const double *A, const double *B, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k);
 
 /* C [m,n] = A B, A [m,k], B [k,n]. */
-void sweep_product(double *C, const double *A, const double *B, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k);
+void matrix_product(double *C, const double *A, const double *B, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k);
 
 /* C [m,n] = A^T B, A [k,m], B [k,n]. */
-void sweep_columns_times_columns(double *C, const double *A, const double *B, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k);
+void matrix_columns_times_columns(double *C, const double *A, const double *B, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k);
 
-/* Logits of every entry, l [entries], of U [M,dk]; scratch [windows_scratch]. */
-void sweep_logits(double *l, const struct windows *w, const double *U, double *scratch);
+/* C [m,n] = alpha op(A) op(B) + beta C, inner size k; lda, ldb, ldc: row lengths as stored.  Never in plain loops. */
+void matrix_gemm(enum matrix_op op_a, enum matrix_op op_b, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, double alpha,
+                 const double *A, ptrdiff_t lda, const double *B, ptrdiff_t ldb, double beta, double *C, ptrdiff_t ldc);
 
-/* Attended vectors O [M,dv]: o_q = sum_t prob_qt values[start[q]+t], values [N,dv]. */
-void sweep_attended(double *O, const struct windows *w, const double *values, ptrdiff_t dv, const double *prob);
+/* C [n,n] = alpha A A^T + beta C with A [n,k]; only the lower triangle of C means anything afterwards.  A large product
+ * polls the monitor (NULL: none) about every tenth of a second; when told to stop it leaves C unfinished. */
+void matrix_syrk(ptrdiff_t n, ptrdiff_t k, double alpha, const double *A, ptrdiff_t lda, double beta, double *C,
+                 ptrdiff_t ldc, struct monitor *monitor);
 
-/* Scores [entries]: y_q v_q . values[start[q]+t]; v [dv] when `v_stride` is 0, [M,dv] when it is dv. */
-void sweep_scores(double *scores, const struct windows *w, const double *values, ptrdiff_t dv, const double *y,
-                  const double *v, ptrdiff_t v_stride);
+/* Multiplications between two questions of a monitor, a twentieth of a second on a slow processor; the rows for that,
+ * of `cost` multiplications each, MATRIX_PANEL at least. */
+#define MATRIX_BETWEEN 2e8
+#define MATRIX_PANEL 256
+ptrdiff_t matrix_rows_between(double cost);
 
 #endif

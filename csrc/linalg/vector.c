@@ -1,31 +1,33 @@
-#include "vector.h"
+#include "linalg/vector.h"
 
 #include <math.h>
+#include <stdint.h>
+#include <string.h>
 
-#include "clones.h"
+#include "base/simd.h"
 
-VECTOR_CLONES
+SIMD_DISPATCH
 double vector_dot(const double *a, const double *b, ptrdiff_t n)
 {
-    double sum[4][CLONES_LANES] = {{0}}, rest = 0; /* four sums hide each other's latency */
+    double sum[4][SIMD_LANES] = {{0}}, rest = 0; /* four sums hide each other's latency */
     ptrdiff_t i = 0;
-    for (; i + 4 * CLONES_LANES <= n; i += 4 * CLONES_LANES)
+    for (; i + 4 * SIMD_LANES <= n; i += 4 * SIMD_LANES)
         for (int s = 0; s < 4; ++s)
 #pragma omp simd
-            for (int j = 0; j < CLONES_LANES; ++j)
-                sum[s][j] += a[i + s * CLONES_LANES + j] * b[i + s * CLONES_LANES + j];
-    for (; i + CLONES_LANES <= n; i += CLONES_LANES)
+            for (int j = 0; j < SIMD_LANES; ++j)
+                sum[s][j] += a[i + s * SIMD_LANES + j] * b[i + s * SIMD_LANES + j];
+    for (; i + SIMD_LANES <= n; i += SIMD_LANES)
 #pragma omp simd
-        for (int j = 0; j < CLONES_LANES; ++j)
+        for (int j = 0; j < SIMD_LANES; ++j)
             sum[0][j] += a[i + j] * b[i + j];
     for (; i < n; ++i)
         rest += a[i] * b[i];
-    for (int j = 0; j < CLONES_LANES; ++j)
+    for (int j = 0; j < SIMD_LANES; ++j)
         sum[0][j] = (sum[0][j] + sum[1][j]) + (sum[2][j] + sum[3][j]);
-    return clones_total(sum[0]) + rest;
+    return simd_total(sum[0]) + rest;
 }
 
-VECTOR_CLONES
+SIMD_DISPATCH
 double vector_largest(const double *a, ptrdiff_t n)
 {
     double top = 0;
@@ -33,6 +35,36 @@ double vector_largest(const double *a, ptrdiff_t n)
     for (ptrdiff_t i = 0; i < n; ++i)
         top = fabs(a[i]) > top ? fabs(a[i]) : top;
     return top;
+}
+
+/* Without their sign the bits of numbers are ordered as the numbers are, infinity above them and NaN above it: one
+ * maximum of integers finds both the largest and what is not finite. */
+SIMD_DISPATCH
+double vector_magnitude(const double *a, ptrdiff_t n)
+{
+    int64_t top = 0, bits;
+    for (ptrdiff_t i = 0; i < n; ++i) {
+        memcpy(&bits, a + i, sizeof bits);
+        bits &= INT64_MAX;
+        top = bits > top ? bits : top;
+    }
+    double largest;
+    memcpy(&largest, &top, sizeof largest);
+    return largest;
+}
+
+SIMD_DISPATCH
+double vector_magnitude_single(const float *a, ptrdiff_t n)
+{
+    int32_t top = 0, bits;
+    for (ptrdiff_t i = 0; i < n; ++i) {
+        memcpy(&bits, a + i, sizeof bits);
+        bits &= INT32_MAX;
+        top = bits > top ? bits : top;
+    }
+    float largest;
+    memcpy(&largest, &top, sizeof largest);
+    return (double)largest;
 }
 
 int vector_is_zero(const double *a, ptrdiff_t n)

@@ -1,6 +1,6 @@
-/* What every solver does to plain vectors. */
-#ifndef VECTOR_H
-#define VECTOR_H
+/* Operations on plain vectors. */
+#ifndef LINALG_VECTOR_H
+#define LINALG_VECTOR_H
 
 #include <stddef.h>
 
@@ -9,6 +9,10 @@ double vector_dot(const double *a, const double *b, ptrdiff_t n);
 
 /* max |a_i|, 0 when n = 0 */
 double vector_largest(const double *a, ptrdiff_t n);
+
+/* The same of an array that may hold anything: not finite exactly when an entry is not. */
+double vector_magnitude(const double *a, ptrdiff_t n);
+double vector_magnitude_single(const float *a, ptrdiff_t n);
 
 /* Whether every entry is exactly zero. */
 int vector_is_zero(const double *a, ptrdiff_t n);

@@ -1,0 +1,93 @@
+#include "linalg/spectral_gradient.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/monitor.h"
+#include "base/status.h"
+#include "linalg/vector.h"
+
+#define MEMORY 10    /* values of f that the nonmonotone test looks back on */
+#define HALVINGS 40  /* of a step before the search gives up */
+#define STRETCH 10   /* growth of the step length where no positive curvature was seen ... */
+#define LONGEST 1e30 /* ... up to this */
+
+/* t = 1, 1/2, ... by the test on f; trial [n]. */
+static double halve(double *value, double *trial, const double *x, const double *d, double slope, double allowed,
+                    const struct spectral_gradient_problem *p)
+{
+    double t = 1;
+    for (int k = 0; k < HALVINGS; ++k, t /= 2) {
+        for (ptrdiff_t i = 0; i < p->n; ++i)
+            trial[i] = x[i] + t * d[i];
+        double at = p->value(trial, p->context);
+        if (at <= allowed + SPECTRAL_GRADIENT_SUFFICIENT * t * slope) {
+            *value = at;
+            return t;
+        }
+    }
+    return 0;
+}
+
+/* The next length, from the step t d and the change y [n] of the gradient. */
+static double next_length(const double *step, const double *y, ptrdiff_t n, double length, ptrdiff_t iteration)
+{
+    double moved = vector_dot(step, step, n), both = vector_dot(step, y, n), changed = vector_dot(y, y, n);
+    if (both <= 0)
+        return fmin(STRETCH * length, LONGEST);
+    double next = iteration % 2 ? moved / both : both / changed;
+    return isfinite(next) && next > 0 ? next : length;
+}
+
+int spectral_gradient(double *x, double *value, double reach, ptrdiff_t *iterations, ptrdiff_t most,
+                      const struct spectral_gradient_problem *p, struct monitor *monitor, struct arena *arena)
+{
+    ptrdiff_t n = p->n;
+    double recent[MEMORY];
+    double *g = arena_doubles(arena, n, 1), *before = arena_doubles(arena, n, 1);
+    double *d = arena_doubles(arena, n, 1), *trial = arena_doubles(arena, n, 1);
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
+    for (int i = 0; i < MEMORY; ++i)
+        recent[i] = *value;
+    int status = p->gradient(g, x, value, NULL, 0, p->context);
+    double length = reach / fmax(vector_norm(g, n), DBL_MIN);
+    for (ptrdiff_t k = 0; status == STATUS_DONE; ++k) {
+        int done = 0;
+        status = p->inspect(&done, x, g, *value, k, p->context);
+        if (status != STATUS_DONE || done)
+            return status;
+        if (k >= most)
+            return STATUS_ITERATION_LIMIT;
+        if (monitor_stops(monitor))
+            return STATUS_INTERRUPTED;
+        for (ptrdiff_t i = 0; i < n; ++i)
+            d[i] = x[i] - length * g[i];
+        if ((status = p->project(d, p->context)) != STATUS_DONE)
+            return status;
+        for (ptrdiff_t i = 0; i < n; ++i)
+            d[i] -= x[i];
+        double slope = vector_dot(g, d, n), allowed = recent[0], t = 0;
+        for (int i = 1; i < MEMORY; ++i)
+            allowed = fmax(allowed, recent[i]);
+        if (slope < 0)
+            t = p->search != NULL ? p->search(value, d, slope, allowed, p->context)
+                                  : halve(value, trial, x, d, slope, allowed, p);
+        if (t == 0) /* stagnation at rounding level */
+            return STATUS_ITERATION_LIMIT;
+        for (ptrdiff_t i = 0; i < n; ++i)
+            x[i] += t * d[i];
+        recent[k % MEMORY] = *value;
+        ++*iterations;
+        memcpy(before, g, (size_t)n * sizeof(double));
+        status = p->gradient(g, x, value, d, t, p->context);
+        for (ptrdiff_t i = 0; i < n; ++i) {
+            d[i] *= t;
+            before[i] = g[i] - before[i];
+        }
+        length = next_length(d, before, n, length, k + 1);
+    }
+    return status;
+}
