@@ -1,12 +1,12 @@
-#include "lanes.h"
+#include "attention/interleaved.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "arena.h"
-#include "clones.h"
-#include "product.h"
-#include "softmax.h"
+#include "base/arena.h"
+#include "base/simd.h"
+#include "linalg/gemm.h"
+#include "attention/softmax.h"
 
 #define WIDE SOFTMAX_LANES
 #define SMALL 3072 /* doubles of keys: 24 KiB, half a level-1 cache */
@@ -19,7 +19,7 @@ static ptrdiff_t longest_of(const struct windows *w, ptrdiff_t group)
     return longest;
 }
 
-int lanes_fit(const struct windows *w)
+int interleaved_fits(const struct windows *w)
 {
     ptrdiff_t size = 0;
     for (ptrdiff_t group = 0; group * WIDE < w->n_queries && size <= SMALL; ++group)
@@ -27,29 +27,30 @@ int lanes_fit(const struct windows *w)
     return size <= SMALL;
 }
 
-void lanes_take(struct lanes *lanes, const struct windows *w, const double *scores, struct arena *arena)
+void interleaved_init(struct interleaved *interleaved, const struct windows *w, const double *scores,
+                      struct arena *arena)
 {
     ptrdiff_t M = w->n_queries, dk = w->dk, total = 0;
-    lanes->w = w;
-    lanes->columns = product_packed(M, 1);
-    lanes->groups = (M + WIDE - 1) / WIDE;
-    lanes->tokens = arena_indices(arena, lanes->groups);
+    interleaved->w = w;
+    interleaved->columns = gemm_packed(M, 1);
+    interleaved->groups = (M + WIDE - 1) / WIDE;
+    interleaved->tokens = arena_indices(arena, interleaved->groups);
     if (arena->failed)
         return;
-    for (ptrdiff_t group = 0; group < lanes->groups; ++group)
-        total += lanes->tokens[group] = longest_of(w, group);
-    lanes->keys = arena_zeros(arena, total * dk, WIDE);
-    lanes->scores = arena_zeros(arena, total, WIDE);
-    lanes->queries = arena_doubles(arena, product_packed(w->dz, M), 1);
-    lanes->transposed = arena_doubles(arena, product_packed(M, w->dz), 1);
-    lanes->logit = arena_doubles(arena, w->longest, WIDE);
+    for (ptrdiff_t group = 0; group < interleaved->groups; ++group)
+        total += interleaved->tokens[group] = longest_of(w, group);
+    interleaved->keys = arena_zeros(arena, total * dk, WIDE);
+    interleaved->scores = arena_zeros(arena, total, WIDE);
+    interleaved->queries = arena_doubles(arena, gemm_packed(w->dz, M), 1);
+    interleaved->transposed = arena_doubles(arena, gemm_packed(M, w->dz), 1);
+    interleaved->logit = arena_doubles(arena, w->longest, WIDE);
     if (arena->failed)
         return;
-    product_pack(lanes->queries, w->queries, w->dz, w->dz, M);
-    product_pack_transposed(lanes->transposed, w->queries, w->dz, M, w->dz);
-    double *keys = lanes->keys, *score = lanes->scores;
-    for (ptrdiff_t group = 0; group < lanes->groups; ++group) {
-        ptrdiff_t T = lanes->tokens[group];
+    gemm_pack(interleaved->queries, w->queries, w->dz, w->dz, M);
+    gemm_pack_transposed(interleaved->transposed, w->queries, w->dz, M, w->dz);
+    double *keys = interleaved->keys, *score = interleaved->scores;
+    for (ptrdiff_t group = 0; group < interleaved->groups; ++group) {
+        ptrdiff_t T = interleaved->tokens[group];
         for (ptrdiff_t q = group * WIDE; q < M && q < (group + 1) * WIDE; ++q) {
             ptrdiff_t lane = q % WIDE, from = w->start[q] * dk;
             for (ptrdiff_t t = 0; t < windows_length(w, q); ++t)
@@ -63,7 +64,7 @@ void lanes_take(struct lanes *lanes, const struct windows *w, const double *scor
 }
 
 /* logit [T,8]: of each lane, X u, with u in a column of U. */
-VECTOR_CLONES
+SIMD_DISPATCH
 static void multiply(double *restrict logit, const double *restrict keys, const double *restrict U, ptrdiff_t columns,
                      ptrdiff_t T, ptrdiff_t dk)
 {
@@ -94,7 +95,7 @@ static void multiply(double *restrict logit, const double *restrict keys, const 
 }
 
 /* Column of P = sum_t c_t (x_t - x_a) of each lane. */
-VECTOR_CLONES
+SIMD_DISPATCH
 static void pull(double *restrict P, const double *restrict keys, const double *restrict c,
                  const ptrdiff_t *restrict top, ptrdiff_t columns, ptrdiff_t T, ptrdiff_t dk)
 {
@@ -114,19 +115,20 @@ static void pull(double *restrict P, const double *restrict keys, const double *
     }
 }
 
-void lanes_pull_back(double *P, double *score, double *lift, double *shift, const struct lanes *lanes, const double *U)
+void interleaved_backward(double *P, double *score, double *lift, double *shift, const struct interleaved *interleaved,
+                          const double *U)
 {
-    const struct windows *w = lanes->w;
-    const double *keys = lanes->keys, *scores = lanes->scores;
-    for (ptrdiff_t group = 0; group < lanes->groups; ++group) {
-        ptrdiff_t T = lanes->tokens[group], at = group * WIDE;
-        multiply(lanes->logit, keys, U + at, lanes->columns, T, w->dk);
+    const struct windows *w = interleaved->w;
+    const double *keys = interleaved->keys, *scores = interleaved->scores;
+    for (ptrdiff_t group = 0; group < interleaved->groups; ++group) {
+        ptrdiff_t T = interleaved->tokens[group], at = group * WIDE;
+        multiply(interleaved->logit, keys, U + at, interleaved->columns, T, w->dk);
         for (ptrdiff_t q = at; q < w->n_queries && q < at + WIDE; ++q)
             for (ptrdiff_t t = windows_length(w, q); t < T; ++t)
-                lanes->logit[t * WIDE + q - at] = -INFINITY;
-        struct softmax_lanes s;
-        softmax_backward_lanes(&s, lanes->logit, WIDE, scores, WIDE, T);
-        pull(P + at, keys, lanes->logit, s.top, lanes->columns, T, w->dk);
+                interleaved->logit[t * WIDE + q - at] = -INFINITY;
+        struct softmax_interleaved s;
+        softmax_backward_interleaved(&s, interleaved->logit, WIDE, scores, WIDE, T);
+        pull(P + at, keys, interleaved->logit, s.top, interleaved->columns, T, w->dk);
         memcpy(score + at, s.score, sizeof s.score);
         memcpy(lift + at, s.lift, sizeof s.lift);
         memcpy(shift + at, s.shift, sizeof s.shift);

@@ -1,7 +1,7 @@
-#include "softmax.h"
+#include "attention/softmax.h"
 
-#include "clones.h"
-#include "exponential.h"
+#include "base/simd.h"
+#include "base/exp_log.h"
 
 INLINE double largest(const double *logit, ptrdiff_t T)
 {
@@ -27,11 +27,11 @@ INLINE ptrdiff_t first_of(const double *logit, ptrdiff_t T, double value)
 /* weight_t = exp(logit_t - offset), returns the sum. */
 INLINE double exponentials(double *weight, const double *logit, double offset, ptrdiff_t T)
 {
-    double sum[CLONES_LANES] = {0}, rest = 0;
+    double sum[SIMD_LANES] = {0}, rest = 0;
     ptrdiff_t t = 0;
-    for (; t + CLONES_LANES <= T; t += CLONES_LANES)
+    for (; t + SIMD_LANES <= T; t += SIMD_LANES)
 #pragma omp simd
-        for (int i = 0; i < CLONES_LANES; ++i) {
+        for (int i = 0; i < SIMD_LANES; ++i) {
             weight[t + i] = exponential_nonpositive(logit[t + i] - offset);
             sum[i] += weight[t + i];
         }
@@ -39,16 +39,16 @@ INLINE double exponentials(double *weight, const double *logit, double offset, p
         weight[t] = exponential_nonpositive(logit[t] - offset);
         rest += weight[t];
     }
-    return clones_total(sum) + rest;
+    return simd_total(sum) + rest;
 }
 
-VECTOR_CLONES
+SIMD_DISPATCH
 ptrdiff_t softmax_top(const double *logit, ptrdiff_t T)
 {
     return first_of(logit, T, largest(logit, T));
 }
 
-VECTOR_CLONES
+SIMD_DISPATCH
 ptrdiff_t softmax_probabilities(double *prob, const double *logit, ptrdiff_t T)
 {
     double top = largest(logit, T);
@@ -73,11 +73,11 @@ INLINE double runner_up(const double *logit, const double *score, double top, do
 /* weight_t *= scale, returns sum_t weight_t (g_t - g_a). */
 INLINE double normalized_lift(double *weight, const double *score, double scale, double g_a, ptrdiff_t T)
 {
-    double sum[CLONES_LANES] = {0}, rest = 0;
+    double sum[SIMD_LANES] = {0}, rest = 0;
     ptrdiff_t t = 0;
-    for (; t + CLONES_LANES <= T; t += CLONES_LANES)
+    for (; t + SIMD_LANES <= T; t += SIMD_LANES)
 #pragma omp simd
-        for (int i = 0; i < CLONES_LANES; ++i) {
+        for (int i = 0; i < SIMD_LANES; ++i) {
             weight[t + i] *= scale;
             sum[i] += weight[t + i] * (score[t + i] - g_a);
         }
@@ -85,14 +85,14 @@ INLINE double normalized_lift(double *weight, const double *score, double scale,
         weight[t] *= scale;
         rest += weight[t] * (score[t] - g_a);
     }
-    return clones_total(sum) + rest;
+    return simd_total(sum) + rest;
 }
 
 /* Below this the plain weights are close to underflow and are taken relative to the runner-up instead.  At -300 they
  * are 1e-130, whose squares (in norms) are still normal numbers. */
 #define NEAR_UNDERFLOW (-300.0)
 
-VECTOR_CLONES
+SIMD_DISPATCH
 struct softmax softmax_backward(double *restrict c, double *restrict prob, const double *restrict logit,
                                 const double *restrict score, ptrdiff_t T)
 {
@@ -122,9 +122,9 @@ struct softmax softmax_backward(double *restrict c, double *restrict prob, const
 
 #define LANES SOFTMAX_LANES
 
-VECTOR_CLONES
-void softmax_backward_lanes(struct softmax_lanes *restrict out, double *restrict c, ptrdiff_t ldc,
-                            const double *restrict score, ptrdiff_t lds, ptrdiff_t T)
+SIMD_DISPATCH
+void softmax_backward_interleaved(struct softmax_interleaved *restrict out, double *restrict c, ptrdiff_t ldc,
+                                  const double *restrict score, ptrdiff_t lds, ptrdiff_t T)
 {
     double top[LANES], at[LANES], g_a[LANES], shift[LANES], same[LANES], other[LANES], lift[LANES], scale[LANES],
         mean[LANES];
@@ -186,7 +186,7 @@ void softmax_backward_lanes(struct softmax_lanes *restrict out, double *restrict
     }
 }
 
-VECTOR_CLONES
+SIMD_DISPATCH
 void softmax_exponentials(double *weight, const double *logarithm, double offset, ptrdiff_t n)
 {
     for (ptrdiff_t i = 0; i < n; ++i)

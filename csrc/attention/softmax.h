@@ -2,12 +2,12 @@
  *
  * Forward:   a = argmax l (lowest index),  w_t = exp(l_t - l_a),  Z = sum w_t,  prob_t = w_t / Z.
  * Mean:      s.g = g_a + sum_{t != a} prob_t (g_t - g_a) = g_a + lift * exp(shift).
- * Backward:  d(s.g)/dl_t = prob_t (g_t - s.g), which is what the attended token gains from logit t.
+ * Backward:  d(s.g)/dl_t = prob_t (g_t - s.g).
  *
- * The textbook form cancels once 1 - prob_a < 1e-16 and training stalls.  Written by differences to token a
- * nothing cancels, and `shift` (the largest l_t - l_a among tokens with another score) keeps what underflows. */
-#ifndef SOFTMAX_H
-#define SOFTMAX_H
+ * The textbook form cancels once 1 - prob_a < 1e-16, and training stops.  Differences to token a do not cancel,
+ * and `shift` (the largest l_t - l_a among tokens with another score) keeps their exponentials from underflow. */
+#ifndef ATTENTION_SOFTMAX_H
+#define ATTENTION_SOFTMAX_H
 
 #include <stddef.h>
 
@@ -17,10 +17,10 @@ struct softmax {
     double lift, shift; /* shift is 0 until the differences come near underflow */
 };
 
-/* The same of several windows side by side. */
+/* The same of eight interleaved windows. */
 #define SOFTMAX_LANES 8
 
-struct softmax_lanes {
+struct softmax_interleaved {
     ptrdiff_t top[SOFTMAX_LANES];
     double score[SOFTMAX_LANES], lift[SOFTMAX_LANES], shift[SOFTMAX_LANES];
 };
@@ -37,8 +37,8 @@ struct softmax softmax_backward(double *c, double *prob, const double *logit, co
 
 /* Column i of c [T,ldc] holds the logits of window i and gets its c; its scores are in column i of score [T,lds].
  * A window shorter than T has logits -inf at its end. */
-void softmax_backward_lanes(struct softmax_lanes *out, double *c, ptrdiff_t ldc, const double *score, ptrdiff_t lds,
-                            ptrdiff_t T);
+void softmax_backward_interleaved(struct softmax_interleaved *out, double *c, ptrdiff_t ldc, const double *score,
+                                  ptrdiff_t lds, ptrdiff_t T);
 
 /* weight [n] = exp(logarithm - offset) of logarithms [n] that are at most the offset. */
 void softmax_exponentials(double *weight, const double *logarithm, double offset, ptrdiff_t n);

@@ -1,10 +1,88 @@
-#include "windows.h"
+#include "attention/windows.h"
 
-#include "clones.h"
+#include "base/simd.h"
+#include "linalg/matrix.h"
 
-VECTOR_CLONES
+SIMD_DISPATCH
 void windows_widen(double *restrict to, const float *restrict from, ptrdiff_t n)
 {
     for (ptrdiff_t i = 0; i < n; ++i)
         to[i] = (double)from[i];
+}
+
+void windows_logits(double *l, const struct windows *w, const double *U, double *scratch)
+{
+    for (ptrdiff_t q = 0; q < w->n_queries; ++q)
+        matrix_times_vector(l + w->indptr[q], windows_keys(w, q, scratch), U + q * w->dk, windows_length(w, q), w->dk,
+                            NULL);
+}
+
+SIMD_DISPATCH
+static void margins_of_window(double *restrict margins, const double *X, const double *x_a, const double *u,
+                              ptrdiff_t T, ptrdiff_t dk)
+{
+    for (ptrdiff_t t = 0; t < T; ++t) {
+        const double *x = X + t * dk;
+        double sum = 0;
+#pragma omp simd reduction(+ : sum)
+        for (ptrdiff_t k = 0; k < dk; ++k)
+            sum += (x_a[k] - x[k]) * u[k];
+        margins[t] = sum;
+    }
+}
+
+void windows_margins(double *margins, const struct windows *w, const double *U, const ptrdiff_t *reference,
+                     double *scratch)
+{
+    for (ptrdiff_t q = 0; q < w->n_queries; ++q) {
+        const double *X = windows_keys(w, q, scratch);
+        margins_of_window(margins + w->indptr[q], X, X + reference[q] * w->dk, U + q * w->dk, windows_length(w, q),
+                          w->dk);
+    }
+}
+
+void windows_attended(double *O, const struct windows *w, const double *values, ptrdiff_t dv, const double *prob)
+{
+    for (ptrdiff_t q = 0; q < w->n_queries; ++q)
+        matrix_transposed_times_vector(O + q * dv, values + w->start[q] * dv, prob + w->indptr[q], windows_length(w, q),
+                                       dv);
+}
+
+/* Values of this length and more are read one by one, at nearly the speed of a plain read of the memory: twice that of
+ * eight at once, which wins on shorter ones. */
+#define READ_ALONE 32
+
+/* product [count] of rows first .. first+count-1 of the values with v. */
+static void products(double *product, const double *values, const float *values32, ptrdiff_t first, ptrdiff_t count,
+                     ptrdiff_t dv, const double *v)
+{
+    ptrdiff_t step = dv >= READ_ALONE ? 1 : count;
+    for (ptrdiff_t i = 0; i < count; i += step) {
+        if (values != NULL)
+            matrix_times_vector(product + i, values + (first + i) * dv, v, step, dv, NULL);
+        else
+            matrix_times_vector_single(product + i, values32 + (first + i) * dv, v, step, dv, NULL);
+    }
+}
+
+void windows_scores(double *scores, const struct windows *w, const double *values, const float *values32, ptrdiff_t dv,
+                    const double *y, const double *v, double *scratch)
+{
+    products(scratch, values, values32, 0, w->tokens, dv, v);
+    for (ptrdiff_t q = 0; q < w->n_queries; ++q) {
+        double *score = scores + w->indptr[q], *token = scratch + w->start[q];
+        for (ptrdiff_t t = 0; t < windows_length(w, q); ++t)
+            score[t] = y[q] * token[t];
+    }
+}
+
+void windows_scores_by_query(double *scores, const struct windows *w, const double *values, const float *values32,
+                             ptrdiff_t dv, const double *y, const double *v)
+{
+    for (ptrdiff_t q = 0; q < w->n_queries; ++q) {
+        double *score = scores + w->indptr[q];
+        products(score, values, values32, w->start[q], windows_length(w, q), dv, v + q * dv);
+        for (ptrdiff_t t = 0; t < windows_length(w, q); ++t)
+            score[t] *= y[q];
+    }
 }

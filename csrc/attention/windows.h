@@ -2,10 +2,10 @@
  *
  *     logit of (q, t) = keys[start[q] + t] . (W queries[q]),   t = 0 .. stop[q]-start[q]-1
  *
- * Everything in the project (cross-, self-, causal and prompt attention, ragged text) is this struct.  An entry
+ * Cross-, self-, causal and prompt attention and ragged text are all this struct.  An entry
  * is one (query, token of its window) pair; flat arrays over entries go with indptr. */
-#ifndef WINDOWS_H
-#define WINDOWS_H
+#ifndef ATTENTION_WINDOWS_H
+#define ATTENTION_WINDOWS_H
 
 #include <stddef.h>
 
@@ -42,10 +42,37 @@ static inline const double *windows_keys(const struct windows *w, ptrdiff_t q, d
     return scratch;
 }
 
-/* Doubles that windows_keys wants as scratch. */
+/* key [dk] of one token, in double precision. */
+static inline void windows_key(double *key, const struct windows *w, ptrdiff_t token)
+{
+    for (ptrdiff_t i = 0; i < w->dk; ++i)
+        key[i] = w->keys != NULL ? w->keys[token * w->dk + i] : (double)w->keys32[token * w->dk + i];
+}
+
+/* Length of the scratch of windows_keys, in doubles. */
 static inline ptrdiff_t windows_scratch(const struct windows *w)
 {
     return w->keys != NULL ? 0 : w->longest * w->dk;
 }
+
+/* Logits of every entry, l [entries], of U [M,dk]; scratch [windows_scratch]. */
+void windows_logits(double *l, const struct windows *w, const double *U, double *scratch);
+
+/* Margins of every entry, (x_a - x_t) . u_q with a = reference[q], which is exactly 0 at a token equal to x_a: U
+ * [M,dk], scratch [windows_scratch]. */
+void windows_margins(double *margins, const struct windows *w, const double *U, const ptrdiff_t *reference,
+                     double *scratch);
+
+/* Attended vectors O [M,dv]: o_q = sum_t prob_qt values[start[q]+t], values [N,dv]. */
+void windows_attended(double *O, const struct windows *w, const double *values, ptrdiff_t dv, const double *prob);
+
+/* Scores [entries]: y_q v . values[start[q]+t] with one v [dv] for all queries, so that each value is read once however
+ * many windows it is in.  values [N,dv] are given in either precision, the other NULL; scratch [N]. */
+void windows_scores(double *scores, const struct windows *w, const double *values, const float *values32, ptrdiff_t dv,
+                    const double *y, const double *v, double *scratch);
+
+/* The same with a v for each query, v [M,dv]. */
+void windows_scores_by_query(double *scores, const struct windows *w, const double *values, const float *values32,
+                             ptrdiff_t dv, const double *y, const double *v);
 
 #endif

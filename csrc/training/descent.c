@@ -1,67 +1,24 @@
-/* Loop invariant: at the top of the loop the weights are W(k) and everything before k that was asked for has been
- * recorded.  The gradient at W(k) gives the loss and the gradient norm of that record for free. */
-#include "descend.h"
+/* Loop invariant: at the top of the loop the weights are W(k) and every record due before k has
+ * been made.  The gradient at W(k) gives the loss and the gradient norm of that record for free. */
+#include "training/descent.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "arena.h"
-#include "clones.h"
-#include "product.h"
-#include "status.h"
-#include "stop.h"
-#include "sweep.h"
-#include "vector.h"
-
-VECTOR_CLONES
-static void move(double *restrict W, const double *restrict G, double step, ptrdiff_t n)
-{
-    for (ptrdiff_t i = 0; i < n; ++i)
-        W[i] -= step * G[i];
-}
-
-/* W -= length * G / by, lr / ||g|| of order one; a factor whose gradient is exactly zero stays where it is, and one
- * whose gradient is not a number becomes that. */
-static void move_by(double *W, const double *G, ptrdiff_t n, double length, double by)
-{
-    if (by > 0x1p-500 && by < 0x1p500) {
-        move(W, G, length / by, n);
-    } else if (by != 0) { /* length / by may leave the range of double precision where the step does not */
-        for (ptrdiff_t i = 0; i < n; ++i)
-            W[i] -= length * (G[i] / by);
-    }
-}
-
-/* A step in phi(W) = sign(W) |W|^(p-1), of length lr in the dual norm. */
-static void mirror(double *W, const double *G, ptrdiff_t n, double lr, double p)
-{
-    double q = p / (p - 1), largest = vector_largest(G, n), sum = 0;
-    if (largest == 0)
-        return;
-    for (ptrdiff_t i = 0; i < n; ++i)
-        sum += pow(fabs(G[i]) / largest, q);
-    double by = lr / pow(sum, 1 / q);
-    for (ptrdiff_t i = 0; i < n; ++i) {
-        double u = copysign(pow(fabs(W[i]), p - 1), W[i]) - by * (G[i] / largest);
-        W[i] = copysign(pow(fabs(u), 1 / (p - 1)), u);
-    }
-}
-
-/* A matrix, or a parameter of a head, that is trained, with its gradient G exp(*log_scale). */
-struct part {
-    double *W, *G;
-    ptrdiff_t n;
-    const double *log_scale;
-    const double *known; /* NULL, or where the norm of the gradient already stands */
-    double norm;         /* of G */
-};
+#include "base/arena.h"
+#include "linalg/gemm.h"
+#include "base/status.h"
+#include "base/monitor.h"
+#include "linalg/matrix.h"
+#include "linalg/vector.h"
+#include "training/excess.h"
 
 /* One run: its matrices, then v, or V and a, or v and lam, where the head is trained. */
 struct runner {
-    struct part *part;
+    struct update_part *part;
     ptrdiff_t matrices, parts;
     double joint, scale; /* joint * exp(scale): the gradient norm of the matrices */
-    double excess;       /* polyak: of the loss above the target */
+    double log_excess;   /* polyak: of the loss above the target */
 };
 
 struct descender {
@@ -72,18 +29,56 @@ struct descender {
     struct gradient gradient;
     struct runner *runner; /* (R) */
     double *packed;
+    double *product, *U; /* (dk, dz), (M, dk): of a descent to the infimum */
+    struct excess_work excess;
 };
 
-static void take_parts(struct descender *d, struct arena *arena)
+/* The means of all parts, which lie one after another in the order of the parts. */
+static void assign_means(struct descender *d)
+{
+    const struct descent *descent = d->descent;
+    const struct runner *last = &d->runner[d->weights->runs - 1];
+    ptrdiff_t count = last->part + last->parts - d->runner->part, all = 0, before = 0;
+    if (!update_keeps_mean(&descent->update))
+        return;
+    for (ptrdiff_t i = 0; i < count; ++i)
+        all += d->runner->part[i].n;
+    for (ptrdiff_t i = 0; i < count; ++i) {
+        struct update_part *part = &d->runner->part[i];
+        part->mean = descent->means + before;
+        part->root = update_keeps_root(&descent->update) ? descent->means + all + before : NULL;
+        part->past = descent->past + 2 * i;
+        before += part->n;
+    }
+}
+
+static struct update_part vector(double *W, double *G, ptrdiff_t n, const double *log_scale, const double *known)
+{
+    return (struct update_part){.W = W, .G = G, .n = n, .log_scale = log_scale, .known = known};
+}
+
+static struct update_part matrix(double *W, double *G, ptrdiff_t rows, ptrdiff_t columns, const double *log_scale)
+{
+    return (struct update_part){
+        .W = W, .G = G, .n = rows * columns, .rows = rows, .columns = columns, .log_scale = log_scale};
+}
+
+ptrdiff_t descent_parts(const struct weights *at)
+{
+    return (at->form == FORM_FACTORS ? 2 * at->heads : at->heads) + (at->head == HEAD_IS_TRAINED)
+           + (at->n_v > at->n_first);
+}
+
+static void list_parts(struct descender *d, struct arena *arena)
 {
     const struct windows *w = d->objective->w;
     const struct weights *at = d->weights;
     const struct gradient *g = &d->gradient;
     ptrdiff_t R = at->runs, H = at->heads, size = w->dk * w->dz, size_k = w->dk * at->m, size_q = w->dz * at->m;
     ptrdiff_t size_s = 2 * w->n_queries * w->dk;
-    ptrdiff_t matrices = at->W != NULL ? H : 2 * H;
-    ptrdiff_t n_rest = at->n_v - at->n_first, parts = matrices + (at->v != NULL) + (n_rest > 0);
-    struct part *part = arena_take(arena, R * parts, sizeof *part);
+    ptrdiff_t matrices = at->form == FORM_FACTORS ? 2 * H : H, n_rest = at->n_v - at->n_first,
+              parts = descent_parts(at);
+    struct update_part *part = arena_take(arena, R * parts, sizeof *part);
     d->runner = arena_take(arena, R, sizeof *d->runner);
     if (arena->failed)
         return;
@@ -91,72 +86,87 @@ static void take_parts(struct descender *d, struct arena *arena)
         d->runner[r] = (struct runner){.part = part, .matrices = matrices, .parts = parts};
         for (ptrdiff_t n = r * H; n < (r + 1) * H; ++n) {
             const double *scale = g->log_scale + n;
-            if (at->span != NULL) {
-                *part++ = (struct part){at->span + n * size_s, g->span + n * size_s, size_s, scale, g->norm + n, 0};
-            } else if (at->W != NULL) {
-                *part++ = (struct part){at->W + n * size, g->W + n * size, size, scale, NULL, 0};
+            if (at->form == FORM_SPAN) {
+                *part++ = vector(at->span + n * size_s, g->span + n * size_s, size_s, scale, g->norm + n);
+            } else if (at->form == FORM_MATRIX) {
+                *part++ = matrix(at->W + n * size, g->W + n * size, w->dk, w->dz, scale);
             } else {
-                *part++ = (struct part){at->K + n * size_k, g->K + n * size_k, size_k, scale, NULL, 0};
-                *part++ = (struct part){at->Q + n * size_q, g->Q + n * size_q, size_q, scale, NULL, 0};
+                *part++ = matrix(at->K + n * size_k, g->K + n * size_k, w->dk, at->m, scale);
+                *part++ = matrix(at->Q + n * size_q, g->Q + n * size_q, w->dz, at->m, scale);
             }
         }
-        double *v = at->v != NULL ? at->v + r * at->n_v : NULL, *dv = g->v + r * at->n_v;
-        if (v != NULL)
-            *part++ = (struct part){v, dv, at->n_first, g->log_scale_v + r, NULL, 0};
+        double *v = at->v + r * at->n_v, *dv = g->v + r * at->n_v;
+        if (at->head == HEAD_IS_TRAINED)
+            *part++ = vector(v, dv, at->n_first, g->log_scale_v + r, NULL);
         if (n_rest > 0)
-            *part++ = (struct part){v + at->n_first, dv + at->n_first, n_rest, g->log_scale_v + r, NULL, 0};
+            *part++ = vector(v + at->n_first, dv + at->n_first, n_rest, g->log_scale_v + r, NULL);
     }
 }
 
-/* Norms of the gradient of a run; whether there is any left to go down. */
-static int measure(struct runner *run, double loss, const struct objective *objective, const struct descent *descent)
+/* log(L(W) - inf L) of run r, from the logits: the loss itself stops changing long before. */
+static double log_excess_over_infimum(const struct descender *d, ptrdiff_t r)
 {
-    double joint = 0, scale = -INFINITY, square = 0;
-    int moving = 0;
+    const struct windows *w = d->objective->w;
+    const struct weights *at = d->weights;
+    ptrdiff_t dk = w->dk, dz = w->dz, m = at->m;
+    if (at->form == FORM_SPAN)
+        return excess_log(d->objective, at->span + 2 * r * w->n_queries * dk, &d->excess);
+    const double *W = at->form == FORM_MATRIX ? at->W + r * dk * dz : d->product;
+    if (at->form == FORM_FACTORS) {
+        gemm_pack_transposed(d->packed, at->Q + r * dz * m, m, dz, m);
+        gemm_rows(d->product, dz, at->K + r * dk * m, m, d->packed, dk, dz, m);
+    }
+    matrix_rows_times_rows(d->U, w->queries, W, w->n_queries, dk, dz);
+    return excess_log(d->objective, d->U, &d->excess);
+}
+
+/* Norms of the gradient of run r.  STATUS_DONE: there is some left to go down; or STATUS_STATIONARY,
+ * STATUS_TARGET_REACHED, STATUS_GRADIENT_NOT_FINITE. */
+static int measure(struct descender *d, ptrdiff_t r)
+{
+    struct runner *run = &d->runner[r];
+    const struct descent *descent = d->descent;
+    double ridge = d->objective->ridge, joint = 0, scale = -INFINITY, square = 0;
+    int status = STATUS_STATIONARY;
+    run->joint = NAN;
     for (ptrdiff_t i = 0; i < run->parts; ++i) {
-        struct part *part = &run->part[i];
+        struct update_part *part = &run->part[i];
         part->norm = part->known != NULL ? *part->known : vector_norm(part->G, part->n);
-        /* A NaN is still moving: the next evaluation will say that it is not finite. */
-        moving |= part->norm > 0 || isnan(part->norm);
+        if (!isfinite(part->norm))
+            return STATUS_GRADIENT_NOT_FINITE;
+        if (part->norm > 0)
+            status = STATUS_DONE;
         if (i < run->matrices && part->norm > 0)
             scale = fmax(scale, *part->log_scale);
     }
     for (ptrdiff_t i = 0; i < run->matrices; ++i) {
-        const struct part *part = &run->part[i];
+        const struct update_part *part = &run->part[i];
         joint = hypot(joint, part->norm > 0 ? part->norm * exp(*part->log_scale - scale) : part->norm);
-        square += objective->ridge > 0 ? vector_dot(part->W, part->W, part->n) : 0;
+        square += ridge > 0 ? vector_dot(part->W, part->W, part->n) : 0;
     }
     run->joint = joint;
     run->scale = joint == 0 ? 0 : scale;
-    run->excess = loss + objective->ridge * square - descent->target;
-    return moving && (descent->rule != DESCEND_POLYAK || run->excess > 0);
+    if (descent->update.rule != UPDATE_POLYAK)
+        return status;
+    double excess = d->gradient.loss[r] + ridge * square - descent->target;
+    run->log_excess = descent->to_infimum ? log_excess_over_infimum(d, r) : excess > 0 ? log(excess) : -INFINITY;
+    return run->log_excess == -INFINITY ? STATUS_TARGET_REACHED : status;
+}
+
+/* The run as a whole: it goes on while any of its runs does. */
+static int combined(int a, int b)
+{
+    static const int order[] = {STATUS_GRADIENT_NOT_FINITE, STATUS_DONE, STATUS_STATIONARY, STATUS_TARGET_REACHED};
+    for (size_t i = 0; i < sizeof order / sizeof *order; ++i)
+        if (a == order[i] || b == order[i])
+            return order[i];
+    return a;
 }
 
 /* min(lr, (L - target) / (2 ||g||)) with ||g|| = norm exp(log_scale). */
-static double polyak_length(double lr, double excess, double norm, double log_scale)
+static double polyak_length(double lr, double log_excess, double norm, double log_scale)
 {
-    return fmin(lr, exp(log(excess / 2) - log(norm) - log_scale));
-}
-
-/* `joint` exp(scale): the norm of all that is normalised together with this part. */
-static void move_part(const struct part *part, const struct descent *descent, double lr, double joint, double scale)
-{
-    double share = exp(*part->log_scale - scale);
-    switch (descent->rule) {
-    case DESCEND_CONSTANT:
-        move(part->W, part->G, lr * exp(*part->log_scale), part->n);
-        break;
-    case DESCEND_MIRROR:
-        mirror(part->W, part->G, part->n, lr, descent->p);
-        break;
-    case DESCEND_NORMALIZED:
-        move_by(part->W, part->G, part->n, lr, part->norm);
-        break;
-    case DESCEND_NORMALIZED_JOINTLY:
-    case DESCEND_POLYAK:
-        if (part->norm != 0) /* else the scale may be any, and so may the share */
-            move_by(part->W, part->G, part->n, lr * share, joint);
-    }
+    return fmin(lr, exp(log_excess - log(2 * norm) - log_scale));
 }
 
 static void multiply(double *W, double by, ptrdiff_t n)
@@ -170,9 +180,9 @@ static int confine(const struct runner *run, ptrdiff_t h, const struct descender
 {
     const struct windows *w = d->objective->w;
     const struct descent *descent = d->descent;
-    if (d->weights->W != NULL)
-        return project_ball(run->part[h].W, w->dk, w->dz, descent->ball, descent->radius, arena);
-    const struct part *K = &run->part[2 * h], *Q = K + 1;
+    if (d->weights->form == FORM_MATRIX)
+        return projection_ball(run->part[h].W, w->dk, w->dz, descent->ball, descent->radius, arena);
+    const struct update_part *K = &run->part[2 * h], *Q = K + 1;
     double norm = hypot(vector_norm(K->W, K->n), vector_norm(Q->W, Q->n)), shrink = sqrt(2 * descent->radius) / norm;
     if (norm > 0 && shrink < 1) {
         multiply(K->W, shrink, K->n);
@@ -181,22 +191,56 @@ static int confine(const struct runner *run, ptrdiff_t h, const struct descender
     return STATUS_DONE;
 }
 
-/* W(k) to W(k+1) of a run. */
-static int take_step(const struct runner *run, const struct descender *d, double lr, struct arena *arena)
+/* The norm of the directions of the matrices together is joint * exp(scale). */
+static void join(double *joint, double *scale, const struct runner *run)
 {
-    const struct descent *descent = d->descent;
-    int polyak = descent->rule == DESCEND_POLYAK, status = STATUS_DONE;
-    if (polyak && run->excess <= 0)
-        return STATUS_DONE;
-    double length = polyak ? polyak_length(lr, run->excess, run->joint, run->scale) : lr;
+    *joint = 0;
+    *scale = -INFINITY;
     for (ptrdiff_t i = 0; i < run->matrices; ++i)
-        move_part(&run->part[i], descent, length, run->joint, run->scale);
-    for (ptrdiff_t i = run->matrices; i < run->parts; ++i) {
-        const struct part *v = &run->part[i];
-        length = polyak ? polyak_length(lr, run->excess, v->norm, *v->log_scale) : lr;
-        move_part(v, descent, length, v->norm, *v->log_scale);
+        if (run->part[i].step.norm > 0)
+            *scale = fmax(*scale, run->part[i].step.scale);
+    for (ptrdiff_t i = 0; i < run->matrices; ++i)
+        if (run->part[i].step.norm > 0)
+            *joint = hypot(*joint, run->part[i].step.norm * exp(run->part[i].step.scale - *scale));
+}
+
+/* Whether a step as long as the gradient, known before any weight has moved, leaves the range of double precision; the
+ * other rules' steps are about lr long. */
+static int steps_out_of_range(const struct runner *run, const struct update *update, double lr)
+{
+    for (ptrdiff_t i = 0; update->rule == UPDATE_CONSTANT && i < run->parts; ++i)
+        if (run->part[i].step.norm > 0 && !isfinite(lr * exp(run->part[i].step.scale) * run->part[i].step.norm))
+            return 1;
+    return 0;
+}
+
+/* W(k) to W(k+1) of run r. */
+static int take_step(const struct descender *d, ptrdiff_t r, ptrdiff_t k, struct arena *arena)
+{
+    const struct runner *run = &d->runner[r];
+    const struct descent *descent = d->descent;
+    const struct update *update = &descent->update;
+    double lr = descent->lr[r * descent->lr_run + k * descent->lr_step], joint = 0, scale = 0;
+    int polyak = update->rule == UPDATE_POLYAK, status = STATUS_DONE;
+    if (polyak && run->log_excess == -INFINITY)
+        return STATUS_DONE;
+    for (ptrdiff_t i = 0; i < run->parts; ++i)
+        update_direct(&run->part[i], update);
+    if (polyak || update->rule == UPDATE_NORMALIZED_JOINTLY)
+        join(&joint, &scale, run);
+    double length = polyak ? polyak_length(lr, run->log_excess, run->joint, run->scale) : lr;
+    if (steps_out_of_range(run, update, lr))
+        return STATUS_NOT_FINITE;
+    for (ptrdiff_t i = 0; i < run->matrices && status == STATUS_DONE; ++i)
+        status = update_move(&run->part[i], update, length, joint, scale, k, arena);
+    for (ptrdiff_t i = run->matrices; i < run->parts && status == STATUS_DONE; ++i) {
+        const struct update_part *v = &run->part[i];
+        length = polyak ? polyak_length(lr, run->log_excess, v->norm, *v->log_scale) : lr;
+        status = update_move(v, update, length, v->step.norm, v->step.scale, k, arena);
     }
-    for (ptrdiff_t h = 0; descent->radius >= 0 && status == STATUS_DONE && h < d->weights->heads; ++h)
+    if (descent->radius < 0)
+        return status;
+    for (ptrdiff_t h = 0; status == STATUS_DONE && h < d->weights->heads; ++h)
         status = confine(run, h, d, arena);
     return status;
 }
@@ -209,75 +253,103 @@ static ptrdiff_t steps_per_look(const struct windows *w, const struct weights *a
     return 1 + (ptrdiff_t)(40000.0 / flops / (double)(at->runs * at->heads));
 }
 
-static void record(struct descent_record *out, ptrdiff_t row, const struct descender *d)
+/* W of every number: as it is, W + C^T Z, or K Q^T. */
+static void whole_weights(double *W, const struct descender *d)
 {
     const struct windows *w = d->objective->w;
     const struct weights *at = d->weights;
-    ptrdiff_t R = at->runs, H = at->heads, size = w->dk * w->dz, m = at->m;
-    double *W = out->W + row * R * H * size;
-    for (ptrdiff_t r = 0; at->span != NULL && r < R; ++r)
-        sweep_columns_times_columns(W + r * size, at->span + (2 * r + 1) * w->n_queries * w->dk, w->queries, w->dk,
-                                    w->dz, w->n_queries);
-    for (ptrdiff_t i = 0; at->W != NULL && i < R * H * size; ++i)
-        W[i] = at->W[i] + (at->span != NULL ? W[i] : 0);
-    for (ptrdiff_t n = 0; at->W == NULL && n < R * H; ++n) {
-        product_pack_transposed(d->packed, at->Q + n * w->dz * m, m, w->dz, m);
-        product_rows(W + n * size, w->dz, at->K + n * w->dk * m, m, d->packed, w->dk, w->dz, m);
+    ptrdiff_t N = at->runs * at->heads, size = w->dk * w->dz, m = at->m;
+    switch (at->form) {
+    case FORM_MATRIX:
+        memcpy(W, at->W, (size_t)(N * size) * sizeof(double));
+        return;
+    case FORM_SPAN:
+        for (ptrdiff_t n = 0; n < N; ++n)
+            matrix_columns_times_columns(W + n * size, at->span + (2 * n + 1) * w->n_queries * w->dk, w->queries, w->dk,
+                                         w->dz, w->n_queries);
+        for (ptrdiff_t i = 0; i < N * size; ++i)
+            W[i] = at->W[i] + W[i];
+        return;
+    case FORM_FACTORS:
+        for (ptrdiff_t n = 0; n < N; ++n) {
+            gemm_pack_transposed(d->packed, at->Q + n * w->dz * m, m, w->dz, m);
+            gemm_rows(W + n * size, w->dz, at->K + n * w->dk * m, m, d->packed, w->dk, w->dz, m);
+        }
     }
-    if (at->v != NULL)
+}
+
+/* STATUS_NOT_FINITE: the weights are not, though the loss may be; the row then means nothing. */
+static int record(struct descent_record *out, ptrdiff_t row, const struct descender *d)
+{
+    const struct weights *at = d->weights;
+    ptrdiff_t R = at->runs, H = at->heads, size = d->objective->w->dk * d->objective->w->dz;
+    double *W = out->W + row * R * H * size;
+    whole_weights(W, d);
+    if (at->head == HEAD_IS_TRAINED)
         memcpy(out->v + row * R * at->n_v, at->v, (size_t)(R * at->n_v) * sizeof(double));
     for (ptrdiff_t r = 0; r < R; ++r) {
         out->loss[row * R + r] = d->gradient.loss[r];
         out->norm[row * R + r] = vector_norm(W + r * H * size, H * size);
+        if (!isfinite(out->norm[row * R + r]))
+            return STATUS_NOT_FINITE;
         out->log_grad_norm[row * R + r] = log(d->runner[r].joint) + d->runner[r].scale;
     }
+    return STATUS_DONE;
 }
 
-int descend(struct weights *weights, struct descent_record *out, ptrdiff_t *step, ptrdiff_t *recorded,
-            const struct objective *objective, const struct descent *descent, struct stop *stop, struct crew *crew,
-            struct arena *arena)
+int descent_run(struct weights *weights, struct descent_record *out, ptrdiff_t *step, ptrdiff_t *recorded,
+                const struct objective *objective, const struct descent *descent, struct monitor *monitor,
+                struct threads *threads, struct arena *arena)
 {
     const struct windows *w = objective->w;
     ptrdiff_t R = weights->runs;
     struct descender d = {.objective = objective, .descent = descent, .weights = weights};
-    objective_take(&d.work, objective, weights, crew, arena);
-    objective_take_gradient(&d.gradient, objective, weights, arena);
-    take_parts(&d, arena);
-    if (weights->W == NULL)
-        d.packed = arena_doubles(arena, product_packed(w->dz, weights->m), 1);
+    objective_init(&d.work, objective, weights, threads, arena);
+    objective_init_gradient(&d.gradient, objective, weights, arena);
+    list_parts(&d, arena);
+    if (weights->form == FORM_FACTORS)
+        d.packed = arena_doubles(arena, gemm_packed(w->dz, weights->m), 1);
+    if (descent->to_infimum) {
+        d.product = arena_doubles(arena, w->dk, w->dz);
+        d.U = arena_doubles(arena, w->n_queries, w->dk);
+        excess_init(&d.excess, w, arena);
+    }
     *step = descent->first;
     if (arena->failed)
         return STATUS_NO_MEMORY;
+    assign_means(&d);
 
-    const struct descend_hooks none = {0}, *hooks = descent->hooks != NULL ? descent->hooks : &none;
+    const struct descent_callbacks none = {0}, *callbacks = descent->callbacks != NULL ? descent->callbacks : &none;
     ptrdiff_t look = steps_per_look(w, weights), until_look = 0, row = 0;
     for (ptrdiff_t k = descent->first;; ++k) {
         *step = k;
         int wanted = row < descent->n_record && descent->record[row] == k;
         if (k == descent->last && !wanted)
             return STATUS_DONE;
-        int status = objective_gradient(&d.gradient, &d.work), moving = 0;
-        if (hooks->combine != NULL)
-            status = hooks->combine(hooks->context, status, &d.gradient);
+        int status = objective_gradient(&d.gradient, &d.work);
+        if (callbacks->combine != NULL)
+            status = callbacks->combine(callbacks->context, status, &d.gradient);
         if (status != STATUS_DONE)
             return status;
-        for (ptrdiff_t r = 0; r < R; ++r)
-            moving |= measure(&d.runner[r], d.gradient.loss[r], objective, descent);
+        int going = measure(&d, 0);
+        for (ptrdiff_t r = 1; r < R; ++r)
+            going = combined(going, measure(&d, r));
         if (wanted) {
-            record(out, row++, &d);
+            if ((status = record(out, row++, &d)) != STATUS_DONE)
+                return status;
             ++*recorded;
-            if (hooks->recorded != NULL && (status = hooks->recorded(hooks->context)) != STATUS_DONE)
+            if (callbacks->recorded != NULL && (status = callbacks->recorded(callbacks->context)) != STATUS_DONE)
                 return status;
         }
-        if (k == descent->last || !moving)
-            return k < descent->last ? STATUS_STATIONARY : STATUS_DONE;
+        if (k == descent->last || going != STATUS_DONE)
+            return k < descent->last ? going : STATUS_DONE;
         if (--until_look < 0) {
-            if (stop_now(stop))
+            if (monitor_stops(monitor))
                 return STATUS_INTERRUPTED;
             until_look = look;
         }
         for (ptrdiff_t r = 0; r < R; ++r) {
-            status = take_step(&d.runner[r], &d, descent->lr[r * descent->lr_run + k * descent->lr_step], arena);
+            status = take_step(&d, r, k, arena);
             if (status != STATUS_DONE)
                 return status;
         }

@@ -1,46 +1,44 @@
-/* Gradient descent on the objective, a whole run (or a chunk of one, or many runs side by side) in a call.
+/* Gradient descent on the objective: a whole run, a chunk of one, or several runs side by side, in one call.
  *
- *     constant             W <- W - lr * gradient
- *     normalized           W <- W - lr * gradient / ||gradient||; K and Q, and the matrices of each attention head,
- * each by its own norm normalized jointly   (K, Q) <- (K, Q) - lr * gradient / sqrt(||dK||^2 + ||dQ||^2), likewise over
- * attention heads polyak               the same direction, of length min(lr, (L - target) / (2 ||gradient||)) mirror
- * phi(W) <- phi(W) - lr * gradient / ||gradient||_q,  phi(w) = sign(w) |w|^(p-1), 1/p + 1/q = 1; each matrix by its own
- * norm
+ * A step applies an update rule (training/update.h) to each matrix of each attention head separately (K and Q
+ * separately), unless the rule normalises them jointly.  With a radius, the projection on the ball follows, for each
+ * attention head separately: ||W|| <= radius, or ||K||^2 + ||Q||^2 <= 2 radius for factors.  The parameters of a
+ * trained output head (v; V and a; v and lam) take the same step, each normalised by its own gradient.
  *
- * then, with a radius, the nearest point of the ball: of W; for factors of ||K||^2 + ||Q||^2 <= 2 radius; each
- * attention head by itself.  A head that is trained takes the same step, each of its parameters (v; V and a; v and lam)
- * by the norm of its own gradient.  The run has no memory beside its weights (with a span: U and C, while W stays
- * W(0)), so a run cut into chunks is the same run bit for bit. */
-#ifndef DESCEND_H
-#define DESCEND_H
+ * The state of a run is its weights (with a span: U and C, while W stays W(0)) and the means of its rule, so a run cut
+ * into chunks is the same run bit for bit. */
+#ifndef TRAINING_DESCENT_H
+#define TRAINING_DESCENT_H
 
-#include "objective.h"
-#include "project.h"
+#include "training/objective.h"
+#include "training/projection.h"
+#include "training/update.h"
 
 struct arena;
-struct crew;
-struct stop;
-
-enum descend_rule { DESCEND_CONSTANT, DESCEND_NORMALIZED, DESCEND_NORMALIZED_JOINTLY, DESCEND_POLYAK, DESCEND_MIRROR };
+struct threads;
+struct monitor;
 
 struct descent {
-    enum descend_rule rule;
+    struct update update;
     const double *lr; /* of run r at step k: lr[r * lr_run + k * lr_step] */
     ptrdiff_t lr_run, lr_step;
-    double target, p; /* of polyak and mirror */
-    double radius;    /* negative: no ball */
-    enum project_ball ball;
+    double target;  /* of polyak */
+    int to_infimum; /* polyak: the target is the infimum of a fixed linear head, without ridge; else `target` */
+    double radius;  /* negative: no ball */
+    enum ball ball;
+    double *means; /* (kinds, all parameters) as the rule keeps them (mean, then root), run by run; NULL: none */
+    double *past;  /* (R parts, 2) their scales, -inf at first */
     ptrdiff_t first, last;   /* steps of this chunk: the weights given are W(first) */
     const ptrdiff_t *record; /* ascending step numbers to record, within first .. last */
     ptrdiff_t n_record;
-    const struct descend_hooks *hooks; /* NULL: none */
+    const struct descent_callbacks *callbacks; /* NULL: none */
 };
 
-/* Who else has a say in a run.  Any function may be NULL; an answer other than STATUS_DONE ends the run. */
-struct descend_hooks {
+/* Optional callbacks of a training run.  Any function may be NULL; a result other than STATUS_DONE ends the run. */
+struct descent_callbacks {
     void *context;
-    /* After the loss and gradient of a step, or after a failure (`status`), which it passes on or replaces: it may
-     * change both, into those of a larger problem that this one is a part of. */
+    /* Called after the loss and gradient of a step, or after a failure (`status`), which it passes on or replaces.  It
+     * may change both, into those of a larger problem that this one is a part of. */
     int (*combine)(void *context, int status, struct gradient *gradient);
     int (*recorded)(void *context); /* after each record */
 };
@@ -52,12 +50,16 @@ struct descent_record {
     double *loss, *norm, *log_grad_norm; /* norm: of W or K Q^T of all heads; gradient norm with the ridge, without v */
 };
 
+/* Parts of a run: its matrices, and the parameters of a head that is trained. */
+ptrdiff_t descent_parts(const struct weights *weights);
+
 /* Moves the weights in place from W(first) towards W(last).  *step: the step reached; *recorded grows by the rows
- * written. STATUS_DONE; STATUS_STATIONARY (in every run the gradient is exactly zero, or polyak's target is met),
- * STATUS_INTERRUPTED, STATUS_NOT_FINITE or what a hook says: stopped at *step, whose weights these are, and everything
- * up to it is recorded; or what a projection says. */
-int descend(struct weights *weights, struct descent_record *out, ptrdiff_t *step, ptrdiff_t *recorded,
-            const struct objective *objective, const struct descent *descent, struct stop *stop, struct crew *crew,
-            struct arena *arena);
+ * written. STATUS_DONE; STATUS_STATIONARY or STATUS_TARGET_REACHED (every run has a gradient of exactly zero or has met
+ * polyak's target), STATUS_GRADIENT_NOT_FINITE (of some run, at weights and a loss that are), STATUS_INTERRUPTED,
+ * STATUS_NOT_FINITE or the status of a callback: stopped at *step, whose weights these are, and everything up to it is
+ * recorded; or the status of a projection that failed. */
+int descent_run(struct weights *weights, struct descent_record *out, ptrdiff_t *step, ptrdiff_t *recorded,
+                const struct objective *objective, const struct descent *descent, struct monitor *monitor,
+                struct threads *threads, struct arena *arena);
 
 #endif

@@ -1,38 +1,159 @@
-#include "rule.h"
+/* Run by run, all queries of a run at a time: transform, attend, evaluate the head once for all queries, then back. */
+#include "training/general.h"
 
 #include <math.h>
+#include <string.h>
 
-#include "arena.h"
-#include "product.h"
-#include "share.h"
-#include "status.h"
+#include "attention/softmax.h"
+#include "base/arena.h"
+#include "base/status.h"
+#include "base/threads.h"
+#include "linalg/gemm.h"
+#include "linalg/matrix.h"
+#include "linalg/vector.h"
 
-void rule_take(struct objective_work *work, struct arena *arena)
+void general_init(struct general_work *work, const struct objective *objective, const struct weights *at,
+                  struct transform *transform, struct threads *threads, struct arena *arena)
 {
-    struct objective_rule *rule = &work->rule;
-    const struct windows *w = work->objective->w;
-    const struct output *output = work->objective->output;
-    ptrdiff_t M = w->n_queries, rows = work->at->heads * M, m = work->at->m;
-    rule->U = arena_doubles(arena, rows, w->dk);
-    rule->P = arena_doubles(arena, rows, w->dk);
-    rule->log_scale = arena_doubles(arena, rows, 1);
-    if (work->at->v != NULL) {
-        rule->trained = *output;
-        rule->c = arena_doubles(arena, M, 1);
-        output = &rule->trained;
-    }
-    output_take(&rule->output, output, w, work->crew, arena);
-    if (work->dense) {
-        if ((rule->queries = arena_doubles(arena, product_packed(w->dz, M), 1)) != NULL)
-            product_pack(rule->queries, w->queries, w->dz, w->dz, M);
+    const struct windows *w = objective->w;
+    const struct general_output *output = objective->output;
+    const struct head *head = &output->head;
+    ptrdiff_t M = w->n_queries, H = at->heads, m = at->m;
+    *work = (struct general_work){.objective = objective, .at = at, .transform = transform, .threads = threads};
+    work->output = *output;
+    work->U = arena_doubles(arena, H * M, w->dk);
+    work->P = arena_doubles(arena, H * M, w->dk);
+    work->log_scale = arena_doubles(arena, H * M, 1);
+    if (transform->through_factors) {
+        work->B = arena_doubles(arena, H * M, m);
+        work->PK = arena_doubles(arena, M, m);
+        work->packed = arena_doubles(arena, gemm_packed(m, M), 1);
     } else {
-        rule->B = arena_doubles(arena, rows, m);
-        rule->PK = arena_doubles(arena, M, m);
-        rule->packed = arena_doubles(arena, product_packed(m, M), 1);
+        work->packed_W = arena_doubles(arena, at->runs * H * gemm_packed(w->dk, w->dz), 1);
+        if ((work->queries = arena_doubles(arena, gemm_packed(w->dz, M), 1)) != NULL)
+            gemm_pack(work->queries, w->queries, w->dz, w->dz, M);
+    }
+    work->logit = arena_doubles(arena, H, windows_entries(w));
+    work->O = arena_doubles(arena, M, head->d);
+    work->gradient = arena_doubles(arena, M, head->d);
+    work->hidden = arena_doubles(arena, M, head->hidden);
+    work->value = arena_doubles(arena, M, 1);
+    work->log_slope = arena_doubles(arena, M, 1);
+    if (at->head == HEAD_IS_TRAINED)
+        work->c = arena_doubles(arena, M, 1);
+    int workers = threads != NULL ? threads->most : 1;
+    work->scratch = arena_take(arena, workers, sizeof *work->scratch);
+    for (int i = 0; !arena->failed && i < workers; ++i) {
+        struct general_scratch *scratch = &work->scratch[i];
+        scratch->keys = arena_doubles(arena, windows_scratch(w), 1);
+        scratch->one = arena_doubles(arena, output->dv, 1);
+        scratch->score = arena_doubles(arena, w->longest, 1);
+        scratch->weight = arena_doubles(arena, w->longest, 1);
+        scratch->c = arena_doubles(arena, w->longest, 1);
     }
 }
 
-/* P [M,dk] of one attention head on the largest of its scales, which is returned. */
+/* U of every attention head of run r. */
+static void transform_queries(struct general_work *work, ptrdiff_t r)
+{
+    const struct windows *w = work->objective->w;
+    const struct weights *at = work->at;
+    ptrdiff_t M = w->n_queries, H = at->heads, dk = w->dk, dz = w->dz, m = at->m;
+    for (ptrdiff_t h = 0; h < H; ++h) {
+        double *U = work->U + h * M * dk;
+        ptrdiff_t n = r * H + h;
+        if (work->transform->through_factors)
+            transform_factors(U, dk, work->B + h * M * m, m, work->transform, n, w->queries, M);
+        else
+            gemm_rows(U, dk, w->queries, dz, work->packed_W + n * gemm_packed(dk, dz), M, dk, dz);
+    }
+}
+
+/* Logits and attended vectors of every attention head, for queries first .. last-1. */
+static void attend(void *context, ptrdiff_t first, ptrdiff_t last, int worker)
+{
+    struct general_work *work = context;
+    struct general_scratch *scratch = &work->scratch[worker];
+    const struct general_output *output = &work->output;
+    const struct windows *w = work->objective->w;
+    ptrdiff_t dv = output->dv, d = output->head.d;
+    int summed = output->heads > 1 && !output->concatenate;
+    for (ptrdiff_t q = first; q < last; ++q) {
+        ptrdiff_t T = windows_length(w, q);
+        const double *X = windows_keys(w, q, scratch->keys), *V = output->values + w->start[q] * dv;
+        if (summed)
+            memset(work->O + q * d, 0, (size_t)d * sizeof(double));
+        for (ptrdiff_t h = 0; h < output->heads; ++h) {
+            double *logit = work->logit + h * windows_entries(w) + w->indptr[q];
+            double *o = work->O + q * d + (output->concatenate ? h * dv : 0);
+            matrix_times_vector(logit, X, work->U + (h * w->n_queries + q) * w->dk, T, w->dk, NULL);
+            softmax_probabilities(scratch->weight, logit, T);
+            matrix_transposed_times_vector(summed ? scratch->one : o, V, scratch->weight, T, dv);
+            if (summed)
+                for (ptrdiff_t i = 0; i < dv; ++i)
+                    o[i] += scratch->one[i];
+        }
+    }
+}
+
+/* P and its scales, the vector-Jacobian products of softmax, for queries first .. last-1: dL/du_q^h = -P e^log_scale.
+ */
+static void attend_backward(void *context, ptrdiff_t first, ptrdiff_t last, int worker)
+{
+    struct general_work *work = context;
+    struct general_scratch *scratch = &work->scratch[worker];
+    const struct general_output *output = &work->output;
+    const struct windows *w = work->objective->w;
+    ptrdiff_t M = w->n_queries, dv = output->dv, d = output->head.d;
+    for (ptrdiff_t q = first; q < last; ++q) {
+        ptrdiff_t T = windows_length(w, q);
+        const double *X = windows_keys(w, q, scratch->keys), *V = output->values + w->start[q] * dv;
+        int zero_query = vector_is_zero(w->queries + q * w->dz, w->dz);
+        for (ptrdiff_t h = 0; h < output->heads; ++h) {
+            const double *logit = work->logit + h * windows_entries(w) + w->indptr[q];
+            double *p = work->P + (h * M + q) * w->dk;
+            if (h == 0 || output->concatenate) { /* summed, all attention heads have the same scores */
+                const double *g = work->gradient + q * d + (output->concatenate ? h * dv : 0);
+                matrix_times_vector(scratch->score, V, g, T, dv, NULL);
+                for (ptrdiff_t t = 0; t < T; ++t)
+                    scratch->score[t] *= output->y[q];
+            }
+            struct softmax s = softmax_backward(scratch->c, scratch->weight, logit, scratch->score, T);
+            matrix_weighted_differences(p, X, scratch->c, s.top, T, w->dk, NULL);
+            int nothing = zero_query || vector_is_zero(p, w->dk);
+            work->log_scale[h * M + q] = nothing ? -INFINITY : s.shift + work->log_slope[q];
+        }
+    }
+}
+
+static double attention_cost(const struct general_work *work)
+{
+    const struct windows *w = work->objective->w;
+    return (double)work->output.heads * (double)windows_entries(w) * (double)(w->dk + work->output.dv);
+}
+
+/* Loss of run r, with everything that its gradient needs. */
+static int forward(double *loss, struct general_work *work, ptrdiff_t r)
+{
+    const struct objective *objective = work->objective;
+    struct general_output *output = &work->output;
+    ptrdiff_t M = objective->w->n_queries;
+    double total = 0;
+    if (work->at->head == HEAD_IS_TRAINED)
+        head_place(&output->head, work->at->v + r * work->at->n_v);
+    transform_queries(work, r);
+    threads_for(work->threads, M, attention_cost(work), attend, work);
+    if (head_evaluate(work->value, work->gradient, &output->head, work->O, work->hidden, M) != 0)
+        return STATUS_INTERRUPTED;
+    for (ptrdiff_t q = 0; q < M; ++q) {
+        double u = output->y[q] * work->value[q];
+        total += loss_value(objective->loss, u, log(u), &work->log_slope[q]);
+    }
+    *loss = total / (double)M;
+    return STATUS_DONE;
+}
+
+/* -P / M [M,dk] of one attention head relative to the largest of its scales, which is returned. */
 static double common_scale(double *P, const double *log_scale, ptrdiff_t M, ptrdiff_t dk)
 {
     double scale = -INFINITY;
@@ -46,64 +167,70 @@ static double common_scale(double *P, const double *log_scale, ptrdiff_t M, ptrd
     return scale;
 }
 
-/* dL/dv_r = 1/M sum_q l'(u_q) y_q d head(o_q)/dv, after a pull-back, which leaves o_q and log|l'(u_q)|. */
-static void add_head(struct gradient *gradient, struct objective_work *work, ptrdiff_t r)
+/* dL/dW, or dL/dK and dL/dQ, of every attention head of run r. */
+static void backward(struct gradient *gradient, struct general_work *work, ptrdiff_t r)
 {
-    struct objective_rule *rule = &work->rule;
-    struct output_work *at = &rule->output;
+    const struct windows *w = work->objective->w;
+    const struct weights *at = work->at;
+    ptrdiff_t M = w->n_queries, H = at->heads, dk = w->dk, dz = w->dz, m = at->m;
+    threads_for(work->threads, M, attention_cost(work), attend_backward, work);
+    for (ptrdiff_t h = 0; h < H; ++h) {
+        ptrdiff_t n = r * H + h;
+        double *P = work->P + h * M * dk;
+        gradient->log_scale[n] = common_scale(P, work->log_scale + h * M, M, dk);
+        if (work->transform->through_factors)
+            transform_factors_adjoint(gradient->K + n * dk * m, gradient->Q + n * dz * m, P, dk, work->B + h * M * m, m,
+                                      work->transform, n, w->queries, M, work->PK, work->packed, 0);
+        else
+            gemm_columns(transform_target(work->transform, gradient) + n * dk * dz, dz, P, dk, work->queries, M, dk, dz,
+                         M, 0);
+    }
+}
+
+/* dL/dv_r = 1/M sum_q l'(u_q) y_q d head(o_q)/dv, from what forward() leaves. */
+static void head_backward(struct gradient *gradient, struct general_work *work, ptrdiff_t r)
+{
     ptrdiff_t M = work->objective->w->n_queries, first = work->at->n_first;
     double scale = -INFINITY, *dv = gradient->v + r * work->at->n_v, nothing;
     double *rest = first < work->at->n_v ? dv + first : &nothing; /* of a or lam */
     for (ptrdiff_t q = 0; q < M; ++q)
-        scale = fmax(scale, at->log_slope[q]);
+        scale = fmax(scale, work->log_slope[q]);
     for (ptrdiff_t q = 0; q < M; ++q)
-        rule->c[q] = scale > -INFINITY ? -exp(at->log_slope[q] - scale) * at->output->y[q] / (double)M : 0;
-    head_parameters(dv, rest, rest, &rule->trained.head, at->O, rule->c, at->hidden, M);
+        work->c[q] = scale > -INFINITY ? -exp(work->log_slope[q] - scale) * work->output.y[q] / (double)M : 0;
+    head_parameters(dv, rest, rest, &work->output.head, work->O, work->c, work->hidden, M);
     gradient->log_scale_v[r] = scale > -INFINITY ? scale : 0;
 }
 
-/* Run by run; P NULL: the loss alone. */
-static int evaluate(struct gradient *gradient, double *G, struct objective_work *work, double *P)
+static void prepare(struct general_work *work)
 {
-    const struct objective *objective = work->objective;
-    const struct windows *w = objective->w;
-    const struct weights *at = work->at;
-    struct objective_rule *rule = &work->rule;
-    ptrdiff_t M = w->n_queries, H = at->heads, dk = w->dk, dz = w->dz, m = at->m;
-    for (ptrdiff_t r = 0; r < at->runs; ++r) {
-        if (at->v != NULL)
-            head_place(&rule->trained.head, at->v + r * at->n_v);
-        for (ptrdiff_t h = 0; h < H; ++h) {
-            double *U = rule->U + h * M * dk;
-            if (work->dense)
-                product_rows(U, dk, w->queries, dz, work->packed_W + (r * H + h) * product_packed(dk, dz), M, dk, dz);
-            else
-                share_transform(U, dk, rule->B + h * M * m, m, work, r * H + h, w->queries, M);
-        }
-        int status = output_pull_back(&gradient->loss[r], P, rule->log_scale, objective->loss, rule->U, &rule->output);
+    const struct windows *w = work->objective->w;
+    ptrdiff_t N = work->at->runs * work->at->heads, dk = w->dk, dz = w->dz;
+    const double *W = transform_prepare(work->transform);
+    if (work->transform->through_factors)
+        return;
+    for (ptrdiff_t n = 0; n < N; ++n)
+        gemm_pack_transposed(work->packed_W + n * gemm_packed(dk, dz), W + n * dk * dz, dz, dk, dz);
+}
+
+int general_gradient(struct gradient *gradient, struct general_work *work)
+{
+    prepare(work);
+    for (ptrdiff_t r = 0; r < work->at->runs; ++r) {
+        int status = forward(&gradient->loss[r], work, r);
         if (status != STATUS_DONE)
             return status;
-        if (P != NULL && at->v != NULL)
-            add_head(gradient, work, r);
-        for (ptrdiff_t h = 0; P != NULL && h < H; ++h) {
-            ptrdiff_t n = r * H + h;
-            gradient->log_scale[n] = common_scale(P + h * M * dk, rule->log_scale + h * M, M, dk);
-            if (work->dense)
-                product_columns(G + n * dk * dz, dz, P + h * M * dk, dk, rule->queries, M, dk, dz, M, 0);
-            else
-                share_add_factors(gradient->K + n * dk * m, gradient->Q + n * dz * m, P + h * M * dk, dk,
-                                  rule->B + h * M * m, m, work, n, w->queries, M, rule->PK, rule->packed, 0);
-        }
+        backward(gradient, work, r);
+        if (work->at->head == HEAD_IS_TRAINED)
+            head_backward(gradient, work, r);
     }
     return STATUS_DONE;
 }
 
-int rule_gradient(struct gradient *gradient, double *G, struct objective_work *work)
+int general_loss(struct gradient *gradient, struct general_work *work)
 {
-    return evaluate(gradient, G, work, work->rule.P);
-}
-
-int rule_loss(struct gradient *gradient, struct objective_work *work)
-{
-    return evaluate(gradient, NULL, work, NULL);
+    int status = STATUS_DONE;
+    prepare(work);
+    for (ptrdiff_t r = 0; status == STATUS_DONE && r < work->at->runs; ++r)
+        status = forward(&gradient->loss[r], work, r);
+    return status;
 }

@@ -1,55 +1,60 @@
-/* The output rule in general: the attended vectors of H attention heads, summed or side by side, go into one output
- * head, its value (times the label) into the loss.
+/* The general output head: the attended vectors of H attention heads are summed or concatenated, an output head maps
+ * them to a value, and the loss is taken of the value times the label.
  *
- *     o_q = sum_h o_q^h  or  (o_q^1, ..., o_q^H),    u_q = y_q head(o_q),    d u_q / d l_t^h = s_t^h (g_t^h - s^h .
- * g^h), g_t^h = y_q <d head(o_q) / d o_q^h, value_t>
+ *     o_q = sum_h o_q^h  or  (o_q^1, ..., o_q^H),    u_q = y_q head(o_q),
+ *     d u_q / d l_t^h = s_t^h (g_t^h - s^h . g^h),   g_t^h = y_q <d head(o_q) / d o_q^h, value_t>
  *
- * A linear head and one attention head have scores g that never change, and objective.c has a shorter way. */
-#ifndef OUTPUT_H
-#define OUTPUT_H
+ * A linear head on one attention head has scores g that never change: training/linear.h evaluates it faster. */
+#ifndef TRAINING_GENERAL_H
+#define TRAINING_GENERAL_H
 
-#include "head.h"
-#include "loss.h"
-#include "windows.h"
+#include "training/head.h"
+#include "training/transform.h"
 
 struct arena;
-struct crew;
+struct threads;
 
-struct output {
+struct general_output {
     struct head head;
     const double *values; /* (N, dv) */
     ptrdiff_t dv;
-    const double *y;  /* (M) */
-    ptrdiff_t heads;  /* H */
-    int side_by_side; /* o is (H dv) long, not summed */
+    const double *y; /* (M) */
+    ptrdiff_t heads; /* H */
+    int concatenate; /* o is (H dv) long, not summed */
 };
 
 /* Scratch of one thread. */
-struct output_share {
+struct general_scratch {
     double *keys;                     /* of windows_keys */
     double *one, *score, *weight, *c; /* (dv), (longest) each */
 };
 
-struct output_work {
-    const struct output *output;
-    const struct windows *w;
-    struct crew *crew;
-    struct output_share *shares; /* (crew->most) */
-    const double *U;             /* (H, M, dk) of the pass at hand: */
-    double *P, *log_scale;
-    double *logit;                 /* (H, entries) */
-    double *O, *gradient, *hidden; /* (M, head.d), (M, head.d), (M, head.hidden) */
-    double *value, *log_slope;     /* (M) */
+struct general_work {
+    const struct objective *objective;
+    const struct weights *at;
+    struct transform *transform;
+    struct threads *threads;
+    struct general_output output;    /* with the head of the run at hand, when it is trained */
+    struct general_scratch *scratch; /* (threads) */
+    double *U, *P, *log_scale;       /* (H, M, dk) twice, (H, M) */
+    double *packed_W, *queries;      /* through W: packed W of every number, packed Z */
+    double *B, *PK, *packed;         /* through factors: (H, M, m), (M, m), packed (M, m) */
+    double *logit;                   /* (H, entries) */
+    double *O, *gradient, *hidden;   /* (M, head.d), (M, head.d), (M, head.hidden) */
+    double *value, *log_slope;       /* (M) */
+    double *c;                       /* (M) of a head that is trained: dL/dvalue_q on a common scale */
 };
 
-/* The output rule, the windows and the crew (NULL: one thread) are kept. */
-void output_take(struct output_work *work, const struct output *output, const struct windows *w, struct crew *crew,
-                 struct arena *arena);
+/* All arguments must outlive the work; `threads` may be NULL: one thread. */
+void general_init(struct general_work *work, const struct objective *objective, const struct weights *at,
+                  struct transform *transform, struct threads *threads, struct arena *arena);
 
-/* The mean loss of the transformed queries U [H,M,dk], and pull-backs P [H,M,dk] with their scales log_scale [H,M]
- * (-inf where a query adds nothing): dL/du_q^h = -P e^log_scale / M.  P may be NULL for the loss alone.
- * STATUS_DONE, or STATUS_INTERRUPTED when the head's function has refused. */
-int output_pull_back(double *loss, double *P, double *log_scale, enum loss kind, const double *U,
-                     struct output_work *work);
+/* Losses and gradients of every run: of W, or of K and Q through factors, and of a head that is trained, with their
+ * scales (-inf where no query adds anything to a matrix).  STATUS_DONE, or STATUS_INTERRUPTED when the head's function
+ * has failed. */
+int general_gradient(struct gradient *gradient, struct general_work *work);
+
+/* The losses alone. */
+int general_loss(struct gradient *gradient, struct general_work *work);
 
 #endif

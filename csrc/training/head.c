@@ -1,14 +1,14 @@
-#include "head.h"
+#include "training/head.h"
 
 #include <string.h>
 
-#include "clones.h"
-#include "sweep.h"
-#include "vector.h"
+#include "base/simd.h"
+#include "linalg/matrix.h"
+#include "linalg/vector.h"
 
 /* hidden [M,h], the pre-activations V^T o, becomes a * [V^T o > 0]; value [M] = a . relu(V^T o).  At a kink the
- * derivative from the left, 0, as everybody takes it. */
-VECTOR_CLONES
+ * derivative is 0, the one from the left. */
+SIMD_DISPATCH
 static void rectify(double *restrict value, double *restrict hidden, const double *restrict a, ptrdiff_t M, ptrdiff_t h)
 {
     for (ptrdiff_t q = 0; q < M; ++q) {
@@ -29,9 +29,9 @@ int head_evaluate(double *value, double *gradient, const struct head *head, cons
     ptrdiff_t d = head->d;
     switch (head->kind) {
     case HEAD_MLP:
-        sweep_product(hidden, O, head->v, M, head->hidden, d);
+        matrix_product(hidden, O, head->v, M, head->hidden, d);
         rectify(value, hidden, head->a, M, head->hidden);
-        sweep_rows_times_rows(gradient, hidden, head->v, M, d, head->hidden);
+        matrix_rows_times_rows(gradient, hidden, head->v, M, d, head->hidden);
         return 0;
     case HEAD_LINEAR:
     case HEAD_QUADRATIC:
@@ -43,19 +43,37 @@ int head_evaluate(double *value, double *gradient, const struct head *head, cons
         }
         return 0;
     case HEAD_CALL:
-    default:
         return head->call(head->context, value, gradient, O, M, d);
     }
+    return -1;
 }
 
 ptrdiff_t head_first(const struct head *head)
 {
-    return head->kind == HEAD_MLP ? head->d * head->hidden : head->d;
+    switch (head->kind) {
+    case HEAD_LINEAR:
+    case HEAD_QUADRATIC:
+        return head->d;
+    case HEAD_MLP:
+        return head->d * head->hidden;
+    case HEAD_CALL:
+        return 0;
+    }
+    return 0;
 }
 
 ptrdiff_t head_rest(const struct head *head)
 {
-    return head->kind == HEAD_MLP ? head->hidden : head->kind == HEAD_QUADRATIC;
+    switch (head->kind) {
+    case HEAD_LINEAR:
+    case HEAD_CALL:
+        return 0;
+    case HEAD_MLP:
+        return head->hidden;
+    case HEAD_QUADRATIC:
+        return 1;
+    }
+    return 0;
 }
 
 void head_place(struct head *head, const double *row)
@@ -79,7 +97,7 @@ void head_parameters(double *dv, double *da, double *dlam, const struct head *he
 {
     ptrdiff_t d = head->d, h = head->hidden;
     if (head->kind == HEAD_MLP) {
-        sweep_product(hidden, O, head->v, M, h, d);
+        matrix_product(hidden, O, head->v, M, h, d);
         memset(da, 0, (size_t)h * sizeof(double));
         for (ptrdiff_t q = 0; q < M; ++q)
             for (ptrdiff_t j = 0; j < h; ++j) {
@@ -88,14 +106,14 @@ void head_parameters(double *dv, double *da, double *dlam, const struct head *he
                 *before = *before > 0 ? head->a[j] : 0;
             }
         scale_rows(hidden, c, M, h);
-        sweep_columns_times_columns(dv, O, hidden, d, h, M);
+        matrix_columns_times_columns(dv, O, hidden, d, h, M);
         return;
     }
     if (head->v_stride != 0) {
         memcpy(dv, O, (size_t)(M * d) * sizeof(double));
         scale_rows(dv, c, M, d);
     } else {
-        sweep_columns_times_columns(dv, c, O, 1, d, M);
+        matrix_columns_times_columns(dv, c, O, 1, d, M);
     }
     *dlam = 0;
     if (head->kind == HEAD_QUADRATIC)

@@ -1,15 +1,24 @@
-/* What is made of an attended vector o: a value and its derivatives in o and in the head's own parameters.
+/* Output heads: the value of an attended vector o, and its derivatives in o and in the head's own parameters.
  *
  *     linear       v . o                        gradient v
  *     mlp          a . relu(V^T o)              gradient V (a * [V^T o > 0])
  *     quadratic    v . o - lam |o|^2            gradient v - 2 lam o
- *     call         whatever a function says, for all queries at once */
-#ifndef HEAD_H
-#define HEAD_H
+ *     call         a function of all queries at once, value and gradient */
+#ifndef TRAINING_HEAD_H
+#define TRAINING_HEAD_H
 
 #include <stddef.h>
 
-enum head_kind { HEAD_LINEAR, HEAD_MLP, HEAD_QUADRATIC, HEAD_CALL };
+#include "base/table.h"
+
+#define HEAD_LIST(HEAD) \
+    HEAD(HEAD_LINEAR, "linear") \
+    HEAD(HEAD_MLP, "mlp") \
+    HEAD(HEAD_QUADRATIC, "quadratic") \
+    HEAD(HEAD_CALL, "call")
+
+enum head_kind { HEAD_LIST(TABLE_MEMBER) };
+enum { HEAD_COUNT = HEAD_LIST(TABLE_COUNT) };
 
 struct head {
     enum head_kind kind;
@@ -19,20 +28,20 @@ struct head {
     const double *a;  /* mlp: (hidden) */
     ptrdiff_t hidden; /* 0 for the others */
     double lam;       /* quadratic */
-    /* call: value [M] and gradient [M,d] of O [M,d]; nonzero ends the matter. */
+    /* call: value [M] and gradient [M,d] of O [M,d]; nonzero: it has failed. */
     int (*call)(void *context, double *value, double *gradient, const double *O, ptrdiff_t M, ptrdiff_t d);
     void *context;
 };
 
-/* How many numbers the parameters of a head are (one v for all queries): v or V, and what follows it, a or lam. */
+/* Number of parameters of a head with one v for all queries: of v or V, and of a or lam, which follows it. */
 ptrdiff_t head_first(const struct head *head);
 ptrdiff_t head_rest(const struct head *head);
 
-/* The parameters are from now on those in a row of so many numbers (lam as it is there now). */
+/* Makes the head read its parameters from a row of head_first + head_rest numbers (lam is copied). */
 void head_place(struct head *head, const double *row);
 
 /* value [M] and gradient [M,d] at O [M,d]; hidden [M, head->hidden] is scratch and keeps a * [V^T o > 0].  Nonzero:
- * the function called has refused. */
+ * the function called has failed. */
 int head_evaluate(double *value, double *gradient, const struct head *head, const double *O, double *hidden,
                   ptrdiff_t M);
 

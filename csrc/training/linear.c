@@ -1,75 +1,94 @@
-#include "share.h"
+#include "training/linear.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "arena.h"
-#include "clones.h"
-#include "lanes.h"
-#include "product.h"
-#include "softmax.h"
-#include "vector.h"
+#include "attention/softmax.h"
+#include "base/arena.h"
+#include "base/simd.h"
+#include "base/threads.h"
+#include "linalg/gemm.h"
+#include "linalg/vector.h"
 
-void share_take(struct share *share, const struct objective_work *work, struct arena *arena)
+/* Multiplications of an evaluation below which the threads are not woken. */
+#define WORTH_THREADS 1e5
+
+/* Queries of a block: enough for the products to run at full speed, few enough for their rows to stay in cache. */
+static ptrdiff_t block_of(ptrdiff_t runs, ptrdiff_t M)
+{
+    ptrdiff_t block = 2048 / runs;
+    block = block > 128 ? 128 : block < 32 ? 32 : block;
+    return block < M ? block : M;
+}
+
+static void init_accumulator(struct linear_accumulator *part, const struct linear_work *work, struct arena *arena)
 {
     const struct objective *objective = work->objective;
     const struct windows *w = objective->w;
     ptrdiff_t block = work->block, R = work->at->runs, rows = block * R, dk = w->dk, dz = w->dz, m = work->at->m;
-    *share = (struct share){.used = 0};
-    share->U = arena_doubles(arena, dk, rows);
-    share->rows.P = arena_doubles(arena, dk, rows);
-    share->rows.score = arena_doubles(arena, rows, 1);
-    share->rows.lift = arena_doubles(arena, rows, 1);
-    share->rows.shift = arena_doubles(arena, rows, 1);
-    share->value = arena_doubles(arena, rows, 1);
-    share->log_slope = arena_doubles(arena, rows, 1);
-    share->log_scale = arena_doubles(arena, rows, 1);
-    share->factor = arena_doubles(arena, rows, 1);
-    share->scale = arena_doubles(arena, R, 1);
-    share->before = arena_doubles(arena, R, 1);
-    share->scale_v = arena_doubles(arena, R, 1);
-    share->loss = arena_doubles(arena, R, 1);
-    if (work->lanes != NULL)
+    *part = (struct linear_accumulator){.used = 0};
+    part->U = arena_doubles(arena, dk, rows);
+    part->rows.P = arena_doubles(arena, dk, rows);
+    part->rows.score = arena_doubles(arena, rows, 1);
+    part->rows.lift = arena_doubles(arena, rows, 1);
+    part->rows.shift = arena_doubles(arena, rows, 1);
+    part->value = arena_doubles(arena, rows, 1);
+    part->log_slope = arena_doubles(arena, rows, 1);
+    part->log_scale = arena_doubles(arena, rows, 1);
+    part->factor = arena_doubles(arena, rows, 1);
+    part->scale = arena_doubles(arena, R, 1);
+    part->before = arena_doubles(arena, R, 1);
+    part->scale_v = arena_doubles(arena, R, 1);
+    part->loss = arena_doubles(arena, R, 1);
+    if (work->mode == LINEAR_INTERLEAVED)
         return;
-    share->attend = (struct attend){.w = w, .runs = R, .scores = objective->scores};
-    if (objective->values != NULL) {
-        share->attend.head = &work->head;
-        share->rows.O = arena_doubles(arena, rows, objective->dv);
-        share->v = arena_doubles(arena, R, objective->dv);
+    part->backward = (struct backward){.w = w, .runs = R, .scores = objective->scores};
+    if (work->at->head == HEAD_IS_TRAINED) {
+        part->backward.head = &work->head;
+        part->rows.O = arena_doubles(arena, rows, objective->dv);
+        part->v = arena_doubles(arena, R, objective->dv);
     }
-    attend_take(&share->attend, arena);
-    if (work->dense) {
-        share->packed = arena_doubles(arena, product_packed(dz, block), 1);
-        share->W = arena_doubles(arena, R * dk, dz);
+    backward_init(&part->backward, arena);
+    if (work->mode == LINEAR_ROWS)
+        return;
+    if (work->transform->through_factors) {
+        part->B = arena_doubles(arena, rows, m);
+        part->PK = arena_doubles(arena, rows, m);
+        part->packed = arena_doubles(arena, gemm_packed(m, block), 1);
+        part->K = arena_doubles(arena, R * dk, m);
+        part->Q = arena_doubles(arena, R * dz, m);
     } else {
-        share->B = arena_doubles(arena, rows, m);
-        share->PK = arena_doubles(arena, rows, m);
-        share->packed = arena_doubles(arena, product_packed(m, block), 1);
-        share->K = arena_doubles(arena, R * dk, m);
-        share->Q = arena_doubles(arena, R * dz, m);
+        part->packed = arena_doubles(arena, gemm_packed(dz, block), 1);
+        part->W = arena_doubles(arena, R * dk, dz);
     }
 }
 
-void share_transform(double *U, ptrdiff_t ldu, double *B, ptrdiff_t ldb, const struct objective_work *work, ptrdiff_t n,
-                     const double *Z, ptrdiff_t queries)
+void linear_init(struct linear_work *work, enum linear_mode mode, const struct objective *objective,
+                 const struct weights *at, struct transform *transform, struct threads *threads, struct arena *arena)
 {
-    const struct windows *w = work->objective->w;
-    ptrdiff_t dk = w->dk, dz = w->dz, m = work->at->m;
-    product_rows(B, ldb, Z, dz, work->packed_Q + n * product_packed(m, dz), queries, m, dz);
-    product_rows(U, ldu, B, ldb, work->packed_KT + n * product_packed(dk, m), queries, dk, m);
-}
-
-void share_add_factors(double *K, double *Q, const double *P, ptrdiff_t ldp, const double *B, ptrdiff_t ldb,
-                       const struct objective_work *work, ptrdiff_t n, const double *Z, ptrdiff_t queries, double *PK,
-                       double *packed, int add)
-{
-    const struct windows *w = work->objective->w;
-    ptrdiff_t dk = w->dk, dz = w->dz, m = work->at->m;
-    product_pack(packed, B, ldb, m, queries);
-    product_columns(K, m, P, ldp, packed, queries, dk, m, queries, add);
-    product_rows(PK, m, P, ldp, work->packed_K + n * product_packed(m, dk), queries, m, dk);
-    product_pack(packed, PK, m, m, queries);
-    product_columns(Q, m, Z, dz, packed, queries, dz, m, queries, add);
+    const struct windows *w = objective->w;
+    ptrdiff_t M = w->n_queries;
+    *work = (struct linear_work){
+        .mode = mode, .objective = objective, .at = at, .transform = transform, .block = block_of(at->runs, M)};
+    double cost = transform_cost(w, at) + 2 * (double)at->runs * (double)windows_entries(w) * (double)w->dk;
+    int several = mode != LINEAR_INTERLEAVED && threads != NULL && cost > WORTH_THREADS;
+    work->threads = several ? threads : NULL;
+    work->n_accumulators = several ? threads->most : 1;
+    if (mode == LINEAR_INTERLEAVED) {
+        interleaved_init(&work->interleaved, w, objective->scores, arena);
+        work->block = work->interleaved.columns;
+    }
+    if (mode == LINEAR_BLOCKS && !transform->through_factors)
+        work->packed_W = arena_doubles(arena, gemm_packed(at->runs * w->dk, w->dz), 1);
+    work->zero_query = arena_take(arena, M, 1);
+    work->head = (struct backward_head){.values = objective->values, .y = objective->y, .dv = objective->dv};
+    work->accumulators = arena_take(arena, work->n_accumulators, sizeof *work->accumulators);
+    if (arena->failed)
+        return;
+    for (ptrdiff_t q = 0; q < M; ++q)
+        work->zero_query[q] = (unsigned char)vector_is_zero(w->queries + q * w->dz, w->dz);
+    for (int i = 0; i < work->n_accumulators; ++i)
+        init_accumulator(&work->accumulators[i], work, arena);
 }
 
 static void multiply_all(double *a, double by, ptrdiff_t n)
@@ -78,7 +97,7 @@ static void multiply_all(double *a, double by, ptrdiff_t n)
         a[i] *= by;
 }
 
-/* a on its scale before, put on the scale now; what has no scale yet is zero. */
+/* a, relative to the scale `before`, becomes relative to `now`; without a scale yet it is zero. */
 static void rescale(double *a, double before, double now, ptrdiff_t n)
 {
     if (before < now && before > -INFINITY)
@@ -88,25 +107,26 @@ static void rescale(double *a, double before, double now, ptrdiff_t n)
 /* The losses of `rows` rows, those of run `run` and its followers in turn; log_scale of each, -inf where `idle`
  * already says so; then their factors relative to the scale of the run, which is raised to the largest of them (from
  * `before`). */
-static void weigh(struct share *share, const struct objective_work *work, ptrdiff_t rows, ptrdiff_t run, ptrdiff_t runs)
+static void weigh(struct linear_accumulator *part, const struct linear_work *work, ptrdiff_t rows, ptrdiff_t run,
+                  ptrdiff_t runs)
 {
-    double *log_scale = share->log_scale, *scale = share->scale + run, M = (double)work->objective->w->n_queries;
+    double *log_scale = part->log_scale, *scale = part->scale + run, M = (double)work->objective->w->n_queries;
     for (ptrdiff_t r = 0; r < runs; ++r) {
-        share->before[run + r] = scale[r];
+        part->before[run + r] = scale[r];
         for (ptrdiff_t row = r; row < rows; row += runs) {
-            share->loss[run + r] += share->value[row];
-            log_scale[row] += share->rows.shift[row] + share->log_slope[row];
+            part->loss[run + r] += part->value[row];
+            log_scale[row] += part->rows.shift[row] + part->log_slope[row];
             scale[r] = fmax(scale[r], log_scale[row]);
         }
         for (ptrdiff_t row = r; scale[r] > -INFINITY && row < rows; row += runs)
             log_scale[row] -= scale[r];
     }
-    softmax_exponentials(share->factor, log_scale, 0, rows);
-    multiply_all(share->factor, -1.0 / M, rows);
+    softmax_exponentials(part->factor, log_scale, 0, rows);
+    multiply_all(part->factor, -1.0 / M, rows);
 }
 
 /* log_scale 0 of each column of P [dk,columns] that adds something, -inf of the others. */
-VECTOR_CLONES
+SIMD_DISPATCH
 static void find_idle_columns(double *restrict log_scale, const double *restrict P, const unsigned char *zero_query,
                               ptrdiff_t dk, ptrdiff_t columns, ptrdiff_t M)
 {
@@ -119,7 +139,7 @@ static void find_idle_columns(double *restrict log_scale, const double *restrict
         log_scale[q] = zero_query[q] ? -__builtin_inf() : log_scale[q];
 }
 
-VECTOR_CLONES
+SIMD_DISPATCH
 static void multiply_columns(double *restrict P, const double *restrict factor, ptrdiff_t dk, ptrdiff_t columns)
 {
     for (ptrdiff_t k = 0; k < dk; ++k)
@@ -127,25 +147,25 @@ static void multiply_columns(double *restrict P, const double *restrict factor, 
             P[k * columns + i] *= factor[i];
 }
 
-void share_add_lanes(struct share *share, const struct objective_work *work, const double *W)
+static void add_interleaved(struct linear_accumulator *part, const struct linear_work *work, const double *W)
 {
     const struct windows *w = work->objective->w;
-    const struct lanes *lanes = work->lanes;
-    ptrdiff_t dk = w->dk, dz = w->dz, columns = lanes->columns, M = w->n_queries;
-    struct attend_rows *rows = &share->rows;
+    const struct interleaved *interleaved = &work->interleaved;
+    ptrdiff_t dk = w->dk, dz = w->dz, columns = interleaved->columns, M = w->n_queries;
+    struct backward_rows *rows = &part->rows;
     for (ptrdiff_t r = 0; r < work->at->runs; ++r) {
-        product_rows(share->U, columns, W + r * dk * dz, dz, lanes->transposed, dk, columns, dz);
-        lanes_pull_back(rows->P, rows->score, rows->lift, rows->shift, lanes, share->U);
-        loss_values(share->value, share->log_slope, work->objective->loss, rows->score, rows->lift, rows->shift, M);
-        find_idle_columns(share->log_scale, rows->P, work->zero_query, dk, columns, M);
-        weigh(share, work, M, r, 1);
-        multiply_columns(rows->P, share->factor, dk, columns);
-        product_rows(share->W + r * dk * dz, dz, rows->P, columns, lanes->queries, dk, dz, M);
+        gemm_rows(part->U, columns, W + r * dk * dz, dz, interleaved->transposed, dk, columns, dz);
+        interleaved_backward(rows->P, rows->score, rows->lift, rows->shift, interleaved, part->U);
+        loss_values(part->value, part->log_slope, work->objective->loss, rows->score, rows->lift, rows->shift, M);
+        find_idle_columns(part->log_scale, rows->P, work->zero_query, dk, columns, M);
+        weigh(part, work, M, r, 1);
+        multiply_columns(rows->P, part->factor, dk, columns);
+        gemm_rows(part->W + r * dk * dz, dz, rows->P, columns, interleaved->queries, dk, dz, M);
     }
-    share->used = 1;
+    part->used = 1;
 }
 
-VECTOR_CLONES
+SIMD_DISPATCH
 static void multiply_rows(double *restrict P, const double *restrict factor, ptrdiff_t rows, ptrdiff_t dk)
 {
     for (ptrdiff_t row = 0; row < rows; ++row)
@@ -153,74 +173,94 @@ static void multiply_rows(double *restrict P, const double *restrict factor, ptr
             P[row * dk + k] *= factor[row];
 }
 
+/* What the accumulator holds, relative to the scale that weigh() has raised. */
+static void rescale_matrices(struct linear_accumulator *part, const struct linear_work *work)
+{
+    const struct windows *w = work->objective->w;
+    ptrdiff_t dk = w->dk, dz = w->dz, m = work->at->m;
+    for (ptrdiff_t r = 0; r < work->at->runs; ++r) {
+        if (work->transform->through_factors) {
+            rescale(part->K + r * dk * m, part->before[r], part->scale[r], dk * m);
+            rescale(part->Q + r * dz * m, part->before[r], part->scale[r], dz * m);
+        } else {
+            rescale(part->W + r * dk * dz, part->before[r], part->scale[r], dk * dz);
+        }
+    }
+}
+
 /* dL/dv of a block, on a scale of its own. */
-static void add_head(struct share *share, const struct objective_work *work, ptrdiff_t first, ptrdiff_t rows)
+static void add_head(struct linear_accumulator *part, const struct linear_work *work, ptrdiff_t first, ptrdiff_t rows)
 {
     const struct objective *objective = work->objective;
     ptrdiff_t R = work->at->runs, dv = objective->dv;
     double M = (double)objective->w->n_queries;
     for (ptrdiff_t r = 0; r < R; ++r) {
-        double scale = share->scale_v[r], *v = share->v + r * dv;
+        double scale = part->scale_v[r], *v = part->v + r * dv;
         for (ptrdiff_t row = r; row < rows; row += R)
-            scale = fmax(scale, share->log_slope[row]);
-        if (!share->used)
+            scale = fmax(scale, part->log_slope[row]);
+        if (!part->used)
             memset(v, 0, (size_t)dv * sizeof(double));
-        rescale(v, share->scale_v[r], scale, dv);
-        share->scale_v[r] = scale;
+        rescale(v, part->scale_v[r], scale, dv);
+        part->scale_v[r] = scale;
         for (ptrdiff_t row = r; row < rows; row += R) {
-            double by = -exp(share->log_slope[row] - scale) / M * objective->y[first + row / R];
+            double by = -exp(part->log_slope[row] - scale) / M * objective->y[first + row / R];
             for (ptrdiff_t k = 0; k < dv; ++k)
-                v[k] += by * share->rows.O[row * dv + k];
+                v[k] += by * part->rows.O[row * dv + k];
         }
     }
 }
 
-void share_pull_back(struct share *share, const struct objective_work *work, ptrdiff_t first, ptrdiff_t last)
+void linear_rows(struct linear_accumulator *part, const struct linear_work *work, ptrdiff_t first, ptrdiff_t last)
 {
     const struct objective *objective = work->objective;
     ptrdiff_t R = work->at->runs, rows = (last - first) * R, dk = objective->w->dk;
-    attend_pull_back(&share->rows, &share->attend, share->U, first, last);
-    loss_values(share->value, share->log_slope, objective->loss, share->rows.score, share->rows.lift, share->rows.shift,
+    backward_block(&part->rows, &part->backward, part->U, first, last);
+    loss_values(part->value, part->log_slope, objective->loss, part->rows.score, part->rows.lift, part->rows.shift,
                 rows);
-    /* A query that adds nothing (one token, equal scores, copies of one token, a zero query) has the scale -inf: its
-     * own must not drown what the others add. */
+    /* A query that adds nothing (one token, equal scores, copies of one token, a zero query) has the scale -inf: with a
+     * scale of its own it could make what the others add underflow. */
     for (ptrdiff_t row = 0; row < rows; ++row)
-        share->log_scale[row] = work->zero_query[first + row / R] || vector_is_zero(share->rows.P + row * dk, dk)
-                                    ? -INFINITY
-                                    : 0.0;
+        part->log_scale[row] = work->zero_query[first + row / R] || vector_is_zero(part->rows.P + row * dk, dk)
+                                   ? -INFINITY
+                                   : 0.0;
 }
 
-void share_add_block(struct share *share, const struct objective_work *work, ptrdiff_t first, ptrdiff_t last)
+/* Adds queries first .. last-1, a block at most. */
+static void add_block(struct linear_accumulator *part, const struct linear_work *work, ptrdiff_t first, ptrdiff_t last)
 {
-    const struct objective *objective = work->objective;
-    const struct windows *w = objective->w;
+    const struct windows *w = work->objective->w;
+    const struct transform *transform = work->transform;
     ptrdiff_t R = work->at->runs, queries = last - first, rows = queries * R, dk = w->dk, dz = w->dz, m = work->at->m;
     const double *Z = w->queries + first * dz;
-    if (work->dense)
-        product_rows(share->U, R * dk, Z, dz, work->packed_W, queries, R * dk, dz);
-    for (ptrdiff_t r = 0; !work->dense && r < R; ++r)
-        share_transform(share->U + r * dk, R * dk, share->B + r * m, R * m, work, r, Z, queries);
-    share_pull_back(share, work, first, last);
-    weigh(share, work, rows, 0, R);
-    for (ptrdiff_t r = 0; share->used && r < R; ++r) {
-        if (work->dense) {
-            rescale(share->W + r * dk * dz, share->before[r], share->scale[r], dk * dz);
-        } else {
-            rescale(share->K + r * dk * m, share->before[r], share->scale[r], dk * m);
-            rescale(share->Q + r * dz * m, share->before[r], share->scale[r], dz * m);
-        }
+    double *P = part->rows.P;
+    if (transform->through_factors)
+        for (ptrdiff_t r = 0; r < R; ++r)
+            transform_factors(part->U + r * dk, R * dk, part->B + r * m, R * m, transform, r, Z, queries);
+    else
+        gemm_rows(part->U, R * dk, Z, dz, work->packed_W, queries, R * dk, dz);
+    linear_rows(part, work, first, last);
+    weigh(part, work, rows, 0, R);
+    if (part->used)
+        rescale_matrices(part, work);
+    multiply_rows(P, part->factor, rows, dk);
+    if (transform->through_factors) {
+        for (ptrdiff_t r = 0; r < R; ++r)
+            transform_factors_adjoint(part->K + r * dk * m, part->Q + r * dz * m, P + r * dk, R * dk, part->B + r * m,
+                                      R * m, transform, r, Z, queries, part->PK, part->packed, part->used);
+    } else {
+        gemm_pack(part->packed, Z, dz, dz, queries);
+        gemm_columns(part->W, dz, P, R * dk, part->packed, queries, R * dk, dz, queries, part->used);
     }
-    multiply_rows(share->rows.P, share->factor, rows, dk);
-    if (work->dense) {
-        product_pack(share->packed, Z, dz, dz, queries);
-        product_columns(share->W, dz, share->rows.P, R * dk, share->packed, queries, R * dk, dz, queries, share->used);
-    }
-    for (ptrdiff_t r = 0; !work->dense && r < R; ++r)
-        share_add_factors(share->K + r * dk * m, share->Q + r * dz * m, share->rows.P + r * dk, R * dk,
-                          share->B + r * m, R * m, work, r, Z, queries, share->PK, share->packed, share->used);
-    if (objective->values != NULL)
-        add_head(share, work, first, rows);
-    share->used = 1;
+    if (work->at->head == HEAD_IS_TRAINED)
+        add_head(part, work, first, rows);
+    part->used = 1;
+}
+
+static void add_blocks(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
+{
+    const struct linear_work *work = context;
+    for (ptrdiff_t first = from; first < to; first += work->block)
+        add_block(&work->accumulators[worker], work, first, first + work->block < to ? first + work->block : to);
 }
 
 /* total += part, both with a row of n numbers for every run, on the larger of their scales. */
@@ -235,7 +275,9 @@ static void add_part(double *total, const double *total_scale, double *part, con
     }
 }
 
-void share_add_share(struct share *total, struct share *part, const struct objective_work *work)
+/* total += part, on the larger of their scales. */
+static void add_accumulator(struct linear_accumulator *total, struct linear_accumulator *part,
+                            const struct linear_work *work)
 {
     const struct objective *objective = work->objective;
     ptrdiff_t R = work->at->runs, dk = objective->w->dk, dz = objective->w->dz, m = work->at->m;
@@ -243,17 +285,60 @@ void share_add_share(struct share *total, struct share *part, const struct objec
         total->loss[r] += part->loss[r];
         total->before[r] = fmax(total->scale[r], part->scale[r]);
     }
-    if (work->dense) {
-        add_part(total->W, total->scale, part->W, part->scale, total->before, R, dk * dz);
-    } else {
+    if (work->transform->through_factors) {
         add_part(total->K, total->scale, part->K, part->scale, total->before, R, dk * m);
         add_part(total->Q, total->scale, part->Q, part->scale, total->before, R, dz * m);
+    } else {
+        add_part(total->W, total->scale, part->W, part->scale, total->before, R, dk * dz);
     }
     memcpy(total->scale, total->before, (size_t)R * sizeof(double));
-    if (objective->values == NULL)
+    if (work->at->head == HEAD_IS_FIXED)
         return;
     for (ptrdiff_t r = 0; r < R; ++r)
         total->before[r] = fmax(total->scale_v[r], part->scale_v[r]);
     add_part(total->v, total->scale_v, part->v, part->scale_v, total->before, R, objective->dv);
     memcpy(total->scale_v, total->before, (size_t)R * sizeof(double));
+}
+
+/* An empty accumulator writes to the gradient itself; the others are added to it. */
+static struct linear_accumulator *clear(struct gradient *gradient, struct linear_work *work)
+{
+    for (int i = 0; i < work->n_accumulators; ++i) {
+        struct linear_accumulator *part = &work->accumulators[i];
+        part->used = 0;
+        for (ptrdiff_t r = 0; r < work->at->runs; ++r) {
+            part->scale[r] = part->scale_v[r] = -INFINITY;
+            part->loss[r] = 0;
+        }
+    }
+    struct linear_accumulator *total = &work->accumulators[0];
+    total->W = transform_target(work->transform, gradient);
+    total->K = gradient->K;
+    total->Q = gradient->Q;
+    total->v = gradient->v;
+    return total;
+}
+
+void linear_gradient(struct gradient *gradient, struct linear_work *work)
+{
+    const struct windows *w = work->objective->w;
+    ptrdiff_t R = work->at->runs;
+    struct linear_accumulator *total = clear(gradient, work);
+    const double *W = transform_prepare(work->transform);
+    work->head.v = work->at->v;
+    if (work->mode == LINEAR_INTERLEAVED) {
+        add_interleaved(total, work, W);
+    } else {
+        if (!work->transform->through_factors)
+            gemm_pack_transposed(work->packed_W, W, w->dz, R * w->dk, w->dz);
+        threads_for(work->threads, w->n_queries, INFINITY, add_blocks, work);
+    }
+    for (int i = 1; i < work->n_accumulators; ++i)
+        if (work->accumulators[i].used)
+            add_accumulator(total, &work->accumulators[i], work);
+    for (ptrdiff_t r = 0; r < R; ++r) {
+        gradient->loss[r] = total->loss[r] / (double)w->n_queries;
+        gradient->log_scale[r] = total->scale[r];
+        gradient->log_scale_v[r] = total->scale_v[r] > -INFINITY ? total->scale_v[r] : 0;
+    }
 }

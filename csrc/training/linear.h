@@ -1,44 +1,62 @@
-/* What one thread adds up of the gradient of a linear head: blocks of queries, on the largest log_scale met so far. */
-#ifndef SHARE_H
-#define SHARE_H
+/* Loss and gradient for a linear head on one attention head.  Consecutive queries go together in blocks, each window
+ * read once while it is in cache; every thread adds its blocks up in an accumulator of its own, relative to the largest
+ * log-scale it has seen so far.
+ *
+ *     dL/dW = -1/M P^T Z with p_q e^log_scale_q = -l'(u_q) X_q^T (diag(s) - s s^T) g_q
+ *     dL/dv =  1/M sum_q l'(u_q) y_q o_q, of a head that is trained */
+#ifndef TRAINING_LINEAR_H
+#define TRAINING_LINEAR_H
 
-#include "erm.h"
+#include "attention/backward.h"
+#include "attention/interleaved.h"
+#include "training/transform.h"
 
 struct arena;
+struct threads;
 
-struct share {
-    struct attend attend;
+/* Per-thread gradient accumulator, and its scratch for a block. */
+struct linear_accumulator {
+    struct backward backward;
     double *U, *B, *PK; /* (rows, dk) transformed queries, (rows, m) Z Q and P K */
-    struct attend_rows rows;
+    struct backward_rows rows;
     double *value, *log_slope, *log_scale, *factor; /* (rows) */
     double *packed;                                 /* packed queries, or pieces of factors, of a block */
     double *W, *K, *Q, *v;                          /* its part of the gradient */
     double *scale, *scale_v, *before, *loss;        /* (R) */
-    int used;
+    int used;                                       /* whether it holds anything yet */
 };
 
-void share_take(struct share *share, const struct objective_work *work, struct arena *arena);
+enum linear_mode {
+    LINEAR_BLOCKS,      /* queries in blocks */
+    LINEAR_INTERLEAVED, /* few keys: eight windows at a time (attention/interleaved.h), through W, in one thread */
+    LINEAR_ROWS         /* rows of P alone, for training/query_span.h */
+};
 
-/* Adds all queries of a small problem at W (R, dk, dz). */
-void share_add_lanes(struct share *share, const struct objective_work *work, const double *W);
+struct linear_work {
+    enum linear_mode mode;
+    const struct objective *objective;
+    const struct weights *at;
+    struct transform *transform;
+    struct threads *threads;
+    struct interleaved interleaved;
+    double *packed_W;          /* of blocks through W: the W of all runs, side by side */
+    unsigned char *zero_query; /* (M) */
+    struct backward_head head; /* that is trained */
+    ptrdiff_t block;           /* queries that go together */
+    struct linear_accumulator *accumulators;
+    int n_accumulators;
+};
+
+/* All arguments must outlive the work; `threads` may be NULL: one thread. */
+void linear_init(struct linear_work *work, enum linear_mode mode, const struct objective *objective,
+                 const struct weights *at, struct transform *transform, struct threads *threads, struct arena *arena);
+
+/* Losses and gradients of every run: of W, or of K and Q through factors, and of a head that is trained, with their
+ * scales (-inf where no query adds anything to a matrix). */
+void linear_gradient(struct gradient *gradient, struct linear_work *work);
 
 /* Rows of queries first .. last-1, a block at most, from their U: P, value, log_slope, and log_scale 0, or -inf where a
  * query adds nothing. */
-void share_pull_back(struct share *share, const struct objective_work *work, ptrdiff_t first, ptrdiff_t last);
-
-/* Adds queries first .. last-1, a block at most. */
-void share_add_block(struct share *share, const struct objective_work *work, ptrdiff_t first, ptrdiff_t last);
-
-/* total += part, on the larger of their scales. */
-void share_add_share(struct share *total, struct share *part, const struct objective_work *work);
-
-/* U [queries,dk] and B [queries,m], rows ldu and ldb apart: u_q = K (Q^T z_q) through factors number n. */
-void share_transform(double *U, ptrdiff_t ldu, double *B, ptrdiff_t ldb, const struct objective_work *work, ptrdiff_t n,
-                     const double *Z, ptrdiff_t queries);
-
-/* K += P^T B and Q += Z^T (P K), or = unless `add`; PK and packed are scratch. */
-void share_add_factors(double *K, double *Q, const double *P, ptrdiff_t ldp, const double *B, ptrdiff_t ldb,
-                       const struct objective_work *work, ptrdiff_t n, const double *Z, ptrdiff_t queries, double *PK,
-                       double *packed, int add);
+void linear_rows(struct linear_accumulator *part, const struct linear_work *work, ptrdiff_t first, ptrdiff_t last);
 
 #endif

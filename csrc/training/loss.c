@@ -1,13 +1,13 @@
 /* With s = log(1 + e^-|u|), the logistic loss is s for u >= 0 and s - u below; log(-l') is -s - u and -s.  Neither
  * form ever exponentiates a positive number. */
-#include "loss.h"
+#include "training/loss.h"
 
 #include <math.h>
 
-#include "clones.h"
-#include "exponential.h"
+#include "base/simd.h"
+#include "base/exp_log.h"
 
-VECTOR_CLONES
+SIMD_DISPATCH
 static void logistic(double *restrict value, double *restrict log_slope, const double *restrict score,
                      const double *restrict lift, const double *restrict shift, ptrdiff_t n)
 {
@@ -22,7 +22,8 @@ static void logistic(double *restrict value, double *restrict log_slope, const d
 
 double loss_value(enum loss loss, double u, double log_u, double *log_slope)
 {
-    double value, zero = 0;
+    double value = NAN, zero = 0;
+    *log_slope = NAN;
     switch (loss) {
     case LOSS_LOGISTIC:
         logistic(&value, log_slope, &u, &zero, &zero, 1);
@@ -34,10 +35,10 @@ double loss_value(enum loss loss, double u, double log_u, double *log_slope)
         *log_slope = -log_u;
         return -log_u;
     case LOSS_LINEAR:
-    default:
         *log_slope = 0;
         return -u;
     }
+    return value;
 }
 
 void loss_values(double *value, double *log_slope, enum loss loss, const double *score, const double *lift,
@@ -51,5 +52,49 @@ void loss_values(double *value, double *log_slope, enum loss loss, const double 
         double u = score[i] + lift[i] * exp(shift[i]);
         double log_u = loss != LOSS_LOG ? 0 : score[i] == 0 ? log(lift[i]) + shift[i] : log(u);
         value[i] = loss_value(loss, u, log_u, &log_slope[i]);
+    }
+}
+
+double loss_log_excess(enum loss loss, double best, double mantissa, double shift)
+{
+    double log_e = log(mantissa) + shift, e = exp(log_e), log_slope, unused;
+    if (mantissa == 0)
+        return -INFINITY;
+    double at_best = loss_value(loss, best, log(best), &log_slope);
+    if (log_e < -690)
+        return log_e + log_slope;
+    switch (loss) {
+    case LOSS_LOGISTIC:
+        if (e < 0.5)
+            return log(log1p(expm1(e) * exp(log_slope)));
+        return log(loss_value(loss, best - e, 0, &unused) - at_best);
+    case LOSS_EXPONENTIAL:
+        return log(expm1(e)) - best;
+    case LOSS_LOG:
+        return log(-log1p(-e / best));
+    case LOSS_LINEAR:
+        return log_e;
+    }
+    return NAN;
+}
+
+void loss_bounds(double *curvature, double *slope, enum loss loss, double least)
+{
+    *curvature = *slope = NAN;
+    switch (loss) {
+    case LOSS_LOGISTIC:
+        *curvature = 0.25;
+        *slope = 1;
+        return;
+    case LOSS_EXPONENTIAL:
+        *curvature = *slope = exp(-least);
+        return;
+    case LOSS_LINEAR:
+        *curvature = 0;
+        *slope = 1;
+        return;
+    case LOSS_LOG:
+        *slope = least > 0 ? 1 / least : INFINITY;
+        *curvature = *slope * *slope;
     }
 }

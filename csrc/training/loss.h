@@ -1,23 +1,39 @@
-/* A decreasing loss of u, the (label-signed) output of a query, and the logarithm of its slope, which survives
- * where the slope itself underflows.
+/* Decreasing losses of the label-signed output u of a query, and the logarithm of the slope, which keeps its value
+ * where the slope itself underflows.  A new loss is a line of LOSS_LIST and a case in each switch of loss.c.
  *
  *     logistic     log(1 + e^-u)     -l' = 1 / (1 + e^u)
  *     exponential  e^-u              -l' = e^-u
  *     linear       -u                -l' = 1
  *     log          -log u   (u > 0)  -l' = 1 / u */
-#ifndef LOSS_H
-#define LOSS_H
+#ifndef TRAINING_LOSS_H
+#define TRAINING_LOSS_H
 
 #include <stddef.h>
 
-enum loss { LOSS_LOGISTIC, LOSS_EXPONENTIAL, LOSS_LINEAR, LOSS_LOG };
+#include "base/table.h"
 
-/* Returns the loss; *log_slope = log(-l'(u)).  log_u is read by the log loss alone (u may have underflowed). */
+#define LOSS_LIST(LOSS) \
+    LOSS(LOSS_LOGISTIC, "logistic") \
+    LOSS(LOSS_EXPONENTIAL, "exponential") \
+    LOSS(LOSS_LINEAR, "linear") \
+    LOSS(LOSS_LOG, "log")
+
+enum loss { LOSS_LIST(TABLE_MEMBER) };
+enum { LOSS_COUNT = LOSS_LIST(TABLE_COUNT) };
+
+/* Returns the loss; *log_slope = log(-l'(u)).  Only the log loss reads log_u (u itself may have underflowed). */
 double loss_value(enum loss loss, double u, double log_u, double *log_slope);
 
-/* value [n] and log_slope [n] = log(-l'(u)) at the outputs u = score + lift e^shift, all [n] (score 0 and a mean that
- * underflows leave the log loss its logarithm: log(lift) + shift). */
+/* value [n] and log_slope [n] = log(-l'(u)) at the outputs u = score + lift e^shift, all [n].  Where score is 0 the log
+ * loss uses log(u) = log(lift) + shift, which is exact also where u underflows. */
 void loss_values(double *value, double *log_slope, enum loss loss, const double *score, const double *lift,
                  const double *shift, ptrdiff_t n);
+
+/* log(loss(best - e) - loss(best)) of an excess e = mantissa e^shift >= 0: by differences where e is large, otherwise
+ * by forms that do not cancel; to first order in e below 1e-300, where e itself may underflow. */
+double loss_log_excess(enum loss loss, double best, double mantissa, double shift);
+
+/* Upper bounds of |l''| and |l'| over all u >= least; infinite where there are none. */
+void loss_bounds(double *curvature, double *slope, enum loss loss, double least);
 
 #endif

@@ -3,16 +3,17 @@
  * The nuclear ball:    W = U diag(s) V <- U diag(max(s - theta, 0)) V when sum s > radius: the norm depends on the
  *                      singular values alone, so they are projected onto the simplex and the factors stay.
  * Held, Wolfe, Crowder, "Validation of subgradient optimization", 1974; Duchi et al., 2008. */
-#include "project.h"
+#include "training/projection.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "arena.h"
-#include "blas.h"
-#include "status.h"
-#include "vector.h"
+#include "base/arena.h"
+#include "linalg/blas.h"
+#include "linalg/matrix.h"
+#include "base/status.h"
+#include "linalg/vector.h"
 
 static int descending(const void *a, const void *b)
 {
@@ -42,16 +43,27 @@ static void shrink(double *x, ptrdiff_t n, double theta)
         x[i] = x[i] > theta ? x[i] - theta : 0;
 }
 
-void project_simplex(double *x, ptrdiff_t n, double total, double *scratch)
+void projection_simplex(double *x, ptrdiff_t n, double total, double *scratch)
 {
     memcpy(scratch, x, (size_t)n * sizeof(double));
     qsort(scratch, (size_t)n, sizeof(double), descending);
     shrink(x, n, threshold(scratch, n, total));
 }
 
+static int frobenius(double *W, ptrdiff_t m, ptrdiff_t n, double radius)
+{
+    double norm = vector_norm(W, m * n);
+    if (norm > radius)
+        for (ptrdiff_t i = 0; i < m * n; ++i)
+            W[i] *= radius / norm;
+    return STATUS_DONE;
+}
+
 static int nuclear(double *W, ptrdiff_t m, ptrdiff_t n, double radius, struct arena *arena)
 {
     ptrdiff_t k = m < n ? m : n;
+    if (vector_norm(W, m * n) * sqrt((double)k) <= radius) /* bounds the nuclear norm: no SVD is needed */
+        return STATUS_DONE;
     double *A = arena_doubles(arena, m, n), *U = arena_doubles(arena, m, k), *V = arena_doubles(arena, k, n);
     double *s = arena_doubles(arena, k, 1);
     if (arena->failed)
@@ -69,23 +81,21 @@ static int nuclear(double *W, ptrdiff_t m, ptrdiff_t n, double radius, struct ar
     for (ptrdiff_t i = 0; i < m; ++i)
         for (ptrdiff_t j = 0; j < k; ++j)
             U[i * k + j] *= s[j];
-    blas_gemm(BLAS_PLAIN, BLAS_PLAIN, m, n, k, 1, U, k, V, n, 0, W, n);
+    matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, m, n, k, 1, U, k, V, n, 0, W, n);
     return STATUS_DONE;
 }
 
-int project_ball(double *W, ptrdiff_t m, ptrdiff_t n, enum project_ball ball, double radius, struct arena *arena)
+int projection_ball(double *W, ptrdiff_t m, ptrdiff_t n, enum ball ball, double radius, struct arena *arena)
 {
-    double norm = vector_norm(W, m * n);
-    if (ball == PROJECT_NUCLEAR) {
-        if (norm * sqrt((double)(m < n ? m : n)) <= radius) /* bounds the nuclear norm */
-            return STATUS_DONE;
-        struct arena_mark mark = arena_mark(arena);
-        int status = nuclear(W, m, n, radius, arena);
-        arena_release(arena, mark);
-        return status;
+    struct arena_mark mark = arena_mark(arena);
+    int status = STATUS_NOT_FINITE;
+    switch (ball) {
+    case BALL_FROBENIUS:
+        status = frobenius(W, m, n, radius);
+        break;
+    case BALL_NUCLEAR:
+        status = nuclear(W, m, n, radius, arena);
     }
-    if (norm > radius)
-        for (ptrdiff_t i = 0; i < m * n; ++i)
-            W[i] *= radius / norm;
-    return STATUS_DONE;
+    arena_release(arena, mark);
+    return status;
 }

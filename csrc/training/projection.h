@@ -1,19 +1,25 @@
-/* Euclidean projections: the nearest point of a convex set, in place. */
-#ifndef PROJECT_H
-#define PROJECT_H
+/* Euclidean projections onto convex sets, in place. */
+#ifndef TRAINING_PROJECTION_H
+#define TRAINING_PROJECTION_H
 
 #include <stddef.h>
 
+#include "base/table.h"
+
 struct arena;
 
-enum project_ball { PROJECT_FROBENIUS, PROJECT_NUCLEAR };
+#define BALL_LIST(BALL) \
+    BALL(BALL_FROBENIUS, "frobenius") \
+    BALL(BALL_NUCLEAR, "nuclear")
+
+enum ball { BALL_LIST(TABLE_MEMBER) };
+enum { BALL_COUNT = BALL_LIST(TABLE_COUNT) };
 
 /* Onto {x >= 0, sum x = total}, x [n], total >= 0; scratch [n]. */
-void project_simplex(double *x, ptrdiff_t n, double total, double *scratch);
+void projection_simplex(double *x, ptrdiff_t n, double total, double *scratch);
 
 /* Onto {||W|| <= radius} in the ball's norm, W [m,n]; a W inside stays bit for bit.  The nuclear ball costs an SVD.
- * STATUS_DONE, STATUS_NO_MEMORY or STATUS_FACTORIZATION (W is then unchanged).  The arena is given back what was
- * taken. */
-int project_ball(double *W, ptrdiff_t m, ptrdiff_t n, enum project_ball ball, double radius, struct arena *arena);
+ * STATUS_DONE, STATUS_NO_MEMORY or STATUS_FACTORIZATION (W is then unchanged).  The arena is left as it was. */
+int projection_ball(double *W, ptrdiff_t m, ptrdiff_t n, enum ball ball, double radius, struct arena *arena);
 
 #endif

@@ -2,19 +2,29 @@
  *
  *     W(k) = W(0) + C(k)^T Z,    U(k) = Z W(k)^T = U(0) + (Z Z^T) C(k)
  *
- * and moves U and C by Z Z^T P and P, with ||P^T Z||^2 = <P, Z Z^T P>: M^2 dk multiplications beside the sweep, where W
- * itself costs 2 M dk dz.  The shorter way while there are not many more queries than they have entries. */
-#ifndef SPAN_H
-#define SPAN_H
+ * and moves U and C by Z Z^T P and P, with ||P^T Z||^2 = <P, Z Z^T P>: M^2 dk multiplications besides attention, where
+ * W itself takes 2 M dk dz.  It is shorter unless there are many more queries than their dimension.
+ *
+ * Earns 8.9x at n,T,d = 20,16,512; see tests/benchmarks/bench_ablation.py. */
+#ifndef TRAINING_QUERY_SPAN_H
+#define TRAINING_QUERY_SPAN_H
 
-#include "erm.h"
+#include "training/linear.h"
 
 struct arena;
 
-/* Scratch of work->at->span. */
-void span_take(struct objective_work *work, struct arena *arena);
+struct query_span_work {
+    struct linear_work linear;  /* makes the rows of P */
+    double *gram, *packed;      /* Z Z^T; packed (M, dk) of every run */
+    double *log_scale, *factor; /* (R, M), (M) */
+    double *P;                  /* (R, 2, M, dk): Z Z^T P and P */
+};
+
+/* All arguments must outlive the work; `threads` may be NULL: one thread. */
+void query_span_init(struct query_span_work *work, const struct objective *objective, const struct weights *at,
+                     struct transform *transform, struct threads *threads, struct arena *arena);
 
 /* gradient->span, norm, log_scale (-inf where no query adds anything) and loss of every run; its W is scratch. */
-void span_gradient(struct gradient *gradient, struct objective_work *work);
+void query_span_gradient(struct gradient *gradient, struct query_span_work *work);
 
 #endif

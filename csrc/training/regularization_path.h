@@ -4,17 +4,17 @@
  *
  * by the logarithm of its excess over the infimum, F(W) = L(W) - 1/M sum_q loss(best score of q), which has the same
  * minimisers, and differences where L itself is constant to the last bit. */
-#ifndef PATH_H
-#define PATH_H
+#ifndef TRAINING_REGULARIZATION_PATH_H
+#define TRAINING_REGULARIZATION_PATH_H
 
-#include "objective.h"
-#include "project.h"
+#include "training/objective.h"
+#include "training/projection.h"
 
 struct arena;
-struct stop;
+struct monitor;
 
 struct path_options {
-    enum project_ball ball;
+    enum ball ball;
     double radius, tol;
     ptrdiff_t max_iter;
 };
@@ -27,14 +27,9 @@ struct path_answer {
     ptrdiff_t iterations;
 };
 
-/* log F(W), with no cancellation however saturated attention is; U [M,dk], l and e [longest], scratch
- * [windows_scratch]. */
-double path_log_excess(const struct objective *objective, const double *W, double *U, double *l, double *e,
-                       double *scratch);
-
 /* STATUS_DONE; STATUS_ITERATION_LIMIT or STATUS_INTERRUPTED: the best W so far; STATUS_NO_MEMORY, STATUS_NOT_FINITE,
  * STATUS_FACTORIZATION.  The objective is one of fixed scores. */
-int path_point(struct path_answer *answer, const struct objective *objective, const struct path_options *options,
-               struct stop *stop, struct arena *arena);
+int regularization_path_point(struct path_answer *answer, const struct objective *objective,
+                              const struct path_options *options, struct monitor *monitor, struct arena *arena);
 
 #endif

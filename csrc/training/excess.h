@@ -1,0 +1,20 @@
+/* How far the mean loss of a fixed linear head is above its infimum, as a logarithm: where attention has saturated,
+ * the loss itself equals the infimum to the last bit. */
+#ifndef TRAINING_EXCESS_H
+#define TRAINING_EXCESS_H
+
+#include "training/problem.h"
+
+struct arena;
+
+struct excess_work {
+    double *l, *e, *keys; /* (longest), (longest), scratch of windows_keys */
+};
+
+void excess_init(struct excess_work *work, const struct windows *w, struct arena *arena);
+
+/* log(1/M sum_q (loss(u_q) - loss(best score of q))) at U = Z W^T (M, dk): -inf when every query sees best scores only,
+ * NaN when logits are beyond double precision. */
+double excess_log(const struct objective *objective, const double *U, const struct excess_work *work);
+
+#endif
