@@ -1,12 +1,14 @@
-#include "bound.h"
+#include "svm/certificate.h"
 
 #include <float.h>
 #include <math.h>
 
-#include "arena.h"
-#include "blas.h"
-#include "status.h"
-#include "vector.h"
+#include "base/arena.h"
+#include "linalg/blas.h"
+#include "base/status.h"
+#include "linalg/vector.h"
+
+#define ENFORCEMENTS 3 /* scalings of W by what rounding has taken: each halves the miss at least */
 
 /* (sum |W_i|^p)^(1/p), from the entries over the largest: no power overflows, and one that underflows is too small
  * to count (unscaled, the dual exponent 11 of p = 1.1 would lose all of them, and the upper bound with them). */
@@ -30,12 +32,26 @@ static int singular(double *sum, double *top, const double *W, ptrdiff_t m, ptrd
     for (ptrdiff_t i = 0; i < m * n; ++i)
         copy[i] = W[i];
     if (blas_svd(m, n, copy, NULL, s, NULL, arena) != 0)
-        return STATUS_FACTORIZATION;
+        return arena->failed ? STATUS_NO_MEMORY : STATUS_FACTORIZATION;
     *sum = 0;
     for (ptrdiff_t i = 0; i < least; ++i)
         *sum += s[i];
     *top = s[0];
     return STATUS_DONE;
+}
+
+static double longest_row(const struct rows *rows)
+{
+    double longest = 0;
+    for (ptrdiff_t k = 0; k < rows->count; ++k)
+        longest = rows->length[k] > longest ? rows->length[k] : longest;
+    return longest;
+}
+
+/* (M, dk), or NULL. */
+static double *operator_scratch(const struct rows *rows, struct arena *arena)
+{
+    return arena_doubles(arena, rows->w->n_queries, rows->w->dk);
 }
 
 static void clean(double *lambda, const struct rows *rows)
@@ -45,19 +61,27 @@ static void clean(double *lambda, const struct rows *rows)
             lambda[k] = 0;
 }
 
-double bound_scaling(const double *margin, const struct rows *rows, double size, double off)
+/* By how much row k may fall short of b > 0, for ||W||_F = size: a part of b, or rounding where other rows ask for more
+ * than this one (its part of the largest b, at most). */
+static double allowed_miss(const struct rows *rows, ptrdiff_t k, double size, double largest)
 {
-    double s = 0, most = INFINITY;
+    double rounding = fmin(CERTIFICATE_ROUNDING * rows->length[k] * size, CERTIFICATE_MISS * largest);
+    return fmax(CERTIFICATE_MISS * rows->rhs[k], rounding);
+}
+
+double certificate_scaling(const double *margin, const struct rows *rows, double size, double off)
+{
+    double s = 0, most = INFINITY, largest = vector_largest(rows->rhs, rows->count);
     int fixed = 0, missing = 0;
     for (ptrdiff_t k = 0; k < rows->count; ++k) {
-        double b = rows->rhs[k], a = margin[k], noise = BOUND_ROUNDING * rows->length[k] * size;
+        double b = rows->rhs[k], a = margin[k], noise = CERTIFICATE_ROUNDING * rows->length[k] * size;
         if (rows->equal[k]) {
             if (fabs(a - b) > off * rows->length[k] * size + 1e-12 * fabs(b))
                 return 0;
             fixed |= b != 0;
             continue;
         }
-        missing |= a < b - noise - 1e-12 * fabs(b);
+        missing |= b > 0 ? a < b - allowed_miss(rows, k, size, largest) : a < b - noise - 1e-12 * fabs(b);
         if (b > 0) {
             double factor = a > noise ? b / a : INFINITY;
             s = factor > s ? factor : s; /* fmax is a call */
@@ -70,105 +94,207 @@ double bound_scaling(const double *margin, const struct rows *rows, double size,
     return s < INFINITY && s <= most * (1 + 1e-10) ? s : 0; /* b < 0: met to a tenth of the gap worth asking */
 }
 
-/* The bounds of a W that meets the rows s times over and of lambda, and both scaled. */
-static void of_both(struct bound *bound, double *W, double *lambda, const struct rows *rows, double s, double of_w,
-                    double of_m, enum bound_norm norm)
+/* margin [m] = A(W) in extended precision; u [dk] and keys [2,dk] are scratch.  (Where long double is double, as in
+ * double.) */
+static void margins_extended(double *margin, const struct rows *rows, const double *W, long double *u, double *keys)
+{
+    const struct windows *w = rows->w;
+    double *a = keys, *x = keys + w->dk;
+    for (ptrdiff_t q = 0; q < w->n_queries; ++q) {
+        if (rows->first[q] == rows->first[q + 1])
+            continue;
+        const double *z = w->queries + q * w->dz;
+        windows_key(a, w, w->start[q] + rows->reference[q]);
+        for (ptrdiff_t i = 0; i < w->dk; ++i) {
+            u[i] = 0;
+            for (ptrdiff_t j = 0; j < w->dz; ++j)
+                u[i] += (long double)W[i * w->dz + j] * (long double)z[j];
+        }
+        for (ptrdiff_t k = rows->first[q]; k < rows->first[q + 1]; ++k) {
+            long double sum = 0;
+            windows_key(x, w, w->start[q] + rows->token[k]);
+            for (ptrdiff_t i = 0; i < w->dk; ++i)
+                sum += ((long double)a[i] - (long double)x[i]) * u[i];
+            margin[k] = (double)sum;
+        }
+    }
+}
+
+/* The factor that W, already scaled by s(W), still needs: its entries have been rounded, and so were its margins. Where
+ * that may matter the margins are computed in extended precision and W is scaled up until they hold, which costs a part
+ * of certificate_tolerance.  0: they do not hold, or an equality row is too far off. */
+static double enforce(double *W, double *margin, const struct rows *rows, double size, struct arena *arena)
+{
+    ptrdiff_t D = rows->w->dk * rows->w->dz;
+    double total = 1, largest = vector_largest(rows->rhs, rows->count);
+    if (16 * DBL_EPSILON * longest_row(rows) * size <= CERTIFICATE_MISS / 4 * largest)
+        return 1;
+    struct arena_mark mark = arena_mark(arena);
+    long double *u = arena_take(arena, rows->w->dk, sizeof(long double));
+    double *keys = arena_doubles(arena, 2, rows->w->dk);
+    for (int pass = 0; !arena->failed; ++pass) {
+        double miss = 0, off = 0; /* the largest beyond what is allowed, as a part of b */
+        margins_extended(margin, rows, W, u, keys);
+        for (ptrdiff_t k = 0; k < rows->count; ++k) {
+            if (rows->equal[k])
+                off = fmax(off, fabs(margin[k] - rows->rhs[k]));
+            else if (rows->rhs[k] > 0)
+                miss = fmax(miss, 1 - (margin[k] + allowed_miss(rows, k, size, largest) / 2) / rows->rhs[k]);
+        }
+        if (off > CERTIFICATE_LOOSEST * largest || !(miss < CERTIFICATE_LOOSEST))
+            break;
+        if (miss == 0) {
+            arena_release(arena, mark);
+            return total;
+        }
+        if (pass == ENFORCEMENTS || !rows->homogeneous)
+            break;
+        double factor = 1 + 2 * miss;
+        total *= factor;
+        for (ptrdiff_t i = 0; i < D; ++i)
+            W[i] *= factor;
+    }
+    arena_release(arena, mark);
+    return 0;
+}
+
+/* The bounds of a W that meets the rows s times over and of lambda, and both scaled.  margin [m] is scratch. */
+static void of_both(struct bounds *bound, double *W, double *lambda, double *margin, const struct rows *rows, double s,
+                    double of_w, double of_m, enum svm_norm norm, struct arena *arena)
 {
     double product = 0;
+    if (s > 0) {
+        for (ptrdiff_t i = 0; i < rows->w->dk * rows->w->dz; ++i)
+            W[i] *= s;
+        s *= enforce(W, margin, rows, vector_norm(W, rows->w->dk * rows->w->dz), arena);
+    }
     for (ptrdiff_t k = 0; k < rows->count; ++k)
         product += rows->rhs[k] * lambda[k];
     bound->lower = s > 0 ? 1 / (s * of_w) : 0;
     bound->upper = product > 0 ? of_m / product : INFINITY;
     bound->gap = bound->lower > 0 ? bound->upper / bound->lower - 1 : INFINITY;
-    if (s > 0)
-        for (ptrdiff_t i = 0; i < rows->w->dk * rows->w->dz; ++i)
-            W[i] *= s;
-    if (s > 0 && norm == BOUND_FROBENIUS)
+    if (s > 0 && norm == NORM_FROBENIUS)
         for (ptrdiff_t k = 0; k < rows->count; ++k)
             lambda[k] *= s;
 }
 
-int bound_certify_dual(struct bound *bound, double *W, double *lambda, const struct rows *rows, struct arena *arena)
+int certificate_check_dual(struct bounds *bound, double *W, double *lambda, const struct rows *rows,
+                           struct arena *arena)
 {
     struct arena_mark mark = arena_mark(arena);
-    double *margin = arena_doubles(arena, rows->count, 1);
-    if (margin == NULL)
+    double *margin = arena_doubles(arena, rows->count, 1), *U = operator_scratch(rows, arena);
+    if (arena->failed)
         return STATUS_NO_MEMORY;
     clean(lambda, rows);
-    rows_adjoint(W, rows, lambda);
+    rows_adjoint(W, rows, lambda, U);
     double size = vector_norm(W, rows->w->dk * rows->w->dz);
-    rows_apply(margin, rows, W);
-    double s = isfinite(size) ? bound_scaling(margin, rows, size, BOUND_ROUNDING) : 0;
-    of_both(bound, W, lambda, rows, s, size, size, BOUND_FROBENIUS);
+    rows_apply(margin, rows, W, U);
+    double s = isfinite(size) ? certificate_scaling(margin, rows, size, CERTIFICATE_ROUNDING) : 0;
+    of_both(bound, W, lambda, margin, rows, s, size, size, NORM_FROBENIUS, arena);
     arena_release(arena, mark);
     return STATUS_DONE;
 }
 
-int bound_certify(struct bound *bound, double *W, double *lambda, const struct rows *rows, enum bound_norm norm,
-                  double p, struct arena *arena)
+int certificate_check(struct bounds *bound, double *W, double *lambda, const struct rows *rows, enum svm_norm norm,
+                      double p, struct arena *arena)
 {
     struct arena_mark mark = arena_mark(arena);
     ptrdiff_t dk = rows->w->dk, dz = rows->w->dz;
     double *margin = arena_doubles(arena, rows->count, 1), *M = arena_doubles(arena, dk, dz);
+    double *U = operator_scratch(rows, arena);
     if (arena->failed)
         return STATUS_NO_MEMORY;
     clean(lambda, rows);
     double of_w = vector_norm(W, dk * dz), of_m, unused;
-    rows_apply(margin, rows, W);
-    double s = isfinite(of_w) ? bound_scaling(margin, rows, of_w, BOUND_ROUNDING) : 0;
-    rows_adjoint(M, rows, lambda);
+    rows_apply(margin, rows, W, U);
+    double s = isfinite(of_w) ? certificate_scaling(margin, rows, of_w, CERTIFICATE_ROUNDING) : 0;
+    rows_adjoint(M, rows, lambda, U);
     of_m = vector_norm(M, dk * dz);
     int status = STATUS_DONE;
-    if (norm == BOUND_NUCLEAR && isfinite(of_w) && isfinite(of_m)) {
-        status = singular(&of_w, &unused, W, dk, dz, arena);
+    if ((norm == NORM_NUCLEAR || norm == NORM_SPECTRAL) && isfinite(of_w) && isfinite(of_m)) {
+        int nuclear = norm == NORM_NUCLEAR;
+        status = singular(nuclear ? &of_w : &unused, nuclear ? &unused : &of_w, W, dk, dz, arena);
         if (status == STATUS_DONE)
-            status = singular(&unused, &of_m, M, dk, dz, arena);
+            status = singular(nuclear ? &unused : &of_m, nuclear ? &of_m : &unused, M, dk, dz, arena);
     }
     if (status != STATUS_DONE)
         return status;
-    if (norm == BOUND_ENTRYWISE) {
+    if (norm == NORM_MAX) {
+        of_w = vector_largest(W, dk * dz);
+        of_m = entrywise(M, dk * dz, 1);
+    }
+    if (norm == NORM_ENTRYWISE) {
         of_w = entrywise(W, dk * dz, p);
         of_m = entrywise(M, dk * dz, p / (p - 1));
     }
-    of_both(bound, W, lambda, rows, s, of_w, of_m, norm);
+    of_both(bound, W, lambda, margin, rows, s, of_w, of_m, norm, arena);
     arena_release(arena, mark);
     return STATUS_DONE;
 }
 
-static double longest_row(const struct rows *rows)
+int certificate_check_soft(struct bounds *bound, const double *W, double *lambda, const struct rows *rows, double C,
+                           struct arena *arena)
 {
-    double longest = 0;
-    for (ptrdiff_t k = 0; k < rows->count; ++k)
-        longest = rows->length[k] > longest ? rows->length[k] : longest;
-    return longest;
+    struct arena_mark mark = arena_mark(arena);
+    ptrdiff_t D = rows->w->dk * rows->w->dz;
+    double *margin = arena_doubles(arena, rows->count, 1), *M = arena_doubles(arena, D, 1);
+    double *U = operator_scratch(rows, arena);
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
+    clean(lambda, rows);
+    rows_apply(margin, rows, W, U);
+    double slack = 0, product = 0, price = 0, size = vector_norm(W, D),
+           largest = vector_largest(rows->rhs, rows->count);
+    int met = 1;
+    for (ptrdiff_t k = 0; k < rows->count; ++k) {
+        double missing = rows->rhs[k] - margin[k];
+        product += rows->rhs[k] * lambda[k];
+        if (rows->equal[k]) {
+            met &= fabs(missing) <= CERTIFICATE_ROUNDING * rows->length[k] * size + 1e-12 * fabs(rows->rhs[k])
+                   && fabs(missing) <= CERTIFICATE_LOOSEST * largest;
+            continue;
+        }
+        missing = fmax(missing, 0);
+        slack += missing * missing;
+        price += lambda[k] * (lambda[k] / (4 * C)); /* the square may underflow where C is tiny */
+    }
+    rows_adjoint(M, rows, lambda, U);
+    double of_w = vector_dot(W, W, D), of_m = vector_dot(M, M, D);
+    bound->upper = met ? of_w / 2 + C * slack : INFINITY;
+    bound->lower = product - of_m / 2 - price;
+    bound->gap = bound->lower > 0 ? bound->upper / bound->lower - 1 : INFINITY;
+    arena_release(arena, mark);
+    return STATUS_DONE;
 }
 
-double bound_farkas(double *lambda, const struct rows *rows, struct arena *arena)
+double certificate_farkas(double *lambda, const struct rows *rows, struct arena *arena)
 {
     struct arena_mark mark = arena_mark(arena);
     ptrdiff_t size = rows->w->dk * rows->w->dz;
-    double *M = arena_doubles(arena, size, 1), weight = 0, product = 0;
+    double *M = arena_doubles(arena, size, 1), *U = operator_scratch(rows, arena), weight = 0, product = 0;
     if (arena->failed)
         return INFINITY;
     clean(lambda, rows);
-    rows_adjoint(M, rows, lambda);
+    rows_adjoint(M, rows, lambda, U);
     for (ptrdiff_t k = 0; k < rows->count; ++k) {
         product += rows->rhs[k] * lambda[k];
         weight += fabs(rows->rhs[k] * lambda[k]) * rows->length[k];
     }
-    weight = fmin(weight, longest_row(rows)
-                              * product); /* with b of both signs b . lambda may cancel, and proves that much less */
-    double residual = vector_norm(M, size) / weight;
+    /* With b of both signs b . lambda may cancel, and proves that much less. */
+    weight = fmin(weight, longest_row(rows) * product);
+    double residual = vector_norm(M, size);
     arena_release(arena, mark);
-    return product > 0 && weight > 0 ? residual : INFINITY;
+    if (!(product > 0) || !isfinite(product))
+        return INFINITY;
+    return residual == 0 ? 0 : weight > 0 ? residual / weight : INFINITY;
 }
 
-double bound_tolerance(double tol, double margin, const struct rows *rows)
+double certificate_tolerance(double tol, double margin, const struct rows *rows)
 {
-    return margin > 0 ? fmax(tol, 100 * DBL_EPSILON * fmin(longest_row(rows) / margin, 1 / BOUND_FARKAS)) : tol;
+    return margin > 0 ? fmax(tol, 100 * DBL_EPSILON * fmin(longest_row(rows) / margin, 1 / CERTIFICATE_FARKAS)) : tol;
 }
 
-int bound_is_rounding(double margin, const struct rows *rows)
+int certificate_is_rounding(double margin, const struct rows *rows)
 {
-    return margin <= BOUND_FARKAS * longest_row(rows);
+    return margin <= CERTIFICATE_FARKAS * longest_row(rows);
 }

@@ -1,11 +1,13 @@
-#include "equalities.h"
+#include "svm/equalities.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "arena.h"
-#include "blas.h"
-#include "status.h"
+#include "base/arena.h"
+#include "base/monitor.h"
+#include "linalg/blas.h"
+#include "linalg/matrix.h"
+#include "base/status.h"
 
 /* A unit row whose squared distance to the span of the others is below this depends on them (squared rounding
  * of its Gram entries, times the number of rows there may be). */
@@ -29,14 +31,14 @@ static void swap_rows(double *G, ptrdiff_t n, ptrdiff_t *row, ptrdiff_t i, ptrdi
 }
 
 /* G [n,n] symmetric -> its pivoted lower Cholesky factor, rows and `row` permuted; returns the rank. */
-static ptrdiff_t pivoted_cholesky(double *G, ptrdiff_t n, ptrdiff_t *row)
+static ptrdiff_t pivoted_cholesky(double *G, ptrdiff_t n, ptrdiff_t *row, struct monitor *monitor)
 {
     for (ptrdiff_t k = 0; k < n; ++k) {
         ptrdiff_t pivot = k;
         for (ptrdiff_t i = k + 1; i < n; ++i)
             if (G[i * n + i] > G[pivot * n + pivot])
                 pivot = i;
-        if (!(G[pivot * n + pivot] > DEPENDENT))
+        if (!(G[pivot * n + pivot] > DEPENDENT) || (monitor != NULL && monitor_stops(monitor)))
             return k;
         if (pivot != k)
             swap_rows(G, n, row, k, pivot);
@@ -61,6 +63,7 @@ int equalities_factor(struct equalities *e, const struct rows *rows, struct aren
     e->margin = arena_doubles(arena, rows->count, 1);
     e->multiplier = arena_doubles(arena, n, 1);
     e->M = arena_doubles(arena, rows->w->dk, rows->w->dz);
+    e->U = arena_doubles(arena, n > 0 ? rows->w->n_queries : 0, rows->w->dk);
     double *G = arena_doubles(arena, n, n), *delta = arena_doubles(arena, rows->w->dk, 1);
     if (arena->failed)
         return STATUS_NO_MEMORY;
@@ -69,11 +72,13 @@ int equalities_factor(struct equalities *e, const struct rows *rows, struct aren
         if (rows->equal[k])
             e->row[found++] = k;
     for (ptrdiff_t i = 0; i < n; ++i) {
-        rows_gram_column(e->margin, delta, rows, e->row[i]);
+        if (rows->monitor != NULL && monitor_stops(rows->monitor))
+            return STATUS_INTERRUPTED;
+        rows_gram_column(e->margin, delta, e->U, rows, e->row[i]);
         for (ptrdiff_t j = 0; j < n; ++j)
             G[i * n + j] = e->margin[e->row[j]] / (rows->length[e->row[i]] * rows->length[e->row[j]]);
     }
-    e->count = pivoted_cholesky(G, n, e->row);
+    e->count = pivoted_cholesky(G, n, e->row, rows->monitor);
     e->L = G;
     for (ptrdiff_t i = 1; i < e->count; ++i) /* the factor's rows, packed from stride n to stride count */
         memmove(G + i * e->count, G + i * n, (size_t)e->count * sizeof(double));
@@ -86,13 +91,13 @@ void equalities_project(double *W, double *lambda, double level, const struct eq
     if (e->count == 0)
         return;
     for (int pass = 0; pass < 2; ++pass) { /* the second pass removes the rounding of the first */
-        rows_apply(e->margin, rows, W);
+        rows_apply(e->margin, rows, W, e->U);
         for (ptrdiff_t i = 0; i < e->count; ++i) {
             ptrdiff_t k = e->row[i];
             e->multiplier[i] = (level * rows->rhs[k] - e->margin[k]) / rows->length[k];
         }
-        blas_solve_lower(BLAS_PLAIN, e->count, 1, e->L, e->count, e->multiplier, 1);
-        blas_solve_lower(BLAS_TRANSPOSED, e->count, 1, e->L, e->count, e->multiplier, 1);
+        blas_solve_lower(MATRIX_PLAIN, e->count, 1, e->L, e->count, e->multiplier, 1);
+        blas_solve_lower(MATRIX_TRANSPOSED, e->count, 1, e->L, e->count, e->multiplier, 1);
         memset(e->margin, 0, (size_t)rows->count * sizeof(double));
         for (ptrdiff_t i = 0; i < e->count; ++i) {
             ptrdiff_t k = e->row[i];
@@ -100,7 +105,7 @@ void equalities_project(double *W, double *lambda, double level, const struct eq
             if (lambda != NULL)
                 lambda[k] += e->margin[k];
         }
-        rows_adjoint(e->M, rows, e->margin);
+        rows_adjoint(e->M, rows, e->margin, e->U);
         for (ptrdiff_t i = 0; i < rows->w->dk * rows->w->dz; ++i)
             W[i] += e->M[i];
     }

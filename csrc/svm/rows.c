@@ -1,39 +1,56 @@
-#include "rows.h"
+#include "svm/rows.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
-#include "arena.h"
-#include "blas.h"
-#include "clones.h"
-#include "crew.h"
-#include "status.h"
-#include "sweep.h"
-#include "vector.h"
+#include "base/arena.h"
+#include "base/simd.h"
+#include "base/threads.h"
+#include "base/status.h"
+#include "linalg/matrix.h"
+#include "linalg/vector.h"
 
-/* Tokens whose distance is rounding noise of their own size are copies of each other. */
-#define COPY 1e-14
+/* Products of larger rows could not be squared: tokens and queries of the range that the binding is promised make none.
+ */
+#define LONGEST 0x1p480
+/* Below this a sum of squares may have lost terms to underflow. */
+#define SQUARES_LOST 1e-280
 
-/* Distances of every token of X [T,d] to the token `a`, and to the origin of the longest one. */
-VECTOR_CLONES
-static double distances(double *distance, const double *X, const double *a, ptrdiff_t T, ptrdiff_t d)
+/* ||a - b||, without overflow or underflow; 0 only where a equals b.  b NULL: the origin. */
+static double exact_distance(const double *a, const double *b, ptrdiff_t d)
 {
-    double largest = 0;
-    for (ptrdiff_t t = 0; t < T; ++t) {
-        double apart = 0, size = 0;
-        const double *x = X + t * d;
-#pragma omp simd reduction(+ : apart, size)
-        for (ptrdiff_t k = 0; k < d; ++k) {
-            apart += (a[k] - x[k]) * (a[k] - x[k]);
-            size += x[k] * x[k];
-        }
-        distance[t] = sqrt(apart);
-        largest = size > largest ? size : largest;
+    double largest = 0, sum = 0;
+    for (ptrdiff_t k = 0; k < d; ++k) {
+        double part = fabs(b != NULL ? a[k] - b[k] : a[k]);
+        if (isnan(part)) /* which fmax would skip */
+            return part;
+        largest = fmax(largest, part);
     }
-    return sqrt(largest);
+    if (largest == 0 || !isfinite(largest))
+        return largest;
+    for (ptrdiff_t k = 0; k < d; ++k) {
+        double part = (b != NULL ? a[k] - b[k] : a[k]) / largest;
+        sum += part * part;
+    }
+    return largest * sqrt(sum);
 }
 
-static void take(struct rows *rows, const struct windows *w, const ptrdiff_t *reference, struct crew *crew,
+/* Distances of every token of X [T,d] to the token `a`. */
+SIMD_DISPATCH
+static void distances(double *distance, const double *X, const double *a, ptrdiff_t T, ptrdiff_t d)
+{
+    for (ptrdiff_t t = 0; t < T; ++t) {
+        double apart = 0;
+        const double *x = X + t * d;
+#pragma omp simd reduction(+ : apart)
+        for (ptrdiff_t k = 0; k < d; ++k)
+            apart += (a[k] - x[k]) * (a[k] - x[k]);
+        distance[t] = apart > SQUARES_LOST ? sqrt(apart) : exact_distance(a, x, d);
+    }
+}
+
+static void init(struct rows *rows, const struct windows *w, const ptrdiff_t *reference, struct threads *threads,
                  struct arena *arena)
 {
     ptrdiff_t most = windows_entries(w) - w->n_queries;
@@ -45,38 +62,54 @@ static void take(struct rows *rows, const struct windows *w, const ptrdiff_t *re
     rows->equal = arena_take(arena, most, 1);
     rows->rhs = arena_doubles(arena, most, 1);
     rows->length = arena_doubles(arena, most, 1);
-    rows->keys = arena_doubles(arena, crew != NULL ? crew->most : 1, windows_scratch(w));
-    rows->crew = crew;
-    rows->U = arena_doubles(arena, w->n_queries, w->dk);
+    rows->threads = threads;
+    rows->monitor = NULL;
+}
+
+/* `rows` become this one, of length zero. */
+static void keep_only(struct rows *rows, ptrdiff_t q, ptrdiff_t t, int equal, double b)
+{
+    for (ptrdiff_t i = 0; i <= rows->w->n_queries; ++i)
+        rows->first[i] = i > q;
+    rows->query[0] = q;
+    rows->token[0] = t;
+    rows->equal[0] = (unsigned char)equal;
+    rows->rhs[0] = b;
+    rows->length[0] = 0;
+    rows->count = 1;
+    rows->n_equal = equal;
+    rows->homogeneous = !equal;
 }
 
 int rows_build(struct rows *rows, ptrdiff_t *entry, unsigned char *impossible, const struct windows *w,
-               const ptrdiff_t *reference, const unsigned char *kept, const double *rhs, struct crew *crew,
+               const ptrdiff_t *reference, const unsigned char *kept, const double *rhs, struct threads *threads,
                struct arena *arena)
 {
-    take(rows, w, reference, crew, arena);
-    double *distance = arena_doubles(arena, w->longest, 1);
+    init(rows, w, reference, threads, arena);
+    double *distance = arena_doubles(arena, w->longest, 1), *keys = arena_doubles(arena, windows_scratch(w), 1);
     if (arena->failed)
         return STATUS_NO_MEMORY;
+    *entry = -1;
     ptrdiff_t m = 0, n_equal = 0;
     int asks = 0, homogeneous = 1;
     for (ptrdiff_t q = 0; q < w->n_queries; ++q) {
         ptrdiff_t T = windows_length(w, q), a = reference[q], base = w->indptr[q];
-        const double *X = windows_keys(w, q, rows->keys);
-        double largest = distances(distance, X, X + a * w->dk, T, w->dk);
-        double z = sqrt(vector_dot(w->queries + q * w->dz, w->queries + q * w->dz, w->dz));
+        const double *X = windows_keys(w, q, keys);
+        distances(distance, X, X + a * w->dk, T, w->dk);
+        double z = exact_distance(w->queries + q * w->dz, NULL, w->dz);
         rows->first[q] = m;
         for (ptrdiff_t t = 0; t < T; ++t) {
             if (t == a)
                 continue;
             int equal = kept != NULL && kept[base + t];
             double b = rhs != NULL ? rhs[base + t] : equal ? 0.0 : 1.0;
-            if (distance[t] <= COPY * largest || z == 0) { /* the row's left side is zero for every W */
+            if (distance[t] == 0 || z == 0) { /* the row's left side is zero for every W */
                 if (impossible != NULL && !equal) {
                     impossible[base + t] = b > 0;
                 } else if (equal ? b != 0 : b > 0) {
                     *entry = base + t;
-                    return STATUS_INFEASIBLE;
+                    keep_only(rows, q, t, equal, b);
+                    return STATUS_DONE;
                 }
                 continue;
             }
@@ -85,6 +118,8 @@ int rows_build(struct rows *rows, ptrdiff_t *entry, unsigned char *impossible, c
             rows->equal[m] = (unsigned char)equal;
             rows->rhs[m] = b;
             rows->length[m] = distance[t] * z;
+            if (!(rows->length[m] >= DBL_MIN && rows->length[m] <= LONGEST))
+                return STATUS_NOT_FINITE;
             asks |= equal ? b != 0 : b > 0;
             homogeneous &= equal ? b == 0 : b > 0;
             n_equal += equal;
@@ -98,21 +133,32 @@ int rows_build(struct rows *rows, ptrdiff_t *entry, unsigned char *impossible, c
     return asks ? STATUS_DONE : STATUS_NO_CONSTRAINT;
 }
 
-VECTOR_CLONES
-static void window_margins(double *margin, const double *X, const double *a, const double *u, const ptrdiff_t *token,
-                           ptrdiff_t m, ptrdiff_t d)
+/* Token t of keys X [.,d] in double or `single` precision, and number i of it. */
+INLINE const void *token_key(const void *X, ptrdiff_t t, ptrdiff_t d, int single)
 {
+    return (const char *)X + t * d * (ptrdiff_t)(single ? sizeof(float) : sizeof(double));
+}
+
+INLINE double number(const void *x, ptrdiff_t i, int single)
+{
+    return single ? (double)((const float *)x)[i] : ((const double *)x)[i];
+}
+
+INLINE void window_margins(double *margin, const void *X, ptrdiff_t reference, const double *u, const ptrdiff_t *token,
+                           ptrdiff_t m, ptrdiff_t d, int single)
+{
+    const void *a = token_key(X, reference, d, single);
     ptrdiff_t k = 0;
     for (; k + 4 <= m; k += 4) { /* four rows at a time: their sums hide each other's latency */
-        const double *x0 = X + token[k] * d, *x1 = X + token[k + 1] * d;
-        const double *x2 = X + token[k + 2] * d, *x3 = X + token[k + 3] * d;
+        const void *x0 = token_key(X, token[k], d, single), *x1 = token_key(X, token[k + 1], d, single);
+        const void *x2 = token_key(X, token[k + 2], d, single), *x3 = token_key(X, token[k + 3], d, single);
         double s0 = 0, s1 = 0, s2 = 0, s3 = 0;
 #pragma omp simd reduction(+ : s0, s1, s2, s3)
         for (ptrdiff_t i = 0; i < d; ++i) {
-            s0 += (a[i] - x0[i]) * u[i];
-            s1 += (a[i] - x1[i]) * u[i];
-            s2 += (a[i] - x2[i]) * u[i];
-            s3 += (a[i] - x3[i]) * u[i];
+            s0 += (number(a, i, single) - number(x0, i, single)) * u[i];
+            s1 += (number(a, i, single) - number(x1, i, single)) * u[i];
+            s2 += (number(a, i, single) - number(x2, i, single)) * u[i];
+            s3 += (number(a, i, single) - number(x3, i, single)) * u[i];
         }
         margin[k] = s0;
         margin[k + 1] = s1;
@@ -120,81 +166,107 @@ static void window_margins(double *margin, const double *X, const double *a, con
         margin[k + 3] = s3;
     }
     for (; k < m; ++k) {
-        const double *x = X + token[k] * d;
+        const void *x = token_key(X, token[k], d, single);
         double sum = 0;
 #pragma omp simd reduction(+ : sum)
         for (ptrdiff_t i = 0; i < d; ++i)
-            sum += (a[i] - x[i]) * u[i];
+            sum += (number(a, i, single) - number(x, i, single)) * u[i];
         margin[k] = sum;
     }
 }
 
-VECTOR_CLONES
-static void window_pull(double *restrict p, const double *restrict X, const double *restrict a,
-                        const double *restrict lambda, const ptrdiff_t *restrict token, ptrdiff_t m, ptrdiff_t d)
+INLINE void window_pull(double *restrict p, const void *restrict X, ptrdiff_t reference, const double *restrict lambda,
+                        const ptrdiff_t *restrict token, ptrdiff_t m, ptrdiff_t d, int single)
 {
+    const void *restrict a = token_key(X, reference, d, single);
     memset(p, 0, (size_t)d * sizeof(double));
     for (ptrdiff_t k = 0; k < m; ++k) {
-        const double *x = X + token[k] * d;
+        const void *restrict x = token_key(X, token[k], d, single);
         if (lambda[k] != 0)
             for (ptrdiff_t i = 0; i < d; ++i)
-                p[i] += lambda[k] * (a[i] - x[i]);
+                p[i] += lambda[k] * (number(a, i, single) - number(x, i, single));
     }
 }
 
-/* windows_keys with the scratch of one worker. */
-static const double *worker_keys(const struct rows *rows, ptrdiff_t q, int worker)
+SIMD_DISPATCH
+static void margins_double(double *margin, const double *X, ptrdiff_t reference, const double *u,
+                           const ptrdiff_t *token, ptrdiff_t m, ptrdiff_t d)
 {
-    return windows_keys(rows->w, q, rows->keys + worker * windows_scratch(rows->w));
+    window_margins(margin, X, reference, u, token, m, d, 0);
 }
 
-const double *rows_keys(const struct rows *rows, ptrdiff_t q)
+SIMD_DISPATCH
+static void margins_single(double *margin, const float *X, ptrdiff_t reference, const double *u, const ptrdiff_t *token,
+                           ptrdiff_t m, ptrdiff_t d)
 {
-    return worker_keys(rows, q, 0);
+    window_margins(margin, X, reference, u, token, m, d, 1);
 }
 
-void rows_token_margins(double *margin, const struct rows *rows, ptrdiff_t q, const double *X, const double *u,
-                        const ptrdiff_t *token, ptrdiff_t count)
+SIMD_DISPATCH
+static void pull_double(double *restrict p, const double *restrict X, ptrdiff_t reference,
+                        const double *restrict lambda, const ptrdiff_t *restrict token, ptrdiff_t m, ptrdiff_t d)
 {
-    window_margins(margin, X, X + rows->reference[q] * rows->w->dk, u, token, count, rows->w->dk);
+    window_pull(p, X, reference, lambda, token, m, d, 0);
 }
 
-void rows_token_pull(double *p, const struct rows *rows, ptrdiff_t q, const double *X, const double *lambda,
-                     const ptrdiff_t *token, ptrdiff_t count)
+SIMD_DISPATCH
+static void pull_single(double *restrict p, const float *restrict X, ptrdiff_t reference, const double *restrict lambda,
+                        const ptrdiff_t *restrict token, ptrdiff_t m, ptrdiff_t d)
 {
-    window_pull(p, X, X + rows->reference[q] * rows->w->dk, lambda, token, count, rows->w->dk);
+    window_pull(p, X, reference, lambda, token, m, d, 1);
 }
 
-/* What a worker needs to know: margin = delta . u_q with U = Z W^T where W is given; or P, of lambda, and W = P^T Z. */
+void rows_token_margins(double *margin, const struct rows *rows, ptrdiff_t q, const double *u, const ptrdiff_t *token,
+                        ptrdiff_t count)
+{
+    const struct windows *w = rows->w;
+    if (w->keys != NULL)
+        margins_double(margin, w->keys + w->start[q] * w->dk, rows->reference[q], u, token, count, w->dk);
+    else
+        margins_single(margin, w->keys32 + w->start[q] * w->dk, rows->reference[q], u, token, count, w->dk);
+}
+
+void rows_token_pull(double *p, const struct rows *rows, ptrdiff_t q, const double *lambda, const ptrdiff_t *token,
+                     ptrdiff_t count)
+{
+    const struct windows *w = rows->w;
+    if (w->keys != NULL)
+        pull_double(p, w->keys + w->start[q] * w->dk, rows->reference[q], lambda, token, count, w->dk);
+    else
+        pull_single(p, w->keys32 + w->start[q] * w->dk, rows->reference[q], lambda, token, count, w->dk);
+}
+
+/* Context of a parallel loop: margin = delta . u_q, with `transformed`, U = Z W^T, made first where W is given; or P,
+ * of lambda, and out = P^T Z. */
 struct product {
     const struct rows *rows;
-    double *margin, *P, *out;
+    double *margin, *transformed, *P, *out;
     const double *W, *U, *lambda;
 };
 
 static void apply_part(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
 {
+    (void)worker;
     const struct product *p = context;
     const struct rows *rows = p->rows;
     const struct windows *w = rows->w;
     if (p->W != NULL)
-        sweep_rows_times_rows(rows->U + from * w->dk, w->queries + from * w->dz, p->W, to - from, w->dk, w->dz);
+        matrix_rows_times_rows(p->transformed + from * w->dk, w->queries + from * w->dz, p->W, to - from, w->dk, w->dz);
     for (ptrdiff_t q = from; q < to; ++q) {
         ptrdiff_t k = rows->first[q], m = rows->first[q + 1] - k;
         if (m > 0)
-            rows_token_margins(p->margin + k, rows, q, worker_keys(rows, q, worker), p->U + q * w->dk, rows->token + k,
-                               m);
+            rows_token_margins(p->margin + k, rows, q, p->U + q * w->dk, rows->token + k, m);
     }
 }
 
 static void pull_part(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
 {
+    (void)worker;
     const struct product *p = context;
     const struct rows *rows = p->rows;
     for (ptrdiff_t q = from; q < to; ++q) {
         ptrdiff_t k = rows->first[q];
-        rows_token_pull(p->P + q * rows->w->dk, rows, q, worker_keys(rows, q, worker), p->lambda + k, rows->token + k,
-                        rows->first[q + 1] - k);
+        rows_token_pull(p->P + q * rows->w->dk, rows, q, p->lambda + k, rows->token + k, rows->first[q + 1] - k);
     }
 }
 
@@ -204,10 +276,10 @@ static void outer_part(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
     const struct product *p = context;
     const struct windows *w = p->rows->w;
     if (to - from == w->dk)
-        sweep_columns_times_columns(p->out, p->P, w->queries, w->dk, w->dz, w->n_queries);
+        matrix_columns_times_columns(p->out, p->P, w->queries, w->dk, w->dz, w->n_queries);
     else
-        blas_gemm(BLAS_TRANSPOSED, BLAS_PLAIN, to - from, w->dz, w->n_queries, 1.0, p->P + from, w->dk, w->queries,
-                  w->dz, 0.0, p->out + from * w->dz, w->dz);
+        matrix_gemm(MATRIX_TRANSPOSED, MATRIX_PLAIN, to - from, w->dz, w->n_queries, 1.0, p->P + from, w->dk,
+                    w->queries, w->dz, 0.0, p->out + from * w->dz, w->dz);
 }
 
 /* Multiplications of Z W^T, and of all differences with one vector each. */
@@ -224,26 +296,26 @@ static double window_cost(const struct rows *rows)
 void rows_apply_transformed(double *margin, const struct rows *rows, const double *U)
 {
     struct product p = {.rows = rows, .margin = margin, .U = U};
-    crew_for(rows->crew, rows->w->n_queries, window_cost(rows), apply_part, &p);
+    threads_for(rows->threads, rows->w->n_queries, window_cost(rows), apply_part, &p);
 }
 
-void rows_apply(double *margin, const struct rows *rows, const double *W)
+void rows_apply(double *margin, const struct rows *rows, const double *W, double *U)
 {
-    struct product p = {.rows = rows, .margin = margin, .W = W, .U = rows->U};
-    crew_for(rows->crew, rows->w->n_queries, product_cost(rows) + window_cost(rows), apply_part, &p);
+    struct product p = {.rows = rows, .margin = margin, .W = W, .transformed = U, .U = U};
+    threads_for(rows->threads, rows->w->n_queries, product_cost(rows) + window_cost(rows), apply_part, &p);
 }
 
 void rows_pull(double *P, const struct rows *rows, const double *lambda)
 {
     struct product p = {.rows = rows, .P = P, .lambda = lambda};
-    crew_for(rows->crew, rows->w->n_queries, window_cost(rows), pull_part, &p);
+    threads_for(rows->threads, rows->w->n_queries, window_cost(rows), pull_part, &p);
 }
 
-void rows_adjoint(double *W, const struct rows *rows, const double *lambda)
+void rows_adjoint(double *W, const struct rows *rows, const double *lambda, double *P)
 {
-    struct product p = {.rows = rows, .P = rows->U, .out = W};
-    rows_pull(rows->U, rows, lambda);
-    crew_for(rows->crew, rows->w->dk, product_cost(rows), outer_part, &p);
+    struct product p = {.rows = rows, .P = P, .out = W};
+    rows_pull(P, rows, lambda);
+    threads_for(rows->threads, rows->w->dk, product_cost(rows), outer_part, &p);
 }
 
 void rows_delta(double *delta, const struct rows *rows, ptrdiff_t k)
@@ -285,8 +357,8 @@ int rows_gram(double *G, double *D, double *Z, ptrdiff_t *z, const struct rows *
     double *K = arena_doubles(arena, queries, queries);
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    blas_syrk(queries, w->dz, 1.0, Z, w->dz, 0.0, K, queries);
-    blas_syrk(size, w->dk, 1.0, D, w->dk, 0.0, G, size);
+    matrix_syrk(queries, w->dz, 1.0, Z, w->dz, 0.0, K, queries, rows->monitor);
+    matrix_syrk(size, w->dk, 1.0, D, w->dk, 0.0, G, size, rows->monitor);
     for (ptrdiff_t i = 0; i < size; ++i)
         for (ptrdiff_t j = 0; j < i; ++j) /* queries ascend with rows: the lower triangle of K is enough */
             G[i * size + j] *= K[z[i] * queries + z[j]];
@@ -294,7 +366,7 @@ int rows_gram(double *G, double *D, double *Z, ptrdiff_t *z, const struct rows *
     return STATUS_DONE;
 }
 
-void rows_gram_column(double *column, double *delta, const struct rows *rows, ptrdiff_t k)
+void rows_gram_column(double *column, double *delta, double *U, const struct rows *rows, ptrdiff_t k)
 {
     /* A(delta z^T): its transformed queries are (z_q . z) delta. */
     const struct windows *w = rows->w;
@@ -305,9 +377,9 @@ void rows_gram_column(double *column, double *delta, const struct rows *rows, pt
         for (ptrdiff_t i = 0; i < w->dz; ++i)
             product += w->queries[q * w->dz + i] * z[i];
         for (ptrdiff_t i = 0; i < w->dk; ++i)
-            rows->U[q * w->dk + i] = product * delta[i];
+            U[q * w->dk + i] = product * delta[i];
     }
-    rows_apply_transformed(column, rows, rows->U);
+    rows_apply_transformed(column, rows, U);
 }
 
 void rows_to_entries(double *dual, const struct rows *rows, const double *lambda)

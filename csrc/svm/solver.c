@@ -1,13 +1,13 @@
-#include "svm.h"
+#include "svm/solver.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "arena.h"
-#include "status.h"
-#include "vector.h"
+#include "base/arena.h"
+#include "base/status.h"
+#include "linalg/vector.h"
 
-int svm_start(double *lambda, const struct rows *rows, const struct svm_options *options, struct arena *arena)
+int solver_start(double *lambda, const struct rows *rows, const struct svm_options *options, struct arena *arena)
 {
     ptrdiff_t D = rows->w->dk * rows->w->dz;
     double product = 0, square = 0, top = 0;
@@ -15,8 +15,8 @@ int svm_start(double *lambda, const struct rows *rows, const struct svm_options 
     if (options->start == NULL)
         return 0;
     struct arena_mark mark = arena_mark(arena);
-    double *M = arena_doubles(arena, D, 1);
-    if (M == NULL)
+    double *M = arena_doubles(arena, D, 1), *P = arena_doubles(arena, rows->w->n_queries, rows->w->dk);
+    if (arena->failed)
         return STATUS_NO_MEMORY;
     for (ptrdiff_t k = 0; k < rows->count; ++k)
         if (rows->equal[k] || options->start[k] > 0) {
@@ -27,9 +27,9 @@ int svm_start(double *lambda, const struct rows *rows, const struct svm_options 
         lambda[k] = top > 0 ? lambda[k] / top : 0;
         product += rows->rhs[k] * lambda[k];
         if (options->soft > 0 && !rows->equal[k])
-            square += lambda[k] * lambda[k] / (2 * options->soft);
+            square += lambda[k] * (lambda[k] / (2 * options->soft));
     }
-    rows_adjoint(M, rows, lambda);
+    rows_adjoint(M, rows, lambda, P);
     double scale = product / (square + vector_dot(M, M, D)); /* of max  t b.lambda - t^2/2 (...) */
     arena_release(arena, mark);
     if (!(scale > 0) || !isfinite(scale)) {
@@ -41,32 +41,115 @@ int svm_start(double *lambda, const struct rows *rows, const struct svm_options 
     return 1;
 }
 
-/* Once the bounds are there. */
-static int conclude(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, int stopped,
-                    struct arena *arena)
+/* Times the tolerance by which the bounds may be in the wrong order: rows within their allowance (certificate.h) make W
+ * shorter than the least norm by the allowance times their multipliers. */
+#define BELOW 10
+
+/* Whether lambda is a Farkas certificate; if so, it is scaled by a power of two to a largest multiplier near 1. */
+static int proves_infeasible(double *lambda, const struct rows *rows, struct arena *arena)
 {
-    int reached = answer->bound.gap <= bound_tolerance(options->tol, answer->bound.lower, rows);
-    if (reached && !bound_is_rounding(answer->bound.lower, rows))
+    struct arena_mark mark = arena_mark(arena);
+    double *scaled = arena_doubles(arena, rows->count, 1);
+    int exponent = 0;
+    if (scaled == NULL)
+        return 0;
+    frexp(vector_largest(lambda, rows->count), &exponent);
+    for (ptrdiff_t k = 0; k < rows->count; ++k)
+        scaled[k] = ldexp(lambda[k], 1 - exponent);
+    int proves = certificate_farkas(scaled, rows, arena) <= CERTIFICATE_FARKAS;
+    if (proves)
+        memcpy(lambda, scaled, (size_t)rows->count * sizeof(double));
+    arena_release(arena, mark);
+    return proves;
+}
+
+/* Whether no margin row has a multiplier: soft ones contradict nothing. */
+static int is_of_equalities(const double *lambda, const struct rows *rows)
+{
+    for (ptrdiff_t k = 0; k < rows->count; ++k)
+        if (!rows->equal[k] && lambda[k] != 0)
+            return 0;
+    return 1;
+}
+
+/* The gate: the status that the bounds of answer->W and answer->lambda amount to. */
+static int decide(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, int stopped,
+                  struct arena *arena)
+{
+    double lower = answer->bound.lower, tolerance = options->tol;
+    if (options->soft == 0)
+        tolerance = certificate_tolerance(tolerance, lower, rows);
+    int reached = answer->bound.gap <= tolerance && answer->bound.gap >= -BELOW * tolerance;
+    if (reached && (options->soft > 0 || !certificate_is_rounding(lower, rows)))
         return STATUS_DONE;
-    if (bound_farkas(answer->lambda, rows, arena) <= BOUND_FARKAS)
+    if ((options->soft == 0 || is_of_equalities(answer->lambda, rows))
+        && proves_infeasible(answer->lambda, rows, arena))
         return STATUS_INFEASIBLE;
     if (reached)
         return STATUS_DONE;
-    if (stopped == STATUS_INTERRUPTED)
+    if (stopped == STATUS_INTERRUPTED || (stopped == STATUS_STATIONARY && lower > 0))
         return stopped;
-    return answer->bound.lower > 0 ? STATUS_ITERATION_LIMIT : STATUS_UNDECIDED;
+    return lower > 0 || options->soft > 0 ? STATUS_ITERATION_LIMIT : STATUS_UNDECIDED;
 }
 
-int svm_conclude(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                 enum bound_norm norm, int stopped, struct arena *arena)
+int solver_conclude(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                    enum svm_norm norm, int stopped, struct arena *arena)
 {
-    int status = bound_certify(&answer->bound, answer->W, answer->lambda, rows, norm, options->p, arena);
-    return status == STATUS_DONE ? conclude(answer, rows, options, stopped, arena) : status;
+    int status = options->soft > 0
+                     ? certificate_check_soft(&answer->bound, answer->W, answer->lambda, rows, options->soft, arena)
+                     : certificate_check(&answer->bound, answer->W, answer->lambda, rows, norm, options->p, arena);
+    return status == STATUS_DONE ? decide(answer, rows, options, stopped, arena) : status;
 }
 
-int svm_conclude_dual(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                      int stopped, struct arena *arena)
+int solver_conclude_dual(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                         int stopped, struct arena *arena)
 {
-    int status = bound_certify_dual(&answer->bound, answer->W, answer->lambda, rows, arena);
-    return status == STATUS_DONE ? conclude(answer, rows, options, stopped, arena) : status;
+    int status = certificate_check_dual(&answer->bound, answer->W, answer->lambda, rows, arena);
+    return status == STATUS_DONE ? decide(answer, rows, options, stopped, arena) : status;
+}
+
+int solver_in_turn(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                   const struct solver_step *steps, int n, struct monitor *monitor, struct arena *arena)
+{
+    ptrdiff_t D = rows->w->dk * rows->w->dz, m = rows->count;
+    struct svm_answer best = {0};
+    int best_status = STATUS_UNDECIDED;
+    for (int i = 0; i < n; ++i) {
+        if (best.W != NULL && steps[i].worth != NULL && !steps[i].worth(&best, rows))
+            continue;
+        struct arena_mark mark = arena_mark(arena);
+        struct svm_options own = *options;
+        own.max_iter = options->max_iter > 0 ? options->max_iter : steps[i].max_iter;
+        int status = steps[i].solve(answer, rows, &own, monitor, arena);
+        answer->method = steps[i].name;
+        arena_release(arena, mark);
+        int open = status == STATUS_ITERATION_LIMIT || status == STATUS_UNDECIDED;
+        if (!open && status != STATUS_INTERRUPTED)
+            return status;
+        int better = best.W == NULL || !(answer->bound.gap > best.bound.gap);
+        if (better && (!open || i == n - 1))
+            return status;
+        if (better) {
+            double *W = best.W != NULL ? best.W : arena_doubles(arena, D, 1);
+            double *lambda = best.lambda != NULL ? best.lambda : arena_doubles(arena, m, 1);
+            if (arena->failed)
+                return STATUS_NO_MEMORY;
+            memcpy(W, answer->W, (size_t)D * sizeof(double));
+            memcpy(lambda, answer->lambda, (size_t)m * sizeof(double));
+            best = *answer;
+            best.W = W;
+            best.lambda = lambda;
+            best_status = status;
+        }
+        if (!open) {
+            best_status = status;
+            break;
+        }
+    }
+    memcpy(answer->W, best.W, (size_t)D * sizeof(double));
+    memcpy(answer->lambda, best.lambda, (size_t)m * sizeof(double));
+    answer->bound = best.bound;
+    answer->iterations = best.iterations;
+    answer->method = best.method;
+    return best_status;
 }

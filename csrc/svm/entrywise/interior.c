@@ -11,23 +11,21 @@
  * feels a curvature H, and the system of an iteration is
  *
  *     (A H^-1 A^* + diag(s / lambda)) dlambda = right side,    equality rows: no s, lambda free */
-#include "svm.h"
+#include "svm/methods.h"
 
 #include <math.h>
-#include <stdint.h>
 #include <string.h>
 
-#include "arena.h"
-#include "equalities.h"
-#include "status.h"
-#include "stop.h"
-#include "svm_lift.h"
+#include "base/arena.h"
+#include "svm/equalities.h"
+#include "base/status.h"
+#include "base/monitor.h"
+#include "svm/entrywise/iterate.h"
 
-#define ACTIVE_ROWS 1000 /* up to here the finite Frobenius method starts, beyond the large one */
-#define IDLE 50          /* iterations without a better bound: rounding has the last word */
+#define IDLE 50 /* iterations without a better bound: stagnation at rounding level */
 
-struct barrier {
-    struct svm_lift lift;
+struct interior {
+    struct entrywise_iterate iterate;
     struct equalities equalities;
     struct svm_answer *answer; /* holds the best W and the best lambda so far */
     double lower, upper;       /* their bounds */
@@ -35,16 +33,16 @@ struct barrier {
 };
 
 /* Bounds of the present point; those that are better go into the answer.  *better: one did. */
-static int certify(struct barrier *b, int *better, struct arena *arena)
+static int certify(struct interior *b, int *better, struct arena *arena)
 {
-    const struct svm_lift *s = &b->lift;
-    struct bound bound;
+    const struct entrywise_iterate *s = &b->iterate;
+    struct bounds bound;
     for (ptrdiff_t i = 0; i < s->D; ++i)
         b->W[i] = s->w[i] * s->scale;
     for (ptrdiff_t k = 0; k < s->m; ++k)
         b->lambda[k] = s->lambda[k] * s->inverse[k];
     equalities_project(b->W, NULL, 1, &b->equalities);
-    int status = bound_certify(&bound, b->W, b->lambda, s->rows, BOUND_ENTRYWISE, s->p, arena);
+    int status = certificate_check(&bound, b->W, b->lambda, s->rows, NORM_ENTRYWISE, s->p, arena);
     *better = 0;
     if (status == STATUS_DONE && bound.lower > b->lower) {
         b->lower = bound.lower;
@@ -59,20 +57,21 @@ static int certify(struct barrier *b, int *better, struct arena *arena)
     return status;
 }
 
-static int descend(struct barrier *b, const struct svm_options *options, struct stop *stop, struct arena *arena)
+static int descent_run(struct interior *b, const struct svm_options *options, struct monitor *monitor,
+                       struct arena *arena)
 {
     for (int idle = 0, better; idle < IDLE; idle = better ? 0 : idle + 1) {
         int status = certify(b, &better, arena);
         if (status != STATUS_DONE)
             return status;
-        double tolerance = bound_tolerance(options->tol, b->lower, b->lift.rows);
-        stop->iterations = b->answer->iterations;
-        stop->gap = b->upper / b->lower - 1;
-        if (b->upper / b->lower - 1 <= tolerance / 2) /* half: svm_conclude computes it again, with rounding */
+        double tolerance = certificate_tolerance(options->tol, b->lower, b->iterate.rows);
+        monitor->iterations = b->answer->iterations;
+        monitor->gap = b->upper / b->lower - 1;
+        if (b->upper / b->lower - 1 <= tolerance / 2) /* half: solver_conclude computes it again, with rounding */
             return STATUS_DONE;
-        if (b->answer->iterations >= options->max_iter || svm_lift_measure(&b->lift) != 0)
+        if (b->answer->iterations >= options->max_iter || entrywise_iterate_measure(&b->iterate) != 0)
             break;
-        status = svm_lift_step(&b->lift, stop);
+        status = entrywise_iterate_step(&b->iterate, monitor);
         if (status != STATUS_DONE)
             return status;
         ++b->answer->iterations;
@@ -82,10 +81,10 @@ static int descend(struct barrier *b, const struct svm_options *options, struct 
 
 /* Near the solution a pair s lambda = mu is s = 0 or lambda = 0, whichever is smaller on its scale: if the bound
  * allows it, the multipliers of the active rows alone are kept, so that the support is theirs. */
-static int trim(struct barrier *b, const struct svm_options *options, struct arena *arena)
+static int trim(struct interior *b, const struct svm_options *options, struct arena *arena)
 {
-    const struct svm_lift *s = &b->lift;
-    struct bound bound;
+    const struct entrywise_iterate *s = &b->iterate;
+    struct bounds bound;
     double slack = 0, weight = 0;
     for (ptrdiff_t k = 0; k < s->m; ++k) {
         slack = fmax(slack, s->s[k] + fabs(s->beta[k]));
@@ -96,8 +95,8 @@ static int trim(struct barrier *b, const struct svm_options *options, struct are
         b->lambda[k] = active ? b->answer->lambda[k] : 0;
     }
     memcpy(b->W, b->answer->W, (size_t)s->D * sizeof(double));
-    int status = bound_certify(&bound, b->W, b->lambda, s->rows, BOUND_ENTRYWISE, s->p, arena);
-    if (status == STATUS_DONE && bound.gap <= bound_tolerance(options->tol, b->lower, s->rows) / 2)
+    int status = certificate_check(&bound, b->W, b->lambda, s->rows, NORM_ENTRYWISE, s->p, arena);
+    if (status == STATUS_DONE && bound.gap <= certificate_tolerance(options->tol, b->lower, s->rows) / 2)
         memcpy(b->answer->lambda, b->lambda, (size_t)s->m * sizeof(double));
     return status;
 }
@@ -115,29 +114,26 @@ static void normalise(struct svm_answer *answer, const struct rows *rows, double
 
 /* A W that meets the rows, or the proof that there is none. */
 static int separate(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                    struct stop *stop, struct arena *arena)
+                    struct monitor *monitor, struct arena *arena)
 {
-    struct svm_options all = *options;
-    all.max_iter = PTRDIFF_MAX; /* the iterations of these methods are others, and end by themselves */
-    int status = STATUS_UNDECIDED;
-    if (rows->count > ACTIVE_ROWS)
-        status = svm_block(answer, rows, &all, stop, arena);
-    if (status == STATUS_UNDECIDED)
-        status = svm_active(answer, rows, &all, stop, arena);
+    struct svm_options unlimited = *options;
+    unlimited.max_iter = 0; /* the Frobenius methods count other things as iterations */
+    int status = frobenius_auto(answer, rows, &unlimited, monitor, arena);
+    answer->method = NULL;
     answer->iterations = 0;
     return status;
 }
 
-int svm_barrier(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                struct stop *stop, struct arena *arena)
+int entrywise_interior(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                       struct monitor *monitor, struct arena *arena)
 {
-    struct barrier b = {.answer = answer};
-    int status = separate(answer, rows, options, stop, arena);
+    struct interior b = {.answer = answer};
+    int status = separate(answer, rows, options, monitor, arena);
     if (status < 0)
         return status;
     if (status == STATUS_INTERRUPTED || answer->bound.lower == 0)
-        return svm_conclude(answer, rows, options, BOUND_ENTRYWISE, status, arena);
-    status = bound_certify(&answer->bound, answer->W, answer->lambda, rows, BOUND_ENTRYWISE, options->p, arena);
+        return solver_conclude(answer, rows, options, NORM_ENTRYWISE, status, arena);
+    status = certificate_check(&answer->bound, answer->W, answer->lambda, rows, NORM_ENTRYWISE, options->p, arena);
     b.lower = answer->bound.lower;
     b.upper = answer->bound.upper;
     b.W = arena_doubles(arena, rows->w->dk, rows->w->dz);
@@ -145,15 +141,15 @@ int svm_barrier(struct svm_answer *answer, const struct rows *rows, const struct
     if (status == STATUS_DONE)
         status = equalities_factor(&b.equalities, rows, arena);
     if (status == STATUS_DONE)
-        status = svm_lift_take(&b.lift, rows, options->p, arena);
+        status = entrywise_iterate_init(&b.iterate, rows, options->p, arena);
     if (status != STATUS_DONE)
         return status;
-    svm_lift_start(&b.lift, answer->W, &b.equalities);
-    status = descend(&b, options, stop, arena);
+    entrywise_iterate_start(&b.iterate, answer->W, &b.equalities);
+    status = descent_run(&b, options, monitor, arena);
     if (status == STATUS_DONE)
         status = trim(&b, options, arena);
     if (status >= 0)
-        status = svm_conclude(answer, rows, options, BOUND_ENTRYWISE, status, arena);
+        status = solver_conclude(answer, rows, options, NORM_ENTRYWISE, status, arena);
     if (status >= 0 && answer->bound.lower > 0)
         normalise(answer, rows, options->p);
     return status;

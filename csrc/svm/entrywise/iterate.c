@@ -1,30 +1,36 @@
 /* The system of a step is assembled without any matrix of the size (rows x entries); all else are vectors. */
-#include "svm_lift.h"
+#include "svm/entrywise/iterate.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "arena.h"
-#include "blas.h"
-#include "status.h"
-#include "stop.h"
-#include "sweep.h"
-#include "vector.h"
+#include "base/arena.h"
+#include "linalg/blas.h"
+#include "linalg/cholesky.h"
+#include "base/status.h"
+#include "base/monitor.h"
+#include "linalg/matrix.h"
+#include "linalg/vector.h"
 
 #define ABOVE 1.1    /* h at the start over the largest |w|: inside, and little to undo */
 #define INSIDE 0.5   /* largest |M| at the start, Y being 1: y+ and y- within a factor of 3 */
 #define SLACK 0.1    /* least s at the start, of the mean one, where W cannot be doubled */
 #define CENTRE 1e-4  /* mu falls by at most this factor: more leaves the pairs off centre */
 #define JITTER 1e-15 /* of its diagonal, added to the system: a rounding, for dependent rows */
-#define PASSES 4     /* solves of one system: corrections not settled by then will not */
+#define PASSES 4     /* solves of one system: corrections that have not converged by then will not */
 #define SOLVED 1e-9  /* a correction this small, relative to the step, is the last */
-#define TRIES 3      /* ... times a thousand each time the factorisation fails all the same */
+#define ABSENT 1e100 /* s / lambda of an equality row that others imply: it takes no part */
+/* Rows up to which their own system is taken although the weights are fewer: it keeps more digits where margins are
+ * tiny (9 of 600 hard problems stopped early by the other one, none by this), and 8 MB are no matter. */
+#define ROWS_MOST 1000
+#define FIRM 1e-6 /* ... of the other equality rows in the system of the weights, beside the mean one */
+#define TRIES 3   /* ... times a thousand each time the factorisation fails all the same */
 
-int svm_lift_take(struct svm_lift *s, const struct rows *rows, double p, struct arena *arena)
+int entrywise_iterate_init(struct entrywise_iterate *s, const struct rows *rows, double p, struct arena *arena)
 {
     const struct windows *w = rows->w;
     ptrdiff_t m = rows->count, D = w->dk * w->dz, M = w->n_queries;
-    *s = (struct svm_lift){.rows = rows, .m = m, .D = D, .p = p};
+    *s = (struct entrywise_iterate){.rows = rows, .m = m, .D = D, .p = p};
     double **of_rows[] = {&s->beta,    &s->inverse, &s->s,        &s->lambda, &s->ds,
                           &s->dlambda, &s->target,  &s->residual, &s->scaled};
     double **of_entries[] = {&s->w,         &s->h,    &s->dw,   &s->dh,   &s->M, &s->log_residual,
@@ -34,13 +40,20 @@ int svm_lift_take(struct svm_lift *s, const struct rows *rows, double p, struct 
     for (size_t i = 0; i < sizeof of_entries / sizeof *of_entries; ++i)
         *of_entries[i] = arena_zeros(arena, D, 1);
     for (int i = 0; i < 2; ++i) {
-        struct svm_lift_side *c = &s->side[i];
+        struct entrywise_iterate_side *c = &s->side[i];
         double **of_side[] = {&c->x, &c->y, &c->dx, &c->dy, &c->target};
         for (size_t j = 0; j < sizeof of_side / sizeof *of_side; ++j)
             *of_side[j] = arena_zeros(arena, D, 1);
     }
     s->implied = arena_take(arena, m, 1);
+    s->U = arena_doubles(arena, M, w->dk);
     s->delta = arena_doubles(arena, m, w->dk);
+    s->unknowns = D < m && m > ROWS_MOST ? NEWTON_SYSTEM_WEIGHTS : NEWTON_SYSTEM_ROWS;
+    if (s->unknowns == NEWTON_SYSTEM_WEIGHTS) {
+        s->H = arena_doubles(arena, D, 1);
+        s->correction = arena_doubles(arena, D, 1);
+        return newton_system_init(&s->system, rows, rows->monitor, arena);
+    }
     s->K = arena_doubles(arena, m, m);
     s->products = arena_doubles(arena, M, w->dz);
     s->weights = arena_doubles(arena, M, w->dk);
@@ -49,18 +62,18 @@ int svm_lift_take(struct svm_lift *s, const struct rows *rows, double p, struct 
 }
 
 /* out [m] = A v and out [D] = A^* v of unit rows. */
-static void apply(double *out, const struct svm_lift *s, const double *v)
+static void apply(double *out, const struct entrywise_iterate *s, const double *v)
 {
-    rows_apply(out, s->rows, v);
+    rows_apply(out, s->rows, v, s->U);
     for (ptrdiff_t k = 0; k < s->m; ++k)
         out[k] *= s->inverse[k];
 }
 
-static void adjoint(double *out, struct svm_lift *s, const double *v)
+static void adjoint(double *out, struct entrywise_iterate *s, const double *v)
 {
     for (ptrdiff_t k = 0; k < s->m; ++k)
         s->scaled[k] = v[k] * s->inverse[k];
-    rows_adjoint(out, s->rows, s->scaled);
+    rows_adjoint(out, s->rows, s->scaled, s->U);
 }
 
 static void add(double *v, const double *dv, ptrdiff_t n, double step)
@@ -69,7 +82,7 @@ static void add(double *v, const double *dv, ptrdiff_t n, double step)
         v[i] += step * dv[i];
 }
 
-void svm_lift_start(struct svm_lift *s, const double *W, const struct equalities *equalities)
+void entrywise_iterate_start(struct entrywise_iterate *s, const double *W, const struct equalities *equalities)
 {
     const struct rows *rows = s->rows;
     double scale = s->scale = ABOVE * vector_largest(W, s->D) * (rows->homogeneous ? 2 : 1), mean = 0;
@@ -112,7 +125,7 @@ void svm_lift_start(struct svm_lift *s, const double *W, const struct equalities
     }
 }
 
-int svm_lift_measure(struct svm_lift *s)
+int entrywise_iterate_measure(struct entrywise_iterate *s)
 {
     double sum = 0, pairs = 2 * (double)s->D;
     apply(s->residual, s, s->w);
@@ -132,9 +145,9 @@ int svm_lift_measure(struct svm_lift *s)
 /* With g = y / x of each side, kappa = (p-1) Y / h and lift = kappa + g+ + g-, eliminating y and then h leaves
  *     dh = E / lift + tilt dw,     tilt = (g+ - g-) / lift,
  *     H = g+ + g- - (g+ - g-)^2 / lift = (kappa (g+ + g-) + 4 g+ g-) / lift,     without the cancellation. */
-static void curvature(struct svm_lift *s)
+static void curvature(struct entrywise_iterate *s)
 {
-    const struct svm_lift_side *a = &s->side[0], *b = &s->side[1];
+    const struct entrywise_iterate_side *a = &s->side[0], *b = &s->side[1];
     for (ptrdiff_t i = 0; i < s->D; ++i) {
         double plus = a->y[i] / a->x[i], minus = b->y[i] / b->x[i];
         double kappa = (s->p - 1) * (a->y[i] + b->y[i]) / s->h[i];
@@ -146,24 +159,24 @@ static void curvature(struct svm_lift *s)
 
 /* K = A H^-1 A^* + diag(s / lambda), lower triangle.  The block of queries q and r is
  * Delta_q diag(H^-1 (z_q o z_r)) Delta_r^T, so that no matrix of the size m x D is needed. */
-static int assemble(struct svm_lift *s, struct stop *stop)
+static int assemble(struct entrywise_iterate *s, struct monitor *monitor)
 {
     const struct windows *w = s->rows->w;
     for (ptrdiff_t q = 0; q < w->n_queries; ++q) {
         ptrdiff_t from = s->rows->first[q], to = s->rows->first[q + 1];
         if (to == from)
             continue;
-        if (stop_now(stop))
+        if (monitor_stops(monitor))
             return STATUS_INTERRUPTED;
         for (ptrdiff_t r = 0; r <= q; ++r)
             for (ptrdiff_t j = 0; j < w->dz; ++j)
                 s->products[r * w->dz + j] = w->queries[q * w->dz + j] * w->queries[r * w->dz + j];
-        sweep_rows_times_rows(s->weights, s->products, s->inverse_H, q + 1, w->dk, w->dz);
+        matrix_rows_times_rows(s->weights, s->products, s->inverse_H, q + 1, w->dk, w->dz);
         for (ptrdiff_t k = 0; k < to; ++k)
             for (ptrdiff_t i = 0; i < w->dk; ++i)
                 s->weighted[k * w->dk + i] = s->delta[k * w->dk + i] * s->weights[s->rows->query[k] * w->dk + i];
-        blas_gemm(BLAS_PLAIN, BLAS_TRANSPOSED, to - from, to, w->dk, 1.0, s->delta + from * w->dk, w->dk, s->weighted,
-                  w->dk, 0.0, s->K + from * s->m, s->m);
+        matrix_gemm(MATRIX_PLAIN, MATRIX_TRANSPOSED, to - from, to, w->dk, 1.0, s->delta + from * w->dk, w->dk,
+                    s->weighted, w->dk, 0.0, s->K + from * s->m, s->m);
     }
     for (ptrdiff_t k = 0; k < s->m; ++k) {
         if (!s->rows->equal[k])
@@ -176,36 +189,64 @@ static int assemble(struct svm_lift *s, struct stop *stop)
     return STATUS_DONE;
 }
 
-static int factor(struct svm_lift *s, struct stop *stop)
+/* diag(H) + A^* diag(lambda / s) A, what eliminating dlambda first leaves. */
+static int factor_weights(struct entrywise_iterate *s)
+{
+    double trace = 0, jitter = 0;
+    for (ptrdiff_t k = 0; k < s->m; ++k)
+        trace += s->rows->equal[k] ? 0 : s->lambda[k] / s->s[k];
+    s->system.metric = s->H;
+    for (int i = 0; i < TRIES; ++i, jitter = fmax(JITTER, jitter * 1e3)) {
+        for (ptrdiff_t k = 0; k < s->m; ++k) {
+            double ratio = s->rows->equal[k] ? FIRM / (trace / (double)s->m) : s->s[k] / s->lambda[k];
+            s->system.inverse[k] = s->implied[k] ? ABSENT : ratio;
+        }
+        for (ptrdiff_t j = 0; j < s->D; ++j)
+            s->H[j] = 1 / s->inverse_H[j] + jitter * trace / (double)s->D;
+        int status = newton_system_factor(&s->system);
+        if (status != STATUS_FACTORIZATION)
+            return status;
+    }
+    return STATUS_ITERATION_LIMIT;
+}
+
+static int factor(struct entrywise_iterate *s, struct monitor *monitor)
 {
     double jitter = JITTER;
+    if (s->unknowns == NEWTON_SYSTEM_WEIGHTS)
+        return factor_weights(s);
     for (int i = 0; i < TRIES; ++i) {
-        int status = assemble(s, stop);
+        int status = assemble(s, monitor);
         if (status != STATUS_DONE)
             return status;
         for (ptrdiff_t k = 0; k < s->m; ++k)
             s->K[k * s->m + k] *= 1 + jitter;
-        if (blas_cholesky(s->m, s->K, s->m) == 0)
+        if (cholesky_factor(s->m, s->K, s->m, monitor) == 0)
             return STATUS_DONE;
         jitter *= 1e3;
     }
     return STATUS_ITERATION_LIMIT;
 }
 
+/* What is missing of the rows' equations, into s->scaled. */
+static void missing(struct entrywise_iterate *s)
+{
+    apply(s->ds, s, s->dw);
+    for (ptrdiff_t k = 0; k < s->m; ++k) {
+        double product = s->rows->equal[k] ? 0 : (s->target[k] - s->s[k] * s->dlambda[k]) / s->lambda[k];
+        s->scaled[k] = s->implied[k] ? 0 : product - s->residual[k] - s->ds[k];
+    }
+}
+
 /* dlambda, and dw = H^-1 A^* dlambda + force.  K has the square of the rows' condition number: corrections by the
  * residual, computed from the rows, win back what its factor has lost. */
-static void solve(struct svm_lift *s)
+static void solve_rows(struct entrywise_iterate *s)
 {
-    memset(s->dlambda, 0, (size_t)s->m * sizeof(double));
     memcpy(s->dw, s->force, (size_t)s->D * sizeof(double));
     for (int pass = 0; pass < PASSES; ++pass) {
-        apply(s->ds, s, s->dw);
-        for (ptrdiff_t k = 0; k < s->m; ++k) {
-            double product = s->rows->equal[k] ? 0 : (s->target[k] - s->s[k] * s->dlambda[k]) / s->lambda[k];
-            s->scaled[k] = s->implied[k] ? 0 : product - s->residual[k] - s->ds[k];
-        }
-        blas_solve_vector(BLAS_PLAIN, s->m, s->K, s->m, s->scaled);
-        blas_solve_vector(BLAS_TRANSPOSED, s->m, s->K, s->m, s->scaled);
+        missing(s);
+        blas_solve_vector(MATRIX_PLAIN, s->m, s->K, s->m, s->scaled);
+        blas_solve_vector(MATRIX_TRANSPOSED, s->m, s->K, s->m, s->scaled);
         double correction = vector_largest(s->scaled, s->m);
         add(s->dlambda, s->scaled, s->m, 1);
         adjoint(s->dw, s, s->dlambda);
@@ -216,10 +257,41 @@ static void solve(struct svm_lift *s)
     }
 }
 
-/* The step that brings every product to its target, and log Y to (p-1) log h. */
-static void direction(struct svm_lift *s)
+/* The same by the system of the weights.  Both equations, H (dw - force) = A^* dlambda and the rows', are corrected by
+ * what is missing of them. */
+static void solve_weights(struct entrywise_iterate *s)
 {
-    struct svm_lift_side *a = &s->side[0], *b = &s->side[1];
+    memset(s->dw, 0, (size_t)s->D * sizeof(double));
+    for (int pass = 0; pass < PASSES; ++pass) {
+        missing(s);
+        for (ptrdiff_t k = 0; k < s->m; ++k)
+            s->dlambda[k] += s->scaled[k] / s->system.inverse[k];
+        newton_system_adjoint(&s->system, s->correction, s->dlambda);
+        for (ptrdiff_t i = 0; i < s->D; ++i)
+            s->correction[i] -= (s->dw[i] - s->force[i]) / s->inverse_H[i];
+        newton_system_solve_weights(&s->system, s->correction);
+        add(s->dw, s->correction, s->D, 1);
+        newton_system_apply(&s->system, s->ds, s->correction);
+        for (ptrdiff_t k = 0; k < s->m; ++k)
+            s->dlambda[k] -= s->ds[k] / s->system.inverse[k];
+        if (vector_largest(s->correction, s->D) <= SOLVED * vector_largest(s->dw, s->D))
+            return;
+    }
+}
+
+static void solve(struct entrywise_iterate *s)
+{
+    memset(s->dlambda, 0, (size_t)s->m * sizeof(double));
+    if (s->unknowns == NEWTON_SYSTEM_ROWS)
+        solve_rows(s);
+    else
+        solve_weights(s);
+}
+
+/* The step that brings every product to its target, and log Y to (p-1) log h. */
+static void direction(struct entrywise_iterate *s)
+{
+    struct entrywise_iterate_side *a = &s->side[0], *b = &s->side[1];
     for (ptrdiff_t i = 0; i < s->D; ++i) {
         double plus = a->target[i] / a->x[i], minus = b->target[i] / b->x[i], Y = a->y[i] + b->y[i];
         double E = plus + minus - Y * s->log_residual[i];
@@ -248,7 +320,7 @@ static double ratio(const double *v, const double *dv, ptrdiff_t n, double fract
     return step;
 }
 
-static void lengths(const struct svm_lift *s, double fraction, double *primal, double *dual)
+static void lengths(const struct entrywise_iterate *s, double fraction, double *primal, double *dual)
 {
     *primal = ratio(s->s, s->ds, s->m, fraction, 1);
     *dual = 1;
@@ -262,19 +334,19 @@ static void lengths(const struct svm_lift *s, double fraction, double *primal, d
 }
 
 /* target = centre - x y - second dx dy (1: of the predictor; 0: before it), of every pair. */
-static void aim(struct svm_lift *s, double centre, double second)
+static void aim(struct entrywise_iterate *s, double centre, double second)
 {
     for (ptrdiff_t k = 0; k < s->m; ++k)
         s->target[k] = centre - s->s[k] * s->lambda[k] - second * s->ds[k] * s->dlambda[k];
     for (int i = 0; i < 2; ++i) {
-        struct svm_lift_side *c = &s->side[i];
+        struct entrywise_iterate_side *c = &s->side[i];
         for (ptrdiff_t j = 0; j < s->D; ++j)
             c->target[j] = centre - c->x[j] * c->y[j] - second * c->dx[j] * c->dy[j];
     }
 }
 
 /* mu after the predictor. */
-static double predicted(const struct svm_lift *s, double primal, double dual)
+static double predicted(const struct entrywise_iterate *s, double primal, double dual)
 {
     double sum = 0, pairs = 2 * (double)s->D;
     for (ptrdiff_t k = 0; k < s->m; ++k) {
@@ -282,18 +354,18 @@ static double predicted(const struct svm_lift *s, double primal, double dual)
         pairs += !s->rows->equal[k];
     }
     for (int i = 0; i < 2; ++i) {
-        const struct svm_lift_side *c = &s->side[i];
+        const struct entrywise_iterate_side *c = &s->side[i];
         for (ptrdiff_t j = 0; j < s->D; ++j)
             sum += (c->x[j] + primal * c->dx[j]) * (c->y[j] + dual * c->dy[j]);
     }
     return sum / pairs;
 }
 
-int svm_lift_step(struct svm_lift *s, struct stop *stop)
+int entrywise_iterate_step(struct entrywise_iterate *s, struct monitor *monitor)
 {
     double primal, dual;
     curvature(s);
-    int status = factor(s, stop);
+    int status = factor(s, monitor);
     if (status != STATUS_DONE)
         return status;
     aim(s, 0, 0);

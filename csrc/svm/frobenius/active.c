@@ -9,30 +9,31 @@
  * x can move along a direction that leaves W alone and gains in the dual: until a row of S leaves, or for ever,
  * which is Farkas' proof that no W exists.  Then j joins S, and rows whose multiplier would turn negative leave.
  * The dual rises strictly, so no S comes twice and the loop is finite. */
-#include "svm.h"
+#include "svm/methods.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "active.h"
-#include "arena.h"
-#include "start.h"
-#include "status.h"
-#include "stop.h"
+#include "svm/frobenius/working_set.h"
+#include "base/arena.h"
+#include "svm/frobenius/initial_support.h"
+#include "base/status.h"
+#include "base/monitor.h"
+#include "svm/active_set.h"
 
-/* The dual rises in every round, but for rounding.  After so many rounds in which it did not, the sets found differ by
- * rounding alone and may come in turn: from then on each such round makes the next content with less, and the
+/* The dual rises in every round, but for rounding.  Anti-cycling: after STALLS rounds in which it did not, the sets
+ * found differ by rounding alone and may repeat, so each further stall doubles the feasibility tolerance; the
  * certificate says what was reached. */
 #define STALLS 10
 
-/* Rounds between looks at the clock, which costs as much as a tenth of the smallest round. */
-#define LOOK 16
+/* Rounds between polls of the monitor: reading the clock costs a tenth of the smallest round. */
+#define POLL_EVERY 16
 
 /* Rows from which on the start costs more than it saves (measured). */
 #define FEW 800
 
 /* Twice the dual, given A W = beta on S. */
-static double dual(const struct active *s)
+static double dual(const struct working_set *s)
 {
     double sum = 0;
     for (ptrdiff_t i = 0; i < s->factor.size; ++i)
@@ -41,7 +42,7 @@ static double dual(const struct active *s)
 }
 
 /* The margin row furthest below beta; -1 when all are met up to the part `met` and rounding. */
-static ptrdiff_t most_violated(const struct active *s, double met, double rounding)
+static ptrdiff_t most_violated(const struct working_set *s, double met, double rounding)
 {
     const struct rows *rows = s->rows;
     double worst = 0;
@@ -57,74 +58,75 @@ static ptrdiff_t most_violated(const struct active *s, double met, double roundi
     return j;
 }
 
-/* Equality rows come first and stay.  STATUS_INFEASIBLE: two of them contradict each other (proof in x). */
-static int start_with_equalities(struct active *s)
+/* Equality rows come first and stay.  STATUS_UNDECIDED: two of them contradict each other (proof in x). */
+static int start_with_equalities(struct working_set *s)
 {
     for (ptrdiff_t k = 0; k < s->rows->count; ++k) {
         if (!s->rows->equal[k])
             continue;
-        int verdict = active_offer(s, k);
+        int verdict = working_set_add(s, k);
         if (verdict < 0)
             return verdict;
-        if (verdict == ACTIVE_DEPENDENT) {
+        if (verdict == WORKING_SET_DEPENDENT) {
             double implied = 0;
             for (ptrdiff_t i = 0; i < s->factor.size; ++i)
                 implied += s->step[i] * s->beta[s->factor.member[i]];
             if (fabs(s->beta[k] - implied) > 1e-9 * (fabs(s->beta[k]) + fabs(implied))) {
-                active_exchange(s, k);
+                working_set_drop(s, k);
                 if (s->beta[k] < implied)
                     for (ptrdiff_t i = 0; i < s->rows->count; ++i)
                         s->x[i] = -s->x[i];
-                return STATUS_INFEASIBLE;
+                return STATUS_UNDECIDED;
             }
         }
     }
-    active_settle(s);
+    working_set_ratio_test(s);
     return STATUS_DONE;
 }
 
 /* x from the start: its rows with a multiplier join S, unless they depend on it, and those that S does not want leave.
  */
-static int start_with_support(struct active *s, const struct svm_options *options, struct arena *arena)
+static int start_with_support(struct working_set *s, const struct svm_options *options, struct arena *arena)
 {
     double *start = arena_doubles(arena, s->rows->count, 1);
-    if (start == NULL || svm_start(start, s->rows, options, arena) < 0)
+    if (start == NULL || solver_start(start, s->rows, options, arena) < 0)
         return STATUS_NO_MEMORY;
     for (ptrdiff_t k = 0; k < s->rows->count; ++k) {
         if (s->rows->equal[k] || start[k] == 0)
             continue;
-        int verdict = active_offer(s, k);
+        int verdict = working_set_add(s, k);
         if (verdict < 0)
             return verdict;
-        s->x[k] = verdict == ACTIVE_JOINED ? start[k] * s->rows->length[k] : 0;
+        s->x[k] = verdict == WORKING_SET_ADDED ? start[k] * s->rows->length[k] : 0;
     }
-    active_settle(s);
+    working_set_ratio_test(s);
     return STATUS_DONE;
 }
 
 /* Few rows, no equalities: near the end, or at it (then *solved). */
-static int start_near(struct active *s, int *solved, const struct svm_options *options, ptrdiff_t *iterations,
+static int start_near(struct working_set *s, int *solved, const struct svm_options *options, ptrdiff_t *iterations,
                       struct arena *arena)
 {
-    if (svm_start(s->x, s->rows, options, arena) < 0)
+    if (solver_start(s->x, s->rows, options, arena) < 0)
         return STATUS_NO_MEMORY;
     for (ptrdiff_t k = 0; k < s->rows->count; ++k)
         s->x[k] *= s->rows->length[k];
-    int status = start_support(s->x, solved, &s->factor, &s->gram, iterations, options->max_iter, arena);
+    int status = initial_support(s->x, solved, &s->factor, &s->gram, iterations, options->max_iter, arena);
     if (status == STATUS_DONE && !*solved)
-        active_settle(s);
+        working_set_ratio_test(s);
     return status;
 }
 
-static int iterate(struct active *s, const struct svm_options *options, ptrdiff_t *iterations, struct stop *stop)
+static int iterate(struct working_set *s, const struct svm_options *options, ptrdiff_t *iterations,
+                   struct monitor *monitor)
 {
-    double met = ACTIVE_MET, highest = -INFINITY;
+    double met = ACTIVE_SET_MET, highest = -INFINITY;
     for (int stalls = 0;;) {
-        ptrdiff_t j = most_violated(s, met, active_margins(s));
+        ptrdiff_t j = most_violated(s, met, working_set_margins(s));
         if (j >= 0 && s->beta[j] > 0) /* the gap is at least what this row makes of it */
-            stop->gap = s->margin[j] > 0 ? s->beta[j] / s->margin[j] - 1 : INFINITY;
+            monitor->gap = s->margin[j] > 0 ? s->beta[j] / s->margin[j] - 1 : INFINITY;
         if (j < 0) { /* look again with margins computed from the tokens */
-            j = most_violated(s, met, active_refine(s));
+            j = most_violated(s, met, working_set_refine(s));
             if (j < 0)
                 return STATUS_DONE;
         }
@@ -134,38 +136,40 @@ static int iterate(struct active *s, const struct svm_options *options, ptrdiff_
         highest = fmax(highest, value);
         if (*iterations >= options->max_iter)
             return STATUS_ITERATION_LIMIT;
-        stop->iterations = ++*iterations;
-        if (*iterations % LOOK == 0 && stop_now(stop))
+        monitor->iterations = ++*iterations;
+        if (*iterations % POLL_EVERY == 0 && monitor_stops(monitor))
             return STATUS_INTERRUPTED;
         int verdict;
-        while ((verdict = active_offer(s, j)) == ACTIVE_DEPENDENT)
-            if (!active_exchange(s, j))
-                return STATUS_INFEASIBLE;
+        while ((verdict = working_set_add(s, j)) == WORKING_SET_DEPENDENT)
+            if (!working_set_drop(s, j))
+                return STATUS_UNDECIDED; /* x is a Farkas certificate, for solver_conclude to check */
         if (verdict < 0)
             return verdict;
-        active_settle(s);
+        working_set_ratio_test(s);
     }
 }
 
 /* The answer that x, and W once it has been refined, amount to. */
-static int conclude(struct svm_answer *answer, const struct active *s, const struct svm_options *options, int status,
-                    struct arena *arena)
+static int conclude(struct svm_answer *answer, const struct working_set *s, const struct svm_options *options,
+                    int status, struct arena *arena)
 {
     const struct rows *rows = s->rows;
     for (ptrdiff_t k = 0; k < rows->count; ++k)
         answer->lambda[k] = s->x[k] / rows->length[k];
     if (status != STATUS_DONE)
-        return svm_conclude_dual(answer, rows, options, status, arena);
+        return solver_conclude_dual(answer, rows, options, status, arena);
     memcpy(answer->W, s->refined, (size_t)(rows->w->dk * rows->w->dz) * sizeof(double));
-    return svm_conclude(answer, rows, options, BOUND_FROBENIUS, status, arena);
+    return solver_conclude(answer, rows, options, NORM_FROBENIUS, status, arena);
 }
 
 static int attempt(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, int near,
-                   struct stop *stop, struct arena *arena)
+                   struct monitor *monitor, struct arena *arena)
 {
-    struct active s;
-    int solved = 0, status = active_take(&s, rows, arena);
+    struct working_set s;
+    int solved = 0, status = working_set_init(&s, rows, arena);
     near = near && s.gram.K != NULL;
+    if (!near && rows->n_equal == 0 && rows->count <= FEW)
+        s.gram.K = NULL; /* the second attempt: margins come from the tokens, which lose less to rounding */
     if (status == STATUS_DONE)
         status = near ? start_near(&s, &solved, options, &answer->iterations, arena) : start_with_equalities(&s);
     if (status == STATUS_DONE && !near && options->start != NULL)
@@ -174,21 +178,21 @@ static int attempt(struct svm_answer *answer, const struct rows *rows, const str
         && answer->bound.gap <= options->tol)
         return STATUS_DONE; /* no need to refine W */
     if (status == STATUS_DONE)
-        status = iterate(&s, options, &answer->iterations, stop);
+        status = iterate(&s, options, &answer->iterations, monitor);
     return status < 0 ? status : conclude(answer, &s, options, status, arena);
 }
 
-int svm_active(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, struct stop *stop,
-               struct arena *arena)
+int frobenius_active(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                     struct monitor *monitor, struct arena *arena)
 {
     answer->iterations = 0;
     if (rows->n_equal == 0 && rows->count <= FEW) {
         struct arena_mark mark = arena_mark(arena);
-        int status = attempt(answer, rows, options, 1, stop, arena);
+        int status = attempt(answer, rows, options, 1, monitor, arena);
         if (status < 0 || status == STATUS_INFEASIBLE || status == STATUS_INTERRUPTED
             || answer->bound.gap <= options->tol || answer->iterations >= options->max_iter)
             return status;
         arena_release(arena, mark); /* next to no margin: rounding is smallest when rows join one by one */
     }
-    return attempt(answer, rows, options, 0, stop, arena);
+    return attempt(answer, rows, options, 0, monitor, arena);
 }

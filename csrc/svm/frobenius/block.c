@@ -1,44 +1,58 @@
-/* Block-coordinate ascent finds the support, a primal-dual active set makes it exact; where the latter gets no further,
- * the former, which always raises the dual, takes over.  The certificate alone decides that the work is done. */
-#include "svm_block.h"
-
+/* Block-coordinate ascent finds most of the support, a primal-dual active set the rest; where the latter makes no
+ * progress, the former, which always raises the dual, continues.  Only the certificate ends the iteration. */
 #include <math.h>
 #include <string.h>
 
-#include "arena.h"
-#include "blocks.h"
-#include "status.h"
-#include "stop.h"
-#include "svm_burst.h"
-#include "vector.h"
+#include "base/arena.h"
+#include "svm/frobenius/block.h"
+#include "svm/frobenius/block_ascent.h"
+#include "base/status.h"
+#include "base/monitor.h"
+#include "svm/frobenius/primal_dual_active_set.h"
+#include "linalg/vector.h"
+#include "svm/methods.h"
 
-#define FIRST_EPOCHS 60 /* at most, before the first burst */
+#define FIRST_EPOCHS 60 /* at most, before the first run of the active set */
 #define LOW 0.25        /* standard deviations below the mean, where the guess begins to count */
 #define NEAR 1e-2       /* ... and none from a start with this gap */
 #define LAST_FLIPS 0.01 /* ... until this part of the support changes per epoch */
-#define MORE_EPOCHS 4   /* between bursts, doubled after a short one */
+#define MORE_EPOCHS 4   /* between runs, doubled after a short one */
 #define MOST_EPOCHS 64
-#define SHORT_BURST 2 /* exchanges */
-#define BURSTS 24
+#define SHORT_RUN 2 /* exchanges */
+#define ACTIVE_SET_RUNS 24
+#define FULL 0.96  /* multipliers per entry of W above which a run leads away: it is left out for more ascent, */
+#define LEFT_OUT 8 /* ... at most as often, and while their number falls */
 
-/* What a start that is the answer can do without. */
-static int prepare(struct svm_burst *s, struct blocks *blocks)
+/* A problem is tight where after epoch LOOK the multipliers are more than CROWDED entries of W, the most that can hold
+ * it, and not on their way down: STAYS of those after epoch SEEN or more; or where they are ever OVERFULL.  Of 80
+ * problems (n 20 .. 300, T 6 .. 100, d 8 .. 48) planted ones keep at most 0.9 of them and have 2.8 after the first
+ * epoch, random ones of which the interior point is quicker keep at least 0.94 and begin with up to 7. */
+#define SEEN 1
+#define LOOK 3
+#define CROWDED 1.2
+#define STAYS 0.92
+#define OVERFULL 3.2
+
+#define PROBE 1e11 /* C of the infeasibility probe on unit rows: Farkas residuals near 1e-11 */
+
+/* Memory for the iterations, not needed when the start is already the answer. */
+static int prepare(struct primal_dual_active_set *s, struct block_ascent *blocks)
 {
-    int status = blocks_take(blocks, s->rows, svm_burst_slack_ridge(s->options), s->arena);
-    svm_burst_prepare(s);
+    int status = block_ascent_init(blocks, s->rows, primal_dual_active_set_slack_ridge(s->options), s->arena);
+    primal_dual_active_set_prepare(s);
     return s->arena->failed ? STATUS_NO_MEMORY : status;
 }
 
-/* A first guess: with multipliers as if the rows were alone, b / length^2, the margins already tell which rows of a
- * query will be the hardest to meet, by how far they are below the others. */
-static void guess(struct svm_burst *s)
+/* Initial guess: solve each row in isolation (lambda = b / length^2).  Rows whose resulting margins fall far below the
+ * query's mean are likely support rows. */
+static void guess(struct primal_dual_active_set *s)
 {
     const struct rows *rows = s->rows;
     double product = 0;
     for (ptrdiff_t k = 0; k < rows->count; ++k)
         s->lambda[k] = rows->equal[k] || rows->rhs[k] <= 0 ? 0 : rows->rhs[k] / (rows->length[k] * rows->length[k]);
-    rows_adjoint(s->W, rows, s->lambda);
-    rows_apply(s->margin, rows, s->W);
+    rows_adjoint(s->W, rows, s->lambda, s->U);
+    rows_apply(s->margin, rows, s->W, s->U);
     for (ptrdiff_t q = 0; q < rows->w->n_queries; ++q) {
         double count = 0, sum = 0, squares = 0;
         for (ptrdiff_t k = rows->first[q]; k < rows->first[q + 1]; ++k)
@@ -53,7 +67,7 @@ static void guess(struct svm_burst *s)
             if (s->lambda[k] > 0)
                 s->lambda[k] *= fmax(level - s->margin[k] / rows->rhs[k], 0);
     }
-    rows_adjoint(s->W, rows, s->lambda);
+    rows_adjoint(s->W, rows, s->lambda, s->U);
     double square = vector_dot(s->W, s->W, rows->w->dk * rows->w->dz);
     for (ptrdiff_t k = 0; k < rows->count; ++k)
         product += rows->rhs[k] * s->lambda[k];
@@ -62,81 +76,118 @@ static void guess(struct svm_burst *s)
         s->lambda[k] = square > 0 ? s->lambda[k] * scale : 0;
 }
 
-/* Epochs of block ascent from s->lambda, at most `most`; with `patient` all of them. */
-static int ascend(struct svm_burst *s, struct blocks *blocks, int most, int patient)
+enum ascent { UNTIL_STEADY, ALL_EPOCHS, IF_LOOSE };
+
+static int is_tight(int epoch, double support, double seen, double unknowns)
+{
+    return support > OVERFULL * unknowns || (epoch == LOOK && support > fmax(CROWDED * unknowns, STAYS * seen));
+}
+
+/* Epochs of block ascent from s->lambda, at most `most`; fewer once the support is steady, unless all are asked for.
+ * STATUS_UNDECIDED: the problem is tight, and only loose ones were to go on. */
+static int ascend(struct primal_dual_active_set *s, struct block_ascent *blocks, int most, enum ascent how)
 {
     int status = STATUS_DONE;
-    blocks_start(blocks, s->lambda);
+    double unknowns = (double)(s->rows->w->dk * s->rows->w->dz), seen = 0;
+    block_ascent_start(blocks, s->lambda);
     for (int epoch = 0; epoch < most && s->answer->iterations < s->options->max_iter; ++epoch) {
-        ptrdiff_t flips = blocks_epoch(blocks, s->lambda), support = 0;
+        ptrdiff_t flips = block_ascent_epoch(blocks, s->lambda), support = 0;
         if (flips < 0) {
             status = STATUS_NO_MEMORY;
             break;
         }
-        s->stop->iterations = ++s->answer->iterations;
+        s->monitor->iterations = ++s->answer->iterations;
         for (ptrdiff_t k = 0; k < s->rows->count; ++k)
             support += s->lambda[k] > 0;
-        if (stop_now(s->stop)) {
+        if (monitor_stops(s->monitor)) {
             status = STATUS_INTERRUPTED;
             break;
         }
-        if (!patient && epoch > 1 && (double)flips <= LAST_FLIPS * (double)support)
+        if (epoch == SEEN)
+            seen = (double)support;
+        if (how == IF_LOOSE && is_tight(epoch, (double)support, seen, unknowns)) {
+            status = STATUS_UNDECIDED;
+            break;
+        }
+        if (how != ALL_EPOCHS && epoch > 1 && (double)flips <= LAST_FLIPS * (double)support)
             break;
     }
-    blocks_end(blocks);
-    s->dual = svm_burst_price(s, s->lambda, 1);
+    block_ascent_end(blocks);
+    if (status == STATUS_UNDECIDED)
+        return status;
+    s->dual = primal_dual_active_set_price(s, s->lambda, 1);
     return status;
 }
 
-static int search(struct svm_burst *s)
+static ptrdiff_t multipliers(const struct primal_dual_active_set *s)
 {
-    struct blocks blocks;
+    ptrdiff_t count = 0;
+    for (ptrdiff_t k = 0; k < s->rows->count; ++k)
+        count += s->lambda[k] != 0;
+    return count;
+}
+
+static int search(struct primal_dual_active_set *s, enum ascent first)
+{
+    struct block_ascent blocks;
+    double unknowns = (double)(s->rows->w->dk * s->rows->w->dz);
+    ptrdiff_t fewest = s->options->soft > 0 ? 0 : s->rows->count + 1; /* a soft margin may have more of them */
     int epochs = MORE_EPOCHS, solved = 0, exchanges = 0, failures = 0;
-    int warm = svm_start(s->lambda, s->rows, s->options, s->arena);
+    int warm = solver_start(s->lambda, s->rows, s->options, s->arena);
     if (warm > 0) {
-        s->dual = svm_burst_price(s, s->lambda, 1);
-        svm_burst_measure(s);
+        s->dual = primal_dual_active_set_price(s, s->lambda, 1);
+        primal_dual_active_set_measure(s);
     }
-    if (warm < 0 || svm_burst_close_enough(s))
+    if (warm < 0 || primal_dual_active_set_close_enough(s))
         return warm < 0 ? warm : STATUS_DONE;
     int status = prepare(s, &blocks);
     if (status == STATUS_DONE && !warm)
         guess(s);
     if (status == STATUS_DONE && !(warm && s->upper <= (1 + NEAR) * s->lower)) {
-        status = ascend(s, &blocks, FIRST_EPOCHS, 0);
-        svm_burst_measure(s);
+        status = ascend(s, &blocks, FIRST_EPOCHS, first);
+        if (status == STATUS_UNDECIDED)
+            return status;
+        primal_dual_active_set_measure(s);
     }
-    for (int i = 0; status == STATUS_DONE && i < BURSTS && s->answer->iterations < s->options->max_iter; ++i) {
-        status = svm_burst_run(s, &solved, &exchanges);
-        if (status != STATUS_DONE || s->infeasible || svm_burst_close_enough(s))
+    for (int i = 0; status == STATUS_DONE && i < ACTIVE_SET_RUNS && s->answer->iterations < s->options->max_iter; ++i) {
+        ptrdiff_t count = multipliers(s);
+        if (i < LEFT_OUT && (double)count > FULL * unknowns && count < fewest) {
+            fewest = count;
+            epochs = epochs < MOST_EPOCHS ? 2 * epochs : epochs;
+            status = ascend(s, &blocks, epochs, ALL_EPOCHS);
+            continue;
+        }
+        status = primal_dual_active_set_run(s, &solved, &exchanges);
+        if (status != STATUS_DONE || s->infeasible || primal_dual_active_set_close_enough(s))
             return status;
         if (solved) { /* of the proximal problem, whose centre has moved since; or inaccurately */
             s->dense = 1;
-            svm_burst_move_centre(s);
+            primal_dual_active_set_move_centre(s);
             continue;
         }
         s->dense |= ++failures >= 2;
-        if (exchanges <= SHORT_BURST && epochs < MOST_EPOCHS)
+        if (exchanges <= SHORT_RUN && epochs < MOST_EPOCHS)
             epochs *= 2;
-        status = ascend(s, &blocks, epochs, 1);
+        status = ascend(s, &blocks, epochs, ALL_EPOCHS);
     }
     return status;
 }
 
-int svm_block_run(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                  struct stop *stop, struct arena *arena)
+/* Fills W and lambda with the best found, not certified; rows are soft when options->soft > 0. */
+static int run(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, enum ascent first,
+               struct monitor *monitor, struct arena *arena)
 {
-    struct svm_burst s = {.rows = rows,
-                          .options = options,
-                          .answer = answer,
-                          .stop = stop,
-                          .arena = arena,
-                          .upper = INFINITY,
-                          .dense = options->soft > 0};
+    struct primal_dual_active_set s = {.rows = rows,
+                                       .options = options,
+                                       .answer = answer,
+                                       .monitor = monitor,
+                                       .arena = arena,
+                                       .upper = INFINITY,
+                                       .dense = options->soft > 0};
     answer->iterations = 0;
-    int status = svm_burst_take(&s);
+    int status = primal_dual_active_set_init(&s);
     if (status == STATUS_DONE)
-        status = search(&s);
+        status = search(&s, first);
     if (status < 0)
         return status;
     memcpy(answer->lambda, s.best_lambda, (size_t)rows->count * sizeof(double));
@@ -145,16 +196,57 @@ int svm_block_run(struct svm_answer *answer, const struct rows *rows, const stru
     return status;
 }
 
-int svm_block(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, struct stop *stop,
-              struct arena *arena)
+/* Soft margin, for rows that cannot all be met:
+ *
+ *     min 1/2 ||W||_F^2 + C sum_k slack_k^2,   slack_k = (b_k - A(W)_k)_+ on margin rows, equality rows hard
+ *     dual: max b.lambda - 1/2 ||A^*(lambda)||_F^2 - 1/(4C) sum_k lambda_k^2,   lambda >= 0,   lambda_k = 2 C slack_k
+ *
+ * It is the hard problem with 1/(2C) on the diagonal of its Gram matrix, so the same search solves it. */
+int frobenius_block_soft(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                         struct monitor *monitor, struct arena *arena)
 {
-    int status = svm_block_run(answer, rows, options, stop, arena);
-    if (status >= 0)
-        status = svm_conclude(answer, rows, options, BOUND_FROBENIUS, status, arena);
-    if (status != STATUS_UNDECIDED || answer->iterations >= options->max_iter)
-        return status;
+    int stopped = run(answer, rows, options, UNTIL_STEADY, monitor, arena);
+    return stopped < 0 ? stopped : solver_conclude(answer, rows, options, NORM_FROBENIUS, stopped, arena);
+}
+
+/* Are the rows infeasible?  The soft margin always has a solution, whose multipliers 2 C slack combine the rows to
+ * W, while slack stays when C grows: ||A^* lambda|| / sum lambda falls like 1 / C on infeasible rows.  The answer is
+ * replaced by the soft margin's; the certificate says whether it is a proof. */
+static int probe(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                 struct monitor *monitor, struct arena *arena)
+{
+    double mean = 0;
+    for (ptrdiff_t k = 0; k < rows->count; ++k)
+        mean += rows->length[k] * rows->length[k] / (double)rows->count;
+    struct svm_options soft = *options;
+    soft.soft = PROBE / mean;
+    soft.tol = 1e-6;
+    soft.start = NULL; /* the run before began there and did not separate */
     ptrdiff_t iterations = answer->iterations;
-    status = svm_soft_probe(answer, rows, options, stop, arena);
+    struct monitor quiet = *monitor; /* polls as well, but what it reaches is no bound of the problem asked */
+    int status = run(answer, rows, &soft, UNTIL_STEADY, &quiet, arena);
+    monitor->stopped = quiet.stopped;
     answer->iterations += iterations;
+    return status < 0 ? status : solver_conclude(answer, rows, options, NORM_FROBENIUS, status, arena);
+}
+
+int frobenius_block(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                    struct monitor *monitor, struct arena *arena)
+{
+    int status = run(answer, rows, options, UNTIL_STEADY, monitor, arena);
+    if (status >= 0)
+        status = solver_conclude(answer, rows, options, NORM_FROBENIUS, status, arena);
+    if (status == STATUS_UNDECIDED && answer->iterations < options->max_iter)
+        return probe(answer, rows, options, monitor, arena);
+    return status;
+}
+
+int frobenius_block_if_loose(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                             struct monitor *monitor, struct arena *arena)
+{
+    int status = run(answer, rows, options, IF_LOOSE, monitor, arena);
+    if (status < 0 || status != STATUS_UNDECIDED)
+        return status < 0 ? status : solver_conclude(answer, rows, options, NORM_FROBENIUS, status, arena);
+    answer->bound = (struct bounds){0, INFINITY, INFINITY};
     return status;
 }

@@ -1,27 +1,27 @@
-#include "blocks.h"
+#include "svm/frobenius/block_ascent.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "arena.h"
-#include "blas.h"
-#include "clones.h"
-#include "crew.h"
-#include "status.h"
-#include "sweep.h"
-#include "vector.h"
+#include "base/arena.h"
+#include "base/monitor.h"
+#include "base/simd.h"
+#include "base/threads.h"
+#include "base/status.h"
+#include "linalg/matrix.h"
+#include "linalg/vector.h"
 
-#define SWEEPS 5     /* cyclic sweeps of a block per visit, at most */
-#define SETTLED 0.03 /* ... until the largest move is this part of the first sweep's */
-#define GROUP 64     /* queries of a group where all queries at once would cost more */
-#define IDLE 2       /* visits without a change after which a query rests ... */
-#define EVERY 4      /* ... but for one epoch out of so many, which begins with a look at all rows */
+#define SWEEPS 5    /* cyclic sweeps of a block per visit, at most */
+#define STEADY 0.03 /* ... until the largest move is this part of the first sweep's */
+#define GROUP 64    /* queries of a group where all queries at once would cost more */
+#define IDLE 2      /* visits without a change after which a query rests ... */
+#define EVERY 4     /* ... but for one epoch in this many, which begins by inspecting all rows */
 
-int blocks_take(struct blocks *blocks, const struct rows *rows, double ridge, struct arena *arena)
+int block_ascent_init(struct block_ascent *blocks, const struct rows *rows, double ridge, struct arena *arena)
 {
     const struct windows *w = rows->w;
     ptrdiff_t M = w->n_queries;
-    *blocks = (struct blocks){.rows = rows, .ridge = ridge, .seed = 1, .arena = arena};
+    *blocks = (struct block_ascent){.rows = rows, .ridge = ridge, .seed = 1, .arena = arena_inside(arena)};
     blocks->order = arena_indices(arena, M);
     if (arena->failed)
         return STATUS_NO_MEMORY;
@@ -38,6 +38,7 @@ int blocks_take(struct blocks *blocks, const struct rows *rows, double ridge, st
     blocks->chosen = arena_indices(arena, blocks->most);
     blocks->gram = arena_take(arena, M, sizeof(double *));
     blocks->all = arena_doubles(arena, rows->count, 1);
+    blocks->U = arena_doubles(arena, M, w->dk);
     blocks->lambda = arena_doubles(arena, blocks->most, 1);
     blocks->margin = arena_doubles(arena, blocks->most, 1);
     blocks->change = arena_doubles(arena, blocks->most, 1);
@@ -47,6 +48,7 @@ int blocks_take(struct blocks *blocks, const struct rows *rows, double ridge, st
      */
     blocks->group = M;
     if (M > GROUP + w->dz / 2) {
+        blocks->form = BLOCK_ASCENT_GROUPS;
         blocks->group = GROUP;
         blocks->W = arena_doubles(arena, w->dk, w->dz);
         blocks->Z = arena_doubles(arena, GROUP, w->dz);
@@ -59,49 +61,50 @@ int blocks_take(struct blocks *blocks, const struct rows *rows, double ridge, st
     if (arena->failed)
         return STATUS_NO_MEMORY;
     memset(blocks->idle, 0, (size_t)M);
-    if (blocks->W == NULL)
-        sweep_rows_times_rows(blocks->K, w->queries, w->queries, M, M, w->dz);
+    if (blocks->form == BLOCK_ASCENT_ALL)
+        matrix_rows_times_rows(blocks->K, w->queries, w->queries, M, M, w->dz);
     return STATUS_DONE;
 }
 
-void blocks_start(struct blocks *blocks, const double *lambda)
+void block_ascent_start(struct block_ascent *blocks, const double *lambda)
 {
     const struct windows *w = blocks->rows->w;
-    blocks->mark = arena_mark(blocks->arena);
     blocks->epoch = 0;
     memset(blocks->n_near, 0, (size_t)w->n_queries * sizeof(ptrdiff_t));
-    if (blocks->W != NULL) {
-        rows_adjoint(blocks->W, blocks->rows, lambda);
+    if (blocks->form == BLOCK_ASCENT_GROUPS) {
+        rows_adjoint(blocks->W, blocks->rows, lambda, blocks->U);
     } else {
-        rows_pull(blocks->rows->U, blocks->rows, lambda);
-        sweep_product(blocks->V, blocks->K, blocks->rows->U, w->n_queries, w->dk, w->n_queries);
+        rows_pull(blocks->U, blocks->rows, lambda);
+        matrix_product(blocks->V, blocks->K, blocks->U, w->n_queries, w->dk, w->n_queries);
     }
 }
 
-void blocks_end(struct blocks *blocks)
+void block_ascent_end(struct block_ascent *blocks)
 {
-    arena_release(blocks->arena, blocks->mark);
+    arena_free(blocks->arena);
 }
 
 struct grams {
-    const struct blocks *blocks;
+    const struct block_ascent *blocks;
     double *delta; /* (most, dk) of each worker */
 };
 
 static void gram_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
 {
     const struct grams *g = context;
-    const struct blocks *blocks = g->blocks;
+    const struct block_ascent *blocks = g->blocks;
     const struct rows *rows = blocks->rows;
     const struct windows *w = rows->w;
     double *delta = g->delta + worker * blocks->most * w->dk;
     for (ptrdiff_t i = begin; i < end; ++i) {
+        if (worker == 0 && rows->monitor != NULL && monitor_stops(rows->monitor))
+            break;
         ptrdiff_t q = blocks->changed[i], m = blocks->n_near[q];
         const ptrdiff_t *near = blocks->near + rows->first[q];
         double square = vector_dot(w->queries + q * w->dz, w->queries + q * w->dz, w->dz), *G = blocks->gram[q];
         for (ptrdiff_t k = 0; k < m; ++k)
             rows_delta(delta + k * w->dk, rows, near[k]);
-        blas_syrk(m, w->dk, square, delta, w->dk, 0.0, G, m);
+        matrix_syrk(m, w->dk, square, delta, w->dk, 0.0, G, m, NULL);
         for (ptrdiff_t k = 0; k < m; ++k) {
             G[k * m + k] += rows->equal[near[k]] ? 0 : blocks->ridge;
             for (ptrdiff_t l = 0; l < k; ++l)
@@ -112,7 +115,7 @@ static void gram_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
 
 /* The rows of q that are visited: those that were, and those with a multiplier or a margin [m] below b.  0: no new one.
  */
-static int choose(struct blocks *blocks, const double *lambda, const double *margin, ptrdiff_t q)
+static int choose(struct block_ascent *blocks, const double *lambda, const double *margin, ptrdiff_t q)
 {
     const struct rows *rows = blocks->rows;
     ptrdiff_t *near = blocks->near + rows->first[q], *token = blocks->token + rows->first[q], count = 0;
@@ -134,13 +137,13 @@ static int choose(struct blocks *blocks, const double *lambda, const double *mar
 }
 
 /* The margins of all rows tell which of them should be visited. */
-static int look(struct blocks *blocks, const double *lambda)
+static int inspect(struct block_ascent *blocks, const double *lambda)
 {
     const struct rows *rows = blocks->rows;
     ptrdiff_t total = 0, n_changed = 0;
-    struct crew *crew = rows->crew;
-    if (blocks->W != NULL)
-        rows_apply(blocks->all, rows, blocks->W);
+    struct threads *threads = rows->threads;
+    if (blocks->form == BLOCK_ASCENT_GROUPS)
+        rows_apply(blocks->all, rows, blocks->W, blocks->U);
     else
         rows_apply_transformed(blocks->all, rows, blocks->V);
     for (ptrdiff_t i = 0; i < blocks->n_order; ++i)
@@ -151,7 +154,7 @@ static int look(struct blocks *blocks, const double *lambda)
         }
     double *G = arena_doubles(blocks->arena, total, 1);
     struct arena_mark mark = arena_mark(blocks->arena);
-    ptrdiff_t deltas = (crew != NULL ? crew->most : 1) * blocks->most;
+    ptrdiff_t deltas = (threads != NULL ? threads->most : 1) * blocks->most;
     struct grams grams = {blocks, arena_doubles(blocks->arena, deltas, rows->w->dk)};
     if (blocks->arena->failed)
         return STATUS_NO_MEMORY;
@@ -159,13 +162,13 @@ static int look(struct blocks *blocks, const double *lambda)
         blocks->gram[blocks->changed[i]] = G;
         G += blocks->n_near[blocks->changed[i]] * blocks->n_near[blocks->changed[i]];
     }
-    crew_for(crew, n_changed, (double)total * (double)rows->w->dk, gram_part, &grams);
+    threads_for(threads, n_changed, (double)total * (double)rows->w->dk, gram_part, &grams);
     arena_release(blocks->arena, mark);
     return STATUS_DONE;
 }
 
 /* A different order every epoch, the same in every run (a 64-bit linear congruential generator). */
-static void shuffle(struct blocks *blocks)
+static void shuffle(struct block_ascent *blocks)
 {
     for (ptrdiff_t i = blocks->n_order - 1; i > 0; --i) {
         blocks->seed = blocks->seed * 6364136223846793005ull + 1442695040888963407ull;
@@ -176,7 +179,7 @@ static void shuffle(struct blocks *blocks)
 }
 
 /* Cyclic ascent within one block; g [m] holds the margins minus b on entry.  change [m] = lambda moved by. */
-VECTOR_CLONES
+SIMD_DISPATCH
 static double solve_block(double *restrict lambda, double *restrict change, double *restrict g,
                           const double *restrict G, const unsigned char *equal, ptrdiff_t m)
 {
@@ -198,13 +201,13 @@ static double solve_block(double *restrict lambda, double *restrict change, doub
         total += largest;
         if (sweep == 0)
             first = largest;
-        if (largest <= SETTLED * first)
+        if (largest <= STEADY * first)
             break;
     }
     return total;
 }
 
-VECTOR_CLONES
+SIMD_DISPATCH
 static void add_outer(double *restrict A, const double *restrict x, const double *restrict y, ptrdiff_t m, ptrdiff_t n)
 {
     for (ptrdiff_t i = 0; i < m; ++i)
@@ -213,13 +216,13 @@ static void add_outer(double *restrict A, const double *restrict x, const double
 }
 
 /* Query q, whose W z is u [dk]: its multipliers rise, pull [dk] = sum_k change_k delta_k.  0 when nothing moved. */
-static int visit(struct blocks *blocks, double *lambda, double *pull, const double *u, ptrdiff_t q, ptrdiff_t *flips)
+static int visit(struct block_ascent *blocks, double *lambda, double *pull, const double *u, ptrdiff_t q,
+                 ptrdiff_t *flips)
 {
     const struct rows *rows = blocks->rows;
     ptrdiff_t from = rows->first[q], m = blocks->n_near[q];
     const ptrdiff_t *near = blocks->near + from;
-    const double *X = rows_keys(rows, q);
-    rows_token_margins(blocks->margin, rows, q, X, u, blocks->token + from, m);
+    rows_token_margins(blocks->margin, rows, q, u, blocks->token + from, m);
     for (ptrdiff_t i = 0; i < m; ++i) {
         ptrdiff_t k = near[i];
         blocks->lambda[i] = lambda[k];
@@ -237,7 +240,7 @@ static int visit(struct blocks *blocks, double *lambda, double *pull, const doub
         *flips += !rows->equal[k] && (lambda[k] > 0) != (blocks->lambda[i] > 0);
         lambda[k] = blocks->lambda[i];
     }
-    rows_token_pull(pull, rows, q, X, blocks->change, blocks->token + from, m);
+    rows_token_pull(pull, rows, q, blocks->change, blocks->token + from, m);
     return 1;
 }
 
@@ -245,24 +248,24 @@ static int visit(struct blocks *blocks, double *lambda, double *pull, const doub
 static void group_begins(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
 {
     (void)worker;
-    const struct blocks *b = context;
+    const struct block_ascent *b = context;
     const struct windows *w = b->rows->w;
     const double *Z = b->Z + from * w->dz;
-    sweep_rows_times_rows(b->K + from * b->waiting, Z, b->Z, to - from, b->waiting, w->dz);
-    sweep_rows_times_rows(b->V + from * w->dk, Z, b->W, to - from, w->dk, w->dz);
+    matrix_rows_times_rows(b->K + from * b->waiting, Z, b->Z, to - from, b->waiting, w->dz);
+    matrix_rows_times_rows(b->V + from * w->dk, Z, b->W, to - from, w->dk, w->dz);
 }
 
 /* What it leaves, by the rows of W: W + P^T Z. */
 static void group_ends(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
 {
     (void)worker;
-    const struct blocks *b = context;
+    const struct block_ascent *b = context;
     const struct windows *w = b->rows->w;
-    blas_gemm(BLAS_TRANSPOSED, BLAS_PLAIN, to - from, w->dz, b->waiting, 1.0, b->P + from, w->dk, b->Z, w->dz, 1.0,
-              b->W + from * w->dz, w->dz);
+    matrix_gemm(MATRIX_TRANSPOSED, MATRIX_PLAIN, to - from, w->dz, b->waiting, 1.0, b->P + from, w->dk, b->Z, w->dz,
+                1.0, b->W + from * w->dz, w->dz);
 }
 
-static void visit_group(struct blocks *blocks, double *lambda, const ptrdiff_t *query, ptrdiff_t count,
+static void visit_group(struct block_ascent *blocks, double *lambda, const ptrdiff_t *query, ptrdiff_t count,
                         ptrdiff_t *flips)
 {
     const struct windows *w = blocks->rows->w;
@@ -270,7 +273,7 @@ static void visit_group(struct blocks *blocks, double *lambda, const ptrdiff_t *
     for (ptrdiff_t i = 0; i < count; ++i)
         memcpy(blocks->Z + i * w->dz, w->queries + query[i] * w->dz, (size_t)w->dz * sizeof(double));
     blocks->waiting = count;
-    crew_for(blocks->rows->crew, count, cost, group_begins, blocks);
+    threads_for(blocks->rows->threads, count, cost, group_begins, blocks);
     memset(blocks->P, 0, (size_t)(count * w->dk) * sizeof(double));
     for (ptrdiff_t i = 0; i < count; ++i) {
         double *pull = blocks->P + i * w->dk;
@@ -278,22 +281,24 @@ static void visit_group(struct blocks *blocks, double *lambda, const ptrdiff_t *
         if (visit(blocks, lambda, pull, blocks->V + i * w->dk, query[i], flips))
             add_outer(blocks->V + next * w->dk, blocks->K + i * count + next, pull, count - next, w->dk);
     }
-    crew_for(blocks->rows->crew, w->dk, cost, group_ends, blocks);
+    threads_for(blocks->rows->threads, w->dk, cost, group_ends, blocks);
 }
 
-ptrdiff_t blocks_epoch(struct blocks *blocks, double *lambda)
+ptrdiff_t block_ascent_epoch(struct block_ascent *blocks, double *lambda)
 {
     const struct windows *w = blocks->rows->w;
     ptrdiff_t flips = 0, waiting = 0, group[GROUP];
     int everyone = blocks->epoch++ % EVERY == 0;
-    if (everyone && look(blocks, lambda) != STATUS_DONE)
+    if (everyone && inspect(blocks, lambda) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     shuffle(blocks);
     for (ptrdiff_t i = 0; i < blocks->n_order; ++i) {
         ptrdiff_t q = blocks->order[i];
         if (blocks->idle[q] >= IDLE && !everyone)
             continue;
-        if (blocks->W == NULL) {
+        if (blocks->rows->monitor != NULL && monitor_stops(blocks->rows->monitor))
+            break; /* which whoever called will ask as well */
+        if (blocks->form == BLOCK_ASCENT_ALL) {
             if (visit(blocks, lambda, blocks->P, blocks->V + q * w->dk, q, &flips))
                 add_outer(blocks->V, blocks->K + q * w->n_queries, blocks->P, w->n_queries, w->dk);
             continue;

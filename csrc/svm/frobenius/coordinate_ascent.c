@@ -1,26 +1,24 @@
-#include "ascent.h"
+#include "svm/frobenius/coordinate_ascent.h"
 
 #include <string.h>
 
-#include "arena.h"
-#include "clones.h"
-#include "status.h"
+#include "base/arena.h"
+#include "base/simd.h"
+#include "base/status.h"
 
-#define LANES CLONES_LANES
+#define LANES SIMD_LANES
 
-int ascent_take(struct ascent *a, struct gram *gram, const double *beta, struct arena *arena)
+int coordinate_ascent_init(struct coordinate_ascent *a, struct gram *gram, const double *beta, struct arena *arena)
 {
     const struct rows *rows = gram->rows;
     ptrdiff_t M = rows->w->n_queries, total = 0;
-    *a = (struct ascent){.gram = gram, .beta = beta};
-    a->short_of = arena_doubles(arena, clones_padded(gram->rows->count), 1);
-    if (gram->G != NULL)
-        return arena->failed ? STATUS_NO_MEMORY : STATUS_DONE;
+    *a = (struct coordinate_ascent){.gram = gram, .beta = beta};
+    a->short_of = arena_doubles(arena, simd_padded(gram->rows->count), 1);
     a->block = arena_indices(arena, M);
     if (arena->failed)
         return STATUS_NO_MEMORY;
     for (ptrdiff_t q = 0; q < M; ++q) {
-        ptrdiff_t stride = clones_padded(rows->first[q + 1] - rows->first[q]);
+        ptrdiff_t stride = simd_padded(rows->first[q + 1] - rows->first[q]);
         a->block[q] = total;
         total += stride * stride;
     }
@@ -28,7 +26,7 @@ int ascent_take(struct ascent *a, struct gram *gram, const double *beta, struct 
     if (arena->failed)
         return STATUS_NO_MEMORY;
     for (ptrdiff_t q = 0; q < M; ++q) {
-        ptrdiff_t m = rows->first[q + 1] - rows->first[q], stride = clones_padded(m);
+        ptrdiff_t m = rows->first[q + 1] - rows->first[q], stride = simd_padded(m);
         if (m > 0 && gram_block(a->blocks + a->block[q], stride, gram, rows->first[q], m) != STATUS_DONE)
             return STATUS_NO_MEMORY;
         gram_mirror(a->blocks + a->block[q], stride);
@@ -36,15 +34,9 @@ int ascent_take(struct ascent *a, struct gram *gram, const double *beta, struct 
     return STATUS_DONE;
 }
 
-void ascent_begin(struct ascent *a, const double *x, const ptrdiff_t *member, ptrdiff_t n)
+void coordinate_ascent_begin(struct coordinate_ascent *a, const double *x, const ptrdiff_t *member, ptrdiff_t n)
 {
-    if (a->gram->G == NULL) {
-        gram_transform(a->gram, x, member, n);
-        return;
-    }
-    gram_margins(a->short_of, a->gram, x, member, n);
-    for (ptrdiff_t k = 0; k < a->gram->rows->count; ++k)
-        a->short_of[k] -= a->beta[k];
+    gram_transform(a->gram, x, member, n);
 }
 
 INLINE double total(const double sum[LANES])
@@ -65,7 +57,7 @@ INLINE void add(double *restrict out, double factor, const double *restrict v, p
 INLINE ptrdiff_t visit(double *restrict x, double *restrict g, double *restrict p, int *moved, const double *restrict G,
                        const double *restrict D, ptrdiff_t m, ptrdiff_t dk, double step)
 {
-    ptrdiff_t flips = 0, stride = clones_padded(m);
+    ptrdiff_t flips = 0, stride = simd_padded(m);
     double here = m > 0 ? g[0] : 0, next;
     for (ptrdiff_t t = 0; t < m; ++t, here = next) {
         double before = x[t], after = before - step * here;
@@ -79,8 +71,6 @@ INLINE ptrdiff_t visit(double *restrict x, double *restrict g, double *restrict 
         flips += (before > 0) != (after > 0);
         x[t] = after;
         add(g, move, G + t * stride, stride);
-        if (p == NULL)
-            continue;
         if (!*moved)
             memset(p, 0, (size_t)dk * sizeof(double));
         add(p, move, D + t * dk, dk);
@@ -89,15 +79,8 @@ INLINE ptrdiff_t visit(double *restrict x, double *restrict g, double *restrict 
     return flips;
 }
 
-VECTOR_CLONES
-static ptrdiff_t epoch_together(double *restrict x, double *restrict g, const double *restrict G, ptrdiff_t m,
-                                double step)
-{
-    return visit(x, g, NULL, NULL, G, NULL, m, 0, step);
-}
-
-VECTOR_CLONES
-static ptrdiff_t epoch_by_queries(const struct ascent *a, double *restrict x, double step)
+SIMD_DISPATCH
+ptrdiff_t coordinate_ascent_epoch(struct coordinate_ascent *a, double *x, double step)
 {
     const struct rows *rows = a->gram->rows;
     ptrdiff_t M = rows->w->n_queries, dk = a->gram->dk, flips = 0;
@@ -120,11 +103,4 @@ static ptrdiff_t epoch_by_queries(const struct ascent *a, double *restrict x, do
                 add(V + i * dk, K[i], P, dk);
     }
     return flips;
-}
-
-ptrdiff_t ascent_epoch(struct ascent *a, double *x, double step)
-{
-    if (a->gram->G != NULL)
-        return epoch_together(x, a->short_of, a->gram->G, a->gram->rows->count, step);
-    return epoch_by_queries(a, x, step);
 }

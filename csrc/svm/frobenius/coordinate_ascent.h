@@ -2,14 +2,14 @@
  *
  *     max beta.x - 1/2 x^T G x,  x >= 0,
  *
- * one query after another: a visit takes the margins of its rows from V = K P (see gram.h), goes through them with the
- * query's own part of G, and brings V up to date.  Where there is the whole of G, all rows are one visit. */
-#ifndef ASCENT_H
-#define ASCENT_H
+ * one query after another: a visit takes the margins of its rows from V = K P (see svm/systems/gram.h), goes through
+ * them with the query's own part of G, and brings V up to date. */
+#ifndef SVM_FROBENIUS_COORDINATE_ASCENT_H
+#define SVM_FROBENIUS_COORDINATE_ASCENT_H
 
-#include "gram.h"
+#include "svm/systems/gram.h"
 
-struct ascent {
+struct coordinate_ascent {
     struct gram *gram;
     const double *beta; /* (m) */
     double *blocks;     /* each query's part of G, rows of whole vectors */
@@ -18,12 +18,12 @@ struct ascent {
 };
 
 /* STATUS_DONE or STATUS_NO_MEMORY. */
-int ascent_take(struct ascent *a, struct gram *gram, const double *beta, struct arena *arena);
+int coordinate_ascent_init(struct coordinate_ascent *a, struct gram *gram, const double *beta, struct arena *arena);
 
 /* Begin at x [m] >= 0, which is positive on member [n] alone. */
-void ascent_begin(struct ascent *a, const double *x, const ptrdiff_t *member, ptrdiff_t n);
+void coordinate_ascent_begin(struct coordinate_ascent *a, const double *x, const ptrdiff_t *member, ptrdiff_t n);
 
 /* One epoch of steps 0 < step < 2; returns how many x became zero or left it. */
-ptrdiff_t ascent_epoch(struct ascent *a, double *x, double step);
+ptrdiff_t coordinate_ascent_epoch(struct coordinate_ascent *a, double *x, double step);
 
 #endif

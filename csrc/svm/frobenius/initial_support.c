@@ -1,17 +1,18 @@
-#include "start.h"
+#include "svm/frobenius/initial_support.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "arena.h"
-#include "ascent.h"
-#include "clones.h"
-#include "factor.h"
-#include "gram.h"
-#include "status.h"
+#include "base/arena.h"
+#include "svm/frobenius/coordinate_ascent.h"
+#include "base/simd.h"
+#include "svm/active_set.h"
+#include "svm/systems/cholesky_update.h"
+#include "svm/systems/gram.h"
+#include "base/status.h"
 
-/* The first ascent is short, and on most problems enough.  Where the rounds after it do not settle, rows lean on each
- * other, and a longer one with longer steps follows (measured). */
+/* The first ascent is short, and on most problems enough.  Where the rounds after it do not converge, rows are strongly
+ * correlated with each other, and a longer one with longer steps follows (measured). */
 static const struct {
     int epochs;   /* at most */
     double step;  /* 0 < step < 2 */
@@ -21,8 +22,7 @@ static const struct {
 #define ROUNDS 8         /* after each */
 #define FIRST_WRONG 0.35 /* rounds go on while at most this part of S is wrong */
 #define FEWER_WRONG 0.6  /* ... then this part of the last round's */
-#define SHORT_OF 1e-11   /* a margin this far below beta (relative) is violated */
-#define ONE_BY_ONE 0.1   /* so many wrong rows (of S) cost less than a new factor */
+#define ONE_BY_ONE 0.1   /* up to this part of S, wrong rows cost less than a new factor */
 
 /* A unit row at a squared distance below this from the span of the others is left to the active set, which can tell
  * whether it depends on them. */
@@ -30,9 +30,10 @@ static const struct {
 
 struct start {
     struct gram *gram;
-    struct factor *factor;
-    struct ascent ascent;
+    struct cholesky_update *factor;
+    struct coordinate_ascent ascent;
     ptrdiff_t *member, size; /* (m + 1) S of the next round, ascending */
+    unsigned char *inside;   /* (m) the same by row */
     double *w;               /* (m) x of a round, of either sign */
     double *target, *margin; /* (padded) the same in the order of the factor; G w */
     ptrdiff_t *iterations, most;
@@ -50,9 +51,9 @@ static void choose(struct start *s, const double *x)
 static void ascend(struct start *s, double *x, size_t i)
 {
     choose(s, x);
-    ascent_begin(&s->ascent, x, s->member, s->size);
+    coordinate_ascent_begin(&s->ascent, x, s->member, s->size);
     for (int epoch = 0; epoch < ascents[i].epochs && *s->iterations < s->most; ++epoch) {
-        ptrdiff_t flips = ascent_epoch(&s->ascent, x, ascents[i].step);
+        ptrdiff_t flips = coordinate_ascent_epoch(&s->ascent, x, ascents[i].step);
         ++*s->iterations;
         choose(s, x);
         if ((double)flips <= ascents[i].flips * (double)s->size)
@@ -63,20 +64,22 @@ static void ascend(struct start *s, double *x, size_t i)
 /* w = x on S exactly.  Rows with the wrong sign change sides in the next S; returns how many. */
 static ptrdiff_t solve(struct start *s)
 {
-    const struct factor *f = s->factor;
-    ptrdiff_t wrong = 0;
-    factor_solve(f, s->target, f->y);
-    memset(s->w, 0, (size_t)s->gram->rows->count * sizeof(double));
+    const struct cholesky_update *f = s->factor;
+    const struct rows *rows = s->gram->rows;
+    double square = 0;
+    cholesky_update_solve(f, s->target, f->y);
+    memset(s->w, 0, (size_t)rows->count * sizeof(double));
     for (ptrdiff_t i = 0; i < f->size; ++i)
         s->w[f->member[i]] = s->target[i];
     gram_margins(s->margin, s->gram, s->w, f->member, f->size);
+    for (ptrdiff_t i = 0; i < f->size; ++i)
+        square += s->target[i] * s->margin[f->member[i]]; /* ||A^* w||^2 */
+    memcpy(s->inside, f->inside, (size_t)rows->count);
+    ptrdiff_t wrong = active_set_exchange(s->inside, s->w, s->margin, f->beta, sqrt(fmax(square, 0)), rows);
     s->size = 0;
-    for (ptrdiff_t k = 0; k < s->gram->rows->count; ++k) {
-        int inside = f->inside[k];
-        int stays = inside ? s->w[k] > 0 : s->margin[k] < f->beta[k] - SHORT_OF * fabs(f->beta[k]);
-        wrong += inside != stays;
+    for (ptrdiff_t k = 0; k < rows->count; ++k) {
         s->member[s->size] = k;
-        s->size += stays;
+        s->size += s->inside[k];
     }
     return wrong;
 }
@@ -84,17 +87,17 @@ static ptrdiff_t solve(struct start *s)
 /* The factor of the next S. */
 static int exchange(struct start *s, ptrdiff_t wrong)
 {
-    struct factor *f = s->factor;
+    struct cholesky_update *f = s->factor;
     if ((double)wrong > ONE_BY_ONE * (double)f->size)
-        return factor_build(f, s->member, s->size, INDEPENDENT);
+        return cholesky_update_build(f, s->member, s->size, INDEPENDENT);
     for (ptrdiff_t i = f->size - 1; i >= 0; --i)
-        if (s->target[i] <= 0)
-            factor_delete(f, i);
+        if (!s->inside[f->member[i]])
+            cholesky_update_delete(f, i);
     for (ptrdiff_t i = 0; i < s->size; ++i) {
         if (f->inside[s->member[i]])
             continue;
-        double rest = factor_project(f, s->member[i]);
-        if (rest > INDEPENDENT && factor_append(f, s->member[i], rest) != STATUS_DONE)
+        double rest = cholesky_update_project(f, s->member[i]);
+        if (rest > INDEPENDENT && cholesky_update_append(f, s->member[i], rest) != STATUS_DONE)
             return STATUS_NO_MEMORY;
     }
     return STATUS_DONE;
@@ -103,13 +106,13 @@ static int exchange(struct start *s, ptrdiff_t wrong)
 /* Rounds from S while each has much fewer wrong rows than the last; *wrong = 0: x is the solution. */
 static int refine_support(struct start *s, double *x, ptrdiff_t *wrong)
 {
-    int status = factor_build(s->factor, s->member, s->size, INDEPENDENT);
+    int status = cholesky_update_build(s->factor, s->member, s->size, INDEPENDENT);
     double most = FIRST_WRONG * (double)s->factor->size;
     for (int round = 0; status == STATUS_DONE && round < ROUNDS && *s->iterations < s->most; ++round) {
         ++*s->iterations;
         *wrong = solve(s);
-        if (*wrong == 0)
-            memcpy(x, s->w, (size_t)s->gram->rows->count * sizeof(double));
+        for (ptrdiff_t k = 0; *wrong == 0 && k < s->gram->rows->count; ++k)
+            x[k] = s->w[k] > 0 ? s->w[k] : 0;
         if (*wrong == 0 || (double)*wrong > most)
             break;
         most = FEWER_WRONG * (double)*wrong;
@@ -118,16 +121,17 @@ static int refine_support(struct start *s, double *x, ptrdiff_t *wrong)
     return status;
 }
 
-int start_support(double *x, int *solved, struct factor *factor, struct gram *gram, ptrdiff_t *iterations,
-                  ptrdiff_t most, struct arena *arena)
+int initial_support(double *x, int *solved, struct cholesky_update *factor, struct gram *gram, ptrdiff_t *iterations,
+                    ptrdiff_t most, struct arena *arena)
 {
     ptrdiff_t m = gram->rows->count, wrong = m;
     struct start s = {.gram = gram, .factor = factor, .iterations = iterations, .most = most};
     s.member = arena_indices(arena, m + 1);
-    s.margin = arena_doubles(arena, clones_padded(m), 1);
+    s.margin = arena_doubles(arena, simd_padded(m), 1);
+    s.inside = arena_take(arena, m, 1);
     s.w = arena_doubles(arena, m, 1);
-    s.target = arena_doubles(arena, clones_padded(m), 1);
-    if (arena->failed || ascent_take(&s.ascent, gram, factor->beta, arena) != STATUS_DONE)
+    s.target = arena_doubles(arena, simd_padded(m), 1);
+    if (arena->failed || coordinate_ascent_init(&s.ascent, gram, factor->beta, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     choose(&s, x);
     for (size_t i = s.size > 0 ? 0 : 1; i <= sizeof ascents / sizeof *ascents; ++i) {
@@ -141,7 +145,7 @@ int start_support(double *x, int *solved, struct factor *factor, struct gram *gr
     }
     /* The rounds may lead away from the solution; the ascent does not. */
     choose(&s, x);
-    if (factor_build(factor, s.member, s.size, INDEPENDENT) != STATUS_DONE)
+    if (cholesky_update_build(factor, s.member, s.size, INDEPENDENT) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     memset(s.w, 0, (size_t)m * sizeof(double));
     for (ptrdiff_t i = 0; i < factor->size; ++i)

@@ -8,19 +8,20 @@
  * whatever the margin is; on infeasible rows A^* x -> 0, a proof.  Mehrotra's predictor and corrector share one
  * factorisation, with weights 1/d = s/x + proximal.  Once the gap is small, {x > s} is taken for the support and
  * solved exactly; if a few exchanges do not make it right, it goes on.  The certificate alone decides. */
-#include "svm.h"
+#include "svm/methods.h"
 
 #include <float.h>
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
 
-#include "arena.h"
-#include "equalities.h"
-#include "status.h"
-#include "stop.h"
-#include "svm_newton.h"
-#include "vector.h"
+#include "base/arena.h"
+#include "svm/equalities.h"
+#include "base/status.h"
+#include "base/monitor.h"
+#include "svm/active_set.h"
+#include "svm/systems/newton_system.h"
+#include "linalg/vector.h"
 
 /* Part of dx added to the linearised rows: bounds the weights, makes equality rows rows like others, and vanishes
  * with dx.  Far below the square of the least margins, which it would blur; more when Cholesky fails. */
@@ -32,21 +33,19 @@
 #define FIRST_ATTEMPT 1e-3 /* gap at which to guess the support, or Farkas residual to prove from */
 #define NEXT_ATTEMPT 1e-2  /* ... and after a failure again when it has shrunk by this factor */
 #define EXCHANGES 8        /* systems per guess: right guesses need 1 to 4 */
-#define SHORT_OF 1e-10     /* a margin this part of beta below it is violated: a tenth of the gap */
-#define NEGATIVE 1e-11     /* a multiplier this far below 0, relative to the largest */
 #define REFUTATIONS 3      /* corrections of a proof: each removes the rounding of the one before */
 #define SMALLEST 1e-8      /* a multiplier of a proof below this part of the largest is not needed */
 #define ROUNDING 1e-13     /* in the margin of a unit row, as a part of ||W||: a few hundred eps */
 #define IMPROVES 0.9       /* an iteration that leaves more than this of the gap is no progress */
-#define PATIENCE 20        /* such iterations in a row: rounding has the upper hand */
+#define PATIENCE 20        /* such iterations in a row: stagnation at rounding level */
 
 struct interior {
     const struct rows *rows;
     const struct svm_options *options;
     struct svm_answer *answer;
-    struct stop *stop;
+    struct monitor *monitor;
     struct arena *arena;
-    struct svm_newton newton;
+    struct newton_system newton;
     struct equalities equalities;
     ptrdiff_t m, D, n_margin;
     double level, dlevel, proximal;
@@ -61,7 +60,7 @@ struct interior {
     unsigned char *inside, *implied;  /* (m) in the support; an equality row that others imply */
 };
 
-static int take(struct interior *s)
+static int init(struct interior *s)
 {
     ptrdiff_t m = s->m;
     double **vectors[] = {&s->beta, &s->x, &s->s,          &s->margin,   &s->dx,
@@ -81,7 +80,7 @@ static int take(struct interior *s)
         return STATUS_NO_MEMORY;
     for (ptrdiff_t i = 0; i < s->equalities.count; ++i)
         s->implied[s->equalities.row[i]] = 0;
-    return svm_newton_take(&s->newton, s->rows, s->stop, s->arena);
+    return newton_system_init(&s->newton, s->rows, s->monitor, s->arena);
 }
 
 /* Equal shares beta.x = 1, and a level so low that every margin row is above it, by about as much: W and s are
@@ -96,8 +95,8 @@ static void start(struct interior *s)
     }
     for (ptrdiff_t k = 0; k < s->m; ++k)
         s->x[k] = s->rows->equal[k] ? 0 : 1 / ((double)s->n_margin * fmax(fabs(s->beta[k]), LEAST_SHARE * mean));
-    svm_newton_adjoint(&s->newton, s->W, s->x);
-    svm_newton_apply(&s->newton, s->margin, s->W);
+    newton_system_adjoint(&s->newton, s->W, s->x);
+    newton_system_apply(&s->newton, s->margin, s->W);
     for (ptrdiff_t k = 0; k < s->m; ++k)
         top = fmax(top, fabs(s->margin[k]) * s->x[k] * (double)s->n_margin);
     s->level = -1.1 * top; /* the least s_k x_k is a tenth of the mean, or more */
@@ -122,8 +121,8 @@ static double measure(struct interior *s)
     const struct rows *rows = s->rows;
     double least = INFINITY, product = 0, weight = 0, short_of = 0;
     project(s);
-    svm_newton_apply(&s->newton, s->margin, s->W);
-    svm_newton_adjoint(&s->newton, s->M, s->x);
+    newton_system_apply(&s->newton, s->margin, s->W);
+    newton_system_adjoint(&s->newton, s->M, s->x);
     for (ptrdiff_t i = 0; i < s->D; ++i)
         s->rest[i] = s->M[i] - s->W[i];
     double of_w = sqrt(vector_dot(s->W, s->W, s->D)), of_x = sqrt(vector_dot(s->M, s->M, s->D));
@@ -158,7 +157,7 @@ static int factor(struct interior *s)
 {
     for (ptrdiff_t k = 0; k < s->m; ++k)
         s->newton.inverse[k] = s->implied[k] ? ABSENT : s->newton.inverse[k] + s->proximal;
-    int status = svm_newton_factor(&s->newton);
+    int status = newton_system_factor(&s->newton);
     if (status == STATUS_FACTORIZATION)
         s->proximal *= MORE_PROXIMAL;
     return status;
@@ -172,7 +171,7 @@ static int direction(struct interior *s, double mu)
         double pull = equal[k] ? 0 : (mu - s->correction[k]) / s->x[k];
         s->h[k] = (s->level * s->beta[k] - s->margin[k] + pull) / s->newton.inverse[k];
     }
-    int status = svm_newton_solve(&s->newton, s->dx, s->dW, s->h, s->rest);
+    int status = newton_system_solve(&s->newton, s->dx, s->dW, s->h, s->rest);
     s->dlevel = (1 - vector_dot(s->beta, s->x, s->m) - vector_dot(s->beta, s->dx, s->m))
                 / vector_dot(s->beta, s->dx_level, s->m);
     for (ptrdiff_t i = 0; i < s->D; ++i)
@@ -210,7 +209,7 @@ static int advance(struct interior *s)
         return status;
     for (ptrdiff_t k = 0; k < m; ++k)
         s->h[k] = s->beta[k] / s->newton.inverse[k];
-    status = svm_newton_solve(&s->newton, s->dx_level, s->dW_level, s->h, NULL);
+    status = newton_system_solve(&s->newton, s->dx_level, s->dW_level, s->h, NULL);
     memset(s->correction, 0, (size_t)m * sizeof(double));
     if (status == STATUS_DONE)
         status = direction(s, 0);
@@ -245,29 +244,29 @@ static int solve_on_support(struct interior *s, ptrdiff_t size)
 {
     double *x = arena_doubles(s->arena, size, 1), *b = arena_doubles(s->arena, size, 1);
     ptrdiff_t corrections = 0;
-    struct support support;
+    struct support_system support;
     if (s->arena->failed)
         return STATUS_NO_MEMORY;
     memset(s->correction, 0, (size_t)s->m * sizeof(double));
     memset(s->answer->lambda, 0, (size_t)s->m * sizeof(double));
     memset(s->answer->W, 0, (size_t)s->D * sizeof(double));
     memset(s->h, 0, (size_t)s->m * sizeof(double));
-    int status = support_take(&support, s->rows, s->member, size, s->correction, NULL, s->arena);
+    int status = support_system_init(&support, s->rows, s->member, size, s->correction, NULL, s->arena);
     for (int pass = 0; pass < 3 && status == STATUS_DONE; ++pass) {
         for (ptrdiff_t i = 0; i < size; ++i) {
             b[i] = s->beta[s->member[i]] - s->h[s->member[i]];
             x[i] = 0;
         }
-        status = support_solve(&support, x, b, DBL_EPSILON, 2, &corrections, s->stop, s->arena);
+        status = support_system_solve(&support, x, b, DBL_EPSILON, 2, &corrections, s->monitor, s->arena);
         status = status == STATUS_ITERATION_LIMIT ? STATUS_DONE : status; /* refined as far as rounding goes */
         for (ptrdiff_t i = 0; i < size; ++i) {
             s->correction[s->member[i]] = x[i];
             s->answer->lambda[s->member[i]] += x[i];
         }
-        svm_newton_adjoint(&s->newton, s->M, s->correction);
+        newton_system_adjoint(&s->newton, s->M, s->correction);
         for (ptrdiff_t i = 0; i < s->D; ++i)
             s->answer->W[i] += s->M[i];
-        svm_newton_apply(&s->newton, s->h, s->answer->W);
+        newton_system_apply(&s->newton, s->h, s->answer->W);
     }
     return status;
 }
@@ -277,7 +276,7 @@ static int conclude(struct interior *s, int stopped)
 {
     for (ptrdiff_t k = 0; k < s->m; ++k)
         s->answer->lambda[k] /= s->rows->length[k];
-    return svm_conclude(s->answer, s->rows, s->options, BOUND_FROBENIUS, stopped, s->arena);
+    return solver_conclude(s->answer, s->rows, s->options, NORM_FROBENIUS, stopped, s->arena);
 }
 
 /* Guess the support from x and s, and exchange the rows with the wrong sign while they get fewer.  STATUS_DONE:
@@ -288,8 +287,7 @@ static int finish(struct interior *s)
     for (ptrdiff_t k = 0; k < s->m; ++k)
         s->inside[k] = !s->implied[k] && (s->rows->equal[k] || s->x[k] > s->s[k]);
     for (int exchange = 0; exchange < EXCHANGES; ++exchange) {
-        ptrdiff_t size = 0, wrong = 0;
-        double top = 0;
+        ptrdiff_t size = 0;
         for (ptrdiff_t k = 0; k < s->m; ++k)
             if (s->inside[k])
                 s->member[size++] = k;
@@ -300,16 +298,8 @@ static int finish(struct interior *s)
         arena_release(s->arena, mark);
         if (status != STATUS_DONE)
             return status == STATUS_FACTORIZATION ? STATUS_ITERATION_LIMIT : status;
-        for (ptrdiff_t k = 0; k < s->m; ++k)
-            top = fmax(top, fabs(s->answer->lambda[k]));
-        for (ptrdiff_t k = 0; k < s->m; ++k) {
-            int leaves = s->inside[k] && s->answer->lambda[k] < -NEGATIVE * top;
-            int enters = !s->inside[k] && s->beta[k] - s->h[k] > SHORT_OF * fabs(s->beta[k]);
-            if (!s->rows->equal[k] && (leaves || enters)) {
-                s->inside[k] = !s->inside[k];
-                ++wrong;
-            }
-        }
+        double norm = vector_norm(s->answer->W, s->D);
+        ptrdiff_t wrong = active_set_exchange(s->inside, s->answer->lambda, s->h, s->beta, norm, s->rows);
         if (wrong == 0)
             return conclude(s, STATUS_ITERATION_LIMIT);
         if (wrong >= before)
@@ -330,7 +320,6 @@ static int refute(struct interior *s)
     for (ptrdiff_t k = 0; k < s->m; ++k)
         v[k] = s->best_x[k] / top;
     for (int pass = 0; pass < REFUTATIONS; ++pass) {
-        struct arena_mark mark = arena_mark(s->arena);
         double weight = 0;
         for (ptrdiff_t k = 0; k < s->m; ++k) {
             double size = fmax(v[k], SMALLEST);
@@ -339,8 +328,7 @@ static int refute(struct interior *s)
         }
         int status = factor(s);
         if (status == STATUS_DONE)
-            status = svm_newton_solve(&s->newton, v, s->dW, s->h, NULL);
-        arena_release(s->arena, mark);
+            status = newton_system_solve(&s->newton, v, s->dW, s->h, NULL);
         if (status == STATUS_FACTORIZATION)
             continue;
         if (status != STATUS_DONE)
@@ -349,8 +337,8 @@ static int refute(struct interior *s)
             v[k] = rows->equal[k] || v[k] > 0 ? v[k] : 0;
             weight += rows->rhs[k] * v[k];
         }
-        svm_newton_adjoint(&s->newton, s->answer->W, v);
-        if (sqrt(vector_dot(s->answer->W, s->answer->W, s->D)) <= BOUND_FARKAS / 2 * weight)
+        newton_system_adjoint(&s->newton, s->answer->W, v);
+        if (sqrt(vector_dot(s->answer->W, s->answer->W, s->D)) <= CERTIFICATE_FARKAS / 2 * weight)
             return conclude(s, STATUS_UNDECIDED);
     }
     return STATUS_UNDECIDED;
@@ -371,9 +359,9 @@ static int iterate(struct interior *s)
         return finish(s); /* equality rows alone: one linear system */
     for (int slow = 0; slow < PATIENCE; ++*iterations) {
         double gap = measure(s);
-        s->stop->iterations = *iterations;
-        s->stop->gap = gap;
-        if (gap <= bound_tolerance(s->options->tol, s->lower, s->rows) / 2)
+        s->monitor->iterations = *iterations;
+        s->monitor->gap = gap;
+        if (gap <= certificate_tolerance(s->options->tol, s->lower, s->rows) / 2)
             return STATUS_ITERATION_LIMIT; /* for the certificate to correct */
         int separates = s->lower > 0;
         double rough = separates ? gap : s->farkas, reached = separates ? gap : s->upper;
@@ -387,11 +375,9 @@ static int iterate(struct interior *s)
         best = fmin(best, reached);
         if (*iterations >= s->options->max_iter)
             return STATUS_ITERATION_LIMIT;
-        if (stop_now(s->stop))
+        if (monitor_stops(s->monitor))
             return STATUS_INTERRUPTED;
-        struct arena_mark mark = arena_mark(s->arena);
         int status = advance(s);
-        arena_release(s->arena, mark);
         if (status == STATUS_ITERATION_LIMIT || s->proximal > MOST_PROXIMAL)
             break;
         if (status != STATUS_DONE && status != STATUS_FACTORIZATION)
@@ -400,20 +386,20 @@ static int iterate(struct interior *s)
     return attempt(s);
 }
 
-int svm_interior_frobenius(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                           struct stop *stop, struct arena *arena)
+int frobenius_interior(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                       struct monitor *monitor, struct arena *arena)
 {
     struct interior s = {.rows = rows,
                          .options = options,
                          .answer = answer,
-                         .stop = stop,
+                         .monitor = monitor,
                          .arena = arena,
                          .m = rows->count,
                          .D = rows->w->dk * rows->w->dz,
                          .upper = INFINITY,
                          .proximal = PROXIMAL};
     answer->iterations = 0;
-    int status = take(&s);
+    int status = init(&s);
     if (status != STATUS_DONE)
         return status;
     start(&s);

@@ -1,65 +1,63 @@
-#include "svm_burst.h"
+#include "svm/frobenius/primal_dual_active_set.h"
 
 #include <float.h>
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
 
-#include "arena.h"
-#include "status.h"
-#include "stop.h"
-#include "support.h"
-#include "vector.h"
+#include "base/arena.h"
+#include "base/status.h"
+#include "base/monitor.h"
+#include "svm/active_set.h"
+#include "svm/systems/support_system.h"
+#include "linalg/vector.h"
 
-#define EXCHANGES 25     /* systems per burst */
+#define EXCHANGES 25     /* systems per run */
 #define PROXIMAL 1e-6    /* ridge of dense systems, on unit rows */
-#define SHORT_OF 1e-10   /* a margin this far below b (relative) is violated, by more than ROUNDING ||W|| */
-#define ROUNDING 1e-14   /* ... of a unit row; and this alone, where no scaling of W puts the row right */
-#define NEGATIVE 1e-11   /* a multiplier this far below 0, relative to the largest */
 #define EQUAL 1e-11      /* equality rows off by less, relative to length ||W||, are put right at the end */
 #define PATIENCE 60      /* conjugate gradient iterations for one system before it is made dense */
-#define AS_CHEAP 100     /* ... and so many iterations cost more than the factor where that is small */
+#define AS_CHEAP 100     /* ... and this many iterations cost more than the factor where that is small */
 #define DENSE_MOST 12000 /* rows of the largest factor */
 #define MANY 20          /* rows wrong at once, after which a few more will be found wrong */
 #define REFINEMENTS 3    /* of a dense solution, at most */
 #define RESIDUAL 1e-11   /* ... until its rows are off by no more than this part of the largest b ... */
 #define ROUGHLY 1e-3     /* ... or, as long as many rows are wrong, this part of the accuracy asked for */
 
-double svm_burst_slack_ridge(const struct svm_options *options)
+double primal_dual_active_set_slack_ridge(const struct svm_options *options)
 {
     return options->soft > 0 ? 1 / (2 * options->soft) : 0;
 }
 
 /* Ridges of unit rows: of the soft margin, and of the proximal term. */
-static void set_ridge(struct svm_burst *s, double proximal)
+static void set_ridge(struct primal_dual_active_set *s, double proximal)
 {
     const struct rows *rows = s->rows;
-    double slack = svm_burst_slack_ridge(s->options);
+    double slack = primal_dual_active_set_slack_ridge(s->options);
     s->proximal = proximal;
     for (ptrdiff_t k = 0; k < rows->count; ++k)
         s->ridge[k] = proximal + (rows->equal[k] ? 0 : slack / (rows->length[k] * rows->length[k]));
 }
 
-void svm_burst_move_centre(struct svm_burst *s)
+void primal_dual_active_set_move_centre(struct primal_dual_active_set *s)
 {
     for (ptrdiff_t k = 0; k < s->rows->count; ++k)
         s->previous[k] = s->lambda[k] * s->rows->length[k];
 }
 
 /* The proximal term.  A soft margin has a ridge of its own, and goes without as long as that is enough. */
-static void regularise(struct svm_burst *s)
+static void regularise(struct primal_dual_active_set *s)
 {
     set_ridge(s, PROXIMAL);
-    svm_burst_move_centre(s);
+    primal_dual_active_set_move_centre(s);
 }
 
-static void right_sides(struct svm_burst *s)
+static void right_sides(struct primal_dual_active_set *s)
 {
     for (ptrdiff_t k = 0; k < s->rows->count; ++k)
         s->b[k] = s->rows->rhs[k] / s->rows->length[k] + s->proximal * s->previous[k];
 }
 
-int svm_burst_take(struct svm_burst *s)
+int primal_dual_active_set_init(struct primal_dual_active_set *s)
 {
     ptrdiff_t m = s->rows->count, D = s->rows->w->dk * s->rows->w->dz;
     s->lambda = arena_zeros(s->arena, m, 1);
@@ -72,6 +70,7 @@ int svm_burst_take(struct svm_burst *s)
     s->margin = arena_doubles(s->arena, m, 1);
     s->trial = arena_doubles(s->arena, m, 1);
     s->W = arena_doubles(s->arena, D, 1);
+    s->U = arena_doubles(s->arena, s->rows->w->n_queries, s->rows->w->dk);
     s->member = arena_indices(s->arena, m);
     s->inside = arena_take(s->arena, m, 1);
     s->ridge = arena_doubles(s->arena, m, 1);
@@ -81,16 +80,17 @@ int svm_burst_take(struct svm_burst *s)
     return equalities_factor(&s->equalities, s->rows, s->arena);
 }
 
-void svm_burst_prepare(struct svm_burst *s)
+void primal_dual_active_set_prepare(struct primal_dual_active_set *s)
 {
-    exchange_take(&s->exchange, s->rows, s->ridge, s->arena);
+    schur_update_init(&s->schur, s->rows, s->ridge, s->arena);
+    compact_rows_init(&s->compact, s->arena);
 }
 
-double svm_burst_price(struct svm_burst *s, const double *lambda, int signs_hold)
+double primal_dual_active_set_price(struct primal_dual_active_set *s, const double *lambda, int signs_hold)
 {
     const struct rows *rows = s->rows;
     double C = s->options->soft, product = 0, cost = 0;
-    rows_adjoint(s->W, rows, lambda);
+    rows_adjoint(s->W, rows, lambda, s->U);
     double square = vector_dot(s->W, s->W, rows->w->dk * rows->w->dz);
     for (ptrdiff_t k = 0; k < rows->count; ++k) {
         product += rows->rhs[k] * lambda[k];
@@ -108,12 +108,12 @@ double svm_burst_price(struct svm_burst *s, const double *lambda, int signs_hold
     return dual;
 }
 
-void svm_burst_measure(struct svm_burst *s)
+void primal_dual_active_set_measure(struct primal_dual_active_set *s)
 {
     const struct rows *rows = s->rows;
     ptrdiff_t D = rows->w->dk * rows->w->dz;
     double C = s->options->soft, slack = 0, off = 0, square = vector_dot(s->W, s->W, D), size = sqrt(square);
-    rows_apply(s->margin, rows, s->W);
+    rows_apply(s->margin, rows, s->W, s->U);
     for (ptrdiff_t k = 0; k < rows->count; ++k) {
         double missing = rows->rhs[k] - s->margin[k];
         if (rows->equal[k])
@@ -121,7 +121,7 @@ void svm_burst_measure(struct svm_burst *s)
         else if (missing > 0)
             slack += missing * missing;
     }
-    double scale = C > 0 ? 0 : bound_scaling(s->margin, rows, size, EQUAL);
+    double scale = C > 0 ? 0 : certificate_scaling(s->margin, rows, size, EQUAL);
     double lower = scale > 0 && size > 0 ? 1 / (scale * size) : 0, upper = square / 2 + C * slack;
     if (off > EQUAL * size || (C > 0 ? upper >= s->upper : lower <= s->lower))
         return;
@@ -130,7 +130,7 @@ void svm_burst_measure(struct svm_burst *s)
         s->upper = upper;
     else
         s->lower = lower;
-    s->stop->gap = s->lower > 0 ? s->upper / s->lower - 1 : INFINITY;
+    s->monitor->gap = s->lower > 0 ? s->upper / s->lower - 1 : INFINITY;
 }
 
 static int any_negative(const struct rows *rows, const double *lambda)
@@ -142,7 +142,7 @@ static int any_negative(const struct rows *rows, const double *lambda)
 }
 
 /* S from s->inside, ascending. */
-static void collect(struct svm_burst *s)
+static void collect(struct primal_dual_active_set *s)
 {
     s->size = 0;
     for (ptrdiff_t k = 0; k < s->rows->count; ++k)
@@ -150,7 +150,7 @@ static void collect(struct svm_burst *s)
             s->member[s->size++] = k;
 }
 
-static void choose_support(struct svm_burst *s)
+static void choose_support(struct primal_dual_active_set *s)
 {
     for (ptrdiff_t k = 0; k < s->rows->count; ++k)
         s->inside[k] = !s->rows->equal[k] && s->lambda[k] > 0;
@@ -161,7 +161,7 @@ static void choose_support(struct svm_burst *s)
 
 /* Whether a factor is taken for the system at hand, not conjugate gradients: these fail where S is badly conditioned,
  * and cost more where it has few rows beside the entries of W. */
-static int is_dense(const struct svm_burst *s)
+static int is_dense(const struct primal_dual_active_set *s)
 {
     const struct windows *w = s->rows->w;
     double size = (double)s->size, dk = (double)w->dk;
@@ -170,27 +170,27 @@ static int is_dense(const struct svm_burst *s)
 }
 
 /* trial = w in the units of the rows; its dual value. */
-static double evaluate_candidate(struct svm_burst *s, int *negative)
+static double evaluate_candidate(struct primal_dual_active_set *s, int *negative)
 {
     for (ptrdiff_t k = 0; k < s->rows->count; ++k)
         s->trial[k] = s->w[k] / s->rows->length[k];
     *negative = any_negative(s->rows, s->trial);
-    double value = svm_burst_price(s, s->trial, !*negative);
-    svm_burst_measure(s);
+    double value = primal_dual_active_set_price(s, s->trial, !*negative);
+    primal_dual_active_set_measure(s);
     return value;
 }
 
 /* w on S by a factor, refined with the margins that the evaluation yields, down to `eta` of the largest b. */
-static int solve_dense(struct svm_burst *s, double eta, double *value, int *negative)
+static int solve_dense(struct primal_dual_active_set *s, double eta, double *value, int *negative)
 {
     const struct rows *rows = s->rows;
     double before = INFINITY;
-    s->dense = 1;                     /* from now on: its factor serves the sets to come */
-    s->rounded = (struct rounded){0}; /* where it was, the factor will be */
+    s->dense = 1;                    /* from now on: its factor serves the sets to come */
+    compact_rows_clear(&s->compact); /* its memory goes to the factor, and the ridge may change */
     if (s->proximal == 0 && s->options->soft == 0)
         regularise(s);
     right_sides(s);
-    int status = exchange_solve(&s->exchange, s->w, s->b, s->member, s->size);
+    int status = schur_update_solve(&s->schur, s->w, s->b, s->member, s->size);
     for (int i = 0; status == STATUS_DONE; ++i) {
         *value = evaluate_candidate(s, negative);
         double off = 0, largest = 0;
@@ -204,7 +204,7 @@ static int solve_dense(struct svm_burst *s, double eta, double *value, int *nega
             break;
         before = off;
         memcpy(s->trial, s->step, (size_t)rows->count * sizeof(double));
-        status = exchange_solve(&s->exchange, s->step, s->trial, s->member, s->size);
+        status = schur_update_solve(&s->schur, s->step, s->trial, s->member, s->size);
         for (ptrdiff_t j = 0; j < s->size && status == STATUS_DONE; ++j)
             s->w[s->member[j]] += s->step[s->member[j]];
         ++s->answer->iterations;
@@ -212,11 +212,11 @@ static int solve_dense(struct svm_burst *s, double eta, double *value, int *nega
     return status;
 }
 
-/* w on S by conjugate gradients, only as exact as the burst needs: `eta` of the largest right side. */
-static int solve_iteratively(struct svm_burst *s, double eta, double *value, int *negative)
+/* w on S by conjugate gradients, only as exact as the run needs: `eta` of the largest right side. */
+static int solve_iteratively(struct primal_dual_active_set *s, double eta, double *value, int *negative)
 {
     right_sides(s);
-    if (rounded_make_room(&s->rounded, s->rows, s->member, s->size, s->arena) != STATUS_DONE)
+    if (compact_rows_make_room(&s->compact, s->rows, s->member, s->size) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     struct arena_mark mark = arena_mark(s->arena);
     double *x = arena_doubles(s->arena, s->size, 1), *b = arena_doubles(s->arena, s->size, 1);
@@ -226,11 +226,11 @@ static int solve_iteratively(struct svm_burst *s, double eta, double *value, int
         b[i] = s->b[s->member[i]];
         x[i] = s->lambda[s->member[i]] * s->rows->length[s->member[i]];
     }
-    struct support support;
-    int status = support_take(&support, s->rows, s->member, s->size, s->ridge, &s->rounded, s->arena);
+    struct support_system support;
+    int status = support_system_init(&support, s->rows, s->member, s->size, s->ridge, &s->compact, s->arena);
     if (status == STATUS_DONE)
-        status = support_solve(&support, x, b, eta, eta < 1e-9 ? 4 * PATIENCE : PATIENCE, &s->answer->iterations,
-                               s->stop, s->arena);
+        status = support_system_solve(&support, x, b, eta, eta < 1e-9 ? 4 * PATIENCE : PATIENCE, &s->answer->iterations,
+                                      s->monitor, s->arena);
     memset(s->w, 0, (size_t)s->rows->count * sizeof(double));
     for (ptrdiff_t i = 0; i < s->size; ++i)
         s->w[s->member[i]] = x[i];
@@ -240,23 +240,23 @@ static int solve_iteratively(struct svm_burst *s, double eta, double *value, int
     return status;
 }
 
-static int solve_on_support(struct svm_burst *s, double eta, double *value, int *negative)
+static int solve_on_support(struct primal_dual_active_set *s, double eta, double *value, int *negative)
 {
     if (is_dense(s))
         return solve_dense(s, fmax(ROUGHLY * eta, s->rows->homogeneous ? RESIDUAL : DBL_EPSILON), value, negative);
     return solve_iteratively(s, eta, value, negative);
 }
 
-/* Where no W meets the rows the dual has no end: the proximal steps become equal, and point along a Farkas
+/* Where no W meets the rows the dual is unbounded: the proximal steps become equal, and point along a Farkas
  * certificate. */
-static int is_hopeless(struct svm_burst *s, ptrdiff_t wrong)
+static int is_hopeless(struct primal_dual_active_set *s, ptrdiff_t wrong)
 {
     const struct rows *rows = s->rows;
     if (s->lower > 0 || s->options->soft > 0 || s->proximal == 0 || wrong > 1)
         return 0;
     for (ptrdiff_t k = 0; k < rows->count; ++k)
         s->step[k] = (s->w[k] - s->previous[k]) / rows->length[k];
-    if (bound_farkas(s->step, rows, s->arena) > BOUND_FARKAS / 2)
+    if (certificate_farkas(s->step, rows, s->arena) > CERTIFICATE_FARKAS / 2)
         return 0;
     memcpy(s->best_lambda, s->step, (size_t)rows->count * sizeof(double));
     s->infeasible = 1;
@@ -264,33 +264,22 @@ static int is_hopeless(struct svm_burst *s, ptrdiff_t wrong)
 }
 
 /* Rows with the wrong sign; S after the exchange is left in s->inside. */
-static ptrdiff_t wrong_rows(struct svm_burst *s)
+static ptrdiff_t wrong_rows(struct primal_dual_active_set *s)
 {
     const struct rows *rows = s->rows;
-    double top = vector_largest(s->w, rows->count);
-    double met = rows->homogeneous ? SHORT_OF : 0, noise = ROUNDING * vector_norm(s->W, rows->w->dk * rows->w->dz);
-    ptrdiff_t wrong = 0;
-    for (ptrdiff_t k = 0; k < rows->count; ++k) {
-        if (rows->equal[k])
-            continue;
-        double short_of = s->b[k] - s->margin[k] / rows->length[k]; /* outside S, where w = 0 */
-        int leaves = s->inside[k] && s->w[k] < -NEGATIVE * top;
-        int enters = !s->inside[k] && short_of > met * fabs(s->b[k]) + noise;
-        if (leaves || enters) {
-            s->inside[k] = !s->inside[k];
-            ++wrong;
-        }
-    }
-    return wrong;
+    for (ptrdiff_t k = 0; k < rows->count; ++k)
+        s->step[k] = s->margin[k] / rows->length[k];
+    double size = vector_norm(s->W, rows->w->dk * rows->w->dz);
+    return active_set_exchange(s->inside, s->w, s->step, s->b, size, rows);
 }
 
-int svm_burst_close_enough(const struct svm_burst *s)
+int primal_dual_active_set_close_enough(const struct primal_dual_active_set *s)
 {
-    double tol = s->options->soft > 0 ? s->options->tol : bound_tolerance(s->options->tol, s->lower, s->rows);
+    double tol = s->options->soft > 0 ? s->options->tol : certificate_tolerance(s->options->tol, s->lower, s->rows);
     return s->lower > 0 && s->upper / s->lower - 1 <= tol / 2;
 }
 
-int svm_burst_run(struct svm_burst *s, int *solved, int *exchanges)
+int primal_dual_active_set_run(struct primal_dual_active_set *s, int *solved, int *exchanges)
 {
     const struct rows *rows = s->rows;
     ptrdiff_t before = PTRDIFF_MAX;
@@ -313,16 +302,16 @@ int svm_burst_run(struct svm_burst *s, int *solved, int *exchanges)
         if (negative) {
             for (ptrdiff_t k = 0; k < rows->count; ++k)
                 s->trial[k] = rows->equal[k] ? s->trial[k] : fmax(s->trial[k], 0);
-            value = svm_burst_price(s, s->trial, 1);
+            value = primal_dual_active_set_price(s, s->trial, 1);
         }
         if (is_hopeless(s, wrong))
             return STATUS_DONE;
         if (value > s->dual) {
             s->dual = value;
             memcpy(s->lambda, s->trial, (size_t)rows->count * sizeof(double));
-            svm_burst_move_centre(s);
+            primal_dual_active_set_move_centre(s);
         }
-        if (svm_burst_close_enough(s) || (wrong == 0 && exact)) {
+        if (primal_dual_active_set_close_enough(s) || (wrong == 0 && exact)) {
             *solved = 1;
             return STATUS_DONE;
         }
@@ -335,7 +324,7 @@ int svm_burst_run(struct svm_burst *s, int *solved, int *exchanges)
             eta = last ? 1e-13 : eta > 1e-4 ? 1e-4 : fmax(closer, enough);
         }
         if (wrong > s->size * 35 / 100 + 10)
-            return STATUS_DONE; /* S would grow towards all rows: block ascent knows better */
+            return STATUS_DONE; /* S would grow towards all rows: back to block ascent */
         before = wrong > 0 ? wrong : before;
         collect(s);
     }

@@ -1,13 +1,14 @@
-#include "active.h"
+#include "svm/frobenius/working_set.h"
 
 #include <float.h>
 #include <math.h>
 #include <string.h>
 
-#include "arena.h"
-#include "clones.h"
-#include "status.h"
-#include "vector.h"
+#include "base/arena.h"
+#include "base/simd.h"
+#include "base/status.h"
+#include "svm/active_set.h"
+#include "linalg/vector.h"
 
 /* Rounding in the margin of a unit row, in units of eps sum|x|. */
 #define NOISE 8.0
@@ -23,34 +24,35 @@
 /* A coefficient below this part of the largest is rounding; dividing by it would throw x far out. */
 #define NEGLIGIBLE 1e-12
 
-int active_take(struct active *s, const struct rows *rows, struct arena *arena)
+int working_set_init(struct working_set *s, const struct rows *rows, struct arena *arena)
 {
-    ptrdiff_t m = rows->count, D = rows->w->dk * rows->w->dz, capacity = clones_padded(m + 1);
-    *s = (struct active){.rows = rows, .most = (m < D ? m : D) + 1};
+    ptrdiff_t m = rows->count, D = rows->w->dk * rows->w->dz, capacity = simd_padded(m + 1);
+    *s = (struct working_set){.rows = rows, .most = (m < D ? m : D) + 1};
     s->beta = arena_doubles(arena, m, 1);
     s->x = arena_zeros(arena, m, 1);
-    s->margin = arena_zeros(arena, clones_padded(m), 1);
+    s->margin = arena_zeros(arena, simd_padded(m), 1);
     s->step = arena_doubles(arena, capacity, 1);
     s->target = arena_doubles(arena, capacity, 1);
     s->work = arena_doubles(arena, capacity, 1);
     s->full = arena_zeros(arena, m, 1);
     s->refined = arena_doubles(arena, D, 1);
     s->W = arena_doubles(arena, D, 1);
-    if (arena->failed || gram_take(&s->gram, rows, arena) != STATUS_DONE)
+    s->U = arena_doubles(arena, rows->w->n_queries, rows->w->dk);
+    if (arena->failed || gram_init(&s->gram, rows, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     for (ptrdiff_t k = 0; k < m; ++k)
         s->beta[k] = rows->rhs[k] / rows->length[k];
-    return factor_take(&s->factor, &s->gram, s->beta, capacity, arena);
+    return cholesky_update_init(&s->factor, &s->gram, s->beta, capacity, arena);
 }
 
 /* W = A^*(coefficients of unit rows in `full`), and its margins on unit rows; `full` is scaled and restored. */
-static void margins_of_full(struct active *s, double *margin)
+static void margins_of_full(struct working_set *s, double *margin)
 {
     const struct rows *rows = s->rows;
     for (ptrdiff_t k = 0; k < rows->count; ++k)
         s->full[k] /= rows->length[k];
-    rows_adjoint(s->W, rows, s->full);
-    rows_apply(margin, rows, s->W);
+    rows_adjoint(s->W, rows, s->full, s->U);
+    rows_apply(margin, rows, s->W, s->U);
     for (ptrdiff_t k = 0; k < rows->count; ++k) {
         s->full[k] *= rows->length[k];
         margin[k] /= rows->length[k];
@@ -59,10 +61,10 @@ static void margins_of_full(struct active *s, double *margin)
 
 /* step <- (p_S, 1) with a_j = p' a_S + rest, i.e. step = -p on S; returns ||rest||^2 computed from the tokens.
  * Two corrections bring p, and with it the rest, to the accuracy of the rows themselves. */
-static double distance_from_tokens(struct active *s, ptrdiff_t j)
+static double distance_from_tokens(struct working_set *s, ptrdiff_t j)
 {
     ptrdiff_t D = s->rows->w->dk * s->rows->w->dz;
-    factor_solve(&s->factor, s->step, s->factor.r);
+    cholesky_update_solve(&s->factor, s->step, s->factor.r);
     for (int pass = 0;; ++pass) {
         memset(s->full, 0, (size_t)s->rows->count * sizeof(double));
         s->full[j] = 1;
@@ -73,40 +75,40 @@ static double distance_from_tokens(struct active *s, ptrdiff_t j)
             break;
         for (ptrdiff_t i = 0; i < s->factor.size; ++i)
             s->target[i] = s->margin[s->factor.member[i]];
-        factor_solve_transposed(&s->factor, s->work, s->target);
-        factor_solve(&s->factor, s->target, s->work);
+        cholesky_update_solve_transposed(&s->factor, s->work, s->target);
+        cholesky_update_solve(&s->factor, s->target, s->work);
         for (ptrdiff_t i = 0; i < s->factor.size; ++i)
             s->step[i] += s->target[i];
     }
     return vector_dot(s->W, s->W, D);
 }
 
-static void leave(struct active *s, ptrdiff_t i)
+static void leave(struct working_set *s, ptrdiff_t i)
 {
     s->x[s->factor.member[i]] = 0;
-    factor_delete(&s->factor, i);
+    cholesky_update_delete(&s->factor, i);
 }
 
-int active_offer(struct active *s, ptrdiff_t j)
+int working_set_add(struct working_set *s, ptrdiff_t j)
 {
-    double rest = factor_project(&s->factor, j);
+    double rest = cholesky_update_project(&s->factor, j);
     if (rest < CANCELS) {
         rest = distance_from_tokens(s, j);
         double weight = 1;
         for (ptrdiff_t i = 0; i < s->factor.size; ++i)
             weight += fabs(s->step[i]);
         if (s->factor.size == s->most || sqrt(rest) <= DEPENDS * weight)
-            return ACTIVE_DEPENDENT;
-        factor_times(&s->factor, s->factor.r, s->step); /* r = U p, as corrected */
+            return WORKING_SET_DEPENDENT;
+        cholesky_update_times(&s->factor, s->factor.r, s->step); /* r = U p, as corrected */
     }
-    return factor_append(&s->factor, j, rest) < 0 ? STATUS_NO_MEMORY : ACTIVE_JOINED;
+    return cholesky_update_append(&s->factor, j, rest) < 0 ? STATUS_NO_MEMORY : WORKING_SET_ADDED;
 }
 
-/* x moves towards the maximum over S; rows that would turn negative leave. */
-void active_settle(struct active *s)
+/* x moves to the maximum of the dual over S; rows whose multiplier would turn negative are dropped (ratio test). */
+void working_set_ratio_test(struct working_set *s)
 {
     for (;;) {
-        factor_solve(&s->factor, s->target, s->factor.y);
+        cholesky_update_solve(&s->factor, s->target, s->factor.y);
         double length = 1;
         ptrdiff_t blocking = -1;
         for (ptrdiff_t i = 0; i < s->factor.size; ++i) {
@@ -130,7 +132,7 @@ void active_settle(struct active *s)
 }
 
 /* Rounding to expect in the margin of a unit row when W is summed from the rows. */
-static double noise(const struct active *s)
+static double noise(const struct working_set *s)
 {
     double weight = 0;
     for (ptrdiff_t i = 0; i < s->factor.size; ++i)
@@ -138,7 +140,7 @@ static double noise(const struct active *s)
     return NOISE * DBL_EPSILON * weight;
 }
 
-double active_margins(struct active *s)
+double working_set_margins(struct working_set *s)
 {
     if (s->gram.K != NULL) {
         gram_margins(s->margin, &s->gram, s->x, s->factor.member, s->factor.size);
@@ -152,7 +154,7 @@ double active_margins(struct active *s)
 /* With a margin gamma the
  * sum A^* x is off by eps sum|x|, of order eps / gamma^2; corrections made to W itself leave eps ||W||, of order
  * eps / gamma.  Three are enough for a factor that has lost nearly all its digits. */
-double active_refine(struct active *s)
+double working_set_refine(struct working_set *s)
 {
     const struct rows *rows = s->rows;
     ptrdiff_t m = rows->count, D = rows->w->dk * rows->w->dz;
@@ -165,12 +167,12 @@ double active_refine(struct active *s)
         for (ptrdiff_t i = 0; i < s->factor.size; ++i) {
             double beta = s->beta[s->factor.member[i]];
             s->target[i] = beta - s->margin[s->factor.member[i]];
-            lost |= fabs(s->target[i]) > ACTIVE_MET / 10 * fabs(beta) + rounding;
+            lost |= fabs(s->target[i]) > ACTIVE_SET_MET / 10 * fabs(beta) + rounding;
         }
         if (pass == 3 || !lost)
             return rounding;
-        factor_solve_transposed(&s->factor, s->work, s->target);
-        factor_solve(&s->factor, s->target, s->work);
+        cholesky_update_solve_transposed(&s->factor, s->work, s->target);
+        cholesky_update_solve(&s->factor, s->target, s->work);
         memset(s->full, 0, (size_t)m * sizeof(double));
         for (ptrdiff_t i = 0; i < s->factor.size; ++i)
             s->full[s->factor.member[i]] = s->target[i];
@@ -179,15 +181,16 @@ double active_refine(struct active *s)
             s->x[s->factor.member[i]] += s->target[i];
         for (ptrdiff_t i = 0; i < D; ++i)
             s->refined[i] += s->W[i];
-        rows_apply(s->margin, rows, s->refined);
+        rows_apply(s->margin, rows, s->refined, s->U);
         for (ptrdiff_t k = 0; k < m; ++k)
             s->margin[k] /= rows->length[k];
     }
 }
 
-/* Row j = p' a_S.  x moves along (-p, +1), which leaves W alone, until a margin row of S reaches zero and leaves
- * (returns 1); 0: nothing ever leaves, and the direction is the Farkas certificate, put into x. */
-int active_exchange(struct active *s, ptrdiff_t j)
+/* For a dependent row j = p' a_S: x moves along (-p, +1), which leaves W unchanged and raises the dual, until a margin
+ * row of S reaches zero and is dropped (returns 1).  0: none does, and the direction, put into x, is a Farkas
+ * certificate. */
+int working_set_drop(struct working_set *s, ptrdiff_t j)
 {
     double t = INFINITY, largest = 0;
     ptrdiff_t blocking = -1;

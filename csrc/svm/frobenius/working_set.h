@@ -1,48 +1,47 @@
-/* The set S of a dual active set method, with multipliers x that may move: rows join it, leave it, and x goes to the
- * maximum of the dual over it.  In the units of unit rows a_k = row_k / length_k, beta_k = b_k / length_k:
+/* The set S of a dual active set method and its multipliers x: rows are added and dropped, and x moves to the maximum
+ * of the dual over S.  In the units of unit rows a_k = row_k / length_k, beta_k = b_k / length_k:
  *
  *     dual:  max beta.x - 1/2 ||A^* x||^2,  x >= 0 on margin rows;   W = A^* x
  *     optimal:  A W >= beta on margin rows, with equality where x > 0;  A W = beta on equality rows */
-#ifndef ACTIVE_H
-#define ACTIVE_H
+#ifndef SVM_FROBENIUS_WORKING_SET_H
+#define SVM_FROBENIUS_WORKING_SET_H
 
-#include "factor.h"
-#include "gram.h"
+#include "svm/systems/cholesky_update.h"
+#include "svm/systems/gram.h"
 
-struct active {
+struct working_set {
     const struct rows *rows;
     ptrdiff_t most;            /* rows that S can have */
     double *beta, *x, *margin; /* (m), (m) by row, (m) A W */
     struct gram gram;
-    struct factor factor;         /* S, and G_SS = U^T U */
-    double *step, *target, *work; /* (capacity) multipliers of a step; scratch */
-    double *refined;              /* (dk,dz) W, once it has been refined */
-    double *full, *W;             /* (m), (dk,dz) scratch */
+    struct cholesky_update factor; /* S, and G_SS = U^T U */
+    double *step, *target, *work;  /* (capacity) multipliers of a step; scratch */
+    double *refined;               /* (dk,dz) W, once it has been refined */
+    double *full, *W, *U;          /* (m), (dk,dz), (M,dk) scratch */
 };
 
-enum active_verdict { ACTIVE_JOINED, ACTIVE_DEPENDENT };
+enum working_set_result { WORKING_SET_ADDED, WORKING_SET_DEPENDENT };
 
 /* S is empty, x zero.  STATUS_DONE or STATUS_NO_MEMORY. */
-int active_take(struct active *s, const struct rows *rows, struct arena *arena);
+int working_set_init(struct working_set *s, const struct rows *rows, struct arena *arena);
 
-/* Offer row j: it joins S, or depends on S (then s->step holds p with a_j = p' a_S).  < 0: no memory. */
-int active_offer(struct active *s, ptrdiff_t j);
+/* Add row j to S.  WORKING_SET_DEPENDENT: it is a combination a_j = p' a_S of its rows and stays outside (p in
+ * s->step). < 0: no memory. */
+int working_set_add(struct working_set *s, ptrdiff_t j);
 
-/* Row j = p' a_S.  x moves along (-p, +1), which leaves W alone, until a margin row of S reaches zero and leaves
- * (returns 1); 0: nothing ever leaves, and the direction is the Farkas certificate, put into x. */
-int active_exchange(struct active *s, ptrdiff_t j);
+/* For a dependent row j = p' a_S: x moves along (-p, +1), which leaves W unchanged and raises the dual, until a margin
+ * row of S reaches zero and is dropped (returns 1).  0: none does, and the direction, put into x, is a Farkas
+ * certificate. */
+int working_set_drop(struct working_set *s, ptrdiff_t j);
 
-/* x moves towards the maximum over S; rows that would turn negative leave. */
-void active_settle(struct active *s);
+/* x moves to the maximum of the dual over S; rows whose multiplier would turn negative are dropped (ratio test). */
+void working_set_ratio_test(struct working_set *s);
 
 /* margin = A W for W = A^* x; returns the rounding to expect in it. */
-double active_margins(struct active *s);
+double working_set_margins(struct working_set *s);
 
 /* W and A W from the tokens, made as exact as rounding allows; returns the rounding to expect in the margin of a unit
  * row. */
-double active_refine(struct active *s);
-
-/* A margin that is short of beta by less than this part of it is met: a tenth of the tightest gap worth asking. */
-#define ACTIVE_MET 1e-11
+double working_set_refine(struct working_set *s);
 
 #endif

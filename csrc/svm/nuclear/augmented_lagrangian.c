@@ -1,16 +1,16 @@
-#include "svm_lagrange.h"
+#include "svm/nuclear/augmented_lagrangian.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "arena.h"
-#include "blas.h"
-#include "lbfgs.h"
-#include "status.h"
-#include "sweep.h"
+#include "base/arena.h"
+#include "linalg/blas.h"
+#include "linalg/lbfgs.h"
+#include "base/status.h"
+#include "linalg/matrix.h"
 
 /* Forget the rows with s->out set. */
-static void drop(struct svm_lagrange *s)
+static void drop(struct nuclear_augmented_lagrangian *s)
 {
     struct rows *rows = &s->rows;
     ptrdiff_t count = 0, from = 0;
@@ -33,7 +33,7 @@ static void drop(struct svm_lagrange *s)
 }
 
 /* The rows of g as rows of its own, which screening may thin out; rows that others imply are not among them. */
-static int take_rows(struct svm_lagrange *s, struct arena *arena)
+static int copy_rows(struct nuclear_augmented_lagrangian *s, struct arena *arena)
 {
     const struct rows *rows = s->g->rows;
     ptrdiff_t m = rows->count, n = rows->w->n_queries;
@@ -63,19 +63,21 @@ static int take_rows(struct svm_lagrange *s, struct arena *arena)
     return STATUS_DONE;
 }
 
-int svm_lagrange_take(struct svm_lagrange *s, const struct svm_reduced *g, ptrdiff_t r, struct arena *arena)
+int nuclear_augmented_lagrangian_init(struct nuclear_augmented_lagrangian *s, const struct nuclear_reduced *g,
+                                      ptrdiff_t r, struct arena *arena)
 {
     const struct windows *w = g->rows->w;
-    *s = (struct svm_lagrange){.g = g, .r = r};
+    *s = (struct nuclear_augmented_lagrangian){.g = g, .r = r};
     s->Y = arena_zeros(arena, w->dk + w->dz, r);
     s->zQ = arena_doubles(arena, w->n_queries, r);
     s->PK = arena_doubles(arena, w->n_queries, r);
     s->P = arena_doubles(arena, w->n_queries, w->dk);
-    return take_rows(s, arena);
+    s->U = arena_doubles(arena, w->n_queries, w->dk);
+    return copy_rows(s, arena);
 }
 
-void svm_lagrange_roots(double *Y, ptrdiff_t r, ptrdiff_t first, const double *U, const double *values, const double *V,
-                        ptrdiff_t p, ptrdiff_t q)
+void nuclear_augmented_lagrangian_roots(double *Y, ptrdiff_t r, ptrdiff_t first, const double *U, const double *values,
+                                        const double *V, ptrdiff_t p, ptrdiff_t q)
 {
     ptrdiff_t least = p < q ? p : q;
     for (ptrdiff_t j = 0; j < first; ++j) {
@@ -87,9 +89,10 @@ void svm_lagrange_roots(double *Y, ptrdiff_t r, ptrdiff_t first, const double *U
     }
 }
 
-int svm_lagrange_start(struct svm_lagrange *s, const double *W, const double *lambda, struct arena *arena)
+int nuclear_augmented_lagrangian_start(struct nuclear_augmented_lagrangian *s, const double *W, const double *lambda,
+                                       struct arena *arena)
 {
-    const struct svm_reduced *g = s->g;
+    const struct nuclear_reduced *g = s->g;
     const struct windows *w = g->rows->w;
     ptrdiff_t dk = w->dk, dz = w->dz, least = dk < dz ? dk : dz, r = s->r;
     struct arena_mark mark = arena_mark(arena);
@@ -97,7 +100,7 @@ int svm_lagrange_start(struct svm_lagrange *s, const double *W, const double *la
     double *U = arena_doubles(arena, dk, least), *V = arena_doubles(arena, least, dz);
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    rows_adjoint(M, g->rows, lambda);
+    rows_adjoint(M, g->rows, lambda, s->P);
     if (blas_svd(dk, dz, M, NULL, values, NULL, arena) != 0)
         return arena->failed ? STATUS_NO_MEMORY : STATUS_FACTORIZATION;
     for (ptrdiff_t k = 0; k < s->rows.count; ++k) {
@@ -110,7 +113,7 @@ int svm_lagrange_start(struct svm_lagrange *s, const double *W, const double *la
         M[i] = W[i] / g->scale;
     if (blas_svd(dk, dz, M, U, values, V, arena) != 0)
         return arena->failed ? STATUS_NO_MEMORY : STATUS_FACTORIZATION;
-    svm_lagrange_roots(s->Y, r, r < least ? r : least, U, values, V, dk, dz);
+    nuclear_augmented_lagrangian_roots(s->Y, r, r < least ? r : least, U, values, V, dk, dz);
     arena_release(arena, mark);
     return STATUS_DONE;
 }
@@ -118,14 +121,14 @@ int svm_lagrange_start(struct svm_lagrange *s, const double *W, const double *la
 /* phi and its gradient at Y; c is left for the multipliers. */
 static double value(double *gradient, const double *Y, void *context)
 {
-    struct svm_lagrange *s = context;
+    struct nuclear_augmented_lagrangian *s = context;
     const struct windows *w = s->rows.w;
     ptrdiff_t n = w->n_queries, dk = w->dk, dz = w->dz, r = s->r;
     const double *K = Y, *Q = Y + dk * r;
     double penalty = 0, size = 0;
-    sweep_product(s->zQ, w->queries, Q, n, r, dz);
-    sweep_rows_times_rows(s->rows.U, s->zQ, K, n, dk, r);
-    rows_apply_transformed(s->a, &s->rows, s->rows.U);
+    matrix_product(s->zQ, w->queries, Q, n, r, dz);
+    matrix_rows_times_rows(s->U, s->zQ, K, n, dk, r);
+    rows_apply_transformed(s->a, &s->rows, s->U);
     for (ptrdiff_t k = 0; k < s->rows.count; ++k) {
         s->a[k] /= s->rows.length[k];
         double c = s->lambda[k] + (s->b[k] - s->a[k]) / s->eps;
@@ -134,9 +137,9 @@ static double value(double *gradient, const double *Y, void *context)
         penalty += s->c[k] * s->c[k];
     }
     rows_pull(s->P, &s->rows, s->weight);
-    sweep_product(s->PK, s->P, K, n, r, dk);
-    sweep_columns_times_columns(gradient, s->P, s->zQ, dk, r, n);
-    sweep_columns_times_columns(gradient + dk * r, w->queries, s->PK, dz, r, n);
+    matrix_product(s->PK, s->P, K, n, r, dk);
+    matrix_columns_times_columns(gradient, s->P, s->zQ, dk, r, n);
+    matrix_columns_times_columns(gradient + dk * r, w->queries, s->PK, dz, r, n);
     for (ptrdiff_t i = 0; i < (dk + dz) * r; ++i) {
         size += Y[i] * Y[i];
         gradient[i] = Y[i] - gradient[i];
@@ -144,13 +147,13 @@ static double value(double *gradient, const double *Y, void *context)
     return size / 2 + s->eps / 2 * penalty;
 }
 
-int svm_lagrange_round(struct svm_lagrange *s, double eps, double tol, ptrdiff_t most, ptrdiff_t *evaluations,
-                       struct stop *stop, struct arena *arena)
+int nuclear_augmented_lagrangian_round(struct nuclear_augmented_lagrangian *s, double eps, double tol, ptrdiff_t most,
+                                       ptrdiff_t *evaluations, struct monitor *monitor, struct arena *arena)
 {
     const struct windows *w = s->rows.w;
     ptrdiff_t size = (w->dk + w->dz) * s->r;
     s->eps = eps * s->unit;
-    int status = lbfgs(s->Y, size, tol, most, evaluations, value, s, stop, arena);
+    int status = lbfgs(s->Y, size, tol, most, evaluations, value, s, monitor, arena);
     struct arena_mark mark = arena_mark(arena);
     double *gradient = arena_doubles(arena, size, 1);
     if (status < 0 || arena->failed)
@@ -161,17 +164,17 @@ int svm_lagrange_round(struct svm_lagrange *s, double eps, double tol, ptrdiff_t
     return status;
 }
 
-void svm_lagrange_screen(struct svm_lagrange *s, double spare)
+void nuclear_augmented_lagrangian_screen(struct nuclear_augmented_lagrangian *s, double spare)
 {
     for (ptrdiff_t k = 0; k < s->rows.count; ++k)
         s->out[k] = !s->rows.equal[k] && s->lambda[k] == 0 && s->a[k] > s->b[k] + spare * s->unit;
     drop(s);
 }
 
-void svm_lagrange_factors(double *Y, const struct svm_lagrange *s)
+void nuclear_augmented_lagrangian_factors(double *Y, const struct nuclear_augmented_lagrangian *s)
 {
-    const struct svm_reduced *g = s->g;
+    const struct nuclear_reduced *g = s->g;
     ptrdiff_t dk = g->rows->w->dk, dz = g->rows->w->dz;
-    sweep_product(Y, g->key_basis, s->Y, g->p, s->r, dk);
-    sweep_product(Y + g->p * s->r, g->query_basis, s->Y + dk * s->r, g->q, s->r, dz);
+    matrix_product(Y, g->key_basis, s->Y, g->p, s->r, dk);
+    matrix_product(Y + g->p * s->r, g->query_basis, s->Y + dk * s->r, g->q, s->r, dz);
 }

@@ -5,46 +5,48 @@
  * c cut off at 0 on margin rows, for unit rows of the original coordinates.  With M = A^*(c) its gradient is (K -
  * M Q, Q - M^T K), so a stationary point has S(c) Y = 0.  No matrix of keys by queries is ever formed: a value
  * costs two passes over the tokens. */
-#ifndef SVM_LAGRANGE_H
-#define SVM_LAGRANGE_H
+#ifndef SVM_NUCLEAR_AUGMENTED_LAGRANGIAN_H
+#define SVM_NUCLEAR_AUGMENTED_LAGRANGIAN_H
 
-#include "svm_reduced.h"
+#include "svm/nuclear/reduced.h"
 
-struct svm_lagrange {
-    const struct svm_reduced *g;
-    struct rows rows;       /* those still looked at */
-    ptrdiff_t *member;      /* their numbers among all */
-    ptrdiff_t r;            /* columns */
-    double unit, eps;       /* b where it counts; eps in these units */
-    double *Y;              /* (dk+dz, r) K above Q */
-    double *b, *lambda, *c; /* by row */
-    double *a, *weight;     /* by row: margins; c of rows as they are */
-    unsigned char *out;     /* by row: scratch */
-    double *zQ, *PK, *P;    /* (n,r), (n,r), (n,dk) scratch */
+struct nuclear_augmented_lagrangian {
+    const struct nuclear_reduced *g;
+    struct rows rows;        /* those not dropped */
+    ptrdiff_t *member;       /* their numbers among all */
+    ptrdiff_t r;             /* columns */
+    double unit, eps;        /* b where it counts; eps in these units */
+    double *Y;               /* (dk+dz, r) K above Q */
+    double *b, *lambda, *c;  /* by row */
+    double *a, *weight;      /* by row: margins; c of rows as they are */
+    unsigned char *out;      /* by row: scratch */
+    double *zQ, *PK, *P, *U; /* (n,r), (n,r), (n,dk), (n,dk) scratch */
 };
 
 /* r columns, all zero.  STATUS_DONE, STATUS_NO_MEMORY. */
-int svm_lagrange_take(struct svm_lagrange *s, const struct svm_reduced *g, ptrdiff_t r, struct arena *arena);
+int nuclear_augmented_lagrangian_init(struct nuclear_augmented_lagrangian *s, const struct nuclear_reduced *g,
+                                      ptrdiff_t r, struct arena *arena);
 
 /* Start from the first r singular vectors of W [dk,dz] and from lambda [m], both of the original problem; lambda
  * is scaled to ||A^*(lambda)|| = 1, the most that the dual allows.  STATUS_DONE, STATUS_NO_MEMORY,
  * STATUS_FACTORIZATION. */
-int svm_lagrange_start(struct svm_lagrange *s, const double *W, const double *lambda, struct arena *arena);
+int nuclear_augmented_lagrangian_start(struct nuclear_augmented_lagrangian *s, const double *W, const double *lambda,
+                                       struct arena *arena);
 
 /* Descend to a relative gradient `tol` with penalty eps, and move the multipliers: lambda = c.  STATUS_DONE,
  * STATUS_ITERATION_LIMIT, STATUS_INTERRUPTED, STATUS_NO_MEMORY. */
-int svm_lagrange_round(struct svm_lagrange *s, double eps, double tol, ptrdiff_t most, ptrdiff_t *evaluations,
-                       struct stop *stop, struct arena *arena);
+int nuclear_augmented_lagrangian_round(struct nuclear_augmented_lagrangian *s, double eps, double tol, ptrdiff_t most,
+                                       ptrdiff_t *evaluations, struct monitor *monitor, struct arena *arena);
 
-/* Stop looking at rows without multiplier whose margin has so much (of b) to spare. */
-void svm_lagrange_screen(struct svm_lagrange *s, double spare);
+/* Drop rows without multiplier whose margin exceeds b by the part `spare` of it. */
+void nuclear_augmented_lagrangian_screen(struct nuclear_augmented_lagrangian *s, double spare);
 
 /* The first columns of Y [p+q,r], K above Q, balanced factors of U diag(values) V: sqrt(values) times the columns of
  * U [p,min(p,q)] and the rows of V [min(p,q),q]. */
-void svm_lagrange_roots(double *Y, ptrdiff_t r, ptrdiff_t first, const double *U, const double *values, const double *V,
-                        ptrdiff_t p, ptrdiff_t q);
+void nuclear_augmented_lagrangian_roots(double *Y, ptrdiff_t r, ptrdiff_t first, const double *U, const double *values,
+                                        const double *V, ptrdiff_t p, ptrdiff_t q);
 
 /* Y [p+q,r] in the coordinates of g. */
-void svm_lagrange_factors(double *Y, const struct svm_lagrange *s);
+void nuclear_augmented_lagrangian_factors(double *Y, const struct nuclear_augmented_lagrangian *s);
 
 #endif

@@ -6,18 +6,18 @@
  * Else W = K Q^T with m columns goes downhill from there, on an augmented Lagrangian, to a stationary point of a
  * problem that is not convex: its norm bounds the capped one from above, the uncapped optimum's multipliers bound
  * it from below. */
-#include "svm_lagrange.h"
+#include "svm/methods.h"
+#include "svm/nuclear/augmented_lagrangian.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "arena.h"
-#include "blas.h"
-#include "status.h"
-#include "svm_schur.h"
-#include "sweep.h"
+#include "base/arena.h"
+#include "base/status.h"
+#include "svm/nuclear/schur.h"
+#include "linalg/matrix.h"
 
-/* Penalties and relative gradients: further than svm_factored goes, since no polish at a saddle of S comes after.
+/* Penalties and relative gradients: further than nuclear_factored goes, since no polish at a saddle of S comes after.
  */
 static const struct {
     double eps, gradient;
@@ -28,7 +28,7 @@ static const struct {
 #define INTERIOR 2000   /* rows up to which the interior point can stand in for a factored run */
 
 struct capped {
-    const struct svm_reduced *g;
+    const struct nuclear_reduced *g;
     ptrdiff_t r;
     double *Y, *step;    /* (p+q,r) */
     double *M;           /* (p,q) */
@@ -36,7 +36,7 @@ struct capped {
     unsigned char *held; /* (m) */
 };
 
-static int take(struct capped *s, const struct svm_reduced *g, ptrdiff_t r, struct arena *arena)
+static int init(struct capped *s, const struct nuclear_reduced *g, ptrdiff_t r, struct arena *arena)
 {
     *s = (struct capped){.g = g, .r = r};
     s->Y = arena_doubles(arena, g->p + g->q, r);
@@ -51,110 +51,109 @@ static int take(struct capped *s, const struct svm_reduced *g, ptrdiff_t r, stru
 static int restore(struct capped *s, struct arena *arena)
 {
     struct arena_mark mark = arena_mark(arena);
-    struct svm_packed rows;
-    struct svm_schur schur;
-    if (svm_reduced_pack(&rows, s->g, s->held, 0, arena) != STATUS_DONE)
+    struct nuclear_packed rows;
+    struct nuclear_schur schur;
+    if (nuclear_reduced_pack(&rows, s->g, s->held, 0, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
-    svm_schur_take(&schur, &rows, arena);
-    if (arena->failed || svm_schur_restore(s->Y, s->r, &rows, &schur, arena) != STATUS_DONE)
+    nuclear_schur_init(&schur, &rows, arena);
+    if (arena->failed || nuclear_schur_restore(s->Y, s->r, &rows, &schur, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     arena_release(arena, mark);
     return STATUS_DONE;
 }
 
 /* ||S(lambda) Y|| / ||Y||, 0 at a stationary point, with the multipliers of the augmented Lagrangian. */
-static double residual(struct capped *s, const struct svm_lagrange *lagrange, struct arena *arena)
+static double residual(struct capped *s, const struct nuclear_augmented_lagrangian *lagrange, struct arena *arena)
 {
-    const struct svm_reduced *g = s->g;
+    const struct nuclear_reduced *g = s->g;
     ptrdiff_t p = g->p, q = g->q, r = s->r, size = (p + q) * r;
     struct arena_mark mark = arena_mark(arena);
-    struct svm_packed rows;
+    struct nuclear_packed rows;
     double *lambda = arena_zeros(arena, g->m, 1);
-    if (svm_reduced_pack(&rows, g, s->held, 0, arena) != STATUS_DONE)
+    if (nuclear_reduced_pack(&rows, g, s->held, 0, arena) != STATUS_DONE)
         return INFINITY;
     for (ptrdiff_t k = 0, i = 0; i < rows.m; ++k)
         if (lagrange->member[k] == rows.row[i])
             lambda[i++] = lagrange->lambda[k];
-    svm_reduced_adjoint(s->M, &rows, lambda, s->V);
+    nuclear_reduced_adjoint(s->M, &rows, lambda, s->V);
     memcpy(s->step, s->Y, (size_t)size * sizeof(double));
-    blas_gemm(BLAS_PLAIN, BLAS_PLAIN, p, r, q, -1.0, s->M, q, s->Y + p * r, r, 1.0, s->step, r);
-    blas_gemm(BLAS_TRANSPOSED, BLAS_PLAIN, q, r, p, -1.0, s->M, q, s->Y, r, 1.0, s->step + p * r, r);
+    matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, p, r, q, -1.0, s->M, q, s->Y + p * r, r, 1.0, s->step, r);
+    matrix_gemm(MATRIX_TRANSPOSED, MATRIX_PLAIN, q, r, p, -1.0, s->M, q, s->Y, r, 1.0, s->step + p * r, r);
     arena_release(arena, mark);
-    return svm_reduced_norm(s->step, size) / svm_reduced_norm(s->Y, size);
+    return nuclear_reduced_norm(s->step, size) / nuclear_reduced_norm(s->Y, size);
 }
 
 /* answer->W = K Q^T, nothing added, so that its rank is what it says; certified with the multipliers there. */
 static int certify(struct svm_answer *answer, const struct capped *s, const struct svm_options *options, int stopped,
                    struct arena *arena)
 {
-    const struct svm_reduced *g = s->g;
+    const struct nuclear_reduced *g = s->g;
     ptrdiff_t dk = g->rows->w->dk, dz = g->rows->w->dz, r = s->r;
     struct arena_mark mark = arena_mark(arena);
     double *K = arena_doubles(arena, dk, r), *Q = arena_doubles(arena, dz, r);
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    sweep_columns_times_columns(K, g->key_basis, s->Y, dk, r, g->p);
-    sweep_columns_times_columns(Q, g->query_basis, s->Y + g->p * r, dz, r, g->q);
-    sweep_rows_times_rows(answer->W, K, Q, dk, dz, r);
+    matrix_columns_times_columns(K, g->key_basis, s->Y, dk, r, g->p);
+    matrix_columns_times_columns(Q, g->query_basis, s->Y + g->p * r, dz, r, g->q);
+    matrix_rows_times_rows(answer->W, K, Q, dk, dz, r);
     for (ptrdiff_t i = 0; i < dk * dz; ++i)
         answer->W[i] *= g->scale;
     arena_release(arena, mark);
-    return svm_conclude(answer, g->rows, options, BOUND_NUCLEAR, stopped, arena);
+    return solver_conclude(answer, g->rows, options, NORM_NUCLEAR, stopped, arena);
 }
 
 /* Downhill from the uncapped optimum, restored on the rows that turned out active. */
-static int descend(struct svm_answer *answer, struct capped *s, struct svm_lagrange *lagrange,
-                   const struct svm_options *options, struct stop *stop, struct arena *arena)
+static int descent_run(struct svm_answer *answer, struct capped *s, struct nuclear_augmented_lagrangian *lagrange,
+                       const struct svm_options *options, struct monitor *monitor, struct arena *arena)
 {
-    const struct svm_reduced *g = s->g;
+    const struct nuclear_reduced *g = s->g;
     int status = STATUS_ITERATION_LIMIT;
     for (size_t i = 0; i < ROUNDS && answer->iterations < options->max_iter; ++i) {
         ptrdiff_t most = options->max_iter - answer->iterations;
-        status = svm_lagrange_round(lagrange, rounds[i].eps, rounds[i].gradient, most < MOST ? most : MOST,
-                                    &answer->iterations, stop, arena);
+        status = nuclear_augmented_lagrangian_round(lagrange, rounds[i].eps, rounds[i].gradient,
+                                                    most < MOST ? most : MOST, &answer->iterations, monitor, arena);
         if (status == STATUS_INTERRUPTED || status == STATUS_NO_MEMORY)
             return status;
     }
-    svm_lagrange_factors(s->Y, lagrange);
+    nuclear_augmented_lagrangian_factors(s->Y, lagrange);
     for (ptrdiff_t k = 0; k < g->m; ++k)
         s->held[k] = g->rows->equal[k] || lagrange->lambda[k] > 0;
     if (restore(s, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
-    status = certify(answer, s, options, STATUS_ITERATION_LIMIT, arena);
-    if (status == STATUS_ITERATION_LIMIT && residual(s, lagrange, arena) <= STATIONARY)
-        return STATUS_STATIONARY;
-    return status;
+    int stationary = residual(s, lagrange, arena) <= STATIONARY;
+    return certify(answer, s, options, stationary ? STATUS_STATIONARY : STATUS_ITERATION_LIMIT, arena);
 }
 
-int svm_capped(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, struct stop *stop,
-               struct arena *arena)
+int nuclear_capped(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                   struct monitor *monitor, struct arena *arena)
 {
     struct arena_mark mark = arena_mark(arena);
-    int status = svm_factored(answer, rows, options, stop, arena);
+    int status = nuclear_factored(answer, rows, options, monitor, arena);
     arena_release(arena, mark);
     if (status == STATUS_ITERATION_LIMIT && rows->count <= INTERIOR) {
-        status = svm_interior(answer, rows, options, stop, arena);
+        status = nuclear_interior(answer, rows, options, monitor, arena);
         arena_release(arena, mark);
     }
     if (status != STATUS_DONE && status != STATUS_ITERATION_LIMIT)
         return status;
-    struct svm_reduced g;
-    struct svm_lagrange lagrange;
+    struct nuclear_reduced g;
+    struct nuclear_augmented_lagrangian lagrange;
     struct capped s;
-    if (svm_reduced_build(&g, rows, svm_reduced_norm(answer->W, rows->w->dk * rows->w->dz), arena) != STATUS_DONE)
+    if (nuclear_reduced_build(&g, rows, nuclear_reduced_norm(answer->W, rows->w->dk * rows->w->dz), arena)
+        != STATUS_DONE)
         return STATUS_NO_MEMORY;
     ptrdiff_t least = g.p < g.q ? g.p : g.q, r = options->rank < least ? options->rank : least;
-    if (take(&s, &g, r, arena) != STATUS_DONE)
+    if (init(&s, &g, r, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
-    status = svm_lagrange_take(&lagrange, &g, r, arena);
+    status = nuclear_augmented_lagrangian_init(&lagrange, &g, r, arena);
     if (status == STATUS_DONE)
-        status = svm_lagrange_start(&lagrange, answer->W, answer->lambda, arena);
+        status = nuclear_augmented_lagrangian_start(&lagrange, answer->W, answer->lambda, arena);
     if (status != STATUS_DONE)
         return status;
-    svm_lagrange_factors(s.Y, &lagrange);
+    nuclear_augmented_lagrangian_factors(s.Y, &lagrange);
     memcpy(s.held, rows->equal, (size_t)rows->count);
     if (restore(&s, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     status = certify(answer, &s, options, STATUS_ITERATION_LIMIT, arena);
-    return status <= STATUS_DONE ? status : descend(answer, &s, &lagrange, options, stop, arena);
+    return status <= STATUS_DONE ? status : descent_run(answer, &s, &lagrange, options, monitor, arena);
 }

@@ -1,20 +1,21 @@
-/* Least nuclear norm of large problems: augmented Lagrangian in factors, finished by svm_polish.
+/* Least nuclear norm of large problems: augmented Lagrangian in factors, finished by nuclear_polish.
  *
- *     min 1/2 (||K||^2 + ||Q||^2)  s.t.  A(K Q^T) >= b,     K and Q of so many columns that none is missing
+ *     min 1/2 (||K||^2 + ||Q||^2)  s.t.  A(K Q^T) >= b,     K and Q of at least rank W columns
  *
  * Rounds of quasi-Newton descent and multiplier steps with falling eps bring the gap to about 1e-2, where the
  * polish converges.  The certificate, on all rows and at every rank, alone decides that the work is done, so it
  * does no harm that the factored problem is not convex. */
-#include "svm_lagrange.h"
+#include "svm/methods.h"
+#include "svm/nuclear/augmented_lagrangian.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "arena.h"
-#include "blas.h"
-#include "status.h"
-#include "svm_polish.h"
-#include "sweep.h"
+#include "base/arena.h"
+#include "linalg/blas.h"
+#include "base/status.h"
+#include "svm/nuclear/polish.h"
+#include "linalg/matrix.h"
 
 /* Penalties, and the relative gradients worth descending to with them: fewest evaluations of those tried.  The
  * first two rounds bring loose problems within reach of the polish, tight or correlated ones want more. */
@@ -25,7 +26,9 @@ static const struct {
 #define FIRST_POLISH 1
 
 #define COLUMNS 8 /* and 0.7 sqrt|S|: half more than the rank has been, wherever tried */
-#define SPARE 0.5 /* of b; rows with so much more margin after round one are set aside */
+#define SPARE 0.5 /* of b; rows whose margin exceeds b by more after round one are dropped */
+
+#define SPARE_COLUMNS 3 /* of the polish: with one too few it ends elsewhere, with some too many it is as quick */
 
 #define NEAR 0.5 /* a start whose least margin is this part of the mean one is worth a polish */
 
@@ -33,15 +36,15 @@ static const struct {
  * nearly repeat each other. */
 static const double ridges[] = {1e-15, 1e-12};
 
-/* Singular vectors of the factored W as columns, as many as say more of W than of S, and a spare one. */
-static int columns(struct svm_pair *pair, const struct svm_lagrange *s, const unsigned char *active,
+/* Singular vectors of the factored W as columns, as many as say more of W than of S, and spare ones. */
+static int columns(struct nuclear_pair *pair, const struct nuclear_augmented_lagrangian *s, const unsigned char *active,
                    struct arena *arena)
 {
-    const struct svm_reduced *g = s->g;
+    const struct nuclear_reduced *g = s->g;
     ptrdiff_t p = g->p, q = g->q, least = p < q ? p : q, r = 0;
     struct arena_mark mark = arena_mark(arena);
-    struct svm_packed packed;
-    int status = svm_reduced_pack(&packed, g, active, 0, arena);
+    struct nuclear_packed packed;
+    int status = nuclear_reduced_pack(&packed, g, active, 0, arena);
     double *Y = arena_doubles(arena, p + q, s->r);
     double *W = arena_doubles(arena, p, q), *M = arena_doubles(arena, p, q);
     double *U = arena_doubles(arena, p, least), *V = arena_doubles(arena, least, q);
@@ -49,34 +52,34 @@ static int columns(struct svm_pair *pair, const struct svm_lagrange *s, const un
     double *lambda = arena_doubles(arena, g->m, 1), *pull = arena_doubles(arena, g->n, p);
     if (status != STATUS_DONE || arena->failed)
         return STATUS_NO_MEMORY;
-    svm_lagrange_factors(Y, s);
-    sweep_rows_times_rows(W, Y, Y + p * s->r, p, q, s->r);
+    nuclear_augmented_lagrangian_factors(Y, s);
+    matrix_rows_times_rows(W, Y, Y + p * s->r, p, q, s->r);
     for (ptrdiff_t k = 0; k < packed.m; ++k)
         lambda[k] = pair->lambda[packed.row[k]];
-    svm_reduced_adjoint(M, &packed, lambda, pull);
+    nuclear_reduced_adjoint(M, &packed, lambda, pull);
     if (blas_svd(p, q, W, U, values, V, arena) != 0 || blas_svd(p, q, M, NULL, norms, NULL, arena) != 0)
         return arena->failed ? STATUS_NO_MEMORY : STATUS_FACTORIZATION;
     while (r < least && r < s->r && 1 - norms[r] < values[r] / values[0])
         ++r;
-    r = r + 1 < least ? r + 1 : least;
+    r = r + SPARE_COLUMNS < least ? r + SPARE_COLUMNS : least;
     pair->r = r;
-    svm_lagrange_roots(pair->Y, r, r, U, values, V, p, q);
+    nuclear_augmented_lagrangian_roots(pair->Y, r, r, U, values, V, p, q);
     arena_release(arena, mark);
     return STATUS_DONE;
 }
 
-/* What one call works with. */
+/* State of one call. */
 struct search {
-    struct svm_reduced g;
-    struct svm_lagrange lagrange;
-    struct svm_pair pair;
+    struct nuclear_reduced g;
+    struct nuclear_augmented_lagrangian lagrange;
+    struct nuclear_pair pair;
     unsigned char *active; /* (m) */
     double *W;             /* (p,q) */
     double gap, tolerance; /* of the best pair, which is in the answer; worth asking for */
 };
 
 /* Columns enough for the solution. */
-static ptrdiff_t width(const struct svm_reduced *g, const double *lambda)
+static ptrdiff_t width(const struct nuclear_reduced *g, const double *lambda)
 {
     ptrdiff_t support = 0, least = g->p < g->q ? g->p : g->q, r;
     for (ptrdiff_t k = 0; k < g->m; ++k)
@@ -86,11 +89,11 @@ static ptrdiff_t width(const struct svm_reduced *g, const double *lambda)
 }
 
 /* Newton's method from the present factors; a better pair than so far goes into the answer. */
-static int polish(struct search *s, struct svm_answer *answer, double ridge, double tol, struct stop *stop,
+static int polish(struct search *s, struct svm_answer *answer, double ridge, double tol, struct monitor *monitor,
                   struct arena *arena)
 {
-    const struct svm_lagrange *lagrange = &s->lagrange;
-    const struct svm_reduced *g = &s->g;
+    const struct nuclear_augmented_lagrangian *lagrange = &s->lagrange;
+    const struct nuclear_reduced *g = &s->g;
     memset(s->pair.lambda, 0, (size_t)g->m * sizeof(double));
     memcpy(s->active, g->rows->equal, (size_t)g->m);
     for (ptrdiff_t k = 0; k < lagrange->rows.count; ++k) {
@@ -99,28 +102,28 @@ static int polish(struct search *s, struct svm_answer *answer, double ridge, dou
     }
     int status = columns(&s->pair, lagrange, s->active, arena);
     if (status == STATUS_DONE)
-        status = svm_polish(&s->pair, s->active, g, ridge, tol, &answer->iterations, stop, arena);
+        status = nuclear_polish(&s->pair, s->active, g, ridge, tol, &answer->iterations, monitor, arena);
     if (status < 0 || !(s->pair.gap < s->gap))
         return status;
     s->gap = s->pair.gap;
-    sweep_rows_times_rows(s->W, s->pair.Y, s->pair.Y + g->p * s->pair.r, g->p, g->q, s->pair.r);
-    return svm_reduced_answer(answer, g, s->W, s->pair.lambda, arena) == STATUS_DONE ? status : STATUS_NO_MEMORY;
+    matrix_rows_times_rows(s->W, s->pair.Y, s->pair.Y + g->p * s->pair.r, g->p, g->q, s->pair.r);
+    return nuclear_reduced_answer(answer, g, s->W, s->pair.lambda, arena) == STATUS_DONE ? status : STATUS_NO_MEMORY;
 }
 
 /* The factors and multipliers of `near`, on rows scaled to it. */
-static int take(struct search *s, const struct svm_answer *near, const struct rows *rows, double tol,
+static int init(struct search *s, const struct svm_answer *near, const struct rows *rows, double tol,
                 struct arena *arena)
 {
-    struct svm_reduced *g = &s->g;
-    double size = svm_reduced_norm(near->W, rows->w->dk * rows->w->dz);
-    *s = (struct search){.gap = INFINITY, .tolerance = bound_tolerance(tol, 1 / size, rows)};
-    if (svm_reduced_build(g, rows, size, arena) != STATUS_DONE)
+    struct nuclear_reduced *g = &s->g;
+    double size = nuclear_reduced_norm(near->W, rows->w->dk * rows->w->dz);
+    *s = (struct search){.gap = INFINITY, .tolerance = certificate_tolerance(tol, 1 / size, rows)};
+    if (nuclear_reduced_build(g, rows, size, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     if (g->p == 1 || g->q == 1)
         return STATUS_DONE;
-    int status = svm_lagrange_take(&s->lagrange, g, width(g, near->lambda), arena);
+    int status = nuclear_augmented_lagrangian_init(&s->lagrange, g, width(g, near->lambda), arena);
     if (status == STATUS_DONE)
-        status = svm_lagrange_start(&s->lagrange, near->W, near->lambda, arena);
+        status = nuclear_augmented_lagrangian_start(&s->lagrange, near->W, near->lambda, arena);
     s->pair.Y = arena_doubles(arena, g->p + g->q, g->p < g->q ? g->p : g->q);
     s->pair.lambda = arena_doubles(arena, g->m, 1);
     s->active = arena_take(arena, g->m, 1);
@@ -130,15 +133,15 @@ static int take(struct search *s, const struct svm_answer *near, const struct ro
 
 /* The polish from where the factors are, with one ridge or two.  STATUS_DONE: certified. */
 static int finish(struct search *s, struct svm_answer *answer, size_t tries, const struct svm_options *options,
-                  struct stop *stop, struct arena *arena)
+                  struct monitor *monitor, struct arena *arena)
 {
     int status = STATUS_ITERATION_LIMIT;
     for (size_t i = 0; i < tries; ++i) {
-        status = polish(s, answer, ridges[i], s->tolerance / 10, stop, arena);
+        status = polish(s, answer, ridges[i], s->tolerance / 10, monitor, arena);
         if (status == STATUS_INTERRUPTED || status == STATUS_NO_MEMORY)
             return status;
         if (status == STATUS_DONE
-            && (status = svm_conclude(answer, s->g.rows, options, BOUND_NUCLEAR, status, arena)) <= STATUS_DONE)
+            && (status = solver_conclude(answer, s->g.rows, options, NORM_NUCLEAR, status, arena)) <= STATUS_DONE)
             return status;
     }
     return status;
@@ -147,17 +150,18 @@ static int finish(struct search *s, struct svm_answer *answer, size_t tries, con
 /* The polish from the weights and multipliers that the caller has of a problem like this one.  It is quick, and where
  * they are not near enough nothing is lost but its time. */
 static int resume(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                  struct stop *stop, struct arena *arena)
+                  struct monitor *monitor, struct arena *arena)
 {
     ptrdiff_t D = rows->w->dk * rows->w->dz;
     struct svm_answer near = {.W = arena_doubles(arena, D, 1), .lambda = arena_doubles(arena, rows->count, 1)};
-    double *margin = arena_doubles(arena, rows->count, 1), asked = 0, reached = 0, least = INFINITY;
+    double *margin = arena_doubles(arena, rows->count, 1), *U = arena_doubles(arena, rows->w->n_queries, rows->w->dk);
+    double asked = 0, reached = 0, least = INFINITY;
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    int warm = svm_start(near.lambda, rows, options, arena);
+    int warm = solver_start(near.lambda, rows, options, arena);
     if (warm <= 0)
         return warm < 0 ? warm : STATUS_UNDECIDED;
-    rows_apply(margin, rows, options->start_W);
+    rows_apply(margin, rows, options->start_W, U);
     for (ptrdiff_t k = 0; k < rows->count; ++k) {
         asked += near.lambda[k] * rows->rhs[k];
         reached += near.lambda[k] * margin[k];
@@ -170,45 +174,46 @@ static int resume(struct svm_answer *answer, const struct rows *rows, const stru
     for (ptrdiff_t i = 0; i < D; ++i) /* slack counts as much as short fall: the mean margin is as asked */
         near.W[i] = options->start_W[i] * (asked / reached);
     struct search s;
-    int status = take(&s, &near, rows, options->tol, arena);
+    int status = init(&s, &near, rows, options->tol, arena);
     if (status != STATUS_DONE)
         return status;
-    return s.g.p == 1 || s.g.q == 1 ? STATUS_UNDECIDED : finish(&s, answer, 2, options, stop, arena);
+    return s.g.p == 1 || s.g.q == 1 ? STATUS_UNDECIDED : finish(&s, answer, 2, options, monitor, arena);
 }
 
-int svm_factored(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                 struct stop *stop, struct arena *arena)
+int nuclear_factored(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                     struct monitor *monitor, struct arena *arena)
 {
     struct arena_mark mark = arena_mark(arena);
     int status = STATUS_UNDECIDED;
     answer->iterations = 0;
     if (options->start_W != NULL && options->start != NULL)
-        status = resume(answer, rows, options, stop, arena);
+        status = resume(answer, rows, options, monitor, arena);
     if (status == STATUS_DONE || status == STATUS_NO_MEMORY)
         return status;
     if (status == STATUS_INTERRUPTED)
-        return svm_conclude(answer, rows, options, BOUND_NUCLEAR, status, arena);
+        return solver_conclude(answer, rows, options, NORM_NUCLEAR, status, arena);
     arena_release(arena, mark);
-    status = svm_reduced_frobenius(answer, rows, options, stop, arena);
+    status = nuclear_reduced_frobenius(answer, rows, options, monitor, arena);
     if (status != STATUS_DONE && status != STATUS_ITERATION_LIMIT)
         return status;
     struct search s;
     answer->iterations = 0;
-    status = take(&s, answer, rows, options->tol, arena);
+    status = init(&s, answer, rows, options->tol, arena);
     if (status != STATUS_DONE)
         return status;
     if (s.g.p == 1 || s.g.q == 1) /* W has one singular value: the Frobenius answer */
-        return svm_conclude(answer, rows, options, BOUND_NUCLEAR, STATUS_ITERATION_LIMIT, arena);
+        return solver_conclude(answer, rows, options, NORM_NUCLEAR, STATUS_ITERATION_LIMIT, arena);
     for (size_t i = 0; i < ROUNDS && answer->iterations < options->max_iter; ++i) {
-        status = svm_lagrange_round(&s.lagrange, rounds[i].eps, rounds[i].gradient,
-                                    options->max_iter - answer->iterations, &answer->iterations, stop, arena);
+        status = nuclear_augmented_lagrangian_round(&s.lagrange, rounds[i].eps, rounds[i].gradient,
+                                                    options->max_iter - answer->iterations, &answer->iterations,
+                                                    monitor, arena);
         if (status == STATUS_INTERRUPTED || status == STATUS_NO_MEMORY)
             break;
         if (i == 0)
-            svm_lagrange_screen(&s.lagrange, SPARE);
+            nuclear_augmented_lagrangian_screen(&s.lagrange, SPARE);
         if (i < FIRST_POLISH)
             continue;
-        status = finish(&s, answer, 1 + (i > FIRST_POLISH), options, stop, arena);
+        status = finish(&s, answer, 1 + (i > FIRST_POLISH), options, monitor, arena);
         if (status == STATUS_DONE)
             return status;
         if (status == STATUS_INTERRUPTED || status == STATUS_NO_MEMORY)
@@ -216,5 +221,5 @@ int svm_factored(struct svm_answer *answer, const struct rows *rows, const struc
     }
     if (status == STATUS_NO_MEMORY)
         return status;
-    return svm_conclude(answer, rows, options, BOUND_NUCLEAR, status, arena);
+    return solver_conclude(answer, rows, options, NORM_NUCLEAR, status, arena);
 }

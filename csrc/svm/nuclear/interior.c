@@ -1,20 +1,20 @@
-/* Least nuclear norm: interior point on a working set of rows, finished by svm_polish.
+/* Least nuclear norm: interior point on a working set of rows, finished by nuclear_polish.
  *
  * The interior point goes down to the first gap from which the polish converges; until then both go on in turn.
- * The polish looks at all rows, so the working set only has to bring it near.  Below: the Frobenius problem,
+ * The polish uses all rows, so the working set only has to bring it near.  Below: the Frobenius problem,
  * which decides feasibility and whose rows of least margin are the first working set. */
-#include "svm.h"
+#include "svm/methods.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "arena.h"
-#include "blas.h"
-#include "status.h"
-#include "stop.h"
-#include "svm_central.h"
-#include "svm_polish.h"
-#include "sweep.h"
+#include "base/arena.h"
+#include "linalg/blas.h"
+#include "base/status.h"
+#include "base/monitor.h"
+#include "svm/nuclear/path_following.h"
+#include "svm/nuclear/polish.h"
+#include "linalg/matrix.h"
 
 #define WHOLE 150  /* rows up to which no working set is worth while */
 #define WIDER 1.3  /* first working set: rows for each one of the Frobenius support */
@@ -34,17 +34,17 @@ static const double ridges[] = {1e-15, 1e-14, 1e-12, 1e-10, 1e-8};
 struct search {
     struct svm_answer *answer;
     const struct svm_options *options;
-    struct stop *stop;
+    struct monitor *monitor;
     double tolerance, gap;
     double *W, *lambda;             /* (p,q), (m) the best pair */
     double *first;                  /* (m) Frobenius multipliers, ||A^*(first)||_F = 1 */
     double *a, *trial;              /* (m) the interior point: margins of all rows; multipliers */
-    double *V;                      /* (n,p) scratch */
+    double *V, *U;                  /* (n,p), (n,dk) scratch */
     unsigned char *chosen, *active; /* (m) the working set; that of the polish */
     ptrdiff_t size;                 /* rows chosen */
 };
 
-static int take_search(struct search *f, const struct svm_reduced *g, struct arena *arena)
+static int init_search(struct search *f, const struct nuclear_reduced *g, struct arena *arena)
 {
     f->W = arena_doubles(arena, g->p, g->q);
     f->lambda = arena_doubles(arena, g->m, 1);
@@ -52,24 +52,25 @@ static int take_search(struct search *f, const struct svm_reduced *g, struct are
     f->a = arena_doubles(arena, g->m, 1);
     f->trial = arena_doubles(arena, g->m, 1);
     f->V = arena_doubles(arena, g->n, g->p);
+    f->U = arena_doubles(arena, g->n, g->rows->w->dk);
     f->chosen = arena_take(arena, g->m, 1);
     f->active = arena_take(arena, g->m, 1);
     return arena->failed ? STATUS_NO_MEMORY : STATUS_DONE;
 }
 
-static void keep(struct search *f, const struct svm_reduced *g, const double *W, const double *lambda, double gap)
+static void keep(struct search *f, const struct nuclear_reduced *g, const double *W, const double *lambda, double gap)
 {
     if (!(gap < f->gap))
         return;
-    f->gap = f->stop->gap = gap;
+    f->gap = f->monitor->gap = gap;
     memcpy(f->W, W, (size_t)(g->p * g->q) * sizeof(double));
     memcpy(f->lambda, lambda, (size_t)g->m * sizeof(double));
 }
 
 /* The interior point against all rows. */
-static void look(struct search *f, const struct svm_central *s)
+static void inspect(struct search *f, const struct nuclear_path_following *s)
 {
-    const struct svm_reduced *g = s->g;
+    const struct nuclear_reduced *g = s->g;
     ptrdiff_t p = g->p, q = g->q, N = p + q;
     double trace = 0;
     for (ptrdiff_t i = 0; i < N; ++i)
@@ -77,13 +78,13 @@ static void look(struct search *f, const struct svm_central *s)
     memset(f->trial, 0, (size_t)g->m * sizeof(double));
     for (ptrdiff_t k = 0; k < s->set.m; ++k)
         f->trial[s->set.row[k]] = s->lambda[k];
-    sweep_rows_times_rows(f->V, g->z, s->W, g->n, p, q);
-    svm_reduced_margins(f->a, g, f->V);
-    keep(f, g, s->W, f->trial, svm_reduced_gap(g->b, g->rows->equal, f->a, f->trial, g->m, trace, 1));
+    matrix_rows_times_rows(f->V, g->z, s->W, g->n, p, q);
+    nuclear_reduced_margins(f->a, g, f->V, f->U);
+    keep(f, g, s->W, f->trial, nuclear_reduced_gap(g->b, g->rows->equal, f->a, f->trial, g->m, trace, 1));
 }
 
 /* Rows of all that W breaks join the working set; returns their number. */
-static ptrdiff_t add_broken(struct search *f, const struct svm_reduced *g)
+static ptrdiff_t add_broken(struct search *f, const struct nuclear_reduced *g)
 {
     ptrdiff_t added = 0;
     for (ptrdiff_t k = 0; k < g->m; ++k)
@@ -96,12 +97,12 @@ static ptrdiff_t add_broken(struct search *f, const struct svm_reduced *g)
 }
 
 /* The rows of least margin in the Frobenius answer, and its multipliers in our units. */
-static void first_set(struct search *f, const struct svm_reduced *g)
+static void first_set(struct search *f, const struct nuclear_reduced *g)
 {
     const struct svm_answer *answer = f->answer;
     ptrdiff_t support = 0, m = g->m;
     double low = 0, high = 0;
-    rows_apply(f->a, g->rows, answer->W);
+    rows_apply(f->a, g->rows, answer->W, f->U);
     for (ptrdiff_t k = 0; k < m; ++k) {
         f->first[k] = answer->lambda[k] * g->rows->length[k] / g->scale;
         f->a[k] = f->a[k] / g->rows->length[k] / g->scale - g->b[k];
@@ -124,7 +125,7 @@ static void first_set(struct search *f, const struct svm_reduced *g)
 }
 
 /* The eigenvectors of 2 X whose eigenvalue x_i says more of W than mu / x_i says of S, and a spare one. */
-static int columns(struct svm_pair *pair, const struct svm_central *s, struct arena *arena)
+static int columns(struct nuclear_pair *pair, const struct nuclear_path_following *s, struct arena *arena)
 {
     ptrdiff_t p = s->g->p, q = s->g->q, N = p + q, least = p < q ? p : q, r = 0;
     struct arena_mark mark = arena_mark(arena);
@@ -133,7 +134,7 @@ static int columns(struct svm_pair *pair, const struct svm_central *s, struct ar
         return STATUS_NO_MEMORY;
     memcpy(vectors, s->X, (size_t)(N * N) * sizeof(double));
     if (blas_eigen(N, vectors, values, 1, arena) != 0)
-        return STATUS_FACTORIZATION;
+        return arena->failed ? STATUS_NO_MEMORY : STATUS_FACTORIZATION;
     while (r < least && values[N - 1 - r] * values[N - 1 - r] > s->mu * values[N - 1])
         ++r;
     r = r + 1 < least ? r + 1 : least;
@@ -145,15 +146,15 @@ static int columns(struct svm_pair *pair, const struct svm_central *s, struct ar
     return STATUS_DONE;
 }
 
-/* Newton's method from the present point, with the first ridge of so many that brings it to the tolerance.  Rows
+/* Newton's method from the present point, with the first of `tries` ridges that brings it to the tolerance.  Rows
  * start active whose multiplier is larger than their slack, each in its own unit. */
-static int polish(struct search *f, struct svm_central *s, int tries, struct arena *arena)
+static int polish(struct search *f, struct nuclear_path_following *s, int tries, struct arena *arena)
 {
     struct arena_mark mark = arena_mark(arena);
-    const struct svm_reduced *g = s->g;
-    const struct svm_packed *set = &s->set;
+    const struct nuclear_reduced *g = s->g;
+    const struct nuclear_packed *set = &s->set;
     ptrdiff_t p = g->p, q = g->q;
-    struct svm_pair pair = {.Y = arena_doubles(arena, p + q, p < q ? p : q)};
+    struct nuclear_pair pair = {.Y = arena_doubles(arena, p + q, p < q ? p : q)};
     pair.lambda = arena_doubles(arena, g->m, 1);
     int status = arena->failed ? STATUS_NO_MEMORY : STATUS_ITERATION_LIMIT;
     double multiplier = 0;
@@ -166,11 +167,11 @@ static int polish(struct search *f, struct svm_central *s, int tries, struct are
             f->active[set->row[k]] |= s->lambda[k] / multiplier > (i > 0 ? DOUBT : 1) * s->x[k] / g->largest;
         status = columns(&pair, s, arena);
         if (status == STATUS_DONE)
-            status = svm_polish(&pair, f->active, g, ridges[i], f->tolerance / 10, &f->answer->iterations, f->stop,
-                                arena);
+            status = nuclear_polish(&pair, f->active, g, ridges[i], f->tolerance / 10, &f->answer->iterations,
+                                    f->monitor, arena);
         if (status < 0)
             break;
-        sweep_rows_times_rows(s->trial, pair.Y, pair.Y + p * pair.r, p, q, pair.r);
+        matrix_rows_times_rows(s->trial, pair.Y, pair.Y + p * pair.r, p, q, pair.r);
         keep(f, g, s->trial, pair.lambda, pair.gap);
     }
     arena_release(arena, mark);
@@ -178,24 +179,25 @@ static int polish(struct search *f, struct svm_central *s, int tries, struct are
 }
 
 /* The best pair as an answer to the original problem; the Frobenius one stays if there is none. */
-static int conclude(struct search *f, const struct svm_reduced *g, int stopped, struct arena *arena)
+static int conclude(struct search *f, const struct nuclear_reduced *g, int stopped, struct arena *arena)
 {
-    if (isfinite(f->gap) && svm_reduced_answer(f->answer, g, f->W, f->lambda, arena) != STATUS_DONE)
+    if (isfinite(f->gap) && nuclear_reduced_answer(f->answer, g, f->W, f->lambda, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
-    return svm_conclude(f->answer, g->rows, f->options, BOUND_NUCLEAR, stopped, arena);
+    return solver_conclude(f->answer, g->rows, f->options, NORM_NUCLEAR, stopped, arena);
 }
 
 /* Interior point and polish in turn on one working set.  STATUS_DONE: certified; STATUS_ITERATION_LIMIT: not,
  * though the set may have grown. */
-static int solve_on_set(struct search *f, const struct svm_reduced *g, struct arena *arena)
+static int solve_on_set(struct search *f, const struct nuclear_reduced *g, struct arena *arena)
 {
-    struct svm_central s;
-    if (svm_central_take(&s, g, f->chosen, arena) != STATUS_DONE)
+    struct nuclear_path_following s;
+    if (nuclear_path_following_init(&s, g, f->chosen, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
-    int stopped = svm_central_start(&s, f->first) == 0 ? STATUS_DONE : STATUS_ITERATION_LIMIT;
+    int stopped = nuclear_path_following_start(&s, f->first) == 0 ? STATUS_DONE : STATUS_ITERATION_LIMIT;
     for (size_t stage = 0; stopped == STATUS_DONE && stage < sizeof stages / sizeof *stages; ++stage) {
-        stopped = svm_central_descend(&s, stages[stage], &f->answer->iterations, f->options->max_iter, f->stop);
-        look(f, &s);
+        stopped = nuclear_path_following_descend(&s, stages[stage], &f->answer->iterations, f->options->max_iter,
+                                                 f->monitor);
+        inspect(f, &s);
         if (stopped == STATUS_INTERRUPTED || !isfinite(s.gap))
             return stopped;
         if (f->answer->iterations >= f->options->max_iter)
@@ -211,21 +213,22 @@ static int solve_on_set(struct search *f, const struct svm_reduced *g, struct ar
     return stopped == STATUS_DONE ? STATUS_ITERATION_LIMIT : stopped;
 }
 
-int svm_interior(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                 struct stop *stop, struct arena *arena)
+int nuclear_interior(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                     struct monitor *monitor, struct arena *arena)
 {
-    int status = svm_reduced_frobenius(answer, rows, options, stop, arena);
+    int status = nuclear_reduced_frobenius(answer, rows, options, monitor, arena);
     if (status != STATUS_DONE && status != STATUS_ITERATION_LIMIT)
         return status;
-    struct svm_reduced g;
-    struct search f = {.answer = answer, .options = options, .stop = stop, .gap = INFINITY};
-    f.tolerance = bound_tolerance(options->tol, answer->bound.lower, rows);
-    if (svm_reduced_build(&g, rows, svm_reduced_norm(answer->W, rows->w->dk * rows->w->dz), arena) != STATUS_DONE)
+    struct nuclear_reduced g;
+    struct search f = {.answer = answer, .options = options, .monitor = monitor, .gap = INFINITY};
+    f.tolerance = certificate_tolerance(options->tol, answer->bound.lower, rows);
+    if (nuclear_reduced_build(&g, rows, nuclear_reduced_norm(answer->W, rows->w->dk * rows->w->dz), arena)
+        != STATUS_DONE)
         return STATUS_NO_MEMORY;
     answer->iterations = 0;
     if (g.p == 1 || g.q == 1) /* W has one singular value: the Frobenius answer */
-        return svm_conclude(answer, rows, options, BOUND_NUCLEAR, STATUS_ITERATION_LIMIT, arena);
-    if (take_search(&f, &g, arena) != STATUS_DONE)
+        return solver_conclude(answer, rows, options, NORM_NUCLEAR, STATUS_ITERATION_LIMIT, arena);
+    if (init_search(&f, &g, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     first_set(&f, &g);
     ptrdiff_t before;

@@ -3,34 +3,35 @@
  *     dX = R - X - sym(X dS P),    P = S^-1,   R = mu P - sym(dX_pre dS_pre P),    H dlambda = b - <B, R> + r.
  *
  * The dual point is feasible from the start, so b.lambda is always a lower bound of the norm. */
-#include "svm_central.h"
+#include "svm/nuclear/path_following.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "arena.h"
-#include "blas.h"
-#include "status.h"
-#include "stop.h"
-#include "sweep.h"
+#include "base/arena.h"
+#include "linalg/blas.h"
+#include "linalg/cholesky.h"
+#include "base/status.h"
+#include "base/monitor.h"
+#include "linalg/matrix.h"
 
 #define START 3.0   /* mu of the first point, for ||W||_F = 1: fewest steps of .1 .. 30 */
 #define TRUST 0.6   /* part of the multipliers given in it: fewest steps of 0 .. .95 */
 #define SHRINK 0.85 /* between trial steps: loses 8 % of a step on average */
-#define IDLE 6      /* iterations without a better gap after which rounding has won */
+#define IDLE 6      /* iterations without a better gap: stagnation at rounding level */
 #define STUCK 1e-6  /* a step this short says the same */
 #define MOST 150    /* iterations; 6 to 30 are usual */
 #define RIDGE 1e-15 /* part of its diagonal added to the Schur matrix: rounding */
 
-int svm_central_take(struct svm_central *s, const struct svm_reduced *g, const unsigned char *chosen,
-                     struct arena *arena)
+int nuclear_path_following_init(struct nuclear_path_following *s, const struct nuclear_reduced *g,
+                                const unsigned char *chosen, struct arena *arena)
 {
     s->g = g;
-    if (svm_reduced_pack(&s->set, g, chosen, 1, arena) != STATUS_DONE)
+    if (nuclear_reduced_pack(&s->set, g, chosen, 1, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     ptrdiff_t m = s->set.m, p = g->p, q = g->q, N = p + q;
-    svm_schur_take_slack(&s->slack, p, q, arena);
-    svm_schur_take(&s->schur, &s->set, arena);
+    nuclear_schur_init_slack(&s->slack, p, q, arena);
+    nuclear_schur_init(&s->schur, &s->set, arena);
     s->lambda = arena_zeros(arena, m, 1);
     s->x = arena_zeros(arena, m, 1);
     s->dx = arena_zeros(arena, m, 1);
@@ -48,27 +49,27 @@ int svm_central_take(struct svm_central *s, const struct svm_reduced *g, const u
     return arena->failed ? STATUS_NO_MEMORY : STATUS_DONE;
 }
 
-int svm_central_start(struct svm_central *s, const double *lambda)
+int nuclear_path_following_start(struct nuclear_path_following *s, const double *lambda)
 {
-    const struct svm_packed *g = &s->set;
+    const struct nuclear_packed *g = &s->set;
     ptrdiff_t N = g->p + g->q;
     for (ptrdiff_t k = 0; k < g->m; ++k)
         s->lambda[k] = !g->equal[k];
-    svm_reduced_adjoint(s->M, g, s->lambda, s->U);
-    double equal_part = (1 - TRUST) / svm_reduced_norm(s->M, g->p * g->q);
+    nuclear_reduced_adjoint(s->M, g, s->lambda, s->U);
+    double equal_part = (1 - TRUST) / nuclear_reduced_norm(s->M, g->p * g->q);
     for (ptrdiff_t k = 0; k < g->m; ++k)
         if (!g->equal[k])
             s->lambda[k] = equal_part + TRUST * lambda[g->row[k]];
-    svm_reduced_adjoint(s->M, g, s->lambda, s->U);
-    double size = 0.5 / svm_reduced_norm(s->M, g->p * g->q); /* S >= 1/2 I */
+    nuclear_reduced_adjoint(s->M, g, s->lambda, s->U);
+    double size = 0.5 / nuclear_reduced_norm(s->M, g->p * g->q); /* S >= 1/2 I */
     for (ptrdiff_t k = 0; k < g->m; ++k) {
         s->lambda[k] *= size;
         s->x[k] = g->equal[k] ? 0 : START / s->lambda[k];
     }
     for (ptrdiff_t i = 0; i < g->p * g->q; ++i)
         s->M[i] *= size;
-    int info = svm_schur_slack(&s->slack, s->M, 1);
-    svm_schur_inverse(s->X, &s->slack);
+    int info = nuclear_schur_slack(&s->slack, s->M, 1);
+    nuclear_schur_inverse(s->X, &s->slack);
     for (ptrdiff_t i = 0; i < N * N; ++i)
         s->X[i] *= START;
     s->mu = START;
@@ -78,17 +79,17 @@ int svm_central_start(struct svm_central *s, const double *lambda)
 }
 
 /* dlambda = H^-1 right, and the dM, dX, dx that follow; mu = 0 is the predictor, which has no R. */
-static void direction(struct svm_central *s, double *right, double mu)
+static void direction(struct nuclear_path_following *s, double *right, double mu)
 {
-    const struct svm_packed *g = &s->set;
+    const struct nuclear_packed *g = &s->set;
     ptrdiff_t m = g->m, p = g->p, q = g->q, N = p + q;
-    blas_solve_vector(BLAS_PLAIN, m, s->schur.H, m, right);
-    blas_solve_vector(BLAS_TRANSPOSED, m, s->schur.H, m, right);
+    blas_solve_vector(MATRIX_PLAIN, m, s->schur.H, m, right);
+    blas_solve_vector(MATRIX_TRANSPOSED, m, s->schur.H, m, right);
     memcpy(s->dlambda, right, (size_t)m * sizeof(double));
-    svm_reduced_adjoint(s->dM, g, s->dlambda, s->U);
-    blas_gemm(BLAS_PLAIN, BLAS_PLAIN, p, N, q, -1.0, s->dM, q, s->P + p * N, N, 0.0, s->dSP, N);
-    blas_gemm(BLAS_TRANSPOSED, BLAS_PLAIN, q, N, p, -1.0, s->dM, q, s->P, N, 0.0, s->dSP + p * N, N);
-    sweep_product(s->XdSP, s->X, s->dSP, N, N, N);
+    nuclear_reduced_adjoint(s->dM, g, s->dlambda, s->U);
+    matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, p, N, q, -1.0, s->dM, q, s->P + p * N, N, 0.0, s->dSP, N);
+    matrix_gemm(MATRIX_TRANSPOSED, MATRIX_PLAIN, q, N, p, -1.0, s->dM, q, s->P, N, 0.0, s->dSP + p * N, N);
+    matrix_product(s->XdSP, s->X, s->dSP, N, N, N);
     for (ptrdiff_t i = 0; i < N; ++i)
         for (ptrdiff_t j = 0; j <= i; ++j)
             s->dX[i * N + j] = s->dX[j * N + i] = (mu > 0 ? s->R[i * N + j] : 0) - s->X[i * N + j]
@@ -99,7 +100,7 @@ static void direction(struct svm_central *s, double *right, double mu)
 }
 
 /* Largest step <= 1 that keeps `fraction` of the way to the boundary of v >= 0. */
-static double ratio(const double *v, const double *dv, const struct svm_packed *g, double fraction)
+static double ratio(const double *v, const double *dv, const struct nuclear_packed *g, double fraction)
 {
     double step = 1;
     for (ptrdiff_t k = 0; k < g->m; ++k)
@@ -109,34 +110,34 @@ static double ratio(const double *v, const double *dv, const struct svm_packed *
 }
 
 /* X + step / fraction dX is positive definite. */
-static double primal_step(struct svm_central *s, double fraction)
+static double primal_step(struct nuclear_path_following *s, double fraction)
 {
     ptrdiff_t N = s->set.p + s->set.q;
     for (double step = ratio(s->x, s->dx, &s->set, fraction); step > STUCK; step *= SHRINK) {
         for (ptrdiff_t i = 0; i < N * N; ++i)
             s->root[i] = s->X[i] + step / fraction * s->dX[i];
-        if (blas_cholesky(N, s->root, N) == 0)
+        if (cholesky_factor(N, s->root, N, NULL) == 0)
             return step;
     }
     return 0;
 }
 
 /* S(lambda + step / fraction dlambda) is positive definite. */
-static double dual_step(struct svm_central *s, double fraction)
+static double dual_step(struct nuclear_path_following *s, double fraction)
 {
     for (double step = ratio(s->lambda, s->dlambda, &s->set, fraction); step > STUCK; step *= SHRINK) {
         for (ptrdiff_t i = 0; i < s->set.p * s->set.q; ++i)
             s->trial[i] = s->M[i] + step / fraction * s->dM[i];
-        if (svm_schur_slack(&s->slack, s->trial, 1) == 0)
+        if (nuclear_schur_slack(&s->slack, s->trial, 1) == 0)
             return step;
     }
     return 0;
 }
 
 /* <X + a dX, S + b dS> + (x + a dx).(lambda + b dlambda), over the number of pairs. */
-static double complementarity(const struct svm_central *s, double a, double b)
+static double complementarity(const struct nuclear_path_following *s, double a, double b)
 {
-    const struct svm_packed *g = &s->set;
+    const struct nuclear_packed *g = &s->set;
     ptrdiff_t p = g->p, q = g->q, N = p + q;
     double sum = 0, pairs = (double)N;
     for (ptrdiff_t i = 0; i < N; ++i)
@@ -153,15 +154,15 @@ static double complementarity(const struct svm_central *s, double a, double b)
 }
 
 /* The corrector's right-hand side, after the predictor: R, correction and b - <B, R> + r. */
-static void correct(struct svm_central *s, double mu, double *right)
+static void correct(struct nuclear_path_following *s, double mu, double *right)
 {
-    const struct svm_packed *g = &s->set;
+    const struct nuclear_packed *g = &s->set;
     ptrdiff_t m = g->m, p = g->p, N = p + g->q;
-    sweep_product(s->XdSP, s->dX, s->dSP, N, N, N);
+    matrix_product(s->XdSP, s->dX, s->dSP, N, N, N);
     for (ptrdiff_t i = 0; i < N; ++i)
         for (ptrdiff_t j = 0; j <= i; ++j)
             s->R[i * N + j] = s->R[j * N + i] = mu * s->P[i * N + j] - (s->XdSP[i * N + j] + s->XdSP[j * N + i]) / 2;
-    svm_reduced_apply(right, g, s->R + p, N, s->U);
+    nuclear_reduced_apply(right, g, s->R + p, N, s->U);
     for (ptrdiff_t k = 0; k < m; ++k) {
         double r = 0;
         if (!g->equal[k]) {
@@ -173,7 +174,7 @@ static void correct(struct svm_central *s, double mu, double *right)
 }
 
 /* W = 2 X_12, and its gap against lambda on the working set. */
-static void measure(struct svm_central *s)
+static void measure(struct nuclear_path_following *s)
 {
     ptrdiff_t p = s->set.p, q = s->set.q, N = p + q;
     double trace = 0;
@@ -182,21 +183,21 @@ static void measure(struct svm_central *s)
     for (ptrdiff_t i = 0; i < p; ++i)
         for (ptrdiff_t j = 0; j < q; ++j)
             s->W[i * q + j] = 2 * s->X[i * N + p + j];
-    svm_reduced_apply(s->a, &s->set, s->W, q, s->U);
-    s->gap = svm_reduced_gap(s->set.b, s->set.equal, s->a, s->lambda, s->set.m, trace, 1);
+    nuclear_reduced_apply(s->a, &s->set, s->W, q, s->U);
+    s->gap = nuclear_reduced_gap(s->set.b, s->set.equal, s->a, s->lambda, s->set.m, trace, 1);
 }
 
 /* One iteration; nonzero: no further progress is possible. */
-static int iterate(struct svm_central *s)
+static int iterate(struct nuclear_path_following *s)
 {
-    const struct svm_packed *g = &s->set;
+    const struct nuclear_packed *g = &s->set;
     ptrdiff_t m = g->m, N = g->p + g->q;
     double *right = s->schur.right;
-    if (svm_schur_slack(&s->slack, s->M, 1) != 0)
+    if (nuclear_schur_slack(&s->slack, s->M, 1) != 0)
         return 1;
-    svm_schur_inverse(s->P, &s->slack);
+    nuclear_schur_inverse(s->P, &s->slack);
     memcpy(s->root, s->X, (size_t)(N * N) * sizeof(double));
-    if (blas_cholesky(N, s->root, N) != 0)
+    if (cholesky_factor(N, s->root, N, NULL) != 0)
         return 1;
     for (ptrdiff_t i = 0; i < N; ++i)
         for (ptrdiff_t j = i + 1; j < N; ++j)
@@ -206,7 +207,7 @@ static int iterate(struct svm_central *s)
             s->diagonal[k] = s->x[k] / s->lambda[k];
         s->correction[k] = 0;
     }
-    if (svm_schur_factor(&s->schur, g, s->root, g->p, N, &s->slack, s->diagonal, RIDGE) != 0)
+    if (nuclear_schur_factor(&s->schur, g, s->root, g->p, N, &s->slack, s->diagonal, RIDGE) != 0)
         return 1;
     memcpy(right, g->b, (size_t)m * sizeof(double));
     direction(s, right, 0);
@@ -233,13 +234,14 @@ static int iterate(struct svm_central *s)
     return 0;
 }
 
-int svm_central_descend(struct svm_central *s, double gap, ptrdiff_t *iterations, ptrdiff_t most, struct stop *stop)
+int nuclear_path_following_descend(struct nuclear_path_following *s, double gap, ptrdiff_t *iterations, ptrdiff_t most,
+                                   struct monitor *monitor)
 {
     double best = s->gap;
     int idle = 0;
     while (s->gap > gap) {
-        stop->iterations = *iterations;
-        if (stop_now(stop))
+        monitor->iterations = *iterations;
+        if (monitor_stops(monitor))
             return STATUS_INTERRUPTED;
         if (*iterations >= most || s->iterations == MOST || idle == IDLE || iterate(s) != 0)
             return STATUS_ITERATION_LIMIT;

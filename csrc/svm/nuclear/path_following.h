@@ -2,16 +2,16 @@
  *
  *     min tr X  s.t.  <B_k, X> - x_k = b_k,  X >= 0, x >= 0       (W = 2 X_12)
  *     max b.lambda  s.t.  S(lambda) >= 0,  lambda >= 0 */
-#ifndef SVM_CENTRAL_H
-#define SVM_CENTRAL_H
+#ifndef SVM_NUCLEAR_PATH_FOLLOWING_H
+#define SVM_NUCLEAR_PATH_FOLLOWING_H
 
-#include "svm_schur.h"
+#include "svm/nuclear/schur.h"
 
-struct svm_central {
-    const struct svm_reduced *g;
-    struct svm_packed set; /* the working set */
-    struct svm_slack slack;
-    struct svm_schur schur;
+struct nuclear_path_following {
+    const struct nuclear_reduced *g;
+    struct nuclear_packed set; /* the working set */
+    struct nuclear_slack slack;
+    struct nuclear_schur schur;
     double *lambda, *x;                /* (m) dual point and primal slacks, 0 on equality rows */
     double *dlambda, *dx, *correction; /* (m) */
     double *diagonal, *a;              /* (m) x / lambda; A(W) */
@@ -24,15 +24,16 @@ struct svm_central {
 };
 
 /* The rows with chosen [m] set.  STATUS_DONE, STATUS_NO_MEMORY. */
-int svm_central_take(struct svm_central *s, const struct svm_reduced *g, const unsigned char *chosen,
-                     struct arena *arena);
+int nuclear_path_following_init(struct nuclear_path_following *s, const struct nuclear_reduced *g,
+                                const unsigned char *chosen, struct arena *arena);
 
-/* A centred point X = mu S^-1, x = mu / lambda: equal multipliers mixed with those given [all rows], which know
- * the rows that matter when the margin is small.  Nonzero: a factorisation failed. */
-int svm_central_start(struct svm_central *s, const double *lambda);
+/* A centred point X = mu S^-1, x = mu / lambda: a mixture of equal multipliers and of those given [all rows],
+ * which are larger on the rows that are active when the margin is small.  Nonzero: a factorisation failed. */
+int nuclear_path_following_start(struct nuclear_path_following *s, const double *lambda);
 
-/* Down to a gap.  STATUS_DONE, STATUS_ITERATION_LIMIT (rounding has won, or `most` *iterations),
- * STATUS_INTERRUPTED. */
-int svm_central_descend(struct svm_central *s, double gap, ptrdiff_t *iterations, ptrdiff_t most, struct stop *stop);
+/* Iterate until the gap is at most `gap`.  STATUS_DONE, STATUS_ITERATION_LIMIT (stagnation at rounding level, or `most`
+ * *iterations), STATUS_INTERRUPTED. */
+int nuclear_path_following_descend(struct nuclear_path_following *s, double gap, ptrdiff_t *iterations, ptrdiff_t most,
+                                   struct monitor *monitor);
 
 #endif

@@ -8,50 +8,50 @@
  *
  * H = J T J^* being the interior point's Schur matrix with X = Y Y^T.  tau shrinks with the residual, so that the
  * convergence is quadratic from a gap of about 1e-2; S changes as in a primal-dual active set method. */
-#include "svm_polish.h"
+#include "svm/nuclear/polish.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "arena.h"
-#include "blas.h"
-#include "status.h"
-#include "stop.h"
-#include "svm_schur.h"
-#include "sweep.h"
+#include "base/arena.h"
+#include "linalg/blas.h"
+#include "base/status.h"
+#include "base/monitor.h"
+#include "svm/active_set.h"
+#include "svm/nuclear/schur.h"
+#include "linalg/matrix.h"
 
 #define MOST 15          /* steps; 3 to 6 are usual, and a start that needs more is too far away */
-#define SETTLED 0.1      /* residual below which S may change: signs mean nothing earlier */
+#define STEADY 0.1       /* residual below which S may change: signs mean nothing earlier */
 #define LOST 3.0         /* residual from which hardly any start came back */
-#define MET 1e-11        /* a row short of b by less is met: a hundredth of the usual gap */
+#define CONFINED 1e-2    /* of ||M|| - 1: a residual below says that W has too few columns */
 #define LEAST_SHIFT 1e-9 /* of tau: T stays below 1e9, and Newton's factor of contraction too */
 
 /* Newton's state: lambda and Y, with what depends on them. */
 struct newton {
-    const struct svm_reduced *g;
-    struct arena *arena;
+    const struct nuclear_reduced *g;
+    struct arena *arena, *inside; /* the latter of what changes with S */
     ptrdiff_t r;
     double *lambda, *Y;         /* (m), (N,r) */
     double *M, *W;              /* (p,q) */
     double *a;                  /* (m) */
     double *SY, *TSY, *step;    /* (N,r) */
-    double *T;                  /* (N,N) */
+    double *half;               /* (q,r) scratch */
     double *gram, *singular;    /* (q,q), (q) */
-    double *zQ, *V;             /* (n,r), (n,p) scratch */
+    double *zQ, *V, *U;         /* (n,r), (n,p), (n,dk) scratch */
     double top, residual, miss; /* ||M||;  ||S Y|| / ||Y|| + miss;  max |b - a|_S / max |b| */
-    struct svm_slack slack;
-    unsigned char *active;    /* (m) in S */
-    struct arena_mark mark;   /* before what follows, which changes with S */
-    struct svm_packed chosen; /* the rows S */
-    struct svm_schur schur;
+    struct nuclear_slack slack;
+    unsigned char *active;        /* (m) in S */
+    struct nuclear_packed chosen; /* the rows S */
+    struct nuclear_schur schur;
     double *multiplier; /* (|S|) scratch */
 };
 
-static int take(struct newton *s, const struct svm_pair *pair, unsigned char *active, const struct svm_reduced *g,
-                struct arena *arena)
+static int init(struct newton *s, const struct nuclear_pair *pair, unsigned char *active,
+                const struct nuclear_reduced *g, struct arena *arena)
 {
     ptrdiff_t m = g->m, p = g->p, q = g->q, N = p + q, r = pair->r;
-    *s = (struct newton){.g = g, .arena = arena, .r = r, .active = active};
+    *s = (struct newton){.g = g, .arena = arena, .inside = arena_inside(arena), .r = r, .active = active};
     s->lambda = arena_doubles(arena, m, 1);
     s->Y = arena_doubles(arena, N, r);
     s->M = arena_doubles(arena, p, q);
@@ -60,31 +60,31 @@ static int take(struct newton *s, const struct svm_pair *pair, unsigned char *ac
     s->SY = arena_doubles(arena, N, r);
     s->TSY = arena_doubles(arena, N, r);
     s->step = arena_doubles(arena, N, r);
-    s->T = arena_doubles(arena, N, N);
+    s->half = arena_doubles(arena, q, r);
     s->gram = arena_doubles(arena, q, q);
     s->singular = arena_doubles(arena, q, 1);
     s->zQ = arena_doubles(arena, g->n, r);
     s->V = arena_doubles(arena, g->n, p);
-    svm_schur_take_slack(&s->slack, p, q, arena);
+    s->U = arena_doubles(arena, g->n, g->rows->w->dk);
+    nuclear_schur_init_slack(&s->slack, p, q, arena);
     if (arena->failed)
         return STATUS_NO_MEMORY;
     memcpy(s->Y, pair->Y, (size_t)(N * r) * sizeof(double));
     for (ptrdiff_t k = 0; k < m; ++k)
         s->lambda[k] = active[k] && !g->left_out[k] ? pair->lambda[k] : 0;
-    s->mark = arena_mark(arena);
     return STATUS_DONE;
 }
 
 /* The rows S, packed. */
 static int choose(struct newton *s)
 {
-    arena_release(s->arena, s->mark);
-    int status = svm_reduced_pack(&s->chosen, s->g, s->active, 0, s->arena);
+    arena_free(s->inside);
+    int status = nuclear_reduced_pack(&s->chosen, s->g, s->active, 0, s->inside);
     if (status != STATUS_DONE)
         return status;
-    svm_schur_take(&s->schur, &s->chosen, s->arena);
-    s->multiplier = arena_doubles(s->arena, s->chosen.m, 1);
-    return s->arena->failed ? STATUS_NO_MEMORY : STATUS_DONE;
+    nuclear_schur_init(&s->schur, &s->chosen, s->inside);
+    s->multiplier = arena_doubles(s->inside, s->chosen.m, 1);
+    return s->inside->failed ? STATUS_NO_MEMORY : STATUS_DONE;
 }
 
 /* out = Y - [A Q; A^T K] for `minus` 1, [A Q; A^T K] for 0. */
@@ -94,30 +94,30 @@ static void swap_blocks(double *out, const struct newton *s, const double *A, in
     double alpha = minus ? -1 : 1, beta = minus;
     if (minus)
         memcpy(out, s->Y, (size_t)((p + q) * r) * sizeof(double));
-    blas_gemm(BLAS_PLAIN, BLAS_PLAIN, p, r, q, alpha, A, q, s->Y + p * r, r, beta, out, r);
-    blas_gemm(BLAS_TRANSPOSED, BLAS_PLAIN, q, r, p, alpha, A, q, s->Y, r, beta, out + p * r, r);
+    matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, p, r, q, alpha, A, q, s->Y + p * r, r, beta, out, r);
+    matrix_gemm(MATRIX_TRANSPOSED, MATRIX_PLAIN, q, r, p, alpha, A, q, s->Y, r, beta, out + p * r, r);
 }
 
 /* M, S Y, a, top and residual of the present lambda, Y and S.  Not zero: not finite, or no memory. */
 static int evaluate(struct newton *s)
 {
-    const struct svm_reduced *g = s->g;
+    const struct nuclear_reduced *g = s->g;
     ptrdiff_t p = g->p, q = g->q, r = s->r, size = (p + q) * r;
     for (ptrdiff_t k = 0; k < s->chosen.m; ++k)
         s->multiplier[k] = s->lambda[s->chosen.row[k]];
-    svm_reduced_adjoint(s->M, &s->chosen, s->multiplier, s->V);
+    nuclear_reduced_adjoint(s->M, &s->chosen, s->multiplier, s->V);
     swap_blocks(s->SY, s, s->M, 1);
-    sweep_product(s->zQ, g->z, s->Y + p * r, g->n, r, q);
-    sweep_rows_times_rows(s->V, s->zQ, s->Y, g->n, p, r);
-    svm_reduced_margins(s->a, g, s->V);
+    matrix_product(s->zQ, g->z, s->Y + p * r, g->n, r, q);
+    matrix_rows_times_rows(s->V, s->zQ, s->Y, g->n, p, r);
+    nuclear_reduced_margins(s->a, g, s->V, s->U);
     s->miss = 0;
     for (ptrdiff_t k = 0; k < g->m; ++k)
         if (s->active[k])
             s->miss = fmax(s->miss, fabs(g->b[k] - s->a[k]) / g->largest);
-    s->residual = svm_reduced_norm(s->SY, size) / svm_reduced_norm(s->Y, size) + s->miss;
+    s->residual = nuclear_reduced_norm(s->SY, size) / nuclear_reduced_norm(s->Y, size) + s->miss;
     if (!isfinite(s->residual))
         return 1;
-    sweep_columns_times_columns(s->gram, s->M, s->M, q, q, p);
+    matrix_columns_times_columns(s->gram, s->M, s->M, q, q, p);
     int info = blas_eigen(q, s->gram, s->singular, 0, s->arena);
     s->top = sqrt(fmax(s->singular[q - 1], 0));
     return info;
@@ -126,62 +126,58 @@ static int evaluate(struct newton *s)
 /* S: rows with a negative multiplier leave, rows that are not met enter.  Nonzero: S has changed. */
 static int exchange(struct newton *s)
 {
-    const struct svm_reduced *g = s->g;
-    int changed = 0;
-    for (ptrdiff_t k = 0; k < g->m; ++k) {
-        if (g->rows->equal[k])
-            continue;
-        int change = s->active[k] ? s->lambda[k] < 0 : s->a[k] < g->b[k] - MET * g->largest;
-        if (!change)
-            continue;
-        s->active[k] = !s->active[k];
-        s->lambda[k] = 0;
-        changed = 1;
-    }
-    return changed;
+    const struct nuclear_reduced *g = s->g;
+    double root = nuclear_reduced_norm(s->Y, (g->p + g->q) * s->r), size = root * root / 2; /* ||W||_* or more */
+    if (active_set_exchange(s->active, s->lambda, s->a, g->b, size, g->rows) == 0)
+        return 0;
+    for (ptrdiff_t k = 0; k < g->m; ++k)
+        if (!s->active[k])
+            s->lambda[k] = 0;
+    return 1;
 }
 
 /* Newton's step for lambda and Y; nonzero when a factorisation failed. */
 static int advance(struct newton *s, double ridge)
 {
-    const struct svm_packed *chosen = &s->chosen;
-    struct svm_schur *schur = &s->schur;
+    const struct nuclear_packed *chosen = &s->chosen;
+    struct nuclear_schur *schur = &s->schur;
     ptrdiff_t m = chosen->m, p = s->g->p, q = s->g->q, N = p + q, r = s->r;
     if (m == 0)
         return 1;
-    double shift = fmax(SETTLED * s->residual, LEAST_SHIFT) + 2 * fmax(0, s->top - 1);
-    int info = svm_schur_slack(&s->slack, s->M, 1 + shift);
+    double shift = fmax(STEADY * s->residual, LEAST_SHIFT) + 2 * fmax(0, s->top - 1);
+    int info = nuclear_schur_slack(&s->slack, s->M, 1 + shift);
     if (info == 0)
-        info = svm_schur_factor(schur, chosen, s->Y, r, r, &s->slack, NULL, ridge);
+        info = nuclear_schur_factor(schur, chosen, s->Y, r, r, &s->slack, NULL, ridge);
     if (info != 0)
         return info;
-    svm_schur_inverse(s->T, &s->slack);
-    blas_gemm(BLAS_PLAIN, BLAS_PLAIN, N, r, N, 1.0, s->T, N, s->SY, r, 0.0, s->TSY, r);
+    nuclear_schur_apply(s->TSY, &s->slack, s->SY, r, s->half);
     /* J V as the margins of V_1 Q^T + K V_2^T. */
-    blas_gemm(BLAS_PLAIN, BLAS_TRANSPOSED, p, q, r, 1.0, s->TSY, r, s->Y + p * r, r, 0.0, s->W, q);
-    blas_gemm(BLAS_PLAIN, BLAS_TRANSPOSED, p, q, r, 1.0, s->Y, r, s->TSY + p * r, r, 1.0, s->W, q);
+    matrix_gemm(MATRIX_PLAIN, MATRIX_TRANSPOSED, p, q, r, 1.0, s->TSY, r, s->Y + p * r, r, 0.0, s->W, q);
+    matrix_gemm(MATRIX_PLAIN, MATRIX_TRANSPOSED, p, q, r, 1.0, s->Y, r, s->TSY + p * r, r, 1.0, s->W, q);
     double *right = schur->right;
-    svm_reduced_apply(right, chosen, s->W, q, s->V);
+    nuclear_reduced_apply(right, chosen, s->W, q, s->V);
     for (ptrdiff_t k = 0; k < m; ++k)
         right[k] += chosen->b[k] - s->a[chosen->row[k]];
-    blas_solve_vector(BLAS_PLAIN, m, schur->H, m, right);
-    blas_solve_vector(BLAS_TRANSPOSED, m, schur->H, m, right);
-    svm_reduced_adjoint(s->M, chosen, right, s->V);
+    blas_solve_vector(MATRIX_PLAIN, m, schur->H, m, right);
+    blas_solve_vector(MATRIX_TRANSPOSED, m, schur->H, m, right);
+    nuclear_reduced_adjoint(s->M, chosen, right, s->V);
     swap_blocks(s->step, s, s->M, 0);
     for (ptrdiff_t i = 0; i < N * r; ++i)
         s->step[i] -= s->SY[i];
-    blas_gemm(BLAS_PLAIN, BLAS_PLAIN, N, r, N, 1.0, s->T, N, s->step, r, 1.0, s->Y, r);
+    nuclear_schur_apply(s->TSY, &s->slack, s->step, r, s->half);
+    for (ptrdiff_t i = 0; i < N * r; ++i)
+        s->Y[i] += s->TSY[i];
     for (ptrdiff_t k = 0; k < m; ++k)
         s->lambda[chosen->row[k]] += right[k];
     return 0;
 }
 
-static void keep(struct svm_pair *pair, const struct newton *s)
+static void keep(struct nuclear_pair *pair, const struct newton *s)
 {
-    const struct svm_reduced *g = s->g;
+    const struct nuclear_reduced *g = s->g;
     ptrdiff_t entries = (g->p + g->q) * s->r;
-    double size = svm_reduced_norm(s->Y, entries);
-    double gap = svm_reduced_gap(g->b, g->rows->equal, s->a, s->lambda, g->m, size * size / 2, s->top);
+    double size = nuclear_reduced_norm(s->Y, entries);
+    double gap = nuclear_reduced_gap(g->b, g->rows->equal, s->a, s->lambda, g->m, size * size / 2, s->top);
     if (!(gap < pair->gap))
         return;
     pair->gap = gap;
@@ -189,12 +185,12 @@ static void keep(struct svm_pair *pair, const struct newton *s)
     memcpy(pair->lambda, s->lambda, (size_t)g->m * sizeof(double));
 }
 
-int svm_polish(struct svm_pair *pair, unsigned char *active, const struct svm_reduced *g, double ridge, double tol,
-               ptrdiff_t *iterations, struct stop *stop, struct arena *arena)
+int nuclear_polish(struct nuclear_pair *pair, unsigned char *active, const struct nuclear_reduced *g, double ridge,
+                   double tol, ptrdiff_t *iterations, struct monitor *monitor, struct arena *arena)
 {
     struct newton s;
     struct arena_mark mark = arena_mark(arena);
-    int status = take(&s, pair, active, g, arena);
+    int status = init(&s, pair, active, g, arena);
     if (status == STATUS_DONE)
         status = choose(&s);
     if (status != STATUS_DONE)
@@ -204,9 +200,9 @@ int svm_polish(struct svm_pair *pair, unsigned char *active, const struct svm_re
     double before = INFINITY;
     for (int step = 0; evaluate(&s) == 0; ++step) {
         keep(pair, &s);
-        if (step > 0 && s.residual < SETTLED && s.residual > before / 2 && s.miss > s.residual / 2) {
+        if (step > 0 && s.residual < STEADY && s.residual > before / 2 && s.miss > s.residual / 2) {
             /* No progress, for T is too large for its rounding: the rows can still be met by themselves. */
-            if (svm_schur_restore(s.Y, s.r, &s.chosen, &s.schur, arena) != STATUS_DONE || evaluate(&s) != 0)
+            if (nuclear_schur_restore(s.Y, s.r, &s.chosen, &s.schur, arena) != STATUS_DONE || evaluate(&s) != 0)
                 break;
             keep(pair, &s);
         }
@@ -215,15 +211,15 @@ int svm_polish(struct svm_pair *pair, unsigned char *active, const struct svm_re
             status = STATUS_DONE;
             break;
         }
-        stop->iterations = *iterations;
-        stop->gap = fmin(stop->gap, pair->gap);
-        if (stop_now(stop)) {
+        monitor->iterations = *iterations;
+        monitor->gap = fmin(monitor->gap, pair->gap);
+        if (monitor_stops(monitor)) {
             status = STATUS_INTERRUPTED;
             break;
         }
-        if (step == MOST || s.residual > LOST)
+        if (step == MOST || s.residual > LOST || s.residual < CONFINED * (s.top - 1))
             break;
-        if (step > 0 && s.residual < SETTLED && exchange(&s) && (choose(&s) != STATUS_DONE || evaluate(&s) != 0))
+        if (step > 0 && s.residual < STEADY && exchange(&s) && (choose(&s) != STATUS_DONE || evaluate(&s) != 0))
             break;
         if (advance(&s, ridge) != 0)
             break;

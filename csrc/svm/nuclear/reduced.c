@@ -1,23 +1,18 @@
-#include "svm_reduced.h"
+#include "svm/nuclear/reduced.h"
 
 #include <math.h>
-#include <stdint.h>
 #include <string.h>
 
-#include "arena.h"
-#include "blas.h"
-#include "status.h"
-#include "stop.h"
-#include "sweep.h"
+#include "base/arena.h"
+#include "base/status.h"
+#include "base/monitor.h"
+#include "linalg/matrix.h"
+#include "svm/methods.h"
 
-#define PARALLEL 1e-14       /* what is left of a unit vector in the span of others: rounding */
-#define FEW 100              /* rows up to which the active set is quicker than block ascent */
-#define TIGHT 3              /* rows per unknown from which it is, too */
-#define AFFORDABLE 4000      /* rows its factor may hold: 128 MB, and as much per 4000 rows in all */
-#define PATIENCE 16          /* rows per iteration of block ascent, after which it is quicker again */
-#define NO_LIMIT PTRDIFF_MAX /* the Frobenius methods count other things as iterations than we do */
+#define PARALLEL 1e-14 /* what is left of a unit vector in the span of others: rounding */
+#define NEARLY 16      /* of a space of d dimensions all but d over this are as good as all, and sooner found */
 
-double svm_reduced_norm(const double *a, ptrdiff_t n)
+double nuclear_reduced_norm(const double *a, ptrdiff_t n)
 {
     double sum = 0;
     for (ptrdiff_t i = 0; i < n; ++i)
@@ -25,51 +20,48 @@ double svm_reduced_norm(const double *a, ptrdiff_t n)
     return sqrt(sum);
 }
 
-int svm_reduced_frobenius(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                          struct stop *stop, struct arena *arena)
+int nuclear_reduced_frobenius(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                              struct monitor *monitor, struct arena *arena)
 {
     struct svm_options unlimited = *options;
-    unlimited.max_iter = NO_LIMIT;
-    ptrdiff_t m = rows->count, D = rows->w->dk * rows->w->dz;
-    int status = STATUS_UNDECIDED, affordable = (m < D ? m : D) <= AFFORDABLE;
-    struct svm_options patient = unlimited;
-    if (affordable)
-        patient.max_iter = FEW + m / PATIENCE;
-    struct arena_mark mark = arena_mark(arena);
-    if (m > FEW && m <= TIGHT * D)
-        status = svm_block(answer, rows, &patient, stop, arena);
-    arena_release(arena, mark);
-    if ((status == STATUS_UNDECIDED || status == STATUS_ITERATION_LIMIT) && affordable)
-        status = svm_active(answer, rows, &unlimited, stop, arena);
-    arena_release(arena, mark);
-    stop->iterations = 0;
-    stop->gap = INFINITY; /* that of the other norm is no bound here */
+    unlimited.max_iter = 0; /* the Frobenius methods count other things as iterations */
+    int status = frobenius_auto(answer, rows, &unlimited, monitor, arena);
+    answer->method = NULL;
+    monitor->iterations = 0;
+    monitor->gap = INFINITY;                                        /* that of the other norm is no bound here */
+    if (status == STATUS_UNDECIDED || status == STATUS_INTERRUPTED) /* the bounds of this norm */
+        return solver_conclude(answer, rows, options, NORM_NUCLEAR, status, arena);
     return status;
 }
 
+/* Whether a span of this rank is so nearly the whole space that to leave it out saves nothing. */
+static int is_nearly_all(ptrdiff_t rank, ptrdiff_t d)
+{
+    return rank >= d - d / NEARLY;
+}
+
 /* Orthonormal rows basis [d,d] grow by those of the unit or zero rows V [k,d] that are not in their span (Gram and
- * Schmidt, twice); V is replaced by what is left of it, along [k,d] is scratch.  Returns the new rank. */
+ * Schmidt, twice), until they are nearly all; V is replaced by what is left of it, along [k,d] is scratch.  Returns
+ * the new rank. */
 static ptrdiff_t extend(double *basis, ptrdiff_t rank, double *V, ptrdiff_t k, ptrdiff_t d, double *along)
 {
-    if (rank == d || k == 0)
+    if (is_nearly_all(rank, d) || k == 0)
         return rank;
     if (rank > 0) { /* one product clears whole windows that bring nothing new */
-        sweep_rows_times_rows(along, V, basis, k, rank, d);
-        blas_gemm(BLAS_PLAIN, BLAS_PLAIN, k, d, rank, -1.0, along, rank, basis, d, 1.0, V, d);
+        matrix_rows_times_rows(along, V, basis, k, rank, d);
+        matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, k, d, rank, -1.0, along, rank, basis, d, 1.0, V, d);
     }
-    for (ptrdiff_t i = 0; i < k && rank < d; ++i) {
-        double *rest = V + i * d;
-        if (!(svm_reduced_norm(rest, d) > PARALLEL))
+    for (ptrdiff_t i = 0; i < k && !is_nearly_all(rank, d); ++i) {
+        double *rest = V + i * d, *part = along, *sum = along + d;
+        if (!(nuclear_reduced_norm(rest, d) > PARALLEL))
             continue;
-        for (ptrdiff_t j = 0; j < 2 * rank; ++j) {
-            const double *e = basis + (j % rank) * d;
-            double part = 0;
+        for (int again = 0; again < 2 && rank > 0; ++again) {
+            matrix_times_vector(part, basis, rest, rank, d, NULL);
+            matrix_transposed_times_vector(sum, basis, part, rank, d);
             for (ptrdiff_t l = 0; l < d; ++l)
-                part += e[l] * rest[l];
-            for (ptrdiff_t l = 0; l < d; ++l)
-                rest[l] -= part * e[l];
+                rest[l] -= sum[l];
         }
-        double length = svm_reduced_norm(rest, d);
+        double length = nuclear_reduced_norm(rest, d);
         if (!(length > PARALLEL))
             continue;
         for (ptrdiff_t l = 0; l < d; ++l)
@@ -79,28 +71,39 @@ static ptrdiff_t extend(double *basis, ptrdiff_t rank, double *V, ptrdiff_t k, p
     return rank;
 }
 
+/* The unit vectors in place of a basis [d,d] of nearly all; returns the rank. */
+static ptrdiff_t complete(double *basis, ptrdiff_t rank, ptrdiff_t d)
+{
+    if (!is_nearly_all(rank, d))
+        return rank;
+    memset(basis, 0, (size_t)(d * d) * sizeof(double));
+    for (ptrdiff_t i = 0; i < d; ++i)
+        basis[i * d + i] = 1;
+    return d;
+}
+
 /* Unit differences of the rows chosen (NULL: all) of query i into delta [.,dk]; returns their number. */
-static ptrdiff_t unit_differences(double *delta, const struct svm_reduced *g, ptrdiff_t i, const unsigned char *chosen)
+static ptrdiff_t unit_differences(double *delta, const struct nuclear_reduced *g, ptrdiff_t i,
+                                  const unsigned char *chosen)
 {
     const struct rows *rows = g->rows;
     ptrdiff_t d = rows->w->dk, count = 0;
-    const double *X = windows_keys(rows->w, i, rows->keys), *a = X + rows->reference[i] * d;
     for (ptrdiff_t k = rows->first[i]; k < rows->first[i + 1]; ++k) {
         if (g->left_out[k] || (chosen != NULL && !chosen[k]))
             continue;
-        const double *x = X + rows->token[k] * d;
         double *unit = delta + count++ * d;
+        rows_delta(unit, rows, k);
         for (ptrdiff_t j = 0; j < d; ++j)
-            unit[j] = (a[j] - x[j]) * g->inverse[k];
+            unit[j] *= g->inverse[k];
     }
     return count;
 }
 
-int svm_reduced_build(struct svm_reduced *g, const struct rows *rows, double scale, struct arena *arena)
+int nuclear_reduced_build(struct nuclear_reduced *g, const struct rows *rows, double scale, struct arena *arena)
 {
     const struct windows *w = rows->w;
     ptrdiff_t n = w->n_queries, dk = w->dk, dz = w->dz, m = rows->count, wide = dk > dz ? dk : dz;
-    *g = (struct svm_reduced){.rows = rows, .m = m, .n = n, .scale = scale};
+    *g = (struct nuclear_reduced){.rows = rows, .m = m, .n = n, .scale = scale};
     int status = equalities_factor(&g->equalities, rows, arena);
     g->left_out = arena_take(arena, m, 1);
     g->key_basis = arena_doubles(arena, dk, dk);
@@ -115,7 +118,7 @@ int svm_reduced_build(struct svm_reduced *g, const struct rows *rows, double sca
     for (ptrdiff_t i = 0; i < g->equalities.count; ++i)
         g->left_out[g->equalities.row[i]] = 0;
     for (ptrdiff_t i = 0; i < n; ++i) {
-        double length = svm_reduced_norm(w->queries + i * dz, dz);
+        double length = nuclear_reduced_norm(w->queries + i * dz, dz);
         for (ptrdiff_t j = 0; j < dz && length > 0; ++j)
             z[i * dz + j] = w->queries[i * dz + j] / length;
         for (ptrdiff_t k = rows->first[i]; k < rows->first[i + 1]; ++k) {
@@ -126,21 +129,23 @@ int svm_reduced_build(struct svm_reduced *g, const struct rows *rows, double sca
         ptrdiff_t count = unit_differences(block, g, i, NULL);
         g->p = extend(g->key_basis, g->p, block, count, dk, along);
     }
+    g->p = complete(g->key_basis, g->p, dk);
     double *rest = arena_doubles(arena, n, dz);
     if (arena->failed)
         return STATUS_NO_MEMORY;
     memcpy(rest, z, (size_t)(n * dz) * sizeof(double));
     for (ptrdiff_t i = 0; i < n; i += dz)
         g->q = extend(g->query_basis, g->q, rest + i * dz, dz < n - i ? dz : n - i, dz, along);
+    g->q = complete(g->query_basis, g->q, dz);
     g->z = arena_doubles(arena, n, g->q);
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    sweep_rows_times_rows(g->z, z, g->query_basis, n, g->q, dz);
+    matrix_rows_times_rows(g->z, z, g->query_basis, n, g->q, dz);
     return STATUS_DONE;
 }
 
-int svm_reduced_pack(struct svm_packed *packed, const struct svm_reduced *g, const unsigned char *chosen, int gram,
-                     struct arena *arena)
+int nuclear_reduced_pack(struct nuclear_packed *packed, const struct nuclear_reduced *g, const unsigned char *chosen,
+                         int gram, struct arena *arena)
 {
     const struct rows *rows = g->rows;
     ptrdiff_t m = 0, n = 0;
@@ -150,7 +155,7 @@ int svm_reduced_pack(struct svm_packed *packed, const struct svm_reduced *g, con
             m += chosen[k] && !g->left_out[k];
         n += m > before;
     }
-    *packed = (struct svm_packed){.m = m, .n = n, .p = g->p, .q = g->q};
+    *packed = (struct nuclear_packed){.m = m, .n = n, .p = g->p, .q = g->q};
     packed->row = arena_indices(arena, m);
     packed->first = arena_indices(arena, n + 1);
     packed->equal = arena_take(arena, m, 1);
@@ -173,44 +178,45 @@ int svm_reduced_pack(struct svm_packed *packed, const struct svm_reduced *g, con
         if (m == from)
             continue;
         count = unit_differences(block, g, i, chosen);
-        sweep_rows_times_rows(packed->delta + from * g->p, block, g->key_basis, count, g->p, rows->w->dk);
+        matrix_rows_times_rows(packed->delta + from * g->p, block, g->key_basis, count, g->p, rows->w->dk);
         memcpy(packed->z + n * g->q, g->z + i * g->q, (size_t)g->q * sizeof(double));
         packed->first[n++] = from;
     }
     packed->first[n] = m;
     if (gram)
-        blas_syrk(m, g->p, 1.0, packed->delta, g->p, 0.0, packed->gram, m);
+        matrix_syrk(m, g->p, 1.0, packed->delta, g->p, 0.0, packed->gram, m, NULL);
     return STATUS_DONE;
 }
 
-void svm_reduced_adjoint(double *M, const struct svm_packed *s, const double *lambda, double *U)
+void nuclear_reduced_adjoint(double *M, const struct nuclear_packed *s, const double *lambda, double *U)
 {
     for (ptrdiff_t i = 0; i < s->n; ++i) {
         ptrdiff_t from = s->first[i];
-        sweep_window_adjoint(U + i * s->p, s->delta + from * s->p, lambda + from, s->first[i + 1] - from, s->p);
+        matrix_transposed_times_vector(U + i * s->p, s->delta + from * s->p, lambda + from, s->first[i + 1] - from,
+                                       s->p);
     }
-    sweep_columns_times_columns(M, U, s->z, s->p, s->q, s->n);
+    matrix_columns_times_columns(M, U, s->z, s->p, s->q, s->n);
 }
 
-void svm_reduced_apply(double *a, const struct svm_packed *s, const double *W, ptrdiff_t ldw, double *V)
+void nuclear_reduced_apply(double *a, const struct nuclear_packed *s, const double *W, ptrdiff_t ldw, double *V)
 {
-    blas_gemm(BLAS_PLAIN, BLAS_TRANSPOSED, s->n, s->p, s->q, 1.0, s->z, s->q, W, ldw, 0.0, V, s->p);
+    matrix_gemm(MATRIX_PLAIN, MATRIX_TRANSPOSED, s->n, s->p, s->q, 1.0, s->z, s->q, W, ldw, 0.0, V, s->p);
     for (ptrdiff_t i = 0; i < s->n; ++i) {
         ptrdiff_t from = s->first[i];
-        sweep_window_logits(a + from, s->delta + from * s->p, V + i * s->p, s->first[i + 1] - from, s->p, NULL);
+        matrix_times_vector(a + from, s->delta + from * s->p, V + i * s->p, s->first[i + 1] - from, s->p, NULL);
     }
 }
 
-void svm_reduced_margins(double *a, const struct svm_reduced *g, const double *V)
+void nuclear_reduced_margins(double *a, const struct nuclear_reduced *g, const double *V, double *U)
 {
-    sweep_product(g->rows->U, V, g->key_basis, g->n, g->rows->w->dk, g->p);
-    rows_apply_transformed(a, g->rows, g->rows->U);
+    matrix_product(U, V, g->key_basis, g->n, g->rows->w->dk, g->p);
+    rows_apply_transformed(a, g->rows, U);
     for (ptrdiff_t k = 0; k < g->m; ++k)
         a[k] *= g->inverse[k];
 }
 
-double svm_reduced_gap(const double *b, const unsigned char *equal, const double *a, const double *lambda, ptrdiff_t m,
-                       double size, double top)
+double nuclear_reduced_gap(const double *b, const unsigned char *equal, const double *a, const double *lambda,
+                           ptrdiff_t m, double size, double top)
 {
     double scale = 0, product = 0, miss = 0, largest = 0;
     int fixed = 0; /* scaling W down may break a row */
@@ -230,8 +236,8 @@ double svm_reduced_gap(const double *b, const unsigned char *equal, const double
     return product > 0 && isfinite(gap) ? fabs(gap) + miss / largest : INFINITY;
 }
 
-int svm_reduced_answer(struct svm_answer *answer, const struct svm_reduced *g, const double *W, const double *lambda,
-                       struct arena *arena)
+int nuclear_reduced_answer(struct svm_answer *answer, const struct nuclear_reduced *g, const double *W,
+                           const double *lambda, struct arena *arena)
 {
     const struct rows *rows = g->rows;
     ptrdiff_t dk = rows->w->dk, dz = rows->w->dz;
@@ -239,8 +245,8 @@ int svm_reduced_answer(struct svm_answer *answer, const struct svm_reduced *g, c
     double *half = arena_doubles(arena, dk, g->q);
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    sweep_columns_times_columns(half, g->key_basis, W, dk, g->q, g->p);
-    sweep_product(answer->W, half, g->query_basis, dk, dz, g->q);
+    matrix_columns_times_columns(half, g->key_basis, W, dk, g->q, g->p);
+    matrix_product(answer->W, half, g->query_basis, dk, dz, g->q);
     for (ptrdiff_t i = 0; i < dk * dz; ++i)
         answer->W[i] *= g->scale;
     for (ptrdiff_t k = 0; k < rows->count; ++k)

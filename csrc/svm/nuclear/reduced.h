@@ -4,18 +4,18 @@
  *     min ||W||_*   s.t.  a_k = delta_k^T W z_q(k) >= b_k  (= b_k on equality rows)
  *     max b.lambda  s.t.  S(lambda) = [[I, -M], [-M^T, I]] >= 0,   M = A^*(lambda),   lambda >= 0 on margin rows
  *
- * All m rows are read through the tokens; what needs dense algebra packs a few of them.  W is of order one: that
+ * Operations on all m rows read the tokens; dense algebra works on packed subsets of them.  W is of order one: that
  * of the original problem is  scale key_basis^T W query_basis. */
-#ifndef SVM_REDUCED_H
-#define SVM_REDUCED_H
+#ifndef SVM_NUCLEAR_REDUCED_H
+#define SVM_NUCLEAR_REDUCED_H
 
-#include "equalities.h"
-#include "svm.h"
+#include "svm/equalities.h"
+#include "svm/solver.h"
 
 struct arena;
-struct stop;
+struct monitor;
 
-struct svm_reduced {
+struct nuclear_reduced {
     const struct rows *rows;
     ptrdiff_t m, n, p, q;            /* rows, queries, dimensions of the two spans */
     double *key_basis, *query_basis; /* (p,dk), (q,dz) orthonormal rows */
@@ -27,7 +27,7 @@ struct svm_reduced {
 };
 
 /* Some of the rows, with the queries they belong to. */
-struct svm_packed {
+struct nuclear_packed {
     ptrdiff_t m, n, p, q;
     ptrdiff_t *row, *first; /* (m) number among all rows; (n+1) rows of query i: first[i] .. */
     unsigned char *equal;   /* (m) */
@@ -36,38 +36,38 @@ struct svm_packed {
 };
 
 /* Euclidean norm of a [n]. */
-double svm_reduced_norm(const double *a, ptrdiff_t n);
+double nuclear_reduced_norm(const double *a, ptrdiff_t n);
 
-/* The Frobenius answer with its bounds, which decides feasibility and is where every nuclear method starts.  A
- * status of svm.h; those other than STATUS_DONE and STATUS_ITERATION_LIMIT are final. */
-int svm_reduced_frobenius(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                          struct stop *stop, struct arena *arena);
+/* The Frobenius answer with its bounds, which decides feasibility and starts every nuclear method.  A
+ * status of svm/solver.h; those other than STATUS_DONE and STATUS_ITERATION_LIMIT are final. */
+int nuclear_reduced_frobenius(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                              struct monitor *monitor, struct arena *arena);
 
 /* The problem in which W_original / scale is W.  STATUS_DONE, STATUS_NO_MEMORY. */
-int svm_reduced_build(struct svm_reduced *g, const struct rows *rows, double scale, struct arena *arena);
+int nuclear_reduced_build(struct nuclear_reduced *g, const struct rows *rows, double scale, struct arena *arena);
 
 /* The rows with chosen [m] set, left out ones excepted; their Gram matrix too when `gram`.  STATUS_DONE,
  * STATUS_NO_MEMORY. */
-int svm_reduced_pack(struct svm_packed *packed, const struct svm_reduced *g, const unsigned char *chosen, int gram,
-                     struct arena *arena);
+int nuclear_reduced_pack(struct nuclear_packed *packed, const struct nuclear_reduced *g, const unsigned char *chosen,
+                         int gram, struct arena *arena);
 
 /* M [p,q] = A^*(lambda) of the packed rows; U [packed n,p] is scratch. */
-void svm_reduced_adjoint(double *M, const struct svm_packed *packed, const double *lambda, double *U);
+void nuclear_reduced_adjoint(double *M, const struct nuclear_packed *packed, const double *lambda, double *U);
 
 /* a [packed m] = A(W), W [p, ldw >= q]; V [packed n,p] is scratch. */
-void svm_reduced_apply(double *a, const struct svm_packed *packed, const double *W, ptrdiff_t ldw, double *V);
+void nuclear_reduced_apply(double *a, const struct nuclear_packed *packed, const double *W, ptrdiff_t ldw, double *V);
 
-/* a [m] of all rows, from V [n,p] = z W^T.  Uses rows->U. */
-void svm_reduced_margins(double *a, const struct svm_reduced *g, const double *V);
+/* a [m] of all rows, from V [n,p] = z W^T; U [n,dk] is scratch. */
+void nuclear_reduced_margins(double *a, const struct nuclear_reduced *g, const double *V, double *U);
 
-/* Relative gap of a W with margins a [m] and ||W||_* <= size against lambda [m] with ||M|| = top; infinite when
- * one of them is of no use yet. */
-double svm_reduced_gap(const double *b, const unsigned char *equal, const double *a, const double *lambda, ptrdiff_t m,
-                       double size, double top);
+/* Relative gap of a W with margins a [m] and ||W||_* <= size against lambda [m] with ||M|| = top; infinite where
+ * W misses a row or b . lambda is not positive. */
+double nuclear_reduced_gap(const double *b, const unsigned char *equal, const double *a, const double *lambda,
+                           ptrdiff_t m, double size, double top);
 
 /* answer->W and ->lambda of W [p,q] and lambda [m]; equality rows are then met exactly.  STATUS_DONE,
  * STATUS_NO_MEMORY. */
-int svm_reduced_answer(struct svm_answer *answer, const struct svm_reduced *g, const double *W, const double *lambda,
-                       struct arena *arena);
+int nuclear_reduced_answer(struct svm_answer *answer, const struct nuclear_reduced *g, const double *W,
+                           const double *lambda, struct arena *arena);
 
 #endif

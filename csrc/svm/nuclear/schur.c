@@ -1,18 +1,19 @@
-#include "svm_schur.h"
+#include "svm/nuclear/schur.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "arena.h"
-#include "blas.h"
-#include "clones.h"
-#include "status.h"
-#include "sweep.h"
+#include "base/arena.h"
+#include "linalg/blas.h"
+#include "linalg/cholesky.h"
+#include "base/simd.h"
+#include "base/status.h"
+#include "linalg/matrix.h"
 
 #define STEPS 8    /* of the restoration: quadratic, 3 or 4 are usual */
 #define HELD 1e-15 /* rows restored to this part of the largest b: rounding */
 
-void svm_schur_take_slack(struct svm_slack *slack, ptrdiff_t p, ptrdiff_t q, struct arena *arena)
+void nuclear_schur_init_slack(struct nuclear_slack *slack, ptrdiff_t p, ptrdiff_t q, struct arena *arena)
 {
     slack->p = p;
     slack->q = q;
@@ -21,7 +22,7 @@ void svm_schur_take_slack(struct svm_slack *slack, ptrdiff_t p, ptrdiff_t q, str
     slack->gram = arena_doubles(arena, q, q);
 }
 
-void svm_schur_take(struct svm_schur *s, const struct svm_packed *g, struct arena *arena)
+void nuclear_schur_init(struct nuclear_schur *s, const struct nuclear_packed *g, struct arena *arena)
 {
     ptrdiff_t m = g->m, n = g->n, p = g->p, q = g->q;
     s->H = arena_doubles(arena, m, m);
@@ -37,32 +38,32 @@ void svm_schur_take(struct svm_schur *s, const struct svm_packed *g, struct aren
     s->right = arena_doubles(arena, m, 1);
 }
 
-int svm_schur_slack(struct svm_slack *slack, const double *M, double c)
+int nuclear_schur_slack(struct nuclear_slack *slack, const double *M, double c)
 {
     ptrdiff_t p = slack->p, q = slack->q;
     slack->c = c;
-    sweep_columns_times_columns(slack->gram, M, M, q, q, p);
+    matrix_columns_times_columns(slack->gram, M, M, q, q, p);
     for (ptrdiff_t i = 0; i < q; ++i)
         for (ptrdiff_t j = 0; j < q; ++j) {
             slack->gram[i * q + j] = (i == j ? c : 0) - slack->gram[i * q + j] / c;
             slack->F[i * q + j] = i == j;
         }
-    int info = blas_cholesky(q, slack->gram, q);
+    int info = cholesky_factor(q, slack->gram, q, NULL);
     if (info != 0)
         return info;
-    blas_solve_lower(BLAS_PLAIN, q, q, slack->gram, q, slack->F, q);
-    sweep_rows_times_rows(slack->R, M, slack->F, p, q, q);
+    blas_solve_lower(MATRIX_PLAIN, q, q, slack->gram, q, slack->F, q);
+    matrix_rows_times_rows(slack->R, M, slack->F, p, q, q);
     for (ptrdiff_t i = 0; i < p * q; ++i)
         slack->R[i] /= c;
     return 0;
 }
 
-void svm_schur_inverse(double *P, const struct svm_slack *slack)
+void nuclear_schur_inverse(double *P, const struct nuclear_slack *slack)
 {
     ptrdiff_t p = slack->p, q = slack->q, N = p + q;
-    blas_gemm(BLAS_PLAIN, BLAS_TRANSPOSED, p, p, q, 1.0, slack->R, q, slack->R, q, 0.0, P, N);
-    blas_gemm(BLAS_PLAIN, BLAS_PLAIN, p, q, q, 1.0, slack->R, q, slack->F, q, 0.0, P + p, N);
-    blas_gemm(BLAS_TRANSPOSED, BLAS_PLAIN, q, q, q, 1.0, slack->F, q, slack->F, q, 0.0, P + p * N + p, N);
+    matrix_gemm(MATRIX_PLAIN, MATRIX_TRANSPOSED, p, p, q, 1.0, slack->R, q, slack->R, q, 0.0, P, N);
+    matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, p, q, q, 1.0, slack->R, q, slack->F, q, 0.0, P + p, N);
+    matrix_gemm(MATRIX_TRANSPOSED, MATRIX_PLAIN, q, q, q, 1.0, slack->F, q, slack->F, q, 0.0, P + p * N + p, N);
     for (ptrdiff_t i = 0; i < p; ++i) {
         P[i * N + i] += 1 / slack->c;
         for (ptrdiff_t j = 0; j < q; ++j)
@@ -70,10 +71,21 @@ void svm_schur_inverse(double *P, const struct svm_slack *slack)
     }
 }
 
+void nuclear_schur_apply(double *out, const struct nuclear_slack *slack, const double *V, ptrdiff_t r, double *half)
+{
+    ptrdiff_t p = slack->p, q = slack->q;
+    matrix_columns_times_columns(half, slack->R, V, q, r, p);
+    matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, q, r, q, 1.0, slack->F, q, V + p * r, r, 1.0, half, r);
+    for (ptrdiff_t i = 0; i < p * r; ++i)
+        out[i] = V[i] / slack->c;
+    matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, p, r, q, 1.0, slack->R, q, half, r, 1.0, out, r);
+    matrix_columns_times_columns(out + p * r, slack->F, half, q, r, q);
+}
+
 /* H = XDD o PZZ + PDD o XZZ + XDZ_kj PDZ_li + PDZ_kj XDZ_li for rows k of query i, l of query j, with XDD in H,
  * PDD in G, and the result in G; lower triangles. */
-VECTOR_CLONES
-static void combine(struct svm_schur *s, const struct svm_packed *g)
+SIMD_DISPATCH
+static void combine(struct nuclear_schur *s, const struct nuclear_packed *g)
 {
     ptrdiff_t m = g->m, n = g->n;
     for (ptrdiff_t i = 0; i < n; ++i)
@@ -90,30 +102,30 @@ static void combine(struct svm_schur *s, const struct svm_packed *g)
         }
 }
 
-static void matrix(struct svm_schur *s, const struct svm_packed *g, const double *Y, ptrdiff_t top, ptrdiff_t r,
-                   const struct svm_slack *slack)
+static void matrix(struct nuclear_schur *s, const struct nuclear_packed *g, const double *Y, ptrdiff_t top, ptrdiff_t r,
+                   const struct nuclear_slack *slack)
 {
     ptrdiff_t m = g->m, n = g->n, p = g->p, q = g->q;
-    blas_gemm(BLAS_PLAIN, BLAS_PLAIN, m, top, p, 1.0, g->delta, p, Y, r, 0.0, s->XD, top);
-    blas_gemm(BLAS_PLAIN, BLAS_PLAIN, n, r, q, 1.0, g->z, q, Y + p * r, r, 0.0, s->XZ, r);
-    sweep_product(s->PD, g->delta, slack->R, m, q, p);
-    sweep_rows_times_rows(s->PZ, g->z, slack->F, n, q, q);
-    blas_gemm(BLAS_PLAIN, BLAS_TRANSPOSED, n, m, top, 1.0, s->XZ, r, s->XD, top, 0.0, s->XDZ, m);
-    sweep_rows_times_rows(s->PDZ, s->PZ, s->PD, n, m, q);
-    sweep_rows_times_rows(s->XZZ, s->XZ, s->XZ, n, n, r);
-    sweep_rows_times_rows(s->PZZ, s->PZ, s->PZ, n, n, q);
-    blas_syrk(m, top, 1.0, s->XD, top, 0.0, s->H, m);
+    matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, m, top, p, 1.0, g->delta, p, Y, r, 0.0, s->XD, top);
+    matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, n, r, q, 1.0, g->z, q, Y + p * r, r, 0.0, s->XZ, r);
+    matrix_product(s->PD, g->delta, slack->R, m, q, p);
+    matrix_rows_times_rows(s->PZ, g->z, slack->F, n, q, q);
+    matrix_gemm(MATRIX_PLAIN, MATRIX_TRANSPOSED, n, m, top, 1.0, s->XZ, r, s->XD, top, 0.0, s->XDZ, m);
+    matrix_rows_times_rows(s->PDZ, s->PZ, s->PD, n, m, q);
+    matrix_rows_times_rows(s->XZZ, s->XZ, s->XZ, n, n, r);
+    matrix_rows_times_rows(s->PZZ, s->PZ, s->PZ, n, n, q);
+    matrix_syrk(m, top, 1.0, s->XD, top, 0.0, s->H, m, NULL);
     if (g->gram == NULL)
-        blas_syrk(m, p, 1 / slack->c, g->delta, p, 0.0, s->G, m);
+        matrix_syrk(m, p, 1 / slack->c, g->delta, p, 0.0, s->G, m, NULL);
     else
         for (ptrdiff_t k = 0; k < m; ++k)
             memcpy(s->G + k * m, g->gram + k * m, (size_t)(k + 1) * sizeof(double));
-    blas_syrk(m, q, 1.0, s->PD, q, g->gram == NULL ? 1 : 1 / slack->c, s->G, m);
+    matrix_syrk(m, q, 1.0, s->PD, q, g->gram == NULL ? 1 : 1 / slack->c, s->G, m, NULL);
     combine(s, g);
 }
 
-int svm_schur_factor(struct svm_schur *s, const struct svm_packed *g, const double *Y, ptrdiff_t top, ptrdiff_t r,
-                     const struct svm_slack *slack, const double *diagonal, double ridge)
+int nuclear_schur_factor(struct nuclear_schur *s, const struct nuclear_packed *g, const double *Y, ptrdiff_t top,
+                         ptrdiff_t r, const struct nuclear_slack *slack, const double *diagonal, double ridge)
 {
     ptrdiff_t m = g->m;
     int info = 1;
@@ -123,27 +135,28 @@ int svm_schur_factor(struct svm_schur *s, const struct svm_packed *g, const doub
             memcpy(s->H + k * m, s->G + k * m, (size_t)(k + 1) * sizeof(double));
             s->H[k * m + k] = s->G[k * m + k] * (1 + ridge) + (diagonal != NULL ? diagonal[k] : 0);
         }
-        info = blas_cholesky(m, s->H, m);
+        info = cholesky_factor(m, s->H, m, NULL);
     }
     return info;
 }
 
-int svm_schur_restore(double *Y, ptrdiff_t r, const struct svm_packed *g, struct svm_schur *s, struct arena *arena)
+int nuclear_schur_restore(double *Y, ptrdiff_t r, const struct nuclear_packed *g, struct nuclear_schur *s,
+                          struct arena *arena)
 {
     ptrdiff_t p = g->p, q = g->q, size = (p + q) * r;
     struct arena_mark mark = arena_mark(arena);
-    struct svm_slack identity;
-    svm_schur_take_slack(&identity, p, q, arena);
+    struct nuclear_slack identity;
+    nuclear_schur_init_slack(&identity, p, q, arena);
     double *M = arena_zeros(arena, p, q), *U = arena_doubles(arena, g->n, p);
     double *step = arena_doubles(arena, size, 1);
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    svm_schur_slack(&identity, M, 1);
+    nuclear_schur_slack(&identity, M, 1);
     double before = INFINITY;
     for (int i = 0; g->m > 0 && i < STEPS; ++i) {
         double miss = 0, largest = 0;
-        sweep_rows_times_rows(M, Y, Y + p * r, p, q, r);
-        svm_reduced_apply(s->right, g, M, q, U);
+        matrix_rows_times_rows(M, Y, Y + p * r, p, q, r);
+        nuclear_reduced_apply(s->right, g, M, q, U);
         for (ptrdiff_t k = 0; k < g->m; ++k) {
             s->right[k] = g->b[k] - s->right[k];
             miss = fmax(miss, fabs(s->right[k]));
@@ -152,13 +165,13 @@ int svm_schur_restore(double *Y, ptrdiff_t r, const struct svm_packed *g, struct
         if (miss <= HELD * largest || !(miss < before))
             break;
         before = miss;
-        if (svm_schur_factor(s, g, Y, r, r, &identity, NULL, HELD) != 0)
+        if (nuclear_schur_factor(s, g, Y, r, r, &identity, NULL, HELD) != 0)
             break;
-        blas_solve_vector(BLAS_PLAIN, g->m, s->H, g->m, s->right);
-        blas_solve_vector(BLAS_TRANSPOSED, g->m, s->H, g->m, s->right);
-        svm_reduced_adjoint(M, g, s->right, U);
-        blas_gemm(BLAS_PLAIN, BLAS_PLAIN, p, r, q, 1.0, M, q, Y + p * r, r, 0.0, step, r);
-        blas_gemm(BLAS_TRANSPOSED, BLAS_PLAIN, q, r, p, 1.0, M, q, Y, r, 0.0, step + p * r, r);
+        blas_solve_vector(MATRIX_PLAIN, g->m, s->H, g->m, s->right);
+        blas_solve_vector(MATRIX_TRANSPOSED, g->m, s->H, g->m, s->right);
+        nuclear_reduced_adjoint(M, g, s->right, U);
+        matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, p, r, q, 1.0, M, q, Y + p * r, r, 0.0, step, r);
+        matrix_gemm(MATRIX_TRANSPOSED, MATRIX_PLAIN, q, r, p, 1.0, M, q, Y, r, 0.0, step + p * r, r);
         for (ptrdiff_t j = 0; j < size; ++j)
             Y[j] += step[j];
     }

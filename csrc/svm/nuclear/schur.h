@@ -4,20 +4,20 @@
  *     H_kl = <B_k, X B_l P>,   B_k = [[0, delta_k z^T], [z delta_k^T, 0]],
  *
  * four products and some Hadamard products, never a matrix per row. */
-#ifndef SVM_SCHUR_H
-#define SVM_SCHUR_H
+#ifndef SVM_NUCLEAR_SCHUR_H
+#define SVM_NUCLEAR_SCHUR_H
 
-#include "svm_reduced.h"
+#include "svm/nuclear/reduced.h"
 
 /* P = [[R R^T + I/c, R F], [. , F^T F]]. */
-struct svm_slack {
+struct nuclear_slack {
     ptrdiff_t p, q;
     double c;
     double *F, *R; /* (q,q) lower triangular, (p,q) */
     double *gram;  /* (q,q) scratch */
 };
 
-struct svm_schur {
+struct nuclear_schur {
     double *H;         /* (m,m) Schur matrix, then its Cholesky factor (lower) */
     double *G;         /* (m,m) scratch */
     double *XD, *PD;   /* (m,p+q), (m,q) scratch: roots applied to delta */
@@ -27,25 +27,29 @@ struct svm_schur {
     double *right;     /* (m) scratch */
 };
 
-/* Memory; arena->failed tells whether it was there. */
-void svm_schur_take_slack(struct svm_slack *slack, ptrdiff_t p, ptrdiff_t q, struct arena *arena);
-void svm_schur_take(struct svm_schur *schur, const struct svm_packed *g, struct arena *arena);
+/* Memory; arena->failed: there was none. */
+void nuclear_schur_init_slack(struct nuclear_slack *slack, ptrdiff_t p, ptrdiff_t q, struct arena *arena);
+void nuclear_schur_init(struct nuclear_schur *schur, const struct nuclear_packed *g, struct arena *arena);
 
-/* 0, or positive when c I is not above the rest. */
-int svm_schur_slack(struct svm_slack *slack, const double *M, double c);
+/* P of M [p,q] and c.  0; positive: c I - [[0, M], [M^T, 0]] is not positive definite. */
+int nuclear_schur_slack(struct nuclear_slack *slack, const double *M, double c);
 
 /* P [p+q,p+q] from its roots. */
-void svm_schur_inverse(double *P, const struct svm_slack *slack);
+void nuclear_schur_inverse(double *P, const struct nuclear_slack *slack);
+
+/* out [p+q,r] = P V, from the roots of P; half [q,r] is scratch. */
+void nuclear_schur_apply(double *out, const struct nuclear_slack *slack, const double *V, ptrdiff_t r, double *half);
 
 /* H = L L^T of the Schur matrix with `diagonal` [m] added (NULL: none), and `ridge` of its own diagonal, or more
  * of it if need be; the top p rows of Y [p+q,r] have their nonzeros in the first `top` columns.  0, or positive
  * when no ridge was enough. */
-int svm_schur_factor(struct svm_schur *schur, const struct svm_packed *g, const double *Y, ptrdiff_t top, ptrdiff_t r,
-                     const struct svm_slack *slack, const double *diagonal, double ridge);
+int nuclear_schur_factor(struct nuclear_schur *schur, const struct nuclear_packed *g, const double *Y, ptrdiff_t top,
+                         ptrdiff_t r, const struct nuclear_slack *slack, const double *diagonal, double ridge);
 
 /* Bring the rows of W = K Q^T, Y = [K; Q] [p+q,r], to a = b at its rank: Gauss and Newton's least steps
  * dY = J^* (J J^*)^-1 (b - a), J J^* being the Schur matrix with P = I.  STATUS_DONE (as far as rounding goes),
  * STATUS_NO_MEMORY. */
-int svm_schur_restore(double *Y, ptrdiff_t r, const struct svm_packed *g, struct svm_schur *schur, struct arena *arena);
+int nuclear_schur_restore(double *Y, ptrdiff_t r, const struct nuclear_packed *g, struct nuclear_schur *schur,
+                          struct arena *arena);
 
 #endif

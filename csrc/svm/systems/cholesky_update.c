@@ -1,20 +1,21 @@
-#include "factor.h"
+#include "svm/systems/cholesky_update.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "arena.h"
-#include "clones.h"
-#include "gram.h"
-#include "status.h"
-#include "vector.h"
+#include "base/arena.h"
+#include "base/simd.h"
+#include "svm/systems/gram.h"
+#include "base/status.h"
+#include "linalg/vector.h"
 
 #define ROOM 16
-#define LANES CLONES_LANES /* the totals below count on 8 */
+#define LANES SIMD_LANES /* the totals below count on 8 */
 
-int factor_take(struct factor *f, const struct gram *gram, const double *beta, ptrdiff_t capacity, struct arena *arena)
+int cholesky_update_init(struct cholesky_update *f, const struct gram *gram, const double *beta, ptrdiff_t capacity,
+                         struct arena *arena)
 {
-    *f = (struct factor){.gram = gram, .beta = beta, .capacity = capacity, .arena = arena};
+    *f = (struct cholesky_update){.gram = gram, .beta = beta, .capacity = capacity, .arena = arena};
     f->member = arena_indices(arena, capacity);
     f->inside = arena_take(arena, gram->rows->count, 1);
     f->inverse = arena_doubles(arena, capacity, 1);
@@ -28,25 +29,25 @@ int factor_take(struct factor *f, const struct gram *gram, const double *beta, p
 }
 
 /* Room for n rows of n + 1 entries, the first `kept` rows staying. */
-static int make_room(struct factor *f, ptrdiff_t n, ptrdiff_t kept)
+static int make_room(struct cholesky_update *f, ptrdiff_t n, ptrdiff_t kept)
 {
     if (n < f->stride)
         return 0;
     ptrdiff_t more = kept > 0 ? n / 2 : n / 8; /* few join a factor that was built at once */
-    ptrdiff_t stride = clones_padded(n + more + ROOM), most = clones_padded(f->capacity + 1);
+    ptrdiff_t stride = simd_padded(n + more + ROOM), most = simd_padded(f->capacity + 1);
     stride = stride < most ? stride : most;
     double *U = arena_doubles(f->arena, stride, stride);
     if (U == NULL)
         return -1;
     for (ptrdiff_t i = 0; i < kept; ++i)
-        memcpy(U + i * stride, f->U + i * f->stride, (size_t)clones_padded(kept) * sizeof(double));
+        memcpy(U + i * stride, f->U + i * f->stride, (size_t)simd_padded(kept) * sizeof(double));
     f->U = U;
     f->stride = stride;
     return 0;
 }
 
 /* A vector of row i that is about to be used for the first time: what is not written is read times zero. */
-static void clear(struct factor *f, ptrdiff_t i, ptrdiff_t column)
+static void clear(struct cholesky_update *f, ptrdiff_t i, ptrdiff_t column)
 {
     memset(f->U + i * f->stride + (column & -LANES), 0, LANES * sizeof(double));
 }
@@ -68,8 +69,8 @@ INLINE double total(const double x[LANES])
 #define TALL 8  /* rows of U that are made together ... */
 #define WIDE 16 /* ... and columns: their 8 x 16 sums just fit the registers of AVX-512 */
 
-/* U [from .. from+TALL, j .. j+width] less what the rows above take off it. */
-INLINE void take_off(double *restrict U, ptrdiff_t stride, ptrdiff_t from, ptrdiff_t j, int width)
+/* U [from .. from+TALL, j .. j+width] minus the products of the rows above. */
+INLINE void subtract_above(double *restrict U, ptrdiff_t stride, ptrdiff_t from, ptrdiff_t j, int width)
 {
     double sum[TALL][WIDE];
     for (int r = 0; r < TALL; ++r)
@@ -91,18 +92,18 @@ INLINE void take_off(double *restrict U, ptrdiff_t stride, ptrdiff_t from, ptrdi
 }
 
 /* U [n, stride] holds G above the diagonal and beta as its column n, and is left with the factor and with y. */
-VECTOR_CLONES
+SIMD_DISPATCH
 static int eliminate(double *restrict U, double *restrict inverse, ptrdiff_t n, ptrdiff_t stride, double least)
 {
-    ptrdiff_t end = clones_padded(n + 1);
+    ptrdiff_t end = simd_padded(n + 1);
     int dependent = 0;
     for (ptrdiff_t top = 0, bottom; top < n; top = bottom) {
         ptrdiff_t j = top;
         bottom = n - top < TALL ? n : top + TALL;
         for (; j + WIDE <= end; j += WIDE) /* rows from n on are there, and not read */
-            take_off(U, stride, top, j, WIDE);
+            subtract_above(U, stride, top, j, WIDE);
         if (j < end)
-            take_off(U, stride, top, j, LANES);
+            subtract_above(U, stride, top, j, LANES);
         for (ptrdiff_t k = top; k < bottom; ++k) {
             double *row = U + k * stride, pivot = row[k], scale = pivot > least ? 1 / sqrt(pivot) : 0;
             inverse[k] = scale;
@@ -122,7 +123,7 @@ static int eliminate(double *restrict U, double *restrict inverse, ptrdiff_t n, 
 }
 
 /* Rows with the diagonal 0, and their columns, go. */
-static void leave_out(struct factor *f)
+static void leave_out(struct cholesky_update *f)
 {
     ptrdiff_t kept = 0;
     for (ptrdiff_t i = 0; i < f->size; ++i) {
@@ -144,7 +145,7 @@ static void leave_out(struct factor *f)
             f->inverse[f->size++] = f->inverse[i];
 }
 
-int factor_build(struct factor *f, const ptrdiff_t *member, ptrdiff_t n, double least)
+int cholesky_update_build(struct cholesky_update *f, const ptrdiff_t *member, ptrdiff_t n, double least)
 {
     for (ptrdiff_t i = 0; i < f->size; ++i)
         f->inside[f->member[i]] = 0;
@@ -157,7 +158,7 @@ int factor_build(struct factor *f, const ptrdiff_t *member, ptrdiff_t n, double 
             clear(f, i, n);
         f->U[i * f->stride + n] = f->beta[f->member[i]];
     }
-    memset(f->U + n * f->stride, 0, (size_t)((clones_padded(n) - n) * f->stride) * sizeof(double));
+    memset(f->U + n * f->stride, 0, (size_t)((simd_padded(n) - n) * f->stride) * sizeof(double));
     int dependent = eliminate(f->U, f->inverse, n, f->stride, least);
     for (ptrdiff_t i = 0; i < n; ++i)
         f->y[i] = f->U[i * f->stride + n];
@@ -168,14 +169,14 @@ int factor_build(struct factor *f, const ptrdiff_t *member, ptrdiff_t n, double 
     return STATUS_DONE;
 }
 
-double factor_project(struct factor *f, ptrdiff_t j)
+double cholesky_update_project(struct cholesky_update *f, ptrdiff_t j)
 {
     gram_products(f->work, f->gram, j, f->member, f->size);
-    factor_solve_transposed(f, f->r, f->work);
+    cholesky_update_solve_transposed(f, f->r, f->work);
     return 1 - vector_dot(f->r, f->r, f->size);
 }
 
-int factor_append(struct factor *f, ptrdiff_t j, double rest)
+int cholesky_update_append(struct cholesky_update *f, ptrdiff_t j, double rest)
 {
     ptrdiff_t n = f->size;
     if (make_room(f, n + 1, n) < 0)
@@ -205,10 +206,10 @@ INLINE void rotate(double *restrict a, double *restrict b, double c, double s, p
         }
 }
 
-VECTOR_CLONES
-void factor_delete(struct factor *f, ptrdiff_t i)
+SIMD_DISPATCH
+void cholesky_update_delete(struct cholesky_update *f, ptrdiff_t i)
 {
-    ptrdiff_t n = --f->size, stride = f->stride, end = clones_padded(n);
+    ptrdiff_t n = --f->size, stride = f->stride, end = simd_padded(n);
     f->inside[f->member[i]] = 0;
     memmove(f->member + i, f->member + i + 1, (size_t)(n - i) * sizeof *f->member);
     for (ptrdiff_t k = 0; k <= n; ++k) {
@@ -230,10 +231,10 @@ void factor_delete(struct factor *f, ptrdiff_t i)
 }
 
 /* In both solves `out` is zero where it is not yet known, so that vectors may begin left of the diagonal. */
-VECTOR_CLONES
-void factor_solve_transposed(const struct factor *f, double *restrict out, double *restrict b)
+SIMD_DISPATCH
+void cholesky_update_solve_transposed(const struct cholesky_update *f, double *restrict out, double *restrict b)
 {
-    ptrdiff_t n = f->size, stride = f->stride, end = clones_padded(n), i = 0;
+    ptrdiff_t n = f->size, stride = f->stride, end = simd_padded(n), i = 0;
     for (; i + 4 <= n; i += 4) {
         const double *restrict p = f->U + i * stride, *restrict q = p + stride, *restrict r = q + stride,
                                *restrict s = r + stride;
@@ -257,10 +258,10 @@ void factor_solve_transposed(const struct factor *f, double *restrict out, doubl
     }
 }
 
-VECTOR_CLONES
-void factor_solve(const struct factor *f, double *restrict out, const double *restrict b)
+SIMD_DISPATCH
+void cholesky_update_solve(const struct cholesky_update *f, double *restrict out, const double *restrict b)
 {
-    ptrdiff_t n = f->size, stride = f->stride, end = clones_padded(n), i = n;
+    ptrdiff_t n = f->size, stride = f->stride, end = simd_padded(n), i = n;
     memset(out, 0, (size_t)end * sizeof(double));
     for (; i % 4 != 0; --i)
         out[i - 1] = (b[i - 1] - dot(f->U + (i - 1) * stride, out, i, n)) * f->inverse[i - 1];
@@ -284,8 +285,8 @@ void factor_solve(const struct factor *f, double *restrict out, const double *re
     }
 }
 
-VECTOR_CLONES
-void factor_times(const struct factor *f, double *restrict out, const double *restrict b)
+SIMD_DISPATCH
+void cholesky_update_times(const struct cholesky_update *f, double *restrict out, const double *restrict b)
 {
     for (ptrdiff_t i = 0; i < f->size; ++i)
         out[i] = dot(f->U + i * f->stride, b, i, f->size);

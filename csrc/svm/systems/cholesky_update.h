@@ -1,15 +1,15 @@
 /* A Cholesky factor that grows and shrinks by one row: G_SS = U^T U of a changing set S of rows, with y = U^-T beta_S.
- * For the few hundred rows of an active set plain loops beat a BLAS call each; U lies row by row, so that all of them
- * but the appending of a column run along memory. */
-#ifndef FACTOR_H
-#define FACTOR_H
+ * For the few hundred rows of an active set plain loops are faster than BLAS calls.  U is stored by rows, so that every
+ * operation but appending a column reads contiguous memory. */
+#ifndef SVM_SYSTEMS_CHOLESKY_UPDATE_H
+#define SVM_SYSTEMS_CHOLESKY_UPDATE_H
 
 #include <stddef.h>
 
 struct arena;
 struct gram;
 
-struct factor {
+struct cholesky_update {
     const struct gram *gram;
     const double *beta;               /* (m) by row */
     ptrdiff_t size, stride, capacity; /* |S| now; row length of U, whole vectors; the most there can be */
@@ -23,24 +23,25 @@ struct factor {
 };
 
 /* S is empty.  STATUS_DONE or STATUS_NO_MEMORY, here and below. */
-int factor_take(struct factor *f, const struct gram *gram, const double *beta, ptrdiff_t capacity, struct arena *arena);
+int cholesky_update_init(struct cholesky_update *f, const struct gram *gram, const double *beta, ptrdiff_t capacity,
+                         struct arena *arena);
 
 /* Start over with S = member [n], which may be f->member.  Rows at a squared distance of at most `least` from the span
  * of those before are left out. */
-int factor_build(struct factor *f, const ptrdiff_t *member, ptrdiff_t n, double least);
+int cholesky_update_build(struct cholesky_update *f, const ptrdiff_t *member, ptrdiff_t n, double least);
 
 /* r = U^-T G_Sj; returns the squared distance 1 - r.r of row j from the span of S. */
-double factor_project(struct factor *f, ptrdiff_t j);
+double cholesky_update_project(struct cholesky_update *f, ptrdiff_t j);
 
 /* Row j, projected last, at the squared distance `rest`, joins S. */
-int factor_append(struct factor *f, ptrdiff_t j, double rest);
+int cholesky_update_append(struct cholesky_update *f, ptrdiff_t j, double rest);
 
 /* Row member[i] leaves: U is brought back to triangular form by Givens rotations. */
-void factor_delete(struct factor *f, ptrdiff_t i);
+void cholesky_update_delete(struct cholesky_update *f, ptrdiff_t i);
 
-/* out = U^-T b, which destroys b; out = U^-1 b; out = U b.  Both vectors have room for whole vectors. */
-void factor_solve_transposed(const struct factor *f, double *restrict out, double *restrict b);
-void factor_solve(const struct factor *f, double *restrict out, const double *restrict b);
-void factor_times(const struct factor *f, double *restrict out, const double *restrict b);
+/* out = U^-T b, which destroys b; out = U^-1 b; out = U b.  Both are padded to whole SIMD vectors. */
+void cholesky_update_solve_transposed(const struct cholesky_update *f, double *restrict out, double *restrict b);
+void cholesky_update_solve(const struct cholesky_update *f, double *restrict out, const double *restrict b);
+void cholesky_update_times(const struct cholesky_update *f, double *restrict out, const double *restrict b);
 
 #endif

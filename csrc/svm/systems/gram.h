@@ -1,28 +1,27 @@
 /* The Gram matrix of unit rows, G_kl = (d_k . d_l) (z_k . z_l) with unit differences d and unit queries z: parts of it,
- * and its product with a vector.  They come from d and z, or from the whole of G where queries have few rows each.
+ * and its product with a vector, from d and z.
  * Vectors are padded with zeros to whole vectors of the processor, so that loops over them have no remainders. */
-#ifndef GRAM_H
-#define GRAM_H
+#ifndef SVM_SYSTEMS_GRAM_H
+#define SVM_SYSTEMS_GRAM_H
 
-#include "rows.h"
+#include "svm/rows.h"
 
 struct arena;
 
 struct gram {
     const struct rows *rows;
     struct arena *arena;
-    ptrdiff_t dk, dz, across, stride; /* dk, dz, M, m, each rounded up to whole vectors */
-    double *D, *Z;                    /* (m, dk) unit differences, (M, dz) unit queries */
-    double *K;                        /* (M, across) products of unit queries; NULL: M is too large for it to pay */
-    double *P, *V;                    /* (M, dk) each, where there is K */
-    double *G;                        /* (m, stride), or NULL: it would cost more than it saves */
+    ptrdiff_t dk, dz, across; /* dk, dz, M, each rounded up to whole vectors */
+    double *D, *Z;            /* (m, dk) unit differences, (M, dz) unit queries */
+    double *K;                /* (M, across) products of unit queries; NULL: M is too large for it to pay */
+    double *P, *V;            /* (M, dk) each, where there is K */
 };
 
 /* STATUS_DONE or STATUS_NO_MEMORY, here and below. */
-int gram_take(struct gram *gram, const struct rows *rows, struct arena *arena);
+int gram_init(struct gram *gram, const struct rows *rows, struct arena *arena);
 
-/* G [.., stride] of the rows member [n], or of n rows from `first` on: what lies on and right of the diagonal, and
- * zeros up to whole vectors.  Something left of the diagonal may be written too. */
+/* G [.., stride] of the rows member [n], or of n rows of one query from `first` on: what lies on and right of the
+ * diagonal, and zeros up to whole vectors.  Something left of the diagonal may be written too. */
 int gram_square(double *G, ptrdiff_t stride, const struct gram *gram, const ptrdiff_t *member, ptrdiff_t n);
 int gram_block(double *G, ptrdiff_t stride, const struct gram *gram, ptrdiff_t first, ptrdiff_t n);
 
@@ -32,7 +31,7 @@ void gram_mirror(double *G, ptrdiff_t stride);
 /* out [n] = G_kj for k in member [n]. */
 void gram_products(double *out, const struct gram *gram, ptrdiff_t j, const ptrdiff_t *member, ptrdiff_t n);
 
-/* For a gram with K:  margin [stride] = G x, x by row and zero outside member [n].  Uses V, unless there is G. */
+/* For a gram with K:  margin [m] = G x, x by row and zero outside member [n].  Uses V. */
 void gram_margins(double *margin, struct gram *gram, const double *x, const ptrdiff_t *member, ptrdiff_t n);
 
 /* V [M, dk] = K P with P_q the sum of x_k d_k over the rows of query q: the margin of row k is d_k . v_q. */

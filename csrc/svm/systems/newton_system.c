@@ -1,14 +1,16 @@
-#include "svm_newton.h"
+#include "svm/systems/newton_system.h"
 
 #include <float.h>
 #include <math.h>
 #include <string.h>
 
-#include "arena.h"
-#include "blas.h"
-#include "status.h"
-#include "sweep.h"
-#include "vector.h"
+#include "base/arena.h"
+#include "linalg/blas.h"
+#include "linalg/cholesky.h"
+#include "base/status.h"
+#include "base/monitor.h"
+#include "linalg/matrix.h"
+#include "linalg/vector.h"
 
 #define CHUNK 256        /* queries per gemm: enough for its full speed */
 #define CONSISTENT 1e-11 /* residual of a solution, as a part of it: a hundredth of the gap */
@@ -19,17 +21,19 @@ static ptrdiff_t packed(ptrdiff_t d)
     return d * (d + 1) / 2;
 }
 
-int svm_newton_take(struct svm_newton *n, const struct rows *rows, struct stop *stop, struct arena *arena)
+int newton_system_init(struct newton_system *n, const struct rows *rows, struct monitor *monitor, struct arena *arena)
 {
     const struct windows *w = rows->w;
     ptrdiff_t m = rows->count, D = w->dk * w->dz, wide = w->dk > w->dz ? w->dk : w->dz;
-    *n = (struct svm_newton){.rows = rows, .stop = stop, .arena = arena, .m = m, .D = D};
+    *n = (struct newton_system){.rows = rows, .monitor = monitor, .arena = arena_inside(arena), .m = m, .D = D};
     n->inverse = arena_doubles(arena, m, 1);
     n->scaled = arena_doubles(arena, m, 1);
     n->refined = arena_doubles(arena, m, 1);
     n->M = arena_doubles(arena, D, 1);
+    n->U = arena_doubles(arena, w->n_queries, w->dk);
     n->all = arena_indices(arena, m);
-    if (D < m) {
+    n->unknowns = D < m ? NEWTON_SYSTEM_WEIGHTS : NEWTON_SYSTEM_ROWS;
+    if (n->unknowns == NEWTON_SYSTEM_WEIGHTS) {
         ptrdiff_t pk = packed(w->dk), pz = packed(w->dz), most = D * D / (pk + pz) + 1;
         n->chunk = most < CHUNK ? most : CHUNK; /* no more memory than H itself */
         n->chunk = n->chunk < w->n_queries ? n->chunk : w->n_queries;
@@ -40,6 +44,7 @@ int svm_newton_take(struct svm_newton *n, const struct rows *rows, struct stop *
         n->delta = arena_doubles(arena, w->longest, w->dk);
         n->weighted = arena_doubles(arena, w->longest, w->dk);
         n->square = arena_doubles(arena, wide, wide);
+        n->window = arena_doubles(arena, windows_scratch(w), 1);
     }
     if (arena->failed)
         return STATUS_NO_MEMORY;
@@ -48,26 +53,26 @@ int svm_newton_take(struct svm_newton *n, const struct rows *rows, struct stop *
     return STATUS_DONE;
 }
 
-void svm_newton_apply(const struct svm_newton *n, double *margin, const double *W)
+void newton_system_apply(const struct newton_system *n, double *margin, const double *W)
 {
-    rows_apply(margin, n->rows, W);
+    rows_apply(margin, n->rows, W, n->U);
     for (ptrdiff_t k = 0; k < n->m; ++k)
         margin[k] /= n->rows->length[k];
 }
 
-void svm_newton_adjoint(const struct svm_newton *n, double *W, const double *x)
+void newton_system_adjoint(const struct newton_system *n, double *W, const double *x)
 {
     for (ptrdiff_t k = 0; k < n->m; ++k)
         n->scaled[k] = x[k] / n->rows->length[k];
-    rows_adjoint(W, n->rows, n->scaled);
+    rows_adjoint(W, n->rows, n->scaled, n->U);
 }
 
 /* Of query q: sum_k d_k delta_k delta_k^T over its rows, its lower triangle packed. */
-static void weigh_keys(struct svm_newton *n, double *to, ptrdiff_t q)
+static void weigh_keys(struct newton_system *n, double *to, ptrdiff_t q)
 {
     const struct rows *rows = n->rows;
     ptrdiff_t from = rows->first[q], count = rows->first[q + 1] - from, dk = rows->w->dk;
-    const double *X = windows_keys(rows->w, q, rows->keys), *a = X + rows->reference[q] * dk;
+    const double *X = windows_keys(rows->w, q, n->window), *a = X + rows->reference[q] * dk;
     for (ptrdiff_t k = 0; k < count; ++k) {
         const double *x = X + rows->token[from + k] * dk;
         double weight = 1 / (n->inverse[from + k] * rows->length[from + k] * rows->length[from + k]);
@@ -76,18 +81,18 @@ static void weigh_keys(struct svm_newton *n, double *to, ptrdiff_t q)
             n->weighted[k * dk + i] = weight * (a[i] - x[i]);
         }
     }
-    sweep_columns_times_columns(n->square, n->weighted, n->delta, dk, dk, count);
+    matrix_columns_times_columns(n->square, n->weighted, n->delta, dk, dk, count);
     for (ptrdiff_t i = 0; i < dk; to += ++i)
         memcpy(to, n->square + i * dk, (size_t)(i + 1) * sizeof(double));
 }
 
 /* H = I + sum_q (sum_k d_k delta_k delta_k^T) kron (z_q z_q^T), lower triangle.  Both factors are symmetric, so
  * one gemm of their packed triangles forms every entry, at a quarter of the multiplications. */
-static void assemble(struct svm_newton *n)
+static void assemble(struct newton_system *n)
 {
     const struct windows *w = n->rows->w;
     ptrdiff_t dk = w->dk, dz = w->dz, D = n->D, pk = packed(dk), pz = packed(dz);
-    for (ptrdiff_t from = 0; from < w->n_queries; from += n->chunk) {
+    for (ptrdiff_t from = 0; from < w->n_queries && !monitor_stops(n->monitor); from += n->chunk) {
         ptrdiff_t count = w->n_queries - from < n->chunk ? w->n_queries - from : n->chunk;
         for (ptrdiff_t i = 0; i < count; ++i) {
             const double *z = w->queries + (from + i) * dz;
@@ -97,8 +102,8 @@ static void assemble(struct svm_newton *n)
                 for (ptrdiff_t l = 0; l <= j; ++l)
                     *to++ = z[j] * z[l];
         }
-        blas_gemm(BLAS_TRANSPOSED, BLAS_PLAIN, pk, pz, count, 1.0, n->keys, pk, n->queries, pz, from > 0, n->product,
-                  pz);
+        matrix_gemm(MATRIX_TRANSPOSED, MATRIX_PLAIN, pk, pz, count, 1.0, n->keys, pk, n->queries, pz, from > 0,
+                    n->product, pz);
     }
     const double *entry = n->product;
     for (ptrdiff_t i = 0; i < dk; ++i)
@@ -110,54 +115,57 @@ static void assemble(struct svm_newton *n)
                 memcpy(n->H + (i * dz + j) * D + l * dz, n->square + j * dz, (size_t)dz * sizeof(double));
         }
     for (ptrdiff_t i = 0; i < D; ++i)
-        n->H[i * D + i] += 1;
+        n->H[i * D + i] += n->metric != NULL ? n->metric[i] : 1;
 }
 
-int svm_newton_factor(struct svm_newton *n)
+int newton_system_factor(struct newton_system *n)
 {
-    if (n->H == NULL)
-        return support_take(&n->support, n->rows, n->all, n->m, n->inverse, NULL, n->arena);
+    if (n->unknowns == NEWTON_SYSTEM_ROWS) {
+        arena_free(n->arena);
+        return support_system_init(&n->support, n->rows, n->all, n->m, n->inverse, NULL, n->arena);
+    }
     assemble(n);
-    return blas_cholesky(n->D, n->H, n->D) == 0 ? STATUS_DONE : STATUS_FACTORIZATION;
+    return cholesky_factor(n->D, n->H, n->D, n->monitor) == 0 ? STATUS_DONE : STATUS_FACTORIZATION;
 }
 
-static void solve_with_factor(const struct svm_newton *n, double *W)
+void newton_system_solve_weights(const struct newton_system *n, double *W)
 {
-    blas_solve_vector(BLAS_PLAIN, n->D, n->H, n->D, W);
-    blas_solve_vector(BLAS_TRANSPOSED, n->D, n->H, n->D, W);
+    blas_solve_vector(MATRIX_PLAIN, n->D, n->H, n->D, W);
+    blas_solve_vector(MATRIX_TRANSPOSED, n->D, n->H, n->D, W);
 }
 
-int svm_newton_solve(struct svm_newton *n, double *dx, double *dW, double *h, const double *rest)
+int newton_system_solve(struct newton_system *n, double *dx, double *dW, double *h, const double *rest)
 {
     ptrdiff_t m = n->m, D = n->D, corrections = 0;
-    if (n->H == NULL) {
+    if (n->unknowns == NEWTON_SYSTEM_ROWS) {
         memset(n->refined, 0, (size_t)m * sizeof(double));
         if (rest != NULL)
-            svm_newton_apply(n, n->refined, rest);
+            newton_system_apply(n, n->refined, rest);
         for (ptrdiff_t k = 0; k < m; ++k)
             h[k] = h[k] * n->inverse[k] - n->refined[k];
         memset(dx, 0, (size_t)m * sizeof(double));
-        int status = support_solve(&n->support, dx, h, DBL_EPSILON, REFINEMENTS, &corrections, n->stop, n->arena);
-        svm_newton_adjoint(n, dW, dx);
+        int status = support_system_solve(&n->support, dx, h, DBL_EPSILON, REFINEMENTS, &corrections, n->monitor,
+                                          n->arena);
+        newton_system_adjoint(n, dW, dx);
         for (ptrdiff_t i = 0; rest != NULL && i < D; ++i)
             dW[i] += rest[i];
         return status == STATUS_ITERATION_LIMIT ? STATUS_DONE : status; /* refined as far as rounding goes */
     }
-    svm_newton_adjoint(n, dW, h);
+    newton_system_adjoint(n, dW, h);
     for (ptrdiff_t i = 0; rest != NULL && i < D; ++i)
         dW[i] += rest[i];
-    solve_with_factor(n, dW);
-    svm_newton_apply(n, n->refined, dW);
+    newton_system_solve_weights(n, dW);
+    newton_system_apply(n, n->refined, dW);
     for (ptrdiff_t k = 0; k < m; ++k)
         dx[k] = h[k] - n->refined[k] / n->inverse[k];
     for (int pass = 0; pass < REFINEMENTS; ++pass) {
-        svm_newton_adjoint(n, n->M, dx);
+        newton_system_adjoint(n, n->M, dx);
         for (ptrdiff_t i = 0; i < D; ++i)
             n->M[i] += (rest != NULL ? rest[i] : 0) - dW[i];
         if (!(vector_dot(n->M, n->M, D) > CONSISTENT * CONSISTENT * vector_dot(dW, dW, D)))
             break;
-        solve_with_factor(n, n->M);
-        svm_newton_apply(n, n->refined, n->M);
+        newton_system_solve_weights(n, n->M);
+        newton_system_apply(n, n->refined, n->M);
         for (ptrdiff_t i = 0; i < D; ++i)
             dW[i] += n->M[i];
         for (ptrdiff_t k = 0; k < m; ++k)

@@ -5,40 +5,50 @@
  *         <=>   (I + A^* diag(d) A) dW = A^* h + rest         of size D = dk dz, taken when D < m
  *         <=>   (A A^* + diag(1/d)) dx = h / d - A(rest)      of size m, taken otherwise
  *
- * The rest is what rounding has left between W and A^* x. */
-#ifndef SVM_NEWTON_H
-#define SVM_NEWTON_H
+ * `rest` = A^* x - W is rounding.  With `metric` h the first system is that of another norm,
+ * (diag(h) + A^* diag(d) A), for newton_system_factor and newton_system_solve_weights alone. */
+#ifndef SVM_SYSTEMS_NEWTON_SYSTEM_H
+#define SVM_SYSTEMS_NEWTON_SYSTEM_H
 
-#include "support.h"
+#include "svm/systems/support_system.h"
 
-struct svm_newton {
+/* The equations that are solved: those of the fewer unknowns. */
+enum newton_system_unknowns { NEWTON_SYSTEM_ROWS, NEWTON_SYSTEM_WEIGHTS };
+
+struct newton_system {
+    enum newton_system_unknowns unknowns;
     const struct rows *rows;
-    struct stop *stop;
-    struct arena *arena;
+    struct monitor *monitor;
+    struct arena *arena; /* of `support` and what a solve needs */
     ptrdiff_t m, D;
     double *inverse;                   /* (m) 1/d, filled in by the caller before each factorisation */
-    double *H;                         /* (D, D) its factor; NULL when m is not larger */
+    double *H;                         /* (D, D) the factor for the weights */
+    const double *metric;              /* (D) NULL: ones */
     ptrdiff_t chunk;                   /* queries per gemm */
     double *keys, *queries, *product;  /* (chunk, pk), (chunk, pz), (pk, pz): packed triangles, p = d (d+1) / 2 */
     double *delta, *weighted, *square; /* (longest, dk) twice, (max(dk, dz), max(dk, dz)) */
-    struct support support;            /* the other system */
+    struct support_system support;     /* the system of the rows */
     ptrdiff_t *all;                    /* (m) 0, 1, .. */
-    double *scaled, *refined, *M;      /* (m), (m), (dk, dz) scratch */
+    double *scaled, *refined, *M, *U;  /* (m), (m), (dk, dz), (M, dk) scratch */
+    double *window;                    /* windows_scratch */
 };
 
 /* STATUS_DONE, STATUS_NO_MEMORY. */
-int svm_newton_take(struct svm_newton *n, const struct rows *rows, struct stop *stop, struct arena *arena);
+int newton_system_init(struct newton_system *n, const struct rows *rows, struct monitor *monitor, struct arena *arena);
 
 /* margin [m] = A(W) and W [dk,dz] = A^*(x) on unit rows. */
-void svm_newton_apply(const struct svm_newton *n, double *margin, const double *W);
-void svm_newton_adjoint(const struct svm_newton *n, double *W, const double *x);
+void newton_system_apply(const struct newton_system *n, double *margin, const double *W);
+void newton_system_adjoint(const struct newton_system *n, double *W, const double *x);
 
-/* For the weights of n->inverse.  May leave the factor in the arena: mark before, release after the solves.
- * STATUS_DONE, STATUS_FACTORIZATION, STATUS_NO_MEMORY. */
-int svm_newton_factor(struct svm_newton *n);
+/* Factor the system of the weights in n->inverse, in place of the one before.  STATUS_DONE, STATUS_FACTORIZATION,
+ * STATUS_NO_MEMORY. */
+int newton_system_factor(struct newton_system *n);
+
+/* W [dk,dz] <- (diag(h) + A^* diag(d) A)^-1 W; of NEWTON_SYSTEM_WEIGHTS. */
+void newton_system_solve_weights(const struct newton_system *n, double *W);
 
 /* dx [m] and dW [dk,dz]; h [m] is destroyed; rest [dk,dz], or NULL for zero.
  * STATUS_DONE, STATUS_INTERRUPTED, STATUS_NO_MEMORY. */
-int svm_newton_solve(struct svm_newton *n, double *dx, double *dW, double *h, const double *rest);
+int newton_system_solve(struct newton_system *n, double *dx, double *dW, double *h, const double *rest);
 
 #endif

@@ -1,35 +1,36 @@
-#include "exchange.h"
+#include "svm/systems/schur_update.h"
 
 #include <string.h>
 
-#include "blas.h"
-#include "status.h"
-#include "sweep.h"
-#include "vector.h"
+#include "base/arena.h"
+#include "linalg/blas.h"
+#include "linalg/cholesky.h"
+#include "base/status.h"
+#include "linalg/matrix.h"
+#include "linalg/vector.h"
 
 /* Relative to the unit diagonal: keeps nearly dependent rows factorable; refinement removes what it adds. */
 #define JITTER 1e-14
 /* Rows exchanged, as a part of |B|, from which on a new factor is cheaper. */
 #define EXCHANGED 0.2
 
-void exchange_take(struct exchange *e, const struct rows *rows, const double *ridge, struct arena *arena)
+void schur_update_init(struct schur_update *e, const struct rows *rows, const double *ridge, struct arena *arena)
 {
-    *e = (struct exchange){.rows = rows, .ridge = ridge, .arena = arena};
+    *e = (struct schur_update){.rows = rows, .ridge = ridge, .arena = arena_inside(arena)};
     e->place = arena_indices(arena, rows->count);
     e->slot = arena_indices(arena, rows->count);
     if (arena->failed)
         return;
     memset(e->place, -1, (size_t)rows->count * sizeof(ptrdiff_t));
     memset(e->slot, -1, (size_t)rows->count * sizeof(ptrdiff_t));
-    e->mark = arena_mark(arena);
 }
 
 /* A new base set. */
-static int factor(struct exchange *e, const ptrdiff_t *member, ptrdiff_t size)
+static int factor(struct schur_update *e, const ptrdiff_t *member, ptrdiff_t size)
 {
     const struct rows *rows = e->rows;
     ptrdiff_t dk = rows->w->dk, dz = rows->w->dz;
-    arena_release(e->arena, e->mark);
+    arena_free(e->arena);
     memset(e->place, -1, (size_t)rows->count * sizeof(ptrdiff_t));
     memset(e->slot, -1, (size_t)rows->count * sizeof(ptrdiff_t));
     e->size = e->n_columns = 0;
@@ -51,14 +52,14 @@ static int factor(struct exchange *e, const ptrdiff_t *member, ptrdiff_t size)
         e->place[member[i]] = i;
         e->L[i * size + i] = 1 + e->ridge[member[i]] + JITTER;
     }
-    if (blas_cholesky(size, e->L, size) != 0)
+    if (cholesky_factor(size, e->L, size, rows->monitor) != 0)
         return STATUS_FACTORIZATION;
     e->size = size;
     return STATUS_DONE;
 }
 
 /* Rows of S outside B, and of B outside S: `came` and `left`. */
-static void compare(struct exchange *e, const ptrdiff_t *member, ptrdiff_t size, ptrdiff_t *came, ptrdiff_t *n_came,
+static void compare(struct schur_update *e, const ptrdiff_t *member, ptrdiff_t size, ptrdiff_t *came, ptrdiff_t *n_came,
                     ptrdiff_t *left, ptrdiff_t *n_left)
 {
     ptrdiff_t i = 0;
@@ -76,7 +77,7 @@ static void compare(struct exchange *e, const ptrdiff_t *member, ptrdiff_t size,
 }
 
 /* Rows that have no column yet. */
-static ptrdiff_t fresh(const struct exchange *e, const ptrdiff_t *changed, ptrdiff_t count)
+static ptrdiff_t fresh(const struct schur_update *e, const ptrdiff_t *changed, ptrdiff_t count)
 {
     ptrdiff_t without = 0;
     for (ptrdiff_t c = 0; c < count; ++c)
@@ -85,7 +86,7 @@ static ptrdiff_t fresh(const struct exchange *e, const ptrdiff_t *changed, ptrdi
 }
 
 /* The columns of rows that have none yet: C, then L^-1 C, all at once, and their products. */
-static int add_columns(struct exchange *e, const ptrdiff_t *changed, ptrdiff_t count)
+static int add_columns(struct schur_update *e, const ptrdiff_t *changed, ptrdiff_t count)
 {
     const struct rows *rows = e->rows;
     ptrdiff_t n = e->size, dk = rows->w->dk, dz = rows->w->dz, from = e->n_columns;
@@ -104,21 +105,21 @@ static int add_columns(struct exchange *e, const ptrdiff_t *changed, ptrdiff_t c
             continue;
         }
         rows_unit_delta(delta, rows, k);
-        sweep_window_logits(column, e->D, delta, n, dk, NULL);
-        sweep_window_logits(k_z, e->Z, rows->w->queries + rows->query[k] * dz, e->query[n - 1] + 1, dz, NULL);
+        matrix_times_vector(column, e->D, delta, n, dk, NULL);
+        matrix_times_vector(k_z, e->Z, rows->w->queries + rows->query[k] * dz, e->query[n - 1] + 1, dz, NULL);
         for (ptrdiff_t i = 0; i < n; ++i)
             column[i] *= k_z[e->query[i]];
     }
     ptrdiff_t added = e->n_columns - from;
     if (added == 0)
         return STATUS_DONE;
-    blas_solve_rows(added, n, e->L, n, Y, n);
-    blas_gemm(BLAS_PLAIN, BLAS_TRANSPOSED, added, e->n_columns, n, 1.0, Y, n, e->Y, n, 0.0,
-              e->products + from * e->room, e->room);
+    cholesky_solve_rows(added, n, e->L, n, Y, n, rows->monitor);
+    matrix_gemm(MATRIX_PLAIN, MATRIX_TRANSPOSED, added, e->n_columns, n, 1.0, Y, n, e->Y, n, 0.0,
+                e->products + from * e->room, e->room);
     return STATUS_DONE;
 }
 
-static double product(const struct exchange *e, ptrdiff_t k, ptrdiff_t l)
+static double product(const struct schur_update *e, ptrdiff_t k, ptrdiff_t l)
 {
     ptrdiff_t i = e->slot[k], j = e->slot[l];
     return i >= j ? e->products[i * e->room + j] : e->products[j * e->room + i];
@@ -129,7 +130,7 @@ static double product(const struct exchange *e, ptrdiff_t k, ptrdiff_t l)
  *     -R R^T u_r - R A^T u_a = -R y,    -A R^T u_r + (E - A A^T) u_a = b_a - A y
  *
  * by two Cholesky factors: R R^T, and the complement E - A A^T + A R^T (R R^T)^-1 R A^T of the rows that came. */
-static int complement(struct exchange *e, double *u, const double *y, const double *b, const ptrdiff_t *came,
+static int complement(struct schur_update *e, double *u, const double *y, const double *b, const ptrdiff_t *came,
                       ptrdiff_t n_came, const ptrdiff_t *left, ptrdiff_t n_left)
 {
     const struct rows *rows = e->rows;
@@ -154,31 +155,31 @@ static int complement(struct exchange *e, double *u, const double *y, const doub
         S[a * n_came + a] = 1 + e->ridge[came[a]] + JITTER - product(e, came[a], came[a]);
     }
     if (n_left > 0) {
-        if (blas_cholesky(n_left, N, n_left) != 0)
+        if (cholesky_factor(n_left, N, n_left, rows->monitor) != 0)
             return STATUS_FACTORIZATION;
-        blas_solve_vector(BLAS_PLAIN, n_left, N, n_left, u); /* (R R^T)^-1/2 R y */
+        blas_solve_vector(MATRIX_PLAIN, n_left, N, n_left, u); /* (R R^T)^-1/2 R y */
     }
     if (n_left > 0 && n_came > 0) {
-        blas_solve_lower(BLAS_PLAIN, n_left, n_came, N, n_left, T, n_came);
+        blas_solve_lower(MATRIX_PLAIN, n_left, n_came, N, n_left, T, n_came);
         for (ptrdiff_t r = 0; r < n_left; ++r)
             for (ptrdiff_t a = 0; a < n_came; ++a)
                 came_u[a] += T[r * n_came + a] * u[r];
-        blas_gemm(BLAS_TRANSPOSED, BLAS_PLAIN, n_came, n_came, n_left, 1.0, T, n_came, T, n_came, 1.0, S, n_came);
+        matrix_gemm(MATRIX_TRANSPOSED, MATRIX_PLAIN, n_came, n_came, n_left, 1.0, T, n_came, T, n_came, 1.0, S, n_came);
     }
     if (n_came > 0) {
-        if (blas_cholesky(n_came, S, n_came) != 0)
+        if (cholesky_factor(n_came, S, n_came, rows->monitor) != 0)
             return STATUS_FACTORIZATION;
-        blas_solve_vector(BLAS_PLAIN, n_came, S, n_came, came_u);
-        blas_solve_vector(BLAS_TRANSPOSED, n_came, S, n_came, came_u);
+        blas_solve_vector(MATRIX_PLAIN, n_came, S, n_came, came_u);
+        blas_solve_vector(MATRIX_TRANSPOSED, n_came, S, n_came, came_u);
         for (ptrdiff_t r = 0; r < n_left; ++r)
             u[r] -= vector_dot(T + r * n_came, came_u, n_came);
     }
     if (n_left > 0)
-        blas_solve_vector(BLAS_TRANSPOSED, n_left, N, n_left, u);
+        blas_solve_vector(MATRIX_TRANSPOSED, n_left, N, n_left, u);
     return STATUS_DONE;
 }
 
-static int solve_changed(struct exchange *e, double *x, const double *b, const ptrdiff_t *came, ptrdiff_t n_came,
+static int solve_changed(struct schur_update *e, double *x, const double *b, const ptrdiff_t *came, ptrdiff_t n_came,
                          const ptrdiff_t *left, ptrdiff_t n_left)
 {
     ptrdiff_t n = e->size, both = n_left + n_came;
@@ -187,7 +188,7 @@ static int solve_changed(struct exchange *e, double *x, const double *b, const p
         return STATUS_NO_MEMORY;
     for (ptrdiff_t i = 0; i < n; ++i)
         y[i] = b[e->member[i]];
-    blas_solve_vector(BLAS_PLAIN, n, e->L, n, y);
+    blas_solve_vector(MATRIX_PLAIN, n, e->L, n, y);
     int status = add_columns(e, left, n_left);
     if (status == STATUS_DONE)
         status = add_columns(e, came, n_came);
@@ -200,7 +201,7 @@ static int solve_changed(struct exchange *e, double *x, const double *b, const p
         for (ptrdiff_t i = 0; i < n; ++i)
             y[i] -= u[c] * column[i];
     }
-    blas_solve_vector(BLAS_TRANSPOSED, n, e->L, n, y);
+    blas_solve_vector(MATRIX_TRANSPOSED, n, e->L, n, y);
     for (ptrdiff_t i = 0; i < n; ++i)
         x[e->member[i]] = y[i];
     for (ptrdiff_t c = 0; c < n_left; ++c)
@@ -210,7 +211,7 @@ static int solve_changed(struct exchange *e, double *x, const double *b, const p
     return STATUS_DONE;
 }
 
-int exchange_solve(struct exchange *e, double *x, const double *b, const ptrdiff_t *member, ptrdiff_t size)
+int schur_update_solve(struct schur_update *e, double *x, const double *b, const ptrdiff_t *member, ptrdiff_t size)
 {
     memset(x, 0, (size_t)e->rows->count * sizeof(double));
     if (size == 0)

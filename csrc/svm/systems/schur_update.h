@@ -3,41 +3,41 @@
  *     (A_S A_S^* + diag(ridge)) x = b_S,   rows scaled to unit length
  *
  * One Cholesky factor L of a base set B serves every S near it.  With a column c for each exchanged row (e_r for a row
- * r that left, G_Ba for a row a that came), Y = L^-1 C, and u the new multipliers (of rows that left: their forces)
+ * r that left, G_Ba for a row a that came), Y = L^-1 C, and u the new multipliers (of a row that left: of the
+ * constraint x_r = 0)
  *
  *     [G_BB C; C^T E] [x_B; u] = [b_B; f]   ->   (E - Y^T Y) u = f - Y^T L^-1 b_B,   x_B = L^-T (L^-1 b_B - Y u)
  *
  * which costs |B|^2 for a row exchanged first, against |B|^3 / 3 + |B|^2 dk for a factor.  Columns are kept, since rows
  * that changed sides tend to do so again. */
-#ifndef EXCHANGE_H
-#define EXCHANGE_H
+#ifndef SVM_SYSTEMS_SCHUR_UPDATE_H
+#define SVM_SYSTEMS_SCHUR_UPDATE_H
 
-#include "arena.h"
-#include "rows.h"
+#include "svm/rows.h"
 
-struct exchange {
+struct arena;
+
+struct schur_update {
     const struct rows *rows;
     const double *ridge; /* (m) of unit rows, the same as long as this lives */
-    struct arena *arena;
-    struct arena_mark mark; /* where the room of the present factor begins */
-    ptrdiff_t size;         /* |B|, 0 before the first */
-    ptrdiff_t *member;      /* (|B|) ascending */
-    ptrdiff_t *place;       /* (m) of a row in `member`, or -1 */
-    ptrdiff_t *slot;        /* (m) the column of a row, or -1 */
-    double *L;              /* (|B|, |B|) */
-    double *D, *Z;          /* (|B|, dk) unit differences, (queries of B, dz) their queries */
-    ptrdiff_t *query;       /* (|B|) row of Z */
-    double *Y;              /* (room, |B|) Y^T: a column of Y is a row */
-    double *products;       /* (room, room) Y^T Y, its lower triangle */
+    struct arena *arena; /* of the present factor, its columns and what a solve needs */
+    ptrdiff_t size;      /* |B|, 0 before the first */
+    ptrdiff_t *member;   /* (|B|) ascending */
+    ptrdiff_t *place;    /* (m) of a row in `member`, or -1 */
+    ptrdiff_t *slot;     /* (m) the column of a row, or -1 */
+    double *L;           /* (|B|, |B|) */
+    double *D, *Z;       /* (|B|, dk) unit differences, (queries of B, dz) their queries */
+    ptrdiff_t *query;    /* (|B|) row of Z */
+    double *Y;           /* (room, |B|) Y^T: a column of Y is a row */
+    double *products;    /* (room, room) Y^T Y, its lower triangle */
     ptrdiff_t room, n_columns;
 };
 
-/* Two arrays over the rows, for good.  The arena must not be used below a later piece while the exchange lives: the
- * factor stands at its end. */
-void exchange_take(struct exchange *e, const struct rows *rows, const double *ridge, struct arena *arena);
+/* Without a factor.  Memory comes from an arena of its own inside `arena`; arena->failed: there was none. */
+void schur_update_init(struct schur_update *e, const struct rows *rows, const double *ridge, struct arena *arena);
 
 /* x [m]: the solution on S = member [size] (ascending), zero elsewhere, for b [m] of unit rows.
  * STATUS_DONE, STATUS_NO_MEMORY, STATUS_FACTORIZATION: rows of S depend on each other. */
-int exchange_solve(struct exchange *e, double *x, const double *b, const ptrdiff_t *member, ptrdiff_t size);
+int schur_update_solve(struct schur_update *e, double *x, const double *b, const ptrdiff_t *member, ptrdiff_t size);
 
 #endif

@@ -1,21 +1,20 @@
-#include "support.h"
+#include "svm/systems/support_system.h"
 
-#include <math.h>
 #include <string.h>
 
-#include "arena.h"
-#include "blas.h"
-#include "status.h"
-#include "stop.h"
-#include "vector.h"
+#include "base/arena.h"
+#include "linalg/blas.h"
+#include "linalg/cholesky.h"
+#include "linalg/matrix.h"
+#include "base/status.h"
+#include "base/monitor.h"
+#include "linalg/vector.h"
 
 /* Relative to the unit diagonal: keeps nearly dependent rows factorable; refinement removes what it adds. */
 #define JITTER 1e-14
-/* What conjugate gradients on rounded rows take off a residual, of which they leave some 1e-7 unseen. */
-#define REACH 1e-6
 
 /* The rows `member` of `rows` as rows of their own. */
-static int subset(struct support *s, const struct rows *rows, const ptrdiff_t *member, ptrdiff_t size,
+static int subset(struct support_system *s, const struct rows *rows, const ptrdiff_t *member, ptrdiff_t size,
                   struct arena *arena)
 {
     ptrdiff_t M = rows->w->n_queries;
@@ -30,8 +29,6 @@ static int subset(struct support *s, const struct rows *rows, const ptrdiff_t *m
     s->rows.length = arena_doubles(arena, size, 1);
     s->member = arena_indices(arena, size);
     s->inverse_length = arena_doubles(arena, size, 1);
-    s->W = arena_doubles(arena, rows->w->dk, rows->w->dz);
-    s->scratch = arena_doubles(arena, size, 1);
     s->ridge = arena_doubles(arena, size, 1);
     if (arena->failed)
         return STATUS_NO_MEMORY;
@@ -53,7 +50,7 @@ static int subset(struct support *s, const struct rows *rows, const ptrdiff_t *m
 }
 
 /* G [size,size] (lower triangle) of unit rows from .. from+size-1 of S, plus the ridge. */
-static int gram(double *G, const struct support *s, ptrdiff_t from, ptrdiff_t size, struct arena *arena)
+static int gram(double *G, const struct support_system *s, ptrdiff_t from, ptrdiff_t size, struct arena *arena)
 {
     const struct windows *w = s->rows.w;
     struct arena_mark mark = arena_mark(arena);
@@ -68,57 +65,65 @@ static int gram(double *G, const struct support *s, ptrdiff_t from, ptrdiff_t si
     return status;
 }
 
-int support_take(struct support *s, const struct rows *rows, const ptrdiff_t *member, ptrdiff_t size,
-                 const double *ridge, struct rounded *rounded, struct arena *arena)
+int support_system_init(struct support_system *s, const struct rows *rows, const ptrdiff_t *member, ptrdiff_t size,
+                        const double *ridge, struct compact_rows *compact, struct arena *arena)
 {
-    *s = (struct support){0};
+    *s = (struct support_system){0};
     int status = subset(s, rows, member, size, arena);
     if (status != STATUS_DONE)
         return status;
     for (ptrdiff_t i = 0; i < size; ++i)
         s->ridge[i] = ridge[member[i]];
-    if (rounded != NULL) {
-        s->rounded = rounded;
-        rounded_take(rounded, &s->rows, s->ridge);
+    if (compact != NULL) {
+        s->solver = SUPPORT_SYSTEM_CONJUGATE_GRADIENTS;
+        s->compact = compact;
+        compact_rows_copy(compact, &s->rows, s->ridge);
         return STATUS_DONE;
     }
     s->L = arena_doubles(arena, size, size);
+    s->W = arena_doubles(arena, rows->w->dk, rows->w->dz);
+    s->scratch = arena_doubles(arena, size, 1);
+    s->U = arena_doubles(arena, rows->w->n_queries, rows->w->dk);
     if (arena->failed)
         return STATUS_NO_MEMORY;
     status = gram(s->L, s, 0, size, arena);
-    if (status == STATUS_DONE && size > 0 && blas_cholesky(size, s->L, size) != 0)
+    if (status == STATUS_DONE && size > 0 && cholesky_factor(size, s->L, size, rows->monitor) != 0)
         status = STATUS_FACTORIZATION;
     return status;
 }
 
 /* out = (A_S A_S^* + ridge) x on unit rows. */
-static void apply(struct support *s, double *out, const double *x)
+static void apply(struct support_system *s, double *out, const double *x)
 {
     ptrdiff_t size = s->rows.count;
+    if (s->solver == SUPPORT_SYSTEM_CONJUGATE_GRADIENTS) {
+        compact_rows_apply(s->compact, out, x);
+        return;
+    }
     for (ptrdiff_t i = 0; i < size; ++i)
         s->scratch[i] = x[i] * s->inverse_length[i];
-    rows_adjoint(s->W, &s->rows, s->scratch);
-    rows_apply(out, &s->rows, s->W);
+    rows_adjoint(s->W, &s->rows, s->scratch, s->U);
+    rows_apply(out, &s->rows, s->W, s->U);
     for (ptrdiff_t i = 0; i < size; ++i)
         out[i] = out[i] * s->inverse_length[i] + s->ridge[i] * x[i];
 }
 
 /* out = an approximation of the system's inverse times r. */
-static void precondition(struct support *s, double *out, const double *r)
+static void precondition(struct support_system *s, double *out, const double *r)
 {
-    if (s->L == NULL) {
-        rounded_precondition(s->rounded, out, r);
+    if (s->solver == SUPPORT_SYSTEM_CONJUGATE_GRADIENTS) {
+        compact_rows_precondition(s->compact, out, r);
         return;
     }
     memcpy(out, r, (size_t)s->rows.count * sizeof(double));
-    blas_solve_lower(BLAS_PLAIN, s->rows.count, 1, s->L, s->rows.count, out, 1);
-    blas_solve_lower(BLAS_TRANSPOSED, s->rows.count, 1, s->L, s->rows.count, out, 1);
+    blas_solve_lower(MATRIX_PLAIN, s->rows.count, 1, s->L, s->rows.count, out, 1);
+    blas_solve_lower(MATRIX_TRANSPOSED, s->rows.count, 1, s->L, s->rows.count, out, 1);
 }
 
 /* Preconditioned conjugate gradients from zero, with the dense factor for preconditioner: iterative refinement.  x
  * gains the solution for r, which becomes the residual, down to `target`. */
-static int descend(struct support *s, double *x, double *r, double target, ptrdiff_t *left, struct stop *stop,
-                   struct arena *arena)
+static int descent_run(struct support_system *s, double *x, double *r, double target, ptrdiff_t *left,
+                       struct monitor *monitor, struct arena *arena)
 {
     ptrdiff_t n = s->rows.count;
     double *z = arena_doubles(arena, n, 1), *p = arena_zeros(arena, n, 1), *Ap = arena_doubles(arena, n, 1), rz = 0;
@@ -127,17 +132,14 @@ static int descend(struct support *s, double *x, double *r, double target, ptrdi
     for (; vector_largest(r, n) > target; --*left) {
         if (*left == 0)
             return STATUS_ITERATION_LIMIT;
-        if (stop_now(stop))
+        if (monitor_stops(monitor))
             return STATUS_INTERRUPTED;
         precondition(s, z, r);
         double next = vector_dot(r, z, n), keep = rz > 0 ? next / rz : 0;
         rz = next;
         for (ptrdiff_t i = 0; i < n; ++i)
             p[i] = z[i] + keep * p[i];
-        if (s->L != NULL)
-            apply(s, Ap, p);
-        else
-            rounded_apply(s->rounded, Ap, p);
+        apply(s, Ap, p);
         double curvature = vector_dot(p, Ap, n);
         if (!(curvature > 0)) /* rounding: no further progress on a singular system */
             return STATUS_ITERATION_LIMIT;
@@ -150,24 +152,19 @@ static int descend(struct support *s, double *x, double *r, double target, ptrdi
     return STATUS_DONE;
 }
 
-int support_solve(struct support *s, double *x, const double *b, double tol, ptrdiff_t max_iter, ptrdiff_t *iterations,
-                  struct stop *stop, struct arena *arena)
+int support_system_solve(struct support_system *s, double *x, const double *b, double tol, ptrdiff_t max_iter,
+                         ptrdiff_t *iterations, struct monitor *monitor, struct arena *arena)
 {
     ptrdiff_t n = s->rows.count, left = max_iter;
     struct arena_mark mark = arena_mark(arena);
-    double *r = arena_doubles(arena, n, 1), target = tol * vector_largest(b, n), within;
+    double *r = arena_doubles(arena, n, 1);
     int status = arena->failed ? STATUS_NO_MEMORY : STATUS_DONE;
-    do { /* rounded rows leave an error of theirs in r: it is looked at again */
-        if (status != STATUS_DONE)
-            break;
+    if (status == STATUS_DONE) {
         apply(s, r, x);
         for (ptrdiff_t i = 0; i < n; ++i)
             r[i] = b[i] - r[i];
-        within = s->L == NULL ? fmax(target, REACH * vector_largest(r, n)) : target;
-        struct arena_mark inner = arena_mark(arena);
-        status = descend(s, x, r, within, &left, stop, arena);
-        arena_release(arena, inner);
-    } while (within > target);
+        status = descent_run(s, x, r, tol * vector_largest(b, n), &left, monitor, arena);
+    }
     *iterations += max_iter - left;
     arena_release(arena, mark);
     return status;

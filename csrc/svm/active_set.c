@@ -1,0 +1,23 @@
+#include "svm/active_set.h"
+
+#include <math.h>
+
+#include "linalg/vector.h"
+
+#define ROUNDING 1e-14 /* in the margin of a unit row, as a part of ||W|| */
+
+ptrdiff_t active_set_exchange(unsigned char *inside, const double *x, const double *margin, const double *b,
+                              double size, const struct rows *rows)
+{
+    double negative = -ACTIVE_SET_NEGATIVE * vector_largest(x, rows->count);
+    double met = rows->homogeneous ? ACTIVE_SET_MET : 0, noise = ROUNDING * size;
+    ptrdiff_t changed = 0;
+    for (ptrdiff_t k = 0; k < rows->count; ++k) {
+        int wrong = inside[k] ? x[k] < negative : b[k] - margin[k] > met * fabs(b[k]) + noise;
+        if (wrong && !rows->equal[k]) {
+            inside[k] = !inside[k];
+            ++changed;
+        }
+    }
+    return changed;
+}

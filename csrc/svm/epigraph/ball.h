@@ -1,0 +1,61 @@
+/* The unit ball of a norm as a cone {(h, W): ||W|| <= h}, for the interior point of svm/epigraph/path_following.h.
+ *
+ * A point of the cone has slacks S(h, W), linear in (h, W), and multipliers Y of the same form: on the central path
+ * S Y = mu.  M and trace are the images of Y under the adjoint of (-W, h) -> S, so that the dual of the problem reads
+ *
+ *     A^*(lambda) = M(Y),    trace(Y) = 1,    Y >= 0, lambda >= 0     (hence ||A^*(lambda)||_dual <= 1)
+ *
+ * A step linearises the products as  dY = R - H(dh, dW)  with a positive definite H.  In the coordinates
+ * dW = dh w + dV, w the minimiser of H(1, .), it has two blocks, kappa = H(1, w) and T:
+ *
+ *     M(dY) = M(R) + T dV,    trace(dY) - w . M(dY) = along - kappa dh,    along = <R, S(1, w)>,
+ *
+ * and neither block is a difference of large numbers. */
+#ifndef SVM_EPIGRAPH_BALL_H
+#define SVM_EPIGRAPH_BALL_H
+
+#include "svm/nuclear/reduced.h"
+
+struct epigraph_ball;
+
+struct epigraph_norm {
+    enum svm_norm name;
+    int rotates; /* the norm of U W V is that of W for all rotations: the problem may be solved in the spans of its rows
+                  */
+
+    /* A ball for W [p,q] with memory for it, or NULL. */
+    struct epigraph_ball *(*make)(ptrdiff_t p, ptrdiff_t q, const struct nuclear_packed *set, struct arena *arena);
+    /* ||V|| and ||V||_dual of V [p,q], in reduced coordinates; infinite when LAPACK failed. */
+    double (*size)(const double *V, ptrdiff_t p, ptrdiff_t q, int dual, struct arena *arena);
+    /* h above ||W||, and the multipliers of the central path with trace 1. */
+    int (*start)(struct epigraph_ball *ball, struct arena *arena);
+    /* w, kappa and the factors of T at the present point.  Nonzero: by rounding, it is outside the cone. */
+    int (*scale)(struct epigraph_ball *ball, struct arena *arena);
+    /* V [p,q] <- T^-1 V. */
+    void (*solve)(struct epigraph_ball *ball, double *V);
+    /* K [m,m] <- A T^-1 A^* of the packed rows, on and below the diagonal.  STATUS_DONE, STATUS_INTERRUPTED. */
+    int (*system)(struct epigraph_ball *ball, double *K, const struct nuclear_packed *set, struct monitor *monitor);
+    /* R, as MR = M(R) and `along`, of products mu; `corrected` by those of the last direction. */
+    void (*target)(struct epigraph_ball *ball, double mu, int corrected);
+    /* The step dh, dV towards the target. */
+    void (*direct)(struct epigraph_ball *ball, double dh, const double *dV);
+    /* Largest steps along it that stay in the cone, primal and dual, at most 1e3. */
+    int (*lengths)(struct epigraph_ball *ball, double *primal, double *dual, struct arena *arena);
+    /* <S, Y> after steps of these lengths. */
+    double (*products)(const struct epigraph_ball *ball, double primal, double dual);
+    void (*move)(struct epigraph_ball *ball, double primal, double dual);
+};
+
+struct epigraph_ball {
+    const struct epigraph_norm *norm;
+    ptrdiff_t p, q;
+    double pairs;     /* <S, Y> = pairs mu on the central path */
+    double h, *W;     /* primal point, W (p,q) */
+    double trace, *M; /* of the multipliers, M (p,q) */
+    double kappa, *w;
+    double along, *MR;
+};
+
+#define EPIGRAPH_FAR 1e3 /* a step that long has no limit */
+
+#endif

@@ -1,0 +1,53 @@
+/* The block of queries q and s is  a_q (diag(weight (z_q o z_s)) + diag(z_s) twist diag(z_q)) a_s^T,  so that no matrix
+ * of the size rows x entries is needed. */
+#include "svm/epigraph/gram.h"
+
+#include "base/arena.h"
+#include "base/monitor.h"
+#include "base/status.h"
+#include "linalg/matrix.h"
+
+void epigraph_gram_init(struct epigraph_gram *gram, const struct nuclear_packed *set, ptrdiff_t r, ptrdiff_t c,
+                        int twist, struct arena *arena)
+{
+    gram->products = arena_doubles(arena, set->n, c);
+    gram->weights = arena_doubles(arena, set->n, r);
+    gram->weighted = arena_doubles(arena, set->m, r);
+    if (twist) {
+        gram->twisted = arena_doubles(arena, set->m, c);
+        gram->turned = arena_doubles(arena, set->m, r);
+    }
+}
+
+int epigraph_gram_add(double *K, struct epigraph_gram *gram, const struct nuclear_packed *set, const double *a,
+                      const double *z, const double *weight, const double *twist, ptrdiff_t r, ptrdiff_t c,
+                      struct monitor *monitor)
+{
+    for (ptrdiff_t q = 0; q < set->n; ++q) {
+        ptrdiff_t from = set->first[q], to = set->first[q + 1];
+        const double *zq = z + q * c;
+        if (monitor_stops(monitor))
+            return STATUS_INTERRUPTED;
+        for (ptrdiff_t s = 0; s <= q; ++s)
+            for (ptrdiff_t j = 0; j < c; ++j)
+                gram->products[s * c + j] = zq[j] * z[s * c + j];
+        matrix_rows_times_rows(gram->weights, gram->products, weight, q + 1, r, c);
+        for (ptrdiff_t s = 0; s <= q; ++s)
+            for (ptrdiff_t k = set->first[s]; k < set->first[s + 1]; ++k)
+                for (ptrdiff_t i = 0; i < r; ++i)
+                    gram->weighted[k * r + i] = a[k * r + i] * gram->weights[s * r + i];
+        if (twist != NULL) {
+            for (ptrdiff_t k = 0; k < to; ++k)
+                for (ptrdiff_t i = 0; i < r; ++i)
+                    gram->twisted[k * r + i] = a[k * r + i] * zq[i];
+            matrix_rows_times_rows(gram->turned, gram->twisted, twist, to, r, r);
+            for (ptrdiff_t s = 0; s <= q; ++s)
+                for (ptrdiff_t k = set->first[s]; k < set->first[s + 1]; ++k)
+                    for (ptrdiff_t i = 0; i < r; ++i)
+                        gram->weighted[k * r + i] += gram->turned[k * r + i] * z[s * c + i];
+        }
+        matrix_gemm(MATRIX_PLAIN, MATRIX_TRANSPOSED, to - from, to, r, 1.0, a + from * r, r, gram->weighted, r, 1.0,
+                    K + from * set->m, set->m);
+    }
+    return STATUS_DONE;
+}

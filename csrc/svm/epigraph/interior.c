@@ -1,0 +1,204 @@
+/* The Frobenius problem decides feasibility, starts the interior point, and its rows of least margin are the first
+ * working set; rows that the interior point's W breaks join it until there are none. */
+#include "svm/epigraph/interior.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/monitor.h"
+#include "base/status.h"
+#include "linalg/matrix.h"
+#include "svm/epigraph/path_following.h"
+
+#define WHOLE 150  /* rows up to which no working set is worth while */
+#define WIDER 1.3  /* first working set: rows for each one of the Frobenius support */
+#define ROUGH 1e-2 /* gap at which rows outside the set are looked at first */
+#define SLACK 5e-2 /* ... and those with less slack (of the largest b) join */
+#define SPARE 0.5  /* of the tolerance: the certificate is computed again, with rounding */
+
+struct search {
+    struct svm_answer *answer;
+    const struct svm_options *options;
+    const struct epigraph_norm *norm;
+    struct monitor *monitor;
+    double gap;              /* of the best pair below, over all rows */
+    double *start, *W;       /* (p,q) the Frobenius answer; the best pair: */
+    double *lambda, *active; /* (m) all multipliers; those of rows with more multiplier than slack */
+    double *a, *trial;       /* (m) scratch */
+    double *V, *U;           /* (n,p), (n,dk) scratch */
+    unsigned char *chosen;   /* (m) the working set */
+    ptrdiff_t size;          /* rows chosen */
+};
+
+static int init_search(struct search *f, const struct nuclear_reduced *g, struct arena *arena)
+{
+    f->start = arena_doubles(arena, g->p, g->q);
+    f->W = arena_doubles(arena, g->p, g->q);
+    f->lambda = arena_doubles(arena, g->m, 1);
+    f->active = arena_doubles(arena, g->m, 1);
+    f->a = arena_doubles(arena, g->m, 1);
+    f->trial = arena_doubles(arena, g->m, 1);
+    f->V = arena_doubles(arena, g->n, g->p);
+    f->U = arena_doubles(arena, g->n, g->rows->w->dk);
+    f->chosen = arena_take(arena, g->m, 1);
+    return arena->failed ? STATUS_NO_MEMORY : STATUS_DONE;
+}
+
+/* Where the norm changes under rotations, the coordinates of the data instead of those of its spans. */
+static int unrotate(struct nuclear_reduced *g, struct arena *arena)
+{
+    const struct windows *w = g->rows->w;
+    g->p = w->dk;
+    g->q = w->dz;
+    g->key_basis = arena_zeros(arena, g->p, g->p);
+    g->query_basis = arena_zeros(arena, g->q, g->q);
+    g->z = arena_zeros(arena, g->n, g->q);
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
+    for (ptrdiff_t i = 0; i < g->p; ++i)
+        g->key_basis[i * g->p + i] = 1;
+    for (ptrdiff_t i = 0; i < g->q; ++i)
+        g->query_basis[i * g->q + i] = 1;
+    for (ptrdiff_t i = 0; i < g->n; ++i) {
+        double length = nuclear_reduced_norm(w->queries + i * g->q, g->q);
+        for (ptrdiff_t j = 0; j < g->q && length > 0; ++j)
+            g->z[i * g->q + j] = w->queries[i * g->q + j] / length;
+    }
+    return STATUS_DONE;
+}
+
+/* The start, and the rows of least margin in it. */
+static int first_set(struct search *f, const struct nuclear_reduced *g, struct arena *arena)
+{
+    const struct svm_answer *answer = f->answer;
+    ptrdiff_t support = 0, m = g->m, dz = g->rows->w->dz;
+    struct arena_mark mark = arena_mark(arena);
+    double *half = arena_doubles(arena, g->p, dz), low = 0, high = 0;
+    if (half == NULL)
+        return STATUS_NO_MEMORY;
+    matrix_product(half, g->key_basis, answer->W, g->p, dz, g->rows->w->dk);
+    matrix_rows_times_rows(f->start, half, g->query_basis, g->p, g->q, dz);
+    arena_release(arena, mark);
+    for (ptrdiff_t i = 0; i < g->p * g->q; ++i)
+        f->start[i] /= g->scale;
+    matrix_rows_times_rows(f->V, g->z, f->start, g->n, g->p, g->q);
+    nuclear_reduced_margins(f->a, g, f->V, f->U);
+    for (ptrdiff_t k = 0; k < m; ++k) {
+        f->a[k] -= g->b[k];
+        support += answer->lambda[k] != 0;
+        high = fmax(high, f->a[k]);
+    }
+    double wanted = fmax(WHOLE, WIDER * (double)support);
+    for (int i = 0; i < 40 && (double)m > wanted; ++i) { /* 40 halvings: all digits worth having */
+        double middle = (low + high) / 2;
+        ptrdiff_t below = 0;
+        for (ptrdiff_t k = 0; k < m; ++k)
+            below += f->a[k] <= middle;
+        if ((double)below >= wanted)
+            high = middle;
+        else
+            low = middle;
+    }
+    for (ptrdiff_t k = 0; k < m; ++k)
+        f->size += f->chosen[k] = g->rows->equal[k] || answer->lambda[k] != 0 || f->a[k] <= high;
+    return STATUS_DONE;
+}
+
+/* The best point of the working set against all rows. */
+static void compare(struct search *f, const struct epigraph_path_following *s, const struct nuclear_reduced *g)
+{
+    double top = 0;
+    memset(f->trial, 0, (size_t)g->m * sizeof(double));
+    for (ptrdiff_t k = 0; k < s->set.m; ++k) {
+        f->trial[s->set.row[k]] = s->best.lambda[k];
+        top = fmax(top, s->set.equal[k] ? 0 : s->best.lambda[k]);
+    }
+    matrix_rows_times_rows(f->V, g->z, s->best.W, g->n, g->p, g->q);
+    nuclear_reduced_margins(f->a, g, f->V, f->U);
+    double gap = nuclear_reduced_gap(g->b, g->rows->equal, f->a, f->trial, g->m, s->best.size, s->best.top);
+    if (!(gap < f->gap))
+        return;
+    f->gap = f->monitor->gap = gap;
+    memcpy(f->W, s->best.W, (size_t)(g->p * g->q) * sizeof(double));
+    memcpy(f->lambda, f->trial, (size_t)g->m * sizeof(double));
+    memcpy(f->active, f->trial, (size_t)g->m * sizeof(double));
+    for (ptrdiff_t k = 0; k < s->set.m; ++k)
+        if (!s->set.equal[k] && s->best.lambda[k] * g->largest < s->best.s[k] * top)
+            f->active[s->set.row[k]] = 0;
+}
+
+/* Rows that W breaks join the working set; returns their number. */
+static ptrdiff_t add_broken(struct search *f, const struct nuclear_reduced *g, double slack)
+{
+    ptrdiff_t added = 0;
+    for (ptrdiff_t k = 0; k < g->m; ++k)
+        if (!f->chosen[k] && f->a[k] < g->b[k] + slack * g->largest) {
+            f->chosen[k] = 1;
+            ++added;
+        }
+    f->size += added;
+    return added;
+}
+
+/* The best pair as an answer to the original problem, with the multipliers of the active rows alone if these prove it;
+ * the Frobenius one stays if there is none. */
+static int conclude(struct search *f, const struct nuclear_reduced *g, int stopped, struct arena *arena)
+{
+    int status = STATUS_ITERATION_LIMIT;
+    const double *multipliers[] = {f->active, f->lambda};
+    for (int i = 0; i < 2 && status == STATUS_ITERATION_LIMIT; ++i) {
+        if (isfinite(f->gap) && nuclear_reduced_answer(f->answer, g, f->W, multipliers[i], arena) != STATUS_DONE)
+            return STATUS_NO_MEMORY;
+        status = solver_conclude(f->answer, g->rows, f->options, f->norm->name, stopped, arena);
+    }
+    return status;
+}
+
+/* STATUS_DONE: certified; STATUS_ITERATION_LIMIT: not, though the set may have grown. */
+static int solve_on_set(struct search *f, const struct nuclear_reduced *g, struct arena *arena)
+{
+    struct epigraph_path_following s;
+    if (epigraph_path_following_init(&s, g, f->norm, f->chosen, arena) != STATUS_DONE)
+        return STATUS_NO_MEMORY;
+    if (epigraph_path_following_start(&s, f->start, g->rows->homogeneous, arena) != 0)
+        return STATUS_ITERATION_LIMIT;
+    ptrdiff_t *iterations = &f->answer->iterations, most = f->options->max_iter;
+    double tolerance = SPARE * f->options->tol;
+    int status = STATUS_DONE;
+    if (f->size < g->m) {
+        status = epigraph_path_following_descend(&s, fmax(ROUGH, tolerance), iterations, most, f->monitor, arena);
+        compare(f, &s, g);
+        if (status == STATUS_DONE && add_broken(f, g, SLACK) > 0)
+            return STATUS_ITERATION_LIMIT;
+    }
+    if (status == STATUS_DONE)
+        status = epigraph_path_following_descend(&s, tolerance, iterations, most, f->monitor, arena);
+    compare(f, &s, g);
+    add_broken(f, g, 0);
+    return status;
+}
+
+int epigraph_interior(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                      const struct epigraph_norm *norm, struct monitor *monitor, struct arena *arena)
+{
+    struct nuclear_reduced g;
+    struct search f = {.answer = answer, .options = options, .norm = norm, .monitor = monitor, .gap = INFINITY};
+    int status = nuclear_reduced_frobenius(answer, rows, options, monitor, arena);
+    if (status != STATUS_DONE && status != STATUS_ITERATION_LIMIT)
+        return status;
+    answer->iterations = 0;
+    double size = nuclear_reduced_norm(answer->W, rows->w->dk * rows->w->dz);
+    if (nuclear_reduced_build(&g, rows, size, arena) != STATUS_DONE
+        || (!norm->rotates && unrotate(&g, arena) != STATUS_DONE) || init_search(&f, &g, arena) != STATUS_DONE
+        || first_set(&f, &g, arena) != STATUS_DONE)
+        return STATUS_NO_MEMORY;
+    ptrdiff_t before;
+    do {
+        struct arena_mark mark = arena_mark(arena);
+        before = f.size;
+        status = solve_on_set(&f, &g, arena);
+        arena_release(arena, mark);
+    } while (status >= 0 && status != STATUS_INTERRUPTED && f.size > before && answer->iterations < options->max_iter);
+    return status < 0 ? status : conclude(&f, &g, status, arena);
+}

@@ -1,0 +1,276 @@
+/* Mehrotra's predictor and corrector (1992).  Eliminating ds, dV = T^-1 (A^* dlambda + force) and
+ * dh = (rho + u . dlambda) / kappa leaves
+ *
+ *     (A T^-1 A^* + diag(s / lambda) + u u^T / kappa) dlambda = right side,    u = A(w). */
+#include "svm/epigraph/path_following.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/monitor.h"
+#include "base/status.h"
+#include "linalg/blas.h"
+#include "linalg/cholesky.h"
+#include "linalg/matrix.h"
+#include "linalg/vector.h"
+
+#define INSIDE 0.5  /* ||A^*(lambda)||_dual at the start */
+#define SLACK 0.1   /* least s at the start, of the mean one, where W cannot be doubled */
+#define IDLE 8      /* iterations without a better gap: stagnation at rounding level */
+#define STUCK 1e-8  /* a step this short says the same */
+#define RIDGE 1e-15 /* part of its diagonal added to K: rounding, for dependent rows */
+#define TRIES 4     /* ... times a thousand each time the factorisation fails all the same */
+#define NEAR 1e-4   /* gap below which norms are computed, not bounded */
+#define PASSES 4    /* corrections of a solution by its residual; those that have not converged by then will not */
+#define SOLVED 1e-9 /* a correction this small, relative to the solution, is the last */
+
+int epigraph_path_following_init(struct epigraph_path_following *s, const struct nuclear_reduced *g,
+                                 const struct epigraph_norm *norm, const unsigned char *chosen, struct arena *arena)
+{
+    if (nuclear_reduced_pack(&s->set, g, chosen, 0, arena) != STATUS_DONE)
+        return STATUS_NO_MEMORY;
+    ptrdiff_t m = s->set.m, p = g->p, q = g->q;
+    double **of_rows[] = {&s->lambda, &s->s,     &s->dlambda, &s->ds,          &s->target, &s->missing, &s->a,
+                          &s->u,      &s->right, &s->rest,    &s->best.lambda, &s->best.s, &s->best.a};
+    double **wide[] = {&s->adjoint, &s->force, &s->dV, &s->best.W};
+    for (size_t i = 0; i < sizeof of_rows / sizeof *of_rows; ++i)
+        *of_rows[i] = arena_zeros(arena, m, 1);
+    for (size_t i = 0; i < sizeof wide / sizeof *wide; ++i)
+        *wide[i] = arena_doubles(arena, p, q);
+    s->K = arena_doubles(arena, m, m);
+    s->V = arena_doubles(arena, s->set.n, p);
+    s->ball = norm->make(p, q, &s->set, arena);
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
+    s->ball->norm = norm;
+    return STATUS_DONE;
+}
+
+/* The present W and lambda, or one of them with the best of the other kind, when their gap is less. */
+static void keep(struct epigraph_path_following *s, double size, double top)
+{
+    const struct nuclear_packed *set = &s->set;
+    ptrdiff_t D = s->ball->p * s->ball->q, m = set->m;
+    double both = nuclear_reduced_gap(set->b, set->equal, s->a, s->lambda, m, size, top);
+    double primal = nuclear_reduced_gap(set->b, set->equal, s->a, s->best.lambda, m, size, s->best.top);
+    double dual = nuclear_reduced_gap(set->b, set->equal, s->best.a, s->lambda, m, s->best.size, top);
+    double least = fmin(both, fmin(primal, dual));
+    if (!(least < s->best.gap))
+        return;
+    if (both == least || primal == least) {
+        s->best.size = size;
+        memcpy(s->best.W, s->ball->W, (size_t)D * sizeof(double));
+        memcpy(s->best.a, s->a, (size_t)m * sizeof(double));
+    }
+    if (both == least || dual == least) {
+        s->best.top = top;
+        memcpy(s->best.lambda, s->lambda, (size_t)m * sizeof(double));
+    }
+    memcpy(s->best.s, s->s, (size_t)m * sizeof(double));
+    s->best.gap = least;
+}
+
+/* What is missing of the equations at the present point, A(W), and the gap. */
+static void measure(struct epigraph_path_following *s, struct arena *arena)
+{
+    const struct nuclear_packed *set = &s->set;
+    struct epigraph_ball *ball = s->ball;
+    ptrdiff_t D = ball->p * ball->q;
+    nuclear_reduced_apply(s->a, set, ball->W, ball->q, s->V);
+    for (ptrdiff_t k = 0; k < set->m; ++k)
+        s->missing[k] = set->b[k] + s->s[k] - s->a[k];
+    nuclear_reduced_adjoint(s->adjoint, set, s->lambda, s->V);
+    memcpy(s->dV, s->adjoint, (size_t)D * sizeof(double));
+    for (ptrdiff_t i = 0; i < D; ++i)
+        s->adjoint[i] -= ball->M[i];
+    double size = ball->h, top = ball->trace + sqrt((double)D) * vector_norm(s->adjoint, D); /* no smaller */
+    if (nuclear_reduced_gap(set->b, set->equal, s->a, s->lambda, set->m, size, top) < NEAR || s->best.gap < NEAR) {
+        size = ball->norm->size(ball->W, ball->p, ball->q, 0, arena);
+        top = ball->norm->size(s->dV, ball->p, ball->q, 1, arena);
+    }
+    keep(s, size, top);
+}
+
+int epigraph_path_following_start(struct epigraph_path_following *s, const double *W, int inside, struct arena *arena)
+{
+    const struct nuclear_packed *set = &s->set;
+    struct epigraph_ball *ball = s->ball;
+    ptrdiff_t D = ball->p * ball->q;
+    double mean = 0;
+    for (ptrdiff_t i = 0; i < D; ++i)
+        ball->W[i] = (inside ? 2 : 1) * W[i];
+    int info = ball->norm->start(ball, arena);
+    nuclear_reduced_apply(s->a, set, ball->W, ball->q, s->V);
+    for (ptrdiff_t k = 0; k < set->m; ++k) {
+        s->s[k] = set->equal[k] ? 0 : s->a[k] - set->b[k];
+        mean += fmax(s->s[k], 0) / (double)set->m;
+    }
+    for (ptrdiff_t k = 0; k < set->m; ++k) {
+        s->lambda[k] = 0;
+        if (set->equal[k])
+            continue;
+        if (!inside)
+            s->s[k] = fmax(s->s[k], mean > 0 ? SLACK * mean : SLACK);
+        s->lambda[k] = 1 / s->s[k];
+    }
+    nuclear_reduced_adjoint(s->dV, set, s->lambda, s->V);
+    double top = ball->norm->size(s->dV, ball->p, ball->q, 1, arena);
+    for (ptrdiff_t k = 0; k < set->m; ++k)
+        s->lambda[k] *= top > 0 ? INSIDE / top : 0; /* 0: equality rows alone */
+    s->best.gap = s->best.size = s->best.top = INFINITY;
+    measure(s, arena);
+    return info;
+}
+
+static int factor(struct epigraph_path_following *s, struct monitor *monitor)
+{
+    const struct nuclear_packed *set = &s->set;
+    struct epigraph_ball *ball = s->ball;
+    double ridge = RIDGE;
+    for (int i = 0; i < TRIES; ++i, ridge *= 1e3) {
+        int status = ball->norm->system(ball, s->K, set, monitor);
+        if (status != STATUS_DONE)
+            return status;
+        matrix_syrk(set->m, 1, 1 / ball->kappa, s->u, 1, 1.0, s->K, set->m, NULL);
+        for (ptrdiff_t k = 0; k < set->m; ++k)
+            s->K[k * set->m + k] = s->K[k * set->m + k] * (1 + ridge) + (set->equal[k] ? 0 : s->s[k] / s->lambda[k]);
+        if (cholesky_factor(set->m, s->K, set->m, monitor) == 0)
+            return STATUS_DONE;
+    }
+    return STATUS_ITERATION_LIMIT;
+}
+
+/* dV [p,q] = T^-1 A^*(dlambda) + force, and dh. */
+static double recover(struct epigraph_path_following *s, double rho)
+{
+    struct epigraph_ball *ball = s->ball;
+    nuclear_reduced_adjoint(s->dV, &s->set, s->dlambda, s->V);
+    ball->norm->solve(ball, s->dV);
+    for (ptrdiff_t i = 0; i < ball->p * ball->q; ++i)
+        s->dV[i] += s->force[i];
+    return (rho + vector_dot(s->u, s->dlambda, s->set.m)) / ball->kappa;
+}
+
+/* The step towards products mu, corrected by those of the step before.  K has the square of the rows' condition number:
+ * corrections by the residual, computed from the rows, win back what its factor has lost. */
+static void direction(struct epigraph_path_following *s, double mu, int corrected)
+{
+    const struct nuclear_packed *set = &s->set;
+    struct epigraph_ball *ball = s->ball;
+    ptrdiff_t m = set->m, D = ball->p * ball->q;
+    ball->norm->target(ball, mu, corrected);
+    for (ptrdiff_t k = 0; k < m; ++k) {
+        double product = corrected ? mu - s->ds[k] * s->dlambda[k] : mu;
+        s->target[k] = set->equal[k] ? 0 : product - s->s[k] * s->lambda[k];
+        s->right[k] = s->missing[k] + (set->equal[k] ? 0 : s->target[k] / s->lambda[k]);
+        s->dlambda[k] = 0;
+    }
+    double rho = ball->along - (1 - ball->trace) + vector_dot(ball->w, s->adjoint, D);
+    for (ptrdiff_t i = 0; i < D; ++i)
+        s->force[i] = s->adjoint[i] - ball->MR[i];
+    ball->norm->solve(ball, s->force);
+    memcpy(s->dV, s->force, (size_t)D * sizeof(double));
+    double dh = rho / ball->kappa;
+    for (int pass = 0; pass < PASSES; ++pass) {
+        nuclear_reduced_apply(s->ds, set, s->dV, ball->q, s->V);
+        for (ptrdiff_t k = 0; k < m; ++k) {
+            double diagonal = set->equal[k] ? 0 : s->s[k] / s->lambda[k];
+            s->rest[k] = s->right[k] - s->ds[k] - dh * s->u[k] - diagonal * s->dlambda[k];
+        }
+        blas_solve_vector(MATRIX_PLAIN, m, s->K, m, s->rest);
+        blas_solve_vector(MATRIX_TRANSPOSED, m, s->K, m, s->rest);
+        for (ptrdiff_t k = 0; k < m; ++k)
+            s->dlambda[k] += s->rest[k];
+        dh = recover(s, rho);
+        if (vector_largest(s->rest, m) <= SOLVED * vector_largest(s->dlambda, m))
+            break;
+    }
+    nuclear_reduced_apply(s->ds, set, s->dV, ball->q, s->V);
+    for (ptrdiff_t k = 0; k < m; ++k)
+        s->ds[k] = set->equal[k] ? 0 : s->ds[k] + dh * s->u[k] - s->missing[k];
+    ball->norm->direct(ball, dh, s->dV);
+}
+
+static int lengths(struct epigraph_path_following *s, double *primal, double *dual, struct arena *arena)
+{
+    if (s->ball->norm->lengths(s->ball, primal, dual, arena) != 0)
+        return 1;
+    for (ptrdiff_t k = 0; k < s->set.m; ++k) {
+        if (s->set.equal[k])
+            continue;
+        if (-s->ds[k] * *primal > s->s[k])
+            *primal = s->s[k] / -s->ds[k];
+        if (-s->dlambda[k] * *dual > s->lambda[k])
+            *dual = s->lambda[k] / -s->dlambda[k];
+    }
+    return 0;
+}
+
+/* Mean product of a pair after steps of these lengths. */
+static double complementarity(const struct epigraph_path_following *s, double primal, double dual)
+{
+    double sum = s->ball->norm->products(s->ball, primal, dual), pairs = s->ball->pairs;
+    for (ptrdiff_t k = 0; k < s->set.m; ++k)
+        if (!s->set.equal[k]) {
+            sum += (s->s[k] + primal * s->ds[k]) * (s->lambda[k] + dual * s->dlambda[k]);
+            ++pairs;
+        }
+    return sum / pairs;
+}
+
+/* STATUS_DONE; STATUS_ITERATION_LIMIT: no further progress is possible; STATUS_INTERRUPTED. */
+static int iterate(struct epigraph_path_following *s, struct monitor *monitor, struct arena *arena)
+{
+    struct epigraph_ball *ball = s->ball;
+    double primal, dual;
+    if (ball->norm->scale(ball, arena) != 0)
+        return STATUS_ITERATION_LIMIT;
+    nuclear_reduced_apply(s->u, &s->set, ball->w, ball->q, s->V);
+    int status = factor(s, monitor);
+    if (status != STATUS_DONE)
+        return status;
+    direction(s, 0, 0);
+    double now = complementarity(s, 0, 0);
+    if (!(now > 0 && isfinite(now)) || lengths(s, &primal, &dual, arena) != 0)
+        return STATUS_ITERATION_LIMIT;
+    primal = fmin(primal, 1);
+    dual = fmin(dual, 1);
+    double sigma = fmin(pow(fmax(complementarity(s, primal, dual), 0) / now, 3), 1);
+    direction(s, fmax(sigma, 1e-6) * now, 1);
+    if (lengths(s, &primal, &dual, arena) != 0)
+        return STATUS_ITERATION_LIMIT;
+    double fraction = 0.9 + 0.09 * fmin(fmin(primal, dual), 1);
+    primal = fmin(fraction * primal, 1);
+    dual = fmin(fraction * dual, 1);
+    if (!(fmax(primal, dual) > STUCK))
+        return STATUS_ITERATION_LIMIT;
+    ball->norm->move(ball, primal, dual);
+    for (ptrdiff_t k = 0; k < s->set.m; ++k) {
+        s->s[k] += primal * s->ds[k];
+        s->lambda[k] += dual * s->dlambda[k];
+    }
+    return STATUS_DONE;
+}
+
+int epigraph_path_following_descend(struct epigraph_path_following *s, double gap, ptrdiff_t *iterations,
+                                    ptrdiff_t most, struct monitor *monitor, struct arena *arena)
+{
+    int idle = 0;
+    while (!(s->best.gap <= gap)) {
+        double before = s->best.gap;
+        monitor->iterations = *iterations;
+        if (monitor_stops(monitor))
+            return STATUS_INTERRUPTED;
+        if (*iterations >= most || idle == IDLE)
+            return STATUS_ITERATION_LIMIT;
+        int status = iterate(s, monitor, arena);
+        if (status != STATUS_DONE)
+            return status;
+        ++*iterations;
+        measure(s, arena);
+        idle = s->best.gap < before || !isfinite(before) ? 0 : idle + 1;
+        monitor->gap = s->best.gap;
+    }
+    return STATUS_DONE;
+}

@@ -1,0 +1,292 @@
+/* Newton's method for the soft margin, on W itself:
+ *
+ *     min f(W) = 1/2 ||W||_F^2 + C sum_k (b_k - A(W)_k)_+^2,   equality rows hard
+ *
+ * f is convex and piecewise quadratic.  On unit rows (beta_k = b_k / length_k, d_k = 2 C length_k^2) the minimum of the
+ * piece with the violated rows S is
+ *
+ *     x = d o (beta - A W) on S, zero elsewhere,   W = A^* x,
+ *
+ * one system of the size of S where that is small (support_system.h: the better conditioned one), else of that of W
+ * (newton_system.h); the line towards it is searched exactly, so that f falls and the method ends after finitely many
+ * pieces (Mangasarian 2002).  An equality row is one with a large d whose beta moves along with its multiplier
+ * (the method of multipliers). */
+#include "svm/methods.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/monitor.h"
+#include "base/status.h"
+#include "linalg/vector.h"
+#include "svm/equalities.h"
+#include "svm/systems/newton_system.h"
+
+/* 1/d of an equality row: in the system of the rows; and beside the largest d in that of W, where digits are lost to
+ * it. A hundred times as large when Cholesky fails. */
+#define FIRM 1e-14
+#define SOFTER 1e-5
+#define ABSENT 1e100  /* 1/d of a row that takes no part */
+#define BISECTIONS 80 /* of the line search */
+#define IDLE 8        /* steps in a row without better bounds: stagnation at rounding level */
+#define REFINEMENTS 5 /* of the system of the rows */
+
+struct newton {
+    const struct rows *rows;
+    const struct svm_options *options;
+    struct svm_answer *answer; /* W and lambda (of the rows as they are): the best so far */
+    struct monitor *monitor;
+    struct arena *arena;
+    struct newton_system system;
+    struct equalities equalities;
+    ptrdiff_t m, D;
+    double proximal;                /* 1/d of the equality rows */
+    double lower, upper;            /* bounds of the objective */
+    double *beta, *d, *x, *dx, *h;  /* (m) */
+    double *margin, *along, *trial; /* (m) A W, A dW on unit rows; scratch */
+    double *W, *dW, *rest;          /* (D) */
+    ptrdiff_t *member;              /* (m) S and the equality rows */
+    unsigned char *implied;         /* (m) an equality row that others imply */
+};
+
+static int init(struct newton *s)
+{
+    double **vectors[] = {&s->beta, &s->d, &s->x, &s->dx, &s->h, &s->margin, &s->along, &s->trial};
+    double **matrices[] = {&s->W, &s->dW, &s->rest};
+    for (size_t i = 0; i < sizeof vectors / sizeof *vectors; ++i)
+        *vectors[i] = arena_zeros(s->arena, s->m, 1);
+    for (size_t i = 0; i < sizeof matrices / sizeof *matrices; ++i)
+        *matrices[i] = arena_zeros(s->arena, s->D, 1);
+    s->member = arena_indices(s->arena, s->m);
+    s->implied = arena_take(s->arena, s->m, 1);
+    if (s->arena->failed)
+        return STATUS_NO_MEMORY;
+    memcpy(s->implied, s->rows->equal, (size_t)s->m);
+    int status = equalities_factor(&s->equalities, s->rows, s->arena);
+    if (status != STATUS_DONE)
+        return status;
+    for (ptrdiff_t i = 0; i < s->equalities.count; ++i)
+        s->implied[s->equalities.row[i]] = 0;
+    for (ptrdiff_t k = 0; k < s->m; ++k) {
+        s->beta[k] = s->rows->rhs[k] / s->rows->length[k];
+        s->d[k] = 2 * s->options->soft * s->rows->length[k] * s->rows->length[k];
+    }
+    return newton_system_init(&s->system, s->rows, s->monitor, s->arena);
+}
+
+/* The value of W, whose margins are A W. */
+static double value(const struct newton *s)
+{
+    double sum = vector_dot(s->W, s->W, s->D);
+    for (ptrdiff_t k = 0; k < s->m; ++k) {
+        double missing = s->rows->equal[k] ? 0 : fmax(s->beta[k] - s->margin[k], 0);
+        sum += s->d[k] * missing * missing;
+    }
+    return sum / 2;
+}
+
+/* The value of the dual at the multipliers s->trial of unit rows, once their signs are put right and those of the
+ * equality rows are the best for the others: A^* x meets the equality rows then. */
+static double dual_value(struct newton *s)
+{
+    double *lambda = s->trial, sum = 0;
+    for (ptrdiff_t k = 0; k < s->m; ++k)
+        lambda[k] = s->rows->equal[k] ? lambda[k] : fmax(lambda[k], 0);
+    newton_system_adjoint(&s->system, s->rest, lambda);
+    memset(s->h, 0, (size_t)s->m * sizeof(double));
+    equalities_project(s->rest, s->h, 1, &s->equalities);
+    for (ptrdiff_t k = 0; k < s->m; ++k) {
+        lambda[k] += s->h[k] * s->rows->length[k];
+        sum += s->beta[k] * lambda[k] - (s->rows->equal[k] ? 0 : lambda[k] * lambda[k] / (2 * s->d[k]));
+    }
+    newton_system_adjoint(&s->system, s->rest, lambda);
+    return sum - vector_dot(s->rest, s->rest, s->D) / 2;
+}
+
+static int keep_dual(struct newton *s)
+{
+    double below = dual_value(s);
+    if (!(below > s->lower))
+        return 0;
+    s->lower = below;
+    for (ptrdiff_t k = 0; k < s->m; ++k)
+        s->answer->lambda[k] = s->trial[k] / s->rows->length[k];
+    return 1;
+}
+
+/* Margins of W, and the bounds of W, of the step's multipliers and of those that W implies; keeps the better ones.
+ * 0: none is. */
+static int measure(struct newton *s)
+{
+    equalities_project(s->W, NULL, 1, &s->equalities);
+    newton_system_apply(&s->system, s->margin, s->W);
+    double above = value(s);
+    int better = above < s->upper;
+    if (better) {
+        s->upper = above;
+        memcpy(s->answer->W, s->W, (size_t)s->D * sizeof(double));
+    }
+    memcpy(s->trial, s->x, (size_t)s->m * sizeof(double));
+    better |= keep_dual(s);
+    for (ptrdiff_t k = 0; k < s->m; ++k)
+        s->trial[k] = s->rows->equal[k] ? s->x[k] : s->d[k] * fmax(s->beta[k] - s->margin[k], 0);
+    return keep_dual(s) || better;
+}
+
+/* The system of the rows s->member [size]: their multipliers, and the W that they make. */
+static int solve_for_rows(struct newton *s, ptrdiff_t size)
+{
+    struct support_system support;
+    ptrdiff_t corrections = 0;
+    double *x = arena_doubles(s->arena, size, 1), *b = arena_doubles(s->arena, size, 1);
+    int status = s->arena->failed ? STATUS_NO_MEMORY : STATUS_DONE;
+    for (ptrdiff_t i = 0; status == STATUS_DONE && i < size; ++i) {
+        ptrdiff_t k = s->member[i];
+        x[i] = s->x[k];
+        b[i] = s->beta[k] + (s->rows->equal[k] ? s->proximal * s->x[k] : 0);
+    }
+    if (status == STATUS_DONE)
+        status = support_system_init(&support, s->rows, s->member, size, s->system.inverse, NULL, s->arena);
+    if (status == STATUS_DONE)
+        status = support_system_solve(&support, x, b, DBL_EPSILON, REFINEMENTS, &corrections, s->monitor, s->arena);
+    if (status != STATUS_DONE && status != STATUS_ITERATION_LIMIT) /* the latter: refined as far as rounding goes */
+        return status;
+    memset(s->dx, 0, (size_t)s->m * sizeof(double));
+    for (ptrdiff_t i = 0; i < size; ++i)
+        s->dx[s->member[i]] = x[i] - s->x[s->member[i]];
+    for (ptrdiff_t k = 0; k < s->m; ++k)
+        s->trial[k] = s->x[k] + s->dx[k];
+    newton_system_adjoint(&s->system, s->dW, s->trial);
+    for (ptrdiff_t i = 0; i < s->D; ++i)
+        s->dW[i] -= s->W[i];
+    return STATUS_DONE;
+}
+
+/* The system of W, in which rows outside of the piece are ABSENT. */
+static int solve_for_weights(struct newton *s)
+{
+    for (ptrdiff_t k = 0; k < s->m; ++k)
+        s->h[k] = s->system.inverse[k] == ABSENT
+                      ? 0
+                      : (s->beta[k] - s->margin[k]) / s->system.inverse[k] - (s->rows->equal[k] ? 0 : s->x[k]);
+    int status = newton_system_factor(&s->system);
+    if (status != STATUS_DONE)
+        return status;
+    newton_system_adjoint(&s->system, s->rest, s->x);
+    for (ptrdiff_t i = 0; i < s->D; ++i)
+        s->rest[i] -= s->W[i];
+    return newton_system_solve(&s->system, s->dx, s->dW, s->h, s->rest);
+}
+
+/* dW, dx to the minimum of the piece that W is in; x loses what is no part of it. */
+static int direction(struct newton *s)
+{
+    ptrdiff_t size = 0;
+    double stiffest = 1;
+    for (ptrdiff_t k = 0; k < s->m; ++k) {
+        int inside = s->rows->equal[k] ? !s->implied[k] : s->beta[k] > s->margin[k];
+        s->x[k] = inside && (s->rows->equal[k] || s->x[k] > 0) ? s->x[k] : 0;
+        s->system.inverse[k] = inside ? 1 / s->d[k] : ABSENT;
+        if (inside) {
+            s->member[size++] = k;
+            stiffest = fmax(stiffest, s->d[k]);
+        }
+    }
+    int few = size <= s->D, status = STATUS_FACTORIZATION;
+    for (double soft = few ? FIRM : SOFTER / stiffest; status == STATUS_FACTORIZATION && soft <= 1; soft *= 100) {
+        s->proximal = soft;
+        for (ptrdiff_t k = 0; k < s->m; ++k)
+            if (s->rows->equal[k] && !s->implied[k])
+                s->system.inverse[k] = soft;
+        status = few ? solve_for_rows(s, size) : solve_for_weights(s);
+    }
+    return status;
+}
+
+/* The derivative of f along dW at `step`. */
+static double slope(const struct newton *s, double product, double square, double step)
+{
+    double sum = product + step * square;
+    for (ptrdiff_t k = 0; k < s->m; ++k) {
+        double missing = s->beta[k] - s->margin[k] - step * s->along[k];
+        if (!s->rows->equal[k] && missing > 0)
+            sum -= s->d[k] * missing * s->along[k];
+    }
+    return sum;
+}
+
+/* The step at which f is least: the slope is increasing, piecewise linear, and zero at 1 when the piece is the last. */
+static double search(struct newton *s)
+{
+    equalities_project(s->dW, NULL, 0, &s->equalities);
+    newton_system_apply(&s->system, s->along, s->dW);
+    double product = vector_dot(s->W, s->dW, s->D), square = vector_dot(s->dW, s->dW, s->D);
+    double from = 0, to = 1, start = slope(s, product, square, 0);
+    if (!(start < 0))
+        return 0;
+    if (fabs(slope(s, product, square, 1)) <= 1e-12 * -start)
+        return 1;
+    while (slope(s, product, square, to) < 0 && to < 1e6) {
+        from = to;
+        to *= 2;
+    }
+    for (int i = 0; i < BISECTIONS && to - from > DBL_EPSILON * to; ++i) {
+        double middle = (from + to) / 2;
+        *(slope(s, product, square, middle) < 0 ? &from : &to) = middle;
+    }
+    return to;
+}
+
+static int iterate(struct newton *s)
+{
+    for (int idle = 0; idle < IDLE; idle = measure(s) ? 0 : idle + 1) {
+        s->monitor->iterations = s->answer->iterations;
+        s->monitor->gap = s->lower > 0 ? s->upper / s->lower - 1 : INFINITY;
+        if (s->monitor->gap <= s->options->tol / 2 || s->answer->iterations >= s->options->max_iter)
+            return STATUS_DONE;
+        if (monitor_stops(s->monitor))
+            return STATUS_INTERRUPTED;
+        struct arena_mark mark = arena_mark(s->arena);
+        int status = direction(s);
+        arena_release(s->arena, mark);
+        if (status != STATUS_DONE)
+            return status == STATUS_FACTORIZATION ? STATUS_DONE : status;
+        double step = search(s);
+        for (ptrdiff_t k = 0; k < s->m; ++k)
+            s->x[k] += s->dx[k];
+        for (ptrdiff_t i = 0; i < s->D; ++i)
+            s->W[i] += step * s->dW[i];
+        ++s->answer->iterations;
+    }
+    return STATUS_DONE;
+}
+
+int frobenius_newton_soft(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                          struct monitor *monitor, struct arena *arena)
+{
+    struct newton s = {.rows = rows,
+                       .options = options,
+                       .answer = answer,
+                       .monitor = monitor,
+                       .arena = arena,
+                       .m = rows->count,
+                       .D = rows->w->dk * rows->w->dz,
+                       .lower = -INFINITY,
+                       .upper = INFINITY};
+    answer->iterations = 0;
+    int status = init(&s);
+    if (status != STATUS_DONE)
+        return status;
+    if (solver_start(s.trial, rows, options, arena) > 0) {
+        rows_adjoint(s.W, rows, s.trial, s.system.U);
+        for (ptrdiff_t k = 0; k < s.m; ++k)
+            s.x[k] = s.trial[k] * rows->length[k];
+    }
+    measure(&s);
+    status = iterate(&s);
+    if (status < 0)
+        return status;
+    return solver_conclude(answer, rows, options, NORM_FROBENIUS, status, arena);
+}

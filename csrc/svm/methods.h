@@ -1,0 +1,36 @@
+/* The one list of methods: C name, the norm before the method; default iteration limit, in the method's own unit; what
+ * it is for.  _core exports every one under its C name, and Python finds the methods of a norm by that name. */
+#ifndef SVM_METHODS_H
+#define SVM_METHODS_H
+
+#include "svm/solver.h"
+
+#define METHOD_LIST(METHOD) \
+    METHOD(presolve, 1, "checks multipliers known beforehand: a copy of the selected token, a zero query, a cycle") \
+    METHOD(frobenius_auto, 0, "the methods below in the order of its table") \
+    METHOD(frobenius_gradient, 20000, "projected gradient on the dual: the plain reference") \
+    METHOD(frobenius_active, 1000000, "dual active set, exact and finite: few rows, or a small support") \
+    METHOD(frobenius_block, 1000000, "block-coordinate ascent and primal-dual active set: many rows, loose problems") \
+    METHOD(frobenius_interior, 200, "interior point: tight problems, rows >> unknowns") \
+    METHOD(frobenius_block_soft, 1000000, "the same as block on the soft margin, which is never infeasible") \
+    METHOD(frobenius_newton_soft, 1000, "that by Newton's method on W: tight problems, several selected tokens") \
+    METHOD(nuclear_auto, 0, "the methods below in the order of its table") \
+    METHOD(nuclear_interior, 200, "interior point, polished at fixed rank: more robust") \
+    METHOD(nuclear_factored, 20000, "augmented Lagrangian in factors, polished at fixed rank: large problems") \
+    METHOD(nuclear_capped, 20000, "rank W <= options->rank") \
+    METHOD(spectral_interior, 200, "interior point") \
+    METHOD(max_interior, 200, "interior point") \
+    METHOD(entrywise_interior, 1000, "interior point, any p > 1")
+
+#define METHOD_DECLARE(name, max_iter, purpose) svm_method name;
+METHOD_LIST(METHOD_DECLARE)
+#undef METHOD_DECLARE
+
+/* METHOD_LIMIT_frobenius_active, ... */
+enum method_limit {
+#define METHOD_LIMIT(name, max_iter, purpose) METHOD_LIMIT_##name = max_iter,
+    METHOD_LIST(METHOD_LIMIT)
+#undef METHOD_LIMIT
+};
+
+#endif
