@@ -1,9 +1,9 @@
-#include "bind_hooks.h"
+#include "binding/bind_callbacks.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "bind.h"
+#include "binding/bind.h"
 
 /* An array of the gradient, or of the numbers that go with it. */
 struct piece {
@@ -38,29 +38,30 @@ static void scatter(const struct piece *pieces, const double *flat)
 /* Python gets copies: it may keep them longer than the call lives. */
 static int combine(void *context, int status, struct gradient *gradient)
 {
-    const struct bind_hooks *hooks = context;
-    const struct weights *at = hooks->weights;
-    const struct windows *w = hooks->objective->w;
+    const struct bind_callbacks *callbacks = context;
+    const struct weights *at = callbacks->weights;
+    const struct windows *w = callbacks->objective->w;
     ptrdiff_t R = at->runs, N = R * at->heads;
     if (status != STATUS_DONE && status != STATUS_NOT_FINITE)
         return status;
+    int factors = at->form == FORM_FACTORS;
     const struct piece arrays[N_PIECES] = {
-        at->W != NULL ? (struct piece){gradient->W, N * w->dk * w->dz} : (struct piece){gradient->K, N * w->dk * at->m},
-        {gradient->Q, at->W != NULL ? 0 : N * w->dz * at->m},
-        {gradient->v, at->v != NULL ? R * at->n_v : 0},
+        factors ? (struct piece){gradient->K, N * w->dk * at->m} : (struct piece){gradient->W, N * w->dk * w->dz},
+        {gradient->Q, factors ? N * w->dz * at->m : 0},
+        {gradient->v, at->head == HEAD_IS_TRAINED ? R * at->n_v : 0},
     };
     const struct piece numbers[N_PIECES] = {
-        {gradient->loss, R}, {gradient->log_scale, N}, {gradient->log_scale_v, at->v != NULL ? R : 0}};
+        {gradient->loss, R}, {gradient->log_scale, N}, {gradient->log_scale_v, at->head == HEAD_IS_TRAINED ? R : 0}};
     if (status == STATUS_NOT_FINITE)
         gradient->loss[0] = NAN;
-    PyEval_RestoreThread(hooks->call->thread);
+    PyEval_RestoreThread(callbacks->call->thread);
     double *flat, *some;
     PyObject *first = bind_new_doubles(&flat, total(arrays), -1), *second = bind_new_doubles(&some, total(numbers), -1);
     PyObject *done = NULL;
     if (first != NULL && second != NULL) {
         gather(flat, arrays);
         gather(some, numbers);
-        done = PyObject_CallFunctionObjArgs(hooks->combine, first, second, NULL);
+        done = PyObject_CallFunctionObjArgs(callbacks->combine, first, second, NULL);
         scatter(arrays, flat);
         scatter(numbers, some);
     }
@@ -68,7 +69,7 @@ static int combine(void *context, int status, struct gradient *gradient)
     Py_XDECREF(done);
     Py_XDECREF(first);
     Py_XDECREF(second);
-    hooks->call->thread = PyEval_SaveThread();
+    callbacks->call->thread = PyEval_SaveThread();
     if (refused)
         return STATUS_INTERRUPTED;
     for (ptrdiff_t r = 0; r < R; ++r)
@@ -79,28 +80,28 @@ static int combine(void *context, int status, struct gradient *gradient)
 
 static int recorded(void *context)
 {
-    const struct bind_hooks *hooks = context;
-    PyEval_RestoreThread(hooks->call->thread);
-    PyObject *answer = PyObject_CallObject(hooks->recorded, NULL);
+    const struct bind_callbacks *callbacks = context;
+    PyEval_RestoreThread(callbacks->call->thread);
+    PyObject *answer = PyObject_CallObject(callbacks->recorded, NULL);
     int stop = answer != NULL ? PyObject_IsTrue(answer) : -1;
     Py_XDECREF(answer);
-    hooks->call->thread = PyEval_SaveThread();
+    callbacks->call->thread = PyEval_SaveThread();
     return stop < 0 ? STATUS_INTERRUPTED : stop > 0 ? STATUS_STOPPED : STATUS_DONE;
 }
 
-const struct descend_hooks *bind_hooks_take(struct bind_hooks *hooks, PyObject *on_record, PyObject *on_gradient,
-                                            const struct objective *objective, const struct weights *weights,
-                                            struct bind_call *call)
+const struct descent_callbacks *bind_callbacks_init(struct bind_callbacks *callbacks, PyObject *on_record,
+                                                    PyObject *on_gradient, const struct objective *objective,
+                                                    const struct weights *weights, struct bind_call *call)
 {
-    *hooks = (struct bind_hooks){
-        .hooks = {.context = hooks,
-                  .recorded = on_record != Py_None ? recorded : NULL,
-                  .combine = on_gradient != Py_None ? combine : NULL},
+    *callbacks = (struct bind_callbacks){
+        .callbacks = {.context = callbacks,
+                      .recorded = on_record != Py_None ? recorded : NULL,
+                      .combine = on_gradient != Py_None ? combine : NULL},
         .recorded = on_record,
         .combine = on_gradient,
         .objective = objective,
         .weights = weights,
         .call = call,
     };
-    return on_record != Py_None || on_gradient != Py_None ? &hooks->hooks : NULL;
+    return on_record != Py_None || on_gradient != Py_None ? &callbacks->callbacks : NULL;
 }

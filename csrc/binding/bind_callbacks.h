@@ -1,21 +1,21 @@
-/* Python functions that have a say in a training run. */
-#ifndef BIND_HOOKS_H
-#define BIND_HOOKS_H
+/* Python functions called during a training run. */
+#ifndef BINDING_BIND_CALLBACKS_H
+#define BINDING_BIND_CALLBACKS_H
 
-#include "bind.h"
-#include "descend.h"
+#include "binding/bind.h"
+#include "training/descent.h"
 
-struct bind_hooks {
-    struct descend_hooks hooks;
+struct bind_callbacks {
+    struct descent_callbacks callbacks;
     PyObject *recorded, *combine; /* borrowed */
     const struct objective *objective;
     const struct weights *weights;
     struct bind_call *call;
 };
 
-/* The hooks for descend(), NULL when both functions are None.  Everything is kept. */
-const struct descend_hooks *bind_hooks_take(struct bind_hooks *hooks, PyObject *recorded, PyObject *combine,
-                                            const struct objective *objective, const struct weights *weights,
-                                            struct bind_call *call);
+/* The callbacks for descent_run(), NULL when both functions are None.  The arguments must outlive the run. */
+const struct descent_callbacks *bind_callbacks_init(struct bind_callbacks *callbacks, PyObject *recorded,
+                                                    PyObject *combine, const struct objective *objective,
+                                                    const struct weights *weights, struct bind_call *call);
 
 #endif

@@ -1,9 +1,10 @@
 /* Projections, and points of the regularisation path. */
-#include "bind.h"
+#include "binding/bind.h"
 
 #include <string.h>
 
-#include "path.h"
+#include "binding/bind_objective.h"
+#include "training/regularization_path.h"
 
 /* A copy of the array, to be projected in place. */
 static PyObject *copied(double **data, PyObject *object, const char *name, int ndim)
@@ -23,7 +24,7 @@ static PyObject *project_simplex_(PyObject *module, PyObject *const *args, Py_ss
 {
     (void)module;
     double *x;
-    if (bind_count("project_simplex", n, 2) < 0)
+    if (bind_count("projection_simplex", n, 2) < 0)
         return NULL;
     double total = PyFloat_AsDouble(args[1]);
     if (PyErr_Occurred())
@@ -37,7 +38,7 @@ static PyObject *project_simplex_(PyObject *module, PyObject *const *args, Py_ss
     double *scratch = arena_doubles(&call.arena, size, 1);
     int status = call.arena.failed ? STATUS_NO_MEMORY : STATUS_DONE;
     if (status == STATUS_DONE && size > 0)
-        project_simplex(x, size, total, scratch);
+        projection_simplex(x, size, total, scratch);
     if (bind_end(&call, status, &exception) < 0) {
         Py_DECREF(copy);
         return NULL;
@@ -50,14 +51,14 @@ static PyObject *project_ball_(PyObject *module, PyObject *const *args, Py_ssize
 {
     (void)module;
     double *W;
-    if (bind_count("project_ball", n, 3) < 0)
+    if (bind_count("projection_ball", n, 3) < 0)
         return NULL;
-    long ball = PyLong_AsLong(args[1]);
+    int ball = bind_choice(args[1], "ball", BALL_COUNT);
     double radius = PyFloat_AsDouble(args[2]);
-    if (PyErr_Occurred())
+    if (ball < 0 || PyErr_Occurred())
         return NULL;
-    if (ball < PROJECT_FROBENIUS || ball > PROJECT_NUCLEAR || !(radius >= 0)) {
-        PyErr_SetString(PyExc_ValueError, "unknown ball, or a radius that is not at least 0");
+    if (!(radius >= 0)) {
+        PyErr_SetString(PyExc_ValueError, "radius must be at least 0");
         return NULL;
     }
     PyObject *copy = copied(&W, args[0], "W", 2), *exception;
@@ -68,7 +69,7 @@ static PyObject *project_ball_(PyObject *module, PyObject *const *args, Py_ssize
     bind_begin(&call);
     int status = STATUS_DONE;
     if (rows > 0 && columns > 0)
-        status = project_ball(W, rows, columns, (enum project_ball)ball, radius, &call.arena);
+        status = projection_ball(W, rows, columns, (enum ball)ball, radius, &call.arena);
     if (bind_end(&call, status, &exception) < 0) {
         Py_DECREF(copy);
         return NULL;
@@ -81,30 +82,32 @@ static PyObject *project_ball_(PyObject *module, PyObject *const *args, Py_ssize
 static PyObject *path_point_(PyObject *module, PyObject *const *args, Py_ssize_t n)
 {
     (void)module;
-    if (bind_count("path_point", n, 8) < 0)
+    struct bind_problem problem;
+    struct bind_call call;
+    int ball;
+    if (bind_count("regularization_path_point", n, 6) < 0 || (ball = bind_choice(args[2], "ball", BALL_COUNT)) < 0)
         return NULL;
-    const struct windows *w = bind_windows(args[0]);
-    struct objective objective = {.w = w};
-    struct path_answer answer;
-    if (w == NULL || (objective.scores = bind_doubles(args[1], "scores", 1, windows_entries(w), BIND_ANY)) == NULL
-        || (answer.W = bind_doubles(args[3], "W", 2, w->dk, w->dz)) == NULL)
-        return NULL;
-    long loss = PyLong_AsLong(args[2]), ball = PyLong_AsLong(args[4]);
-    struct path_options options = {.radius = PyFloat_AsDouble(args[5]), .tol = PyFloat_AsDouble(args[6])};
-    options.max_iter = PyLong_AsSsize_t(args[7]);
+    struct path_options options = {.ball = (enum ball)ball, .radius = PyFloat_AsDouble(args[3])};
     if (PyErr_Occurred())
         return NULL;
-    if (loss < LOSS_LOGISTIC || loss > LOSS_LOG || ball < PROJECT_FROBENIUS || ball > PROJECT_NUCLEAR
-        || !(options.radius >= 0)) {
-        PyErr_SetString(PyExc_ValueError, "unknown loss or ball, or a radius that is not at least 0");
+    options.tol = PyFloat_AsDouble(args[4]);
+    if (PyErr_Occurred())
+        return NULL;
+    options.max_iter = PyLong_AsSsize_t(args[5]);
+    if (PyErr_Occurred() || bind_problem(&problem, args[0], Py_None, &call) < 0)
+        return NULL;
+    const struct objective *objective = &problem.objective;
+    if (objective->scores == NULL || !(options.radius >= 0)) {
+        PyErr_SetString(PyExc_ValueError, "the head must be linear, the radius at least 0");
         return NULL;
     }
-    objective.loss = (enum loss)loss;
-    options.ball = (enum project_ball)ball;
-    struct bind_call call;
+    struct path_answer answer = {0};
+    answer.W = bind_writable(args[1], "W", NPY_DOUBLE, 2, objective->w->dk, objective->w->dz, BIND_ANY);
+    if (answer.W == NULL)
+        return NULL;
     PyObject *exception;
     bind_begin(&call);
-    int status = path_point(&answer, &objective, &options, &call.stop, &call.arena);
+    int status = regularization_path_point(&answer, objective, &options, &call.monitor, &call.arena);
     if (bind_end(&call, status, &exception) < 0)
         return NULL;
     return Py_BuildValue("idddnN", status, answer.log_excess, answer.log_gradient, answer.gap, answer.iterations,
@@ -112,12 +115,12 @@ static PyObject *path_point_(PyObject *module, PyObject *const *args, Py_ssize_t
 }
 
 PyMethodDef bind_path_methods[] = {
-    {"project_simplex", (PyCFunction)(void (*)(void))project_simplex_, METH_FASTCALL,
-     "project_simplex(x, total) -> (n)"},
-    {"project_ball", (PyCFunction)(void (*)(void))project_ball_, METH_FASTCALL,
-     "project_ball(W, ball, radius) -> (m, n); ball: 0 Frobenius, 1 nuclear"},
-    {"path_point", (PyCFunction)(void (*)(void))path_point_, METH_FASTCALL,
-     "path_point(windows, scores, loss, W, ball, radius, tol, max_iter) -> status, log_excess, log_gradient, gap, "
+    {"projection_simplex", (PyCFunction)(void (*)(void))project_simplex_, METH_FASTCALL,
+     "projection_simplex(x, total) -> (n)"},
+    {"projection_ball", (PyCFunction)(void (*)(void))project_ball_, METH_FASTCALL,
+     "projection_ball(W, ball, radius) -> (m, n); ball: of the table BALL"},
+    {"regularization_path_point", (PyCFunction)(void (*)(void))path_point_, METH_FASTCALL,
+     "regularization_path_point(objective, W, ball, radius, tol, max_iter) -> status, log_excess, log_gradient, gap, "
      "iterations, exception | None.  Moves W in place."},
     {NULL, NULL, 0, NULL},
 };

@@ -1,12 +1,12 @@
 /* The SVM solvers: rows are built from the selection, solved and certified in one call. */
-#include "bind.h"
+#include "binding/bind.h"
 
-#include <math.h>
+#include <stdint.h>
 #include <string.h>
 
-#include "svm.h"
+#include "svm/presolve.h"
 
-enum argument { WINDOWS, REFERENCE, KEPT, RHS, TOL, MAX_ITER, SOFT, P, START, START_W, REPORT, N_ARGUMENTS };
+enum argument { WINDOWS, REFERENCE, KEPT, RHS, TOL, MAX_ITER, SOFT, P, RANK, START, START_W, REPORT, N_ARGUMENTS };
 
 struct selection {
     const struct windows *w;
@@ -15,6 +15,23 @@ struct selection {
     const double *rhs;
     const double *start, *start_W; /* NULL: a cold start */
 };
+
+/* Before any array is looked at: converting a number can run Python code. */
+static int read_numbers(struct svm_options *options, PyObject *const *args)
+{
+    double *const numbers[] = {&options->tol, &options->soft, &options->p};
+    const enum argument from[] = {TOL, SOFT, P};
+    for (int i = 0; i < 3; ++i) {
+        *numbers[i] = PyFloat_AsDouble(args[from[i]]);
+        if (PyErr_Occurred())
+            return -1;
+    }
+    options->max_iter = PyLong_AsSsize_t(args[MAX_ITER]);
+    if (PyErr_Occurred())
+        return -1;
+    options->rank = PyLong_AsSsize_t(args[RANK]);
+    return PyErr_Occurred() ? -1 : 0;
+}
 
 static int read_selection(struct selection *s, PyObject *const *args)
 {
@@ -59,7 +76,6 @@ static int solve(svm_method *method, struct svm_answer *answer, double *dual, pt
     struct rows rows;
     ptrdiff_t entries = windows_entries(s->w);
     unsigned char *impossible = NULL;
-    *entry = -1;
     for (ptrdiff_t i = 0; i < entries; ++i)
         dual[i] = 0;
     for (ptrdiff_t i = 0; i < s->w->dk * s->w->dz; ++i)
@@ -70,15 +86,12 @@ static int solve(svm_method *method, struct svm_answer *answer, double *dual, pt
             return STATUS_NO_MEMORY;
         memset(impossible, 0, (size_t)entries);
     }
-    int status = rows_build(&rows, entry, impossible, s->w, s->reference, s->kept, s->rhs, &call->crew, &call->arena);
-    if (status == STATUS_INFEASIBLE) {
-        /* delta z^T = 0: this multiplier alone is the certificate. */
-        dual[*entry] = s->rhs != NULL && s->rhs[*entry] < 0 ? -1 : 1;
-        answer->bound = (struct bound){0, 0, INFINITY};
-    }
+    int status = rows_build(&rows, entry, impossible, s->w, s->reference, s->kept, s->rhs, &call->threads,
+                            &call->arena);
     if (status == STATUS_NO_CONSTRAINT)
-        answer->bound = options->soft > 0 ? (struct bound){0, 0, 0} : (struct bound){INFINITY, INFINITY, 0};
-    if (status == STATUS_DONE) {
+        status = presolve_no_constraint(answer, options);
+    else if (status == STATUS_DONE) {
+        rows.monitor = &call->monitor;
         answer->lambda = arena_zeros(&call->arena, rows.count, 1);
         if (s->start != NULL) {
             double *start = arena_doubles(&call->arena, rows.count, 1);
@@ -88,7 +101,12 @@ static int solve(svm_method *method, struct svm_answer *answer, double *dual, pt
         }
         if (call->arena.failed)
             return STATUS_NO_MEMORY;
-        status = method(answer, &rows, options, &call->stop, &call->arena);
+        if (*entry >= 0)
+            status = presolve_impossible(answer, &rows, options, &call->arena);
+        else
+            status = method(answer, &rows, options, &call->monitor, &call->arena);
+        if (call->monitor.stopped && (status == STATUS_ITERATION_LIMIT || status == STATUS_UNDECIDED))
+            status = STATUS_INTERRUPTED; /* a factorisation that was left looks like one that failed */
         if (status >= 0)
             rows_to_entries(dual, &rows, answer->lambda);
     }
@@ -97,21 +115,55 @@ static int solve(svm_method *method, struct svm_answer *answer, double *dual, pt
     return status;
 }
 
-static PyObject *run(svm_method *method, const char *name, PyObject *const *args, Py_ssize_t n, ptrdiff_t rank)
+static PyStructSequence_Field answer_definition_fields[] = {
+    {"status", "code of _core.STATUS"},
+    {"W", "(dk, dz) weights"},
+    {"dual", "(entries) multipliers"},
+    {"lower", "bound of the largest margin, or of the soft margin's objective"},
+    {"upper", "the other bound"},
+    {"iterations", "of the method, in its own unit"},
+    {"entry", "the entry whose row no weights can meet, or -1"},
+    {"method", "name of the method that answered, where it is not the one called; else None"},
+    {"exception", "what a signal or the report raised during the call, or None"},
+    {NULL, NULL},
+};
+static PyStructSequence_Desc answer_definition = {
+    "attsvm._core.Answer", "What an SVM solver found.", answer_definition_fields,
+    sizeof answer_definition_fields / sizeof *answer_definition_fields - 1};
+
+int bind_svm_types(PyObject *module)
+{
+    PyObject *type = (PyObject *)PyStructSequence_NewType(&answer_definition);
+    int failed = type == NULL || PyModule_AddType(module, (PyTypeObject *)type) < 0;
+    Py_XDECREF(type);
+    return failed ? -1 : 0;
+}
+
+/* _core.Answer of a tuple of its fields, which is released. */
+static PyObject *new_answer(PyObject *module, PyObject *fields)
+{
+    PyObject *type = fields != NULL ? PyObject_GetAttrString(module, "Answer") : NULL;
+    PyObject *answer = type != NULL ? PyStructSequence_New((PyTypeObject *)type) : NULL;
+    for (Py_ssize_t i = 0; answer != NULL && i < PyTuple_Size(fields); ++i)
+        PyStructSequence_SetItem(answer, i, Py_NewRef(PyTuple_GetItem(fields, i)));
+    Py_XDECREF(type);
+    Py_XDECREF(fields);
+    return answer;
+}
+
+static PyObject *run(PyObject *module, svm_method *method, const char *name, PyObject *const *args, Py_ssize_t n,
+                     ptrdiff_t limit)
 {
     struct selection selection;
-    if (bind_count(name, n, N_ARGUMENTS) < 0 || read_selection(&selection, args) < 0)
+    struct svm_options options = {0};
+    if (bind_count(name, n, N_ARGUMENTS) < 0 || read_numbers(&options, args) < 0
+        || read_selection(&selection, args) < 0)
         return NULL;
-    struct svm_options options = {
-        .tol = PyFloat_AsDouble(args[TOL]),
-        .max_iter = PyLong_AsSsize_t(args[MAX_ITER]),
-        .soft = PyFloat_AsDouble(args[SOFT]),
-        .p = PyFloat_AsDouble(args[P]),
-        .rank = rank,
-        .start_W = selection.start_W,
-    };
-    if (PyErr_Occurred())
-        return NULL;
+    options.start_W = selection.start_W;
+    if (options.max_iter <= 0)
+        options.max_iter = limit;
+    if (options.rank <= 0)
+        options.rank = PTRDIFF_MAX;
     struct svm_answer answer = {0};
     double *dual_data;
     PyObject *W = bind_new_doubles(&answer.W, selection.w->dk, selection.w->dz), *exception;
@@ -123,57 +175,28 @@ static PyObject *run(svm_method *method, const char *name, PyObject *const *args
         call.report = args[REPORT] != Py_None ? args[REPORT] : NULL;
         int status = solve(method, &answer, dual_data, &entry, &selection, &options, &call);
         if (bind_end(&call, status, &exception) == 0)
-            result = Py_BuildValue("iOOddnnN", status, W, dual, answer.bound.lower, answer.bound.upper,
-                                   answer.iterations, entry, exception);
+            result = new_answer(module,
+                                Py_BuildValue("iOOddnnzN", status, W, dual, answer.bound.lower, answer.bound.upper,
+                                              answer.iterations, entry, answer.method, exception));
     }
     Py_XDECREF(W);
     Py_XDECREF(dual);
     return result;
 }
 
-#define BIND_METHOD(name) \
+/* _core.<norm>_<method> of every method, and its entry in the table of functions. */
+#define BIND_METHOD(name, limit, purpose) \
     static PyObject *name##_(PyObject *module, PyObject *const *args, Py_ssize_t n) \
     { \
-        (void)module; \
-        return run(name, #name, args, n, 0); \
+        return run(module, name, #name, args, n, limit); \
     }
-BIND_METHOD(svm_gradient)
-BIND_METHOD(svm_active)
-BIND_METHOD(svm_block)
-BIND_METHOD(svm_soft)
-BIND_METHOD(svm_interior_frobenius)
-BIND_METHOD(svm_interior)
-BIND_METHOD(svm_factored)
-BIND_METHOD(svm_barrier)
+METHOD_LIST(BIND_METHOD)
 
-/* The one with an argument of its own, the last. */
-static PyObject *svm_capped_(PyObject *module, PyObject *const *args, Py_ssize_t n)
-{
-    (void)module;
-    if (bind_count("svm_capped", n, N_ARGUMENTS + 1) < 0)
-        return NULL;
-    ptrdiff_t rank = PyLong_AsSsize_t(args[N_ARGUMENTS]);
-    return rank < 1 && PyErr_Occurred() ? NULL : run(svm_capped, "svm_capped", args, n - 1, rank > 0 ? rank : 1);
-}
+#define TABLE_ENTRY(name, limit, purpose) \
+    {#name, (PyCFunction)(void (*)(void))name##_, METH_FASTCALL, \
+     #name \
+     "(windows, reference, kept | None, rhs | None, tol, max_iter, soft, p, rank, start | None, start_W | None, " \
+     "report | None) -> Answer.  " purpose ".  max_iter 0: its default; rank: the cap, 0: none; start: " \
+     "multipliers of the entries; report is called with iterations and gap"},
 
-#define SIGNATURE \
-    "(windows, reference, kept | None, rhs | None, tol, max_iter, soft, p, start | None, start_W | None, report | " \
-    "None)" \
-    " -> status, W, dual (entries), lower, upper, iterations, impossible entry or -1, exception | None.  start: " \
-    "multipliers of the entries; report is called with iterations and gap"
-
-PyMethodDef bind_svm_methods[] = {
-    {"svm_gradient", (PyCFunction)(void (*)(void))svm_gradient_, METH_FASTCALL, "svm_gradient" SIGNATURE},
-    {"svm_active", (PyCFunction)(void (*)(void))svm_active_, METH_FASTCALL, "svm_active" SIGNATURE},
-    {"svm_block", (PyCFunction)(void (*)(void))svm_block_, METH_FASTCALL, "svm_block" SIGNATURE},
-    {"svm_soft", (PyCFunction)(void (*)(void))svm_soft_, METH_FASTCALL, "svm_soft" SIGNATURE},
-    {"svm_interior_frobenius", (PyCFunction)(void (*)(void))svm_interior_frobenius_, METH_FASTCALL,
-     "svm_interior_frobenius" SIGNATURE},
-    {"svm_interior", (PyCFunction)(void (*)(void))svm_interior_, METH_FASTCALL, "svm_interior" SIGNATURE},
-    {"svm_factored", (PyCFunction)(void (*)(void))svm_factored_, METH_FASTCALL, "svm_factored" SIGNATURE},
-    {"svm_capped", (PyCFunction)(void (*)(void))svm_capped_, METH_FASTCALL,
-     "svm_capped(windows, reference, kept | None, rhs | None, tol, max_iter, soft, p, start | None, start_W | None, "
-     "report | None, rank) -> as svm_factored"},
-    {"svm_barrier", (PyCFunction)(void (*)(void))svm_barrier_, METH_FASTCALL, "svm_barrier" SIGNATURE},
-    {NULL, NULL, 0, NULL},
-};
+PyMethodDef bind_svm_methods[] = {METHOD_LIST(TABLE_ENTRY){NULL, NULL, 0, NULL}};

@@ -1,13 +1,14 @@
-/* attsvm._core: the module, and what the binding files share. */
+/* attsvm._core: the module, and helpers of the binding files. */
 #define BIND_IMPORTS_NUMPY
-#include "bind.h"
+#include "binding/bind.h"
 
 #include <math.h>
 
-#include "blas.h"
+#include "linalg/blas.h"
+#include "training/descent.h"
 
-void *bind_array(PyObject *object, const char *name, int type, int optional, int ndim, ptrdiff_t d0, ptrdiff_t d1,
-                 ptrdiff_t d2)
+const void *bind_array(PyObject *object, const char *name, int type, int optional, int ndim, ptrdiff_t d0, ptrdiff_t d1,
+                       ptrdiff_t d2)
 {
     if (optional && object == Py_None)
         return NULL;
@@ -31,6 +32,40 @@ void *bind_array(PyObject *object, const char *name, int type, int optional, int
     return PyArray_DATA(array);
 }
 
+void *bind_writable(PyObject *object, const char *name, int type, int ndim, ptrdiff_t d0, ptrdiff_t d1, ptrdiff_t d2)
+{
+    if (bind_array(object, name, type, 0, ndim, d0, d1, d2) == NULL)
+        return NULL;
+    if (!PyArray_ISWRITEABLE((PyArrayObject *)object)) {
+        PyErr_Format(PyExc_ValueError, "%s is read-only, and the call writes to it", name);
+        return NULL;
+    }
+    return PyArray_DATA((PyArrayObject *)object);
+}
+
+int bind_tuple(PyObject *tuple, const char *name, PyObject **items, Py_ssize_t n)
+{
+    if (!PyTuple_Check(tuple) || PyTuple_Size(tuple) != n) {
+        PyErr_Format(PyExc_TypeError, "%s must be a tuple of %zd", name, n);
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < n; ++i)
+        items[i] = PyTuple_GetItem(tuple, i);
+    return 0;
+}
+
+int bind_choice(PyObject *object, const char *name, int count)
+{
+    long code = PyLong_AsLong(object);
+    if (code == -1 && PyErr_Occurred())
+        return -1;
+    if (code < 0 || code >= count) {
+        PyErr_Format(PyExc_ValueError, "unknown %s", name);
+        return -1;
+    }
+    return (int)code;
+}
+
 PyObject *bind_new_doubles(double **data, ptrdiff_t d0, ptrdiff_t d1)
 {
     npy_intp dims[2] = {d0, d1};
@@ -47,8 +82,8 @@ int bind_count(const char *function, Py_ssize_t n, Py_ssize_t wanted)
     return -1;
 }
 
-/* Threads of one call.  Many small instances side by side are the usual load; whoever has one large problem asks for
- * more. */
+/* Threads of one call: one, since many small instances in parallel are the usual load; set_num_threads is for a single
+ * large problem. */
 static atomic_int bind_threads = 1;
 
 #define REPORT_INTERVAL 0.1 /* seconds: smooth for the eye */
@@ -58,9 +93,10 @@ static int poll_signals(void *context)
     struct bind_call *call = context;
     PyEval_RestoreThread(call->thread);
     int interrupted = PyErr_CheckSignals();
-    double now = stop_clock();
+    double now = monitor_clock();
     if (!interrupted && call->report != NULL && now >= call->reported + REPORT_INTERVAL) {
-        PyObject *done = PyObject_CallFunction(call->report, "nd", (Py_ssize_t)call->stop.iterations, call->stop.gap);
+        PyObject *done = PyObject_CallFunction(call->report, "nd", (Py_ssize_t)call->monitor.iterations,
+                                               call->monitor.gap);
         interrupted = done == NULL;
         Py_XDECREF(done);
         call->reported = now;
@@ -71,8 +107,8 @@ static int poll_signals(void *context)
 
 void bind_begin(struct bind_call *call)
 {
-    *call = (struct bind_call){.stop = {.poll = poll_signals, .context = call, .gap = INFINITY}};
-    crew_take(&call->crew, atomic_load(&bind_threads), &call->arena);
+    *call = (struct bind_call){.monitor = {.poll = poll_signals, .context = call, .gap = INFINITY}};
+    threads_init(&call->threads, atomic_load(&bind_threads), &call->arena);
     call->thread = PyEval_SaveThread();
 }
 
@@ -91,7 +127,7 @@ static const char *sentence(int status)
 
 int bind_end(struct bind_call *call, int status, PyObject **exception)
 {
-    crew_dismiss(&call->crew);
+    threads_end(&call->threads);
     arena_free(&call->arena);
     PyEval_RestoreThread(call->thread);
     *exception = NULL;
@@ -118,7 +154,8 @@ int bind_end(struct bind_call *call, int status, PyObject **exception)
     if (status == STATUS_NO_MEMORY)
         PyErr_NoMemory();
     else
-        PyErr_SetString(PyExc_ArithmeticError, sentence(status));
+        PyErr_SetString(status == STATUS_NOT_FINITE ? PyExc_FloatingPointError : PyExc_ArithmeticError,
+                        sentence(status));
     return -1;
 }
 
@@ -128,6 +165,8 @@ static PyObject *set_num_threads(PyObject *module, PyObject *argument)
     long threads = PyLong_AsLong(argument);
     if (threads == -1 && PyErr_Occurred())
         return NULL;
+    if (threads > atomic_load(&bind_threads) && blas_map_buffers((int)threads) != 0)
+        return PyErr_NoMemory();
     atomic_store(&bind_threads, (int)threads);
     Py_RETURN_NONE;
 }
@@ -160,21 +199,60 @@ static int add_status(PyObject *module)
     return failed ? -1 : 0;
 }
 
+struct word {
+    const char *word;
+    int code;
+};
+
+static int add_table(PyObject *module, const char *name, const struct word *words, size_t n)
+{
+    PyObject *table = PyDict_New();
+    int failed = table == NULL;
+    for (size_t i = 0; !failed && i < n; ++i) {
+        PyObject *code = PyLong_FromLong(words[i].code);
+        failed = code == NULL || PyDict_SetItemString(table, words[i].word, code) < 0;
+        Py_XDECREF(code);
+    }
+    failed = failed || PyModule_AddObjectRef(module, name, table) < 0;
+    Py_XDECREF(table);
+    return failed ? -1 : 0;
+}
+
+/* Each table of choices as a dict of words to codes, in the order of its list. */
+static int add_tables(PyObject *module)
+{
+#define WORD(member, word) {word, member},
+    const struct word losses[] = {LOSS_LIST(WORD)}, heads[] = {HEAD_LIST(WORD)};
+    const struct word rules[] = {UPDATE_RULE_LIST(WORD)}, balls[] = {BALL_LIST(WORD)};
+#undef WORD
+    if (add_table(module, "LOSS", losses, LOSS_COUNT) < 0 || add_table(module, "HEAD", heads, HEAD_COUNT) < 0
+        || add_table(module, "UPDATE_RULE", rules, UPDATE_RULE_COUNT) < 0)
+        return -1;
+    return add_table(module, "BALL", balls, BALL_COUNT);
+}
+
 static int execute(PyObject *module)
 {
     if (PyArray_ImportNumPyAPI() < 0)
         return -1;
-    PyMethodDef *tables[] = {module_methods,   bind_windows_methods, bind_train_methods,
-                             bind_svm_methods, bind_path_methods,    bind_output_methods};
+    PyMethodDef *tables[] = {module_methods,     bind_data_methods, bind_windows_methods, bind_objective_methods,
+                             bind_train_methods, bind_svm_methods,  bind_path_methods,    bind_output_methods};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; ++i)
         if (PyModule_AddFunctions(module, tables[i]) < 0)
             return -1;
     blas_use_one_thread();
-    return add_status(module);
+    if (blas_map_buffers(1) != 0) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    return bind_svm_types(module) < 0 || add_status(module) < 0 ? -1 : add_tables(module);
 }
 
 static PyModuleDef_Slot slots[] = {
     {Py_mod_exec, execute},
+#ifdef Py_GIL_DISABLED /* no state but atomics and what a call owns; arrays are the caller's to guard */
+    {Py_mod_gil, Py_MOD_GIL_NOT_USED},
+#endif
     {0, NULL},
 };
 
