@@ -1,29 +1,31 @@
 """The data model: a query attends to a window of tokens.
 
 Cross-, self-, causal and prompt attention, rectangular or ragged, are one object: ``keys (N, dk)``, ``queries (M, dz)``
-and, for each query, the contiguous tokens ``start .. stop - 1`` it sees.
+and, for each query, the contiguous tokens ``start .. stop - 1`` it sees.  ``kinds.py`` makes it from arrays.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from . import _core
-from ._check import as_count, as_floats, as_numeric, check_finite, check_shape
-from ._layout import Layout
+from .. import _core
+from ..common.check import as_floats, as_numeric, depth
+from ..common.storage import storable
+from .layout import Layout, Shape
 
-__all__ = ["Data", "causal_attention", "cross_attention", "prompt_attention", "self_attention"]
+__all__ = ["Data", "fits"]
 
 
 # Tokens or queries further from 1 than this could overflow or underflow when their products are squared.
-SAFE = 2.0**200
+SAFE, LEAST = 2.0**200, 2.0**-200
 
 
+@storable
 class Data:
     """Tokens, queries and who sees what: logits ``keys[t] . (W query)`` over each query's window.
 
@@ -36,26 +38,82 @@ class Data:
     keys : (N, dk) array, float64 or float32
     queries : (M, dz) array
     values : (N, dv) array
-        What attention returns; the keys unless given.
+        What attention returns; the keys unless given.  All three are read-only views, without a copy where X and Z
+        came as C-contiguous arrays of that type: who then writes into X changes the data, which later calls read as
+        they find it and earlier answers no longer describe.
     start, stop : (M,) integer arrays
-        Query q sees the tokens ``start[q] .. stop[q] - 1``.
+        Query q sees the tokens ``start[q] .. stop[q] - 1``; read-only.
     """
 
-    def __init__(
-        self, name: str, keys: np.ndarray, queries: np.ndarray, values: np.ndarray | None, layout: Layout
-    ):
-        self.name = name
-        self.keys = keys
-        self.queries = queries
-        self._values = values
-        self.layout = layout
-        self.start, self.stop = layout.windows()
-        self.indptr = np.concatenate([[0], np.cumsum(self.stop - self.start)]).astype(np.intp)
-        self._rows = int(self.indptr[-1]) - len(queries)  # one for every token that is not selected
-        self._handle = _core.windows(keys, queries, self.start, self.stop, self.indptr)
+    _shapes: tuple[tuple[int, ...], tuple[int, ...]]  # of X and Z, as long as the layout has not been asked for
+    _causal: bool
 
-    def __reduce__(self) -> tuple:
-        return Data, (self.name, self.keys, self.queries, self._values, self.layout)
+    def __init__(self, name: str, keys: np.ndarray, queries: np.ndarray, values: np.ndarray | None, layout: Shape):
+        self._handle = _core.windows(keys, queries, *layout.windows())
+        self.name = name
+        self.keys = read_only(keys)
+        self.queries = read_only(queries)
+        self._values = None if values is None else read_only(values)
+        self.layout = layout
+        self._single = layout.single
+
+    @classmethod
+    def of_plain(cls, name: str, X: Any, Z: Any, causal: bool = False) -> Data | None:
+        """The data of arrays that one pass in C finds plainly right; None: who reads them one by one will say why."""
+        made = _core.plain_windows(X, Z, causal)
+        if made is None:
+            return None
+        data = cls.__new__(cls)
+        data._handle, data.keys, data.queries, largest_key, largest_query = made
+        data.name, data._values, data._shapes, data._causal = name, None, (X.shape, Z.shape), causal
+        data._single = len(Z.shape) == 2
+        if _powers(largest_key, largest_query) is None:  # others are found by the first solve, of X as it is then
+            data.powers = None
+        if not causal:
+            data.choosing = None
+        return data
+
+    @functools.cached_property
+    def layout(self) -> Shape:
+        """Of rectangular arrays, made when something asks for it."""
+        (n, T, _), queries = self._shapes
+        counts = np.full(n, 1 if self._single else queries[1], dtype=np.intp)
+        return Layout(np.full(n, T, dtype=np.intp), counts, self._single, self._causal)
+
+    @functools.cached_property
+    def _index(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return _core.index(self._handle)
+
+    @property
+    def start(self) -> np.ndarray:
+        return self._index[0]
+
+    @property
+    def stop(self) -> np.ndarray:
+        return self._index[1]
+
+    @property
+    def indptr(self) -> np.ndarray:
+        """Where the entries of query q lie in flat arrays: ``indptr[q] .. indptr[q + 1] - 1``; read-only."""
+        return self._index[2]
+
+    @property
+    def _rows(self) -> int:
+        """One for every token that is not selected."""
+        return _core.entries(self._handle) - len(self.queries)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Data, tuple(self._state().values())
+
+    def _state(self) -> dict[str, Any]:
+        """The arguments that make it, by name."""
+        return {
+            "name": self.name,
+            "keys": self.keys,
+            "queries": self.queries,
+            "values": self._values,
+            "layout": self.layout,
+        }
 
     @property
     def values(self) -> np.ndarray:
@@ -85,18 +143,44 @@ class Data:
         )
 
     @functools.cached_property
-    def in_range(self) -> tuple[Any, tuple[int, int] | None]:
-        """For the SVM, the windows with products that can be squared safely, and the powers of two by which keys and
-        queries had to be divided (None when they are given as they are)."""
-        largest = [float(np.abs(a).max()) for a in (self.keys, self.queries)]
-        if all(size == 0 or 1 / SAFE < size < SAFE for size in largest):
-            return self._handle, None
-        powers = [math.frexp(size)[1] if size > 0 else 0 for size in largest]
-        keys = np.ldexp(self.keys.astype(np.float64), -powers[0])
-        queries = np.ldexp(self.queries, -powers[1])
-        return _core.windows(keys, queries, self.start, self.stop, self.indptr), (powers[0], powers[1])
+    def powers(self) -> tuple[int, int] | None:
+        """Powers of two by which keys and queries are divided for the SVM, so that squares of their products are in
+        range; None: they are as they come."""
+        largest = _largest(self.keys), _largest(self.queries)
+        if not all(map(math.isfinite, largest)):
+            self.check_finite()
+        return _powers(*largest)
 
-    def logits(self, W: Any) -> np.ndarray | list[np.ndarray]:
+    @functools.cached_property
+    def choosing(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Which queries see several tokens, and their entries; None: all do, or none does."""
+        lengths = self.stop - self.start
+        several = lengths > 1
+        return None if several.all() or not several.any() else (several, np.repeat(several, lengths))
+
+    def in_range(self) -> Any:
+        """The windows of keys and queries over their powers of two, of the choosing queries alone."""
+        if self.powers is None and self.choosing is None:
+            return self._handle
+        keys, queries, start, stop = self.keys, self.queries, self.start, self.stop
+        if self.powers is not None:
+            keys = np.ldexp(keys.astype(np.float64), -self.powers[0])
+            queries = np.ldexp(queries, -self.powers[1])
+        if self.choosing is not None:
+            queries, start, stop = (array[self.choosing[0]] for array in (queries, start, stop))
+        return _core.windows(keys, queries, start, stop)
+
+    def check_finite(self) -> None:
+        """Raises ValueError where X or Z, finite when the data were made, have been changed since."""
+        for name, array in (("X", self.keys), ("Z", self.queries)):
+            if not math.isfinite(_largest(array)):
+                row, column = (int(i) for i in np.argwhere(~np.isfinite(array))[0])
+                raise ValueError(
+                    f"{name} must stay finite, got {array[row, column]} in row {row}, column {column} of its vectors: "
+                    "it was changed after the data were made"
+                )
+
+    def logits(self, W: ArrayLike) -> np.ndarray | list[np.ndarray]:
         """Logit ``keys[t] . (W query)`` of every token a query sees.
 
         Parameters
@@ -117,8 +201,17 @@ class Data:
         """
         return self.layout.shape_entries(_core.logits(self._handle, self._weights(W)), -np.inf)
 
-    def probabilities(self, W: Any) -> np.ndarray | list[np.ndarray]:
-        """Softmax of the logits within each window, in the shape of :meth:`logits` (0 after a causal query).
+    def probabilities(self, W: ArrayLike) -> np.ndarray | list[np.ndarray]:
+        """Softmax of the logits within each window: ``p_t = exp(keys[t] . (W query)) / sum`` over what a query sees.
+
+        Parameters
+        ----------
+        W : (dk, dz) array_like
+
+        Returns
+        -------
+        (n, T) array, (n, S, T) array, or a list of arrays
+            In causal data, 0 after the query.
 
         Examples
         --------
@@ -129,7 +222,7 @@ class Data:
         """
         return self.layout.shape_entries(_core.probabilities(self._handle, self._weights(W)), 0.0)
 
-    def attended(self, W: Any, hard: bool = False) -> np.ndarray | list[np.ndarray]:
+    def attended(self, W: ArrayLike, hard: bool = False) -> np.ndarray | list[np.ndarray]:
         """Attention's output: the probability-weighted mean of the values each query sees.
 
         Parameters
@@ -156,204 +249,113 @@ class Data:
         prob = _core.probabilities(self._handle, self._weights(W))
         return self.layout.shape_queries(_core.attended(self._handle, values, prob))
 
-    def select(self, W: Any) -> np.ndarray | list[np.ndarray]:
+    def select(self, W: ArrayLike) -> np.ndarray | list[np.ndarray]:
         """The token with the largest logit for each query, counted within its window; the lowest index on a tie.
+
+        Parameters
+        ----------
+        W : (dk, dz) array_like
 
         Returns
         -------
         (n,) or (n, S) integer array, or a list of (S_i,) arrays
+
+        Examples
+        --------
+        >>> import attsvm
+        >>> data = attsvm.cross_attention([[[1.0, 0.0], [0.0, 2.0]]], [[1.0, 1.0]])
+        >>> data.select([[1.0, 0.0], [0.0, 1.0]])
+        array([1])
         """
         return self.layout.shape_queries(_core.top(self._handle, _core.logits(self._handle, self._weights(W))))
+
+    def margins(self, W: Any, selected: Any) -> np.ndarray | list[np.ndarray]:
+        """Margin ``(keys[selected] - keys[t]) . (W query)`` of every token a query sees.
+
+        How far the logit of the selected token is above that of token t, from the difference of the tokens: exactly
+        zero for a copy.  A W with all margins at least 1 separates the selected tokens.
+
+        Parameters
+        ----------
+        W : (dk, dz) array_like
+        selected : (n,) or (n, S) integer array_like, or a list of (S_i,)
+            One token per query, counted within its window.
+
+        Returns
+        -------
+        (n, T) array, (n, S, T) array, or a list of arrays
+            Infinite at the selected token itself and, in causal data, after the query.
+
+        Raises
+        ------
+        ValueError, TypeError
+            Naming the argument that does not fit.
+
+        Examples
+        --------
+        >>> import attsvm
+        >>> data = attsvm.cross_attention([[[1.0, 0.0], [0.0, 2.0]]], [[1.0, 1.0]])
+        >>> data.margins([[1.0, 0.0], [0.0, 1.0]], [1])
+        array([[ 1., inf]])
+        """
+        return self.layout.shape_entries(self._margins(W, self._indices(selected)), np.inf)
+
+    def _margins(self, W: Any, reference: np.ndarray) -> np.ndarray:
+        """The margins of all entries, flat."""
+        margins = _core.margins(self._handle, self._weights(W), reference)
+        margins[self.indptr[:-1] + reference] = np.inf
+        return margins
+
+    def _indices(self, selected: Any) -> np.ndarray:
+        if (
+            isinstance(selected, (list, tuple))
+            and not self.layout.uniform
+            and any(depth(part) > 0 for part in selected)
+        ):
+            array: Any = [as_numeric(f"selected[{i}]", part) for i, part in enumerate(selected)]
+        else:
+            array = as_numeric("selected", selected)
+        flat = np.asarray(self.layout.flatten_queries("selected", array))
+        if flat.dtype.kind not in "iu":
+            raise TypeError(f"selected must hold token indices, got {flat.dtype}")
+        lengths = self.stop - self.start
+        wrong = (flat < 0) | (flat >= lengths)
+        if wrong.any():
+            q = int(wrong.argmax())
+            raise ValueError(
+                f"selected must be token indices of each window, 0 .. {lengths[q] - 1} for query {q}, got {flat[q]}"
+            )
+        return np.ascontiguousarray(flat, dtype=np.intp)
 
     def _weights(self, W: Any) -> np.ndarray:
         return as_floats("W", W, "dk, dz", (self.dk, self.dz))
 
 
-def read_tokens(name: str, X: Any, letters: str = "n, T, d") -> tuple[np.ndarray, np.ndarray]:
-    """Tokens of all sequences below each other, and the length of each sequence."""
-    if _is_ragged(X):
-        return _read_ragged(name, X, "T_i, d", keep_single=True)
-    array = as_floats(name, X, letters, keep_single=True)
-    n, T, d = array.shape
-    return array.reshape(n * T, d), np.full(n, T, dtype=np.intp)
-
-
-def _read_queries(Z: Any, n: int) -> tuple[np.ndarray, np.ndarray, bool]:
-    """Queries of all sequences below each other, how many each sequence has, and whether it is one without an axis."""
-    if _is_ragged(Z):
-        queries, counts = _read_ragged("Z", Z, "S_i, dz")
-        if len(counts) != n:
-            raise ValueError(f"Z must hold queries for each of the {n} sequences of X, got {len(counts)}")
-        return queries, counts, False
-    Z = as_numeric("Z", Z)
-    if Z.ndim == 3:
-        queries = as_floats("Z", Z, "n, S, dz", (n, None, None))
-        return queries.reshape(-1, Z.shape[2]), np.full(n, Z.shape[1], dtype=np.intp), False
-    return as_floats("Z", Z, "n, dz", (n, None)), np.ones(n, dtype=np.intp), True
-
-
-def _is_ragged(X: Any) -> bool:
-    return isinstance(X, (list, tuple)) and len(X) > 0 and not _is_rectangular(X)
-
-
-def _read_ragged(
-    name: str, X: Sequence[Any], letters: str, keep_single: bool = False
-) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of all parts below each other, and how many each part has."""
-    parts = [as_floats(f"{name}[{i}]", x, letters, keep_single=keep_single) for i, x in enumerate(X)]
-    for i, part in enumerate(parts):
-        check_shape(f"{name}[{i}]", part, letters, (None, parts[0].shape[1]))
-    return np.concatenate(parts), np.array([len(part) for part in parts], dtype=np.intp)
-
-
-def _is_rectangular(X: Sequence[Any]) -> bool:
-    """Whether a list of sequences has one shape throughout (judged without converting its numbers)."""
-    try:
-        shapes = {np.shape(x) for x in X}
-    except ValueError:  # a ragged element: not a sequence of tokens at all, which the array conversion reports
-        return True
-    return len(shapes) == 1 or any(len(shape) != 2 for shape in shapes)
-
-
-def _read_values(values: Any, lengths: np.ndarray) -> np.ndarray | None:
-    if values is None:
-        return None
-    flat, found = read_tokens("values", values, "n, T, dv")
-    if len(found) != len(lengths) or (found != lengths).any():
+def fits(name: str, data: Any, W: np.ndarray) -> None:
+    """Raises unless these are data that weights of this shape (their last two axes) can be applied to."""
+    if not isinstance(data, Data):
+        raise TypeError(f"{name} must come from cross_attention or its siblings, got {type(data).__name__}")
+    if (data.dk, data.dz) != W.shape[-2:]:
         raise ValueError(
-            f"values must have as many tokens as X in each sequence, {_sizes(lengths)}, got {_sizes(found)}"
+            f"{name} must have tokens and queries of lengths (dk, dz) = {W.shape[-2:]} as the weights, "
+            f"got {(data.dk, data.dz)}"
         )
-    return flat
 
 
-def _sizes(lengths: np.ndarray) -> str:
-    if (lengths == lengths[0]).all():
-        return f"{len(lengths)} x {lengths[0]}"
-    return "(" + ", ".join(map(str, lengths[:8])) + (", ...)" if len(lengths) > 8 else ")")
+def _largest(array: np.ndarray) -> float:
+    size = _core.largest(array)
+    assert size is not None  # the arrays of data are as C reads them
+    return size
 
 
-def cross_attention(X: Any, Z: Any, values: Any = None) -> Data:
-    """Queries ``Z`` attend to the tokens ``X`` of their sequence: logits ``X_i W z_i``.
-
-    Parameters
-    ----------
-    X : (n, T, d) array_like, or list of n (T_i, d) array_likes
-        Tokens.  float32 tokens stay float32 (and may be memory-mapped); anything else becomes float64.
-    Z : (n, dz) or (n, S, dz) array_like, or list of n (S_i, dz) array_likes
-        One query per sequence, S of them, or as many as each has.
-    values : (n, T, dv) array_like or list, optional
-        What attention returns; the tokens by default.
-
-    Returns
-    -------
-    Data
-
-    Raises
-    ------
-    ValueError, TypeError
-        Naming the argument: wrong shape, empty, NaN, infinite, complex or not numbers.
-
-    Examples
-    --------
-    >>> import attsvm
-    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
-    >>> attsvm.cross_attention(X, Z)
-    <attsvm cross_attention: 6 queries over 48 tokens, 8 tokens each, dk=10, dz=10>
-    """
-    keys, lengths = read_tokens("X", X)
-    queries, counts, single = _read_queries(Z, len(lengths))
-    layout = Layout(lengths, counts, single)
-    return Data("cross_attention", keys, queries, _read_values(values, lengths), layout)
+def _powers(largest_key: float, largest_query: float) -> tuple[int, int] | None:
+    """See :attr:`Data.powers`."""
+    if (largest_key == 0 or LEAST < largest_key < SAFE) and (largest_query == 0 or LEAST < largest_query < SAFE):
+        return None
+    return math.frexp(largest_key)[1], math.frexp(largest_query)[1]
 
 
-def self_attention(X: Any, query: int | None = 0, values: Any = None) -> Data:
-    """The tokens of a sequence attend to each other: logits ``X_i W x_i,query``, or ``X_i W X_i^T``.
-
-    Parameters
-    ----------
-    X : (n, T, d) array_like, or list of n (T_i, d) array_likes
-    query : int or None
-        The token of each sequence that queries (negative counts from its end); None: every token queries.
-    values : (n, T, dv) array_like or list, optional
-
-    Returns
-    -------
-    Data
-
-    Examples
-    --------
-    >>> import attsvm
-    >>> X, Z, y, v = attsvm.sample.unit_sphere(3, 4, 5)
-    >>> attsvm.self_attention(X, query=None)
-    <attsvm self_attention: 12 queries over 12 tokens, 4 tokens each, dk=5, dz=5>
-    """
-    keys, lengths = read_tokens("X", X)
-    values = _read_values(values, lengths)
-    as_queries = np.ascontiguousarray(keys, dtype=np.float64)
-    if query is None:
-        return Data("self_attention", keys, as_queries, values, Layout(lengths, lengths, single=False))
-    index = as_count("query", query, least=-int(lengths.min()))
-    if index >= lengths.min():
-        raise ValueError(f"query must be a token of every sequence, below {lengths.min()}, got {index}")
-    first = np.cumsum(lengths) - lengths
-    rows = first + (index if index >= 0 else lengths + index)
-    layout = Layout(lengths, np.ones_like(lengths), single=True)
-    return Data("self_attention", keys, np.ascontiguousarray(as_queries[rows]), values, layout)
-
-
-def causal_attention(X: Any, values: Any = None) -> Data:
-    """Every token queries the tokens at or before it: ``X_i W x_ik`` over ``t <= k``.
-
-    Parameters
-    ----------
-    X : (n, T, d) array_like, or list of n (T_i, d) array_likes
-    values : (n, T, dv) array_like or list, optional
-
-    Returns
-    -------
-    Data
-        Per-entry results are ``(n, T, T)``, with probability 0 and logit ``-inf`` after the query.
-
-    Examples
-    --------
-    >>> import attsvm
-    >>> data = attsvm.causal_attention([[[1.0], [2.0]]])
-    >>> data.probabilities([[0.0]])
-    array([[[1. , 0. ],
-            [0.5, 0.5]]])
-    """
-    keys, lengths = read_tokens("X", X)
-    queries = np.ascontiguousarray(keys, dtype=np.float64)
-    layout = Layout(lengths, lengths, single=False, causal=True)
-    return Data("causal_attention", keys, queries, _read_values(values, lengths), layout)
-
-
-def prompt_attention(X: Any, key: Any = None) -> Data:
-    """Prompt attention of the precursor paper: logits ``(X_i key^T) p``, values ``X_i``.
-
-    The trained weight is the prompt: ``W`` has shape ``(dk, 1)``.
-
-    Parameters
-    ----------
-    X : (n, T, d) array_like, or list of n (T_i, d) array_likes
-    key : (dk, d) array_like, optional
-        The fixed key matrix; the identity by default.
-
-    Returns
-    -------
-    Data
-
-    Examples
-    --------
-    >>> import attsvm
-    >>> attsvm.prompt_attention([[[1.0, 0.0], [0.0, 1.0]]]).logits([[1.0], [3.0]])
-    array([[1., 3.]])
-    """
-    values, lengths = read_tokens("X", X)
-    keys = values
-    if key is not None:
-        matrix = as_floats("key", key, "dk, d", (None, values.shape[1]))
-        keys = np.ascontiguousarray(values.astype(np.float64, copy=False) @ matrix.T)
-        check_finite("X key^T", keys)
-    layout = Layout(lengths, np.ones_like(lengths), single=True)
-    return Data("prompt_attention", keys, np.ones((len(lengths), 1)), values if key is not None else None, layout)
+def read_only(array: np.ndarray) -> np.ndarray:
+    view = array.view()
+    view.flags.writeable = False
+    return view

@@ -4,13 +4,43 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from ._check import check_shape
+from ..common.check import check_shape
+from ..common.storage import storable
 
 
+class Shape(Protocol):
+    """What :class:`attsvm.Data` asks of a layout: the windows, and results in the caller's shape."""
+
+    @property
+    def single(self) -> bool:
+        """One query a sequence, without an axis of its own."""
+
+    @property
+    def causal(self) -> bool:
+        """Query k of a sequence sees its tokens 0 .. k."""
+
+    @property
+    def uniform(self) -> bool:
+        """Whether all sequences have the same numbers of tokens and queries."""
+
+    def windows(self) -> tuple[np.ndarray, np.ndarray]: ...
+
+    def shape_queries(self, flat: np.ndarray) -> Any: ...
+
+    def shape_entries(self, flat: np.ndarray, fill: Any) -> Any: ...
+
+    def flatten_queries(
+        self, name: str, array: Any, trailing: str = "", trailing_size: int | None = None
+    ) -> Any: ...
+
+    def flatten_entries(self, name: str, array: Any, hidden: bool = False) -> np.ndarray: ...
+
+
+@storable
 @dataclass(frozen=True, eq=False)
 class Layout:
     """``lengths (n,)`` tokens and ``counts (n,)`` queries of each sequence.

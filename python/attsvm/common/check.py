@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, get_args
 
 import numpy as np
+
+from .. import _core
+from .types import Norm
+
+NORMS: tuple[str, ...] = get_args(get_args(Norm)[0])  # with a name; any other is an exponent
 
 
 def as_numeric(name: str, value: Any) -> np.ndarray:
@@ -17,12 +22,21 @@ def as_numeric(name: str, value: Any) -> np.ndarray:
     try:
         array = np.asarray(value)
     except (ValueError, TypeError, RuntimeError) as error:
-        raise ValueError(f"{name} must be a rectangular array of numbers: {error}") from None
+        raise ValueError(_unreadable(name, value, error)) from None
     if array.dtype.kind == "c":
         raise TypeError(f"{name} must be real, got {array.dtype}")
     if array.dtype.kind not in "iuf":
         raise TypeError(f"{name} must be an array of numbers, got {describe(value, array)}")
     return array
+
+
+def _unreadable(name: str, value: Any, error: Exception) -> str:
+    """Why NumPy cannot read a value, and what to give instead."""
+    if "bfloat16" in str(getattr(value, "dtype", "")):
+        return f"{name} must be an array of a type that NumPy knows, got bfloat16: give {name}.float()"
+    if isinstance(error, ValueError):
+        return f"{name} must be a rectangular array of numbers: {error}"
+    return f"{name} must be something that NumPy can read as an array of numbers: {error}"
 
 
 def depth(value: Any) -> int:
@@ -36,7 +50,9 @@ def depth(value: Any) -> int:
 def describe(value: Any, array: np.ndarray) -> str:
     if array.dtype.kind in "OUSV" and array.ndim == 0:
         return type(value).__name__
-    return f"an array of {'objects' if array.dtype.kind == 'O' else array.dtype}"
+    if array.dtype.kind == "O":
+        return "an array of objects: give arrays of different lengths as a list, numbers as an array of float"
+    return f"an array of {array.dtype}"
 
 
 def check_shape(name: str, array: np.ndarray, letters: str, sizes: Sequence[int | None] = ()) -> None:
@@ -59,7 +75,8 @@ def check_shape(name: str, array: np.ndarray, letters: str, sizes: Sequence[int 
 
 
 def check_finite(name: str, array: np.ndarray) -> None:
-    if not np.isfinite(array).all():
+    largest = _core.largest(array)  # one read, no temporary; of other types and layouts, NumPy says
+    if not (np.isfinite(array).all() if largest is None else math.isfinite(largest)):
         bad = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
         where = f" at {bad if len(bad) > 1 else bad[0]}" if bad else ""
         raise ValueError(f"{name} must be finite, got {array[bad]}{where}")
@@ -114,17 +131,33 @@ def as_count(name: str, value: Any, least: int = 0) -> int:
     return int(number)
 
 
-def as_choice(name: str, value: Any, choices: Sequence[str]) -> str:
+def check_type(name: str, value: Any, cls: type, source: str) -> None:
+    """Raises unless it is one of these, which ``source`` makes."""
+    if not isinstance(value, cls):
+        raise TypeError(f"{name} must be a {cls.__name__}, from {source}, got {type(value).__name__}")
+
+
+def as_list(name: str, values: Any, cls: type, source: str) -> list[Any]:
+    """What must be several of these."""
+    if not isinstance(values, Iterable) or isinstance(values, str):
+        raise TypeError(f"{name} must be a list of {cls.__name__}, from {source}, got {type(values).__name__}")
+    values = list(values)
+    for i, value in enumerate(values):
+        check_type(f"{name}[{i}]", value, cls, source)
+    return values
+
+
+def as_choice(name: str, value: Any, choices: Collection[str]) -> str:
     if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
     return value
 
 
-def as_norm(name: str, value: Any) -> str | float:
-    """ "frobenius", "nuclear", or the exponent p > 1 of an entrywise norm; 2 is "frobenius"."""
-    if isinstance(value, str) and value in ("frobenius", "nuclear"):
-        return value
+def as_norm(name: str, value: Any) -> Norm:
+    """A name of NORMS, or the exponent p > 1 of an entrywise norm; 2 is "frobenius" and infinity "max"."""
+    if isinstance(value, str) and value in NORMS:
+        return value  # type: ignore[return-value]  # one of the words of Norm
     number = isinstance(value, (int, float, np.integer, np.floating))  # True is 1, and no norm
-    if not number or not 1 < value < math.inf:
-        raise ValueError(f"{name} must be one of 'frobenius', 'nuclear', or a finite number p > 1, got {value!r}")
-    return "frobenius" if value == 2 else float(value)
+    if not number or not value > 1:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, NORMS))}, or a number p > 1, got {value!r}")
+    return "frobenius" if value == 2 else "max" if value == math.inf else float(value)

@@ -5,20 +5,22 @@ from __future__ import annotations
 import contextlib
 import csv
 import functools
+import itertools
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from . import _core
-from ._check import as_count
-from ._counted import counted
+from .. import _core
+from .check import as_count
+from .counted import counted
 
 __all__ = ["replicate"]
 
-TASKS, LONGEST_TASK = 64, 32  # a task is a few runs: enough tasks to share out, few enough to cost nothing
+TASKS, LONGEST_TASK = 64, 32  # a task is a few runs: enough tasks for all workers, few enough to cost nothing
 
 
 def replicate(
@@ -46,7 +48,8 @@ def replicate(
         Workers, counted as joblib does; all cores by default, or what ``joblib.parallel_config`` says.
     file : path, optional
         A CSV with a row per run, written as runs finish.  If it is there already, its runs are not done again; one of
-        them is, to see that the file belongs to this experiment and seed.
+        them is, to see that the file belongs to this experiment and seed.  Runs beyond ``runs`` stay in it; what is not
+        of this function's making is refused, and left as it is.
     progress : bool
         Show a bar, where tqdm is installed.
     name : str, optional
@@ -59,16 +62,17 @@ def replicate(
     Raises
     ------
     ValueError, TypeError
-        When the experiment's numbers change their names or shapes, or a file holds another experiment.
+        When the experiment's numbers change their names or shapes, or a file holds another experiment, or something
+        else.  What ``experiment`` itself raises passes, with a note of the run it happened in.
     ModuleNotFoundError
-        Without joblib: ``pip install "attsvm[reproduce]"``.
+        Without joblib: ``pip install joblib``.
     KeyboardInterrupt
         On Ctrl-C, with the runs so far in ``.partial``.
 
     Notes
     -----
     Workers are threads, since computations in C release the GIL; inside ``with joblib.parallel_config("loky")`` (or
-    "dask", "ray") they are what that backend offers.  An experiment for processes must be one they can import, or a
+    "dask", "ray") they are those of that backend.  An experiment for processes must be one they can import, or a
     function that cloudpickle can send.
 
     Examples
@@ -81,31 +85,52 @@ def replicate(
     >>> found["feasible"].shape, found["feasible"].dtype
     ((20,), dtype('bool'))
     """
-    from joblib import Parallel, delayed, effective_n_jobs
-
     runs, seed = as_count("runs", runs, 1), as_count("seed", seed)
-    if n_jobs is None and effective_n_jobs(None) == 1:  # nothing configured: joblib would take one worker
-        n_jobs = -1
-    seeds = np.random.SeedSequence(seed).spawn(runs)
-    with one_blas_thread(), _Sheet(file, experiment, seeds) as sheet:
-        missing = [i for i in range(runs) if i not in sheet.rows]
-        size = min(max(1, len(missing) // TASKS), LONGEST_TASK)
-        tasks = [missing[i : i + size] for i in range(0, len(missing), size)]
-        pool = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
-        found = pool(delayed(_task)(experiment, [seeds[i] for i in task], os.getpid()) for task in tasks)
-        try:
-            for i, numbers in zip(missing, _each(found, len(missing), name, progress), strict=True):
-                sheet.add(i, numbers)
-        except KeyboardInterrupt as interrupt:
-            interrupt.partial = sheet.stacked()  # type: ignore[attr-defined]
-            raise
-        return sheet.stacked()
+    sheet = _Sheet(file, experiment, seed)
+    try:
+        Parallel, delayed, effective_n_jobs = _joblib()
+        if n_jobs is None and effective_n_jobs(None) == 1:  # nothing configured: joblib would take one worker
+            n_jobs = -1
+        with one_blas_thread(), sheet:
+            done = frozenset(run for run in sheet.rows if run < runs)
+            missing = (run for run in range(runs) if run not in done)
+            total = runs - len(done)
+            size = min(max(1, total // TASKS), LONGEST_TASK)
+            tasks = iter(lambda: list(itertools.islice(missing, size)), [])
+            pool = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
+            calls = (delayed(_task)(experiment, seed, task, os.getpid()) for task in tasks)
+            with contextlib.closing(pool(calls)) as found:
+                for run, numbers in _each(found, total, name, progress):
+                    sheet.add(run, numbers)
+    except KeyboardInterrupt as interrupt:
+        interrupt.partial = sheet.stacked(runs)  # type: ignore[attr-defined]
+        raise
+    return sheet.stacked(runs)
 
 
-def _task(experiment: Callable, seeds: list[np.random.SeedSequence], parent: int) -> list[dict[str, np.ndarray]]:
+def _joblib() -> tuple[Any, Any, Any]:
+    try:
+        from joblib import Parallel, delayed, effective_n_jobs
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError("replicate needs joblib: pip install joblib", name=error.name) from None
+    return Parallel, delayed, effective_n_jobs
+
+
+def _task(
+    experiment: Callable[..., Any], seed: int, runs: list[int], parent: int
+) -> list[tuple[int, dict[str, Any]]]:
     if os.getpid() != parent:
         _one_blas_thread_for_good()
-    return [_numbers(experiment(np.random.default_rng(seed))) for seed in seeds]
+    return [(run, _run(experiment, seed, run)) for run in runs]
+
+
+def _run(experiment: Callable[..., Any], seed: int, run: int) -> dict[str, np.ndarray]:
+    child = np.random.SeedSequence(seed, spawn_key=(run,))  # the run-th of SeedSequence(seed).spawn()
+    try:
+        return _numbers(experiment(np.random.default_rng(child)))
+    except Exception as error:
+        error.add_note(f"in run {run} of replicate, of np.random.SeedSequence({seed}, spawn_key=({run},))")
+        raise
 
 
 def _numbers(result: Mapping[str, Any]) -> dict[str, np.ndarray]:
@@ -154,16 +179,17 @@ def _each(tasks: Iterable[list[Any]], total: int, name: str | None, progress: bo
 class _Sheet:
     """Rows of numbers, one per run, and the CSV that holds them."""
 
-    def __init__(self, path: str | os.PathLike[str] | None, experiment: Callable, seeds: list):
+    def __init__(self, path: str | os.PathLike[str] | None, experiment: Callable[..., Any], seed: int):
         self.path = None if path is None else Path(path)
+        self.experiment, self.seed = experiment, seed
         self.rows: dict[int, dict[str, np.ndarray]] = {}
         self.file: Any = None
-        if self.path is not None and self.path.exists():
-            self._resume(experiment, seeds)
 
     def __enter__(self) -> _Sheet:
         if self.path is not None:
-            self.file = open(self.path, "a" if self.rows else "w", newline="", encoding="utf-8")
+            if self.path.exists() and self.path.stat().st_size > 0:
+                self._resume(self.path)
+            self.file = open(self.path, "a", newline="", encoding="utf-8")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -175,46 +201,80 @@ class _Sheet:
         mine, others = ({key: array.shape for key, array in row.items()} for row in (numbers, first))
         if mine != others:
             raise ValueError(
-                f"experiment must return the same names and shapes in every run, got {mine} and {others}"
+                f"experiment must return the same names and shapes in every run, got {mine} in run {run} "
+                f"and {others} before"
             )
         if self.file is not None:
             writer = csv.writer(self.file, lineterminator="\n")
-            if not self.rows:
+            if not self.rows and self.file.tell() == 0:
                 writer.writerow(_header(numbers))
             writer.writerow(_cells(run, numbers))
             self.file.flush()
         self.rows[run] = numbers
 
-    def stacked(self) -> dict[str, np.ndarray]:
-        rows = [self.rows[run] for run in sorted(self.rows)]
+    def stacked(self, runs: int) -> dict[str, np.ndarray]:
+        """Of the first ``runs``: a file may hold more."""
+        rows = [self.rows[run] for run in sorted(self.rows) if run < runs]
         return {key: np.stack([row[key] for row in rows]) for key in (rows[0] if rows else ())}
 
-    def _resume(self, experiment: Callable, seeds: list) -> None:
-        """The complete rows of the file; a row that an interruption cut short is dropped."""
-        text = self.path.read_text(encoding="utf-8")  # type: ignore[union-attr]
-        lines = list(csv.reader(text[: text.rfind("\n") + 1].splitlines()))
-        if len(lines) < 2:
-            return
-        header, cells = lines[0], lines[1:]
-        known = [
-            row for row in cells if len(row) == len(header) and row[0].isdecimal() and int(row[0]) < len(seeds)
-        ]
-        if not known:
-            raise ValueError(f"{self.path} does not hold runs of this experiment")
-        run = int(known[-1][0])
-        (again,) = _task(experiment, [seeds[run]], os.getpid())
-        if header != _header(again) or known[-1] != _cells(run, again):
-            raise ValueError(f"{self.path} holds another experiment or seed: its run {run} comes out differently")
-        for row in known:
-            self.rows[int(row[0])] = _parsed(row[1:], again)
-        if len(known) < len(cells) or not text.endswith("\n"):
-            self._rewrite(header)
+    def _resume(self, path: Path) -> None:
+        """The complete rows of the file; a last row that an interruption cut short is dropped."""
+        header, known, torn = _read(path)
+        run = known[-1][0] if known else 0
+        again = _run(self.experiment, self.seed, run)
+        whole = _header(again)
+        same = bool(known) and known[-1][1] == _cells(run, again)
+        if header != whole and not (torn and not known and ",".join(whole).startswith(",".join(header))):
+            what = "the same numbers as" if same else "another experiment, which returns"
+            raise ValueError(
+                f"{path} holds {what} {_shown(header[1:])}, but the experiment returns {_shown(whole[1:])}: "
+                "give another file, or return those names"
+            )
+        if known and not same:
+            raise ValueError(f"{path} holds another experiment or seed: its run {run} comes out differently")
+        for run, cells in known:
+            if run in self.rows and _cells(run, self.rows[run]) != cells:
+                raise ValueError(f"{path} holds two runs {run} that differ: keep the one that is right")
+            self.rows[run] = _parsed(path, cells, again)
+        if torn or len(self.rows) < len(known):
+            self._rewrite(path, whole)
 
-    def _rewrite(self, header: list[str]) -> None:
-        with open(self.path, "w", newline="", encoding="utf-8") as file:  # type: ignore[arg-type]
+    def _rewrite(self, path: Path, header: list[str]) -> None:
+        """Written beside the old one and renamed: whatever happens, one of the two is there, and whole."""
+        beside = path.with_name(path.name + ".new")
+        with open(beside, "w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(header)
             writer.writerows(_cells(run, numbers) for run, numbers in self.rows.items())
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+
+
+def _read(path: Path) -> tuple[list[str], list[tuple[int, list[str]]], bool]:
+    """Header and rows (with their runs) of a file that replicate has written, and whether its last line was torn."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        complete, _, rest = text.rpartition("\n")
+        lines = list(csv.reader(complete.splitlines() or [rest]))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{path} is not a file of replicate: {error}") from None
+    header, rows = lines[0] if lines else [], lines[1:]
+    if header[:1] != ["run"] and not (not complete and "run".startswith(rest)):
+        raise ValueError(
+            f"{path} is not one of replicate's, which begin with run: its columns are {_shown(header)}"
+        )
+    known = []
+    for number, row in enumerate(rows, start=2):
+        if len(row) != len(header) or not re.fullmatch("[0-9]{1,15}", row[0]):
+            raise ValueError(f"{path} is damaged in line {number}: expected a run and {len(header) - 1} numbers")
+        known.append((int(row[0]), row))
+    return header, known, bool(rest)
+
+
+def _shown(header: list[str]) -> str:
+    names = ", ".join(header[:6]) or "none"
+    return names[:60] + ("..." if len(header) > 6 or len(names) > 60 else "")
 
 
 def _header(numbers: dict[str, np.ndarray]) -> list[str]:
@@ -233,10 +293,13 @@ def _cells(run: int, numbers: dict[str, np.ndarray]) -> list[str]:
     return cells
 
 
-def _parsed(cells: list[str], like: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    numbers, at = {}, 0
+def _parsed(path: Path, cells: list[str], like: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    numbers, at = {}, 1
     for key, array in like.items():
         part, at = cells[at : at + array.size], at + array.size
         kind = float if array.dtype.kind == "f" else int
-        numbers[key] = np.array([kind(cell) for cell in part]).astype(array.dtype).reshape(array.shape)
+        try:
+            numbers[key] = np.array([kind(cell) for cell in part]).astype(array.dtype).reshape(array.shape)
+        except (ValueError, OverflowError):
+            raise ValueError(f"{path} is damaged: {key!r} of run {cells[0]} is {part[0]!r:.40}") from None
     return numbers

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import secrets
 import zlib
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -13,8 +12,14 @@ import numpy as np
 MUST_ADD = "reduce must add its argument up over all workers, exactly once each"
 
 
+def _draw(below: int) -> int:
+    import secrets  # which loads hashlib: only shards pay for it
+
+    return secrets.randbelow(below)
+
+
 class Workers:
-    """What a sum over all workers is enough for: ranks, tables with a row for each, and means of gradients.
+    """What can be built from a sum over all workers: ranks, tables with a row for each, and means of gradients.
 
     Every method must be called by all workers in the same order.
     """
@@ -24,11 +29,11 @@ class Workers:
             raise TypeError(f"reduce must be a function, got {type(reduce).__name__}")
         self._reduce = reduce
         self.rank, self._count = self._meet()
-        drawn = -1.0 - secrets.randbelow(2**53 - 1)
-        if self.table([drawn])[self.rank, 0] != drawn:  # a mean over workers that drew one seat; a maximum
+        drawn = -1.0 - _draw(2**53 - 1)
+        if self.table([drawn])[self.rank, 0] != drawn:  # a mean over workers that drew the same slot, or a maximum
             raise ValueError(MUST_ADD)
-        shares = self.table([queries])[:, 0]
-        self._shares = shares / shares.sum()
+        counts = self.table([queries])[:, 0]
+        self._fractions = counts / counts.sum()
 
     def _sum(self, array: np.ndarray) -> None:
         answer = self._reduce(array)
@@ -36,10 +41,10 @@ class Workers:
             raise ValueError("reduce must add its argument up in place, got a new array from it")
 
     def _meet(self) -> tuple[int, int]:
-        """Everybody draws a seat.  Once no two drew the same, the order of the seats is that of the workers."""
-        for seats in (2**k for k in range(6, 25, 3)):
-            mine = secrets.randbelow(seats)
-            taken = np.zeros(seats)
+        """Each worker draws a random slot until all slots differ; ranks are the order of the slots."""
+        for slots in (2**k for k in range(6, 25, 3)):
+            mine = _draw(slots)
+            taken = np.zeros(slots)
             taken[mine] = 1
             self._sum(taken)
             if taken[mine] < 1 or (taken != np.round(taken)).any():
@@ -79,15 +84,31 @@ class Workers:
         if np.ptp(self.table([check])) != 0:
             raise ValueError("reduce needs the same start and the same settings on every worker")
 
+    def together(self, call: Callable[[], Any]) -> Any:
+        """What ``call`` returns, once it has returned on every worker; where it raised on one, all raise."""
+        answer, error = None, None
+        try:
+            answer = call()
+        except BaseException as raised:
+            error = raised
+        failed = self.table([error is not None])[:, 0]
+        if error is not None:
+            raise error
+        if failed.any():
+            raise RuntimeError(
+                f"worker {int(failed.argmax())} of {self._count} failed, and has said why: so do all"
+            )
+        return answer
+
     def any(self, flag: bool) -> bool:
         return bool(self.table([flag]).any())
 
     def mean(self, numbers: Iterable[float]) -> np.ndarray:
-        """Means over the queries of all workers, the same whatever order they sit in."""
+        """Means over the queries of all workers, independent of the order of the workers."""
         return self._means(self.table(numbers))
 
     def _means(self, table: np.ndarray) -> np.ndarray:
-        return np.array([math.fsum(self._shares * column) for column in table.T])
+        return np.array([math.fsum(self._fractions * column) for column in table.T])
 
     def combine(
         self,
@@ -112,7 +133,7 @@ class Workers:
         losses[:] = self._means(table[:, :R])
         scales[:] = table[:, R:].max(axis=0)
         scales[scales == -np.inf] = 0.0
-        factor = self._shares[self.rank] * np.exp(own - scales)
+        factor = self._fractions[self.rank] * np.exp(own - scales)
         for rows, on in blocks:
             rows *= factor[on, None]
         self._sum(gradient)

@@ -6,27 +6,27 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from . import _core
-from ._check import as_doubles, as_floats, as_number, as_numeric, check_finite, check_shape, depth
-from .data import Data
+from .. import _core
+from ..attention.data import Data
+from ..common.check import as_doubles, as_floats, as_number, as_numeric, check_finite, check_shape, depth
+from ..common.storage import storable
 
 __all__ = ["CallableHead", "LinearHead", "MLPHead", "QuadraticHead"]
-
-KINDS = ("linear", "mlp", "quadratic", "call")  # the order of the C enum
 
 
 class _Parametric:
     """A head that C evaluates: ``kind``, and parameters v or V, a and lam."""
 
-    kind: str
+    kind: str  # a word of _core.HEAD
     names: tuple[str, ...]  # of the parameters
     v: Any
     a: Any = None
     lam: float = 0.0
     dv: int
 
-    def value_and_grad(self, o: Any) -> tuple[Any, np.ndarray]:
+    def value_and_grad(self, o: ArrayLike) -> tuple[Any, np.ndarray]:
         """Value of the head at attended vectors, and its gradient in them.
 
         Parameters
@@ -47,10 +47,10 @@ class _Parametric:
         (2.0, array([0., 1.]))
         """
         o, shape = self._vectors(o)
-        value, gradient = _core.head(KINDS.index(self.kind), self._flat_v(len(o)), self.a, self.lam, o)
+        value, gradient = _core.head(_core.HEAD[self.kind], self._flat_v(len(o)), self.a, self.lam, o)
         return value.reshape(shape), gradient.reshape(*shape, self.dv)
 
-    def parameter_grad(self, o: Any, c: Any) -> dict[str, Any]:
+    def parameter_grad(self, o: ArrayLike, c: ArrayLike) -> dict[str, Any]:
         """Gradient of ``sum_q c_q head(o_q)`` in the head's own parameters.
 
         Parameters
@@ -77,12 +77,15 @@ class _Parametric:
         c = as_doubles(c).reshape(-1)
         check_finite("c", c)
         dv, da, dlam = _core.head_parameters(
-            KINDS.index(self.kind), self._flat_v(len(o)), self.a, self.lam, o, np.ascontiguousarray(c)
+            _core.HEAD[self.kind], self._flat_v(len(o)), self.a, self.lam, o, np.ascontiguousarray(c)
         )
         if self.kind == "mlp":
             return {"V": dv, "a": da}
         shaped = {"v": dv if dv.ndim == 1 else dv.reshape(*shape, self.dv)}
         return shaped | {"lam": dlam} if self.kind == "quadratic" else shaped
+
+    def _state(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.names}
 
     def row(self) -> np.ndarray:
         """All parameters one after the other, of a head that is the same for all queries."""
@@ -91,9 +94,10 @@ class _Parametric:
     def from_row(self, row: np.ndarray) -> Any:
         """The same head with these parameters."""
         first = self.v.size
-        return type(self)(row[:first].reshape(self.v.shape), *self._rest(row[first:]))
+        make: Any = type(self)
+        return make(row[:first].reshape(self.v.shape), *self._rest(row[first:]))
 
-    def _rest(self, row: np.ndarray) -> tuple:
+    def _rest(self, row: np.ndarray) -> tuple[Any, ...]:
         return ()
 
     def _vectors(self, o: Any) -> tuple[np.ndarray, tuple[int, ...]]:
@@ -113,7 +117,7 @@ class _Parametric:
         return np.ascontiguousarray(flat)
 
     def parameters(self, data: Data, dv: int) -> tuple[Any, Any, float, None]:
-        """(v, a, lam, function) of the C rule, for attended vectors of length ``dv``."""
+        """(v, a, lam, function) as C takes a head, for attended vectors of length ``dv``."""
         if isinstance(self.v, np.ndarray) and self.v.ndim == 1:
             check_shape("v", self.v, "dv", (dv,))
             return self.v, self.a, self.lam, None
@@ -121,6 +125,7 @@ class _Parametric:
         return v, self.a, self.lam, None
 
 
+@storable
 class LinearHead(_Parametric):
     """The output ``v . o`` of the attended vector ``o``.
 
@@ -136,9 +141,9 @@ class LinearHead(_Parametric):
     """
 
     kind = "linear"
-    names = ("v",)
+    names: tuple[str, ...] = ("v",)
 
-    def __init__(self, v: Any):
+    def __init__(self, v: ArrayLike):
         if isinstance(v, (list, tuple)) and any(depth(part) == 2 for part in v):
             self.v: Any = [as_floats(f"v[{i}]", part, "S_i, dv") for i, part in enumerate(v)]
             self.dv = self.v[0].shape[1]
@@ -156,6 +161,7 @@ class LinearHead(_Parametric):
         return f"LinearHead(dv={self.dv})"
 
 
+@storable
 class QuadraticHead(LinearHead):
     """The output ``v . o - lam |o|^2``, which for lam > 0 and labels +1 makes attention keep several tokens.
 
@@ -178,17 +184,18 @@ class QuadraticHead(LinearHead):
     kind = "quadratic"
     names = ("v", "lam")
 
-    def __init__(self, v: Any, lam: float):
+    def __init__(self, v: ArrayLike, lam: float):
         super().__init__(v)
         self.lam = as_number("lam", lam)
 
-    def _rest(self, row: np.ndarray) -> tuple:
+    def _rest(self, row: np.ndarray) -> tuple[Any, ...]:
         return (row[0],)
 
     def __repr__(self) -> str:
         return f"QuadraticHead(dv={self.dv}, lam={self.lam:g})"
 
 
+@storable
 class MLPHead(_Parametric):
     """The output ``a . relu(V^T o)`` of one hidden layer.
 
@@ -210,12 +217,12 @@ class MLPHead(_Parametric):
     kind = "mlp"
     names = ("V", "a")
 
-    def __init__(self, V: Any, a: Any = None):
+    def __init__(self, V: ArrayLike, a: ArrayLike | None = None):
         self.v = as_floats("V", V, "dv, h")
         self.dv, h = self.v.shape
         self.a = np.ones(h) if a is None else as_floats("a", a, "h", (h,))
 
-    def _rest(self, row: np.ndarray) -> tuple:
+    def _rest(self, row: np.ndarray) -> tuple[Any, ...]:
         return (row,)
 
     @property
@@ -262,9 +269,18 @@ class CallableHead:
         """The function's answer, checked."""
         answer = self._function(o)
         if not isinstance(answer, tuple) or len(answer) != 2:
-            raise TypeError(f"value_and_grad must return a tuple (value, gradient), got {type(answer).__name__}")
+            came = f"a tuple of {len(answer)}" if isinstance(answer, tuple) else type(answer).__name__
+            raise TypeError(f"value_and_grad must return a tuple (value, gradient), got {came}")
         value = as_floats("the value that value_and_grad returns", answer[0], "M", (len(o),))
         return value, as_floats("the gradient that value_and_grad returns", answer[1], "M, dv", o.shape)
 
     def parameters(self, data: Data, dv: int) -> tuple[None, None, float, Any]:
         return None, None, 0.0, self.value_and_grad
+
+
+def shared_by_all(head: Any) -> list[np.ndarray]:
+    """The head's own numbers, but for those that each query has of its own."""
+    numbers = [getattr(head, name) for name in ("v", "a", "lam") if hasattr(head, name)]
+    own = head.kind in ("linear", "quadratic")
+    arrays = [np.asarray(number, dtype=np.float64) for number in numbers if not isinstance(number, list)]
+    return [array for array in arrays if not (own and array.ndim > 1)]

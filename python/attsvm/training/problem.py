@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from . import _core
-from ._check import as_choice, as_count, as_doubles, as_floats, as_numeric, check_finite, depth
-from .data import Data
-from .output import KINDS, CallableHead, LinearHead, MLPHead, QuadraticHead
+from .. import _core
+from ..attention.data import Data
+from ..common.check import as_choice, as_count, as_doubles, as_floats, as_numeric, check_finite, depth
+from ..common.types import Loss
+from .output_head import CallableHead, LinearHead, MLPHead, QuadraticHead
 
 __all__ = ["Gradient", "Problem"]
 
-LOSSES = ("logistic", "exponential", "linear", "log")  # the order of the C enum
 COMBINATIONS = ("sum", "concatenate")
+# Of the largest score: a product v.x that is zero comes out as far below zero as its terms, which are larger, round.
+ROUNDED = 1e-11
 
 
 class Gradient(NamedTuple):
@@ -38,10 +41,10 @@ class Problem:
     data : Data
     y : (n,) or (n, S) array_like of -1 and +1, or a list of (S_i,), optional
         Labels; +1 by default.
-    head : LinearHead, MLPHead, QuadraticHead or CallableHead
+    head : LinearHead, MLPHead, QuadraticHead, SoftmaxHead or CallableHead
     loss : {"logistic", "exponential", "linear", "log"}
         Of u = y head(o): log(1 + exp(-u)), exp(-u), -u, or -log u.  The log loss goes with a linear head and needs
-        scores that are nowhere negative, with a positive one for every query.
+        scores that are nowhere negative (beyond rounding), with a positive one for every query.
     heads : int, optional
         Attention heads, each with its own weights: W becomes (heads, dk, dz), K (heads, dk, m), Q (heads, dz, m).
     combine : {"sum", "concatenate"}
@@ -65,71 +68,90 @@ class Problem:
     def __init__(
         self,
         data: Data,
-        y: Any = None,
+        y: ArrayLike | None = None,
         head: LinearHead | MLPHead | QuadraticHead | CallableHead | None = None,
-        loss: str = "logistic",
+        loss: Loss = "logistic",
         *,
         heads: int | None = None,
-        combine: str = "sum",
+        combine: Literal["sum", "concatenate"] = "sum",
     ):
         if not isinstance(data, Data):
             raise TypeError(f"data must come from cross_attention or its siblings, got {type(data).__name__}")
         if not isinstance(head, (LinearHead, MLPHead, CallableHead)):
             raise TypeError(
-                f"head must be a LinearHead, MLPHead, QuadraticHead or CallableHead, got {type(head).__name__}"
+                "head must be a LinearHead, MLPHead, QuadraticHead, SoftmaxHead or CallableHead, "
+                f"got {type(head).__name__}"
             )
         self.data = data
         self.head = head
         self.heads = None if heads is None else as_count("heads", heads, 1)
         self.combine = as_choice("combine", combine, COMBINATIONS)
-        self.loss_name = as_choice("loss", loss, LOSSES)
-        self._loss = LOSSES.index(loss)
+        self.loss_name = as_choice("loss", loss, _core.LOSS)
+        self._loss = _core.LOSS[loss]
         self._y = np.ones(len(data)) if y is None else _labels(y, data)
-        values = np.ascontiguousarray(data.values, dtype=np.float64)
-        side_by_side = combine == "concatenate" and self.heads is not None
-        v, a, lam, function = head.parameters(data, values.shape[1] * (self.heads if side_by_side else 1))
-        if head.kind == "linear" and self.heads is None:  # scores that never change: the shorter way through C
-            self._rule: Any = _core.scores(data._handle, values, self._y, v)
-            check_finite("the scores y v.x", self._rule)
+        values = data.values
+        concatenated = combine == "concatenate" and self.heads is not None
+        self._function: Any
+        v: Any
+        v, a, lam, self._function = head.parameters(data, values.shape[1] * (self.heads if concatenated else 1))
+        self._fixed_scores: np.ndarray | None = None  # of a linear head: values need not be kept
+        self._general: tuple[Any, ...] | None = None  # of any other: values; kind, v, a, lam
+        if head.kind == "linear" and self.heads is None:
+            self._fixed_scores = _core.scores(data._handle, values, self._y, v)
+            check_finite("the scores y v.x", self._fixed_scores)
         else:
-            kind = KINDS.index(head.kind)
-            self._rule = (kind, values, self._y, v, a, lam, function, self.heads or 1, int(side_by_side))
+            self._general = as_doubles(values), (_core.HEAD[head.kind], v, a, lam)
         if loss == "log":
             self._check_log_loss()
+        self._objective = self._capsule()
+
+    def _capsule(self, trains_head: bool = False) -> Any:
+        """The objective as C reads it; a linear head that is to be trained needs the values besides its scores."""
+        handle, scores = self.data._handle, self._fixed_scores
+        if scores is None:
+            values, head = self._general  # type: ignore[misc]
+            concatenated = self.combine == "concatenate" and self.heads is not None
+            return _core.objective(handle, self._loss, None, values, self._y, head, self.heads or 1, concatenated)
+        given = (as_doubles(self.data.values), self._y) if trains_head else (None, None)
+        return _core.objective(handle, self._loss, scores, *given, None, 1, False)  # type: ignore[call-arg]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        make = functools.partial(Problem, heads=self.heads, combine=self.combine)  # type: ignore[arg-type]
+        return make, (self.data, self.y, self.head, self.loss_name)
 
     def _check_log_loss(self) -> None:
         if self.head.kind != "linear" or self.heads is not None:
             raise ValueError("loss='log' goes with a LinearHead and heads=None")
-        scores = self._rule
+        scores: Any = self._fixed_scores  # of a linear head, so there are some
         best = np.maximum.reduceat(scores, self.data.indptr[:-1])
-        if scores.min() < 0 or best.min() <= 0:
+        if scores.min() < -ROUNDED * best.max() or best.min() <= 0:
             raise ValueError(
                 "loss='log' needs scores y v.x that are nowhere negative, with a positive one for every query; "
                 f"got a least score of {scores.min():g} and a query whose best is {best.min():g}"
             )
+        np.maximum(scores, 0, out=scores)
 
     def require_linear(self) -> None:
         """Raises where a theory of fixed scores does not apply: other heads, several attention heads."""
-        if not isinstance(self._rule, np.ndarray):
+        if self._fixed_scores is None:
             raise ValueError(f"problem must have a LinearHead and heads=None, got {self!r}")
 
     @functools.cached_property
     def _scores(self) -> np.ndarray:
         """``y head(value)`` of every entry."""
-        if isinstance(self._rule, np.ndarray):
-            return self._rule
-        kind, values, y, v, a, lam, function, _, side_by_side = self._rule
-        if side_by_side:
+        if self._fixed_scores is not None:
+            return self._fixed_scores
+        if self.combine == "concatenate" and self.heads is not None:
             raise ValueError(
                 "combine='concatenate' with several heads has no scores: the head reads no single token"
             )
-        data = self.data
+        data, function, (values, head) = self.data, self._function, self._general  # type: ignore[misc]
         lengths, scores = data.stop - data.start, np.empty(data.indptr[-1])
         for t in range(lengths.max()):  # the t-th token of every query at once, as the head may differ by query
             o = np.ascontiguousarray(values[data.start + np.minimum(t, lengths - 1)])
-            value, _ = function(o) if function is not None else _core.head(kind, v, a, lam, o)
+            value, _ = function(o) if function is not None else _core.head(*head, o)  # type: ignore[call-arg]
             here = lengths > t
-            scores[data.indptr[:-1][here] + t] = (y * value)[here]
+            scores[data.indptr[:-1][here] + t] = (self._y * value)[here]
         return scores
 
     def __repr__(self) -> str:
@@ -151,7 +173,7 @@ class Problem:
         """The token with the highest score for each query (the lowest index on a tie)."""
         return self.data.layout.shape_queries(_core.top(self.data._handle, self._scores))
 
-    def loss(self, W: Any = None, *, K: Any = None, Q: Any = None) -> float:
+    def loss(self, W: ArrayLike | None = None, *, K: ArrayLike | None = None, Q: ArrayLike | None = None) -> float:
         """Mean loss at W, or at W = K Q^T.
 
         Parameters
@@ -160,9 +182,16 @@ class Problem:
         K, Q : (dk, m) and (dz, m) array_like
             Instead of W.  With ``heads=H``, each has a first axis of length H.
         """
-        return _core.loss(self.data._handle, self._rule, self._loss, *self._weights(W, K, Q))
+        return _core.loss(self._objective, self._function, *self._weights(W, K, Q))
 
-    def loss_and_grad(self, W: Any = None, *, K: Any = None, Q: Any = None, scaled: bool = False) -> tuple:
+    def loss_and_grad(
+        self,
+        W: ArrayLike | None = None,
+        *,
+        K: ArrayLike | None = None,
+        Q: ArrayLike | None = None,
+        scaled: bool = False,
+    ) -> tuple[Any, ...]:
         """Mean loss and its gradient: ``dL/dW = 1/M sum_q l'(u_q) keys^T (diag(s) - s s^T) g z_q^T``.
 
         ``g_t = y <d head / d o, value_t>`` is the score of a token when the head is linear.  Softmax is differentiated
@@ -199,7 +228,7 @@ class Problem:
         """
         weights = self._weights(W, K, Q)
         try:
-            loss, *found, scale = _core.loss_and_grad(self.data._handle, self._rule, self._loss, *weights)
+            loss, *found, scale = _core.loss_and_grad(self._objective, self._function, *weights)
         except ArithmeticError as error:
             raise FloatingPointError(f"the gradient cannot be computed: {error}") from None
         arrays = [a for a in found if a is not None]
@@ -212,24 +241,18 @@ class Problem:
         else:
             arrays = [a * np.exp(scale)[:, None, None] for a in arrays]
         if self.heads is None:
-            arrays, scale = [a[0] for a in arrays], float(scale[0])
+            arrays, scale = [a[0] for a in arrays], float(scale[0])  # type: ignore[assignment]
         if not scaled:
             return loss, *arrays
-        return loss, Gradient(arrays[0], None, None, scale) if len(arrays) == 1 else Gradient(None, *arrays, scale)
+        return loss, Gradient(arrays[0], None, None, scale) if len(arrays) == 1 else Gradient(None, *arrays, scale)  # type: ignore[call-arg]
 
     def _infimum(self) -> float:
         """The mean loss with every query on its optimal token: no W is below it, none reaches it."""
         self.require_linear()
         u = np.maximum.reduceat(self._scores, self.data.indptr[:-1])
-        losses = {
-            "logistic": lambda: np.logaddexp(0.0, -u),
-            "exponential": lambda: np.exp(-u),
-            "linear": lambda: -u,
-            "log": lambda: -np.log(u),
-        }
-        return float(losses[self.loss_name]().mean())
+        return float(_core.loss_values(self._loss, u).mean())
 
-    def _weights(self, W: Any, K: Any, Q: Any, runs: int | None = None) -> tuple:
+    def _weights(self, W: Any, K: Any, Q: Any, runs: int | None = None) -> tuple[Any, ...]:
         """(W, None, None) or (None, K, Q), checked, with the matrices of all runs and heads along the first axis."""
         dk, dz = self.data.dk, self.data.dz
         before = "" if runs is None else "runs, "
@@ -258,5 +281,6 @@ def _labels(y: Any, data: Data) -> np.ndarray:
     flat = as_doubles(flat)
     wrong = flat[np.abs(flat) != 1]
     if wrong.size:
-        raise ValueError(f"y must hold labels -1 and +1 only, got {wrong[0]:g}")
+        advice = ": from labels 0 and 1 make 2 * y - 1" if np.isin(flat, (0, 1)).all() else ""
+        raise ValueError(f"y must hold labels -1 and +1 only, got {wrong[0]:g}{advice}")
     return flat

@@ -7,13 +7,27 @@ from typing import Any
 
 import numpy as np
 
-from .data import Data
+from ..attention.data import Data, fits
+from ..common.result import Result
 
 __all__ = ["Run"]
 
+MESSAGES = {
+    "completed": "made all its steps, to {}",
+    "stationary": "ended at {}: the gradient is exactly zero",
+    "target reached": "ended at {}: the loss has come down to the target of the Polyak step",
+    "stopped": "ended at {}: the callback returned True",
+    "running": "has come to {}",
+    "interrupted": "was interrupted after {}",
+    "overflow": "ended after {}: weights or logits left the range of double precision",
+    "gradient not finite": "ended after {}: the gradient left the range of double precision",
+}
 
-@dataclass(repr=False)
-class Run:
+RUNS_SHOWN = 8  # of several side by side, when printed
+
+
+@dataclass(repr=False, eq=False)
+class Run(Result):
     """A training run, or several side by side.  Arrays over records go with ``steps``.
 
     With ``heads=H`` all weights have an axis H before dk or dz.  With ``runs=R`` every array but ``steps`` has the runs
@@ -37,10 +51,13 @@ class Run:
         Natural logarithm of the norm of the gradient in W, or in K and Q, ridge included; exact where the norm itself
         underflows.
     status : str
-        "completed"; "stationary" when the gradient became exactly zero, or the loss reached the target of the Polyak
-        step (in all runs); "stopped" by the callback, "running" while it looks; "interrupted" or "overflow" in the
-        ``.partial`` of an exception.
-    parameters, heads : (P,), (records, P) arrays or None
+        "completed"; "stationary" when the gradient became exactly zero, "target reached" when the loss came down to
+        that of the Polyak step (in all runs); "stopped" by the callback, "running" while it looks; in the
+        ``.partial`` of an exception "interrupted", "overflow" of weights or logits, or "gradient not finite" at
+        weights that are.
+    message : str
+        What the status means, and the step at which the run ended.
+    parameters, head_records : (P,), (records, P) arrays or None
         The parameters of the head, last and at those steps, when it was trained too: v; or V and then a; or v and then
         lam.
     head : LinearHead, MLPHead, QuadraticHead or None
@@ -49,6 +66,11 @@ class Run:
         Its v or V.
     start : LinearHead, MLPHead, QuadraticHead or None
         What the head was before.
+    half_squares : (records,) array or None
+        ``(||K||_F^2 + ||Q||_F^2) / 2`` at those steps, when factors were trained; with ``heads=H`` (records, H).
+    balance : array or None
+        ``half_squares / ||K Q^T||_*``, likewise: at least 1, and 1 for balanced factors, ``K^T K = Q^T Q``, whose
+        squares are the nuclear norm of their product.
     selected : integer array or list, in the data's query shape
         The token each query attends to most at the end; with ``heads=H``, one such per attention head.
     probabilities : array or list, in the data's entry shape
@@ -66,9 +88,14 @@ class Run:
     log_grad_norm: np.ndarray
     status: str
     parameters: np.ndarray | None = None
-    heads: np.ndarray | None = None
+    head_records: np.ndarray | None = None
     start: Any = None
     stacked: bool = False
+    half_squares: np.ndarray | None = None
+
+    @property
+    def message(self) -> str:
+        return MESSAGES[self.status].format(f"step {self.steps[-1]}" if len(self.steps) else "its first record")
 
     @property
     def head(self) -> Any:
@@ -88,6 +115,14 @@ class Run:
         return self.parameters[..., : self.start.v.size].reshape(*self.parameters.shape[:-1], *shape)
 
     @property
+    def balance(self) -> np.ndarray | None:
+        if self.half_squares is None:
+            return None
+        nuclear = np.linalg.svd(self.weights, compute_uv=False).sum(axis=-1)
+        with np.errstate(divide="ignore", invalid="ignore"):  # of zero factors
+            return self.half_squares / nuclear
+
+    @property
     def selected(self) -> Any:
         return _each(self.data.select, self.W)
 
@@ -98,31 +133,96 @@ class Run:
     def __getitem__(self, r: int) -> Run:
         if not self.stacked:
             raise TypeError("a single run has no parts: train(..., runs=R) trains several")
-        several = ("W", "K", "Q", "weights", "loss", "norm", "log_grad_norm", "parameters", "heads")
-        parts = {name: getattr(self, name) for name in several}
-        return replace(self, **{name: None if a is None else a[r] for name, a in parts.items()}, stacked=False)
+        several = (
+            "W",
+            "K",
+            "Q",
+            "weights",
+            "loss",
+            "norm",
+            "log_grad_norm",
+            "parameters",
+            "head_records",
+            "half_squares",
+        )
+        parts: dict[str, Any] = {name: getattr(self, name) for name in several}
+        own: dict[str, Any] = {name: None if a is None else a[r] for name, a in parts.items()}
+        return replace(self, stacked=False, **own)
 
-    def __repr__(self) -> str:
+    def select(self, data: Data) -> Any:
+        """The token that the last weights prefer for each query of other data; the lowest index on a tie.
+
+        Parameters
+        ----------
+        data : Data
+            With tokens and queries of the same lengths.
+
+        Returns
+        -------
+        (n,) or (n, S) integer array, or a list
+            With ``heads=H`` or ``runs=R``, an axis for each first.
+
+        Examples
+        --------
+        >>> import attsvm
+        >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
+        >>> data = attsvm.cross_attention(X, Z)
+        >>> run = attsvm.train(attsvm.Problem(data, y, attsvm.LinearHead(v)), steps=500)
+        >>> new_X, new_Z, _, _ = attsvm.sample.unit_sphere(3, 5, 10, rng=1)
+        >>> run.select(attsvm.cross_attention(new_X, new_Z)).shape
+        (3,)
+        """
+        fits("data", data, self.W)
+        return _each(data.select, self.W)
+
+    def _title(self) -> str:
         trained = "W" if self.K is None else f"K, Q (m={self.K.shape[-1]})"
         trained += "" if self.start is None else f" and {', '.join(self.start.names)}"
         if len(self.steps) == 0:
             return f"Run on {trained}: {self.status} before the first record"
         if self.stacked:
-            ends = zip(self.loss[:8, -1], self.norm[:8, -1], strict=True)
-            lines = [
-                f"{len(self.W)} runs of {self.steps[-1]} steps on {trained}: {self.status}",
-                "  loss      norm of W",
-                *(f"  {loss:<9.6g} {norm:.6g}" for loss, norm in ends),
-            ]
-            return "\n".join(lines + ["  ..."] * (len(self.W) > 8))
-        lines = [
-            f"Run of {self.steps[-1]} steps on {trained}: {self.status}",
-            f"  loss           {self.loss[0]:.6g} -> {self.loss[-1]:.6g}",
-            f"  norm of W      {self.norm[0]:.6g} -> {self.norm[-1]:.6g}",
-            f"  log grad norm  {self.log_grad_norm[0]:.6g} -> {self.log_grad_norm[-1]:.6g}",
-            f"  {len(self.steps)} records",
+            return f"{len(self.W)} runs of {self.steps[-1]} steps on {trained}: {self.status}"
+        return f"Run of {self.steps[-1]} steps on {trained}: {self.status}"
+
+    def _lines(self) -> list[tuple[str, str]]:
+        if len(self.steps) == 0:
+            return []
+        if self.stacked:
+            ends = zip(self.loss[:RUNS_SHOWN, -1], self.norm[:RUNS_SHOWN, -1], strict=True)
+            lines = [("run", "loss      norm of W")]
+            lines += [(str(r), f"{loss:<9.6g} {norm:.6g}") for r, (loss, norm) in enumerate(ends)]
+            return lines + [("...", "")] * (len(self.W) > RUNS_SHOWN)
+        ended = [("", self.message)] if self.status not in ("completed", "running") else []
+        return [
+            *ended,
+            ("loss", f"{self.loss[0]:.6g} -> {self.loss[-1]:.6g}"),
+            ("norm of W", f"{self.norm[0]:.6g} -> {self.norm[-1]:.6g}"),
+            ("log grad norm", f"{self.log_grad_norm[0]:.6g} -> {self.log_grad_norm[-1]:.6g}"),
+            ("records", f"{len(self.steps)}"),
         ]
-        return "\n".join(lines)
+
+    def _columns(self) -> dict[str, Any]:
+        runs, records = (len(self.W) if self.stacked else 1), len(self.steps)
+        columns: dict[str, Any] = {"run": np.repeat(np.arange(runs), records)} if self.stacked else {}
+        columns["step"] = np.tile(self.steps, runs)
+        return columns | {name: np.ravel(getattr(self, name)) for name in ("loss", "norm", "log_grad_norm")}
+
+    def _values(self) -> dict[str, Any]:
+        names = (
+            "status",
+            "message",
+            "W",
+            "K",
+            "Q",
+            "balance",
+            "steps",
+            "weights",
+            "loss",
+            "norm",
+            "log_grad_norm",
+            "parameters",
+        )
+        return {name: getattr(self, name) for name in (*names, "selected", "probabilities")}
 
 
 def _each(function: Any, W: np.ndarray) -> Any:

@@ -1,17 +1,33 @@
-"""A training run under way: the weights that C moves, the records it fills, and who has a say in between."""
+"""A training run under way: the weights that C moves, the records it fills, and its callbacks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import _core
-from ._span import weights_of
-from ._workers import Workers
+from .. import _core
+from ..common.workers import Workers
 from .problem import Problem
+from .query_span import weights_of
 from .run import Run
+
+
+class Settings(NamedTuple):
+    """The numbers of a run, in the order in which C reads them."""
+
+    ridge: float
+    rule: int  # of the table UPDATE_RULE
+    lr: np.ndarray  # (1 or runs, 1 or steps)
+    target: float  # NaN: the infimum of a fixed linear head
+    p: float
+    radius: float  # negative: no ball
+    ball: int  # of the table BALL
+    momentum: float  # beta, or beta_1 of adam
+    decay: float  # of the matrices, times lr
+    second: float  # beta_2 of adam
+    eps: float  # of adam
 
 
 class Training:
@@ -20,9 +36,9 @@ class Training:
     def __init__(
         self,
         problem: Problem,
-        head: tuple,
-        rule: tuple,
-        weights: tuple,
+        objective: Any,
+        settings: Settings,
+        weights: tuple[Any, ...],
         span: np.ndarray | None,
         wanted: np.ndarray,
         runs: int | None,
@@ -31,7 +47,7 @@ class Training:
     ):
         self.problem, self.weights, self.wanted, self.runs = problem, weights, wanted, runs
         self.span, self.callback, self.workers = span, callback, workers
-        self.head = (problem.data._handle, problem._rule, *head, problem._loss, *rule)
+        self.objective, self.settings = objective, settings
         data, records, R = problem.data, len(wanted), runs or 1
         v = weights[3]
         self.records = (
@@ -39,6 +55,13 @@ class Training:
             None if v is None else np.empty((records, *v.shape)),
             *(np.empty((records, R)) for _ in range(3)),
         )
+        self.half_squares = None if weights[1] is None else np.empty((records, len(weights[1])))
+        # What the rule keeps from step to step: means of the gradient, roots of those of its square; their scales.
+        kinds = 2 if settings.rule == _core.UPDATE_RULE["adam"] else int(settings.momentum > 0)
+        arrays = [a for a in weights if a is not None]
+        parts = sum(len(a) if a is not v else 2 * R for a in arrays)
+        self.means = np.zeros((kinds, sum(a.size for a in arrays))) if kinds else None
+        self.past = np.full((parts, 2), -np.inf) if kinds else None
         self.reached = np.zeros(2, dtype=np.intp)  # written by C: step, records made
 
     @property
@@ -55,22 +78,30 @@ class Training:
         stop = len(self.wanted) if ends else np.searchsorted(self.wanted, last)
         rows = slice(self.done, int(stop))
         code, exception = _core.train(
-            *self.head,
+            self.objective,
+            self.problem._function,
+            tuple(self.settings),
             first,
             last,
             self.wanted[rows],
-            *self.weights[:3],
-            self.span,
-            self.weights[3],
-            *(None if r is None else r[rows] for r in self.records),
+            (*self.weights[:3], self.span, self.weights[3], self.means, self.past),
+            tuple(None if r is None else r[rows] for r in self.records),  # type: ignore[arg-type]
             self.reached,
-            None if self.callback is None else self._show,
+            None if self.callback is None and self.half_squares is None else self._recorded,
             None if self.workers is None else self._combine,
         )
         return _core.STATUS[code], exception
 
+    def _recorded(self) -> bool:
+        """After a record, when the factors in ``weights`` are those of its step."""
+        if self.half_squares is not None:
+            squares = [np.einsum("hij,hij->h", factor, factor) for factor in self.weights[1:3]]
+            self.half_squares[self.done - 1] = sum(squares) / 2
+        return self.callback is not None and self._show()
+
     def _show(self) -> bool:
         """Shows the run so far; whether that was enough (of the last step it always is)."""
+        assert self.callback is not None
         answer = self.callback(self.run("running"))
         enough = isinstance(answer, (bool, np.bool_)) and bool(answer)
         if self.workers is not None:
@@ -88,6 +119,7 @@ class Training:
             on = slice(matrices, None) if array is self.weights[3] else slice(0, matrices)
             blocks.append((rows, on))
             first += array.size
+        assert self.workers is not None
         self.workers.combine(gradient, numbers[:R], numbers[R:], blocks)
 
     def record_end(self, code: str) -> BaseException | None:
@@ -104,10 +136,13 @@ class Training:
         return self.advance(step, step)[1]
 
     def run(self, status: str) -> Run:
+        W: Any
+        K: Any
+        Q: Any
         W, K, Q, v = self.weights
         if self.span is not None:
             recorded = self.done > 0 and self.wanted[self.done - 1] == self.step
-            last = self.records[0][self.done - 1].reshape(W.shape) if recorded else None
+            last = self.records[0][self.done - 1].reshape(W.shape) if recorded else None  # type: ignore[index]
             W = weights_of(self.problem, W, self.span) if last is None else last.copy()
         final = W if W is not None else K @ Q.swapaxes(1, 2)
         # C fills a row of all runs at each step; what is given back has a row of all steps for each run.
@@ -115,19 +150,23 @@ class Training:
         final, K, Q = (None if a is None else a.reshape(*before, *a.shape[1:]) for a in (final, K, Q))
         if status == "running":  # C goes on moving these
             final, K, Q, v = (None if a is None else a.copy() for a in (final, K, Q, v))
-        weights, heads, *numbers = (None if r is None else r[: self.done] for r in self.records)
+        weights: Any
+        weights, head_records, *numbers = (None if r is None else r[: self.done] for r in self.records)
+        half_squares = None if self.half_squares is None else self.half_squares[: self.done].copy()
         steps = self.wanted[: self.done]
         if status == "running":  # these go on into the end result
-            for array in (steps, weights, heads, *numbers):
+            for array in (steps, weights, head_records, *numbers):
                 if array is not None:
                     array.flags.writeable = False
-        weights = weights.reshape(self.done, *final.shape)
-        rows = (None if r is None else r.swapaxes(0, 1) for r in (weights, *numbers, heads))
+        weights = weights.reshape(self.done, *final.shape)  # type: ignore[union-attr]
+        if half_squares is not None:
+            half_squares = half_squares.reshape(self.done, *before)
+        rows = (None if r is None else r.swapaxes(0, 1) for r in (weights, *numbers, head_records, half_squares))
         arrays = (final, K, Q, v, *rows)
         if self.runs is None:
             arrays = tuple(None if a is None else a[0] for a in arrays)
-        final, K, Q, v, weights, loss, norm, log_grad_norm, heads = arrays
+        final, K, Q, v, weights, loss, norm, log_grad_norm, head_records, half_squares = arrays
         return Run(
-            self.problem.data, final, K, Q, steps, weights, loss, norm, log_grad_norm, status, v, heads,
-            None if v is None else self.problem.head, self.runs is not None,
+            self.problem.data, final, K, Q, steps, weights, loss, norm, log_grad_norm, status, v, head_records,
+            None if v is None else self.problem.head, self.runs is not None, half_squares,
         )  # fmt: skip

@@ -2,42 +2,51 @@
 
 from __future__ import annotations
 
+import logging
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from ._check import as_choice, as_count, as_doubles, as_floats, as_number, as_numeric, check_shape
-from ._progress import steps_made
-from ._span import span_of
-from ._training import Training
-from ._workers import Workers
-from .output import LinearHead, MLPHead
+from .. import _core
+from ..common.check import as_choice, as_count, as_floats, as_number, as_numeric, check_shape
+from ..common.progress import steps_made
+from ..common.types import Ball, Rule
+from ..common.workers import Workers
+from .output_head import LinearHead, MLPHead, shared_by_all
 from .problem import Problem
+from .query_span import span_of
 from .run import Run
+from .session import Settings, Training
 
 __all__ = ["train"]
 
-RULES = ("constant", "normalized", "normalized jointly", "polyak", "mirror")  # the order of the C enum
-BALLS = ("frobenius", "nuclear")  # the order of the C enum
+logger = logging.getLogger(__name__)
+
 BAR_PARTS = 200  # a progress bar moves this often
 
 
 def train(
     problem: Problem,
-    W: Any = None,
+    W: ArrayLike | None = None,
     *,
-    K: Any = None,
-    Q: Any = None,
-    rule: str = "normalized",
-    lr: Any = 0.1,
+    K: ArrayLike | None = None,
+    Q: ArrayLike | None = None,
+    rule: Rule = "normalized",
+    lr: ArrayLike = 0.1,
     steps: int = 2000,
-    record: Any = 100,
+    record: ArrayLike = 100,
     ridge: float = 0.0,
     target_loss: float | None = None,
     radius: float | None = None,
-    ball: str = "frobenius",
+    ball: Ball = "frobenius",
     p: float = 2.0,
+    momentum: float = 0.0,
+    weight_decay: float = 0.0,
+    betas: tuple[float, float] | None = None,
+    eps: float | None = None,
     runs: int | None = None,
     train_head: bool = False,
     callback: Callable[[Run], Any] | None = None,
@@ -57,11 +66,15 @@ def train(
         heads whose attended vectors are summed need a start: from equal weights they would stay equal.
     K, Q : (dk, m) and (dz, m) array_like, optional
         Train the factors of W = K Q^T from here instead.
-    rule : {"normalized", "normalized jointly", "constant", "polyak", "mirror"}
+    rule : {"normalized", "normalized jointly", "constant", "polyak", "mirror", "sign", "spectral", "adam"}
         Divide the gradient by its norm (that of K, of Q and of each attention head by its own); divide all of them by
         their common norm; or not at all.  "polyak": the step ``(L - target_loss) / (2 ||dL||^2) * dL`` of all matrices
         together, shortened to the length ``lr``.  "mirror": the step ``lr`` along the gradient divided by its lq norm,
         ``1/p + 1/q = 1``, in ``sign(W) |W|^(p-1)`` instead of W, which goes to the lp SVM (each matrix by its own).
+        "sign": the step ``lr * sign(dL)``, 0 where the gradient is 0.  "spectral" (Muon): ``lr * U V^T`` of the
+        singular value decomposition ``dL = U diag(s) V^T``, over the singular values that rounding leaves; the
+        parameters of a head, which are no matrices, by their norm.  "adam": ``lr * m / (sqrt(v) + eps)`` with the means
+        m and v of the gradient and its square, each over the sum of its weights; an experiment, nothing is claimed.
     lr : float or (steps,) array_like
         Learning rate, one or one per step; with ``runs`` also (runs, 1) or (runs, steps).
     steps : int
@@ -70,7 +83,8 @@ def train(
     ridge : float
         Adds ``ridge * ||W||_F^2``, or ``ridge * (||K||_F^2 + ||Q||_F^2)``, to the mean loss.
     target_loss : float, optional
-        What "polyak" goes down to; the infimum over all W by default, every query on its optimal token.
+        What "polyak" goes down to; the infimum over all W by default, every query on its optimal token.  The loss above
+        that is then known as a logarithm, however small, for a fixed linear head without ridge on one process.
     radius : float, optional
         After each step go to the nearest point of a ball: ``||W||_F <= radius`` or, with ``ball="nuclear"``,
         ``||W||_* <= radius``.  For factors the nuclear ball means ``||K||_F^2 + ||Q||_F^2 <= 2 radius``, whose products
@@ -78,8 +92,18 @@ def train(
     ball : {"frobenius", "nuclear"}
     p : float
         Exponent > 1 of the potential ``||W||_p^p / p`` of "mirror"; p = 2 is "normalized".
+    momentum : float
+        In [0, 1): the direction is ``m <- momentum * m + gradient`` instead of the gradient.  Not with "polyak",
+        "mirror" and "adam", which has its own.
+    weight_decay : float
+        Decoupled: ``W <- (1 - lr * weight_decay) W`` (or K and Q) before each step.  Not with "polyak" and "mirror".
+    betas : pair of float in [0, 1), optional
+        Of "adam", (0.9, 0.999) by default.
+    eps : float, optional
+        Of "adam", in units of the gradient; 0 by default: entries whose gradient has always been 0 stay where they
+        are, and no gradient is too small.
     runs : int, optional
-        Train so many runs side by side, each reading of the keys shared by all: W (runs, dk, dz), or K (runs, dk, m)
+        Number of runs trained side by side, which share each reading of the keys: W (runs, dk, dz), or K (runs, dk, m)
         and Q (runs, dz, m), are their starts (with ``heads=H``, (runs, H, ...)).
     train_head : bool
         Train the head too, from that of the problem and by the same rule: v; V and a of an MLP; v and lam of a
@@ -105,10 +129,15 @@ def train(
     KeyboardInterrupt
         On Ctrl-C, with the run so far in ``.partial``.
     FloatingPointError
-        When weights or logits overflow, with the run so far in ``.partial``.
+        When weights, logits or the gradient overflow, with the run so far in ``.partial``.
 
     Notes
     -----
+    Normalised steepest descent in a norm, ``W <- W - lr * argmax_(||D|| <= 1) <dL, D>``: "normalized" in the Frobenius
+    norm, "mirror" in its own geometry, "sign" in the max norm, "spectral" in the spectral norm.  Linear classifiers go
+    in direction to the SVM of least that norm ("Implicit Bias of Spectral Descent and Muon on Multiclass Separable
+    Data", 2025), with a decaying learning rate; for attention :func:`attsvm.margin_share` measures how near they come.
+
     Normalised descent with learning rate 0.1 is the setting of the experiments in "Transformers as Support Vector
     Machines" (Tarzanagh, Li, Thrampoulidis, Oymak, 2023).  Mirror descent on attention: Julistiono, Tarzanagh, Azizan
     (2024); the Polyak step: Vasudeva, Deora, Thrampoulidis (2024); head and attention together: Tarzanagh, Li, Zhang,
@@ -142,7 +171,7 @@ def train(
     >>> attsvm.train(problem, starts, runs=4, steps=1000).loss.shape
     (4, 11)
 
-    Training until every query has made up its mind:
+    Training until every query attends to one token:
 
     >>> run = attsvm.train(problem, callback=lambda run: run.probabilities.max(axis=1).min() > 0.99)
     >>> run.status, int(run.steps[-1])
@@ -150,7 +179,7 @@ def train(
     """
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be a Problem, got {type(problem).__name__}")
-    rule_code = RULES.index(as_choice("rule", rule, RULES))
+    rule_code = _core.UPDATE_RULE[as_choice("rule", rule, _core.UPDATE_RULE)]
     steps = as_count("steps", steps)
     runs = None if runs is None else as_count("runs", runs, 1)
     weights = _start(problem, W, K, Q, runs)
@@ -159,23 +188,40 @@ def train(
         raise TypeError(f"train_head must be a bool, got {type(train_head).__name__}")
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be a function, got {type(callback).__name__}")
-    head, v = _head(problem, runs or 1) if train_head else ((None, None), None)
-    rates, target = _learning_rates(lr, steps, runs), _target(problem, rule, target_loss, train_head)
-    settings = (as_number("ridge", ridge, least=0.0), rule_code, rates)
-    where = (_exponent(rule, p), *_ball_of(rule, radius, ball, factors=weights[0] is None))
+    v = _head_parameters(problem, runs or 1) if train_head else None
+    objective = problem._capsule(trains_head=True) if train_head else problem._objective
+    ridge = as_number("ridge", ridge, least=0.0)
+    target = _target(problem, rule, target_loss, train_head)
+    if (
+        rule == "polyak"
+        and target_loss is None
+        and problem._fixed_scores is not None
+        and ridge == 0
+        and reduce is None
+    ):
+        target = math.nan  # C takes the loss above its infimum from the logits, where the loss itself is constant
+    rates = _learning_rates(lr, steps, runs)
+    p = _exponent(rule, p)
+    kept = _means(rule, momentum, weight_decay, betas, eps)
+    radius, ball_code = _ball_of(rule, radius, ball, factors=weights[0] is None)
     workers = None
     if reduce is not None:
         workers = Workers(reduce, len(problem.data))
         if target_loss is None:  # so far that of the own shard
             target = float(workers.mean([target])[0])
-        numbers = [*settings[:2], *where, target, steps, callback is not None]
-        workers.agree(*weights, v, wanted, rates, np.array(numbers, dtype=np.float64))
-    along_gradient = rule != "mirror" and settings[0] == 0 and radius is None and v is None and reduce is None
+        numbers = [ridge, rule_code, p, radius, ball_code, target, *kept, steps, callback is not None]
+        words = f"{problem.loss_name} {problem.head.kind} {problem.heads} {problem.combine}"
+        workers.agree(
+            *weights, v, wanted, rates, np.array(numbers, dtype=np.float64), *shared_by_all(problem.head),
+            np.array([*map(ord, words)], dtype=np.float64),
+        )  # fmt: skip
+    plain = not any(kept) and rule not in ("mirror", "sign", "spectral", "adam")
+    along_gradient = plain and ridge == 0 and radius < 0 and v is None and reduce is None
     span = span_of(problem, weights[0]) if weights[0] is not None and along_gradient else None
-    state = Training(
-        problem, head, (*settings, target, *where), (*weights, v), span, wanted, runs, callback, workers
-    )
+    settings = Settings(ridge, rule_code, rates, target, p, radius, ball_code, *kept)
+    state = Training(problem, objective, settings, (*weights, v), span, wanted, runs, callback, workers)
     code, exception = _to_the_end(state, steps, progress)
+    logger.debug("%s rule, %d of %d steps: %s", rule, state.step, steps, code)
     if code == "done":
         return state.run("completed")
     raised = state.record_end(code)
@@ -183,9 +229,11 @@ def train(
         code, exception = "interrupted", raised
     if code == "interrupted":
         _raise(exception or KeyboardInterrupt(), state.run(code))
-    if code == "not finite":
-        message = f"weights or logits left the range of double precision at step {state.step}"
-        _raise(FloatingPointError(message + ": use a smaller lr or smaller tokens"), state.run("overflow"))
+    if code in ("not finite", "gradient not finite"):
+        what = "weights or logits" if code == "not finite" else "the gradient"
+        message = f"{what} left the range of double precision at step {state.step}"
+        partial = state.run("overflow" if code == "not finite" else code)
+        _raise(FloatingPointError(message + ": use a smaller lr or smaller tokens"), partial)
     return state.run(code)
 
 
@@ -209,7 +257,7 @@ def _raise(exception: BaseException, partial: Run) -> None:
     raise exception
 
 
-def _start(problem: Problem, W: Any, K: Any, Q: Any, runs: int | None) -> tuple:
+def _start(problem: Problem, W: Any, K: Any, Q: Any, runs: int | None) -> tuple[Any, ...]:
     """Copies of (W, None, None) or (None, K, Q), their matrices stacked over runs and attention heads."""
     dk, dz = problem.data.dk, problem.data.dz
     if W is None and K is None and Q is None:
@@ -219,8 +267,8 @@ def _start(problem: Problem, W: Any, K: Any, Q: Any, runs: int | None) -> tuple:
     return tuple(None if a is None else a.copy() for a in problem._weights(W, K, Q, runs))
 
 
-def _head(problem: Problem, runs: int) -> tuple:
-    """The starts of the parameters of a head that is trained; values and labels for a linear one with fixed scores."""
+def _head_parameters(problem: Problem, runs: int) -> np.ndarray:
+    """Where the parameters of a head that is trained start, a row for each run."""
     head = problem.head
     if not isinstance(head, (LinearHead, MLPHead)):
         raise ValueError(f"train_head=True needs a head with parameters, got {head!r}")
@@ -228,9 +276,7 @@ def _head(problem: Problem, runs: int) -> tuple:
         raise ValueError("train_head=True needs a head with one v for all queries, got one per query")
     if problem.loss_name == "log":
         raise ValueError("train_head=True needs a loss other than 'log', whose scores must not become negative")
-    scored = isinstance(problem._rule, np.ndarray)
-    fixed = (as_doubles(problem.data.values), problem._y) if scored else (None, None)
-    return fixed, np.tile(head.row(), (runs, 1))
+    return np.tile(head.row(), (runs, 1))
 
 
 def _target(problem: Problem, rule: str, target_loss: Any, train_head: bool) -> float:
@@ -252,8 +298,34 @@ def _exponent(rule: str, p: Any) -> float:
     return p
 
 
+def _means(rule: str, momentum: Any, decay: Any, betas: Any, eps: Any) -> tuple[float, float, float, float]:
+    """momentum, decay, beta_2 and eps; the first is beta_1 of adam."""
+    momentum, decay = _portion("momentum", momentum), as_number("weight_decay", decay, least=0.0)
+    given = {"momentum": momentum, "weight_decay": decay}
+    for name in (name for name, value in given.items() if value and rule in ("polyak", "mirror")):
+        raise ValueError(f"{name} does not go with rule={rule!r}")
+    if rule != "adam":
+        for name in (name for name, value in {"betas": betas, "eps": eps}.items() if value is not None):
+            raise ValueError(f"{name} belongs to rule='adam', got rule={rule!r}")
+        return momentum, decay, 0.0, 0.0
+    if momentum:
+        raise ValueError("momentum of rule='adam' is the first of betas, got momentum as well")
+    pair = (0.9, 0.999) if betas is None else betas
+    if not isinstance(pair, (tuple, list, np.ndarray)) or len(pair) != 2:
+        raise ValueError(f"betas must be a pair of numbers in [0, 1), got {betas!r}")
+    first, second = (_portion(f"betas[{i}]", beta) for i, beta in enumerate(pair))
+    return first, decay, second, 0.0 if eps is None else as_number("eps", eps, least=0.0)
+
+
+def _portion(name: str, value: Any) -> float:
+    number = as_number(name, value, least=0.0)
+    if number >= 1:
+        raise ValueError(f"{name} must be below 1, got {number:g}")
+    return number
+
+
 def _ball_of(rule: str, radius: Any, ball: Any, factors: bool) -> tuple[float, int]:
-    code = BALLS.index(as_choice("ball", ball, BALLS))
+    code = _core.BALL[as_choice("ball", ball, _core.BALL)]
     if radius is None:
         return -1.0, code
     if rule == "mirror":

@@ -1,0 +1,1 @@
+"""The data model: a query attends to a window of tokens."""

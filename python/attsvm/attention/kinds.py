@@ -1,0 +1,167 @@
+"""Data of each kind of attention, from arrays or lists: cross-, self-, causal and prompt attention."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..common.check import as_count, as_floats, check_finite
+from .data import Data, read_only
+from .layout import Layout
+from .tokens import read_queries, read_tokens, read_values
+
+__all__ = ["causal_attention", "cross_attention", "prompt_attention", "self_attention"]
+
+
+def _with_values(data: Data, values: Any) -> Data:
+    """Data that are being made, with the values that were given."""
+    if values is not None:
+        layout = data.layout
+        assert isinstance(layout, Layout)
+        data._values = read_only(read_values(values, layout.lengths))
+    return data
+
+
+def cross_attention(X: ArrayLike, Z: ArrayLike, values: ArrayLike | None = None) -> Data:
+    """Queries ``Z`` attend to the tokens ``X`` of their sequence: logits ``X_i W z_i``.
+
+    Parameters
+    ----------
+    X : (n, T, d) array_like, or list of n (T_i, d) array_likes
+        Tokens.  float32 tokens stay float32 (and may be memory-mapped); anything else becomes float64.
+    Z : (n, dz) or (n, S, dz) array_like, or list of n (S_i, dz) array_likes
+        One query per sequence, S of them, or as many as each has.
+    values : (n, T, dv) array_like or list, optional
+        What attention returns; the tokens by default.
+
+    Returns
+    -------
+    Data
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming the argument: wrong shape, empty, NaN, infinite, complex or not numbers.
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
+    >>> attsvm.cross_attention(X, Z)
+    <attsvm cross_attention: 6 queries over 48 tokens, 8 tokens each, dk=10, dz=10>
+    """
+    data = Data.of_plain("cross_attention", X, Z)
+    if data is None:
+        keys, lengths = read_tokens("X", X)
+        queries, counts, single = read_queries(Z, len(lengths))
+        data = Data("cross_attention", keys, queries, None, Layout(lengths, counts, single))
+    return _with_values(data, values)
+
+
+def self_attention(X: ArrayLike, query: int | None = 0, values: ArrayLike | None = None) -> Data:
+    """The tokens of a sequence attend to each other: logits ``X_i W x_i,query``, or ``X_i W X_i^T``.
+
+    Parameters
+    ----------
+    X : (n, T, d) array_like, or list of n (T_i, d) array_likes
+    query : int or None
+        The token of each sequence that queries (negative counts from its end); None: every token queries.
+    values : (n, T, dv) array_like or list, optional
+
+    Returns
+    -------
+    Data
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> X, Z, y, v = attsvm.sample.unit_sphere(3, 4, 5)
+    >>> attsvm.self_attention(X, query=None)
+    <attsvm self_attention: 12 queries over 12 tokens, 4 tokens each, dk=5, dz=5>
+    """
+    data = None
+    if query is None:
+        data = Data.of_plain("self_attention", X, X)
+    elif type(X) is np.ndarray and X.ndim == 3 and type(query) is int and -X.shape[1] <= query < X.shape[1]:
+        data = Data.of_plain("self_attention", X, np.ascontiguousarray(X[:, query]))
+    if data is not None:
+        return _with_values(data, values)
+    keys, lengths = read_tokens("X", X)
+    if query is None:
+        layout, rows = Layout(lengths, lengths, single=False), slice(None)
+    else:
+        index = as_count("query", query, least=-int(lengths.min()))
+        if index >= lengths.min():
+            raise ValueError(f"query must be a token of every sequence, below {lengths.min()}, got {index}")
+        layout = Layout(lengths, np.ones_like(lengths), single=True)
+        first = np.cumsum(lengths) - lengths
+        rows = first + (index if index >= 0 else lengths + index)
+    queries = np.ascontiguousarray(keys[rows], dtype=np.float64)
+    return _with_values(Data("self_attention", keys, queries, None, layout), values)
+
+
+def causal_attention(X: ArrayLike, values: ArrayLike | None = None) -> Data:
+    """Every token queries the tokens at or before it: ``X_i W x_ik`` over ``t <= k``.
+
+    Parameters
+    ----------
+    X : (n, T, d) array_like, or list of n (T_i, d) array_likes
+    values : (n, T, dv) array_like or list, optional
+
+    Returns
+    -------
+    Data
+        Per-entry results are ``(n, T, T)``, with probability 0 and logit ``-inf`` after the query.
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> data = attsvm.causal_attention([[[1.0], [2.0]]])
+    >>> data.probabilities([[0.0]])
+    array([[[1. , 0. ],
+            [0.5, 0.5]]])
+    """
+    data = Data.of_plain("causal_attention", X, X, causal=True)
+    if data is None:
+        keys, lengths = read_tokens("X", X)
+        queries = np.ascontiguousarray(keys, dtype=np.float64)
+        data = Data("causal_attention", keys, queries, None, Layout(lengths, lengths, single=False, causal=True))
+    return _with_values(data, values)
+
+
+def prompt_attention(X: ArrayLike, key: ArrayLike | None = None) -> Data:
+    """Prompt attention, one trained prompt p for all sequences: logits ``(X_i key^T) p``, values ``X_i``.
+
+    The trained weight is the prompt: ``W`` has shape ``(dk, 1)``.  It is the setting of "Max-Margin Token Selection in
+    Attention Mechanism" (Tarzanagh, Li, Zhang, Oymak, 2023).
+
+    Parameters
+    ----------
+    X : (n, T, d) array_like, or list of n (T_i, d) array_likes
+    key : (dk, d) array_like, optional
+        The fixed key matrix; the identity by default.
+
+    Returns
+    -------
+    Data
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> attsvm.prompt_attention([[[1.0, 0.0], [0.0, 1.0]]]).logits([[1.0], [3.0]])
+    array([[1., 3.]])
+    """
+    if key is None and type(X) is np.ndarray and X.ndim == 3:
+        data = Data.of_plain("prompt_attention", X, np.ones((len(X), 1)))
+        if data is not None:
+            return data
+    values, lengths = read_tokens("X", X)
+    keys = values
+    if key is not None:
+        matrix = as_floats("key", key, "dk, d", (None, values.shape[1]))
+        keys = np.ascontiguousarray(values.astype(np.float64, copy=False) @ matrix.T)
+        check_finite("X key^T", keys)
+    layout = Layout(lengths, np.ones_like(lengths), single=True)
+    return Data("prompt_attention", keys, np.ones((len(lengths), 1)), values if key is not None else None, layout)

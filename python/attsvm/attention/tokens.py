@@ -1,0 +1,73 @@
+"""Tokens, queries and values as they come, rectangular or ragged, into rows below each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..common.check import as_floats, as_numeric, check_shape
+
+__all__ = ["read_queries", "read_tokens", "read_values"]
+
+
+def read_tokens(name: str, X: Any, letters: str = "n, T, d") -> tuple[np.ndarray, np.ndarray]:
+    """Tokens of all sequences below each other, and the length of each sequence."""
+    if _is_ragged(X):
+        return _read_ragged(name, X, "T_i, d", keep_single=True)
+    array = as_floats(name, X, letters, keep_single=True)
+    n, T, d = array.shape
+    return array.reshape(n * T, d), np.full(n, T, dtype=np.intp)
+
+
+def read_queries(Z: Any, n: int) -> tuple[np.ndarray, np.ndarray, bool]:
+    """Queries of all sequences below each other, how many each sequence has, and whether it is one without an axis."""
+    if _is_ragged(Z):
+        queries, counts = _read_ragged("Z", Z, "S_i, dz")
+        if len(counts) != n:
+            raise ValueError(f"Z must hold queries for each of the {n} sequences of X, got {len(counts)}")
+        return queries, counts, False
+    Z = as_numeric("Z", Z)
+    if Z.ndim == 3:
+        queries = as_floats("Z", Z, "n, S, dz", (n, None, None))
+        return queries.reshape(-1, Z.shape[2]), np.full(n, Z.shape[1], dtype=np.intp), False
+    return as_floats("Z", Z, "n, dz", (n, None)), np.ones(n, dtype=np.intp), True
+
+
+def _is_ragged(X: Any) -> bool:
+    return isinstance(X, (list, tuple)) and len(X) > 0 and not _is_rectangular(X)
+
+
+def _read_ragged(
+    name: str, X: Sequence[Any], letters: str, keep_single: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of all parts below each other, and how many each part has."""
+    parts = [as_floats(f"{name}[{i}]", x, letters, keep_single=keep_single) for i, x in enumerate(X)]
+    for i, part in enumerate(parts):
+        check_shape(f"{name}[{i}]", part, letters, (None, parts[0].shape[1]))
+    return np.concatenate(parts), np.array([len(part) for part in parts], dtype=np.intp)
+
+
+def _is_rectangular(X: Sequence[Any]) -> bool:
+    """Whether a list of sequences has one shape throughout (judged without converting its numbers)."""
+    try:
+        shapes = {np.shape(x) for x in X}
+    except ValueError:  # a ragged element: not a sequence of tokens at all, which the array conversion reports
+        return True
+    return len(shapes) == 1 or any(len(shape) != 2 for shape in shapes)
+
+
+def read_values(values: Any, lengths: np.ndarray) -> np.ndarray:
+    flat, found = read_tokens("values", values, "n, T, dv")
+    if len(found) != len(lengths) or (found != lengths).any():
+        raise ValueError(
+            f"values must have as many tokens as X in each sequence, {_sizes(lengths)}, got {_sizes(found)}"
+        )
+    return flat
+
+
+def _sizes(lengths: np.ndarray) -> str:
+    if (lengths == lengths[0]).all():
+        return f"{len(lengths)} x {lengths[0]}"
+    return "(" + ", ".join(map(str, lengths[:8])) + (", ...)" if len(lengths) > 8 else ")")

@@ -1,0 +1,1 @@
+"""What every part needs: checks, progress, workers, replication, configuration."""

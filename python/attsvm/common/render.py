@@ -1,0 +1,49 @@
+"""How results draw themselves without importing what draws: ``plot`` enters its functions here when it is imported."""
+
+from __future__ import annotations
+
+import base64
+import importlib.util
+import io
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["draw", "drawing", "picture"]
+
+WIDTH, HEIGHT = 4.2, 2.4  # inches, of the small picture in a notebook
+
+_drawings: dict[str, Callable[..., Any]] = {}
+
+
+def drawing(kind: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator: this function ``(result, ax, **line_kw)`` draws results of the class of that name."""
+
+    def enter(function: Callable[..., Any]) -> Callable[..., Any]:
+        _drawings[kind] = function
+        return function
+
+    return enter
+
+
+def draw(result: Any, ax: Any = None, **line_kw: Any) -> Any:
+    """The result drawn into ``ax``, or pyplot's current axes."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise ImportError("plot needs matplotlib: pip install matplotlib")
+    return _drawings[type(result).__name__](result, ax, **line_kw)
+
+
+def picture(result: Any) -> str | None:
+    """An HTML image of the result; None without matplotlib, or where nothing can be drawn."""
+    if type(result).__name__ not in _drawings or importlib.util.find_spec("matplotlib") is None:
+        return None
+    from matplotlib.figure import Figure  # not pyplot, whose figures would stay open
+
+    figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
+    try:
+        draw(result, figure.subplots())
+    except ValueError:  # several runs or attention heads, or no weights: there is no one picture
+        return None
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=110)
+    text = base64.b64encode(file.getvalue()).decode()
+    return f'<img alt="{type(result).__name__}" style="max-width:100%" src="data:image/png;base64,{text}">'

@@ -1,0 +1,161 @@
+"""What all results can do: print, show themselves in a notebook, go into tables, pictures and files, be compared."""
+
+from __future__ import annotations
+
+import html
+import math
+from os import PathLike
+from typing import IO, Any
+
+import numpy as np
+
+from . import render, storage
+
+__all__ = ["Result", "plain"]
+
+
+class Result:
+    """Base of the results.  A subclass is storable and says what it prints and tabulates.
+
+    ``_title()`` and ``_lines()``, pairs of a name and a text, make the printed and the notebook form; ``_columns()``
+    makes the data frame, ``_values()`` the dictionary.
+    """
+
+    _least_width = 0  # of the names, when printed: so that results of one kind look the same
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        storage.storable(cls)
+
+    def _title(self) -> str:
+        raise NotImplementedError
+
+    def _lines(self) -> list[tuple[str, str]]:
+        raise NotImplementedError
+
+    def _columns(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _values(self) -> dict[str, Any]:
+        """What :meth:`to_dict` holds, not yet made plain."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        lines = self._lines()
+        width = max([self._least_width, *(len(name) + 2 for name, _ in lines)])
+        indent = "\n" + " " * (2 + width)
+        return "\n".join(
+            [
+                self._title(),
+                *(
+                    f"  {name:<{width}}{text}".replace("\n", indent) if name else f"  {text}"
+                    for name, text in lines
+                ),
+            ]
+        )
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f'<tr><th style="text-align:left">{html.escape(name)}</th>'
+            f'<td style="text-align:left">{html.escape(text).replace(chr(10), "<br>")}</td></tr>'
+            for name, text in self._lines()
+        )
+        picture = render.picture(self)
+        return (
+            f'<div class="attsvm"><strong>{html.escape(self._title())}</strong>{self._html_bar()}'
+            f"<table>{rows}</table>{picture or ''}</div>"
+        )
+
+    def _html_bar(self) -> str:
+        return ""
+
+    def __eq__(self, other: object) -> bool:
+        """The same type and the same numbers (NaN equal to NaN)."""
+        if type(self) is not type(other):
+            return NotImplemented
+        return storage.same(storage.state_of(self), storage.state_of(other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Numbers, strings, None and nested lists only, as JSON takes them (NaN and infinities as floats).
+
+        Returns
+        -------
+        dict
+        """
+        found = plain(self._values())
+        assert isinstance(found, dict)
+        return found
+
+    def to_dataframe(self) -> Any:
+        """The result as a table, one row per record, point, query or token.
+
+        Returns
+        -------
+        pandas.DataFrame
+
+        Raises
+        ------
+        ImportError
+            Without pandas.
+        """
+        try:
+            import pandas
+        except ImportError:
+            raise ImportError("to_dataframe needs pandas: pip install pandas") from None
+        return pandas.DataFrame(self._columns())
+
+    def plot(self, ax: Any = None, **line_kw: Any) -> Any:
+        """Draw the result into ``ax``, pyplot's current axes by default, and return the axes.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+        **line_kw
+            For the line or the points.
+
+        Returns
+        -------
+        matplotlib Axes
+
+        Raises
+        ------
+        ImportError
+            Without matplotlib.
+        ValueError
+            Where there is no one picture: several runs, several attention heads, no weights.
+        """
+        return render.draw(self, ax, **line_kw)
+
+    def save(self, file: str | PathLike[str] | IO[bytes]) -> None:
+        """Write the result, its data included, as an npz file that :func:`attsvm.load` reads.
+
+        Parameters
+        ----------
+        file : path or binary file
+        """
+        storage.save(self, file)
+
+
+def plain(value: Any) -> Any:
+    """Arrays as nested lists, NumPy's numbers as Python's."""
+    if isinstance(value, dict):
+        return {key: plain(part) for key, part in value.items()}
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [plain(part) for part in value]
+    return value
+
+
+def interval_bar(low: float, high: float) -> str:
+    """The certified interval [low, high] as a bar from 0: what is reached dark, what is not excluded pale."""
+    if not (0 < low <= high and math.isfinite(high)):
+        return ""
+    reached = 100 * low / high
+    return (
+        '<div style="width:100%;max-width:22em;height:0.7em;margin:0.4em 0;border-radius:3px;overflow:hidden;'
+        f'background:#9ec9e2" title="margin reached {low:.12g}, at most {high:.12g}">'
+        f'<div style="width:{reached:.6f}%;height:100%;background:#0072B2"></div></div>'
+    )

@@ -1,0 +1,19 @@
+"""The types of public arguments, so that a type checker refuses ``norm="nuc"``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:  # NumPy loads numpy.random when it is first asked for: importing attsvm does not ask
+    import numpy as np
+
+__all__ = ["Ball", "Loss", "Method", "Norm", "Random", "Rule"]
+
+Norm: TypeAlias = Literal["frobenius", "nuclear", "max", "spectral"] | float
+Method: TypeAlias = Literal["auto", "active", "block", "interior", "gradient", "factored", "newton", "barrier"]
+Loss: TypeAlias = Literal["logistic", "exponential", "linear", "log"]
+Rule: TypeAlias = Literal[
+    "normalized", "normalized jointly", "constant", "polyak", "mirror", "sign", "spectral", "adam"
+]
+Ball: TypeAlias = Literal["frobenius", "nuclear"]
+Random: TypeAlias = "int | np.random.Generator | None"

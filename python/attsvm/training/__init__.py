@@ -1,0 +1,1 @@
+"""The objective of softmax attention, and descent on it."""

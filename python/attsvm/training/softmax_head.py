@@ -1,0 +1,78 @@
+"""An output head with several classes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..attention.data import Data
+from ..common.check import as_floats, as_numeric, check_shape
+from .output_head import CallableHead
+
+__all__ = ["SoftmaxHead"]
+
+
+class SoftmaxHead(CallableHead):
+    """The log-probability ``log softmax(V^T o)_c`` of each query's class c; with ``loss="linear"`` its cross-entropy.
+
+    Parameters
+    ----------
+    V : (dv, C) array_like
+        One output per class.
+    classes : (n,) or (n, S) integer array_like, or list of (S_i,)
+        The class of each query, 0 .. C - 1.
+
+    Notes
+    -----
+    The cross-entropy is concave in the attended vector o, so that a query may keep several tokens: the mixture of its
+    tokens under which its class is most probable.  Evaluated in NumPy, one call a step.
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
+    >>> head = attsvm.SoftmaxHead([[1.0, 0.0, -1.0]] * 10, classes=[0, 1, 2, 0, 1, 2])
+    >>> problem = attsvm.Problem(attsvm.cross_attention(X, Z), head=head, loss="linear")
+    >>> run = attsvm.train(problem, steps=100)
+    >>> bool(run.loss[-1] < run.loss[0])
+    True
+    """
+
+    def __init__(self, V: ArrayLike, classes: Any):
+        self.V = as_floats("V", V, "dv, C")
+        ragged = isinstance(classes, (list, tuple)) and len({np.shape(part) for part in classes}) > 1
+        self.classes = (
+            [self._numbers(f"classes[{i}]", part) for i, part in enumerate(classes)]
+            if ragged
+            else self._numbers("classes", classes)
+        )
+        self._flat = np.concatenate(self.classes) if ragged else np.ravel(self.classes)
+
+    def __repr__(self) -> str:
+        return f"SoftmaxHead(dv={self.V.shape[0]}, C={self.V.shape[1]})"
+
+    def _numbers(self, name: str, value: Any) -> np.ndarray:
+        array, C = as_numeric(name, value), self.V.shape[1]
+        if array.dtype.kind == "f":
+            raise TypeError(f"{name} must hold class numbers, integers 0 .. {C - 1}, got {array.dtype}")
+        outside = (array < 0) | (array >= C)
+        if outside.any():
+            raise ValueError(f"{name} must hold class numbers 0 .. {C - 1}, got {array[outside][0]}")
+        return array.astype(np.intp)
+
+    def value_and_grad(self, o: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Log-probabilities of the classes at attended vectors o (M, dv), and their gradients."""
+        of_query = self._flat[:, None]
+        outputs = o @ self.V
+        outputs -= outputs.max(axis=1, keepdims=True)
+        p = np.exp(outputs)
+        total = p.sum(axis=1, keepdims=True)
+        value = np.take_along_axis(outputs, of_query, axis=1) - np.log(total)
+        return value[:, 0], self.V.T[self._flat] - (p / total) @ self.V.T
+
+    def parameters(self, data: Data, dv: int) -> tuple[None, None, float, Any]:
+        check_shape("V", self.V, "dv, C", (dv, None))
+        data.layout.flatten_queries("classes", self.classes)  # as many as there are queries
+        return super().parameters(data, dv)
