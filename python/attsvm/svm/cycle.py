@@ -1,32 +1,32 @@
-"""Queries that repeat each other and prefer tokens in a circle: no weights can, which shows without solving anything.
+"""Preference cycles: equal queries that prefer tokens in a cycle cannot be satisfied by any weights.
 
-Rows ``(x_a - x_t) z^T`` of one query vector z are the edges a -> t of a graph over the tokens; around a circle they add
-up to zero.  Labels that are somebody's opinion, and tokens out of a vocabulary, make such circles.
+Rows ``(x_a - x_t) z^T`` of one query vector z are the edges a -> t of a graph over the tokens; along a cycle they add
+up to zero.  Inconsistent labels, and tokens out of a vocabulary, make such cycles.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from ._selection import Selection
-from .data import Data
+from ..attention.data import Data
+from .selection import Selection
 
 ALONE = -1
 
 
-def circle(data: Data, selection: Selection) -> np.ndarray | None:
-    """The entries of rows that add up to zero, of one selected token per query; None: there is no circle, or the
-    selection is another one."""
+def cycle(data: Data, selection: Selection) -> np.ndarray | None:
+    """Multipliers (entries): 1 on the rows of a preference cycle, which add up to zero.  None when there is no cycle,
+    and for selections of several tokens per query or with margins of their own."""
     if selection.kept is not None or selection.rhs is not None:
         return None
     first = np.sort(data.queries[:, 0])
-    if not (first[1:] == first[:-1]).any():  # rows of one query have the same tail: a circle takes two
+    if not (first[1:] == first[:-1]).any():  # rows of one query have the same tail: a cycle takes two
         return None
     same = _classes(data.queries, np.arange(len(data)))
     queries = np.flatnonzero(same != ALONE)
     lengths = (data.stop - data.start)[queries]
     if ((selection.reference[queries] < 0) | (selection.reference[queries] >= lengths)).any():
-        return None  # which C will say
+        return None  # C reports it
     within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     entry = within + np.repeat(data.indptr[queries], lengths)
     token = within + np.repeat(data.start[queries], lengths)
@@ -38,8 +38,12 @@ def circle(data: Data, selection: Selection) -> np.ndarray | None:
     edges = np.flatnonzero((tail != ALONE) & (head != ALONE) & (tail != head))
     nodes = np.array([tail, head])[:, edges] + vector[edges] * (kinds.max() + 1)
     tail, head = np.unique(nodes, return_inverse=True)[1].reshape(2, -1)
-    found = _around(tail, head)
-    return None if found is None else entry[edges[found]]
+    found = _edges_of_a_cycle(tail, head)
+    if found is None:
+        return None
+    dual = np.zeros(data.indptr[-1])
+    dual[entry[edges[found]]] = 1.0
+    return dual
 
 
 def _classes(rows: np.ndarray, among: np.ndarray) -> np.ndarray:
@@ -54,10 +58,10 @@ def _classes(rows: np.ndarray, among: np.ndarray) -> np.ndarray:
     return numbers
 
 
-def _around(tail: np.ndarray, head: np.ndarray) -> list[int] | None:
-    """Edges of a graph that lead around a circle."""
+def _edges_of_a_cycle(tail: np.ndarray, head: np.ndarray) -> list[int] | None:
+    """The edges of one cycle of a directed graph, None when there is none."""
     edges = np.arange(len(tail))
-    while True:  # without those that nothing leads to, or that lead nowhere
+    while True:  # drop edges out of nodes that no edge enters, and into nodes that no edge leaves
         reached, left = np.zeros((2, 1 + max(tail.max(initial=0), head.max(initial=0))), dtype=bool)
         reached[head[edges]] = left[tail[edges]] = True
         stay = reached[tail[edges]] & left[head[edges]]

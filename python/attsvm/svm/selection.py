@@ -7,14 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from . import _core
-from ._check import as_floats
-from .data import Data
+from .. import _core
+from ..attention.data import Data
+from ..common.check import as_floats
+from ..common.storage import storable
 
 # Of the largest margin asked: the norm of W and its square must be in range with it.
 SMALLEST, LARGEST = 1e-150, 1e150
 
 
+@storable
 class Selection:
     """A checked selection: the reference (first selected) token of each query, and all of them when several are.
 
@@ -22,17 +24,27 @@ class Selection:
     makes the largest about 1.
     """
 
-    __slots__ = ("kept", "power", "reference", "rhs")
-
     def __init__(self, data: Data, selected: Any, margins: Any = None):
-        self.kept = self.rhs = None
+        self.kept: np.ndarray | None = None
+        self.rhs: np.ndarray | None = None
         self.power = 0
-        if data.layout.single and _core.is_reference(data._handle, selected):  # all that most calls need
-            self.reference = selected
+        # A copy: C trusts it during the solve, and the answer describes itself by it.
+        plain = _core.reference(data._handle, selected) if data._single else None  # all that most calls need
+        if plain is not None:
+            self.reference = plain
         else:
             self._read(data, selected)
         if margins is not None:
             self._ask(data, margins)
+
+    def _state(self) -> dict[str, Any]:
+        return vars(self)
+
+    @classmethod
+    def _from_state(cls, state: dict[str, Any]) -> Selection:
+        selection = cls.__new__(cls)
+        vars(selection).update(state)
+        return selection
 
     def _read(self, data: Data, selected: Any) -> None:
         layout = data.layout
@@ -43,13 +55,14 @@ class Selection:
             array = _as_integers_or_bools("selected", selected)
             boolean = array.dtype.kind == "b"
         if not boolean:
-            self.reference = np.ascontiguousarray(layout.flatten_queries("selected", array), dtype=np.intp)
+            self.reference = np.array(layout.flatten_queries("selected", array), dtype=np.intp)
             return
-        self.kept = np.ascontiguousarray(layout.flatten_entries("selected", array))
-        some = np.logical_or.reduceat(self.kept, data.indptr[:-1])
+        kept = np.array(layout.flatten_entries("selected", array))
+        some = np.logical_or.reduceat(kept, data.indptr[:-1])
         if not some.all():
             raise ValueError(f"selected must hold a token for every query, got none for query {some.argmin()}")
-        self.reference = _core.top(data._handle, self.kept.astype(np.float64))
+        self.kept = kept
+        self.reference = _core.top(data._handle, kept.astype(np.float64))
 
     def _ask(self, data: Data, margins: Any) -> None:
         rhs = as_entries(data, "margins", margins, hidden=True).copy()
@@ -61,6 +74,12 @@ class Selection:
             )
         self.power = math.frexp(largest)[1] - 1
         self.rhs = np.ldexp(rhs, -self.power)
+
+    def within(self, data: Data) -> Selection:
+        """Itself, once its references are known to lie within their windows."""
+        if ((self.reference < 0) | (self.reference >= data.stop - data.start)).any():
+            raise ValueError(self.outside(data))
+        return self
 
     def outside(self, data: Data) -> str:
         """What to say when C has found a reference outside its window (checked there, since it is on every call)."""

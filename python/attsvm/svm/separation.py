@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from . import _core
-from ._selection import Selection
-from .data import Data
+from .. import _core
+from ..attention.data import Data, fits
+from ..common.result import Result, interval_bar
+from .selection import Selection
+from .uniqueness import is_unique
 
 __all__ = ["Separation"]
 
@@ -19,7 +21,7 @@ RANK_TOLERANCE = 1e-4
 ROWS_SHOWN = 4  # of a certificate, listed one by one
 
 
-class Separation:
+class Separation(Result):
     """The answer of :func:`solve_svm`, with its certificate.
 
     Attributes
@@ -38,9 +40,10 @@ class Separation:
         ``margin_bound / margin - 1``.
     dual : array or list, in the data's entry shape, or None
         One multiplier per entry: nonnegative on margin rows, free on equality rows, 0 on the reference (first
-        selected) token; ``W`` is ``sum dual (x_ref - x_t) z^T`` for the Frobenius norm.
+        selected) token; ``W`` is ``sum dual (x_ref - x_t) z^T`` for the Frobenius norm (up to a factor, where products
+        of tokens and queries are so far from 1 that multipliers would leave double precision and W does not).
     certificate : array or list, in the data's entry shape, or None
-        When infeasible, multipliers that combine the rows to zero (Farkas): no W exists.
+        When infeasible, multipliers of order one that combine the rows to zero (Farkas): no W exists.
     support : boolean array or list
         Where the dual of a margin row is positive: the tokens that hold the solution in place.
     objective, objective_bound : float
@@ -50,60 +53,82 @@ class Separation:
         With a soft margin, by how much each row falls short: ``dual / (2 C)``.
     rank : int
         Singular values of W above 1e-4 of the largest.
-    norm, method, iterations, message
+    selected : integer array or list, in the data's query shape; or bool, in its entry shape
+        What was to be separated.
+    unique : bool or None
+        Whether W is the only one of least norm: always so in the Frobenius and entrywise norms; in the others None
+        where rounding cannot tell.
+    method : str
+        Which one answered; "presolve" where none had to run: a token that equals the selected one, a zero query, a
+        cycle of preferences, or nothing asked.
+    norm : str or float
+        Of the weights, as :func:`solve_svm` names it.
+    iterations : int
+        Of the method that answered; what one is depends on the method.
+    message : str
+        What the status means here, in a sentence.
     """
 
+    _least_width = 12
+
     def __init__(
-        self, data: Data, selection: Selection, norm: str | float, method: str, C: float | None, answer: tuple
+        self, data: Data, selection: Selection, norm: str | float, method: str, C: float | None, answer: Any
     ):
-        self.data, self.norm, self.method, self.C = data, norm, method, C
-        self.status = "optimal" if answer[0] == 0 else _core.STATUS[answer[0]]
+        self.data, self.norm, self.method, self.C = data, norm, answer.method or method, C
+        self.status = "optimal" if answer.status == 0 else _core.STATUS[answer.status]
         self._selection, self._answer = selection, answer
 
     @property
     def W(self) -> np.ndarray | None:
-        lower = self._answer[3]
         if self.C is None and self.status not in ("optimal", "no constraint"):
-            return self._answer[1] if lower > 0 and self.status != "infeasible" else None
-        return self._answer[1]
+            return self._answer.W if self._answer.lower > 0 and self.status != "infeasible" else None
+        return self._answer.W
 
     @property
     def margin(self) -> float:
-        return math.nan if self.C is not None else self._answer[3] if self.status != "infeasible" else 0.0
+        return math.nan if self.C is not None else self._answer.lower if self.status != "infeasible" else 0.0
 
     @property
     def margin_bound(self) -> float:
-        return math.nan if self.C is not None else self._answer[4]
+        return math.nan if self.C is not None else self._answer.upper
 
     @property
     def gap(self) -> float:
-        lower, upper = self._answer[3:5]
+        lower, upper = self._answer.lower, self._answer.upper
         if self.C is not None:
-            return _gap(lower, upper) if lower > 0 else 0.0 if upper == 0 else math.inf
+            return 0.0 if upper == 0 else _gap(lower, upper)
         return _gap(lower, upper) if self.W is not None else math.inf
 
     @property
     def objective(self) -> float:
         if self.C is not None:
-            return self._answer[4]
-        return 0.5 / self.margin / self.margin if self.W is not None else math.inf
+            return self._answer.upper
+        return 0.5 / self.margin / self.margin if self.W is not None and self.margin > 0 else math.inf
 
     @property
     def objective_bound(self) -> float:
-        lower, upper = self._answer[3:5]
+        lower, upper = self._answer.lower, self._answer.upper
         return lower if self.C is not None else 0.5 / upper / upper if upper > 0 else math.inf
 
     @property
+    def selected(self) -> Any:
+        kept = self._selection.kept
+        layout = self.data.layout
+        if kept is None:
+            return layout.shape_queries(self._selection.reference)
+        return layout.shape_entries(kept, False)
+
+    @property
     def iterations(self) -> int:
-        return self._answer[5]
+        return self._answer.iterations
 
     @property
     def _entry(self) -> int:
-        return self._answer[6]
+        return self._answer.entry
 
     @property
     def _dual(self) -> np.ndarray:
-        return self._answer[2]
+        return self._answer.dual
 
     @property
     def dual(self) -> Any:
@@ -136,6 +161,12 @@ class Separation:
         sigma = np.linalg.svd(self.W, compute_uv=False)
         return int((sigma > RANK_TOLERANCE * sigma[0]).sum()) if sigma[0] > 0 else 0
 
+    @functools.cached_property
+    def unique(self) -> bool | None:
+        if self.W is None or self.status not in ("optimal", "no constraint"):
+            return None
+        return is_unique(self)
+
     @property
     def message(self) -> str:
         """One sentence on what the status means here."""
@@ -154,7 +185,8 @@ class Separation:
             return "every query selects all the tokens it can tell apart, so zero weights do"
         if self.status == "infeasible":
             what = "rank the selected tokens first" if self._selection.rhs is None else "reach these margins"
-            return self._impossible_pair() or f"no weights {what}: {self._proof}"
+            impossible = self._impossible_pair() or f"no weights {what}: {self._proof}"
+            return f"{impossible}; solve_svm(..., C=1.0) allows for exceptions"
         if self.status == "stationary":
             return f"a stationary point at this rank; its norm is at most {1 + self.gap:.6g} times the least"
         if self.status == "undecided":
@@ -192,26 +224,113 @@ class Separation:
             "one: select both by a bool selection, which asks for equal logits among the selected tokens"
         )
 
-    def __repr__(self) -> str:
-        lines = [f"Separation in the {self._norm} norm: {self.status}", f"  {self.message}"]
+    def select(self, data: Data) -> Any:
+        """The token that ``W`` prefers for each query of other data; the lowest index on a tie.
+
+        Parameters
+        ----------
+        data : Data
+            With tokens and queries of the same lengths.
+
+        Returns
+        -------
+        (n,) or (n, S) integer array, or a list of (S_i,) arrays
+
+        Raises
+        ------
+        ValueError
+            Without weights, or for tokens or queries of another length.
+
+        Examples
+        --------
+        >>> import attsvm
+        >>> data = attsvm.cross_attention([[[1.0, 0.0], [0.0, 1.0]]], [[1.0]])
+        >>> sol = attsvm.solve_svm(data, [1])
+        >>> sol.select(attsvm.cross_attention([[[0.0, 2.0], [3.0, 3.5], [1.0, 0.0]]], [[1.0]]))
+        array([0])
+        """
+        if self.W is None:
+            raise ValueError(f"there are no weights to select by, the answer is {self.status}: {self.message}")
+        fits("data", data, self.W)
+        return data.select(self.W)
+
+    def _title(self) -> str:
+        return f"Separation in the {self._norm} norm: {self.status}"
+
+    def _lines(self) -> list[tuple[str, str]]:
+        lines = [("", self.message)]
         if self.W is not None:
             if self.C is None:
-                lines.append(f"  margin      {self.margin:.12g} (at most {self.margin_bound:.12g})")
+                lines.append(("margin", f"{self.margin:.12g} (at most {self.margin_bound:.12g})"))
             else:
-                lines.append(f"  objective   {self.objective:.12g} (at least {self.objective_bound:.12g})")
+                lines.append(("objective", f"{self.objective:.12g} (at least {self.objective_bound:.12g})"))
+            norm = 1 / self.margin if self.margin > 0 else np.linalg.norm(self.W)
             lines += [
-                f"  norm of W   {1 / self.margin if self.margin > 0 else np.linalg.norm(self.W):.12g}",
-                f"  rank        {self.rank}",
-                f"  support     {int(np.concatenate([np.ravel(s) for s in _listed(self.support)]).sum())} tokens",
-                f"  method      {self.method}, {self.iterations} iterations",
+                ("norm of W", f"{norm:.12g}"),
+                ("rank", f"{self.rank}"),
+                ("support", f"{int(np.concatenate([np.ravel(s) for s in _listed(self.support)]).sum())} tokens"),
+                ("method", f"{self.method}, {self.iterations} iterations"),
             ]
-        return "\n".join(lines)
+        return lines
+
+    def _html_bar(self) -> str:
+        return interval_bar(self.margin, self.margin_bound) if self.W is not None and self.C is None else ""
+
+    def _columns(self) -> dict[str, Any]:
+        data, chosen = self.data, self._selection
+        q = np.repeat(np.arange(len(data)), data.stop - data.start)
+        reference = data.indptr[:-1] + chosen.reference
+        selected = chosen.kept
+        if selected is None:
+            selected = np.zeros(len(q), dtype=bool)
+            selected[reference] = True
+        columns = {"query": q, "token": np.arange(len(q)) - data.indptr[q], "selected": selected}
+        if self.W is not None:
+            columns["margin"] = data._margins(self.W, chosen.reference)
+            columns["margin"][reference] = 0.0
+        columns["certificate" if self.status == "infeasible" else "dual"] = self._dual
+        return columns | {"support": (self._dual > 0) & ~selected}
+
+    def _values(self) -> dict[str, Any]:
+        names: tuple[str, ...] = (
+            *("status", "message", "norm", "method", "C", "margin", "margin_bound", "gap", "objective"),
+        )
+        names += (
+            "objective_bound",
+            "W",
+            "rank",
+            "iterations",
+            "selected",
+            "dual",
+            "certificate",
+            "support",
+            "slack",
+        )
+        return {name: getattr(self, name) for name in names}
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "data": self.data,
+            "selection": self._selection,
+            "norm": self.norm,
+            "method": self.method,
+            "C": self.C,
+            "status": self.status,
+            "answer": tuple(self._answer)[:-1],  # the last is an exception, of an answer that never got here
+        }
+
+    @classmethod
+    def _from_state(cls, state: dict[str, Any]) -> Separation:
+        status, answer = state.pop("status"), state.pop("answer")
+        found = cls(**state, answer=_core.Answer((*answer, None)))
+        found.status = status
+        return found
 
 
 def _gap(lower: float, upper: float) -> float:
     """upper / lower - 1; rounding may put two bounds of the same number in the wrong order."""
-    return 0.0 if lower == math.inf else max(upper / lower - 1, 0.0)
+    return 0.0 if lower == math.inf else max(upper / lower - 1, 0.0) if lower > 0 else math.inf
 
 
-def _listed(shaped: Any) -> list:
+def _listed(shaped: Any) -> list[Any]:
     return shaped if isinstance(shaped, list) else [shaped]

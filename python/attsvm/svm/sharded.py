@@ -1,8 +1,8 @@
-"""The attention SVM of rows that several processes hold: a working set of rows goes round.
+"""The attention SVM of rows sharded over several processes, by a working set that all share.
 
-The least-norm W depends on its support rows alone.  Each worker offers those of its own shard; the SVM of all rows
-offered is solved; each worker adds those which that W breaks; until there are none.  Whatever the working set proves (a
-bound of the margin, or that there is no W) its multipliers prove for all rows, with zeros for the others.
+The least-norm W depends on its support rows alone.  Each worker proposes those of its own shard; the SVM of all
+proposed rows is solved; each worker adds those which that W breaks; until there are none.  Whatever the working set
+proves (a bound of the margin, or that there is no W) its multipliers prove for all rows, with zeros for the others.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from . import _core
-from ._selection import Selection
-from ._workers import Workers
-from .data import Data, cross_attention
+from .. import _core
+from ..attention.data import Data
+from ..attention.kinds import cross_attention
+from ..common.workers import Workers
+from .selection import Selection
 from .separation import Separation
 
 CODES = {word: code for code, word in _core.STATUS.items()} | {"optimal": 0}
 GOES_ON = (CODES["optimal"], CODES["no constraint"])
 # Multipliers below this part of the largest do not hold W (an interior point leaves none at zero).
-OFFERED = 1e-6
+PROPOSED = 1e-6
 
 
 def solve_sharded(
@@ -35,16 +36,16 @@ def solve_sharded(
     """The answer of all rows, with the multipliers of the own ones; ``solve`` is for the rows of one process."""
     held = np.zeros(data.indptr[-1], dtype=bool) if selection.kept is None else selection.kept.copy()
     held[data.indptr[:-1] + selection.reference] = True  # these have no margin row
-    own = solve(data, selection, tol)
-    chosen, iterations = (own._dual > OFFERED * own._dual.max()) & ~held, 0
+    own = workers.together(lambda: solve(data, selection, tol))
+    chosen, iterations = (own._dual > PROPOSED * own._dual.max()) & ~held, 0
     while True:
-        entries, first, working, selected = _offer(data, chosen, held, workers)
-        sol = solve(working, Selection(working, selected), tol / 2) if workers.rank == 0 and working else None
+        entries, first, working, selected = _propose(data, chosen, held, workers)
+        sol = workers.together(lambda: _first_solves(solve, working, selected, tol / 2, workers))  # noqa: B023
         if working is None:  # nobody has a row
             return own
         code, lower, upper, more, at, W, dual = _tell(sol, working, workers)
         iterations += more
-        margins = np.where(held, np.inf, _margins(data, selection, W))
+        margins = np.where(held, np.inf, data._margins(W, selection.reference))
         worst = float(workers.table([margins.min()]).min())
         broken = (margins < 1 - tol / 4) & ~chosen
         if code not in GOES_ON or not workers.any(bool(broken.any())):
@@ -58,11 +59,16 @@ def solve_sharded(
     mine[entries] = dual[first : first + len(entries)]
     entry = int(entries[here]) if at >= 0 and 0 <= here < len(entries) else -1
     return Separation(
-        data, selection, norm, "working set", None, (code, W, mine, lower, upper, iterations, entry, None)
+        data,
+        selection,
+        norm,
+        "working set",
+        None,
+        _core.Answer((code, W, mine, lower, upper, iterations, entry, None, None)),
     )
 
 
-def _offer(data: Data, chosen: np.ndarray, held: np.ndarray, workers: Workers) -> tuple[Any, ...]:
+def _propose(data: Data, chosen: np.ndarray, held: np.ndarray, workers: Workers) -> tuple[Any, ...]:
     """The own entries in the working set, and from where on they stand in it; the working set as data and selection."""
     counts = np.add.reduceat(chosen | held, data.indptr[:-1], dtype=np.intp)
     has_rows = counts > 1
@@ -83,6 +89,16 @@ def _offer(data: Data, chosen: np.ndarray, held: np.ndarray, workers: Workers) -
     return entries, first, working, [int(f.argmax()) for f in flags] if single else flags
 
 
+def _first_solves(
+    solve: Callable[[Data, Selection, float], Separation],
+    working: Any,
+    selected: Any,
+    tol: float,
+    workers: Workers,
+) -> Separation | None:
+    return solve(working, Selection(working, selected), tol) if workers.rank == 0 and working else None
+
+
 def _tell(sol: Separation | None, working: Data, workers: Workers) -> tuple[Any, ...]:
     """What the first worker has found: code, bounds, iterations, the entry that cannot be, W, multipliers."""
     numbers, W, dual = np.zeros(5), np.zeros((working.dk, working.dz)), np.zeros(working.indptr[-1])
@@ -92,12 +108,3 @@ def _tell(sol: Separation | None, working: Data, workers: Workers) -> tuple[Any,
         W += 0.0 if sol.W is None else sol.W
     numbers, W, dual = (workers.first(a) for a in (numbers, W, dual))
     return int(numbers[0]), float(numbers[1]), float(numbers[2]), int(numbers[3]), int(numbers[4]), W, dual
-
-
-def _margins(data: Data, selection: Selection, W: np.ndarray) -> np.ndarray:
-    """(x_ref - x_t)^T W z of every entry, from differences."""
-    U, margins = data.queries @ W.T, np.empty(data.indptr[-1])
-    for q, (start, stop, reference) in enumerate(zip(data.start, data.stop, selection.reference, strict=True)):
-        X = np.asarray(data.keys[start:stop], dtype=np.float64)
-        margins[data.indptr[q] : data.indptr[q + 1]] = (X[reference] - X) @ U[q]
-    return margins

@@ -2,56 +2,46 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from . import _core
-from ._check import as_choice, as_count, as_norm, as_number
-from ._circle import circle
-from ._progress import closing_gap
-from ._selection import Selection
-from ._sharded import solve_sharded
-from ._warm import as_start
-from ._workers import Workers
-from .data import Data
+from .. import _core
+from ..attention.data import Data
+from ..common.check import NORMS, as_choice, as_count, as_norm, as_number
+from ..common.progress import closing_gap
+from ..common.types import Method, Norm
+from ..common.workers import Workers
+from .cycle import cycle
+from .scale import OUT_OF_RANGE, in_units, scaled_number
+from .selection import Selection
 from .separation import Separation
+from .sharded import solve_sharded
+from .warm_start import as_start
 
 __all__ = ["ConvergenceWarning", "feasible", "solve_svm"]
 
+logger = logging.getLogger(__name__)
+
+# Every method of a norm by its name, as the extension exports it.
 METHODS = {
-    "frobenius": {
-        "gradient": _core.svm_gradient,
-        "active": _core.svm_active,
-        "block": _core.svm_block,
-        "interior": _core.svm_interior_frobenius,
-    },
-    "nuclear": {"interior": _core.svm_interior, "factored": _core.svm_factored},
-    "entrywise": {"barrier": _core.svm_barrier},
+    norm: {
+        name.removeprefix(f"{norm}_"): getattr(_core, name) for name in dir(_core) if name.startswith(f"{norm}_")
+    }
+    for norm in (*NORMS, "entrywise")
 }
-SOFT_METHODS = {"block": _core.svm_soft}
-RANK_METHODS = {"factored": _core.svm_capped}
-MAX_ITER = {"gradient": 20_000, "active": 1_000_000, "block": 1_000_000, "barrier": 1000}
-# Interior point and factored method count their own iterations, not those of the Frobenius problem they start from.
-MAX_ITER |= {"interior": 200, "factored": 20_000}
-# The largest dense factor (128 MB) that the active set and the interior point may need.
-DENSE_ROWS = 4000
-# Rows up to which the active set beats every other method; more when there are enough per query, fewer when several
-# tokens are selected: it then starts cold.
-ACTIVE_ROWS, ACTIVE_ROWS_MANY, MANY, ACTIVE_ROWS_SEVERAL = 400, 800, 5, 100
-INFEASIBLE = {word: code for code, word in _core.STATUS.items()}["infeasible"]
-# Iterations of "block", per row, after which tokens are so correlated that the active set is quicker, which finishes on
-# any support; but it takes about a minute where support times rows is so much.
-BLOCK_PATIENCE, BLOCK_LEAST = 1 / 16, 100
-ACTIVE_MOST = 100_000_000
-# Bits of the selection per entry of W above which a problem is tight, and block ascent slow (measured).
-TIGHT = 0.9
-# Rows up to which the nuclear interior point beats the factored method, and up to which (of rows or dimensions) its
-# working set stays affordable.
-INTERIOR_ROWS, INTERIOR_AFFORDABLE = 100, 2000
+SOFT_METHODS = {"auto": METHODS["frobenius"]["auto"], "block": METHODS["frobenius"].pop("block_soft")}
+SOFT_METHODS["newton"] = METHODS["frobenius"].pop("newton_soft")
+RANK_METHODS = {"factored": METHODS["nuclear"].pop("capped")}
+OLD_NAMES = {"barrier": "interior"}  # of the entrywise norm
+# Rows up to which any method finds the contradiction of a cycle sooner than the search for it takes.
+CYCLE_ROWS = 400
+UNDECIDED = {word: code for code, word in _core.STATUS.items()}["undecided"]
 # Gap at which `feasible` stops: the answer is yes, and the margin known within a factor of 2.
 ROUGH = 1.0
 
@@ -62,16 +52,16 @@ class ConvergenceWarning(UserWarning):
 
 def solve_svm(
     data: Data,
-    selected: Any,
-    norm: str | float = "frobenius",
+    selected: ArrayLike,
+    norm: Norm = "frobenius",
     *,
     tol: float = 1e-9,
-    method: str = "auto",
+    method: Method = "auto",
     C: float | None = None,
     rank: int | None = None,
-    margins: Any = None,
+    margins: ArrayLike | None = None,
     max_iter: int | None = None,
-    warm_start: Any = None,
+    warm_start: Separation | ArrayLike | None = None,
     progress: bool = False,
     reduce: Callable[[np.ndarray], Any] | None = None,
 ) -> Separation:
@@ -85,23 +75,27 @@ def solve_svm(
     data : Data
     selected : integer array_like (n,) or (n, S), or bool array_like (n, T) or (n, S, T), or lists of those
         One token per query, counted within its window; or, per entry, whether the token is selected.
-    norm : {"frobenius", "nuclear"} or float p > 1
-        Training W leads to the Frobenius solution, training K and Q to the nuclear one, mirror descent on W with
-        the potential ``sum |W_ij|^p / p`` to that of the entrywise norm ``(sum |W_ij|^p)^(1/p)``.  2.0 is
-        "frobenius".
+    norm : {"frobenius", "nuclear", "max", "spectral"} or float p > 1
+        Training W leads to the Frobenius solution; training K and Q is observed to come near the nuclear one; mirror
+        descent on W with the potential ``sum |W_ij|^p / p`` goes to that of the entrywise norm
+        ``(sum |W_ij|^p)^(1/p)``; sign descent is compared with "max", ``max |W_ij|``, and spectral descent (Muon) with
+        "spectral", the largest singular value.  2.0 is "frobenius" and infinity "max".
     tol : float
         Relative gap between the certified bounds of the margin; a little more is accepted where rounding forbids it:
         100 * 2.2e-16 * (longest row) / margin, at most 2.2e-5.
-    method : {"auto", "active", "block", "interior", "gradient", "factored", "barrier"}
+    method : {"auto", "active", "block", "interior", "gradient", "factored", "newton"}
         Frobenius: "active" (dual active set, exact), "block" (block-coordinate ascent, then primal-dual active
         set), "interior" (interior point, for tight problems) or "gradient" (projected gradient on the dual, the
         plain reference).  Nuclear: "interior" (interior point) or "factored" (augmented Lagrangian in ``W = K Q^T``,
-        for large problems), both finished by Newton's method at fixed rank.  Entrywise: "barrier" (interior point).
+        for large problems), both finished by Newton's method at fixed rank.  Max and
+        spectral: "interior" (interior point on a working set of rows).  Entrywise: "interior" (also
+        called by its old name, "barrier").
     C : float, optional
         Soft margin for data that cannot be separated: ``min 1/2 ||W||_F^2 + C sum_t slack_t^2``, one slack per margin
-        row, as scikit-learn scales the squared hinge; equality rows stay hard.  None: every row is met.
+        row, as scikit-learn scales the squared hinge; equality rows stay hard.  None: every row is met.  Its methods
+        are "block" and "newton" (on W itself: of rows and entries of W, only one may be many thousands).
     rank : int, optional
-        Cap on the rank of W, what K and Q with so many columns can reach; nuclear norm only.  Where it binds the
+        Cap on the rank of W, what K and Q with that many columns can reach; nuclear norm only.  Where it binds the
         problem is not convex: the answer is "stationary", with the bound of the problem without the cap.
     margins : array_like in the data's entry shape, optional
         What each entry's row must reach: ``(x_a - x_t)^T W z >= margins`` instead of 1, and ``=`` instead of
@@ -112,14 +106,14 @@ def solve_svm(
         An answer of a problem like this one (another selection, norm, C or tol, data slightly moved), or multipliers
         shaped as its ``dual``; each entry that is a margin row here starts with its own.  The certificate decides as
         ever: a poor start costs time, never the answer.  "active", "block" and "gradient" begin there, and so does
-        "factored", where an answer in the nuclear norm lets it begin at the end.  "interior" and "barrier" cannot,
+        "factored", where an answer in the nuclear norm lets it begin at the end.  "interior" cannot,
         but for the Frobenius problem that they solve first where the norm is another.
     progress : bool
         Show the gap closing: a bar where tqdm is installed, else a line on stderr every second.
     reduce : callable, optional
         For queries sharded over processes, as in :func:`train`: adds a float64 vector up over all of them, in place.
         W and its bounds are those of all rows, ``dual`` or ``certificate`` the multipliers of the own ones.  Rows that
-        hold W in place go round until no process has one that it breaks, so these should fit into the memory of one.
+        support W are exchanged until W violates none of any process, so these should fit into the memory of one.
         Goes with neither C, rank, margins, warm_start nor progress.
 
     Returns
@@ -148,6 +142,11 @@ def solve_svm(
     ``q = p / (p-1)``: ``sign(W) |W|^(p-1)`` lies in the cone of the active rows.  The norm is certified to the
     tolerance from p = 1.01 to p = 100; far beyond, expect an honest "iteration limit".
 
+    In the max and the spectral norm several W may be as small (:attr:`Separation.unique`): ``W = h sign(M)`` where M is
+    not zero, ``W = h U V^T`` on the range of ``M = U diag(s) V^T``, and within the ball elsewhere.  That normalised
+    steepest descent in a norm goes to the SVM of that norm is proved for linear classifiers ("Implicit Bias of Spectral
+    Descent and Muon on Multiclass Separable Data", 2025); for attention it is what the figure "optimisers" measures.
+
     Examples
     --------
     >>> import attsvm
@@ -169,54 +168,54 @@ def solve_svm(
         rank = as_count("rank", rank, 1)
         if norm != "nuclear":
             raise ValueError(f"rank goes with norm='nuclear', got norm={norm!r}")
-    methods = SOFT_METHODS if C is not None else RANK_METHODS if rank is not None else _methods(norm)
-    as_choice("method", method, ("auto", *methods))
-    most = None if max_iter is None else as_count("max_iter", max_iter, 1)
-    selection = Selection(data, selected, margins)
+    methods = _methods(norm, C, rank)
+    if not isinstance(norm, str):
+        method = OLD_NAMES.get(method, method)  # type: ignore[assignment]
+    if not (isinstance(method, str) and method in methods):
+        as_choice("method", method, ("auto", *(name for name in methods if name != "auto")))
+    most = 0 if max_iter is None else as_count("max_iter", max_iter, 1)
+    if reduce is not None:
+        workers = Workers(reduce, len(data))
+        selection = workers.together(lambda: Selection(data, selected, margins).within(data))
+    else:
+        selection = Selection(data, selected, margins)
     start = (None, None) if warm_start is None else as_start(data, warm_start, norm)
-
-    def planned(data: Data, selection: Selection) -> tuple[str, ...]:
-        if method != "auto":
-            return (method,)
-        return tuple(methods) if len(methods) == 1 else _plan(data, norm, start, selection.kept is not None)
-
-    names = planned(data, selection)
     if reduce is not None:
         given = dict(C=C, rank=rank, margins=margins, warm_start=warm_start, progress=progress or None)
         for name in (name for name, value in given.items() if value is not None):
             raise ValueError(f"reduce goes without {name}")
-        workers = Workers(reduce, len(data))
-        settings = [tol, data.dk, data.dz, -1 if most is None else most]
+        settings = [tol, data.dk, data.dz, most]
         workers.agree(np.array([*settings, *map(ord, f"{norm} {method}")], dtype=np.float64))
         sol = solve_sharded(
             data, selection, norm, tol, workers,
-            lambda d, s, tol: _solve(d, s, norm, planned(d, s), tol, most, None),
+            lambda d, s, tol: _solve(d, s, norm, method, tol, most),
         )  # fmt: skip
     elif progress:
         with closing_gap(tol) as report:
-            sol = _solve(data, selection, norm, names, tol, most, C, rank, (*start, report))
+            sol = _solve(data, selection, norm, method, tol, most, C, rank, (*start, report))
             report(sol.iterations, sol.gap)
     else:
-        sol = _solve(data, selection, norm, names, tol, most, C, rank, (*start, None))
+        sol = _solve(data, selection, norm, method, tol, most, C, rank, (*start, None))
     if sol.status in ("iteration limit", "undecided"):
         warnings.warn(f"solve_svm: {sol.message}", ConvergenceWarning, stacklevel=2)
     return sol
 
 
-def feasible(data: Data, selected: Any) -> Separation:
+def feasible(data: Data, selected: ArrayLike, norm: Norm = "frobenius") -> Separation:
     """Whether some W ranks the selected tokens first, without solving to the end.
 
     Parameters
     ----------
     data : Data
-    selected : as in :func:`solve_svm`
+    selected, norm : as in :func:`solve_svm`
 
     Returns
     -------
     Separation
         With status "feasible" (and a W with every margin at least 1, not the smallest), "infeasible" (with its
         certificate), "no constraint" or "undecided".  The largest margin of a unit-norm W lies in
-        ``[margin, margin_bound]``, an interval within a factor of 2 or so.
+        ``[margin, margin_bound]``, an interval within a factor of 2 or so.  The norm decides that interval, never
+        the answer.
 
     Raises
     ------
@@ -236,7 +235,8 @@ def feasible(data: Data, selected: Any) -> Separation:
     """
     if not isinstance(data, Data):
         raise TypeError(f"data must come from cross_attention or its siblings, got {type(data).__name__}")
-    sol = _solve(data, Selection(data, selected), "frobenius", _plan(data, "frobenius"), ROUGH, None, None)
+    norm = as_norm("norm", norm)
+    sol = _solve(data, Selection(data, selected), norm, "auto", ROUGH)
     if sol.margin > 0 and sol.status != "no constraint":
         sol.status = "feasible"
     return sol
@@ -246,72 +246,50 @@ def _solve(
     data: Data,
     selection: Selection,
     norm: str | float,
-    names: tuple[str, ...],
+    method: str,
     tol: float,
-    most: int | None,
-    C: float | None,
+    most: int = 0,
+    C: float | None = None,
     rank: int | None = None,
-    begin: tuple = (None, None, None),
+    begin: tuple[Any, ...] = (None, None, None),
 ) -> Separation:
-    """The named methods in turn, until one decides; else the best of what they found."""
-    methods = SOFT_METHODS if C is not None else _methods(norm)
-    if rank is not None:
-        methods = {name: _with_rank(solver, rank) for name, solver in RANK_METHODS.items()}
-    best = None
-    if data._rows > ACTIVE_ROWS and C is None and (found := circle(data, selection)) is not None:
-        dual = np.zeros(data.indptr[-1])
-        dual[found] = 1.0
-        answer = (INFEASIBLE, np.zeros((data.dk, data.dz)), dual, 0.0, 0.0, 0, -1, None)
-        return Separation(data, selection, norm, names[0], C, answer)
-    for name in names:
-        limit = MAX_ITER[name]
-        if name == "block" and "active" in names:
-            limit = max(BLOCK_LEAST, int(BLOCK_PATIENCE * data._rows))
-        elif name == "active" and best is not None and np.count_nonzero(best._dual) * data._rows > ACTIVE_MOST:
-            continue
-        answer = _call(methods[name], data, selection, tol, most or limit, C, norm, begin)
+    """The answer of one method; ``most`` 0: its own iteration limit."""
+    methods = _methods(norm, C, rank)
+    name = method if method in methods else next(iter(methods))  # "auto" where there is but one
+    try:
+        if data._rows > CYCLE_ROWS and C is None and (dual := cycle(data, selection)) is not None:
+            answer = _call(_core.presolve, data, selection, tol, 0, C, norm, rank, (dual, None, None))
+            sol = Separation(data, selection, norm, "presolve", C, answer)
+            if sol.status == "infeasible":
+                return sol
+        answer = _call(methods[name], data, selection, tol, most, C, norm, rank, begin)
         sol = Separation(data, selection, norm, name, C, answer)
-        best = sol if best is None or sol.gap <= best.gap else best
-        if sol.status == "interrupted" or answer[-1] is not None:
-            exception = answer[-1] or KeyboardInterrupt()
-            exception.partial = best
+        if logger.isEnabledFor(logging.DEBUG):
+            logger.debug(
+                "%s norm, %s on %d rows: %s after %d iterations, gap %.1e",
+                *(sol._norm, sol.method, data._rows, sol.status, sol.iterations, sol.gap),
+            )
+        if sol.status == "interrupted" or answer.exception is not None:
+            exception = answer.exception or KeyboardInterrupt()
+            exception.partial = sol  # type: ignore[union-attr]
             raise exception
-        if sol.status not in ("iteration limit", "undecided"):
-            return sol
-    return best
+        return sol
+    except KeyboardInterrupt as interrupt:  # wherever it came
+        if not hasattr(interrupt, "partial"):
+            interrupt.partial = _nothing_yet(data, selection, norm, name, C)  # type: ignore[attr-defined]
+        raise
 
 
-def _methods(norm: str | float) -> dict[str, Any]:
-    return METHODS[norm if isinstance(norm, str) else "entrywise"]
+def _nothing_yet(data: Data, selection: Selection, norm: str | float, name: str, C: float | None) -> Separation:
+    W, dual = np.zeros((data.dk, data.dz)), np.zeros(data.indptr[-1])
+    answer = _core.Answer((UNDECIDED, W, dual, 0.0, math.inf, 0, -1, None, None))
+    return Separation(data, selection, norm, name, C, answer)
 
 
-def _with_rank(solver: Any, rank: int) -> Any:
-    return lambda *arguments: solver(*arguments, rank)
-
-
-def _plan(data: Data, norm: str | float, start: tuple = (None, None), several: bool = False) -> tuple[str, ...]:
-    """Methods to try in turn.  Choosing one of T tokens per query takes log2 T bits, and W holds about two per
-    entry: short of that block ascent is quickest, near it the interior point; few rows are for the active set.  These
-    two also take what block ascent cannot decide.  With a start (multipliers, weights) the methods that can use it
-    come first."""
-    if not isinstance(norm, str):
-        return tuple(_methods(norm))
-    rows = data._rows
-    if norm == "frobenius":
-        many = rows >= MANY * len(data)
-        if rows <= (ACTIVE_ROWS_SEVERAL if several else ACTIVE_ROWS_MANY if many else ACTIVE_ROWS):
-            return ("active", "interior")
-    dimensions = data.dk * data.dz
-    if norm == "nuclear":  # the interior point is sturdier, the factored method quicker except on few rows
-        if rows <= INTERIOR_ROWS and start[1] is None:
-            return ("interior", "factored")
-        return ("factored", "interior") if min(rows, dimensions) <= INTERIOR_AFFORDABLE else ("factored",)
-    if min(rows, dimensions) > DENSE_ROWS:
-        return ("block", "active", "gradient")
-    bits = len(data) * math.log2(1 + rows / len(data))
-    if bits > TIGHT * dimensions and start[0] is None:
-        return ("active", "interior") if rows <= ACTIVE_ROWS else ("interior", "active")
-    return ("block", "active", "interior")
+def _methods(norm: str | float, C: float | None, rank: int | None) -> dict[str, Any]:
+    if C is not None:
+        return SOFT_METHODS
+    return RANK_METHODS if rank is not None else METHODS[norm if isinstance(norm, str) else "entrywise"]
 
 
 def _call(
@@ -322,38 +300,40 @@ def _call(
     max_iter: int,
     C: float | None,
     norm: str | float,
-    begin: tuple,
-) -> tuple:
+    rank: int | None,
+    begin: tuple[Any, ...],
+) -> Any:
     """The solver on data whose products are in range, its answer in the units given.  What it begins with (multipliers,
     weights, a report) has no units: it is scaled to fit."""
-    handle, powers = data.in_range
-    up = selection.power
-    soft, p = 0.0 if C is None else C, 2.0 if isinstance(norm, str) else norm
-    if powers is not None:
-        soft = _scaled(soft, 2 * sum(powers))
+    powers = data.powers
+    power, p = sum(powers or ()), 2.0 if isinstance(norm, str) else norm
+    soft = 0.0 if C is None else scaled_number(C, 2 * power, "C in the units of W")
+    reference, kept, rhs, start = selection.reference, selection.kept, selection.rhs, begin[0]
+    if data.choosing is not None:  # a window of one token has no row, but would cost every product its share
+        queries, entries = data.choosing
+        if (reference[~queries] != 0).any():
+            raise ValueError(selection.outside(data))
+        reference = reference[queries]
+        kept, rhs, start = (None if array is None else array[entries] for array in (kept, rhs, start))
+    given = (reference, kept, rhs, tol, max_iter, soft, p, rank or 0, start, *begin[1:])
     try:
-        answer = solver(handle, selection.reference, selection.kept, selection.rhs, tol, max_iter, soft, p, *begin)
+        answer = solver(data.in_range(), *given)
     except IndexError:
         raise ValueError(selection.outside(data)) from None
-    if powers is None and up == 0:
-        return answer
-    code, W, dual, lower, upper, *rest = answer
-    power = sum(powers or ())
-    bounds = [_scaled(x, power - up if C is None else 2 * (up - power)) for x in (lower, upper)]
-    if isinstance(norm, str):
-        with np.errstate(
-            over="ignore"
-        ):  # multipliers go with the inverse square of the data and may leave the range
-            dual = np.ldexp(dual, up - 2 * power)
-    else:  # sum dual (x_a - x_t) z^T has the degree p - 1 in W; its scale is lost where it leaves double precision
-        dual = dual * np.exp2(np.clip((p - 1) * up - p * power, -900, 900))
-    return code, np.ldexp(W, up - power), dual, *bounds, *rest
+    except FloatingPointError:  # a row's length: X or Z were changed since, or rows differ by too much
+        data.check_finite()
+        del data.powers
+        if data.powers != powers:
+            return _call(solver, data, selection, tol, max_iter, C, norm, rank, begin)
+        raise ValueError(OUT_OF_RANGE.format("rows too short or too long to square")) from None
+    answer = in_units(answer, power, selection.power, C is not None, norm)
+    return answer if data.choosing is None else _over_all_entries(answer, data.choosing[1])
 
 
-def _scaled(number: float, power: int) -> float:
-    try:
-        return math.ldexp(number, power)
-    except OverflowError:
-        raise ValueError(
-            "tokens times queries must stay within double precision, got margins beyond 1e308: divide X or Z"
-        ) from None
+def _over_all_entries(answer: Any, entries: np.ndarray) -> Any:
+    """The answer of some entries, in a place for each."""
+    status, W, part, lower, upper, iterations, entry, *rest = answer
+    dual = np.zeros(len(entries))
+    dual[entries] = part
+    where = int(np.flatnonzero(entries)[entry]) if entry >= 0 else -1
+    return _core.Answer((status, W, dual, lower, upper, iterations, where, *rest))

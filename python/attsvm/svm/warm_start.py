@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ._selection import as_entries
-from .data import Data
+from ..attention.data import Data
+from .selection import as_entries
 from .separation import Separation
 
 
@@ -15,7 +15,8 @@ def as_start(data: Data, warm_start: Any, norm: str | float) -> tuple[np.ndarray
     """Multipliers per entry, and weights where they can serve: those of a nuclear answer, for another."""
     entries = int(data.indptr[-1])
     if isinstance(warm_start, Separation):
-        dual, W = warm_start._dual, warm_start.W
+        dual: np.ndarray = warm_start._dual
+        W: Any = warm_start.W
         if len(dual) != entries:
             raise ValueError(
                 f"warm_start must be an answer on data with as many entries as these, {entries}, got {len(dual)}"

@@ -1,0 +1,1 @@
+"""The attention SVM: selections, solvers, certified answers."""

@@ -1,0 +1,78 @@
+"""From the scale at which C solves to that of the data: powers of two, which round nothing while they stay in range.
+
+A solution scales with its rows: over rows ``2^r`` as long, W is ``2^-r`` as large and the margin ``2^r``.  What is free
+to scale (a Farkas certificate) is brought to order one instead.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .. import _core
+
+LARGEST_EXPONENT = 1020  # of numbers that keep all their digits
+OUT_OF_RANGE = (
+    "tokens times queries must be of a scale at which rows, weights, multipliers and bounds lie within "
+    "1e-307 .. 1e307, got {}: rescale X or Z"
+)
+
+
+def scaled_number(number: float, power: int, what: str) -> float:
+    """``number * 2**power``; ValueError where it leaves double precision."""
+    if power == 0 or number == 0 or not math.isfinite(number):
+        return number
+    exponent = math.frexp(number)[1] + power
+    if not -LARGEST_EXPONENT < exponent < LARGEST_EXPONENT:
+        raise ValueError(OUT_OF_RANGE.format(f"{what} of about 1e{round(exponent * math.log10(2)):+d}"))
+    return math.ldexp(number, power)
+
+
+def scaled_array(array: np.ndarray, power: int, what: str) -> np.ndarray:
+    """``array * 2**power``; ValueError where its largest number leaves double precision."""
+    if power == 0:
+        return array
+    scaled_number(float(np.abs(array).max()), power, what)
+    return np.ldexp(array, power)
+
+
+def of_order_one(dual: np.ndarray) -> np.ndarray:
+    """The multipliers over a power of two, the largest between 1 and 2."""
+    largest = float(np.abs(dual).max(initial=0.0))
+    return np.ldexp(dual, 1 - math.frexp(largest)[1]) if 0 < largest < math.inf else dual
+
+
+def in_units(answer: Any, rows: int, asked: int, soft: bool, norm: str | float) -> Any:
+    """The answer of C on rows over ``2**rows`` that were asked for margins over ``2**asked``, for the rows as they are.
+
+    ``M = sum dual (x_a - x_t) z^T`` has the degree 1 in W; 0 in the norms "max" and "spectral"; and p - 1 in the
+    entrywise norm of exponent p.  Where multipliers leave double precision though W does not, they come at order one:
+    what they prove, ``||M|| / sum dual``, has no scale.  (Those of a soft margin have: they are slacks.)
+    """
+    infeasible = _core.STATUS[answer.status] == "infeasible"
+    if rows == asked == 0 and not infeasible:
+        return answer
+    status, W, dual, lower, upper, *rest = answer
+    if infeasible:
+        return _core.Answer((status, W, of_order_one(dual), lower, upper, *rest))
+    if soft:
+        bounds = [scaled_number(x, 2 * (asked - rows), "an objective") for x in (lower, upper)]
+    else:
+        bounds = [scaled_number(x, rows - asked, "a margin") for x in (lower, upper)]
+    if soft or lower > 0:  # else W means nothing, and is not shown
+        W = scaled_array(W, asked - rows, "weights")
+    if soft:
+        dual = scaled_array(dual, asked - 2 * rows, "multipliers")
+    else:
+        degree = norm - 1 if not isinstance(norm, str) else 0 if norm in ("max", "spectral") else 1
+        dual = _of_degree(dual, degree * (asked - rows) - rows)
+    return _core.Answer((status, W, dual, *bounds, *rest))
+
+
+def _of_degree(dual: np.ndarray, exponent: float) -> np.ndarray:
+    largest = float(np.abs(dual).max(initial=0.0))
+    if largest == 0 or not abs(math.log2(largest) + exponent) < LARGEST_EXPONENT:
+        return of_order_one(dual)
+    return dual * 2.0 ** (exponent / 2) * 2.0 ** (exponent / 2)

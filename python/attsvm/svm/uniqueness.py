@@ -1,0 +1,121 @@
+"""Whether the W of least norm is the only one.
+
+Every optimal W meets the rows whose multiplier is positive with equality, and lies on the face of the ball that
+``M = A^*(dual)`` exposes:
+
+    max          W_ij = h sign(M_ij) where M_ij is not 0;  free within h elsewhere
+    spectral     W = h U V^T on the range of M = U diag(s) V^T;  free within h on its complement
+    nuclear      W = U B V^T with B >= 0, U and V the singular vectors of M whose singular value is ||M||
+
+So W is unique when these rows leave no direction of the face; and it is not when they do and W lies inside the face,
+with room in every other row.  Between the two the answer is not known.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+# Zero below the first part of the largest, not zero above the second; a gap of 1e-9 says nothing in between.
+ZERO, NONZERO = 1e-7, 1e-5
+# Least singular value of the rows on the face, those of unit length, that leave a direction of it, or none.
+SINGULAR, REGULAR = 1e-11, 1e-7
+LARGEST = 4_000_000  # numbers in the matrix of the rows on the face: 32 MB
+
+
+def is_unique(sol: Any) -> bool | None:
+    """Of an answer with weights; None where rounding, or the size, does not let it be decided."""
+    if sol.C is not None or sol.norm == "frobenius" or not isinstance(sol.norm, str) or not sol.W.any():
+        return True  # strictly convex, or zero
+    query, delta, multiplier, slack = _rows(sol)
+    M = np.einsum("k,ki,kj->ij", multiplier, delta, sol.data.queries[query], optimize=True)
+    length = np.linalg.norm(delta, axis=1) * np.linalg.norm(sol.data.queries[query], axis=1)
+    held = _split(np.where(np.isinf(slack), np.inf, multiplier * length))
+    face = {"max": _max, "spectral": _spectral, "nuclear": _nuclear}[sol.norm](M, sol.W)
+    if held is None or face is None:
+        return None
+    inside, dimensions, restrict = face
+    if dimensions == 0:
+        return True
+    inside &= bool((slack[~held] > NONZERO).all())
+    if dimensions > held.sum():
+        return False if inside else None
+    if dimensions * held.sum() > LARGEST:
+        return None
+    unit = delta[held] / length[held, None]
+    least = np.linalg.svd(restrict(unit, sol.data.queries[query[held]]), compute_uv=False)[-1]
+    if least > REGULAR:
+        return True
+    return False if inside and least < SINGULAR else None
+
+
+def _rows(sol: Any) -> tuple[Any, ...]:
+    """Query, difference, multiplier and slack of every row, as a part of what it is to reach; inf on equalities."""
+    data, reference = sol.data, sol._selection.reference
+    query = np.repeat(np.arange(len(data)), data.stop - data.start)
+    token = np.arange(data.indptr[-1]) + np.repeat(data.start - data.indptr[:-1], data.stop - data.start)
+    chosen = (data.start + reference)[query]
+    delta = data.keys[chosen].astype(np.float64) - data.keys[token]
+    asked = (
+        np.ones(len(token)) if sol._selection.rhs is None else np.ldexp(sol._selection.rhs, sol._selection.power)
+    )
+    margin = np.einsum("ki,ki->k", delta, data.queries[query] @ sol.W.T)
+    slack = (margin - asked) / np.abs(asked).max()
+    if sol._selection.kept is not None:
+        slack[sol._selection.kept] = np.inf
+    row = (token != chosen) & delta.any(axis=1) & data.queries[query].any(axis=1)
+    return query[row], delta[row], sol._dual[row], slack[row]
+
+
+def _split(values: np.ndarray, largest: float | None = None) -> np.ndarray | None:
+    """Which values are not zero; None where that is not plain."""
+    finite = np.abs(values[np.isfinite(values)])
+    top = finite.max(initial=0.0) if largest is None else largest
+    plain = (np.abs(values) <= ZERO * top) | (np.abs(values) >= NONZERO * top)
+    return np.abs(values) >= NONZERO * top if plain.all() else None
+
+
+def _max(M: np.ndarray, W: np.ndarray) -> tuple[Any, ...] | None:
+    fixed = _split(M)
+    if fixed is None:
+        return None
+    free = ~fixed
+    inside = bool((np.abs(W[free]) < (1 - NONZERO) * np.abs(W).max()).all())
+    return inside, int(free.sum()), lambda delta, z: (delta[:, :, None] * z[:, None, :])[:, free]
+
+
+def _spectral(M: np.ndarray, W: np.ndarray) -> tuple[Any, ...] | None:
+    U, s, Vt = np.linalg.svd(M)
+    ranked = _split(s)
+    if ranked is None:
+        return None
+    k = int(ranked.sum())
+    U, V = U[:, k:], Vt[k:].T
+    dimensions = U.shape[1] * V.shape[1]
+    inside = dimensions == 0 or np.linalg.norm(U.T @ W @ V, 2) < (1 - NONZERO) * np.linalg.norm(W, 2)
+    return bool(inside), dimensions, lambda delta, z: _products(delta @ U, z @ V)
+
+
+def _nuclear(M: np.ndarray, W: np.ndarray) -> tuple[Any, ...] | None:
+    U, s, Vt = np.linalg.svd(M, full_matrices=False)
+    below = _split(s[0] - s, s[0])
+    if below is None:
+        return None
+    r = int((~below).sum())
+    U, V = U[:, :r], Vt[:r].T
+    sigma = np.linalg.svd(W, compute_uv=False)
+    upper = np.triu_indices(r)
+
+    def restrict(delta: np.ndarray, z: np.ndarray) -> np.ndarray:
+        products = _products(delta @ U, z @ V).reshape(len(delta), r, r)
+        both = products + products.swapaxes(1, 2)
+        both[:, np.arange(r), np.arange(r)] /= 2
+        return both[:, upper[0], upper[1]]
+
+    return bool(sigma[r - 1] > NONZERO * sigma[0]), r * (r + 1) // 2, restrict
+
+
+def _products(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Row by row, all products of an entry of a with one of b."""
+    return (a[:, :, None] * b[:, None, :]).reshape(len(a), -1)
