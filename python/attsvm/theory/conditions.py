@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from . import _core
-from ._check import as_floats, as_numeric, check_finite
-from .problem import Problem
-from .separation import Separation
+from .. import _core
+from ..common.check import as_numeric, check_finite
+from ..svm.separation import Separation
+from ..training.problem import Problem
 
 __all__ = ["correlation", "is_locally_optimal"]
 
@@ -17,7 +18,7 @@ __all__ = ["correlation", "is_locally_optimal"]
 TIGHT = 1e-4
 
 
-def correlation(A: Any, B: Any) -> float:
+def correlation(A: ArrayLike, B: ArrayLike) -> float:
     """Cosine ``<A, B> / (||A||_F ||B||_F)`` of two weight matrices; NaN when one of them is zero.
 
     Parameters
@@ -40,7 +41,7 @@ def correlation(A: Any, B: Any) -> float:
     if largest_a == 0 or largest_b == 0:
         return float("nan")
     A, B = A / largest_a, B / largest_b  # norms of weights may overflow when squared
-    return float(np.vdot(A, B) / (np.linalg.norm(A) * np.linalg.norm(B)))
+    return float(np.vdot(A, B) / (np.linalg.norm(A) * np.linalg.norm(B)))  # type: ignore[arg-type]
 
 
 def is_locally_optimal(problem: Problem, solution: Separation) -> bool:
@@ -55,6 +56,12 @@ def is_locally_optimal(problem: Problem, solution: Separation) -> bool:
         With a linear head and one attention head.
     solution : Separation
         Of the problem's data.
+
+    Notes
+    -----
+    Source: the locally optimal directions of "Transformers as Support Vector Machines" (Tarzanagh, Li, Thrampoulidis,
+    Oymak, 2023).  With the score ``y v . x_t`` of token t: ``y v . x_a > y v . x_t`` for every t with
+    ``(x_a - x_t)^T W z = 1``.
 
     Examples
     --------
@@ -96,18 +103,9 @@ def at_reference(problem: Problem, reference: np.ndarray) -> np.ndarray:
     return (problem._scores[problem.data.indptr[:-1] + reference])[query_of_entry(problem.data)]
 
 
-def margins(data: Any, W: np.ndarray, reference: np.ndarray) -> np.ndarray:
-    """``(x_selected - x_t)^T W z`` of every entry; infinite at the selected token, which has no margin to itself."""
-    logits = _core.logits(data._handle, as_floats("W", W, "dk, dz"))
-    chosen = data.indptr[:-1] + reference
-    found = logits[chosen][query_of_entry(data)] - logits
-    found[chosen] = np.inf
-    return found
-
-
 def support_entries(data: Any, W: np.ndarray, reference: np.ndarray) -> np.ndarray:
     """Where the margin is exactly 1, for the solution W of a selection."""
-    return margins(data, W, reference) <= 1 + TIGHT
+    return data._margins(W, reference) <= 1 + TIGHT
 
 
 def smoothness(problem: Problem) -> float:
@@ -117,7 +115,7 @@ def smoothness(problem: Problem) -> float:
     over the scores, where every output lies.  Infinite for the log loss when a score is 0.
     """
     data = problem.data
-    v = problem.head.parameters(data, data.values.shape[1])[0]
+    v: Any = problem.head.parameters(data, data.values.shape[1])[0]
     heads = np.broadcast_to(np.linalg.norm(v, axis=-1), len(data))
     sizes: dict[tuple[int, int], tuple[float, float]] = {}
     for window in zip(data.start.tolist(), data.stop.tolist(), strict=True):
@@ -128,20 +126,9 @@ def smoothness(problem: Problem) -> float:
             sizes[window] = key, key if V is X else float(np.linalg.norm(V, 2))
     pairs = np.array([sizes[window] for window in zip(data.start.tolist(), data.stop.tolist(), strict=True)])
     g = pairs[:, 1] * heads
-    M0, M1 = _slope_bounds(problem)
+    M0, M1 = _core.loss_bounds(_core.LOSS[problem.loss_name], float(problem._scores.min()))
     terms = (data.queries**2).sum(axis=1) * pairs[:, 0] ** 2 * g * (M0 * g + 3 * M1)
     return float(terms.mean())
-
-
-def _slope_bounds(problem: Problem) -> tuple[float, float]:
-    least = float(problem._scores.min())
-    if problem.loss_name == "logistic":
-        return 0.25, 1.0
-    if problem.loss_name == "linear":
-        return 0.0, 1.0
-    if problem.loss_name == "exponential":
-        return (np.exp(-least),) * 2
-    return (least**-2, 1 / least) if least > 0 else (np.inf, np.inf)
 
 
 def first_gradient(problem: Problem, reference: np.ndarray) -> tuple[float, float]:
@@ -151,7 +138,7 @@ def first_gradient(problem: Problem, reference: np.ndarray) -> tuple[float, floa
     """
     data = problem.data
     _, G = problem.loss_and_grad(np.zeros((data.dk, data.dz)))
-    return float(margins(data, -G, reference).min()), float(np.linalg.norm(G))
+    return float(data._margins(-G, reference).min()), float(np.linalg.norm(G))
 
 
 def local_cone(problem: Problem, W: np.ndarray, reference: np.ndarray) -> tuple[float, float] | None:
@@ -170,7 +157,7 @@ def local_cone(problem: Problem, W: np.ndarray, reference: np.ndarray) -> tuple[
     None where it cannot be had: a query without support token, or a support token with a score as good.
     """
     data = problem.data
-    q, own = query_of_entry(data), margins(data, W, reference)
+    q, own = query_of_entry(data), data._margins(W, reference)
     tight = own <= 1 + TIGHT
     others = np.isfinite(own)
     if not others.any():
@@ -191,7 +178,7 @@ def local_cone(problem: Problem, W: np.ndarray, reference: np.ndarray) -> tuple[
         B, T = own[window[others[window]]].max(), len(window)
         G, H = (-better[far]).max(initial=0.0), np.abs(better[window]).max()
 
-        def bracket(r: float, near=near, B=B, T=T, G=G, H=H) -> float:
+        def bracket(r: float, near: Any = near, B: Any = B, T: Any = T, G: Any = G, H: Any = H) -> float:
             x = (T - 1) * np.exp(-r * (slack - 2 * eps)) if np.isfinite(slack) else 0.0
             y = (T - 1) * np.exp(-r * (1 - eps))
             return better[near].min() - B * (G * x + H * y * (1 + x))
@@ -224,12 +211,12 @@ def separating_cone(
         return None
     data = problem.data
     W, reference = solution.W, solution._selection.reference
-    own = margins(data, W, reference)
+    own = data._margins(W, reference)
     norm = float(np.linalg.norm(W))
     mu = min(iota * norm / size, 1.0)  # rounding may put it above
     lengths = (data.stop - data.start)[query_of_entry(data)]
     others = np.isfinite(own)
-    worst = ((lengths - 1) * (own - 1))[others].max()
+    worst = ((lengths[others] - 1) * (own[others] - 1)).max()
     return mu, norm * max(0.0, float(np.log(max(worst, 1e-300)))) / mu
 
 

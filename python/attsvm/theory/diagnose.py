@@ -6,21 +6,24 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from . import _core, theory
-from ._check import as_norm
-from ._selection import Selection
-from .problem import Problem
-from .separation import Separation
-from .svm import solve_svm
-from .verdict import Diagnosis
+from .. import _core
+from ..common.check import as_norm
+from ..common.types import Norm
+from ..svm.selection import Selection
+from ..svm.separation import Separation
+from ..svm.solve import solve_svm
+from ..training.problem import Problem
+from . import conditions
+from .diagnosis import Diagnosis
 
 __all__ = ["diagnose"]
 
 EQUAL = 1e-9  # scores that differ by less, relative to the largest, tie: tokens given to double precision
 
 
-def diagnose(problem: Problem, selected: Any = None, norm: str | float = "frobenius") -> Diagnosis:
+def diagnose(problem: Problem, selected: ArrayLike | None = None, norm: Norm = "frobenius") -> Diagnosis:
     """The conditions of the theory on this dataset: which hold, with which numbers.
 
     Parameters
@@ -29,7 +32,7 @@ def diagnose(problem: Problem, selected: Any = None, norm: str | float = "froben
         With a linear head.
     selected : integer array_like (n,) or (n, S), or a list of those, optional
         One token per query; the optimal ones by default.
-    norm : {"frobenius", "nuclear"} or float p > 1
+    norm : {"frobenius", "nuclear", "max", "spectral"} or float p > 1
         Of the SVM: "nuclear" for training K and Q, whose convergence is proved for the regularisation path alone;
         cones are for "frobenius".
 
@@ -74,8 +77,8 @@ def diagnose(problem: Problem, selected: Any = None, norm: str | float = "froben
     same = np.array_equal(chosen, best) and norm == "frobenius"
     ideal = solution if same else solve_svm(data, problem.optimal)
     spread, gap, equal = _non_optimal(problem, best)
-    iota, size = theory.first_gradient(problem, best)
-    L = theory.smoothness(problem)
+    iota, size = conditions.first_gradient(problem, best)
+    L = conditions.smoothness(problem)
     held = _all_support(data, ideal)
     local = _locally(problem, solution)
     return Diagnosis(
@@ -85,7 +88,9 @@ def diagnose(problem: Problem, selected: Any = None, norm: str | float = "froben
         solution=solution,
         dimension_suffices=bool(data.dk >= (data.stop - data.start).max() - 1 and data.dz >= len(data)),
         **local,
-        globally_optimal=bool((theory.at_reference(problem, chosen) >= theory.at_reference(problem, best)).all()),
+        globally_optimal=bool(
+            (conditions.at_reference(problem, chosen) >= conditions.at_reference(problem, best)).all()
+        ),
         all_support=_all_support(data, solution),
         unique_optimum=gap > 0,
         score_gap=gap,
@@ -93,9 +98,9 @@ def diagnose(problem: Problem, selected: Any = None, norm: str | float = "froben
         equal_scores=equal,
         no_stationary_point=_why_none(ideal, gap > 0, held, equal),
         iota=iota,
-        separating_cone=theory.separating_cone(problem, ideal, iota, size),
+        separating_cone=conditions.separating_cone(problem, ideal, iota, size),
         local_cone=(
-            theory.local_cone(problem, solution.W, chosen)
+            conditions.local_cone(problem, solution.W, chosen)  # type: ignore[arg-type]
             if norm == "frobenius" and local["locally_optimal"]
             else None
         ),
@@ -124,8 +129,8 @@ def _locally(problem: Problem, solution: Separation) -> dict[str, Any]:
     if solution.W is None:
         return {"support": None, "beaten_by": None, "locally_optimal": None}
     data, chosen = problem.data, solution._selection.reference
-    support = theory.support_entries(data, solution.W, chosen)
-    rivals = support & (problem._scores >= theory.at_reference(problem, chosen))
+    support = conditions.support_entries(data, solution.W, chosen)
+    rivals = support & (problem._scores >= conditions.at_reference(problem, chosen))
     strongest = _core.top(data._handle, np.where(rivals, problem._scores, -np.inf))
     beaten = np.logical_or.reduceat(rivals, data.indptr[:-1])
     return {
@@ -138,7 +143,7 @@ def _locally(problem: Problem, solution: Separation) -> dict[str, Any]:
 def _all_support(data: Any, solution: Separation) -> bool | None:
     if solution.W is None:
         return None
-    held = theory.support_entries(data, solution.W, solution._selection.reference).sum()
+    held = conditions.support_entries(data, solution.W, solution._selection.reference).sum()
     return bool(held == data.indptr[-1] - len(data))
 
 

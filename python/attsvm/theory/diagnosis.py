@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from .separation import Separation
+from ..common.result import Result
+from ..common.storage import state_of
+from ..svm.separation import Separation
 
 __all__ = ["Diagnosis"]
 
 BEATEN_SHOWN = 8  # queries listed by name
 
 
-@dataclass(frozen=True, repr=False)
-class Diagnosis:
+@dataclass(frozen=True, repr=False, eq=False)
+class Diagnosis(Result):
     """What the theory says of a problem and a selection.  Prints as sentences; :meth:`to_dict` gives plain numbers.
 
     Attributes
@@ -82,25 +85,30 @@ class Diagnosis:
     lipschitz: float
     step_size: float
 
-    def to_dict(self) -> dict[str, Any]:
-        """Numbers, strings and nested lists only; the solution as its status, margins and certificate."""
-        found = {
-            field.name: _plain(getattr(self, field.name)) for field in fields(self) if field.name != "solution"
-        }
-        solution = self.solution
-        return found | {
-            "norm": solution.norm,
-            "status": solution.status,
-            "margin": solution.margin,
-            "margin_bound": solution.margin_bound,
-            "rank": solution.rank,
-            "certificate": _plain(solution.certificate),
-        }
+    _least_width = 20
 
-    def __repr__(self) -> str:
-        return "\n".join(
-            [f"Diagnosis of {self._what()}", *(f"  {name:<20}{text}" for name, text in self._lines())]
-        )
+    def _values(self) -> dict[str, Any]:
+        solution = self.solution
+        found = {name: value for name, value in state_of(self).items() if name != "solution"}
+        answer = ("norm", "status", "margin", "margin_bound", "rank", "certificate")
+        return found | {name: getattr(solution, name) for name in answer}
+
+    def _columns(self) -> dict[str, Any]:
+        chosen, best, rows = _flat(self.selected), _flat(self.optimal), _rows(self.scores)
+        columns = {
+            "query": np.arange(len(chosen)),
+            "selected": chosen,
+            "score": np.array([row[t] for row, t in zip(rows, chosen, strict=True)]),
+            "optimal": best,
+            "optimal_score": np.array([row[t] for row, t in zip(rows, best, strict=True)]),
+        }
+        if self.support is not None:
+            columns["support_tokens"] = np.array([row.sum() for row in _rows(self.support)])
+            columns["beaten_by"] = _flat(self.beaten_by)
+        return columns
+
+    def _title(self) -> str:
+        return f"Diagnosis of {self._what()}"
 
     def _what(self) -> str:
         data = self.solution.data
@@ -116,7 +124,12 @@ class Diagnosis:
         ]
         if self.support is not None:
             held, others = self._counts()
-            lines.append(("support", f"{held} of the {others} tokens not selected have a margin of exactly 1"))
+            lines.append(
+                (
+                    "support",
+                    f"{held} of the {others} tokens not selected hold the SVM in place: their margin is exactly 1",
+                )
+            )
             lines += self._local()
         lines.append(("stationary points", self._stationary()))
         lines.append(("first step", self._first()))
@@ -161,16 +174,24 @@ class Diagnosis:
         if not self.locally_optimal:
             beaten = np.flatnonzero(_flat(self.beaten_by) >= 0)
             text = [
-                f"no: {len(beaten)} of {len(self.solution.data)} queries have a support token of a score as good"
+                f"no: in {len(beaten)} of {len(self.solution.data)} queries a token that holds the SVM in place "
+                "scores as much"
             ]
             text += [self._rival(q) for q in beaten[:BEATEN_SHOWN]]
             if len(beaten) > BEATEN_SHOWN:
                 text.append(f"and {len(beaten) - BEATEN_SHOWN} more")
-            return [("locally optimal", ("\n" + " " * 22).join(text))]
-        lines = [("locally optimal", "yes: every selected token scores more than its support tokens")]
+            return [("locally optimal", "\n".join(text))]
+        lines = [
+            ("locally optimal", "yes: every selected token scores more than the tokens that hold the SVM in place")
+        ]
         if self.local_cone:
             mu, R = self.local_cone
-            lines.append(("local cone", f"no stationary W with correlation >= 1 - {mu:.3g} and norm >= {R:.4g}"))
+            lines.append(
+                (
+                    "local cone",
+                    f"training that comes this near the SVM stays: correlation >= 1 - {mu:.3g}, norm >= {R:.4g}",
+                )
+            )
         return lines
 
     def _rival(self, q: int) -> str:
@@ -180,33 +201,32 @@ class Diagnosis:
 
     def _stationary(self) -> str:
         if self.no_stationary_point == "all tokens support":
-            return "none: all tokens but the optimal ones are their support"
+            return "none, training cannot get stuck: all tokens but the optimal ones hold the SVM in place"
         if self.no_stationary_point == "equal scores":
-            return "none: the other tokens of a query score the same"
+            return "none, training cannot get stuck: the other tokens of a query score the same"
+        if self.solution.data._rows == 0:
+            return "every W: a query that sees one token attends to it whatever W is"
         return (
-            "not excluded: the optimal tokens are not held by all others, whose scores do not tie "
-            f"(spread {self.score_spread:.4g})"
+            "not excluded: some tokens do not hold the SVM of the optimal ones in place, and the others differ in "
+            f"score (by up to {self.score_spread:.4g}); training may end elsewhere, so try several starts"
         )
 
     def _first(self) -> str:
+        if self.iota == math.inf:
+            return "nothing to separate: every query sees one token"
         if not self.separating_cone:
-            return f"gradient at W = 0 does not separate the optimal tokens: iota = {self.iota:.4g}"
+            return (
+                "from W = 0 it does not rank the optimal token first everywhere: its least margin is "
+                f"iota = {self.iota:.4g}"
+            )
         mu, R = self.separating_cone
         return (
-            f"gradient at W = 0 separates the optimal tokens, iota = {self.iota:.4g}: no stationary W of norm "
-            f">= {R:.4g} in its cone, mu = {mu:.3g}"
+            f"from W = 0 it ranks the optimal tokens first, by iota = {self.iota:.4g}: beyond norm {R:.4g} nothing "
+            f"holds training up in that cone, mu = {mu:.3g}"
         )
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    if isinstance(value, (list, tuple)):
-        return [_plain(part) for part in value]
-    return value
-
-
-def _listed(shaped: Any) -> list:
+def _listed(shaped: Any) -> list[Any]:
     return shaped if isinstance(shaped, list) else [shaped]
 
 
@@ -220,4 +240,4 @@ def _rows(shaped: Any) -> list[np.ndarray]:
 
 
 def _norm_name(norm: str | float) -> str:
-    return {"frobenius": "Frobenius", "nuclear": "nuclear"}.get(norm, f"entrywise l{norm}")  # type: ignore[arg-type]
+    return ("Frobenius" if norm == "frobenius" else norm) if isinstance(norm, str) else f"entrywise l{norm}"

@@ -8,23 +8,27 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from . import _core
-from ._check import as_choice, as_count, as_floats, as_number
-from .problem import Problem
-from .svm import ConvergenceWarning, feasible
+from .. import _core
+from ..common.check import as_choice, as_count, as_floats, as_number
+from ..common.result import Result
+from ..common.storage import state_of
+from ..common.types import Ball
+from ..svm.solve import ConvergenceWarning, feasible, solve_svm
+from ..training.problem import Problem
+from .projected_descent import stationary_point
 
 __all__ = ["Path", "regularization_path"]
 
-BALLS = ("frobenius", "nuclear")  # the order of the C enum
 HALVINGS = 60  # of the interval of radii in which a given ridge is looked for
 SAME_RIDGE = (
     1e-3  # relative: how near to the given ridge the search ends; a gap of 1e-6 fixes gradients to as much
 )
 
 
-@dataclass(repr=False)
-class Path:
+@dataclass(repr=False, eq=False)
+class Path(Result):
     """Points of a regularisation path.  Arrays go over the points.
 
     Attributes
@@ -54,25 +58,37 @@ class Path:
     log_ridge: np.ndarray
     norm: str
 
-    def __repr__(self) -> str:
+    def _title(self) -> str:
+        points = f"Path of {len(self.radii)} points" if len(self.radii) else "Path of no point"
+        return f"{points} in the {self.norm} norm"
+
+    def _lines(self) -> list[tuple[str, str]]:
         if len(self.radii) == 0:
-            return f"Path in the {self.norm} norm: no point"
-        return (
-            f"Path of {len(self.radii)} points in the {self.norm} norm\n"
-            f"  radius       {self.radii[0]:.6g} -> {self.radii[-1]:.6g}\n"
-            f"  loss         {self.loss[0]:.6g} -> {self.loss[-1]:.6g}\n"
-            f"  log excess   {self.log_excess[0]:.6g} -> {self.log_excess[-1]:.6g}\n"
-            f"  log ridge    {self.log_ridge[0]:.6g} -> {self.log_ridge[-1]:.6g}\n"
-            f"  largest gap  {self.gap.max():.1e}"
-        )
+            return []
+        ends = {
+            "radius": self.radii,
+            "loss": self.loss,
+            "log excess": self.log_excess,
+            "log ridge": self.log_ridge,
+        }
+        lines = [(name, f"{values[0]:.6g} -> {values[-1]:.6g}") for name, values in ends.items()]
+        return [*lines, ("largest gap", f"{self.gap.max():.1e}")]
+
+    def _columns(self) -> dict[str, Any]:
+        columns = {"radius": self.radii}
+        return columns | {name: getattr(self, name) for name in ("loss", "log_excess", "gap", "log_ridge")}
+
+    def _values(self) -> dict[str, Any]:
+        return state_of(self)
 
 
 def regularization_path(
     problem: Problem,
-    radii: Any = None,
-    norm: str = "frobenius",
+    radii: ArrayLike | None = None,
+    norm: Ball = "frobenius",
     *,
-    ridges: Any = None,
+    selected: Any = None,
+    ridges: ArrayLike | None = None,
     tol: float = 1e-6,
     max_iter: int = 5000,
 ) -> Path:
@@ -81,14 +97,20 @@ def regularization_path(
     As R grows, W / R turns to the SVM solution of the optimal tokens in the same norm (divided by its norm).  The ball
     ``||K||_F^2 + ||Q||_F^2 <= 2 R`` of factors ``W = K Q^T`` is the nuclear ball of W.
 
+    With ``selected`` it is the local path in a cone around the SVM solution of these tokens instead, to which W / R
+    turns if they are locally optimal; heads that are not linear have local paths alone.
+
     Parameters
     ----------
     problem : Problem
-        With a linear head.
+        With one attention head.
     radii : (R,) array_like, positive and growing
         In units of the norm of W.
     norm : {"frobenius", "nuclear"}
-    ridges : (R,) array_like, positive and falling, instead of radii
+    selected : as in :func:`solve_svm`, optional
+        The tokens whose local path is asked for; bools where a query keeps several.  Without it the path of a head that
+        is not linear begins at W = 0.
+    ridges : (R,) array_like, positive and falling, instead of radii (global paths)
         Of ``||W||_F^2``, or of ``||K||_F^2 + ||Q||_F^2`` for the nuclear norm.  Each is met by the radius at which the
         ball's multiplier equals it, to a relative 1e-3.
     tol : float
@@ -120,6 +142,9 @@ def regularization_path(
     one.  The loss is not convex in W: where the point does not select the optimal tokens, it is the better of two, the
     other started from the direction of weights that rank them first, if there are any.
 
+    Points of a local path are stationary points, found by projected descent on the normalised gradient from the
+    direction of the SVM, then of the point before; their infimum is not known, so ``log_excess`` is NaN.
+
     Source: "Transformers as Support Vector Machines" (Tarzanagh, Li, Thrampoulidis, Oymak, 2023).
 
     Examples
@@ -134,12 +159,19 @@ def regularization_path(
     """
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be a Problem, got {type(problem).__name__}")
-    problem.require_linear()
-    as_choice("norm", norm, BALLS)
+    if problem.heads is not None:
+        raise ValueError(f"problem must have heads=None, got {problem!r}")
+    as_choice("norm", norm, _core.BALL)
     if (radii is None) == (ridges is None):
         raise ValueError("give either radii or ridges")
     wanted = _ordered("radii", radii, 1) if ridges is None else _ordered("ridges", ridges, -1)
-    search = _Search(problem, norm, as_number("tol", tol, above=0.0), as_count("max_iter", max_iter, 1))
+    tol, max_iter = as_number("tol", tol, above=0.0), as_count("max_iter", max_iter, 1)
+    if selected is None and problem.head.kind == "linear":
+        search = _Search(problem, norm, tol, max_iter)
+    elif ridges is None:
+        search = _LocalSearch(problem, norm, tol, max_iter, selected)
+    else:
+        raise ValueError("ridges must come without selected and with a linear head: local paths go by radii")
     points: list[_Point] = []
     try:
         for number in wanted:
@@ -204,10 +236,10 @@ class _Search:
 
     def _descend(self, start: np.ndarray, radius: float) -> _Point:
         problem, W = self.problem, np.ascontiguousarray(start)
-        arguments = BALLS.index(self.norm), radius, self.tol, self.max_iter
+        arguments = _core.BALL[self.norm], radius, self.tol, self.max_iter
         try:
-            code, log_excess, log_gradient, gap, _, exception = _core.path_point(
-                problem.data._handle, problem._scores, problem._loss, W, *arguments
+            code, log_excess, log_gradient, gap, _, exception = _core.regularization_path_point(
+                problem._objective, W, *arguments
             )
         except ArithmeticError as error:
             raise FloatingPointError(f"the point of radius {radius:g} cannot be computed: {error}") from None
@@ -248,3 +280,21 @@ class _Search:
             np.array([self.log_ridge(point) for point in points]),
             self.norm,
         )
+
+
+class _LocalSearch(_Search):
+    """Stationary points in a cone, for any head."""
+
+    def __init__(self, problem: Problem, norm: str, tol: float, max_iter: int, selected: Any):
+        self.problem, self.norm, self.tol, self.max_iter = problem, norm, tol, max_iter
+        self.toward: Any = np.zeros((problem.data.dk, problem.data.dz))
+        if selected is not None:
+            svm = solve_svm(problem.data, selected, norm)  # type: ignore[arg-type]
+            if svm.W is None:
+                raise ValueError(f"selected must be tokens that some W separates: {svm.message}")
+            self.toward = svm.W * svm.margin  # of norm 1
+
+    def point(self, radius: float, before: _Point | None) -> _Point:
+        start = self.toward * radius if before is None else before.W * (radius / before.radius)
+        W, log_gradient, gap = stationary_point(self.problem, start, radius, self.norm, self.tol, self.max_iter)  # type: ignore[arg-type]
+        return _Point(radius, W, math.nan, log_gradient, gap)

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from ._check import as_floats, as_norm, as_number, as_numeric, check_finite
-from ._layout import Layout
-from ._selection import Selection
-from .data import Data
-from .separation import Separation
-from .svm import _plan, _solve, solve_svm
-from .theory import correlation
+from .. import _core
+from ..attention.data import Data
+from ..attention.layout import Layout
+from ..common.check import as_floats, as_norm, as_number, as_numeric, check_finite
+from ..common.result import Result
+from ..common.storage import state_of
+from ..common.types import Norm
+from ..svm.selection import Selection
+from ..svm.separation import Separation
+from ..svm.solve import _solve, solve_svm
+from .conditions import correlation
 
 __all__ = ["Decomposition", "decompose", "selected_sets", "tokens_kept"]
 
+LATE_SHOWN = 8  # queries listed by number
 
-def selected_sets(probabilities: Any, low: float = 1e-6, high: float = 1e-3) -> tuple[Any, Any]:
+
+def selected_sets(probabilities: ArrayLike, low: float = 1e-6, high: float = 1e-3) -> tuple[Any, Any]:
     """Which tokens each query selects: probability at least ``high``; those at most ``low`` are left out.
 
     A probability in between is on its way to one of the two and says so: its query is not decided yet.
@@ -74,8 +80,8 @@ def _probabilities(name: str, value: Any) -> np.ndarray:
     return array
 
 
-@dataclass(repr=False)
-class Decomposition:
+@dataclass(repr=False, eq=False)
+class Decomposition(Result):
     """Weights as a finite part and a diverging direction, ``W ~ W_fin + R W_svm``.
 
     Attributes
@@ -97,6 +103,9 @@ class Decomposition:
         Of ``W_fin + R W_svm`` with the weights given.
     probabilities : array or list, in the data's entry shape
         Attention of ``W_fin + R W_svm``.
+    unconverged : bool array or list, in the data's query shape
+        Queries that W separates less than half as far as ``W_fin + R W_svm`` does, from the largest logit inside the
+        set to the largest outside: their W does not follow the others', as behind a dead ReLU.
     """
 
     selected: Any
@@ -107,22 +116,50 @@ class Decomposition:
     W: np.ndarray
     correlation: float
     probabilities: Any
+    unconverged: Any
 
-    def __repr__(self) -> str:
+    def _title(self) -> str:
         kept = np.concatenate([np.ravel(part) for part in self.selected]).sum()
-        return "\n".join(
-            [
-                f"W ~ W_fin + R W_svm, {int(kept)} tokens selected, {self.svm._norm} norm",
-                f"  norm of W_fin  {np.linalg.norm(self.W_fin):.6g}",
-                f"  norm of W_svm  {np.linalg.norm(self.W_svm):.6g} ({self.svm.status})",
-                f"  R              {self.R:.6g}",
-                f"  correlation    {self.correlation:.9g}",
-            ]
-        )
+        return f"W ~ W_fin + R W_svm, {int(kept)} tokens selected, {self.svm._norm} norm"
+
+    def _lines(self) -> list[tuple[str, str]]:
+        return [
+            ("norm of W_fin", f"{np.linalg.norm(self.W_fin):.6g}"),
+            ("norm of W_svm", f"{np.linalg.norm(self.W_svm):.6g} ({self.svm.status})"),
+            ("R", f"{self.R:.6g}"),
+            ("correlation", f"{self.correlation:.9g}"),
+            *self._late(),
+        ]
+
+    def _late(self) -> list[tuple[str, str]]:
+        """What a reader should know before trusting the correlation."""
+        late = np.flatnonzero(np.concatenate([np.ravel(part) for part in self.unconverged]))
+        if len(late) == 0:
+            return []
+        shown = ", ".join(map(str, late[:LATE_SHOWN])) + (", ..." if len(late) > LATE_SHOWN else "")
+        return [
+            (
+                "not converged",
+                f"{'query' if len(late) == 1 else 'queries'} {shown}: less than half as far as R says",
+            )
+        ]
+
+    def _columns(self) -> dict[str, Any]:
+        columns = self.svm._columns()
+        probabilities = self.svm.data.layout.flatten_entries("probabilities", self.probabilities, hidden=True)
+        return {name: columns[name] for name in ("query", "token", "selected")} | {"probability": probabilities}
+
+    def _values(self) -> dict[str, Any]:
+        return state_of(self) | {"svm": self.svm.to_dict()}
 
 
 def decompose(
-    data: Data, probabilities: Any, W: Any, norm: str | float = "frobenius", *, selected: Any = None
+    data: Data,
+    probabilities: ArrayLike,
+    W: ArrayLike,
+    norm: Norm = "frobenius",
+    *,
+    selected: ArrayLike | None = None,
 ) -> Decomposition:
     """Split trained weights into ``W_fin + R W_svm``: proportions inside the selected sets, margins across them.
 
@@ -133,7 +170,7 @@ def decompose(
         Attention at the end of training.
     W : (dk, dz) array_like
         The trained weights.
-    norm : {"frobenius", "nuclear"} or float p > 1
+    norm : {"frobenius", "nuclear", "max", "spectral"} or float p > 1
         Of both parts; "nuclear" goes with K and Q.
     selected : bool array_like in the data's entry shape, optional
         The sets; those of :func:`selected_sets` by default, which must have decided every query.
@@ -173,8 +210,9 @@ def decompose(
         open_queries = np.flatnonzero(np.concatenate([np.ravel(part) for part in undecided]))
         if open_queries.size:
             raise ValueError(
-                f"probabilities must be decided: {open_queries.size} queries, {open_queries[0]} among them, have one "
-                "between 1e-6 and 1e-3; train longer, or say which tokens count by selected="
+                f"probabilities must be decided, at most 1e-6 or at least 1e-3, got {open_queries.size} "
+                f"quer{'y' if open_queries.size == 1 else 'ies'} with one in between (the first is query "
+                f"{open_queries[0]}): train longer, or say which tokens count by selected="
             )
     selection = Selection(data, selected)
     if selection.kept is None:
@@ -191,6 +229,7 @@ def decompose(
         direction = svm.W / largest
         R = float(np.vdot(direction, W - W_fin) / np.vdot(direction, direction) / largest)
     total = W_fin + R * svm.W
+    late = _separation(data, W, selection.kept) < _separation(data, total, selection.kept) / 2
     return Decomposition(
         data.layout.shape_entries(selection.kept, False),
         W_fin,
@@ -200,7 +239,17 @@ def decompose(
         total,
         correlation(total, W),
         data.probabilities(total),
+        data.layout.shape_queries(late),
     )
+
+
+def _separation(data: Data, W: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    """From the largest logit inside each query's set to the largest outside; infinite where nothing is outside."""
+    logits = _core.logits(data._handle, as_floats("W", W, "dk, dz"))
+    inside, outside = (
+        np.maximum.reduceat(np.where(part, logits, -np.inf), data.indptr[:-1]) for part in (kept, ~kept)
+    )
+    return inside - outside
 
 
 def _listed(name: str, value: Any) -> Any:
@@ -221,14 +270,14 @@ def _finite_part(data: Data, kept: np.ndarray, p: np.ndarray, norm: str | float)
     logs = np.log(p[kept])
     selection.rhs = np.repeat(logs[alone.indptr[:-1]], lengths) - logs
     # The nuclear interior point wants margin rows; the factored method does not mind.
-    names = ("factored",) if norm == "nuclear" else _plan(alone, norm)
-    sol = _solve(alone, selection, norm, names, 1e-9, None, None)
+    sol = _solve(alone, selection, norm, "factored" if norm == "nuclear" else "auto", 1e-9)
     if sol.status not in ("optimal", "no constraint"):
         raise ValueError(f"no W has these probabilities at the selected tokens: {sol.status}")
-    return sol.W
+    W: np.ndarray = sol.W  # type: ignore[assignment]  # both statuses have one
+    return W
 
 
-def tokens_kept(scores: Any, lam: float) -> Any:
+def tokens_kept(scores: ArrayLike, lam: float) -> Any:
     """How many tokens attention keeps under the head ``v.x - lam |x|^2`` on orthonormal tokens, exactly.
 
     Over the simplex, ``scores . s - lam |s|^2`` is largest at the projection of ``scores / (2 lam)``.  With the scores
@@ -259,5 +308,5 @@ def tokens_kept(scores: Any, lam: float) -> Any:
         raise ValueError(f"scores must have shape (..., T), got {scores.shape}")
     falling = -np.sort(-scores, axis=-1)
     gaps = falling[..., :-1] - falling[..., 1:]
-    reached = np.cumsum(np.arange(1, scores.shape[-1]) * gaps, axis=-1) < math.ldexp(lam, 1)
+    reached = np.cumsum(np.arange(1, scores.shape[-1]) * gaps, axis=-1) < 2 * lam
     return 1 + reached.sum(axis=-1)

@@ -1,0 +1,230 @@
+"""Next-token prediction: token-priority graphs, their components, and the SVM of both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from .attention.data import Data
+from .attention.kinds import cross_attention
+from .common.check import as_count, as_floats, as_numeric, check_shape
+from .common.components import strong_components
+from .training.output_head import LinearHead
+from .training.problem import Problem
+
+__all__ = ["Identifiability", "NextToken", "identifiable", "next_token"]
+
+SHOWN = 8  # components that a description lists
+
+
+@dataclass(repr=False)
+class NextToken:
+    """Next-token prediction as a problem of attention, with the graphs that say where its weights go.
+
+    Attributes
+    ----------
+    data : Data
+        The last token of a sequence queries all of its tokens; the value of a token is 1 where it is the label, so
+        ``data.attended(W)`` is the probability of the label.
+    problem : Problem
+        ``-log`` of the label's probability, summed over its copies; convex in W.
+    selected : (n, T) bool array, or a list of (T_i,)
+        The token there is in the component of the label.
+    graphs : dict
+        For each last token the edges ``y -> t`` of its token-priority graph, (E, 2) integers: some sequence that ends
+        in it has the label y and another token t.
+    components : dict
+        For each last token the strongly connected component of all K tokens, (K,) integers: the least token of each.
+        A token that its graph does not hold is alone.
+    acyclic : bool
+        No graph has a cycle: every component is a single token.
+    """
+
+    data: Data
+    problem: Problem
+    selected: Any
+    graphs: dict[int, np.ndarray]
+    components: dict[int, np.ndarray]
+    acyclic: bool
+
+    def __repr__(self) -> str:
+        edges = sum(map(len, self.graphs.values()))
+        lines = [
+            f"Next-token prediction of {len(self.data)} sequences, {len(self.graphs)} last tokens, {edges} edges",
+            f"  {'acyclic: every component is a single token' if self.acyclic else 'components, never ranked within:'}",
+        ]
+        cycles = [(k, members) for k, component in self.components.items() for members in _several(component)]
+        lines += [f"    after {k}: {', '.join(map(str, members))}" for k, members in cycles[:SHOWN]]
+        return "\n".join(lines + [f"    ... {len(cycles)} in all"] * (len(cycles) > SHOWN))
+
+
+def next_token(sequences: ArrayLike, labels: ArrayLike, embeddings: ArrayLike) -> NextToken:
+    """Sequences of tokens with their next token, as data, problem, selection and token-priority graphs.
+
+    The last token k of a sequence queries all of its tokens, ``p_t ~ exp(e_t^T W e_k)``, and predicts the label y with
+    the probability that its copies have together.  The token-priority graph of k has an edge from y to every other
+    token of a sequence that ends in k and has the label y.  Tokens of one strongly connected component are predicted
+    one in the place of the other: no W ranks them, and training gives them finite proportions.  All others are
+    ranked, and W diverges towards
+
+        ``min ||W||  s.t.  (e_y - e_t)^T W e_k = 0``  where y and t are in one component, ``>= 1``  elsewhere,
+
+    over the edges ``y -> t``, which imply it along every path: ``solve_svm(found.data, found.selected)``.
+
+    Parameters
+    ----------
+    sequences : (n, T) integer array_like, or list of n (T_i,)
+        Token numbers, 0 .. K - 1.
+    labels : (n,) integer array_like
+        The next token of each sequence, one of its tokens.
+    embeddings : (K, d) array_like
+        One row per token.
+
+    Returns
+    -------
+    NextToken
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming the argument: token numbers outside 0 .. K - 1, a label that its sequence does not hold.
+
+    Notes
+    -----
+    Source: "Mechanics of Next Token Prediction with Self-Attention" (Li, Huang, Ildiz, Rawat, Oymak, 2024).
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> import numpy as np
+
+    After token 3, 0 is preferred to 1 once and 1 to 0 once, so both are alike; each is preferred to 2:
+
+    >>> found = attsvm.next_token([[0, 1, 3], [1, 0, 2, 3], [0, 2, 1, 3]], [0, 1, 0], np.eye(4))
+    >>> found.components[3]
+    array([0, 0, 2, 3])
+    >>> print(attsvm.solve_svm(found.data, found.selected).W[:, 3].round(3))
+    [ 0.5  0.5 -0.5 -0.5]
+    """
+    embeddings = as_floats("embeddings", embeddings, "K, d")
+    tokens, lengths = _read_sequences(sequences, len(embeddings))
+    n, first = len(lengths), np.cumsum(lengths) - lengths
+    labels = _tokens("labels", labels, len(embeddings))
+    if len(labels) != n:
+        raise ValueError(f"labels must have shape (n,) = ({n},), got {labels.shape}")
+    label = np.repeat(labels, lengths)
+    there = np.logical_or.reduceat(tokens == label, first)
+    if not there.all():
+        i = int(there.argmin())
+        raise ValueError(f"labels must occur in their sequence, got {labels[i]} for sequence {i}, which has none")
+    last = tokens[first + lengths - 1]
+    by_last = np.argsort(np.repeat(last, lengths), kind="stable")
+    ends = np.cumsum(np.bincount(last, lengths, len(embeddings)).astype(np.intp))
+    kept, graphs, components = np.empty(len(tokens), dtype=bool), {}, {}
+    for k in np.unique(last).tolist():
+        of = by_last[ends[k - 1] if k else 0 : ends[k]]
+        others = of[tokens[of] != label[of]]
+        graphs[k] = np.unique(np.stack([label[others], tokens[others]], axis=1), axis=0)
+        components[k] = strong_components(graphs[k], len(embeddings))
+        kept[of] = components[k][tokens[of]] == components[k][label[of]]
+    X, values = (
+        rows.reshape(n, lengths[0], -1) if (lengths == lengths[0]).all() else np.split(rows, first[1:])
+        for rows in (embeddings[tokens], (tokens == label).astype(np.float64)[:, None])
+    )
+    data = cross_attention(X, embeddings[last], values)
+    problem = Problem(data, None, LinearHead([1.0]), loss="log")
+    acyclic = not any(next(_several(component), None) for component in components.values())
+    return NextToken(data, problem, data.layout.shape_entries(kept, False), graphs, components, acyclic)
+
+
+class Identifiability(NamedTuple):
+    """Whether prompts determine a Markov chain; unpacks into its two fields, and is true when they do.
+
+    Attributes
+    ----------
+    identifiable : bool
+    components : (K, K) integer array
+        Row k: the tokens whose order after k the prompts determine share a number, the least of them.
+    """
+
+    identifiable: bool
+    components: np.ndarray
+
+    def __bool__(self) -> bool:
+        return self.identifiable
+
+
+def identifiable(sequences: ArrayLike, K: int) -> Identifiability:
+    """Whether the next tokens of these prompts determine a Markov chain, ``P_kj`` for all tokens k and j.
+
+    The next token of a prompt that ends in k is j with probability ``m_j P_kj / sum_l m_l P_kl``, m_j the count of j in
+    the prompt.  So prompts fix the ratio ``P_kj / P_kl`` where they end in k and hold both j and l, and the row k where
+    the graph of tokens that occur together in prompts ending in k is connected.  Each of these holds k, so that is
+    where every token occurs in one of them.
+
+    Parameters
+    ----------
+    sequences : (n, T) integer array_like, or list of n (T_i,)
+        Prompts, of tokens 0 .. K - 1.
+    K : int
+        Tokens of the vocabulary.
+
+    Returns
+    -------
+    Identifiability
+        ``identifiable, components = attsvm.identifiable(sequences, K)``
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming the argument that does not fit.
+
+    Notes
+    -----
+    Source: "From Self-Attention to Markov Models" (Ildiz, Huang, Li, Rawat, Oymak, 2024).
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> bool(attsvm.identifiable([[0, 1], [1, 0]], 2)), bool(attsvm.identifiable([[0, 1]], 2))
+    (True, False)
+    """
+    K = as_count("K", K, 1)
+    tokens, lengths = _read_sequences(sequences, K)
+    first = np.cumsum(lengths) - lengths
+    last = tokens[first + lengths - 1]
+    met = np.zeros((K, K), dtype=bool)
+    met[np.repeat(last, lengths), tokens] = True
+    components = np.where(met, met.argmax(axis=1)[:, None], np.arange(K))
+    return Identifiability(bool(met.all()), components)
+
+
+def _several(component: np.ndarray) -> Any:
+    """The members of each component that has more than one."""
+    sizes = np.bincount(component, minlength=len(component))
+    return ((np.flatnonzero(component == c).tolist()) for c in np.flatnonzero(sizes > 1))
+
+
+def _read_sequences(sequences: Any, K: int) -> tuple[np.ndarray, np.ndarray]:
+    """Token numbers of all sequences one after the other, and the length of each sequence."""
+    ragged = isinstance(sequences, (list, tuple)) and len({np.shape(part) for part in sequences}) > 1
+    if ragged:
+        parts: Sequence[np.ndarray] = [_tokens(f"sequences[{i}]", part, K) for i, part in enumerate(sequences)]
+        return np.concatenate(parts), np.array([len(part) for part in parts], dtype=np.intp)
+    array = _tokens("sequences", sequences, K, "n, T")
+    return array.reshape(-1), np.full(len(array), array.shape[1], dtype=np.intp)
+
+
+def _tokens(name: str, value: Any, K: int, letters: str = "n") -> np.ndarray:
+    array = as_numeric(name, value)
+    check_shape(name, array, letters)
+    if array.dtype.kind == "f":
+        raise TypeError(f"{name} must hold token numbers, integers 0 .. {K - 1}, got {array.dtype}")
+    outside = (array < 0) | (array >= K)
+    if outside.any():
+        raise ValueError(f"{name} must hold token numbers 0 .. {K - 1}, got {array[outside][0]}")
+    return array.astype(np.intp)

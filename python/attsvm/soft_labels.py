@@ -1,0 +1,111 @@
+"""Next-token prediction by a linear decoder: contexts with several next tokens each, and its SVM."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from .attention.data import Data
+from .attention.layout import Layout
+from .common.check import as_floats
+from .common.storage import storable
+from .training.output_head import CallableHead
+from .training.problem import Problem
+
+__all__ = ["SoftLabels", "soft_labels"]
+
+TINY = 1e-300  # a probability that has left double precision counts as this much in the loss
+
+
+@storable
+class _OneVocabulary(Layout):
+    """Every query sees the same tokens, which are stored once."""
+
+    def windows(self) -> tuple[np.ndarray, np.ndarray]:
+        return np.zeros(len(self.lengths), dtype=np.intp), self.lengths
+
+
+@dataclass(repr=False)
+class SoftLabels:
+    """A linear decoder as a problem of attention: the tokens are the vocabulary, the queries the contexts.
+
+    Attributes
+    ----------
+    data : Data
+        ``data.probabilities(W)`` is the decoder's next-token distribution ``softmax(W h)``, (m, K).
+    problem : Problem
+        Mean cross-entropy of the counts; convex in W (K, d).
+    selected : (m, K) bool array
+        The support of each context: the tokens that follow it.
+    """
+
+    data: Data
+    problem: Problem
+    selected: np.ndarray
+
+    def __repr__(self) -> str:
+        several = int((self.selected.sum(axis=1) > 1).sum())
+        return (
+            f"Linear decoder of {self.data.dk} tokens from {len(self.data)} contexts of dimension {self.data.dz}, "
+            f"{several} with several next tokens"
+        )
+
+
+def soft_labels(contexts: ArrayLike, counts: ArrayLike) -> SoftLabels:
+    """Contexts with counts of their next tokens, as data, problem and selection of a linear decoder ``softmax(W h)``.
+
+    Training on ``-sum_jz counts_jz log softmax(W h_j)_z / sum_jz counts_jz`` gives finite log-odds within each support
+    S_j, the tokens with a positive count, and diverges towards
+
+        ``min ||W||  s.t.  (W h_j)_z = (W h_j)_z'`` within S_j, ``(W h_j)_z >= (W h_j)_t + 1`` for t outside of it:
+
+    ``solve_svm(found.data, found.selected)``; with free contexts and a vanishing ridge, in the nuclear norm.
+
+    Parameters
+    ----------
+    contexts : (m, d) array_like
+        Embedding of each context, a row h_j.
+    counts : (m, K) array_like
+        How often each token follows it, or in proportion to that: not negative, some positive in every row.
+
+    Returns
+    -------
+    SoftLabels
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming the argument that does not fit.
+
+    Notes
+    -----
+    Source: "Implicit Optimization Bias of Next-token Prediction in Linear Models" (Thrampoulidis, 2024).
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> found = attsvm.soft_labels([[1.0, 0.0], [0.0, 1.0]], [[3, 1, 0], [0, 0, 2]])
+    >>> print(attsvm.solve_svm(found.data, found.selected).W.round(3))
+    [[ 0.333 -0.333]
+     [ 0.333 -0.333]
+     [-0.667  0.667]]
+    """
+    H = as_floats("contexts", contexts, "m, d")
+    counts = as_floats("counts", counts, "m, K", (len(H), None))
+    m, K = counts.shape
+    if counts.min() < 0:
+        raise ValueError(f"counts must not be negative, got {counts.min():g}")
+    total = counts.sum(axis=1)
+    if total.min() == 0:
+        raise ValueError(f"counts must have a positive number in every row, got none in row {total.argmin()}")
+    layout = _OneVocabulary(np.full(m, K, dtype=np.intp), np.ones(m, dtype=np.intp), single=True)
+    data = Data("linear decoder", np.eye(K), H, None, layout)
+    share = counts / total.mean()  # the mean over contexts becomes that over counts
+
+    def cross_entropy(s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        s = np.maximum(s, TINY)
+        return (share * np.log(s)).sum(axis=1), share / s
+
+    return SoftLabels(data, Problem(data, None, CallableHead(cross_entropy), loss="linear"), counts > 0)

@@ -1,0 +1,1 @@
+"""Where training and SVM meet: conditions, diagnosis, token sets, regularisation paths."""

@@ -1,0 +1,117 @@
+"""Head and attention trained together: the SVM of the labels, and what it asks of attention."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..attention.kinds import prompt_attention
+from ..common.check import as_norm
+from ..common.types import Norm
+from ..svm.selection import Selection
+from ..svm.separation import Separation
+from ..svm.solve import solve_svm
+from ..training.problem import Problem
+
+__all__ = ["label_svm", "relaxed_margins"]
+
+
+def label_svm(problem: Problem, selected: ArrayLike | None = None, norm: Norm = "frobenius") -> Separation:
+    """``min ||v||  s.t.  y v . x_a >= 1`` for the value of the selected token a of each query.
+
+    Where a linear head goes that is trained together with attention, once attention has selected these tokens.
+
+    Parameters
+    ----------
+    problem : Problem
+    selected : integer array_like in the data's query shape, optional
+        One token per query; those with the highest score under the problem's head by default.
+    norm : {"frobenius"} or float p > 1
+        The lp norm of v; p goes with mirror descent.
+
+    Returns
+    -------
+    Separation
+        Its ``W`` is v (dv, 1); ``dual`` and ``support`` (M, 2) have their second column for the queries.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As :func:`solve_svm`.
+
+    Notes
+    -----
+    Source: "Max-Margin Token Selection in Attention Mechanism" (Tarzanagh, Li, Zhang, Oymak, 2023).
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> data = attsvm.prompt_attention([[[0, 0], [1, 1]], [[0, 0], [1, -1]], [[0, 0], [0.5, 1.5]]])
+    >>> problem = attsvm.Problem(data, [1, -1, 1], attsvm.LinearHead([0, 1]))
+    >>> svm = attsvm.label_svm(problem)
+    >>> print(svm.W.ravel(), svm.support[:, 1])
+    [0. 1.] [ True  True False]
+    """
+    if not isinstance(problem, Problem):
+        raise TypeError(f"problem must be a Problem, got {type(problem).__name__}")
+    norm, data = as_norm("norm", norm), problem.data
+    if norm == "nuclear":
+        raise ValueError(
+            "norm must be 'frobenius' or a number p > 1: v is a vector, whose nuclear norm is no other"
+        )
+    selection = Selection(data, problem.optimal if selected is None else selected)
+    if selection.kept is not None:
+        raise TypeError("selected must be one token per query, got bools")
+    if ((selection.reference < 0) | (selection.reference >= data.stop - data.start)).any():
+        raise ValueError(selection.outside(data))
+    chosen = np.asarray(data.values, dtype=np.float64)[data.start + selection.reference]
+    signed = problem._y[:, None] * chosen
+    # A row x_a - 0 of a prompt whose other token is zero.
+    pairs = prompt_attention(np.stack([signed, np.zeros_like(signed)], axis=1))
+    return solve_svm(pairs, np.zeros(len(signed), dtype=np.intp), norm)
+
+
+def relaxed_margins(problem: Problem, selected: ArrayLike | None = None) -> Any:
+    """What the head's own SVM leaves to ask of attention: margins 1 for its support queries, 0 for all others.
+
+    A query whose label the head predicts by more than its margin needs no sharp attention.  Where head and attention
+    are trained at one speed, attention goes to the relaxed SVM, ``solve_svm(data, selected, margins=...)`` with these.
+
+    Parameters
+    ----------
+    problem : Problem
+    selected : integer array_like in the data's query shape, optional
+        As in :func:`label_svm`.
+
+    Returns
+    -------
+    array or list, in the data's entry shape
+
+    Raises
+    ------
+    ValueError, TypeError
+        As :func:`label_svm`, and where no v separates the labels.
+
+    Notes
+    -----
+    Source: "Max-Margin Token Selection in Attention Mechanism" (Tarzanagh, Li, Zhang, Oymak, 2023).
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> data = attsvm.prompt_attention([[[0, 0], [1, 1]], [[0, 0], [1, -1]], [[0, 0], [0.5, 1.5]]])
+    >>> problem = attsvm.Problem(data, [1, -1, 1], attsvm.LinearHead([0, 1]))
+    >>> margins = attsvm.relaxed_margins(problem)
+    >>> print(attsvm.solve_svm(data, problem.optimal).W.ravel())
+    [1.25 0.25]
+    >>> print(attsvm.solve_svm(data, problem.optimal, margins=margins).W.ravel())
+    [1. 0.]
+    """
+    svm = label_svm(problem, selected)
+    if svm.W is None:
+        raise ValueError(f"selected must be tokens whose labels some v separates: {svm.message}")
+    data = problem.data
+    rows = np.repeat(svm.support[:, 1].astype(np.float64), data.stop - data.start)
+    return data.layout.shape_entries(rows, 0.0)

@@ -1,0 +1,113 @@
+"""How near weights are to the largest margin, in any norm."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..attention.data import Data
+from ..common.check import as_norm, as_numeric, check_finite
+from ..common.types import Norm
+from ..svm.selection import Selection
+from ..svm.solve import solve_svm
+from .conditions import query_of_entry
+
+__all__ = ["margin_share"]
+
+ROUNDING = 1e-13  # part of (row length) (norm of W) to which the left side of a row can be computed
+
+
+def margin_share(data: Data, selected: ArrayLike, W: ArrayLike, norm: Norm = "frobenius") -> tuple[Any, ...]:
+    """The margin of ``W / ||W||`` as a share of the largest margin: ``min_e A(W)_e / ||W||`` over ``gamma*``.
+
+    1 where W has the direction of an SVM solution of that norm, whichever where there are several; negative where W
+    does not rank the selected tokens first.
+
+    Parameters
+    ----------
+    data : Data
+    selected : as in :func:`solve_svm`
+        Of several selected tokens per query the logits must be equal: weights for which they differ violate a row, and
+        minus the largest difference counts as their margin when that is the least.
+    W : array_like (..., dk, dz)
+        Weights, or a stack of them (those of a run: ``run.weights``).
+    norm : as in :func:`solve_svm`
+
+    Returns
+    -------
+    low, high : float, or arrays (...)
+        The share by the certified upper and by the lower bound of the largest margin, of which W itself is one: the
+        share lies in [low, high].  0 for W = 0.
+
+    Raises
+    ------
+    ValueError
+        When the selection is infeasible, or asks nothing: there is no largest margin.
+
+    Notes
+    -----
+    The norm of each W is computed here; a solution need not be unique for this measure to make sense, as it has to be
+    for a correlation with one.
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
+    >>> data = attsvm.cross_attention(X, Z)
+    >>> sol = attsvm.solve_svm(data, [0, 1, 2, 3, 4, 5], "max")
+    >>> low, high = attsvm.margin_share(data, [0, 1, 2, 3, 4, 5], sol.W, "max")
+    >>> 1 - 1e-8 < low <= high <= 1
+    True
+    """
+    if not isinstance(data, Data):
+        raise TypeError(f"data must come from cross_attention or its siblings, got {type(data).__name__}")
+    norm = as_norm("norm", norm)
+    W = np.asarray(as_numeric("W", W), dtype=np.float64)
+    if W.ndim < 2 or W.shape[-2:] != (data.dk, data.dz):
+        raise ValueError(f"W must have shape (..., dk, dz) = (..., {data.dk}, {data.dz}), got {W.shape}")
+    check_finite("W", W)
+    selection = Selection(data, selected)
+    sol = solve_svm(data, selected, norm)
+    if sol.status == "no constraint":
+        raise ValueError("selected must leave a token out that differs: without a row no margin is the largest")
+    if sol.status == "infeasible":
+        raise ValueError(f"selected must be feasible to have a largest margin, got one that is not: {sol.message}")
+    stack = W.reshape(-1, data.dk, data.dz)
+    sizes = np.array([_norm(weights, norm) for weights in stack])
+    least = np.array(
+        [_least(data, selection, weights / (size or 1.0)) for weights, size in zip(stack, sizes, strict=True)]
+    )
+    lower = np.maximum(sol.margin, least)  # W proves a bound, too
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ends = np.where(least == 0, 0.0, least / np.stack([np.maximum(sol.margin_bound, lower), lower]))
+    low, high = (end.reshape(W.shape[:-2]) for end in (ends.min(axis=0), ends.max(axis=0)))
+    return (float(low), float(high)) if W.ndim == 2 else (low, high)
+
+
+def _least(data: Data, selection: Selection, W: np.ndarray) -> float:
+    """The least margin; of an equality row, minus what its two sides differ by beyond rounding."""
+    found = data._margins(W, selection.reference)
+    if selection.kept is not None:
+        chosen = data.indptr[:-1] + selection.reference
+        equal = selection.kept.copy()
+        equal[chosen] = False
+        query = query_of_entry(data)
+        token = np.arange(len(query)) + np.repeat(data.start - data.indptr[:-1], data.stop - data.start)
+        delta = data.keys[(data.start + selection.reference)[query[equal]]] - data.keys[token[equal]]
+        length = np.linalg.norm(delta, axis=1) * np.linalg.norm(data.queries[query[equal]], axis=1)
+        off = np.abs(found[equal])
+        found[equal] = np.where(off > ROUNDING * length * np.linalg.norm(W), -off, np.inf)
+    return float(found.min())
+
+
+def _norm(W: np.ndarray, norm: str | float) -> float:
+    largest = float(np.abs(W).max(initial=0.0))
+    if norm == "max" or largest == 0:
+        return largest
+    W = W / largest  # squares and powers of the entries may leave the range of double precision
+    if isinstance(norm, str):
+        kinds: dict[str, Any] = {"frobenius": "fro", "nuclear": "nuc", "spectral": 2}
+        return largest * float(np.linalg.norm(W, kinds[norm]))
+    return largest * float((np.abs(W) ** norm).sum() ** (1 / norm))
