@@ -1,4 +1,4 @@
-"""Pictures of training runs.  Each function draws into ``ax`` (pyplot's current one by default) and returns it.
+"""Pictures of results.  Each function draws into ``ax`` (pyplot's current one by default) and returns it.
 
 One look throughout: blue for W, orange for (K, Q); solid for the SVM in the norm that training prefers (Frobenius
 for W, nuclear for K and Q), dashed for the other.
@@ -6,27 +6,44 @@ for W, nuclear for K and Q), dashed for the other.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from .run import Run
-from .separation import Separation
+from .common.check import as_choice
+from .common.render import drawing
+from .common.types import Ball, Norm
+from .svm.separation import Separation
+from .theory.diagnosis import Diagnosis
+from .theory.margin_share import margin_share as share_of_margin
+from .theory.regularization_path import Path
+from .theory.token_sets import Decomposition
+from .training.run import Run
 
-__all__ = ["attention", "band", "correlation", "saturation"]
+__all__ = ["attention", "band", "correlation", "excess", "margin_share", "margins", "saturation", "scores"]
 
 COLORS = {"W": "#0072B2", "(K, Q)": "#D55E00"}  # two of Okabe and Ito's colours, told apart by everybody
-OWN_NORM = {"W": "frobenius", "(K, Q)": "nuclear"}
+OWN_NORM: dict[str, Ball] = {"W": "frobenius", "(K, Q)": "nuclear"}
 LOW, HIGH = 10, 90  # percentiles a band reaches: unlike mean and deviation they never leave [-1, 1]
 
 
-def style(trained: str, norm: str | None = None) -> dict[str, Any]:
+def style(trained: str, norm: str | float | None = None) -> dict[str, Any]:
     """Colour and line of a curve: ``trained`` is "W" or "(K, Q)", ``norm`` that of the SVM it is compared with."""
     return {"color": COLORS[trained], "linestyle": "-" if norm in (None, OWN_NORM[trained]) else (0, (4, 2))}
 
 
-def band(steps: Any, curves: Any, label: str | None = None, ax: Any = None, **line_kw: Any) -> Any:
-    """The mean of many curves, and a band from their 10th to their 90th percentile.
+def band(
+    steps: ArrayLike,
+    curves: ArrayLike,
+    label: str | None = None,
+    ax: Any = None,
+    *,
+    middle: Literal["mean", "median"] = "mean",
+    **line_kw: Any,
+) -> Any:
+    """The mean of many curves, or their median, and a band from their 10th to their 90th percentile.
 
     Parameters
     ----------
@@ -35,8 +52,9 @@ def band(steps: Any, curves: Any, label: str | None = None, ax: Any = None, **li
         NaN where a run gave no number.
     label : str, optional
     ax : matplotlib Axes, optional
+    middle : {"mean", "median"}
     **line_kw
-        For the line of the mean; the band takes its colour.
+        For the line in the middle; the band takes its colour.
 
     Returns
     -------
@@ -51,17 +69,20 @@ def band(steps: Any, curves: Any, label: str | None = None, ax: Any = None, **li
     [0.0, 2.0, 3.0]
     """
     ax = _axes(ax)
-    curves = np.atleast_2d(curves)
-    curves = curves[~np.isnan(curves).any(axis=1)]
-    if len(curves) == 0:
+    lines = np.atleast_2d(np.asarray(curves))
+    lines = lines[~np.isnan(lines).any(axis=1)]
+    if len(lines) == 0:
         return ax
-    (line,) = ax.plot(steps, curves.mean(axis=0), label=label, **line_kw)
-    if len(curves) > 1:
-        low, high = np.percentile(curves, [LOW, HIGH], axis=0)
+    as_choice("middle", middle, ("mean", "median"))
+    centre = np.mean(lines, axis=0) if middle == "mean" else np.median(lines, axis=0)
+    (line,) = ax.plot(steps, centre, label=label, **line_kw)
+    if len(lines) > 1:
+        low, high = np.percentile(lines, [LOW, HIGH], axis=0)
         ax.fill_between(steps, low, high, color=line.get_color(), alpha=0.14, linewidth=0)
     return ax
 
 
+@drawing("Run")
 def saturation(run: Run, ax: Any = None, **line_kw: Any) -> Any:
     """The largest attention probability of a query as training goes on: mean over queries, and their band.
 
@@ -95,6 +116,48 @@ def saturation(run: Run, ax: Any = None, **line_kw: Any) -> Any:
     return ax
 
 
+def margin_share(run: Run, norm: Norm = "frobenius", selected: Any = None, ax: Any = None, **line_kw: Any) -> Any:
+    """The margin of a run's weights, of unit norm, as a share of the largest one, as training goes on.
+
+    Parameters
+    ----------
+    run : Run
+    norm : as in :func:`attsvm.solve_svm`
+    selected : integer array_like, optional
+        What the run selects at its end, by default.
+    ax : matplotlib Axes, optional
+    **line_kw
+        For the line.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    ValueError
+        As :func:`attsvm.margin_share`, which says what the numbers are.
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> from matplotlib.figure import Figure
+    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
+    >>> problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
+    >>> run = attsvm.train(problem, rule="sign", steps=1000, lr=0.01)
+    >>> ax = attsvm.plot.margin_share(run, "max", ax=Figure().subplots())
+    >>> ax.get_legend_handles_labels()[1]
+    ['W, max norm']
+    """
+    ax = _axes(ax)
+    trained = _trained(run)
+    low, _ = share_of_margin(run.data, run.selected if selected is None else selected, run.weights, norm)
+    ax.plot(run.steps, low, **{"label": f"{trained}, {_title(norm)} norm", **line_kw})
+    ax.set(xlabel="training step", ylabel="share of the largest margin")
+    ax.set_ylim(top=1.03)
+    return ax
+
+
 def correlation(run: Run, solution: Separation, ax: Any = None, **line_kw: Any) -> Any:
     """Correlation of a run's weights with an SVM solution as training goes on.
 
@@ -123,18 +186,19 @@ def correlation(run: Run, solution: Separation, ax: Any = None, **line_kw: Any) 
     >>> ax.get_legend_handles_labels()[1]
     ['W and its Frobenius SVM']
     """
-    if solution.W is None:
-        raise ValueError(f"solution must have weights, got one that is {solution.status}")
-    ax = _axes(ax)
-    trained = _trained(run)
+    W, ax, trained = weights_of(solution), _axes(ax), _trained(run)
     look = {"label": f"{trained} and its {_title(solution.norm)} SVM", **style(trained, solution.norm)}
-    ax.plot(run.steps, correlations(run.weights, solution.W), **{**look, **line_kw})
+    ax.plot(run.steps, correlations(run.weights, W), **{**look, **line_kw})
     ax.set(xlabel="training step", ylabel="correlation with the SVM solution")
     ax.set_ylim(top=1.03)
     return ax
 
 
-def attention(probabilities: Any, selected: Any = None, ax: Any = None) -> Any:
+def attention(
+    probabilities: np.ndarray | Sequence[ArrayLike],
+    selected: np.ndarray | Sequence[ArrayLike] | None = None,
+    ax: Any = None,
+) -> Any:
     """Heat map of attention: one row per query, one column per token.
 
     Parameters
@@ -175,6 +239,133 @@ def attention(probabilities: Any, selected: Any = None, ax: Any = None) -> Any:
     return ax
 
 
+@drawing("Decomposition")
+def _composed(parts: Decomposition, ax: Any = None) -> Any:
+    return attention(parts.probabilities, ax=ax)
+
+
+@drawing("Separation")
+def margins(solution: Separation, ax: Any = None, **line_kw: Any) -> Any:
+    """The margin of every token that is not selected, query by query; support tokens stand out.
+
+    Parameters
+    ----------
+    solution : Separation
+        With weights.
+    ax : matplotlib Axes, optional
+    **line_kw
+        For the points.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> from matplotlib.figure import Figure
+    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
+    >>> solution = attsvm.solve_svm(attsvm.cross_attention(X, Z), [0, 1, 2, 3, 4, 5])
+    >>> ax = attsvm.plot.margins(solution, ax=Figure().subplots())
+    >>> bool(ax.lines[0].get_ydata().min() > 1 - 1e-9)
+    True
+    """
+    weights_of(solution)
+    ax = _axes(ax)
+    columns = solution._columns()
+    support, others = columns["support"], ~columns["selected"] & ~columns["support"]
+    look = {"linestyle": "none", "marker": ".", "markersize": 5}
+    for part, color, label in ((others, "0.65", "other tokens"), (support, COLORS["(K, Q)"], "support tokens")):
+        points = columns["query"][part], columns["margin"][part]
+        ax.plot(*points, label=label, **{**look, "color": color, **line_kw})
+    ax.axhline(1, color="0.3", linewidth=0.8, zorder=0)
+    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.set(xlabel="query", ylabel="margin of the selected token")
+    ax.legend(frameon=False, fontsize="small")
+    return ax
+
+
+@drawing("Path")
+def excess(path: Path, ax: Any = None, **line_kw: Any) -> Any:
+    """How far the loss is above its infimum along a regularisation path, as a power of ten.
+
+    Parameters
+    ----------
+    path : Path
+    ax : matplotlib Axes, optional
+    **line_kw
+        For the line.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> from matplotlib.figure import Figure
+    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
+    >>> problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
+    >>> path = attsvm.regularization_path(problem, [1.0, 4.0, 16.0])
+    >>> attsvm.plot.excess(path, ax=Figure().subplots()).get_xlabel()
+    'radius'
+    """
+    ax = _axes(ax)
+    trained = "(K, Q)" if path.norm == "nuclear" else "W"
+    ax.plot(path.radii, path.log_excess / np.log(10), **{"marker": ".", **style(trained), **line_kw})
+    ax.set(xlabel="radius", ylabel="log10 of loss above infimum")
+    return ax
+
+
+@drawing("Diagnosis")
+def scores(diagnosis: Diagnosis, ax: Any = None, **line_kw: Any) -> Any:
+    """Every token by its margin and by how much better than the selected one it scores.
+
+    The selection is locally optimal when no support token, those at margin 1, lies above zero.
+
+    Parameters
+    ----------
+    diagnosis : Diagnosis
+        Of a selection that can be separated.
+    ax : matplotlib Axes, optional
+    **line_kw
+        For the points.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> from matplotlib.figure import Figure
+    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
+    >>> problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
+    >>> ax = attsvm.plot.scores(attsvm.diagnose(problem), ax=Figure().subplots())
+    >>> bool(ax.lines[0].get_ydata().max() < 0)  # the optimal tokens: nothing scores better
+    True
+    """
+    solution = diagnosis.solution
+    if solution.W is None:
+        raise ValueError(f"diagnosis must be of tokens that can be separated, got {solution.status}")
+    ax = _axes(ax)
+    columns, layout = solution._columns(), solution.data.layout
+    selected = columns["selected"]
+    score = layout.flatten_entries("scores", diagnosis.scores, hidden=True)
+    ahead = score - score[selected][columns["query"]]
+    look = {"linestyle": "none", "marker": ".", "markersize": 5}
+    support = layout.flatten_entries("support", diagnosis.support, hidden=True)
+    for part, color, label in (
+        (~selected & ~support, "0.65", "other tokens"),
+        (support, COLORS["(K, Q)"], "support tokens"),
+    ):
+        ax.plot(columns["margin"][part], ahead[part], label=label, **{**look, "color": color, **line_kw})
+    ax.axhline(0, color="0.3", linewidth=0.8, zorder=0)
+    ax.set(xlabel="margin of the selected token", ylabel="score above the selected token's")
+    ax.legend(frameon=False, fontsize="small")
+    return ax
+
+
 def finish(ax: Any, title: str) -> None:
     """The look of a panel of curves: a pale grid below them, no box, a legend where curves rarely are."""
     ax.grid(color="0.92", linewidth=0.8)
@@ -184,6 +375,13 @@ def finish(ax: Any, title: str) -> None:
     ax.margins(x=0)
     if ax.lines:
         ax.legend(loc="lower right", frameon=False)
+
+
+def weights_of(solution: Separation) -> np.ndarray:
+    """W of a solution that must have one."""
+    if solution.W is None:
+        raise ValueError(f"solution must have weights, got one that is {solution.status}")
+    return solution.W
 
 
 def correlations(weights: np.ndarray, W: np.ndarray | None) -> np.ndarray:
@@ -203,7 +401,9 @@ def _trained(run: Run) -> str:
     return "W" if run.K is None else "(K, Q)"
 
 
-def _title(norm: str) -> str:
+def _title(norm: str | float) -> str:
+    if not isinstance(norm, str):
+        return f"entrywise l{norm:g}"
     return "Frobenius" if norm == "frobenius" else norm
 
 

@@ -1,6 +1,7 @@
-"""Figures of the paper, one file each.  A figure's module has
+"""Figures of the paper, its precursor and its follow-ups, one file each.  A figure's module has
 
 - a docstring: a title, and what there is to see, for the page;
+- ``PAPER``: where it comes from; ``CAPTION``: what its picture shows, panel by panel;
 - ``SETTINGS``: its settings in a sentence; ``RUNS`` and ``QUICK``: random instances of the full and the quick version;
 - ``run(runs, seed, jobs)``: every measured number, stacked over the instances;
 - ``claims(results)``: what theory says of them;  ``curves(results)``: the columns of its CSV;  ``plot(results)``.
@@ -11,7 +12,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-__all__ = ["FIGURES", "load"]
+__all__ = ["FIGURES", "NAMED", "load"]
 
 FIGURES = (
     "gd-paths",
@@ -27,7 +28,19 @@ FIGURES = (
     "sequence-to-sequence",
     "attention-heads",
     "soft-and-hard",
+    "precursor",
+    "joint-training",
+    "mirror-descent",
+    "factor-balance",
+    "rates",
+    "optimisers",
+    "next-token",
+    "several-classes",
+    "positional-encoding",
+    "plain-descent",
+    "soft-margins",
 )
+NAMED = ("training",)  # drawn only when named: they train models with PyTorch, for minutes
 
 
 def load(name: str) -> Any:

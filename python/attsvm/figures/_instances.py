@@ -6,16 +6,21 @@ from typing import Any
 
 import numpy as np
 
-from .. import sample, theory
-from ..data import cross_attention
-from ..output import LinearHead
-from ..problem import Problem
-from ..report import SATURATED
-from ..separation import Separation
-from ..svm import solve_svm
-from ..train import Run
+from .. import sample
+from ..attention.kinds import cross_attention
+from ..common.types import Norm
+from ..report.tables import SATURATED
+from ..svm.separation import Separation
+from ..svm.solve import solve_svm
+from ..theory import conditions as theory
+from ..training.output_head import LinearHead
+from ..training.problem import Problem
+from ..training.train import Run
+from ._numpy import support_margins
 
-__all__ = ["all_support", "ending", "linear_layer", "margin_error", "sphere_problem"]
+__all__ = ["all_support", "around", "differs", "ending", "linear_layer", "margin_error", "sphere_problem"]
+
+TIGHT = 1e-4  # a margin this close to 1 is a support token's
 
 
 def sphere_problem(rng: np.random.Generator, n: int, T: int, d: int) -> Problem:
@@ -30,15 +35,15 @@ def linear_layer(rng: np.random.Generator, *shape: int) -> np.ndarray:
     return rng.uniform(-bound, bound, shape)
 
 
-def ending(problem: Problem, run: Run, norm: str) -> dict[str, bool]:
+def ending(problem: Problem, run: Run, norm: Norm) -> dict[str, bool]:
     """How a run ended: on the optimal tokens; or on others that are locally optimal; or on neither.
 
-    "Neither" counts runs whose attention has not settled, and selections that are not separable, as well as those
+    "Neither" counts runs whose attention has not saturated, and selections that are not separable, as well as those
     that a support token with a better score will still pull away.
     """
-    settled = bool((run.probabilities.max(axis=-1) > SATURATED).all())
-    best = settled and bool((run.selected == problem.optimal).all())
-    solution = None if best or not settled else solve_svm(problem.data, run.selected, norm)
+    saturated = bool((run.probabilities.max(axis=-1) > SATURATED).all())
+    best = saturated and bool((run.selected == problem.optimal).all())
+    solution = None if best or not saturated else solve_svm(problem.data, run.selected, norm)
     local = solution is not None and solution.W is not None and theory.is_locally_optimal(problem, solution)
     return {"global": best, "local": local, "neither": not best and not local}
 
@@ -50,6 +55,27 @@ def all_support(problem: Problem, solution: Separation) -> bool:
     others = problem.data.indptr[-1] - len(problem.data)
     held = theory.support_entries(problem.data, solution.W, solution._selection.reference)
     return bool(held.sum() == others)
+
+
+def differs(problem: Problem, solution: Separation) -> bool:
+    """Whether the package's local optimality or support is another than the definition's, in NumPy."""
+    if solution.W is None:
+        return False
+    n, chosen = len(problem.data), solution._selection.reference
+    X, Z = problem.data.keys.reshape(n, -1, problem.data.dk), problem.data.queries
+    support = support_margins(X, Z, chosen, solution.W) <= 1 + TIGHT
+    best = problem.scores[np.arange(n), chosen][:, None]
+    locally = bool((best > problem.scores)[support].all())
+    return (locally, bool(support.sum() == support.size - n)) != (
+        theory.is_locally_optimal(problem, solution),
+        all_support(problem, solution),
+    )
+
+
+def around(value: float, allowed: float = 0.15) -> tuple[float | None, float | None]:
+    """The bound of a share: a reference and what is allowed on either side; none where it would be 0 or 1."""
+    low, high = value - allowed, value + allowed
+    return (low if low > 0 else None, high if high < 1 else None)
 
 
 def margin_error(share: Any, runs: int) -> Any:

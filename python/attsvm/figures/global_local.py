@@ -16,25 +16,34 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from ..common.replication import replicate
+from ..common.types import Norm
 from ..plot import finish
-from ..replication import replicate
-from ..report import Claim, never_falls, share, share_near
-from ..svm import solve_svm
-from ..train import train
-from ._instances import all_support, ending, linear_layer, margin_error, sphere_problem
+from ..report.claims import Claim, exactly, mean, share
+from ..svm.solve import solve_svm
+from ..training.train import train
+from ._instances import all_support, around, differs, ending, linear_layer, margin_error, sphere_problem
+from ._papers import SVM
 
 N, T = 5, 5
 DIMENSIONS = (4, 8, 16, 32, 64)
 LR, STEPS = 0.1, 1500
-NORMS = {"W": "frobenius", "KQ": "nuclear"}
+NORMS: dict[str, Norm] = {"W": "frobenius", "KQ": "nuclear"}
 ENDINGS = {"global": "#0072B2", "local": "#E69F00", "neither": "#999999"}
+PAPER = f"{SVM}: bars of global and local convergence over the dimension (no notebook; settings not known)"
+CAPTION = (
+    "How trainings end, as shares of all runs, against the dimension; beside the bars, "
+    "how often all tokens are support tokens."
+)
 RUNS, QUICK = 400, 40
 SETTINGS = (
     f"{N} sequences of {T} random unit tokens, mean logistic loss, {STEPS} steps of normalised gradient descent with "
     f"learning rate {LR}: W from 0, d x d factors K and Q from the start of a PyTorch linear layer, without ridge. "
     "The published settings are not known."
 )
-SUPPORT = {4: (0, 60), 8: (0, 60), 16: (0, 60), 32: (0.15, 60), 64: (0.77, 30)}  # of independent runs
+# Of independent runs, by the number of the dimension.
+BEST = dict(enumerate(zip(DIMENSIONS, (0.67, 0.80, 0.93, 1, 1), strict=True)))
+SUPPORT = dict(enumerate(zip(DIMENSIONS, (0, 0, 0, 0.15, 0.77), strict=True)))
 
 
 def run(runs: int, seed: int = 0, jobs: int | None = None) -> dict[str, np.ndarray]:
@@ -43,10 +52,12 @@ def run(runs: int, seed: int = 0, jobs: int | None = None) -> dict[str, np.ndarr
 
 
 def experiment(rng: np.random.Generator) -> dict[str, Any]:
-    found: dict[str, list] = {f"{name} {what}": [] for name in NORMS for what in (*ENDINGS, "all support")}
+    found: dict[str, list[bool]] = {f"{name} {what}": [] for name in NORMS for what in (*ENDINGS, "all support")}
+    found["differ"] = []
     for d in DIMENSIONS:
         problem = sphere_problem(rng, N, T, d)
         K, Q = linear_layer(rng, 2, d, d)
+        second = problem.scores.argsort(axis=1)[:, -2]  # a selection that is locally optimal now and then
         ends = {
             "W": train(problem, lr=LR, steps=STEPS, record=0),
             "KQ": train(problem, K=K, Q=Q, lr=LR, steps=STEPS, record=0),
@@ -54,33 +65,42 @@ def experiment(rng: np.random.Generator) -> dict[str, Any]:
         for name, norm in NORMS.items():
             for what, flag in ending(problem, ends[name], norm).items():
                 found[f"{name} {what}"].append(flag)
-            found[f"{name} all support"].append(
-                all_support(problem, solve_svm(problem.data, problem.optimal, norm))
-            )
+            ideal = solve_svm(problem.data, problem.optimal, norm)
+            found[f"{name} all support"].append(all_support(problem, ideal))
+            found["differ"].append(differs(problem, ideal))
+        found["differ"][-1] |= differs(problem, solve_svm(problem.data, second))
     return {key: np.array(flags) for key, flags in found.items()}
 
 
 def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
-    """Trends, and the share of all-support draws of independent runs."""
+    """Trends; what theory says of all-support draws; the shares of independent runs, within .15."""
     groups = {}
     for name, title in (("W", "W"), ("KQ", "(K, Q)")):
         best, local, held = (results[f"{name} {what}"] for what in ("global", "local", "all support"))
+        gained = best[:, [2, 4]].astype(float) - best[:, [0, 2]]
         groups[f"Training {title}, d = {', '.join(map(str, DIMENSIONS))}"] = [
-            never_falls("share that ends on the optimal tokens does not fall with d", best.T),
-            never_falls("share of all-support draws does not fall with d", held.T),
-            share("global or local, all d", best | local, 0.95),
-            *([share("all tokens are support: global", best[held], 0.95)] if held.any() else []),
-            share("global at d = 64", best[:, -1], 0.97),
+            mean("share that ends on the optimal tokens, d = 16 minus d = 4", gained[:, 0], 0.2, 0.5),
+            mean("share that ends on the optimal tokens, d = 64 minus d = 16", gained[:, 1], 0.01, 0.15),
+            share("global or locally optimal, all d", best | local, 0.97),
+            share("all tokens are support: global", best[held], 0.85),
+            share("global, d = 64", best[:, -1], 0.97),
         ]
-    groups["All tokens are support, Frobenius: references of 30 or 60 runs"] = [
-        share_near(f"d = {d}", results["W all support"][:, i], *SUPPORT[d]) for i, d in enumerate(DIMENSIONS)
+    groups["Ends on the optimal tokens, W: 60 independent runs (30 at d = 64)"] = [
+        share(f"d = {d} ({value:g})", results["W global"][:, i], *around(value)) for i, (d, value) in BEST.items()
+    ]
+    groups["All tokens are support, Frobenius: 60 independent draws (30 at d = 64)"] = [
+        share(f"d = {d} ({value:g})", results["W all support"][:, i], *around(value, 0.22))
+        for i, (d, value) in SUPPORT.items()
+    ]
+    groups["Against the definitions, in NumPy"] = [
+        exactly("draws whose local optimality or support differ", results["differ"].sum(), 0, 0)
     ]
     return groups
 
 
 def curves(results: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Columns of the CSV: shares at every d."""
-    shares = {key.replace(" ", "_"): flags.mean(axis=0) for key, flags in results.items()}
+    shares = {key.replace(" ", "_"): flags.mean(axis=0) for key, flags in results.items() if key != "differ"}
     return {"d": np.array(DIMENSIONS), **shares}
 
 
@@ -99,10 +119,14 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
         ax.errorbar(x - 0.13, 100 * best, 100 * margin_error(best, runs), fmt="none", ecolor="black", capsize=3)
         ax.bar(x + 0.26, 100 * held, 0.2, color="#444444", label="all tokens are support")
         ax.set_xticks(x, [str(d) for d in DIMENSIONS])
-        ax.set(xlabel="dimension d", ylim=(0, 112))
+        ax.set(xlabel="dimension d", ylim=(0, 100))
         finish(ax, {"W": "training W, Frobenius SVM", "KQ": "training (K, Q), nuclear SVM"}[name])
+        if ax.get_legend() is not None:
+            ax.get_legend().remove()
         ax.margins(x=0.02)
-        ax.legend(loc="upper center", ncols=4, frameon=False, fontsize=9)
+    figure.legend(
+        *figure.axes[0].get_legend_handles_labels(), loc="outside right upper", frameon=False, fontsize=9
+    )
     figure.axes[0].set_ylabel("percentage of runs")
     figure.suptitle(f"Where training ends: n = {N} sequences of T = {T} tokens", fontsize=12)
     figure.supxlabel(

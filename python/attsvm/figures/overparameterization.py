@@ -14,18 +14,23 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from ..common.replication import replicate
 from ..plot import finish
-from ..replication import replicate
-from ..report import Claim, average, never_falls, share, share_near
-from ..svm import solve_svm
-from ..train import train
-from ._instances import all_support, ending, margin_error, sphere_problem
+from ..report.claims import Claim, mean, share
+from ..svm.solve import solve_svm
+from ..training.train import train
+from ._instances import all_support, around, ending, margin_error, sphere_problem
+from ._papers import SVM
 
 DIMENSIONS = (4, 8, 16, 32, 64)
 SIZES = ((5, 5), (10, 5), (20, 5), (5, 10), (5, 20))  # n, T
 WIDE = (128, 256)  # dimensions at which the support is looked at without training, n = T = 5
 LR, STEPS = 0.1, 1500
 COLORS = ("#0072B2", "#D55E00", "#009E73")
+PAPER = f"{SVM}: probability of global convergence over the dimension (no notebook; settings not known)"
+CAPTION = (
+    "How often training ends on the best tokens, against the dimension: for more sequences, and for longer ones."
+)
 RUNS, QUICK = 400, 40
 SETTINGS = (
     f"n sequences of T random unit tokens, mean logistic loss, {STEPS} steps of normalised gradient descent on W from "
@@ -33,14 +38,17 @@ SETTINGS = (
     "are not known."
 )
 # Independent runs, 60 a cell and 30 at d = 64, with a gradient that stalls: global, and locally optimal or global.
-REFERENCE = {(5, 5): (0.67, 0.80, 0.93, 1, 1), (5, 10): (0.43, 0.63, 0.78, 0.88, 0.97)}
+REFERENCE: dict[tuple[int, int], tuple[float, ...]] = {
+    (5, 5): (0.67, 0.80, 0.93, 1, 1),
+    (5, 10): (0.43, 0.63, 0.78, 0.88, 0.97),
+}
 REFERENCE |= {(5, 20): (0.53, 0.53, 0.57, 0.67), (10, 5): (0.03, 0.47, 0.77, 1, 1), (20, 5): (0, 0.02, 0.50, 0.78)}
-ALLOWED = 0.1
+ALLOWED = 0.18
 SUPPORT = {
-    ((5, 5), 32): (0.15, 60),
-    ((5, 5), 64): (0.77, 30),
-    ((10, 5), 32): (0.02, 60),
-    ((10, 5), 64): (0.30, 30),
+    ((5, 5), 32): 0.15,
+    ((5, 5), 64): 0.77,
+    ((10, 5), 32): 0.02,
+    ((10, 5), 64): 0.30,
 }
 
 
@@ -63,48 +71,51 @@ def experiment(rng: np.random.Generator) -> dict[str, Any]:
 
 
 def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
-    """Trends; and the references within 0.1."""
+    """Trends; and the references."""
     best, held = results["global"], results["all support"]
-    dimensions = ", ".join(map(str, DIMENSIONS))
-    groups = {
-        f"Probability of global convergence does not fall with d = {dimensions}": [
-            never_falls(f"n = {n}, T = {T}", best[:, i].T) for i, (n, T) in enumerate(SIZES)
+
+    def gained(more: tuple[int, int], less: tuple[int, int]) -> np.ndarray:
+        return best[:, *more].astype(float) - best[:, *less]
+
+    return {
+        "Probability of global convergence grows with d": [
+            mean(f"n = {n}, T = {T}: d = 64 minus d = 4", gained((i, 4), (i, 0)), 0.25, 1)
+            for i, (n, T) in enumerate(SIZES)
         ],
-        "... nor rise with n or T": [
-            never_falls(f"{letter}, d = {d}", [best[:, i, j] for i in order])
-            for letter, order in (("n = 20, 10, 5 (T = 5)", (2, 1, 0)), ("T = 20, 10, 5 (n = 5)", (4, 3, 0)))
-            for j, d in enumerate(DIMENSIONS)
-            if not (letter.startswith("T") and d == 4)  # T = 10 and 20 differ by nothing there
+        "... and falls with n and T": [
+            mean("d = 8: n = 5 minus n = 10", gained((0, 1), (1, 1)), 0.25, 0.55),
+            mean("d = 8: n = 10 minus n = 20", gained((1, 1), (2, 1)), 0.3, 0.6),
+            mean("d = 16: n = 5 minus n = 20", gained((0, 2), (2, 2)), 0.4, 0.7),
+            mean("d = 32: T = 5 minus T = 10", gained((0, 3), (3, 3)), 0.04, 0.2),
+            mean("d = 32: T = 10 minus T = 20", gained((3, 3), (4, 3)), 0.05, 0.25),
+            mean("d = 64: T = 5 minus T = 20", gained((0, 4), (4, 4)), 0.12, 0.32),
         ],
-        f"... and is within {ALLOWED} of reference runs with a less exact gradient": [
-            average(
-                f"n = {n}, T = {T}, d = {DIMENSIONS[j]}",
-                best[:, SIZES.index((n, T)), j].astype(float),
-                value - ALLOWED,
-                value + ALLOWED,
+        f"... within {ALLOWED} of 60 independent runs with a less exact gradient (30 at d = 64)": [
+            share(
+                f"n = {n}, T = {T}, d = {DIMENSIONS[j]} ({value:g})",
+                best[:, SIZES.index((n, T)), j],
+                *around(value, ALLOWED),
             )
             for (n, T), row in REFERENCE.items()
             for j, value in enumerate(row)
         ],
         "All tokens are support of the optimal ones": [
             *(
-                share_near(
-                    f"n = {n}, T = {T}, d = {d}", held[:, SIZES.index((n, T)), DIMENSIONS.index(d)], *reference
+                share(
+                    f"n = {n}, T = {T}, d = {d} (independent draws: {value:g})",
+                    held[:, SIZES.index((n, T)), DIMENSIONS.index(d)],
+                    *around(value, ALLOWED if d < 64 else 0.22),
                 )
-                for ((n, T), d), reference in SUPPORT.items()
+                for ((n, T), d), value in SUPPORT.items()
             ),
-            never_falls(
-                f"n = T = 5, d = {dimensions}, {', '.join(map(str, WIDE))}: to 1",
-                np.concatenate([held[:, 0], results["wide"]], axis=1).T,
-            ),
-            share(f"n = T = 5, d = {WIDE[-1]}", results["wide"][:, -1], 0.99),
+            share("n = T = 5, d = 128", results["wide"][:, 0], 0.9),
+            share(f"n = T = 5, d = {WIDE[-1]}", results["wide"][:, -1], 0.98),
         ],
         "Where runs end": [
             share("all tokens are support: global", best[held], 0.95),
             share("globally or locally optimal, d >= 8", (best | results["local"])[:, :, 1:], 0.95),
         ],
     }
-    return groups
 
 
 def curves(results: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -129,9 +140,10 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
                 DIMENSIONS, best, margin_error(best, runs), label=f"{'nT'[letter]} = {size[letter]}", **look
             )
             ax.plot(DIMENSIONS, held, linestyle=(0, (4, 2)), **look)
+        ax.plot([], [], color="0.3", linestyle=(0, (4, 2)), label="all tokens are support")
         ax.set_xscale("log", base=2)
         ax.set_xticks(DIMENSIONS, [str(d) for d in DIMENSIONS])
-        ax.set(xlabel="dimension d", ylim=(-0.03, 1.05))
+        ax.set(xlabel="dimension d", ylim=(-0.01, 1.0))
         finish(ax, ("T = 5 tokens, n sequences", "n = 5 sequences, T tokens")[letter])
         ax.legend(loc="upper left", bbox_to_anchor=(0.52, 0.41), frameon=False)
     figure.axes[0].set_ylabel("probability")

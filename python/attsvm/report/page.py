@@ -4,26 +4,46 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .report import RULE, Claim
+from .claims import VERDICTS, Claim
+from .tables import RULE, count_verdicts, verdicts_line
 
 __all__ = ["Section", "Table", "write_page"]
 
 STYLE = """
-body { margin: 2rem auto; max-width: 62rem; padding: 0 1rem; font: 16px/1.5 system-ui, sans-serif; color: #222 }
-h1, h2 { line-height: 1.2; font-weight: 600 } h2 { margin-top: 3rem; border-top: 1px solid #ddd; padding-top: 1rem }
-p { max-width: 44rem } img { max-width: 100%; display: block; margin: 1rem 0 }
+:root { --ink: #222; --paper: #fff; --pale: #5c5c5c; --line: #ddd; --good: #00694d; --bad: #b3261e; --open: #7a5200 }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e4e4e4; --paper: #16181c; --pale: #a3a3a3; --line: #3a3d42; --good: #5ccf9f; --bad: #d8453b;
+    --open: #e8b04b }
+  a { color: #8ab8ff } a:visited { color: #c3a5ff }
+}
+body { margin: 2rem auto; max-width: 62rem; padding: 0 1rem; font: 16px/1.5 system-ui, sans-serif; color: var(--ink);
+  background: var(--paper) }
+h1, h2 { line-height: 1.2; font-weight: 600 }
+h2 { margin-top: 3rem; border-top: 1px solid var(--line); padding-top: 1rem }
+p, figcaption { max-width: 44rem } figure { margin: 1rem 0 } figcaption { color: var(--pale); font-size: 0.875rem }
+img { max-width: 100%; height: auto; display: block; background: #fff; border-radius: 4px }
+.wide { overflow-x: auto }
 table { border-collapse: collapse; font-size: 0.875rem; margin: 1rem 0 }
-th, td { text-align: left; vertical-align: top; padding: 0.2rem 1rem 0.2rem 0; border-bottom: 1px solid #e6e6e6 }
-tr.heading td { font-weight: 600; padding-top: 0.8rem } caption { text-align: left; color: #555 }
-td.yes { color: #00694d } td.no { color: #fff; background: #b3261e; font-weight: 600; padding-left: 0.4rem }
-table.claims td:nth-child(n+2) { white-space: nowrap }
-.fine { color: #666; font-size: 0.85rem }
+th, td { text-align: left; vertical-align: top; padding: 0.2rem 1rem 0.2rem 0; border-bottom: 1px solid var(--line) }
+tr.heading td { font-weight: 600; padding-top: 0.8rem } caption { text-align: left; color: var(--pale) }
+td.holds { color: var(--good) } td.undecided { color: var(--open) }
+td.fails { color: #fff; background: var(--bad); font-weight: 600; padding-left: 0.4rem }
+table.contents td + td { white-space: nowrap }
+.fine { color: var(--pale); font-size: 0.85rem } code { overflow-wrap: anywhere }
+@media (max-width: 40rem) {
+  body { margin: 1rem auto; font-size: 15px }
+  .wide img { max-width: none; width: 46rem } table.contents td + td { white-space: normal }
+  table.claims tr { display: block; padding: 0.3rem 0; border-bottom: 1px solid var(--line) }
+  table.claims tr.head { display: none } table.claims td { display: block; border: 0; padding: 0 0.4rem 0 0 }
+  table.claims td[data-label]::before { content: attr(data-label) ": "; color: var(--pale) }
+}
 """
+FIRST, LAST = '<section id="{}"', "</section>"
 
 
 class Table(NamedTuple):
@@ -36,62 +56,106 @@ class Table(NamedTuple):
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page, in this order: its title, text, pictures, tables and claims.
+    """A part of the page, in this order: its title, text, links, pictures with their captions, tables and claims.
 
     ``text`` holds paragraphs, with an empty line between them; ``pictures`` are paths as seen from the page, each
-    with a few words for those who cannot see it.  ``fine`` ends the section in small print.
+    with its caption, which also serves those who cannot see it.  A picture that lies beside the page as .svg too is
+    linked; ``links`` are other pages beside this one, each with what it is.  ``fine`` ends the section in small print.
+    ``name`` tells sections apart: in a page that is there already, one of the same name is replaced.
     """
 
+    name: str
     title: str
     text: str = ""
     pictures: Mapping[str, str] = field(default_factory=dict)
     tables: Sequence[Table] = ()
     claims: Mapping[str, Sequence[Claim]] = field(default_factory=dict)
     fine: str = ""
+    links: Mapping[str, str] = field(default_factory=dict)
 
 
-def write_page(path: Path, title: str, text: str, sections: Sequence[Section]) -> None:
-    """The page, with a table of its contents where there is more than one section."""
-    parts = [f"<h1>{_escape(title)}</h1>", _paragraphs(text)]
-    if len(sections) > 1:
-        parts.append(_contents(sections))
-    for i, section in enumerate(sections):
-        parts += [f'<h2 id="s{i}">{_escape(section.title)}</h2>', _paragraphs(section.text)]
-        parts += [
-            f'<img src="{_escape(picture)}" alt="{_escape(words)}">' for picture, words in section.pictures.items()
-        ]
-        parts += [_table(table) for table in section.tables]
-        if section.claims:
-            parts.append(_claims(section.claims))
-        parts.append(_paragraphs(section.fine, ' class="fine"'))
-    if any(section.claims for section in sections):
-        parts.append(_paragraphs(RULE.replace("\n", " "), ' class="fine"'))
+def write_page(
+    path: Path, title: str, text: str, sections: Iterable[Section], keep: Sequence[str] | None = None
+) -> None:
+    """The page, with a table of its contents where there is more than one section.
+
+    With ``keep``, names in the order of the page, sections of a page that is there already stay if they bear one of
+    these names and are not among the new ones.
+    """
+    parts = {section.name: _section(section, path.parent) for section in sections}
+    if keep is not None:
+        parts = _present(path) | parts
+        parts = {name: parts[name] for name in keep if name in parts}
+    page = [f"<h1>{_escape(title)}</h1>", _paragraphs(text)]
+    if len(parts) > 1:
+        page.append(_contents(parts.values()))
+    page += parts.values()
+    if any('<table class="claims">' in part for part in parts.values()):
+        page.append(_paragraphs(RULE.replace("\n", " "), ' class="fine"'))
     head = (
         f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{_escape(title)}</title>'
     )
-    page = ["<!doctype html>", f'<html lang="en"><head>{head}<style>{STYLE}</style></head><body>']
-    page += [*filter(None, parts), "</body></html>", ""]
-    path.write_text("\n".join(page), encoding="utf-8")
+    top = ["<!doctype html>", f'<html lang="en"><head>{head}<style>{STYLE}</style></head><body>']
+    path.write_text("\n".join([*top, *filter(None, page), "</body></html>", ""]), encoding="utf-8")
+
+
+def _present(path: Path) -> dict[str, str]:
+    """The sections of a page by their names."""
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    found = re.finditer(FIRST.format('([^"]*)') + ".*?" + LAST, text, flags=re.DOTALL)
+    return {html.unescape(match[1]): match[0] for match in found}
+
+
+def _section(section: Section, folder: Path) -> str:
+    counts = count_verdicts(claim.verdict for claims in section.claims.values() for claim in claims)
+    marks = " ".join(f'data-{verdict}="{counts[verdict]}"' for verdict in VERDICTS)
+    parts = [f"{FIRST.format(_escape(section.name))} {marks}>", f"<h2>{_escape(section.title)}</h2>"]
+    parts.append(_paragraphs(section.text))
+    parts += [f'<p><a href="{_escape(page)}">{_escape(words)}</a></p>' for page, words in section.links.items()]
+    parts += [_picture(folder, picture, caption) for picture, caption in section.pictures.items()]
+    parts += [_table(table) for table in section.tables]
+    if section.claims:
+        parts.append(_claims(section.claims))
+    parts.append(_paragraphs(section.fine, ' class="fine"'))
+    return "\n".join([*filter(None, parts), LAST])
 
 
 def _escape(text: Any) -> str:
     return html.escape(str(text))
 
 
-def _paragraphs(text: str, attributes: str = "") -> str:
+def _code(text: str) -> str:
     """Text between double backticks becomes code, as in a docstring."""
-    parts = [re.sub("``(.+?)``", r"<code>\1</code>", _escape(part.strip())) for part in text.split("\n\n")]
-    return "\n".join(f"<p{attributes}>{part}</p>" for part in parts if part)
+    return re.sub("``(.+?)``", r"<code>\1</code>", _escape(text))
 
 
-def _contents(sections: Sequence[Section]) -> str:
+def _paragraphs(text: str, attributes: str = "") -> str:
+    return "\n".join(f"<p{attributes}>{_code(part.strip())}</p>" for part in text.split("\n\n") if part.strip())
+
+
+def _picture(folder: Path, picture: str, caption: str) -> str:
+    drawn = picture.rpartition(".")[0] + ".svg"
+    link = f' <a href="{_escape(drawn)}">SVG</a>' if (folder / drawn).exists() else ""
+    image = f'<div class="wide"><img src="{_escape(picture)}" alt="{_escape(caption)}"></div>'
+    return f"<figure>{image}<figcaption>{_code(caption)}{link}</figcaption></figure>"
+
+
+def _found(pattern: str, text: str) -> str:
+    found = re.search(pattern, text, flags=re.DOTALL)
+    assert found is not None, pattern  # the page was written here
+    return found[1]
+
+
+def _contents(parts: Iterable[str]) -> str:
     """Links, with how many claims of a section hold."""
     rows = []
-    for i, section in enumerate(sections):
-        held = [claim.holds for claims in section.claims.values() for claim in claims]
-        verdict = f"<td{_mark(all(held))}>{sum(held)} of {len(held)} claims hold</td>" if held else "<td></td>"
-        rows.append(f'<tr><td><a href="#s{i}">{_escape(section.title)}</a></td>{verdict}</tr>')
-    return "\n".join(["<table>", *rows, "</table>"])
+    for part in parts:
+        name, title = _found('id="([^"]*)"', part), _found("<h2>(.*?)</h2>", part)
+        counts = {verdict: int(_found(f'data-{verdict}="(\\d+)"', part)) for verdict in VERDICTS}
+        worst = next((verdict for verdict in ("fails", "undecided", "holds") if counts[verdict]), None)
+        cell = f'<td class="{worst}">{verdicts_line(counts)}</td>' if worst else "<td></td>"
+        rows.append(f'<tr><td><a href="#{name}">{title}</a></td>{cell}</tr>')
+    return "\n".join(['<table class="contents">', *rows, "</table>"])
 
 
 def _table(table: Table) -> str:
@@ -103,7 +167,7 @@ def _table(table: Table) -> str:
             rows.append(_heading(row[0], len(table.header)))
         else:
             rows.append("<tr>" + "".join(f"<td>{_escape(cell)}</td>" for cell in row) + "</tr>")
-    return "\n".join(["<table>", *caption, head, *rows, "</table>"])
+    return "\n".join(['<div class="wide"><table>', *caption, head, *rows, "</table></div>"])
 
 
 def _heading(text: Any, columns: int) -> str:
@@ -111,14 +175,13 @@ def _heading(text: Any, columns: int) -> str:
 
 
 def _claims(groups: Mapping[str, Sequence[Claim]]) -> str:
-    rows = ["<tr><th>claim</th><th>expected</th><th>measured</th><th>holds</th></tr>"]
+    labels = ("claim", "expected", "measured", "verdict")
+    rows = ['<tr class="head">' + "".join(f"<th>{label}</th>" for label in labels) + "</tr>"]
     for heading, claims in groups.items():
-        rows.append(_heading(heading, 4))
+        rows.append(_heading(heading, len(labels)))
         for claim in claims:
-            cells = "".join(f"<td>{_escape(cell)}</td>" for cell in (claim.text, claim.expected, claim.measured))
-            rows.append(f"<tr>{cells}<td{_mark(claim.holds)}>{'yes' if claim.holds else 'NO'}</td></tr>")
+            cells = f"<td>{_escape(claim.text)}</td>"
+            for label, cell in zip(labels[1:], (claim.expected, claim.found), strict=False):
+                cells += f'<td data-label="{label}">{_escape(cell)}</td>'
+            rows.append(f'<tr>{cells}<td class="{claim.verdict}">{claim.verdict}</td></tr>')
     return "\n".join(['<table class="claims">', *rows, "</table>"])
-
-
-def _mark(holds: bool) -> str:
-    return f' class="{"yes" if holds else "no"}"'

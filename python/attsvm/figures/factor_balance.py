@@ -1,0 +1,179 @@
+"""Which norm (K, Q) minimise: factors balance, and then their squares are the nuclear norm.
+
+``(||K||^2 + ||Q||^2) / 2`` is at least the nuclear norm of ``K Q^T``, and equal to it for balanced factors,
+``K^T K = Q^T Q``.  Gradient flow keeps ``K^T K - Q^T Q``; descent with small steps (jointly normalised, so that it
+follows the flow) keeps it up to the order of the step (first panel).  Since the factors grow, what is kept matters less
+and less, and the balance (second panel) goes to 1 all the same; a ridge shrinks the difference itself.  Third panel:
+the direction goes to the nuclear SVM, from a start aligned with the first gradient as from random ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from .. import sample
+from ..attention.kinds import cross_attention
+from ..common.replication import replicate
+from ..common.types import Rule
+from ..plot import correlations, finish
+from ..report.claims import Claim, exactly, median, share
+from ..svm.solve import solve_svm
+from ..training.output_head import LinearHead
+from ..training.problem import Problem
+from ..training.run import Run
+from ..training.train import train
+from ._papers import FLOW
+
+N, T, D = 6, 8, 10
+LR, STEPS = 0.05, 8000
+LENGTH, RATES = 20.0, (0.1, 0.05, 0.025, 0.0125)  # of the path along which the drift is measured, at these steps
+RIDGE, RIDGE_LR, RIDGE_STEPS = 1e-2, 0.1, 3000
+RECORD = np.unique(np.geomspace(1, STEPS, 40).astype(int))
+STARTS = {"aligned": "aligned start", "random": "random start", "separate": "random, K and Q normalised apart"}
+COLORS = {"aligned": "#0072B2", "random": "#D55E00", "separate": "#009E73", "ridge": "#CC79A7"}  # Okabe and Ito's
+PAPER = f"{FLOW}: gradient flow on K and Q goes to the nuclear SVM; no picture"
+CAPTION = (
+    "Left: how much K^T K - Q^T Q changes along a path of fixed length, against the step. Middle: how far the "
+    "factors are from balanced. Right: how far K Q^T is from the nuclear SVM."
+)
+RUNS, QUICK = 100, 40
+SETTINGS = (
+    f"{N} sequences of {T} tokens and queries uniform on the unit sphere, d = {D}; a random token of each has score 1, "
+    f"all others 0; exponential loss.  Random start: K and Q 0.3 N(0, I).  Aligned: the singular vectors of the "
+    f"first gradient, K Q^T of norm 0.01, balanced.  {STEPS:,} normalised steps of {LR}; drift along a path of length "
+    f"{LENGTH:g}.  Ridge {RIDGE}: {RIDGE_STEPS:,} plain steps of {RIDGE_LR}."
+)
+
+
+def run(runs: int, seed: int = 0, jobs: int | None = None) -> dict[str, np.ndarray]:
+    """Drifts (runs, rates); balances and correlations (runs, records) of each start."""
+    return replicate(experiment, runs, seed, jobs, name="factor-balance")
+
+
+def difference(K: np.ndarray, Q: np.ndarray) -> np.ndarray:
+    return K.T @ K - Q.T @ Q
+
+
+def apart(run: Run) -> np.ndarray:
+    """How far the last factors of a run are from balanced."""
+    assert run.K is not None and run.Q is not None  # every run here trains factors
+    return difference(run.K, run.Q)
+
+
+def experiment(rng: np.random.Generator) -> dict[str, Any]:
+    X, Z, _, _ = sample.unit_sphere(N, T, D, rng)
+    best = rng.integers(T, size=N)
+    data = cross_attention(X, Z, (np.arange(T) == best[:, None]).astype(float)[..., None])
+    problem = Problem(data, None, LinearHead([1.0]), loss="exponential")
+    nuclear, frobenius = (solve_svm(data, best, norm) for norm in ("nuclear", "frobenius"))
+    _, G = problem.loss_and_grad(np.zeros((D, D)))
+    U, sizes, Vt = np.linalg.svd(-G)
+    root = 0.1 * np.sqrt(sizes / np.linalg.norm(sizes))
+    K, Q = 0.3 * rng.standard_normal((2, D, D))
+    begin = difference(K, Q)
+    joint: Rule = "normalized jointly"
+    found: dict[str, Any] = {"drift": [], "gap": max(nuclear.gap, frobenius.gap)}
+    for lr in RATES:
+        trained = train(problem, K=K, Q=Q, rule=joint, lr=lr, steps=round(LENGTH / lr), record=0)
+        found["drift"].append(np.linalg.norm(apart(trained) - begin))
+    separate = train(problem, K=K, Q=Q, lr=RATES[-1], steps=round(LENGTH / RATES[-1]), record=0)
+    found["drift apart"] = np.linalg.norm(apart(separate) - begin)
+    starts: dict[str, tuple[np.ndarray, np.ndarray, Rule]] = {
+        "aligned": (U * root, Vt.T * root, joint),
+        "random": (K, Q, joint),
+        "separate": (K, Q, "normalized"),
+    }
+    for name, (k, q, rule) in starts.items():
+        trained = train(problem, K=k, Q=q, rule=rule, lr=LR, steps=STEPS, record=RECORD)
+        found[f"{name} balance"] = np.asarray(trained.balance)[1:]
+        found[f"{name} nuclear"] = correlations(trained.weights[1:], nuclear.W)
+        found[f"{name} frobenius"] = correlations(trained.weights[-1:], frobenius.W)[0]
+    steps = RECORD[RECORD <= RIDGE_STEPS]
+    how: dict[str, Any] = {
+        "rule": "constant",
+        "lr": RIDGE_LR,
+        "steps": RIDGE_STEPS,
+        "record": steps,
+        "ridge": RIDGE,
+    }
+    trained = train(problem, K=K, Q=Q, **how)
+    found["ridge balance"] = np.asarray(trained.balance)[1:]
+    left = np.linalg.norm(apart(trained)) / np.linalg.norm(begin)
+    found["ridge decay"] = -np.log(left) / (4 * RIDGE * RIDGE_LR * RIDGE_STEPS)
+    return found
+
+
+def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
+    """What theory says of these numbers."""
+    x = np.log(RATES) - np.mean(np.log(RATES))
+    order = np.log(results["drift"]) @ x / (x @ x)
+    balances = np.concatenate([results[f"{name} balance"].ravel() for name in COLORS])
+    away, other = 1 - results["aligned nuclear"], 1 - results["aligned frobenius"]
+    apart = results["drift apart"] / results["drift"][:, -1]
+    hundred = np.searchsorted(RECORD, 100)
+    return {
+        "K^T K - Q^T Q": [
+            median("kept up to the order of the step: exponent", order, low=0.8, high=1.2),
+            median("drift, K and Q normalised apart over jointly", apart, low=10),
+            median("a ridge r shrinks it by exp(-4 r t): rate over that", results["ridge decay"], low=0.95, high=1.05),
+        ],
+        "Balance": [
+            exactly("least of all records", balances, low=1 - 1e-12),
+            exactly("aligned start: largest", results["aligned balance"], high=1 + 1e-3),
+            median("random start, at the end: balance - 1", results["random balance"][:, -1] - 1, high=1e-3),
+            median("ridge, at the end: balance - 1", results["ridge balance"][:, -1] - 1, high=1e-3),
+        ],
+        "The nuclear SVM": [
+            median("aligned start: 1 - correlation at the end", away[:, -1], high=0.05),
+            share("aligned start: nearer at the end than at step 100", away[:, -1] < away[:, hundred], low=0.9),
+            share("aligned start: nearer to it than to the Frobenius SVM", away[:, -1] < other, low=0.8),
+            median("random start: 1 - correlation at the end", 1 - results["random nuclear"][:, -1], high=0.05),
+            exactly("largest certified gap", results["gap"], high=1e-8),
+        ],
+    }  # fmt: skip
+
+
+def curves(results: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Columns of the CSV: medians over the instances."""
+    columns = {"step": RECORD}
+    for name in STARTS:
+        columns[f"{name}_balance"] = np.median(results[f"{name} balance"], axis=0)
+        columns[f"{name}_correlation"] = np.median(results[f"{name} nuclear"], axis=0)
+    return columns
+
+
+def plot(results: Mapping[str, np.ndarray]) -> Figure:
+    """Drift over the step length; balance and the distance to the nuclear SVM along runs."""
+    figure = Figure(figsize=(12, 4), layout="constrained")
+    drift, balance, direction = figure.subplots(1, 3)
+    middle, apart = np.median(results["drift"], axis=0), np.median(results["drift apart"])
+    drift.plot(RATES, middle, "o-", color=COLORS["random"], label="jointly normalised")
+    drift.plot(RATES[-1], apart, "s", color=COLORS["separate"], label="normalised apart")
+    drift.plot(RATES, middle[0] * np.array(RATES) / RATES[0], ":", color="0.5", label="slope 1")
+    drift.set(
+        xlabel="step length", ylabel="change of K^T K - Q^T Q", xscale="log", yscale="log", xlim=(0.01, 0.13)
+    )
+    drift.set_xticks(RATES, labels=map(str, RATES), minor=False)
+    drift.set_xticks([], minor=True)
+    finish(drift, f"Kept by the flow: a path of length {LENGTH:g}")
+    drift.legend(loc="best", frameon=False, fontsize=8)
+    for name, label in (*STARTS.items(), ("ridge", "random start, ridge")):
+        numbers = np.maximum(np.median(results[f"{name} balance"], axis=0) - 1, 1e-9)
+        balance.plot(RECORD[: len(numbers)], numbers, color=COLORS[name], linewidth=2, label=label)
+    balance.set(xlabel="step", ylabel="balance - 1", xscale="log", yscale="log", ylim=(1e-8, 2))
+    finish(balance, "The factors balance")
+    balance.legend(loc="center left", frameon=False, fontsize=8)
+    for name, label in STARTS.items():
+        numbers = 1 - results[f"{name} nuclear"]
+        direction.plot(RECORD, np.median(numbers, axis=0), color=COLORS[name], linewidth=2, label=label)
+        direction.fill_between(
+            RECORD, *np.percentile(numbers, [10, 90], axis=0), color=COLORS[name], alpha=0.14, linewidth=0
+        )
+    direction.set(xlabel="step", ylabel="1 - correlation", xscale="log", yscale="log")
+    finish(direction, "Distance from the nuclear SVM")
+    direction.legend(loc="lower left", frameon=False, fontsize=8)
+    return figure

@@ -1,0 +1,121 @@
+"""What positional encodings are for: copies of a word become tokens that attention can tell apart.
+
+Sentences of words that may occur twice; attention is to select a random word of each.  Without a code of the position a
+copy of the selected word cannot be ranked below it, and no W exists.  With sines and cosines of any size added,
+one exists for all of them (left: the share of draws that is separable, with random queries and with the final word as
+query, whose repetitions can still contradict each other).  Right: its margin, in units of the squared length of a
+token, is largest where the code is about as long as the word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from .. import sample
+from ..attention.kinds import cross_attention, self_attention
+from ..common.replication import replicate
+from ..plot import finish
+from ..report.claims import Claim, exactly, share
+from ..svm.solve import solve_svm
+from ._papers import NOWHERE
+
+N, T, WORDS, D = 6, 6, 8, 12
+SCALES = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # lengths of the code, over that of a word
+COLORS = {"random": "#0072B2", "last": "#D55E00"}  # Okabe and Ito's
+LABELS = {"random": "random queries", "last": "the final word queries"}
+PAPER = f"{NOWHERE}: what positional encodings do to separability"
+CAPTION = (
+    "Left: how many draws can be separated, against the length of the positional code. Right: how wide their "
+    "margin is."
+)
+RUNS, QUICK = 200, 80
+SETTINGS = (
+    f"{N} sentences of {T} random words out of {WORDS}, embeddings uniform on the unit sphere, d = {D}; a random word "
+    "of each is selected; the sines and cosines of its position, of length 1, times the scale shown are added."
+)
+
+
+def run(runs: int, seed: int = 0, jobs: int | None = None) -> dict[str, np.ndarray]:
+    """Margins (runs, scales) with both kinds of queries, NaN where no W separates."""
+    return replicate(experiment, runs, seed, jobs, name="positional-encoding")
+
+
+def experiment(rng: np.random.Generator) -> dict[str, Any]:
+    words = rng.standard_normal((WORDS, D))
+    words /= np.linalg.norm(words, axis=1, keepdims=True)
+    sentences, selected = rng.integers(WORDS, size=(N, T)), rng.integers(T, size=N)
+    Z = rng.standard_normal((N, D))
+    Z /= np.linalg.norm(Z, axis=1, keepdims=True)
+    code = sample.positional_encoding(T, D)
+    code /= np.linalg.norm(code, axis=1, keepdims=True)
+    chosen = sentences[np.arange(N), selected]
+    found: dict[str, Any] = {"copies": bool(((sentences == chosen[:, None]).sum(axis=1) > 1).any()), "gap": 0.0}
+    margins: dict[str, list[float]] = {kind: [] for kind in LABELS}
+    for scale in SCALES:
+        X = words[sentences] + scale * code
+        for kind, data in (("random", cross_attention(X, Z)), ("last", self_attention(X, query=-1))):
+            svm = solve_svm(data, selected)
+            unit = np.linalg.norm(data.keys, axis=1).mean() * np.linalg.norm(data.queries, axis=1).mean()
+            margins[kind].append(np.nan if svm.W is None else svm.margin / unit)
+            found["gap"] = max(found["gap"], 0.0 if svm.W is None else svm.gap)
+    return found | margins
+
+
+def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
+    """What theory says of separability; and where the margin is largest."""
+    separable = np.isfinite(results["random"])
+    at = {scale: results["random"][:, SCALES.index(scale)] for scale in (0.1, 1.0, 10.0)}
+    return {
+        "Separable, random queries": [
+            exactly("without a code: draws where it is not those without copies of a selected word",
+                    (separable[:, 0] == results["copies"].astype(bool)).sum(), high=0),
+            share("draws with a copy of a selected word", results["copies"], low=0.8),
+            share("with a code of any size: all of them", separable[:, 1:].all(axis=1), low=0.95),
+        ],
+        "The margin, random queries": [
+            share("scale 1 over scale 0.1", at[1.0] > at[0.1], low=0.9),
+            share("scale 1 over scale 10", at[1.0] > at[10.0], low=0.9),
+            exactly("largest certified gap", results["gap"], high=1e-9),
+        ],
+    }  # fmt: skip
+
+
+def curves(results: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Columns of the CSV: for each kind of query the share of separable draws, and their median margin."""
+    columns = {"scale": np.array(SCALES)}
+    for kind in LABELS:
+        columns[f"{kind}_separable"] = np.isfinite(results[kind]).mean(axis=0)
+        columns[f"{kind}_margin"] = medians(results[kind])
+    return columns
+
+
+def medians(margins: np.ndarray) -> np.ndarray:
+    """Over the draws that are separable; NaN where fewer than half are."""
+    found = np.isfinite(margins)
+    return np.array(
+        [np.median(x[f]) if f.mean() >= 0.5 else np.nan for x, f in zip(margins.T, found.T, strict=True)]
+    )
+
+
+def plot(results: Mapping[str, np.ndarray]) -> Figure:
+    """Share of separable draws, and their margin, over the size of the code."""
+    figure = Figure(figsize=(9, 3.8), layout="constrained")
+    axes = figure.subplots(1, 2)
+    for kind, color in COLORS.items():
+        numbers = np.isfinite(results[kind]).mean(axis=0), medians(results[kind])
+        for ax, values in zip(axes, numbers, strict=True):
+            ax.plot(SCALES, values, "o-", color=color, linewidth=2, label=LABELS[kind], clip_on=False)
+    for ax, label, title in (
+        (axes[0], "share of the draws", "Separable"),
+        (axes[1], "margin / squared length", "Margin of those, median"),
+    ):
+        ax.set_xscale("symlog", linthresh=SCALES[1])
+        ax.set(xlabel="length of the code over that of a word", ylabel=label)
+        finish(ax, title)
+        ax.set(xlim=(0, SCALES[-1]), ylim=(0, 1 if ax is axes[0] else None))
+    axes[1].legend(loc="upper left", frameon=False)
+    return figure

@@ -1,0 +1,320 @@
+"""Claims: a statistic, a bound fixed beforehand, and a 95 % interval of what was measured.
+
+A claim names a statistic of the runs of a figure and the bound [``low``, ``high``] in which theory, a published number
+or an independent computation puts it.  The bound is absolute: noise never widens it.  The measurement comes with a
+two-sided 95 % interval, and the verdict compares the two:
+
+- "holds": the whole interval lies inside the bound;
+- "fails": the whole interval lies outside;
+- "undecided": it straddles the bound, or there are too few runs; the note says how many would decide.
+
+Four statistics are enough:
+
+============ ============================================= ==================================================
+function     of                                            interval
+============ ============================================= ==================================================
+`share`      flags, one per run                            Clopper-Pearson (exact binomial)
+`median`     numbers, one per run; ratios, heavy tails     order statistics (exact for any distribution)
+`mean`       numbers that spread without heavy tails       bootstrap, percentiles of 10,000 resampled means
+`exactly`    these very runs: residuals, exceptions        the number itself, the worst one if there are many
+============ ============================================= ==================================================
+
+A run without a number (NaN or infinite) is never dropped.  It counts against the claim: as beyond the bound, and where
+there are two bounds as beyond either.  The note says how many there were.  A claim about a part of the runs takes
+``number[part]``, and stands beside one on how large the part is.
+
+A share bound b that no run violates needs ln .025 / ln b runs (.95: 72 runs, .99: 368), a median 6, a mean 20.
+
+Examples
+--------
+A figure returns its claims under headings:
+
+>>> import numpy as np
+>>> from attsvm.report.claims import exactly, median, share
+>>> rng = np.random.default_rng(0)
+>>> correlation, gap = 1 - 0.01 * rng.random(100), 1e-9 * rng.random(100)
+>>> groups = {
+...     "Direction": [
+...         median("correlation with the SVM", correlation, low=0.99),
+...         share("correlation above .98", correlation > 0.98, low=0.95),
+...         share("correlation above .995", correlation > 0.995, low=0.5),
+...     ],
+...     "Certificates": [exactly("largest duality gap", gap, high=1e-8)],
+... }
+>>> for claim in (claim for claims in groups.values() for claim in claims):
+...     print(f"{claim.text}, {claim.expected}: {claim.found}: {claim.verdict}")
+correlation with the SVM, at least 0.99: 0.9941 [0.9933, 0.9955]: holds
+correlation above .98, at least 0.95: 1 [0.9638, 1] (100 of 100): holds
+correlation above .995, at least 0.5: 0.44 [0.3408, 0.5428] (44 of 100; about 285 runs would decide): undecided
+largest duality gap, at most 1e-08: 9.949e-10: holds
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .intervals import (
+    LEAST_MEAN,
+    LEAST_MEDIAN,
+    binomial_interval,
+    enough_runs,
+    mean_interval,
+    median_interval,
+    median_rank,
+)
+
+__all__ = ["VERDICTS", "Claim", "exactly", "mean", "median", "read_claims", "share", "write_claims"]
+
+VERDICTS = ("holds", "fails", "undecided")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What was expected, what was measured, and whether they agree.
+
+    Attributes
+    ----------
+    text : str
+        The statistic in words.
+    low, high : float or None
+        The bound; at least one of the two is given.
+    measured, measured_low, measured_high : float or None
+        The statistic and its 95 % interval; None where it is not finite, which never holds.
+    runs : int
+        Runs the statistic was taken of, those without a number included.
+    verdict : {"holds", "fails", "undecided"}
+    note : str
+        Counts behind a share, runs without a number, how many runs would decide.
+    """
+
+    text: str
+    low: float | None
+    high: float | None
+    measured: float | None
+    measured_low: float | None
+    measured_high: float | None
+    runs: int
+    verdict: str
+    note: str = ""
+
+    @property
+    def expected(self) -> str:
+        """The bound in words."""
+        if self.high is None:
+            return f"at least {self.low:.6g}"
+        if self.low is None:
+            return f"at most {self.high:.6g}"
+        return f"exactly {self.low:.6g}" if self.low == self.high else f"{self.low:.6g} to {self.high:.6g}"
+
+    @property
+    def found(self) -> str:
+        """The measurement, with its interval where it has one, and the note."""
+        text = "no number" if self.measured is None else f"{self.measured:.4g}"
+        if (self.measured_low, self.measured_high) != (self.measured, self.measured):
+            text += f" [{_shown(self.measured_low)}, {_shown(self.measured_high)}]"
+        return f"{text} ({self.note})" if self.note else text
+
+
+def share(text: str, flags: Any, low: float | None = None, high: float | None = None) -> Claim:
+    """The share of all runs for which something is true.
+
+    Parameters
+    ----------
+    text : str
+    flags : (runs,) array of bool, or of 0, 1 and NaN
+        NaN is a run that could not tell: false for ``low``, true for ``high``.
+    low, high : float, optional
+        The bound.
+
+    Returns
+    -------
+    Claim
+    """
+    flags, found, silent = _sample(text, flags, low, high)
+    if not np.isin(found, (0, 1)).all():
+        raise ValueError(f"flags must be true, false or NaN, got numbers: use median() or mean() for {text!r}")
+    runs, true = len(flags), int(found.sum())
+    shares = [count / runs if runs else math.nan for count in _against(low, high, true, true + silent)]
+
+    def intervals(n: int) -> list[tuple[float, float]]:
+        return [binomial_interval(round(share * n), n) if n else (0.0, 1.0) for share in shares]
+
+    def needed() -> int | None:
+        return enough_runs(lambda n: _verdict(low, high, intervals(n)) != "undecided", runs) if runs else None
+
+    measured = shares[0] if len(shares) == 1 or not len(found) else true / len(found)
+    return _claim(text, low, high, measured, intervals(runs), runs, needed, f"{true} of {runs}", silent)
+
+
+def median(text: str, sample: Any, low: float | None = None, high: float | None = None) -> Claim:
+    """The median over runs.
+
+    Parameters
+    ----------
+    text : str
+    sample : (runs,) array_like
+        What is not finite is a run without a number: below ``low`` and above ``high``.
+    low, high : float, optional
+        The bound.
+
+    Returns
+    -------
+    Claim
+    """
+    sample, found, silent = _sample(text, sample, low, high)
+    runs = len(sample)
+    cases = [median_interval(_filled(sample, filler)) for filler in _against(low, high, -math.inf, math.inf)]
+    below = [(found < bound).sum() + extra for bound, extra in ((low, silent), (high, 0)) if bound is not None]
+
+    def needed() -> int | None:
+        if runs < LEAST_MEDIAN:
+            return LEAST_MEDIAN
+        return enough_runs(lambda n: all(min(k, runs - k) * n < median_rank(n) * runs for k in below), runs)
+
+    measured = cases[0][0] if len(cases) == 1 or not len(found) else float(np.median(found))
+    return _claim(text, low, high, measured, [case[1:] for case in cases], runs, needed, "", silent)
+
+
+def mean(text: str, sample: Any, low: float | None = None, high: float | None = None) -> Claim:
+    """The mean over runs of numbers that spread without heavy tails; flags belong to `share`, ratios to `median`.
+
+    Parameters
+    ----------
+    text : str
+    sample : (runs,) array_like
+        What is not finite is a run without a number: any amount below ``low`` and above ``high``, so that no mean
+        holds with it.
+    low, high : float, optional
+        The bound.
+
+    Returns
+    -------
+    Claim
+    """
+    sample, found, silent = _sample(text, sample, low, high)
+    runs = len(sample)
+    cases = [mean_interval(_filled(sample, filler)) for filler in _against(low, high, -math.inf, math.inf)]
+    middle, least, most = cases[0]
+
+    def needed() -> int | None:
+        if runs < LEAST_MEAN:
+            return LEAST_MEAN
+        away = min(abs(middle - bound) for bound in (low, high) if bound is not None)
+        narrow = away > 0 and math.isfinite(middle)  # an interval shrinks with the root of the number of runs
+        return max(runs + 1, math.ceil(runs * ((most - least) / 2 / away) ** 2)) if narrow else None
+
+    return _claim(text, low, high, middle, [case[1:] for case in cases], runs, needed, "", silent)
+
+
+def exactly(text: str, values: Any, low: float | None = None, high: float | None = None) -> Claim:
+    """A statement about these very runs, no sample: every value lies within the bound.
+
+    Parameters
+    ----------
+    text : str
+    values : number or array_like
+        Shown is the value farthest beyond the bound, or nearest to it.  One that is no number fails the claim, and so
+        does having no values.
+    low, high : float, optional
+        The bound.
+
+    Returns
+    -------
+    Claim
+    """
+    values, found, silent = _sample(text, values, low, high)
+    if silent or not len(found):
+        return Claim(text, low, high, None, None, None, len(values), "fails", _silent(silent) or "no values")
+    short = -math.inf if low is None else low - found
+    excess = np.maximum(short, -math.inf if high is None else found - high)
+    worst = float(found[excess.argmax()])
+    return Claim(text, low, high, worst, worst, worst, len(values), "holds" if excess.max() <= 0 else "fails")
+
+
+def _sample(text: str, values: Any, low: float | None, high: float | None) -> tuple[np.ndarray, np.ndarray, int]:
+    """All values, those that are finite numbers, and how many are not; a bound that is none is refused."""
+    if low is None and high is None:
+        raise ValueError(f"a claim must have a bound, got neither low nor high for {text!r}")
+    for name, bound in (("low", low), ("high", high)):
+        if bound is not None and not math.isfinite(bound):
+            raise ValueError(f"{name} must be finite or None, got {bound} for {text!r}")
+    if low is not None and high is not None and low > high:
+        raise ValueError(f"low must not exceed high, got {low} and {high} for {text!r}")
+    values = np.ravel(np.asarray(values, dtype=float))
+    found = values[np.isfinite(values)]
+    return values, found, len(values) - len(found)
+
+
+def _filled(sample: np.ndarray, filler: float) -> np.ndarray:
+    return np.where(np.isfinite(sample), sample, filler)
+
+
+def _against(low: float | None, high: float | None, below: Any, above: Any) -> list[Any]:
+    """The readings of silent runs that speak against the claim: as too small, as too large, or either way."""
+    return [reading for bound, reading in ((low, below), (high, above)) if bound is not None]
+
+
+def _verdict(low: float | None, high: float | None, intervals: Iterable[tuple[float, float]]) -> str:
+    least, most = -math.inf if low is None else low, math.inf if high is None else high
+    if all(least <= a and b <= most for a, b in intervals):
+        return "holds"
+    return "fails" if all(b < least or a > most for a, b in intervals) else "undecided"
+
+
+def _claim(
+    text: str,
+    low: float | None,
+    high: float | None,
+    measured: float,
+    intervals: Sequence[tuple[float, float]],
+    runs: int,
+    needed: Callable[[], int | None],
+    note: str,
+    silent: int,
+) -> Claim:
+    verdict = _verdict(low, high, intervals)
+    notes = [note, _silent(silent)]
+    if verdict == "undecided":
+        enough = needed()
+        notes.append(f"about {enough:,} runs would decide" if enough else "more runs alone would not decide")
+    least, most = min(a for a, _ in intervals), max(b for _, b in intervals)
+    if verdict == "fails" and _verdict(low, high, [(least, most)]) != "fails":  # silent runs on either side
+        least, most = -math.inf, math.inf
+    shown, below, above = (float(x) if math.isfinite(x) else None for x in (measured, least, most))
+    return Claim(text, low, high, shown, below, above, runs, verdict, "; ".join(filter(None, notes)))
+
+
+def _silent(runs: int) -> str:
+    return f"{runs} without a number" if runs else ""
+
+
+def _shown(number: float | None) -> str:
+    return "?" if number is None else f"{number:.4g}"
+
+
+def write_claims(path: Path, figure: str, groups: Mapping[str, Sequence[Claim]]) -> None:
+    """Enter a figure's claims into ``claims.json``: its former entries are replaced, those of other figures kept.
+
+    An entry has the keys figure, claim (heading and text), low, high, measured, measured_low, measured_high, runs and
+    verdict.
+    """
+    entries = [entry for entry in read_claims(path) if entry["figure"] != figure]
+    numbers = ("low", "high", "measured", "measured_low", "measured_high", "runs", "verdict")
+    for heading, claims in groups.items():
+        for claim in claims:
+            words = {"figure": figure, "claim": f"{heading}: {claim.text}"}
+            entries.append(words | {name: getattr(claim, name) for name in numbers})
+    text = json.dumps(entries, indent=1, allow_nan=False, ensure_ascii=False)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def read_claims(path: Path) -> list[dict[str, Any]]:
+    """The entries of ``claims.json``, none where there is no such file."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
