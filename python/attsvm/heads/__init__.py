@@ -6,32 +6,45 @@
 >>> attsvm.heads.analyze_head(found[20])                          # doctest: +SKIP
 """
 
-from .analysis import HeadReport, analyze_head, analyze_model
+from .analysis import analyze_head, analyze_model
 from .bert import Bert, read_bert, read_safetensors
 from .choices import hard_queries
 from .fit import Fit
 from .model import Head, Text, from_arrays
+from .outcome import HeadReport, Reports, to_dataframe
 from .pictures import plot_curve, plot_grid, plot_sentence
 from .report import results_columns, results_table
 from .text import example_sentences, read_sentences
+from .training import measure, plot_training, read_training
+from .view import View, view
+from .why import Why, why
 
 __all__ = [
     "Bert",
     "Fit",
     "Head",
     "HeadReport",
+    "Reports",
     "Text",
+    "View",
+    "Why",
     "analyze_head",
     "analyze_model",
     "example_sentences",
     "from_arrays",
     "hard_queries",
+    "measure",
     "plot_curve",
     "plot_grid",
     "plot_sentence",
+    "plot_training",
     "read_bert",
     "read_safetensors",
     "read_sentences",
+    "read_training",
     "results_columns",
     "results_table",
+    "to_dataframe",
+    "view",
+    "why",
 ]

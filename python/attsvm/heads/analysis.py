@@ -3,104 +3,69 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from .._check import as_count, as_numeric, check_shape
-from .._counted import counted
-from ..replication import one_blas_thread
-from .choices import baselines, hard_queries, is_sink, split
+from ..common.check import as_choice, as_count, as_numeric, check_shape
+from ..common.counted import counted
+from ..common.replication import one_blas_thread
+from .choices import baselines, hard_queries, is_sink, sink_value, split
+from .controls import Null, random_head, random_rows
 from .fit import FEWEST, Fit, fit_svm
-from .model import Head
+from .model import Head, as_heads, check_head
+from .outcome import HeadReport, Reports
 
 SIZES = (100, 400, 1500, 4000, 16_000)  # of the curve over the number of queries
 TEST = 500  # queries; an accuracy of 0.9 is then known to 0.013
-
-
-@dataclass(frozen=True, eq=False)
-class HeadReport:
-    """What :func:`analyze_head` found.
-
-    Attributes
-    ----------
-    head : Head
-    threshold : float
-    hard : int
-        Queries that give one token more than the threshold (or labels given).
-    sinks : float
-        Share of those that select the first token of their sentence or its end.
-    train, test : (k, 3) integer arrays
-        Rows (sentence, query, selected), from different sentences.
-    baselines : dict of str to float
-        Accuracy on the test queries of rules that need no SVM; empty without test queries.
-    curve : list of Fit
-        Frobenius SVMs of the first 100, 400, 1500, .. training queries, and of all of them; the last is the report's.
-    nuclear : Fit or None
-        The nuclear SVM of the first training queries.
-    """
-
-    head: Head
-    threshold: float
-    hard: int
-    sinks: float
-    train: np.ndarray
-    test: np.ndarray
-    baselines: dict[str, float]
-    curve: list[Fit]
-    nuclear: Fit | None
-
-    @property
-    def fit(self) -> Fit | None:
-        """The Frobenius SVM of all training queries; None without queries."""
-        return self.curve[-1] if self.curve else None
-
-    @property
-    def best_baseline(self) -> tuple[str, float]:
-        """Name and accuracy of the best rule that needs no SVM."""
-        return max(self.baselines.items(), key=lambda item: item[1], default=("", float("nan")))
-
-    def __repr__(self) -> str:
-        from .report import describe
-
-        return describe(self)
+SPLITS = 5
+NULL_TOL = 1e-4  # of a random head, of which no digits are shown that this could change
+RANDOM_CHOICES, RANDOM_HEAD = 1, 2  # streams of random numbers, beside that of the split
 
 
 def analyze_head(
     head: Head,
     *,
-    threshold: float = 0.9,
+    threshold: float | None = None,
     drop_sinks: bool = False,
-    queries: int = 1500,
+    queries: int | None = None,
     nuclear_queries: int = 400,
     labels: Any = None,
     C: float | None = None,
+    splits: int = SPLITS,
+    null: bool = True,
     seed: int = 0,
 ) -> HeadReport:
-    """Read one head as a support vector machine.
+    """Read one head as a support vector machine, beside its controls.
 
     Parameters
     ----------
     head : Head
-        From ``read_bert(folder).read(sentences)`` or :func:`from_arrays`.
+        From :func:`attsvm.torch.read`, ``read_bert(folder).read(sentences)`` or :func:`from_arrays`.
     threshold, drop_sinks
         Which queries count, as in :func:`hard_queries`.
-    queries : int
-        At most so many train the SVM, drawn at random from 70 % of the sentences.  At most 500 of the other sentences
-        test it.
+    queries : int, optional
+        At most this many train the SVM, drawn at random from 70 % of the sentences; by default the head's own number,
+        1,500 unless :func:`attsvm.torch.read` was told otherwise.  At most 500 of the other sentences test it.
     nuclear_queries : int
-        At most so many train the nuclear-norm SVM, which takes far longer; 0: none.
+        At most this many train the nuclear-norm SVM, which takes far longer; 0: none.
     labels : (k, 3) integer array_like, optional
         Rows (sentence, query, selected) to separate in place of the head's own choices: of another head, another model,
-        or by hand.
+        or by hand.  Then there is no random head.
     C : float, optional
         Soft margin, for labels that cannot be separated: as in :func:`attsvm.solve_svm`, and without a nuclear SVM.  It
         is in units of 1 / (token * query)^2: on real tokens 1e-4 to 1e-2 is where it begins to matter.
+    splits : int
+        Of the sentences into training and test, for the accuracy and its interval; the rest of the report is of the
+        first.
+    null : bool
+        Whether to solve the controls too: random choices of the same queries, and a random head with as many hard
+        queries.
     seed : int
-        Of the split; the same seed and text give the same table.
+        Of splits and controls; the same seed and text give the same table.
 
     Returns
     -------
@@ -115,8 +80,9 @@ def analyze_head(
 
     Notes
     -----
-    A head's own choices are separable in its own bilinear form, since its W does it; the question is by how much, and
-    whether the W of largest margin knows what the head knows.
+    A head's own choices are separable in its own bilinear form, since its W does it, and in many dimensions so are
+    random choices: the question is by how much more, what the W of largest margin predicts beyond rules, and how much
+    nearer it is to the head's own than a random head's SVM is to a random head.
 
     Examples
     --------
@@ -126,34 +92,78 @@ def analyze_head(
     >>> Wq, Wk = rng.standard_normal((2, 4, 8))
     >>> (head,) = attsvm.heads.from_arrays(rng.standard_normal((60, 6, 8)), Wq, None, Wk, None)
     >>> report = attsvm.heads.analyze_head(head, queries=40)
-    >>> report.fit.status, report.fit.margin > report.fit.learned_margin
+    >>> report.fit.status, report.fit.margin > report.random.margin
     ('optimal', True)
     """
-    queries, nuclear_queries = as_count("queries", queries, 1), as_count("nuclear_queries", nuclear_queries)
+    check_head(head)
+    queries = head.most if queries is None else as_count("queries", queries, 1)
+    nuclear_queries, splits = as_count("nuclear_queries", nuclear_queries), as_count("splits", splits, 1)
+    threshold, seed = head.threshold if threshold is None else threshold, as_count("seed", seed)
     rows = hard_queries(head, threshold, drop_sinks) if labels is None else _labels(head, labels)
-    train, test = split(rows, queries, TEST, np.random.default_rng([seed, head.layer, head.head]))
-    sinks = float(is_sink(head, rows).mean()) if len(rows) else 0.0
-    rules = baselines(head, train, test) if len(test) >= FEWEST else {}
+    name = [seed, head.layer, head.number]
+    train, test = split(rows, queries, TEST, np.random.default_rng(name))
     sizes = [size for size in SIZES if size < len(train)] + [len(train)] if len(train) else []
     curve = [fit_svm(head, train[:size], test, "frobenius", C) for size in sizes]
+    rules = baselines(head, train, test) if len(test) >= FEWEST else {}
+    accuracies, bests = [], []
+    if rules:
+        accuracies.append(curve[-1].accuracy)
+        bests.append(max(rules.values()))
+        for again in range(1, splits):
+            seen, unseen = split(rows, queries, TEST, np.random.default_rng([*name, 0, again]))
+            if len(unseen) >= FEWEST and len(seen):
+                accuracies.append(fit_svm(head, seen, unseen, "frobenius", C).accuracy)
+                bests.append(max(baselines(head, seen, unseen).values()))
     nuclear = None
     if len(train) and nuclear_queries and C is None and curve[-1].status != "infeasible":
-        nuclear = fit_svm(head, train[:nuclear_queries], test, "nuclear")
-    return HeadReport(head, threshold, len(rows), sinks, train, test, rules, curve, nuclear)
+        same = [
+            fit for fit in curve if fit.queries == min(nuclear_queries, len(train)) and fit.status == "optimal"
+        ]
+        nuclear = fit_svm(head, train[:nuclear_queries], test, "nuclear", near=same[0] if same else None)
+    random = control = None
+    if null and len(train):
+        rng = np.random.default_rng([*name, RANDOM_CHOICES])
+        random = fit_svm(
+            head, random_rows(head, train, rng), random_rows(head, test, rng), "frobenius", C, rough=True
+        )
+        if labels is None:
+            control = _null(head, rows, threshold, drop_sinks, queries, [*name, RANDOM_HEAD])
+    return HeadReport(
+        head, threshold, len(rows), float(is_sink(head, rows).mean()) if len(rows) else 0.0, train, test, rules, curve,
+        nuclear, random, control, np.array(accuracies), np.array(bests), sink_value(head, rows),
+    )  # fmt: skip
+
+
+def _null(
+    head: Head, rows: np.ndarray, threshold: float, drop_sinks: bool, queries: int, name: list[int]
+) -> Null | None:
+    """A random head, analysed as the trained one is."""
+    other = random_head(head, len(rows), threshold, drop_sinks, np.random.default_rng(name))
+    hard = hard_queries(other, threshold, drop_sinks)
+    train, test = split(hard, queries, TEST, np.random.default_rng([*name, 0]))
+    if not len(train):
+        return None
+    fit = fit_svm(other, train, test, "frobenius", tol=NULL_TOL)
+    own = fit.learned_margin / fit.margin if fit.margin > 0 else float("nan")
+    return Null(len(hard), len(train), fit.cosine, own, fit.accuracy)
 
 
 def analyze_model(
     heads: Sequence[Head],
     *,
+    null: bool | str = True,
     n_jobs: int | None = None,
     progress: bool = False,
     **options: Any,
-) -> list[HeadReport]:
+) -> Reports:
     """Read many heads as support vector machines, several at a time on threads.
 
     Parameters
     ----------
     heads : list of Head
+    null : bool or "layer"
+        Whether to solve the controls too; "layer": one random head for each layer, with as many hard queries as the
+        layer's middle head.
     n_jobs : int, optional
         Threads; by default as many as there are processors.  Changes no result.
     progress : bool
@@ -163,8 +173,9 @@ def analyze_model(
 
     Returns
     -------
-    list of HeadReport
-        In the order of ``heads``, without the weights W.  :func:`results_table` and :func:`results_columns` show them.
+    Reports
+        A list of :class:`HeadReport` in the order of ``heads``, without the weights W; a table in a notebook, and as a
+        DataFrame by ``to_dataframe()``.  :func:`results_table` and :func:`results_columns` show them too.
 
     Raises
     ------
@@ -184,22 +195,49 @@ def analyze_model(
     ['optimal', 'optimal']
     """
     jobs = as_count("n_jobs", n_jobs or os.cpu_count() or 1, 1)
+    if not isinstance(null, bool):
+        as_choice("null", null, ("layer",))
+    heads = as_heads(heads)
+    middle = _middle_heads(heads, options.get("threshold")) if null == "layer" else set(range(len(heads)))
     done: dict[int, HeadReport] = {}
     with one_blas_thread(), ThreadPoolExecutor(jobs) as pool:
-        tasks = {pool.submit(analyze_head, head, **options): k for k, head in enumerate(heads)}
+        tasks = {
+            pool.submit(analyze_head, head, null=bool(null) and k in middle, **options): k
+            for k, head in enumerate(heads)
+        }
         finished: Any = as_completed(tasks)
         try:
             for task in counted(finished, len(tasks), "solve", "head") if progress else finished:
-                report = task.result()
-                curve = [replace(fit, W=None) for fit in report.curve]
-                nuclear = None if report.nuclear is None else replace(report.nuclear, W=None)
-                done[tasks[task]] = replace(report, curve=curve, nuclear=nuclear)
+                done[tasks[task]] = _light(task.result())
         except BaseException as error:
             pool.shutdown(wait=False, cancel_futures=True)
             if isinstance(error, KeyboardInterrupt):
-                error.partial = [done[k] for k in sorted(done)]
+                error.partial = Reports(done[k] for k in sorted(done))  # type: ignore[attr-defined]  # what interrupted calls carry
             raise
-    return [done[k] for k in sorted(done)]
+    if null == "layer":
+        shared = {heads[k].layer: done[k].null for k in middle}
+        done = {k: replace(report, null=shared[report.head.layer]) for k, report in done.items()}
+    return Reports(done[k] for k in sorted(done))
+
+
+def _middle_heads(heads: Sequence[Head], threshold: float | None) -> set[int]:
+    """Of each layer, the head with the median number of hard queries."""
+    found: set[int] = set()
+    counts = [(head.choices.top > (head.threshold if threshold is None else threshold)).sum() for head in heads]
+    for layer in {head.layer for head in heads}:
+        own = sorted((k for k, head in enumerate(heads) if head.layer == layer), key=lambda k: counts[k])
+        found.add(own[len(own) // 2])
+    return found
+
+
+def _light(report: HeadReport) -> HeadReport:
+    """Without the matrices."""
+
+    def without(fits: Iterable[Fit | None]) -> list[Any]:
+        return [None if fit is None else replace(fit, W=None) for fit in fits]
+
+    nuclear, random = without([report.nuclear, report.random])
+    return replace(report, curve=without(report.curve), nuclear=nuclear, random=random)
 
 
 def _labels(head: Head, labels: Any) -> np.ndarray:
@@ -208,9 +246,9 @@ def _labels(head: Head, labels: Any) -> np.ndarray:
     if rows.dtype.kind == "f":
         raise TypeError(f"labels must hold integers, got {rows.dtype}")
     if rows[:, 0].min() < 0 or rows[:, 0].max() >= len(head.text.lengths):
-        raise ValueError(f"labels must name sentences 0 .. {len(head.text.lengths) - 1}")
-    bad = (rows[:, 1:] < 0).any(axis=1) | (rows[:, 1] >= head.text.lengths[rows[:, 0]])
-    bad |= rows[:, 2] >= head.window(rows)
-    if bad.any():
-        raise ValueError(f"labels must name tokens that the query sees, got {rows[bad.argmax()].tolist()}")
+        wrong = rows[:, 0].min() if rows[:, 0].min() < 0 else rows[:, 0].max()
+        raise ValueError(f"labels must name sentences 0 .. {len(head.text.lengths) - 1}, got {wrong}")
+    for i, q, t in rows.tolist():
+        if not 0 <= q < head.text.counts[i] or t not in head.text.window(i, q):
+            raise ValueError(f"labels must name tokens that the query sees, got {[i, q, t]}")
     return rows.astype(np.intp)

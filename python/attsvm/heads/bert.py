@@ -16,13 +16,14 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .._counted import counted
-from ..replication import one_blas_thread
+from ..common.counted import counted
+from ..common.replication import one_blas_thread
 from .model import Head, from_arrays
 from .wordpiece import WordPiece
 
@@ -37,6 +38,7 @@ SIZES = (
     "intermediate_size",
     "max_position_embeddings",
 )
+LARGEST_SIZE = 10**9
 # Taylor's cubic from the next of these nodes is off by at most 12 / 24 / 2048^4 = 3e-14; beyond 6, erf is 1 to 2e-17.
 NODES_PER_UNIT, LARGEST = 1024, 6
 
@@ -75,12 +77,14 @@ def read_safetensors(path: Any) -> dict[str, np.ndarray]:
         header = json.loads(raw[8 : 8 + size].tobytes())
         header.pop("__metadata__", None)
         return {name: _array(raw[8 + size :], **entry) for name, entry in header.items()}
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"{path} is not a safetensors file this reader knows: {error}") from None
 
 
 def _array(raw: np.ndarray, dtype: str, shape: Sequence[int], data_offsets: Sequence[int]) -> np.ndarray:
     begin, end = data_offsets
+    if not 0 <= begin <= end <= len(raw):
+        raise ValueError(f"an array lies at {begin:.3g} to {end:.3g} of {len(raw)} bytes")
     array = raw[begin:end].view(SAFE_TYPES[dtype]).reshape(shape)
     return (array.astype(np.uint32) << 16).view(np.float32) if dtype == "BF16" else array
 
@@ -101,7 +105,7 @@ class Bert:
         self.layers, self.heads = config["num_hidden_layers"], config["num_attention_heads"]
         self.width, self.longest = config["hidden_size"], config["max_position_embeddings"]
         self.tokenizer = tokenizer
-        self._small = config.get("layer_norm_eps", 1e-12)
+        self._small = config["layer_norm_eps"]
         self._weights = weights
 
     def __repr__(self) -> str:
@@ -126,10 +130,13 @@ class Bert:
             ``self.heads`` for each layer, in order.
         """
         if isinstance(sentences, str) or not all(isinstance(sentence, str) for sentence in sentences):
-            raise TypeError("sentences must be a list of str")
+            came = "a str" if isinstance(sentences, str) else "another type in it"
+            raise TypeError(f"sentences must be a list of str, got {came}")
         wanted = range(self.layers) if layers is None else sorted(set(layers))
         if len(sentences) == 0 or len(wanted) == 0:
-            raise ValueError("sentences and layers must not be empty")
+            raise ValueError(
+                f"sentences and layers must not be empty, got {len(sentences)} sentences and {len(wanted)} layers"
+            )
         if wanted[0] < 0 or wanted[-1] >= self.layers:
             raise ValueError(f"layers must lie in 0 .. {self.layers - 1}, got {list(wanted)}")
         ids = [self.tokenizer.encode(sentence) for sentence in sentences]
@@ -145,7 +152,11 @@ class Bert:
                 part = f"encoder.layer.{layer}.attention.self."
                 weights = [self._weights[part + name] for name in LINEAR]
                 single = [x.astype(np.float32) for x in inputs]
-                found += from_arrays(single, *weights, heads=self.heads, tokens=words, layer=layer)
+                made = from_arrays(single, *weights, heads=self.heads, tokens=words, layer=layer)
+                values = self._linear(part + "value.", np.concatenate(inputs))
+                norms = np.linalg.norm(values.reshape(len(values), self.heads, -1), axis=2)
+                module = part.removesuffix(".")
+                found += [replace(h, value_norms=norms[:, h.number], module=module) for h in made]
         return found
 
     def inputs(self, ids: Sequence[Sequence[int]], steps: int) -> Iterator[list[np.ndarray]]:
@@ -167,6 +178,7 @@ class Bert:
                         flat[i] = part
                 yield flat
 
+    @np.errstate(over="ignore", invalid="ignore")  # from_arrays refuses what is no number
     def _embed(self, ids: np.ndarray) -> np.ndarray:
         part = "embeddings."
         x = self._weights[part + "word_embeddings.weight"][ids].astype(np.float64)
@@ -174,6 +186,7 @@ class Bert:
         x += self._weights[part + "token_type_embeddings.weight"][0]
         return self._norm(part + "LayerNorm.", x)
 
+    @np.errstate(over="ignore", invalid="ignore")
     def _pass(self, layer: int, x: np.ndarray) -> np.ndarray:
         """Outputs (n, T, d) of a layer from its inputs."""
         part = f"encoder.layer.{layer}."
@@ -189,12 +202,16 @@ class Bert:
         attended = (prob @ v).swapaxes(1, 2).reshape(n, T, d)
         y = x + self._linear(part + "attention.output.dense.", attended)
         y = self._norm(part + "attention.output.LayerNorm.", y)
-        hidden = gelu(self._linear(part + "intermediate.dense.", y))
+        hidden = self._linear(part + "intermediate.dense.", y)
+        for sentence in hidden:  # one at a time stays in the cache
+            sentence[:] = gelu(sentence)
         return self._norm(part + "output.LayerNorm.", y + self._linear(part + "output.dense.", hidden))
 
     def _linear(self, part: str, x: np.ndarray) -> np.ndarray:
         weight, bias = (self._weights[part + name].astype(np.float64) for name in ("weight", "bias"))
-        return x @ weight.T + bias
+        flat = x.reshape(-1, x.shape[-1]) @ weight.T  # one product, not one for each sentence
+        flat += bias
+        return flat.reshape(*x.shape[:-1], -1)
 
     def _norm(self, part: str, x: np.ndarray) -> np.ndarray:
         weight, bias = (self._weights[part + name].astype(np.float64) for name in ("weight", "bias"))
@@ -252,14 +269,22 @@ def read_bert(folder: Any) -> Bert:
         if config.get(key, value) != value:
             raise ValueError(f"{folder / 'config.json'} must have {key} {value!r}, got {config[key]!r}")
     for key in SIZES:
-        if not isinstance(config.get(key), int):
+        size = config.get(key)
+        if not isinstance(size, int):
             raise ValueError(f"{folder / 'config.json'} has no {key}")
+        if not 1 <= size <= LARGEST_SIZE:
+            raise ValueError(f"{folder / 'config.json'} must have {key} from 1 to {LARGEST_SIZE}, got {size:.3g}")
+    if config["hidden_size"] % config["num_attention_heads"] != 0:
+        raise ValueError(f"{folder / 'config.json'} must have a hidden_size that num_attention_heads divides")
+    small = config.setdefault("layer_norm_eps", 1e-12)
+    if isinstance(small, bool) or not isinstance(small, (int, float)) or not 0 <= small < 1:
+        raise ValueError(f"{folder / 'config.json'} must have a layer_norm_eps from 0 to 1, got {small!r:.40}")
     options = folder / "tokenizer_config.json"
     lowercase = _read_json(options).get("do_lower_case") if options.is_file() else None
     tokenizer = WordPiece(folder / "vocab.txt", lowercase is not False)
     weights = read_safetensors(folder / "model.safetensors")
     weights = {name.removeprefix("bert."): array for name, array in weights.items()}
-    for name, shape in _shapes(config, len(tokenizer.tokens)).items():
+    for name, shape in _shapes(config, len(tokenizer.tokens)):
         if name not in weights:
             raise ValueError(f"{folder / 'model.safetensors'} has no {name}")
         if weights[name].shape[1:] != shape[1:] or len(weights[name]) < shape[0]:
@@ -270,23 +295,22 @@ def read_bert(folder: Any) -> Bert:
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"{path} is not JSON: {error}") from None
 
 
-def _shapes(config: dict[str, Any], vocabulary: int) -> dict[str, tuple[int, ...]]:
-    """Of every weight; tables of embeddings may be longer."""
+def _shapes(config: dict[str, Any], vocabulary: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Of every weight, by name; tables of embeddings may be longer."""
     layers, _, d, inner, longest = (config[key] for key in SIZES)
-    shapes: dict[str, tuple[int, ...]] = {
-        "embeddings.word_embeddings.weight": (vocabulary, d),
-        "embeddings.position_embeddings.weight": (longest, d),
-        "embeddings.token_type_embeddings.weight": (1, d),
-    }
+    yield "embeddings.word_embeddings.weight", (vocabulary, d)
+    yield "embeddings.position_embeddings.weight", (longest, d)
+    yield "embeddings.token_type_embeddings.weight", (1, d)
     linear = [(f"attention.self.{name}", d, d) for name in ("query", "key", "value")]
     linear += [("attention.output.dense", d, d), ("intermediate.dense", inner, d), ("output.dense", d, inner)]
-    norms = ["embeddings.LayerNorm"]
+    yield from (("embeddings.LayerNorm." + name, (d,)) for name in ("weight", "bias"))
     for part in (f"encoder.layer.{layer}." for layer in range(layers)):
-        shapes |= {f"{part}{name}.weight": (rows, columns) for name, rows, columns in linear}
-        shapes |= {f"{part}{name}.bias": (rows,) for name, rows, _ in linear}
-        norms += [part + "attention.output.LayerNorm", part + "output.LayerNorm"]
-    return shapes | {f"{norm}.{name}": (d,) for norm in norms for name in ("weight", "bias")}
+        for name, rows, columns in linear:
+            yield f"{part}{name}.weight", (rows, columns)
+            yield f"{part}{name}.bias", (rows,)
+        for norm in ("attention.output.LayerNorm", "output.LayerNorm"):
+            yield from ((f"{part}{norm}.{name}", (d,)) for name in ("weight", "bias"))

@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
-from ..data import Data
-from ..separation import Separation
-from ..svm import solve_svm
-from .choices import as_data, flat
+from ..attention.data import Data
+from ..common.storage import storable
+from ..svm.selection import Selection
+from ..svm.separation import Separation
+from ..svm.solve import _solve, solve_svm
+from .cases import Cases, as_cases
 from .model import Head
 
+ROUGH, ROUGH_ITERATIONS = 0.1, 60  # the bound was then within 20 % of the margin, in a second in place of 20
+PAIRS = (
+    2e7  # of rows of one query, above which block ascent would hold gigabytes; gradient's bound is 3 times as far
+)
 FEWEST = 20  # queries below which an accuracy, or a margin beside that of other heads, says nothing
+SPARE = 3  # as many tokens as dimensions, times this, nearly always span what all tokens do
+CHUNK = 4096  # tokens, above which no more join those held in double precision
+# Multipliers below this part of the largest are what an interior point leaves on rows that hold nothing.
+REMAINS = 1e-10
 SPANNED = 1e-6  # singular values of tokens or queries below this part of the largest are rounding
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class Fit:
     """One SVM of a head, and how it compares with the head.
 
     Attributes
     ----------
-    norm : str
+    norm : {"frobenius", "nuclear"}
     queries : int
         Training queries.
     status, margin, margin_bound, gap, rank
@@ -45,7 +57,7 @@ class Fit:
         Kept by :func:`analyze_head`, not by :func:`analyze_model`.
     """
 
-    norm: str
+    norm: Literal["frobenius", "nuclear"]
     queries: int
     status: str
     margin: float
@@ -62,23 +74,44 @@ class Fit:
     W: np.ndarray | None
 
 
-def fit_svm(head: Head, train: np.ndarray, test: np.ndarray, norm: str, C: float | None = None) -> Fit:
-    """The SVM of the training rows, beside the head's own W and tried on the test rows."""
-    data, selected, rows = as_data(head, train)
-    solution = solve_svm(data, selected, norm, C=C)
-    own = _on_span(head.W, data)
-    size = np.linalg.norm(own)
-    learned = float(_least_margin(data, own, rows[:, 2]) / size) if size > 0 else 0.0
-    support, multipliers = _support(solution, rows)
+def fit_svm(
+    head: Head,
+    train: np.ndarray,
+    test: np.ndarray,
+    norm: Literal["frobenius", "nuclear"],
+    C: float | None = None,
+    tol: float = 1e-9,
+    rough: bool = False,
+    near: Fit | None = None,
+) -> Fit:
+    """The SVM of the training rows, beside the head's own W and tried on the test rows.
+
+    ``rough``: only so far that the margin's upper bound is of the right size.  Random choices are all but inseparable,
+    and their exact margin costs more than everything else of a head.  ``near``: another SVM of the same training rows,
+    whose multipliers to start from.
+    """
+    cases = as_cases(head, train)
+    data = cases.data
+    if rough and C is None:
+        method = "block" if (np.diff(data.indptr) ** 2).sum() <= PAIRS else "gradient"
+        solution = _solve(data, Selection(data, cases.selected), norm, method, ROUGH, ROUGH_ITERATIONS)
+    else:
+        start = None if near is None else _multipliers(near, cases)
+        solution = solve_svm(data, cases.selected, norm, C=C, tol=tol, warm_start=start)
+    own = head.W
+    size = norm_on_span(own, cases)
+    learned = float(cases.data._margins(own, cases.selected).min()) / size if size > 0 else 0.0
+    support, multipliers = _support(solution, cases)
     accuracy = scores = cosine = float("nan")
     missed = 0
     if solution.W is not None:
-        missed = int((flat(data.select(solution.W)) != rows[:, 2]).sum())
+        missed = int(np.sum(data.select(solution.W) != cases.selected))
+        # The SVM's W lies in the span, so that the own one's part outside adds nothing.
         cosine = float((own * solution.W).sum() / (size * np.linalg.norm(solution.W))) if size > 0 else 0.0
     if solution.W is not None and len(test) >= FEWEST:
-        unseen, _, truth = as_data(head, test)
-        accuracy = float((flat(unseen.select(solution.W)) == truth[:, 2]).mean())
-        scores = _score_correlation(unseen, solution.W, head.W)
+        unseen = as_cases(head, test)
+        accuracy = float(np.mean(unseen.data.select(solution.W) == unseen.selected))
+        scores = _score_correlation(unseen.data, solution.W, own)
     return Fit(
         norm,
         len(train),
@@ -98,27 +131,43 @@ def fit_svm(head: Head, train: np.ndarray, test: np.ndarray, norm: str, C: float
     )
 
 
-def _on_span(W: np.ndarray, data: Data) -> np.ndarray:
-    """``P_keys W P_queries``: W on the directions that tokens of one window differ in, and that queries have."""
-    lengths = data.layout.lengths
-    sums = np.add.reduceat(data.keys, np.cumsum(lengths) - lengths, axis=0, dtype=np.float64)
-    centred = data.keys - np.repeat(sums / lengths[:, None], lengths, axis=0)
-    return _projector(centred) @ W @ _projector(data.queries)
+def norm_on_span(W: np.ndarray, cases: Cases) -> float:
+    """Frobenius norm of ``P_keys W P_queries``: of W on the directions that tokens of one window differ in, and that
+    queries have."""
+    keys, queries, blocks = cases.data.keys, cases.data.queries, cases.blocks
+    sizes = np.cumsum(blocks[:, 1] - blocks[:, 0])
+    few = int(np.searchsorted(sizes, SPARE * W.shape[0])) + 1
+    left, outside, least = _bases(_scatter(keys, blocks[:few]))
+    parts = (keys[begin:end] @ outside for begin, end in blocks[few:])
+    if sum(((part - part.mean(axis=0)) ** 2).sum() for part in parts) > least * sizes[-1] / sizes[:few][-1]:
+        left = _bases(_scatter(keys, blocks))[0]
+    some = queries[: SPARE * W.shape[1]]
+    right, outside, least = _bases(some.T @ some)
+    if ((queries[len(some) :] @ outside) ** 2).sum() > least * len(queries) / len(some):
+        right = _bases(queries.T @ queries)[0]
+    return float(np.linalg.norm(left.T @ W @ right))
 
 
-def _projector(points: np.ndarray) -> np.ndarray:
-    """Onto the row space."""
-    eigenvalues, vectors = np.linalg.eigh(points.T @ points)
-    basis = vectors[:, eigenvalues > SPANNED**2 * max(eigenvalues[-1], 0.0)]
-    return basis @ basis.T
+def _scatter(keys: np.ndarray, blocks: np.ndarray) -> np.ndarray:
+    """``X^T X`` of the tokens of these blocks, each around its mean; a few of them in double precision at one time."""
+    found = np.zeros((keys.shape[1], keys.shape[1]))
+    parts: list[np.ndarray] = []
+    for at, (begin, end) in enumerate(blocks):
+        part = keys[begin:end].astype(np.float64)
+        parts.append(part - part.mean(axis=0))
+        if at == len(blocks) - 1 or sum(map(len, parts)) > CHUNK:
+            points = np.concatenate(parts)
+            found += points.T @ points
+            parts = []
+    return found
 
 
-def _least_margin(data: Data, W: np.ndarray, selected: np.ndarray) -> float:
-    logits = flat(data.logits(W))
-    at = data.indptr[:-1] + selected
-    chosen = logits[at]
-    logits[at] = -np.inf
-    return float((chosen - np.maximum.reduceat(logits, data.indptr[:-1])).min())
+def _bases(scatter: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+    """Orthonormal columns that span the rows of X, given ``X^T X``; those of the directions they lack; and the sum of
+    squares along one of these up to which it is rounding."""
+    eigenvalues, vectors = np.linalg.eigh(scatter)
+    least = SPANNED**2 * max(float(eigenvalues[-1]), 0.0)
+    return vectors[:, eigenvalues > least], vectors[:, eigenvalues <= least], least
 
 
 def _score_correlation(data: Data, A: np.ndarray, B: np.ndarray) -> float:
@@ -126,7 +175,7 @@ def _score_correlation(data: Data, A: np.ndarray, B: np.ndarray) -> float:
     starts, lengths = data.indptr[:-1], np.diff(data.indptr)
     centred = []
     for W in (A, B):
-        logits = flat(data.logits(W))
+        logits = data.logits(W)
         centred.append(logits - np.repeat(np.add.reduceat(logits, starts) / lengths, lengths))
     products = [np.add.reduceat(centred[i] * centred[j], starts) for i, j in ((0, 0), (0, 1), (1, 1))]
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -134,13 +183,23 @@ def _score_correlation(data: Data, A: np.ndarray, B: np.ndarray) -> float:
     return float(np.nanmean(found)) if np.isfinite(found).any() else float("nan")
 
 
-def _support(solution: Separation, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows (sentence, query, selected, rival) of the support tokens and their multipliers, the largest first."""
-    shaped = solution.certificate if solution.status == "infeasible" else solution.dual
-    if shaped is None:
+def _support(solution: Separation, cases: Cases) -> tuple[np.ndarray, np.ndarray]:
+    """Rows (sequence, query, selected, rival) of the support tokens and their multipliers, the largest first."""
+    dual = solution.certificate if solution.status == "infeasible" else solution.dual
+    if dual is None:
         return np.empty((0, 4), dtype=np.intp), np.empty(0)
-    dual, indptr = flat(shaped), solution.data.indptr
-    entries = np.flatnonzero(dual > 0)
+    entries = np.flatnonzero(dual > REMAINS * dual.max(initial=0.0))
     entries = entries[np.argsort(-dual[entries], kind="stable")]
-    query = np.searchsorted(indptr, entries, side="right") - 1
-    return np.column_stack([rows[query], entries - indptr[query]]), dual[entries]
+    query = np.searchsorted(cases.data.indptr, entries, side="right") - 1
+    return np.column_stack([cases.rows[query], cases.tokens[entries]]), dual[entries]
+
+
+def _multipliers(fit: Fit, cases: Cases) -> list[np.ndarray]:
+    """Those of an SVM of the same rows, of every query's entries."""
+    sizes, tokens, rows = np.diff(cases.data.indptr), cases.tokens, cases.rows
+    width = 1 + max(int(tokens.max()), int(rows[:, 1].max()))
+    query = np.searchsorted(rows[:, 0] * width + rows[:, 1], fit.rows[:, 0] * width + fit.rows[:, 1])
+    entries = np.repeat(np.arange(len(sizes)), sizes) * width + tokens
+    found = np.zeros(len(tokens))
+    found[np.searchsorted(entries, query * width + fit.rows[:, 3])] = fit.multipliers
+    return np.split(found, cases.data.indptr[1:-1])

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from ..plot import COLORS, finish
-from .analysis import SIZES, HeadReport
+from ..common.render import drawing
+from ..plot import COLORS, finish, style
+from .analysis import SIZES
 from .choices import is_sink
-from .fit import FEWEST
+from .outcome import HeadReport, as_reports, check_report
 
 BLUE, ORANGE = COLORS["W"], COLORS["(K, Q)"]
-GAIN = 0.02  # an accuracy this far above the best rule is marked; the standard error of 500 queries is about 0.013
+LETTERS = {"offset": "p", "the": "p", "first": "f", "frequent": "w", "same": "s", "induction": "i", "nearest": "n"}
 TINY = 1e-300
 READABLE = (8, 24)  # tokens of a sentence that make a picture
 
@@ -32,9 +33,10 @@ def plot_grid(reports: Sequence[HeadReport], axes: Any = None) -> Any:
 
     Notes
     -----
-    On the right a frame marks heads whose SVM beats every simple rule by more than 2 points; the letter says what
-    the best rule is: p the relative position, f the first token, w the most frequent token, s the same word
-    elsewhere, n the nearest query.
+    On the right a frame marks heads whose SVM beats the best simple rule by more than chance: the 95 % interval of the
+    difference, over the splits of the sentences, lies above 0.  The letter says what the best rule is: p the relative
+    position, f the first token, w the most frequent token, s the same word elsewhere, i induction (the token after an
+    earlier copy), n the nearest query.
 
     Examples
     --------
@@ -47,8 +49,9 @@ def plot_grid(reports: Sequence[HeadReport], axes: Any = None) -> Any:
     >>> [axes.get_title(loc="left") for axes in figure.axes[:2]]
     ['Are its choices separable?  Margin', 'Does the SVM predict it?  Held-out accuracy']
     """
+    reports = as_reports(reports)
     layers = sorted({report.head.layer for report in reports})
-    heads = sorted({report.head.head for report in reports})
+    heads = sorted({report.head.number for report in reports})
     if axes is None:
         from matplotlib.figure import Figure
 
@@ -56,18 +59,20 @@ def plot_grid(reports: Sequence[HeadReport], axes: Any = None) -> Any:
         axes = Figure(figsize=(max(size[0], 7), max(size[1], 2.4)), layout="constrained").subplots(1, 2)
     margin, accuracy = (np.full((len(layers), len(heads)), np.nan) for _ in range(2))
     for report in reports:
-        at = layers.index(report.head.layer), heads.index(report.head.head)
-        if report.fit is not None and report.fit.queries >= FEWEST:
-            margin[at], accuracy[at] = max(report.fit.margin, 0), report.fit.accuracy
+        at = layers.index(report.head.layer), heads.index(report.head.number)
+        if report.fit is not None and not report.few:
+            margin[at], accuracy[at] = max(report.fit.margin, 0), report.accuracy
     shown = np.log10(np.where(margin > 0, margin, np.nan))
     _cells(axes[0], shown, layers, heads, "Blues", None, "Are its choices separable?  Margin")
     _cells(axes[1], accuracy, layers, heads, "Greens", (0.5, 1), "Does the SVM predict it?  Held-out accuracy")
     for report in reports:
-        _label(axes, report, layers.index(report.head.layer), heads.index(report.head.head), (shown, accuracy))
+        _label(axes, report, layers.index(report.head.layer), heads.index(report.head.number), (shown, accuracy))
     return axes[0].figure
 
 
-def _cells(ax: Any, values: np.ndarray, layers: list, heads: list, colours: str, limits: Any, title: str) -> None:
+def _cells(
+    ax: Any, values: np.ndarray, layers: list[int], heads: list[int], colours: str, limits: Any, title: str
+) -> None:
     low, high = limits or (np.nanmin(values, initial=0.0), np.nanmax(values, initial=0.1))
     ax.set_facecolor("0.93")  # seen where there is no number
     ax.imshow(values, cmap=colours, vmin=low, vmax=high + 0.25 * (high - low), aspect="auto")
@@ -83,22 +88,19 @@ def _label(axes: Any, report: HeadReport, row: int, column: int, values: Any) ->
 
     fit = report.fit
     look = {"ha": "center", "va": "center", "fontsize": 8}
-    if fit is None or fit.queries < FEWEST:
+    if fit is None or report.few:
         for ax in axes:
             ax.text(column, row, "-" if fit is None else "few", color="0.5", **look)
         return
     word = "no" if fit.margin <= 0 else f"{fit.margin:.2g}" if fit.margin < 99.5 else f"{fit.margin:.0f}"
     axes[0].text(column, row, word, color=_ink(axes[0], values[0][row, column]), **look)
-    if not np.isfinite(fit.accuracy):
+    if not np.isfinite(report.accuracy):
         axes[1].text(column, row, "few", color="0.5", **look)
         return
-    rule, right = report.best_baseline
-    letter = {"offset": "p", "the": "p", "first": "f", "frequent": "w", "same": "s", "nearest": "n"}[
-        rule.split()[0]
-    ]
-    word = f"{100 * fit.accuracy:.0f} {letter}"
+    rule, _ = report.best_baseline
+    word = f"{100 * report.accuracy:.0f} {LETTERS[rule.split()[0]]}"
     axes[1].text(column, row, word, color=_ink(axes[1], values[1][row, column]), **look)
-    if fit.accuracy > right + GAIN:
+    if report.beats_rules:
         axes[1].add_patch(
             Rectangle((column - 0.46, row - 0.44), 0.92, 0.88, fill=False, edgecolor=ORANGE, linewidth=2)
         )
@@ -117,7 +119,9 @@ def choose_sentence(report: HeadReport) -> int:
     rows = report.train[~is_sink(report.head, report.train)]
     rows = rows if len(rows) else report.train
     counts = np.bincount(rows[:, 0], minlength=len(lengths))
-    held = np.bincount(fit.rows[:, 0], weights=fit.multipliers, minlength=len(lengths))
+    held: np.ndarray = np.zeros(len(lengths))
+    if fit is not None:
+        held = np.bincount(fit.rows[:, 0], weights=fit.multipliers, minlength=len(lengths))
     fitting = (lengths >= READABLE[0]) & (lengths <= READABLE[1]) & (counts > 0)
     enough = fitting & (counts >= min(3, counts[fitting].max(initial=0)))
     return int(np.argmax(np.where(enough, 1 + held, counts > 0)))
@@ -154,9 +158,10 @@ def plot_sentence(report: HeadReport, number: int | None = None, ax: Any = None)
     >>> ax.get_title(loc="left")
     'layer 0 head 0'
     """
+    check_report(report)
     fit, text = report.fit, report.head.text
     if fit is None:
-        raise ValueError("report must have queries to draw")
+        raise ValueError("report must have queries to draw, got a head without any above its threshold")
     number = choose_sentence(report) if number is None else number
     size = int(text.lengths[number])
     if ax is None:
@@ -176,18 +181,40 @@ def plot_sentence(report: HeadReport, number: int | None = None, ax: Any = None)
             arrowprops={"arrowstyle": "-|>", "color": BLUE, "linewidth": 1.6, "shrinkA": 0, "shrinkB": 0},
         )
     held = np.bincount(fit.rows[here][:, 3], weights=share, minlength=size)
+    queries = int(text.counts[number])
+    for query, word in enumerate(text.query_names([number] * queries, range(queries))):
+        ax.text(-0.03, query, word, ha="right", va="center", fontsize=9)
     for token, word in enumerate(text.names([number] * size, range(size))):
-        ax.text(-0.03, token, word, ha="right", va="center", fontsize=9)
         ax.text(1.03, token, word, ha="left", va="center", fontsize=9, color=ORANGE if held[token] else "black")
         if held[token]:
             ax.plot(1.4, token, "o", color=ORANGE, markersize=3 + 6 * np.sqrt(held[token] / held.max()))
             ax.text(1.44, token, f"{held[token]:.0f} %", ha="left", va="center", fontsize=8, color=ORANGE)
-    ax.set(xlim=(-0.45, 1.65), ylim=(size - 0.4, -1.4))
+    ax.set(xlim=(-0.45, 1.65), ylim=(max(size, queries) - 0.4, -1.4))
     ax.text(-0.03, -1, "query", ha="right", va="center", color="0.45", fontsize=9)
     ax.text(1.03, -1, "token", ha="left", va="center", color="0.45", fontsize=9)
     ax.text(1.4, -1, "multiplier", ha="left", va="center", color="0.45", fontsize=9)
     ax.axis("off")
     ax.set_title(report.head.name, loc="left", fontsize=11)
+    return ax
+
+
+@drawing("HeadReport")
+def _curve(report: HeadReport, ax: Any = None, **line_kw: Any) -> Any:
+    """Accuracy on unseen sentences over the number of training queries."""
+    if report.fit is None:
+        raise ValueError("report must have an SVM, got a head without queries")
+    if ax is None:
+        import matplotlib.pyplot as plt
+
+        ax = plt.gca()
+    fits = report.curve
+    look = {"marker": "o", "label": "SVM", **style("W"), **line_kw}
+    ax.plot([fit.queries for fit in fits], [fit.accuracy for fit in fits], **look)
+    rule, right = report.best_baseline
+    if rule:
+        ax.axhline(right, color="0.5", linewidth=0.8, label=rule)
+    ax.set(xlabel="training queries", ylabel="accuracy on unseen sentences", title=report.head.label)
+    ax.legend(frameon=False, fontsize="small")
     return ax
 
 
@@ -214,6 +241,7 @@ def plot_curve(reports: Sequence[HeadReport], axes: Any = None) -> Any:
     >>> figure.axes[0].get_xlabel()
     'training queries'
     """
+    reports = as_reports(reports)
     if axes is None:
         from matplotlib.figure import Figure
 

@@ -8,6 +8,7 @@ vocabulary has; all but the first start with ``##``.  Source: Wu et al., "Google
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Callable
 from pathlib import Path
 
 LONGEST_WORD = 100  # characters; a longer word is unknown, as in BERT's own code
@@ -46,11 +47,10 @@ class WordPiece:
 
     def words(self, sentence: str) -> list[str]:
         """Normalised words; every punctuation mark and every Chinese character is one."""
-        characters = "".join(map(_spaced, sentence))
+        characters = sentence.translate(SPACED)
         if self.lowercase:
-            decomposed = unicodedata.normalize("NFD", characters)
-            characters = "".join(c for c in decomposed if unicodedata.category(c) != "Mn").lower()
-        return "".join(f" {c} " if _is_punctuation(c) else c for c in characters).split()
+            characters = unicodedata.normalize("NFD", characters).translate(UNACCENTED).lower()
+        return characters.translate(APART).split()
 
     def pieces(self, word: str) -> list[int]:
         """Ids of the longest pieces from the left; of ``[UNK]`` when some part of the word has none."""
@@ -78,3 +78,19 @@ def _spaced(c: str) -> str:
 
 def _is_punctuation(c: str) -> bool:
     return unicodedata.category(c).startswith("P") or (33 <= ord(c) <= 126 and not c.isalnum())
+
+
+class _Table(dict[int, str]):
+    """What ``str.translate`` puts for a character, looked up in Unicode the first time that it comes."""
+
+    def __init__(self, replace: Callable[[str], str]):
+        self.replace = replace
+
+    def __missing__(self, point: int) -> str:
+        self[point] = replaced = self.replace(chr(point))
+        return replaced
+
+
+SPACED = _Table(_spaced)
+UNACCENTED = _Table(lambda c: "" if unicodedata.category(c) == "Mn" else c)
+APART = _Table(lambda c: f" {c} " if _is_punctuation(c) else c)

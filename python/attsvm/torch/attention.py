@@ -1,120 +1,184 @@
-"""Heads out of a PyTorch model: a forward hook keeps what the query map of an attention layer is given.
+"""Softmax attention as a differentiable function of PyTorch tensors, with a gradient that does not cancel.
 
-Imported by hand (``import attsvm.torch``), since it needs PyTorch.
+For one query with logits l, probabilities s and values v_t, and the derivative c of the loss in the attended vector
+o = sum_t s_t v_t, let g_t = c . v_t.  The textbook derivative in the logits, s_t (g_t - s . g), subtracts two nearly
+equal numbers at the token that attention has selected: once 1 - s_max < 1e-16 it is rounding noise or zero.  In pairs,
+
+    dL/dl_t = s_t sum_tau s_tau (g_t - g_tau),
+
+and with the token a of the largest logit as reference, h_t = g_t - g_a and r = sum_(tau != a) s_tau h_tau,
+
+    dL/dl_t = s_t (h_t - r)  for t != a,        dL/dl_a = -sum_(t != a) dL/dl_t.
+
+Every term is as small as the probabilities it comes from, so the derivative keeps its relative accuracy until s_t
+itself underflows, at logits 745 below the largest.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 
-from .heads import Head, from_arrays
-
-__all__ = ["Capture", "capture"]
+__all__ = ["attention"]
 
 
-class Capture:
-    """What went into the query map of one attention layer, batch after batch.
-
-    Attributes
-    ----------
-    inputs : list of (B, T, d) arrays
-        One per forward pass, padding and all.
-    """
-
-    def __init__(self, query: torch.nn.Module, key: torch.nn.Module):
-        self.query, self.key = query, key
-        self.inputs: list[np.ndarray] = []
-
-    def heads(
-        self,
-        heads: int,
-        lengths: Sequence[int] | None = None,
-        *,
-        tokens: Sequence[Sequence[str]] | None = None,
-        causal: bool = False,
-        scale: float | None = None,
-        layer: int = 0,
-    ) -> list[Head]:
-        """The layer's heads, with the weights as they are now.
-
-        Parameters
-        ----------
-        heads : int
-        lengths : list of int, optional
-            Tokens of each sentence without its padding, which must come last: ``attention_mask.sum(1)``, over all
-            batches.  By default nothing is padding.
-        tokens, causal, scale, layer
-            As for :func:`attsvm.heads.from_arrays`.
-
-        Returns
-        -------
-        list of Head
-        """
-        sentences = [x for batch in self.inputs for x in batch]
-        if not sentences:
-            raise ValueError("nothing was captured: run the model inside the with block")
-        if lengths is not None:
-            if len(lengths) != len(sentences):
-                raise ValueError(f"lengths must be given for {len(sentences)} sentences, got {len(lengths)}")
-            sentences = [x[: int(T)] for x, T in zip(sentences, lengths, strict=True)]
-        weights = (_array(w) for map in (self.query, self.key) for w in (map.weight, map.bias))
-        return from_arrays(
-            sentences, *weights, heads=heads, scale=scale, tokens=tokens, causal=causal, layer=layer
-        )
-
-
-@contextlib.contextmanager
-def capture(query: torch.nn.Module, key: torch.nn.Module) -> Iterator[Capture]:
-    """Keep the inputs of an attention layer while the model runs.
+def attention(
+    X: torch.Tensor,
+    Z: torch.Tensor,
+    W: torch.Tensor | None = None,
+    *,
+    K: torch.Tensor | None = None,
+    Q: torch.Tensor | None = None,
+    values: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Attended vectors ``softmax(X W z)^T values``, differentiable once in every tensor given.
 
     Parameters
     ----------
-    query, key : torch.nn.Linear
-        The maps that make its queries and its keys, all heads at once.  In Hugging Face's BERT they are
-        ``model.encoder.layer[l].attention.self.query`` and ``.key``.
+    X : (n, T, dk) tensor
+        Tokens.
+    Z : (n, dz) or (n, S, dz) tensor
+        One query per sequence, or S of them.
+    W : (dk, dz) tensor
+        Weights; logits are ``x^T W z``, without a scale.
+    K, Q : (dk, m) and (dz, m) tensors
+        Instead of W: ``W = K Q^T``, which is never formed.
+    values : (n, T, dv) tensor, optional
+        What attention returns; the tokens by default.
 
-    Yields
+    Returns
+    -------
+    (n, dv) or (n, S, dv) tensor
+        In the type that the tensors given promote to.  The arithmetic between is that of double precision.
+
+    Raises
     ------
-    Capture
+    TypeError
+        An argument that is not a tensor of floating point numbers.
+    ValueError
+        A shape that does not fit, naming the argument.
+    RuntimeError
+        When the gradient is differentiated again.
 
     Notes
     -----
-    Where one map makes queries, keys and values together (``in_proj_weight`` of ``torch.nn.MultiheadAttention``,
-    ``c_attn`` of GPT-2), cut its weight and bias and give the parts to :func:`attsvm.heads.from_arrays`; GPT-2 stores
-    the transpose.  The logits must be a bilinear form of the inputs, which rotary positions make impossible.
+    The gradient is summed over pairs of tokens, ``dL/dl_t = s_t sum_tau s_tau (g_t - g_tau)`` with
+    ``g_t = dL/do . value_t``, relative to the token of the largest logit: it stays accurate where attention saturates
+    and the textbook form ``s_t (g_t - s.g)`` has cancelled to noise.  Gradients of float32 tensors are rounded to
+    float32 at the end, which takes what is below 1e-45 to zero.
 
     Examples
     --------
-    >>> import attsvm.torch
     >>> import torch
-    >>> query, key = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)
-    >>> with attsvm.torch.capture(query, key) as layer:
-    ...     _ = query(torch.ones(2, 5, 8))
-    >>> layer.heads(heads=2, lengths=[5, 3])[1]
-    <attsvm head 1 of layer 0: 2 sentences, 8 tokens, d=8, m=4>
+    >>> from attsvm.torch import attention
+    >>> X = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]], dtype=torch.float64)
+    >>> W = torch.tensor([[50.0], [0.0]], dtype=torch.float64, requires_grad=True)
+    >>> attended = attention(X, torch.ones(1, 1, dtype=torch.float64), W)
+    >>> attended[0, 0].backward()
+    >>> f"{W.grad[0, 0]:.10e}"  # exp(-50), to the last digit; the textbook form gives 0
+    '1.9287498480e-22'
     """
-    kept = Capture(query, key)
-    hook = query.register_forward_hook(lambda module, inputs, output: kept.inputs.append(_batch(inputs[0])))
-    try:
-        yield kept
-    finally:
-        hook.remove()
+    single = _check(X, Z, W, K, Q, values)
+    given = [a for a in (X, Z, W, K, Q, values) if a is not None]
+    dtype = given[0].dtype
+    for a in given[1:]:
+        dtype = torch.promote_types(dtype, a.dtype)
+    queries = Z.double()[:, None] if single else Z.double()
+    keys = X.double()
+    if W is not None:
+        logits = (queries @ W.double().mT) @ keys.mT
+    else:
+        assert K is not None and Q is not None  # _check has seen to it
+        logits = (queries @ Q.double()) @ (keys @ K.double()).mT
+    attended = _Attend.apply(logits, keys if values is None else values.double())
+    return (attended[:, 0] if single else attended).to(dtype)
 
 
-def _batch(x: torch.Tensor) -> np.ndarray:
-    """(B, T, d), of one sentence too."""
-    array = _array(x)
-    return array if array.ndim == 3 else array[None]
+class _Attend(torch.autograd.Function):
+    """``softmax(logits) values`` with logits (n, S, T) and values (n, T, dv)."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(logits: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(logits, -1) @ values
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[torch.Tensor, torch.Tensor], output: torch.Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, c: torch.Tensor) -> Any:
+        return _AttendGradient.apply(*ctx.saved_tensors, c)
 
 
-def _array(x: torch.Tensor | None) -> Any:
-    """A copy outside of PyTorch; in single precision what NumPy does not have (bfloat16)."""
-    if x is None:
-        return None
-    x = x.detach().cpu()
-    return (x.float() if x.element_size() < 4 else x).numpy().copy()
+class _AttendGradient(torch.autograd.Function):
+    """The derivatives of a loss in logits and values, given that in the attended vectors, ``c`` (n, S, dv).
+
+    ``once_differentiable`` would leave a second derivative in W silently incomplete: the logits are made by PyTorch's
+    own products, whose part of it exists.  This node lies on every path of the other part, and raises.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(logits: torch.Tensor, values: torch.Tensor, c: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        prob = torch.softmax(logits, -1)
+        top = logits.argmax(-1, keepdim=True)
+        g = c @ values.mT
+        h = g - g.gather(-1, top)  # exactly 0 at the top, which therefore adds nothing to r
+        r = (prob * h).sum(-1, keepdim=True)
+        dlogits = (prob * (h - r)).scatter(-1, top, 0.0)
+        dlogits = dlogits.scatter(-1, top, -dlogits.sum(-1, keepdim=True))
+        return dlogits, prob.mT @ c
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise RuntimeError(
+            "attsvm.torch.attention can be differentiated once only: for second derivatives write "
+            "torch.softmax(logits, -1) @ values"
+        )
+
+
+def _check(X: Any, Z: Any, W: Any, K: Any, Q: Any, values: Any) -> bool:
+    """Raises unless types and shapes fit; whether each sequence has one query without an axis of its own."""
+    named = {"X": X, "Z": Z, "W": W, "K": K, "Q": Q, "values": values}
+    for name, a in named.items():
+        if a is None and name not in ("X", "Z"):
+            continue
+        if not isinstance(a, torch.Tensor):
+            raise TypeError(f"{name} must be a torch.Tensor, got {type(a).__name__}")
+        if not a.is_floating_point():
+            raise TypeError(
+                f"{name} must hold floating point numbers, got {a.dtype}: convert it by {name}.double()"
+            )
+    if W is not None and (K is not None or Q is not None):
+        raise ValueError("give either W, or K and Q, not both")
+    if W is None and (K is None or Q is None):
+        raise ValueError("give W, or both K and Q")
+    if X.ndim != 3 or X.shape[1] == 0:
+        raise ValueError(f"X must have shape (n, T, dk) with at least one token, got {tuple(X.shape)}")
+    n, T, dk = X.shape
+    if Z.ndim not in (2, 3) or Z.shape[0] != n:
+        raise ValueError(f"Z must have shape (n, dz) or (n, S, dz) with n = {n}, got {tuple(Z.shape)}")
+    dz = Z.shape[-1]
+    if W is not None:
+        _shape("W", W, "dk, dz", (dk, dz))
+    else:
+        _shape("K", K, "dk, m", (dk, None))
+        _shape("Q", Q, "dz, m", (dz, K.shape[1]))
+    if values is not None:
+        _shape("values", values, "n, T, dv", (n, T, None))
+    return bool(Z.ndim == 2)
+
+
+def _shape(name: str, a: torch.Tensor, letters: str, sizes: tuple[int | None, ...]) -> None:
+    fits = a.ndim == len(sizes) and all(s is None or s == k for s, k in zip(sizes, a.shape, strict=True))
+    if not fits:
+        known = ", ".join(c if s is None else str(s) for c, s in zip(letters.split(", "), sizes, strict=True))
+        raise ValueError(f"{name} must have shape ({letters}) = ({known}), got {tuple(a.shape)}")

@@ -1,0 +1,174 @@
+"""What a head's numbers are held against: random choices, a random head, and other splits of the sentences.
+
+The tokens that a head selects are the argmax of its own bilinear form, so that some W always separates them; where
+there are many dimensions, some W separates random choices too.  A margin, a cosine or an accuracy means something only
+beside those of such controls.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..common.storage import storable
+from .choices import TRAINING, all_queries, is_sink
+from .model import Choices, Head, Text
+
+ENTRIES = (
+    2_000_000  # logits of a random head on which its scale is found roughly: later only queries hard there stay
+)
+MOST = 16_000_000  # logits of those
+BLOCK = 1_000_000  # logits that are computed at one time
+STEPS = 40  # of the bisection of its scale
+Part = tuple[np.ndarray, np.ndarray, np.ndarray]  # queries, how far their logits fall, how many logits each has
+# Two-sided 95 % points of Student's t for 1, 2, .. degrees of freedom.
+STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+
+
+@storable
+@dataclass(frozen=True)
+class Null:
+    """A random head on the same tokens and queries, with (about) as many hard queries.
+
+    Attributes
+    ----------
+    hard : int
+        Its hard queries.
+    queries : int
+        That trained its SVM.
+    cosine, own, accuracy : float
+        As for a trained head: of the SVM's W with its own, margin of its own W over the best, held-out accuracy.
+    """
+
+    hard: int
+    queries: int
+    cosine: float
+    own: float
+    accuracy: float
+
+
+def random_rows(head: Head, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """The same queries, each with any token it sees as its choice."""
+    chosen = [rng.choice(head.text.window(i, q)) for i, q in rows[:, :2]]
+    return np.column_stack([rows[:, :2], np.array(chosen, dtype=np.intp)]) if len(rows) else rows
+
+
+def random_head(head: Head, hard: int, threshold: float, drop_sinks: bool, rng: np.random.Generator) -> Head:
+    """A head with Gaussian K and Q, scaled so that (about) ``hard`` of its queries give one token most attention.
+
+    Where the logits are too many to be held, the largest probability is known of the hard queries alone.
+    """
+    K, Q = (rng.standard_normal((width, head.rank)) for width in (head.keys.shape[1], head.queries.shape[1]))
+    text = head.text
+    count = len(text.start)
+    selected = np.full(count, -1, dtype=np.intp)
+    known = Choices(selected, np.full(count, np.nan), np.full(count, np.nan))
+    found = replace(head, K=K, Q=Q, given=None, value_norms=None, known=known)
+    choosing = int((text.stop - text.start > 1).sum())
+    parts: list[Part] = []
+    looked, held, steep = 0, 0, 0.0
+
+    def scaled(wanted: float) -> tuple[float, np.ndarray, np.ndarray]:
+        at, fall, sizes = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        counted = ~is_sink(head, all_queries(found)[at]) if drop_sinks else np.ones(len(at), dtype=bool)
+        return *_scale(fall, np.cumsum(sizes) - sizes, counted, wanted, threshold), at
+
+    blocks = _blocks(text)
+    for block in rng.permutation(len(blocks)):
+        at, selected[at], fall, sizes = _falls(found, *blocks[block])
+        looked += len(at)
+        parts.append((at, fall, sizes))
+        held += len(fall)
+        if held > (MOST if steep else ENTRIES):
+            if steep:
+                break
+            wanted = hard * looked / choosing  # more than will be, chance included
+            steep = scaled(wanted + 3 * math.sqrt(wanted) + 3)[0]
+            parts = [_steepest(part, steep, threshold) for part in parts]
+        elif steep:
+            parts[-1] = _steepest(parts[-1], steep, threshold)
+        held = sum(len(part[1]) for part in parts) if steep else held
+    if looked == 0:
+        return found
+    scale, top, at = scaled(hard * looked / choosing)
+    known.top[at] = top
+    return replace(found, Q=Q * scale)
+
+
+def _steepest(part: Part, scale: float, threshold: float) -> Part:
+    """Those of the queries that are hard at this scale."""
+    at, fall, sizes = part
+    if len(at) == 0:
+        return part
+    hard = _tops(fall, np.cumsum(sizes) - sizes, scale) > threshold
+    return at[hard], fall[np.repeat(hard, sizes)], sizes[hard]
+
+
+def _blocks(text: Text) -> list[tuple[int, int, int]]:
+    """Sequence, first and last query of parts whose logits are few enough to be held."""
+    found = []
+    for i, (S, T) in enumerate(zip(text.counts.tolist(), text.lengths.tolist(), strict=True)):
+        rows = max(BLOCK // max(T, 1), 1)
+        found += [(i, a, min(a + rows, S)) for a in range(0, max(S, 1), rows)]
+    return found
+
+
+def _falls(head: Head, i: int, first: int, last: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Of the queries of a block that see several tokens: their places among all, what they select, how far each logit
+    lies below the largest of its query, (entries,), and how many of these each query has."""
+    text = head.text
+    own = text.query_begin[i] + np.arange(first, last)
+    low, high = int(text.start[own].min(initial=0)), int(text.stop[own].max(initial=0))
+    seen = text.seen(i, slice(first, last))[:, low:high]
+    sizes = seen.sum(axis=1)
+    several = np.flatnonzero(sizes > 1)
+    seen, sizes = seen[several], sizes[several]
+    keys = text.keys[text.begin[i] + low : text.begin[i] + high]
+    logits = np.where(seen, (head.queries[own[several]] @ head.Q) @ (keys @ head.K).T, -np.inf)
+    fall = (logits - logits.max(axis=1, keepdims=True, initial=-np.inf))[seen].astype(np.float32)
+    return own[several], low + logits.argmax(axis=1) if high > low else several, fall, sizes
+
+
+def _scale(
+    fall: np.ndarray, start: np.ndarray, counted: np.ndarray, wanted: float, threshold: float
+) -> tuple[float, np.ndarray]:
+    """The scale at which ``wanted`` counted queries are hard, and each query's largest probability there."""
+    low, high = -12.0, 12.0  # of its logarithm, around a typical fall of 1
+    unit = 1 / max(float(-np.mean(fall, dtype=np.float64)), 1e-300)
+    for _ in range(STEPS):
+        middle = (low + high) / 2
+        top = _tops(fall, start, unit * math.exp(middle))
+        hard = int((top[counted] > threshold).sum())
+        if abs(hard - wanted) <= 0.02 * wanted:
+            break
+        low, high = (middle, high) if hard < wanted else (low, middle)
+    return unit * math.exp(middle), top
+
+
+def _tops(fall: np.ndarray, start: np.ndarray, scale: float) -> np.ndarray:
+    return 1 / np.add.reduceat(np.exp(np.float32(scale) * fall), start)
+
+
+def interval(values: Sequence[float] | np.ndarray) -> tuple[float, float]:
+    """95 % interval of the mean over splits of the same sentences into training and test.
+
+    Such splits share sentences, so that the variance of their mean is ``(1 / k + test / train)`` times theirs (Nadeau
+    and Bengio, "Inference for the generalization error", 2003).  Infinite for one split.
+    """
+    k = len(values)
+    if k < 2:
+        return -math.inf, math.inf
+    mean, variance = float(np.mean(values)), float(np.var(values, ddof=1))
+    half = student(k - 1) * math.sqrt((1 / k + (1 - TRAINING) / TRAINING) * variance)
+    return mean - half, mean + half
+
+
+def student(degrees: int) -> float:
+    """Two-sided 95 % point of Student's t."""
+    if degrees <= len(STUDENT):
+        return STUDENT[degrees - 1]
+    z = 1.959964  # the first terms of its expansion around the normal one
+    return z + (z**3 + z) / (4 * degrees) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * degrees**2)

@@ -1,0 +1,224 @@
+"""What was found about a head, and about all heads of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..common.check import as_list, check_type
+from ..common.result import Result
+from ..common.storage import state_of
+from .controls import Null, interval
+from .fit import Fit
+from .model import Head
+
+NULL = (
+    1 / 3
+)  # of the mean length of values: tokens that attention is parked on have less than a fifth, or about all
+FEW = 30  # hard queries: a head with fewer stands apart, nothing can be said of it
+
+
+def _empty() -> np.ndarray:
+    return np.empty(0)
+
+
+@dataclass(frozen=True, eq=False)
+class HeadReport(Result):
+    """What :func:`analyze_head` found.
+
+    Attributes
+    ----------
+    head : Head
+    threshold : float
+    hard : int
+        Queries that give one token more than the threshold (or labels given).
+    sinks : float
+        Share of those that select the first token of their sentence or its end.
+    train, test : (k, 3) integer arrays
+        Rows (sentence, query, selected), from different sentences.
+    baselines : dict of str to float
+        Accuracy on the test queries of rules that need no SVM; empty without test queries.
+    curve : list of Fit
+        Frobenius SVMs of the first 100, 400, 1500, .. training queries, and of all of them; the last is the report's.
+    nuclear : Fit or None
+        The nuclear SVM of the first training queries.
+    random : Fit or None
+        Control: the SVM of random choices of the same queries; where it is "undecided", its margin lies below
+        ``margin_bound``.
+    null : Null or None
+        Control: a random head on the same tokens with as many hard queries.
+    accuracies, rule_accuracies : (splits,) arrays
+        Held-out accuracy of the SVM, and of the best rule, on every split of the sentences; the first is the report's.
+    sink_value : float
+        Length of the values that attention is parked on, over the mean; nan where values are not known.  In words:
+        :attr:`sink_kind`.
+    """
+
+    head: Head
+    threshold: float
+    hard: int
+    sinks: float
+    train: np.ndarray
+    test: np.ndarray
+    baselines: dict[str, float]
+    curve: list[Fit]
+    nuclear: Fit | None
+    random: Fit | None = None
+    null: Null | None = None
+    accuracies: np.ndarray = field(default_factory=_empty)
+    rule_accuracies: np.ndarray = field(default_factory=_empty)
+    sink_value: float = float("nan")
+
+    @property
+    def fit(self) -> Fit | None:
+        """The Frobenius SVM of all training queries; None without queries."""
+        return self.curve[-1] if self.curve else None
+
+    @property
+    def sink_kind(self) -> str:
+        """What a head does that parks most of its attention: "null sink" where the values parked on are shorter than a
+        third of the mean, so that next to nothing is added; "value sink" where one vector is added again and again;
+        "" where less than half is parked, or values are not known."""
+        if self.sinks < 0.5 or np.isnan(self.sink_value):
+            return ""
+        return "null sink" if self.sink_value < NULL else "value sink"
+
+    @property
+    def few(self) -> bool:
+        """Whether fewer than 30 queries count: then nothing can be said of the head."""
+        return self.hard < FEW
+
+    @property
+    def best_baseline(self) -> tuple[str, float]:
+        """Name and accuracy of the best rule that needs no SVM."""
+        return max(self.baselines.items(), key=lambda item: item[1], default=("", float("nan")))
+
+    @property
+    def accuracy(self) -> float:
+        """Held-out accuracy, mean over the splits."""
+        return float(self.accuracies.mean()) if len(self.accuracies) else float("nan")
+
+    @property
+    def accuracy_interval(self) -> tuple[float, float]:
+        """Its 95 % interval over the splits; infinite for one."""
+        return interval(self.accuracies)
+
+    @property
+    def gain(self) -> float:
+        """By how much the SVM beats the best rule on unseen sentences, mean over the splits."""
+        return float((self.accuracies - self.rule_accuracies).mean()) if len(self.accuracies) else float("nan")
+
+    @property
+    def gain_interval(self) -> tuple[float, float]:
+        """The 95 % interval of the gain over the splits, paired; infinite for one."""
+        return interval(self.accuracies - self.rule_accuracies)
+
+    @property
+    def beats_rules(self) -> bool:
+        """Whether the SVM beats the best rule by more than chance: the whole interval of the gain lies above 0."""
+        return self.gain_interval[0] > 0
+
+    @property
+    def effective_rank(self) -> float:
+        """Of the head's own W: the exponential of the entropy of its singular values over their sum."""
+        values = self.head.singular_values
+        share = values[values > 0] / max(float(values.sum()), 1e-300)
+        return float(np.exp(-(share * np.log(share)).sum()))
+
+    @property
+    def balance(self) -> float:
+        """How balanced K and Q are: 1 minus the norm of ``K^T K - Q^T Q`` over the sum of both norms, at the best
+        common scale.  Training from a small start leaves it near 1; nan in the head space."""
+        if self.head.space != "residual":
+            return float("nan")
+        K, Q = (factor.T @ factor for factor in (self.head.K, self.head.Q))
+        sizes = np.linalg.norm(K), np.linalg.norm(Q)
+        if min(sizes) == 0:
+            return float("nan")
+        return float(1 - np.linalg.norm(K / sizes[0] - Q / sizes[1]) / 2)
+
+    def _columns(self) -> dict[str, Any]:
+        from .report import results_columns
+
+        return results_columns([self])
+
+    def _values(self) -> dict[str, Any]:
+        found = {name: value for name, value in state_of(self).items() if name != "head"}
+        found["curve"] = [state_of(fit) for fit in self.curve]
+        for name in ("nuclear", "random", "null"):
+            if found[name] is not None:
+                found[name] = state_of(found[name])
+        head = self.head
+        named = {"name": head.label, "layer": head.layer, "head": head.number, "space": head.space}
+        return named | found | {"effective_rank": self.effective_rank, "balance": self.balance}
+
+    def __repr__(self) -> str:
+        from .report import describe
+
+        return describe(self)
+
+    def _repr_html_(self) -> str:
+        from .report import results_html
+
+        return results_html([self])
+
+
+def check_report(report: Any) -> None:
+    check_type("report", report, HeadReport, "attsvm.heads.analyze_head")
+
+
+def as_reports(reports: Any) -> list[HeadReport]:
+    return as_list("reports", reports, HeadReport, "attsvm.heads.analyze_head or analyze_model")
+
+
+class Reports(list[HeadReport]):
+    """Reports of heads: a list that shows itself as their table."""
+
+    def __repr__(self) -> str:
+        from .report import results_table
+
+        return results_table(self, caption=False)
+
+    def _repr_html_(self) -> str:
+        from .report import results_html
+
+        return results_html(self)
+
+    def to_dataframe(self) -> Any:
+        """One row per SVM, as :func:`results_columns` has it; needs pandas.
+
+        Returns
+        -------
+        pandas.DataFrame
+        """
+        return to_dataframe(self)
+
+
+def to_dataframe(reports: Sequence[HeadReport]) -> Any:
+    """Everything measured as a pandas DataFrame, one row per SVM; ``name`` is L5H3 and the like.
+
+    Parameters
+    ----------
+    reports : list of HeadReport
+
+    Returns
+    -------
+    pandas.DataFrame
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> attsvm.heads.to_dataframe([]).empty
+    True
+    """
+    try:
+        import pandas
+    except ImportError:
+        raise ImportError("to_dataframe needs pandas: pip install pandas") from None
+
+    from .report import results_columns
+
+    return pandas.DataFrame(results_columns(reports))

@@ -1,0 +1,239 @@
+"""A head at one step of a training run, the table of all steps, and their picture."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..plot import finish
+from .analysis import analyze_head
+from .model import Head, check_head
+
+LEAST = 100  # hard queries below which there is nothing to separate, and no SVM is solved
+COLUMNS = (
+    "step name layer head module space tokens hard top effective norm stable_rank queries status margin margin_bound "
+    "own cosine accuracy logits support rank null_cosine null_own null_accuracy random_margin random_accuracy"
+).split()
+WORDS = ("name", "module", "space", "status")
+COUNTS = ("step", "layer", "head", "tokens", "queries", "support", "rank")
+Row = dict[str, Any]
+
+
+def measure(head: Head, step: int, *, queries: int = 300, null: bool = True, seed: int = 0) -> Row:
+    """One row of the table: a head as it is at this step.
+
+    Parameters
+    ----------
+    head : Head
+    step : int
+    queries : int
+        That train the SVM at most.
+    null : bool
+        Whether to solve the controls too.
+    seed : int
+
+    Returns
+    -------
+    dict
+        ``hard``: share of queries above the threshold; ``top``, ``effective``: means of the largest probability and of
+        ``1 / sum p^2``; ``norm``: of the head's W (in the head space the standard deviation of its logits); ``own``:
+        margin of its W over the best.  nan, and no status, where fewer than 100 queries are hard.
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> (head,) = attsvm.heads.from_arrays([[[9.0, 0.0], [0.0, 9.0]]], [[1.0, 0.0]], [0.5], [[0.0, 2.0]], None)
+    >>> row = attsvm.heads.measure(head, step=10)
+    >>> row["name"], row["hard"], row["status"]
+    ('L0H0', 1.0, '')
+    """
+    check_head(head)
+    choices, text = head.choices, head.text
+    choosing = np.isfinite(choices.top) & (text.stop - text.start > 1)
+    hard = choosing & (np.nan_to_num(choices.top) > head.threshold)
+    row: Row = dict.fromkeys(COLUMNS, float("nan"))
+    row |= {"step": step, "name": head.label, "layer": head.layer, "head": head.number, "module": head.module}
+    row |= {"space": head.space, "tokens": len(head.keys), "queries": 0, "support": 0, "rank": 0, "status": ""}
+    if choosing.any():
+        row["hard"] = float(hard.sum() / choosing.sum())
+        row["top"], row["effective"] = (float(x[choosing].mean()) for x in (choices.top, choices.effective))
+    if head.space == "residual":
+        values = head.singular_values
+        row["norm"] = float(np.sqrt((values**2).sum()))
+        row["stable_rank"] = float((values**2).sum() / max(float(values[0]) ** 2, 1e-300))
+    else:
+        row["norm"] = _spread(head)
+    if hard.sum() < LEAST:
+        return row
+    report = analyze_head(head, queries=queries, nuclear_queries=0, splits=1, null=null, seed=seed)
+    fit = report.fit
+    if fit is None:
+        return row
+    row |= {"queries": fit.queries, "status": fit.status, "margin": fit.margin, "margin_bound": fit.margin_bound}
+    row |= {"own": fit.learned_margin / fit.margin if fit.margin > 0 else float("nan"), "cosine": fit.cosine}
+    row |= {
+        "accuracy": fit.accuracy,
+        "logits": fit.score_correlation,
+        "support": len(fit.rows),
+        "rank": fit.rank or 0,
+    }
+    if report.null is not None:
+        row |= {f"null_{name}": getattr(report.null, name) for name in ("cosine", "own", "accuracy")}
+    if report.random is not None:
+        row |= {"random_margin": report.random.margin_bound, "random_accuracy": report.random.accuracy}
+    return row
+
+
+def _spread(head: Head) -> float:
+    """Standard deviation of the logits around the mean of their query, of the first sequences."""
+    found = []
+    for i in range(min(len(head.text.lengths), 32)):
+        logits = head._logits(i)
+        seen = np.isfinite(logits)
+        rows = seen.sum(axis=1) > 1
+        mean = np.where(seen, logits, 0)[rows].sum(axis=1) / seen[rows].sum(axis=1)
+        found.append((logits[rows] - mean[:, None])[seen[rows]])
+    values = np.concatenate(found) if found else np.empty(0)
+    return float(np.sqrt((values**2).mean())) if len(values) else float("nan")
+
+
+def append_rows(path: Path, rows: Sequence[Row]) -> None:
+    """Add rows to the table, all at once; a new file gets the header first."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    if not path.exists() or path.stat().st_size == 0:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        writer.writeheader()
+    writer.writerows({name: _written(row[name]) for name in COLUMNS} for row in rows)
+    with open(path, "a", encoding="utf-8", newline="") as file:
+        file.write(text.getvalue())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _written(value: Any) -> Any:
+    return "" if isinstance(value, float) and math.isnan(value) else value
+
+
+def read_training(path: Any) -> list[Row]:
+    """The rows that a monitor wrote: one per head and step.
+
+    Parameters
+    ----------
+    path : path-like
+        A CSV of :class:`attsvm.torch.Monitor`, or of ``attsvm heads --training``.
+
+    Returns
+    -------
+    list of dict
+
+    Raises
+    ------
+    ValueError
+        For a file of other columns.
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "heads.csv")
+    >>> _ = path.write_text("step,name\\n")
+    >>> attsvm.heads.read_training(path)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    ValueError: ... must have the columns step, name, layer, ..., got step, name
+    """
+    with open(path, encoding="utf-8", newline="") as file:
+        text = file.read()
+    lines = text[: text.rfind("\n") + 1].splitlines()  # a line without an end was cut off
+    found = list(csv.reader(lines))
+    if not found:
+        return []
+    if tuple(found[0]) != tuple(COLUMNS):
+        raise ValueError(f"{path} must have the columns step, name, layer, ..., got {', '.join(found[0])}")
+    rows: list[Row] = [
+        dict(zip(COLUMNS, values, strict=True)) for values in found[1:] if len(values) == len(COLUMNS)
+    ]
+    for row in rows:
+        for name in COLUMNS:
+            if name in COUNTS:
+                row[name] = int(row[name])
+            elif name not in WORDS:
+                row[name] = float(row[name] or "nan")
+    return rows
+
+
+PANELS = (
+    ("norm", "", "norm of W", "Weights"),
+    ("hard", "", "share of queries", "Hard queries"),
+    ("cosine", "null_cosine", "cosine of W and its SVM", "Direction"),
+    ("own", "null_own", "margin of W / best margin", "Margin"),
+)
+
+
+def plot_training(rows: Sequence[Row], axes: Any = None) -> Any:
+    """Norm, share of hard queries, cosine and own margin over the steps of a run: a line a head.
+
+    Parameters
+    ----------
+    rows : list of dict
+        Of :attr:`attsvm.torch.Monitor.rows`, or :func:`read_training`.
+    axes : four matplotlib Axes, optional
+
+    Returns
+    -------
+    matplotlib Figure
+
+    Notes
+    -----
+    Dotted: the mean over the layer's heads of a random head with as many hard queries.  The lower curves begin where
+    100 queries are hard.  In the head space the weights are inside the tokens: a cosine there is no evidence that W
+    goes to the SVM.
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> (head,) = attsvm.heads.from_arrays([[[9.0, 0.0], [0.0, 9.0]]], [[1.0, 0.0]], [0.5], [[0.0, 2.0]], None)
+    >>> figure = attsvm.heads.plot_training([attsvm.heads.measure(head, step) for step in (0, 10)])
+    >>> [axes.get_title(loc="left") for axes in figure.axes]
+    ['Weights', 'Hard queries', 'Direction', 'Margin']
+    """
+    if axes is None:
+        from matplotlib.figure import Figure
+
+        axes = Figure(figsize=(11, 6.5), layout="constrained").subplots(2, 2).ravel()
+    from matplotlib import colormaps
+
+    layers = sorted({row["layer"] for row in rows})
+    names = sorted({(row["layer"], row["head"]) for row in rows})
+    colors = {layer: colormaps["viridis"](0.9 * k / max(len(layers) - 1, 1)) for k, layer in enumerate(layers)}
+    for ax, (column, control, label, title) in zip(axes, PANELS, strict=True):
+        for layer, number in names:
+            own = sorted((r["step"], r[column]) for r in rows if (r["layer"], r["head"]) == (layer, number))
+            first = number == min(h for at, h in names if at == layer)
+            ax.plot(
+                *zip(*own, strict=True), color=colors[layer], linewidth=1.2, marker="o", markersize=2.5, alpha=0.8,
+                label=f"layer {layer}" if first else None,
+            )  # fmt: skip
+        for layer in layers if control else ():
+            steps = sorted({r["step"] for r in rows if r["layer"] == layer and math.isfinite(r[control])})
+            means = [
+                np.nanmean([r[control] for r in rows if (r["layer"], r["step"]) == (layer, s)]) for s in steps
+            ]
+            ax.plot(steps, means, ":", color=colors[layer], linewidth=2, label=f"layer {layer}, random head")
+        ax.set(xlabel="step", ylabel=label)
+        if column == "norm":
+            ax.set_ylim(bottom=0)
+        else:
+            ax.set_ylim(0, 1.02)
+        finish(ax, title)
+        if ax.get_legend_handles_labels()[0]:
+            ax.legend(frameon=False, fontsize=8)
+    return axes[0].figure

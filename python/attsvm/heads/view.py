@@ -1,0 +1,119 @@
+"""The interactive view: one HTML file, without network, in which one head, one sentence and one query are looked at."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from ..common.check import as_count
+from .analysis import analyze_model
+from .model import Head, as_heads
+from .outcome import HeadReport, as_reports
+from .view_cases import contents
+
+HEIGHT = 720  # pixels, in a notebook
+
+
+class View:
+    """An HTML page that shows itself in a notebook.
+
+    Attributes
+    ----------
+    html : str
+        The page: text, style, script and numbers; nothing is fetched.
+    left_out : int
+        Heads that the page has no room for.
+    """
+
+    def __init__(self, html: str, left_out: int = 0):
+        self.html, self.left_out = html, left_out
+
+    def __repr__(self) -> str:
+        rest = f", {self.left_out} heads left out" if self.left_out else ""
+        return f"<attsvm view of heads: {len(self.html) / 1e6:.1f} MB of HTML{rest}>"
+
+    def _repr_html_(self) -> str:
+        return (
+            f'<iframe title="Attention heads" sandbox="allow-scripts" srcdoc="{escape(self.html)}" '
+            f'style="width:100%;height:{HEIGHT}px;border:0"></iframe>'
+        )
+
+    def save(self, path: Any) -> None:
+        """Write the page to a file.
+
+        Parameters
+        ----------
+        path : path-like
+        """
+        Path(path).write_text(self.html, encoding="utf-8")
+
+
+def view(
+    heads: Sequence[Head] | Sequence[HeadReport], *, sentences: int = 8, title: str = "Attention heads"
+) -> View:
+    """An interactive page: choose a layer, a head and a sentence, point at a query, and see why it selects its token.
+
+    Parameters
+    ----------
+    heads : list of HeadReport, or list of Head
+        From :func:`analyze_model`; heads that are not analysed yet are, on one split and without controls.
+    sentences : int
+        At most this many are shown, the same for all heads that read the same text: those with the most support tokens,
+        and for a quarter those with the most held-out queries.
+    title : str
+
+    Returns
+    -------
+    View
+        Shows itself in a notebook; ``.save("view.html")`` writes one file that needs no network.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming the argument that does not fit.
+
+    Notes
+    -----
+    For each query the page has the tokens that it attends to, the rivals of the selected token by their margin (of the
+    SVM, and of the head's own W), the support tokens among them, and the margin over the nearest rival as a sum over
+    the singular directions of W, as :func:`why` has it.
+
+    The numbers have four digits and the page at most 4 MB: where that is too little there are fewer sentences, at least
+    two, and then fewer heads: those with the fewest queries that count are left out.  Of a long sequence (an image) 48
+    queries are shown.
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> Wq, Wk = rng.standard_normal((2, 8, 8))
+    >>> heads = attsvm.heads.from_arrays(rng.standard_normal((60, 6, 8)), Wq, None, Wk, None, heads=2)
+    >>> page = attsvm.heads.view(attsvm.heads.analyze_model(heads, queries=40))
+    >>> page.left_out, "<iframe" in page._repr_html_()
+    (0, True)
+    """
+    sentences = as_count("sentences", sentences, 1)
+    given = list(heads) if isinstance(heads, (list, tuple)) else [heads]
+    if given and isinstance(given[0], HeadReport):
+        reports = as_reports(given)
+    else:
+        reports = analyze_model(as_heads(given), nuclear_queries=0, null=False, splits=1)
+    if not reports:
+        raise ValueError("heads must hold at least one head, got none")
+    data, left_out = contents(reports, sentences)
+    room = f"{left_out} heads had no room on this page." if left_out else ""
+    # As \\u003c a token cannot close the script it stands in.
+    safe = data.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    parts = {
+        "TITLE": escape(title), "STYLE": _part("view.css"), "SCRIPT": _part("view.js"), "ROOM": room, "DATA": safe,
+    }  # fmt: skip
+    html = re.sub("@([A-Z]+)@", lambda found: parts[found[1]], _part("view.html"))
+    return View(html, left_out)
+
+
+def _part(name: str) -> str:
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")

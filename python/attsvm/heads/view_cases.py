@@ -1,0 +1,239 @@
+"""The numbers of the interactive view: sentences, and of each query its attention, rivals and shares of its margin."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .cases import Cases, as_cases
+from .choices import hard_queries
+from .model import Head, Text
+from .outcome import HeadReport
+from .pictures import READABLE
+from .report import SPACES, number, sentence_text
+from .why import directions, svm_weights
+
+MOST = 4_000_000  # characters of JSON: a page that a phone still opens, and a notebook can hold
+FEWEST = 2  # sentences that are kept before heads are left out
+QUERIES = 48  # of a sequence: of longer ones (images) the support tokens' queries first, then those that count
+TOKENS, LEAST = 24, 0.005  # of a query, those with the most attention; less is not seen as a line
+RIVALS = 5  # nearest by the SVM, and by the head's own W
+DIRECTIONS = 6  # with the largest shares; the others together
+DIGITS = 4
+PATCH = re.compile(r"r(\d+)c(\d+)")  # as attsvm.torch.read names the patches of an image
+
+
+def contents(reports: Sequence[HeadReport], sentences: int) -> tuple[str, int]:
+    """The data of the page as JSON of at most ``MOST`` characters, and how many heads it has no room for.
+
+    All heads that read the same text show the same sentences.  Where the room is too small for them there are fewer,
+    and then fewer heads: those with the most queries that count stay.
+    """
+    groups: dict[Any, list[int]] = {}
+    for k, report in enumerate(reports):
+        groups.setdefault(_same_text(report.head), []).append(k)
+    texts: list[dict[str, Any]] = []
+    parts: dict[int, list[str]] = {}  # of each head its sentences, as JSON
+    heads: dict[int, dict[str, Any]] = {}
+    for members in groups.values():
+        chosen = choose_sentences([reports[k] for k in members], sentences)
+        one = reports[members[0]].head
+        texts.append({"sentences": [_sentence(one.text, i, one.kind) for i in chosen]})
+        for k in members:
+            heads[k] = _head(reports[k], len(texts) - 1)
+            parts[k] = [_compact(found) for found in _sequences(reports[k], chosen)]
+    count = sentences
+    while count > FEWEST and _size(parts, count) > MOST:
+        count -= 1
+    order = sorted(parts, key=lambda k: -reports[k].hard)
+    sizes = np.cumsum([_size({k: parts[k]}, count) for k in order])
+    kept = sorted(order[: max(1, int(np.searchsorted(sizes, MOST, side="right")))])
+    for text in texts:
+        text["sentences"] = text["sentences"][:count]
+    start = max(range(len(kept)), key=lambda at: _gain(reports[kept[at]]))
+    rows = []
+    for k in kept:
+        rows.append(_compact(heads[k])[:-1] + f',"cases":[{",".join(parts[k][:count])}]}}')
+    spaces = {space: SPACES[space] for space in sorted({reports[k].head.space for k in kept})}
+    whole = {"start": start, "spaces": spaces, "texts": texts}
+    return _compact(whole)[:-1] + f',"heads":[{",".join(rows)}]}}', len(reports) - len(kept)
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+
+def _size(parts: dict[int, list[str]], count: int) -> int:
+    return sum(len(part) + 1 for own in parts.values() for part in own[:count])
+
+
+def _gain(report: HeadReport) -> float:
+    return report.gain if math.isfinite(report.gain) else -1.0
+
+
+def _same_text(head: Head) -> Any:
+    """Equal for heads that read the same."""
+    text = head.text
+    words = None if text.words is None else tuple(tuple(some) for some in text.words)
+    return head.kind, text.numbers.tobytes(), text.lengths.tobytes(), text.counts.tobytes(), words
+
+
+def choose_sentences(reports: Sequence[HeadReport], most: int) -> list[int]:
+    """Of readable length as far as there are any: those that hold the most of the heads' support tokens, and for a
+    quarter those with the most held-out queries."""
+    text = reports[0].head.text
+    n = len(text.lengths)
+    held, tests, hard = np.zeros(n), np.zeros(n), np.zeros(n)
+    for report in reports:
+        fit = report.fit
+        if fit is not None and len(fit.rows):
+            held += np.bincount(fit.rows[:, 0], fit.multipliers / fit.multipliers.sum(), minlength=n)
+        tests += np.bincount(report.test[:, 0].astype(np.intp), minlength=n)
+        hard += np.bincount(report.train[:, 0].astype(np.intp), minlength=n)
+    readable = (text.lengths >= READABLE[0]) & (text.lengths <= READABLE[1])
+    first, unseen = (np.lexsort((text.lengths, -hard, -score, ~readable)).tolist() for score in (held, tests))
+    chosen = first[: most - most // 4]
+    return chosen + [i for i in unseen if i not in chosen][: most // 4]
+
+
+def _sentence(text: Text, i: int, kind: str) -> dict[str, Any]:
+    keys = text.names([i] * int(text.lengths[i]), range(int(text.lengths[i]))).tolist()
+    found: dict[str, Any] = {"index": i, "keys": keys, "kind": "Sentence"}
+    if kind == "cross":
+        queries = range(int(text.counts[i]))
+        found["queries"] = text.query_names([i] * len(queries), queries).tolist()
+    given = "" if text.numbers[i] == i else f"number {text.numbers[i]} of those given"
+    if text.words is None:
+        return found | {"kind": "Sequence", "title": given}
+    if last := PATCH.fullmatch(keys[-1]):
+        rows, columns = (int(number) + 1 for number in last.groups())
+        return found | {"kind": "Image", "title": given, "columns": columns, "before": len(keys) - rows * columns}
+    return found | {"title": sentence_text(text, i, 60)}
+
+
+def _head(report: HeadReport, text: int) -> dict[str, Any]:
+    head, fit = report.head, report.fit
+    about = f"{report.hard} queries give one token more than {100 * report.threshold:g} % of their attention"
+    if fit is not None and fit.margin > 0:
+        about += f"; the SVM of {fit.queries} of them has {len(fit.rows)} support tokens"
+        if math.isfinite(report.accuracy):
+            rule, right = report.best_baseline
+            about += (
+                f" and finds {number(report.accuracy)} of the held-out choices (best rule {number(right)}: {rule})"
+            )
+    return {
+        "name": head.label, "layer": head.layer, "number": head.number, "module": head.module, "kind": head.kind,
+        "space": head.space, "text": text, "about": about + ".",
+    }  # fmt: skip
+
+
+def _sequences(report: HeadReport, chosen: Sequence[int]) -> list[list[Any]]:
+    """Of each sentence, of each query: 0 where there is nothing to show, else [selected, role, attention, rivals, W,
+    margin, decimals, shares].
+
+    role: 0 does not count, 1 counts, 2 trained the SVM, 3 held out.  attention: token, probability in thousandths,
+    token, ..  rivals: [token, margin by the SVM, by the own W, percent of all multipliers].  W: whose margin and shares
+    these are, 0 the head's own, 1 the SVM's.  shares: direction, singular value, share, direction, ..
+    """
+    head = report.head
+    text = head.text
+    shown = {i: _queries(report, i) for i in chosen}
+    rows = np.array([(i, q, s) for i in chosen for q, s in shown[i]], dtype=np.intp).reshape(-1, 3)
+    several = rows[head.window(rows) > 1]
+    rivals = _Rivals(report, as_cases(head, several)) if len(several) else None
+    roles = _roles(report)
+    found = []
+    for i in chosen:
+        prob = head._attention(i)
+        queries: list[Any] = [0] * int(text.counts[i])
+        for q, selected in shown[i]:
+            row = prob[q]
+            tokens = np.argsort(-row, kind="stable")[:TOKENS]
+            lines = [(int(t), round(1000 * float(row[t]))) for t in tokens if row[t] >= LEAST]
+            flat: list[float | None] = [value for pair in lines for value in pair]
+            rest = rivals.of(i, q) if rivals is not None and (i, q) in rivals.at else [[], 0, None, 0, []]
+            queries[q] = [selected, roles.get((i, q), 0), flat, *rest]
+        found.append(queries)
+    return found
+
+
+def _queries(report: HeadReport, i: int) -> list[tuple[int, int]]:
+    """Queries of a sentence that are shown, with the tokens they select."""
+    head = report.head
+    begin, count = int(head.text.query_begin[i]), int(head.text.counts[i])
+    selected, top = (part[begin : begin + count] for part in (head.choices.selected, head.choices.top))
+    seeing = np.flatnonzero(selected >= 0)
+    if len(seeing) > QUERIES:
+        rows = report.fit.rows if report.fit is not None else np.empty((0, 4), dtype=np.intp)
+        holding = np.isin(seeing, rows[rows[:, 0] == i, 1])
+        order = np.lexsort((-top[seeing], ~holding))
+        seeing = np.sort(seeing[order[:QUERIES]])
+    return [(int(q), int(selected[q])) for q in seeing]
+
+
+def _roles(report: HeadReport) -> dict[tuple[int, int], int]:
+    found: dict[tuple[int, int], int] = {}
+    for role, rows in ((1, hard_queries(report.head, report.threshold)), (2, report.train), (3, report.test)):
+        found.update({(int(i), int(q)): role for i, q in rows[:, :2]})
+    return found
+
+
+class _Rivals:
+    """Margins of queries over all their rivals, and the nearest one's by singular directions."""
+
+    def __init__(self, report: HeadReport, cases: Cases):
+        head, data = report.head, cases.data
+        svm = svm_weights(report)
+        self.cases = cases
+        self.at = {(int(i), int(q)): k for k, (i, q, _) in enumerate(cases.rows)}
+        self.own = data._margins(head.W, cases.selected)
+        self.svm = None if svm is None else data._margins(svm, cases.selected)
+        # In the head space the own W is a multiple of the identity and has no directions of its own.
+        self.taken = svm if head.space == "head" else None
+        self.left, self.values, self.right = directions(head, self.taken)
+        self.nearest = self.own if self.taken is None or self.svm is None else self.svm
+        self.multipliers: dict[tuple[int, ...], float] = {}
+        if report.fit is not None and len(report.fit.rows):
+            share = 100 * report.fit.multipliers / report.fit.multipliers.sum()
+            rows = report.fit.rows.tolist()
+            self.multipliers = {tuple(row): float(part) for row, part in zip(rows, share, strict=True)}
+
+    def of(self, i: int, q: int) -> list[Any]:
+        k, data = self.at[i, q], self.cases.data
+        entries = slice(data.indptr[k], data.indptr[k + 1])
+        tokens, selected = self.cases.tokens[entries], int(self.cases.rows[k, 2])
+        margins = [None if part is None else part[entries] for part in (self.svm, self.own)]
+        listed = {int(e) for part in margins if part is not None for e in np.argsort(part)[:RIVALS]}
+        listed |= {e for e, t in enumerate(tokens) if (i, q, selected, int(t)) in self.multipliers}
+        listed.discard(int(self.cases.selected[k]))
+        rivals = []
+        for e in sorted(listed):
+            t = int(tokens[e])
+            row = [None if part is None else _rounded(part[e]) for part in margins]
+            rivals.append([t, *row, _rounded(self.multipliers.get((i, q, selected, t), 0.0))])
+        return [rivals, int(self.taken is not None), *self._shares(k, entries)]
+
+    def _shares(self, k: int, entries: slice) -> tuple[float, int, list[float | None]]:
+        """The margin over the nearest rival, and its shares to equal decimals, so that they add up."""
+        data = self.cases.data
+        at = int(np.argmin(self.nearest[entries]))
+        keys = data.keys[[data.start[k] + self.cases.selected[k], data.start[k] + at]].astype(np.float64)
+        shares = self.values * ((keys[0] - keys[1]) @ self.left) * (data.queries[k] @ self.right)
+        largest = max(float(np.abs(shares).max()), 1e-12)
+        decimals = max(0, DIGITS - 1 - math.floor(math.log10(largest)))
+        order = np.argsort(-np.abs(shares))[:DIRECTIONS]
+        flat: list[float | None] = [
+            value for d in order for value in (int(d), _rounded(self.values[d]), round(float(shares[d]), decimals))
+        ]
+        return round(float(shares.sum()), decimals), decimals, flat
+
+
+def _rounded(value: float) -> float | None:
+    """To as many digits as a half-precision number has, and one more."""
+    value = float(f"{value:.{DIGITS}g}")
+    return (int(value) if value == int(value) else value) if math.isfinite(value) else None

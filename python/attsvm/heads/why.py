@@ -1,0 +1,210 @@
+"""Why a head selects this token here: the winning margin of one query, taken apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..report.tables import table
+from .cases import as_cases
+from .model import Head
+from .outcome import HeadReport, check_report
+
+DIRECTIONS, NEIGHBOURS = 8, 5  # that are shown
+
+
+@dataclass(frozen=True, eq=False)
+class Why:
+    """The margin by which one query's token wins, as a sum.
+
+    Attributes
+    ----------
+    head : Head
+    sequence, query, selected, rival : int
+        Indices among the sequences kept, and of tokens in it.
+    margin : float
+        ``(x_selected - x_rival)^T W z``.
+    shares : (r,) array
+        Its terms ``s_i (u_i . (x_selected - x_rival)) (v_i . z)`` over the singular directions of ``W = sum s_i u_i
+        v_i^T``, the largest singular value first; they add up to the margin.
+    values : (r,) array
+        The singular values s.
+    neighbours : (k, 4) integer array
+        Support tokens (sequence, query, selected, rival) of the SVM most like this case.
+    likeness : (k,) array
+        Cosine of their rows ``(x_selected - x_rival) z^T`` with this one's.
+    of : str
+        Whose W: "own" or "SVM".
+    """
+
+    head: Head
+    sequence: int
+    query: int
+    selected: int
+    rival: int
+    margin: float
+    shares: np.ndarray
+    values: np.ndarray
+    neighbours: np.ndarray
+    likeness: np.ndarray
+    of: str
+
+    def __repr__(self) -> str:
+        text = self.head.text
+        word = text.query_names([self.sequence], [self.query])[0]
+        selected, rival = text.names([self.sequence] * 2, [self.selected, self.rival])
+        lines = [
+            f"{self.head.label}, sequence {self.sequence}: {word} ({self.query}) selects {selected} ({self.selected}), "
+            f"ahead of {rival} ({self.rival}) by {self.margin:.4g} ({self.of} W)"
+        ]
+        order = np.argsort(-np.abs(self.shares))[:DIRECTIONS]
+        rows = [(f"{k}", f"{self.values[k]:.3g}", f"{self.shares[k]:+.4g}") for k in order]
+        rest = self.margin - self.shares[order].sum()
+        lines += [
+            table(("direction", "singular value", "share of the margin"), [*rows, ("others", "", f"{rest:+.4g}")])
+        ]
+        if len(self.neighbours):
+            cases = []
+            for (i, q, a, t), like in zip(self.neighbours, self.likeness, strict=True):
+                names = [*text.query_names([i], [q]), *text.names([i] * 2, [a, t])]
+                cases.append(
+                    (f"{like:+.3f}", f"{i}", *(f"{n} ({k})" for n, k in zip(names, (q, a, t), strict=True)))
+                )
+            lines += ["", table(("cosine", "sequence", "query", "selected", "rival"), cases)]
+        return "\n".join(lines)
+
+
+def why(report: HeadReport, sequence: int, query: int, rival: int | None = None, W: Any = None) -> Why:
+    """Why a query selects what it selects.
+
+    Parameters
+    ----------
+    report : HeadReport
+        From :func:`analyze_head`.
+    sequence, query : int
+        Index among the head's sequences, and of a query in it; such as the first two columns of ``report.train``.
+    rival : int, optional
+        The token it wins against; by default the one of smallest margin.
+    W : (dk, dz) array_like, optional
+        By default the head's own; in the head space, where that is a multiple of the identity and has no directions of
+        its own, the SVM's.
+
+    Returns
+    -------
+    Why
+
+    Raises
+    ------
+    ValueError
+        Naming the argument that does not fit, or where no W is at hand.
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> Wq, Wk = rng.standard_normal((2, 4, 8))
+    >>> (head,) = attsvm.heads.from_arrays(rng.standard_normal((60, 6, 8)), Wq, None, Wk, None)
+    >>> report = attsvm.heads.analyze_head(head, queries=40, null=False, nuclear_queries=0)
+    >>> reason = attsvm.heads.why(report, *report.train[0, :2])
+    >>> bool(abs(reason.shares.sum() - reason.margin) < 1e-9 * abs(reason.margin))
+    True
+    """
+    check_report(report)
+    head = report.head
+    text = head.text
+    if not 0 <= sequence < len(text.lengths) or not 0 <= query < text.counts[sequence]:
+        raise ValueError(
+            f"sequence and query must be a query of the head's {len(text.lengths)} sequences, got {sequence}, {query}"
+        )
+    seen = text.window(sequence, query)
+    if len(seen) < 2:
+        raise ValueError(f"query must see at least two tokens to have a choice, got {len(seen)}")
+    selected = int(head.choices.selected[text.query_begin[sequence] + query])
+    of = "SVM" if W is None and head.space == "head" else "own" if W is None else "given"
+    if of == "SVM":
+        W = svm_weights(report)
+        if W is None:
+            raise ValueError("W must be given: the head has no SVM")
+    matrix = head.W if W is None else np.asarray(W, dtype=np.float64)
+    case = as_cases(head, np.array([[sequence, query, selected]]))
+    ahead, z = _differences(case), case.data.queries[0]
+    margins = ahead @ (matrix @ z)
+    margins[case.selected[0]] = np.inf
+    at = int(margins.argmin()) if rival is None else int(np.searchsorted(case.tokens, rival))
+    if at >= len(case.tokens) or at == case.selected[0] or (rival is not None and case.tokens[at] != rival):
+        raise ValueError(f"rival must be a token that the query sees and does not select, got {rival}")
+    left, values, right = directions(head, W if W is None else matrix)
+    shares = values * (ahead[at] @ left) * (z @ right)
+    near, likeness = _neighbours(report, ahead[at], z)
+    return Why(
+        head, sequence, query, selected, int(case.tokens[at]), float(margins[at]), shares, values, near, likeness, of,
+    )  # fmt: skip
+
+
+def directions(head: Head, W: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Singular directions u_i, values s_i and directions v_i of W (by default the head's own), as (dk, r), (r,) and
+    (dz, r) arrays; rounding's are left out."""
+    if W is None:
+        (left, K), (right, Q) = np.linalg.qr(head.K), np.linalg.qr(head.Q)
+        inner, values, outer = np.linalg.svd(K @ Q.T)
+        left, right = left @ inner, right @ outer.T
+    else:
+        left, values, outer = np.linalg.svd(W, full_matrices=False)
+        right = outer.T
+    rank = max(1, int((values > 1e-12 * max(float(values[0]), 1e-300)).sum()))
+    return left[:, :rank], values[:rank], right[:, :rank]
+
+
+def svm_weights(report: HeadReport) -> np.ndarray | None:
+    """The SVM's W, scaled so that the closest rivals of its training queries have margin 1; None without an SVM.
+
+    Where the report does not keep it, it is made again of the support tokens: W is the sum of their rows
+    ``(x_selected - x_rival) z^T`` times their multipliers.
+    """
+    fit = report.fit
+    if fit is None or fit.status == "infeasible" or len(fit.rows) == 0:
+        return None
+    if fit.W is not None:
+        return fit.W
+    ahead, queries = _rows(report.head, fit.rows)
+    W = ahead.T @ (fit.multipliers[:, None] * queries)
+    size = float(np.linalg.norm(W))
+    return W / (size * fit.margin) if fit.margin > 0 and size > 0 else W
+
+
+def _differences(case: Any) -> np.ndarray:
+    """x_selected - x_t of every entry of the only query."""
+    keys = case.data.keys[case.data.start[0] : case.data.stop[0]].astype(np.float64)
+    return keys[case.selected[0]] - keys
+
+
+def _neighbours(report: HeadReport, ahead: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The support tokens whose rows point most as this one does."""
+    fit = report.fit
+    if fit is None or len(fit.rows) == 0:
+        return np.empty((0, 4), dtype=np.intp), np.empty(0)
+    rows, queries = _rows(report.head, fit.rows)
+    sizes = (
+        np.linalg.norm(rows, axis=1) * np.linalg.norm(queries, axis=1) * np.linalg.norm(ahead) * np.linalg.norm(z)
+    )
+    like = (rows @ ahead) * (queries @ z) / np.maximum(sizes, 1e-300)
+    order = np.argsort(-like)[:NEIGHBOURS]
+    return fit.rows[order], like[order]
+
+
+def _rows(head: Head, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """x_selected - x_rival and z of rows (sequence, query, selected, rival)."""
+    cases, first = np.unique(rows[:, :3], axis=0, return_inverse=True)
+    held = as_cases(head, cases)
+    # as_cases orders by sequence and query, as unique does.
+    data, query = held.data, first.ravel()
+    rival = np.array(
+        [data.indptr[q] + np.searchsorted(held.tokens[data.indptr[q] : data.indptr[q + 1]], t)
+         for q, t in zip(query, rows[:, 3], strict=True)]
+    )  # fmt: skip
+    at = data.start[query] + held.selected[query], data.start[query] + rival - data.indptr[query]
+    selected, other = (data.keys[tokens].astype(np.float64) for tokens in at)
+    return selected - other, data.queries[query]

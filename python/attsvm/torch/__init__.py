@@ -1,0 +1,15 @@
+"""Attention heads out of PyTorch models, also while they train; and Att-SVM's attention as a PyTorch function.
+
+Imported by hand (``import attsvm.torch``), since it needs PyTorch.
+
+>>> import attsvm.torch
+>>> found = attsvm.torch.read(model, batches, tokenizer)       # doctest: +SKIP
+>>> attsvm.heads.analyze_model(found)                          # doctest: +SKIP
+"""
+
+from .attention import attention
+from .cache import capture, from_cache
+from .monitor import Monitor
+from .read import read
+
+__all__ = ["Monitor", "attention", "capture", "from_cache", "read"]

@@ -1,0 +1,117 @@
+"""What a model is given at one time: how it is called, which of it is padding, and its tokens as text."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+MASKS = ("attention_mask", "decoder_attention_mask")
+HIDING = ("src_key_padding_mask", "tgt_key_padding_mask", "key_padding_mask")  # of torch.nn: true at padding
+EXTRA = 8  # tokens at most before the patches of an image: a class, a teacher, registers
+IDS = ("input_ids", "decoder_input_ids")
+
+
+class Batch:
+    """One batch, by the names of the arguments where they have any.
+
+    ``size``: its entries, None where nothing tells.
+    """
+
+    def __init__(self, batch: Any, call: Callable[..., Any], device: torch.device | None, tokenizer: Any = None):
+        self.call, self.tokenizer = call, tokenizer
+        self.args: tuple[Any, ...] = ()
+        self.kwargs: dict[str, Any] = {}
+        if isinstance(batch, Mapping):
+            self.kwargs = {name: _move(value, device) for name, value in batch.items()}
+        elif isinstance(batch, (tuple, list)):
+            self.args = tuple(_move(value, device) for value in batch)
+        else:
+            self.args = (_move(batch, device),)
+        self.named = {**_bind(call, self.args), **self.kwargs}
+        self.size = self._size()
+        self.two_stacks = any(name.startswith("decoder_") for name in self.kwargs) or "labels" in self.kwargs
+
+    def run(self) -> None:
+        self.call(*self.args, **self.kwargs)
+
+    def _size(self) -> int | None:
+        tensors = [x for x in [*self.args, *self.kwargs.values()] if isinstance(x, torch.Tensor)]
+        sizes = [len(x) for x in tensors if x.ndim >= (3 if x.is_floating_point() else 2)]
+        return sizes[0] if sizes else None
+
+    def tokens(self, entry: int, T: int) -> int:
+        """Of an entry, for the sample."""
+        mask = self.named.get("attention_mask")
+        if isinstance(mask, torch.Tensor) and mask.ndim == 2 and entry < len(mask) and mask.shape[1] == T:
+            return int((mask[entry] != 0).sum())
+        return T
+
+    def _of_decoder(self, module: str) -> bool:
+        return self.two_stacks and "decoder" in module
+
+    def live(self, b: int, S: int, module: str, kind: str) -> np.ndarray:
+        """Which queries of sequence b are not padding."""
+        decoder = self._of_decoder(module) or (kind == "cross" and self.two_stacks)
+        mask = self.named.get(MASKS[decoder])
+        hides = False
+        if mask is None:
+            order = HIDING[1:] if "decoder" in module else HIDING[::2]
+            mask, hides = (
+                next((self.named[name] for name in order if self.named.get(name) is not None), None),
+                True,
+            )
+        if not isinstance(mask, torch.Tensor) or mask.ndim != 2 or mask.shape[1] != S or b >= len(mask):
+            return np.ones(S, dtype=bool)
+        row = mask[b].detach().cpu()
+        if hides:
+            return (row == 0).numpy()
+        return (row != 0).numpy()
+
+    def words(self, b: int, size: int, module: str, kind: str, keys: bool, sequences: int) -> list[str] | None:
+        """Tokens of sequence b of ``sequences`` as text: numbers where there is no tokenizer, places in an image."""
+        decoder = self._of_decoder(module) and (kind == "self" or not keys)
+        ids = self.named.get(IDS[decoder])
+        if not isinstance(ids, torch.Tensor) or ids.ndim != 2 or ids.shape[1] != size or b >= len(ids):
+            of_image = "decoder" not in module if kind == "self" else keys
+            return self._patches(size) if of_image and sequences == self.size else None
+        row = ids[b].tolist()
+        if self.tokenizer is None:
+            return [str(i) for i in row]
+        if hasattr(self.tokenizer, "convert_ids_to_tokens"):
+            return [str(token) for token in self.tokenizer.convert_ids_to_tokens(row)]
+        if hasattr(self.tokenizer, "id_to_token"):
+            return [str(self.tokenizer.id_to_token(i)) for i in row]
+        return [str(self.tokenizer.decode([i])) for i in row]
+
+    def _patches(self, size: int) -> list[str] | None:
+        """Names such as r0c3 of the patches of an image by row and column, those of extra tokens before them.
+
+        The tokens must be all square patches of some size, after at most ``EXTRA`` others; windows of them have no
+        names.
+        """
+        images = [x for x in self.named.values() if isinstance(x, torch.Tensor) and x.is_floating_point()]
+        for height, width in (x.shape[2:] for x in images if x.ndim == 4):
+            for extra in range(EXTRA + 1):
+                for patch in range(1, min(height, width) + 1):
+                    rows, columns = height // patch, width // patch
+                    if rows * columns == size - extra:
+                        before = ["[CLS]", *(f"[extra {k}]" for k in range(1, extra))][:extra]
+                        return before + [f"r{r}c{c}" for r in range(rows) for c in range(columns)]
+        return None
+
+
+def _bind(call: Callable[..., Any], args: tuple[Any, ...]) -> dict[str, Any]:
+    """Positional arguments by name."""
+    try:
+        function = call.forward if isinstance(call, torch.nn.Module) else call
+        return dict(inspect.signature(function).bind_partial(*args).arguments)
+    except (TypeError, ValueError):
+        return {}
+
+
+def _move(value: Any, device: torch.device | None) -> Any:
+    return value.to(device) if isinstance(value, torch.Tensor) and device is not None else value

@@ -1,0 +1,177 @@
+"""Heads from queries and keys that somebody holds already."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NoReturn
+
+import numpy as np
+import torch
+
+from ..common.check import as_count, as_number
+from ..heads.model import Head
+from .batch import Batch
+from .keep import Sample
+from .record import Recorder
+from .watch import Attention
+
+
+def from_cache(
+    q: Any,
+    k: Any,
+    mask: Any = None,
+    scaling: float | None = None,
+    bias: Any = None,
+    *,
+    tokens: Sequence[Sequence[str]] | None = None,
+    layer: int = 0,
+    module: str = "",
+    threshold: float = 0.9,
+    queries: int = 2000,
+) -> list[Head]:
+    """The heads of one attention layer, from its queries and keys.
+
+    Parameters
+    ----------
+    q : (B, H, S, m) tensor or array_like
+        Queries as attention compares them: after rotation and norms, before the scaling.
+    k : (B, G, T, m) tensor or array_like
+        Keys; G divides H where query heads share them.
+    mask : (S, T), (B, S, T) or (B, 1, S, T) tensor or array_like, optional
+        True at tokens that a query sees; or a float that is added to the logits, hidden tokens at its least value or
+        -inf.  (A causal model needs one.)
+    scaling : float, optional
+        Factor on the logits; ``m ** -0.5`` by default.
+    bias : tensor or array_like that broadcasts to (B, H, S, T), optional
+        What is added to the logits beside the mask: ALiBi, relative positions.
+    tokens : list of B lists of str, optional
+        The tokens as text; rows of k beyond them are padding.
+    layer, module
+        For tables and pictures.
+    threshold, queries
+        As in :func:`read`.
+
+    Returns
+    -------
+    list of Head
+        In the head space: see :class:`attsvm.heads.Head`.
+
+    Raises
+    ------
+    ValueError
+        Naming the argument that does not fit.
+
+    Notes
+    -----
+    Nothing here can be checked against a model: :func:`read` checks.  TransformerLens holds rotated queries and keys as
+    ``blocks.L.attn.hook_rot_q`` and ``hook_rot_k``, with heads after positions: ``q.transpose(1, 2)``.
+
+    Examples
+    --------
+    >>> import attsvm.torch
+    >>> import torch
+    >>> q, k = torch.ones(1, 2, 3, 4), torch.zeros(1, 1, 3, 4)
+    >>> first, second = attsvm.torch.from_cache(q, k, mask=torch.ones(3, 3).tril().bool())
+    >>> first.keys is second.keys
+    True
+    >>> second.attention(0)[1].tolist()
+    [0.5, 0.5, 0.0]
+    """
+    q, k = _floats("q", q, 4), _floats("k", k, 4)
+    if len(k) != len(q) or k.shape[3] != q.shape[3] or q.shape[1] % k.shape[1]:
+        raise ValueError(
+            f"k must have shape (B, G, T, m) with B = {len(q)}, G dividing {q.shape[1]} and m = {q.shape[3]}, "
+            f"got {tuple(k.shape)}"
+        )
+    shape = (*q.shape[:3], k.shape[2])
+    scaling = 1 / math.sqrt(q.shape[3]) if scaling is None else as_number("scaling", scaling)
+    k = k.to(q.dtype)
+    added = torch.zeros(1, 1, *shape[2:], dtype=q.dtype)
+    if mask is not None:
+        added = added + _mask(mask, shape, q.dtype)
+    if bias is not None:
+        added = added + _fit("bias", _floats("bias", bias), shape)
+    logits = scaling * (q @ k.repeat_interleave(shape[1] // k.shape[1], 1).mT) + added
+    call = Attention(q, k, scaling, torch.softmax(logits, -1), module, [], [], plain=False, logits=logits)
+    recorder = Recorder(Sample(shape[0] * shape[3], 0), "head")
+    recorder.begin(_Words(shape[0], tokens))
+    recorder(call)
+    recorder.end()
+    found = recorder.layers[0].make(
+        lambda layer, number: True, threshold=as_number("threshold", threshold, above=0.0),
+        most=as_count("queries", queries, 1),
+    )  # fmt: skip
+    return [replace(head, layer=as_count("layer", layer)) for head in found]
+
+
+class _Words(Batch):
+    """A batch of which only the words are known."""
+
+    def __init__(self, size: int, words: Sequence[Sequence[str]] | None):
+        super().__init__((), lambda: None, None)
+        self.size, self.known = size, words
+        if words is not None and len(words) != size:
+            raise ValueError(f"tokens must name those of {size} sequences, got {len(words)}")
+
+    def live(self, b: int, S: int, module: str, kind: str) -> np.ndarray:
+        return np.arange(S) < (S if self.known is None or kind != "self" else len(self.known[b]))
+
+    def words(self, b: int, size: int, module: str, kind: str, keys: bool, sequences: int) -> list[str] | None:
+        if self.known is None or not keys or len(self.known[b]) > size:
+            return None
+        return [*self.known[b], *[""] * (size - len(self.known[b]))]
+
+
+def capture(query: Any = None, key: Any = None) -> NoReturn:
+    """Gone: it kept what an attention layer is given, and could not see what the layer does with it.
+
+    Raises
+    ------
+    RuntimeError
+        Always, naming :func:`read`.
+
+    Examples
+    --------
+    >>> import attsvm.torch
+    >>> attsvm.torch.capture()  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    RuntimeError: capture could not see rotations, norms and masks between ... use attsvm.torch.read(model, batches)
+    """
+    raise RuntimeError(
+        "capture could not see rotations, norms and masks between an attention layer's input and its logits, and was "
+        "wrong without a word: use attsvm.torch.read(model, batches)"
+    )
+
+
+def _floats(name: str, x: Any, ndim: int | None = None) -> torch.Tensor:
+    tensor = x.detach() if isinstance(x, torch.Tensor) else torch.from_numpy(np.array(x))
+    if not tensor.is_floating_point() or (ndim is not None and (tensor.ndim != ndim or 0 in tensor.shape)):
+        expected = "floats" if ndim is None else f"floats with {ndim} axes, none empty"
+        raise ValueError(f"{name} must hold {expected}, got {tensor.dtype} {tuple(tensor.shape)}")
+    if ndim is not None and not bool(torch.isfinite(tensor).all()):
+        raise ValueError(f"{name} must be finite")
+    return tensor if tensor.dtype == torch.float64 else tensor.float()
+
+
+def _mask(mask: Any, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    mask = mask.detach() if isinstance(mask, torch.Tensor) else torch.from_numpy(np.array(mask))
+    if mask.ndim == 3:
+        mask = mask[:, None]
+    if mask.ndim == 2 and mask.shape == (shape[0], shape[3]) and mask.shape != shape[2:]:
+        raise ValueError(
+            f"mask must have shape (S, T) = {shape[2:]} or (B, S, T), got {tuple(mask.shape)}: an attention_mask of "
+            "tokens goes in as mask[:, None, :].expand(B, S, T), with the causal one"
+        )
+    if mask.dtype == torch.bool:
+        mask = torch.where(mask, 0.0, -torch.inf)
+    return _fit("mask", mask.to(dtype), shape)
+
+
+def _fit(name: str, x: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
+    try:
+        return x.expand(shape)
+    except RuntimeError:
+        raise ValueError(f"{name} must broadcast to (B, H, S, T) = {shape}, got {tuple(x.shape)}") from None

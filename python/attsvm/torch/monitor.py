@@ -1,0 +1,202 @@
+"""Watch a model's heads while it trains."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..common.check import as_count
+from ..heads.training import COLUMNS, WORDS, Row, append_rows, measure, plot_training, read_training
+from .read import read
+
+TAG = "attsvm"
+
+
+class Monitor:
+    """Measure every head of a model on fixed batches, every so often while it trains.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The model that is trained; compiled or in (Distributed)DataParallel, it is unwrapped.
+    probe : iterable
+        Batches as for :func:`read`, the same at every check: text that is not trained on.
+    every : int
+        Steps between two checks.
+    file : path-like, optional
+        CSV to append to, one row a head and check.  Steps that it holds already are not measured again: a run that is
+        resumed goes on.
+    writer : optional
+        A TensorBoard ``SummaryWriter``, or anything with ``add_scalar(tag, value, step)``.
+    forward, layers, heads, space, threshold, tokens, seed
+        As for :func:`read`.
+    queries : int
+        That train an SVM at most.
+    null : bool
+        Whether to solve the controls too.
+
+    Attributes
+    ----------
+    rows : list of dict
+        All rows so far, those of the file among them; :func:`attsvm.heads.measure` says what they hold.
+
+    Notes
+    -----
+    A check runs in evaluation mode, without gradients and without autocast, and leaves flags, hooks and random states
+    as they were: losses are the same to the bit with a monitor and without.  Sharded parameters (FSDP) are refused.
+
+    Examples
+    --------
+    >>> import attsvm.torch
+    >>> import torch
+    >>> model = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    >>> monitor = attsvm.torch.Monitor(model, [torch.randn(4, 6, 8)], every=10)
+    >>> [len(monitor(step) or []) for step in (0, 1, 10)]
+    [2, 0, 2]
+    >>> sorted({row["step"] for row in monitor.rows})
+    [0, 10]
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        probe: Iterable[Any],
+        every: int = 200,
+        file: Any = None,
+        writer: Any = None,
+        *,
+        forward: Callable[..., Any] | None = None,
+        layers: Sequence[int] | None = None,
+        heads: Sequence[int | str] | None = None,
+        space: str = "auto",
+        threshold: float = 0.9,
+        queries: int = 300,
+        tokens: int = 20_000,
+        null: bool = True,
+        seed: int = 0,
+    ):
+        if not isinstance(model, torch.nn.Module):
+            raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
+        self.model, self.probe = model, list(probe)
+        self.every, self.queries = as_count("every", every, 1), as_count("queries", queries, 1)
+        if not self.probe:
+            raise ValueError("probe must hold at least one batch, got none")
+        if writer is not None and not callable(getattr(writer, "add_scalar", None)):
+            raise TypeError(f"writer must have add_scalar(tag, value, step), got {type(writer).__name__}")
+        self.file, self.writer, self.null, self.seed = None if file is None else Path(file), writer, null, seed
+        self.options: dict[str, Any] = {
+            "forward": forward, "layers": layers, "heads": heads, "space": space, "threshold": threshold,
+            "tokens": tokens, "seed": seed,
+        }  # fmt: skip
+        self.rows: list[Row] = []
+        if self.file is not None and self.file.exists():
+            self.rows = read_training(self.file)
+            _cut_last_line(self.file)
+        self._steps = {row["step"] for row in self.rows}
+
+    def __repr__(self) -> str:
+        checks, heads = len(self._steps), len({row["name"] for row in self.rows})
+        return f"<attsvm Monitor: every {self.every} steps, {checks} checks of {heads} heads so far>"
+
+    def __call__(self, step: int) -> list[Row] | None:
+        """Measure, where it is time.
+
+        Returns
+        -------
+        list of dict, or None between checks and for a step that was measured already
+        """
+        if step % self.every or step in self._steps or not _is_first():
+            return None
+        return self.check(step)
+
+    def check(self, step: int) -> list[Row]:
+        """Measure now."""
+        _refuse_shards(self.model)
+        found = read(self.model, self.probe, queries=self.queries, **self.options)
+        rows = [measure(head, step, queries=self.queries, null=self.null, seed=self.seed) for head in found]
+        self._steps.add(step)
+        self.rows += rows
+        if self.file is not None:
+            append_rows(self.file, rows)
+        if self.writer is not None:
+            for tag, value in self.scalars().items():
+                self.writer.add_scalar(tag, value, step)
+        return rows
+
+    def scalars(self) -> dict[str, float]:
+        """The numbers of the last check by name, ``attsvm/L0H3/cosine`` and so on, as ``wandb.log`` takes them."""
+        last = self.rows[-1]["step"] if self.rows else None
+        skipped = {*WORDS, "step", "layer", "head"}
+        return {
+            f"{TAG}/{row['name']}/{name}": float(row[name])
+            for row in self.rows
+            if row["step"] == last
+            for name in COLUMNS
+            if name not in skipped and math.isfinite(row[name])
+        }
+
+    def plot(self, axes: Any = None) -> Any:
+        """Norm, share of hard queries, cosine and own margin over the steps: see :func:`attsvm.heads.plot_training`."""
+        return plot_training(self.rows, axes)
+
+    def for_trainer(self) -> Any:
+        """A callback for ``transformers.Trainer(.., callbacks=[monitor.for_trainer()])``."""
+        from transformers import TrainerCallback
+
+        monitor = self
+
+        class MonitorCallback(TrainerCallback):
+            def on_train_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+                self.on_step_end(args, state, control)
+
+            def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+                if state.is_world_process_zero:
+                    monitor(state.global_step)
+
+        return MonitorCallback()
+
+    def for_lightning(self) -> Any:
+        """A callback for ``lightning.Trainer(callbacks=[monitor.for_lightning()])``."""
+        try:
+            from lightning.pytorch import Callback
+        except ImportError:
+            from pytorch_lightning import Callback
+
+        monitor = self
+
+        class MonitorCallback(Callback):
+            def on_train_start(self, trainer: Any, module: Any) -> None:
+                self.on_train_batch_end(trainer, module, None, None, 0)
+
+            def on_train_batch_end(
+                self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int
+            ) -> None:
+                if trainer.is_global_zero:
+                    monitor(trainer.global_step)
+
+        return MonitorCallback()
+
+
+def _is_first() -> bool:
+    """Whether this process is the one that writes."""
+    distributed = torch.distributed
+    return not (distributed.is_available() and distributed.is_initialized()) or distributed.get_rank() == 0
+
+
+def _refuse_shards(model: torch.nn.Module) -> None:
+    for part in (*model.modules(), *model.parameters()):
+        if type(part).__name__ in ("FullyShardedDataParallel", "DTensor"):
+            raise NotImplementedError("FSDP keeps shards of the parameters, which Monitor cannot read")
+
+
+def _cut_last_line(path: Path) -> None:
+    """Without an end it was being written when the run stopped."""
+    with open(path, "rb+") as file:
+        text = file.read()
+        end = text.rfind(b"\n") + 1
+        if end < len(text):
+            file.truncate(end)

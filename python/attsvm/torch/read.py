@@ -1,0 +1,283 @@
+"""Read the attention heads of any PyTorch model from its forward pass."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import re
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..common.check import as_choice, as_count, as_number
+from ..heads.model import Head
+from .batch import Batch
+from .keep import Sample
+from .record import Recorder
+from .watch import Watch
+
+SPACES = ("auto", "residual", "head")
+NOTHING = (
+    "no attention seen: load the model with attn_implementation='sdpa' or 'eager' (flash and flex kernels, a softmax "
+    "written out by hand, and windows cut into chunks, as in Longformer, cannot be watched; state-space, recurrent and "
+    "Fourier layers have none)"
+)
+NAME = re.compile(r"L?(\d+)[H.](\d+)", re.IGNORECASE)
+
+
+def read(
+    model: torch.nn.Module,
+    batches: Iterable[Any],
+    tokenizer: Any = None,
+    forward: Callable[..., Any] | None = None,
+    layers: Sequence[int] | None = None,
+    heads: Sequence[int | str] | None = None,
+    space: str = "auto",
+    threshold: float = 0.9,
+    queries: int = 2000,
+    tokens: int = 20_000,
+    store: Any = None,
+    seed: int = 0,
+) -> list[Head]:
+    """The attention heads of any PyTorch model, read while it runs.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        Of any library, with eager or sdpa attention.  It is run in evaluation mode without gradients, and nothing in it
+        is changed.
+    batches : iterable
+        What the model takes: a dict is given by keywords, a tuple or list by positions, anything else as it is.  Each
+        batch is one forward pass.
+    tokenizer : optional
+        Names the tokens for tables and pictures: ``convert_ids_to_tokens``, ``id_to_token`` or ``decode``.
+    forward : callable, optional
+        Called with each batch in place of the model.
+    layers : list of int, optional
+        Attention calls within one forward pass, counted from 0; all by default.
+    heads : list of int or str, optional
+        Head numbers of every layer, or names such as ``"5.3"`` or ``"L5H3"``; all by default.
+    space : {"auto", "residual", "head"}
+        "residual": tokens are what the layer is given, and W is the head's own ``K Q^T``; there is such a W only where
+        queries and keys are linear in them (no rotary positions, no norms).  "head": tokens are the keys and queries
+        that attention compares.  "auto": the residual space where it exists.
+    threshold : float
+        Least attention on one token for a query to count.
+    queries : int
+        That train an SVM at most.
+    tokens : int
+        Whole sequences are drawn at random from all batches until they hold this many; their queries and keys are kept.
+    store : path-like, optional
+        Folder for the arrays, which are memory-mapped from there; by default they stay in memory.
+    seed : int
+        Of the draw.
+
+    Returns
+    -------
+    list of Head
+        In the order of attention calls, then of heads: every head, also one that attends to no token much.  It goes
+        into :func:`attsvm.heads.analyze_model`.
+
+    Raises
+    ------
+    ValueError
+        When no attention is seen; when what was read does not give the probabilities (eager) or the attended values
+        over the largest value (sdpa) that the model computed, to ``5e-6 + 2 eps (1 + L)``, with the rounding eps of the
+        model's type (1.2e-7 in float32) and L the largest ``scaling |q| |k|`` of a sequence; with ``space="residual"``
+        where there is none; with parameters on the meta device; or naming the argument that does not fit.
+    LookupError
+        From a head's ``attention(b)``, for a sequence that was not kept.
+
+    Warns
+    -----
+    UserWarning
+        Naming the modules whose attention is not read (see Notes), when heads of others are.
+
+    Notes
+    -----
+    Seen are ``scaled_dot_product_attention`` and every softmax over a product of activations, in eager mode (compiled
+    modules are run uncompiled).  Heads whose logits have a bias (ALiBi, relative positions) get a coordinate for it.
+
+    Not read are attention in chunks or windows cut out of the sequence (Longformer, LED, LongT5), flash and flex
+    kernels, and a softmax written out by hand.  A module is named for it when its class is called an attention, when
+    it calls a kernel called so, or when a softmax over the last of three or more dimensions multiplies values there.
+    A softmax written out by hand in a class of another name is not noticed.
+
+    What is returned is what ran, on this machine and in this precision.  A logit of size L is rounded by about
+    ``eps L``, and its probability by as much relatively; the next layer starts from there.  At logits above 100 in
+    float32, eager and sdpa attention of one model, and each of them and float64, differ by 1e-5 to 2e-4: compare such
+    models in double precision.  For a model in half precision, probabilities are computed in float32 from its own
+    queries and keys.
+
+    Examples
+    --------
+    >>> import attsvm.torch
+    >>> import torch
+    >>> _ = torch.manual_seed(0)
+    >>> model = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+    >>> x = torch.randn(3, 5, 8)
+    >>> found = attsvm.torch.read(model, [(x, x, x)])
+    >>> found[1]
+    <attsvm head 1 of layer 0: residual space of 9, 3 sequences, 15 tokens, 0 of 15 queries hard>
+    >>> found[1].attention(2).shape
+    (5, 5)
+    """
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
+    as_choice("space", space, SPACES)
+    threshold = as_number("threshold", threshold, above=0.0)
+    if threshold >= 1:
+        raise ValueError(f"threshold must lie below 1, got {threshold}")
+    queries, tokens = as_count("queries", queries, 1), as_count("tokens", tokens, 1)
+    if isinstance(batches, (str, bytes, dict, torch.Tensor)) or not isinstance(batches, Iterable):
+        raise TypeError(
+            f"batches must be an iterable of what the model takes, got {type(batches).__name__}: [batch]?"
+        )
+    wanted = _wanted_heads(heads)
+    folder = None
+    if store is not None:
+        folder = Path(store)
+        folder.mkdir(parents=True, exist_ok=True)
+    chosen = None if layers is None else {as_count("layers", layer) for layer in layers}
+    recorder = Recorder(Sample(tokens, as_count("seed", seed)), space, chosen, folder)
+    try:
+        run(model, batches, recorder, forward, tokenizer)
+        found = [
+            head
+            for number in sorted(recorder.layers)
+            for head in recorder.layers[number].make(wanted, threshold=threshold, most=queries)
+        ]
+    finally:
+        recorder.close()
+    _check_asked(recorder, chosen, heads, found)
+    return found
+
+
+def run(
+    model: torch.nn.Module,
+    batches: Iterable[Any],
+    recorder: Recorder,
+    forward: Callable[..., Any] | None,
+    tokenizer: Any,
+) -> None:
+    """Run the model on the batches, its attention calls going to the recorder."""
+    model = unwrap(model)
+    device = _device(model)
+    watch = Watch(recorder)
+    given = 0
+    with unchanged(model), named(model, watch), torch.no_grad():
+        for values in batches:
+            batch = Batch(values, model if forward is None else forward, device, tokenizer)
+            recorder.begin(batch)
+            with watch:
+                batch.run()
+            watch.finish()
+            recorder.end()
+            given += 1
+    if not given:
+        raise ValueError("batches must hold at least one batch, got none")
+    missed = watch.unseen.message()
+    if not recorder.calls:
+        raise ValueError(f"{NOTHING}; {missed}" if missed else NOTHING)
+    if missed:
+        warnings.warn(missed, stacklevel=3)
+
+
+def _device(model: torch.nn.Module) -> torch.device | None:
+    """Of the parameters."""
+    parameters = dict(model.named_parameters())
+    empty = next((name for name, parameter in parameters.items() if parameter.is_meta), None)
+    if empty is not None:
+        raise ValueError(
+            f"model must hold its values, got {empty} on the meta device: load all weights, without offloading them"
+        )
+    return next((parameter.device for parameter in parameters.values()), None)
+
+
+def unwrap(model: torch.nn.Module) -> torch.nn.Module:
+    """Without torch.compile and (Distributed)DataParallel around it."""
+    while True:
+        if isinstance(getattr(model, "_orig_mod", None), torch.nn.Module):
+            model = model._orig_mod
+        elif type(model).__name__ in ("DistributedDataParallel", "DataParallel"):
+            model = model.module
+        else:
+            return model
+
+
+@contextlib.contextmanager
+def named(model: torch.nn.Module, watch: Watch) -> Iterator[None]:
+    """Tell the watch which module runs.  The hooks also keep torch.nn's fused layers from hiding their attention."""
+    hooks = []
+
+    def enter(name: str) -> Callable[[Any, Any, Any], None]:
+        def hook(module: Any, args: Any, kwargs: Any) -> None:
+            watch.enter(name, module, [x for x in [*args, *kwargs.values()] if isinstance(x, torch.Tensor)])
+
+        return hook
+
+    def leave(module: Any, args: Any, output: Any) -> None:
+        watch.leave()
+
+    try:
+        for name, module in model.named_modules():
+            hooks.append(module.register_forward_pre_hook(enter(name), with_kwargs=True))
+            hooks.append(module.register_forward_hook(leave, always_call=True))
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+@contextlib.contextmanager
+def unchanged(model: torch.nn.Module) -> Iterator[None]:
+    """Evaluation mode, uncompiled; flags and random states are as they were afterwards, come what may."""
+    training = [(module, module.training) for module in model.modules()]
+    states = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    devices = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
+    autocast = torch.is_autocast_enabled("cpu"), torch.is_autocast_enabled("cuda")
+    try:
+        for module, _ in training:
+            module.training = False
+        for device, _on in zip(("cpu", "cuda"), autocast, strict=True):
+            torch.set_autocast_enabled(device, False)
+        with torch.compiler.set_stance("force_eager"):
+            yield
+    finally:
+        for device, on in zip(("cpu", "cuda"), autocast, strict=True):
+            torch.set_autocast_enabled(device, on)
+        for module, flag in training:
+            module.training = flag
+        random.setstate(states[0])
+        np.random.set_state(states[1])
+        torch.set_rng_state(states[2])
+        if devices is not None:
+            torch.cuda.set_rng_state_all(devices)
+
+
+def _wanted_heads(heads: Sequence[int | str] | None) -> Callable[[int, int], bool]:
+    if heads is None:
+        return lambda layer, number: True
+    if isinstance(heads, (str, int)):
+        heads = [heads]
+    numbers, pairs = set(), set()
+    for head in heads:
+        if isinstance(head, str) and (found := NAME.fullmatch(head.strip())):
+            pairs.add((int(found[1]), int(found[2])))
+        elif isinstance(head, str) and not head.strip().isdecimal():
+            raise ValueError(f"heads must be numbers, or names such as '5.3' or 'L5H3', got {head!r}")
+        else:
+            numbers.add(as_count("heads", int(head) if isinstance(head, str) else head))
+    return lambda layer, number: number in numbers or (layer, number) in pairs
+
+
+def _check_asked(recorder: Recorder, layers: Any, heads: Any, found: list[Head]) -> None:
+    calls = recorder.calls or 0
+    if layers is not None and max(layers, default=0) >= calls:
+        raise ValueError(f"layers must lie in 0 .. {calls - 1}, got {sorted(layers)}")
+    if not found:
+        raise ValueError(f"heads must name heads of the model's {calls} layers, got {heads!r}")

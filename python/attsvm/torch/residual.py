@@ -1,0 +1,129 @@
+"""The residual space, where there is one: queries and keys found among the columns of linear maps' outputs.
+
+Where the queries (tokens x heads m) of an attention call are columns of ``x A^T + b``, times a number each, they are
+``[x 1] W`` with a known W, and likewise the keys: then the logits are a bilinear form of what the layer is given.
+Rotations and norms between map and attention leave no such columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from .call import Standard
+from .watch import LinearMap
+
+SAMPLE = 256  # tokens that columns are compared on
+PARALLEL = 1e-9  # 1 - cosine of columns that are the same
+CLOSE = 1e-5  # largest difference then, over the largest entry
+
+
+@dataclass(eq=False)
+class Columns:
+    """Where queries or keys come from: ``place`` of the map among the last ones called, ``columns`` (H m) of what it
+    gave, ``factors`` (H m) on them; ``swapped``: its tokens come before its batch."""
+
+    place: int
+    columns: torch.Tensor
+    factors: torch.Tensor
+    swapped: bool
+
+    def map(self, standard: Standard) -> LinearMap:
+        return standard.call.maps[self.place]
+
+    def inputs(self, standard: Standard) -> torch.Tensor:
+        """What the map is given, (B, S, d)."""
+        x = self.map(standard).input.detach()
+        return _tokens(x, standard.sequences, self.swapped)
+
+    def weights(self, standard: Standard, heads: int) -> torch.Tensor:
+        """(H, d + 1, m), the bias in the last row."""
+        linear = self.map(standard)
+        weight = linear.weight.detach().double()[self.columns]
+        bias = torch.zeros(len(weight), device=weight.device, dtype=torch.float64)
+        if linear.bias is not None:
+            bias = linear.bias.detach().double()[self.columns]
+        whole = torch.cat([weight, bias[:, None]], 1) * self.factors[:, None]
+        return whole.unflatten(0, (heads, -1)).mT
+
+
+@dataclass(eq=False)
+class Residual:
+    """Both sides of a call, and whether they are given the same tokens."""
+
+    queries: Columns
+    keys: Columns
+
+    def same(self, standard: Standard) -> bool:
+        return self.queries.map(standard).input is self.keys.map(standard).input
+
+
+def find_residual(standard: Standard) -> Residual | str:
+    """Where queries and keys come from, or why that is not to be found."""
+    found = []
+    for name, x in (("queries", standard.q), ("keys", standard.k)):
+        columns = _find(x, standard)
+        if columns is None:
+            return f"its {name} are no columns of a linear map's output (rotary positions or norms come between)"
+        found.append(columns)
+    residual = Residual(*found)
+    off = disagreement(residual, standard)
+    if off > tolerance(standard):
+        return f"logits of its weights differ from those of its queries and keys by {off:.1e} of the largest"
+    return residual
+
+
+def tolerance(standard: Standard) -> float:
+    return max(CLOSE, 8 * torch.finfo(standard.call.q.dtype).eps)
+
+
+def disagreement(residual: Residual, standard: Standard) -> float:
+    """Largest difference of q.k, over the largest, on the first sequence."""
+    sides = []
+    for x, columns in ((standard.q, residual.queries), (standard.k, residual.keys)):
+        given = columns.inputs(standard)[0].double()
+        one = torch.ones_like(given[:, :1])
+        sides.append((torch.cat([given, one], 1) @ columns.weights(standard, x.shape[1]), x[0].double()))
+    (q, own_q), (k, own_k) = sides
+    share = len(q) // len(k)
+    expected = own_q @ own_k.repeat_interleave(share, 0).mT
+    found = q @ k.repeat_interleave(share, 0).mT
+    return float((found - expected).abs().max() / expected.abs().max().clamp(min=1e-300))
+
+
+def _tokens(x: torch.Tensor, sequences: int, swapped: bool) -> torch.Tensor:
+    """(B, S, columns) of a map's input or output."""
+    x = x.reshape(-1, x.shape[-1])
+    return x.unflatten(0, (-1, sequences)).transpose(0, 1) if swapped else x.unflatten(0, (sequences, -1))
+
+
+def _find(x: torch.Tensor, standard: Standard) -> Columns | None:
+    B, H, S, m = x.shape
+    rows = torch.linspace(0, B * S - 1, min(B * S, SAMPLE), device=x.device).round().long()
+    wanted = x.transpose(1, 2).reshape(B * S, H * m)[rows].double()
+    for place in reversed(range(len(standard.call.maps))):
+        output = standard.call.maps[place].output
+        if output.shape[:-1].numel() != B * S or not output.is_floating_point():
+            continue
+        for swapped in (False, True) if B > 1 and S > 1 else (False,):
+            given = _tokens(output.detach(), B, swapped).reshape(B * S, -1)[rows].double()
+            match = _match(wanted, given, torch.finfo(standard.call.q.dtype).eps)
+            if match is not None:
+                return Columns(place, *match, swapped)
+    return None
+
+
+def _match(wanted: torch.Tensor, given: torch.Tensor, eps: float) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """The column of ``given`` parallel to each of ``wanted``, and the factor."""
+    if not bool(torch.isfinite(given).all()) or not bool(torch.isfinite(wanted).all()):
+        return None
+    lengths, sizes = wanted.norm(dim=0), given.norm(dim=0)
+    empty = lengths == 0
+    products = (wanted / lengths.clamp(min=1e-300)).mT @ (given / sizes.clamp(min=1e-300))
+    cosine, columns = products.max(1)
+    if bool(((cosine < 1 - max(PARALLEL, eps**2)) & ~empty).any()):
+        return None
+    factors = torch.where(empty, 0.0, lengths / sizes[columns].clamp(min=1e-300))
+    off = (given[:, columns] * factors - wanted).abs().max()
+    return None if off > max(CLOSE, eps) * wanted.abs().max() else (columns, factors)

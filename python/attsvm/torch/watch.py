@@ -1,0 +1,386 @@
+"""Watch a forward pass: every attention call with the queries, keys and logits it was given.
+
+A ``TorchFunctionMode`` sees each PyTorch function that the model calls.  ``scaled_dot_product_attention`` tells all by
+its arguments.  Elsewhere a product of activations is followed through what is done to it (scaled, capped by tanh,
+masked, added to, reshaped) until it enters a softmax over its last dimension: then the factors of that product are the
+queries and keys.  Nothing is known of architectures, and nothing of the model is touched.
+"""
+
+from __future__ import annotations
+
+import math
+import types
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+
+from .unseen import ATTENTION, Unseen
+
+PRODUCTS, MAPS = 8, 12  # products of activations, and linear maps, that are kept at one time
+PRODUCT_NAMES = {"matmul", "__matmul__", "bmm", "baddbmm", "einsum"}
+SCALE_NAMES = {"mul", "__mul__", "__rmul__", "mul_", "__imul__", "multiply"}
+DIVIDE_NAMES = {"div", "__truediv__", "__itruediv__", "true_divide", "div_", "divide"}
+ADD_NAMES = {"add", "__add__", "__radd__", "add_", "__iadd__", "sub", "__sub__", "sub_", "__isub__", "subtract"}
+SOFTMAX_NAMES = {"softmax", "special_softmax", "_safe_softmax"}
+MASK_NAMES = {"masked_fill", "masked_fill_", "where"}
+# What leaves the logits, or the probabilities, what they are.
+SAME_NAMES = {
+    "float", "to", "type", "type_as", "half", "bfloat16", "double", "contiguous", "clone", "detach", "dropout",
+    "view", "reshape", "unsqueeze", "squeeze", "flatten", "unflatten", "clamp", "clip", "max", "maximum",
+    "nan_to_num", "dropout_",
+}  # fmt: skip
+
+
+@dataclass(eq=False)
+class LinearMap:
+    """A linear map of the model, as it was called: ``output = input weight^T + bias``."""
+
+    input: torch.Tensor
+    weight: torch.Tensor
+    bias: torch.Tensor | None
+    output: torch.Tensor
+
+
+@dataclass(eq=False)
+class Product:
+    """Logits on their way: ``before`` is multiplied to q.k, then ``cap`` taken, then ``after`` multiplied.
+
+    ``q`` (.., S, m) and ``k`` (.., T, m); ``tensor`` is what has become of their product; ``plain``: nothing was added
+    that differs between tokens that are seen; ``sinks``: how many logits stand behind those of the tokens.
+    """
+
+    q: torch.Tensor
+    k: torch.Tensor
+    tensor: torch.Tensor
+    before: float = 1.0
+    after: float = 1.0
+    capped: bool = False
+    plain: bool = True
+    sinks: int = 0
+
+
+@dataclass(eq=False)
+class Attention:
+    """One attention call.
+
+    ``logits``: as the softmax got them, or None; then ``mask`` and ``causal`` say who sees what.  ``result``:
+    probabilities where logits are known, else the attended values.
+    """
+
+    q: torch.Tensor
+    k: torch.Tensor
+    scale: float
+    result: torch.Tensor
+    module: str
+    inputs: list[torch.Tensor]
+    maps: list[LinearMap]
+    cap: float | None = None
+    plain: bool = True
+    sinks: int = 0
+    logits: torch.Tensor | None = None
+    mask: torch.Tensor | None = None
+    causal: bool = False
+    v: torch.Tensor | None = None
+    folded: int | None = None  # heads, where batch and heads are one dimension
+
+
+class Watch(TorchFunctionMode):
+    """Calls ``found`` for every attention call, as soon as its values are known.
+
+    ``modules``: the modules that are running, outermost first, as pairs (name, tensors it was given).  ``unseen``: what
+    they attend to without any such call.
+    """
+
+    def __init__(self, found: Callable[[Attention], None]):
+        super().__init__()
+        self.found = found
+        self.modules: list[tuple[str, list[torch.Tensor]]] = []
+        self.maps: deque[LinearMap] = deque(maxlen=MAPS)
+        self.products: deque[Product] = deque(maxlen=PRODUCTS)
+        self.waiting: list[tuple[Attention, torch.Tensor]] = []
+        self.heads: int | None = None
+        self.unseen = Unseen()
+
+    def enter(self, name: str, module: torch.nn.Module, given: list[torch.Tensor]) -> None:
+        self.modules.append((name, given))
+        self.unseen.enter(name, module)
+
+    def leave(self) -> None:
+        self.modules.pop()
+        self.unseen.leave()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is F.multi_head_attention_forward:
+            before, self.heads = self.heads, args[4] if len(args) > 4 else kwargs["num_heads"]
+            try:
+                with self:
+                    return _inside(*args, **kwargs)
+            finally:
+                self.heads = before
+        name = getattr(func, "__name__", "")
+        if name == "scaled_dot_product_attention":
+            out = func(*args, **kwargs)
+            self._sdpa(out, *args, **kwargs)
+            return out
+        if ATTENTION.search(name):
+            self.unseen.kernel()
+        own = self._tracked(args, kwargs)  # found before the call: it may work in place
+        out = func(*args, **kwargs)
+        if isinstance(out, torch.Tensor):
+            self._follow(name, own, args, kwargs, out)
+        return out
+
+    # ---------------------------------------------------------------------------- following a product
+
+    def _tracked(self, args: Any, kwargs: Any) -> Product | None:
+        if not self.products:
+            return None
+        first = [*args, *kwargs.values()]
+        first = [*first[0], *first[1:]] if first and isinstance(first[0], (list, tuple)) else first
+        for given in first:
+            if isinstance(given, torch.Tensor):
+                for product in reversed(self.products):
+                    if product.tensor is given:
+                        return product
+        return None
+
+    def _follow(self, name: str, own: Product | None, args: Any, kwargs: Any, out: torch.Tensor) -> None:
+        if name in ("linear", "addmm"):
+            self._map(name, *args, **kwargs, out=out)
+        elif name in SOFTMAX_NAMES:
+            dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
+            if dim is None or dim not in (-1, out.ndim - 1):
+                return
+            if own is not None:
+                self._softmax(own, _first(args, kwargs), out)
+            else:
+                self.unseen.softmax(out)
+        elif name in PRODUCT_NAMES:
+            self._values(args, kwargs)
+            product = _product(name, args, kwargs, out)
+            if product is not None:
+                self.products.append(product)
+        else:
+            if own is not None:
+                self._change(name, own, args, kwargs, out)
+            if name in SAME_NAMES or name == "__getitem__":
+                self._same_probabilities(_first(args, kwargs), out)
+
+    def _change(self, name: str, own: Product, args: Any, kwargs: Any, out: torch.Tensor) -> None:
+        new = replace(own, tensor=out)
+        others = [a for a in [*args, *kwargs.values()] if a is not own.tensor]
+        other = others[0] if others else None
+        if name in SCALE_NAMES and _is_zero_or_one(other):
+            new.plain = False  # hides tokens, with what is added afterwards
+        elif name in SCALE_NAMES or name in DIVIDE_NAMES:
+            if not _scaled(new, other, name in DIVIDE_NAMES):
+                return
+        elif name in ("tanh", "tanh_"):
+            if own.capped or own.after != 1.0:
+                return
+            new.capped = True
+        elif name in ADD_NAMES:
+            new.plain = own.plain and _is_mask(other)
+        elif name in ("cat", "concat", "concatenate"):
+            parts = args[0] if args else kwargs["tensors"]
+            dim = kwargs.get("dim", args[1] if len(args) > 1 else 0)
+            if parts[0] is not own.tensor or dim not in (-1, out.ndim - 1):
+                return
+            new.sinks = own.sinks + out.shape[-1] - own.tensor.shape[-1]
+        elif name in ("transpose", "swapaxes", "mT", "__get__"):
+            if out.shape != own.tensor.mT.shape or out.stride() != own.tensor.mT.stride():
+                return
+            new.q, new.k = own.k, own.q
+        elif name not in SAME_NAMES and name not in MASK_NAMES:
+            return
+        self.products.remove(own) if out is own.tensor else None
+        self.products.append(new)
+
+    def _softmax(self, own: Product, logits: torch.Tensor, prob: torch.Tensor) -> None:
+        cap, scale = own.after if own.capped else None, own.before * own.after
+        self._flush()
+        call = Attention(
+            own.q, own.k, scale, prob, *self._module(), list(self.maps), cap, own.plain, own.sinks,
+            logits, folded=self.heads,
+        )  # fmt: skip
+        self.products.clear()
+        self.waiting = [(call, prob)]
+        self.unseen.read()
+
+    # ---------------------------------------------------------------------------- what comes after the softmax
+
+    def _same_probabilities(self, given: Any, out: torch.Tensor) -> None:
+        if any(prob is given for _, prob in self.waiting):
+            self.waiting.append((self.waiting[0][0], out))
+        self.unseen.same(given, out)
+
+    def _values(self, args: Any, kwargs: Any) -> None:
+        """The second factor of a product whose first is a call's probabilities."""
+        tensors = [a for a in [*args, *kwargs.values()] if isinstance(a, torch.Tensor)]
+        self.unseen.product(tensors)
+        for call, prob in self.waiting:
+            if len(tensors) == 2 and tensors[0] is prob:
+                call.v = tensors[1] if tensors[1].ndim == prob.ndim and not isinstance(args[0], str) else None
+                self._flush()
+                return
+
+    def _flush(self) -> None:
+        if self.waiting:
+            call, self.waiting = self.waiting[0][0], []
+            self.found(call)
+
+    def finish(self) -> None:
+        """After the forward pass."""
+        self._flush()
+        self.products.clear()
+        self.maps.clear()
+        self.unseen.open.clear()
+
+    # ---------------------------------------------------------------------------- the calls that say it all
+
+    def _sdpa(
+        self,
+        out: torch.Tensor,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        attn_mask: torch.Tensor | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        scale: float | None = None,
+        enable_gqa: bool = False,
+    ) -> None:
+        self._flush()
+        scale = 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
+        call = Attention(
+            query, key, scale, out, *self._module(), list(self.maps), mask=attn_mask, causal=is_causal,
+            v=value, folded=self.heads,
+        )  # fmt: skip
+        self.unseen.read()
+        self.found(call)
+
+    def _map(self, name: str, *args: Any, out: torch.Tensor, **kwargs: Any) -> None:
+        if name == "linear":
+            given = dict(zip(("input", "weight", "bias"), args, strict=False)) | kwargs
+            self.maps.append(LinearMap(given["input"], given["weight"], given.get("bias"), out))
+            return
+        given = dict(zip(("input", "mat1", "mat2"), args, strict=False)) | kwargs
+        if given.get("alpha", 1) == 1 and given.get("beta", 1) == 1:
+            self.maps.append(LinearMap(given["mat1"], given["mat2"].mT, given["input"], out))
+
+    def _module(self) -> tuple[str, list[torch.Tensor]]:
+        return self.modules[-1] if self.modules else ("", [])
+
+
+# F.multi_head_attention_forward hands itself over to the mode; this copy of it does not, and is watched inside.
+_inside = types.FunctionType(
+    F.multi_head_attention_forward.__code__,
+    {**F.multi_head_attention_forward.__globals__, "has_torch_function": lambda tensors: False},
+    "multi_head_attention_forward",
+    F.multi_head_attention_forward.__defaults__,
+    F.multi_head_attention_forward.__closure__,
+)
+_inside.__kwdefaults__ = F.multi_head_attention_forward.__kwdefaults__
+
+
+def _first(args: Any, kwargs: Any) -> Any:
+    return args[0] if args else kwargs.get("input", kwargs.get("self"))
+
+
+def _product(name: str, args: Any, kwargs: Any, out: torch.Tensor) -> Product | None:
+    """A product of two activations; None for one with a matrix."""
+    if name == "einsum":
+        return _einsum(args, out)
+    names = ("input", "batch1", "batch2") if name == "baddbmm" else ("input", "other")
+    given = dict(zip(names, args, strict=False)) | kwargs
+    first, second = (
+        (given["batch1"], given["batch2"])
+        if name == "baddbmm"
+        else (given.get("input"), given.get("other", given.get("mat2")))
+    )
+    if not all(isinstance(a, torch.Tensor) and a.ndim >= 2 for a in (first, second)):
+        return None
+    if second.ndim == 2 and (first.ndim > 2 or isinstance(second, torch.nn.Parameter)):
+        return None  # a matrix of weights
+    product = Product(first, second.mT, out, before=float(given.get("alpha", 1)))
+    if name == "baddbmm" and given.get("beta", 1) != 0:
+        product.plain = _is_mask(given["input"])
+    return product
+
+
+def _einsum(args: Any, out: torch.Tensor) -> Product | None:
+    operands = args[1] if len(args) == 2 and isinstance(args[1], (list, tuple)) else args[1:]
+    if not isinstance(args[0], str) or len(operands) != 2 or "." in args[0] or "->" not in args[0]:
+        return None
+    left, result = args[0].replace(" ", "").split("->")
+    first, second = left.split(",")
+    if len(result) < 2 or any(
+        operand.ndim != len(labels) for operand, labels in zip(operands, (first, second), strict=True)
+    ):
+        return None
+    query, token, lead = result[-2], result[-1], result[:-2]
+    pairs = [(first, operands[0]), (second, operands[1])]
+    if query in second and token in first:
+        pairs.reverse()
+    found = []
+    summed = [label for label in first if label in second and label not in result]
+    for (labels, operand), row in zip(pairs, (query, token), strict=True):
+        if row not in labels or not summed:
+            return None
+        order = [label for label in lead if label in labels] + [row, *summed]
+        if sorted(order) != sorted(labels):
+            return None
+        moved = operand.permute([labels.index(label) for label in order])
+        for at, label in enumerate(lead):
+            moved = moved if label in labels else moved.unsqueeze(at)
+        found.append(moved.flatten(len(lead) + 1))
+    q, k = found
+    return Product(q, k, out)
+
+
+def _scaled(product: Product, factor: Any, divide: bool) -> bool:
+    """Multiply the logits by a number, or the queries or keys by what differs between heads, queries or tokens."""
+    if isinstance(factor, torch.Tensor) and factor.numel() > 1:
+        factor = 1 / factor if divide else factor
+        if product.capped or factor.ndim > product.q.ndim:
+            return False
+        if factor.shape[-1] == 1:
+            product.q = product.q * factor
+        elif factor.ndim < 2 or factor.shape[-2] == 1:
+            product.k = product.k * factor.unsqueeze(-2).mT if factor.ndim < 2 else product.k * factor.mT
+        else:
+            return False
+        return True
+    if not isinstance(factor, (int, float, torch.Tensor)):
+        return False
+    number = float(factor)
+    number = 1 / number if divide else number
+    if product.capped:
+        product.after *= number
+    else:
+        product.before *= number
+    return True
+
+
+def _is_zero_or_one(factor: Any) -> bool:
+    """Whether this multiplies the logits of some tokens by 0 and leaves the others."""
+    whole = isinstance(factor, torch.Tensor) and factor.ndim >= 2 and min(factor.shape[-2:]) > 1
+    return whole and bool(((factor == 0) | (factor == 1)).all())
+
+
+def _is_mask(added: Any) -> bool:
+    """Whether what is added to logits only hides tokens, or is the same for all that a query sees."""
+    if not isinstance(added, torch.Tensor):
+        return True
+    if added.numel() == 0 or not added.is_floating_point():
+        return added.numel() <= 1 or added.shape[-1] == 1
+    seen = added > torch.finfo(added.dtype).min / 2
+    low = torch.where(seen, added, torch.inf).amin(-1)
+    high = torch.where(seen, added, -torch.inf).amax(-1)
+    return bool((low >= high).all())
