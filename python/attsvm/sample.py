@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from ._check import as_count, as_number
+from .common.check import as_count, as_floats, as_number
+from .common.types import Random
 
-__all__ = ["positional_encoding", "unit_sphere"]
+__all__ = ["markov", "next_token", "positional_encoding", "unit_sphere"]
 
 
-def unit_sphere(n: int, T: int, d: int, rng: Any = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def unit_sphere(n: int, T: int, d: int, rng: Random = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Tokens, queries and head uniform on the unit sphere, labels fair coins.
 
     Parameters
@@ -35,12 +38,8 @@ def unit_sphere(n: int, T: int, d: int, rng: Any = 0) -> tuple[np.ndarray, np.nd
     ((6, 8, 10), (6, 10), (6,), (10,))
     """
     n, T, d = as_count("n", n, 1), as_count("T", T, 1), as_count("d", d, 1)
-    if n * T * d > np.iinfo(np.intp).max // 8:
-        raise ValueError(f"n, T, d must make an array that memory can address, got ({n}, {T}, {d})")
-    try:
-        rng = np.random.default_rng(rng)
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"rng must be a seed or a Generator: {error}") from None
+    _check_size("n, T, d", n, T, d)
+    rng = _generator(rng)
     v = _normalized(rng.standard_normal(d))
     y = np.where(rng.random(n) < 0.5, -1.0, 1.0)
     X = _normalized(rng.standard_normal((n, T, d)))
@@ -78,6 +77,108 @@ def positional_encoding(T: int, d: int, base: float = 10000.0) -> np.ndarray:
     j = np.arange(d)
     angle = np.arange(T)[:, None] / base ** (2 * (j // 2) / d)
     return np.where(j % 2 == 0, np.sin(angle), np.cos(angle))
+
+
+def next_token(n: int, T: int, K: int, d: int, rng: Random = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Random sequences, no token twice in one, each labelled by one of its tokens; embeddings uniform on the sphere.
+
+    Parameters
+    ----------
+    n, T : int
+        Sequences, tokens in each.
+    K, d : int
+        Tokens of the vocabulary, at least T; dimension of their embeddings.
+    rng : int, SeedSequence or Generator
+
+    Returns
+    -------
+    sequences : (n, T) integer array
+    labels : (n,) integer array
+    embeddings : (K, d) array
+
+    Notes
+    -----
+    Source: the experiments of "Mechanics of Next Token Prediction with Self-Attention" (Li, Huang, Ildiz, Rawat,
+    Oymak, 2024).
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> found = attsvm.next_token(*attsvm.sample.next_token(n=6, T=4, K=6, d=8, rng=1))
+    >>> found.data
+    <attsvm cross_attention: 6 queries over 24 tokens, 4 tokens each, dk=8, dz=8>
+    """
+    n, T, K, d = as_count("n", n, 1), as_count("T", T, 1), as_count("K", K, 1), as_count("d", d, 1)
+    if T > K:
+        raise ValueError(f"T must be at most K = {K}, since no token comes twice, got {T}")
+    _check_size("n, K, d", n, K, d)
+    rng = _generator(rng)
+    embeddings = _normalized(rng.standard_normal((K, d)))
+    sequences = rng.random((n, K)).argsort(axis=1)[:, :T]
+    return sequences, sequences[np.arange(n), rng.integers(T, size=n)], embeddings
+
+
+def markov(P: ArrayLike, n: int, T: int, rng: Random = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Prompts of uniform random tokens, and their next token by a Markov chain within the prompt.
+
+    After a prompt that ends in k the next token is j with probability ``m_j P_kj / sum_l m_l P_kl``, m_j the count of j
+    in the prompt: what self-attention with ``exp(W_jk) = P_kj`` on one-hot tokens predicts.
+
+    Parameters
+    ----------
+    P : (K, K) array_like
+        Transition probabilities, positive; rows sum to 1.
+    n, T : int
+        Prompts, tokens in each.
+    rng : int, SeedSequence or Generator
+
+    Returns
+    -------
+    sequences : (n, T) integer array
+    labels : (n,) integer array
+
+    Notes
+    -----
+    Source: "From Self-Attention to Markov Models" (Ildiz, Huang, Li, Rawat, Oymak, 2024).
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> import numpy as np
+    >>> sequences, labels = attsvm.sample.markov([[0.2, 0.8], [0.5, 0.5]], n=2000, T=4)
+    >>> found = attsvm.next_token(sequences, labels, np.eye(2))
+    >>> run = attsvm.train(found.problem, rule="constant", lr=1.0, steps=500)
+    >>> after = np.exp(run.W) / np.exp(run.W).sum(axis=0)
+    >>> print(after.T.round(1))
+    [[0.2 0.8]
+     [0.5 0.5]]
+    """
+    P = as_floats("P", P, "K, K", (None, np.shape(P)[0] if np.ndim(P) else None))
+    if P.min() <= 0:
+        raise ValueError(f"P must be positive, got {P.min():g}")
+    if np.abs(P.sum(axis=1) - 1).max() > 1e-9:
+        raise ValueError(
+            f"P must have rows that sum to 1, got {P.sum(axis=1)[np.abs(P.sum(axis=1) - 1).argmax()]:g}"
+        )
+    n, T = as_count("n", n, 1), as_count("T", T, 1)
+    _check_size("n, T", n, T)
+    rng = _generator(rng)
+    sequences = rng.integers(len(P), size=(n, T))
+    reached = P[sequences[:, -1:], sequences].cumsum(axis=1)
+    chosen = (reached <= rng.random((n, 1)) * reached[:, -1:]).sum(axis=1)
+    return sequences, sequences[np.arange(n), np.minimum(chosen, T - 1)]
+
+
+def _generator(rng: Any) -> np.random.Generator:
+    try:
+        return np.random.default_rng(rng)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"rng must be a seed or a Generator: {error}") from None
+
+
+def _check_size(names: str, *sizes: int) -> None:
+    if math.prod(sizes) > np.iinfo(np.intp).max // 8:
+        raise ValueError(f"{names} must make an array that memory can address, got {sizes}")
 
 
 def _normalized(x: np.ndarray) -> np.ndarray:

@@ -18,13 +18,24 @@ def add_out(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def whole(least: int) -> Callable[[str], int]:
+LARGEST = 10**9  # of what is counted: nobody waits for more
+
+
+def whole(least: int, most: int = LARGEST) -> Callable[[str], int]:
     def parse(text: str) -> int:
-        if not text.isdecimal() or int(text) < least:
-            raise argparse.ArgumentTypeError(f"must be a whole number of at least {least}, got {text!r}")
+        if not (text.isdecimal() and len(text) <= 20 and least <= int(text) <= most):
+            raise argparse.ArgumentTypeError(
+                f"must be a whole number from {least} to {most}, got {shortened(text)!r}"
+            )
         return int(text)
 
     return parse
+
+
+def shortened(text: str, most: int = 300) -> str:
+    """On one line, and not longer than fits one."""
+    text = " ".join(text.split())
+    return text if len(text) <= most else text[: most - 3] + "..."
 
 
 def between(low: float, high: float, words: str) -> Callable[[str], float]:
@@ -36,7 +47,7 @@ def between(low: float, high: float, words: str) -> Callable[[str], float]:
         except ValueError:
             number = math.nan
         if not low < number < high:
-            raise argparse.ArgumentTypeError(f"must be {words}, got {text!r}")
+            raise argparse.ArgumentTypeError(f"must be {words}, got {shortened(text)!r}")
         return number
 
     return parse

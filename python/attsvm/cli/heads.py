@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import json
+import math
+import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .._arguments import UsageError, add_out, between, whole
-from ..page import Section, Table, write_page
-from ..report import write_csv
-from .analysis import HeadReport, analyze_model
-from .bert import read_bert
-from .model import Head
-from .pictures import plot_curve, plot_grid, plot_sentence
-from .report import (
+import numpy as np
+
+from ..common.counted import counted
+from ..heads.analysis import SPLITS, analyze_model
+from ..heads.outcome import HeadReport
+from ..heads.pictures import plot_curve, plot_grid, plot_sentence
+from ..heads.report import (
     CAPTION,
     CASES_HEADER,
     CURVE_HEADER,
@@ -26,25 +28,45 @@ from .report import (
     results_rows,
     results_table,
 )
-from .text import EXAMPLE, read_sentences
+from ..heads.training import Row, append_rows, measure, plot_training
+from ..heads.view import view
+from ..report.page import Section, Table, write_page
+from ..report.tables import write_csv
+from .arguments import UsageError, add_out, between, shortened, whole
+from .heads_input import load_reader, read_folder, read_heads
 
-TOKENS = (10, 50)  # of a sentence: fewer say little, more cannot be looked at
+DIGITS = 4  # of a layer or a head
 SHOWN = 6  # heads that get a picture of a sentence: those whose SVM is furthest above the best simple rule
 
 
 def add_parser(commands: Any) -> None:
-    about = "read the attention heads of a trained BERT model as support vector machines"
+    about = "read the attention heads of a trained transformer as support vector machines"
     parser = commands.add_parser("heads", help=about, description=about + ".")
     parser.add_argument(
-        "model", metavar="MODEL_FOLDER", type=Path, help="with config.json, model.safetensors and vocab.txt"
+        "model",
+        metavar="MODEL",
+        type=Path,
+        help="a folder that transformers loads, or a name in its local cache; BERT folders need NumPy only",
     )
     parser.add_argument(
         "text",
-        metavar="TEXT_FILE",
+        metavar="TEXT",
         type=Path,
-        nargs="?",
-        default=EXAMPLE,
-        help="one sentence or paragraph a line (default: 1,000 sentences of the Python Language Reference)",
+        nargs="*",
+        help="a file, one sentence or paragraph a line (default: 1,000 sentences of the Python Language Reference); "
+        "where the model takes images, a folder of them or image files (default: scikit-learn's digits)",
+    )
+    parser.add_argument(
+        "--training",
+        action="store_true",
+        help="MODEL holds the checkpoint-STEP folders of a run: a table over its steps",
+    )
+    parser.add_argument("--json", action="store_true", help="print all numbers as JSON in place of the table")
+    parser.add_argument(
+        "--space",
+        choices=("auto", "residual", "head"),
+        default="auto",
+        help="of the tokens (default auto; not of BERT)",
     )
     parser.add_argument("--layers", type=_indices, help="such as 0,2-4 (default: all)")
     parser.add_argument("--heads", type=_indices, help="of each layer, such as 0,2-4 (default: all)")
@@ -59,10 +81,21 @@ def add_parser(commands: Any) -> None:
         "--nuclear", type=whole(0), default=400, help="queries that train the nuclear SVM (default 400; 0: none)"
     )
     parser.add_argument(
+        "--null",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="solve the controls too: random choices, and a random head (default; --no-null: not)",
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="one split of the sentences in place of five, one random head a layer"
+    )
+    parser.add_argument(
         "--drop-sinks", action="store_true", help="leave out queries that select the first token or [SEP]"
     )
-    parser.add_argument("--seed", type=whole(0), default=0, help="of the split of the sentences (default 0)")
-    parser.add_argument("--jobs", type=whole(1), help="threads (default: all cores); changes no result")
+    parser.add_argument(
+        "--seed", type=whole(0, 2**63 - 1), default=0, help="of the split of the sentences (default 0)"
+    )
+    parser.add_argument("--jobs", type=whole(1, 10**4), help="threads (default: all cores); changes no result")
     add_out(parser)
     parser.set_defaults(command=run, name="heads")
 
@@ -71,9 +104,12 @@ def _indices(text: str) -> list[int]:
     found: set[int] = set()
     for part in text.split(","):
         first, dash, last = part.partition("-")
-        if not first.isdecimal() or (dash and not (last.isdecimal() and int(first) <= int(last))):
-            raise argparse.ArgumentTypeError(f"must be numbers and ranges such as 0,2-4, got {text!r}")
-        found |= set(range(int(first), int(last or first) + 1))
+        ends = [first, last] if dash else [first, first]
+        if not all(end.isdecimal() and len(end) <= DIGITS for end in ends) or int(ends[0]) > int(ends[1]):
+            raise argparse.ArgumentTypeError(
+                f"must be numbers of at most {DIGITS} digits and ranges such as 0,2-4, got {shortened(text)!r}"
+            )
+        found |= set(range(int(ends[0]), int(ends[1]) + 1))
     return sorted(found)
 
 
@@ -81,7 +117,9 @@ def run(args: argparse.Namespace) -> int:
     begin = time.perf_counter()
     from matplotlib.figure import Figure  # an extra: missing, it should be missed before the work
 
-    heads, read = _read(args)
+    if args.training:
+        return _training(args)
+    heads, read = read_heads(args)
     reports = analyze_model(
         heads,
         n_jobs=args.jobs,
@@ -90,10 +128,16 @@ def run(args: argparse.Namespace) -> int:
         drop_sinks=args.drop_sinks,
         queries=args.queries,
         nuclear_queries=args.nuclear,
+        null="layer" if args.null and args.quick else args.null,
+        splits=1 if args.quick else SPLITS,
         seed=args.seed,
     )
-    print(read)
-    print(results_table(reports))
+    if args.json:
+        columns = {name: [_plain(value) for value in column] for name, column in results_columns(reports).items()}
+        print(json.dumps({"read": read, "columns": columns}))
+    else:
+        print(read)
+        print(results_table(reports))
     args.out.mkdir(parents=True, exist_ok=True)
     best = sorted((report for report in reports if report.curve), key=_gain, reverse=True)[:SHOWN]
     figures: dict[str, Any] = {"heads.png": plot_grid(reports)}
@@ -105,71 +149,99 @@ def run(args: argparse.Namespace) -> int:
         assert isinstance(figure, Figure)
         figure.savefig(args.out / name, dpi=160)
     write_csv(args.out / "heads.csv", results_columns(reports))
-    write_page(args.out / "index.html", f"Heads of {args.model}", read, _sections(reports, best))
-    written = ", ".join(["index.html", "heads.csv", *figures])
-    print(f"wrote {written} to {args.out} in {time.perf_counter() - begin:.1f} s")
+    title = f"Heads of {args.model}"
+    view(reports, title=title).save(args.out / "view.html")
+    write_page(args.out / "heads.html", title, read, _sections(reports, best))
+    written = ", ".join(["heads.html", "view.html", "heads.csv", *figures])
+    if not args.json:
+        print(f"wrote {written} to {args.out} in {time.perf_counter() - begin:.1f} s")
     return 0
 
 
-def _read(args: argparse.Namespace) -> tuple[list[Head], str]:
-    """The heads asked for, and what was read, in words."""
-    try:
-        model = read_bert(args.model)
-        sentences = read_sentences(args.text)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-    for name, most in (("layers", model.layers), ("heads", model.heads)):
-        if max(getattr(args, name) or [0]) >= most:
-            raise UsageError(f"--{name} must lie in 0-{most - 1}, got {max(getattr(args, name))}")
-    lengths = [len(model.tokenizer.encode(sentence)) for sentence in sentences]
-    low, high = TOKENS[0], min(TOKENS[1], model.longest)
-    kept = [sentence for sentence, T in zip(sentences, lengths, strict=True) if low <= T <= high]
-    if len(kept) < 2:
-        raise UsageError(f"{args.text} has {len(kept)} sentences of {low} to {high} tokens, too few to learn from")
-    heads = model.read(kept, args.layers, progress=True)
-    if args.heads is not None:
-        heads = [head for head in heads if head.head in args.heads]
-    read = f"{len(heads)} heads, {len(kept)} of {len(sentences)} sentences ({low} to {high} tokens)"
-    return heads, f"{read}, {len(heads[0].text.keys)} tokens; seed {args.seed}."
+def _plain(value: Any) -> Any:
+    """As JSON has it, which knows no NaN."""
+    value = value.item() if isinstance(value, np.generic) else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _training(args: argparse.Namespace) -> int:
+    """The heads of every checkpoint of a run, as the monitor would have measured them."""
+    found = load_reader().checkpoints(args.model)
+    if not found:
+        raise UsageError(f"{args.model} has no folders checkpoint-STEP, as a Trainer writes them")
+    rows: list[Row] = []
+    for step, folder in counted(iter(found), len(found), "read", "checkpoint"):
+        rows += [measure(head, step, null=args.null, seed=args.seed) for head in read_folder(args, folder)[0]]
+    table = args.out / "training.csv"
+    table.unlink(missing_ok=True)
+    append_rows(table, rows)
+    plot_training(rows).savefig(args.out / "training.png", dpi=160)
+    if args.json:
+        print(json.dumps({"rows": [{name: _plain(value) for name, value in row.items()} for row in rows]}))
+    else:
+        print(f"{len(found)} checkpoints: wrote training.csv and training.png to {args.out}")
+    return 0
 
 
 def _gain(report: HeadReport) -> float:
     """By how much the SVM beats the best simple rule on unseen sentences."""
-    gain = report.curve[-1].accuracy - report.best_baseline[1]
-    return gain if gain == gain else -1.0
+    return report.gain if report.gain == report.gain else -1.0
 
 
 def _picture(report: HeadReport) -> str:
-    return f"head-{report.head.layer}-{report.head.head}.png"
+    return f"head-{report.head.layer}-{report.head.number}.png"
 
 
 def _sections(reports: Sequence[HeadReport], best: Sequence[HeadReport]) -> list[Section]:
+    first, columns = _explained(CAPTION)
     whole_model = Section(
+        "all",
         "All heads",
         GRID_TEXT,
-        {"heads.png": "layers by heads: margin, and held-out accuracy"},
+        {"heads.png": "Each cell is an attention head, a row a layer: margin, and accuracy on unseen sentences"},
         [
-            Table(
-                results_header(), results_rows(reports), "A row a head; the small print says what the columns are."
-            )
+            Table(results_header(), results_rows(reports), "A row a head."),
+            Table(("column", "meaning"), columns, "What the columns are."),
         ],
-        fine=CAPTION,
+        fine=first,
+        links={"view.html": VIEW_TEXT},
     )
     parts = [whole_model]
     if best:
         curve = Table(CURVE_HEADER, curve_rows(best), "The same in numbers, with the nuclear SVM.")
         parts.append(
-            Section("What more queries teach", CURVE_TEXT, {"curve.png": "accuracy over queries"}, [curve])
+            Section(
+                "curve",
+                "What more queries teach",
+                CURVE_TEXT,
+                {"curve.png": "Accuracy and logits on unseen sentences, over the queries the SVM was told"},
+                [curve],
+            )
         )
     for report in best:
         cases = Table(
             CASES_HEADER, cases_rows(report), "The hardest cases: token (position), multiplier in percent of all."
         )
         name = report.head.name.capitalize()
-        parts.append(Section(name, SENTENCE_TEXT, {_picture(report): f"a sentence under {name}"}, [cases]))
+        parts.append(Section(name, name, SENTENCE_TEXT, {_picture(report): f"A sentence under {name}"}, [cases]))
     return parts
 
 
+def _explained(caption: str) -> tuple[str, list[tuple[str, str]]]:
+    """The paragraph before the columns, and of each column its name and meaning."""
+    lines = caption.split("\n")
+    columns: list[tuple[str, str]] = []
+    first = next(i for i, line in enumerate(lines) if re.match(r"\S.{0,10}?  +\S", line) and "." not in line[:11])
+    for line in lines[first:]:
+        if line.startswith(" "):
+            columns[-1] = (columns[-1][0], f"{columns[-1][1]} {line.strip()}")
+        else:
+            name, meaning = re.split("  +", line, maxsplit=1)
+            columns.append((name, meaning))
+    return " ".join(lines[:first]), columns
+
+
+VIEW_TEXT = "Interactive view: choose a head and a sentence, point at a query, and see why it selects its token"
 GRID_TEXT = """\
 Each cell is one attention head. Left: the margin by which a linear rule can separate the tokens the head selects from
 all others it could have selected; "no" where none can, "-" where no query of the head counts, "few" where
@@ -177,8 +249,8 @@ too few do to say anything.
 
 Right: how often that rule, the SVM, finds the head's token in sentences it has not seen, in percent. The letter names
 the best rule without an SVM: p a fixed relative position, f the sentence's first token, w the word selected most often,
-s the same word elsewhere in the sentence, n copying the most similar query. A frame marks heads where the SVM beats all
-five by more than 2 points: there it has found something about the head that no simple rule says."""
+s the same word elsewhere in the sentence, i the token after an earlier copy, n copying the most similar query. A frame
+marks heads where the SVM beats all six, by more than the splits of the sentences differ."""
 CURVE_TEXT = """\
 The heads with the most to explain. The SVM is told more and more of the head's choices, and nothing else; the dotted
 lines are the best simple rules. Both its choices and its logits approach those of the head."""

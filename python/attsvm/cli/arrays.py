@@ -1,0 +1,88 @@
+"""The arrays of ``attsvm run``, read from an .npz and checked."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..attention.data import Data
+from ..attention.kinds import cross_attention, self_attention
+from ..common.check import as_floats, as_numeric, check_shape
+from .arguments import UsageError
+
+KNOWN = ("X", "Z", "y", "v", "lengths", "selected")
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of an .npz; what is missing, unknown or too much is named."""
+    with open(path, "rb") as file:
+        try:
+            archive: Any = np.load(file, allow_pickle=False) if zipfile.is_zipfile(file) else None
+        except Exception as error:  # of a damaged archive, zipfile and NumPy raise a dozen kinds
+            raise UsageError(f"{path} cannot be read: {error}") from None
+        if archive is None:
+            raise UsageError(f"{path} is not an .npz archive (numpy.savez makes one)")
+        unknown = sorted(set(archive.files) - set(KNOWN))
+        if unknown:
+            raise UsageError(f"{path} holds the unknown {', '.join(unknown)}; known are {', '.join(KNOWN)}")
+        arrays = {name: _read_array(archive, name) for name in archive.files}
+    _check_present(path, arrays)
+    return arrays
+
+
+def _read_array(archive: Any, name: str) -> np.ndarray:
+    try:
+        array = archive[name]
+    except MemoryError:
+        raise UsageError(f"{name} does not fit into memory") from None
+    except Exception as error:
+        why = "pickled objects are refused" if "allow_pickle" in str(error) else f"{error}" or type(error).__name__
+        raise UsageError(f"{name} cannot be read as an array of numbers: {why}") from None
+    if not isinstance(array, np.ndarray):  # numpy hands out a member that is no .npy as bytes
+        raise UsageError(f"{name} is not an array")
+    return array
+
+
+def _check_present(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    if "X" not in arrays:
+        raise UsageError(f"{path} has no X (n, T, d), the tokens")
+    if "selected" in arrays:
+        extra = [name for name in ("y", "v") if name in arrays]
+        if extra:
+            raise UsageError(f"selected replaces y and v: leave out either selected or {' and '.join(extra)}")
+        return
+    missing = [name for name in ("y", "v") if name not in arrays]
+    if missing:
+        have = {"y": "has v without y", "v": "has y without v"}.get("".join(missing), "has neither y nor v")
+        raise UsageError(f"{path} {have}: give y (n,) and v (d,), or selected (n,) to solve the SVMs alone")
+
+
+def as_data(arrays: dict[str, np.ndarray]) -> Data:
+    """Cross-attention to Z, or self-attention of the first token; without the padding when there are lengths."""
+    X: Any = arrays["X"]
+    if "lengths" in arrays:
+        check_shape("X", X, "n, T, d")
+        n, T, _ = X.shape
+        lengths = as_numeric("lengths", arrays["lengths"])
+        check_shape("lengths", lengths, "n", (n,))
+        if lengths.dtype.kind == "f" or lengths.min() < 1 or lengths.max() > T:
+            raise ValueError(f"lengths must be whole numbers from 1 to T = {T}, got {lengths}")
+        X = [tokens[:length] for tokens, length in zip(X, lengths, strict=True)]
+    if "Z" not in arrays:
+        return self_attention(X)
+    return cross_attention(X, as_floats("Z", arrays["Z"], "n, dz"))
+
+
+def as_selected(arrays: dict[str, np.ndarray]) -> Any:
+    """The given selection, without what it says of padding."""
+    selected = arrays["selected"]
+    if selected.dtype != bool or "lengths" not in arrays:
+        return selected
+    check_shape("selected", selected, "n, T", arrays["X"].shape[:2])
+    pairs = list(zip(selected, arrays["lengths"], strict=True))
+    if any(row[length:].any() for row, length in pairs):
+        raise ValueError("selected must not hold a token beyond its sequence's length")
+    return [row[:length] for row, length in pairs]

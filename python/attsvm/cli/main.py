@@ -1,0 +1,59 @@
+"""The command line: ``attsvm reproduce``, ``attsvm run`` and ``attsvm heads``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from collections.abc import Sequence
+
+from .. import __version__
+from ..svm.solve import ConvergenceWarning
+from . import heads, reproduce, run
+from .arguments import UsageError, shortened
+
+EXTRAS = ("joblib", "matplotlib")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit code: 0, 1 for a claim that does not hold, 2 for a wrong input."""
+    parser = _parser()
+    args = parser.parse_args(argv)
+    if args.command is None:
+        parser.print_help()
+        return 0
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # every table shows the status
+            return args.command(args)
+    except UsageError as error:
+        return _fail(args.name, str(error))
+    except OSError as error:
+        return _fail(args.name, f"{error.strerror}: {error.filename}" if error.filename else str(error))
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in EXTRAS:
+            raise
+        return _fail(args.name, f"{missing} is not installed: pip install {' '.join(EXTRAS)}")
+    except MemoryError as error:
+        return _fail(args.name, f"not enough memory. {error}".rstrip())
+    except KeyboardInterrupt:
+        print(f"\nattsvm {args.name}: interrupted", file=sys.stderr)
+        return 130
+
+
+def _fail(name: str, message: str) -> int:
+    print(f"attsvm {name}: {shortened(message)}", file=sys.stderr)
+    return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="attsvm", description="Which tokens will attention select, and in which direction do its weights go?"
+    )
+    parser.add_argument("--version", action="version", version=f"attsvm {__version__}")
+    parser.set_defaults(command=None)
+    commands = parser.add_subparsers(title="commands", metavar="{reproduce,run,heads}")
+    for command in (reproduce, run, heads):
+        command.add_parser(commands)
+    return parser

@@ -1,0 +1,111 @@
+"""``attsvm reproduce``: the figures, their claims, the page."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import platform
+import time
+from typing import Any
+
+import numpy as np
+
+from .. import __version__
+from ..figures import FIGURES, NAMED, load
+from ..report.claims import read_claims, write_claims
+from ..report.page import Section, write_page
+from ..report.tables import claims_table, count_verdicts, verdicts_line, write_csv
+from .arguments import add_out, whole
+
+PAGE_TITLE = "Transformers as support vector machines, reproduced"
+PAGE_TEXT = """Softmax attention trained by gradient descent selects tokens: its weights diverge, and their direction
+is that of a support vector machine which separates the selected tokens from the rest.  Every picture below redoes an
+experiment of that theory; the table under it holds what was measured against what was expected beforehand: a published
+number, an independent computation, or a prediction of the theory.  All claims as data are in ``claims.json``."""
+
+
+def add_parser(commands: Any) -> None:
+    about = "redo an experiment of the paper at its full settings, and judge its claims"
+    one = commands.add_parser(
+        "reproduce",
+        help=about,
+        description=about + ".",
+        epilog="The exit code is 1 when a claim fails.  In a folder that holds a report already, the figures named are "
+        "replaced and the others stay.",
+    )
+    one.add_argument(
+        "figures",
+        nargs="*",
+        type=_figure,
+        metavar="FIGURE",
+        help=f"by default {', '.join(FIGURES)}; only when named: {', '.join(NAMED)}",
+    )
+    one.add_argument(
+        "--quick",
+        action="store_true",
+        help="fewer random instances: a look in a fraction of the time, which leaves some claims undecided",
+    )
+    one.add_argument("--runs", type=whole(2), help="random instances (default: each figure's own number)")
+    one.add_argument("--seed", type=whole(0, 2**63 - 1), default=0, help="of the random instances (default 0)")
+    one.add_argument("--jobs", type=whole(1, 10**4), help="threads (default: all cores); changes no result")
+    add_out(one)
+    one.set_defaults(command=_reproduce, name="reproduce")
+
+
+def _figure(name: str) -> str:
+    if name not in (*FIGURES, *NAMED):
+        raise argparse.ArgumentTypeError(f"must be one of {', '.join(FIGURES)}, got {name!r}")
+    return name
+
+
+def _reproduce(args: argparse.Namespace) -> int:
+    begin = time.perf_counter()
+    figures = {name: load(name) for name in args.figures or FIGURES}
+    args.out.mkdir(parents=True, exist_ok=True)
+    page, entries = args.out / "index.html", args.out / "claims.json"
+    verdicts: list[str] = []
+    for name, figure in figures.items():  # written as they come: an interruption keeps what is done
+        section = _reproduce_one(name, figure, args)
+        verdicts += [claim.verdict for claims in section.claims.values() for claim in claims]
+        write_claims(entries, name, section.claims)
+        summary = verdicts_line(count_verdicts(entry["verdict"] for entry in read_claims(entries)))
+        write_page(page, PAGE_TITLE, f"{PAGE_TEXT}\n\n{summary}.", [section], keep=(*FIGURES, *NAMED))
+    counts = count_verdicts(verdicts)
+    print(verdicts_line(counts) + (": exit code 1" if counts["fails"] else ""))
+    print(f"wrote {page}, claims.json, pictures and numbers beside it, in {time.perf_counter() - begin:.1f} s")
+    return int(counts["fails"] > 0)
+
+
+def _reproduce_one(name: str, figure: Any, args: argparse.Namespace) -> Section:
+    """Picture and numbers of a figure, and its part of the page."""
+    begin = time.perf_counter()
+    runs = args.runs or (figure.QUICK if args.quick else figure.RUNS)
+    results = figure.run(runs, args.seed, args.jobs)
+    picture, curves = args.out / f"{name}.png", args.out / f"{name}.csv"
+    drawn = figure.plot(results)
+    drawn.savefig(picture, dpi=160)
+    drawn.savefig(picture.with_suffix(".svg"))
+    write_csv(curves, figure.curves(results))
+    groups = figure.claims(results)
+    seconds = time.perf_counter() - begin
+    print(claims_table(groups))
+    print(f"{name}: {runs} runs in {seconds:.1f} s\n")
+    title, _, text = (figure.__doc__ or name).partition("\n\n")  # python -OO leaves no docstrings
+    fine = (
+        f"{figure.SETTINGS}\n\n{runs} random instances, seed {args.seed}, {seconds:.1f} s on {_machine()}; "
+        f"{datetime.date.today():%-d %B %Y}, attsvm {__version__}.  The numbers behind the picture: "
+        f"{curves.name}."
+    )
+    text += f"\n\nSource: {figure.PAPER}."
+    return Section(name, _one_line(title), text, {picture.name: figure.CAPTION}, (), groups, fine)
+
+
+def _machine() -> str:
+    """What the numbers were computed with."""
+    cores = len(os.sched_getaffinity(0))
+    return f"{platform.machine()} with {cores} cores, Python {platform.python_version()}, NumPy {np.__version__}"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split()).rstrip(".")

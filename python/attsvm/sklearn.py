@@ -1,0 +1,435 @@
+"""scikit-learn estimators: a classifier that attends, and the SVM of a token selection.
+
+Imported by hand (``import attsvm.sklearn``), since it needs scikit-learn.
+"""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
+from sklearn.metrics import accuracy_score
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .attention.data import Data
+from .attention.kinds import cross_attention, self_attention
+from .common.types import Method, Norm
+from .svm.solve import solve_svm
+from .training.output_head import LinearHead
+from .training.problem import Problem
+from .training.train import train
+
+__all__ = ["AttentionClassifier", "TokenSelector"]
+
+
+class AttentionClassifier(ClassifierMixin, BaseEstimator):
+    """Two classes told apart by what attention returns: ``sign(v . o)`` with ``o = X^T softmax(X W z)``.
+
+    A table ``X (n, p)`` becomes p tokens a row: token j is ``(x_j, e_j)``, the feature and a one-hot code of which it
+    is, and the query is the row with a 1 appended.  The softmax then says, row by row, which features count.
+    ``X (n, T, d)`` are tokens themselves; the query is the first token of each sequence unless ``Z`` is given.
+
+    Parameters
+    ----------
+    factors : int or None
+        Columns m of K and Q, trained as ``W = K Q^T`` from random starts; None trains W from zero.
+    train_head : bool
+        Train v together with the weights.  It starts as the least-squares fit of the labels by the tokens, and stays
+        that when False.
+    loss : {"logistic", "exponential"}
+        Of ``u = y v . o``.  Probabilities exist for "logistic" alone.
+    lr : float
+        Length of a step of normalised gradient descent.
+    max_iter : int
+        Steps.
+    ridge : float
+        Adds ``ridge * ||W||_F^2``, or ``ridge * (||K||_F^2 + ||Q||_F^2)``, to the mean loss.
+    random_state : int, RandomState or None
+        Of the start of K and Q.
+
+    Attributes
+    ----------
+    classes_ : (2,) array
+        The labels; a positive decision means the second.
+    W_ : (d, dz) array
+    K_, Q_ : (d, m), (dz, m) arrays or None
+    v_ : (d,) array
+    loss_curve_ : (records,) array
+        Mean loss, a hundred times on the way.
+    n_iter_ : int
+    n_features_in_ : int
+        p, or d for tokens.
+
+    See Also
+    --------
+    TokenSelector : when the token that counts is known.
+    attsvm.train : the training, with all of its rules.
+
+    Notes
+    -----
+    A table of p features needs ``n p (p + 1)`` numbers of memory.  Features should be of comparable scale: put
+    ``StandardScaler`` before it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attsvm.sklearn import AttentionClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((200, 3))
+    >>> y = np.where(np.abs(X[:, 0]) > np.abs(X[:, 1]), "wide", "tall")
+    >>> model = AttentionClassifier(max_iter=500).fit(np.abs(X), y)
+    >>> model.score(np.abs(X), y) > 0.95
+    True
+    >>> model.attention(np.abs(X)).shape  # which feature each row looks at
+    (200, 3)
+    """
+
+    _parameter_constraints = {
+        "factors": [Interval(Integral, 1, None, closed="left"), None],
+        "train_head": ["boolean"],
+        "loss": [StrOptions({"logistic", "exponential"})],
+        "lr": [Interval(Real, 0, None, closed="neither")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "ridge": [Interval(Real, 0, None, closed="left")],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        *,
+        factors: int | None = None,
+        train_head: bool = True,
+        loss: Literal["logistic", "exponential"] = "logistic",
+        lr: float = 0.1,
+        max_iter: int = 1000,
+        ridge: float = 0.0,
+        random_state: Any = None,
+    ):
+        self.factors = factors
+        self.train_head = train_head
+        self.loss = loss
+        self.lr = lr
+        self.max_iter = max_iter
+        self.ridge = ridge
+        self.random_state = random_state
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: ArrayLike, y: ArrayLike, *, Z: ArrayLike | None = None) -> AttentionClassifier:
+        """Train attention and, unless ``train_head=False``, the head.
+
+        Parameters
+        ----------
+        X : (n, p) or (n, T, d) array_like
+        y : (n,) array_like
+            Two labels of any kind.
+        Z : (n, dz) array_like, optional
+            Queries, for tokens alone.  In a Pipeline or a search by metadata routing: ``set_fit_request(Z=True)``.
+
+        Returns
+        -------
+        AttentionClassifier
+            Itself.
+
+        Raises
+        ------
+        ValueError
+            Other than two classes, shapes that do not fit, numbers that are not finite.
+        """
+        values, classes = validate_data(self, X, y, dtype=np.float64, allow_nd=True)
+        check_classification_targets(classes)
+        kind = type_of_target(classes, input_name="y", raise_unknown=True)
+        if kind != "binary":
+            raise ValueError(f"Only binary classification is supported. The type of the target is {kind}.")
+        self.classes_ = np.unique(classes)
+        if len(self.classes_) != 2:
+            raise ValueError(f"y must hold two classes, got 1 class: {self.classes_[0]!r}")
+        self._ndim = values.ndim
+        data = self._data(values, Z)
+        labels = np.where(classes == self.classes_[1], 1.0, -1.0)
+        tokens = data.values.reshape(len(values), -1, data.values.shape[1])
+        v = np.linalg.lstsq(tokens.reshape(-1, tokens.shape[2]), np.repeat(labels, tokens.shape[1]))[0]
+        problem = Problem(data, labels, LinearHead(v), self.loss)
+        start = {}
+        if self.factors is not None:
+            rng = check_random_state(self.random_state)
+            # Entries of 1 / sqrt(length): factors of columns of length about one.
+            start = {
+                k: rng.standard_normal((d, self.factors)) / d**0.5 for k, d in (("K", data.dk), ("Q", data.dz))
+            }
+        run = train(
+            problem,
+            **start,
+            lr=float(self.lr),
+            steps=int(self.max_iter),
+            record=max(1, int(self.max_iter) // 100),
+            ridge=float(self.ridge),
+            train_head=bool(self.train_head),
+        )
+        self.W_, self.K_, self.Q_ = run.W, run.K, run.Q
+        self.v_ = v if run.v is None else run.v
+        self.loss_curve_, self.n_iter_ = run.loss, int(run.steps[-1])
+        return self
+
+    def decision_function(self, X: ArrayLike, *, Z: ArrayLike | None = None) -> np.ndarray:
+        """``v . o`` of each row; positive for the second class.
+
+        Parameters
+        ----------
+        X : (n, p) or (n, T, d) array_like
+            As in :meth:`fit`; T may differ.
+        Z : (n, dz) array_like, optional
+            Queries, where :meth:`fit` had some.
+
+        Returns
+        -------
+        (n,) array
+        """
+        attended = self.data(X, Z=Z).attended(self.W_)
+        assert isinstance(attended, np.ndarray)  # rectangular data
+        return attended @ self.v_
+
+    def predict(self, X: ArrayLike, *, Z: ArrayLike | None = None) -> np.ndarray:
+        """The class of each row; parameters as in :meth:`decision_function`."""
+        second = self.decision_function(X, Z=Z) > 0
+        return self.classes_[second.astype(np.intp)]
+
+    @available_if(lambda self: self.loss == "logistic")
+    def predict_proba(self, X: ArrayLike, *, Z: ArrayLike | None = None) -> np.ndarray:
+        """``1 / (1 + exp(-v . o))`` for the second class, as the logistic loss means it; parameters as in
+        :meth:`decision_function`.
+
+        Returns
+        -------
+        (n, 2) array
+        """
+        u = self.decision_function(X, Z=Z)
+        return np.exp(np.stack([-np.logaddexp(0.0, u), -np.logaddexp(0.0, -u)], axis=1))
+
+    def attention(self, X: ArrayLike, *, Z: ArrayLike | None = None) -> np.ndarray:
+        """How much each row looks at each of its tokens (of a table: at each feature).
+
+        Parameters
+        ----------
+        X, Z : as in :meth:`decision_function`
+
+        Returns
+        -------
+        (n, p) or (n, T) array
+            Rows sum to 1.
+        """
+        probabilities = self.data(X, Z=Z).probabilities(self.W_)
+        assert isinstance(probabilities, np.ndarray)  # rectangular data
+        return probabilities
+
+    def score(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        Z: ArrayLike | None = None,
+    ) -> float:
+        """Share of rows whose class is predicted; X and Z as in :meth:`decision_function`."""
+        return float(accuracy_score(y, self.predict(X, Z=Z), sample_weight=sample_weight))
+
+    def data(self, X: ArrayLike, *, Z: ArrayLike | None = None) -> Data:
+        """The tokens and queries of these rows, for :func:`attsvm.solve_svm` or :func:`attsvm.diagnose`.
+
+        Parameters
+        ----------
+        X, Z : as in :meth:`decision_function`
+
+        Returns
+        -------
+        Data
+
+        Examples
+        --------
+        The SVM that training goes to, of the tokens it has selected:
+
+        >>> import attsvm
+        >>> import numpy as np
+        >>> from attsvm.sklearn import AttentionClassifier
+        >>> X = np.random.default_rng(0).standard_normal((3, 4))
+        >>> model = AttentionClassifier(max_iter=200).fit(X, [0, 1, 0])
+        >>> attsvm.solve_svm(model.data(X), model.attention(X).argmax(axis=1)).status
+        'optimal'
+        """
+        check_is_fitted(self)
+        values = validate_data(self, X, dtype=np.float64, allow_nd=True, reset=False)
+        if values.ndim != self._ndim:
+            raise ValueError(f"X must have {self._ndim} dimensions as in fit, got shape {values.shape}")
+        data = self._data(values, Z)
+        if (data.dk, data.dz) != self.W_.shape:
+            raise ValueError(
+                f"tokens and queries must have lengths {self.W_.shape} as in fit, got {(data.dk, data.dz)}: "
+                "give Z where fit had it, and only there"
+            )
+        return data
+
+    def _data(self, X: np.ndarray, Z: Any) -> Data:
+        if X.ndim == 2:
+            if Z is not None:
+                raise ValueError("Z goes with tokens X (n, T, d); the queries of a table are its rows")
+            n, p = X.shape
+            tokens = np.concatenate([X[:, :, None], np.broadcast_to(np.eye(p), (n, p, p))], axis=2)
+            return cross_attention(tokens, np.concatenate([X, np.ones((n, 1))], axis=1))
+        if X.ndim != 3:
+            raise ValueError(f"X must have shape (n, p) or (n, T, d), got {X.shape}")
+        return self_attention(X) if Z is None else cross_attention(X, Z)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        tags.input_tags.three_d_array = True
+        return tags
+
+
+class TokenSelector(BaseEstimator):
+    """Learns which token of a sequence is selected: the least W with ``(x_a - x_t)^T W z >= 1`` for the selected a.
+
+    The certified attention SVM of :func:`attsvm.solve_svm` as an estimator: fitted on sequences whose selected tokens
+    are known, it selects a token of new ones.
+
+    Parameters
+    ----------
+    norm : {"frobenius", "nuclear"} or float p > 1
+    C : float or None
+        Soft margin: ``min 1/2 ||W||_F^2 + C sum slack^2``.  None: every margin is met, or :meth:`fit` raises.
+    rank : int or None
+        Cap on the rank of W; nuclear norm only.
+    tol : float
+        Relative gap of the certified bounds.
+    method : str
+        As in :func:`attsvm.solve_svm`.
+
+    Attributes
+    ----------
+    W_ : (d, dz) array
+    separation_ : Separation
+        The answer with its certificate: margin interval, dual, support tokens.
+    n_features_in_ : int
+        Length d of a token.
+
+    See Also
+    --------
+    AttentionClassifier : when only the class of a sequence is known.
+    attsvm.Separation : what the certificate holds.
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> from attsvm.sklearn import TokenSelector
+    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
+    >>> model = TokenSelector().fit(X, [0, 1, 2, 3, 4, 5], Z=Z)
+    >>> model.predict(X, Z=Z)
+    array([0, 1, 2, 3, 4, 5])
+    >>> model.separation_.status
+    'optimal'
+    """
+
+    def __init__(
+        self,
+        *,
+        norm: Norm = "frobenius",
+        C: float | None = None,
+        rank: int | None = None,
+        tol: float = 1e-9,
+        method: Method = "auto",
+    ):
+        self.norm = norm
+        self.C = C
+        self.rank = rank
+        self.tol = tol
+        self.method = method
+
+    def fit(self, X: Any, selected: ArrayLike, *, Z: Any = None) -> TokenSelector:
+        """Solve the SVM.
+
+        Parameters
+        ----------
+        X : (n, T, d) array_like, or list of n (T_i, d) array_likes
+            Tokens.
+        selected : (n,) integer array_like, or (n, T) bool array_like
+            The token that each sequence selects; or, per token, whether it does (equal logits among the selected).
+        Z : (n, dz) array_like, optional
+            Queries; the first token of each sequence by default.  In a Pipeline or a search by metadata routing:
+            ``set_fit_request(Z=True)``.
+
+        Returns
+        -------
+        TokenSelector
+            Itself.
+
+        Raises
+        ------
+        ValueError
+            When no W selects these tokens: the message says why, and C= is the way out.
+        """
+        if selected is None:
+            raise ValueError(
+                "This TokenSelector estimator requires y to be passed, but the target y is None: one token a sequence"
+            )
+        data = _sequences(X, Z)
+        found = solve_svm(data, selected, self.norm, tol=self.tol, method=self.method, C=self.C, rank=self.rank)
+        if found.W is None:
+            raise ValueError(f"no W selects these tokens: {found.message}")
+        self.n_features_in_ = data.dk
+        self.separation_, self.W_ = found, found.W
+        return self
+
+    def decision_function(self, X: Any, *, Z: Any = None) -> Any:
+        """Logit ``x^T W z`` of every token.
+
+        Parameters
+        ----------
+        X : (n, T, d) array_like, or list of n (T_i, d) array_likes
+        Z : (n, dz) array_like, optional
+            As in :meth:`fit`.
+
+        Returns
+        -------
+        (n, T) array, or a list of (T_i,) arrays
+        """
+        return self._new_data(X, Z).logits(self.W_)
+
+    def predict(self, X: Any, *, Z: Any = None) -> np.ndarray:
+        """The token with the largest logit of each sequence, the lowest index on a tie; parameters as in
+        :meth:`decision_function`."""
+        return np.asarray(self._new_data(X, Z).select(self.W_))
+
+    def score(self, X: Any, selected: ArrayLike, *, Z: Any = None) -> float:
+        """Share of sequences whose predicted token is selected; parameters as in :meth:`fit`."""
+        predicted = self.predict(X, Z=Z)
+        chosen = np.asarray(selected)
+        if chosen.dtype == bool:
+            return float(chosen[np.arange(len(chosen)), predicted].mean())
+        return float((chosen == predicted).mean())
+
+    def _new_data(self, X: Any, Z: Any) -> Data:
+        check_is_fitted(self)
+        data = _sequences(X, Z)
+        if (data.dk, data.dz) != self.W_.shape:
+            raise ValueError(
+                f"X has {data.dk} features, but TokenSelector is expecting {self.W_.shape[0]} features as input; "
+                f"queries must have length {self.W_.shape[1]}, got {data.dz}: give Z where fit had it, and only there"
+            )
+        return data
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        tags.input_tags.two_d_array = False
+        tags.target_tags.required = True
+        return tags
+
+
+def _sequences(X: Any, Z: Any) -> Data:
+    return self_attention(X) if Z is None else cross_attention(X, Z)
