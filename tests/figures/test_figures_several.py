@@ -7,69 +7,34 @@ import numpy as np
 import pytest
 from attsvm.figures import attention_heads, quadratic_head, sequence_to_sequence, several_tokens, soft_and_hard
 
-FIGURES = [several_tokens, quadratic_head, sequence_to_sequence, attention_heads, soft_and_hard]
-
-
-def name(figure):
-    return figure.__name__.rsplit(".", 1)[-1]
-
-
-@pytest.fixture(scope="module")
-def results():
-    """A few runs of each figure, made once."""
-    made = {}
-
-    def of(figure):
-        if figure not in made:
-            made[figure] = figure.run(2, 3)
-        return made[figure]
-
-    return of
-
-
-@pytest.mark.parametrize("figure", FIGURES, ids=name)
-def test_figure_draws_and_writes_what_it_measured(figure, results):
-    found = results(figure)
-    columns = figure.curves(found)
-    lengths = {len(column) for column in columns.values()}
-    assert len(lengths) == 1 and len(columns) > 3
-    picture = figure.plot(found)
-    assert picture.axes and all(ax.get_xlabel() or ax.get_xticks().size for ax in picture.axes)
-    groups = figure.claims(found)
-    assert sum(map(len, groups.values())) >= 6
-    assert figure.RUNS >= figure.QUICK >= 2 and str(figure.STEPS)[0] in figure.SETTINGS
-
-
-@pytest.mark.parametrize("figure", FIGURES, ids=name)
-def test_runs_do_not_depend_on_threads_or_on_each_other(figure, results):
-    again = figure.run(1, 3, 1)
-    for key, numbers in again.items():
-        np.testing.assert_array_equal(numbers[0], results(figure)[key][0])
-
 
 @pytest.mark.parametrize(
     "figure, key, value, text",
     [
         (several_tokens, "4 margin", -1e-3, "least margin"),
         (several_tokens, "8 equality", 1e-3, "difference of logits"),
-        (several_tokens, "6 one", -1.0, "one token minus general"),
-        (quadratic_head, "trained", 0, "training keeps as many"),
-        (quadratic_head, "rule", 7, "counts the projection"),
+        (several_tokens, "6 one", -1.0, "SVM of one token minus general"),
+        (several_tokens, "6 finite part", 1e-3, "pseudo-inverse"),
+        (several_tokens, "6 length", 1e-3, "least squares"),
+        (quadratic_head, "trained", 0, "keep as many as the rule says"),
+        (quadratic_head, "rule", 7, "projection by sorting"),
         (quadratic_head, "one", 1.5, "general SVM over one token"),
         (sequence_to_sequence, "causal W frobenius", 0.5, "causal: W and its"),
-        (sequence_to_sequence, "every svm", 1e-6, "SVM solution"),
-        (sequence_to_sequence, "causal rows", 17, "mask drops"),
-        (attention_heads, "sum 2 correlation", 0.9, "2 summed"),
-        (attention_heads, "sum 1 to single", 1e-6, "largest difference"),
+        (sequence_to_sequence, "every gap", 1e-6, "gap of margin and multipliers"),
+        (sequence_to_sequence, "causal gradient", 1e-6, "causal: gradient"),
+        (attention_heads, "sum 2 least correlation", 0.9, "2 summed"),
+        (attention_heads, "concatenate apart", 1e-3, "side by side, 100 steps"),
         (soft_and_hard, "plain correlation", 0.5, "softmax"),
         (soft_and_hard, "plain score", -1.0, "score gained"),
+        (soft_and_hard, "taken", 1e-9, "hard attention against"),
     ],
 )
 def test_claims_see_through_a_wrong_number(figure, key, value, text, results):
-    found = dict(results(figure))
+    """The few runs are taken twenty times over, so that shares and means can be decided."""
+    found = {name: np.concatenate([numbers] * 20) for name, numbers in results(figure).items()}
     found[key] = np.full_like(found[key], value)
     wrong = [c for group in figure.claims(found).values() for c in group if text in c.text]
-    assert wrong and not all(claim.holds for claim in wrong)
+    assert wrong and "fails" in {claim.verdict for claim in wrong}
 
 
 # ------------------------------------------------------------------------------------ several tokens

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import attsvm
 import numpy as np
 import pytest
 from attsvm import heads
-from attsvm.heads.choices import as_data, baselines, is_sink, split
-from attsvm.heads.fit import fit_svm
+from attsvm.heads import fit
+from attsvm.heads.cases import as_cases
+from attsvm.heads.choices import baselines, is_sink, split
+from attsvm.heads.fit import _multipliers, fit_svm, norm_on_span
 
 
 def make_head(rng, causal=False, words=True, n=50, d=8, m=3, sharpness=3.0):
@@ -55,6 +59,21 @@ def test_without_words_only_the_first_token_is_a_sink(rng):
     np.testing.assert_array_equal(is_sink(head, rows), rows[:, 2] == 0)
 
 
+@pytest.mark.parametrize(("length", "kind"), [(0.05, "null sink"), (1.0, "value sink")])
+def test_a_sink_is_named_by_the_values_parked_on(rng, length, kind):
+    from dataclasses import replace
+
+    head = make_head(rng)
+    labels = np.array([[i, 1, 0] for i in range(len(head.text.lengths)) if head.text.lengths[i] > 1])
+    norms = np.ones(len(head.keys))
+    norms[head.text.begin] = length
+    report = heads.analyze_head(replace(head, value_norms=norms), labels=labels, C=1.0)
+    assert report.sinks == 1 and report.sink_kind == kind
+    assert f"100 % {kind.split()[0]} " in heads.results_table([report], caption=False)
+    unknown = heads.analyze_head(head, labels=labels, C=1.0)
+    assert unknown.sink_kind == "" and heads.results_columns([report])["sink_kind"][0] == kind
+
+
 def test_split_is_by_sentence(head):
     rows = heads.hard_queries(head, 0.6)
     train, test = split(rows, 10_000, 10_000, np.random.default_rng(0))
@@ -76,16 +95,16 @@ def logits(head, W, i, query):
     return (x @ W @ x[query])[: query + 1 if head.causal else None]
 
 
-def test_data_holds_the_windows(head):
+def test_cases_hold_the_windows(head):
     rows = heads.hard_queries(head, 0.7)
-    data, selected, ordered = as_data(head, np.random.default_rng(0).permutation(rows))
-    np.testing.assert_array_equal(ordered, rows)
+    cases = as_cases(head, np.random.default_rng(0).permutation(rows))
+    np.testing.assert_array_equal(cases.rows, rows)
+    data = cases.data
     assert len(data) == len(rows) and data.dk == data.dz == 9
-    shaped = data.logits(head.W)
-    flat = [part for block in shaped for part in np.atleast_2d(block)]
-    for got, (i, query, _) in zip(flat, rows, strict=True):
+    shaped = np.split(data.logits(head.W), data.indptr[1:-1])
+    for got, (i, query, _) in zip(shaped, rows, strict=True):
         np.testing.assert_allclose(got, logits(head, head.W, i, query), atol=1e-11)
-    assert np.concatenate([np.ravel(part) for part in selected]).tolist() == rows[:, 2].tolist()
+    assert cases.tokens[data.indptr[:-1] + cases.selected].tolist() == rows[:, 2].tolist()
 
 
 def test_fit_measures_what_it_says(head):
@@ -141,6 +160,36 @@ def test_few_queries_span_little(rng):
     assert np.isnan(fit.accuracy) and np.isnan(fit.score_correlation)
 
 
+@pytest.mark.parametrize("late", ["", "keys", "queries"])
+def test_directions_that_only_late_tokens_have_count(rng, late):
+    """The first tokens are looked at for the span, and the others held against it."""
+    head = make_head(rng, n=200, d=8)
+    x = head.text.keys
+    kept = x[:, 0].copy()
+    x[:, 0] = 0
+    if late:
+        x[-3:, 0] = kept[-3:]
+    rows = np.column_stack([np.repeat(np.arange(200), head.text.lengths), np.zeros((len(x), 2), dtype=int)])
+    rows[:, 1] = np.arange(len(x)) - np.repeat(head.text.begin, head.text.lengths)
+    cases = as_cases(head, rows[:-3] if late == "keys" else rows)
+    on_left, on_right = np.ones((2, 9))
+    on_left[-1] = 0  # the tokens' last entry never differs
+    on_left[0], on_right[0] = late != "", late == "queries"
+    expected = np.linalg.norm(on_left[:, None] * head.W * on_right)
+    assert norm_on_span(head.W, cases) == pytest.approx(expected, rel=1e-6)
+
+
+def test_one_svm_starts_from_another_of_its_rows(head):
+    train = np.random.default_rng(0).permutation(heads.hard_queries(head, 0.7))[:40]
+    fit = fit_svm(head, train, train, "frobenius")
+    cases = as_cases(head, train)
+    start = np.concatenate(_multipliers(fit, cases))
+    dual = attsvm.solve_svm(cases.data, cases.selected).dual
+    np.testing.assert_allclose(start, dual, atol=1e-8 * dual.max())
+    alone, near = (fit_svm(head, train, train, "nuclear", near=other) for other in (None, fit))
+    assert near.margin == pytest.approx(alone.margin, rel=1e-8) and near.rank == alone.rank
+
+
 def test_baselines_by_hand():
     """One-dimensional tokens; the head's choices are made up."""
     X = [[[0.0], [1.0], [2.0]]] * 4
@@ -149,7 +198,7 @@ def test_baselines_by_hand():
     train = np.array([[0, 0, 1], [0, 1, 2], [1, 0, 2], [1, 1, 2]])  # a, b, a, a; offsets 1, 1, 2, 1
     test = np.array([[2, 0, 1], [2, 1, 1], [3, 1, 2], [3, 2, 0]])
     found = baselines(head, train, test)
-    assert list(found) == ["offset +1", "first token", "frequent token", "same word", "nearest query"]
+    assert list(found) == ["offset +1", "first token", "frequent token", "same word", "induction", "nearest query"]
     assert found["offset +1"] == 0.5  # [2, 0, 1] and [3, 1, 2]
     assert found["first token"] == 0.25  # the last
     assert found["frequent token"] == 0.75  # "a" is at 1, 1, 2, 2
@@ -163,6 +212,14 @@ def test_the_same_word_elsewhere_is_a_rule(rng):
     train = np.array([[0, 1, 3]])
     test = np.array([[1, 1, 3], [1, 3, 1], [1, 5, 3], [1, 2, 6], [1, 4, 4]])
     assert baselines(head, train, test)["same word"] == 0.8  # all but the last
+
+
+def test_the_token_after_an_earlier_copy_is_a_rule(rng):
+    """After the last of them; no guess where the word is new, or what follows is not seen."""
+    tokens = [["[CLS]", *"abacab", "[SEP]"]] * 2
+    (head,) = heads.from_arrays(rng.standard_normal((2, 8, 3)), np.eye(3), None, np.eye(3), None, tokens=tokens)
+    test = np.array([[1, 3, 2], [1, 5, 4], [1, 6, 3], [1, 2, 3], [1, 4, 1]])
+    assert baselines(head, np.array([[0, 1, 3]]), test)["induction"] == 0.6
 
 
 def test_the_query_itself_is_a_rule(rng):
@@ -208,7 +265,7 @@ def test_a_head_of_another_seed_is_split_differently(rng):
 def test_a_head_without_hard_queries(rng):
     report = heads.analyze_head(make_head(rng, sharpness=0.01))
     assert report.hard == 0 and report.fit is None and report.curve == [] and report.best_baseline[0] == ""
-    assert "none" in heads.results_table([report])
+    assert "nothing can be said, of 1 heads: L2H0 (0)" in heads.results_table([report])
     assert heads.results_columns([report])["layer"] == []
 
 
@@ -240,6 +297,32 @@ def test_foreign_labels_are_separated_or_proved_inseparable(rng):
 def test_labels_that_do_not_fit(rng, labels, error, message):
     with pytest.raises(error, match=message):
         heads.analyze_head(make_head(rng), labels=labels)
+
+
+ONE = {
+    "head": (heads.analyze_head, heads.hard_queries, lambda head: heads.measure(head, 0)),
+    "report": (lambda report: heads.why(report, 0, 0), heads.plot_sentence),
+}
+SEVERAL = {
+    "heads": (heads.analyze_model,),
+    "reports": (heads.results_table, heads.results_columns, heads.plot_grid, heads.plot_curve),
+}
+
+
+@pytest.mark.parametrize("wrong", [3, None, "head", np.ones(3), object()], ids=lambda wrong: type(wrong).__name__)
+def test_what_is_no_head_or_report_is_named(wrong):
+    for name, functions in ONE.items():
+        for function in functions:
+            with pytest.raises(
+                TypeError, match=f"^{name} must be a Head.*from attsvm.* got {type(wrong).__name__}"
+            ):
+                function(wrong)
+    for name, functions in SEVERAL.items():
+        for function in functions:
+            with pytest.raises(TypeError, match=rf"^{name}(\[0\])? must be a .*Head.* got "):
+                function(wrong)
+            with pytest.raises(TypeError, match=rf"^{name}\[0\] must be a Head.* got {type(wrong).__name__}"):
+                function([wrong])
 
 
 @pytest.mark.parametrize(
@@ -312,3 +395,98 @@ def test_sentences_come_from_lines_and_paragraphs(tmp_path):
 
 def test_everything_is_reached_from_attsvm():
     assert attsvm.heads.analyze_head is heads.analyze_head
+
+
+# ------------------------------------------------------------------------------------- controls, and reasons
+
+
+def test_random_head_has_as_many_hard_queries(head, rng):
+    from attsvm.heads.controls import random_head
+
+    for threshold, drop in ((0.7, False), (0.9, False), (0.7, True)):
+        wanted = len(heads.hard_queries(head, threshold, drop))
+        other = random_head(head, wanted, threshold, drop, rng)
+        found = heads.hard_queries(other, threshold, drop)
+        assert abs(len(found) - wanted) <= 0.1 * wanted + 1 and other.rank == head.rank
+        for i, q, selected in found[:50]:  # its choices are those of its own weights
+            prob = other.attention(i)[q]
+            assert prob.argmax() == selected and prob[selected] > threshold
+            assert prob[selected] == pytest.approx(other.choices.top[other.text.query_begin[i] + q], rel=1e-5)
+
+
+def test_controls_are_what_they_say(head):
+    report = heads.analyze_head(head, threshold=0.7, nuclear_queries=0)
+    assert len(report.accuracies) == len(report.rule_accuracies) == 5
+    assert report.accuracies[0] == report.fit.accuracy and report.rule_accuracies[0] == report.best_baseline[1]
+    assert report.random.queries == report.fit.queries
+    assert report.random.status == "infeasible" or report.random.margin < report.fit.margin
+    assert 0 < report.null.own <= 1 and 0 < report.null.cosine <= 1
+    assert abs(report.null.hard - report.hard) <= 0.1 * report.hard
+    low, high = report.gain_interval
+    assert low < report.gain < high and report.beats_rules == (low > 0)
+    plain = heads.analyze_head(head, threshold=0.7, nuclear_queries=0, null=False, splits=1)
+    assert plain.random is plain.null is None and not plain.beats_rules
+    columns = heads.results_columns([report, plain])
+    assert np.isnan(columns["null_cosine"][-1]) and columns["split_gain_low"][0] == low
+    shared = heads.analyze_model([head, head], threshold=0.7, nuclear_queries=0, null="layer", splits=1)
+    assert shared[0].null is shared[1].null is not None
+    with pytest.raises(ValueError, match="null must be"):
+        heads.analyze_model([head], null="all")
+
+
+def test_interval_is_that_of_resampled_splits():
+    from attsvm.heads.controls import interval, student
+
+    low, high = interval([0.8, 0.9, 0.85, 0.9, 0.8])
+    assert (low + high) / 2 == pytest.approx(0.85)
+    assert high - low == pytest.approx(2 * 2.776 * np.sqrt((1 / 5 + 3 / 7) * 0.0025), rel=1e-6)
+    assert student(20) == pytest.approx(2.086, abs=1e-3) and student(60) == pytest.approx(2.0003, abs=1e-3)
+    assert interval([0.5]) == (-np.inf, np.inf)
+
+
+def test_what_an_interior_point_leaves_is_no_support(head):
+    cases = as_cases(head, heads.hard_queries(head, 0.7)[:10])
+    dual = np.full(cases.data.indptr[-1], 1e-13)
+    dual[cases.data.indptr[3] + (cases.selected[3] == 0)] = 2.0
+    rows, multipliers = fit._support(SimpleNamespace(status="optimal", dual=dual), cases)
+    assert (
+        rows.shape == (1, 4) and rows[0, :3].tolist() == cases.rows[3].tolist() and multipliers.tolist() == [2.0]
+    )
+
+
+def test_why_adds_up(head):
+    report = heads.analyze_head(head, threshold=0.7, nuclear_queries=0, null=False, splits=1)
+    for i, q, selected in report.train[:10]:
+        reason = heads.why(report, i, q)
+        scores = logits(head, head.W, i, q)
+        assert reason.selected == selected and reason.of == "own"
+        assert reason.margin == pytest.approx(scores[selected] - np.delete(scores, selected).max(), rel=1e-9)
+        assert reason.shares.sum() == pytest.approx(reason.margin, rel=1e-9) and len(reason.shares) == 3
+        svm = heads.why(report, i, q, W=report.fit.W)
+        assert svm.shares.sum() == pytest.approx(svm.margin, rel=1e-9) and svm.margin >= 1 - 1e-8
+    support = report.fit.rows[0]
+    reason = heads.why(report, *support[:2], rival=support[3])
+    assert reason.neighbours[0].tolist() == support.tolist() and reason.likeness[0] == pytest.approx(1)
+    assert "share of the margin" in repr(reason)
+    with pytest.raises(ValueError, match="rival must be a token that the query sees"):
+        heads.why(report, *support[:2], rival=support[2])
+
+
+def test_reports_show_themselves(head):
+    pandas = pytest.importorskip("pandas")
+    reports = heads.analyze_model([head], threshold=0.7, nuclear_queries=0, null=False, splits=1)
+    frame = reports.to_dataframe()
+    assert isinstance(frame, pandas.DataFrame) and frame["name"].unique().tolist() == ["L2H0"]
+    for shown in (reports._repr_html_(), reports[0]._repr_html_()):
+        assert shown.startswith("<table>") and "L2H0" in shown and "Residual space" in shown
+    assert 0.29 < reports[0].balance <= 1 and 1 <= reports[0].effective_rank <= 3
+
+
+def test_balance_and_effective_rank_by_hand(rng):
+    factors = rng.standard_normal((4, 9))
+    equal = heads.from_arrays(rng.standard_normal((9, 5, 9)), factors, None, -factors, None)[0]
+    report = heads.analyze_head(equal, threshold=0.6, nuclear_queries=0, null=False)
+    assert report.balance == pytest.approx(1)  # at any scale
+    values = np.linalg.svd(equal.W, compute_uv=False)[:4]
+    share = values / values.sum()
+    assert report.effective_rank == pytest.approx(np.exp(-(share * np.log(share)).sum()))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 from attsvm import heads
-from test_bert import packaged_model
+from bert import packaged_model
+from places import ROOT
 
 pytestmark = pytest.mark.slow
-README = Path(__file__).resolve().parent.parent / "README.md"
+README = ROOT / "README.md"
 
 
 @pytest.fixture(scope="module")

@@ -279,7 +279,7 @@ bad("train-problem-is-none", "problem")(lambda g: attsvm.train(None))
 bad("train-W-K-and-Q", "W")(lambda g: attsvm.train(g.problem, g.W, K=g.K, Q=g.Q))
 bad("train-K-alone", "Q")(lambda g: attsvm.train(g.problem, K=g.K))
 bad("train-Q-alone", "K")(lambda g: attsvm.train(g.problem, Q=g.Q))
-bad("rule-unknown", "rule")(lambda g: attsvm.train(g.problem, rule="adam"))
+bad("rule-unknown", "rule")(lambda g: attsvm.train(g.problem, rule="lion"))
 bad("rule-other-case", "rule")(lambda g: attsvm.train(g.problem, rule="Normalized"))
 bad("rule-none", "rule")(lambda g: attsvm.train(g.problem, rule=None))
 bad("rule-number", "rule")(lambda g: attsvm.train(g.problem, rule=0))
@@ -403,7 +403,7 @@ bad("selected-ragged-too-short", "selected")(lambda g: attsvm.solve_svm(g.all_ra
 bad("selected-ragged-jagged", "selected")(lambda g: attsvm.solve_svm(g.all_ragged, [[[0], [1, 2]], [0], [0, 0]]))
 bad("selected-masked", "selected")(lambda g: attsvm.solve_svm(g.data, np.ma.masked_array([0, 1], [True, False])))
 bad("selected-no-row-at-all", "selected")(lambda g: attsvm.solve_svm(g.data, []))
-bad("norm-unknown", "norm")(lambda g: attsvm.solve_svm(g.data, [0, 0], "spectral"))
+bad("norm-unknown", "norm")(lambda g: attsvm.solve_svm(g.data, [0, 0], "operator"))
 bad("norm-none", "norm")(lambda g: attsvm.solve_svm(g.data, [0, 0], None))
 bad("norm-list", "norm")(lambda g: attsvm.solve_svm(g.data, [0, 0], ["frobenius"]))
 bad("method-unknown", "method")(lambda g: attsvm.solve_svm(g.data, [0, 0], method="simplex"))
@@ -567,68 +567,126 @@ def test_messages_say_what_was_expected_and_what_came():
 
 def test_the_private_module_refuses_what_does_not_fit():
     """Private calls are unchecked in meaning, but none may crash."""
-    core = attsvm.problem._core
+    core = attsvm._core
     g = good()
     keys, queries = g.data.keys, g.data.queries
-    start, stop, indptr = g.data.start, g.data.stop, g.data.indptr
+    start, stop = g.data.start, g.data.stop
     handle, scores, W, W3 = g.data._handle, g.problem._scores, g.W, g.W[None]
-    rule = (1, keys, g.y, np.ones((2, 3)), np.ones(3), 0.0, None, 1, 0)
-    v, values = np.ones((1, 2)), keys
+    head = (1, np.ones((2, 3)), np.ones(3), 0.0)
+    problem = dict(
+        windows=handle, loss=0, scores=None, values=keys, y=g.y, head=head, heads=1, concatenate=False
+    )  # fmt: skip
+    general = core.objective(*problem.values())
+    linear = core.objective(handle, 0, scores, None, None, None, 1, False)
+    trained = core.objective(handle, 0, scores, keys, g.y, None, 1, False)
+    called = core.objective(*(problem | dict(head=(3, None, None, 0.0))).values())
+    one_v_per_query = core.objective(*(problem | dict(head=(2, np.ones((2, 2)), None, 0.1))).values())
+    settings = dict(
+        ridge=0.0, rule=1, lr=np.array([[0.1]]), target=0.0, p=2.0, radius=-1.0, ball=0, momentum=0.0, decay=0.0,
+        second=0.0, eps=0.0,
+    )  # fmt: skip
+    weights = dict(W=W3, K=None, Q=None, span=None, v=np.ones((1, 2)), means=None, past=None)
+    out = dict(
+        weights=np.empty((2, 1, 4)), head_records=np.empty((2, 1, 2)), losses=np.empty((2, 1)),
+        norm=np.empty((2, 1)), log_grad_norm=np.empty((2, 1)),
+    )  # fmt: skip
     run = dict(
-        windows=handle, scores=scores, values=values, y=g.y, loss=0, ridge=0.0, rule=1, lr=np.array([[0.1]]),
-        target=0.0, p=2.0, radius=-1.0, ball=0, first=0, last=3, record=np.array([0, 3]), W=W3, K=None, Q=None,
-        span=None, v=v, weights=np.empty((2, 1, 4)), heads=np.empty((2, 1, 2)), losses=np.empty((2, 1)),
-        norm=np.empty((2, 1)), log_grad_norm=np.empty((2, 1)), reached=np.zeros(2, int), recorded=None, combine=None,
+        objective=trained, function=None, settings=tuple(settings.values()), first=0, last=3,
+        record=np.array([0, 3]), weights=tuple(weights.values()), out=tuple(out.values()),
+        reached=np.zeros(2, int), recorded=None, combine=None,
     )  # fmt: skip
     core.train(*run.values())
-    core.loss(handle, rule, 0, W3, None, None)
+    core.loss(general, None, W3, None, None)
+
+    def made(**one):
+        return lambda: core.objective(*(problem | one).values())
 
     def changed(**one):
-        return lambda: core.train(*(run | one).values())
+        def call():
+            groups = dict(settings=settings, weights=weights, out=out)
+            for name, group in groups.items():
+                here = {key: value for key, value in one.items() if key in group and key not in run}
+                groups[name] = tuple((group | here).values())
+            core.train(*(run | groups | {key: value for key, value in one.items() if key in run}).values())
+
+        return call
+
+    def frozen(array):
+        array = array.copy()
+        array.flags.writeable = False
+        return array
 
     calls = [
-        lambda: core.windows(keys, queries, start, stop),
-        lambda: core.windows(keys, queries, start, stop + 1, indptr),
-        lambda: core.windows(keys, queries, start - 1, stop - 1, indptr),
-        lambda: core.windows(keys, queries, start, start, indptr),
-        lambda: core.windows(keys, queries, start, stop, indptr + 1),
-        lambda: core.windows(keys[:, :0].copy(), queries, start, stop, indptr),
-        lambda: core.windows(keys.astype(">f8"), queries, start, stop, indptr),
-        lambda: core.windows(keys[:, ::-1], queries, start, stop, indptr),
-        lambda: core.windows(keys, queries, start.astype(np.int32), stop, indptr),
+        lambda: core.windows(keys, queries, start),
+        lambda: core.windows(keys, queries, start, stop + 1),
+        lambda: core.windows(keys, queries, start - 1, stop - 1),
+        lambda: core.windows(keys, queries, start, start),
+        lambda: core.windows(keys, queries, start, stop[:1]),
+        lambda: core.windows(keys[:, :0].copy(), queries, start, stop),
+        lambda: core.windows(keys.astype(">f8"), queries, start, stop),
+        lambda: core.windows(keys[:, ::-1], queries, start, stop),
+        lambda: core.windows(keys, queries, start.astype(np.int32), stop),
+        lambda: core.plain_windows(keys, queries),
+        lambda: core.index(None),
+        lambda: core.index(object()),
+        lambda: core.entries(general),  # an objective is no windows
+        lambda: core.reference(object(), start),
         lambda: core.logits(None, W),
         lambda: core.logits(object(), W),
         lambda: core.logits(handle, None),
         lambda: core.logits(handle, np.ones((3, 2))),
         lambda: core.logits(handle, np.asfortranarray(np.arange(4.0).reshape(2, 2))),
+        lambda: core.margins(handle, W, np.zeros(3, int)),
+        lambda: core.margins(handle, W, np.full(2, 10**12)),
+        lambda: core.margins(handle, W, np.full(2, -1)),
         lambda: core.top(handle, np.ones(5)),
         lambda: core.attended(handle, np.ones((5, 2)), np.ones(6)),
         lambda: core.scores(handle, keys, np.ones(2), np.ones(3)),
-        lambda: core.loss(handle, scores, 4, W3, None, None),
-        lambda: core.loss(handle, scores, -1, W3, None, None),
-        lambda: core.loss(handle, scores, "logistic", W3, None, None),
-        lambda: core.loss(handle, scores[:-1].copy(), 0, W3, None, None),
-        lambda: core.loss(handle, scores, 0, None, None, None),
-        lambda: core.loss_and_grad(handle, scores, 0, None, g.K[None], np.ones((1, 2, 2))),
-        lambda: core.loss(handle, scores, 0, W, None, None),
+        made(loss=4),
+        made(loss=-1),
+        made(loss="logistic"),
+        made(scores=scores[:-1].copy()),
+        made(scores=scores, values=keys[:-1].copy()),
+        made(scores=scores, y=np.ones(3)),
+        made(values=keys[:-1].copy()),
+        made(y=np.ones(3)),
+        made(y=None),
+        made(heads=0),
+        made(heads=2**70),
+        made(heads=2, concatenate=True),  # V is shorter than the concatenated vectors
+        made(head=None),
+        made(head=head[:-1]),
         *(
-            lambda i=i, x=x: core.loss(handle, (*rule[:i], x, *rule[i + 1 :]), 0, W3, None, None)
-            for i, x in [
-                (0, 4),
-                (0, "mlp"),
-                (1, keys[:-1].copy()),
-                (2, np.ones(3)),
-                (3, np.ones(3)),
-                (4, np.ones(2)),
-            ]
-            + [(4, None), (7, 0), (7, 2), (8, 2**70)]
+            made(head=(*head[:i], x, *head[i + 1 :]))
+            for i, x in [(0, 4), (0, "mlp"), (1, np.ones(3)), (2, np.ones(2)), (2, None), (3, "0")]
         ),
-        lambda: core.loss(handle, rule[:-1], 0, W3, None, None),
+        lambda: core.loss(handle, None, W3, None, None),  # windows are no objective
+        lambda: core.loss(object(), None, W3, None, None),
+        lambda: core.loss(linear, None, None, None, None),
+        lambda: core.loss_and_grad(linear, None, None, g.K[None], np.ones((1, 2, 2))),
+        lambda: core.loss(linear, None, W, None, None),
+        lambda: core.loss(linear, None, np.ones((2, 2, 2)), None, None),
+        lambda: core.loss(called, None, W3, None, None),
+        lambda: core.loss_values(0, [1.0]),
+        lambda: core.loss_values(4, np.ones(1)),
+        lambda: core.loss_bounds(0, "least"),
+        lambda: core.regularization_path_point(general, W.copy(), 0, 1.0, 1e-6, 10),
+        lambda: core.regularization_path_point(linear, frozen(W), 0, 1.0, 1e-6, 10),
+        lambda: core.regularization_path_point(linear, W.copy(), 0, -1.0, 1e-6, 10),
         lambda: core.head(3, None, None, 0.0, np.ones((2, 2))),
         lambda: core.head(0, np.ones(3), None, 0.0, np.ones((2, 2))),
         lambda: core.head_parameters(0, np.ones(2), None, 0.0, np.ones((2, 2)), np.ones(3)),
         changed(ridge="ridge"),
-        changed(rule=5),
+        changed(rule=8),
+        changed(rule=7),  # adam without means
+        changed(momentum=0.5),
+        changed(momentum=0.5, means=np.zeros((1, 6))),
+        changed(momentum=0.5, means=np.zeros((1, 5)), past=np.zeros((2, 2))),
+        changed(momentum=0.5, means=np.zeros((1, 6)), past=np.zeros((1, 2))),
+        changed(momentum=1.0, means=np.zeros((1, 6)), past=np.zeros((2, 2))),
+        changed(decay=-1.0),
+        changed(second=1.0),
+        changed(eps=nan),
         changed(rule=-1),
         changed(lr=np.array([0.1])),
         changed(lr=np.array([[0.1, 0.1]])),
@@ -650,20 +708,67 @@ def test_the_private_module_refuses_what_does_not_fit():
         changed(W=W),
         changed(W=np.ones((0, 2, 2))),
         changed(W=np.ones((2, 2, 2))),
-        changed(values=keys[:-1].copy()),
-        changed(y=np.ones(3)),
         changed(v=np.ones((1, 3))),
-        changed(v=None),
-        changed(weights=np.empty((2, 2, 3))),
-        changed(heads=None),
+        changed(v=None, span=np.zeros((1, 4, 2)), combine=lambda *_: None),
+        changed(objective=linear),  # without values its head cannot be trained
+        changed(objective=one_v_per_query),
+        changed(objective=called, function=lambda o: None),
+        changed(settings=()),
+        changed(settings=None),
+        changed(weights=(W3,)),
+        lambda: core.train(*(run | dict(weights=None)).values()),
+        lambda: core.train(*(run | dict(out=list(out.values()))).values()),
+        lambda: core.train(*(run | dict(out=(np.empty((2, 2, 3)), *run["out"][1:]))).values()),
+        changed(head_records=None),
         changed(losses=np.empty(2)),
         changed(reached=np.zeros(1, int)),
+        *(
+            changed(**{name: frozen(array)})
+            for name, array in [("W", W3), ("v", np.ones((1, 2))), *list(out.items())[1:]]
+        ),
+        lambda: core.train(*(run | dict(out=(frozen(out["weights"]), *run["out"][1:]))).values()),
+        changed(reached=frozen(np.zeros(2, int))),
         lambda: core.set_num_threads("2"),
     ]
     for i, call in enumerate(calls):
-        with pytest.raises((ValueError, TypeError, OverflowError)):
+        with pytest.raises((ValueError, TypeError, OverflowError, IndexError)):
             call()
             pytest.fail(f"call {i} was accepted")
+
+
+def test_numbers_are_read_before_arrays_are_checked():
+    """A number whose conversion takes an array's memory away: the call sees what is left, and refuses it."""
+    core, g = attsvm._core, good()
+
+    class Number:  # no float: C has to call __float__
+        def __init__(self, array):
+            self.array = array
+
+        def __float__(self):
+            self.array.resize((0,) * self.array.ndim, refcheck=False)
+            return 1.0
+
+    def train(array):
+        W = array if array.ndim == 3 else g.W[None].copy()
+        record = array if array.ndim == 1 else np.array([0, 3])
+        settings = (Number(array), 1, np.array([[0.1]]), 0.0, 2.0, -1.0, 0)
+        out = (np.empty((2, 1, 4)), None, *(np.empty((2, 1)) for _ in range(3)))
+        weights = (W, None, None, None, None)
+        core.train(g.problem._objective, None, settings, 0, 3, record, weights, out, np.zeros(2, int), None, None)
+
+    v, W, o, chosen = np.ones(2), np.ones((2, 2)), np.ones((2, 2)), np.zeros(2, np.intp)
+    for call in [
+        lambda: train(np.ones((1, 2, 2))),
+        lambda: train(np.array([0, 3])),
+        lambda: core.head(0, v, None, Number(v), o),
+        lambda: core.regularization_path_point(g.problem._objective, W, 0, Number(W), 1e-6, 10),
+        lambda: core.frobenius_active(
+            g.data._handle, chosen, None, None, Number(chosen), 100, 0.0, 2.0, 0, None, None, None
+        ),
+        lambda: core.objective(g.data._handle, 0, None, o, np.ones(2), (2, o, None, Number(o)), 1, False),
+    ]:
+        with pytest.raises((ValueError, TypeError)):
+            call()
 
 
 # ------------------------------------------------------------------------------------ leaks

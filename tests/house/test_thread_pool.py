@@ -1,28 +1,27 @@
-"""The crew of threads by itself: a C program that runs its loops, as it is and where threads are refused."""
+"""The thread pool by itself: a C program that runs its loops, as it is and where threads are refused."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
+from places import CSRC
 
-CSRC = Path(__file__).resolve().parent.parent / "csrc"
 pytestmark = [
     pytest.mark.skipif(not CSRC.is_dir(), reason="the sources are not next to the tests"),
     pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed"),
 ]
 
-# crew_test THREADS COUNT LOOPS: every item is visited once per loop, by the part it belongs to; prints the largest
-# number of parts, and the threads of the process while the crew is there and after.
+# thread_pool_test THREADS COUNT LOOPS: every item is visited once per loop, by the part it belongs to; prints the
+# largest number of parts, and the threads of the process while the pool is there and after.
 PROGRAM = r"""
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
-#include "arena.h"
-#include "crew.h"
+#include "base/arena.h"
+#include "base/threads.h"
 
 struct tally { int *visits, *by; atomic_int parts; };
 
@@ -52,11 +51,11 @@ int main(int argc, char **argv)
     int visits[1000] = {0}, by[1000], first[1000], parts = 0;
     struct tally tally = {visits, by, 0};
     struct arena arena = {0};
-    struct crew crew;
-    crew_take(&crew, atoi(argv[1]), &arena);
+    struct threads pool;
+    threads_init(&pool, atoi(argv[1]), &arena);
     for (ptrdiff_t loop = 0; loop < loops; ++loop) {
         tally.parts = 0;
-        crew_for(&crew, count, argc > 4 ? 10 : 1e9, visit, &tally);
+        threads_for(&pool, count, argc > 4 ? 10 : 1e9, visit, &tally);
         parts = tally.parts > parts ? tally.parts : parts;
         for (ptrdiff_t i = 0; i < count; ++i) {
             if (visits[i] != loop + 1 || (i > 0 && by[i] < by[i - 1]) || (loop > 0 && by[i] != first[i]))
@@ -65,8 +64,8 @@ int main(int argc, char **argv)
         }
     }
     int during = threads();
-    crew_dismiss(&crew);
-    crew_for(NULL, count, 1e9, visit, &tally);
+    threads_end(&pool);
+    threads_for(NULL, count, 1e9, visit, &tally);
     arena_free(&arena);
     /* A thread that has been joined is listed a little longer, until the kernel has buried it. */
     for (int i = 0; i < 1000 && threads() > 1; ++i)
@@ -89,7 +88,7 @@ int refuse(pthread_t *thread, const pthread_attr_t *attributes, void *(*work)(vo
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):
     """(arguments) -> [parts, threads during, threads after]; ``allowed`` threads start, all by default."""
-    folder = tmp_path_factory.mktemp("crew")
+    folder = tmp_path_factory.mktemp("threads")
     (folder / "main.c").write_text(PROGRAM)
     (folder / "refuse.c").write_text(REFUSE)
     flags = ["-std=gnu11", "-O1", f"-I{CSRC}", "-pthread"]
@@ -98,16 +97,24 @@ def program(tmp_path_factory):
     def run(*arguments, allowed=None, sanitizer=None):
         key = (allowed, sanitizer)
         if key not in built:
-            built[key] = folder / f"crew{len(built)}"
-            words = [*flags, *([f"-fsanitize={sanitizer}", "-g"] if sanitizer else []), CSRC / "arena.c"]
+            built[key] = folder / f"threads{len(built)}"
+            words = [*flags, *([f"-fsanitize={sanitizer}", "-g"] if sanitizer else []), CSRC / "base" / "arena.c"]
             if allowed is None:
-                objects = [CSRC / "crew.c"]
+                objects = [CSRC / "base" / "threads.c"]
             else:
                 subprocess.run(
-                    ["gcc", *flags, "-Dpthread_create=refuse", "-c", CSRC / "crew.c", "-o", folder / "crew.o"],
+                    [
+                        "gcc",
+                        *flags,
+                        "-Dpthread_create=refuse",
+                        "-c",
+                        CSRC / "base" / "threads.c",
+                        "-o",
+                        folder / "threads.o",
+                    ],
                     check=True,
                 )
-                objects = [folder / "crew.o", folder / "refuse.c", f"-DALLOWED={allowed}"]
+                objects = [folder / "threads.o", folder / "refuse.c", f"-DALLOWED={allowed}"]
             subprocess.run(["gcc", *words, folder / "main.c", *objects, "-o", built[key]], check=True)
         done = subprocess.run([built[key], *map(str, arguments)], capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, (

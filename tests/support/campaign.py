@@ -1,6 +1,6 @@
 """Random problems of every awkward kind, each answer judged from the raw tokens.
 
-    python tests/campaign.py [--problems 2000] [--first 0]
+    python tests/support/campaign.py [--problems 2000] [--first 0] [--norms frobenius nuclear max spectral]
 
 For each kind: how many answers were "optimal", "infeasible", ...; what was wrong, if anything was; the seconds spent.
 A problem is rebuilt by ``problem(kind, seed)``.
@@ -174,11 +174,11 @@ def judge(case, norm, **options):
     return sol, None
 
 
-def run(problems, first=0, report=None):
+def run(problems, first=0, report=None, norms=("frobenius", "nuclear")):
     """{(kind, norm): Counter of statuses}, the seconds of each, and the list of everything that needs a look."""
     counts, seconds, remarks = collections.defaultdict(collections.Counter), collections.Counter(), []
     for i in range(first, first + problems):
-        kind, norm = KINDS[i % len(KINDS)], ("frobenius", "nuclear")[i // len(KINDS) % 2]
+        kind, norm = KINDS[i % len(KINDS)], norms[i // len(KINDS) % len(norms)]
         begin = time.perf_counter()
         sol, wrong = judge(problem(kind, i), norm)
         seconds[kind, norm] += time.perf_counter() - begin
@@ -195,9 +195,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--problems", type=int, default=2000)
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--norms", nargs="+", default=("frobenius", "nuclear"))
     args = parser.parse_args()
     counts, seconds, remarks = run(
-        args.problems, args.first, lambda line: print(line, file=sys.stderr, flush=True)
+        args.problems, args.first, lambda line: print(line, file=sys.stderr, flush=True), args.norms
     )
     words = ["optimal", "infeasible", "no constraint", "iteration limit", "undecided"]
     print(f"{'kind':>16} {'norm':>10} " + " ".join(f"{word:>15}" for word in words) + f" {'seconds':>8}")

@@ -1,18 +1,17 @@
-/* csrc/blas.h in plain loops, as far as the parts of the solvers under test call it. */
-#include "blas.h"
+/* csrc/linalg/blas.h in plain loops, as far as the parts of the solvers under test call it. */
+#include "linalg/blas.h"
 
 #include <math.h>
 
-void blas_gemm(enum blas_op op_a, enum blas_op op_b, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, double alpha,
-               const double *A, ptrdiff_t lda, const double *B, ptrdiff_t ldb, double beta, double *C,
-               ptrdiff_t ldc)
+void blas_gemm(enum matrix_op op_a, enum matrix_op op_b, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, double alpha,
+               const double *A, ptrdiff_t lda, const double *B, ptrdiff_t ldb, double beta, double *C, ptrdiff_t ldc)
 {
     for (ptrdiff_t i = 0; i < m; ++i)
         for (ptrdiff_t j = 0; j < n; ++j) {
             double sum = 0;
             for (ptrdiff_t l = 0; l < k; ++l)
-                sum += (op_a == BLAS_PLAIN ? A[i * lda + l] : A[l * lda + i])
-                    * (op_b == BLAS_PLAIN ? B[l * ldb + j] : B[j * ldb + l]);
+                sum += (op_a == MATRIX_PLAIN ? A[i * lda + l] : A[l * lda + i])
+                       * (op_b == MATRIX_PLAIN ? B[l * ldb + j] : B[j * ldb + l]);
             C[i * ldc + j] = alpha * sum + (beta == 0 ? 0 : beta * C[i * ldc + j]);
         }
 }
@@ -21,7 +20,8 @@ void blas_syrk(ptrdiff_t n, ptrdiff_t k, double alpha, const double *A, ptrdiff_
                ptrdiff_t ldc)
 {
     for (ptrdiff_t i = 0; i < n; ++i)
-        blas_gemm(BLAS_PLAIN, BLAS_TRANSPOSED, 1, i + 1, k, alpha, A + i * lda, lda, A, lda, beta, C + i * ldc, ldc);
+        blas_gemm(MATRIX_PLAIN, MATRIX_TRANSPOSED, 1, i + 1, k, alpha, A + i * lda, lda, A, lda, beta, C + i * ldc,
+                  ldc);
 }
 
 int blas_cholesky(ptrdiff_t n, double *A, ptrdiff_t lda)
@@ -39,12 +39,12 @@ int blas_cholesky(ptrdiff_t n, double *A, ptrdiff_t lda)
     return 0;
 }
 
-void blas_solve_vector(enum blas_op op, ptrdiff_t n, const double *L, ptrdiff_t ldl, double *b)
+void blas_solve_vector(enum matrix_op op, ptrdiff_t n, const double *L, ptrdiff_t ldl, double *b)
 {
     for (ptrdiff_t s = 0; s < n; ++s) {
-        ptrdiff_t i = op == BLAS_PLAIN ? s : n - 1 - s;
-        for (ptrdiff_t l = op == BLAS_PLAIN ? 0 : i + 1; l < (op == BLAS_PLAIN ? i : n); ++l)
-            b[i] -= (op == BLAS_PLAIN ? L[i * ldl + l] : L[l * ldl + i]) * b[l];
+        ptrdiff_t i = op == MATRIX_PLAIN ? s : n - 1 - s;
+        for (ptrdiff_t l = op == MATRIX_PLAIN ? 0 : i + 1; l < (op == MATRIX_PLAIN ? i : n); ++l)
+            b[i] -= (op == MATRIX_PLAIN ? L[i * ldl + l] : L[l * ldl + i]) * b[l];
         b[i] /= L[i * ldl + i];
     }
 }
@@ -52,10 +52,10 @@ void blas_solve_vector(enum blas_op op, ptrdiff_t n, const double *L, ptrdiff_t 
 void blas_solve_rows(ptrdiff_t k, ptrdiff_t n, const double *L, ptrdiff_t ldl, double *B, ptrdiff_t ldb)
 {
     for (ptrdiff_t r = 0; r < k; ++r)
-        blas_solve_vector(BLAS_PLAIN, n, L, ldl, B + r * ldb);
+        blas_solve_vector(MATRIX_PLAIN, n, L, ldl, B + r * ldb);
 }
 
-void blas_solve_lower(enum blas_op op, ptrdiff_t n, ptrdiff_t k, const double *L, ptrdiff_t ldl, double *B,
+void blas_solve_lower(enum matrix_op op, ptrdiff_t n, ptrdiff_t k, const double *L, ptrdiff_t ldl, double *B,
                       ptrdiff_t ldb)
 {
     double column[n > 0 ? n : 1];

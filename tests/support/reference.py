@@ -77,8 +77,11 @@ def matrix_norms(W, norm):
     """The norm and its dual norm of W."""
     if norm == "frobenius":
         return np.linalg.norm(W), np.linalg.norm(W)
+    if norm == "max":
+        return np.abs(W).max(), np.abs(W).sum()
     sigma = np.linalg.svd(W, compute_uv=False)
-    return sigma.sum(), sigma.max()
+    both = sigma.sum(), sigma.max()
+    return both if norm == "nuclear" else both[::-1]
 
 
 def certificate(data, selected, W, dual, norm):
@@ -179,7 +182,9 @@ def loss_value(loss, u, log_u):
         return np.exp(-u), -u
     if loss == "linear":
         return -u, 0.0
-    return -log_u, -log_u
+    if loss == "log":
+        return -log_u, -log_u
+    raise ValueError(f"no twin of the loss {loss!r}")
 
 
 def softmax_pull_back(logit, score):
@@ -260,20 +265,20 @@ def train(data, y, v, loss, weights, rule, lr, steps, ridge=0.0):
 # ------------------------------------------------------------------------------------ projections
 
 
-def project_simplex(x, total):
+def projection_simplex(x, total):
     """max(x - theta, 0) with the theta that makes the sum right, by trying every count of positive entries."""
     order = np.sort(x)[::-1]
     thetas = order[0] + (np.cumsum(order - order[0]) - total) / np.arange(1, len(x) + 1)
     return np.maximum(x - thetas.max(), 0.0)
 
 
-def project_ball(W, norm, radius):
+def projection_ball(W, norm, radius):
     if matrix_norms(W, norm)[0] <= radius:
         return W
     if norm == "frobenius":
         return W * radius / np.linalg.norm(W)
     U, sigma, V = np.linalg.svd(W, full_matrices=False)
-    return U * project_simplex(sigma, radius) @ V
+    return U * projection_simplex(sigma, radius) @ V
 
 
 # ------------------------------------------------------------------------------------ many digits

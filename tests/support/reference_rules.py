@@ -28,6 +28,44 @@ def mirror(w, g, lr, p):
     return np.sign(u) * np.abs(u) ** (1 / (p - 1))
 
 
+def spectral(g):
+    """U V^T over the singular values that are not rounding; a vector over its norm."""
+    if g.ndim == 1:
+        return g / np.linalg.norm(g)
+    U, s, Vt = np.linalg.svd(g, full_matrices=False)
+    rank = (s > 4 * max(g.shape) * np.finfo(float).eps * s[0]).sum()
+    return U[:, :rank] @ Vt[:rank]
+
+
+class Means:
+    """m <- beta m + weight g and v <- beta2 v + (1 - beta2) g^2 of gradients G exp(scale), each with its scale."""
+
+    def __init__(self, beta, weight=1.0, beta2=None):
+        self.beta, self.weight, self.beta2 = beta, weight, beta2
+        self.mean, self.square, self.steps = (0.0, -np.inf), (0.0, -np.inf), 0
+
+    def add(self, G, scale):
+        self.steps += 1
+        self.mean = _sum(self.mean, self.beta, (self.weight * G, scale))
+        if self.beta2 is not None:
+            self.square = _sum(self.square, self.beta2, ((1 - self.beta2) * G**2, 2 * scale))
+        return self.mean
+
+    def adam(self, eps):
+        (m, scale), (v, square) = self.mean, self.square
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            m = m / (1 - self.beta**self.steps)
+            root = np.sqrt(v / (1 - self.beta2**self.steps))
+            found = m * np.exp(scale - square / 2) / (root + (eps * np.exp(-square / 2) if eps else 0.0))
+        return np.where(np.isfinite(found), found, 0.0)
+
+
+def _sum(old, beta, new):
+    kept = old[1] + np.log(beta) if beta > 0 else -np.inf
+    scale = max(kept, new[1])
+    return np.exp(kept - scale) * old[0] + np.exp(new[1] - scale) * new[0], scale
+
+
 def polyak(weights, found, excess, lr):
     """All matrices together."""
     size = np.sqrt(sum((g**2).sum() for g in found))

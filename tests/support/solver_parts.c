@@ -2,19 +2,22 @@
  * calls these and compares with NumPy.  Each returns a status, or what it says. */
 #include <string.h>
 
-#include "arena.h"
-#include "ascent.h"
-#include "blocks.h"
-#include "exchange.h"
-#include "factor.h"
-#include "gram.h"
-#include "start.h"
-#include "status.h"
+#include "base/arena.h"
+#include "base/monitor.h"
+#include "svm/active_set.h"
+#include "svm/frobenius/coordinate_ascent.h"
+#include "svm/frobenius/block_ascent.h"
+#include "svm/systems/schur_update.h"
+#include "svm/systems/cholesky_update.h"
+#include "svm/systems/gram.h"
+#include "svm/frobenius/initial_support.h"
+#include "svm/systems/support_system.h"
+#include "base/status.h"
 
 struct problem {
     ptrdiff_t n, T, dk, dz;
-    const double *X, *Z;                /* (n, T, dk), (n, dz) */
-    const ptrdiff_t *reference;         /* (n) */
+    const double *X, *Z;        /* (n, T, dk), (n, dz) */
+    const ptrdiff_t *reference; /* (n) */
 };
 
 struct parts {
@@ -24,17 +27,24 @@ struct parts {
 };
 
 /* All tokens of each sequence, one query each.  The rows are those of reference.svm_rows. */
-static int begin(struct parts *parts, const struct problem *p, const unsigned char *kept)
+static int begin(struct parts *parts, const struct problem *p, const unsigned char *kept, const double *rhs)
 {
     ptrdiff_t entry;
     memset(parts, 0, sizeof *parts);
     ptrdiff_t *indptr = arena_indices(&parts->arena, p->n + 1);
     for (ptrdiff_t i = 0; i <= p->n; ++i)
         indptr[i] = i * p->T;
-    parts->w = (struct windows){.tokens = p->n * p->T, .n_queries = p->n, .dk = p->dk, .dz = p->dz, .keys = p->X,
-                                .queries = p->Z, .start = indptr, .stop = indptr + 1, .indptr = indptr,
+    parts->w = (struct windows){.tokens = p->n * p->T,
+                                .n_queries = p->n,
+                                .dk = p->dk,
+                                .dz = p->dz,
+                                .keys = p->X,
+                                .queries = p->Z,
+                                .start = indptr,
+                                .stop = indptr + 1,
+                                .indptr = indptr,
                                 .longest = p->T};
-    return rows_build(&parts->rows, &entry, NULL, &parts->w, p->reference, kept, NULL, NULL, &parts->arena);
+    return rows_build(&parts->rows, &entry, NULL, &parts->w, p->reference, kept, rhs, NULL, &parts->arena);
 }
 
 static int end(struct parts *parts, int status)
@@ -48,21 +58,63 @@ int parts_exchange(double *x, ptrdiff_t *factors, const struct problem *p, const
                    const ptrdiff_t *member, const ptrdiff_t *sizes, ptrdiff_t sets)
 {
     struct parts parts;
-    struct exchange e;
-    int status = begin(&parts, p, NULL);
+    struct schur_update e;
+    int status = begin(&parts, p, NULL, NULL);
     ptrdiff_t m = parts.rows.count;
-    exchange_take(&e, &parts.rows, ridge, &parts.arena);
+    schur_update_init(&e, &parts.rows, ridge, &parts.arena);
     *factors = 0;
     for (ptrdiff_t i = 0; i < sets && status == STATUS_DONE; ++i) {
         const ptrdiff_t *base = e.size > 0 ? e.member : NULL;
         ptrdiff_t columns = e.n_columns;
-        status = exchange_solve(&e, x + i * m, b + i * m, member, sizes[i]);
+        status = schur_update_solve(&e, x + i * m, b + i * m, member, sizes[i]);
         *factors += base == NULL || e.n_columns < columns || e.member != base;
         if (e.n_columns > e.room)
-            status = 1000;              /* wrote beyond its room */
+            status = 1000; /* wrote beyond its room */
         member += sizes[i];
     }
     return end(&parts, status);
+}
+
+/* The systems of all sets, member [sum of sizes], from one compact copy: x [sets, m] of b [sets, m] by conjugate
+ * gradients, factored [sets, m] by Cholesky; applied and preconditioned [sets, m] of x.  Of each row of these arrays
+ * but ridge the first |S| numbers count, in the order of member. */
+int parts_support(double *x, double *factored, double *applied, double *preconditioned, const struct problem *p,
+                  const double *ridge, const double *b, const ptrdiff_t *member, const ptrdiff_t *sizes, ptrdiff_t sets,
+                  double tol)
+{
+    struct parts parts;
+    struct compact_rows compact;
+    int status = begin(&parts, p, NULL, NULL);
+    struct monitor monitor = {0};
+    ptrdiff_t m = parts.rows.count, iterations = 0;
+    compact_rows_init(&compact, &parts.arena);
+    for (ptrdiff_t i = 0; i < sets && status == STATUS_DONE; ++i) {
+        struct support_system support;
+        status = compact_rows_make_room(&compact, &parts.rows, member, sizes[i]);
+        if (status == STATUS_DONE)
+            status = support_system_init(&support, &parts.rows, member, sizes[i], ridge, &compact, &parts.arena);
+        if (status == STATUS_DONE)
+            status = support_system_solve(&support, x + i * m, b + i * m, tol, m, &iterations, &monitor, &parts.arena);
+        if (status != STATUS_DONE)
+            break;
+        compact_rows_apply(&compact, applied + i * m, x + i * m);
+        compact_rows_precondition(&compact, preconditioned + i * m, x + i * m);
+        status = support_system_init(&support, &parts.rows, member, sizes[i], ridge, NULL, &parts.arena);
+        if (status == STATUS_DONE) /* at most three refinements: they need not reach the target */
+            support_system_solve(&support, factored + i * m, b + i * m, tol, 3, &iterations, &monitor, &parts.arena);
+        member += sizes[i];
+    }
+    return end(&parts, status);
+}
+
+/* One exchange of sides for x, margin and b [m] of unit rows: inside [m] in and out; returns how many rows changed. */
+ptrdiff_t parts_change_sides(unsigned char *inside, const double *x, const double *margin, const double *b, double size,
+                             const struct problem *p, const unsigned char *kept, const double *rhs)
+{
+    struct parts parts;
+    int status = begin(&parts, p, kept, rhs);
+    ptrdiff_t changed = active_set_exchange(inside, x, margin, b, size, &parts.rows);
+    return end(&parts, status) == STATUS_DONE ? changed : -1;
 }
 
 /* square [size, size] upper triangle, products [size] of row j, margins [m] of x on member. */
@@ -71,54 +123,53 @@ int parts_gram(double *square, double *products, double *margins, const struct p
 {
     struct parts parts;
     struct gram gram;
-    int status = begin(&parts, p, NULL);
+    int status = begin(&parts, p, NULL, NULL);
     if (status == STATUS_DONE)
-        status = gram_take(&gram, &parts.rows, &parts.arena);
+        status = gram_init(&gram, &parts.rows, &parts.arena);
     if (status != STATUS_DONE)
         return end(&parts, status);
     ptrdiff_t stride = size + 32;
     double *G = arena_zeros(&parts.arena, stride, stride);
     double *margin = arena_doubles(&parts.arena, parts.rows.count + 32, 1);
-    int whole = gram.G != NULL;
     status = gram_square(G, stride, &gram, member, size);
     for (ptrdiff_t i = 0; i < size; ++i)
         memcpy(square + i * size, G + i * stride, (size_t)size * sizeof(double));
     gram_products(products, &gram, j, member, size);
     gram_margins(margin, &gram, x, member, size);
     memcpy(margins, margin, (size_t)parts.rows.count * sizeof(double));
-    return end(&parts, status == STATUS_DONE ? whole : -1);
+    return end(&parts, status);
 }
 
-/* Build with member [size], then moves [n]: row k >= 0 joins (unless it depends on S), or row -1-k of S leaves.  What is
- * left: S = member [*left], x = U^-1 y, times = U x, transposed = U^-T beta_S, each [*left]. */
+/* Build with member [size], then moves [n]: row k >= 0 joins (unless it depends on S), or row -1-k of S leaves.  What
+ * is left: S = member [*left], x = U^-1 y, times = U x, transposed = U^-T beta_S, each [*left]. */
 int parts_factor(ptrdiff_t *left_member, ptrdiff_t *left, double *x, double *times, double *transposed,
                  const struct problem *p, const double *beta, const ptrdiff_t *member, ptrdiff_t size,
                  const ptrdiff_t *moves, ptrdiff_t n, double least)
 {
     struct parts parts;
     struct gram gram;
-    struct factor f;
-    int status = begin(&parts, p, NULL);
+    struct cholesky_update f;
+    int status = begin(&parts, p, NULL, NULL);
     ptrdiff_t m = parts.rows.count;
     if (status == STATUS_DONE)
-        status = gram_take(&gram, &parts.rows, &parts.arena);
+        status = gram_init(&gram, &parts.rows, &parts.arena);
     if (status == STATUS_DONE)
-        status = factor_take(&f, &gram, beta, m + 8, &parts.arena);
+        status = cholesky_update_init(&f, &gram, beta, m + 8, &parts.arena);
     double *out = arena_zeros(&parts.arena, m + 64, 1), *b = arena_zeros(&parts.arena, m + 64, 1);
     if (status == STATUS_DONE)
-        status = factor_build(&f, member, size, least);
+        status = cholesky_update_build(&f, member, size, least);
     for (ptrdiff_t i = 0; i < n && status == STATUS_DONE; ++i) {
         if (moves[i] < 0) {
             for (ptrdiff_t k = 0; k < f.size; ++k)
                 if (f.member[k] == -1 - moves[i]) {
-                    factor_delete(&f, k);
+                    cholesky_update_delete(&f, k);
                     break;
                 }
             continue;
         }
-        double rest = factor_project(&f, moves[i]);
+        double rest = cholesky_update_project(&f, moves[i]);
         if (rest > least)
-            status = factor_append(&f, moves[i], rest);
+            status = cholesky_update_append(&f, moves[i], rest);
     }
     if (status != STATUS_DONE)
         return end(&parts, status);
@@ -131,14 +182,14 @@ int parts_factor(ptrdiff_t *left_member, ptrdiff_t *left, double *x, double *tim
         if (found != f.inside[i])
             return end(&parts, 1001);
     }
-    factor_solve(&f, out, f.y);
+    cholesky_update_solve(&f, out, f.y);
     memcpy(x, out, (size_t)f.size * sizeof(double));
-    factor_times(&f, b, out);
+    cholesky_update_times(&f, b, out);
     memcpy(times, b, (size_t)f.size * sizeof(double));
     memset(b, 0, (size_t)(m + 64) * sizeof(double));
     for (ptrdiff_t i = 0; i < f.size; ++i)
         b[i] = beta[f.member[i]];
-    factor_solve_transposed(&f, out, b);
+    cholesky_update_solve_transposed(&f, out, b);
     memcpy(transposed, out, (size_t)f.size * sizeof(double));
     return end(&parts, STATUS_DONE);
 }
@@ -149,14 +200,14 @@ int parts_start(double *x, int *solved, ptrdiff_t *iterations, const struct prob
 {
     struct parts parts;
     struct gram gram;
-    struct factor f;
-    int status = begin(&parts, p, NULL);
+    struct cholesky_update f;
+    int status = begin(&parts, p, NULL, NULL);
     if (status == STATUS_DONE)
-        status = gram_take(&gram, &parts.rows, &parts.arena);
+        status = gram_init(&gram, &parts.rows, &parts.arena);
     if (status == STATUS_DONE)
-        status = factor_take(&f, &gram, beta, parts.rows.count + 8, &parts.arena);
+        status = cholesky_update_init(&f, &gram, beta, parts.rows.count + 8, &parts.arena);
     if (status == STATUS_DONE)
-        status = start_support(x, solved, &f, &gram, iterations, most, &parts.arena);
+        status = initial_support(x, solved, &f, &gram, iterations, most, &parts.arena);
     return end(&parts, status);
 }
 
@@ -166,36 +217,36 @@ int parts_ascent(double *x, ptrdiff_t *flips, const struct problem *p, const dou
 {
     struct parts parts;
     struct gram gram;
-    struct ascent a;
-    int status = begin(&parts, p, NULL);
+    struct coordinate_ascent a;
+    int status = begin(&parts, p, NULL, NULL);
     if (status == STATUS_DONE)
-        status = gram_take(&gram, &parts.rows, &parts.arena);
+        status = gram_init(&gram, &parts.rows, &parts.arena);
     if (status == STATUS_DONE)
-        status = ascent_take(&a, &gram, beta, &parts.arena);
+        status = coordinate_ascent_init(&a, &gram, beta, &parts.arena);
     if (status != STATUS_DONE)
         return end(&parts, status);
-    ascent_begin(&a, x, member, size);
+    coordinate_ascent_begin(&a, x, member, size);
     for (ptrdiff_t i = 0; i < epochs; ++i)
-        flips[i] = ascent_epoch(&a, x, step);
+        flips[i] = coordinate_ascent_epoch(&a, x, step);
     return end(&parts, status);
 }
 
-/* The same of blocks.  W [dk,dz], where V does not stand for it (returns 1 then); the order [epochs, n] of the queries and
- * the rows [epochs, m] that are visited. */
+/* The same of blocks.  W [dk,dz], where V does not stand for it (returns 1 then); the order [epochs, n] of the queries
+ * and the rows [epochs, m] that are visited. */
 int parts_blocks(double *lambda, ptrdiff_t *flips, double *W, ptrdiff_t *order, unsigned char *near,
                  const struct problem *p, const unsigned char *kept, double ridge, ptrdiff_t epochs)
 {
     struct parts parts;
-    struct blocks blocks;
-    int status = begin(&parts, p, kept);
+    struct block_ascent blocks;
+    int status = begin(&parts, p, kept, NULL);
     const struct rows *rows = &parts.rows;
     if (status == STATUS_DONE)
-        status = blocks_take(&blocks, rows, ridge, &parts.arena);
+        status = block_ascent_init(&blocks, rows, ridge, &parts.arena);
     if (status != STATUS_DONE)
         return end(&parts, status);
-    blocks_start(&blocks, lambda);
+    block_ascent_start(&blocks, lambda);
     for (ptrdiff_t i = 0; i < epochs; ++i) {
-        flips[i] = blocks_epoch(&blocks, lambda);
+        flips[i] = block_ascent_epoch(&blocks, lambda);
         memcpy(order + i * p->n, blocks.order, (size_t)p->n * sizeof *order);
         for (ptrdiff_t q = 0; q < p->n; ++q)
             for (ptrdiff_t k = 0; k < blocks.n_near[q]; ++k)
@@ -204,6 +255,6 @@ int parts_blocks(double *lambda, ptrdiff_t *flips, double *W, ptrdiff_t *order, 
     int groups = blocks.W != NULL;
     if (groups)
         memcpy(W, blocks.W, (size_t)(p->dk * p->dz) * sizeof(double));
-    blocks_end(&blocks);
+    block_ascent_end(&blocks);
     return end(&parts, groups);
 }

@@ -161,10 +161,11 @@ def test_absurd_exponents_keep_valid_bounds(p):
 # ------------------------------------------------------------------------------------- answers known otherwise
 
 
-def barrier(case, p, rhs=None, tol=TOL):
+def interior(case, p, rhs=None, tol=TOL):
     """The solver itself, which also takes p = 2 and any right-hand side: status, W, dual per entry, bounds."""
     reference_token = np.asarray(case.selected, dtype=np.intp)
-    return _core.svm_barrier(case.data._handle, reference_token, None, rhs, tol, 200, 0.0, p, None, None, None)[:5]
+    options = (tol, 200, 0.0, p, 0, None, None, None)
+    return _core.entrywise_interior(case.data._handle, reference_token, None, rhs, *options)[:5]
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -173,7 +174,7 @@ def test_two_is_the_frobenius_norm(seed):
     for two in (2, 2.0, np.float32(2)):
         assert attsvm.solve_svm(case.data, case.selected, two).norm == "frobenius"
     frobenius = attsvm.solve_svm(case.data, case.selected)
-    status, W, _, lower, upper = barrier(case, 2.0, tol=1e-11)
+    status, W, _, lower, upper = interior(case, 2.0, tol=1e-11)
     assert status == 0
     assert lower == pytest.approx(frobenius.margin, rel=1e-9) and upper == pytest.approx(
         frobenius.margin, rel=1e-9
@@ -208,7 +209,7 @@ def test_any_right_hand_side(p):
     case = ball(5, 6, 5, 8)
     rng = np.random.default_rng(6)
     rhs = rng.uniform(-0.5, 2.0, case.data.indptr[-1])
-    status, W, dual, lower, upper = barrier(case, p, rhs)
+    status, W, dual, lower, upper = interior(case, p, rhs)
     assert status == 0
     rows = reference.svm_rows(case.data, case.selected)
     entry = np.array([case.data.indptr[q] + t for q, t, *_ in rows])
@@ -217,7 +218,7 @@ def test_any_right_hand_side(p):
     M = reference.svm_adjoint(rows, multipliers, W.shape)
     assert lp_norm(W, p) <= (b @ multipliers) / lp_norm(M, dual_exponent(p)) * (1 + 1.01 * TOL)
     assert lower == pytest.approx(float(1 / lp_norm(W, p)), rel=1e-10)
-    status, twice, _, _, _ = barrier(case, p, 2 * np.ones(len(rhs)))
+    status, twice, _, _, _ = interior(case, p, 2 * np.ones(len(rhs)))
     assert status == 0
     assert lp_norm(twice, p) == pytest.approx(float(2 * lp_norm(solve(case, p).W, p)), rel=2 * TOL)
 
@@ -279,10 +280,10 @@ def test_support_is_the_active_rows():
 def test_result_says_its_norm():
     case = ball(0, 6, 8, 10)
     text = repr(solve(case, 3))
-    assert "entrywise l3 norm: optimal" in text and "barrier" in text
+    assert "entrywise l3 norm: optimal" in text and "interior" in text
 
 
-@pytest.mark.parametrize("norm", [True, math.nan, math.inf, 1, 1.0, 0.5, -3, "3", "entrywise", None, [3.0], 2j])
+@pytest.mark.parametrize("norm", [True, math.nan, -math.inf, 1, 1.0, 0.5, -3, "3", "entrywise", None, [3.0], 2j])
 def test_bad_norms_are_named(norm):
     case = ball(0, 3, 3, 4)
     with pytest.raises(ValueError, match="norm must be"):
@@ -347,3 +348,42 @@ def test_paper_sizes(p):
         sol = solve(case, p)
         assert sol.status == "optimal"
         check_answer(case, sol, reference.svm_rows(data, case.selected), p)
+
+
+# ------------------------------------------------------------------------------------- more rows than weights
+
+
+def planted(n, T, dk, dz, seed, kept=None):
+    """Tokens that some W selects; with `kept`, another token of each window that it cannot tell from the first."""
+    rng = np.random.default_rng([n, T, dk, seed])
+    X, Z, W = rng.standard_normal((n, T, dk)), rng.standard_normal((n, dz)), rng.standard_normal((dk, dz))
+    chosen = attsvm.cross_attention(X, Z).select(W)
+    if not kept:
+        return Case(attsvm.cross_attention(X, Z), chosen)
+    some = np.arange(min(kept, n))
+    other = (chosen[some] + 1) % T
+    normal = Z[some] @ W.T
+    apart = ((X[some, chosen[some]] - X[some, other]) * normal).sum(1) / (normal**2).sum(1)
+    X[some, other] += apart[:, None] * normal  # equal logits under W
+    selected = np.zeros((n, T), dtype=bool)
+    selected[np.arange(n), chosen] = selected[some, other] = True
+    return Case(attsvm.cross_attention(X, Z), selected)
+
+
+@pytest.mark.parametrize("p", [1.05, 1.5, 3.0, 10.0, 100.0])
+@pytest.mark.parametrize("kept", [None, 3], ids=["one", "several"])
+@pytest.mark.parametrize("shape", [(40, 12, 3, 3), (5, 150, 4, 3), (150, 8, 6, 5)], ids=str)
+def test_the_system_of_the_weights_certifies(shape, kept, p):
+    """Rows from 30 to 60 times the weights, with equality rows and without."""
+    case = planted(*shape, seed=1, kept=kept)
+    sol = solve(case, p)
+    assert sol.status == "optimal"
+    lower, upper = certificate(case, reference.svm_rows(case.data, case.selected), sol.W, sol.dual, p)
+    assert 0 < lower <= upper * (1 + 1e-12) and upper / lower - 1 <= 1.1 * TOL
+    assert sol.margin == pytest.approx(lower, rel=1e-10)
+
+
+def test_many_rows_need_no_matrix_of_their_size():
+    """40,000 rows of 12 weights: the system of the rows would take 12 GB."""
+    case = planted(5, 8001, 4, 3, seed=0)
+    assert solve(case, 1.5).status == "optimal"

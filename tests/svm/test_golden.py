@@ -1,13 +1,12 @@
 """Training against stored PyTorch runs (tests/golden/README.md says how they were made)."""
 
-from pathlib import Path
 from types import SimpleNamespace
 
 import attsvm
 import numpy as np
 import pytest
+from places import GOLDEN
 
-GOLDEN = sorted((Path(__file__).parent / "golden").glob("local_*.npz"))
 # The reference differentiates softmax naively: it loses a digit for every digit by which attention saturates, and
 # stalls soon after these steps.  Relative to the Frobenius norm.
 W_STEPS = {1: 1e-11, 10: 1e-11, 100: 1e-11, 500: 1e-7}

@@ -5,21 +5,22 @@ from __future__ import annotations
 import ctypes
 import shutil
 import subprocess
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from places import CSRC, TESTS
 from problems import sphere
 
-HERE = Path(__file__).resolve().parent
-CSRC = HERE.parent / "csrc"
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not CSRC.is_dir(), reason="the sources are not next to the tests"),
     pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed"),
 ]
-SOURCES = "arena ascent blocks crew exchange factor gram product rows start sweep vector windows".split()
+SOURCES = """base/arena base/threads linalg/cholesky linalg/gemm linalg/matrix linalg/vector attention/windows
+svm/rows svm/active_set svm/systems/cholesky_update svm/systems/schur_update svm/systems/gram svm/systems/compact_rows
+svm/systems/support_system svm/frobenius/coordinate_ascent svm/frobenius/block_ascent
+svm/frobenius/initial_support""".split()
 SHAPES = [(3, 4, 5, 4), (12, 9, 16, 7), (30, 12, 11, 13), (60, 4, 24, 24)]  # n, T, dk, dz
 
 
@@ -31,8 +32,12 @@ class Problem(ctypes.Structure):
 @pytest.fixture(scope="module")
 def library(tmp_path_factory):
     out = tmp_path_factory.mktemp("parts") / "parts.so"
-    files = [*(CSRC / f"{name}.c" for name in SOURCES), HERE / "solver_parts.c", HERE / "plain_blas.c"]
-    flags = ["-std=gnu11", "-O1", "-fopenmp-simd", "-fPIC", "-shared", "-DATTSVM_NO_CLONES", f"-I{CSRC}"]
+    files = [
+        *(CSRC / f"{name}.c" for name in SOURCES),
+        TESTS / "support" / "solver_parts.c",
+        TESTS / "support" / "plain_blas.c",
+    ]
+    flags = ["-std=gnu11", "-O1", "-fopenmp-simd", "-fPIC", "-shared", "-DATTSVM_NO_SIMD_DISPATCH", f"-I{CSRC}"]
     subprocess.run(["gcc", *flags, *files, "-o", out, "-lm", "-lpthread"], check=True)
     return ctypes.CDLL(out)
 
@@ -83,6 +88,30 @@ def independent(p, size):
     return np.sort(np.array(chosen, dtype=np.intp))
 
 
+@pytest.mark.parametrize("outside", [1.0, -1.0])
+def test_rows_of_the_wrong_sign_change_sides(library, outside):
+    """Rows within the tolerances stay; without a free scale (some b <= 0) only rounding is allowed."""
+    p = make(7, 12, 9, 16, 7)
+    free = outside > 0
+    b, size = np.full(p.m, 2.0), 3.0
+    rhs = np.ones((12, 9))
+    rhs[0] = outside
+    inside = (np.arange(p.m) % 2).astype(np.uint8)
+    x, margin = np.where(inside, 0.5, 0.0), b + 0.0
+    x[1], x[3], x[5] = -0.4, -1e-12, -1e-10  # the largest is 0.5: -5e-12 is the limit
+    margin[0], margin[2], margin[4], margin[6] = 1.9, 2 - 1e-11, 2 - 1e-10, 2 - 2e-14
+    expected = inside.copy()
+    expected[[1, 5, 0, 4] + ([] if free else [2])] ^= 1
+    changed = call(library.parts_change_sides, inside, x, margin, b, size, p.struct, None, rhs)
+    np.testing.assert_array_equal(inside, expected)
+    assert changed == 4 + (not free)
+    kept = np.zeros((12, 9), dtype=bool)
+    kept[np.arange(12), p.kept[2]] = True
+    kept[0] = True  # the first eight rows are equalities now, which stay on their side
+    inside = (np.arange(p.m) % 2).astype(np.uint8)
+    assert call(library.parts_change_sides, inside, x, margin, b, size, p.struct, kept, None) == 0
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_gram(library, shape):
     p = make(1, *shape)
@@ -91,8 +120,7 @@ def test_gram(library, shape):
         j, x = int(p.rng.integers(p.m)), np.zeros(p.m)
         x[member] = p.rng.standard_normal(len(member))
         square, products, margins = np.zeros((len(member), len(member))), np.zeros(len(member)), np.zeros(p.m)
-        whole = call(library.parts_gram, square, products, margins, p.struct, member, len(member), j, x)
-        assert whole == (shape[1] - 1 < 8)  # both ways are met
+        assert call(library.parts_gram, square, products, margins, p.struct, member, len(member), j, x) == 0
         # sums of dk products of order one
         np.testing.assert_allclose(np.triu(square), np.triu(p.G[np.ix_(member, member)]), atol=1e-14)
         np.testing.assert_allclose(products, p.G[member, j], atol=1e-14)
@@ -171,6 +199,35 @@ def test_exchange_from_set_to_set(library, shape):
         expected[s] = np.linalg.solve(p.G[np.ix_(s, s)] + np.diag(ridge[s]), right[s])
         np.testing.assert_allclose(found, expected, atol=1e-10)  # conditions of a few hundred
     assert len(pool) < 40 or factors[0] < len(sets) / 2  # most sets were reached from another
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_systems_from_one_compact_copy(library, shape):
+    """Sets of which some queries' rows stay the same, and one that does not fit into the room of the first."""
+    p = make(8, *shape)
+    pool = independent(p, min(p.m - 1, 80))
+    ridge = p.rng.uniform(1e-4, 1e-1, p.m)
+    few = pool[p.query[pool] % 3 > 0][::2]
+    sets = [few, np.setdiff1d(pool, few[:2]), pool, few]
+    sizes = np.array([len(s) for s in sets], dtype=np.intp)
+    assert sizes.all()
+    b = p.rng.standard_normal((len(sets), p.m))
+    x, factored, applied, preconditioned = (np.zeros((len(sets), p.m)) for _ in range(4))
+    member = np.concatenate(sets).astype(np.intp)
+    assert call(library.parts_support, x, factored, applied, preconditioned, p.struct, ridge, b, member, sizes,
+                len(sets), 1e-13) == 0  # fmt: skip
+    for i, S in enumerate(sets):
+        A = p.G[np.ix_(S, S)] + np.diag(ridge[S])
+        blocks = np.where(p.query[S][:, None] == p.query[S], A, 0)
+        found, right = x[i, : len(S)], b[i, : len(S)]
+        largest = np.abs(right).max()
+        # the target, and what conjugate gradients do not see of their own rounding
+        np.testing.assert_allclose(A @ found, right, rtol=0, atol=3e-13 * largest)
+        np.testing.assert_allclose(factored[i, : len(S)], found, rtol=0, atol=1e-10 * np.abs(found).max())
+        # sums of |S| products of order one
+        np.testing.assert_allclose(applied[i, : len(S)], A @ found, rtol=0, atol=1e-13 * np.abs(found).max())
+        wanted = np.linalg.solve(blocks, found)  # conditions of at most a hundred
+        np.testing.assert_allclose(preconditioned[i, : len(S)], wanted, rtol=0, atol=1e-11 * np.abs(wanted).max())
 
 
 def solves(p, x):

@@ -1,10 +1,12 @@
 """The SVM of rows that several workers hold, threads here: certified from the raw tokens of all."""
 
+import threading
+
 import attsvm
 import numpy as np
 import pytest
 import reference
-from test_reduce import Network
+from network import Network
 
 
 def draw(seed, n, T, d, dz=None):
@@ -181,3 +183,58 @@ def test_workers_that_ask_for_different_norms_are_told():
         [lambda n=n: attsvm.solve_svm(data, [0] * 4, n, reduce=network.reduce) for n in norms]
     ):
         assert isinstance(error, ValueError) and "same settings" in str(error)
+
+
+def all_workers(call, count=2):
+    """What each of two threads, each a worker, raises."""
+    barrier, shelf, raised = threading.Barrier(count), [None] * count, [None] * count
+
+    def reduce_of(rank):
+        def reduce(array):
+            shelf[rank] = array.copy()
+            barrier.wait(30)
+            array[...] = sum(shelf)
+            barrier.wait(30)
+
+        return reduce
+
+    def work(rank):
+        try:
+            call(rank, reduce_of(rank))
+        except Exception as error:
+            raised[rank] = error
+
+    workers = [threading.Thread(target=work, args=(rank,)) for rank in range(count)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    return raised
+
+
+@pytest.mark.parametrize("wrong", [[99] * 3, [0.5] * 3, [0, 0], "what"], ids=str)
+def test_one_workers_error_is_everybodys(wrong):
+    X, Z, _, _ = attsvm.sample.unit_sphere(6, 8, 10)
+
+    def call(rank, reduce):
+        part = slice(3 * rank, 3 * rank + 3)
+        data = attsvm.cross_attention(X[part], Z[part])
+        attsvm.solve_svm(data, [0, 1, 2] if rank == 0 else wrong, reduce=reduce)
+
+    fine, own = all_workers(call)
+    assert isinstance(fine, RuntimeError) and "worker" in str(fine) and "failed" in str(fine)
+    assert isinstance(own, (ValueError, TypeError)) and "selected" in str(own)
+
+
+@pytest.mark.parametrize("other", ["loss", "head"])
+def test_workers_of_another_loss_or_head_are_noticed(other):
+    X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
+
+    def call(rank, reduce):
+        part = slice(3 * rank, 3 * rank + 3)
+        head = attsvm.LinearHead(v * (1 + rank * (other == "head")))
+        loss = "linear" if rank and other == "loss" else "logistic"
+        problem = attsvm.Problem(attsvm.cross_attention(X[part], Z[part]), y[part], head, loss)
+        attsvm.train(problem, steps=5, reduce=reduce)
+
+    assert all("the same start and the same settings" in str(error) for error in all_workers(call))

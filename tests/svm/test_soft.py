@@ -85,6 +85,78 @@ def test_what_cannot_be_met_costs_its_price():
     assert sol.slack[1, (selected[1] + 1) % 5] == 1 and primal > 2.0 * 5
 
 
+def general_values(data, kept, W, dual, C):
+    """The same two values with several selected tokens, and by how much equality rows are off; a reference, slowly."""
+    primal, combined, linear, square, off = 0.5 * (W**2).sum(), np.zeros_like(W), 0.0, 0.0, 0.0
+    for q, (start, stop) in enumerate(zip(data.start, data.stop, strict=True)):
+        X, z, chosen = data.keys[start:stop], data.queries[q], kept[q]
+        first = int(np.argmax(chosen))
+        for t in range(len(X)):
+            if t == first:
+                continue
+            row = np.outer(X[first] - X[t], z)
+            combined += dual[q, t] * row
+            if chosen[t]:
+                off = max(off, abs((row * W).sum()) / (np.linalg.norm(row) * np.linalg.norm(W) + 1e-300))
+                continue
+            assert dual[q, t] >= 0
+            primal += C * max(1 - (row * W).sum(), 0) ** 2
+            linear += dual[q, t]
+            square += dual[q, t] ** 2
+    return primal, linear - 0.5 * (combined**2).sum() - square / (4 * C), off
+
+
+@pytest.mark.parametrize("method", ["auto", "newton"])
+@pytest.mark.parametrize("C", [1e-6, 1e-2, 1e1, 1e3, 1e5, 1e7])
+@pytest.mark.parametrize("shape", [(5, 6, 3, 4), (12, 8, 2, 3), (30, 6, 2, 2), (6, 8, 10, 10)], ids=str)
+def test_several_selected_tokens_are_solved(shape, C, method):
+    """More rows than dimensions or fewer, feasible or far from it, equalities that leave no W but zero."""
+    n, T, dk, dz = shape
+    for seed in range(10):
+        rng = np.random.default_rng([seed, n])
+        data = attsvm.cross_attention(rng.standard_normal((n, T, dk)), rng.standard_normal((n, dz)))
+        kept = rng.random((n, T)) < 0.4
+        kept[:, 0] = True
+        sol = attsvm.solve_svm(data, kept, C=C, method=method)
+        assert sol.status == "optimal" and sol.gap <= 1e-9
+        primal, lower, off = general_values(data, kept, sol.W, sol.dual, C)
+        # The values are sums of terms as large as the objective: 1e-9 is the gap asked for.
+        assert sol.objective == pytest.approx(primal, rel=1e-9)
+        assert lower <= primal * (1 + 1e-12) and primal - lower <= 2e-9 * primal
+        assert off <= 1e-9
+
+
+@pytest.mark.parametrize("method", ["block", "newton"])
+def test_both_methods_find_the_same(method):
+    """Loops of a few rows to hundreds; margins of both signs."""
+    for shape in SHAPES:
+        X, Z, data, selected = make(*shape, seed=5)
+        margins = np.random.default_rng(6).standard_normal(X.shape[:2])
+        for asked in (None, margins):
+            one = attsvm.solve_svm(data, selected, C=3.0, margins=asked)
+            other = attsvm.solve_svm(data, selected, C=3.0, margins=asked, method=method)
+            assert other.status == "optimal" and other.method == method
+            np.testing.assert_allclose(other.W, one.W, atol=1e-6)
+
+
+def test_rows_beyond_the_unknowns_need_little():
+    """14,000 rows of 100 unknowns and 40,000 of 12, with and without a W that separates."""
+    rng = np.random.default_rng(0)
+    for n, T, dk, dz in ((2000, 8, 10, 10), (5, 8001, 4, 3)):
+        data = attsvm.cross_attention(rng.standard_normal((n, T, dk)), rng.standard_normal((n, dz)))
+        for selected in (data.select(rng.standard_normal((dk, dz))), np.zeros(n, dtype=np.intp)):
+            sol = attsvm.solve_svm(data, selected, C=1.0)
+            assert sol.status == "optimal" and sol.method == "newton" and sol.iterations < 100
+
+
+def test_newton_begins_where_it_is_told():
+    _, _, data, selected = make(30, 6, 4, seed=1)
+    cold = attsvm.solve_svm(data, selected, C=10.0, method="newton")
+    warm = attsvm.solve_svm(data, selected, C=10.0, method="newton", warm_start=cold)
+    assert warm.status == "optimal" and warm.iterations < cold.iterations
+    np.testing.assert_allclose(warm.W, cold.W, atol=1e-7)
+
+
 def test_equality_rows_stay_hard():
     X, Z, data, selected = make(6, 8, 10, seed=4)
     kept = np.zeros((6, 8), dtype=bool)
@@ -123,3 +195,13 @@ def test_block_proves_infeasibility_by_itself(seed):
         assert block.status in ("infeasible", "undecided")  # the probe may fail, never lie
         if block.status == "infeasible":
             assert reference.farkas(data, selected, block.certificate) <= 1e-9
+
+
+@pytest.mark.parametrize("size", [1e-120, 1e-150])
+def test_tokens_so_small_that_no_row_can_be_met_have_every_multiplier(size):
+    """Slacks are 1 to the last bit, so each dual is 2 C; the squares of duals underflow in units of these tokens."""
+    X = np.random.default_rng(3).standard_normal((2, 3, 1)) * size
+    sol = attsvm.solve_svm(attsvm.cross_attention(X, [[1.0, 0.5], [0.3, -1.0]]), [2, 2], C=10.0)
+    assert sol.status == "optimal"
+    np.testing.assert_allclose(sol.dual, [[20, 20, 0], [20, 20, 0]], rtol=1e-9)
+    assert sol.objective == pytest.approx(40, rel=1e-9)

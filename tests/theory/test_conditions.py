@@ -37,3 +37,13 @@ def test_attention_ends_on_one_token_per_query(rng):
         problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
         run = attsvm.train(problem, steps=8000, record=0)
         assert run.probabilities.max(axis=1).min() > 1 - 1e-6
+
+
+@pytest.mark.parametrize("lead, locally_optimal", [(0.0, False), (1e-3, True), (-1e-3, False), (-0.5, False)])
+def test_a_selected_token_must_score_more_than_its_support_tokens_by_any_amount(lead, locally_optimal):
+    """Two tokens of one query, so that the other is its support token, and ties with or beats it by little."""
+    data = attsvm.cross_attention([[[1.0, 0.5], [0.0, 0.5 - lead]]], [[1.0, 0.0]])
+    problem = attsvm.Problem(data, [1.0], attsvm.LinearHead([0.0, 1.0]))
+    solution = attsvm.solve_svm(data, [0])
+    assert attsvm.is_locally_optimal(problem, solution) == locally_optimal
+    assert attsvm.diagnose(problem, [0]).locally_optimal == locally_optimal

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from types import SimpleNamespace
 
 import attsvm
 import numpy as np
 import pytest
 import reference
-from attsvm import theory
-from conftest import BUILDERS, build_case
-
-GOLDEN = sorted((Path(__file__).parent / "golden").glob("local_*.npz"))
+from attsvm.theory import conditions
+from builders import BUILDERS, build_case
+from places import GOLDEN
 
 
 def one_problem(n=6, T=8, d=10, rng=0):
@@ -96,7 +94,8 @@ def test_words_of_a_selection_that_is_not_optimal():
     found = attsvm.diagnose(one_problem(), [0] * 6)
     text = str(found)
     assert "not globally optimal: the best token of 1 of 6 queries" in text
-    assert f"no: {int((found.beaten_by >= 0).sum())} of 6 queries have a support token of a score as good" in text
+    beaten = int((found.beaten_by >= 0).sum())
+    assert f"no: in {beaten} of 6 queries a token that holds the SVM in place scores as much" in text
     q = int(np.argmax(found.beaten_by >= 0))
     assert f"query {q}: token {found.beaten_by[q]} scores {found.scores[q, found.beaten_by[q]]:.4g}" in text
 
@@ -139,7 +138,7 @@ def test_degenerate_data():
         ((one_problem(), np.eye(6, 8, dtype=bool)), ValueError, "selected must hold one token per query"),
         ((one_problem(), [0, 1]), ValueError, "selected must have shape"),
         ((one_problem(), [8] * 6), ValueError, "selected must be token indices"),
-        ((one_problem(), None, "spectral"), ValueError, "norm must be one of"),
+        ((one_problem(), None, "operator"), ValueError, "norm must be one of"),
     ],
 )
 def test_wrong_arguments_are_named(arguments, error, match):
@@ -210,7 +209,7 @@ def test_the_first_step_stays_in_the_separating_cone(rng):
         W = found.solution.W
         step = -G / np.linalg.norm(G)
         np.testing.assert_array_equal(problem.data.select(step), chosen)
-        least = theory.margins(problem.data, step, chosen).min()
+        least = problem.data.margins(step, chosen).min()
         assert least == pytest.approx(mu / np.linalg.norm(W)) and 0 < mu <= 1
         _, gradient = problem.loss_and_grad((R + 1e-9) * step, scaled=True)
         assert np.vdot(gradient.W, W) < 0
@@ -248,8 +247,8 @@ def test_verdicts_are_where_training_ends():
         agrees.append([(run.selected == selected).all() == found.locally_optimal for run in runs])
         verdicts.append(found.locally_optimal)
         if not agrees[-1][-1]:
-            margins = theory.margins(problem.data, W, selected)
-            over = np.min(margins[margins > 1 + theory.TIGHT], initial=np.inf) - 1
+            margins = problem.data.margins(W, selected)
+            over = np.min(margins[margins > 1 + conditions.TIGHT], initial=np.inf) - 1
             listed.append(f"problem {k}, {found.locally_optimal=}: least margin off the support 1 + {over:.1e}")
     agrees, verdicts = np.array(agrees), np.array(verdicts)
     print(agrees.mean(axis=0), verdicts.mean(), *listed, sep="\n")
@@ -257,3 +256,21 @@ def test_verdicts_are_where_training_ends():
     assert agrees[:, -1].mean() >= 0.99, listed
     assert agrees[verdicts, -1].mean() >= 0.98 and agrees[~verdicts, -1].mean() >= 0.99, listed
     assert (np.diff(agrees[verdicts].mean(axis=0)) >= 0).all()  # a larger start suppresses more of the others
+
+
+def test_the_radius_of_the_separating_cone_is_the_formula():
+    """R where every optimal token holds so much softmax that B (1 - s) < 1, from the margins in NumPy."""
+    seen = 0
+    for seed in range(40):
+        X, Z, y, v = attsvm.sample.unit_sphere(4, 6, 8, rng=seed)
+        problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
+        found = attsvm.diagnose(problem)
+        if found.separating_cone is None:
+            continue
+        W, mu = found.solution.W, found.separating_cone[0]
+        margins = np.einsum("ntd,nd->nt", X[np.arange(4), problem.optimal][:, None] - X, Z @ W.T)
+        worst = (5 * (margins - 1)).max()
+        R = np.linalg.norm(W) * max(0, np.log(max(worst, 1e-300))) / mu
+        assert found.separating_cone[1] == pytest.approx(R, rel=1e-9)  # the same operations in another order
+        seen += R > 0
+    assert seen > 0

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import reference
 from attsvm import _core
-from attsvm.path import BALLS
 
 RADII = np.array([1.0, 5.0, 10.0, 20.0, 30.0])  # in units of 1 / margin: loss gaps of about exp(-1) .. exp(-30)
 
@@ -30,7 +29,7 @@ def frank_wolfe_gap(problem, W, radius, norm):
     return (np.vdot(G, W) + radius * dual) / (radius * dual)
 
 
-@pytest.mark.parametrize("norm", BALLS)
+@pytest.mark.parametrize("norm", _core.BALL)
 def test_points_are_stationary_and_turn_to_the_svm(norm):
     for seed in range(3):
         problem = one_problem(rng=seed)
@@ -63,16 +62,16 @@ def test_log_excess_is_that_of_the_loss(loss):
 def test_log_gradient_is_that_of_the_problem(loss):
     problem = one_problem(rng=2, loss=loss)
     W = np.zeros((10, 10))
-    for ball, norm in enumerate(BALLS):
-        status, log_excess, log_gradient, gap, *_ = _core.path_point(
-            problem.data._handle, problem._scores, problem._loss, W, ball, 3.0, 1e-6, 1000
+    for ball, norm in enumerate(_core.BALL):
+        status, log_excess, log_gradient, gap, *_ = _core.regularization_path_point(
+            problem._objective, W, ball, 3.0, 1e-6, 1000
         )
         _, G = problem.loss_and_grad(W)
         assert log_gradient == pytest.approx(math.log(reference.matrix_norms(G, norm)[1]), abs=1e-9)
         assert status == 0 and gap <= 1e-6 and np.isfinite(log_excess)
 
 
-@pytest.mark.parametrize("norm", BALLS)
+@pytest.mark.parametrize("norm", _core.BALL)
 def test_no_worse_than_an_independent_minimiser(norm, rng):
     """SciPy's L-BFGS-B: W scaled onto the sphere, or into the ball of factors, from many starts."""
     minimize = pytest.importorskip("scipy.optimize").minimize
@@ -105,7 +104,7 @@ def test_no_worse_than_an_independent_minimiser(norm, rng):
     assert path.loss[0] >= found - 1e-4
 
 
-@pytest.mark.parametrize("norm", BALLS)
+@pytest.mark.parametrize("norm", _core.BALL)
 def test_a_ridge_is_a_radius(norm):
     problem, ridges = one_problem(), [1e-2, 1e-4, 1e-8]
     path = attsvm.regularization_path(problem, norm=norm, ridges=ridges)
@@ -178,15 +177,15 @@ def test_wrong_arguments_are_named(arguments, error, match):
 
 
 def test_interrupted_it_leaves_the_points_so_far(monkeypatch):
-    point, calls = _core.path_point, []
+    point, calls = _core.regularization_path_point, []
     (interrupted,) = (code for code, word in _core.STATUS.items() if word == "interrupted")
 
-    def path_point(*arguments):
+    def regularization_path_point(*arguments):
         calls.append(1)
         answer = point(*arguments)
         return (interrupted, *answer[1:]) if len(calls) == 4 else answer
 
-    monkeypatch.setattr(_core, "path_point", path_point)
+    monkeypatch.setattr(_core, "regularization_path_point", regularization_path_point)
     problem = one_problem()
     with pytest.raises(KeyboardInterrupt) as caught:
         attsvm.regularization_path(problem, np.arange(100.0, 110.0))

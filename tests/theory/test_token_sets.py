@@ -6,7 +6,7 @@ import attsvm
 import numpy as np
 import pytest
 import reference
-from conftest import BUILDERS
+from builders import BUILDERS
 
 
 def some_data(kind, rng):
@@ -134,7 +134,9 @@ def test_selections_of_the_user_replace_the_thresholds():
     parts = attsvm.decompose(data, probabilities, W, selected=sets)
     assert parts.R == pytest.approx(4) and (parts.selected == sets).all()
     W = 9 * attsvm.solve_svm(data, sets).W
-    with pytest.raises(ValueError, match=r"probabilities must be decided: 2 queries, 0 among them"):
+    with pytest.raises(
+        ValueError, match=r"probabilities must be decided.* got 2 queries .*\(the first is query 0\)"
+    ):
         attsvm.decompose(data, data.probabilities(W), W)
 
 
@@ -230,3 +232,17 @@ def test_positional_encoding_is_a_wave_of_the_position():
         expected += [np.sin(t / 100 ** (2 * j / 7)), np.cos(t / 100 ** (2 * j / 7))]
     np.testing.assert_allclose(P[t], expected[:7], atol=1e-15)
     assert np.linalg.norm(P[:, None] - P, axis=2)[~np.eye(50, dtype=bool)].min() > 0.1
+
+
+def test_a_query_that_does_not_follow_the_others_is_named(sphere):
+    """Queries behind a dead ReLU rest at two to four times their first logits while R grows to 241."""
+    s = sphere()
+    head = attsvm.MLPHead(np.random.default_rng(0).standard_normal((10, 4)))
+    run = attsvm.train(attsvm.Problem(s.data, s.y, head), steps=20000)
+    parts = attsvm.decompose(s.data, run.probabilities, run.W)
+    dead = ~(s.data.attended(run.W) @ head.v > 0).any(axis=1)
+    assert dead.any() and not dead.all() and parts.correlation < 0.7
+    np.testing.assert_array_equal(parts.unconverged, dead)
+    assert f"not converged  queries {', '.join(map(str, np.flatnonzero(dead)))}: less than half" in repr(parts)
+    alone = attsvm.decompose(s.data, s.data.probabilities(parts.W), parts.W, selected=parts.selected)
+    assert not alone.unconverged.any() and "not converged" not in repr(alone)

@@ -1,83 +1,178 @@
-"""Heads captured from PyTorch modules."""
+"""attsvm.torch.attention: the same attention as attsvm's, and a gradient that is right where softmax saturates."""
 
 from __future__ import annotations
 
+import doctest
+import sys
+
+import attsvm
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
+mpmath = pytest.importorskip("mpmath")
 
-import attsvm.torch  # noqa: E402
+from attsvm.torch import attention  # noqa: E402
+
+n, T, dk, dz, dv, m, S = 3, 5, 4, 3, 2, 2, 4
 
 
-class Attention(torch.nn.Module):
-    """As in BERT: maps of their own for queries and keys."""
-
-    def __init__(self, d=12, heads=3):
-        super().__init__()
-        self.query, self.key, self.heads = torch.nn.Linear(d, d), torch.nn.Linear(d, d), heads
-
-    def forward(self, x):
-        q, k = (m(x).unflatten(-1, (self.heads, -1)).transpose(-3, -2) for m in (self.query, self.key))
-        return torch.softmax(q @ k.mT / q.shape[-1] ** 0.5, dim=-1)
+def drawn(*shape, seed=0, requires_grad=True, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=dtype).requires_grad_(requires_grad)
 
 
 @pytest.fixture
-def layer():
-    torch.manual_seed(0)
-    return Attention()
+def arguments():
+    return {
+        "X": drawn(n, T, dk, seed=1),
+        "Z": drawn(n, dz, seed=2),
+        "W": drawn(dk, dz, seed=3),
+        "K": drawn(dk, m, seed=4),
+        "Q": drawn(dz, m, seed=5),
+        "values": drawn(n, T, dv, seed=6),
+    }
 
 
-def test_captured_heads_attend_as_the_module_does(layer):
-    batches = [torch.randn(2, 5, 12), torch.randn(3, 4, 12)]
-    with attsvm.torch.capture(layer.query, layer.key) as kept:
-        expected = [layer(x).detach().numpy() for x in batches]
-    found = kept.heads(3, layer=4)
-    assert [(head.layer, head.head) for head in found] == [(4, 0), (4, 1), (4, 2)]
-    attention = [part for batch in expected for part in batch]
-    for head in found:
-        for i, expect in enumerate(attention):
-            np.testing.assert_allclose(head.attention(i), expect[head.head], atol=1e-6)  # single precision
+@pytest.mark.parametrize("several", [False, True], ids=["one query", "several queries"])
+@pytest.mark.parametrize("weights", ["W", "KQ"])
+@pytest.mark.parametrize("own_values", [False, True], ids=["tokens", "values"])
+def test_agrees_with_numpy_and_passes_gradcheck(arguments, several, weights, own_values):
+    a = dict(arguments)
+    if several:
+        a["Z"] = drawn(n, S, dz, seed=7)
+    names = ["X", "Z", *weights, *(["values"] if own_values else [])]
+
+    def function(*tensors):
+        given = dict(zip(names, tensors, strict=True))
+        return attention(given.pop("X"), given.pop("Z"), **given)
+
+    tensors = [a[name] for name in names]
+    attended = function(*tensors)
+    assert attended.shape == ((n, S) if several else (n,)) + ((dv,) if own_values else (dk,))
+    given = {name: a[name].detach().numpy() for name in a}
+    data = attsvm.cross_attention(given["X"], given["Z"], given["values"] if own_values else None)
+    W = given["W"] if weights == "W" else given["K"] @ given["Q"].T
+    np.testing.assert_allclose(attended.detach().numpy(), data.attended(W), rtol=1e-13, atol=1e-14)  # rounding
+    assert torch.autograd.gradcheck(function, tensors)
 
 
-def test_padding_is_cut_off(layer):
-    x = torch.randn(2, 5, 12)
-    with attsvm.torch.capture(layer.query, layer.key) as kept:
-        layer(x)
-    (head, *_) = kept.heads(3, lengths=torch.tensor([5, 2]), tokens=[list("abcde"), list("fg")])
-    assert head.text.lengths.tolist() == [5, 2]
-    np.testing.assert_allclose(head.attention(1), layer(x[1, :2]).detach().numpy()[0], atol=1e-6)
+@pytest.mark.parametrize("size", [1.0, 40.0, 300.0])
+def test_gradient_is_accurate_where_attention_saturates(size):
+    """Against the textbook formula in 400 digits; at size 40 the other probabilities are about 1e-17 to 1e-40."""
+    X, Z, W = drawn(2, 4, 3, seed=8), drawn(2, 3, seed=9), drawn(3, 3, seed=10)
+    with torch.no_grad():
+        gap = (Z @ W.T)[:, None] @ X.mT
+        top = gap.flatten(1).sort(descending=True).values
+        W *= size / (top[:, 0] - top[:, 1]).min()
+    c = drawn(2, 3, seed=11, requires_grad=False)
+    (attention(X, Z, W) * c).sum().backward()
+    expected = {"X": np.zeros((2, 4, 3)), "Z": np.zeros((2, 3)), "W": 0}
+    with mpmath.workdps(400):
+        exact = [mpmath.matrix(a.detach().numpy().tolist()) for a in (*X, W)]
+        total = mpmath.zeros(3, 3)
+        for i in range(2):
+            keys, w = exact[i], exact[2]
+            z, ci = (mpmath.matrix(a[i].detach().numpy().tolist()) for a in (Z, c))
+            logits = keys * (w * z)
+            s = [mpmath.exp(logits[t]) for t in range(4)]
+            s = [value / mpmath.fsum(s) for value in s]
+            g = keys * ci
+            mean = mpmath.fsum(s[t] * g[t] for t in range(4))
+            dl = mpmath.matrix([s[t] * (g[t] - mean) for t in range(4)])
+            p, u = keys.T * dl, w * z
+            total += p * z.T
+            expected["Z"][i] = [float(number) for number in w.T * p]
+            dX = dl * u.T + mpmath.matrix(s) * ci.T
+            expected["X"][i] = [[float(dX[t, k]) for k in range(3)] for t in range(4)]
+        expected["W"] = np.array([[float(total[i, j]) for j in range(3)] for i in range(3)])
+    for name, tensor in {"X": X, "Z": Z, "W": W}.items():
+        # Logits of a thousand are rounded to 1e-13, which is then the relative error of each probability.
+        error = np.abs(tensor.grad.numpy() - expected[name]).max()
+        assert error <= 1e-12 * np.abs(expected[name]).max(), name
 
 
-def test_one_sentence_half_precision_and_no_bias():
-    query, key = (torch.nn.Linear(6, 4, bias=False, dtype=torch.bfloat16) for _ in range(2))
-    with attsvm.torch.capture(query, key) as kept:
-        query(torch.ones(3, 6, dtype=torch.bfloat16))
-    (head,) = kept.heads(1)
-    assert head.text.keys.shape == (3, 7) and head.text.keys.dtype == np.float32
-    assert (head.K[-1] == 0).all()
+def test_the_textbook_gradient_has_cancelled_there():
+    """What the pairwise form is for: PyTorch's own softmax gives another direction at 1 - s_max = 1e-17."""
+    X = torch.tensor([[[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]]], dtype=torch.float64)
+    z = torch.ones(1, 1, dtype=torch.float64)
+    c = torch.tensor([0.3, -0.7], dtype=torch.float64)
+    found = []
+    for function in (attention, lambda X, z, W: (torch.softmax((z @ W.T)[:, None] @ X.mT, -1) @ X)[:, 0]):
+        W = torch.tensor([[80.0], [0.0]], dtype=torch.float64, requires_grad=True)
+        (function(X, z, W) @ c).sum().backward()
+        found.append(W.grad.flatten().numpy())
+    right = 0.25 * np.exp(-40.0) * np.array([1.0, -1.0])  # the third token, whose g is 0.5 below the first's
+    np.testing.assert_allclose(found[0], right, rtol=1e-14)  # a few roundings
+    assert np.abs(found[1] - right).max() > 0.1 * right.max()
 
 
-def test_the_hook_is_gone_afterwards(layer):
-    with pytest.raises(RuntimeError, match="stop"), attsvm.torch.capture(layer.query, layer.key) as kept:
-        raise RuntimeError("stop")
-    layer(torch.ones(1, 2, 12))
-    assert kept.inputs == []
-    with pytest.raises(ValueError, match="nothing was captured"):
-        kept.heads(3)
+def test_twice_raises(arguments):
+    a = arguments
+    gradient = torch.autograd.grad(attention(a["X"], a["Z"], a["W"]).sum(), a["W"], create_graph=True)[0]
+    with pytest.raises(RuntimeError, match="differentiated once only"):
+        torch.autograd.grad(gradient.sum(), a["X"], allow_unused=True)
+    with pytest.raises(RuntimeError, match="differentiated once only"):
+        torch.autograd.gradgradcheck(lambda W: attention(a["X"].detach(), a["Z"].detach(), W), [a["W"]])
 
 
-def test_lengths_that_do_not_fit(layer):
-    with attsvm.torch.capture(layer.query, layer.key) as kept:
-        layer(torch.ones(2, 3, 12))
-    with pytest.raises(ValueError, match="lengths must be given for 2 sentences, got 1"):
-        kept.heads(3, lengths=[3])
+def test_single_precision_is_computed_in_double(arguments):
+    a = {name: tensor.detach().float() for name, tensor in arguments.items()}
+    W = a["W"].clone().requires_grad_()
+    attended = attention(a["X"], a["Z"], W)
+    attended.sum().backward()
+    assert attended.dtype == W.grad.dtype == torch.float32
+    doubles = [a[name].double() for name in "XZW"]
+    doubles[2].requires_grad_()
+    attention(*doubles).sum().backward()
+    # One rounding to single precision, 6e-8, of each number.
+    np.testing.assert_allclose(W.grad.numpy(), doubles[2].grad.numpy(), rtol=1e-7)
+    assert attention(a["X"], a["Z"].double(), W.detach()).dtype == torch.float64
 
 
-def test_captured_inputs_do_not_change_with_the_model(layer):
-    x = torch.randn(1, 3, 12)
-    with attsvm.torch.capture(layer.query, layer.key) as kept:
-        layer(x)
-    before = kept.inputs[0].copy()
-    x.zero_()
-    np.testing.assert_array_equal(kept.inputs[0], before)
+def test_tensors_without_a_gradient_and_one_token(arguments):
+    a = {name: tensor.detach() for name, tensor in arguments.items()}
+    assert not attention(a["X"], a["Z"], a["W"]).requires_grad
+    X = a["X"][:, :1]
+    W = a["W"].clone().requires_grad_()
+    attended = attention(X, a["Z"], W)
+    attended.sum().backward()
+    assert torch.equal(attended.detach(), X[:, 0]) and torch.equal(W.grad, torch.zeros_like(W))
+
+
+def test_functional_gradient_and_vmap(arguments):
+    a = {name: tensor.detach() for name, tensor in arguments.items()}
+    stacked = torch.stack([a["W"], 2 * a["W"]])
+
+    def loss(W):
+        return attention(a["X"], a["Z"], W).square().sum()
+
+    found = torch.func.vmap(torch.func.grad(loss))(stacked)
+    for W, gradient in zip(stacked, found, strict=True):
+        W = W.clone().requires_grad_()
+        loss(W).backward()
+        torch.testing.assert_close(gradient, W.grad, rtol=1e-13, atol=1e-15)  # rounding
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"X": [[1.0]]}, TypeError, r"X must be a torch.Tensor, got list"),
+        ({"Z": torch.ones(n, dz, dtype=torch.int64)}, TypeError, r"Z must hold floating point numbers"),
+        ({"W": None}, ValueError, "give W, or both K and Q"),
+        ({"K": torch.ones(dk, m)}, ValueError, "not both"),
+        ({"X": torch.ones(T, dk)}, ValueError, r"X must have shape \(n, T, dk\)"),
+        ({"Z": torch.ones(n + 1, dz)}, ValueError, r"Z must have shape .* n = 3, got \(4, 3\)"),
+        ({"W": torch.ones(dz, dk)}, ValueError, r"W must have shape \(dk, dz\) = \(4, 3\), got \(3, 4\)"),
+        ({"values": torch.ones(n, T + 1, dv)}, ValueError, r"values must have shape \(n, T, dv\) = \(3, 5, dv\)"),
+    ],
+)
+def test_arguments_that_do_not_fit(arguments, change, error, message):
+    a = {name: arguments[name] for name in "XZW"} | change
+    with pytest.raises(error, match=message):
+        attention(a.pop("X"), a.pop("Z"), **a)
+
+
+def test_the_example_in_the_docstring_runs():
+    result = doctest.testmod(sys.modules["attsvm.torch.attention"])
+    assert result.attempted > 3 and result.failed == 0

@@ -4,7 +4,7 @@ import attsvm
 import numpy as np
 import pytest
 
-ARRAYS = ("W", "K", "Q", "v", "steps", "weights", "loss", "norm", "log_grad_norm", "heads")
+ARRAYS = ("W", "K", "Q", "v", "steps", "weights", "loss", "norm", "log_grad_norm", "head_records")
 
 
 def same(a, b):
@@ -54,7 +54,7 @@ def test_records_are_not_copied_each_time(sphere):
     assert not any(np.shares_memory(sofar.W, run.W) for sofar in seen)
 
 
-@pytest.mark.parametrize("name", ["steps", "weights", "loss", "norm", "log_grad_norm", "heads"])
+@pytest.mark.parametrize("name", ["steps", "weights", "loss", "norm", "log_grad_norm", "head_records"])
 @pytest.mark.parametrize("runs", [None, 2])
 def test_it_cannot_write_over_the_records(name, runs, sphere):
     def write(run):
@@ -106,12 +106,12 @@ def test_its_exceptions_keep_the_run_so_far(progress, raised, sphere, capsys):
     same(partial, attsvm.train(s.problem, steps=30, record=10))
 
 
-def test_it_sees_where_a_stationary_run_ends(sphere):
+def test_it_sees_where_a_run_ends_at_its_target(sphere):
     s, seen = sphere(), []
     best = s.problem.loss(np.zeros((10, 10))) - 1e-3
     options = dict(rule="polyak", target_loss=best, record=0)
     run = attsvm.train(s.problem, callback=seen.append, **options)
-    assert run.status == "stationary" and len(seen) == 2 and seen[-1].steps[-1] == run.steps[-1] > 0
+    assert run.status == "target reached" and len(seen) == 2 and seen[-1].steps[-1] == run.steps[-1] > 0
 
     def late(run):
         if len(run.steps) > 1:

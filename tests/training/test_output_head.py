@@ -6,7 +6,7 @@ import attsvm
 import numpy as np
 import pytest
 import reference_output as reference
-from conftest import BUILDERS, build_case
+from builders import BUILDERS, build_case
 
 # Sums of some dozens of products, in another order.
 TWIN = 1e-12

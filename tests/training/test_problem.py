@@ -1,14 +1,18 @@
 """Scores, loss and gradient: against the NumPy twins, central differences, torch, and sixty decimal digits."""
 
+import copy
 import math
+import pickle
+import tracemalloc
 
 import attsvm
 import numpy as np
 import pytest
 import reference
-from conftest import BUILDERS, build_case
+from attsvm import _core
+from builders import BUILDERS, build_case
 
-LOSSES = ["logistic", "exponential", "linear", "log"]
+LOSSES = list(_core.LOSS)
 HEADS = ["shared", "per query"]
 # One BLAS product or sum of a few hundred terms: relative to the largest entry, some hundred roundings.
 TWIN = 1e-12
@@ -88,6 +92,39 @@ def test_gradient_is_the_central_difference_of_the_loss(case_name, loss):
         # Products of two perturbed factors: larger third derivatives.
         expected = pytest.approx((up - down) / (2 * h), rel=10 * tolerance, abs=10 * tolerance)
         assert np.vdot(dK, DK) + np.vdot(dQ, DQ) == expected
+
+
+@pytest.mark.parametrize("length", [1, 31, 32, 40])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("head", HEADS)
+def test_scores_of_values_of_any_length_and_precision(length, dtype, head, rng):
+    """Short values are read eight at a time, long ones alone; every query sees every token of its sequence.  Equal
+    values have equal scores, to the last bit, wherever they stand."""
+    X, values = rng.standard_normal((3, 9, 2)), rng.standard_normal((3, 9, length)).astype(dtype)
+    values[:, 8] = values[:, 0]
+    v = rng.standard_normal(length if head == "shared" else (3, 9, length))
+    y = rng.choice([-1.0, 1.0], (3, 9))
+    data = attsvm.self_attention(X, None, values)
+    scores = attsvm.Problem(data, y, attsvm.LinearHead(v)).scores
+    each = np.broadcast_to(v, (3, 9, length))
+    assert_close(scores, y[..., None] * np.einsum("nsd,ntd->nst", each, values.astype(float)))
+    np.testing.assert_array_equal(scores[..., 8], scores[..., 0])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_data_and_problem_make_nothing_as_large_as_the_tokens(dtype):
+    """Neither a copy, nor an array of bools, nor the tokens in another precision: scores are 1/64 or 1/32 of them."""
+    X, Z, y, v = np.ones((256, 16, 64), dtype), np.ones((256, 2)), np.ones(256), np.ones(64)
+    mapped = X.view(np.memmap)  # takes the road of what is no plain array
+    for tokens in (X, mapped):
+        attsvm.Problem(attsvm.cross_attention(tokens[:2], Z[:2]), y[:2], attsvm.LinearHead(v))
+        tracemalloc.start()
+        try:
+            attsvm.Problem(attsvm.cross_attention(tokens, Z), y, attsvm.LinearHead(v))
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert peak < X.nbytes / 10, peak / X.nbytes
 
 
 def test_K_and_Q_of_any_width(rng, sphere):
@@ -336,3 +373,16 @@ def test_inputs_are_never_changed(case_name):
     attsvm.train(problem, K=K, Q=Q, steps=3, ridge=0.1)
     for a, original in zip((*drawn, v, W, K, Q), before, strict=True):
         np.testing.assert_array_equal(a, original)
+
+
+def test_a_problem_can_be_pickled_and_copied():
+    """The capsule that C reads is made anew."""
+    X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
+    data = attsvm.cross_attention(X, Z)
+    W = np.random.default_rng(0).standard_normal((2, 10, 10))
+    for problem, at in [
+        (attsvm.Problem(data, y, attsvm.LinearHead(v), "exponential"), W[0]),
+        (attsvm.Problem(data, y, attsvm.MLPHead(np.ones((20, 3))), heads=2, combine="concatenate"), W),
+    ]:
+        for other in (pickle.loads(pickle.dumps(problem)), copy.copy(problem)):
+            assert repr(other) == repr(problem) and other.loss(at) == problem.loss(at)

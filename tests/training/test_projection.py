@@ -5,7 +5,7 @@ import pytest
 import reference
 from attsvm import _core
 
-BALLS = {"frobenius": 0, "nuclear": 1}
+BALLS = _core.BALL
 
 
 @pytest.mark.parametrize(
@@ -24,12 +24,12 @@ BALLS = {"frobenius": 0, "nuclear": 1}
 def test_simplex(x, total):
     x = np.array(x)
     kept = x.copy()
-    found = _core.project_simplex(x, total)
+    found = _core.projection_simplex(x, total)
     np.testing.assert_array_equal(x, kept)
     scale = max(total, np.abs(x).max())
     assert (found >= 0).all()
     assert found.sum() == pytest.approx(total, abs=4e-16 * len(x) * scale)  # a rounding for each entry
-    np.testing.assert_allclose(found, reference.project_simplex(x, total), atol=1e-15 * scale)
+    np.testing.assert_allclose(found, reference.projection_simplex(x, total), atol=1e-15 * scale)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 5), (4, 4), (7, 3), (3, 40)])
@@ -37,8 +37,8 @@ def test_simplex(x, total):
 @pytest.mark.parametrize("radius", [0.0, 0.3, 1.0, 4.0])
 def test_ball(rng, shape, ball, radius):
     W = rng.standard_normal(shape)
-    found = _core.project_ball(W, BALLS[ball], radius)
-    np.testing.assert_allclose(found, reference.project_ball(W, ball, radius), atol=1e-14 * np.linalg.norm(W))
+    found = _core.projection_ball(W, BALLS[ball], radius)
+    np.testing.assert_allclose(found, reference.projection_ball(W, ball, radius), atol=1e-14 * np.linalg.norm(W))
     norm, _ = reference.matrix_norms(found, ball)
     assert norm <= radius * (1 + 1e-14)
     # Nothing in the ball is nearer: its linear function W - found is largest over the ball at found itself.
@@ -51,29 +51,29 @@ def test_inside_nothing_moves(rng, ball):
     W = rng.standard_normal((5, 4))
     norm, _ = reference.matrix_norms(W, ball)
     for radius in (1.0001 * norm, 1e9):
-        np.testing.assert_array_equal(_core.project_ball(W, BALLS[ball], radius), W)
+        np.testing.assert_array_equal(_core.projection_ball(W, BALLS[ball], radius), W)
 
 
 def test_low_rank_matrices_stay_low_rank(rng):
     W = rng.standard_normal((8, 2)) @ rng.standard_normal((2, 6))
-    found = _core.project_ball(W, 1, 0.9 * np.linalg.norm(W, "nuc"))
+    found = _core.projection_ball(W, 1, 0.9 * np.linalg.norm(W, "nuc"))
     assert np.linalg.svd(found, compute_uv=False)[2] < 1e-13 * np.linalg.norm(W)
 
 
 def test_norms_beyond_the_range_of_squares(rng):
     W = rng.standard_normal((3, 3))
     W /= np.linalg.norm(W)
-    np.testing.assert_allclose(_core.project_ball(1e200 * W, 0, 2.0), 2 * W, rtol=1e-14)
-    np.testing.assert_allclose(_core.project_ball(1e-200 * W, 0, 1e-201), 1e-201 * W, rtol=1e-14)
+    np.testing.assert_allclose(_core.projection_ball(1e200 * W, 0, 2.0), 2 * W, rtol=1e-14)
+    np.testing.assert_allclose(_core.projection_ball(1e-200 * W, 0, 1e-201), 1e-201 * W, rtol=1e-14)
 
 
 def test_wrong_private_calls_do_not_crash():
     with pytest.raises(ValueError, match="unknown ball"):
-        _core.project_ball(np.ones((2, 2)), 2, 1.0)
+        _core.projection_ball(np.ones((2, 2)), 2, 1.0)
     with pytest.raises(ValueError, match="radius"):
-        _core.project_ball(np.ones((2, 2)), 0, -1.0)
+        _core.projection_ball(np.ones((2, 2)), 0, -1.0)
     with pytest.raises(ValueError, match="shape"):
-        _core.project_ball(np.ones(2), 0, 1.0)
+        _core.projection_ball(np.ones(2), 0, 1.0)
     with pytest.raises(TypeError, match="type"):
-        _core.project_simplex(np.ones(2, dtype=np.float32), 1.0)
-    assert _core.project_simplex(np.empty(0), 1.0).shape == (0,)
+        _core.projection_simplex(np.ones(2, dtype=np.float32), 1.0)
+    assert _core.projection_simplex(np.empty(0), 1.0).shape == (0,)

@@ -7,9 +7,9 @@ import attsvm
 import numpy as np
 import pytest
 import reference
-from attsvm._span import span_of
+from attsvm.training.query_span import span_of
 
-train_module = importlib.import_module("attsvm.train")
+train_module = importlib.import_module("attsvm.training.train")
 
 
 def draw(rng, n=24, T=12, d=24, ragged=False, dtype=float):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import reference_output as twin
 import reference_rules
-from conftest import build_case
+from builders import build_case
 
 HEADS = ["linear", "mlp", "quadratic"]
 SEVERAL = [(None, "sum"), (2, "sum"), (3, "concatenate")]
@@ -71,7 +71,7 @@ def test_each_step_of_the_head_is_the_twins(data, kind, H, combine, rule):
             close(mine, expected, 1e-9)
         # Attention moves as it does when the head stays.
         np.testing.assert_allclose(run.W, attsvm.train(problem, W, rule=rule, steps=1, **options).W, atol=1e-11)
-        np.testing.assert_array_equal(run.heads, [head.row(), run.parameters])
+        np.testing.assert_array_equal(run.head_records, [head.row(), run.parameters])
         np.testing.assert_array_equal(run.v, parts(head, run.parameters)[0])
         W = run.W
         problem = attsvm.Problem(case.data, case.y, run.head, heads=H, combine=combine)
@@ -114,7 +114,7 @@ def test_one_attention_head_is_none(kind):
         attsvm.train(p, w, train_head=True, steps=40, record=10) for p, w in ((problem, W), (one, W[None]))
     )
     close(same.weights[:, 0], run.weights, 1e-11)
-    close(same.heads, run.heads, 1e-11)
+    close(same.head_records, run.head_records, 1e-11)
 
 
 @pytest.mark.parametrize("kind", HEADS)
@@ -125,10 +125,10 @@ def test_runs_side_by_side_are_the_runs_alone(kind, trained):
     stacked = {name: np.stack([w[name] for w in weights]) for name in weights[0]}
     run = attsvm.train(problem, **stacked, runs=3, train_head=True, steps=20, record=5)
     assert [head.kind for head in run.head] == 3 * [kind]
-    assert run.heads.shape == (3, 5, problem.head.row().size)
+    assert run.head_records.shape == (3, 5, problem.head.row().size)
     for r in range(3):
         alone = attsvm.train(problem, **weights[r], train_head=True, steps=20, record=5)
-        for name in ("W", "weights", "parameters", "heads", "loss", "v"):
+        for name in ("W", "weights", "parameters", "head_records", "loss", "v"):
             np.testing.assert_array_equal(getattr(run[r], name), getattr(alone, name))
             np.testing.assert_array_equal(getattr(run, name)[r], getattr(alone, name))
         np.testing.assert_array_equal(run.head[r].row(), alone.head.row())

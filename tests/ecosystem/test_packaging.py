@@ -1,0 +1,98 @@
+"""What a wheel and the repository around it must hold."""
+
+from __future__ import annotations
+
+import fnmatch
+import importlib.metadata
+import json
+import subprocess
+import sys
+import tomllib
+import zipfile
+
+import attsvm
+import pytest
+from places import ROOT
+
+pytestmark = pytest.mark.skipif(not (ROOT / "pyproject.toml").is_file(), reason="not a checkout")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text()) if (ROOT / "pyproject.toml").is_file() else {}
+OPENBLAS = "csrc/linalg/openblas.LICENSE.txt"
+
+
+def test_licences_are_there_and_named():
+    files = PROJECT["project"]["license-files"]
+    assert OPENBLAS in files and all(list(ROOT.glob(pattern)) for pattern in files)
+    text = (ROOT / OPENBLAS).read_text()
+    for name in ("OpenBLAS", "LAPACK", "GCC runtime library"):
+        assert f"Name: {name}\n" in text
+    for word in ("BSD-3-Clause", "GPL-3.0-or-later WITH GCC-exception-3.1"):
+        assert word in PROJECT["project"]["license"]
+
+
+def test_licence_is_that_of_the_pinned_openblas():
+    try:
+        there = importlib.metadata.distribution("scipy-openblas32")
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("scipy-openblas32 is not installed")
+    (pin,) = (line for line in PROJECT["build-system"]["requires"] if line.startswith("scipy-openblas32"))
+    if pin != f"scipy-openblas32=={there.version}":
+        pytest.skip(f"scipy-openblas32 {there.version} is not the pinned one")
+    text = (ROOT / OPENBLAS).read_text()
+    (licence,) = (file for file in there.files if file.name == "LICENSE.txt")
+    assert there.version in text and text.endswith(licence.read_text())
+
+
+def test_all_parts_of_the_package_are_listed():
+    python = ROOT / "python"
+    found = {".".join(p.parent.relative_to(python).parts) for p in python.rglob("__init__.py")}
+    assert found == set(PROJECT["tool"]["setuptools"]["packages"])
+
+
+def test_versions_and_workflows():
+    yaml = pytest.importorskip("yaml")
+    github = ROOT / ".github"
+    if not github.is_dir():
+        pytest.skip("a source distribution")
+    citation = yaml.safe_load((github / "CITATION.cff").read_text())
+    assert citation["version"] == attsvm.__version__ and citation["cff-version"]
+    names = {path.stem for path in (github / "workflows").glob("*.yml")}
+    assert {"tests", "sanitizers", "wheels", "docs"} <= names
+    for path in github.rglob("*.yml"):
+        content = yaml.safe_load(path.read_text())
+        for job in content.get("jobs", {}).values():
+            assert job["steps"] and job["runs-on"]
+    wheels = yaml.safe_load((github / "workflows" / "wheels.yml").read_text())
+    assert wheels["jobs"]["publish"]["permissions"] == {"id-token": "write"}
+
+
+def test_repo_review():
+    pytest.importorskip("sp_repo_review")
+    if not (ROOT / ".github").is_dir():
+        pytest.skip("a source distribution")
+    command = [sys.executable, "-m", "repo_review", "--format", "json", str(ROOT)]
+    found = json.loads(subprocess.run(command, capture_output=True, text=True).stdout)
+    failed = {name: check["description"] for name, check in found["checks"].items() if check["result"] is False}
+    assert not failed and sum(check["result"] is True for check in found["checks"].values()) > 15
+
+
+@pytest.mark.slow
+def test_a_wheel_holds_what_it_should(tmp_path):
+    for package in ("build.util", "setuptools", "scipy_openblas32"):  # a folder build/ is no package
+        pytest.importorskip(package)
+    command = [sys.executable, "-m", "build", "--outdir", tmp_path, ROOT]  # the wheel from the source distribution
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode and "Could not find a version" in done.stdout + done.stderr:
+        pytest.skip("an isolated build needs an index")
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    (wheel,) = tmp_path.glob("*.whl")
+    assert "cp311-abi3" in wheel.name
+    names = zipfile.ZipFile(wheel).namelist()
+    for pattern in (
+        "attsvm/libscipy_openblas_attsvm.*",
+        "attsvm/_core.abi3.so",
+        "attsvm/py.typed",
+        "attsvm/_core.pyi",
+    ):
+        assert fnmatch.filter(names, pattern), pattern
+    assert fnmatch.filter(names, "attsvm-*.dist-info/licenses/*openblas*")
+    assert not fnmatch.filter(names, "*tests*") and not fnmatch.filter(names, "*.c")

@@ -1,0 +1,272 @@
+"""What every result can do: print, show itself, become tables, pictures and files, be compared, select on new data."""
+
+from __future__ import annotations
+
+import copy
+import html.parser
+import importlib.util
+import io
+import json
+import math
+import pickle
+
+import attsvm
+import numpy as np
+import pytest
+
+
+def setting(seed=0, n=6, T=8, d=10):
+    X, Z, y, v = attsvm.sample.unit_sphere(n, T, d, rng=seed)
+    data = attsvm.cross_attention(X, Z)
+    return data, attsvm.Problem(data, y, attsvm.LinearHead(v))
+
+
+def ragged():
+    rng = np.random.default_rng(0)
+    data = attsvm.cross_attention([rng.standard_normal((T, 4)) for T in (3, 1, 5)], rng.standard_normal((3, 2)))
+    return data, attsvm.Problem(data, [1, -1, 1], attsvm.LinearHead(rng.standard_normal(4)))
+
+
+def sets():
+    data, _ = setting(n=2, T=4, d=6)
+    kept = np.array([[True, True, False, False], [False, True, False, True]])
+    W = 30 * attsvm.solve_svm(data, kept).W
+    return data, kept, W
+
+
+def _soft_labels_svm():
+    found = attsvm.soft_labels(np.eye(3), [[1, 2, 0], [0, 1, 0], [3, 0, 1]])
+    return attsvm.solve_svm(found.data, found.selected)
+
+
+def heads_start(shape):
+    return np.random.default_rng(0).standard_normal(shape)
+
+
+RESULTS = {
+    "run on W": lambda: attsvm.train(setting()[1], steps=300),
+    "run on K, Q": lambda: attsvm.train(
+        setting()[1], K=heads_start((10, 3)), Q=heads_start((10, 3)), steps=50, record=10
+    ),
+    "runs side by side": lambda: attsvm.train(setting()[1], heads_start((12, 10, 10)), runs=12, steps=50),
+    "run with its head": lambda: attsvm.train(setting()[1], steps=50, train_head=True),
+    "run of an MLP": lambda: attsvm.train(
+        attsvm.Problem(setting()[0], None, attsvm.MLPHead(heads_start((10, 3)))), steps=50, train_head=True
+    ),
+    "run of two attention heads": lambda: attsvm.train(
+        attsvm.Problem(setting()[0], None, attsvm.LinearHead(np.ones(10)), heads=2),
+        heads_start((2, 10, 10)),
+        steps=50,
+    ),
+    "run, ragged": lambda: attsvm.train(ragged()[1], steps=50),
+    "optimal": lambda: attsvm.solve_svm(setting()[0], [0, 1, 2, 3, 4, 5]),
+    "optimal, ragged": lambda: attsvm.solve_svm(ragged()[0], [0, 0, 2]),
+    "nuclear": lambda: attsvm.solve_svm(setting()[0], [0] * 6, norm="nuclear"),
+    "entrywise": lambda: attsvm.solve_svm(setting()[0], [0] * 6, norm=3.0),
+    "soft": lambda: attsvm.solve_svm(setting()[0], [0] * 6, C=1.0),
+    "several tokens": lambda: attsvm.solve_svm(sets()[0], sets()[1]),
+    "soft labels": lambda: _soft_labels_svm(),
+    "margins": lambda: attsvm.solve_svm(setting()[0], [0] * 6, margins=np.full((6, 8), 2.0)),
+    "feasible": lambda: attsvm.feasible(setting()[0], [0] * 6),
+    "infeasible": lambda: attsvm.solve_svm(attsvm.cross_attention(np.ones((1, 2, 2)), [[1.0]]), [0]),
+    "no constraint": lambda: attsvm.solve_svm(attsvm.cross_attention(np.ones((1, 1, 2)), [[1.0]]), [0]),
+    "path": lambda: attsvm.regularization_path(setting()[1], [1.0, 4.0, 16.0]),
+    "decomposition": lambda: attsvm.decompose(sets()[0], sets()[0].probabilities(sets()[2]), sets()[2]),
+    "diagnosis": lambda: attsvm.diagnose(setting()[1]),
+    "diagnosis, ragged": lambda: attsvm.diagnose(ragged()[1], [0, 0, 0]),
+    "diagnosis of what cannot be": lambda: attsvm.diagnose(
+        attsvm.Problem(attsvm.cross_attention(np.ones((1, 2, 2)), [[1.0]]), None, attsvm.LinearHead([1.0, 0.0])),
+        [0],
+    ),
+}
+# Several runs, several attention heads, no weights: there is no one picture.
+NOT_DRAWN = {"runs side by side", "run of two attention heads", "infeasible", "diagnosis of what cannot be"}
+
+
+@pytest.fixture(params=RESULTS)
+def case(request):
+    return request.param, RESULTS[request.param]()
+
+
+def test_file_gives_back_an_equal_result(case, tmp_path):
+    _, result = case
+    path = tmp_path / "result"
+    result.save(path)
+    again = attsvm.load(path)
+    assert type(again) is type(result) and again == result and not again != result
+    assert repr(again) == repr(result)
+    with np.load(path, allow_pickle=False) as archive:  # every member is readable without pickle
+        assert json.loads(str(archive["attsvm"]))["format"] == 1
+        assert all(archive[name].dtype != object for name in archive.files)
+    buffer = io.BytesIO()
+    again.save(buffer)
+    buffer.seek(0)
+    assert attsvm.load(buffer) == result
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_every_pickle_protocol_gives_back_an_equal_result(case, protocol):
+    _, result = case
+    again = pickle.loads(pickle.dumps(result, protocol))
+    assert type(again) is type(result) and again == result and repr(again) == repr(result)
+
+
+def test_equality_sees_every_number(case):
+    name, result = case
+    again = RESULTS[name]()
+    assert result == again == copy.deepcopy(result) == copy.copy(result)
+    assert result != "something else" and (result == 1) is False
+    changed = copy.deepcopy(result)
+    if isinstance(changed, attsvm.Separation):
+        changed._answer[2][-1] += 1e-15
+    elif isinstance(changed, attsvm.Diagnosis):
+        changed.solution._answer[2][-1] += 1e-15
+    else:
+        array = changed.weights if hasattr(changed, "weights") else changed.W
+        array.flat[-1] += 1e-9
+    assert changed != result
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(result)
+
+
+def test_dictionary_is_plain(case):
+    _, result = case
+    found = result.to_dict()
+    assert json.loads(json.dumps(found)).keys() == found.keys()
+    for name in ("status", "W", "loss", "margin", "gap", "R", "iota"):
+        if name in found and hasattr(result, name):
+            value = getattr(result, name)
+            assert found[name] == (value.tolist() if isinstance(value, np.ndarray) else value) or math.isnan(value)
+
+
+def test_table(case):
+    pandas = pytest.importorskip("pandas")
+    _, result = case
+    table = result.to_dataframe()
+    assert isinstance(table, pandas.DataFrame) and len(table) > 0
+    if isinstance(result, attsvm.Run):
+        assert len(table) == result.loss.size
+        np.testing.assert_array_equal(table["loss"], result.loss.ravel())
+    elif isinstance(result, (attsvm.Separation, attsvm.Decomposition)):
+        data = result.data if isinstance(result, attsvm.Separation) else result.svm.data
+        assert len(table) == data.indptr[-1]
+        assert (table.groupby("query")["selected"].sum() >= 1).all()
+    elif isinstance(result, attsvm.Path):
+        assert table["radius"].tolist() == [1.0, 4.0, 16.0]
+    else:
+        assert table["query"].tolist() == list(range(len(result.solution.data)))
+
+
+class _Html(html.parser.HTMLParser):
+    VOID = {"br", "img"}
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.images, self.text = [], 0, ""
+
+    def handle_starttag(self, tag, attributes):
+        self.images += tag == "img"
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def test_notebook_form(case):
+    name, result = case
+    page = _Html()
+    page.feed(result._repr_html_())
+    assert not page.open
+    for line in repr(result).splitlines():
+        for word in line.split():
+            assert word in page.text
+    if importlib.util.find_spec("matplotlib") is not None:
+        assert page.images == (name not in NOT_DRAWN)
+
+
+def test_picture(case):
+    pytest.importorskip("matplotlib")
+    from matplotlib.figure import Figure
+
+    name, result = case
+    ax = Figure().subplots()
+    if name in NOT_DRAWN:
+        with pytest.raises(ValueError, match=r"must (be|have)"):
+            result.plot(ax=ax)
+        return
+    assert result.plot(ax=ax) is ax and (ax.lines or ax.images)
+
+
+def test_margin_bar_shows_the_interval():
+    sol = attsvm.feasible(setting()[0], [0] * 6)
+    assert sol.margin < sol.margin_bound
+    assert f"width:{100 * sol.margin / sol.margin_bound:.6f}%" in sol._repr_html_()
+
+
+def test_selects_on_new_data():
+    data, problem = setting()
+    new, _ = setting(seed=1, n=3, T=5)
+    sol, run = attsvm.solve_svm(data, [0] * 6), attsvm.train(problem, steps=100)
+    np.testing.assert_array_equal(sol.select(new), new.select(sol.W))
+    np.testing.assert_array_equal(run.select(new), new.select(run.W))
+    np.testing.assert_array_equal(sol.select(data), [0] * 6)
+    runs = attsvm.train(problem, heads_start((2, 10, 10)), runs=2, steps=10)
+    assert runs.select(new).shape == (2, 3)
+
+
+@pytest.mark.parametrize("result", ["optimal", "run on W"])
+def test_new_data_of_another_length(result):
+    other, _ = setting(d=4)
+    with pytest.raises(
+        ValueError, match=r"data must have .* \(dk, dz\) = \(10, 10\) as the weights, got \(4, 4\)"
+    ):
+        RESULTS[result]().select(other)
+    with pytest.raises(TypeError, match="data must come from cross_attention"):
+        RESULTS[result]().select(np.ones((2, 3, 10)))
+
+
+def test_nothing_to_select_by():
+    with pytest.raises(ValueError, match="there are no weights to select by, the answer is infeasible"):
+        sol = RESULTS["infeasible"]()
+        sol.select(sol.data)
+
+
+def test_files_that_are_something_else(tmp_path):
+    for name, content in {"text": b"hello", "empty": b""}.items():
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(ValueError, match=f"file must be a result written by its save.*{name}"):
+            attsvm.load(tmp_path / name)
+    np.save(tmp_path / "array.npy", np.ones(3))
+    with pytest.raises(ValueError, match="a single array"):
+        attsvm.load(tmp_path / "array.npy")
+    np.savez(tmp_path / "arrays.npz", X=np.ones(3), y=np.ones(2))
+    with pytest.raises(ValueError, match="an npz file of arrays X, y"):
+        attsvm.load(tmp_path / "arrays.npz")
+    np.savez(tmp_path / "later.npz", attsvm=np.array(json.dumps({"format": 2, "attsvm": "9.0", "content": None})))
+    with pytest.raises(ValueError, match="format 2, written by attsvm 9.0; this version reads formats up to 1"):
+        attsvm.load(tmp_path / "later.npz")
+    content = {"format": 1, "attsvm": "0.1.0", "content": {"type": "os.system", "state": {}}}
+    np.savez(tmp_path / "odd.npz", attsvm=np.array(json.dumps(content)))
+    with pytest.raises(ValueError, match="holds a os.system, which this version of attsvm does not know"):
+        attsvm.load(tmp_path / "odd.npz")
+    np.savez(tmp_path / "pickled.npz", attsvm=np.array([object()], dtype=object))
+    with pytest.raises(ValueError, match="allow_pickle"):
+        attsvm.load(tmp_path / "pickled.npz")
+    with pytest.raises(FileNotFoundError):
+        attsvm.load(tmp_path / "missing")
+
+
+def test_no_result_imports_plot():
+    """Results reach matplotlib through common/render, which plot fills."""
+    from attsvm.common import render
+
+    assert {"Run", "Separation", "Path", "Decomposition", "Diagnosis"} <= render._drawings.keys()
+
+
+def test_tab_completion_shows_public_names_alone():
+    assert set(dir(attsvm)) == {*attsvm.__all__, "__version__"}
+    assert "get_num_threads" in dir(attsvm) and "_core" not in dir(attsvm) and "common" not in dir(attsvm)

@@ -1,0 +1,71 @@
+"""The documentation site: its code runs, its reference is complete, it builds without warnings."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import subprocess
+import sys
+
+import attsvm
+import pytest
+from places import ROOT
+
+PAGES = sorted((ROOT / "notebooks").glob("*.md"))
+pytestmark = pytest.mark.skipif(not PAGES, reason="the notebooks are not next to the tests")
+
+
+def blocks(path):
+    return re.findall(r"^```python\n(.*?)^```", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+# A block that begins with "# needs:" asks for a cluster, a model or a package that is not here.
+CODE = [
+    pytest.param(block, id=f"{path.stem}-{number}")
+    for path in PAGES
+    for number, block in enumerate(blocks(path))
+    if not block.startswith("# needs:") or block.startswith("# needs: jax")
+]
+
+
+@pytest.mark.parametrize("code", CODE)
+def test_code_on_the_pages_runs(code, tmp_path, monkeypatch):
+    if needed := re.match(r"# needs: (jax)\n", code):
+        pytest.importorskip(needed[1])
+    if "replicate" in code:
+        pytest.importorskip("joblib")
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "page", "exec"), {"__name__": "page"})
+
+
+def test_reference_lists_every_public_name(monkeypatch):
+    pytest.importorskip("sphinx")
+    pytest.importorskip("latex2mathml")
+    monkeypatch.syspath_prepend(str(ROOT / "notebooks"))
+    site_parts = importlib.import_module("site_parts")
+    listed = [name for _, words in site_parts.TOPICS.values() for name in site_parts.members(words)]
+    modules = {"heads", "plot", "sample"}
+    public = {f"attsvm.{name}" for name in attsvm.__all__ if name not in modules}
+    public |= {f"attsvm.{module}.{name}" for module in modules for name in getattr(attsvm, module).__all__}
+    assert public <= set(listed) and len(listed) == len(set(listed))
+
+
+@pytest.mark.slow
+def test_site_builds_without_warnings(tmp_path):
+    for package in ("sphinx", "myst_nb", "numpydoc", "pydata_sphinx_theme", "sphinx_design", "latex2mathml"):
+        pytest.importorskip(package)
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-W",
+        "--keep-going",
+        "-q",
+        "-b",
+        "html",
+        "-d",
+        tmp_path / "doctrees",
+    ]
+    done = subprocess.run([*command, ROOT / "notebooks", tmp_path / "site"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "site" / "gallery.html").exists()

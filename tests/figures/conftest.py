@@ -1,0 +1,18 @@
+"""What the tests of figures share."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def results():
+    """Two runs of a figure, made once."""
+    made = {}
+
+    def of(figure):
+        if figure not in made:
+            made[figure] = figure.run(2, 3)
+        return made[figure]
+
+    return of

@@ -1,0 +1,115 @@
+"""Heads of long contexts: the same answers from memory-mapped keys, in memory that the logits set, not the tokens."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import attsvm
+import numpy as np
+import pytest
+from attsvm.heads.choices import hard_queries
+from attsvm.heads.controls import random_head
+from attsvm.heads.model import Choices, Head, Logits, Text
+
+
+def long_head(keys, queries, T, each, seed=0):
+    """Causal contexts of T tokens, of which ``each`` queries of the later half are hard; own W = I."""
+    rng = np.random.default_rng(seed)
+    N, m = keys.shape
+    contexts = N // T
+    selected, top = np.zeros(N, dtype=np.intp), np.full(N, 0.1)
+    for i in range(contexts):
+        for q in i * T + rng.choice(np.arange(T // 2, T), each, replace=False):
+            selected[q] = (keys[i * T : q + 1] @ queries[q].astype(np.float64)).argmax()
+            top[q] = 0.95
+    stop = np.tile(np.arange(1, T + 1), contexts)
+    text = Text(keys, np.full(contexts, T), start=np.zeros(N, dtype=np.intp), stop=stop)
+    given, known = Logits(queries, keys, 1.0), Choices(selected, top, np.ones(N))
+    return Head(0, 0, text, np.eye(m), np.eye(m), queries, space="head", given=given, known=known)
+
+
+def arrays(N, m, seed=0):
+    rng = np.random.default_rng(seed)
+    spectrum = (1 / np.sqrt(1 + np.arange(m))).astype(np.float32)
+    keys = rng.standard_normal((N, m), dtype=np.float32) * spectrum
+    return keys, rng.standard_normal((N, m), dtype=np.float32) * spectrum * 6
+
+
+def test_mapped_keys_give_the_same_report(tmp_path):
+    keys, queries = arrays(6 * 400, 16)
+    np.save(tmp_path / "k.npy", keys)
+    np.save(tmp_path / "q.npy", queries)
+    mapped = [np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in "kq"]
+    held, stored = (
+        attsvm.heads.analyze_head(long_head(*given, 400, 20), nuclear_queries=0, splits=2)
+        for given in ((keys, queries), mapped)
+    )
+    assert attsvm.heads.results_table([held]) == attsvm.heads.results_table([stored])
+    assert held.fit.status == "optimal" and held.fit.queries == 80  # 70 % of 6 contexts, rounded
+    np.testing.assert_array_equal(held.fit.rows, stored.fit.rows)
+    assert held.random.margin_bound < held.fit.margin
+
+
+@pytest.mark.parametrize("cross", [False, True], ids=["one query", "cross-attention"])
+def test_row_generation_is_the_svm_of_all_rows(cross):
+    """Long windows go to row generation; block ascent on all their rows finds the same margin and W."""
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((30, 500, 24)).astype(np.float32)
+    Z = rng.standard_normal((30, 4, 24) if cross else (30, 24))
+    data = attsvm.cross_attention(X, Z)
+    selected = np.einsum("ntd,n...d->n...t", X, Z).argmax(-1)  # the identity's own
+    sol, all_rows = attsvm.solve_svm(data, selected), attsvm.solve_svm(data, selected, method="block")
+    assert sol.method == "row generation" and sol.status == all_rows.status == "optimal"
+    assert sol.gap <= 2e-9 and all_rows.gap <= 2e-9
+    assert sol.margin == pytest.approx(all_rows.margin, rel=1e-8)  # what the gaps allow
+    np.testing.assert_allclose(sol.W, all_rows.W, atol=1e-4 * np.abs(sol.W).max())  # gap 2e-9: W to 6e-5
+    own = data.margins(np.eye(24), selected)
+    assert 0 < np.min(own) / np.sqrt(24) < sol.margin
+
+
+def test_a_random_head_of_many_logits_has_as_many_hard_queries(monkeypatch):
+    """Whether all logits are held at one time, or only those of queries that may be hard."""
+    head = long_head(*arrays(4 * 300, 8), 300, 30)
+    whole = random_head(head, 120, 0.9, False, np.random.default_rng(1))
+    monkeypatch.setattr(attsvm.heads.controls, "ENTRIES", 20_000)
+    monkeypatch.setattr(attsvm.heads.controls, "BLOCK", 5_000)
+    parts = random_head(head, 120, 0.9, False, np.random.default_rng(1))
+    for other in (whole, parts):
+        rows = hard_queries(other, 0.9)
+        assert abs(len(rows) - 120) <= 3  # 2 % of them
+        for i, q, selected in rows[::10]:  # its choices are those of its own weights
+            prob = other.attention(i)[q]
+            assert prob.argmax() == selected and prob[selected] > 0.9
+    np.testing.assert_array_equal(whole.K, parts.K)
+    assert whole.Q == pytest.approx(parts.Q, rel=0.05)  # scales at which 118 to 122 queries are hard
+
+
+LIMITED = """
+import resource, sys
+import attsvm, numpy as np
+sys.path[:0] = {path!r}
+from test_long_contexts import arrays, long_head
+keys, queries = arrays({tokens}, 64)
+np.save("k.npy", keys); np.save("q.npy", queries)
+del keys, queries
+head = long_head(np.load("k.npy", mmap_mode="r"), np.load("q.npy", mmap_mode="r"), 4000, {each})
+held = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmData"))
+resource.setrlimit(resource.RLIMIT_DATA, (held * 1024 + {room} * 2**20,) * 2)
+report = attsvm.heads.analyze_head(head, nuclear_queries=0, splits=1)
+assert report.fit.status == "optimal" and report.null.hard and report.random.margin_bound < report.fit.margin
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the private memory of a process as Linux counts it")
+def test_memory_is_that_of_the_rows(tmp_path):
+    """Twenty contexts of 4,000 tokens, 400 hard queries: 0.8 million rows and their bookkeeping fit into 250 MB (block
+    ascent on them takes 3 GB, one array of all logits 1.3 GB)."""
+    script = LIMITED.format(path=sys.path, tokens=80_000, each=20, room=250)
+    one = os.environ | {"OMP_NUM_THREADS": "1"}  # a thread's stack counts as memory
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, env=one, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]

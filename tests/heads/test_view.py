@@ -1,0 +1,259 @@
+"""The interactive view: its numbers are the head's, its text cannot break out, its size is bounded; and it works."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from attsvm import heads
+from attsvm.heads import view_cases
+from attsvm.heads.why import svm_weights
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+WORDS = ["[CLS]", "the", "cat", "sat", "on", "</script><b>x</b>", "&amp;", '"quoted"', "\u2028", "@DATA@"]
+
+
+def make_heads(rng, n=40, lengths=(8, 12), count=2, words=WORDS, causal=False, layer=1):
+    sizes = rng.integers(*lengths, n)
+    X = [rng.standard_normal((T, 8)) for T in sizes]
+    tokens = [["[CLS]", *rng.choice(words[1:], T - 1)] for T in sizes] if words else None
+    Wq, Wk = 3 * rng.standard_normal((2, 3 * count, 8)) / np.sqrt(8)
+    return heads.from_arrays(X, Wq, None, Wk, None, heads=count, tokens=tokens, causal=causal, layer=layer)
+
+
+def analysed(found):
+    return heads.analyze_model(found, threshold=0.7, nuclear_queries=0, null=False, splits=1)
+
+
+@pytest.fixture
+def reports(rng):
+    return analysed(make_heads(rng))
+
+
+def data_of(page):
+    (found,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page.html, re.DOTALL)
+    return json.loads(found)
+
+
+def shown(data, report):
+    """(sequence, query, case) of what a head shows."""
+    (head,) = [one for one in data["heads"] if one["name"] == report.head.label]
+    for sentence, cases in zip(data["texts"][head["text"]]["sentences"], head["cases"], strict=True):
+        for q, case in enumerate(cases):
+            if case:
+                yield sentence["index"], q, case
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_numbers_are_those_of_the_head(rng, causal):
+    reports = analysed(make_heads(rng, causal=causal))
+    data, several = data_of(heads.view(reports)), 0
+    for report in reports:
+        own = {tuple(row[:2]): tuple(row) for row in report.fit.rows.tolist()}
+        for i, q, (selected, _, flat, rivals, _, margin, decimals, shares) in shown(data, report):
+            prob = report.head._attention(i)[q]
+            assert selected == prob.argmax()
+            listed = dict(zip(flat[::2], flat[1::2], strict=True))
+            assert all(abs(1000 * prob[t] - p) <= 0.5 for t, p in listed.items())
+            assert set(listed) == set(np.flatnonzero(prob >= 0.005))
+            if (prob > 0).sum() < 2:
+                assert not rivals and margin is None
+                continue
+            several += 1
+            logits = report.head._logits(i)[q]
+            ahead = logits[selected] - logits
+            nearest = np.delete(ahead, selected).min()
+            # Four digits are shown; shares have as many decimals as the largest of them needs.
+            assert all(row[2] == pytest.approx(ahead[row[0]], rel=1e-3) for row in rivals)
+            assert min(row[2] for row in rivals) == pytest.approx(nearest, rel=1e-3)
+            assert margin == pytest.approx(nearest, abs=0.51 * 10**-decimals)
+            reason = heads.why(report, i, q)
+            for d, value, share in zip(shares[::3], shares[1::3], shares[2::3], strict=True):
+                assert value == pytest.approx(reason.values[d], rel=1e-3)
+                assert share == pytest.approx(reason.shares[d], abs=0.51 * 10**-decimals)
+            # Here all directions are shown: three roundings.
+            assert len(shares) == 9 and sum(shares[2::3]) == pytest.approx(margin, abs=2.1 * 10**-decimals)
+            support = {row[0] for row in rivals if row[3]}
+            assert bool(support) == ((i, q) in own)
+            assert all(row[1] == pytest.approx(1, abs=1e-3) for row in rivals if row[0] in support)
+    assert several > 50
+
+
+def test_roles_tell_which_queries_trained(reports):
+    report = reports[0]
+    sets = {role: set(map(tuple, rows[:, :2].tolist())) for role, rows in ((2, report.train), (3, report.test))}
+    hard = set(map(tuple, heads.hard_queries(report.head, 0.7)[:, :2].tolist()))
+    seen = set()
+    for i, q, case in shown(data_of(heads.view(reports)), report):
+        expected = 2 if (i, q) in sets[2] else 3 if (i, q) in sets[3] else 1 if (i, q) in hard else 0
+        assert case[1] == expected
+        seen.add(expected)
+    assert {0, 2, 3} <= seen
+
+
+def test_sentences_hold_support_tokens_and_held_out_queries_the_same_for_all_heads(reports):
+    data = data_of(heads.view(reports, sentences=5))
+    assert len(data["texts"]) == 1
+    *first, last = (sentence["index"] for sentence in data["texts"][0]["sentences"])
+    held = np.zeros(40)
+    for report in reports:
+        np.add.at(held, report.fit.rows[:, 0], report.fit.multipliers / report.fit.multipliers.sum())
+    assert first == np.argsort(-held)[:4].tolist()
+    tests = np.bincount(np.concatenate([report.test[:, 0] for report in reports]), minlength=40)
+    assert last not in first and tests[last] == np.delete(tests, first).max()
+
+
+def test_the_weights_of_the_svm_are_made_again_of_its_support_tokens(rng):
+    (head,) = make_heads(rng, count=1)
+    report = heads.analyze_head(head, threshold=0.7, nuclear_queries=0, null=False, splits=1)
+    without = replace(report, curve=[replace(fit, W=None) for fit in report.curve])
+    # A gap of 1e-9 fixes W to about its root.
+    np.testing.assert_allclose(svm_weights(without), report.fit.W, atol=1e-4 * np.abs(report.fit.W).max())
+
+
+def test_text_cannot_leave_the_script_it_stands_in(rng):
+    (head,) = make_heads(rng, count=1)
+    title = "<i>@DATA@ & co</i>"
+    page = heads.view(analysed([head]), title=title)
+    assert "<b>x" not in page.html and "<i>" not in page.html and "\u2028" not in page.html
+    assert page.html.count("<script") == page.html.count("</script") == 2
+    assert f"<title>{html.escape(title)}</title>" in page.html
+    words = {word for sentence in data_of(page)["texts"][0]["sentences"] for word in sentence["keys"]}
+    assert set(WORDS) - words <= {"the", "cat", "sat", "on"}
+    frame = page._repr_html_()
+    (inner,) = re.findall(r'srcdoc="([^"]*)"', frame)
+    assert html.unescape(inner) == page.html and frame.count("<") == 2
+
+
+def test_the_page_fetches_nothing(reports, tmp_path):
+    heads.view(reports).save(tmp_path / "view.html")
+    page = (tmp_path / "view.html").read_text(encoding="utf-8")
+    assert "default-src 'none'" in page
+    assert set(re.findall(r"https?://[^\"' ]+", page)) == {"http://www.w3.org/2000/svg"}
+    assert not re.search(r"<(link|img|iframe|script)[^>]*(src|href)=|@import|url\(|fetch\(|innerHTML", page)
+
+
+def test_size_is_bounded_by_sentences_and_then_by_heads(reports, monkeypatch):
+    whole = len(heads.view(reports)._repr_html_())
+    monkeypatch.setattr(view_cases, "MOST", 15_000)
+    page = heads.view(reports)
+    data = data_of(page)
+    assert page.left_out == 0 and 2 <= len(data["texts"][0]["sentences"]) < 8
+    assert sum(len(json.dumps(one["cases"], separators=(",", ":"))) for one in data["heads"]) <= 15_000 < whole
+    monkeypatch.setattr(view_cases, "MOST", 100)
+    page = heads.view(reports)
+    most = max(reports, key=lambda report: report.hard)
+    assert page.left_out == 1 and "1 heads left out" in repr(page) and "1 heads had no room" in page.html
+    (head,) = data_of(page)["heads"]
+    assert head["name"] == most.head.label and len(head["cases"]) == 2
+
+
+def test_of_a_long_sequence_some_queries_are_shown(rng):
+    found = make_heads(rng, n=6, lengths=(80, 90), count=1, words=None)
+    report = analysed(found)[0]
+    data = data_of(heads.view([report]))
+    for sentence, cases in zip(data["texts"][0]["sentences"], data["heads"][0]["cases"], strict=True):
+        assert sentence["kind"] == "Sequence" and len(cases) == len(sentence["keys"]) > 48
+        held = set(report.fit.rows[report.fit.rows[:, 0] == sentence["index"], 1].tolist())
+        assert sum(case != 0 for case in cases) == max(48, len(held)) and all(cases[q] for q in held)
+
+
+def test_heads_are_analysed_first_and_may_select_nothing(rng):
+    (head,) = make_heads(rng, count=1)
+    assert data_of(heads.view(head))["heads"][0]["name"] == "L1H0"
+    idle = replace(head, K=np.zeros_like(head.K))
+    data = data_of(heads.view([idle]))
+    for _, _, case in shown(data, heads.analyze_head(idle)):
+        assert case[1] == 0 and all(row[1] is None for row in case[3])
+
+
+def test_arguments_that_do_not_fit(reports):
+    with pytest.raises(TypeError, match="must be a Head, from attsvm.torch.read"):
+        heads.view("L1H0")
+    with pytest.raises(ValueError, match="heads must hold at least one head"):
+        heads.view([])
+    with pytest.raises(ValueError, match="sentences must be"):
+        heads.view(reports, sentences=0)
+
+
+# ------------------------------------------------------------------------------------- in a browser
+
+
+def dom(path, fragment="", script="", **flags):
+    """The page's elements after its script, and one more, have run."""
+    if script:
+        page = path.read_text(encoding="utf-8")
+        path = path.with_name("scripted.html")
+        path.write_text(page.replace("</body>", f"<script>{script}</script></body>"), encoding="utf-8")
+    command = [
+        CHROMIUM,
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        f"--user-data-dir={path.parent / 'profile'}",
+    ]
+    ran = subprocess.run(
+        [*command, "--dump-dom", f"file://{path}{fragment}"],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=True,
+    )
+    return re.sub(r"<script.*?</script>", "", ran.stdout, flags=re.DOTALL)
+
+
+def text_of(page, name):
+    """The text of an element."""
+    found = re.search(rf'<(\w+)[^>]* id="{name}"[^>]*>(.*?)</\1>', page, re.DOTALL)
+    return html.unescape(re.sub(r"<[^>]+>", " ", found[2])).split()
+
+
+def rivals_of(page):
+    table = re.search(r'<table id="rivals">(.*?)</table>', page, re.DOTALL)[1]
+    return [int(t) for t in re.findall(r'<tr data-token="(\d+)"', table)]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+def test_it_works_in_a_browser(reports, tmp_path):
+    path = tmp_path / "view.html"
+    page = heads.view(reports)
+    page.save(path)
+    report, data = reports[1], data_of(page)
+    i, q, case = next(row for row in shown(data, report) if row[2][1] == 2 and len(row[2][3]) > 2 and row[1] > 0)
+    selected, rivals = case[0], case[3]
+    fragment = f"#head=L1H1&sentence={i}&query={q}"
+    found = dom(path, fragment)
+    said = text_of(found, "says")
+    assert f"({q})" in said and f"({selected})" in said and "selects" in said
+    assert text_of(found, "role") == "It trained the SVM.".split()
+    assert rivals_of(found) == [row[0] for row in sorted(rivals, key=lambda row: row[1])]
+    assert re.search(rf'<button[^>]*data-query="{q}"[^>]*aria-pressed="true"', found)
+    assert re.search(rf'<li data-token="{selected}"><span class="token selected"', found)
+    drawn = re.findall(r'<line[^>]*class="active"[^>]*stroke-opacity="([\d.]+)"', found)
+    assert [float(p) for p in drawn] == [p / 1000 for p in case[2][1::2]]
+    assert len(re.findall(r'<line[^>]*class="support"', found)) == sum(row[3] > 0 for row in rivals)
+    shares = re.findall(r"<td>([+−][\d.]+)</td>", found.partition('id="shares"')[2])
+    numbers = [float(share.replace("−", "-")) for share in shares]
+    assert sum(numbers[:-1]) == pytest.approx(numbers[-1], abs=1e-9) and numbers[-1] == case[5]
+    assert "<b>x" not in found and "alert" not in found
+
+    own = dom(path, fragment + "&order=own")
+    assert rivals_of(own) == [row[0] for row in sorted(rivals, key=lambda row: row[2])]
+
+    usable = [k for j, k, _ in shown(data, report) if j == i]
+    after = usable[usable.index(q) - 1]
+    keys = 'for (const key of ["k", "ArrowLeft"]) document.dispatchEvent(new KeyboardEvent("keydown", {key}));'
+    moved = dom(path, fragment, keys)
+    assert f"({after})" in text_of(moved, "says") and text_of(moved, "about")[0] == "L1H0:"
+    pointed = f"""document.querySelector('[data-query="{after}"]').dispatchEvent(
+        new PointerEvent("pointerover", {{bubbles: true}}));
+        const select = document.getElementById("sentence"); select.title = location.hash;"""
+    moved = dom(path, fragment, pointed)
+    assert f"({after})" in text_of(moved, "says") and f"sentence={i}&amp;query={after}" in moved

@@ -1,0 +1,146 @@
+"""Who may know whom: includes of C and imports of Python follow one table each, and never lead around in a circle.
+
+The two halves of the theorem, training and svm, know nothing of each other in either language; they meet in theory.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import attsvm
+import pytest
+from places import CSRC
+
+PACKAGE = Path(attsvm.__file__).parent
+pytestmark = pytest.mark.skipif(not CSRC.is_dir(), reason="the sources are not next to the tests")
+
+# A folder of csrc and what its files may include beside their own folder.  A file's own name stands for the file.
+C_EDGES = {
+    "base": set(),
+    "linalg": {"base"},
+    "attention": {"linalg", "base"},
+    "training": {"attention", "linalg", "base"},
+    "svm": {"attention/windows.h", "linalg", "base"},
+    "svm/systems": {"svm", "attention/windows.h", "linalg", "base"},
+    "svm/frobenius": {"svm/systems", "svm", "attention/windows.h", "linalg", "base"},
+    "svm/nuclear": {"svm", "attention/windows.h", "linalg", "base"},
+    "svm/entrywise": {"svm/systems", "svm", "attention/windows.h", "linalg", "base"},
+    "svm/epigraph": {"svm", "svm/nuclear", "attention/windows.h", "linalg", "base"},
+    "svm/max": {"svm", "svm/epigraph", "attention/windows.h", "linalg", "base"},
+    "svm/spectral": {"svm", "svm/epigraph", "attention/windows.h", "linalg", "base"},
+    "binding": {"training", "svm", "attention", "linalg", "base"},
+}
+# A part of python/attsvm (a folder, or a module that lies flat) and the parts it may import.
+LOWER = {"_core", "common", "attention"}
+THEORY = {*LOWER, "training", "svm"}
+REPORT = {*THEORY, "theory", "plot", "sample"}
+PYTHON_EDGES = {
+    "common": {"_core"},
+    "attention": {"_core", "common"},
+    "training": LOWER,
+    "svm": LOWER,
+    "theory": THEORY,
+    "sample": {"common"},
+    "plot": {*THEORY, "theory"} - {"_core"},
+    "report": REPORT - {"_core"},
+    "next_token": {*THEORY, "theory"} - {"_core"},
+    "soft_labels": {*THEORY, "theory"} - {"_core"},
+    "sklearn": {*THEORY, "theory"} - {"_core"},
+    "heads": {*REPORT, "report"} - {"_core"},
+    "torch": {*REPORT, "report", "heads"} - {"_core"},
+    "figures": {*REPORT, "report", "heads", "torch", "next_token", "soft_labels"} - {"_core"},
+    "cli": {*REPORT, "report", "heads", "torch", "figures"} - {"_core"},
+}
+FLAT_MODULES, FLAT_TESTS = 12, 5
+
+
+def folder(path):
+    return path.relative_to(CSRC).parent.as_posix()
+
+
+def included(path):
+    return re.findall(r'^\s*#\s*include\s+"([^"]+)"', path.read_text(), flags=re.MULTILINE)
+
+
+SOURCES = sorted(CSRC.rglob("*.[ch]"))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(CSRC).as_posix())
+def test_c_includes_follow_the_table(path):
+    own = folder(path)
+    assert own in C_EDGES, f"{own} is no folder of csrc/README.md"
+    for name in included(path):
+        assert (CSRC / name).is_file(), f"{path.name} includes {name}: say the folder"
+        target = Path(name).parent.as_posix()
+        allowed = target == own or target in C_EDGES[own] or name in C_EDGES[own]
+        assert allowed, f"{own} must not include {name}"
+
+
+def test_the_map_names_every_folder():
+    text = (CSRC / "README.md").read_text()
+    for name in {folder(path) for path in SOURCES}:
+        assert f"{name.split('/')[-1]}/" in text, f"csrc/README.md does not say what {name} is for"
+
+
+def imports(path):
+    """Parts of the package that a module imports, wherever in it."""
+    package = ("attsvm", *path.relative_to(PACKAGE).parent.parts)
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join(package[: len(package) - node.level + 1]) if node.level else ""
+            stem = ".".join(filter(None, [base, node.module]))
+            names = [f"{stem}.{alias.name}" if stem == "attsvm" else stem for alias in node.names]
+        else:
+            continue
+        found |= {name.split(".")[1] for name in names if name.startswith("attsvm.")}
+    return found
+
+
+MODULES = sorted(
+    path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.stem not in ("__init__", "__main__")
+)
+
+
+def part(path):
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_python_imports_follow_the_table(path):
+    assert part(path) in PYTHON_EDGES, f"{part(path)} is not in PYTHON_EDGES"
+    for name in imports(path) - {part(path), "__version__"}:
+        assert name in PYTHON_EDGES[part(path)], f"{part(path)} must not import {name}"
+
+
+def circle(below):
+    """Some of the nodes that lead back to themselves; empty where none does."""
+    left = {node: set(needs) for node, needs in below.items()}
+    while left:
+        free = {node for node, needs in left.items() if not needs & left.keys()}
+        if not free:
+            return sorted(left)
+        for node in free:
+            del left[node]
+    return []
+
+
+def test_the_tables_have_no_circle():
+    assert not circle({name: {n.split("/windows")[0] for n in needs} for name, needs in C_EDGES.items()})
+    assert not circle(PYTHON_EDGES)
+    for edges in (C_EDGES, PYTHON_EDGES):
+        assert "svm" not in edges["training"] and "training" not in edges["svm"]
+
+
+def test_headers_do_not_include_each_other_in_circles():
+    headers = [path for path in SOURCES if path.suffix == ".h"]
+    assert not circle({path.relative_to(CSRC).as_posix(): set(included(path)) for path in headers})
+
+
+def test_few_files_lie_flat():
+    assert len(list(PACKAGE.glob("*.py"))) <= FLAT_MODULES
+    assert len(list(Path(__file__).parent.parent.glob("test_*.py"))) <= FLAT_TESTS

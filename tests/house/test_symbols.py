@@ -1,0 +1,102 @@
+"""What the compiled objects of csrc export, use and keep."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+
+import pytest
+from places import CSRC
+
+C_FILES = sorted(path.relative_to(CSRC).with_suffix("").as_posix() for path in CSRC.rglob("*.c"))
+pytestmark = pytest.mark.skipif(not CSRC.is_dir(), reason="the sources are not next to the tests")
+
+
+@pytest.fixture(scope="module")
+def symbols(compiled):
+    """(kind, name) of every symbol of each source file."""
+    if shutil.which("nm") is None:
+        pytest.skip("nm is not installed")
+    table = {}
+    for name in C_FILES:
+        said, made = compiled(CSRC / f"{name}.c")
+        assert made.is_file(), said
+        lines = subprocess.check_output(["nm", made], text=True).splitlines()
+        table[name] = [tuple(line.split()[-2:]) for line in lines]
+    return table
+
+
+def exported(symbols, name):
+    return {s for kind, s in symbols[name] if kind in "TDBRCGSi" and not s.startswith("ATTSVM_ARRAY_API")}
+
+
+def prefixes(name):
+    """What a file's symbols start with: its own name, after the norm's where it lies in a norm's folder."""
+    if name.startswith("binding/"):
+        return ("bind_", "PyInit__core")
+    parts = name.split("/")
+    if parts[0] == "svm" and len(parts) == 3 and parts[1] != "systems":
+        return (f"{parts[1]}_{parts[2]}", parts[2])
+    return (parts[-1],)
+
+
+@pytest.mark.parametrize("name", C_FILES)
+def test_every_exported_name_starts_with_its_file(symbols, name):
+    for symbol in exported(symbols, name):
+        assert symbol.startswith(prefixes(name)), f"{name}.c exports {symbol}"
+
+
+def test_no_name_is_defined_twice(symbols):
+    everywhere = [symbol for name in C_FILES for symbol in exported(symbols, name)]
+    assert len(everywhere) == len(set(everywhere))
+
+
+def test_files_do_not_call_each_other_in_circles(symbols):
+    """A file may not use and be used by the same file."""
+    of = {symbol: name for name in C_FILES for symbol in exported(symbols, name)}
+    uses = {
+        name: {of[symbol] for kind, symbol in symbols[name] if kind == "U" and symbol in of} - {name}
+        for name in C_FILES
+    }
+    mutual = sorted(
+        (a, b) for a in C_FILES for b in uses[a] if a < b and a in uses[b] and not a.startswith("binding/")
+    )
+    assert not mutual
+
+
+def declared(header):
+    """Functions that a header declares."""
+    text = re.sub(r"/\*.*?\*/", " ", header.read_text(), flags=re.DOTALL)
+    text = re.sub(r"^\s*#(?:.*\\\n)*.*$", "", text, flags=re.MULTILINE)
+    text = re.sub(r"\{[^{}]*\}", ";", re.sub(r"\{[^{}]*\}", ";", text))
+    text = re.sub(r"(?:static|INLINE|typedef)\b[^;]*;", "", text)
+    return set(re.findall(r"\b(\w+)\(", text)) - {"__attribute__"}
+
+
+@pytest.mark.parametrize("name", [n for n in C_FILES if not n.startswith("binding/")])
+def test_a_header_declares_only_its_own_sources_symbols(symbols, name):
+    header = CSRC / f"{name}.h"
+    if header.is_file():
+        assert declared(header) <= exported(symbols, name)
+
+
+# What would take memory behind the arena's back, print from a library, or end the user's process.
+FORBIDDEN = {"malloc", "calloc", "realloc", "free", "aligned_alloc", "posix_memalign", "printf", "puts", "putchar"}
+FORBIDDEN |= {"fprintf", "vfprintf", "exit", "abort", "_exit", "__assert_fail", "perror", "system", "longjmp"}
+
+
+@pytest.mark.parametrize("name", C_FILES)
+def test_kernels_take_no_memory_print_nothing_and_never_exit(symbols, name):
+    used = {symbol.split("@")[0] for kind, symbol in symbols[name] if kind == "U"}
+    assert not used & (FORBIDDEN - ({"malloc", "free"} if name == "base/arena" else set()))
+
+
+@pytest.mark.parametrize("name", C_FILES)
+def test_no_state_outlives_a_call(symbols, name):
+    """Variables that C files keep: only tables of the bindings (and NumPy's), one setting, and the block of
+    memory that waits for the next call."""
+    kept = [s for kind, s in symbols[name] if kind in "bBdDC" and not s.startswith((".", "__"))]
+    if name.startswith("binding/"):
+        kept = [s for s in kept if not re.search("methods|slots|definition|ARRAY_API|^PyArray_|^bind_threads$", s)]
+    assert kept == (["spares"] if name == "base/arena" else [])

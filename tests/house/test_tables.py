@@ -1,0 +1,104 @@
+"""Losses, heads, update rules and balls are listed once, in C; whatever else must know a member is checked here."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from pathlib import Path
+
+import attsvm
+import numpy as np
+import pytest
+import reference
+from attsvm import _core
+from attsvm.common.check import NORMS
+from attsvm.figures import FIGURES
+from attsvm.svm.solve import METHODS
+from attsvm.training import output_head
+from mutations import MUTATIONS
+from places import CSRC, ROOT
+
+# The dict that the extension exports, the list that it is made from, and where its members are documented.
+TABLES = {
+    "LOSS": ("training/loss.h", "LOSS_LIST", attsvm.Problem),
+    "HEAD": ("training/head.h", "HEAD_LIST", None),
+    "UPDATE_RULE": ("training/update.h", "UPDATE_RULE_LIST", attsvm.train),
+    "BALL": ("training/projection.h", "BALL_LIST", attsvm.train),
+}
+
+
+def listed(header, macro):
+    text = (CSRC / header).read_text()
+    body = re.search(rf"#define {macro}\((\w+)\) *\\\n((?:.*\\\n)*.*\n)", text)
+    return re.findall(rf"\b{body[1]}\((\w+), \"([^\"]+)\"\)", body[2])
+
+
+@pytest.mark.skipif(not CSRC.is_dir(), reason="the sources are not next to the tests")
+@pytest.mark.parametrize("name", TABLES)
+def test_the_exported_table_is_the_list_of_the_header(name):
+    header, macro, _ = TABLES[name]
+    words = [word for _, word in listed(header, macro)]
+    assert words and getattr(_core, name) == {word: code for code, word in enumerate(words)}
+
+
+def test_the_stub_and_this_file_name_every_table():
+    stub = ast.parse(Path(attsvm.__file__).with_name("_core.pyi").read_text())
+    annotated = {
+        node.target.id for node in stub.body if isinstance(node, ast.AnnAssign) and node.target.id.isupper()
+    }
+    exported = {name for name, value in vars(_core).items() if isinstance(value, dict) and name.isupper()}
+    assert annotated == exported == {*TABLES, "STATUS"}
+
+
+@pytest.mark.parametrize("name", [name for name, (*_, where) in TABLES.items() if where is not None])
+def test_every_member_is_documented(name):
+    text = inspect.getdoc(TABLES[name][2])
+    for word in getattr(_core, name):
+        assert f'"{word}"' in text, f"{TABLES[name][2].__name__} does not say what {word!r} is"
+
+
+def test_every_head_has_its_class():
+    classes = {
+        thing.kind for thing in vars(output_head).values() if isinstance(thing, type) and hasattr(thing, "kind")
+    }
+    assert classes == set(_core.HEAD)
+
+
+@pytest.mark.parametrize("loss", _core.LOSS)
+def test_every_loss_has_a_twin_and_decreases(loss):
+    """The twin raises for a loss that it does not know."""
+    value, log_slope = reference.loss_value(loss, 0.5, np.log(0.5))
+    step = 1e-6
+    change = reference.loss_value(loss, 0.5 + step, np.log(0.5 + step))[0] - value
+    assert change / step == pytest.approx(-np.exp(log_slope), rel=1e-5)  # first order in the step
+
+
+@pytest.mark.parametrize("rule", _core.UPDATE_RULE)
+def test_every_update_rule_trains(rule):
+    X, Z, y, v = attsvm.sample.unit_sphere(4, 3, 2)
+    problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
+    run = attsvm.train(problem, rule=rule, steps=2, record=1)
+    assert run.W.any() and run.loss[-1] < run.loss[0]
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_every_norm_is_solved_and_measured(norm):
+    assert METHODS.get(norm), f"csrc/svm/methods.h names no method {norm}_..."
+    X, Z, _, _ = attsvm.sample.unit_sphere(3, 3, 4)
+    data = attsvm.cross_attention(X, Z)
+    found = attsvm.solve_svm(data, [0, 1, 2], norm)
+    assert found.status == "optimal" and found.unique in (True, False, None)
+    low, high = attsvm.margin_share(data, [0, 1, 2], found.W, norm)
+    assert low == pytest.approx(1, rel=1e-8) and high == pytest.approx(
+        1, rel=1e-8
+    )  # the solution's own certificate
+
+
+@pytest.mark.skipif(not CSRC.is_dir(), reason="the sources are not next to the tests")
+@pytest.mark.parametrize("fault", MUTATIONS, ids=[fault.name for fault in MUTATIONS])
+def test_a_deliberate_fault_finds_its_text_its_tests_and_its_figures(fault):
+    """So that whoever moves a line moves the fault with it; what notices it is found out by hand."""
+    assert (ROOT / fault.file).read_text(encoding="utf-8").count(fault.old) == 1
+    assert all(list((ROOT / "tests").glob(f"*/test_{word}.py")) for word in fault.tests.split())
+    assert set(fault.figures.split()) <= {*FIGURES}

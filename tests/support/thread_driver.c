@@ -1,0 +1,184 @@
+/* Two calls at once on the same data, each with a pool of two threads: solvers of the SVM and the training objective,
+ * for the thread sanitizer to watch (tests/house/test_thread_races.py).  Prints the least norm that each solver of
+ * each call has certified, and the loss of each form of the weights. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/monitor.h"
+#include "base/status.h"
+#include "base/threads.h"
+#include "linalg/blas.h"
+#include "svm/methods.h"
+#include "svm/rows.h"
+#include "training/objective.h"
+
+enum { N = 64, LENGTH = 24, D = 12, RANK = 3, CALLS = 2, METHODS = 3, FORMS = 3 };
+
+static const struct {
+    const char *name;
+    svm_method *solve;
+} methods[METHODS] = {{"gradient", frobenius_gradient}, {"block", frobenius_block}, {"interior", frobenius_interior}};
+
+struct data {
+    struct windows w;
+    double keys[N * LENGTH * D], queries[N * D], scores[N * LENGTH], W[D * D], K[D * RANK], Q[D * RANK];
+    ptrdiff_t indptr[N + 1], reference[N];
+};
+
+struct call {
+    const struct data *data;
+    int threads, status[METHODS];
+    double norm[METHODS], loss[FORMS];
+};
+
+/* Linked for other rules and norms; nothing here decomposes. */
+int blas_svd(ptrdiff_t m, ptrdiff_t n, double *A, double *U, double *s, double *V, struct arena *arena)
+{
+    (void)m, (void)n, (void)A, (void)U, (void)s, (void)V, (void)arena;
+    abort();
+}
+
+/* Uniform in (-1, 1), the same in every run (the constants are Knuth's, of MMIX). */
+static double draw(unsigned long long *state)
+{
+    *state = *state * 6364136223846793005ULL + 1442695040888963407ULL;
+    return (double)(*state >> 11) / (double)(1ULL << 52) - 1;
+}
+
+static void fill(double *x, ptrdiff_t n, unsigned long long *state)
+{
+    for (ptrdiff_t i = 0; i < n; ++i)
+        x[i] = draw(state);
+}
+
+static void make(struct data *data)
+{
+    unsigned long long state = 1;
+    fill(data->keys, N * LENGTH * D, &state);
+    fill(data->queries, N * D, &state);
+    fill(data->scores, N * LENGTH, &state);
+    fill(data->W, D * D, &state);
+    fill(data->K, D * RANK, &state);
+    fill(data->Q, D * RANK, &state);
+    for (ptrdiff_t q = 0; q <= N; ++q)
+        data->indptr[q] = q * LENGTH;
+    data->w = (struct windows){.tokens = N * LENGTH,
+                               .n_queries = N,
+                               .dk = D,
+                               .dz = D,
+                               .keys = data->keys,
+                               .queries = data->queries,
+                               .start = data->indptr,
+                               .stop = data->indptr + 1,
+                               .indptr = data->indptr,
+                               .longest = LENGTH};
+    for (ptrdiff_t q = 0; q < N; ++q) { /* what W selects, so that the rows can be met */
+        double best = -INFINITY;
+        for (ptrdiff_t t = 0; t < LENGTH; ++t) {
+            double logit = 0;
+            for (ptrdiff_t i = 0; i < D * D; ++i)
+                logit += data->keys[(q * LENGTH + t) * D + i / D] * data->W[i] * data->queries[q * D + i % D];
+            if (logit > best) {
+                best = logit;
+                data->reference[q] = t;
+            }
+        }
+    }
+}
+
+static void solve(struct call *call, struct threads *threads, struct arena *arena)
+{
+    struct monitor monitor = {0};
+    struct rows rows;
+    ptrdiff_t entry;
+    if (rows_build(&rows, &entry, NULL, &call->data->w, call->data->reference, NULL, NULL, threads, arena)
+        != STATUS_DONE)
+        abort();
+    rows.monitor = &monitor;
+    for (int i = 0; i < METHODS; ++i) {
+        const struct svm_options options = {.tol = 1e-6, .max_iter = 5000};
+        struct svm_answer answer = {.W = arena_zeros(arena, D, D), .lambda = arena_zeros(arena, rows.count, 1)};
+        call->status[i] = methods[i].solve(&answer, &rows, &options, &monitor, arena);
+        for (ptrdiff_t k = 0; k < D * D; ++k)
+            call->norm[i] = hypot(call->norm[i], answer.W[k]);
+    }
+}
+
+static void train(struct call *call, struct threads *threads, struct arena *arena)
+{
+    static const enum form forms[FORMS] = {FORM_MATRIX, FORM_FACTORS, FORM_MATRIX};
+    const struct data *data = call->data;
+    for (int i = 0; i < FORMS; ++i) {
+        double *v = arena_doubles(arena, D, 1), y[N];
+        struct objective objective = {.w = &data->w, .scores = data->scores, .loss = LOSS_LOGISTIC};
+        struct general_output output = {.values = data->keys, .y = y, .dv = D, .heads = 1};
+        for (ptrdiff_t q = 0; q < N; ++q)
+            y[q] = 1;
+        memcpy(v, data->queries, D * sizeof *v);
+        if (i == 2) { /* through a head that is not linear */
+            output.head = (struct head){.kind = HEAD_QUADRATIC, .d = D, .v = v, .lam = 0.1};
+            objective.scores = NULL;
+            objective.output = &output;
+        }
+        struct weights at = {.form = forms[i], .runs = 1, .heads = 1, .m = RANK};
+        at.W = arena_doubles(arena, D, D);
+        at.K = arena_doubles(arena, D, RANK);
+        at.Q = arena_doubles(arena, D, RANK);
+        memcpy(at.W, data->W, sizeof data->W);
+        memcpy(at.K, data->K, sizeof data->K);
+        memcpy(at.Q, data->Q, sizeof data->Q);
+        struct objective_work work;
+        struct gradient gradient;
+        objective_init(&work, &objective, &at, threads, arena);
+        objective_init_gradient(&gradient, &objective, &at, arena);
+        for (int step = 0; step < 50; ++step) {
+            if (objective_gradient(&gradient, &work) != STATUS_DONE)
+                abort();
+            for (ptrdiff_t k = 0; k < D * D && at.form == FORM_MATRIX; ++k)
+                at.W[k] -= gradient.W[k] * exp(*gradient.log_scale);
+            for (ptrdiff_t k = 0; k < D * RANK && at.form == FORM_FACTORS; ++k) {
+                at.K[k] -= gradient.K[k] * exp(*gradient.log_scale);
+                at.Q[k] -= gradient.Q[k] * exp(*gradient.log_scale);
+            }
+        }
+        call->loss[i] = gradient.loss[0];
+    }
+}
+
+static void *run(void *argument)
+{
+    struct call *call = argument;
+    struct arena arena = {0};
+    struct threads threads;
+    threads_init(&threads, call->threads, &arena);
+    solve(call, &threads, &arena);
+    train(call, &threads, &arena);
+    threads_end(&threads);
+    arena_free(&arena);
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    static struct data data;
+    struct call calls[CALLS] = {{0}};
+    pthread_t thread[CALLS];
+    make(&data);
+    for (int i = 0; i < CALLS; ++i) {
+        calls[i] = (struct call){.data = &data, .threads = argc > 1 ? atoi(argv[1]) : 2};
+        if (pthread_create(&thread[i], NULL, run, &calls[i]) != 0)
+            abort();
+    }
+    for (int i = 0; i < CALLS; ++i)
+        pthread_join(thread[i], NULL);
+    for (int i = 0; i < CALLS; ++i) {
+        for (int k = 0; k < METHODS; ++k)
+            printf("%s %d %.17g\n", methods[k].name, calls[i].status[k], calls[i].norm[k]);
+        for (int k = 0; k < FORMS; ++k)
+            printf("loss 0 %.17g\n", calls[i].loss[k]);
+    }
+    return 0;
+}

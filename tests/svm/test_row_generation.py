@@ -1,0 +1,83 @@
+"""Row generation: what the working set finds holds for all rows, judged from raw data and beside the other methods."""
+
+from __future__ import annotations
+
+import attsvm
+import numpy as np
+import pytest
+import reference
+from planted import planted
+
+MANY = dict(n=600, T=502, d=8)  # 300,600 rows: the size from which auto takes it
+
+
+def test_a_planted_problem_is_not_tight_whatever_its_bits_say():
+    data, selected = planted(200, 100, 32, seed=1)
+    sol = attsvm.solve_svm(data, selected)
+    assert sol.status == "optimal" and sol.method == "row generation" and sol.gap <= 1e-9
+    lower, upper = reference.certificate(data, selected, sol.W, sol.dual, "frobenius")
+    assert sol.margin == pytest.approx(lower, rel=1e-9) and sol.margin_bound == pytest.approx(upper, rel=1e-9)
+    other = attsvm.solve_svm(data, selected, method="interior")
+    np.testing.assert_allclose(sol.W, other.W, rtol=0, atol=1e-4 * np.abs(other.W).max())  # gap 1e-9: W to 5e-5
+
+
+def test_block_ascent_solves_the_planted_problems_among_those_that_look_tight():
+    data, selected = planted(100, 100, 16, seed=1)
+    sol = attsvm.solve_svm(data, selected)
+    assert sol.status == "optimal" and sol.method == "block" and sol.gap <= 1e-9
+    other = attsvm.solve_svm(data, selected, method="interior")
+    np.testing.assert_allclose(sol.margin, other.margin, rtol=1e-9)
+
+
+def test_a_tight_problem_is_left_to_the_interior_point():
+    g = np.random.default_rng(0)
+    data = attsvm.cross_attention(g.standard_normal((150, 60, 24)), g.standard_normal((150, 24)))
+    sol = attsvm.solve_svm(data, g.integers(0, 60, 150))
+    assert sol.method == "interior" and sol.status in ("optimal", "infeasible")
+
+
+@pytest.mark.parametrize("kind", ["hard", "float32", "margins", "soft", "warm"])
+def test_many_rows(kind):
+    data, selected = planted(**MANY, hard=True, seed=3, single=kind == "float32")
+    options = {"soft": {"C": 1e-3}}.get(kind, {})
+    if kind == "margins":
+        options["margins"] = np.random.default_rng(0).uniform(0.5, 1.5, (600, 502))
+    if kind == "warm":
+        options["warm_start"] = attsvm.solve_svm(data, selected, tol=1e-3)
+    sol = attsvm.solve_svm(data, selected, **options)
+    assert sol.status == "optimal" and sol.method == "row generation" and sol.gap <= 1e-9
+    margins = data.logits(sol.W)
+    margins = margins[np.arange(600), selected][:, None] - margins
+    asked = np.broadcast_to(options.get("margins", 1.0), margins.shape)
+    others = np.arange(502) != selected[:, None]
+    if kind == "soft":  # the objective, from the margins of all rows
+        slack = np.maximum(1 - margins[others], 0)
+        objective = 0.5 * np.sum(sol.W**2) + 1e-3 * np.sum(slack**2)
+        assert sol.objective == pytest.approx(objective, rel=1e-9) and slack.max() > 0.1
+    else:  # logits cancel to some 1e-12 of their size
+        assert (margins - asked)[others].min() >= -1e-8
+    again = np.einsum(
+        "nt,ntk,nz->kz",
+        sol.dual,
+        data.keys[data.start + selected][:, None] - data.keys.reshape(600, 502, 8),
+        data.queries,
+    )
+    np.testing.assert_allclose(again, sol.W, atol=1e-6 * np.abs(sol.W).max())
+
+
+def test_many_rows_that_no_weights_meet():
+    g = np.random.default_rng(5)
+    X, Z = g.standard_normal((600, 502, 4)), g.standard_normal((600, 3))
+    sol = attsvm.solve_svm(attsvm.cross_attention(X, Z), np.zeros(600, dtype=int))
+    assert sol.status == "infeasible"
+    total = np.einsum("nt,ntk,nz->kz", sol.certificate, X[:, :1] - X, Z)
+    lengths = np.linalg.norm(X[:, :1] - X, axis=2) * np.linalg.norm(Z, axis=1)[:, None]
+    assert np.linalg.norm(total) <= 1e-9 * np.sum(sol.certificate * lengths)
+
+
+@pytest.mark.parametrize("soft", [False, True])
+def test_a_million_rows_begin_with_rounds_of_block_ascent(soft):
+    data, selected = planted(2000, 502, 8, per_window=20, seed=4, single=True)
+    options = {"C": 1e-2} if soft else {}
+    sol = attsvm.solve_svm(data, selected, **options)
+    assert sol.status == "optimal" and sol.method == "row generation" and sol.gap <= 1e-9

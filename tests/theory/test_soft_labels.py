@@ -1,0 +1,179 @@
+"""Linear decoders with several next tokens a context, and Markov chains within prompts."""
+
+from __future__ import annotations
+
+import attsvm
+import numpy as np
+import pytest
+
+
+def decoder(seed, m=8, K=6, d=12):
+    """Contexts on the sphere, each followed by one to three tokens."""
+    rng = np.random.default_rng(seed)
+    H = rng.standard_normal((m, d))
+    counts = np.zeros((m, K))
+    for row in counts:
+        support = rng.choice(K, rng.integers(1, 4), replace=False)
+        row[support] = rng.integers(1, 5, len(support))
+    return H / np.linalg.norm(H, axis=1, keepdims=True), counts
+
+
+def cross_entropy(W, H, counts):
+    logits = H @ W.T
+    return -(counts * (logits - np.log(np.exp(logits).sum(axis=1, keepdims=True)))).sum() / counts.sum()
+
+
+def test_problem_is_the_cross_entropy_of_the_counts():
+    H, counts = decoder(0)
+    found = attsvm.soft_labels(H, counts)
+    W = np.random.default_rng(1).standard_normal((6, 12))
+    assert found.problem.loss(W) == pytest.approx(cross_entropy(W, H, counts), rel=1e-13)
+    softmax = np.exp(H @ W.T)
+    np.testing.assert_allclose(
+        found.data.probabilities(W), softmax / softmax.sum(axis=1, keepdims=True), rtol=1e-13
+    )
+    _, G = found.problem.loss_and_grad(W)
+    share = counts.sum(axis=1, keepdims=True) / counts.sum()
+    by_hand = (found.data.probabilities(W) * share - counts / counts.sum()).T @ H
+    np.testing.assert_allclose(G, by_hand, atol=1e-15)
+    assert found.selected.dtype == bool and (found.selected == (counts > 0)).all()
+    assert "6 tokens from 8 contexts of dimension 12" in repr(found)
+
+
+def test_a_probability_that_leaves_double_precision_keeps_the_loss_finite():
+    found = attsvm.soft_labels([[1.0]], [[1, 1]])
+    loss, G = found.problem.loss_and_grad(np.array([[1000.0], [-1000.0]]))
+    assert np.isfinite(loss) and np.isfinite(G).all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_svm_against_a_conic_solver(seed):
+    cvxpy = pytest.importorskip("cvxpy")
+    pytest.importorskip("clarabel")
+    H, counts = decoder(seed)
+    found = attsvm.soft_labels(H, counts)
+    for norm, theirs in (("frobenius", "fro"), ("nuclear", "nuc")):
+        W = cvxpy.Variable((6, 12))
+        rows = []
+        for h, here in zip(H, counts > 0, strict=True):
+            inside, outside = np.flatnonzero(here), np.flatnonzero(~here)
+            rows += [(W[z] - W[inside[0]]) @ h == 0 for z in inside[1:]]
+            rows += [(W[inside[0]] - W[t]) @ h >= 1 for t in outside]
+        value = cvxpy.Problem(cvxpy.Minimize(cvxpy.norm(W, theirs)), rows).solve(solver=cvxpy.CLARABEL)
+        mine = attsvm.solve_svm(found.data, found.selected, norm)
+        assert np.linalg.norm(mine.W, theirs) == pytest.approx(value, rel=1e-6)  # clarabel stops at 1e-8
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_training_gives_log_odds_and_turns_to_the_svm(seed):
+    H, counts = decoder(seed)
+    found = attsvm.soft_labels(H, counts)
+    run = attsvm.train(found.problem, lr=0.01, steps=30_000, record=0)
+    svm = attsvm.solve_svm(found.data, found.selected)
+    assert attsvm.correlation(run.W, svm.W) >= 0.98  # .985 to .995 at this step
+    p = counts / counts.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(run.probabilities, p, atol=1e-2)  # the step is 1e-2
+    parts = attsvm.decompose(found.data, run.probabilities, run.W, selected=found.selected)
+    logits = found.data.logits(parts.W_fin)
+    for row, target, kept in zip(logits, p, found.selected, strict=True):
+        odds, wanted = (x - x.mean() for x in (row[kept], np.log(target[kept])))
+        np.testing.assert_allclose(odds, wanted, atol=2e-2)
+
+
+def test_separable_exactly_when_a_conic_solver_says_so():
+    cvxpy = pytest.importorskip("cvxpy")
+    pytest.importorskip("clarabel")
+    answers = set()
+    for seed in range(12):
+        H, counts = decoder(seed, m=7, K=4, d=3)
+        found = attsvm.soft_labels(H, counts)
+        W = cvxpy.Variable((4, 3))
+        rows = []
+        for h, here in zip(H, counts > 0, strict=True):
+            inside = np.flatnonzero(here)
+            rows += [(W[z] - W[inside[0]]) @ h == 0 for z in inside[1:]]
+            rows += [(W[inside[0]] - W[t]) @ h >= 1 for t in np.flatnonzero(~here)]
+        problem = cvxpy.Problem(cvxpy.Minimize(0), rows)
+        problem.solve(solver=cvxpy.CLARABEL)
+        feasible = attsvm.feasible(found.data, found.selected).status
+        assert {"optimal": "feasible", "infeasible": "infeasible"}[problem.status] == feasible
+        answers.add(feasible)
+    assert len(answers) == 2
+
+
+def test_contexts_of_one_support_are_collinear_in_the_nuclear_solution():
+    """With contexts free (one-hot queries) the solution depends on the supports alone."""
+    counts = np.array([[3, 1, 0, 0], [1, 5, 0, 0], [0, 0, 2, 1], [0, 0, 1, 1], [1, 0, 0, 0]])
+    found = attsvm.soft_labels(np.eye(5), counts)
+    W = attsvm.solve_svm(found.data, found.selected, "nuclear").W
+    assert attsvm.correlation(W[:, 0], W[:, 1]) == pytest.approx(1, abs=1e-6)
+    assert attsvm.correlation(W[:, 2], W[:, 3]) == pytest.approx(1, abs=1e-6)
+    assert attsvm.correlation(W[:, 0], W[:, 2]) < 0.9
+
+
+@pytest.mark.parametrize(
+    "contexts, counts, message",
+    [
+        ([[1.0], [2.0]], [[1, 0]], r"counts must have shape \(m, K\) = \(2, K\), got \(1, 2\)"),
+        ([[1.0]], [[1, -1]], "counts must not be negative, got -1"),
+        ([[1.0], [2.0]], [[1, 0], [0, 0]], "counts must have a positive number in every row, got none in row 1"),
+        ([[np.nan]], [[1]], "contexts must be finite"),
+    ],
+)
+def test_bad_input(contexts, counts, message):
+    with pytest.raises(ValueError, match=message):
+        attsvm.soft_labels(contexts, counts)
+
+
+# ------------------------------------------------------------------------------------ Markov chains
+
+
+def chain(K, seed=0):
+    return np.random.default_rng(seed).dirichlet(np.ones(K), K)
+
+
+def test_prompts_follow_the_chain_within_the_prompt():
+    P = chain(3)
+    sequences, labels = attsvm.sample.markov(P, n=40_000, T=3, rng=1)
+    assert (labels[:, None] == sequences).any(axis=1).all()
+    for prompt in ([0, 0, 2], [1, 0, 1], [2, 1, 0]):
+        here = (sequences == prompt).all(axis=1)
+        m = np.bincount(prompt, minlength=3)
+        expected = m * P[prompt[-1]] / (m * P[prompt[-1]]).sum()
+        found = np.bincount(labels[here], minlength=3) / here.sum()
+        np.testing.assert_allclose(found, expected, atol=4 * 0.5 / np.sqrt(here.sum()))  # four standard errors
+
+
+def test_attention_fits_the_chain():
+    P = chain(4)
+    errors = []
+    for n in (500, 20_000):
+        sequences, labels = attsvm.sample.markov(P, n=n, T=5, rng=2)
+        found = attsvm.next_token(sequences, labels, np.eye(4))
+        run = attsvm.train(found.problem, rule="constant", lr=8.0, steps=400, record=0)
+        fitted = np.exp(run.W - run.W.max(axis=0))
+        errors.append(np.linalg.norm((fitted / fitted.sum(axis=0)).T - P))
+    assert errors[1] < 0.05 and errors[1] < errors[0] / 3  # forty times the prompts: about a sixth
+
+
+def test_identifiable_when_every_token_follows_every_other():
+    sequences, _ = attsvm.sample.markov(chain(4), n=200, T=3)
+    found = attsvm.identifiable(sequences, 4)
+    assert found and found.identifiable is True and (found.components == 0).all()
+    answer, components = attsvm.identifiable([[0, 1, 2], [0, 2, 1], [2, 0]], 3)
+    assert answer is False  # no prompt that ends in 0 holds 1
+    np.testing.assert_array_equal(components, [[0, 1, 0], [0, 0, 0], [0, 0, 0]])
+    assert not attsvm.identifiable([[0, 1], [1, 0]], 3)
+
+
+@pytest.mark.parametrize(
+    "P, message",
+    [
+        ([[0.5, 0.5], [1.0, 0.0]], "P must be positive"),
+        ([[0.5, 0.6], [0.5, 0.5]], "P must have rows that sum to 1, got 1.1"),
+        ([[0.5, 0.5]], "P must have shape"),
+    ],
+)
+def test_bad_chains(P, message):
+    with pytest.raises(ValueError, match=message):
+        attsvm.sample.markov(P, n=3, T=2)

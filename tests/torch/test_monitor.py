@@ -1,0 +1,212 @@
+"""The monitor: what it measures, and that the run does not notice it."""
+
+from __future__ import annotations
+
+import doctest
+import math
+import sys
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import attsvm.torch  # noqa: E402
+from attsvm.heads.training import COLUMNS, LEAST  # noqa: E402
+
+
+class Model(torch.nn.Module):
+    def __init__(self, d=8):
+        super().__init__()
+        self.embed = torch.nn.Embedding(20, d)
+        self.layer = torch.nn.TransformerEncoderLayer(d, 2, 16, dropout=0.2, batch_first=True)
+        self.head = torch.nn.Linear(d, 20)
+
+    def forward(self, ids):
+        mask = torch.nn.Transformer.generate_square_subsequent_mask(ids.shape[1])
+        return self.head(self.layer(self.embed(ids), mask, is_causal=True))
+
+
+def sharp(model):
+    """With attention on few tokens."""
+    with torch.no_grad():
+        model.layer.self_attn.in_proj_weight[:16] *= 12
+    return model
+
+
+def make(seed=0):
+    torch.manual_seed(seed)
+    return sharp(Model())
+
+
+@pytest.fixture
+def probe():
+    generator = torch.Generator().manual_seed(9)
+    return [torch.randint(20, (16, 12), generator=generator) for _ in range(2)]
+
+
+def train(model, steps, monitor=None):
+    torch.manual_seed(5)
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-2)
+    losses = []
+    for step in range(steps):
+        if monitor is not None:
+            monitor(step)
+        ids = torch.randint(20, (8, 10))
+        loss = torch.nn.functional.cross_entropy(model(ids)[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def test_losses_are_the_same_to_the_bit(probe):
+    plain, watched = make(), make()
+    monitor = attsvm.torch.Monitor(watched, probe, every=4)
+    assert train(plain, 12) == train(watched, 12, monitor)
+    assert all(torch.equal(a, b) for a, b in zip(plain.parameters(), watched.parameters(), strict=True))
+    assert watched.training and len(monitor.rows) == 3 * 2
+
+
+def test_rows_say_what_the_head_is(probe):
+    model = make()
+    monitor = attsvm.torch.Monitor(model, probe, every=5)
+    assert monitor(3) is None
+    rows = monitor(5)
+    assert monitor(5) is None and monitor.rows == rows and [list(row) for row in rows] == [COLUMNS] * 2
+    found = attsvm.torch.read(model, probe)
+    for row, head in zip(rows, found, strict=True):
+        assert (row["step"], row["name"], row["space"], row["tokens"]) == (5, head.label, "residual", 384)
+        attention = [np.nan_to_num(head.attention(b)) for b in range(32)]
+        top = np.concatenate([prob[1:].max(axis=1) for prob in attention])  # the first query has no choice
+        assert row["top"] == pytest.approx(top.mean(), rel=1e-5) and row["hard"] == pytest.approx(
+            (top > 0.9).mean()
+        )
+        effective = np.concatenate([1 / (prob[1:] ** 2).sum(axis=1) for prob in attention])
+        assert row["effective"] == pytest.approx(effective.mean(), rel=1e-5)
+        assert row["norm"] == pytest.approx(np.linalg.norm(head.W), rel=1e-9)
+        assert row["stable_rank"] == pytest.approx((np.linalg.norm(head.W) / np.linalg.norm(head.W, 2)) ** 2)
+        assert row["hard"] * 352 >= LEAST and row["status"] == "optimal"
+        assert 0 < row["own"] < 1 and 0 < row["null_own"] < 1 and abs(row["cosine"]) <= 1
+    scalars = monitor.scalars()
+    assert scalars["attsvm/L0H1/cosine"] == rows[1]["cosine"] and "attsvm/L0H1/status" not in scalars
+
+
+def test_a_flat_head_has_no_svm(probe):
+    torch.manual_seed(0)
+    rows = attsvm.torch.Monitor(Model(), probe)(0)
+    assert all(row["status"] == "" and math.isnan(row["cosine"]) and row["hard"] < 0.1 for row in rows)
+
+
+def test_the_file_goes_on_where_a_run_stopped(probe, tmp_path):
+    file = tmp_path / "run" / "heads.csv"
+    first = attsvm.torch.Monitor(make(), probe, every=2, file=file)
+    first(0), first(2)
+    with open(file, "a") as half:
+        half.write("4,L0H0,0,0,layer")  # as a run leaves it that is killed
+    again = attsvm.torch.Monitor(make(), probe, every=2, file=file)
+    assert again(2) is None and len(again(4)) == 2
+    rows = attsvm.heads.read_training(file)
+    assert [row["step"] for row in rows] == [0, 0, 2, 2, 4, 4]
+    for row, other in zip(rows, again.rows, strict=True):
+        assert {k: v for k, v in row.items() if v == v} == {k: v for k, v in other.items() if v == v}
+
+
+def test_a_writer_gets_every_number(probe):
+    written = {}
+
+    class Writer:
+        def add_scalar(self, tag, value, step):
+            written[tag, step] = value
+
+    monitor = attsvm.torch.Monitor(make(), probe, every=2, writer=Writer())
+    monitor(2)
+    assert {tag: value for (tag, step), value in written.items() if step == 2} == monitor.scalars()
+    with pytest.raises(TypeError, match="writer must have add_scalar"):
+        attsvm.torch.Monitor(make(), probe, writer=3)
+    with pytest.raises(ValueError, match="probe must hold at least one batch"):
+        attsvm.torch.Monitor(make(), [])
+
+
+def test_its_picture(probe):
+    pytest.importorskip("matplotlib")
+    monitor = attsvm.torch.Monitor(make(), probe, every=1)
+    monitor(0), monitor(1)
+    figure = monitor.plot()
+    assert [ax.get_title(loc="left") for ax in figure.axes] == ["Weights", "Hard queries", "Direction", "Margin"]
+    assert [len(ax.lines) for ax in figure.axes] == [2, 2, 3, 3]  # two heads; one layer's random head
+
+
+def test_a_real_trainer_does_not_notice(probe, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    pytest.importorskip("accelerate")
+    config = transformers.GPT2Config(vocab_size=20, n_positions=16, n_embd=8, n_layer=1, n_head=2)
+    data = [{"input_ids": ids, "labels": ids} for ids in torch.cat(probe)]
+    batches = [{"input_ids": ids} for ids in probe]
+
+    def run(watch):
+        torch.manual_seed(0)
+        model = transformers.GPT2LMHeadModel(config)
+        monitor = attsvm.torch.Monitor(model, batches, every=3)
+        arguments = transformers.TrainingArguments(
+            str(tmp_path), max_steps=6, logging_steps=1, per_device_train_batch_size=4, report_to=[], use_cpu=True,
+            save_strategy="no", disable_tqdm=True,
+        )  # fmt: skip
+        trainer = transformers.Trainer(
+            model, arguments, train_dataset=data, callbacks=[monitor.for_trainer()] if watch else []
+        )
+        trainer.train()
+        return [entry["loss"] for entry in trainer.state.log_history if "loss" in entry], monitor
+
+    (plain, _), (watched, monitor) = run(False), run(True)
+    assert plain == watched and len(plain) == 6
+    assert sorted({row["step"] for row in monitor.rows}) == [0, 3, 6]
+
+
+@pytest.mark.slow
+def test_lightning_does_not_notice(probe, tmp_path):
+    lightning = pytest.importorskip("lightning")
+
+    class Module(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.model, self.losses = make(), []
+
+        def training_step(self, ids, index):
+            loss = torch.nn.functional.cross_entropy(self.model(ids)[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
+            self.losses.append(loss.item())
+            return loss
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), 0.1)
+
+    def run(watch):
+        module = Module()
+        monitor = attsvm.torch.Monitor(module.model, probe, every=2)
+        torch.manual_seed(3)
+        loader = torch.utils.data.DataLoader(torch.cat(probe), batch_size=8)
+        lightning.Trainer(
+            max_steps=4, callbacks=[monitor.for_lightning()] if watch else [], logger=False, accelerator="cpu",
+            enable_checkpointing=False, enable_progress_bar=False, default_root_dir=tmp_path,
+        ).fit(module, loader)  # fmt: skip
+        return module.losses, monitor
+
+    (plain, _), (watched, monitor) = run(False), run(True)
+    assert plain == watched and sorted({row["step"] for row in monitor.rows}) == [0, 2, 4]
+
+
+@pytest.mark.slow
+def test_the_first_layer_turns_towards_its_svm():
+    """The GPT of the figure "training", 500 steps of SGD: nearer to the SVM of its choices than a random head is."""
+    from attsvm.figures.training import learn, means
+
+    _, monitor, loss = learn("SGD", seed=0, steps=500, every=500)
+    cosine, null = (means(monitor, 0, column)[-1] for column in ("cosine", "null_cosine"))
+    assert loss < 1 and cosine > 0.5 and cosine > null + 0.15
+    assert means(monitor, 0, "norm")[-1] > 2 * means(monitor, 0, "norm")[0]
+
+
+def test_examples_run():
+    result = doctest.testmod(sys.modules["attsvm.torch.monitor"])
+    assert result.attempted and not result.failed

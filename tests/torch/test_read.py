@@ -1,0 +1,359 @@
+"""Heads read from running modules: what was computed, and nothing changed."""
+
+from __future__ import annotations
+
+import doctest
+import math
+import random
+import sys
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import attsvm.torch  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+
+CLOSE = 1e-6  # of probabilities in single precision: logits here are below 10
+
+
+class Own(torch.nn.Module):
+    """A causal attention of one's own, in one of many spellings."""
+
+    def __init__(self, spelling, d=12, heads=4, groups=2):
+        super().__init__()
+        self.spelling, self.heads, self.groups = spelling, heads, groups
+        m = d // heads
+        self.query, self.key = torch.nn.Linear(d, d), torch.nn.Linear(d, groups * m)
+        self.value = torch.nn.Linear(d, groups * m)
+        self.seen = None
+
+    def forward(self, x):
+        B, T, _ = x.shape
+        q = self.query(x).view(B, T, self.heads, -1).transpose(1, 2) * 2
+        k, v = (map(x).view(B, T, self.groups, -1).transpose(1, 2) for map in (self.key, self.value))
+        each = self.heads // self.groups
+        hidden = torch.ones(T, T, dtype=torch.bool).triu(1)
+        if self.spelling == "gqa":
+            return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        k, v = k.repeat_interleave(each, 1), v.repeat_interleave(each, 1)
+        scale = 1 / math.sqrt(q.shape[-1])
+        if self.spelling == "sdpa":
+            return F.scaled_dot_product_attention(q, k, v, attn_mask=~hidden)
+        if self.spelling == "sdpa float mask":
+            mask = torch.zeros(T, T).masked_fill(hidden, torch.finfo(torch.float32).min)
+            return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        if self.spelling == "@":
+            logits = (q @ k.mT * scale).masked_fill(hidden, -math.inf)
+        elif self.spelling == "scaled query":
+            logits = torch.where(hidden, -1e9, torch.matmul(q * scale, k.transpose(-1, -2)))
+        elif self.spelling == "einsum":
+            logits = torch.einsum("bhsm,bhtm->bhst", q, k) / math.sqrt(q.shape[-1])
+            logits = logits + torch.zeros(T, T).masked_fill(hidden, -1e4)
+        elif self.spelling == "bmm":
+            logits = torch.bmm(q.flatten(0, 1), k.flatten(0, 1).transpose(1, 2)) * scale
+            logits = logits.masked_fill(hidden, torch.finfo(logits.dtype).min)
+        elif self.spelling == "baddbmm":
+            empty = torch.empty(1, 1, 1)
+            logits = torch.baddbmm(empty, q.flatten(0, 1), k.flatten(0, 1).mT, beta=0, alpha=scale)
+            logits = logits.view(B, self.heads, T, T).masked_fill_(hidden, -math.inf)
+        elif self.spelling == "in place":
+            logits = torch.matmul(k, q.mT).mT
+            logits /= math.sqrt(q.shape[-1])
+            logits += torch.zeros(T, T).masked_fill(hidden, -math.inf)
+        elif self.spelling == "hand-written":
+            logits = (q @ k.mT * scale).masked_fill(hidden, -math.inf)
+            prob = torch.exp(logits - logits.amax(-1, keepdim=True))
+            return (prob / prob.sum(-1, keepdim=True)) @ v
+        self.seen = torch.softmax(logits, dim=-1).view(B, self.heads, T, T)
+        return F.dropout(self.seen, 0.1, self.training) @ v
+
+
+SPELLINGS = ["gqa", "sdpa", "sdpa float mask", "@", "scaled query", "einsum", "bmm", "baddbmm", "in place"]
+
+
+@pytest.fixture
+def batches():
+    torch.manual_seed(1)
+    return [(3 * torch.randn(2, 5, 12),), (3 * torch.randn(3, 4, 12),)]
+
+
+def expected(module, batches):
+    """Probabilities of every sequence, (H, T, T)."""
+    found = []
+    with torch.no_grad():
+        for (x,) in batches:
+            q, k = (
+                map(x).view(*x.shape[:2], heads, -1).transpose(1, 2)
+                for map, heads in ((module.query, module.heads), (module.key, module.groups))
+            )
+            logits = 2 * q @ k.repeat_interleave(module.heads // module.groups, 1).mT / math.sqrt(q.shape[-1])
+            hidden = torch.ones(x.shape[1], x.shape[1]).triu(1).bool()
+            found += list(torch.softmax(logits.masked_fill(hidden, -math.inf), -1).numpy())
+    return found
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_every_spelling_is_read(spelling, batches):
+    torch.manual_seed(0)
+    module = Own(spelling)
+    found = attsvm.torch.read(module, batches)
+    assert [(h.layer, h.number, h.kind, h.space) for h in found] == [(0, n, "self", "residual") for n in range(4)]
+    for b, prob in enumerate(expected(module, batches)):
+        for head in found:
+            np.testing.assert_allclose(head.attention(b), prob[head.number], atol=CLOSE)
+            assert (head.attention(b)[np.triu_indices(len(prob[0]), 1)] == 0).all()
+            x = head.keys[head.text.begin[b] :][: len(prob[0])]
+            own = np.nan_to_num(head.logits(b), neginf=0)
+            np.testing.assert_allclose(np.tril((x @ head.W @ x.T).T), own, atol=1e-5)  # W is the head's own
+    assert found[0].keys is found[3].keys and found[0].causal
+    grouped = attsvm.torch.read(module, batches, space="head")
+    assert grouped[0].keys is grouped[1].keys and grouped[1].keys is not grouped[2].keys
+    assert grouped[0].keys.dtype == np.float32 and grouped[0].W == pytest.approx(np.eye(3) * grouped[0].W[0, 0])
+    np.testing.assert_allclose(grouped[2].attention(3), found[2].attention(3), atol=1e-12)
+
+
+@pytest.mark.parametrize("weights", [True, False])
+@pytest.mark.parametrize("first", [True, False], ids=["batch first", "time first"])
+def test_multihead_attention(weights, first):
+    torch.manual_seed(0)
+    module = torch.nn.MultiheadAttention(12, 3, batch_first=first).eval()
+    x = 2 * torch.randn(4, 5, 12)
+    hidden = torch.zeros(4, 5, dtype=torch.bool)
+    hidden[2, 3:] = True
+    given = x if first else x.transpose(0, 1)
+    with torch.no_grad():
+        prob = module(given, given, given, key_padding_mask=hidden, average_attn_weights=False)[1].numpy()
+    batch = {"query": given, "key": given, "value": given, "key_padding_mask": hidden, "need_weights": weights}
+    found = attsvm.torch.read(module, [batch])
+    assert len(found) == 3 and {h.space for h in found} == {"residual"} and {h.kind for h in found} == {"self"}
+    for head in found:
+        for b in range(4):
+            live = ~hidden[b].numpy()
+            np.testing.assert_allclose(head.attention(b)[live], prob[b, head.number][live], atol=CLOSE)
+            assert np.isnan(head.attention(b)[~live]).all()
+
+
+def test_transformer_with_its_fast_path_and_cross_attention():
+    torch.manual_seed(0)
+    encoder = torch.nn.TransformerEncoder(
+        torch.nn.TransformerEncoderLayer(12, 3, 20, batch_first=True), 2, enable_nested_tensor=True
+    ).eval()
+    hidden = torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
+    found = attsvm.torch.read(encoder, [{"src": torch.randn(2, 5, 12), "src_key_padding_mask": hidden}])
+    assert [(h.layer, h.module) for h in found[::3]] == [(0, "layers.0.self_attn"), (1, "layers.1.self_attn")]
+    both = torch.nn.Transformer(12, 3, 1, 1, 20, batch_first=True)
+    found = attsvm.torch.read(both, [(torch.randn(2, 5, 12), torch.randn(2, 4, 12))])
+    assert [h.kind for h in found[::3]] == ["self", "self", "cross"]
+    assert found[-1].attention(1).shape == (4, 5) and {h.space for h in found} == {"residual"}
+    assert found[-1].module == "decoder.layers.0.multihead_attn"
+
+
+def test_what_is_not_seen_is_said():
+    x = torch.randn(1, 4, 12)
+    for model in (torch.nn.Linear(12, 2), Own("hand-written")):
+        with pytest.raises(ValueError, match="no attention seen: load the model with attn_implementation='sdpa'"):
+            attsvm.torch.read(model, [(x,)])
+
+
+def test_what_does_not_agree_is_refused(monkeypatch):
+    """Whatever is misread is noticed by what the model computed."""
+    from attsvm.torch import watch
+
+    module = torch.nn.MultiheadAttention(12, 3, batch_first=True)
+    x = 2 * torch.randn(2, 5, 12)
+    attsvm.torch.read(module, [(x, x, x)])
+    sdpa = watch.Watch._sdpa
+
+    def other(self, out, query, *rest, **options):
+        sdpa(self, out, query * 1.01, *rest, **options)
+
+    monkeypatch.setattr(watch.Watch, "_sdpa", other)
+    with pytest.raises(ValueError, match="differs from what the model computed by"):
+        attsvm.torch.read(module, [(x, x, x)], forward=lambda *args: module(*args, need_weights=False))
+
+
+class Failing(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.MultiheadAttention(12, 3, dropout=0.5, batch_first=True)
+        self.still = torch.nn.Dropout().eval()
+        self.calls = 0
+
+    def forward(self, x):
+        torch.rand(3), np.random.rand(), random.random()
+        self.inner(x, x, x)
+        self.calls += 1
+        if self.calls == 2:
+            raise RuntimeError("no more")
+        return x
+
+
+def state(model):
+    hooks = ("_forward_hooks", "_forward_pre_hooks", "_forward_hooks_always_called", "_forward_hooks_with_kwargs")
+    return (
+        [(module.training, *(len(getattr(module, name)) for name in hooks)) for module in model.modules()],
+        torch.get_rng_state().tolist(),
+        random.getstate(),
+        np.random.get_state()[1].tolist(),
+        F.has_torch_function,
+        torch.is_grad_enabled(),
+        [parameter.requires_grad for parameter in model.parameters()],
+        torch.overrides._len_torch_function_stack()
+        if hasattr(torch.overrides, "_len_torch_function_stack")
+        else 0,
+    )
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_nothing_is_changed_also_after_an_exception(times):
+    model = Failing().train()
+    model.still.eval()
+    x = torch.randn(2, 5, 12)
+    before = state(model)
+    if times == 1:
+        attsvm.torch.read(model, [(x,)])
+    else:
+        with pytest.raises(RuntimeError, match="no more"):
+            attsvm.torch.read(model, [(x,), (x,)])
+    assert state(model) == before
+
+
+def test_compiled_and_wrapped_models_are_unwrapped(batches):
+    module = Own("@")
+    plain = attsvm.torch.read(module, batches)
+    for wrapped in (torch.compile(module, backend="eager"), torch.nn.DataParallel(module)):
+        for one, other in zip(plain, attsvm.torch.read(wrapped, batches), strict=True):
+            np.testing.assert_array_equal(one.attention(2), other.attention(2))
+
+
+def test_sequences_are_drawn_until_they_hold_the_tokens(batches, tmp_path):
+    module = Own("@")
+    whole = attsvm.torch.read(module, batches * 5)
+    drawn, stored, other = (
+        attsvm.torch.read(module, batches * 5, tokens=30, seed=seed, store=store)
+        for seed, store in ((0, None), (0, tmp_path), (1, None))
+    )
+    numbers = drawn[0].text.numbers
+    assert 30 <= drawn[0].text.lengths.sum() < 35 and drawn[0].text.total == 25
+    assert numbers.tolist() == stored[0].text.numbers.tolist() != other[0].text.numbers.tolist()
+    assert isinstance(stored[0].keys.base, np.memmap) or isinstance(stored[0].keys, np.memmap)
+    for b in range(25):
+        for k, head in enumerate(drawn):
+            if b in numbers:
+                np.testing.assert_array_equal(head.attention(b), whole[k].attention(b))
+                np.testing.assert_array_equal(head.attention(b), stored[k].attention(b))
+            else:
+                with pytest.raises(LookupError, match=r"tokens=.*store="):
+                    head.attention(b)
+    with pytest.raises(LookupError, match=r"must lie in 0 .. 24"):
+        drawn[0].attention(25)
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_layers_and_heads_are_chosen(batches):
+    model = torch.nn.Sequential(
+        torch.nn.TransformerEncoderLayer(12, 3, 20), torch.nn.TransformerEncoderLayer(12, 3, 20)
+    )
+    names = lambda found: [h.label for h in found]  # noqa: E731
+    assert names(attsvm.torch.read(model, batches, layers=[1])) == ["L1H0", "L1H1", "L1H2"]
+    assert names(attsvm.torch.read(model, batches, heads=[2])) == ["L0H2", "L1H2"]
+    assert names(attsvm.torch.read(model, batches, heads=["1.0", "L0H2"])) == ["L0H2", "L1H0"]
+    with pytest.raises(ValueError, match=r"layers must lie in 0 .. 1, got \[2\]"):
+        attsvm.torch.read(model, batches, layers=[2])
+    with pytest.raises(ValueError, match="heads must name heads of the model's 2 layers"):
+        attsvm.torch.read(model, batches, heads=["5.3"])
+    with pytest.raises(ValueError, match="'5.3' or 'L5H3', got 'last'"):
+        attsvm.torch.read(model, batches, heads=["last"])
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"model": "gpt2"}, TypeError, "model must be a torch.nn.Module, got str"),
+        ({"batches": torch.zeros(1)}, TypeError, "batches must be an iterable of what the model takes"),
+        ({"batches": []}, ValueError, "batches must hold at least one batch"),
+        ({"space": "lifted"}, ValueError, "space must be"),
+        ({"threshold": 1.0}, ValueError, "threshold must lie below 1"),
+        ({"queries": 0}, ValueError, "queries must be at least 1"),
+        ({"tokens": 0}, ValueError, "tokens must be at least 1"),
+    ],
+)
+def test_arguments_that_do_not_fit(batches, options, error, message):
+    arguments = {"model": Own("@"), "batches": batches} | options
+    with pytest.raises(error, match=message):
+        attsvm.torch.read(**arguments)
+
+
+def test_half_precision_is_read_exactly():
+    """Choices are those of the product of queries and keys in float32, whatever the model's rounding."""
+    torch.manual_seed(0)
+    module = Own("@").bfloat16()
+    x = 3 * torch.randn(3, 8, 12, dtype=torch.bfloat16)
+    found = attsvm.torch.read(module, [(x,)])
+    for head in found:
+        given = head.given
+        for i in range(3):
+            q, k = (a[8 * i : 8 * i + 8].astype(np.float64) for a in (given.queries, given.keys))
+            logits = np.where(np.tri(8) > 0, q @ k.T, -np.inf)
+            assert (head.choices.selected[8 * i : 8 * i + 8] == logits.argmax(axis=1)).all()
+
+
+def test_one_token_sequences_and_a_sliding_window():
+    class Sliding(Own):
+        def forward(self, x):
+            T = x.shape[1]
+            q, k, v = (map(x)[:, None] for map in (self.query, self.query, self.query))
+            at = torch.arange(T)
+            seen = (at[:, None] >= at) & (at[:, None] - at < 3)
+            return F.scaled_dot_product_attention(q, k, v, attn_mask=seen)
+
+    (head,) = attsvm.torch.read(Sliding("sliding"), [(torch.randn(1, 6, 12),), (torch.randn(2, 1, 12),)])
+    assert head.text.start[:6].tolist() == [0, 0, 0, 1, 2, 3] and head.text.stop[:6].tolist() == [1, 2, 3, 4, 5, 6]
+    assert head.attention(2).tolist() == [[1.0]]
+
+
+# ------------------------------------------------------------------------------------- caches, and what is gone
+
+
+def test_from_cache_is_what_read_finds(batches):
+    module = Own("@")
+    whole = attsvm.torch.read(module, batches[:1], space="head")
+    q = torch.stack([torch.from_numpy(h.given.queries.reshape(2, 5, 3)) for h in whole], 1)
+    k = torch.stack([torch.from_numpy(h.given.keys.reshape(2, 5, 3)) for h in whole[::2]], 1)
+    mask = torch.ones(5, 5).tril().bool()
+    for arrays in ((q, k, mask), (q.numpy(), k.numpy(), mask.numpy())):
+        found = attsvm.torch.from_cache(*arrays, layer=3)
+        assert [h.label for h in found] == ["L3H0", "L3H1", "L3H2", "L3H3"] and found[0].keys is found[1].keys
+        for one, other in zip(whole, found, strict=True):
+            np.testing.assert_allclose(one.attention(1), other.attention(1), atol=CLOSE)
+    bias = torch.randn(4, 5, 5)
+    found = attsvm.torch.from_cache(q, k, mask, 0.5, bias)
+    logits = 0.5 * q @ k.repeat_interleave(2, 1).mT + bias
+    prob = torch.softmax(logits.masked_fill(~mask, -math.inf), -1)
+    for head in found:
+        np.testing.assert_allclose(head.attention(0), prob[0, head.number].numpy(), atol=CLOSE)
+
+
+def test_a_cache_that_does_not_fit():
+    q, k = torch.ones(2, 4, 5, 3), torch.ones(2, 2, 6, 3)
+    with pytest.raises(ValueError, match=r"k must have shape \(B, G, T, m\)"):
+        attsvm.torch.from_cache(q, torch.ones(2, 3, 6, 3))
+    with pytest.raises(ValueError, match="mask must broadcast to"):
+        attsvm.torch.from_cache(q, k, torch.ones(5, 5).bool())
+    with pytest.raises(ValueError, match="q must be finite"):
+        attsvm.torch.from_cache(q * math.nan, k)
+
+
+def test_capture_names_read():
+    with pytest.raises(RuntimeError, match=r"attsvm\.torch\.read"):
+        attsvm.torch.capture(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2))
+
+
+@pytest.mark.parametrize("name", ["read", "cache"])
+def test_examples_run(name):
+    result = doctest.testmod(
+        sys.modules[f"attsvm.torch.{name}"], optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    )
+    assert result.attempted and not result.failed
