@@ -1,0 +1,168 @@
+"""What the site makes itself: formulas as MathML, the reference by topic, and the gallery of the quick figures."""
+
+import importlib
+import importlib.util
+import inspect
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import sphinx.ext.autosummary
+from docutils import nodes
+from latex2mathml.converter import convert
+
+HERE = Path(__file__).parent
+API = HERE / "api"
+GALLERY = HERE / "_gallery"  # what `attsvm reproduce --quick` leaves: pictures and claims.json
+
+# Every public name, by topic.  A test sees to it that none is missing.
+TOPICS = {
+    "Data": (
+        "Tokens, queries, and who sees what. All of attention, rectangular or ragged, is one object.",
+        "cross_attention self_attention causal_attention prompt_attention Data",
+    ),
+    "Training": (
+        "The loss, the head, and gradient descent on W or on its factors.",
+        "Problem Gradient LinearHead QuadraticHead MLPHead SoftmaxHead CallableHead train Run",
+    ),
+    "The SVM": (
+        "The least W that ranks the selected tokens first, with its certificate.",
+        "solve_svm feasible Separation ConvergenceWarning",
+    ),
+    "What the theory says": (
+        "Where training and SVM meet.",
+        "correlation diagnose Diagnosis is_locally_optimal margin_share regularization_path Path selected_sets "
+        "decompose Decomposition tokens_kept label_svm relaxed_margins",
+    ),
+    "Next tokens": (
+        "Next-token prediction, with its graphs, and linear decoders with soft labels.",
+        "next_token NextToken identifiable Identifiability soft_labels SoftLabels",
+    ),
+    "Heads of trained models": (
+        "The attention heads of a transformer, read as support vector machines.",
+        "heads.*",
+    ),
+    "PyTorch": ("Needs PyTorch: `import attsvm.torch`.", "torch.*"),
+    "scikit-learn": ("Needs scikit-learn: `import attsvm.sklearn`.", "sklearn.*"),
+    "Many runs, files and threads": (
+        "Experiments repeated on all cores, results as files, threads of one call.",
+        "replicate load get_num_threads set_num_threads show_config",
+    ),
+    "Pictures": ("Each draws into `ax` and returns it. Needs matplotlib.", "plot.*"),
+    "Random data": ("Draws of the paper's experiments.", "sample.*"),
+}
+
+
+def members(words):
+    """Full names that a topic lists, those that this version has; ``module.*`` stands for all of a module."""
+    found = []
+    for word in words.split():
+        module_name, _, last = f"attsvm.{word}".rpartition(".")
+        try:
+            module = importlib.import_module(module_name)
+        except ImportError:  # torch or scikit-learn is not here, and neither are their pages
+            continue
+        names = module.__all__ if last == "*" else [last]
+        found += [f"{module_name}.{name}" for name in names if hasattr(module, name)]
+    return found
+
+
+def slug(title):
+    return re.sub(r"\W+", "_", title.lower()).strip("_")
+
+
+def write_reference():
+    """A page for each topic, which autosummary fills, and their index."""
+    API.mkdir(exist_ok=True)
+    shown = {}
+    for title, (text, words) in TOPICS.items():
+        if names := members(words):
+            shown[title] = names
+            listed = "\n".join(f"   {name}" for name in names)
+            summary = f"```{{eval-rst}}\n.. autosummary::\n   :toctree: generated\n\n{listed}\n```\n"
+            write(API / f"{slug(title)}.md", f"# {title}\n\n{text}\n\n{summary}")
+    tree = "\n".join(slug(title) for title in shown)
+    write(API / "index.md", f"# Reference\n\n```{{toctree}}\n:maxdepth: 2\n\n{tree}\n```\n")
+    return shown
+
+
+def write(path, text):
+    """Only when it changes, so that an unchanged page is not built again."""
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+
+
+def first_paragraph(doc, document):
+    """autosummary ends a summary at the first full stop, which may stand within a formula."""
+    text = "\n".join(doc).strip().partition("\n\n")[0]
+    return " ".join(text.split())
+
+
+def setup(app, shown):
+    sphinx.ext.autosummary.extract_summary = first_paragraph
+    app.add_html_math_renderer("mathml", (inline, None), (block, None))
+    app.connect("builder-inited", lambda app: write(HERE / "gallery.md", gallery()))
+    siblings = {name: names for names in shown.values() for name in names}
+    app.connect(
+        "autodoc-process-docstring",
+        lambda app, what, name, thing, options, lines: see_also(siblings, name, lines),
+        priority=400,  # before numpydoc reads the sections
+    )
+
+
+def inline(self, node):
+    self.body.append(convert(node.astext()))
+    raise nodes.SkipNode
+
+
+def block(self, node):
+    self.body.append(f'<div class="math">{convert(node.astext(), display="block")}</div>')
+    raise nodes.SkipNode
+
+
+def see_also(siblings, name, lines):
+    """The rest of its topic below every name that has no See Also of its own."""
+    others = [other for other in siblings.get(name, ()) if other != name]
+    if others and "See Also" not in lines:
+        lines += ["", "See Also", "--------", *others[:8], ""]
+
+
+def gallery():
+    """The page of all quick figures, run unless they have been."""
+    if not (GALLERY / "claims.json").exists():
+        command = [sys.executable, "-m", "attsvm", "reproduce", "--quick", "--out", str(GALLERY)]
+        subprocess.run(command, check=False, stdout=subprocess.DEVNULL)  # fails when a claim does, and shows it
+    from attsvm import figures
+
+    entries = json.loads((GALLERY / "claims.json").read_text())
+    parts = [
+        "# Gallery",
+        "Every figure, from a quick run (few random problems; `attsvm reproduce` takes all of them), and below it what "
+        "theory claims and what was measured. A claim whose interval reaches beyond its bounds is *undecided*: more "
+        "runs would tell.",
+    ]
+    for name in dict.fromkeys(entry["figure"] for entry in entries):
+        title, _, text = inspect.cleandoc(figures.load(name).__doc__).partition("\n")
+        parts += [f"## {plain(title.rstrip('.'))}", plain(text.strip())]
+        if (GALLERY / f"{name}.png").exists():
+            parts.append(f":::{{image}} _gallery/{name}.png\n:alt: {title}\n:class: figure\n:::")
+        parts += [f"`attsvm reproduce {name}`", claims([entry for entry in entries if entry["figure"] == name])]
+    return "\n\n".join(parts) + "\n"
+
+
+def claims(entries):
+    rows = ["| claim | bounds | measured | verdict |", "| --- | --- | --- | --- |"]
+    for entry in entries:
+        low, high = ("" if entry[key] is None else f"{entry[key]:.4g}" for key in ("low", "high"))
+        bounds = low if low == high else f"{low} to {high}" if low and high else f"≥ {low}" if low else f"≤ {high}"
+        measured = "" if entry["measured"] is None else f"{entry['measured']:.4g}"
+        rows.append(f"| {plain(entry['claim'])} | {bounds} | {measured} | {entry['verdict']} |")
+    return "\n".join(rows)
+
+
+def plain(text):
+    """Words as they are: nothing in them is Markdown but what stands between backticks."""
+    parts = re.split(r"(``?[^`]+``?)", text)
+    return "".join(part if i % 2 else re.sub(r"([*_$|<>\[\]])", r"\\\1", part) for i, part in enumerate(parts))
