@@ -34,8 +34,8 @@ static void init_accumulator(struct linear_accumulator *part, const struct linea
     part->rows.shift = arena_doubles(arena, rows, 1);
     part->value = arena_doubles(arena, rows, 1);
     part->log_slope = arena_doubles(arena, rows, 1);
-    part->log_scale = arena_doubles(arena, rows, 1);
-    part->factor = arena_doubles(arena, rows, 1);
+    part->log_scale = arena_zeros(arena, simd_padded(rows), 1);
+    part->factor = arena_doubles(arena, simd_padded(rows), 1);
     part->scale = arena_doubles(arena, R, 1);
     part->before = arena_doubles(arena, R, 1);
     part->scale_v = arena_doubles(arena, R, 1);
@@ -121,7 +121,7 @@ static void weigh(struct linear_accumulator *part, const struct linear_work *wor
         for (ptrdiff_t row = r; scale[r] > -INFINITY && row < rows; row += runs)
             log_scale[row] -= scale[r];
     }
-    softmax_exponentials(part->factor, log_scale, 0, rows);
+    softmax_exponentials(part->factor, log_scale, 0, simd_padded(rows));
     multiply_all(part->factor, -1.0 / M, rows);
 }
 
@@ -156,7 +156,8 @@ static void add_interleaved(struct linear_accumulator *part, const struct linear
     for (ptrdiff_t r = 0; r < work->at->runs; ++r) {
         gemm_rows(part->U, columns, W + r * dk * dz, dz, interleaved->transposed, dk, columns, dz);
         interleaved_backward(rows->P, rows->score, rows->lift, rows->shift, interleaved, part->U);
-        loss_values(part->value, part->log_slope, work->objective->loss, rows->score, rows->lift, rows->shift, M);
+        loss_values(part->value, part->log_slope, work->objective->loss, rows->score, rows->lift, rows->shift,
+                    simd_padded(M));
         find_idle_columns(part->log_scale, rows->P, work->zero_query, dk, columns, M);
         weigh(part, work, M, r, 1);
         multiply_columns(rows->P, part->factor, dk, columns);
