@@ -10,9 +10,7 @@
 #include "linalg/vector.h"
 #include "svm/methods.h"
 
-#define PASSES 24    /* of the ascent that finds the first working set */
-#define MANY 1000000 /* rows from which fewer passes are made, each being dear: */
-#define MANY_PASSES 8
+#define MANY 1000000   /* rows from which the Frobenius norm begins with such rounds: */
 #define FIRST_ROUNDS 8 /* at most, by block ascent alone: its epochs are far cheaper than a solution */
 #define EPOCHS 60      /* of each */
 #define FEW 2e-3       /* ... until fewer rows join, as a part of the working set */
@@ -72,60 +70,22 @@ static ptrdiff_t join_all(struct generation *g, ptrdiff_t most, double tol, doub
     return joined;
 }
 
-/* Coordinate ascent of the dual on the one row of each query that W misses most: a pass reads the tokens once, and a
- * few of them find most of the rows that hold W.  From lambda (m) and its W = A^*(lambda). */
-static int ascend(struct generation *g, double *W, double *lambda, struct monitor *monitor, struct arena *arena)
-{
-    const struct rows *rows = g->rows;
-    const struct windows *w = rows->w;
-    struct arena_mark mark = arena_mark(arena);
-    double *u = arena_doubles(arena, w->dk, 1), *delta = arena_doubles(arena, w->dk, 1);
-    if (arena->failed)
-        return STATUS_NO_MEMORY;
-    int status = STATUS_DONE, passes = rows->count < MANY ? PASSES : MANY_PASSES;
-    for (int pass = 0; pass < passes && status == STATUS_DONE; ++pass)
-        for (ptrdiff_t q = 0; q < w->n_queries && status == STATUS_DONE; ++q) {
-            ptrdiff_t from = rows->first[q], m = rows->first[q + 1] - from, worst = 0;
-            const double *z = w->queries + q * w->dz;
-            if (m == 0)
-                continue;
-            matrix_times_vector(u, W, z, w->dk, w->dz, NULL);
-            rows_token_margins(g->need, rows, q, u, rows->token + from, m);
-            for (ptrdiff_t i = 0; i < m; ++i) {
-                g->need[i] = rows->equal[from + i] ? -INFINITY : rows->rhs[from + i] - g->need[i];
-                worst = g->need[i] > g->need[worst] ? i : worst;
-            }
-            ptrdiff_t k = from + worst;
-            double step = fmax(g->need[worst] / (rows->length[k] * rows->length[k]), -lambda[k]);
-            if (step == 0 || !isfinite(step))
-                continue;
-            lambda[k] += step;
-            rows_delta(delta, rows, k);
-            for (ptrdiff_t i = 0; i < w->dk; ++i)
-                for (ptrdiff_t j = 0; j < w->dz; ++j)
-                    W[i * w->dz + j] += step * delta[i] * z[j];
-            if (monitor_stops(monitor))
-                status = STATUS_INTERRUPTED;
-        }
-    arena_release(arena, mark);
-    return status;
-}
-
-/* The first working set: the rows of the start, or of a few passes of ascent; W and its margins. */
-static int guess(struct generation *g, struct svm_answer *answer, const struct svm_options *options,
+/* The first W, its margins, and the rows that hold it as the first working set. */
+static int guess(struct generation *g, struct svm_answer *answer, const struct svm_options *options, svm_method *first,
                  struct monitor *monitor, struct arena *arena)
 {
     const struct rows *rows = g->rows;
-    int status = solver_start(answer->lambda, rows, options, arena);
+    struct arena_mark mark = arena_mark(arena);
+    int status = first(answer, rows, options, monitor, arena);
+    arena_release(arena, mark);
     if (status < 0)
         return status;
-    rows_adjoint(answer->W, rows, answer->lambda, g->U);
-    status = ascend(g, answer->W, answer->lambda, monitor, arena);
-    for (ptrdiff_t k = 0; k < rows->count; ++k)
-        if (answer->lambda[k] != 0 && !g->chosen[k]) {
-            g->chosen[k] = 1;
-            ++g->size;
-        }
+    answer->method = NULL;
+    answer->iterations = 0;
+    for (ptrdiff_t k = 0; k < rows->count; ++k) {
+        g->chosen[k] = rows->equal[k] || answer->lambda[k] != 0;
+        g->size += g->chosen[k];
+    }
     rows_apply(g->margin, rows, answer->W, g->U);
     return status;
 }
@@ -200,20 +160,29 @@ static int make_part(struct part *part, const struct generation *g, const double
     return status == STATUS_DONE && part->rows.count != g->size ? STATUS_UNDECIDED : status;
 }
 
-/* One round: the working set solved from lambda (m), which takes what was found. */
-static int solve_part(struct svm_answer *answer, double *lambda, const struct generation *g,
-                      const struct svm_options *options, svm_method *method, struct monitor *monitor,
-                      struct arena *arena)
+/* The answer of the working set as one of all rows. */
+static void take(struct svm_answer *answer, const struct generation *g, const struct svm_answer *found)
+{
+    ptrdiff_t m = g->rows->count, i = 0;
+    memcpy(answer->W, found->W, (size_t)(g->rows->w->dk * g->rows->w->dz) * sizeof(double));
+    for (ptrdiff_t k = 0; k < m; ++k)
+        answer->lambda[k] = g->chosen[k] ? found->lambda[i++] : 0;
+}
+
+/* One round: the working set solved from the answer, which takes what was found. */
+static int solve_part(struct svm_answer *answer, const struct generation *g, const struct svm_options *options,
+                      svm_method *method, struct monitor *monitor, struct arena *arena)
 {
     struct arena_mark mark = arena_mark(arena);
     struct part part;
-    int status = make_part(&part, g, lambda, arena);
+    int status = make_part(&part, g, answer->lambda, arena);
     if (status != STATUS_DONE) {
         arena_release(arena, mark);
         return status;
     }
     struct svm_options inner = *options;
-    struct svm_answer found = {.W = answer->W, .lambda = arena_zeros(arena, part.rows.count, 1)};
+    ptrdiff_t D = g->rows->w->dk * g->rows->w->dz;
+    struct svm_answer found = {.W = arena_doubles(arena, D, 1), .lambda = arena_zeros(arena, part.rows.count, 1)};
     double size = 0;
     for (ptrdiff_t k = 0; k < g->size; ++k)
         size += fabs(part.start[k]);
@@ -226,10 +195,8 @@ static int solve_part(struct svm_answer *answer, double *lambda, const struct ge
     status = method(&found, &part.rows, &inner, &quiet, arena);
     monitor->stopped = quiet.stopped;
     answer->iterations += found.iterations;
-    memset(lambda, 0, (size_t)g->rows->count * sizeof(double));
-    for (ptrdiff_t k = 0, i = 0; status >= 0 && k < g->rows->count; ++k)
-        if (g->chosen[k])
-            lambda[k] = found.lambda[i++];
+    if (status >= 0)
+        take(answer, g, &found);
     arena_release(arena, mark);
     return status;
 }
@@ -244,8 +211,8 @@ static int first_rounds(struct svm_answer *answer, struct generation *g, const s
         inner.max_iter = answer->iterations + EPOCHS;
         if (options->max_iter > 0 && inner.max_iter > options->max_iter)
             return STATUS_DONE;
-        int status = solve_part(answer, answer->lambda, g, &inner,
-                                options->soft > 0 ? frobenius_block_soft : frobenius_block, monitor, arena);
+        int status = solve_part(answer, g, &inner, options->soft > 0 ? frobenius_block_soft : frobenius_block, monitor,
+                                arena);
         if (status != STATUS_ITERATION_LIMIT && status != STATUS_UNDECIDED)
             return status < 0 || status == STATUS_INTERRUPTED ? status : STATUS_DONE;
         rows_adjoint(answer->W, g->rows, answer->lambda, g->U);
@@ -266,7 +233,7 @@ static int is_crowded(const double *lambda, const struct rows *rows)
 }
 
 int row_generation_solve(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                         svm_method *method, enum svm_norm norm, double met, struct monitor *monitor,
+                         svm_method *first, svm_method *method, enum svm_norm norm, double met, struct monitor *monitor,
                          struct arena *arena)
 {
     struct generation g = {.rows = rows};
@@ -276,12 +243,10 @@ int row_generation_solve(struct svm_answer *answer, const struct rows *rows, con
     g.U = arena_doubles(arena, rows->w->n_queries, rows->w->dk);
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    memcpy(g.chosen, rows->equal, (size_t)rows->count);
-    g.size = rows->n_equal;
-    answer->iterations = 0;
-    int status = guess(&g, answer, options, monitor, arena);
-    if (status != STATUS_DONE)
-        return status;
+    int status = guess(&g, answer, options, first, monitor, arena);
+    if (status != STATUS_DONE && status != STATUS_ITERATION_LIMIT)
+        return status < 0 ? status : solver_conclude(answer, rows, options, norm, status, arena);
+    status = STATUS_DONE;
     if (share_met(&g) < met) {
         memset(answer->lambda, 0, (size_t)rows->count * sizeof(double));
         answer->bound = (struct bounds){0, INFINITY, INFINITY};
@@ -297,7 +262,7 @@ int row_generation_solve(struct svm_answer *answer, const struct rows *rows, con
         int exact = round > 0 && is_crowded(answer->lambda, rows);
         inner.tol = exact ? options->tol / 2 : fmax(options->tol / 2, ROUGH_TOL);
         for (;;) { /* roughly first; to the end once no row is broken that much */
-            status = solve_part(answer, answer->lambda, &g, &inner, method, monitor, arena);
+            status = solve_part(answer, &g, &inner, method, monitor, arena);
             if (status != STATUS_DONE)
                 return status < 0 ? status : solver_conclude(answer, rows, options, norm, status, arena);
             rows_apply(g.margin, rows, answer->W, g.U);

@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 #include "svm/frobenius/block.h"
+#include "svm/frobenius/row_ascent.h"
 #include "svm/methods.h"
 #include "svm/row_generation.h"
 
@@ -64,13 +65,15 @@ static int generated(struct svm_answer *answer, const struct rows *rows, const s
 {
     ptrdiff_t unknowns = rows->w->dk * rows->w->dz;
     double met = unknowns <= DENSE && options->soft == 0 ? HOPELESS : 0;
-    return row_generation_solve(answer, rows, options, in_turn, NORM_FROBENIUS, met, monitor, arena);
+    return row_generation_solve(answer, rows, options, frobenius_row_ascent, in_turn, NORM_FROBENIUS, met, monitor,
+                                arena);
 }
 
 static int generated_if_loose(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                               struct monitor *monitor, struct arena *arena)
 {
-    return row_generation_solve(answer, rows, options, in_turn, NORM_FROBENIUS, LOOSE, monitor, arena);
+    return row_generation_solve(answer, rows, options, frobenius_row_ascent, in_turn, NORM_FROBENIUS, LOOSE, monitor,
+                                arena);
 }
 
 /* The methods to try in turn; returns their number. */
