@@ -29,7 +29,7 @@ ROWS, SOLVE, SEPARATION = "csrc/svm/rows.c", "python/attsvm/svm/solve.py", "pyth
 CONDITIONS, TOKEN_SETS = "python/attsvm/theory/conditions.py", "python/attsvm/theory/token_sets.py"
 DIAGNOSE, PROBLEM = "python/attsvm/theory/diagnose.py", "python/attsvm/training/problem.py"
 DATA, SAMPLE, PLOT = "python/attsvm/attention/data.py", "python/attsvm/sample.py", "python/attsvm/plot.py"
-UPDATE, TRAIN = "csrc/training/update.c", "python/attsvm/training/train.py"
+UPDATE, ARGUMENTS = "csrc/training/update.c", "python/attsvm/training/arguments.py"
 
 MUTATIONS = [
     Mutation(*row)
@@ -81,7 +81,7 @@ MUTATIONS = [
          "plain-descent"),
         ("infimum", PROBLEM, "u = np.maximum.reduceat(self._scores, self.data.indptr[:-1])\n        return",
          "u = np.minimum.reduceat(self._scores, self.data.indptr[:-1])\n        return", "rule", "rules reduce"),
-        ("target-ignored", TRAIN, 'as_number("target_loss", target_loss)',
+        ("target-ignored", ARGUMENTS, 'as_number("target_loss", target_loss)',
          '0 * as_number("target_loss", target_loss)',
          "rule", "rules callback"),
         # SVM

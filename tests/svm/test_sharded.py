@@ -222,8 +222,26 @@ def test_one_workers_error_is_everybodys(wrong):
         attsvm.solve_svm(data, [0, 1, 2] if rank == 0 else wrong, reduce=reduce)
 
     fine, own = all_workers(call)
-    assert isinstance(fine, RuntimeError) and "worker" in str(fine) and "failed" in str(fine)
     assert isinstance(own, (ValueError, TypeError)) and "selected" in str(own)
+    assert isinstance(fine, RuntimeError) and "of 2 failed, so all stop" in str(fine) and str(own) in str(fine)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [dict(data=None), dict(norm="nuc"), dict(tol=0), dict(method="fast"), dict(C=1.0), dict(max_iter=0.5)],
+    ids=lambda wrong: next(iter(wrong)),
+)
+def test_what_one_worker_refuses_stops_all(wrong):
+    X, Z, _, _ = attsvm.sample.unit_sphere(6, 8, 10)
+
+    def call(rank, reduce):
+        part = slice(3 * rank, 3 * rank + 3)
+        options = dict(data=attsvm.cross_attention(X[part], Z[part]), selected=[0, 1, 2])
+        attsvm.solve_svm(**options | (wrong if rank == 1 else {}), reduce=reduce)
+
+    fine, own = all_workers(call)
+    assert isinstance(own, (ValueError, TypeError)) and next(iter(wrong)) in str(own)
+    assert isinstance(fine, RuntimeError) and str(own) in str(fine)
 
 
 @pytest.mark.parametrize("other", ["loss", "head"])

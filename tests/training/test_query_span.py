@@ -9,7 +9,7 @@ import pytest
 import reference
 from attsvm.training.query_span import span_of
 
-train_module = importlib.import_module("attsvm.training.train")
+train_module, arguments = (importlib.import_module(f"attsvm.training.{name}") for name in ("train", "arguments"))
 
 
 def draw(rng, n=24, T=12, d=24, ragged=False, dtype=float):
@@ -26,7 +26,7 @@ def uses_span(problem, W):
 
 def on_W(monkeypatch, *args, **options):
     with monkeypatch.context() as patch:
-        patch.setattr(train_module, "span_of", lambda *_: None)
+        patch.setattr(arguments, "span_of", lambda *_: None)
         return attsvm.train(*args, **options)
 
 
@@ -170,7 +170,7 @@ def test_overflow_raises_with_the_weights_it_reached(rng):
 def test_other_steps_go_by_W(options, rng, monkeypatch):
     problem = draw(rng)
     used = []
-    monkeypatch.setattr(train_module, "span_of", lambda *_: used.append(1))
+    monkeypatch.setattr(arguments, "span_of", lambda *_: used.append(1))
     attsvm.train(problem, steps=1)
     assert used == [1]
     attsvm.train(problem, steps=1, **options)

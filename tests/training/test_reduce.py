@@ -1,5 +1,6 @@
 """Training on shards: as many threads as workers here, with a barrier for a network."""
 
+import re
 import secrets
 import shutil
 import subprocess
@@ -68,8 +69,9 @@ def test_shards_follow_the_whole(sizes, trained, rule):
         assert len(run.selected) == len(part.data)
         np.testing.assert_array_equal(run.weights, runs[0].weights)
         np.testing.assert_array_equal(run.loss, runs[0].loss)
-    # Two a step; at the start slots (once more after a clash), counts, what polyak aims at, and whether all agree.
-    assert 62 + 4 <= network.calls <= 62 + 7
+    # Two a step; at the start slots (once more after a clash), a check of the sum, whether all are fine with their
+    # arguments, counts, what polyak aims at, and whether all agree.
+    assert 62 + 6 <= network.calls <= 62 + 7
 
 
 @pytest.mark.parametrize(
@@ -155,7 +157,9 @@ def test_infinite_losses_have_no_mean():
     scales, gradient = np.zeros(1), np.ones((1, 4))
 
     def work(loss):
-        Workers(network.reduce, 1).combine(gradient.reshape(-1), loss, scales, [(gradient, slice(0, 1))])
+        workers = Workers(network.reduce)
+        workers.weigh(1)
+        workers.combine(gradient.reshape(-1), loss, scales, [(gradient, slice(0, 1))])
         return loss[0]
 
     assert np.isnan(network.run([lambda loss=loss: work(loss) for loss in losses])).all()
@@ -193,7 +197,7 @@ def test_an_exception_keeps_what_all_have_recorded():
 
     def reduce(array):
         calls.append(1)
-        if len(calls) == 3 + 2 * 15:
+        if len(calls) == 6 + 2 * 15:
             raise ConnectionError("gone")
 
     with pytest.raises(ConnectionError) as caught:
@@ -220,6 +224,98 @@ def test_workers_that_differ_are_told(change):
     same = dict(steps=30, reduce=network.reduce)
     for error in network.run(
         [lambda: attsvm.train(s.parts[0], **same), lambda: attsvm.train(s.parts[1], **same | change)]
+    ):
+        assert isinstance(error, ValueError) and "same settings" in str(error)
+
+
+def check_told(errors, bad, kind):
+    """The worker ``bad`` raises its own error, the others one that quotes it."""
+    own = errors[bad]
+    assert isinstance(own, kind) and not isinstance(own, RuntimeError)
+    for error in (error for error in errors if error is not own):
+        assert isinstance(error, RuntimeError)
+        assert re.fullmatch(rf"worker [012] of {len(errors)} failed, so all stop: .*", str(error), re.DOTALL)
+        assert str(own) in str(error)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        dict(problem=None),
+        dict(rule="fast"),
+        dict(steps=-1),
+        dict(lr=-0.1),
+        dict(lr=[0.1]),
+        dict(W=np.ones((4, 5))),
+        dict(W=np.full((5, 4), np.nan)),
+        dict(record=[99]),
+        dict(target_loss=0.1),
+        dict(callback=1),
+        dict(runs=0),
+        dict(train_head=1),
+        dict(betas=(0.9, 0.9)),
+    ],
+    ids=lambda wrong: f"{next(iter(wrong))}",
+)
+@pytest.mark.parametrize("bad", [0, 2])
+def test_what_one_worker_refuses_stops_all(wrong, bad):
+    s, network = shards((2, 2, 2)), Network(3)
+    options = [dict(problem=part, steps=30) for part in s.parts]
+    options[bad] |= wrong
+    errors = network.run([lambda o=o: attsvm.train(reduce=network.reduce, **o) for o in options])
+    check_told(errors, bad, (ValueError, TypeError))
+
+
+def test_an_error_in_one_callback_stops_all():
+    s, network = shards((3, 2)), Network(2)
+
+    def fails(run):
+        if run.steps[-1] == 20:
+            raise LookupError("no such file: \N{SNOWMAN}")
+
+    works = [
+        lambda p=p, c=c: attsvm.train(p, record=10, reduce=network.reduce, callback=c)
+        for p, c in zip(s.parts, (lambda run: None, fails), strict=True)
+    ]
+    errors = network.run(works)
+    check_told(errors, 1, LookupError)
+    for error in errors:
+        assert error.partial.status == "interrupted"
+        np.testing.assert_array_equal(error.partial.steps, [0, 10, 20])
+
+
+@pytest.mark.parametrize("trained", ["W", "KQ"])
+def test_an_error_in_one_head_stops_all(trained):
+    """A head is called between two exchanges, where the others wait for a gradient."""
+    s, network = shards((3, 2)), Network(2)
+    calls = []
+
+    def head(o):
+        return o[:, 0], np.eye(5)[np.zeros(len(o), dtype=int)]
+
+    def fails(o):
+        calls.append(1)
+        return head(o) if len(calls) < 15 else (np.ones(7), o)
+
+    parts = [
+        attsvm.Problem(part.data, None, attsvm.CallableHead(h))
+        for part, h in zip(s.parts, (head, fails), strict=True)
+    ]
+    start = starts(s.rng, trained)
+    errors = network.run([lambda p=p: attsvm.train(p, record=10, reduce=network.reduce, **start) for p in parts])
+    check_told(errors, 1, ValueError)
+    for error in errors:
+        np.testing.assert_array_equal(error.partial.steps, [0, 10])
+
+
+def test_a_target_on_one_worker_alone_is_told():
+    s, network = shards((3, 2)), Network(2)
+    targets = [None, 0.1]
+    for error in network.run(
+        [
+            lambda p=p, t=t: attsvm.train(p, rule="polyak", target_loss=t, reduce=network.reduce)
+            for p, t in zip(s.parts, targets, strict=True)
+        ]
     ):
         assert isinstance(error, ValueError) and "same settings" in str(error)
 
@@ -261,8 +357,8 @@ def test_slots_that_clash_are_drawn_again(monkeypatch):
 
     monkeypatch.setattr(secrets, "randbelow", below)
     network = Network(2)
-    found = network.run([lambda: Workers(network.reduce, 3).mean([1.0])[0]] * 2)
-    assert found == [1.0, 1.0] and all(slots[:-1] == [64, 512, 4096] for slots in drawn.values())
+    found = network.run([lambda: Workers(network.reduce).table([1.0]).tolist()] * 2)
+    assert found == [[[1.0], [1.0]]] * 2 and all(slots[:-1] == [64, 512, 4096] for slots in drawn.values())
 
 
 PROGRAM = """

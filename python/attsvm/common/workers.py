@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import zlib
 from collections.abc import Callable, Iterable
@@ -21,24 +22,33 @@ def _draw(below: int) -> int:
 class Workers:
     """What can be built from a sum over all workers: ranks, tables with a row for each, and means of gradients.
 
-    Every method must be called by all workers in the same order.
+    Every method must be called by all workers in the same order.  So the workers meet before any of them looks at its
+    own data, which it then does by :meth:`together`: one that refuses its data leaves no other waiting.
     """
 
-    def __init__(self, reduce: Callable[[np.ndarray], Any], queries: int):
+    def __init__(self, reduce: Callable[[np.ndarray], Any]):
         if not callable(reduce):
             raise TypeError(f"reduce must be a function, got {type(reduce).__name__}")
         self._reduce = reduce
+        self._over = False  # the workers have parted: nobody waits for an exchange any more
         self.rank, self._count = self._meet()
         drawn = -1.0 - _draw(2**53 - 1)
         if self.table([drawn])[self.rank, 0] != drawn:  # a mean over workers that drew the same slot, or a maximum
             raise ValueError(MUST_ADD)
+
+    def weigh(self, queries: int) -> None:
+        """Means are over the queries of all workers; ``queries`` of them are here."""
         counts = self.table([queries])[:, 0]
         self._fractions = counts / counts.sum()
 
     def _sum(self, array: np.ndarray) -> None:
-        answer = self._reduce(array)
-        if isinstance(answer, np.ndarray) and answer is not array:
-            raise ValueError("reduce must add its argument up in place, got a new array from it")
+        try:
+            answer = self._reduce(array)
+            if isinstance(answer, np.ndarray) and answer is not array:
+                raise ValueError("reduce must add its argument up in place, got a new array from it")
+        except BaseException:
+            self._over = True
+            raise
 
     def _meet(self) -> tuple[int, int]:
         """Each worker draws a random slot until all slots differ; ranks are the order of the slots."""
@@ -80,25 +90,47 @@ class Workers:
         """Raises unless all workers hold the same arrays."""
         check = 0
         for array in arrays:
-            check = zlib.crc32(b"" if array is None else np.ascontiguousarray(array).tobytes(), check)
+            shape, numbers = (b"", b"") if array is None else (repr(array.shape).encode(), array.tobytes())
+            check = zlib.crc32(numbers, zlib.crc32(shape, check))
         if np.ptp(self.table([check])) != 0:
             raise ValueError("reduce needs the same start and the same settings on every worker")
 
     def together(self, call: Callable[[], Any]) -> Any:
-        """What ``call`` returns, once it has returned on every worker; where it raised on one, all raise."""
+        """What ``call`` returns, once it has returned on every worker; where it raised on one, all raise.
+
+        Ctrl-C is not told: it may have reached the others too, inside an exchange that they have then left.
+        """
         answer, error = None, None
         try:
             answer = call()
+        except KeyboardInterrupt:
+            raise
         except BaseException as raised:
             error = raised
-        failed = self.table([error is not None])[:, 0]
+        self._part(self.table([error is not None])[:, 0], error)
         if error is not None:
             raise error
-        if failed.any():
-            raise RuntimeError(
-                f"worker {int(failed.argmax())} of {self._count} failed, and has said why: so do all"
-            )
         return answer
+
+    def fail(self, error: Exception, numbers: int) -> None:
+        """Tells the others, who wait in :meth:`combine` on ``numbers`` losses and scales, that this worker has failed."""
+        if not self._over:
+            with contextlib.suppress(Exception):  # of reduce: the error told here is the one to be raised
+                self._part(self.table([1.0, *np.zeros(numbers)])[:, 0], error)
+
+    def _part(self, failed: np.ndarray, error: BaseException | None = None) -> None:
+        """Raises, where any worker has failed, what the first of them says on those that have not."""
+        if not failed.any():
+            return
+        import traceback  # which an answer never needs
+
+        text = "" if error is None else "".join(traceback.format_exception_only(error)).strip()
+        told = self.gather(np.frombuffer(text.encode(errors="replace"), dtype=np.uint8))
+        self._over = True
+        if error is None:
+            first = int(failed.argmax())
+            words = told[first].astype(np.uint8).tobytes().decode(errors="replace")
+            raise RuntimeError(f"worker {first} of {self._count} failed, so all stop: {words}")
 
     def any(self, flag: bool) -> bool:
         return bool(self.table([flag]).any())
@@ -126,7 +158,9 @@ class Workers:
         for rows, on in blocks:
             moving[on] |= rows.any(axis=1)
         own, R = np.where(moving, scales, -np.inf), len(losses)  # a gradient of zero has no scale
-        table = self.table([*losses, *own])
+        table = self.table([0.0, *losses, *own])  # 1 first: the worker has failed
+        self._part(table[:, 0])
+        table = table[:, 1:]
         if not np.isfinite(table[:, :R]).all():
             losses[:] = math.nan
             return

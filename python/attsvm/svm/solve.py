@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import warnings
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -156,6 +158,71 @@ def solve_svm(
     array([[1., 0.],
            [0., 0.]])
     """
+    prepare = partial(
+        _asked,
+        data,
+        selected,
+        norm,
+        tol,
+        method,
+        C,
+        rank,
+        margins,
+        max_iter,
+        warm_start,
+        progress,
+        reduce is not None,
+    )
+    if reduce is not None:
+        workers = Workers(reduce)
+        asked = workers.together(prepare)
+        settings = np.array([asked.tol, data.dk, data.dz, asked.most], dtype=np.float64)
+        workers.agree(settings, np.array([*map(ord, f"{asked.norm} {asked.method}")], dtype=np.float64))
+        sol = solve_sharded(
+            data, asked.selection, asked.norm, asked.tol, workers,
+            lambda d, s, tol: _solve(d, s, asked.norm, asked.method, tol, asked.most),
+        )  # fmt: skip
+    else:
+        asked = prepare()
+        with closing_gap(asked.tol) if progress else contextlib.nullcontext() as report:
+            sol = _solve(
+                data, asked.selection, asked.norm, asked.method, asked.tol, asked.most, asked.C, asked.rank,
+                (*asked.start, report),
+            )  # fmt: skip
+            if report is not None:
+                report(sol.iterations, sol.gap)
+    if sol.status in ("iteration limit", "undecided"):
+        warnings.warn(f"solve_svm: {sol.message}", ConvergenceWarning, stacklevel=2)
+    return sol
+
+
+class _Asked(NamedTuple):
+    """The arguments of :func:`solve_svm`, checked."""
+
+    selection: Selection
+    norm: str | float
+    tol: float
+    method: str
+    most: int  # iterations; 0: as many as the method allows itself
+    C: float | None
+    rank: int | None
+    start: tuple[Any, Any]  # multipliers and weights to begin with
+
+
+def _asked(
+    data: Any,
+    selected: Any,
+    norm: Any,
+    tol: Any,
+    method: Any,
+    C: Any,
+    rank: Any,
+    margins: Any,
+    max_iter: Any,
+    warm_start: Any,
+    progress: Any,
+    sharded: bool,
+) -> _Asked:
     if not isinstance(data, Data):
         raise TypeError(f"data must come from cross_attention or its siblings, got {type(data).__name__}")
     norm = as_norm("norm", norm)
@@ -170,35 +237,18 @@ def solve_svm(
             raise ValueError(f"rank goes with norm='nuclear', got norm={norm!r}")
     methods = _methods(norm, C, rank)
     if not isinstance(norm, str):
-        method = OLD_NAMES.get(method, method)  # type: ignore[assignment]
+        method = OLD_NAMES.get(method, method)
     if not (isinstance(method, str) and method in methods):
         as_choice("method", method, ("auto", *(name for name in methods if name != "auto")))
     most = 0 if max_iter is None else as_count("max_iter", max_iter, 1)
-    if reduce is not None:
-        workers = Workers(reduce, len(data))
-        selection = workers.together(lambda: Selection(data, selected, margins).within(data))
-    else:
-        selection = Selection(data, selected, margins)
-    start = (None, None) if warm_start is None else as_start(data, warm_start, norm)
-    if reduce is not None:
+    selection = Selection(data, selected, margins)
+    if sharded:
         given = dict(C=C, rank=rank, margins=margins, warm_start=warm_start, progress=progress or None)
         for name in (name for name, value in given.items() if value is not None):
             raise ValueError(f"reduce goes without {name}")
-        settings = [tol, data.dk, data.dz, most]
-        workers.agree(np.array([*settings, *map(ord, f"{norm} {method}")], dtype=np.float64))
-        sol = solve_sharded(
-            data, selection, norm, tol, workers,
-            lambda d, s, tol: _solve(d, s, norm, method, tol, most),
-        )  # fmt: skip
-    elif progress:
-        with closing_gap(tol) as report:
-            sol = _solve(data, selection, norm, method, tol, most, C, rank, (*start, report))
-            report(sol.iterations, sol.gap)
-    else:
-        sol = _solve(data, selection, norm, method, tol, most, C, rank, (*start, None))
-    if sol.status in ("iteration limit", "undecided"):
-        warnings.warn(f"solve_svm: {sol.message}", ConvergenceWarning, stacklevel=2)
-    return sol
+        selection = selection.within(data)
+    start = (None, None) if warm_start is None else as_start(data, warm_start, norm)
+    return _Asked(selection, norm, tol, method, most, C, rank, start)
 
 
 def feasible(data: Data, selected: ArrayLike, norm: Norm = "frobenius") -> Separation:

@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import _core
 from ..common.workers import Workers
+from .output_head import shared_by_all
 from .problem import Problem
 from .query_span import weights_of
 from .run import Run
@@ -43,10 +44,10 @@ class Training:
         wanted: np.ndarray,
         runs: int | None,
         callback: Callable[[Run], Any] | None,
-        workers: Workers | None,
     ):
         self.problem, self.weights, self.wanted, self.runs = problem, weights, wanted, runs
-        self.span, self.callback, self.workers = span, callback, workers
+        self.span, self.callback = span, callback
+        self.workers: Workers | None = None
         self.objective, self.settings = objective, settings
         data, records, R = problem.data, len(wanted), runs or 1
         v = weights[3]
@@ -64,6 +65,22 @@ class Training:
         self.past = np.full((parts, 2), -np.inf) if kinds else None
         self.reached = np.zeros(2, dtype=np.intp)  # written by C: step, records made
 
+    def share(self, workers: Workers, target_is_own: bool) -> None:
+        """The run becomes that of the queries of all workers; ``target_is_own``: its target is that of the own ones."""
+        workers.weigh(len(self.problem.data))
+        mean = float(workers.mean([self.settings.target])[0])
+        if target_is_own:
+            self.settings = self.settings._replace(target=mean)
+        numbers = [number for name, number in self.settings._asdict().items() if name != "lr"]
+        problem = self.problem
+        words = f"{problem.loss_name} {problem.head.kind} {problem.heads} {problem.combine}"
+        workers.agree(
+            *self.weights, self.wanted, self.settings.lr,
+            np.array([*numbers, self.callback is not None], dtype=np.float64),
+            *shared_by_all(problem.head), np.array([*map(ord, words)], dtype=np.float64),
+        )  # fmt: skip
+        self.workers = workers
+
     @property
     def step(self) -> int:
         return int(self.reached[0])
@@ -77,20 +94,31 @@ class Training:
         ends = last == self.wanted[-1]
         stop = len(self.wanted) if ends else np.searchsorted(self.wanted, last)
         rows = slice(self.done, int(stop))
-        code, exception = _core.train(
-            self.objective,
-            self.problem._function,
-            tuple(self.settings),
-            first,
-            last,
-            self.wanted[rows],
-            (*self.weights[:3], self.span, self.weights[3], self.means, self.past),
-            tuple(None if r is None else r[rows] for r in self.records),  # type: ignore[arg-type]
-            self.reached,
-            None if self.callback is None and self.half_squares is None else self._recorded,
-            None if self.workers is None else self._combine,
-        )
+        try:
+            code, exception = _core.train(
+                self.objective,
+                self.problem._function,
+                tuple(self.settings),
+                first,
+                last,
+                self.wanted[rows],
+                (*self.weights[:3], self.span, self.weights[3], self.means, self.past),
+                tuple(None if r is None else r[rows] for r in self.records),  # type: ignore[arg-type]
+                self.reached,
+                None if self.callback is None and self.half_squares is None else self._recorded,
+                None if self.workers is None else self._combine,
+            )
+        except Exception as error:
+            self._tell(error)
+            raise
+        self._tell(exception)
         return _core.STATUS[code], exception
+
+    def _tell(self, exception: BaseException | None) -> None:
+        """The other workers wait for the gradient of this one, unless they know: not forever."""
+        if self.workers is not None and isinstance(exception, Exception):
+            R, matrices = self.runs or 1, self.records[0].shape[1]  # type: ignore[union-attr]
+            self.workers.fail(exception, R + matrices + (0 if self.weights[3] is None else R))
 
     def _recorded(self) -> bool:
         """After a record, when the factors in ``weights`` are those of its step."""
@@ -102,10 +130,15 @@ class Training:
     def _show(self) -> bool:
         """Shows the run so far; whether that was enough (of the last step it always is)."""
         assert self.callback is not None
-        answer = self.callback(self.run("running"))
+        callback, workers = self.callback, self.workers
+
+        def show() -> Any:
+            return callback(self.run("running"))
+
+        answer = show() if workers is None else workers.together(show)
         enough = isinstance(answer, (bool, np.bool_)) and bool(answer)
-        if self.workers is not None:
-            enough = self.workers.any(enough)
+        if workers is not None:
+            enough = workers.any(enough)
         return enough and self.step < self.wanted[-1]
 
     def _combine(self, gradient: np.ndarray, numbers: np.ndarray) -> None:

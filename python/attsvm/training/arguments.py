@@ -1,0 +1,181 @@
+"""The arguments of a training run, checked, and the run as they ask for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .. import _core
+from ..common.check import as_choice, as_count, as_floats, as_number, as_numeric, check_shape
+from .output_head import LinearHead, MLPHead
+from .problem import Problem
+from .query_span import span_of
+from .run import Run
+from .session import Settings, Training
+
+__all__ = ["prepared"]
+
+
+def prepared(
+    problem: Any,
+    start: tuple[Any, Any, Any],
+    rule: Any,
+    lr: Any,
+    steps: Any,
+    record: Any,
+    ridge: Any,
+    target_loss: Any,
+    confined: tuple[Any, Any, Any],
+    means: tuple[Any, Any, Any, Any],
+    runs: Any,
+    train_head: Any,
+    callback: Callable[[Run], Any] | None,
+    sharded: bool,
+) -> Training:
+    """The run that :func:`train` is asked for; ``start`` is W, K, Q, ``confined`` radius, ball, p, ``means`` momentum,
+    weight_decay, betas, eps."""
+    if not isinstance(problem, Problem):
+        raise TypeError(f"problem must be a Problem, got {type(problem).__name__}")
+    rule_code = _core.UPDATE_RULE[as_choice("rule", rule, _core.UPDATE_RULE)]
+    steps = as_count("steps", steps)
+    runs = None if runs is None else as_count("runs", runs, 1)
+    weights = _start(problem, *start, runs)
+    wanted = _record_steps(record, steps, sum(a.size for a in weights if a is not None))
+    if not isinstance(train_head, (bool, np.bool_)):
+        raise TypeError(f"train_head must be a bool, got {type(train_head).__name__}")
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback must be a function, got {type(callback).__name__}")
+    v = _head_parameters(problem, runs or 1) if train_head else None
+    objective = problem._capsule(trains_head=True) if train_head else problem._objective
+    ridge = as_number("ridge", ridge, least=0.0)
+    target = _target(problem, rule, target_loss, train_head)
+    alone = ridge == 0 and not sharded
+    if rule == "polyak" and target_loss is None and problem._fixed_scores is not None and alone:
+        target = math.nan  # C takes the loss above its infimum from the logits, where the loss itself is constant
+    rates = _learning_rates(lr, steps, runs)
+    radius, ball, p = confined
+    p = _exponent(rule, p)
+    kept = _means(rule, *means)
+    radius, ball_code = _ball_of(rule, radius, ball, factors=weights[0] is None)
+    plain = not any(kept) and rule not in ("mirror", "sign", "spectral", "adam")
+    along_gradient = plain and alone and radius < 0 and v is None
+    span = span_of(problem, weights[0]) if weights[0] is not None and along_gradient else None
+    settings = Settings(ridge, rule_code, rates, target, p, radius, ball_code, *kept)
+    return Training(problem, objective, settings, (*weights, v), span, wanted, runs, callback)
+
+
+def _start(problem: Problem, W: Any, K: Any, Q: Any, runs: int | None) -> tuple[Any, ...]:
+    """Copies of (W, None, None) or (None, K, Q), their matrices stacked over runs and attention heads."""
+    dk, dz = problem.data.dk, problem.data.dz
+    if W is None and K is None and Q is None:
+        if problem.heads not in (None, 1) and problem.combine == "sum":
+            raise ValueError("W must be given: attention heads that start from equal weights would stay equal")
+        return np.zeros(((runs or 1) * (problem.heads or 1), dk, dz)), None, None
+    return tuple(None if a is None else a.copy() for a in problem._weights(W, K, Q, runs))
+
+
+def _head_parameters(problem: Problem, runs: int) -> np.ndarray:
+    """Where the parameters of a head that is trained start, a row for each run."""
+    head = problem.head
+    if not isinstance(head, (LinearHead, MLPHead)):
+        raise ValueError(f"train_head=True needs a head with parameters, got {head!r}")
+    if not isinstance(head.v, np.ndarray) or head.v.ndim != (2 if head.kind == "mlp" else 1):
+        raise ValueError("train_head=True needs a head with one v for all queries, got one per query")
+    if problem.loss_name == "log":
+        raise ValueError("train_head=True needs a loss other than 'log', whose scores must not become negative")
+    return np.tile(head.row(), (runs, 1))
+
+
+def _target(problem: Problem, rule: str, target_loss: Any, train_head: Any) -> float:
+    if rule != "polyak":
+        if target_loss is not None:
+            raise ValueError(f"target_loss belongs to rule='polyak', got rule={rule!r}")
+        return 0.0
+    if target_loss is not None:
+        return as_number("target_loss", target_loss)
+    if train_head:
+        raise ValueError("target_loss must be given with train_head=True: the infimum depends on the head")
+    return problem._infimum()
+
+
+def _exponent(rule: str, p: Any) -> float:
+    p = as_number("p", p, above=1.0)
+    if rule != "mirror" and p != 2:
+        raise ValueError(f"p belongs to rule='mirror', got rule={rule!r}")
+    return p
+
+
+def _means(rule: str, momentum: Any, decay: Any, betas: Any, eps: Any) -> tuple[float, float, float, float]:
+    """momentum, decay, beta_2 and eps; the first is beta_1 of adam."""
+    momentum, decay = _portion("momentum", momentum), as_number("weight_decay", decay, least=0.0)
+    given = {"momentum": momentum, "weight_decay": decay}
+    for name in (name for name, value in given.items() if value and rule in ("polyak", "mirror")):
+        raise ValueError(f"{name} does not go with rule={rule!r}")
+    if rule != "adam":
+        for name in (name for name, value in {"betas": betas, "eps": eps}.items() if value is not None):
+            raise ValueError(f"{name} belongs to rule='adam', got rule={rule!r}")
+        return momentum, decay, 0.0, 0.0
+    if momentum:
+        raise ValueError("momentum of rule='adam' is the first of betas, got momentum as well")
+    pair = (0.9, 0.999) if betas is None else betas
+    if not isinstance(pair, (tuple, list, np.ndarray)) or len(pair) != 2:
+        raise ValueError(f"betas must be a pair of numbers in [0, 1), got {betas!r}")
+    first, second = (_portion(f"betas[{i}]", beta) for i, beta in enumerate(pair))
+    return first, decay, second, 0.0 if eps is None else as_number("eps", eps, least=0.0)
+
+
+def _portion(name: str, value: Any) -> float:
+    number = as_number(name, value, least=0.0)
+    if number >= 1:
+        raise ValueError(f"{name} must be below 1, got {number:g}")
+    return number
+
+
+def _ball_of(rule: str, radius: Any, ball: Any, factors: bool) -> tuple[float, int]:
+    code = _core.BALL[as_choice("ball", ball, _core.BALL)]
+    if radius is None:
+        return -1.0, code
+    if rule == "mirror":
+        raise ValueError("radius does not go with rule='mirror', whose nearest points are not Euclidean")
+    if factors and ball == "frobenius":
+        raise ValueError("ball must be 'nuclear' for K and Q: ||K||^2 + ||Q||^2 <= 2 radius, got 'frobenius'")
+    return as_number("radius", radius, least=0.0), code
+
+
+def _learning_rates(lr: Any, steps: int, runs: int | None) -> np.ndarray:
+    """(1 or runs, 1 or steps); C stretches an axis of length one."""
+    array = as_numeric("lr", lr)
+    if runs is not None and array.ndim == 2:
+        check_shape("lr", array, "runs, steps", (runs, 1 if array.shape[1] == 1 else steps))
+        rates = as_floats("lr", array, "runs, steps")
+    else:
+        rates = as_floats("lr", array.reshape(1) if array.ndim == 0 else array, "steps")
+        if array.ndim == 1:
+            check_shape("lr", rates, "steps", (steps,))
+        rates = rates[None]
+    if rates.min() < 0:
+        raise ValueError(f"lr must not be negative, got {rates.min():g}")
+    return rates
+
+
+def _record_steps(record: Any, steps: int, size: int) -> np.ndarray:
+    """Ascending step numbers, the start and the end among them; ``size`` weights are kept for each."""
+    array = as_numeric("record", record)
+    if array.dtype.kind == "f" and array.size:  # an empty list has no integers to tell it from floats
+        raise TypeError("record must be an integer or integers, got floats")
+    if array.ndim > 1:
+        raise ValueError(f"record must be a number or a list of steps, got shape {array.shape}")
+    if array.ndim == 0:
+        every = as_count("record", array[()])
+        if every and steps // every * size > np.iinfo(np.intp).max // 8:
+            raise ValueError(f"record must leave no more records than memory holds, got {every} for {steps} steps")
+        inner = np.arange(0, steps, every, dtype=np.intp) if every else np.empty(0, dtype=np.intp)
+    else:
+        inner = array.astype(np.intp) if array.size == 0 else array
+        if inner.size and (inner.min() < 0 or inner.max() > steps):
+            raise ValueError(f"record must lie within 0 .. steps = {steps}, got {inner.min()} .. {inner.max()}")
+    wanted = np.sort(np.concatenate([[0, steps], inner]))  # np.unique takes a second for a million of them
+    return wanted[np.diff(wanted, prepend=-1) > 0].astype(np.intp)
