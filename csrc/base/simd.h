@@ -29,4 +29,22 @@ INLINE double simd_total(const double *sum)
     return ((sum[0] + sum[4]) + (sum[2] + sum[6])) + ((sum[1] + sum[5]) + (sum[3] + sum[7]));
 }
 
+/* a . b, n a multiple of SIMD_LANES; inlined, since a call costs more than vectors this short. */
+INLINE double simd_dot(const double *a, const double *b, ptrdiff_t n)
+{
+    double sum[SIMD_LANES] = {0};
+    for (ptrdiff_t i = 0; i < n; i += SIMD_LANES)
+        for (int l = 0; l < SIMD_LANES; ++l)
+            sum[l] += a[i + l] * b[i + l];
+    return simd_total(sum);
+}
+
+/* out += factor v, likewise. */
+INLINE void simd_add(double *restrict out, double factor, const double *restrict v, ptrdiff_t n)
+{
+    for (ptrdiff_t i = 0; i < n; i += SIMD_LANES)
+        for (int l = 0; l < SIMD_LANES; ++l)
+            out[i + l] += factor * v[i + l];
+}
+
 #endif

@@ -42,10 +42,7 @@ static int singular(double *sum, double *top, const double *W, ptrdiff_t m, ptrd
 
 static double longest_row(const struct rows *rows)
 {
-    double longest = 0;
-    for (ptrdiff_t k = 0; k < rows->count; ++k)
-        longest = rows->length[k] > longest ? rows->length[k] : longest;
-    return longest;
+    return vector_largest(rows->length, rows->count);
 }
 
 /* (M, dk), or NULL. */
@@ -81,12 +78,13 @@ double certificate_scaling(const double *margin, const struct rows *rows, double
             fixed |= b != 0;
             continue;
         }
-        missing |= b > 0 ? a < b - allowed_miss(rows, k, size, largest) : a < b - noise - 1e-12 * fabs(b);
         if (b > 0) {
+            missing |= a < b - CERTIFICATE_MISS * b && a < b - allowed_miss(rows, k, size, largest);
             double factor = a > noise ? b / a : INFINITY;
             s = factor > s ? factor : s; /* fmax is a call */
-        } else if (a < -noise) {
-            most = b / a < most ? b / a : most;
+        } else {
+            missing |= a < b - noise - 1e-12 * fabs(b);
+            most = a < -noise && b / a < most ? b / a : most;
         }
     }
     if (fixed) /* equalities with b != 0 leave no freedom of scale */

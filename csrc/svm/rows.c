@@ -17,12 +17,12 @@
 /* Below this a sum of squares may have lost terms to underflow. */
 #define SQUARES_LOST 1e-280
 
-/* ||a - b||, without overflow or underflow; 0 only where a equals b.  b NULL: the origin. */
+/* ||a - b||, without overflow or underflow; 0 only where a equals b. */
 static double exact_distance(const double *a, const double *b, ptrdiff_t d)
 {
     double largest = 0, sum = 0;
     for (ptrdiff_t k = 0; k < d; ++k) {
-        double part = fabs(b != NULL ? a[k] - b[k] : a[k]);
+        double part = fabs(a[k] - b[k]);
         if (isnan(part)) /* which fmax would skip */
             return part;
         largest = fmax(largest, part);
@@ -30,7 +30,7 @@ static double exact_distance(const double *a, const double *b, ptrdiff_t d)
     if (largest == 0 || !isfinite(largest))
         return largest;
     for (ptrdiff_t k = 0; k < d; ++k) {
-        double part = (b != NULL ? a[k] - b[k] : a[k]) / largest;
+        double part = (a[k] - b[k]) / largest;
         sum += part * part;
     }
     return largest * sqrt(sum);
@@ -96,7 +96,7 @@ int rows_build(struct rows *rows, ptrdiff_t *entry, unsigned char *impossible, c
         ptrdiff_t T = windows_length(w, q), a = reference[q], base = w->indptr[q];
         const double *X = windows_keys(w, q, keys);
         distances(distance, X, X + a * w->dk, T, w->dk);
-        double z = exact_distance(w->queries + q * w->dz, NULL, w->dz);
+        double z = vector_norm(w->queries + q * w->dz, w->dz);
         rows->first[q] = m;
         for (ptrdiff_t t = 0; t < T; ++t) {
             if (t == a)

@@ -2,8 +2,8 @@
  *
  *     max beta.x - 1/2 x^T G x,  x >= 0,
  *
- * one query after another: a visit takes the margins of its rows from V = K P (see svm/systems/gram.h), goes through
- * them with the query's own part of G, and brings V up to date. */
+ * one query after another: a visit takes the margins of its rows from v_q = sum_p K_qp P_p (see svm/systems/gram.h),
+ * goes through them with the query's own part of G, and brings P_q up to date. */
 #ifndef SVM_FROBENIUS_COORDINATE_ASCENT_H
 #define SVM_FROBENIUS_COORDINATE_ASCENT_H
 
@@ -20,10 +20,8 @@ struct coordinate_ascent {
 /* STATUS_DONE or STATUS_NO_MEMORY. */
 int coordinate_ascent_init(struct coordinate_ascent *a, struct gram *gram, const double *beta, struct arena *arena);
 
-/* Begin at x [m] >= 0, which is positive on member [n] alone. */
-void coordinate_ascent_begin(struct coordinate_ascent *a, const double *x, const ptrdiff_t *member, ptrdiff_t n);
-
-/* One epoch of steps 0 < step < 2; returns how many x became zero or left it. */
+/* One epoch of steps 0 < step < 2 from x [m] >= 0, of which P is (gram_pull), and is afterwards; returns how many x
+ * became zero or left it. */
 ptrdiff_t coordinate_ascent_epoch(struct coordinate_ascent *a, double *x, double step);
 
 #endif

@@ -51,7 +51,7 @@ static void choose(struct start *s, const double *x)
 static void ascend(struct start *s, double *x, size_t i)
 {
     choose(s, x);
-    coordinate_ascent_begin(&s->ascent, x, s->member, s->size);
+    gram_pull(s->gram, x, s->member, s->size);
     for (int epoch = 0; epoch < ascents[i].epochs && *s->iterations < s->most; ++epoch) {
         ptrdiff_t flips = coordinate_ascent_epoch(&s->ascent, x, ascents[i].step);
         ++*s->iterations;

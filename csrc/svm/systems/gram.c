@@ -31,8 +31,9 @@ static void differences(double *restrict D, const double *restrict X, const doub
     }
 }
 
+/* What lies left of the diagonal of G [stride, stride], from what lies right of it. */
 SIMD_DISPATCH
-void gram_mirror(double *G, ptrdiff_t stride)
+static void mirror(double *G, ptrdiff_t stride)
 {
     for (ptrdiff_t k = LANES; k < stride; k += LANES)
         for (ptrdiff_t l = 0; l < k; l += LANES)
@@ -87,12 +88,6 @@ static int times_queries(double *G, ptrdiff_t stride, const struct gram *gram, c
     return STATUS_DONE;
 }
 
-int gram_block(double *G, ptrdiff_t stride, const struct gram *gram, ptrdiff_t first, ptrdiff_t n)
-{
-    /* the product of a unit query with itself is 1 */
-    return square(G, stride, gram->D + first * gram->dk, n, gram->dk, gram->arena);
-}
-
 int gram_init(struct gram *gram, const struct rows *rows, struct arena *arena)
 {
     const struct windows *w = rows->w;
@@ -105,7 +100,7 @@ int gram_init(struct gram *gram, const struct rows *rows, struct arena *arena)
     if (m <= FEW || M <= QUERIES + 2 * w->dz) {
         gram->K = arena_doubles(arena, gram->across, gram->across);
         gram->P = arena_doubles(arena, M, gram->dk);
-        gram->V = arena_doubles(arena, M, gram->dk);
+        gram->v = arena_doubles(arena, gram->dk, 1);
     }
     if (arena->failed)
         return STATUS_NO_MEMORY;
@@ -127,7 +122,7 @@ int gram_init(struct gram *gram, const struct rows *rows, struct arena *arena)
     arena_release(arena, mark);
     if (gram->K != NULL) {
         status = square(gram->K, gram->across, gram->Z, M, gram->dz, arena);
-        gram_mirror(gram->K, gram->across);
+        mirror(gram->K, gram->across);
     }
     return status;
 }
@@ -150,46 +145,34 @@ int gram_square(double *G, ptrdiff_t stride, const struct gram *gram, const ptrd
     return status;
 }
 
+SIMD_DISPATCH
 void gram_products(double *out, const struct gram *gram, ptrdiff_t j, const ptrdiff_t *member, ptrdiff_t n)
 {
     const struct rows *rows = gram->rows;
     for (ptrdiff_t i = 0; i < n; ++i) {
         ptrdiff_t k = member[i];
-        out[i] = vector_dot(gram->D + k * gram->dk, gram->D + j * gram->dk, gram->dk)
+        out[i] = simd_dot(gram->D + k * gram->dk, gram->D + j * gram->dk, gram->dk)
                  * of_queries(gram, rows->query[j], rows->query[k]);
     }
 }
 
-INLINE void add(double *restrict out, double factor, const double *restrict v, ptrdiff_t n)
-{
-    for (ptrdiff_t i = 0; i < n; i += LANES)
-        for (int l = 0; l < LANES; ++l)
-            out[i + l] += factor * v[i + l];
-}
-
 SIMD_DISPATCH
-static void pull(double *restrict P, const struct gram *gram, const double *x, const ptrdiff_t *member, ptrdiff_t n)
+void gram_pull(struct gram *gram, const double *x, const ptrdiff_t *member, ptrdiff_t n)
 {
+    double *restrict P = gram->P;
     memset(P, 0, (size_t)(gram->rows->w->n_queries * gram->dk) * sizeof(double));
     for (ptrdiff_t i = 0; i < n; ++i)
-        add(P + gram->rows->query[member[i]] * gram->dk, x[member[i]], gram->D + member[i] * gram->dk, gram->dk);
-}
-
-void gram_transform(struct gram *gram, const double *x, const ptrdiff_t *member, ptrdiff_t n)
-{
-    pull(gram->P, gram, x, member, n);
-    for (ptrdiff_t q = 0; q < gram->rows->w->n_queries; ++q)
-        matrix_transposed_times_vector(gram->V + q * gram->dk, gram->P, gram->K + q * gram->across,
-                                       gram->rows->w->n_queries, gram->dk);
+        simd_add(P + gram->rows->query[member[i]] * gram->dk, x[member[i]], gram->D + member[i] * gram->dk, gram->dk);
 }
 
 void gram_margins(double *margin, struct gram *gram, const double *x, const ptrdiff_t *member, ptrdiff_t n)
 {
     const struct rows *rows = gram->rows;
-    gram_transform(gram, x, member, n);
+    gram_pull(gram, x, member, n);
     for (ptrdiff_t q = 0; q < rows->w->n_queries; ++q) {
         ptrdiff_t from = rows->first[q];
-        matrix_times_vector(margin + from, gram->D + from * gram->dk, gram->V + q * gram->dk, rows->first[q + 1] - from,
-                            gram->dk, NULL);
+        matrix_transposed_times_vector(gram->v, gram->P, gram->K + q * gram->across, rows->w->n_queries, gram->dk);
+        matrix_times_vector(margin + from, gram->D + from * gram->dk, gram->v, rows->first[q + 1] - from, gram->dk,
+                            NULL);
     }
 }

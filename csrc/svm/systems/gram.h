@@ -14,27 +14,22 @@ struct gram {
     ptrdiff_t dk, dz, across; /* dk, dz, M, each rounded up to whole vectors */
     double *D, *Z;            /* (m, dk) unit differences, (M, dz) unit queries */
     double *K;                /* (M, across) products of unit queries; NULL: M is too large for it to pay */
-    double *P, *V;            /* (M, dk) each, where there is K */
+    double *P, *v;            /* (M, dk), (dk) where there is K: the sums p_q of x_k d_k over the rows of query q, and
+                               * a v_q = sum_p K_qp p_p, with which the margin of row k is d_k . v_q */
 };
 
 /* STATUS_DONE or STATUS_NO_MEMORY, here and below. */
 int gram_init(struct gram *gram, const struct rows *rows, struct arena *arena);
 
-/* G [.., stride] of the rows member [n], or of n rows of one query from `first` on: what lies on and right of the
- * diagonal, and zeros up to whole vectors.  Something left of the diagonal may be written too. */
+/* G [.., stride] of the rows member [n]: what lies on and right of the diagonal, and zeros up to whole vectors.
+ * Something left of the diagonal may be written too. */
 int gram_square(double *G, ptrdiff_t stride, const struct gram *gram, const ptrdiff_t *member, ptrdiff_t n);
-int gram_block(double *G, ptrdiff_t stride, const struct gram *gram, ptrdiff_t first, ptrdiff_t n);
-
-/* What lies left of the diagonal of G [stride, stride], from what lies right of it. */
-void gram_mirror(double *G, ptrdiff_t stride);
 
 /* out [n] = G_kj for k in member [n]. */
 void gram_products(double *out, const struct gram *gram, ptrdiff_t j, const ptrdiff_t *member, ptrdiff_t n);
 
-/* For a gram with K:  margin [m] = G x, x by row and zero outside member [n].  Uses V. */
+/* For a gram with K:  P of x, by row and zero outside member [n];  margin [m] = G x. */
+void gram_pull(struct gram *gram, const double *x, const ptrdiff_t *member, ptrdiff_t n);
 void gram_margins(double *margin, struct gram *gram, const double *x, const ptrdiff_t *member, ptrdiff_t n);
-
-/* V [M, dk] = K P with P_q the sum of x_k d_k over the rows of query q: the margin of row k is d_k . v_q. */
-void gram_transform(struct gram *gram, const double *x, const ptrdiff_t *member, ptrdiff_t n);
 
 #endif
