@@ -13,6 +13,7 @@ from .attention.data import Data
 from .attention.kinds import cross_attention
 from .common.check import as_count, as_floats, as_numeric, check_shape
 from .common.components import strong_components
+from .common.result import Result
 from .training.output_head import LinearHead
 from .training.problem import Problem
 
@@ -21,8 +22,8 @@ __all__ = ["Identifiability", "NextToken", "identifiable", "next_token"]
 SHOWN = 8  # components that a description lists
 
 
-@dataclass(repr=False)
-class NextToken:
+@dataclass(repr=False, eq=False)
+class NextToken(Result):
     """Next-token prediction as a problem of attention, with the graphs that say where its weights go.
 
     Attributes
@@ -51,15 +52,43 @@ class NextToken:
     components: dict[int, np.ndarray]
     acyclic: bool
 
-    def __repr__(self) -> str:
+    def _title(self) -> str:
         edges = sum(map(len, self.graphs.values()))
-        lines = [
-            f"Next-token prediction of {len(self.data)} sequences, {len(self.graphs)} last tokens, {edges} edges",
-            f"  {'acyclic: every component is a single token' if self.acyclic else 'components, never ranked within:'}",
-        ]
+        return (
+            f"Next-token prediction of {len(self.data)} sequences, {len(self.graphs)} last tokens, {edges} edges"
+        )
+
+    def _lines(self) -> list[tuple[str, str]]:
         cycles = [(k, members) for k, component in self.components.items() for members in _several(component)]
-        lines += [f"    after {k}: {', '.join(map(str, members))}" for k, members in cycles[:SHOWN]]
-        return "\n".join(lines + [f"    ... {len(cycles)} in all"] * (len(cycles) > SHOWN))
+        lines = [
+            "acyclic: every component is a single token" if self.acyclic else "components, never ranked within:"
+        ]
+        lines += [f"  after {k}: {', '.join(map(str, members))}" for k, members in cycles[:SHOWN]]
+        lines += [f"  ... {len(cycles)} in all"] * (len(cycles) > SHOWN)
+        return [("", line) for line in lines]
+
+    def _columns(self) -> dict[str, Any]:
+        """A row for each edge."""
+        edges = np.concatenate([*self.graphs.values(), np.empty((0, 2), dtype=np.intp)])
+        after = np.repeat(list(self.graphs), list(map(len, self.graphs.values())))
+        tied = [
+            self.components[k][graph[:, 0]] == self.components[k][graph[:, 1]] for k, graph in self.graphs.items()
+        ]
+        return {"after": after, "label": edges[:, 0], "token": edges[:, 1], "one_component": np.concatenate(tied)}
+
+    def _values(self) -> dict[str, Any]:
+        named = {
+            name: {str(k): rows for k, rows in getattr(self, name).items()} for name in ("graphs", "components")
+        }
+        return {"selected": self.selected, **named, "acyclic": self.acyclic}
+
+    def _state(self) -> dict[str, Any]:
+        names = ("data", "selected", "graphs", "components", "acyclic")
+        return {name: getattr(self, name) for name in names}  # the problem is that of the data
+
+    @classmethod
+    def _from_state(cls, state: dict[str, Any]) -> NextToken:
+        return cls(problem=_label_loss(state["data"]), **state)
 
 
 def next_token(sequences: ArrayLike, labels: ArrayLike, embeddings: ArrayLike) -> NextToken:
@@ -136,9 +165,12 @@ def next_token(sequences: ArrayLike, labels: ArrayLike, embeddings: ArrayLike) -
         for rows in (embeddings[tokens], (tokens == label).astype(np.float64)[:, None])
     )
     data = cross_attention(X, embeddings[last], values)
-    problem = Problem(data, None, LinearHead([1.0]), loss="log")
     acyclic = not any(next(_several(component), None) for component in components.values())
-    return NextToken(data, problem, data.layout.shape_entries(kept, False), graphs, components, acyclic)
+    return NextToken(data, _label_loss(data), data.layout.shape_entries(kept, False), graphs, components, acyclic)
+
+
+def _label_loss(data: Data) -> Problem:
+    return Problem(data, None, LinearHead([1.0]), loss="log")
 
 
 class Identifiability(NamedTuple):

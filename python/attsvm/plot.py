@@ -221,18 +221,24 @@ def attention(
     >>> ax.get_xlabel(), ax.get_ylabel()
     ('token', 'query')
     """
+    ax = _heat_map(probabilities, "attention probability", ax)
+    if selected is not None:
+        tokens = np.concatenate([np.ravel(part) for part in selected])
+        ax.plot(tokens, np.arange(len(tokens)), "o", color=COLORS["(K, Q)"], markersize=3)
+    return ax
+
+
+def _heat_map(rows: Any, label: str, ax: Any = None) -> Any:
+    """Numbers in [0, 1], one row per query, one column per token."""
     ax = _axes(ax)
-    parts = [np.atleast_2d(part) for part in probabilities]
+    parts = [np.atleast_2d(part) for part in rows]
     shown = np.full((sum(map(len, parts)), max(part.shape[1] for part in parts)), np.nan)
     row = 0
     for part in parts:
         shown[row : row + len(part), : part.shape[1]] = part
         row += len(part)
     image = ax.imshow(shown, aspect="auto", interpolation="nearest", cmap="Blues", vmin=0, vmax=1)
-    if selected is not None:
-        tokens = np.concatenate([np.ravel(part) for part in selected])
-        ax.plot(tokens, np.arange(len(tokens)), "o", color=COLORS["(K, Q)"], markersize=3)
-    ax.figure.colorbar(image, ax=ax, label="attention probability", pad=0.02)
+    ax.figure.colorbar(image, ax=ax, label=label, pad=0.02)
     ax.xaxis.get_major_locator().set_params(integer=True)
     ax.yaxis.get_major_locator().set_params(integer=True)
     ax.set(xlabel="token", ylabel="query")
@@ -242,6 +248,12 @@ def attention(
 @drawing("Decomposition")
 def _composed(parts: Decomposition, ax: Any = None) -> Any:
     return attention(parts.probabilities, ax=ax)
+
+
+@drawing("NextToken")
+@drawing("SoftLabels")
+def _kept(found: Any, ax: Any = None) -> Any:
+    return _heat_map(found.selected, "selected", ax)
 
 
 @drawing("Separation")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,6 +11,7 @@ from numpy.typing import ArrayLike
 from .attention.data import Data
 from .attention.layout import Layout
 from .common.check import as_floats
+from .common.result import Result
 from .common.storage import storable
 from .training.output_head import CallableHead
 from .training.problem import Problem
@@ -27,8 +29,19 @@ class _OneVocabulary(Layout):
         return np.zeros(len(self.lengths), dtype=np.intp), self.lengths
 
 
-@dataclass(repr=False)
-class SoftLabels:
+@dataclass
+class _CrossEntropy:
+    """Of each context, ``sum_z share_z log s_z`` and its gradient."""
+
+    share: np.ndarray
+
+    def __call__(self, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        s = np.maximum(s, TINY)
+        return (self.share * np.log(s)).sum(axis=1), self.share / s
+
+
+@dataclass(repr=False, eq=False)
+class SoftLabels(Result):
     """A linear decoder as a problem of attention: the tokens are the vocabulary, the queries the contexts.
 
     Attributes
@@ -39,18 +52,39 @@ class SoftLabels:
         Mean cross-entropy of the counts; convex in W (K, d).
     selected : (m, K) bool array
         The support of each context: the tokens that follow it.
+    counts : (m, K) array
+        As given.
     """
 
     data: Data
     problem: Problem
     selected: np.ndarray
+    counts: np.ndarray
 
-    def __repr__(self) -> str:
+    def _title(self) -> str:
         several = int((self.selected.sum(axis=1) > 1).sum())
         return (
             f"Linear decoder of {self.data.dk} tokens from {len(self.data)} contexts of dimension {self.data.dz}, "
             f"{several} with several next tokens"
         )
+
+    def _lines(self) -> list[tuple[str, str]]:
+        return []
+
+    def _columns(self) -> dict[str, Any]:
+        """A row for each token that follows a context."""
+        context, token = self.selected.nonzero()
+        return {"context": context, "token": token, "count": self.counts[context, token]}
+
+    def _values(self) -> dict[str, Any]:
+        return {"contexts": self.data.queries, "counts": self.counts, "selected": self.selected}
+
+    def _state(self) -> dict[str, Any]:
+        return {"contexts": self.data.queries, "counts": self.counts}
+
+    @classmethod
+    def _from_state(cls, state: dict[str, Any]) -> SoftLabels:
+        return soft_labels(**state)
 
 
 def soft_labels(contexts: ArrayLike, counts: ArrayLike) -> SoftLabels:
@@ -102,10 +136,5 @@ def soft_labels(contexts: ArrayLike, counts: ArrayLike) -> SoftLabels:
         raise ValueError(f"counts must have a positive number in every row, got none in row {total.argmin()}")
     layout = _OneVocabulary(np.full(m, K, dtype=np.intp), np.ones(m, dtype=np.intp), single=True)
     data = Data("linear decoder", np.eye(K), H, None, layout)
-    share = counts / total.mean()  # the mean over contexts becomes that over counts
-
-    def cross_entropy(s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        s = np.maximum(s, TINY)
-        return (share * np.log(s)).sum(axis=1), share / s
-
-    return SoftLabels(data, Problem(data, None, CallableHead(cross_entropy), loss="linear"), counts > 0)
+    head = CallableHead(_CrossEntropy(counts / total.mean()))  # the mean over contexts becomes that over counts
+    return SoftLabels(data, Problem(data, None, head, loss="linear"), counts > 0, counts.copy())

@@ -34,8 +34,12 @@ def sets():
     return data, kept, W
 
 
+def _soft_labels():
+    return attsvm.soft_labels(np.eye(3), [[1, 2, 0], [0, 1, 0], [3, 0, 1]])
+
+
 def _soft_labels_svm():
-    found = attsvm.soft_labels(np.eye(3), [[1, 2, 0], [0, 1, 0], [3, 0, 1]])
+    found = _soft_labels()
     return attsvm.solve_svm(found.data, found.selected)
 
 
@@ -78,6 +82,11 @@ RESULTS = {
         attsvm.Problem(attsvm.cross_attention(np.ones((1, 2, 2)), [[1.0]]), None, attsvm.LinearHead([1.0, 0.0])),
         [0],
     ),
+    "next token": lambda: attsvm.next_token([[0, 1, 3], [1, 0, 3], [0, 2, 3]], [0, 1, 0], np.eye(4)),
+    "next token, ragged": lambda: attsvm.next_token(
+        [[0, 1, 3], [1, 0, 2, 3], [0, 2, 1, 3], [2, 1]], [0, 1, 0, 2], heads_start((4, 6))
+    ),
+    "contexts with several next tokens": _soft_labels,
 }
 # Several runs, several attention heads, no weights: there is no one picture.
 NOT_DRAWN = {"runs side by side", "run of two attention heads", "infeasible", "diagnosis of what cannot be"}
@@ -121,8 +130,10 @@ def test_equality_sees_every_number(case):
         changed._answer[2][-1] += 1e-15
     elif isinstance(changed, attsvm.Diagnosis):
         changed.solution._answer[2][-1] += 1e-15
+    elif isinstance(changed, attsvm.NextToken):
+        changed.graphs[3][-1, 1] += 1
     else:
-        array = changed.weights if hasattr(changed, "weights") else changed.W
+        array = next(getattr(changed, name) for name in ("weights", "counts", "W") if hasattr(changed, name))
         array.flat[-1] += 1e-9
     assert changed != result
     with pytest.raises(TypeError, match="unhashable"):
@@ -153,6 +164,15 @@ def test_table(case):
         assert (table.groupby("query")["selected"].sum() >= 1).all()
     elif isinstance(result, attsvm.Path):
         assert table["radius"].tolist() == [1.0, 4.0, 16.0]
+    elif isinstance(result, attsvm.NextToken):
+        assert len(table) == sum(map(len, result.graphs.values()))
+        for row in table.itertuples():
+            component = result.components[row.after]
+            assert row.one_component == (component[row.label] == component[row.token])
+    elif isinstance(result, attsvm.SoftLabels):
+        again = np.zeros_like(result.counts)
+        again[table["context"], table["token"]] = table["count"]
+        np.testing.assert_array_equal(again, result.counts)
     else:
         assert table["query"].tolist() == list(range(len(result.solution.data)))
 
@@ -264,7 +284,8 @@ def test_no_result_imports_plot():
     """Results reach matplotlib through common/render, which plot fills."""
     from attsvm.common import render
 
-    assert {"Run", "Separation", "Path", "Decomposition", "Diagnosis"} <= render._drawings.keys()
+    kinds = {"Run", "Separation", "Path", "Decomposition", "Diagnosis", "NextToken", "SoftLabels"}
+    assert kinds <= render._drawings.keys()
 
 
 def test_tab_completion_shows_public_names_alone():

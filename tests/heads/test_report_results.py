@@ -42,6 +42,19 @@ print(attsvm.load({str(tmp_path / "head.npz")!r}))"""
     assert run.stdout == f"{report}\n"
 
 
+def test_reports_go_into_one_file_together(report, tmp_path):
+    reports = heads.analyze_model([report.head, report.head], n_jobs=1)
+    reports.save(tmp_path / "heads.npz")
+    again = attsvm.load(tmp_path / "heads.npz")
+    assert type(again) is type(reports) and again == reports and repr(again) == repr(reports)
+    changed = copy.deepcopy(again)
+    changed[1].head.K[0, 0] += 1e-12
+    assert changed != reports
+    assert json.loads(json.dumps(reports.to_dict())) == {
+        "reports": [json.loads(json.dumps(each.to_dict())) for each in reports]
+    }
+
+
 def test_dictionary_and_table(report):
     found = json.loads(json.dumps(report.to_dict()))
     assert found["hard"] == report.hard and found["curve"][-1]["margin"] == report.fit.margin

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import attsvm
 import numpy as np
 import pytest
@@ -38,6 +40,16 @@ def test_problem_is_the_cross_entropy_of_the_counts():
     np.testing.assert_allclose(G, by_hand, atol=1e-15)
     assert found.selected.dtype == bool and (found.selected == (counts > 0)).all()
     assert "6 tokens from 8 contexts of dimension 12" in repr(found)
+
+
+def test_counts_are_those_given_and_the_problem_goes_to_another_process():
+    H, counts = decoder(0)
+    given = counts.copy()
+    found = attsvm.soft_labels(H, counts)
+    counts += 1
+    np.testing.assert_array_equal(found.counts, given)
+    W = np.random.default_rng(1).standard_normal((6, 12))
+    assert pickle.loads(pickle.dumps(found.problem)).loss(W) == found.problem.loss(W)
 
 
 def test_a_probability_that_leaves_double_precision_keeps_the_loss_finite():

@@ -70,7 +70,7 @@ def load(file: Any) -> Any:
 
     Returns
     -------
-    Run, Separation, Path, Decomposition, Diagnosis or HeadReport
+    Run, Separation, Path, Decomposition, Diagnosis, NextToken, SoftLabels, HeadReport or Reports
         Equal to what was saved.
 
     Raises
@@ -147,7 +147,7 @@ def _pack(value: Any, arrays: dict[str, np.ndarray]) -> Any:
         return {"array": name}
     if type(value) is tuple:
         return {"tuple": [_pack(part, arrays) for part in value]}
-    if isinstance(value, list):
+    if type(value) is list:
         return [_pack(part, arrays) for part in value]
     if isinstance(value, dict):
         return {"dict": [[_pack(key, arrays), _pack(part, arrays)] for key, part in value.items()]}

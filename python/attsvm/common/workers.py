@@ -113,7 +113,7 @@ class Workers:
         return answer
 
     def fail(self, error: Exception, numbers: int) -> None:
-        """Tells the others, who wait in :meth:`combine` on ``numbers`` losses and scales, that this worker has failed."""
+        """Tells the others, who wait in :meth:`combine` for ``numbers`` losses and scales, that this worker failed."""
         if not self._over:
             with contextlib.suppress(Exception):  # of reduce: the error told here is the one to be raised
                 self._part(self.table([1.0, *np.zeros(numbers)])[:, 0], error)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from os import PathLike
+from typing import IO, Any
 
 import numpy as np
 
 from ..common.check import as_list, check_type
 from ..common.result import Result
-from ..common.storage import state_of
+from ..common.storage import save, state_of, storable
 from .controls import Null, interval
 from .fit import Fit
 from .model import Head
@@ -174,8 +175,9 @@ def as_reports(reports: Any) -> list[HeadReport]:
     return as_list("reports", reports, HeadReport, "attsvm.heads.analyze_head or analyze_model")
 
 
+@storable
 class Reports(list[HeadReport]):
-    """Reports of heads: a list that shows itself as their table."""
+    """Reports of heads: a list that shows itself as their table, and goes into one file."""
 
     def __repr__(self) -> str:
         from .report import results_table
@@ -195,6 +197,31 @@ class Reports(list[HeadReport]):
         pandas.DataFrame
         """
         return to_dataframe(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The list ``"reports"`` of each report's :meth:`HeadReport.to_dict`.
+
+        Returns
+        -------
+        dict
+        """
+        return {"reports": [report.to_dict() for report in self]}
+
+    def save(self, file: str | PathLike[str] | IO[bytes]) -> None:
+        """Write all reports as an npz file that :func:`attsvm.load` reads.
+
+        Parameters
+        ----------
+        file : path or binary file
+        """
+        save(self, file)
+
+    def _state(self) -> dict[str, Any]:
+        return {"reports": list(self)}
+
+    @classmethod
+    def _from_state(cls, state: dict[str, Any]) -> Reports:
+        return cls(state["reports"])
 
 
 def to_dataframe(reports: Sequence[HeadReport]) -> Any:
