@@ -33,7 +33,7 @@ def check(whole, selected, parts, answers, norm, rel=3e-9):
         assert sol.gap <= 1e-9
         assert sol.margin == pytest.approx(alone.margin, rel=rel)
     dual = [row for part, sol in zip(parts, answers, strict=True) for row in reference.per_entry(part, sol.dual)]
-    if norm in ("frobenius", "nuclear"):
+    if isinstance(norm, str):
         lower, upper = reference.certificate(whole, selected, answers[0].W, list(dual), norm)
         assert lower == pytest.approx(answers[0].margin, rel=1e-11)
         assert upper == pytest.approx(answers[0].margin_bound, rel=1e-11)
@@ -41,7 +41,7 @@ def check(whole, selected, parts, answers, norm, rel=3e-9):
 
 
 @pytest.mark.parametrize("sizes", [(3, 3), (1, 5), (2, 2, 2), (6,)], ids=str)
-@pytest.mark.parametrize("norm", ["frobenius", "nuclear", 1.5, 3.0])
+@pytest.mark.parametrize("norm", ["frobenius", "nuclear", "max", "spectral", 1.5, 3.0])
 @pytest.mark.parametrize("seed", range(3))
 def test_shards_have_the_answer_of_the_whole(sizes, norm, seed):
     rng, X, Z = draw(seed, 6, 8, 10)
@@ -50,6 +50,10 @@ def test_shards_have_the_answer_of_the_whole(sizes, norm, seed):
     parts = [attsvm.cross_attention(X[c], Z[c]) for c in cuts]
     answers = solve_apart(parts, [selected[c] for c in cuts], norm)
     alone = check(whole, selected, parts, answers, norm)
+    # One worker sees but its own multipliers, and whether W is the only one takes all of them.
+    assert {sol.unique for sol in answers} == {True if norm == "frobenius" or norm in (1.5, 3.0) else None}
+    if not alone.unique:
+        return
     # A gap of 1e-9 leaves W to its square root, or the p-th root.
     np.testing.assert_allclose(answers[0].W, alone.W, rtol=0, atol=2e-3 * np.abs(alone.W).max())
     support = [row for sol in answers for row in np.atleast_2d(sol.support)]
@@ -57,7 +61,7 @@ def test_shards_have_the_answer_of_the_whole(sizes, norm, seed):
         np.testing.assert_array_equal(support, alone.support)
 
 
-@pytest.mark.parametrize("norm", ["frobenius", "nuclear"])
+@pytest.mark.parametrize("norm", ["frobenius", "nuclear", "max", "spectral"])
 def test_many_rows_of_which_few_hold(norm):
     rng, X, Z = draw(1, 60, 12, 16)
     whole = attsvm.cross_attention(X, Z)
@@ -66,7 +70,7 @@ def test_many_rows_of_which_few_hold(norm):
     check(whole, selected, parts, solve_apart(parts, [selected[c] for c in cuts], norm), norm)
 
 
-@pytest.mark.parametrize("norm", ["frobenius", "nuclear"])
+@pytest.mark.parametrize("norm", ["frobenius", "nuclear", "max", "spectral"])
 def test_several_selected_tokens(norm):
     """Equal logits among the kept tokens of each window, margins to the rest."""
     rng, X, Z = draw(2, 6, 5, 12)
@@ -109,11 +113,12 @@ def test_a_worker_without_rows_learns_the_answer():
         assert sol.status == "no constraint" and not sol.W.any()
 
 
-def test_shards_that_contradict_each_other():
+@pytest.mark.parametrize("norm", ["frobenius", "nuclear", "max", "spectral", 1.5])
+def test_shards_that_contradict_each_other(norm):
     """The same window, each token selected once: both are separable, together they are not."""
     _, X, Z = draw(6, 1, 2, 3)
     data = attsvm.cross_attention(X, Z)
-    answers = solve_apart([data, data], [[0], [1]])
+    answers = solve_apart([data, data], [[0], [1]], norm)
     whole = attsvm.cross_attention(np.concatenate([X, X]), np.concatenate([Z, Z]))
     assert [sol.status for sol in answers] == ["infeasible", "infeasible"]
     certificate = np.concatenate([sol.certificate for sol in answers])

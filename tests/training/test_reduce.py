@@ -59,7 +59,7 @@ def close(found, expected, rtol=1e-12):
 
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 @pytest.mark.parametrize("trained", ["W", "KQ"])
-@pytest.mark.parametrize("rule", ["normalized", "normalized jointly", "constant", "mirror", "polyak"])
+@pytest.mark.parametrize("rule", list(attsvm._core.UPDATE_RULE))
 def test_shards_follow_the_whole(sizes, trained, rule):
     s = shards(sizes)
     options = starts(s.rng, trained) | dict(rule=rule, steps=30, record=4)
@@ -82,6 +82,10 @@ def test_shards_follow_the_whole(sizes, trained, rule):
         dict(runs=3, lr=[[0.1], [0.05], [0.2]]),
         dict(radius=1.0, ball="nuclear"),
         dict(progress=True),
+        dict(momentum=0.9, rule="sign"),
+        dict(weight_decay=0.1, rule="spectral"),
+        dict(betas=(0.9, 0.9), eps=1e-3, rule="adam"),
+        dict(p=3.0, rule="mirror", train_head=True),
         dict(lr=np.linspace(0.1, 0.0, 30)),
     ],
     ids=lambda options: next(iter(options)),

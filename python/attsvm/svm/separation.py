@@ -19,6 +19,7 @@ __all__ = ["Separation"]
 # Singular values below this part of the largest are not part of the rank: a gap of 1e-9 fixes W to about 5e-5.
 RANK_TOLERANCE = 1e-4
 ROWS_SHOWN = 4  # of a certificate, listed one by one
+SHARDED = "working set"  # the method of an answer whose rows are sharded
 
 
 class Separation(Result):
@@ -57,7 +58,7 @@ class Separation(Result):
         What was to be separated.
     unique : bool or None
         Whether W is the only one of least norm: always so in the Frobenius and entrywise norms; in the others None
-        where rounding cannot tell.
+        where rounding cannot tell, or where the rows of other processes would have to be known.
     method : str
         Which one answered; "presolve" where none had to run: a token that equals the selected one, a zero query, a
         cycle of preferences, or nothing asked.
@@ -164,6 +165,8 @@ class Separation(Result):
     @functools.cached_property
     def unique(self) -> bool | None:
         if self.W is None or self.status not in ("optimal", "no constraint"):
+            return None
+        if self.method == SHARDED and self.norm in ("nuclear", "max", "spectral"):
             return None
         return is_unique(self)
 

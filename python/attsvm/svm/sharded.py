@@ -17,7 +17,7 @@ from ..attention.data import Data
 from ..attention.kinds import cross_attention
 from ..common.workers import Workers
 from .selection import Selection
-from .separation import Separation
+from .separation import SHARDED, Separation
 
 CODES = {word: code for code, word in _core.STATUS.items()} | {"optimal": 0}
 GOES_ON = (CODES["optimal"], CODES["no constraint"])
@@ -62,7 +62,7 @@ def solve_sharded(
         data,
         selection,
         norm,
-        "working set",
+        SHARDED,
         None,
         _core.Answer((code, W, mine, lower, upper, iterations, entry, None, None)),
     )
