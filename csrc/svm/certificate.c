@@ -40,11 +40,6 @@ static int singular(double *sum, double *top, const double *W, ptrdiff_t m, ptrd
     return STATUS_DONE;
 }
 
-static double longest_row(const struct rows *rows)
-{
-    return vector_largest(rows->length, rows->count);
-}
-
 /* (M, dk), or NULL. */
 static double *operator_scratch(const struct rows *rows, struct arena *arena)
 {
@@ -60,26 +55,26 @@ static void clean(double *lambda, const struct rows *rows)
 
 /* By how much row k may fall short of b > 0, for ||W||_F = size: a part of b, or rounding where other rows ask for more
  * than this one (its part of the largest b, at most). */
-static double allowed_miss(const struct rows *rows, ptrdiff_t k, double size, double largest)
+static double allowed_miss(const struct rows *rows, ptrdiff_t k, double size)
 {
-    double rounding = fmin(CERTIFICATE_ROUNDING * rows->length[k] * size, CERTIFICATE_MISS * largest);
+    double rounding = fmin(CERTIFICATE_ROUNDING * size, CERTIFICATE_MISS * rows->largest / rows->length[k]);
     return fmax(CERTIFICATE_MISS * rows->rhs[k], rounding);
 }
 
 double certificate_scaling(const double *margin, const struct rows *rows, double size, double off)
 {
-    double s = 0, most = INFINITY, largest = vector_largest(rows->rhs, rows->count);
+    double s = 0, most = INFINITY, noise = CERTIFICATE_ROUNDING * size;
     int fixed = 0, missing = 0;
     for (ptrdiff_t k = 0; k < rows->count; ++k) {
-        double b = rows->rhs[k], a = margin[k], noise = CERTIFICATE_ROUNDING * rows->length[k] * size;
+        double b = rows->rhs[k], a = margin[k];
         if (rows->equal[k]) {
-            if (fabs(a - b) > off * rows->length[k] * size + 1e-12 * fabs(b))
+            if (fabs(a - b) > off * size + 1e-12 * fabs(b))
                 return 0;
             fixed |= b != 0;
             continue;
         }
         if (b > 0) {
-            missing |= a < b - CERTIFICATE_MISS * b && a < b - allowed_miss(rows, k, size, largest);
+            missing |= a < b - CERTIFICATE_MISS * b && a < b - allowed_miss(rows, k, size);
             double factor = a > noise ? b / a : INFINITY;
             s = factor > s ? factor : s; /* fmax is a call */
         } else {
@@ -113,7 +108,7 @@ static void margins_extended(double *margin, const struct rows *rows, const doub
             windows_key(x, w, w->start[q] + rows->token[k]);
             for (ptrdiff_t i = 0; i < w->dk; ++i)
                 sum += ((long double)a[i] - (long double)x[i]) * u[i];
-            margin[k] = (double)sum;
+            margin[k] = (double)(sum / rows->length[k]);
         }
     }
 }
@@ -124,8 +119,8 @@ static void margins_extended(double *margin, const struct rows *rows, const doub
 static double enforce(double *W, double *margin, const struct rows *rows, double size, struct arena *arena)
 {
     ptrdiff_t D = rows->w->dk * rows->w->dz;
-    double total = 1, largest = vector_largest(rows->rhs, rows->count);
-    if (16 * DBL_EPSILON * longest_row(rows) * size <= CERTIFICATE_MISS / 4 * largest)
+    double total = 1;
+    if (16 * DBL_EPSILON * rows->longest * size <= CERTIFICATE_MISS / 4 * rows->largest)
         return 1;
     struct arena_mark mark = arena_mark(arena);
     long double *u = arena_take(arena, rows->w->dk, sizeof(long double));
@@ -135,11 +130,11 @@ static double enforce(double *W, double *margin, const struct rows *rows, double
         margins_extended(margin, rows, W, u, keys);
         for (ptrdiff_t k = 0; k < rows->count; ++k) {
             if (rows->equal[k])
-                off = fmax(off, fabs(margin[k] - rows->rhs[k]));
+                off = fmax(off, fabs(margin[k] - rows->rhs[k]) * rows->length[k]);
             else if (rows->rhs[k] > 0)
-                miss = fmax(miss, 1 - (margin[k] + allowed_miss(rows, k, size, largest) / 2) / rows->rhs[k]);
+                miss = fmax(miss, 1 - (margin[k] + allowed_miss(rows, k, size) / 2) / rows->rhs[k]);
         }
-        if (off > CERTIFICATE_LOOSEST * largest || !(miss < CERTIFICATE_LOOSEST))
+        if (off > CERTIFICATE_LOOSEST * rows->largest || !(miss < CERTIFICATE_LOOSEST))
             break;
         if (miss == 0) {
             arena_release(arena, mark);
@@ -241,20 +236,19 @@ int certificate_check_soft(struct bounds *bound, const double *W, double *lambda
         return STATUS_NO_MEMORY;
     clean(lambda, rows);
     rows_apply(margin, rows, W, U);
-    double slack = 0, product = 0, price = 0, size = vector_norm(W, D),
-           largest = vector_largest(rows->rhs, rows->count);
+    double slack = 0, product = 0, price = 0, size = vector_norm(W, D);
     int met = 1;
     for (ptrdiff_t k = 0; k < rows->count; ++k) {
-        double missing = rows->rhs[k] - margin[k];
+        double missing = rows->rhs[k] - margin[k], of_entry = missing * rows->length[k];
         product += rows->rhs[k] * lambda[k];
         if (rows->equal[k]) {
-            met &= fabs(missing) <= CERTIFICATE_ROUNDING * rows->length[k] * size + 1e-12 * fabs(rows->rhs[k])
-                   && fabs(missing) <= CERTIFICATE_LOOSEST * largest;
+            met &= fabs(missing) <= CERTIFICATE_ROUNDING * size + 1e-12 * fabs(rows->rhs[k])
+                   && fabs(of_entry) <= CERTIFICATE_LOOSEST * rows->largest;
             continue;
         }
-        missing = fmax(missing, 0);
-        slack += missing * missing;
-        price += lambda[k] * (lambda[k] / (4 * C)); /* the square may underflow where C is tiny */
+        double dual = lambda[k] / rows->length[k];
+        slack += missing > 0 ? of_entry * of_entry : 0;
+        price += dual * (dual / (4 * C)); /* the square may underflow where C is tiny */
     }
     rows_adjoint(M, rows, lambda, U);
     double of_w = vector_dot(W, W, D), of_m = vector_dot(M, M, D);
@@ -279,7 +273,7 @@ double certificate_farkas(double *lambda, const struct rows *rows, struct arena 
         weight += fabs(rows->rhs[k] * lambda[k]) * rows->length[k];
     }
     /* With b of both signs b . lambda may cancel, and proves that much less. */
-    weight = fmin(weight, longest_row(rows) * product);
+    weight = fmin(weight, rows->longest * product);
     double residual = vector_norm(M, size);
     arena_release(arena, mark);
     if (!(product > 0) || !isfinite(product))
@@ -289,10 +283,10 @@ double certificate_farkas(double *lambda, const struct rows *rows, struct arena 
 
 double certificate_tolerance(double tol, double margin, const struct rows *rows)
 {
-    return margin > 0 ? fmax(tol, 100 * DBL_EPSILON * fmin(longest_row(rows) / margin, 1 / CERTIFICATE_FARKAS)) : tol;
+    return margin > 0 ? fmax(tol, 100 * DBL_EPSILON * fmin(rows->longest / margin, 1 / CERTIFICATE_FARKAS)) : tol;
 }
 
 int certificate_is_rounding(double margin, const struct rows *rows)
 {
-    return margin <= CERTIFICATE_FARKAS * longest_row(rows);
+    return margin <= CERTIFICATE_FARKAS * rows->longest;
 }

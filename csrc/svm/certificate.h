@@ -5,7 +5,7 @@
  * s(W) being the least factor with which W meets every row (for b = 1: 1 / min A(W)).  Any W gives a lower bound,
  * any lambda an upper one; both are recomputed here from the tokens, never taken from a solver's state.
  *
- * What an answer promises, on the returned arrays and in exact arithmetic:
+ * What an answer promises, of the entries (whose rows are not divided by their lengths) and in exact arithmetic:
  *
  *     optimal       margin rows   A(W)_k >= b_k (1 - CERTIFICATE_MISS)    (all b = 1; else see allowed_miss)
  *                   equality rows |A(W)_k - b_k| <= CERTIFICATE_MISS length_k ||W||_F,
@@ -32,7 +32,7 @@ struct bounds {
     double gap;          /* upper / lower - 1 */
 };
 
-/* The accuracy to which the left side of a row can be computed, as a part of length_k ||W||: a few hundred roundings.
+/* The accuracy to which the left side of a row can be computed, as a part of ||W||: a few hundred roundings.
  * An equality counts as met within it; a margin within it counts as zero. */
 #define CERTIFICATE_ROUNDING 1e-13
 
@@ -40,7 +40,7 @@ struct bounds {
 #define CERTIFICATE_MISS 1e-9
 
 /* s(W) for W with these margins [m] and ||W||_F = size, or 0 when no scaling meets the rows; equality rows may be off
- * by the part `off` of length_k ||W||. */
+ * by the part `off` of ||W||. */
 double certificate_scaling(const double *margin, const struct rows *rows, double size, double off);
 
 /* Bounds of the largest margin.  W [dk,dz] is scaled by s(W) in place when the lower bound is positive, and with the
@@ -53,14 +53,15 @@ int certificate_check(struct bounds *bound, double *W, double *lambda, const str
 int certificate_check_dual(struct bounds *bound, double *W, double *lambda, const struct rows *rows,
                            struct arena *arena);
 
-/* Bounds of the soft margin's objective in the Frobenius norm,  1/2 ||W||_F^2 + C sum_k (b_k - A(W)_k)_+^2  over the
- * margin rows: its value at W above (infinite unless W meets the equality rows), below that of its dual
- * b.lambda - 1/2 ||A^*(lambda)||_F^2 - sum_k lambda_k^2 / (4C)  at lambda, which is cleaned. */
+/* Bounds of the soft margin's objective in the Frobenius norm,
+ * 1/2 ||W||_F^2 + C sum_k length_k^2 (b_k - A(W)_k)_+^2  over the margin rows: its value at W above (infinite unless W
+ * meets the equality rows), below that of its dual  b.lambda - 1/2 ||A^*(lambda)||_F^2 - sum_k ridge_k lambda_k^2 / 2
+ * at lambda, which is cleaned; ridge_k = 1 / (2 C length_k^2). */
 int certificate_check_soft(struct bounds *bound, const double *W, double *lambda, const struct rows *rows, double C,
                            struct arena *arena);
 
 /* Farkas residual ||A^*(lambda)||_F / sum_k |b_k lambda_k| length_k, infinite unless b . lambda is positive: the
- * margin is below this part of the (lambda-weighted) row lengths.  0 where both are zero, as on a row of length zero.
+ * margin is below this part of the (lambda-weighted) row lengths.  0 where both are zero, as on an impossible row.
  * lambda is cleaned as above. */
 double certificate_farkas(double *lambda, const struct rows *rows, struct arena *arena);
 

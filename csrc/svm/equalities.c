@@ -76,7 +76,7 @@ int equalities_factor(struct equalities *e, const struct rows *rows, struct aren
             return STATUS_INTERRUPTED;
         rows_gram_column(e->margin, delta, e->U, rows, e->row[i]);
         for (ptrdiff_t j = 0; j < n; ++j)
-            G[i * n + j] = e->margin[e->row[j]] / (rows->length[e->row[i]] * rows->length[e->row[j]]);
+            G[i * n + j] = e->margin[e->row[j]];
     }
     e->count = pivoted_cholesky(G, n, e->row, rows->monitor);
     e->L = G;
@@ -94,16 +94,16 @@ void equalities_project(double *W, double *lambda, double level, const struct eq
         rows_apply(e->margin, rows, W, e->U);
         for (ptrdiff_t i = 0; i < e->count; ++i) {
             ptrdiff_t k = e->row[i];
-            e->multiplier[i] = (level * rows->rhs[k] - e->margin[k]) / rows->length[k];
+            e->multiplier[i] = level * rows->rhs[k] - e->margin[k];
         }
         blas_solve_lower(MATRIX_PLAIN, e->count, 1, e->L, e->count, e->multiplier, 1);
         blas_solve_lower(MATRIX_TRANSPOSED, e->count, 1, e->L, e->count, e->multiplier, 1);
         memset(e->margin, 0, (size_t)rows->count * sizeof(double));
         for (ptrdiff_t i = 0; i < e->count; ++i) {
             ptrdiff_t k = e->row[i];
-            e->margin[k] = e->multiplier[i] / rows->length[k];
+            e->margin[k] = e->multiplier[i];
             if (lambda != NULL)
-                lambda[k] += e->margin[k];
+                lambda[k] += e->multiplier[i];
         }
         rows_adjoint(e->M, rows, e->margin, e->U);
         for (ptrdiff_t i = 0; i < rows->w->dk * rows->w->dz; ++i)

@@ -9,7 +9,7 @@ struct equalities {
     const struct rows *rows;
     ptrdiff_t count;                     /* independent equality rows */
     ptrdiff_t *row;                      /* (count) their row numbers */
-    double *L;                           /* (count, count) lower, E E^* = L L^T for rows of unit length */
+    double *L;                           /* (count, count) lower, E E^* = L L^T */
     double *margin, *multiplier, *M, *U; /* scratch (m), (count), (dk, dz), (M, dk) */
 };
 

@@ -45,7 +45,7 @@ static ptrdiff_t join(struct generation *g, ptrdiff_t q, ptrdiff_t most, double 
     for (ptrdiff_t i = 0; i < m; ++i) {
         ptrdiff_t k = from + i;
         double below = rows->rhs[k] - g->margin[k];
-        int broken = !g->chosen[k] && below > tol * fabs(rows->rhs[k]) + noise * rows->length[k];
+        int broken = !g->chosen[k] && below > tol * fabs(rows->rhs[k]) + noise;
         g->need[i] = broken ? below : -INFINITY;
     }
     for (; joined < most; ++joined) {
@@ -134,7 +134,7 @@ static int make_part(struct part *part, const struct generation *g, const double
                 kept[at++] = 1;
             }
             windows_key(keys + at * w->dk, w, w->start[q] + rows->token[k]);
-            rhs[at] = rows->rhs[k];
+            rhs[at] = rows->rhs[k] * rows->length[k];
             kept[at++] = rows->equal[k];
             part->start[row++] = lambda[k];
         }

@@ -62,11 +62,12 @@ static void init(struct rows *rows, const struct windows *w, const ptrdiff_t *re
     rows->equal = arena_take(arena, most, 1);
     rows->rhs = arena_doubles(arena, most, 1);
     rows->length = arena_doubles(arena, most, 1);
+    rows->longest = rows->largest = 0;
     rows->threads = threads;
     rows->monitor = NULL;
 }
 
-/* `rows` become this one, of length zero. */
+/* `rows` become this one. */
 static void keep_only(struct rows *rows, ptrdiff_t q, ptrdiff_t t, int equal, double b)
 {
     for (ptrdiff_t i = 0; i <= rows->w->n_queries; ++i)
@@ -75,7 +76,8 @@ static void keep_only(struct rows *rows, ptrdiff_t q, ptrdiff_t t, int equal, do
     rows->token[0] = t;
     rows->equal[0] = (unsigned char)equal;
     rows->rhs[0] = b;
-    rows->length[0] = 0;
+    rows->length[0] = rows->longest = 1;
+    rows->largest = fabs(b);
     rows->count = 1;
     rows->n_equal = equal;
     rows->homogeneous = !equal;
@@ -116,10 +118,12 @@ int rows_build(struct rows *rows, ptrdiff_t *entry, unsigned char *impossible, c
             rows->query[m] = q;
             rows->token[m] = t;
             rows->equal[m] = (unsigned char)equal;
-            rows->rhs[m] = b;
             rows->length[m] = distance[t] * z;
+            rows->rhs[m] = b / rows->length[m];
             if (!(rows->length[m] >= DBL_MIN && rows->length[m] <= LONGEST))
                 return STATUS_NOT_FINITE;
+            rows->longest = fmax(rows->longest, rows->length[m]);
+            rows->largest = fmax(rows->largest, fabs(b));
             asks |= equal ? b != 0 : b > 0;
             homogeneous &= equal ? b == 0 : b > 0;
             n_equal += equal;
@@ -145,7 +149,7 @@ INLINE double number(const void *x, ptrdiff_t i, int single)
 }
 
 INLINE void window_margins(double *margin, const void *X, ptrdiff_t reference, const double *u, const ptrdiff_t *token,
-                           ptrdiff_t m, ptrdiff_t d, int single)
+                           const double *length, ptrdiff_t m, ptrdiff_t d, int single)
 {
     const void *a = token_key(X, reference, d, single);
     ptrdiff_t k = 0;
@@ -160,10 +164,10 @@ INLINE void window_margins(double *margin, const void *X, ptrdiff_t reference, c
             s2 += (number(a, i, single) - number(x2, i, single)) * u[i];
             s3 += (number(a, i, single) - number(x3, i, single)) * u[i];
         }
-        margin[k] = s0;
-        margin[k + 1] = s1;
-        margin[k + 2] = s2;
-        margin[k + 3] = s3;
+        margin[k] = s0 / length[k];
+        margin[k + 1] = s1 / length[k + 1];
+        margin[k + 2] = s2 / length[k + 2];
+        margin[k + 3] = s3 / length[k + 3];
     }
     for (; k < m; ++k) {
         const void *x = token_key(X, token[k], d, single);
@@ -171,73 +175,77 @@ INLINE void window_margins(double *margin, const void *X, ptrdiff_t reference, c
 #pragma omp simd reduction(+ : sum)
         for (ptrdiff_t i = 0; i < d; ++i)
             sum += (number(a, i, single) - number(x, i, single)) * u[i];
-        margin[k] = sum;
+        margin[k] = sum / length[k];
     }
 }
 
 INLINE void window_pull(double *restrict p, const void *restrict X, ptrdiff_t reference, const double *restrict lambda,
-                        const ptrdiff_t *restrict token, ptrdiff_t m, ptrdiff_t d, int single)
+                        const ptrdiff_t *restrict token, const double *restrict length, ptrdiff_t m, ptrdiff_t d,
+                        int single)
 {
     const void *restrict a = token_key(X, reference, d, single);
     memset(p, 0, (size_t)d * sizeof(double));
     for (ptrdiff_t k = 0; k < m; ++k) {
+        if (lambda[k] == 0)
+            continue;
         const void *restrict x = token_key(X, token[k], d, single);
-        if (lambda[k] != 0)
-            for (ptrdiff_t i = 0; i < d; ++i)
-                p[i] += lambda[k] * (number(a, i, single) - number(x, i, single));
+        double weight = lambda[k] / length[k];
+        for (ptrdiff_t i = 0; i < d; ++i)
+            p[i] += weight * (number(a, i, single) - number(x, i, single));
     }
 }
 
 SIMD_DISPATCH
 static void margins_double(double *margin, const double *X, ptrdiff_t reference, const double *u,
-                           const ptrdiff_t *token, ptrdiff_t m, ptrdiff_t d)
+                           const ptrdiff_t *token, const double *length, ptrdiff_t m, ptrdiff_t d)
 {
-    window_margins(margin, X, reference, u, token, m, d, 0);
+    window_margins(margin, X, reference, u, token, length, m, d, 0);
 }
 
 SIMD_DISPATCH
 static void margins_single(double *margin, const float *X, ptrdiff_t reference, const double *u, const ptrdiff_t *token,
-                           ptrdiff_t m, ptrdiff_t d)
+                           const double *length, ptrdiff_t m, ptrdiff_t d)
 {
-    window_margins(margin, X, reference, u, token, m, d, 1);
+    window_margins(margin, X, reference, u, token, length, m, d, 1);
 }
 
 SIMD_DISPATCH
 static void pull_double(double *restrict p, const double *restrict X, ptrdiff_t reference,
-                        const double *restrict lambda, const ptrdiff_t *restrict token, ptrdiff_t m, ptrdiff_t d)
+                        const double *restrict lambda, const ptrdiff_t *restrict token, const double *restrict length,
+                        ptrdiff_t m, ptrdiff_t d)
 {
-    window_pull(p, X, reference, lambda, token, m, d, 0);
+    window_pull(p, X, reference, lambda, token, length, m, d, 0);
 }
 
 SIMD_DISPATCH
 static void pull_single(double *restrict p, const float *restrict X, ptrdiff_t reference, const double *restrict lambda,
-                        const ptrdiff_t *restrict token, ptrdiff_t m, ptrdiff_t d)
+                        const ptrdiff_t *restrict token, const double *restrict length, ptrdiff_t m, ptrdiff_t d)
 {
-    window_pull(p, X, reference, lambda, token, m, d, 1);
+    window_pull(p, X, reference, lambda, token, length, m, d, 1);
 }
 
 void rows_token_margins(double *margin, const struct rows *rows, ptrdiff_t q, const double *u, const ptrdiff_t *token,
-                        ptrdiff_t count)
+                        const double *length, ptrdiff_t count)
 {
     const struct windows *w = rows->w;
     if (w->keys != NULL)
-        margins_double(margin, w->keys + w->start[q] * w->dk, rows->reference[q], u, token, count, w->dk);
+        margins_double(margin, w->keys + w->start[q] * w->dk, rows->reference[q], u, token, length, count, w->dk);
     else
-        margins_single(margin, w->keys32 + w->start[q] * w->dk, rows->reference[q], u, token, count, w->dk);
+        margins_single(margin, w->keys32 + w->start[q] * w->dk, rows->reference[q], u, token, length, count, w->dk);
 }
 
 void rows_token_pull(double *p, const struct rows *rows, ptrdiff_t q, const double *lambda, const ptrdiff_t *token,
-                     ptrdiff_t count)
+                     const double *length, ptrdiff_t count)
 {
     const struct windows *w = rows->w;
     if (w->keys != NULL)
-        pull_double(p, w->keys + w->start[q] * w->dk, rows->reference[q], lambda, token, count, w->dk);
+        pull_double(p, w->keys + w->start[q] * w->dk, rows->reference[q], lambda, token, length, count, w->dk);
     else
-        pull_single(p, w->keys32 + w->start[q] * w->dk, rows->reference[q], lambda, token, count, w->dk);
+        pull_single(p, w->keys32 + w->start[q] * w->dk, rows->reference[q], lambda, token, length, count, w->dk);
 }
 
-/* Context of a parallel loop: margin = delta . u_q, with `transformed`, U = Z W^T, made first where W is given; or P,
- * of lambda, and out = P^T Z. */
+/* Context of a parallel loop: margin = delta . u_q / length, with `transformed`, U = Z W^T, made first where W is
+ * given; or P, of lambda, and out = P^T Z. */
 struct product {
     const struct rows *rows;
     double *margin, *transformed, *P, *out;
@@ -255,7 +263,7 @@ static void apply_part(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
     for (ptrdiff_t q = from; q < to; ++q) {
         ptrdiff_t k = rows->first[q], m = rows->first[q + 1] - k;
         if (m > 0)
-            rows_token_margins(p->margin + k, rows, q, p->U + q * w->dk, rows->token + k, m);
+            rows_token_margins(p->margin + k, rows, q, p->U + q * w->dk, rows->token + k, rows->length + k, m);
     }
 }
 
@@ -266,7 +274,8 @@ static void pull_part(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
     const struct rows *rows = p->rows;
     for (ptrdiff_t q = from; q < to; ++q) {
         ptrdiff_t k = rows->first[q];
-        rows_token_pull(p->P + q * rows->w->dk, rows, q, p->lambda + k, rows->token + k, rows->first[q + 1] - k);
+        rows_token_pull(p->P + q * rows->w->dk, rows, q, p->lambda + k, rows->token + k, rows->length + k,
+                        rows->first[q + 1] - k);
     }
 }
 
@@ -323,19 +332,13 @@ void rows_delta(double *delta, const struct rows *rows, ptrdiff_t k)
     const struct windows *w = rows->w;
     ptrdiff_t q = rows->query[k];
     ptrdiff_t a = (w->start[q] + rows->reference[q]) * w->dk, x = (w->start[q] + rows->token[k]) * w->dk;
+    double scale = 1 / rows->length[k];
     if (w->keys != NULL)
         for (ptrdiff_t i = 0; i < w->dk; ++i)
-            delta[i] = w->keys[a + i] - w->keys[x + i];
+            delta[i] = scale * (w->keys[a + i] - w->keys[x + i]);
     else /* not the whole window for two tokens of it */
         for (ptrdiff_t i = 0; i < w->dk; ++i)
-            delta[i] = (double)w->keys32[a + i] - (double)w->keys32[x + i];
-}
-
-void rows_unit_delta(double *delta, const struct rows *rows, ptrdiff_t k)
-{
-    rows_delta(delta, rows, k);
-    for (ptrdiff_t i = 0; i < rows->w->dk; ++i)
-        delta[i] /= rows->length[k];
+            delta[i] = scale * ((double)w->keys32[a + i] - (double)w->keys32[x + i]);
 }
 
 int rows_gram(double *G, double *D, double *Z, ptrdiff_t *z, const struct rows *rows, const ptrdiff_t *member,
@@ -351,7 +354,7 @@ int rows_gram(double *G, double *D, double *Z, ptrdiff_t *z, const struct rows *
         if (i == 0 || q != rows->query[member[i - 1]])
             memcpy(Z + queries++ * w->dz, w->queries + q * w->dz, (size_t)w->dz * sizeof(double));
         z[i] = queries - 1;
-        rows_unit_delta(D + i * w->dk, rows, member[i]);
+        rows_delta(D + i * w->dk, rows, member[i]);
     }
     struct arena_mark mark = arena_mark(arena);
     double *K = arena_doubles(arena, queries, queries);
@@ -382,15 +385,20 @@ void rows_gram_column(double *column, double *delta, double *U, const struct row
     rows_apply_transformed(column, rows, U);
 }
 
+double rows_ridge(const struct rows *rows, ptrdiff_t k, double C)
+{
+    return C > 0 && !rows->equal[k] ? 1 / (2 * C) / (rows->length[k] * rows->length[k]) : 0;
+}
+
 void rows_to_entries(double *dual, const struct rows *rows, const double *lambda)
 {
     memset(dual, 0, (size_t)windows_entries(rows->w) * sizeof(double));
     for (ptrdiff_t k = 0; k < rows->count; ++k)
-        dual[rows->w->indptr[rows->query[k]] + rows->token[k]] = lambda[k];
+        dual[rows->w->indptr[rows->query[k]] + rows->token[k]] = lambda[k] / rows->length[k];
 }
 
 void rows_from_entries(double *lambda, const struct rows *rows, const double *dual)
 {
     for (ptrdiff_t k = 0; k < rows->count; ++k)
-        lambda[k] = dual[rows->w->indptr[rows->query[k]] + rows->token[k]];
+        lambda[k] = dual[rows->w->indptr[rows->query[k]] + rows->token[k]] * rows->length[k];
 }

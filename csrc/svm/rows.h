@@ -4,9 +4,11 @@
  *     margin row     delta^T W z_q >= b    (t not selected; b = 1 unless given)
  *     equality row   delta^T W z_q  = b    (t selected too; b = 0 unless given)
  *
- * As operators, over the rows k = 0 .. m-1, with A^* the adjoint of A:
+ * Both sides are divided by length = ||delta|| ||z_q||: what is called a row from here on is a unit row, with the right
+ * side b / length and the multiplier lambda = length times that of the entry.  As operators, over the rows
+ * k = 0 .. m-1, with A^* the adjoint of A:
  *
- *     A(W)_k = delta_k^T W z_q(k),    A^*(lambda) = sum_k lambda_k delta_k z_q(k)^T
+ *     A(W)_k = delta_k^T W z_q(k) / length_k,    A^*(lambda) = sum_k lambda_k delta_k z_q(k)^T / length_k
  *
  * Differences are taken before products, so the margin of nearly equal tokens does not cancel. */
 #ifndef SVM_ROWS_H
@@ -25,8 +27,9 @@ struct rows {
     ptrdiff_t *first;           /* (M+1) rows of query q: first[q] .. first[q+1]-1 */
     ptrdiff_t *query, *token;   /* (m) q and t (within the window) of each row */
     unsigned char *equal;       /* (m) an equality row */
-    double *rhs;                /* (m) b */
-    double *length;             /* (m) ||delta|| ||z||, > 0 but for an impossible row */
+    double *rhs;                /* (m) b / length */
+    double *length;             /* (m) ||delta|| ||z||; 1 of an impossible row */
+    double longest, largest;    /* the longest row; the largest |b| */
     ptrdiff_t n_equal;
     int homogeneous;         /* every margin row has b > 0, every equality row b = 0 */
     struct threads *threads; /* for the loops over queries; NULL: one thread */
@@ -36,7 +39,7 @@ struct rows {
 /* reference [M]; kept [entries] marks all selected tokens, NULL: the reference alone; rhs [entries], NULL: 1 and 0.
  * Rows that every W meets (equal tokens or zero query, with b met by zero) are left out.  A row that no W meets (an
  * exact copy of the selected token, or a zero query: what differs at all is a row, however near) is reported in *entry,
- * else -1, and `rows` then holds this row alone, of length zero; or, where impossible [entries] is given, such margin
+ * else -1, and `rows` then holds this row alone; or, where impossible [entries] is given, such margin
  * rows are marked there and left out, since a soft margin penalises them.  STATUS_DONE; STATUS_NO_CONSTRAINT: zero
  * weights meet every row; STATUS_NOT_FINITE: the length of a row leaves the range in which it can be squared;
  * STATUS_NO_MEMORY. */
@@ -44,17 +47,17 @@ int rows_build(struct rows *rows, ptrdiff_t *entry, unsigned char *impossible, c
                const ptrdiff_t *reference, const unsigned char *kept, const double *rhs, struct threads *threads,
                struct arena *arena);
 
-/* For some tokens [count] of query q: margin [count] = (x_a - x_t) . u with u [dk], and
- * p [dk] = sum_t lambda_t (x_a - x_t). */
+/* For some rows of query q, given by their token and length [count]: margin [count] = delta . u / length with u [dk],
+ * and p [dk] = sum lambda delta / length. */
 void rows_token_margins(double *margin, const struct rows *rows, ptrdiff_t q, const double *u, const ptrdiff_t *token,
-                        ptrdiff_t count);
+                        const double *length, ptrdiff_t count);
 void rows_token_pull(double *p, const struct rows *rows, ptrdiff_t q, const double *lambda, const ptrdiff_t *token,
-                     ptrdiff_t count);
+                     const double *length, ptrdiff_t count);
 
 /* P [M,dk]: p_q of every query. */
 void rows_pull(double *P, const struct rows *rows, const double *lambda);
 
-/* margin [m] = delta_k . u_q(k) with U [M,dk]. */
+/* margin [m] = delta_k . u_q(k) / length_k with U [M,dk]. */
 void rows_apply_transformed(double *margin, const struct rows *rows, const double *U);
 
 /* margin [m] = A(W), W [dk,dz]; U [M,dk] becomes Z W^T. */
@@ -63,23 +66,24 @@ void rows_apply(double *margin, const struct rows *rows, const double *W, double
 /* W [dk,dz] = A^*(lambda), lambda [m]; P [M,dk] becomes that of rows_pull. */
 void rows_adjoint(double *W, const struct rows *rows, const double *lambda, double *P);
 
-/* delta [dk] of row k; the same over length_k and without its query, as part of a row of unit length. */
+/* delta [dk] of row k over length_k: the row is this times z_q^T. */
 void rows_delta(double *delta, const struct rows *rows, ptrdiff_t k);
-void rows_unit_delta(double *delta, const struct rows *rows, ptrdiff_t k);
 
-/* G [size,size], its lower triangle below the diagonal: products of the unit rows member [size], ascending.  D
- * [size,dk] their rows_unit_delta, Z [at most size,dz] their different queries, z [size] which of these each row has.
+/* G [size,size], its lower triangle below the diagonal: products of the rows member [size], ascending.  D
+ * [size,dk] their rows_delta, Z [at most size,dz] their different queries, z [size] which of these each row has.
  */
 int rows_gram(double *G, double *D, double *Z, ptrdiff_t *z, const struct rows *rows, const ptrdiff_t *member,
               ptrdiff_t size, struct arena *arena);
 
-/* column [m] = A(delta_k z^T), the k-th column of the Gram matrix A A^*; delta [dk] and U [M,dk] are scratch. */
+/* column [m] of the Gram matrix A A^*, that of row k; delta [dk] and U [M,dk] are scratch. */
 void rows_gram_column(double *column, double *delta, double *U, const struct rows *rows, ptrdiff_t k);
 
-/* lambda [m] of the rows, out of one multiplier per entry. */
-void rows_from_entries(double *lambda, const struct rows *rows, const double *dual);
+/* What a soft margin C, a price of C (b - margin)_+^2 for each entry, adds to the diagonal of A A^* at row k:
+ * 1 / (2 C length_k^2); 0 of equality rows, and where C is 0: the rows are hard. */
+double rows_ridge(const struct rows *rows, ptrdiff_t k, double C);
 
-/* Multipliers of the rows [m] spread over the entries [entries], zero elsewhere. */
+/* lambda [m] of the rows, out of one multiplier per entry, and back: dual [entries] is zero where there is no row. */
+void rows_from_entries(double *lambda, const struct rows *rows, const double *dual);
 void rows_to_entries(double *dual, const struct rows *rows, const double *lambda);
 
 #endif

@@ -10,7 +10,7 @@
 int solver_start(double *lambda, const struct rows *rows, const struct svm_options *options, struct arena *arena)
 {
     ptrdiff_t D = rows->w->dk * rows->w->dz;
-    double product = 0, square = 0, top = 0;
+    double product = 0, square = 0;
     memset(lambda, 0, (size_t)rows->count * sizeof(double));
     if (options->start == NULL)
         return 0;
@@ -19,15 +19,13 @@ int solver_start(double *lambda, const struct rows *rows, const struct svm_optio
     if (arena->failed)
         return STATUS_NO_MEMORY;
     for (ptrdiff_t k = 0; k < rows->count; ++k)
-        if (rows->equal[k] || options->start[k] > 0) {
+        if (rows->equal[k] || options->start[k] > 0)
             lambda[k] = options->start[k];
-            top = fmax(top, fabs(lambda[k]) * rows->length[k]);
-        }
+    double top = vector_largest(lambda, rows->count);
     for (ptrdiff_t k = 0; k < rows->count; ++k) {
         lambda[k] = top > 0 ? lambda[k] / top : 0;
         product += rows->rhs[k] * lambda[k];
-        if (options->soft > 0 && !rows->equal[k])
-            square += lambda[k] * (lambda[k] / (2 * options->soft));
+        square += lambda[k] * lambda[k] * rows_ridge(rows, k, options->soft);
     }
     rows_adjoint(M, rows, lambda, P);
     double scale = product / (square + vector_dot(M, M, D)); /* of max  t b.lambda - t^2/2 (...) */
@@ -45,15 +43,18 @@ int solver_start(double *lambda, const struct rows *rows, const struct svm_optio
  * shorter than the least norm by the allowance times their multipliers. */
 #define BELOW 10
 
-/* Whether lambda is a Farkas certificate; if so, it is scaled by a power of two to a largest multiplier near 1. */
+/* Whether lambda is a Farkas certificate; if so, it is scaled by a power of two to a largest multiplier of an entry
+ * near 1. */
 static int proves_infeasible(double *lambda, const struct rows *rows, struct arena *arena)
 {
     struct arena_mark mark = arena_mark(arena);
-    double *scaled = arena_doubles(arena, rows->count, 1);
+    double *scaled = arena_doubles(arena, rows->count, 1), top = 0;
     int exponent = 0;
     if (scaled == NULL)
         return 0;
-    frexp(vector_largest(lambda, rows->count), &exponent);
+    for (ptrdiff_t k = 0; k < rows->count; ++k)
+        top = fmax(top, fabs(lambda[k]) / rows->length[k]);
+    frexp(top, &exponent);
     for (ptrdiff_t k = 0; k < rows->count; ++k)
         scaled[k] = ldexp(lambda[k], 1 - exponent);
     int proves = certificate_farkas(scaled, rows, arena) <= CERTIFICATE_FARKAS;

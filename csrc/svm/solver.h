@@ -11,7 +11,7 @@ struct svm_options {
     double tol;            /* certified relative gap asked for */
     ptrdiff_t max_iter;    /* 0: the default of svm/methods.h, for the methods named auto */
     double p;              /* exponent of the entrywise norm */
-    double soft;           /* C of the soft margin, 0: the rows are hard */
+    double soft;           /* C of the soft margin (of the entries), 0: the rows are hard */
     ptrdiff_t rank;        /* the most W may have, of nuclear_capped */
     const double *start;   /* (m) multipliers near the solution's, of any sign and scale; NULL: none */
     const double *start_W; /* (dk, dz) weights near it, of any scale, for nuclear_factored; NULL: none */
@@ -19,7 +19,7 @@ struct svm_options {
 
 struct svm_answer {
     double *W;      /* (dk, dz) the least norm with every row met; meaningless without a lower bound */
-    double *lambda; /* (m) multipliers; of a Farkas certificate when infeasible */
+    double *lambda; /* (m) multipliers of the unit rows; of a Farkas certificate when infeasible */
     struct bounds bound;
     ptrdiff_t iterations;
     const char *method; /* its name without the norm, set where others than the method called answer; else NULL */
@@ -27,9 +27,10 @@ struct svm_answer {
 
 /* W and lambda are the caller's.  A method proposes them; solver_conclude alone names the status.  STATUS_DONE:
  * certified to certificate_tolerance(tol); STATUS_INFEASIBLE: lambda is a Farkas certificate with a largest multiplier
- * near 1; STATUS_ITERATION_LIMIT: the bounds hold but are further apart than asked; STATUS_UNDECIDED: no W that meets
- * the rows was found, and no certificate; STATUS_STATIONARY: nuclear_capped stands at a stationary point, and the upper
- * bound is that without the cap; STATUS_INTERRUPTED: the best point so far, with its bounds; < 0: no answer. */
+ * of an entry near 1; STATUS_ITERATION_LIMIT: the bounds hold but are further apart than asked; STATUS_UNDECIDED: no W
+ * that meets the rows was found, and no certificate; STATUS_STATIONARY: nuclear_capped stands at a stationary point,
+ * and the upper bound is that without the cap; STATUS_INTERRUPTED: the best point so far, with its bounds; < 0: no
+ * answer. */
 typedef int svm_method(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                        struct monitor *monitor, struct arena *arena);
 

@@ -234,14 +234,14 @@ int parts_ascent(double *x, ptrdiff_t *flips, const struct problem *p, const dou
 /* The same of blocks.  W [dk,dz], where V does not stand for it (returns 1 then); the order [epochs, n] of the queries
  * and the rows [epochs, m] that are visited. */
 int parts_blocks(double *lambda, ptrdiff_t *flips, double *W, ptrdiff_t *order, unsigned char *near,
-                 const struct problem *p, const unsigned char *kept, double ridge, ptrdiff_t epochs)
+                 const struct problem *p, const unsigned char *kept, double soft, ptrdiff_t epochs)
 {
     struct parts parts;
     struct block_ascent blocks;
     int status = begin(&parts, p, kept, NULL);
     const struct rows *rows = &parts.rows;
     if (status == STATUS_DONE)
-        status = block_ascent_init(&blocks, rows, ridge, &parts.arena);
+        status = block_ascent_init(&blocks, rows, soft, &parts.arena);
     if (status != STATUS_DONE)
         return end(&parts, status);
     block_ascent_start(&blocks, lambda);

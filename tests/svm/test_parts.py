@@ -281,12 +281,12 @@ def test_ascent(library, shape):
         np.testing.assert_allclose(found, x, atol=1e-11)
 
 
-def block_epoch(p, lam, ridge, kept, order, near, idle, everyone):
+def block_epoch(p, lam, soft, kept, order, near, idle, everyone):
     """One visit to every query in the order given, but for those that changed nothing twice: at most five cyclic
     sweeps of its rows that are near."""
     flips = 0
-    b = np.where(kept, 0.0, 1.0)
-    full = p.rows @ p.rows.T + np.diag(np.where(kept, 0.0, ridge))
+    b = np.where(kept, 0.0, p.beta)
+    full = p.G + np.diag(np.where(kept | (soft == 0), 0.0, p.beta**2 / (2 * (soft or 1))))
     for q in order:
         if idle[q] >= 2 and not everyone:
             continue
@@ -309,9 +309,9 @@ def block_epoch(p, lam, ridge, kept, order, near, idle, everyone):
     return flips
 
 
-@pytest.mark.parametrize("ridge", [0.0, 0.3])
+@pytest.mark.parametrize("soft", [0.0, 1.5])
 @pytest.mark.parametrize("shape", [(3, 4, 5, 4), (30, 7, 11, 13), (75, 4, 8, 6), (129, 3, 6, 5)])
-def test_block_ascent(library, shape, ridge):
+def test_block_ascent(library, shape, soft):
     """Few queries keep V up to date; more than 64 + dz / 2 go in groups of 64, of which the last may be one query."""
     p = make(7, *shape)
     entries = p.rng.random((shape[0], shape[1])) < 0.15
@@ -322,21 +322,22 @@ def test_block_ascent(library, shape, ridge):
     found, flips, idle = lam.copy(), np.zeros(epochs, dtype=np.intp), np.zeros(shape[0], dtype=int)
     W, order = np.zeros((shape[2], shape[3])), np.zeros((epochs, shape[0]), dtype=np.intp)
     near = np.zeros((epochs, p.m), dtype=np.uint8)
-    looked = p.rows @ (lam @ p.rows)
+    unit = p.rows * p.beta[:, None]
+    looked = unit @ (lam @ unit)
     groups = call(
-        library.parts_blocks, found, flips, W, order, near, p.struct, entries.view(np.uint8), ridge, epochs
+        library.parts_blocks, found, flips, W, order, near, p.struct, entries.view(np.uint8), soft, epochs
     )
     assert groups == (shape[0] > 64 + shape[3] // 2)
     left_out = near[0] == 0
-    assert not kept[left_out].any() and not lam[left_out].any() and (looked[left_out] > 1).all()
+    assert not kept[left_out].any() and not lam[left_out].any() and (looked[left_out] > p.beta[left_out]).all()
     np.testing.assert_array_equal(near[0], near[3])
     for epoch in range(epochs):
         assert sorted(order[epoch].tolist()) == list(range(shape[0]))
         if epoch % 4 == 0:
-            broken = p.rows @ (lam @ p.rows) < 1 - 1e-9
+            broken = unit @ (lam @ unit) < p.beta * (1 - 1e-9)
             assert near[epoch][broken].all()
-        wanted = block_epoch(p, lam, ridge, kept, order[epoch], near[epoch] == 1, idle, epoch % 4 == 0)
+        wanted = block_epoch(p, lam, soft, kept, order[epoch], near[epoch] == 1, idle, epoch % 4 == 0)
         assert flips[epoch] == wanted
     np.testing.assert_allclose(found, lam, atol=1e-10)
     if groups:
-        np.testing.assert_allclose(W.ravel(), lam @ p.rows, atol=1e-10)
+        np.testing.assert_allclose(W.ravel(), lam @ unit, atol=1e-10)

@@ -1,4 +1,4 @@
-/* Interior point for    min ||vec W||_p   s.t. the rows,   any p > 1  (unit rows: beta_k = b_k / length_k).
+/* Interior point for    min ||vec W||_p   s.t. the rows,   any p > 1  (W over a scale, beta = b over it).
  * The power is lifted into a bound h >= |w| of each entry, which leaves one smooth equation per entry:
  *
  *     min sum h^p / p,    h - w = x+,  h + w = x-,    A w - beta = s,     x+, x-, s >= 0
@@ -39,8 +39,7 @@ static int certify(struct interior *b, int *better, struct arena *arena)
     struct bounds bound;
     for (ptrdiff_t i = 0; i < s->D; ++i)
         b->W[i] = s->w[i] * s->scale;
-    for (ptrdiff_t k = 0; k < s->m; ++k)
-        b->lambda[k] = s->lambda[k] * s->inverse[k];
+    memcpy(b->lambda, s->lambda, (size_t)s->m * sizeof(double));
     equalities_project(b->W, NULL, 1, &b->equalities);
     int status = certificate_check(&bound, b->W, b->lambda, s->rows, NORM_ENTRYWISE, s->p, arena);
     *better = 0;

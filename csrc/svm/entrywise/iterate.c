@@ -31,8 +31,7 @@ int entrywise_iterate_init(struct entrywise_iterate *s, const struct rows *rows,
     const struct windows *w = rows->w;
     ptrdiff_t m = rows->count, D = w->dk * w->dz, M = w->n_queries;
     *s = (struct entrywise_iterate){.rows = rows, .m = m, .D = D, .p = p};
-    double **of_rows[] = {&s->beta,    &s->inverse, &s->s,        &s->lambda, &s->ds,
-                          &s->dlambda, &s->target,  &s->residual, &s->scaled};
+    double **of_rows[] = {&s->beta, &s->s, &s->lambda, &s->ds, &s->dlambda, &s->target, &s->residual, &s->scaled};
     double **of_entries[] = {&s->w,         &s->h,    &s->dw,   &s->dh,   &s->M, &s->log_residual,
                              &s->inverse_H, &s->lift, &s->tilt, &s->force};
     for (size_t i = 0; i < sizeof of_rows / sizeof *of_rows; ++i)
@@ -61,21 +60,6 @@ int entrywise_iterate_init(struct entrywise_iterate *s, const struct rows *rows,
     return arena->failed ? STATUS_NO_MEMORY : STATUS_DONE;
 }
 
-/* out [m] = A v and out [D] = A^* v of unit rows. */
-static void apply(double *out, const struct entrywise_iterate *s, const double *v)
-{
-    rows_apply(out, s->rows, v, s->U);
-    for (ptrdiff_t k = 0; k < s->m; ++k)
-        out[k] *= s->inverse[k];
-}
-
-static void adjoint(double *out, struct entrywise_iterate *s, const double *v)
-{
-    for (ptrdiff_t k = 0; k < s->m; ++k)
-        s->scaled[k] = v[k] * s->inverse[k];
-    rows_adjoint(out, s->rows, s->scaled, s->U);
-}
-
 static void add(double *v, const double *dv, ptrdiff_t n, double step)
 {
     for (ptrdiff_t i = 0; i < n; ++i)
@@ -90,16 +74,13 @@ void entrywise_iterate_start(struct entrywise_iterate *s, const double *W, const
         s->w[i] = W[i] / (ABOVE * vector_largest(W, s->D));
     memset(s->implied, rows->n_equal > 0, (size_t)s->m);
     for (ptrdiff_t k = 0; k < s->m; ++k) {
-        s->inverse[k] = 1 / rows->length[k];
-        s->beta[k] = rows->rhs[k] * s->inverse[k] / scale;
+        s->beta[k] = rows->rhs[k] / scale;
         s->implied[k] &= rows->equal[k];
         rows_delta(s->delta + k * rows->w->dk, rows, k);
-        for (ptrdiff_t i = 0; i < rows->w->dk; ++i)
-            s->delta[k * rows->w->dk + i] *= s->inverse[k];
     }
     for (ptrdiff_t i = 0; i < equalities->count; ++i)
         s->implied[equalities->row[i]] = 0;
-    apply(s->s, s, s->w);
+    rows_apply(s->s, s->rows, s->w, s->U);
     for (ptrdiff_t k = 0; k < s->m; ++k) {
         s->s[k] = rows->equal[k] ? 0 : s->s[k] - s->beta[k];
         mean += fmax(s->s[k], 0) / (double)s->m;
@@ -111,7 +92,7 @@ void entrywise_iterate_start(struct entrywise_iterate *s, const double *W, const
             s->s[k] = fmax(s->s[k], mean > 0 ? SLACK * mean : SLACK);
         s->lambda[k] = 1 / s->s[k];
     }
-    adjoint(s->M, s, s->lambda);
+    rows_adjoint(s->M, s->rows, s->lambda, s->U);
     double top = vector_largest(s->M, s->D), shrink = top > 0 ? INSIDE / top : 1;
     for (ptrdiff_t k = 0; k < s->m; ++k)
         s->lambda[k] *= shrink;
@@ -128,7 +109,7 @@ void entrywise_iterate_start(struct entrywise_iterate *s, const double *W, const
 int entrywise_iterate_measure(struct entrywise_iterate *s)
 {
     double sum = 0, pairs = 2 * (double)s->D;
-    apply(s->residual, s, s->w);
+    rows_apply(s->residual, s->rows, s->w, s->U);
     for (ptrdiff_t k = 0; k < s->m; ++k) {
         s->residual[k] -= s->beta[k] + s->s[k];
         sum += s->s[k] * s->lambda[k];
@@ -231,7 +212,7 @@ static int factor(struct entrywise_iterate *s, struct monitor *monitor)
 /* What is missing of the rows' equations, into s->scaled. */
 static void missing(struct entrywise_iterate *s)
 {
-    apply(s->ds, s, s->dw);
+    rows_apply(s->ds, s->rows, s->dw, s->U);
     for (ptrdiff_t k = 0; k < s->m; ++k) {
         double product = s->rows->equal[k] ? 0 : (s->target[k] - s->s[k] * s->dlambda[k]) / s->lambda[k];
         s->scaled[k] = s->implied[k] ? 0 : product - s->residual[k] - s->ds[k];
@@ -249,7 +230,7 @@ static void solve_rows(struct entrywise_iterate *s)
         blas_solve_vector(MATRIX_TRANSPOSED, s->m, s->K, s->m, s->scaled);
         double correction = vector_largest(s->scaled, s->m);
         add(s->dlambda, s->scaled, s->m, 1);
-        adjoint(s->dw, s, s->dlambda);
+        rows_adjoint(s->dw, s->rows, s->dlambda, s->U);
         for (ptrdiff_t i = 0; i < s->D; ++i)
             s->dw[i] = s->dw[i] * s->inverse_H[i] + s->force[i];
         if (correction <= SOLVED * vector_largest(s->dlambda, s->m))
@@ -266,12 +247,12 @@ static void solve_weights(struct entrywise_iterate *s)
         missing(s);
         for (ptrdiff_t k = 0; k < s->m; ++k)
             s->dlambda[k] += s->scaled[k] / s->system.inverse[k];
-        newton_system_adjoint(&s->system, s->correction, s->dlambda);
+        rows_adjoint(s->correction, s->rows, s->dlambda, s->U);
         for (ptrdiff_t i = 0; i < s->D; ++i)
             s->correction[i] -= (s->dw[i] - s->force[i]) / s->inverse_H[i];
         newton_system_solve_weights(&s->system, s->correction);
         add(s->dw, s->correction, s->D, 1);
-        newton_system_apply(&s->system, s->ds, s->correction);
+        rows_apply(s->ds, s->rows, s->correction, s->U);
         for (ptrdiff_t k = 0; k < s->m; ++k)
             s->dlambda[k] -= s->ds[k] / s->system.inverse[k];
         if (vector_largest(s->correction, s->D) <= SOLVED * vector_largest(s->dw, s->D))
@@ -306,7 +287,7 @@ static void direction(struct entrywise_iterate *s)
         a->dy[i] = (a->target[i] - a->y[i] * a->dx[i]) / a->x[i];
         b->dy[i] = (b->target[i] - b->y[i] * b->dx[i]) / b->x[i];
     }
-    apply(s->ds, s, s->dw);
+    rows_apply(s->ds, s->rows, s->dw, s->U);
     for (ptrdiff_t k = 0; k < s->m; ++k)
         s->ds[k] = s->rows->equal[k] ? 0 : s->ds[k] + s->residual[k];
 }
@@ -384,6 +365,6 @@ int entrywise_iterate_step(struct entrywise_iterate *s, struct monitor *monitor)
         add(s->side[i].x, s->side[i].dx, s->D, primal);
         add(s->side[i].y, s->side[i].dy, s->D, dual);
     }
-    adjoint(s->M, s, s->lambda);
+    rows_adjoint(s->M, s->rows, s->lambda, s->U);
     return STATUS_DONE;
 }

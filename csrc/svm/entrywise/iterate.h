@@ -17,7 +17,7 @@ struct entrywise_iterate {
     const struct rows *rows;
     ptrdiff_t m, D;
     double p;
-    double *beta, *inverse;             /* (m) unit rows; 1 / length */
+    double *beta;                       /* (m) b / scale */
     unsigned char *implied;             /* (m) an equality row that others imply: multiplier 0 */
     double *s, *lambda, *ds, *dlambda;  /* (m) */
     double *target, *residual, *scaled; /* (m) of lambda ds + s dlambda; A w - beta - s; scratch */
@@ -27,7 +27,7 @@ struct entrywise_iterate {
     double *M, *log_residual;                  /* (D) A^* lambda; (p-1) log h - log Y */
     double *lift, *tilt, *inverse_H;           /* (D) the elimination of h: see curvature() */
     double *force;                             /* (D) the part of dw known before dlambda */
-    double *delta;                             /* (m, dk) unit differences: those of the rows over their length */
+    double *delta;                             /* (m, dk) rows_delta */
     enum newton_system_unknowns unknowns;      /* ROWS: K; WEIGHTS: `system`, where these are fewer */
     double *K, *products, *weights, *weighted; /* (m,m); (M,dz), (M,dk), (m,dk) scratch of K */
     struct newton_system system;

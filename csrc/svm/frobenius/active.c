@@ -1,11 +1,10 @@
-/* Dual active set for    min 1/2 ||W||_F^2   s.t. the rows, scaled to unit length: a_k = row_k / length_k,
- * beta_k = b_k / length_k.
+/* Dual active set for    min 1/2 ||W||_F^2   s.t. the rows:
  *
- *     dual:  max beta.x - 1/2 ||A^* x||^2,  x >= 0 on margin rows;   W = A^* x
- *     optimal:  A W >= beta on margin rows, with equality where x > 0;  A W = beta on equality rows
+ *     dual:  max b.x - 1/2 ||A^* x||^2,  x >= 0 on margin rows;   W = A^* x
+ *     optimal:  A W >= b on margin rows, with equality where x > 0;  A W = b on equality rows
  *
  * (Goldfarb and Idnani 1983, Lawson and Hanson's least-distance problem.)  Loop invariant: x >= 0 maximises the
- * dual over the rows S, so A W = beta there.  Each round takes the most violated row j.  If j depends on S,
+ * dual over the rows S, so A W = b there.  Each round takes the most violated row j.  If j depends on S,
  * x can move along a direction that leaves W alone and gains in the dual: until a row of S leaves, or for ever,
  * which is Farkas' proof that no W exists.  Then j joins S, and rows whose multiplier would turn negative leave.
  * The dual rises strictly, so no S comes twice and the loop is finite. */
@@ -32,25 +31,25 @@
 /* Rows from which on the start costs more than it saves (measured). */
 #define FEW 800
 
-/* Twice the dual, given A W = beta on S. */
+/* Twice the dual, given A W = b on S. */
 static double dual(const struct working_set *s)
 {
     double sum = 0;
     for (ptrdiff_t i = 0; i < s->factor.size; ++i)
-        sum += s->beta[s->factor.member[i]] * s->x[s->factor.member[i]];
+        sum += s->rows->rhs[s->factor.member[i]] * s->x[s->factor.member[i]];
     return sum;
 }
 
-/* The margin row furthest below beta; -1 when all are met up to the part `met` and rounding. */
+/* The margin row furthest below b; -1 when all are met up to the part `met` and rounding. */
 static ptrdiff_t most_violated(const struct working_set *s, double met, double rounding)
 {
     const struct rows *rows = s->rows;
     double worst = 0;
     ptrdiff_t j = -1;
     for (ptrdiff_t k = 0; k < rows->count; ++k) {
-        double short_of = s->beta[k] - s->margin[k];
+        double short_of = rows->rhs[k] - s->margin[k];
         if (short_of > worst && !s->factor.inside[k] && !rows->equal[k]
-            && short_of > met * fabs(s->beta[k]) + rounding) {
+            && short_of > met * fabs(rows->rhs[k]) + rounding) {
             worst = short_of;
             j = k;
         }
@@ -70,10 +69,10 @@ static int start_with_equalities(struct working_set *s)
         if (verdict == WORKING_SET_DEPENDENT) {
             double implied = 0;
             for (ptrdiff_t i = 0; i < s->factor.size; ++i)
-                implied += s->step[i] * s->beta[s->factor.member[i]];
-            if (fabs(s->beta[k] - implied) > 1e-9 * (fabs(s->beta[k]) + fabs(implied))) {
+                implied += s->step[i] * s->rows->rhs[s->factor.member[i]];
+            if (fabs(s->rows->rhs[k] - implied) > 1e-9 * (fabs(s->rows->rhs[k]) + fabs(implied))) {
                 working_set_drop(s, k);
-                if (s->beta[k] < implied)
+                if (s->rows->rhs[k] < implied)
                     for (ptrdiff_t i = 0; i < s->rows->count; ++i)
                         s->x[i] = -s->x[i];
                 return STATUS_UNDECIDED;
@@ -97,7 +96,7 @@ static int start_with_support(struct working_set *s, const struct svm_options *o
         int verdict = working_set_add(s, k);
         if (verdict < 0)
             return verdict;
-        s->x[k] = verdict == WORKING_SET_ADDED ? start[k] * s->rows->length[k] : 0;
+        s->x[k] = verdict == WORKING_SET_ADDED ? start[k] : 0;
     }
     working_set_ratio_test(s);
     return STATUS_DONE;
@@ -109,8 +108,6 @@ static int start_near(struct working_set *s, int *solved, const struct svm_optio
 {
     if (solver_start(s->x, s->rows, options, arena) < 0)
         return STATUS_NO_MEMORY;
-    for (ptrdiff_t k = 0; k < s->rows->count; ++k)
-        s->x[k] *= s->rows->length[k];
     int status = initial_support(s->x, solved, &s->factor, &s->gram, iterations, options->max_iter, arena);
     if (status == STATUS_DONE && !*solved)
         working_set_ratio_test(s);
@@ -123,8 +120,8 @@ static int iterate(struct working_set *s, const struct svm_options *options, ptr
     double met = ACTIVE_SET_MET, highest = -INFINITY;
     for (int stalls = 0;;) {
         ptrdiff_t j = most_violated(s, met, working_set_margins(s));
-        if (j >= 0 && s->beta[j] > 0) /* the gap is at least what this row makes of it */
-            monitor->gap = s->margin[j] > 0 ? s->beta[j] / s->margin[j] - 1 : INFINITY;
+        if (j >= 0 && s->rows->rhs[j] > 0) /* the gap is at least what this row makes of it */
+            monitor->gap = s->margin[j] > 0 ? s->rows->rhs[j] / s->margin[j] - 1 : INFINITY;
         if (j < 0) { /* look again with margins computed from the tokens */
             j = most_violated(s, met, working_set_refine(s));
             if (j < 0)
@@ -154,8 +151,7 @@ static int conclude(struct svm_answer *answer, const struct working_set *s, cons
                     int status, struct arena *arena)
 {
     const struct rows *rows = s->rows;
-    for (ptrdiff_t k = 0; k < rows->count; ++k)
-        answer->lambda[k] = s->x[k] / rows->length[k];
+    memcpy(answer->lambda, s->x, (size_t)rows->count * sizeof(double));
     if (status != STATUS_DONE)
         return solver_conclude_dual(answer, rows, options, status, arena);
     memcpy(answer->W, s->refined, (size_t)(rows->w->dk * rows->w->dz) * sizeof(double));

@@ -33,24 +33,24 @@
 #define STAYS 0.92
 #define OVERFULL 3.2
 
-#define PROBE 1e11 /* C of the infeasibility probe on unit rows: Farkas residuals near 1e-11 */
+#define PROBE 1e11 /* C of the infeasibility probe over the mean length squared: Farkas residuals near 1e-11 */
 
 /* Memory for the iterations, not needed when the start is already the answer. */
 static int prepare(struct primal_dual_active_set *s, struct block_ascent *blocks)
 {
-    int status = block_ascent_init(blocks, s->rows, primal_dual_active_set_slack_ridge(s->options), s->arena);
+    int status = block_ascent_init(blocks, s->rows, s->options->soft, s->arena);
     primal_dual_active_set_prepare(s);
     return s->arena->failed ? STATUS_NO_MEMORY : status;
 }
 
-/* Initial guess: solve each row in isolation (lambda = b / length^2).  Rows whose resulting margins fall far below the
+/* Initial guess: solve each row in isolation (lambda = b).  Rows whose resulting margins fall far below the
  * query's mean are likely support rows. */
 static void guess(struct primal_dual_active_set *s)
 {
     const struct rows *rows = s->rows;
     double product = 0;
     for (ptrdiff_t k = 0; k < rows->count; ++k)
-        s->lambda[k] = rows->equal[k] || rows->rhs[k] <= 0 ? 0 : rows->rhs[k] / (rows->length[k] * rows->length[k]);
+        s->lambda[k] = rows->equal[k] ? 0 : fmax(rows->rhs[k], 0);
     rows_adjoint(s->W, rows, s->lambda, s->U);
     rows_apply(s->margin, rows, s->W, s->U);
     for (ptrdiff_t q = 0; q < rows->w->n_queries; ++q) {
@@ -198,10 +198,11 @@ static int run(struct svm_answer *answer, const struct rows *rows, const struct 
 
 /* Soft margin, for rows that cannot all be met:
  *
- *     min 1/2 ||W||_F^2 + C sum_k slack_k^2,   slack_k = (b_k - A(W)_k)_+ on margin rows, equality rows hard
- *     dual: max b.lambda - 1/2 ||A^*(lambda)||_F^2 - 1/(4C) sum_k lambda_k^2,   lambda >= 0,   lambda_k = 2 C slack_k
+ *     min 1/2 ||W||_F^2 + 1/2 sum_k slack_k^2 / ridge_k,   slack_k = (b_k - A(W)_k)_+ on margin rows, equality rows
+ * hard dual: max b.lambda - 1/2 ||A^*(lambda)||_F^2 - 1/2 sum_k ridge_k lambda_k^2,   lambda >= 0
  *
- * It is the hard problem with 1/(2C) on the diagonal of its Gram matrix, so the same search solves it. */
+ * It is the hard problem with the ridge (rows_ridge) on the diagonal of its Gram matrix, so the same search solves
+ * it. */
 int frobenius_block_soft(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                          struct monitor *monitor, struct arena *arena)
 {

@@ -17,11 +17,11 @@
 #define IDLE 2      /* visits without a change after which a query rests ... */
 #define EVERY 4     /* ... but for one epoch in this many, which begins by inspecting all rows */
 
-int block_ascent_init(struct block_ascent *blocks, const struct rows *rows, double ridge, struct arena *arena)
+int block_ascent_init(struct block_ascent *blocks, const struct rows *rows, double soft, struct arena *arena)
 {
     const struct windows *w = rows->w;
     ptrdiff_t M = w->n_queries;
-    *blocks = (struct block_ascent){.rows = rows, .ridge = ridge, .seed = 1, .arena = arena_inside(arena)};
+    *blocks = (struct block_ascent){.rows = rows, .seed = 1, .arena = arena_inside(arena)};
     blocks->order = arena_indices(arena, M);
     if (arena->failed)
         return STATUS_NO_MEMORY;
@@ -33,6 +33,8 @@ int block_ascent_init(struct block_ascent *blocks, const struct rows *rows, doub
     }
     blocks->near = arena_indices(arena, rows->count);
     blocks->token = arena_indices(arena, rows->count);
+    blocks->length = arena_doubles(arena, rows->count, 1);
+    blocks->ridge = arena_doubles(arena, rows->count, 1);
     blocks->n_near = arena_indices(arena, M);
     blocks->changed = arena_indices(arena, M);
     blocks->chosen = arena_indices(arena, blocks->most);
@@ -61,6 +63,8 @@ int block_ascent_init(struct block_ascent *blocks, const struct rows *rows, doub
     if (arena->failed)
         return STATUS_NO_MEMORY;
     memset(blocks->idle, 0, (size_t)M);
+    for (ptrdiff_t k = 0; k < rows->count; ++k)
+        blocks->ridge[k] = rows_ridge(rows, k, soft);
     if (blocks->form == BLOCK_ASCENT_ALL)
         matrix_rows_times_rows(blocks->K, w->queries, w->queries, M, M, w->dz);
     return STATUS_DONE;
@@ -106,7 +110,7 @@ static void gram_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
             rows_delta(delta + k * w->dk, rows, near[k]);
         matrix_syrk(m, w->dk, square, delta, w->dk, 0.0, G, m, NULL);
         for (ptrdiff_t k = 0; k < m; ++k) {
-            G[k * m + k] += rows->equal[near[k]] ? 0 : blocks->ridge;
+            G[k * m + k] += blocks->ridge[near[k]];
             for (ptrdiff_t l = 0; l < k; ++l)
                 G[l * m + k] = G[k * m + l];
         }
@@ -131,6 +135,7 @@ static int choose(struct block_ascent *blocks, const double *lambda, const doubl
     for (ptrdiff_t i = 0; i < count; ++i) {
         near[i] = blocks->chosen[i];
         token[i] = rows->token[near[i]];
+        blocks->length[rows->first[q] + i] = rows->length[near[i]];
     }
     blocks->n_near[q] = count;
     return 1;
@@ -215,19 +220,20 @@ static void add_outer(double *restrict A, const double *restrict x, const double
             A[i * n + j] += x[i] * y[j];
 }
 
-/* Query q, whose W z is u [dk]: its multipliers rise, pull [dk] = sum_k change_k delta_k.  0 when nothing moved. */
+/* Query q, whose W z is u [dk]: its multipliers rise, pull [dk] = sum_k change_k delta_k / length_k.  0 when nothing
+ * moved. */
 static int visit(struct block_ascent *blocks, double *lambda, double *pull, const double *u, ptrdiff_t q,
                  ptrdiff_t *flips)
 {
     const struct rows *rows = blocks->rows;
     ptrdiff_t from = rows->first[q], m = blocks->n_near[q];
     const ptrdiff_t *near = blocks->near + from;
-    rows_token_margins(blocks->margin, rows, q, u, blocks->token + from, m);
+    rows_token_margins(blocks->margin, rows, q, u, blocks->token + from, blocks->length + from, m);
     for (ptrdiff_t i = 0; i < m; ++i) {
         ptrdiff_t k = near[i];
         blocks->lambda[i] = lambda[k];
         blocks->equal[i] = rows->equal[k];
-        blocks->margin[i] += (rows->equal[k] ? 0 : blocks->ridge) * lambda[k] - rows->rhs[k];
+        blocks->margin[i] += blocks->ridge[k] * lambda[k] - rows->rhs[k];
     }
     if (solve_block(blocks->lambda, blocks->change, blocks->margin, blocks->gram[q], blocks->equal, m) == 0) {
         if (blocks->idle[q] < IDLE)
@@ -240,7 +246,7 @@ static int visit(struct block_ascent *blocks, double *lambda, double *pull, cons
         *flips += !rows->equal[k] && (lambda[k] > 0) != (blocks->lambda[i] > 0);
         lambda[k] = blocks->lambda[i];
     }
-    rows_token_pull(pull, rows, q, blocks->change, blocks->token + from, m);
+    rows_token_pull(pull, rows, q, blocks->change, blocks->token + from, blocks->length + from, m);
     return 1;
 }
 

@@ -1,7 +1,7 @@
 /* Block-coordinate ascent on the Frobenius dual: one block is the rows of one query, whose Gram matrix
  * G_q = ||z_q||^2 Delta_q Delta_q^T is small.
  *
- *     max b.lambda - 1/2 ||A^* lambda||^2 - ridge/2 ||lambda||^2 (margin rows),   lambda >= 0 on margin rows
+ *     max b.lambda - 1/2 ||A^* lambda||^2 - 1/2 sum_k ridge_k lambda_k^2,   lambda >= 0 on margin rows
  *
  * A visit reads the tokens of the query's rows that were violated or have a multiplier, solves the block approximately,
  * and adds a rank-one matrix to W = A^* lambda.  It needs u = W z of its query.  With few queries V = Z W^T is kept up
@@ -23,9 +23,10 @@ enum block_ascent_form {
 struct block_ascent {
     enum block_ascent_form form;
     const struct rows *rows;
-    double ridge;                /* 0, or 1 / (2 C) of a soft margin */
+    double *ridge;               /* (m) rows_ridge */
     ptrdiff_t most;              /* rows of the longest query */
-    ptrdiff_t *near, *token;     /* (m) rows that are visited, and their tokens: those of query q from first[q] on, */
+    ptrdiff_t *near, *token;     /* (m) rows that are visited, their tokens and */
+    double *length;              /* (m) lengths: those of query q from first[q] on, */
     ptrdiff_t *n_near;           /* (M) their number */
     double **gram;               /* (M) their G_q, as long as an ascent lasts */
     ptrdiff_t *changed, *chosen; /* (M) queries and (most) rows of a choice */
@@ -46,7 +47,7 @@ struct block_ascent {
 };
 
 /* STATUS_DONE or STATUS_NO_MEMORY.  Keeps `rows`. */
-int block_ascent_init(struct block_ascent *blocks, const struct rows *rows, double ridge, struct arena *arena);
+int block_ascent_init(struct block_ascent *blocks, const struct rows *rows, double soft, struct arena *arena);
 
 /* Start from lambda [m]: W = A^* lambda. */
 void block_ascent_start(struct block_ascent *blocks, const double *lambda);

@@ -1,7 +1,7 @@
-/* Projected gradient on the dual, the plain reference method.  With rows scaled to unit length (x_k = lambda_k
- * length_k, beta_k = b_k / length_k) and P the projector onto {W : E(W) = 0} of the equality rows,
+/* Projected gradient on the dual, the plain reference method.  With P the projector onto {W : E(W) = 0} of the
+ * equality rows,
  *
- *     min f(x) = 1/2 ||P A^*(x)||^2 - h.x,   x >= 0,     h = beta - A(W_0),   W_0 = least W with E(W) = b_E
+ *     min f(x) = 1/2 ||P A^*(x)||^2 - h.x,   x >= 0,     h = b - A(W_0),   W_0 = least W with E(W) = b_E
  *
  * whose solution is W = W_0 + P A^*(x), by linalg/spectral_gradient.  Since f is quadratic, one application of A P A^*
  * per iteration gives the exact step where the test of f fails, and the new gradient. */
@@ -27,14 +27,13 @@ struct search {
     struct monitor *monitor;
     struct arena *arena;
     struct equalities equalities;
-    double *h;              /* (m) */
-    double *x, *image;      /* (m) image = A P A^* direction */
-    double *margin;         /* (m) A P A^* x of unit rows, for the gap */
-    double *row_multiplier; /* (m) of unscaled rows */
-    double *W, *W_0, *U;    /* (dk, dz) twice, (M, dk) scratch */
-    double tol;             /* of the apparent gap: tightened where the certificate, on unscaled rows, is not met yet */
-    ptrdiff_t steps;        /* since the gradient was computed from x */
-    int decided;            /* the status, once the certificate has been met; else STATUS_ITERATION_LIMIT */
+    double *h;           /* (m) */
+    double *x, *image;   /* (m) image = A P A^* direction */
+    double *margin;      /* (m) A P A^* x, for the gap */
+    double *W, *W_0, *U; /* (dk, dz) twice, (M, dk) scratch */
+    double tol;          /* of the apparent gap: tightened where the certificate is not met yet */
+    ptrdiff_t steps;     /* since the gradient was computed from x */
+    int decided;         /* the status, once the certificate has been met; else STATUS_ITERATION_LIMIT */
 };
 
 static int init(struct search *s, const struct rows *rows, struct arena *arena)
@@ -45,24 +44,21 @@ static int init(struct search *s, const struct rows *rows, struct arena *arena)
     s->x = arena_zeros(arena, m, 1);
     s->margin = arena_doubles(arena, m, 1);
     s->image = arena_doubles(arena, m, 1);
-    s->row_multiplier = arena_doubles(arena, m, 1);
     s->W = arena_doubles(arena, D, 1);
     s->W_0 = arena_zeros(arena, D, 1);
     s->U = arena_doubles(arena, rows->w->n_queries, rows->w->dk);
     return arena->failed ? STATUS_NO_MEMORY : equalities_factor(&s->equalities, rows, arena);
 }
 
-/* out = A P A^* x on unit rows, 0 on equality rows; s->W = P A^* x. */
-static void apply(struct search *s, double *out, const double *x)
+/* out = A P A^* x, 0 on equality rows; s->W = P A^* x = A^*(x + what lambda, unless NULL, gains). */
+static void apply(struct search *s, double *out, const double *x, double *lambda)
 {
     const struct rows *rows = s->rows;
-    for (ptrdiff_t k = 0; k < rows->count; ++k)
-        s->row_multiplier[k] = x[k] / rows->length[k];
-    rows_adjoint(s->W, rows, s->row_multiplier, s->U);
-    equalities_project(s->W, s->row_multiplier, 0, &s->equalities);
+    rows_adjoint(s->W, rows, x, s->U);
+    equalities_project(s->W, lambda, 0, &s->equalities);
     rows_apply(out, rows, s->W, s->U);
     for (ptrdiff_t k = 0; k < rows->count; ++k)
-        out[k] = rows->equal[k] ? 0 : out[k] / rows->length[k];
+        out[k] = rows->equal[k] ? 0 : out[k];
 }
 
 /* Twice the objective's two parts tell the gap for nothing: with g = A P A^* x and W_0 = 0 the bounds are
@@ -87,8 +83,8 @@ static void fill_answer(struct search *s)
     struct svm_answer *answer = s->answer;
     const struct rows *rows = s->rows;
     ptrdiff_t D = rows->w->dk * rows->w->dz;
-    apply(s, s->image, s->x);
-    memcpy(answer->lambda, s->row_multiplier, (size_t)rows->count * sizeof(double));
+    memcpy(answer->lambda, s->x, (size_t)rows->count * sizeof(double));
+    apply(s, s->image, s->x, answer->lambda);
     memcpy(answer->W, s->W, (size_t)D * sizeof(double));
     for (ptrdiff_t i = 0; i < D; ++i)
         answer->W[i] += s->W_0[i];
@@ -107,7 +103,7 @@ static int project(double *x, void *context)
 static double find_step(double *value, const double *d, double slope, double allowed, void *context)
 {
     struct search *s = context;
-    apply(s, s->image, d);
+    apply(s, s->image, d, NULL);
     double curvature = vector_dot(d, s->image, s->rows->count), t = 1;
     if (*value + slope + curvature / 2 > allowed + SPECTRAL_GRADIENT_SUFFICIENT * slope && curvature > 0)
         t = fmin(1, -slope / curvature);
@@ -126,7 +122,7 @@ static int differentiate(double *g, const double *x, double *value, const double
         return STATUS_DONE;
     }
     s->steps = 0;
-    apply(s, g, x);
+    apply(s, g, x, NULL);
     *value = vector_dot(x, g, m) / 2 - vector_dot(s->h, x, m);
     for (ptrdiff_t k = 0; k < m; ++k)
         g[k] = s->rows->equal[k] ? 0 : g[k] - s->h[k];
@@ -174,17 +170,17 @@ int frobenius_gradient(struct svm_answer *answer, const struct rows *rows, const
     equalities_project(s.W_0, NULL, 1, &s.equalities);
     rows_apply(s.h, rows, s.W_0, s.U);
     for (ptrdiff_t k = 0; k < rows->count; ++k)
-        s.h[k] = rows->equal[k] ? 0 : (rows->rhs[k] - s.h[k]) / rows->length[k];
+        s.h[k] = rows->equal[k] ? 0 : rows->rhs[k] - s.h[k];
     status = solver_start(s.x, rows, options, arena);
     if (status < 0)
         return status;
     for (ptrdiff_t k = 0; k < rows->count; ++k)
-        s.x[k] = rows->equal[k] ? 0 : s.x[k] * rows->length[k];
-    apply(&s, s.image, s.x);
+        s.x[k] = rows->equal[k] ? 0 : s.x[k];
+    apply(&s, s.image, s.x, NULL);
     double value = vector_dot(s.x, s.image, rows->count) / 2 - vector_dot(s.h, s.x, rows->count);
     for (ptrdiff_t k = 0; k < rows->count; ++k)
         s.margin[k] = rows->equal[k] ? 0 : s.image[k] - s.h[k];
-    double steepest = vector_norm(s.margin, rows->count); /* a step of length 1 on unit rows */
+    double steepest = vector_norm(s.margin, rows->count); /* a step of length 1 */
     answer->iterations = 0;
     status = spectral_gradient(s.x, &value, steepest, &answer->iterations, options->max_iter, &problem, monitor, arena);
     if (status < 0 || s.decided != STATUS_ITERATION_LIMIT)

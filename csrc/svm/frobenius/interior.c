@@ -1,7 +1,7 @@
 /* Interior point method for tight problems (many more rows than dimensions), where an active set takes hundreds of
- * steps.  On rows of unit length, beta_k = b_k / length_k, the least vector of their hull is sought:
+ * steps.  The least vector of the rows' hull is sought:
  *
- *     min 1/2 ||A^* x||^2,  beta.x = 1,  x >= 0;    dual:  max level - 1/2 ||W||^2,  A W - s = level beta,  s >= 0
+ *     min 1/2 ||A^* x||^2,  b.x = 1,  x >= 0;    dual:  max level - 1/2 ||W||^2,  A W - s = level b,  s >= 0
  *     (x free and s = 0 on equality rows);          at the solution  W = A^* x,  s_k x_k = 0,  level = ||W||^2
  *
  * W / level solves the SVM.  A low enough level makes every W feasible, so that the start is near the central path
@@ -49,7 +49,7 @@ struct interior {
     struct equalities equalities;
     ptrdiff_t m, D, n_margin;
     double level, dlevel, proximal;
-    double *beta, *x, *s, *margin;    /* (m) */
+    double *x, *s, *margin;           /* (m) */
     double *dx, *ds, *h, *correction; /* (m) direction, its right side, and dx o ds of the predictor */
     double *dx_level, *dW_level;      /* (m), (dk, dz) what dlevel = 1 adds to dx and dW */
     double *W, *dW, *rest, *M;        /* (dk, dz); rest = A^* x - W, from rounding; M scratch */
@@ -63,8 +63,7 @@ struct interior {
 static int init(struct interior *s)
 {
     ptrdiff_t m = s->m;
-    double **vectors[] = {&s->beta, &s->x, &s->s,          &s->margin,   &s->dx,
-                          &s->ds,   &s->h, &s->correction, &s->dx_level, &s->best_x};
+    double **vectors[] = {&s->x, &s->s, &s->margin, &s->dx, &s->ds, &s->h, &s->correction, &s->dx_level, &s->best_x};
     double **matrices[] = {&s->dW_level, &s->W, &s->dW, &s->rest, &s->M, &s->best_W};
     for (size_t i = 0; i < sizeof vectors / sizeof *vectors; ++i)
         *vectors[i] = arena_zeros(s->arena, m, 1);
@@ -83,57 +82,47 @@ static int init(struct interior *s)
     return newton_system_init(&s->newton, s->rows, s->monitor, s->arena);
 }
 
-/* Equal shares beta.x = 1, and a level so low that every margin row is above it, by about as much: W and s are
+/* Equal shares b.x = 1, and a level so low that every margin row is above it, by about as much: W and s are
  * feasible and near the central path (when every b is positive). */
 static void start(struct interior *s)
 {
     double mean = 0, top = 0;
     for (ptrdiff_t k = 0; k < s->m; ++k) {
-        s->beta[k] = s->rows->rhs[k] / s->rows->length[k];
         s->n_margin += !s->rows->equal[k];
-        mean += fabs(s->beta[k]) / (double)s->m;
+        mean += fabs(s->rows->rhs[k]) / (double)s->m;
     }
     for (ptrdiff_t k = 0; k < s->m; ++k)
-        s->x[k] = s->rows->equal[k] ? 0 : 1 / ((double)s->n_margin * fmax(fabs(s->beta[k]), LEAST_SHARE * mean));
-    newton_system_adjoint(&s->newton, s->W, s->x);
-    newton_system_apply(&s->newton, s->margin, s->W);
+        s->x[k] = s->rows->equal[k] ? 0 : 1 / ((double)s->n_margin * fmax(fabs(s->rows->rhs[k]), LEAST_SHARE * mean));
+    rows_adjoint(s->W, s->rows, s->x, s->newton.U);
+    rows_apply(s->margin, s->rows, s->W, s->newton.U);
     for (ptrdiff_t k = 0; k < s->m; ++k)
         top = fmax(top, fabs(s->margin[k]) * s->x[k] * (double)s->n_margin);
     s->level = -1.1 * top; /* the least s_k x_k is a tenth of the mean, or more */
     for (ptrdiff_t k = 0; k < s->m; ++k)
         if (!s->rows->equal[k])
-            s->s[k] = fmax(s->margin[k] - s->level * s->beta[k], 0.1 * top / (s->x[k] * (double)s->n_margin));
+            s->s[k] = fmax(s->margin[k] - s->level * s->rows->rhs[k], 0.1 * top / (s->x[k] * (double)s->n_margin));
 }
 
-/* Put W on the equality rows, and x along, so that W stays A^* x. */
-static void project(struct interior *s)
-{
-    memset(s->h, 0, (size_t)s->m * sizeof(double));
-    equalities_project(s->W, s->h, s->level, &s->equalities);
-    for (ptrdiff_t k = 0; k < s->m; ++k)
-        s->x[k] += s->h[k] * s->rows->length[k];
-}
-
-/* Margins of W, the bounds, and the Farkas residual; keeps the best.  Returns the gap, infinite while W does not
- * separate. */
+/* Margins of W, put on the equality rows, the bounds, and the Farkas residual; keeps the best.  Returns the gap,
+ * infinite while W does not separate. */
 static double measure(struct interior *s)
 {
     const struct rows *rows = s->rows;
     double least = INFINITY, product = 0, weight = 0, short_of = 0;
-    project(s);
-    newton_system_apply(&s->newton, s->margin, s->W);
-    newton_system_adjoint(&s->newton, s->M, s->x);
+    equalities_project(s->W, s->x, s->level, &s->equalities);
+    rows_apply(s->margin, s->rows, s->W, s->newton.U);
+    rows_adjoint(s->M, s->rows, s->x, s->newton.U);
     for (ptrdiff_t i = 0; i < s->D; ++i)
         s->rest[i] = s->M[i] - s->W[i];
     double of_w = sqrt(vector_dot(s->W, s->W, s->D)), of_x = sqrt(vector_dot(s->M, s->M, s->D));
     for (ptrdiff_t k = 0; k < s->m; ++k) {
-        product += s->beta[k] * s->x[k];
-        weight += rows->rhs[k] * s->x[k];
+        product += s->rows->rhs[k] * s->x[k];
+        weight += rows->rhs[k] * s->x[k] * rows->length[k];
         if (rows->equal[k])
             continue;
-        short_of = fmax(short_of, s->level * s->beta[k] - s->margin[k]);
-        if (s->beta[k] > 0)
-            least = fmin(least, s->margin[k] / s->beta[k]);
+        short_of = fmax(short_of, s->level * s->rows->rhs[k] - s->margin[k]);
+        if (s->rows->rhs[k] > 0)
+            least = fmin(least, s->margin[k] / s->rows->rhs[k]);
     }
     if (!rows->homogeneous) /* other rows may bound the scale of W: the level alone will do */
         least = short_of <= ROUNDING * of_w ? s->level : 0;
@@ -163,17 +152,17 @@ static int factor(struct interior *s)
     return status;
 }
 
-/* The direction to s_k x_k = mu - correction_k, and to beta.x = 1. */
+/* The direction to s_k x_k = mu - correction_k, and to b.x = 1. */
 static int direction(struct interior *s, double mu)
 {
     const unsigned char *equal = s->rows->equal;
     for (ptrdiff_t k = 0; k < s->m; ++k) {
         double pull = equal[k] ? 0 : (mu - s->correction[k]) / s->x[k];
-        s->h[k] = (s->level * s->beta[k] - s->margin[k] + pull) / s->newton.inverse[k];
+        s->h[k] = (s->level * s->rows->rhs[k] - s->margin[k] + pull) / s->newton.inverse[k];
     }
     int status = newton_system_solve(&s->newton, s->dx, s->dW, s->h, s->rest);
-    s->dlevel = (1 - vector_dot(s->beta, s->x, s->m) - vector_dot(s->beta, s->dx, s->m))
-                / vector_dot(s->beta, s->dx_level, s->m);
+    s->dlevel = (1 - vector_dot(s->rows->rhs, s->x, s->m) - vector_dot(s->rows->rhs, s->dx, s->m))
+                / vector_dot(s->rows->rhs, s->dx_level, s->m);
     for (ptrdiff_t i = 0; i < s->D; ++i)
         s->dW[i] += s->dlevel * s->dW_level[i];
     for (ptrdiff_t k = 0; k < s->m; ++k) {
@@ -208,7 +197,7 @@ static int advance(struct interior *s)
     if (status != STATUS_DONE)
         return status;
     for (ptrdiff_t k = 0; k < m; ++k)
-        s->h[k] = s->beta[k] / s->newton.inverse[k];
+        s->h[k] = s->rows->rhs[k] / s->newton.inverse[k];
     status = newton_system_solve(&s->newton, s->dx_level, s->dW_level, s->h, NULL);
     memset(s->correction, 0, (size_t)m * sizeof(double));
     if (status == STATUS_DONE)
@@ -238,7 +227,7 @@ static int advance(struct interior *s)
     return STATUS_DONE;
 }
 
-/* Solve on the rows s->member: their multipliers to answer->lambda (of unit rows), W to answer->W, its margins to
+/* Solve on the rows s->member: their multipliers to answer->lambda, W to answer->W, its margins to
  * s->h.  W is corrected by itself: A^* x is off by eps sum|x|, of order eps / margin^2, W by eps / margin. */
 static int solve_on_support(struct interior *s, ptrdiff_t size)
 {
@@ -254,7 +243,7 @@ static int solve_on_support(struct interior *s, ptrdiff_t size)
     int status = support_system_init(&support, s->rows, s->member, size, s->correction, NULL, s->arena);
     for (int pass = 0; pass < 3 && status == STATUS_DONE; ++pass) {
         for (ptrdiff_t i = 0; i < size; ++i) {
-            b[i] = s->beta[s->member[i]] - s->h[s->member[i]];
+            b[i] = s->rows->rhs[s->member[i]] - s->h[s->member[i]];
             x[i] = 0;
         }
         status = support_system_solve(&support, x, b, DBL_EPSILON, 2, &corrections, s->monitor, s->arena);
@@ -263,19 +252,17 @@ static int solve_on_support(struct interior *s, ptrdiff_t size)
             s->correction[s->member[i]] = x[i];
             s->answer->lambda[s->member[i]] += x[i];
         }
-        newton_system_adjoint(&s->newton, s->M, s->correction);
+        rows_adjoint(s->M, s->rows, s->correction, s->newton.U);
         for (ptrdiff_t i = 0; i < s->D; ++i)
             s->answer->W[i] += s->M[i];
-        newton_system_apply(&s->newton, s->h, s->answer->W);
+        rows_apply(s->h, s->rows, s->answer->W, s->newton.U);
     }
     return status;
 }
 
-/* With W and the multipliers of unit rows in the answer. */
+/* With W and the multipliers in the answer. */
 static int conclude(struct interior *s, int stopped)
 {
-    for (ptrdiff_t k = 0; k < s->m; ++k)
-        s->answer->lambda[k] /= s->rows->length[k];
     return solver_conclude(s->answer, s->rows, s->options, NORM_FROBENIUS, stopped, s->arena);
 }
 
@@ -299,7 +286,7 @@ static int finish(struct interior *s)
         if (status != STATUS_DONE)
             return status == STATUS_FACTORIZATION ? STATUS_ITERATION_LIMIT : status;
         double norm = vector_norm(s->answer->W, s->D);
-        ptrdiff_t wrong = active_set_exchange(s->inside, s->answer->lambda, s->h, s->beta, norm, s->rows);
+        ptrdiff_t wrong = active_set_exchange(s->inside, s->answer->lambda, s->h, s->rows->rhs, norm, s->rows);
         if (wrong == 0)
             return conclude(s, STATUS_ITERATION_LIMIT);
         if (wrong >= before)
@@ -320,7 +307,6 @@ static int refute(struct interior *s)
     for (ptrdiff_t k = 0; k < s->m; ++k)
         v[k] = s->best_x[k] / top;
     for (int pass = 0; pass < REFUTATIONS; ++pass) {
-        double weight = 0;
         for (ptrdiff_t k = 0; k < s->m; ++k) {
             double size = fmax(v[k], SMALLEST);
             s->h[k] = v[k];
@@ -333,13 +319,8 @@ static int refute(struct interior *s)
             continue;
         if (status != STATUS_DONE)
             return status;
-        for (ptrdiff_t k = 0; k < s->m; ++k) {
-            v[k] = rows->equal[k] || v[k] > 0 ? v[k] : 0;
-            weight += rows->rhs[k] * v[k];
-        }
-        newton_system_adjoint(&s->newton, s->answer->W, v);
-        if (sqrt(vector_dot(s->answer->W, s->answer->W, s->D)) <= CERTIFICATE_FARKAS / 2 * weight)
-            return conclude(s, STATUS_UNDECIDED);
+        if (certificate_farkas(v, rows, s->arena) <= CERTIFICATE_FARKAS / 2)
+            return solver_conclude_dual(s->answer, rows, s->options, STATUS_UNDECIDED, s->arena);
     }
     return STATUS_UNDECIDED;
 }

@@ -1,15 +1,14 @@
 /* Newton's method for the soft margin, on W itself:
  *
- *     min f(W) = 1/2 ||W||_F^2 + C sum_k (b_k - A(W)_k)_+^2,   equality rows hard
+ *     min f(W) = 1/2 ||W||_F^2 + 1/2 sum_k d_k (b_k - A(W)_k)_+^2,   d_k = 2 C length_k^2,   equality rows hard
  *
- * f is convex and piecewise quadratic.  On unit rows (beta_k = b_k / length_k, d_k = 2 C length_k^2) the minimum of the
- * piece with the violated rows S is
+ * f is convex and piecewise quadratic.  The minimum of the piece with the violated rows S is
  *
- *     x = d o (beta - A W) on S, zero elsewhere,   W = A^* x,
+ *     x = d o (b - A W) on S, zero elsewhere,   W = A^* x,
  *
  * one system of the size of S where that is small (support_system.h: the better conditioned one), else of that of W
  * (newton_system.h); the line towards it is searched exactly, so that f falls and the method ends after finitely many
- * pieces (Mangasarian 2002).  An equality row is one with a large d whose beta moves along with its multiplier
+ * pieces (Mangasarian 2002).  An equality row is one with a large d whose b moves along with its multiplier
  * (the method of multipliers). */
 #include "svm/methods.h"
 
@@ -36,7 +35,7 @@
 struct newton {
     const struct rows *rows;
     const struct svm_options *options;
-    struct svm_answer *answer; /* W and lambda (of the rows as they are): the best so far */
+    struct svm_answer *answer; /* W and lambda: the best so far */
     struct monitor *monitor;
     struct arena *arena;
     struct newton_system system;
@@ -44,8 +43,8 @@ struct newton {
     ptrdiff_t m, D;
     double proximal;                /* 1/d of the equality rows */
     double lower, upper;            /* bounds of the objective */
-    double *beta, *d, *x, *dx, *h;  /* (m) */
-    double *margin, *along, *trial; /* (m) A W, A dW on unit rows; scratch */
+    double *d, *x, *dx, *h;         /* (m) */
+    double *margin, *along, *trial; /* (m) A W, A dW; scratch */
     double *W, *dW, *rest;          /* (D) */
     ptrdiff_t *member;              /* (m) S and the equality rows */
     unsigned char *implied;         /* (m) an equality row that others imply */
@@ -53,7 +52,7 @@ struct newton {
 
 static int init(struct newton *s)
 {
-    double **vectors[] = {&s->beta, &s->d, &s->x, &s->dx, &s->h, &s->margin, &s->along, &s->trial};
+    double **vectors[] = {&s->d, &s->x, &s->dx, &s->h, &s->margin, &s->along, &s->trial};
     double **matrices[] = {&s->W, &s->dW, &s->rest};
     for (size_t i = 0; i < sizeof vectors / sizeof *vectors; ++i)
         *vectors[i] = arena_zeros(s->arena, s->m, 1);
@@ -70,7 +69,6 @@ static int init(struct newton *s)
     for (ptrdiff_t i = 0; i < s->equalities.count; ++i)
         s->implied[s->equalities.row[i]] = 0;
     for (ptrdiff_t k = 0; k < s->m; ++k) {
-        s->beta[k] = s->rows->rhs[k] / s->rows->length[k];
         s->d[k] = 2 * s->options->soft * s->rows->length[k] * s->rows->length[k];
     }
     return newton_system_init(&s->system, s->rows, s->monitor, s->arena);
@@ -81,27 +79,24 @@ static double value(const struct newton *s)
 {
     double sum = vector_dot(s->W, s->W, s->D);
     for (ptrdiff_t k = 0; k < s->m; ++k) {
-        double missing = s->rows->equal[k] ? 0 : fmax(s->beta[k] - s->margin[k], 0);
+        double missing = s->rows->equal[k] ? 0 : fmax(s->rows->rhs[k] - s->margin[k], 0);
         sum += s->d[k] * missing * missing;
     }
     return sum / 2;
 }
 
-/* The value of the dual at the multipliers s->trial of unit rows, once their signs are put right and those of the
+/* The value of the dual at the multipliers s->trial, once their signs are put right and those of the
  * equality rows are the best for the others: A^* x meets the equality rows then. */
 static double dual_value(struct newton *s)
 {
     double *lambda = s->trial, sum = 0;
     for (ptrdiff_t k = 0; k < s->m; ++k)
         lambda[k] = s->rows->equal[k] ? lambda[k] : fmax(lambda[k], 0);
-    newton_system_adjoint(&s->system, s->rest, lambda);
-    memset(s->h, 0, (size_t)s->m * sizeof(double));
-    equalities_project(s->rest, s->h, 1, &s->equalities);
-    for (ptrdiff_t k = 0; k < s->m; ++k) {
-        lambda[k] += s->h[k] * s->rows->length[k];
-        sum += s->beta[k] * lambda[k] - (s->rows->equal[k] ? 0 : lambda[k] * lambda[k] / (2 * s->d[k]));
-    }
-    newton_system_adjoint(&s->system, s->rest, lambda);
+    rows_adjoint(s->rest, s->rows, lambda, s->system.U);
+    equalities_project(s->rest, lambda, 1, &s->equalities);
+    for (ptrdiff_t k = 0; k < s->m; ++k)
+        sum += s->rows->rhs[k] * lambda[k] - (s->rows->equal[k] ? 0 : lambda[k] * lambda[k] / (2 * s->d[k]));
+    rows_adjoint(s->rest, s->rows, lambda, s->system.U);
     return sum - vector_dot(s->rest, s->rest, s->D) / 2;
 }
 
@@ -111,8 +106,7 @@ static int keep_dual(struct newton *s)
     if (!(below > s->lower))
         return 0;
     s->lower = below;
-    for (ptrdiff_t k = 0; k < s->m; ++k)
-        s->answer->lambda[k] = s->trial[k] / s->rows->length[k];
+    memcpy(s->answer->lambda, s->trial, (size_t)s->m * sizeof(double));
     return 1;
 }
 
@@ -121,7 +115,7 @@ static int keep_dual(struct newton *s)
 static int measure(struct newton *s)
 {
     equalities_project(s->W, NULL, 1, &s->equalities);
-    newton_system_apply(&s->system, s->margin, s->W);
+    rows_apply(s->margin, s->rows, s->W, s->system.U);
     double above = value(s);
     int better = above < s->upper;
     if (better) {
@@ -131,7 +125,7 @@ static int measure(struct newton *s)
     memcpy(s->trial, s->x, (size_t)s->m * sizeof(double));
     better |= keep_dual(s);
     for (ptrdiff_t k = 0; k < s->m; ++k)
-        s->trial[k] = s->rows->equal[k] ? s->x[k] : s->d[k] * fmax(s->beta[k] - s->margin[k], 0);
+        s->trial[k] = s->rows->equal[k] ? s->x[k] : s->d[k] * fmax(s->rows->rhs[k] - s->margin[k], 0);
     return keep_dual(s) || better;
 }
 
@@ -145,7 +139,7 @@ static int solve_for_rows(struct newton *s, ptrdiff_t size)
     for (ptrdiff_t i = 0; status == STATUS_DONE && i < size; ++i) {
         ptrdiff_t k = s->member[i];
         x[i] = s->x[k];
-        b[i] = s->beta[k] + (s->rows->equal[k] ? s->proximal * s->x[k] : 0);
+        b[i] = s->rows->rhs[k] + (s->rows->equal[k] ? s->proximal * s->x[k] : 0);
     }
     if (status == STATUS_DONE)
         status = support_system_init(&support, s->rows, s->member, size, s->system.inverse, NULL, s->arena);
@@ -158,7 +152,7 @@ static int solve_for_rows(struct newton *s, ptrdiff_t size)
         s->dx[s->member[i]] = x[i] - s->x[s->member[i]];
     for (ptrdiff_t k = 0; k < s->m; ++k)
         s->trial[k] = s->x[k] + s->dx[k];
-    newton_system_adjoint(&s->system, s->dW, s->trial);
+    rows_adjoint(s->dW, s->rows, s->trial, s->system.U);
     for (ptrdiff_t i = 0; i < s->D; ++i)
         s->dW[i] -= s->W[i];
     return STATUS_DONE;
@@ -170,11 +164,11 @@ static int solve_for_weights(struct newton *s)
     for (ptrdiff_t k = 0; k < s->m; ++k)
         s->h[k] = s->system.inverse[k] == ABSENT
                       ? 0
-                      : (s->beta[k] - s->margin[k]) / s->system.inverse[k] - (s->rows->equal[k] ? 0 : s->x[k]);
+                      : (s->rows->rhs[k] - s->margin[k]) / s->system.inverse[k] - (s->rows->equal[k] ? 0 : s->x[k]);
     int status = newton_system_factor(&s->system);
     if (status != STATUS_DONE)
         return status;
-    newton_system_adjoint(&s->system, s->rest, s->x);
+    rows_adjoint(s->rest, s->rows, s->x, s->system.U);
     for (ptrdiff_t i = 0; i < s->D; ++i)
         s->rest[i] -= s->W[i];
     return newton_system_solve(&s->system, s->dx, s->dW, s->h, s->rest);
@@ -186,7 +180,7 @@ static int direction(struct newton *s)
     ptrdiff_t size = 0;
     double stiffest = 1;
     for (ptrdiff_t k = 0; k < s->m; ++k) {
-        int inside = s->rows->equal[k] ? !s->implied[k] : s->beta[k] > s->margin[k];
+        int inside = s->rows->equal[k] ? !s->implied[k] : s->rows->rhs[k] > s->margin[k];
         s->x[k] = inside && (s->rows->equal[k] || s->x[k] > 0) ? s->x[k] : 0;
         s->system.inverse[k] = inside ? 1 / s->d[k] : ABSENT;
         if (inside) {
@@ -210,7 +204,7 @@ static double slope(const struct newton *s, double product, double square, doubl
 {
     double sum = product + step * square;
     for (ptrdiff_t k = 0; k < s->m; ++k) {
-        double missing = s->beta[k] - s->margin[k] - step * s->along[k];
+        double missing = s->rows->rhs[k] - s->margin[k] - step * s->along[k];
         if (!s->rows->equal[k] && missing > 0)
             sum -= s->d[k] * missing * s->along[k];
     }
@@ -221,7 +215,7 @@ static double slope(const struct newton *s, double product, double square, doubl
 static double search(struct newton *s)
 {
     equalities_project(s->dW, NULL, 0, &s->equalities);
-    newton_system_apply(&s->system, s->along, s->dW);
+    rows_apply(s->along, s->rows, s->dW, s->system.U);
     double product = vector_dot(s->W, s->dW, s->D), square = vector_dot(s->dW, s->dW, s->D);
     double from = 0, to = 1, start = slope(s, product, square, 0);
     if (!(start < 0))
@@ -279,11 +273,8 @@ int frobenius_newton_soft(struct svm_answer *answer, const struct rows *rows, co
     int status = init(&s);
     if (status != STATUS_DONE)
         return status;
-    if (solver_start(s.trial, rows, options, arena) > 0) {
-        rows_adjoint(s.W, rows, s.trial, s.system.U);
-        for (ptrdiff_t k = 0; k < s.m; ++k)
-            s.x[k] = s.trial[k] * rows->length[k];
-    }
+    if (solver_start(s.x, rows, options, arena) > 0)
+        rows_adjoint(s.W, rows, s.x, s.system.U);
     measure(&s);
     status = iterate(&s);
     if (status < 0)

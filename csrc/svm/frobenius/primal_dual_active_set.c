@@ -13,8 +13,8 @@
 #include "linalg/vector.h"
 
 #define EXCHANGES 25     /* systems per run */
-#define PROXIMAL 1e-6    /* ridge of dense systems, on unit rows */
-#define EQUAL 1e-11      /* equality rows off by less, relative to length ||W||, are put right at the end */
+#define PROXIMAL 1e-6    /* ridge of dense systems */
+#define EQUAL 1e-11      /* equality rows off by less, relative to ||W||, are put right at the end */
 #define PATIENCE 60      /* conjugate gradient iterations for one system before it is made dense */
 #define AS_CHEAP 100     /* ... and this many iterations cost more than the factor where that is small */
 #define DENSE_MOST 12000 /* rows of the largest factor */
@@ -23,25 +23,17 @@
 #define RESIDUAL 1e-11   /* ... until its rows are off by no more than this part of the largest b ... */
 #define ROUGHLY 1e-3     /* ... or, as long as many rows are wrong, this part of the accuracy asked for */
 
-double primal_dual_active_set_slack_ridge(const struct svm_options *options)
-{
-    return options->soft > 0 ? 1 / (2 * options->soft) : 0;
-}
-
-/* Ridges of unit rows: of the soft margin, and of the proximal term. */
+/* Ridges: of the soft margin, and of the proximal term. */
 static void set_ridge(struct primal_dual_active_set *s, double proximal)
 {
-    const struct rows *rows = s->rows;
-    double slack = primal_dual_active_set_slack_ridge(s->options);
     s->proximal = proximal;
-    for (ptrdiff_t k = 0; k < rows->count; ++k)
-        s->ridge[k] = proximal + (rows->equal[k] ? 0 : slack / (rows->length[k] * rows->length[k]));
+    for (ptrdiff_t k = 0; k < s->rows->count; ++k)
+        s->ridge[k] = proximal + rows_ridge(s->rows, k, s->options->soft);
 }
 
 void primal_dual_active_set_move_centre(struct primal_dual_active_set *s)
 {
-    for (ptrdiff_t k = 0; k < s->rows->count; ++k)
-        s->previous[k] = s->lambda[k] * s->rows->length[k];
+    memcpy(s->previous, s->lambda, (size_t)s->rows->count * sizeof(double));
 }
 
 /* The proximal term.  A soft margin has a ridge of its own, and goes without as long as that is enough. */
@@ -54,7 +46,7 @@ static void regularise(struct primal_dual_active_set *s)
 static void right_sides(struct primal_dual_active_set *s)
 {
     for (ptrdiff_t k = 0; k < s->rows->count; ++k)
-        s->b[k] = s->rows->rhs[k] / s->rows->length[k] + s->proximal * s->previous[k];
+        s->b[k] = s->rows->rhs[k] + s->proximal * s->previous[k];
 }
 
 int primal_dual_active_set_init(struct primal_dual_active_set *s)
@@ -94,9 +86,9 @@ double primal_dual_active_set_price(struct primal_dual_active_set *s, const doub
     double square = vector_dot(s->W, s->W, rows->w->dk * rows->w->dz);
     for (ptrdiff_t k = 0; k < rows->count; ++k) {
         product += rows->rhs[k] * lambda[k];
-        cost += rows->equal[k] ? 0 : lambda[k] * lambda[k];
+        cost += C > 0 ? lambda[k] * lambda[k] * rows_ridge(rows, k, C) : 0;
     }
-    double dual = product - square / 2 - (C > 0 ? cost / (4 * C) : 0);
+    double dual = product - square / 2 - cost / 2;
     double upper = product > 0 ? sqrt(square) / product : INFINITY;
     if (!signs_hold || (C > 0 ? dual <= s->lower : upper >= s->upper))
         return dual;
@@ -117,9 +109,9 @@ void primal_dual_active_set_measure(struct primal_dual_active_set *s)
     for (ptrdiff_t k = 0; k < rows->count; ++k) {
         double missing = rows->rhs[k] - s->margin[k];
         if (rows->equal[k])
-            off = fmax(off, fabs(missing) / rows->length[k]);
+            off = fmax(off, fabs(missing));
         else if (missing > 0)
-            slack += missing * missing;
+            slack += missing * missing * rows->length[k] * rows->length[k];
     }
     double scale = C > 0 ? 0 : certificate_scaling(s->margin, rows, size, EQUAL);
     double lower = scale > 0 && size > 0 ? 1 / (scale * size) : 0, upper = square / 2 + C * slack;
@@ -169,13 +161,11 @@ static int is_dense(const struct primal_dual_active_set *s)
     return s->size <= DENSE_MOST && (s->dense || factor <= AS_CHEAP * iteration);
 }
 
-/* trial = w in the units of the rows; its dual value. */
+/* The dual value of w, and the margins of its W. */
 static double evaluate_candidate(struct primal_dual_active_set *s, int *negative)
 {
-    for (ptrdiff_t k = 0; k < s->rows->count; ++k)
-        s->trial[k] = s->w[k] / s->rows->length[k];
-    *negative = any_negative(s->rows, s->trial);
-    double value = primal_dual_active_set_price(s, s->trial, !*negative);
+    *negative = any_negative(s->rows, s->w);
+    double value = primal_dual_active_set_price(s, s->w, !*negative);
     primal_dual_active_set_measure(s);
     return value;
 }
@@ -196,7 +186,7 @@ static int solve_dense(struct primal_dual_active_set *s, double eta, double *val
         double off = 0, largest = 0;
         for (ptrdiff_t j = 0; j < s->size; ++j) {
             ptrdiff_t k = s->member[j];
-            s->step[k] = s->b[k] - s->margin[k] / rows->length[k] - s->ridge[k] * s->w[k];
+            s->step[k] = s->b[k] - s->margin[k] - s->ridge[k] * s->w[k];
             off = fmax(off, fabs(s->step[k]));
             largest = fmax(largest, fabs(s->b[k]));
         }
@@ -224,7 +214,7 @@ static int solve_iteratively(struct primal_dual_active_set *s, double eta, doubl
         return STATUS_NO_MEMORY;
     for (ptrdiff_t i = 0; i < s->size; ++i) {
         b[i] = s->b[s->member[i]];
-        x[i] = s->lambda[s->member[i]] * s->rows->length[s->member[i]];
+        x[i] = s->lambda[s->member[i]];
     }
     struct support_system support;
     int status = support_system_init(&support, s->rows, s->member, s->size, s->ridge, &s->compact, s->arena);
@@ -255,7 +245,7 @@ static int is_hopeless(struct primal_dual_active_set *s, ptrdiff_t wrong)
     if (s->lower > 0 || s->options->soft > 0 || s->proximal == 0 || wrong > 1)
         return 0;
     for (ptrdiff_t k = 0; k < rows->count; ++k)
-        s->step[k] = (s->w[k] - s->previous[k]) / rows->length[k];
+        s->step[k] = s->w[k] - s->previous[k];
     if (certificate_farkas(s->step, rows, s->arena) > CERTIFICATE_FARKAS / 2)
         return 0;
     memcpy(s->best_lambda, s->step, (size_t)rows->count * sizeof(double));
@@ -266,11 +256,8 @@ static int is_hopeless(struct primal_dual_active_set *s, ptrdiff_t wrong)
 /* Rows with the wrong sign; S after the exchange is left in s->inside. */
 static ptrdiff_t wrong_rows(struct primal_dual_active_set *s)
 {
-    const struct rows *rows = s->rows;
-    for (ptrdiff_t k = 0; k < rows->count; ++k)
-        s->step[k] = s->margin[k] / rows->length[k];
-    double size = vector_norm(s->W, rows->w->dk * rows->w->dz);
-    return active_set_exchange(s->inside, s->w, s->step, s->b, size, rows);
+    double size = vector_norm(s->W, s->rows->w->dk * s->rows->w->dz);
+    return active_set_exchange(s->inside, s->w, s->margin, s->b, size, s->rows);
 }
 
 int primal_dual_active_set_close_enough(const struct primal_dual_active_set *s)
@@ -301,14 +288,14 @@ int primal_dual_active_set_run(struct primal_dual_active_set *s, int *solved, in
         ptrdiff_t wrong = wrong_rows(s);
         if (negative) {
             for (ptrdiff_t k = 0; k < rows->count; ++k)
-                s->trial[k] = rows->equal[k] ? s->trial[k] : fmax(s->trial[k], 0);
+                s->trial[k] = rows->equal[k] ? s->w[k] : fmax(s->w[k], 0);
             value = primal_dual_active_set_price(s, s->trial, 1);
         }
         if (is_hopeless(s, wrong))
             return STATUS_DONE;
         if (value > s->dual) {
             s->dual = value;
-            memcpy(s->lambda, s->trial, (size_t)rows->count * sizeof(double));
+            memcpy(s->lambda, negative ? s->trial : s->w, (size_t)rows->count * sizeof(double));
             primal_dual_active_set_move_centre(s);
         }
         if (primal_dual_active_set_close_enough(s) || (wrong == 0 && exact)) {

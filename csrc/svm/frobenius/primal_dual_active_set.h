@@ -1,6 +1,6 @@
 /* The primal-dual active set on the Frobenius dual (soft: of the soft margin), and the point it works on.
  *
- *     dual:  max b.x - 1/2 ||A^* x||^2,  x >= 0 on margin rows (unit rows, x = lambda * length)
+ *     dual:  max b.x - 1/2 ||A^* x||^2,  x >= 0 on margin rows
  *
  * A run (a semismooth Newton method) guesses S = {x > 0}, solves (G_SS + ridge) w = b_S + ridge * x_previous, and moves
  * the rows with the wrong sign: w < 0 leaves, a row outside with too small a margin enters.  It may cycle, so the run
@@ -28,17 +28,17 @@ struct primal_dual_active_set {
     struct monitor *monitor;
     struct arena *arena;
     struct equalities equalities; /* its independent rows are always in S, the others never */
-    double *lambda;               /* (m) the point of highest dual value, in the units of the rows */
+    double *lambda;               /* (m) the point of highest dual value */
     double *best_lambda, *best_W; /* (m), (dk, dz) of the best upper and lower bound */
-    double *previous;             /* (m) centre of the proximal term, unit rows */
-    double *b, *step;             /* (m) right sides of unit rows; a correction of w */
-    double *w, *margin;           /* (m) candidate multipliers of unit rows; margins over b */
-    double *trial;                /* (m) its nonnegative part, in the units of the rows */
+    double *previous;             /* (m) centre of the proximal term */
+    double *b, *step;             /* (m) right sides; a correction of w */
+    double *w, *margin;           /* (m) candidate multipliers; the margins of W */
+    double *trial;                /* (m) the nonnegative part of w; scratch */
     double *W, *U;                /* (dk, dz), (M, dk) scratch of the rows' operators */
     ptrdiff_t *member, size;      /* S */
     unsigned char *inside;        /* (m) */
     double proximal, dual;
-    double *ridge;               /* (m) of unit rows: proximal term and soft margin together */
+    double *ridge;               /* (m) proximal term and soft margin together */
     double lower, upper;         /* best bounds so far, of the margin of a unit-norm W or the soft objective */
     struct schur_update schur;   /* dense systems */
     struct compact_rows compact; /* and others */
@@ -51,9 +51,6 @@ int primal_dual_active_set_init(struct primal_dual_active_set *s);
 
 /* Memory that runs need, and a start that is already the answer does not.  arena->failed: there was none. */
 void primal_dual_active_set_prepare(struct primal_dual_active_set *s);
-
-/* The dual of C sum slack^2 has lambda^2 / (4 C) per margin row: 1 / (2 C), or 0 when rows are hard. */
-double primal_dual_active_set_slack_ridge(const struct svm_options *options);
 
 /* W = A^*(lambda), and the dual value.  A point with the right signs gives an upper bound of the margin (soft: a lower
  * bound of the objective). */

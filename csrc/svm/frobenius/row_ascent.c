@@ -32,13 +32,13 @@ int frobenius_row_ascent(struct svm_answer *answer, const struct rows *rows, con
             if (m == 0)
                 continue;
             matrix_times_vector(u, W, z, w->dk, w->dz, NULL);
-            rows_token_margins(need, rows, q, u, rows->token + from, m);
+            rows_token_margins(need, rows, q, u, rows->token + from, rows->length + from, m);
             for (ptrdiff_t i = 0; i < m; ++i) {
                 need[i] = rows->equal[from + i] ? -INFINITY : rows->rhs[from + i] - need[i];
                 worst = need[i] > need[worst] ? i : worst;
             }
             ptrdiff_t k = from + worst;
-            double step = fmax(need[worst] / (rows->length[k] * rows->length[k]), -lambda[k]);
+            double step = fmax(need[worst], -lambda[k]);
             if (step == 0 || !isfinite(step))
                 continue;
             lambda[k] += step;

@@ -28,7 +28,6 @@ int working_set_init(struct working_set *s, const struct rows *rows, struct aren
 {
     ptrdiff_t m = rows->count, D = rows->w->dk * rows->w->dz, capacity = simd_padded(m + 1);
     *s = (struct working_set){.rows = rows, .most = (m < D ? m : D) + 1};
-    s->beta = arena_doubles(arena, m, 1);
     s->x = arena_zeros(arena, m, 1);
     s->margin = arena_zeros(arena, simd_padded(m), 1);
     s->step = arena_doubles(arena, capacity, 1);
@@ -40,23 +39,14 @@ int working_set_init(struct working_set *s, const struct rows *rows, struct aren
     s->U = arena_doubles(arena, rows->w->n_queries, rows->w->dk);
     if (arena->failed || gram_init(&s->gram, rows, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
-    for (ptrdiff_t k = 0; k < m; ++k)
-        s->beta[k] = rows->rhs[k] / rows->length[k];
-    return cholesky_update_init(&s->factor, &s->gram, s->beta, capacity, arena);
+    return cholesky_update_init(&s->factor, &s->gram, rows->rhs, capacity, arena);
 }
 
-/* W = A^*(coefficients of unit rows in `full`), and its margins on unit rows; `full` is scaled and restored. */
-static void margins_of_full(struct working_set *s, double *margin)
+/* W = A^*(x), and its margins. */
+static void margins_of(struct working_set *s, const double *x)
 {
-    const struct rows *rows = s->rows;
-    for (ptrdiff_t k = 0; k < rows->count; ++k)
-        s->full[k] /= rows->length[k];
-    rows_adjoint(s->W, rows, s->full, s->U);
-    rows_apply(margin, rows, s->W, s->U);
-    for (ptrdiff_t k = 0; k < rows->count; ++k) {
-        s->full[k] *= rows->length[k];
-        margin[k] /= rows->length[k];
-    }
+    rows_adjoint(s->W, s->rows, x, s->U);
+    rows_apply(s->margin, s->rows, s->W, s->U);
 }
 
 /* step <- (p_S, 1) with a_j = p' a_S + rest, i.e. step = -p on S; returns ||rest||^2 computed from the tokens.
@@ -70,7 +60,7 @@ static double distance_from_tokens(struct working_set *s, ptrdiff_t j)
         s->full[j] = 1;
         for (ptrdiff_t i = 0; i < s->factor.size; ++i)
             s->full[s->factor.member[i]] = -s->step[i];
-        margins_of_full(s, s->margin);
+        margins_of(s, s->full);
         if (pass == 2)
             break;
         for (ptrdiff_t i = 0; i < s->factor.size; ++i)
@@ -142,12 +132,10 @@ static double noise(const struct working_set *s)
 
 double working_set_margins(struct working_set *s)
 {
-    if (s->gram.K != NULL) {
+    if (s->gram.K != NULL)
         gram_margins(s->margin, &s->gram, s->x, s->factor.member, s->factor.size);
-    } else {
-        memcpy(s->full, s->x, (size_t)s->rows->count * sizeof(double));
-        margins_of_full(s, s->margin);
-    }
+    else
+        margins_of(s, s->x);
     return noise(s);
 }
 
@@ -157,15 +145,14 @@ double working_set_margins(struct working_set *s)
 double working_set_refine(struct working_set *s)
 {
     const struct rows *rows = s->rows;
-    ptrdiff_t m = rows->count, D = rows->w->dk * rows->w->dz;
-    memcpy(s->full, s->x, (size_t)m * sizeof(double));
-    margins_of_full(s, s->margin);
+    ptrdiff_t D = rows->w->dk * rows->w->dz;
+    margins_of(s, s->x);
     memcpy(s->refined, s->W, (size_t)D * sizeof(double));
     for (int pass = 0;; ++pass) {
         double rounding = NOISE * DBL_EPSILON * sqrt(vector_dot(s->refined, s->refined, D));
         int lost = 0;
         for (ptrdiff_t i = 0; i < s->factor.size; ++i) {
-            double beta = s->beta[s->factor.member[i]];
+            double beta = rows->rhs[s->factor.member[i]];
             s->target[i] = beta - s->margin[s->factor.member[i]];
             lost |= fabs(s->target[i]) > ACTIVE_SET_MET / 10 * fabs(beta) + rounding;
         }
@@ -173,17 +160,15 @@ double working_set_refine(struct working_set *s)
             return rounding;
         cholesky_update_solve_transposed(&s->factor, s->work, s->target);
         cholesky_update_solve(&s->factor, s->target, s->work);
-        memset(s->full, 0, (size_t)m * sizeof(double));
+        memset(s->full, 0, (size_t)rows->count * sizeof(double));
         for (ptrdiff_t i = 0; i < s->factor.size; ++i)
             s->full[s->factor.member[i]] = s->target[i];
-        margins_of_full(s, s->margin);
+        rows_adjoint(s->W, rows, s->full, s->U);
         for (ptrdiff_t i = 0; i < s->factor.size; ++i)
             s->x[s->factor.member[i]] += s->target[i];
         for (ptrdiff_t i = 0; i < D; ++i)
             s->refined[i] += s->W[i];
         rows_apply(s->margin, rows, s->refined, s->U);
-        for (ptrdiff_t k = 0; k < m; ++k)
-            s->margin[k] /= rows->length[k];
     }
 }
 

@@ -1,8 +1,8 @@
 /* The set S of a dual active set method and its multipliers x: rows are added and dropped, and x moves to the maximum
- * of the dual over S.  In the units of unit rows a_k = row_k / length_k, beta_k = b_k / length_k:
+ * of the dual over S:
  *
- *     dual:  max beta.x - 1/2 ||A^* x||^2,  x >= 0 on margin rows;   W = A^* x
- *     optimal:  A W >= beta on margin rows, with equality where x > 0;  A W = beta on equality rows */
+ *     dual:  max b.x - 1/2 ||A^* x||^2,  x >= 0 on margin rows;   W = A^* x
+ *     optimal:  A W >= b on margin rows, with equality where x > 0;  A W = b on equality rows */
 #ifndef SVM_FROBENIUS_WORKING_SET_H
 #define SVM_FROBENIUS_WORKING_SET_H
 
@@ -11,8 +11,8 @@
 
 struct working_set {
     const struct rows *rows;
-    ptrdiff_t most;            /* rows that S can have */
-    double *beta, *x, *margin; /* (m), (m) by row, (m) A W */
+    ptrdiff_t most;     /* rows that S can have */
+    double *x, *margin; /* (m) by row, (m) A W */
     struct gram gram;
     struct cholesky_update factor; /* S, and G_SS = U^T U */
     double *step, *target, *work;  /* (capacity) multipliers of a step; scratch */

@@ -48,7 +48,6 @@ static int copy_rows(struct nuclear_augmented_lagrangian *s, struct arena *arena
     s->out = arena_take(arena, m, 1);
     s->c = arena_doubles(arena, m, 1);
     s->a = arena_doubles(arena, m, 1);
-    s->weight = arena_doubles(arena, m, 1);
     if (arena->failed)
         return STATUS_NO_MEMORY;
     memcpy(s->rows.first, rows->first, (size_t)(n + 1) * sizeof(ptrdiff_t));
@@ -104,7 +103,7 @@ int nuclear_augmented_lagrangian_start(struct nuclear_augmented_lagrangian *s, c
     if (blas_svd(dk, dz, M, NULL, values, NULL, arena) != 0)
         return arena->failed ? STATUS_NO_MEMORY : STATUS_FACTORIZATION;
     for (ptrdiff_t k = 0; k < s->rows.count; ++k) {
-        s->lambda[k] = lambda[s->member[k]] * s->rows.length[k] / values[0];
+        s->lambda[k] = lambda[s->member[k]] / values[0];
         sum += fabs(s->lambda[k]);
         product += s->b[k] * s->lambda[k];
     }
@@ -130,13 +129,11 @@ static double value(double *gradient, const double *Y, void *context)
     matrix_rows_times_rows(s->U, s->zQ, K, n, dk, r);
     rows_apply_transformed(s->a, &s->rows, s->U);
     for (ptrdiff_t k = 0; k < s->rows.count; ++k) {
-        s->a[k] /= s->rows.length[k];
         double c = s->lambda[k] + (s->b[k] - s->a[k]) / s->eps;
         s->c[k] = s->rows.equal[k] || c > 0 ? c : 0;
-        s->weight[k] = s->c[k] / s->rows.length[k];
         penalty += s->c[k] * s->c[k];
     }
-    rows_pull(s->P, &s->rows, s->weight);
+    rows_pull(s->P, &s->rows, s->c);
     matrix_product(s->PK, s->P, K, n, r, dk);
     matrix_columns_times_columns(gradient, s->P, s->zQ, dk, r, n);
     matrix_columns_times_columns(gradient + dk * r, w->queries, s->PK, dz, r, n);

@@ -18,7 +18,7 @@ struct nuclear_augmented_lagrangian {
     double unit, eps;        /* b where it counts; eps in these units */
     double *Y;               /* (dk+dz, r) K above Q */
     double *b, *lambda, *c;  /* by row */
-    double *a, *weight;      /* by row: margins; c of rows as they are */
+    double *a;               /* by row: margins */
     unsigned char *out;      /* by row: scratch */
     double *zQ, *PK, *P, *U; /* (n,r), (n,r), (n,dk), (n,dk) scratch */
 };

@@ -104,8 +104,8 @@ static void first_set(struct search *f, const struct nuclear_reduced *g)
     double low = 0, high = 0;
     rows_apply(f->a, g->rows, answer->W, f->U);
     for (ptrdiff_t k = 0; k < m; ++k) {
-        f->first[k] = answer->lambda[k] * g->rows->length[k] / g->scale;
-        f->a[k] = f->a[k] / g->rows->length[k] / g->scale - g->b[k];
+        f->first[k] = answer->lambda[k] / g->scale;
+        f->a[k] = f->a[k] / g->scale - g->b[k];
         support += answer->lambda[k] != 0;
         high = fmax(high, f->a[k]);
     }

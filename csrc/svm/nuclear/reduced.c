@@ -94,7 +94,7 @@ static ptrdiff_t unit_differences(double *delta, const struct nuclear_reduced *g
         double *unit = delta + count++ * d;
         rows_delta(unit, rows, k);
         for (ptrdiff_t j = 0; j < d; ++j)
-            unit[j] *= g->inverse[k];
+            unit[j] *= g->size[i];
     }
     return count;
 }
@@ -109,7 +109,7 @@ int nuclear_reduced_build(struct nuclear_reduced *g, const struct rows *rows, do
     g->key_basis = arena_doubles(arena, dk, dk);
     g->query_basis = arena_doubles(arena, dz, dz);
     g->b = arena_doubles(arena, m, 1);
-    g->inverse = arena_doubles(arena, m, 1);
+    g->size = arena_doubles(arena, n, 1);
     double *z = arena_zeros(arena, n, dz), *block = arena_doubles(arena, w->longest, dk);
     double *along = arena_doubles(arena, w->longest > dz ? w->longest : dz, wide);
     if (arena->failed || status != STATUS_DONE)
@@ -118,12 +118,11 @@ int nuclear_reduced_build(struct nuclear_reduced *g, const struct rows *rows, do
     for (ptrdiff_t i = 0; i < g->equalities.count; ++i)
         g->left_out[g->equalities.row[i]] = 0;
     for (ptrdiff_t i = 0; i < n; ++i) {
-        double length = nuclear_reduced_norm(w->queries + i * dz, dz);
-        for (ptrdiff_t j = 0; j < dz && length > 0; ++j)
-            z[i * dz + j] = w->queries[i * dz + j] / length;
+        g->size[i] = nuclear_reduced_norm(w->queries + i * dz, dz);
+        for (ptrdiff_t j = 0; j < dz && g->size[i] > 0; ++j)
+            z[i * dz + j] = w->queries[i * dz + j] / g->size[i];
         for (ptrdiff_t k = rows->first[i]; k < rows->first[i + 1]; ++k) {
-            g->b[k] = rows->rhs[k] / rows->length[k] / scale;
-            g->inverse[k] = length / rows->length[k];
+            g->b[k] = rows->rhs[k] / scale;
             g->largest = fmax(g->largest, fabs(g->b[k]));
         }
         ptrdiff_t count = unit_differences(block, g, i, NULL);
@@ -212,7 +211,7 @@ void nuclear_reduced_margins(double *a, const struct nuclear_reduced *g, const d
     matrix_product(U, V, g->key_basis, g->n, g->rows->w->dk, g->p);
     rows_apply_transformed(a, g->rows, U);
     for (ptrdiff_t k = 0; k < g->m; ++k)
-        a[k] *= g->inverse[k];
+        a[k] *= g->size[g->rows->query[k]];
 }
 
 double nuclear_reduced_gap(const double *b, const unsigned char *equal, const double *a, const double *lambda,
@@ -249,8 +248,7 @@ int nuclear_reduced_answer(struct svm_answer *answer, const struct nuclear_reduc
     matrix_product(answer->W, half, g->query_basis, dk, dz, g->q);
     for (ptrdiff_t i = 0; i < dk * dz; ++i)
         answer->W[i] *= g->scale;
-    for (ptrdiff_t k = 0; k < rows->count; ++k)
-        answer->lambda[k] = lambda[k] / rows->length[k];
+    memcpy(answer->lambda, lambda, (size_t)rows->count * sizeof(double));
     equalities_project(answer->W, NULL, 1, &g->equalities);
     arena_release(arena, mark);
     return STATUS_DONE;

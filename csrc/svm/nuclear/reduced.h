@@ -1,5 +1,4 @@
-/* The nuclear-norm problem in orthonormal coordinates of the spans of its differences and of its queries, with
- * rows scaled to unit length:
+/* The nuclear-norm problem in orthonormal coordinates of the spans of its differences and of its queries:
  *
  *     min ||W||_*   s.t.  a_k = delta_k^T W z_q(k) >= b_k  (= b_k on equality rows)
  *     max b.lambda  s.t.  S(lambda) = [[I, -M], [-M^T, I]] >= 0,   M = A^*(lambda),   lambda >= 0 on margin rows
@@ -19,8 +18,8 @@ struct nuclear_reduced {
     const struct rows *rows;
     ptrdiff_t m, n, p, q;            /* rows, queries, dimensions of the two spans */
     double *key_basis, *query_basis; /* (p,dk), (q,dz) orthonormal rows */
-    double *z;                       /* (n,q) unit queries */
-    double *b, *inverse;             /* (m) right sides; 1 / ||delta|| */
+    double *z, *size;                /* (n,q) unit queries; (n) their norms before */
+    double *b;                       /* (m) right sides */
     unsigned char *left_out;         /* (m) equality rows that others imply */
     double scale, largest;           /* largest |b| */
     struct equalities equalities;

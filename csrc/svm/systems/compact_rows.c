@@ -67,7 +67,7 @@ static void copy_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
             continue;
         memcpy(r->token + r->slot[q], rows->token + from, (size_t)m * sizeof(ptrdiff_t));
         for (ptrdiff_t k = 0; k < m; ++k)
-            rows_unit_delta(D + k * dk, rows, from + k);
+            rows_delta(D + k * dk, rows, from + k);
         matrix_syrk(m, dk, vector_dot(z, z, dz), D, dk, 0.0, A, m, NULL);
         for (ptrdiff_t i = 0; i < m; ++i) {
             A[i * m + i] = 1 + r->ridge[from + i];

@@ -27,7 +27,6 @@ int newton_system_init(struct newton_system *n, const struct rows *rows, struct 
     ptrdiff_t m = rows->count, D = w->dk * w->dz, wide = w->dk > w->dz ? w->dk : w->dz;
     *n = (struct newton_system){.rows = rows, .monitor = monitor, .arena = arena_inside(arena), .m = m, .D = D};
     n->inverse = arena_doubles(arena, m, 1);
-    n->scaled = arena_doubles(arena, m, 1);
     n->refined = arena_doubles(arena, m, 1);
     n->M = arena_doubles(arena, D, 1);
     n->U = arena_doubles(arena, w->n_queries, w->dk);
@@ -44,7 +43,6 @@ int newton_system_init(struct newton_system *n, const struct rows *rows, struct 
         n->delta = arena_doubles(arena, w->longest, w->dk);
         n->weighted = arena_doubles(arena, w->longest, w->dk);
         n->square = arena_doubles(arena, wide, wide);
-        n->window = arena_doubles(arena, windows_scratch(w), 1);
     }
     if (arena->failed)
         return STATUS_NO_MEMORY;
@@ -53,33 +51,16 @@ int newton_system_init(struct newton_system *n, const struct rows *rows, struct 
     return STATUS_DONE;
 }
 
-void newton_system_apply(const struct newton_system *n, double *margin, const double *W)
-{
-    rows_apply(margin, n->rows, W, n->U);
-    for (ptrdiff_t k = 0; k < n->m; ++k)
-        margin[k] /= n->rows->length[k];
-}
-
-void newton_system_adjoint(const struct newton_system *n, double *W, const double *x)
-{
-    for (ptrdiff_t k = 0; k < n->m; ++k)
-        n->scaled[k] = x[k] / n->rows->length[k];
-    rows_adjoint(W, n->rows, n->scaled, n->U);
-}
-
 /* Of query q: sum_k d_k delta_k delta_k^T over its rows, its lower triangle packed. */
 static void weigh_keys(struct newton_system *n, double *to, ptrdiff_t q)
 {
     const struct rows *rows = n->rows;
     ptrdiff_t from = rows->first[q], count = rows->first[q + 1] - from, dk = rows->w->dk;
-    const double *X = windows_keys(rows->w, q, n->window), *a = X + rows->reference[q] * dk;
     for (ptrdiff_t k = 0; k < count; ++k) {
-        const double *x = X + rows->token[from + k] * dk;
-        double weight = 1 / (n->inverse[from + k] * rows->length[from + k] * rows->length[from + k]);
-        for (ptrdiff_t i = 0; i < dk; ++i) {
-            n->delta[k * dk + i] = a[i] - x[i];
-            n->weighted[k * dk + i] = weight * (a[i] - x[i]);
-        }
+        double weight = 1 / n->inverse[from + k], *delta = n->delta + k * dk;
+        rows_delta(delta, rows, from + k);
+        for (ptrdiff_t i = 0; i < dk; ++i)
+            n->weighted[k * dk + i] = weight * delta[i];
     }
     matrix_columns_times_columns(n->square, n->weighted, n->delta, dk, dk, count);
     for (ptrdiff_t i = 0; i < dk; to += ++i)
@@ -140,32 +121,32 @@ int newton_system_solve(struct newton_system *n, double *dx, double *dW, double 
     if (n->unknowns == NEWTON_SYSTEM_ROWS) {
         memset(n->refined, 0, (size_t)m * sizeof(double));
         if (rest != NULL)
-            newton_system_apply(n, n->refined, rest);
+            rows_apply(n->refined, n->rows, rest, n->U);
         for (ptrdiff_t k = 0; k < m; ++k)
             h[k] = h[k] * n->inverse[k] - n->refined[k];
         memset(dx, 0, (size_t)m * sizeof(double));
         int status = support_system_solve(&n->support, dx, h, DBL_EPSILON, REFINEMENTS, &corrections, n->monitor,
                                           n->arena);
-        newton_system_adjoint(n, dW, dx);
+        rows_adjoint(dW, n->rows, dx, n->U);
         for (ptrdiff_t i = 0; rest != NULL && i < D; ++i)
             dW[i] += rest[i];
         return status == STATUS_ITERATION_LIMIT ? STATUS_DONE : status; /* refined as far as rounding goes */
     }
-    newton_system_adjoint(n, dW, h);
+    rows_adjoint(dW, n->rows, h, n->U);
     for (ptrdiff_t i = 0; rest != NULL && i < D; ++i)
         dW[i] += rest[i];
     newton_system_solve_weights(n, dW);
-    newton_system_apply(n, n->refined, dW);
+    rows_apply(n->refined, n->rows, dW, n->U);
     for (ptrdiff_t k = 0; k < m; ++k)
         dx[k] = h[k] - n->refined[k] / n->inverse[k];
     for (int pass = 0; pass < REFINEMENTS; ++pass) {
-        newton_system_adjoint(n, n->M, dx);
+        rows_adjoint(n->M, n->rows, dx, n->U);
         for (ptrdiff_t i = 0; i < D; ++i)
             n->M[i] += (rest != NULL ? rest[i] : 0) - dW[i];
         if (!(vector_dot(n->M, n->M, D) > CONSISTENT * CONSISTENT * vector_dot(dW, dW, D)))
             break;
         newton_system_solve_weights(n, n->M);
-        newton_system_apply(n, n->refined, n->M);
+        rows_apply(n->refined, n->rows, n->M, n->U);
         for (ptrdiff_t i = 0; i < D; ++i)
             dW[i] += n->M[i];
         for (ptrdiff_t k = 0; k < m; ++k)

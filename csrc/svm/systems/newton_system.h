@@ -1,5 +1,4 @@
-/* Newton's equations of an interior point method in the Frobenius norm, on rows scaled to unit length
- * (a_k = row_k / length_k) with weights d > 0:
+/* Newton's equations of an interior point method in the Frobenius norm, with weights d > 0 of the rows:
  *
  *     dx = h - d o A(dW),   dW = A^* dx + rest
  *         <=>   (I + A^* diag(d) A) dW = A^* h + rest         of size D = dk dz, taken when D < m
@@ -29,16 +28,11 @@ struct newton_system {
     double *delta, *weighted, *square; /* (longest, dk) twice, (max(dk, dz), max(dk, dz)) */
     struct support_system support;     /* the system of the rows */
     ptrdiff_t *all;                    /* (m) 0, 1, .. */
-    double *scaled, *refined, *M, *U;  /* (m), (m), (dk, dz), (M, dk) scratch */
-    double *window;                    /* windows_scratch */
+    double *refined, *M, *U;           /* (m), (dk, dz), (M, dk) scratch */
 };
 
 /* STATUS_DONE, STATUS_NO_MEMORY. */
 int newton_system_init(struct newton_system *n, const struct rows *rows, struct monitor *monitor, struct arena *arena);
-
-/* margin [m] = A(W) and W [dk,dz] = A^*(x) on unit rows. */
-void newton_system_apply(const struct newton_system *n, double *margin, const double *W);
-void newton_system_adjoint(const struct newton_system *n, double *W, const double *x);
 
 /* Factor the system of the weights in n->inverse, in place of the one before.  STATUS_DONE, STATUS_FACTORIZATION,
  * STATUS_NO_MEMORY. */

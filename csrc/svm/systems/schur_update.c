@@ -104,7 +104,7 @@ static int add_columns(struct schur_update *e, const ptrdiff_t *changed, ptrdiff
             column[e->place[k]] = 1;
             continue;
         }
-        rows_unit_delta(delta, rows, k);
+        rows_delta(delta, rows, k);
         matrix_times_vector(column, e->D, delta, n, dk, NULL);
         matrix_times_vector(k_z, e->Z, rows->w->queries + rows->query[k] * dz, e->query[n - 1] + 1, dz, NULL);
         for (ptrdiff_t i = 0; i < n; ++i)

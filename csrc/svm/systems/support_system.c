@@ -28,7 +28,6 @@ static int subset(struct support_system *s, const struct rows *rows, const ptrdi
     s->rows.rhs = arena_doubles(arena, size, 1);
     s->rows.length = arena_doubles(arena, size, 1);
     s->member = arena_indices(arena, size);
-    s->inverse_length = arena_doubles(arena, size, 1);
     s->ridge = arena_doubles(arena, size, 1);
     if (arena->failed)
         return STATUS_NO_MEMORY;
@@ -41,7 +40,6 @@ static int subset(struct support_system *s, const struct rows *rows, const ptrdi
         s->rows.equal[i] = rows->equal[k];
         s->rows.rhs[i] = rows->rhs[k];
         s->rows.length[i] = rows->length[k];
-        s->inverse_length[i] = 1 / rows->length[k];
         ++s->rows.first[rows->query[k] + 1];
     }
     for (ptrdiff_t q = 0; q < M; ++q)
@@ -82,7 +80,6 @@ int support_system_init(struct support_system *s, const struct rows *rows, const
     }
     s->L = arena_doubles(arena, size, size);
     s->W = arena_doubles(arena, rows->w->dk, rows->w->dz);
-    s->scratch = arena_doubles(arena, size, 1);
     s->U = arena_doubles(arena, rows->w->n_queries, rows->w->dk);
     if (arena->failed)
         return STATUS_NO_MEMORY;
@@ -100,12 +97,10 @@ static void apply(struct support_system *s, double *out, const double *x)
         compact_rows_apply(s->compact, out, x);
         return;
     }
-    for (ptrdiff_t i = 0; i < size; ++i)
-        s->scratch[i] = x[i] * s->inverse_length[i];
-    rows_adjoint(s->W, &s->rows, s->scratch, s->U);
+    rows_adjoint(s->W, &s->rows, x, s->U);
     rows_apply(out, &s->rows, s->W, s->U);
     for (ptrdiff_t i = 0; i < size; ++i)
-        out[i] = out[i] * s->inverse_length[i] + s->ridge[i] * x[i];
+        out[i] += s->ridge[i] * x[i];
 }
 
 /* out = an approximation of the system's inverse times r. */

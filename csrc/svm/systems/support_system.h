@@ -1,4 +1,4 @@
-/* Linear systems on a set S of rows:   (A_S A_S^* + diag(ridge)) x = b_S   for rows scaled to unit length.
+/* Linear systems on a set S of rows:   (A_S A_S^* + diag(ridge)) x = b_S.
  *
  * By Cholesky of the Gram matrix, refined with residuals computed from the tokens; or, for many rows that are well
  * conditioned, by conjugate gradients on a compact copy of the rows, preconditioned with the inverse of each query's
@@ -18,11 +18,10 @@ struct support_system {
     const struct rows *all;
     struct rows rows;             /* the rows of S alone */
     ptrdiff_t *member;            /* (|S|) their numbers among all rows */
-    double *inverse_length;       /* (|S|) */
     double *L;                    /* (|S|, |S|) Cholesky factor */
     struct compact_rows *compact; /* of conjugate gradients */
     double *ridge;                /* (|S|) */
-    double *W, *scratch, *U;      /* (dk, dz), (|S|), (M, dk) scratch with L */
+    double *W, *U;                /* (dk, dz), (M, dk) scratch with L */
 };
 
 /* For S = member [size], ascending; ridge [m] by row.  `compact`: with room for S; NULL: Cholesky.  STATUS_DONE,
