@@ -19,7 +19,7 @@
 /* A multiplier this far below zero, as a part of the largest, is zero. */
 #define ACTIVE_SET_NEGATIVE 1e-11
 
-/* One exchange: inside [m] marks S and then the next S; x, margin, b [m] by row, of unit rows; `size` is ||W||_F or
+/* One exchange: inside [m] marks S and then the next S; x, margin, b [m] by row; `size` is ||W||_F or
  * more.  Equality rows stay on their side.  Where the rows fix the scale of W, so that no scaling puts a row right, a
  * margin may be short by ROUNDING alone.  Returns the number of rows that changed sides. */
 ptrdiff_t active_set_exchange(unsigned char *inside, const double *x, const double *margin, const double *b,

@@ -155,14 +155,12 @@ static double enforce(double *W, double *margin, const struct rows *rows, double
 static void of_both(struct bounds *bound, double *W, double *lambda, double *margin, const struct rows *rows, double s,
                     double of_w, double of_m, enum svm_norm norm, struct arena *arena)
 {
-    double product = 0;
+    double product = vector_dot(rows->rhs, lambda, rows->count);
     if (s > 0) {
         for (ptrdiff_t i = 0; i < rows->w->dk * rows->w->dz; ++i)
             W[i] *= s;
         s *= enforce(W, margin, rows, vector_norm(W, rows->w->dk * rows->w->dz), arena);
     }
-    for (ptrdiff_t k = 0; k < rows->count; ++k)
-        product += rows->rhs[k] * lambda[k];
     bound->lower = s > 0 ? 1 / (s * of_w) : 0;
     bound->upper = product > 0 ? of_m / product : INFINITY;
     bound->gap = bound->lower > 0 ? bound->upper / bound->lower - 1 : INFINITY;
@@ -236,11 +234,10 @@ int certificate_check_soft(struct bounds *bound, const double *W, double *lambda
         return STATUS_NO_MEMORY;
     clean(lambda, rows);
     rows_apply(margin, rows, W, U);
-    double slack = 0, product = 0, price = 0, size = vector_norm(W, D);
+    double slack = 0, price = 0, size = vector_norm(W, D);
     int met = 1;
     for (ptrdiff_t k = 0; k < rows->count; ++k) {
         double missing = rows->rhs[k] - margin[k], of_entry = missing * rows->length[k];
-        product += rows->rhs[k] * lambda[k];
         if (rows->equal[k]) {
             met &= fabs(missing) <= CERTIFICATE_ROUNDING * size + 1e-12 * fabs(rows->rhs[k])
                    && fabs(of_entry) <= CERTIFICATE_LOOSEST * rows->largest;
@@ -253,7 +250,7 @@ int certificate_check_soft(struct bounds *bound, const double *W, double *lambda
     rows_adjoint(M, rows, lambda, U);
     double of_w = vector_dot(W, W, D), of_m = vector_dot(M, M, D);
     bound->upper = met ? of_w / 2 + C * slack : INFINITY;
-    bound->lower = product - of_m / 2 - price;
+    bound->lower = vector_dot(rows->rhs, lambda, rows->count) - of_m / 2 - price;
     bound->gap = bound->lower > 0 ? bound->upper / bound->lower - 1 : INFINITY;
     arena_release(arena, mark);
     return STATUS_DONE;
@@ -263,15 +260,14 @@ double certificate_farkas(double *lambda, const struct rows *rows, struct arena 
 {
     struct arena_mark mark = arena_mark(arena);
     ptrdiff_t size = rows->w->dk * rows->w->dz;
-    double *M = arena_doubles(arena, size, 1), *U = operator_scratch(rows, arena), weight = 0, product = 0;
+    double *M = arena_doubles(arena, size, 1), *U = operator_scratch(rows, arena), weight = 0;
     if (arena->failed)
         return INFINITY;
     clean(lambda, rows);
     rows_adjoint(M, rows, lambda, U);
-    for (ptrdiff_t k = 0; k < rows->count; ++k) {
-        product += rows->rhs[k] * lambda[k];
+    double product = vector_dot(rows->rhs, lambda, rows->count);
+    for (ptrdiff_t k = 0; k < rows->count; ++k)
         weight += fabs(rows->rhs[k] * lambda[k]) * rows->length[k];
-    }
     /* With b of both signs b . lambda may cancel, and proves that much less. */
     weight = fmin(weight, rows->longest * product);
     double residual = vector_norm(M, size);

@@ -60,6 +60,7 @@ int equalities_factor(struct equalities *e, const struct rows *rows, struct aren
     ptrdiff_t n = rows->n_equal;
     *e = (struct equalities){.rows = rows};
     e->row = arena_indices(arena, n);
+    e->implied = arena_take(arena, rows->count, 1);
     e->margin = arena_doubles(arena, rows->count, 1);
     e->multiplier = arena_doubles(arena, n, 1);
     e->M = arena_doubles(arena, rows->w->dk, rows->w->dz);
@@ -80,6 +81,9 @@ int equalities_factor(struct equalities *e, const struct rows *rows, struct aren
     }
     e->count = pivoted_cholesky(G, n, e->row, rows->monitor);
     e->L = G;
+    memcpy(e->implied, rows->equal, (size_t)rows->count);
+    for (ptrdiff_t i = 0; i < e->count; ++i)
+        e->implied[e->row[i]] = 0;
     for (ptrdiff_t i = 1; i < e->count; ++i) /* the factor's rows, packed from stride n to stride count */
         memmove(G + i * e->count, G + i * n, (size_t)e->count * sizeof(double));
     return STATUS_DONE;

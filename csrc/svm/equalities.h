@@ -9,6 +9,7 @@ struct equalities {
     const struct rows *rows;
     ptrdiff_t count;                     /* independent equality rows */
     ptrdiff_t *row;                      /* (count) their row numbers */
+    unsigned char *implied;              /* (m) an equality row that these imply */
     double *L;                           /* (count, count) lower, E E^* = L L^T */
     double *margin, *multiplier, *M, *U; /* scratch (m), (count), (dk, dz), (M, dk) */
 };

@@ -10,7 +10,7 @@
 int solver_start(double *lambda, const struct rows *rows, const struct svm_options *options, struct arena *arena)
 {
     ptrdiff_t D = rows->w->dk * rows->w->dz;
-    double product = 0, square = 0;
+    double square = 0;
     memset(lambda, 0, (size_t)rows->count * sizeof(double));
     if (options->start == NULL)
         return 0;
@@ -24,10 +24,10 @@ int solver_start(double *lambda, const struct rows *rows, const struct svm_optio
     double top = vector_largest(lambda, rows->count);
     for (ptrdiff_t k = 0; k < rows->count; ++k) {
         lambda[k] = top > 0 ? lambda[k] / top : 0;
-        product += rows->rhs[k] * lambda[k];
         square += lambda[k] * lambda[k] * rows_ridge(rows, k, options->soft);
     }
     rows_adjoint(M, rows, lambda, P);
+    double product = vector_dot(rows->rhs, lambda, rows->count);
     double scale = product / (square + vector_dot(M, M, D)); /* of max  t b.lambda - t^2/2 (...) */
     arena_release(arena, mark);
     if (!(scale > 0) || !isfinite(scale)) {

@@ -20,6 +20,7 @@
 #include "svm/equalities.h"
 #include "base/status.h"
 #include "base/monitor.h"
+#include "linalg/vector.h"
 #include "svm/entrywise/iterate.h"
 
 #define IDLE 50 /* iterations without a better bound: stagnation at rounding level */
@@ -103,9 +104,7 @@ static int trim(struct interior *b, const struct svm_options *options, struct ar
 /* W = sign(M) |M|^(q-1) fixes the scale of lambda: b . lambda = ||W||_p^p.  Left alone where that overflows. */
 static void normalise(struct svm_answer *answer, const struct rows *rows, double p)
 {
-    double product = 0, power = pow(1 / answer->bound.lower, p);
-    for (ptrdiff_t k = 0; k < rows->count; ++k)
-        product += rows->rhs[k] * answer->lambda[k];
+    double product = vector_dot(rows->rhs, answer->lambda, rows->count), power = pow(1 / answer->bound.lower, p);
     if (isnormal(power) && isnormal(power / product))
         for (ptrdiff_t k = 0; k < rows->count; ++k)
             answer->lambda[k] *= power / product;

@@ -44,7 +44,6 @@ int entrywise_iterate_init(struct entrywise_iterate *s, const struct rows *rows,
         for (size_t j = 0; j < sizeof of_side / sizeof *of_side; ++j)
             *of_side[j] = arena_zeros(arena, D, 1);
     }
-    s->implied = arena_take(arena, m, 1);
     s->U = arena_doubles(arena, M, w->dk);
     s->delta = arena_doubles(arena, m, w->dk);
     s->unknowns = D < m && m > ROWS_MOST ? NEWTON_SYSTEM_WEIGHTS : NEWTON_SYSTEM_ROWS;
@@ -72,14 +71,11 @@ void entrywise_iterate_start(struct entrywise_iterate *s, const double *W, const
     double scale = s->scale = ABOVE * vector_largest(W, s->D) * (rows->homogeneous ? 2 : 1), mean = 0;
     for (ptrdiff_t i = 0; i < s->D; ++i)
         s->w[i] = W[i] / (ABOVE * vector_largest(W, s->D));
-    memset(s->implied, rows->n_equal > 0, (size_t)s->m);
+    s->implied = equalities->implied;
     for (ptrdiff_t k = 0; k < s->m; ++k) {
         s->beta[k] = rows->rhs[k] / scale;
-        s->implied[k] &= rows->equal[k];
         rows_delta(s->delta + k * rows->w->dk, rows, k);
     }
-    for (ptrdiff_t i = 0; i < equalities->count; ++i)
-        s->implied[equalities->row[i]] = 0;
     rows_apply(s->s, s->rows, s->w, s->U);
     for (ptrdiff_t k = 0; k < s->m; ++k) {
         s->s[k] = rows->equal[k] ? 0 : s->s[k] - s->beta[k];

@@ -18,7 +18,7 @@ struct entrywise_iterate {
     ptrdiff_t m, D;
     double p;
     double *beta;                       /* (m) b / scale */
-    unsigned char *implied;             /* (m) an equality row that others imply: multiplier 0 */
+    const unsigned char *implied;       /* (m) of the equalities: multiplier 0 */
     double *s, *lambda, *ds, *dlambda;  /* (m) */
     double *target, *residual, *scaled; /* (m) of lambda ds + s dlambda; A w - beta - s; scratch */
     double *U;                          /* (M, dk) scratch of the rows' operators */

@@ -9,6 +9,7 @@
 #include "base/monitor.h"
 #include "base/status.h"
 #include "linalg/matrix.h"
+#include "linalg/vector.h"
 #include "svm/epigraph/path_following.h"
 
 #define WHOLE 150  /* rows up to which no working set is worth while */
@@ -61,7 +62,7 @@ static int unrotate(struct nuclear_reduced *g, struct arena *arena)
     for (ptrdiff_t i = 0; i < g->q; ++i)
         g->query_basis[i * g->q + i] = 1;
     for (ptrdiff_t i = 0; i < g->n; ++i) {
-        double length = nuclear_reduced_norm(w->queries + i * g->q, g->q);
+        double length = vector_norm(w->queries + i * g->q, g->q);
         for (ptrdiff_t j = 0; j < g->q && length > 0; ++j)
             g->z[i * g->q + j] = w->queries[i * g->q + j] / length;
     }
@@ -188,7 +189,7 @@ int epigraph_interior(struct svm_answer *answer, const struct rows *rows, const 
     if (status != STATUS_DONE && status != STATUS_ITERATION_LIMIT)
         return status;
     answer->iterations = 0;
-    double size = nuclear_reduced_norm(answer->W, rows->w->dk * rows->w->dz);
+    double size = vector_norm(answer->W, rows->w->dk * rows->w->dz);
     if (nuclear_reduced_build(&g, rows, size, arena) != STATUS_DONE
         || (!norm->rotates && unrotate(&g, arena) != STATUS_DONE) || init_search(&f, &g, arena) != STATUS_DONE
         || first_set(&f, &g, arena) != STATUS_DONE)

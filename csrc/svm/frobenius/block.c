@@ -48,7 +48,6 @@ static int prepare(struct primal_dual_active_set *s, struct block_ascent *blocks
 static void guess(struct primal_dual_active_set *s)
 {
     const struct rows *rows = s->rows;
-    double product = 0;
     for (ptrdiff_t k = 0; k < rows->count; ++k)
         s->lambda[k] = rows->equal[k] ? 0 : fmax(rows->rhs[k], 0);
     rows_adjoint(s->W, rows, s->lambda, s->U);
@@ -69,9 +68,8 @@ static void guess(struct primal_dual_active_set *s)
     }
     rows_adjoint(s->W, rows, s->lambda, s->U);
     double square = vector_dot(s->W, s->W, rows->w->dk * rows->w->dz);
-    for (ptrdiff_t k = 0; k < rows->count; ++k)
-        product += rows->rhs[k] * s->lambda[k];
-    double scale = product / square; /* of max  t b.lambda - t^2/2 ||A^* lambda||^2 */
+    double scale = vector_dot(rows->rhs, s->lambda, rows->count)
+                   / square; /* of max  t b.lambda - t^2/2 ||A^* lambda||^2 */
     for (ptrdiff_t k = 0; k < rows->count; ++k)
         s->lambda[k] = square > 0 ? s->lambda[k] * scale : 0;
 }

@@ -57,7 +57,7 @@ struct interior {
     double lower, upper;              /* those bounds of the largest margin */
     double farkas;                    /* residual of x as a proof of infeasibility */
     ptrdiff_t *member;                /* (m) */
-    unsigned char *inside, *implied;  /* (m) in the support; an equality row that others imply */
+    unsigned char *inside;            /* (m) in the support */
 };
 
 static int init(struct interior *s)
@@ -71,14 +71,10 @@ static int init(struct interior *s)
         *matrices[i] = arena_zeros(s->arena, s->D, 1);
     s->member = arena_indices(s->arena, m);
     s->inside = arena_take(s->arena, m, 1);
-    s->implied = arena_take(s->arena, m, 1);
     if (s->arena->failed)
         return STATUS_NO_MEMORY;
-    memcpy(s->implied, s->rows->equal, (size_t)m);
-    if (s->rows->n_equal > 0 && equalities_factor(&s->equalities, s->rows, s->arena) != STATUS_DONE)
+    if (equalities_factor(&s->equalities, s->rows, s->arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
-    for (ptrdiff_t i = 0; i < s->equalities.count; ++i)
-        s->implied[s->equalities.row[i]] = 0;
     return newton_system_init(&s->newton, s->rows, s->monitor, s->arena);
 }
 
@@ -145,7 +141,7 @@ static double measure(struct interior *s)
 static int factor(struct interior *s)
 {
     for (ptrdiff_t k = 0; k < s->m; ++k)
-        s->newton.inverse[k] = s->implied[k] ? ABSENT : s->newton.inverse[k] + s->proximal;
+        s->newton.inverse[k] = s->equalities.implied[k] ? ABSENT : s->newton.inverse[k] + s->proximal;
     int status = newton_system_factor(&s->newton);
     if (status == STATUS_FACTORIZATION)
         s->proximal *= MORE_PROXIMAL;
@@ -227,8 +223,8 @@ static int advance(struct interior *s)
     return STATUS_DONE;
 }
 
-/* Solve on the rows s->member: their multipliers to answer->lambda, W to answer->W, its margins to
- * s->h.  W is corrected by itself: A^* x is off by eps sum|x|, of order eps / margin^2, W by eps / margin. */
+/* Solve on the rows s->member: their multipliers to answer->lambda, W to answer->W, its margins to s->h.  W is
+ * corrected by itself: A^* x is off by eps sum|x|, of order eps / margin^2, W by eps / margin. */
 static int solve_on_support(struct interior *s, ptrdiff_t size)
 {
     double *x = arena_doubles(s->arena, size, 1), *b = arena_doubles(s->arena, size, 1);
@@ -272,7 +268,7 @@ static int finish(struct interior *s)
 {
     ptrdiff_t before = PTRDIFF_MAX;
     for (ptrdiff_t k = 0; k < s->m; ++k)
-        s->inside[k] = !s->implied[k] && (s->rows->equal[k] || s->x[k] > s->s[k]);
+        s->inside[k] = !s->equalities.implied[k] && (s->rows->equal[k] || s->x[k] > s->s[k]);
     for (int exchange = 0; exchange < EXCHANGES; ++exchange) {
         ptrdiff_t size = 0;
         for (ptrdiff_t k = 0; k < s->m; ++k)

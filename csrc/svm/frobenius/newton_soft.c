@@ -47,7 +47,6 @@ struct newton {
     double *margin, *along, *trial; /* (m) A W, A dW; scratch */
     double *W, *dW, *rest;          /* (D) */
     ptrdiff_t *member;              /* (m) S and the equality rows */
-    unsigned char *implied;         /* (m) an equality row that others imply */
 };
 
 static int init(struct newton *s)
@@ -59,15 +58,11 @@ static int init(struct newton *s)
     for (size_t i = 0; i < sizeof matrices / sizeof *matrices; ++i)
         *matrices[i] = arena_zeros(s->arena, s->D, 1);
     s->member = arena_indices(s->arena, s->m);
-    s->implied = arena_take(s->arena, s->m, 1);
     if (s->arena->failed)
         return STATUS_NO_MEMORY;
-    memcpy(s->implied, s->rows->equal, (size_t)s->m);
     int status = equalities_factor(&s->equalities, s->rows, s->arena);
     if (status != STATUS_DONE)
         return status;
-    for (ptrdiff_t i = 0; i < s->equalities.count; ++i)
-        s->implied[s->equalities.row[i]] = 0;
     for (ptrdiff_t k = 0; k < s->m; ++k) {
         s->d[k] = 2 * s->options->soft * s->rows->length[k] * s->rows->length[k];
     }
@@ -85,19 +80,19 @@ static double value(const struct newton *s)
     return sum / 2;
 }
 
-/* The value of the dual at the multipliers s->trial, once their signs are put right and those of the
- * equality rows are the best for the others: A^* x meets the equality rows then. */
+/* The value of the dual at the multipliers s->trial, once their signs are put right and those of the equality rows are
+ * the best for the others: A^* x meets the equality rows then. */
 static double dual_value(struct newton *s)
 {
-    double *lambda = s->trial, sum = 0;
+    double *lambda = s->trial, cost = 0;
     for (ptrdiff_t k = 0; k < s->m; ++k)
         lambda[k] = s->rows->equal[k] ? lambda[k] : fmax(lambda[k], 0);
     rows_adjoint(s->rest, s->rows, lambda, s->system.U);
     equalities_project(s->rest, lambda, 1, &s->equalities);
     for (ptrdiff_t k = 0; k < s->m; ++k)
-        sum += s->rows->rhs[k] * lambda[k] - (s->rows->equal[k] ? 0 : lambda[k] * lambda[k] / (2 * s->d[k]));
+        cost += s->rows->equal[k] ? 0 : lambda[k] * lambda[k] / s->d[k];
     rows_adjoint(s->rest, s->rows, lambda, s->system.U);
-    return sum - vector_dot(s->rest, s->rest, s->D) / 2;
+    return vector_dot(s->rows->rhs, lambda, s->m) - (cost + vector_dot(s->rest, s->rest, s->D)) / 2;
 }
 
 static int keep_dual(struct newton *s)
@@ -180,7 +175,7 @@ static int direction(struct newton *s)
     ptrdiff_t size = 0;
     double stiffest = 1;
     for (ptrdiff_t k = 0; k < s->m; ++k) {
-        int inside = s->rows->equal[k] ? !s->implied[k] : s->rows->rhs[k] > s->margin[k];
+        int inside = s->rows->equal[k] ? !s->equalities.implied[k] : s->rows->rhs[k] > s->margin[k];
         s->x[k] = inside && (s->rows->equal[k] || s->x[k] > 0) ? s->x[k] : 0;
         s->system.inverse[k] = inside ? 1 / s->d[k] : ABSENT;
         if (inside) {
@@ -192,7 +187,7 @@ static int direction(struct newton *s)
     for (double soft = few ? FIRM : SOFTER / stiffest; status == STATUS_FACTORIZATION && soft <= 1; soft *= 100) {
         s->proximal = soft;
         for (ptrdiff_t k = 0; k < s->m; ++k)
-            if (s->rows->equal[k] && !s->implied[k])
+            if (s->rows->equal[k] && !s->equalities.implied[k])
                 s->system.inverse[k] = soft;
         status = few ? solve_for_rows(s, size) : solve_for_weights(s);
     }

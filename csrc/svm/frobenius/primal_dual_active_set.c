@@ -81,13 +81,11 @@ void primal_dual_active_set_prepare(struct primal_dual_active_set *s)
 double primal_dual_active_set_price(struct primal_dual_active_set *s, const double *lambda, int signs_hold)
 {
     const struct rows *rows = s->rows;
-    double C = s->options->soft, product = 0, cost = 0;
+    double C = s->options->soft, product = vector_dot(rows->rhs, lambda, rows->count), cost = 0;
     rows_adjoint(s->W, rows, lambda, s->U);
     double square = vector_dot(s->W, s->W, rows->w->dk * rows->w->dz);
-    for (ptrdiff_t k = 0; k < rows->count; ++k) {
-        product += rows->rhs[k] * lambda[k];
-        cost += C > 0 ? lambda[k] * lambda[k] * rows_ridge(rows, k, C) : 0;
-    }
+    for (ptrdiff_t k = 0; k < rows->count && C > 0; ++k)
+        cost += lambda[k] * lambda[k] * rows_ridge(rows, k, C);
     double dual = product - square / 2 - cost / 2;
     double upper = product > 0 ? sqrt(square) / product : INFINITY;
     if (!signs_hold || (C > 0 ? dual <= s->lower : upper >= s->upper))

@@ -57,7 +57,7 @@ static int copy_rows(struct nuclear_augmented_lagrangian *s, struct arena *arena
     memcpy(s->b, s->g->b, (size_t)m * sizeof(double));
     for (ptrdiff_t k = 0; k < m; ++k)
         s->member[k] = k;
-    memcpy(s->out, s->g->left_out, (size_t)m);
+    memcpy(s->out, s->g->equalities.implied, (size_t)m);
     drop(s);
     return STATUS_DONE;
 }

@@ -16,6 +16,7 @@
 #include "base/status.h"
 #include "svm/nuclear/schur.h"
 #include "linalg/matrix.h"
+#include "linalg/vector.h"
 
 /* Penalties and relative gradients: further than nuclear_factored goes, since no polish at a saddle of S comes after.
  */
@@ -80,7 +81,7 @@ static double residual(struct capped *s, const struct nuclear_augmented_lagrangi
     matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, p, r, q, -1.0, s->M, q, s->Y + p * r, r, 1.0, s->step, r);
     matrix_gemm(MATRIX_TRANSPOSED, MATRIX_PLAIN, q, r, p, -1.0, s->M, q, s->Y, r, 1.0, s->step + p * r, r);
     arena_release(arena, mark);
-    return nuclear_reduced_norm(s->step, size) / nuclear_reduced_norm(s->Y, size);
+    return vector_norm(s->step, size) / vector_norm(s->Y, size);
 }
 
 /* answer->W = K Q^T, nothing added, so that its rank is what it says; certified with the multipliers there. */
@@ -139,8 +140,7 @@ int nuclear_capped(struct svm_answer *answer, const struct rows *rows, const str
     struct nuclear_reduced g;
     struct nuclear_augmented_lagrangian lagrange;
     struct capped s;
-    if (nuclear_reduced_build(&g, rows, nuclear_reduced_norm(answer->W, rows->w->dk * rows->w->dz), arena)
-        != STATUS_DONE)
+    if (nuclear_reduced_build(&g, rows, vector_norm(answer->W, rows->w->dk * rows->w->dz), arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     ptrdiff_t least = g.p < g.q ? g.p : g.q, r = options->rank < least ? options->rank : least;
     if (init(&s, &g, r, arena) != STATUS_DONE)

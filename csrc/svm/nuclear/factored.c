@@ -16,6 +16,7 @@
 #include "base/status.h"
 #include "svm/nuclear/polish.h"
 #include "linalg/matrix.h"
+#include "linalg/vector.h"
 
 /* Penalties, and the relative gradients worth descending to with them: fewest evaluations of those tried.  The
  * first two rounds bring loose problems within reach of the polish, tight or correlated ones want more. */
@@ -115,7 +116,7 @@ static int init(struct search *s, const struct svm_answer *near, const struct ro
                 struct arena *arena)
 {
     struct nuclear_reduced *g = &s->g;
-    double size = nuclear_reduced_norm(near->W, rows->w->dk * rows->w->dz);
+    double size = vector_norm(near->W, rows->w->dk * rows->w->dz);
     *s = (struct search){.gap = INFINITY, .tolerance = certificate_tolerance(tol, 1 / size, rows)};
     if (nuclear_reduced_build(g, rows, size, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
@@ -155,17 +156,15 @@ static int resume(struct svm_answer *answer, const struct rows *rows, const stru
     ptrdiff_t D = rows->w->dk * rows->w->dz;
     struct svm_answer near = {.W = arena_doubles(arena, D, 1), .lambda = arena_doubles(arena, rows->count, 1)};
     double *margin = arena_doubles(arena, rows->count, 1), *U = arena_doubles(arena, rows->w->n_queries, rows->w->dk);
-    double asked = 0, reached = 0, least = INFINITY;
+    double least = INFINITY;
     if (arena->failed)
         return STATUS_NO_MEMORY;
     int warm = solver_start(near.lambda, rows, options, arena);
     if (warm <= 0)
         return warm < 0 ? warm : STATUS_UNDECIDED;
     rows_apply(margin, rows, options->start_W, U);
-    for (ptrdiff_t k = 0; k < rows->count; ++k) {
-        asked += near.lambda[k] * rows->rhs[k];
-        reached += near.lambda[k] * margin[k];
-    }
+    double asked = vector_dot(near.lambda, rows->rhs, rows->count);
+    double reached = vector_dot(near.lambda, margin, rows->count);
     for (ptrdiff_t k = 0; k < rows->count; ++k)
         if (!rows->equal[k] && rows->rhs[k] > 0)
             least = fmin(least, margin[k] / rows->rhs[k]);

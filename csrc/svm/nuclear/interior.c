@@ -15,6 +15,7 @@
 #include "svm/nuclear/path_following.h"
 #include "svm/nuclear/polish.h"
 #include "linalg/matrix.h"
+#include "linalg/vector.h"
 
 #define WHOLE 150  /* rows up to which no working set is worth while */
 #define WIDER 1.3  /* first working set: rows for each one of the Frobenius support */
@@ -222,8 +223,7 @@ int nuclear_interior(struct svm_answer *answer, const struct rows *rows, const s
     struct nuclear_reduced g;
     struct search f = {.answer = answer, .options = options, .monitor = monitor, .gap = INFINITY};
     f.tolerance = certificate_tolerance(options->tol, answer->bound.lower, rows);
-    if (nuclear_reduced_build(&g, rows, nuclear_reduced_norm(answer->W, rows->w->dk * rows->w->dz), arena)
-        != STATUS_DONE)
+    if (nuclear_reduced_build(&g, rows, vector_norm(answer->W, rows->w->dk * rows->w->dz), arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     answer->iterations = 0;
     if (g.p == 1 || g.q == 1) /* W has one singular value: the Frobenius answer */

@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "base/monitor.h"
 #include "linalg/matrix.h"
+#include "linalg/vector.h"
 
 #define START 3.0   /* mu of the first point, for ||W||_F = 1: fewest steps of .1 .. 30 */
 #define TRUST 0.6   /* part of the multipliers given in it: fewest steps of 0 .. .95 */
@@ -56,12 +57,12 @@ int nuclear_path_following_start(struct nuclear_path_following *s, const double 
     for (ptrdiff_t k = 0; k < g->m; ++k)
         s->lambda[k] = !g->equal[k];
     nuclear_reduced_adjoint(s->M, g, s->lambda, s->U);
-    double equal_part = (1 - TRUST) / nuclear_reduced_norm(s->M, g->p * g->q);
+    double equal_part = (1 - TRUST) / vector_norm(s->M, g->p * g->q);
     for (ptrdiff_t k = 0; k < g->m; ++k)
         if (!g->equal[k])
             s->lambda[k] = equal_part + TRUST * lambda[g->row[k]];
     nuclear_reduced_adjoint(s->M, g, s->lambda, s->U);
-    double size = 0.5 / nuclear_reduced_norm(s->M, g->p * g->q); /* S >= 1/2 I */
+    double size = 0.5 / vector_norm(s->M, g->p * g->q); /* S >= 1/2 I */
     for (ptrdiff_t k = 0; k < g->m; ++k) {
         s->lambda[k] *= size;
         s->x[k] = g->equal[k] ? 0 : START / s->lambda[k];

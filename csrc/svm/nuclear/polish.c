@@ -20,6 +20,7 @@
 #include "svm/active_set.h"
 #include "svm/nuclear/schur.h"
 #include "linalg/matrix.h"
+#include "linalg/vector.h"
 
 #define MOST 15          /* steps; 3 to 6 are usual, and a start that needs more is too far away */
 #define STEADY 0.1       /* residual below which S may change: signs mean nothing earlier */
@@ -71,7 +72,7 @@ static int init(struct newton *s, const struct nuclear_pair *pair, unsigned char
         return STATUS_NO_MEMORY;
     memcpy(s->Y, pair->Y, (size_t)(N * r) * sizeof(double));
     for (ptrdiff_t k = 0; k < m; ++k)
-        s->lambda[k] = active[k] && !g->left_out[k] ? pair->lambda[k] : 0;
+        s->lambda[k] = active[k] && !g->equalities.implied[k] ? pair->lambda[k] : 0;
     return STATUS_DONE;
 }
 
@@ -114,7 +115,7 @@ static int evaluate(struct newton *s)
     for (ptrdiff_t k = 0; k < g->m; ++k)
         if (s->active[k])
             s->miss = fmax(s->miss, fabs(g->b[k] - s->a[k]) / g->largest);
-    s->residual = nuclear_reduced_norm(s->SY, size) / nuclear_reduced_norm(s->Y, size) + s->miss;
+    s->residual = vector_norm(s->SY, size) / vector_norm(s->Y, size) + s->miss;
     if (!isfinite(s->residual))
         return 1;
     matrix_columns_times_columns(s->gram, s->M, s->M, q, q, p);
@@ -127,7 +128,7 @@ static int evaluate(struct newton *s)
 static int exchange(struct newton *s)
 {
     const struct nuclear_reduced *g = s->g;
-    double root = nuclear_reduced_norm(s->Y, (g->p + g->q) * s->r), size = root * root / 2; /* ||W||_* or more */
+    double root = vector_norm(s->Y, (g->p + g->q) * s->r), size = root * root / 2; /* ||W||_* or more */
     if (active_set_exchange(s->active, s->lambda, s->a, g->b, size, g->rows) == 0)
         return 0;
     for (ptrdiff_t k = 0; k < g->m; ++k)
@@ -176,7 +177,7 @@ static void keep(struct nuclear_pair *pair, const struct newton *s)
 {
     const struct nuclear_reduced *g = s->g;
     ptrdiff_t entries = (g->p + g->q) * s->r;
-    double size = nuclear_reduced_norm(s->Y, entries);
+    double size = vector_norm(s->Y, entries);
     double gap = nuclear_reduced_gap(g->b, g->rows->equal, s->a, s->lambda, g->m, size * size / 2, s->top);
     if (!(gap < pair->gap))
         return;

@@ -7,18 +7,11 @@
 #include "base/status.h"
 #include "base/monitor.h"
 #include "linalg/matrix.h"
+#include "linalg/vector.h"
 #include "svm/methods.h"
 
 #define PARALLEL 1e-14 /* what is left of a unit vector in the span of others: rounding */
 #define NEARLY 16      /* of a space of d dimensions all but d over this are as good as all, and sooner found */
-
-double nuclear_reduced_norm(const double *a, ptrdiff_t n)
-{
-    double sum = 0;
-    for (ptrdiff_t i = 0; i < n; ++i)
-        sum += a[i] * a[i];
-    return sqrt(sum);
-}
 
 int nuclear_reduced_frobenius(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                               struct monitor *monitor, struct arena *arena)
@@ -53,7 +46,7 @@ static ptrdiff_t extend(double *basis, ptrdiff_t rank, double *V, ptrdiff_t k, p
     }
     for (ptrdiff_t i = 0; i < k && !is_nearly_all(rank, d); ++i) {
         double *rest = V + i * d, *part = along, *sum = along + d;
-        if (!(nuclear_reduced_norm(rest, d) > PARALLEL))
+        if (!(vector_norm(rest, d) > PARALLEL))
             continue;
         for (int again = 0; again < 2 && rank > 0; ++again) {
             matrix_times_vector(part, basis, rest, rank, d, NULL);
@@ -61,7 +54,7 @@ static ptrdiff_t extend(double *basis, ptrdiff_t rank, double *V, ptrdiff_t k, p
             for (ptrdiff_t l = 0; l < d; ++l)
                 rest[l] -= sum[l];
         }
-        double length = nuclear_reduced_norm(rest, d);
+        double length = vector_norm(rest, d);
         if (!(length > PARALLEL))
             continue;
         for (ptrdiff_t l = 0; l < d; ++l)
@@ -89,7 +82,7 @@ static ptrdiff_t unit_differences(double *delta, const struct nuclear_reduced *g
     const struct rows *rows = g->rows;
     ptrdiff_t d = rows->w->dk, count = 0;
     for (ptrdiff_t k = rows->first[i]; k < rows->first[i + 1]; ++k) {
-        if (g->left_out[k] || (chosen != NULL && !chosen[k]))
+        if (g->equalities.implied[k] || (chosen != NULL && !chosen[k]))
             continue;
         double *unit = delta + count++ * d;
         rows_delta(unit, rows, k);
@@ -105,7 +98,6 @@ int nuclear_reduced_build(struct nuclear_reduced *g, const struct rows *rows, do
     ptrdiff_t n = w->n_queries, dk = w->dk, dz = w->dz, m = rows->count, wide = dk > dz ? dk : dz;
     *g = (struct nuclear_reduced){.rows = rows, .m = m, .n = n, .scale = scale};
     int status = equalities_factor(&g->equalities, rows, arena);
-    g->left_out = arena_take(arena, m, 1);
     g->key_basis = arena_doubles(arena, dk, dk);
     g->query_basis = arena_doubles(arena, dz, dz);
     g->b = arena_doubles(arena, m, 1);
@@ -114,11 +106,8 @@ int nuclear_reduced_build(struct nuclear_reduced *g, const struct rows *rows, do
     double *along = arena_doubles(arena, w->longest > dz ? w->longest : dz, wide);
     if (arena->failed || status != STATUS_DONE)
         return STATUS_NO_MEMORY;
-    memcpy(g->left_out, rows->equal, (size_t)m);
-    for (ptrdiff_t i = 0; i < g->equalities.count; ++i)
-        g->left_out[g->equalities.row[i]] = 0;
     for (ptrdiff_t i = 0; i < n; ++i) {
-        g->size[i] = nuclear_reduced_norm(w->queries + i * dz, dz);
+        g->size[i] = vector_norm(w->queries + i * dz, dz);
         for (ptrdiff_t j = 0; j < dz && g->size[i] > 0; ++j)
             z[i * dz + j] = w->queries[i * dz + j] / g->size[i];
         for (ptrdiff_t k = rows->first[i]; k < rows->first[i + 1]; ++k) {
@@ -151,7 +140,7 @@ int nuclear_reduced_pack(struct nuclear_packed *packed, const struct nuclear_red
     for (ptrdiff_t i = 0; i < g->n; ++i) {
         ptrdiff_t before = m;
         for (ptrdiff_t k = rows->first[i]; k < rows->first[i + 1]; ++k)
-            m += chosen[k] && !g->left_out[k];
+            m += chosen[k] && !g->equalities.implied[k];
         n += m > before;
     }
     *packed = (struct nuclear_packed){.m = m, .n = n, .p = g->p, .q = g->q};
@@ -169,7 +158,7 @@ int nuclear_reduced_pack(struct nuclear_packed *packed, const struct nuclear_red
     for (ptrdiff_t i = 0; i < g->n; ++i) {
         ptrdiff_t from = m, count;
         for (ptrdiff_t k = rows->first[i]; k < rows->first[i + 1]; ++k)
-            if (chosen[k] && !g->left_out[k]) {
+            if (chosen[k] && !g->equalities.implied[k]) {
                 packed->row[m] = k;
                 packed->equal[m] = rows->equal[k];
                 packed->b[m++] = g->b[k];

@@ -20,7 +20,6 @@ struct nuclear_reduced {
     double *key_basis, *query_basis; /* (p,dk), (q,dz) orthonormal rows */
     double *z, *size;                /* (n,q) unit queries; (n) their norms before */
     double *b;                       /* (m) right sides */
-    unsigned char *left_out;         /* (m) equality rows that others imply */
     double scale, largest;           /* largest |b| */
     struct equalities equalities;
 };
@@ -33,9 +32,6 @@ struct nuclear_packed {
     double *delta, *z, *b;  /* (m,p), (n,q), (m) */
     double *gram;           /* (m,m) delta delta^T, lower triangle; or NULL */
 };
-
-/* Euclidean norm of a [n]. */
-double nuclear_reduced_norm(const double *a, ptrdiff_t n);
 
 /* The Frobenius answer with its bounds, which decides feasibility and starts every nuclear method.  A
  * status of svm/solver.h; those other than STATUS_DONE and STATUS_ITERATION_LIMIT are final. */

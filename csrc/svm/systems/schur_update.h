@@ -1,6 +1,6 @@
 /* Linear systems on sets of rows that differ little from each other:
  *
- *     (A_S A_S^* + diag(ridge)) x = b_S,   rows scaled to unit length
+ *     (A_S A_S^* + diag(ridge)) x = b_S
  *
  * One Cholesky factor L of a base set B serves every S near it.  With a column c for each exchanged row (e_r for a row
  * r that left, G_Ba for a row a that came), Y = L^-1 C, and u the new multipliers (of a row that left: of the
@@ -19,7 +19,7 @@ struct arena;
 
 struct schur_update {
     const struct rows *rows;
-    const double *ridge; /* (m) of unit rows, the same as long as this lives */
+    const double *ridge; /* (m) the same as long as this lives */
     struct arena *arena; /* of the present factor, its columns and what a solve needs */
     ptrdiff_t size;      /* |B|, 0 before the first */
     ptrdiff_t *member;   /* (|B|) ascending */
@@ -36,7 +36,7 @@ struct schur_update {
 /* Without a factor.  Memory comes from an arena of its own inside `arena`; arena->failed: there was none. */
 void schur_update_init(struct schur_update *e, const struct rows *rows, const double *ridge, struct arena *arena);
 
-/* x [m]: the solution on S = member [size] (ascending), zero elsewhere, for b [m] of unit rows.
+/* x [m]: the solution on S = member [size] (ascending), zero elsewhere, for b [m].
  * STATUS_DONE, STATUS_NO_MEMORY, STATUS_FACTORIZATION: rows of S depend on each other. */
 int schur_update_solve(struct schur_update *e, double *x, const double *b, const ptrdiff_t *member, ptrdiff_t size);
 

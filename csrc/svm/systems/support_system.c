@@ -47,7 +47,7 @@ static int subset(struct support_system *s, const struct rows *rows, const ptrdi
     return STATUS_DONE;
 }
 
-/* G [size,size] (lower triangle) of unit rows from .. from+size-1 of S, plus the ridge. */
+/* G [size,size] (lower triangle) of rows from .. from+size-1 of S, plus the ridge. */
 static int gram(double *G, const struct support_system *s, ptrdiff_t from, ptrdiff_t size, struct arena *arena)
 {
     const struct windows *w = s->rows.w;
@@ -89,7 +89,7 @@ int support_system_init(struct support_system *s, const struct rows *rows, const
     return status;
 }
 
-/* out = (A_S A_S^* + ridge) x on unit rows. */
+/* out = (A_S A_S^* + ridge) x */
 static void apply(struct support_system *s, double *out, const double *x)
 {
     ptrdiff_t size = s->rows.count;
