@@ -46,7 +46,7 @@ static void distances(double *distance, const double *X, const double *a, ptrdif
 #pragma omp simd reduction(+ : apart)
         for (ptrdiff_t k = 0; k < d; ++k)
             apart += (a[k] - x[k]) * (a[k] - x[k]);
-        distance[t] = apart > SQUARES_LOST ? sqrt(apart) : exact_distance(a, x, d);
+        distance[t] = apart > SQUARES_LOST || x == a ? sqrt(apart) : exact_distance(a, x, d);
     }
 }
 

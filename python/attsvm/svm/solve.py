@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
 import warnings
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,7 +15,7 @@ from numpy.typing import ArrayLike
 from .. import _core
 from ..attention.data import Data
 from ..common.check import NORMS, as_choice, as_count, as_norm, as_number
-from ..common.progress import closing_gap
+from ..common.progress import Report, closing_gap
 from ..common.types import Method, Norm
 from ..common.workers import Workers
 from .cycle import cycle
@@ -46,6 +45,7 @@ CYCLE_ROWS = 400
 UNDECIDED = {word: code for code, word in _core.STATUS.items()}["undecided"]
 # Gap at which `feasible` stops: the answer is yes, and the margin known within a factor of 2.
 ROUGH = 1.0
+COLD = (None, None)  # multipliers and weights to begin with
 
 
 class ConvergenceWarning(UserWarning):
@@ -158,55 +158,34 @@ def solve_svm(
     array([[1., 0.],
            [0., 0.]])
     """
-    prepare = partial(
-        _asked,
-        data,
-        selected,
-        norm,
-        tol,
-        method,
-        C,
-        rank,
-        margins,
-        max_iter,
-        warm_start,
-        progress,
-        reduce is not None,
-    )
     if reduce is not None:
-        workers = Workers(reduce)
-        asked = workers.together(prepare)
-        settings = np.array([asked.tol, data.dk, data.dz, asked.most], dtype=np.float64)
-        workers.agree(settings, np.array([*map(ord, f"{asked.norm} {asked.method}")], dtype=np.float64))
-        sol = solve_sharded(
-            data, asked.selection, asked.norm, asked.tol, workers,
-            lambda d, s, tol: _solve(d, s, asked.norm, asked.method, tol, asked.most),
-        )  # fmt: skip
+        given = (selected, norm, tol, method, C, rank, margins, max_iter, warm_start, progress)
+        sol = _solve_shard(reduce, data, given)
     else:
-        asked = prepare()
-        with closing_gap(asked.tol) if progress else contextlib.nullcontext() as report:
-            sol = _solve(
-                data, asked.selection, asked.norm, asked.method, asked.tol, asked.most, asked.C, asked.rank,
-                (*asked.start, report),
-            )  # fmt: skip
-            if report is not None:
+        selection, norm, method, tol, most, C, rank, start = _asked(
+            data, selected, norm, tol, method, C, rank, margins, max_iter, warm_start
+        )
+        if progress:
+            with closing_gap(tol) as report:
+                sol = _solve(data, selection, norm, method, tol, most, C, rank, start, report)
                 report(sol.iterations, sol.gap)
+        else:
+            sol = _solve(data, selection, norm, method, tol, most, C, rank, start)
     if sol.status in ("iteration limit", "undecided"):
         warnings.warn(f"solve_svm: {sol.message}", ConvergenceWarning, stacklevel=2)
     return sol
 
 
-class _Asked(NamedTuple):
-    """The arguments of :func:`solve_svm`, checked."""
-
-    selection: Selection
-    norm: str | float
-    tol: float
-    method: str
-    most: int  # iterations; 0: as many as the method allows itself
-    C: float | None
-    rank: int | None
-    start: tuple[Any, Any]  # multipliers and weights to begin with
+def _solve_shard(reduce: Callable[[np.ndarray], Any], data: Data, given: tuple[Any, ...]) -> Separation:
+    workers = Workers(reduce)
+    selection, norm, method, tol, most, C, rank, start = workers.together(
+        partial(_asked, data, *given, sharded=True)
+    )
+    settings = np.array([tol, data.dk, data.dz, most], dtype=np.float64)
+    workers.agree(settings, np.array([*map(ord, f"{norm} {method}")], dtype=np.float64))
+    return solve_sharded(
+        data, selection, norm, tol, workers, lambda d, s, tol: _solve(d, s, norm, method, tol, most)
+    )
 
 
 def _asked(
@@ -220,9 +199,10 @@ def _asked(
     margins: Any,
     max_iter: Any,
     warm_start: Any,
-    progress: Any,
-    sharded: bool,
-) -> _Asked:
+    progress: Any = False,
+    sharded: bool = False,
+) -> tuple[Any, ...]:
+    """The arguments of :func:`_solve` but for data and report, checked."""
     if not isinstance(data, Data):
         raise TypeError(f"data must come from cross_attention or its siblings, got {type(data).__name__}")
     norm = as_norm("norm", norm)
@@ -247,8 +227,8 @@ def _asked(
         for name in (name for name, value in given.items() if value is not None):
             raise ValueError(f"reduce goes without {name}")
         selection = selection.within(data)
-    start = (None, None) if warm_start is None else as_start(data, warm_start, norm)
-    return _Asked(selection, norm, tol, method, most, C, rank, start)
+    start = COLD if warm_start is None else as_start(data, warm_start, norm)
+    return selection, norm, method, tol, most, C, rank, start
 
 
 def feasible(data: Data, selected: ArrayLike, norm: Norm = "frobenius") -> Separation:
@@ -301,18 +281,19 @@ def _solve(
     most: int = 0,
     C: float | None = None,
     rank: int | None = None,
-    begin: tuple[Any, ...] = (None, None, None),
+    start: tuple[Any, Any] = COLD,
+    report: Report | None = None,
 ) -> Separation:
     """The answer of one method; ``most`` 0: its own iteration limit."""
     methods = _methods(norm, C, rank)
     name = method if method in methods else next(iter(methods))  # "auto" where there is but one
     try:
         if data._rows > CYCLE_ROWS and C is None and (dual := cycle(data, selection)) is not None:
-            answer = _call(_core.presolve, data, selection, tol, 0, C, norm, rank, (dual, None, None))
+            answer = _call(_core.presolve, data, selection, tol, 0, C, norm, rank, (dual, None), None)
             sol = Separation(data, selection, norm, "presolve", C, answer)
             if sol.status == "infeasible":
                 return sol
-        answer = _call(methods[name], data, selection, tol, most, C, norm, rank, begin)
+        answer = _call(methods[name], data, selection, tol, most, C, norm, rank, start, report)
         sol = Separation(data, selection, norm, name, C, answer)
         if logger.isEnabledFor(logging.DEBUG):
             logger.debug(
@@ -351,21 +332,22 @@ def _call(
     C: float | None,
     norm: str | float,
     rank: int | None,
-    begin: tuple[Any, ...],
+    start: tuple[Any, Any],
+    report: Report | None,
 ) -> Any:
     """The solver on data whose products are in range, its answer in the units given.  What it begins with (multipliers,
     weights, a report) has no units: it is scaled to fit."""
     powers = data.powers
-    power, p = sum(powers or ()), 2.0 if isinstance(norm, str) else norm
+    power, p = sum(powers) if powers else 0, 2.0 if isinstance(norm, str) else norm
     soft = 0.0 if C is None else scaled_number(C, 2 * power, "C in the units of W")
-    reference, kept, rhs, start = selection.reference, selection.kept, selection.rhs, begin[0]
+    reference, kept, rhs, dual = selection.reference, selection.kept, selection.rhs, start[0]
     if data.choosing is not None:  # a window of one token has no row, but would cost every product its share
         queries, entries = data.choosing
         if (reference[~queries] != 0).any():
             raise ValueError(selection.outside(data))
         reference = reference[queries]
-        kept, rhs, start = (None if array is None else array[entries] for array in (kept, rhs, start))
-    given = (reference, kept, rhs, tol, max_iter, soft, p, rank or 0, start, *begin[1:])
+        kept, rhs, dual = (None if array is None else array[entries] for array in (kept, rhs, dual))
+    given = (reference, kept, rhs, tol, max_iter, soft, p, rank or 0, dual, start[1], report)
     try:
         answer = solver(data.in_range(), *given)
     except IndexError:
@@ -374,7 +356,7 @@ def _call(
         data.check_finite()
         del data.powers
         if data.powers != powers:
-            return _call(solver, data, selection, tol, max_iter, C, norm, rank, begin)
+            return _call(solver, data, selection, tol, max_iter, C, norm, rank, start, report)
         raise ValueError(OUT_OF_RANGE.format("rows too short or too long to square")) from None
     answer = in_units(answer, power, selection.power, C is not None, norm)
     return answer if data.choosing is None else _over_all_entries(answer, data.choosing[1])
