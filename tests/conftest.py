@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-import attsvm
-import numpy as np
-import pytest
-from builders import BUILDERS, build_case
-from hypothesis import settings
+# One thread for the small products of PyTorch, NumPy and SciPy: where cores are shared, theirs wait by spinning, ten
+# times longer than they compute.  Before any of them is imported; attsvm's threads are counted apart.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import attsvm  # noqa: E402
+import numpy as np  # noqa: E402
+import pytest  # noqa: E402
+from builders import BUILDERS, build_case  # noqa: E402
+from hypothesis import settings  # noqa: E402
 
 # pytest puts this folder on the path; where PyTorch is missing, `import torch` would find tests/torch.
 sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != Path(__file__).resolve().parent]

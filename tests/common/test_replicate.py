@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 import threading
-import time
 
 import attsvm
 import numpy as np
@@ -298,12 +297,13 @@ def test_ctrl_c_has_its_partial_wherever_it_comes(place, tmp_path, monkeypatch):
 
 @pytest.mark.skipif(joblib.effective_n_jobs(-1) < 2, reason="one core")
 def test_all_cores_work_where_nothing_is_said():
-    seen = set()
+    seen, two = set(), threading.Event()
 
     def experiment(rng):
         seen.add(threading.get_ident())
-        time.sleep(0.01)
+        if len(seen) > 1:
+            two.set()
+        assert two.wait(60), "the second run never began beside the first"
         return {"number": rng.random()}
 
     attsvm.replicate(experiment, 40, progress=False)
-    assert len(seen) > 1

@@ -12,15 +12,15 @@ NEVER = 300  # seconds after which a call that cannot be interrupted ends the te
 
 
 @contextlib.contextmanager
-def interrupt_after(seconds):
-    """KeyboardInterrupt after so many seconds of this process's CPU time; yields a list to which the handler appends
+def interrupt_after(seconds, exception=KeyboardInterrupt):
+    """The exception after so many seconds of this process's CPU time; yields a list to which the handler appends
     the CPU seconds for which nobody had listened."""
     late: list[float] = []
     begin = time.process_time()
 
     def handler(*_):
         late.append(time.process_time() - begin - seconds)
-        raise KeyboardInterrupt
+        raise exception
 
     before = signal.signal(signal.SIGPROF, handler)
     faulthandler.dump_traceback_later(NEVER, exit=True, file=sys.__stderr__)  # what captures output has no file

@@ -1,7 +1,6 @@
 """Training runs: every rule against its NumPy twin, records, stops, interruptions, and the theory of the rules."""
 
 import math
-import os
 import pickle
 import signal
 import sys
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 import reference
 from builders import build_case
+from interrupt import interrupt_after
 
 RULES = ["normalized", "normalized jointly", "constant"]
 train_module = sys.modules["attsvm.training.train"]  # attsvm.train is the function
@@ -399,35 +399,20 @@ class Alarm(Exception):
     pass
 
 
-def interrupted(problem, send, expected, **options):
-    """The exception of a run of many seconds that a signal stopped."""
-    timer = threading.Timer(0.5, send)
-    timer.start()
-    try:
-        with pytest.raises(expected) as caught:
-            attsvm.train(problem, steps=20_000_000, **options)
-        return caught.value
-    finally:
-        timer.join()
-
-
-@pytest.fixture
-def interrupt_handler():
-    """Python's own SIGINT handler, whatever the test runner has put there."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield lambda: os.kill(os.getpid(), signal.SIGINT)
-    signal.signal(signal.SIGINT, before)
+def interrupted(problem, exception, **options):
+    """The exception of a run of many seconds that a signal stopped after a tenth of a second of CPU time."""
+    with interrupt_after(0.1, exception), pytest.raises(type(exception)) as caught:
+        attsvm.train(problem, steps=20_000_000, **options)
+    return caught.value
 
 
 @pytest.mark.parametrize("trained", ["W", "KQ"])
 @pytest.mark.parametrize("progress", [False, True], ids=["one call", "chunks"])
-def test_ctrl_c_keeps_the_run_so_far(sphere, rng, interrupt_handler, trained, progress, capsys):
+def test_ctrl_c_keeps_the_run_so_far(sphere, rng, trained, progress, capsys):
     s = sphere()
     weights = dict(zip("KQ", rng.standard_normal((2, 10, 4)), strict=True)) if trained == "KQ" else {}
     record = [1, 10, 1000, 15_000_000]
-    partial = interrupted(
-        s.problem, interrupt_handler, KeyboardInterrupt, record=record, progress=progress, **weights
-    ).partial
+    partial = interrupted(s.problem, KeyboardInterrupt(), record=record, progress=progress, **weights).partial
     assert partial.status == "interrupted"
     assert list(partial.steps[:-1]) == [0, 1, 10, 1000] and partial.steps[-1] > 1000
     np.testing.assert_array_equal(partial.weights[-1], partial.W if trained == "W" else partial.weights[-1])
@@ -437,14 +422,7 @@ def test_ctrl_c_keeps_the_run_so_far(sphere, rng, interrupt_handler, trained, pr
 
 
 def test_a_signal_handlers_own_exception_comes_through(sphere, capsys):
-    def handler(number, frame):
-        raise Alarm("mine")
-
-    before = signal.signal(signal.SIGALRM, handler)
-    try:
-        exception = interrupted(sphere().problem, lambda: os.kill(os.getpid(), signal.SIGALRM), Alarm, record=0)
-    finally:
-        signal.signal(signal.SIGALRM, before)
+    exception = interrupted(sphere().problem, Alarm("mine"), record=0)
     assert exception.args == ("mine",) and exception.partial.status == "interrupted"
 
 
