@@ -266,10 +266,10 @@ def test_truncations_and_flips_of_a_model(folder, text):
         path = folder / name
         good = path.read_bytes()
         head = min(len(good), 5000)
-        for cut in np.unique(rng.integers(head, size=25)):
+        for cut in np.unique(rng.integers(head, size=15)):
             path.write_bytes(good[:cut])
             refused("heads", folder, text)
-        for at in rng.integers(head, size=40):
+        for at in rng.integers(head, size=20):
             content = bytearray(good)
             content[at] ^= 1 << int(rng.integers(8))
             path.write_bytes(content)

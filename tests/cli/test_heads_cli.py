@@ -77,14 +77,15 @@ def test_it_writes_pictures_numbers_and_a_page(written):
 
 
 def test_some_layers_and_heads(model, text, tmp_path, no_picture):
-    code, said, _ = run(model, text, "--layers", "1", "--heads", "0,2", "--nuclear", 0, "--out", tmp_path)
+    options = ("--layers", "1", "--heads", "0,2", "--queries", 60, "--nuclear", 0, "--out", tmp_path)
+    code, said, _ = run(model, text, *options)
     assert code == 0
     assert [line.split()[0] for line in said.splitlines()[3:5]] == ["L1H0", "L1H2"]
     assert said.splitlines()[0].startswith("2 heads, ")
 
 
 def test_seed_changes_the_split_and_jobs_nothing(model, text, tmp_path, no_picture):
-    options = ("--layers", "0", "--heads", "1", "--nuclear", 0, "--out")
+    options = ("--layers", "0", "--heads", "1", "--queries", 60, "--nuclear", 0, "--out")
     tables = [
         run(model, text, *options, tmp_path, "--seed", seed, "--jobs", jobs)[1].splitlines()[1:4]
         for seed, jobs in ((0, 1), (0, 2), (1, 1))

@@ -76,7 +76,7 @@ def test_svm_against_a_conic_solver(seed):
         assert np.linalg.norm(mine.W, theirs) == pytest.approx(value, rel=1e-6)  # clarabel stops at 1e-8
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
 def test_training_gives_log_odds_and_turns_to_the_svm(seed):
     H, counts = decoder(seed)
     found = attsvm.soft_labels(H, counts)
