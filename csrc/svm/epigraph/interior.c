@@ -12,8 +12,6 @@
 #include "linalg/vector.h"
 #include "svm/epigraph/path_following.h"
 
-#define WHOLE 150  /* rows up to which no working set is worth while */
-#define WIDER 1.3  /* first working set: rows for each one of the Frobenius support */
 #define ROUGH 1e-2 /* gap at which rows outside the set are looked at first */
 #define SLACK 5e-2 /* ... and those with less slack (of the largest b) join */
 #define SPARE 0.5  /* of the tolerance: the certificate is computed again, with rounding */
@@ -61,48 +59,27 @@ static int unrotate(struct nuclear_reduced *g, struct arena *arena)
         g->key_basis[i * g->p + i] = 1;
     for (ptrdiff_t i = 0; i < g->q; ++i)
         g->query_basis[i * g->q + i] = 1;
-    for (ptrdiff_t i = 0; i < g->n; ++i) {
-        double length = vector_norm(w->queries + i * g->q, g->q);
-        for (ptrdiff_t j = 0; j < g->q && length > 0; ++j)
-            g->z[i * g->q + j] = w->queries[i * g->q + j] / length;
-    }
+    for (ptrdiff_t i = 0; i < g->n; ++i)
+        for (ptrdiff_t j = 0; j < g->q && g->size[i] > 0; ++j)
+            g->z[i * g->q + j] = w->queries[i * g->q + j] / g->size[i];
     return STATUS_DONE;
 }
 
-/* The start, and the rows of least margin in it. */
+/* The start, and the first working set. */
 static int first_set(struct search *f, const struct nuclear_reduced *g, struct arena *arena)
 {
-    const struct svm_answer *answer = f->answer;
-    ptrdiff_t support = 0, m = g->m, dz = g->rows->w->dz;
+    const double *W = f->answer->W;
+    ptrdiff_t dz = g->rows->w->dz;
     struct arena_mark mark = arena_mark(arena);
-    double *half = arena_doubles(arena, g->p, dz), low = 0, high = 0;
+    double *half = arena_doubles(arena, g->p, dz);
     if (half == NULL)
         return STATUS_NO_MEMORY;
-    matrix_product(half, g->key_basis, answer->W, g->p, dz, g->rows->w->dk);
+    matrix_product(half, g->key_basis, W, g->p, dz, g->rows->w->dk);
     matrix_rows_times_rows(f->start, half, g->query_basis, g->p, g->q, dz);
     arena_release(arena, mark);
     for (ptrdiff_t i = 0; i < g->p * g->q; ++i)
         f->start[i] /= g->scale;
-    matrix_rows_times_rows(f->V, g->z, f->start, g->n, g->p, g->q);
-    nuclear_reduced_margins(f->a, g, f->V, f->U);
-    for (ptrdiff_t k = 0; k < m; ++k) {
-        f->a[k] -= g->b[k];
-        support += answer->lambda[k] != 0;
-        high = fmax(high, f->a[k]);
-    }
-    double wanted = fmax(WHOLE, WIDER * (double)support);
-    for (int i = 0; i < 40 && (double)m > wanted; ++i) { /* 40 halvings: all digits worth having */
-        double middle = (low + high) / 2;
-        ptrdiff_t below = 0;
-        for (ptrdiff_t k = 0; k < m; ++k)
-            below += f->a[k] <= middle;
-        if ((double)below >= wanted)
-            high = middle;
-        else
-            low = middle;
-    }
-    for (ptrdiff_t k = 0; k < m; ++k)
-        f->size += f->chosen[k] = g->rows->equal[k] || answer->lambda[k] != 0 || f->a[k] <= high;
+    f->size = nuclear_reduced_first(f->chosen, g, f->answer, f->a, f->U);
     return STATUS_DONE;
 }
 

@@ -17,8 +17,6 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-#define WHOLE 150  /* rows up to which no working set is worth while */
-#define WIDER 1.3  /* first working set: rows for each one of the Frobenius support */
 #define SLACK 1e-2 /* a row outside with less slack (of the largest b) joins */
 
 /* Gaps of the interior point at which the polish is tried. */
@@ -95,34 +93,6 @@ static ptrdiff_t add_broken(struct search *f, const struct nuclear_reduced *g)
         }
     f->size += added;
     return added;
-}
-
-/* The rows of least margin in the Frobenius answer, and its multipliers in our units. */
-static void first_set(struct search *f, const struct nuclear_reduced *g)
-{
-    const struct svm_answer *answer = f->answer;
-    ptrdiff_t support = 0, m = g->m;
-    double low = 0, high = 0;
-    rows_apply(f->a, g->rows, answer->W, f->U);
-    for (ptrdiff_t k = 0; k < m; ++k) {
-        f->first[k] = answer->lambda[k] / g->scale;
-        f->a[k] = f->a[k] / g->scale - g->b[k];
-        support += answer->lambda[k] != 0;
-        high = fmax(high, f->a[k]);
-    }
-    double wanted = fmax(WHOLE, WIDER * (double)support);
-    for (int i = 0; i < 40 && (double)m > wanted; ++i) { /* 40 halvings: all digits worth having */
-        double middle = (low + high) / 2;
-        ptrdiff_t below = 0;
-        for (ptrdiff_t k = 0; k < m; ++k)
-            below += f->a[k] <= middle;
-        if ((double)below >= wanted)
-            high = middle;
-        else
-            low = middle;
-    }
-    for (ptrdiff_t k = 0; k < m; ++k)
-        f->size += f->chosen[k] = g->rows->equal[k] || answer->lambda[k] != 0 || f->a[k] <= high;
 }
 
 /* The eigenvectors of 2 X whose eigenvalue x_i says more of W than mu / x_i says of S, and a spare one. */
@@ -230,7 +200,9 @@ int nuclear_interior(struct svm_answer *answer, const struct rows *rows, const s
         return solver_conclude(answer, rows, options, NORM_NUCLEAR, STATUS_ITERATION_LIMIT, arena);
     if (init_search(&f, &g, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
-    first_set(&f, &g);
+    for (ptrdiff_t k = 0; k < g.m; ++k)
+        f.first[k] = answer->lambda[k] / g.scale;
+    f.size = nuclear_reduced_first(f.chosen, &g, answer, f.a, f.U);
     ptrdiff_t before;
     do {
         struct arena_mark mark = arena_mark(arena);

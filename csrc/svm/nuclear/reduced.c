@@ -11,6 +11,8 @@
 #include "svm/methods.h"
 
 #define PARALLEL 1e-14 /* what is left of a unit vector in the span of others: rounding */
+#define WHOLE 150      /* rows up to which no working set is worth while */
+#define WIDER 1.3      /* first working set: rows for each one of the Frobenius support */
 #define NEARLY 16      /* of a space of d dimensions all but d over this are as good as all, and sooner found */
 
 int nuclear_reduced_frobenius(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
@@ -174,6 +176,33 @@ int nuclear_reduced_pack(struct nuclear_packed *packed, const struct nuclear_red
     if (gram)
         matrix_syrk(m, g->p, 1.0, packed->delta, g->p, 0.0, packed->gram, m, NULL);
     return STATUS_DONE;
+}
+
+ptrdiff_t nuclear_reduced_first(unsigned char *chosen, const struct nuclear_reduced *g, const struct svm_answer *answer,
+                                double *a, double *U)
+{
+    ptrdiff_t support = 0, size = 0, m = g->m;
+    double low = 0, high = 0;
+    rows_apply(a, g->rows, answer->W, U);
+    for (ptrdiff_t k = 0; k < m; ++k) {
+        a[k] = a[k] / g->scale - g->b[k];
+        support += answer->lambda[k] != 0;
+        high = fmax(high, a[k]);
+    }
+    double wanted = fmax(WHOLE, WIDER * (double)support);
+    for (int i = 0; i < 40 && (double)m > wanted; ++i) { /* 40 halvings: all digits worth having */
+        double middle = (low + high) / 2;
+        ptrdiff_t below = 0;
+        for (ptrdiff_t k = 0; k < m; ++k)
+            below += a[k] <= middle;
+        if ((double)below >= wanted)
+            high = middle;
+        else
+            low = middle;
+    }
+    for (ptrdiff_t k = 0; k < m; ++k)
+        size += chosen[k] = g->rows->equal[k] || answer->lambda[k] != 0 || a[k] <= high;
+    return size;
 }
 
 void nuclear_reduced_adjoint(double *M, const struct nuclear_packed *s, const double *lambda, double *U)

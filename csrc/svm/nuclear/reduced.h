@@ -46,6 +46,11 @@ int nuclear_reduced_build(struct nuclear_reduced *g, const struct rows *rows, do
 int nuclear_reduced_pack(struct nuclear_packed *packed, const struct nuclear_reduced *g, const unsigned char *chosen,
                          int gram, struct arena *arena);
 
+/* The first working set, chosen [m], from the Frobenius answer: equality rows, its support and the rows of least
+ * margin. Returns their number; a [m] and U [n,dk] are scratch. */
+ptrdiff_t nuclear_reduced_first(unsigned char *chosen, const struct nuclear_reduced *g, const struct svm_answer *answer,
+                                double *a, double *U);
+
 /* M [p,q] = A^*(lambda) of the packed rows; U [packed n,p] is scratch. */
 void nuclear_reduced_adjoint(double *M, const struct nuclear_packed *packed, const double *lambda, double *U);
 
