@@ -1,5 +1,6 @@
 """Max and spectral norm: every answer proved from the raw tokens, norms compared with peers, uniqueness by hand."""
 
+import copy
 import warnings
 
 import attsvm
@@ -225,6 +226,33 @@ def test_working_sets_end_at_the_whole_problem(norm):
 
 
 # --------------------------------------------------------------------------------------------- uniqueness
+
+
+@pytest.mark.parametrize("seed", range(2, 26, 3))
+@pytest.mark.parametrize("norm", [*NORMS, "nuclear", "frobenius", 3.0])
+def test_support_tokens_are_at_their_margin(norm, seed):
+    """Whatever an interior point leaves on the others.  The gap of 1e-9 is the mean excess under the multipliers, so
+    that an excess of 1e-4 has at most 1e-5 of them, and a multiplier of 1e-4 at most an excess of 1e-5."""
+    rng = np.random.default_rng(seed)
+    n, T, d = ((4, 30, 6), (20, 8, 12))[seed % 2]
+    data = attsvm.cross_attention(rng.standard_normal((n, T, d)), rng.standard_normal((n, d)))
+    sol = attsvm.solve_svm(data, data.select(rng.standard_normal((d, d))), norm)
+    margins = data.margins(sol.W, sol.selected)
+    assert sol.support.any() and margins[sol.support].max() < 1 + 1e-4
+    assert sol.support[sol.dual > 1e-4 * sol.dual.max()].all()
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-140, 1e140])
+def test_a_multiplier_at_rounding_level_is_no_support(scale):
+    rng = np.random.default_rng(0)
+    data = attsvm.cross_attention(scale * rng.standard_normal((6, 8, 10)), rng.standard_normal((6, 10)))
+    sol = attsvm.solve_svm(data, [0] * 6)
+    as_left = copy.deepcopy(sol)
+    multipliers = as_left._answer[2].reshape(6, 8)  # the reference's is not read
+    multipliers[multipliers == 0] = 1e-14 * multipliers.max()
+    assert 0 < sol.support.sum() < 42 and (as_left.dual > 0).all()
+    np.testing.assert_array_equal(as_left.support[:, 1:], sol.support[:, 1:])
+    assert f"{sol.support.sum()} tokens" in repr(sol)
 
 
 def one_row(delta, z):

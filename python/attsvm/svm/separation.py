@@ -19,6 +19,8 @@ __all__ = ["Separation"]
 # Singular values below this part of the largest are not part of the rank: a gap of 1e-9 fixes W to about 5e-5.
 RANK_TOLERANCE = 1e-4
 ROWS_SHOWN = 4  # of a certificate, listed one by one
+ROUNDED = 1e-12  # of the largest multiplier, each times the size of its row: what sums of thousands of rows leave
+CHUNK = 65536  # rows whose sizes are taken at a time
 SHARDED = "working set"  # the method of an answer whose rows are sharded
 
 
@@ -46,7 +48,10 @@ class Separation(Result):
     certificate : array or list, in the data's entry shape, or None
         When infeasible, multipliers of order one that combine the rows to zero (Farkas): no W exists.
     support : boolean array or list
-        Where the dual of a margin row is positive: the tokens that hold the solution in place.
+        The tokens that hold the solution in place: margin rows whose multiplier (times the size of the row, the largest
+        numbers of x_ref - x_t and of z), as a part of the largest, is above 1e-12, and above the part by which the
+        margin exceeds what is asked.  Of multiplier and excess one is zero, but rounding leaves a little of either, and
+        an interior point, which stops at their product, of both.
     objective, objective_bound : float
         ``1/2 ||W||^2`` reached by ``W`` (with a soft margin, plus ``C`` times the squared slacks), and the bound that
         ``dual`` proves.  A soft margin has no margin interval; ``gap`` is ``objective / objective_bound - 1``.
@@ -150,10 +155,41 @@ class Separation(Result):
 
     @functools.cached_property
     def support(self) -> Any:
-        positive = self._dual > 0
+        return self.data.layout.shape_entries(self._holding, False)
+
+    @functools.cached_property
+    def _holding(self) -> np.ndarray:
+        """Which entries are support, flat."""
+        holding = self._dual > 0
         if self._selection.kept is not None:
-            positive &= ~self._selection.kept
-        return self.data.layout.shape_entries(positive, False)
+            holding &= ~self._selection.kept
+        entries = np.flatnonzero(holding)
+        pull = np.log(self._dual[entries]) + self._log_sizes(entries)  # the numbers may leave double precision
+        largest = pull.max(initial=-np.inf)
+        if largest == -np.inf:  # none, or that of a copy or a zero query, whose row is zero
+            return holding
+        part = np.exp(pull - largest)
+        holding[entries] = part > ROUNDED
+        if self.status == "optimal" and self.C is None:  # else W and multipliers need not belong together
+            excess = self.data._margins(self._answer.W, self._selection.reference)[entries]
+            if self._selection.rhs is None:
+                excess -= 1
+            else:
+                asked = np.ldexp(self._selection.rhs, self._selection.power)
+                excess = (excess - asked[entries]) / np.abs(asked).max()
+            holding[entries] &= part > excess
+        return holding
+
+    def _log_sizes(self, entries: np.ndarray) -> np.ndarray:
+        """Logarithms of the sizes of these rows: of the largest number in x_ref - x_t times that in z."""
+        data, sizes = self.data, np.empty(len(entries))
+        q = np.searchsorted(data.indptr, entries, side="right") - 1
+        token, chosen = entries - data.indptr[q] + data.start[q], self._selection.reference[q] + data.start[q]
+        for k in range(0, len(entries), CHUNK):
+            a, t = (data.keys[at[k : k + CHUNK]].astype(np.float64) / 2 for at in (chosen, token))
+            sizes[k : k + CHUNK] = np.abs(a - t).max(axis=1)
+        with np.errstate(divide="ignore"):
+            return np.log(sizes) + np.log(np.abs(data.queries).max(axis=1))[q]
 
     @functools.cached_property
     def rank(self) -> int | None:
@@ -292,7 +328,7 @@ class Separation(Result):
             columns["margin"] = data._margins(self.W, chosen.reference)
             columns["margin"][reference] = 0.0
         columns["certificate" if self.status == "infeasible" else "dual"] = self._dual
-        return columns | {"support": (self._dual > 0) & ~selected}
+        return columns | {"support": self._holding & ~selected}
 
     def _values(self) -> dict[str, Any]:
         names: tuple[str, ...] = (
