@@ -115,15 +115,16 @@ int rows_build(struct rows *rows, ptrdiff_t *entry, unsigned char *impossible, c
                 }
                 continue;
             }
+            double length = distance[t] * z;
+            if (!(length >= DBL_MIN && length <= LONGEST))
+                return STATUS_NOT_FINITE;
             rows->query[m] = q;
             rows->token[m] = t;
             rows->equal[m] = (unsigned char)equal;
-            rows->length[m] = distance[t] * z;
-            rows->rhs[m] = b / rows->length[m];
-            if (!(rows->length[m] >= DBL_MIN && rows->length[m] <= LONGEST))
-                return STATUS_NOT_FINITE;
-            rows->longest = fmax(rows->longest, rows->length[m]);
-            rows->largest = fmax(rows->largest, fabs(b));
+            rows->length[m] = length;
+            rows->rhs[m] = b / length;
+            rows->longest = length > rows->longest ? length : rows->longest;
+            rows->largest = fabs(b) > rows->largest ? fabs(b) : rows->largest; /* fmax is a call */
             asks |= equal ? b != 0 : b > 0;
             homogeneous &= equal ? b == 0 : b > 0;
             n_equal += equal;
@@ -164,10 +165,10 @@ INLINE void window_margins(double *margin, const void *X, ptrdiff_t reference, c
             s2 += (number(a, i, single) - number(x2, i, single)) * u[i];
             s3 += (number(a, i, single) - number(x3, i, single)) * u[i];
         }
-        margin[k] = s0 / length[k];
-        margin[k + 1] = s1 / length[k + 1];
-        margin[k + 2] = s2 / length[k + 2];
-        margin[k + 3] = s3 / length[k + 3];
+        margin[k] = s0;
+        margin[k + 1] = s1;
+        margin[k + 2] = s2;
+        margin[k + 3] = s3;
     }
     for (; k < m; ++k) {
         const void *x = token_key(X, token[k], d, single);
@@ -175,8 +176,10 @@ INLINE void window_margins(double *margin, const void *X, ptrdiff_t reference, c
 #pragma omp simd reduction(+ : sum)
         for (ptrdiff_t i = 0; i < d; ++i)
             sum += (number(a, i, single) - number(x, i, single)) * u[i];
-        margin[k] = sum / length[k];
+        margin[k] = sum;
     }
+    for (k = 0; k < m; ++k) /* in whole vectors */
+        margin[k] /= length[k];
 }
 
 INLINE void window_pull(double *restrict p, const void *restrict X, ptrdiff_t reference, const double *restrict lambda,
