@@ -18,6 +18,17 @@
 
 struct epigraph_ball;
 
+/* W [p,q] and lambda [m] of all rows, with their gap. */
+struct epigraph_pair {
+    double *W, *lambda, gap;
+};
+
+/* From a pair near the solution and the rows that are thought active [m], equality rows among them, to one of a gap of
+ * at most tol, or of the least gap found below pair->gap.  STATUS_DONE, STATUS_ITERATION_LIMIT, STATUS_INTERRUPTED,
+ * STATUS_NO_MEMORY. */
+typedef int epigraph_polish(struct epigraph_pair *pair, unsigned char *active, const struct nuclear_reduced *g,
+                            double tol, ptrdiff_t *iterations, struct monitor *monitor, struct arena *arena);
+
 struct epigraph_norm {
     enum svm_norm name;
     int rotates; /* the norm of U W V is that of W for all rotations: the problem may be solved in the spans of its rows
@@ -44,6 +55,7 @@ struct epigraph_norm {
     /* <S, Y> after steps of these lengths. */
     double (*products)(const struct epigraph_ball *ball, double primal, double dual);
     void (*move)(struct epigraph_ball *ball, double primal, double dual);
+    epigraph_polish *polish; /* NULL: none */
 };
 
 struct epigraph_ball {

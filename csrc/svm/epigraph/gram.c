@@ -19,6 +19,15 @@ void epigraph_gram_init(struct epigraph_gram *gram, const struct nuclear_packed 
     }
 }
 
+void epigraph_gram_times_queries(double *K, const double *queries, const struct nuclear_packed *set)
+{
+    for (ptrdiff_t i = 0; i < set->n; ++i)
+        for (ptrdiff_t k = set->first[i]; k < set->first[i + 1]; ++k)
+            for (ptrdiff_t j = 0; j <= i; ++j)
+                for (ptrdiff_t l = set->first[j]; l < set->first[j + 1] && l <= k; ++l)
+                    K[k * set->m + l] *= queries[i * set->n + j];
+}
+
 int epigraph_gram_add(double *K, struct epigraph_gram *gram, const struct nuclear_packed *set, const double *a,
                       const double *z, const double *weight, const double *twist, ptrdiff_t r, ptrdiff_t c,
                       struct monitor *monitor)

@@ -18,4 +18,7 @@ int epigraph_gram_add(double *K, struct epigraph_gram *gram, const struct nuclea
                       const double *z, const double *weight, const double *twist, ptrdiff_t r, ptrdiff_t c,
                       struct monitor *monitor);
 
+/* K_kl [m,m] *= queries_ij for rows k of query i and l of query j, on and below the diagonal; queries [n,n]. */
+void epigraph_gram_times_queries(double *K, const double *queries, const struct nuclear_packed *set);
+
 #endif

@@ -1,5 +1,6 @@
 /* The Frobenius problem decides feasibility, starts the interior point, and its rows of least margin are the first
- * working set; rows that the interior point's W breaks join it until there are none. */
+ * working set; rows that the interior point's W breaks join it until there are none.  The polish, where a norm has one,
+ * uses all rows: the working set only has to bring it near. */
 #include "svm/epigraph/interior.h"
 
 #include <math.h>
@@ -12,22 +13,27 @@
 #include "linalg/vector.h"
 #include "svm/epigraph/path_following.h"
 
-#define ROUGH 1e-2 /* gap at which rows outside the set are looked at first */
-#define SLACK 5e-2 /* ... and those with less slack (of the largest b) join */
+#define SLACK 5e-2 /* rows outside the set with less slack (of the largest b) join */
 #define SPARE 0.5  /* of the tolerance: the certificate is computed again, with rounding */
+
+/* Gaps of the interior point at which the norm's polish is tried. */
+static const double stages[] = {1e-1, 1e-2, 1e-4, 1e-6, 0};
+#define STAGES (sizeof stages / sizeof *stages)
+#define LOOK 1 /* the stage at which rows outside the set are looked at first */
 
 struct search {
     struct svm_answer *answer;
     const struct svm_options *options;
     const struct epigraph_norm *norm;
     struct monitor *monitor;
-    double gap;              /* of the best pair below, over all rows */
-    double *start, *W;       /* (p,q) the Frobenius answer; the best pair: */
-    double *lambda, *active; /* (m) all multipliers; those of rows with more multiplier than slack */
-    double *a, *trial;       /* (m) scratch */
-    double *V, *U;           /* (n,p), (n,dk) scratch */
-    unsigned char *chosen;   /* (m) the working set */
-    ptrdiff_t size;          /* rows chosen */
+    double gap;                      /* of the best pair below, over all rows */
+    double *start, *W;               /* (p,q) the Frobenius answer; the best pair: */
+    double *lambda, *active;         /* (m) all multipliers; those of rows with more multiplier than slack */
+    double *a, *trial;               /* (m) scratch */
+    double *V, *U;                   /* (n,p), (n,dk) scratch */
+    struct epigraph_pair pair;       /* of the polish */
+    unsigned char *chosen, *support; /* (m) the working set; that of the polish */
+    ptrdiff_t size;                  /* rows chosen */
 };
 
 static int init_search(struct search *f, const struct nuclear_reduced *g, struct arena *arena)
@@ -40,7 +46,10 @@ static int init_search(struct search *f, const struct nuclear_reduced *g, struct
     f->trial = arena_doubles(arena, g->m, 1);
     f->V = arena_doubles(arena, g->n, g->p);
     f->U = arena_doubles(arena, g->n, g->rows->w->dk);
+    f->pair.W = arena_doubles(arena, g->p, g->q);
+    f->pair.lambda = arena_doubles(arena, g->m, 1);
     f->chosen = arena_take(arena, g->m, 1);
+    f->support = arena_take(arena, g->m, 1);
     return arena->failed ? STATUS_NO_MEMORY : STATUS_DONE;
 }
 
@@ -133,6 +142,26 @@ static int conclude(struct search *f, const struct nuclear_reduced *g, int stopp
     return status;
 }
 
+/* The norm's polish from the best pair. */
+static int polish(struct search *f, const struct nuclear_reduced *g, double tol, struct arena *arena)
+{
+    if (f->norm->polish == NULL || !isfinite(f->gap))
+        return STATUS_ITERATION_LIMIT;
+    memcpy(f->pair.W, f->W, (size_t)(g->p * g->q) * sizeof(double));
+    f->pair.gap = INFINITY;
+    memcpy(f->pair.lambda, f->active, (size_t)g->m * sizeof(double));
+    for (ptrdiff_t k = 0; k < g->m; ++k)
+        f->support[k] = g->rows->equal[k] || f->active[k] != 0;
+    int status = f->norm->polish(&f->pair, f->support, g, tol, &f->answer->iterations, f->monitor, arena);
+    if (f->pair.gap < f->gap) {
+        f->gap = f->monitor->gap = f->pair.gap;
+        memcpy(f->W, f->pair.W, (size_t)(g->p * g->q) * sizeof(double));
+        memcpy(f->lambda, f->pair.lambda, (size_t)g->m * sizeof(double));
+        memcpy(f->active, f->pair.lambda, (size_t)g->m * sizeof(double));
+    }
+    return status;
+}
+
 /* STATUS_DONE: certified; STATUS_ITERATION_LIMIT: not, though the set may have grown. */
 static int solve_on_set(struct search *f, const struct nuclear_reduced *g, struct arena *arena)
 {
@@ -144,15 +173,20 @@ static int solve_on_set(struct search *f, const struct nuclear_reduced *g, struc
     ptrdiff_t *iterations = &f->answer->iterations, most = f->options->max_iter;
     double tolerance = SPARE * f->options->tol;
     int status = STATUS_DONE;
-    if (f->size < g->m) {
-        status = epigraph_path_following_descend(&s, fmax(ROUGH, tolerance), iterations, most, f->monitor, arena);
+    for (size_t stage = 0; status == STATUS_DONE && f->gap > tolerance && stage < STAGES; ++stage) {
+        if (f->norm->polish == NULL && stage + 1 < STAGES && (stage != LOOK || f->size == g->m))
+            continue;
+        status = epigraph_path_following_descend(&s, fmax(stages[stage], tolerance), iterations, most, f->monitor,
+                                                 arena);
         compare(f, &s, g);
-        if (status == STATUS_DONE && add_broken(f, g, SLACK) > 0)
+        if (status != STATUS_DONE || f->gap <= tolerance)
+            break;
+        int polished = polish(f, g, tolerance, arena);
+        if (polished != STATUS_ITERATION_LIMIT)
+            return polished;
+        if (stage == LOOK && add_broken(f, g, SLACK) > 0)
             return STATUS_ITERATION_LIMIT;
     }
-    if (status == STATUS_DONE)
-        status = epigraph_path_following_descend(&s, tolerance, iterations, most, f->monitor, arena);
-    compare(f, &s, g);
     add_broken(f, g, 0);
     return status;
 }

@@ -22,6 +22,7 @@
 #include "linalg/vector.h"
 #include "svm/epigraph/gram.h"
 #include "svm/epigraph/interior.h"
+#include "svm/spectral/polish.h"
 
 #define ABOVE 1.1     /* h at the start over ||W|| */
 #define TRIAL 1.2     /* a step this long is as good as any: part of it is 1 */
@@ -269,11 +270,7 @@ static int make_system(struct epigraph_ball *ball, double *K, const struct nucle
     matrix_rows_times_rows(s->b, set->z, s->B, n, r, q);
     matrix_syrk(m, p, 1.0, s->delta, p, 0.0, K, m, NULL);
     matrix_syrk(n, q, 1.0, s->z, q, 0.0, s->products, n, NULL);
-    for (ptrdiff_t i = 0; i < n; ++i)
-        for (ptrdiff_t k = set->first[i]; k < set->first[i + 1]; ++k)
-            for (ptrdiff_t j = 0; j <= i; ++j)
-                for (ptrdiff_t l = set->first[j]; l < set->first[j + 1] && l <= k; ++l)
-                    K[k * m + l] *= s->products[i * n + j];
+    epigraph_gram_times_queries(K, s->products, set);
     int status = epigraph_gram_add(K, &s->gram, set, s->a, s->b, s->even, s->odd, r, r, monitor);
     for (ptrdiff_t k = 0; k < m; ++k)
         for (ptrdiff_t l = 0; l <= k; ++l)
@@ -383,6 +380,7 @@ int spectral_interior(struct svm_answer *answer, const struct rows *rows, const 
         .lengths = lengths,
         .products = products,
         .move = move,
+        .polish = spectral_polish,
     };
     return epigraph_interior(answer, rows, options, &norm, monitor, arena);
 }

@@ -1,0 +1,37 @@
+/* The projection onto the ball of radius h of the spectral norm, which clips singular values, and its derivative:
+ *
+ *     clip(Z) = U diag(w) V^T,   Z = U diag(s) V^T,   w = min(s, h)
+ *
+ * The derivative couples the entries (i, j) and (j, i) of U^T dZ V.  It multiplies their symmetric part by
+ * (w_i - w_j) / (s_i - s_j), or 1 where both s are below h, and their skew part by (w_i + w_j) / (s_i + s_j).  On the
+ * shorter side of Z, the frame ends with the singular values; on the longer one it goes on with s = w = 0. */
+#ifndef SVM_SPECTRAL_CLIP_H
+#define SVM_SPECTRAL_CLIP_H
+
+#include <stddef.h>
+
+struct arena;
+
+struct spectral_clip {
+    ptrdiff_t p, q, r, k; /* r = min(p, q); k: the number of s > h */
+    double h;
+    double *U, *V, *s, *w; /* (p,r), (r,q), (r), (r) */
+    /* T, with tau pi / (1 - pi + shift) for each factor pi of the derivative:
+     * T D = U (even o D' + odd o D'^T) V^T + D V^T diag(tail) V,  D' = U^T D V^T  (p < q: + U diag(tail) U^T D). */
+    double *even, *odd, *tail; /* (r,r), (r,r), (r) */
+    double *half, *D, *turned; /* (p,q), (r,r), (r,q) scratch */
+};
+
+/* Memory for matrices [p,q]; arena->failed: there was none. */
+void spectral_clip_init(struct spectral_clip *clip, ptrdiff_t p, ptrdiff_t q, struct arena *arena);
+
+/* The frame of Z [p,q], which is destroyed, and W = clip(Z).  Nonzero: LAPACK failed. */
+int spectral_clip_project(double *W, struct spectral_clip *clip, double *Z, struct arena *arena);
+
+/* T at the last Z. */
+void spectral_clip_derivative(struct spectral_clip *clip, double tau, double shift);
+
+/* W [p,q] += dh P + T M,  M [p,q],  P the sum of u_i v_i^T over s_i > h. */
+void spectral_clip_move(double *W, struct spectral_clip *clip, const double *M, double dh);
+
+#endif

@@ -1,0 +1,289 @@
+/* A semismooth Newton method (Qi and Sun 1993).  W and M = A^*(lambda) with ||M||_* = 1 solve the problem, h = ||W||,
+ * if W meets the rows, those with a multiplier exactly, and
+ *
+ *     W = clip(Z),   Z = W + tau M,   clip the projection onto the ball of radius h (svm/spectral/clip.h),
+ *
+ * for one tau > 0 and hence for all: W is h times the polar factor of M on the range of M.  A step takes clip(Z) for W
+ * and (Z - W) / tau for M, and solves, with the rows S held at b,
+ *
+ *     dW = dh P + T A^*(lambda),   A(W + dW) = b,   <P, A^*(lambda)> = 1,
+ *
+ * P the polar factor, T = tau clip' / (1 - clip' + shift).  Without the shift, which shrinks with the residual, W would
+ * be free off the range of M.  That is
+ *
+ *     K lambda + dh u = b - A(W),   u . lambda = 1,   K = A T A^*,   u = A(P). */
+#include "svm/spectral/polish.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/monitor.h"
+#include "base/status.h"
+#include "linalg/blas.h"
+#include "linalg/cholesky.h"
+#include "linalg/matrix.h"
+#include "linalg/vector.h"
+#include "svm/active_set.h"
+#include "svm/epigraph/gram.h"
+#include "svm/spectral/clip.h"
+
+#define IDLE 4           /* steps in which the residual is not halved: it will not be */
+#define STEADY 0.1       /* residual below which S may change: signs mean nothing earlier */
+#define LOST 3.0         /* residual from which hardly any start came back */
+#define LEAST_SHIFT 1e-4 /* what T makes of an error off the range of M; rounding in K grows with 1 / shift */
+#define ROUNDING 5e-14   /* in the margin of a unit row, as a part of ||W||_F */
+#define RIDGE 1e-14      /* part of its diagonal added to K, which holds lambda where it was: dependent rows */
+
+struct newton {
+    const struct nuclear_reduced *g;
+    struct arena *arena, *inside; /* the latter of what changes with S */
+    int met;                      /* whether W, which is scaled otherwise, meets all rows as it is */
+    struct spectral_clip clip;
+    double tau, residual;
+    double *lambda, *a;         /* (m) a = A(W) */
+    double *W, *M, *Z;          /* (p,q) */
+    double *along, *far;        /* (n,p), (n,dk) scratch */
+    unsigned char *active;      /* (m) in S */
+    struct nuclear_packed set;  /* the rows S */
+    double *K, *u, *right;      /* (|S|,|S|), (|S|), (|S|) */
+    double *delta, *z;          /* (|S|,r), (n,r) rows in the frame */
+    double *weighted, *queries; /* (|S| or n,r), (n,n) scratch */
+    struct epigraph_gram gram;
+};
+
+static int init(struct newton *s, const struct epigraph_pair *pair, unsigned char *active,
+                const struct nuclear_reduced *g, struct arena *arena)
+{
+    ptrdiff_t p = g->p, q = g->q;
+    *s = (struct newton){.g = g, .arena = arena, .inside = arena_inside(arena), .active = active};
+    spectral_clip_init(&s->clip, p, q, arena);
+    s->W = arena_doubles(arena, p, q);
+    s->M = arena_doubles(arena, p, q);
+    s->Z = arena_doubles(arena, p, q);
+    s->lambda = arena_doubles(arena, g->m, 1);
+    s->a = arena_doubles(arena, g->m, 1);
+    s->along = arena_doubles(arena, g->n, p);
+    s->far = arena_doubles(arena, g->n, g->rows->w->dk);
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
+    memcpy(s->W, pair->W, (size_t)(p * q) * sizeof(double));
+    for (ptrdiff_t k = 0; k < g->m; ++k)
+        s->lambda[k] = active[k] && !g->equalities.implied[k] ? pair->lambda[k] : 0;
+    return STATUS_DONE;
+}
+
+/* The rows S, packed. */
+static int choose(struct newton *s)
+{
+    struct arena *inside = s->inside;
+    arena_free(inside);
+    if (nuclear_reduced_pack(&s->set, s->g, s->active, s->g->p > s->g->q, inside) != STATUS_DONE)
+        return STATUS_NO_MEMORY;
+    ptrdiff_t m = s->set.m, n = s->set.n, r = s->clip.r;
+    s->K = arena_doubles(inside, m, m);
+    s->u = arena_doubles(inside, m, 1);
+    s->right = arena_doubles(inside, m, 1);
+    s->delta = arena_doubles(inside, m, r);
+    s->z = arena_doubles(inside, n, r);
+    s->weighted = arena_doubles(inside, m > n ? m : n, r);
+    s->queries = arena_doubles(inside, n, n);
+    epigraph_gram_init(&s->gram, &s->set, r, r, 1, inside);
+    return inside->failed ? STATUS_NO_MEMORY : STATUS_DONE;
+}
+
+/* M = A^*(lambda). */
+static void adjoint(struct newton *s)
+{
+    for (ptrdiff_t k = 0; k < s->set.m; ++k)
+        s->right[k] = s->lambda[s->set.row[k]];
+    nuclear_reduced_adjoint(s->M, &s->set, s->right, s->along);
+}
+
+/* lambda with ||M||_* = 1, h = ||W||, and tau with which W and tau M are of one size.  Nonzero: LAPACK failed. */
+static int normalise(struct newton *s)
+{
+    struct spectral_clip *clip = &s->clip;
+    ptrdiff_t D = clip->p * clip->q;
+    double top = 0;
+    adjoint(s);
+    memcpy(s->Z, s->M, (size_t)D * sizeof(double));
+    if (blas_svd(clip->p, clip->q, s->Z, NULL, clip->s, NULL, s->arena) != 0)
+        return 1;
+    for (ptrdiff_t i = 0; i < clip->r; ++i)
+        top += clip->s[i];
+    for (ptrdiff_t k = 0; k < s->g->m; ++k)
+        s->lambda[k] /= top;
+    memcpy(s->Z, s->W, (size_t)D * sizeof(double));
+    if (!(top > 0) || blas_svd(clip->p, clip->q, s->Z, NULL, clip->s, NULL, s->arena) != 0)
+        return 1;
+    clip->h = clip->s[0];
+    s->tau = clip->h * (double)clip->r;
+    return 0;
+}
+
+/* W = clip(Z) and a.  Returns ||A^*(lambda)||_* or a little more, infinity when something is not finite. */
+static double evaluate(struct newton *s)
+{
+    const struct nuclear_reduced *g = s->g;
+    struct spectral_clip *clip = &s->clip;
+    ptrdiff_t D = clip->p * clip->q;
+    double trace = 0, miss = 0, broken = 0, moved = 0;
+    adjoint(s);
+    for (ptrdiff_t i = 0; i < D; ++i)
+        s->Z[i] = s->W[i] + s->tau * s->M[i];
+    memcpy(s->M, s->W, (size_t)D * sizeof(double));
+    if (!isfinite(vector_norm(s->Z, D)) || spectral_clip_project(s->W, clip, s->Z, s->arena) != 0)
+        return INFINITY;
+    for (ptrdiff_t i = 0; i < clip->k; ++i)
+        trace += (clip->s[i] - clip->h) / s->tau;
+    for (ptrdiff_t i = 0; i < D; ++i)
+        moved += (s->W[i] - s->M[i]) / s->tau * ((s->W[i] - s->M[i]) / s->tau);
+    matrix_rows_times_rows(s->along, g->z, s->W, g->n, clip->p, clip->q);
+    nuclear_reduced_margins(s->a, g, s->along, s->far);
+    for (ptrdiff_t k = 0; k < g->m; ++k) {
+        double off = g->b[k] - s->a[k];
+        broken = fmax(broken, g->rows->equal[k] ? fabs(off) : off);
+        miss = fmax(miss, s->active[k] ? fabs(off) / g->largest : 0);
+    }
+    s->met = g->rows->homogeneous || broken <= ROUNDING * vector_norm(s->W, D);
+    s->residual = miss + sqrt(moved) + fabs(trace - 1);
+    return trace + sqrt((double)clip->r * moved);
+}
+
+/* B [n,r] = A diag(scale). */
+static void scale_columns(double *B, const double *A, const double *scale, ptrdiff_t n, ptrdiff_t r)
+{
+    for (ptrdiff_t i = 0; i < n; ++i)
+        for (ptrdiff_t j = 0; j < r; ++j)
+            B[i * r + j] = A[i * r + j] * scale[j];
+}
+
+/* K, on and below the diagonal, and u.  STATUS_DONE, STATUS_INTERRUPTED. */
+static int make_system(struct newton *s, struct monitor *monitor)
+{
+    const struct nuclear_packed *set = &s->set;
+    struct spectral_clip *clip = &s->clip;
+    ptrdiff_t m = set->m, n = set->n, p = clip->p, q = clip->q, r = clip->r;
+    matrix_product(s->delta, set->delta, clip->U, m, r, p);
+    matrix_rows_times_rows(s->z, set->z, clip->V, n, r, q);
+    if (p > q) {
+        scale_columns(s->weighted, s->z, clip->tail, n, r);
+        matrix_rows_times_rows(s->queries, s->weighted, s->z, n, n, r);
+        memcpy(s->K, set->gram, (size_t)(m * m) * sizeof(double));
+        epigraph_gram_times_queries(s->K, s->queries, set);
+    } else if (p < q) {
+        scale_columns(s->weighted, s->delta, clip->tail, m, r);
+        matrix_rows_times_rows(s->K, s->weighted, s->delta, m, m, r);
+        matrix_rows_times_rows(s->queries, set->z, set->z, n, n, q);
+        epigraph_gram_times_queries(s->K, s->queries, set);
+    } else
+        memset(s->K, 0, (size_t)(m * m) * sizeof(double));
+    for (ptrdiff_t i = 0; i < n; ++i)
+        for (ptrdiff_t k = set->first[i]; k < set->first[i + 1]; ++k)
+            s->u[k] = vector_dot(s->delta + k * r, s->z + i * r, clip->k);
+    return epigraph_gram_add(s->K, &s->gram, set, s->delta, s->z, clip->even, clip->odd, r, r, monitor);
+}
+
+/* Newton's step for lambda, h and W.  K knows nothing of lambda itself, which u . lambda fixes: u u^T is added.
+ * STATUS_DONE, STATUS_INTERRUPTED, STATUS_ITERATION_LIMIT when the factorisation failed. */
+static int advance(struct newton *s, struct monitor *monitor)
+{
+    ptrdiff_t m = s->set.m;
+    spectral_clip_derivative(&s->clip, s->tau, fmax(s->residual, LEAST_SHIFT));
+    int status = make_system(s, monitor);
+    double trace = 0, size = vector_dot(s->u, s->u, m);
+    if (status != STATUS_DONE)
+        return status;
+    for (ptrdiff_t k = 0; k < m; ++k)
+        trace += s->K[k * m + k];
+    double much = trace / (size * (double)m);
+    for (ptrdiff_t k = 0; k < m; ++k) {
+        double ridge = RIDGE * s->K[k * m + k];
+        ptrdiff_t row = s->set.row[k];
+        s->right[k] = s->set.b[k] - s->a[row] + ridge * s->lambda[row];
+        s->K[k * m + k] += ridge;
+    }
+    matrix_syrk(m, 1, much, s->u, 1, 1.0, s->K, m, NULL);
+    if (cholesky_factor(m, s->K, m, monitor) != 0)
+        return STATUS_ITERATION_LIMIT;
+    double *step = s->weighted;
+    memcpy(step, s->u, (size_t)m * sizeof(double));
+    blas_solve_vector(MATRIX_PLAIN, m, s->K, m, s->right);
+    blas_solve_vector(MATRIX_TRANSPOSED, m, s->K, m, s->right);
+    blas_solve_vector(MATRIX_PLAIN, m, s->K, m, step);
+    blas_solve_vector(MATRIX_TRANSPOSED, m, s->K, m, step);
+    double part = (1 - vector_dot(s->u, s->right, m)) / vector_dot(s->u, step, m);
+    for (ptrdiff_t k = 0; k < m; ++k)
+        s->lambda[s->set.row[k]] = s->right[k] + part * step[k];
+    adjoint(s);
+    spectral_clip_move(s->W, &s->clip, s->M, much - part);
+    s->clip.h += much - part;
+    return STATUS_DONE;
+}
+
+static void keep(struct epigraph_pair *pair, const struct newton *s, double top)
+{
+    const struct nuclear_reduced *g = s->g;
+    double gap = nuclear_reduced_gap(g->b, g->rows->equal, s->a, s->lambda, g->m, s->clip.h, top);
+    if (!s->met || !(gap < pair->gap))
+        return;
+    pair->gap = gap;
+    memcpy(pair->W, s->W, (size_t)(g->p * g->q) * sizeof(double));
+    memcpy(pair->lambda, s->lambda, (size_t)g->m * sizeof(double));
+}
+
+/* S: rows with a negative multiplier leave, rows that are not met enter.  STATUS_DONE, STATUS_NO_MEMORY. */
+static int exchange(struct newton *s)
+{
+    const struct nuclear_reduced *g = s->g;
+    double size = vector_norm(s->W, g->p * g->q);
+    if (active_set_exchange(s->active, s->lambda, s->a, g->b, size, g->rows) == 0)
+        return STATUS_DONE;
+    for (ptrdiff_t k = 0; k < g->m; ++k)
+        if (!s->active[k])
+            s->lambda[k] = 0;
+    return choose(s);
+}
+
+int spectral_polish(struct epigraph_pair *pair, unsigned char *active, const struct nuclear_reduced *g, double tol,
+                    ptrdiff_t *iterations, struct monitor *monitor, struct arena *arena)
+{
+    struct newton s;
+    struct arena_mark mark = arena_mark(arena);
+    int status = init(&s, pair, active, g, arena);
+    if (status == STATUS_DONE)
+        status = choose(&s);
+    if (status != STATUS_DONE)
+        return status;
+    status = s.set.m > 0 && normalise(&s) == 0 ? STATUS_DONE : STATUS_ITERATION_LIMIT;
+    double least = INFINITY;
+    int idle = 0;
+    for (int step = 0; status == STATUS_DONE; ++step) {
+        double top = evaluate(&s);
+        if (!isfinite(top) || !(s.clip.h > 0)) {
+            status = STATUS_ITERATION_LIMIT;
+            break;
+        }
+        keep(pair, &s, top);
+        if (pair->gap <= tol)
+            break;
+        idle = s.residual < least / 2 ? 0 : idle + 1;
+        least = fmin(least, s.residual);
+        monitor->iterations = *iterations;
+        monitor->gap = fmin(monitor->gap, pair->gap);
+        if (monitor_stops(monitor))
+            status = STATUS_INTERRUPTED;
+        else if (idle == IDLE || !(s.residual < LOST) || s.clip.k == 0)
+            status = STATUS_ITERATION_LIMIT;
+        else if (step > 0 && s.residual < STEADY)
+            status = exchange(&s);
+        if (status == STATUS_DONE) {
+            status = s.set.m > 0 ? advance(&s, monitor) : STATUS_ITERATION_LIMIT;
+            ++*iterations;
+        }
+    }
+    if (!arena->failed)
+        arena_release(arena, mark);
+    return arena->failed ? STATUS_NO_MEMORY : status;
+}
