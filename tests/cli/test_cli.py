@@ -412,6 +412,12 @@ def test_ctrl_c_ends_a_long_run_with_one_line(tmp_path, arrays):
 
 
 @pytest.mark.slow
+def test_reproduce_quickly(tmp_path, capsys):
+    code = cli.main(["reproduce", "--quick", "--out", str(tmp_path)])
+    assert code == 0, capsys.readouterr().out
+
+
+@pytest.mark.long
 def test_reproduce_at_full_settings(tmp_path, capsys):
     code = cli.main(["reproduce", "--out", str(tmp_path)])
     assert code == 0, capsys.readouterr().out

@@ -45,7 +45,7 @@ def run(*words):
 @pytest.fixture(scope="module")
 def written(model, text, tmp_path_factory):
     out = tmp_path_factory.mktemp("report")
-    return *run(model, text, "--threshold", 0.6, "--queries", 150, "--nuclear", 30, "--out", out), out
+    return *run(model, text, "--threshold", 0.6, "--queries", 80, "--nuclear", 15, "--out", out), out
 
 
 def test_it_prints_the_table_and_what_it_means(written):

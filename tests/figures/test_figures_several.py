@@ -30,8 +30,8 @@ from attsvm.figures import attention_heads, quadratic_head, sequence_to_sequence
     ],
 )
 def test_claims_see_through_a_wrong_number(figure, key, value, text, results):
-    """The few runs are taken twenty times over, so that shares and means can be decided."""
-    found = {name: np.concatenate([numbers] * 20) for name, numbers in results(figure).items()}
+    """The few runs are taken ten times over, so that shares and means can be decided."""
+    found = {name: np.concatenate([numbers] * 10) for name, numbers in results(figure).items()}
     found[key] = np.full_like(found[key], value)
     wrong = [c for group in figure.claims(found).values() for c in group if text in c.text]
     assert wrong and "fails" in {claim.verdict for claim in wrong}

@@ -1,4 +1,4 @@
-"""A real model: the README's table to the digit, and the findings behind it.  Skipped where the model is missing."""
+"""A real model: the README's table to the digit, and the findings behind it.  By hand, where the model is."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from attsvm import heads
 from bert import packaged_model
 from places import ROOT
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 README = ROOT / "README.md"
 
 

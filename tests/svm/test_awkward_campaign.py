@@ -13,7 +13,7 @@ import attsvm
 import numpy as np
 import pytest
 
-COUNT = int(os.environ.get("ATTSVM_CAMPAIGN", "40000"))
+COUNT = int(os.environ.get("ATTSVM_CAMPAIGN", "10000"))
 KINDS = (
     "near duplicates", "planted near duplicates", "whole scales", "mixed scales", "offsets", "integer ties", "float32",
     "collinear", "low-rank queries", "identical windows", "one-token windows", "contradictory equalities", "margins",

@@ -63,14 +63,14 @@ def check(seeds, norm):
     return counts
 
 
-@pytest.mark.parametrize("start", range(0, 500, 100))
+@pytest.mark.parametrize("start", range(0, 300, 100))
 def test_every_small_problem_is_settled(start):
     counts = check(range(start, start + 100), "frobenius")
     assert min(counts.values()) >= 5  # all three kinds are met
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", range(500, 4500, 500))
+@pytest.mark.parametrize("start", range(300, 4300, 500))
 def test_thousands_of_small_problems(start):
     check(range(start, start + 500), "frobenius")
 

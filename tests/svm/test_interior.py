@@ -72,12 +72,11 @@ SELECTIONS = ["random", "optimal", "weights", "kept"]
 @pytest.mark.parametrize("tokens", TOKENS)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_tight_problems_are_settled(shape, tokens, selection):
-    for seed in range(2):
-        case = tight(seed, *shape, tokens, selection)
-        sol = interior(case)
-        assert prove(case, sol) in ("optimal", "infeasible")
-        assert case.status in (None, sol.status)
-        assert sol.iterations <= 40  # 9 to 30 are usual: the start is near the central path whatever the margin
+    case = tight(0, *shape, tokens, selection)
+    sol = interior(case)
+    assert prove(case, sol) in ("optimal", "infeasible")
+    assert case.status in (None, sol.status)
+    assert sol.iterations <= 40  # 9 to 30 are usual: the start is near the central path whatever the margin
 
 
 def test_ends_exactly_and_soon():

@@ -92,13 +92,13 @@ def test_K_and_Q_follow_the_twin_for_50_steps(rule, ridge, sphere, rng):
 @pytest.mark.parametrize("ridge", [0.0, 1e-3])
 def test_each_step_on_W_is_the_twins(case, rule, ridge):
     W = 0.5 * case.rng.standard_normal((case.data.dk, case.data.dz))
-    assert_each_step_is_the_twins(case, (W,), rule, steps=10, ridge=ridge)
+    assert_each_step_is_the_twins(case, (W,), rule, steps=5, ridge=ridge)
 
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("ridge", [0.0, 1e-3])
 def test_each_step_on_K_and_Q_is_the_twins(case, rule, ridge):
-    assert_each_step_is_the_twins(case, factors(case), rule, steps=10, ridge=ridge)
+    assert_each_step_is_the_twins(case, factors(case), rule, steps=5, ridge=ridge)
 
 
 @pytest.mark.parametrize("loss", ["exponential", "linear", "log"])

@@ -47,7 +47,11 @@ def close(found, expected, rtol):
 # ------------------------------------------------------------------------------------ steps
 
 
-@pytest.mark.parametrize("data", ["cross", "causal_ragged", "cross_values", "cross_float32", "cross_gemm"])
+@pytest.mark.parametrize(
+    "data",
+    ["cross", "causal_ragged", "cross_gemm"]
+    + [pytest.param(data, marks=pytest.mark.slow) for data in ("cross_values", "cross_float32")],
+)
 @pytest.mark.parametrize("kind", HEADS)
 @pytest.mark.parametrize("H, combine", SEVERAL, ids=str)
 @pytest.mark.parametrize("rule", ["normalized", "normalized jointly", "constant", "mirror", "polyak"])
