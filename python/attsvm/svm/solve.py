@@ -159,8 +159,8 @@ def solve_svm(
            [0., 0.]])
     """
     if reduce is not None:
-        given = (selected, norm, tol, method, C, rank, margins, max_iter, warm_start, progress)
-        sol = _solve_shard(reduce, data, given)
+        given = (data, selected, norm, tol, method, C, rank, margins, max_iter, warm_start, progress, True)
+        sol = _solve_shard(reduce, data, partial(_asked, *given))
     else:
         selection, norm, method, tol, most, C, rank, start = _asked(
             data, selected, norm, tol, method, C, rank, margins, max_iter, warm_start
@@ -176,11 +176,11 @@ def solve_svm(
     return sol
 
 
-def _solve_shard(reduce: Callable[[np.ndarray], Any], data: Data, given: tuple[Any, ...]) -> Separation:
+def _solve_shard(
+    reduce: Callable[[np.ndarray], Any], data: Data, ask: Callable[[], tuple[Any, ...]]
+) -> Separation:
     workers = Workers(reduce)
-    selection, norm, method, tol, most, C, rank, start = workers.together(
-        partial(_asked, data, *given, sharded=True)
-    )
+    selection, norm, method, tol, most, *_ = workers.together(ask)
     settings = np.array([tol, data.dk, data.dz, most], dtype=np.float64)
     workers.agree(settings, np.array([*map(ord, f"{norm} {method}")], dtype=np.float64))
     return solve_sharded(
