@@ -47,4 +47,24 @@ INLINE void simd_add(double *restrict out, double factor, const double *restrict
             out[i + l] += factor * v[i + l];
 }
 
+/* out [d] = A^T c, A [n,d] and c [n], d a multiple of SIMD_LANES; likewise. */
+INLINE void simd_combine(double *restrict out, const double *restrict c, const double *restrict A, ptrdiff_t n,
+                         ptrdiff_t d)
+{
+    for (ptrdiff_t i = 0; i < d; i += SIMD_LANES) {
+        double sum[4][SIMD_LANES] = {{0}};
+        ptrdiff_t k = 0;
+        for (; k + 4 <= n; k += 4) /* four sums hide each other's latency */
+            for (int s = 0; s < 4; ++s)
+#pragma omp simd
+                for (int l = 0; l < SIMD_LANES; ++l)
+                    sum[s][l] += c[k + s] * A[(k + s) * d + i + l];
+        for (; k < n; ++k)
+            for (int l = 0; l < SIMD_LANES; ++l)
+                sum[0][l] += c[k] * A[k * d + i + l];
+        for (int l = 0; l < SIMD_LANES; ++l)
+            out[i + l] = (sum[0][l] + sum[1][l]) + (sum[2][l] + sum[3][l]);
+    }
+}
+
 #endif

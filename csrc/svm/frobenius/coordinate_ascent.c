@@ -21,25 +21,6 @@ static void fill_blocks(struct coordinate_ascent *a)
     }
 }
 
-/* v [dk] = sum_p K_p P_p */
-INLINE void combine(double *restrict v, const double *restrict K, const double *restrict P, ptrdiff_t M, ptrdiff_t dk)
-{
-    for (ptrdiff_t i = 0; i < dk; i += LANES) {
-        double sum[4][LANES] = {{0}};
-        ptrdiff_t p = 0;
-        for (; p + 4 <= M; p += 4)
-            for (int s = 0; s < 4; ++s)
-#pragma omp simd
-                for (int l = 0; l < LANES; ++l)
-                    sum[s][l] += K[p + s] * P[(p + s) * dk + i + l];
-        for (; p < M; ++p)
-            for (int l = 0; l < LANES; ++l)
-                sum[0][l] += K[p] * P[p * dk + i + l];
-        for (int l = 0; l < LANES; ++l)
-            v[i + l] = (sum[0][l] + sum[1][l]) + (sum[2][l] + sum[3][l]);
-    }
-}
-
 int coordinate_ascent_init(struct coordinate_ascent *a, struct gram *gram, const double *beta, struct arena *arena)
 {
     const struct rows *rows = gram->rows;
@@ -96,7 +77,7 @@ ptrdiff_t coordinate_ascent_epoch(struct coordinate_ascent *a, double *x, double
         const double *restrict D = gram->D + from * dk;
         if (m == 0)
             continue;
-        combine(v, gram->K + q * gram->across, P, M, dk);
+        simd_combine(v, gram->K + q * gram->across, P, M, dk);
         for (ptrdiff_t k = 0; k < m; ++k)
             g[k] = simd_dot(D + k * dk, v, dk) - a->beta[from + k];
         flips += visit(x + from, g, P + q * dk, a->blocks + a->block[q], D, m, dk, step);

@@ -7,7 +7,6 @@
 #include "base/simd.h"
 #include "linalg/gemm.h"
 #include "base/status.h"
-#include "linalg/matrix.h"
 #include "linalg/vector.h"
 
 #define LANES SIMD_LANES
@@ -165,14 +164,15 @@ void gram_pull(struct gram *gram, const double *x, const ptrdiff_t *member, ptrd
         simd_add(P + gram->rows->query[member[i]] * gram->dk, x[member[i]], gram->D + member[i] * gram->dk, gram->dk);
 }
 
+SIMD_DISPATCH
 void gram_margins(double *margin, struct gram *gram, const double *x, const ptrdiff_t *member, ptrdiff_t n)
 {
     const struct rows *rows = gram->rows;
+    ptrdiff_t M = rows->w->n_queries, dk = gram->dk;
     gram_pull(gram, x, member, n);
-    for (ptrdiff_t q = 0; q < rows->w->n_queries; ++q) {
-        ptrdiff_t from = rows->first[q];
-        matrix_transposed_times_vector(gram->v, gram->P, gram->K + q * gram->across, rows->w->n_queries, gram->dk);
-        matrix_times_vector(margin + from, gram->D + from * gram->dk, gram->v, rows->first[q + 1] - from, gram->dk,
-                            NULL);
+    for (ptrdiff_t q = 0; q < M; ++q) {
+        simd_combine(gram->v, gram->K + q * gram->across, gram->P, M, dk);
+        for (ptrdiff_t k = rows->first[q]; k < rows->first[q + 1]; ++k)
+            margin[k] = simd_dot(gram->D + k * dk, gram->v, dk);
     }
 }
