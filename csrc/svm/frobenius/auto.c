@@ -4,9 +4,9 @@
  * Selecting one of T tokens per query takes log2 T bits, and W holds about two per entry.  Well below that block ascent
  * finds the support at once; near it (tight) the support is nearly as large as the number of unknowns, and the interior
  * point wins.  Bits count selections at random: a planted one, as a model's own choices are, is loose although its bits
- * say tight, so that these begin with a few epochs of block ascent, which goes on if they look loose.  Few rows or few
- * unknowns are for the active set.  The latter two also decide what block ascent cannot.  All thresholds are measured
- * (tests/benchmarks/bench_policy.py). */
+ * say tight, so that these begin with block ascent, which goes on if its guess and a few epochs look loose.  Few rows
+ * or few unknowns are for the active set.  The latter two also decide what block ascent cannot.  All thresholds are
+ * measured (tests/benchmarks/bench_policy.py). */
 #include <math.h>
 
 #include "base/status.h"

@@ -25,11 +25,11 @@
 
 /* A problem is tight where the guess has fewer than the part MET of the rows on the right side: of 24 planted problems
  * of more than one bit per entry of W (frobenius/auto.c) it had at least 0.83 of them, of as many random ones at most
- * 0.71, but for one that is nearly loose.  For these: where after epoch LOOK the multipliers are more than CROWDED
- * entries of W, the most that can hold it, and not on their way down: STAYS of those after epoch SEEN or more; or where
- * they are ever OVERFULL.  Of 80 problems (n 20 .. 300, T 6 .. 100, d 8 .. 48) planted ones keep at most 0.9 of them
- * and have 2.8 after the first epoch, random ones of which the interior point is quicker keep at least 0.94 and begin
- * with up to 7. */
+ * 0.71, but for one that is nearly loose, and the epochs call no problem loose that this calls tight.  Or where after
+ * epoch LOOK the multipliers are more than CROWDED entries of W, the most that can hold it, and not on their way down:
+ * STAYS of those after epoch SEEN or more; or where they are ever OVERFULL.  Of 80 problems (n 20 .. 300, T 6 .. 100,
+ * d 8 .. 48) planted ones keep at most 0.9 of them and have 2.8 after the first epoch, random ones of which the
+ * interior point is quicker keep at least 0.94 and begin with up to 7. */
 #define MET 0.77
 #define SEEN 1
 #define LOOK 3
