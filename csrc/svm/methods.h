@@ -18,8 +18,11 @@
     METHOD(nuclear_interior, 200, "interior point, polished at fixed rank: more robust") \
     METHOD(nuclear_factored, 20000, "augmented Lagrangian in factors, polished at fixed rank: large problems") \
     METHOD(nuclear_capped, 20000, "rank W <= options->rank") \
+    METHOD(spectral_auto, 0, "interior, or row generation with it on many rows") \
     METHOD(spectral_interior, 200, "interior point") \
+    METHOD(max_auto, 0, "interior, or row generation with it on many rows") \
     METHOD(max_interior, 200, "interior point") \
+    METHOD(entrywise_auto, 0, "interior, or row generation with it on many rows") \
     METHOD(entrywise_interior, 1000, "interior point, any p > 1")
 
 #define METHOD_DECLARE(name, max_iter, purpose) svm_method name;

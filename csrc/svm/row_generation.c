@@ -16,13 +16,16 @@
 #define FEW 2e-3       /* ... until fewer rows join, as a part of the working set */
 #define CLEARLY 1e-2   /* rows that join in them are below what they must reach by more than this part */
 #define FIRST 1        /* rows a query brings beside them: those of least margin */
-#define MORE 4         /* broken rows a query adds in one round, at most */
+#define MORE \
+    4                  /* broken rows a query adds in one round, at most, and its first rows in the other norms: their \
+                        * methods cannot go on from the round before, and few rounds are wanted */
 #define NEARLY 0.9     /* part of what it must reach at which a row counts as met */
 #define ROUNDS 60      /* each but the last adds a row, and few are ever needed */
 #define ROUGH_TOL 1e-3 /* gap of a round while rows are still joining */
 
 struct generation {
     const struct rows *rows;
+    enum svm_norm norm;
     unsigned char *chosen; /* (m) in the working set */
     ptrdiff_t size;        /* rows chosen */
     double *margin;        /* (m) of the W at hand */
@@ -169,6 +172,28 @@ static void take(struct svm_answer *answer, const struct generation *g, const st
         answer->lambda[k] = g->chosen[k] ? found->lambda[i++] : 0;
 }
 
+/* Of the answer and of what an interrupted method has found, that of smaller gap over all rows. */
+static int keep_better(struct svm_answer *answer, const struct generation *g, const struct svm_answer *found,
+                       const struct svm_options *options, struct arena *arena)
+{
+    const struct rows *rows = g->rows;
+    ptrdiff_t D = rows->w->dk * rows->w->dz, m = rows->count;
+    struct svm_answer before = {.W = arena_doubles(arena, D, 1), .lambda = arena_doubles(arena, m, 1)};
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
+    memcpy(before.W, answer->W, (size_t)D * sizeof(double));
+    memcpy(before.lambda, answer->lambda, (size_t)m * sizeof(double));
+    int status = solver_conclude(&before, rows, options, g->norm, STATUS_INTERRUPTED, arena);
+    take(answer, g, found);
+    if (status >= 0)
+        status = solver_conclude(answer, rows, options, g->norm, STATUS_INTERRUPTED, arena);
+    if (status >= 0 && before.bound.gap < answer->bound.gap) {
+        memcpy(answer->W, before.W, (size_t)D * sizeof(double));
+        memcpy(answer->lambda, before.lambda, (size_t)m * sizeof(double));
+    }
+    return status < 0 ? status : STATUS_INTERRUPTED;
+}
+
 /* One round: the working set solved from the answer, which takes what was found. */
 static int solve_part(struct svm_answer *answer, const struct generation *g, const struct svm_options *options,
                       svm_method *method, struct monitor *monitor, struct arena *arena)
@@ -192,10 +217,13 @@ static int solve_part(struct svm_answer *answer, const struct generation *g, con
     if (arena->failed)
         return STATUS_NO_MEMORY;
     struct monitor quiet = *monitor; /* polls as well, but what it reaches is no bound of the problem asked */
+    part.rows.monitor = &quiet;
     status = method(&found, &part.rows, &inner, &quiet, arena);
     monitor->stopped = quiet.stopped;
     answer->iterations += found.iterations;
-    if (status >= 0)
+    if (status == STATUS_INTERRUPTED)
+        status = keep_better(answer, g, &found, options, arena);
+    else if (status >= 0)
         take(answer, g, &found);
     arena_release(arena, mark);
     return status;
@@ -236,7 +264,7 @@ int row_generation_solve(struct svm_answer *answer, const struct rows *rows, con
                          svm_method *first, svm_method *method, enum svm_norm norm, double met, struct monitor *monitor,
                          struct arena *arena)
 {
-    struct generation g = {.rows = rows};
+    struct generation g = {.rows = rows, .norm = norm};
     g.chosen = arena_take(arena, rows->count, 1);
     g.margin = arena_doubles(arena, rows->count, 1);
     g.need = arena_doubles(arena, rows->w->longest, 1);
@@ -252,14 +280,15 @@ int row_generation_solve(struct svm_answer *answer, const struct rows *rows, con
         answer->bound = (struct bounds){0, INFINITY, INFINITY};
         return STATUS_UNDECIDED;
     }
-    join_all(&g, FIRST, -1e300, 0);
+    join_all(&g, norm == NORM_FROBENIUS ? FIRST : MORE, -1e300, 0);
     if (norm == NORM_FROBENIUS && rows->count >= MANY)
         status = first_rounds(answer, &g, options, monitor, arena);
     if (status != STATUS_DONE)
         return status < 0 ? status : solver_conclude(answer, rows, options, norm, status, arena);
     struct svm_options inner = *options;
     for (int round = 0; round < ROUNDS; ++round) {
-        int exact = round > 0 && is_crowded(answer->lambda, rows);
+        int exact = norm != NORM_FROBENIUS || (round > 0 && is_crowded(answer->lambda, rows));
+        inner.start_W = round > 0 ? answer->W : options->start_W;
         inner.tol = exact ? options->tol / 2 : fmax(options->tol / 2, ROUGH_TOL);
         for (;;) { /* roughly first; to the end once no row is broken that much */
             status = solve_part(answer, &g, &inner, method, monitor, arena);

@@ -273,6 +273,21 @@ def nuclear_capped(
     report: _Report | None,
     /,
 ) -> Answer: ...
+def spectral_auto(
+    windows: Any,
+    reference: _Indices,
+    kept: _Bools | None,
+    rhs: _Floats | None,
+    tol: float,
+    max_iter: int,
+    soft: float,
+    p: float,
+    rank: int,
+    start: _Floats | None,
+    start_W: _Floats | None,
+    report: _Report | None,
+    /,
+) -> Answer: ...
 def spectral_interior(
     windows: Any,
     reference: _Indices,
@@ -288,7 +303,37 @@ def spectral_interior(
     report: _Report | None,
     /,
 ) -> Answer: ...
+def max_auto(
+    windows: Any,
+    reference: _Indices,
+    kept: _Bools | None,
+    rhs: _Floats | None,
+    tol: float,
+    max_iter: int,
+    soft: float,
+    p: float,
+    rank: int,
+    start: _Floats | None,
+    start_W: _Floats | None,
+    report: _Report | None,
+    /,
+) -> Answer: ...
 def max_interior(
+    windows: Any,
+    reference: _Indices,
+    kept: _Bools | None,
+    rhs: _Floats | None,
+    tol: float,
+    max_iter: int,
+    soft: float,
+    p: float,
+    rank: int,
+    start: _Floats | None,
+    start_W: _Floats | None,
+    report: _Report | None,
+    /,
+) -> Answer: ...
+def entrywise_auto(
     windows: Any,
     reference: _Indices,
     kept: _Bools | None,

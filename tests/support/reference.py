@@ -79,6 +79,8 @@ def matrix_norms(W, norm):
         return np.linalg.norm(W), np.linalg.norm(W)
     if norm == "max":
         return np.abs(W).max(), np.abs(W).sum()
+    if isinstance(norm, float):
+        return np.linalg.norm(W.ravel(), norm), np.linalg.norm(W.ravel(), norm / (norm - 1))
     sigma = np.linalg.svd(W, compute_uv=False)
     both = sigma.sum(), sigma.max()
     return both if norm == "nuclear" else both[::-1]

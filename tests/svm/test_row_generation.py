@@ -81,3 +81,79 @@ def test_a_million_rows_begin_with_rounds_of_block_ascent(soft):
     options = {"C": 1e-2} if soft else {}
     sol = attsvm.solve_svm(data, selected, **options)
     assert sol.status == "optimal" and sol.method == "row generation" and sol.gap <= 1e-9
+
+
+OTHERS = ["nuclear", "max", "spectral", 1.75, 3.0]
+LONG_WINDOWS = dict(n=30, T=1800, d=10)  # 53,970 rows: from 50,000 the other norms take it, here in several rounds
+
+
+def with_equal_tokens(data, selected, queries):
+    """Another token of each of these queries gets the logit of the selected one under W = I."""
+    keys = data.keys.reshape(len(data), -1, data.dk).copy()
+    kept = np.zeros(keys.shape[:2], dtype=bool)
+    kept[np.arange(len(kept)), selected] = True
+    for q in queries:
+        t, z = (selected[q] + 1) % keys.shape[1], data.queries[q]
+        keys[q, t] -= z * ((keys[q, t] - keys[q, selected[q]]) @ z) / (z @ z)
+        kept[q, t] = True
+    return attsvm.cross_attention(keys, data.queries), kept
+
+
+def proved(data, kept, sol, norm, asked=1.0):
+    """Both bounds of the largest margin from the raw tokens; every margin is met, equalities to rounding."""
+    keys, first = data.keys.reshape(len(data), -1, data.dk).astype(float), kept.argmax(axis=1)
+    delta = keys[np.arange(len(data)), first][:, None] - keys
+    margins = np.einsum("ntk,kz,nz->nt", delta, sol.W, data.queries)
+    asked = np.broadcast_to(asked, margins.shape)
+    assert (margins - asked)[~kept].min() >= -2e-9  # the certificate's allowance, and rounding
+    np.testing.assert_allclose(margins[kept], 0, atol=1e-10 * np.abs(margins).max())
+    pull = np.einsum("nt,ntk,nz->kz", sol.dual, delta, data.queries)
+    size, (_, dual_norm) = reference.matrix_norms(sol.W, norm)[0], reference.matrix_norms(pull, norm)
+    assert sol.dual[~kept].min() >= 0
+    return 1 / size, dual_norm / np.sum(sol.dual[~kept] * asked[~kept])
+
+
+@pytest.mark.parametrize("norm", OTHERS)
+@pytest.mark.parametrize("kind", ["planted", "float32", "margins", "several tokens"])
+def test_the_other_norms_on_many_rows(kind, norm):
+    data, selected = planted(**LONG_WINDOWS, seed=2, single=kind == "float32")
+    kept, options = np.arange(1800) == selected[:, None], {}
+    if kind == "margins":
+        options["margins"] = np.random.default_rng(0).uniform(0.5, 1.5, (30, 1800))
+    if kind == "several tokens":
+        data, kept = with_equal_tokens(data, selected, range(0, 30, 3))
+    sol = attsvm.solve_svm(data, kept, norm, **options)
+    assert sol.status == "optimal" and sol.method == "row generation" and sol.gap <= 1e-9
+    lower, upper = proved(data, kept, sol, norm, options.get("margins", 1.0))
+    assert sol.margin == pytest.approx(lower, rel=3e-9) and sol.margin_bound == pytest.approx(upper, rel=1e-9)
+    if kind == "planted":
+        all_rows = attsvm.solve_svm(data, kept, norm, method="interior")
+        assert all_rows.method == "interior" and sol.margin == pytest.approx(all_rows.margin, rel=2e-9)
+
+
+@pytest.mark.parametrize("norm", OTHERS)
+def test_many_rows_that_no_weights_meet_in_the_other_norms(norm):
+    g = np.random.default_rng(5)
+    data = attsvm.cross_attention(g.standard_normal((30, 1800, 4)), g.standard_normal((30, 3)))
+    sol = attsvm.solve_svm(data, np.zeros(30, dtype=int), norm)
+    assert sol.status == "infeasible"
+    assert reference.farkas(data, np.zeros(30, dtype=int), sol.certificate) <= 1e-9
+
+
+def test_a_nuclear_answer_starts_the_next():
+    data, selected = planted(**LONG_WINDOWS, seed=2)
+    sol = attsvm.solve_svm(data, selected, "nuclear")
+    again = attsvm.solve_svm(data, selected, "nuclear", warm_start=sol)
+    assert again.status == "optimal" and again.method == "row generation"
+    assert again.margin == pytest.approx(sol.margin, rel=2e-9)
+    assert again.iterations < sol.iterations / 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("norm", OTHERS)
+def test_the_other_norms_on_a_hundred_thousand_rows(norm):
+    data, selected = planted(600, 200, 24, hard=True)
+    sol = attsvm.solve_svm(data, selected, norm)
+    assert sol.status == "optimal" and sol.method == "row generation"
+    lower, upper = proved(data, np.arange(200) == selected[:, None], sol, norm)
+    assert upper / lower - 1 <= 2e-9  # rows are long

@@ -1,12 +1,13 @@
 /* The choice between the two nuclear methods: the interior point is sturdier, the factored method quicker except on few
- * rows. */
+ * rows.  Where the rows are many, both see a working set. */
+#include "svm/many_rows.h"
 #include "svm/methods.h"
 
 #define INTERIOR_ROWS 100        /* up to which the interior point is quicker too */
 #define INTERIOR_AFFORDABLE 2000 /* rows or unknowns up to which its working set stays affordable */
 
-int nuclear_auto(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                 struct monitor *monitor, struct arena *arena)
+static int in_turn(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                   struct monitor *monitor, struct arena *arena)
 {
     struct solver_step interior = {"interior", nuclear_interior, METHOD_LIMIT_nuclear_interior, NULL};
     struct solver_step factored = {"factored", nuclear_factored, METHOD_LIMIT_nuclear_factored, NULL};
@@ -15,4 +16,10 @@ int nuclear_auto(struct svm_answer *answer, const struct rows *rows, const struc
     struct solver_step steps[2] = {first ? interior : factored, first ? factored : interior};
     return solver_in_turn(answer, rows, options, steps, first || smaller <= INTERIOR_AFFORDABLE ? 2 : 1, monitor,
                           arena);
+}
+
+int nuclear_auto(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                 struct monitor *monitor, struct arena *arena)
+{
+    return many_rows_solve(answer, rows, options, in_turn, NORM_NUCLEAR, monitor, arena);
 }
