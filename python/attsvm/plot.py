@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .common.check import as_choice
+from .common.check import as_choice, check_type
 from .common.render import drawing
 from .common.types import Ball, Norm
 from .svm.separation import Separation
@@ -322,6 +322,7 @@ def excess(path: Path, ax: Any = None, **line_kw: Any) -> Any:
     >>> attsvm.plot.excess(path, ax=Figure().subplots()).get_xlabel()
     'radius'
     """
+    check_type("path", path, Path, "attsvm.regularization_path")
     ax = _axes(ax)
     trained = "(K, Q)" if path.norm == "nuclear" else "W"
     ax.plot(path.radii, path.log_excess / np.log(10), **{"marker": ".", **style(trained), **line_kw})
@@ -357,6 +358,7 @@ def scores(diagnosis: Diagnosis, ax: Any = None, **line_kw: Any) -> Any:
     >>> bool(ax.lines[0].get_ydata().max() < 0)  # the optimal tokens: nothing scores better
     True
     """
+    check_type("diagnosis", diagnosis, Diagnosis, "attsvm.diagnose")
     solution = diagnosis.solution
     if solution.W is None:
         raise ValueError(f"diagnosis must be of tokens that can be separated, got {solution.status}")
@@ -391,6 +393,7 @@ def finish(ax: Any, title: str) -> None:
 
 def weights_of(solution: Separation) -> np.ndarray:
     """W of a solution that must have one."""
+    check_type("solution", solution, Separation, "attsvm.solve_svm")
     if solution.W is None:
         raise ValueError(f"solution must have weights, got one that is {solution.status}")
     return solution.W
@@ -406,6 +409,7 @@ def correlations(weights: np.ndarray, W: np.ndarray | None) -> np.ndarray:
 
 
 def _trained(run: Run) -> str:
+    check_type("run", run, Run, "attsvm.train")
     if run.W.ndim != 2:
         raise ValueError(
             f"run must be a single one with one attention head, got weights of shape {run.W.shape}: plot each by itself"

@@ -299,6 +299,16 @@ def test_a_nuclear_solution_that_is_not_unique():
     assert sol.unique is False
 
 
+@pytest.mark.parametrize("norm", [*NORMS, "nuclear"])
+@pytest.mark.parametrize("scale", [1e-300, 1e-160, 1e160, 1e300])
+def test_unique_has_no_units(norm, scale):
+    X, Z, _, _ = attsvm.sample.unit_sphere(6, 8, 10)
+    plain = attsvm.solve_svm(attsvm.cross_attention(X, Z), [0] * 6, norm)
+    scaled = attsvm.solve_svm(attsvm.cross_attention(scale * X, Z), [0] * 6, norm)
+    assert plain.unique is not None and scaled.unique is plain.unique
+    np.testing.assert_array_equal(scaled.support, plain.support)
+
+
 def test_unique_says_nothing_where_there_is_no_answer():
     case = (
         CASES["copy_of_selected"]() if "copy_of_selected" in CASES else Case(one_row([0.0, 0.0], [1.0, 1.0]), [0])

@@ -29,10 +29,12 @@ def is_unique(sol: Any) -> bool | None:
     if sol.C is not None or sol.norm == "frobenius" or not isinstance(sol.norm, str) or not sol.W.any():
         return True  # strictly convex, or zero
     query, delta, multiplier, slack = _rows(sol)
-    M = np.einsum("k,ki,kj->ij", multiplier, delta, sol.data.queries[query], optimize=True)
-    length = np.linalg.norm(delta, axis=1) * np.linalg.norm(sol.data.queries[query], axis=1)
+    # Nothing below depends on units, but squares of numbers in them may leave double precision.
+    delta, Z, multiplier, W = (_of_order_one(a) for a in (delta, sol.data.queries, multiplier, sol.W))
+    M = np.einsum("k,ki,kj->ij", multiplier, delta, Z[query], optimize=True)
+    length = np.linalg.norm(delta, axis=1) * np.linalg.norm(Z[query], axis=1)
     held = _split(np.where(np.isinf(slack), np.inf, multiplier * length))
-    face = {"max": _max, "spectral": _spectral, "nuclear": _nuclear}[sol.norm](M, sol.W)
+    face = {"max": _max, "spectral": _spectral, "nuclear": _nuclear}[sol.norm](M, W)
     if held is None or face is None:
         return None
     inside, dimensions, restrict = face
@@ -44,10 +46,14 @@ def is_unique(sol: Any) -> bool | None:
     if dimensions * held.sum() > LARGEST:
         return None
     unit = delta[held] / length[held, None]
-    least = np.linalg.svd(restrict(unit, sol.data.queries[query[held]]), compute_uv=False)[-1]
+    least = np.linalg.svd(restrict(unit, Z[query[held]]), compute_uv=False)[-1]
     if least > REGULAR:
         return True
     return False if inside and least < SINGULAR else None
+
+
+def _of_order_one(a: np.ndarray) -> np.ndarray:
+    return a / max(np.abs(a).max(initial=0.0), np.finfo(np.float64).tiny)
 
 
 def _rows(sol: Any) -> tuple[Any, ...]:
