@@ -280,6 +280,15 @@ def test_files_that_are_something_else(tmp_path):
         attsvm.load(tmp_path / "missing")
 
 
+def test_a_number_is_no_file(tmp_path):
+    """open() takes it for a file that is open already, and closes it in the end."""
+    with open(tmp_path / "other", "wb") as other:
+        for use in (RESULTS["optimal"]().save, attsvm.load, attsvm.heads.read_training):
+            with pytest.raises(TypeError, match="PathLike"):
+                use(other.fileno())
+        other.write(b"still open")
+
+
 def test_no_result_imports_plot():
     """Results reach matplotlib through common/render, which plot fills."""
     from attsvm.common import render

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -57,7 +58,8 @@ def save(value: Any, file: Any) -> None:
     if hasattr(file, "write"):
         np.savez(file, **members)
         return
-    with open(file, "wb") as handle:  # not by name, to which savez would append .npz
+    # Not by name, to which savez would append .npz; a number would be an open file of others.
+    with open(os.fspath(file), "wb") as handle:
         np.savez(handle, **members)
 
 

@@ -150,7 +150,7 @@ def read_training(path: Any) -> list[Row]:
     ...
     ValueError: ... must have the columns step, name, layer, ..., got step, name
     """
-    with open(path, encoding="utf-8", newline="") as file:
+    with open(os.fspath(path), encoding="utf-8", newline="") as file:  # a number would be an open file of others
         text = file.read()
     lines = text[: text.rfind("\n") + 1].splitlines()  # a line without an end was cut off
     found = list(csv.reader(lines))
