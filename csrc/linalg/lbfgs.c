@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/simd.h"
 #include "base/status.h"
 #include "base/monitor.h"
 #include "linalg/vector.h"
@@ -26,13 +25,6 @@ struct minimizer {
     double value;
 };
 
-SIMD_DISPATCH
-static void add(double *restrict y, double alpha, const double *restrict x, ptrdiff_t n)
-{
-    for (ptrdiff_t i = 0; i < n; ++i)
-        y[i] += alpha * x[i];
-}
-
 /* direction = -H gradient, H the inverse Hessian that the pairs imply. */
 static void two_loops(struct minimizer *s)
 {
@@ -42,7 +34,7 @@ static void two_loops(struct minimizer *s)
     for (ptrdiff_t i = 0; i < s->pairs; ++i) {
         ptrdiff_t k = (s->newest - i + MEMORY) % MEMORY;
         along[k] = vector_dot(s->step + k * n, s->direction, n) / s->curvature[k];
-        add(s->direction, -along[k], s->change + k * n, n);
+        vector_add(s->direction, -along[k], s->change + k * n, n);
     }
     if (s->pairs > 0) {
         const double *y = s->change + s->newest * n;
@@ -53,7 +45,7 @@ static void two_loops(struct minimizer *s)
     for (ptrdiff_t i = s->pairs - 1; i >= 0; --i) {
         ptrdiff_t k = (s->newest - i + MEMORY) % MEMORY;
         double back = vector_dot(s->change + k * n, s->direction, n) / s->curvature[k];
-        add(s->direction, -along[k] - back, s->step + k * n, n);
+        vector_add(s->direction, -along[k] - back, s->step + k * n, n);
     }
 }
 
@@ -88,7 +80,7 @@ static int search_line(struct minimizer *s, const double *x, double first, ptrdi
         return 0;
     for (int trial = 0; trial < TRIALS; ++trial) {
         memcpy(s->x_next, x, (size_t)s->n * sizeof(double));
-        add(s->x_next, t, s->direction, s->n);
+        vector_add(s->x_next, t, s->direction, s->n);
         struct point now = {t, function(s->gradient_next, s->x_next, context), 0};
         now.slope = vector_dot(s->gradient_next, s->direction, s->n);
         ++*evaluations;

@@ -67,8 +67,7 @@ int spectral_gradient(double *x, double *value, double reach, ptrdiff_t *iterati
             d[i] = x[i] - length * g[i];
         if ((status = p->project(d, p->context)) != STATUS_DONE)
             return status;
-        for (ptrdiff_t i = 0; i < n; ++i)
-            d[i] -= x[i];
+        vector_add(d, -1, x, n);
         double slope = vector_dot(g, d, n), allowed = recent[0], t = 0;
         for (int i = 1; i < MEMORY; ++i)
             allowed = fmax(allowed, recent[i]);
@@ -77,8 +76,7 @@ int spectral_gradient(double *x, double *value, double reach, ptrdiff_t *iterati
                                   : halve(value, trial, x, d, slope, allowed, p);
         if (t == 0) /* stagnation at rounding level */
             return STATUS_ITERATION_LIMIT;
-        for (ptrdiff_t i = 0; i < n; ++i)
-            x[i] += t * d[i];
+        vector_add(x, t, d, n);
         recent[k % MEMORY] = *value;
         ++*iterations;
         memcpy(before, g, (size_t)n * sizeof(double));

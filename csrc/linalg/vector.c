@@ -28,6 +28,13 @@ double vector_dot(const double *a, const double *b, ptrdiff_t n)
 }
 
 SIMD_DISPATCH
+void vector_add(double *restrict y, double a, const double *restrict x, ptrdiff_t n)
+{
+    for (ptrdiff_t i = 0; i < n; ++i)
+        y[i] += a * x[i];
+}
+
+SIMD_DISPATCH
 double vector_largest(const double *a, ptrdiff_t n)
 {
     double top = 0;

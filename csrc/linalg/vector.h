@@ -7,6 +7,9 @@
 /* a . b */
 double vector_dot(const double *a, const double *b, ptrdiff_t n);
 
+/* y <- y + a x */
+void vector_add(double *restrict y, double a, const double *restrict x, ptrdiff_t n);
+
 /* max |a_i|, 0 when n = 0 */
 double vector_largest(const double *a, ptrdiff_t n);
 

@@ -7,6 +7,7 @@
 #include "base/monitor.h"
 #include "linalg/blas.h"
 #include "linalg/matrix.h"
+#include "linalg/vector.h"
 #include "base/status.h"
 
 /* A unit row whose squared distance to the span of the others is below this depends on them (squared rounding
@@ -110,7 +111,6 @@ void equalities_project(double *W, double *lambda, double level, const struct eq
                 lambda[k] += e->multiplier[i];
         }
         rows_adjoint(e->M, rows, e->margin, e->U);
-        for (ptrdiff_t i = 0; i < rows->w->dk * rows->w->dz; ++i)
-            W[i] += e->M[i];
+        vector_add(W, 1, e->M, rows->w->dk * rows->w->dz);
     }
 }

@@ -59,12 +59,6 @@ int entrywise_iterate_init(struct entrywise_iterate *s, const struct rows *rows,
     return arena->failed ? STATUS_NO_MEMORY : STATUS_DONE;
 }
 
-static void add(double *v, const double *dv, ptrdiff_t n, double step)
-{
-    for (ptrdiff_t i = 0; i < n; ++i)
-        v[i] += step * dv[i];
-}
-
 void entrywise_iterate_start(struct entrywise_iterate *s, const double *W, const struct equalities *equalities)
 {
     const struct rows *rows = s->rows;
@@ -225,7 +219,7 @@ static void solve_rows(struct entrywise_iterate *s)
         blas_solve_vector(MATRIX_PLAIN, s->m, s->K, s->m, s->scaled);
         blas_solve_vector(MATRIX_TRANSPOSED, s->m, s->K, s->m, s->scaled);
         double correction = vector_largest(s->scaled, s->m);
-        add(s->dlambda, s->scaled, s->m, 1);
+        vector_add(s->dlambda, 1, s->scaled, s->m);
         rows_adjoint(s->dw, s->rows, s->dlambda, s->U);
         for (ptrdiff_t i = 0; i < s->D; ++i)
             s->dw[i] = s->dw[i] * s->inverse_H[i] + s->force[i];
@@ -247,7 +241,7 @@ static void solve_weights(struct entrywise_iterate *s)
         for (ptrdiff_t i = 0; i < s->D; ++i)
             s->correction[i] -= (s->dw[i] - s->force[i]) / s->inverse_H[i];
         newton_system_solve_weights(&s->system, s->correction);
-        add(s->dw, s->correction, s->D, 1);
+        vector_add(s->dw, 1, s->correction, s->D);
         rows_apply(s->ds, s->rows, s->correction, s->U);
         for (ptrdiff_t k = 0; k < s->m; ++k)
             s->dlambda[k] -= s->ds[k] / s->system.inverse[k];
@@ -353,13 +347,13 @@ int entrywise_iterate_step(struct entrywise_iterate *s, struct monitor *monitor)
     double fraction = 0.9 + 0.09 * fmin(primal, dual); /* of the way to the boundary: more if well predicted */
     direction(s);
     lengths(s, fraction, &primal, &dual);
-    add(s->w, s->dw, s->D, primal);
-    add(s->h, s->dh, s->D, primal);
-    add(s->s, s->ds, s->m, primal);
-    add(s->lambda, s->dlambda, s->m, dual);
+    vector_add(s->w, primal, s->dw, s->D);
+    vector_add(s->h, primal, s->dh, s->D);
+    vector_add(s->s, primal, s->ds, s->m);
+    vector_add(s->lambda, dual, s->dlambda, s->m);
     for (int i = 0; i < 2; ++i) {
-        add(s->side[i].x, s->side[i].dx, s->D, primal);
-        add(s->side[i].y, s->side[i].dy, s->D, dual);
+        vector_add(s->side[i].x, primal, s->side[i].dx, s->D);
+        vector_add(s->side[i].y, dual, s->side[i].dy, s->D);
     }
     rows_adjoint(s->M, s->rows, s->lambda, s->U);
     return STATUS_DONE;

@@ -82,8 +82,7 @@ static void measure(struct epigraph_path_following *s, struct arena *arena)
         s->missing[k] = set->b[k] + s->s[k] - s->a[k];
     nuclear_reduced_adjoint(s->adjoint, set, s->lambda, s->V);
     memcpy(s->dV, s->adjoint, (size_t)D * sizeof(double));
-    for (ptrdiff_t i = 0; i < D; ++i)
-        s->adjoint[i] -= ball->M[i];
+    vector_add(s->adjoint, -1, ball->M, D);
     double size = ball->h, top = ball->trace + sqrt((double)D) * vector_norm(s->adjoint, D); /* no smaller */
     if (nuclear_reduced_gap(set->b, set->equal, s->a, s->lambda, set->m, size, top) < NEAR || s->best.gap < NEAR) {
         size = ball->norm->size(ball->W, ball->p, ball->q, 0, arena);
@@ -147,8 +146,7 @@ static double recover(struct epigraph_path_following *s, double rho)
     struct epigraph_ball *ball = s->ball;
     nuclear_reduced_adjoint(s->dV, &s->set, s->dlambda, s->V);
     ball->norm->solve(ball, s->dV);
-    for (ptrdiff_t i = 0; i < ball->p * ball->q; ++i)
-        s->dV[i] += s->force[i];
+    vector_add(s->dV, 1, s->force, ball->p * ball->q);
     return (rho + vector_dot(s->u, s->dlambda, s->set.m)) / ball->kappa;
 }
 
@@ -180,8 +178,7 @@ static void direction(struct epigraph_path_following *s, double mu, int correcte
         }
         blas_solve_vector(MATRIX_PLAIN, m, s->K, m, s->rest);
         blas_solve_vector(MATRIX_TRANSPOSED, m, s->K, m, s->rest);
-        for (ptrdiff_t k = 0; k < m; ++k)
-            s->dlambda[k] += s->rest[k];
+        vector_add(s->dlambda, 1, s->rest, m);
         dh = recover(s, rho);
         if (vector_largest(s->rest, m) <= SOLVED * vector_largest(s->dlambda, m))
             break;
@@ -246,10 +243,8 @@ static int iterate(struct epigraph_path_following *s, struct monitor *monitor, s
     if (!(fmax(primal, dual) > STUCK))
         return STATUS_ITERATION_LIMIT;
     ball->norm->move(ball, primal, dual);
-    for (ptrdiff_t k = 0; k < s->set.m; ++k) {
-        s->s[k] += primal * s->ds[k];
-        s->lambda[k] += dual * s->dlambda[k];
-    }
+    vector_add(s->s, primal, s->ds, s->set.m);
+    vector_add(s->lambda, dual, s->dlambda, s->set.m);
     return STATUS_DONE;
 }
 

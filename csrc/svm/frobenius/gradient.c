@@ -86,8 +86,7 @@ static void fill_answer(struct search *s)
     memcpy(answer->lambda, s->x, (size_t)rows->count * sizeof(double));
     apply(s, s->image, s->x, answer->lambda);
     memcpy(answer->W, s->W, (size_t)D * sizeof(double));
-    for (ptrdiff_t i = 0; i < D; ++i)
-        answer->W[i] += s->W_0[i];
+    vector_add(answer->W, 1, s->W_0, D);
     equalities_project(answer->W, answer->lambda, 1, &s->equalities);
 }
 
@@ -117,8 +116,7 @@ static int differentiate(double *g, const double *x, double *value, const double
     struct search *s = context;
     ptrdiff_t m = s->rows->count;
     if (d != NULL && ++s->steps < RENEW) {
-        for (ptrdiff_t k = 0; k < m; ++k)
-            g[k] += t * s->image[k];
+        vector_add(g, t, s->image, m);
         return STATUS_DONE;
     }
     s->steps = 0;

@@ -159,8 +159,7 @@ static int direction(struct interior *s, double mu)
     int status = newton_system_solve(&s->newton, s->dx, s->dW, s->h, s->rest);
     s->dlevel = (1 - vector_dot(s->rows->rhs, s->x, s->m) - vector_dot(s->rows->rhs, s->dx, s->m))
                 / vector_dot(s->rows->rhs, s->dx_level, s->m);
-    for (ptrdiff_t i = 0; i < s->D; ++i)
-        s->dW[i] += s->dlevel * s->dW_level[i];
+    vector_add(s->dW, s->dlevel, s->dW_level, s->D);
     for (ptrdiff_t k = 0; k < s->m; ++k) {
         s->dx[k] += s->dlevel * s->dx_level[k];
         if (!equal[k])
@@ -214,12 +213,9 @@ static int advance(struct interior *s)
     if (!(length > 0) || !isfinite(mu) || !isfinite(vector_dot(s->dW, s->dW, s->D)))
         return STATUS_ITERATION_LIMIT;
     s->level += length * s->dlevel;
-    for (ptrdiff_t i = 0; i < s->D; ++i)
-        s->W[i] += length * s->dW[i];
-    for (ptrdiff_t k = 0; k < m; ++k) {
-        s->x[k] += length * s->dx[k];
-        s->s[k] += length * s->ds[k];
-    }
+    vector_add(s->W, length, s->dW, s->D);
+    vector_add(s->x, length, s->dx, m);
+    vector_add(s->s, length, s->ds, m);
     return STATUS_DONE;
 }
 
@@ -249,8 +245,7 @@ static int solve_on_support(struct interior *s, ptrdiff_t size)
             s->answer->lambda[s->member[i]] += x[i];
         }
         rows_adjoint(s->M, s->rows, s->correction, s->newton.U);
-        for (ptrdiff_t i = 0; i < s->D; ++i)
-            s->answer->W[i] += s->M[i];
+        vector_add(s->answer->W, 1, s->M, s->D);
         rows_apply(s->h, s->rows, s->answer->W, s->newton.U);
     }
     return status;

@@ -148,8 +148,7 @@ static int solve_for_rows(struct newton *s, ptrdiff_t size)
     for (ptrdiff_t k = 0; k < s->m; ++k)
         s->trial[k] = s->x[k] + s->dx[k];
     rows_adjoint(s->dW, s->rows, s->trial, s->system.U);
-    for (ptrdiff_t i = 0; i < s->D; ++i)
-        s->dW[i] -= s->W[i];
+    vector_add(s->dW, -1, s->W, s->D);
     return STATUS_DONE;
 }
 
@@ -164,8 +163,7 @@ static int solve_for_weights(struct newton *s)
     if (status != STATUS_DONE)
         return status;
     rows_adjoint(s->rest, s->rows, s->x, s->system.U);
-    for (ptrdiff_t i = 0; i < s->D; ++i)
-        s->rest[i] -= s->W[i];
+    vector_add(s->rest, -1, s->W, s->D);
     return newton_system_solve(&s->system, s->dx, s->dW, s->h, s->rest);
 }
 
@@ -243,10 +241,8 @@ static int iterate(struct newton *s)
         if (status != STATUS_DONE)
             return status == STATUS_FACTORIZATION ? STATUS_DONE : status;
         double step = search(s);
-        for (ptrdiff_t k = 0; k < s->m; ++k)
-            s->x[k] += s->dx[k];
-        for (ptrdiff_t i = 0; i < s->D; ++i)
-            s->W[i] += step * s->dW[i];
+        vector_add(s->x, 1, s->dx, s->m);
+        vector_add(s->W, step, s->dW, s->D);
         ++s->answer->iterations;
     }
     return STATUS_DONE;

@@ -67,8 +67,7 @@ static double distance_from_tokens(struct working_set *s, ptrdiff_t j)
             s->target[i] = s->margin[s->factor.member[i]];
         cholesky_update_solve_transposed(&s->factor, s->work, s->target);
         cholesky_update_solve(&s->factor, s->target, s->work);
-        for (ptrdiff_t i = 0; i < s->factor.size; ++i)
-            s->step[i] += s->target[i];
+        vector_add(s->step, 1, s->target, s->factor.size);
     }
     return vector_dot(s->W, s->W, D);
 }
@@ -166,8 +165,7 @@ double working_set_refine(struct working_set *s)
         rows_adjoint(s->W, rows, s->full, s->U);
         for (ptrdiff_t i = 0; i < s->factor.size; ++i)
             s->x[s->factor.member[i]] += s->target[i];
-        for (ptrdiff_t i = 0; i < D; ++i)
-            s->refined[i] += s->W[i];
+        vector_add(s->refined, 1, s->W, D);
         rows_apply(s->margin, rows, s->refined, s->U);
     }
 }

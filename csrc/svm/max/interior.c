@@ -188,10 +188,8 @@ static void move(struct epigraph_ball *ball, double primal, double dual)
         ball->W[j] += primal * (b->side[1].dx[j] - b->side[0].dx[j]) / 2;
     for (int i = 0; i < 2; ++i) {
         struct side *s = &b->side[i];
-        for (ptrdiff_t j = 0; j < ball->p * ball->q; ++j) {
-            s->x[j] += primal * s->dx[j];
-            s->y[j] += dual * s->dy[j];
-        }
+        vector_add(s->x, primal, s->dx, ball->p * ball->q);
+        vector_add(s->y, dual, s->dy, ball->p * ball->q);
     }
     images(b);
 }

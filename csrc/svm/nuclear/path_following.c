@@ -224,14 +224,10 @@ static int iterate(struct nuclear_path_following *s)
     dual = dual_step(s, fraction);
     if (!(fmax(primal, dual) > STUCK) || !isfinite(s->mu))
         return 1;
-    for (ptrdiff_t i = 0; i < N * N; ++i)
-        s->X[i] += primal * s->dX[i];
-    for (ptrdiff_t k = 0; k < m; ++k) {
-        s->x[k] += primal * s->dx[k];
-        s->lambda[k] += dual * s->dlambda[k];
-    }
-    for (ptrdiff_t i = 0; i < g->p * g->q; ++i)
-        s->M[i] += dual * s->dM[i];
+    vector_add(s->X, primal, s->dX, N * N);
+    vector_add(s->x, primal, s->dx, m);
+    vector_add(s->lambda, dual, s->dlambda, m);
+    vector_add(s->M, dual, s->dM, g->p * g->q);
     return 0;
 }
 

@@ -163,11 +163,9 @@ static int advance(struct newton *s, double ridge)
     blas_solve_vector(MATRIX_TRANSPOSED, m, schur->H, m, right);
     nuclear_reduced_adjoint(s->M, chosen, right, s->V);
     swap_blocks(s->step, s, s->M, 0);
-    for (ptrdiff_t i = 0; i < N * r; ++i)
-        s->step[i] -= s->SY[i];
+    vector_add(s->step, -1, s->SY, N * r);
     nuclear_schur_apply(s->TSY, &s->slack, s->step, r, s->half);
-    for (ptrdiff_t i = 0; i < N * r; ++i)
-        s->Y[i] += s->TSY[i];
+    vector_add(s->Y, 1, s->TSY, N * r);
     for (ptrdiff_t k = 0; k < m; ++k)
         s->lambda[chosen->row[k]] += right[k];
     return 0;

@@ -53,8 +53,7 @@ static ptrdiff_t extend(double *basis, ptrdiff_t rank, double *V, ptrdiff_t k, p
         for (int again = 0; again < 2 && rank > 0; ++again) {
             matrix_times_vector(part, basis, rest, rank, d, NULL);
             matrix_transposed_times_vector(sum, basis, part, rank, d);
-            for (ptrdiff_t l = 0; l < d; ++l)
-                rest[l] -= sum[l];
+            vector_add(rest, -1, sum, d);
         }
         double length = vector_norm(rest, d);
         if (!(length > PARALLEL))

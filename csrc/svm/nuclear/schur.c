@@ -9,6 +9,7 @@
 #include "base/simd.h"
 #include "base/status.h"
 #include "linalg/matrix.h"
+#include "linalg/vector.h"
 
 #define STEPS 8    /* of the restoration: quadratic, 3 or 4 are usual */
 #define HELD 1e-15 /* rows restored to this part of the largest b: rounding */
@@ -172,8 +173,7 @@ int nuclear_schur_restore(double *Y, ptrdiff_t r, const struct nuclear_packed *g
         nuclear_reduced_adjoint(M, g, s->right, U);
         matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, p, r, q, 1.0, M, q, Y + p * r, r, 0.0, step, r);
         matrix_gemm(MATRIX_TRANSPOSED, MATRIX_PLAIN, q, r, p, 1.0, M, q, Y, r, 0.0, step + p * r, r);
-        for (ptrdiff_t j = 0; j < size; ++j)
-            Y[j] += step[j];
+        vector_add(Y, 1, step, size);
     }
     arena_release(arena, mark);
     return STATUS_DONE;

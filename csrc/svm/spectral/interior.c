@@ -254,8 +254,7 @@ static int scale(struct epigraph_ball *ball, struct arena *arena)
         matrix_product(s->one, s->G, s->E, p, N, N); /* M(E), zero at the minimiser, is the residual of w */
         matrix_gemm(MATRIX_PLAIN, MATRIX_TRANSPOSED, p, q, N, 2.0, s->one, N, s->G + p * N, N, 0.0, s->dW, q);
         solve(ball, s->dW);
-        for (ptrdiff_t i = 0; i < p * q; ++i)
-            ball->w[i] += s->dW[i];
+        vector_add(ball->w, 1, s->dW, p * q);
     }
     return !(ball->kappa > 0 && isfinite(ball->kappa));
 }
@@ -351,8 +350,7 @@ static void move(struct epigraph_ball *ball, double primal, double dual)
     struct spectral_ball *s = (struct spectral_ball *)ball;
     ptrdiff_t N = s->N;
     ball->h += primal * s->dh;
-    for (ptrdiff_t i = 0; i < ball->p * ball->q; ++i)
-        ball->W[i] += primal * s->dW[i];
+    vector_add(ball->W, primal, s->dW, ball->p * ball->q);
     matrix_product(s->one, s->G, s->dY, N, N, N);
     matrix_rows_times_rows(s->two, s->one, s->G, N, N, N);
     for (ptrdiff_t i = 0; i < N; ++i)

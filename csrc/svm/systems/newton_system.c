@@ -128,13 +128,13 @@ int newton_system_solve(struct newton_system *n, double *dx, double *dW, double 
         int status = support_system_solve(&n->support, dx, h, DBL_EPSILON, REFINEMENTS, &corrections, n->monitor,
                                           n->arena);
         rows_adjoint(dW, n->rows, dx, n->U);
-        for (ptrdiff_t i = 0; rest != NULL && i < D; ++i)
-            dW[i] += rest[i];
+        if (rest != NULL)
+            vector_add(dW, 1, rest, D);
         return status == STATUS_ITERATION_LIMIT ? STATUS_DONE : status; /* refined as far as rounding goes */
     }
     rows_adjoint(dW, n->rows, h, n->U);
-    for (ptrdiff_t i = 0; rest != NULL && i < D; ++i)
-        dW[i] += rest[i];
+    if (rest != NULL)
+        vector_add(dW, 1, rest, D);
     newton_system_solve_weights(n, dW);
     rows_apply(n->refined, n->rows, dW, n->U);
     for (ptrdiff_t k = 0; k < m; ++k)
@@ -147,8 +147,7 @@ int newton_system_solve(struct newton_system *n, double *dx, double *dW, double 
             break;
         newton_system_solve_weights(n, n->M);
         rows_apply(n->refined, n->rows, n->M, n->U);
-        for (ptrdiff_t i = 0; i < D; ++i)
-            dW[i] += n->M[i];
+        vector_add(dW, 1, n->M, D);
         for (ptrdiff_t k = 0; k < m; ++k)
             dx[k] -= n->refined[k] / n->inverse[k];
     }

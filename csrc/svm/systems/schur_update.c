@@ -198,8 +198,7 @@ static int solve_changed(struct schur_update *e, double *x, const double *b, con
         return status;
     for (ptrdiff_t c = 0; c < both; ++c) {
         const double *column = e->Y + e->slot[c < n_left ? left[c] : came[c - n_left]] * n;
-        for (ptrdiff_t i = 0; i < n; ++i)
-            y[i] -= u[c] * column[i];
+        vector_add(y, -u[c], column, n);
     }
     blas_solve_vector(MATRIX_TRANSPOSED, n, e->L, n, y);
     for (ptrdiff_t i = 0; i < n; ++i)

@@ -139,10 +139,8 @@ static int descent_run(struct support_system *s, double *x, double *r, double ta
         if (!(curvature > 0)) /* rounding: no further progress on a singular system */
             return STATUS_ITERATION_LIMIT;
         double along = rz / curvature;
-        for (ptrdiff_t i = 0; i < n; ++i) {
-            x[i] += along * p[i];
-            r[i] -= along * Ap[i];
-        }
+        vector_add(x, along, p, n);
+        vector_add(r, -along, Ap, n);
     }
     return STATUS_DONE;
 }
