@@ -41,7 +41,15 @@ def name(figure):
     return figure.__name__.rsplit(".", 1)[-1]
 
 
-@pytest.mark.parametrize("figure", FIGURES, ids=name)
+QUICK = [next_token, soft_and_hard, soft_margins]
+every = pytest.mark.parametrize(
+    "figure",
+    [figure if figure in QUICK else pytest.param(figure, marks=pytest.mark.slow) for figure in FIGURES],
+    ids=name,
+)
+
+
+@every
 def test_figure_draws_and_writes_what_it_measured(figure, results):
     found = results(figure)
     columns = figure.curves(found)
@@ -52,7 +60,7 @@ def test_figure_draws_and_writes_what_it_measured(figure, results):
     assert figure.RUNS >= figure.QUICK >= 20 and figure.SETTINGS
 
 
-@pytest.mark.parametrize("figure", FIGURES, ids=name)
+@every
 def test_runs_do_not_depend_on_threads_or_on_each_other(figure, results):
     again = figure.run(1, 3, 1)
     for key, numbers in again.items():

@@ -32,9 +32,13 @@ THEORY = (
     "equal-scores",
     "basin",
 )
+QUICK = ("gd-paths", "rank", "basin")
 
 
-@pytest.fixture(scope="module", params=THEORY)
+@pytest.fixture(
+    scope="module",
+    params=[name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in THEORY],
+)
 def small(request):
     """A figure and its results, few runs and fewer where a run takes long."""
     figure = load(request.param)

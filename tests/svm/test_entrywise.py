@@ -370,7 +370,7 @@ def planted(n, T, dk, dz, seed, kept=None):
     return Case(attsvm.cross_attention(X, Z), selected)
 
 
-@pytest.mark.parametrize("p", [1.05, 1.5, 3.0, 10.0, 100.0])
+@pytest.mark.parametrize("p", [1.05, 3.0, 100.0])
 @pytest.mark.parametrize("kept", [None, 3], ids=["one", "several"])
 @pytest.mark.parametrize("shape", [(40, 12, 3, 3), (5, 150, 4, 3), (150, 8, 6, 5)], ids=str)
 def test_the_system_of_the_weights_certifies(shape, kept, p):

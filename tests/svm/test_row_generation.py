@@ -36,7 +36,10 @@ def test_a_tight_problem_is_left_to_the_interior_point():
     assert sol.method == "interior" and sol.status in ("optimal", "infeasible")
 
 
-@pytest.mark.parametrize("kind", ["hard", "float32", "margins", "soft", "warm"])
+@pytest.mark.parametrize(
+    "kind",
+    ["hard", "soft", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("float32", "margins", "warm"))],
+)
 def test_many_rows(kind):
     data, selected = planted(**MANY, hard=True, seed=3, single=kind == "float32")
     options = {"soft": {"C": 1e-3}}.get(kind, {})
