@@ -43,9 +43,10 @@ struct start {
 static void choose(struct start *s, const double *x)
 {
     s->size = 0;
-    for (ptrdiff_t k = 0; k < s->gram->rows->count; ++k)
-        if (x[k] > 0)
-            s->member[s->size++] = k;
+    for (ptrdiff_t k = 0; k < s->gram->rows->count; ++k) {
+        s->member[s->size] = k;
+        s->size += x[k] > 0;
+    }
 }
 
 static void ascend(struct start *s, double *x, size_t i)

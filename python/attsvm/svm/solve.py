@@ -347,9 +347,9 @@ def _call(
             raise ValueError(selection.outside(data))
         reference = reference[queries]
         kept, rhs, dual = (None if array is None else array[entries] for array in (kept, rhs, dual))
-    given = (reference, kept, rhs, tol, max_iter, soft, p, rank or 0, dual, start[1], report)
+    windows = data.in_range()
     try:
-        answer = solver(data.in_range(), *given)
+        answer = solver(windows, reference, kept, rhs, tol, max_iter, soft, p, rank or 0, dual, start[1], report)
     except IndexError:
         raise ValueError(selection.outside(data)) from None
     except FloatingPointError:  # a row's length: X or Z were changed since, or rows differ by too much
