@@ -158,18 +158,19 @@ static void into_frame(double *B, struct spectral_ball *s, const double *W)
             B[i * N + j] = B[j * N + i] = s->two[i * N + j] + s->two[j * N + i];
 }
 
-/* G and v:  with S = L L^T, Y = F F^T and F^T L = Q diag(v) R^T,  G = L^-T R diag(v)^(1/2). */
+/* G and v:  with S = L L^T, Y = F F^T and B = F^T L,  B^T B = R diag(v)^2 R^T  and  G = L^-T R diag(v)^(1/2).  (Near
+ * the central path B is nearly orthogonal up to a factor, and the square costs no digits.) */
 static int frame(struct spectral_ball *s, struct arena *arena)
 {
     ptrdiff_t N = s->N;
-    struct arena_mark mark = arena_mark(arena);
     if (slack(s) != 0 || root_of(s->root, s->Y, N, N) != 0)
         return 1;
     matrix_columns_times_columns(s->one, s->root, s->S, N, N, N);
-    int info = blas_svd(N, N, s->one, s->two, s->v, s->P, arena);
-    arena_release(arena, mark);
-    if (info != 0 || !(s->v[N - 1] > 0))
+    matrix_columns_times_columns(s->P, s->one, s->one, N, N, N);
+    if (blas_eigen(N, s->P, s->v, 1, arena) != 0 || !(s->v[0] > 0))
         return 1;
+    for (ptrdiff_t i = 0; i < N; ++i)
+        s->v[i] = sqrt(s->v[i]);
     for (ptrdiff_t i = 0; i < N; ++i)
         for (ptrdiff_t j = 0; j < N; ++j)
             s->G[i * N + j] = s->P[j * N + i] * sqrt(s->v[j]);
