@@ -29,7 +29,6 @@ EARLIER_BLOCK = (
 )
 SCRATCH = """\
         s->W = arena_doubles(arena, rows->w->dk, rows->w->dz);
-        s->scratch = arena_doubles(arena, size, 1);
         s->U = arena_doubles(arena, rows->w->n_queries, rows->w->dk);
         if (arena->failed)
             return STATUS_NO_MEMORY;

@@ -225,7 +225,7 @@ int parts_ascent(double *x, ptrdiff_t *flips, const struct problem *p, const dou
         status = coordinate_ascent_init(&a, &gram, beta, &parts.arena);
     if (status != STATUS_DONE)
         return end(&parts, status);
-    coordinate_ascent_begin(&a, x, member, size);
+    gram_pull(&gram, x, member, size);
     for (ptrdiff_t i = 0; i < epochs; ++i)
         flips[i] = coordinate_ascent_epoch(&a, x, step);
     return end(&parts, status);
