@@ -131,10 +131,13 @@ def soft_labels(contexts: ArrayLike, counts: ArrayLike) -> SoftLabels:
     m, K = counts.shape
     if counts.min() < 0:
         raise ValueError(f"counts must not be negative, got {counts.min():g}")
-    total = counts.sum(axis=1)
-    if total.min() == 0:
-        raise ValueError(f"counts must have a positive number in every row, got none in row {total.argmin()}")
+    most = counts.max(axis=1)
+    if most.min() == 0:
+        raise ValueError(f"counts must have a positive number in every row, got none in row {most.argmin()}")
+    shares = counts / most.max()  # whose sums stay in range
     layout = _OneVocabulary(np.full(m, K, dtype=np.intp), np.ones(m, dtype=np.intp), single=True)
     data = Data("linear decoder", np.eye(K), H, None, layout)
-    head = CallableHead(_CrossEntropy(counts / total.mean()))  # the mean over contexts becomes that over counts
+    head = CallableHead(
+        _CrossEntropy(shares / shares.sum(axis=1).mean())
+    )  # the mean over contexts becomes that over counts
     return SoftLabels(data, Problem(data, None, head, loss="linear"), counts > 0, counts.copy())

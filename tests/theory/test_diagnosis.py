@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from types import SimpleNamespace
 
 import attsvm
@@ -274,3 +275,24 @@ def test_the_radius_of_the_separating_cone_is_the_formula():
         assert found.separating_cone[1] == pytest.approx(R, rel=1e-9)  # the same operations in another order
         seen += R > 0
     assert seen > 0
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-80, 1e80, 1e300])
+def test_products_out_of_range_are_refused_by_name(scale):
+    """Before, the step was infinite or zero, and iota NaN."""
+    X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
+    with pytest.raises(ValueError, match="problem must be of a scale .* got tokens of .*, scores of"):
+        attsvm.diagnose(attsvm.Problem(attsvm.cross_attention(scale * X, Z), y, attsvm.LinearHead(v)))
+    if abs(math.log10(scale)) > 150:
+        return
+    rescaled = attsvm.cross_attention(scale * X, Z / scale, X)  # values as they were
+    found = attsvm.diagnose(attsvm.Problem(rescaled, y, attsvm.LinearHead(v)))
+    plain = attsvm.diagnose(attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v)))
+    assert found.iota == pytest.approx(plain.iota, rel=1e-9)
+    assert found.step_size == pytest.approx(plain.step_size, rel=1e-9)
+
+
+def test_optimal_tokens_that_nothing_separates_are_told():
+    found = attsvm.next_token([[0, 1, 3], [1, 0, 2, 3], [0, 2, 1, 3]], [0, 1, 0], np.eye(4))
+    text = repr(attsvm.diagnose(found.problem))
+    assert "optimal tokens that some weights rank first" in text and "hold the SVM of the optimal" not in text

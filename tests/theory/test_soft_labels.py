@@ -52,6 +52,14 @@ def test_counts_are_those_given_and_the_problem_goes_to_another_process():
     assert pickle.loads(pickle.dumps(found.problem)).loss(W) == found.problem.loss(W)
 
 
+@pytest.mark.parametrize("scale", [1e-300, 1e-100, 1e305])
+def test_counts_have_no_units(scale):
+    H, counts = decoder(0)
+    W = np.random.default_rng(1).standard_normal((6, 12))
+    loss, plain = (attsvm.soft_labels(H, c).problem.loss(W) for c in (scale * counts, counts))
+    assert loss == pytest.approx(plain, rel=1e-13)
+
+
 def test_a_probability_that_leaves_double_precision_keeps_the_loss_finite():
     found = attsvm.soft_labels([[1.0]], [[1, 1]])
     loss, G = found.problem.loss_and_grad(np.array([[1000.0], [-1000.0]]))

@@ -20,6 +20,9 @@ from .diagnosis import Diagnosis
 
 __all__ = ["diagnose"]
 
+IN_RANGE = (
+    300  # decimal digits either way of what the conditions multiply: tokens and queries squared, scores squared
+)
 EQUAL = 1e-9  # scores that differ by less, relative to the largest, tie: tokens given to double precision
 
 
@@ -43,7 +46,7 @@ def diagnose(problem: Problem, selected: ArrayLike | None = None, norm: Norm = "
     Raises
     ------
     ValueError, TypeError
-        Naming the argument that does not fit.
+        Naming the argument that does not fit; or tokens whose products with queries and scores leave double precision.
     KeyboardInterrupt
         On Ctrl-C.
 
@@ -66,6 +69,7 @@ def diagnose(problem: Problem, selected: ArrayLike | None = None, norm: Norm = "
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be a Problem, got {type(problem).__name__}")
     problem.require_linear()
+    _check_scale(problem)
     norm = as_norm("norm", norm)
     data, scores = problem.data, problem._scores
     best = _core.top(data._handle, scores)
@@ -107,6 +111,22 @@ def diagnose(problem: Problem, selected: ArrayLike | None = None, norm: Norm = "
         lipschitz=L,
         step_size=1 / L if L > 0 else math.inf,
     )
+
+
+def _check_scale(problem: Problem) -> None:
+    """The first gradient and L_W are products of these numbers and their squares: zero or infinite they say nothing."""
+    parts = {"tokens": problem.data.keys, "queries": problem.data.queries, "scores": problem._scores}
+    sizes = {name: float(np.abs(part).max()) for name, part in parts.items()}
+    if min(sizes.values()) == 0:
+        return
+    tokens, queries, scores = (math.log10(size) for size in sizes.values())
+    together = 2 * (tokens + queries)
+    if max(map(abs, (2 * tokens, 2 * queries, together + scores, together + 2 * scores))) > IN_RANGE:
+        found = ", ".join(f"{name} of {size:.0e}" for name, size in sizes.items())
+        raise ValueError(
+            "problem must be of a scale at which squares of tokens, queries and scores and their products lie within "
+            f"1e-{IN_RANGE} .. 1e{IN_RANGE}, got {found}: rescale them"
+        )
 
 
 def _non_optimal(problem: Problem, best: np.ndarray) -> tuple[float, float, bool]:

@@ -206,6 +206,8 @@ class Diagnosis(Result):
             return "none, training cannot get stuck: the other tokens of a query score the same"
         if self.solution.data._rows == 0:
             return "every W: a query that sees one token attends to it whatever W is"
+        if self.equal_scores or (self.globally_optimal and self.solution.W is None):
+            return "not excluded: what the theory says is of optimal tokens that some weights rank first"
         return (
             "not excluded: some tokens do not hold the SVM of the optimal ones in place, and the others differ in "
             f"score (by up to {self.score_spread:.4g}); training may end elsewhere, so try several starts"
