@@ -177,7 +177,7 @@ def test_run_curves(one, ax):
     assert line.get_linewidth() == 3 and line.get_linestyle() == "--" and "nuclear" in line.get_label()
     plot.saturation(one.run, ax=ax)
     np.testing.assert_allclose(ax.lines[1].get_ydata(), one.found["W softmax"][:201], atol=1e-12)
-    none = SimpleNamespace(W=None, status="infeasible")
+    none = attsvm.solve_svm(attsvm.cross_attention(np.ones((1, 2, 2)), [[1.0]]), [0])
     with pytest.raises(ValueError, match="solution must have weights, got one that is infeasible"):
         plot.correlation(one.run, none, ax=ax)
 
