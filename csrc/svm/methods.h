@@ -19,7 +19,7 @@
     METHOD(nuclear_factored, 20000, "augmented Lagrangian in factors, polished at fixed rank: large problems") \
     METHOD(nuclear_capped, 20000, "rank W <= options->rank") \
     METHOD(spectral_auto, 0, "interior, or row generation with it on many rows") \
-    METHOD(spectral_interior, 200, "interior point") \
+    METHOD(spectral_interior, 200, "interior point, finished by Newton's method") \
     METHOD(max_auto, 0, "interior, or row generation with it on many rows") \
     METHOD(max_interior, 200, "interior point") \
     METHOD(entrywise_auto, 0, "interior, or row generation with it on many rows") \

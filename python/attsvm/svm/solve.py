@@ -90,8 +90,8 @@ def solve_svm(
         set), "interior" (interior point, for tight problems) or "gradient" (projected gradient on the dual, the
         plain reference).  Nuclear: "interior" (interior point) or "factored" (augmented Lagrangian in ``W = K Q^T``,
         for large problems), both finished by Newton's method at fixed rank.  Max and
-        spectral: "interior" (interior point on a working set of rows).  Entrywise: "interior" (also
-        called by its old name, "barrier").
+        spectral: "interior" (interior point on a working set of rows; for spectral finished by Newton's method).
+        Entrywise: "interior" (also called by its old name, "barrier").
     C : float, optional
         Soft margin for data that cannot be separated: ``min 1/2 ||W||_F^2 + C sum_t slack_t^2``, one slack per margin
         row, as scikit-learn scales the squared hinge; equality rows stay hard.  None: every row is met.  Its methods
