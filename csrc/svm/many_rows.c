@@ -7,8 +7,6 @@
 #include "svm/methods.h"
 #include "svm/row_generation.h"
 
-#define MANY 50000 /* rows from which a working set of them is quicker, and needs a tenth of the memory */
-
 /* What to begin with: the weights and multipliers of the options, or the Frobenius answer of all rows. */
 static int start(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                  struct monitor *monitor, struct arena *arena)
@@ -29,9 +27,10 @@ static int start(struct svm_answer *answer, const struct rows *rows, const struc
 }
 
 int many_rows_solve(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                    svm_method *method, enum svm_norm norm, struct monitor *monitor, struct arena *arena)
+                    svm_method *method, enum svm_norm norm, ptrdiff_t many, struct monitor *monitor,
+                    struct arena *arena)
 {
-    if (rows->count < MANY)
+    if (rows->count < many)
         return method(answer, rows, options, monitor, arena);
     int status = row_generation_solve(answer, rows, options, start, method, norm, 0, monitor, arena);
     answer->method = "row generation";

@@ -4,9 +4,13 @@
 
 #include "svm/solver.h"
 
-/* By `method` on all rows where these are few; else by row generation (svm/row_generation.h) from the Frobenius answer
- * of the same rows, which decides whether any W meets them.  Statuses of svm_method. */
+/* Rows from which a working set of them is quicker, and needs a tenth of the memory. */
+#define MANY_ROWS 50000
+
+/* By `method` on all rows where these are fewer than `many`; else by row generation (svm/row_generation.h) from the
+ * Frobenius answer of the same rows, which decides whether any W meets them.  Statuses of svm_method. */
 int many_rows_solve(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                    svm_method *method, enum svm_norm norm, struct monitor *monitor, struct arena *arena);
+                    svm_method *method, enum svm_norm norm, ptrdiff_t many, struct monitor *monitor,
+                    struct arena *arena);
 
 #endif

@@ -16,9 +16,10 @@
 #define FEW 2e-3       /* ... until fewer rows join, as a part of the working set */
 #define CLEARLY 1e-2   /* rows that join in them are below what they must reach by more than this part */
 #define FIRST 1        /* rows a query brings beside them: those of least margin */
-#define MORE \
-    4                  /* broken rows a query adds in one round, at most, and its first rows in the other norms: their \
-                        * methods cannot go on from the round before, and few rounds are wanted */
+/* Broken rows a query adds in one round, at most, and its first rows in the other norms: their methods cannot go on
+ * from the round before, and few rounds are wanted. */
+#define MORE 4
+#define SLACK 5e-2     /* ... beside them, rows with less slack (of what they must reach) */
 #define NEARLY 0.9     /* part of what it must reach at which a row counts as met */
 #define ROUNDS 60      /* each but the last adds a row, and few are ever needed */
 #define ROUGH_TOL 1e-3 /* gap of a round while rows are still joining */
@@ -296,8 +297,11 @@ int row_generation_solve(struct svm_answer *answer, const struct rows *rows, con
                 return status < 0 ? status : solver_conclude(answer, rows, options, norm, status, arena);
             rows_apply(g.margin, rows, answer->W, g.U);
             double size = vector_norm(answer->W, rows->w->dk * rows->w->dz);
-            if (join_all(&g, MORE, fmax(inner.tol, options->tol) / 4, CERTIFICATE_ROUNDING * size) > 0)
+            if (join_all(&g, MORE, fmax(inner.tol, options->tol) / 4, CERTIFICATE_ROUNDING * size) > 0) {
+                if (norm != NORM_FROBENIUS)
+                    join_all(&g, MORE, -SLACK, 0);
                 break;
+            }
             if (inner.tol <= options->tol / 2)
                 return solver_conclude(answer, rows, options, norm, STATUS_ITERATION_LIMIT, arena);
             inner.tol = options->tol / 2;

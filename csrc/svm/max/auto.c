@@ -12,5 +12,5 @@ static int interior(struct svm_answer *answer, const struct rows *rows, const st
 int max_auto(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
              struct monitor *monitor, struct arena *arena)
 {
-    return many_rows_solve(answer, rows, options, interior, NORM_MAX, monitor, arena);
+    return many_rows_solve(answer, rows, options, interior, NORM_MAX, MANY_ROWS, monitor, arena);
 }

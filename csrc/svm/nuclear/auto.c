@@ -21,5 +21,5 @@ static int in_turn(struct svm_answer *answer, const struct rows *rows, const str
 int nuclear_auto(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                  struct monitor *monitor, struct arena *arena)
 {
-    return many_rows_solve(answer, rows, options, in_turn, NORM_NUCLEAR, monitor, arena);
+    return many_rows_solve(answer, rows, options, in_turn, NORM_NUCLEAR, MANY_ROWS, monitor, arena);
 }

@@ -2,6 +2,8 @@
 #include "svm/many_rows.h"
 #include "svm/methods.h"
 
+#define MANY 1000000 /* rows: below, the working set that the interior point keeps itself is quicker */
+
 static int interior(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                     struct monitor *monitor, struct arena *arena)
 {
@@ -12,5 +14,5 @@ static int interior(struct svm_answer *answer, const struct rows *rows, const st
 int spectral_auto(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                   struct monitor *monitor, struct arena *arena)
 {
-    return many_rows_solve(answer, rows, options, interior, NORM_SPECTRAL, monitor, arena);
+    return many_rows_solve(answer, rows, options, interior, NORM_SPECTRAL, MANY, monitor, arena);
 }
