@@ -109,3 +109,9 @@ def test_what_goes_on_is_logged_for_those_who_ask(problem, caplog):
     assert [record.name for record in caplog.records] == ["attsvm.training.train", "attsvm.svm.solve"]
     assert caplog.messages[0] == "normalized rule, 30 of 30 steps: done"
     assert caplog.messages[1].startswith("frobenius norm, active on 42 rows: optimal after ")
+
+
+@pytest.mark.parametrize("given, shown", [("1", "'1'"), (None, "None")])
+def test_a_number_is_asked_for_as_one(sphere, given, shown):
+    with pytest.raises(TypeError, match=f"^tol must be a number, got {shown}$"):
+        attsvm.solve_svm(sphere().data, [0] * 6, tol=given)

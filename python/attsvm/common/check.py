@@ -104,6 +104,8 @@ def as_number(name: str, value: Any, least: float = -math.inf, above: float = -m
     """A finite number with ``value >= least`` and ``value > above``."""
     if type(value) is float and least <= value < math.inf and value > above:  # on every call of a solver
         return value
+    if value is None or isinstance(value, (str, bytes)):
+        raise TypeError(f"{name} must be a number, got {value!r}")
     array = as_numeric(name, value)
     if array.ndim != 0:
         raise TypeError(f"{name} must be a number, got an array of shape {array.shape}")
