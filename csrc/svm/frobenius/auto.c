@@ -4,9 +4,9 @@
  * Selecting one of T tokens per query takes log2 T bits, and W holds about two per entry.  Well below that block ascent
  * finds the support at once; near it (tight) the support is nearly as large as the number of unknowns, and the interior
  * point wins.  Bits count selections at random: a planted one, as a model's own choices are, is loose although its bits
- * say tight, so that these begin with block ascent, which goes on if its guess and a few epochs look loose.  Few rows
- * or few unknowns are for the active set.  The latter two also decide what block ascent cannot.  All thresholds are
- * measured (tests/benchmarks/bench_policy.py). */
+ * say tight, so that these begin with block ascent, which goes on if a few epochs (of small W its guess) look loose.
+ * Few rows or few unknowns are for the active set.  The latter two also decide what block ascent cannot.  All
+ * thresholds are measured (tests/benchmarks/bench_policy.py). */
 #include <math.h>
 
 #include "base/status.h"
@@ -37,12 +37,13 @@
 
 /* Iterations of block ascent after which tokens are so strongly correlated that the active set is quicker, or a tight
  * problem is one for the interior point: the part of the rows, and the least.  The active set takes about a minute
- * where support times rows reaches ACTIVE_MOST. */
+ * where support times rows is 1e8; the gradient method, which is left beyond ACTIVE_MOST, took longer and ended short
+ * of the tolerance. */
 #define BLOCK_PATIENCE 8
 #define BLOCK_LEAST 200
 #define TIGHT_PATIENCE 50
-#define TIGHT_LEAST 40
-#define ACTIVE_MOST 1e8
+#define TIGHT_LEAST 600
+#define ACTIVE_MOST 4e8
 
 /* The same of a soft margin, after which Newton's method comes; rows per unknown beyond which that comes first. */
 #define SOFT_PATIENCE 4
@@ -103,8 +104,7 @@ static int plan(struct solver_step *steps, const struct rows *rows, const struct
         steps[n++] = active;
         steps[n++] = large ? gradient : interior;
     } else {
-        if (n == 0)
-            steps[n++] = if_loose;
+        steps[n++] = if_loose;
         steps[n++] = interior;
         steps[n++] = active;
     }

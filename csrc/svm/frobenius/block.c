@@ -23,19 +23,18 @@
 #define FULL 0.96  /* multipliers per entry of W above which a run leads away: it is left out for more ascent, */
 #define LEFT_OUT 8 /* ... at most as often, and while their number falls */
 
-/* A problem is tight where the guess has fewer than the part MET of the rows on the right side: of 24 planted problems
- * of more than one bit per entry of W (frobenius/auto.c) it had at least 0.83 of them, of as many random ones at most
- * 0.71, but for one that is nearly loose, and the epochs call no problem loose that this calls tight.  Or where after
- * epoch LOOK the multipliers are more than CROWDED entries of W, the most that can hold it, and not on their way down:
- * STAYS of those after epoch SEEN or more; or where they are ever OVERFULL.  Of 80 problems (n 20 .. 300, T 6 .. 100,
- * d 8 .. 48) planted ones keep at most 0.9 of them and have 2.8 after the first epoch, random ones of which the
- * interior point is quicker keep at least 0.94 and begin with up to 7. */
-#define MET 0.77
-#define SEEN 1
+/* A problem is tight, one for the interior point, where the multipliers after epoch LOOK, per entry of W and times
+ * their growth since the first epoch, are more than CROWDED + CROWDED_MORE * entries^2; or where they are ever OVERFULL
+ * per entry.  Of 110 problems of .9 to 3.5 bits per entry (n 60 .. 500, T 4 .. 100, d 16 .. 32, planted and random,
+ * flat and steep) the other method takes at most .8 of the time.  Where W has fewer entries than FEW the interior point
+ * costs hardly more than these epochs: there the guess decides, which has at least the part MET of the rows of planted
+ * problems on the right side, and mostly fewer of random ones. */
 #define LOOK 3
-#define CROWDED 1.2
-#define STAYS 0.92
+#define CROWDED 1.45
+#define CROWDED_MORE 6e-7
 #define OVERFULL 3.2
+#define FEW 400
+#define MET 0.77
 
 #define PROBE 1e11 /* C of the infeasibility probe over the mean length squared: Farkas residuals near 1e-11 */
 
@@ -91,9 +90,10 @@ static double met_by_guess(struct primal_dual_active_set *s)
 
 enum ascent { UNTIL_STEADY, ALL_EPOCHS, IF_LOOSE };
 
-static int is_tight(int epoch, double support, double seen, double unknowns)
+static int is_tight(int epoch, double support, double first, double unknowns)
 {
-    return support > OVERFULL * unknowns || (epoch == LOOK && support > fmax(CROWDED * unknowns, STAYS * seen));
+    double crowded = (CROWDED + CROWDED_MORE * unknowns * unknowns) * unknowns;
+    return support > OVERFULL * unknowns || (epoch == LOOK && support * (support / first) > crowded);
 }
 
 /* Epochs of block ascent from s->lambda, at most `most`; fewer once the support is steady, unless all are asked for.
@@ -101,7 +101,7 @@ static int is_tight(int epoch, double support, double seen, double unknowns)
 static int ascend(struct primal_dual_active_set *s, struct block_ascent *blocks, int most, enum ascent how)
 {
     int status = STATUS_DONE;
-    double unknowns = (double)(s->rows->w->dk * s->rows->w->dz), seen = 0;
+    double unknowns = (double)(s->rows->w->dk * s->rows->w->dz), first = 0;
     block_ascent_start(blocks, s->lambda);
     for (int epoch = 0; epoch < most && s->answer->iterations < s->options->max_iter; ++epoch) {
         ptrdiff_t flips = block_ascent_epoch(blocks, s->lambda), support = 0;
@@ -116,9 +116,9 @@ static int ascend(struct primal_dual_active_set *s, struct block_ascent *blocks,
             status = STATUS_INTERRUPTED;
             break;
         }
-        if (epoch == SEEN)
-            seen = (double)support;
-        if (how == IF_LOOSE && is_tight(epoch, (double)support, seen, unknowns)) {
+        if (epoch == 0)
+            first = (double)support;
+        if (how == IF_LOOSE && is_tight(epoch, (double)support, first, unknowns)) {
             status = STATUS_UNDECIDED;
             break;
         }
@@ -155,7 +155,7 @@ static int search(struct primal_dual_active_set *s, enum ascent first)
         return warm < 0 ? warm : STATUS_DONE;
     if (!warm)
         guess(s);
-    if (first == IF_LOOSE && met_by_guess(s) < MET)
+    if (first == IF_LOOSE && unknowns < FEW && met_by_guess(s) < MET)
         return STATUS_UNDECIDED;
     int status = prepare(s, &blocks);
     if (status == STATUS_DONE && !(warm && s->upper <= (1 + NEAR) * s->lower)) {
