@@ -4,7 +4,7 @@
 #include "svm/methods.h"
 
 #define INTERIOR_ROWS 100        /* up to which the interior point is quicker too */
-#define INTERIOR_AFFORDABLE 2000 /* rows or unknowns up to which its working set stays affordable */
+#define INTERIOR_AFFORDABLE 5000 /* rows or unknowns up to which its working set stays affordable */
 
 static int in_turn(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                    struct monitor *monitor, struct arena *arena)
