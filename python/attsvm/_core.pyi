@@ -1,7 +1,7 @@
 """The C extension.  Private: arguments are positional, already checked, C-contiguous."""
 
 from collections.abc import Callable
-from typing import Any, Final, final
+from typing import Any, Final, Protocol, final
 
 import numpy as np
 from _typeshed import structseq
@@ -41,6 +41,26 @@ class Answer(
     def method(self) -> str | None: ...
     @property
     def exception(self) -> BaseException | None: ...
+
+class _Method(Protocol):
+    """The arguments of every solver; one that a solver does not use is None or 0."""
+
+    def __call__(
+        self,
+        windows: Any,
+        reference: _Indices,
+        kept: _Bools | None,
+        rhs: _Floats | None,
+        tol: float,
+        max_iter: int,
+        soft: float,
+        p: float,
+        rank: int,
+        start: _Floats | None,
+        start_W: _Floats | None,
+        report: _Report | None,
+        /,
+    ) -> Answer: ...
 
 def set_num_threads(k: int, /) -> None: ...
 def config() -> dict[str, Any]: ...
@@ -93,276 +113,26 @@ def train(
     combine: Callable[[_Floats, _Floats], None] | None,
     /,
 ) -> tuple[int, BaseException | None]: ...
-def presolve(
-    windows: Any,
-    reference: _Indices,
-    kept: _Bools | None,
-    rhs: _Floats | None,
-    tol: float,
-    max_iter: int,
-    soft: float,
-    p: float,
-    rank: int,
-    start: _Floats | None,
-    start_W: _Floats | None,
-    report: _Report | None,
-    /,
-) -> Answer: ...
-def frobenius_auto(
-    windows: Any,
-    reference: _Indices,
-    kept: _Bools | None,
-    rhs: _Floats | None,
-    tol: float,
-    max_iter: int,
-    soft: float,
-    p: float,
-    rank: int,
-    start: _Floats | None,
-    start_W: _Floats | None,
-    report: _Report | None,
-    /,
-) -> Answer: ...
-def frobenius_gradient(
-    windows: Any,
-    reference: _Indices,
-    kept: _Bools | None,
-    rhs: _Floats | None,
-    tol: float,
-    max_iter: int,
-    soft: float,
-    p: float,
-    rank: int,
-    start: _Floats | None,
-    start_W: _Floats | None,
-    report: _Report | None,
-    /,
-) -> Answer: ...
-def frobenius_active(
-    windows: Any,
-    reference: _Indices,
-    kept: _Bools | None,
-    rhs: _Floats | None,
-    tol: float,
-    max_iter: int,
-    soft: float,
-    p: float,
-    rank: int,
-    start: _Floats | None,
-    start_W: _Floats | None,
-    report: _Report | None,
-    /,
-) -> Answer: ...
-def frobenius_block(
-    windows: Any,
-    reference: _Indices,
-    kept: _Bools | None,
-    rhs: _Floats | None,
-    tol: float,
-    max_iter: int,
-    soft: float,
-    p: float,
-    rank: int,
-    start: _Floats | None,
-    start_W: _Floats | None,
-    report: _Report | None,
-    /,
-) -> Answer: ...
-def frobenius_interior(
-    windows: Any,
-    reference: _Indices,
-    kept: _Bools | None,
-    rhs: _Floats | None,
-    tol: float,
-    max_iter: int,
-    soft: float,
-    p: float,
-    rank: int,
-    start: _Floats | None,
-    start_W: _Floats | None,
-    report: _Report | None,
-    /,
-) -> Answer: ...
-def frobenius_block_soft(
-    windows: Any,
-    reference: _Indices,
-    kept: _Bools | None,
-    rhs: _Floats | None,
-    tol: float,
-    max_iter: int,
-    soft: float,
-    p: float,
-    rank: int,
-    start: _Floats | None,
-    start_W: _Floats | None,
-    report: _Report | None,
-    /,
-) -> Answer: ...
-def frobenius_newton_soft(
-    windows: Any,
-    reference: _Indices,
-    kept: _Bools | None,
-    rhs: _Floats | None,
-    tol: float,
-    max_iter: int,
-    soft: float,
-    p: float,
-    rank: int,
-    start: _Floats | None,
-    start_W: _Floats | None,
-    report: _Report | None,
-    /,
-) -> Answer: ...
-def nuclear_auto(
-    windows: Any,
-    reference: _Indices,
-    kept: _Bools | None,
-    rhs: _Floats | None,
-    tol: float,
-    max_iter: int,
-    soft: float,
-    p: float,
-    rank: int,
-    start: _Floats | None,
-    start_W: _Floats | None,
-    report: _Report | None,
-    /,
-) -> Answer: ...
-def nuclear_interior(
-    windows: Any,
-    reference: _Indices,
-    kept: _Bools | None,
-    rhs: _Floats | None,
-    tol: float,
-    max_iter: int,
-    soft: float,
-    p: float,
-    rank: int,
-    start: _Floats | None,
-    start_W: _Floats | None,
-    report: _Report | None,
-    /,
-) -> Answer: ...
-def nuclear_factored(
-    windows: Any,
-    reference: _Indices,
-    kept: _Bools | None,
-    rhs: _Floats | None,
-    tol: float,
-    max_iter: int,
-    soft: float,
-    p: float,
-    rank: int,
-    start: _Floats | None,
-    start_W: _Floats | None,
-    report: _Report | None,
-    /,
-) -> Answer: ...
-def nuclear_capped(
-    windows: Any,
-    reference: _Indices,
-    kept: _Bools | None,
-    rhs: _Floats | None,
-    tol: float,
-    max_iter: int,
-    soft: float,
-    p: float,
-    rank: int,
-    start: _Floats | None,
-    start_W: _Floats | None,
-    report: _Report | None,
-    /,
-) -> Answer: ...
-def spectral_auto(
-    windows: Any,
-    reference: _Indices,
-    kept: _Bools | None,
-    rhs: _Floats | None,
-    tol: float,
-    max_iter: int,
-    soft: float,
-    p: float,
-    rank: int,
-    start: _Floats | None,
-    start_W: _Floats | None,
-    report: _Report | None,
-    /,
-) -> Answer: ...
-def spectral_interior(
-    windows: Any,
-    reference: _Indices,
-    kept: _Bools | None,
-    rhs: _Floats | None,
-    tol: float,
-    max_iter: int,
-    soft: float,
-    p: float,
-    rank: int,
-    start: _Floats | None,
-    start_W: _Floats | None,
-    report: _Report | None,
-    /,
-) -> Answer: ...
-def max_auto(
-    windows: Any,
-    reference: _Indices,
-    kept: _Bools | None,
-    rhs: _Floats | None,
-    tol: float,
-    max_iter: int,
-    soft: float,
-    p: float,
-    rank: int,
-    start: _Floats | None,
-    start_W: _Floats | None,
-    report: _Report | None,
-    /,
-) -> Answer: ...
-def max_interior(
-    windows: Any,
-    reference: _Indices,
-    kept: _Bools | None,
-    rhs: _Floats | None,
-    tol: float,
-    max_iter: int,
-    soft: float,
-    p: float,
-    rank: int,
-    start: _Floats | None,
-    start_W: _Floats | None,
-    report: _Report | None,
-    /,
-) -> Answer: ...
-def entrywise_auto(
-    windows: Any,
-    reference: _Indices,
-    kept: _Bools | None,
-    rhs: _Floats | None,
-    tol: float,
-    max_iter: int,
-    soft: float,
-    p: float,
-    rank: int,
-    start: _Floats | None,
-    start_W: _Floats | None,
-    report: _Report | None,
-    /,
-) -> Answer: ...
-def entrywise_interior(
-    windows: Any,
-    reference: _Indices,
-    kept: _Bools | None,
-    rhs: _Floats | None,
-    tol: float,
-    max_iter: int,
-    soft: float,
-    p: float,
-    rank: int,
-    start: _Floats | None,
-    start_W: _Floats | None,
-    report: _Report | None,
-    /,
-) -> Answer: ...
+
+presolve: _Method
+frobenius_auto: _Method
+frobenius_gradient: _Method
+frobenius_active: _Method
+frobenius_block: _Method
+frobenius_interior: _Method
+frobenius_block_soft: _Method
+frobenius_newton_soft: _Method
+nuclear_auto: _Method
+nuclear_interior: _Method
+nuclear_factored: _Method
+nuclear_capped: _Method
+spectral_auto: _Method
+spectral_interior: _Method
+max_auto: _Method
+max_interior: _Method
+entrywise_auto: _Method
+entrywise_interior: _Method
+
 def projection_simplex(x: _Floats, total: float, /) -> _Floats: ...
 def projection_ball(W: _Floats, ball: int, radius: float, /) -> _Floats: ...
 def regularization_path_point(
