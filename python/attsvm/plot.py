@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .common.check import as_choice, check_type
+from .common.graph_picture import draw_graphs
 from .common.render import drawing
 from .common.types import Ball, Norm
 from .svm.separation import Separation
@@ -238,7 +239,11 @@ def _heat_map(rows: Any, label: str, ax: Any = None) -> Any:
         shown[row : row + len(part), : part.shape[1]] = part
         row += len(part)
     image = ax.imshow(shown, aspect="auto", interpolation="nearest", cmap="Blues", vmin=0, vmax=1)
-    ax.figure.colorbar(image, ax=ax, label=label, pad=0.02)
+    bars = [one.colorbar for one in ax.images if one.colorbar is not None]  # of a map drawn here before
+    if bars:
+        bars[0].set_label(label)
+    else:
+        ax.figure.colorbar(image, ax=ax, label=label, pad=0.02)
     ax.xaxis.get_major_locator().set_params(integer=True)
     ax.yaxis.get_major_locator().set_params(integer=True)
     ax.set(xlabel="token", ylabel="query")
@@ -250,10 +255,21 @@ def _composed(parts: Decomposition, ax: Any = None) -> Any:
     return attention(parts.probabilities, ax=ax)
 
 
-@drawing("NextToken")
 @drawing("SoftLabels")
-def _kept(found: Any, ax: Any = None) -> Any:
-    return _heat_map(found.selected, "selected", ax)
+def _shares(found: Any, ax: Any = None) -> Any:
+    """What the decoder's attention goes to within each support, on the scale of attention."""
+    shares = found.counts / found.counts.max(axis=1, keepdims=True)  # whose sums stay in range
+    ax = _heat_map(shares / shares.sum(axis=1, keepdims=True), "share of the next tokens", ax)
+    ax.set_ylabel("context")
+    return ax
+
+
+@drawing("NextToken")
+def _graphs(found: Any, ax: Any = None) -> Any:
+    ax = _axes(ax)
+    draw_graphs(ax, found.graphs, found.components, (COLORS["W"], COLORS["(K, Q)"]))
+    ax.set_xlabel("last token")
+    return ax
 
 
 @drawing("Separation")
@@ -285,15 +301,11 @@ def margins(solution: Separation, ax: Any = None, **line_kw: Any) -> Any:
     weights_of(solution)
     ax = _axes(ax)
     columns = solution._columns()
-    support, others = columns["support"], ~columns["selected"] & ~columns["support"]
-    look = {"linestyle": "none", "marker": ".", "markersize": 5}
-    for part, color, label in ((others, "0.65", "other tokens"), (support, COLORS["(K, Q)"], "support tokens")):
-        points = columns["query"][part], columns["margin"][part]
-        ax.plot(*points, label=label, **{**look, "color": color, **line_kw})
+    others = ~columns["selected"] & ~columns["support"]
+    _two_kinds(ax, columns["query"], columns["margin"], columns["support"], others, line_kw)
     ax.axhline(1, color="0.3", linewidth=0.8, zorder=0)
     ax.xaxis.get_major_locator().set_params(integer=True)
     ax.set(xlabel="query", ylabel="margin of the selected token")
-    ax.legend(frameon=False, fontsize="small")
     return ax
 
 
@@ -367,17 +379,19 @@ def scores(diagnosis: Diagnosis, ax: Any = None, **line_kw: Any) -> Any:
     selected = columns["selected"]
     score = layout.flatten_entries("scores", diagnosis.scores, hidden=True)
     ahead = score - score[selected][columns["query"]]
-    look = {"linestyle": "none", "marker": ".", "markersize": 5}
     support = layout.flatten_entries("support", diagnosis.support, hidden=True)
-    for part, color, label in (
-        (~selected & ~support, "0.65", "other tokens"),
-        (support, COLORS["(K, Q)"], "support tokens"),
-    ):
-        ax.plot(columns["margin"][part], ahead[part], label=label, **{**look, "color": color, **line_kw})
+    _two_kinds(ax, columns["margin"], ahead, support, ~selected & ~support, line_kw)
     ax.axhline(0, color="0.3", linewidth=0.8, zorder=0)
     ax.set(xlabel="margin of the selected token", ylabel="score above the selected token's")
-    ax.legend(frameon=False, fontsize="small")
     return ax
+
+
+def _two_kinds(ax: Any, x: Any, y: Any, support: Any, others: Any, line_kw: dict[str, Any]) -> None:
+    """Points of tokens that are not selected; support tokens stand out."""
+    look = {"linestyle": "none", "marker": ".", "markersize": 5}
+    for part, color, label in ((others, "0.65", "other tokens"), (support, COLORS["(K, Q)"], "support tokens")):
+        ax.plot(x[part], y[part], label=label, **{**look, "color": color, **line_kw})
+    ax.legend(frameon=False, fontsize="small")
 
 
 def finish(ax: Any, title: str) -> None:

@@ -220,6 +220,42 @@ def test_picture(case):
             result.plot(ax=ax)
         return
     assert result.plot(ax=ax) is ax and (ax.lines or ax.images)
+    panels = len(ax.figure.axes)
+    result.plot(ax=ax)
+    assert len(ax.figure.axes) == panels  # one colour bar for both
+
+
+def test_picture_of_soft_labels_is_what_attention_goes_to():
+    pytest.importorskip("matplotlib")
+    from matplotlib.figure import Figure
+
+    found, ax = _soft_labels(), Figure().subplots()
+    (image,) = found.plot(ax=ax).images
+    run = attsvm.train(found.problem, rule="constant", lr=3.0, steps=3000)
+    # Within the supports descent is linear; the rest of the probability is about 1 / (lr steps) = 1e-4.
+    np.testing.assert_allclose(found.data.probabilities(run.W), image.get_array(), atol=1e-3)
+
+
+def test_picture_of_graphs_has_their_edges():
+    pytest.importorskip("matplotlib")
+    from matplotlib.figure import Figure
+
+    found = RESULTS["next token, ragged"]()
+    ax = found.plot(ax=Figure().subplots())
+    place = {}
+    for text in ax.texts:
+        x, y = text.get_position()
+        place[list(found.graphs)[round(x)], int(text.get_text())] = x, y
+    drawn = {}
+    for arrows in ax.collections:
+        for start, way in zip(arrows.get_offsets(), np.stack([arrows.U, arrows.V], axis=1), strict=True):
+            ends = [min(place, key=lambda node: np.hypot(*(place[node] - at))) for at in (start, start + way)]  # noqa: B023
+            drawn[ends[0][0], ends[0][1], ends[1][1]] = arrows.get_label(), way[1]
+    edges = found.to_dict()["graphs"]
+    assert drawn.keys() == {(int(k), *edge) for k in edges for edge in edges[k]}
+    for (k, label, token), (kind, up) in drawn.items():
+        one = found.components[k][label] == found.components[k][token]
+        assert kind == ("one component" if one else "ranked") and (one or up < 0)
 
 
 def test_margin_bar_shows_the_interval():

@@ -1,0 +1,66 @@
+"""Directed graphs side by side, their nodes in the order that the edges give."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["draw_graphs", "in_order"]
+
+DRAWN, NAMED = 8, 20  # graphs in a picture, and nodes up to which a graph shows their numbers
+ARROW = {"units": "inches", "width": 0.015, "headwidth": 7, "headlength": 10, "headaxislength": 9}
+
+
+def in_order(edges: np.ndarray, component: np.ndarray) -> np.ndarray:
+    """The nodes of ``edges (E, 2)``, each before those of other components that can be reached from it.
+
+    ``component`` is what :func:`~attsvm.common.components.strong_components` found; the order is that of the longest
+    path from a component which none leads to.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attsvm.common.graph_picture import in_order
+    >>> in_order(np.array([[3, 2], [1, 3], [3, 1]]), np.array([0, 1, 2, 1]))
+    array([1, 3, 2])
+    """
+    before, after = component[edges[component[edges[:, 0]] != component[edges[:, 1]]]].T
+    depth, deeper = np.full(len(component), -1), np.zeros(len(component), dtype=np.intp)
+    while (depth != deeper).any():
+        depth = deeper.copy()
+        np.maximum.at(deeper, after, depth[before] + 1)
+    nodes = np.unique(edges)
+    return nodes[np.lexsort((nodes, component[nodes], depth[component[nodes]]))]
+
+
+def draw_graphs(
+    ax: Any, graphs: dict[int, np.ndarray], components: dict[int, np.ndarray], colors: tuple[str, str]
+) -> None:
+    """The first graphs, edges within a component in the second colour; all others point down.
+
+    The nodes of a graph lie on an ellipse, where no edge runs through a third one.
+    """
+    shown = list(graphs)[:DRAWN]
+    starts, ends, alike = [], [], []
+    for column, k in enumerate(shown):
+        edges, component = graphs[k], components[k]
+        nodes = in_order(edges, component)
+        height = np.linspace(1, -1, len(nodes))
+        width = 0.35 * np.sqrt(1 - height**2) * (-1.0) ** np.arange(len(nodes))
+        places = np.full((len(component), 2), np.nan)
+        places[nodes] = np.stack([column + width, height], axis=1)
+        starts.append(places[edges[:, 0]])
+        ends.append(places[edges[:, 1]])
+        alike.append(component[edges[:, 0]] == component[edges[:, 1]])
+        named = len(nodes) <= NAMED
+        ax.plot(*places[nodes].T, "o", color="white", markeredgecolor="0.6", markersize=12 if named else 3)
+        for node in nodes.tolist() if named else ():
+            ax.text(*places[node], str(node), ha="center", va="center", fontsize="small")
+    start, end, one = (np.concatenate(parts) for parts in (starts, ends, alike))
+    for part, color, label in ((~one, colors[0], "ranked"), (one, colors[1], "one component")):
+        arrows = (*start[part].T, *(end - start)[part].T)
+        ax.quiver(*arrows, angles="xy", scale_units="xy", scale=1, color=color, label=label, zorder=1, **ARROW)
+    ax.set_xticks(range(len(shown)), shown)
+    ax.set(yticks=[], xlim=(-0.5, len(shown) - 0.5), ylim=(-1.2, 1.2))
+    ax.legend(frameon=False, fontsize="small", ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1))
