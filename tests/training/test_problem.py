@@ -316,6 +316,28 @@ def test_tokens_of_any_unit(scale, sphere):
     assert gradient.log_scale == pytest.approx(expected.log_scale + math.log(scale), rel=TWIN)
 
 
+@pytest.mark.parametrize("head", ["linear", "of two attention heads", "trained", "mlp"])
+def test_scales_at_which_the_gradient_underflows_are_named(head, sphere):
+    """Scores of 1e-200 times tokens of 1e-200: not a gradient of zero, and no stationary point."""
+    s = sphere()
+    data = attsvm.cross_attention(s.X * 1e-200, s.Z)
+    kind = attsvm.MLPHead(np.ones((10, 3))) if head == "mlp" else attsvm.LinearHead(s.v)
+    problem = attsvm.Problem(data, s.y, kind, heads=2 if head == "of two attention heads" else None)
+    W = np.zeros((2, 10, 10) if problem.heads else (10, 10))
+    message = r"1e-305, got about 1e-200, 1e-200 and 1e0: rescale X, Z or the head"
+    calls = [
+        lambda: attsvm.train(problem, W, steps=3, train_head=head == "trained"),
+        lambda: problem.loss_and_grad(W, scaled=True),
+    ]
+    if head == "linear":
+        calls.append(lambda: attsvm.regularization_path(problem, [1.0]))
+    for call in calls:
+        with pytest.raises(ValueError, match=message):
+            call()
+    zero = attsvm.Problem(data, s.y, attsvm.LinearHead(np.zeros(10)))  # whose gradient is zero
+    assert attsvm.train(zero, steps=3).status == "stationary"
+
+
 def test_copies_of_the_selected_token_share_its_probability(sphere):
     s = sphere()
     X = np.concatenate([s.X, s.X[:, :1]], axis=1)

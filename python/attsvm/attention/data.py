@@ -18,7 +18,7 @@ from ..common.check import as_floats, as_numeric, depth
 from ..common.storage import storable
 from .layout import Layout, Shape
 
-__all__ = ["Data", "fits"]
+__all__ = ["Data", "fits", "largest"]
 
 
 # Tokens or queries further from 1 than this could overflow or underflow when their products are squared.
@@ -146,10 +146,10 @@ class Data:
     def powers(self) -> tuple[int, int] | None:
         """Powers of two by which keys and queries are divided for the SVM, so that squares of their products are in
         range; None: they are as they come."""
-        largest = _largest(self.keys), _largest(self.queries)
-        if not all(map(math.isfinite, largest)):
+        sizes = largest(self.keys), largest(self.queries)
+        if not all(map(math.isfinite, sizes)):
             self.check_finite()
-        return _powers(*largest)
+        return _powers(*sizes)
 
     @functools.cached_property
     def choosing(self) -> tuple[np.ndarray, np.ndarray] | None:
@@ -173,7 +173,7 @@ class Data:
     def check_finite(self) -> None:
         """Raises ValueError where X or Z, finite when the data were made, have been changed since."""
         for name, array in (("X", self.keys), ("Z", self.queries)):
-            if not math.isfinite(_largest(array)):
+            if not math.isfinite(largest(array)):
                 row, column = (int(i) for i in np.argwhere(~np.isfinite(array))[0])
                 raise ValueError(
                     f"{name} must stay finite, got {array[row, column]} in row {row}, column {column} of its vectors: "
@@ -342,7 +342,8 @@ def fits(name: str, data: Any, W: np.ndarray) -> None:
         )
 
 
-def _largest(array: np.ndarray) -> float:
+def largest(array: np.ndarray) -> float:
+    """Of the absolute values."""
     size = _core.largest(array)
     assert size is not None  # the arrays of data are as C reads them
     return size

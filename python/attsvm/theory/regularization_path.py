@@ -161,6 +161,7 @@ def regularization_path(
         raise TypeError(f"problem must be a Problem, got {type(problem).__name__}")
     if problem.heads is not None:
         raise ValueError(f"problem must have heads=None, got {problem!r}")
+    problem.check_scale()
     as_choice("norm", norm, _core.BALL)
     if (radii is None) == (ridges is None):
         raise ValueError("give either radii or ridges")

@@ -39,6 +39,7 @@ def prepared(
     weight_decay, betas, eps."""
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be a Problem, got {type(problem).__name__}")
+    problem.check_scale()
     rule_code = _core.UPDATE_RULE[as_choice("rule", rule, _core.UPDATE_RULE)]
     steps = as_count("steps", steps)
     runs = None if runs is None else as_count("runs", runs, 1)

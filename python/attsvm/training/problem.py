@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import _core
-from ..attention.data import Data
+from ..attention.data import LEAST, Data, largest
 from ..common.check import as_choice, as_count, as_doubles, as_floats, as_numeric, check_finite, depth
 from ..common.types import Loss
 from .output_head import CallableHead, LinearHead, MLPHead, QuadraticHead
@@ -19,6 +20,7 @@ __all__ = ["Gradient", "Problem"]
 COMBINATIONS = ("sum", "concatenate")
 # Of the largest score: a product v.x that is zero comes out as far below zero as its terms, which are larger, round.
 ROUNDED = 1e-11
+LEAST_PRODUCT = -305  # power of ten: sums of smaller products lose digits, then become zero
 
 
 class Gradient(NamedTuple):
@@ -136,6 +138,22 @@ class Problem:
         if self._fixed_scores is None:
             raise ValueError(f"problem must have a LinearHead and heads=None, got {self!r}")
 
+    def check_scale(self) -> None:
+        """Raises where gradients, sums of products of scores, tokens and queries, would underflow."""
+        data, parts = self.data, [self._fixed_scores]
+        if parts[0] is None:
+            values, (_, v, *_) = self._general  # type: ignore[misc]
+            parts = [values] if v is None else [values, v]
+        scores = sum(map(_log10_largest, parts))
+        if data.powers is None and scores + 2 * math.log10(LEAST) > LEAST_PRODUCT:
+            return
+        tokens, queries = _log10_largest(data.keys), _log10_largest(data.queries)
+        if scores + tokens + queries < LEAST_PRODUCT:
+            raise ValueError(
+                f"problem must be of a scale at which scores times tokens times queries are above 1e{LEAST_PRODUCT}, "
+                f"got about 1e{round(scores)}, 1e{round(tokens)} and 1e{round(queries)}: rescale X, Z or the head"
+            )
+
     @functools.cached_property
     def _scores(self) -> np.ndarray:
         """``y head(value)`` of every entry."""
@@ -213,6 +231,8 @@ class Problem:
 
         Raises
         ------
+        ValueError, TypeError
+            Naming the argument that does not fit; or scores, tokens and queries whose product underflows.
         FloatingPointError
             When the logits overflow.
 
@@ -227,6 +247,7 @@ class Problem:
         True
         """
         weights = self._weights(W, K, Q)
+        self.check_scale()
         try:
             loss, *found, scale = _core.loss_and_grad(self._objective, self._function, *weights)
         except ArithmeticError as error:
@@ -271,6 +292,11 @@ class Problem:
         m = K.shape[-1]
         Q = as_floats("Q", Q, before + "dz, m", (*stack, dz, m))
         return None, K.reshape(-1, dk, m), Q.reshape(-1, dz, m)
+
+
+def _log10_largest(array: Any) -> float:
+    """Of the absolute values; infinite where all are zero, as the gradient then is."""
+    return math.log10(largest(array) or math.inf)
 
 
 def _labels(y: Any, data: Data) -> np.ndarray:

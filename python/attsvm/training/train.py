@@ -123,6 +123,8 @@ def train(
 
     Raises
     ------
+    ValueError, TypeError
+        Naming the argument that does not fit; or scores, tokens and queries whose product underflows.
     KeyboardInterrupt
         On Ctrl-C, with the run so far in ``.partial``.
     FloatingPointError
