@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import attsvm
 import numpy as np
 import pytest
@@ -13,9 +15,13 @@ from attsvm.figures import (
     basin,
     equal_scores,
     gd_paths,
+    joint_training,
     load,
+    next_token,
     plain_descent,
     rank,
+    several_classes,
+    several_tokens,
     soft_margins,
 )
 from pictures import assert_readable
@@ -200,3 +206,26 @@ def test_rules_and_margins_see_through_a_wrong_number(figure, key, value, text, 
 
     assert verdict(found) != "fails"
     assert verdict(found | {key: np.full_like(found[key], value)}) == "fails"
+
+
+@pytest.mark.parametrize(
+    "figure, name, judged, made",
+    [
+        (basin, "is_locally_optimal", None, lambda rng: basin.instance(rng, True)),
+        (
+            joint_training,
+            "label_svm",
+            SimpleNamespace(W=1, support=np.ones((2, 2), bool)),
+            joint_training.experiment,
+        ),
+        (next_token, "next_token", SimpleNamespace(acyclic=True), next_token.draw),
+        (several_classes, "mixture", np.full(several_classes.T, several_classes.KEPT), several_classes.experiment),
+        (several_tokens, "judge", None, lambda rng: several_tokens.accepted(4, rng)),
+    ],
+)
+def test_figures_give_up_drawing(figure, name, judged, made, monkeypatch, rng):
+    """Where no problem is as they want it, as after a mistake in what judges it."""
+    monkeypatch.setattr(figure, "DRAWS", 3)
+    monkeypatch.setattr(figure, name, lambda *_: judged)
+    with pytest.raises(RuntimeError, match="random problems was accepted"):
+        made(rng)

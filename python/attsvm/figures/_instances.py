@@ -18,8 +18,21 @@ from ..training.problem import Problem
 from ..training.train import Run
 from ._numpy import support_margins
 
-__all__ = ["all_support", "around", "differs", "ending", "linear_layer", "margin_error", "sphere_problem"]
+__all__ = [
+    "DRAWS",
+    "NO_DRAW",
+    "all_support",
+    "around",
+    "differs",
+    "ending",
+    "linear_layer",
+    "margin_error",
+    "sphere_problem",
+]
 
+# Problems that a figure draws at most until one is as it wants them: one in fifty is, where the fewest are.
+DRAWS = 10_000
+NO_DRAW = f"none of {DRAWS:,} random problems was accepted"
 TIGHT = 1e-4  # a margin this close to 1 is a support token's
 
 

@@ -24,7 +24,7 @@ from ..theory.conditions import is_locally_optimal
 from ..theory.diagnose import diagnose
 from ..training.problem import Problem
 from ..training.train import train
-from ._instances import TIGHT, differs, margin_error, sphere_problem
+from ._instances import DRAWS, NO_DRAW, TIGHT, differs, margin_error, sphere_problem
 from ._numpy import support_margins
 from ._papers import SVM
 
@@ -139,7 +139,7 @@ def descends(X: np.ndarray, Z: np.ndarray, scores: np.ndarray, at: np.ndarray, a
 
 def instance(rng: np.random.Generator, locally_optimal: bool) -> tuple[Problem, np.ndarray, Separation]:
     """A random problem and a selection among each two best tokens, not of all the best, locally optimal or not."""
-    while True:
+    for _ in range(DRAWS):
         problem = sphere_problem(rng, N, T, D)
         better = np.argsort(-problem.scores, axis=1)
         for _ in range(TRIES):
@@ -149,6 +149,7 @@ def instance(rng: np.random.Generator, locally_optimal: bool) -> tuple[Problem, 
             solution = solve_svm(problem.data, selected)
             if is_locally_optimal(problem, solution) == locally_optimal:
                 return problem, selected, solution
+    raise RuntimeError(NO_DRAW)
 
 
 def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:

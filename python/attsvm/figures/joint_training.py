@@ -29,7 +29,7 @@ from ..theory.joint import label_svm, relaxed_margins
 from ..training.output_head import LinearHead
 from ..training.problem import Problem
 from ..training.train import train
-from ._instances import linear_layer, sphere_problem
+from ._instances import DRAWS, NO_DRAW, linear_layer, sphere_problem
 from ._papers import PROMPT
 
 LR, STEPS = 0.1, 1000
@@ -97,7 +97,7 @@ def example(kind: str) -> dict[str, Any]:
 
 
 def experiment(rng: np.random.Generator) -> dict[str, Any]:
-    while True:
+    for _ in range(DRAWS):
         problem = sphere_problem(rng, N, T, D)
         data = problem.data
         trained = train(problem, linear_layer(rng, D, D), lr=LR, steps=RANDOM_STEPS, record=0, train_head=True)
@@ -105,6 +105,8 @@ def experiment(rng: np.random.Generator) -> dict[str, Any]:
         label = label_svm(problem, selected)
         if label.W is None or not label.support[:, 1].all():
             break
+    else:
+        raise RuntimeError(NO_DRAW)
     found = dict.fromkeys((*KINDS, "v", "rho", "gap"), np.nan)
     if label.W is None or trained.probabilities.max(axis=1).min() < 0.99:
         return found

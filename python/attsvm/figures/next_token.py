@@ -27,7 +27,7 @@ from ..theory.token_sets import decompose, selected_sets
 from ..training.output_head import CallableHead, LinearHead
 from ..training.problem import Problem
 from ..training.train import train
-from ._instances import linear_layer
+from ._instances import DRAWS, NO_DRAW, linear_layer
 from ._papers import NEXT_TOKEN
 
 N, T, K, D = 6, 4, 6, 8
@@ -61,11 +61,12 @@ def run(runs: int, seed: int = 0, jobs: int | None = None) -> dict[str, np.ndarr
 
 def draw(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray, NextToken]:
     """Sequences, labels, embeddings with a cycle in one of their graphs."""
-    while True:
+    for _ in range(DRAWS):
         drawn = sample.next_token(N, T, K, D, rng)
         found = next_token(*drawn)
         if not found.acyclic:
             return *drawn, found
+    raise RuntimeError(NO_DRAW)
 
 
 def experiment(rng: np.random.Generator) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from ..theory.token_sets import decompose
 from ..training.problem import Problem
 from ..training.softmax_head import SoftmaxHead
 from ..training.train import train
-from ._instances import linear_layer
+from ._instances import DRAWS, NO_DRAW, linear_layer
 from ._papers import NOWHERE
 
 N, T, D, CLASSES = 4, 4, 8, 5
@@ -88,7 +88,7 @@ def stationarity(outputs: np.ndarray, c: int, s: np.ndarray) -> float:
 
 def experiment(rng: np.random.Generator) -> dict[str, Any]:
     drawn = 0
-    while True:
+    for _ in range(DRAWS):
         X, Z, _, _ = sample.unit_sphere(N, T, D, rng)
         V, classes = rng.standard_normal((D, CLASSES)), rng.integers(CLASSES, size=N)
         drawn += 1
@@ -97,6 +97,8 @@ def experiment(rng: np.random.Generator) -> dict[str, Any]:
         kept = best >= KEPT
         if clear and (kept.sum(axis=1) > 1).any():
             break
+    else:
+        raise RuntimeError(NO_DRAW)
     data = cross_attention(X, Z)
     problem = Problem(data, None, SoftmaxHead(V, classes), loss="linear")
     rates = 1 / np.sqrt(np.arange(1, STEPS + 1))

@@ -31,6 +31,7 @@ from ..theory.token_sets import Decomposition, decompose, selected_sets
 from ..training.output_head import MLPHead
 from ..training.problem import Problem
 from ..training.train import Run, train
+from ._instances import DRAWS, NO_DRAW
 from ._papers import SVM
 
 N, T, DIMENSIONS = 3, 4, (4, 6, 8, 10)
@@ -74,7 +75,7 @@ def experiment(rng: np.random.Generator) -> dict[str, Any]:
 
 def accepted(d: int, rng: np.random.Generator) -> dict[str, Any]:
     counts = dict.fromkeys(("drawn", "trained", *REASONS), 0)
-    while True:
+    for _ in range(DRAWS):
         X, Z, y, _ = sample.unit_sphere(N, T, d, rng)
         V = rng.standard_normal((d, d))
         W = rng.uniform(-1, 1, (d, d)) / np.sqrt(d)
@@ -89,6 +90,8 @@ def accepted(d: int, rng: np.random.Generator) -> dict[str, Any]:
         parts = judge(data, found.weights[last], counts)
         if parts is not None:
             break
+    else:
+        raise RuntimeError(NO_DRAW)
     # Before the end the weights of the step, then those of the end.
     weights = found.weights[np.minimum(np.arange(0, STEPS + 1, EVERY), last)]
     result = measure(data, weights, parts)
