@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .common.check import as_choice, check_type
+from .common.check import as_choice, as_floats, as_numeric, check_shape, check_type
 from .common.graph_picture import draw_graphs
 from .common.render import drawing
 from .common.types import Ball, Norm
@@ -69,12 +69,14 @@ def band(
     >>> ax.lines[0].get_ydata().tolist()
     [0.0, 2.0, 3.0]
     """
+    as_choice("middle", middle, ("mean", "median"))
+    steps = as_floats("steps", steps, "R")
+    lines = np.atleast_2d(as_numeric("curves", curves))
+    check_shape("curves", lines, "runs, R", (None, len(steps)))
     ax = _axes(ax)
-    lines = np.atleast_2d(np.asarray(curves))
     lines = lines[~np.isnan(lines).any(axis=1)]
     if len(lines) == 0:
         return ax
-    as_choice("middle", middle, ("mean", "median"))
     centre = np.mean(lines, axis=0) if middle == "mean" else np.median(lines, axis=0)
     (line,) = ax.plot(steps, centre, label=label, **line_kw)
     if len(lines) > 1:
@@ -222,11 +224,28 @@ def attention(
     >>> ax.get_xlabel(), ax.get_ylabel()
     ('token', 'query')
     """
-    ax = _heat_map(probabilities, "attention probability", ax)
+    rows = [np.atleast_2d(part) for part in _parts("probabilities", probabilities)]
+    for i, part in enumerate(rows):
+        check_shape(f"probabilities[{i}]", part, "S, T")
+    tokens = None
     if selected is not None:
-        tokens = np.concatenate([np.ravel(part) for part in selected])
+        tokens = np.concatenate([np.ravel(part) for part in _parts("selected", selected)])
+        check_shape("selected", tokens, "queries", (sum(map(len, rows)),))
+    ax = _heat_map(rows, "attention probability", ax)
+    if tokens is not None:
         ax.plot(tokens, np.arange(len(tokens)), "o", color=COLORS["(K, Q)"], markersize=3)
     return ax
+
+
+def _parts(name: str, value: Any) -> list[np.ndarray]:
+    """The arrays of a list, or the rows of one array."""
+    if isinstance(value, (list, tuple)):
+        parts = [as_numeric(f"{name}[{i}]", part) for i, part in enumerate(value)]
+    else:
+        parts = list(np.atleast_1d(as_numeric(name, value)))
+    if not parts:
+        raise ValueError(f"{name} must not be empty")
+    return parts
 
 
 def _heat_map(rows: Any, label: str, ax: Any = None) -> Any:

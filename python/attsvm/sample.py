@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .common.check import as_count, as_floats, as_number
+from .common.check import as_count, as_floats, as_number, check_shape
 from .common.types import Random
 
 __all__ = ["markov", "next_token", "positional_encoding", "unit_sphere"]
@@ -153,7 +153,8 @@ def markov(P: ArrayLike, n: int, T: int, rng: Random = 0) -> tuple[np.ndarray, n
     [[0.2 0.8]
      [0.5 0.5]]
     """
-    P = as_floats("P", P, "K, K", (None, np.shape(P)[0] if np.ndim(P) else None))
+    P = as_floats("P", P, "K, K")
+    check_shape("P", P, "K, K", (None, len(P)))
     if P.min() <= 0:
         raise ValueError(f"P must be positive, got {P.min():g}")
     if np.abs(P.sum(axis=1) - 1).max() > 1e-9:

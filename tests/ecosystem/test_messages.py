@@ -27,6 +27,11 @@ def test_undecided_probabilities_are_counted(sphere):
         attsvm.decompose(data, half, np.eye(10))
 
 
+def test_a_selection_that_is_none(sphere):
+    with pytest.raises(TypeError, match=r"\(one token per query\) or bools \(per entry\), got NoneType"):
+        attsvm.solve_svm(sphere().data, None)
+
+
 def test_a_tuple_of_another_length(sphere):
     head = attsvm.CallableHead(lambda o: (o[:, 0], o, o))
     with pytest.raises(TypeError, match=r"must return a tuple \(value, gradient\), got a tuple of 3"):

@@ -472,6 +472,27 @@ def test_why_adds_up(head):
         heads.why(report, *support[:2], rival=support[2])
 
 
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("sequence", lambda report: heads.why(report, None, 0)),
+        ("query", lambda report: heads.why(report, 0, 1.5)),
+        ("rival", lambda report: heads.why(report, *report.train[0, :2], rival="the")),
+        ("W", lambda report: heads.why(report, *report.train[0, :2], W=np.ones((2, 2)))),
+        ("number", lambda report: heads.plot_sentence(report, 1.5)),
+        ("number", lambda report: heads.plot_sentence(report, 10**6)),
+        ("title", lambda report: heads.view([report], title=None)),
+        ("step", lambda report: heads.measure(report.head, "last")),
+        (r"rows\[0\]", lambda report: heads.plot_training([report])),
+        ("tokens", lambda report: heads.from_arrays(np.ones((1, 2, 1)), [[1.0]], None, [[1.0]], None, tokens=3)),
+    ],
+)
+def test_arguments_that_do_not_fit_are_named(head, name, call):
+    report = heads.analyze_head(head, threshold=0.7, nuclear_queries=0, null=False, splits=1)
+    with pytest.raises((ValueError, TypeError), match=f"^{name} must .* got "):
+        call(report)
+
+
 def test_reports_show_themselves(head):
     pandas = pytest.importorskip("pandas")
     reports = heads.analyze_model([head], threshold=0.7, nuclear_queries=0, null=False, splits=1)

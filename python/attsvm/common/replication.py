@@ -8,6 +8,7 @@ import functools
 import itertools
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -85,7 +86,10 @@ def replicate(
     >>> found["feasible"].shape, found["feasible"].dtype
     ((20,), dtype('bool'))
     """
+    if not callable(experiment):
+        raise TypeError(f"experiment must be a function, got {type(experiment).__name__}")
     runs, seed = as_count("runs", runs, 1), as_count("seed", seed)
+    n_jobs = None if n_jobs is None else as_count("n_jobs", n_jobs, -sys.maxsize)  # as joblib counts, -1 is all
     sheet = _Sheet(file, experiment, seed)
     try:
         Parallel, delayed, effective_n_jobs = _joblib()

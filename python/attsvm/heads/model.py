@@ -428,10 +428,14 @@ def from_arrays(
         np.zeros(len(W)) if bias is None else as_floats(name, bias, f"{letters} * m", (len(W),))
         for name, bias, W, letters in (("bq", bq, Wq, "heads"), ("bk", bk, Wk, "groups"))
     )
-    if tokens is not None and [len(some) for some in tokens] != lengths.tolist():
+    try:
+        named = lengths.tolist() if tokens is None else [len(some) for some in tokens]
+    except TypeError:
+        raise TypeError(f"tokens must be a list of words for each sentence, got {tokens!r:.60}") from None
+    if named != lengths.tolist():
         raise ValueError(
             f"tokens must name every token of the {len(lengths)} sentences of inputs, {lengths.sum()} in all, "
-            f"got {sum(map(len, tokens))} in {len(tokens)} sentences"
+            f"got {sum(named)} in {len(named)} sentences"
         )
     stop = np.arange(len(flat)) - np.repeat(np.cumsum(lengths) - lengths, lengths) + 1 if causal else None
     text = Text(np.append(flat, np.ones((len(flat), 1), flat.dtype), axis=1), lengths, tokens, stop=stop)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..common.check import as_count
 from ..common.render import drawing
 from ..plot import COLORS, finish, style
 from .analysis import SIZES
@@ -162,7 +163,9 @@ def plot_sentence(report: HeadReport, number: int | None = None, ax: Any = None)
     fit, text = report.fit, report.head.text
     if fit is None:
         raise ValueError("report must have queries to draw, got a head without any above its threshold")
-    number = choose_sentence(report) if number is None else number
+    number = choose_sentence(report) if number is None else as_count("number", number)
+    if number >= len(text.lengths):
+        raise ValueError(f"number must be that of one of the head's {len(text.lengths)} sentences, got {number}")
     size = int(text.lengths[number])
     if ax is None:
         from matplotlib.figure import Figure

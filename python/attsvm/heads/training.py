@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..common.check import as_count, as_list
 from ..plot import finish
 from .analysis import analyze_head
 from .model import Head, check_head
@@ -55,6 +56,7 @@ def measure(head: Head, step: int, *, queries: int = 300, null: bool = True, see
     ('L0H0', 1.0, '')
     """
     check_head(head)
+    step = as_count("step", step)
     choices, text = head.choices, head.text
     choosing = np.isfinite(choices.top) & (text.stop - text.start > 1)
     hard = choosing & (np.nan_to_num(choices.top) > head.threshold)
@@ -150,7 +152,9 @@ def read_training(path: Any) -> list[Row]:
     ...
     ValueError: ... must have the columns step, name, layer, ..., got step, name
     """
-    with open(os.fspath(path), encoding="utf-8", newline="") as file:  # a number would be an open file of others
+    with open(
+        os.fspath(path), encoding="utf-8", errors="replace", newline=""
+    ) as file:  # a number would be an open file of others
         text = file.read()
     lines = text[: text.rfind("\n") + 1].splitlines()  # a line without an end was cut off
     found = list(csv.reader(lines))
@@ -211,6 +215,7 @@ def plot_training(rows: Sequence[Row], axes: Any = None) -> Any:
         axes = Figure(figsize=(11, 6.5), layout="constrained").subplots(2, 2).ravel()
     from matplotlib import colormaps
 
+    rows = as_list("rows", rows, dict, "attsvm.torch.Monitor or read_training")
     layers = sorted({row["layer"] for row in rows})
     names = sorted({(row["layer"], row["head"]) for row in rows})
     colors = {layer: colormaps["viridis"](0.9 * k / max(len(layers) - 1, 1)) for k, layer in enumerate(layers)}

@@ -97,6 +97,8 @@ def view(
     (0, True)
     """
     sentences = as_count("sentences", sentences, 1)
+    if not isinstance(title, str):
+        raise TypeError(f"title must be a string, got {type(title).__name__}")
     given = list(heads) if isinstance(heads, (list, tuple)) else [heads]
     if given and isinstance(given[0], HeadReport):
         reports = as_reports(given)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..common.check import as_count, as_floats
 from ..report.tables import table
 from .cases import as_cases
 from .model import Head
@@ -97,7 +98,7 @@ def why(report: HeadReport, sequence: int, query: int, rival: int | None = None,
 
     Raises
     ------
-    ValueError
+    ValueError, TypeError
         Naming the argument that does not fit, or where no W is at hand.
 
     Examples
@@ -115,7 +116,9 @@ def why(report: HeadReport, sequence: int, query: int, rival: int | None = None,
     check_report(report)
     head = report.head
     text = head.text
-    if not 0 <= sequence < len(text.lengths) or not 0 <= query < text.counts[sequence]:
+    sequence, query = as_count("sequence", sequence), as_count("query", query)
+    rival = None if rival is None else as_count("rival", rival)
+    if sequence >= len(text.lengths) or query >= text.counts[sequence]:
         raise ValueError(
             f"sequence and query must be a query of the head's {len(text.lengths)} sequences, got {sequence}, {query}"
         )
@@ -128,8 +131,8 @@ def why(report: HeadReport, sequence: int, query: int, rival: int | None = None,
         W = svm_weights(report)
         if W is None:
             raise ValueError("W must be given: the head has no SVM")
-    matrix = head.W if W is None else np.asarray(W, dtype=np.float64)
     case = as_cases(head, np.array([[sequence, query, selected]]))
+    matrix = head.W if W is None else as_floats("W", W, "dk, dz", (case.data.dk, case.data.dz))
     ahead, z = _differences(case), case.data.queries[0]
     margins = ahead @ (matrix @ z)
     margins[case.selected[0]] = np.inf

@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import _core
 from ..attention.data import Data
-from ..common.check import as_floats
+from ..common.check import as_floats, describe
 from ..common.storage import storable
 
 # Of the largest margin asked: the norm of W and its square must be in range with it.
@@ -113,5 +113,6 @@ def _as_integers_or_bools(name: str, value: Any) -> np.ndarray:
     except (ValueError, TypeError, RuntimeError) as error:
         raise ValueError(f"{name} must be a rectangular array: {error}") from None
     if array.dtype.kind not in "iub":
-        raise TypeError(f"{name} must hold integers (one token per query) or bools (per entry), got {array.dtype}")
+        came = array.dtype if array.ndim else describe(value, array)
+        raise TypeError(f"{name} must hold integers (one token per query) or bools (per entry), got {came}")
     return array
