@@ -127,6 +127,8 @@ def test_a_writer_gets_every_number(probe):
         attsvm.torch.Monitor(make(), probe, writer=3)
     with pytest.raises(ValueError, match="probe must hold at least one batch"):
         attsvm.torch.Monitor(make(), [])
+    with pytest.raises(TypeError, match="probe must be an iterable of batches, got int"):
+        attsvm.torch.Monitor(make(), 3)
 
 
 def test_its_picture(probe):

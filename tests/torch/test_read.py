@@ -278,6 +278,10 @@ def test_layers_and_heads_are_chosen(batches):
         ({"threshold": 1.0}, ValueError, "threshold must lie below 1"),
         ({"queries": 0}, ValueError, "queries must be at least 1"),
         ({"tokens": 0}, ValueError, "tokens must be at least 1"),
+        ({"forward": "generate"}, TypeError, "forward must be a function, got str"),
+        ({"tokenizer": "gpt2"}, TypeError, "tokenizer must have one of convert_ids_to_tokens, .*, got str"),
+        ({"layers": 0}, TypeError, "layers must be a list of numbers, got int"),
+        ({"heads": 1.5}, TypeError, "heads must be a list of numbers or names, got float"),
     ],
 )
 def test_arguments_that_do_not_fit(batches, options, error, message):
@@ -344,6 +348,15 @@ def test_a_cache_that_does_not_fit():
         attsvm.torch.from_cache(q, k, torch.ones(5, 5).bool())
     with pytest.raises(ValueError, match="q must be finite"):
         attsvm.torch.from_cache(q * math.nan, k)
+    for name, value in {
+        "q": None,
+        "mask": torch.ones(5, 6, dtype=torch.long),  # 1 would be added to the logits, not "seen"
+        "bias": ["a"],
+        "tokens": 3,
+        "threshold": 1.5,
+    }.items():
+        with pytest.raises((ValueError, TypeError), match=f"^{name} must .* got "):
+            attsvm.torch.from_cache(**{"q": q, "k": k, name: value})
 
 
 def test_capture_names_read():

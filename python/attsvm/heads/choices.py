@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..common.check import as_number
-from .model import Head, check_head
+from .model import Head, as_threshold, check_head
 
 TRAINING = 0.7  # share of the sentences whose queries may train the SVM; the others test it
 ENDS = ("[SEP]", "</s>", "<|endoftext|>")  # besides a sentence's first token, what attention is parked on
@@ -41,9 +40,7 @@ def hard_queries(head: Head, threshold: float | None = None, drop_sinks: bool = 
            [0, 1, 1]])
     """
     check_head(head)
-    threshold = head.threshold if threshold is None else as_number("threshold", threshold, above=0.0)
-    if threshold >= 1:
-        raise ValueError(f"threshold must lie below 1, got {threshold}")
+    threshold = head.threshold if threshold is None else as_threshold(threshold)
     rows = all_queries(head)
     rows = rows[np.nan_to_num(head.choices.top) > threshold]
     rows = rows[head.window(rows) > 1]

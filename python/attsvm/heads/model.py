@@ -357,6 +357,14 @@ def check_head(head: Any) -> None:
     check_type("head", head, Head, MADE_BY)
 
 
+def as_threshold(value: Any) -> float:
+    """What the largest probability of a hard query is above."""
+    threshold = as_number("threshold", value, above=0.0)
+    if threshold >= 1:
+        raise ValueError(f"threshold must lie below 1, got {threshold}")
+    return threshold
+
+
 def as_heads(heads: Any) -> list[Head]:
     return as_list("heads", heads, Head, MADE_BY)
 

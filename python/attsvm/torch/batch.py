@@ -12,6 +12,7 @@ import torch
 MASKS = ("attention_mask", "decoder_attention_mask")
 HIDING = ("src_key_padding_mask", "tgt_key_padding_mask", "key_padding_mask")  # of torch.nn: true at padding
 EXTRA = 8  # tokens at most before the patches of an image: a class, a teacher, registers
+TOKENIZERS = ("convert_ids_to_tokens", "id_to_token", "decode")  # methods of transformers, tokenizers and others
 IDS = ("input_ids", "decoder_input_ids")
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from ..common.check import as_count, as_number
-from ..heads.model import Head
+from ..heads.model import Head, as_threshold
 from .batch import Batch
 from .keep import Sample
 from .record import Recorder
@@ -100,7 +100,7 @@ def from_cache(
     recorder(call)
     recorder.end()
     found = recorder.layers[0].make(
-        lambda layer, number: True, threshold=as_number("threshold", threshold, above=0.0),
+        lambda layer, number: True, threshold=as_threshold(threshold),
         most=as_count("queries", queries, 1),
     )  # fmt: skip
     return [replace(head, layer=as_count("layer", layer)) for head in found]
@@ -112,8 +112,8 @@ class _Words(Batch):
     def __init__(self, size: int, words: Sequence[Sequence[str]] | None):
         super().__init__((), lambda: None, None)
         self.size, self.known = size, words
-        if words is not None and len(words) != size:
-            raise ValueError(f"tokens must name those of {size} sequences, got {len(words)}")
+        if words is not None and (not isinstance(words, Sequence) or len(words) != size):
+            raise ValueError(f"tokens must be a list of words for each of {size} sequences, got {words!r:.60}")
 
     def live(self, b: int, S: int, module: str, kind: str) -> np.ndarray:
         return np.arange(S) < (S if self.known is None or kind != "self" else len(self.known[b]))
@@ -146,8 +146,19 @@ def capture(query: Any = None, key: Any = None) -> NoReturn:
     )
 
 
+def _tensor(name: str, x: Any) -> torch.Tensor:
+    if isinstance(x, torch.Tensor):
+        return x.detach()
+    try:
+        return torch.from_numpy(np.array(x))
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise TypeError(
+            f"{name} must be a tensor or an array of numbers, got {type(x).__name__}: {error}"
+        ) from None
+
+
 def _floats(name: str, x: Any, ndim: int | None = None) -> torch.Tensor:
-    tensor = x.detach() if isinstance(x, torch.Tensor) else torch.from_numpy(np.array(x))
+    tensor = _tensor(name, x)
     if not tensor.is_floating_point() or (ndim is not None and (tensor.ndim != ndim or 0 in tensor.shape)):
         expected = "floats" if ndim is None else f"floats with {ndim} axes, none empty"
         raise ValueError(f"{name} must hold {expected}, got {tensor.dtype} {tuple(tensor.shape)}")
@@ -157,7 +168,7 @@ def _floats(name: str, x: Any, ndim: int | None = None) -> torch.Tensor:
 
 
 def _mask(mask: Any, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-    mask = mask.detach() if isinstance(mask, torch.Tensor) else torch.from_numpy(np.array(mask))
+    mask = _tensor("mask", mask)
     if mask.ndim == 3:
         mask = mask[:, None]
     if mask.ndim == 2 and mask.shape == (shape[0], shape[3]) and mask.shape != shape[2:]:
@@ -165,6 +176,8 @@ def _mask(mask: Any, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor
             f"mask must have shape (S, T) = {shape[2:]} or (B, S, T), got {tuple(mask.shape)}: an attention_mask of "
             "tokens goes in as mask[:, None, :].expand(B, S, T), with the causal one"
         )
+    if mask.dtype != torch.bool and not mask.is_floating_point():
+        raise ValueError(f"mask must hold bools, or floats to be added to the logits, got {mask.dtype}")
     if mask.dtype == torch.bool:
         mask = torch.where(mask, 0.0, -torch.inf)
     return _fit("mask", mask.to(dtype), shape)

@@ -81,6 +81,8 @@ class Monitor:
     ):
         if not isinstance(model, torch.nn.Module):
             raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
+        if not isinstance(probe, Iterable):
+            raise TypeError(f"probe must be an iterable of batches, got {type(probe).__name__}")
         self.model, self.probe = model, list(probe)
         self.every, self.queries = as_count("every", every, 1), as_count("queries", queries, 1)
         if not self.probe:

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..common.check import as_choice, as_count, as_number
-from ..heads.model import Head
-from .batch import Batch
+from ..common.check import as_choice, as_count
+from ..heads.model import Head, as_threshold
+from .batch import TOKENIZERS, Batch
 from .keep import Sample
 from .record import Recorder
 from .watch import Watch
@@ -129,9 +129,11 @@ def read(
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
     as_choice("space", space, SPACES)
-    threshold = as_number("threshold", threshold, above=0.0)
-    if threshold >= 1:
-        raise ValueError(f"threshold must lie below 1, got {threshold}")
+    threshold = as_threshold(threshold)
+    if forward is not None and not callable(forward):
+        raise TypeError(f"forward must be a function, got {type(forward).__name__}")
+    if tokenizer is not None and not any(hasattr(tokenizer, name) for name in TOKENIZERS):
+        raise TypeError(f"tokenizer must have one of {', '.join(TOKENIZERS)}, got {type(tokenizer).__name__}")
     queries, tokens = as_count("queries", queries, 1), as_count("tokens", tokens, 1)
     if isinstance(batches, (str, bytes, dict, torch.Tensor)) or not isinstance(batches, Iterable):
         raise TypeError(
@@ -142,6 +144,8 @@ def read(
     if store is not None:
         folder = Path(store)
         folder.mkdir(parents=True, exist_ok=True)
+    if layers is not None and not isinstance(layers, Iterable):
+        raise TypeError(f"layers must be a list of numbers, got {type(layers).__name__}")
     chosen = None if layers is None else {as_count("layers", layer) for layer in layers}
     recorder = Recorder(Sample(tokens, as_count("seed", seed)), space, chosen, folder)
     try:
@@ -264,6 +268,8 @@ def _wanted_heads(heads: Sequence[int | str] | None) -> Callable[[int, int], boo
         return lambda layer, number: True
     if isinstance(heads, (str, int)):
         heads = [heads]
+    if not isinstance(heads, Iterable):
+        raise TypeError(f"heads must be a list of numbers or names, got {type(heads).__name__}")
     numbers, pairs = set(), set()
     for head in heads:
         if isinstance(head, str) and (found := NAME.fullmatch(head.strip())):
