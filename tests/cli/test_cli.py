@@ -249,6 +249,7 @@ def test_run_says_that_no_weights_separate(tmp_path, capsys, arrays):
         ({"selected": np.zeros(6, int)}, "leave out either selected or y and v"),
         ({"W": np.eye(4)}, "holds the unknown W; known are X, Z, y, v, lengths, selected"),
         ({"X": np.array([[1], [1, 2]], dtype=object)}, "X cannot be read .* pickled objects are refused"),
+        ({"X": np.full((6, 5, 4), 1e-200)}, "problem must be of a scale at which"),
         ({"X": np.ones((6, 5))}, r"X must have shape \(n, T, d\)"),
         ({"X": np.full((6, 5, 4), np.nan)}, "X must be finite"),
         ({"X": np.full((6, 5, 4), "a")}, "X must be an array of numbers"),
@@ -343,6 +344,7 @@ def test_an_output_directory_that_cannot_be_made(tmp_path, capsys, arrays, comma
         (["run", "a.npz", "--lr", "nan"], "argument --lr: must be a positive number"),
         (["run", "a.npz", "--lr", "x"], "argument --lr: must be a positive number"),
         (["run", "a.npz", "--steps", "0"], "argument --steps: must be a whole number from 1 to 1000000000"),
+        (["heads"], "required: MODEL\n"),
         (["fly"], "invalid choice: 'fly'"),
     ],
 )

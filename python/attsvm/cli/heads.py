@@ -53,6 +53,7 @@ def add_parser(commands: Any) -> None:
         metavar="TEXT",
         type=Path,
         nargs="*",
+        default=[],  # without one argparse would count it among the arguments that are missing
         help="a file, one sentence or paragraph a line (default: 1,000 sentences of the Python Language Reference); "
         "where the model takes images, a folder of them or image files (default: scikit-learn's digits)",
     )

@@ -65,6 +65,7 @@ def _run(args: argparse.Namespace) -> int:
             }
         else:
             problem = Problem(data, arrays["y"], LinearHead(arrays["v"]))
+            problem.check_scale()
     except (ValueError, TypeError) as error:
         raise UsageError(str(error)) from None
     args.out.mkdir(parents=True, exist_ok=True)
