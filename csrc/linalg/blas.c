@@ -59,11 +59,10 @@ int blas_cholesky(ptrdiff_t n, double *A, ptrdiff_t lda)
     return info;
 }
 
-void blas_solve_lower(enum matrix_op op, ptrdiff_t n, ptrdiff_t k, const double *L, ptrdiff_t ldl, double *B,
-                      ptrdiff_t ldb)
+void blas_solve_lower(enum matrix_op op, ptrdiff_t n, ptrdiff_t k, const double *L, double *B)
 {
-    BLAS(cblas_dtrsm)(CblasRowMajor, CblasLeft, CblasLower, op_word(op), CblasNonUnit, (int)n, (int)k, 1.0, L, (int)ldl,
-                      B, (int)ldb);
+    BLAS(cblas_dtrsm)(CblasRowMajor, CblasLeft, CblasLower, op_word(op), CblasNonUnit, (int)n, (int)k, 1.0, L, (int)n,
+                      B, (int)k);
 }
 
 void blas_solve_rows(ptrdiff_t k, ptrdiff_t n, const double *L, ptrdiff_t ldl, double *B, ptrdiff_t ldb)
@@ -72,15 +71,15 @@ void blas_solve_rows(ptrdiff_t k, ptrdiff_t n, const double *L, ptrdiff_t ldl, d
                       B, (int)ldb);
 }
 
-void blas_solve_vector(enum matrix_op op, ptrdiff_t n, const double *L, ptrdiff_t ldl, double *b)
+void blas_solve_vector(enum matrix_op op, ptrdiff_t n, const double *L, double *b)
 {
-    BLAS(cblas_dtrsv)(CblasRowMajor, CblasLower, op_word(op), CblasNonUnit, (int)n, L, (int)ldl, b, 1);
+    BLAS(cblas_dtrsv)(CblasRowMajor, CblasLower, op_word(op), CblasNonUnit, (int)n, L, (int)n, b, 1);
 }
 
-int blas_cholesky_inverse(ptrdiff_t n, double *L, ptrdiff_t ldl)
+int blas_cholesky_inverse(ptrdiff_t n, double *L)
 {
-    int info, size = (int)n, stride = (int)ldl;
-    BLAS(dpotri_)("U", &size, L, &stride, &info, 1);
+    int info, size = (int)n;
+    BLAS(dpotri_)("U", &size, L, &size, &info, 1);
     return info;
 }
 

@@ -17,14 +17,13 @@ int blas_cholesky(ptrdiff_t n, double *A, ptrdiff_t lda);
 void blas_solve_rows(ptrdiff_t k, ptrdiff_t n, const double *L, ptrdiff_t ldl, double *B, ptrdiff_t ldb);
 
 /* B [n,k] = op(L)^-1 B, L [n,n] lower triangular. */
-void blas_solve_lower(enum matrix_op op, ptrdiff_t n, ptrdiff_t k, const double *L, ptrdiff_t ldl, double *B,
-                      ptrdiff_t ldb);
+void blas_solve_lower(enum matrix_op op, ptrdiff_t n, ptrdiff_t k, const double *L, double *B);
 
 /* b [n] = op(L)^-1 b. */
-void blas_solve_vector(enum matrix_op op, ptrdiff_t n, const double *L, ptrdiff_t ldl, double *b);
+void blas_solve_vector(enum matrix_op op, ptrdiff_t n, const double *L, double *b);
 
 /* Lower triangle of (L L^T)^-1, in place of L. */
-int blas_cholesky_inverse(ptrdiff_t n, double *L, ptrdiff_t ldl);
+int blas_cholesky_inverse(ptrdiff_t n, double *L);
 
 /* Eigenvalues of the symmetric A [n,n] (lower triangle read) into values [n], ascending.  A: row i becomes the
  * eigenvector of values[i] when `vectors`, else it is destroyed. */

@@ -40,8 +40,7 @@ static void two_loops(struct minimizer *s)
         const double *y = s->change + s->newest * n;
         scale = s->curvature[s->newest] / vector_dot(y, y, n);
     }
-    for (ptrdiff_t i = 0; i < n; ++i)
-        s->direction[i] *= -scale;
+    vector_scale(s->direction, -scale, n);
     for (ptrdiff_t i = s->pairs - 1; i >= 0; --i) {
         ptrdiff_t k = (s->newest - i + MEMORY) % MEMORY;
         double back = vector_dot(s->change + k * n, s->direction, n) / s->curvature[k];

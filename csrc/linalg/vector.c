@@ -35,6 +35,13 @@ void vector_add(double *restrict y, double a, const double *restrict x, ptrdiff_
 }
 
 SIMD_DISPATCH
+void vector_scale(double *x, double a, ptrdiff_t n)
+{
+    for (ptrdiff_t i = 0; i < n; ++i)
+        x[i] *= a;
+}
+
+SIMD_DISPATCH
 double vector_largest(const double *a, ptrdiff_t n)
 {
     double top = 0;
@@ -82,14 +89,21 @@ int vector_is_zero(const double *a, ptrdiff_t n)
     return i == n;
 }
 
+ptrdiff_t vector_nonzeros(const double *a, ptrdiff_t n)
+{
+    ptrdiff_t count = 0;
+    for (ptrdiff_t i = 0; i < n; ++i)
+        count += a[i] != 0;
+    return count;
+}
+
 /* Entries whose squares leave the range of double precision are scaled first, by a power of two. */
 double vector_norm(const double *a, ptrdiff_t n)
 {
     double sum = vector_dot(a, a, n), largest = 0;
     if ((sum > 1e-280 && sum < INFINITY) || isnan(sum))
         return sqrt(sum);
-    for (ptrdiff_t i = 0; i < n; ++i)
-        largest = fmax(largest, fabs(a[i]));
+    largest = vector_largest(a, n);
     if (largest == 0 || largest == INFINITY)
         return largest;
     int power = ilogb(largest); /* 2^-power itself may overflow: half of it twice */

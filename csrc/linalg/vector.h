@@ -10,6 +10,9 @@ double vector_dot(const double *a, const double *b, ptrdiff_t n);
 /* y <- y + a x */
 void vector_add(double *restrict y, double a, const double *restrict x, ptrdiff_t n);
 
+/* x <- a x */
+void vector_scale(double *x, double a, ptrdiff_t n);
+
 /* max |a_i|, 0 when n = 0 */
 double vector_largest(const double *a, ptrdiff_t n);
 
@@ -17,8 +20,9 @@ double vector_largest(const double *a, ptrdiff_t n);
 double vector_magnitude(const double *a, ptrdiff_t n);
 double vector_magnitude_single(const float *a, ptrdiff_t n);
 
-/* Whether every entry is exactly zero. */
+/* Whether every entry is exactly zero; the number of those that are not. */
 int vector_is_zero(const double *a, ptrdiff_t n);
+ptrdiff_t vector_nonzeros(const double *a, ptrdiff_t n);
 
 /* sqrt(a . a), also where the squares leave the range of double precision */
 double vector_norm(const double *a, ptrdiff_t n);

@@ -144,8 +144,7 @@ static double enforce(double *W, double *margin, const struct rows *rows, double
             break;
         double factor = 1 + 2 * miss;
         total *= factor;
-        for (ptrdiff_t i = 0; i < D; ++i)
-            W[i] *= factor;
+        vector_scale(W, factor, D);
     }
     arena_release(arena, mark);
     return 0;
@@ -157,16 +156,14 @@ static void of_both(struct bounds *bound, double *W, double *lambda, double *mar
 {
     double product = vector_dot(rows->rhs, lambda, rows->count);
     if (s > 0) {
-        for (ptrdiff_t i = 0; i < rows->w->dk * rows->w->dz; ++i)
-            W[i] *= s;
+        vector_scale(W, s, rows->w->dk * rows->w->dz);
         s *= enforce(W, margin, rows, vector_norm(W, rows->w->dk * rows->w->dz), arena);
     }
     bound->lower = s > 0 ? 1 / (s * of_w) : 0;
     bound->upper = product > 0 ? of_m / product : INFINITY;
     bound->gap = bound->lower > 0 ? bound->upper / bound->lower - 1 : INFINITY;
     if (s > 0 && norm == NORM_FROBENIUS)
-        for (ptrdiff_t k = 0; k < rows->count; ++k)
-            lambda[k] *= s;
+        vector_scale(lambda, s, rows->count);
 }
 
 int certificate_check_dual(struct bounds *bound, double *W, double *lambda, const struct rows *rows,

@@ -255,10 +255,7 @@ static int first_rounds(struct svm_answer *answer, struct generation *g, const s
 /* Where W has few entries beside the support, systems are solved by factors, which are exact at once. */
 static int is_crowded(const double *lambda, const struct rows *rows)
 {
-    ptrdiff_t support = 0;
-    for (ptrdiff_t k = 0; k < rows->count; ++k)
-        support += lambda[k] != 0;
-    return 2 * support > rows->w->dk * rows->w->dz;
+    return 2 * vector_nonzeros(lambda, rows->count) > rows->w->dk * rows->w->dz;
 }
 
 int row_generation_solve(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,

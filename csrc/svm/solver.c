@@ -34,8 +34,7 @@ int solver_start(double *lambda, const struct rows *rows, const struct svm_optio
         memset(lambda, 0, (size_t)rows->count * sizeof(double));
         return 0;
     }
-    for (ptrdiff_t k = 0; k < rows->count; ++k)
-        lambda[k] *= scale;
+    vector_scale(lambda, scale, rows->count);
     return 1;
 }
 

@@ -169,12 +169,6 @@ static double polyak_length(double lr, double log_excess, double norm, double lo
     return fmin(lr, exp(log_excess - log(2 * norm) - log_scale));
 }
 
-static void multiply(double *W, double by, ptrdiff_t n)
-{
-    for (ptrdiff_t i = 0; i < n; ++i)
-        W[i] *= by;
-}
-
 /* The nearest point of the ball to the matrices of attention head h. */
 static int confine(const struct runner *run, ptrdiff_t h, const struct descender *d, struct arena *arena)
 {
@@ -185,8 +179,8 @@ static int confine(const struct runner *run, ptrdiff_t h, const struct descender
     const struct update_part *K = &run->part[2 * h], *Q = K + 1;
     double norm = hypot(vector_norm(K->W, K->n), vector_norm(Q->W, Q->n)), shrink = sqrt(2 * descent->radius) / norm;
     if (norm > 0 && shrink < 1) {
-        multiply(K->W, shrink, K->n);
-        multiply(Q->W, shrink, Q->n);
+        vector_scale(K->W, shrink, K->n);
+        vector_scale(Q->W, shrink, Q->n);
     }
     return STATUS_DONE;
 }

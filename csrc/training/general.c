@@ -161,8 +161,7 @@ static double common_scale(double *P, const double *log_scale, ptrdiff_t M, ptrd
         scale = fmax(scale, log_scale[q]);
     for (ptrdiff_t q = 0; q < M; ++q) {
         double factor = scale > -INFINITY ? -exp(log_scale[q] - scale) / (double)M : 0;
-        for (ptrdiff_t k = 0; k < dk; ++k)
-            P[q * dk + k] *= factor;
+        vector_scale(P + q * dk, factor, dk);
     }
     return scale;
 }

@@ -91,17 +91,11 @@ void linear_init(struct linear_work *work, enum linear_mode mode, const struct o
         init_accumulator(&work->accumulators[i], work, arena);
 }
 
-static void multiply_all(double *a, double by, ptrdiff_t n)
-{
-    for (ptrdiff_t i = 0; i < n; ++i)
-        a[i] *= by;
-}
-
 /* a, relative to the scale `before`, becomes relative to `now`; without a scale yet it is zero. */
 static void rescale(double *a, double before, double now, ptrdiff_t n)
 {
     if (before < now && before > -INFINITY)
-        multiply_all(a, exp(before - now), n);
+        vector_scale(a, exp(before - now), n);
 }
 
 /* The losses of `rows` rows, those of run `run` and its followers in turn; log_scale of each, -inf where `idle`
@@ -122,7 +116,7 @@ static void weigh(struct linear_accumulator *part, const struct linear_work *wor
             log_scale[row] -= scale[r];
     }
     softmax_exponentials(part->factor, log_scale, 0, simd_padded(rows));
-    multiply_all(part->factor, -1.0 / M, rows);
+    vector_scale(part->factor, -1.0 / M, rows);
 }
 
 /* log_scale 0 of each column of P [dk,columns] that adds something, -inf of the others. */

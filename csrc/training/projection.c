@@ -54,8 +54,7 @@ static int frobenius(double *W, ptrdiff_t m, ptrdiff_t n, double radius)
 {
     double norm = vector_norm(W, m * n);
     if (norm > radius)
-        for (ptrdiff_t i = 0; i < m * n; ++i)
-            W[i] *= radius / norm;
+        vector_scale(W, radius / norm, m * n);
     return STATUS_DONE;
 }
 

@@ -73,8 +73,7 @@ static double common_scale(double *P, const struct query_span_work *work, const 
         scale = fmax(scale, log_scale[q]);
     softmax_exponentials(work->factor, log_scale, scale > -INFINITY ? scale : 0, M);
     for (ptrdiff_t q = 0; q < M; ++q)
-        for (ptrdiff_t k = 0; k < dk; ++k)
-            P[q * dk + k] *= -work->factor[q] / (double)M;
+        vector_scale(P + q * dk, -work->factor[q] / (double)M, dk);
     return scale;
 }
 

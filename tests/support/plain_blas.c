@@ -39,31 +39,34 @@ int blas_cholesky(ptrdiff_t n, double *A, ptrdiff_t lda)
     return 0;
 }
 
-void blas_solve_vector(enum matrix_op op, ptrdiff_t n, const double *L, ptrdiff_t ldl, double *b)
+void blas_solve_vector(enum matrix_op op, ptrdiff_t n, const double *L, double *b)
 {
     for (ptrdiff_t s = 0; s < n; ++s) {
         ptrdiff_t i = op == MATRIX_PLAIN ? s : n - 1 - s;
         for (ptrdiff_t l = op == MATRIX_PLAIN ? 0 : i + 1; l < (op == MATRIX_PLAIN ? i : n); ++l)
-            b[i] -= (op == MATRIX_PLAIN ? L[i * ldl + l] : L[l * ldl + i]) * b[l];
-        b[i] /= L[i * ldl + i];
+            b[i] -= (op == MATRIX_PLAIN ? L[i * n + l] : L[l * n + i]) * b[l];
+        b[i] /= L[i * n + i];
     }
 }
 
 void blas_solve_rows(ptrdiff_t k, ptrdiff_t n, const double *L, ptrdiff_t ldl, double *B, ptrdiff_t ldb)
 {
-    for (ptrdiff_t r = 0; r < k; ++r)
-        blas_solve_vector(MATRIX_PLAIN, n, L, ldl, B + r * ldb);
+    for (double *b = B; b < B + k * ldb; b += ldb)
+        for (ptrdiff_t i = 0; i < n; ++i) {
+            for (ptrdiff_t l = 0; l < i; ++l)
+                b[i] -= L[i * ldl + l] * b[l];
+            b[i] /= L[i * ldl + i];
+        }
 }
 
-void blas_solve_lower(enum matrix_op op, ptrdiff_t n, ptrdiff_t k, const double *L, ptrdiff_t ldl, double *B,
-                      ptrdiff_t ldb)
+void blas_solve_lower(enum matrix_op op, ptrdiff_t n, ptrdiff_t k, const double *L, double *B)
 {
     double column[n > 0 ? n : 1];
     for (ptrdiff_t j = 0; j < k; ++j) {
         for (ptrdiff_t i = 0; i < n; ++i)
-            column[i] = B[i * ldb + j];
-        blas_solve_vector(op, n, L, ldl, column);
+            column[i] = B[i * k + j];
+        blas_solve_vector(op, n, L, column);
         for (ptrdiff_t i = 0; i < n; ++i)
-            B[i * ldb + j] = column[i];
+            B[i * k + j] = column[i];
     }
 }

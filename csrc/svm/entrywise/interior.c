@@ -106,8 +106,7 @@ static void normalise(struct svm_answer *answer, const struct rows *rows, double
 {
     double product = vector_dot(rows->rhs, answer->lambda, rows->count), power = pow(1 / answer->bound.lower, p);
     if (isnormal(power) && isnormal(power / product))
-        for (ptrdiff_t k = 0; k < rows->count; ++k)
-            answer->lambda[k] *= power / product;
+        vector_scale(answer->lambda, power / product, rows->count);
 }
 
 /* A W that meets the rows, or the proof that there is none. */

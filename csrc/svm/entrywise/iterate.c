@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "linalg/blas.h"
 #include "linalg/cholesky.h"
 #include "base/status.h"
 #include "base/monitor.h"
@@ -84,8 +83,7 @@ void entrywise_iterate_start(struct entrywise_iterate *s, const double *W, const
     }
     rows_adjoint(s->M, s->rows, s->lambda, s->U);
     double top = vector_largest(s->M, s->D), shrink = top > 0 ? INSIDE / top : 1;
-    for (ptrdiff_t k = 0; k < s->m; ++k)
-        s->lambda[k] *= shrink;
+    vector_scale(s->lambda, shrink, s->m);
     for (ptrdiff_t i = 0; i < s->D; ++i) {
         s->M[i] *= shrink;
         s->h[i] = 1;
@@ -192,7 +190,7 @@ static int factor(struct entrywise_iterate *s, struct monitor *monitor)
             return status;
         for (ptrdiff_t k = 0; k < s->m; ++k)
             s->K[k * s->m + k] *= 1 + jitter;
-        if (cholesky_factor(s->m, s->K, s->m, monitor) == 0)
+        if (cholesky_factor(s->m, s->K, monitor) == 0)
             return STATUS_DONE;
         jitter *= 1e3;
     }
@@ -216,8 +214,7 @@ static void solve_rows(struct entrywise_iterate *s)
     memcpy(s->dw, s->force, (size_t)s->D * sizeof(double));
     for (int pass = 0; pass < PASSES; ++pass) {
         missing(s);
-        blas_solve_vector(MATRIX_PLAIN, s->m, s->K, s->m, s->scaled);
-        blas_solve_vector(MATRIX_TRANSPOSED, s->m, s->K, s->m, s->scaled);
+        cholesky_solve(s->m, s->K, s->scaled);
         double correction = vector_largest(s->scaled, s->m);
         vector_add(s->dlambda, 1, s->scaled, s->m);
         rows_adjoint(s->dw, s->rows, s->dlambda, s->U);

@@ -10,7 +10,6 @@
 #include "base/arena.h"
 #include "base/monitor.h"
 #include "base/status.h"
-#include "linalg/blas.h"
 #include "linalg/cholesky.h"
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
@@ -115,8 +114,7 @@ int epigraph_path_following_start(struct epigraph_path_following *s, const doubl
     }
     nuclear_reduced_adjoint(s->dV, set, s->lambda, s->V);
     double top = ball->norm->size(s->dV, ball->p, ball->q, 1, arena);
-    for (ptrdiff_t k = 0; k < set->m; ++k)
-        s->lambda[k] *= top > 0 ? INSIDE / top : 0; /* 0: equality rows alone */
+    vector_scale(s->lambda, top > 0 ? INSIDE / top : 0, set->m); /* 0: equality rows alone */
     s->best.gap = s->best.size = s->best.top = INFINITY;
     measure(s, arena);
     return info;
@@ -134,7 +132,7 @@ static int factor(struct epigraph_path_following *s, struct monitor *monitor)
         matrix_syrk(set->m, 1, 1 / ball->kappa, s->u, 1, 1.0, s->K, set->m, NULL);
         for (ptrdiff_t k = 0; k < set->m; ++k)
             s->K[k * set->m + k] = s->K[k * set->m + k] * (1 + ridge) + (set->equal[k] ? 0 : s->s[k] / s->lambda[k]);
-        if (cholesky_factor(set->m, s->K, set->m, monitor) == 0)
+        if (cholesky_factor(set->m, s->K, monitor) == 0)
             return STATUS_DONE;
     }
     return STATUS_ITERATION_LIMIT;
@@ -176,8 +174,7 @@ static void direction(struct epigraph_path_following *s, double mu, int correcte
             double diagonal = set->equal[k] ? 0 : s->s[k] / s->lambda[k];
             s->rest[k] = s->right[k] - s->ds[k] - dh * s->u[k] - diagonal * s->dlambda[k];
         }
-        blas_solve_vector(MATRIX_PLAIN, m, s->K, m, s->rest);
-        blas_solve_vector(MATRIX_TRANSPOSED, m, s->K, m, s->rest);
+        cholesky_solve(m, s->K, s->rest);
         vector_add(s->dlambda, 1, s->rest, m);
         dh = recover(s, rho);
         if (vector_largest(s->rest, m) <= SOLVED * vector_largest(s->dlambda, m))

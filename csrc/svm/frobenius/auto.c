@@ -10,6 +10,7 @@
 #include <math.h>
 
 #include "base/status.h"
+#include "linalg/vector.h"
 #include "svm/frobenius/block.h"
 #include "svm/frobenius/row_ascent.h"
 #include "svm/methods.h"
@@ -52,10 +53,7 @@
 
 static int active_is_affordable(const struct svm_answer *best, const struct rows *rows)
 {
-    ptrdiff_t support = 0;
-    for (ptrdiff_t k = 0; k < rows->count; ++k)
-        support += best->lambda[k] != 0;
-    return (double)support * (double)rows->count <= ACTIVE_MOST;
+    return (double)vector_nonzeros(best->lambda, rows->count) * (double)rows->count <= ACTIVE_MOST;
 }
 
 static int in_turn(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,

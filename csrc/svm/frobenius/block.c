@@ -133,14 +133,6 @@ static int ascend(struct primal_dual_active_set *s, struct block_ascent *blocks,
     return status;
 }
 
-static ptrdiff_t multipliers(const struct primal_dual_active_set *s)
-{
-    ptrdiff_t count = 0;
-    for (ptrdiff_t k = 0; k < s->rows->count; ++k)
-        count += s->lambda[k] != 0;
-    return count;
-}
-
 static int search(struct primal_dual_active_set *s, enum ascent first)
 {
     struct block_ascent blocks;
@@ -166,7 +158,7 @@ static int search(struct primal_dual_active_set *s, enum ascent first)
         primal_dual_active_set_measure(s);
     }
     for (int i = 0; status == STATUS_DONE && i < ACTIVE_SET_RUNS && s->answer->iterations < s->options->max_iter; ++i) {
-        ptrdiff_t count = multipliers(s);
+        ptrdiff_t count = vector_nonzeros(s->lambda, s->rows->count);
         if (i < LEFT_OUT && (double)count > FULL * unknowns && count < fewest) {
             fewest = count;
             epochs = epochs < MOST_EPOCHS ? 2 * epochs : epochs;

@@ -97,8 +97,7 @@ static int certify(struct svm_answer *answer, const struct capped *s, const stru
     matrix_columns_times_columns(K, g->key_basis, s->Y, dk, r, g->p);
     matrix_columns_times_columns(Q, g->query_basis, s->Y + g->p * r, dz, r, g->q);
     matrix_rows_times_rows(answer->W, K, Q, dk, dz, r);
-    for (ptrdiff_t i = 0; i < dk * dz; ++i)
-        answer->W[i] *= g->scale;
+    vector_scale(answer->W, g->scale, dk * dz);
     arena_release(arena, mark);
     return solver_conclude(answer, g->rows, options, NORM_NUCLEAR, stopped, arena);
 }

@@ -82,10 +82,8 @@ struct search {
 /* Columns enough for the solution. */
 static ptrdiff_t width(const struct nuclear_reduced *g, const double *lambda)
 {
-    ptrdiff_t support = 0, least = g->p < g->q ? g->p : g->q, r;
-    for (ptrdiff_t k = 0; k < g->m; ++k)
-        support += lambda[k] != 0;
-    r = COLUMNS + (ptrdiff_t)ceil(0.7 * sqrt((double)support));
+    ptrdiff_t least = g->p < g->q ? g->p : g->q;
+    ptrdiff_t r = COLUMNS + (ptrdiff_t)ceil(0.7 * sqrt((double)vector_nonzeros(lambda, g->m)));
     return r < least ? r : least;
 }
 

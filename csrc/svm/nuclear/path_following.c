@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "linalg/blas.h"
 #include "linalg/cholesky.h"
 #include "base/status.h"
 #include "base/monitor.h"
@@ -67,12 +66,10 @@ int nuclear_path_following_start(struct nuclear_path_following *s, const double 
         s->lambda[k] *= size;
         s->x[k] = g->equal[k] ? 0 : START / s->lambda[k];
     }
-    for (ptrdiff_t i = 0; i < g->p * g->q; ++i)
-        s->M[i] *= size;
+    vector_scale(s->M, size, g->p * g->q);
     int info = nuclear_schur_slack(&s->slack, s->M, 1);
     nuclear_schur_inverse(s->X, &s->slack);
-    for (ptrdiff_t i = 0; i < N * N; ++i)
-        s->X[i] *= START;
+    vector_scale(s->X, START, N * N);
     s->mu = START;
     s->iterations = 0;
     s->gap = INFINITY;
@@ -84,8 +81,7 @@ static void direction(struct nuclear_path_following *s, double *right, double mu
 {
     const struct nuclear_packed *g = &s->set;
     ptrdiff_t m = g->m, p = g->p, q = g->q, N = p + q;
-    blas_solve_vector(MATRIX_PLAIN, m, s->schur.H, m, right);
-    blas_solve_vector(MATRIX_TRANSPOSED, m, s->schur.H, m, right);
+    cholesky_solve(m, s->schur.H, right);
     memcpy(s->dlambda, right, (size_t)m * sizeof(double));
     nuclear_reduced_adjoint(s->dM, g, s->dlambda, s->U);
     matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, p, N, q, -1.0, s->dM, q, s->P + p * N, N, 0.0, s->dSP, N);
@@ -117,7 +113,7 @@ static double primal_step(struct nuclear_path_following *s, double fraction)
     for (double step = ratio(s->x, s->dx, &s->set, fraction); step > STUCK; step *= SHRINK) {
         for (ptrdiff_t i = 0; i < N * N; ++i)
             s->root[i] = s->X[i] + step / fraction * s->dX[i];
-        if (cholesky_factor(N, s->root, N, NULL) == 0)
+        if (cholesky_factor(N, s->root, NULL) == 0)
             return step;
     }
     return 0;
@@ -198,7 +194,7 @@ static int iterate(struct nuclear_path_following *s)
         return 1;
     nuclear_schur_inverse(s->P, &s->slack);
     memcpy(s->root, s->X, (size_t)(N * N) * sizeof(double));
-    if (cholesky_factor(N, s->root, N, NULL) != 0)
+    if (cholesky_factor(N, s->root, NULL) != 0)
         return 1;
     for (ptrdiff_t i = 0; i < N; ++i)
         for (ptrdiff_t j = i + 1; j < N; ++j)

@@ -15,6 +15,7 @@
 
 #include "base/arena.h"
 #include "linalg/blas.h"
+#include "linalg/cholesky.h"
 #include "base/status.h"
 #include "base/monitor.h"
 #include "svm/active_set.h"
@@ -159,8 +160,7 @@ static int advance(struct newton *s, double ridge)
     nuclear_reduced_apply(right, chosen, s->W, q, s->V);
     for (ptrdiff_t k = 0; k < m; ++k)
         right[k] += chosen->b[k] - s->a[chosen->row[k]];
-    blas_solve_vector(MATRIX_PLAIN, m, schur->H, m, right);
-    blas_solve_vector(MATRIX_TRANSPOSED, m, schur->H, m, right);
+    cholesky_solve(m, schur->H, right);
     nuclear_reduced_adjoint(s->M, chosen, right, s->V);
     swap_blocks(s->step, s, s->M, 0);
     vector_add(s->step, -1, s->SY, N * r);

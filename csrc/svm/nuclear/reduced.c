@@ -87,8 +87,7 @@ static ptrdiff_t unit_differences(double *delta, const struct nuclear_reduced *g
             continue;
         double *unit = delta + count++ * d;
         rows_delta(unit, rows, k);
-        for (ptrdiff_t j = 0; j < d; ++j)
-            unit[j] *= g->size[i];
+        vector_scale(unit, g->size[i], d);
     }
     return count;
 }
@@ -180,15 +179,14 @@ int nuclear_reduced_pack(struct nuclear_packed *packed, const struct nuclear_red
 ptrdiff_t nuclear_reduced_first(unsigned char *chosen, const struct nuclear_reduced *g, const struct svm_answer *answer,
                                 double *a, double *U)
 {
-    ptrdiff_t support = 0, size = 0, m = g->m;
+    ptrdiff_t size = 0, m = g->m;
     double low = 0, high = 0;
     rows_apply(a, g->rows, answer->W, U);
     for (ptrdiff_t k = 0; k < m; ++k) {
         a[k] = a[k] / g->scale - g->b[k];
-        support += answer->lambda[k] != 0;
         high = fmax(high, a[k]);
     }
-    double wanted = fmax(WHOLE, WIDER * (double)support);
+    double wanted = fmax(WHOLE, WIDER * (double)vector_nonzeros(answer->lambda, m));
     for (int i = 0; i < 40 && (double)m > wanted; ++i) { /* 40 halvings: all digits worth having */
         double middle = (low + high) / 2;
         ptrdiff_t below = 0;
@@ -263,8 +261,7 @@ int nuclear_reduced_answer(struct svm_answer *answer, const struct nuclear_reduc
         return STATUS_NO_MEMORY;
     matrix_columns_times_columns(half, g->key_basis, W, dk, g->q, g->p);
     matrix_product(answer->W, half, g->query_basis, dk, dz, g->q);
-    for (ptrdiff_t i = 0; i < dk * dz; ++i)
-        answer->W[i] *= g->scale;
+    vector_scale(answer->W, g->scale, dk * dz);
     memcpy(answer->lambda, lambda, (size_t)rows->count * sizeof(double));
     equalities_project(answer->W, NULL, 1, &g->equalities);
     arena_release(arena, mark);

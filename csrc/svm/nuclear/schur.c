@@ -49,10 +49,10 @@ int nuclear_schur_slack(struct nuclear_slack *slack, const double *M, double c)
             slack->gram[i * q + j] = (i == j ? c : 0) - slack->gram[i * q + j] / c;
             slack->F[i * q + j] = i == j;
         }
-    int info = cholesky_factor(q, slack->gram, q, NULL);
+    int info = cholesky_factor(q, slack->gram, NULL);
     if (info != 0)
         return info;
-    blas_solve_lower(MATRIX_PLAIN, q, q, slack->gram, q, slack->F, q);
+    blas_solve_lower(MATRIX_PLAIN, q, q, slack->gram, slack->F);
     matrix_rows_times_rows(slack->R, M, slack->F, p, q, q);
     for (ptrdiff_t i = 0; i < p * q; ++i)
         slack->R[i] /= c;
@@ -136,7 +136,7 @@ int nuclear_schur_factor(struct nuclear_schur *s, const struct nuclear_packed *g
             memcpy(s->H + k * m, s->G + k * m, (size_t)(k + 1) * sizeof(double));
             s->H[k * m + k] = s->G[k * m + k] * (1 + ridge) + (diagonal != NULL ? diagonal[k] : 0);
         }
-        info = cholesky_factor(m, s->H, m, NULL);
+        info = cholesky_factor(m, s->H, NULL);
     }
     return info;
 }
@@ -168,8 +168,7 @@ int nuclear_schur_restore(double *Y, ptrdiff_t r, const struct nuclear_packed *g
         before = miss;
         if (nuclear_schur_factor(s, g, Y, r, r, &identity, NULL, HELD) != 0)
             break;
-        blas_solve_vector(MATRIX_PLAIN, g->m, s->H, g->m, s->right);
-        blas_solve_vector(MATRIX_TRANSPOSED, g->m, s->H, g->m, s->right);
+        cholesky_solve(g->m, s->H, s->right);
         nuclear_reduced_adjoint(M, g, s->right, U);
         matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, p, r, q, 1.0, M, q, Y + p * r, r, 0.0, step, r);
         matrix_gemm(MATRIX_TRANSPOSED, MATRIX_PLAIN, q, r, p, 1.0, M, q, Y, r, 0.0, step + p * r, r);

@@ -98,7 +98,7 @@ static int root_of(double *L, const double *A, ptrdiff_t n, ptrdiff_t lda)
     for (ptrdiff_t i = 0; i < n; ++i)
         for (ptrdiff_t j = 0; j < n; ++j)
             L[i * n + j] = j <= i ? A[i * lda + j] : 0;
-    return cholesky_factor(n, L, n, NULL);
+    return cholesky_factor(n, L, NULL);
 }
 
 /* S(h, W), factored in place. */
@@ -111,7 +111,7 @@ static int slack(struct spectral_ball *s)
     for (ptrdiff_t i = 0; i < p; ++i)
         for (ptrdiff_t j = 0; j < q; ++j)
             s->S[(p + j) * N + i] = -s->ball.W[i * q + j];
-    return cholesky_factor(N, s->S, N, NULL);
+    return cholesky_factor(N, s->S, NULL);
 }
 
 static double size(const double *V, ptrdiff_t p, ptrdiff_t q, int dual, struct arena *arena)
@@ -136,7 +136,7 @@ static int start(struct epigraph_ball *ball, struct arena *arena)
     ball->h = ABOVE * size(ball->W, ball->p, ball->q, 0, arena);
     int info = slack(s);
     if (info == 0)
-        info = blas_cholesky_inverse(N, s->S, N);
+        info = blas_cholesky_inverse(N, s->S);
     double trace = 0;
     for (ptrdiff_t i = 0; i < N; ++i)
         trace += s->S[i * N + i];
@@ -174,7 +174,7 @@ static int frame(struct spectral_ball *s, struct arena *arena)
     for (ptrdiff_t i = 0; i < N; ++i)
         for (ptrdiff_t j = 0; j < N; ++j)
             s->G[i * N + j] = s->P[j * N + i] * sqrt(s->v[j]);
-    blas_solve_lower(MATRIX_TRANSPOSED, N, N, s->S, N, s->G, N);
+    blas_solve_lower(MATRIX_TRANSPOSED, N, N, s->S, s->G);
     matrix_rows_times_rows(s->P, s->G, s->G, N, N, N);
     return 0;
 }
@@ -204,7 +204,7 @@ static void invert(double *L, ptrdiff_t n, double *scratch)
     memset(scratch, 0, (size_t)(n * n) * sizeof(double));
     for (ptrdiff_t i = 0; i < n; ++i)
         scratch[i * n + i] = 1;
-    blas_solve_lower(MATRIX_PLAIN, n, n, L, n, scratch, n);
+    blas_solve_lower(MATRIX_PLAIN, n, n, L, scratch);
     memcpy(L, scratch, (size_t)(n * n) * sizeof(double));
 }
 
@@ -321,7 +321,7 @@ static double reach(struct spectral_ball *s, const double *D)
         for (ptrdiff_t i = 0; i < N; ++i)
             for (ptrdiff_t j = 0; j <= i; ++j)
                 s->two[i * N + j] = (i == j) + step * s->one[i * N + j];
-        if (cholesky_factor(N, s->two, N, NULL) == 0)
+        if (cholesky_factor(N, s->two, NULL) == 0)
             return step == TRIAL ? EPIGRAPH_FAR : step;
     }
     return 0;

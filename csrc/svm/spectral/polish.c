@@ -205,14 +205,12 @@ static int advance(struct newton *s, struct monitor *monitor)
         s->K[k * m + k] += ridge;
     }
     matrix_syrk(m, 1, much, s->u, 1, 1.0, s->K, m, NULL);
-    if (cholesky_factor(m, s->K, m, monitor) != 0)
+    if (cholesky_factor(m, s->K, monitor) != 0)
         return STATUS_ITERATION_LIMIT;
     double *step = s->weighted;
     memcpy(step, s->u, (size_t)m * sizeof(double));
-    blas_solve_vector(MATRIX_PLAIN, m, s->K, m, s->right);
-    blas_solve_vector(MATRIX_TRANSPOSED, m, s->K, m, s->right);
-    blas_solve_vector(MATRIX_PLAIN, m, s->K, m, step);
-    blas_solve_vector(MATRIX_TRANSPOSED, m, s->K, m, step);
+    cholesky_solve(m, s->K, s->right);
+    cholesky_solve(m, s->K, step);
     double part = (1 - vector_dot(s->u, s->right, m)) / vector_dot(s->u, step, m);
     for (ptrdiff_t k = 0; k < m; ++k)
         s->lambda[s->set.row[k]] = s->right[k] + part * step[k];

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "linalg/blas.h"
 #include "linalg/cholesky.h"
 #include "base/status.h"
 #include "base/monitor.h"
@@ -106,13 +105,12 @@ int newton_system_factor(struct newton_system *n)
         return support_system_init(&n->support, n->rows, n->all, n->m, n->inverse, NULL, n->arena);
     }
     assemble(n);
-    return cholesky_factor(n->D, n->H, n->D, n->monitor) == 0 ? STATUS_DONE : STATUS_FACTORIZATION;
+    return cholesky_factor(n->D, n->H, n->monitor) == 0 ? STATUS_DONE : STATUS_FACTORIZATION;
 }
 
 void newton_system_solve_weights(const struct newton_system *n, double *W)
 {
-    blas_solve_vector(MATRIX_PLAIN, n->D, n->H, n->D, W);
-    blas_solve_vector(MATRIX_TRANSPOSED, n->D, n->H, n->D, W);
+    cholesky_solve(n->D, n->H, W);
 }
 
 int newton_system_solve(struct newton_system *n, double *dx, double *dW, double *h, const double *rest)

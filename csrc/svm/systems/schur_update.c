@@ -52,7 +52,7 @@ static int factor(struct schur_update *e, const ptrdiff_t *member, ptrdiff_t siz
         e->place[member[i]] = i;
         e->L[i * size + i] = 1 + e->ridge[member[i]] + JITTER;
     }
-    if (cholesky_factor(size, e->L, size, rows->monitor) != 0)
+    if (cholesky_factor(size, e->L, rows->monitor) != 0)
         return STATUS_FACTORIZATION;
     e->size = size;
     return STATUS_DONE;
@@ -113,7 +113,7 @@ static int add_columns(struct schur_update *e, const ptrdiff_t *changed, ptrdiff
     ptrdiff_t added = e->n_columns - from;
     if (added == 0)
         return STATUS_DONE;
-    cholesky_solve_rows(added, n, e->L, n, Y, n, rows->monitor);
+    cholesky_solve_rows(added, n, e->L, Y, rows->monitor);
     matrix_gemm(MATRIX_PLAIN, MATRIX_TRANSPOSED, added, e->n_columns, n, 1.0, Y, n, e->Y, n, 0.0,
                 e->products + from * e->room, e->room);
     return STATUS_DONE;
@@ -155,27 +155,26 @@ static int complement(struct schur_update *e, double *u, const double *y, const 
         S[a * n_came + a] = 1 + e->ridge[came[a]] + JITTER - product(e, came[a], came[a]);
     }
     if (n_left > 0) {
-        if (cholesky_factor(n_left, N, n_left, rows->monitor) != 0)
+        if (cholesky_factor(n_left, N, rows->monitor) != 0)
             return STATUS_FACTORIZATION;
-        blas_solve_vector(MATRIX_PLAIN, n_left, N, n_left, u); /* (R R^T)^-1/2 R y */
+        blas_solve_vector(MATRIX_PLAIN, n_left, N, u); /* (R R^T)^-1/2 R y */
     }
     if (n_left > 0 && n_came > 0) {
-        blas_solve_lower(MATRIX_PLAIN, n_left, n_came, N, n_left, T, n_came);
+        blas_solve_lower(MATRIX_PLAIN, n_left, n_came, N, T);
         for (ptrdiff_t r = 0; r < n_left; ++r)
             for (ptrdiff_t a = 0; a < n_came; ++a)
                 came_u[a] += T[r * n_came + a] * u[r];
         matrix_gemm(MATRIX_TRANSPOSED, MATRIX_PLAIN, n_came, n_came, n_left, 1.0, T, n_came, T, n_came, 1.0, S, n_came);
     }
     if (n_came > 0) {
-        if (cholesky_factor(n_came, S, n_came, rows->monitor) != 0)
+        if (cholesky_factor(n_came, S, rows->monitor) != 0)
             return STATUS_FACTORIZATION;
-        blas_solve_vector(MATRIX_PLAIN, n_came, S, n_came, came_u);
-        blas_solve_vector(MATRIX_TRANSPOSED, n_came, S, n_came, came_u);
+        cholesky_solve(n_came, S, came_u);
         for (ptrdiff_t r = 0; r < n_left; ++r)
             u[r] -= vector_dot(T + r * n_came, came_u, n_came);
     }
     if (n_left > 0)
-        blas_solve_vector(MATRIX_TRANSPOSED, n_left, N, n_left, u);
+        blas_solve_vector(MATRIX_TRANSPOSED, n_left, N, u);
     return STATUS_DONE;
 }
 
@@ -188,7 +187,7 @@ static int solve_changed(struct schur_update *e, double *x, const double *b, con
         return STATUS_NO_MEMORY;
     for (ptrdiff_t i = 0; i < n; ++i)
         y[i] = b[e->member[i]];
-    blas_solve_vector(MATRIX_PLAIN, n, e->L, n, y);
+    blas_solve_vector(MATRIX_PLAIN, n, e->L, y);
     int status = add_columns(e, left, n_left);
     if (status == STATUS_DONE)
         status = add_columns(e, came, n_came);
@@ -200,7 +199,7 @@ static int solve_changed(struct schur_update *e, double *x, const double *b, con
         const double *column = e->Y + e->slot[c < n_left ? left[c] : came[c - n_left]] * n;
         vector_add(y, -u[c], column, n);
     }
-    blas_solve_vector(MATRIX_TRANSPOSED, n, e->L, n, y);
+    blas_solve_vector(MATRIX_TRANSPOSED, n, e->L, y);
     for (ptrdiff_t i = 0; i < n; ++i)
         x[e->member[i]] = y[i];
     for (ptrdiff_t c = 0; c < n_left; ++c)

@@ -84,7 +84,7 @@ int support_system_init(struct support_system *s, const struct rows *rows, const
     if (arena->failed)
         return STATUS_NO_MEMORY;
     status = gram(s->L, s, 0, size, arena);
-    if (status == STATUS_DONE && size > 0 && cholesky_factor(size, s->L, size, rows->monitor) != 0)
+    if (status == STATUS_DONE && size > 0 && cholesky_factor(size, s->L, rows->monitor) != 0)
         status = STATUS_FACTORIZATION;
     return status;
 }
@@ -111,8 +111,8 @@ static void precondition(struct support_system *s, double *out, const double *r)
         return;
     }
     memcpy(out, r, (size_t)s->rows.count * sizeof(double));
-    blas_solve_lower(MATRIX_PLAIN, s->rows.count, 1, s->L, s->rows.count, out, 1);
-    blas_solve_lower(MATRIX_TRANSPOSED, s->rows.count, 1, s->L, s->rows.count, out, 1);
+    blas_solve_lower(MATRIX_PLAIN, s->rows.count, 1, s->L, out);
+    blas_solve_lower(MATRIX_TRANSPOSED, s->rows.count, 1, s->L, out);
 }
 
 /* Preconditioned conjugate gradients from zero, with the dense factor for preconditioner: iterative refinement.  x
