@@ -208,7 +208,7 @@ static int solve_part(struct svm_answer *answer, const struct generation *g, con
     }
     struct svm_options inner = *options;
     ptrdiff_t D = g->rows->w->dk * g->rows->w->dz;
-    struct svm_answer found = {.W = arena_doubles(arena, D, 1), .lambda = arena_zeros(arena, part.rows.count, 1)};
+    struct svm_answer found = {.W = arena_zeros(arena, D, 1), .lambda = arena_zeros(arena, part.rows.count, 1)};
     double size = 0;
     for (ptrdiff_t k = 0; k < g->size; ++k)
         size += fabs(part.start[k]);

@@ -25,12 +25,12 @@ struct svm_answer {
     const char *method; /* its name without the norm, set where others than the method called answer; else NULL */
 };
 
-/* W and lambda are the caller's.  A method proposes them; solver_conclude alone names the status.  STATUS_DONE:
- * certified to certificate_tolerance(tol); STATUS_INFEASIBLE: lambda is a Farkas certificate with a largest multiplier
- * of an entry near 1; STATUS_ITERATION_LIMIT: the bounds hold but are further apart than asked; STATUS_UNDECIDED: no W
- * that meets the rows was found, and no certificate; STATUS_STATIONARY: nuclear_capped stands at a stationary point,
- * and the upper bound is that without the cap; STATUS_INTERRUPTED: the best point so far, with its bounds; < 0: no
- * answer. */
+/* W and lambda are the caller's: zero, or an earlier answer, which a method that is interrupted at once leaves.  A
+ * method proposes them; solver_conclude alone names the status.  STATUS_DONE: certified to certificate_tolerance(tol);
+ * STATUS_INFEASIBLE: lambda is a Farkas certificate with a largest multiplier of an entry near 1;
+ * STATUS_ITERATION_LIMIT: the bounds hold but are further apart than asked; STATUS_UNDECIDED: no W that meets the rows
+ * was found, and no certificate; STATUS_STATIONARY: nuclear_capped stands at a stationary point, and the upper bound is
+ * that without the cap; STATUS_INTERRUPTED: the best point so far, with its bounds; < 0: no answer. */
 typedef int svm_method(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                        struct monitor *monitor, struct arena *arena);
 

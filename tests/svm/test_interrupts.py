@@ -76,6 +76,18 @@ def test_a_factorisation_is_interrupted_and_leaves_what_was_known():
     assert partial.status in ("interrupted", "undecided") and "nothing" not in repr(partial)
 
 
+@pytest.mark.parametrize("method", ["interior", "gradient", "block"])
+def test_equality_rows_are_interrupted_before_any_bound_is_known(method):
+    """Their factor comes before the method begins: nothing is known of the margin, neither from below nor from above."""
+    data, selected = pairs(2500, 3, 80)
+    with interrupt_after(0.1) as late, pytest.raises(KeyboardInterrupt) as stopped:
+        attsvm.solve_svm(data, selected, method=method)
+    assert late[0] < 1
+    partial = stopped.value.partial
+    assert partial.status == "interrupted" and partial.W is None
+    assert partial.margin == 0 and partial.margin_bound == np.inf
+
+
 @pytest.mark.parametrize("place", ["cycle", "_call", "Separation"])
 def test_python_between_the_calls_has_a_partial_too(place, monkeypatch):
     data, selected = planted(300, 4, 3)

@@ -57,8 +57,7 @@ static int certify(struct interior *b, int *better, struct arena *arena)
     return status;
 }
 
-static int descent_run(struct interior *b, const struct svm_options *options, struct monitor *monitor,
-                       struct arena *arena)
+static int descend(struct interior *b, const struct svm_options *options, struct monitor *monitor, struct arena *arena)
 {
     for (int idle = 0, better; idle < IDLE; idle = better ? 0 : idle + 1) {
         int status = certify(b, &better, arena);
@@ -142,7 +141,7 @@ int entrywise_interior(struct svm_answer *answer, const struct rows *rows, const
     if (status != STATUS_DONE)
         return status;
     entrywise_iterate_start(&b.iterate, answer->W, &b.equalities);
-    status = descent_run(&b, options, monitor, arena);
+    status = descend(&b, options, monitor, arena);
     if (status == STATUS_DONE)
         status = trim(&b, options, arena);
     if (status >= 0)

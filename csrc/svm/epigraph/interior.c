@@ -115,19 +115,6 @@ static void compare(struct search *f, const struct epigraph_path_following *s, c
             f->active[s->set.row[k]] = 0;
 }
 
-/* Rows that W breaks join the working set; returns their number. */
-static ptrdiff_t add_broken(struct search *f, const struct nuclear_reduced *g, double slack)
-{
-    ptrdiff_t added = 0;
-    for (ptrdiff_t k = 0; k < g->m; ++k)
-        if (!f->chosen[k] && f->a[k] < g->b[k] + slack * g->largest) {
-            f->chosen[k] = 1;
-            ++added;
-        }
-    f->size += added;
-    return added;
-}
-
 /* The best pair as an answer to the original problem, with the multipliers of the active rows alone if these prove it;
  * the Frobenius one stays if there is none. */
 static int conclude(struct search *f, const struct nuclear_reduced *g, int stopped, struct arena *arena)
@@ -184,10 +171,10 @@ static int solve_on_set(struct search *f, const struct nuclear_reduced *g, struc
         int polished = polish(f, g, tolerance, arena);
         if (polished != STATUS_ITERATION_LIMIT)
             return polished;
-        if (stage == LOOK && add_broken(f, g, SLACK) > 0)
+        if (stage == LOOK && nuclear_reduced_add_broken(f->chosen, &f->size, g, f->a, SLACK))
             return STATUS_ITERATION_LIMIT;
     }
-    add_broken(f, g, 0);
+    nuclear_reduced_add_broken(f->chosen, &f->size, g, f->a, 0);
     return status;
 }
 
@@ -201,9 +188,11 @@ int epigraph_interior(struct svm_answer *answer, const struct rows *rows, const 
         return status;
     answer->iterations = 0;
     double size = vector_norm(answer->W, rows->w->dk * rows->w->dz);
-    if (nuclear_reduced_build(&g, rows, size, arena) != STATUS_DONE
-        || (!norm->rotates && unrotate(&g, arena) != STATUS_DONE) || init_search(&f, &g, arena) != STATUS_DONE
-        || first_set(&f, &g, arena) != STATUS_DONE)
+    status = nuclear_reduced_build(&g, rows, size, arena);
+    if (status == STATUS_INTERRUPTED)
+        return solver_conclude(answer, rows, options, norm->name, status, arena);
+    if (status != STATUS_DONE || (!norm->rotates && unrotate(&g, arena) != STATUS_DONE)
+        || init_search(&f, &g, arena) != STATUS_DONE || first_set(&f, &g, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     ptrdiff_t before;
     do {

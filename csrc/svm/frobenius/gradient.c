@@ -162,9 +162,10 @@ int frobenius_gradient(struct svm_answer *answer, const struct rows *rows, const
                                                       .search = find_step,
                                                       .gradient = differentiate,
                                                       .inspect = inspect};
+    answer->iterations = 0;
     int status = init(&s, rows, arena);
     if (status != STATUS_DONE)
-        return status;
+        return status < 0 ? status : solver_conclude(answer, rows, options, NORM_FROBENIUS, status, arena);
     equalities_project(s.W_0, NULL, 1, &s.equalities);
     rows_apply(s.h, rows, s.W_0, s.U);
     for (ptrdiff_t k = 0; k < rows->count; ++k)
@@ -179,7 +180,6 @@ int frobenius_gradient(struct svm_answer *answer, const struct rows *rows, const
     for (ptrdiff_t k = 0; k < rows->count; ++k)
         s.margin[k] = rows->equal[k] ? 0 : s.image[k] - s.h[k];
     double steepest = vector_norm(s.margin, rows->count); /* a step of length 1 */
-    answer->iterations = 0;
     status = spectral_gradient(s.x, &value, steepest, &answer->iterations, options->max_iter, &problem, monitor, arena);
     if (status < 0 || s.decided != STATUS_ITERATION_LIMIT)
         return status < 0 ? status : s.decided;

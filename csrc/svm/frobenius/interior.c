@@ -73,9 +73,8 @@ static int init(struct interior *s)
     s->inside = arena_take(s->arena, m, 1);
     if (s->arena->failed)
         return STATUS_NO_MEMORY;
-    if (equalities_factor(&s->equalities, s->rows, s->arena) != STATUS_DONE)
-        return STATUS_NO_MEMORY;
-    return newton_system_init(&s->newton, s->rows, s->monitor, s->arena);
+    int status = equalities_factor(&s->equalities, s->rows, s->arena);
+    return status != STATUS_DONE ? status : newton_system_init(&s->newton, s->rows, s->monitor, s->arena);
 }
 
 /* Equal shares b.x = 1, and a level so low that every margin row is above it, by about as much: W and s are
@@ -372,10 +371,10 @@ int frobenius_interior(struct svm_answer *answer, const struct rows *rows, const
                          .proximal = PROXIMAL};
     answer->iterations = 0;
     int status = init(&s);
-    if (status != STATUS_DONE)
-        return status;
-    start(&s);
-    status = iterate(&s);
+    if (status == STATUS_DONE) {
+        start(&s);
+        status = iterate(&s);
+    }
     if (status < 0 || status == STATUS_DONE || status == STATUS_INFEASIBLE)
         return status;
     memcpy(answer->lambda, s.best_x, (size_t)s.m * sizeof(double));

@@ -63,9 +63,8 @@ static int init(struct newton *s)
     int status = equalities_factor(&s->equalities, s->rows, s->arena);
     if (status != STATUS_DONE)
         return status;
-    for (ptrdiff_t k = 0; k < s->m; ++k) {
+    for (ptrdiff_t k = 0; k < s->m; ++k)
         s->d[k] = 2 * s->options->soft * s->rows->length[k] * s->rows->length[k];
-    }
     return newton_system_init(&s->system, s->rows, s->monitor, s->arena);
 }
 
@@ -262,13 +261,11 @@ int frobenius_newton_soft(struct svm_answer *answer, const struct rows *rows, co
                        .upper = INFINITY};
     answer->iterations = 0;
     int status = init(&s);
-    if (status != STATUS_DONE)
-        return status;
-    if (solver_start(s.x, rows, options, arena) > 0)
-        rows_adjoint(s.W, rows, s.x, s.system.U);
-    measure(&s);
-    status = iterate(&s);
-    if (status < 0)
-        return status;
-    return solver_conclude(answer, rows, options, NORM_FROBENIUS, status, arena);
+    if (status == STATUS_DONE) {
+        if (solver_start(s.x, rows, options, arena) > 0)
+            rows_adjoint(s.W, rows, s.x, s.system.U);
+        measure(&s);
+        status = iterate(&s);
+    }
+    return status < 0 ? status : solver_conclude(answer, rows, options, NORM_FROBENIUS, status, arena);
 }

@@ -103,8 +103,8 @@ static int certify(struct svm_answer *answer, const struct capped *s, const stru
 }
 
 /* Downhill from the uncapped optimum, restored on the rows that turned out active. */
-static int descent_run(struct svm_answer *answer, struct capped *s, struct nuclear_augmented_lagrangian *lagrange,
-                       const struct svm_options *options, struct monitor *monitor, struct arena *arena)
+static int descend(struct svm_answer *answer, struct capped *s, struct nuclear_augmented_lagrangian *lagrange,
+                   const struct svm_options *options, struct monitor *monitor, struct arena *arena)
 {
     const struct nuclear_reduced *g = s->g;
     int status = STATUS_ITERATION_LIMIT;
@@ -139,8 +139,9 @@ int nuclear_capped(struct svm_answer *answer, const struct rows *rows, const str
     struct nuclear_reduced g;
     struct nuclear_augmented_lagrangian lagrange;
     struct capped s;
-    if (nuclear_reduced_build(&g, rows, vector_norm(answer->W, rows->w->dk * rows->w->dz), arena) != STATUS_DONE)
-        return STATUS_NO_MEMORY;
+    status = nuclear_reduced_build(&g, rows, vector_norm(answer->W, rows->w->dk * rows->w->dz), arena);
+    if (status != STATUS_DONE)
+        return status;
     ptrdiff_t least = g.p < g.q ? g.p : g.q, r = options->rank < least ? options->rank : least;
     if (init(&s, &g, r, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
@@ -154,5 +155,5 @@ int nuclear_capped(struct svm_answer *answer, const struct rows *rows, const str
     if (restore(&s, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     status = certify(answer, &s, options, STATUS_ITERATION_LIMIT, arena);
-    return status <= STATUS_DONE ? status : descent_run(answer, &s, &lagrange, options, monitor, arena);
+    return status <= STATUS_DONE ? status : descend(answer, &s, &lagrange, options, monitor, arena);
 }

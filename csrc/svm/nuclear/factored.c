@@ -116,11 +116,10 @@ static int init(struct search *s, const struct svm_answer *near, const struct ro
     struct nuclear_reduced *g = &s->g;
     double size = vector_norm(near->W, rows->w->dk * rows->w->dz);
     *s = (struct search){.gap = INFINITY, .tolerance = certificate_tolerance(tol, 1 / size, rows)};
-    if (nuclear_reduced_build(g, rows, size, arena) != STATUS_DONE)
-        return STATUS_NO_MEMORY;
-    if (g->p == 1 || g->q == 1)
-        return STATUS_DONE;
-    int status = nuclear_augmented_lagrangian_init(&s->lagrange, g, width(g, near->lambda), arena);
+    int status = nuclear_reduced_build(g, rows, size, arena);
+    if (status != STATUS_DONE || g->p == 1 || g->q == 1)
+        return status;
+    status = nuclear_augmented_lagrangian_init(&s->lagrange, g, width(g, near->lambda), arena);
     if (status == STATUS_DONE)
         status = nuclear_augmented_lagrangian_start(&s->lagrange, near->W, near->lambda, arena);
     s->pair.Y = arena_doubles(arena, g->p + g->q, g->p < g->q ? g->p : g->q);
@@ -196,10 +195,10 @@ int nuclear_factored(struct svm_answer *answer, const struct rows *rows, const s
     struct search s;
     answer->iterations = 0;
     status = init(&s, answer, rows, options->tol, arena);
-    if (status != STATUS_DONE)
+    if (status < 0)
         return status;
-    if (s.g.p == 1 || s.g.q == 1) /* W has one singular value: the Frobenius answer */
-        return solver_conclude(answer, rows, options, NORM_NUCLEAR, STATUS_ITERATION_LIMIT, arena);
+    if (status == STATUS_INTERRUPTED || s.g.p == 1 || s.g.q == 1) /* with one singular value: the Frobenius answer */
+        return solver_conclude(answer, rows, options, NORM_NUCLEAR, status, arena);
     for (size_t i = 0; i < ROUNDS && answer->iterations < options->max_iter; ++i) {
         status = nuclear_augmented_lagrangian_round(&s.lagrange, rounds[i].eps, rounds[i].gradient,
                                                     options->max_iter - answer->iterations, &answer->iterations,

@@ -82,19 +82,6 @@ static void inspect(struct search *f, const struct nuclear_path_following *s)
     keep(f, g, s->W, f->trial, nuclear_reduced_gap(g->b, g->rows->equal, f->a, f->trial, g->m, trace, 1));
 }
 
-/* Rows of all that W breaks join the working set; returns their number. */
-static ptrdiff_t add_broken(struct search *f, const struct nuclear_reduced *g)
-{
-    ptrdiff_t added = 0;
-    for (ptrdiff_t k = 0; k < g->m; ++k)
-        if (!f->chosen[k] && f->a[k] < g->b[k] + SLACK * g->largest) {
-            f->chosen[k] = 1;
-            ++added;
-        }
-    f->size += added;
-    return added;
-}
-
 /* The eigenvectors of 2 X whose eigenvalue x_i says more of W than mu / x_i says of S, and a spare one. */
 static int columns(struct nuclear_pair *pair, const struct nuclear_path_following *s, struct arena *arena)
 {
@@ -178,7 +165,8 @@ static int solve_on_set(struct search *f, const struct nuclear_reduced *g, struc
             return status;
         if (f->gap <= f->tolerance && (status = conclude(f, g, stopped, arena)) <= STATUS_DONE)
             return status;
-        if ((stage + 1 >= EARLY || stopped != STATUS_DONE) && add_broken(f, g) > 0)
+        int grows = stage + 1 >= EARLY || stopped != STATUS_DONE;
+        if (grows && nuclear_reduced_add_broken(f->chosen, &f->size, g, f->a, SLACK))
             return STATUS_ITERATION_LIMIT;
     }
     return stopped == STATUS_DONE ? STATUS_ITERATION_LIMIT : stopped;
@@ -193,11 +181,12 @@ int nuclear_interior(struct svm_answer *answer, const struct rows *rows, const s
     struct nuclear_reduced g;
     struct search f = {.answer = answer, .options = options, .monitor = monitor, .gap = INFINITY};
     f.tolerance = certificate_tolerance(options->tol, answer->bound.lower, rows);
-    if (nuclear_reduced_build(&g, rows, vector_norm(answer->W, rows->w->dk * rows->w->dz), arena) != STATUS_DONE)
-        return STATUS_NO_MEMORY;
     answer->iterations = 0;
-    if (g.p == 1 || g.q == 1) /* W has one singular value: the Frobenius answer */
-        return solver_conclude(answer, rows, options, NORM_NUCLEAR, STATUS_ITERATION_LIMIT, arena);
+    status = nuclear_reduced_build(&g, rows, vector_norm(answer->W, rows->w->dk * rows->w->dz), arena);
+    if (status < 0)
+        return status;
+    if (status == STATUS_INTERRUPTED || g.p == 1 || g.q == 1) /* with one singular value: the Frobenius answer */
+        return solver_conclude(answer, rows, options, NORM_NUCLEAR, status, arena);
     if (init_search(&f, &g, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     for (ptrdiff_t k = 0; k < g.m; ++k)

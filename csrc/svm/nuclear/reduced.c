@@ -104,8 +104,10 @@ int nuclear_reduced_build(struct nuclear_reduced *g, const struct rows *rows, do
     g->size = arena_doubles(arena, n, 1);
     double *z = arena_zeros(arena, n, dz), *block = arena_doubles(arena, w->longest, dk);
     double *along = arena_doubles(arena, w->longest > dz ? w->longest : dz, wide);
-    if (arena->failed || status != STATUS_DONE)
+    if (arena->failed)
         return STATUS_NO_MEMORY;
+    if (status != STATUS_DONE)
+        return status;
     for (ptrdiff_t i = 0; i < n; ++i) {
         g->size[i] = vector_norm(w->queries + i * dz, dz);
         for (ptrdiff_t j = 0; j < dz && g->size[i] > 0; ++j)
@@ -227,6 +229,18 @@ void nuclear_reduced_margins(double *a, const struct nuclear_reduced *g, const d
     rows_apply_transformed(a, g->rows, U);
     for (ptrdiff_t k = 0; k < g->m; ++k)
         a[k] *= g->size[g->rows->query[k]];
+}
+
+int nuclear_reduced_add_broken(unsigned char *chosen, ptrdiff_t *size, const struct nuclear_reduced *g, const double *a,
+                               double slack)
+{
+    ptrdiff_t before = *size;
+    for (ptrdiff_t k = 0; k < g->m; ++k)
+        if (!chosen[k] && a[k] < g->b[k] + slack * g->largest) {
+            chosen[k] = 1;
+            ++*size;
+        }
+    return *size > before;
 }
 
 double nuclear_reduced_gap(const double *b, const unsigned char *equal, const double *a, const double *lambda,

@@ -38,7 +38,7 @@ struct nuclear_packed {
 int nuclear_reduced_frobenius(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                               struct monitor *monitor, struct arena *arena);
 
-/* The problem in which W_original / scale is W.  STATUS_DONE, STATUS_NO_MEMORY. */
+/* The problem in which W_original / scale is W.  STATUS_DONE, STATUS_NO_MEMORY, STATUS_INTERRUPTED. */
 int nuclear_reduced_build(struct nuclear_reduced *g, const struct rows *rows, double scale, struct arena *arena);
 
 /* The rows with chosen [m] set, left out ones excepted; their Gram matrix too when `gram`.  STATUS_DONE,
@@ -59,6 +59,11 @@ void nuclear_reduced_apply(double *a, const struct nuclear_packed *packed, const
 
 /* a [m] of all rows, from V [n,p] = z W^T; U [n,dk] is scratch. */
 void nuclear_reduced_margins(double *a, const struct nuclear_reduced *g, const double *V, double *U);
+
+/* Rows outside the working set, chosen [m], whose margins a [m] are below b + slack (a part of the largest b) join it
+ * and are counted in *size.  Nonzero: there were any. */
+int nuclear_reduced_add_broken(unsigned char *chosen, ptrdiff_t *size, const struct nuclear_reduced *g, const double *a,
+                               double slack);
 
 /* Relative gap of a W with margins a [m] and ||W||_* <= size against lambda [m] with ||M|| = top; infinite where
  * W misses a row or b . lambda is not positive. */

@@ -117,8 +117,8 @@ static void precondition(struct support_system *s, double *out, const double *r)
 
 /* Preconditioned conjugate gradients from zero, with the dense factor for preconditioner: iterative refinement.  x
  * gains the solution for r, which becomes the residual, down to `target`. */
-static int descent_run(struct support_system *s, double *x, double *r, double target, ptrdiff_t *left,
-                       struct monitor *monitor, struct arena *arena)
+static int conjugate_gradients(struct support_system *s, double *x, double *r, double target, ptrdiff_t *left,
+                               struct monitor *monitor, struct arena *arena)
 {
     ptrdiff_t n = s->rows.count;
     double *z = arena_doubles(arena, n, 1), *p = arena_zeros(arena, n, 1), *Ap = arena_doubles(arena, n, 1), rz = 0;
@@ -156,7 +156,7 @@ int support_system_solve(struct support_system *s, double *x, const double *b, d
         apply(s, r, x);
         for (ptrdiff_t i = 0; i < n; ++i)
             r[i] = b[i] - r[i];
-        status = descent_run(s, x, r, tol * vector_largest(b, n), &left, monitor, arena);
+        status = conjugate_gradients(s, x, r, tol * vector_largest(b, n), &left, monitor, arena);
     }
     *iterations += max_iter - left;
     arena_release(arena, mark);
