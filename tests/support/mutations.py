@@ -75,7 +75,7 @@ MUTATIONS = [
         ("factor-radius", DESCENT, "sqrt(2 * descent->radius)", "sqrt(descent->radius)", "rule", "rules projection"),
         ("simplex-threshold", PROJECTION, "/ (double)(k + 1)", "/ (double)(k + 2)", "rule", "projection",
          "regularization-path"),
-        ("frobenius-radius", PROJECTION, "W[i] *= radius / norm", "W[i] *= 0.9 * radius / norm", "rule", "projection",
+        ("frobenius-radius", PROJECTION, "radius / norm, m * n", "0.9 * radius / norm, m * n", "rule", "projection",
          "regularization-path"),
         ("excess-slope", LOSS, "expm1(e) * exp(log_slope)", "expm1(e)", "rule", "regularization_path rules",
          "plain-descent"),
