@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_limits
 
 SIZES = [(8, 6, 6), (8, 100, 12), (30, 20, 12), (30, 100, 24), (100, 6, 48), (100, 20, 24), (100, 100, 16)]
 SIZES += [(20, 50, 8), (60, 10, 16), (200, 6, 12), (150, 30, 32), (200, 100, 32), (300, 6, 24), (300, 20, 48)]
-SIZES += [(300, 100, 48), (250, 50, 20)]
+SIZES += [(300, 100, 48), (250, 50, 20), (177, 73, 6), (163, 56, 7), (213, 78, 20), (600, 40, 16)]
 METHODS = {"frobenius": ("active", "block", "interior"), "nuclear": ("interior", "factored")}
 ROUNDS, PATIENCE = 5, 20.0  # timings a method; seconds of auto after which there is one only
 WORTH = 20  # times auto's time after which a method is stopped

@@ -27,6 +27,7 @@
 #define STEADY 0.1       /* residual below which S may change: signs mean nothing earlier */
 #define LOST 3.0         /* residual from which hardly any start came back */
 #define CONFINED 1e-2    /* of ||M|| - 1: a residual below says that W has too few columns */
+#define CROWDED 2        /* times the unknowns: so many rows depend on each other, and the start was too far away */
 #define LEAST_SHIFT 1e-9 /* of tau: T stays below 1e9, and Newton's factor of contraction too */
 
 /* Newton's state: lambda and Y, with what depends on them. */
@@ -138,6 +139,14 @@ static int exchange(struct newton *s)
     return 1;
 }
 
+static int is_crowded(const struct newton *s)
+{
+    ptrdiff_t rows = 0;
+    for (ptrdiff_t k = 0; k < s->g->m; ++k)
+        rows += s->active[k];
+    return rows > CROWDED * s->g->p * s->g->q;
+}
+
 /* Newton's step for lambda and Y; nonzero when a factorisation failed. */
 static int advance(struct newton *s, double ridge)
 {
@@ -218,7 +227,8 @@ int nuclear_polish(struct nuclear_pair *pair, unsigned char *active, const struc
         }
         if (step == MOST || s.residual > LOST || s.residual < CONFINED * (s.top - 1))
             break;
-        if (step > 0 && s.residual < STEADY && exchange(&s) && (choose(&s) != STATUS_DONE || evaluate(&s) != 0))
+        if (step > 0 && s.residual < STEADY && exchange(&s)
+            && (is_crowded(&s) || choose(&s) != STATUS_DONE || evaluate(&s) != 0))
             break;
         if (advance(&s, ridge) != 0)
             break;
