@@ -56,7 +56,7 @@ def test_probabilities_sum_to_one_and_select_takes_the_first_of_a_tie(logit):
 
 
 def test_exponential_is_accurate_over_its_whole_range(rng):
-    x = np.concatenate([-rng.uniform(0, 700, 4000), -(2.0 ** rng.uniform(-60, 9, 1000)), [-0.0]])
+    x = np.concatenate([-rng.uniform(0, 700, 2000), -(2.0 ** rng.uniform(-60, 9, 500)), [-0.0]])
     data, W = one_hot(np.concatenate([[0.0], x]))
     prob = data.probabilities(W)[0]
     # exp(x) is the ratio to the top token; 1.2 ulp of the kernel and three roundings of this test.

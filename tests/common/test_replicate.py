@@ -174,8 +174,7 @@ def test_fewer_runs_leave_the_others_in_the_file(tmp_path):
     same(many, attsvm.replicate(experiment, 50, file=path, progress=False))
 
 
-@pytest.mark.parametrize("cut", [1, 2, 3, 4, 6, 9, 30, 100])
-def test_a_torn_file_goes_on_and_doubled_rows_go(cut, tmp_path):
+def test_a_torn_file_goes_on_and_doubled_rows_go(tmp_path):
     path = tmp_path / "runs.csv"
 
     def experiment(rng):
@@ -183,9 +182,10 @@ def test_a_torn_file_goes_on_and_doubled_rows_go(cut, tmp_path):
 
     whole = attsvm.replicate(experiment, 8, file=path, progress=False)
     text = path.read_text()
-    path.write_text(text[:cut])
-    same(whole, attsvm.replicate(experiment, 8, file=path, progress=False))
-    assert path.read_text() == text
+    for cut in (1, 2, 3, 4, 6, 9, 30, 100):
+        path.write_text(text[:cut])
+        same(whole, attsvm.replicate(experiment, 8, file=path, progress=False))
+        assert path.read_text() == text
     path.write_text(text + text.splitlines(keepends=True)[3])
     same(whole, attsvm.replicate(experiment, 8, file=path, progress=False))
     assert path.read_text() == text and list(tmp_path.iterdir()) == [path]

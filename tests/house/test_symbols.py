@@ -18,12 +18,15 @@ def symbols(compiled):
     """(kind, name) of every symbol of each source file."""
     if shutil.which("nm") is None:
         pytest.skip("nm is not installed")
-    table = {}
+    objects = {}
     for name in C_FILES:
         said, made = compiled(CSRC / f"{name}.c")
         assert made.is_file(), said
-        lines = subprocess.check_output(["nm", made], text=True).splitlines()
-        table[name] = [tuple(line.split()[-2:]) for line in lines]
+        objects[str(made)] = name
+    table = {name: [] for name in C_FILES}
+    for line in subprocess.check_output(["nm", "-A", *objects], text=True).splitlines():
+        made, _, symbol = line.partition(":")
+        table[objects[made]].append(tuple(symbol.split()[-2:]))
     return table
 
 

@@ -170,7 +170,7 @@ def test_attention_fits_the_chain():
     for n in (500, 8000):
         sequences, labels = attsvm.sample.markov(P, n=n, T=5, rng=2)
         found = attsvm.next_token(sequences, labels, np.eye(4))
-        run = attsvm.train(found.problem, rule="constant", lr=8.0, steps=400, record=0)
+        run = attsvm.train(found.problem, rule="constant", lr=8.0, steps=200, record=0)
         fitted = np.exp(run.W - run.W.max(axis=0))
         errors.append(np.linalg.norm((fitted / fitted.sum(axis=0)).T - P))
     assert errors[1] < 0.05 and errors[1] < errors[0] / 2  # sixteen times the prompts: about a quarter
