@@ -1,5 +1,6 @@
 """The softmax kernel and its backward pass, seen through one-hot keys: W is the logits, dW is -c."""
 
+import functools
 import math
 from decimal import Decimal
 
@@ -31,11 +32,18 @@ def one_hot(logit, score=None):
     return attsvm.cross_attention(np.eye(T)[None], [[1.0]], values), np.reshape(logit, (T, 1))
 
 
-def backward(logit, score, loss="linear"):
+def derivative(heads, logit, score, loss="linear"):
     """c and its log scale: the linear loss has the slope -1, so dW = -c."""
     data, W = one_hot(logit, score)
-    value, gradient = attsvm.Problem(data, head=attsvm.LinearHead([1.0]), loss=loss).loss_and_grad(W, scaled=True)
-    return value, -gradient.W[:, 0], gradient.log_scale
+    problem = attsvm.Problem(data, head=attsvm.LinearHead([1.0]), loss=loss, heads=heads)
+    value, gradient = problem.loss_and_grad(W if heads is None else W[None], scaled=True)
+    return value, -gradient.W.reshape(W.shape)[:, 0], float(np.squeeze(gradient.log_scale))
+
+
+@pytest.fixture(params=[None, 1], ids=["in lanes", "by itself"])
+def backward(request):
+    """A small problem has its queries side by side in lanes; one of attention heads has each by itself."""
+    return functools.partial(derivative, request.param)
 
 
 @pytest.mark.parametrize("logit", LOGITS.values(), ids=LOGITS)
@@ -68,7 +76,7 @@ def test_exponential_is_accurate_over_its_whole_range(rng):
 
 @pytest.mark.parametrize("logit", LOGITS.values(), ids=LOGITS)
 @pytest.mark.parametrize("loss", ["linear", "logistic"])
-def test_backward_is_the_decimal_gradient(logit, loss, rng):
+def test_backward_is_the_decimal_gradient(backward, logit, loss, rng):
     score = rng.standard_normal(len(logit))
     value, c, log_scale = backward(logit, score, loss)
     data, W = one_hot(logit, score)
@@ -82,7 +90,7 @@ def test_backward_is_the_decimal_gradient(logit, loss, rng):
 
 
 @pytest.mark.parametrize("logit", LOGITS.values(), ids=LOGITS)
-def test_backward_is_the_pairwise_twin(logit, rng):
+def test_backward_is_the_pairwise_twin(backward, logit, rng):
     score = rng.standard_normal(len(logit))
     _, c, log_scale = backward(logit, score)
     twin, twin_scale = reference.softmax_pull_back(np.array(logit), score)
@@ -90,7 +98,7 @@ def test_backward_is_the_pairwise_twin(logit, rng):
         np.testing.assert_allclose(c, twin * np.exp(twin_scale - log_scale), rtol=1e-12, atol=1e-13)
 
 
-def test_backward_sums_to_zero(rng):
+def test_backward_sums_to_zero(backward, rng):
     for T in range(2, 30):
         _, c, _ = backward(rng.standard_normal(T) * 10, rng.standard_normal(T))
         assert abs(c.sum()) <= 1e-15 * T  # the largest entry is one
@@ -98,7 +106,7 @@ def test_backward_sums_to_zero(rng):
 
 @pytest.mark.parametrize("second", [0.0, -1.0, -40.0, -2000.0])
 @pytest.mark.parametrize("third", [-1.0, -250.0, -1000.0, -1e6])
-def test_tokens_that_share_the_top_score_keep_their_part(second, third):
+def test_tokens_that_share_the_top_score_keep_their_part(backward, second, third):
     """Two tokens of equal score before a third: it pushes against both, the more the more they are attended to."""
     logit, score = [0.0, second, third], [1.0, 1.0, -1.0]
     _, c, log_scale = backward(logit, score)
@@ -107,7 +115,7 @@ def test_tokens_that_share_the_top_score_keep_their_part(second, third):
     assert reference.decimal_ratio(-c[:, None], log_scale, exact) < 1e-13 + 4e-16 * abs(log_scale)
 
 
-def test_equal_scores_have_a_gradient_of_exactly_zero():
+def test_equal_scores_have_a_gradient_of_exactly_zero(backward):
     _, c, log_scale = backward([0.0, 1.0, -5.0], [0.7, 0.7, 0.7])
     assert not c.any() and log_scale == -math.inf
 
@@ -115,7 +123,7 @@ def test_equal_scores_have_a_gradient_of_exactly_zero():
 @pytest.mark.parametrize("gap", [10.0, 500.0, 1e4, 1e6])
 def test_log_loss_of_a_probability_that_underflows(gap):
     """The top token scores 0, so u is the other token's probability: -log u = gap + log(1 + e^-gap)."""
-    value, c, log_scale = backward([0.0, -gap], [0.0, 1.0], "log")
+    value, c, log_scale = derivative(None, [0.0, -gap], [0.0, 1.0], "log")
     assert value == pytest.approx(gap + math.log1p(math.exp(-gap)), rel=1e-15)
     # d(-log u)/dlogit = prob - onehot: the gradient stays of order one however small u is.
     expected = np.array([-1.0, 1.0]) / (1 + math.exp(-gap))
@@ -123,7 +131,7 @@ def test_log_loss_of_a_probability_that_underflows(gap):
 
 
 @pytest.mark.parametrize("u", [-600.0, 0.0, 600.0, 5000.0])
-def test_exponential_loss_of_a_huge_margin_keeps_its_slope(u):
+def test_exponential_loss_of_a_huge_margin_keeps_its_slope(backward, u):
     """With scores u and u + 1 at equal logits the slope e^-mean underflows; its logarithm must not."""
     value, c, log_scale = backward([0.0, 0.0], [u, u + 1], "exponential")
     assert value == pytest.approx(math.exp(-u - 0.5) if u < 700 else 0.0, rel=1e-12)
@@ -133,7 +141,7 @@ def test_exponential_loss_of_a_huge_margin_keeps_its_slope(u):
 
 
 @pytest.mark.parametrize("u", [-5000.0, -30.0, 0.0, 30.0, 5000.0])
-def test_logistic_loss_in_both_tails(u):
+def test_logistic_loss_in_both_tails(backward, u):
     value, _, log_scale = backward([0.0, 0.0], [u, u + 1], "logistic")
     mean = u + 0.5
     assert value == pytest.approx(math.log1p(math.exp(-abs(mean))) + max(-mean, 0.0), rel=1e-14)

@@ -14,7 +14,7 @@ OWN = list(optimisers.OWN)
 
 @pytest.fixture(scope="module")
 def results():
-    return optimisers.run(2, 3)
+    return optimisers.run(1, 3)
 
 
 def test_figure_draws_and_writes_what_it_measured(results):
@@ -32,7 +32,7 @@ def test_figure_draws_and_writes_what_it_measured(results):
 
 
 def test_shares_are_those_of_a_run_made_by_hand(results):
-    rng = np.random.default_rng(np.random.SeedSequence(3).spawn(2)[0])
+    rng = np.random.default_rng(np.random.SeedSequence(3).spawn(1)[0])
     problem = sphere_problem(rng, optimisers.N, optimisers.T, optimisers.D)
     lr = 0.3 / np.sqrt(np.arange(1, 8001))
     for name, norm in (("sign", "max"), ("spectral", "spectral")):
@@ -53,7 +53,7 @@ def test_the_exponent_is_that_of_a_power():
 
 def test_adam_diverges_where_its_mean_remembers_longer_than_its_square(results):
     """beta_2 = 0 and beta_1 = .9: m over the present gradient, which falls like e^-k, grows without end."""
-    assert results["diverged"].sum(axis=0).tolist() == [2 * (name == "Adam, .9, 0") for name in optimisers.RULES]
+    assert results["diverged"].sum(axis=0).tolist() == [name == "Adam, .9, 0" for name in optimisers.RULES]
 
 
 def known(**changed):

@@ -44,10 +44,10 @@ def prefixes(name):
     return (parts[-1],)
 
 
-@pytest.mark.parametrize("name", C_FILES)
-def test_every_exported_name_starts_with_its_file(symbols, name):
-    for symbol in exported(symbols, name):
-        assert symbol.startswith(prefixes(name)), f"{name}.c exports {symbol}"
+def test_every_exported_name_starts_with_its_file(symbols):
+    for name in C_FILES:
+        for symbol in exported(symbols, name):
+            assert symbol.startswith(prefixes(name)), f"{name}.c exports {symbol}"
 
 
 def test_no_name_is_defined_twice(symbols):
@@ -77,11 +77,11 @@ def declared(header):
     return set(re.findall(r"\b(\w+)\(", text)) - {"__attribute__"}
 
 
-@pytest.mark.parametrize("name", [n for n in C_FILES if not n.startswith("binding/")])
-def test_a_header_declares_only_its_own_sources_symbols(symbols, name):
-    header = CSRC / f"{name}.h"
-    if header.is_file():
-        assert declared(header) <= exported(symbols, name)
+def test_a_header_declares_only_its_own_sources_symbols(symbols):
+    for name in C_FILES:
+        header = CSRC / f"{name}.h"
+        if header.is_file():
+            assert declared(header) <= exported(symbols, name), header
 
 
 # What would take memory behind the arena's back, print from a library, or end the user's process.
@@ -89,17 +89,19 @@ FORBIDDEN = {"malloc", "calloc", "realloc", "free", "aligned_alloc", "posix_mema
 FORBIDDEN |= {"fprintf", "vfprintf", "exit", "abort", "_exit", "__assert_fail", "perror", "system", "longjmp"}
 
 
-@pytest.mark.parametrize("name", C_FILES)
-def test_kernels_take_no_memory_print_nothing_and_never_exit(symbols, name):
-    used = {symbol.split("@")[0] for kind, symbol in symbols[name] if kind == "U"}
-    assert not used & (FORBIDDEN - ({"malloc", "free"} if name == "base/arena" else set()))
+def test_kernels_take_no_memory_print_nothing_and_never_exit(symbols):
+    for name in C_FILES:
+        used = {symbol.split("@")[0] for kind, symbol in symbols[name] if kind == "U"}
+        assert not used & (FORBIDDEN - ({"malloc", "free"} if name == "base/arena" else set())), name
 
 
-@pytest.mark.parametrize("name", C_FILES)
-def test_no_state_outlives_a_call(symbols, name):
+def test_no_state_outlives_a_call(symbols):
     """Variables that C files keep: only tables of the bindings (and NumPy's), one setting, and the block of
     memory that waits for the next call."""
-    kept = [s for kind, s in symbols[name] if kind in "bBdDC" and not s.startswith((".", "__"))]
-    if name.startswith("binding/"):
-        kept = [s for s in kept if not re.search("methods|slots|definition|ARRAY_API|^PyArray_|^bind_threads$", s)]
-    assert kept == (["spares"] if name == "base/arena" else [])
+    for name in C_FILES:
+        kept = [s for kind, s in symbols[name] if kind in "bBdDC" and not s.startswith((".", "__"))]
+        if name.startswith("binding/"):
+            kept = [
+                s for s in kept if not re.search("methods|slots|definition|ARRAY_API|^PyArray_|^bind_threads$", s)
+            ]
+        assert kept == (["spares"] if name == "base/arena" else []), name
