@@ -27,7 +27,7 @@
 #define STEADY 0.1       /* residual below which S may change: signs mean nothing earlier */
 #define LOST 3.0         /* residual from which hardly any start came back */
 #define CONFINED 1e-2    /* of ||M|| - 1: a residual below says that W has too few columns */
-#define CROWDED 2        /* times the unknowns: so many rows depend on each other, and the start was too far away */
+#define CROWDED 2        /* times the unknowns: beyond, rows depend on each other, and the start was too far away */
 #define LEAST_SHIFT 1e-9 /* of tau: T stays below 1e9, and Newton's factor of contraction too */
 
 /* Newton's state: lambda and Y, with what depends on them. */
