@@ -26,10 +26,7 @@ void backward_init(struct backward *backward, struct arena *arena)
 {
     const struct windows *w = backward->w;
     backward->keys = arena_doubles(arena, windows_scratch(w), 1);
-    backward->logit = arena_doubles(arena, w->longest, 1);
-    backward->prob = arena_doubles(arena, w->longest, 1);
-    backward->c = arena_doubles(arena, w->longest, 1);
-    backward->score = arena_doubles(arena, w->longest, 1);
+    ARENA_DOUBLES(arena, w->longest, 1, &backward->logit, &backward->prob, &backward->c, &backward->score);
     if (backward->head == NULL && uses_panels(w, backward->runs)) {
         backward->panel = arena_doubles(arena, gemm_packed(PANEL, w->dk), 1);
         backward->packed = arena_doubles(arena, gemm_packed(w->dk, w->longest), 1);

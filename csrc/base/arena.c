@@ -113,6 +113,13 @@ double *arena_zeros(struct arena *arena, ptrdiff_t rows, ptrdiff_t columns)
     return piece;
 }
 
+void arena_each(struct arena *arena, double *(*take)(struct arena *, ptrdiff_t, ptrdiff_t), ptrdiff_t rows,
+                ptrdiff_t columns, double **const *each)
+{
+    for (; *each != NULL; ++each)
+        **each = take(arena, rows, columns);
+}
+
 ptrdiff_t *arena_indices(struct arena *arena, ptrdiff_t count)
 {
     return arena_take(arena, count, sizeof(ptrdiff_t));

@@ -25,6 +25,14 @@ double *arena_doubles(struct arena *arena, ptrdiff_t rows, ptrdiff_t columns);
 /* The same, set to zero. */
 double *arena_zeros(struct arena *arena, ptrdiff_t rows, ptrdiff_t columns);
 
+/* The same for several pointers:  ARENA_DOUBLES(arena, m, 1, &s->x, &s->y). */
+#define ARENA_DOUBLES(arena, rows, columns, ...) \
+    arena_each(arena, arena_doubles, rows, columns, (double **const[]){__VA_ARGS__, NULL})
+#define ARENA_ZEROS(arena, rows, columns, ...) \
+    arena_each(arena, arena_zeros, rows, columns, (double **const[]){__VA_ARGS__, NULL})
+void arena_each(struct arena *arena, double *(*take)(struct arena *, ptrdiff_t, ptrdiff_t), ptrdiff_t rows,
+                ptrdiff_t columns, double **const *each);
+
 /* count indices, or NULL. */
 ptrdiff_t *arena_indices(struct arena *arena, ptrdiff_t count);
 

@@ -121,12 +121,8 @@ int lbfgs(double *x, ptrdiff_t n, double tol, ptrdiff_t most, ptrdiff_t *evaluat
 {
     struct arena_mark mark = arena_mark(arena);
     struct minimizer s = {.n = n, .newest = MEMORY - 1};
-    s.step = arena_doubles(arena, MEMORY, n);
-    s.change = arena_doubles(arena, MEMORY, n);
-    s.gradient = arena_doubles(arena, n, 1);
-    s.direction = arena_doubles(arena, n, 1);
-    s.x_next = arena_doubles(arena, n, 1);
-    s.gradient_next = arena_doubles(arena, n, 1);
+    ARENA_DOUBLES(arena, MEMORY, n, &s.step, &s.change);
+    ARENA_DOUBLES(arena, n, 1, &s.gradient, &s.direction, &s.x_next, &s.gradient_next);
     if (arena->failed)
         return STATUS_NO_MEMORY;
     int status = STATUS_ITERATION_LIMIT;

@@ -60,8 +60,7 @@ static void init(struct rows *rows, const struct windows *w, const ptrdiff_t *re
     rows->query = arena_indices(arena, most);
     rows->token = arena_indices(arena, most);
     rows->equal = arena_take(arena, most, 1);
-    rows->rhs = arena_doubles(arena, most, 1);
-    rows->length = arena_doubles(arena, most, 1);
+    ARENA_DOUBLES(arena, most, 1, &rows->rhs, &rows->length);
     rows->longest = rows->largest = 0;
     rows->threads = threads;
     rows->monitor = NULL;

@@ -8,8 +8,7 @@
 
 void excess_init(struct excess_work *work, const struct windows *w, struct arena *arena)
 {
-    work->l = arena_doubles(arena, w->longest, 1);
-    work->e = arena_doubles(arena, w->longest, 1);
+    ARENA_DOUBLES(arena, w->longest, 1, &work->l, &work->e);
     work->keys = arena_doubles(arena, windows_scratch(w), 1);
 }
 

@@ -21,8 +21,7 @@ void general_init(struct general_work *work, const struct objective *objective, 
     ptrdiff_t M = w->n_queries, H = at->heads, m = at->m;
     *work = (struct general_work){.objective = objective, .at = at, .transform = transform, .threads = threads};
     work->output = *output;
-    work->U = arena_doubles(arena, H * M, w->dk);
-    work->P = arena_doubles(arena, H * M, w->dk);
+    ARENA_DOUBLES(arena, H * M, w->dk, &work->U, &work->P);
     work->log_scale = arena_doubles(arena, H * M, 1);
     if (transform->through_factors) {
         work->B = arena_doubles(arena, H * M, m);
@@ -34,11 +33,9 @@ void general_init(struct general_work *work, const struct objective *objective, 
             gemm_pack(work->queries, w->queries, w->dz, w->dz, M);
     }
     work->logit = arena_doubles(arena, H, windows_entries(w));
-    work->O = arena_doubles(arena, M, head->d);
-    work->gradient = arena_doubles(arena, M, head->d);
+    ARENA_DOUBLES(arena, M, head->d, &work->O, &work->gradient);
     work->hidden = arena_doubles(arena, M, head->hidden);
-    work->value = arena_doubles(arena, M, 1);
-    work->log_slope = arena_doubles(arena, M, 1);
+    ARENA_DOUBLES(arena, M, 1, &work->value, &work->log_slope);
     if (at->head == HEAD_IS_TRAINED)
         work->c = arena_doubles(arena, M, 1);
     int workers = threads != NULL ? threads->most : 1;
@@ -47,9 +44,7 @@ void general_init(struct general_work *work, const struct objective *objective, 
         struct general_scratch *scratch = &work->scratch[i];
         scratch->keys = arena_doubles(arena, windows_scratch(w), 1);
         scratch->one = arena_doubles(arena, output->dv, 1);
-        scratch->score = arena_doubles(arena, w->longest, 1);
-        scratch->weight = arena_doubles(arena, w->longest, 1);
-        scratch->c = arena_doubles(arena, w->longest, 1);
+        ARENA_DOUBLES(arena, w->longest, 1, &scratch->score, &scratch->weight, &scratch->c);
     }
 }
 

@@ -27,19 +27,12 @@ static void init_accumulator(struct linear_accumulator *part, const struct linea
     const struct windows *w = objective->w;
     ptrdiff_t block = work->block, R = work->at->runs, rows = block * R, dk = w->dk, dz = w->dz, m = work->at->m;
     *part = (struct linear_accumulator){.used = 0};
-    part->U = arena_doubles(arena, dk, rows);
-    part->rows.P = arena_doubles(arena, dk, rows);
-    part->rows.score = arena_doubles(arena, rows, 1);
-    part->rows.lift = arena_doubles(arena, rows, 1);
-    part->rows.shift = arena_doubles(arena, rows, 1);
-    part->value = arena_doubles(arena, rows, 1);
-    part->log_slope = arena_doubles(arena, rows, 1);
+    ARENA_DOUBLES(arena, dk, rows, &part->U, &part->rows.P);
+    ARENA_DOUBLES(arena, rows, 1, &part->rows.score, &part->rows.lift, &part->rows.shift, &part->value,
+                  &part->log_slope);
     part->log_scale = arena_zeros(arena, simd_padded(rows), 1);
     part->factor = arena_doubles(arena, simd_padded(rows), 1);
-    part->scale = arena_doubles(arena, R, 1);
-    part->before = arena_doubles(arena, R, 1);
-    part->scale_v = arena_doubles(arena, R, 1);
-    part->loss = arena_doubles(arena, R, 1);
+    ARENA_DOUBLES(arena, R, 1, &part->scale, &part->before, &part->scale_v, &part->loss);
     if (work->mode == LINEAR_INTERLEAVED)
         return;
     part->backward = (struct backward){.w = w, .runs = R, .scores = objective->scores};
@@ -52,8 +45,7 @@ static void init_accumulator(struct linear_accumulator *part, const struct linea
     if (work->mode == LINEAR_ROWS)
         return;
     if (work->transform->through_factors) {
-        part->B = arena_doubles(arena, rows, m);
-        part->PK = arena_doubles(arena, rows, m);
+        ARENA_DOUBLES(arena, rows, m, &part->B, &part->PK);
         part->packed = arena_doubles(arena, gemm_packed(m, block), 1);
         part->K = arena_doubles(arena, R * dk, m);
         part->Q = arena_doubles(arena, R * dz, m);

@@ -52,8 +52,7 @@ void objective_init_gradient(struct gradient *gradient, const struct objective *
     if (at->head == HEAD_IS_TRAINED)
         gradient->v = arena_doubles(arena, R, at->n_v);
     gradient->log_scale = arena_doubles(arena, N, 1);
-    gradient->log_scale_v = arena_doubles(arena, R, 1);
-    gradient->loss = arena_doubles(arena, R, 1);
+    ARENA_DOUBLES(arena, R, 1, &gradient->log_scale_v, &gradient->loss);
 }
 
 static int evaluate(struct gradient *gradient, struct objective_work *work)

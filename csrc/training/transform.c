@@ -35,8 +35,7 @@ void transform_init(struct transform *transform, const struct windows *w, const 
         transform->packed_K = arena_doubles(arena, N * gemm_packed(m, dk), 1);
         transform->packed_KT = arena_doubles(arena, N * gemm_packed(dk, m), 1);
     } else {
-        transform->W = arena_doubles(arena, N * dk, dz);
-        transform->G = arena_doubles(arena, N * dk, dz);
+        ARENA_DOUBLES(arena, N * dk, dz, &transform->W, &transform->G);
         transform->product = arena_doubles(arena, larger(gemm_packed(dz, m), gemm_packed(m, larger(dk, dz))), 1);
     }
 }

@@ -30,25 +30,18 @@ int entrywise_iterate_init(struct entrywise_iterate *s, const struct rows *rows,
     const struct windows *w = rows->w;
     ptrdiff_t m = rows->count, D = w->dk * w->dz, M = w->n_queries;
     *s = (struct entrywise_iterate){.rows = rows, .m = m, .D = D, .p = p};
-    double **of_rows[] = {&s->beta, &s->s, &s->lambda, &s->ds, &s->dlambda, &s->target, &s->residual, &s->scaled};
-    double **of_entries[] = {&s->w,         &s->h,    &s->dw,   &s->dh,   &s->M, &s->log_residual,
-                             &s->inverse_H, &s->lift, &s->tilt, &s->force};
-    for (size_t i = 0; i < sizeof of_rows / sizeof *of_rows; ++i)
-        *of_rows[i] = arena_zeros(arena, m, 1);
-    for (size_t i = 0; i < sizeof of_entries / sizeof *of_entries; ++i)
-        *of_entries[i] = arena_zeros(arena, D, 1);
+    ARENA_ZEROS(arena, m, 1, &s->beta, &s->s, &s->lambda, &s->ds, &s->dlambda, &s->target, &s->residual, &s->scaled);
+    ARENA_ZEROS(arena, D, 1, &s->w, &s->h, &s->dw, &s->dh, &s->M, &s->log_residual, &s->inverse_H, &s->lift, &s->tilt,
+                &s->force);
     for (int i = 0; i < 2; ++i) {
         struct entrywise_iterate_side *c = &s->side[i];
-        double **of_side[] = {&c->x, &c->y, &c->dx, &c->dy, &c->target};
-        for (size_t j = 0; j < sizeof of_side / sizeof *of_side; ++j)
-            *of_side[j] = arena_zeros(arena, D, 1);
+        ARENA_ZEROS(arena, D, 1, &c->x, &c->y, &c->dx, &c->dy, &c->target);
     }
     s->U = arena_doubles(arena, M, w->dk);
     s->delta = arena_doubles(arena, m, w->dk);
     s->unknowns = D < m && m > ROWS_MOST ? NEWTON_SYSTEM_WEIGHTS : NEWTON_SYSTEM_ROWS;
     if (s->unknowns == NEWTON_SYSTEM_WEIGHTS) {
-        s->H = arena_doubles(arena, D, 1);
-        s->correction = arena_doubles(arena, D, 1);
+        ARENA_DOUBLES(arena, D, 1, &s->H, &s->correction);
         return newton_system_init(&s->system, rows, rows->monitor, arena);
     }
     s->K = arena_doubles(arena, m, m);

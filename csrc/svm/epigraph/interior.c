@@ -38,16 +38,10 @@ struct search {
 
 static int init_search(struct search *f, const struct nuclear_reduced *g, struct arena *arena)
 {
-    f->start = arena_doubles(arena, g->p, g->q);
-    f->W = arena_doubles(arena, g->p, g->q);
-    f->lambda = arena_doubles(arena, g->m, 1);
-    f->active = arena_doubles(arena, g->m, 1);
-    f->a = arena_doubles(arena, g->m, 1);
-    f->trial = arena_doubles(arena, g->m, 1);
+    ARENA_DOUBLES(arena, g->p, g->q, &f->start, &f->W, &f->pair.W);
+    ARENA_DOUBLES(arena, g->m, 1, &f->lambda, &f->active, &f->a, &f->trial, &f->pair.lambda);
     f->V = arena_doubles(arena, g->n, g->p);
     f->U = arena_doubles(arena, g->n, g->rows->w->dk);
-    f->pair.W = arena_doubles(arena, g->p, g->q);
-    f->pair.lambda = arena_doubles(arena, g->m, 1);
     f->chosen = arena_take(arena, g->m, 1);
     f->support = arena_take(arena, g->m, 1);
     return arena->failed ? STATUS_NO_MEMORY : STATUS_DONE;

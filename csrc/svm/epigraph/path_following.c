@@ -30,13 +30,9 @@ int epigraph_path_following_init(struct epigraph_path_following *s, const struct
     if (nuclear_reduced_pack(&s->set, g, chosen, 0, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     ptrdiff_t m = s->set.m, p = g->p, q = g->q;
-    double **of_rows[] = {&s->lambda, &s->s,     &s->dlambda, &s->ds,          &s->target, &s->missing, &s->a,
-                          &s->u,      &s->right, &s->rest,    &s->best.lambda, &s->best.s, &s->best.a};
-    double **wide[] = {&s->adjoint, &s->force, &s->dV, &s->best.W};
-    for (size_t i = 0; i < sizeof of_rows / sizeof *of_rows; ++i)
-        *of_rows[i] = arena_zeros(arena, m, 1);
-    for (size_t i = 0; i < sizeof wide / sizeof *wide; ++i)
-        *wide[i] = arena_doubles(arena, p, q);
+    ARENA_ZEROS(arena, m, 1, &s->lambda, &s->s, &s->dlambda, &s->ds, &s->target, &s->missing, &s->a, &s->u, &s->right,
+                &s->rest, &s->best.lambda, &s->best.s, &s->best.a);
+    ARENA_DOUBLES(arena, p, q, &s->adjoint, &s->force, &s->dV, &s->best.W);
     s->K = arena_doubles(arena, m, m);
     s->V = arena_doubles(arena, s->set.n, p);
     s->ball = norm->make(p, q, &s->set, arena);

@@ -33,17 +33,13 @@ int block_ascent_init(struct block_ascent *blocks, const struct rows *rows, doub
     }
     blocks->near = arena_indices(arena, rows->count);
     blocks->token = arena_indices(arena, rows->count);
-    blocks->length = arena_doubles(arena, rows->count, 1);
-    blocks->ridge = arena_doubles(arena, rows->count, 1);
+    ARENA_DOUBLES(arena, rows->count, 1, &blocks->length, &blocks->ridge, &blocks->all);
     blocks->n_near = arena_indices(arena, M);
     blocks->changed = arena_indices(arena, M);
     blocks->chosen = arena_indices(arena, blocks->most);
     blocks->gram = arena_take(arena, M, sizeof(double *));
-    blocks->all = arena_doubles(arena, rows->count, 1);
     blocks->U = arena_doubles(arena, M, w->dk);
-    blocks->lambda = arena_doubles(arena, blocks->most, 1);
-    blocks->margin = arena_doubles(arena, blocks->most, 1);
-    blocks->change = arena_doubles(arena, blocks->most, 1);
+    ARENA_DOUBLES(arena, blocks->most, 1, &blocks->lambda, &blocks->margin, &blocks->change);
     blocks->equal = arena_take(arena, blocks->most, 1);
     blocks->idle = arena_take(arena, M, 1);
     /* Per visit one group of all costs M dk multiplications in memory order, groups 2 dk dz in gemm, 3 times as quick.

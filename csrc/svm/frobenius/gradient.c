@@ -40,10 +40,8 @@ static int init(struct search *s, const struct rows *rows, struct arena *arena)
 {
     ptrdiff_t m = rows->count, D = rows->w->dk * rows->w->dz;
     s->rows = rows;
-    s->h = arena_doubles(arena, m, 1);
+    ARENA_DOUBLES(arena, m, 1, &s->h, &s->margin, &s->image);
     s->x = arena_zeros(arena, m, 1);
-    s->margin = arena_doubles(arena, m, 1);
-    s->image = arena_doubles(arena, m, 1);
     s->W = arena_doubles(arena, D, 1);
     s->W_0 = arena_zeros(arena, D, 1);
     s->U = arena_doubles(arena, rows->w->n_queries, rows->w->dk);

@@ -128,10 +128,9 @@ int initial_support(double *x, int *solved, struct cholesky_update *factor, stru
     ptrdiff_t m = gram->rows->count, wrong = m;
     struct start s = {.gram = gram, .factor = factor, .iterations = iterations, .most = most};
     s.member = arena_indices(arena, m + 1);
-    s.margin = arena_doubles(arena, simd_padded(m), 1);
+    ARENA_DOUBLES(arena, simd_padded(m), 1, &s.margin, &s.target);
     s.inside = arena_take(arena, m, 1);
     s.w = arena_doubles(arena, m, 1);
-    s.target = arena_doubles(arena, simd_padded(m), 1);
     if (arena->failed || coordinate_ascent_init(&s.ascent, gram, factor->beta, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     choose(&s, x);

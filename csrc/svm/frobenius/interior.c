@@ -63,12 +63,9 @@ struct interior {
 static int init(struct interior *s)
 {
     ptrdiff_t m = s->m;
-    double **vectors[] = {&s->x, &s->s, &s->margin, &s->dx, &s->ds, &s->h, &s->correction, &s->dx_level, &s->best_x};
-    double **matrices[] = {&s->dW_level, &s->W, &s->dW, &s->rest, &s->M, &s->best_W};
-    for (size_t i = 0; i < sizeof vectors / sizeof *vectors; ++i)
-        *vectors[i] = arena_zeros(s->arena, m, 1);
-    for (size_t i = 0; i < sizeof matrices / sizeof *matrices; ++i)
-        *matrices[i] = arena_zeros(s->arena, s->D, 1);
+    ARENA_ZEROS(s->arena, m, 1, &s->x, &s->s, &s->margin, &s->dx, &s->ds, &s->h, &s->correction, &s->dx_level,
+                &s->best_x);
+    ARENA_ZEROS(s->arena, s->D, 1, &s->dW_level, &s->W, &s->dW, &s->rest, &s->M, &s->best_W);
     s->member = arena_indices(s->arena, m);
     s->inside = arena_take(s->arena, m, 1);
     if (s->arena->failed)

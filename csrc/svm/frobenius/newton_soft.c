@@ -51,12 +51,8 @@ struct newton {
 
 static int init(struct newton *s)
 {
-    double **vectors[] = {&s->d, &s->x, &s->dx, &s->h, &s->margin, &s->along, &s->trial};
-    double **matrices[] = {&s->W, &s->dW, &s->rest};
-    for (size_t i = 0; i < sizeof vectors / sizeof *vectors; ++i)
-        *vectors[i] = arena_zeros(s->arena, s->m, 1);
-    for (size_t i = 0; i < sizeof matrices / sizeof *matrices; ++i)
-        *matrices[i] = arena_zeros(s->arena, s->D, 1);
+    ARENA_ZEROS(s->arena, s->m, 1, &s->d, &s->x, &s->dx, &s->h, &s->margin, &s->along, &s->trial);
+    ARENA_ZEROS(s->arena, s->D, 1, &s->W, &s->dW, &s->rest);
     s->member = arena_indices(s->arena, s->m);
     if (s->arena->failed)
         return STATUS_NO_MEMORY;

@@ -52,20 +52,13 @@ static void right_sides(struct primal_dual_active_set *s)
 int primal_dual_active_set_init(struct primal_dual_active_set *s)
 {
     ptrdiff_t m = s->rows->count, D = s->rows->w->dk * s->rows->w->dz;
-    s->lambda = arena_zeros(s->arena, m, 1);
-    s->best_lambda = arena_zeros(s->arena, m, 1);
+    ARENA_ZEROS(s->arena, m, 1, &s->lambda, &s->best_lambda, &s->previous, &s->w);
     s->best_W = arena_zeros(s->arena, D, 1);
-    s->previous = arena_zeros(s->arena, m, 1);
-    s->b = arena_doubles(s->arena, m, 1);
-    s->step = arena_doubles(s->arena, m, 1);
-    s->w = arena_zeros(s->arena, m, 1);
-    s->margin = arena_doubles(s->arena, m, 1);
-    s->trial = arena_doubles(s->arena, m, 1);
+    ARENA_DOUBLES(s->arena, m, 1, &s->b, &s->step, &s->margin, &s->trial, &s->ridge);
     s->W = arena_doubles(s->arena, D, 1);
     s->U = arena_doubles(s->arena, s->rows->w->n_queries, s->rows->w->dk);
     s->member = arena_indices(s->arena, m);
     s->inside = arena_take(s->arena, m, 1);
-    s->ridge = arena_doubles(s->arena, m, 1);
     if (s->arena->failed)
         return STATUS_NO_MEMORY;
     set_ridge(s, 0);

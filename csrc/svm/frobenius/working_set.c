@@ -28,14 +28,10 @@ int working_set_init(struct working_set *s, const struct rows *rows, struct aren
 {
     ptrdiff_t m = rows->count, D = rows->w->dk * rows->w->dz, capacity = simd_padded(m + 1);
     *s = (struct working_set){.rows = rows, .most = (m < D ? m : D) + 1};
-    s->x = arena_zeros(arena, m, 1);
+    ARENA_ZEROS(arena, m, 1, &s->x, &s->full);
     s->margin = arena_zeros(arena, simd_padded(m), 1);
-    s->step = arena_doubles(arena, capacity, 1);
-    s->target = arena_doubles(arena, capacity, 1);
-    s->work = arena_doubles(arena, capacity, 1);
-    s->full = arena_zeros(arena, m, 1);
-    s->refined = arena_doubles(arena, D, 1);
-    s->W = arena_doubles(arena, D, 1);
+    ARENA_DOUBLES(arena, capacity, 1, &s->step, &s->target, &s->work);
+    ARENA_DOUBLES(arena, D, 1, &s->refined, &s->W);
     s->U = arena_doubles(arena, rows->w->n_queries, rows->w->dk);
     if (arena->failed || gram_init(&s->gram, rows, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;

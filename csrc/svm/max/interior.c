@@ -33,14 +33,10 @@ static struct epigraph_ball *make(ptrdiff_t p, ptrdiff_t q, const struct nuclear
     if (b == NULL)
         return NULL;
     *b = (struct max_ball){.ball = {.p = p, .q = q, .pairs = 2 * (double)(p * q)}};
-    double **of_entries[] = {&b->ball.W, &b->ball.M, &b->ball.w, &b->ball.MR, &b->inverse};
-    for (size_t i = 0; i < sizeof of_entries / sizeof *of_entries; ++i)
-        *of_entries[i] = arena_doubles(arena, p, q);
+    ARENA_DOUBLES(arena, p, q, &b->ball.W, &b->ball.M, &b->ball.w, &b->ball.MR, &b->inverse);
     for (int i = 0; i < 2; ++i) {
         struct side *s = &b->side[i];
-        double **of_side[] = {&s->x, &s->y, &s->dx, &s->dy, &s->target, &s->part};
-        for (size_t j = 0; j < sizeof of_side / sizeof *of_side; ++j)
-            *of_side[j] = arena_zeros(arena, p, q);
+        ARENA_ZEROS(arena, p, q, &s->x, &s->y, &s->dx, &s->dy, &s->target, &s->part);
         s->sign = i == 0 ? 1 : -1;
     }
     epigraph_gram_init(&b->gram, set, p, q, 0, arena);

@@ -41,13 +41,10 @@ static int copy_rows(struct nuclear_augmented_lagrangian *s, struct arena *arena
     s->rows.first = arena_indices(arena, n + 1);
     s->rows.token = arena_indices(arena, m);
     s->rows.equal = arena_take(arena, m, 1);
-    s->rows.length = arena_doubles(arena, m, 1);
+    ARENA_DOUBLES(arena, m, 1, &s->rows.length, &s->b, &s->c, &s->a);
     s->member = arena_indices(arena, m);
-    s->b = arena_doubles(arena, m, 1);
     s->lambda = arena_zeros(arena, m, 1);
     s->out = arena_take(arena, m, 1);
-    s->c = arena_doubles(arena, m, 1);
-    s->a = arena_doubles(arena, m, 1);
     if (arena->failed)
         return STATUS_NO_MEMORY;
     memcpy(s->rows.first, rows->first, (size_t)(n + 1) * sizeof(ptrdiff_t));
@@ -68,10 +65,8 @@ int nuclear_augmented_lagrangian_init(struct nuclear_augmented_lagrangian *s, co
     const struct windows *w = g->rows->w;
     *s = (struct nuclear_augmented_lagrangian){.g = g, .r = r};
     s->Y = arena_zeros(arena, w->dk + w->dz, r);
-    s->zQ = arena_doubles(arena, w->n_queries, r);
-    s->PK = arena_doubles(arena, w->n_queries, r);
-    s->P = arena_doubles(arena, w->n_queries, w->dk);
-    s->U = arena_doubles(arena, w->n_queries, w->dk);
+    ARENA_DOUBLES(arena, w->n_queries, r, &s->zQ, &s->PK);
+    ARENA_DOUBLES(arena, w->n_queries, w->dk, &s->P, &s->U);
     return copy_rows(s, arena);
 }
 

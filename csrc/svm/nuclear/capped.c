@@ -40,8 +40,7 @@ struct capped {
 static int init(struct capped *s, const struct nuclear_reduced *g, ptrdiff_t r, struct arena *arena)
 {
     *s = (struct capped){.g = g, .r = r};
-    s->Y = arena_doubles(arena, g->p + g->q, r);
-    s->step = arena_doubles(arena, g->p + g->q, r);
+    ARENA_DOUBLES(arena, g->p + g->q, r, &s->Y, &s->step);
     s->M = arena_zeros(arena, g->p, g->q);
     s->V = arena_doubles(arena, g->n, g->p);
     s->held = arena_take(arena, g->m, 1);

@@ -46,10 +46,7 @@ struct search {
 static int init_search(struct search *f, const struct nuclear_reduced *g, struct arena *arena)
 {
     f->W = arena_doubles(arena, g->p, g->q);
-    f->lambda = arena_doubles(arena, g->m, 1);
-    f->first = arena_doubles(arena, g->m, 1);
-    f->a = arena_doubles(arena, g->m, 1);
-    f->trial = arena_doubles(arena, g->m, 1);
+    ARENA_DOUBLES(arena, g->m, 1, &f->lambda, &f->first, &f->a, &f->trial);
     f->V = arena_doubles(arena, g->n, g->p);
     f->U = arena_doubles(arena, g->n, g->rows->w->dk);
     f->chosen = arena_take(arena, g->m, 1);

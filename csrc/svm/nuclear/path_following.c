@@ -32,20 +32,11 @@ int nuclear_path_following_init(struct nuclear_path_following *s, const struct n
     ptrdiff_t m = s->set.m, p = g->p, q = g->q, N = p + q;
     nuclear_schur_init_slack(&s->slack, p, q, arena);
     nuclear_schur_init(&s->schur, &s->set, arena);
-    s->lambda = arena_zeros(arena, m, 1);
-    s->x = arena_zeros(arena, m, 1);
-    s->dx = arena_zeros(arena, m, 1);
-    s->correction = arena_zeros(arena, m, 1);
-    s->diagonal = arena_zeros(arena, m, 1);
-    s->dlambda = arena_doubles(arena, m, 1);
-    s->a = arena_doubles(arena, m, 1);
+    ARENA_ZEROS(arena, m, 1, &s->lambda, &s->x, &s->dx, &s->correction, &s->diagonal);
+    ARENA_DOUBLES(arena, m, 1, &s->dlambda, &s->a);
     s->U = arena_doubles(arena, s->set.n, p);
-    double **small[] = {&s->M, &s->dM, &s->trial, &s->W};
-    for (size_t i = 0; i < sizeof small / sizeof *small; ++i)
-        *small[i] = arena_doubles(arena, p, q);
-    double **square[] = {&s->X, &s->dX, &s->P, &s->R, &s->dSP, &s->XdSP, &s->root};
-    for (size_t i = 0; i < sizeof square / sizeof *square; ++i)
-        *square[i] = arena_doubles(arena, N, N);
+    ARENA_DOUBLES(arena, p, q, &s->M, &s->dM, &s->trial, &s->W);
+    ARENA_DOUBLES(arena, N, N, &s->X, &s->dX, &s->P, &s->R, &s->dSP, &s->XdSP, &s->root);
     return arena->failed ? STATUS_NO_MEMORY : STATUS_DONE;
 }
 

@@ -55,14 +55,9 @@ static int init(struct newton *s, const struct nuclear_pair *pair, unsigned char
 {
     ptrdiff_t m = g->m, p = g->p, q = g->q, N = p + q, r = pair->r;
     *s = (struct newton){.g = g, .arena = arena, .inside = arena_inside(arena), .r = r, .active = active};
-    s->lambda = arena_doubles(arena, m, 1);
-    s->Y = arena_doubles(arena, N, r);
-    s->M = arena_doubles(arena, p, q);
-    s->W = arena_doubles(arena, p, q);
-    s->a = arena_doubles(arena, m, 1);
-    s->SY = arena_doubles(arena, N, r);
-    s->TSY = arena_doubles(arena, N, r);
-    s->step = arena_doubles(arena, N, r);
+    ARENA_DOUBLES(arena, m, 1, &s->lambda, &s->a);
+    ARENA_DOUBLES(arena, N, r, &s->Y, &s->SY, &s->TSY, &s->step);
+    ARENA_DOUBLES(arena, p, q, &s->M, &s->W);
     s->half = arena_doubles(arena, q, r);
     s->gram = arena_doubles(arena, q, q);
     s->singular = arena_doubles(arena, q, 1);

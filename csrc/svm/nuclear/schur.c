@@ -18,24 +18,20 @@ void nuclear_schur_init_slack(struct nuclear_slack *slack, ptrdiff_t p, ptrdiff_
 {
     slack->p = p;
     slack->q = q;
-    slack->F = arena_doubles(arena, q, q);
+    ARENA_DOUBLES(arena, q, q, &slack->F, &slack->gram);
     slack->R = arena_doubles(arena, p, q);
-    slack->gram = arena_doubles(arena, q, q);
 }
 
 void nuclear_schur_init(struct nuclear_schur *s, const struct nuclear_packed *g, struct arena *arena)
 {
     ptrdiff_t m = g->m, n = g->n, p = g->p, q = g->q;
-    s->H = arena_doubles(arena, m, m);
-    s->G = arena_doubles(arena, m, m);
+    ARENA_DOUBLES(arena, m, m, &s->H, &s->G);
     s->XD = arena_doubles(arena, m, p + q);
     s->PD = arena_doubles(arena, m, q);
     s->XZ = arena_doubles(arena, n, p + q);
     s->PZ = arena_doubles(arena, n, q);
-    s->XDZ = arena_doubles(arena, n, m);
-    s->PDZ = arena_doubles(arena, n, m);
-    s->XZZ = arena_doubles(arena, n, n);
-    s->PZZ = arena_doubles(arena, n, n);
+    ARENA_DOUBLES(arena, n, m, &s->XDZ, &s->PDZ);
+    ARENA_DOUBLES(arena, n, n, &s->XZZ, &s->PZZ);
     s->right = arena_doubles(arena, m, 1);
 }
 

@@ -11,15 +11,10 @@ void spectral_clip_init(struct spectral_clip *s, ptrdiff_t p, ptrdiff_t q, struc
     ptrdiff_t r = p < q ? p : q;
     *s = (struct spectral_clip){.p = p, .q = q, .r = r};
     s->U = arena_doubles(arena, p, r);
-    s->V = arena_doubles(arena, r, q);
+    ARENA_DOUBLES(arena, r, q, &s->V, &s->turned);
     s->half = arena_doubles(arena, p, q);
-    s->turned = arena_doubles(arena, r, q);
-    double **square[] = {&s->even, &s->odd, &s->D};
-    double **narrow[] = {&s->s, &s->w, &s->tail};
-    for (size_t i = 0; i < sizeof square / sizeof *square; ++i)
-        *square[i] = arena_doubles(arena, r, r);
-    for (size_t i = 0; i < sizeof narrow / sizeof *narrow; ++i)
-        *narrow[i] = arena_doubles(arena, r, 1);
+    ARENA_DOUBLES(arena, r, r, &s->even, &s->odd, &s->D);
+    ARENA_DOUBLES(arena, r, 1, &s->s, &s->w, &s->tail);
 }
 
 int spectral_clip_project(double *W, struct spectral_clip *s, double *Z, struct arena *arena)

@@ -55,24 +55,17 @@ static struct epigraph_ball *make(ptrdiff_t p, ptrdiff_t q, const struct nuclear
     if (s == NULL)
         return NULL;
     *s = (struct spectral_ball){.ball = {.p = p, .q = q, .pairs = (double)N}, .N = N, .r = r};
-    double **wide[] = {&s->ball.W, &s->ball.M, &s->ball.w, &s->ball.MR, &s->half, &s->dW};
-    double **square[] = {&s->Y, &s->S, &s->root, &s->G, &s->E, &s->P, &s->target, &s->dS, &s->dY, &s->one, &s->two};
-    double **small[] = {&s->even, &s->odd, &s->inner};
-    for (size_t i = 0; i < sizeof wide / sizeof *wide; ++i)
-        *wide[i] = arena_doubles(arena, p, q);
-    for (size_t i = 0; i < sizeof square / sizeof *square; ++i)
-        *square[i] = arena_doubles(arena, N, N);
-    for (size_t i = 0; i < sizeof small / sizeof *small; ++i)
-        *small[i] = arena_doubles(arena, r, r);
+    ARENA_DOUBLES(arena, p, q, &s->ball.W, &s->ball.M, &s->ball.w, &s->ball.MR, &s->half, &s->dW);
+    ARENA_DOUBLES(arena, N, N, &s->Y, &s->S, &s->root, &s->G, &s->E, &s->P, &s->target, &s->dS, &s->dY, &s->one,
+                  &s->two);
+    ARENA_DOUBLES(arena, r, r, &s->even, &s->odd, &s->inner);
     s->v = arena_doubles(arena, N, 1);
     s->c = arena_doubles(arena, r, 1);
     s->L = arena_doubles(arena, p, p);
     s->K = arena_doubles(arena, q, q);
     s->U = arena_doubles(arena, p, r);
-    s->V = arena_doubles(arena, r, q);
-    s->turned = arena_doubles(arena, r, q);
+    ARENA_DOUBLES(arena, r, q, &s->V, &s->turned, &s->B);
     s->A = arena_doubles(arena, r, p);
-    s->B = arena_doubles(arena, r, q);
     s->delta = arena_doubles(arena, set->m, p);
     s->z = arena_doubles(arena, set->n, q);
     s->a = arena_doubles(arena, set->m, r);

@@ -58,11 +58,8 @@ static int init(struct newton *s, const struct epigraph_pair *pair, unsigned cha
     ptrdiff_t p = g->p, q = g->q;
     *s = (struct newton){.g = g, .arena = arena, .inside = arena_inside(arena), .active = active};
     spectral_clip_init(&s->clip, p, q, arena);
-    s->W = arena_doubles(arena, p, q);
-    s->M = arena_doubles(arena, p, q);
-    s->Z = arena_doubles(arena, p, q);
-    s->lambda = arena_doubles(arena, g->m, 1);
-    s->a = arena_doubles(arena, g->m, 1);
+    ARENA_DOUBLES(arena, p, q, &s->W, &s->M, &s->Z);
+    ARENA_DOUBLES(arena, g->m, 1, &s->lambda, &s->a);
     s->along = arena_doubles(arena, g->n, p);
     s->far = arena_doubles(arena, g->n, g->rows->w->dk);
     if (arena->failed)
@@ -82,8 +79,7 @@ static int choose(struct newton *s)
         return STATUS_NO_MEMORY;
     ptrdiff_t m = s->set.m, n = s->set.n, r = s->clip.r;
     s->K = arena_doubles(inside, m, m);
-    s->u = arena_doubles(inside, m, 1);
-    s->right = arena_doubles(inside, m, 1);
+    ARENA_DOUBLES(inside, m, 1, &s->u, &s->right);
     s->delta = arena_doubles(inside, m, r);
     s->z = arena_doubles(inside, n, r);
     s->weighted = arena_doubles(inside, m > n ? m : n, r);

@@ -18,10 +18,7 @@ int cholesky_update_init(struct cholesky_update *f, const struct gram *gram, con
     *f = (struct cholesky_update){.gram = gram, .beta = beta, .capacity = capacity, .arena = arena};
     f->member = arena_indices(arena, capacity);
     f->inside = arena_take(arena, gram->rows->count, 1);
-    f->inverse = arena_doubles(arena, capacity, 1);
-    f->y = arena_doubles(arena, capacity, 1);
-    f->r = arena_doubles(arena, capacity, 1);
-    f->work = arena_doubles(arena, capacity, 1);
+    ARENA_DOUBLES(arena, capacity, 1, &f->inverse, &f->y, &f->r, &f->work);
     if (arena->failed)
         return STATUS_NO_MEMORY;
     memset(f->inside, 0, (size_t)gram->rows->count);

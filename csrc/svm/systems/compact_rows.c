@@ -141,8 +141,7 @@ int compact_rows_make_room(struct compact_rows *r, const struct rows *rows, cons
     r->token = arena_indices(arena, r->slot[M]);
     r->inverse = arena_doubles(arena, total, 1);
     r->D = arena_doubles(arena, r->slot[M], w->dk);
-    r->P = arena_doubles(arena, M, w->dk);
-    r->V = arena_doubles(arena, M, w->dk);
+    ARENA_DOUBLES(arena, M, w->dk, &r->P, &r->V);
     r->product = M < 2 * w->dz ? COMPACT_ROWS_BY_QUERIES : COMPACT_ROWS_BY_WEIGHTS;
     if (r->product == COMPACT_ROWS_BY_QUERIES)
         r->K = arena_doubles(arena, M, M);

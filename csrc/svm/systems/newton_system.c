@@ -25,8 +25,7 @@ int newton_system_init(struct newton_system *n, const struct rows *rows, struct 
     const struct windows *w = rows->w;
     ptrdiff_t m = rows->count, D = w->dk * w->dz, wide = w->dk > w->dz ? w->dk : w->dz;
     *n = (struct newton_system){.rows = rows, .monitor = monitor, .arena = arena_inside(arena), .m = m, .D = D};
-    n->inverse = arena_doubles(arena, m, 1);
-    n->refined = arena_doubles(arena, m, 1);
+    ARENA_DOUBLES(arena, m, 1, &n->inverse, &n->refined);
     n->M = arena_doubles(arena, D, 1);
     n->U = arena_doubles(arena, w->n_queries, w->dk);
     n->all = arena_indices(arena, m);
@@ -39,8 +38,7 @@ int newton_system_init(struct newton_system *n, const struct rows *rows, struct 
         n->keys = arena_doubles(arena, n->chunk, pk);
         n->queries = arena_doubles(arena, n->chunk, pz);
         n->product = arena_doubles(arena, pk, pz);
-        n->delta = arena_doubles(arena, w->longest, w->dk);
-        n->weighted = arena_doubles(arena, w->longest, w->dk);
+        ARENA_DOUBLES(arena, w->longest, w->dk, &n->delta, &n->weighted);
         n->square = arena_doubles(arena, wide, wide);
     }
     if (arena->failed)

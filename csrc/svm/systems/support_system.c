@@ -25,10 +25,8 @@ static int subset(struct support_system *s, const struct rows *rows, const ptrdi
     s->rows.query = arena_indices(arena, size);
     s->rows.token = arena_indices(arena, size);
     s->rows.equal = arena_take(arena, size, 1);
-    s->rows.rhs = arena_doubles(arena, size, 1);
-    s->rows.length = arena_doubles(arena, size, 1);
+    ARENA_DOUBLES(arena, size, 1, &s->rows.rhs, &s->rows.length, &s->ridge);
     s->member = arena_indices(arena, size);
-    s->ridge = arena_doubles(arena, size, 1);
     if (arena->failed)
         return STATUS_NO_MEMORY;
     memset(s->rows.first, 0, (size_t)(M + 1) * sizeof(ptrdiff_t));
