@@ -2,6 +2,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <string.h>
 
 #include "base/arena.h"
 #include "linalg/blas.h"
@@ -22,21 +23,49 @@ static double entrywise(const double *W, ptrdiff_t n, double p)
     return largest * pow(sum, 1 / p);
 }
 
-/* Sum and largest of the singular values of W [m,n]. */
-static int singular(double *sum, double *top, const double *W, ptrdiff_t m, ptrdiff_t n, struct arena *arena)
+static double absolute_sum(const double *a, ptrdiff_t n)
+{
+    double sum = 0;
+    for (ptrdiff_t i = 0; i < n; ++i)
+        sum += fabs(a[i]);
+    return sum;
+}
+
+/* Sum of the singular values of W [m,n], or the largest. */
+static int singular(double *size, const double *W, ptrdiff_t m, ptrdiff_t n, int sum, struct arena *arena)
 {
     ptrdiff_t least = m < n ? m : n;
+    struct arena_mark mark = arena_mark(arena);
     double *copy = arena_doubles(arena, m, n), *s = arena_doubles(arena, least, 1);
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    for (ptrdiff_t i = 0; i < m * n; ++i)
-        copy[i] = W[i];
+    memcpy(copy, W, (size_t)(m * n) * sizeof(double));
     if (blas_svd(m, n, copy, NULL, s, NULL, arena) != 0)
         return arena->failed ? STATUS_NO_MEMORY : STATUS_FACTORIZATION;
-    *sum = 0;
-    for (ptrdiff_t i = 0; i < least; ++i)
-        *sum += s[i];
-    *top = s[0];
+    *size = sum ? absolute_sum(s, least) : s[0];
+    arena_release(arena, mark);
+    return STATUS_DONE;
+}
+
+int certificate_norm(double *size, const double *W, ptrdiff_t rows, ptrdiff_t columns, enum svm_norm norm, double p,
+                     int dual, struct arena *arena)
+{
+    ptrdiff_t n = rows * columns;
+    switch (norm) {
+    case NORM_FROBENIUS:
+        *size = vector_norm(W, n);
+        break;
+    case NORM_NUCLEAR:
+    case NORM_SPECTRAL:
+        *size = vector_norm(W, n);
+        return isfinite(*size) ? singular(size, W, rows, columns, (norm == NORM_NUCLEAR) != dual, arena) : STATUS_DONE;
+    case NORM_MAX:
+        *size = dual ? absolute_sum(W, n) : vector_largest(W, n);
+        break;
+    case NORM_ENTRYWISE:
+        *size = entrywise(W, n, dual ? p / (p - 1) : p);
+        break;
+    }
     return STATUS_DONE;
 }
 
@@ -193,28 +222,15 @@ int certificate_check(struct bounds *bound, double *W, double *lambda, const str
     if (arena->failed)
         return STATUS_NO_MEMORY;
     clean(lambda, rows);
-    double of_w = vector_norm(W, dk * dz), of_m, unused;
+    double size = vector_norm(W, dk * dz), of_w, of_m;
     rows_apply(margin, rows, W, U);
-    double s = isfinite(of_w) ? certificate_scaling(margin, rows, of_w, CERTIFICATE_ROUNDING) : 0;
+    double s = isfinite(size) ? certificate_scaling(margin, rows, size, CERTIFICATE_ROUNDING) : 0;
     rows_adjoint(M, rows, lambda, U);
-    of_m = vector_norm(M, dk * dz);
-    int status = STATUS_DONE;
-    if ((norm == NORM_NUCLEAR || norm == NORM_SPECTRAL) && isfinite(of_w) && isfinite(of_m)) {
-        int nuclear = norm == NORM_NUCLEAR;
-        status = singular(nuclear ? &of_w : &unused, nuclear ? &unused : &of_w, W, dk, dz, arena);
-        if (status == STATUS_DONE)
-            status = singular(nuclear ? &unused : &of_m, nuclear ? &of_m : &unused, M, dk, dz, arena);
-    }
+    int status = certificate_norm(&of_w, W, dk, dz, norm, p, 0, arena);
+    if (status == STATUS_DONE)
+        status = certificate_norm(&of_m, M, dk, dz, norm, p, 1, arena);
     if (status != STATUS_DONE)
         return status;
-    if (norm == NORM_MAX) {
-        of_w = vector_largest(W, dk * dz);
-        of_m = entrywise(M, dk * dz, 1);
-    }
-    if (norm == NORM_ENTRYWISE) {
-        of_w = entrywise(W, dk * dz, p);
-        of_m = entrywise(M, dk * dz, p / (p - 1));
-    }
     of_both(bound, W, lambda, margin, rows, s, of_w, of_m, norm, arena);
     arena_release(arena, mark);
     return STATUS_DONE;

@@ -19,13 +19,8 @@
 
 #include "svm/rows.h"
 
-enum svm_norm {
-    NORM_FROBENIUS,
-    NORM_NUCLEAR,
-    NORM_SPECTRAL,
-    NORM_MAX,
-    NORM_ENTRYWISE
-}; /* the last: ||vec W||_p, p > 1 */
+/* The last: ||vec W||_p, p > 1.  What a norm is, certificate_norm says. */
+enum svm_norm { NORM_FROBENIUS, NORM_NUCLEAR, NORM_SPECTRAL, NORM_MAX, NORM_ENTRYWISE };
 
 struct bounds {
     double lower, upper; /* of the largest margin; lower is 0 when W meets no scaling of the rows */
@@ -38,6 +33,11 @@ struct bounds {
 
 /* The part of b by which a margin row may fall short: the default tolerance of the norm. */
 #define CERTIFICATE_MISS 1e-9
+
+/* *size = ||W||, or its dual norm, W [rows,columns]; p: of the entrywise norm.  STATUS_DONE, STATUS_NO_MEMORY or
+ * STATUS_FACTORIZATION; where W is not finite, neither is *size. */
+int certificate_norm(double *size, const double *W, ptrdiff_t rows, ptrdiff_t columns, enum svm_norm norm, double p,
+                     int dual, struct arena *arena);
 
 /* s(W) for W with these margins [m] and ||W||_F = size, or 0 when no scaling meets the rows; equality rows may be off
  * by the part `off` of ||W||. */

@@ -31,13 +31,10 @@ typedef int epigraph_polish(struct epigraph_pair *pair, unsigned char *active, c
 
 struct epigraph_norm {
     enum svm_norm name;
-    int rotates; /* the norm of U W V is that of W for all rotations: the problem may be solved in the spans of its rows
-                  */
+    int rotates; /* ||U W V|| = ||W|| for all rotations U, V: the problem may be solved in the spans of its rows */
 
     /* A ball for W [p,q] with memory for it, or NULL. */
     struct epigraph_ball *(*make)(ptrdiff_t p, ptrdiff_t q, const struct nuclear_packed *set, struct arena *arena);
-    /* ||V|| and ||V||_dual of V [p,q], in reduced coordinates; infinite when LAPACK failed. */
-    double (*size)(const double *V, ptrdiff_t p, ptrdiff_t q, int dual, struct arena *arena);
     /* h above ||W||, and the multipliers of the central path with trace 1. */
     int (*start)(struct epigraph_ball *ball, struct arena *arena);
     /* w, kappa and the factors of T at the present point.  Nonzero: by rounding, it is outside the cone. */
@@ -45,7 +42,7 @@ struct epigraph_norm {
     /* V [p,q] <- T^-1 V. */
     void (*solve)(struct epigraph_ball *ball, double *V);
     /* K [m,m] <- A T^-1 A^* of the packed rows, on and below the diagonal.  STATUS_DONE, STATUS_INTERRUPTED. */
-    int (*system)(struct epigraph_ball *ball, double *K, const struct nuclear_packed *set, struct monitor *monitor);
+    int (*fill)(struct epigraph_ball *ball, double *K, const struct nuclear_packed *set, struct monitor *monitor);
     /* R, as MR = M(R) and `along`, of products mu; `corrected` by those of the last direction. */
     void (*target)(struct epigraph_ball *ball, double mu, int corrected);
     /* The step dh, dV towards the target. */
@@ -57,6 +54,11 @@ struct epigraph_norm {
     void (*move)(struct epigraph_ball *ball, double primal, double dual);
     epigraph_polish *polish; /* NULL: none */
 };
+
+/* The table of a file whose static functions have the names above. */
+#define EPIGRAPH_FUNCTIONS \
+    .make = make, .start = start, .scale = scale, .solve = solve, .fill = fill, .target = target, .direct = direct, \
+    .lengths = lengths, .products = products, .move = move
 
 struct epigraph_ball {
     const struct epigraph_norm *norm;

@@ -66,6 +66,14 @@ static void keep(struct epigraph_path_following *s, double size, double top)
     s->best.gap = least;
 }
 
+/* Infinite where it cannot be computed. */
+static double norm_of(const double *V, const struct epigraph_ball *ball, int dual, struct arena *arena)
+{
+    double size;
+    int status = certificate_norm(&size, V, ball->p, ball->q, ball->norm->name, 0, dual, arena);
+    return status == STATUS_DONE ? size : INFINITY;
+}
+
 /* What is missing of the equations at the present point, A(W), and the gap. */
 static void measure(struct epigraph_path_following *s, struct arena *arena)
 {
@@ -80,8 +88,8 @@ static void measure(struct epigraph_path_following *s, struct arena *arena)
     vector_add(s->adjoint, -1, ball->M, D);
     double size = ball->h, top = ball->trace + sqrt((double)D) * vector_norm(s->adjoint, D); /* no smaller */
     if (nuclear_reduced_gap(set->b, set->equal, s->a, s->lambda, set->m, size, top) < NEAR || s->best.gap < NEAR) {
-        size = ball->norm->size(ball->W, ball->p, ball->q, 0, arena);
-        top = ball->norm->size(s->dV, ball->p, ball->q, 1, arena);
+        size = norm_of(ball->W, ball, 0, arena);
+        top = norm_of(s->dV, ball, 1, arena);
     }
     keep(s, size, top);
 }
@@ -109,7 +117,7 @@ int epigraph_path_following_start(struct epigraph_path_following *s, const doubl
         s->lambda[k] = 1 / s->s[k];
     }
     nuclear_reduced_adjoint(s->dV, set, s->lambda, s->V);
-    double top = ball->norm->size(s->dV, ball->p, ball->q, 1, arena);
+    double top = norm_of(s->dV, ball, 1, arena);
     vector_scale(s->lambda, top > 0 ? INSIDE / top : 0, set->m); /* 0: equality rows alone */
     s->best.gap = s->best.size = s->best.top = INFINITY;
     measure(s, arena);
@@ -122,7 +130,7 @@ static int factor(struct epigraph_path_following *s, struct monitor *monitor)
     struct epigraph_ball *ball = s->ball;
     double ridge = RIDGE;
     for (int i = 0; i < TRIES; ++i, ridge *= 1e3) {
-        int status = ball->norm->system(ball, s->K, set, monitor);
+        int status = ball->norm->fill(ball, s->K, set, monitor);
         if (status != STATUS_DONE)
             return status;
         matrix_syrk(set->m, 1, 1 / ball->kappa, s->u, 1, 1.0, s->K, set->m, NULL);

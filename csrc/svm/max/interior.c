@@ -53,15 +53,6 @@ static void images(struct max_ball *b)
     }
 }
 
-static double size(const double *V, ptrdiff_t p, ptrdiff_t q, int dual, struct arena *arena)
-{
-    (void)arena;
-    double sum = 0;
-    for (ptrdiff_t i = 0; dual && i < p * q; ++i)
-        sum += fabs(V[i]);
-    return dual ? sum : vector_largest(V, p * q);
-}
-
 static int start(struct epigraph_ball *ball, struct arena *arena)
 {
     (void)arena;
@@ -105,7 +96,7 @@ static void solve(struct epigraph_ball *ball, double *V)
         V[i] *= b->inverse[i];
 }
 
-static int make_system(struct epigraph_ball *ball, double *K, const struct nuclear_packed *set, struct monitor *monitor)
+static int fill(struct epigraph_ball *ball, double *K, const struct nuclear_packed *set, struct monitor *monitor)
 {
     struct max_ball *b = (struct max_ball *)ball;
     for (ptrdiff_t i = 0; i < set->m * set->m; ++i)
@@ -193,19 +184,6 @@ static void move(struct epigraph_ball *ball, double primal, double dual)
 int max_interior(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                  struct monitor *monitor, struct arena *arena)
 {
-    const struct epigraph_norm norm = {
-        .name = NORM_MAX,
-        .make = make,
-        .size = size,
-        .start = start,
-        .scale = scale,
-        .solve = solve,
-        .system = make_system,
-        .target = target,
-        .direct = direct,
-        .lengths = lengths,
-        .products = products,
-        .move = move,
-    };
+    const struct epigraph_norm norm = {.name = NORM_MAX, EPIGRAPH_FUNCTIONS};
     return epigraph_interior(answer, rows, options, &norm, monitor, arena);
 }

@@ -107,26 +107,13 @@ static int slack(struct spectral_ball *s)
     return cholesky_factor(N, s->S, NULL);
 }
 
-static double size(const double *V, ptrdiff_t p, ptrdiff_t q, int dual, struct arena *arena)
-{
-    ptrdiff_t r = p < q ? p : q;
-    struct arena_mark mark = arena_mark(arena);
-    double *copy = arena_doubles(arena, p, q), *s = arena_doubles(arena, r, 1), sum = 0;
-    if (arena->failed)
-        return INFINITY;
-    memcpy(copy, V, (size_t)(p * q) * sizeof(double));
-    int info = blas_svd(p, q, copy, NULL, s, NULL, arena);
-    for (ptrdiff_t i = 0; i < r; ++i)
-        sum += s[i];
-    arena_release(arena, mark);
-    return info != 0 ? INFINITY : dual ? sum : s[0];
-}
-
 static int start(struct epigraph_ball *ball, struct arena *arena)
 {
     struct spectral_ball *s = (struct spectral_ball *)ball;
     ptrdiff_t N = s->N;
-    ball->h = ABOVE * size(ball->W, ball->p, ball->q, 0, arena);
+    if (certificate_norm(&ball->h, ball->W, ball->p, ball->q, NORM_SPECTRAL, 0, 0, arena) != STATUS_DONE)
+        return 1;
+    ball->h *= ABOVE;
     int info = slack(s);
     if (info == 0)
         info = blas_cholesky_inverse(N, s->S);
@@ -253,7 +240,7 @@ static int scale(struct epigraph_ball *ball, struct arena *arena)
     return !(ball->kappa > 0 && isfinite(ball->kappa));
 }
 
-static int make_system(struct epigraph_ball *ball, double *K, const struct nuclear_packed *set, struct monitor *monitor)
+static int fill(struct epigraph_ball *ball, double *K, const struct nuclear_packed *set, struct monitor *monitor)
 {
     struct spectral_ball *s = (struct spectral_ball *)ball;
     ptrdiff_t p = ball->p, q = ball->q, r = s->r, m = set->m, n = set->n;
@@ -359,20 +346,6 @@ int spectral_interior(struct svm_answer *answer, const struct rows *rows, const 
                       struct monitor *monitor, struct arena *arena)
 {
     const struct epigraph_norm norm = {
-        .name = NORM_SPECTRAL,
-        .rotates = 1,
-        .make = make,
-        .size = size,
-        .start = start,
-        .scale = scale,
-        .solve = solve,
-        .system = make_system,
-        .target = target,
-        .direct = direct,
-        .lengths = lengths,
-        .products = products,
-        .move = move,
-        .polish = spectral_polish,
-    };
+        .name = NORM_SPECTRAL, .rotates = 1, .polish = spectral_polish, EPIGRAPH_FUNCTIONS};
     return epigraph_interior(answer, rows, options, &norm, monitor, arena);
 }
