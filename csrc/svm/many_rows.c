@@ -26,27 +26,6 @@ static int start(struct svm_answer *answer, const struct rows *rows, const struc
     return status;
 }
 
-/* The norms whose only method is the interior point, and from how many rows on they take row generation.  (Of the
- * spectral norm the working set that the interior point keeps itself is quicker below a million.) */
-#define INTERIOR_LIST(NORM) \
-    NORM(spectral, NORM_SPECTRAL, 1000000) \
-    NORM(max, NORM_MAX, MANY_ROWS) \
-    NORM(entrywise, NORM_ENTRYWISE, MANY_ROWS)
-
-#define AUTO(norm, name, many) \
-    static int norm##_in_turn(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, \
-                              struct monitor *monitor, struct arena *arena) \
-    { \
-        struct solver_step step = {"interior", norm##_interior, METHOD_LIMIT_##norm##_interior, NULL}; \
-        return solver_in_turn(answer, rows, options, &step, 1, monitor, arena); \
-    } \
-    int norm##_auto(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, \
-                    struct monitor *monitor, struct arena *arena) \
-    { \
-        return many_rows_solve(answer, rows, options, norm##_in_turn, name, many, monitor, arena); \
-    }
-INTERIOR_LIST(AUTO)
-
 int many_rows_solve(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                     svm_method *method, enum svm_norm norm, ptrdiff_t many, struct monitor *monitor,
                     struct arena *arena)

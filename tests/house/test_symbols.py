@@ -35,13 +35,15 @@ def exported(symbols, name):
 
 
 def prefixes(name):
-    """What a file's symbols start with: its own name, after the norm's where it lies in a norm's folder."""
+    """What a file's symbols start with: its own name, after the norm's where it lies in a norm's folder or makes the
+    method of that name for several norms."""
     if name.startswith("binding/"):
         return ("bind_", "PyInit__core")
     parts = name.split("/")
     if parts[0] == "svm" and len(parts) == 3 and parts[1] != "systems":
         return (f"{parts[1]}_{parts[2]}", parts[2])
-    return (parts[-1],)
+    norms = [path.name for path in (CSRC / "svm").iterdir() if path.is_dir()] if name == "svm/auto" else []
+    return (parts[-1], *(f"{norm}_{parts[-1]}" for norm in norms))
 
 
 def test_every_exported_name_starts_with_its_file(symbols):
