@@ -67,6 +67,12 @@ void bind_begin(struct bind_call *call);
  * the call was interrupted, *exception is the (owned) exception that a signal or report raised, else None. */
 int bind_end(struct bind_call *call, int status, PyObject **exception);
 
+/* The same for a call that is not interrupted: `result`, or NULL with an exception set and `result` released. */
+PyObject *bind_end_with(struct bind_call *call, int status, PyObject *result);
+
+/* Whether the reference tokens [M] lie in their windows; 0 with an exception set otherwise. */
+int bind_reference_fits(const struct windows *w, const ptrdiff_t *reference);
+
 extern PyMethodDef bind_data_methods[], bind_windows_methods[], bind_objective_methods[], bind_train_methods[],
     bind_output_methods[], bind_svm_methods[], bind_path_methods[];
 

@@ -34,6 +34,16 @@ const struct windows *bind_windows(PyObject *capsule)
     return holder != NULL ? &holder->w : NULL;
 }
 
+int bind_reference_fits(const struct windows *w, const ptrdiff_t *reference)
+{
+    for (ptrdiff_t q = 0; q < w->n_queries; ++q)
+        if (reference[q] < 0 || reference[q] >= windows_length(w, q)) {
+            PyErr_SetString(PyExc_IndexError, "reference token out of its window");
+            return 0;
+        }
+    return 1;
+}
+
 /* The holder of keys (N, dk) and queries (M, dz), its start and stop still to be filled; NULL with an exception set. */
 static struct holder *new_holder(PyObject *keys, PyObject *queries)
 {

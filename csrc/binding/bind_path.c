@@ -29,7 +29,7 @@ static PyObject *project_simplex_(PyObject *module, PyObject *const *args, Py_ss
     double total = PyFloat_AsDouble(args[1]);
     if (PyErr_Occurred())
         return NULL;
-    PyObject *copy = copied(&x, args[0], "x", 1), *exception;
+    PyObject *copy = copied(&x, args[0], "x", 1);
     if (copy == NULL)
         return NULL;
     ptrdiff_t size = PyArray_SIZE((PyArrayObject *)copy);
@@ -39,12 +39,7 @@ static PyObject *project_simplex_(PyObject *module, PyObject *const *args, Py_ss
     int status = call.arena.failed ? STATUS_NO_MEMORY : STATUS_DONE;
     if (status == STATUS_DONE && size > 0)
         projection_simplex(x, size, total, scratch);
-    if (bind_end(&call, status, &exception) < 0) {
-        Py_DECREF(copy);
-        return NULL;
-    }
-    Py_DECREF(exception);
-    return copy;
+    return bind_end_with(&call, status, copy);
 }
 
 static PyObject *project_ball_(PyObject *module, PyObject *const *args, Py_ssize_t n)
@@ -61,7 +56,7 @@ static PyObject *project_ball_(PyObject *module, PyObject *const *args, Py_ssize
         PyErr_SetString(PyExc_ValueError, "radius must be at least 0");
         return NULL;
     }
-    PyObject *copy = copied(&W, args[0], "W", 2), *exception;
+    PyObject *copy = copied(&W, args[0], "W", 2);
     if (copy == NULL)
         return NULL;
     ptrdiff_t rows = PyArray_DIM((PyArrayObject *)copy, 0), columns = PyArray_DIM((PyArrayObject *)copy, 1);
@@ -70,12 +65,7 @@ static PyObject *project_ball_(PyObject *module, PyObject *const *args, Py_ssize
     int status = STATUS_DONE;
     if (rows > 0 && columns > 0)
         status = projection_ball(W, rows, columns, (enum ball)ball, radius, &call.arena);
-    if (bind_end(&call, status, &exception) < 0) {
-        Py_DECREF(copy);
-        return NULL;
-    }
-    Py_DECREF(exception);
-    return copy;
+    return bind_end_with(&call, status, copy);
 }
 
 /* W is moved in place. */

@@ -47,12 +47,7 @@ static int read_selection(struct selection *s, PyObject *const *args)
     s->start_W = bind_array(args[START_W], "start_W", NPY_DOUBLE, 1, 2, s->w->dk, s->w->dz, BIND_ANY);
     if (PyErr_Occurred())
         return -1;
-    for (ptrdiff_t q = 0; q < M; ++q)
-        if (s->reference[q] < 0 || s->reference[q] >= windows_length(s->w, q)) {
-            PyErr_SetString(PyExc_IndexError, "reference token out of its window");
-            return -1;
-        }
-    return 0;
+    return bind_reference_fits(s->w, s->reference) ? 0 : -1;
 }
 
 /* With soft rows nothing is impossible: a copy of the selected token, or a zero query, costs C b^2 whatever W is. */

@@ -17,13 +17,18 @@ static PyObject *reference_copy(PyObject *module, PyObject *const *args, Py_ssiz
     return PyArray_NewCopy(array, NPY_CORDER);
 }
 
-static int compute_logits(double *out, const struct windows *w, const double *W, struct arena *arena)
+/* Logits (entries) of W, or their differences from that of the reference token (M), unless it is NULL. */
+static int compute(double *out, const struct windows *w, const double *W, const ptrdiff_t *reference,
+                   struct arena *arena)
 {
     double *U = arena_doubles(arena, w->n_queries, w->dk), *scratch = arena_doubles(arena, windows_scratch(w), 1);
     if (arena->failed)
         return STATUS_NO_MEMORY;
     matrix_rows_times_rows(U, w->queries, W, w->n_queries, w->dk, w->dz);
-    windows_logits(out, w, U, scratch);
+    if (reference != NULL)
+        windows_margins(out, w, U, reference, scratch);
+    else
+        windows_logits(out, w, U, scratch);
     return STATUS_DONE;
 }
 
@@ -33,54 +38,40 @@ static void normalize(double *logit, const struct windows *w)
         softmax_probabilities(logit + w->indptr[q], logit + w->indptr[q], windows_length(w, q));
 }
 
-static PyObject *over_entries(PyObject *const *args, Py_ssize_t n, const char *name, int probabilities)
+static PyObject *over_entries(const struct windows *w, const double *W, const ptrdiff_t *reference, int probabilities)
 {
-    if (bind_count(name, n, 2) < 0)
-        return NULL;
-    const struct windows *w = bind_windows(args[0]);
-    if (w == NULL)
-        return NULL;
-    const double *W = bind_doubles(args[1], "W", 2, w->dk, w->dz);
-    if (W == NULL)
-        return NULL;
     double *out;
-    PyObject *array = bind_new_doubles(&out, windows_entries(w), -1), *exception;
+    PyObject *array = bind_new_doubles(&out, windows_entries(w), -1);
     if (array == NULL)
         return NULL;
     struct bind_call call;
     bind_begin(&call);
-    int status = compute_logits(out, w, W, &call.arena);
+    int status = compute(out, w, W, reference, &call.arena);
     if (status == STATUS_DONE && probabilities)
         normalize(out, w);
-    if (bind_end(&call, status, &exception) < 0) {
-        Py_DECREF(array);
-        return NULL;
-    }
-    Py_DECREF(exception);
-    return array;
+    return bind_end_with(&call, status, array);
 }
 
 static PyObject *logits(PyObject *module, PyObject *const *args, Py_ssize_t n)
 {
     (void)module;
-    return over_entries(args, n, "logits", 0);
+    const struct windows *w;
+    const double *W;
+    if (bind_count("logits", n, 2) < 0 || (w = bind_windows(args[0])) == NULL
+        || (W = bind_doubles(args[1], "W", 2, w->dk, w->dz)) == NULL)
+        return NULL;
+    return over_entries(w, W, NULL, 0);
 }
 
 static PyObject *probabilities(PyObject *module, PyObject *const *args, Py_ssize_t n)
 {
     (void)module;
-    return over_entries(args, n, "probabilities", 1);
-}
-
-static int compute_margins(double *out, const struct windows *w, const double *W, const ptrdiff_t *reference,
-                           struct arena *arena)
-{
-    double *U = arena_doubles(arena, w->n_queries, w->dk), *scratch = arena_doubles(arena, windows_scratch(w), 1);
-    if (arena->failed)
-        return STATUS_NO_MEMORY;
-    matrix_rows_times_rows(U, w->queries, W, w->n_queries, w->dk, w->dz);
-    windows_margins(out, w, U, reference, scratch);
-    return STATUS_DONE;
+    const struct windows *w;
+    const double *W;
+    if (bind_count("probabilities", n, 2) < 0 || (w = bind_windows(args[0])) == NULL
+        || (W = bind_doubles(args[1], "W", 2, w->dk, w->dz)) == NULL)
+        return NULL;
+    return over_entries(w, W, NULL, 1);
 }
 
 static PyObject *margins(PyObject *module, PyObject *const *args, Py_ssize_t n)
@@ -91,26 +82,10 @@ static PyObject *margins(PyObject *module, PyObject *const *args, Py_ssize_t n)
     const ptrdiff_t *reference;
     if (bind_count("margins", n, 3) < 0 || (w = bind_windows(args[0])) == NULL
         || (W = bind_doubles(args[1], "W", 2, w->dk, w->dz)) == NULL
-        || (reference = bind_array(args[2], "reference", NPY_INTP, 0, 1, w->n_queries, BIND_ANY, BIND_ANY)) == NULL)
+        || (reference = bind_array(args[2], "reference", NPY_INTP, 0, 1, w->n_queries, BIND_ANY, BIND_ANY)) == NULL
+        || !bind_reference_fits(w, reference))
         return NULL;
-    for (ptrdiff_t q = 0; q < w->n_queries; ++q)
-        if (reference[q] < 0 || reference[q] >= windows_length(w, q)) {
-            PyErr_SetString(PyExc_IndexError, "reference token out of its window");
-            return NULL;
-        }
-    double *out;
-    PyObject *array = bind_new_doubles(&out, windows_entries(w), -1), *exception;
-    if (array == NULL)
-        return NULL;
-    struct bind_call call;
-    bind_begin(&call);
-    int status = compute_margins(out, w, W, reference, &call.arena);
-    if (bind_end(&call, status, &exception) < 0) {
-        Py_DECREF(array);
-        return NULL;
-    }
-    Py_DECREF(exception);
-    return array;
+    return over_entries(w, W, reference, 0);
 }
 
 static PyObject *top(PyObject *module, PyObject *const *args, Py_ssize_t n)
@@ -175,7 +150,7 @@ static PyObject *scores(PyObject *module, PyObject *const *args, Py_ssize_t n)
     if (v == NULL)
         return NULL;
     double *out;
-    PyObject *array = bind_new_doubles(&out, windows_entries(w), -1), *exception;
+    PyObject *array = bind_new_doubles(&out, windows_entries(w), -1);
     if (array == NULL)
         return NULL;
     struct bind_call call;
@@ -185,12 +160,7 @@ static PyObject *scores(PyObject *module, PyObject *const *args, Py_ssize_t n)
         windows_scores(out, w, values, values32, dv, y, v, scratch);
     else if (!shared)
         windows_scores_by_query(out, w, values, values32, dv, y, v);
-    if (bind_end(&call, call.arena.failed ? STATUS_NO_MEMORY : STATUS_DONE, &exception) < 0) {
-        Py_DECREF(array);
-        return NULL;
-    }
-    Py_DECREF(exception);
-    return array;
+    return bind_end_with(&call, call.arena.failed ? STATUS_NO_MEMORY : STATUS_DONE, array);
 }
 
 PyMethodDef bind_windows_methods[] = {

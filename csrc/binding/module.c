@@ -159,6 +159,16 @@ int bind_end(struct bind_call *call, int status, PyObject **exception)
     return -1;
 }
 
+PyObject *bind_end_with(struct bind_call *call, int status, PyObject *result)
+{
+    PyObject *exception;
+    if (bind_end(call, status, &exception) < 0)
+        Py_CLEAR(result);
+    else
+        Py_DECREF(exception);
+    return result;
+}
+
 static PyObject *set_num_threads(PyObject *module, PyObject *argument)
 {
     (void)module;
