@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "svm/presolve.h"
+#include "svm/rows_build.h"
 
 enum argument { WINDOWS, REFERENCE, KEPT, RHS, TOL, MAX_ITER, SOFT, P, RANK, START, START_W, REPORT, N_ARGUMENTS };
 

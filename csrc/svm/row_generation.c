@@ -6,9 +6,9 @@
 #include "base/arena.h"
 #include "base/monitor.h"
 #include "base/status.h"
-#include "linalg/matrix.h"
 #include "linalg/vector.h"
 #include "svm/methods.h"
+#include "svm/rows_build.h"
 
 #define MANY 1000000   /* rows from which the Frobenius norm begins with such rounds: */
 #define FIRST_ROUNDS 8 /* at most, by block ascent alone: its epochs are far cheaper than a solution */

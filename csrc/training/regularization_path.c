@@ -7,7 +7,6 @@
  * vanish there. */
 #include "training/regularization_path.h"
 
-#include <float.h>
 #include <math.h>
 #include <string.h>
 

@@ -13,6 +13,7 @@
 #include "svm/frobenius/initial_support.h"
 #include "svm/systems/support_system.h"
 #include "base/status.h"
+#include "svm/rows_build.h"
 
 struct problem {
     ptrdiff_t n, T, dk, dz;

@@ -12,7 +12,7 @@
 #include "base/threads.h"
 #include "linalg/blas.h"
 #include "svm/methods.h"
-#include "svm/rows.h"
+#include "svm/rows_build.h"
 #include "training/objective.h"
 
 enum { N = 64, LENGTH = 24, D = 12, RANK = 3, CALLS = 2, METHODS = 3, FORMS = 3 };

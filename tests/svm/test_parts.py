@@ -17,8 +17,8 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed"),
 ]
 SOURCES = """base/arena base/threads linalg/cholesky linalg/gemm linalg/matrix linalg/vector attention/windows
-svm/rows svm/active_set svm/systems/cholesky_update svm/systems/schur_update svm/systems/gram svm/systems/compact_rows
-svm/systems/support_system svm/frobenius/coordinate_ascent svm/frobenius/block_ascent
+svm/rows svm/rows_build svm/active_set svm/systems/cholesky_update svm/systems/schur_update svm/systems/gram
+svm/systems/compact_rows svm/systems/support_system svm/frobenius/coordinate_ascent svm/frobenius/block_ascent
 svm/frobenius/initial_support""".split()
 SHAPES = [(3, 4, 5, 4), (12, 9, 16, 7), (30, 12, 11, 13), (60, 4, 24, 24)]  # n, T, dk, dz
 

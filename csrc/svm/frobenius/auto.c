@@ -9,7 +9,6 @@
  * thresholds are measured (tests/benchmarks/bench_policy.py). */
 #include <math.h>
 
-#include "base/status.h"
 #include "linalg/vector.h"
 #include "svm/frobenius/block.h"
 #include "svm/frobenius/row_ascent.h"

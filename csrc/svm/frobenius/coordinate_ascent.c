@@ -4,8 +4,6 @@
 #include "base/simd.h"
 #include "base/status.h"
 
-#define LANES SIMD_LANES
-
 SIMD_DISPATCH
 static void fill_blocks(struct coordinate_ascent *a)
 {

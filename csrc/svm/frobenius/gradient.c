@@ -7,7 +7,6 @@
  * per iteration gives the exact step where the test of f fails, and the new gradient. */
 #include "svm/methods.h"
 
-#include <float.h>
 #include <math.h>
 #include <string.h>
 

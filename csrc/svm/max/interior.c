@@ -7,7 +7,6 @@
 #include <math.h>
 
 #include "base/arena.h"
-#include "base/status.h"
 #include "linalg/vector.h"
 #include "svm/epigraph/gram.h"
 #include "svm/epigraph/interior.h"

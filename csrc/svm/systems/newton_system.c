@@ -1,7 +1,6 @@
 #include "svm/systems/newton_system.h"
 
 #include <float.h>
-#include <math.h>
 #include <string.h>
 
 #include "base/arena.h"

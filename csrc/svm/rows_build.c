@@ -1,0 +1,135 @@
+#include "svm/rows_build.h"
+
+#include <float.h>
+#include <math.h>
+
+#include "base/arena.h"
+#include "base/simd.h"
+#include "base/status.h"
+#include "linalg/vector.h"
+
+/* Products of larger rows could not be squared: tokens and queries of the range that the binding is promised make none.
+ */
+#define LONGEST 0x1p480
+/* Below this a sum of squares may have lost terms to underflow. */
+#define SQUARES_LOST 1e-280
+
+/* ||a - b||, without overflow or underflow; 0 only where a equals b. */
+static double exact_distance(const double *a, const double *b, ptrdiff_t d)
+{
+    double largest = 0, sum = 0;
+    for (ptrdiff_t k = 0; k < d; ++k) {
+        double part = fabs(a[k] - b[k]);
+        if (isnan(part)) /* which fmax would skip */
+            return part;
+        largest = fmax(largest, part);
+    }
+    if (largest == 0 || !isfinite(largest))
+        return largest;
+    for (ptrdiff_t k = 0; k < d; ++k) {
+        double part = (a[k] - b[k]) / largest;
+        sum += part * part;
+    }
+    return largest * sqrt(sum);
+}
+
+/* Distances of every token of X [T,d] to the token `a`. */
+SIMD_DISPATCH
+static void distances(double *distance, const double *X, const double *a, ptrdiff_t T, ptrdiff_t d)
+{
+    for (ptrdiff_t t = 0; t < T; ++t) {
+        double apart = 0;
+        const double *x = X + t * d;
+#pragma omp simd reduction(+ : apart)
+        for (ptrdiff_t k = 0; k < d; ++k)
+            apart += (a[k] - x[k]) * (a[k] - x[k]);
+        distance[t] = apart > SQUARES_LOST || x == a ? sqrt(apart) : exact_distance(a, x, d);
+    }
+}
+
+static void init(struct rows *rows, const struct windows *w, const ptrdiff_t *reference, struct threads *threads,
+                 struct arena *arena)
+{
+    ptrdiff_t most = windows_entries(w) - w->n_queries;
+    rows->w = w;
+    rows->reference = reference;
+    rows->first = arena_indices(arena, w->n_queries + 1);
+    rows->query = arena_indices(arena, most);
+    rows->token = arena_indices(arena, most);
+    rows->equal = arena_take(arena, most, 1);
+    ARENA_DOUBLES(arena, most, 1, &rows->rhs, &rows->length);
+    rows->longest = rows->largest = 0;
+    rows->threads = threads;
+    rows->monitor = NULL;
+}
+
+/* `rows` become this one. */
+static void keep_only(struct rows *rows, ptrdiff_t q, ptrdiff_t t, int equal, double b)
+{
+    for (ptrdiff_t i = 0; i <= rows->w->n_queries; ++i)
+        rows->first[i] = i > q;
+    rows->query[0] = q;
+    rows->token[0] = t;
+    rows->equal[0] = (unsigned char)equal;
+    rows->rhs[0] = b;
+    rows->length[0] = rows->longest = 1;
+    rows->largest = fabs(b);
+    rows->count = 1;
+    rows->n_equal = equal;
+    rows->homogeneous = !equal;
+}
+
+int rows_build(struct rows *rows, ptrdiff_t *entry, unsigned char *impossible, const struct windows *w,
+               const ptrdiff_t *reference, const unsigned char *kept, const double *rhs, struct threads *threads,
+               struct arena *arena)
+{
+    init(rows, w, reference, threads, arena);
+    double *distance = arena_doubles(arena, w->longest, 1), *keys = arena_doubles(arena, windows_scratch(w), 1);
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
+    *entry = -1;
+    ptrdiff_t m = 0, n_equal = 0;
+    int asks = 0, homogeneous = 1;
+    for (ptrdiff_t q = 0; q < w->n_queries; ++q) {
+        ptrdiff_t T = windows_length(w, q), a = reference[q], base = w->indptr[q];
+        const double *X = windows_keys(w, q, keys);
+        distances(distance, X, X + a * w->dk, T, w->dk);
+        double z = vector_norm(w->queries + q * w->dz, w->dz);
+        rows->first[q] = m;
+        for (ptrdiff_t t = 0; t < T; ++t) {
+            if (t == a)
+                continue;
+            int equal = kept != NULL && kept[base + t];
+            double b = rhs != NULL ? rhs[base + t] : equal ? 0.0 : 1.0;
+            if (distance[t] == 0 || z == 0) { /* the row's left side is zero for every W */
+                if (impossible != NULL && !equal) {
+                    impossible[base + t] = b > 0;
+                } else if (equal ? b != 0 : b > 0) {
+                    *entry = base + t;
+                    keep_only(rows, q, t, equal, b);
+                    return STATUS_DONE;
+                }
+                continue;
+            }
+            double length = distance[t] * z;
+            if (!(length >= DBL_MIN && length <= LONGEST))
+                return STATUS_NOT_FINITE;
+            rows->query[m] = q;
+            rows->token[m] = t;
+            rows->equal[m] = (unsigned char)equal;
+            rows->length[m] = length;
+            rows->rhs[m] = b / length;
+            rows->longest = length > rows->longest ? length : rows->longest;
+            rows->largest = fabs(b) > rows->largest ? fabs(b) : rows->largest; /* fmax is a call */
+            asks |= equal ? b != 0 : b > 0;
+            homogeneous &= equal ? b == 0 : b > 0;
+            n_equal += equal;
+            ++m;
+        }
+    }
+    rows->first[w->n_queries] = m;
+    rows->count = m;
+    rows->n_equal = n_equal;
+    rows->homogeneous = homogeneous;
+    return asks ? STATUS_DONE : STATUS_NO_CONSTRAINT;
+}
