@@ -60,12 +60,8 @@ def test_many_rows(kind):
         assert sol.objective == pytest.approx(objective, rel=1e-9) and slack.max() > 0.1
     else:  # logits cancel to some 1e-12 of their size
         assert (margins - asked)[others].min() >= -1e-8
-    again = np.einsum(
-        "nt,ntk,nz->kz",
-        sol.dual,
-        data.keys[data.start + selected][:, None] - data.keys.reshape(n, T, 8),
-        data.queries,
-    )
+    delta = data.keys[data.start + selected][:, None] - data.keys.reshape(n, T, 8)
+    again = np.einsum("nt,ntk->kn", sol.dual, delta) @ data.queries
     np.testing.assert_allclose(again, sol.W, atol=1e-6 * np.abs(sol.W).max())
 
 
@@ -75,7 +71,7 @@ def check_infeasible(n, T, norm):
     X, Z = g.standard_normal((n, T, 4)), g.standard_normal((n, 3))
     sol = attsvm.solve_svm(attsvm.cross_attention(X, Z), np.zeros(n, dtype=int), norm)
     assert sol.status == "infeasible" and sol.certificate.min() >= 0
-    total = np.einsum("nt,ntk,nz->kz", sol.certificate, X[:, :1] - X, Z)
+    total = np.einsum("nt,ntk->kn", sol.certificate, X[:, :1] - X) @ Z
     lengths = np.linalg.norm(X[:, :1] - X, axis=2) * np.linalg.norm(Z, axis=1)[:, None]
     assert np.linalg.norm(total) <= 1e-9 * np.sum(sol.certificate * lengths)
 
@@ -105,11 +101,11 @@ def proved(data, kept, sol, norm, asked=1.0):
     """Both bounds of the largest margin from the raw tokens; every margin is met, equalities to rounding."""
     keys, first = data.keys.reshape(len(data), -1, data.dk).astype(float), kept.argmax(axis=1)
     delta = keys[np.arange(len(data)), first][:, None] - keys
-    margins = np.einsum("ntk,kz,nz->nt", delta, sol.W, data.queries)
+    margins = np.einsum("ntk,nk->nt", delta, data.queries @ sol.W.T)
     asked = np.broadcast_to(asked, margins.shape)
     assert (margins - asked)[~kept].min() >= -2e-9  # the certificate's allowance, and rounding
     np.testing.assert_allclose(margins[kept], 0, atol=1e-10 * np.abs(margins).max())
-    pull = np.einsum("nt,ntk,nz->kz", sol.dual, delta, data.queries)
+    pull = np.einsum("nt,ntk->kn", sol.dual, delta) @ data.queries
     size, (_, dual_norm) = reference.matrix_norms(sol.W, norm)[0], reference.matrix_norms(pull, norm)
     assert sol.dual[~kept].min() >= 0
     return 1 / size, dual_norm / np.sum(sol.dual[~kept] * asked[~kept])
