@@ -40,7 +40,7 @@ def derivative(heads, logit, score, loss="linear"):
     return value, -gradient.W.reshape(W.shape)[:, 0], float(np.squeeze(gradient.log_scale))
 
 
-@pytest.fixture(params=[None, 1], ids=["in lanes", "by itself"])
+@pytest.fixture(params=[None, 1], ids=["lanes", "alone"])
 def backward(request):
     """A small problem has its queries side by side in lanes; one of attention heads has each by itself."""
     return functools.partial(derivative, request.param)

@@ -42,7 +42,7 @@ MUTATIONS = [
          "gradient", "train problem", "local-convergence"),
         ("jacobian-tied-tokens", SOFTMAX, "? difference - mean[i] : -lift[i]", "? difference - mean[i] : 0",
          "gradient", "train problem", "equal-scores"),
-        ("jacobian-tied-tokens-by-itself", SOFTMAX, ": -prob[t] * lift;", ": 0;", "gradient", "softmax"),
+        ("jacobian-tied-tokens-alone", SOFTMAX, ": -prob[t] * lift;", ": 0;", "gradient", "softmax"),
         ("textbook-gradient", SOFTMAX, "#define NEAR_UNDERFLOW (-300.0)", "#define NEAR_UNDERFLOW (-1e308)",
          "gradient", "softmax train"),
         ("logistic-slope", LOSS, "log_slope[i] = -s - (u > 0 ? u : 0);", "log_slope[i] = -s;", "gradient",

@@ -78,7 +78,7 @@ def test_a_factorisation_is_interrupted_and_leaves_what_was_known():
 
 @pytest.mark.parametrize("method", ["interior", "gradient", "block"])
 def test_equality_rows_are_interrupted_before_any_bound_is_known(method):
-    """Their factor comes before the method begins: nothing is known of the margin, neither from below nor from above."""
+    """Their factor comes before the method begins: nothing is known of the margin yet, neither bound."""
     data, selected = pairs(2500, 3, 80)
     with interrupt_after(0.1) as late, pytest.raises(KeyboardInterrupt) as stopped:
         attsvm.solve_svm(data, selected, method=method)
