@@ -88,6 +88,18 @@ def test_equality_rows_are_interrupted_before_any_bound_is_known(method):
     assert partial.margin == 0 and partial.margin_bound == np.inf
 
 
+@pytest.mark.parametrize("norm", ["max", "spectral", "nuclear"])
+def test_bounds_are_those_of_the_norm_wherever_a_solve_is_interrupted(norm):
+    """Early it is in the Frobenius problem, which every norm begins with: its solution proves a margin in any norm."""
+    data, selected = planted(700, 60, 50)
+    W = attsvm.solve_svm(data, selected).W
+    proven = 1 / (np.abs(W).max() if norm == "max" else np.linalg.norm(W, 2 if norm == "spectral" else "nuc"))
+    with interrupt_after(0.05) as late, pytest.raises(KeyboardInterrupt) as stopped:
+        attsvm.solve_svm(data, selected, norm)
+    assert late[0] < 1
+    assert stopped.value.partial.margin_bound >= proven * (1 - 1e-8)  # the rows of W hold to 1e-9
+
+
 @pytest.mark.parametrize("place", ["cycle", "_call", "Separation"])
 def test_python_between_the_calls_has_a_partial_too(place, monkeypatch):
     data, selected = planted(300, 4, 3)

@@ -177,7 +177,7 @@ int epigraph_interior(struct svm_answer *answer, const struct rows *rows, const 
 {
     struct nuclear_reduced g;
     struct search f = {.answer = answer, .options = options, .norm = norm, .monitor = monitor, .gap = INFINITY};
-    int status = nuclear_reduced_frobenius(answer, rows, options, monitor, arena);
+    int status = nuclear_reduced_frobenius(answer, rows, options, norm->name, monitor, arena);
     if (status != STATUS_DONE && status != STATUS_ITERATION_LIMIT)
         return status;
     answer->iterations = 0;

@@ -189,7 +189,7 @@ int nuclear_factored(struct svm_answer *answer, const struct rows *rows, const s
     if (status == STATUS_INTERRUPTED)
         return solver_conclude(answer, rows, options, NORM_NUCLEAR, status, arena);
     arena_release(arena, mark);
-    status = nuclear_reduced_frobenius(answer, rows, options, monitor, arena);
+    status = nuclear_reduced_frobenius(answer, rows, options, NORM_NUCLEAR, monitor, arena);
     if (status != STATUS_DONE && status != STATUS_ITERATION_LIMIT)
         return status;
     struct search s;

@@ -172,7 +172,7 @@ static int solve_on_set(struct search *f, const struct nuclear_reduced *g, struc
 int nuclear_interior(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                      struct monitor *monitor, struct arena *arena)
 {
-    int status = nuclear_reduced_frobenius(answer, rows, options, monitor, arena);
+    int status = nuclear_reduced_frobenius(answer, rows, options, NORM_NUCLEAR, monitor, arena);
     if (status != STATUS_DONE && status != STATUS_ITERATION_LIMIT)
         return status;
     struct nuclear_reduced g;

@@ -16,16 +16,16 @@
 #define NEARLY 16      /* of a space of d dimensions all but d over this are as good as all, and sooner found */
 
 int nuclear_reduced_frobenius(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                              struct monitor *monitor, struct arena *arena)
+                              enum svm_norm norm, struct monitor *monitor, struct arena *arena)
 {
     struct svm_options unlimited = *options;
     unlimited.max_iter = 0; /* the Frobenius methods count other things as iterations */
     int status = frobenius_auto(answer, rows, &unlimited, monitor, arena);
     answer->method = NULL;
     monitor->iterations = 0;
-    monitor->gap = INFINITY;                                        /* that of the other norm is no bound here */
-    if (status == STATUS_UNDECIDED || status == STATUS_INTERRUPTED) /* the bounds of this norm */
-        return solver_conclude(answer, rows, options, NORM_NUCLEAR, status, arena);
+    monitor->gap = INFINITY; /* that of the other norm is no bound here */
+    if (status == STATUS_UNDECIDED || status == STATUS_INTERRUPTED)
+        return solver_conclude(answer, rows, options, norm, status, arena);
     return status;
 }
 

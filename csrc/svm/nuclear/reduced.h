@@ -33,10 +33,10 @@ struct nuclear_packed {
     double *gram;           /* (m,m) delta delta^T, lower triangle; or NULL */
 };
 
-/* The Frobenius answer with its bounds, which decides feasibility and starts every nuclear method.  A
- * status of svm/solver.h; those other than STATUS_DONE and STATUS_ITERATION_LIMIT are final. */
+/* The Frobenius answer with its bounds, which decides feasibility and starts the methods of `norm`.  A status of
+ * svm/solver.h; those other than STATUS_DONE and STATUS_ITERATION_LIMIT are final, with the bounds of `norm`. */
 int nuclear_reduced_frobenius(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                              struct monitor *monitor, struct arena *arena);
+                              enum svm_norm norm, struct monitor *monitor, struct arena *arena);
 
 /* The problem in which W_original / scale is W.  STATUS_DONE, STATUS_NO_MEMORY, STATUS_INTERRUPTED. */
 int nuclear_reduced_build(struct nuclear_reduced *g, const struct rows *rows, double scale, struct arena *arena);
