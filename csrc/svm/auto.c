@@ -2,8 +2,8 @@
 #include "svm/many_rows.h"
 #include "svm/methods.h"
 
-/* Rows from which row generation is quicker: in the spectral norm, the working set that the interior point keeps itself
- * is quicker below a million. */
+/* A line a norm, with the rows from which row generation is quicker: in the spectral norm the working set that the
+ * interior point keeps itself is quicker below a million. */
 #define INTERIOR_LIST(NORM) \
     NORM(spectral, NORM_SPECTRAL, 1000000) \
     NORM(max, NORM_MAX, MANY_ROWS) \
