@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import reference
 from attsvm import _core
-from problems import CASES, Case, ball, planted_margin, random_problem, several_kept, sphere
+from problems import CASES, Case, ball, nearly_twins, planted_margin, random_problem, several_kept, sphere
 
 EPS = np.finfo(float).eps
 
@@ -212,6 +212,17 @@ def test_auto_takes_it_for_tight_problems():
     for shape, method in cases:
         case = ball(0, *shape)
         assert attsvm.solve_svm(case.data, case.selected).method == method
+
+
+def test_auto_goes_on_where_it_fails():
+    """Its multipliers of all 21000 rows do not make the active set too expensive: 121 rows at most hold W."""
+    case = nearly_twins(1, 420, 51, 11)
+    stuck = interior(case)
+    assert stuck.status == "iteration limit" and np.count_nonzero(stuck.dual) == 21000
+    sol = attsvm.solve_svm(case.data, case.selected)
+    assert (sol.status, sol.method) == ("optimal", "active")
+    lower, upper = reference.certificate(case.data, case.selected, sol.W, sol.dual, "frobenius")
+    assert upper / lower - 1 <= 2e-6  # 100 eps times the longest row over the margin, certificate.h
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import reference
 from campaign import KINDS, run
-from problems import CASES, Case, ball, pick, random_problem, sphere
+from problems import CASES, Case, ball, nearly_twins, pick, random_problem, sphere
 
 NORMS = ("max", "spectral")
 
@@ -237,6 +237,17 @@ def test_working_sets_end_at_the_whole_problem(norm):
     sol = solve(case, norm)
     lower, upper = reference.certificate(case.data, case.selected, sol.W, sol.dual, norm)
     assert upper / lower - 1 <= 1.2e-9 and lower == pytest.approx(sol.margin, rel=1e-11)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_multipliers_of_an_interior_point_are_no_working_set(norm):
+    """The Frobenius interior point leaves a multiplier on each of 1350 rows; at most one for each of the 121 entries of
+    W holds it, and after an iteration only rows of the working set (150 are its least) have one."""
+    case = nearly_twins(0, 150, 10, 11)
+    assert np.count_nonzero(attsvm.solve_svm(case.data, case.selected).dual) == 1350
+    with pytest.warns(attsvm.ConvergenceWarning):
+        sol = attsvm.solve_svm(case.data, case.selected, norm, max_iter=1)
+    assert np.count_nonzero(sol.dual) <= 1.3 * 150
 
 
 # --------------------------------------------------------------------------------------------- uniqueness

@@ -52,7 +52,8 @@
 
 static int active_is_affordable(const struct svm_answer *best, const struct rows *rows)
 {
-    return (double)vector_nonzeros(best->lambda, rows->count) * (double)rows->count <= ACTIVE_MOST;
+    double support = (double)vector_nonzeros(best->lambda, rows->count); /* an interior point's are all of the rows */
+    return fmin(support, (double)(rows->w->dk * rows->w->dz)) * (double)rows->count <= ACTIVE_MOST;
 }
 
 static int in_turn(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,

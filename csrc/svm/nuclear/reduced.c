@@ -181,14 +181,18 @@ int nuclear_reduced_pack(struct nuclear_packed *packed, const struct nuclear_red
 ptrdiff_t nuclear_reduced_first(unsigned char *chosen, const struct nuclear_reduced *g, const struct svm_answer *answer,
                                 double *a, double *U)
 {
-    ptrdiff_t size = 0, m = g->m;
-    double low = 0, high = 0;
+    const double *lambda = answer->lambda;
+    ptrdiff_t size = 0, m = g->m, support = 0;
+    double low = 0, high = 0, top = 0;
     rows_apply(a, g->rows, answer->W, U);
     for (ptrdiff_t k = 0; k < m; ++k) {
         a[k] = a[k] / g->scale - g->b[k];
         high = fmax(high, a[k]);
+        top = fmax(top, g->rows->equal[k] ? 0 : lambda[k]);
     }
-    double wanted = fmax(WHOLE, WIDER * (double)vector_nonzeros(answer->lambda, m));
+    for (ptrdiff_t k = 0; k < m; ++k) /* an interior point leaves some of multiplier and slack on every row */
+        support += chosen[k] = g->rows->equal[k] || lambda[k] * g->largest > a[k] * top;
+    double wanted = fmax(WHOLE, WIDER * (double)support);
     for (int i = 0; i < 40 && (double)m > wanted; ++i) { /* 40 halvings: all digits worth having */
         double middle = (low + high) / 2;
         ptrdiff_t below = 0;
@@ -200,7 +204,7 @@ ptrdiff_t nuclear_reduced_first(unsigned char *chosen, const struct nuclear_redu
             low = middle;
     }
     for (ptrdiff_t k = 0; k < m; ++k)
-        size += chosen[k] = g->rows->equal[k] || answer->lambda[k] != 0 || a[k] <= high;
+        size += chosen[k] |= a[k] <= high;
     return size;
 }
 
