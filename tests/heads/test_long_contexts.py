@@ -84,6 +84,11 @@ def test_a_random_head_of_many_logits_has_as_many_hard_queries(monkeypatch):
             assert prob.argmax() == selected and prob[selected] > 0.9
     np.testing.assert_array_equal(whole.K, parts.K)
     assert whole.Q == pytest.approx(parts.Q, rel=0.05)  # scales at which 118 to 122 queries are hard
+    monkeypatch.setattr(attsvm.heads.controls, "MOST", 15_000)
+    seen = random_head(head, 120, 0.9, False, np.random.default_rng(1))
+    # Of the queries looked at until these are too many: its scale, but for chance, and the choices of those alone.
+    assert (seen.Q != parts.Q).any() and seen.Q == pytest.approx(parts.Q, rel=0.2)
+    assert 30 < len(hard_queries(seen, 0.9)) < 90
 
 
 LIMITED = """
