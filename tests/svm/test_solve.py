@@ -16,7 +16,7 @@ import reference
 from attsvm import _core
 from interrupt import interrupt_after
 from places import GOLDEN
-from problems import CASES, ball, copy_of_selected, correlated, planted_margin, several_kept, sphere
+from problems import CASES, Case, ball, copy_of_selected, correlated, pick, planted_margin, several_kept, sphere
 
 EPS = np.finfo(float).eps
 TOL = 1e-9  # the gap solve_svm promises unless told otherwise
@@ -252,6 +252,21 @@ def test_strongly_correlated_tokens_are_left_to_the_active_set(power):
     case = correlated(40, 16, 40, power)
     sol = solve(case)
     assert sol.status == "optimal" and sol.method == "active"
+    check_optimal(case, sol, reference.svm_rows(case.data, case.selected))
+
+
+@pytest.mark.parametrize(("size", "power"), [((64, 16, 32), 2.0), ((96, 24, 48), 2.0), ((96, 24, 48), 2.5)])
+def test_steep_spectra_of_tokens_and_queries_are_solved_by_block(size, power):
+    """Ascent stands still there; the primal-dual active set has to come from far, on rows of a condition near 1e8."""
+    n, T, d = size
+    rng = np.random.default_rng(0)
+    scale = np.arange(1, d + 1) ** -power
+    case = Case(
+        attsvm.cross_attention(rng.standard_normal((n, T, d)) * scale, rng.standard_normal((n, d)) * scale),
+        pick(rng, n, T),
+    )
+    sol = solve(case, method="block")
+    assert sol.status == "optimal"
     check_optimal(case, sol, reference.svm_rows(case.data, case.selected))
 
 

@@ -12,8 +12,8 @@
 #include "svm/systems/support_system.h"
 #include "linalg/vector.h"
 
-#define EXCHANGES 25     /* systems per run */
-#define PROXIMAL 1e-6    /* ridge of dense systems */
+#define EXCHANGES 60     /* systems per run */
+#define PROXIMAL 1e-9    /* ridge of dense systems, below the eigenvalues of a support with a margin of 1e-4 */
 #define EQUAL 1e-11      /* equality rows off by less, relative to ||W||, are put right at the end */
 #define PATIENCE 60      /* conjugate gradient iterations for one system before it is made dense */
 #define AS_CHEAP 100     /* ... and this many iterations cost more than the factor where that is small */
@@ -56,6 +56,7 @@ int primal_dual_active_set_init(struct primal_dual_active_set *s)
     s->best_W = arena_zeros(s->arena, D, 1);
     ARENA_DOUBLES(s->arena, m, 1, &s->b, &s->step, &s->margin, &s->trial, &s->ridge);
     s->W = arena_doubles(s->arena, D, 1);
+    s->corrected = arena_doubles(s->arena, D, 1);
     s->U = arena_doubles(s->arena, s->rows->w->n_queries, s->rows->w->dk);
     s->member = arena_indices(s->arena, m);
     s->inside = arena_take(s->arena, m, 1);
@@ -161,6 +162,22 @@ static double evaluate_candidate(struct primal_dual_active_set *s, int *negative
     return value;
 }
 
+/* The same of w + step, whose W is corrected by itself: A^* w is off by eps sum |w|, of order eps / margin^2, W by
+ * eps / margin. */
+static double evaluate_corrected(struct primal_dual_active_set *s, int *negative)
+{
+    ptrdiff_t D = s->rows->w->dk * s->rows->w->dz;
+    for (ptrdiff_t j = 0; j < s->size; ++j)
+        s->w[s->member[j]] += s->step[s->member[j]];
+    *negative = any_negative(s->rows, s->w);
+    memcpy(s->corrected, s->W, (size_t)D * sizeof(double));
+    double value = primal_dual_active_set_price(s, s->w, !*negative);
+    rows_adjoint(s->W, s->rows, s->step, s->U);
+    vector_add(s->W, 1, s->corrected, D);
+    primal_dual_active_set_measure(s);
+    return value;
+}
+
 /* w on S by a factor, refined with the margins that the evaluation yields, down to `eta` of the largest b. */
 static int solve_dense(struct primal_dual_active_set *s, double eta, double *value, int *negative)
 {
@@ -173,7 +190,7 @@ static int solve_dense(struct primal_dual_active_set *s, double eta, double *val
     right_sides(s);
     int status = schur_update_solve(&s->schur, s->w, s->b, s->member, s->size);
     for (int i = 0; status == STATUS_DONE; ++i) {
-        *value = evaluate_candidate(s, negative);
+        *value = i == 0 ? evaluate_candidate(s, negative) : evaluate_corrected(s, negative);
         double off = 0, largest = 0;
         for (ptrdiff_t j = 0; j < s->size; ++j) {
             ptrdiff_t k = s->member[j];
@@ -186,8 +203,6 @@ static int solve_dense(struct primal_dual_active_set *s, double eta, double *val
         before = off;
         memcpy(s->trial, s->step, (size_t)rows->count * sizeof(double));
         status = schur_update_solve(&s->schur, s->step, s->trial, s->member, s->size);
-        for (ptrdiff_t j = 0; j < s->size && status == STATUS_DONE; ++j)
-            s->w[s->member[j]] += s->step[s->member[j]];
         ++s->answer->iterations;
     }
     return status;
@@ -226,6 +241,27 @@ static int solve_on_support(struct primal_dual_active_set *s, double eta, double
     if (is_dense(s))
         return solve_dense(s, fmax(ROUGHLY * eta, s->rows->homogeneous ? RESIDUAL : DBL_EPSILON), value, negative);
     return solve_iteratively(s, eta, value, negative);
+}
+
+/* Of the rows that are to enter S, only the one furthest below b of each query does: most others are met once it is,
+ * and all at once would fill S with rows that leave again. */
+static void enter_worst(struct primal_dual_active_set *s)
+{
+    const struct rows *rows = s->rows;
+    for (ptrdiff_t q = 0, i = 0; q < rows->w->n_queries; ++q) {
+        ptrdiff_t worst = -1;
+        for (ptrdiff_t k = rows->first[q]; k < rows->first[q + 1]; ++k) {
+            int was = i < s->size && s->member[i] == k;
+            i += was;
+            if (was || !s->inside[k])
+                continue;
+            s->inside[k] = 0;
+            if (worst < 0 || s->b[k] - s->margin[k] > s->b[worst] - s->margin[worst])
+                worst = k;
+        }
+        if (worst >= 0)
+            s->inside[worst] = 1;
+    }
 }
 
 /* Where no W meets the rows the dual is unbounded: the proximal steps become equal, and point along a Farkas
@@ -289,7 +325,7 @@ int primal_dual_active_set_run(struct primal_dual_active_set *s, int *solved, in
             memcpy(s->lambda, negative ? s->trial : s->w, (size_t)rows->count * sizeof(double));
             primal_dual_active_set_move_centre(s);
         }
-        if (primal_dual_active_set_close_enough(s) || (wrong == 0 && exact)) {
+        if (primal_dual_active_set_close_enough(s)) {
             *solved = 1;
             return STATUS_DONE;
         }
@@ -301,8 +337,11 @@ int primal_dual_active_set_run(struct primal_dual_active_set *s, int *solved, in
             double closer = wrong > MANY && eta > 1e-6 ? 1e-6 : enough;
             eta = last ? 1e-13 : eta > 1e-4 ? 1e-4 : fmax(closer, enough);
         }
-        if (wrong > s->size * 35 / 100 + 10)
-            return STATUS_DONE; /* S would grow towards all rows: back to block ascent */
+        if (wrong > s->size * 35 / 100 + 10) { /* S would grow towards all rows */
+            if (!s->dense || s->options->soft > 0)
+                return STATUS_DONE; /* back to block ascent */
+            enter_worst(s);
+        }
         before = wrong > 0 ? wrong : before;
         collect(s);
     }

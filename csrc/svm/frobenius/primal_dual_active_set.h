@@ -3,8 +3,9 @@
  *     dual:  max b.x - 1/2 ||A^* x||^2,  x >= 0 on margin rows
  *
  * A run (a semismooth Newton method) guesses S = {x > 0}, solves (G_SS + ridge) w = b_S + ridge * x_previous, and moves
- * the rows with the wrong sign: w < 0 leaves, a row outside with too small a margin enters.  It may cycle, so the run
- * goes on only while fewer rows are wrong than before, and only points that raise the dual are kept.
+ * the rows with the wrong sign: w < 0 leaves, a row outside with too small a margin enters (far from the solution only
+ * the worst of each query).  It may cycle, so the run goes on only while fewer rows are wrong than before, and only
+ * points that raise the dual are kept.
  *
  * Where S has few rows beside the entries of W, or is badly conditioned, systems are solved by a Cholesky factor, with
  * a ridge that makes them regular though rows depend on each other (copies of tokens, more rows on one query than
@@ -35,6 +36,7 @@ struct primal_dual_active_set {
     double *w, *margin;           /* (m) candidate multipliers; the margins of W */
     double *trial;                /* (m) the nonnegative part of w; scratch */
     double *W, *U;                /* (dk, dz), (M, dk) scratch of the rows' operators */
+    double *corrected;            /* (dk, dz) W before a correction */
     ptrdiff_t *member, size;      /* S */
     unsigned char *inside;        /* (m) */
     double proximal, dual;
