@@ -149,6 +149,19 @@ def test_rows_beyond_the_unknowns_need_little():
             assert sol.status == "optimal" and sol.method == "newton" and sol.iterations < 100
 
 
+def test_a_loose_selection_at_a_large_price_is_for_block_ascent():
+    """Here each step of Newton's method lets in a row or two, although rows outnumber the entries of W."""
+    rng = np.random.default_rng(2)
+    X, Z = rng.standard_normal((60, 20, 8)), rng.standard_normal((60, 8))
+    data = attsvm.cross_attention(X, Z)
+    selected = data.select(rng.standard_normal((8, 8)))
+    sol, newton = (attsvm.solve_svm(data, selected, C=1e3, method=method) for method in ("auto", "newton"))
+    assert sol.status == newton.status == "optimal" and sol.method == "block" and newton.iterations > 80
+    dual = sol.dual[np.arange(20) != selected[:, None]]
+    above, below = values(features(X, Z, selected), sol.W, dual, 1e3)
+    assert above / below - 1 <= 1.2e-9 and above == pytest.approx(newton.objective, rel=2e-9)
+
+
 def test_newton_begins_where_it_is_told():
     _, _, data, selected = make(30, 6, 4, seed=1)
     cold = attsvm.solve_svm(data, selected, C=10.0, method="newton")

@@ -45,10 +45,12 @@
 #define TIGHT_LEAST 600
 #define ACTIVE_MOST 4e8
 
-/* The same of a soft margin, after which Newton's method comes; rows per unknown beyond which that comes first. */
+/* The same of a soft margin, after which Newton's method comes; rows per unknown beyond which that comes first, and its
+ * iterations after which block ascent is tried: tight problems take it some 5, loose ones hundreds where C is large. */
 #define SOFT_PATIENCE 4
 #define SOFT_LEAST 100
 #define SOFT_TIGHT 8
+#define SOFT_NEWTON 40
 
 static int active_is_affordable(const struct svm_answer *best, const struct rows *rows)
 {
@@ -109,8 +111,8 @@ static int plan(struct solver_step *steps, const struct rows *rows, const struct
     return n;
 }
 
-/* The same for a soft margin: block ascent is quickest on few rows, Newton's method on many rows of few unknowns; the
- * latter also decides what block ascent cannot, as far as its system is affordable. */
+/* The same for a soft margin: block ascent is quickest on few rows and where the selection is loose, Newton's method on
+ * many rows of few unknowns; the latter also decides what block ascent cannot, as far as its system is affordable. */
 static int plan_soft(struct solver_step *steps, const struct rows *rows, int whole)
 {
     double m = (double)rows->count, unknowns = (double)rows->w->dk * (double)rows->w->dz;
@@ -122,8 +124,10 @@ static int plan_soft(struct solver_step *steps, const struct rows *rows, int who
     int n = 0;
     if (whole && m >= GENERATED_ROWS)
         steps[n++] = (struct solver_step){"row generation", generated, 0, NULL};
-    steps[n++] = newton_first ? newton : block;
-    steps[n] = newton_first ? block : newton;
+    if (newton_first)
+        steps[n++] = (struct solver_step){"newton", frobenius_newton_soft, SOFT_NEWTON, NULL};
+    steps[n++] = block;
+    steps[n] = newton;
     return n + newton_too;
 }
 
