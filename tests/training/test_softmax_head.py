@@ -35,6 +35,18 @@ def test_gradient_equals_central_differences():
     assert (G * step).sum() == pytest.approx(slope, rel=1e-6)  # differences of 1e-6 in double precision
 
 
+@pytest.mark.parametrize("sure", [20.0, 50.0, 700.0])
+def test_a_query_sure_of_its_class_keeps_its_value_and_gradient(sure):
+    """By hand, where the other classes have e^-sure each: 1 - p would be zero beyond 36.  The query that is as sure of
+    another class has all of it to win."""
+    V = np.array([[sure, 0.0, 0.0], [0.0, 1.0, 3.0]])
+    head = attsvm.SoftmaxHead(V, classes=[0, 1])
+    value, gradient = head.value_and_grad(np.array([[1.0, 0.0], [1.0, 0.0]]))
+    rest = np.exp(-sure)  # of each of two classes; their squares are below rounding
+    np.testing.assert_allclose(value, [-2 * rest, -sure], rtol=1e-8)
+    np.testing.assert_allclose(gradient, [[2 * sure * rest, -4 * rest], [-sure, 1.0]], rtol=1e-8)
+
+
 def test_two_classes_are_the_logistic_loss_of_a_linear_head():
     """softmax of two outputs is the logistic function of their difference."""
     data, V, _, _ = instance(4, C=2)

@@ -177,7 +177,8 @@ class Training:
             recorded = self.done > 0 and self.wanted[self.done - 1] == self.step
             last = self.records[0][self.done - 1].reshape(W.shape) if recorded else None  # type: ignore[index]
             W = weights_of(self.problem, W, self.span) if last is None else last.copy()
-        final = W if W is not None else K @ Q.swapaxes(1, 2)
+        with np.errstate(over="ignore", invalid="ignore"):  # the status says that weights left the range
+            final = W if W is not None else K @ Q.swapaxes(1, 2)
         # C fills a row of all runs at each step; what is given back has a row of all steps for each run.
         before = (self.runs or 1,) + (() if self.problem.heads is None else (self.problem.heads,))
         final, K, Q = (None if a is None else a.reshape(*before, *a.shape[1:]) for a in (final, K, Q))

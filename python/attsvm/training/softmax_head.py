@@ -64,13 +64,19 @@ class SoftmaxHead(CallableHead):
 
     def value_and_grad(self, o: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Log-probabilities of the classes at attended vectors o (M, dv), and their gradients."""
-        of_query = self._flat[:, None]
-        outputs = o @ self.V
-        outputs -= outputs.max(axis=1, keepdims=True)
+        outputs, q, own = o @ self.V, np.arange(len(o)), self._flat
+        top = outputs.argmax(axis=1)
+        outputs -= outputs[q, top][:, None]
         p = np.exp(outputs)
-        total = p.sum(axis=1, keepdims=True)
-        value = np.take_along_axis(outputs, of_query, axis=1) - np.log(total)
-        return value[:, 0], self.V.T[self._flat] - (p / total) @ self.V.T
+        p[q, top] = 0.0
+        rest = p.sum(axis=1)
+        value = outputs[q, own] - np.log1p(rest)
+        p[q, top] = 1.0
+        p /= (1.0 + rest)[:, None]
+        # The part of the own class is that of all others: 1 - p_own would lose what is left where p_own is nearly 1.
+        p[q, own] = 0.0
+        p[q, own] = -p.sum(axis=1)
+        return value, -(p @ self.V.T)
 
     def parameters(self, data: Data, dv: int) -> tuple[None, None, float, Any]:
         check_shape("V", self.V, "dv, C", (dv, None))
