@@ -33,7 +33,9 @@
  * this many entries (32 MB). */
 #define GENERATED_LONG 4
 #define GENERATED_GRAM 4e6
-#define TIGHT 0.9 /* bits of the selection per entry of W above which a problem is tight */
+#define TIGHT 0.9          /* bits of the selection per entry of W above which a problem is tight, */
+#define CONTRADICTORY 1.4  /* ... and above which the interior point says sooner that no W meets the rows */
+#define ACTIVE_TIGHTLY 300 /* unknowns up to which the active set is quicker than it below that */
 
 /* Iterations of block ascent after which tokens are so strongly correlated that the active set is quicker, or a tight
  * problem is one for the interior point: the part of the rows, and the least.  The active set takes about a minute
@@ -83,7 +85,8 @@ static int plan(struct solver_step *steps, const struct rows *rows, const struct
     double m = (double)rows->count, queries = (double)rows->w->n_queries;
     double unknowns = (double)rows->w->dk * (double)rows->w->dz;
     double few = rows->n_equal > 0 ? ACTIVE_ROWS_EQUAL : m >= LONG * queries ? ACTIVE_ROWS_LONG : ACTIVE_ROWS;
-    int large = fmin(m, unknowns) > DENSE, tight = queries * log2(1 + m / queries) > TIGHT * unknowns;
+    double bits = queries * log2(1 + m / queries) / unknowns;
+    int large = fmin(m, unknowns) > DENSE, tight = bits > TIGHT;
     double patience = fmax(BLOCK_LEAST, m / BLOCK_PATIENCE), little = fmax(TIGHT_LEAST, m / TIGHT_PATIENCE);
     struct solver_step active = {"active", frobenius_active, METHOD_LIMIT_frobenius_active, active_is_affordable};
     struct solver_step interior = {"interior", frobenius_interior, METHOD_LIMIT_frobenius_interior, NULL};
@@ -104,9 +107,10 @@ static int plan(struct solver_step *steps, const struct rows *rows, const struct
         steps[n++] = active;
         steps[n++] = large ? gradient : interior;
     } else {
+        int active_first = bits < CONTRADICTORY && unknowns <= ACTIVE_TIGHTLY;
         steps[n++] = if_loose;
-        steps[n++] = interior;
-        steps[n++] = active;
+        steps[n++] = active_first ? active : interior;
+        steps[n++] = active_first ? interior : active;
     }
     return n;
 }
