@@ -51,7 +51,8 @@ static int read_selection(struct selection *s, PyObject *const *args)
     return bind_reference_fits(s->w, s->reference) ? 0 : -1;
 }
 
-/* With soft rows nothing is impossible: a copy of the selected token, or a zero query, costs C b^2 whatever W is. */
+/* With soft rows nothing is impossible: a copy of the selected token, or a zero query, costs C b^2 whatever W is.  It
+ * is no part of a proof that equality rows contradict each other. */
 static void add_impossible(struct svm_answer *answer, double *dual, const unsigned char *impossible,
                            const struct selection *s, double soft)
 {
@@ -106,7 +107,7 @@ static int solve(svm_method *method, struct svm_answer *answer, double *dual, pt
         if (status >= 0)
             rows_to_entries(dual, &rows, answer->lambda);
     }
-    if (impossible != NULL && status >= 0)
+    if (impossible != NULL && status >= 0 && status != STATUS_INFEASIBLE)
         add_impossible(answer, dual, impossible, s, options->soft);
     return status;
 }

@@ -218,3 +218,13 @@ def test_tokens_so_small_that_no_row_can_be_met_have_every_multiplier(size):
     assert sol.status == "optimal"
     np.testing.assert_allclose(sol.dual, [[20, 20, 0], [20, 20, 0]], rtol=1e-9)
     assert sol.objective == pytest.approx(40, rel=1e-9)
+
+
+def test_soft_rows_are_no_part_of_a_proof():
+    """Of two copies of the selected token one is to have another logit than it, and the other a smaller one, softly."""
+    a, b = np.eye(2)
+    X, kept = np.array([[a, a, a, b]]), np.array([[True, False, True, False]])
+    margins = np.array([[0.0, 2.0, -1.0, 1.0]])
+    sol = attsvm.solve_svm(attsvm.cross_attention(X, [[1.0, 1.0]]), kept, C=10.0, margins=margins)
+    assert sol.status == "infeasible" and "logits differ" in sol.message and "C=" not in sol.message
+    np.testing.assert_array_equal(sol.certificate, [[0.0, 0.0, -1.0, 0.0]])

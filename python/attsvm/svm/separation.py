@@ -225,7 +225,9 @@ class Separation(Result):
         if self.status == "infeasible":
             what = "rank the selected tokens first" if self._selection.rhs is None else "reach these margins"
             impossible = self._impossible_pair() or f"no weights {what}: {self._proof}"
-            return f"{impossible}; solve_svm(..., C=1.0) allows for exceptions"
+            return (
+                impossible if self.C is not None else f"{impossible}; solve_svm(..., C=1.0) allows for exceptions"
+            )
         if self.status == "stationary":
             return f"a stationary point at this rank; its norm is at most {1 + self.gap:.6g} times the least"
         if self.status == "undecided":
@@ -258,8 +260,11 @@ class Separation(Result):
         token, chosen = int(self._entry - self.data.indptr[q]), int(self._selection.reference[q])
         if not self.data.queries[q].any():
             return f"query {q} is zero, so all its logits are 0 and it cannot prefer token {chosen}"
+        equals = f"in the window of query {q}, token {token} equals the selected token {chosen}"
+        if self._selection.kept is not None and self._selection.kept[self._entry]:
+            return f"{equals}, so no weights make their logits differ, as margins asks"
         return (
-            f"in the window of query {q}, token {token} equals the selected token {chosen}, so no weights can prefer "
+            f"{equals}, so no weights can prefer "
             "one: select both by a bool selection, which asks for equal logits among the selected tokens"
         )
 
