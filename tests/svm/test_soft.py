@@ -228,3 +228,19 @@ def test_soft_rows_are_no_part_of_a_proof():
     sol = attsvm.solve_svm(attsvm.cross_attention(X, [[1.0, 1.0]]), kept, C=10.0, margins=margins)
     assert sol.status == "infeasible" and "logits differ" in sol.message and "C=" not in sol.message
     np.testing.assert_array_equal(sol.certificate, [[0.0, 0.0, -1.0, 0.0]])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_equality_rows_that_contradict_each_other_are_found(seed):
+    """In a plane three rows depend on each other.  With the right sides of some W they are met; with others, never."""
+    rng = np.random.default_rng(seed)
+    X, W = rng.standard_normal((1, 6, 2)), rng.standard_normal((2, 1))
+    data, kept = attsvm.cross_attention(X, [[1.0]]), np.array([[True, True, False, True, True, False]])
+    margins = (X[:, :1] - X) @ W[:, 0]
+    assert attsvm.solve_svm(data, kept, C=3.0, margins=margins).status == "optimal"
+    margins[0, 4] += 1e-3
+    sol = attsvm.solve_svm(data, kept, C=3.0, margins=margins)
+    assert sol.status == attsvm.solve_svm(data, kept, margins=margins).status == "infeasible"
+    assert not sol.certificate[~kept].any() and (sol.certificate * margins).sum() > 0
+    parts = sol.certificate[0, :, None] * (X[0, 0] - X[0])
+    assert np.linalg.norm(parts.sum(axis=0)) <= 1e-9 * np.linalg.norm(parts, axis=1).sum()

@@ -243,6 +243,29 @@ static int iterate(struct newton *s)
     return STATUS_DONE;
 }
 
+/* An equality row that others imply is met with them, or these contradict it: then all of them combine to zero.  Puts
+ * the proof of the row that is missed most, by more than rounding, into the answer. */
+static void refute(struct newton *s)
+{
+    double most = 0, noise = CERTIFICATE_ROUNDING * vector_norm(s->W, s->D);
+    ptrdiff_t worst = -1;
+    for (ptrdiff_t k = 0; k < s->m; ++k) {
+        double missing = s->equalities.implied[k] ? fabs(s->rows->rhs[k] - s->margin[k]) : 0;
+        if (missing > most && missing > noise + 1e-12 * fabs(s->rows->rhs[k])) {
+            most = missing;
+            worst = k;
+        }
+    }
+    if (worst < 0)
+        return;
+    memset(s->trial, 0, (size_t)s->m * sizeof(double));
+    s->trial[worst] = s->rows->rhs[worst] > s->margin[worst] ? 1 : -1;
+    rows_adjoint(s->rest, s->rows, s->trial, s->system.U);
+    equalities_project(s->rest, s->trial, 0, &s->equalities);
+    if (certificate_farkas(s->trial, s->rows, s->arena) <= CERTIFICATE_FARKAS)
+        memcpy(s->answer->lambda, s->trial, (size_t)s->m * sizeof(double));
+}
+
 int frobenius_newton_soft(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                           struct monitor *monitor, struct arena *arena)
 {
@@ -263,5 +286,7 @@ int frobenius_newton_soft(struct svm_answer *answer, const struct rows *rows, co
         measure(&s);
         status = iterate(&s);
     }
+    if (status == STATUS_DONE)
+        refute(&s);
     return status < 0 ? status : solver_conclude(answer, rows, options, NORM_FROBENIUS, status, arena);
 }
