@@ -13,6 +13,7 @@
 /* A unit row whose squared distance to the span of the others is below this depends on them (squared rounding
  * of its Gram entries, times the number of rows there may be). */
 #define DEPENDENT 1e-12
+#define NOTHING 1e-15 /* a projection that leaves this part of W leaves rounding, which no longer meets the rows */
 
 static void swap_rows(double *G, ptrdiff_t n, ptrdiff_t *row, ptrdiff_t i, ptrdiff_t j)
 {
@@ -93,9 +94,13 @@ int equalities_factor(struct equalities *e, const struct rows *rows, struct aren
 void equalities_project(double *W, double *lambda, double level, const struct equalities *e)
 {
     const struct rows *rows = e->rows;
+    ptrdiff_t D = rows->w->dk * rows->w->dz;
+    double size = vector_norm(W, D);
     if (e->count == 0)
         return;
     for (int pass = 0; pass < 2; ++pass) { /* the second pass removes the rounding of the first */
+        if (pass > 0 && vector_norm(W, D) <= NOTHING * size)
+            memset(W, 0, (size_t)D * sizeof(double));
         rows_apply(e->margin, rows, W, e->U);
         for (ptrdiff_t i = 0; i < e->count; ++i) {
             ptrdiff_t k = e->row[i];
@@ -111,6 +116,6 @@ void equalities_project(double *W, double *lambda, double level, const struct eq
                 lambda[k] += e->multiplier[i];
         }
         rows_adjoint(e->M, rows, e->margin, e->U);
-        vector_add(W, 1, e->M, rows->w->dk * rows->w->dz);
+        vector_add(W, 1, e->M, D);
     }
 }

@@ -170,6 +170,19 @@ def test_newton_begins_where_it_is_told():
     np.testing.assert_allclose(warm.W, cold.W, atol=1e-7)
 
 
+def test_a_poor_start_costs_newton_no_answer():
+    """Multipliers at random, where the equality row leaves W = 0 alone: what its projection leaves of the W that they
+    make is rounding, and must not be taken for a W that misses the row."""
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        X, Z, kept = rng.standard_normal((4, 11, 1)), rng.standard_normal((4, 1)), np.zeros((4, 11), dtype=bool)
+        kept[np.arange(4), rng.integers(0, 11, 4)] = kept[0, rng.integers(11)] = True
+        X[:, 3] = X[:, 5]
+        data, C, start = attsvm.cross_attention(X, Z), 10 ** rng.uniform(-2, 13), rng.standard_normal((4, 11))
+        warm = attsvm.solve_svm(data, kept, C=C, method="newton", warm_start=start)
+        assert warm.status == "optimal", seed
+
+
 def test_equality_rows_stay_hard():
     X, Z, data, selected = make(6, 8, 10, seed=4)
     kept = np.zeros((6, 8), dtype=bool)
