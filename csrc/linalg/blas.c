@@ -49,6 +49,8 @@ void blas_gemm(enum matrix_op op_a, enum matrix_op op_b, ptrdiff_t m, ptrdiff_t 
 void blas_syrk(ptrdiff_t n, ptrdiff_t k, double alpha, const double *A, ptrdiff_t lda, double beta, double *C,
                ptrdiff_t ldc)
 {
+    if (n == 0) /* BLAS would complain, on stdout, of a leading dimension of zero */
+        return;
     BLAS(cblas_dsyrk)(CblasRowMajor, CblasLower, CblasNoTrans, (int)n, (int)k, alpha, A, (int)lda, beta, C, (int)ldc);
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 
+import attsvm
 import pytest
 from campaign import KINDS, judge, problem, run
 
@@ -23,10 +24,14 @@ def test_a_few_of_every_kind():
 
 
 def test_blas_has_nothing_to_say(capfd):
-    """A query that loses the last of its support; BLAS writes to stdout what it takes for a mistake."""
+    """A query that loses the last of its support, and a polish that begins with none; BLAS writes to stdout what it
+    takes for a mistake."""
     sol, wrong = judge(problem("spread norms", 35741), "frobenius", method="block")
+    assert wrong is None and sol.status == "optimal"
+    data = attsvm.cross_attention([[[0.0, 1.0, 0.7], [0.7, 1.6, -1.2], [1e-6, 1.0, 0.7]]], [[1.0]])
+    assert attsvm.solve_svm(data, [0], "spectral").status == "optimal"
     ctypes.CDLL(None).fflush(None)
-    assert wrong is None and sol.status == "optimal" and capfd.readouterr() == ("", "")
+    assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.slow
