@@ -38,6 +38,14 @@ static void normalize(double *logit, const struct windows *w)
         softmax_probabilities(logit + w->indptr[q], logit + w->indptr[q], windows_length(w, q));
 }
 
+/* `count` arguments of which the first two are windows and weights; 0 with an exception set where they are not. */
+static int read_weights(const struct windows **w, const double **W, PyObject *const *args, Py_ssize_t n,
+                        const char *name, Py_ssize_t count)
+{
+    return bind_count(name, n, count) == 0 && (*w = bind_windows(args[0])) != NULL
+           && (*W = bind_doubles(args[1], "W", 2, (*w)->dk, (*w)->dz)) != NULL;
+}
+
 static PyObject *over_entries(const struct windows *w, const double *W, const ptrdiff_t *reference, int probabilities)
 {
     double *out;
@@ -57,10 +65,7 @@ static PyObject *logits(PyObject *module, PyObject *const *args, Py_ssize_t n)
     (void)module;
     const struct windows *w;
     const double *W;
-    if (bind_count("logits", n, 2) < 0 || (w = bind_windows(args[0])) == NULL
-        || (W = bind_doubles(args[1], "W", 2, w->dk, w->dz)) == NULL)
-        return NULL;
-    return over_entries(w, W, NULL, 0);
+    return read_weights(&w, &W, args, n, "logits", 2) ? over_entries(w, W, NULL, 0) : NULL;
 }
 
 static PyObject *probabilities(PyObject *module, PyObject *const *args, Py_ssize_t n)
@@ -68,10 +73,7 @@ static PyObject *probabilities(PyObject *module, PyObject *const *args, Py_ssize
     (void)module;
     const struct windows *w;
     const double *W;
-    if (bind_count("probabilities", n, 2) < 0 || (w = bind_windows(args[0])) == NULL
-        || (W = bind_doubles(args[1], "W", 2, w->dk, w->dz)) == NULL)
-        return NULL;
-    return over_entries(w, W, NULL, 1);
+    return read_weights(&w, &W, args, n, "probabilities", 2) ? over_entries(w, W, NULL, 1) : NULL;
 }
 
 static PyObject *margins(PyObject *module, PyObject *const *args, Py_ssize_t n)
@@ -80,8 +82,7 @@ static PyObject *margins(PyObject *module, PyObject *const *args, Py_ssize_t n)
     const struct windows *w;
     const double *W;
     const ptrdiff_t *reference;
-    if (bind_count("margins", n, 3) < 0 || (w = bind_windows(args[0])) == NULL
-        || (W = bind_doubles(args[1], "W", 2, w->dk, w->dz)) == NULL
+    if (!read_weights(&w, &W, args, n, "margins", 3)
         || (reference = bind_array(args[2], "reference", NPY_INTP, 0, 1, w->n_queries, BIND_ANY, BIND_ANY)) == NULL
         || !bind_reference_fits(w, reference))
         return NULL;

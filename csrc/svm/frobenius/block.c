@@ -25,11 +25,10 @@
 
 /* A problem is tight, one for the interior point, where the multipliers after epoch LOOK, per entry of W and times
  * their growth since the first epoch, are more than CROWDED + CROWDED_MORE * entries^2; or where they are ever OVERFULL
- * per entry.  The numbers were chosen on 112 problems of
- * .9 to 3.5 bits per entry (n 60 .. 500, T 4 .. 100, d 16 .. 32, planted and random, flat and steep), of two of which
- * "auto" takes more than 1.5 times as long as the best method.  Where W has fewer entries than FEW the interior point
- * costs hardly more than these epochs: there the guess decides, which has at least the part MET of the rows of planted
- * problems on the right side, and mostly fewer of random ones. */
+ * per entry.  The numbers were chosen on 112 problems of .9 to 3.5 bits per entry (n 60 .. 500, T 4 .. 100, d 16 .. 32,
+ * planted and random, flat and steep).  Where W has fewer entries than FEW the interior point costs hardly more than
+ * these epochs: there the guess decides, which has at least the part MET of the rows of planted problems on the right
+ * side, and mostly fewer of random ones. */
 #define LOOK 3
 #define CROWDED 1.45
 #define CROWDED_MORE 6e-7

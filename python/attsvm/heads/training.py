@@ -152,9 +152,8 @@ def read_training(path: Any) -> list[Row]:
     ...
     ValueError: ... must have the columns step, name, layer, ..., got step, name
     """
-    with open(
-        os.fspath(path), encoding="utf-8", errors="replace", newline=""
-    ) as file:  # a number would be an open file of others
+    name = os.fspath(path)  # open() would take a number for a file that somebody has opened, and close it
+    with open(name, encoding="utf-8", errors="replace", newline="") as file:
         text = file.read()
     lines = text[: text.rfind("\n") + 1].splitlines()  # a line without an end was cut off
     found = list(csv.reader(lines))
