@@ -19,9 +19,7 @@ _Function = Callable[[_Floats], tuple[_Floats, _Floats]]
 _Report = Callable[[int, float], None]
 
 @final
-class Answer(
-    structseq[Any], tuple[int, _Floats, _Floats, float, float, int, int, str | None, BaseException | None]
-):
+class Answer(structseq[Any], tuple[int, _Floats, _Floats, float, float, int, int, str | None, BaseException | None]):
     __match_args__: Final = ("status", "W", "dual", "lower", "upper", "iterations", "entry", "method", "exception")
     @property
     def status(self) -> int: ...

@@ -54,15 +54,11 @@ class NextToken(Result):
 
     def _title(self) -> str:
         edges = sum(map(len, self.graphs.values()))
-        return (
-            f"Next-token prediction of {len(self.data)} sequences, {len(self.graphs)} last tokens, {edges} edges"
-        )
+        return f"Next-token prediction of {len(self.data)} sequences, {len(self.graphs)} last tokens, {edges} edges"
 
     def _lines(self) -> list[tuple[str, str]]:
         cycles = [(k, members) for k, component in self.components.items() for members in _several(component)]
-        lines = [
-            "acyclic: every component is a single token" if self.acyclic else "components, never ranked within:"
-        ]
+        lines = ["acyclic: every component is a single token" if self.acyclic else "components, never ranked within:"]
         lines += [f"  after {k}: {', '.join(map(str, members))}" for k, members in cycles[:SHOWN]]
         lines += [f"  ... {len(cycles)} in all"] * (len(cycles) > SHOWN)
         return [("", line) for line in lines]
@@ -71,15 +67,11 @@ class NextToken(Result):
         """A row for each edge."""
         edges = np.concatenate([*self.graphs.values(), np.empty((0, 2), dtype=np.intp)])
         after = np.repeat(list(self.graphs), list(map(len, self.graphs.values())))
-        tied = [
-            self.components[k][graph[:, 0]] == self.components[k][graph[:, 1]] for k, graph in self.graphs.items()
-        ]
+        tied = [self.components[k][graph[:, 0]] == self.components[k][graph[:, 1]] for k, graph in self.graphs.items()]
         return {"after": after, "label": edges[:, 0], "token": edges[:, 1], "one_component": np.concatenate(tied)}
 
     def _values(self) -> dict[str, Any]:
-        named = {
-            name: {str(k): rows for k, rows in getattr(self, name).items()} for name in ("graphs", "components")
-        }
+        named = {name: {str(k): rows for k, rows in getattr(self, name).items()} for name in ("graphs", "components")}
         return {"selected": self.selected, **named, "acyclic": self.acyclic}
 
     def _state(self) -> dict[str, Any]:

@@ -158,9 +158,7 @@ def markov(P: ArrayLike, n: int, T: int, rng: Random = 0) -> tuple[np.ndarray, n
     if P.min() <= 0:
         raise ValueError(f"P must be positive, got {P.min():g}")
     if np.abs(P.sum(axis=1) - 1).max() > 1e-9:
-        raise ValueError(
-            f"P must have rows that sum to 1, got {P.sum(axis=1)[np.abs(P.sum(axis=1) - 1).argmax()]:g}"
-        )
+        raise ValueError(f"P must have rows that sum to 1, got {P.sum(axis=1)[np.abs(P.sum(axis=1) - 1).argmax()]:g}")
     n, T = as_count("n", n, 1), as_count("T", T, 1)
     _check_size("n, T", n, T)
     rng = _generator(rng)

@@ -160,9 +160,7 @@ class AttentionClassifier(ClassifierMixin, BaseEstimator):
         if self.factors is not None:
             rng = check_random_state(self.random_state)
             # Entries of 1 / sqrt(length): factors of columns of length about one.
-            start = {
-                k: rng.standard_normal((d, self.factors)) / d**0.5 for k, d in (("K", data.dk), ("Q", data.dz))
-            }
+            start = {k: rng.standard_normal((d, self.factors)) / d**0.5 for k, d in (("K", data.dk), ("Q", data.dz))}
         run = train(
             problem,
             **start,
@@ -229,12 +227,7 @@ class AttentionClassifier(ClassifierMixin, BaseEstimator):
         return probabilities
 
     def score(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        *,
-        Z: ArrayLike | None = None,
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, *, Z: ArrayLike | None = None
     ) -> float:
         """Share of rows whose class is predicted; X and Z as in :meth:`decision_function`."""
         return float(accuracy_score(y, self.predict(X, Z=Z), sample_weight=sample_weight))

@@ -173,9 +173,7 @@ def test_results_are_the_twins(case):
     ):
         np.testing.assert_allclose(row, logit, rtol=1e-12, atol=1e-13)
         assert len(row) == len(s)
-    for row, s in zip(
-        reference.per_entry(data, data.probabilities(W)), reference.probabilities(data, W), strict=True
-    ):
+    for row, s in zip(reference.per_entry(data, data.probabilities(W)), reference.probabilities(data, W), strict=True):
         np.testing.assert_allclose(row, s, rtol=1e-12)
     attended = [np.reshape(part, (-1, data.values.shape[1])) for part in data.attended(W)]
     np.testing.assert_allclose(np.concatenate(attended), reference.attended(data, W), rtol=1e-12, atol=1e-13)
@@ -321,9 +319,7 @@ def test_integers_are_numbers():
 
 def test_labels_come_back_in_the_shape_they_went_in(case):
     problem = attsvm.Problem(case.data, case.y, attsvm.LinearHead(case.v))
-    np.testing.assert_array_equal(
-        reference.per_query(case.data, problem.y), reference.per_query(case.data, case.y)
-    )
+    np.testing.assert_array_equal(reference.per_query(case.data, problem.y), reference.per_query(case.data, case.y))
 
 
 def test_pickled_data_give_the_same_results(case):
@@ -377,11 +373,7 @@ def test_windows_cannot_be_moved_after_they_were_checked(case):
 def test_margins_are_differences_of_tokens(dtype):
     """Against einsum, to a few roundings of twenty products; a copy of the selected token has the margin zero."""
     rng = np.random.default_rng(0)
-    X, Z, W = (
-        rng.standard_normal((5, 7, 20)).astype(dtype),
-        rng.standard_normal((5, 3)),
-        rng.standard_normal((20, 3)),
-    )
+    X, Z, W = (rng.standard_normal((5, 7, 20)).astype(dtype), rng.standard_normal((5, 3)), rng.standard_normal((20, 3)))
     X[:, 4] = X[:, 2]
     selected = np.array([2, 0, 6, 4, 2])
     found = attsvm.cross_attention(X, Z).margins(W, selected)
@@ -398,9 +390,7 @@ def test_margins_come_in_the_shape_of_the_entries():
     assert causal.shape == (1, 3, 3) and np.isinf(causal[0][np.triu_indices(3, 1)]).all()
     assert causal[0, 2, 2] == np.inf and causal[0, 2, 0] == (tokens[0, 2] - tokens[0, 0]) @ tokens[0, 2]
     ragged = attsvm.self_attention([tokens[0], tokens[0, :2]]).margins(np.eye(2), [1, 0])
-    assert [len(part) for part in ragged] == [3, 2] and ragged[0][0] == (tokens[0, 1] - tokens[0, 0]) @ tokens[
-        0, 0
-    ]
+    assert [len(part) for part in ragged] == [3, 2] and ragged[0][0] == (tokens[0, 1] - tokens[0, 0]) @ tokens[0, 0]
 
 
 @pytest.mark.parametrize(

@@ -49,9 +49,7 @@ def backward(request):
 @pytest.mark.parametrize("logit", LOGITS.values(), ids=LOGITS)
 def test_probabilities_are_the_twins(logit):
     data, W = one_hot(logit)
-    np.testing.assert_allclose(
-        data.probabilities(W)[0], reference.probabilities(data, W)[0], rtol=1e-12, atol=1e-300
-    )
+    np.testing.assert_allclose(data.probabilities(W)[0], reference.probabilities(data, W)[0], rtol=1e-12, atol=1e-300)
 
 
 @pytest.mark.parametrize("logit", LOGITS.values(), ids=LOGITS)

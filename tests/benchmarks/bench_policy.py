@@ -79,20 +79,12 @@ def main() -> None:
         for steep in (False, True):
             for n, T, d in SIZES if args.norm == "frobenius" else [size for size in SIZES if size[2] <= 24]:
                 seconds, status = measure(*problem(kind, steep, n, T, d), args.norm)
-                decided = {
-                    k: t for k, t in seconds.items() if k != "auto" and status[k] in ("optimal", "infeasible")
-                }
+                decided = {k: t for k, t in seconds.items() if k != "auto" and status[k] in ("optimal", "infeasible")}
                 best = min(decided, key=decided.get) if decided else None
                 regret = seconds["auto"] / decided[best] if best else None
                 spectrum = "steep" if steep else "flat"
                 rows.append(
-                    {
-                        "kind": kind,
-                        "spectrum": spectrum,
-                        "n,T,d": [n, T, d],
-                        "status": status["auto"],
-                        "best": best,
-                    }
+                    {"kind": kind, "spectrum": spectrum, "n,T,d": [n, T, d], "status": status["auto"], "best": best}
                     | {"regret": regret, "seconds": seconds}
                 )
                 shown = "  ".join(f"{k} {1e3 * t:.2f}" for k, t in seconds.items())

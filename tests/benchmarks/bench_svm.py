@@ -36,11 +36,7 @@ FROBENIUS = {
     (40, 8, 10): ["daqp"],
     (64, 32, 16): ["daqp"],
 }
-ARRAYS = {
-    (6, 8, 10): ["daqp"],
-    (15, 5, 20): ["daqp"],
-    (20, 16, 32): ["one class"],
-}
+ARRAYS = {(6, 8, 10): ["daqp"], (15, 5, 20): ["daqp"], (20, 16, 32): ["one class"]}
 NUCLEAR = {
     (6, 8, 10): ["scs", "clarabel", "pdhg"],
     (15, 5, 20): ["pdhg", "scs", "clarabel"],
@@ -82,9 +78,7 @@ def compare(norm, label, solve, rows, peers, most_seconds):
     if not peers:
         print(ROW.format(*start, "-", "", "", ""), flush=True)
     for name in peers:
-        theirs, key = min(
-            (statistics.median(times[key]), i) for i, key in enumerate(times) if key and key[0] == name
-        )
+        theirs, key = min((statistics.median(times[key]), i) for i, key in enumerate(times) if key and key[0] == name)
         W = weights[list(times)[key]]
         size = np.abs(W).max() if norm == "max" else np.linalg.norm(W, KIND[sol.norm])
         off = abs(sol.margin * size / rows().margins(W).min() - 1)
@@ -121,9 +115,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--large", action="store_true", help="also the sizes that take minutes")
     parser.add_argument(
-        "--only",
-        choices=["frobenius", "arrays", "nuclear", "max", "spectral", "heads"],
-        help="this part of the table",
+        "--only", choices=["frobenius", "arrays", "nuclear", "max", "spectral", "heads"], help="this part of the table"
     )
     parser.add_argument("--seconds", type=float, default=4.0, help="for each row, at least")
     args = parser.parse_args()

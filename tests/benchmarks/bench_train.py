@@ -124,24 +124,14 @@ def bench(cores, repeats, sizes, python_of_old):
     wanted = [(size, STEPS[size], False) for size in STEPS if len(sizes) == 0 or str(size[0]) in sizes]
     wanted += [(CAUSAL, CAUSAL_STEPS, True)] if len(sizes) == 0 or "causal" in sizes else []
     for size, steps, causal in wanted:
-        us = compare(
-            size, steps, causal, cores, repeats if size[0] < 4096 else max(3, repeats // 3), python_of_old
-        )
+        us = compare(size, steps, causal, cores, repeats if size[0] < 4096 else max(3, repeats // 3), python_of_old)
         ours = us.pop("attsvm")
         peer = min(us, key=us.get)
         least = floor(*size, best, causal=causal)
         label = f"{'causal ' * causal}{','.join(map(str, size))}"
         rows.append({"row": label, "cores": len(cores), "attsvm": ours, **us, "floor": least})
         others = ", ".join(f"{name} {show(t)}" for name, t in sorted(us.items(), key=lambda item: item[1]))
-        cells = [
-            show(ours),
-            peer,
-            show(us[peer]),
-            f"{us[peer] / ours:.2f}",
-            show(least),
-            f"{ours / least:.1f}",
-            others,
-        ]
+        cells = [show(ours), peer, show(us[peer]), f"{us[peer] / ours:.2f}", show(least), f"{ours / least:.1f}", others]
         print(f"| {label} | {' | '.join(cells)} |", flush=True)
     return rows
 
@@ -170,9 +160,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--cores", type=int, nargs="*", default=[1, 2], help="how many to use, one table for each")
-    parser.add_argument(
-        "--sizes", nargs="*", default=[], help="n of the rows wanted, causal, runs; all by default"
-    )
+    parser.add_argument("--sizes", nargs="*", default=[], help="n of the rows wanted, causal, runs; all by default")
     args = parser.parse_args()
     available = sorted(os.sched_getaffinity(0))[::-1]
     python_of_old, rows = old_jax(), []

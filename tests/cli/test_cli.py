@@ -169,9 +169,7 @@ def test_run_trains_and_certifies(tmp_path, capsys, arrays):
 
 
 def test_run_seed_changes_the_start_alone(tmp_path, arrays, no_picture):
-    first, again, other = (
-        run(tmp_path, arrays, "--steps", "5", "--seed", seed)[1]["W"] for seed in ("0", "0", "1")
-    )
+    first, again, other = (run(tmp_path, arrays, "--steps", "5", "--seed", seed)[1]["W"] for seed in ("0", "0", "1"))
     assert (first == again).all() and not np.allclose(first, other)
 
 
@@ -319,9 +317,7 @@ def test_run_refuses_what_is_no_archive(tmp_path, capsys, write, message):
 
 def test_overflow_is_one_sentence(tmp_path, capsys, arrays):
     assert run(tmp_path, arrays, "--lr", "1e308", "--steps", "50")[0] == 2
-    assert re.search(
-        "^attsvm run: weights or logits left the range .* at step", capsys.readouterr().err, re.MULTILINE
-    )
+    assert re.search("^attsvm run: weights or logits left the range .* at step", capsys.readouterr().err, re.MULTILINE)
 
 
 @pytest.mark.parametrize("command", [["reproduce", ONE, "--runs", "2"], ["run"]], ids=["reproduce", "run"])

@@ -78,11 +78,7 @@ def test_numbers_out_of_every_range(command, option):
 
 @pytest.fixture
 def arrays(rng):
-    return {
-        "X": rng.standard_normal((6, 5, 4)),
-        "Z": rng.standard_normal((6, 4)),
-        "selected": rng.integers(5, size=6),
-    }
+    return {"X": rng.standard_normal((6, 5, 4)), "Z": rng.standard_normal((6, 4)), "selected": rng.integers(5, size=6)}
 
 
 def npy(header, body=b""):
@@ -205,9 +201,7 @@ JSONS = [
 ]
 
 
-@pytest.mark.parametrize(
-    "content", [*(j.encode() for j in JSONS), b"\xff\xfe", bytes(100)], ids=lambda c: repr(c[:12])
-)
+@pytest.mark.parametrize("content", [*(j.encode() for j in JSONS), b"\xff\xfe", bytes(100)], ids=lambda c: repr(c[:12]))
 @pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])
 def test_files_of_options(folder, text, name, content):
     (folder / name).write_bytes(content)
@@ -287,15 +281,7 @@ def test_truncations_and_flips_of_a_model(folder, text):
 
 @pytest.mark.parametrize(
     "content",
-    [
-        b"",
-        b"\n" * 1000,
-        bytes(5000),
-        b"\xff\xfe" * 50,
-        b"the cat sees " * 800_000,
-        b"a" * 10**7,
-        b"word. " * 10**6,
-    ],
+    [b"", b"\n" * 1000, bytes(5000), b"\xff\xfe" * 50, b"the cat sees " * 800_000, b"a" * 10**7, b"word. " * 10**6],
     ids=["empty", "newlines", "zeros", "utf-16", "a long line", "a long word", "a long line of sentences"],
 )
 def test_texts(folder, tmp_path, content):
@@ -316,10 +302,7 @@ def test_the_tables_of_characters_are_the_rule(tmp_path):
     spaced = "".join(map(wordpiece._spaced, sentence))
     decomposed = wordpiece.unicodedata.normalize("NFD", spaced)
     plain = "".join(c for c in decomposed if wordpiece.unicodedata.category(c) != "Mn").lower()
-    assert (
-        tokenizer.words(sentence)
-        == "".join(f" {c} " if wordpiece._is_punctuation(c) else c for c in plain).split()
-    )
+    assert tokenizer.words(sentence) == "".join(f" {c} " if wordpiece._is_punctuation(c) else c for c in plain).split()
 
 
 @pytest.mark.slow

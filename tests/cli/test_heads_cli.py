@@ -134,9 +134,7 @@ def test_any_folder_that_transformers_loads(tmp_path, text):
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=words, unk_token="[UNK]")
     for step in (10, 20):
         torch.manual_seed(step)
-        sizes = dict(
-            vocab_size=40, hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2
-        )
+        sizes = dict(vocab_size=40, hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2)
         model = transformers.LlamaModel(transformers.LlamaConfig(**sizes, num_key_value_heads=1))
         with torch.no_grad():
             for parameter in model.parameters():
@@ -174,9 +172,7 @@ def test_two_lines_of_a_newcomer(tmp_path, kind):
     code, said, messages = run(folder, "--quick", "--out", tmp_path / "out")
     assert code == 0, messages
     assert len(re.findall(r"^L[01]H[0-3] ", said, re.MULTILINE)) >= 6  # few queries of some heads may count
-    assert {"heads.html", "view.html", "heads.png", "curve.png"} <= {
-        path.name for path in (tmp_path / "out").iterdir()
-    }
+    assert {"heads.html", "view.html", "heads.png", "curve.png"} <= {path.name for path in (tmp_path / "out").iterdir()}
 
     model = transformers.AutoModel.from_pretrained(folder)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
@@ -231,9 +227,7 @@ def test_images(tmp_path):
 @pytest.fixture(scope="module")
 def reports(model, text):
     sentences = heads.read_sentences(text)
-    return heads.analyze_model(
-        heads.read_bert(model).read(sentences), threshold=0.6, queries=150, nuclear_queries=0
-    )
+    return heads.analyze_model(heads.read_bert(model).read(sentences), threshold=0.6, queries=150, nuclear_queries=0)
 
 
 def test_grid_labels_every_head(reports):

@@ -189,9 +189,7 @@ def test_a_torn_file_goes_on_and_doubled_rows_go(tmp_path):
     path.write_text(text + text.splitlines(keepends=True)[3])
     same(whole, attsvm.replicate(experiment, 8, file=path, progress=False))
     assert path.read_text() == text and list(tmp_path.iterdir()) == [path]
-    path.write_text(
-        text + text.splitlines(keepends=True)[3].replace("2,", "2,1", 1) + text.splitlines()[-1] + "\n"
-    )
+    path.write_text(text + text.splitlines(keepends=True)[3].replace("2,", "2,1", 1) + text.splitlines()[-1] + "\n")
     with pytest.raises(ValueError, match="holds two runs 2 that differ"):
         attsvm.replicate(experiment, 8, file=path, progress=False)
 

@@ -18,9 +18,7 @@ def test_undecided_probabilities_are_counted(sphere):
     data = sphere().data
     half = np.full((6, 8), 1e-4)
     half[:, 0] = 1 - 7e-4
-    with pytest.raises(
-        ValueError, match=r"got 6 queries with one in between \(the first is query 0\): train longer"
-    ):
+    with pytest.raises(ValueError, match=r"got 6 queries with one in between \(the first is query 0\): train longer"):
         attsvm.decompose(data, half, np.eye(10))
     half[1:, 1:], half[1:, 0] = 0, 1
     with pytest.raises(ValueError, match=r"got 1 query with one in between \(the first is query 0\)"):
@@ -40,9 +38,7 @@ def test_a_tuple_of_another_length(sphere):
 
 def test_half_precision_of_torch():
     torch = pytest.importorskip("torch")
-    with pytest.raises(
-        ValueError, match=r"X must be an array of a type that NumPy knows, got bfloat16: give X.float"
-    ):
+    with pytest.raises(ValueError, match=r"X must be an array of a type that NumPy knows, got bfloat16: give X.float"):
         attsvm.self_attention(torch.ones(1, 2, 3, dtype=torch.bfloat16))
     with pytest.raises(ValueError, match=r"X must be something that NumPy can read .* requires grad"):
         attsvm.self_attention(torch.ones(1, 2, 3, requires_grad=True))
@@ -57,9 +53,7 @@ def test_an_array_of_arrays():
 
 def test_labels_0_and_1(sphere):
     data = sphere().data
-    with pytest.raises(
-        ValueError, match=r"y must hold labels -1 and \+1 only, got 0: from labels 0 and 1 make 2 \* y"
-    ):
+    with pytest.raises(ValueError, match=r"y must hold labels -1 and \+1 only, got 0: from labels 0 and 1 make 2 \* y"):
         attsvm.Problem(data, [0, 1, 1, 0, 1, 0], attsvm.LinearHead(np.ones(10)))
     with pytest.raises(ValueError, match=r"only, got 3$"):
         attsvm.Problem(data, [3, 1, 1, 0, 1, 0], attsvm.LinearHead(np.ones(10)))
@@ -74,9 +68,7 @@ def test_a_file_with_other_columns(tmp_path):
     pytest.importorskip("joblib")
     file = tmp_path / "runs.csv"
     attsvm.replicate(lambda rng: {"a": rng.random()}, runs=2, file=file, progress=False)
-    with pytest.raises(
-        ValueError, match=r"runs.csv holds the same numbers as a, but the experiment returns b: give"
-    ):
+    with pytest.raises(ValueError, match=r"runs.csv holds the same numbers as a, but the experiment returns b: give"):
         attsvm.replicate(lambda rng: {"b": rng.random()}, runs=2, file=file, progress=False)
 
 

@@ -40,9 +40,7 @@ def test_notebook_is_stored_with_outputs_and_short_cells(path):
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     if path.stem in LONG and not any(cell.execution_count for cell in code):
         pytest.skip("not run yet: tests/support/notebooks.py " + path.stem)
-    assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1)), (
-        "run tests/support/notebooks.py"
-    )
+    assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1)), "run tests/support/notebooks.py"
     assert notebooks.pictures(notebook) >= 1
     for cell in code:
         assert len(cell.source.splitlines()) <= 10

@@ -87,12 +87,7 @@ def test_a_wheel_holds_what_it_should(tmp_path):
     (wheel,) = tmp_path.glob("*.whl")
     assert "cp311-abi3" in wheel.name
     names = zipfile.ZipFile(wheel).namelist()
-    for pattern in (
-        "attsvm/libscipy_openblas_attsvm.*",
-        "attsvm/_core.abi3.so",
-        "attsvm/py.typed",
-        "attsvm/_core.pyi",
-    ):
+    for pattern in ("attsvm/libscipy_openblas_attsvm.*", "attsvm/_core.abi3.so", "attsvm/py.typed", "attsvm/_core.pyi"):
         assert fnmatch.filter(names, pattern), pattern
     assert fnmatch.filter(names, "attsvm-*.dist-info/licenses/*openblas*")
     assert not fnmatch.filter(names, "*tests*") and not fnmatch.filter(names, "*.c")

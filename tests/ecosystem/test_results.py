@@ -58,9 +58,7 @@ RESULTS = {
         attsvm.Problem(setting()[0], None, attsvm.MLPHead(heads_start((10, 3)))), steps=50, train_head=True
     ),
     "run of two attention heads": lambda: attsvm.train(
-        attsvm.Problem(setting()[0], None, attsvm.LinearHead(np.ones(10)), heads=2),
-        heads_start((2, 10, 10)),
-        steps=50,
+        attsvm.Problem(setting()[0], None, attsvm.LinearHead(np.ones(10)), heads=2), heads_start((2, 10, 10)), steps=50
     ),
     "run, ragged": lambda: attsvm.train(ragged()[1], steps=50),
     "optimal": lambda: attsvm.solve_svm(setting()[0], [0, 1, 2, 3, 4, 5]),
@@ -79,8 +77,7 @@ RESULTS = {
     "diagnosis": lambda: attsvm.diagnose(setting()[1]),
     "diagnosis, ragged": lambda: attsvm.diagnose(ragged()[1], [0, 0, 0]),
     "diagnosis of what cannot be": lambda: attsvm.diagnose(
-        attsvm.Problem(attsvm.cross_attention(np.ones((1, 2, 2)), [[1.0]]), None, attsvm.LinearHead([1.0, 0.0])),
-        [0],
+        attsvm.Problem(attsvm.cross_attention(np.ones((1, 2, 2)), [[1.0]]), None, attsvm.LinearHead([1.0, 0.0])), [0]
     ),
     "next token": lambda: attsvm.next_token([[0, 1, 3], [1, 0, 3], [0, 2, 3]], [0, 1, 0], np.eye(4)),
     "next token, ragged": lambda: attsvm.next_token(
@@ -205,9 +202,7 @@ def test_notebook_form(case, monkeypatch):
     name, result = case
     drawn = importlib.util.find_spec("matplotlib") is not None
     if drawn and type(result) in RENDERED:
-        monkeypatch.setattr(
-            "matplotlib.figure.Figure.savefig", lambda self, file, **_: file.write(b"not rendered")
-        )
+        monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda self, file, **_: file.write(b"not rendered"))
     RENDERED.add(type(result))
     page = _Html()
     page.feed(result._repr_html_())
@@ -288,9 +283,7 @@ def test_selects_on_new_data():
 @pytest.mark.parametrize("result", ["optimal", "run on W"])
 def test_new_data_of_another_length(result):
     other, _ = setting(d=4)
-    with pytest.raises(
-        ValueError, match=r"data must have .* \(dk, dz\) = \(10, 10\) as the weights, got \(4, 4\)"
-    ):
+    with pytest.raises(ValueError, match=r"data must have .* \(dk, dz\) = \(10, 10\) as the weights, got \(4, 4\)"):
         RESULTS[result]().select(other)
     with pytest.raises(TypeError, match="data must come from cross_attention"):
         RESULTS[result]().select(np.ones((2, 3, 10)))

@@ -54,18 +54,7 @@ def test_reference_lists_every_public_name(monkeypatch):
 def test_site_builds_without_warnings(tmp_path):
     for package in ("sphinx", "myst_nb", "numpydoc", "pydata_sphinx_theme", "sphinx_design", "latex2mathml"):
         pytest.importorskip(package)
-    command = [
-        sys.executable,
-        "-m",
-        "sphinx",
-        "-W",
-        "--keep-going",
-        "-q",
-        "-b",
-        "html",
-        "-d",
-        tmp_path / "doctrees",
-    ]
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "-d", tmp_path / "doctrees"]
     done = subprocess.run([*command, ROOT / "notebooks", tmp_path / "site"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "site" / "gallery.html").exists()

@@ -176,10 +176,7 @@ def test_claims_json_keeps_other_figures_and_replaces_its_own(tmp_path):
     write_claims(path, "rank", {"A": [exactly("gap", [1e-9], high=1e-6), share("of", flags(3, 4), low=0.9)]})
     write_claims(path, "basin", {"B": [median("x", np.full(9, np.nan), low=0)]})
     write_claims(path, "rank", {"C": [exactly("gap", [1e-8], high=1e-6)]})
-    assert [(entry["figure"], entry["claim"]) for entry in read_claims(path)] == [
-        ("basin", "B: x"),
-        ("rank", "C: gap"),
-    ]
+    assert [(entry["figure"], entry["claim"]) for entry in read_claims(path)] == [("basin", "B: x"), ("rank", "C: gap")]
     for entry in json.loads(path.read_text()):
         keys = "figure claim low high measured measured_low measured_high runs verdict"
         assert list(entry) == keys.split() and entry["verdict"] in VERDICTS

@@ -146,9 +146,7 @@ def test_mixture_is_the_best_of_the_simplex():
         def log_probability(s, outputs=outputs, c=c):
             return np.log(several_classes.softmax(s @ outputs)[c])
 
-        assert all(
-            log_probability(s) >= log_probability(other) - 1e-12 for other in rng.dirichlet(np.ones(4), 200)
-        )
+        assert all(log_probability(s) >= log_probability(other) - 1e-12 for other in rng.dirichlet(np.ones(4), 200))
     x = rng.standard_normal(6)
     near = several_classes.projection(x)
     assert near.min() >= 0 and near.sum() == pytest.approx(1)

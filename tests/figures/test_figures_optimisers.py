@@ -67,9 +67,7 @@ def known(**changed):
     used[:, OWN.index("spectral")], used[:, OWN.index("factors")] = 5.8, 1.7
     found = {
         "shares": shares,
-        "along": np.broadcast_to(
-            1 - 1 / np.sqrt(optimisers.RECORDS), (R, len(OWN), len(optimisers.RECORDS))
-        ).copy(),
+        "along": np.broadcast_to(1 - 1 / np.sqrt(optimisers.RECORDS), (R, len(OWN), len(optimisers.RECORDS))).copy(),
         "directions": used,
         "directions of the SVM": np.tile([4.0, 4.0, 4.0, 4.0, 6.0, 2.0], (R, 1)),
         "last change": np.full((R, rules), 20.0),

@@ -99,9 +99,7 @@ def test_plain_training_in_numpy_is_that_of_the_package():
     W = rng.uniform(-1, 1, (10, 10)) / np.sqrt(10)
     scores = y[:, None] * (X @ v)
     path = soft_and_hard.descend("plain", X[None], Z[None], scores[None], W[None], [])
-    run = attsvm.train(
-        attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v)), W, steps=300, record=20
-    )
+    run = attsvm.train(attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v)), W, steps=300, record=20)
     np.testing.assert_allclose(path[:16, 0], run.weights, atol=1e-9)
 
 

@@ -29,21 +29,12 @@ from pictures import assert_readable
 pytestmark = pytest.mark.filterwarnings("ignore::attsvm.ConvergenceWarning")  # rank stops a solver on purpose
 
 RUNS = 8
-THEORY = (
-    "gd-paths",
-    "regularization-path",
-    "rank",
-    "global-local",
-    "overparameterization",
-    "equal-scores",
-    "basin",
-)
+THEORY = ("gd-paths", "regularization-path", "rank", "global-local", "overparameterization", "equal-scores", "basin")
 QUICK = ("gd-paths", "rank", "basin")
 
 
 @pytest.fixture(
-    scope="module",
-    params=[name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in THEORY],
+    scope="module", params=[name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in THEORY]
 )
 def small(request):
     """A figure and its results, few runs and fewer where a run takes long."""
@@ -200,9 +191,7 @@ def test_rules_and_margins_see_through_a_wrong_number(figure, key, value, text, 
     found = {name: np.concatenate([numbers] * 20) for name, numbers in results(figure).items()}
 
     def verdict(results):
-        return next(
-            claim.verdict for group in figure.claims(results).values() for claim in group if text in claim.text
-        )
+        return next(claim.verdict for group in figure.claims(results).values() for claim in group if text in claim.text)
 
     assert verdict(found) != "fails"
     assert verdict(found | {key: np.full_like(found[key], value)}) == "fails"
@@ -212,12 +201,7 @@ def test_rules_and_margins_see_through_a_wrong_number(figure, key, value, text, 
     "figure, name, judged, made",
     [
         (basin, "is_locally_optimal", None, lambda rng: basin.instance(rng, True)),
-        (
-            joint_training,
-            "label_svm",
-            SimpleNamespace(W=1, support=np.ones((2, 2), bool)),
-            joint_training.experiment,
-        ),
+        (joint_training, "label_svm", SimpleNamespace(W=1, support=np.ones((2, 2), bool)), joint_training.experiment),
         (next_token, "next_token", SimpleNamespace(acyclic=True), next_token.draw),
         (several_classes, "mixture", np.full(several_classes.T, several_classes.KEPT), several_classes.experiment),
         (several_tokens, "judge", None, lambda rng: several_tokens.accepted(4, rng)),

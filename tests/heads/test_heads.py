@@ -313,9 +313,7 @@ SEVERAL = {
 def test_what_is_no_head_or_report_is_named(wrong):
     for name, functions in ONE.items():
         for function in functions:
-            with pytest.raises(
-                TypeError, match=f"^{name} must be a Head.*from attsvm.* got {type(wrong).__name__}"
-            ):
+            with pytest.raises(TypeError, match=f"^{name} must be a Head.*from attsvm.* got {type(wrong).__name__}"):
                 function(wrong)
     for name, functions in SEVERAL.items():
         for function in functions:
@@ -449,9 +447,7 @@ def test_what_an_interior_point_leaves_is_no_support(head):
     dual = np.full(cases.data.indptr[-1], 1e-13)
     dual[cases.data.indptr[3] + (cases.selected[3] == 0)] = 2.0
     rows, multipliers = fit._support(SimpleNamespace(status="optimal", dual=dual), cases)
-    assert (
-        rows.shape == (1, 4) and rows[0, :3].tolist() == cases.rows[3].tolist() and multipliers.tolist() == [2.0]
-    )
+    assert rows.shape == (1, 4) and rows[0, :3].tolist() == cases.rows[3].tolist() and multipliers.tolist() == [2.0]
 
 
 def test_why_adds_up(head):

@@ -191,19 +191,9 @@ def dom(path, fragment="", script="", **flags):
         page = path.read_text(encoding="utf-8")
         path = path.with_name("scripted.html")
         path.write_text(page.replace("</body>", f"<script>{script}</script></body>"), encoding="utf-8")
-    command = [
-        CHROMIUM,
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        f"--user-data-dir={path.parent / 'profile'}",
-    ]
+    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={path.parent / 'profile'}"]
     ran = subprocess.run(
-        [*command, "--dump-dom", f"file://{path}{fragment}"],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=True,
+        [*command, "--dump-dom", f"file://{path}{fragment}"], capture_output=True, text=True, timeout=240, check=True
     )
     return re.sub(r"<script.*?</script>", "", ran.stdout, flags=re.DOTALL)
 

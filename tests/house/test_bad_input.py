@@ -146,13 +146,7 @@ ARRAYS = {
 # None is the default of these, or they take this number or shape.
 FINE = {
     *(f"{where}-none" for where in ("cross_attention_values", "self_attention_values", "causal_attention_values")),
-    *(
-        "prompt_attention_key-none",
-        "Problem_y-none",
-        "train_W-none",
-        "train_lr-number",
-        "train_lr-too_few_dimensions",
-    ),
+    *("prompt_attention_key-none", "Problem_y-none", "train_W-none", "train_lr-number", "train_lr-too_few_dimensions"),
     "LinearHead_per_query-too_few_dimensions",
     "train_lr-number",
 }
@@ -218,9 +212,7 @@ bad("head-class", "head")(lambda g: attsvm.Problem(g.data, g.y, attsvm.LinearHea
 bad("v-other-dv", "v")(lambda g: attsvm.Problem(g.data, g.y, attsvm.LinearHead(np.ones(3))))
 bad("v-other-dv-per-query", "v")(lambda g: attsvm.Problem(g.data, g.y, attsvm.LinearHead(np.ones((2, 3)))))
 bad("v-other-n", "v")(lambda g: attsvm.Problem(g.data, g.y, attsvm.LinearHead(np.ones((3, 2)))))
-bad("v-per-sequence-for-several", "v")(
-    lambda g: attsvm.Problem(g.several, None, attsvm.LinearHead(np.ones((2, 2))))
-)
+bad("v-per-sequence-for-several", "v")(lambda g: attsvm.Problem(g.several, None, attsvm.LinearHead(np.ones((2, 2)))))
 bad("v-other-S", "v")(lambda g: attsvm.Problem(g.several, None, attsvm.LinearHead(np.ones((2, 3, 2)))))
 bad("v-array-for-ragged", "v")(lambda g: attsvm.Problem(g.all_ragged, None, attsvm.LinearHead(np.ones((3, 2, 2)))))
 bad("v-list-of-other-lengths", "v")(
@@ -230,9 +222,7 @@ bad("v-list-too-short", "v")(
     lambda g: attsvm.Problem(g.all_ragged, None, attsvm.LinearHead([np.ones((3, 2)), np.ones((1, 2))]))
 )
 bad("v-list-of-other-dv", "v")(
-    lambda g: attsvm.Problem(
-        g.all_ragged, None, attsvm.LinearHead([np.ones((3, 2)), np.ones((1, 2)), np.ones((2, 3))])
-    )
+    lambda g: attsvm.Problem(g.all_ragged, None, attsvm.LinearHead([np.ones((3, 2)), np.ones((1, 2)), np.ones((2, 3))]))
 )
 bad("v-list-with-a-jagged-part", "v")(lambda g: attsvm.LinearHead([[[1.0, 2.0], [3.0]], [[1.0, 2.0]]]))
 bad("v-list-with-none", "v")(lambda g: attsvm.LinearHead([np.ones((3, 2)), None]))
@@ -247,9 +237,7 @@ bad("y-other-n", "y")(lambda g: attsvm.Problem(g.data, [1.0, 1.0, 1.0], g.head))
 bad("y-column", "y")(lambda g: attsvm.Problem(g.data, [[1.0], [1.0]], g.head))
 bad("y-per-sequence-for-several", "y")(lambda g: attsvm.Problem(g.several, g.y, g.head))
 bad("y-flat-for-ragged", "y")(lambda g: attsvm.Problem(g.all_ragged, np.ones(6), g.head))
-bad("y-list-of-other-lengths", "y")(
-    lambda g: attsvm.Problem(g.all_ragged, [np.ones(S) for S in (3, 2, 1)], g.head)
-)
+bad("y-list-of-other-lengths", "y")(lambda g: attsvm.Problem(g.all_ragged, [np.ones(S) for S in (3, 2, 1)], g.head))
 bad("y-list-too-short", "y")(lambda g: attsvm.Problem(g.all_ragged, [np.ones(3), np.ones(1)], g.head))
 bad("y-list-with-none", "y")(lambda g: attsvm.Problem(g.all_ragged, [np.ones(3), np.ones(1), None], g.head))
 bad("y-list-with-a-jagged-part", "y")(
@@ -261,9 +249,7 @@ bad("loss-none", "loss")(lambda g: attsvm.Problem(g.data, g.y, g.head, None))
 bad("loss-function", "loss")(lambda g: attsvm.Problem(g.data, g.y, g.head, np.exp))
 bad("loss-list", "loss")(lambda g: attsvm.Problem(g.data, g.y, g.head, ["logistic"]))
 bad("loss-log-of-negative-scores", "loss")(lambda g: attsvm.Problem(g.data, g.y, g.head, "log"))
-bad("loss-log-of-zero-scores", "loss")(
-    lambda g: attsvm.Problem(g.data, None, attsvm.LinearHead([0.0, 0.0]), "log")
-)
+bad("loss-log-of-zero-scores", "loss")(lambda g: attsvm.Problem(g.data, None, attsvm.LinearHead([0.0, 0.0]), "log"))
 bad("weights-none-at-all", "W")(lambda g: g.problem.loss())
 bad("weights-W-and-K", "W")(lambda g: g.problem.loss(g.W, K=g.K))
 bad("weights-W-K-and-Q", "W")(lambda g: g.problem.loss_and_grad(g.W, K=g.K, Q=g.Q))
@@ -317,9 +303,7 @@ bad("train_head-log", "train_head")(
     )
 )
 bad("train_head-callable", "train_head")(
-    lambda g: attsvm.train(
-        attsvm.Problem(g.data, g.y, attsvm.CallableHead(lambda o: (o[:, 0], o))), train_head=True
-    )
+    lambda g: attsvm.train(attsvm.Problem(g.data, g.y, attsvm.CallableHead(lambda o: (o[:, 0], o))), train_head=True)
 )
 bad("lr-negative", "lr")(lambda g: attsvm.train(g.problem, lr=-0.1))
 bad("lr-nan", "lr")(lambda g: attsvm.train(g.problem, lr=nan))
@@ -352,9 +336,7 @@ bad("record-huge", "record")(lambda g: attsvm.train(g.problem, record=2**70))
 bad("record-beyond-the-end", "record")(lambda g: attsvm.train(g.problem, steps=10, record=[11]))
 bad("record-before-the-start", "record")(lambda g: attsvm.train(g.problem, steps=10, record=[-1, 3]))
 bad("record-matrix", "record")(lambda g: attsvm.train(g.problem, steps=10, record=[[1, 2]]))
-bad("record-unsigned-huge", "record")(
-    lambda g: attsvm.train(g.problem, record=np.array([2**64 - 1], dtype=np.uint64))
-)
+bad("record-unsigned-huge", "record")(lambda g: attsvm.train(g.problem, record=np.array([2**64 - 1], dtype=np.uint64)))
 bad("record-huge-in-a-list", "record")(lambda g: attsvm.train(g.problem, record=[2**70]))
 bad("record-jagged", "record")(lambda g: attsvm.train(g.problem, record=[1, [2, 3]]))
 bad("record-masked", "record")(lambda g: attsvm.train(g.problem, record=np.ma.masked_array([1, 2], [True, False])))
@@ -378,9 +360,7 @@ bad("selected-number", "selected")(lambda g: attsvm.solve_svm(g.data, 0))
 bad("selected-too-few", "selected")(lambda g: attsvm.solve_svm(g.data, [0]))
 bad("selected-out-of-range", "selected")(lambda g: attsvm.solve_svm(g.data, [0, 3]))
 bad("selected-negative", "selected")(lambda g: attsvm.solve_svm(g.data, [0, -1]))
-bad("selected-unsigned-huge", "selected")(
-    lambda g: attsvm.solve_svm(g.data, np.array([0, 2**64 - 1], dtype=np.uint64))
-)
+bad("selected-unsigned-huge", "selected")(lambda g: attsvm.solve_svm(g.data, np.array([0, 2**64 - 1], dtype=np.uint64)))
 bad("selected-huge", "selected")(lambda g: attsvm.solve_svm(g.data, [0, 2**70]))
 bad("selected-jagged", "selected")(lambda g: attsvm.solve_svm(g.data, [0, [1]]))
 bad("selected-out-of-a-short-window", "selected")(lambda g: attsvm.solve_svm(g.ragged, [2, 1, 0]))
@@ -514,9 +494,7 @@ bad("plot-attention-empty", "probabilities")(lambda g: attsvm.plot.attention([])
 bad("plot-attention-selected", "selected")(lambda g: attsvm.plot.attention(np.ones((2, 3)), [0], object()))
 bad("plot-share", "run")(lambda g: attsvm.plot.margin_share([1.0]))
 bad("plot-heads", "run")(
-    lambda g: attsvm.plot.saturation(
-        attsvm.train(attsvm.Problem(g.data, g.y, g.head, heads=1), steps=3), ax=object()
-    )
+    lambda g: attsvm.plot.saturation(attsvm.train(attsvm.Problem(g.data, g.y, g.head, heads=1), steps=3), ax=object())
 )
 bad("heads-start", "W")(lambda g: attsvm.train(attsvm.Problem(g.data, g.y, g.head, heads=2), steps=3))
 bad("log-loss-head", "loss")(lambda g: attsvm.Problem(g.data, head=attsvm.MLPHead(np.eye(2)), loss="log"))
@@ -567,10 +545,7 @@ def test_messages_say_what_was_expected_and_what_came():
         ),
         (lambda: g.data.logits(np.ones((2, 3))), r"W must have shape \(dk, dz\) = \(2, 2\), got \(2, 3\)"),
         (lambda: attsvm.causal_attention([[[nan]]]), r"X must be finite, got nan at \(0, 0, 0\)"),
-        (
-            lambda: attsvm.train(g.problem, lr=[1.0], steps=3),
-            r"lr must have shape \(steps,\) = \(3,\), got \(1,\)",
-        ),
+        (lambda: attsvm.train(g.problem, lr=[1.0], steps=3), r"lr must have shape \(steps,\) = \(3,\), got \(1,\)"),
         (lambda: attsvm.Problem(g.data, [1, 3], g.head), r"y must hold labels -1 and \+1 only, got 3"),
     ]:
         with pytest.raises(ValueError, match=message):
@@ -588,9 +563,7 @@ def test_the_private_module_refuses_what_does_not_fit():
     start, stop = g.data.start, g.data.stop
     handle, scores, W, W3 = g.data._handle, g.problem._scores, g.W, g.W[None]
     head = (1, np.ones((2, 3)), np.ones(3), 0.0)
-    problem = dict(
-        windows=handle, loss=0, scores=None, values=keys, y=g.y, head=head, heads=1, concatenate=False
-    )  # fmt: skip
+    problem = dict(windows=handle, loss=0, scores=None, values=keys, y=g.y, head=head, heads=1, concatenate=False)
     general = core.objective(*problem.values())
     linear = core.objective(handle, 0, scores, None, None, None, 1, False)
     trained = core.objective(handle, 0, scores, keys, g.y, None, 1, False)
@@ -793,9 +766,7 @@ def test_numbers_are_read_before_arrays_are_checked():
 def test_calls_leave_no_references_and_no_memory():
     """Hundreds of rounds of eleven good and four failing calls."""
     g = good()
-    failing = [
-        row[2] for row in BAD_INPUTS if row[0].split("-")[0] in ("lr", "record", "W", "v", "query", "weights")
-    ]
+    failing = [row[2] for row in BAD_INPUTS if row[0].split("-")[0] in ("lr", "record", "W", "v", "query", "weights")]
     kept = [g.X, g.Z, g.y, g.v, g.W, g.K, g.Q, g.data, g.problem, *g.ragged_X]
 
     def rounds(times):
@@ -808,9 +779,7 @@ def test_calls_leave_no_references_and_no_memory():
             attsvm.causal_attention(g.ragged_X).logits(g.W)
             attsvm.train(g.problem, g.W, steps=3, record=1)
             attsvm.train(g.problem, K=g.K, Q=g.Q, steps=3, record=1)
-            attsvm.train(
-                g.problem, g.W, steps=3, train_head=True, callback=lambda run: None, reduce=lambda a: None
-            )
+            attsvm.train(g.problem, g.W, steps=3, train_head=True, callback=lambda run: None, reduce=lambda a: None)
             raising = (
                 failing[i % len(failing)],
                 lambda g: attsvm.train(g.problem, g.W + 1e308, steps=3),

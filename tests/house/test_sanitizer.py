@@ -70,21 +70,11 @@ def build(tree):
     """The package with a sanitized extension, in a copy of the sources."""
     tree.mkdir()
     for name in ("csrc", "python"):
-        shutil.copytree(
-            ROOT / name, tree / name, ignore=shutil.ignore_patterns("*.so", "__pycache__", "*.egg-info")
-        )
+        shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("*.so", "__pycache__", "*.egg-info"))
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
         if (ROOT / name).is_file():
             shutil.copy(ROOT / name, tree)
-    command = [
-        sys.executable,
-        "setup.py",
-        "--quiet",
-        "build_ext",
-        "--inplace",
-        "--parallel",
-        str(os.cpu_count() or 1),
-    ]
+    command = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace", "--parallel", str(os.cpu_count() or 1)]
     env = {**os.environ, "ATTSVM_CFLAGS": FLAGS, "PATH": search_path()}
     built = subprocess.run(command, cwd=tree, env=env, capture_output=True, text=True)
     assert built.returncode == 0, built.stderr[-4000:]
@@ -104,12 +94,7 @@ def run(package, tmp_path, *arguments):
         "OPENBLAS_NUM_THREADS": "1",
     }
     return subprocess.run(
-        [sys.executable, *arguments],
-        cwd=ROOT,
-        env=env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
+        [sys.executable, *arguments], cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
 
 

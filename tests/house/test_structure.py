@@ -77,9 +77,7 @@ def test_only_the_certificate_gate_says_infeasible():
 
 
 def test_status_words_are_those_of_the_header():
-    listed = re.findall(
-        r'STATUS\((\w+), (-?\d+), "([^"]+)", "([^"]+)"\)', (CSRC / "base" / "status.h").read_text()
-    )
+    listed = re.findall(r'STATUS\((\w+), (-?\d+), "([^"]+)", "([^"]+)"\)', (CSRC / "base" / "status.h").read_text())
     assert {int(number): word for _, number, word, _ in listed} == _core.STATUS
     assert len(listed) == len(_core.STATUS)  # no number twice
     documented = inspect.getdoc(attsvm.Separation)
@@ -173,9 +171,7 @@ def test_all_lists_what_the_package_offers():
     assert sorted(attsvm.__all__) == attsvm.__all__
     offered = {name for name in vars(attsvm) if not name.startswith("_")}
     package = Path(attsvm.__file__).parent
-    submodules = {path.stem for path in package.glob("*.py")} | {
-        path.parent.name for path in package.glob("*/*.py")
-    }
+    submodules = {path.stem for path in package.glob("*.py")} | {path.parent.name for path in package.glob("*/*.py")}
     assert offered - submodules <= set(attsvm.__all__)
     assert set(attsvm.__all__) <= offered
 
@@ -183,8 +179,6 @@ def test_all_lists_what_the_package_offers():
 @pytest.mark.skipif(not (ROOT / ".git").exists() or shutil.which("git") is None, reason="not a git checkout")
 def test_the_top_level_holds_nothing_else():
     allowed = "csrc python tests notebooks setup.py pyproject.toml README.md LICENSE MANIFEST.in".split()
-    listed = subprocess.run(
-        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.split()
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     top = {path.split("/")[0] for path in listed if not path.startswith(".")}
     assert top <= set(allowed), "pictures of the README live in .pictures"

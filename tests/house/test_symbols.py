@@ -64,9 +64,7 @@ def test_files_do_not_call_each_other_in_circles(symbols):
         name: {of[symbol] for kind, symbol in symbols[name] if kind == "U" and symbol in of} - {name}
         for name in C_FILES
     }
-    mutual = sorted(
-        (a, b) for a in C_FILES for b in uses[a] if a < b and a in uses[b] and not a.startswith("binding/")
-    )
+    mutual = sorted((a, b) for a in C_FILES for b in uses[a] if a < b and a in uses[b] and not a.startswith("binding/"))
     assert not mutual
 
 
@@ -103,7 +101,5 @@ def test_no_state_outlives_a_call(symbols):
     for name in C_FILES:
         kept = [s for kind, s in symbols[name] if kind in "bBdDC" and not s.startswith((".", "__"))]
         if name.startswith("binding/"):
-            kept = [
-                s for s in kept if not re.search("methods|slots|definition|ARRAY_API|^PyArray_|^bind_threads$", s)
-            ]
+            kept = [s for s in kept if not re.search("methods|slots|definition|ARRAY_API|^PyArray_|^bind_threads$", s)]
         assert kept == (["spares"] if name == "base/arena" else []), name

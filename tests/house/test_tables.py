@@ -44,9 +44,7 @@ def test_the_exported_table_is_the_list_of_the_header(name):
 
 def test_the_stub_and_this_file_name_every_table():
     stub = ast.parse(Path(attsvm.__file__).with_name("_core.pyi").read_text())
-    annotated = {
-        node.target.id for node in stub.body if isinstance(node, ast.AnnAssign) and node.target.id.isupper()
-    }
+    annotated = {node.target.id for node in stub.body if isinstance(node, ast.AnnAssign) and node.target.id.isupper()}
     exported = {name for name, value in vars(_core).items() if isinstance(value, dict) and name.isupper()}
     assert annotated == exported == {*TABLES, "STATUS"}
 
@@ -59,9 +57,7 @@ def test_every_member_is_documented(name):
 
 
 def test_every_head_has_its_class():
-    classes = {
-        thing.kind for thing in vars(output_head).values() if isinstance(thing, type) and hasattr(thing, "kind")
-    }
+    classes = {thing.kind for thing in vars(output_head).values() if isinstance(thing, type) and hasattr(thing, "kind")}
     assert classes == set(_core.HEAD)
 
 
@@ -90,9 +86,7 @@ def test_every_norm_is_solved_and_measured(norm):
     found = attsvm.solve_svm(data, [0, 1, 2], norm)
     assert found.status == "optimal" and found.unique in (True, False, None)
     low, high = attsvm.margin_share(data, [0, 1, 2], found.W, norm)
-    assert low == pytest.approx(1, rel=1e-8) and high == pytest.approx(
-        1, rel=1e-8
-    )  # the solution's own certificate
+    assert low == pytest.approx(1, rel=1e-8) and high == pytest.approx(1, rel=1e-8)  # the solution's own certificate
 
 
 @pytest.mark.skipif(not CSRC.is_dir(), reason="the sources are not next to the tests")

@@ -117,9 +117,7 @@ def program(tmp_path_factory):
                 objects = [folder / "threads.o", folder / "refuse.c", f"-DALLOWED={allowed}"]
             subprocess.run(["gcc", *words, folder / "main.c", *objects, "-o", built[key]], check=True)
         done = subprocess.run([built[key], *map(str, arguments)], capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, (
-            done.stderr or f"an item was missed, or came to another part ({done.returncode})"
-        )
+        assert done.returncode == 0, done.stderr or f"an item was missed, or came to another part ({done.returncode})"
         return [int(word) for word in done.stdout.split()]
 
     return run

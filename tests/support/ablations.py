@@ -125,10 +125,7 @@ ABLATIONS = {
     ),
     "openblas": Ablation("gemm", "OpenBLAS in every product", "both", BY_OPENBLAS),
     "one-by-one": Ablation(
-        "interleaved",
-        "windows one by one, in the span of the queries where that is shorter",
-        "few queries",
-        ONE_BY_ONE,
+        "interleaved", "windows one by one, in the span of the queries where that is shorter", "few queries", ONE_BY_ONE
     ),
     "one-by-one-on-W": Ablation("interleaved", "windows one by one, on W", "few queries", ON_W),
 }

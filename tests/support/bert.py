@@ -94,11 +94,7 @@ def torch_forward(weights, config, ids, dtype):
         return F.layer_norm(x, x.shape[-1:], W[part + ".weight"], W[part + ".bias"], small)
 
     x = F.embedding(torch.tensor(ids), W["embeddings.word_embeddings.weight"])
-    x = (
-        x
-        + W["embeddings.position_embeddings.weight"][: len(ids)]
-        + W["embeddings.token_type_embeddings.weight"][0]
-    )
+    x = x + W["embeddings.position_embeddings.weight"][: len(ids)] + W["embeddings.token_type_embeddings.weight"][0]
     x = norm("embeddings.LayerNorm", x)
     states, attention = [x], []
     for layer in range(config["num_hidden_layers"]):

@@ -20,12 +20,8 @@ BUILDERS = {
     "cross_several_queries": lambda tokens, queries: attsvm.cross_attention(tokens(3, 6, 4), queries(3, 2, 5)),
     "cross_ragged": lambda tokens, queries: attsvm.cross_attention(_ragged(tokens), queries(5, 3)),
     "cross_ragged_several": lambda tokens, queries: attsvm.cross_attention(_ragged(tokens), queries(5, 2, 3)),
-    "cross_values": lambda tokens, queries: attsvm.cross_attention(
-        tokens(5, 6, 4), queries(5, 3), tokens(5, 6, 2)
-    ),
-    "cross_float32": lambda tokens, queries: attsvm.cross_attention(
-        tokens(5, 6, 4).astype(np.float32), queries(5, 3)
-    ),
+    "cross_values": lambda tokens, queries: attsvm.cross_attention(tokens(5, 6, 4), queries(5, 3), tokens(5, 6, 2)),
+    "cross_float32": lambda tokens, queries: attsvm.cross_attention(tokens(5, 6, 4).astype(np.float32), queries(5, 3)),
     "cross_one_sequence": lambda tokens, queries: attsvm.cross_attention(tokens(1, 7, 3), queries(1, 3)),
     "cross_one_dimension": lambda tokens, queries: attsvm.cross_attention(tokens(4, 5, 1), queries(4, 1)),
     "cross_gemm": lambda tokens, queries: attsvm.cross_attention(tokens(40, 13, 21), queries(40, 17)),
@@ -44,9 +40,7 @@ BUILDERS = {
 def build_case(name, head="shared", positive=False, seed=0):
     """Data of a kind with labels y and head v to fit (positive scores for the log loss), and the generator."""
     rng = np.random.default_rng([seed, list(BUILDERS).index(name)])
-    tokens = (
-        (lambda *shape: rng.uniform(0.1, 1.0, shape)) if positive else (lambda *shape: rng.standard_normal(shape))
-    )
+    tokens = (lambda *shape: rng.uniform(0.1, 1.0, shape)) if positive else (lambda *shape: rng.standard_normal(shape))
     data = BUILDERS[name](tokens, lambda *shape: rng.standard_normal(shape))
     M, dv = len(data), data.values.shape[1]
     v = data.layout.shape_queries(tokens(M, dv)) if head == "per query" else tokens(dv)

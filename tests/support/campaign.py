@@ -86,9 +86,7 @@ def _data(rng, kind):
 
 def _selection(rng, kind, data):
     """At random, or what random weights select (so that it can be met), the latter with some tokens exchanged."""
-    chosen = np.concatenate(
-        [np.atleast_1d(x) for x in data.select(rng.standard_normal((data.dk, data.dz)))]
-    ).ravel()
+    chosen = np.concatenate([np.atleast_1d(x) for x in data.select(rng.standard_normal((data.dk, data.dz)))]).ravel()
     lengths = data.stop - data.start
     change = rng.random(len(chosen)) < rng.choice([0.0, 0.1, 1.0])
     chosen = np.where(change, (rng.random(len(chosen)) * lengths).astype(int), chosen)
@@ -165,9 +163,7 @@ def judge(case, norm, **options):
     elif sol.W is not None:
         lower, upper = reference.certificate(case.data, case.selected, sol.W, sol.dual, norm)
         allowed = max(1e-9, 100 * EPS * rho / sol.margin)
-        if abs(lower / sol.margin - 1) > 1e-12 + allowed / 5 or upper > sol.margin_bound * (
-            1 + 1e-12 + allowed / 5
-        ):
+        if abs(lower / sol.margin - 1) > 1e-12 + allowed / 5 or upper > sol.margin_bound * (1 + 1e-12 + allowed / 5):
             return sol, f"bounds {lower!r}, {upper!r} instead of {sol.margin!r}, {sol.margin_bound!r}"
         if sol.status == "optimal" and not upper / lower - 1 <= allowed * 1.2:
             return sol, f"gap {upper / lower - 1:.1e}"

@@ -134,15 +134,7 @@ FAMILIES = {
     ),
     "swin": (
         "SwinConfig",
-        dict(
-            image_size=32,
-            patch_size=2,
-            num_channels=3,
-            embed_dim=16,
-            depths=[2, 2],
-            num_heads=[2, 4],
-            window_size=4,
-        ),
+        dict(image_size=32, patch_size=2, num_channels=3, embed_dim=16, depths=[2, 2], num_heads=[2, 4], window_size=4),
         "SwinModel",
         "wide image",
         4,
@@ -174,9 +166,7 @@ SCALE = 6.0
 
 
 def available(families: dict = FAMILIES) -> list[str]:
-    return [
-        name for name, (config, _, model, _, _) in families.items() if hasattr(tf, config) and hasattr(tf, model)
-    ]
+    return [name for name, (config, _, model, _, _) in families.items() if hasattr(tf, config) and hasattr(tf, model)]
 
 
 def make(name: str, implementation: str, seed: int = 0) -> torch.nn.Module:
@@ -215,10 +205,7 @@ def batches(name: str, padding: str = "") -> list[dict]:
             batch["decoder_input_ids"] = torch.randint(3, V, (2, 6), generator=generator)
         elif kind == "sound":
             sound = torch.randn(2, 8, 20, generator=generator)
-            batch = {
-                "input_features": sound,
-                "decoder_input_ids": torch.randint(3, V, (2, 6), generator=generator),
-            }
+            batch = {"input_features": sound, "decoder_input_ids": torch.randint(3, V, (2, 6), generator=generator)}
         found.append(batch)
     return found
 

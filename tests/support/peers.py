@@ -81,9 +81,7 @@ def by_daqp(rows):
     gram = rows.gram()
     m = len(gram)
     none = np.full(m, 1e30)
-    return rows.adjoint(
-        daqp.solve(gram, -np.ones(m), np.eye(0, m), none, np.zeros(m), np.zeros(m, dtype=np.int32))[0]
-    )
+    return rows.adjoint(daqp.solve(gram, -np.ones(m), np.eye(0, m), none, np.zeros(m), np.zeros(m, dtype=np.int32))[0])
 
 
 def by_daqp_on_weights(rows):
@@ -255,9 +253,7 @@ def spectral_program(rows):
     place, diagonal = (j * (j + 1) // 2 + i).ravel(), np.arange(N) * (np.arange(N) + 3) // 2
     values = np.concatenate([np.full(p * q, -np.sqrt(2)), -np.ones(N)])
     columns = np.concatenate([np.arange(p * q), np.full(N, p * q)])
-    lifted = sparse.coo_matrix(
-        (values, (np.concatenate([place, diagonal]), columns)), (N * (N + 1) // 2, p * q + 1)
-    )
+    lifted = sparse.coo_matrix((values, (np.concatenate([place, diagonal]), columns)), (N * (N + 1) // 2, p * q + 1))
     A = sparse.vstack([sparse.hstack([sparse.csc_matrix(-R), sparse.csc_matrix((len(R), 1))]), lifted]).tocsc()
     return A, np.concatenate([-np.ones(len(R)), np.zeros(N * (N + 1) // 2)]), len(R), N, (p, q), basis
 
@@ -272,9 +268,7 @@ def by_clarabel_spectral(rows):
     settings.max_threads = 1
     cones = [clarabel.NonnegativeConeT(m), clarabel.PSDTriangleConeT(N)]
     n = A.shape[1]
-    solver = clarabel.DefaultSolver(
-        sparse.csc_matrix((n, n)), np.append(np.zeros(n - 1), 1.0), A, b, cones, settings
-    )
+    solver = clarabel.DefaultSolver(sparse.csc_matrix((n, n)), np.append(np.zeros(n - 1), 1.0), A, b, cones, settings)
     return np.array(solver.solve().x)[:-1].reshape(shape) @ basis.T
 
 

@@ -195,9 +195,7 @@ def contradicting_kept():
 
 def all_kept():
     rng = np.random.default_rng(14)
-    return Case(
-        attsvm.cross_attention(sphere(rng, 3, 4, 5), sphere(rng, 3, 5)), np.ones((3, 4), bool), "no constraint"
-    )
+    return Case(attsvm.cross_attention(sphere(rng, 3, 4, 5), sphere(rng, 3, 5)), np.ones((3, 4), bool), "no constraint")
 
 
 def one_token():

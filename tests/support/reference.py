@@ -99,9 +99,7 @@ def certificate(data, selected, W, dual, norm):
         W = np.asarray(W)
         margins, size = svm_apply(rows, W), matrix_norms(W, norm)[0]
         # An equality is computed to a few hundred roundings of its row's length times ||W||, and no better.
-        rounding = [
-            1e-13 * np.linalg.norm(delta) * np.linalg.norm(z) * np.linalg.norm(W) for *_, delta, z, _ in rows
-        ]
+        rounding = [1e-13 * np.linalg.norm(delta) * np.linalg.norm(z) * np.linalg.norm(W) for *_, delta, z, _ in rows]
         if (np.abs(margins) <= rounding)[equal].all():
             asked = margins[~equal]
             lower = math.inf if not asked.size else max(asked.min() / size, 0.0) if size > 0 else 0.0

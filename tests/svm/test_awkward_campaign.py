@@ -70,9 +70,7 @@ def rows_of(X, Z, kept, margins):
         first = int(np.argmax(kept[q]))
         for t in range(X.shape[1]):
             if t != first:
-                rows.append(
-                    np.outer(X[q, first].astype(np.longdouble) - X[q, t], Z[q].astype(np.longdouble)).ravel()
-                )
+                rows.append(np.outer(X[q, first].astype(np.longdouble) - X[q, t], Z[q].astype(np.longdouble)).ravel())
                 equal.append(bool(kept[q, t]))
                 asked.append(margins[q, t] if margins is not None else 0.0 if kept[q, t] else 1.0)
                 at.append((q, t))

@@ -36,9 +36,7 @@ def prove(case, norm):
     assert sol.margin == pytest.approx(lower, rel=1e-12 + allowed / 5)
     assert sol.margin_bound == pytest.approx(upper, rel=1e-12 + allowed / 5)
     if norm == "nuclear":
-        assert np.linalg.svd(sol.W, compute_uv=False).sum() == pytest.approx(
-            1 / sol.margin, rel=1e-12 + allowed / 5
-        )
+        assert np.linalg.svd(sol.W, compute_uv=False).sum() == pytest.approx(1 / sol.margin, rel=1e-12 + allowed / 5)
     return sol, rows, sol.margin / rho
 
 

@@ -27,9 +27,7 @@ def vocabulary(seed, words, n, T, vectors, order=None):
 def has_cycle(selected, tokens, kind):
     """By taking away words that nothing is preferred to, one vector at a time."""
     for k in np.unique(kind):
-        edges = {
-            (t[a], x) for t, a in zip(tokens[kind == k], selected[kind == k], strict=True) for x in t if x != t[a]
-        }
+        edges = {(t[a], x) for t, a in zip(tokens[kind == k], selected[kind == k], strict=True) for x in t if x != t[a]}
         while edges:
             tails = {tail for tail, _ in edges}
             fewer = {(tail, head) for tail, head in edges if head in tails}

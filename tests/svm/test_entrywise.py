@@ -9,17 +9,7 @@ import numpy as np
 import pytest
 import reference
 from attsvm import _core
-from problems import (
-    CASES,
-    Case,
-    ball,
-    correlated,
-    planted_margin,
-    random_problem,
-    several_kept,
-    sphere,
-    spread_norms,
-)
+from problems import CASES, Case, ball, correlated, planted_margin, random_problem, several_kept, sphere, spread_norms
 
 EPS = np.finfo(float).eps
 TOL = 1e-9  # the gap solve_svm promises unless told otherwise
@@ -176,9 +166,7 @@ def test_two_is_the_frobenius_norm(seed):
     frobenius = attsvm.solve_svm(case.data, case.selected)
     status, W, _, lower, upper = interior(case, 2.0, tol=1e-11)
     assert status == 0
-    assert lower == pytest.approx(frobenius.margin, rel=1e-9) and upper == pytest.approx(
-        frobenius.margin, rel=1e-9
-    )
+    assert lower == pytest.approx(frobenius.margin, rel=1e-9) and upper == pytest.approx(frobenius.margin, rel=1e-9)
     assert np.linalg.norm(W - frobenius.W) <= 1e-5 * np.linalg.norm(W)  # sqrt(2 gap)
 
 

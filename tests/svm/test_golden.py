@@ -55,9 +55,7 @@ def test_iterates_of_W(golden):
 
 
 def test_iterates_of_K_and_Q(golden):
-    run = attsvm.train(
-        golden.problem, K=golden.K0, Q=golden.Q0, lr=0.1, steps=100, record=list(KQ_STEPS), ridge=RIDGE
-    )
+    run = attsvm.train(golden.problem, K=golden.K0, Q=golden.Q0, lr=0.1, steps=100, record=list(KQ_STEPS), ridge=RIDGE)
     for step, W in zip(run.steps, run.weights, strict=True):
         if step > 0:
             K, Q = getattr(golden, f"KQ_step{step}_K"), getattr(golden, f"KQ_step{step}_Q")

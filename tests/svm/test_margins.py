@@ -72,9 +72,7 @@ def prove(data, selected, margins, sol, norm):
     elif sol.status == "infeasible":
         # b.lambda > 0 while the rows combine to zero: no W, however large, reaches them.
         assert b @ weights > 0
-        assert (
-            np.linalg.norm(M) <= 1e-9 * max(np.abs(b * weights) @ lengths, lengths.max() * (b @ weights)) * 1.001
-        )
+        assert np.linalg.norm(M) <= 1e-9 * max(np.abs(b * weights) @ lengths, lengths.max() * (b @ weights)) * 1.001
     else:
         assert sol.status == "optimal"
         noise = 1e-12 * lengths * np.linalg.norm(sol.W)

@@ -60,9 +60,7 @@ PEERS = {"max": least_max_norm, "spectral": least_spectral_norm}
 
 
 @pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize(
-    "name", ["paper_size", "causal", "ragged", "ragged_equalities", "equalities", "spread_norms"]
-)
+@pytest.mark.parametrize("name", ["paper_size", "causal", "ragged", "ragged_equalities", "equalities", "spread_norms"])
 def test_the_norm_is_that_of_a_peer(name, norm):
     case = CASES[name]()
     sol = solve(case, norm)
@@ -213,9 +211,7 @@ def test_units(norm):
     """Extreme units scale W, the margin and the multipliers; the proof stays."""
     case = ball(6, 5, 6, 7)
     sol = solve(case, norm)
-    data = attsvm.cross_attention(
-        np.ldexp(case.data.keys.reshape(5, 6, 7), 400), np.ldexp(case.data.queries, -250)
-    )
+    data = attsvm.cross_attention(np.ldexp(case.data.keys.reshape(5, 6, 7), 400), np.ldexp(case.data.queries, -250))
     far = attsvm.solve_svm(data, case.selected, norm)
     np.testing.assert_allclose(np.ldexp(far.W, 150), sol.W, rtol=1e-5, atol=1e-5 * np.abs(sol.W).max())
     assert np.ldexp(far.margin, -150) == pytest.approx(sol.margin, rel=1e-9)
@@ -321,9 +317,7 @@ def test_unique_has_no_units(norm, scale):
 
 
 def test_unique_says_nothing_where_there_is_no_answer():
-    case = (
-        CASES["copy_of_selected"]() if "copy_of_selected" in CASES else Case(one_row([0.0, 0.0], [1.0, 1.0]), [0])
-    )
+    case = CASES["copy_of_selected"]() if "copy_of_selected" in CASES else Case(one_row([0.0, 0.0], [1.0, 1.0]), [0])
     sol = attsvm.solve_svm(case.data, case.selected, "max")
     assert sol.status == "infeasible" and sol.unique is None
 
@@ -343,9 +337,7 @@ def test_unique_answers_agree_with_a_second_optimum(seed):
     flat, h = A.reshape(len(A), -1), np.abs(sol.W).max()
     direction = rng.standard_normal(9)
     ends = [
-        linprog(
-            s * direction, A_ub=-flat, b_ub=-np.ones(len(A)) * (1 - 1e-7), bounds=[(-h, h)] * 9, method="highs"
-        ).x
+        linprog(s * direction, A_ub=-flat, b_ub=-np.ones(len(A)) * (1 - 1e-7), bounds=[(-h, h)] * 9, method="highs").x
         for s in (1, -1)
     ]
     apart = np.abs(ends[0] - ends[1]).max() / h

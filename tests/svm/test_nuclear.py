@@ -79,9 +79,7 @@ def float32(seed, n, T, d):
 def spread(seed, n, T, d):
     rng = np.random.default_rng(seed)
     X = sphere(rng, n, T, d) * np.exp(rng.standard_normal((n, T, 1)))
-    return attsvm.cross_attention(X, sphere(rng, n, d) * np.exp(rng.standard_normal((n, 1)))), rng.integers(
-        0, T, n
-    )
+    return attsvm.cross_attention(X, sphere(rng, n, d) * np.exp(rng.standard_normal((n, 1)))), rng.integers(0, T, n)
 
 
 PROBLEMS = {
@@ -101,9 +99,7 @@ PROBLEMS = {
 }
 LARGE = {
     "random_64": lambda: random(1, 64, 16, 64),
-    "more_rows_than_200": lambda: tight(
-        4, 100, 26, 32
-    ),  # 2,499 rows and more: the Frobenius start has its own limit
+    "more_rows_than_200": lambda: tight(4, 100, 26, 32),  # 2,499 rows and more: the Frobenius start has its own limit
     "tight_16": lambda: random(0, 64, 32, 16),
     "correlated_64": lambda: spectrum(0, 64, 32, 64, 1),
     "equalities_48": lambda: equalities(1, 48, 16, 48),
@@ -205,9 +201,7 @@ def test_auto_falls_back_on_the_other_method():
     data, selected = random(3, 20, 10, 16)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", attsvm.ConvergenceWarning)
-        assert (
-            attsvm.solve_svm(data, selected, "nuclear", method="factored", max_iter=20).status == "iteration limit"
-        )
+        assert attsvm.solve_svm(data, selected, "nuclear", method="factored", max_iter=20).status == "iteration limit"
     sol = attsvm.solve_svm(data, selected, "nuclear", max_iter=20)
     assert sol.status == "optimal" and sol.method == "interior"
 

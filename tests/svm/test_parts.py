@@ -56,9 +56,7 @@ def make(seed, n, T, dk, dz, copies=False):
     unit = rows / length[:, None]
     made = SimpleNamespace(rng=rng, n=n, m=len(rows), rows=rows, G=unit @ unit.T, beta=1 / length, length=length)
     made.kept = (X, Z, chosen)  # C reads them
-    made.struct = Problem(
-        n, T, dk, dz, X.ctypes.data, Z.ctypes.data, chosen.astype(np.intp, copy=False).ctypes.data
-    )
+    made.struct = Problem(n, T, dk, dz, X.ctypes.data, Z.ctypes.data, chosen.astype(np.intp, copy=False).ctypes.data)
     made.query = np.repeat(np.arange(n), T - 1)
     return made
 
@@ -323,9 +321,7 @@ def test_block_ascent(library, shape, soft):
     near = np.zeros((epochs, p.m), dtype=np.uint8)
     unit = p.rows * p.beta[:, None]
     looked = unit @ (lam @ unit)
-    groups = call(
-        library.parts_blocks, found, flips, W, order, near, p.struct, entries.view(np.uint8), soft, epochs
-    )
+    groups = call(library.parts_blocks, found, flips, W, order, near, p.struct, entries.view(np.uint8), soft, epochs)
     assert groups == (shape[0] > 64 + shape[3] // 2)
     left_out = near[0] == 0
     assert not kept[left_out].any() and not lam[left_out].any() and (looked[left_out] > p.beta[left_out]).all()

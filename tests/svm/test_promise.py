@@ -121,13 +121,7 @@ def test_what_is_no_proof_is_refused():
     assert (
         1 <= proof.dual[1] < 2 and np.ptp(proof.dual[1::2]) <= 1e-15
     )  # a multiplier is scaled by its length, and back
-    for dual in (
-        [0, 1, 0, 1, 0, 1.001],
-        [0, 1, 0, 1, 0, 0],
-        [0] * 6,
-        [0, -1, 0, -1, 0, -1],
-        [0, np.nan, 0, 1, 0, 1],
-    ):
+    for dual in ([0, 1, 0, 1, 0, 1.001], [0, 1, 0, 1, 0, 0], [0] * 6, [0, -1, 0, -1, 0, -1], [0, np.nan, 0, 1, 0, 1]):
         assert _core.STATUS[proposed(dual).status] == "undecided", dual
 
 

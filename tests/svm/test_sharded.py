@@ -185,9 +185,7 @@ def test_workers_that_ask_for_different_norms_are_told():
     _, X, Z = draw(10, 4, 5, 6)
     data, network = attsvm.cross_attention(X, Z), Network(2)
     norms = ["frobenius", "nuclear"]
-    for error in network.run(
-        [lambda n=n: attsvm.solve_svm(data, [0] * 4, n, reduce=network.reduce) for n in norms]
-    ):
+    for error in network.run([lambda n=n: attsvm.solve_svm(data, [0] * 4, n, reduce=network.reduce) for n in norms]):
         assert isinstance(error, ValueError) and "same settings" in str(error)
 
 

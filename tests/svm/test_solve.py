@@ -228,11 +228,7 @@ ORIGIN = [0.0, 0.0]
             [[[1, 1], ORIGIN], [[1, -1], ORIGIN], [[0.5, 1], ORIGIN]], [0] * 3, [4 / 3, 1 / 3], 17 / 9, id="tight"
         ),
         pytest.param(
-            [[[1, 1], ORIGIN], [[1, -1], ORIGIN], [[0.5, 1.5], ORIGIN]],
-            [0] * 3,
-            [1.25, 0.25],
-            1.625,
-            id="not_tight",
+            [[[1, 1], ORIGIN], [[1, -1], ORIGIN], [[0.5, 1.5], ORIGIN]], [0] * 3, [1.25, 0.25], 1.625, id="not_tight"
         ),
         pytest.param(THREE_INPUTS, [0] * 3, None, 0.7427, id="three_inputs"),
     ],
@@ -417,9 +413,7 @@ def proves_infeasible(data, sol):
             for i, x in enumerate(delta):
                 for j, z in enumerate(data.queries[q].tolist()):
                     W[i, j] = W.get((i, j), 0) + Fraction(multiplier) * x * Fraction(z)
-            weight += (
-                multiplier * float(np.linalg.norm([float(x) for x in delta])) * np.linalg.norm(data.queries[q])
-            )
+            weight += multiplier * float(np.linalg.norm([float(x) for x in delta])) * np.linalg.norm(data.queries[q])
     return float(sum(x * x for x in W.values())) ** 0.5 <= 1e-9 * weight
 
 
@@ -603,11 +597,7 @@ def test_windows_of_one_token_change_nothing(norm, method):
     """They have no row: the answer, its multipliers and what it names are those of the other windows."""
     case = ball(3, 6, 5, 6)
     rng = np.random.default_rng(0)
-    X = [
-        x
-        for pair in zip(case.data.keys.reshape(6, 5, 6), rng.standard_normal((6, 1, 6)), strict=True)
-        for x in pair
-    ]
+    X = [x for pair in zip(case.data.keys.reshape(6, 5, 6), rng.standard_normal((6, 1, 6)), strict=True) for x in pair]
     Z = np.stack([case.data.queries, rng.standard_normal((6, 6))], axis=1).reshape(12, 6)
     selected = np.stack([case.selected, np.zeros(6, dtype=np.intp)], axis=1).reshape(12)
     one = solve(case, norm, method)

@@ -16,21 +16,8 @@ from problems import CASES, ball, planted_margin, several_kept, sphere
 METHODS = [("frobenius", "active"), ("frobenius", "block"), ("frobenius", "gradient"), ("frobenius", "interior")]
 METHODS += [("nuclear", "interior"), ("nuclear", "factored"), (3.0, "interior")]
 NAMES = ["paper_size", "overloaded", "barely_feasible_1e-5", "infeasible_random", "duplicate_token_kept"]
-NAMES += [
-    "near_duplicate_1e-8",
-    "spread_norms",
-    "huge_tokens",
-    "tiny_tokens",
-    "correlated",
-    "redundant_equalities",
-]
-NAMES += [
-    "contradicting_equalities",
-    "all_tokens_selected",
-    "causal_ragged",
-    "ragged_equalities",
-    "several_queries",
-]
+NAMES += ["near_duplicate_1e-8", "spread_norms", "huge_tokens", "tiny_tokens", "correlated", "redundant_equalities"]
+NAMES += ["contradicting_equalities", "all_tokens_selected", "causal_ragged", "ragged_equalities", "several_queries"]
 NAMES += ["prompt"]
 
 
@@ -64,9 +51,7 @@ def test_no_start_changes_the_answer(name, norm, method):
         sol, wrong = campaign.judge(case, norm, method=method, warm_start=start)
         assert wrong is None, f"{kind}: {wrong}"
         settled = ("optimal", "infeasible", "no constraint")
-        if (
-            method == "gradient" or cold.status not in settled
-        ):  # a plain method: its start may help it over, or not
+        if method == "gradient" or cold.status not in settled:  # a plain method: its start may help it over, or not
             assert sol.status in (cold.status, "iteration limit", "undecided", *settled), kind
         else:
             assert sol.status == cold.status, kind
@@ -97,12 +82,7 @@ def test_near_problems(norm, method):
     ("norm", "method", "most"),
     # Steps from the answer itself: none, or those that find that out.  Block ascent restarts where the equalities of
     # several tokens are met to rounding only, and needs then what it needs from nothing.
-    [
-        ("frobenius", "gradient", 2),
-        ("frobenius", "active", 1),
-        ("frobenius", "block", 3),
-        ("nuclear", "factored", 1),
-    ],
+    [("frobenius", "gradient", 2), ("frobenius", "active", 1), ("frobenius", "block", 3), ("nuclear", "factored", 1)],
 )
 @pytest.mark.parametrize("make", [lambda: ball(0, 16, 12, 24), several_kept], ids=["one_token", "several"])
 def test_the_answer_itself_saves_the_work(make, norm, method, most):
@@ -260,10 +240,7 @@ def test_progress_is_reported(norm, method, monkeypatch):
     assert stopped.value.partial.status == "interrupted"
     assert len(reports) == 2
     assert all(isinstance(k, int) and k >= 0 and gap >= -1e-12 for k, gap in reports)
-    if norm != 3.0 and method not in (
-        "capped",
-        "interior",
-    ):  # which spend the time of one iteration, or begin anew
+    if norm != 3.0 and method not in ("capped", "interior"):  # which spend the time of one iteration, or begin anew
         assert reports[-1][0] > 0
 
 

@@ -76,9 +76,7 @@ def test_every_kind_of_data(kind, norm):
     problem = attsvm.Problem(case.data, case.y, attsvm.LinearHead(case.v))
     found = attsvm.diagnose(problem, norm=norm)
     plain = json.loads(json.dumps(found.to_dict()))
-    assert plain["status"] == found.solution.status and str(found).startswith(
-        f"Diagnosis of {len(case.data)} quer"
-    )
+    assert plain["status"] == found.solution.status and str(found).startswith(f"Diagnosis of {len(case.data)} quer")
     assert found.globally_optimal
     if found.solution.W is None:
         assert found.support is None and found.locally_optimal is None and found.all_support is None

@@ -16,9 +16,7 @@ RADII = np.array([1.0, 5.0, 10.0, 20.0, 30.0])  # in units of 1 / margin: loss g
 def one_problem(n=6, T=8, d=10, rng=0, loss="logistic"):
     X, Z, y, v = attsvm.sample.unit_sphere(n, T, d, rng)
     if loss == "log":
-        return attsvm.Problem(
-            attsvm.cross_attention(np.abs(X) + 0.1, Z), None, attsvm.LinearHead(np.abs(v)), loss=loss
-        )
+        return attsvm.Problem(attsvm.cross_attention(np.abs(X) + 0.1, Z), None, attsvm.LinearHead(np.abs(v)), loss=loss)
     return attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v), loss=loss)
 
 
@@ -96,8 +94,7 @@ def test_no_worse_than_an_independent_minimiser(norm, rng):
 
     objective, size = (sphere, 25) if norm == "frobenius" else (factors, 50)
     found = min(
-        minimize(objective, rng.standard_normal(size), jac=True, method="L-BFGS-B", tol=1e-14).fun
-        for _ in range(12)
+        minimize(objective, rng.standard_normal(size), jac=True, method="L-BFGS-B", tol=1e-14).fun for _ in range(12)
     )
     path = attsvm.regularization_path(problem, [radius], norm)
     assert path.loss[0] <= found + 1e-7

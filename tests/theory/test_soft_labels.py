@@ -31,9 +31,7 @@ def test_problem_is_the_cross_entropy_of_the_counts():
     W = np.random.default_rng(1).standard_normal((6, 12))
     assert found.problem.loss(W) == pytest.approx(cross_entropy(W, H, counts), rel=1e-13)
     softmax = np.exp(H @ W.T)
-    np.testing.assert_allclose(
-        found.data.probabilities(W), softmax / softmax.sum(axis=1, keepdims=True), rtol=1e-13
-    )
+    np.testing.assert_allclose(found.data.probabilities(W), softmax / softmax.sum(axis=1, keepdims=True), rtol=1e-13)
     _, G = found.problem.loss_and_grad(W)
     share = counts.sum(axis=1, keepdims=True) / counts.sum()
     by_hand = (found.data.probabilities(W) * share - counts / counts.sum()).T @ H

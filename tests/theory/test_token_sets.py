@@ -36,14 +36,10 @@ def planted(kind, rng, least=1):
         row[rng.permutation(len(row))[: rng.integers(min(least, most), most + 1)]] = True
     sets = data.layout.shape_entries(np.concatenate(kept), False)
     rows = reference.svm_rows(data, sets)
-    E = np.array([np.outer(delta, z).ravel() for *_, delta, z, equal in rows if equal]).reshape(
-        -1, data.dk * data.dz
-    )
+    E = np.array([np.outer(delta, z).ravel() for *_, delta, z, equal in rows if equal]).reshape(-1, data.dk * data.dz)
     logs = rng.uniform(-1, 1, len(E))
     W_fin = (
-        np.linalg.lstsq(E, logs, rcond=None)[0].reshape(data.dk, data.dz)
-        if len(E)
-        else np.zeros((data.dk, data.dz))
+        np.linalg.lstsq(E, logs, rcond=None)[0].reshape(data.dk, data.dz) if len(E) else np.zeros((data.dk, data.dz))
     )
     svm = attsvm.solve_svm(data, sets)
     assert svm.status in ("optimal", "no constraint")
@@ -63,9 +59,7 @@ def test_planted_decomposition_is_found(kind, seed):
     assert parts.R == pytest.approx(25.0 if W_svm.any() else 0.0, rel=1e-11)
     assert parts.correlation == pytest.approx(1, abs=1e-12) or not W.any()
     for mine, given in zip(
-        reference.per_entry(data, parts.probabilities),
-        reference.per_entry(data, data.probabilities(W)),
-        strict=True,
+        reference.per_entry(data, parts.probabilities), reference.per_entry(data, data.probabilities(W)), strict=True
     ):
         np.testing.assert_allclose(mine, given, atol=1e-11)
     margins = reference.svm_apply(rows, parts.W_svm)
@@ -134,9 +128,7 @@ def test_selections_of_the_user_replace_the_thresholds():
     parts = attsvm.decompose(data, probabilities, W, selected=sets)
     assert parts.R == pytest.approx(4) and (parts.selected == sets).all()
     W = 9 * attsvm.solve_svm(data, sets).W
-    with pytest.raises(
-        ValueError, match=r"probabilities must be decided.* got 2 queries .*\(the first is query 0\)"
-    ):
+    with pytest.raises(ValueError, match=r"probabilities must be decided.* got 2 queries .*\(the first is query 0\)"):
         attsvm.decompose(data, data.probabilities(W), W)
 
 
@@ -175,9 +167,7 @@ def test_thresholds_belong_to_the_decided():
     assert attsvm.selected_sets([1 - 2e-6, 2e-6])[1]
     selected, undecided = attsvm.selected_sets([np.array([1.0]), np.array([0.5, 0.5 - 1e-5, 1e-5])])
     assert [s.tolist() for s in selected] == [[True], [True, True, False]] and list(undecided) == [False, True]
-    assert not any(
-        attsvm.selected_sets([np.array([1.0]), np.array([1 - 1e-3, 1e-3]), np.array([1.0, 1e-6, 0.0])])[1]
-    )
+    assert not any(attsvm.selected_sets([np.array([1.0]), np.array([1 - 1e-3, 1e-3]), np.array([1.0, 1e-6, 0.0])])[1])
 
 
 def project_on_simplex(x):
@@ -210,9 +200,7 @@ def test_tokens_kept_at_the_edges():
 
 def test_hard_attention_is_the_value_of_the_selected_token(case_name):
     rng = np.random.default_rng(2)
-    data = BUILDERS[case_name](
-        lambda *shape: rng.standard_normal(shape), lambda *shape: rng.standard_normal(shape)
-    )
+    data = BUILDERS[case_name](lambda *shape: rng.standard_normal(shape), lambda *shape: rng.standard_normal(shape))
     W = rng.standard_normal((data.dk, data.dz))
     hard = data.layout.flatten_queries("o", data.attended(W, hard=True), "dv", data.values.shape[1])
     chosen = reference.per_query(data, data.select(W)).astype(int)

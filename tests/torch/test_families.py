@@ -25,8 +25,7 @@ ROTARY = "modernbert gpt-j gpt-neox falcon llama mistral qwen2 qwen3 gemma2 gemm
 BIASED = ["bloom", "mpt", "t5", "deberta-v2", "falcon-alibi"]
 slow = pytest.mark.slow
 every = pytest.mark.parametrize(
-    "name",
-    [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in families.available()],
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in families.available()]
 )
 
 
@@ -46,9 +45,7 @@ def test_attention_is_the_model_s_own(name, implementation, padding):
     model, batches = built(name, implementation), families.batches(name, padding)
     found = attsvm.torch.read(model, batches)  # refuses what does not agree with what ran
     assert 1 + max(head.layer for head in found) == families.FAMILIES[name][4]
-    assert {head.space for head in found} == (
-        {"head"} if name in ROTARY or name == "falcon-alibi" else {"residual"}
-    )
+    assert {head.space for head in found} == ({"head"} if name in ROTARY or name == "falcon-alibi" else {"residual"})
     kinds = ["self"] * 2 + ["self", "cross"] * 2 if families.FAMILIES[name][4] == 6 else ["self"]
     assert all(head.kind == kinds[head.layer % len(kinds)] for head in found)
     if name == "swin" or (name in ANOTHER_SDPA and implementation == "sdpa"):
@@ -99,9 +96,7 @@ def test_large_logits_in_double_precision(name, implementation, monkeypatch):
 
 @pytest.mark.parametrize("name", ["llama", pytest.param("qwen3", marks=pytest.mark.slow)])
 def test_rotary_models_have_no_residual_space(name):
-    with pytest.raises(
-        ValueError, match=r"space='residual': layer 0 .* has none, since its queries are no columns"
-    ):
+    with pytest.raises(ValueError, match=r"space='residual': layer 0 .* has none, since its queries are no columns"):
         attsvm.torch.read(families.make(name, "sdpa"), families.batches(name), space="residual")
     first, second, third, _ = attsvm.torch.read(families.make(name, "eager"), families.batches(name), layers=[0])
     assert first.keys is second.keys and second.keys is not third.keys  # two query heads share a key head
@@ -121,9 +116,7 @@ def test_the_head_s_own_choices_are_feasible(name, padding):
             if len(rows) < 5 or head.given.cap is not None:
                 continue
             report = attsvm.heads.analyze_head(head, nuclear_queries=0, null=False)
-            assert report.fit.status == "optimal" and 0 < report.fit.learned_margin <= report.fit.margin * (
-                1 + 1e-9
-            )
+            assert report.fit.status == "optimal" and 0 < report.fit.learned_margin <= report.fit.margin * (1 + 1e-9)
             solved += 1
             for i, q, selected in rows:
                 assert head._attention(i)[q].argmax() == selected

@@ -80,9 +80,7 @@ def test_rows_say_what_the_head_is(probe):
         assert (row["step"], row["name"], row["space"], row["tokens"]) == (5, head.label, "residual", 384)
         attention = [np.nan_to_num(head.attention(b)) for b in range(32)]
         top = np.concatenate([prob[1:].max(axis=1) for prob in attention])  # the first query has no choice
-        assert row["top"] == pytest.approx(top.mean(), rel=1e-5) and row["hard"] == pytest.approx(
-            (top > 0.9).mean()
-        )
+        assert row["top"] == pytest.approx(top.mean(), rel=1e-5) and row["hard"] == pytest.approx((top > 0.9).mean())
         effective = np.concatenate([1 / (prob[1:] ** 2).sum(axis=1) for prob in attention])
         assert row["effective"] == pytest.approx(effective.mean(), rel=1e-5)
         assert row["norm"] == pytest.approx(np.linalg.norm(head.W), rel=1e-9)

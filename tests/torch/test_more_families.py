@@ -19,8 +19,7 @@ QUICK = ["openai-gpt"]  # its mask is a factor of zeros and ones on the logits
 
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
 @pytest.mark.parametrize(
-    "name",
-    [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in families.available(MORE)],
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in families.available(MORE)]
 )
 def test_attention_is_the_model_s_own(name, implementation):
     try:
@@ -35,10 +34,7 @@ def test_attention_is_the_model_s_own(name, implementation):
         own = [families.attentions(eager, batch) for batch in batches]
         for head in found:
             for number in range(4):
-                got, expected = (
-                    head.attention(number),
-                    own[number // 2][head.layer][number % 2, head.number].numpy(),
-                )
+                got, expected = (head.attention(number), own[number // 2][head.layer][number % 2, head.number].numpy())
                 live = ~np.isnan(got).any(axis=1)
                 assert got.shape == expected.shape and live.sum() >= len(got) - 3  # padding is 3 tokens
                 np.testing.assert_allclose(got[live], expected[live], atol=CLOSE)

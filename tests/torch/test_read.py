@@ -200,9 +200,7 @@ def state(model):
         F.has_torch_function,
         torch.is_grad_enabled(),
         [parameter.requires_grad for parameter in model.parameters()],
-        torch.overrides._len_torch_function_stack()
-        if hasattr(torch.overrides, "_len_torch_function_stack")
-        else 0,
+        torch.overrides._len_torch_function_stack() if hasattr(torch.overrides, "_len_torch_function_stack") else 0,
     )
 
 

@@ -121,10 +121,7 @@ def test_an_attention_that_is_read_in_one_call_and_not_in_another(batches):
     [
         ("led", "encoder.layers.{}.self_attn.longformer_self_attn (LEDEncoderSelfAttention)"),
         ("long-t5", "encoder.block.{}.layer.0.LocalSelfAttention (LongT5LocalAttention)"),
-        (
-            "long-t5-global",
-            "encoder.block.{}.layer.0.TransientGlobalSelfAttention (LongT5TransientGlobalAttention)",
-        ),
+        ("long-t5-global", "encoder.block.{}.layer.0.TransientGlobalSelfAttention (LongT5TransientGlobalAttention)"),
     ],
 )
 def test_an_encoder_in_chunks(name, modules):
@@ -157,9 +154,7 @@ def test_longformer_is_refused_by_name():
     pytest.importorskip("transformers")
     import model_families as families
 
-    with pytest.raises(
-        ValueError, match=r"of 2 modules: encoder.layer.0.attention.self \(LongformerSelfAttention\)"
-    ):
+    with pytest.raises(ValueError, match=r"of 2 modules: encoder.layer.0.attention.self \(LongformerSelfAttention\)"):
         attsvm.torch.read(families.make("longformer", "eager"), families.batches("longformer"))
 
 
@@ -178,7 +173,5 @@ def test_flex_attention_is_refused_by_name():
 def test_parameters_without_values_are_named(batches):
     model = beside(Mixer("gate"))
     model[1].to("meta")
-    with pytest.raises(
-        ValueError, match=r"model must hold its values, got 1.self_attn.in_proj_weight on the meta"
-    ):
+    with pytest.raises(ValueError, match=r"model must hold its values, got 1.self_attn.in_proj_weight on the meta"):
         attsvm.torch.read(model, batches)

@@ -15,18 +15,14 @@ def problem():
 
 def by_hand(K, Q):
     product = K @ np.swapaxes(Q, -1, -2)
-    return (
-        ((K**2).sum(axis=(-1, -2)) + (Q**2).sum(axis=(-1, -2))) / 2 / np.linalg.norm(product, "nuc", axis=(-2, -1))
-    )
+    return ((K**2).sum(axis=(-1, -2)) + (Q**2).sum(axis=(-1, -2))) / 2 / np.linalg.norm(product, "nuc", axis=(-2, -1))
 
 
 def test_balance_is_that_of_the_factors_at_each_record(problem):
     rng = np.random.default_rng(0)
     K, Q = rng.standard_normal((2, 10, 4))
     seen = []
-    run = attsvm.train(
-        problem, K=K, Q=Q, steps=50, record=10, callback=lambda run: seen.append(by_hand(run.K, run.Q))
-    )
+    run = attsvm.train(problem, K=K, Q=Q, steps=50, record=10, callback=lambda run: seen.append(by_hand(run.K, run.Q)))
     assert run.balance.shape == (6,)
     np.testing.assert_allclose(run.balance, seen, rtol=1e-12)
     np.testing.assert_allclose(attsvm.train(problem, K=K, Q=Q, steps=50, record=10).balance, seen, rtol=1e-12)

@@ -71,9 +71,7 @@ def test_it_cannot_write_over_the_records(name, runs, sphere):
 @pytest.mark.parametrize("answer", [True, np.True_])
 def test_true_stops_the_run(progress, answer, sphere, capsys):
     s = sphere()
-    run = attsvm.train(
-        s.problem, record=10, progress=progress, callback=lambda run: run.steps[-1] == 40 and answer
-    )
+    run = attsvm.train(s.problem, record=10, progress=progress, callback=lambda run: run.steps[-1] == 40 and answer)
     assert run.status == "stopped" and "stopped" in repr(run)
     same(run, attsvm.train(s.problem, steps=40, record=10))
     np.testing.assert_array_equal(run.W, run.weights[-1])

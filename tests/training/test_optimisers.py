@@ -143,9 +143,7 @@ def test_adam_agrees_with_torch():
     for _ in range(50):
         W.grad = torch.from_numpy(problem.loss_and_grad(W.detach().numpy())[1])
         optimiser.step()
-    run = attsvm.train(
-        problem, start, rule="adam", lr=0.01, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.1, steps=50
-    )
+    run = attsvm.train(problem, start, rule="adam", lr=0.01, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.1, steps=50)
     np.testing.assert_allclose(run.W, W.detach().numpy(), rtol=0, atol=1e-9)
 
 

@@ -117,9 +117,7 @@ RULES += [("quadratic", 3, "concatenate")]
 def test_loss_and_gradient_equal_the_twin(name, kind, H, combine):
     loss = ["logistic", "exponential", "linear"][len(name) % 3]
     case, problem, twin, W = make(name, kind, H, combine, loss)
-    value, G, scale = reference.loss_and_grad(
-        case.data, case.y, twin, loss, W if H is not None else W[None], combine
-    )
+    value, G, scale = reference.loss_and_grad(case.data, case.y, twin, loss, W if H is not None else W[None], combine)
     mine, dW = problem.loss_and_grad(W)
     assert mine == pytest.approx(value, rel=TWIN, abs=1e-15) and problem.loss(W) == mine
     expected = G * np.exp(scale)[:, None, None]
@@ -226,9 +224,7 @@ def test_training_with_several_heads_takes_the_steps_of_its_rule(rule, factors, 
         at = {"K": case.rng.standard_normal((2, 4, 2)), "Q": case.rng.standard_normal((2, 3, 2))}
     run = attsvm.train(problem, **at, rule=rule, lr=0.05, steps=7, record=1, ridge=ridge)
     for _ in range(7):
-        grads = {
-            name: G + 2 * ridge * at[name] for name, G in zip(at, problem.loss_and_grad(**at)[1:], strict=True)
-        }
+        grads = {name: G + 2 * ridge * at[name] for name, G in zip(at, problem.loss_and_grad(**at)[1:], strict=True)}
         joint = np.sqrt(sum((G**2).sum() for G in grads.values()))
         for name, G in grads.items():
             by = {"constant": 1.0, "normalized jointly": joint}.get(rule)
@@ -242,9 +238,7 @@ def test_training_with_several_heads_takes_the_steps_of_its_rule(rule, factors, 
     assert run.norm[-1] == pytest.approx(np.linalg.norm(final))
 
 
-@pytest.mark.parametrize(
-    "kind, H, combine", [("mlp", None, "sum"), ("quadratic", 2, "sum"), ("mlp", 2, "concatenate")]
-)
+@pytest.mark.parametrize("kind, H, combine", [("mlp", None, "sum"), ("quadratic", 2, "sum"), ("mlp", 2, "concatenate")])
 @pytest.mark.parametrize("rule", ["normalized", "normalized jointly", "constant", "mirror"])
 def test_stacked_runs_are_the_single_ones(rule, kind, H, combine):
     case, problem, _, W = make("causal", kind, H, combine)
@@ -270,9 +264,7 @@ def test_each_attention_head_follows_its_own_svm():
         assert attsvm.correlation(run.W[h], attsvm.solve_svm(data, run.selected[h]).W) > 0.998
 
 
-@pytest.mark.parametrize(
-    "kind, H, combine", [("mlp", None, "sum"), ("mlp", 3, "sum"), ("linear", 2, "concatenate")]
-)
+@pytest.mark.parametrize("kind, H, combine", [("mlp", None, "sum"), ("mlp", 3, "sum"), ("linear", 2, "concatenate")])
 @pytest.mark.parametrize("single", [False, True], ids=["float64", "float32"])
 def test_threads_share_the_queries_and_change_nothing(kind, H, combine, single, rng):
     X = rng.standard_normal((8, 40, 16)).astype(np.float32 if single else np.float64)

@@ -82,9 +82,7 @@ def test_gradient_is_the_central_difference_of_the_loss(case_name, loss):
     for _ in range(3):
         D = case.draw(*case.W.shape)
         slope = (case.problem.loss(case.W + h * D) - case.problem.loss(case.W - h * D)) / (2 * h)
-        assert np.vdot(case.problem.loss_and_grad(case.W)[1], D) == pytest.approx(
-            slope, rel=tolerance, abs=tolerance
-        )
+        assert np.vdot(case.problem.loss_and_grad(case.W)[1], D) == pytest.approx(slope, rel=tolerance, abs=tolerance)
         DK, DQ = case.draw(*case.K.shape), case.draw(*case.Q.shape)
         up = case.problem.loss(K=case.K + h * DK, Q=case.Q + h * DQ)
         down = case.problem.loss(K=case.K - h * DK, Q=case.Q - h * DQ)
@@ -382,8 +380,7 @@ def test_inputs_are_never_changed(case_name):
 
     data = BUILDERS[case_name](draw, draw)
     v, W, K, Q = (
-        rng.standard_normal(shape)
-        for shape in (data.values.shape[1], (data.dk, data.dz), (data.dk, 2), (data.dz, 2))
+        rng.standard_normal(shape) for shape in (data.values.shape[1], (data.dk, data.dz), (data.dk, 2), (data.dz, 2))
     )
     y = data.layout.shape_queries(rng.choice([-1.0, 1.0], len(data)))
     before = [a.copy() for a in (*drawn, v, W, K, Q)]

@@ -136,9 +136,7 @@ def test_a_shard_that_adds_nothing_does_not_drown_the_others():
     W, head = 3000.0 * rng.standard_normal((5, 4)), attsvm.LinearHead(rng.standard_normal(5))
     X, Z = rng.standard_normal((2, 6, 5)), rng.standard_normal((2, 4))
     some = attsvm.Problem(attsvm.cross_attention(X, Z), head=head)
-    none = attsvm.Problem(
-        attsvm.cross_attention(rng.standard_normal((1, 1, 5)), [[1.0, 2.0, 3.0, 4.0]]), head=head
-    )
+    none = attsvm.Problem(attsvm.cross_attention(rng.standard_normal((1, 1, 5)), [[1.0, 2.0, 3.0, 4.0]]), head=head)
     alone = attsvm.train(some, W, steps=10)
     assert alone.log_grad_norm.max() < -300
     for run in train_apart([some, none], W=W, steps=10)[0]:
@@ -185,9 +183,7 @@ def test_a_callback_of_one_stops_all():
     s, network = shards((3, 2)), Network(2)
     last = [20, 1000]
     works = [
-        lambda p=p, at=at: attsvm.train(
-            p, record=10, reduce=network.reduce, callback=lambda run: run.steps[-1] == at
-        )
+        lambda p=p, at=at: attsvm.train(p, record=10, reduce=network.reduce, callback=lambda run: run.steps[-1] == at)
         for p, at in zip(s.parts, last, strict=True)
     ]
     for run in network.run(works):
@@ -214,14 +210,7 @@ def test_an_exception_keeps_what_all_have_recorded():
 
 @pytest.mark.parametrize(
     "change",
-    [
-        dict(lr=0.2),
-        dict(steps=31),
-        dict(record=5),
-        dict(W=np.ones((5, 4))),
-        dict(rule="constant"),
-        dict(ridge=1.0),
-    ],
+    [dict(lr=0.2), dict(steps=31), dict(record=5), dict(W=np.ones((5, 4))), dict(rule="constant"), dict(ridge=1.0)],
 )
 def test_workers_that_differ_are_told(change):
     s, network = shards((3, 2)), Network(2)
@@ -302,8 +291,7 @@ def test_an_error_in_one_head_stops_all(trained):
         return head(o) if len(calls) < 15 else (np.ones(7), o)
 
     parts = [
-        attsvm.Problem(part.data, None, attsvm.CallableHead(h))
-        for part, h in zip(s.parts, (head, fails), strict=True)
+        attsvm.Problem(part.data, None, attsvm.CallableHead(h)) for part, h in zip(s.parts, (head, fails), strict=True)
     ]
     start = starts(s.rng, trained)
     errors = network.run([lambda p=p: attsvm.train(p, record=10, reduce=network.reduce, **start) for p in parts])

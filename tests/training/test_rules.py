@@ -227,9 +227,7 @@ def test_30_steps_follow_the_twin(n, T, d, kind, rng):
     if kind == "causal":
         n, T = max(1, n // 50), min(T, 40)
     X, v = rng.standard_normal((n, T, d)) / math.sqrt(d), rng.standard_normal(d)
-    data = (
-        attsvm.causal_attention(X) if kind == "causal" else attsvm.cross_attention(X, rng.standard_normal((n, d)))
-    )
+    data = attsvm.causal_attention(X) if kind == "causal" else attsvm.cross_attention(X, rng.standard_normal((n, d)))
     y = data.layout.shape_queries(rng.choice([-1.0, 1.0], len(data)))
     W = 0.1 * rng.standard_normal((d, d))
     run = attsvm.train(attsvm.Problem(data, y, attsvm.LinearHead(v)), W, steps=30, record=0)
@@ -322,11 +320,7 @@ def test_single_precision_keys_cost_their_rounding_alone(rng):
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_keys_in_a_memory_map(dtype, tmp_path, rng):
-    X, Z, v = (
-        rng.standard_normal((200, 7, 10)).astype(dtype),
-        rng.standard_normal((200, 10)),
-        rng.standard_normal(10),
-    )
+    X, Z, v = (rng.standard_normal((200, 7, 10)).astype(dtype), rng.standard_normal((200, 10)), rng.standard_normal(10))
     np.save(tmp_path / "tokens.npy", X)
     mapped = np.load(tmp_path / "tokens.npy", mmap_mode="r")
     data = attsvm.cross_attention(mapped, Z)

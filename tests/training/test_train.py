@@ -202,9 +202,7 @@ def test_default_start_is_zero(sphere):
 def test_a_run_continued_is_the_same_run(sphere):
     s = sphere()
     first = attsvm.train(s.problem, steps=30)
-    np.testing.assert_array_equal(
-        attsvm.train(s.problem, first.W, steps=40).W, attsvm.train(s.problem, steps=70).W
-    )
+    np.testing.assert_array_equal(attsvm.train(s.problem, first.W, steps=40).W, attsvm.train(s.problem, steps=70).W)
 
 
 def test_repr_tells_the_outcome(sphere, rng):
@@ -513,9 +511,7 @@ def test_prompt_goes_to_the_local_solution_its_start_belongs_to(start, token, di
 def test_offset_of_the_limit_depends_on_the_loss(loss, C):
     """Two inputs, 0 against (1, 1) of score C and 0 against (1, -1) of score 1: p goes to (1, 0) times infinity,
     p_2 -> log(C)/2 for the linear loss, log(C sigma(-C) / sigma(-1)) / 2 for the logistic one."""
-    data = attsvm.cross_attention(
-        [[[0, 0], [1, 1]], [[0, 0], [1, -1]]], [[1.0], [1.0]], [[[0], [C]], [[0], [1.0]]]
-    )
+    data = attsvm.cross_attention([[[0, 0], [1, 1]], [[0, 0], [1, -1]]], [[1.0], [1.0]], [[[0], [C]], [[0], [1.0]]])
     run = attsvm.train(attsvm.Problem(data, head=attsvm.LinearHead([1.0]), loss=loss), steps=400)
     expected = 0.5 * math.log(C)
     if loss == "logistic":

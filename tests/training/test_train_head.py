@@ -98,9 +98,7 @@ def test_a_constant_step_is_the_gradient_by_differences(kind, H, combine, traine
         sides[0][i] += h
         sides[1][i] -= h
         up, down = (
-            attsvm.Problem(case.data, case.y, problem.head.from_row(r), loss, heads=H, combine=combine).loss(
-                **weights
-            )
+            attsvm.Problem(case.data, case.y, problem.head.from_row(r), loss, heads=H, combine=combine).loss(**weights)
             for r in sides
         )
         expected[i] = (up - down) / (2 * h)
@@ -114,9 +112,7 @@ def test_one_attention_head_is_none(kind):
     case, problem = setting("cross", kind)
     one = attsvm.Problem(case.data, case.y, problem.head, heads=1)
     W = starts(case, None, "W")["W"]
-    run, same = (
-        attsvm.train(p, w, train_head=True, steps=40, record=10) for p, w in ((problem, W), (one, W[None]))
-    )
+    run, same = (attsvm.train(p, w, train_head=True, steps=40, record=10) for p, w in ((problem, W), (one, W[None])))
     close(same.weights[:, 0], run.weights, 1e-11)
     close(same.head_records, run.head_records, 1e-11)
 

@@ -33,9 +33,7 @@ class Shape(Protocol):
 
     def shape_entries(self, flat: np.ndarray, fill: Any) -> Any: ...
 
-    def flatten_queries(
-        self, name: str, array: Any, trailing: str = "", trailing_size: int | None = None
-    ) -> Any: ...
+    def flatten_queries(self, name: str, array: Any, trailing: str = "", trailing_size: int | None = None) -> Any: ...
 
     def flatten_entries(self, name: str, array: Any, hidden: bool = False) -> np.ndarray: ...
 
@@ -130,9 +128,7 @@ class Layout:
         flat = []
         for i, part in enumerate(parts):
             T, S = int(self.lengths[i]), int(self.counts[i])
-            check_shape(
-                f"{name}[{i}]", part, "T_i" if self.single else "S_i, T_i", (T,) if self.single else (S, T)
-            )
+            check_shape(f"{name}[{i}]", part, "T_i" if self.single else "S_i, T_i", (T,) if self.single else (S, T))
             if self.causal and not hidden and np.triu(part, 1).any():
                 raise ValueError(f"{name}[{i}] must not select a token after its query")
             flat.append(part[np.tril_indices(T)] if self.causal else part.reshape(-1))

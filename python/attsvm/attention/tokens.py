@@ -39,9 +39,7 @@ def _is_ragged(X: Any) -> bool:
     return isinstance(X, (list, tuple)) and len(X) > 0 and not _is_rectangular(X)
 
 
-def _read_ragged(
-    name: str, X: Sequence[Any], letters: str, keep_single: bool = False
-) -> tuple[np.ndarray, np.ndarray]:
+def _read_ragged(name: str, X: Sequence[Any], letters: str, keep_single: bool = False) -> tuple[np.ndarray, np.ndarray]:
     """Rows of all parts below each other, and how many each part has."""
     parts = [as_floats(f"{name}[{i}]", x, letters, keep_single=keep_single) for i, x in enumerate(X)]
     for i, part in enumerate(parts):

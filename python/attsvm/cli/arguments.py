@@ -24,9 +24,7 @@ LARGEST = 10**9  # of what is counted: nobody waits for more
 def whole(least: int, most: int = LARGEST) -> Callable[[str], int]:
     def parse(text: str) -> int:
         if not (text.isdecimal() and len(text) <= 20 and least <= int(text) <= most):
-            raise argparse.ArgumentTypeError(
-                f"must be a whole number from {least} to {most}, got {shortened(text)!r}"
-            )
+            raise argparse.ArgumentTypeError(f"must be a whole number from {least} to {most}, got {shortened(text)!r}")
         return int(text)
 
     return parse

@@ -93,9 +93,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--drop-sinks", action="store_true", help="leave out queries that select the first token or [SEP]"
     )
-    parser.add_argument(
-        "--seed", type=whole(0, 2**63 - 1), default=0, help="of the split of the sentences (default 0)"
-    )
+    parser.add_argument("--seed", type=whole(0, 2**63 - 1), default=0, help="of the split of the sentences (default 0)")
     parser.add_argument("--jobs", type=whole(1, 10**4), help="threads (default: all cores); changes no result")
     add_out(parser)
     parser.set_defaults(command=run, name="heads")

@@ -89,6 +89,4 @@ def _is_bert(folder: Path) -> bool:
         kind = json.loads(config.read_text(encoding="utf-8")).get("model_type")
     except (ValueError, AttributeError, RecursionError):
         return True
-    return kind in (None, "bert") and (
-        (folder / "vocab.txt").is_file() or not (folder / "tokenizer.json").is_file()
-    )
+    return kind in (None, "bert") and ((folder / "vocab.txt").is_file() or not (folder / "tokenizer.json").is_file())

@@ -60,9 +60,7 @@ def _run(args: argparse.Namespace) -> int:
         data = as_data(arrays)
         if "selected" in arrays:
             selected = as_selected(arrays)
-            solutions: dict[tuple[str, str], Separation] = {
-                ("", norm): _solve(data, selected, norm) for norm in NORMS
-            }
+            solutions: dict[tuple[str, str], Separation] = {("", norm): _solve(data, selected, norm) for norm in NORMS}
         else:
             problem = Problem(data, arrays["y"], LinearHead(arrays["v"]))
             problem.check_scale()
@@ -79,9 +77,7 @@ def _run(args: argparse.Namespace) -> int:
 
         runs = _train_both(problem, args)
         print(runs_table(problem, runs))
-        solutions = {
-            (name, norm): _solve(data, run.selected, norm) for name, run in runs.items() for norm in NORMS
-        }
+        solutions = {(name, norm): _solve(data, run.selected, norm) for name, run in runs.items() for norm in NORMS}
         print(solutions_table(solutions, runs, problem))
         written.append(args.out / "attention.png")
         figure = Figure(figsize=(12, 8), layout="constrained")

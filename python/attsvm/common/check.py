@@ -111,9 +111,7 @@ def as_number(name: str, value: Any, least: float = -math.inf, above: float = -m
         raise TypeError(f"{name} must be a number, got an array of shape {array.shape}")
     number = float(array)
     if not math.isfinite(number) or number < least or number <= above:
-        bound = (
-            f" above {above:g}" if above > -math.inf else f" of at least {least:g}" if least > -math.inf else ""
-        )
+        bound = f" above {above:g}" if above > -math.inf else f" of at least {least:g}" if least > -math.inf else ""
         raise ValueError(f"{name} must be a finite number{bound}, got {number!r}")
     return number
 

@@ -69,7 +69,5 @@ def show_config() -> None:
     config: dict[str, Any] = _core.config()
     from .. import __version__
 
-    print(
-        f"attsvm {__version__}, NumPy {np.__version__}, Python {platform.python_version()}, {platform.machine()}"
-    )
+    print(f"attsvm {__version__}, NumPy {np.__version__}, Python {platform.python_version()}, {platform.machine()}")
     print(f"BLAS: {config['blas']}, {config['threads']} thread{'s' if config['threads'] != 1 else ''}")

@@ -120,9 +120,7 @@ def _joblib() -> tuple[Any, Any, Any]:
     return Parallel, delayed, effective_n_jobs
 
 
-def _task(
-    experiment: Callable[..., Any], seed: int, runs: list[int], parent: int
-) -> list[tuple[int, dict[str, Any]]]:
+def _task(experiment: Callable[..., Any], seed: int, runs: list[int], parent: int) -> list[tuple[int, dict[str, Any]]]:
     if os.getpid() != parent:
         _one_blas_thread_for_good()
     return [(run, _run(experiment, seed, run)) for run in runs]
@@ -265,9 +263,7 @@ def _read(path: Path) -> tuple[list[str], list[tuple[int, list[str]]], bool]:
         raise ValueError(f"{path} is not a file of replicate: {error}") from None
     header, rows = lines[0] if lines else [], lines[1:]
     if header[:1] != ["run"] and not (not complete and "run".startswith(rest)):
-        raise ValueError(
-            f"{path} is not one of replicate's, which begin with run: its columns are {_shown(header)}"
-        )
+        raise ValueError(f"{path} is not one of replicate's, which begin with run: its columns are {_shown(header)}")
     known = []
     for number, row in enumerate(rows, start=2):
         if len(row) != len(header) or not re.fullmatch("[0-9]{1,15}", row[0]):

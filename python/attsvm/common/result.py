@@ -47,10 +47,7 @@ class Result:
         return "\n".join(
             [
                 self._title(),
-                *(
-                    f"  {name:<{width}}{text}".replace("\n", indent) if name else f"  {text}"
-                    for name, text in lines
-                ),
+                *(f"  {name:<{width}}{text}".replace("\n", indent) if name else f"  {text}" for name, text in lines),
             ]
         )
 

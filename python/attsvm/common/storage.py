@@ -156,10 +156,7 @@ def _pack(value: Any, arrays: dict[str, np.ndarray]) -> Any:
     name = type(value).__name__
     if _classes.get(name) is not type(value):
         raise TypeError(f"{name} cannot be saved")
-    return {
-        "type": name,
-        "state": {key: _pack(part, arrays) for key, part in state_of(value).items()},
-    }
+    return {"type": name, "state": {key: _pack(part, arrays) for key, part in state_of(value).items()}}
 
 
 def _unpack(content: Any, archive: Any) -> Any:

@@ -143,11 +143,7 @@ class Workers:
         return np.array([math.fsum(self._fractions * column) for column in table.T])
 
     def combine(
-        self,
-        gradient: np.ndarray,
-        losses: np.ndarray,
-        scales: np.ndarray,
-        blocks: list[tuple[np.ndarray, slice]],
+        self, gradient: np.ndarray, losses: np.ndarray, scales: np.ndarray, blocks: list[tuple[np.ndarray, slice]]
     ) -> None:
         """Replaces losses, gradients and their scales by the means over the queries of all workers, in place.
 

@@ -8,16 +8,7 @@ import numpy as np
 
 from ..svm.separation import Separation
 
-__all__ = [
-    "certificate",
-    "descend",
-    "loss",
-    "loss_gradient",
-    "mirror_descend",
-    "norms",
-    "softmax",
-    "support_margins",
-]
+__all__ = ["certificate", "descend", "loss", "loss_gradient", "mirror_descend", "norms", "softmax", "support_margins"]
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:

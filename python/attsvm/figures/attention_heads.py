@@ -114,9 +114,7 @@ def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
             mean("4 side by side: a head selects its best token", results["concatenate 4 best"], 0.88, 0.98),
         ],
         "Against the textbook gradient in NumPy": [
-            exactly(
-                f"4 heads, {text}, {TWIN_STEPS} steps: relative difference", results[f"{combine} apart"], high=1e-6
-            )
+            exactly(f"4 heads, {text}, {TWIN_STEPS} steps: relative difference", results[f"{combine} apart"], high=1e-6)
             for combine, text in COMBINATIONS.items()
         ],
     }
@@ -141,9 +139,7 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
             label = f"{H} attention head{'s' if H > 1 else ''}"
             off = 1 - results[f"{combine} {H} correlation"][:, 1:]
             band(SHOWN[1:], off, label, ax, middle="median", color=COLORS[H], linewidth=2)
-        ax.set(
-            xlabel="training step", ylabel="1 - correlation of a head with its own SVM", xscale="log", yscale="log"
-        )
+        ax.set(xlabel="training step", ylabel="1 - correlation of a head with its own SVM", xscale="log", yscale="log")
         finish(ax, f"Attended vectors {text}")
         ax.legend(loc="lower left", frameon=False)
     names = [(combine, H) for combine in COMBINATIONS for H in HEADS]

@@ -61,11 +61,7 @@ def experiment(rng: np.random.Generator) -> dict[str, Any]:
             noise = rng.standard_normal(W.shape)
             noise *= NOISE * np.linalg.norm(W) / np.linalg.norm(noise) if not wanted and c == STARTS[0] else 0
             trained = train(
-                problem,
-                c * (W + noise),
-                lr=c * STEP_SHARE * float(np.linalg.norm(W)),
-                steps=STEPS,
-                record=RECORDS,
+                problem, c * (W + noise), lr=c * STEP_SHARE * float(np.linalg.norm(W)), steps=STEPS, record=RECORDS
             )
             stays.append(bool((trained.selected == selected).all()))
             curves.append(correlations(trained.weights, W))
@@ -80,9 +76,7 @@ def cone(rng: np.random.Generator, problem: Problem, selected: np.ndarray, W: np
     """The local cone against its derivation, and the gradient at weights on its rim, where it is tightest."""
     X, Z = problem.data.keys.reshape(N, T, D), problem.data.queries
     found = diagnose(problem, selected).local_cone
-    if (
-        np.sort(support_margins(X, Z, selected, W), axis=1)[:, 0] > 1 + TIGHT
-    ).any():  # a query without support token
+    if (np.sort(support_margins(X, Z, selected, W), axis=1)[:, 0] > 1 + TIGHT).any():  # a query without support token
         return dict.fromkeys(("in the cone", "mu", "R"), 0.0 if found is None else np.nan)
     mu, R = found or (np.nan, np.nan)
     by_hand = derived_cone(X, Z, problem.scores, selected, W)
@@ -159,21 +153,15 @@ def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
     return {
         "Started at c times a locally optimal SVM solution that is not the optimal one": [
             *(
-                share(
-                    f"still on its tokens, c = {c} (independent runs: {value:g})", stays[:, i], value - 0.15, high
-                )
+                share(f"still on its tokens, c = {c} (independent runs: {value:g})", stays[:, i], value - 0.15, high)
                 for i, (c, (value, high)) in enumerate(REFERENCE.items())
             ),
             share(f"still on its tokens, c = {STARTS[-1]}", stays[:, -1], 0.95),
             *(
-                share(
-                    f"on its tokens from c = {c} but not from c = {d}", stays[:, i] & ~stays[:, i + 1], high=0.03
-                )
+                share(f"on its tokens from c = {c} but not from c = {d}", stays[:, i] & ~stays[:, i + 1], high=0.03)
                 for i, (c, d) in enumerate(zip(STARTS, STARTS[1:], strict=False))
             ),
-            median(
-                f"1 - correlation with that solution after {STEPS:,} steps, c = {STARTS[-1]}", 1 - turned, 0, 1e-5
-            ),
+            median(f"1 - correlation with that solution after {STEPS:,} steps, c = {STARTS[-1]}", 1 - turned, 0, 1e-5),
         ],
         "Started where a support token scores more": [
             share(f"leaves, c = {c}" + (f", {NOISE:.0%} noise" if c == STARTS[0] else ""), leaves[:, i], 0.95)
@@ -209,10 +197,7 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
     runs = len(results["optimal stays"])
     figure = Figure(figsize=(11, 4.6), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.3))
-    looks = (
-        ("optimal", "locally optimal, not globally", "#0072B2"),
-        ("not", "a support token scores more", "#D55E00"),
-    )
+    looks = (("optimal", "locally optimal, not globally", "#0072B2"), ("not", "a support token scores more", "#D55E00"))
     for name, label, color in looks:
         stays = results[f"{name} stays"].mean(axis=0)
         left.errorbar(STARTS, stays, margin_error(stays, runs), color=color, marker=".", capsize=3, label=label)

@@ -38,9 +38,7 @@ RECORDS = np.unique(np.geomspace(10, STEPS, 60).astype(int))
 BEST, OTHERS = 0.5, -0.125  # the two scores
 COLORS = ("#0072B2", "#D55E00", "#009E73")
 PAPER = f"{SVM}: the theorem on global convergence with equal scores; no picture"
-CAPTION = (
-    "Left: how often the best tokens are selected in the end. Right: how far the direction is from their SVM."
-)
+CAPTION = "Left: how often the best tokens are selected in the end. Right: how far the direction is from their SVM."
 RUNS, QUICK = 600, 40
 SETTINGS = (
     f"Unit tokens with their scores set to {BEST} (one token) and {OTHERS} (all others), mean logistic loss, W(0) with "
@@ -148,13 +146,7 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
     for key, offset, color in (("equal", -0.2, "#0072B2"), ("random", 0.2, "#999999")):
         height = results[key].mean(axis=0)
         left.bar(
-            x + offset,
-            height,
-            0.36,
-            yerr=margin_error(height, runs),
-            color=color,
-            capsize=3,
-            label=f"{key} scores",
+            x + offset, height, 0.36, yerr=margin_error(height, runs), color=color, capsize=3, label=f"{key} scores"
         )
     left.set_xticks(x, [f"n={n}, T={T}, d={d}" for n, T, d in SIZES])
     left.set(ylabel="share of runs that select the optimal tokens", ylim=(0, 1))

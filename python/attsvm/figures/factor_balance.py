@@ -93,13 +93,7 @@ def experiment(rng: np.random.Generator) -> dict[str, Any]:
         found[f"{name} nuclear"] = correlations(trained.weights[1:], nuclear.W)
         found[f"{name} frobenius"] = correlations(trained.weights[-1:], frobenius.W)[0]
     steps = RECORD[RECORD <= RIDGE_STEPS]
-    how: dict[str, Any] = {
-        "rule": "constant",
-        "lr": RIDGE_LR,
-        "steps": RIDGE_STEPS,
-        "record": steps,
-        "ridge": RIDGE,
-    }
+    how: dict[str, Any] = {"rule": "constant", "lr": RIDGE_LR, "steps": RIDGE_STEPS, "record": steps, "ridge": RIDGE}
     trained = train(problem, K=K, Q=Q, **how)
     found["ridge balance"] = np.asarray(trained.balance)[1:]
     left = np.linalg.norm(apart(trained)) / np.linalg.norm(begin)
@@ -134,7 +128,7 @@ def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
             median("random start: 1 - correlation at the end", 1 - results["random nuclear"][:, -1], high=0.05),
             exactly("largest certified gap", results["gap"], high=1e-8),
         ],
-    }  # fmt: skip
+    }
 
 
 def curves(results: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -154,9 +148,7 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
     drift.plot(RATES, middle, "o-", color=COLORS["random"], label="jointly normalised")
     drift.plot(RATES[-1], apart, "s", color=COLORS["separate"], label="normalised apart")
     drift.plot(RATES, middle[0] * np.array(RATES) / RATES[0], ":", color="0.5", label="slope 1")
-    drift.set(
-        xlabel="step length", ylabel="change of K^T K - Q^T Q", xscale="log", yscale="log", xlim=(0.01, 0.13)
-    )
+    drift.set(xlabel="step length", ylabel="change of K^T K - Q^T Q", xscale="log", yscale="log", xlim=(0.01, 0.13))
     drift.set_xticks(RATES, labels=map(str, RATES), minor=False)
     drift.set_xticks([], minor=True)
     finish(drift, f"Kept by the flow: a path of length {LENGTH:g}")

@@ -136,9 +136,7 @@ def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
         groups["The published draws"] += [
             exactly(f"{side}, W: sequences that do not select their best token", results[f"{key} missed"], 0, 0),
             exactly(f"{side}, W: 1 - correlation with its Frobenius SVM", results[f"{key} off"], high=1e-3),
-            exactly(
-                f"{side}, W: 1 - correlation with the nuclear SVM", results[f"{key} off the other"], 0.05, 0.12
-            ),
+            exactly(f"{side}, W: 1 - correlation with the nuclear SVM", results[f"{key} off the other"], 0.05, 0.12),
             share(f"{side}, (K, Q): selects the best tokens", results[f"published {kind} KQ missed"] == 0, 0.95),
             share(
                 f"{side}, (K, Q): 1 - correlation with its nuclear SVM is at most .01",
@@ -170,9 +168,7 @@ def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
             ]
         group.append(
             exactly(
-                f"W after {TWIN_STEPS} steps of the textbook gradient in NumPy",
-                results[f"{kind} apart"],
-                high=1e-6,
+                f"W after {TWIN_STEPS} steps of the textbook gradient in NumPy", results[f"{kind} apart"], high=1e-6
             )
         )
     return groups
@@ -215,9 +211,7 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
                 ax.plot(*path.T, color=color, linewidth=1.3, linestyle=line)
                 far = 3 * reach * toward / np.linalg.norm(toward)
                 label = f"{'W' if name == 'W' else '(K, Q)'}: SVM direction of z{n + 1}"
-                ax.plot(
-                    [0, far[0]], [0, far[1]], color=color, linewidth=5, alpha=0.35, linestyle=line, label=label
-                )
+                ax.plot([0, far[0]], [0, far[1]], color=color, linewidth=5, alpha=0.35, linestyle=line, label=label)
                 across = far[::-1] * [1, -1]
                 middle = toward * (X[n, best[n]] @ toward - 0.5) / (toward @ toward)
                 ax.plot(*np.stack([middle - across, middle + across]).T, ":", color=color, linewidth=1, label=None)

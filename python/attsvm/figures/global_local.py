@@ -124,9 +124,7 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
         if ax.get_legend() is not None:
             ax.get_legend().remove()
         ax.margins(x=0.02)
-    figure.legend(
-        *figure.axes[0].get_legend_handles_labels(), loc="outside right upper", frameon=False, fontsize=9
-    )
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right upper", frameon=False, fontsize=9)
     figure.axes[0].set_ylabel("percentage of runs")
     figure.suptitle(f"Where training ends: n = {N} sequences of T = {T} tokens", fontsize=12)
     figure.supxlabel(

@@ -37,11 +37,7 @@ THIRD = {"tight": 1.0, "not tight": 1.5}  # second coordinate of the third seque
 LABELS = np.array([1.0, -1.0, 1.0])
 N, T, D, RANDOM_STEPS = 6, 8, 10, 4000
 HALVINGS = 60  # of the interval of margins
-KINDS = {
-    "full": "SVM of attention",
-    "relaxed": "relaxed SVM",
-    "between": "conjecture",
-}
+KINDS = {"full": "SVM of attention", "relaxed": "relaxed SVM", "between": "conjecture"}
 COLORS = {"full": "#0072B2", "relaxed": "#D55E00", "between": "#009E73"}  # Okabe and Ito's
 PAPER = (
     f"{PROMPT}: head and prompt trained together, with labels that are all support and with one that is not; the "
@@ -78,9 +74,7 @@ def example(kind: str) -> dict[str, Any]:
     p, v = trained.W.ravel(), trained.v
     assert v is not None and trained.head_records is not None  # train_head=True
     margins = relaxed_margins(problem, second)
-    full, relaxed = (
-        weights_of(svm) for svm in (solve_svm(data, second), solve_svm(data, second, margins=margins))
-    )
+    full, relaxed = (weights_of(svm) for svm in (solve_svm(data, second), solve_svm(data, second, margins=margins)))
     heads = zip(trained.weights, trained.head_records, strict=True)
     outputs = np.array([data.attended(W) @ v for W, v in heads])
     found = {
@@ -177,7 +171,7 @@ def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
             median("correlation of W with the relaxed SVM", results["relaxed"], high=0.97),
             exactly("largest certified gap", results["gap"][np.isfinite(results["gap"])], high=1e-9),
         ],
-    }  # fmt: skip
+    }
 
 
 def curves(results: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -201,9 +195,7 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
         paths.plot(*results[f"{kind} path"][0].T, color=color, linewidth=1.6, label=f"{kind}: path of p")
         look = {"color": color, "linewidth": 1.6}
         confidence.plot(results[f"{kind} softmax"][0, :121], label=f"{kind}: attention", **look)
-        confidence.plot(
-            results[f"{kind} logistic"][0, :121], "--", label=f"{kind}: probability of the label", **look
-        )
+        confidence.plot(results[f"{kind} logistic"][0, :121], "--", label=f"{kind}: probability of the label", **look)
     paths.plot([], [], color="0.6", linewidth=6, alpha=0.5, label="SVM, relaxed SVM")
     finish(paths, "Example: where the prompt goes")
     paths.set(xlim=(-1, 20), ylim=(-2, 6), xlabel="first coordinate of p", ylabel="second coordinate of p")

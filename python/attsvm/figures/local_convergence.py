@@ -39,8 +39,7 @@ TWIN_STEPS = {"W": 300, "KQ": 40}  # before the textbook gradient has lost more 
 TWIN_RIDGE = 1e-3
 NAIVE_RUNS, NAIVE_STEPS = 10, 4000
 CAPTION = (
-    "Left: how sharp attention becomes. Right: how far the weights are from the two SVMs "
-    "of the tokens they select."
+    "Left: how sharp attention becomes. Right: how far the weights are from the two SVMs of the tokens they select."
 )
 RUNS, QUICK = 200, 40
 SETTINGS = (
@@ -84,9 +83,7 @@ def experiment(rng: np.random.Generator) -> dict[str, Any]:
     for name, trained in runs.items():
         selected = np.asarray(data.select(trained.W))
         solutions = {norm: solve_svm(data, selected, norm) for norm in NORMS}
-        curve = {
-            f"{name} {norm}": correlations(trained.weights, solution.W) for norm, solution in solutions.items()
-        }
+        curve = {f"{name} {norm}": correlations(trained.weights, solution.W) for norm, solution in solutions.items()}
         result |= curve | {f"{name} softmax": attention(X, Z, trained.weights)}
         result[f"{name} to its limit"] = abs(trained.loss[-1] - loss(scores[np.arange(N), selected]))
         result[f"{name} locally optimal"] = locally_optimal(X, Z, scores, selected, solutions["frobenius"].W)
@@ -183,12 +180,8 @@ def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
                 )
                 for step in (1000, 2000, 4000)
             ),
-            median(
-                "||W|| over learning rate times steps", results["W norm"][:, eight] / (LR * LONG_STEPS), 0.97, 1.01
-            ),
-            median(
-                f"textbook gradient stalls (published 97 to 130): ||W||, {NAIVE_STEPS:,} steps", naive, 80, 170
-            ),
+            median("||W|| over learning rate times steps", results["W norm"][:, eight] / (LR * LONG_STEPS), 0.97, 1.01),
+            median(f"textbook gradient stalls (published 97 to 130): ||W||, {NAIVE_STEPS:,} steps", naive, 80, 170),
         ],
         f"(K, Q) without ridge stays near its nuclear SVM, to {LONG_STEPS:,} steps": [
             median("1 - correlation", 1 - bare[:, eight], 1e-3, 3e-2),
@@ -220,11 +213,7 @@ def curves(results: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
             found = found[~np.isnan(found).any(axis=1)]
             summary = np.full((4, found.shape[1]), np.nan)
             if len(found) > 1:
-                summary[:] = (
-                    found.mean(axis=0),
-                    found.std(axis=0, ddof=1),
-                    *np.percentile(found, [LOW, HIGH], axis=0),
-                )
+                summary[:] = (found.mean(axis=0), found.std(axis=0, ddof=1), *np.percentile(found, [LOW, HIGH], axis=0))
             prefix = f"{name}_{what}" if what == "softmax" else f"{name}_correlation_{what}"
             columns |= {f"{prefix}_{part}": row for part, row in zip(PARTS, summary, strict=True)}
     return columns

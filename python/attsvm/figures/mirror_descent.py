@@ -62,8 +62,7 @@ def experiment(rng: np.random.Generator) -> dict[str, Any]:
     problem = sphere_problem(rng, N, T, D)
     starts = {p: rng.standard_normal((D, D)) for p in EXPONENTS}
     runs = {
-        p: train(problem, W, rule="mirror", p=p, lr=LR, steps=STEPS[p], record=records(p))
-        for p, W in starts.items()
+        p: train(problem, W, rule="mirror", p=p, lr=LR, steps=STEPS[p], record=records(p)) for p, W in starts.items()
     }
     found = {key: np.full((len(STEPS), len(STEPS), POINTS), np.nan) for key in ("own tokens", "other tokens")}
     gap = 0.0
@@ -103,9 +102,7 @@ def joint() -> dict[str, Any]:
     problem = Problem(self_attention(JOINT, query=0), [1, -1], LinearHead([0.0, 0.0]))
     found: dict[str, Any] = {"joint selected": [], "joint attention": [], "joint head": []}
     for p in EXPONENTS:
-        trained = train(
-            problem, np.zeros((2, 2)), rule="mirror", p=p, lr=LR, steps=STEPS[p], train_head=True, record=0
-        )
+        trained = train(problem, np.zeros((2, 2)), rule="mirror", p=p, lr=LR, steps=STEPS[p], train_head=True, record=0)
         selected = trained.selected
         assert trained.v is not None  # train_head=True
         found["joint selected"].append(tuple(selected) == JOINT_SELECTED[p])
@@ -121,11 +118,7 @@ def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
     return {
         "Its own norm is the nearest": [
             *(
-                share(
-                    f"p = {p:g}: the SVM in its norm diverges least",
-                    own[:, i, i] <= own[:, i].min(axis=1),
-                    low=0.95,
-                )
+                share(f"p = {p:g}: the SVM in its norm diverges least", own[:, i, i] <= own[:, i].min(axis=1), low=0.95)
                 for i, p in enumerate(EXPONENTS)
             ),
             *(mean(f"p = {p:g}: divergence from it", own[:, i, i], high=0.02) for i, p in enumerate(EXPONENTS)),

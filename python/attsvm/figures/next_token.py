@@ -107,9 +107,7 @@ def finite_part(found: NextToken) -> tuple[np.ndarray, np.ndarray, float]:
     rows = [np.outer(X[i, kept[i]][0] - x, data.queries[i]).ravel() for i in range(N) for x in X[i, kept[i]][1:]]
     U, sizes, _ = np.linalg.svd(np.array(rows).T, full_matrices=False)
     values = data.values.reshape(N, T, 1)
-    alone = cross_attention(
-        [X[i, kept[i]] for i in range(N)], data.queries, [values[i, kept[i]] for i in range(N)]
-    )
+    alone = cross_attention([X[i, kept[i]] for i in range(N)], data.queries, [values[i, kept[i]] for i in range(N)])
     problem = Problem(alone, None, LinearHead([1.0]), loss="log")
     trained = train(problem, rule="constant", lr=FIN_LR, steps=FIN_STEPS, record=0)
     return U[:, sizes > 1e-9 * sizes[0]], trained.W, float(np.exp(trained.log_grad_norm[-1]))
@@ -124,10 +122,7 @@ def local(
     trained = train(problem, start, lr=LOCAL_LR, steps=LOCAL_STEPS, record=EVERY)
     selected, undecided = selected_sets(trained.probabilities, LOW, HIGH)
     own = None if undecided.any() else solve_svm(data, selected).W
-    return {
-        "local own": correlations(trained.weights, own),
-        "local graph": correlations(trained.weights, W_svm),
-    }
+    return {"local own": correlations(trained.weights, own), "local graph": correlations(trained.weights, W_svm)}
 
 
 def squared_loss(E: np.ndarray, labels: np.ndarray) -> Any:
@@ -186,14 +181,7 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
     graph, direction, finite, other = figure.subplots(1, 4)
     draw_graph(graph)
     steps, late = np.arange(0, STEPS + 1, EVERY), np.arange(0, LOCAL_STEPS + 1, EVERY)
-    band(
-        steps,
-        1 - results["correlation"],
-        "log-loss: SVM of the graph",
-        direction,
-        middle="median",
-        color=COLORS[0],
-    )
+    band(steps, 1 - results["correlation"], "log-loss: SVM of the graph", direction, middle="median", color=COLORS[0])
     direction.axhspan(1 - 0.993, 1 - 0.976, color="0.85", zorder=0, label="published range at the end")
     direction.set(xlabel="step", ylabel="1 - correlation", yscale="log", ylim=(2e-3, 1.5))
     finish(direction, "W turns to the SVM of the graph")
@@ -227,11 +215,7 @@ def draw_graph(ax: Any) -> None:
     place = np.stack([np.cos(angle), np.sin(angle)], axis=1)
     for a, b in found.graphs[k]:
         inside = component[a] == component[b]
-        arrow = {
-            "arrowstyle": "-|>",
-            "color": COLORS[1] if inside else "0.55",
-            "linewidth": 1.6 if inside else 1.0,
-        }
+        arrow = {"arrowstyle": "-|>", "color": COLORS[1] if inside else "0.55", "linewidth": 1.6 if inside else 1.0}
         arrow |= {"shrinkA": 11, "shrinkB": 11, "connectionstyle": "arc3,rad=0.12"}
         ax.annotate("", place[b], place[a], arrowprops=arrow)
     sizes = np.bincount(component, minlength=K)

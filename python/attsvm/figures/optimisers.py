@@ -202,9 +202,7 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
     _table(table, results)
     for i, name in enumerate(OWN):
         missing = 1 - results["along"][:, i]
-        way.plot(
-            RECORDS, np.nanmedian(missing, axis=0), color=COLORS[i], linewidth=2, label=f"{name}: {TITLES[i]}"
-        )
+        way.plot(RECORDS, np.nanmedian(missing, axis=0), color=COLORS[i], linewidth=2, label=f"{name}: {TITLES[i]}")
     way.plot(RECORDS, 3 / np.sqrt(RECORDS), ":", color="0.5", label="3 / sqrt(k)")
     way.set(xlabel="step", ylabel="1 - share of the largest margin", xscale="log", yscale="log", ylim=(5e-3, 2))
     finish(way, "The way to its own norm: medians")

@@ -28,9 +28,7 @@ WIDE = (128, 256)  # dimensions at which the support is looked at without traini
 LR, STEPS = 0.1, 1500
 COLORS = ("#0072B2", "#D55E00", "#009E73")
 PAPER = f"{SVM}: probability of global convergence over the dimension (no notebook; settings not known)"
-CAPTION = (
-    "How often training ends on the best tokens, against the dimension: for more sequences, and for longer ones."
-)
+CAPTION = "How often training ends on the best tokens, against the dimension: for more sequences, and for longer ones."
 RUNS, QUICK = 400, 40
 SETTINGS = (
     f"n sequences of T random unit tokens, mean logistic loss, {STEPS} steps of normalised gradient descent on W from "
@@ -44,12 +42,7 @@ REFERENCE: dict[tuple[int, int], tuple[float, ...]] = {
 }
 REFERENCE |= {(5, 20): (0.53, 0.53, 0.57, 0.67), (10, 5): (0.03, 0.47, 0.77, 1, 1), (20, 5): (0, 0.02, 0.50, 0.78)}
 ALLOWED = 0.18
-SUPPORT = {
-    ((5, 5), 32): 0.15,
-    ((5, 5), 64): 0.77,
-    ((10, 5), 32): 0.02,
-    ((10, 5), 64): 0.30,
-}
+SUPPORT = {((5, 5), 32): 0.15, ((5, 5), 64): 0.77, ((10, 5), 32): 0.02, ((10, 5), 64): 0.30}
 
 
 def run(runs: int, seed: int = 0, jobs: int | None = None) -> dict[str, np.ndarray]:
@@ -136,9 +129,7 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
         for size, color in zip(sizes, COLORS, strict=True):
             best, held = (results[what].mean(axis=0)[SIZES.index(size)] for what in ("global", "all support"))
             look = {"color": color, "marker": "."}
-            ax.errorbar(
-                DIMENSIONS, best, margin_error(best, runs), label=f"{'nT'[letter]} = {size[letter]}", **look
-            )
+            ax.errorbar(DIMENSIONS, best, margin_error(best, runs), label=f"{'nT'[letter]} = {size[letter]}", **look)
             ax.plot(DIMENSIONS, held, linestyle=(0, (4, 2)), **look)
         ax.plot([], [], color="0.3", linestyle=(0, (4, 2)), label="all tokens are support")
         ax.set_xscale("log", base=2)
@@ -147,8 +138,6 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
         finish(ax, ("T = 5 tokens, n sequences", "n = 5 sequences, T tokens")[letter])
         ax.legend(loc="upper left", bbox_to_anchor=(0.52, 0.41), frameon=False)
     figure.axes[0].set_ylabel("probability")
-    figure.suptitle(
-        "Solid: training ends on the optimal tokens.  Dashed: all tokens are support tokens", fontsize=12
-    )
+    figure.suptitle("Solid: training ends on the optimal tokens.  Dashed: all tokens are support tokens", fontsize=12)
     figure.supxlabel(f"{runs} runs a point; error bars: three standard errors.", fontsize=9, color="0.3")
     return figure

@@ -128,15 +128,10 @@ def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
     return {
         f"Constant step {LR:g}": [
             median(
-                "growth of ||W|| from 2,000 to 20,000 over that from 200 to 2,000: 1 when logarithmic",
-                growth,
-                0.7,
-                1.3,
+                "growth of ||W|| from 2,000 to 20,000 over that from 200 to 2,000: 1 when logarithmic", growth, 0.7, 1.3
             ),
             median(f"1 - correlation with the SVM of its tokens, step {STEPS:,}", off[:, -1], 1e-3, 0.1),
-            share(
-                "1 - correlation falls over the last decade", off[:, -1] < off[:, RECORDS.searchsorted(2000)], 0.85
-            ),
+            share("1 - correlation falls over the last decade", off[:, -1] < off[:, RECORDS.searchsorted(2000)], 0.85),
         ],
         "Normalised": [
             median(
@@ -185,9 +180,7 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
         band(steps, results[f"{rule} norm"], label, left, **look)
         band(steps, results[f"{rule} off"], label, right, **look)
     left.set(xscale="log", yscale="log", xlabel="training step", ylabel="norm of W")
-    right.set(
-        xscale="log", yscale="log", xlabel="training step", ylabel="1 - correlation with the SVM of its tokens"
-    )
+    right.set(xscale="log", yscale="log", xlabel="training step", ylabel="1 - correlation with the SVM of its tokens")
     finish(left, "Norm: logarithmic against linear")
     finish(right, "Direction: the same")
     right.legend(loc="lower left", frameon=False)

@@ -29,8 +29,7 @@ COLORS = {"random": "#0072B2", "last": "#D55E00"}  # Okabe and Ito's
 LABELS = {"random": "random queries", "last": "the final word queries"}
 PAPER = f"{NOWHERE}: what positional encodings do to separability"
 CAPTION = (
-    "Left: how many draws can be separated, against the length of the positional code. Right: how wide their "
-    "margin is."
+    "Left: how many draws can be separated, against the length of the positional code. Right: how wide their margin is."
 )
 RUNS, QUICK = 200, 80
 SETTINGS = (
@@ -96,9 +95,7 @@ def curves(results: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 def medians(margins: np.ndarray) -> np.ndarray:
     """Over the draws that are separable; NaN where fewer than half are."""
     found = np.isfinite(margins)
-    return np.array(
-        [np.median(x[f]) if f.mean() >= 0.5 else np.nan for x, f in zip(margins.T, found.T, strict=True)]
-    )
+    return np.array([np.median(x[f]) if f.mean() >= 0.5 else np.nan for x, f in zip(margins.T, found.T, strict=True)])
 
 
 def plot(results: Mapping[str, np.ndarray]) -> Figure:

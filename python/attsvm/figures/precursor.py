@@ -146,9 +146,7 @@ def speeds() -> dict[str, Any]:
     for name, how in (("normalized", {"lr": LR}), ("plain", {"rule": "constant", "lr": 1.0})):
         trained = train(problem, steps=STEPS, record=10, **how)
         found[f"{name} norm"] = trained.norm
-        found[f"{name} softmax"] = [
-            np.asarray(problem.data.probabilities(W))[:, 0].mean() for W in trained.weights
-        ]
+        found[f"{name} softmax"] = [np.asarray(problem.data.probabilities(W))[:, 0].mean() for W in trained.weights]
     return found
 
 

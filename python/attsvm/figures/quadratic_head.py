@@ -125,9 +125,7 @@ def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
             mean("tokens kept by training, lambda = 0.01", trained[:, 0].mean(axis=1), 1, 1.3),
             mean("tokens kept by training, lambda = 0.2", trained[:, 5].mean(axis=1), 2.1, 2.7),
             mean("tokens kept by training, lambda = 2", trained[:, -1].mean(axis=1), 5.8, 6),
-            median(
-                "largest distance of attention to the projection", np.median(results["distance"], axis=1), 0, 0.01
-            ),
+            median("largest distance of attention to the projection", np.median(results["distance"], axis=1), 0, 0.01),
         ],
         "What is left out decays like 1 / step": [
             median("its part left after twice the steps", np.nanmedian(falling, axis=1), 0.45, 0.6),
@@ -157,9 +155,7 @@ def curves(results: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     for key in ("rule", "trained"):
         columns[key] = results[key].mean(axis=(0, 2))
     for key in LABELS:
-        columns[f"correlation_{key}"] = np.array(
-            [np.nanmean(x) if (x == x).any() else np.nan for x in results[key].T]
-        )
+        columns[f"correlation_{key}"] = np.array([np.nanmean(x) if (x == x).any() else np.nan for x in results[key].T])
     columns["undecided"] = results["undecided"].mean(axis=(0, 2))
     return columns
 
@@ -181,8 +177,6 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
     right.get_legend().set_loc("lower left")
     left.set_xlim(0.008, 2.5)
     right.set(xlim=(0.008, 2.5), ylim=(2e-3, 1))
-    figure.suptitle(
-        f"Quadratic head v.x - lambda |x|^2, {N} sequences of {T} orthonormal tokens, d = {D}", fontsize=12
-    )
+    figure.suptitle(f"Quadratic head v.x - lambda |x|^2, {N} sequences of {T} orthonormal tokens, d = {D}", fontsize=12)
     figure.supxlabel(f"Means over {len(results['rule'])} draws.", fontsize=9, color="0.3")
     return figure

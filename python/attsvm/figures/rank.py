@@ -39,19 +39,14 @@ CAPTION = (
     "(right). Below: how many draws can be separated at all."
 )
 RUNS, QUICK = 400, 40
-SETTINGS = (
-    "Tokens, queries and head uniform on the unit sphere; W is d x d; the selected tokens are the optimal ones."
-)
+SETTINGS = "Tokens, queries and head uniform on the unit sphere; W is d x d; the selected tokens are the optimal ones."
 
 # Independent solutions: mean rank of the feasible draws, of 60.
 FROBENIUS = {(5, 5): {2: 1.9, 3: 3.0, 4: 4, 5: 4.7, 10: 5, 15: 5, 20: 5}}
 FROBENIUS |= {(10, 5): {3: 3, 4: 4, 5: 5, 10: 9.96, 15: 10, 20: 10}, (15, 5): {4: 4, 5: 5, 10: 10, 15: 15, 20: 15}}
 FROBENIUS |= {(5, 10): {2: 2.0, 3: 3.0, 4: 4.0, 5: 4.9, 10: 5, 15: 5, 20: 5}}
 # ... and of 8 nuclear solutions.
-NUCLEAR = {
-    (5, 5): {3: 2.5, 4: 2.3, 5: 2.8, 10: 2.5, 15: 2.5},
-    (10, 5): {3: 2.5, 4: 3.4, 5: 3.5, 10: 3.75, 15: 3.5},
-}
+NUCLEAR = {(5, 5): {3: 2.5, 4: 2.3, 5: 2.8, 10: 2.5, 15: 2.5}, (10, 5): {3: 2.5, 4: 3.4, 5: 3.5, 10: 3.75, 15: 3.5}}
 NUCLEAR |= {(15, 5): {4: 3.5, 5: 4.6, 10: 4.4, 15: 4.9}}
 FEASIBLE = {(5, 5): {1: 0, 2: 0.28, 3: 0.90, 4: 1}, (10, 5): {2: 0, 3: 0.22, 4: 0.88, 5: 1}}
 FEASIBLE |= {(15, 5): {3: 0, 4: 0.35, 5: 0.98, 10: 1}, (5, 10): {2: 0.25, 3: 0.72, 4: 0.98}}
@@ -79,8 +74,7 @@ def run(runs: int, seed: int = 0, jobs: int | None = None) -> dict[str, np.ndarr
 
 def experiment(rng: np.random.Generator) -> dict[str, Any]:
     found = {
-        key: np.full((len(SIZES), len(DIMENSIONS)), np.nan)
-        for key in (*NORMS, *map(_absolute, NORMS), "gap", "stated")
+        key: np.full((len(SIZES), len(DIMENSIONS)), np.nan) for key in (*NORMS, *map(_absolute, NORMS), "gap", "stated")
     }
     outside, differ, hasty = np.zeros((3, len(SIZES), len(DIMENSIONS)))
     for at in np.ndindex(outside.shape):
@@ -92,9 +86,7 @@ def experiment(rng: np.random.Generator) -> dict[str, Any]:
                 break  # no W in one norm is no W in the other
             found[norm][at] = solution.rank
             found[_absolute(norm)][at] = np.linalg.matrix_rank(solution.W, tol=ABSOLUTE)
-            proof = certificate(
-                problem.data.keys.reshape(n, T, d), problem.data.queries, problem.optimal, solution
-            )
+            proof = certificate(problem.data.keys.reshape(n, T, d), problem.data.queries, problem.optimal, solution)
             found["gap"][at] = np.fmax(found["gap"][at], proof["gap"])
             stated = solution.margin / proof["margin"] - 1, solution.margin_bound / proof["bound"] - 1
             found["stated"][at] = np.fmax(found["stated"][at], np.abs(stated).max())
@@ -175,12 +167,7 @@ def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
                 near(f"mean rank, {text} (independent runs: {value:g})", x, value, 0.5)
                 for text, x, value in cells(NUCLEAR, results["nuclear"])
             ),
-            mean(
-                "mean rank, n = 15, T = 5, d = 15 (published, not exact: 13.9)",
-                results["nuclear"][:, 2, 6],
-                3.5,
-                6,
-            ),
+            mean("mean rank, n = 15, T = 5, d = 15 (published, not exact: 13.9)", results["nuclear"][:, 2, 6], 3.5, 6),
         ],
         "As published: infeasible draws counted as rank 1": [
             mean(f"Frobenius, {text} (published {value:g})", x, value - 0.3, value + 0.3)
@@ -189,9 +176,7 @@ def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
         ],
         "Every solution, recomputed in NumPy": [
             exactly("largest gap of margin and multipliers", results["gap"][feasible], high=1e-8),
-            exactly(
-                "margin and bound as solve_svm() states them, relative", results["stated"][feasible], high=1e-9
-            ),
+            exactly("margin and bound as solve_svm() states them, relative", results["stated"][feasible], high=1e-9),
             exactly("ranks that differ", results["ranks that differ"].sum(), 0, 0),
             exactly(
                 f"separable draws that a solver stopped after {HASTE} steps calls infeasible, or solved too soon",

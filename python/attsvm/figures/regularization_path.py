@@ -83,9 +83,7 @@ def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
         groups[f"{title} ball, radius times margin up to {MARGINS[-1]:g}"] = [
             median("1 - correlation with the SVM, at 30", at[30], 0, 0.01),
             median("1 - correlation with the SVM, at 100", at[100], 0, 0.001),
-            median(
-                "1 - correlation at 30 over that at 100: 11 when it falls like 1 / R^2", at[30] / at[100], 7.5, 12
-            ),
+            median("1 - correlation at 30 over that at 100: 11 when it falls like 1 / R^2", at[30] / at[100], 7.5, 12),
             share(
                 "1 - correlation falls from each radius to the next, from 5 on",
                 (np.diff(off[:, MARGINS >= 5]) < 0).all(axis=1),
@@ -120,9 +118,7 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
     left.set(xscale="log", yscale="log", xlabel="radius / norm of the SVM solution", ylabel="1 - correlation")
     right.axhspan(-50, -16, color="0.9", zorder=0)
     right.text(97, -17, "below the last bit of the loss", ha="right", va="top", color="0.4", fontsize=9)
-    right.set(
-        xlabel="radius / norm of the SVM solution", ylabel="log10 of the loss above its infimum", ylim=(-46, 0)
-    )
+    right.set(xlabel="radius / norm of the SVM solution", ylabel="log10 of the loss above its infimum", ylim=(-46, 0))
     finish(left, "Directions meet the SVM of their norm")
     left.legend(loc="lower left", frameon=False, fontsize=9)
     finish(right, "The loss falls by the margin")

@@ -86,9 +86,7 @@ def virtual(X: Any, y: Any, v: Any, W: Any, problem: Problem, selected: Any, own
             others = np.arange(len(tokens)) != selected[n, k]
             margin = min(margin, (rows @ own.W @ z)[others].min(initial=np.inf))
             adjoint += np.outer(np.maximum(np.asarray(own.dual[n][k])[: len(tokens)], 0) @ rows, z)
-    total = (
-        np.maximum(np.concatenate([np.ravel(part) for part in own.dual]), 0).sum() if own.W is not None else np.nan
-    )
+    total = np.maximum(np.concatenate([np.ravel(part) for part in own.dual]), 0).sum() if own.W is not None else np.nan
     found = problem.loss_and_grad(W)[1]
     gap = np.nan if own.W is None else 1 - margin / np.linalg.norm(own.W) / (np.linalg.norm(adjoint) / total)
     return {"gradient": np.linalg.norm(found - gradient) / np.linalg.norm(gradient), "gap": gap}

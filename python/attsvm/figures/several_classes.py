@@ -133,9 +133,7 @@ def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
     nearer = results["both"] > results["one"]
     return {
         "Which tokens (conjecture)": [
-            mean(
-                "share of a draw's queries that keep exactly the tokens of their mixture", results["same"], low=0.9
-            ),
+            mean("share of a draw's queries that keep exactly the tokens of their mixture", results["same"], low=0.9),
             median("largest difference of attention from the mixture", results["distance"], high=0.01),
             median("loss above that of the mixtures", results["excess"], high=1e-3),
             exactly("loss above that of the mixtures, least", results["excess"], low=-1e-9),
@@ -160,9 +158,7 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
     figure = Figure(figsize=(9, 4), layout="constrained")
     tokens, direction = figure.subplots(1, 2)
     counts = np.zeros((T, T))
-    np.add.at(
-        counts, (results["attended"].ravel().astype(int) - 1, results["predicted"].ravel().astype(int) - 1), 1
-    )
+    np.add.at(counts, (results["attended"].ravel().astype(int) - 1, results["predicted"].ravel().astype(int) - 1), 1)
     tokens.imshow(counts, cmap="Blues", origin="lower", extent=(0.5, T + 0.5, 0.5, T + 0.5))
     for (row, column), count in np.ndenumerate(counts):
         tokens.text(column + 1, row + 1, f"{count:g}", ha="center", va="center",
@@ -171,10 +167,7 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
     tokens.set_yticks(range(1, T + 1))
     tokens.set_title("Queries by how many tokens they keep", loc="left", fontsize=11)
     for kind, label in KINDS.items():
-        away, look = (
-            np.sort(1 - results[kind][np.isfinite(results[kind])]),
-            {"color": COLORS[kind], "linewidth": 2},
-        )
+        away, look = (np.sort(1 - results[kind][np.isfinite(results[kind])]), {"color": COLORS[kind], "linewidth": 2})
         direction.step(away, np.arange(1, len(away) + 1) / len(away), where="post", label=label, **look)
     direction.set(xlabel="1 - correlation with W", ylabel="share of the draws", xscale="log", ylim=(0, 1))
     finish(direction, "Three candidates for the direction")

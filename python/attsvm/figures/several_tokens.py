@@ -54,12 +54,7 @@ SETTINGS = (
 KINDS = {"both": "W_fin + R W_svm", "svm": "general SVM", "one": "SVM of one token per sequence"}
 COLORS = {"both": "#0072B2", "svm": "#009E73", "one": "#D55E00"}  # Okabe and Ito's
 # Published means and our own replication of the published code (62 to 68 runs each), step 2,000: a reader's yardstick.
-PUBLISHED = {
-    4: (0.034, 0.071, 0.155),
-    6: (0.0165, 0.043, 0.145),
-    8: (0.011, 0.015, 0.135),
-    10: (0.0056, 0.0086, 0.12),
-}
+PUBLISHED = {4: (0.034, 0.071, 0.155), 6: (0.0165, 0.043, 0.145), 8: (0.011, 0.015, 0.135), 10: (0.0056, 0.0086, 0.12)}
 REASONS = ("undecided", "all kept", "not separable")
 ACCEPTED = {4: 0.19, 6: 0.11, 8: 0.06, 10: 0.02}
 
@@ -204,12 +199,7 @@ def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
         ]
         published, several = PUBLISHED[d], results[f"{d} several"].astype(bool)
         sizes += [
-            mean(
-                f"d = {d}: W_fin + R W_svm (published {published[0]:g})",
-                both,
-                published[0] / 2,
-                1.6 * published[0],
-            ),
+            mean(f"d = {d}: W_fin + R W_svm (published {published[0]:g})", both, published[0] / 2, 1.6 * published[0]),
             mean(f"d = {d}: SVM of one token (published {published[2]:g})", one, 0.095, 0.185),
             median(f"d = {d}: W_fin + R W_svm, where a query keeps several tokens", both[several], 1e-3, 1e-2),
         ]
@@ -249,9 +239,7 @@ def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
             exactly("W_fin against the pseudo-inverse, relative difference", all_of("finite part"), high=1e-6),
             exactly("R against least squares, relative difference", all_of("length"), high=1e-9),
             share("softmax of W_fin + R W_svm on the sets is that of W, to 1e-3", all_of("softmax") <= 1e-3, 0.95),
-            share(
-                "gradient of the ReLU head against central differences, to 1e-6", all_of("gradient") <= 1e-6, 0.95
-            ),
+            share("gradient of the ReLU head against central differences, to 1e-6", all_of("gradient") <= 1e-6, 0.95),
         ],
         "Exact steps beyond the end of double precision": [
             share("accepted runs with a query behind a dead ReLU", dead, 0.55, 0.85),
@@ -281,9 +269,7 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
     for d, above, below in zip(DIMENSIONS, *panels, strict=True):
         for kind, label in KINDS.items():
             above.plot(SHOWN, columns[f"d{d}_{kind}_mean"], color=COLORS[kind], linewidth=2.2, label=label)
-            above.plot(
-                SHOWN, columns[f"d{d}_{kind}_median"], color=COLORS[kind], linewidth=1, linestyle=(0, (4, 2))
-            )
+            above.plot(SHOWN, columns[f"d{d}_{kind}_median"], color=COLORS[kind], linewidth=1, linestyle=(0, (4, 2)))
         late = results[f"{d} late"]
         level = {"color": "black", "linewidth": 0.8}
         above.axhline(np.nanmean(late), label="exact steps to 2,000: mean", **level)

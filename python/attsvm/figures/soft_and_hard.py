@@ -120,9 +120,7 @@ def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
                 0.33,
                 0.5,
             ),
-            mean(
-                "straight-through Gumbel: share of the tokens of plain training", results["gumbel same"], 0.94, 1
-            ),
+            mean("straight-through Gumbel: share of the tokens of plain training", results["gumbel same"], 0.94, 1),
             mean("plain training selects better tokens than under the penalty: score gained", gained, 0.12, 0.24),
         ],
         f"1 - correlation with the SVM of the tokens selected, step {STEPS:,}": [

@@ -141,7 +141,7 @@ def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
             share("not separable: W grows with C", (np.diff(results["narrow norm"]) > 0).all(axis=1), 0.9),
         ],
         "Margins of their own": [
-            median("norm of W for margins 1 + 4 N(0, 1), over that for 1", results["asked norm"][:, -1], 3, 6),
+            median("norm of W for margins 1 + 4 N(0, 1), over that for 1", results["asked norm"][:, -1], 3, 6)
         ],
         "First gradient step": [
             exactly("iota by diagnose() and by the textbook gradient: difference", results["iota"], high=1e-12),

@@ -223,7 +223,5 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
                 ax.text(0.5, 0.6, "too few hard queries", transform=ax.transAxes, ha="center", color="0.5")
     runs = len(results["SGD loss"])
     figure.suptitle("Attention heads of a small GPT while it trains", fontsize=12)
-    figure.supxlabel(
-        f"Mean of {runs} runs over the heads of a layer.  Dotted: a random head.", fontsize=9, color="0.3"
-    )
+    figure.supxlabel(f"Mean of {runs} runs over the heads of a layer.  Dotted: a random head.", fontsize=9, color="0.3")
     return figure

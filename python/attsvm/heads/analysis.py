@@ -116,16 +116,12 @@ def analyze_head(
                 bests.append(max(baselines(head, seen, unseen).values()))
     nuclear = None
     if len(train) and nuclear_queries and C is None and curve[-1].status != "infeasible":
-        same = [
-            fit for fit in curve if fit.queries == min(nuclear_queries, len(train)) and fit.status == "optimal"
-        ]
+        same = [fit for fit in curve if fit.queries == min(nuclear_queries, len(train)) and fit.status == "optimal"]
         nuclear = fit_svm(head, train[:nuclear_queries], test, "nuclear", near=same[0] if same else None)
     random = control = None
     if null and len(train):
         rng = np.random.default_rng([*name, RANDOM_CHOICES])
-        random = fit_svm(
-            head, random_rows(head, train, rng), random_rows(head, test, rng), "frobenius", C, rough=True
-        )
+        random = fit_svm(head, random_rows(head, train, rng), random_rows(head, test, rng), "frobenius", C, rough=True)
         if labels is None:
             control = _null(head, rows, threshold, drop_sinks, queries, [*name, RANDOM_HEAD])
     return HeadReport(
@@ -149,12 +145,7 @@ def _null(
 
 
 def analyze_model(
-    heads: Sequence[Head],
-    *,
-    null: bool | str = True,
-    n_jobs: int | None = None,
-    progress: bool = False,
-    **options: Any,
+    heads: Sequence[Head], *, null: bool | str = True, n_jobs: int | None = None, progress: bool = False, **options: Any
 ) -> Reports:
     """Read many heads as support vector machines, several at a time on threads.
 

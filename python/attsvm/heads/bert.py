@@ -31,13 +31,7 @@ LINEAR = ("query.weight", "query.bias", "key.weight", "key.bias")
 SAFE_TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4"}
 # What has to be so for this forward pass to be the model's.
 REQUIRED = {"model_type": "bert", "position_embedding_type": "absolute", "hidden_act": "gelu"}
-SIZES = (
-    "num_hidden_layers",
-    "num_attention_heads",
-    "hidden_size",
-    "intermediate_size",
-    "max_position_embeddings",
-)
+SIZES = ("num_hidden_layers", "num_attention_heads", "hidden_size", "intermediate_size", "max_position_embeddings")
 LARGEST_SIZE = 10**9
 # Taylor's cubic from the next of these nodes is off by at most 12 / 24 / 2048^4 = 3e-14; beyond 6, erf is 1 to 2e-17.
 NODES_PER_UNIT, LARGEST = 1024, 6
@@ -111,9 +105,7 @@ class Bert:
     def __repr__(self) -> str:
         return f"<attsvm Bert: {self.layers} layers of {self.heads} heads, d={self.width}>"
 
-    def read(
-        self, sentences: Sequence[str], layers: Sequence[int] | None = None, progress: bool = False
-    ) -> list[Head]:
+    def read(self, sentences: Sequence[str], layers: Sequence[int] | None = None, progress: bool = False) -> list[Head]:
         """Pass sentences through the model; what every head of these layers is given, and its K and Q.
 
         Parameters

@@ -17,9 +17,7 @@ from ..common.storage import storable
 from .choices import TRAINING, all_queries, is_sink
 from .model import Choices, Head, Text
 
-ENTRIES = (
-    2_000_000  # logits of a random head on which its scale is found roughly: later only queries hard there stay
-)
+ENTRIES = 2_000_000  # logits of a random head on which its scale is found roughly: later only queries hard there stay
 MOST = 16_000_000  # logits of those
 BLOCK = 1_000_000  # logits that are computed at one time
 STEPS = 40  # of the bisection of its scale

@@ -16,9 +16,7 @@ from .cases import Cases, as_cases
 from .model import Head
 
 ROUGH, ROUGH_ITERATIONS = 0.1, 60  # the bound was then within 20 % of the margin, in a second in place of 20
-PAIRS = (
-    2e7  # of rows of one query, above which block ascent would hold gigabytes; gradient's bound is 3 times as far
-)
+PAIRS = 2e7  # of rows of one query, above which block ascent would hold gigabytes; gradient's bound is 3 times as far
 FEWEST = 20  # queries below which an accuracy, or a margin beside that of other heads, says nothing
 SPARE = 3  # as many tokens as dimensions, times this, nearly always span what all tokens do
 CHUNK = 4096  # tokens, above which no more join those held in double precision

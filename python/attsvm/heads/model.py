@@ -429,9 +429,7 @@ def from_arrays(
     m = len(Wq) // heads
     Wk = as_floats("Wk", Wk, "groups * m, d", (None, flat.shape[1]))
     if len(Wk) == 0 or len(Wk) % m or heads % (len(Wk) // m):
-        raise ValueError(
-            f"Wk must have {len(Wq)} rows, or {m} for each key head that query heads share, got {len(Wk)}"
-        )
+        raise ValueError(f"Wk must have {len(Wq)} rows, or {m} for each key head that query heads share, got {len(Wk)}")
     bq, bk = (
         np.zeros(len(W)) if bias is None else as_floats(name, bias, f"{letters} * m", (len(W),))
         for name, bias, W, letters in (("bq", bq, Wq, "heads"), ("bk", bk, Wk, "groups"))

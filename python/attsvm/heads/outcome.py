@@ -16,9 +16,7 @@ from .controls import Null, interval
 from .fit import Fit
 from .model import Head
 
-NULL = (
-    1 / 3
-)  # of the mean length of values: tokens that attention is parked on have less than a fifth, or about all
+NULL = 1 / 3  # of the mean length of values: tokens that attention is parked on have less than a fifth, or about all
 FEW = 30  # hard queries: a head with fewer stands apart, nothing can be said of it
 
 

@@ -102,9 +102,7 @@ def _label(axes: Any, report: HeadReport, row: int, column: int, values: Any) ->
     word = f"{100 * report.accuracy:.0f} {LETTERS[rule.split()[0]]}"
     axes[1].text(column, row, word, color=_ink(axes[1], values[1][row, column]), **look)
     if report.beats_rules:
-        axes[1].add_patch(
-            Rectangle((column - 0.46, row - 0.44), 0.92, 0.88, fill=False, edgecolor=ORANGE, linewidth=2)
-        )
+        axes[1].add_patch(Rectangle((column - 0.46, row - 0.44), 0.92, 0.88, fill=False, edgecolor=ORANGE, linewidth=2))
 
 
 def _ink(ax: Any, value: float) -> str:
@@ -253,17 +251,11 @@ def plot_curve(reports: Sequence[HeadReport], axes: Any = None) -> Any:
         if not report.curve:
             continue
         n = [fit.queries for fit in report.curve]
-        (line,) = axes[0].plot(
-            n, [fit.accuracy for fit in report.curve], "o-", markersize=4, label=report.head.label
-        )
+        (line,) = axes[0].plot(n, [fit.accuracy for fit in report.curve], "o-", markersize=4, label=report.head.label)
         rule, right = report.best_baseline
         axes[0].axhline(right, color=line.get_color(), linestyle=":", linewidth=1)
-        axes[1].plot(
-            n, [fit.score_correlation for fit in report.curve], "o-", markersize=4, label=report.head.label
-        )
-    for ax, title in zip(
-        axes, ("Held-out accuracy (dotted: best simple rule)", "Correlation of logits"), strict=True
-    ):
+        axes[1].plot(n, [fit.score_correlation for fit in report.curve], "o-", markersize=4, label=report.head.label)
+    for ax, title in zip(axes, ("Held-out accuracy (dotted: best simple rule)", "Correlation of logits"), strict=True):
         sizes = sorted({fit.queries for report in reports for fit in report.curve})
         ax.set(xscale="log", xlabel="training queries", ylim=(0, 1.03))
         ax.set_xticks([size for size in sizes if size in SIZES or size == sizes[-1]])

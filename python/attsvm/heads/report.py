@@ -315,8 +315,6 @@ def results_html(reports: Sequence[HeadReport]) -> str:
     )
     rest = len(reports) - len(shown)
     apart = f"<p>{rest} heads with fewer than {FEW} queries are left out.</p>" if rest else ""
-    spaces = "".join(
-        f"<p>{escape(SPACES[space])}</p>" for space in sorted({report.head.space for report in reports})
-    )
+    spaces = "".join(f"<p>{escape(SPACES[space])}</p>" for space in sorted({report.head.space for report in reports}))
     caption = f"<details><summary>What the columns mean</summary><pre>{escape(CAPTION)}</pre></details>"
     return f"<table><thead><tr>{cells}</tr></thead><tbody>{rows}</tbody></table>{apart}{spaces}{caption}"

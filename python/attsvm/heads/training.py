@@ -80,12 +80,7 @@ def measure(head: Head, step: int, *, queries: int = 300, null: bool = True, see
         return row
     row |= {"queries": fit.queries, "status": fit.status, "margin": fit.margin, "margin_bound": fit.margin_bound}
     row |= {"own": fit.learned_margin / fit.margin if fit.margin > 0 else float("nan"), "cosine": fit.cosine}
-    row |= {
-        "accuracy": fit.accuracy,
-        "logits": fit.score_correlation,
-        "support": len(fit.rows),
-        "rank": fit.rank or 0,
-    }
+    row |= {"accuracy": fit.accuracy, "logits": fit.score_correlation, "support": len(fit.rows), "rank": fit.rank or 0}
     if report.null is not None:
         row |= {f"null_{name}": getattr(report.null, name) for name in ("cosine", "own", "accuracy")}
     if report.random is not None:
@@ -161,9 +156,7 @@ def read_training(path: Any) -> list[Row]:
         return []
     if tuple(found[0]) != tuple(COLUMNS):
         raise ValueError(f"{path} must have the columns step, name, layer, ..., got {', '.join(found[0])}")
-    rows: list[Row] = [
-        dict(zip(COLUMNS, values, strict=True)) for values in found[1:] if len(values) == len(COLUMNS)
-    ]
+    rows: list[Row] = [dict(zip(COLUMNS, values, strict=True)) for values in found[1:] if len(values) == len(COLUMNS)]
     for row in rows:
         for name in COLUMNS:
             if name in COUNTS:
@@ -228,9 +221,7 @@ def plot_training(rows: Sequence[Row], axes: Any = None) -> Any:
             )  # fmt: skip
         for layer in layers if control else ():
             steps = sorted({r["step"] for r in rows if r["layer"] == layer and math.isfinite(r[control])})
-            means = [
-                np.nanmean([r[control] for r in rows if (r["layer"], r["step"]) == (layer, s)]) for s in steps
-            ]
+            means = [np.nanmean([r[control] for r in rows if (r["layer"], r["step"]) == (layer, s)]) for s in steps]
             ax.plot(steps, means, ":", color=colors[layer], linewidth=2, label=f"layer {layer}, random head")
         ax.set(xlabel="step", ylabel=label)
         if column == "norm":

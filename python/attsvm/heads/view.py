@@ -51,9 +51,7 @@ class View:
         Path(path).write_text(self.html, encoding="utf-8")
 
 
-def view(
-    heads: Sequence[Head] | Sequence[HeadReport], *, sentences: int = 8, title: str = "Attention heads"
-) -> View:
+def view(heads: Sequence[Head] | Sequence[HeadReport], *, sentences: int = 8, title: str = "Attention heads") -> View:
     """An interactive page: choose a layer, a head and a sentence, point at a query, and see why it selects its token.
 
     Parameters
@@ -110,9 +108,7 @@ def view(
     room = f"{left_out} heads had no room on this page." if left_out else ""
     # As \\u003c a token cannot close the script it stands in.
     safe = data.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-    parts = {
-        "TITLE": escape(title), "STYLE": _part("view.css"), "SCRIPT": _part("view.js"), "ROOM": room, "DATA": safe,
-    }  # fmt: skip
+    parts = {"TITLE": escape(title), "STYLE": _part("view.css"), "SCRIPT": _part("view.js"), "ROOM": room, "DATA": safe}
     html = re.sub("@([A-Z]+)@", lambda found: parts[found[1]], _part("view.html"))
     return View(html, left_out)
 

@@ -123,9 +123,7 @@ def _head(report: HeadReport, text: int) -> dict[str, Any]:
         about += f"; the SVM of {fit.queries} of them has {len(fit.rows)} support tokens"
         if math.isfinite(report.accuracy):
             rule, right = report.best_baseline
-            about += (
-                f" and finds {number(report.accuracy)} of the held-out choices (best rule {number(right)}: {rule})"
-            )
+            about += f" and finds {number(report.accuracy)} of the held-out choices (best rule {number(right)}: {rule})"
     return {
         "name": head.label, "layer": head.layer, "number": head.number, "module": head.module, "kind": head.kind,
         "space": head.space, "text": text, "about": about + ".",

@@ -70,9 +70,7 @@ class Why:
             cases = []
             for (i, q, a, t), like in zip(self.neighbours, self.likeness, strict=True):
                 names = [*text.query_names([i], [q]), *text.names([i] * 2, [a, t])]
-                cases.append(
-                    (f"{like:+.3f}", f"{i}", *(f"{n} ({k})" for n, k in zip(names, (q, a, t), strict=True)))
-                )
+                cases.append((f"{like:+.3f}", f"{i}", *(f"{n} ({k})" for n, k in zip(names, (q, a, t), strict=True))))
             lines += ["", table(("cosine", "sequence", "query", "selected", "rival"), cases)]
         return "\n".join(lines)
 
@@ -143,8 +141,8 @@ def why(report: HeadReport, sequence: int, query: int, rival: int | None = None,
     shares = values * (ahead[at] @ left) * (z @ right)
     near, likeness = _neighbours(report, ahead[at], z)
     return Why(
-        head, sequence, query, selected, int(case.tokens[at]), float(margins[at]), shares, values, near, likeness, of,
-    )  # fmt: skip
+        head, sequence, query, selected, int(case.tokens[at]), float(margins[at]), shares, values, near, likeness, of
+    )
 
 
 def directions(head: Head, W: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -190,9 +188,7 @@ def _neighbours(report: HeadReport, ahead: np.ndarray, z: np.ndarray) -> tuple[n
     if fit is None or len(fit.rows) == 0:
         return np.empty((0, 4), dtype=np.intp), np.empty(0)
     rows, queries = _rows(report.head, fit.rows)
-    sizes = (
-        np.linalg.norm(rows, axis=1) * np.linalg.norm(queries, axis=1) * np.linalg.norm(ahead) * np.linalg.norm(z)
-    )
+    sizes = np.linalg.norm(rows, axis=1) * np.linalg.norm(queries, axis=1) * np.linalg.norm(ahead) * np.linalg.norm(z)
     like = (rows @ ahead) * (queries @ z) / np.maximum(sizes, 1e-300)
     order = np.argsort(-like)[:NEIGHBOURS]
     return fit.rows[order], like[order]

@@ -84,12 +84,8 @@ def mean_interval(sample: np.ndarray) -> tuple[float, float, float]:
     runs = len(sample)
     if runs < LEAST_MEAN:
         return float(sample.mean()) if runs else math.nan, -math.inf, math.inf
-    rng = np.random.default_rng(
-        0
-    )  # the same resamples for everyone, so that a page can be reproduced to the digit
-    means = np.concatenate(
-        [sample[rng.integers(runs, size=(500, runs))].mean(axis=1) for _ in range(RESAMPLES // 500)]
-    )
+    rng = np.random.default_rng(0)  # the same resamples for everyone, so that a page can be reproduced to the digit
+    means = np.concatenate([sample[rng.integers(runs, size=(500, runs))].mean(axis=1) for _ in range(RESAMPLES // 500)])
     means.sort()
     outside = int(TAIL * RESAMPLES)
     return float(sample.mean()), float(means[outside]), float(means[-1 - outside])

@@ -92,9 +92,7 @@ def write_page(
     page += parts.values()
     if any('<table class="claims">' in part for part in parts.values()):
         page.append(_paragraphs(RULE.replace("\n", " "), ' class="fine"'))
-    head = (
-        f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{_escape(title)}</title>'
-    )
+    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{_escape(title)}</title>'
     top = ["<!doctype html>", f'<html lang="en"><head>{head}<style>{STYLE}</style></head><body>']
     path.write_text("\n".join([*top, *filter(None, page), "</body></html>", ""]), encoding="utf-8")
 

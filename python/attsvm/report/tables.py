@@ -16,15 +16,7 @@ from ..training.problem import Problem
 from ..training.run import Run
 from .claims import VERDICTS, Claim
 
-__all__ = [
-    "claims_table",
-    "count_verdicts",
-    "runs_table",
-    "solutions_table",
-    "table",
-    "verdicts_line",
-    "write_csv",
-]
+__all__ = ["claims_table", "count_verdicts", "runs_table", "solutions_table", "table", "verdicts_line", "write_csv"]
 
 WORDS = ("hold", "fail", "undecided")  # of the verdicts, in a count
 
@@ -67,9 +59,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(row[j]) for row in full) for j in range(len(header))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(header, widths, strict=True)).rstrip()]
     lines.append("-" * (sum(widths) + 2 * (len(widths) - 1)))
-    lines += [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip() for row in rows
-    ]
+    lines += ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip() for row in rows]
     return "\n".join(lines)
 
 
@@ -118,9 +108,7 @@ def solutions_table(
     shown = slice(None) if runs is not None else slice(1, -2)
     lines = [table(header[shown], [row[shown] for row in rows])]
     if any(solution.W is not None for solution in solutions.values()):
-        lines.append(
-            "The largest margin of weights of norm 1 lies between the two, both recomputed from the tokens."
-        )
+        lines.append("The largest margin of weights of norm 1 lies between the two, both recomputed from the tokens.")
     lines += [f"{', '.join(which)}: {note}" for note, which in notes.items()]
     return "\n".join([*lines, ""])
 

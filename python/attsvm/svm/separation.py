@@ -77,9 +77,7 @@ class Separation(Result):
 
     _least_width = 12
 
-    def __init__(
-        self, data: Data, selection: Selection, norm: str | float, method: str, C: float | None, answer: Any
-    ):
+    def __init__(self, data: Data, selection: Selection, norm: str | float, method: str, C: float | None, answer: Any):
         self.data, self.norm, self.method, self.C = data, norm, answer.method or method, C
         self.status = "optimal" if answer.status == 0 else _core.STATUS[answer.status]
         self._selection, self._answer = selection, answer
@@ -225,9 +223,7 @@ class Separation(Result):
         if self.status == "infeasible":
             what = "rank the selected tokens first" if self._selection.rhs is None else "reach these margins"
             impossible = self._impossible_pair() or f"no weights {what}: {self._proof}"
-            return (
-                impossible if self.C is not None else f"{impossible}; solve_svm(..., C=1.0) allows for exceptions"
-            )
+            return impossible if self.C is not None else f"{impossible}; solve_svm(..., C=1.0) allows for exceptions"
         if self.status == "stationary":
             return f"a stationary point at this rank; its norm is at most {1 + self.gap:.6g} times the least"
         if self.status == "undecided":
@@ -339,17 +335,7 @@ class Separation(Result):
         names: tuple[str, ...] = (
             *("status", "message", "norm", "method", "C", "margin", "margin_bound", "gap", "objective"),
         )
-        names += (
-            "objective_bound",
-            "W",
-            "rank",
-            "iterations",
-            "selected",
-            "dual",
-            "certificate",
-            "support",
-            "slack",
-        )
+        names += ("objective_bound", "W", "rank", "iterations", "selected", "dual", "certificate", "support", "slack")
         return {name: getattr(self, name) for name in names}
 
     def _state(self) -> dict[str, Any]:

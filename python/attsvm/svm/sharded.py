@@ -59,12 +59,7 @@ def solve_sharded(
     mine[entries] = dual[first : first + len(entries)]
     entry = int(entries[here]) if at >= 0 and 0 <= here < len(entries) else -1
     return Separation(
-        data,
-        selection,
-        norm,
-        SHARDED,
-        None,
-        _core.Answer((code, W, mine, lower, upper, iterations, entry, None, None)),
+        data, selection, norm, SHARDED, None, _core.Answer((code, W, mine, lower, upper, iterations, entry, None, None))
     )
 
 
@@ -75,9 +70,7 @@ def _propose(data: Data, chosen: np.ndarray, held: np.ndarray, workers: Workers)
     entries = np.flatnonzero((chosen | held) & np.repeat(has_rows, np.diff(data.indptr)))
     q = np.searchsorted(data.indptr, entries, side="right") - 1
     tokens = data.keys[data.start[q] + entries - data.indptr[q]]
-    lengths, X, Z, kept = (
-        workers.gather(a) for a in (counts[has_rows], tokens, data.queries[has_rows], held[entries])
-    )
+    lengths, X, Z, kept = (workers.gather(a) for a in (counts[has_rows], tokens, data.queries[has_rows], held[entries]))
     first = sum(len(part) for part in kept[: workers.rank])
     ends = np.cumsum(np.concatenate(lengths), dtype=np.intp)[:-1]
     if not len(np.concatenate(lengths)):
@@ -90,11 +83,7 @@ def _propose(data: Data, chosen: np.ndarray, held: np.ndarray, workers: Workers)
 
 
 def _first_solves(
-    solve: Callable[[Data, Selection, float], Separation],
-    working: Any,
-    selected: Any,
-    tol: float,
-    workers: Workers,
+    solve: Callable[[Data, Selection, float], Separation], working: Any, selected: Any, tol: float, workers: Workers
 ) -> Separation | None:
     return solve(working, Selection(working, selected), tol) if workers.rank == 0 and working else None
 

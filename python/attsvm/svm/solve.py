@@ -31,9 +31,7 @@ logger = logging.getLogger(__name__)
 
 # Every method of a norm by its name, as the extension exports it.
 METHODS = {
-    norm: {
-        name.removeprefix(f"{norm}_"): getattr(_core, name) for name in dir(_core) if name.startswith(f"{norm}_")
-    }
+    norm: {name.removeprefix(f"{norm}_"): getattr(_core, name) for name in dir(_core) if name.startswith(f"{norm}_")}
     for norm in (*NORMS, "entrywise")
 }
 SOFT_METHODS = {"auto": METHODS["frobenius"]["auto"], "block": METHODS["frobenius"].pop("block_soft")}
@@ -176,16 +174,12 @@ def solve_svm(
     return sol
 
 
-def _solve_shard(
-    reduce: Callable[[np.ndarray], Any], data: Data, ask: Callable[[], tuple[Any, ...]]
-) -> Separation:
+def _solve_shard(reduce: Callable[[np.ndarray], Any], data: Data, ask: Callable[[], tuple[Any, ...]]) -> Separation:
     workers = Workers(reduce)
     selection, norm, method, tol, most, *_ = workers.together(ask)
     settings = np.array([tol, data.dk, data.dz, most], dtype=np.float64)
     workers.agree(settings, np.array([*map(ord, f"{norm} {method}")], dtype=np.float64))
-    return solve_sharded(
-        data, selection, norm, tol, workers, lambda d, s, tol: _solve(d, s, norm, method, tol, most)
-    )
+    return solve_sharded(data, selection, norm, tol, workers, lambda d, s, tol: _solve(d, s, norm, method, tol, most))
 
 
 def _asked(

@@ -63,9 +63,7 @@ def _rows(sol: Any) -> tuple[Any, ...]:
     token = np.arange(data.indptr[-1]) + np.repeat(data.start - data.indptr[:-1], data.stop - data.start)
     chosen = (data.start + reference)[query]
     delta = data.keys[chosen].astype(np.float64) - data.keys[token]
-    asked = (
-        np.ones(len(token)) if sol._selection.rhs is None else np.ldexp(sol._selection.rhs, sol._selection.power)
-    )
+    asked = np.ones(len(token)) if sol._selection.rhs is None else np.ldexp(sol._selection.rhs, sol._selection.power)
     margin = np.einsum("ki,ki->k", delta, data.queries[query] @ sol.W.T)
     slack = (margin - asked) / np.abs(asked).max()
     if sol._selection.kept is not None:

@@ -198,9 +198,7 @@ def _first_positive(increasing: Any) -> float:
     return high
 
 
-def separating_cone(
-    problem: Problem, solution: Separation, iota: float, size: float
-) -> tuple[float, float] | None:
+def separating_cone(problem: Problem, solution: Separation, iota: float, size: float) -> tuple[float, float] | None:
     """``(mu, R)``: ``{(x_optimal - x_t)^T W z >= mu ||W|| / ||W_svm||, ||W|| >= R}`` has no stationary point.
 
     mu is that of the first gradient step, ``iota ||W_svm|| / ||G||``; R is where every optimal token holds so much

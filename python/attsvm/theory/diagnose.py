@@ -20,9 +20,7 @@ from .diagnosis import Diagnosis
 
 __all__ = ["diagnose"]
 
-IN_RANGE = (
-    300  # decimal digits either way of what the conditions multiply: tokens and queries squared, scores squared
-)
+IN_RANGE = 300  # decimal digits either way of what the conditions multiply: tokens and queries squared, scores squared
 EQUAL = 1e-9  # scores that differ by less, relative to the largest, tie: tokens given to double precision
 
 

@@ -117,11 +117,7 @@ class Diagnosis(Result):
         return f"{len(data)} queries over {tokens} tokens, dk = {data.dk}, dz = {data.dz}"
 
     def _lines(self) -> list[tuple[str, str]]:
-        lines = [
-            ("selected", self._selected()),
-            ("separable", self._separable()),
-            ("dimension", self._dimension()),
-        ]
+        lines = [("selected", self._selected()), ("separable", self._separable()), ("dimension", self._dimension())]
         if self.support is not None:
             held, others = self._counts()
             lines.append(
@@ -134,10 +130,7 @@ class Diagnosis(Result):
         lines.append(("stationary points", self._stationary()))
         lines.append(("first step", self._first()))
         lines.append(
-            (
-                "step size",
-                f"1 / L_W = {self.step_size:.4g} for plain gradient descent on W, L_W = {self.lipschitz:.4g}",
-            )
+            ("step size", f"1 / L_W = {self.step_size:.4g} for plain gradient descent on W, L_W = {self.lipschitz:.4g}")
         )
         return lines
 

@@ -58,9 +58,7 @@ def label_svm(problem: Problem, selected: ArrayLike | None = None, norm: Norm = 
         raise TypeError(f"problem must be a Problem, got {type(problem).__name__}")
     norm, data = as_norm("norm", norm), problem.data
     if norm == "nuclear":
-        raise ValueError(
-            "norm must be 'frobenius' or a number p > 1: v is a vector, whose nuclear norm is no other"
-        )
+        raise ValueError("norm must be 'frobenius' or a number p > 1: v is a vector, whose nuclear norm is no other")
     selection = Selection(data, problem.optimal if selected is None else selected)
     if selection.kept is not None:
         raise TypeError("selected must be one token per query, got bools")

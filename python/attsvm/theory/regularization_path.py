@@ -22,9 +22,7 @@ from .projected_descent import stationary_point
 __all__ = ["Path", "regularization_path"]
 
 HALVINGS = 60  # of the interval of radii in which a given ridge is looked for
-SAME_RIDGE = (
-    1e-3  # relative: how near to the given ridge the search ends; a gap of 1e-6 fixes gradients to as much
-)
+SAME_RIDGE = 1e-3  # relative: how near to the given ridge the search ends; a gap of 1e-6 fixes gradients to as much
 
 
 @dataclass(repr=False, eq=False)
@@ -65,12 +63,7 @@ class Path(Result):
     def _lines(self) -> list[tuple[str, str]]:
         if len(self.radii) == 0:
             return []
-        ends = {
-            "radius": self.radii,
-            "loss": self.loss,
-            "log excess": self.log_excess,
-            "log ridge": self.log_ridge,
-        }
+        ends = {"radius": self.radii, "loss": self.loss, "log excess": self.log_excess, "log ridge": self.log_ridge}
         lines = [(name, f"{values[0]:.6g} -> {values[-1]:.6g}") for name, values in ends.items()]
         return [*lines, ("largest gap", f"{self.gap.max():.1e}")]
 
@@ -184,9 +177,7 @@ def regularization_path(
     path = search.path(points)
     late = int((path.gap > tol).sum())
     if late:
-        message = (
-            f"regularization_path: {late} of {len(points)} points stopped at a gap of up to {path.gap.max():.1e}"
-        )
+        message = f"regularization_path: {late} of {len(points)} points stopped at a gap of up to {path.gap.max():.1e}"
         warnings.warn(message, ConvergenceWarning, stacklevel=2)
     return path
 

@@ -138,10 +138,7 @@ class Decomposition(Result):
             return []
         shown = ", ".join(map(str, late[:LATE_SHOWN])) + (", ..." if len(late) > LATE_SHOWN else "")
         return [
-            (
-                "not converged",
-                f"{'query' if len(late) == 1 else 'queries'} {shown}: less than half as far as R says",
-            )
+            ("not converged", f"{'query' if len(late) == 1 else 'queries'} {shown}: less than half as far as R says")
         ]
 
     def _columns(self) -> dict[str, Any]:
@@ -154,12 +151,7 @@ class Decomposition(Result):
 
 
 def decompose(
-    data: Data,
-    probabilities: ArrayLike,
-    W: ArrayLike,
-    norm: Norm = "frobenius",
-    *,
-    selected: ArrayLike | None = None,
+    data: Data, probabilities: ArrayLike, W: ArrayLike, norm: Norm = "frobenius", *, selected: ArrayLike | None = None
 ) -> Decomposition:
     """Split trained weights into ``W_fin + R W_svm``: proportions inside the selected sets, margins across them.
 
@@ -246,9 +238,7 @@ def decompose(
 def _separation(data: Data, W: np.ndarray, kept: np.ndarray) -> np.ndarray:
     """From the largest logit inside each query's set to the largest outside; infinite where nothing is outside."""
     logits = _core.logits(data._handle, as_floats("W", W, "dk, dz"))
-    inside, outside = (
-        np.maximum.reduceat(np.where(part, logits, -np.inf), data.indptr[:-1]) for part in (kept, ~kept)
-    )
+    inside, outside = (np.maximum.reduceat(np.where(part, logits, -np.inf), data.indptr[:-1]) for part in (kept, ~kept))
     return inside - outside
 
 

@@ -154,9 +154,7 @@ def _check(X: Any, Z: Any, W: Any, K: Any, Q: Any, values: Any) -> bool:
         if not isinstance(a, torch.Tensor):
             raise TypeError(f"{name} must be a torch.Tensor, got {type(a).__name__}")
         if not a.is_floating_point():
-            raise TypeError(
-                f"{name} must hold floating point numbers, got {a.dtype}: convert it by {name}.double()"
-            )
+            raise TypeError(f"{name} must hold floating point numbers, got {a.dtype}: convert it by {name}.double()")
     if W is not None and (K is not None or Q is not None):
         raise ValueError("give either W, or K and Q, not both")
     if W is None and (K is None or Q is None):

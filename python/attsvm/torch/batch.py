@@ -61,10 +61,7 @@ class Batch:
         hides = False
         if mask is None:
             order = HIDING[1:] if "decoder" in module else HIDING[::2]
-            mask, hides = (
-                next((self.named[name] for name in order if self.named.get(name) is not None), None),
-                True,
-            )
+            mask, hides = (next((self.named[name] for name in order if self.named.get(name) is not None), None), True)
         if not isinstance(mask, torch.Tensor) or mask.ndim != 2 or mask.shape[1] != S or b >= len(mask):
             return np.ones(S, dtype=bool)
         row = mask[b].detach().cpu()

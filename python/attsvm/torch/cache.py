@@ -100,9 +100,8 @@ def from_cache(
     recorder(call)
     recorder.end()
     found = recorder.layers[0].make(
-        lambda layer, number: True, threshold=as_threshold(threshold),
-        most=as_count("queries", queries, 1),
-    )  # fmt: skip
+        lambda layer, number: True, threshold=as_threshold(threshold), most=as_count("queries", queries, 1)
+    )
     return [replace(head, layer=as_count("layer", layer)) for head in found]
 
 
@@ -152,9 +151,7 @@ def _tensor(name: str, x: Any) -> torch.Tensor:
     try:
         return torch.from_numpy(np.array(x))
     except (ValueError, TypeError, RuntimeError) as error:
-        raise TypeError(
-            f"{name} must be a tensor or an array of numbers, got {type(x).__name__}: {error}"
-        ) from None
+        raise TypeError(f"{name} must be a tensor or an array of numbers, got {type(x).__name__}: {error}") from None
 
 
 def _floats(name: str, x: Any, ndim: int | None = None) -> torch.Tensor:

@@ -130,9 +130,7 @@ def _part(x: torch.Tensor, standard: Standard, b: int) -> torch.Tensor:
     """Sequence b of logits or probabilities, (H, S, T)."""
     B, H = standard.q.shape[:2]
     return (
-        x.detach()
-        .reshape(B, H, *x.shape[-2:])[b]
-        .to(standard.q.dtype if x.dtype == torch.float64 else torch.float32)
+        x.detach().reshape(B, H, *x.shape[-2:])[b].to(standard.q.dtype if x.dtype == torch.float64 else torch.float32)
     )
 
 

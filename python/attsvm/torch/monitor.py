@@ -174,9 +174,7 @@ class Monitor:
             def on_train_start(self, trainer: Any, module: Any) -> None:
                 self.on_train_batch_end(trainer, module, None, None, 0)
 
-            def on_train_batch_end(
-                self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int
-            ) -> None:
+            def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
                 if trainer.is_global_zero:
                     monitor(trainer.global_step)
 

@@ -87,11 +87,7 @@ def _cut(groups: dict[int, list[list[int]]]) -> Iterator[dict[str, torch.Tensor]
 
 
 def read_pretrained(
-    model: Any,
-    files: Sequence[Path] = (),
-    lengths: tuple[int, int] = (10, 50),
-    progress: bool = False,
-    **options: Any,
+    model: Any, files: Sequence[Path] = (), lengths: tuple[int, int] = (10, 50), progress: bool = False, **options: Any
 ) -> tuple[list[Head], str]:
     """The heads of a model folder (or a name in the local cache), and what it was given, in words.
 

@@ -136,9 +136,7 @@ def read(
         raise TypeError(f"tokenizer must have one of {', '.join(TOKENIZERS)}, got {type(tokenizer).__name__}")
     queries, tokens = as_count("queries", queries, 1), as_count("tokens", tokens, 1)
     if isinstance(batches, (str, bytes, dict, torch.Tensor)) or not isinstance(batches, Iterable):
-        raise TypeError(
-            f"batches must be an iterable of what the model takes, got {type(batches).__name__}: [batch]?"
-        )
+        raise TypeError(f"batches must be an iterable of what the model takes, got {type(batches).__name__}: [batch]?")
     wanted = _wanted_heads(heads)
     folder = None
     if store is not None:

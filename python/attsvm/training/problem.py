@@ -160,9 +160,7 @@ class Problem:
         if self._fixed_scores is not None:
             return self._fixed_scores
         if self.combine == "concatenate" and self.heads is not None:
-            raise ValueError(
-                "combine='concatenate' with several heads has no scores: the head reads no single token"
-            )
+            raise ValueError("combine='concatenate' with several heads has no scores: the head reads no single token")
         data, function, (values, head) = self.data, self._function, self._general  # type: ignore[misc]
         lengths, scores = data.stop - data.start, np.empty(data.indptr[-1])
         for t in range(lengths.max()):  # the t-th token of every query at once, as the head may differ by query
