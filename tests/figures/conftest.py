@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from attsvm.figures import measure
 
 
 @pytest.fixture(scope="session")
@@ -12,7 +13,7 @@ def results():
 
     def of(figure):
         if figure not in made:
-            made[figure] = figure.run(2, 3)
+            made[figure] = measure(figure, 2, 3)
         return made[figure]
 
     return of

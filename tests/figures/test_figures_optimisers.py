@@ -5,7 +5,7 @@ from __future__ import annotations
 import attsvm
 import numpy as np
 import pytest
-from attsvm.figures import optimisers
+from attsvm.figures import measure, optimisers
 from attsvm.figures._instances import sphere_problem
 from pictures import assert_readable
 
@@ -14,7 +14,7 @@ OWN = list(optimisers.OWN)
 
 @pytest.fixture(scope="module")
 def results():
-    return optimisers.run(1, 3)
+    return measure(optimisers, 1, 3)
 
 
 def test_figure_draws_and_writes_what_it_measured(results):

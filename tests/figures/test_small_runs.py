@@ -8,6 +8,7 @@ from attsvm.figures import (
     attention_heads,
     factor_balance,
     joint_training,
+    measure,
     mirror_descent,
     next_token,
     plain_descent,
@@ -62,7 +63,7 @@ def test_figure_draws_and_writes_what_it_measured(figure, results):
 
 @every
 def test_runs_do_not_depend_on_threads_or_on_each_other(figure, results):
-    again = figure.run(1, 3, 1)
+    again = measure(figure, 1, 3, 1)
     for key, numbers in again.items():
         np.testing.assert_array_equal(numbers[0], results(figure)[key][0])
 

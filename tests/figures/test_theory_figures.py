@@ -17,6 +17,7 @@ from attsvm.figures import (
     gd_paths,
     joint_training,
     load,
+    measure,
     next_token,
     plain_descent,
     rank,
@@ -39,7 +40,7 @@ QUICK = ("gd-paths", "rank", "basin")
 def small(request):
     """A figure and its results, few runs and fewer where a run takes long."""
     figure = load(request.param)
-    return figure, figure.run(RUNS, 1, 2)
+    return figure, measure(figure, RUNS, 1, 2)
 
 
 def verdicts(figure, results):

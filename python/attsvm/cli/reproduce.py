@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .. import __version__
-from ..figures import FIGURES, NAMED, load
+from ..figures import FIGURES, NAMED, load, measure
 from ..report.claims import read_claims, write_claims
 from ..report.page import Section, write_page
 from ..report.tables import claims_table, count_verdicts, verdicts_line, write_csv
@@ -81,7 +81,7 @@ def _reproduce_one(name: str, figure: Any, args: argparse.Namespace) -> Section:
     """Picture and numbers of a figure, and its part of the page."""
     begin = time.perf_counter()
     runs = args.runs or (figure.QUICK if args.quick else figure.RUNS)
-    results = figure.run(runs, args.seed, args.jobs)
+    results = measure(figure, runs, args.seed, args.jobs)
     picture, curves = args.out / f"{name}.png", args.out / f"{name}.csv"
     drawn = figure.plot(results)
     drawn.savefig(picture, dpi=160)

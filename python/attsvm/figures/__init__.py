@@ -3,7 +3,8 @@
 - a docstring: a title, and what there is to see, for the page;
 - ``PAPER``: where it comes from; ``CAPTION``: what its picture shows, panel by panel;
 - ``SETTINGS``: its settings in a sentence; ``RUNS`` and ``QUICK``: random instances of the full and the quick version;
-- ``run(runs, seed, jobs)``: every measured number, stacked over the instances;
+- ``experiment(rng)``: the measured numbers of one random instance; or, where that is not all,
+  ``run(runs, seed, n_jobs)``: every number, stacked over the instances;
 - ``claims(results)``: what theory says of them;  ``curves(results)``: the columns of its CSV;  ``plot(results)``.
 """
 
@@ -12,7 +13,11 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-__all__ = ["FIGURES", "NAMED", "load"]
+import numpy as np
+
+from .. import replicate
+
+__all__ = ["FIGURES", "NAMED", "load", "measure"]
 
 FIGURES = (
     "gd-paths",
@@ -46,3 +51,11 @@ NAMED = ("training",)  # drawn only when named: they train models with PyTorch, 
 def load(name: str) -> Any:
     """The module of a figure."""
     return importlib.import_module("." + name.replace("-", "_"), __name__)
+
+
+def measure(figure: Any, runs: int, seed: int = 0, n_jobs: int | None = None) -> dict[str, np.ndarray]:
+    """Every measured number of a figure's module, stacked over the instances."""
+    if hasattr(figure, "run"):
+        found: dict[str, np.ndarray] = figure.run(runs, seed, n_jobs)
+        return found
+    return replicate(figure.experiment, runs, seed, n_jobs, name=figure.__name__.rpartition(".")[2].replace("_", "-"))

@@ -6,16 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import sample
-from ..attention.kinds import cross_attention
+from .. import LinearHead, Problem, Run, Separation, cross_attention, sample, solve_svm
 from ..common.types import Norm
 from ..report.tables import SATURATED
-from ..svm.separation import Separation
-from ..svm.solve import solve_svm
 from ..theory import conditions as theory
-from ..training.output_head import LinearHead
-from ..training.problem import Problem
-from ..training.train import Run
 from ._numpy import support_margins
 
 __all__ = [

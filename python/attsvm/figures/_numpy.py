@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..svm.separation import Separation
+from .. import Separation
 
 __all__ = ["certificate", "descend", "loss", "loss_gradient", "mirror_descend", "norms", "softmax", "support_margins"]
 

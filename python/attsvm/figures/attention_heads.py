@@ -14,15 +14,9 @@ from typing import Any, Literal
 import numpy as np
 from matplotlib.figure import Figure
 
-from .. import sample
-from ..attention.kinds import cross_attention
-from ..common.replication import replicate
+from .. import LinearHead, Problem, cross_attention, sample, solve_svm, train
 from ..plot import band, correlations, finish
 from ..report.claims import Claim, exactly, mean, median, share
-from ..svm.solve import solve_svm
-from ..training.output_head import LinearHead
-from ..training.problem import Problem
-from ..training.train import train
 from ._numpy import softmax
 from ._papers import SVM
 
@@ -40,10 +34,6 @@ SETTINGS = (
 )
 COLORS = {1: "0.35", 2: "#0072B2", 4: "#D55E00"}
 COMBINATIONS: dict[Literal["sum", "concatenate"], str] = {"sum": "summed", "concatenate": "side by side"}
-
-
-def run(runs: int, seed: int = 0, jobs: int | None = None) -> dict[str, np.ndarray]:
-    return replicate(experiment, runs, seed, jobs, name="attention-heads")
 
 
 def experiment(rng: np.random.Generator) -> dict[str, Any]:

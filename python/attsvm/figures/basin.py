@@ -15,15 +15,9 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from ..common.replication import replicate
+from .. import Problem, Separation, diagnose, is_locally_optimal, solve_svm, train
 from ..plot import band, correlations, finish, weights_of
 from ..report.claims import Claim, exactly, median, share
-from ..svm.separation import Separation
-from ..svm.solve import solve_svm
-from ..theory.conditions import is_locally_optimal
-from ..theory.diagnose import diagnose
-from ..training.problem import Problem
-from ..training.train import train
 from ._instances import DRAWS, NO_DRAW, TIGHT, differs, margin_error, sphere_problem
 from ._numpy import support_margins
 from ._papers import SVM
@@ -47,12 +41,8 @@ SETTINGS = (
 REFERENCE = {15: (0.78, 0.93), 60: (0.85, 0.98), 300: (0.93, None)}  # 27 independent runs, and the upper bound
 
 
-def run(runs: int, seed: int = 0, jobs: int | None = None) -> dict[str, np.ndarray]:
-    """Of every run and c, whether training stayed, and the correlation with its start's direction."""
-    return replicate(experiment, runs, seed, jobs, name="basin")
-
-
 def experiment(rng: np.random.Generator) -> dict[str, Any]:
+    """Of every c, whether training stayed, and the correlation with its start's direction."""
     found: dict[str, Any] = {}
     for name, wanted in (("optimal", True), ("not", False)):
         problem, selected, solution = instance(rng, wanted)

@@ -17,16 +17,9 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from .. import sample
-from ..attention.kinds import cross_attention
-from ..common.replication import replicate
+from .. import LinearHead, Problem, cross_attention, diagnose, sample, solve_svm, train
 from ..plot import correlations, finish
 from ..report.claims import Claim, exactly, mean, median, share
-from ..svm.solve import solve_svm
-from ..theory.diagnose import diagnose
-from ..training.output_head import LinearHead
-from ..training.problem import Problem
-from ..training.train import train
 from ._instances import around, margin_error
 from ._numpy import loss_gradient
 from ._papers import SVM
@@ -49,12 +42,8 @@ LEAST = (0.95, 0.88, 0.95)  # more sequences leave more exceptions
 SOMEWHERE = 5  # random weights at which the gradient is looked at
 
 
-def run(runs: int, seed: int = 0, jobs: int | None = None) -> dict[str, np.ndarray]:
-    """Of every run and size, whether it ended on the optimal tokens, and its correlation with their SVM."""
-    return replicate(experiment, runs, seed, jobs, name="equal-scores")
-
-
 def experiment(rng: np.random.Generator) -> dict[str, Any]:
+    """Of every size, whether it ended on the optimal tokens, and its correlation with their SVM."""
     equal, random, curves = [], [], []
     stationary, apart = [], []
     for n, T, d in SIZES:

@@ -15,17 +15,10 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from .. import sample
-from ..attention.kinds import cross_attention
-from ..common.replication import replicate
+from .. import LinearHead, Problem, Run, cross_attention, sample, solve_svm, train
 from ..common.types import Rule
 from ..plot import correlations, finish
 from ..report.claims import Claim, exactly, median, share
-from ..svm.solve import solve_svm
-from ..training.output_head import LinearHead
-from ..training.problem import Problem
-from ..training.run import Run
-from ..training.train import train
 from ._papers import FLOW
 
 N, T, D = 6, 8, 10
@@ -49,11 +42,6 @@ SETTINGS = (
 )
 
 
-def run(runs: int, seed: int = 0, jobs: int | None = None) -> dict[str, np.ndarray]:
-    """Drifts (runs, rates); balances and correlations (runs, records) of each start."""
-    return replicate(experiment, runs, seed, jobs, name="factor-balance")
-
-
 def difference(K: np.ndarray, Q: np.ndarray) -> np.ndarray:
     return K.T @ K - Q.T @ Q
 
@@ -65,6 +53,7 @@ def apart(run: Run) -> np.ndarray:
 
 
 def experiment(rng: np.random.Generator) -> dict[str, Any]:
+    """Drifts (rates); balances and correlations (records) of each start."""
     X, Z, _, _ = sample.unit_sphere(N, T, D, rng)
     best = rng.integers(T, size=N)
     data = cross_attention(X, Z, (np.arange(T) == best[:, None]).astype(float)[..., None])

@@ -15,17 +15,10 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from ..attention.kinds import cross_attention
-from ..common.replication import replicate
+from .. import LinearHead, Problem, Run, Separation, cross_attention, replicate, solve_svm, train
 from ..common.types import Norm
 from ..plot import correlations, finish
 from ..report.claims import Claim, exactly, median, share
-from ..svm.separation import Separation
-from ..svm.solve import solve_svm
-from ..training.output_head import LinearHead
-from ..training.problem import Problem
-from ..training.run import Run
-from ..training.train import train
 from ._numpy import descend
 from ._papers import SVM
 
@@ -72,9 +65,9 @@ PUBLISHED = {
 }  # fmt: skip
 
 
-def run(runs: int, seed: int = 0, jobs: int | None = None) -> dict[str, np.ndarray]:
+def run(runs: int, seed: int = 0, n_jobs: int | None = None) -> dict[str, np.ndarray]:
     """Correlations with the SVM solutions over random instances; the published draws, each with as many K(0)."""
-    results = replicate(experiment, runs, seed, jobs, name="gd-paths")
+    results = replicate(experiment, runs, seed, n_jobs, name="gd-paths")
     for kind in KINDS:
         problem, trained, _ = instance(published(kind), np.random.default_rng(seed))
         for name, found in trained.items():

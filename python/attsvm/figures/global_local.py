@@ -16,12 +16,10 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from ..common.replication import replicate
+from .. import solve_svm, train
 from ..common.types import Norm
 from ..plot import finish
 from ..report.claims import Claim, exactly, mean, share
-from ..svm.solve import solve_svm
-from ..training.train import train
 from ._instances import all_support, around, differs, ending, linear_layer, margin_error, sphere_problem
 from ._papers import SVM
 
@@ -46,12 +44,8 @@ BEST = dict(enumerate(zip(DIMENSIONS, (0.67, 0.80, 0.93, 1, 1), strict=True)))
 SUPPORT = dict(enumerate(zip(DIMENSIONS, (0, 0, 0, 0.15, 0.77), strict=True)))
 
 
-def run(runs: int, seed: int = 0, jobs: int | None = None) -> dict[str, np.ndarray]:
-    """Of every run and dimension, how it ended and whether all tokens are support."""
-    return replicate(experiment, runs, seed, jobs, name="global-local")
-
-
 def experiment(rng: np.random.Generator) -> dict[str, Any]:
+    """Of every dimension, how it ended and whether all tokens are support."""
     found: dict[str, list[bool]] = {f"{name} {what}": [] for name in NORMS for what in (*ENDINGS, "all support")}
     found["differ"] = []
     for d in DIMENSIONS:

@@ -18,17 +18,20 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from ..attention.data import Data
-from ..attention.kinds import prompt_attention
-from ..common.replication import replicate
+from .. import (
+    Data,
+    LinearHead,
+    Problem,
+    correlation,
+    label_svm,
+    prompt_attention,
+    relaxed_margins,
+    replicate,
+    solve_svm,
+    train,
+)
 from ..plot import finish, weights_of
 from ..report.claims import Claim, exactly, median, share
-from ..svm.solve import solve_svm
-from ..theory.conditions import correlation
-from ..theory.joint import label_svm, relaxed_margins
-from ..training.output_head import LinearHead
-from ..training.problem import Problem
-from ..training.train import train
 from ._instances import DRAWS, NO_DRAW, linear_layer, sphere_problem
 from ._papers import PROMPT
 
@@ -58,9 +61,9 @@ SETTINGS = (
 )
 
 
-def run(runs: int, seed: int = 0, jobs: int | None = None) -> dict[str, np.ndarray]:
+def run(runs: int, seed: int = 0, n_jobs: int | None = None) -> dict[str, np.ndarray]:
     """Correlations of W with three SVMs over random instances; the example, measured once."""
-    results = replicate(experiment, runs, seed, jobs, name="joint-training")
+    results = replicate(experiment, runs, seed, n_jobs, name="joint-training")
     return results | {key: np.array([numbers]) for kind in THIRD for key, numbers in example(kind).items()}
 
 

@@ -16,15 +16,9 @@ from typing import Any, Literal
 import numpy as np
 from matplotlib.figure import Figure
 
-from .. import sample
-from ..attention.kinds import cross_attention
-from ..common.replication import replicate
+from .. import LinearHead, Problem, cross_attention, replicate, sample, solve_svm, train
 from ..plot import HIGH, LOW, band, correlations, finish, style
 from ..report.claims import Claim, exactly, mean, median, share
-from ..svm.solve import solve_svm
-from ..training.output_head import LinearHead
-from ..training.problem import Problem
-from ..training.train import train
 from ._numpy import certificate, descend, loss, softmax, support_margins
 from ._papers import SVM
 
@@ -54,8 +48,8 @@ PARTS = ("mean", "std", f"p{LOW}", f"p{HIGH}")  # columns of a curve in the CSV
 TIGHT = 1e-4  # a margin this close to 1 is a support token's, as in attsvm.is_locally_optimal
 
 
-def run(runs: int, seed: int = 0, jobs: int | None = None) -> dict[str, np.ndarray]:
-    results = replicate(experiment, runs, seed, jobs, name="local-convergence")
+def run(runs: int, seed: int = 0, n_jobs: int | None = None) -> dict[str, np.ndarray]:
+    results = replicate(experiment, runs, seed, n_jobs, name="local-convergence")
     some = np.random.SeedSequence(seed).spawn(min(runs, NAIVE_RUNS))  # those of the first runs
     results["naive norm"] = naive_norms([np.random.default_rng(child) for child in some])
     return results

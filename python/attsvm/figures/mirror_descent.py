@@ -15,15 +15,9 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from ..attention.kinds import self_attention
-from ..common.replication import replicate
+from .. import LinearHead, Problem, label_svm, replicate, self_attention, solve_svm, train
 from ..plot import finish, weights_of
 from ..report.claims import Claim, exactly, mean, share
-from ..svm.solve import solve_svm
-from ..theory.joint import label_svm
-from ..training.output_head import LinearHead
-from ..training.problem import Problem
-from ..training.train import train
 from ._instances import sphere_problem
 from ._numpy import mirror_descend
 from ._papers import MIRROR
@@ -52,10 +46,10 @@ SETTINGS = (
 )
 
 
-def run(runs: int, seed: int = 0, jobs: int | None = None) -> dict[str, np.ndarray]:
+def run(runs: int, seed: int = 0, n_jobs: int | None = None) -> dict[str, np.ndarray]:
     """Divergences (runs, p, norm, points) from the SVMs of a run's own tokens, and of those of the run with that p."""
     once = {key: np.array([numbers]) for key, numbers in joint().items()}
-    return replicate(experiment, runs, seed, jobs, name="mirror-descent") | once
+    return replicate(experiment, runs, seed, n_jobs, name="mirror-descent") | once
 
 
 def experiment(rng: np.random.Generator) -> dict[str, Any]:

@@ -16,17 +16,21 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from .. import sample
-from ..attention.kinds import cross_attention
-from ..common.replication import replicate
-from ..next_token import NextToken, next_token
+from .. import (
+    CallableHead,
+    LinearHead,
+    NextToken,
+    Problem,
+    cross_attention,
+    decompose,
+    next_token,
+    sample,
+    selected_sets,
+    solve_svm,
+    train,
+)
 from ..plot import band, correlations, finish, weights_of
 from ..report.claims import Claim, exactly, mean, median, share
-from ..svm.solve import solve_svm
-from ..theory.token_sets import decompose, selected_sets
-from ..training.output_head import CallableHead, LinearHead
-from ..training.problem import Problem
-from ..training.train import train
 from ._instances import DRAWS, NO_DRAW, linear_layer
 from ._papers import NEXT_TOKEN
 
@@ -53,10 +57,6 @@ SETTINGS = (
     f"{HIGH}, and runs with one between {LOW} and {HIGH} give no number.  A fixed step of {LR} goes to and fro across "
     f"W_fin at a distance of half of it."
 )
-
-
-def run(runs: int, seed: int = 0, jobs: int | None = None) -> dict[str, np.ndarray]:
-    return replicate(experiment, runs, seed, jobs, name="next-token")
 
 
 def draw(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray, NextToken]:

@@ -15,14 +15,10 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from ..common.replication import replicate
+from .. import Run, margin_share, solve_svm, train
 from ..common.types import Norm
 from ..plot import finish, weights_of
 from ..report.claims import Claim, exactly, median, share
-from ..svm.solve import solve_svm
-from ..theory.margin_share import margin_share
-from ..training.run import Run
-from ..training.train import train
 from ._instances import sphere_problem
 from ._papers import LINEAR_MUON, NOWHERE
 
@@ -72,12 +68,8 @@ SETTINGS = (
 )
 
 
-def run(runs: int, seed: int = 0, jobs: int | None = None) -> dict[str, np.ndarray]:
-    """Shares (runs, rules, norms) at the end and (runs, own rules, records) along the way, and the rest."""
-    return replicate(experiment, runs, seed, jobs, name="optimisers")
-
-
 def experiment(rng: np.random.Generator) -> dict[str, Any]:
+    """Shares (rules, norms) at the end and (own rules, records) along the way, and the rest."""
     problem = sphere_problem(rng, N, T, D)
     factors = dict(zip("KQ", START * rng.standard_normal((2, D, D)), strict=True))
     shares, along = np.full((len(RULES), len(NORMS)), np.nan), np.full((len(OWN), len(RECORDS)), np.nan)

@@ -14,11 +14,9 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from ..common.replication import replicate
+from .. import solve_svm, train
 from ..plot import finish
 from ..report.claims import Claim, mean, share
-from ..svm.solve import solve_svm
-from ..training.train import train
 from ._instances import all_support, around, ending, margin_error, sphere_problem
 from ._papers import SVM
 
@@ -45,12 +43,8 @@ ALLOWED = 0.18
 SUPPORT = {((5, 5), 32): 0.15, ((5, 5), 64): 0.77, ((10, 5), 32): 0.02, ((10, 5), 64): 0.30}
 
 
-def run(runs: int, seed: int = 0, jobs: int | None = None) -> dict[str, np.ndarray]:
-    """Of every run, size and dimension, how it ended and whether all tokens are support."""
-    return replicate(experiment, runs, seed, jobs, name="overparameterization")
-
-
 def experiment(rng: np.random.Generator) -> dict[str, Any]:
+    """Of every size and dimension, how it ended and whether all tokens are support."""
     shape = (len(SIZES), len(DIMENSIONS))
     found = {key: np.zeros(shape, dtype=bool) for key in ("global", "local", "all support")}
     for i, j in np.ndindex(shape):

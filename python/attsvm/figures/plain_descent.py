@@ -14,14 +14,9 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from ..common.replication import replicate
+from .. import LinearHead, Problem, diagnose, solve_svm, train
 from ..plot import band, correlations, finish
 from ..report.claims import Claim, exactly, median, share
-from ..svm.solve import solve_svm
-from ..theory.diagnose import diagnose
-from ..training.output_head import LinearHead
-from ..training.problem import Problem
-from ..training.train import train
 from ._instances import linear_layer, sphere_problem
 from ._numpy import descend, loss, loss_gradient, softmax
 from ._papers import SVM
@@ -42,10 +37,6 @@ SETTINGS = (
 )
 RULES = {"constant": "constant step", "normalized": "normalised"}
 COLORS = {"constant": "#0072B2", "normalized": "#D55E00"}
-
-
-def run(runs: int, seed: int = 0, jobs: int | None = None) -> dict[str, np.ndarray]:
-    return replicate(experiment, runs, seed, jobs, name="plain-descent")
 
 
 def experiment(rng: np.random.Generator) -> dict[str, Any]:

@@ -15,12 +15,9 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from .. import sample
-from ..attention.kinds import cross_attention, self_attention
-from ..common.replication import replicate
+from .. import cross_attention, sample, self_attention, solve_svm
 from ..plot import finish
 from ..report.claims import Claim, exactly, share
-from ..svm.solve import solve_svm
 from ._papers import NOWHERE
 
 N, T, WORDS, D = 6, 6, 8, 12
@@ -38,12 +35,8 @@ SETTINGS = (
 )
 
 
-def run(runs: int, seed: int = 0, jobs: int | None = None) -> dict[str, np.ndarray]:
-    """Margins (runs, scales) with both kinds of queries, NaN where no W separates."""
-    return replicate(experiment, runs, seed, jobs, name="positional-encoding")
-
-
 def experiment(rng: np.random.Generator) -> dict[str, Any]:
+    """Margins (scales) with both kinds of queries, NaN where no W separates."""
     words = rng.standard_normal((WORDS, D))
     words /= np.linalg.norm(words, axis=1, keepdims=True)
     sentences, selected = rng.integers(WORDS, size=(N, T)), rng.integers(T, size=N)

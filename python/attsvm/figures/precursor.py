@@ -16,16 +16,10 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from ..attention.kinds import prompt_attention
-from ..common.replication import replicate
+from .. import LinearHead, Problem, correlation, prompt_attention, replicate, solve_svm, train
 from ..common.types import Loss
 from ..plot import finish, weights_of
 from ..report.claims import Claim, exactly, median, share
-from ..svm.solve import solve_svm
-from ..theory.conditions import correlation
-from ..training.output_head import LinearHead
-from ..training.problem import Problem
-from ..training.train import train
 from ._papers import PROMPT
 
 LR, STEPS = 0.1, 1000
@@ -71,10 +65,10 @@ SETTINGS = (
 )
 
 
-def run(runs: int, seed: int = 0, jobs: int | None = None) -> dict[str, np.ndarray]:
+def run(runs: int, seed: int = 0, n_jobs: int | None = None) -> dict[str, np.ndarray]:
     """Random draws of three sequences; everything else is exact, and measured once."""
     exact = {**single(), **speeds(), **offsets()}
-    results = replicate(experiment, runs, seed, jobs, name="precursor")
+    results = replicate(experiment, runs, seed, n_jobs, name="precursor")
     return results | {key: np.array([numbers]) for key, numbers in exact.items()}
 
 

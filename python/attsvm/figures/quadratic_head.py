@@ -17,16 +17,19 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from ..attention.kinds import cross_attention
-from ..common.replication import replicate
+from .. import (
+    Problem,
+    QuadraticHead,
+    correlation,
+    cross_attention,
+    decompose,
+    selected_sets,
+    solve_svm,
+    tokens_kept,
+    train,
+)
 from ..plot import finish, weights_of
 from ..report.claims import Claim, exactly, mean, median
-from ..svm.solve import solve_svm
-from ..theory.conditions import correlation
-from ..theory.token_sets import decompose, selected_sets, tokens_kept
-from ..training.output_head import QuadraticHead
-from ..training.problem import Problem
-from ..training.train import train
 from ._papers import SVM
 
 N, T, D = 4, 6, 10
@@ -46,10 +49,6 @@ SETTINGS = (
 )
 COLORS = {"parts": "#0072B2", "general": "#009E73", "one": "#D55E00"}
 LABELS = {"parts": "W_fin + R W_svm", "general": "general SVM", "one": "SVM of one token per sequence"}
-
-
-def run(runs: int, seed: int = 0, jobs: int | None = None) -> dict[str, np.ndarray]:
-    return replicate(experiment, runs, seed, jobs, name="quadratic-head")
 
 
 def experiment(rng: np.random.Generator) -> dict[str, Any]:

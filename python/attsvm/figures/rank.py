@@ -18,11 +18,9 @@ from typing import Any, Literal
 import numpy as np
 from matplotlib.figure import Figure
 
-from ..common.replication import replicate
+from .. import Problem, solve_svm
 from ..plot import finish
 from ..report.claims import Claim, exactly, mean, share
-from ..svm.solve import solve_svm
-from ..training.problem import Problem
 from ._instances import around, margin_error, sphere_problem
 from ._numpy import certificate
 from ._papers import SVM
@@ -67,12 +65,8 @@ PUBLISHED_NUCLEAR |= {15: (1, 1, 1, 1.45, 4.8, 9.7, 13.9, 14.9)}
 Table = Mapping[tuple[int, int], Mapping[int, float]]  # of (n, T) and of the dimension
 
 
-def run(runs: int, seed: int = 0, jobs: int | None = None) -> dict[str, np.ndarray]:
-    """Ranks (runs, len(SIZES), len(DIMENSIONS)): NaN where there is no solution."""
-    return replicate(experiment, runs, seed, jobs, name="rank")
-
-
 def experiment(rng: np.random.Generator) -> dict[str, Any]:
+    """Ranks (len(SIZES), len(DIMENSIONS)): NaN where there is no solution."""
     found = {
         key: np.full((len(SIZES), len(DIMENSIONS)), np.nan) for key in (*NORMS, *map(_absolute, NORMS), "gap", "stated")
     }

@@ -14,15 +14,9 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from .. import sample
-from ..attention.kinds import cross_attention
-from ..common.replication import replicate
+from .. import LinearHead, Problem, cross_attention, sample, solve_svm, train
 from ..plot import correlations, finish
 from ..report.claims import Claim, exactly, median, share
-from ..svm.solve import solve_svm
-from ..training.output_head import LinearHead
-from ..training.problem import Problem
-from ..training.train import train
 from ._papers import RATES
 
 N, T, D = 6, 8, 10
@@ -47,12 +41,8 @@ SETTINGS = (
 )
 
 
-def run(runs: int, seed: int = 0, jobs: int | None = None) -> dict[str, np.ndarray]:
-    """Errors, norms and attention (runs, records) of each rule."""
-    return replicate(experiment, runs, seed, jobs, name="rates")
-
-
 def experiment(rng: np.random.Generator) -> dict[str, Any]:
+    """Errors, norms and attention (records) of each rule."""
     X, Z, _, _ = sample.unit_sphere(N, T, D, rng)
     best = rng.integers(T, size=N)
     scores = (np.arange(T) == best[:, None]).astype(float)

@@ -15,13 +15,10 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from ..common.replication import replicate
+from .. import Path, Problem, regularization_path, solve_svm
 from ..common.types import Ball
 from ..plot import COLORS, OWN_NORM, band, correlations, finish
 from ..report.claims import Claim, exactly, mean, median, share
-from ..svm.solve import solve_svm
-from ..theory.regularization_path import Path, regularization_path
-from ..training.problem import Problem
 from ._instances import sphere_problem
 from ._numpy import loss_gradient, norms
 from ._papers import SVM
@@ -40,12 +37,8 @@ SETTINGS = (
 )
 
 
-def run(runs: int, seed: int = 0, jobs: int | None = None) -> dict[str, np.ndarray]:
-    """Of every run and radius: correlations with both SVMs, log-excess of the loss, gap."""
-    return replicate(experiment, runs, seed, jobs, name="regularization-path")
-
-
 def experiment(rng: np.random.Generator) -> dict[str, Any]:
+    """Of every radius: correlations with both SVMs, log-excess of the loss, gap."""
     problem = sphere_problem(rng, N, T, D)
     solutions = {norm: solve_svm(problem.data, problem.optimal, norm) for norm in NORMS}
     found: dict[str, Any] = {}

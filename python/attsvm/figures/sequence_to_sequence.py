@@ -14,16 +14,9 @@ from typing import Any, Literal
 import numpy as np
 from matplotlib.figure import Figure
 
-from .. import sample
-from ..attention.kinds import causal_attention, self_attention
-from ..common.replication import replicate
+from .. import LinearHead, Problem, causal_attention, is_locally_optimal, sample, self_attention, solve_svm, train
 from ..plot import band, correlations, finish, largest, style
 from ..report.claims import Claim, exactly, median, share
-from ..svm.solve import solve_svm
-from ..theory.conditions import is_locally_optimal
-from ..training.output_head import LinearHead
-from ..training.problem import Problem
-from ..training.train import train
 from ._numpy import loss_gradient
 from ._papers import SVM
 
@@ -41,10 +34,6 @@ MASKS = {"causal": "causal", "every": "every token sees every token"}
 NORMS: dict[str, Literal["frobenius", "nuclear"]] = {"W": "frobenius", "KQ": "nuclear"}
 OTHER = {"frobenius": "nuclear", "nuclear": "frobenius"}
 NAMES = {"W": "W", "KQ": "(K, Q)"}
-
-
-def run(runs: int, seed: int = 0, jobs: int | None = None) -> dict[str, np.ndarray]:
-    return replicate(experiment, runs, seed, jobs, name="sequence-to-sequence")
 
 
 def experiment(rng: np.random.Generator) -> dict[str, Any]:

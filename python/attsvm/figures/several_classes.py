@@ -15,17 +15,9 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from .. import sample
-from ..attention.kinds import cross_attention
-from ..common.replication import replicate
+from .. import Problem, SoftmaxHead, correlation, cross_attention, decompose, sample, solve_svm, train
 from ..plot import finish
 from ..report.claims import Claim, exactly, mean, median, share
-from ..svm.solve import solve_svm
-from ..theory.conditions import correlation
-from ..theory.token_sets import decompose
-from ..training.problem import Problem
-from ..training.softmax_head import SoftmaxHead
-from ..training.train import train
 from ._instances import DRAWS, NO_DRAW, linear_layer
 from ._papers import NOWHERE
 
@@ -48,10 +40,6 @@ SETTINGS = (
     f"probability of {KEPT:g} on; draws whose mixture has one within a factor of {BAND:g} of that, or one token in "
     "every query, are drawn anew."
 )
-
-
-def run(runs: int, seed: int = 0, jobs: int | None = None) -> dict[str, np.ndarray]:
-    return replicate(experiment, runs, seed, jobs, name="several-classes")
 
 
 def mixture(outputs: np.ndarray, c: int) -> np.ndarray:

@@ -20,17 +20,21 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from .. import sample
-from ..attention.data import Data
-from ..attention.kinds import cross_attention
-from ..common.replication import replicate
+from .. import (
+    Data,
+    Decomposition,
+    MLPHead,
+    Problem,
+    Run,
+    cross_attention,
+    decompose,
+    sample,
+    selected_sets,
+    solve_svm,
+    train,
+)
 from ..plot import correlations, finish
 from ..report.claims import Claim, exactly, mean, median, share
-from ..svm.solve import solve_svm
-from ..theory.token_sets import Decomposition, decompose, selected_sets
-from ..training.output_head import MLPHead
-from ..training.problem import Problem
-from ..training.train import Run, train
 from ._instances import DRAWS, NO_DRAW
 from ._papers import SVM
 
@@ -57,10 +61,6 @@ COLORS = {"both": "#0072B2", "svm": "#009E73", "one": "#D55E00"}  # Okabe and It
 PUBLISHED = {4: (0.034, 0.071, 0.155), 6: (0.0165, 0.043, 0.145), 8: (0.011, 0.015, 0.135), 10: (0.0056, 0.0086, 0.12)}
 REASONS = ("undecided", "all kept", "not separable")
 ACCEPTED = {4: 0.19, 6: 0.11, 8: 0.06, 10: 0.02}
-
-
-def run(runs: int, seed: int = 0, jobs: int | None = None) -> dict[str, np.ndarray]:
-    return replicate(experiment, runs, seed, jobs, name="several-tokens")
 
 
 def experiment(rng: np.random.Generator) -> dict[str, Any]:

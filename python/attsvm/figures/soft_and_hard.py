@@ -15,11 +15,9 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from .. import sample
-from ..attention.kinds import cross_attention
+from .. import cross_attention, sample, solve_svm
 from ..plot import band, correlations, finish
 from ..report.claims import Claim, exactly, mean, median, share
-from ..svm.solve import solve_svm
 from ._papers import NOWHERE
 
 N, T, D = 6, 8, 10
@@ -37,8 +35,8 @@ KINDS = {"plain": "softmax", "entropy": "entropy penalty", "gumbel": "straight-t
 COLORS = {"plain": "#0072B2", "entropy": "#009E73", "gumbel": "#D55E00"}
 
 
-def run(runs: int, seed: int = 0, jobs: int | None = None) -> dict[str, np.ndarray]:
-    """All runs side by side in NumPy: a step is one product over all of them, so ``jobs`` changes nothing."""
+def run(runs: int, seed: int = 0, n_jobs: int | None = None) -> dict[str, np.ndarray]:
+    """All runs side by side in NumPy: a step is one product over all of them, so ``n_jobs`` changes nothing."""
     draws, noise = [], []
     for child in np.random.SeedSequence(seed).spawn(runs):
         rng = np.random.default_rng(child)

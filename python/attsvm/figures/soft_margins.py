@@ -14,13 +14,9 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from ..common.replication import replicate
+from .. import Problem, Separation, diagnose, feasible, solve_svm
 from ..plot import band, correlations, finish, weights_of
 from ..report.claims import Claim, exactly, median, share
-from ..svm.separation import Separation
-from ..svm.solve import feasible, solve_svm
-from ..theory.diagnose import diagnose
-from ..training.problem import Problem
 from ._instances import sphere_problem
 from ._numpy import loss_gradient, support_margins
 from ._papers import NOWHERE
@@ -36,10 +32,6 @@ SETTINGS = (
     f"{N} sequences of {T} random unit tokens, the optimal ones selected; d = {NARROW} (draws that are not separable; "
     f"others are drawn again) and d = {WIDE}; margins 1 + width N(0, 1)."
 )
-
-
-def run(runs: int, seed: int = 0, jobs: int | None = None) -> dict[str, np.ndarray]:
-    return replicate(experiment, runs, seed, jobs, name="soft-margins")
 
 
 def experiment(rng: np.random.Generator) -> dict[str, Any]:

@@ -108,7 +108,7 @@ def learn(
     return model, monitor, loss.item()
 
 
-def run(runs: int, seed: int = 0, jobs: int | None = None) -> dict[str, np.ndarray]:
+def run(runs: int, seed: int = 0, n_jobs: int | None = None) -> dict[str, np.ndarray]:
     """One run after the other: PyTorch's threads are its own."""
     found: list[dict[str, Any]] = [experiment(seed + k) for k in range(runs)]
     return {name: np.array([one[name] for one in found]) for name in found[0]}
