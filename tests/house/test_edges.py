@@ -26,11 +26,10 @@ C_EDGES = {
     "svm": {"attention/windows.h", "linalg", "base"},
     "svm/systems": {"svm", "attention/windows.h", "linalg", "base"},
     "svm/frobenius": {"svm/systems", "svm", "attention/windows.h", "linalg", "base"},
-    "svm/nuclear": {"svm", "attention/windows.h", "linalg", "base"},
+    "svm/polish": {"svm", "svm/systems", "attention/windows.h", "linalg", "base"},
+    "svm/nuclear": {"svm", "svm/polish", "attention/windows.h", "linalg", "base"},
     "svm/entrywise": {"svm/systems", "svm", "attention/windows.h", "linalg", "base"},
-    "svm/epigraph": {"svm", "svm/nuclear", "attention/windows.h", "linalg", "base"},
-    "svm/max": {"svm", "svm/epigraph", "attention/windows.h", "linalg", "base"},
-    "svm/spectral": {"svm", "svm/epigraph", "attention/windows.h", "linalg", "base"},
+    "svm/interior": {"svm", "svm/systems", "svm/polish", "attention/windows.h", "linalg", "base"},
     "binding": {"training", "svm", "attention", "linalg", "base"},
 }
 # A part of python/attsvm (a folder, or a module that lies flat) and the parts it may import.

@@ -42,7 +42,8 @@ def prefixes(name):
     parts = name.split("/")
     if parts[0] == "svm" and len(parts) == 3 and parts[1] != "systems":
         return (f"{parts[1]}_{parts[2]}", parts[2])
-    norms = [path.name for path in (CSRC / "svm").iterdir() if path.is_dir()] if name == "svm/auto" else []
+    listed = re.findall(r"\bNORM_(\w+)", (CSRC / "svm" / "certificate.h").read_text()) if name == "svm/auto" else []
+    norms = [norm.lower() for norm in listed]
     return (parts[-1], *(f"{norm}_{parts[-1]}" for norm in norms))
 
 

@@ -59,8 +59,8 @@ static int copy_rows(struct nuclear_augmented_lagrangian *s, struct arena *arena
     return STATUS_DONE;
 }
 
-int nuclear_augmented_lagrangian_init(struct nuclear_augmented_lagrangian *s, const struct nuclear_reduced *g,
-                                      ptrdiff_t r, struct arena *arena)
+int nuclear_augmented_lagrangian_init(struct nuclear_augmented_lagrangian *s, const struct coordinates *g, ptrdiff_t r,
+                                      struct arena *arena)
 {
     const struct windows *w = g->rows->w;
     *s = (struct nuclear_augmented_lagrangian){.g = g, .r = r};
@@ -86,7 +86,7 @@ void nuclear_augmented_lagrangian_roots(double *Y, ptrdiff_t r, ptrdiff_t first,
 int nuclear_augmented_lagrangian_start(struct nuclear_augmented_lagrangian *s, const double *W, const double *lambda,
                                        struct arena *arena)
 {
-    const struct nuclear_reduced *g = s->g;
+    const struct coordinates *g = s->g;
     const struct windows *w = g->rows->w;
     ptrdiff_t dk = w->dk, dz = w->dz, least = dk < dz ? dk : dz, r = s->r;
     struct arena_mark mark = arena_mark(arena);
@@ -165,7 +165,7 @@ void nuclear_augmented_lagrangian_screen(struct nuclear_augmented_lagrangian *s,
 
 void nuclear_augmented_lagrangian_factors(double *Y, const struct nuclear_augmented_lagrangian *s)
 {
-    const struct nuclear_reduced *g = s->g;
+    const struct coordinates *g = s->g;
     ptrdiff_t dk = g->rows->w->dk, dz = g->rows->w->dz;
     matrix_product(Y, g->key_basis, s->Y, g->p, s->r, dk);
     matrix_product(Y + g->p * s->r, g->query_basis, s->Y + dk * s->r, g->q, s->r, dz);

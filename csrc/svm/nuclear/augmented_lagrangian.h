@@ -8,10 +8,10 @@
 #ifndef SVM_NUCLEAR_AUGMENTED_LAGRANGIAN_H
 #define SVM_NUCLEAR_AUGMENTED_LAGRANGIAN_H
 
-#include "svm/nuclear/reduced.h"
+#include "svm/coordinates.h"
 
 struct nuclear_augmented_lagrangian {
-    const struct nuclear_reduced *g;
+    const struct coordinates *g;
     struct rows rows;        /* those not dropped */
     ptrdiff_t *member;       /* their numbers among all */
     ptrdiff_t r;             /* columns */
@@ -24,8 +24,8 @@ struct nuclear_augmented_lagrangian {
 };
 
 /* r columns, all zero.  STATUS_DONE, STATUS_NO_MEMORY. */
-int nuclear_augmented_lagrangian_init(struct nuclear_augmented_lagrangian *s, const struct nuclear_reduced *g,
-                                      ptrdiff_t r, struct arena *arena);
+int nuclear_augmented_lagrangian_init(struct nuclear_augmented_lagrangian *s, const struct coordinates *g, ptrdiff_t r,
+                                      struct arena *arena);
 
 /* Start from the first r singular vectors of W [dk,dz] and from lambda [m], both of the original problem; lambda
  * is scaled to ||A^*(lambda)|| = 1, the most that the dual allows.  STATUS_DONE, STATUS_NO_MEMORY,

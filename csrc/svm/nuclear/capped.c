@@ -14,7 +14,7 @@
 
 #include "base/arena.h"
 #include "base/status.h"
-#include "svm/nuclear/schur.h"
+#include "svm/polish/schur.h"
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
@@ -29,7 +29,7 @@ static const struct {
 #define INTERIOR 2000   /* rows up to which the interior point can stand in for a factored run */
 
 struct capped {
-    const struct nuclear_reduced *g;
+    const struct coordinates *g;
     ptrdiff_t r;
     double *Y, *step;    /* (p+q,r) */
     double *M;           /* (p,q) */
@@ -37,7 +37,7 @@ struct capped {
     unsigned char *held; /* (m) */
 };
 
-static int init(struct capped *s, const struct nuclear_reduced *g, ptrdiff_t r, struct arena *arena)
+static int init(struct capped *s, const struct coordinates *g, ptrdiff_t r, struct arena *arena)
 {
     *s = (struct capped){.g = g, .r = r};
     ARENA_DOUBLES(arena, g->p + g->q, r, &s->Y, &s->step);
@@ -51,12 +51,12 @@ static int init(struct capped *s, const struct nuclear_reduced *g, ptrdiff_t r, 
 static int restore(struct capped *s, struct arena *arena)
 {
     struct arena_mark mark = arena_mark(arena);
-    struct nuclear_packed rows;
-    struct nuclear_schur schur;
-    if (nuclear_reduced_pack(&rows, s->g, s->held, 0, arena) != STATUS_DONE)
+    struct coordinates_packed rows;
+    struct schur schur;
+    if (coordinates_pack(&rows, s->g, s->held, 0, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
-    nuclear_schur_init(&schur, &rows, arena);
-    if (arena->failed || nuclear_schur_restore(s->Y, s->r, &rows, &schur, arena) != STATUS_DONE)
+    schur_init(&schur, &rows, arena);
+    if (arena->failed || schur_restore(s->Y, s->r, &rows, &schur, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     arena_release(arena, mark);
     return STATUS_DONE;
@@ -65,17 +65,17 @@ static int restore(struct capped *s, struct arena *arena)
 /* ||S(lambda) Y|| / ||Y||, 0 at a stationary point, with the multipliers of the augmented Lagrangian. */
 static double residual(struct capped *s, const struct nuclear_augmented_lagrangian *lagrange, struct arena *arena)
 {
-    const struct nuclear_reduced *g = s->g;
+    const struct coordinates *g = s->g;
     ptrdiff_t p = g->p, q = g->q, r = s->r, size = (p + q) * r;
     struct arena_mark mark = arena_mark(arena);
-    struct nuclear_packed rows;
+    struct coordinates_packed rows;
     double *lambda = arena_zeros(arena, g->m, 1);
-    if (nuclear_reduced_pack(&rows, g, s->held, 0, arena) != STATUS_DONE)
+    if (coordinates_pack(&rows, g, s->held, 0, arena) != STATUS_DONE)
         return INFINITY;
     for (ptrdiff_t k = 0, i = 0; i < rows.m; ++k)
         if (lagrange->member[k] == rows.row[i])
             lambda[i++] = lagrange->lambda[k];
-    nuclear_reduced_adjoint(s->M, &rows, lambda, s->V);
+    coordinates_adjoint(s->M, &rows, lambda, s->V);
     memcpy(s->step, s->Y, (size_t)size * sizeof(double));
     matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, p, r, q, -1.0, s->M, q, s->Y + p * r, r, 1.0, s->step, r);
     matrix_gemm(MATRIX_TRANSPOSED, MATRIX_PLAIN, q, r, p, -1.0, s->M, q, s->Y, r, 1.0, s->step + p * r, r);
@@ -87,7 +87,7 @@ static double residual(struct capped *s, const struct nuclear_augmented_lagrangi
 static int certify(struct svm_answer *answer, const struct capped *s, const struct svm_options *options, int stopped,
                    struct arena *arena)
 {
-    const struct nuclear_reduced *g = s->g;
+    const struct coordinates *g = s->g;
     ptrdiff_t dk = g->rows->w->dk, dz = g->rows->w->dz, r = s->r;
     struct arena_mark mark = arena_mark(arena);
     double *K = arena_doubles(arena, dk, r), *Q = arena_doubles(arena, dz, r);
@@ -105,7 +105,7 @@ static int certify(struct svm_answer *answer, const struct capped *s, const stru
 static int descend(struct svm_answer *answer, struct capped *s, struct nuclear_augmented_lagrangian *lagrange,
                    const struct svm_options *options, struct monitor *monitor, struct arena *arena)
 {
-    const struct nuclear_reduced *g = s->g;
+    const struct coordinates *g = s->g;
     int status = STATUS_ITERATION_LIMIT;
     for (size_t i = 0; i < ROUNDS && answer->iterations < options->max_iter; ++i) {
         ptrdiff_t most = options->max_iter - answer->iterations;
@@ -135,10 +135,10 @@ int nuclear_capped(struct svm_answer *answer, const struct rows *rows, const str
     }
     if (status != STATUS_DONE && status != STATUS_ITERATION_LIMIT)
         return status;
-    struct nuclear_reduced g;
+    struct coordinates g;
     struct nuclear_augmented_lagrangian lagrange;
     struct capped s;
-    status = nuclear_reduced_build(&g, rows, vector_norm(answer->W, rows->w->dk * rows->w->dz), arena);
+    status = coordinates_build(&g, rows, vector_norm(answer->W, rows->w->dk * rows->w->dz), arena);
     if (status != STATUS_DONE)
         return status;
     ptrdiff_t least = g.p < g.q ? g.p : g.q, r = options->rank < least ? options->rank : least;

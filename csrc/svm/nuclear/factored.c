@@ -1,4 +1,4 @@
-/* Least nuclear norm of large problems: augmented Lagrangian in factors, finished by nuclear_polish.
+/* Least nuclear norm of large problems: augmented Lagrangian in factors, finished by fixed_rank_polish.
  *
  *     min 1/2 (||K||^2 + ||Q||^2)  s.t.  A(K Q^T) >= b,     K and Q of at least rank W columns
  *
@@ -14,7 +14,7 @@
 #include "base/arena.h"
 #include "linalg/blas.h"
 #include "base/status.h"
-#include "svm/nuclear/polish.h"
+#include "svm/polish/fixed_rank.h"
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
@@ -38,14 +38,14 @@ static const struct {
 static const double ridges[] = {1e-15, 1e-12};
 
 /* Singular vectors of the factored W as columns, as many as say more of W than of S, and spare ones. */
-static int columns(struct nuclear_pair *pair, const struct nuclear_augmented_lagrangian *s, const unsigned char *active,
-                   struct arena *arena)
+static int columns(struct fixed_rank_pair *pair, const struct nuclear_augmented_lagrangian *s,
+                   const unsigned char *active, struct arena *arena)
 {
-    const struct nuclear_reduced *g = s->g;
+    const struct coordinates *g = s->g;
     ptrdiff_t p = g->p, q = g->q, least = p < q ? p : q, r = 0;
     struct arena_mark mark = arena_mark(arena);
-    struct nuclear_packed packed;
-    int status = nuclear_reduced_pack(&packed, g, active, 0, arena);
+    struct coordinates_packed packed;
+    int status = coordinates_pack(&packed, g, active, 0, arena);
     double *Y = arena_doubles(arena, p + q, s->r);
     double *W = arena_doubles(arena, p, q), *M = arena_doubles(arena, p, q);
     double *U = arena_doubles(arena, p, least), *V = arena_doubles(arena, least, q);
@@ -57,7 +57,7 @@ static int columns(struct nuclear_pair *pair, const struct nuclear_augmented_lag
     matrix_rows_times_rows(W, Y, Y + p * s->r, p, q, s->r);
     for (ptrdiff_t k = 0; k < packed.m; ++k)
         lambda[k] = pair->lambda[packed.row[k]];
-    nuclear_reduced_adjoint(M, &packed, lambda, pull);
+    coordinates_adjoint(M, &packed, lambda, pull);
     if (blas_svd(p, q, W, U, values, V, arena) != 0 || blas_svd(p, q, M, NULL, norms, NULL, arena) != 0)
         return arena->failed ? STATUS_NO_MEMORY : STATUS_FACTORIZATION;
     while (r < least && r < s->r && 1 - norms[r] < values[r] / values[0])
@@ -71,16 +71,16 @@ static int columns(struct nuclear_pair *pair, const struct nuclear_augmented_lag
 
 /* State of one call. */
 struct search {
-    struct nuclear_reduced g;
+    struct coordinates g;
     struct nuclear_augmented_lagrangian lagrange;
-    struct nuclear_pair pair;
+    struct fixed_rank_pair pair;
     unsigned char *active; /* (m) */
     double *W;             /* (p,q) */
     double gap, tolerance; /* of the best pair, which is in the answer; worth asking for */
 };
 
 /* Columns enough for the solution. */
-static ptrdiff_t width(const struct nuclear_reduced *g, const double *lambda)
+static ptrdiff_t width(const struct coordinates *g, const double *lambda)
 {
     ptrdiff_t least = g->p < g->q ? g->p : g->q;
     ptrdiff_t r = COLUMNS + (ptrdiff_t)ceil(0.7 * sqrt((double)vector_nonzeros(lambda, g->m)));
@@ -92,7 +92,7 @@ static int polish(struct search *s, struct svm_answer *answer, double ridge, dou
                   struct arena *arena)
 {
     const struct nuclear_augmented_lagrangian *lagrange = &s->lagrange;
-    const struct nuclear_reduced *g = &s->g;
+    const struct coordinates *g = &s->g;
     memset(s->pair.lambda, 0, (size_t)g->m * sizeof(double));
     memcpy(s->active, g->rows->equal, (size_t)g->m);
     for (ptrdiff_t k = 0; k < lagrange->rows.count; ++k) {
@@ -101,22 +101,22 @@ static int polish(struct search *s, struct svm_answer *answer, double ridge, dou
     }
     int status = columns(&s->pair, lagrange, s->active, arena);
     if (status == STATUS_DONE)
-        status = nuclear_polish(&s->pair, s->active, g, ridge, tol, &answer->iterations, monitor, arena);
+        status = fixed_rank_polish(&s->pair, s->active, g, ridge, tol, &answer->iterations, monitor, arena);
     if (status < 0 || !(s->pair.gap < s->gap))
         return status;
     s->gap = s->pair.gap;
     matrix_rows_times_rows(s->W, s->pair.Y, s->pair.Y + g->p * s->pair.r, g->p, g->q, s->pair.r);
-    return nuclear_reduced_answer(answer, g, s->W, s->pair.lambda, arena) == STATUS_DONE ? status : STATUS_NO_MEMORY;
+    return coordinates_answer(answer, g, s->W, s->pair.lambda, arena) == STATUS_DONE ? status : STATUS_NO_MEMORY;
 }
 
 /* The factors and multipliers of `near`, on rows scaled to it. */
 static int init(struct search *s, const struct svm_answer *near, const struct rows *rows, double tol,
                 struct arena *arena)
 {
-    struct nuclear_reduced *g = &s->g;
+    struct coordinates *g = &s->g;
     double size = vector_norm(near->W, rows->w->dk * rows->w->dz);
     *s = (struct search){.gap = INFINITY, .tolerance = certificate_tolerance(tol, 1 / size, rows)};
-    int status = nuclear_reduced_build(g, rows, size, arena);
+    int status = coordinates_build(g, rows, size, arena);
     if (status != STATUS_DONE || g->p == 1 || g->q == 1)
         return status;
     status = nuclear_augmented_lagrangian_init(&s->lagrange, g, width(g, near->lambda), arena);
@@ -189,7 +189,7 @@ int nuclear_factored(struct svm_answer *answer, const struct rows *rows, const s
     if (status == STATUS_INTERRUPTED)
         return solver_conclude(answer, rows, options, NORM_NUCLEAR, status, arena);
     arena_release(arena, mark);
-    status = nuclear_reduced_frobenius(answer, rows, options, NORM_NUCLEAR, monitor, arena);
+    status = coordinates_frobenius(answer, rows, options, NORM_NUCLEAR, monitor, arena);
     if (status != STATUS_DONE && status != STATUS_ITERATION_LIMIT)
         return status;
     struct search s;

@@ -1,4 +1,4 @@
-/* Least nuclear norm: interior point on a working set of rows, finished by nuclear_polish.
+/* Least nuclear norm: interior point on a working set of rows, finished by fixed_rank_polish.
  *
  * The interior point goes down to the first gap from which the polish converges; until then both go on in turn.
  * The polish uses all rows, so the working set only has to bring it near.  Below: the Frobenius problem,
@@ -13,7 +13,7 @@
 #include "base/status.h"
 #include "base/monitor.h"
 #include "svm/nuclear/path_following.h"
-#include "svm/nuclear/polish.h"
+#include "svm/polish/fixed_rank.h"
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
@@ -43,7 +43,7 @@ struct search {
     ptrdiff_t size;                 /* rows chosen */
 };
 
-static int init_search(struct search *f, const struct nuclear_reduced *g, struct arena *arena)
+static int init_search(struct search *f, const struct coordinates *g, struct arena *arena)
 {
     f->W = arena_doubles(arena, g->p, g->q);
     ARENA_DOUBLES(arena, g->m, 1, &f->lambda, &f->first, &f->a, &f->trial);
@@ -54,7 +54,7 @@ static int init_search(struct search *f, const struct nuclear_reduced *g, struct
     return arena->failed ? STATUS_NO_MEMORY : STATUS_DONE;
 }
 
-static void keep(struct search *f, const struct nuclear_reduced *g, const double *W, const double *lambda, double gap)
+static void keep(struct search *f, const struct coordinates *g, const double *W, const double *lambda, double gap)
 {
     if (!(gap < f->gap))
         return;
@@ -66,7 +66,7 @@ static void keep(struct search *f, const struct nuclear_reduced *g, const double
 /* The interior point against all rows. */
 static void inspect(struct search *f, const struct nuclear_path_following *s)
 {
-    const struct nuclear_reduced *g = s->g;
+    const struct coordinates *g = s->g;
     ptrdiff_t p = g->p, q = g->q, N = p + q;
     double trace = 0;
     for (ptrdiff_t i = 0; i < N; ++i)
@@ -75,12 +75,12 @@ static void inspect(struct search *f, const struct nuclear_path_following *s)
     for (ptrdiff_t k = 0; k < s->set.m; ++k)
         f->trial[s->set.row[k]] = s->lambda[k];
     matrix_rows_times_rows(f->V, g->z, s->W, g->n, p, q);
-    nuclear_reduced_margins(f->a, g, f->V, f->U);
-    keep(f, g, s->W, f->trial, nuclear_reduced_gap(g->b, g->rows->equal, f->a, f->trial, g->m, trace, 1));
+    coordinates_margins(f->a, g, f->V, f->U);
+    keep(f, g, s->W, f->trial, coordinates_gap(g->b, g->rows->equal, f->a, f->trial, g->m, trace, 1));
 }
 
 /* The eigenvectors of 2 X whose eigenvalue x_i says more of W than mu / x_i says of S, and a spare one. */
-static int columns(struct nuclear_pair *pair, const struct nuclear_path_following *s, struct arena *arena)
+static int columns(struct fixed_rank_pair *pair, const struct nuclear_path_following *s, struct arena *arena)
 {
     ptrdiff_t p = s->g->p, q = s->g->q, N = p + q, least = p < q ? p : q, r = 0;
     struct arena_mark mark = arena_mark(arena);
@@ -106,10 +106,10 @@ static int columns(struct nuclear_pair *pair, const struct nuclear_path_followin
 static int polish(struct search *f, struct nuclear_path_following *s, int tries, struct arena *arena)
 {
     struct arena_mark mark = arena_mark(arena);
-    const struct nuclear_reduced *g = s->g;
-    const struct nuclear_packed *set = &s->set;
+    const struct coordinates *g = s->g;
+    const struct coordinates_packed *set = &s->set;
     ptrdiff_t p = g->p, q = g->q;
-    struct nuclear_pair pair = {.Y = arena_doubles(arena, p + q, p < q ? p : q)};
+    struct fixed_rank_pair pair = {.Y = arena_doubles(arena, p + q, p < q ? p : q)};
     pair.lambda = arena_doubles(arena, g->m, 1);
     int status = arena->failed ? STATUS_NO_MEMORY : STATUS_ITERATION_LIMIT;
     double multiplier = 0;
@@ -122,8 +122,8 @@ static int polish(struct search *f, struct nuclear_path_following *s, int tries,
             f->active[set->row[k]] |= s->lambda[k] / multiplier > (i > 0 ? DOUBT : 1) * s->x[k] / g->largest;
         status = columns(&pair, s, arena);
         if (status == STATUS_DONE)
-            status = nuclear_polish(&pair, f->active, g, ridges[i], f->tolerance / 10, &f->answer->iterations,
-                                    f->monitor, arena);
+            status = fixed_rank_polish(&pair, f->active, g, ridges[i], f->tolerance / 10, &f->answer->iterations,
+                                       f->monitor, arena);
         if (status < 0)
             break;
         matrix_rows_times_rows(s->trial, pair.Y, pair.Y + p * pair.r, p, q, pair.r);
@@ -134,16 +134,16 @@ static int polish(struct search *f, struct nuclear_path_following *s, int tries,
 }
 
 /* The best pair as an answer to the original problem; the Frobenius one stays if there is none. */
-static int conclude(struct search *f, const struct nuclear_reduced *g, int stopped, struct arena *arena)
+static int conclude(struct search *f, const struct coordinates *g, int stopped, struct arena *arena)
 {
-    if (isfinite(f->gap) && nuclear_reduced_answer(f->answer, g, f->W, f->lambda, arena) != STATUS_DONE)
+    if (isfinite(f->gap) && coordinates_answer(f->answer, g, f->W, f->lambda, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     return solver_conclude(f->answer, g->rows, f->options, NORM_NUCLEAR, stopped, arena);
 }
 
 /* Interior point and polish in turn on one working set.  STATUS_DONE: certified; STATUS_ITERATION_LIMIT: not,
  * though the set may have grown. */
-static int solve_on_set(struct search *f, const struct nuclear_reduced *g, struct arena *arena)
+static int solve_on_set(struct search *f, const struct coordinates *g, struct arena *arena)
 {
     struct nuclear_path_following s;
     if (nuclear_path_following_init(&s, g, f->chosen, arena) != STATUS_DONE)
@@ -163,7 +163,7 @@ static int solve_on_set(struct search *f, const struct nuclear_reduced *g, struc
         if (f->gap <= f->tolerance && (status = conclude(f, g, stopped, arena)) <= STATUS_DONE)
             return status;
         int grows = stage + 1 >= EARLY || stopped != STATUS_DONE;
-        if (grows && nuclear_reduced_add_broken(f->chosen, &f->size, g, f->a, SLACK))
+        if (grows && coordinates_add_broken(f->chosen, &f->size, g, f->a, SLACK))
             return STATUS_ITERATION_LIMIT;
     }
     return stopped == STATUS_DONE ? STATUS_ITERATION_LIMIT : stopped;
@@ -172,14 +172,14 @@ static int solve_on_set(struct search *f, const struct nuclear_reduced *g, struc
 int nuclear_interior(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                      struct monitor *monitor, struct arena *arena)
 {
-    int status = nuclear_reduced_frobenius(answer, rows, options, NORM_NUCLEAR, monitor, arena);
+    int status = coordinates_frobenius(answer, rows, options, NORM_NUCLEAR, monitor, arena);
     if (status != STATUS_DONE && status != STATUS_ITERATION_LIMIT)
         return status;
-    struct nuclear_reduced g;
+    struct coordinates g;
     struct search f = {.answer = answer, .options = options, .monitor = monitor, .gap = INFINITY};
     f.tolerance = certificate_tolerance(options->tol, answer->bound.lower, rows);
     answer->iterations = 0;
-    status = nuclear_reduced_build(&g, rows, vector_norm(answer->W, rows->w->dk * rows->w->dz), arena);
+    status = coordinates_build(&g, rows, vector_norm(answer->W, rows->w->dk * rows->w->dz), arena);
     if (status < 0)
         return status;
     if (status == STATUS_INTERRUPTED || g.p == 1 || g.q == 1) /* with one singular value: the Frobenius answer */
@@ -188,7 +188,7 @@ int nuclear_interior(struct svm_answer *answer, const struct rows *rows, const s
         return STATUS_NO_MEMORY;
     for (ptrdiff_t k = 0; k < g.m; ++k)
         f.first[k] = answer->lambda[k] / g.scale;
-    f.size = nuclear_reduced_first(f.chosen, &g, answer, f.a, f.U);
+    f.size = coordinates_first(f.chosen, &g, answer, f.a, f.U);
     ptrdiff_t before;
     do {
         struct arena_mark mark = arena_mark(arena);

@@ -23,15 +23,15 @@
 #define MOST 150    /* iterations; 6 to 30 are usual */
 #define RIDGE 1e-15 /* part of its diagonal added to the Schur matrix: rounding */
 
-int nuclear_path_following_init(struct nuclear_path_following *s, const struct nuclear_reduced *g,
+int nuclear_path_following_init(struct nuclear_path_following *s, const struct coordinates *g,
                                 const unsigned char *chosen, struct arena *arena)
 {
     s->g = g;
-    if (nuclear_reduced_pack(&s->set, g, chosen, 1, arena) != STATUS_DONE)
+    if (coordinates_pack(&s->set, g, chosen, 1, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     ptrdiff_t m = s->set.m, p = g->p, q = g->q, N = p + q;
-    nuclear_schur_init_slack(&s->slack, p, q, arena);
-    nuclear_schur_init(&s->schur, &s->set, arena);
+    schur_init_slack(&s->slack, p, q, arena);
+    schur_init(&s->schur, &s->set, arena);
     ARENA_ZEROS(arena, m, 1, &s->lambda, &s->x, &s->dx, &s->correction, &s->diagonal);
     ARENA_DOUBLES(arena, m, 1, &s->dlambda, &s->a);
     s->U = arena_doubles(arena, s->set.n, p);
@@ -42,24 +42,24 @@ int nuclear_path_following_init(struct nuclear_path_following *s, const struct n
 
 int nuclear_path_following_start(struct nuclear_path_following *s, const double *lambda)
 {
-    const struct nuclear_packed *g = &s->set;
+    const struct coordinates_packed *g = &s->set;
     ptrdiff_t N = g->p + g->q;
     for (ptrdiff_t k = 0; k < g->m; ++k)
         s->lambda[k] = !g->equal[k];
-    nuclear_reduced_adjoint(s->M, g, s->lambda, s->U);
+    coordinates_adjoint(s->M, g, s->lambda, s->U);
     double equal_part = (1 - TRUST) / vector_norm(s->M, g->p * g->q);
     for (ptrdiff_t k = 0; k < g->m; ++k)
         if (!g->equal[k])
             s->lambda[k] = equal_part + TRUST * lambda[g->row[k]];
-    nuclear_reduced_adjoint(s->M, g, s->lambda, s->U);
+    coordinates_adjoint(s->M, g, s->lambda, s->U);
     double size = 0.5 / vector_norm(s->M, g->p * g->q); /* S >= 1/2 I */
     for (ptrdiff_t k = 0; k < g->m; ++k) {
         s->lambda[k] *= size;
         s->x[k] = g->equal[k] ? 0 : START / s->lambda[k];
     }
     vector_scale(s->M, size, g->p * g->q);
-    int info = nuclear_schur_slack(&s->slack, s->M, 1);
-    nuclear_schur_inverse(s->X, &s->slack);
+    int info = schur_slack(&s->slack, s->M, 1);
+    schur_inverse(s->X, &s->slack);
     vector_scale(s->X, START, N * N);
     s->mu = START;
     s->iterations = 0;
@@ -70,11 +70,11 @@ int nuclear_path_following_start(struct nuclear_path_following *s, const double 
 /* dlambda = H^-1 right, and the dM, dX, dx that follow; mu = 0 is the predictor, which has no R. */
 static void direction(struct nuclear_path_following *s, double *right, double mu)
 {
-    const struct nuclear_packed *g = &s->set;
+    const struct coordinates_packed *g = &s->set;
     ptrdiff_t m = g->m, p = g->p, q = g->q, N = p + q;
     cholesky_solve(m, s->schur.H, right);
     memcpy(s->dlambda, right, (size_t)m * sizeof(double));
-    nuclear_reduced_adjoint(s->dM, g, s->dlambda, s->U);
+    coordinates_adjoint(s->dM, g, s->dlambda, s->U);
     matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, p, N, q, -1.0, s->dM, q, s->P + p * N, N, 0.0, s->dSP, N);
     matrix_gemm(MATRIX_TRANSPOSED, MATRIX_PLAIN, q, N, p, -1.0, s->dM, q, s->P, N, 0.0, s->dSP + p * N, N);
     matrix_product(s->XdSP, s->X, s->dSP, N, N, N);
@@ -88,7 +88,7 @@ static void direction(struct nuclear_path_following *s, double *right, double mu
 }
 
 /* Largest step <= 1 that keeps `fraction` of the way to the boundary of v >= 0. */
-static double ratio(const double *v, const double *dv, const struct nuclear_packed *g, double fraction)
+static double ratio(const double *v, const double *dv, const struct coordinates_packed *g, double fraction)
 {
     double step = 1;
     for (ptrdiff_t k = 0; k < g->m; ++k)
@@ -116,7 +116,7 @@ static double dual_step(struct nuclear_path_following *s, double fraction)
     for (double step = ratio(s->lambda, s->dlambda, &s->set, fraction); step > STUCK; step *= SHRINK) {
         for (ptrdiff_t i = 0; i < s->set.p * s->set.q; ++i)
             s->trial[i] = s->M[i] + step / fraction * s->dM[i];
-        if (nuclear_schur_slack(&s->slack, s->trial, 1) == 0)
+        if (schur_slack(&s->slack, s->trial, 1) == 0)
             return step;
     }
     return 0;
@@ -125,7 +125,7 @@ static double dual_step(struct nuclear_path_following *s, double fraction)
 /* <X + a dX, S + b dS> + (x + a dx).(lambda + b dlambda), over the number of pairs. */
 static double complementarity(const struct nuclear_path_following *s, double a, double b)
 {
-    const struct nuclear_packed *g = &s->set;
+    const struct coordinates_packed *g = &s->set;
     ptrdiff_t p = g->p, q = g->q, N = p + q;
     double sum = 0, pairs = (double)N;
     for (ptrdiff_t i = 0; i < N; ++i)
@@ -144,13 +144,13 @@ static double complementarity(const struct nuclear_path_following *s, double a, 
 /* The corrector's right-hand side, after the predictor: R, correction and b - <B, R> + r. */
 static void correct(struct nuclear_path_following *s, double mu, double *right)
 {
-    const struct nuclear_packed *g = &s->set;
+    const struct coordinates_packed *g = &s->set;
     ptrdiff_t m = g->m, p = g->p, N = p + g->q;
     matrix_product(s->XdSP, s->dX, s->dSP, N, N, N);
     for (ptrdiff_t i = 0; i < N; ++i)
         for (ptrdiff_t j = 0; j <= i; ++j)
             s->R[i * N + j] = s->R[j * N + i] = mu * s->P[i * N + j] - (s->XdSP[i * N + j] + s->XdSP[j * N + i]) / 2;
-    nuclear_reduced_apply(right, g, s->R + p, N, s->U);
+    coordinates_apply(right, g, s->R + p, N, s->U);
     for (ptrdiff_t k = 0; k < m; ++k) {
         double r = 0;
         if (!g->equal[k]) {
@@ -171,19 +171,19 @@ static void measure(struct nuclear_path_following *s)
     for (ptrdiff_t i = 0; i < p; ++i)
         for (ptrdiff_t j = 0; j < q; ++j)
             s->W[i * q + j] = 2 * s->X[i * N + p + j];
-    nuclear_reduced_apply(s->a, &s->set, s->W, q, s->U);
-    s->gap = nuclear_reduced_gap(s->set.b, s->set.equal, s->a, s->lambda, s->set.m, trace, 1);
+    coordinates_apply(s->a, &s->set, s->W, q, s->U);
+    s->gap = coordinates_gap(s->set.b, s->set.equal, s->a, s->lambda, s->set.m, trace, 1);
 }
 
 /* One iteration; nonzero: no further progress is possible. */
 static int iterate(struct nuclear_path_following *s)
 {
-    const struct nuclear_packed *g = &s->set;
+    const struct coordinates_packed *g = &s->set;
     ptrdiff_t m = g->m, N = g->p + g->q;
     double *right = s->schur.right;
-    if (nuclear_schur_slack(&s->slack, s->M, 1) != 0)
+    if (schur_slack(&s->slack, s->M, 1) != 0)
         return 1;
-    nuclear_schur_inverse(s->P, &s->slack);
+    schur_inverse(s->P, &s->slack);
     memcpy(s->root, s->X, (size_t)(N * N) * sizeof(double));
     if (cholesky_factor(N, s->root, NULL) != 0)
         return 1;
@@ -195,7 +195,7 @@ static int iterate(struct nuclear_path_following *s)
             s->diagonal[k] = s->x[k] / s->lambda[k];
         s->correction[k] = 0;
     }
-    if (nuclear_schur_factor(&s->schur, g, s->root, g->p, N, &s->slack, s->diagonal, RIDGE) != 0)
+    if (schur_factor(&s->schur, g, s->root, g->p, N, &s->slack, s->diagonal, RIDGE) != 0)
         return 1;
     memcpy(right, g->b, (size_t)m * sizeof(double));
     direction(s, right, 0);

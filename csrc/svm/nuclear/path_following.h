@@ -5,13 +5,13 @@
 #ifndef SVM_NUCLEAR_PATH_FOLLOWING_H
 #define SVM_NUCLEAR_PATH_FOLLOWING_H
 
-#include "svm/nuclear/schur.h"
+#include "svm/polish/schur.h"
 
 struct nuclear_path_following {
-    const struct nuclear_reduced *g;
-    struct nuclear_packed set; /* the working set */
-    struct nuclear_slack slack;
-    struct nuclear_schur schur;
+    const struct coordinates *g;
+    struct coordinates_packed set; /* the working set */
+    struct schur_slack slack;
+    struct schur schur;
     double *lambda, *x;                /* (m) dual point and primal slacks, 0 on equality rows */
     double *dlambda, *dx, *correction; /* (m) */
     double *diagonal, *a;              /* (m) x / lambda; A(W) */
@@ -24,7 +24,7 @@ struct nuclear_path_following {
 };
 
 /* The rows with chosen [m] set.  STATUS_DONE, STATUS_NO_MEMORY. */
-int nuclear_path_following_init(struct nuclear_path_following *s, const struct nuclear_reduced *g,
+int nuclear_path_following_init(struct nuclear_path_following *s, const struct coordinates *g,
                                 const unsigned char *chosen, struct arena *arena);
 
 /* A centred point X = mu S^-1, x = mu / lambda: a mixture of equal multipliers and of those given [all rows],

@@ -1,4 +1,4 @@
-#include "svm/nuclear/reduced.h"
+#include "svm/coordinates.h"
 
 #include <math.h>
 #include <string.h>
@@ -15,8 +15,8 @@
 #define WIDER 1.3      /* first working set: rows for each one of the Frobenius support */
 #define NEARLY 16      /* of a space of d dimensions all but d over this are as good as all, and sooner found */
 
-int nuclear_reduced_frobenius(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                              enum svm_norm norm, struct monitor *monitor, struct arena *arena)
+int coordinates_frobenius(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                          enum svm_norm norm, struct monitor *monitor, struct arena *arena)
 {
     struct svm_options unlimited = *options;
     unlimited.max_iter = 0; /* the Frobenius methods count other things as iterations */
@@ -77,8 +77,7 @@ static ptrdiff_t complete(double *basis, ptrdiff_t rank, ptrdiff_t d)
 }
 
 /* Unit differences of the rows chosen (NULL: all) of query i into delta [.,dk]; returns their number. */
-static ptrdiff_t unit_differences(double *delta, const struct nuclear_reduced *g, ptrdiff_t i,
-                                  const unsigned char *chosen)
+static ptrdiff_t unit_differences(double *delta, const struct coordinates *g, ptrdiff_t i, const unsigned char *chosen)
 {
     const struct rows *rows = g->rows;
     ptrdiff_t d = rows->w->dk, count = 0;
@@ -92,11 +91,11 @@ static ptrdiff_t unit_differences(double *delta, const struct nuclear_reduced *g
     return count;
 }
 
-int nuclear_reduced_build(struct nuclear_reduced *g, const struct rows *rows, double scale, struct arena *arena)
+int coordinates_build(struct coordinates *g, const struct rows *rows, double scale, struct arena *arena)
 {
     const struct windows *w = rows->w;
     ptrdiff_t n = w->n_queries, dk = w->dk, dz = w->dz, m = rows->count, wide = dk > dz ? dk : dz;
-    *g = (struct nuclear_reduced){.rows = rows, .m = m, .n = n, .scale = scale};
+    *g = (struct coordinates){.rows = rows, .m = m, .n = n, .scale = scale};
     int status = equalities_factor(&g->equalities, rows, arena);
     g->key_basis = arena_doubles(arena, dk, dk);
     g->query_basis = arena_doubles(arena, dz, dz);
@@ -134,8 +133,8 @@ int nuclear_reduced_build(struct nuclear_reduced *g, const struct rows *rows, do
     return STATUS_DONE;
 }
 
-int nuclear_reduced_pack(struct nuclear_packed *packed, const struct nuclear_reduced *g, const unsigned char *chosen,
-                         int gram, struct arena *arena)
+int coordinates_pack(struct coordinates_packed *packed, const struct coordinates *g, const unsigned char *chosen,
+                     int gram, struct arena *arena)
 {
     const struct rows *rows = g->rows;
     ptrdiff_t m = 0, n = 0;
@@ -145,7 +144,7 @@ int nuclear_reduced_pack(struct nuclear_packed *packed, const struct nuclear_red
             m += chosen[k] && !g->equalities.implied[k];
         n += m > before;
     }
-    *packed = (struct nuclear_packed){.m = m, .n = n, .p = g->p, .q = g->q};
+    *packed = (struct coordinates_packed){.m = m, .n = n, .p = g->p, .q = g->q};
     packed->row = arena_indices(arena, m);
     packed->first = arena_indices(arena, n + 1);
     packed->equal = arena_take(arena, m, 1);
@@ -178,8 +177,8 @@ int nuclear_reduced_pack(struct nuclear_packed *packed, const struct nuclear_red
     return STATUS_DONE;
 }
 
-ptrdiff_t nuclear_reduced_first(unsigned char *chosen, const struct nuclear_reduced *g, const struct svm_answer *answer,
-                                double *a, double *U)
+ptrdiff_t coordinates_first(unsigned char *chosen, const struct coordinates *g, const struct svm_answer *answer,
+                            double *a, double *U)
 {
     const double *lambda = answer->lambda;
     ptrdiff_t size = 0, m = g->m, support = 0;
@@ -208,7 +207,7 @@ ptrdiff_t nuclear_reduced_first(unsigned char *chosen, const struct nuclear_redu
     return size;
 }
 
-void nuclear_reduced_adjoint(double *M, const struct nuclear_packed *s, const double *lambda, double *U)
+void coordinates_adjoint(double *M, const struct coordinates_packed *s, const double *lambda, double *U)
 {
     for (ptrdiff_t i = 0; i < s->n; ++i) {
         ptrdiff_t from = s->first[i];
@@ -218,7 +217,7 @@ void nuclear_reduced_adjoint(double *M, const struct nuclear_packed *s, const do
     matrix_columns_times_columns(M, U, s->z, s->p, s->q, s->n);
 }
 
-void nuclear_reduced_apply(double *a, const struct nuclear_packed *s, const double *W, ptrdiff_t ldw, double *V)
+void coordinates_apply(double *a, const struct coordinates_packed *s, const double *W, ptrdiff_t ldw, double *V)
 {
     matrix_gemm(MATRIX_PLAIN, MATRIX_TRANSPOSED, s->n, s->p, s->q, 1.0, s->z, s->q, W, ldw, 0.0, V, s->p);
     for (ptrdiff_t i = 0; i < s->n; ++i) {
@@ -227,7 +226,7 @@ void nuclear_reduced_apply(double *a, const struct nuclear_packed *s, const doub
     }
 }
 
-void nuclear_reduced_margins(double *a, const struct nuclear_reduced *g, const double *V, double *U)
+void coordinates_margins(double *a, const struct coordinates *g, const double *V, double *U)
 {
     matrix_product(U, V, g->key_basis, g->n, g->rows->w->dk, g->p);
     rows_apply_transformed(a, g->rows, U);
@@ -235,8 +234,8 @@ void nuclear_reduced_margins(double *a, const struct nuclear_reduced *g, const d
         a[k] *= g->size[g->rows->query[k]];
 }
 
-int nuclear_reduced_add_broken(unsigned char *chosen, ptrdiff_t *size, const struct nuclear_reduced *g, const double *a,
-                               double slack)
+int coordinates_add_broken(unsigned char *chosen, ptrdiff_t *size, const struct coordinates *g, const double *a,
+                           double slack)
 {
     ptrdiff_t before = *size;
     for (ptrdiff_t k = 0; k < g->m; ++k)
@@ -247,8 +246,8 @@ int nuclear_reduced_add_broken(unsigned char *chosen, ptrdiff_t *size, const str
     return *size > before;
 }
 
-double nuclear_reduced_gap(const double *b, const unsigned char *equal, const double *a, const double *lambda,
-                           ptrdiff_t m, double size, double top)
+double coordinates_gap(const double *b, const unsigned char *equal, const double *a, const double *lambda, ptrdiff_t m,
+                       double size, double top)
 {
     double scale = 0, product = 0, miss = 0, largest = 0;
     int fixed = 0; /* scaling W down may break a row */
@@ -268,8 +267,8 @@ double nuclear_reduced_gap(const double *b, const unsigned char *equal, const do
     return product > 0 && isfinite(gap) ? fabs(gap) + miss / largest : INFINITY;
 }
 
-int nuclear_reduced_answer(struct svm_answer *answer, const struct nuclear_reduced *g, const double *W,
-                           const double *lambda, struct arena *arena)
+int coordinates_answer(struct svm_answer *answer, const struct coordinates *g, const double *W, const double *lambda,
+                       struct arena *arena)
 {
     const struct rows *rows = g->rows;
     ptrdiff_t dk = rows->w->dk, dz = rows->w->dz;

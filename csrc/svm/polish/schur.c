@@ -1,4 +1,4 @@
-#include "svm/nuclear/schur.h"
+#include "svm/polish/schur.h"
 
 #include <math.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 #define STEPS 8    /* of the restoration: quadratic, 3 or 4 are usual */
 #define HELD 1e-15 /* rows restored to this part of the largest b: rounding */
 
-void nuclear_schur_init_slack(struct nuclear_slack *slack, ptrdiff_t p, ptrdiff_t q, struct arena *arena)
+void schur_init_slack(struct schur_slack *slack, ptrdiff_t p, ptrdiff_t q, struct arena *arena)
 {
     slack->p = p;
     slack->q = q;
@@ -22,7 +22,7 @@ void nuclear_schur_init_slack(struct nuclear_slack *slack, ptrdiff_t p, ptrdiff_
     slack->R = arena_doubles(arena, p, q);
 }
 
-void nuclear_schur_init(struct nuclear_schur *s, const struct nuclear_packed *g, struct arena *arena)
+void schur_init(struct schur *s, const struct coordinates_packed *g, struct arena *arena)
 {
     ptrdiff_t m = g->m, n = g->n, p = g->p, q = g->q;
     ARENA_DOUBLES(arena, m, m, &s->H, &s->G);
@@ -35,7 +35,7 @@ void nuclear_schur_init(struct nuclear_schur *s, const struct nuclear_packed *g,
     s->right = arena_doubles(arena, m, 1);
 }
 
-int nuclear_schur_slack(struct nuclear_slack *slack, const double *M, double c)
+int schur_slack(struct schur_slack *slack, const double *M, double c)
 {
     ptrdiff_t p = slack->p, q = slack->q;
     slack->c = c;
@@ -55,7 +55,7 @@ int nuclear_schur_slack(struct nuclear_slack *slack, const double *M, double c)
     return 0;
 }
 
-void nuclear_schur_inverse(double *P, const struct nuclear_slack *slack)
+void schur_inverse(double *P, const struct schur_slack *slack)
 {
     ptrdiff_t p = slack->p, q = slack->q, N = p + q;
     matrix_gemm(MATRIX_PLAIN, MATRIX_TRANSPOSED, p, p, q, 1.0, slack->R, q, slack->R, q, 0.0, P, N);
@@ -68,7 +68,7 @@ void nuclear_schur_inverse(double *P, const struct nuclear_slack *slack)
     }
 }
 
-void nuclear_schur_apply(double *out, const struct nuclear_slack *slack, const double *V, ptrdiff_t r, double *half)
+void schur_apply(double *out, const struct schur_slack *slack, const double *V, ptrdiff_t r, double *half)
 {
     ptrdiff_t p = slack->p, q = slack->q;
     matrix_columns_times_columns(half, slack->R, V, q, r, p);
@@ -82,7 +82,7 @@ void nuclear_schur_apply(double *out, const struct nuclear_slack *slack, const d
 /* H = XDD o PZZ + PDD o XZZ + XDZ_kj PDZ_li + PDZ_kj XDZ_li for rows k of query i, l of query j, with XDD in H,
  * PDD in G, and the result in G; lower triangles. */
 SIMD_DISPATCH
-static void combine(struct nuclear_schur *s, const struct nuclear_packed *g)
+static void combine(struct schur *s, const struct coordinates_packed *g)
 {
     ptrdiff_t m = g->m, n = g->n;
     for (ptrdiff_t i = 0; i < n; ++i)
@@ -99,8 +99,8 @@ static void combine(struct nuclear_schur *s, const struct nuclear_packed *g)
         }
 }
 
-static void matrix(struct nuclear_schur *s, const struct nuclear_packed *g, const double *Y, ptrdiff_t top, ptrdiff_t r,
-                   const struct nuclear_slack *slack)
+static void matrix(struct schur *s, const struct coordinates_packed *g, const double *Y, ptrdiff_t top, ptrdiff_t r,
+                   const struct schur_slack *slack)
 {
     ptrdiff_t m = g->m, n = g->n, p = g->p, q = g->q;
     matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, m, top, p, 1.0, g->delta, p, Y, r, 0.0, s->XD, top);
@@ -121,8 +121,8 @@ static void matrix(struct nuclear_schur *s, const struct nuclear_packed *g, cons
     combine(s, g);
 }
 
-int nuclear_schur_factor(struct nuclear_schur *s, const struct nuclear_packed *g, const double *Y, ptrdiff_t top,
-                         ptrdiff_t r, const struct nuclear_slack *slack, const double *diagonal, double ridge)
+int schur_factor(struct schur *s, const struct coordinates_packed *g, const double *Y, ptrdiff_t top, ptrdiff_t r,
+                 const struct schur_slack *slack, const double *diagonal, double ridge)
 {
     ptrdiff_t m = g->m;
     int info = 1;
@@ -137,23 +137,22 @@ int nuclear_schur_factor(struct nuclear_schur *s, const struct nuclear_packed *g
     return info;
 }
 
-int nuclear_schur_restore(double *Y, ptrdiff_t r, const struct nuclear_packed *g, struct nuclear_schur *s,
-                          struct arena *arena)
+int schur_restore(double *Y, ptrdiff_t r, const struct coordinates_packed *g, struct schur *s, struct arena *arena)
 {
     ptrdiff_t p = g->p, q = g->q, size = (p + q) * r;
     struct arena_mark mark = arena_mark(arena);
-    struct nuclear_slack identity;
-    nuclear_schur_init_slack(&identity, p, q, arena);
+    struct schur_slack identity;
+    schur_init_slack(&identity, p, q, arena);
     double *M = arena_zeros(arena, p, q), *U = arena_doubles(arena, g->n, p);
     double *step = arena_doubles(arena, size, 1);
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    nuclear_schur_slack(&identity, M, 1);
+    schur_slack(&identity, M, 1);
     double before = INFINITY;
     for (int i = 0; g->m > 0 && i < STEPS; ++i) {
         double miss = 0, largest = 0;
         matrix_rows_times_rows(M, Y, Y + p * r, p, q, r);
-        nuclear_reduced_apply(s->right, g, M, q, U);
+        coordinates_apply(s->right, g, M, q, U);
         for (ptrdiff_t k = 0; k < g->m; ++k) {
             s->right[k] = g->b[k] - s->right[k];
             miss = fmax(miss, fabs(s->right[k]));
@@ -162,10 +161,10 @@ int nuclear_schur_restore(double *Y, ptrdiff_t r, const struct nuclear_packed *g
         if (miss <= HELD * largest || !(miss < before))
             break;
         before = miss;
-        if (nuclear_schur_factor(s, g, Y, r, r, &identity, NULL, HELD) != 0)
+        if (schur_factor(s, g, Y, r, r, &identity, NULL, HELD) != 0)
             break;
         cholesky_solve(g->m, s->H, s->right);
-        nuclear_reduced_adjoint(M, g, s->right, U);
+        coordinates_adjoint(M, g, s->right, U);
         matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, p, r, q, 1.0, M, q, Y + p * r, r, 0.0, step, r);
         matrix_gemm(MATRIX_TRANSPOSED, MATRIX_PLAIN, q, r, p, 1.0, M, q, Y, r, 0.0, step + p * r, r);
         vector_add(Y, 1, step, size);

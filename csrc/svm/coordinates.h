@@ -5,8 +5,8 @@
  *
  * Operations on all m rows read the tokens; dense algebra works on packed subsets of them.  W is of order one: that
  * of the original problem is  scale key_basis^T W query_basis. */
-#ifndef SVM_NUCLEAR_REDUCED_H
-#define SVM_NUCLEAR_REDUCED_H
+#ifndef SVM_COORDINATES_H
+#define SVM_COORDINATES_H
 
 #include "svm/equalities.h"
 #include "svm/solver.h"
@@ -14,7 +14,7 @@
 struct arena;
 struct monitor;
 
-struct nuclear_reduced {
+struct coordinates {
     const struct rows *rows;
     ptrdiff_t m, n, p, q;            /* rows, queries, dimensions of the two spans */
     double *key_basis, *query_basis; /* (p,dk), (q,dz) orthonormal rows */
@@ -25,7 +25,7 @@ struct nuclear_reduced {
 };
 
 /* Some of the rows, with the queries they belong to. */
-struct nuclear_packed {
+struct coordinates_packed {
     ptrdiff_t m, n, p, q;
     ptrdiff_t *row, *first; /* (m) number among all rows; (n+1) rows of query i: first[i] .. */
     unsigned char *equal;   /* (m) */
@@ -35,44 +35,44 @@ struct nuclear_packed {
 
 /* The Frobenius answer with its bounds, which decides feasibility and starts the methods of `norm`.  A status of
  * svm/solver.h; those other than STATUS_DONE and STATUS_ITERATION_LIMIT are final, with the bounds of `norm`. */
-int nuclear_reduced_frobenius(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                              enum svm_norm norm, struct monitor *monitor, struct arena *arena);
+int coordinates_frobenius(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                          enum svm_norm norm, struct monitor *monitor, struct arena *arena);
 
 /* The problem in which W_original / scale is W.  STATUS_DONE, STATUS_NO_MEMORY, STATUS_INTERRUPTED. */
-int nuclear_reduced_build(struct nuclear_reduced *g, const struct rows *rows, double scale, struct arena *arena);
+int coordinates_build(struct coordinates *g, const struct rows *rows, double scale, struct arena *arena);
 
 /* The rows with chosen [m] set, left out ones excepted; their Gram matrix too when `gram`.  STATUS_DONE,
  * STATUS_NO_MEMORY. */
-int nuclear_reduced_pack(struct nuclear_packed *packed, const struct nuclear_reduced *g, const unsigned char *chosen,
-                         int gram, struct arena *arena);
+int coordinates_pack(struct coordinates_packed *packed, const struct coordinates *g, const unsigned char *chosen,
+                     int gram, struct arena *arena);
 
 /* The first working set, chosen [m], from the Frobenius answer: equality rows, its support and the rows of least
  * margin. Returns their number; a [m] and U [n,dk] are scratch. */
-ptrdiff_t nuclear_reduced_first(unsigned char *chosen, const struct nuclear_reduced *g, const struct svm_answer *answer,
-                                double *a, double *U);
+ptrdiff_t coordinates_first(unsigned char *chosen, const struct coordinates *g, const struct svm_answer *answer,
+                            double *a, double *U);
 
 /* M [p,q] = A^*(lambda) of the packed rows; U [packed n,p] is scratch. */
-void nuclear_reduced_adjoint(double *M, const struct nuclear_packed *packed, const double *lambda, double *U);
+void coordinates_adjoint(double *M, const struct coordinates_packed *packed, const double *lambda, double *U);
 
 /* a [packed m] = A(W), W [p, ldw >= q]; V [packed n,p] is scratch. */
-void nuclear_reduced_apply(double *a, const struct nuclear_packed *packed, const double *W, ptrdiff_t ldw, double *V);
+void coordinates_apply(double *a, const struct coordinates_packed *packed, const double *W, ptrdiff_t ldw, double *V);
 
 /* a [m] of all rows, from V [n,p] = z W^T; U [n,dk] is scratch. */
-void nuclear_reduced_margins(double *a, const struct nuclear_reduced *g, const double *V, double *U);
+void coordinates_margins(double *a, const struct coordinates *g, const double *V, double *U);
 
 /* Rows outside the working set, chosen [m], whose margins a [m] are below b + slack (a part of the largest b) join it
  * and are counted in *size.  Nonzero: there were any. */
-int nuclear_reduced_add_broken(unsigned char *chosen, ptrdiff_t *size, const struct nuclear_reduced *g, const double *a,
-                               double slack);
+int coordinates_add_broken(unsigned char *chosen, ptrdiff_t *size, const struct coordinates *g, const double *a,
+                           double slack);
 
 /* Relative gap of a W with margins a [m] and ||W||_* <= size against lambda [m] with ||M|| = top; infinite where
  * W misses a row or b . lambda is not positive. */
-double nuclear_reduced_gap(const double *b, const unsigned char *equal, const double *a, const double *lambda,
-                           ptrdiff_t m, double size, double top);
+double coordinates_gap(const double *b, const unsigned char *equal, const double *a, const double *lambda, ptrdiff_t m,
+                       double size, double top);
 
 /* answer->W and ->lambda of W [p,q] and lambda [m]; equality rows are then met exactly.  STATUS_DONE,
  * STATUS_NO_MEMORY. */
-int nuclear_reduced_answer(struct svm_answer *answer, const struct nuclear_reduced *g, const double *W,
-                           const double *lambda, struct arena *arena);
+int coordinates_answer(struct svm_answer *answer, const struct coordinates *g, const double *W, const double *lambda,
+                       struct arena *arena);
 
 #endif

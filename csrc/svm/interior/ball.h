@@ -1,4 +1,4 @@
-/* The unit ball of a norm as a cone {(h, W): ||W|| <= h}, for the interior point of svm/epigraph/path_following.h.
+/* The unit ball of a norm as a cone {(h, W): ||W|| <= h}, for the interior point of svm/interior/loop.h.
  *
  * A point of the cone has slacks S(h, W), linear in (h, W), and multipliers Y of the same form: on the central path
  * S Y = mu.  M and trace are the images of Y under the adjoint of (-W, h) -> S, so that the dual of the problem reads
@@ -11,57 +11,46 @@
  *     M(dY) = M(R) + T dV,    trace(dY) - w . M(dY) = along - kappa dh,    along = <R, S(1, w)>,
  *
  * and neither block is a difference of large numbers. */
-#ifndef SVM_EPIGRAPH_BALL_H
-#define SVM_EPIGRAPH_BALL_H
+#ifndef SVM_INTERIOR_BALL_H
+#define SVM_INTERIOR_BALL_H
 
-#include "svm/nuclear/reduced.h"
+#include "svm/polish/polish.h"
 
-struct epigraph_ball;
+struct ball;
 
-/* W [p,q] and lambda [m] of all rows, with their gap. */
-struct epigraph_pair {
-    double *W, *lambda, gap;
-};
-
-/* From a pair near the solution and the rows that are thought active [m], equality rows among them, to one of a gap of
- * at most tol, or of the least gap found below pair->gap.  STATUS_DONE, STATUS_ITERATION_LIMIT, STATUS_INTERRUPTED,
- * STATUS_NO_MEMORY. */
-typedef int epigraph_polish(struct epigraph_pair *pair, unsigned char *active, const struct nuclear_reduced *g,
-                            double tol, ptrdiff_t *iterations, struct monitor *monitor, struct arena *arena);
-
-struct epigraph_norm {
+struct ball_norm {
     enum svm_norm name;
     int rotates; /* ||U W V|| = ||W|| for all rotations U, V: the problem may be solved in the spans of its rows */
 
     /* A ball for W [p,q] with memory for it, or NULL. */
-    struct epigraph_ball *(*make)(ptrdiff_t p, ptrdiff_t q, const struct nuclear_packed *set, struct arena *arena);
+    struct ball *(*make)(ptrdiff_t p, ptrdiff_t q, const struct coordinates_packed *set, struct arena *arena);
     /* h above ||W||, and the multipliers of the central path with trace 1. */
-    int (*start)(struct epigraph_ball *ball, struct arena *arena);
+    int (*start)(struct ball *ball, struct arena *arena);
     /* w, kappa and the factors of T at the present point.  Nonzero: by rounding, it is outside the cone. */
-    int (*scale)(struct epigraph_ball *ball, struct arena *arena);
+    int (*scale)(struct ball *ball, struct arena *arena);
     /* V [p,q] <- T^-1 V. */
-    void (*solve)(struct epigraph_ball *ball, double *V);
+    void (*solve)(struct ball *ball, double *V);
     /* K [m,m] <- A T^-1 A^* of the packed rows, on and below the diagonal.  STATUS_DONE, STATUS_INTERRUPTED. */
-    int (*fill)(struct epigraph_ball *ball, double *K, const struct nuclear_packed *set, struct monitor *monitor);
+    int (*fill)(struct ball *ball, double *K, const struct coordinates_packed *set, struct monitor *monitor);
     /* R, as MR = M(R) and `along`, of products mu; `corrected` by those of the last direction. */
-    void (*target)(struct epigraph_ball *ball, double mu, int corrected);
+    void (*target)(struct ball *ball, double mu, int corrected);
     /* The step dh, dV towards the target. */
-    void (*direct)(struct epigraph_ball *ball, double dh, const double *dV);
+    void (*direct)(struct ball *ball, double dh, const double *dV);
     /* Largest steps along it that stay in the cone, primal and dual, at most 1e3. */
-    int (*lengths)(struct epigraph_ball *ball, double *primal, double *dual, struct arena *arena);
+    int (*lengths)(struct ball *ball, double *primal, double *dual, struct arena *arena);
     /* <S, Y> after steps of these lengths. */
-    double (*products)(const struct epigraph_ball *ball, double primal, double dual);
-    void (*move)(struct epigraph_ball *ball, double primal, double dual);
-    epigraph_polish *polish; /* NULL: none */
+    double (*products)(const struct ball *ball, double primal, double dual);
+    void (*move)(struct ball *ball, double primal, double dual);
+    polish_method *polish; /* NULL: none */
 };
 
 /* The table of a file whose static functions have the names above. */
-#define EPIGRAPH_FUNCTIONS \
+#define BALL_FUNCTIONS \
     .make = make, .start = start, .scale = scale, .solve = solve, .fill = fill, .target = target, .direct = direct, \
     .lengths = lengths, .products = products, .move = move
 
-struct epigraph_ball {
-    const struct epigraph_norm *norm;
+struct ball {
+    const struct ball_norm *norm;
     ptrdiff_t p, q;
     double pairs;     /* <S, Y> = pairs mu on the central path */
     double h, *W;     /* primal point, W (p,q) */
@@ -70,6 +59,6 @@ struct epigraph_ball {
     double along, *MR;
 };
 
-#define EPIGRAPH_FAR 1e3 /* a step that long has no limit */
+#define BALL_FAR 1e3 /* a step that long has no limit */
 
 #endif

@@ -1,7 +1,7 @@
 /* The Frobenius problem decides feasibility, starts the interior point, and its rows of least margin are the first
  * working set; rows that the interior point's W breaks join it until there are none.  The polish, where a norm has one,
  * uses all rows: the working set only has to bring it near. */
-#include "svm/epigraph/interior.h"
+#include "svm/interior/working_set_loop.h"
 
 #include <math.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "base/status.h"
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
-#include "svm/epigraph/path_following.h"
+#include "svm/interior/loop.h"
 
 #define SLACK 5e-2 /* rows outside the set with less slack (of the largest b) join */
 #define SPARE 0.5  /* of the tolerance: the certificate is computed again, with rounding */
@@ -24,19 +24,19 @@ static const double stages[] = {1e-1, 1e-2, 1e-4, 1e-6, 0};
 struct search {
     struct svm_answer *answer;
     const struct svm_options *options;
-    const struct epigraph_norm *norm;
+    const struct ball_norm *norm;
     struct monitor *monitor;
     double gap;                      /* of the best pair below, over all rows */
     double *start, *W;               /* (p,q) the Frobenius answer; the best pair: */
     double *lambda, *active;         /* (m) all multipliers; those of rows with more multiplier than slack */
     double *a, *trial;               /* (m) scratch */
     double *V, *U;                   /* (n,p), (n,dk) scratch */
-    struct epigraph_pair pair;       /* of the polish */
+    struct polish_pair pair;         /* of the polish */
     unsigned char *chosen, *support; /* (m) the working set; that of the polish */
     ptrdiff_t size;                  /* rows chosen */
 };
 
-static int init_search(struct search *f, const struct nuclear_reduced *g, struct arena *arena)
+static int init_search(struct search *f, const struct coordinates *g, struct arena *arena)
 {
     ARENA_DOUBLES(arena, g->p, g->q, &f->start, &f->W, &f->pair.W);
     ARENA_DOUBLES(arena, g->m, 1, &f->lambda, &f->active, &f->a, &f->trial, &f->pair.lambda);
@@ -48,7 +48,7 @@ static int init_search(struct search *f, const struct nuclear_reduced *g, struct
 }
 
 /* Where the norm changes under rotations, the coordinates of the data instead of those of its spans. */
-static int unrotate(struct nuclear_reduced *g, struct arena *arena)
+static int unrotate(struct coordinates *g, struct arena *arena)
 {
     const struct windows *w = g->rows->w;
     g->p = w->dk;
@@ -69,7 +69,7 @@ static int unrotate(struct nuclear_reduced *g, struct arena *arena)
 }
 
 /* The start, and the first working set. */
-static int first_set(struct search *f, const struct nuclear_reduced *g, struct arena *arena)
+static int first_set(struct search *f, const struct coordinates *g, struct arena *arena)
 {
     const double *W = f->answer->W;
     ptrdiff_t dz = g->rows->w->dz;
@@ -82,12 +82,12 @@ static int first_set(struct search *f, const struct nuclear_reduced *g, struct a
     arena_release(arena, mark);
     for (ptrdiff_t i = 0; i < g->p * g->q; ++i)
         f->start[i] /= g->scale;
-    f->size = nuclear_reduced_first(f->chosen, g, f->answer, f->a, f->U);
+    f->size = coordinates_first(f->chosen, g, f->answer, f->a, f->U);
     return STATUS_DONE;
 }
 
 /* The best point of the working set against all rows. */
-static void compare(struct search *f, const struct epigraph_path_following *s, const struct nuclear_reduced *g)
+static void compare(struct search *f, const struct loop *s, const struct coordinates *g)
 {
     double top = 0;
     memset(f->trial, 0, (size_t)g->m * sizeof(double));
@@ -96,8 +96,8 @@ static void compare(struct search *f, const struct epigraph_path_following *s, c
         top = fmax(top, s->set.equal[k] ? 0 : s->best.lambda[k]);
     }
     matrix_rows_times_rows(f->V, g->z, s->best.W, g->n, g->p, g->q);
-    nuclear_reduced_margins(f->a, g, f->V, f->U);
-    double gap = nuclear_reduced_gap(g->b, g->rows->equal, f->a, f->trial, g->m, s->best.size, s->best.top);
+    coordinates_margins(f->a, g, f->V, f->U);
+    double gap = coordinates_gap(g->b, g->rows->equal, f->a, f->trial, g->m, s->best.size, s->best.top);
     if (!(gap < f->gap))
         return;
     f->gap = f->monitor->gap = gap;
@@ -111,12 +111,12 @@ static void compare(struct search *f, const struct epigraph_path_following *s, c
 
 /* The best pair as an answer to the original problem, with the multipliers of the active rows alone if these prove it;
  * the Frobenius one stays if there is none. */
-static int conclude(struct search *f, const struct nuclear_reduced *g, int stopped, struct arena *arena)
+static int conclude(struct search *f, const struct coordinates *g, int stopped, struct arena *arena)
 {
     int status = STATUS_ITERATION_LIMIT;
     const double *multipliers[] = {f->active, f->lambda};
     for (int i = 0; i < 2 && status == STATUS_ITERATION_LIMIT; ++i) {
-        if (isfinite(f->gap) && nuclear_reduced_answer(f->answer, g, f->W, multipliers[i], arena) != STATUS_DONE)
+        if (isfinite(f->gap) && coordinates_answer(f->answer, g, f->W, multipliers[i], arena) != STATUS_DONE)
             return STATUS_NO_MEMORY;
         status = solver_conclude(f->answer, g->rows, f->options, f->norm->name, stopped, arena);
     }
@@ -124,7 +124,7 @@ static int conclude(struct search *f, const struct nuclear_reduced *g, int stopp
 }
 
 /* The norm's polish from the best pair. */
-static int polish(struct search *f, const struct nuclear_reduced *g, double tol, struct arena *arena)
+static int polish(struct search *f, const struct coordinates *g, double tol, struct arena *arena)
 {
     if (f->norm->polish == NULL || !isfinite(f->gap))
         return STATUS_ITERATION_LIMIT;
@@ -144,12 +144,12 @@ static int polish(struct search *f, const struct nuclear_reduced *g, double tol,
 }
 
 /* STATUS_DONE: certified; STATUS_ITERATION_LIMIT: not, though the set may have grown. */
-static int solve_on_set(struct search *f, const struct nuclear_reduced *g, struct arena *arena)
+static int solve_on_set(struct search *f, const struct coordinates *g, struct arena *arena)
 {
-    struct epigraph_path_following s;
-    if (epigraph_path_following_init(&s, g, f->norm, f->chosen, arena) != STATUS_DONE)
+    struct loop s;
+    if (loop_init(&s, g, f->norm, f->chosen, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
-    if (epigraph_path_following_start(&s, f->start, g->rows->homogeneous, arena) != 0)
+    if (loop_start(&s, f->start, g->rows->homogeneous, arena) != 0)
         return STATUS_ITERATION_LIMIT;
     ptrdiff_t *iterations = &f->answer->iterations, most = f->options->max_iter;
     double tolerance = SPARE * f->options->tol;
@@ -157,32 +157,31 @@ static int solve_on_set(struct search *f, const struct nuclear_reduced *g, struc
     for (size_t stage = 0; status == STATUS_DONE && f->gap > tolerance && stage < STAGES; ++stage) {
         if (f->norm->polish == NULL && stage + 1 < STAGES && (stage != LOOK || f->size == g->m))
             continue;
-        status = epigraph_path_following_descend(&s, fmax(stages[stage], tolerance), iterations, most, f->monitor,
-                                                 arena);
+        status = loop_descend(&s, fmax(stages[stage], tolerance), iterations, most, f->monitor, arena);
         compare(f, &s, g);
         if (status != STATUS_DONE || f->gap <= tolerance)
             break;
         int polished = polish(f, g, tolerance, arena);
         if (polished != STATUS_ITERATION_LIMIT)
             return polished;
-        if (stage == LOOK && nuclear_reduced_add_broken(f->chosen, &f->size, g, f->a, SLACK))
+        if (stage == LOOK && coordinates_add_broken(f->chosen, &f->size, g, f->a, SLACK))
             return STATUS_ITERATION_LIMIT;
     }
-    nuclear_reduced_add_broken(f->chosen, &f->size, g, f->a, 0);
+    coordinates_add_broken(f->chosen, &f->size, g, f->a, 0);
     return status;
 }
 
-int epigraph_interior(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                      const struct epigraph_norm *norm, struct monitor *monitor, struct arena *arena)
+int working_set_loop(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                     const struct ball_norm *norm, struct monitor *monitor, struct arena *arena)
 {
-    struct nuclear_reduced g;
+    struct coordinates g;
     struct search f = {.answer = answer, .options = options, .norm = norm, .monitor = monitor, .gap = INFINITY};
-    int status = nuclear_reduced_frobenius(answer, rows, options, norm->name, monitor, arena);
+    int status = coordinates_frobenius(answer, rows, options, norm->name, monitor, arena);
     if (status != STATUS_DONE && status != STATUS_ITERATION_LIMIT)
         return status;
     answer->iterations = 0;
     double size = vector_norm(answer->W, rows->w->dk * rows->w->dz);
-    status = nuclear_reduced_build(&g, rows, size, arena);
+    status = coordinates_build(&g, rows, size, arena);
     if (status == STATUS_INTERRUPTED)
         return solver_conclude(answer, rows, options, norm->name, status, arena);
     if (status != STATUS_DONE || (!norm->rotates && unrotate(&g, arena) != STATUS_DONE)

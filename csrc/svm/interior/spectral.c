@@ -20,9 +20,9 @@
 #include "linalg/cholesky.h"
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
-#include "svm/epigraph/gram.h"
-#include "svm/epigraph/interior.h"
-#include "svm/spectral/polish.h"
+#include "svm/systems/metric_gram.h"
+#include "svm/interior/working_set_loop.h"
+#include "svm/polish/semismooth.h"
 
 #define ABOVE 1.1     /* h at the start over ||W|| */
 #define TRIAL 1.2     /* a step this long is as good as any: part of it is 1 */
@@ -32,7 +32,7 @@
 #define STEADY 0.9    /* ... the last of which leaves more than this part of kappa */
 
 struct spectral_ball {
-    struct epigraph_ball ball;
+    struct ball ball;
     ptrdiff_t N, r;                       /* p + q, min(p, q) */
     double *Y, *S, *root;                 /* (N,N) multipliers; slacks and then their Cholesky factor; that of Y */
     double *G, *E, *P;                    /* (N,N) E = G^T S(1, w) G */
@@ -45,10 +45,10 @@ struct spectral_ball {
     double *even, *odd;                   /* (r,r) e and f */
     double *half, *inner, *turned;        /* (p,q), (r,r), (r,q) scratch of solve */
     double *delta, *z, *a, *b, *products; /* (m,p), (n,q), (m,r), (n,r), (n,n) rows in these coordinates */
-    struct epigraph_gram gram;
+    struct metric_gram gram;
 };
 
-static struct epigraph_ball *make(ptrdiff_t p, ptrdiff_t q, const struct nuclear_packed *set, struct arena *arena)
+static struct ball *make(ptrdiff_t p, ptrdiff_t q, const struct coordinates_packed *set, struct arena *arena)
 {
     struct spectral_ball *s = arena_take(arena, 1, sizeof *s);
     ptrdiff_t N = p + q, r = p < q ? p : q;
@@ -71,7 +71,7 @@ static struct epigraph_ball *make(ptrdiff_t p, ptrdiff_t q, const struct nuclear
     s->a = arena_doubles(arena, set->m, r);
     s->b = arena_doubles(arena, set->n, r);
     s->products = arena_doubles(arena, set->n, set->n);
-    epigraph_gram_init(&s->gram, set, r, r, 1, arena);
+    metric_gram_init(&s->gram, set, r, r, 1, arena);
     return &s->ball;
 }
 
@@ -107,7 +107,7 @@ static int slack(struct spectral_ball *s)
     return cholesky_factor(N, s->S, NULL);
 }
 
-static int start(struct epigraph_ball *ball, struct arena *arena)
+static int start(struct ball *ball, struct arena *arena)
 {
     struct spectral_ball *s = (struct spectral_ball *)ball;
     ptrdiff_t N = s->N;
@@ -159,7 +159,7 @@ static int frame(struct spectral_ball *s, struct arena *arena)
     return 0;
 }
 
-static void solve(struct epigraph_ball *ball, double *W)
+static void solve(struct ball *ball, double *W)
 {
     struct spectral_ball *s = (struct spectral_ball *)ball;
     ptrdiff_t p = ball->p, q = ball->q, r = s->r;
@@ -199,7 +199,7 @@ static void along(struct spectral_ball *s)
     s->ball.kappa = vector_dot(s->E, s->E, N * N);
 }
 
-static int scale(struct epigraph_ball *ball, struct arena *arena)
+static int scale(struct ball *ball, struct arena *arena)
 {
     struct spectral_ball *s = (struct spectral_ball *)ball;
     ptrdiff_t p = ball->p, q = ball->q, N = s->N, r = s->r;
@@ -240,7 +240,7 @@ static int scale(struct epigraph_ball *ball, struct arena *arena)
     return !(ball->kappa > 0 && isfinite(ball->kappa));
 }
 
-static int fill(struct epigraph_ball *ball, double *K, const struct nuclear_packed *set, struct monitor *monitor)
+static int fill(struct ball *ball, double *K, const struct coordinates_packed *set, struct monitor *monitor)
 {
     struct spectral_ball *s = (struct spectral_ball *)ball;
     ptrdiff_t p = ball->p, q = ball->q, r = s->r, m = set->m, n = set->n;
@@ -250,15 +250,15 @@ static int fill(struct epigraph_ball *ball, double *K, const struct nuclear_pack
     matrix_rows_times_rows(s->b, set->z, s->B, n, r, q);
     matrix_syrk(m, p, 1.0, s->delta, p, 0.0, K, m, NULL);
     matrix_syrk(n, q, 1.0, s->z, q, 0.0, s->products, n, NULL);
-    epigraph_gram_times_queries(K, s->products, set);
-    int status = epigraph_gram_add(K, &s->gram, set, s->a, s->b, s->even, s->odd, r, r, monitor);
+    metric_gram_times_queries(K, s->products, set);
+    int status = metric_gram_add(K, &s->gram, set, s->a, s->b, s->even, s->odd, r, r, monitor);
     for (ptrdiff_t k = 0; k < m; ++k)
         for (ptrdiff_t l = 0; l <= k; ++l)
             K[k * m + l] /= 2;
     return status;
 }
 
-static void target(struct epigraph_ball *ball, double mu, int corrected)
+static void target(struct ball *ball, double mu, int corrected)
 {
     struct spectral_ball *s = (struct spectral_ball *)ball;
     ptrdiff_t p = ball->p, q = ball->q, N = s->N;
@@ -276,7 +276,7 @@ static void target(struct epigraph_ball *ball, double mu, int corrected)
     matrix_gemm(MATRIX_PLAIN, MATRIX_TRANSPOSED, p, q, N, 2.0, s->one, N, s->G + p * N, N, 0.0, ball->MR, q);
 }
 
-static void direct(struct epigraph_ball *ball, double dh, const double *dV)
+static void direct(struct ball *ball, double dh, const double *dV)
 {
     struct spectral_ball *s = (struct spectral_ball *)ball;
     ptrdiff_t p = ball->p, q = ball->q, N = s->N;
@@ -302,12 +302,12 @@ static double reach(struct spectral_ball *s, const double *D)
             for (ptrdiff_t j = 0; j <= i; ++j)
                 s->two[i * N + j] = (i == j) + step * s->one[i * N + j];
         if (cholesky_factor(N, s->two, NULL) == 0)
-            return step == TRIAL ? EPIGRAPH_FAR : step;
+            return step == TRIAL ? BALL_FAR : step;
     }
     return 0;
 }
 
-static int lengths(struct epigraph_ball *ball, double *primal, double *dual, struct arena *arena)
+static int lengths(struct ball *ball, double *primal, double *dual, struct arena *arena)
 {
     (void)arena;
     struct spectral_ball *s = (struct spectral_ball *)ball;
@@ -316,7 +316,7 @@ static int lengths(struct epigraph_ball *ball, double *primal, double *dual, str
     return 0;
 }
 
-static double products(const struct epigraph_ball *ball, double primal, double dual)
+static double products(const struct ball *ball, double primal, double dual)
 {
     const struct spectral_ball *s = (const struct spectral_ball *)ball;
     ptrdiff_t N = s->N;
@@ -326,7 +326,7 @@ static double products(const struct epigraph_ball *ball, double primal, double d
     return sum;
 }
 
-static void move(struct epigraph_ball *ball, double primal, double dual)
+static void move(struct ball *ball, double primal, double dual)
 {
     struct spectral_ball *s = (struct spectral_ball *)ball;
     ptrdiff_t N = s->N;
@@ -345,7 +345,6 @@ static void move(struct epigraph_ball *ball, double primal, double dual)
 int spectral_interior(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                       struct monitor *monitor, struct arena *arena)
 {
-    const struct epigraph_norm norm = {
-        .name = NORM_SPECTRAL, .rotates = 1, .polish = spectral_polish, EPIGRAPH_FUNCTIONS};
-    return epigraph_interior(answer, rows, options, &norm, monitor, arena);
+    const struct ball_norm norm = {.name = NORM_SPECTRAL, .rotates = 1, .polish = semismooth_polish, BALL_FUNCTIONS};
+    return working_set_loop(answer, rows, options, &norm, monitor, arena);
 }

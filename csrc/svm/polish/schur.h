@@ -4,20 +4,20 @@
  *     H_kl = <B_k, X B_l P>,   B_k = [[0, delta_k z^T], [z delta_k^T, 0]],
  *
  * four products and some Hadamard products, never a matrix per row. */
-#ifndef SVM_NUCLEAR_SCHUR_H
-#define SVM_NUCLEAR_SCHUR_H
+#ifndef SVM_POLISH_SCHUR_H
+#define SVM_POLISH_SCHUR_H
 
-#include "svm/nuclear/reduced.h"
+#include "svm/coordinates.h"
 
 /* P = [[R R^T + I/c, R F], [. , F^T F]]. */
-struct nuclear_slack {
+struct schur_slack {
     ptrdiff_t p, q;
     double c;
     double *F, *R; /* (q,q) lower triangular, (p,q) */
     double *gram;  /* (q,q) scratch */
 };
 
-struct nuclear_schur {
+struct schur {
     double *H;         /* (m,m) Schur matrix, then its Cholesky factor (lower) */
     double *G;         /* (m,m) scratch */
     double *XD, *PD;   /* (m,p+q), (m,q) scratch: roots applied to delta */
@@ -28,28 +28,27 @@ struct nuclear_schur {
 };
 
 /* Memory; arena->failed: there was none. */
-void nuclear_schur_init_slack(struct nuclear_slack *slack, ptrdiff_t p, ptrdiff_t q, struct arena *arena);
-void nuclear_schur_init(struct nuclear_schur *schur, const struct nuclear_packed *g, struct arena *arena);
+void schur_init_slack(struct schur_slack *slack, ptrdiff_t p, ptrdiff_t q, struct arena *arena);
+void schur_init(struct schur *schur, const struct coordinates_packed *g, struct arena *arena);
 
 /* P of M [p,q] and c.  0; positive: c I - [[0, M], [M^T, 0]] is not positive definite. */
-int nuclear_schur_slack(struct nuclear_slack *slack, const double *M, double c);
+int schur_slack(struct schur_slack *slack, const double *M, double c);
 
 /* P [p+q,p+q] from its roots. */
-void nuclear_schur_inverse(double *P, const struct nuclear_slack *slack);
+void schur_inverse(double *P, const struct schur_slack *slack);
 
 /* out [p+q,r] = P V, from the roots of P; half [q,r] is scratch. */
-void nuclear_schur_apply(double *out, const struct nuclear_slack *slack, const double *V, ptrdiff_t r, double *half);
+void schur_apply(double *out, const struct schur_slack *slack, const double *V, ptrdiff_t r, double *half);
 
 /* H = L L^T of the Schur matrix with `diagonal` [m] added (NULL: none), and `ridge` of its own diagonal, or more
  * of it if need be; the top p rows of Y [p+q,r] have their nonzeros in the first `top` columns.  0, or positive
  * when no ridge was enough. */
-int nuclear_schur_factor(struct nuclear_schur *schur, const struct nuclear_packed *g, const double *Y, ptrdiff_t top,
-                         ptrdiff_t r, const struct nuclear_slack *slack, const double *diagonal, double ridge);
+int schur_factor(struct schur *schur, const struct coordinates_packed *g, const double *Y, ptrdiff_t top, ptrdiff_t r,
+                 const struct schur_slack *slack, const double *diagonal, double ridge);
 
 /* Bring the rows of W = K Q^T, Y = [K; Q] [p+q,r], to a = b at its rank: Gauss and Newton's least steps
  * dY = J^* (J J^*)^-1 (b - a), J J^* being the Schur matrix with P = I.  STATUS_DONE (as far as rounding goes),
  * STATUS_NO_MEMORY. */
-int nuclear_schur_restore(double *Y, ptrdiff_t r, const struct nuclear_packed *g, struct nuclear_schur *schur,
-                          struct arena *arena);
+int schur_restore(double *Y, ptrdiff_t r, const struct coordinates_packed *g, struct schur *schur, struct arena *arena);
 
 #endif

@@ -1,14 +1,14 @@
 /* The block of queries q and s is  a_q (diag(weight (z_q o z_s)) + diag(z_s) twist diag(z_q)) a_s^T,  so that no matrix
  * of the size rows x entries is needed. */
-#include "svm/epigraph/gram.h"
+#include "svm/systems/metric_gram.h"
 
 #include "base/arena.h"
 #include "base/monitor.h"
 #include "base/status.h"
 #include "linalg/matrix.h"
 
-void epigraph_gram_init(struct epigraph_gram *gram, const struct nuclear_packed *set, ptrdiff_t r, ptrdiff_t c,
-                        int twist, struct arena *arena)
+void metric_gram_init(struct metric_gram *gram, const struct coordinates_packed *set, ptrdiff_t r, ptrdiff_t c,
+                      int twist, struct arena *arena)
 {
     gram->products = arena_doubles(arena, set->n, c);
     gram->weights = arena_doubles(arena, set->n, r);
@@ -19,7 +19,7 @@ void epigraph_gram_init(struct epigraph_gram *gram, const struct nuclear_packed 
     }
 }
 
-void epigraph_gram_times_queries(double *K, const double *queries, const struct nuclear_packed *set)
+void metric_gram_times_queries(double *K, const double *queries, const struct coordinates_packed *set)
 {
     for (ptrdiff_t i = 0; i < set->n; ++i)
         for (ptrdiff_t k = set->first[i]; k < set->first[i + 1]; ++k)
@@ -28,9 +28,9 @@ void epigraph_gram_times_queries(double *K, const double *queries, const struct 
                     K[k * set->m + l] *= queries[i * set->n + j];
 }
 
-int epigraph_gram_add(double *K, struct epigraph_gram *gram, const struct nuclear_packed *set, const double *a,
-                      const double *z, const double *weight, const double *twist, ptrdiff_t r, ptrdiff_t c,
-                      struct monitor *monitor)
+int metric_gram_add(double *K, struct metric_gram *gram, const struct coordinates_packed *set, const double *a,
+                    const double *z, const double *weight, const double *twist, ptrdiff_t r, ptrdiff_t c,
+                    struct monitor *monitor)
 {
     for (ptrdiff_t q = 0; q < set->n; ++q) {
         ptrdiff_t from = set->first[q], to = set->first[q + 1];

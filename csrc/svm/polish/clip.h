@@ -5,14 +5,14 @@
  * The derivative couples the entries (i, j) and (j, i) of U^T dZ V.  It multiplies their symmetric part by
  * (w_i - w_j) / (s_i - s_j), or 1 where both s are below h, and their skew part by (w_i + w_j) / (s_i + s_j).  On the
  * shorter side of Z, the frame ends with the singular values; on the longer one it goes on with s = w = 0. */
-#ifndef SVM_SPECTRAL_CLIP_H
-#define SVM_SPECTRAL_CLIP_H
+#ifndef SVM_POLISH_CLIP_H
+#define SVM_POLISH_CLIP_H
 
 #include <stddef.h>
 
 struct arena;
 
-struct spectral_clip {
+struct clip {
     ptrdiff_t p, q, r, k; /* r = min(p, q); k: the number of s > h */
     double h;
     double *U, *V, *s, *w; /* (p,r), (r,q), (r), (r) */
@@ -23,15 +23,15 @@ struct spectral_clip {
 };
 
 /* Memory for matrices [p,q]; arena->failed: there was none. */
-void spectral_clip_init(struct spectral_clip *clip, ptrdiff_t p, ptrdiff_t q, struct arena *arena);
+void clip_init(struct clip *clip, ptrdiff_t p, ptrdiff_t q, struct arena *arena);
 
 /* The frame of Z [p,q], which is destroyed, and W = clip(Z).  Nonzero: LAPACK failed. */
-int spectral_clip_project(double *W, struct spectral_clip *clip, double *Z, struct arena *arena);
+int clip_project(double *W, struct clip *clip, double *Z, struct arena *arena);
 
 /* T at the last Z. */
-void spectral_clip_derivative(struct spectral_clip *clip, double tau, double shift);
+void clip_derivative(struct clip *clip, double tau, double shift);
 
 /* W [p,q] += dh P + T M,  M [p,q],  P the sum of u_i v_i^T over s_i > h. */
-void spectral_clip_move(double *W, struct spectral_clip *clip, const double *M, double dh);
+void clip_move(double *W, struct clip *clip, const double *M, double dh);
 
 #endif

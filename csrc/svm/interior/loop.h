@@ -1,14 +1,14 @@
-/* Primal-dual interior point for    min h  s.t.  (h, W) in the cone of a norm (svm/epigraph/ball.h)  and packed rows,
+/* Primal-dual interior point for    min h  s.t.  (h, W) in the cone of a norm (svm/interior/ball.h)  and packed rows,
  *
  *     A(W) - b = s >= 0  (= 0 on equality rows),    A^*(lambda) = M(Y),    trace(Y) = 1,    lambda >= 0 */
-#ifndef SVM_EPIGRAPH_PATH_FOLLOWING_H
-#define SVM_EPIGRAPH_PATH_FOLLOWING_H
+#ifndef SVM_INTERIOR_LOOP_H
+#define SVM_INTERIOR_LOOP_H
 
-#include "svm/epigraph/ball.h"
+#include "svm/interior/ball.h"
 
-struct epigraph_path_following {
-    struct nuclear_packed set;
-    struct epigraph_ball *ball;
+struct loop {
+    struct coordinates_packed set;
+    struct ball *ball;
     double *lambda, *s, *dlambda, *ds; /* (m) s, ds: 0 on equality rows */
     double *target, *missing, *a, *u;  /* (m) of lambda ds + s dlambda; b + s - A(W); A(W); A(w) */
     double *right, *rest;              /* (m) scratch */
@@ -23,15 +23,15 @@ struct epigraph_path_following {
 };
 
 /* Memory for the rows with chosen [m] set.  STATUS_DONE, STATUS_NO_MEMORY. */
-int epigraph_path_following_init(struct epigraph_path_following *s, const struct nuclear_reduced *g,
-                                 const struct epigraph_norm *norm, const unsigned char *chosen, struct arena *arena);
+int loop_init(struct loop *s, const struct coordinates *g, const struct ball_norm *norm, const unsigned char *chosen,
+              struct arena *arena);
 
 /* From W [p,q], which meets the rows, with slack if `inside`.  Nonzero: a factorisation failed. */
-int epigraph_path_following_start(struct epigraph_path_following *s, const double *W, int inside, struct arena *arena);
+int loop_start(struct loop *s, const double *W, int inside, struct arena *arena);
 
 /* Iterate until the gap is at most `gap`.  STATUS_DONE, STATUS_ITERATION_LIMIT (stagnation at rounding level, or `most`
  * *iterations), STATUS_INTERRUPTED. */
-int epigraph_path_following_descend(struct epigraph_path_following *s, double gap, ptrdiff_t *iterations,
-                                    ptrdiff_t most, struct monitor *monitor, struct arena *arena);
+int loop_descend(struct loop *s, double gap, ptrdiff_t *iterations, ptrdiff_t most, struct monitor *monitor,
+                 struct arena *arena);
 
 #endif

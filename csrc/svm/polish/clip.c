@@ -1,4 +1,4 @@
-#include "svm/spectral/clip.h"
+#include "svm/polish/clip.h"
 
 #include <math.h>
 
@@ -6,10 +6,10 @@
 #include "linalg/blas.h"
 #include "linalg/matrix.h"
 
-void spectral_clip_init(struct spectral_clip *s, ptrdiff_t p, ptrdiff_t q, struct arena *arena)
+void clip_init(struct clip *s, ptrdiff_t p, ptrdiff_t q, struct arena *arena)
 {
     ptrdiff_t r = p < q ? p : q;
-    *s = (struct spectral_clip){.p = p, .q = q, .r = r};
+    *s = (struct clip){.p = p, .q = q, .r = r};
     s->U = arena_doubles(arena, p, r);
     ARENA_DOUBLES(arena, r, q, &s->V, &s->turned);
     s->half = arena_doubles(arena, p, q);
@@ -17,7 +17,7 @@ void spectral_clip_init(struct spectral_clip *s, ptrdiff_t p, ptrdiff_t q, struc
     ARENA_DOUBLES(arena, r, 1, &s->s, &s->w, &s->tail);
 }
 
-int spectral_clip_project(double *W, struct spectral_clip *s, double *Z, struct arena *arena)
+int clip_project(double *W, struct clip *s, double *Z, struct arena *arena)
 {
     ptrdiff_t p = s->p, q = s->q, r = s->r;
     int info = blas_svd(p, q, Z, s->U, s->s, s->V, arena);
@@ -38,7 +38,7 @@ static double share(double kept, double cut, double shift)
     return kept / (cut + shift * (kept + cut));
 }
 
-void spectral_clip_derivative(struct spectral_clip *s, double tau, double shift)
+void clip_derivative(struct clip *s, double tau, double shift)
 {
     ptrdiff_t r = s->r, k = s->k;
     for (ptrdiff_t i = 0; i < r; ++i) {
@@ -63,7 +63,7 @@ void spectral_clip_derivative(struct spectral_clip *s, double tau, double shift)
             s->even[i * r + j] -= s->tail[s->p > s->q ? j : i];
 }
 
-void spectral_clip_move(double *W, struct spectral_clip *s, const double *M, double dh)
+void clip_move(double *W, struct clip *s, const double *M, double dh)
 {
     ptrdiff_t p = s->p, q = s->q, r = s->r;
     matrix_columns_times_columns(s->turned, s->U, M, r, q, p);

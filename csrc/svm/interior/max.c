@@ -8,8 +8,8 @@
 
 #include "base/arena.h"
 #include "linalg/vector.h"
-#include "svm/epigraph/gram.h"
-#include "svm/epigraph/interior.h"
+#include "svm/systems/metric_gram.h"
+#include "svm/interior/working_set_loop.h"
 
 #define ABOVE 1.1 /* h at the start over the largest |W_ij| */
 
@@ -20,13 +20,13 @@ struct side {
 };
 
 struct max_ball {
-    struct epigraph_ball ball;
+    struct ball ball;
     struct side side[2];
     double *inverse; /* (p q) 1 / T */
-    struct epigraph_gram gram;
+    struct metric_gram gram;
 };
 
-static struct epigraph_ball *make(ptrdiff_t p, ptrdiff_t q, const struct nuclear_packed *set, struct arena *arena)
+static struct ball *make(ptrdiff_t p, ptrdiff_t q, const struct coordinates_packed *set, struct arena *arena)
 {
     struct max_ball *b = arena_take(arena, 1, sizeof *b);
     if (b == NULL)
@@ -38,7 +38,7 @@ static struct epigraph_ball *make(ptrdiff_t p, ptrdiff_t q, const struct nuclear
         ARENA_ZEROS(arena, p, q, &s->x, &s->y, &s->dx, &s->dy, &s->target, &s->part);
         s->sign = i == 0 ? 1 : -1;
     }
-    epigraph_gram_init(&b->gram, set, p, q, 0, arena);
+    metric_gram_init(&b->gram, set, p, q, 0, arena);
     return &b->ball;
 }
 
@@ -52,7 +52,7 @@ static void images(struct max_ball *b)
     }
 }
 
-static int start(struct epigraph_ball *ball, struct arena *arena)
+static int start(struct ball *ball, struct arena *arena)
 {
     (void)arena;
     struct max_ball *b = (struct max_ball *)ball;
@@ -71,7 +71,7 @@ static int start(struct epigraph_ball *ball, struct arena *arena)
     return !isfinite(sum);
 }
 
-static int scale(struct epigraph_ball *ball, struct arena *arena)
+static int scale(struct ball *ball, struct arena *arena)
 {
     (void)arena;
     struct max_ball *b = (struct max_ball *)ball;
@@ -88,22 +88,22 @@ static int scale(struct epigraph_ball *ball, struct arena *arena)
     return !(ball->kappa > 0 && isfinite(ball->kappa));
 }
 
-static void solve(struct epigraph_ball *ball, double *V)
+static void solve(struct ball *ball, double *V)
 {
     const struct max_ball *b = (const struct max_ball *)ball;
     for (ptrdiff_t i = 0; i < ball->p * ball->q; ++i)
         V[i] *= b->inverse[i];
 }
 
-static int fill(struct epigraph_ball *ball, double *K, const struct nuclear_packed *set, struct monitor *monitor)
+static int fill(struct ball *ball, double *K, const struct coordinates_packed *set, struct monitor *monitor)
 {
     struct max_ball *b = (struct max_ball *)ball;
     for (ptrdiff_t i = 0; i < set->m * set->m; ++i)
         K[i] = 0;
-    return epigraph_gram_add(K, &b->gram, set, set->delta, set->z, b->inverse, NULL, ball->p, ball->q, monitor);
+    return metric_gram_add(K, &b->gram, set, set->delta, set->z, b->inverse, NULL, ball->p, ball->q, monitor);
 }
 
-static void target(struct epigraph_ball *ball, double mu, int corrected)
+static void target(struct ball *ball, double mu, int corrected)
 {
     struct max_ball *b = (struct max_ball *)ball;
     ball->along = 0;
@@ -119,7 +119,7 @@ static void target(struct epigraph_ball *ball, double mu, int corrected)
         ball->MR[j] = b->side[0].target[j] - b->side[1].target[j];
 }
 
-static void direct(struct epigraph_ball *ball, double dh, const double *dV)
+static void direct(struct ball *ball, double dh, const double *dV)
 {
     struct max_ball *b = (struct max_ball *)ball;
     for (int i = 0; i < 2; ++i) {
@@ -140,12 +140,12 @@ static double ratio(const double *v, const double *dv, ptrdiff_t n, double most)
     return most;
 }
 
-static int lengths(struct epigraph_ball *ball, double *primal, double *dual, struct arena *arena)
+static int lengths(struct ball *ball, double *primal, double *dual, struct arena *arena)
 {
     (void)arena;
     const struct max_ball *b = (const struct max_ball *)ball;
     ptrdiff_t D = ball->p * ball->q;
-    *primal = *dual = EPIGRAPH_FAR;
+    *primal = *dual = BALL_FAR;
     for (int i = 0; i < 2; ++i) {
         *primal = ratio(b->side[i].x, b->side[i].dx, D, *primal);
         *dual = ratio(b->side[i].y, b->side[i].dy, D, *dual);
@@ -153,7 +153,7 @@ static int lengths(struct epigraph_ball *ball, double *primal, double *dual, str
     return 0;
 }
 
-static double products(const struct epigraph_ball *ball, double primal, double dual)
+static double products(const struct ball *ball, double primal, double dual)
 {
     const struct max_ball *b = (const struct max_ball *)ball;
     double sum = 0;
@@ -165,7 +165,7 @@ static double products(const struct epigraph_ball *ball, double primal, double d
     return sum;
 }
 
-static void move(struct epigraph_ball *ball, double primal, double dual)
+static void move(struct ball *ball, double primal, double dual)
 {
     struct max_ball *b = (struct max_ball *)ball;
     double dh = (b->side[0].dx[0] + b->side[1].dx[0]) / 2; /* of every entry */
@@ -183,6 +183,6 @@ static void move(struct epigraph_ball *ball, double primal, double dual)
 int max_interior(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                  struct monitor *monitor, struct arena *arena)
 {
-    const struct epigraph_norm norm = {.name = NORM_MAX, EPIGRAPH_FUNCTIONS};
-    return epigraph_interior(answer, rows, options, &norm, monitor, arena);
+    const struct ball_norm norm = {.name = NORM_MAX, BALL_FUNCTIONS};
+    return working_set_loop(answer, rows, options, &norm, monitor, arena);
 }

@@ -1,7 +1,7 @@
 /* A semismooth Newton method (Qi and Sun 1993).  W and M = A^*(lambda) with ||M||_* = 1 solve the problem, h = ||W||,
  * if W meets the rows, those with a multiplier exactly, and
  *
- *     W = clip(Z),   Z = W + tau M,   clip the projection onto the ball of radius h (svm/spectral/clip.h),
+ *     W = clip(Z),   Z = W + tau M,   clip the projection onto the ball of radius h (svm/polish/clip.h),
  *
  * for one tau > 0 and hence for all: W is h times the polar factor of M on the range of M.  A step takes clip(Z) for W
  * and (Z - W) / tau for M, and solves, with the rows S held at b,
@@ -12,7 +12,7 @@
  * be free off the range of M.  That is
  *
  *     K lambda + dh u = b - A(W),   u . lambda = 1,   K = A T A^*,   u = A(P). */
-#include "svm/spectral/polish.h"
+#include "svm/polish/semismooth.h"
 
 #include <math.h>
 #include <string.h>
@@ -25,8 +25,8 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 #include "svm/active_set.h"
-#include "svm/epigraph/gram.h"
-#include "svm/spectral/clip.h"
+#include "svm/systems/metric_gram.h"
+#include "svm/polish/clip.h"
 
 #define IDLE 4           /* steps in which the residual is not halved: it will not be */
 #define STEADY 0.1       /* residual below which S may change: signs mean nothing earlier */
@@ -36,28 +36,28 @@
 #define RIDGE 1e-14      /* part of its diagonal added to K, which holds lambda where it was: dependent rows */
 
 struct newton {
-    const struct nuclear_reduced *g;
+    const struct coordinates *g;
     struct arena *arena, *inside; /* the latter of what changes with S */
     int met;                      /* whether W, which is scaled otherwise, meets all rows as it is */
-    struct spectral_clip clip;
+    struct clip clip;
     double tau, residual;
-    double *lambda, *a;         /* (m) a = A(W) */
-    double *W, *M, *Z;          /* (p,q) */
-    double *along, *far;        /* (n,p), (n,dk) scratch */
-    unsigned char *active;      /* (m) in S */
-    struct nuclear_packed set;  /* the rows S */
-    double *K, *u, *right;      /* (|S|,|S|), (|S|), (|S|) */
-    double *delta, *z;          /* (|S|,r), (n,r) rows in the frame */
-    double *weighted, *queries; /* (|S| or n,r), (n,n) scratch */
-    struct epigraph_gram gram;
+    double *lambda, *a;            /* (m) a = A(W) */
+    double *W, *M, *Z;             /* (p,q) */
+    double *along, *far;           /* (n,p), (n,dk) scratch */
+    unsigned char *active;         /* (m) in S */
+    struct coordinates_packed set; /* the rows S */
+    double *K, *u, *right;         /* (|S|,|S|), (|S|), (|S|) */
+    double *delta, *z;             /* (|S|,r), (n,r) rows in the frame */
+    double *weighted, *queries;    /* (|S| or n,r), (n,n) scratch */
+    struct metric_gram gram;
 };
 
-static int init(struct newton *s, const struct epigraph_pair *pair, unsigned char *active,
-                const struct nuclear_reduced *g, struct arena *arena)
+static int init(struct newton *s, const struct polish_pair *pair, unsigned char *active, const struct coordinates *g,
+                struct arena *arena)
 {
     ptrdiff_t p = g->p, q = g->q;
     *s = (struct newton){.g = g, .arena = arena, .inside = arena_inside(arena), .active = active};
-    spectral_clip_init(&s->clip, p, q, arena);
+    clip_init(&s->clip, p, q, arena);
     ARENA_DOUBLES(arena, p, q, &s->W, &s->M, &s->Z);
     ARENA_DOUBLES(arena, g->m, 1, &s->lambda, &s->a);
     s->along = arena_doubles(arena, g->n, p);
@@ -75,7 +75,7 @@ static int choose(struct newton *s)
 {
     struct arena *inside = s->inside;
     arena_free(inside);
-    if (nuclear_reduced_pack(&s->set, s->g, s->active, s->g->p > s->g->q, inside) != STATUS_DONE)
+    if (coordinates_pack(&s->set, s->g, s->active, s->g->p > s->g->q, inside) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     ptrdiff_t m = s->set.m, n = s->set.n, r = s->clip.r;
     s->K = arena_doubles(inside, m, m);
@@ -84,7 +84,7 @@ static int choose(struct newton *s)
     s->z = arena_doubles(inside, n, r);
     s->weighted = arena_doubles(inside, m > n ? m : n, r);
     s->queries = arena_doubles(inside, n, n);
-    epigraph_gram_init(&s->gram, &s->set, r, r, 1, inside);
+    metric_gram_init(&s->gram, &s->set, r, r, 1, inside);
     return inside->failed ? STATUS_NO_MEMORY : STATUS_DONE;
 }
 
@@ -93,13 +93,13 @@ static void adjoint(struct newton *s)
 {
     for (ptrdiff_t k = 0; k < s->set.m; ++k)
         s->right[k] = s->lambda[s->set.row[k]];
-    nuclear_reduced_adjoint(s->M, &s->set, s->right, s->along);
+    coordinates_adjoint(s->M, &s->set, s->right, s->along);
 }
 
 /* lambda with ||M||_* = 1, h = ||W||, and tau with which W and tau M are of one size.  Nonzero: LAPACK failed. */
 static int normalise(struct newton *s)
 {
-    struct spectral_clip *clip = &s->clip;
+    struct clip *clip = &s->clip;
     ptrdiff_t D = clip->p * clip->q;
     double top = 0;
     adjoint(s);
@@ -121,22 +121,22 @@ static int normalise(struct newton *s)
 /* W = clip(Z) and a.  Returns ||A^*(lambda)||_* or a little more, infinity when something is not finite. */
 static double evaluate(struct newton *s)
 {
-    const struct nuclear_reduced *g = s->g;
-    struct spectral_clip *clip = &s->clip;
+    const struct coordinates *g = s->g;
+    struct clip *clip = &s->clip;
     ptrdiff_t D = clip->p * clip->q;
     double trace = 0, miss = 0, broken = 0, moved = 0;
     adjoint(s);
     for (ptrdiff_t i = 0; i < D; ++i)
         s->Z[i] = s->W[i] + s->tau * s->M[i];
     memcpy(s->M, s->W, (size_t)D * sizeof(double));
-    if (!isfinite(vector_norm(s->Z, D)) || spectral_clip_project(s->W, clip, s->Z, s->arena) != 0)
+    if (!isfinite(vector_norm(s->Z, D)) || clip_project(s->W, clip, s->Z, s->arena) != 0)
         return INFINITY;
     for (ptrdiff_t i = 0; i < clip->k; ++i)
         trace += (clip->s[i] - clip->h) / s->tau;
     for (ptrdiff_t i = 0; i < D; ++i)
         moved += (s->W[i] - s->M[i]) / s->tau * ((s->W[i] - s->M[i]) / s->tau);
     matrix_rows_times_rows(s->along, g->z, s->W, g->n, clip->p, clip->q);
-    nuclear_reduced_margins(s->a, g, s->along, s->far);
+    coordinates_margins(s->a, g, s->along, s->far);
     for (ptrdiff_t k = 0; k < g->m; ++k) {
         double off = g->b[k] - s->a[k];
         broken = fmax(broken, g->rows->equal[k] ? fabs(off) : off);
@@ -158,8 +158,8 @@ static void scale_columns(double *B, const double *A, const double *scale, ptrdi
 /* K, on and below the diagonal, and u.  STATUS_DONE, STATUS_INTERRUPTED. */
 static int make_system(struct newton *s, struct monitor *monitor)
 {
-    const struct nuclear_packed *set = &s->set;
-    struct spectral_clip *clip = &s->clip;
+    const struct coordinates_packed *set = &s->set;
+    struct clip *clip = &s->clip;
     ptrdiff_t m = set->m, n = set->n, p = clip->p, q = clip->q, r = clip->r;
     matrix_product(s->delta, set->delta, clip->U, m, r, p);
     matrix_rows_times_rows(s->z, set->z, clip->V, n, r, q);
@@ -167,18 +167,18 @@ static int make_system(struct newton *s, struct monitor *monitor)
         scale_columns(s->weighted, s->z, clip->tail, n, r);
         matrix_rows_times_rows(s->queries, s->weighted, s->z, n, n, r);
         memcpy(s->K, set->gram, (size_t)(m * m) * sizeof(double));
-        epigraph_gram_times_queries(s->K, s->queries, set);
+        metric_gram_times_queries(s->K, s->queries, set);
     } else if (p < q) {
         scale_columns(s->weighted, s->delta, clip->tail, m, r);
         matrix_rows_times_rows(s->K, s->weighted, s->delta, m, m, r);
         matrix_rows_times_rows(s->queries, set->z, set->z, n, n, q);
-        epigraph_gram_times_queries(s->K, s->queries, set);
+        metric_gram_times_queries(s->K, s->queries, set);
     } else
         memset(s->K, 0, (size_t)(m * m) * sizeof(double));
     for (ptrdiff_t i = 0; i < n; ++i)
         for (ptrdiff_t k = set->first[i]; k < set->first[i + 1]; ++k)
             s->u[k] = vector_dot(s->delta + k * r, s->z + i * r, clip->k);
-    return epigraph_gram_add(s->K, &s->gram, set, s->delta, s->z, clip->even, clip->odd, r, r, monitor);
+    return metric_gram_add(s->K, &s->gram, set, s->delta, s->z, clip->even, clip->odd, r, r, monitor);
 }
 
 /* Newton's step for lambda, h and W.  K knows nothing of lambda itself, which u . lambda fixes: u u^T is added.
@@ -186,7 +186,7 @@ static int make_system(struct newton *s, struct monitor *monitor)
 static int advance(struct newton *s, struct monitor *monitor)
 {
     ptrdiff_t m = s->set.m;
-    spectral_clip_derivative(&s->clip, s->tau, fmax(s->residual, LEAST_SHIFT));
+    clip_derivative(&s->clip, s->tau, fmax(s->residual, LEAST_SHIFT));
     int status = make_system(s, monitor);
     double trace = 0, size = vector_dot(s->u, s->u, m);
     if (status != STATUS_DONE)
@@ -211,15 +211,15 @@ static int advance(struct newton *s, struct monitor *monitor)
     for (ptrdiff_t k = 0; k < m; ++k)
         s->lambda[s->set.row[k]] = s->right[k] + part * step[k];
     adjoint(s);
-    spectral_clip_move(s->W, &s->clip, s->M, much - part);
+    clip_move(s->W, &s->clip, s->M, much - part);
     s->clip.h += much - part;
     return STATUS_DONE;
 }
 
-static void keep(struct epigraph_pair *pair, const struct newton *s, double top)
+static void keep(struct polish_pair *pair, const struct newton *s, double top)
 {
-    const struct nuclear_reduced *g = s->g;
-    double gap = nuclear_reduced_gap(g->b, g->rows->equal, s->a, s->lambda, g->m, s->clip.h, top);
+    const struct coordinates *g = s->g;
+    double gap = coordinates_gap(g->b, g->rows->equal, s->a, s->lambda, g->m, s->clip.h, top);
     if (!s->met || !(gap < pair->gap))
         return;
     pair->gap = gap;
@@ -230,7 +230,7 @@ static void keep(struct epigraph_pair *pair, const struct newton *s, double top)
 /* S: rows with a negative multiplier leave, rows that are not met enter.  STATUS_DONE, STATUS_NO_MEMORY. */
 static int exchange(struct newton *s)
 {
-    const struct nuclear_reduced *g = s->g;
+    const struct coordinates *g = s->g;
     double size = vector_norm(s->W, g->p * g->q);
     if (active_set_exchange(s->active, s->lambda, s->a, g->b, size, g->rows) == 0)
         return STATUS_DONE;
@@ -240,8 +240,8 @@ static int exchange(struct newton *s)
     return choose(s);
 }
 
-int spectral_polish(struct epigraph_pair *pair, unsigned char *active, const struct nuclear_reduced *g, double tol,
-                    ptrdiff_t *iterations, struct monitor *monitor, struct arena *arena)
+int semismooth_polish(struct polish_pair *pair, unsigned char *active, const struct coordinates *g, double tol,
+                      ptrdiff_t *iterations, struct monitor *monitor, struct arena *arena)
 {
     struct newton s;
     struct arena_mark mark = arena_mark(arena);

@@ -2,7 +2,7 @@
  * dh = (rho + u . dlambda) / kappa leaves
  *
  *     (A T^-1 A^* + diag(s / lambda) + u u^T / kappa) dlambda = right side,    u = A(w). */
-#include "svm/epigraph/path_following.h"
+#include "svm/interior/loop.h"
 
 #include <math.h>
 #include <string.h>
@@ -24,10 +24,10 @@
 #define PASSES 4    /* corrections of a solution by its residual; those that have not converged by then will not */
 #define SOLVED 1e-9 /* a correction this small, relative to the solution, is the last */
 
-int epigraph_path_following_init(struct epigraph_path_following *s, const struct nuclear_reduced *g,
-                                 const struct epigraph_norm *norm, const unsigned char *chosen, struct arena *arena)
+int loop_init(struct loop *s, const struct coordinates *g, const struct ball_norm *norm, const unsigned char *chosen,
+              struct arena *arena)
 {
-    if (nuclear_reduced_pack(&s->set, g, chosen, 0, arena) != STATUS_DONE)
+    if (coordinates_pack(&s->set, g, chosen, 0, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     ptrdiff_t m = s->set.m, p = g->p, q = g->q;
     ARENA_ZEROS(arena, m, 1, &s->lambda, &s->s, &s->dlambda, &s->ds, &s->target, &s->missing, &s->a, &s->u, &s->right,
@@ -43,13 +43,13 @@ int epigraph_path_following_init(struct epigraph_path_following *s, const struct
 }
 
 /* The present W and lambda, or one of them with the best of the other kind, when their gap is less. */
-static void keep(struct epigraph_path_following *s, double size, double top)
+static void keep(struct loop *s, double size, double top)
 {
-    const struct nuclear_packed *set = &s->set;
+    const struct coordinates_packed *set = &s->set;
     ptrdiff_t D = s->ball->p * s->ball->q, m = set->m;
-    double both = nuclear_reduced_gap(set->b, set->equal, s->a, s->lambda, m, size, top);
-    double primal = nuclear_reduced_gap(set->b, set->equal, s->a, s->best.lambda, m, size, s->best.top);
-    double dual = nuclear_reduced_gap(set->b, set->equal, s->best.a, s->lambda, m, s->best.size, top);
+    double both = coordinates_gap(set->b, set->equal, s->a, s->lambda, m, size, top);
+    double primal = coordinates_gap(set->b, set->equal, s->a, s->best.lambda, m, size, s->best.top);
+    double dual = coordinates_gap(set->b, set->equal, s->best.a, s->lambda, m, s->best.size, top);
     double least = fmin(both, fmin(primal, dual));
     if (!(least < s->best.gap))
         return;
@@ -67,7 +67,7 @@ static void keep(struct epigraph_path_following *s, double size, double top)
 }
 
 /* Infinite where it cannot be computed. */
-static double norm_of(const double *V, const struct epigraph_ball *ball, int dual, struct arena *arena)
+static double norm_of(const double *V, const struct ball *ball, int dual, struct arena *arena)
 {
     double size;
     int status = certificate_norm(&size, V, ball->p, ball->q, ball->norm->name, 0, dual, arena);
@@ -75,35 +75,35 @@ static double norm_of(const double *V, const struct epigraph_ball *ball, int dua
 }
 
 /* What is missing of the equations at the present point, A(W), and the gap. */
-static void measure(struct epigraph_path_following *s, struct arena *arena)
+static void measure(struct loop *s, struct arena *arena)
 {
-    const struct nuclear_packed *set = &s->set;
-    struct epigraph_ball *ball = s->ball;
+    const struct coordinates_packed *set = &s->set;
+    struct ball *ball = s->ball;
     ptrdiff_t D = ball->p * ball->q;
-    nuclear_reduced_apply(s->a, set, ball->W, ball->q, s->V);
+    coordinates_apply(s->a, set, ball->W, ball->q, s->V);
     for (ptrdiff_t k = 0; k < set->m; ++k)
         s->missing[k] = set->b[k] + s->s[k] - s->a[k];
-    nuclear_reduced_adjoint(s->adjoint, set, s->lambda, s->V);
+    coordinates_adjoint(s->adjoint, set, s->lambda, s->V);
     memcpy(s->dV, s->adjoint, (size_t)D * sizeof(double));
     vector_add(s->adjoint, -1, ball->M, D);
     double size = ball->h, top = ball->trace + sqrt((double)D) * vector_norm(s->adjoint, D); /* no smaller */
-    if (nuclear_reduced_gap(set->b, set->equal, s->a, s->lambda, set->m, size, top) < NEAR || s->best.gap < NEAR) {
+    if (coordinates_gap(set->b, set->equal, s->a, s->lambda, set->m, size, top) < NEAR || s->best.gap < NEAR) {
         size = norm_of(ball->W, ball, 0, arena);
         top = norm_of(s->dV, ball, 1, arena);
     }
     keep(s, size, top);
 }
 
-int epigraph_path_following_start(struct epigraph_path_following *s, const double *W, int inside, struct arena *arena)
+int loop_start(struct loop *s, const double *W, int inside, struct arena *arena)
 {
-    const struct nuclear_packed *set = &s->set;
-    struct epigraph_ball *ball = s->ball;
+    const struct coordinates_packed *set = &s->set;
+    struct ball *ball = s->ball;
     ptrdiff_t D = ball->p * ball->q;
     double mean = 0;
     for (ptrdiff_t i = 0; i < D; ++i)
         ball->W[i] = (inside ? 2 : 1) * W[i];
     int info = ball->norm->start(ball, arena);
-    nuclear_reduced_apply(s->a, set, ball->W, ball->q, s->V);
+    coordinates_apply(s->a, set, ball->W, ball->q, s->V);
     for (ptrdiff_t k = 0; k < set->m; ++k) {
         s->s[k] = set->equal[k] ? 0 : s->a[k] - set->b[k];
         mean += fmax(s->s[k], 0) / (double)set->m;
@@ -116,7 +116,7 @@ int epigraph_path_following_start(struct epigraph_path_following *s, const doubl
             s->s[k] = fmax(s->s[k], mean > 0 ? SLACK * mean : SLACK);
         s->lambda[k] = 1 / s->s[k];
     }
-    nuclear_reduced_adjoint(s->dV, set, s->lambda, s->V);
+    coordinates_adjoint(s->dV, set, s->lambda, s->V);
     double top = norm_of(s->dV, ball, 1, arena);
     vector_scale(s->lambda, top > 0 ? INSIDE / top : 0, set->m); /* 0: equality rows alone */
     s->best.gap = s->best.size = s->best.top = INFINITY;
@@ -124,10 +124,10 @@ int epigraph_path_following_start(struct epigraph_path_following *s, const doubl
     return info;
 }
 
-static int factor(struct epigraph_path_following *s, struct monitor *monitor)
+static int factor(struct loop *s, struct monitor *monitor)
 {
-    const struct nuclear_packed *set = &s->set;
-    struct epigraph_ball *ball = s->ball;
+    const struct coordinates_packed *set = &s->set;
+    struct ball *ball = s->ball;
     double ridge = RIDGE;
     for (int i = 0; i < TRIES; ++i, ridge *= 1e3) {
         int status = ball->norm->fill(ball, s->K, set, monitor);
@@ -143,10 +143,10 @@ static int factor(struct epigraph_path_following *s, struct monitor *monitor)
 }
 
 /* dV [p,q] = T^-1 A^*(dlambda) + force, and dh. */
-static double recover(struct epigraph_path_following *s, double rho)
+static double recover(struct loop *s, double rho)
 {
-    struct epigraph_ball *ball = s->ball;
-    nuclear_reduced_adjoint(s->dV, &s->set, s->dlambda, s->V);
+    struct ball *ball = s->ball;
+    coordinates_adjoint(s->dV, &s->set, s->dlambda, s->V);
     ball->norm->solve(ball, s->dV);
     vector_add(s->dV, 1, s->force, ball->p * ball->q);
     return (rho + vector_dot(s->u, s->dlambda, s->set.m)) / ball->kappa;
@@ -154,10 +154,10 @@ static double recover(struct epigraph_path_following *s, double rho)
 
 /* The step towards products mu, corrected by those of the step before.  K has the square of the rows' condition number:
  * corrections by the residual, computed from the rows, win back what its factor has lost. */
-static void direction(struct epigraph_path_following *s, double mu, int corrected)
+static void direction(struct loop *s, double mu, int corrected)
 {
-    const struct nuclear_packed *set = &s->set;
-    struct epigraph_ball *ball = s->ball;
+    const struct coordinates_packed *set = &s->set;
+    struct ball *ball = s->ball;
     ptrdiff_t m = set->m, D = ball->p * ball->q;
     ball->norm->target(ball, mu, corrected);
     for (ptrdiff_t k = 0; k < m; ++k) {
@@ -173,7 +173,7 @@ static void direction(struct epigraph_path_following *s, double mu, int correcte
     memcpy(s->dV, s->force, (size_t)D * sizeof(double));
     double dh = rho / ball->kappa;
     for (int pass = 0; pass < PASSES; ++pass) {
-        nuclear_reduced_apply(s->ds, set, s->dV, ball->q, s->V);
+        coordinates_apply(s->ds, set, s->dV, ball->q, s->V);
         for (ptrdiff_t k = 0; k < m; ++k) {
             double diagonal = set->equal[k] ? 0 : s->s[k] / s->lambda[k];
             s->rest[k] = s->right[k] - s->ds[k] - dh * s->u[k] - diagonal * s->dlambda[k];
@@ -184,13 +184,13 @@ static void direction(struct epigraph_path_following *s, double mu, int correcte
         if (vector_largest(s->rest, m) <= SOLVED * vector_largest(s->dlambda, m))
             break;
     }
-    nuclear_reduced_apply(s->ds, set, s->dV, ball->q, s->V);
+    coordinates_apply(s->ds, set, s->dV, ball->q, s->V);
     for (ptrdiff_t k = 0; k < m; ++k)
         s->ds[k] = set->equal[k] ? 0 : s->ds[k] + dh * s->u[k] - s->missing[k];
     ball->norm->direct(ball, dh, s->dV);
 }
 
-static int lengths(struct epigraph_path_following *s, double *primal, double *dual, struct arena *arena)
+static int lengths(struct loop *s, double *primal, double *dual, struct arena *arena)
 {
     if (s->ball->norm->lengths(s->ball, primal, dual, arena) != 0)
         return 1;
@@ -206,7 +206,7 @@ static int lengths(struct epigraph_path_following *s, double *primal, double *du
 }
 
 /* Mean product of a pair after steps of these lengths. */
-static double complementarity(const struct epigraph_path_following *s, double primal, double dual)
+static double complementarity(const struct loop *s, double primal, double dual)
 {
     double sum = s->ball->norm->products(s->ball, primal, dual), pairs = s->ball->pairs;
     for (ptrdiff_t k = 0; k < s->set.m; ++k)
@@ -218,13 +218,13 @@ static double complementarity(const struct epigraph_path_following *s, double pr
 }
 
 /* STATUS_DONE; STATUS_ITERATION_LIMIT: no further progress is possible; STATUS_INTERRUPTED. */
-static int iterate(struct epigraph_path_following *s, struct monitor *monitor, struct arena *arena)
+static int iterate(struct loop *s, struct monitor *monitor, struct arena *arena)
 {
-    struct epigraph_ball *ball = s->ball;
+    struct ball *ball = s->ball;
     double primal, dual;
     if (ball->norm->scale(ball, arena) != 0)
         return STATUS_ITERATION_LIMIT;
-    nuclear_reduced_apply(s->u, &s->set, ball->w, ball->q, s->V);
+    coordinates_apply(s->u, &s->set, ball->w, ball->q, s->V);
     int status = factor(s, monitor);
     if (status != STATUS_DONE)
         return status;
@@ -249,8 +249,8 @@ static int iterate(struct epigraph_path_following *s, struct monitor *monitor, s
     return STATUS_DONE;
 }
 
-int epigraph_path_following_descend(struct epigraph_path_following *s, double gap, ptrdiff_t *iterations,
-                                    ptrdiff_t most, struct monitor *monitor, struct arena *arena)
+int loop_descend(struct loop *s, double gap, ptrdiff_t *iterations, ptrdiff_t most, struct monitor *monitor,
+                 struct arena *arena)
 {
     int idle = 0;
     while (!(s->best.gap <= gap)) {

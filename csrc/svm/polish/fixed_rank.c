@@ -8,7 +8,7 @@
  *
  * H = J T J^* being the interior point's Schur matrix with X = Y Y^T.  tau shrinks with the residual, so that the
  * convergence is quadratic from a gap of about 1e-2; S changes as in a primal-dual active set method. */
-#include "svm/nuclear/polish.h"
+#include "svm/polish/fixed_rank.h"
 
 #include <math.h>
 #include <string.h>
@@ -19,7 +19,7 @@
 #include "base/status.h"
 #include "base/monitor.h"
 #include "svm/active_set.h"
-#include "svm/nuclear/schur.h"
+#include "svm/polish/schur.h"
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
@@ -32,7 +32,7 @@
 
 /* Newton's state: lambda and Y, with what depends on them. */
 struct newton {
-    const struct nuclear_reduced *g;
+    const struct coordinates *g;
     struct arena *arena, *inside; /* the latter of what changes with S */
     ptrdiff_t r;
     double *lambda, *Y;         /* (m), (N,r) */
@@ -43,15 +43,15 @@ struct newton {
     double *gram, *singular;    /* (q,q), (q) */
     double *zQ, *V, *U;         /* (n,r), (n,p), (n,dk) scratch */
     double top, residual, miss; /* ||M||;  ||S Y|| / ||Y|| + miss;  max |b - a|_S / max |b| */
-    struct nuclear_slack slack;
-    unsigned char *active;        /* (m) in S */
-    struct nuclear_packed chosen; /* the rows S */
-    struct nuclear_schur schur;
+    struct schur_slack slack;
+    unsigned char *active;            /* (m) in S */
+    struct coordinates_packed chosen; /* the rows S */
+    struct schur schur;
     double *multiplier; /* (|S|) scratch */
 };
 
-static int init(struct newton *s, const struct nuclear_pair *pair, unsigned char *active,
-                const struct nuclear_reduced *g, struct arena *arena)
+static int init(struct newton *s, const struct fixed_rank_pair *pair, unsigned char *active,
+                const struct coordinates *g, struct arena *arena)
 {
     ptrdiff_t m = g->m, p = g->p, q = g->q, N = p + q, r = pair->r;
     *s = (struct newton){.g = g, .arena = arena, .inside = arena_inside(arena), .r = r, .active = active};
@@ -64,7 +64,7 @@ static int init(struct newton *s, const struct nuclear_pair *pair, unsigned char
     s->zQ = arena_doubles(arena, g->n, r);
     s->V = arena_doubles(arena, g->n, p);
     s->U = arena_doubles(arena, g->n, g->rows->w->dk);
-    nuclear_schur_init_slack(&s->slack, p, q, arena);
+    schur_init_slack(&s->slack, p, q, arena);
     if (arena->failed)
         return STATUS_NO_MEMORY;
     memcpy(s->Y, pair->Y, (size_t)(N * r) * sizeof(double));
@@ -77,10 +77,10 @@ static int init(struct newton *s, const struct nuclear_pair *pair, unsigned char
 static int choose(struct newton *s)
 {
     arena_free(s->inside);
-    int status = nuclear_reduced_pack(&s->chosen, s->g, s->active, 0, s->inside);
+    int status = coordinates_pack(&s->chosen, s->g, s->active, 0, s->inside);
     if (status != STATUS_DONE)
         return status;
-    nuclear_schur_init(&s->schur, &s->chosen, s->inside);
+    schur_init(&s->schur, &s->chosen, s->inside);
     s->multiplier = arena_doubles(s->inside, s->chosen.m, 1);
     return s->inside->failed ? STATUS_NO_MEMORY : STATUS_DONE;
 }
@@ -99,15 +99,15 @@ static void swap_blocks(double *out, const struct newton *s, const double *A, in
 /* M, S Y, a, top and residual of the present lambda, Y and S.  Not zero: not finite, or no memory. */
 static int evaluate(struct newton *s)
 {
-    const struct nuclear_reduced *g = s->g;
+    const struct coordinates *g = s->g;
     ptrdiff_t p = g->p, q = g->q, r = s->r, size = (p + q) * r;
     for (ptrdiff_t k = 0; k < s->chosen.m; ++k)
         s->multiplier[k] = s->lambda[s->chosen.row[k]];
-    nuclear_reduced_adjoint(s->M, &s->chosen, s->multiplier, s->V);
+    coordinates_adjoint(s->M, &s->chosen, s->multiplier, s->V);
     swap_blocks(s->SY, s, s->M, 1);
     matrix_product(s->zQ, g->z, s->Y + p * r, g->n, r, q);
     matrix_rows_times_rows(s->V, s->zQ, s->Y, g->n, p, r);
-    nuclear_reduced_margins(s->a, g, s->V, s->U);
+    coordinates_margins(s->a, g, s->V, s->U);
     s->miss = 0;
     for (ptrdiff_t k = 0; k < g->m; ++k)
         if (s->active[k])
@@ -124,7 +124,7 @@ static int evaluate(struct newton *s)
 /* S: rows with a negative multiplier leave, rows that are not met enter.  Nonzero: S has changed. */
 static int exchange(struct newton *s)
 {
-    const struct nuclear_reduced *g = s->g;
+    const struct coordinates *g = s->g;
     double root = vector_norm(s->Y, (g->p + g->q) * s->r), size = root * root / 2; /* ||W||_* or more */
     if (active_set_exchange(s->active, s->lambda, s->a, g->b, size, g->rows) == 0)
         return 0;
@@ -145,42 +145,42 @@ static int is_crowded(const struct newton *s)
 /* Newton's step for lambda and Y; nonzero when a factorisation failed. */
 static int advance(struct newton *s, double ridge)
 {
-    const struct nuclear_packed *chosen = &s->chosen;
-    struct nuclear_schur *schur = &s->schur;
+    const struct coordinates_packed *chosen = &s->chosen;
+    struct schur *schur = &s->schur;
     ptrdiff_t m = chosen->m, p = s->g->p, q = s->g->q, N = p + q, r = s->r;
     if (m == 0)
         return 1;
     double shift = fmax(STEADY * s->residual, LEAST_SHIFT) + 2 * fmax(0, s->top - 1);
-    int info = nuclear_schur_slack(&s->slack, s->M, 1 + shift);
+    int info = schur_slack(&s->slack, s->M, 1 + shift);
     if (info == 0)
-        info = nuclear_schur_factor(schur, chosen, s->Y, r, r, &s->slack, NULL, ridge);
+        info = schur_factor(schur, chosen, s->Y, r, r, &s->slack, NULL, ridge);
     if (info != 0)
         return info;
-    nuclear_schur_apply(s->TSY, &s->slack, s->SY, r, s->half);
+    schur_apply(s->TSY, &s->slack, s->SY, r, s->half);
     /* J V as the margins of V_1 Q^T + K V_2^T. */
     matrix_gemm(MATRIX_PLAIN, MATRIX_TRANSPOSED, p, q, r, 1.0, s->TSY, r, s->Y + p * r, r, 0.0, s->W, q);
     matrix_gemm(MATRIX_PLAIN, MATRIX_TRANSPOSED, p, q, r, 1.0, s->Y, r, s->TSY + p * r, r, 1.0, s->W, q);
     double *right = schur->right;
-    nuclear_reduced_apply(right, chosen, s->W, q, s->V);
+    coordinates_apply(right, chosen, s->W, q, s->V);
     for (ptrdiff_t k = 0; k < m; ++k)
         right[k] += chosen->b[k] - s->a[chosen->row[k]];
     cholesky_solve(m, schur->H, right);
-    nuclear_reduced_adjoint(s->M, chosen, right, s->V);
+    coordinates_adjoint(s->M, chosen, right, s->V);
     swap_blocks(s->step, s, s->M, 0);
     vector_add(s->step, -1, s->SY, N * r);
-    nuclear_schur_apply(s->TSY, &s->slack, s->step, r, s->half);
+    schur_apply(s->TSY, &s->slack, s->step, r, s->half);
     vector_add(s->Y, 1, s->TSY, N * r);
     for (ptrdiff_t k = 0; k < m; ++k)
         s->lambda[chosen->row[k]] += right[k];
     return 0;
 }
 
-static void keep(struct nuclear_pair *pair, const struct newton *s)
+static void keep(struct fixed_rank_pair *pair, const struct newton *s)
 {
-    const struct nuclear_reduced *g = s->g;
+    const struct coordinates *g = s->g;
     ptrdiff_t entries = (g->p + g->q) * s->r;
     double size = vector_norm(s->Y, entries);
-    double gap = nuclear_reduced_gap(g->b, g->rows->equal, s->a, s->lambda, g->m, size * size / 2, s->top);
+    double gap = coordinates_gap(g->b, g->rows->equal, s->a, s->lambda, g->m, size * size / 2, s->top);
     if (!(gap < pair->gap))
         return;
     pair->gap = gap;
@@ -188,8 +188,8 @@ static void keep(struct nuclear_pair *pair, const struct newton *s)
     memcpy(pair->lambda, s->lambda, (size_t)g->m * sizeof(double));
 }
 
-int nuclear_polish(struct nuclear_pair *pair, unsigned char *active, const struct nuclear_reduced *g, double ridge,
-                   double tol, ptrdiff_t *iterations, struct monitor *monitor, struct arena *arena)
+int fixed_rank_polish(struct fixed_rank_pair *pair, unsigned char *active, const struct coordinates *g, double ridge,
+                      double tol, ptrdiff_t *iterations, struct monitor *monitor, struct arena *arena)
 {
     struct newton s;
     struct arena_mark mark = arena_mark(arena);
@@ -205,7 +205,7 @@ int nuclear_polish(struct nuclear_pair *pair, unsigned char *active, const struc
         keep(pair, &s);
         if (step > 0 && s.residual < STEADY && s.residual > before / 2 && s.miss > s.residual / 2) {
             /* No progress, for T is too large for its rounding: the rows can still be met by themselves. */
-            if (nuclear_schur_restore(s.Y, s.r, &s.chosen, &s.schur, arena) != STATUS_DONE || evaluate(&s) != 0)
+            if (schur_restore(s.Y, s.r, &s.chosen, &s.schur, arena) != STATUS_DONE || evaluate(&s) != 0)
                 break;
             keep(pair, &s);
         }

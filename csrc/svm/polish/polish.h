@@ -1,0 +1,18 @@
+/* What the files of this folder do: finish a pair that is near the solution, quadratically. */
+#ifndef SVM_POLISH_POLISH_H
+#define SVM_POLISH_POLISH_H
+
+#include "svm/coordinates.h"
+
+/* W [p,q] and lambda [m] of all rows, with their gap. */
+struct polish_pair {
+    double *W, *lambda, gap;
+};
+
+/* From a pair near the solution and the rows that are thought active [m], equality rows among them, to one of a gap of
+ * at most tol, or of the least gap found below pair->gap.  STATUS_DONE, STATUS_ITERATION_LIMIT, STATUS_INTERRUPTED,
+ * STATUS_NO_MEMORY. */
+typedef int polish_method(struct polish_pair *pair, unsigned char *active, const struct coordinates *g, double tol,
+                          ptrdiff_t *iterations, struct monitor *monitor, struct arena *arena);
+
+#endif
