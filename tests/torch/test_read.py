@@ -247,7 +247,10 @@ def test_sequences_are_drawn_until_they_hold_the_tokens(batches, tmp_path):
                     head.attention(b)
     with pytest.raises(LookupError, match=r"must lie in 0 .. 24"):
         drawn[0].attention(25)
-    assert not list(tmp_path.glob("*.part"))
+    before = np.array(stored[0].keys)
+    attsvm.torch.read(module, batches * 5, tokens=30, seed=1, store=tmp_path)
+    np.testing.assert_array_equal(stored[0].keys, before)  # a file that is mapped is replaced, not written into
+    assert {path.suffix for path in tmp_path.iterdir()} == {".npy"}
 
 
 def test_layers_and_heads_are_chosen(batches):

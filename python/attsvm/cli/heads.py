@@ -28,10 +28,10 @@ from ..heads.report import (
     results_rows,
     results_table,
 )
-from ..heads.training import Row, append_rows, measure, plot_training
+from ..heads.training import Row, measure, plot_training, write_rows
 from ..heads.view import view
 from ..report.page import Section, Table, write_page
-from ..report.tables import write_csv
+from ..report.tables import write_csv, write_picture
 from .arguments import UsageError, add_out, between, shortened, whole
 from .heads_input import load_reader, read_folder, read_heads
 
@@ -146,7 +146,7 @@ def run(args: argparse.Namespace) -> int:
         figures[_picture(report)] = plot_sentence(report).figure
     for name, figure in figures.items():
         assert isinstance(figure, Figure)
-        figure.savefig(args.out / name, dpi=160)
+        write_picture(args.out / name, figure)
     write_csv(args.out / "heads.csv", results_columns(reports))
     title = f"Heads of {args.model}"
     view(reports, title=title).save(args.out / "view.html")
@@ -171,10 +171,9 @@ def _training(args: argparse.Namespace) -> int:
     rows: list[Row] = []
     for step, folder in counted(iter(found), len(found), "read", "checkpoint"):
         rows += [measure(head, step, null=args.null, seed=args.seed) for head in read_folder(args, folder)[0]]
-    table = args.out / "training.csv"
-    table.unlink(missing_ok=True)
-    append_rows(table, rows)
-    plot_training(rows).savefig(args.out / "training.png", dpi=160)
+    args.out.mkdir(parents=True, exist_ok=True)
+    write_rows(args.out / "training.csv", rows)
+    write_picture(args.out / "training.png", plot_training(rows))
     if args.json:
         print(json.dumps({"rows": [{name: _plain(value) for name, value in row.items()} for row in rows]}))
     else:

@@ -15,7 +15,7 @@ from .. import __version__
 from ..figures import FIGURES, NAMED, load, measure
 from ..report.claims import read_claims, write_claims
 from ..report.page import Section, write_page
-from ..report.tables import claims_table, count_verdicts, verdicts_line, write_csv
+from ..report.tables import claims_table, count_verdicts, verdicts_line, write_csv, write_picture
 from .arguments import add_out, whole
 
 PAGE_TITLE = "Transformers as support vector machines, reproduced"
@@ -84,8 +84,8 @@ def _reproduce_one(name: str, figure: Any, args: argparse.Namespace) -> Section:
     results = measure(figure, runs, args.seed, args.jobs)
     picture, curves = args.out / f"{name}.png", args.out / f"{name}.csv"
     drawn = figure.plot(results)
-    drawn.savefig(picture, dpi=160)
-    drawn.savefig(picture.with_suffix(".svg"))
+    write_picture(picture, drawn)
+    write_picture(picture.with_suffix(".svg"), drawn)
     write_csv(curves, figure.curves(results))
     groups = figure.claims(results)
     seconds = time.perf_counter() - begin

@@ -13,7 +13,8 @@ import numpy as np
 
 from .. import plot
 from ..attention.data import Data
-from ..report.tables import runs_table, solutions_table
+from ..common.files import replacing
+from ..report.tables import runs_table, solutions_table, write_picture
 from ..svm.separation import Separation
 from ..svm.solve import solve_svm
 from ..training.output_head import LinearHead
@@ -82,12 +83,13 @@ def _run(args: argparse.Namespace) -> int:
         written.append(args.out / "attention.png")
         figure = Figure(figsize=(12, 8), layout="constrained")
         _draw(figure, runs, solutions)
-        figure.savefig(written[-1], dpi=160)
+        write_picture(written[-1], figure)
         saved = {"W": runs["W"].W, "K": runs["(K, Q)"].K, "Q": runs["(K, Q)"].Q}
         saved |= {f"selected_{_key(name)}": np.asarray(run.selected) for name, run in runs.items()}
     for (name, norm), solution in solutions.items():
         saved |= _saved(f"{norm}_{_key(name)}".rstrip("_"), solution, arrays["X"].shape[:2])
-    np.savez(written[0], **saved)
+    with replacing(written[0]) as file:
+        np.savez(file, **saved)
     print(f"weights.npz holds {', '.join(saved)}")
     print(f"wrote {' and '.join(map(str, written))} in {time.perf_counter() - begin:.1f} s")
     return 0

@@ -18,6 +18,7 @@ import numpy as np
 from .. import _core
 from .check import as_count
 from .counted import counted
+from .files import replacing
 
 __all__ = ["replicate"]
 
@@ -242,15 +243,10 @@ class _Sheet:
             self._rewrite(path, whole)
 
     def _rewrite(self, path: Path, header: list[str]) -> None:
-        """Written beside the old one and renamed: whatever happens, one of the two is there, and whole."""
-        beside = path.with_name(path.name + ".new")
-        with open(beside, "w", newline="", encoding="utf-8") as file:
+        with replacing(path, "w") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(header)
             writer.writerows(_cells(run, numbers) for run, numbers in self.rows.items())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
 
 
 def _read(path: Path) -> tuple[list[str], list[tuple[int, list[str]]], bool]:

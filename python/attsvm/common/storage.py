@@ -11,11 +11,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
+
+from .files import replacing
 
 __all__ = ["load", "same", "save", "storable"]
 
@@ -58,8 +59,7 @@ def save(value: Any, file: Any) -> None:
     if hasattr(file, "write"):
         np.savez(file, **members)
         return
-    # Not by name, to which savez would append .npz; a number would be an open file of others.
-    with open(os.fspath(file), "wb") as handle:
+    with replacing(file) as handle:  # not by name, to which savez would append .npz
         np.savez(handle, **members)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..common.check import as_count, as_list
+from ..common.files import replacing
 from ..plot import finish
 from .analysis import analyze_head
 from .model import Head, check_head
@@ -103,16 +104,26 @@ def _spread(head: Head) -> float:
 
 def append_rows(path: Path, rows: Sequence[Row]) -> None:
     """Add rows to the table, all at once; a new file gets the header first."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     if not path.exists() or path.stat().st_size == 0:
         path.parent.mkdir(parents=True, exist_ok=True)
-        writer.writeheader()
-    writer.writerows({name: _written(row[name]) for name in COLUMNS} for row in rows)
+        write_rows(path, rows)
+        return
     with open(path, "a", encoding="utf-8", newline="") as file:
-        file.write(text.getvalue())
+        file.write(_lines(rows))
         file.flush()
         os.fsync(file.fileno())
+
+
+def write_rows(path: Path, rows: Sequence[Row]) -> None:
+    """The table anew, in the place of another."""
+    with replacing(path, "w") as file:
+        file.write(",".join(COLUMNS) + "\n" + _lines(rows))
+
+
+def _lines(rows: Sequence[Row]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([_written(row[name]) for name in COLUMNS] for row in rows)
+    return text.getvalue()
 
 
 def _written(value: Any) -> Any:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..common.check import as_count
+from ..common.files import replacing
 from .analysis import analyze_model
 from .model import Head, as_heads
 from .outcome import HeadReport, as_reports
@@ -48,7 +49,8 @@ class View:
         ----------
         path : path-like
         """
-        Path(path).write_text(self.html, encoding="utf-8")
+        with replacing(path, "w") as file:
+            file.write(self.html)
 
 
 def view(heads: Sequence[Head] | Sequence[HeadReport], *, sentences: int = 8, title: str = "Attention heads") -> View:

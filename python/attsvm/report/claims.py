@@ -60,6 +60,7 @@ from typing import Any
 
 import numpy as np
 
+from ..common.files import replacing
 from .intervals import (
     LEAST_MEAN,
     LEAST_MEDIAN,
@@ -312,7 +313,8 @@ def write_claims(path: Path, figure: str, groups: Mapping[str, Sequence[Claim]])
             words = {"figure": figure, "claim": f"{heading}: {claim.text}"}
             entries.append(words | {name: getattr(claim, name) for name in numbers})
     text = json.dumps(entries, indent=1, allow_nan=False, ensure_ascii=False)
-    path.write_text(text + "\n", encoding="utf-8")
+    with replacing(path, "w") as file:
+        file.write(text + "\n")
 
 
 def read_claims(path: Path) -> list[dict[str, Any]]:

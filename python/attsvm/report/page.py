@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..common.files import replacing
 from .claims import VERDICTS, Claim
 from .tables import RULE, count_verdicts, verdicts_line
 
@@ -94,7 +95,8 @@ def write_page(
         page.append(_paragraphs(RULE.replace("\n", " "), ' class="fine"'))
     head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{_escape(title)}</title>'
     top = ["<!doctype html>", f'<html lang="en"><head>{head}<style>{STYLE}</style></head><body>']
-    path.write_text("\n".join([*top, *filter(None, page), "</body></html>", ""]), encoding="utf-8")
+    with replacing(path, "w") as file:
+        file.write("\n".join([*top, *filter(None, page), "</body></html>", ""]))
 
 
 def _present(path: Path) -> dict[str, str]:

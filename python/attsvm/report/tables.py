@@ -1,4 +1,4 @@
-"""What a command leaves behind: tables on the terminal, curves in a CSV, claims judged against measurements."""
+"""What a command leaves behind: tables on the terminal, curves in a CSV, pictures, claims against measurements."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..common.files import replacing
 from ..plot import largest
 from ..svm.separation import Separation
 from ..theory.conditions import correlation, is_locally_optimal
@@ -16,7 +17,16 @@ from ..training.problem import Problem
 from ..training.run import Run
 from .claims import VERDICTS, Claim
 
-__all__ = ["claims_table", "count_verdicts", "runs_table", "solutions_table", "table", "verdicts_line", "write_csv"]
+__all__ = [
+    "claims_table",
+    "count_verdicts",
+    "runs_table",
+    "solutions_table",
+    "table",
+    "verdicts_line",
+    "write_csv",
+    "write_picture",
+]
 
 WORDS = ("hold", "fail", "undecided")  # of the verdicts, in a count
 
@@ -115,7 +125,13 @@ def solutions_table(
 
 def write_csv(path: Path, columns: Mapping[str, Any]) -> None:
     """Columns of one length below their names; floats so that they read back exactly."""
-    with open(path, "w", newline="", encoding="utf-8") as file:
+    with replacing(path, "w") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows(zip(*(np.asarray(column).tolist() for column in columns.values()), strict=True))
+
+
+def write_picture(path: Path, figure: Any) -> None:
+    """A matplotlib figure, in the format that the name ends in."""
+    with replacing(path) as file:
+        figure.savefig(file, format=path.suffix[1:], dpi=160)

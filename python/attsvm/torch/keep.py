@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import heapq
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from ..common.files import replacing
 
 
 class Sample:
@@ -66,21 +69,30 @@ class Column:
         rows = sum(self._rows(handle) for handle in handles)
         shape = (first.shape[1], rows, first.shape[2])
         if self.store is None:
-            whole: Any = np.empty(shape, first.dtype)
-        else:
-            path = self.store / f"{self.name}.npy"
-            whole = np.lib.format.open_memmap(path, "w+", first.dtype, shape)
+            whole = np.empty(shape, first.dtype)
+            for at, part in self._parts(handles):
+                whole[:, at : at + part.shape[1]] = part
+            return list(whole)
+        path = self.store / f"{self.name}.npy"
+        with replacing(path) as file:  # not through a map, which has no error for a disk that is full
+            np.lib.format.write_array_header_2_0(
+                file, {"descr": np.lib.format.dtype_to_descr(first.dtype), "fortran_order": False, "shape": shape}
+            )
+            begin, row = file.tell(), first.dtype.itemsize * shape[2]
+            for at, part in self._parts(handles):
+                for group, some in enumerate(part):
+                    file.seek(begin + (group * rows + at) * row)
+                    file.write(some.tobytes())
+        self.close()
+        return list(np.load(path, mmap_mode="r"))
+
+    def _parts(self, handles: list[Any]) -> Iterator[tuple[int, np.ndarray]]:
+        """Of each sequence its first row and its array (groups, rows, width)."""
         at = 0
         for handle in handles:
             part = self._read(handle).swapaxes(0, 1)
-            whole[:, at : at + part.shape[1]] = part
+            yield at, part
             at += part.shape[1]
-        self.close()
-        if self.store is not None:
-            whole.flush()
-            # Pages that were written count as memory of the process as long as they are mapped.
-            whole = np.load(path, mmap_mode="r")
-        return list(whole)
 
     def _rows(self, handle: Any) -> int:
         return len(handle) if self.store is None else handle[1][0]
