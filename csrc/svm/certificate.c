@@ -69,6 +69,22 @@ int certificate_norm(double *size, const double *W, ptrdiff_t rows, ptrdiff_t co
     return STATUS_DONE;
 }
 
+/* What rounding may have taken from A^*(lambda), and from b . lambda: multipliers far larger than their combination
+ * would otherwise prove bounds that are false. */
+struct doubt {
+    double combination, product;
+};
+
+static struct doubt rounding_of(const double *lambda, const struct rows *rows)
+{
+    struct doubt doubt = {0, 0};
+    for (ptrdiff_t k = 0; k < rows->count; ++k) {
+        doubt.combination += fabs(lambda[k]);
+        doubt.product += fabs(rows->rhs[k] * lambda[k]);
+    }
+    return (struct doubt){DBL_EPSILON * doubt.combination, DBL_EPSILON * doubt.product};
+}
+
 /* (M, dk), or NULL. */
 static double *operator_scratch(const struct rows *rows, struct arena *arena)
 {
@@ -183,13 +199,14 @@ static double enforce(double *W, double *margin, const struct rows *rows, double
 static void of_both(struct bounds *bound, double *W, double *lambda, double *margin, const struct rows *rows, double s,
                     double of_w, double of_m, enum svm_norm norm, struct arena *arena)
 {
-    double product = vector_dot(rows->rhs, lambda, rows->count);
+    struct doubt doubt = rounding_of(lambda, rows);
+    double product = vector_dot(rows->rhs, lambda, rows->count) - doubt.product;
     if (s > 0) {
         vector_scale(W, s, rows->w->dk * rows->w->dz);
         s *= enforce(W, margin, rows, vector_norm(W, rows->w->dk * rows->w->dz), arena);
     }
     bound->lower = s > 0 ? 1 / (s * of_w) : 0;
-    bound->upper = product > 0 ? of_m / product : INFINITY;
+    bound->upper = product > 0 ? (of_m > 0 ? of_m + doubt.combination : 0) / product : INFINITY;
     bound->gap = bound->lower > 0 ? bound->upper / bound->lower - 1 : INFINITY;
     if (s > 0 && norm == NORM_FROBENIUS)
         vector_scale(lambda, s, rows->count);
