@@ -12,6 +12,7 @@ from typing import Any as _Any
 from . import plot, sample
 from .attention.data import Data
 from .attention.kinds import causal_attention, cross_attention, prompt_attention, self_attention
+from .common.config import __version__ as __version__
 from .common.config import get_num_threads, set_num_threads, show_config
 from .common.replication import replicate
 from .common.storage import load
@@ -38,7 +39,6 @@ if _TYPE_CHECKING:
 
 _logging.getLogger(__name__).addHandler(_logging.NullHandler())  # silent until the user asks
 
-__version__ = "0.1.0"
 
 __all__ = [
     "CallableHead",

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .common.check import as_choice, as_floats, as_numeric, check_shape, check_type
-from .common.graph_picture import draw_graphs
 from .common.render import drawing
 from .common.types import Ball, Norm
+from .next_token.graph_picture import draw_graphs
 from .svm.separation import Separation
 from .theory.diagnosis import Diagnosis
 from .theory.margin_share import margin_share as share_of_margin
@@ -319,7 +319,7 @@ def margins(solution: Separation, ax: Any = None, **line_kw: Any) -> Any:
     """
     weights_of(solution)
     ax = _axes(ax)
-    columns = solution._columns()
+    columns = solution.columns()
     others = ~columns["selected"] & ~columns["support"]
     _two_kinds(ax, columns["query"], columns["margin"], columns["support"], others, line_kw)
     ax.axhline(1, color="0.3", linewidth=0.8, zorder=0)
@@ -394,7 +394,7 @@ def scores(diagnosis: Diagnosis, ax: Any = None, **line_kw: Any) -> Any:
     if solution.W is None:
         raise ValueError(f"diagnosis must be of tokens that can be separated, got {solution.status}")
     ax = _axes(ax)
-    columns, layout = solution._columns(), solution.data.layout
+    columns, layout = solution.columns(), solution.data.layout
     selected = columns["selected"]
     score = layout.flatten_entries("scores", diagnosis.scores, hidden=True)
     ahead = score - score[selected][columns["query"]]

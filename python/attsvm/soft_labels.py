@@ -71,7 +71,7 @@ class SoftLabels(Result):
     def _lines(self) -> list[tuple[str, str]]:
         return []
 
-    def _columns(self) -> dict[str, Any]:
+    def columns(self) -> dict[str, Any]:
         """A row for each token that follows a context."""
         context, token = self.selected.nonzero()
         return {"context": context, "token": token, "count": self.counts[context, token]}

@@ -273,7 +273,7 @@ def test_plain_arrays_take_a_short_road_to_the_same_data(construct, dtype, spher
     for name in ("keys", "queries", "start", "stop", "indptr"):
         assert not getattr(short, name).flags.writeable and not getattr(long, name).flags.writeable
         np.testing.assert_array_equal(getattr(short, name), getattr(long, name))
-    assert (short.powers, short._rows, short._single) == (long.powers, long._rows, long._single)
+    assert (short.powers, short.rows, short.single) == (long.powers, long.rows, long.single)
     assert storage.same(short.choosing, long.choosing)
     W = np.random.default_rng(0).standard_normal((short.dk, short.dz))
     np.testing.assert_array_equal(short.logits(W), long.logits(W))

@@ -57,7 +57,7 @@ def test_numbers_are_those_of_the_head(rng, causal):
     for report in reports:
         own = {tuple(row[:2]): tuple(row) for row in report.fit.rows.tolist()}
         for i, q, (selected, _, flat, rivals, _, margin, decimals, shares) in shown(data, report):
-            prob = report.head._attention(i)[q]
+            prob = report.head.sequence_attention(i)[q]
             assert selected == prob.argmax()
             listed = dict(zip(flat[::2], flat[1::2], strict=True))
             assert all(abs(1000 * prob[t] - p) <= 0.5 for t, p in listed.items())
@@ -66,7 +66,7 @@ def test_numbers_are_those_of_the_head(rng, causal):
                 assert not rivals and margin is None
                 continue
             several += 1
-            logits = report.head._logits(i)[q]
+            logits = report.head.sequence_logits(i)[q]
             ahead = logits[selected] - logits
             nearest = np.delete(ahead, selected).min()
             # Four digits are shown; shares have as many decimals as the largest of them needs.

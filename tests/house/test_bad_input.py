@@ -561,7 +561,7 @@ def test_the_private_module_refuses_what_does_not_fit():
     g = good()
     keys, queries = g.data.keys, g.data.queries
     start, stop = g.data.start, g.data.stop
-    handle, scores, W, W3 = g.data._handle, g.problem._scores, g.W, g.W[None]
+    handle, scores, W, W3 = g.data.handle, g.problem.flat_scores, g.W, g.W[None]
     head = (1, np.ones((2, 3)), np.ones(3), 0.0)
     problem = dict(windows=handle, loss=0, scores=None, values=keys, y=g.y, head=head, heads=1, concatenate=False)
     general = core.objective(*problem.values())
@@ -742,18 +742,18 @@ def test_numbers_are_read_before_arrays_are_checked():
         settings = (Number(array), 1, np.array([[0.1]]), 0.0, 2.0, -1.0, 0)
         out = (np.empty((2, 1, 4)), None, *(np.empty((2, 1)) for _ in range(3)))
         weights = (W, None, None, None, None)
-        core.train(g.problem._objective, None, settings, 0, 3, record, weights, out, np.zeros(2, int), None, None)
+        core.train(g.problem.objective, None, settings, 0, 3, record, weights, out, np.zeros(2, int), None, None)
 
     v, W, o, chosen = np.ones(2), np.ones((2, 2)), np.ones((2, 2)), np.zeros(2, np.intp)
     for call in [
         lambda: train(np.ones((1, 2, 2))),
         lambda: train(np.array([0, 3])),
         lambda: core.head(0, v, None, Number(v), o),
-        lambda: core.regularization_path_point(g.problem._objective, W, 0, Number(W), 1e-6, 10),
+        lambda: core.regularization_path_point(g.problem.objective, W, 0, Number(W), 1e-6, 10),
         lambda: core.frobenius_active(
-            g.data._handle, chosen, None, None, Number(chosen), 100, 0.0, 2.0, 0, None, None, None
+            g.data.handle, chosen, None, None, Number(chosen), 100, 0.0, 2.0, 0, None, None, None
         ),
-        lambda: core.objective(g.data._handle, 0, None, o, np.ones(2), (2, o, None, Number(o)), 1, False),
+        lambda: core.objective(g.data.handle, 0, None, o, np.ones(2), (2, o, None, Number(o)), 1, False),
     ]:
         with pytest.raises((ValueError, TypeError)):
             call()

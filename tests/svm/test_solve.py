@@ -94,7 +94,7 @@ def check_row_space(case, sol):
 @pytest.mark.parametrize("name", CASES)
 def test_answer_and_certificate(name, norm, method):
     case, sol, rows = solved(name, norm, method)
-    nothing_ran = sol.status == "no constraint" or sol._entry >= 0  # a copy, a zero query
+    nothing_ran = sol.status == "no constraint" or sol.entry >= 0  # a copy, a zero query
     assert sol.norm == norm and sol.method == ("presolve" if nothing_ran else method)
     if method in MAY_STOP and sol.status in ("undecided", "iteration limit"):
         assert case.hard or case.status == "infeasible"
@@ -361,11 +361,11 @@ def test_selected_may_change_during_a_solve(kind):
                 sol = attsvm.solve_svm(data, selected, max_iter=200)
             except ValueError:
                 continue  # what it saw first was out of the window, or selected everything
-            assert sol._selection.reference.max() < 32 and len(sol.message) > 0
+            assert sol.selection.reference.max() < 32 and len(sol.message) > 0
     finally:
         stop.set()
         thread.join()
-    np.testing.assert_array_equal(want._selection.reference, np.zeros(40))
+    np.testing.assert_array_equal(want.selection.reference, np.zeros(40))
 
 
 def test_a_solve_keeps_its_own_selection():
@@ -403,7 +403,7 @@ def proves_infeasible(data, sol):
     """The certificate, recomputed in exact arithmetic: ||A^* lambda|| <= 1e-9 sum lambda length."""
     W, weight = {}, 0.0
     for q, (start, stop) in enumerate(zip(data.start, data.stop, strict=True)):
-        a = int(sol._selection.reference[q])
+        a = int(sol.selection.reference[q])
         for t in range(stop - start):
             multiplier = float(np.ravel(sol.certificate)[data.indptr[q] + t])
             delta = [

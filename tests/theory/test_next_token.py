@@ -8,7 +8,7 @@ import sys
 import attsvm
 import numpy as np
 import pytest
-from attsvm.common.components import strong_components
+from attsvm.next_token.components import strong_components
 
 INSTANCES = 12
 

@@ -62,7 +62,7 @@ def test_log_gradient_is_that_of_the_problem(loss):
     W = np.zeros((10, 10))
     for ball, norm in enumerate(_core.BALL):
         status, log_excess, log_gradient, gap, *_ = _core.regularization_path_point(
-            problem._objective, W, ball, 3.0, 1e-6, 1000
+            problem.objective, W, ball, 3.0, 1e-6, 1000
         )
         _, G = problem.loss_and_grad(W)
         assert log_gradient == pytest.approx(math.log(reference.matrix_norms(G, norm)[1]), abs=1e-9)

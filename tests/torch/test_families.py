@@ -119,7 +119,7 @@ def test_the_head_s_own_choices_are_feasible(name, padding):
             assert report.fit.status == "optimal" and 0 < report.fit.learned_margin <= report.fit.margin * (1 + 1e-9)
             solved += 1
             for i, q, selected in rows:
-                assert head._attention(i)[q].argmax() == selected
+                assert head.sequence_attention(i)[q].argmax() == selected
     assert solved or name in ("gemma2", "gpt-oss")  # capped logits; a sink takes most of the attention
 
 
@@ -182,7 +182,7 @@ def test_views_of_families(name):
     for head, shown in zip(found, data["heads"], strict=True):
         sentences = data["texts"][shown["text"]]["sentences"]
         for sentence, cases in zip(sentences, shown["cases"], strict=True):
-            prob = head._attention(sentence["index"])
+            prob = head.sequence_attention(sentence["index"])
             names = sentence.get("queries", sentence["keys"])
             assert prob.shape == (len(names), len(sentence["keys"])) and len(cases) == len(names)
             for row, case in zip(prob, cases, strict=True):

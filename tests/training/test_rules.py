@@ -88,7 +88,7 @@ def test_polyak_goes_on_where_the_loss_is_its_infimum_to_the_last_bit(trained, l
     run = attsvm.train(s.problem, **start, rule="polyak", lr=1e9, record=500)
     assert run.status == "completed" and (np.diff(run.norm, axis=-1) > 1).all()
     run = run[1] if trained == "runs" else run
-    assert run.loss[-1] - s.problem._infimum() < 1e-14
+    assert run.loss[-1] - s.problem.infimum() < 1e-14
     if trained != "KQ":  # factors go to another limit
         assert attsvm.correlation(run.W, attsvm.solve_svm(run.data, run.selected).W) > 1 - 1e-4
 

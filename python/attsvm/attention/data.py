@@ -49,13 +49,13 @@ class Data:
     _causal: bool
 
     def __init__(self, name: str, keys: np.ndarray, queries: np.ndarray, values: np.ndarray | None, layout: Shape):
-        self._handle = _core.windows(keys, queries, *layout.windows())
+        self.handle = _core.windows(keys, queries, *layout.windows())
         self.name = name
         self.keys = read_only(keys)
         self.queries = read_only(queries)
-        self._values = None if values is None else read_only(values)
+        self.given_values = None if values is None else read_only(values)
         self.layout = layout
-        self._single = layout.single
+        self.single = layout.single
 
     @classmethod
     def of_plain(cls, name: str, X: Any, Z: Any, causal: bool = False) -> Data | None:
@@ -64,9 +64,9 @@ class Data:
         if made is None:
             return None
         data = cls.__new__(cls)
-        data._handle, data.keys, data.queries, largest_key, largest_query = made
-        data.name, data._values, data._shapes, data._causal = name, None, (X.shape, Z.shape), causal
-        data._single = len(Z.shape) == 2
+        data.handle, data.keys, data.queries, largest_key, largest_query = made
+        data.name, data.given_values, data._shapes, data._causal = name, None, (X.shape, Z.shape), causal
+        data.single = len(Z.shape) == 2
         if _powers(largest_key, largest_query) is None:  # others are found by the first solve, of X as it is then
             data.powers = None
         if not causal:
@@ -77,12 +77,12 @@ class Data:
     def layout(self) -> Shape:
         """Of rectangular arrays, made when something asks for it."""
         (n, T, _), queries = self._shapes
-        counts = np.full(n, 1 if self._single else queries[1], dtype=np.intp)
-        return Layout(np.full(n, T, dtype=np.intp), counts, self._single, self._causal)
+        counts = np.full(n, 1 if self.single else queries[1], dtype=np.intp)
+        return Layout(np.full(n, T, dtype=np.intp), counts, self.single, self._causal)
 
     @functools.cached_property
     def _index(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        return _core.index(self._handle)
+        return _core.index(self.handle)
 
     @property
     def start(self) -> np.ndarray:
@@ -98,9 +98,9 @@ class Data:
         return self._index[2]
 
     @property
-    def _rows(self) -> int:
+    def rows(self) -> int:
         """One for every token that is not selected."""
-        return _core.entries(self._handle) - len(self.queries)
+        return _core.entries(self.handle) - len(self.queries)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Data, tuple(self._state().values())
@@ -111,13 +111,13 @@ class Data:
             "name": self.name,
             "keys": self.keys,
             "queries": self.queries,
-            "values": self._values,
+            "values": self.given_values,
             "layout": self.layout,
         }
 
     @property
     def values(self) -> np.ndarray:
-        return self.keys if self._values is None else self._values
+        return self.keys if self.given_values is None else self.given_values
 
     @property
     def dk(self) -> int:
@@ -161,7 +161,7 @@ class Data:
     def in_range(self) -> Any:
         """The windows of keys and queries over their powers of two, of the choosing queries alone."""
         if self.powers is None and self.choosing is None:
-            return self._handle
+            return self.handle
         keys, queries, start, stop = self.keys, self.queries, self.start, self.stop
         if self.powers is not None:
             keys = np.ldexp(keys.astype(np.float64), -self.powers[0])
@@ -199,7 +199,7 @@ class Data:
         >>> data.logits([[1.0, 0.0], [0.0, 1.0]])
         array([[1., 2.]])
         """
-        return self.layout.shape_entries(_core.logits(self._handle, self._weights(W)), -np.inf)
+        return self.layout.shape_entries(_core.logits(self.handle, self._weights(W)), -np.inf)
 
     def probabilities(self, W: ArrayLike) -> np.ndarray | list[np.ndarray]:
         """Softmax of the logits within each window: ``p_t = exp(keys[t] . (W query)) / sum`` over what a query sees.
@@ -220,7 +220,7 @@ class Data:
         >>> data.probabilities([[1.0, 0.0], [0.0, 1.0]])
         array([[0.5, 0.5]])
         """
-        return self.layout.shape_entries(_core.probabilities(self._handle, self._weights(W)), 0.0)
+        return self.layout.shape_entries(_core.probabilities(self.handle, self._weights(W)), 0.0)
 
     def attended(self, W: ArrayLike, hard: bool = False) -> np.ndarray | list[np.ndarray]:
         """Attention's output: the probability-weighted mean of the values each query sees.
@@ -243,11 +243,11 @@ class Data:
         array([[1., 0.]])
         """
         if hard:
-            top = _core.top(self._handle, _core.logits(self._handle, self._weights(W)))
+            top = _core.top(self.handle, _core.logits(self.handle, self._weights(W)))
             return self.layout.shape_queries(self.values[self.start + top].astype(np.float64))
         values = np.ascontiguousarray(self.values, dtype=np.float64)
-        prob = _core.probabilities(self._handle, self._weights(W))
-        return self.layout.shape_queries(_core.attended(self._handle, values, prob))
+        prob = _core.probabilities(self.handle, self._weights(W))
+        return self.layout.shape_queries(_core.attended(self.handle, values, prob))
 
     def select(self, W: ArrayLike) -> np.ndarray | list[np.ndarray]:
         """The token with the largest logit for each query, counted within its window; the lowest index on a tie.
@@ -267,7 +267,7 @@ class Data:
         >>> data.select([[1.0, 0.0], [0.0, 1.0]])
         array([1])
         """
-        return self.layout.shape_queries(_core.top(self._handle, _core.logits(self._handle, self._weights(W))))
+        return self.layout.shape_queries(_core.top(self.handle, _core.logits(self.handle, self._weights(W))))
 
     def margins(self, W: Any, selected: Any) -> np.ndarray | list[np.ndarray]:
         """Margin ``(keys[selected] - keys[t]) . (W query)`` of every token a query sees.
@@ -298,11 +298,11 @@ class Data:
         >>> data.margins([[1.0, 0.0], [0.0, 1.0]], [1])
         array([[ 1., inf]])
         """
-        return self.layout.shape_entries(self._margins(W, self._indices(selected)), np.inf)
+        return self.layout.shape_entries(self.flat_margins(W, self._indices(selected)), np.inf)
 
-    def _margins(self, W: Any, reference: np.ndarray) -> np.ndarray:
+    def flat_margins(self, W: Any, reference: np.ndarray) -> np.ndarray:
         """The margins of all entries, flat."""
-        margins = _core.margins(self._handle, self._weights(W), reference)
+        margins = _core.margins(self.handle, self._weights(W), reference)
         margins[self.indptr[:-1] + reference] = np.inf
         return margins
 

@@ -20,7 +20,7 @@ def _with_values(data: Data, values: Any) -> Data:
     if values is not None:
         layout = data.layout
         assert isinstance(layout, Layout)
-        data._values = read_only(read_values(values, layout.lengths))
+        data.given_values = read_only(read_values(values, layout.lengths))
     return data
 
 

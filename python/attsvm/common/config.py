@@ -10,7 +10,9 @@ import numpy as np
 from .. import _core
 from .check import as_count
 
-__all__ = ["get_num_threads", "set_num_threads", "show_config"]
+__all__ = ["__version__", "get_num_threads", "set_num_threads", "show_config"]
+
+__version__ = "0.1.0"
 
 # NumPy's OpenBLAS ends the process when it cannot map its work buffer, and keeps the one that it has: while there is
 # memory to ask for, a product large enough to want one (_core does the same for its own).
@@ -67,7 +69,5 @@ def show_config() -> None:
     BLAS: ...
     """
     config: dict[str, Any] = _core.config()
-    from .. import __version__
-
     print(f"attsvm {__version__}, NumPy {np.__version__}, Python {platform.python_version()}, {platform.machine()}")
     print(f"BLAS: {config['blas']}, {config['threads']} thread{'s' if config['threads'] != 1 else ''}")

@@ -17,7 +17,7 @@ __all__ = ["Result", "plain"]
 class Result:
     """Base of the results.  A subclass is storable and says what it prints and tabulates.
 
-    ``_title()`` and ``_lines()``, pairs of a name and a text, make the printed and the notebook form; ``_columns()``
+    ``_title()`` and ``_lines()``, pairs of a name and a text, make the printed and the notebook form; ``columns()``
     makes the data frame, ``_values()`` the dictionary.
     """
 
@@ -33,7 +33,8 @@ class Result:
     def _lines(self) -> list[tuple[str, str]]:
         raise NotImplementedError
 
-    def _columns(self) -> dict[str, Any]:
+    def columns(self) -> dict[str, Any]:
+        """The columns of :meth:`to_dataframe`, for those who have no pandas."""
         raise NotImplementedError
 
     def _values(self) -> dict[str, Any]:
@@ -101,7 +102,7 @@ class Result:
             import pandas
         except ImportError:
             raise ImportError("to_dataframe needs pandas: pip install pandas") from None
-        return pandas.DataFrame(self._columns())
+        return pandas.DataFrame(self.columns())
 
     def plot(self, ax: Any = None, **line_kw: Any) -> Any:
         """Draw the result into ``ax``, pyplot's current axes by default, and return the axes.

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from .config import __version__
 from .files import replacing
 
 __all__ = ["load", "same", "save", "storable"]
@@ -52,8 +53,6 @@ def save(value: Any, file: Any) -> None:
     """Write an object of a storable class.  ``file`` is a path or a file opened for writing bytes."""
     arrays: dict[str, np.ndarray] = {}
     content = _pack(value, arrays)
-    from .. import __version__
-
     text = json.dumps({"format": FORMAT, "attsvm": __version__, "content": content})
     members: dict[str, Any] = {MEMBER: np.array(text), **arrays}
     if hasattr(file, "write"):

@@ -60,7 +60,7 @@ def all_support(problem: Problem, solution: Separation) -> bool:
     if solution.W is None:
         return False
     others = problem.data.indptr[-1] - len(problem.data)
-    held = theory.support_entries(problem.data, solution.W, solution._selection.reference)
+    held = theory.support_entries(problem.data, solution.W, solution.selection.reference)
     return bool(held.sum() == others)
 
 
@@ -68,7 +68,7 @@ def differs(problem: Problem, solution: Separation) -> bool:
     """Whether the package's local optimality or support is another than the definition's, in NumPy."""
     if solution.W is None:
         return False
-    n, chosen = len(problem.data), solution._selection.reference
+    n, chosen = len(problem.data), solution.selection.reference
     X, Z = problem.data.keys.reshape(n, -1, problem.data.dk), problem.data.queries
     support = support_margins(X, Z, chosen, solution.W) <= 1 + TIGHT
     best = problem.scores[np.arange(n), chosen][:, None]

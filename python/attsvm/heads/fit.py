@@ -11,7 +11,7 @@ from ..attention.data import Data
 from ..common.storage import storable
 from ..svm.selection import Selection
 from ..svm.separation import Separation
-from ..svm.solve import _solve, solve_svm
+from ..svm.solve import solve_selection, solve_svm
 from .cases import Cases, as_cases
 from .model import Head
 
@@ -92,13 +92,13 @@ def fit_svm(
     data = cases.data
     if rough and C is None:
         method = "block" if (np.diff(data.indptr) ** 2).sum() <= PAIRS else "gradient"
-        solution = _solve(data, Selection(data, cases.selected), norm, method, ROUGH, ROUGH_ITERATIONS)
+        solution = solve_selection(data, Selection(data, cases.selected), norm, method, ROUGH, ROUGH_ITERATIONS)
     else:
         start = None if near is None else _multipliers(near, cases)
         solution = solve_svm(data, cases.selected, norm, C=C, tol=tol, warm_start=start)
     own = head.W
     size = norm_on_span(own, cases)
-    learned = float(cases.data._margins(own, cases.selected).min()) / size if size > 0 else 0.0
+    learned = float(cases.data.flat_margins(own, cases.selected).min()) / size if size > 0 else 0.0
     support, multipliers = _support(solution, cases)
     accuracy = scores = cosine = float("nan")
     missed = 0

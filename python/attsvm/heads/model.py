@@ -275,7 +275,7 @@ class Head:
             sizes[here] = text.seen(i)[rows[here, 1]].sum(axis=1)
         return sizes
 
-    def _logits(self, i: int) -> np.ndarray:
+    def sequence_logits(self, i: int) -> np.ndarray:
         """Logits (S, T) of the i-th sequence kept, one row per query; -inf at hidden tokens."""
         text, given = self.text, self.given
         own = slice(text.query_begin[i], text.query_begin[i] + text.counts[i])
@@ -292,9 +292,9 @@ class Head:
                 found += given.bias[i]
         return np.where(text.seen(i), found, -np.inf)
 
-    def _attention(self, i: int) -> np.ndarray:
+    def sequence_attention(self, i: int) -> np.ndarray:
         """Probabilities (S, T) of the i-th sequence kept; rows of nan for queries that see nothing."""
-        logits = self._logits(i)
+        logits = self.sequence_logits(i)
         top = logits.max(axis=1, initial=-np.inf, keepdims=True)
         sink = None
         if self.given is not None and self.given.sink is not None:
@@ -322,7 +322,7 @@ class Head:
 
     def logits(self, sentence: int) -> np.ndarray:
         """Logits (S, T) of a sequence, one row per query; -inf at tokens it does not see."""
-        return self._whole(sentence, self._logits, -np.inf)
+        return self._whole(sentence, self.sequence_logits, -np.inf)
 
     def attention(self, sentence: int) -> np.ndarray:
         """Attention probabilities (S, T) of sequence ``sentence`` of all that were given, one row per query.
@@ -334,7 +334,7 @@ class Head:
         LookupError
             For a sequence that was not kept.
         """
-        return self._whole(sentence, self._attention, 0.0)
+        return self._whole(sentence, self.sequence_attention, 0.0)
 
     @functools.cached_property
     def choices(self) -> Choices:
@@ -343,7 +343,7 @@ class Head:
             return self.known
         found = []
         for i in range(len(self.text.lengths)):
-            prob = self._attention(i)
+            prob = self.sequence_attention(i)
             dead = np.isnan(prob).any(axis=1)
             selected = np.where(dead, -1, prob.argmax(axis=1))
             found.append((selected, np.where(dead, np.nan, prob.max(axis=1)), 1 / (prob**2).sum(axis=1)))

@@ -139,7 +139,7 @@ class HeadReport(Result):
             return float("nan")
         return float(1 - np.linalg.norm(K / sizes[0] - Q / sizes[1]) / 2)
 
-    def _columns(self) -> dict[str, Any]:
+    def columns(self) -> dict[str, Any]:
         from .report import results_columns
 
         return results_columns([self])

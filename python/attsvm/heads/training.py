@@ -93,7 +93,7 @@ def _spread(head: Head) -> float:
     """Standard deviation of the logits around the mean of their query, of the first sequences."""
     found = []
     for i in range(min(len(head.text.lengths), 32)):
-        logits = head._logits(i)
+        logits = head.sequence_logits(i)
         seen = np.isfinite(logits)
         rows = seen.sum(axis=1) > 1
         mean = np.where(seen, logits, 0)[rows].sum(axis=1) / seen[rows].sum(axis=1)

@@ -29,7 +29,7 @@ class Selection:
         self.rhs: np.ndarray | None = None
         self.power = 0
         # A copy: C trusts it during the solve, and the answer describes itself by it.
-        plain = _core.reference(data._handle, selected) if data._single else None  # all that most calls need
+        plain = _core.reference(data.handle, selected) if data.single else None  # all that most calls need
         if plain is not None:
             self.reference = plain
         else:
@@ -62,7 +62,7 @@ class Selection:
         if not some.all():
             raise ValueError(f"selected must hold a token for every query, got none for query {some.argmin()}")
         self.kept = kept
-        self.reference = _core.top(data._handle, kept.astype(np.float64))
+        self.reference = _core.top(data.handle, kept.astype(np.float64))
 
     def _ask(self, data: Data, margins: Any) -> None:
         rhs = as_entries(data, "margins", margins, hidden=True).copy()

@@ -80,7 +80,7 @@ class Separation(Result):
     def __init__(self, data: Data, selection: Selection, norm: str | float, method: str, C: float | None, answer: Any):
         self.data, self.norm, self.method, self.C = data, norm, answer.method or method, C
         self.status = "optimal" if answer.status == 0 else _core.STATUS[answer.status]
-        self._selection, self._answer = selection, answer
+        self.selection, self._answer = selection, answer
 
     @property
     def W(self) -> np.ndarray | None:
@@ -116,10 +116,10 @@ class Separation(Result):
 
     @property
     def selected(self) -> Any:
-        kept = self._selection.kept
+        kept = self.selection.kept
         layout = self.data.layout
         if kept is None:
-            return layout.shape_queries(self._selection.reference)
+            return layout.shape_queries(self.selection.reference)
         return layout.shape_entries(kept, False)
 
     @property
@@ -127,28 +127,28 @@ class Separation(Result):
         return self._answer.iterations
 
     @property
-    def _entry(self) -> int:
+    def entry(self) -> int:
         return self._answer.entry
 
     @property
-    def _dual(self) -> np.ndarray:
+    def flat_dual(self) -> np.ndarray:
         return self._answer.dual
 
     @property
     def dual(self) -> Any:
-        return None if self.status == "infeasible" else self.data.layout.shape_entries(self._dual, 0.0)
+        return None if self.status == "infeasible" else self.data.layout.shape_entries(self.flat_dual, 0.0)
 
     @property
     def certificate(self) -> Any:
-        return self.data.layout.shape_entries(self._dual, 0.0) if self.status == "infeasible" else None
+        return self.data.layout.shape_entries(self.flat_dual, 0.0) if self.status == "infeasible" else None
 
     @property
     def slack(self) -> Any:
         if self.C is None:
             return None
-        slack = self._dual / (2 * self.C)
-        if self._selection.kept is not None:
-            slack = np.where(self._selection.kept, 0.0, slack)  # equality rows are hard
+        slack = self.flat_dual / (2 * self.C)
+        if self.selection.kept is not None:
+            slack = np.where(self.selection.kept, 0.0, slack)  # equality rows are hard
         return self.data.layout.shape_entries(slack, 0.0)
 
     @functools.cached_property
@@ -158,22 +158,22 @@ class Separation(Result):
     @functools.cached_property
     def _holding(self) -> np.ndarray:
         """Which entries are support, flat."""
-        holding = self._dual > 0
-        if self._selection.kept is not None:
-            holding &= ~self._selection.kept
+        holding = self.flat_dual > 0
+        if self.selection.kept is not None:
+            holding &= ~self.selection.kept
         entries = np.flatnonzero(holding)
-        pull = np.log(self._dual[entries]) + self._log_sizes(entries)  # the numbers may leave double precision
+        pull = np.log(self.flat_dual[entries]) + self._log_sizes(entries)  # the numbers may leave double precision
         largest = pull.max(initial=-np.inf)
         if largest == -np.inf:  # none, or that of a copy or a zero query, whose row is zero
             return holding
         part = np.exp(pull - largest)
         holding[entries] = part > ROUNDED
         if self.status == "optimal" and self.C is None:  # else W and multipliers need not belong together
-            excess = self.data._margins(self._answer.W, self._selection.reference)[entries]
-            if self._selection.rhs is None:
+            excess = self.data.flat_margins(self._answer.W, self.selection.reference)[entries]
+            if self.selection.rhs is None:
                 excess -= 1
             else:
-                asked = np.ldexp(self._selection.rhs, self._selection.power)
+                asked = np.ldexp(self.selection.rhs, self.selection.power)
                 excess = (excess - asked[entries]) / np.abs(asked).max()
             holding[entries] &= part > excess
         return holding
@@ -182,7 +182,7 @@ class Separation(Result):
         """Logarithms of the sizes of these rows: of the largest number in x_ref - x_t times that in z."""
         data, sizes = self.data, np.empty(len(entries))
         q = np.searchsorted(data.indptr, entries, side="right") - 1
-        token, chosen = entries - data.indptr[q] + data.start[q], self._selection.reference[q] + data.start[q]
+        token, chosen = entries - data.indptr[q] + data.start[q], self.selection.reference[q] + data.start[q]
         for k in range(0, len(entries), CHUNK):
             a, t = (data.keys[at[k : k + CHUNK]].astype(np.float64) / 2 for at in (chosen, token))
             sizes[k : k + CHUNK] = np.abs(a - t).max(axis=1)
@@ -211,17 +211,17 @@ class Separation(Result):
             return f"no W has a smaller soft-margin objective (C={self.C:g}), to a relative {self.gap:.1e}"
         if self.status == "optimal":
             return (
-                f"every margin is at least {self._asked} and no smaller {self._norm} norm does it, "
+                f"every margin is at least {self._asked} and no smaller {self.norm_name} norm does it, "
                 f"to a relative {self.gap:.1e}"
             )
         if self.status == "feasible":
             return "every margin is at least 1, though not with the least norm"
-        if self.status == "no constraint" and self._selection.rhs is not None:
+        if self.status == "no constraint" and self.selection.rhs is not None:
             return "zero weights reach every margin asked"
         if self.status == "no constraint":
             return "every query selects all the tokens it can tell apart, so zero weights do"
         if self.status == "infeasible":
-            what = "rank the selected tokens first" if self._selection.rhs is None else "reach these margins"
+            what = "rank the selected tokens first" if self.selection.rhs is None else "reach these margins"
             impossible = self._impossible_pair() or f"no weights {what}: {self._proof}"
             return impossible if self.C is not None else f"{impossible}; solve_svm(..., C=1.0) allows for exceptions"
         if self.status == "stationary":
@@ -232,32 +232,32 @@ class Separation(Result):
 
     @property
     def _asked(self) -> str:
-        return "1" if self._selection.rhs is None else "what was asked"
+        return "1" if self.selection.rhs is None else "what was asked"
 
     @property
-    def _norm(self) -> str:
+    def norm_name(self) -> str:
         return self.norm if isinstance(self.norm, str) else f"entrywise l{self.norm:g}"
 
     @property
     def _proof(self) -> str:
-        entries = np.flatnonzero(self._dual)
+        entries = np.flatnonzero(self.flat_dual)
         if len(entries) > ROWS_SHOWN:
             return "the certificate combines the rows to zero"
         q = np.searchsorted(self.data.indptr, entries, side="right") - 1
-        chosen, token = self._selection.reference[q], entries - self.data.indptr[q]
+        chosen, token = self.selection.reference[q], entries - self.data.indptr[q]
         rows = (f"query {i}, token {a} over {t}" for i, a, t in zip(q, chosen, token, strict=True))
         return f"these rows combine to zero: {'; '.join(rows)}"
 
     def _impossible_pair(self) -> str | None:
         """The token that is a copy of the selected one, or the query that is zero."""
-        if self._entry < 0:
+        if self.entry < 0:
             return None
-        q = int(np.searchsorted(self.data.indptr, self._entry, side="right")) - 1
-        token, chosen = int(self._entry - self.data.indptr[q]), int(self._selection.reference[q])
+        q = int(np.searchsorted(self.data.indptr, self.entry, side="right")) - 1
+        token, chosen = int(self.entry - self.data.indptr[q]), int(self.selection.reference[q])
         if not self.data.queries[q].any():
             return f"query {q} is zero, so all its logits are 0 and it cannot prefer token {chosen}"
         equals = f"in the window of query {q}, token {token} equals the selected token {chosen}"
-        if self._selection.kept is not None and self._selection.kept[self._entry]:
+        if self.selection.kept is not None and self.selection.kept[self.entry]:
             return f"{equals}, so no weights make their logits differ, as margins asks"
         return (
             f"{equals}, so no weights can prefer "
@@ -295,7 +295,7 @@ class Separation(Result):
         return data.select(self.W)
 
     def _title(self) -> str:
-        return f"Separation in the {self._norm} norm: {self.status}"
+        return f"Separation in the {self.norm_name} norm: {self.status}"
 
     def _lines(self) -> list[tuple[str, str]]:
         lines = [("", self.message)]
@@ -316,8 +316,8 @@ class Separation(Result):
     def _html_bar(self) -> str:
         return interval_bar(self.margin, self.margin_bound) if self.W is not None and self.C is None else ""
 
-    def _columns(self) -> dict[str, Any]:
-        data, chosen = self.data, self._selection
+    def columns(self) -> dict[str, Any]:
+        data, chosen = self.data, self.selection
         q = np.repeat(np.arange(len(data)), data.stop - data.start)
         reference = data.indptr[:-1] + chosen.reference
         selected = chosen.kept
@@ -326,9 +326,9 @@ class Separation(Result):
             selected[reference] = True
         columns = {"query": q, "token": np.arange(len(q)) - data.indptr[q], "selected": selected}
         if self.W is not None:
-            columns["margin"] = data._margins(self.W, chosen.reference)
+            columns["margin"] = data.flat_margins(self.W, chosen.reference)
             columns["margin"][reference] = 0.0
-        columns["certificate" if self.status == "infeasible" else "dual"] = self._dual
+        columns["certificate" if self.status == "infeasible" else "dual"] = self.flat_dual
         return columns | {"support": self._holding & ~selected}
 
     def _values(self) -> dict[str, Any]:
@@ -341,7 +341,7 @@ class Separation(Result):
     def _state(self) -> dict[str, Any]:
         return {
             "data": self.data,
-            "selection": self._selection,
+            "selection": self.selection,
             "norm": self.norm,
             "method": self.method,
             "C": self.C,

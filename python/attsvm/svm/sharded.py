@@ -37,7 +37,7 @@ def solve_sharded(
     held = np.zeros(data.indptr[-1], dtype=bool) if selection.kept is None else selection.kept.copy()
     held[data.indptr[:-1] + selection.reference] = True  # these have no margin row
     own = workers.together(lambda: solve(data, selection, tol))
-    chosen, iterations = (own._dual > PROPOSED * own._dual.max()) & ~held, 0
+    chosen, iterations = (own.flat_dual > PROPOSED * own.flat_dual.max()) & ~held, 0
     while True:
         entries, first, working, selected = _propose(data, chosen, held, workers)
         sol = workers.together(lambda: _first_solves(solve, working, selected, tol / 2, workers))  # noqa: B023
@@ -45,7 +45,7 @@ def solve_sharded(
             return own
         code, lower, upper, more, at, W, dual = _tell(sol, working, workers)
         iterations += more
-        margins = np.where(held, np.inf, data._margins(W, selection.reference))
+        margins = np.where(held, np.inf, data.flat_margins(W, selection.reference))
         worst = float(workers.table([margins.min()]).min())
         broken = (margins < 1 - tol / 4) & ~chosen
         if code not in GOES_ON or not workers.any(bool(broken.any())):
@@ -92,8 +92,8 @@ def _tell(sol: Separation | None, working: Data, workers: Workers) -> tuple[Any,
     """What the first worker has found: code, bounds, iterations, the entry that cannot be, W, multipliers."""
     numbers, W, dual = np.zeros(5), np.zeros((working.dk, working.dz)), np.zeros(working.indptr[-1])
     if sol is not None:
-        numbers[:] = CODES[sol.status], sol.margin, sol.margin_bound, sol.iterations, sol._entry
-        dual += sol._dual
+        numbers[:] = CODES[sol.status], sol.margin, sol.margin_bound, sol.iterations, sol.entry
+        dual += sol.flat_dual
         W += 0.0 if sol.W is None else sol.W
     numbers, W, dual = (workers.first(a) for a in (numbers, W, dual))
     return int(numbers[0]), float(numbers[1]), float(numbers[2]), int(numbers[3]), int(numbers[4]), W, dual

@@ -165,10 +165,10 @@ def solve_svm(
         )
         if progress:
             with closing_gap(tol) as report:
-                sol = _solve(data, selection, norm, method, tol, most, C, rank, start, report)
+                sol = solve_selection(data, selection, norm, method, tol, most, C, rank, start, report)
                 report(sol.iterations, sol.gap)
         else:
-            sol = _solve(data, selection, norm, method, tol, most, C, rank, start)
+            sol = solve_selection(data, selection, norm, method, tol, most, C, rank, start)
     if sol.status in ("iteration limit", "undecided"):
         warnings.warn(f"solve_svm: {sol.message}", ConvergenceWarning, stacklevel=2)
     return sol
@@ -179,7 +179,9 @@ def _solve_shard(reduce: Callable[[np.ndarray], Any], data: Data, ask: Callable[
     selection, norm, method, tol, most, *_ = workers.together(ask)
     settings = np.array([tol, data.dk, data.dz, most], dtype=np.float64)
     workers.agree(settings, np.array([*map(ord, f"{norm} {method}")], dtype=np.float64))
-    return solve_sharded(data, selection, norm, tol, workers, lambda d, s, tol: _solve(d, s, norm, method, tol, most))
+    return solve_sharded(
+        data, selection, norm, tol, workers, lambda d, s, tol: solve_selection(d, s, norm, method, tol, most)
+    )
 
 
 def _asked(
@@ -196,7 +198,7 @@ def _asked(
     progress: Any = False,
     sharded: bool = False,
 ) -> tuple[Any, ...]:
-    """The arguments of :func:`_solve` but for data and report, checked."""
+    """The arguments of :func:`solve_selection` but for data and report, checked."""
     if not isinstance(data, Data):
         raise TypeError(f"data must come from cross_attention or its siblings, got {type(data).__name__}")
     norm = as_norm("norm", norm)
@@ -260,13 +262,13 @@ def feasible(data: Data, selected: ArrayLike, norm: Norm = "frobenius") -> Separ
     if not isinstance(data, Data):
         raise TypeError(f"data must come from cross_attention or its siblings, got {type(data).__name__}")
     norm = as_norm("norm", norm)
-    sol = _solve(data, Selection(data, selected), norm, "auto", ROUGH)
+    sol = solve_selection(data, Selection(data, selected), norm, "auto", ROUGH)
     if sol.margin > 0 and sol.status != "no constraint":
         sol.status = "feasible"
     return sol
 
 
-def _solve(
+def solve_selection(
     data: Data,
     selection: Selection,
     norm: str | float,
@@ -282,7 +284,7 @@ def _solve(
     methods = _methods(norm, C, rank)
     name = method if method in methods else next(iter(methods))  # "auto" where there is but one
     try:
-        if data._rows > CYCLE_ROWS and C is None and (dual := cycle(data, selection)) is not None:
+        if data.rows > CYCLE_ROWS and C is None and (dual := cycle(data, selection)) is not None:
             answer = _call(_core.presolve, data, selection, tol, 0, C, norm, rank, (dual, None), None)
             sol = Separation(data, selection, norm, "presolve", C, answer)
             if sol.status == "infeasible":
@@ -292,7 +294,7 @@ def _solve(
         if logger.isEnabledFor(logging.DEBUG):
             logger.debug(
                 "%s norm, %s on %d rows: %s after %d iterations, gap %.1e",
-                *(sol._norm, sol.method, data._rows, sol.status, sol.iterations, sol.gap),
+                *(sol.norm_name, sol.method, data.rows, sol.status, sol.iterations, sol.gap),
             )
         if sol.status == "interrupted" or answer.exception is not None:
             exception = answer.exception or KeyboardInterrupt()

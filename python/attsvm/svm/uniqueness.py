@@ -58,18 +58,18 @@ def _of_order_one(a: np.ndarray) -> np.ndarray:
 
 def _rows(sol: Any) -> tuple[Any, ...]:
     """Query, difference, multiplier and slack of every row, as a part of what it is to reach; inf on equalities."""
-    data, reference = sol.data, sol._selection.reference
+    data, reference = sol.data, sol.selection.reference
     query = np.repeat(np.arange(len(data)), data.stop - data.start)
     token = np.arange(data.indptr[-1]) + np.repeat(data.start - data.indptr[:-1], data.stop - data.start)
     chosen = (data.start + reference)[query]
     delta = data.keys[chosen].astype(np.float64) - data.keys[token]
-    asked = np.ones(len(token)) if sol._selection.rhs is None else np.ldexp(sol._selection.rhs, sol._selection.power)
+    asked = np.ones(len(token)) if sol.selection.rhs is None else np.ldexp(sol.selection.rhs, sol.selection.power)
     margin = np.einsum("ki,ki->k", delta, data.queries[query] @ sol.W.T)
     slack = (margin - asked) / np.abs(asked).max()
-    if sol._selection.kept is not None:
-        slack[sol._selection.kept] = np.inf
+    if sol.selection.kept is not None:
+        slack[sol.selection.kept] = np.inf
     row = (token != chosen) & delta.any(axis=1) & data.queries[query].any(axis=1)
-    return query[row], delta[row], sol._dual[row], slack[row]
+    return query[row], delta[row], sol.flat_dual[row], slack[row]
 
 
 def _split(values: np.ndarray, largest: float | None = None) -> np.ndarray | None:

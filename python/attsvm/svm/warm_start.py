@@ -15,7 +15,7 @@ def as_start(data: Data, warm_start: Any, norm: str | float) -> tuple[np.ndarray
     """Multipliers per entry, and weights where they can serve: those of a nuclear answer, for another."""
     entries = int(data.indptr[-1])
     if isinstance(warm_start, Separation):
-        dual: np.ndarray = warm_start._dual
+        dual: np.ndarray = warm_start.flat_dual
         W: Any = warm_start.W
         if len(dual) != entries:
             raise ValueError(

@@ -79,13 +79,13 @@ def is_locally_optimal(problem: Problem, solution: Separation) -> bool:
         raise TypeError(f"solution must come from solve_svm, got {type(solution).__name__}")
     if solution.W is None:
         raise ValueError(f"solution must have weights, got one that is {solution.status}")
-    if solution._selection.kept is not None:
+    if solution.selection.kept is not None:
         raise ValueError("solution must come from a selection of one token per query")
     data = problem.data
     if not _same(data, solution.data):
         raise ValueError("solution must be of the data of the problem")
-    reference = solution._selection.reference
-    rivals = support_entries(data, solution.W, reference) & (problem._scores >= at_reference(problem, reference))
+    reference = solution.selection.reference
+    rivals = support_entries(data, solution.W, reference) & (problem.flat_scores >= at_reference(problem, reference))
     return not rivals.any()
 
 
@@ -100,12 +100,12 @@ def query_of_entry(data: Any) -> np.ndarray:
 
 def at_reference(problem: Problem, reference: np.ndarray) -> np.ndarray:
     """The score of the selected token of each entry's query."""
-    return (problem._scores[problem.data.indptr[:-1] + reference])[query_of_entry(problem.data)]
+    return (problem.flat_scores[problem.data.indptr[:-1] + reference])[query_of_entry(problem.data)]
 
 
 def support_entries(data: Any, W: np.ndarray, reference: np.ndarray) -> np.ndarray:
     """Where the margin is exactly 1, for the solution W of a selection."""
-    return data._margins(W, reference) <= 1 + TIGHT
+    return data.flat_margins(W, reference) <= 1 + TIGHT
 
 
 def smoothness(problem: Problem) -> float:
@@ -126,7 +126,7 @@ def smoothness(problem: Problem) -> float:
             sizes[window] = key, key if V is X else float(np.linalg.norm(V, 2))
     pairs = np.array([sizes[window] for window in zip(data.start.tolist(), data.stop.tolist(), strict=True)])
     g = pairs[:, 1] * heads
-    M0, M1 = _core.loss_bounds(_core.LOSS[problem.loss_name], float(problem._scores.min()))
+    M0, M1 = _core.loss_bounds(_core.LOSS[problem.loss_name], float(problem.flat_scores.min()))
     terms = (data.queries**2).sum(axis=1) * pairs[:, 0] ** 2 * g * (M0 * g + 3 * M1)
     return float(terms.mean())
 
@@ -138,7 +138,7 @@ def first_gradient(problem: Problem, reference: np.ndarray) -> tuple[float, floa
     """
     data = problem.data
     _, G = problem.loss_and_grad(np.zeros((data.dk, data.dz)))
-    return float(data._margins(-G, reference).min()), float(np.linalg.norm(G))
+    return float(data.flat_margins(-G, reference).min()), float(np.linalg.norm(G))
 
 
 def local_cone(problem: Problem, W: np.ndarray, reference: np.ndarray) -> tuple[float, float] | None:
@@ -157,12 +157,12 @@ def local_cone(problem: Problem, W: np.ndarray, reference: np.ndarray) -> tuple[
     None where it cannot be had: a query without support token, or a support token with a score as good.
     """
     data = problem.data
-    q, own = query_of_entry(data), data._margins(W, reference)
+    q, own = query_of_entry(data), data.flat_margins(W, reference)
     tight = own <= 1 + TIGHT
     others = np.isfinite(own)
     if not others.any():
         return None
-    better = at_reference(problem, reference) - problem._scores  # by how much the selected token scores more
+    better = at_reference(problem, reference) - problem.flat_scores  # by how much the selected token scores more
     rows = data.keys[(data.start + reference)[q]].astype(np.float64) - data.keys[_token_of_entry(data)]
     longest = (np.linalg.norm(rows, axis=1) * np.linalg.norm(data.queries, axis=1)[q])[others].max()
     slack = own[others & ~tight].min(initial=np.inf) - 1
@@ -208,8 +208,8 @@ def separating_cone(problem: Problem, solution: Separation, iota: float, size: f
     if iota <= 0 or solution.W is None or not np.isfinite(iota):
         return None
     data = problem.data
-    W, reference = solution.W, solution._selection.reference
-    own = data._margins(W, reference)
+    W, reference = solution.W, solution.selection.reference
+    own = data.flat_margins(W, reference)
     norm = float(np.linalg.norm(W))
     mu = min(iota * norm / size, 1.0)  # rounding may put it above
     lengths = (data.stop - data.start)[query_of_entry(data)]

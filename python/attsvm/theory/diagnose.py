@@ -69,8 +69,8 @@ def diagnose(problem: Problem, selected: ArrayLike | None = None, norm: Norm = "
     problem.require_linear()
     _check_scale(problem)
     norm = as_norm("norm", norm)
-    data, scores = problem.data, problem._scores
-    best = _core.top(data._handle, scores)
+    data, scores = problem.data, problem.flat_scores
+    best = _core.top(data.handle, scores)
     selection = Selection(data, problem.optimal if selected is None else selected)
     if selection.kept is not None:
         raise ValueError("selected must hold one token per query (integers), got bools")
@@ -113,7 +113,7 @@ def diagnose(problem: Problem, selected: ArrayLike | None = None, norm: Norm = "
 
 def _check_scale(problem: Problem) -> None:
     """The first gradient and L_W are products of these numbers and their squares: zero or infinite they say nothing."""
-    parts = {"tokens": problem.data.keys, "queries": problem.data.queries, "scores": problem._scores}
+    parts = {"tokens": problem.data.keys, "queries": problem.data.queries, "scores": problem.flat_scores}
     sizes = {name: float(np.abs(part).max()) for name, part in parts.items()}
     if min(sizes.values()) == 0:
         return
@@ -130,7 +130,7 @@ def _check_scale(problem: Problem) -> None:
 def _non_optimal(problem: Problem, best: np.ndarray) -> tuple[float, float, bool]:
     """Largest spread of the non-optimal scores of a query, least gap of a best score to the next, and whether the
     former are equal."""
-    data, others = problem.data, problem._scores.copy()
+    data, others = problem.data, problem.flat_scores.copy()
     others[data.indptr[:-1] + best] = -np.inf
     second = np.maximum.reduceat(others, data.indptr[:-1])
     others[data.indptr[:-1] + best] = np.inf
@@ -138,18 +138,18 @@ def _non_optimal(problem: Problem, best: np.ndarray) -> tuple[float, float, bool
     some = data.stop - data.start > 1
     if not some.any():
         return 0.0, math.inf, True
-    first = problem._scores[data.indptr[:-1] + best]
+    first = problem.flat_scores[data.indptr[:-1] + best]
     spread, gap = float((second - least)[some].max()), float((first - second)[some].min())
-    return spread, gap, bool(spread <= EQUAL * np.abs(problem._scores).max() and gap > 0)
+    return spread, gap, bool(spread <= EQUAL * np.abs(problem.flat_scores).max() and gap > 0)
 
 
 def _locally(problem: Problem, solution: Separation) -> dict[str, Any]:
     if solution.W is None:
         return {"support": None, "beaten_by": None, "locally_optimal": None}
-    data, chosen = problem.data, solution._selection.reference
+    data, chosen = problem.data, solution.selection.reference
     support = conditions.support_entries(data, solution.W, chosen)
-    rivals = support & (problem._scores >= conditions.at_reference(problem, chosen))
-    strongest = _core.top(data._handle, np.where(rivals, problem._scores, -np.inf))
+    rivals = support & (problem.flat_scores >= conditions.at_reference(problem, chosen))
+    strongest = _core.top(data.handle, np.where(rivals, problem.flat_scores, -np.inf))
     beaten = np.logical_or.reduceat(rivals, data.indptr[:-1])
     return {
         "support": data.layout.shape_entries(support, False),
@@ -161,7 +161,7 @@ def _locally(problem: Problem, solution: Separation) -> dict[str, Any]:
 def _all_support(data: Any, solution: Separation) -> bool | None:
     if solution.W is None:
         return None
-    held = conditions.support_entries(data, solution.W, solution._selection.reference).sum()
+    held = conditions.support_entries(data, solution.W, solution.selection.reference).sum()
     return bool(held == data.indptr[-1] - len(data))
 
 

@@ -93,7 +93,7 @@ class Diagnosis(Result):
         answer = ("norm", "status", "margin", "margin_bound", "rank", "certificate")
         return found | {name: getattr(solution, name) for name in answer}
 
-    def _columns(self) -> dict[str, Any]:
+    def columns(self) -> dict[str, Any]:
         chosen, best, rows = _flat(self.selected), _flat(self.optimal), _rows(self.scores)
         columns = {
             "query": np.arange(len(chosen)),
@@ -197,7 +197,7 @@ class Diagnosis(Result):
             return "none, training cannot get stuck: all tokens but the optimal ones hold the SVM in place"
         if self.no_stationary_point == "equal scores":
             return "none, training cannot get stuck: the other tokens of a query score the same"
-        if self.solution.data._rows == 0:
+        if self.solution.data.rows == 0:
             return "every W: a query that sees one token attends to it whatever W is"
         if self.equal_scores or (self.globally_optimal and self.solution.W is None):
             return "not excluded: what the theory says is of optimal tokens that some weights rank first"

@@ -65,7 +65,7 @@ def label_svm(problem: Problem, selected: ArrayLike | None = None, norm: Norm = 
     if ((selection.reference < 0) | (selection.reference >= data.stop - data.start)).any():
         raise ValueError(selection.outside(data))
     chosen = np.asarray(data.values, dtype=np.float64)[data.start + selection.reference]
-    signed = problem._y[:, None] * chosen
+    signed = problem.labels[:, None] * chosen
     # A row x_a - 0 of a prompt whose other token is zero.
     pairs = prompt_attention(np.stack([signed, np.zeros_like(signed)], axis=1))
     return solve_svm(pairs, np.zeros(len(signed), dtype=np.intp), norm)

@@ -88,7 +88,7 @@ def margin_share(data: Data, selected: ArrayLike, W: ArrayLike, norm: Norm = "fr
 
 def _least(data: Data, selection: Selection, W: np.ndarray) -> float:
     """The least margin; of an equality row, minus what its two sides differ by beyond rounding."""
-    found = data._margins(W, selection.reference)
+    found = data.flat_margins(W, selection.reference)
     if selection.kept is not None:
         chosen = data.indptr[:-1] + selection.reference
         equal = selection.kept.copy()

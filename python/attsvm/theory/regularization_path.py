@@ -67,7 +67,7 @@ class Path(Result):
         lines = [(name, f"{values[0]:.6g} -> {values[-1]:.6g}") for name, values in ends.items()]
         return [*lines, ("largest gap", f"{self.gap.max():.1e}")]
 
-    def _columns(self) -> dict[str, Any]:
+    def columns(self) -> dict[str, Any]:
         columns = {"radius": self.radii}
         return columns | {name: getattr(self, name) for name in ("loss", "log_excess", "gap", "log_ridge")}
 
@@ -231,7 +231,7 @@ class _Search:
         arguments = _core.BALL[self.norm], radius, self.tol, self.max_iter
         try:
             code, log_excess, log_gradient, gap, _, exception = _core.regularization_path_point(
-                problem._objective, W, *arguments
+                problem.objective, W, *arguments
             )
         except ArithmeticError as error:
             raise FloatingPointError(f"the point of radius {radius:g} cannot be computed: {error}") from None

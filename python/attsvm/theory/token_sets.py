@@ -17,7 +17,7 @@ from ..common.storage import state_of
 from ..common.types import Norm
 from ..svm.selection import Selection
 from ..svm.separation import Separation
-from ..svm.solve import _solve, solve_svm
+from ..svm.solve import solve_selection, solve_svm
 from .conditions import correlation
 
 __all__ = ["Decomposition", "decompose", "selected_sets", "tokens_kept"]
@@ -120,7 +120,7 @@ class Decomposition(Result):
 
     def _title(self) -> str:
         kept = np.concatenate([np.ravel(part) for part in self.selected]).sum()
-        return f"W ~ W_fin + R W_svm, {int(kept)} tokens selected, {self.svm._norm} norm"
+        return f"W ~ W_fin + R W_svm, {int(kept)} tokens selected, {self.svm.norm_name} norm"
 
     def _lines(self) -> list[tuple[str, str]]:
         return [
@@ -141,8 +141,8 @@ class Decomposition(Result):
             ("not converged", f"{'query' if len(late) == 1 else 'queries'} {shown}: less than half as far as R says")
         ]
 
-    def _columns(self) -> dict[str, Any]:
-        columns = self.svm._columns()
+    def columns(self) -> dict[str, Any]:
+        columns = self.svm.columns()
         probabilities = self.svm.data.layout.flatten_entries("probabilities", self.probabilities, hidden=True)
         return {name: columns[name] for name in ("query", "token", "selected")} | {"probability": probabilities}
 
@@ -237,7 +237,7 @@ def decompose(
 
 def _separation(data: Data, W: np.ndarray, kept: np.ndarray) -> np.ndarray:
     """From the largest logit inside each query's set to the largest outside; infinite where nothing is outside."""
-    logits = _core.logits(data._handle, as_floats("W", W, "dk, dz"))
+    logits = _core.logits(data.handle, as_floats("W", W, "dk, dz"))
     inside, outside = (np.maximum.reduceat(np.where(part, logits, -np.inf), data.indptr[:-1]) for part in (kept, ~kept))
     return inside - outside
 
@@ -260,7 +260,7 @@ def _finite_part(data: Data, kept: np.ndarray, p: np.ndarray, norm: str | float)
     logs = np.log(p[kept])
     selection.rhs = np.repeat(logs[alone.indptr[:-1]], lengths) - logs
     # The nuclear interior point wants margin rows; the factored method does not mind.
-    sol = _solve(alone, selection, norm, "factored" if norm == "nuclear" else "auto", 1e-9)
+    sol = solve_selection(alone, selection, norm, "factored" if norm == "nuclear" else "auto", 1e-9)
     if sol.status not in ("optimal", "no constraint"):
         raise ValueError(f"no W has these probabilities at the selected tokens: {sol.status}")
     W: np.ndarray = sol.W  # type: ignore[assignment]  # both statuses have one

@@ -50,11 +50,11 @@ def prepared(
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be a function, got {type(callback).__name__}")
     v = _head_parameters(problem, runs or 1) if train_head else None
-    objective = problem._capsule(trains_head=True) if train_head else problem._objective
+    objective = problem.capsule(trains_head=True) if train_head else problem.objective
     ridge = as_number("ridge", ridge, least=0.0)
     target = _target(problem, rule, target_loss, train_head)
     alone = ridge == 0 and not sharded
-    if rule == "polyak" and target_loss is None and problem._fixed_scores is not None and alone:
+    if rule == "polyak" and target_loss is None and problem.fixed_scores is not None and alone:
         target = math.nan  # C takes the loss above its infimum from the logits, where the loss itself is constant
     rates = _learning_rates(lr, steps, runs)
     radius, ball, p = confined
@@ -75,7 +75,7 @@ def _start(problem: Problem, W: Any, K: Any, Q: Any, runs: int | None) -> tuple[
         if problem.heads not in (None, 1) and problem.combine == "sum":
             raise ValueError("W must be given: attention heads that start from equal weights would stay equal")
         return np.zeros(((runs or 1) * (problem.heads or 1), dk, dz)), None, None
-    return tuple(None if a is None else a.copy() for a in problem._weights(W, K, Q, runs))
+    return tuple(None if a is None else a.copy() for a in problem.read_weights(W, K, Q, runs))
 
 
 def _head_parameters(problem: Problem, runs: int) -> np.ndarray:
@@ -99,7 +99,7 @@ def _target(problem: Problem, rule: str, target_loss: Any, train_head: Any) -> f
         return as_number("target_loss", target_loss)
     if train_head:
         raise ValueError("target_loss must be given with train_head=True: the infimum depends on the head")
-    return problem._infimum()
+    return problem.infimum()
 
 
 def _exponent(rule: str, p: Any) -> float:

@@ -90,31 +90,31 @@ class Problem:
         self.combine = as_choice("combine", combine, COMBINATIONS)
         self.loss_name = as_choice("loss", loss, _core.LOSS)
         self._loss = _core.LOSS[loss]
-        self._y = np.ones(len(data)) if y is None else _labels(y, data)
+        self.labels = np.ones(len(data)) if y is None else _labels(y, data)
         values = data.values
         concatenated = combine == "concatenate" and self.heads is not None
-        self._function: Any
+        self.function: Any
         v: Any
-        v, a, lam, self._function = head.parameters(data, values.shape[1] * (self.heads if concatenated else 1))
-        self._fixed_scores: np.ndarray | None = None  # of a linear head: values need not be kept
+        v, a, lam, self.function = head.parameters(data, values.shape[1] * (self.heads if concatenated else 1))
+        self.fixed_scores: np.ndarray | None = None  # of a linear head: values need not be kept
         self._general: tuple[Any, ...] | None = None  # of any other: values; kind, v, a, lam
         if head.kind == "linear" and self.heads is None:
-            self._fixed_scores = _core.scores(data._handle, values, self._y, v)
-            check_finite("the scores y v.x", self._fixed_scores)
+            self.fixed_scores = _core.scores(data.handle, values, self.labels, v)
+            check_finite("the scores y v.x", self.fixed_scores)
         else:
             self._general = as_doubles(values), (_core.HEAD[head.kind], v, a, lam)
         if loss == "log":
             self._check_log_loss()
-        self._objective = self._capsule()
+        self.objective = self.capsule()
 
-    def _capsule(self, trains_head: bool = False) -> Any:
+    def capsule(self, trains_head: bool = False) -> Any:
         """The objective as C reads it; a linear head that is to be trained needs the values besides its scores."""
-        handle, scores = self.data._handle, self._fixed_scores
+        handle, scores = self.data.handle, self.fixed_scores
         if scores is None:
             values, head = self._general  # type: ignore[misc]
             concatenated = self.combine == "concatenate" and self.heads is not None
-            return _core.objective(handle, self._loss, None, values, self._y, head, self.heads or 1, concatenated)
-        given = (as_doubles(self.data.values), self._y) if trains_head else (None, None)
+            return _core.objective(handle, self._loss, None, values, self.labels, head, self.heads or 1, concatenated)
+        given = (as_doubles(self.data.values), self.labels) if trains_head else (None, None)
         return _core.objective(handle, self._loss, scores, *given, None, 1, False)  # type: ignore[call-arg]
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -124,7 +124,7 @@ class Problem:
     def _check_log_loss(self) -> None:
         if self.head.kind != "linear" or self.heads is not None:
             raise ValueError("loss='log' goes with a LinearHead and heads=None")
-        scores: Any = self._fixed_scores  # of a linear head, so there are some
+        scores: Any = self.fixed_scores  # of a linear head, so there are some
         best = np.maximum.reduceat(scores, self.data.indptr[:-1])
         if scores.min() < -ROUNDED * best.max() or best.min() <= 0:
             raise ValueError(
@@ -135,12 +135,12 @@ class Problem:
 
     def require_linear(self) -> None:
         """Raises where a theory of fixed scores does not apply: other heads, several attention heads."""
-        if self._fixed_scores is None:
+        if self.fixed_scores is None:
             raise ValueError(f"problem must have a LinearHead and heads=None, got {self!r}")
 
     def check_scale(self) -> None:
         """Raises where gradients, sums of products of scores, tokens and queries, would underflow."""
-        data, parts = self.data, [self._fixed_scores]
+        data, parts = self.data, [self.fixed_scores]
         if parts[0] is None:
             values, (_, v, *_) = self._general  # type: ignore[misc]
             parts = [values] if v is None else [values, v]
@@ -155,19 +155,19 @@ class Problem:
             )
 
     @functools.cached_property
-    def _scores(self) -> np.ndarray:
+    def flat_scores(self) -> np.ndarray:
         """``y head(value)`` of every entry."""
-        if self._fixed_scores is not None:
-            return self._fixed_scores
+        if self.fixed_scores is not None:
+            return self.fixed_scores
         if self.combine == "concatenate" and self.heads is not None:
             raise ValueError("combine='concatenate' with several heads has no scores: the head reads no single token")
-        data, function, (values, head) = self.data, self._function, self._general  # type: ignore[misc]
+        data, function, (values, head) = self.data, self.function, self._general  # type: ignore[misc]
         lengths, scores = data.stop - data.start, np.empty(data.indptr[-1])
         for t in range(lengths.max()):  # the t-th token of every query at once, as the head may differ by query
             o = np.ascontiguousarray(values[data.start + np.minimum(t, lengths - 1)])
             value, _ = function(o) if function is not None else _core.head(*head, o)  # type: ignore[call-arg]
             here = lengths > t
-            scores[data.indptr[:-1][here] + t] = (self._y * value)[here]
+            scores[data.indptr[:-1][here] + t] = (self.labels * value)[here]
         return scores
 
     def __repr__(self) -> str:
@@ -177,17 +177,17 @@ class Problem:
     @property
     def y(self) -> Any:
         """Labels, +1 or -1 per query."""
-        return self.data.layout.shape_queries(self._y)
+        return self.data.layout.shape_queries(self.labels)
 
     @property
     def scores(self) -> Any:
         """``y head(value)`` of every token a query sees, in the data's entry shape (``-inf`` after a causal query)."""
-        return self.data.layout.shape_entries(self._scores, -np.inf)
+        return self.data.layout.shape_entries(self.flat_scores, -np.inf)
 
     @property
     def optimal(self) -> Any:
         """The token with the highest score for each query (the lowest index on a tie)."""
-        return self.data.layout.shape_queries(_core.top(self.data._handle, self._scores))
+        return self.data.layout.shape_queries(_core.top(self.data.handle, self.flat_scores))
 
     def loss(self, W: ArrayLike | None = None, *, K: ArrayLike | None = None, Q: ArrayLike | None = None) -> float:
         """Mean loss at W, or at W = K Q^T.
@@ -198,7 +198,7 @@ class Problem:
         K, Q : (dk, m) and (dz, m) array_like
             Instead of W.  With ``heads=H``, each has a first axis of length H.
         """
-        return _core.loss(self._objective, self._function, *self._weights(W, K, Q))
+        return _core.loss(self.objective, self.function, *self.read_weights(W, K, Q))
 
     def loss_and_grad(
         self,
@@ -244,10 +244,10 @@ class Problem:
         >>> gradient.log_scale < -10000
         True
         """
-        weights = self._weights(W, K, Q)
+        weights = self.read_weights(W, K, Q)
         self.check_scale()
         try:
-            loss, *found, scale = _core.loss_and_grad(self._objective, self._function, *weights)
+            loss, *found, scale = _core.loss_and_grad(self.objective, self.function, *weights)
         except ArithmeticError as error:
             raise FloatingPointError(f"the gradient cannot be computed: {error}") from None
         arrays = [a for a in found if a is not None]
@@ -265,13 +265,13 @@ class Problem:
             return loss, *arrays
         return loss, Gradient(arrays[0], None, None, scale) if len(arrays) == 1 else Gradient(None, *arrays, scale)  # type: ignore[call-arg]
 
-    def _infimum(self) -> float:
+    def infimum(self) -> float:
         """The mean loss with every query on its optimal token: no W is below it, none reaches it."""
         self.require_linear()
-        u = np.maximum.reduceat(self._scores, self.data.indptr[:-1])
+        u = np.maximum.reduceat(self.flat_scores, self.data.indptr[:-1])
         return float(_core.loss_values(self._loss, u).mean())
 
-    def _weights(self, W: Any, K: Any, Q: Any, runs: int | None = None) -> tuple[Any, ...]:
+    def read_weights(self, W: Any, K: Any, Q: Any, runs: int | None = None) -> tuple[Any, ...]:
         """(W, None, None) or (None, K, Q), checked, with the matrices of all runs and heads along the first axis."""
         dk, dz = self.data.dk, self.data.dz
         before = "" if runs is None else "runs, "

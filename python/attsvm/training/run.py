@@ -201,7 +201,7 @@ class Run(Result):
             ("records", f"{len(self.steps)}"),
         ]
 
-    def _columns(self) -> dict[str, Any]:
+    def columns(self) -> dict[str, Any]:
         runs, records = (len(self.W) if self.stacked else 1), len(self.steps)
         columns: dict[str, Any] = {"run": np.repeat(np.arange(runs), records)} if self.stacked else {}
         columns["step"] = np.tile(self.steps, runs)

@@ -97,7 +97,7 @@ class Training:
         try:
             code, exception = _core.train(
                 self.objective,
-                self.problem._function,
+                self.problem.function,
                 tuple(self.settings),
                 first,
                 last,

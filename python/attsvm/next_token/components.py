@@ -21,7 +21,7 @@ def strong_components(edges: np.ndarray, nodes: int) -> np.ndarray:
     Examples
     --------
     >>> import numpy as np
-    >>> from attsvm.common.components import strong_components
+    >>> from attsvm.next_token.components import strong_components
     >>> strong_components(np.array([[1, 3], [3, 1], [3, 2]]), 4)
     array([0, 1, 2, 1])
     """

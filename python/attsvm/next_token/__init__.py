@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .attention.data import Data
-from .attention.kinds import cross_attention
-from .common.check import as_count, as_floats, as_numeric, check_shape
-from .common.components import strong_components
-from .common.result import Result
-from .training.output_head import LinearHead
-from .training.problem import Problem
+from ..attention.data import Data
+from ..attention.kinds import cross_attention
+from ..common.check import as_count, as_floats, as_numeric, check_shape
+from ..common.result import Result
+from ..training.output_head import LinearHead
+from ..training.problem import Problem
+from .components import strong_components
 
 __all__ = ["Identifiability", "NextToken", "identifiable", "next_token"]
 
@@ -63,7 +63,7 @@ class NextToken(Result):
         lines += [f"  ... {len(cycles)} in all"] * (len(cycles) > SHOWN)
         return [("", line) for line in lines]
 
-    def _columns(self) -> dict[str, Any]:
+    def columns(self) -> dict[str, Any]:
         """A row for each edge."""
         edges = np.concatenate([*self.graphs.values(), np.empty((0, 2), dtype=np.intp)])
         after = np.repeat(list(self.graphs), list(map(len, self.graphs.values())))
