@@ -14,6 +14,7 @@
     STATUS(STOPPED, 7, "stopped", "the callback returned true") \
     STATUS(TARGET_REACHED, 8, "target reached", "the loss has come down to the target of the Polyak step") \
     STATUS(GRADIENT_NOT_FINITE, 9, "gradient not finite", "the gradient left the range of double precision") \
+    STATUS(DECLINED, 10, "declined", "left to another method") \
     STATUS(NO_MEMORY, -1, "no memory", "not enough memory") \
     STATUS(NOT_FINITE, -2, "not finite", "the weights or logits left the range of double precision") \
     STATUS(FACTORIZATION, -3, "factorization", "a matrix factorisation failed")

@@ -67,7 +67,7 @@ static void add_impossible(struct svm_answer *answer, double *dual, const unsign
 }
 
 /* `entry`: the row that asks the impossible, found before any solver ran; -1 otherwise. */
-static int solve(svm_method *method, struct svm_answer *answer, double *dual, ptrdiff_t *entry,
+static int solve(svm_method *method, enum svm_norm norm, struct svm_answer *answer, double *dual, ptrdiff_t *entry,
                  const struct selection *s, struct svm_options *options, struct bind_call *call)
 {
     struct rows rows;
@@ -98,10 +98,12 @@ static int solve(svm_method *method, struct svm_answer *answer, double *dual, pt
         }
         if (call->arena.failed)
             return STATUS_NO_MEMORY;
-        if (*entry >= 0)
+        if (method == presolve)
+            status = presolve(answer, &rows, options, &call->monitor, &call->arena);
+        else if (*entry >= 0)
             status = presolve_impossible(answer, &rows, options, &call->arena);
         else
-            status = method(answer, &rows, options, &call->monitor, &call->arena);
+            status = presolve_solve(answer, &rows, options, method, norm, &call->monitor, &call->arena);
         if (call->monitor.stopped && (status == STATUS_ITERATION_LIMIT || status == STATUS_UNDECIDED))
             status = STATUS_INTERRUPTED; /* a factorisation that was left looks like one that failed */
         if (status >= 0)
@@ -148,8 +150,8 @@ static PyObject *new_answer(PyObject *module, PyObject *fields)
     return answer;
 }
 
-static PyObject *run(PyObject *module, svm_method *method, const char *name, PyObject *const *args, Py_ssize_t n,
-                     ptrdiff_t limit)
+static PyObject *run(PyObject *module, svm_method *method, enum svm_norm norm, const char *name, PyObject *const *args,
+                     Py_ssize_t n, ptrdiff_t limit)
 {
     struct selection selection;
     struct svm_options options = {0};
@@ -170,7 +172,7 @@ static PyObject *run(PyObject *module, svm_method *method, const char *name, PyO
         ptrdiff_t entry;
         bind_begin(&call);
         call.report = args[REPORT] != Py_None ? args[REPORT] : NULL;
-        int status = solve(method, &answer, dual_data, &entry, &selection, &options, &call);
+        int status = solve(method, norm, &answer, dual_data, &entry, &selection, &options, &call);
         if (bind_end(&call, status, &exception) == 0)
             result = new_answer(module,
                                 Py_BuildValue("iOOddnnzN", status, W, dual, answer.bound.lower, answer.bound.upper,
@@ -182,14 +184,14 @@ static PyObject *run(PyObject *module, svm_method *method, const char *name, PyO
 }
 
 /* _core.<norm>_<method> of every method, and its entry in the table of functions. */
-#define BIND_METHOD(name, limit, purpose) \
+#define BIND_METHOD(name, norm, limit, purpose) \
     static PyObject *name##_(PyObject *module, PyObject *const *args, Py_ssize_t n) \
     { \
-        return run(module, name, #name, args, n, limit); \
+        return run(module, name, norm, #name, args, n, limit); \
     }
 METHOD_LIST(BIND_METHOD)
 
-#define TABLE_ENTRY(name, limit, purpose) \
+#define TABLE_ENTRY(name, norm, limit, purpose) \
     {#name, (PyCFunction)(void (*)(void))name##_, METH_FASTCALL, \
      #name \
      "(windows, reference, kept | None, rhs | None, tol, max_iter, soft, p, rank, start | None, start_W | None, " \

@@ -1,5 +1,7 @@
-/* Answers known before any method runs, proposed to the certificate like those of a method: multipliers with which rows
- * add up to zero, since a token equals the selected one, a query is zero, or preferences form a cycle. */
+/* Before any method runs.  Answers known beforehand are proposed to the certificate like those of a method: multipliers
+ * with which rows add up to zero, since a token equals the selected one, a query is zero, or preferences form a cycle.
+ * And a problem is made as small as it is: in the coordinates of the spans of differences and of queries, where the
+ * norm allows, and without copies of rows, which equal queries bring. */
 #ifndef SVM_PRESOLVE_H
 #define SVM_PRESOLVE_H
 
@@ -11,6 +13,11 @@
 /* For the only row of `rows`, which rows_build found to be met by no W. */
 int presolve_impossible(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                         struct arena *arena);
+
+/* The problem of `norm` by `method`, which sees the reduced one.  Certified over the rows as given; where the answer
+ * does not decide them, the method sees these. */
+int presolve_solve(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                   svm_method *method, enum svm_norm norm, struct monitor *monitor, struct arena *arena);
 
 /* For rows that every W meets: W = 0. */
 int presolve_no_constraint(struct svm_answer *answer, const struct svm_options *options);

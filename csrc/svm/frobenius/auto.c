@@ -13,6 +13,7 @@
 #include "svm/frobenius/block.h"
 #include "svm/frobenius/row_ascent.h"
 #include "svm/methods.h"
+#include "svm/presolve.h"
 #include "svm/row_generation.h"
 
 /* Rows up to which the active set beats every other method: more when queries have many each, fewer with equality rows,
@@ -144,10 +145,17 @@ static int in_turn(struct svm_answer *answer, const struct rows *rows, const str
     return solver_in_turn(answer, rows, options, steps, n, monitor, arena);
 }
 
-int frobenius_auto(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                   struct monitor *monitor, struct arena *arena)
+static int whole(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                 struct monitor *monitor, struct arena *arena)
 {
     struct solver_step steps[4];
     int n = options->soft > 0 ? plan_soft(steps, rows, 1) : plan(steps, rows, options, 1);
     return solver_in_turn(answer, rows, options, steps, n, monitor, arena);
+}
+
+/* Other norms call it too. */
+int frobenius_auto(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                   struct monitor *monitor, struct arena *arena)
+{
+    return presolve_solve(answer, rows, options, whole, NORM_FROBENIUS, monitor, arena);
 }

@@ -1,0 +1,111 @@
+#include "svm/span.h"
+
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/monitor.h"
+#include "base/status.h"
+#include "linalg/matrix.h"
+#include "linalg/vector.h"
+
+#define PARALLEL 1e-14 /* what is left of a unit vector in the span of others: rounding */
+#define AT_ONCE 64     /* vectors that one product clears of the basis */
+
+struct growing {
+    ptrdiff_t d, most, rank, waiting, at_once;
+    double *basis; /* (d, d), its first rank rows */
+    double *V;     /* (at_once, d) unit vectors that wait, */
+    double *along; /* (at_once + 2, d) scratch */
+};
+
+/* The basis grows by those of the waiting vectors that are not in its span (Gram and Schmidt, twice), until it is
+ * nearly all. */
+static void extend(struct growing *g)
+{
+    ptrdiff_t d = g->d, k = g->waiting;
+    g->waiting = 0;
+    if (g->rank > 0) { /* one product clears vectors that bring nothing new */
+        matrix_rows_times_rows(g->along, g->V, g->basis, k, g->rank, d);
+        matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, k, d, g->rank, -1.0, g->along, g->rank, g->basis, d, 1.0, g->V, d);
+    }
+    for (ptrdiff_t i = 0; i < k && g->rank <= g->most; ++i) {
+        double *rest = g->V + i * d, *part = g->along, *sum = g->along + d;
+        if (!(vector_norm(rest, d) > PARALLEL))
+            continue;
+        for (int again = 0; again < 2 && g->rank > 0; ++again) {
+            matrix_times_vector(part, g->basis, rest, g->rank, d, NULL);
+            matrix_transposed_times_vector(sum, g->basis, part, g->rank, d);
+            vector_add(rest, -1, sum, d);
+        }
+        double length = vector_norm(rest, d);
+        if (!(length > PARALLEL))
+            continue;
+        for (ptrdiff_t l = 0; l < d; ++l)
+            g->basis[g->rank * d + l] = rest[l] / length;
+        ++g->rank;
+    }
+}
+
+/* A place for one more vector, which add() makes a unit vector. */
+static double *next(struct growing *g)
+{
+    return g->V + g->waiting * g->d;
+}
+
+static void add(struct growing *g)
+{
+    double *v = next(g), length = vector_norm(v, g->d);
+    if (!(length > 0))
+        return;
+    for (ptrdiff_t i = 0; i < g->d; ++i)
+        v[i] /= length;
+    if (++g->waiting == g->at_once)
+        extend(g);
+}
+
+static int begin(struct growing *g, ptrdiff_t d, ptrdiff_t most, struct arena *arena)
+{
+    ptrdiff_t at_once = most < AT_ONCE ? most + 1 : AT_ONCE;
+    *g = (struct growing){.d = d, .most = most, .at_once = at_once, .basis = arena_doubles(arena, most + 1, d)};
+    g->V = arena_doubles(arena, at_once, d);
+    g->along = arena_doubles(arena, at_once + 2, d);
+    return arena->failed ? STATUS_NO_MEMORY : STATUS_DONE;
+}
+
+static void end(struct span *span, struct growing *g)
+{
+    if (g->waiting > 0)
+        extend(g);
+    *span = g->rank > g->most ? (struct span){g->d, NULL} : (struct span){g->rank, g->basis};
+}
+
+int span_of_differences(struct span *span, const struct rows *rows, ptrdiff_t most, struct arena *arena)
+{
+    struct growing g;
+    if (begin(&g, rows->w->dk, most, arena) != STATUS_DONE)
+        return STATUS_NO_MEMORY;
+    for (ptrdiff_t k = 0; k < rows->count && g.rank <= g.most; ++k) {
+        rows_delta(next(&g), rows, k);
+        add(&g);
+        if (g.waiting == 0 && rows->monitor != NULL && monitor_stops(rows->monitor))
+            return STATUS_INTERRUPTED;
+    }
+    end(span, &g);
+    return STATUS_DONE;
+}
+
+int span_of_queries(struct span *span, const struct rows *rows, ptrdiff_t most, struct arena *arena)
+{
+    const struct windows *w = rows->w;
+    struct growing g;
+    if (begin(&g, w->dz, most, arena) != STATUS_DONE)
+        return STATUS_NO_MEMORY;
+    for (ptrdiff_t q = 0; q < w->n_queries && g.rank <= g.most; ++q) {
+        if (rows->first[q] == rows->first[q + 1])
+            continue;
+        memcpy(next(&g), w->queries + q * w->dz, (size_t)w->dz * sizeof(double));
+        add(&g);
+    }
+    end(span, &g);
+    return STATUS_DONE;
+}

@@ -1,0 +1,18 @@
+/* Orthonormal bases of the spans of the rows' differences and of their queries.  In their coordinates the rows are the
+ * same and W has fewer entries; norms that no rotation changes (Frobenius, nuclear, spectral) are the same too. */
+#ifndef SVM_SPAN_H
+#define SVM_SPAN_H
+
+#include "svm/rows.h"
+
+struct span {
+    ptrdiff_t rank;
+    double *basis; /* (rank, d) orthonormal rows; NULL: the whole space, rank = d, as it is */
+};
+
+/* The whole space where the rank is more than `most`, which is sooner found out.  Rank at rounding level: queries or
+ * tokens that differ by 1e-13 are different directions.  STATUS_DONE, STATUS_NO_MEMORY, STATUS_INTERRUPTED. */
+int span_of_differences(struct span *span, const struct rows *rows, ptrdiff_t most, struct arena *arena);
+int span_of_queries(struct span *span, const struct rows *rows, ptrdiff_t most, struct arena *arena);
+
+#endif
