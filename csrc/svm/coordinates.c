@@ -9,11 +9,11 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 #include "svm/methods.h"
+#include "svm/span.h"
 
-#define PARALLEL 1e-14 /* what is left of a unit vector in the span of others: rounding */
-#define WHOLE 150      /* rows up to which no working set is worth while */
-#define WIDER 1.3      /* first working set: rows for each one of the Frobenius support */
-#define NEARLY 16      /* of a space of d dimensions all but d over this are as good as all, and sooner found */
+#define WHOLE 150 /* rows up to which no working set is worth while */
+#define WIDER 1.3 /* first working set: rows for each one of the Frobenius support */
+#define NEARLY 16 /* of a space of d dimensions all but d over this are as good as all, and sooner found */
 
 int coordinates_frobenius(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                           enum svm_norm norm, struct monitor *monitor, struct arena *arena)
@@ -29,60 +29,29 @@ int coordinates_frobenius(struct svm_answer *answer, const struct rows *rows, co
     return status;
 }
 
-/* Whether a span of this rank is so nearly the whole space that to leave it out saves nothing. */
-static int is_nearly_all(ptrdiff_t rank, ptrdiff_t d)
+/* The basis of a span, (rank, d): the unit vectors where it is the whole space. */
+static double *basis_of(const struct span *span, struct arena *arena)
 {
-    return rank >= d - d / NEARLY;
-}
-
-/* Orthonormal rows basis [d,d] grow by those of the unit or zero rows V [k,d] that are not in their span (Gram and
- * Schmidt, twice), until they are nearly all; V is replaced by what is left of it, along [k,d] is scratch.  Returns
- * the new rank. */
-static ptrdiff_t extend(double *basis, ptrdiff_t rank, double *V, ptrdiff_t k, ptrdiff_t d, double *along)
-{
-    if (is_nearly_all(rank, d) || k == 0)
-        return rank;
-    if (rank > 0) { /* one product clears whole windows that bring nothing new */
-        matrix_rows_times_rows(along, V, basis, k, rank, d);
-        matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, k, d, rank, -1.0, along, rank, basis, d, 1.0, V, d);
-    }
-    for (ptrdiff_t i = 0; i < k && !is_nearly_all(rank, d); ++i) {
-        double *rest = V + i * d, *part = along, *sum = along + d;
-        if (!(vector_norm(rest, d) > PARALLEL))
-            continue;
-        for (int again = 0; again < 2 && rank > 0; ++again) {
-            matrix_times_vector(part, basis, rest, rank, d, NULL);
-            matrix_transposed_times_vector(sum, basis, part, rank, d);
-            vector_add(rest, -1, sum, d);
-        }
-        double length = vector_norm(rest, d);
-        if (!(length > PARALLEL))
-            continue;
-        for (ptrdiff_t l = 0; l < d; ++l)
-            basis[rank * d + l] = rest[l] / length;
-        ++rank;
-    }
-    return rank;
-}
-
-/* The unit vectors in place of a basis [d,d] of nearly all; returns the rank. */
-static ptrdiff_t complete(double *basis, ptrdiff_t rank, ptrdiff_t d)
-{
-    if (!is_nearly_all(rank, d))
-        return rank;
-    memset(basis, 0, (size_t)(d * d) * sizeof(double));
-    for (ptrdiff_t i = 0; i < d; ++i)
+    ptrdiff_t d = span->rank;
+    double *basis = span->basis != NULL ? span->basis : arena_zeros(arena, d, d);
+    for (ptrdiff_t i = 0; basis != NULL && span->basis == NULL && i < d; ++i)
         basis[i * d + i] = 1;
-    return d;
+    return basis;
 }
 
-/* Unit differences of the rows chosen (NULL: all) of query i into delta [.,dk]; returns their number. */
+/* The largest rank that saves anything. */
+static ptrdiff_t most_of(ptrdiff_t d)
+{
+    return d - d / NEARLY - 1;
+}
+
+/* Unit differences of the rows chosen of query i into delta [.,dk]; returns their number. */
 static ptrdiff_t unit_differences(double *delta, const struct coordinates *g, ptrdiff_t i, const unsigned char *chosen)
 {
     const struct rows *rows = g->rows;
     ptrdiff_t d = rows->w->dk, count = 0;
     for (ptrdiff_t k = rows->first[i]; k < rows->first[i + 1]; ++k) {
-        if (g->equalities.implied[k] || (chosen != NULL && !chosen[k]))
+        if (g->equalities.implied[k] || !chosen[k])
             continue;
         double *unit = delta + count++ * d;
         rows_delta(unit, rows, k);
@@ -94,41 +63,35 @@ static ptrdiff_t unit_differences(double *delta, const struct coordinates *g, pt
 int coordinates_build(struct coordinates *g, const struct rows *rows, double scale, struct arena *arena)
 {
     const struct windows *w = rows->w;
-    ptrdiff_t n = w->n_queries, dk = w->dk, dz = w->dz, m = rows->count, wide = dk > dz ? dk : dz;
+    ptrdiff_t n = w->n_queries, dz = w->dz, m = rows->count;
+    struct span keys, queries;
     *g = (struct coordinates){.rows = rows, .m = m, .n = n, .scale = scale};
     int status = equalities_factor(&g->equalities, rows, arena);
-    g->key_basis = arena_doubles(arena, dk, dk);
-    g->query_basis = arena_doubles(arena, dz, dz);
-    g->b = arena_doubles(arena, m, 1);
-    g->size = arena_doubles(arena, n, 1);
-    double *z = arena_zeros(arena, n, dz), *block = arena_doubles(arena, w->longest, dk);
-    double *along = arena_doubles(arena, w->longest > dz ? w->longest : dz, wide);
-    if (arena->failed)
-        return STATUS_NO_MEMORY;
+    if (status == STATUS_DONE)
+        status = span_of_differences(&keys, rows, most_of(w->dk), arena);
+    if (status == STATUS_DONE)
+        status = span_of_queries(&queries, rows, most_of(dz), arena);
     if (status != STATUS_DONE)
         return status;
+    g->p = keys.rank;
+    g->q = queries.rank;
+    g->key_basis = basis_of(&keys, arena);
+    g->query_basis = basis_of(&queries, arena);
+    g->b = arena_doubles(arena, m, 1);
+    g->size = arena_doubles(arena, n, 1);
+    g->z = arena_doubles(arena, n, g->q);
+    double *z = arena_zeros(arena, n, dz);
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
+    for (ptrdiff_t k = 0; k < m; ++k) {
+        g->b[k] = rows->rhs[k] / scale;
+        g->largest = fmax(g->largest, fabs(g->b[k]));
+    }
     for (ptrdiff_t i = 0; i < n; ++i) {
         g->size[i] = vector_norm(w->queries + i * dz, dz);
         for (ptrdiff_t j = 0; j < dz && g->size[i] > 0; ++j)
             z[i * dz + j] = w->queries[i * dz + j] / g->size[i];
-        for (ptrdiff_t k = rows->first[i]; k < rows->first[i + 1]; ++k) {
-            g->b[k] = rows->rhs[k] / scale;
-            g->largest = fmax(g->largest, fabs(g->b[k]));
-        }
-        ptrdiff_t count = unit_differences(block, g, i, NULL);
-        g->p = extend(g->key_basis, g->p, block, count, dk, along);
     }
-    g->p = complete(g->key_basis, g->p, dk);
-    double *rest = arena_doubles(arena, n, dz);
-    if (arena->failed)
-        return STATUS_NO_MEMORY;
-    memcpy(rest, z, (size_t)(n * dz) * sizeof(double));
-    for (ptrdiff_t i = 0; i < n; i += dz)
-        g->q = extend(g->query_basis, g->q, rest + i * dz, dz < n - i ? dz : n - i, dz, along);
-    g->q = complete(g->query_basis, g->q, dz);
-    g->z = arena_doubles(arena, n, g->q);
-    if (arena->failed)
-        return STATUS_NO_MEMORY;
     matrix_rows_times_rows(g->z, z, g->query_basis, n, g->q, dz);
     return STATUS_DONE;
 }
