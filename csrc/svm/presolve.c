@@ -237,7 +237,7 @@ int presolve_solve(struct svm_answer *answer, const struct rows *rows, const str
         own.start_W = r.start_W;
         struct svm_answer found = {.W = arena_zeros(arena, r.w.dk, r.w.dz),
                                    .lambda = arena_zeros(arena, r.rows.count, 1)};
-        status = arena->failed ? STATUS_NO_MEMORY : method(&found, &r.rows, &own, monitor, arena);
+        status = arena->failed ? STATUS_NO_MEMORY : solver_from_start(method, &found, &r.rows, &own, monitor, arena);
         if (status >= 0 && expand(answer, &r, &found, rows, arena) != STATUS_DONE)
             status = STATUS_NO_MEMORY;
         if (status >= 0)
@@ -250,5 +250,5 @@ int presolve_solve(struct svm_answer *answer, const struct rows *rows, const str
         return status;
     struct rows same = *rows;
     same.presolved = rotates;
-    return method(answer, &same, options, monitor, arena);
+    return solver_from_start(method, answer, &same, options, monitor, arena);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/monitor.h"
 #include "base/status.h"
 #include "linalg/vector.h"
 
@@ -108,10 +109,57 @@ int solver_conclude_dual(struct svm_answer *answer, const struct rows *rows, con
     return status == STATUS_DONE ? decide(answer, rows, options, stopped, arena) : status;
 }
 
+/* best <- answer, in memory of its own.  STATUS_DONE or STATUS_NO_MEMORY. */
+static int keep(struct svm_answer *best, const struct svm_answer *answer, const struct rows *rows, struct arena *arena)
+{
+    ptrdiff_t D = rows->w->dk * rows->w->dz, m = rows->count;
+    double *W = best->W != NULL ? best->W : arena_doubles(arena, D, 1);
+    double *lambda = best->lambda != NULL ? best->lambda : arena_doubles(arena, m, 1);
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
+    *best = *answer;
+    best->W = memcpy(W, answer->W, (size_t)D * sizeof(double));
+    best->lambda = memcpy(lambda, answer->lambda, (size_t)m * sizeof(double));
+    return STATUS_DONE;
+}
+
+static void restore(struct svm_answer *answer, const struct svm_answer *best, const struct rows *rows)
+{
+    struct svm_answer own = *answer;
+    *answer = *best;
+    answer->W = memcpy(own.W, best->W, (size_t)(rows->w->dk * rows->w->dz) * sizeof(double));
+    answer->lambda = memcpy(own.lambda, best->lambda, (size_t)rows->count * sizeof(double));
+}
+
+static int is_open(int status)
+{
+    return status == STATUS_ITERATION_LIMIT || status == STATUS_UNDECIDED;
+}
+
+int solver_from_start(svm_method *method, struct svm_answer *answer, const struct rows *rows,
+                      const struct svm_options *options, struct monitor *monitor, struct arena *arena)
+{
+    struct arena_mark mark = arena_mark(arena);
+    struct svm_answer warm = {0};
+    struct svm_options cold = *options;
+    cold.start = cold.start_W = NULL;
+    int status = method(answer, rows, options, monitor, arena);
+    int limited = options->max_iter > 0 && answer->iterations >= options->max_iter;
+    if (!is_open(status) || limited || monitor->stopped || (options->start == NULL && options->start_W == NULL))
+        return status;
+    arena_release(arena, mark);
+    if (keep(&warm, answer, rows, arena) != STATUS_DONE)
+        return STATUS_NO_MEMORY;
+    int again = method(answer, rows, &cold, monitor, arena);
+    if ((!is_open(again) && again != STATUS_INTERRUPTED) || !(warm.bound.gap < answer->bound.gap))
+        return again;
+    restore(answer, &warm, rows);
+    return is_open(again) ? status : again;
+}
+
 int solver_in_turn(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                    const struct solver_step *steps, int n, struct monitor *monitor, struct arena *arena)
 {
-    ptrdiff_t D = rows->w->dk * rows->w->dz, m = rows->count;
     struct svm_answer best = {0};
     int best_status = STATUS_UNDECIDED;
     for (int i = 0; i < n; ++i) {
@@ -123,22 +171,15 @@ int solver_in_turn(struct svm_answer *answer, const struct rows *rows, const str
         int status = steps[i].solve(answer, rows, &own, monitor, arena);
         answer->method = steps[i].name;
         arena_release(arena, mark);
-        int open = status == STATUS_ITERATION_LIMIT || status == STATUS_UNDECIDED;
+        int open = is_open(status);
         if (!open && status != STATUS_INTERRUPTED)
             return status;
         int better = best.W == NULL || !(answer->bound.gap > best.bound.gap);
         if (better && (!open || i == n - 1))
             return status;
         if (better) {
-            double *W = best.W != NULL ? best.W : arena_doubles(arena, D, 1);
-            double *lambda = best.lambda != NULL ? best.lambda : arena_doubles(arena, m, 1);
-            if (arena->failed)
+            if (keep(&best, answer, rows, arena) != STATUS_DONE)
                 return STATUS_NO_MEMORY;
-            memcpy(W, answer->W, (size_t)D * sizeof(double));
-            memcpy(lambda, answer->lambda, (size_t)m * sizeof(double));
-            best = *answer;
-            best.W = W;
-            best.lambda = lambda;
             best_status = status;
         }
         if (!open) {
@@ -146,10 +187,6 @@ int solver_in_turn(struct svm_answer *answer, const struct rows *rows, const str
             break;
         }
     }
-    memcpy(answer->W, best.W, (size_t)D * sizeof(double));
-    memcpy(answer->lambda, best.lambda, (size_t)m * sizeof(double));
-    answer->bound = best.bound;
-    answer->iterations = best.iterations;
-    answer->method = best.method;
+    restore(answer, &best, rows);
     return best_status;
 }

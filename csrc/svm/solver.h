@@ -47,6 +47,11 @@ struct solver_step {
 int solver_in_turn(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                    const struct solver_step *steps, int n, struct monitor *monitor, struct arena *arena);
 
+/* The method from the start of the options, if they have one; what that leaves open is solved without, so that no start
+ * ends worse than none.  The better answer stays. */
+int solver_from_start(svm_method *method, struct svm_answer *answer, const struct rows *rows,
+                      const struct svm_options *options, struct monitor *monitor, struct arena *arena);
+
 /* lambda [m] <- the start: clipped to its signs and scaled to the highest dual value of the Frobenius norm (of the soft
  * margin, when the options ask for one).  0, with lambda zero: there is none, or its dual value is not positive; 1:
  * there is one; STATUS_NO_MEMORY. */

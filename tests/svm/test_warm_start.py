@@ -59,6 +59,17 @@ def test_no_start_changes_the_answer(name, norm, method):
             assert sol.margin == pytest.approx(cold.margin, rel=2e-9 + 1e-14 / cold.margin)
 
 
+def test_a_start_that_leads_nowhere_ends_no_worse_than_none():
+    """Multipliers off by 1e-5 to 1 of themselves, where next to no margin lets block ascent give up from some."""
+    case, rng = CASES["barely_feasible_1e-5"](), np.random.default_rng(0)
+    cold = solve(case.data, case.selected, method="block")
+    assert cold.status == "optimal"
+    for scale in 10.0 ** np.linspace(-5, 0, 21):
+        start = cold.dual * np.exp(scale * rng.standard_normal(cold.dual.shape))
+        sol, wrong = campaign.judge(case, "frobenius", method="block", warm_start=start)
+        assert wrong is None and sol.status == "optimal", scale
+
+
 @pytest.mark.parametrize(("norm", "method"), METHODS)
 def test_near_problems(norm, method):
     """Another selection, moved data, another tolerance, an entrywise norm nearby: all settled, and to the same."""

@@ -313,9 +313,10 @@ def test_single_precision_keys_cost_their_rounding_alone(rng):
         problem = attsvm.Problem(attsvm.cross_attention(keys, Z, X), y, attsvm.LinearHead(v))
         assert problem.data.keys.dtype == keys.dtype
         runs[name] = attsvm.train(problem, steps=50).W
-    np.testing.assert_array_equal(runs["single"], runs["rounded"])
-    apart = np.abs(runs["single"] - runs["double"]).max() / np.abs(runs["double"]).max()
-    assert 0 < apart < 50 * 6e-8
+    size = np.abs(runs["double"]).max()
+    # Loops over float and double are compiled apart: a product may be rounded before it is added in one of them.
+    assert np.abs(runs["single"] - runs["rounded"]).max() < 50 * 1e-14 * size
+    assert 1e-9 * size < np.abs(runs["single"] - runs["double"]).max() < 50 * 6e-8 * size
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

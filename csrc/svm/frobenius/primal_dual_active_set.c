@@ -320,7 +320,8 @@ int primal_dual_active_set_run(struct primal_dual_active_set *s, int *solved, in
         }
         if (is_hopeless(s, wrong))
             return STATUS_DONE;
-        if (value > s->dual) {
+        /* A proximal step lowers the dual by rounding alone; refused, it would be taken again and again. */
+        if (value > s->dual || (s->dense && exact && wrong == 0)) {
             s->dual = value;
             memcpy(s->lambda, negative ? s->trial : s->w, (size_t)rows->count * sizeof(double));
             primal_dual_active_set_move_centre(s);
