@@ -20,6 +20,7 @@ class Case:
     status: str | None = None  # known by construction or by a theorem; None: to be proved by the certificate
     margin: float | None = None  # largest margin of a unit Frobenius-norm W, where known in closed form
     hard: bool = False  # plain gradients may stop before the tolerance
+    asked: Any = None  # what each row asks for (margins=), where it is not 1
 
 
 def unit(x):

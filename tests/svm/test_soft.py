@@ -1,9 +1,11 @@
 """Soft margin and feasibility: values recomputed from the tokens, agreement with scikit-learn, limits in C."""
 
 import attsvm
+import judge
 import numpy as np
 import pytest
 import reference
+from problems import Case
 
 SHAPES = [(6, 8, 10), (1, 5, 3), (12, 8, 5), (30, 6, 4), (20, 16, 32)]
 
@@ -14,46 +16,25 @@ def make(n, T, d, seed):
     return X, Z, attsvm.cross_attention(X, Z), selected
 
 
-def features(X, Z, selected):
-    """Every row as a vector (dk * dz): (x_selected - x_t) z^T for t != selected."""
-    rows = X[np.arange(len(X)), selected][:, None] - X
-    flat = np.einsum("ntd,ne->ntde", rows, Z)
-    return flat[np.arange(X.shape[1]) != selected[:, None]].reshape(-1, X.shape[2] * Z.shape[1])
-
-
-def values(A, W, dual, C):
-    """Primal value of W and dual value of the multipliers, from the rows alone."""
-    slack = np.maximum(1 - A @ W.ravel(), 0)
-    primal = 0.5 * (W**2).sum() + C * (slack**2).sum()
-    return primal, dual.sum() - 0.5 * ((A.T @ dual) ** 2).sum() - (dual**2).sum() / (4 * C)
-
-
 @pytest.mark.parametrize("C", [1e-3, 1.0, 1e3])
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda s: ",".join(map(str, s)))
-def test_both_values_are_true_and_meet(shape, C):
-    X, Z, data, selected = make(*shape, seed=3)
+def test_slacks_are_what_the_multipliers_say(shape, C):
+    """Half the multiplier over C, as the stationarity of the slack says; the gap fixes it to its root."""
+    _, _, data, selected = make(*shape, seed=3)
     sol = attsvm.solve_svm(data, selected, C=C)
-    assert sol.status == "optimal" and sol.gap <= 1e-9
-    A = features(X, Z, selected)
-    dual = sol.dual[np.arange(shape[1]) != selected[:, None]]
-    primal, lower = values(A, sol.W, dual, C)
-    assert (dual >= 0).all()
-    # Sums of a few hundred products: rounding of 1e-12 of the largest terms.
-    assert sol.objective == pytest.approx(primal, rel=1e-11)
-    assert sol.objective_bound == pytest.approx(lower, rel=1e-9)
-    assert lower <= primal * (1 + 1e-12)
-    # The slack is half the multiplier over C, as the stationarity of the slack says; the gap fixes it to its root.
-    missing = np.maximum(1 - A @ sol.W.ravel(), 0)
-    slack = sol.slack[np.arange(shape[1]) != selected[:, None]]
-    np.testing.assert_allclose(slack, missing, atol=1e-4 * max(1, missing.max()))
+    assert sol.status == "optimal" and judge.wrong(case := Case(data, selected), sol) is None
+    rows = judge.rows_of(case)
+    missing = np.maximum(rows.asked - rows.apply(sol.W), 0)
+    np.testing.assert_allclose(rows.multipliers(data, sol.slack)[0], missing, atol=1e-4 * max(1, missing.max()))
 
 
 @pytest.mark.parametrize("C", [0.1, 10.0])
 def test_scikit_learn_agrees(C):
     svm = pytest.importorskip("sklearn.svm")
-    X, Z, data, selected = make(12, 8, 5, seed=1)
+    _, _, data, selected = make(12, 8, 5, seed=1)
     sol = attsvm.solve_svm(data, selected, C=C)
-    A = features(X, Z, selected)
+    rows = judge.rows_of(Case(data, selected))
+    A = (rows.delta[:, :, None] * rows.z[rows.query][:, None, :]).reshape(len(rows.delta), -1).astype(float)
     # Rows and their negatives, labelled +1 and -1, pay each slack twice: half the price gives our problem.
     both, labels = np.vstack([A, -A]), np.repeat([1, -1], len(A))
     machine = svm.LinearSVC(C=C / 2, loss="squared_hinge", fit_intercept=False, tol=1e-12, max_iter=1_000_000)
@@ -77,33 +58,8 @@ def test_what_cannot_be_met_costs_its_price():
     data = attsvm.cross_attention(X, Z)
     assert attsvm.solve_svm(data, selected).status == "infeasible"
     sol = attsvm.solve_svm(data, selected, C=2.0)
-    A = features(X, Z, selected)
-    dual = sol.dual[np.arange(5) != selected[:, None]]
-    primal, lower = values(A, sol.W, dual, 2.0)
-    assert sol.objective == pytest.approx(primal, rel=1e-11) and sol.gap <= 1e-9
-    assert lower == pytest.approx(primal, rel=1e-9)
-    assert sol.slack[1, (selected[1] + 1) % 5] == 1 and primal > 2.0 * 5
-
-
-def general_values(data, kept, W, dual, C):
-    """The same two values with several selected tokens, and by how much equality rows are off; a reference, slowly."""
-    primal, combined, linear, square, off = 0.5 * (W**2).sum(), np.zeros_like(W), 0.0, 0.0, 0.0
-    for q, (start, stop) in enumerate(zip(data.start, data.stop, strict=True)):
-        X, z, chosen = data.keys[start:stop], data.queries[q], kept[q]
-        first = int(np.argmax(chosen))
-        for t in range(len(X)):
-            if t == first:
-                continue
-            row = np.outer(X[first] - X[t], z)
-            combined += dual[q, t] * row
-            if chosen[t]:
-                off = max(off, abs((row * W).sum()) / (np.linalg.norm(row) * np.linalg.norm(W) + 1e-300))
-                continue
-            assert dual[q, t] >= 0
-            primal += C * max(1 - (row * W).sum(), 0) ** 2
-            linear += dual[q, t]
-            square += dual[q, t] ** 2
-    return primal, linear - 0.5 * (combined**2).sum() - square / (4 * C), off
+    assert judge.wrong(Case(data, selected), sol) is None and sol.gap <= 1e-9
+    assert sol.slack[1, (selected[1] + 1) % 5] == 1 and sol.objective > 2.0 * 5
 
 
 @pytest.mark.parametrize("method", ["auto", "newton"])
@@ -119,11 +75,7 @@ def test_several_selected_tokens_are_solved(shape, C, method):
         kept[:, 0] = True
         sol = attsvm.solve_svm(data, kept, C=C, method=method)
         assert sol.status == "optimal" and sol.gap <= 1e-9
-        primal, lower, off = general_values(data, kept, sol.W, sol.dual, C)
-        # The values are sums of terms as large as the objective: 1e-9 is the gap asked for.
-        assert sol.objective == pytest.approx(primal, rel=1e-9)
-        assert lower <= primal * (1 + 1e-12) and primal - lower <= 2e-9 * primal
-        assert off <= 1e-9
+        assert judge.wrong(Case(data, kept), sol) is None
 
 
 @pytest.mark.parametrize("method", ["block", "newton"])
@@ -157,9 +109,8 @@ def test_a_loose_selection_at_a_large_price_is_for_block_ascent():
     selected = data.select(rng.standard_normal((8, 8)))
     sol, newton = (attsvm.solve_svm(data, selected, C=1e3, method=method) for method in ("auto", "newton"))
     assert sol.status == newton.status == "optimal" and sol.method == "block" and newton.iterations > 80
-    dual = sol.dual[np.arange(20) != selected[:, None]]
-    above, below = values(features(X, Z, selected), sol.W, dual, 1e3)
-    assert above / below - 1 <= 1.2e-9 and above == pytest.approx(newton.objective, rel=2e-9)
+    assert judge.wrong(Case(data, selected), sol) is None
+    assert sol.objective == pytest.approx(newton.objective, rel=2e-9)
 
 
 def test_newton_begins_where_it_is_told():

@@ -84,8 +84,9 @@ class Separation(Result):
 
     @property
     def W(self) -> np.ndarray | None:
-        if self.C is None and self.status not in ("optimal", "no constraint"):
-            return self._answer.W if self._answer.lower > 0 and self.status != "infeasible" else None
+        open_ended = self.C is None and self.status not in ("optimal", "no constraint")
+        if self.status == "infeasible" or open_ended and not self._answer.lower > 0:
+            return None
         return self._answer.W
 
     @property
