@@ -11,8 +11,9 @@
 #include "svm/methods.h"
 #include "svm/span.h"
 
-#define WHOLE 150 /* rows up to which no working set is worth while */
-#define WIDER 1.3 /* first working set: rows for each one of the Frobenius support */
+#define WHOLE 150                         /* rows up to which no working set is worth while */
+#define WIDER 1.3                         /* first working set: rows for each one of the Frobenius support */
+#define LEAST (10 * CERTIFICATE_ROUNDING) /* right side of a margin row, ||W||_F being about 1 */
 #define NEARLY 16 /* of a space of d dimensions all but d over this are as good as all, and sooner found */
 
 int coordinates_frobenius(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
@@ -85,6 +86,8 @@ int coordinates_build(struct coordinates *g, const struct rows *rows, double sca
         return STATUS_NO_MEMORY;
     for (ptrdiff_t k = 0; k < m; ++k) {
         g->b[k] = rows->rhs[k] / scale;
+        if (rows->rhs[k] > 0) /* less the certificate takes for rounding */
+            g->b[k] = fmax(g->b[k], LEAST);
         g->largest = fmax(g->largest, fabs(g->b[k]));
     }
     for (ptrdiff_t i = 0; i < n; ++i) {

@@ -28,7 +28,6 @@ C_EDGES = {
     "svm/frobenius": {"svm/systems", "svm", "attention/windows.h", "linalg", "base"},
     "svm/polish": {"svm", "svm/systems", "attention/windows.h", "linalg", "base"},
     "svm/nuclear": {"svm", "svm/polish", "attention/windows.h", "linalg", "base"},
-    "svm/entrywise": {"svm/systems", "svm", "attention/windows.h", "linalg", "base"},
     "svm/interior": {"svm", "svm/systems", "svm/polish", "attention/windows.h", "linalg", "base"},
     "binding": {"training", "svm", "attention", "linalg", "base"},
 }

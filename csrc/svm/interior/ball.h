@@ -22,27 +22,44 @@ struct ball_norm {
     enum svm_norm name;
     int rotates; /* ||U W V|| = ||W|| for all rotations U, V: the problem may be solved in the spans of its rows */
 
-    /* A ball for W [p,q] with memory for it, or NULL. */
-    struct ball *(*make)(ptrdiff_t p, ptrdiff_t q, const struct coordinates_packed *set, struct arena *arena);
-    /* h above ||W||, and the multipliers of the central path with trace 1. */
-    int (*start)(struct ball *ball, struct arena *arena);
+    /* A ball for W [p,q] with memory for what is its own, or NULL. */
+    struct ball *(*make)(ptrdiff_t p, ptrdiff_t q, const struct ball_norm *norm, const struct coordinates_packed *set,
+                         struct arena *arena);
+    /* From W, which meets the rows, and M = A^*(lambda): a point of the cone, and multipliers.  Returns the factor of
+     * lambda that puts it well inside; NAN: a factorisation failed. */
+    double (*start)(struct ball *ball, struct arena *arena);
     /* w, kappa and the factors of T at the present point.  Nonzero: by rounding, it is outside the cone. */
     int (*scale)(struct ball *ball, struct arena *arena);
     /* V [p,q] <- T^-1 V. */
     void (*solve)(struct ball *ball, double *V);
-    /* K [m,m] <- A T^-1 A^* of the packed rows, on and below the diagonal.  STATUS_DONE, STATUS_INTERRUPTED. */
-    int (*fill)(struct ball *ball, double *K, const struct coordinates_packed *set, struct monitor *monitor);
-    /* R, as MR = M(R) and `along`, of products mu; `corrected` by those of the last direction. */
-    void (*target)(struct ball *ball, double mu, int corrected);
-    /* The step dh, dV towards the target. */
-    void (*direct)(struct ball *ball, double dh, const double *dV);
-    /* Largest steps along it that stay in the cone, primal and dual, at most 1e3. */
-    int (*lengths)(struct ball *ball, double *primal, double *dual, struct arena *arena);
+    /* K [m,m] <- A T^-1 A^* + u u^T / kappa of the packed rows, on and below the diagonal, u [m] = A(w).  STATUS_DONE,
+     * STATUS_INTERRUPTED. */
+    int (*fill)(struct ball *ball, double *K, const struct coordinates_packed *set, const double *u,
+                struct monitor *monitor);
+    /* R of products mu, `corrected` by those of the last direction, as `along` and force [p,q] <- T^-1 (force - M(R)).
+     */
+    void (*target)(struct ball *ball, double mu, int corrected, double *force);
+    /* The step dh, dV towards the target, with which M becomes M + dM if it is whole. */
+    void (*direct)(struct ball *ball, double dh, const double *dV, const double *dM);
+    /* Largest steps along it that stay in the cone, primal and dual, at most BALL_FAR. */
+    void (*lengths)(struct ball *ball, double *primal, double *dual);
     /* <S, Y> after steps of these lengths. */
     double (*products)(const struct ball *ball, double primal, double dual);
     void (*move)(struct ball *ball, double primal, double dual);
     polish_method *polish; /* NULL: none */
+    /* lambda of an answer, whose scale the bounds do not know.  NULL: as it is. */
+    void (*scale_multipliers)(struct svm_answer *answer, const struct rows *rows, double p);
 };
+
+/* A line a norm, named as in methods.h, and its ball. */
+#define BALL_LIST(BALL) \
+    BALL(spectral, spectral_ball) \
+    BALL(max, entrywise_max) \
+    BALL(entrywise, entrywise_power)
+
+#define BALL_DECLARE(norm, ball) extern const struct ball_norm ball;
+BALL_LIST(BALL_DECLARE)
+#undef BALL_DECLARE
 
 /* The table of a file whose static functions have the names above. */
 #define BALL_FUNCTIONS \
@@ -52,11 +69,11 @@ struct ball_norm {
 struct ball {
     const struct ball_norm *norm;
     ptrdiff_t p, q;
+    double power;     /* of the entrywise norm */
     double pairs;     /* <S, Y> = pairs mu on the central path */
     double h, *W;     /* primal point, W (p,q) */
     double trace, *M; /* of the multipliers, M (p,q) */
-    double kappa, *w;
-    double along, *MR;
+    double kappa, along, *w;
 };
 
 #define BALL_FAR 1e3 /* a step that long has no limit */

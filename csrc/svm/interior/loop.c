@@ -14,32 +14,35 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-#define INSIDE 0.5  /* ||A^*(lambda)||_dual at the start */
-#define SLACK 0.1   /* least s at the start, of the mean one, where W cannot be doubled */
+#define SLACK 0.1   /* least s at the start, of the mean one */
 #define IDLE 8      /* iterations without a better gap: stagnation at rounding level */
 #define STUCK 1e-8  /* a step this short says the same */
 #define RIDGE 1e-15 /* part of its diagonal added to K: rounding, for dependent rows */
 #define TRIES 4     /* ... times a thousand each time the factorisation fails all the same */
-#define NEAR 1e-4   /* gap below which norms are computed, not bounded */
+#define NEAR 1e-4   /* gap below which norms that take singular values are computed, not bounded */
 #define PASSES 4    /* corrections of a solution by its residual; those that have not converged by then will not */
 #define SOLVED 1e-9 /* a correction this small, relative to the solution, is the last */
 
-int loop_init(struct loop *s, const struct coordinates *g, const struct ball_norm *norm, const unsigned char *chosen,
-              struct arena *arena)
+int loop_init(struct loop *s, const struct coordinates *g, const struct ball_norm *norm, double power,
+              const unsigned char *chosen, struct arena *arena)
 {
     if (coordinates_pack(&s->set, g, chosen, 0, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     ptrdiff_t m = s->set.m, p = g->p, q = g->q;
     ARENA_ZEROS(arena, m, 1, &s->lambda, &s->s, &s->dlambda, &s->ds, &s->target, &s->missing, &s->a, &s->u, &s->right,
                 &s->rest, &s->best.lambda, &s->best.s, &s->best.a);
-    ARENA_DOUBLES(arena, p, q, &s->adjoint, &s->force, &s->dV, &s->best.W);
+    ARENA_DOUBLES(arena, p, q, &s->adjoint, &s->force, &s->dV, &s->dM, &s->best.W);
     s->K = arena_doubles(arena, m, m);
     s->V = arena_doubles(arena, s->set.n, p);
-    s->ball = norm->make(p, q, &s->set, arena);
+    struct ball *ball = s->ball = norm->make(p, q, norm, &s->set, arena);
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    s->ball->norm = norm;
-    return STATUS_DONE;
+    ball->norm = norm;
+    ball->power = power;
+    ball->p = p;
+    ball->q = q;
+    ARENA_ZEROS(arena, p, q, &ball->W, &ball->M, &ball->w);
+    return arena->failed ? STATUS_NO_MEMORY : STATUS_DONE;
 }
 
 /* The present W and lambda, or one of them with the best of the other kind, when their gap is less. */
@@ -70,7 +73,7 @@ static void keep(struct loop *s, double size, double top)
 static double norm_of(const double *V, const struct ball *ball, int dual, struct arena *arena)
 {
     double size;
-    int status = certificate_norm(&size, V, ball->p, ball->q, ball->norm->name, 0, dual, arena);
+    int status = certificate_norm(&size, V, ball->p, ball->q, ball->norm->name, ball->power, dual, arena);
     return status == STATUS_DONE ? size : INFINITY;
 }
 
@@ -87,7 +90,8 @@ static void measure(struct loop *s, struct arena *arena)
     memcpy(s->dV, s->adjoint, (size_t)D * sizeof(double));
     vector_add(s->adjoint, -1, ball->M, D);
     double size = ball->h, top = ball->trace + sqrt((double)D) * vector_norm(s->adjoint, D); /* no smaller */
-    if (coordinates_gap(set->b, set->equal, s->a, s->lambda, set->m, size, top) < NEAR || s->best.gap < NEAR) {
+    if (!ball->norm->rotates || s->best.gap < NEAR
+        || coordinates_gap(set->b, set->equal, s->a, s->lambda, set->m, size, top) < NEAR) {
         size = norm_of(ball->W, ball, 0, arena);
         top = norm_of(s->dV, ball, 1, arena);
     }
@@ -102,7 +106,6 @@ int loop_start(struct loop *s, const double *W, int inside, struct arena *arena)
     double mean = 0;
     for (ptrdiff_t i = 0; i < D; ++i)
         ball->W[i] = (inside ? 2 : 1) * W[i];
-    int info = ball->norm->start(ball, arena);
     coordinates_apply(s->a, set, ball->W, ball->q, s->V);
     for (ptrdiff_t k = 0; k < set->m; ++k) {
         s->s[k] = set->equal[k] ? 0 : s->a[k] - set->b[k];
@@ -112,16 +115,15 @@ int loop_start(struct loop *s, const double *W, int inside, struct arena *arena)
         s->lambda[k] = 0;
         if (set->equal[k])
             continue;
-        if (!inside)
-            s->s[k] = fmax(s->s[k], mean > 0 ? SLACK * mean : SLACK);
+        s->s[k] = fmax(s->s[k], mean > 0 ? SLACK * mean : SLACK);
         s->lambda[k] = 1 / s->s[k];
     }
-    coordinates_adjoint(s->dV, set, s->lambda, s->V);
-    double top = norm_of(s->dV, ball, 1, arena);
-    vector_scale(s->lambda, top > 0 ? INSIDE / top : 0, set->m); /* 0: equality rows alone */
+    coordinates_adjoint(ball->M, set, s->lambda, s->V);
+    double part = ball->norm->start(ball, arena);
+    vector_scale(s->lambda, part, set->m);
     s->best.gap = s->best.size = s->best.top = INFINITY;
     measure(s, arena);
-    return info;
+    return isnan(part);
 }
 
 static int factor(struct loop *s, struct monitor *monitor)
@@ -130,10 +132,9 @@ static int factor(struct loop *s, struct monitor *monitor)
     struct ball *ball = s->ball;
     double ridge = RIDGE;
     for (int i = 0; i < TRIES; ++i, ridge *= 1e3) {
-        int status = ball->norm->fill(ball, s->K, set, monitor);
+        int status = ball->norm->fill(ball, s->K, set, s->u, monitor);
         if (status != STATUS_DONE)
             return status;
-        matrix_syrk(set->m, 1, 1 / ball->kappa, s->u, 1, 1.0, s->K, set->m, NULL);
         for (ptrdiff_t k = 0; k < set->m; ++k)
             s->K[k * set->m + k] = s->K[k * set->m + k] * (1 + ridge) + (set->equal[k] ? 0 : s->s[k] / s->lambda[k]);
         if (cholesky_factor(set->m, s->K, monitor) == 0)
@@ -146,7 +147,8 @@ static int factor(struct loop *s, struct monitor *monitor)
 static double recover(struct loop *s, double rho)
 {
     struct ball *ball = s->ball;
-    coordinates_adjoint(s->dV, &s->set, s->dlambda, s->V);
+    coordinates_adjoint(s->dM, &s->set, s->dlambda, s->V);
+    memcpy(s->dV, s->dM, (size_t)(ball->p * ball->q) * sizeof(double));
     ball->norm->solve(ball, s->dV);
     vector_add(s->dV, 1, s->force, ball->p * ball->q);
     return (rho + vector_dot(s->u, s->dlambda, s->set.m)) / ball->kappa;
@@ -159,7 +161,8 @@ static void direction(struct loop *s, double mu, int corrected)
     const struct coordinates_packed *set = &s->set;
     struct ball *ball = s->ball;
     ptrdiff_t m = set->m, D = ball->p * ball->q;
-    ball->norm->target(ball, mu, corrected);
+    memcpy(s->force, s->adjoint, (size_t)D * sizeof(double));
+    ball->norm->target(ball, mu, corrected, s->force);
     for (ptrdiff_t k = 0; k < m; ++k) {
         double product = corrected ? mu - s->ds[k] * s->dlambda[k] : mu;
         s->target[k] = set->equal[k] ? 0 : product - s->s[k] * s->lambda[k];
@@ -167,9 +170,6 @@ static void direction(struct loop *s, double mu, int corrected)
         s->dlambda[k] = 0;
     }
     double rho = ball->along - (1 - ball->trace) + vector_dot(ball->w, s->adjoint, D);
-    for (ptrdiff_t i = 0; i < D; ++i)
-        s->force[i] = s->adjoint[i] - ball->MR[i];
-    ball->norm->solve(ball, s->force);
     memcpy(s->dV, s->force, (size_t)D * sizeof(double));
     double dh = rho / ball->kappa;
     for (int pass = 0; pass < PASSES; ++pass) {
@@ -187,13 +187,13 @@ static void direction(struct loop *s, double mu, int corrected)
     coordinates_apply(s->ds, set, s->dV, ball->q, s->V);
     for (ptrdiff_t k = 0; k < m; ++k)
         s->ds[k] = set->equal[k] ? 0 : s->ds[k] + dh * s->u[k] - s->missing[k];
-    ball->norm->direct(ball, dh, s->dV);
+    vector_add(s->dM, 1, s->adjoint, D);
+    ball->norm->direct(ball, dh, s->dV, s->dM);
 }
 
-static int lengths(struct loop *s, double *primal, double *dual, struct arena *arena)
+static void lengths(struct loop *s, double *primal, double *dual)
 {
-    if (s->ball->norm->lengths(s->ball, primal, dual, arena) != 0)
-        return 1;
+    s->ball->norm->lengths(s->ball, primal, dual);
     for (ptrdiff_t k = 0; k < s->set.m; ++k) {
         if (s->set.equal[k])
             continue;
@@ -202,7 +202,6 @@ static int lengths(struct loop *s, double *primal, double *dual, struct arena *a
         if (-s->dlambda[k] * *dual > s->lambda[k])
             *dual = s->lambda[k] / -s->dlambda[k];
     }
-    return 0;
 }
 
 /* Mean product of a pair after steps of these lengths. */
@@ -230,14 +229,14 @@ static int iterate(struct loop *s, struct monitor *monitor, struct arena *arena)
         return status;
     direction(s, 0, 0);
     double now = complementarity(s, 0, 0);
-    if (!(now > 0 && isfinite(now)) || lengths(s, &primal, &dual, arena) != 0)
+    if (!(now > 0 && isfinite(now)))
         return STATUS_ITERATION_LIMIT;
+    lengths(s, &primal, &dual);
     primal = fmin(primal, 1);
     dual = fmin(dual, 1);
     double sigma = fmin(pow(fmax(complementarity(s, primal, dual), 0) / now, 3), 1);
     direction(s, fmax(sigma, 1e-6) * now, 1);
-    if (lengths(s, &primal, &dual, arena) != 0)
-        return STATUS_ITERATION_LIMIT;
+    lengths(s, &primal, &dual);
     double fraction = 0.9 + 0.09 * fmin(fmin(primal, dual), 1);
     primal = fmin(fraction * primal, 1);
     dual = fmin(fraction * dual, 1);

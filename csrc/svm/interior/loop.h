@@ -13,7 +13,7 @@ struct loop {
     double *target, *missing, *a, *u;  /* (m) of lambda ds + s dlambda; b + s - A(W); A(W); A(w) */
     double *right, *rest;              /* (m) scratch */
     double *K;                         /* (m,m) */
-    double *adjoint, *force, *dV;      /* (p,q) A^*(lambda) - M; the part of dV known before dlambda; dV */
+    double *adjoint, *force, *dV, *dM; /* (p,q) A^*(lambda) - M; the part of dV known before dlambda; dV; of M */
     double *V;                         /* (n,p) scratch */
     struct {
         double gap;              /* of the packed rows alone */
@@ -22,11 +22,12 @@ struct loop {
     } best;                      /* the W and the lambda of the least gap so far */
 };
 
-/* Memory for the rows with chosen [m] set.  STATUS_DONE, STATUS_NO_MEMORY. */
-int loop_init(struct loop *s, const struct coordinates *g, const struct ball_norm *norm, const unsigned char *chosen,
-              struct arena *arena);
+/* Memory for the rows with chosen [m] set; `power`: of the entrywise norm.  STATUS_DONE, STATUS_NO_MEMORY. */
+int loop_init(struct loop *s, const struct coordinates *g, const struct ball_norm *norm, double power,
+              const unsigned char *chosen, struct arena *arena);
 
-/* From W [p,q], which meets the rows, with slack if `inside`.  Nonzero: a factorisation failed. */
+/* From W [p,q], which meets the rows; from its double, if `inside`, which then meets them with slack.  Nonzero: a
+ * factorisation failed. */
 int loop_start(struct loop *s, const double *W, int inside, struct arena *arena);
 
 /* Iterate until the gap is at most `gap`.  STATUS_DONE, STATUS_ITERATION_LIMIT (stagnation at rounding level, or `most`

@@ -1,8 +1,6 @@
 /* The Frobenius problem decides feasibility, starts the interior point, and its rows of least margin are the first
  * working set; rows that the interior point's W breaks join it until there are none.  The polish, where a norm has one,
  * uses all rows: the working set only has to bring it near. */
-#include "svm/interior/working_set_loop.h"
-
 #include <math.h>
 #include <string.h>
 
@@ -12,6 +10,7 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 #include "svm/interior/loop.h"
+#include "svm/methods.h"
 
 #define SLACK 5e-2 /* rows outside the set with less slack (of the largest b) join */
 #define SPARE 0.5  /* of the tolerance: the certificate is computed again, with rounding */
@@ -109,18 +108,27 @@ static void compare(struct search *f, const struct loop *s, const struct coordin
             f->active[s->set.row[k]] = 0;
 }
 
-/* The best pair as an answer to the original problem, with the multipliers of the active rows alone if these prove it;
- * the Frobenius one stays if there is none. */
+/* The best pair as an answer to the original problem, with the multipliers of the active rows alone if these prove it.
+ * What is left open keeps the better of this W and the Frobenius one. */
 static int conclude(struct search *f, const struct coordinates *g, int stopped, struct arena *arena)
 {
-    int status = STATUS_ITERATION_LIMIT;
-    const double *multipliers[] = {f->active, f->lambda};
-    for (int i = 0; i < 2 && status == STATUS_ITERATION_LIMIT; ++i) {
-        if (isfinite(f->gap) && coordinates_answer(f->answer, g, f->W, multipliers[i], arena) != STATUS_DONE)
+    const double *W[] = {f->W, f->W, f->start}, *lambda[] = {f->active, f->lambda, f->lambda};
+    double least = INFINITY;
+    int status = STATUS_ITERATION_LIMIT, best = 2;
+    for (int i = isfinite(f->gap) ? 0 : 3; i < 3; ++i) {
+        if (coordinates_answer(f->answer, g, W[i], lambda[i], arena) != STATUS_DONE)
             return STATUS_NO_MEMORY;
         status = solver_conclude(f->answer, g->rows, f->options, f->norm->name, stopped, arena);
+        if (status != STATUS_ITERATION_LIMIT && status != STATUS_UNDECIDED && status != STATUS_INTERRUPTED)
+            return status;
+        if (f->answer->bound.gap < least) {
+            least = f->answer->bound.gap;
+            best = i;
+        }
     }
-    return status;
+    if (isfinite(f->gap) && best < 2 && coordinates_answer(f->answer, g, W[best], lambda[best], arena) != STATUS_DONE)
+        return STATUS_NO_MEMORY;
+    return solver_conclude(f->answer, g->rows, f->options, f->norm->name, stopped, arena);
 }
 
 /* The norm's polish from the best pair. */
@@ -147,7 +155,7 @@ static int polish(struct search *f, const struct coordinates *g, double tol, str
 static int solve_on_set(struct search *f, const struct coordinates *g, struct arena *arena)
 {
     struct loop s;
-    if (loop_init(&s, g, f->norm, f->chosen, arena) != STATUS_DONE)
+    if (loop_init(&s, g, f->norm, f->options->p, f->chosen, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     if (loop_start(&s, f->start, g->rows->homogeneous, arena) != 0)
         return STATUS_ITERATION_LIMIT;
@@ -171,8 +179,8 @@ static int solve_on_set(struct search *f, const struct coordinates *g, struct ar
     return status;
 }
 
-int working_set_loop(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                     const struct ball_norm *norm, struct monitor *monitor, struct arena *arena)
+static int solve(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                 const struct ball_norm *norm, struct monitor *monitor, struct arena *arena)
 {
     struct coordinates g;
     struct search f = {.answer = answer, .options = options, .norm = norm, .monitor = monitor, .gap = INFINITY};
@@ -194,5 +202,17 @@ int working_set_loop(struct svm_answer *answer, const struct rows *rows, const s
         status = solve_on_set(&f, &g, arena);
         arena_release(arena, mark);
     } while (status >= 0 && status != STATUS_INTERRUPTED && f.size > before && answer->iterations < options->max_iter);
-    return status < 0 ? status : conclude(&f, &g, status, arena);
+    if (status >= 0)
+        status = conclude(&f, &g, status, arena);
+    if (status >= 0 && answer->bound.lower > 0 && norm->scale_multipliers != NULL)
+        norm->scale_multipliers(answer, rows, options->p);
+    return status;
 }
+
+#define METHOD(norm, ball) \
+    int norm##_interior(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, \
+                        struct monitor *monitor, struct arena *arena) \
+    { \
+        return solve(answer, rows, options, &ball, monitor, arena); \
+    }
+BALL_LIST(METHOD)

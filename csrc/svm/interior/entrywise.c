@@ -1,0 +1,230 @@
+/* Least entrywise norm, (sum |W_ij|^p)^(1/p), p > 1, and its limit, the least max norm.
+ *
+ * Each entry has a bound h_i >= |W_i| with slacks  x = h_i -+ W_i  and multipliers y, so that  M = y- - y+  entry by
+ * entry.  In the max norm the bounds are one h, y is of trace 1, and with d = y / x, D = d- + d+,
+ *
+ *     T = D,    w = (d- - d+) / D,    kappa = sum 4 d- d+ / D.
+ *
+ * Else  sum (h_i / unit)^p unit / p  is least, which leaves one smooth equation per entry instead of a common h:
+ *
+ *     (h_i / unit)^(p-1) = y- + y+ = Y,    w = 0
+ *
+ * Both sides are positive, so it is taken in logarithms: Newton's linearisation of (p-1) log h = log Y is good at both
+ * ends of a curve that is nearly a corner (p large, or near 1), while that of the power itself only creeps.  With
+ * curve = (p-1) Y / h, lift = curve + D and E the right side of that equation, eliminating h leaves
+ *
+ *     dh_i = E / lift + tilt dW_i,    tilt = (d- - d+) / lift,    T = (curve D + 4 d- d+) / lift. */
+#include <math.h>
+
+#include "base/arena.h"
+#include "linalg/matrix.h"
+#include "linalg/vector.h"
+#include "svm/interior/ball.h"
+#include "svm/systems/metric_gram.h"
+
+#define ABOVE 1.1  /* h at the start over the largest |W_i| */
+#define INSIDE 0.5 /* largest |M_i| at the start, Y being 1: y- and y+ within a factor of 3 */
+
+/* The side h - W, and the side h + W. */
+struct side {
+    double *x, *y, *dx, *dy, *target, *part; /* (D) each; target: of dy + d dx; part: of (1, w) in x */
+    double sign;
+};
+
+struct entrywise_ball {
+    struct ball ball;
+    int common;
+    ptrdiff_t D;
+    struct side side[2];
+    double unit, *h;             /* (D) */
+    double *inverse;             /* (D) 1 / T */
+    double *lift, *tilt, *raise; /* (D) raise: E / lift */
+    struct metric_gram gram;
+};
+
+static struct ball *make(ptrdiff_t p, ptrdiff_t q, const struct ball_norm *norm, const struct coordinates_packed *set,
+                         struct arena *arena)
+{
+    struct entrywise_ball *b = arena_take(arena, 1, sizeof *b);
+    if (b == NULL)
+        return NULL;
+    *b = (struct entrywise_ball){.ball = {.pairs = 2 * (double)(p * q)}, .common = norm->name == NORM_MAX, .D = p * q};
+    ARENA_DOUBLES(arena, p, q, &b->h, &b->inverse);
+    ARENA_ZEROS(arena, p, q, &b->lift, &b->tilt, &b->raise);
+    for (int i = 0; i < 2; ++i) {
+        struct side *s = &b->side[i];
+        ARENA_ZEROS(arena, p, q, &s->x, &s->y, &s->dx, &s->dy, &s->target, &s->part);
+        s->sign = i == 0 ? 1 : -1;
+    }
+    metric_gram_init(&b->gram, set, p, q, 0, arena);
+    return &b->ball;
+}
+
+static void images(struct entrywise_ball *b)
+{
+    b->ball.h = b->h[0];
+    b->ball.trace = !b->common;
+    for (ptrdiff_t i = 0; i < b->D; ++i) {
+        b->ball.M[i] = b->side[0].y[i] - b->side[1].y[i];
+        b->ball.trace += b->common ? b->side[0].y[i] + b->side[1].y[i] : 0;
+    }
+}
+
+/* y: at the centre of x in the max norm, else dual feasible. */
+static double start(struct ball *ball, struct arena *arena)
+{
+    (void)arena;
+    struct entrywise_ball *b = (struct entrywise_ball *)ball;
+    double top = 0, sum = 0;
+    for (ptrdiff_t j = 0; j < b->D; ++j)
+        top = b->common ? top + fabs(ball->M[j]) : fmax(top, fabs(ball->M[j]));
+    double inside = top > 0 ? INSIDE / top : 0; /* 0: equality rows alone */
+    b->unit = ABOVE * vector_largest(ball->W, b->D);
+    for (int i = 0; i < 2; ++i) {
+        struct side *s = &b->side[i];
+        for (ptrdiff_t j = 0; j < b->D; ++j) {
+            b->h[j] = b->unit;
+            s->x[j] = b->unit - s->sign * ball->W[j];
+            s->y[j] = b->common ? 1 / s->x[j] : (1 + s->sign * inside * ball->M[j]) / 2;
+            sum += s->y[j];
+        }
+    }
+    for (int i = 0; i < 2 && b->common; ++i)
+        vector_scale(b->side[i].y, 1 / sum, b->D);
+    images(b);
+    return isfinite(sum) ? inside : NAN;
+}
+
+static int scale(struct ball *ball, struct arena *arena)
+{
+    (void)arena;
+    struct entrywise_ball *b = (struct entrywise_ball *)ball;
+    struct side *minus = &b->side[0], *plus = &b->side[1];
+    ball->kappa = !b->common;
+    for (ptrdiff_t i = 0; i < b->D; ++i) {
+        double d = minus->y[i] / minus->x[i], e = plus->y[i] / plus->x[i];
+        if (b->common) {
+            b->inverse[i] = 1 / (d + e);
+            ball->w[i] = (d - e) / (d + e);
+            minus->part[i] = 2 * e / (d + e);
+            plus->part[i] = 2 * d / (d + e);
+            ball->kappa += 4 * d * (e / (d + e));
+        } else {
+            double curve = (ball->power - 1) * (minus->y[i] + plus->y[i]) / b->h[i];
+            b->lift[i] = curve + d + e;
+            b->tilt[i] = (d - e) / b->lift[i];
+            b->inverse[i] = b->lift[i] / (curve * (d + e) + 4 * d * e);
+        }
+    }
+    return !(ball->kappa > 0 && isfinite(ball->kappa));
+}
+
+static void solve(struct ball *ball, double *V)
+{
+    const struct entrywise_ball *b = (const struct entrywise_ball *)ball;
+    for (ptrdiff_t i = 0; i < b->D; ++i)
+        V[i] *= b->inverse[i];
+}
+
+static int fill(struct ball *ball, double *K, const struct coordinates_packed *set, const double *u,
+                struct monitor *monitor)
+{
+    struct entrywise_ball *b = (struct entrywise_ball *)ball;
+    matrix_syrk(set->m, 1, 1 / ball->kappa, u, 1, 0.0, K, set->m, NULL);
+    return metric_gram_add(K, &b->gram, set, set->delta, set->z, b->inverse, NULL, ball->p, ball->q, monitor);
+}
+
+static void target(struct ball *ball, double mu, int corrected, double *force)
+{
+    struct entrywise_ball *b = (struct entrywise_ball *)ball;
+    struct side *minus = &b->side[0], *plus = &b->side[1];
+    ball->along = 0;
+    for (int i = 0; i < 2; ++i) {
+        struct side *s = &b->side[i];
+        for (ptrdiff_t j = 0; j < b->D; ++j) {
+            double product = corrected ? mu - s->dx[j] * s->dy[j] : mu;
+            s->target[j] = product / s->x[j] - s->y[j];
+            ball->along += s->target[j] * s->part[j];
+        }
+    }
+    for (ptrdiff_t j = 0; j < b->D; ++j) {
+        double E = 0, Y = minus->y[j] + plus->y[j];
+        if (!b->common) {
+            E = minus->target[j] + plus->target[j] - Y * ((ball->power - 1) * log(b->h[j] / b->unit) - log(Y));
+            b->raise[j] = E / b->lift[j];
+        }
+        force[j] -= minus->target[j] - plus->target[j] - b->tilt[j] * E;
+    }
+    solve(ball, force);
+}
+
+static void direct(struct ball *ball, double dh, const double *dV, const double *dM)
+{
+    (void)dM;
+    struct entrywise_ball *b = (struct entrywise_ball *)ball;
+    for (int i = 0; i < 2; ++i) {
+        struct side *s = &b->side[i];
+        for (ptrdiff_t j = 0; j < b->D; ++j) {
+            s->dx[j] = dh * s->part[j] + b->raise[j] + (b->tilt[j] - s->sign) * dV[j];
+            s->dy[j] = s->target[j] - s->y[j] / s->x[j] * s->dx[j];
+        }
+    }
+}
+
+/* Largest step <= `most` with v + step dv >= 0. */
+static double ratio(const double *v, const double *dv, ptrdiff_t n, double most)
+{
+    for (ptrdiff_t i = 0; i < n; ++i)
+        if (-dv[i] * most > v[i])
+            most = v[i] / -dv[i];
+    return most;
+}
+
+static void lengths(struct ball *ball, double *primal, double *dual)
+{
+    const struct entrywise_ball *b = (const struct entrywise_ball *)ball;
+    *primal = *dual = BALL_FAR;
+    for (int i = 0; i < 2; ++i) {
+        *primal = ratio(b->side[i].x, b->side[i].dx, b->D, *primal);
+        *dual = ratio(b->side[i].y, b->side[i].dy, b->D, *dual);
+    }
+}
+
+static double products(const struct ball *ball, double primal, double dual)
+{
+    const struct entrywise_ball *b = (const struct entrywise_ball *)ball;
+    double sum = 0;
+    for (int i = 0; i < 2; ++i) {
+        const struct side *s = &b->side[i];
+        for (ptrdiff_t j = 0; j < b->D; ++j)
+            sum += (s->x[j] + primal * s->dx[j]) * (s->y[j] + dual * s->dy[j]);
+    }
+    return sum;
+}
+
+static void move(struct ball *ball, double primal, double dual)
+{
+    struct entrywise_ball *b = (struct entrywise_ball *)ball;
+    for (ptrdiff_t j = 0; j < b->D; ++j) {
+        b->h[j] += primal * (b->side[0].dx[j] + b->side[1].dx[j]) / 2;
+        ball->W[j] += primal * (b->side[1].dx[j] - b->side[0].dx[j]) / 2;
+    }
+    for (int i = 0; i < 2; ++i) {
+        struct side *s = &b->side[i];
+        vector_add(s->x, primal, s->dx, b->D);
+        vector_add(s->y, dual, s->dy, b->D);
+    }
+    images(b);
+}
+
+/* W = sign(M) |M|^(q-1) fixes the scale of lambda: b . lambda = ||W||_p^p.  Left alone where that overflows. */
+static void scale_multipliers(struct svm_answer *answer, const struct rows *rows, double p)
+{
+    double product = vector_dot(rows->rhs, answer->lambda, rows->count), power = pow(1 / answer->bound.lower, p);
+    if (isnormal(power) && isnormal(power / product))
+        vector_scale(answer->lambda, power / product, rows->count);
+}
+
+const struct ball_norm entrywise_max = {.name = NORM_MAX, BALL_FUNCTIONS};
+const struct ball_norm entrywise_power = {
+    .name = NORM_ENTRYWISE, .scale_multipliers = scale_multipliers, BALL_FUNCTIONS};
