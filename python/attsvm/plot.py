@@ -15,7 +15,9 @@ from numpy.typing import ArrayLike
 from .common.check import as_choice, as_floats, as_numeric, check_shape, check_type
 from .common.render import drawing
 from .common.types import Ball, Norm
+from .next_token import NextToken
 from .next_token.graph_picture import draw_graphs
+from .soft_labels import SoftLabels
 from .svm.separation import Separation
 from .theory.diagnosis import Diagnosis
 from .theory.margin_share import margin_share as share_of_margin
@@ -85,7 +87,7 @@ def band(
     return ax
 
 
-@drawing("Run")
+@drawing(Run)
 def saturation(run: Run, ax: Any = None, **line_kw: Any) -> Any:
     """The largest attention probability of a query as training goes on: mean over queries, and their band.
 
@@ -201,6 +203,7 @@ def attention(
     probabilities: np.ndarray | Sequence[ArrayLike],
     selected: np.ndarray | Sequence[ArrayLike] | None = None,
     ax: Any = None,
+    **image_kw: Any,
 ) -> Any:
     """Heat map of attention: one row per query, one column per token.
 
@@ -211,6 +214,8 @@ def attention(
     selected : integer array_like, optional
         One token per query, to be marked.
     ax : matplotlib Axes, optional
+    **image_kw
+        For the image.
 
     Returns
     -------
@@ -231,7 +236,7 @@ def attention(
     if selected is not None:
         tokens = np.concatenate([np.ravel(part) for part in _parts("selected", selected)])
         check_shape("selected", tokens, "queries", (sum(map(len, rows)),))
-    ax = _heat_map(rows, "attention probability", ax)
+    ax = _heat_map(rows, "attention probability", ax, image_kw)
     if tokens is not None:
         ax.plot(tokens, np.arange(len(tokens)), "o", color=COLORS["(K, Q)"], markersize=3)
     return ax
@@ -248,7 +253,7 @@ def _parts(name: str, value: Any) -> list[np.ndarray]:
     return parts
 
 
-def _heat_map(rows: Any, label: str, ax: Any = None) -> Any:
+def _heat_map(rows: Any, label: str, ax: Any, image_kw: dict[str, Any]) -> Any:
     """Numbers in [0, 1], one row per query, one column per token."""
     ax = _axes(ax)
     parts = [np.atleast_2d(part) for part in rows]
@@ -257,7 +262,8 @@ def _heat_map(rows: Any, label: str, ax: Any = None) -> Any:
     for part in parts:
         shown[row : row + len(part), : part.shape[1]] = part
         row += len(part)
-    image = ax.imshow(shown, aspect="auto", interpolation="nearest", cmap="Blues", vmin=0, vmax=1)
+    look = {"aspect": "auto", "interpolation": "nearest", "cmap": "Blues", "vmin": 0, "vmax": 1}
+    image = ax.imshow(shown, **(look | image_kw))
     bars = [one.colorbar for one in ax.images if one.colorbar is not None]  # of a map drawn here before
     if bars:
         bars[0].set_label(label)
@@ -269,29 +275,29 @@ def _heat_map(rows: Any, label: str, ax: Any = None) -> Any:
     return ax
 
 
-@drawing("Decomposition")
-def _composed(parts: Decomposition, ax: Any = None) -> Any:
-    return attention(parts.probabilities, ax=ax)
+@drawing(Decomposition)
+def _composed(parts: Decomposition, ax: Any = None, **image_kw: Any) -> Any:
+    return attention(parts.probabilities, ax=ax, **image_kw)
 
 
-@drawing("SoftLabels")
-def _shares(found: Any, ax: Any = None) -> Any:
+@drawing(SoftLabels)
+def _shares(found: SoftLabels, ax: Any = None, **image_kw: Any) -> Any:
     """What the decoder's attention goes to within each support, on the scale of attention."""
     shares = found.counts / found.counts.max(axis=1, keepdims=True)  # whose sums stay in range
-    ax = _heat_map(shares / shares.sum(axis=1, keepdims=True), "share of the next tokens", ax)
+    ax = _heat_map(shares / shares.sum(axis=1, keepdims=True), "share of the next tokens", ax, image_kw)
     ax.set_ylabel("context")
     return ax
 
 
-@drawing("NextToken")
-def _graphs(found: Any, ax: Any = None) -> Any:
+@drawing(NextToken)
+def _graphs(found: NextToken, ax: Any = None, **arrow_kw: Any) -> Any:
     ax = _axes(ax)
-    draw_graphs(ax, found.graphs, found.components, (COLORS["W"], COLORS["(K, Q)"]))
+    draw_graphs(ax, found.graphs, found.components, (COLORS["W"], COLORS["(K, Q)"]), arrow_kw)
     ax.set_xlabel("last token")
     return ax
 
 
-@drawing("Separation")
+@drawing(Separation)
 def margins(solution: Separation, ax: Any = None, **line_kw: Any) -> Any:
     """The margin of every token that is not selected, query by query; support tokens stand out.
 
@@ -328,7 +334,7 @@ def margins(solution: Separation, ax: Any = None, **line_kw: Any) -> Any:
     return ax
 
 
-@drawing("Path")
+@drawing(Path)
 def excess(path: Path, ax: Any = None, **line_kw: Any) -> Any:
     """How far the loss is above its infimum along a regularisation path, as a power of ten.
 
@@ -361,7 +367,7 @@ def excess(path: Path, ax: Any = None, **line_kw: Any) -> Any:
     return ax
 
 
-@drawing("Diagnosis")
+@drawing(Diagnosis)
 def scores(diagnosis: Diagnosis, ax: Any = None, **line_kw: Any) -> Any:
     """Every token by its margin and by how much better than the selected one it scores.
 

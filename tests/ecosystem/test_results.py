@@ -334,7 +334,7 @@ def test_no_result_imports_plot():
     from attsvm.common import render
 
     kinds = {"Run", "Separation", "Path", "Decomposition", "Diagnosis", "NextToken", "SoftLabels"}
-    assert kinds <= render._drawings.keys()
+    assert kinds <= {kind.__name__ for kind in render._drawings}
 
 
 def test_tab_completion_shows_public_names_alone():

@@ -373,7 +373,7 @@ def test_columns_hold_every_svm(rng):
 
 
 def test_table_shows_certified_digits_only():
-    from attsvm.heads.report import certified
+    from attsvm.heads.table import certified
 
     assert certified(1.23456, 1.23457) == "1.2346"
     assert certified(1.2, 1.3) == "1" and certified(0.0, 1.0) == "-"

@@ -42,7 +42,7 @@ PYTHON_EDGES = {
     "svm": LOWER,
     "theory": THEORY,
     "sample": {"common"},
-    "plot": {*THEORY, "theory", "next_token"} - {"_core"},
+    "plot": {*THEORY, "theory", "next_token", "soft_labels"} - {"_core"},
     "report": REPORT - {"_core"},
     "next_token": {*THEORY, "theory"} - {"_core"},
     "soft_labels": {*THEORY, "theory"} - {"_core"},
@@ -87,22 +87,25 @@ def test_the_map_names_every_folder():
 FACE = {name for name in attsvm.__all__ if not inspect.ismodule(getattr(attsvm, name))}  # what the package offers
 
 
-def imports(path):
-    """Parts of the package that a module imports, wherever in it; "face" stands for what the package offers itself."""
+def imported(path, node):
+    """Dotted names of the modules that an import reads; "attsvm.face" stands for what the package offers itself."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
     package = ("attsvm", *path.relative_to(PACKAGE).parent.parts)
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            base = ".".join(package[: len(package) - node.level + 1]) if node.level else ""
-            stem = ".".join(filter(None, [base, node.module]))
-            names = [alias.name for alias in node.names]
-            names = [f"attsvm.{'face' if n in FACE else n}" if stem == "attsvm" else stem for n in names]
-        else:
-            continue
-        found |= {name.split(".")[1] for name in names if name.startswith("attsvm.")}
-    return found
+    base = ".".join(package[: len(package) - node.level + 1]) if node.level else ""
+    stem = ".".join(filter(None, [base, node.module]))
+    names = [alias.name for alias in node.names]
+    if stem == "attsvm":
+        return [f"attsvm.{'face' if name in FACE else name}" for name in names]
+    below = PACKAGE.joinpath(*stem.split(".")[1:])
+    return [f"{stem}.{name}" if (below / f"{name}.py").is_file() else stem for name in names]
+
+
+def imports(path):
+    """Parts of the package that a module imports, wherever in it."""
+    nodes = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, (ast.Import, ast.ImportFrom)))
+    names = (name for node in nodes for name in imported(path, node))
+    return {name.split(".")[1] for name in names if name.startswith("attsvm.")}
 
 
 MODULES = sorted(
@@ -143,6 +146,57 @@ def test_the_tables_have_no_circle():
 def test_headers_do_not_include_each_other_in_circles():
     headers = [path for path in SOURCES if path.suffix == ".h"]
     assert not circle({path.relative_to(CSRC).as_posix(): set(included(path)) for path in headers})
+
+
+def at_import(tree):
+    """The imports that run when the module is read: neither those inside functions nor those for annotations alone."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield node
+        elif not isinstance(node, (ast.FunctionDef, ast.Lambda)) and "TYPE_CHECKING" not in ast.unparse(node)[:40]:
+            yield from at_import(node)
+
+
+def test_modules_do_not_import_each_other_in_circles():
+    below = {}
+    for path in MODULES:
+        found = [name for node in at_import(ast.parse(path.read_text())) for name in imported(path, node)]
+        places = [PACKAGE.joinpath(*name.split(".")[1:]) for name in found if name.startswith("attsvm.")]
+        below[path] = {p for place in places for p in (place.with_suffix(".py"), place / "__init__.py") if p.is_file()}
+    assert not circle(below)
+
+
+EXTRAS = {"PIL", "joblib", "lightning", "matplotlib", "pandas", "pytorch_lightning", "sklearn", "threadpoolctl"}
+EXTRAS |= {"tqdm", "transformers", "attsvm.torch"}
+SLOW = {"zipfile", "secrets", "traceback"}  # of the standard library: importing attsvm does not wait for them
+
+
+def test_imports_inside_functions_are_of_extras():
+    """What is not always installed, or slow to load; never what would go around in a circle otherwise."""
+    for path in MODULES:
+        inside = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, (ast.FunctionDef, ast.Lambda))]
+        nodes = [n for one in inside for n in ast.walk(one) if isinstance(n, (ast.Import, ast.ImportFrom))]
+        for name in (name for node in nodes for name in imported(path, node)):
+            stem = ".".join(name.split(".")[: 1 + name.startswith("attsvm.")])
+            assert stem in EXTRAS | SLOW, f"{path} imports {name} inside a function"
+
+
+NAMED_TUPLES = {"_replace", "_asdict", "_fields"}
+
+
+def test_private_names_stay_in_their_module():
+    """An attribute with an underscore is used only where it is made; what other modules need has a name without."""
+    for path in MODULES:
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        made = {node.name for node in nodes if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+        made |= {n.attr for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
+        made |= {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        made |= {n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)}  # for getattr
+        used = {n.attr for n in nodes if isinstance(n, ast.Attribute)}
+        taken = {a.name for n in nodes if isinstance(n, ast.ImportFrom) and n.level for a in n.names}
+        taken -= {other.stem for other in path.parent.glob("_*.py")} | {"_core"}
+        private = {name for name in used | taken if re.match("_[^_]", name)} - NAMED_TUPLES
+        assert private <= made - taken, f"{path} uses {private - (made - taken)} of another module"
 
 
 def test_few_files_lie_flat():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,19 +14,9 @@ import numpy as np
 
 from ..common.counted import counted
 from ..heads.analysis import SPLITS, analyze_model
-from ..heads.outcome import HeadReport
 from ..heads.pictures import plot_curve, plot_grid, plot_sentence
-from ..heads.report import (
-    CAPTION,
-    CASES_HEADER,
-    CURVE_HEADER,
-    cases_rows,
-    curve_rows,
-    results_columns,
-    results_header,
-    results_rows,
-    results_table,
-)
+from ..heads.report import HeadReport, results_columns, results_table
+from ..heads.table import CASES_HEADER, COLUMNS, CURVE_HEADER, HEADER, INTRODUCTION, cases_rows, curve_rows, rows_of
 from ..heads.training import Row, measure, plot_training, write_rows
 from ..heads.view import view
 from ..report.page import Section, Table, write_page
@@ -191,17 +180,16 @@ def _picture(report: HeadReport) -> str:
 
 
 def _sections(reports: Sequence[HeadReport], best: Sequence[HeadReport]) -> list[Section]:
-    first, columns = _explained(CAPTION)
     whole_model = Section(
         "all",
         "All heads",
         GRID_TEXT,
         {"heads.png": "Each cell is an attention head, a row a layer: margin, and accuracy on unseen sentences"},
         [
-            Table(results_header(), results_rows(reports), "A row a head."),
-            Table(("column", "meaning"), columns, "What the columns are."),
+            Table(HEADER, rows_of(reports), "A row a head."),
+            Table(("column", "meaning"), [column[:2] for column in COLUMNS], "What the columns are."),
         ],
-        fine=first,
+        fine=INTRODUCTION,
         links={"view.html": VIEW_TEXT},
     )
     parts = [whole_model]
@@ -223,20 +211,6 @@ def _sections(reports: Sequence[HeadReport], best: Sequence[HeadReport]) -> list
         name = report.head.name.capitalize()
         parts.append(Section(name, name, SENTENCE_TEXT, {_picture(report): f"A sentence under {name}"}, [cases]))
     return parts
-
-
-def _explained(caption: str) -> tuple[str, list[tuple[str, str]]]:
-    """The paragraph before the columns, and of each column its name and meaning."""
-    lines = caption.split("\n")
-    columns: list[tuple[str, str]] = []
-    first = next(i for i, line in enumerate(lines) if re.match(r"\S.{0,10}?  +\S", line) and "." not in line[:11])
-    for line in lines[first:]:
-        if line.startswith(" "):
-            columns[-1] = (columns[-1][0], f"{columns[-1][1]} {line.strip()}")
-        else:
-            name, meaning = re.split("  +", line, maxsplit=1)
-            columns.append((name, meaning))
-    return " ".join(lines[:first]), columns
 
 
 VIEW_TEXT = "Interactive view: choose a head and a sentence, point at a query, and see why it selects its token"

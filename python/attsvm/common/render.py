@@ -12,11 +12,11 @@ __all__ = ["draw", "drawing", "picture"]
 
 WIDTH, HEIGHT = 4.2, 2.4  # inches, of the small picture in a notebook
 
-_drawings: dict[str, Callable[..., Any]] = {}
+_drawings: dict[type, Callable[..., Any]] = {}
 
 
-def drawing(kind: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator: this function ``(result, ax, **line_kw)`` draws results of the class of that name."""
+def drawing(kind: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator: this function ``(result, ax, **line_kw)`` draws results of that class."""
 
     def enter(function: Callable[..., Any]) -> Callable[..., Any]:
         _drawings[kind] = function
@@ -29,12 +29,12 @@ def draw(result: Any, ax: Any = None, **line_kw: Any) -> Any:
     """The result drawn into ``ax``, or pyplot's current axes."""
     if importlib.util.find_spec("matplotlib") is None:
         raise ImportError("plot needs matplotlib: pip install matplotlib")
-    return _drawings[type(result).__name__](result, ax, **line_kw)
+    return _drawings[type(result)](result, ax, **line_kw)
 
 
 def picture(result: Any) -> str | None:
     """An HTML image of the result; None without matplotlib, or where nothing can be drawn."""
-    if type(result).__name__ not in _drawings or importlib.util.find_spec("matplotlib") is None:
+    if type(result) not in _drawings or importlib.util.find_spec("matplotlib") is None:
         return None
     from matplotlib.figure import Figure  # not pyplot, whose figures would stay open
 

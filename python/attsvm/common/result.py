@@ -111,7 +111,7 @@ class Result:
         ----------
         ax : matplotlib Axes, optional
         **line_kw
-            For the line or the points.
+            For the line, the points, the arrows or the image.
 
         Returns
         -------

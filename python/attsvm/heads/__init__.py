@@ -11,9 +11,8 @@ from .bert import Bert, read_bert, read_safetensors
 from .choices import hard_queries
 from .fit import Fit
 from .model import Head, Text, from_arrays
-from .outcome import HeadReport, Reports, to_dataframe
 from .pictures import plot_curve, plot_grid, plot_sentence
-from .report import results_columns, results_table
+from .report import HeadReport, Reports, results_columns, results_table, to_dataframe
 from .text import example_sentences, read_sentences
 from .training import measure, plot_training, read_training
 from .view import View, view

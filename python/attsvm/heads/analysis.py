@@ -17,7 +17,7 @@ from .choices import baselines, hard_queries, is_sink, sink_value, split
 from .controls import Null, random_head, random_rows
 from .fit import FEWEST, Fit, fit_svm
 from .model import Head, as_heads, check_head
-from .outcome import HeadReport, Reports
+from .report import HeadReport, Reports
 
 SIZES = (100, 400, 1500, 4000, 16_000)  # of the curve over the number of queries
 TEST = 500  # queries; an accuracy of 0.9 is then known to 0.013

@@ -9,6 +9,7 @@ import numpy as np
 from .model import Head, as_threshold, check_head
 
 TRAINING = 0.7  # share of the sentences whose queries may train the SVM; the others test it
+FEW = 30  # hard queries: a head with fewer stands apart, nothing can be said of it
 ENDS = ("[SEP]", "</s>", "<|endoftext|>")  # besides a sentence's first token, what attention is parked on
 
 

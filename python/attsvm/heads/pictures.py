@@ -12,7 +12,7 @@ from ..common.render import drawing
 from ..plot import COLORS, finish, style
 from .analysis import SIZES
 from .choices import is_sink
-from .outcome import HeadReport, as_reports, check_report
+from .report import HeadReport, as_reports, check_report
 
 BLUE, ORANGE = COLORS["W"], COLORS["(K, Q)"]
 LETTERS = {"offset": "p", "the": "p", "first": "f", "frequent": "w", "same": "s", "induction": "i", "nearest": "n"}
@@ -199,7 +199,7 @@ def plot_sentence(report: HeadReport, number: int | None = None, ax: Any = None)
     return ax
 
 
-@drawing("HeadReport")
+@drawing(HeadReport)
 def _curve(report: HeadReport, ax: Any = None, **line_kw: Any) -> Any:
     """Accuracy on unseen sentences over the number of training queries."""
     if report.fit is None:

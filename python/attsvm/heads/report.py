@@ -1,65 +1,230 @@
-"""Reports of heads as text and as columns: what a person reads, and what a spreadsheet does."""
+"""What was found about a head, and about all heads of a model."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from html import escape
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from ..report.tables import table
+from ..common.check import as_list, check_type
+from ..common.result import Result
+from ..common.storage import state_of
+from .choices import FEW
+from .controls import Null, interval
 from .fit import Fit
-from .model import Head, Text
-from .outcome import FEW, HeadReport, as_reports
+from .model import Head
+from .table import describe, html_of, table_of
 
-# One sentence a column, for somebody who has not read the paper.
-CAPTION = """\
-A row is an attention head: L1H8 is head 8 of layer 1, counted from 0.  A query counts when the head gives one token,
-the selected one, more than the threshold of its attention.  The SVM looks for the matrix W that ranks every selected
-token first, x_selected.Wz > x_other.Wz, by the largest margin; it is told those choices and nothing else.  Some W does
-so always, the head's own, and in many dimensions some W does so for random choices: read each number beside its
-control.  In brackets: a random head (Gaussian K and Q) on the same tokens with as many hard queries.
-queries    that train the SVM, of all that count
-parked     share of them that select the sentence's first token or [SEP], where heads leave attention they have no use
-           for: easy to predict, and of no interest (drop_sinks leaves them out).  Of a head that parks most, "null":
-           the values there are short, next to nothing is added; "value": one vector is added again and again
-margin     of the best W of unit norm.  All digits are certified
-random     the same for random choices of the same queries: what this many dimensions separate anyway.  "<": a bound,
-           where the exact number would take minutes; "none": no W separates them
-own W      margin of the head's own W, in percent of the best
-support    pairs (query, rival token) that hold the SVM's W in place: the hardest cases
-rank       of the SVM's W / of the W of least nuclear norm / of the head's own W
-logits     correlation of the SVM's logits with the head's, on sentences it has not seen: at best 1
-cosine     between the SVM's W and the head's own: at best 1
-accuracy   how often the SVM selects the head's token on sentences it has not seen, mean over the splits
-gain       that minus the accuracy of the best rule, with its 95 % interval over the splits; * where all is above 0
-nuclear    accuracy of the W of least nuclear norm; behind it that of the Frobenius SVM of as many queries
-best rule  accuracy of the best of six rules that need no SVM.  An SVM that does not beat it explains nothing new"""
-SPACES = {
-    "residual": "Residual space: tokens are what the layer is given, W is the head's own K Q^T.",
-    "head": (
-        "Head space: tokens are the keys and queries that attention compares, and the head's weights are inside them.  "
-        "It is for prediction, margins and support tokens; a cosine there is no evidence that training went to the SVM."
-    ),
-}
+NULL = 1 / 3  # of the mean length of values: tokens that attention is parked on have less than a fifth, or about all
 
-HEADER = (
-    "head",
-    "queries",
-    "parked",
-    "margin",
-    "random",
-    "own W",
-    "support",
-    "rank",
-    "logits",
-    "cosine",
-    "accuracy",
-    "gain",
-    "nuclear",
-)
+
+def _empty() -> np.ndarray:
+    return np.empty(0)
+
+
+@dataclass(frozen=True, eq=False)
+class HeadReport(Result):
+    """What :func:`analyze_head` found.
+
+    Attributes
+    ----------
+    head : Head
+    threshold : float
+    hard : int
+        Queries that give one token more than the threshold (or labels given).
+    sinks : float
+        Share of those that select the first token of their sentence or its end.
+    train, test : (k, 3) integer arrays
+        Rows (sentence, query, selected), from different sentences.
+    baselines : dict of str to float
+        Accuracy on the test queries of rules that need no SVM; empty without test queries.
+    curve : list of Fit
+        Frobenius SVMs of the first 100, 400, 1500, .. training queries, and of all of them; the last is the report's.
+    nuclear : Fit or None
+        The nuclear SVM of the first training queries.
+    random : Fit or None
+        Control: the SVM of random choices of the same queries; where it is "undecided", its margin lies below
+        ``margin_bound``.
+    null : Null or None
+        Control: a random head on the same tokens with as many hard queries.
+    accuracies, rule_accuracies : (splits,) arrays
+        Held-out accuracy of the SVM, and of the best rule, on every split of the sentences; the first is the report's.
+    sink_value : float
+        Length of the values that attention is parked on, over the mean; nan where values are not known.  In words:
+        :attr:`sink_kind`.
+    """
+
+    head: Head
+    threshold: float
+    hard: int
+    sinks: float
+    train: np.ndarray
+    test: np.ndarray
+    baselines: dict[str, float]
+    curve: list[Fit]
+    nuclear: Fit | None
+    random: Fit | None = None
+    null: Null | None = None
+    accuracies: np.ndarray = field(default_factory=_empty)
+    rule_accuracies: np.ndarray = field(default_factory=_empty)
+    sink_value: float = float("nan")
+
+    @property
+    def fit(self) -> Fit | None:
+        """The Frobenius SVM of all training queries; None without queries."""
+        return self.curve[-1] if self.curve else None
+
+    @property
+    def fits(self) -> list[Fit]:
+        """All its SVMs of its own choices: those of the curve, and the nuclear one."""
+        return [*self.curve, *([self.nuclear] if self.nuclear else [])]
+
+    @property
+    def sink_kind(self) -> str:
+        """What a head does that parks most of its attention: "null sink" where the values parked on are shorter than a
+        third of the mean, so that next to nothing is added; "value sink" where one vector is added again and again;
+        "" where less than half is parked, or values are not known."""
+        if self.sinks < 0.5 or np.isnan(self.sink_value):
+            return ""
+        return "null sink" if self.sink_value < NULL else "value sink"
+
+    @property
+    def few(self) -> bool:
+        """Whether fewer than 30 queries count: then nothing can be said of the head."""
+        return self.hard < FEW
+
+    @property
+    def best_baseline(self) -> tuple[str, float]:
+        """Name and accuracy of the best rule that needs no SVM."""
+        return max(self.baselines.items(), key=lambda item: item[1], default=("", float("nan")))
+
+    @property
+    def accuracy(self) -> float:
+        """Held-out accuracy, mean over the splits."""
+        return float(self.accuracies.mean()) if len(self.accuracies) else float("nan")
+
+    @property
+    def accuracy_interval(self) -> tuple[float, float]:
+        """Its 95 % interval over the splits; infinite for one."""
+        return interval(self.accuracies)
+
+    @property
+    def gain(self) -> float:
+        """By how much the SVM beats the best rule on unseen sentences, mean over the splits."""
+        return float((self.accuracies - self.rule_accuracies).mean()) if len(self.accuracies) else float("nan")
+
+    @property
+    def gain_interval(self) -> tuple[float, float]:
+        """The 95 % interval of the gain over the splits, paired; infinite for one."""
+        return interval(self.accuracies - self.rule_accuracies)
+
+    @property
+    def beats_rules(self) -> bool:
+        """Whether the SVM beats the best rule by more than chance: the whole interval of the gain lies above 0."""
+        return self.gain_interval[0] > 0
+
+    @property
+    def effective_rank(self) -> float:
+        """Of the head's own W: the exponential of the entropy of its singular values over their sum."""
+        values = self.head.singular_values
+        share = values[values > 0] / max(float(values.sum()), 1e-300)
+        return float(np.exp(-(share * np.log(share)).sum()))
+
+    @property
+    def balance(self) -> float:
+        """How balanced K and Q are: 1 minus the norm of ``K^T K - Q^T Q`` over the sum of both norms, at the best
+        common scale.  Training from a small start leaves it near 1; nan in the head space."""
+        if self.head.space != "residual":
+            return float("nan")
+        K, Q = (factor.T @ factor for factor in (self.head.K, self.head.Q))
+        sizes = np.linalg.norm(K), np.linalg.norm(Q)
+        if min(sizes) == 0:
+            return float("nan")
+        return float(1 - np.linalg.norm(K / sizes[0] - Q / sizes[1]) / 2)
+
+    def columns(self) -> dict[str, Any]:
+        return results_columns([self])
+
+    def _values(self) -> dict[str, Any]:
+        found = {name: value for name, value in state_of(self).items() if name != "head"}
+        found["curve"] = [state_of(fit) for fit in self.curve]
+        for name in ("nuclear", "random", "null"):
+            if found[name] is not None:
+                found[name] = state_of(found[name])
+        head = self.head
+        named = {"name": head.label, "layer": head.layer, "head": head.number, "space": head.space}
+        return named | found | {"effective_rank": self.effective_rank, "balance": self.balance}
+
+    def __repr__(self) -> str:
+        return describe(self)
+
+    def _repr_html_(self) -> str:
+        return html_of([self])
+
+
+def check_report(report: Any) -> None:
+    check_type("report", report, HeadReport, "attsvm.heads.analyze_head")
+
+
+def as_reports(reports: Any) -> list[HeadReport]:
+    return as_list("reports", reports, HeadReport, "attsvm.heads.analyze_head or analyze_model")
+
+
+class Reports(Result, list[HeadReport]):
+    """Reports of heads: a list that shows itself as their table, and goes into one file.  Its slices and sums are too.
+
+    :meth:`to_dataframe` has one row per SVM, as :func:`results_columns` says; :meth:`to_dict` the list ``"reports"`` of
+    each report's.
+    """
+
+    def __getitem__(self, index: Any) -> Any:
+        found = super().__getitem__(index)
+        return Reports(found) if isinstance(index, slice) else found
+
+    def __add__(self, other: Any) -> Reports:  # type: ignore[override]
+        return Reports([*self, *other])
+
+    def columns(self) -> dict[str, Any]:
+        return results_columns(self)
+
+    def _values(self) -> dict[str, Any]:
+        return {"reports": [report.to_dict() for report in self]}
+
+    def __repr__(self) -> str:
+        return table_of(self, explained=False)
+
+    def _repr_html_(self) -> str:
+        return html_of(self)
+
+    def _state(self) -> dict[str, Any]:
+        return {"reports": list(self)}
+
+    @classmethod
+    def _from_state(cls, state: dict[str, Any]) -> Reports:
+        return cls(state["reports"])
+
+
+def to_dataframe(reports: Sequence[HeadReport]) -> Any:
+    """Everything measured as a pandas DataFrame, one row per SVM; ``name`` is L5H3 and the like.
+
+    Parameters
+    ----------
+    reports : list of HeadReport
+
+    Returns
+    -------
+    pandas.DataFrame
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> attsvm.heads.to_dataframe([]).empty
+    True
+    """
+    return Reports(as_reports(reports)).to_dataframe()
 
 
 def results_table(reports: Sequence[HeadReport], caption: bool = True) -> str:
@@ -81,165 +246,7 @@ def results_table(reports: Sequence[HeadReport], caption: bool = True) -> str:
     >>> print(attsvm.heads.results_table([], caption=False).splitlines()[0])  # doctest: +ELLIPSIS
     head  queries  parked  margin ...
     """
-    reports = as_reports(reports)
-    shown = [report for report in reports if not report.few]
-    text = table(results_header(), results_rows(shown))
-    rest = [report for report in reports if report.few]
-    if rest:
-        named = ", ".join(f"{report.head.label} ({report.hard})" for report in rest)
-        text += f"\nFewer than {FEW} queries count, and nothing can be said, of {len(rest)} heads: {named}.\n"
-    if not caption:
-        return text + "\n"
-    spaces = "\n".join(SPACES[space] for space in sorted({report.head.space for report in reports}))
-    return f"{text}\n{CAPTION}\n{spaces}\n"
-
-
-def results_header() -> tuple[str, ...]:
-    return (*HEADER, "best rule")
-
-
-def results_rows(reports: Sequence[HeadReport]) -> list[tuple[str, ...]]:
-    return [_row(report) for report in reports]
-
-
-def _row(report: HeadReport) -> tuple[str, ...]:
-    head, fit, nuclear, null = report.head, report.fit, report.nuclear, report.null
-    if fit is None:
-        return head.label, "none", *["-"] * (len(HEADER) - 1)
-    rule, right = report.best_baseline
-    ranks = [fit.rank, None if nuclear is None else nuclear.rank, head.rank]
-    own = f"{100 * fit.learned_margin / fit.margin:.1f} %" if fit.margin > 0 else "-"
-    return (
-        head.label,
-        f"{fit.queries} of {report.hard}",
-        f"{100 * report.sinks:.0f} % {report.sink_kind.removesuffix(' sink')}".rstrip(),
-        certified(fit.margin, fit.margin_bound) if fit.status == "optimal" else fit.status,
-        _random_margin(report),
-        own + _beside(None if null is None else null.own, lambda value: f"{100 * value:.1f} %"),
-        str(len(fit.rows)),
-        " / ".join("-" if rank is None else str(rank) for rank in ranks),
-        number(fit.score_correlation, 2),
-        number(fit.cosine, 2) + _beside(None if null is None else null.cosine, lambda value: number(value, 2)),
-        number(report.accuracy) + _beside(None if null is None else null.accuracy, number),
-        gain(report),
-        "-" if nuclear is None else f"{number(nuclear.accuracy)} ({number(same_size(report, nuclear).accuracy)})",
-        f"{number(right)} {rule}" if rule else "too few queries",
-    )
-
-
-def _beside(value: float | None, shown: Callable[[float], str]) -> str:
-    """The random head's number in brackets."""
-    return "" if value is None or not math.isfinite(value) else f" ({shown(value)})"
-
-
-def _random_margin(report: HeadReport) -> str:
-    random = report.random
-    if random is None:
-        return "-"
-    if random.status == "infeasible":
-        return "none"
-    return f"{random.margin:.2g}" if random.status == "optimal" else f"< {random.margin_bound:.2g}"
-
-
-def gain(report: HeadReport) -> str:
-    """The gain over the best rule with its interval; a star where all of it lies above 0."""
-    if not len(report.accuracies):
-        return "-"
-    low, high = report.gain_interval
-    bounds = f" [{low:+.3f}, {high:+.3f}]" if math.isfinite(low) else ""
-    return f"{report.gain:+.3f}{bounds}{'*' if report.beats_rules else ''}"
-
-
-def same_size(report: HeadReport, nuclear: Fit) -> Fit:
-    """The Frobenius SVM of (about) as many queries as the nuclear one, for a fair comparison."""
-    return min(report.curve, key=lambda fit: abs(fit.queries - nuclear.queries))
-
-
-def certified(low: float, high: float, digits: int = 5) -> str:
-    """The digits on which both bounds agree, at most ``digits`` of them."""
-    if not math.isfinite(low) or low <= 0:
-        return "-"
-    while digits > 1 and f"{low:.{digits}g}" != f"{high:.{digits}g}":
-        digits -= 1
-    return f"{low:.{digits}g}"
-
-
-def number(value: float, decimals: int = 3) -> str:
-    return f"{value:.{decimals}f}" if math.isfinite(value) else "-"
-
-
-def describe(report: HeadReport) -> str:
-    """The row of a head, its curve over the number of queries, and its hardest cases."""
-    name = f"{report.head.name}: {report.hard} queries count (attention above {report.threshold:g})"
-    lines = [name, results_table([report], caption=False)]
-    if report.fit is not None and report.fit.margin > 0:
-        low, high = report.fit.margin, report.fit.margin_bound
-        lines.append(
-            f"The best margin of a W of unit norm lies in [{low:.12g}, {high:.12g}]; the head's own W has "
-            f"{report.fit.learned_margin:.6g}.\n"
-        )
-    if len(report.curve) > 1:
-        lines.append(table(CURVE_HEADER, curve_rows([report])))
-    if report.fit is not None:
-        lines += ["", table(CASES_HEADER, cases_rows(report))]
-    return "\n".join(lines)
-
-
-CURVE_HEADER = ("head", "SVM", "queries", "margin", "support", "logits", "cosine", "accuracy")
-
-
-def curve_rows(reports: Sequence[HeadReport]) -> list[tuple[str, ...]]:
-    """One row per SVM: what more queries teach."""
-    return [
-        (
-            report.head.label,
-            fit.norm,
-            str(fit.queries),
-            certified(fit.margin, fit.margin_bound),
-            str(len(fit.rows)),
-            number(fit.score_correlation),
-            number(fit.cosine),
-            number(fit.accuracy),
-        )
-        for report in reports
-        for fit in fits(report)
-    ]
-
-
-def fits(report: HeadReport) -> list[Fit]:
-    return [*report.curve, *([report.nuclear] if report.nuclear else [])]
-
-
-CASES_HEADER = ("multiplier", "query", "selected", "rival", "sentence")
-
-
-def cases_rows(report: HeadReport, most: int = 10) -> list[tuple[str, ...]]:
-    """The support tokens of largest multiplier, with their multiplier as a share of all."""
-    fit = report.fit
-    if fit is None or len(fit.rows) == 0:
-        return []
-    total, text = fit.multipliers.sum(), report.head.text
-    rows = []
-    for (sentence, *tokens), multiplier in zip(fit.rows[:most], fit.multipliers, strict=False):
-        words = [*text.query_names([sentence], tokens[:1]), *text.names([sentence] * 2, tokens[1:])]
-        shown = (f"{word} ({token})" for word, token in zip(words, tokens, strict=True))
-        rows.append((f"{100 * multiplier / total:.2f} %", *shown, sentence_text(text, sentence)))
-    return rows
-
-
-SPACED = ("\u0120", "\u2581")  # what tokenizers of GPT-2 and of SentencePiece write for the space before a word
-
-
-def sentence_text(text: Text, sentence: int, longest: int = 80) -> str:
-    """Its words with the pieces of a word put together, cut when it is long."""
-    if text.words is None:
-        return f"{sentence}"
-    words = text.words[sentence]
-    if any(word[:1] in SPACED for word in words):
-        joined = "".join(f" {word[1:]}" if word[:1] in SPACED else word for word in words).strip()
-    else:
-        joined = " ".join(words).replace(" ##", "")
-    return joined if len(joined) <= longest else joined[: longest - 3] + "..."
+    return table_of(as_reports(reports), caption)
 
 
 def results_columns(reports: Sequence[HeadReport]) -> dict[str, list[Any]]:
@@ -261,7 +268,7 @@ def results_columns(reports: Sequence[HeadReport]) -> dict[str, list[Any]]:
     ['accuracy', 'balance', 'baseline']
     """
     reports = as_reports(reports)
-    pairs = [(report, fit) for report in reports for fit in fits(report)]
+    pairs = [(report, fit) for report in reports for fit in report.fits]
     heads: list[Head] = [report.head for report, _ in pairs]
     effective = {report.head: report.effective_rank for report in reports}
     balance = {report.head: report.balance for report in reports}
@@ -304,17 +311,3 @@ def results_columns(reports: Sequence[HeadReport]) -> dict[str, list[Any]]:
 
 def _finite(bounds: tuple[float, float]) -> tuple[float, ...]:
     return tuple(bound if math.isfinite(bound) else float("nan") for bound in bounds)
-
-
-def results_html(reports: Sequence[HeadReport]) -> str:
-    """The table of :func:`results_table` for a notebook."""
-    shown = [report for report in reports if not report.few] or reports
-    cells = "".join(f"<th>{escape(name)}</th>" for name in results_header())
-    rows = "".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in results_rows(shown)
-    )
-    rest = len(reports) - len(shown)
-    apart = f"<p>{rest} heads with fewer than {FEW} queries are left out.</p>" if rest else ""
-    spaces = "".join(f"<p>{escape(SPACES[space])}</p>" for space in sorted({report.head.space for report in reports}))
-    caption = f"<details><summary>What the columns mean</summary><pre>{escape(CAPTION)}</pre></details>"
-    return f"<table><thead><tr>{cells}</tr></thead><tbody>{rows}</tbody></table>{apart}{spaces}{caption}"

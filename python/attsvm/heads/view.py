@@ -12,7 +12,7 @@ from ..common.check import as_count
 from ..common.files import replacing
 from .analysis import analyze_model
 from .model import Head, as_heads
-from .outcome import HeadReport, as_reports
+from .report import HeadReport, as_reports
 from .view_cases import contents
 
 HEIGHT = 720  # pixels, in a notebook

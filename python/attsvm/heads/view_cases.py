@@ -13,9 +13,9 @@ import numpy as np
 from .cases import Cases, as_cases
 from .choices import hard_queries
 from .model import Head, Text
-from .outcome import HeadReport
 from .pictures import READABLE
-from .report import SPACES, number, sentence_text
+from .report import HeadReport
+from .table import SPACES, number, sentence_text
 from .why import directions, svm_weights
 
 MOST = 4_000_000  # characters of JSON: a page that a phone still opens, and a notebook can hold

@@ -11,7 +11,7 @@ from ..common.check import as_count, as_floats
 from ..report.tables import table
 from .cases import as_cases
 from .model import Head
-from .outcome import HeadReport, check_report
+from .report import HeadReport, check_report
 
 DIRECTIONS, NEIGHBOURS = 8, 5  # that are shown
 

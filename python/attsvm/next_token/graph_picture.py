@@ -35,7 +35,11 @@ def in_order(edges: np.ndarray, component: np.ndarray) -> np.ndarray:
 
 
 def draw_graphs(
-    ax: Any, graphs: dict[int, np.ndarray], components: dict[int, np.ndarray], colors: tuple[str, str]
+    ax: Any,
+    graphs: dict[int, np.ndarray],
+    components: dict[int, np.ndarray],
+    colors: tuple[str, str],
+    arrow_kw: dict[str, Any],
 ) -> None:
     """The first graphs, edges within a component in the second colour; all others point down.
 
@@ -57,10 +61,11 @@ def draw_graphs(
         ax.plot(*places[nodes].T, "o", color="white", markeredgecolor="0.6", markersize=12 if named else 3)
         for node in nodes.tolist() if named else ():
             ax.text(*places[node], str(node), ha="center", va="center", fontsize="small")
+    look = {"zorder": 1, **ARROW, **arrow_kw}
     start, end, one = (np.concatenate(parts) for parts in (starts, ends, alike))
     for part, color, label in ((~one, colors[0], "ranked"), (one, colors[1], "one component")):
         arrows = (*start[part].T, *(end - start)[part].T)
-        ax.quiver(*arrows, angles="xy", scale_units="xy", scale=1, color=color, label=label, zorder=1, **ARROW)
+        ax.quiver(*arrows, angles="xy", scale_units="xy", scale=1, **({"color": color, "label": label} | look))
     ax.set_xticks(range(len(shown)), shown)
     ax.set(yticks=[], xlim=(-0.5, len(shown) - 0.5), ylim=(-1.2, 1.2))
     ax.legend(frameon=False, fontsize="small", ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1))
