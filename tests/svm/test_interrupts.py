@@ -76,6 +76,20 @@ def test_a_factorisation_is_interrupted_and_leaves_what_was_known():
     assert partial.status in ("interrupted", "undecided") and "nothing" not in repr(partial)
 
 
+def test_a_start_of_many_rows_is_interrupted():
+    """2,500 rows join the active set one by one, which takes seconds; 576 unknowns, so most of them leave again."""
+    data, rng = random_data(1500, 20, 24)
+    selected = data.select(rng.standard_normal((24, 24)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", attsvm.ConvergenceWarning)
+        start = attsvm.solve_svm(data, selected, method="block", max_iter=6).dual
+    assert (start > 0).sum() > 2000
+    for after in (0.1, 0.4):
+        with interrupt_after(after) as late, pytest.raises(KeyboardInterrupt) as stopped:
+            attsvm.solve_svm(data, selected, method="active", warm_start=start)
+        assert late[0] < 0.5 and stopped.value.partial.status == "interrupted"
+
+
 @pytest.mark.parametrize("method", ["interior", "gradient", "block"])
 def test_equality_rows_are_interrupted_before_any_bound_is_known(method):
     """Their factor comes before the method begins: nothing is known of the margin yet, neither bound."""

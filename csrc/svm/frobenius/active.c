@@ -25,11 +25,11 @@
  * certificate says what was reached. */
 #define STALLS 10
 
-/* Rounds between polls of the monitor: reading the clock costs a tenth of the smallest round. */
-#define POLL_EVERY 16
-
 /* Rows from which on the start costs more than it saves (measured). */
 #define FEW 800
+
+/* Rounds between polls of the monitor on few rows, where reading the clock costs a tenth of the smallest round. */
+#define POLL_EVERY 16
 
 /* Twice the dual, given A W = b on S. */
 static double dual(const struct working_set *s)
@@ -58,11 +58,13 @@ static ptrdiff_t most_violated(const struct working_set *s, double met, double r
 }
 
 /* Equality rows come first and stay.  STATUS_UNDECIDED: two of them contradict each other (proof in x). */
-static int start_with_equalities(struct working_set *s)
+static int start_with_equalities(struct working_set *s, struct monitor *monitor)
 {
     for (ptrdiff_t k = 0; k < s->rows->count; ++k) {
         if (!s->rows->equal[k])
             continue;
+        if (monitor_stops(monitor))
+            return STATUS_INTERRUPTED;
         int verdict = working_set_add(s, k);
         if (verdict < 0)
             return verdict;
@@ -79,13 +81,14 @@ static int start_with_equalities(struct working_set *s)
             }
         }
     }
-    working_set_ratio_test(s);
+    working_set_ratio_test(s, monitor);
     return STATUS_DONE;
 }
 
 /* x from the start: its rows with a multiplier join S, unless they depend on it, and those that S does not want leave.
  */
-static int start_with_support(struct working_set *s, const struct svm_options *options, struct arena *arena)
+static int start_with_support(struct working_set *s, const struct svm_options *options, struct monitor *monitor,
+                              struct arena *arena)
 {
     double *start = arena_doubles(arena, s->rows->count, 1);
     if (start == NULL || solver_start(start, s->rows, options, arena) < 0)
@@ -93,24 +96,26 @@ static int start_with_support(struct working_set *s, const struct svm_options *o
     for (ptrdiff_t k = 0; k < s->rows->count; ++k) {
         if (s->rows->equal[k] || start[k] == 0)
             continue;
+        if (monitor_stops(monitor))
+            return STATUS_INTERRUPTED;
         int verdict = working_set_add(s, k);
         if (verdict < 0)
             return verdict;
         s->x[k] = verdict == WORKING_SET_ADDED ? start[k] : 0;
     }
-    working_set_ratio_test(s);
+    working_set_ratio_test(s, monitor);
     return STATUS_DONE;
 }
 
 /* Few rows, no equalities: near the end, or at it (then *solved). */
 static int start_near(struct working_set *s, int *solved, const struct svm_options *options, ptrdiff_t *iterations,
-                      struct arena *arena)
+                      struct monitor *monitor, struct arena *arena)
 {
     if (solver_start(s->x, s->rows, options, arena) < 0)
         return STATUS_NO_MEMORY;
     int status = initial_support(s->x, solved, &s->factor, &s->gram, iterations, options->max_iter, arena);
     if (status == STATUS_DONE && !*solved)
-        working_set_ratio_test(s);
+        working_set_ratio_test(s, monitor);
     return status;
 }
 
@@ -134,15 +139,18 @@ static int iterate(struct working_set *s, const struct svm_options *options, ptr
         if (*iterations >= options->max_iter)
             return STATUS_ITERATION_LIMIT;
         monitor->iterations = ++*iterations;
-        if (*iterations % POLL_EVERY == 0 && monitor_stops(monitor))
+        if ((s->rows->count > FEW || *iterations % POLL_EVERY == 0) && monitor_stops(monitor))
             return STATUS_INTERRUPTED;
         int verdict;
-        while ((verdict = working_set_add(s, j)) == WORKING_SET_DEPENDENT)
+        while ((verdict = working_set_add(s, j)) == WORKING_SET_DEPENDENT) {
             if (!working_set_drop(s, j))
                 return STATUS_UNDECIDED; /* x is a Farkas certificate, for solver_conclude to check */
+            if (s->rows->count > FEW && monitor_stops(monitor))
+                return STATUS_INTERRUPTED;
+        }
         if (verdict < 0)
             return verdict;
-        working_set_ratio_test(s);
+        working_set_ratio_test(s, monitor);
     }
 }
 
@@ -167,9 +175,10 @@ static int attempt(struct svm_answer *answer, const struct rows *rows, const str
     if (!near && rows->n_equal == 0 && rows->count <= FEW)
         s.gram.K = NULL; /* the second attempt: margins come from the tokens, which lose less to rounding */
     if (status == STATUS_DONE)
-        status = near ? start_near(&s, &solved, options, &answer->iterations, arena) : start_with_equalities(&s);
+        status = near ? start_near(&s, &solved, options, &answer->iterations, monitor, arena)
+                      : start_with_equalities(&s, monitor);
     if (status == STATUS_DONE && !near && options->start != NULL)
-        status = start_with_support(&s, options, arena);
+        status = start_with_support(&s, options, monitor, arena);
     if (solved && conclude(answer, &s, options, STATUS_UNDECIDED, arena) == STATUS_DONE
         && answer->bound.gap <= options->tol)
         return STATUS_DONE; /* no need to refine W */

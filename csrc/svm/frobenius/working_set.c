@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/monitor.h"
 #include "base/simd.h"
 #include "base/status.h"
 #include "svm/active_set.h"
@@ -90,7 +91,7 @@ int working_set_add(struct working_set *s, ptrdiff_t j)
 }
 
 /* x moves to the maximum of the dual over S; rows whose multiplier would turn negative are dropped (ratio test). */
-void working_set_ratio_test(struct working_set *s)
+void working_set_ratio_test(struct working_set *s, struct monitor *monitor)
 {
     for (;;) {
         cholesky_update_solve(&s->factor, s->target, s->factor.y);
@@ -113,6 +114,8 @@ void working_set_ratio_test(struct working_set *s)
         if (blocking < 0)
             return;
         leave(s, blocking);
+        if (monitor_stops(monitor))
+            return;
     }
 }
 
