@@ -25,7 +25,7 @@ import numpy as np
 import attsvm
 from attsvm.cli import run
 from attsvm.common.replication import _Sheet
-from attsvm.heads.training import COLUMNS, write_rows
+from attsvm.heads.steps import COLUMNS, write_rows
 from attsvm.heads.view import View
 from attsvm.report.claims import Claim, write_claims
 from attsvm.report.page import Section, write_page
@@ -96,7 +96,7 @@ def test_no_other_way_to_write():
             found[path.relative_to(PACKAGE).as_posix()] = lines
     assert found == {
         "common/replication.py": ["open(self.path, 'a', newline='', encoding='utf-8')"],  # rows as runs finish
-        "heads/training.py": ["open(path, 'a', encoding='utf-8', newline='')"],  # rows as checks finish
+        "heads/steps.py": ["open(path, 'a', encoding='utf-8', newline='')"],  # rows as checks finish
         "torch/monitor.py": ["open(path, 'rb+')"],  # a line cut short is cut off
         "torch/keep.py": ["open(self.store / f'{self.name}.part', 'w+b')"],  # scratch
     }

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from attsvm import heads
-from attsvm.heads import view_cases
+from attsvm.heads import view_data
 from attsvm.heads.why import svm_weights
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -141,12 +141,12 @@ def test_the_page_fetches_nothing(reports, tmp_path):
 
 def test_size_is_bounded_by_sentences_and_then_by_heads(reports, monkeypatch):
     whole = len(heads.view(reports)._repr_html_())
-    monkeypatch.setattr(view_cases, "MOST", 15_000)
+    monkeypatch.setattr(view_data, "MOST", 15_000)
     page = heads.view(reports)
     data = data_of(page)
     assert page.left_out == 0 and 2 <= len(data["texts"][0]["sentences"]) < 8
     assert sum(len(json.dumps(one["cases"], separators=(",", ":"))) for one in data["heads"]) <= 15_000 < whole
-    monkeypatch.setattr(view_cases, "MOST", 100)
+    monkeypatch.setattr(view_data, "MOST", 100)
     page = heads.view(reports)
     most = max(reports, key=lambda report: report.hard)
     assert page.left_out == 1 and "1 heads left out" in repr(page) and "1 heads had no room" in page.html

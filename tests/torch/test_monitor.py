@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import attsvm.torch  # noqa: E402
-from attsvm.heads.training import COLUMNS, LEAST  # noqa: E402
+from attsvm.heads.steps import COLUMNS, LEAST  # noqa: E402
 
 
 class Model(torch.nn.Module):

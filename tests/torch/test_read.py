@@ -360,11 +360,6 @@ def test_a_cache_that_does_not_fit():
             attsvm.torch.from_cache(**{"q": q, "k": k, name: value})
 
 
-def test_capture_names_read():
-    with pytest.raises(RuntimeError, match=r"attsvm\.torch\.read"):
-        attsvm.torch.capture(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2))
-
-
 @pytest.mark.parametrize("name", ["read", "cache"])
 def test_examples_run(name):
     result = doctest.testmod(

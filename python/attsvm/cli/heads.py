@@ -16,8 +16,8 @@ from ..common.counted import counted
 from ..heads.analysis import SPLITS, analyze_model
 from ..heads.pictures import plot_curve, plot_grid, plot_sentence
 from ..heads.report import HeadReport, results_columns, results_table
+from ..heads.steps import Row, measure, plot_training, write_rows
 from ..heads.table import CASES_HEADER, COLUMNS, CURVE_HEADER, HEADER, INTRODUCTION, cases_rows, curve_rows, rows_of
-from ..heads.training import Row, measure, plot_training, write_rows
 from ..heads.view import view
 from ..report.page import Section, Table, write_page
 from ..report.tables import write_csv, write_picture

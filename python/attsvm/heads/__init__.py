@@ -13,8 +13,8 @@ from .fit import Fit
 from .model import Head, Text, from_arrays
 from .pictures import plot_curve, plot_grid, plot_sentence
 from .report import HeadReport, Reports, results_columns, results_table, to_dataframe
+from .steps import measure, plot_training, read_training
 from .text import example_sentences, read_sentences
-from .training import measure, plot_training, read_training
 from .view import View, view
 from .why import Why, why
 

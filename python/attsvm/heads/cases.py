@@ -59,18 +59,6 @@ class Cases:
     tokens: np.ndarray
     blocks: np.ndarray
 
-    def with_selected(self, tokens: np.ndarray) -> Cases:
-        """The same queries, which select other tokens of their sequences."""
-        indptr = self.data.indptr
-        hits = np.flatnonzero(self.tokens == np.repeat(tokens, np.diff(indptr)))
-        return Cases(
-            self.data,
-            (hits - indptr[:-1]).astype(np.intp),
-            np.column_stack([self.rows[:, :2], tokens]),
-            self.tokens,
-            self.blocks,
-        )
-
 
 def as_cases(head: Head, rows: np.ndarray) -> Cases:
     """The windows of these queries, in the order of sequences.

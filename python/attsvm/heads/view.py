@@ -13,7 +13,7 @@ from ..common.files import replacing
 from .analysis import analyze_model
 from .model import Head, as_heads
 from .report import HeadReport, as_reports
-from .view_cases import contents
+from .view_data import contents
 
 HEIGHT = 720  # pixels, in a notebook
 

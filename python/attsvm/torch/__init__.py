@@ -8,8 +8,8 @@ Imported by hand (``import attsvm.torch``), since it needs PyTorch.
 """
 
 from .attention import attention
-from .cache import capture, from_cache
+from .cache import from_cache
 from .monitor import Monitor
 from .read import read
 
-__all__ = ["Monitor", "attention", "capture", "from_cache", "read"]
+__all__ = ["Monitor", "attention", "from_cache", "read"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import torch
@@ -121,28 +121,6 @@ class _Words(Batch):
         if self.known is None or not keys or len(self.known[b]) > size:
             return None
         return [*self.known[b], *[""] * (size - len(self.known[b]))]
-
-
-def capture(query: Any = None, key: Any = None) -> NoReturn:
-    """Gone: it kept what an attention layer is given, and could not see what the layer does with it.
-
-    Raises
-    ------
-    RuntimeError
-        Always, naming :func:`read`.
-
-    Examples
-    --------
-    >>> import attsvm.torch
-    >>> attsvm.torch.capture()  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    ...
-    RuntimeError: capture could not see rotations, norms and masks between ... use attsvm.torch.read(model, batches)
-    """
-    raise RuntimeError(
-        "capture could not see rotations, norms and masks between an attention layer's input and its logits, and was "
-        "wrong without a word: use attsvm.torch.read(model, batches)"
-    )
 
 
 def _tensor(name: str, x: Any) -> torch.Tensor:

@@ -32,7 +32,7 @@ class Standard:
 
 
 @dataclass(eq=False)
-class Sequence:
+class OneSequence:
     """One sequence of a call: what ``attention`` is made of.
 
     ``seen`` (1 or H, S, T); ``bias`` (1 or H, S, T) or None; ``sink`` (H, S) or None; ``prob`` (H, S, T), nan for
@@ -88,7 +88,7 @@ def shared_heads(k: torch.Tensor) -> int:
     return 1
 
 
-def sequence(standard: Standard, b: int) -> Sequence:
+def sequence(standard: Standard, b: int) -> OneSequence:
     """Sequence ``b`` of a call.
 
     Raises
@@ -123,7 +123,7 @@ def sequence(standard: Standard, b: int) -> Sequence:
     norms = None
     if values is not None and values.shape[1] == k.shape[1]:
         norms = values.norm(dim=-1)
-    return Sequence(q, k, _one_head(seen), None if bias is None else _one_head(bias), sink, prob, norms)
+    return OneSequence(q, k, _one_head(seen), None if bias is None else _one_head(bias), sink, prob, norms)
 
 
 def _part(x: torch.Tensor, standard: Standard, b: int) -> torch.Tensor:

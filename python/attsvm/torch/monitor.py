@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ..common.check import as_count
-from ..heads.training import COLUMNS, WORDS, Row, append_rows, measure, plot_training, read_training
+from ..heads.steps import COLUMNS, WORDS, Row, append_rows, measure, plot_training, read_training
 from .read import read
 
 TAG = "attsvm"

@@ -12,7 +12,7 @@ import torch
 
 from ..heads.model import Choices, Head, Logits, Text
 from .batch import Batch
-from .call import Sequence, Standard, sequence, shared_heads, standardize
+from .call import OneSequence, Standard, sequence, shared_heads, standardize
 from .keep import Column, Sample
 from .residual import Residual, disagreement, find_residual, tolerance
 from .watch import Attention
@@ -112,7 +112,7 @@ class Layer:
             )
         )  # fmt: skip
 
-    def _extent(self, found: Sequence, b: int, batch: Batch, S: int, T: int) -> tuple[slice, slice]:
+    def _extent(self, found: OneSequence, b: int, batch: Batch, S: int, T: int) -> tuple[slice, slice]:
         """The queries and tokens that are not padding."""
         live = batch.live(b, S, self.module, self.kind)
         seeing = found.seen[0].any(-1).cpu().numpy() & live
