@@ -15,7 +15,8 @@ from latex2mathml.converter import convert
 
 HERE = Path(__file__).parent
 API = HERE / "api"
-GALLERY = HERE / "_gallery"  # what `attsvm reproduce --quick` leaves: pictures and claims.json
+QUICK = HERE / "_gallery"  # what `attsvm reproduce --quick` leaves: pictures and claims.json
+GALLERY = HERE / "gallery"  # a page for each figure
 
 # Every public name, by topic.  A test sees to it that none is missing.
 TOPICS = {
@@ -40,10 +41,7 @@ TOPICS = {
         "Next-token prediction, with its graphs, and linear decoders with soft labels.",
         "next_token NextToken identifiable Identifiability soft_labels SoftLabels",
     ),
-    "Heads of trained models": (
-        "The attention heads of a transformer, read as support vector machines.",
-        "heads.*",
-    ),
+    "Heads of trained models": ("The attention heads of a transformer, read as support vector machines.", "heads.*"),
     "PyTorch": ("Needs PyTorch: `import attsvm.torch`.", "torch.*"),
     "scikit-learn": ("Needs scikit-learn: `import attsvm.sklearn`.", "sklearn.*"),
     "Many runs, files and threads": (
@@ -130,35 +128,66 @@ def see_also(siblings, name, lines):
 
 
 def gallery():
-    """The page of all quick figures, run unless they have been."""
-    if not (GALLERY / "claims.json").exists():
-        command = [sys.executable, "-m", "attsvm", "reproduce", "--quick", "--out", str(GALLERY)]
+    """A page for each quick figure, run unless they have been, and their grid."""
+    if not (QUICK / "claims.json").exists():
+        command = [sys.executable, "-m", "attsvm", "reproduce", "--quick", "--out", str(QUICK)]
         subprocess.run(command, check=False, stdout=subprocess.DEVNULL)  # fails when a claim does, and shows it
     from attsvm import figures
 
-    entries = json.loads((GALLERY / "claims.json").read_text())
-    parts = [
-        "# Gallery",
-        "Every figure, from a quick run (few random problems; `attsvm reproduce` takes all of them), and below it what "
-        "theory claims and what was measured. A claim whose interval reaches beyond its bounds is *undecided*: more "
-        "runs would tell.",
-    ]
-    for name in dict.fromkeys(entry["figure"] for entry in entries):
-        title, _, text = inspect.cleandoc(figures.load(name).__doc__).partition("\n")
-        parts += [f"## {plain(title.rstrip('.'))}", plain(text.strip())]
-        if (GALLERY / f"{name}.png").exists():
-            parts.append(f":::{{image}} _gallery/{name}.png\n:alt: {title}\n:class: figure\n:::")
-        parts += [f"`attsvm reproduce {name}`", claims([entry for entry in entries if entry["figure"] == name])]
-    return "\n\n".join(parts) + "\n"
+    entries = json.loads((QUICK / "claims.json").read_text())
+    names = list(dict.fromkeys(entry["figure"] for entry in entries))
+    GALLERY.mkdir(exist_ok=True)
+    cards = []
+    for name in names:
+        module = figures.load(name)
+        title, _, text = inspect.cleandoc(module.__doc__).partition("\n\n")
+        title, text = plain(" ".join(title.split()).rstrip(".")), plain(text.strip())
+        picture = f"../_gallery/{name}.png"
+        parts = [
+            f"# {title}",
+            f":::{{image}} {picture}\n:alt: {title}\n:class: figure\n:::",
+            plain(module.CAPTION),
+            text,
+            f"Source: {plain(module.PAPER)}. From a quick run, of few random problems; all of them:",
+            f"```sh\nattsvm reproduce {name}\n```",
+            claims([entry for entry in entries if entry["figure"] == name]),
+        ]
+        write(GALLERY / f"{name}.md", "\n\n".join(parts) + "\n")
+        short, _, line = title.partition(": ")
+        line = line[:1].upper() + line[1:] or re.split(r"(?<=\.)\s", " ".join(text.split()))[0].rstrip(".")
+        cards.append(f":::{{grid-item-card}} {short}\n:link: gallery/{name}\n:link-type: doc\n"
+                     f":img-top: _gallery/{name}.png\n\n{line}.\n:::")  # fmt: skip
+    about = (
+        "Every figure of the theory, redone. A page has the picture, what theory says, and what was measured against "
+        "bounds that were set beforehand: a claim *holds*, *fails*, or is *undecided*, where its 95 % interval reaches "
+        "beyond its bounds and more runs would tell."
+    )
+    grid = "\n\n".join(["::::{grid} 1 2 3 3\n:gutter: 3", *cards, "::::"])
+    tree = "\n".join(f"gallery/{name}" for name in names)
+    return f"# Gallery\n\n{about}\n\n{grid}\n\n```{{toctree}}\n:hidden:\n\n{tree}\n```\n"
 
 
 def claims(entries):
-    rows = ["| claim | bounds | measured | verdict |", "| --- | --- | --- | --- |"]
+    """Those that fail and the first three in the open, the rest folded."""
+    first = [entry for entry in entries if entry["verdict"] == "fails"]
+    first += [entry for entry in entries if entry["verdict"] != "fails"][: max(0, 3 - len(first))]
+    rest = [entry for entry in entries if entry not in first]
+    parts = [table([entry for entry in entries if entry in first])]
+    if rest:
+        parts.append(f":::{{dropdown}} {len(rest)} more claims\n{table(rest)}\n:::")
+    return "\n\n".join(parts)
+
+
+def table(entries):
+    rows = ["| claim | bounds | measured, 95 % interval | verdict |", "| --- | --- | --- | --- |"]
     for entry in entries:
-        low, high = ("" if entry[key] is None else f"{entry[key]:.4g}" for key in ("low", "high"))
+        low, high, measured, least, most = (
+            "" if entry[key] is None else f"{entry[key]:.4g}"
+            for key in ("low", "high", "measured", "measured_low", "measured_high")
+        )
         bounds = low if low == high else f"{low} to {high}" if low and high else f"≥ {low}" if low else f"≤ {high}"
-        measured = "" if entry["measured"] is None else f"{entry['measured']:.4g}"
-        rows.append(f"| {plain(entry['claim'])} | {bounds} | {measured} | {entry['verdict']} |")
+        interval = f" [{least}, {most}]" if (least, most) != (measured, measured) else ""
+        rows.append(f"| {plain(entry['claim'])} | {bounds} | {measured}{plain(interval)} | {entry['verdict']} |")
     return "\n".join(rows)
 
 

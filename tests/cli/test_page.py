@@ -2,8 +2,9 @@
 
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
-from attsvm.report.claims import exactly
+from attsvm.report.claims import exactly, share
 from attsvm.report.page import Section, Table, write_page
 
 VOID = {"meta", "img", "!doctype"}
@@ -70,8 +71,17 @@ def test_everything_given_is_there_and_escaped(page):
 
 def test_verdicts_are_marked(page):
     assert "2 claims: 1 hold, 1 fail, 0 undecided" in page.words
-    marks = [attributes.get("class") for tag, attributes in page.seen if tag == "td" and attributes.get("class")]
+    marks = [words.get("class") for tag, words in page.seen if tag in ("small", "td") and words.get("class")]
     assert marks == ["fails", "holds", "fails"]  # of the section in the contents, then of its claims
+
+
+def test_most_claims_are_folded(tmp_path):
+    """What fails is in the open, wherever it stands, and three in all."""
+    claims = {"many": [share(f"claim {i}", np.full(100, i != 7), 0.9) for i in range(9)]}
+    write_page(tmp_path / "index.html", "T", "", [Section("a", "A", claims=claims)])
+    shown, _, folded = (tmp_path / "index.html").read_text().partition("<details>")
+    assert [i for i in range(9) if f"claim {i}<" in shown] == [0, 1, 7] and "6 more: 6 claims" in folded
+    assert [i for i in range(9) if f"claim {i}<" in folded] == [2, 3, 4, 5, 6, 8]
 
 
 def test_sections_stay_and_are_replaced(tmp_path):

@@ -34,16 +34,21 @@ th, td { text-align: left; vertical-align: top; padding: 0.2rem 1rem 0.2rem 0; b
 tr.heading td { font-weight: 600; padding-top: 0.8rem } caption { text-align: left; color: var(--pale) }
 td.holds { color: var(--good) } td.undecided { color: var(--open) }
 td.fails { color: #fff; background: var(--bad); font-weight: 600; padding-left: 0.4rem }
-table.contents td + td { white-space: nowrap }
+nav { display: grid; grid-template-columns: repeat(auto-fill, minmax(13rem, 1fr)); gap: 1rem; margin: 1.5rem 0 }
+nav a { border: 1px solid var(--line); border-radius: 6px; padding: 0.6rem; text-decoration: none; color: var(--ink) }
+nav img { width: 100%; height: 7rem; object-fit: contain; margin-bottom: 0.4rem } nav small { display: block }
+nav .holds { color: var(--good) } nav .undecided { color: var(--open) } nav .fails { color: var(--bad) }
+summary { cursor: pointer; color: var(--pale) }
 .fine { color: var(--pale); font-size: 0.85rem } code { overflow-wrap: anywhere }
 @media (max-width: 40rem) {
   body { margin: 1rem auto; font-size: 15px }
-  .wide img { max-width: none; width: 46rem } table.contents td + td { white-space: normal }
+  .wide img { max-width: none; width: 46rem } nav { grid-template-columns: repeat(2, 1fr) }
   table.claims tr { display: block; padding: 0.3rem 0; border-bottom: 1px solid var(--line) }
   table.claims tr.head { display: none } table.claims td { display: block; border: 0; padding: 0 0.4rem 0 0 }
   table.claims td[data-label]::before { content: attr(data-label) ": "; color: var(--pale) }
 }
 """
+OPEN = 3  # claims of a section that are shown at once
 FIRST, LAST = '<section id="{}"', "</section>"
 
 
@@ -147,15 +152,17 @@ def _found(pattern: str, text: str) -> str:
 
 
 def _contents(parts: Iterable[str]) -> str:
-    """Links, with how many claims of a section hold."""
-    rows = []
+    """A grid of links, each with the first picture of its section, and how many claims of it hold."""
+    cards = []
     for part in parts:
         name, title = _found('id="([^"]*)"', part), _found("<h2>(.*?)</h2>", part)
         counts = {verdict: int(_found(f'data-{verdict}="(\\d+)"', part)) for verdict in VERDICTS}
         worst = next((verdict for verdict in ("fails", "undecided", "holds") if counts[verdict]), None)
-        cell = f'<td class="{worst}">{verdicts_line(counts)}</td>' if worst else "<td></td>"
-        rows.append(f'<tr><td><a href="#{name}">{title}</a></td>{cell}</tr>')
-    return "\n".join(['<table class="contents">', *rows, "</table>"])
+        picture = re.search('<img src="([^"]*)"', part)
+        image = f'<img src="{picture[1]}" alt="" loading="lazy">' if picture else ""
+        verdict = f'<small class="{worst}">{verdicts_line(counts)}</small>' if worst else ""
+        cards.append(f'<a href="#{name}">{image}{title}{verdict}</a>')
+    return "\n".join(["<nav>", *cards, "</nav>"])
 
 
 def _table(table: Table) -> str:
@@ -175,13 +182,26 @@ def _heading(text: Any, columns: int) -> str:
 
 
 def _claims(groups: Mapping[str, Sequence[Claim]]) -> str:
+    """Those that fail and the first few in the open, the rest behind a line that can be unfolded."""
+    claims = [(heading, claim) for heading, claims in groups.items() for claim in claims]
+    first = [entry for entry in claims if entry[1].verdict == "fails"]
+    first += [entry for entry in claims if entry[1].verdict != "fails"][: max(0, OPEN - len(first))]
+    parts = [_claims_table([entry for entry in claims if entry in first])]
+    if rest := [entry for entry in claims if entry not in first]:
+        counts = verdicts_line(count_verdicts(claim.verdict for _, claim in rest))
+        parts.append(f"<details><summary>{len(rest)} more: {counts}</summary>{_claims_table(rest)}</details>")
+    return "\n".join(parts)
+
+
+def _claims_table(claims: Sequence[tuple[str, Claim]]) -> str:
     labels = ("claim", "expected", "measured", "verdict")
-    rows = ['<tr class="head">' + "".join(f"<th>{label}</th>" for label in labels) + "</tr>"]
-    for heading, claims in groups.items():
-        rows.append(_heading(heading, len(labels)))
-        for claim in claims:
-            cells = f"<td>{_escape(claim.text)}</td>"
-            for label, cell in zip(labels[1:], (claim.expected, claim.found), strict=False):
-                cells += f'<td data-label="{label}">{_escape(cell)}</td>'
-            rows.append(f'<tr>{cells}<td class="{claim.verdict}">{claim.verdict}</td></tr>')
+    rows, above = ['<tr class="head">' + "".join(f"<th>{label}</th>" for label in labels) + "</tr>"], None
+    for heading, claim in claims:
+        if heading != above:
+            rows.append(_heading(heading, len(labels)))
+            above = heading
+        cells = f"<td>{_escape(claim.text)}</td>"
+        for label, cell in zip(labels[1:], (claim.expected, claim.found), strict=False):
+            cells += f'<td data-label="{label}">{_escape(cell)}</td>'
+        rows.append(f'<tr>{cells}<td class="{claim.verdict}">{claim.verdict}</td></tr>')
     return "\n".join(['<table class="claims">', *rows, "</table>"])
