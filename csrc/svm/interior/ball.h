@@ -53,6 +53,7 @@ struct ball_norm {
 
 /* A line a norm, named as in methods.h, and its ball. */
 #define BALL_LIST(BALL) \
+    BALL(nuclear, nuclear_ball) \
     BALL(spectral, spectral_ball) \
     BALL(max, entrywise_max) \
     BALL(entrywise, entrywise_power)

@@ -137,7 +137,7 @@ static int polish(struct search *f, const struct coordinates *g, double tol, str
     if (f->norm->polish == NULL || !isfinite(f->gap))
         return STATUS_ITERATION_LIMIT;
     memcpy(f->pair.W, f->W, (size_t)(g->p * g->q) * sizeof(double));
-    f->pair.gap = INFINITY;
+    f->pair.gap = f->gap;
     memcpy(f->pair.lambda, f->active, (size_t)g->m * sizeof(double));
     for (ptrdiff_t k = 0; k < g->m; ++k)
         f->support[k] = g->rows->equal[k] || f->active[k] != 0;
@@ -190,7 +190,8 @@ static int solve(struct svm_answer *answer, const struct rows *rows, const struc
     answer->iterations = 0;
     double size = vector_norm(answer->W, rows->w->dk * rows->w->dz);
     status = coordinates_build(&g, rows, size, arena);
-    if (status == STATUS_INTERRUPTED)
+    int single = norm->rotates && (g.p == 1 || g.q == 1); /* singular value: the Frobenius answer */
+    if (status == STATUS_INTERRUPTED || (status == STATUS_DONE && single))
         return solver_conclude(answer, rows, options, norm->name, status, arena);
     if (status != STATUS_DONE || (!norm->rotates && unrotate(&g, arena) != STATUS_DONE)
         || init_search(&f, &g, arena) != STATUS_DONE || first_set(&f, &g, arena) != STATUS_DONE)

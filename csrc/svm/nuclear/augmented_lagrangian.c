@@ -8,6 +8,7 @@
 #include "linalg/lbfgs.h"
 #include "base/status.h"
 #include "linalg/matrix.h"
+#include "svm/polish/fixed_rank.h"
 
 /* Forget the rows with s->out set. */
 static void drop(struct nuclear_augmented_lagrangian *s)
@@ -70,19 +71,6 @@ int nuclear_augmented_lagrangian_init(struct nuclear_augmented_lagrangian *s, co
     return copy_rows(s, arena);
 }
 
-void nuclear_augmented_lagrangian_roots(double *Y, ptrdiff_t r, ptrdiff_t first, const double *U, const double *values,
-                                        const double *V, ptrdiff_t p, ptrdiff_t q)
-{
-    ptrdiff_t least = p < q ? p : q;
-    for (ptrdiff_t j = 0; j < first; ++j) {
-        double root = sqrt(values[j]);
-        for (ptrdiff_t i = 0; i < p; ++i)
-            Y[i * r + j] = root * U[i * least + j];
-        for (ptrdiff_t i = 0; i < q; ++i)
-            Y[(p + i) * r + j] = root * V[j * q + i];
-    }
-}
-
 int nuclear_augmented_lagrangian_start(struct nuclear_augmented_lagrangian *s, const double *W, const double *lambda,
                                        struct arena *arena)
 {
@@ -107,7 +95,7 @@ int nuclear_augmented_lagrangian_start(struct nuclear_augmented_lagrangian *s, c
         M[i] = W[i] / g->scale;
     if (blas_svd(dk, dz, M, U, values, V, arena) != 0)
         return arena->failed ? STATUS_NO_MEMORY : STATUS_FACTORIZATION;
-    nuclear_augmented_lagrangian_roots(s->Y, r, r < least ? r : least, U, values, V, dk, dz);
+    fixed_rank_roots(s->Y, r, r < least ? r : least, U, values, V, dk, dz);
     arena_release(arena, mark);
     return STATUS_DONE;
 }

@@ -41,11 +41,6 @@ int nuclear_augmented_lagrangian_round(struct nuclear_augmented_lagrangian *s, d
 /* Drop rows without multiplier whose margin exceeds b by the part `spare` of it. */
 void nuclear_augmented_lagrangian_screen(struct nuclear_augmented_lagrangian *s, double spare);
 
-/* The first columns of Y [p+q,r], K above Q, balanced factors of U diag(values) V: sqrt(values) times the columns of
- * U [p,min(p,q)] and the rows of V [min(p,q),q]. */
-void nuclear_augmented_lagrangian_roots(double *Y, ptrdiff_t r, ptrdiff_t first, const double *U, const double *values,
-                                        const double *V, ptrdiff_t p, ptrdiff_t q);
-
 /* Y [p+q,r] in the coordinates of g. */
 void nuclear_augmented_lagrangian_factors(double *Y, const struct nuclear_augmented_lagrangian *s);
 

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "linalg/blas.h"
 #include "base/status.h"
 #include "svm/polish/fixed_rank.h"
 #include "linalg/matrix.h"
@@ -37,45 +36,13 @@ static const struct {
  * nearly repeat each other. */
 static const double ridges[] = {1e-15, 1e-12};
 
-/* Singular vectors of the factored W as columns, as many as say more of W than of S, and spare ones. */
-static int columns(struct fixed_rank_pair *pair, const struct nuclear_augmented_lagrangian *s,
-                   const unsigned char *active, struct arena *arena)
-{
-    const struct coordinates *g = s->g;
-    ptrdiff_t p = g->p, q = g->q, least = p < q ? p : q, r = 0;
-    struct arena_mark mark = arena_mark(arena);
-    struct coordinates_packed packed;
-    int status = coordinates_pack(&packed, g, active, 0, arena);
-    double *Y = arena_doubles(arena, p + q, s->r);
-    double *W = arena_doubles(arena, p, q), *M = arena_doubles(arena, p, q);
-    double *U = arena_doubles(arena, p, least), *V = arena_doubles(arena, least, q);
-    double *values = arena_doubles(arena, least, 1), *norms = arena_doubles(arena, least, 1);
-    double *lambda = arena_doubles(arena, g->m, 1), *pull = arena_doubles(arena, g->n, p);
-    if (status != STATUS_DONE || arena->failed)
-        return STATUS_NO_MEMORY;
-    nuclear_augmented_lagrangian_factors(Y, s);
-    matrix_rows_times_rows(W, Y, Y + p * s->r, p, q, s->r);
-    for (ptrdiff_t k = 0; k < packed.m; ++k)
-        lambda[k] = pair->lambda[packed.row[k]];
-    coordinates_adjoint(M, &packed, lambda, pull);
-    if (blas_svd(p, q, W, U, values, V, arena) != 0 || blas_svd(p, q, M, NULL, norms, NULL, arena) != 0)
-        return arena->failed ? STATUS_NO_MEMORY : STATUS_FACTORIZATION;
-    while (r < least && r < s->r && 1 - norms[r] < values[r] / values[0])
-        ++r;
-    r = r + SPARE_COLUMNS < least ? r + SPARE_COLUMNS : least;
-    pair->r = r;
-    nuclear_augmented_lagrangian_roots(pair->Y, r, r, U, values, V, p, q);
-    arena_release(arena, mark);
-    return STATUS_DONE;
-}
-
 /* State of one call. */
 struct search {
     struct coordinates g;
     struct nuclear_augmented_lagrangian lagrange;
     struct fixed_rank_pair pair;
     unsigned char *active; /* (m) */
-    double *W;             /* (p,q) */
+    double *W, *Y;         /* (p,q); (p+q, columns) scratch: the factors */
     double gap, tolerance; /* of the best pair, which is in the answer; worth asking for */
 };
 
@@ -99,7 +66,9 @@ static int polish(struct search *s, struct svm_answer *answer, double ridge, dou
         s->pair.lambda[lagrange->member[k]] = lagrange->lambda[k];
         s->active[lagrange->member[k]] |= lagrange->lambda[k] > 0;
     }
-    int status = columns(&s->pair, lagrange, s->active, arena);
+    nuclear_augmented_lagrangian_factors(s->Y, lagrange);
+    matrix_rows_times_rows(s->W, s->Y, s->Y + g->p * lagrange->r, g->p, g->q, lagrange->r);
+    int status = fixed_rank_columns(&s->pair, s->W, s->active, SPARE_COLUMNS, g, arena);
     if (status == STATUS_DONE)
         status = fixed_rank_polish(&s->pair, s->active, g, ridge, tol, &answer->iterations, monitor, arena);
     if (status < 0 || !(s->pair.gap < s->gap))
@@ -124,6 +93,7 @@ static int init(struct search *s, const struct svm_answer *near, const struct ro
         status = nuclear_augmented_lagrangian_start(&s->lagrange, near->W, near->lambda, arena);
     s->pair.Y = arena_doubles(arena, g->p + g->q, g->p < g->q ? g->p : g->q);
     s->pair.lambda = arena_doubles(arena, g->m, 1);
+    s->Y = arena_doubles(arena, g->p + g->q, s->lagrange.r);
     s->active = arena_take(arena, g->m, 1);
     s->W = arena_doubles(arena, g->p, g->q);
     return arena->failed ? STATUS_NO_MEMORY : status;

@@ -6,7 +6,7 @@
  *
  *     H dlambda = (b - a)_S + J T S Y,    dY = T (-S Y + [dM Q; dM^T K]),    T = (S + tau I)^-1,
  *
- * H = J T J^* being the interior point's Schur matrix with X = Y Y^T.  tau shrinks with the residual, so that the
+ * H = J T J^* being the matrix of schur.h with X = Y Y^T.  tau shrinks with the residual, so that the
  * convergence is quadratic from a gap of about 1e-2; S changes as in a primal-dual active set method. */
 #include "svm/polish/fixed_rank.h"
 
@@ -27,6 +27,7 @@
 #define STEADY 0.1       /* residual below which S may change: signs mean nothing earlier */
 #define LOST 3.0         /* residual from which hardly any start came back */
 #define CONFINED 1e-2    /* of ||M|| - 1: a residual below says that W has too few columns */
+#define SPARE_COLUMNS 1  /* beside those that say more of W than of S: with one too few it ends elsewhere */
 #define CROWDED 2        /* times the unknowns: beyond, rows depend on each other, and the start was too far away */
 #define LEAST_SHIFT 1e-9 /* of tau: T stays below 1e9, and Newton's factor of contraction too */
 
@@ -153,7 +154,7 @@ static int advance(struct newton *s, double ridge)
     double shift = fmax(STEADY * s->residual, LEAST_SHIFT) + 2 * fmax(0, s->top - 1);
     int info = schur_slack(&s->slack, s->M, 1 + shift);
     if (info == 0)
-        info = schur_factor(schur, chosen, s->Y, r, r, &s->slack, NULL, ridge);
+        info = schur_factor(schur, chosen, s->Y, r, &s->slack, ridge);
     if (info != 0)
         return info;
     schur_apply(s->TSY, &s->slack, s->SY, r, s->half);
@@ -232,4 +233,82 @@ int fixed_rank_polish(struct fixed_rank_pair *pair, unsigned char *active, const
     if (!arena->failed)
         arena_release(arena, mark);
     return arena->failed ? STATUS_NO_MEMORY : status;
+}
+
+void fixed_rank_roots(double *Y, ptrdiff_t r, ptrdiff_t first, const double *U, const double *values, const double *V,
+                      ptrdiff_t p, ptrdiff_t q)
+{
+    ptrdiff_t least = p < q ? p : q;
+    for (ptrdiff_t j = 0; j < first; ++j) {
+        double root = sqrt(values[j]);
+        for (ptrdiff_t i = 0; i < p; ++i)
+            Y[i * r + j] = root * U[i * least + j];
+        for (ptrdiff_t i = 0; i < q; ++i)
+            Y[(p + i) * r + j] = root * V[j * q + i];
+    }
+}
+
+int fixed_rank_columns(struct fixed_rank_pair *pair, const double *W, const unsigned char *active, ptrdiff_t spare,
+                       const struct coordinates *g, struct arena *arena)
+{
+    ptrdiff_t p = g->p, q = g->q, least = p < q ? p : q, r = 0;
+    struct arena_mark mark = arena_mark(arena);
+    struct coordinates_packed packed;
+    int status = coordinates_pack(&packed, g, active, 0, arena);
+    double *M = arena_doubles(arena, p, q), *copy = arena_doubles(arena, p, q);
+    double *U = arena_doubles(arena, p, least), *V = arena_doubles(arena, least, q);
+    double *values = arena_doubles(arena, least, 1), *norms = arena_doubles(arena, least, 1);
+    double *lambda = arena_doubles(arena, g->m, 1), *pull = arena_doubles(arena, g->n, p);
+    if (status != STATUS_DONE || arena->failed)
+        return STATUS_NO_MEMORY;
+    for (ptrdiff_t k = 0; k < packed.m; ++k)
+        lambda[k] = pair->lambda[packed.row[k]];
+    coordinates_adjoint(M, &packed, lambda, pull);
+    memcpy(copy, W, (size_t)(p * q) * sizeof(double));
+    if (blas_svd(p, q, copy, U, values, V, arena) != 0 || blas_svd(p, q, M, NULL, norms, NULL, arena) != 0)
+        return arena->failed ? STATUS_NO_MEMORY : STATUS_FACTORIZATION;
+    while (r < least && 1 - norms[r] / norms[0] < values[r] / values[0])
+        ++r;
+    r = pair->r = r + spare < least ? r + spare : least;
+    fixed_rank_roots(pair->Y, r, r, U, values, V, p, q);
+    arena_release(arena, mark);
+    return STATUS_DONE;
+}
+
+/* Parts of its diagonal added to the Schur matrix: rounding; and, should that fail, more of it, or enough to share out
+ * the multipliers of rows that nearly repeat each other. */
+static const double ridges[] = {1e-15, 1e-14, 1e-12, 1e-10, 1e-8};
+#define TRIES ((int)(sizeof ridges / sizeof *ridges))
+#define EARLY 2e-3 /* gap above which it fails for being early, not for a singular Schur matrix */
+
+int fixed_rank_finish(struct polish_pair *near, unsigned char *active, const struct coordinates *g, double tol,
+                      ptrdiff_t *iterations, struct monitor *monitor, struct arena *arena)
+{
+    struct arena_mark mark = arena_mark(arena);
+    ptrdiff_t p = g->p, q = g->q;
+    struct fixed_rank_pair pair = {.Y = arena_doubles(arena, p + q, p < q ? p : q)};
+    double *start = arena_doubles(arena, p, q), *lambda = arena_doubles(arena, g->m, 1);
+    unsigned char *support = arena_take(arena, g->m, 1);
+    pair.lambda = arena_doubles(arena, g->m, 1);
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
+    int status = STATUS_ITERATION_LIMIT, tries = near->gap > EARLY ? 1 : TRIES;
+    memcpy(start, near->W, (size_t)(p * q) * sizeof(double));
+    memcpy(lambda, near->lambda, (size_t)g->m * sizeof(double));
+    for (int i = 0; status == STATUS_ITERATION_LIMIT && i < tries; ++i) {
+        memcpy(support, active, (size_t)g->m);
+        memcpy(pair.lambda, lambda, (size_t)g->m * sizeof(double));
+        status = fixed_rank_columns(&pair, start, support, SPARE_COLUMNS, g, arena);
+        if (status == STATUS_DONE)
+            status = fixed_rank_polish(&pair, support, g, ridges[i], tol, iterations, monitor, arena);
+        if (status < 0)
+            break;
+        if (!(pair.gap < near->gap))
+            continue;
+        near->gap = pair.gap;
+        matrix_rows_times_rows(near->W, pair.Y, pair.Y + p * pair.r, p, q, pair.r);
+        memcpy(near->lambda, pair.lambda, (size_t)g->m * sizeof(double));
+    }
+    arena_release(arena, mark);
+    return status == STATUS_FACTORIZATION ? STATUS_ITERATION_LIMIT : status;
 }

@@ -55,19 +55,6 @@ int schur_slack(struct schur_slack *slack, const double *M, double c)
     return 0;
 }
 
-void schur_inverse(double *P, const struct schur_slack *slack)
-{
-    ptrdiff_t p = slack->p, q = slack->q, N = p + q;
-    matrix_gemm(MATRIX_PLAIN, MATRIX_TRANSPOSED, p, p, q, 1.0, slack->R, q, slack->R, q, 0.0, P, N);
-    matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, p, q, q, 1.0, slack->R, q, slack->F, q, 0.0, P + p, N);
-    matrix_gemm(MATRIX_TRANSPOSED, MATRIX_PLAIN, q, q, q, 1.0, slack->F, q, slack->F, q, 0.0, P + p * N + p, N);
-    for (ptrdiff_t i = 0; i < p; ++i) {
-        P[i * N + i] += 1 / slack->c;
-        for (ptrdiff_t j = 0; j < q; ++j)
-            P[(p + j) * N + i] = P[i * N + p + j];
-    }
-}
-
 void schur_apply(double *out, const struct schur_slack *slack, const double *V, ptrdiff_t r, double *half)
 {
     ptrdiff_t p = slack->p, q = slack->q;
@@ -99,38 +86,34 @@ static void combine(struct schur *s, const struct coordinates_packed *g)
         }
 }
 
-static void matrix(struct schur *s, const struct coordinates_packed *g, const double *Y, ptrdiff_t top, ptrdiff_t r,
+static void matrix(struct schur *s, const struct coordinates_packed *g, const double *Y, ptrdiff_t r,
                    const struct schur_slack *slack)
 {
     ptrdiff_t m = g->m, n = g->n, p = g->p, q = g->q;
-    matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, m, top, p, 1.0, g->delta, p, Y, r, 0.0, s->XD, top);
+    matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, m, r, p, 1.0, g->delta, p, Y, r, 0.0, s->XD, r);
     matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, n, r, q, 1.0, g->z, q, Y + p * r, r, 0.0, s->XZ, r);
     matrix_product(s->PD, g->delta, slack->R, m, q, p);
     matrix_rows_times_rows(s->PZ, g->z, slack->F, n, q, q);
-    matrix_gemm(MATRIX_PLAIN, MATRIX_TRANSPOSED, n, m, top, 1.0, s->XZ, r, s->XD, top, 0.0, s->XDZ, m);
+    matrix_rows_times_rows(s->XDZ, s->XZ, s->XD, n, m, r);
     matrix_rows_times_rows(s->PDZ, s->PZ, s->PD, n, m, q);
     matrix_rows_times_rows(s->XZZ, s->XZ, s->XZ, n, n, r);
     matrix_rows_times_rows(s->PZZ, s->PZ, s->PZ, n, n, q);
-    matrix_syrk(m, top, 1.0, s->XD, top, 0.0, s->H, m, NULL);
-    if (g->gram == NULL)
-        matrix_syrk(m, p, 1 / slack->c, g->delta, p, 0.0, s->G, m, NULL);
-    else
-        for (ptrdiff_t k = 0; k < m; ++k)
-            memcpy(s->G + k * m, g->gram + k * m, (size_t)(k + 1) * sizeof(double));
-    matrix_syrk(m, q, 1.0, s->PD, q, g->gram == NULL ? 1 : 1 / slack->c, s->G, m, NULL);
+    matrix_syrk(m, r, 1.0, s->XD, r, 0.0, s->H, m, NULL);
+    matrix_syrk(m, p, 1 / slack->c, g->delta, p, 0.0, s->G, m, NULL);
+    matrix_syrk(m, q, 1.0, s->PD, q, 1.0, s->G, m, NULL);
     combine(s, g);
 }
 
-int schur_factor(struct schur *s, const struct coordinates_packed *g, const double *Y, ptrdiff_t top, ptrdiff_t r,
-                 const struct schur_slack *slack, const double *diagonal, double ridge)
+int schur_factor(struct schur *s, const struct coordinates_packed *g, const double *Y, ptrdiff_t r,
+                 const struct schur_slack *slack, double ridge)
 {
     ptrdiff_t m = g->m;
     int info = 1;
-    matrix(s, g, Y, top, r, slack);
+    matrix(s, g, Y, r, slack);
     for (; info != 0 && ridge < 1e-6; ridge *= 1e3) { /* the last one leaves a direction of descent, no more */
         for (ptrdiff_t k = 0; k < m; ++k) {
             memcpy(s->H + k * m, s->G + k * m, (size_t)(k + 1) * sizeof(double));
-            s->H[k * m + k] = s->G[k * m + k] * (1 + ridge) + (diagonal != NULL ? diagonal[k] : 0);
+            s->H[k * m + k] = s->G[k * m + k] * (1 + ridge);
         }
         info = cholesky_factor(m, s->H, NULL);
     }
@@ -161,7 +144,7 @@ int schur_restore(double *Y, ptrdiff_t r, const struct coordinates_packed *g, st
         if (miss <= HELD * largest || !(miss < before))
             break;
         before = miss;
-        if (schur_factor(s, g, Y, r, r, &identity, NULL, HELD) != 0)
+        if (schur_factor(s, g, Y, r, &identity, HELD) != 0)
             break;
         cholesky_solve(g->m, s->H, s->right);
         coordinates_adjoint(M, g, s->right, U);

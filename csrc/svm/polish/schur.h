@@ -1,4 +1,4 @@
-/* The linear system that the interior point and the polish share.  Only roots of matrices occur: with X = Y Y^T
+/* The linear system of svm/polish/fixed_rank.h.  Only roots of matrices occur: with X = Y Y^T
  * and P = (c I - [[0, M], [M^T, 0]])^-1, both of order p + q, its matrix over packed rows is
  *
  *     H_kl = <B_k, X B_l P>,   B_k = [[0, delta_k z^T], [z delta_k^T, 0]],
@@ -34,17 +34,13 @@ void schur_init(struct schur *schur, const struct coordinates_packed *g, struct 
 /* P of M [p,q] and c.  0; positive: c I - [[0, M], [M^T, 0]] is not positive definite. */
 int schur_slack(struct schur_slack *slack, const double *M, double c);
 
-/* P [p+q,p+q] from its roots. */
-void schur_inverse(double *P, const struct schur_slack *slack);
-
 /* out [p+q,r] = P V, from the roots of P; half [q,r] is scratch. */
 void schur_apply(double *out, const struct schur_slack *slack, const double *V, ptrdiff_t r, double *half);
 
-/* H = L L^T of the Schur matrix with `diagonal` [m] added (NULL: none), and `ridge` of its own diagonal, or more
- * of it if need be; the top p rows of Y [p+q,r] have their nonzeros in the first `top` columns.  0, or positive
- * when no ridge was enough. */
-int schur_factor(struct schur *schur, const struct coordinates_packed *g, const double *Y, ptrdiff_t top, ptrdiff_t r,
-                 const struct schur_slack *slack, const double *diagonal, double ridge);
+/* H = L L^T of the Schur matrix with X = Y Y^T, Y [p+q,r], and `ridge` of its own diagonal added, or more of it if need
+ * be.  0, or positive when no ridge was enough. */
+int schur_factor(struct schur *schur, const struct coordinates_packed *g, const double *Y, ptrdiff_t r,
+                 const struct schur_slack *slack, double ridge);
 
 /* Bring the rows of W = K Q^T, Y = [K; Q] [p+q,r], to a = b at its rank: Gauss and Newton's least steps
  * dY = J^* (J J^*)^-1 (b - a), J J^* being the Schur matrix with P = I.  STATUS_DONE (as far as rounding goes),

@@ -1,0 +1,193 @@
+/* Least nuclear norm:  min tr X  s.t.  W = 2 X_12, X >= 0, and the rows, with multipliers S(1, M) >= 0 of X
+ * (svm/interior/psd.h): h = tr X, trace = 1.  It is the spectral-norm problem with primal and dual exchanged: dX = R -
+ * P dS P is solved for dS, and what the ball has at hand is the inverse of H,
+ *
+ *     (r_h - dh, dW - r_W) = Q(dt, dM),    Q_tt = ||P||^2,  Q_tM = -2 (P P)_12,  Q_MM = 2 (P_11 dM P_22 + P_12 dM^T
+ * P_12)
+ *
+ *     kappa = 1 / Q_tt,   w = -Q_tM / Q_tt,   T^-1 = Q_MM - w w^T / kappa,   along = kappa r_h,   T^-1 M(R) = w r_h -
+ * r_W
+ *
+ * with (r_h, r_W) those of the products' targets.  u u^T / kappa makes A T^-1 A^* the matrix of Q_MM. */
+#include <math.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/monitor.h"
+#include "base/simd.h"
+#include "base/status.h"
+#include "linalg/cholesky.h"
+#include "linalg/matrix.h"
+#include "linalg/vector.h"
+#include "svm/interior/ball.h"
+#include "svm/interior/psd.h"
+#include "svm/polish/fixed_rank.h"
+
+#define INSIDE 0.5 /* ||M|| at the start */
+#define ABOVE 1.1  /* the diagonal of 2 X over ||W|| */
+
+struct nuclear_ball {
+    struct ball ball;
+    struct psd psd;
+    double *root;            /* (p,p) of P_11 */
+    double *GG;              /* (N,N) G^T G */
+    double *drop, *dM;       /* (p,q) r_W; dM */
+    double *half, *turned;   /* (p,q), (q,q) scratch of solve */
+    double *delta, *far;     /* (m,p), (n,max(p,q)) scratch: roots applied to delta, z P_21 and z P_22 */
+    double *across, *square; /* (n,m) delta P_12 z; (n,n) z P_22 z */
+};
+
+static struct ball *make(ptrdiff_t p, ptrdiff_t q, const struct ball_norm *norm, const struct coordinates_packed *set,
+                         struct arena *arena)
+{
+    (void)norm;
+    struct nuclear_ball *s = arena_take(arena, 1, sizeof *s);
+    if (s == NULL)
+        return NULL;
+    *s = (struct nuclear_ball){.ball = {.pairs = (double)(p + q)}};
+    psd_init(&s->psd, p, q, arena);
+    s->root = arena_doubles(arena, p, p);
+    s->GG = arena_doubles(arena, p + q, p + q);
+    ARENA_DOUBLES(arena, p, q, &s->drop, &s->dM, &s->half);
+    s->turned = arena_doubles(arena, q, q);
+    s->delta = arena_doubles(arena, set->m, p);
+    s->far = arena_doubles(arena, set->n, p > q ? p : q);
+    s->across = arena_doubles(arena, set->n, set->m);
+    s->square = arena_doubles(arena, set->n, set->n);
+    return &s->ball;
+}
+
+static double start(struct ball *ball, struct arena *arena)
+{
+    struct nuclear_ball *s = (struct nuclear_ball *)ball;
+    ptrdiff_t p = ball->p, q = ball->q, N = p + q;
+    double size, top;
+    if (certificate_norm(&size, ball->W, p, q, NORM_SPECTRAL, 0, 0, arena) != STATUS_DONE
+        || certificate_norm(&top, ball->M, p, q, NORM_SPECTRAL, 0, 0, arena) != STATUS_DONE)
+        return NAN;
+    double inside = top > 0 ? INSIDE / top : 0; /* 0: equality rows alone */
+    vector_scale(ball->M, inside, p * q);
+    memset(s->psd.Y, 0, (size_t)(N * N) * sizeof(double));
+    for (ptrdiff_t i = 0; i < N; ++i)
+        s->psd.Y[i * N + i] = ABOVE * size / 2;
+    for (ptrdiff_t i = 0; i < p; ++i)
+        for (ptrdiff_t j = 0; j < q; ++j)
+            s->psd.Y[i * N + p + j] = s->psd.Y[(p + j) * N + i] = ball->W[i * q + j] / 2;
+    ball->trace = 1;
+    ball->h = psd_image(ball->W, &s->psd);
+    return inside;
+}
+
+static int scale(struct ball *ball, struct arena *arena)
+{
+    struct nuclear_ball *s = (struct nuclear_ball *)ball;
+    ptrdiff_t p = ball->p, q = ball->q, N = p + q;
+    const double *P = s->psd.P;
+    if (psd_frame(&s->psd, 1, ball->M, arena) != 0)
+        return 1;
+    for (ptrdiff_t i = 0; i < p; ++i)
+        memcpy(s->root + i * p, P + i * N, (size_t)p * sizeof(double));
+    if (cholesky_factor(p, s->root, NULL) != 0)
+        return 1;
+    for (ptrdiff_t i = 0; i < p; ++i)
+        memset(s->root + i * p + i + 1, 0, (size_t)(p - i - 1) * sizeof(double));
+    matrix_columns_times_columns(s->GG, s->psd.G, s->psd.G, N, N, N);
+    double square = vector_dot(P, P, N * N);
+    matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, p, q, N, 2 / square, P, N, P + p, N, 0.0, ball->w, q);
+    ball->kappa = 1 / square;
+    return !(ball->kappa > 0 && isfinite(ball->kappa));
+}
+
+static void solve(struct ball *ball, double *V)
+{
+    struct nuclear_ball *s = (struct nuclear_ball *)ball;
+    ptrdiff_t p = ball->p, q = ball->q, N = p + q;
+    const double *P = s->psd.P;
+    double part = vector_dot(ball->w, V, p * q) / ball->kappa;
+    matrix_gemm(MATRIX_TRANSPOSED, MATRIX_PLAIN, q, q, p, 1.0, V, q, P + p, N, 0.0, s->turned, q);
+    matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, p, q, p, 1.0, P, N, V, q, 0.0, s->half, q);
+    matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, p, q, q, 2.0, s->half, q, P + p * N + p, N, 0.0, V, q);
+    matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, p, q, q, 2.0, P + p, N, s->turned, q, 1.0, V, q);
+    vector_add(V, -part, ball->w, p * q);
+}
+
+/* K_kl = 2 (K_kl square_ij + across_jk across_il) for rows k of query i, l of query j, on and below the diagonal. */
+SIMD_DISPATCH
+static void combine(double *K, const struct nuclear_ball *s, const struct coordinates_packed *set)
+{
+    ptrdiff_t m = set->m, n = set->n;
+    for (ptrdiff_t i = 0; i < n; ++i)
+        for (ptrdiff_t k = set->first[i]; k < set->first[i + 1]; ++k) {
+            double *restrict row = K + k * m;
+            const double *restrict across = s->across + i * m;
+            for (ptrdiff_t j = 0; j <= i; ++j) {
+                double square = 2 * s->square[i * n + j], mirror = 2 * s->across[j * m + k];
+                ptrdiff_t to = j < i ? set->first[j + 1] : k + 1;
+                for (ptrdiff_t l = set->first[j]; l < to; ++l)
+                    row[l] = row[l] * square + mirror * across[l];
+            }
+        }
+}
+
+static int fill(struct ball *ball, double *K, const struct coordinates_packed *set, const double *u,
+                struct monitor *monitor)
+{
+    (void)u;
+    struct nuclear_ball *s = (struct nuclear_ball *)ball;
+    ptrdiff_t p = ball->p, q = ball->q, N = p + q, m = set->m, n = set->n;
+    const double *P = s->psd.P;
+    matrix_product(s->delta, set->delta, s->root, m, p, p);
+    matrix_syrk(m, p, 1.0, s->delta, p, 0.0, K, m, monitor);
+    matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, n, q, q, 1.0, set->z, q, P + p * N + p, N, 0.0, s->far, q);
+    matrix_rows_times_rows(s->square, s->far, set->z, n, n, q);
+    matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, n, p, q, 1.0, set->z, q, P + p * N, N, 0.0, s->far, p);
+    matrix_rows_times_rows(s->across, s->far, set->delta, n, m, p);
+    combine(K, s, set);
+    return monitor_stops(monitor) ? STATUS_INTERRUPTED : STATUS_DONE;
+}
+
+static void target(struct ball *ball, double mu, int corrected, double *force)
+{
+    struct nuclear_ball *s = (struct nuclear_ball *)ball;
+    ptrdiff_t N = s->psd.N;
+    psd_aim(&s->psd, mu, corrected);
+    double drop = vector_dot(s->psd.target, s->GG, N * N);
+    ball->along = ball->kappa * drop;
+    psd_out_of_frame(s->drop, &s->psd, s->psd.target);
+    solve(ball, force);
+    vector_add(force, -drop, ball->w, ball->p * ball->q);
+    vector_add(force, 1, s->drop, ball->p * ball->q);
+}
+
+static void direct(struct ball *ball, double dh, const double *dV, const double *dM)
+{
+    (void)dh, (void)dV; /* dX has them */
+    struct nuclear_ball *s = (struct nuclear_ball *)ball;
+    ptrdiff_t N = s->psd.N;
+    memcpy(s->dM, dM, (size_t)(ball->p * ball->q) * sizeof(double));
+    psd_into_frame(s->psd.dS, &s->psd, dM);
+    vector_scale(s->psd.dS, -1, N * N);
+    psd_complement(&s->psd);
+}
+
+static void lengths(struct ball *ball, double *primal, double *dual)
+{
+    struct psd *psd = &((struct nuclear_ball *)ball)->psd;
+    *primal = psd_reach(psd, psd->dY);
+    *dual = psd_reach(psd, psd->dS);
+}
+
+static double products(const struct ball *ball, double primal, double dual)
+{
+    return psd_products(&((const struct nuclear_ball *)ball)->psd, dual, primal);
+}
+
+static void move(struct ball *ball, double primal, double dual)
+{
+    struct nuclear_ball *s = (struct nuclear_ball *)ball;
+    vector_add(ball->M, dual, s->dM, ball->p * ball->q);
+    psd_move(&s->psd, primal);
+    ball->h = psd_image(ball->W, &s->psd);
+}
+
+const struct ball_norm nuclear_ball = {.name = NORM_NUCLEAR, .rotates = 1, .polish = fixed_rank_finish, BALL_FUNCTIONS};
