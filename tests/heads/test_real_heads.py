@@ -1,4 +1,4 @@
-"""A real model: the README's table to the digit, and the findings behind it.  By hand, where the model is."""
+"""A real model: the table of notebooks/models.md to the digit, and the findings behind it.  By hand, where the model is."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from bert import packaged_model
 from places import ROOT
 
 pytestmark = pytest.mark.long
-README = ROOT / "README.md"
+PAGE = ROOT / "notebooks" / "models.md"
 
 
 @pytest.fixture(scope="module")
 def printed():
-    """Rows of the README's table by head."""
-    if not README.is_file():
-        pytest.skip("README.md is not here")
-    rows = re.findall(r"^(L(\d)H(\d+)) +(\d.*)$", README.read_text(), flags=re.MULTILINE)
+    """Rows of the table of notebooks/models.md by head."""
+    if not PAGE.is_file():
+        pytest.skip("the pages are not here")
+    rows = re.findall(r"^(L(\d)H(\d+)) +(\d.*)$", PAGE.read_text(), flags=re.MULTILINE)
     assert len(rows) >= 10
     return {(int(layer), int(head)): f"{name} {rest}".split() for name, layer, head, rest in rows}
 
 
 @pytest.fixture(scope="module")
 def reports(printed):
-    """The heads of the README's table, analysed as the command does."""
+    """The heads of the table of notebooks/models.md, analysed as the command does."""
     layers = sorted({layer for layer, _ in printed})
     found = heads.read_bert(packaged_model()).read(heads.example_sentences(), layers)
     wanted = [head for head in found if (head.layer, head.head) in printed]
@@ -34,7 +34,7 @@ def reports(printed):
     return {(report.head.layer, report.head.head): report for report in reports}
 
 
-def test_readme_shows_what_comes_out(printed, reports):
+def test_the_page_shows_what_comes_out(printed, reports):
     for at, row in printed.items():
         fresh = heads.results_table([reports[at]], caption=False).splitlines()[2]
         assert fresh.split() == row
