@@ -20,7 +20,6 @@ from attsvm.figures import (
 @pytest.mark.parametrize(
     "figure, key, value, text",
     [
-        (next_token, "gap", 1e-6, "largest certified gap"),
         (next_token, "fin split", 1e-3, "decompose finds"),
         (next_token, "convex", -1e-3, "loss is convex"),
         (precursor, "global selected", 1, "from all six starts"),
@@ -30,9 +29,8 @@ from attsvm.figures import (
         (joint_training, "tight softmax", 0.5, "attention dips"),
         (mirror_descent, "joint selected", False, "published tokens"),
         (mirror_descent, "joint head", 0.1, "divergence of v"),
-        (factor_balance, "aligned balance", 0.5, "least of all records"),
         (factor_balance, "aligned balance", 1.5, "aligned start: largest"),
-        (rates, "gap", 1e-3, "largest certified gap"),
+        (rates, "gap", 1e-3, "largest gap of margin"),
         (positional_encoding, "copies", False, "without a code"),
         (several_classes, "excess", -1e-3, "loss above that of the mixtures, least"),
         (several_classes, "stationarity", 1e-2, "the mixtures are maxima"),

@@ -83,7 +83,7 @@ def test_claims_hold_where_everything_fits():
 @pytest.mark.parametrize(
     ("key", "value", "text"),
     [
-        ("gap", 1e-6, "largest certified gap"),
+        ("gap", 1e-6, "largest gap of margin"),
         ("directions", 3.5, "spectral"),
         ("directions of the SVM", 3.5, "SVM of least"),
         ("shares", 0.1, "share of the largest margin"),

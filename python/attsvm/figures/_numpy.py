@@ -77,12 +77,11 @@ def support_margins(X: np.ndarray, Z: np.ndarray, selected: np.ndarray, W: np.nd
 
 
 def norms(A: np.ndarray, norm: str | float) -> tuple[float, float]:
-    """The Frobenius or nuclear norm of a matrix and the dual of that norm."""
-    if norm == "frobenius":
-        return float(np.linalg.norm(A)), float(np.linalg.norm(A))
-    if norm != "nuclear":
-        raise ValueError(f"norm must be 'frobenius' or 'nuclear', got {norm!r}")
-    return float(np.linalg.norm(A, "nuc")), float(np.linalg.norm(A, 2))
+    """A norm of a matrix and its dual: of the singular values by name, of the entries by p."""
+    x = np.linalg.svd(A, compute_uv=False) if norm in ("nuclear", "spectral") else A.ravel()
+    p = {"frobenius": 2.0, "nuclear": 1.0, "spectral": np.inf, "max": np.inf}[norm] if isinstance(norm, str) else norm
+    q = np.inf if p == 1 else 1.0 if p == np.inf else p / (p - 1)
+    return float(np.linalg.norm(x, p)), float(np.linalg.norm(x, q))
 
 
 def certificate(X: np.ndarray, Z: np.ndarray, selected: np.ndarray, solution: Separation) -> dict[str, Any]:

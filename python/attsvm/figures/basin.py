@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from .. import Problem, Separation, diagnose, is_locally_optimal, solve_svm, train
 from ..plot import band, correlations, finish, weights_of
 from ..report.claims import Claim, exactly, median, share
-from ._instances import DRAWS, NO_DRAW, TIGHT, differs, margin_error, sphere_problem
+from ._instances import DRAWS, NO_DRAW, TIGHT, around, differs, margin_error, sphere_problem
 from ._numpy import support_margins
 from ._papers import SVM
 
@@ -32,13 +32,14 @@ RIM = 10  # random weights on the rim of each cone
 TRIES = 100  # random selections until one that is wanted, else another problem
 PAPER = f"{SVM}: the theorem on local convergence; no picture"
 CAPTION = "Left: how many runs keep the tokens they started with. Right: how far their weights turn away."
-RUNS, QUICK = 400, 40
+RUNS, QUICK = 400, 80
 SETTINGS = (
     f"{N} sequences of {T} random unit tokens, d = {D}, mean logistic loss; W(0) is c times the Frobenius solution of "
     f"tokens drawn among the two best of each sequence (not locally optimal: with {NOISE:.0%} noise at c = 15); "
     f"{STEPS:,} steps of normalised gradient descent with learning rate c ||W_svm|| / 300."
 )
-REFERENCE = {15: (0.78, 0.93), 60: (0.85, 0.98), 300: (0.93, None)}  # 27 independent runs, and the upper bound
+# Of 1,000 draws by other means, tests/support/reference_shares.py
+REFERENCE = {15: 0.72, 60: 0.87, 300: 0.95}
 
 
 def experiment(rng: np.random.Generator) -> dict[str, Any]:
@@ -137,18 +138,18 @@ def instance(rng: np.random.Generator, locally_optimal: bool) -> tuple[Problem, 
 
 
 def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
-    """Basins of attraction; references are 27 independent runs."""
+    """Basins of attraction; references are 1,000 independent runs."""
     stays, leaves = results["optimal stays"], ~results["not stays"]
     turned = results["optimal correlation"][:, -1, -1]
     return {
         "Started at c times a locally optimal SVM solution that is not the optimal one": [
             *(
-                share(f"still on its tokens, c = {c} (independent runs: {value:g})", stays[:, i], value - 0.15, high)
-                for i, (c, (value, high)) in enumerate(REFERENCE.items())
+                share(f"still on its tokens, c = {c} (1,000 independent runs: {value:g})", stays[:, i], *around(value))
+                for i, (c, value) in enumerate(REFERENCE.items())
             ),
             share(f"still on its tokens, c = {STARTS[-1]}", stays[:, -1], 0.95),
             *(
-                share(f"on its tokens from c = {c} but not from c = {d}", stays[:, i] & ~stays[:, i + 1], high=0.03)
+                share(f"on its tokens from c = {c} but not from c = {d}", stays[:, i] & ~stays[:, i + 1], high=0.05)
                 for i, (c, d) in enumerate(zip(STARTS, STARTS[1:], strict=False))
             ),
             median(f"1 - correlation with that solution after {STEPS:,} steps, c = {STARTS[-1]}", 1 - turned, 0, 1e-5),

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 
 from .. import LinearHead, Problem, cross_attention, diagnose, sample, solve_svm, train
 from ..plot import correlations, finish
-from ..report.claims import Claim, exactly, mean, median, share
+from ..report.claims import Claim, difference, exactly, median, share
 from ._instances import around, margin_error
 from ._numpy import loss_gradient
 from ._papers import SVM
@@ -32,13 +32,13 @@ BEST, OTHERS = 0.5, -0.125  # the two scores
 COLORS = ("#0072B2", "#D55E00", "#009E73")
 PAPER = f"{SVM}: the theorem on global convergence with equal scores; no picture"
 CAPTION = "Left: how often the best tokens are selected in the end. Right: how far the direction is from their SVM."
-RUNS, QUICK = 600, 40
+RUNS, QUICK = 600, 80
 SETTINGS = (
     f"Unit tokens with their scores set to {BEST} (one token) and {OTHERS} (all others), mean logistic loss, W(0) with "
     f"entries of standard deviation {START:g}, {STEPS:,} steps of normalised gradient descent with learning rate {LR}."
 )
-RANDOM_SCORES = (0.65, 0.45, 0.475)  # share of global ends of independent runs
-LEAST = (0.95, 0.88, 0.95)  # more sequences leave more exceptions
+RANDOM_SCORES = (0.68, 0.42, 0.40)  # of 1,000 draws by other means, tests/support/reference_shares.py
+LEAST = (0.85, 0.8, 0.85)  # more sequences leave more exceptions
 SOMEWHERE = 5  # random weights at which the gradient is looked at
 
 
@@ -86,7 +86,7 @@ def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
     names = [f"n = {n}, T = {T}, d = {d}" for n, T, d in SIZES]
     last = results["correlation"][:, :, -1]
     return {
-        f"Equal scores, {STEPS:,} steps from a random start (independent runs: 119 of 120)": [
+        f"Equal scores, {STEPS:,} steps from a random start (independent runs: 2,877 of 3,000)": [
             *(
                 share(f"selects the optimal tokens, {name}", flags, least)
                 for name, flags, least in zip(names, results["equal"].T, LEAST, strict=True)
@@ -96,8 +96,8 @@ def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
                 for i, name in enumerate(names)
             ),
             *(
-                mean(f"share that selects them, equal minus random scores, {name}", gained, 0.2, 0.7)
-                for name, gained in zip(names, (results["equal"].astype(float) - results["random"]).T, strict=True)
+                difference(f"share that selects them, equal minus random scores, {name}", equal, random, 0.1)
+                for name, equal, random in zip(names, results["equal"].T, results["random"].T, strict=True)
             ),
         ],
         "No weights are stationary": [
@@ -110,7 +110,7 @@ def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
             exactly("gradient with tied scores against NumPy, relative difference", results["apart"], high=1e-9),
             exactly("instances that diagnose() does not tell", results["not told"].sum(), 0, 0),
         ],
-        "Random scores on the same tokens (40 independent runs)": [
+        "Random scores on the same tokens (1,000 independent runs)": [
             share(f"selects the optimal tokens, {name} ({value:g})", flags, *around(value))
             for name, flags, value in zip(names, results["random"].T, RANDOM_SCORES, strict=True)
         ],

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from .. import solve_svm, train
 from ..common.types import Norm
 from ..plot import finish
-from ..report.claims import Claim, exactly, mean, share
+from ..report.claims import Claim, difference, exactly, share
 from ._instances import all_support, around, differs, ending, linear_layer, margin_error, sphere_problem
 from ._papers import SVM
 
@@ -33,15 +33,15 @@ CAPTION = (
     "How trainings end, as shares of all runs, against the dimension; beside the bars, "
     "how often all tokens are support tokens."
 )
-RUNS, QUICK = 400, 40
+RUNS, QUICK = 400, 80
 SETTINGS = (
     f"{N} sequences of {T} random unit tokens, mean logistic loss, {STEPS} steps of normalised gradient descent with "
     f"learning rate {LR}: W from 0, d x d factors K and Q from the start of a PyTorch linear layer, without ridge. "
     "The published settings are not known."
 )
-# Of independent runs, by the number of the dimension.
-BEST = dict(enumerate(zip(DIMENSIONS, (0.67, 0.80, 0.93, 1, 1), strict=True)))
-SUPPORT = dict(enumerate(zip(DIMENSIONS, (0, 0, 0, 0.15, 0.77), strict=True)))
+# Of 400 draws by other means, tests/support/reference_shares.py: by the number of the dimension.
+BEST = dict(enumerate(zip(DIMENSIONS, (0.60, 0.85, 0.975, 0.98, 1), strict=True)))
+SUPPORT = {3: (32, 0.11), 4: (64, 0.64)}
 
 
 def experiment(rng: np.random.Generator) -> dict[str, Any]:
@@ -70,20 +70,18 @@ def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
     """Trends; what theory says of all-support draws; the shares of independent runs, within .15."""
     groups = {}
     for name, title in (("W", "W"), ("KQ", "(K, Q)")):
-        best, local, held = (results[f"{name} {what}"] for what in ("global", "local", "all support"))
-        gained = best[:, [2, 4]].astype(float) - best[:, [0, 2]]
+        best, local = results[f"{name} global"], results[f"{name} local"]
         groups[f"Training {title}, d = {', '.join(map(str, DIMENSIONS))}"] = [
-            mean("share that ends on the optimal tokens, d = 16 minus d = 4", gained[:, 0], 0.2, 0.5),
-            mean("share that ends on the optimal tokens, d = 64 minus d = 16", gained[:, 1], 0.01, 0.15),
+            difference("share that ends on the optimal tokens, d = 16 minus d = 4", best[:, 2], best[:, 0], 0.05),
+            difference("share that ends on the optimal tokens, d = 64 minus d = 8", best[:, 4], best[:, 1], 0),
             share("global or locally optimal, all d", best | local, 0.97),
-            share("all tokens are support: global", best[held], 0.85),
-            share("global, d = 64", best[:, -1], 0.97),
+            share("global, d = 64", best[:, -1], 0.95),
         ]
-    groups["Ends on the optimal tokens, W: 60 independent runs (30 at d = 64)"] = [
+    groups["Ends on the optimal tokens, W: of 400 independent runs"] = [
         share(f"d = {d} ({value:g})", results["W global"][:, i], *around(value)) for i, (d, value) in BEST.items()
     ]
-    groups["All tokens are support, Frobenius: 60 independent draws (30 at d = 64)"] = [
-        share(f"d = {d} ({value:g})", results["W all support"][:, i], *around(value, 0.22))
+    groups["All tokens are support, Frobenius: of 400 independent draws"] = [
+        share(f"d = {d} ({value:g})", results["W all support"][:, i], *around(value))
         for i, (d, value) in SUPPORT.items()
     ]
     groups["Against the definitions, in NumPy"] = [

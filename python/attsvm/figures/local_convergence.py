@@ -35,7 +35,7 @@ NAIVE_RUNS, NAIVE_STEPS = 10, 4000
 CAPTION = (
     "Left: how sharp attention becomes. Right: how far the weights are from the two SVMs of the tokens they select."
 )
-RUNS, QUICK = 200, 40
+RUNS, QUICK = 200, 80
 SETTINGS = (
     f"{N} sequences of {T} random unit tokens, d = {D}, mean logistic loss, normalised gradient descent with learning "
     f"rate {LR} from the start of a PyTorch linear layer; (K, Q) with the published ridge of {PUBLISHED_RIDGE:g} and "
@@ -146,16 +146,16 @@ def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
     ratio = results["W nuclear size"] / results["W frobenius size"]
     return {
         "Correlation with the SVMs of the selected tokens, step 1,000": [
-            mean("W, Frobenius (published .99 with deviation .015)", at("W frobenius", 1000), 0.975, 1),
-            mean("W, nuclear (published .86 with deviation .045)", at("W nuclear", 1000), 0.82, 0.9),
-            mean("(K, Q), nuclear (30 independent runs: .990)", at("KQ nuclear", 1000), 0.98, 1),
-            mean("(K, Q), Frobenius (30 independent runs: .851)", at("KQ frobenius", 1000), 0.82, 0.9),
+            median("W, Frobenius (published .99 with deviation .015)", at("W frobenius", 1000), 0.975, 1),
+            median("W, nuclear (published .86 with deviation .045)", at("W nuclear", 1000), 0.82, 0.9),
+            median("(K, Q), nuclear (400 independent runs: .987)", at("KQ nuclear", 1000), 0.98, 1),
+            median("(K, Q), Frobenius (400 independent runs: .843)", at("KQ frobenius", 1000), 0.81, 0.89),
             share("W is nearer to its Frobenius SVM", at("W frobenius", 2000) > at("W nuclear", 2000), 0.95),
             share("(K, Q) is nearer to its nuclear SVM", at("KQ nuclear", 2000) > at("KQ frobenius", 2000), 0.95),
         ],
         "Largest softmax probability, mean over queries": [
-            mean("W, step 100 (published .72)", at("W softmax", 100), 0.69, 0.78),
-            mean("W, step 200 (published .96)", at("W softmax", 200), 0.94, 0.98),
+            mean("W, step 100 (published .72)", at("W softmax", 100), (1 / T, 1), 0.69, 0.78),
+            mean("W, step 200 (published .96)", at("W softmax", 200), (1 / T, 1), 0.92, 0.98),
             median("(K, Q), step 100 (published .998)", at("KQ softmax", 100), 0.995, 1),
             share("W: within 1e-6 of the loss of the selected tokens", results["W to its limit"] <= 1e-6, 0.95),
         ],
@@ -192,7 +192,9 @@ def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
         "SVM solutions": [
             exactly("margin and multipliers recomputed from the tokens: largest gap", all_of("gap"), high=1e-8),
             share("rank of the Frobenius solution is min(n, d) = 6", results["W frobenius rank"] == N, 0.95),
-            mean("rank of the nuclear solution (30 independent runs: 3.0)", results["W nuclear rank"], 2.8, 3.6),
+            mean(
+                "rank of the nuclear solution (400 independent runs: 3.19)", results["W nuclear rank"], (1, N), 2.7, 3.7
+            ),
             median("nuclear norm of the nuclear solution over that of the Frobenius one", ratio, 0.8, 0.92),
         ],
     }

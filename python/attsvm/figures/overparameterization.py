@@ -16,8 +16,8 @@ from matplotlib.figure import Figure
 
 from .. import solve_svm, train
 from ..plot import finish
-from ..report.claims import Claim, mean, share
-from ._instances import all_support, around, ending, margin_error, sphere_problem
+from ..report.claims import Claim, difference, share
+from ._instances import ALLOWED, all_support, around, ending, margin_error, sphere_problem
 from ._papers import SVM
 
 DIMENSIONS = (4, 8, 16, 32, 64)
@@ -27,20 +27,21 @@ LR, STEPS = 0.1, 1500
 COLORS = ("#0072B2", "#D55E00", "#009E73")
 PAPER = f"{SVM}: probability of global convergence over the dimension (no notebook; settings not known)"
 CAPTION = "How often training ends on the best tokens, against the dimension: for more sequences, and for longer ones."
-RUNS, QUICK = 400, 40
+RUNS, QUICK = 400, 80
 SETTINGS = (
     f"n sequences of T random unit tokens, mean logistic loss, {STEPS} steps of normalised gradient descent on W from "
     f"0 with learning rate {LR}; global: every softmax above 0.99 on its query's best token.  The published settings "
     "are not known."
 )
-# Independent runs, 60 a cell and 30 at d = 64, with a gradient that stalls: global, and locally optimal or global.
+# Of 400 draws by other means, tests/support/reference_shares.py: ends on the optimal tokens, by the dimension.
 REFERENCE: dict[tuple[int, int], tuple[float, ...]] = {
-    (5, 5): (0.67, 0.80, 0.93, 1, 1),
-    (5, 10): (0.43, 0.63, 0.78, 0.88, 0.97),
+    (5, 5): (0.60, 0.85, 0.975, 0.98, 1),
+    (10, 5): (0.12, 0.505, 0.825, 0.97, 0.99),
+    (20, 5): (0, 0.065, 0.44, 0.84, 0.97),
+    (5, 10): (0.46, 0.60, 0.82, 0.865, 0.96),
+    (5, 20): (0.44, 0.47, 0.57, 0.725, 0.77),
 }
-REFERENCE |= {(5, 20): (0.53, 0.53, 0.57, 0.67), (10, 5): (0.03, 0.47, 0.77, 1, 1), (20, 5): (0, 0.02, 0.50, 0.78)}
-ALLOWED = 0.18
-SUPPORT = {((5, 5), 32): 0.15, ((5, 5), 64): 0.77, ((10, 5), 32): 0.02, ((10, 5), 64): 0.30}
+SUPPORT = {((5, 5), 32): 0.11, ((5, 5), 64): 0.64, ((10, 5), 32): 0.01, ((10, 5), 64): 0.355}
 
 
 def experiment(rng: np.random.Generator) -> dict[str, Any]:
@@ -61,42 +62,36 @@ def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
     """Trends; and the references."""
     best, held = results["global"], results["all support"]
 
-    def gained(more: tuple[int, int], less: tuple[int, int]) -> np.ndarray:
-        return best[:, *more].astype(float) - best[:, *less]
+    def gained(text: str, more: tuple[int, int], less: tuple[int, int], low: float) -> Claim:
+        return difference(text, best[:, *more], best[:, *less], low)
 
     return {
         "Probability of global convergence grows with d": [
-            mean(f"n = {n}, T = {T}: d = 64 minus d = 4", gained((i, 4), (i, 0)), 0.25, 1)
-            for i, (n, T) in enumerate(SIZES)
+            gained(f"n = {n}, T = {T}: d = 64 minus d = 4", (i, 4), (i, 0), 0.05) for i, (n, T) in enumerate(SIZES)
         ],
         "... and falls with n and T": [
-            mean("d = 8: n = 5 minus n = 10", gained((0, 1), (1, 1)), 0.25, 0.55),
-            mean("d = 8: n = 10 minus n = 20", gained((1, 1), (2, 1)), 0.3, 0.6),
-            mean("d = 16: n = 5 minus n = 20", gained((0, 2), (2, 2)), 0.4, 0.7),
-            mean("d = 32: T = 5 minus T = 10", gained((0, 3), (3, 3)), 0.04, 0.2),
-            mean("d = 32: T = 10 minus T = 20", gained((3, 3), (4, 3)), 0.05, 0.25),
-            mean("d = 64: T = 5 minus T = 20", gained((0, 4), (4, 4)), 0.12, 0.32),
+            gained("d = 8: n = 5 minus n = 10", (0, 1), (1, 1), 0.1),
+            gained("d = 8: n = 10 minus n = 20", (1, 1), (2, 1), 0.1),
+            gained("d = 16: n = 5 minus n = 20", (0, 2), (2, 2), 0.1),
+            gained("d = 32: T = 5 minus T = 20", (0, 3), (4, 3), 0.05),
+            gained("d = 64: T = 5 minus T = 20", (0, 4), (4, 4), 0),
         ],
-        f"... within {ALLOWED} of 60 independent runs with a less exact gradient (30 at d = 64)": [
-            share(
-                f"n = {n}, T = {T}, d = {DIMENSIONS[j]} ({value:g})",
-                best[:, SIZES.index((n, T)), j],
-                *around(value, ALLOWED),
-            )
+        f"... within {ALLOWED} of 400 independent runs": [
+            share(f"n = {n}, T = {T}, d = {DIMENSIONS[j]} ({value:g})", best[:, SIZES.index((n, T)), j], *around(value))
             for (n, T), row in REFERENCE.items()
             for j, value in enumerate(row)
         ],
-        "All tokens are support of the optimal ones": [
+        "All tokens are support of the optimal ones: of 400 independent draws": [
             *(
                 share(
-                    f"n = {n}, T = {T}, d = {d} (independent draws: {value:g})",
+                    f"n = {n}, T = {T}, d = {d} ({value:g})",
                     held[:, SIZES.index((n, T)), DIMENSIONS.index(d)],
-                    *around(value, ALLOWED if d < 64 else 0.22),
+                    *around(value),
                 )
                 for ((n, T), d), value in SUPPORT.items()
             ),
-            share("n = T = 5, d = 128", results["wide"][:, 0], 0.9),
-            share(f"n = T = 5, d = {WIDE[-1]}", results["wide"][:, -1], 0.98),
+            share("n = T = 5, d = 128", results["wide"][:, 0], 0.85),
+            share(f"n = T = 5, d = {WIDE[-1]}", results["wide"][:, -1], 0.95),
         ],
         "Where runs end": [
             share("all tokens are support: global", best[held], 0.95),

@@ -8,22 +8,23 @@ two-sided 95 % interval, and the verdict compares the two:
 - "fails": the whole interval lies outside;
 - "undecided": it straddles the bound, or there are too few runs; the note says how many would decide.
 
-Four statistics are enough:
+Five statistics are enough:
 
 ============ ============================================= ==================================================
 function     of                                            interval
 ============ ============================================= ==================================================
 `share`      flags, one per run                            Clopper-Pearson (exact binomial)
+`difference` two flags of every run                        Clopper-Pearson of the runs with one flag alone
 `median`     numbers, one per run; ratios, heavy tails     order statistics (exact for any distribution)
-`mean`       numbers that spread without heavy tails       bootstrap, percentiles of 10,000 resampled means
+`mean`       numbers between two known ends                Gaffke: Clopper-Pearson where they are flags
 `exactly`    these very runs: residuals, exceptions        the number itself, the worst one if there are many
 ============ ============================================= ==================================================
 
 A run without a number (NaN or infinite) is never dropped.  It counts against the claim: as beyond the bound, and where
-there are two bounds as beyond either.  The note says how many there were.  A claim about a part of the runs takes
-``number[part]``, and stands beside one on how large the part is.
+there are two bounds as beyond either; in a mean, as at an end of its range.  The note says how many there were.  A
+claim about a part of the runs takes ``number[part]``, and stands beside one on how large the part is.
 
-A share bound b that no run violates needs ln .025 / ln b runs (.95: 72 runs, .99: 368), a median 6, a mean 20.
+A share bound b that no run violates needs ln .025 / ln b runs (.95: 72 runs, .99: 368), a median 6.
 
 Examples
 --------
@@ -62,16 +63,16 @@ import numpy as np
 
 from ..common.files import replacing
 from .intervals import (
-    LEAST_MEAN,
     LEAST_MEDIAN,
     binomial_interval,
+    difference_interval,
     enough_runs,
     mean_interval,
     median_interval,
     median_rank,
 )
 
-__all__ = ["VERDICTS", "Claim", "exactly", "mean", "median", "read_claims", "share", "write_claims"]
+__all__ = ["VERDICTS", "Claim", "difference", "exactly", "mean", "median", "read_claims", "share", "write_claims"]
 
 VERDICTS = ("holds", "fails", "undecided")
 
@@ -154,6 +155,39 @@ def share(text: str, flags: Any, low: float | None = None, high: float | None = 
     return _claim(text, low, high, measured, intervals(runs), runs, needed, f"{true} of {runs}", silent)
 
 
+def difference(text: str, more: Any, less: Any, low: float | None = None, high: float | None = None) -> Claim:
+    """The share of all runs for which one thing is true, minus the share for which another is.
+
+    Parameters
+    ----------
+    text : str
+    more, less : (runs,) arrays of bool, or of 0, 1 and NaN
+        Both flags of each run.  NaN in either: the run speaks against the bound.
+    low, high : float, optional
+        The bound.
+
+    Returns
+    -------
+    Claim
+    """
+    sample = np.asarray(more, dtype=float) - np.asarray(less, dtype=float)
+    sample, found, silent = _sample(text, sample, low, high)
+    if not np.isin(found, (-1, 0, 1)).all():
+        raise ValueError(f"flags must be true, false or NaN, got numbers for {text!r}")
+    runs, gains, losses = len(sample), int((found > 0).sum()), int((found < 0).sum())
+    cases = _against(low, high, (gains, losses + silent), (gains + silent, losses))
+
+    def intervals(n: int) -> list[tuple[float, float]]:
+        return [difference_interval(round(gain * n / runs), round(loss * n / runs), n) for gain, loss in cases]
+
+    def needed() -> int | None:
+        return enough_runs(lambda n: _verdict(low, high, intervals(n)) != "undecided", runs) if runs else None
+
+    note = f"{gains} to {losses} of {runs}"
+    measured = (gains - losses) / len(found) if len(found) else math.nan
+    return _claim(text, low, high, measured, intervals(runs) if runs else [(-1.0, 1.0)], runs, needed, note, silent)
+
+
 def median(text: str, sample: Any, low: float | None = None, high: float | None = None) -> Claim:
     """The median over runs.
 
@@ -183,15 +217,18 @@ def median(text: str, sample: Any, low: float | None = None, high: float | None 
     return _claim(text, low, high, measured, [case[1:] for case in cases], runs, needed, "", silent)
 
 
-def mean(text: str, sample: Any, low: float | None = None, high: float | None = None) -> Claim:
-    """The mean over runs of numbers that spread without heavy tails; flags belong to `share`, ratios to `median`.
+def mean(
+    text: str, sample: Any, within: tuple[float, float], low: float | None = None, high: float | None = None
+) -> Claim:
+    """The mean over runs of numbers between known ends; flags belong to `share`, numbers without ends to `median`.
 
     Parameters
     ----------
     text : str
     sample : (runs,) array_like
-        What is not finite is a run without a number: any amount below ``low`` and above ``high``, so that no mean
-        holds with it.
+        What is not finite is a run without a number: at the lower end for ``low``, at the upper one for ``high``.
+    within : (float, float)
+        The least and the largest number there can be: of a mean without them, no sample says how large it is.
     low, high : float, optional
         The bound.
 
@@ -199,19 +236,17 @@ def mean(text: str, sample: Any, low: float | None = None, high: float | None = 
     -------
     Claim
     """
-    sample, found, silent = _sample(text, sample, low, high)
-    runs = len(sample)
-    cases = [mean_interval(_filled(sample, filler)) for filler in _against(low, high, -math.inf, math.inf)]
-    middle, least, most = cases[0]
+    least, most = within
+    sample, _, silent = _sample(text, sample, low, high)
+    cases = [mean_interval(_filled(sample, filler), least, most) for filler in _against(low, high, least, most)]
+    middle, below, above = cases[0]
 
     def needed() -> int | None:
-        if runs < LEAST_MEAN:
-            return LEAST_MEAN
-        away = min(abs(middle - bound) for bound in (low, high) if bound is not None)
-        narrow = away > 0 and math.isfinite(middle)  # an interval shrinks with the root of the number of runs
-        return max(runs + 1, math.ceil(runs * ((most - least) / 2 / away) ** 2)) if narrow else None
+        away = min(abs(middle - bound) for bound in (low, high) if bound is not None and least < bound < most)
+        narrow = away > 0 and math.isfinite(above - below)  # an interval shrinks with the root of the number of runs
+        return max(len(sample) + 1, math.ceil(len(sample) * ((above - below) / 2 / away) ** 2)) if narrow else None
 
-    return _claim(text, low, high, middle, [case[1:] for case in cases], runs, needed, "", silent)
+    return _claim(text, low, high, middle, [case[1:] for case in cases], len(sample), needed, "", silent)
 
 
 def exactly(text: str, values: Any, low: float | None = None, high: float | None = None) -> Claim:
