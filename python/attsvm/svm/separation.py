@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -294,6 +295,69 @@ class Separation(Result):
             raise ValueError(f"there are no weights to select by, the answer is {self.status}: {self.message}")
         fits("data", data, self.W)
         return data.select(self.W)
+
+    def prove(self, path: Any) -> str:
+        """Write a proof in exact arithmetic that anybody can check with ``attsvm/check.py`` alone.
+
+        The file, JSON of hexadecimal doubles, holds tokens, queries, selection and witnesses; the checker needs the
+        standard library alone: ``python -S -I check.py FILE``.  What is proved is about the numbers as they are: the
+        least norm lies between two fractions, or no W exists.  Tokens that no query sees are left out.
+
+        Parameters
+        ----------
+        path : path
+            Compressed where the name ends in ``.gz``.
+
+        Returns
+        -------
+        str
+            The theorem, in words and numbers.
+
+        Raises
+        ------
+        ValueError
+            With the reason, and no file is written, where it is not proved: a status that proves nothing, a problem
+            beyond the checker's limits, a contradiction only within rounding.
+
+        Examples
+        --------
+        >>> import attsvm
+        >>> import tempfile, pathlib
+        >>> data = attsvm.cross_attention([[[1.0, 0.0], [0.0, 0.0]]], [[1.0, 0.0]])
+        >>> sol = attsvm.solve_svm(data, [0])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     sol.prove(pathlib.Path(folder) / "answer.json")
+        'every W with these margins has Frobenius norm above 0.999999999; one has 1.00000001 (gap 1.6E-30)'
+        """
+        from .proof import write_proof  # and what it needs
+
+        return write_proof(self, path)
+
+    def proved_gap(self) -> Fraction:
+        """The gap as a fraction that is proved in exact arithmetic, as :meth:`prove` does; no file is written.
+
+        Returns
+        -------
+        Fraction
+
+        Raises
+        ------
+        ValueError
+            With the reason, where it is not proved; also where what is proved is that no W exists.
+
+        Examples
+        --------
+        >>> import attsvm
+        >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
+        >>> float(attsvm.solve_svm(attsvm.cross_attention(X, Z), [0, 1, 2, 3, 4, 5]).proved_gap()) < 1e-9
+        True
+        """
+        from .proof import proved
+
+        *_, gap = proved(self)
+        if gap is None:
+            raise ValueError("no W exists, which is proved, so there is no gap")
+        return gap
 
     def _title(self) -> str:
         return f"Separation in the {self.norm_name} norm: {self.status}"

@@ -1,0 +1,200 @@
+"""Checks proofs of attsvm: python -S -I check.py FILE... (exit code 0 all proved, 1 some not, 2 damaged or too large)
+
+A query z sees the tokens x_t, start <= t < stop, a of them is selected.  Row e = (q, t) asks <A_e, W> = b_e where t is
+kept beside a, and <A_e, W> >= b_e (a margin) for other t: A_e = (x_a - x_t) z^T, b_e = 0 and 1, or `rhs`.  Multipliers
+y_e are >= 0 on margins.  Proved are, by integers and fractions alone (doubles are fractions):
+  above     every W that meets the rows has ||W|| >= b.y / ||sum y_e A_e||_dual
+  one has   some W meets the rows: equations after a step whose size is bounded, for which margins and norm pay
+  no W      sum y_e A_e = 0 and b.y > 0, for y after such a step: a W would give 0 = sum y_e <A_e, W> >= b.y > 0
+With C: ||W||_F^2 / 2 + C sum max(0, b_e - <A_e, W>)^2 >= b.y - ||sum y_e A_e||_F^2 / 2 - sum y_e^2 / (4 C)."""
+
+import gzip
+import json
+import math
+import sys
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
+from fractions import Fraction
+from operator import mul, sub
+
+MOST_BYTES, MOST_NUMBERS, MOST_WORK = 2**27, 2**22, 2**46  # of a file; in an array; products of bits
+DUAL = {"frobenius": "frobenius", "nuclear": "spectral", "spectral": "nuclear", "max": "sum"}
+
+
+def need(truth, why, kind=AssertionError):
+    if not truth:
+        raise kind(why)
+
+
+def table(rows, count=None, columns=None):
+    """Rows of doubles as integers, and the power of two that divides them all."""
+    numbers = [[float.fromhex(x) for x in row] for row in rows]
+    need([[x.hex() for x in row] for row in numbers] == rows, "a number is not as float.hex writes it", ValueError)
+    shape = len(rows) == (count or len(rows)) and {len(row) for row in rows} == {columns or len(rows[0])}
+    need(shape, "an array has another shape", ValueError)
+    ratios = [[x.as_integer_ratio() for x in row] for row in numbers]  # errors for what is infinite or no number
+    scale = max(d for row in ratios for _, d in row)
+    return [[n * (scale // d) for n, d in row] for row in ratios], scale
+
+
+def number(text):
+    (((n,),), scale) = table([[text]])
+    return Fraction(n, scale)
+
+
+def times(A, B):
+    """A^T B of integer matrices.  A row of B is packed into one integer, a field of bits for each column."""
+    width = sum(max(abs(x) for row in M for x in row).bit_length() for M in (A, B)) + len(B).bit_length() + 2
+    size, columns = len(A[0]) * len(B[0]), range(len(B[0]))
+    need(size <= MOST_NUMBERS and size * len(A) * width**2 <= MOST_WORK, "too large", ValueError)
+    packed, half = [sum(x << width * k for k, x in enumerate(row)) for row in B], 1 << (width - 1)
+    halves = sum(half << width * k for k in columns)
+    sums = (sum(map(mul, column, packed)) + halves for column in zip(*A, strict=True))
+    return [[(s >> width * k & 2 * half - 1) - half for k in columns] for s in sums]
+
+
+def root(x):
+    """The square root of a Fraction, or at most a relative 2^-100 more."""
+    shift = max(0, 102 - x.numerator.bit_length() // 2)
+    square = x.numerator * x.denominator << 2 * shift
+    return Fraction(square and math.isqrt(square - 1) + 1, x.denominator << shift)
+
+
+def squares(A, scale):
+    return Fraction(sum(x * x for row in A for x in row), scale * scale)
+
+
+def bound(A, scale, norm, factors):
+    """At least the norm of A / scale.  For two norms `factors` are U^T and V^T with U V^T close to A."""
+    entries = [abs(x) for row in A for x in row if x]
+    if norm == "frobenius" or not entries:
+        return root(squares(A, scale))
+    if norm in ("max", "sum"):
+        return Fraction((max if norm == "max" else sum)(entries), scale)
+    if norm not in DUAL:  # l_p over the largest entry, no power below exp(-10000).  30 digits, correctly rounded, give
+        need(len(entries) <= MOST_WORK >> 27, "too large", ValueError)  # the p-th root of the sum to a relative 1e-24
+        with localcontext(Context(prec=30, Emax=MAX_EMAX, Emin=MIN_EMIN)):
+            top, p = Decimal(max(entries)), Decimal(norm.numerator) / norm.denominator
+            powers = (max((x / top).ln() * p, Decimal(-10000)).exp() for x in map(Decimal, entries))
+            return Fraction((sum(powers).ln() / p).exp()) * (1 + Fraction(1, 10**20)) * Fraction(max(entries), scale)
+    (U, u), (V, v) = table(factors[0], None, len(A)), table(factors[1], len(factors[0]), len(A[0]))
+    rest = [[x * u * v - y * scale for x, y in zip(*rows, strict=True)] for rows in zip(A, times(U, V), strict=True)]
+    missed = root(squares(rest, u * v * scale))
+    if norm == "nuclear":  # ||U V^T||_* <= (||U||_F^2 + ||V||_F^2) / 2, and ||.||_* <= root(rank) ||.||_F
+        return (squares(U, u) + squares(V, v)) / 2 + root(min(len(A), len(A[0]))) * missed
+    grams = (times(T, T) for T in ([*zip(*U, strict=True)], [*zip(*V, strict=True)]))  # ||U||^2 <= row sums of |U^T U|
+    return root(Fraction(math.prod(max(sum(map(abs, r)) for r in gram) for gram in grams), (u * v) ** 2)) + missed
+
+
+def step(equations, scale, missed, witness):
+    """Equations {unknown: factor * scale} missed by so much: some change of the unknowns `basis` meets them, none by
+    more than this.  Dependent: sums of equations that read 0 = 0, the first, not in later ones, follows from the rest.
+    Of B x = r that stays, R is nearly the inverse: if rows of |I - R B| add up to < 1, B is invertible by R B."""
+    if not any(missed.values()):
+        return Fraction(0)
+    gone, basis, most = set(), [(i, j) for i, j in witness["basis"]], max(map(len, equations.values()))
+    need(sum(map(len, witness["dependent"])) * most <= MOST_NUMBERS, "too large", ValueError)
+    for vector in witness["dependent"]:
+        factors, first = {(i, j): number(x) for i, j, x in vector}, tuple(vector[0][:2])
+        places = {u for e in factors for u in equations[e]}
+        fine = factors[first] and not gone & factors.keys() and not sum(x * missed[e] for e, x in factors.items())
+        zero = not any(sum(x * equations[e].get(u, 0) for e, x in factors.items()) for u in places)
+        need(fine and zero, "equations do not depend on others as said")
+        gone.add(first)
+    free, part = [name for name in sorted(equations) if name not in gone], max(x.denominator for x in missed.values())
+    B, r = [[equations[e].get(x, 0) for x in basis] for e in free], [[int(missed[e] * part)] for e in free]
+    (R, unit), square = table(witness["inverse"], len(free), len(free)), len(basis) == len(free)  # R transposed
+    off = [sum(abs(x - unit * scale * (i == j)) for j, x in enumerate(row)) for i, row in enumerate(times(R, B))]
+    need(square and max(off) < unit * scale, "the inverse of a basis is not close enough")
+    return Fraction(max(abs(x) for (x,) in times(R, r)), unit * part) / (1 - Fraction(max(off), unit * scale))
+
+
+def theorem(data):
+    """What the bytes of a file prove, in words, and the relative gap of the bounds (None where no W exists)."""
+    need(len(data) <= MOST_BYTES and sum(map(data.count, (b",", b"[", b"{"))) <= MOST_NUMBERS, "too large", ValueError)
+    pairs = json.loads(data, object_pairs_hook=tuple, parse_float=number, parse_constant=number)
+    proof, witness = dict(pairs), dict(dict(pairs)["witness"])
+    known = proof["format"] == "attsvm-proof-1" and len(proof) == len(pairs) and len(witness) == len(proof["witness"])
+    need(known, "this is no attsvm-proof-1, or a name in it stands twice", ValueError)
+    (keys, kd), (queries, qd) = table(proof["keys"]), table(proof["queries"])
+    norm = proof["norm"] if proof["norm"] in DUAL else number(proof["norm"])
+    C, dk, dz, scale = proof["C"] and number(proof["C"]), len(keys[0]), len(queries[0]), kd * qd
+    rows, (start, stop, selected, kept, rhs) = {}, (proof[x] for x in ("start", "stop", "selected", "kept", "rhs"))
+    lists = start, stop, selected, kept or [[a] for a in selected], rhs or [None for _ in selected]
+    for q, (z, i, j, a, beside, asked) in enumerate(zip(queries, *lists, strict=True)):
+        inside = i in range(j) and j in range(len(keys) + 1) and a in beside and all(t in range(j - i) for t in beside)
+        need(inside and (len(rows) + j - i) * dk <= MOST_NUMBERS, "an index out of range, or too many rows", ValueError)
+        for t in (t for t in range(j - i) if t != a):  # x_a - x_t, z, b, whether it is an equation, the keys a and t
+            b = Fraction(t not in beside) if asked is None else number(asked[t])
+            rows[q, t] = [*map(sub, keys[i + a], keys[i + t])], z, b, t in beside, (i + a, i + t)
+    need((norm in DUAL or norm > 1) and (C is None or C > 0 and norm == "frobenius"), "norm or C is none", ValueError)
+    numbers, units = table([[x] for *_, x in proof["dual"]])
+    y = {(q, t): n for (q, t, _), (n,) in zip(proof["dual"], numbers, strict=True)}
+    margins = [e for e, row in rows.items() if not row[3]]
+    need(len(y) == len(proof["dual"]) and y.keys() <= rows.keys(), "a multiplier has no row of its own", ValueError)
+    need(all(y.get(e, 0) >= 0 for e in margins), "a multiplier is negative")
+    total, equations = sum(x * rows[e][2] for e, x in y.items()) / units, {}
+    most = len(y) if proof["claim"] == "infeasible" else len(rows) - len(margins)
+    need(most * dk * dz <= MOST_NUMBERS, "too large", ValueError)
+    if proof["claim"] == "infeasible":  # the equations: sum y_e A_e = 0, of which the multipliers are the unknowns
+        need(C is None or not any(y.get(e) for e in margins), "soft margins exclude no W")
+        place = {tuple(key): k for k, key in enumerate(keys)}  # `lift`: unless equal, tokens count as orthogonal
+        for e, (difference, z, _, _, pair) in ((e, rows[e]) for e in y):
+            a, t = (place[tuple(keys[k])] for k in pair)
+            parts = {a: kd * (a != t), t: -kd * (a != t)} if witness["lift"] else dict(enumerate(difference))
+            for i, j in ((i, j) for i, d in parts.items() for j, x in enumerate(z) if d * x):
+                equations.setdefault((i, j), {})[e] = parts[i] * z[j]
+        missed = {i: Fraction(-sum(y[e] * x for e, x in row.items()), scale * units) for i, row in equations.items()}
+        change = step(equations, scale, missed, witness)
+        steady = all(rows[e][3] or y[e] >= change * units for e in map(tuple, witness["basis"]))
+        room = total - change * sum(abs(rows[q, t][2]) for q, t in witness["basis"])
+        need(steady and room > 0, "the multipliers do not exclude every W")
+        need(proof["statement"] in (None, "no W exists"), "the statement is another")
+        return "no W exists", None
+    W, w = table(proof["W"], dk, dz)
+    U = times([*zip(*queries, strict=True)], [*zip(*W, strict=True)])
+    reached = {e: Fraction(sum(map(mul, row[0], U[e[0]])), scale * w) for e, row in rows.items()}
+    for e, (difference, z, *_) in ((e, row) for e, row in rows.items() if row[3]):
+        equations[e] = {(i, j): d * x for i, d in enumerate(difference) for j, x in enumerate(z)}
+    moved = root(len(equations)) * step(equations, scale, {e: rows[e][2] - reached[e] for e in equations}, witness)
+    for e in margins if moved else []:
+        reached[e] -= moved * root(squares([rows[e][0]], kd) * squares([rows[e][1]], qd))
+    M = times([[x * d for d in rows[e][0]] for e, x in y.items()], [rows[e][1] for e in y])
+    if C is not None:
+        name, short = f"soft-margin objective (C = {float(C):g})", (max(0, rows[e][2] - reached[e]) for e in margins)
+        upper = (root(squares(W, w)) + moved) ** 2 / 2 + C * sum(x * x for x in short)
+        lower = total - squares(M, units * scale) / 2 - sum(y.get(e, 0) ** 2 for e in margins) / (4 * C * units**2)
+    else:
+        name = f"{norm} norm".replace("fr", "Fr") if norm in DUAL else f"entrywise l_{float(norm):g} norm"
+        asked = [] if any(rows[e][2] for e in equations) else [e for e in margins if rows[e][2] > 0]
+        stretch = max((rows[e][2] / reached[e] for e in asked if reached[e] > 0), default=1)  # where equations are = 0
+        need(all(stretch * reached[e] >= rows[e][2] for e in margins), "W misses a margin")
+        growth = {"frobenius": 1, "spectral": 1, "max": 1, "nuclear": min(dk, dz)}.get(norm, dk * dz)  # over Frobenius
+        upper = stretch * (bound(W, w, norm, witness.get("W")) + moved * root(growth))
+        most = bound(M, units * scale, DUAL[norm] if norm in DUAL else norm / (norm - 1), witness.get("dual"))
+        lower = total / most if most else 0
+    need(lower > 0, "the multipliers prove no bound")
+    low, high, gap = shown(lower * (1 - Fraction(1, 10**15)), "FLOOR"), shown(upper), upper / lower - 1
+    text = f"every W with these margins has {name} above {low}; one has {high} (gap {shown(gap, digits=2)})"
+    need(proof["statement"] in (None, text), "the statement is another")
+    return text, gap
+
+
+def shown(x, direction="CEILING", digits=9):
+    return str(Context(prec=digits, rounding=f"ROUND_{direction}").divide(*map(Decimal, x.as_integer_ratio()))).lower()
+
+
+def main(paths):
+    worst = 0 if paths else 2
+    for path in paths:
+        try:
+            with gzip.open(path) if path.endswith(".gz") else open(path, "rb") as file:
+                code, line = 0, f"PROVED: {theorem(file.read(MOST_BYTES + 1))[0]}"
+        except Exception as error:  # whatever a file can be; AssertionErrors say what it does not prove
+            code, line = 2 - (type(error) is AssertionError), f"NOT PROVED: {str(error)[:99] or type(error).__name__}"
+        worst = max(worst, code)
+        print(line if len(paths) == 1 else f"{path}: {line}")
+    return worst
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
