@@ -12,12 +12,14 @@ import json
 import os
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from .separation import Separation
+from .. import check
+from ..common.files import replacing
+from .separation import Separation
+from .solve import solve_svm
 
 DEPENDENT = 1e-9  # of the largest: what is left of an equation that depends on others
 BITS = (28, 44, 53)  # of an inverse, the fewest that do: products of short integers are fast
@@ -29,15 +31,13 @@ def write_proof(sol: Separation, path: Any) -> str:
     """Writes the proof and returns its statement; ValueError, and no file, where there is none."""
     proof, statement, _ = proved(sol)
     text, name = _text(proof | {"statement": statement}), os.fspath(path)
-    with open(name, "wb") as file:
+    with replacing(name) as file:
         file.write(gzip.compress(text, mtime=0) if name.endswith(".gz") else text)
     return statement
 
 
 def proved(sol: Separation) -> tuple[dict[str, Any], str, Fraction | None]:
     """The content of the file, what it proves and the proved gap; ValueError with the reason where there is none."""
-    from .. import check  # nothing else needs it
-
     why = "no witness was found"
     for proof in _candidates(sol):
         try:
@@ -67,7 +67,7 @@ class _Rows:
     """The rows of an answer, in the numbers of the file: queries without rows and tokens that none sees are dropped."""
 
     def __init__(self, sol: Separation):
-        data, selection = sol.data, sol._selection
+        data, selection = sol.data, sol.selection
         queries = np.flatnonzero(data.stop - data.start > 1)
         seen = np.zeros(len(data.keys) + 1, dtype=np.intp)  # how many windows begin less how many end, at each token
         np.add.at(seen, data.start[queries], 1)
@@ -85,7 +85,7 @@ class _Rows:
         self.kept = reference if selection.kept is None else selection.kept[entries]
         self.rhs = None if selection.rhs is None else np.ldexp(selection.rhs[entries], selection.power)
         self.sol, self.several = sol, selection.kept is not None
-        self.dual = np.where(reference, 0.0, sol._dual[entries])
+        self.dual = np.where(reference, 0.0, sol.flat_dual[entries])
         self.equation = self.kept & ~reference
         a, t = self.start[self.query] + self.selected[self.query], self.start[self.query] + self.token
         self.chosen, self.key = a, t
@@ -136,14 +136,13 @@ def _hex(array: np.ndarray) -> Any:
 
 
 def _weights(rows: _Rows) -> Iterator[dict[str, Any]]:
-    sol = rows.sol
+    sol, found, inward = rows.sol, np.asarray(rows.sol.W), None
     witness = _equations_of_weights(rows)
     M = rows.combined(rows.dual)
-    inward = None
     for nudge in NUDGES if rows.rhs is not None and sol.C is None else NUDGES[:1]:
         if nudge and inward is None:
-            inward = _inward(sol)
-        W = sol.W if not nudge else sol.W + nudge * np.abs(sol.W).max() * inward
+            inward = np.abs(found).max() * _inward(sol)
+        W = found if inward is None else found + nudge * inward
         if sol.norm in ("nuclear", "spectral"):  # a norm of metric= would have its witness here
             witness |= {"W": _factors(W, sol.norm == "nuclear"), "dual": _factors(M, sol.norm == "spectral")}
         yield rows.file("optimal" if sol.status == "optimal" else "feasible", rows.dual, W, witness)
@@ -151,10 +150,8 @@ def _weights(rows: _Rows) -> Iterator[dict[str, Any]]:
 
 def _inward(sol: Separation) -> np.ndarray:
     """A direction in which all margins grow: with margins of either sign, stretching W does not do it."""
-    from .solve import solve_svm
-
     inner = solve_svm(sol.data, sol.selected, tol=1e-3)
-    W = inner.W if inner.W is not None and inner.status == "optimal" else sol.W
+    W = np.asarray(inner.W if inner.W is not None and inner.status == "optimal" else sol.W)
     return W / np.abs(W).max()
 
 

@@ -327,9 +327,9 @@ class Separation(Result):
         >>> sol = attsvm.solve_svm(data, [0])
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     sol.prove(pathlib.Path(folder) / "answer.json")
-        'every W with these margins has Frobenius norm above 0.999999999; one has 1.00000001 (gap 1.6E-30)'
+        'every W with these margins has Frobenius norm above 0.999999999; one has 1 (gap 0)'
         """
-        from .proof import write_proof  # and what it needs
+        from .proof import write_proof
 
         return write_proof(self, path)
 
