@@ -35,6 +35,16 @@ void backward_init(struct backward *backward, struct arena *arena)
     }
 }
 
+/* Keeps c [T], every `step`th number, and the top token of the row of query q under run r. */
+static void keep(struct backward_rows *out, const struct windows *w, ptrdiff_t q, ptrdiff_t r, const double *c,
+                 ptrdiff_t step, ptrdiff_t top)
+{
+    double *kept = out->c + r * windows_entries(w) + w->indptr[q];
+    for (ptrdiff_t t = 0; t < windows_length(w, q); ++t)
+        kept[t] = c[t * step];
+    out->top[r * w->n_queries + q] = top;
+}
+
 /* Row `row` of query q.  `next`: the first token of the window that comes after it, -1 where there is none. */
 static void one_row(struct backward_rows *out, ptrdiff_t row, const struct backward *backward, ptrdiff_t q,
                     const double *u, ptrdiff_t next)
@@ -69,6 +79,8 @@ static void one_row(struct backward_rows *out, ptrdiff_t row, const struct backw
     out->score[row] = s.score;
     out->lift[row] = s.lift;
     out->shift[row] = s.shift;
+    if (out->c != NULL)
+        keep(out, w, q, row % backward->runs, backward->c, 1, s.top);
 }
 
 /* Scores [T,8] of up to eight rows, one for each column; beyond a row's window its logits are -inf. */
@@ -117,9 +129,10 @@ static void panel(struct backward_rows *out, const struct backward *backward, co
         softmax_backward_interleaved(&s, backward->tile + i, PANEL, backward->tile_scores, SOFTMAX_LANES, T);
         gemm_columns(out->P + (row + i) * dk, dk, backward->tile + i, PANEL, backward->packed, deep, columns, dk, T, 0);
         for (ptrdiff_t j = 0; j < columns; ++j) {
-            ptrdiff_t at = row + i + j;
-            repair(out->P + at * dk, backward, X, backward->tile + i + j, s.top[j],
-                   windows_length(w, first + at / backward->runs));
+            ptrdiff_t at = row + i + j, q = first + at / backward->runs;
+            if (out->c != NULL)
+                keep(out, w, q, at % backward->runs, backward->tile + i + j, PANEL, s.top[j]);
+            repair(out->P + at * dk, backward, X, backward->tile + i + j, s.top[j], windows_length(w, q));
             out->score[at] = s.score[j];
             out->lift[at] = s.lift[j];
             out->shift[at] = s.shift[j];

@@ -32,6 +32,8 @@ struct backward_rows {
     double *P;                    /* (dk): X^T (diag(s) - s s^T) g = P e^shift */
     double *O;                    /* (dv) attended value, for a head that is trained; else NULL */
     double *score, *lift, *shift; /* the mean score is score + lift e^shift */
+    double *c;      /* (runs, entries) of all queries: (diag(s) - s s^T) g = c e^shift; or NULL, and then */
+    ptrdiff_t *top; /* (runs, M) of all queries: the token with the largest logit */
 };
 
 /* Scratch; w, runs, scores and head are set before. */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "binding/bind_output.h"
+#include "training/multipliers.h"
 
 #define CAPSULE "attsvm.objective"
 
@@ -178,6 +179,14 @@ static int read_point(struct bind_problem *problem, struct weights *at, struct b
     if (bind_count(name, n, N_POINT_ARGUMENTS) < 0 || bind_problem(problem, args[OBJECTIVE], args[FUNCTION], call) < 0
         || bind_weights(at, &problem->objective, args[W], args[K], args[Q], 0) < 0)
         return -1;
+    return 0;
+}
+
+static int read_single(struct bind_problem *problem, struct weights *at, struct bind_call *call, const char *name,
+                       PyObject *const *args, Py_ssize_t n)
+{
+    if (read_point(problem, at, call, name, args, n) < 0)
+        return -1;
     if (at->runs != 1) {
         PyErr_SetString(PyExc_ValueError, "one run at a time");
         return -1;
@@ -203,7 +212,7 @@ static PyObject *loss(PyObject *module, PyObject *const *args, Py_ssize_t n)
     struct bind_problem problem;
     struct bind_call call;
     struct weights at;
-    if (read_point(&problem, &at, &call, "loss", args, n) < 0)
+    if (read_single(&problem, &at, &call, "loss", args, n) < 0)
         return NULL;
     struct objective_work work;
     struct gradient gradient;
@@ -231,7 +240,7 @@ static PyObject *loss_and_grad(PyObject *module, PyObject *const *args, Py_ssize
     struct bind_problem problem;
     struct bind_call call;
     struct weights at;
-    if (read_point(&problem, &at, &call, "loss_and_grad", args, n) < 0)
+    if (read_single(&problem, &at, &call, "loss_and_grad", args, n) < 0)
         return NULL;
     const struct windows *w = problem.objective.w;
     double value, log_scale_v;
@@ -256,6 +265,32 @@ static PyObject *loss_and_grad(PyObject *module, PyObject *const *args, Py_ssize
     Py_XDECREF(scale);
     Py_XDECREF(first);
     Py_XDECREF(second);
+    return result;
+}
+
+static PyObject *multipliers(PyObject *module, PyObject *const *args, Py_ssize_t n)
+{
+    (void)module;
+    struct bind_problem problem;
+    struct bind_call call;
+    struct weights at;
+    if (read_point(&problem, &at, &call, "multipliers", args, n) < 0)
+        return NULL;
+    const struct windows *w = problem.objective.w;
+    struct multipliers out;
+    npy_intp shape[2] = {at.runs * at.heads, w->n_queries};
+    PyObject *delta = bind_new_doubles(&out.delta, shape[0], windows_entries(w)), *result = NULL;
+    PyObject *scale = bind_new_doubles(&out.log_scale, shape[0], -1), *top = PyArray_SimpleNew(2, shape, NPY_INTP);
+    if (delta != NULL && scale != NULL && top != NULL) {
+        out.top = PyArray_DATA((PyArrayObject *)top);
+        bind_begin(&call);
+        int status = multipliers_make(&out, &problem.objective, &at, &call.threads, &call.arena);
+        if (end_point(&call, status) == 0)
+            result = Py_BuildValue("OOO", delta, scale, top);
+    }
+    Py_XDECREF(delta);
+    Py_XDECREF(scale);
+    Py_XDECREF(top);
     return result;
 }
 
@@ -299,6 +334,9 @@ PyMethodDef bind_objective_methods[] = {
     {"loss_and_grad", (PyCFunction)(void (*)(void))loss_and_grad, METH_FASTCALL,
      "loss_and_grad(objective, function | None, W | None, K | None, Q | None) -> loss, G (H, dk, dz), None, log_scale "
      "(H) | loss, dK, dQ, log_scale"},
+    {"multipliers", (PyCFunction)(void (*)(void))multipliers, METH_FASTCALL,
+     "multipliers(objective, function | None, W | None, K | None, Q | None) -> delta (R H, entries), log_scale (R H), "
+     "top (R H, M): the gradient in the logits is delta exp(log_scale), 0 of queries that add nothing to that of W"},
     {"loss_values", (PyCFunction)(void (*)(void))loss_values_, METH_FASTCALL,
      "loss_values(loss, u) -> (n) the loss of each output u"},
     {"loss_bounds", (PyCFunction)(void (*)(void))loss_bounds_, METH_FASTCALL,

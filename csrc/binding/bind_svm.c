@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "svm/interval.h"
 #include "svm/presolve.h"
 #include "svm/rows_build.h"
 
@@ -34,21 +35,28 @@ static int read_numbers(struct svm_options *options, PyObject *const *args)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-static int read_selection(struct selection *s, PyObject *const *args)
+/* What makes rows, but for what they ask. */
+static int read_rows(struct selection *s, PyObject *windows, PyObject *reference, PyObject *kept)
 {
-    if ((s->w = bind_windows(args[WINDOWS])) == NULL)
+    if ((s->w = bind_windows(windows)) == NULL)
         return -1;
     ptrdiff_t M = s->w->n_queries, entries = windows_entries(s->w);
-    s->reference = bind_array(args[REFERENCE], "reference", NPY_INTP, 0, 1, M, BIND_ANY, BIND_ANY);
+    s->reference = bind_array(reference, "reference", NPY_INTP, 0, 1, M, BIND_ANY, BIND_ANY);
     if (s->reference == NULL)
         return -1;
-    s->kept = bind_array(args[KEPT], "kept", NPY_BOOL, 1, 1, entries, BIND_ANY, BIND_ANY);
+    s->kept = bind_array(kept, "kept", NPY_BOOL, 1, 1, entries, BIND_ANY, BIND_ANY);
+    return !PyErr_Occurred() && bind_reference_fits(s->w, s->reference) ? 0 : -1;
+}
+
+static int read_selection(struct selection *s, PyObject *const *args)
+{
+    if (read_rows(s, args[WINDOWS], args[REFERENCE], args[KEPT]) < 0)
+        return -1;
+    ptrdiff_t entries = windows_entries(s->w);
     s->rhs = bind_array(args[RHS], "rhs", NPY_DOUBLE, 1, 1, entries, BIND_ANY, BIND_ANY);
     s->start = bind_array(args[START], "start", NPY_DOUBLE, 1, 1, entries, BIND_ANY, BIND_ANY);
     s->start_W = bind_array(args[START_W], "start_W", NPY_DOUBLE, 1, 2, s->w->dk, s->w->dz, BIND_ANY);
-    if (PyErr_Occurred())
-        return -1;
-    return bind_reference_fits(s->w, s->reference) ? 0 : -1;
+    return PyErr_Occurred() ? -1 : 0;
 }
 
 /* With soft rows nothing is impossible: a copy of the selected token, or a zero query, costs C b^2 whatever W is.  It
@@ -183,6 +191,56 @@ static PyObject *run(PyObject *module, svm_method *method, enum svm_norm norm, c
     return result;
 }
 
+enum interval_argument { I_WINDOWS, I_REFERENCE, I_KEPT, I_W, I_DUAL, N_INTERVAL_ARGUMENTS };
+
+static int make_interval(struct interval *out, const struct selection *s, const double *W, ptrdiff_t R,
+                         struct bind_call *call)
+{
+    struct rows rows;
+    ptrdiff_t entry, entries = windows_entries(s->w);
+    unsigned char *impossible = arena_take(&call->arena, entries, 1);
+    if (call->arena.failed)
+        return STATUS_NO_MEMORY;
+    memset(impossible, 0, (size_t)entries);
+    int status = rows_build(&rows, &entry, impossible, s->w, s->reference, s->kept, NULL, &call->threads, &call->arena);
+    if (status != STATUS_DONE && status != STATUS_NO_CONSTRAINT)
+        return status;
+    rows.monitor = &call->monitor;
+    return interval_ends(out, W, s->start, R, &rows, memchr(impossible, 1, (size_t)entries) != NULL, &call->arena);
+}
+
+static PyObject *interval(PyObject *module, PyObject *const *args, Py_ssize_t n)
+{
+    (void)module;
+    struct selection s = {0};
+    const double *W;
+    if (bind_count("interval", n, N_INTERVAL_ARGUMENTS) < 0
+        || read_rows(&s, args[I_WINDOWS], args[I_REFERENCE], args[I_KEPT]) < 0
+        || (W = bind_array(args[I_W], "W", NPY_DOUBLE, 0, 3, BIND_ANY, s.w->dk, s.w->dz)) == NULL)
+        return NULL;
+    ptrdiff_t R = PyArray_DIM((PyArrayObject *)args[I_W], 0);
+    if ((s.start = bind_doubles(args[I_DUAL], "dual", 2, R, windows_entries(s.w))) == NULL)
+        return NULL;
+    struct interval out;
+    npy_intp shape[3] = {R, s.w->dk, s.w->dz};
+    PyObject *least = bind_new_doubles(&out.least, R, -1), *pull = PyArray_SimpleNew(3, shape, NPY_DOUBLE);
+    PyObject *total = bind_new_doubles(&out.total, R, -1), *rounding = bind_new_doubles(&out.rounding, R, -1);
+    PyObject *result = NULL;
+    if (least != NULL && pull != NULL && total != NULL && rounding != NULL
+        && (result = PyTuple_Pack(4, least, pull, total, rounding)) != NULL) {
+        out.pull = PyArray_DATA((PyArrayObject *)pull);
+        struct bind_call call;
+        bind_begin(&call);
+        int status = make_interval(&out, &s, W, R, &call);
+        result = bind_end_with(&call, status, result);
+    }
+    Py_XDECREF(least);
+    Py_XDECREF(pull);
+    Py_XDECREF(total);
+    Py_XDECREF(rounding);
+    return result;
+}
+
 /* _core.<norm>_<method> of every method, and its entry in the table of functions. */
 #define BIND_METHOD(name, norm, limit, purpose) \
     static PyObject *name##_(PyObject *module, PyObject *const *args, Py_ssize_t n) \
@@ -198,4 +256,9 @@ METHOD_LIST(BIND_METHOD)
      "report | None) -> Answer.  " purpose ".  max_iter 0: its default; rank: the cap, 0: none; start: " \
      "multipliers of the entries; report is called with iterations and gap"},
 
-PyMethodDef bind_svm_methods[] = {METHOD_LIST(TABLE_ENTRY){NULL, NULL, 0, NULL}};
+PyMethodDef bind_svm_methods[] = {
+    METHOD_LIST(TABLE_ENTRY){"interval", (PyCFunction)(void (*)(void))interval, METH_FASTCALL,
+                             "interval(windows, reference, kept | None, W, dual) -> least (R), pull (R, dk, dz), total "
+                             "(R), rounding (R): what R "
+                             "weights W (R, dk, dz) and multipliers dual (R, entries) prove of the largest margin"},
+    {NULL, NULL, 0, NULL}};

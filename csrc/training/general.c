@@ -113,8 +113,11 @@ static void attend_backward(void *context, ptrdiff_t first, ptrdiff_t last, int 
                 for (ptrdiff_t t = 0; t < T; ++t)
                     scratch->score[t] *= output->y[q];
             }
-            struct softmax s = softmax_backward(scratch->c, scratch->weight, logit, scratch->score, T);
-            matrix_weighted_differences(p, X, scratch->c, s.top, T, w->dk, NULL);
+            double *c = work->logit_c != NULL ? work->logit_c + h * windows_entries(w) + w->indptr[q] : scratch->c;
+            struct softmax s = softmax_backward(c, scratch->weight, logit, scratch->score, T);
+            matrix_weighted_differences(p, X, c, s.top, T, w->dk, NULL);
+            if (work->top != NULL)
+                work->top[h * M + q] = s.top;
             int nothing = zero_query || vector_is_zero(p, w->dk);
             work->log_scale[h * M + q] = nothing ? -INFINITY : s.shift + work->log_slope[q];
         }
@@ -218,6 +221,26 @@ int general_gradient(struct gradient *gradient, struct general_work *work)
             head_backward(gradient, work, r);
     }
     return STATUS_DONE;
+}
+
+int general_multipliers(double *c, ptrdiff_t *top, double *scale, struct general_work *work)
+{
+    const struct windows *w = work->objective->w;
+    ptrdiff_t H = work->at->heads, M = w->n_queries;
+    int status = STATUS_DONE;
+    double loss;
+    prepare(work);
+    for (ptrdiff_t r = 0; status == STATUS_DONE && r < work->at->runs; ++r) {
+        work->logit_c = c + r * H * windows_entries(w);
+        work->top = top + r * H * M;
+        if ((status = forward(&loss, work, r)) != STATUS_DONE)
+            break;
+        threads_for(work->threads, M, attention_cost(work), attend_backward, work);
+        memcpy(scale + r * H * M, work->log_scale, (size_t)(H * M) * sizeof(double));
+        if (!isfinite(loss))
+            status = STATUS_NOT_FINITE;
+    }
+    return status;
 }
 
 int general_loss(struct gradient *gradient, struct general_work *work)

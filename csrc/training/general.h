@@ -43,6 +43,8 @@ struct general_work {
     double *O, *gradient, *hidden;   /* (M, head.d), (M, head.d), (M, head.hidden) */
     double *value, *log_slope;       /* (M) */
     double *c;                       /* (M) of a head that is trained: dL/dvalue_q on a common scale */
+    double *logit_c;                 /* (H, entries) du_q/dlogit e^-scale of general_multipliers, else NULL, and then */
+    ptrdiff_t *top;                  /* (H, M) the token with the largest logit */
 };
 
 /* All arguments must outlive the work; `threads` may be NULL: one thread. */
@@ -53,6 +55,11 @@ void general_init(struct general_work *work, const struct objective *objective, 
  * scales (-inf where no query adds anything to a matrix).  STATUS_DONE, or STATUS_INTERRUPTED when the head's function
  * has failed. */
 int general_gradient(struct gradient *gradient, struct general_work *work);
+
+/* du_q/dlogit_qt = c_qt exp(scale_q - log_slope_q) of every run and attention head, c (R H, entries), and the token
+ * with the largest logit, top (R H, M); dL/dlogit_qt = -c_qt exp(scale_q) / M, scale (R H, M), -inf where a query adds
+ * nothing to dL/dW.  As general_gradient otherwise, which gives P on the way. */
+int general_multipliers(double *c, ptrdiff_t *top, double *scale, struct general_work *work);
 
 /* The losses alone. */
 int general_loss(struct gradient *gradient, struct general_work *work);

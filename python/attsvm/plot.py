@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .common.check import as_choice, as_floats, as_numeric, check_shape, check_type
+from .common.norms import norm_name
 from .common.render import drawing
 from .common.types import Ball, Norm
 from .next_token import NextToken
@@ -25,10 +26,11 @@ from .theory.regularization_path import Path
 from .theory.token_sets import Decomposition
 from .training.run import Run
 
-__all__ = ["attention", "band", "correlation", "excess", "margin_share", "margins", "saturation", "scores"]
+__all__ = ["attention", "band", "correlation", "excess", "interval", "margin_share", "margins", "saturation", "scores"]
 
 COLORS = {"W": "#0072B2", "(K, Q)": "#D55E00"}  # two of Okabe and Ito's colours, told apart by everybody
 OWN_NORM: dict[str, Ball] = {"W": "frobenius", "(K, Q)": "nuclear"}
+OVER = 3  # the top of a picture of an interval, over the least bound: the first ones are far above
 LOW, HIGH = 10, 90  # percentiles a band reaches: unlike mean and deviation they never leave [-1, 1]
 
 
@@ -88,6 +90,46 @@ def band(
 
 
 @drawing(Run)
+def interval(run: Run, ax: Any = None, **line_kw: Any) -> Any:
+    """Both ends of the largest margin as training goes on, proved by the weights and by the gradient: they close.
+
+    Parameters
+    ----------
+    run : Run
+    ax : matplotlib Axes, optional
+    **line_kw
+        For both lines.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> from matplotlib.figure import Figure
+    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
+    >>> problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
+    >>> run = attsvm.train(problem, steps=3000)
+    >>> ax = attsvm.plot.interval(run, ax=Figure().subplots())
+    >>> len(ax.lines)
+    2
+    """
+    ax = _axes(ax)
+    trained = _trained(run)
+    low, high = run.margins()
+    look = {**style(trained), **line_kw}
+    (line,) = ax.plot(run.steps, low, **{"label": f"margin of {trained}", **look})
+    ax.plot(run.steps, high, **{**look, "label": "bound by the gradient", "linestyle": ":"})
+    some = np.isfinite(high)
+    ax.fill_between(run.steps[some], low[some], high[some], color=line.get_color(), alpha=0.14, linewidth=0)
+    least = float(high.min())
+    if np.isfinite(least) and least > 0:
+        ax.set_ylim(0, OVER * least)
+    ax.set(xlabel="training step", ylabel=f"largest margin, {_title(run.own_norm)} norm")
+    return ax
+
+
 def saturation(run: Run, ax: Any = None, **line_kw: Any) -> Any:
     """The largest attention probability of a query as training goes on: mean over queries, and their band.
 
@@ -456,10 +498,8 @@ def _trained(run: Run) -> str:
     return "W" if run.K is None else "(K, Q)"
 
 
-def _title(norm: str | float) -> str:
-    if not isinstance(norm, str):
-        return f"entrywise l{norm:g}"
-    return "Frobenius" if norm == "frobenius" else norm
+def _title(norm: Any) -> str:
+    return "Frobenius" if norm == "frobenius" else norm_name(norm)
 
 
 def largest(probabilities: Any) -> np.ndarray:

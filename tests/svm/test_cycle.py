@@ -6,8 +6,8 @@ import attsvm
 import numpy as np
 import pytest
 import reference
+from attsvm.attention.selection import Selection
 from attsvm.svm.cycle import cycle
-from attsvm.svm.selection import Selection
 from hypothesis import given
 from hypothesis import strategies as st
 from problems import sphere

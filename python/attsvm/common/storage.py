@@ -154,7 +154,7 @@ def _pack(value: Any, arrays: dict[str, np.ndarray]) -> Any:
         return {"dict": [[_pack(key, arrays), _pack(part, arrays)] for key, part in value.items()]}
     name = type(value).__name__
     if _classes.get(name) is not type(value):
-        raise TypeError(f"{name} cannot be saved")
+        raise TypeError(f"{name} cannot be saved: a file holds numbers, no functions")
     return {"type": name, "state": {key: _pack(part, arrays) for key, part in state_of(value).items()}}
 
 

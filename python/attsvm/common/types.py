@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:  # NumPy loads numpy.random when it is first asked for: importing attsvm does not ask
     import numpy as np
+    from numpy.typing import ArrayLike
 
-__all__ = ["Ball", "Loss", "Method", "Norm", "Random", "Rule"]
+__all__ = ["Ball", "Loss", "Method", "MetricLike", "Norm", "Random", "Rule"]
 
 Norm: TypeAlias = Literal["frobenius", "nuclear", "max", "spectral"] | float
 Method: TypeAlias = Literal["auto", "active", "block", "interior", "gradient", "factored", "newton", "barrier"]
@@ -15,5 +16,6 @@ Loss: TypeAlias = Literal["logistic", "exponential", "linear", "log"]
 Rule: TypeAlias = Literal[
     "normalized", "normalized jointly", "constant", "polyak", "mirror", "sign", "spectral", "adam"
 ]
+MetricLike: TypeAlias = "ArrayLike | tuple[ArrayLike, ArrayLike]"
 Ball: TypeAlias = Literal["frobenius", "nuclear"]
 Random: TypeAlias = "int | np.random.Generator | None"

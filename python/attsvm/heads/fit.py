@@ -8,8 +8,8 @@ from typing import Literal
 import numpy as np
 
 from ..attention.data import Data
+from ..attention.selection import Selection
 from ..common.storage import storable
-from ..svm.selection import Selection
 from ..svm.separation import Separation
 from ..svm.solve import solve_selection, solve_svm
 from .cases import Cases, as_cases

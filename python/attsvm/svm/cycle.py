@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..attention.data import Data
-from .selection import Selection
+from ..attention.selection import Selection
 
 ALONE = -1
 

@@ -11,8 +11,9 @@ import numpy as np
 
 from .. import _core
 from ..attention.data import Data, fits
+from ..attention.selection import Selection
+from ..common.norms import norm_name
 from ..common.result import Result, interval_bar
-from .selection import Selection
 from .uniqueness import is_unique
 
 __all__ = ["Separation"]
@@ -238,7 +239,7 @@ class Separation(Result):
 
     @property
     def norm_name(self) -> str:
-        return self.norm if isinstance(self.norm, str) else f"entrywise l{self.norm:g}"
+        return norm_name(self.norm)
 
     @property
     def _proof(self) -> str:

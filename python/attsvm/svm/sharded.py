@@ -15,8 +15,8 @@ import numpy as np
 from .. import _core
 from ..attention.data import Data
 from ..attention.kinds import cross_attention
+from ..attention.selection import Selection
 from ..common.workers import Workers
-from .selection import Selection
 from .separation import SHARDED, Separation
 
 CODES = {word: code for code, word in _core.STATUS.items()} | {"optimal": 0}

@@ -14,13 +14,13 @@ from numpy.typing import ArrayLike
 
 from .. import _core
 from ..attention.data import Data
+from ..attention.selection import Selection
 from ..common.check import NORMS, as_choice, as_count, as_norm, as_number
 from ..common.progress import Report, closing_gap
 from ..common.types import Method, Norm
 from ..common.workers import Workers
 from .cycle import cycle
 from .scale import OUT_OF_RANGE, in_units, scaled_number
-from .selection import Selection
 from .separation import Separation
 from .sharded import solve_sharded
 from .warm_start import as_start

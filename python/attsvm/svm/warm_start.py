@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..attention.data import Data
-from .selection import as_entries
+from ..attention.selection import as_entries
 from .separation import Separation
 
 
@@ -23,6 +23,8 @@ def as_start(data: Data, warm_start: Any, norm: str | float) -> tuple[np.ndarray
             )
         serves = norm == warm_start.norm == "nuclear" and W is not None and W.shape == (data.dk, data.dz)
         return _finite(dual), W if serves and np.isfinite(W).all() else None
+    if hasattr(warm_start, "multipliers"):  # a run: its gradient at the end has their form
+        warm_start = warm_start.multipliers
     return as_entries(data, "warm_start", warm_start), None
 
 

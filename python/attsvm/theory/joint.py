@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..attention.kinds import prompt_attention
+from ..attention.selection import Selection
 from ..common.check import as_norm
 from ..common.types import Norm
-from ..svm.selection import Selection
 from ..svm.separation import Separation
 from ..svm.solve import solve_svm
 from ..training.problem import Problem

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..attention.data import Data
+from ..attention.selection import Selection
 from ..common.check import as_norm, as_numeric, check_finite
+from ..common.norms import size
 from ..common.types import Norm
-from ..svm.selection import Selection
 from ..svm.solve import solve_svm
 from .conditions import query_of_entry
 
@@ -75,9 +76,9 @@ def margin_share(data: Data, selected: ArrayLike, W: ArrayLike, norm: Norm = "fr
     if sol.status == "infeasible":
         raise ValueError(f"selected must be feasible to have a largest margin, got one that is not: {sol.message}")
     stack = W.reshape(-1, data.dk, data.dz)
-    sizes = np.array([_norm(weights, norm) for weights in stack])
+    sizes = size(stack, norm)
     least = np.array(
-        [_least(data, selection, weights / (size or 1.0)) for weights, size in zip(stack, sizes, strict=True)]
+        [_least(data, selection, weights / (of_w or 1.0)) for weights, of_w in zip(stack, sizes, strict=True)]
     )
     lower = np.maximum(sol.margin, least)  # W proves a bound, too
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -100,14 +101,3 @@ def _least(data: Data, selection: Selection, W: np.ndarray) -> float:
         off = np.abs(found[equal])
         found[equal] = np.where(off > ROUNDING * length * np.linalg.norm(W), -off, np.inf)
     return float(found.min())
-
-
-def _norm(W: np.ndarray, norm: str | float) -> float:
-    largest = float(np.abs(W).max(initial=0.0))
-    if norm == "max" or largest == 0:
-        return largest
-    W = W / largest  # squares and powers of the entries may leave the range of double precision
-    if isinstance(norm, str):
-        kinds: dict[str, Any] = {"frobenius": "fro", "nuclear": "nuc", "spectral": 2}
-        return largest * float(np.linalg.norm(W, kinds[norm]))
-    return largest * float((np.abs(W) ** norm).sum() ** (1 / norm))

@@ -11,11 +11,11 @@ from numpy.typing import ArrayLike
 from .. import _core
 from ..attention.data import Data
 from ..attention.layout import Layout
+from ..attention.selection import Selection
 from ..common.check import as_floats, as_norm, as_number, as_numeric, check_finite
 from ..common.result import Result
 from ..common.storage import state_of
 from ..common.types import Norm
-from ..svm.selection import Selection
 from ..svm.separation import Separation
 from ..svm.solve import solve_selection, solve_svm
 from .conditions import correlation

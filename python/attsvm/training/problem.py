@@ -12,7 +12,9 @@ from numpy.typing import ArrayLike
 from .. import _core
 from ..attention.data import LEAST, Data, largest
 from ..common.check import as_choice, as_count, as_doubles, as_floats, as_numeric, check_finite, depth
+from ..common.storage import storable
 from ..common.types import Loss
+from .margins import ProvesMargins
 from .output_head import CallableHead, LinearHead, MLPHead, QuadraticHead
 
 __all__ = ["Gradient", "Problem"]
@@ -35,7 +37,8 @@ class Gradient(NamedTuple):
     log_scale: float | np.ndarray
 
 
-class Problem:
+@storable
+class Problem(ProvesMargins):
     """``L(W) = mean over queries of loss(y head(o(W)))``, with ``o(W)`` the attended vector of a query.
 
     Parameters
@@ -88,7 +91,7 @@ class Problem:
         self.head = head
         self.heads = None if heads is None else as_count("heads", heads, 1)
         self.combine = as_choice("combine", combine, COMBINATIONS)
-        self.loss_name = as_choice("loss", loss, _core.LOSS)
+        self.loss_name = self.given_loss = as_choice("loss", loss, _core.LOSS)
         self._loss = _core.LOSS[loss]
         self.labels = np.ones(len(data)) if y is None else _labels(y, data)
         values = data.values
@@ -117,9 +120,18 @@ class Problem:
         given = (as_doubles(self.data.values), self.labels) if trains_head else (None, None)
         return _core.objective(handle, self._loss, scores, *given, None, 1, False)  # type: ignore[call-arg]
 
+    def with_head(self, head: Any) -> Problem:
+        """The same problem with another output head."""
+        state: dict[str, Any] = self._state() | {"head": head}
+        return Problem(**state)
+
+    def _state(self) -> dict[str, Any]:
+        names = ("data", "y", "head", "heads", "combine")
+        return {"loss": self.given_loss} | {name: getattr(self, name) for name in names}
+
     def __reduce__(self) -> tuple[Any, ...]:
         make = functools.partial(Problem, heads=self.heads, combine=self.combine)  # type: ignore[arg-type]
-        return make, (self.data, self.y, self.head, self.loss_name)
+        return make, (self.data, self.y, self.head, self.given_loss)
 
     def _check_log_loss(self) -> None:
         if self.head.kind != "linear" or self.heads is not None:

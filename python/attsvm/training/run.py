@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..attention.data import Data, fits
+from ..attention.selection import Selection
+from ..common.check import as_norm
+from ..common.metric import Metric
+from ..common.norms import norm_name
 from ..common.result import Result
+from ..common.types import MetricLike, Norm
+from .direction import next_step
+from .margins import record_intervals
+from .problem import Problem
 
 __all__ = ["Run"]
 
@@ -24,6 +35,9 @@ MESSAGES = {
 }
 
 RUNS_SHOWN = 8  # of several side by side, when printed
+DIGITS = 4  # of the ends of an interval, when printed
+# The norm whose SVM a rule is compared with, where it is not Frobenius.
+NORMS: dict[str, Norm] = {"sign": "max", "spectral": "spectral"}
 
 
 @dataclass(repr=False, eq=False)
@@ -35,6 +49,12 @@ class Run(Result):
 
     Attributes
     ----------
+    problem : Problem
+        What was trained, with the head as it was before; ``data`` are its data.
+    rule : str
+        The update rule.
+    p : float
+        Its exponent, of "mirror".
     W : (dk, dz) array
         The last weights; K Q^T when factors were trained.
     K, Q : (dk, m), (dz, m) arrays or None
@@ -71,13 +91,23 @@ class Run(Result):
     balance : array or None
         ``half_squares / ||K Q^T||_*``, likewise: at least 1, and 1 for balanced factors, ``K^T K = Q^T Q``, whose
         squares are the nuclear norm of their product.
+    mean, root : (dk, dz) arrays or None
+        What the rule keeps of W's gradients: their mean (with momentum, and of "adam"), and the root of their mean
+        square, each as a part of its largest number.
+    direction : (dk, dz) array
+        Where the run would go on, of unit Frobenius norm: the negative gradient of the mean loss in W, or of ``mean``,
+        as the rule turns it.  Of factors, what steps along their gradients do to ``K Q^T``.
+    multipliers : array or list, in the data's entry shape
+        :meth:`attsvm.Problem.multipliers` at the end.
     selected : integer array or list, in the data's query shape
         The token each query attends to most at the end; with ``heads=H``, one such per attention head.
     probabilities : array or list, in the data's entry shape
         Attention at the end, likewise.
     """
 
-    data: Data
+    problem: Problem
+    rule: str
+    p: float
     W: np.ndarray
     K: np.ndarray | None
     Q: np.ndarray | None
@@ -92,6 +122,12 @@ class Run(Result):
     start: Any = None
     stacked: bool = False
     half_squares: np.ndarray | None = None
+    mean: np.ndarray | None = None
+    root: np.ndarray | None = None
+
+    @property
+    def data(self) -> Data:
+        return self.problem.data
 
     @property
     def message(self) -> str:
@@ -144,10 +180,101 @@ class Run(Result):
             "parameters",
             "head_records",
             "half_squares",
+            "mean",
+            "root",
         )
         parts: dict[str, Any] = {name: getattr(self, name) for name in several}
         own: dict[str, Any] = {name: None if a is None else a[r] for name, a in parts.items()}
         return replace(self, stacked=False, **own)
+
+    @property
+    def trained(self) -> Problem:
+        """The problem with the head as it is at the end (of one run)."""
+        return self.problem if self.parameters is None else self.problem.with_head(self.head)
+
+    @property
+    def multipliers(self) -> Any:
+        if self.stacked:
+            raise ValueError("several runs have no one gradient: take one, run[r]")
+        return self.trained.multipliers(self.W)[0]
+
+    @property
+    def direction(self) -> np.ndarray:
+        if self.stacked:
+            return np.stack([self[r].direction for r in range(len(self.W))])
+        return next_step(self)
+
+    def margins(
+        self, norm: Norm | None = None, metric: MetricLike | None = None, selected: ArrayLike | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Both ends of the largest margin at every record, proved by its weights and the gradient there.
+
+        :meth:`attsvm.Problem.margin_interval` of the recorded weights, all for the selection that the run ends with:
+        one number, which the two ends enclose ever more closely as training goes on.
+
+        Parameters
+        ----------
+        norm : as in :func:`attsvm.solve_svm`, optional
+            That of the update rule by default: "max" for "sign", "spectral" for "spectral", the exponent of "mirror";
+            "nuclear" where K and Q were trained; "frobenius" otherwise.
+        metric : as in :meth:`attsvm.Problem.margin_interval`, optional
+            With ``norm="frobenius"`` or none.
+        selected : as in :func:`attsvm.solve_svm`, optional
+            Another selection, as that of several tokens by :func:`attsvm.selected_sets`.
+
+        Returns
+        -------
+        low, high : (records,) arrays; (records, H) with ``heads=H``; an axis of runs first with ``runs=R``
+            Of the largest margin of a unit-norm W, rounded outwards.
+
+        Raises
+        ------
+        ValueError, TypeError
+            Naming the argument that does not fit.
+        FloatingPointError
+            When the logits of some recorded weights overflow.
+
+        Notes
+        -----
+        Computed when asked for; training itself pays nothing.  At the first steps ``low`` is 0 and ``high`` loose.
+
+        Examples
+        --------
+        >>> import attsvm
+        >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
+        >>> problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
+        >>> run = attsvm.train(problem, steps=3000, record=1000)
+        >>> low, high = run.margins()
+        >>> margin = attsvm.solve_svm(problem.data, run.selected).margin
+        >>> bool((low <= margin).all() and (margin <= high).all() and high[-1] < 1.03 * low[-1])
+        True
+        """
+        kind = self.own_norm if norm is None and metric is None else self._asked_norm(norm, metric)
+        if self.stacked:
+            several = [self[r]._intervals(kind, selected, self.weights[r]) for r in range(len(self.W))]
+            return np.stack([low for low, _ in several]), np.stack([high for _, high in several])
+        return self._intervals(kind, selected, self.weights)
+
+    @property
+    def own_norm(self) -> Norm | Metric:
+        """That of the update rule."""
+        if self.K is not None:
+            return "nuclear"
+        return as_norm("p", self.p) if self.rule == "mirror" else NORMS.get(self.rule, "frobenius")
+
+    def _asked_norm(self, norm: Any, metric: Any) -> Norm | Metric:
+        return self.problem.read_norm("frobenius" if norm is None else norm, metric)
+
+    def _intervals(self, kind: Norm | Metric, selected: Any, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Of one run, at records of these weights, the last of those recorded."""
+        heads = None if self.head_records is None else self.head_records[-len(weights) :]
+        problems = None if heads is None else [self.problem.with_head(self.start.from_row(row)) for row in heads]
+        chosen = self.selected if selected is None else selected
+        if self.problem.heads is None:
+            one = Selection(self.data, chosen)
+            return record_intervals(self.problem, problems, [one], weights[:, None], kind)
+        several = [Selection(self.data, part) for part in chosen]
+        return record_intervals(self.problem, problems, several, weights, kind)
 
     def select(self, data: Data) -> Any:
         """The token that the last weights prefer for each query of other data; the lowest index on a tie.
@@ -198,8 +325,21 @@ class Run(Result):
             ("loss", f"{self.loss[0]:.6g} -> {self.loss[-1]:.6g}"),
             ("norm of W", f"{self.norm[0]:.6g} -> {self.norm[-1]:.6g}"),
             ("log grad norm", f"{self.log_grad_norm[0]:.6g} -> {self.log_grad_norm[-1]:.6g}"),
+            *self._proved(),
             ("records", f"{len(self.steps)}"),
         ]
+
+    def _proved(self) -> list[tuple[str, str]]:
+        """What the last weights prove, where there is one margin."""
+        if self.problem.heads is not None or not np.isfinite(self.W).all():
+            return []
+        kind = self.own_norm
+        try:
+            low, high = (float(end[-1]) for end in self._intervals(kind, None, self.weights[-1:]))
+        except FloatingPointError:  # the logits overflow
+            return []
+        norm = "" if kind == "frobenius" else f", {norm_name(kind)} norm"
+        return [("margin", f"{rounded(low, ROUND_FLOOR)} .. {rounded(high, ROUND_CEILING)} (proved){norm}")]
 
     def columns(self) -> dict[str, Any]:
         runs, records = (len(self.W) if self.stacked else 1), len(self.steps)
@@ -223,6 +363,13 @@ class Run(Result):
             "parameters",
         )
         return {name: getattr(self, name) for name in (*names, "selected", "probabilities")}
+
+
+def rounded(number: float, rounding: str) -> str:
+    """A few digits of a number, in one direction: what is proved of it stays true."""
+    if not math.isfinite(number) or number == 0:
+        return f"{number:g}"
+    return f"{float(Context(prec=DIGITS, rounding=rounding).create_decimal(number)):g}"
 
 
 def _each(function: Any, W: np.ndarray) -> Any:

@@ -168,6 +168,19 @@ class Training:
         self.records = tuple(None if r is None else r[: self.done + 1] for r in self.records)
         return self.advance(step, step)[1]
 
+    @property
+    def rule(self) -> str:
+        return next(name for name, code in _core.UPDATE_RULE.items() if code == self.settings.rule)
+
+    def _kept(self, kind: int, before: tuple[int, ...]) -> np.ndarray | None:
+        """A mean of the rule, of W (not of factors): (R, [H,] dk, dz), the largest number of each matrix near 1."""
+        W = self.weights[0]
+        if self.means is None or len(self.means) <= kind or W is None:
+            return None
+        mean = self.means[kind].reshape(self.runs or 1, -1)[:, : W.size // (self.runs or 1)].reshape(W.shape)
+        largest = np.abs(mean).max(axis=(1, 2), keepdims=True)
+        return (mean / np.where(largest > 0, largest, 1.0)).reshape(*before, *W.shape[1:])
+
     def run(self, status: str) -> Run:
         W: Any
         K: Any
@@ -196,11 +209,11 @@ class Training:
         if half_squares is not None:
             half_squares = half_squares.reshape(self.done, *before)
         rows = (None if r is None else r.swapaxes(0, 1) for r in (weights, *numbers, head_records, half_squares))
-        arrays = (final, K, Q, v, *rows)
+        arrays = (final, K, Q, v, *rows, self._kept(0, before), self._kept(1, before))
         if self.runs is None:
             arrays = tuple(None if a is None else a[0] for a in arrays)
-        final, K, Q, v, weights, loss, norm, log_grad_norm, head_records, half_squares = arrays
+        final, K, Q, v, weights, loss, norm, log_grad_norm, head_records, half_squares, mean, root = arrays
         return Run(
-            self.problem.data, final, K, Q, steps, weights, loss, norm, log_grad_norm, status, v, head_records,
-            None if v is None else self.problem.head, self.runs is not None, half_squares,
+            self.problem, self.rule, self.settings.p, final, K, Q, steps, weights, loss, norm, log_grad_norm, status, v,
+            head_records, None if v is None else self.problem.head, self.runs is not None, half_squares, mean, root,
         )  # fmt: skip

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from .. import _core
-from ..attention.data import Data
 from ..common.check import as_floats, describe
 from ..common.storage import storable
+from .data import Data
 
 # Of the largest margin asked: the norm of W and its square must be in range with it.
 SMALLEST, LARGEST = 1e-150, 1e150
