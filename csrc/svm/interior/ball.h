@@ -23,8 +23,9 @@ struct ball_norm {
     int rotates; /* ||U W V|| = ||W|| for all rotations U, V: the problem may be solved in the spans of its rows */
 
     /* A ball for W [p,q] with memory for what is its own, or NULL. */
-    struct ball *(*make)(ptrdiff_t p, ptrdiff_t q, const struct ball_norm *norm, const struct coordinates_packed *set,
-                         struct arena *arena);
+    struct ball *(*make)(ptrdiff_t p, ptrdiff_t q, const struct ball_norm *norm, struct arena *arena);
+    /* Memory for what depends on the rows. */
+    void (*pack)(struct ball *ball, const struct coordinates_packed *set, struct arena *arena);
     /* From W, which meets the rows, and M = A^*(lambda): a point of the cone, and multipliers.  Returns the factor of
      * lambda that puts it well inside; NAN: a factorisation failed. */
     double (*start)(struct ball *ball, struct arena *arena);
@@ -64,8 +65,8 @@ BALL_LIST(BALL_DECLARE)
 
 /* The table of a file whose static functions have the names above. */
 #define BALL_FUNCTIONS \
-    .make = make, .start = start, .scale = scale, .solve = solve, .fill = fill, .target = target, .direct = direct, \
-    .lengths = lengths, .products = products, .move = move
+    .make = make, .pack = pack, .start = start, .scale = scale, .solve = solve, .fill = fill, .target = target, \
+    .direct = direct, .lengths = lengths, .products = products, .move = move
 
 struct ball {
     const struct ball_norm *norm;

@@ -42,8 +42,7 @@ struct entrywise_ball {
     struct metric_gram gram;
 };
 
-static struct ball *make(ptrdiff_t p, ptrdiff_t q, const struct ball_norm *norm, const struct coordinates_packed *set,
-                         struct arena *arena)
+static struct ball *make(ptrdiff_t p, ptrdiff_t q, const struct ball_norm *norm, struct arena *arena)
 {
     struct entrywise_ball *b = arena_take(arena, 1, sizeof *b);
     if (b == NULL)
@@ -56,8 +55,13 @@ static struct ball *make(ptrdiff_t p, ptrdiff_t q, const struct ball_norm *norm,
         ARENA_ZEROS(arena, p, q, &s->x, &s->y, &s->dx, &s->dy, &s->target, &s->part);
         s->sign = i == 0 ? 1 : -1;
     }
-    metric_gram_init(&b->gram, set, p, q, 0, arena);
     return &b->ball;
+}
+
+static void pack(struct ball *ball, const struct coordinates_packed *set, struct arena *arena)
+{
+    struct entrywise_ball *b = (struct entrywise_ball *)ball;
+    metric_gram_init(&b->gram, set, ball->p, ball->q, 0, arena);
 }
 
 static void images(struct entrywise_ball *b)

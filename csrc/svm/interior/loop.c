@@ -24,17 +24,13 @@
 #define SOLVED 1e-9 /* a correction this small, relative to the solution, is the last */
 
 int loop_init(struct loop *s, const struct coordinates *g, const struct ball_norm *norm, double power,
-              const unsigned char *chosen, struct arena *arena)
+              struct arena *arena)
 {
-    if (coordinates_pack(&s->set, g, chosen, 0, arena) != STATUS_DONE)
-        return STATUS_NO_MEMORY;
-    ptrdiff_t m = s->set.m, p = g->p, q = g->q;
-    ARENA_ZEROS(arena, m, 1, &s->lambda, &s->s, &s->dlambda, &s->ds, &s->target, &s->missing, &s->a, &s->u, &s->right,
-                &s->rest, &s->best.lambda, &s->best.s, &s->best.a);
+    ptrdiff_t p = g->p, q = g->q;
+    struct ball *ball = norm->make(p, q, norm, arena);
+    *s = (struct loop){.g = g, .ball = ball, .inside = arena_inside(arena)};
     ARENA_DOUBLES(arena, p, q, &s->adjoint, &s->force, &s->dV, &s->dM, &s->best.W);
-    s->K = arena_doubles(arena, m, m);
-    s->V = arena_doubles(arena, s->set.n, p);
-    struct ball *ball = s->ball = norm->make(p, q, norm, &s->set, arena);
+    ARENA_ZEROS(arena, g->m, 1, &s->all.s, &s->all.lambda);
     if (arena->failed)
         return STATUS_NO_MEMORY;
     ball->norm = norm;
@@ -43,6 +39,22 @@ int loop_init(struct loop *s, const struct coordinates *g, const struct ball_nor
     ball->q = q;
     ARENA_ZEROS(arena, p, q, &ball->W, &ball->M, &ball->w);
     return arena->failed ? STATUS_NO_MEMORY : STATUS_DONE;
+}
+
+static int pack(struct loop *s, const unsigned char *chosen)
+{
+    struct arena *inside = s->inside;
+    arena_free(inside);
+    if (coordinates_pack(&s->set, s->g, chosen, 0, inside) != STATUS_DONE)
+        return STATUS_NO_MEMORY;
+    ptrdiff_t m = s->set.m;
+    ARENA_ZEROS(inside, m, 1, &s->lambda, &s->s, &s->dlambda, &s->ds, &s->target, &s->missing, &s->a, &s->u, &s->right,
+                &s->rest, &s->best.lambda, &s->best.s, &s->best.a);
+    s->K = arena_doubles(inside, m, m);
+    s->V = arena_doubles(inside, s->set.n, s->g->p);
+    s->best.gap = s->best.size = s->best.top = INFINITY;
+    s->ball->norm->pack(s->ball, &s->set, inside);
+    return inside->failed ? STATUS_NO_MEMORY : STATUS_DONE;
 }
 
 /* The present W and lambda, or one of them with the best of the other kind, when their gap is less. */
@@ -98,32 +110,68 @@ static void measure(struct loop *s, struct arena *arena)
     keep(s, size, top);
 }
 
-int loop_start(struct loop *s, const double *W, int inside, struct arena *arena)
+int loop_start(struct loop *s, const unsigned char *chosen, const double *W, int inside, struct arena *arena)
 {
     const struct coordinates_packed *set = &s->set;
     struct ball *ball = s->ball;
-    ptrdiff_t D = ball->p * ball->q;
     double mean = 0;
-    for (ptrdiff_t i = 0; i < D; ++i)
+    if (pack(s, chosen) != STATUS_DONE)
+        return STATUS_NO_MEMORY;
+    for (ptrdiff_t i = 0; i < ball->p * ball->q; ++i)
         ball->W[i] = (inside ? 2 : 1) * W[i];
     coordinates_apply(s->a, set, ball->W, ball->q, s->V);
     for (ptrdiff_t k = 0; k < set->m; ++k) {
         s->s[k] = set->equal[k] ? 0 : s->a[k] - set->b[k];
         mean += fmax(s->s[k], 0) / (double)set->m;
     }
-    for (ptrdiff_t k = 0; k < set->m; ++k) {
-        s->lambda[k] = 0;
-        if (set->equal[k])
-            continue;
-        s->s[k] = fmax(s->s[k], mean > 0 ? SLACK * mean : SLACK);
-        s->lambda[k] = 1 / s->s[k];
-    }
+    for (ptrdiff_t k = 0; k < set->m; ++k)
+        if (!set->equal[k]) {
+            s->s[k] = fmax(s->s[k], mean > 0 ? SLACK * mean : SLACK);
+            s->lambda[k] = 1 / s->s[k];
+        }
     coordinates_adjoint(ball->M, set, s->lambda, s->V);
     double part = ball->norm->start(ball, arena);
+    if (isnan(part))
+        return arena->failed ? STATUS_NO_MEMORY : STATUS_ITERATION_LIMIT;
     vector_scale(s->lambda, part, set->m);
-    s->best.gap = s->best.size = s->best.top = INFINITY;
     measure(s, arena);
-    return isnan(part);
+    return STATUS_DONE;
+}
+
+/* Mean product of a pair after steps of these lengths. */
+static double complementarity(const struct loop *s, double primal, double dual)
+{
+    double sum = s->ball->norm->products(s->ball, primal, dual), pairs = s->ball->pairs;
+    for (ptrdiff_t k = 0; k < s->set.m; ++k)
+        if (!s->set.equal[k]) {
+            sum += (s->s[k] + primal * s->ds[k]) * (s->lambda[k] + dual * s->dlambda[k]);
+            ++pairs;
+        }
+    return sum / pairs;
+}
+
+int loop_choose(struct loop *s, const unsigned char *chosen, struct arena *arena)
+{
+    struct coordinates_packed *set = &s->set;
+    double mu = complementarity(s, 0, 0), mean = 0;
+    for (ptrdiff_t k = 0; k < set->m; ++k) {
+        s->all.s[set->row[k]] = s->s[k];
+        s->all.lambda[set->row[k]] = s->lambda[k];
+        mean += s->s[k] / (double)set->m;
+    }
+    if (pack(s, chosen) != STATUS_DONE)
+        return STATUS_NO_MEMORY;
+    coordinates_apply(s->a, set, s->ball->W, s->ball->q, s->V);
+    for (ptrdiff_t k = 0; k < set->m; ++k) {
+        s->s[k] = s->all.s[set->row[k]];
+        s->lambda[k] = s->all.lambda[set->row[k]];
+        if (!set->equal[k] && s->s[k] == 0) {
+            s->s[k] = fmax(s->a[k] - set->b[k], SLACK * mean);
+            s->lambda[k] = mu / s->s[k];
+        }
+    }
+    measure(s, arena);
+    return STATUS_DONE;
 }
 
 static int factor(struct loop *s, struct monitor *monitor)
@@ -202,18 +250,6 @@ static void lengths(struct loop *s, double *primal, double *dual)
         if (-s->dlambda[k] * *dual > s->lambda[k])
             *dual = s->lambda[k] / -s->dlambda[k];
     }
-}
-
-/* Mean product of a pair after steps of these lengths. */
-static double complementarity(const struct loop *s, double primal, double dual)
-{
-    double sum = s->ball->norm->products(s->ball, primal, dual), pairs = s->ball->pairs;
-    for (ptrdiff_t k = 0; k < s->set.m; ++k)
-        if (!s->set.equal[k]) {
-            sum += (s->s[k] + primal * s->ds[k]) * (s->lambda[k] + dual * s->dlambda[k]);
-            ++pairs;
-        }
-    return sum / pairs;
 }
 
 /* STATUS_DONE; STATUS_ITERATION_LIMIT: no further progress is possible; STATUS_INTERRUPTED. */

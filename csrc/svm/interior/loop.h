@@ -7,8 +7,10 @@
 #include "svm/interior/ball.h"
 
 struct loop {
-    struct coordinates_packed set;
+    const struct coordinates *g;
     struct ball *ball;
+    struct arena *inside; /* of what changes with the rows */
+    struct coordinates_packed set;
     double *lambda, *s, *dlambda, *ds; /* (m) s, ds: 0 on equality rows */
     double *target, *missing, *a, *u;  /* (m) of lambda ds + s dlambda; b + s - A(W); A(W); A(w) */
     double *right, *rest;              /* (m) scratch */
@@ -20,15 +22,21 @@ struct loop {
         double size, *W, *a, *s; /* ||W||, W (p,q), A(W) and slacks (m) */
         double top, *lambda;     /* ||A^*(lambda)||_dual, (m) */
     } best;                      /* the W and the lambda of the least gap so far */
+    struct {
+        double *s, *lambda; /* (all m) of rows that have been in the set; 0 before */
+    } all;
 };
 
-/* Memory for the rows with chosen [m] set; `power`: of the entrywise norm.  STATUS_DONE, STATUS_NO_MEMORY. */
+/* Memory for what all rows share; `power`: of the entrywise norm.  STATUS_DONE, STATUS_NO_MEMORY. */
 int loop_init(struct loop *s, const struct coordinates *g, const struct ball_norm *norm, double power,
-              const unsigned char *chosen, struct arena *arena);
+              struct arena *arena);
 
-/* From W [p,q], which meets the rows; from its double, if `inside`, which then meets them with slack.  Nonzero: a
- * factorisation failed. */
-int loop_start(struct loop *s, const double *W, int inside, struct arena *arena);
+/* On the rows with chosen [all m] set, from W [p,q], which meets them; from its double, if `inside`, which then meets
+ * them with slack.  STATUS_DONE, STATUS_NO_MEMORY; STATUS_ITERATION_LIMIT: a factorisation failed. */
+int loop_start(struct loop *s, const unsigned char *chosen, const double *W, int inside, struct arena *arena);
+
+/* Go on with more rows; those that join are centred.  STATUS_DONE, STATUS_NO_MEMORY. */
+int loop_choose(struct loop *s, const unsigned char *chosen, struct arena *arena);
 
 /* Iterate until the gap is at most `gap`.  STATUS_DONE, STATUS_ITERATION_LIMIT (stagnation at rounding level, or `most`
  * *iterations), STATUS_INTERRUPTED. */

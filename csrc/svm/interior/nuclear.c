@@ -37,8 +37,7 @@ struct nuclear_ball {
     double *across, *square; /* (n,m) delta P_12 z; (n,n) z P_22 z */
 };
 
-static struct ball *make(ptrdiff_t p, ptrdiff_t q, const struct ball_norm *norm, const struct coordinates_packed *set,
-                         struct arena *arena)
+static struct ball *make(ptrdiff_t p, ptrdiff_t q, const struct ball_norm *norm, struct arena *arena)
 {
     (void)norm;
     struct nuclear_ball *s = arena_take(arena, 1, sizeof *s);
@@ -50,11 +49,16 @@ static struct ball *make(ptrdiff_t p, ptrdiff_t q, const struct ball_norm *norm,
     s->GG = arena_doubles(arena, p + q, p + q);
     ARENA_DOUBLES(arena, p, q, &s->drop, &s->dM, &s->half);
     s->turned = arena_doubles(arena, q, q);
-    s->delta = arena_doubles(arena, set->m, p);
-    s->far = arena_doubles(arena, set->n, p > q ? p : q);
+    return &s->ball;
+}
+
+static void pack(struct ball *ball, const struct coordinates_packed *set, struct arena *arena)
+{
+    struct nuclear_ball *s = (struct nuclear_ball *)ball;
+    s->delta = arena_doubles(arena, set->m, ball->p);
+    s->far = arena_doubles(arena, set->n, ball->p > ball->q ? ball->p : ball->q);
     s->across = arena_doubles(arena, set->n, set->m);
     s->square = arena_doubles(arena, set->n, set->n);
-    return &s->ball;
 }
 
 static double start(struct ball *ball, struct arena *arena)

@@ -39,8 +39,7 @@ struct spectral_ball {
     struct metric_gram gram;
 };
 
-static struct ball *make(ptrdiff_t p, ptrdiff_t q, const struct ball_norm *norm, const struct coordinates_packed *set,
-                         struct arena *arena)
+static struct ball *make(ptrdiff_t p, ptrdiff_t q, const struct ball_norm *norm, struct arena *arena)
 {
     (void)norm;
     struct spectral_ball *s = arena_take(arena, 1, sizeof *s);
@@ -58,13 +57,18 @@ static struct ball *make(ptrdiff_t p, ptrdiff_t q, const struct ball_norm *norm,
     s->U = arena_doubles(arena, p, r);
     ARENA_DOUBLES(arena, r, q, &s->V, &s->turned, &s->B);
     s->A = arena_doubles(arena, r, p);
-    s->delta = arena_doubles(arena, set->m, p);
-    s->z = arena_doubles(arena, set->n, q);
-    s->a = arena_doubles(arena, set->m, r);
-    s->b = arena_doubles(arena, set->n, r);
-    s->products = arena_doubles(arena, set->n, set->n);
-    metric_gram_init(&s->gram, set, r, r, 1, arena);
     return &s->ball;
+}
+
+static void pack(struct ball *ball, const struct coordinates_packed *set, struct arena *arena)
+{
+    struct spectral_ball *s = (struct spectral_ball *)ball;
+    s->delta = arena_doubles(arena, set->m, ball->p);
+    s->z = arena_doubles(arena, set->n, ball->q);
+    s->a = arena_doubles(arena, set->m, s->r);
+    s->b = arena_doubles(arena, set->n, s->r);
+    s->products = arena_doubles(arena, set->n, set->n);
+    metric_gram_init(&s->gram, set, s->r, s->r, 1, arena);
 }
 
 static double start(struct ball *ball, struct arena *arena)

@@ -152,28 +152,23 @@ static int polish(struct search *f, const struct coordinates *g, double tol, str
 }
 
 /* STATUS_DONE: certified; STATUS_ITERATION_LIMIT: not, though the set may have grown. */
-static int solve_on_set(struct search *f, const struct coordinates *g, struct arena *arena)
+static int solve_on_set(struct search *f, struct loop *s, const struct coordinates *g, struct arena *arena)
 {
-    struct loop s;
-    if (loop_init(&s, g, f->norm, f->options->p, f->chosen, arena) != STATUS_DONE)
-        return STATUS_NO_MEMORY;
-    if (loop_start(&s, f->start, g->rows->homogeneous, arena) != 0)
-        return STATUS_ITERATION_LIMIT;
     ptrdiff_t *iterations = &f->answer->iterations, most = f->options->max_iter;
     double tolerance = SPARE * f->options->tol;
-    int status = STATUS_DONE;
+    int status = loop_start(s, f->chosen, f->start, g->rows->homogeneous, arena);
     for (size_t stage = 0; status == STATUS_DONE && f->gap > tolerance && stage < STAGES; ++stage) {
-        if (f->norm->polish == NULL && stage + 1 < STAGES && (stage != LOOK || f->size == g->m))
-            continue;
-        status = loop_descend(&s, fmax(stages[stage], tolerance), iterations, most, f->monitor, arena);
-        compare(f, &s, g);
+        status = loop_descend(s, fmax(stages[stage], tolerance), iterations, most, f->monitor, arena);
+        compare(f, s, g);
         if (status != STATUS_DONE || f->gap <= tolerance)
             break;
         int polished = polish(f, g, tolerance, arena);
         if (polished != STATUS_ITERATION_LIMIT)
             return polished;
-        if (stage == LOOK && coordinates_add_broken(f->chosen, &f->size, g, f->a, SLACK))
-            return STATUS_ITERATION_LIMIT;
+        if (stage >= LOOK && stage + 1 < STAGES && coordinates_add_broken(f->chosen, &f->size, g, f->a, SLACK)) {
+            status = loop_choose(s, f->chosen, arena);
+            --stage;
+        }
     }
     coordinates_add_broken(f->chosen, &f->size, g, f->a, 0);
     return status;
@@ -183,6 +178,7 @@ static int solve(struct svm_answer *answer, const struct rows *rows, const struc
                  const struct ball_norm *norm, struct monitor *monitor, struct arena *arena)
 {
     struct coordinates g;
+    struct loop s;
     struct search f = {.answer = answer, .options = options, .norm = norm, .monitor = monitor, .gap = INFINITY};
     int status = coordinates_frobenius(answer, rows, options, norm->name, monitor, arena);
     if (status != STATUS_DONE && status != STATUS_ITERATION_LIMIT)
@@ -194,14 +190,13 @@ static int solve(struct svm_answer *answer, const struct rows *rows, const struc
     if (status == STATUS_INTERRUPTED || (status == STATUS_DONE && single))
         return solver_conclude(answer, rows, options, norm->name, status, arena);
     if (status != STATUS_DONE || (!norm->rotates && unrotate(&g, arena) != STATUS_DONE)
-        || init_search(&f, &g, arena) != STATUS_DONE || first_set(&f, &g, arena) != STATUS_DONE)
+        || init_search(&f, &g, arena) != STATUS_DONE || first_set(&f, &g, arena) != STATUS_DONE
+        || loop_init(&s, &g, norm, options->p, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     ptrdiff_t before;
     do {
-        struct arena_mark mark = arena_mark(arena);
         before = f.size;
-        status = solve_on_set(&f, &g, arena);
-        arena_release(arena, mark);
+        status = solve_on_set(&f, &s, &g, arena);
     } while (status >= 0 && status != STATUS_INTERRUPTED && f.size > before && answer->iterations < options->max_iter);
     if (status >= 0)
         status = conclude(&f, &g, status, arena);
