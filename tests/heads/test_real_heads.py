@@ -1,4 +1,4 @@
-"""A real model: the table of notebooks/models.md to the digit, and the findings behind it.  By hand, where the model is."""
+"""A real model: the table of notebooks/models.md to the digit, and the findings behind it.  By hand."""
 
 from __future__ import annotations
 

@@ -23,6 +23,7 @@ WATCHED = [
     "output_head",
     "token_sets",
     "train",
+    "steps",
     "callback",
     "reduce",
     "train_head",

@@ -235,33 +235,6 @@ def ridged(G, log_scale, W, ridge):
     return np.exp(log_scale - scale) * G + 2 * ridge * np.exp(-scale) * W, scale
 
 
-def step(data, y, v, loss, weights, rule, lr, ridge=0.0):
-    """The weights (W,) or (K, Q) after one step of a rule."""
-    if len(weights) == 1:
-        _, G, scale = loss_and_grad(data, y, v, loss, weights[0])
-        gradients = [ridged(G, scale, weights[0], ridge)]
-    else:
-        K, Q = weights
-        _, G, scale = loss_and_grad(data, y, v, loss, K @ Q.T)
-        gradients = [ridged(G @ Q, scale, K, ridge), ridged(G.T @ K, scale, Q, ridge)]
-    sizes = [np.linalg.norm(G) for G, _ in gradients]
-    if rule == "constant":
-        factors = [lr * np.exp(scale) for _, scale in gradients]
-    elif rule == "normalized":
-        factors = [lr / size if size > 0 else 0.0 for size in sizes]
-    else:
-        factors = [lr / math.hypot(*sizes)] * len(sizes)
-    return tuple(W - factor * G for W, factor, (G, _) in zip(weights, factors, gradients, strict=True))
-
-
-def train(data, y, v, loss, weights, rule, lr, steps, ridge=0.0):
-    """The weights before the first step and after each of ``steps``; ``lr`` a number or one per step."""
-    path = [tuple(np.asarray(W, dtype=np.float64) for W in weights)]
-    for rate in np.broadcast_to(lr, (steps,)):
-        path.append(step(data, y, v, loss, path[-1], rule, rate, ridge))
-    return path
-
-
 # ------------------------------------------------------------------------------------ projections
 
 

@@ -1,4 +1,4 @@
-"""NumPy twins of the rules beyond plain and normalised descent: one step each, from the plain gradient.
+"""NumPy twins of the update rules, and the walk of a run: each step from gradients G exp(scale), one rule at a time.
 
 A trained point is a tuple of matrices, (W,) or (K, Q), with v at its end when the head is trained.
 """
@@ -9,17 +9,77 @@ import numpy as np
 import reference
 
 
-def gradients(data, y, loss, weights, v, head=False):
-    """Mean loss and the true gradients; with ``head`` also in v (the logistic loss)."""
+def gradients(case, weights, loss="logistic", ridge=0.0, v=None):
+    """Mean loss and the gradients as pairs (G, scale); with ``v`` that of the head (the logistic loss), too."""
     W = weights[0] if len(weights) == 1 else weights[0] @ weights[1].T
-    value, G, scale = reference.loss_and_grad(data, y, v, loss, W)
-    G = G * np.exp(scale)
-    found = [G] if len(weights) == 1 else [G @ weights[1], G.T @ weights[0]]
-    if head:
-        labels, attended = reference.per_query(data, y), reference.attended(data, W)
-        slope = -1 / (1 + np.exp(labels * (attended @ v)))
-        found.append((slope * labels) @ attended / len(attended))
+    value, G, scale = reference.loss_and_grad(case.data, case.y, case.v if v is None else v, loss, W)
+    pairs = [(G, scale)] if len(weights) == 1 else [(G @ weights[1], scale), (G.T @ weights[0], scale)]
+    found = [reference.ridged(*pair, w, ridge) for pair, w in zip(pairs, weights, strict=True)]
+    if v is not None:
+        labels, attended = reference.per_query(case.data, case.y), reference.attended(case.data, W)
+        found.append(((-labels / (1 + np.exp(labels * (attended @ v)))) @ attended / len(attended), 0.0))
     return value, found
+
+
+class Rule:
+    """A rule with what it remembers: ``step`` gives the next point.  The head is a group of its own: it has its own
+    norm, and no weight decay."""
+
+    def __init__(self, rule="normalized", lr=0.1, ridge=0.0, momentum=0.0, weight_decay=0.0, betas=(0.9, 0.999),
+                 eps=0.0, p=2.0, target_loss=None, loss="logistic"):  # fmt: skip
+        self.rule, self.lr, self.ridge, self.decay, self.loss = rule, lr, ridge, weight_decay, loss
+        self.momentum, self.betas, self.eps, self.p, self.target = momentum, betas, eps, p, target_loss
+        self.means, self.steps = None, 0
+
+    def step(self, case, weights, v=None):
+        value, found = gradients(case, weights, self.loss, self.ridge, v)
+        lr = np.broadcast_to(self.lr, (self.steps + 1,))[-1] if np.ndim(self.lr) == 0 else self.lr[self.steps]
+        self.steps += 1
+        if self.means is None:
+            adam = self.rule == "adam"
+            self.means = [Means(self.betas[0], 1 - self.betas[0], self.betas[1]) if adam else Means(self.momentum)
+                          for _ in found]  # fmt: skip
+        means = [mean.add(*pair) for mean, pair in zip(self.means, found, strict=True)]
+        groups = [range(len(weights)), *([[len(weights)]] if v is not None else [])]
+        points, after = [*weights, *([v] if v is not None else [])], []
+        for group in groups:
+            top = max(means[i][1] for i in group)
+            plain = [means[i][0] * np.exp(means[i][1] - top) for i in group]  # all on one scale
+            joint = np.sqrt(sum((g**2).sum() for g in plain))
+            for i, g in zip(group, plain, strict=True):
+                w, kept = points[i], 1 - lr * self.decay * (i < len(weights))
+                if self.rule == "mirror":
+                    after.append(mirror(w, g, lr, self.p))
+                    continue
+                if self.rule == "polyak":
+                    target = self.target
+                    if target is None:  # the infimum of the logistic loss: every query on its best token
+                        best = np.array([row.max() for row in reference.scores(case.data, case.y, case.v)])
+                        target = np.mean(np.logaddexp(0, -best))
+                    length = min(lr, (value - target) / (joint * np.exp(top)) / 2)
+                else:
+                    length = lr
+                after.append(kept * w - length * self.direction(i, g, np.exp(top), joint))
+        return after
+
+    def direction(self, i, g, size, joint):
+        if self.rule == "adam":
+            return self.means[i].adam(self.eps)
+        if self.rule == "constant":
+            return g * size
+        if self.rule in ("normalized jointly", "polyak"):
+            return g / joint
+        if self.rule == "sign":
+            return np.sign(g)
+        return spectral(g) if self.rule == "spectral" else g / (np.linalg.norm(g) or 1.0)
+
+
+def train(case, weights, steps, **options):
+    """The points before the first step and after each."""
+    rule, path = Rule(**options), [tuple(np.asarray(w, dtype=np.float64) for w in weights)]
+    for _ in range(steps):
+        path.append(tuple(rule.step(case, path[-1])))
+    return path
 
 
 def mirror(w, g, lr, p):
@@ -64,13 +124,6 @@ def _sum(old, beta, new):
     kept = old[1] + np.log(beta) if beta > 0 else -np.inf
     scale = max(kept, new[1])
     return np.exp(kept - scale) * old[0] + np.exp(new[1] - scale) * new[0], scale
-
-
-def polyak(weights, found, excess, lr):
-    """All matrices together."""
-    size = np.sqrt(sum((g**2).sum() for g in found))
-    length = min(lr, excess / (2 * size))
-    return [w - length * g / size for w, g in zip(weights, found, strict=True)]
 
 
 def ball(W, radius, norm):

@@ -2,11 +2,12 @@
 
 import importlib
 import math
+from types import SimpleNamespace
 
 import attsvm
 import numpy as np
 import pytest
-import reference
+import reference_rules
 from attsvm.training.query_span import span_of
 
 train_module, arguments = (importlib.import_module(f"attsvm.training.{name}") for name in ("train", "arguments"))
@@ -44,7 +45,8 @@ def test_a_hundred_steps_are_the_twins(rule, rng):
     W = 0.1 * rng.standard_normal((24, 24))
     assert uses_span(problem, W)
     run = attsvm.train(problem, W, rule=rule, lr=0.3, steps=100)
-    *_, (twin,) = reference.train(problem.data, problem.y, problem.head.v, "logistic", (W,), rule, 0.3, 100)
+    case = SimpleNamespace(data=problem.data, y=problem.y, v=problem.head.v)
+    *_, (twin,) = reference_rules.train(case, (W,), 100, rule=rule, lr=0.3)
     np.testing.assert_allclose(run.W, twin, rtol=0, atol=1e-12 * np.abs(twin).max())
 
 

@@ -1,0 +1,189 @@
+"""The one walk of training: every rule on W and on K and Q, with the head and without, on every kind of data, step by
+step beside its NumPy twin; side by side, in parts and with attention heads, the run alone."""
+
+from __future__ import annotations
+
+import attsvm
+import numpy as np
+import pytest
+import reference
+import reference_rules as twin
+from builders import BUILDERS, build_case
+
+# Options of a rule, and how far a step may be from the twin's: roots of |u| near zero magnify a rounding, and U V^T of
+# nearly equal gradients differs by their difference over the least singular value.
+RULES = {
+    "normalized": (dict(rule="normalized"), 1e-12),
+    "normalized, ridge": (dict(rule="normalized", ridge=1e-3), 1e-12),
+    "jointly": (dict(rule="normalized jointly"), 1e-12),
+    "jointly, ridge": (dict(rule="normalized jointly", ridge=1e-3), 1e-12),
+    "constant": (dict(rule="constant"), 1e-12),
+    "constant, ridge": (dict(rule="constant", ridge=1e-3), 1e-12),
+    "polyak, capped": (dict(rule="polyak", lr=0.01), 1e-11),
+    "polyak": (dict(rule="polyak", lr=1e6), 1e-11),
+    "mirror 1.75": (dict(rule="mirror", p=1.75), 1e-9),
+    "mirror 2": (dict(rule="mirror", p=2.0), 1e-9),
+    "mirror 3": (dict(rule="mirror", p=3.0), 1e-9),
+    "sign": (dict(rule="sign"), 1e-12),
+    "spectral": (dict(rule="spectral"), 1e-6),
+    # What remembers is compared over a whole run; signs and U V^T pass on the roundings of its steps.
+    "constant, momentum": (dict(rule="constant", momentum=0.8, weight_decay=0.3), 1e-9),
+    "normalized, momentum": (dict(rule="normalized", momentum=0.8, weight_decay=0.3), 1e-9),
+    "jointly, momentum": (dict(rule="normalized jointly", momentum=0.8, weight_decay=0.3), 1e-9),
+    "sign, momentum": (dict(rule="sign", momentum=0.8, weight_decay=0.3), 1e-9),
+    "spectral, momentum": (dict(rule="spectral", momentum=0.8, weight_decay=0.3), 1e-6),
+    "adam": (dict(rule="adam", betas=(0.9, 0.999), eps=1e-3, weight_decay=0.1), 1e-8),
+    "adam, short": (dict(rule="adam", betas=(0.5, 0.5), eps=0.0), 1e-8),
+    "adam without momentum": (dict(rule="adam", betas=(0.0, 0.9), eps=0.0), 1e-8),
+    "adam, shorter": (dict(rule="adam", betas=(0.9, 0.3), eps=0.0, weight_decay=0.1), 1e-8),
+}
+KINDS = ["cross", "causal_ragged", "self_all", "cross_float32", "cross_ragged_several", "cross_gemm"]
+
+
+def remembers(options):
+    return options["rule"] == "adam" or options.get("momentum", 0) > 0
+
+
+def starts(case, trained, runs=None, m=3, size=0.5):
+    shape = () if runs is None else (runs,)
+    dk, dz = case.data.dk, case.data.dz
+    if trained == "W":
+        return dict(W=size * case.rng.standard_normal((*shape, dk, dz)))
+    return {name: size * case.rng.standard_normal((*shape, d, m)) for name, d in (("K", dk), ("Q", dz))}
+
+
+def reached(run, head=False):
+    return [*([run.W] if run.K is None else [run.K, run.Q]), *([run.v] if head else [])]
+
+
+def walk(case, weights, options, rtol, steps=5, loss="logistic", head=False):
+    """A rule without memory goes each step from where the last one ended: where a run ends at a finite minimiser,
+    normalised steps go round it, and two runs that differ by a rounding part."""
+    v, names = case.v, list(weights)
+    if head and options["rule"] == "polyak":  # the infimum is that of a head that stays
+        options = {**options, "target_loss": 0.0}
+    together = remembers(options)
+    memory = twin.Rule(**options, loss=loss)
+    point, expected = weights, None
+    for _ in range(steps):
+        problem = attsvm.Problem(case.data, case.y, attsvm.LinearHead(v), loss)
+        if together:
+            now = expected or [*weights.values(), *([v] if head else [])]
+            expected = memory.step(case, tuple(now[: len(names)]), now[-1] if head else None)
+            continue
+        expected = twin.Rule(**options, loss=loss).step(case, tuple(point.values()), v if head else None)
+        run = attsvm.train(problem, **point, steps=1, record=0, train_head=head, **options)
+        compare(case, reached(run, head), expected, rtol, options, point, v if head else None, loss)
+        point, v = dict(zip(names, reached(run), strict=True)), run.v if head else v
+    if together:
+        run = attsvm.train(problem, **weights, steps=steps, record=0, train_head=head, **options)
+        compare(case, reached(run, head), expected, rtol)
+
+
+def compare(case, found, expected, rtol, options=None, point=None, v=None, loss="logistic"):
+    sure = [np.ones(np.shape(x), bool) for x in found]
+    if options is not None and options["rule"] == "sign":  # the others have the sign of a rounding
+        sure = [
+            np.abs(g) > 1e-12 * np.abs(g).max() for g, _ in twin.gradients(case, tuple(point.values()), loss, v=v)[1]
+        ]
+    for mine, theirs, these in zip(found, expected, sure, strict=True):
+        np.testing.assert_allclose(mine[these], theirs[these], rtol=0, atol=rtol * np.abs(theirs).max())
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("trained", ["W", "KQ"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_step_is_the_twins(kind, trained, rule):
+    case = build_case(kind)
+    walk(case, starts(case, trained), *RULES[rule])
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("trained", ["W", "KQ"])
+@pytest.mark.parametrize("kind", ["cross", "causal_ragged", "cross_values", "cross_float32"])
+def test_each_step_with_the_head_is_the_twins(kind, trained, rule):
+    case = build_case(kind)
+    walk(case, starts(case, trained), *RULES[rule], steps=4, head=True)
+
+
+@pytest.mark.parametrize("rule", [rule for rule in RULES if "constant" not in rule and "polyak" not in rule])
+@pytest.mark.parametrize("trained", ["W", "KQ"])
+def test_steps_where_gradients_are_far_below_double_precision(trained, rule):
+    """A start sixty times as large: e^-1000, and the plain gradient no longer a number that moves anything."""
+    case = build_case("cross")
+    walk(case, starts(case, trained, size=60.0), *RULES[rule], steps=10)
+
+
+@pytest.mark.parametrize("kind", BUILDERS)
+@pytest.mark.parametrize("trained", ["W", "KQ"])
+@pytest.mark.parametrize("rule", ["normalized", "jointly, ridge", "constant"])
+def test_each_step_on_all_kinds_of_data(kind, trained, rule):
+    case = build_case(kind)
+    walk(case, starts(case, trained), *RULES[rule])
+
+
+@pytest.mark.parametrize("loss", ["exponential", "linear", "log"])
+@pytest.mark.parametrize("trained", ["W", "KQ"])
+def test_each_step_of_other_losses_and_with_one_v_per_query(loss, trained):
+    case = build_case("cross", positive=loss == "log")
+    walk(case, starts(case, trained, size=0.0 if trained == "W" else 0.5), *RULES["normalized"], steps=30, loss=loss)
+    case = build_case("causal_ragged", "per query")
+    walk(case, starts(case, trained), *RULES["normalized"], steps=30)
+
+
+@pytest.mark.parametrize("rule", ["normalized", "jointly", "constant", "sign", "adam"])
+def test_a_schedule_is_read_step_by_step(rule):
+    case = build_case("cross")
+    weights, lr, options = starts(case, "W"), case.rng.uniform(0, 0.2, 30), RULES[rule][0]
+    problem = attsvm.Problem(case.data, case.y, attsvm.LinearHead(case.v))
+    run = attsvm.train(problem, **weights, lr=lr, steps=30, record=1, **options)
+    found = np.array([w for (w,) in twin.train(case, tuple(weights.values()), 30, lr=lr, **options)])
+    np.testing.assert_allclose(run.weights, found, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(run.norm, np.linalg.norm(found, axis=(1, 2)), rtol=1e-10)
+    np.testing.assert_array_equal(run.steps, np.arange(31))
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "prompt"])
+@pytest.mark.parametrize("trained", ["W", "KQ"])
+@pytest.mark.parametrize("rule", RULES)
+def test_runs_side_by_side_and_in_parts_are_the_runs_alone(kind, trained, rule):
+    case, (options, rtol) = build_case(kind), RULES[rule]
+    problem = attsvm.Problem(case.data, case.y, attsvm.LinearHead(case.v))
+    weights, lr = starts(case, trained, 5), np.linspace(0.02, 0.1, 5)[:, None] * min(options.get("lr", 1.0), 1.0)
+    options = {**options, "lr": lr, "steps": 12, "record": 4}
+    run = attsvm.train(problem, **weights, runs=5, **options)
+    assert run.W.shape == (5, case.data.dk, case.data.dz) and run.loss.shape == (5, len(run.steps))
+    for r in range(5):
+        one = {name: w[r] for name, w in weights.items()}
+        alone = attsvm.train(problem, **one, **options | {"lr": lr[r, 0]})
+        # The products of many runs sum in another order; 12 steps add as many roundings.
+        for name in ("W", "weights", "loss", "norm"):
+            theirs = getattr(alone, name)
+            np.testing.assert_allclose(getattr(run[r], name), theirs, rtol=0, atol=20 * rtol * np.abs(theirs).max())
+        np.testing.assert_array_equal(*(reference.per_query(case.data, a) for a in (run.selected[r], alone.selected)))
+    # A progress bar cuts the run into parts, which pass on what the rule keeps.
+    parts = attsvm.train(problem, **weights, runs=5, progress=True, **options)
+    np.testing.assert_array_equal(parts.weights, run.weights)
+
+
+@pytest.mark.parametrize("rule", ["normalized", "jointly", "sign", "spectral", "sign, momentum", "adam, short"])
+@pytest.mark.parametrize("combine", ["sum", "concatenate"])
+def test_each_attention_head_takes_its_own_step(rule, combine):
+    """One step of a problem with two heads is the step of each head's gradient."""
+    options = RULES[rule][0]
+    X, Z, y, v = attsvm.sample.unit_sphere(4, 5, 6, 3)
+    head = attsvm.LinearHead(v if combine == "sum" else np.concatenate([v, -v]))
+    problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, head, heads=2, combine=combine)
+    W = np.random.default_rng(3).standard_normal((2, 6, 6))
+    run = attsvm.train(problem, W, **options, lr=0.1, steps=1)
+    _, G = problem.loss_and_grad(W)
+    for h in range(2):
+        step = {
+            "sign": np.sign,
+            "adam": np.sign,
+            "spectral": twin.spectral,
+            "normalized": lambda g: g / np.linalg.norm(g),
+            "normalized jointly": lambda g: g / np.linalg.norm(G),
+        }[options["rule"]](G[h])
+        kept = 1 - 0.1 * options.get("weight_decay", 0.0)
+        np.testing.assert_allclose(run.W[h], kept * W[h] - 0.1 * step, rtol=0, atol=1e-9)
