@@ -94,7 +94,7 @@ def step(equations, scale, missed, witness):
     gone, basis, most = set(), [(i, j) for i, j in witness["basis"]], max(map(len, equations.values()))
     need(sum(map(len, witness["dependent"])) * most <= MOST_NUMBERS, "too large", ValueError)
     for vector in witness["dependent"]:
-        factors, first = {(i, j): number(x) for i, j, x in vector}, tuple(vector[0][:2])
+        factors, first = {(i, j): integer for i, j, integer in vector}, tuple(vector[0][:2])
         places = {u for e in factors for u in equations[e]}
         fine = factors[first] and not gone & factors.keys() and not sum(x * missed[e] for e, x in factors.items())
         zero = not any(sum(x * equations[e].get(u, 0) for e, x in factors.items()) for u in places)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -19,12 +20,13 @@ import numpy as np
 from .. import check
 from ..common.files import replacing
 from .separation import Separation
-from .solve import solve_svm
 
 DEPENDENT = 1e-9  # of the largest: what is left of an equation that depends on others
+BINDING = 1e-6  # of the largest margin asked: W exceeds less where it is held
+NOISE = 1e-12  # of the largest pull of a multiplier: what interior points leave on rows that are not needed
 BITS = (28, 44, 53)  # of an inverse, the fewest that do: products of short integers are fast
-MULTIPLES = range(1, 13)  # by which the factors of dependent equations become whole
-NUDGES = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10)  # of W, into the margins that it misses by rounding
+MOST_DEPENDED = 40  # equations on which another depends: the factors have some 100 digits for each
+NUDGES = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10, 1e-9)  # of W, into the margins that it misses by rounding
 
 
 def write_proof(sol: Separation, path: Any) -> str:
@@ -43,7 +45,8 @@ def proved(sol: Separation) -> tuple[dict[str, Any], str, Fraction | None]:
         try:
             return (proof, *check.theorem(_text(proof)))
         except (AssertionError, ValueError) as error:
-            why = str(error)
+            if proof["witness"].get("basis") != []:
+                why = str(error)
     raise ValueError(f"not proved: {why}")
 
 
@@ -54,13 +57,13 @@ def _text(proof: dict[str, Any]) -> bytes:
 def _candidates(sol: Separation) -> Iterator[dict[str, Any]]:
     """Contents of files that may prove the answer, the likeliest first."""
     if sol.method == "working set":
-        raise ValueError("the rows of other processes are not here: a proof needs all")
+        raise ValueError("not proved: the rows of other processes are not here")
     if sol.status == "infeasible":
         yield from _contradictions(_Rows(sol))
-    elif sol.W is not None and sol.status != "no constraint":
+    elif sol.W is not None and sol.flat_dual.any():
         yield from _weights(_Rows(sol))
     else:
-        raise ValueError(f"an answer that is {sol.status!r} proves nothing: {sol.message}")
+        raise ValueError(f"not proved: an answer that is {sol.status!r} and has no multipliers proves nothing")
 
 
 class _Rows:
@@ -93,17 +96,29 @@ class _Rows:
     def differences(self, rows: np.ndarray) -> np.ndarray:
         return self.keys[self.chosen[rows]] - self.keys[self.key[rows]]
 
+    def sizes(self) -> np.ndarray:
+        """Of the rows: the largest number of x_a - x_t times that of z."""
+        rows = np.arange(len(self.query))
+        return np.abs(self.differences(rows)).max(axis=1) * np.abs(self.queries).max(axis=1)[self.query]
+
     def combined(self, dual: np.ndarray) -> np.ndarray:
         """``sum dual (x_a - x_t) z^T``."""
         rows = np.flatnonzero(dual)
         return (dual[rows, None] * self.differences(rows)).T @ self.queries[self.query[rows]]
 
+    def entry(self, row: int, i: int, j: int) -> Fraction:
+        """Of the matrix (x_a - x_t) z^T, exactly."""
+        difference = Fraction(self.keys[self.chosen[row], i]) - Fraction(self.keys[self.key[row], i])
+        return difference * Fraction(self.queries[self.query[row], j])
+
     def names(self, rows: np.ndarray) -> list[tuple[int, int]]:
         return list(zip(self.query[rows].tolist(), self.token[rows].tolist(), strict=True))
 
-    def file(self, claim: str, dual: np.ndarray, W: np.ndarray | None, witness: dict[str, Any]) -> dict[str, Any]:
-        """The content of the file, but for its statement."""
-        sol, some = self.sol, np.flatnonzero(dual)
+    def file(
+        self, claim: str, dual: np.ndarray, W: np.ndarray | None, witness: dict[str, Any], used: Any = None
+    ) -> dict[str, Any]:
+        """The content of the file, but for its statement.  ``used``: rows whose multiplier is listed, zero or not."""
+        sol, some = self.sol, np.flatnonzero(dual) if used is None else used
         windows = np.split(np.arange(len(self.query)), np.cumsum(self.stop - self.start)[:-1])
         used = list(zip(self.names(some), _hex(dual[some]), strict=True))
         return {
@@ -136,23 +151,28 @@ def _hex(array: np.ndarray) -> Any:
 
 
 def _weights(rows: _Rows) -> Iterator[dict[str, Any]]:
-    sol, found, inward = rows.sol, np.asarray(rows.sol.W), None
+    sol, W = rows.sol, np.asarray(rows.sol.W)
     witness = _equations_of_weights(rows)
     M = rows.combined(rows.dual)
-    for nudge in NUDGES if rows.rhs is not None and sol.C is None else NUDGES[:1]:
-        if nudge and inward is None:
-            inward = np.abs(found).max() * _inward(sol)
-        W = found if inward is None else found + nudge * inward
+    inward = _inward(rows, W) if rows.rhs is not None and sol.C is None else np.zeros_like(W)
+    for nudge in NUDGES if inward.any() else NUDGES[:1]:
+        moved = W + nudge * inward
         if sol.norm in ("nuclear", "spectral"):  # a norm of metric= would have its witness here
-            witness |= {"W": _factors(W, sol.norm == "nuclear"), "dual": _factors(M, sol.norm == "spectral")}
-        yield rows.file("optimal" if sol.status == "optimal" else "feasible", rows.dual, W, witness)
+            witness |= {"W": _factors(moved, sol.norm == "nuclear"), "dual": _factors(M, sol.norm == "spectral")}
+        yield rows.file("optimal" if sol.status == "optimal" else "feasible", rows.dual, moved, witness)
 
 
-def _inward(sol: Separation) -> np.ndarray:
-    """A direction in which all margins grow: with margins of either sign, stretching W does not do it."""
-    inner = solve_svm(sol.data, sol.selected, tol=1e-3)
-    W = np.asarray(inner.W if inner.W is not None and inner.status == "optimal" else sol.W)
-    return W / np.abs(W).max()
+def _inward(rows: _Rows, W: np.ndarray) -> np.ndarray:
+    """A direction along which the margins that bind grow by what they are asked, and equations stay: W may miss some
+    by rounding, and where they ask for various numbers no stretching of W mends that."""
+    at = np.arange(len(rows.query))
+    queries = rows.queries[rows.query]
+    asked = np.asarray(rows.rhs)
+    excess = np.einsum("kd,kd->k", rows.differences(at), queries @ W.T) - asked
+    largest = np.abs(asked).max()
+    binding = np.flatnonzero(rows.equation | ~rows.kept & (excess < BINDING * largest))
+    A = (rows.differences(binding)[:, :, None] * queries[binding][:, None, :]).reshape(len(binding), -1)
+    return np.linalg.lstsq(A, np.where(rows.equation[binding], 0.0, largest), rcond=None)[0].reshape(W.shape)
 
 
 def _factors(A: np.ndarray, balanced: bool) -> list[Any]:
@@ -170,7 +190,8 @@ def _equations_of_weights(rows: _Rows) -> dict[str, Any]:
     differences, queries = rows.differences(at), rows.queries[rows.query[at]]
     A = (differences[:, :, None] * queries[:, None, :]).reshape(len(at), -1)
     places = [divmod(k, queries.shape[1]) for k in range(A.shape[1])]
-    return _square(A, rows.names(at), places, np.ones(A.shape[1])) or {"basis": [], "dependent": [], "inverse": []}
+    found = _square(A, rows.names(at), places, np.ones(A.shape[1]), lambda e, k: rows.entry(at[e], *places[k]))
+    return found or {"basis": [], "dependent": [], "inverse": []}
 
 
 # ------------------------------------------------------------------------------------- contradictions
@@ -178,28 +199,32 @@ def _equations_of_weights(rows: _Rows) -> dict[str, Any]:
 
 def _contradictions(rows: _Rows) -> Iterator[dict[str, Any]]:
     exact = {"lift": False, "basis": [], "dependent": [], "inverse": []}
-    yield rows.file("infeasible", rows.dual, None, exact)
-    for dual in (*_of_one_query(rows), rows.dual):
+    yield rows.file("infeasible", rows.dual, None, exact)  # copies, zero queries, cycles
+    pull = np.abs(rows.dual) * rows.sizes()
+    needed = np.where(pull > NOISE * pull.max(), rows.dual, 0.0)
+    for dual in (*_of_one_query(rows, needed), needed, rows.dual):
         for lift in (False, True):
             found = _contradiction(rows, dual, lift)
             if found is not None:
                 yield found
 
 
-def _of_one_query(rows: _Rows) -> Iterator[np.ndarray]:
+def _of_one_query(rows: _Rows, dual: np.ndarray) -> Iterator[np.ndarray]:
     """The multipliers of equal queries, where those alone add the rows up to zero."""
     b = rows.kept == 0 if rows.rhs is None else rows.rhs
     _, kind = np.unique(rows.queries, axis=0, return_inverse=True)
     kind = kind.ravel()[rows.query]
-    for k in np.unique(kind[rows.dual != 0]):
-        dual = np.where(kind == k, rows.dual, 0.0)
-        some = np.flatnonzero(dual)
-        parts = dual[some, None] * rows.differences(some)
-        if np.abs(parts.sum(axis=0)).max() <= 1e-6 * np.abs(parts).sum() and dual @ b > 0:
-            yield dual / np.abs(dual).max()
+    for k in np.unique(kind[dual != 0]):
+        one = np.where(kind == k, dual, 0.0)
+        some = np.flatnonzero(one)
+        parts = one[some, None] * rows.differences(some)
+        if np.abs(parts.sum(axis=0)).max() <= 1e-6 * np.abs(parts).sum() and one @ b > 0:
+            yield one / np.abs(one).max()
 
 
 def _contradiction(rows: _Rows, dual: np.ndarray, lift: bool) -> dict[str, Any] | None:
+    """The file of multipliers near these whose rows add up to zero.  With ``lift``, as if unequal tokens were
+    orthogonal; of one query, its largest number stands for the others, which are multiples of it."""
     at = np.flatnonzero(dual)
     D, Z = rows.differences(at), rows.queries[rows.query[at]]
     if lift:
@@ -209,31 +234,46 @@ def _contradiction(rows: _Rows, dual: np.ndarray, lift: bool) -> dict[str, Any] 
         np.add.at(D, (np.arange(len(at)), place[rows.chosen[at]]), 1.0)
         np.add.at(D, (np.arange(len(at)), place[rows.key[at]]), -1.0)
     keys, queries = np.flatnonzero(D.any(axis=0)), np.flatnonzero(Z.any(axis=0))
+    multiples = []
+    if (Z == Z[0]).all():
+        most = int(np.abs(Z[0]).argmax())
+        for j in queries[queries != most].tolist():
+            one, other = _whole([Fraction(Z[0, most]), -Fraction(Z[0, j])])
+            multiples += [[[i, j, one], [i, most, other]] for i in keys.tolist()]
+        queries = np.array([most])
     A = (D[:, keys, None] * Z[:, None, queries]).reshape(len(at), -1).T
-    places = [(i, j) for i in keys.tolist() for j in queries.tolist()]
-    touched = A.any(axis=1)
-    A, places = A[touched], [place for place, there in zip(places, touched, strict=True) if there]
-    found = _square(A, places, rows.names(at), np.where(rows.equation[at], np.abs(dual).max(), np.abs(dual[at])))
+    touched = np.flatnonzero(A.any(axis=1))
+    places = [(int(keys[k // len(queries)]), int(queries[k % len(queries)])) for k in touched]
+    names, wanted = rows.names(at), np.where(rows.equation[at], np.abs(dual).max(), np.abs(dual[at]))
+
+    def entry(equation: int, unknown: int) -> Fraction:
+        (i, j), row = places[equation], at[unknown]
+        if lift:
+            return Fraction(D[unknown, i]) * Fraction(Z[unknown, j])
+        return rows.entry(row, i, j)
+
+    found = _square(A[touched], places, names, wanted, entry)
     if found is None:
         return None
-    # the basis takes up what rounding and the solver's tolerance have left
-    names = {name: k for k, name in enumerate(rows.names(at))}
-    basis = [names[tuple(name)] for name in found["basis"]]
+    basis = [names.index(tuple(name)) for name in found["basis"]]  # takes up what the solver's tolerance has left
     exact = dual.copy()
     for _ in range(2):
-        rest = A @ exact[at]
-        exact[at[basis]] -= np.linalg.lstsq(A[:, basis], rest, rcond=None)[0]
+        exact[at[basis]] -= np.linalg.lstsq(A[:, basis], A @ exact[at], rcond=None)[0]
     if (exact[at][~rows.equation[at]] < 0).any():
         return None
-    return rows.file("infeasible", exact, None, {"lift": lift, **found})
+    found["dependent"] = multiples + found["dependent"]
+    return rows.file("infeasible", exact, None, {"lift": lift, **found}, at)
 
 
 # ------------------------------------------------------------------------------------- square parts of equations
 
 
-def _square(A: np.ndarray, equations: list[Any], unknowns: list[Any], weights: np.ndarray) -> dict[str, Any] | None:
+def _square(
+    A: np.ndarray, equations: list[Any], unknowns: list[Any], weights: np.ndarray, entry: Callable[[int, int], Fraction]
+) -> dict[str, Any] | None:
     """A square part of equations (rows, in the order of their names) that is far from singular, how the others depend
-    on them, and its inverse.  ``weights``: the unknowns that should be part of it.  None: dependent in no simple way.
+    on them, and its inverse.  ``weights``: the unknowns that should be part of it.  ``entry``: of A, exactly.  None:
+    where others depend on so many that it cannot be said exactly.
     """
     sizes = np.abs(A).max(axis=1)
     scaled = A / np.where(sizes > 0, sizes, 1.0)[:, None] * (weights / weights.max())
@@ -245,18 +285,42 @@ def _square(A: np.ndarray, equations: list[Any], unknowns: list[Any], weights: n
     dependent = []
     for k in np.setdiff1d(np.arange(len(A)), free):
         factors = A[k, basis] @ inverse
-        factors[np.abs(factors) < 1e-7] = 0.0
-        whole = next((n for n in MULTIPLES if np.abs(n * factors - np.rint(n * factors)).max(initial=0) < 1e-6), None)
-        if whole is None:
+        others = np.flatnonzero(np.abs(factors) * sizes[free] > DEPENDENT * sizes[k])
+        if len(others) > MOST_DEPENDED:
             return None
-        others = np.flatnonzero(factors)
-        listed = [(k, float(whole)), *zip(free[others], -np.rint(whole * factors[others]), strict=True)]
-        dependent.append([[*equations[i], float(x).hex()] for i, x in listed])
+        some = basis[_pivots(A[np.ix_(free[others], basis)])] if len(others) else basis[:0]
+        exact = _solved([[entry(e, x) for e in free[others]] for x in some], [entry(k, x) for x in some])
+        if len(some) < len(others) or exact is None:
+            return None
+        whole = _whole([Fraction(1), *(-x for x in exact)])
+        dependent.append([[*equations[e], x] for e, x in zip([k, *free[others]], whole, strict=True)])
     return {
         "basis": [list(unknowns[k]) for k in basis],
         "dependent": dependent,
         "inverse": _hex(_rounded(inverse, A[np.ix_(free, basis)]).T),
     }
+
+
+def _solved(A: list[list[Fraction]], b: list[Fraction]) -> list[Fraction] | None:
+    """x with A x = b, exactly; None where A is singular."""
+    rows = [[*row, x] for row, x in zip(A, b, strict=True)]
+    for k in range(len(rows)):
+        pivot = next((i for i in range(k, len(rows)) if rows[i][k]), None)
+        if pivot is None:
+            return None
+        rows[k], rows[pivot] = rows[pivot], rows[k]
+        rows[k] = [x / rows[k][k] for x in rows[k]]
+        rows = [
+            row if i == k or not row[k] else [x - row[k] * y for x, y in zip(row, rows[k], strict=True)]
+            for i, row in enumerate(rows)
+        ]
+    return [row[-1] for row in rows]
+
+
+def _whole(numbers: list[Fraction]) -> list[int]:
+    """Proportional integers."""
+    scale = math.lcm(*(x.denominator for x in numbers))
+    return [int(x * scale) for x in numbers]
 
 
 def _pivots(A: np.ndarray) -> np.ndarray:

@@ -1,0 +1,391 @@
+"""Proofs: every answer has one, and no false one is taken.  The checker is tested as what it is, one file alone."""
+
+from __future__ import annotations
+
+import ast
+import collections
+import copy
+import gzip
+import json
+import math
+import re
+import shutil
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import attsvm
+import numpy as np
+import problems
+import pytest
+from attsvm import check
+from attsvm.svm.proof import proved
+from falsify import falsified
+
+CHECKER = Path(check.__file__)
+NORMS = ["frobenius", "nuclear", "max", "spectral", 1.5, 3.0]
+FLOATS = re.compile(r"\d+\.?\d*(?:e[+-]?\d+)?", re.IGNORECASE)
+
+
+def text_of(proof):
+    return json.dumps(proof).encode()
+
+
+def drawn(seed):
+    """A random answer: any norm, any kind of selection; None where nothing is asked or nothing was found."""
+    rng = np.random.default_rng([27, seed])
+    n, T, d, dz = (int(rng.integers(low, high)) for low, high in ((1, 10), (2, 7), (1, 7), (1, 7)))
+    kind = rng.choice(["one", "kept", "margins", "signed", "soft", "soft kept", "kept margins", "vocabulary"])
+    norm = "frobenius" if "soft" in kind else [*NORMS, 1.1][rng.integers(7)]
+    X, causal = rng.standard_normal((n, T, d)), rng.random() < 0.3
+    if kind == "vocabulary":
+        X = rng.standard_normal((5, d))[rng.integers(0, 5, (n, T))]
+    data = attsvm.causal_attention(X) if causal else attsvm.cross_attention(X, rng.standard_normal((n, dz)))
+    shape = (n, T, T) if causal else (n, T)
+    seen = np.tril(np.ones((T, T), dtype=bool)) & np.ones(shape, dtype=bool) if causal else np.ones(shape, dtype=bool)
+    chosen = np.where(seen, rng.random(shape), -1.0).argmax(axis=-1)
+    options = {}
+    if "kept" in kind:
+        chosen = seen & ((rng.random(shape) < 0.3) | (np.arange(T) == chosen[..., None]))
+    if "margins" in kind:
+        options["margins"] = 1 + 0.5 * rng.random(shape)
+    if kind == "signed":
+        options["margins"] = rng.standard_normal(shape)
+    if "soft" in kind:
+        options["C"] = float(10 ** rng.uniform(-2, 2))
+    sol = attsvm.solve_svm(data, chosen, norm, **options)
+    return sol if sol.status in ("optimal", "infeasible") and sol.flat_dual.any() else None
+
+
+@pytest.fixture(scope="module")
+def proofs():
+    """True proofs of many kinds, small ones."""
+    found = []
+    for seed in range(80):
+        sol = drawn(seed)
+        if sol is not None:
+            proof, statement, _ = proved(sol)
+            found.append(proof | {"statement": statement})
+    return found
+
+
+def verdict(proof):
+    """(statement, gap), or None where the checker does not take it."""
+    try:
+        return check.theorem(text_of(proof))
+    except Exception:
+        return None
+
+
+# ------------------------------------------------------------------------------------- what is proved
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_bounds_enclose_what_the_solver_says(norm, sphere):
+    sol = attsvm.solve_svm(sphere().data, [0, 1, 2, 3, 4, 5], norm)
+    gap = sol.proved_gap()
+    assert isinstance(gap, Fraction) and 0 <= gap
+    assert abs(float(gap) - sol.gap) < 1e-12  # rounding of products of 10 numbers, times the gap's condition
+    _, statement, _ = proved(sol)
+    low, high = (float(x) for x in FLOATS.findall(statement.partition("above")[2])[:2])
+    assert low < 1 / sol.margin < high * (1 + 1e-15) and high / low - 1 < 1e-7
+
+
+def few(first, last):
+    answers = [(seed, sol) for seed in range(first, last) if (sol := drawn(seed)) is not None]
+    for seed, sol in answers:
+        try:
+            *_, gap = proved(sol)
+        except ValueError as error:
+            yield seed, str(error)
+        else:
+            assert (gap is None) == (sol.status == "infeasible"), seed
+            yield seed, None
+
+
+def test_random_answers_are_proved():
+    missing = {seed: why for seed, why in few(80, 160) if why}
+    assert not missing
+
+
+@pytest.mark.slow
+def test_a_thousand_random_answers_are_proved():
+    missing = {seed: why for seed, why in few(160, 1260) if why}
+    assert len(missing) <= 5, missing
+
+
+@pytest.mark.parametrize("p", [1 + 2.0**-52, 1.0001, 2.0000001, 1e15])
+def test_any_power_is_bounded_from_above(p):
+    """Against sums of 400 digits."""
+    import decimal
+
+    rng = np.random.default_rng(3)
+    A = [[int(x) for x in row] for row in rng.integers(-(10**6), 10**6, (3, 4))]
+    ours = check.bound(A, 7, Fraction(p), None)
+    with decimal.localcontext(decimal.Context(prec=400, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)):
+        exponent = decimal.Decimal(p)
+        total = sum((abs(decimal.Decimal(x)).ln() * exponent).exp() for row in A for x in row if x)
+        true = (total.ln() / exponent).exp() / 7
+        assert decimal.Decimal(ours.numerator) / ours.denominator >= true * (1 - decimal.Decimal(10) ** -300)
+    assert float(ours) <= float(true) * (1 + 1e-14)
+
+
+def test_one_hot_tokens_never_span():
+    """Differences of one-hot tokens add up to zero: an equation follows from the others."""
+    rng = np.random.default_rng(0)
+    tokens = rng.integers(0, 6, (40, 5))
+    data = attsvm.cross_attention(np.eye(6)[tokens], rng.standard_normal((40, 3)))
+    sol = attsvm.solve_svm(data, rng.integers(0, 5, 40))
+    assert sol.status == "infeasible" and proved(sol)[1] == "no W exists"
+
+
+@pytest.mark.parametrize("case", ["contradiction", "zero_query", "contradicting_kept"])
+def test_awkward_contradictions(case):
+    made = getattr(problems, case)()
+    sol = attsvm.solve_svm(made.data, made.selected)
+    assert sol.status == "infeasible" and proved(sol)[1] == "no W exists"
+
+
+def test_a_contradiction_only_within_rounding():
+    """A mean, rounded, is no longer the mean: some W exists, of norm 1e16 or so."""
+    made = problems.inside_hull()
+    sol = attsvm.solve_svm(made.data, made.selected)
+    assert sol.status == "infeasible"
+    with pytest.raises(ValueError, match="not proved"):
+        proved(sol)
+
+
+def test_dependent_equations():
+    """More tokens kept than their differences have dimensions, and a query twice."""
+    rng = np.random.default_rng(1)
+    X, Z = rng.standard_normal((3, 6, 2)), rng.standard_normal((3, 4))
+    X[2], Z[2] = X[1], Z[1]
+    kept = np.array([[True] * 4 + [False] * 2, [True, True] + [False] * 4, [True, True] + [False] * 4])
+    sol = attsvm.solve_svm(attsvm.cross_attention(X, Z), kept, C=1.0)
+    proof, _, gap = proved(sol)
+    assert proof["witness"]["dependent"] and abs(float(gap) - sol.gap) < 1e-12
+
+
+def test_status_that_proves_nothing(tmp_path, sphere):
+    case = sphere()
+    sol = attsvm.solve_svm(case.data, np.ones((6, 8), dtype=bool))
+    with pytest.raises(ValueError, match="not proved: .*'no constraint'"):
+        sol.prove(tmp_path / "answer.json")
+    infeasible = attsvm.solve_svm(attsvm.cross_attention([[[1.0], [1.0]]], [[1.0]]), [0])
+    with pytest.raises(ValueError, match="no gap"):
+        infeasible.proved_gap()
+    assert not list(tmp_path.iterdir())
+
+
+# ------------------------------------------------------------------------------------- the file alone
+
+
+def run(*files, checker=CHECKER):
+    command = [sys.executable, "-S", "-I", str(checker), *map(str, files)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+def test_the_checker_is_one_short_file_of_the_standard_library():
+    source = CHECKER.read_text()
+    assert len(source.splitlines()) <= 200
+    imports = [node for node in ast.walk(ast.parse(source)) if isinstance(node, (ast.Import, ast.ImportFrom))]
+    names = {alias.name for node in imports if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module for node in imports if isinstance(node, ast.ImportFrom)}
+    assert names <= sys.stdlib_module_names and not any(getattr(node, "level", 0) for node in imports)
+
+
+def test_import_does_not_load_it():
+    probe = "import sys, attsvm; print('attsvm.check' in sys.modules, 'attsvm.svm.proof' in sys.modules)"
+    out = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True).stdout
+    assert out.split() == ["False", "False"]
+
+
+def test_the_file_copied_alone(tmp_path, sphere):
+    sol = attsvm.solve_svm(sphere().data, [0, 1, 2, 3, 4, 5])
+    alone = shutil.copy(CHECKER, tmp_path / "check.py")
+    plain, packed = tmp_path / "answer.json", tmp_path / "answer.json.gz"
+    statement = sol.prove(plain)
+    assert sol.prove(packed) == statement
+    done = run(plain, checker=alone)
+    assert (done.returncode, done.stdout) == (0, f"PROVED: {statement}\n") and done.stderr == ""
+    assert re.fullmatch(r"every W with these margins has Frobenius norm above \S+; one has \S+ \(gap \S+\)", statement)
+    proof = json.loads(plain.read_text())
+    proof["W"][0][0] = (float.fromhex(proof["W"][0][0]) + 1).hex()
+    forged = tmp_path / "forged.json"
+    forged.write_text(json.dumps(proof))
+    damaged = tmp_path / "damaged.json"
+    damaged.write_bytes(plain.read_bytes()[:-100])
+    done = run(packed, forged, checker=alone)
+    assert done.returncode == 1 and len(done.stdout.splitlines()) == 2
+    assert "NOT PROVED" in done.stdout.splitlines()[1] and done.stderr == ""
+    done = run(plain, damaged, checker=alone)
+    assert done.returncode == 2 and done.stderr == ""
+
+
+def test_malicious_files_get_a_line(tmp_path):
+    files = {
+        "deep.json": b"[" * 10**6,
+        "bomb.json.gz": gzip.compress(b" " * (check.MOST_BYTES + 10)),
+        "torn.json.gz": gzip.compress(b"{}")[:-6],
+        "lists.json": b"[" + b"[]," * 3 * 10**6 + b"[]]",
+        "digits.json": b'{"format": ' + b"9" * 10**5 + b"}",
+        "utf.json": b"\xff\xfe\x00",
+        "nothing.json": b"",
+    }
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+    done = run(*(tmp_path / name for name in files), tmp_path, tmp_path / "none.json")
+    assert done.returncode == 2 and done.stderr == ""
+    lines = done.stdout.splitlines()
+    assert len(lines) == len(files) + 2 and all(": NOT PROVED: " in line and len(line) < 400 for line in lines)
+    assert run().returncode == 2
+
+
+# ------------------------------------------------------------------------------------- soundness
+
+
+@pytest.fixture
+def optimal(sphere):
+    sol = attsvm.solve_svm(sphere().data, [0, 1, 2, 3, 4, 5])
+    proof, statement, _ = proved(sol)
+    return proof | {"statement": statement}
+
+
+@pytest.fixture
+def infeasible():
+    rng = np.random.default_rng(4)
+    data = attsvm.cross_attention(rng.standard_normal((30, 6, 3)), rng.standard_normal((30, 3)))
+    sol = attsvm.solve_svm(data, np.zeros(30, dtype=int))
+    proof, statement, _ = proved(sol)
+    assert len(proof["witness"]["basis"]) == 9
+    return proof | {"statement": statement}
+
+
+@pytest.mark.parametrize(
+    "bad", ["nan", "inf", "-inf", "0x1p5000", "1.5", "0x1.8p+0 ", "0X1.8P+0", 1, None, ["0x1.8p+0"]]
+)
+def test_numbers_that_are_none(optimal, bad):
+    for name in ("keys", "queries", "W"):
+        changed = copy.deepcopy(optimal)
+        changed[name][0][0] = bad
+        assert verdict(changed) is None
+    changed = copy.deepcopy(optimal)
+    changed["dual"][0][2] = bad
+    assert verdict(changed) is None
+
+
+def test_indices_that_are_none(optimal):
+    for name in ("start", "stop", "selected"):
+        for bad in (-1, 10**6, 1.0, "0", None, True):
+            changed = copy.deepcopy(optimal)
+            changed[name][1] = bad
+            found = verdict(changed)
+            assert found is None or (bad is True and changed[name] == optimal[name])
+    for q, t in ((-1, 0), (0, -1), (0, 8), (6, 0), (0, optimal["selected"][0])):
+        changed = copy.deepcopy(optimal)
+        changed["dual"].append([q, t, (1.0).hex()])
+        assert verdict(changed) is None
+
+
+def test_a_name_twice(optimal):
+    text = text_of(optimal)
+    assert check.theorem(text)
+    for name in (b'"claim": "optimal", ', b'"W": [["0x0.0p+0"]], '):
+        with pytest.raises(ValueError, match="twice"):
+            check.theorem(text.replace(b'"claim"', name + b'"claim"', 1))
+
+
+def test_a_statement_that_is_another(optimal, infeasible):
+    other = optimal["statement"].replace("gap", "Gap")
+    for proof, text in ((optimal, other), (optimal, "no W exists"), (infeasible, optimal["statement"])):
+        with pytest.raises(AssertionError, match="statement"):
+            check.theorem(text_of(proof | {"statement": text}))
+
+
+def test_fewer_unknowns_than_equations(infeasible):
+    """A left inverse of fewer columns exists for any basis; it says nothing about the other equations."""
+    witness = infeasible["witness"]
+    for cut in range(len(witness["basis"])):
+        changed = copy.deepcopy(infeasible)
+        changed["witness"]["basis"] = witness["basis"][:cut]
+        assert verdict(changed) is None
+    changed = copy.deepcopy(infeasible)
+    changed["witness"]["basis"][0] = changed["witness"]["basis"][1]
+    assert verdict(changed) is None
+
+
+def test_a_feasible_problem_is_never_called_infeasible(optimal):
+    """Multipliers of the optimum combine the rows to W, not to zero; every basis and its true inverse are tried."""
+    rng = np.random.default_rng(5)
+    X, Z = rng.standard_normal((30, 2, 3)), rng.standard_normal((30, 3))
+    W = rng.standard_normal((3, 3))
+    logits = np.einsum("ntd,de,ne->nt", X, W, Z)
+    sol = attsvm.solve_svm(attsvm.cross_attention(X, Z), logits.argmax(axis=1))
+    assert sol.status == "optimal"
+    proof, _, _ = proved(sol)
+    rows = {}
+    for q in range(30):
+        a, t = proof["selected"][q], 1 - proof["selected"][q]
+        rows[q, t] = np.outer(X[q, a] - X[q, t], Z[q]).ravel()
+    for trial in range(50):
+        names = [list(rows)[k] for k in rng.permutation(30)]
+        basis = names[:9]
+        weights = rng.random(30) * 10.0 ** rng.integers(-3, 4) if trial % 2 else np.ones(30)
+        B = np.array([rows[name] for name in basis]).T
+        changed = copy.deepcopy(proof) | {"claim": "infeasible"}
+        changed["dual"] = [[*name, float(w).hex()] for name, w in zip(names, weights, strict=True)]
+        inverse = [[x.hex() for x in row] for row in np.linalg.inv(B).T.tolist()]
+        changed["witness"] = {"lift": False, "basis": basis, "dependent": [], "inverse": inverse}
+        assert verdict(changed) is None
+
+
+def test_dependence_that_is_none(infeasible):
+    """An equation said to follow from others is one that need not hold."""
+    for q, t in infeasible["witness"]["basis"]:
+        for terms in ([[0, 0, 1]], [[0, 0, 1], [0, 1, -1]], [[0, 0, 0]], [[q, t, 1]]):
+            changed = copy.deepcopy(infeasible)
+            changed["witness"]["dependent"] = [terms]
+            changed["witness"]["basis"] = changed["witness"]["basis"][:-1]
+            changed["witness"]["inverse"] = [row[:-1] for row in changed["witness"]["inverse"][:-1]]
+            assert verdict(changed) is None
+
+
+def interval(statement):
+    if statement == "no W exists":
+        return math.inf, math.inf
+    return tuple(float(x) for x in FLOATS.findall(statement.partition("above")[2])[:2])
+
+
+def campaign(proofs, count, seed):
+    """How many falsified proofs there were of each kind, and which were taken though they say more than the truth."""
+    rng = np.random.default_rng(seed)
+    counts, taken = collections.Counter(), []
+    truths = [verdict(proof) for proof in proofs]
+    for k in range(count):
+        at = int(rng.integers(len(proofs)))
+        kind, changed = falsified(proofs[at], rng)
+        counts[kind] += 1
+        statement, gap = truths[at]
+        found = verdict(changed)  # its statement is the old one: what proves another is refused
+        if found is not None and (found[0] != statement or gap is not None and found[1] < gap * Fraction(999, 1000)):
+            taken.append((k, kind, found, truths[at]))
+        same = all(changed[name] == proofs[at][name] for name in ("keys", "queries", "start", "stop", "selected"))
+        if same and all(changed[name] == proofs[at][name] for name in ("kept", "rhs", "norm", "C")):
+            found = verdict(changed | {"statement": None})  # the same problem: what it proves must be true
+            if found is not None:
+                (low, high), (least, most) = interval(found[0]), interval(statement)
+                if not (low <= most and high >= least):
+                    taken.append((k, kind, found, truths[at]))
+    return counts, taken
+
+
+def test_falsified_proofs_are_not_taken(proofs):
+    counts, taken = campaign(proofs, 500, 0)
+    assert not taken and len(counts) == 7
+
+
+@pytest.mark.slow
+def test_ten_thousand_falsified_proofs_are_not_taken(proofs):
+    counts, taken = campaign(proofs, 10_000, 1)
+    assert not taken and min(counts.values()) > 1000
