@@ -274,9 +274,7 @@ int row_generation_solve(struct svm_answer *answer, const struct rows *rows, con
         return status < 0 ? status : solver_conclude(answer, rows, options, norm, status, arena);
     status = STATUS_DONE;
     if (share_met(&g) < met) {
-        memset(answer->lambda, 0, (size_t)rows->count * sizeof(double));
-        answer->bound = (struct bounds){0, INFINITY, INFINITY};
-        return STATUS_UNDECIDED;
+        return STATUS_DECLINED;
     }
     join_all(&g, norm == NORM_FROBENIUS ? FIRST : MORE, -1e300, 0);
     if (norm == NORM_FROBENIUS && rows->count >= MANY)

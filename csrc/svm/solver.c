@@ -133,7 +133,7 @@ static void restore(struct svm_answer *answer, const struct svm_answer *best, co
 
 static int is_open(int status)
 {
-    return status == STATUS_ITERATION_LIMIT || status == STATUS_UNDECIDED;
+    return status == STATUS_ITERATION_LIMIT || status == STATUS_UNDECIDED || status == STATUS_DECLINED;
 }
 
 int solver_from_start(svm_method *method, struct svm_answer *answer, const struct rows *rows,
@@ -177,7 +177,7 @@ int solver_in_turn(struct svm_answer *answer, const struct rows *rows, const str
         int better = best.W == NULL || !(answer->bound.gap > best.bound.gap);
         if (better && (!open || i == n - 1))
             return status;
-        if (better) {
+        if (better && status != STATUS_DECLINED) {
             if (keep(&best, answer, rows, arena) != STATUS_DONE)
                 return STATUS_NO_MEMORY;
             best_status = status;

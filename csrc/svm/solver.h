@@ -30,7 +30,8 @@ struct svm_answer {
  * STATUS_INFEASIBLE: lambda is a Farkas certificate with a largest multiplier of an entry near 1;
  * STATUS_ITERATION_LIMIT: the bounds hold but are further apart than asked; STATUS_UNDECIDED: no W that meets the rows
  * was found, and no certificate; STATUS_STATIONARY: nuclear_capped stands at a stationary point, and the upper bound is
- * that without the cap; STATUS_INTERRUPTED: the best point so far, with its bounds; < 0: no answer. */
+ * that without the cap; STATUS_INTERRUPTED: the best point so far, with its bounds; STATUS_DECLINED:
+ * left to another method, without an answer, by those that only the policy calls; < 0: no answer. */
 typedef int svm_method(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                        struct monitor *monitor, struct arena *arena);
 

@@ -36,13 +36,14 @@ def exported(symbols, name):
 
 def prefixes(name):
     """What a file's symbols start with: its own name, after its folder's where that is a room of svm; of
-    svm/auto and svm/interior/working_set_loop also a norm's, for they make the methods auto and interior of norms."""
+    svm/policy and svm/interior/working_set_loop also a norm's, for they make the methods auto and interior of norms."""
     if name.startswith("binding/"):
         return ("bind_", "PyInit__core")
     parts, methods = name.split("/"), []
-    if name in ("svm/auto", "svm/interior/working_set_loop"):
+    if name in ("svm/policy", "svm/interior/working_set_loop"):
         listed = re.findall(r"\bNORM_(\w+)", (CSRC / "svm" / "certificate.h").read_text())
-        methods = [f"{norm.lower()}_{name.split('/')[1]}" for norm in listed]
+        method = "auto" if name == "svm/policy" else "interior"
+        methods = [f"{norm.lower()}_{method}" for norm in listed]
     room = parts[0] == "svm" and len(parts) == 3 and parts[1] != "systems"
     return (parts[-1], *methods, *([f"{parts[1]}_{parts[2]}"] if room else []))
 

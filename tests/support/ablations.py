@@ -18,7 +18,7 @@ class Ablation(NamedTuple):
     changes: tuple[tuple[str, str, str], ...]
 
 
-ACTIVE, AUTO = "csrc/svm/frobenius/active.c", "csrc/svm/frobenius/auto.c"
+ACTIVE, AUTO = "csrc/svm/frobenius/active.c", "csrc/svm/policy.c"
 SET, SYSTEM = "csrc/svm/frobenius/primal_dual_active_set.c", "csrc/svm/systems/support_system.c"
 GEMM, SPAN = "csrc/linalg/gemm.c", "python/attsvm/training/query_span.py"
 

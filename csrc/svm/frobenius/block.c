@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "svm/frobenius/block.h"
 #include "svm/frobenius/block_ascent.h"
 #include "base/status.h"
 #include "base/monitor.h"
@@ -26,15 +25,11 @@
 /* A problem is tight, one for the interior point, where the multipliers after epoch LOOK, per entry of W and times
  * their growth since the first epoch, are more than CROWDED + CROWDED_MORE * entries^2; or where they are ever OVERFULL
  * per entry.  The numbers were chosen on 112 problems of .9 to 3.5 bits per entry (n 60 .. 500, T 4 .. 100, d 16 .. 32,
- * planted and random, flat and steep).  Where W has fewer entries than FEW the interior point costs hardly more than
- * these epochs: there the guess decides, which has at least the part MET of the rows of planted problems on the right
- * side, and mostly fewer of random ones. */
+ * planted and random, flat and steep).  */
 #define LOOK 3
 #define CROWDED 1.45
 #define CROWDED_MORE 6e-7
 #define OVERFULL 3.2
-#define FEW 400
-#define MET 0.77
 
 #define PROBE 1e11 /* C of the infeasibility probe over the mean length squared: Farkas residuals near 1e-11 */
 
@@ -77,17 +72,6 @@ static void guess(struct primal_dual_active_set *s)
         s->lambda[k] = square > 0 ? s->lambda[k] * scale : 0;
 }
 
-/* The part of the margin rows that the W of the guess, still in s->W, has on the right side; all of them where the
- * guess is zero, as it is on one row per query. */
-static double met_by_guess(struct primal_dual_active_set *s)
-{
-    ptrdiff_t met = 0;
-    rows_apply(s->margin, s->rows, s->W, s->U);
-    for (ptrdiff_t k = 0; k < s->rows->count; ++k)
-        met += !s->rows->equal[k] && s->margin[k] >= 0;
-    return (double)met / (double)(s->rows->count - s->rows->n_equal);
-}
-
 enum ascent { UNTIL_STEADY, ALL_EPOCHS, IF_LOOSE };
 
 static int is_tight(int epoch, double support, double first, double unknowns)
@@ -97,7 +81,7 @@ static int is_tight(int epoch, double support, double first, double unknowns)
 }
 
 /* Epochs of block ascent from s->lambda, at most `most`; fewer once the support is steady, unless all are asked for.
- * STATUS_UNDECIDED: the problem is tight, and only loose ones were to go on. */
+ * STATUS_DECLINED: the problem is tight, and only loose ones were to go on. */
 static int ascend(struct primal_dual_active_set *s, struct block_ascent *blocks, int most, enum ascent how)
 {
     int status = STATUS_DONE;
@@ -119,14 +103,14 @@ static int ascend(struct primal_dual_active_set *s, struct block_ascent *blocks,
         if (epoch == 0)
             first = (double)support;
         if (how == IF_LOOSE && is_tight(epoch, (double)support, first, unknowns)) {
-            status = STATUS_UNDECIDED;
+            status = STATUS_DECLINED;
             break;
         }
         if (how != ALL_EPOCHS && epoch > 1 && (double)flips <= LAST_FLIPS * (double)support)
             break;
     }
     block_ascent_end(blocks);
-    if (status == STATUS_UNDECIDED)
+    if (status == STATUS_DECLINED)
         return status;
     s->dual = primal_dual_active_set_price(s, s->lambda, 1);
     return status;
@@ -147,12 +131,10 @@ static int search(struct primal_dual_active_set *s, enum ascent first)
         return warm < 0 ? warm : STATUS_DONE;
     if (!warm)
         guess(s);
-    if (first == IF_LOOSE && unknowns < FEW && met_by_guess(s) < MET)
-        return STATUS_UNDECIDED;
     int status = prepare(s, &blocks);
     if (status == STATUS_DONE && !(warm && s->upper <= (1 + NEAR) * s->lower)) {
         status = ascend(s, &blocks, FIRST_EPOCHS, first);
-        if (status == STATUS_UNDECIDED)
+        if (status == STATUS_DECLINED)
             return status;
         primal_dual_active_set_measure(s);
     }
@@ -253,7 +235,7 @@ int frobenius_block_if_loose(struct svm_answer *answer, const struct rows *rows,
                              struct monitor *monitor, struct arena *arena)
 {
     int status = run(answer, rows, options, IF_LOOSE, monitor, arena);
-    if (status < 0 || status != STATUS_UNDECIDED)
+    if (status != STATUS_DECLINED)
         return status < 0 ? status : solver_conclude(answer, rows, options, NORM_FROBENIUS, status, arena);
     answer->bound = (struct bounds){0, INFINITY, INFINITY};
     return status;

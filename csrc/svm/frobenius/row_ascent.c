@@ -1,4 +1,4 @@
-#include "svm/frobenius/row_ascent.h"
+#include "svm/methods.h"
 
 #include <math.h>
 

@@ -1,0 +1,249 @@
+/* method="auto" of every norm, hard and soft: the order of its methods, and the rows from which they see working sets.
+ *
+ * Selecting one of T tokens per query takes log2 T bits, and W holds about two per entry.  Well below that block ascent
+ * finds the support at once; near it (tight) the support is nearly as large as the number of unknowns, and the interior
+ * point, or Newton's method for a soft margin, wins.  Bits count selections at random: a planted one, as a model's own
+ * choices are, is loose although its bits say tight.  So these begin with one probe for hard and soft: block ascent,
+ * which goes on if a few epochs look loose and declines otherwise.  Few rows or few unknowns are for the active set.
+ *
+ * What a dense method costs is known beforehand, and half of it is the budget of the iterative one before it: together
+ * they take little more than half as long again as the better of them. */
+#include <math.h>
+#include <string.h>
+
+#include "base/monitor.h"
+#include "base/status.h"
+#include "linalg/vector.h"
+#include "svm/methods.h"
+#include "svm/presolve.h"
+#include "svm/row_generation.h"
+
+/* Rows up to which the active set beats every other method, more when queries have many each; unknowns of a tight
+ * problem up to which it wins at any number of rows, as Newton's method does with a soft margin. */
+#define ACTIVE_ROWS 400
+#define ACTIVE_ROWS_LONG 800
+#define LONG 5 /* rows per query */
+#define ACTIVE_UNKNOWNS 100
+#define ACTIVE_MOST 4e8 /* support times rows: it takes about a minute */
+
+#define TIGHT 0.9  /* bits of the selection per entry of W above which a problem may be tight */
+#define DENSE 4000 /* order of the largest dense factor that active set, interior point and Newton may need: 128 MB */
+#define NUCLEAR_DENSE 5000 /* ... of the nuclear one, which keeps to a working set */
+
+/* Rows from which a working set of them is quicker, and needs a tenth of the memory.  Frobenius: also from this many
+ * per query, over the order of W, where the Gram matrices of queries that block ascent holds have this many entries
+ * (32 MB); given up where its first passes leave more of the rows short, as a dense method says sooner then that no W
+ * meets them. */
+#define GENERATED_ROWS 300000
+#define GENERATED_LONG 4
+#define GENERATED_GRAM 4e6
+#define HOPELESS 0.5
+
+/* Budgets: about half of the systems that a dense method solves, of the smaller order of rows and unknowns, by products
+ * of matrices; the multiplications of an iterative one take SLOWER times as long, and it has LEAST iterations at least.
+ */
+#define INTERIOR_SYSTEMS 8
+#define NEWTON_SYSTEMS 3
+#define NUCLEAR_SYSTEMS 60
+#define SLOWER 8
+#define LEAST 200
+
+/* A probe's Newton method: tight problems take it some 5 iterations, loose ones hundreds where C is large. */
+#define NEWTON_FEW 12
+
+struct size {
+    double rows, queries, unknowns, smaller, bits;
+};
+
+static struct size size_of(const struct rows *rows)
+{
+    double m = (double)rows->count, M = (double)rows->w->n_queries, D = (double)(rows->w->dk * rows->w->dz);
+    return (struct size){m, M, D, fmin(m, D), M * log2(1 + m / M) / D};
+}
+
+static double system_cost(const struct rows *rows)
+{
+    struct size s = size_of(rows);
+    double dk = (double)rows->w->dk;
+    if (s.rows < s.unknowns)
+        return s.rows * s.rows * (s.rows / 3 + dk);
+    return s.queries * s.unknowns * s.unknowns / 2 + s.rows * dk * dk + s.unknowns * s.unknowns * s.unknowns / 3;
+}
+
+/* Epochs, or iterations of conjugate gradients, for that many systems. */
+static ptrdiff_t block_budget(const struct rows *rows, double systems)
+{
+    struct size s = size_of(rows);
+    double iteration = 2 * ((double)rows->w->dk * s.rows + s.queries * s.unknowns);
+    return (ptrdiff_t)fmax(LEAST, fmin(systems * system_cost(rows) / (SLOWER * iteration), 1e9));
+}
+
+/* Evaluations of the augmented Lagrangian.  The interior point keeps to about as many rows as the unknowns it has. */
+static ptrdiff_t factored_budget(const struct rows *rows)
+{
+    struct size s = size_of(rows);
+    double dk = (double)rows->w->dk, N = dk + (double)rows->w->dz,
+           set = fmin(s.rows, fmax(ACTIVE_ROWS / 2, s.unknowns));
+    double system = set * set * (set / 3 + 4 * fmin(dk, N - dk)) + N * N * N;
+    double evaluation = 4 * (s.rows * dk + s.queries * N * sqrt(set));
+    return (ptrdiff_t)fmax(LEAST, fmin(NUCLEAR_SYSTEMS * system / (SLOWER * evaluation), 1e9));
+}
+
+static int active_is_affordable(const struct svm_answer *best, const struct rows *rows)
+{
+    double support = (double)vector_nonzeros(best->lambda, rows->count); /* an interior point's are all of the rows */
+    return fmin(support, size_of(rows).unknowns) * (double)rows->count <= ACTIVE_MOST;
+}
+
+#define STEP(name, method) \
+    (struct solver_step) \
+    { \
+        name, method, METHOD_LIMIT_##method, NULL \
+    }
+
+/* The methods of a hard margin to try in turn; returns their number. */
+static int plan_hard(struct solver_step *steps, const struct rows *rows, const struct svm_options *options)
+{
+    struct size s = size_of(rows);
+    double few = s.rows >= LONG * s.queries ? ACTIVE_ROWS_LONG : ACTIVE_ROWS;
+    int tight = s.bits > TIGHT, large = s.smaller > DENSE, n = 0;
+    struct solver_step active = STEP("active", frobenius_active), interior = STEP("interior", frobenius_interior);
+    if (s.rows <= few || (tight && s.unknowns <= ACTIVE_UNKNOWNS && rows->n_equal == 0)) {
+        steps[n++] = active;
+        steps[n++] = interior;
+        return n;
+    }
+    int probes = tight && !large && options->start == NULL;
+    steps[n] = STEP("block", frobenius_block);
+    steps[n].solve = probes ? frobenius_block_if_loose : frobenius_block;
+    if (!large)
+        steps[n].max_iter = block_budget(rows, INTERIOR_SYSTEMS);
+    ++n;
+    active.worth = active_is_affordable;
+    steps[n++] = probes ? interior : active;
+    steps[n++] = probes ? active : large ? STEP("gradient", frobenius_gradient) : interior;
+    return n;
+}
+
+static int plan_soft(struct solver_step *steps, const struct rows *rows, const struct svm_options *options)
+{
+    struct size s = size_of(rows);
+    int large = s.smaller > DENSE, tight = s.bits > TIGHT && !large && options->start == NULL, n = 0;
+    struct solver_step block = STEP("block", frobenius_block_soft), newton = STEP("newton", frobenius_newton_soft);
+    if (!large)
+        block.max_iter = block_budget(rows, NEWTON_SYSTEMS);
+    if (tight && s.unknowns > ACTIVE_UNKNOWNS) {
+        steps[n] = block;
+        steps[n++].solve = frobenius_block_if_loose;
+    }
+    if (tight) {
+        steps[n] = newton;
+        steps[n++].max_iter = NEWTON_FEW;
+    }
+    steps[n++] = block;
+    if (!large)
+        steps[n++] = newton;
+    return n;
+}
+
+static int plan_frobenius(struct solver_step *steps, const struct rows *rows, const struct svm_options *options)
+{
+    return options->soft > 0 ? plan_soft(steps, rows, options) : plan_hard(steps, rows, options);
+}
+
+static int plan_nuclear(struct solver_step *steps, const struct rows *rows, const struct svm_options *options)
+{
+    (void)options;
+    steps[0] = STEP("factored", nuclear_factored);
+    steps[1] = STEP("interior", nuclear_interior);
+    if (size_of(rows).smaller > NUCLEAR_DENSE)
+        return 1;
+    steps[0].max_iter = factored_budget(rows);
+    return 2;
+}
+
+#define PLAN_INTERIOR(norm) \
+    static int plan_##norm(struct solver_step *steps, const struct rows *rows, const struct svm_options *options) \
+    { \
+        (void)rows; \
+        (void)options; \
+        steps[0] = STEP("interior", norm##_interior); \
+        return 1; \
+    }
+PLAN_INTERIOR(spectral)
+PLAN_INTERIOR(max)
+PLAN_INTERIOR(entrywise)
+
+/* The first W of a working set in another norm: the weights and multipliers of the options, or the Frobenius answer of
+ * all rows, which decides whether any W meets them. */
+static int start_frobenius(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                           struct monitor *monitor, struct arena *arena)
+{
+    int warm = options->start_W != NULL ? solver_start(answer->lambda, rows, options, arena) : 0;
+    if (warm < 0)
+        return warm;
+    if (warm) {
+        memcpy(answer->W, options->start_W, (size_t)(rows->w->dk * rows->w->dz) * sizeof(double));
+        return STATUS_DONE;
+    }
+    struct svm_options own = *options;
+    struct monitor quiet = *monitor;
+    own.max_iter = 0;
+    int status = frobenius_auto(answer, rows, &own, &quiet, arena);
+    monitor->stopped = quiet.stopped;
+    return status;
+}
+
+static int is_many_frobenius(const struct rows *rows, const struct svm_options *options)
+{
+    struct size s = size_of(rows);
+    int long_windows = s.rows >= GENERATED_LONG * sqrt(s.unknowns) * s.queries
+                       && s.rows * s.rows >= GENERATED_GRAM * s.queries && s.rows > ACTIVE_ROWS_LONG;
+    return s.rows >= GENERATED_ROWS || (options->soft == 0 && long_windows);
+}
+
+/* The part of the rows that the first passes of a working set must meet. */
+static double least_met(enum svm_norm norm, const struct rows *rows, const struct svm_options *options)
+{
+    return norm == NORM_FROBENIUS && options->soft == 0 && size_of(rows).unknowns <= DENSE ? HOPELESS : 0;
+}
+
+/* A line a norm: its methods, where it is row generation that sees all rows, the first W of that, and what follows
+ * where it gives up.  In the spectral norm the working set that the interior point keeps itself is quicker below a
+ * million rows. */
+#define POLICY_LIST(NORM) \
+    NORM(frobenius, NORM_FROBENIUS, is_many_frobenius(rows, options), frobenius_row_ascent, 1) \
+    NORM(nuclear, NORM_NUCLEAR, rows->count >= 50000, start_frobenius, 0) \
+    NORM(spectral, NORM_SPECTRAL, rows->count >= 1000000, start_frobenius, 0) \
+    NORM(max, NORM_MAX, rows->count >= 50000, start_frobenius, 0) \
+    NORM(entrywise, NORM_ENTRYWISE, rows->count >= 50000, start_frobenius, 0)
+
+#define MOST_STEPS 4
+
+#define POLICY(norm, name, many, start, goes_on) \
+    static int norm##_in_turn(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, \
+                              struct monitor *monitor, struct arena *arena) \
+    { \
+        struct solver_step steps[MOST_STEPS]; \
+        int n = plan_##norm(steps, rows, options); \
+        return solver_in_turn(answer, rows, options, steps, n, monitor, arena); \
+    } \
+    static int norm##_generated(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, \
+                                struct monitor *monitor, struct arena *arena) \
+    { \
+        return row_generation_solve(answer, rows, options, start, norm##_in_turn, name, \
+                                    least_met(name, rows, options), monitor, arena); \
+    } \
+    static int norm##_whole(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, \
+                            struct monitor *monitor, struct arena *arena) \
+    { \
+        struct solver_step steps[1 + MOST_STEPS] = {{"row generation", norm##_generated, 0, NULL}}; \
+        int generates = many, n = generates && !goes_on ? 0 : plan_##norm(steps + 1, rows, options); \
+        return solver_in_turn(answer, rows, options, steps + !generates, n + generates, monitor, arena); \
+    } \
+    int norm##_auto(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, \
+                    struct monitor *monitor, struct arena *arena) \
+    { \
+        return presolve_solve(answer, rows, options, norm##_whole, name, monitor, arena); \
+    }
+POLICY_LIST(POLICY)
