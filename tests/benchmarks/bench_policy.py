@@ -1,6 +1,8 @@
 """Regret of method="auto": its time over that of the best single method, on problems that no threshold was chosen on.
 
-    PYTHONPATH=tests/support python tests/benchmarks/bench_policy.py [--problems 100] [--first 0]   (pip install ".[bench]")
+    PYTHONPATH=tests/support python tests/benchmarks/bench_policy.py [--problems 100] [--first 0]
+
+after `pip install ".[bench]"`.
 
 Sizes are log-uniform, kinds and norms in turn, the seed is the number of the problem.  Processor time, best of five
 each; the best method is timed a second time, apart from the run that chose it.  A method that takes three times as long
@@ -26,7 +28,7 @@ KINDS = ("random", "planted", "nearly infeasible", "near copies", "steep", "doub
 HARD, SOFT, NUCLEAR = ("active", "block", "interior"), ("block", "newton"), ("interior", "factored")
 WAYS = (("frobenius", HARD), ("soft", SOFT), ("nuclear", NUCLEAR), ("frobenius", HARD))
 OTHERS = ("spectral", "max", 3.0)
-ROUNDS, WORTH, LEAST, MOST = 5, 3.0, 0.02, 10.0  # timings; see above; seconds a method has at least, and auto at most
+ROUNDS, WORTH, LEAST, MOST = 5, 3.0, 0.02, 5.0  # timings; see above; seconds a method has at least, and auto at most
 
 
 def log_uniform(g, least, most):
@@ -38,7 +40,7 @@ def problem(seed):
     g = np.random.default_rng([25, seed])
     kind, (norm, methods) = KINDS[seed % len(KINDS)], WAYS[seed // len(KINDS) % len(WAYS)]
     small = 0.5 if norm == "nuclear" else 1.0
-    n, T, d = log_uniform(g, 6, 400 * small), log_uniform(g, 3, 150 * small), log_uniform(g, 4, 64 * small)
+    n, T, d = log_uniform(g, 6, 300 * small), log_uniform(g, 3, 120 * small), log_uniform(g, 4, 50 * small)
     C = float(10 ** g.uniform(-2, 2)) if norm == "soft" else None
     steep = 1 / np.sqrt(1 + np.arange(d)) ** g.uniform(1, 3) if kind == "steep" else np.ones(d)
     if kind == "planted":
