@@ -183,7 +183,7 @@ def test_imports_inside_functions_are_of_extras():
             assert {name, stem} & (EXTRAS | SLOW), f"{path} imports {name} inside a function"
 
 
-NAMED_TUPLES = {"_replace", "_asdict", "_fields"}
+NAMED_TUPLES = {"_make", "_replace", "_asdict", "_fields"}
 
 
 def test_private_names_stay_in_their_module():

@@ -331,10 +331,14 @@ class Data:
         return as_floats("W", W, "dk, dz", (self.dk, self.dz))
 
 
-def fits(name: str, data: Any, W: np.ndarray) -> None:
-    """Raises unless these are data that weights of this shape (their last two axes) can be applied to."""
+def check_data(name: str, data: Any) -> None:
     if not isinstance(data, Data):
         raise TypeError(f"{name} must come from cross_attention or its siblings, got {type(data).__name__}")
+
+
+def fits(name: str, data: Any, W: np.ndarray) -> None:
+    """Raises unless these are data that weights of this shape (their last two axes) can be applied to."""
+    check_data(name, data)
     if (data.dk, data.dz) != W.shape[-2:]:
         raise ValueError(
             f"{name} must have tokens and queries of lengths (dk, dz) = {W.shape[-2:]} as the weights, "

@@ -10,8 +10,9 @@ import numpy as np
 from ..attention.data import Data
 from ..attention.selection import Selection
 from ..common.storage import storable
+from ..svm.request import Request
 from ..svm.separation import Separation
-from ..svm.solve import solve_selection, solve_svm
+from ..svm.solve import solve_request, solve_svm
 from .cases import Cases, as_cases
 from .model import Head
 
@@ -92,7 +93,7 @@ def fit_svm(
     data = cases.data
     if rough and C is None:
         method = "block" if (np.diff(data.indptr) ** 2).sum() <= PAIRS else "gradient"
-        solution = solve_selection(data, Selection(data, cases.selected), norm, method, ROUGH, ROUGH_ITERATIONS)
+        solution = solve_request(data, Request(Selection(data, cases.selected), norm, method, ROUGH, ROUGH_ITERATIONS))
     else:
         start = None if near is None else _multipliers(near, cases)
         solution = solve_svm(data, cases.selected, norm, C=C, tol=tol, warm_start=start)

@@ -7,11 +7,11 @@ to scale (a Farkas certificate) is brought to order one instead.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from .. import _core
+from .request import Answer
 
 LARGEST_EXPONENT = 1020  # of numbers that keep all their digits
 OUT_OF_RANGE = (
@@ -44,7 +44,7 @@ def of_order_one(dual: np.ndarray) -> np.ndarray:
     return np.ldexp(dual, 1 - math.frexp(largest)[1]) if 0 < largest < math.inf else dual
 
 
-def in_units(answer: Any, rows: int, asked: int, soft: bool, norm: str | float) -> Any:
+def in_units(answer: Answer, rows: int, asked: int, soft: bool, norm: str | float) -> Answer:
     """The answer of C on rows over ``2**rows`` that were asked for margins over ``2**asked``, for the rows as they are.
 
     ``M = sum dual (x_a - x_t) z^T`` has the degree 1 in W; 0 in the norms "max" and "spectral"; and p - 1 in the
@@ -54,21 +54,19 @@ def in_units(answer: Any, rows: int, asked: int, soft: bool, norm: str | float) 
     infeasible = _core.STATUS[answer.status] == "infeasible"
     if rows == asked == 0 and not infeasible:
         return answer
-    status, W, dual, lower, upper, *rest = answer
+    W, dual = answer.W, answer.dual
     if infeasible:
-        return _core.Answer((status, W, of_order_one(dual), lower, upper, *rest))
-    if soft:
-        bounds = [scaled_number(x, 2 * (asked - rows), "an objective") for x in (lower, upper)]
-    else:
-        bounds = [scaled_number(x, rows - asked, "a margin") for x in (lower, upper)]
-    if soft or lower > 0:  # else W means nothing, and is not shown
+        return Answer._make(answer)._replace(dual=of_order_one(dual))
+    power, what = (2 * (asked - rows), "an objective") if soft else (rows - asked, "a margin")
+    lower, upper = (scaled_number(bound, power, what) for bound in (answer.lower, answer.upper))
+    if soft or answer.lower > 0:  # else W means nothing, and is not shown
         W = scaled_array(W, asked - rows, "weights")
     if soft:
         dual = scaled_array(dual, asked - 2 * rows, "multipliers")
     else:
         degree = norm - 1 if not isinstance(norm, str) else 0 if norm in ("max", "spectral") else 1
         dual = _of_degree(dual, degree * (asked - rows) - rows)
-    return _core.Answer((status, W, dual, *bounds, *rest))
+    return Answer._make(answer)._replace(W=W, dual=dual, lower=lower, upper=upper)
 
 
 def _of_degree(dual: np.ndarray, exponent: float) -> np.ndarray:

@@ -11,9 +11,9 @@ import numpy as np
 
 from .. import _core
 from ..attention.data import Data, fits
-from ..attention.selection import Selection
 from ..common.norms import norm_name
 from ..common.result import Result, interval_bar
+from .request import Answer, Request
 from .uniqueness import is_unique
 
 __all__ = ["Separation"]
@@ -79,10 +79,11 @@ class Separation(Result):
 
     _least_width = 12
 
-    def __init__(self, data: Data, selection: Selection, norm: str | float, method: str, C: float | None, answer: Any):
-        self.data, self.norm, self.method, self.C = data, norm, answer.method or method, C
+    def __init__(self, data: Data, request: Request, answer: Answer):
+        self.data, self.selection, self.norm, self.C = data, request.selection, request.norm, request.C
+        self.method = answer.method or request.method
         self.status = "optimal" if answer.status == 0 else _core.STATUS[answer.status]
-        self.selection, self._answer = selection, answer
+        self._answer = answer
 
     @property
     def W(self) -> np.ndarray | None:
@@ -405,21 +406,14 @@ class Separation(Result):
         return {name: getattr(self, name) for name in names}
 
     def _state(self) -> dict[str, Any]:
-        return {
-            "data": self.data,
-            "selection": self.selection,
-            "norm": self.norm,
-            "method": self.method,
-            "C": self.C,
-            "status": self.status,
-            "answer": tuple(self._answer)[:-1],  # the last is an exception, of an answer that never got here
-        }
+        state = {name: getattr(self, name) for name in ("data", "selection", "norm", "method", "C", "status")}
+        return state | {"answer": self._answer[:-1]}  # the last is an exception, of an answer that never got here
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Separation:
-        status, answer = state.pop("status"), state.pop("answer")
-        found = cls(**state, answer=_core.Answer((*answer, None)))
-        found.status = status
+        found = cls.__new__(cls)
+        vars(found).update({name: value for name, value in state.items() if name != "answer"})
+        found._answer = Answer(*state["answer"])
         return found
 
 

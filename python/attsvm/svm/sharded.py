@@ -17,6 +17,7 @@ from ..attention.data import Data
 from ..attention.kinds import cross_attention
 from ..attention.selection import Selection
 from ..common.workers import Workers
+from .request import Answer, Request
 from .separation import SHARDED, Separation
 
 CODES = {word: code for code, word in _core.STATUS.items()} | {"optimal": 0}
@@ -26,21 +27,17 @@ PROPOSED = 1e-6
 
 
 def solve_sharded(
-    data: Data,
-    selection: Selection,
-    norm: str | float,
-    tol: float,
-    workers: Workers,
-    solve: Callable[[Data, Selection, float], Separation],
+    data: Data, request: Request, workers: Workers, solve: Callable[[Data, Request], Separation]
 ) -> Separation:
     """The answer of all rows, with the multipliers of the own ones; ``solve`` is for the rows of one process."""
+    selection, tol = request.selection, request.tol
     held = np.zeros(data.indptr[-1], dtype=bool) if selection.kept is None else selection.kept.copy()
     held[data.indptr[:-1] + selection.reference] = True  # these have no margin row
-    own = workers.together(lambda: solve(data, selection, tol))
+    own = workers.together(lambda: solve(data, request))
     chosen, iterations = (own.flat_dual > PROPOSED * own.flat_dual.max()) & ~held, 0
     while True:
         entries, first, working, selected = _propose(data, chosen, held, workers)
-        sol = workers.together(lambda: _first_solves(solve, working, selected, tol / 2, workers))  # noqa: B023
+        sol = workers.together(lambda: _first_solves(solve, working, selected, request, workers))  # noqa: B023
         if working is None:  # nobody has a row
             return own
         code, lower, upper, more, at, W, dual = _tell(sol, working, workers)
@@ -58,9 +55,7 @@ def solve_sharded(
     mine, here = np.zeros(len(chosen)), at - first
     mine[entries] = dual[first : first + len(entries)]
     entry = int(entries[here]) if at >= 0 and 0 <= here < len(entries) else -1
-    return Separation(
-        data, selection, norm, SHARDED, None, _core.Answer((code, W, mine, lower, upper, iterations, entry, None, None))
-    )
+    return Separation(data, request, Answer(code, W, mine, lower, upper, iterations, entry, SHARDED))
 
 
 def _propose(data: Data, chosen: np.ndarray, held: np.ndarray, workers: Workers) -> tuple[Any, ...]:
@@ -83,9 +78,11 @@ def _propose(data: Data, chosen: np.ndarray, held: np.ndarray, workers: Workers)
 
 
 def _first_solves(
-    solve: Callable[[Data, Selection, float], Separation], working: Any, selected: Any, tol: float, workers: Workers
+    solve: Callable[[Data, Request], Separation], working: Any, selected: Any, request: Request, workers: Workers
 ) -> Separation | None:
-    return solve(working, Selection(working, selected), tol) if workers.rank == 0 and working else None
+    if workers.rank != 0 or not working:
+        return None
+    return solve(working, request._replace(selection=Selection(working, selected), tol=request.tol / 2))
 
 
 def _tell(sol: Separation | None, working: Data, workers: Workers) -> tuple[Any, ...]:

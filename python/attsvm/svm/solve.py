@@ -13,13 +13,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import _core
-from ..attention.data import Data
+from ..attention.data import Data, check_data
 from ..attention.selection import Selection
 from ..common.check import NORMS, as_choice, as_count, as_norm, as_number
-from ..common.progress import Report, closing_gap
+from ..common.progress import closing_gap
 from ..common.types import Method, Norm
 from ..common.workers import Workers
 from .cycle import cycle
+from .request import Answer, Request
 from .scale import OUT_OF_RANGE, in_units, scaled_number
 from .separation import Separation
 from .sharded import solve_sharded
@@ -43,7 +44,6 @@ CYCLE_ROWS = 400
 UNDECIDED = {word: code for code, word in _core.STATUS.items()}["undecided"]
 # Gap at which `feasible` stops: the answer is yes, and the margin known within a factor of 2.
 ROUGH = 1.0
-COLD = (None, None)  # multipliers and weights to begin with
 
 
 class ConvergenceWarning(UserWarning):
@@ -156,32 +156,27 @@ def solve_svm(
     array([[1., 0.],
            [0., 0.]])
     """
+    asked = (data, selected, norm, tol, method, C, rank, margins, max_iter, warm_start)
     if reduce is not None:
-        given = (data, selected, norm, tol, method, C, rank, margins, max_iter, warm_start, progress, True)
-        sol = _solve_shard(reduce, data, partial(_asked, *given))
+        sol = _solve_shard(Workers(reduce), data, partial(_asked, *asked, progress, sharded=True))
     else:
-        selection, norm, method, tol, most, C, rank, start = _asked(
-            data, selected, norm, tol, method, C, rank, margins, max_iter, warm_start
-        )
+        request = _asked(*asked)
         if progress:
             with closing_gap(tol) as report:
-                sol = solve_selection(data, selection, norm, method, tol, most, C, rank, start, report)
+                sol = solve_request(data, request._replace(report=report))
                 report(sol.iterations, sol.gap)
         else:
-            sol = solve_selection(data, selection, norm, method, tol, most, C, rank, start)
+            sol = solve_request(data, request)
     if sol.status in ("iteration limit", "undecided"):
         warnings.warn(f"solve_svm: {sol.message}", ConvergenceWarning, stacklevel=2)
     return sol
 
 
-def _solve_shard(reduce: Callable[[np.ndarray], Any], data: Data, ask: Callable[[], tuple[Any, ...]]) -> Separation:
-    workers = Workers(reduce)
-    selection, norm, method, tol, most, *_ = workers.together(ask)
-    settings = np.array([tol, data.dk, data.dz, most], dtype=np.float64)
-    workers.agree(settings, np.array([*map(ord, f"{norm} {method}")], dtype=np.float64))
-    return solve_sharded(
-        data, selection, norm, tol, workers, lambda d, s, tol: solve_selection(d, s, norm, method, tol, most)
-    )
+def _solve_shard(workers: Workers, data: Data, ask: Callable[[], Request]) -> Separation:
+    request = workers.together(ask)
+    settings = np.array([request.tol, data.dk, data.dz, request.max_iter], dtype=np.float64)
+    workers.agree(settings, np.array([*map(ord, f"{request.norm} {request.method}")], dtype=np.float64))
+    return solve_sharded(data, request, workers, solve_request)
 
 
 def _asked(
@@ -197,10 +192,8 @@ def _asked(
     warm_start: Any,
     progress: Any = False,
     sharded: bool = False,
-) -> tuple[Any, ...]:
-    """The arguments of :func:`solve_selection` but for data and report, checked."""
-    if not isinstance(data, Data):
-        raise TypeError(f"data must come from cross_attention or its siblings, got {type(data).__name__}")
+) -> Request:
+    check_data("data", data)
     norm = as_norm("norm", norm)
     tol = as_number("tol", tol, above=0.0)
     if C is not None:
@@ -223,8 +216,8 @@ def _asked(
         for name in (name for name, value in given.items() if value is not None):
             raise ValueError(f"reduce goes without {name}")
         selection = selection.within(data)
-    start = COLD if warm_start is None else as_start(data, warm_start, norm)
-    return selection, norm, method, tol, most, C, rank, start
+    start = (None, None) if warm_start is None else as_start(data, warm_start, norm)
+    return Request(selection, norm, method, tol, most, C, rank, *start)
 
 
 def feasible(data: Data, selected: ArrayLike, norm: Norm = "frobenius") -> Separation:
@@ -259,38 +252,28 @@ def feasible(data: Data, selected: ArrayLike, norm: Norm = "frobenius") -> Separ
     >>> attsvm.feasible(attsvm.cross_attention(X, Z), [0, 1, 2, 3, 4, 5]).status
     'feasible'
     """
-    if not isinstance(data, Data):
-        raise TypeError(f"data must come from cross_attention or its siblings, got {type(data).__name__}")
+    check_data("data", data)
     norm = as_norm("norm", norm)
-    sol = solve_selection(data, Selection(data, selected), norm, "auto", ROUGH)
+    sol = solve_request(data, Request(Selection(data, selected), norm, "auto", ROUGH))
     if sol.margin > 0 and sol.status != "no constraint":
         sol.status = "feasible"
     return sol
 
 
-def solve_selection(
-    data: Data,
-    selection: Selection,
-    norm: str | float,
-    method: str,
-    tol: float,
-    most: int = 0,
-    C: float | None = None,
-    rank: int | None = None,
-    start: tuple[Any, Any] = COLD,
-    report: Report | None = None,
-) -> Separation:
-    """The answer of one method; ``most`` 0: its own iteration limit."""
-    methods = _methods(norm, C, rank)
-    name = method if method in methods else next(iter(methods))  # "auto" where there is but one
+def solve_request(data: Data, request: Request) -> Separation:
+    """The answer of one method."""
+    methods = _methods(request.norm, request.C, request.rank)
+    name = request.method if request.method in methods else next(iter(methods))  # "auto" where there is but one
+    if name != request.method:
+        request = request._replace(method=name)
     try:
-        if data.rows > CYCLE_ROWS and C is None and (dual := cycle(data, selection)) is not None:
-            answer = _call(_core.presolve, data, selection, tol, 0, C, norm, rank, (dual, None), None)
-            sol = Separation(data, selection, norm, "presolve", C, answer)
+        if data.rows > CYCLE_ROWS and request.C is None and (dual := cycle(data, request.selection)) is not None:
+            known = request._replace(method="presolve", max_iter=0, dual=dual, W=None, report=None)
+            sol = Separation(data, known, _call(_core.presolve, data, known))
             if sol.status == "infeasible":
                 return sol
-        answer = _call(methods[name], data, selection, tol, most, C, norm, rank, start, report)
-        sol = Separation(data, selection, norm, name, C, answer)
+        answer = _call(methods[name], data, request)
+        sol = Separation(data, request, answer)
         if logger.isEnabledFor(logging.DEBUG):
             logger.debug(
                 "%s norm, %s on %d rows: %s after %d iterations, gap %.1e",
@@ -298,19 +281,14 @@ def solve_selection(
             )
         if sol.status == "interrupted" or answer.exception is not None:
             exception = answer.exception or KeyboardInterrupt()
-            exception.partial = sol  # type: ignore[union-attr]
+            exception.partial = sol  # type: ignore[attr-defined]
             raise exception
         return sol
     except KeyboardInterrupt as interrupt:  # wherever it came
         if not hasattr(interrupt, "partial"):
-            interrupt.partial = _nothing_yet(data, selection, norm, name, C)  # type: ignore[attr-defined]
+            nothing = Answer(UNDECIDED, np.zeros((data.dk, data.dz)), np.zeros(data.indptr[-1]), 0.0, math.inf)
+            interrupt.partial = Separation(data, request, nothing)  # type: ignore[attr-defined]
         raise
-
-
-def _nothing_yet(data: Data, selection: Selection, norm: str | float, name: str, C: float | None) -> Separation:
-    W, dual = np.zeros((data.dk, data.dz)), np.zeros(data.indptr[-1])
-    answer = _core.Answer((UNDECIDED, W, dual, 0.0, math.inf, 0, -1, None, None))
-    return Separation(data, selection, norm, name, C, answer)
 
 
 def _methods(norm: str | float, C: float | None, rank: int | None) -> dict[str, Any]:
@@ -319,49 +297,38 @@ def _methods(norm: str | float, C: float | None, rank: int | None) -> dict[str, 
     return RANK_METHODS if rank is not None else METHODS[norm if isinstance(norm, str) else "entrywise"]
 
 
-def _call(
-    solver: Any,
-    data: Data,
-    selection: Selection,
-    tol: float,
-    max_iter: int,
-    C: float | None,
-    norm: str | float,
-    rank: int | None,
-    start: tuple[Any, Any],
-    report: Report | None,
-) -> Any:
+def _call(solver: Any, data: Data, request: Request) -> Answer:
     """The solver on data whose products are in range, its answer in the units given.  What it begins with (multipliers,
     weights, a report) has no units: it is scaled to fit."""
-    powers = data.powers
+    powers, selection, norm, C = data.powers, request.selection, request.norm, request.C
     power, p = sum(powers) if powers else 0, 2.0 if isinstance(norm, str) else norm
     soft = 0.0 if C is None else scaled_number(C, 2 * power, "C in the units of W")
-    reference, kept, rhs, dual = selection.reference, selection.kept, selection.rhs, start[0]
+    reference, kept, rhs, dual = selection.reference, selection.kept, selection.rhs, request.dual
     if data.choosing is not None:  # a window of one token has no row, but would cost every product its share
         queries, entries = data.choosing
         if (reference[~queries] != 0).any():
             raise ValueError(selection.outside(data))
         reference = reference[queries]
         kept, rhs, dual = (None if array is None else array[entries] for array in (kept, rhs, dual))
+    limits, start = (request.tol, request.max_iter), (dual, request.W, request.report)
     windows = data.in_range()
     try:
-        answer = solver(windows, reference, kept, rhs, tol, max_iter, soft, p, rank or 0, dual, start[1], report)
+        found = solver(windows, reference, kept, rhs, *limits, soft, p, request.rank or 0, *start)
     except IndexError:
         raise ValueError(selection.outside(data)) from None
     except FloatingPointError:  # a row's length: X or Z were changed since, or rows differ by too much
         data.check_finite()
         del data.powers
         if data.powers != powers:
-            return _call(solver, data, selection, tol, max_iter, C, norm, rank, start, report)
+            return _call(solver, data, request)
         raise ValueError(OUT_OF_RANGE.format("rows too short or too long to square")) from None
-    answer = in_units(answer, power, selection.power, C is not None, norm)
+    answer = in_units(found, power, selection.power, C is not None, norm)
     return answer if data.choosing is None else _over_all_entries(answer, data.choosing[1])
 
 
-def _over_all_entries(answer: Any, entries: np.ndarray) -> Any:
+def _over_all_entries(answer: Answer, entries: np.ndarray) -> Answer:
     """The answer of some entries, in a place for each."""
-    status, W, part, lower, upper, iterations, entry, *rest = answer
     dual = np.zeros(len(entries))
-    dual[entries] = part
-    where = int(np.flatnonzero(entries)[entry]) if entry >= 0 else -1
-    return _core.Answer((status, W, dual, lower, upper, iterations, where, *rest))
+    dual[entries] = answer.dual
+    where = int(np.flatnonzero(entries)[answer.entry]) if answer.entry >= 0 else -1
+    return Answer._make(answer)._replace(dual=dual, entry=where)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..attention.data import Data
+from ..attention.data import Data, check_data
 from ..attention.selection import Selection
 from ..common.check import as_norm, as_numeric, check_finite
 from ..common.norms import size
@@ -62,8 +62,7 @@ def margin_share(data: Data, selected: ArrayLike, W: ArrayLike, norm: Norm = "fr
     >>> 1 - 1e-8 < low <= high <= 1
     True
     """
-    if not isinstance(data, Data):
-        raise TypeError(f"data must come from cross_attention or its siblings, got {type(data).__name__}")
+    check_data("data", data)
     norm = as_norm("norm", norm)
     W = np.asarray(as_numeric("W", W), dtype=np.float64)
     if W.ndim < 2 or W.shape[-2:] != (data.dk, data.dz):

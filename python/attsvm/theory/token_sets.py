@@ -9,15 +9,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import _core
-from ..attention.data import Data
+from ..attention.data import Data, check_data
 from ..attention.layout import Layout
 from ..attention.selection import Selection
 from ..common.check import as_floats, as_norm, as_number, as_numeric, check_finite
 from ..common.result import Result
 from ..common.storage import state_of
 from ..common.types import Norm
+from ..svm.request import Request
 from ..svm.separation import Separation
-from ..svm.solve import solve_selection, solve_svm
+from ..svm.solve import solve_request, solve_svm
 from .conditions import correlation
 
 __all__ = ["Decomposition", "decompose", "selected_sets", "tokens_kept"]
@@ -192,8 +193,7 @@ def decompose(
     >>> print(f"{parts.R:.6f} {parts.correlation:.6f} {abs(parts.W_fin).max() < 1e-12}")
     30.000000 1.000000 True
     """
-    if not isinstance(data, Data):
-        raise TypeError(f"data must come from cross_attention or its siblings, got {type(data).__name__}")
+    check_data("data", data)
     norm = as_norm("norm", norm)
     W = as_floats("W", W, "dk, dz", (data.dk, data.dz))
     p = data.layout.flatten_entries("probabilities", _listed("probabilities", probabilities))
@@ -260,7 +260,7 @@ def _finite_part(data: Data, kept: np.ndarray, p: np.ndarray, norm: str | float)
     logs = np.log(p[kept])
     selection.rhs = np.repeat(logs[alone.indptr[:-1]], lengths) - logs
     # The nuclear interior point wants margin rows; the factored method does not mind.
-    sol = solve_selection(alone, selection, norm, "factored" if norm == "nuclear" else "auto", 1e-9)
+    sol = solve_request(alone, Request(selection, norm, "factored" if norm == "nuclear" else "auto", 1e-9))
     if sol.status not in ("optimal", "no constraint"):
         raise ValueError(f"no W has these probabilities at the selected tokens: {sol.status}")
     W: np.ndarray = sol.W  # type: ignore[assignment]  # both statuses have one

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import _core
-from ..attention.data import LEAST, Data, largest
+from ..attention.data import LEAST, Data, check_data, largest
 from ..common.check import as_choice, as_count, as_doubles, as_floats, as_numeric, check_finite, depth
 from ..common.storage import storable
 from ..common.types import Loss
@@ -80,8 +80,7 @@ class Problem(ProvesMargins):
         heads: int | None = None,
         combine: Literal["sum", "concatenate"] = "sum",
     ):
-        if not isinstance(data, Data):
-            raise TypeError(f"data must come from cross_attention or its siblings, got {type(data).__name__}")
+        check_data("data", data)
         if not isinstance(head, (LinearHead, MLPHead, CallableHead)):
             raise TypeError(
                 "head must be a LinearHead, MLPHead, QuadraticHead, SoftmaxHead or CallableHead, "
