@@ -15,7 +15,8 @@
 #include "linalg/vector.h"
 
 #define SLACK 0.1   /* least s at the start, of the mean one */
-#define IDLE 8      /* iterations without a better gap: stagnation at rounding level */
+#define NONE 1e-12  /* a mean one that is rounding */
+#define IDLE 20     /* iterations without a better gap: stagnation at rounding level */
 #define STUCK 1e-8  /* a step this short says the same */
 #define RIDGE 1e-15 /* part of its diagonal added to K: rounding, for dependent rows */
 #define TRIES 4     /* ... times a thousand each time the factorisation fails all the same */
@@ -126,7 +127,7 @@ int loop_start(struct loop *s, const unsigned char *chosen, const double *W, int
     }
     for (ptrdiff_t k = 0; k < set->m; ++k)
         if (!set->equal[k]) {
-            s->s[k] = fmax(s->s[k], mean > 0 ? SLACK * mean : SLACK);
+            s->s[k] = fmax(s->s[k], mean > NONE ? SLACK * mean : SLACK);
             s->lambda[k] = 1 / s->s[k];
         }
     coordinates_adjoint(ball->M, set, s->lambda, s->V);

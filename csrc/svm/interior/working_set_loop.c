@@ -13,6 +13,7 @@
 #include "svm/methods.h"
 
 #define SLACK 5e-2 /* rows outside the set with less slack (of the largest b) join */
+#define DOUBT 1e-2 /* multiplier to slack of rows that may be active */
 #define SPARE 0.5  /* of the tolerance: the certificate is computed again, with rounding */
 
 /* Gaps of the interior point at which the norm's polish is tried. */
@@ -25,23 +26,27 @@ struct search {
     const struct svm_options *options;
     const struct ball_norm *norm;
     struct monitor *monitor;
-    double gap;                      /* of the best pair below, over all rows */
-    double *start, *W;               /* (p,q) the Frobenius answer; the best pair: */
-    double *lambda, *active;         /* (m) all multipliers; those of rows with more multiplier than slack */
-    double *a, *trial;               /* (m) scratch */
-    double *V, *U;                   /* (n,p), (n,dk) scratch */
-    struct polish_pair pair;         /* of the polish */
-    unsigned char *chosen, *support; /* (m) the working set; that of the polish */
-    ptrdiff_t size;                  /* rows chosen */
+    double gap;                     /* of the best pair below, over all rows */
+    double *start, *W;              /* (p,q) the Frobenius answer; the best pair: */
+    double *lambda;                 /* (m) */
+    double *a, *trial;              /* (m) scratch */
+    double *V, *U;                  /* (n,p), (n,dk) scratch */
+    struct polish_pair pair;        /* of the polish */
+    struct polish_pair tried;       /* of the least true gap concluded so far */
+    unsigned char *chosen, *active; /* (m) the working set; polish.h's of the best pair */
+    unsigned char *support;         /* (m) scratch of the polish */
+    ptrdiff_t size;                 /* rows chosen */
 };
 
 static int init_search(struct search *f, const struct coordinates *g, struct arena *arena)
 {
-    ARENA_DOUBLES(arena, g->p, g->q, &f->start, &f->W, &f->pair.W);
-    ARENA_DOUBLES(arena, g->m, 1, &f->lambda, &f->active, &f->a, &f->trial, &f->pair.lambda);
+    ARENA_DOUBLES(arena, g->p, g->q, &f->start, &f->W, &f->pair.W, &f->tried.W);
+    ARENA_DOUBLES(arena, g->m, 1, &f->lambda, &f->a, &f->trial, &f->pair.lambda, &f->tried.lambda);
+    f->tried.gap = INFINITY;
     f->V = arena_doubles(arena, g->n, g->p);
     f->U = arena_doubles(arena, g->n, g->rows->w->dk);
     f->chosen = arena_take(arena, g->m, 1);
+    f->active = arena_take(arena, g->m, 1);
     f->support = arena_take(arena, g->m, 1);
     return arena->failed ? STATUS_NO_MEMORY : STATUS_DONE;
 }
@@ -81,6 +86,7 @@ static int first_set(struct search *f, const struct coordinates *g, struct arena
     arena_release(arena, mark);
     for (ptrdiff_t i = 0; i < g->p * g->q; ++i)
         f->start[i] /= g->scale;
+    memcpy(f->tried.lambda, f->answer->lambda, (size_t)g->m * sizeof(double));
     f->size = coordinates_first(f->chosen, g, f->answer, f->a, f->U);
     return STATUS_DONE;
 }
@@ -102,33 +108,39 @@ static void compare(struct search *f, const struct loop *s, const struct coordin
     f->gap = f->monitor->gap = gap;
     memcpy(f->W, s->best.W, (size_t)(g->p * g->q) * sizeof(double));
     memcpy(f->lambda, f->trial, (size_t)g->m * sizeof(double));
-    memcpy(f->active, f->trial, (size_t)g->m * sizeof(double));
+    memcpy(f->active, g->rows->equal, (size_t)g->m);
     for (ptrdiff_t k = 0; k < s->set.m; ++k)
-        if (!s->set.equal[k] && s->best.lambda[k] * g->largest < s->best.s[k] * top)
-            f->active[s->set.row[k]] = 0;
+        if (!s->set.equal[k]) {
+            double multiplier = s->best.lambda[k] * g->largest, slack = s->best.s[k] * top;
+            f->active[s->set.row[k]] = multiplier >= slack ? 1 : multiplier > DOUBT * slack ? POLISH_DOUBTFUL : 0;
+        }
 }
 
 /* The best pair as an answer to the original problem, with the multipliers of the active rows alone if these prove it.
- * What is left open keeps the better of this W and the Frobenius one. */
+ * What stays open is the best of all that was tried, the Frobenius W included. */
 static int conclude(struct search *f, const struct coordinates *g, int stopped, struct arena *arena)
 {
-    const double *W[] = {f->W, f->W, f->start}, *lambda[] = {f->active, f->lambda, f->lambda};
-    double least = INFINITY;
-    int status = STATUS_ITERATION_LIMIT, best = 2;
-    for (int i = isfinite(f->gap) ? 0 : 3; i < 3; ++i) {
+    const double *W[] = {f->W, f->W, f->start, f->tried.W};
+    const double *lambda[] = {f->trial, f->lambda, f->lambda, f->tried.lambda};
+    int status = STATUS_ITERATION_LIMIT;
+    for (ptrdiff_t k = 0; k < g->m; ++k)
+        f->trial[k] = f->active[k] == 1 ? f->lambda[k] : 0;
+    for (int i = isfinite(f->gap) ? 0 : 3; i < 4; ++i) {
+        if (i == 3 && !isfinite(f->tried.gap)) /* the Frobenius answer stays */
+            memcpy(f->tried.W, f->start, (size_t)(g->p * g->q) * sizeof(double));
         if (coordinates_answer(f->answer, g, W[i], lambda[i], arena) != STATUS_DONE)
             return STATUS_NO_MEMORY;
         status = solver_conclude(f->answer, g->rows, f->options, f->norm->name, stopped, arena);
-        if (status != STATUS_ITERATION_LIMIT && status != STATUS_UNDECIDED && status != STATUS_INTERRUPTED)
+        if (status <= STATUS_INFEASIBLE)
             return status;
-        if (f->answer->bound.gap < least) {
-            least = f->answer->bound.gap;
-            best = i;
+        if (i < 3 && f->answer->bound.gap < f->tried.gap) {
+            f->tried.gap = f->answer->bound.gap;
+            memcpy(f->tried.W, W[i], (size_t)(g->p * g->q) * sizeof(double));
+            memcpy(f->tried.lambda, lambda[i], (size_t)g->m * sizeof(double));
         }
     }
-    if (isfinite(f->gap) && best < 2 && coordinates_answer(f->answer, g, W[best], lambda[best], arena) != STATUS_DONE)
-        return STATUS_NO_MEMORY;
-    return solver_conclude(f->answer, g->rows, f->options, f->norm->name, stopped, arena);
+    f->gap = INFINITY; /* the estimate was wrong */
+    return status;
 }
 
 /* The norm's polish from the best pair. */
@@ -138,15 +150,15 @@ static int polish(struct search *f, const struct coordinates *g, double tol, str
         return STATUS_ITERATION_LIMIT;
     memcpy(f->pair.W, f->W, (size_t)(g->p * g->q) * sizeof(double));
     f->pair.gap = f->gap;
-    memcpy(f->pair.lambda, f->active, (size_t)g->m * sizeof(double));
-    for (ptrdiff_t k = 0; k < g->m; ++k)
-        f->support[k] = g->rows->equal[k] || f->active[k] != 0;
+    memcpy(f->pair.lambda, f->lambda, (size_t)g->m * sizeof(double));
+    memcpy(f->support, f->active, (size_t)g->m);
     int status = f->norm->polish(&f->pair, f->support, g, tol, &f->answer->iterations, f->monitor, arena);
     if (f->pair.gap < f->gap) {
         f->gap = f->monitor->gap = f->pair.gap;
         memcpy(f->W, f->pair.W, (size_t)(g->p * g->q) * sizeof(double));
         memcpy(f->lambda, f->pair.lambda, (size_t)g->m * sizeof(double));
-        memcpy(f->active, f->pair.lambda, (size_t)g->m * sizeof(double));
+        for (ptrdiff_t k = 0; k < g->m; ++k)
+            f->active[k] = g->rows->equal[k] || f->lambda[k] != 0;
     }
     return status;
 }
@@ -155,23 +167,26 @@ static int polish(struct search *f, const struct coordinates *g, double tol, str
 static int solve_on_set(struct search *f, struct loop *s, const struct coordinates *g, struct arena *arena)
 {
     ptrdiff_t *iterations = &f->answer->iterations, most = f->options->max_iter;
-    double tolerance = SPARE * f->options->tol;
     int status = loop_start(s, f->chosen, f->start, g->rows->homogeneous, arena);
-    for (size_t stage = 0; status == STATUS_DONE && f->gap > tolerance && stage < STAGES; ++stage) {
+    for (size_t stage = 0; status == STATUS_DONE && stage < STAGES; ++stage) {
+        double lower = 1 / (g->scale * (isfinite(s->best.size) ? s->best.size : 1));
+        double tolerance = SPARE * certificate_tolerance(f->options->tol, lower, g->rows);
         status = loop_descend(s, fmax(stages[stage], tolerance), iterations, most, f->monitor, arena);
         compare(f, s, g);
-        if (status != STATUS_DONE || f->gap <= tolerance)
-            break;
-        int polished = polish(f, g, tolerance, arena);
-        if (polished != STATUS_ITERATION_LIMIT)
+        if (status == STATUS_INTERRUPTED || status < 0)
+            return status;
+        int polished = f->gap > tolerance ? polish(f, g, tolerance, arena) : STATUS_DONE;
+        if (polished == STATUS_INTERRUPTED || polished < 0)
             return polished;
+        if (f->gap <= tolerance && (polished = conclude(f, g, status, arena)) <= STATUS_INFEASIBLE)
+            return polished == STATUS_INFEASIBLE ? STATUS_ITERATION_LIMIT : polished;
         if (stage >= LOOK && stage + 1 < STAGES && coordinates_add_broken(f->chosen, &f->size, g, f->a, SLACK)) {
             status = loop_choose(s, f->chosen, arena);
             --stage;
         }
     }
     coordinates_add_broken(f->chosen, &f->size, g, f->a, 0);
-    return status;
+    return status == STATUS_DONE ? STATUS_ITERATION_LIMIT : status; /* not on all rows */
 }
 
 static int solve(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
@@ -197,8 +212,8 @@ static int solve(struct svm_answer *answer, const struct rows *rows, const struc
     do {
         before = f.size;
         status = solve_on_set(&f, &s, &g, arena);
-    } while (status >= 0 && status != STATUS_INTERRUPTED && f.size > before && answer->iterations < options->max_iter);
-    if (status >= 0)
+    } while (status == STATUS_ITERATION_LIMIT && f.size > before && answer->iterations < options->max_iter);
+    if (status > 0)
         status = conclude(&f, &g, status, arena);
     if (status >= 0 && answer->bound.lower > 0 && norm->scale_multipliers != NULL)
         norm->scale_multipliers(answer, rows, options->p);

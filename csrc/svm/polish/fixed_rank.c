@@ -296,7 +296,8 @@ int fixed_rank_finish(struct polish_pair *near, unsigned char *active, const str
     memcpy(start, near->W, (size_t)(p * q) * sizeof(double));
     memcpy(lambda, near->lambda, (size_t)g->m * sizeof(double));
     for (int i = 0; status == STATUS_ITERATION_LIMIT && i < tries; ++i) {
-        memcpy(support, active, (size_t)g->m);
+        for (ptrdiff_t k = 0; k < g->m; ++k)
+            support[k] = i > 0 ? active[k] != 0 : active[k] == 1;
         memcpy(pair.lambda, lambda, (size_t)g->m * sizeof(double));
         status = fixed_rank_columns(&pair, start, support, SPARE_COLUMNS, g, arena);
         if (status == STATUS_DONE)

@@ -65,8 +65,10 @@ static int init(struct newton *s, const struct polish_pair *pair, unsigned char 
     if (arena->failed)
         return STATUS_NO_MEMORY;
     memcpy(s->W, pair->W, (size_t)(p * q) * sizeof(double));
-    for (ptrdiff_t k = 0; k < g->m; ++k)
+    for (ptrdiff_t k = 0; k < g->m; ++k) {
+        active[k] = active[k] == 1;
         s->lambda[k] = active[k] && !g->equalities.implied[k] ? pair->lambda[k] : 0;
+    }
     return STATUS_DONE;
 }
 
