@@ -366,14 +366,14 @@ def test_reproduce_names_a_missing_extra(tmp_path, capsys, monkeypatch, module):
     monkeypatch.delitem(sys.modules, "attsvm.figures.local_convergence")
     assert cli.main(["reproduce", ONE, "--runs", "2", "--out", str(tmp_path)]) == 2
     name = module.partition(".")[0]
-    expected = f"attsvm reproduce: {name} is not installed: pip install joblib matplotlib\n"
+    expected = f"attsvm reproduce: {name} is not installed: in a clone, pip install '.[reproduce]'\n"
     assert capsys.readouterr().err == expected
 
 
 def test_run_names_a_missing_extra(tmp_path, capsys, monkeypatch, arrays):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     assert run(tmp_path, arrays)[0] == 2
-    assert "attsvm run: matplotlib is not installed: pip install joblib matplotlib" in capsys.readouterr().err
+    assert "attsvm run: matplotlib is not installed: in a clone, pip install '.[reproduce]'" in capsys.readouterr().err
 
 
 def test_progress_without_tqdm_is_plain_lines(tmp_path, capsys, monkeypatch, no_picture):

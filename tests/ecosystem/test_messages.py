@@ -112,3 +112,19 @@ def test_what_goes_on_is_logged_for_those_who_ask(problem, caplog):
 def test_a_number_is_asked_for_as_one(sphere, given, shown):
     with pytest.raises(TypeError, match=f"^tol must be a number, got {shown}$"):
         attsvm.solve_svm(sphere().data, [0] * 6, tol=given)
+
+
+def test_what_was_meant_is_said(sphere):
+    s = sphere()
+    for call, words in (
+        (lambda: attsvm.solve_svm(s.problem, [0] * 6), "got Problem: pass its .data"),
+        (lambda: attsvm.Problem(s.data, s.y > 0, s.problem.head), r"bool: give numbers, np.where\(condition"),
+        (lambda: attsvm.solve_svm(s.data, [0] * 6, "fro"), "got 'fro': say 'frobenius'"),
+        (lambda: attsvm.solve_svm(s.data, [0] * 6, "nuc"), "got 'nuc': say 'nuclear'"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=words):
+            call()
+
+
+def test_heads_show_their_public_names():
+    assert dir(attsvm.heads) == sorted(attsvm.heads.__all__)

@@ -333,7 +333,8 @@ class Data:
 
 def check_data(name: str, data: Any) -> None:
     if not isinstance(data, Data):
-        raise TypeError(f"{name} must come from cross_attention or its siblings, got {type(data).__name__}")
+        inside = ": pass its .data" if isinstance(getattr(data, "data", None), Data) else ""
+        raise TypeError(f"{name} must come from cross_attention or its siblings, got {type(data).__name__}{inside}")
 
 
 def fits(name: str, data: Any, W: np.ndarray) -> None:

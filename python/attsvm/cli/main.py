@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         missing = (error.name or "").partition(".")[0]
         if missing not in EXTRAS:
             raise
-        return _fail(args.name, f"{missing} is not installed: pip install {' '.join(EXTRAS)}")
+        return _fail(args.name, f"{missing} is not installed: in a clone, pip install '.[reproduce]'")
     except MemoryError as error:
         return _fail(args.name, f"not enough memory. {error}".rstrip())
     except KeyboardInterrupt:

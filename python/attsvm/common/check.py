@@ -52,6 +52,8 @@ def describe(value: Any, array: np.ndarray) -> str:
         return type(value).__name__
     if array.dtype.kind == "O":
         return "an array of objects: give arrays of different lengths as a list, numbers as an array of float"
+    if array.dtype.kind == "b":
+        return "an array of bool: give numbers, np.where(condition, 1.0, -1.0) for labels"
     return f"an array of {array.dtype}"
 
 
@@ -159,5 +161,8 @@ def as_norm(name: str, value: Any) -> Norm:
         return value  # type: ignore[return-value]  # one of the words of Norm
     number = isinstance(value, (int, float, np.integer, np.floating))  # True is 1, and no norm
     if not number or not value > 1:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, NORMS))}, or a number p > 1, got {value!r}")
+        meant = [word for word in NORMS if isinstance(value, str) and value and word.startswith(value.lower()[:3])]
+        hint = f": say {meant[0]!r}" if meant else ""
+        words = ", ".join(map(repr, NORMS))
+        raise ValueError(f"{name} must be one of {words}, or a number p > 1, got {value!r}{hint}")
     return "frobenius" if value == 2 else "max" if value == math.inf else float(value)

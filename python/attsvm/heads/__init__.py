@@ -47,3 +47,7 @@ __all__ = [
     "view",
     "why",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
