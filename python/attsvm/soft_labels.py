@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from .attention.data import Data
 from .attention.layout import Layout
-from .common.check import as_floats
+from .common.check import as_floats, check_parts
 from .common.result import Result
 from .common.storage import storable
 from .training.output_head import CallableHead
@@ -24,6 +24,12 @@ TINY = 1e-300  # a probability that has left double precision counts as this muc
 @storable
 class _OneVocabulary(Layout):
     """Every query sees the same tokens, which are stored once."""
+
+    def check(self, tokens: int, queries: int) -> None:
+        check_parts("counts", self.counts, queries)
+        self.check_kinds()
+        if (self.lengths != tokens).any():
+            raise ValueError(f"lengths must be the {tokens} tokens of the vocabulary, got {self.lengths}")
 
     def windows(self) -> tuple[np.ndarray, np.ndarray]:
         return np.zeros(len(self.lengths), dtype=np.intp), self.lengths

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import _core
-from ..common.check import as_floats, as_numeric, depth
+from ..common.check import as_floats, as_numeric, check_shape, depth
 from ..common.storage import storable
 from .layout import Layout, Shape
 
@@ -114,6 +114,17 @@ class Data:
             "values": self.given_values,
             "layout": self.layout,
         }
+
+    @classmethod
+    def _from_state(cls, state: dict[str, Any]) -> Data:
+        """Of a file, where anything may stand."""
+        for name, letters in (("keys", "N, dk"), ("queries", "M, dz"), ("values", "N, dv")):
+            if name != "values" or state[name] is not None:
+                state[name] = as_floats(name, state[name], letters, keep_single=name != "queries")
+        if state["values"] is not None:
+            check_shape("values", state["values"], "N, dv", (len(state["keys"]), None))
+        state["layout"].check(len(state["keys"]), len(state["queries"]))
+        return cls(**state)
 
     @property
     def values(self) -> np.ndarray:

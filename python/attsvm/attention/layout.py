@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..common.check import check_shape
+from ..common.check import check_parts, check_shape
 from ..common.storage import storable
 
 
@@ -55,6 +55,20 @@ class Layout:
     @functools.cached_property
     def uniform(self) -> bool:
         return bool((self.lengths == self.lengths[0]).all() and (self.counts == self.counts[0]).all())
+
+    def check(self, tokens: int, queries: int) -> None:
+        """Raises unless it lays out as many, before anything of its size is made."""
+        check_parts("lengths", self.lengths, tokens)
+        check_parts("counts", self.counts, queries)
+        self.check_kinds()
+
+    def check_kinds(self) -> None:
+        """Raises unless the counts are those of its kind."""
+        check_shape("counts", self.counts, "n", self.lengths.shape)
+        if self.single and (self.counts != 1).any():
+            raise ValueError("counts must be 1 where a sequence has a single query")
+        if self.causal and (self.counts != self.lengths).any():
+            raise ValueError("counts must be the lengths in causal attention")
 
     def windows(self) -> tuple[np.ndarray, np.ndarray]:
         """Start and stop of each query's window."""

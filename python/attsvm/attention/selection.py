@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import _core
-from ..common.check import as_floats, describe
+from ..common.check import as_count, as_floats, check_finite, check_shape, describe
 from ..common.storage import storable
 from .data import Data
 
@@ -43,8 +43,22 @@ class Selection:
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Selection:
         selection = cls.__new__(cls)
-        vars(selection).update(state)
+        selection.reference, selection.kept = state["reference"], state["kept"]
+        selection.rhs, selection.power = state["rhs"], as_count("power", state["power"], -(2**12))
         return selection
+
+    def check(self, data: Data) -> None:
+        """Raises unless a selection that was read from a file is one of these data."""
+        entries = int(data.indptr[-1])
+        parts = (("reference", self.reference, "iu", len(data)), ("kept", self.kept, "b", entries))
+        for name, array, kinds, size in (*parts, ("rhs", self.rhs, "f", entries)):
+            if array is not None or name == "reference":
+                if not isinstance(array, np.ndarray) or array.dtype.kind not in kinds:
+                    raise TypeError(f"{name} must be an array, got {array!r:.100}")
+                check_shape(name, array, "n", (size,))
+        if self.rhs is not None:
+            check_finite("rhs", self.rhs)
+        self.within(data)
 
     def _read(self, data: Data, selected: Any) -> None:
         layout = data.layout

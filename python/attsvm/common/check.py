@@ -76,6 +76,13 @@ def check_shape(name: str, array: np.ndarray, letters: str, sizes: Sequence[int 
         raise ValueError(f"{name} must not be empty, got shape {array.shape}")
 
 
+def check_parts(name: str, sizes: Any, total: int, least: int = 1) -> None:
+    """Raises unless these are the sizes of parts that have ``total`` together; nothing of their size is made."""
+    fits = isinstance(sizes, np.ndarray) and sizes.ndim == 1 and sizes.dtype.kind in "iu" and sizes.size > 0
+    if not fits or sizes.min() < least or sizes.max() > total or int(sizes.sum()) != total:
+        raise ValueError(f"{name} must be integers of at least {least} whose sum is {total}, got {sizes!r:.100}")
+
+
 def check_finite(name: str, array: np.ndarray) -> None:
     largest = _core.largest(array)  # one read, no temporary; of other types and layouts, NumPy says
     if not (np.isfinite(array).all() if largest is None else math.isfinite(largest)):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..attention.tokens import read_tokens
-from ..common.check import as_count, as_floats, as_list, as_number, check_type
+from ..common.check import as_count, as_floats, as_list, as_number, check_parts, check_type
 from ..common.storage import storable
 
 THRESHOLD = 0.9  # least attention on one token for a query to count
@@ -61,6 +61,9 @@ class Text:
             object.__setattr__(self, "counts", self.lengths)
             object.__setattr__(self, "query_words", self.words)
         n, queries = len(self.lengths), int(self.counts.sum())
+        check_parts("lengths", self.lengths, len(self.keys), least=0)
+        if self.start is not None:
+            check_parts("counts", self.counts, len(self.start), least=0)
         places = np.column_stack([self.counts, self.lengths, np.zeros((n, 2), dtype=np.intp)])
         defaults = {
             "start": np.zeros(queries, dtype=np.intp),

@@ -11,6 +11,8 @@ import numpy as np
 
 from .. import _core
 from ..attention.data import Data, fits
+from ..common.check import as_choice, as_count, as_norm, as_number, as_numeric, check_shape
+from ..common.metric import Metric, as_metric
 from ..common.norms import norm_name
 from ..common.result import Result, interval_bar
 from .request import Answer, Request
@@ -411,9 +413,26 @@ class Separation(Result):
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Separation:
-        found = cls.__new__(cls)
-        vars(found).update({name: value for name, value in state.items() if name != "answer"})
-        found._answer = Answer(*state["answer"])
+        """Of a file, where anything may stand."""
+        found, answer = cls.__new__(cls), Answer(*state["answer"])
+        for name in ("data", "selection", "norm", "method", "C", "status"):
+            setattr(found, name, state[name])
+        data = found.data
+        found.selection.check(data)
+        as_choice("status", found.status, (*_core.STATUS.values(), "optimal", "feasible"))
+        if isinstance(found.norm, Metric):
+            as_metric("norm", found.norm, data.dk, data.dz)
+        else:
+            as_norm("norm", found.norm)
+        check_shape("W", as_numeric("W", answer.W), "dk, dz", (data.dk, data.dz))
+        check_shape("dual", as_numeric("dual", answer.dual), "entries", (int(data.indptr[-1]),))
+        for name in ("status", "iterations", "entry"):
+            as_count(name, getattr(answer, name), least=-1)
+        if not all(isinstance(bound, float) and bound >= 0 for bound in (answer.lower, answer.upper)):
+            raise ValueError(f"bounds must be numbers of at least 0, got {answer.lower!r} and {answer.upper!r}")
+        if found.C is not None:
+            as_number("C", found.C, above=0)
+        found._answer = answer
         return found
 
 

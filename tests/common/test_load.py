@@ -1,0 +1,183 @@
+"""Files that somebody edited: what cannot be is a ValueError that names the file and the part, and takes no memory."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import io
+import json
+import re
+import tracemalloc
+import zipfile
+
+import attsvm
+import numpy as np
+import pytest
+
+HUGE = 10**9
+NODES = [None, True, -1, HUGE, 1e308, "text", [], {}, [[]], {"array": "array99"}, {"tuple": []}, {"dict": [[1]]}]
+NODES += [{"type": "Nothing", "state": {}}, {"type": "Layout", "state": {}}, {"type": 3}]
+
+
+@functools.cache
+def kinds():
+    rng = np.random.default_rng(5)
+    X, Z = rng.standard_normal((2, 3, 4)), rng.standard_normal((2, 2))
+    data = attsvm.cross_attention(X, Z, values=rng.standard_normal((2, 3, 2)))
+    ragged = attsvm.causal_attention([X[0], X[1, :2]])
+    problem = attsvm.Problem(data, [1, -1], attsvm.LinearHead(rng.standard_normal(2)))
+    kept = np.array([[True, True, False], [False, True, False]])
+    W = 30 * attsvm.solve_svm(data, kept).W
+    Wq, Wk = rng.standard_normal((2, 8, 8))
+    heads = attsvm.heads.from_arrays(rng.standard_normal((40, 5, 8)), Wq, None, Wk, None, heads=2)
+    return {
+        "optimal": attsvm.solve_svm(data, [0, 0]),
+        "ragged": attsvm.feasible(ragged, [[0, 0, 0], [0, 0]]),
+        "soft": attsvm.solve_svm(data, [0, 0], C=1.0, margins=np.full((2, 3), 2.0)),
+        "several tokens": attsvm.solve_svm(data, kept),
+        "infeasible": attsvm.solve_svm(attsvm.cross_attention(np.ones((1, 2, 2)), [[1.0]]), [0]),
+        "run": attsvm.train(problem, steps=20, record=10),
+        "path": attsvm.regularization_path(problem, [1.0, 2.0]),
+        "decomposition": attsvm.decompose(data, data.probabilities(W), W),
+        "diagnosis": attsvm.diagnose(problem),
+        "next token": attsvm.next_token([[0, 1, 3], [1, 0, 3]], [0, 1], np.eye(4)),
+        "soft labels": attsvm.soft_labels(np.eye(3), [[1, 2, 0], [0, 1, 0], [3, 0, 1]]),
+        "their SVM": attsvm.feasible((found := attsvm.soft_labels(np.eye(2), [[1, 0], [0, 1]])).data, found.selected),
+        "heads": attsvm.heads.analyze_model(heads, queries=40, splits=1, nuclear_queries=20),
+    }
+
+
+def places(content, path=()):
+    """The path of every part of the text."""
+    yield path
+    for key in content if isinstance(content, dict) else range(len(content)) if isinstance(content, list) else ():
+        yield from places(content[key], (*path, key))
+
+
+def changed(content, path, node):
+    """The text with another part at this path, or without it."""
+    content = copy.deepcopy(content)
+    at = content
+    for key in path[:-1]:
+        at = at[key]
+    if node == "gone":
+        del at[path[-1]]
+    else:
+        at[path[-1]] = node
+    return content
+
+
+def edits(array, rng):
+    """What may become of an array."""
+    yield array.astype(float if array.dtype.kind in "biu" else int, casting="unsafe")
+    yield array[..., None]
+    yield np.resize(array, array.size + 1)
+    yield array.reshape(-1)[:-1]
+    yield np.array("text")
+    yield np.array(0)
+    some = array.copy().reshape(-1)
+    if some.size:
+        for value in (HUGE, -1, np.nan, np.inf):
+            other = some.astype(float) if not np.isfinite(value) else some.copy()
+            other[rng.integers(some.size)] = value if some.dtype.kind != "b" else 1
+            yield other.reshape(array.shape)
+
+
+def written(members):
+    file = io.BytesIO()
+    np.savez(file, **members)
+    file.seek(0)
+    file.name = "edited.npz"
+    return file
+
+
+def outcome(file):
+    """The refusal, or None where the file is read."""
+    try:
+        attsvm.load(file)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+@pytest.fixture(scope="module", params=range(13))
+def members(request):
+    file = io.BytesIO()
+    list(kinds().values())[request.param].save(file)
+    file.seek(0)
+    with np.load(file) as archive:
+        return dict(archive)
+
+
+@pytest.fixture
+def little_memory():
+    tracemalloc.start()
+    yield
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1e8
+
+
+def test_every_member_edited(members):
+    rng, refused = np.random.default_rng(0), 0
+    for name in [name for name in members if name != "attsvm"][:15]:
+        said = outcome(written({key: array for key, array in members.items() if key != name}))
+        assert "edited.npz" in said and repr(name) in said
+        for other in edits(members[name], rng):
+            said = outcome(written(members | {name: other}))
+            assert said is None or re.search(r"edited\.npz.*: [A-Z]\w+", said), said
+            refused += said is not None
+    assert refused > 4
+
+
+def test_every_part_of_the_text_edited(members):
+    text = json.loads(str(members["attsvm"]))
+    refused = total = 0
+    every = [path for path in places(text) if path]
+    rng = np.random.default_rng(1)
+    for k in rng.permutation(len(every))[:15]:
+        for node in [*NODES, "gone"]:
+            said = outcome(written(members | {"attsvm": np.array(json.dumps(changed(text, every[k], node)))}))
+            assert said is None or re.search(r"edited\.npz|has format", said), said
+            refused, total = refused + (said is not None), total + 1
+    assert refused > total / 2
+
+
+@pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "3", "[]", '{"format": 1}', '{"format": "x", "attsvm": "1"}'])
+def test_texts_that_are_none(text):
+    assert "edited.npz" in outcome(written({"attsvm": np.array(text)}))
+
+
+def test_a_header_that_asks_for_more_than_the_member_holds(members, little_memory):
+    """A shape of 10^12 in the member's own header: refused before it is made."""
+    file = written(members)
+    name = next(name for name in members if name != "attsvm")
+    other = io.BytesIO()
+    with zipfile.ZipFile(file) as archive, zipfile.ZipFile(other, "w") as changed_archive:
+        for member in archive.namelist():
+            content = archive.read(member)
+            if member == f"{name}.npy":
+                length = int.from_bytes(content[8:10], "little")
+                shape = "{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000,)}".ljust(length - 1) + "\n"
+                content = content[:10] + shape.encode() + content[10 + length :]
+            changed_archive.writestr(member, content)
+    other.seek(0)
+    other.name = "edited.npz"
+    assert re.search(rf"edited\.npz.*{name}.*1000000000000", outcome(other))
+
+
+def test_the_sums_of_a_layout(little_memory):
+    """One number of 10^9 in a layout: refused before anything of that size is made."""
+    rng = np.random.default_rng(0)
+    data = attsvm.cross_attention([rng.standard_normal((T, 2)) for T in (2, 3)], [np.ones((1, 2)), np.ones((2, 2))])
+    file = io.BytesIO()
+    attsvm.feasible(data, [[0], [0, 0]]).save(file)
+    file.seek(0)
+    with np.load(file) as archive:
+        members = dict(archive)
+    text = json.loads(str(members["attsvm"]))
+    layout = text["content"]["state"]["data"]["state"]["layout"]["state"]
+    for name in ("lengths", "counts"):
+        member = layout[name]["array"]
+        said = outcome(written(members | {member: np.array([1, HUGE])}))
+        assert "edited.npz" in said and "Separation.data" in said and f"{name} must be" in said
