@@ -461,15 +461,15 @@ def _two_kinds(ax: Any, x: Any, y: Any, support: Any, others: Any, line_kw: dict
     ax.legend(frameon=False, fontsize="small")
 
 
-def finish(ax: Any, title: str) -> None:
-    """The look of a panel of curves: a pale grid below them, no box, a legend where curves rarely are."""
+def finish(ax: Any, title: str, loc: str | None = None, **legend_kw: Any) -> None:
+    """The look of a panel of curves: a pale grid below, no box, a legend at ``loc`` or where curves rarely are."""
     ax.grid(color="0.92", linewidth=0.8)
     ax.set_axisbelow(True)
     ax.spines[["top", "right"]].set_visible(False)
     ax.set_title(title, loc="left", fontsize=11)
     ax.margins(x=0)
-    if ax.lines:
-        ax.legend(loc="lower right", frameon=False)
+    if ax.lines or loc is not None:
+        ax.legend(loc=loc or "lower right", frameon=False, **legend_kw)
 
 
 def weights_of(solution: Separation) -> np.ndarray:

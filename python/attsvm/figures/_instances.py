@@ -12,19 +12,6 @@ from ..report.tables import SATURATED
 from ..theory import conditions as theory
 from ._numpy import support_margins
 
-__all__ = [
-    "ALLOWED",
-    "DRAWS",
-    "NO_DRAW",
-    "all_support",
-    "around",
-    "differs",
-    "ending",
-    "linear_layer",
-    "margin_error",
-    "sphere_problem",
-]
-
 # Problems that a figure draws at most until one is as it wants them: one in fifty is, where the fewest are.
 DRAWS = 10_000
 NO_DRAW = f"none of {DRAWS:,} random problems was accepted"

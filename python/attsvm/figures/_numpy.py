@@ -8,7 +8,10 @@ import numpy as np
 
 from .. import Separation
 
-__all__ = ["certificate", "descend", "loss", "loss_gradient", "mirror_descend", "norms", "softmax", "support_margins"]
+
+def apart(A: np.ndarray, B: np.ndarray) -> float:
+    """How far A is from B, relative."""
+    return float(np.linalg.norm(A - B) / np.linalg.norm(B))
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:

@@ -4,8 +4,6 @@ A published figure is named by what it shows and by the authors' notebook, where
 the papers could not be checked, so none is given.
 """
 
-__all__ = ["FLOW", "LINEAR_MUON", "MIRROR", "NEXT_TOKEN", "NOWHERE", "PROMPT", "RATES", "SVM"]
-
 SVM = '"Transformers as Support Vector Machines" (Tarzanagh, Li, Thrampoulidis and Oymak 2023, arXiv 2308.16898)'
 PROMPT = '"Max-Margin Token Selection in Attention Mechanism" (2023, arXiv 2306.13596)'
 MIRROR = "Julistiono, Tarzanagh and Azizan (2024, arXiv 2410.14581)"

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from .. import LinearHead, Problem, cross_attention, sample, solve_svm, train
 from ..plot import band, correlations, finish
 from ..report.claims import Claim, exactly, mean, median, share
-from ._numpy import softmax
+from ._numpy import apart, softmax
 from ._papers import SVM
 
 N, T, D = 6, 8, 10
@@ -61,7 +61,7 @@ def experiment(rng: np.random.Generator) -> dict[str, Any]:
             result[f"{key} saturated"] = found.probabilities.max(axis=2).min() > 0.99
         early = train(problem, W, lr=LR, steps=TWIN_STEPS, record=0).W
         by_hand = descend_heads(X, Z, y, reads, W)
-        result[f"{combine} apart"] = np.linalg.norm(early - by_hand) / np.linalg.norm(by_hand)
+        result[f"{combine} apart"] = apart(early, by_hand)
     return result
 
 
@@ -136,8 +136,7 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
             off = 1 - results[f"{combine} {H} correlation"][:, 1:]
             band(SHOWN[1:], off, label, ax, middle="median", color=COLORS[H], linewidth=2)
         ax.set(xlabel="training step", ylabel="1 - correlation of a head with its own SVM", xscale="log", yscale="log")
-        finish(ax, f"Attended vectors {text}")
-        ax.legend(loc="lower left", frameon=False)
+        finish(ax, f"Attended vectors {text}", "lower left")
     names = [(combine, H) for combine in COMBINATIONS for H in HEADS]
     at = np.arange(len(names))
     for shift, what, color in ((-0.2, "best", "#0072B2"), (0.2, "agree", "#E69F00")):
@@ -146,8 +145,7 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
         bars.bar(at + shift, shares, 0.38, color=color, label=label)
     bars.set_xticks(at, [f"{H}\n{COMBINATIONS[combine]}" for combine, H in names], fontsize=7)
     bars.set(xlabel="attention heads", ylabel="share of queries", ylim=(0, 1))
-    finish(bars, "What they select")
-    bars.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=1, frameon=False, fontsize=9)
+    finish(bars, "What they select", "upper center", bbox_to_anchor=(0.5, -0.16), ncols=1, fontsize=9)
     runs = len(results["sum 1 best"])
     figure.suptitle(f"Several attention heads: {N} sequences of {T} tokens, d = {D}", fontsize=12)
     figure.supxlabel(f"Lines: median of {runs} runs.  Bands: 10th to 90th percentile.", fontsize=9, color="0.3")

@@ -21,7 +21,7 @@ from .. import LinearHead, Problem, cross_attention, diagnose, sample, solve_svm
 from ..plot import correlations, finish
 from ..report.claims import Claim, difference, exactly, median, share
 from ._instances import around, margin_error
-from ._numpy import loss_gradient
+from ._numpy import apart, loss_gradient
 from ._papers import SVM
 
 SIZES = ((5, 5, 8), (10, 5, 12), (5, 10, 12))  # n, T, d
@@ -45,7 +45,7 @@ SOMEWHERE = 5  # random weights at which the gradient is looked at
 def experiment(rng: np.random.Generator) -> dict[str, Any]:
     """Of every size, whether it ended on the optimal tokens, and its correlation with their SVM."""
     equal, random, curves = [], [], []
-    stationary, apart = [], []
+    stationary, differences = [], []
     for n, T, d in SIZES:
         X, Z, y, v = sample.unit_sphere(n, T, d, rng)
         W = START * rng.standard_normal((d, d))
@@ -61,7 +61,7 @@ def experiment(rng: np.random.Generator) -> dict[str, Any]:
         for V in rng.standard_normal((SOMEWHERE, d, d)):
             by_hand = loss_gradient(keys, Z, problem.scores, V)
             stationary.append(np.vdot(by_hand, svm.W) >= 0)
-            apart.append(np.linalg.norm(problem.loss_and_grad(V)[1] - by_hand) / np.linalg.norm(by_hand))
+            differences.append(apart(problem.loss_and_grad(V)[1], by_hand))
         if (n, T, d) == SIZES[0]:
             told = diagnose(problem).no_stationary_point == "equal scores" and not diagnose(free).equal_scores
     return {
@@ -69,7 +69,7 @@ def experiment(rng: np.random.Generator) -> dict[str, Any]:
         "random": np.array(random),
         "correlation": np.array(curves),
         "stationary": np.array(stationary),
-        "apart": np.array(apart),
+        "apart": np.array(differences),
         "not told": not told,
     }
 
@@ -148,8 +148,7 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
             label = f"n={n}, T={T}, d={d}, {'median' if name == 'median' else '90th percentile'}"
             right.loglog(RECORDS, columns[f"n{n}_T{T}_d{d}_{name}"], color=color, linestyle=line, label=label)
     right.set(xlabel="training step", ylabel="1 - correlation with the optimal tokens' SVM")
-    finish(right, "Equal scores: the direction converges")
-    right.legend(loc="lower left", frameon=False, fontsize=9)
+    finish(right, "Equal scores: the direction converges", "lower left", fontsize=9)
     figure.suptitle("Equal non-optimal scores: nearly every start ends on the optimal tokens", fontsize=12)
     figure.supxlabel(f"{runs} runs a bar; error bars: three standard errors.", fontsize=9, color="0.3")
     return figure

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from .. import LinearHead, Problem, Run, cross_attention, sample, solve_svm, train
 from ..common.types import Rule
-from ..plot import correlations, finish
+from ..plot import band, correlations, finish
 from ..report.claims import Claim, exactly, median, share
 from ._numpy import certificate
 from ._papers import FLOW
@@ -142,21 +142,15 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
     drift.set(xlabel="step length", ylabel="change of K^T K - Q^T Q", xscale="log", yscale="log", xlim=(0.01, 0.13))
     drift.set_xticks(RATES, labels=map(str, RATES), minor=False)
     drift.set_xticks([], minor=True)
-    finish(drift, f"Kept by the flow: a path of length {LENGTH:g}")
-    drift.legend(loc="best", frameon=False, fontsize=8)
+    finish(drift, f"Kept by the flow: a path of length {LENGTH:g}", "best", fontsize=8)
     for name, label in (*STARTS.items(), ("ridge", "random start, ridge")):
         numbers = np.maximum(np.median(results[f"{name} balance"], axis=0) - 1, 1e-9)
         balance.plot(RECORD[: len(numbers)], numbers, color=COLORS[name], linewidth=2, label=label)
     balance.set(xlabel="step", ylabel="balance - 1", xscale="log", yscale="log", ylim=(1e-8, 2))
-    finish(balance, "The factors balance")
-    balance.legend(loc="center left", frameon=False, fontsize=8)
+    finish(balance, "The factors balance", "center left", fontsize=8)
     for name, label in STARTS.items():
         numbers = 1 - results[f"{name} nuclear"]
-        direction.plot(RECORD, np.median(numbers, axis=0), color=COLORS[name], linewidth=2, label=label)
-        direction.fill_between(
-            RECORD, *np.percentile(numbers, [10, 90], axis=0), color=COLORS[name], alpha=0.14, linewidth=0
-        )
+        band(RECORD, numbers, label, direction, middle="median", color=COLORS[name], linewidth=2)
     direction.set(xlabel="step", ylabel="1 - correlation", xscale="log", yscale="log")
-    finish(direction, "Distance from the nuclear SVM")
-    direction.legend(loc="lower left", frameon=False, fontsize=8)
+    finish(direction, "Distance from the nuclear SVM", "lower left", fontsize=8)
     return figure

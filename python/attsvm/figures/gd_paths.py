@@ -19,7 +19,7 @@ from .. import LinearHead, Problem, Run, Separation, cross_attention, replicate,
 from ..common.types import Norm
 from ..plot import correlations, finish
 from ..report.claims import Claim, exactly, median, share
-from ._numpy import descend
+from ._numpy import apart, descend
 from ._papers import SVM
 
 PAPER = f"{SVM}: paths of gradient descent in the plane (notebooks visualization.ipynb and visualization2.ipynb)"
@@ -117,7 +117,7 @@ def experiment(rng: np.random.Generator) -> dict[str, Any]:
                 X, Z = problem.data.keys.reshape(2, -1, 2), problem.data.queries
                 by_hand = descend(X, Z, problem.scores, np.zeros((2, 2)), TWIN_STEPS, LR)
                 early = train(problem, lr=LR, steps=TWIN_STEPS, record=0).W
-                found[f"{kind} apart"] = np.linalg.norm(early - by_hand) / np.linalg.norm(by_hand)
+                found[f"{kind} apart"] = apart(early, by_hand)
     return found
 
 

@@ -202,13 +202,11 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
     paths.set(xlim=(-1, 20), ylim=(-2, 6), xlabel="first coordinate of p", ylabel="second coordinate of p")
     paths.legend(loc="upper left", frameon=False, fontsize=8)
     confidence.set(xlabel="step", ylabel="probability", ylim=(0, 1))
-    finish(confidence, "Example: tokens and labels")
-    confidence.legend(loc="lower right", frameon=False, fontsize=8)
+    finish(confidence, "Example: tokens and labels", "lower right", fontsize=8)
     for kind, label in KINDS.items():
         away = np.sort(1 - results[kind][np.isfinite(results[kind])])
         height = np.arange(1, len(away) + 1) / len(away)
         candidates.step(away, height, where="post", color=COLORS[kind], linewidth=2, label=label)
     candidates.set(xlabel="1 - correlation with W", ylabel="share of the draws", xscale="log", ylim=(0, 1))
-    finish(candidates, "Random data: three candidates")
-    candidates.legend(loc="lower right", frameon=False, fontsize=8)
+    finish(candidates, "Random data: three candidates", "lower right", fontsize=8)
     return figure

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from .. import LinearHead, Problem, cross_attention, replicate, sample, solve_svm, train
 from ..plot import HIGH, LOW, band, correlations, finish, style
 from ..report.claims import Claim, exactly, mean, median, share
-from ._numpy import certificate, descend, loss, softmax, support_margins
+from ._numpy import apart, certificate, descend, loss, softmax, support_margins
 from ._papers import SVM
 
 PAPER = f"{SVM}: softmax probabilities and correlations along training (notebook local_converge.ipynb)"
@@ -113,11 +113,7 @@ def twins(
     factors = train(problem, K=K, Q=Q, lr=LR, steps=TWIN_STEPS["KQ"], record=0, ridge=TWIN_RIDGE).W
     by_hand = descend(X, Z, scores, W, TWIN_STEPS["W"], LR)
     together = descend(X, Z, scores, np.stack([K, Q]), TWIN_STEPS["KQ"], LR, ridge=TWIN_RIDGE)
-    return {"W apart": _apart(early, by_hand), "KQ apart": _apart(factors, together)}
-
-
-def _apart(A: np.ndarray, B: np.ndarray) -> float:
-    return float(np.linalg.norm(A - B) / np.linalg.norm(B))
+    return {"W apart": apart(early, by_hand), "KQ apart": apart(factors, together)}
 
 
 def naive_norms(rngs: Sequence[np.random.Generator]) -> np.ndarray:

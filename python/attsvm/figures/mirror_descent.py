@@ -19,7 +19,7 @@ from .. import LinearHead, Problem, label_svm, replicate, self_attention, solve_
 from ..plot import finish, weights_of
 from ..report.claims import Claim, exactly, median, share
 from ._instances import sphere_problem
-from ._numpy import certificate, mirror_descend
+from ._numpy import apart, certificate, mirror_descend
 from ._papers import MIRROR
 
 N, T, D = 6, 8, 10
@@ -75,7 +75,7 @@ def twin(problem: Problem, W: np.ndarray, p: float) -> float:
     trained = train(problem, W, rule="mirror", p=p, lr=LR, steps=TWIN_STEPS, record=0).W
     X, Z = problem.data.keys.reshape(N, T, D), problem.data.queries
     by_hand = mirror_descend(X, Z, problem.scores, W, TWIN_STEPS, LR, p)
-    return float(np.linalg.norm(trained - by_hand) / np.linalg.norm(by_hand))
+    return apart(trained, by_hand)
 
 
 def records(p: float) -> np.ndarray:
@@ -157,8 +157,7 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
                 ax.plot(steps, columns[f"p{p:g}_svm_l{q:g}_other_tokens"], ":", color=COLORS[q], linewidth=1.2)
         ax.plot([], [], ":", color="0.4", linewidth=1.2, label="... of another run's tokens")
         ax.set(xlabel="step", xscale="symlog", yscale="log", ylim=(1e-3, 1.5), xlim=(0, STEPS[p]))
-        finish(ax, f"training with p = {p:g}")
-        ax.legend(loc="lower left", frameon=False, fontsize=8)
+        finish(ax, f"training with p = {p:g}", "lower left", fontsize=8)
         if p == EXPONENTS[0]:
             ax.set_ylabel("Bregman divergence of the direction")
     figure.suptitle("The potential of mirror descent picks the norm of the SVM", fontsize=12)

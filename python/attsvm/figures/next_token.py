@@ -180,26 +180,21 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
     band(steps, 1 - results["correlation"], "log-loss: SVM of the graph", direction, middle="median", color=COLORS[0])
     direction.axhspan(1 - 0.993, 1 - 0.976, color="0.85", zorder=0, label="published range at the end")
     direction.set(xlabel="step", ylabel="1 - correlation", yscale="log", ylim=(2e-3, 1.5))
-    finish(direction, "W turns to the SVM of the graph")
-    direction.legend(loc="upper right", frameon=False, fontsize=8)
+    finish(direction, "W turns to the SVM of the graph", "upper right", fontsize=8)
     for name, label, color in (
         ("finite", "inside: distance from W_fin", COLORS[2]),
         ("outside", "attention outside the component", COLORS[1]),
     ):
-        finite.plot(steps, np.median(results[name], axis=0), color=color, label=label)
-        low, high = np.percentile(results[name], [10, 90], axis=0)
-        finite.fill_between(steps, low, high, color=color, alpha=0.14, linewidth=0)
+        band(steps, results[name], label, finite, middle="median", color=color)
     finite.set(xlabel="step", ylabel="distance, or probability", yscale="log")
-    finish(finite, "Inside a component W is finite")
-    finite.legend(loc="lower left", frameon=False, fontsize=8)
+    finish(finite, "Inside a component W is finite", "lower left", fontsize=8)
     for name, label, color in (
         ("local own", "SVM of its own tokens", COLORS[0]),
         ("local graph", "SVM of the graph", COLORS[1]),
     ):
         band(late, 1 - results[name], label, other, middle="median", color=color)
     other.set(xlabel="step", ylabel="1 - correlation", yscale="log", ylim=(5e-4, 1.5))
-    finish(other, "A loss that is not convex")
-    other.legend(loc="lower left", frameon=False, fontsize=8)
+    finish(other, "A loss that is not convex", "lower left", fontsize=8)
     return figure
 
 

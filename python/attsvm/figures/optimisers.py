@@ -199,8 +199,7 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
         way.plot(RECORDS, np.nanmedian(missing, axis=0), color=COLORS[i], linewidth=2, label=f"{name}: {TITLES[i]}")
     way.plot(RECORDS, 3 / np.sqrt(RECORDS), ":", color="0.5", label="3 / sqrt(k)")
     way.set(xlabel="step", ylabel="1 - share of the largest margin", xscale="log", yscale="log", ylim=(5e-3, 2))
-    finish(way, "The way to its own norm: medians")
-    way.legend(loc="lower left", frameon=False, fontsize=8)
+    finish(way, "The way to its own norm: medians", "lower left", fontsize=8)
     figure.suptitle("The optimiser picks the norm", fontsize=12)
     return figure
 

@@ -18,7 +18,7 @@ from .. import LinearHead, Problem, diagnose, solve_svm, train
 from ..plot import band, correlations, finish
 from ..report.claims import Claim, exactly, median, share
 from ._instances import linear_layer, sphere_problem
-from ._numpy import descend, loss, loss_gradient, softmax
+from ._numpy import apart, descend, loss, loss_gradient, softmax
 from ._papers import SVM
 
 PAPER = f"{SVM}: the theorems on gradient descent with a constant step; no picture"
@@ -66,17 +66,13 @@ def by_hand(problem: Problem, start: np.ndarray) -> dict[str, Any]:
     assert isinstance(problem.head, LinearHead) and head.v is not None  # sphere_problem's, trained
     W, v = with_head(X, Z, problem.y, problem.head.v, start)
     return {
-        "constant apart": _apart(plain, descend(X, Z, scores, start, TWIN_STEPS, LR, normalized=False)),
-        "polyak apart": _apart(polyak, by_polyak(X, Z, scores, start)),
-        "head apart": max(_apart(head.W, W), _apart(head.v, v)),
+        "constant apart": apart(plain, descend(X, Z, scores, start, TWIN_STEPS, LR, normalized=False)),
+        "polyak apart": apart(polyak, by_polyak(X, Z, scores, start)),
+        "head apart": max(apart(head.W, W), apart(head.v, v)),
         "smoothness apart": abs(told.lipschitz / smoothness(X, Z, problem.head.v) - 1),
         "rises": np.diff(careful.loss).max(),
         "falls": careful.loss[0] - careful.loss[-1],
     }
-
-
-def _apart(A: np.ndarray, B: np.ndarray) -> float:
-    return float(np.linalg.norm(A - B) / np.linalg.norm(B))
 
 
 def smoothness(X: np.ndarray, Z: np.ndarray, v: np.ndarray) -> float:
@@ -173,8 +169,7 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
     left.set(xscale="log", yscale="log", xlabel="training step", ylabel="norm of W")
     right.set(xscale="log", yscale="log", xlabel="training step", ylabel="1 - correlation with the SVM of its tokens")
     finish(left, "Norm: logarithmic against linear")
-    finish(right, "Direction: the same")
-    right.legend(loc="lower left", frameon=False)
+    finish(right, "Direction: the same", "lower left")
     runs = len(results["rises"])
     figure.suptitle(f"Plain and normalised descent: {N} sequences of {T} tokens, d = {D}", fontsize=12)
     figure.supxlabel(f"Lines: median of {runs} runs.  Bands: 10th to 90th percentile.", fontsize=9, color="0.3")

@@ -240,15 +240,13 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
         speed.plot(*zip(*points, strict=True), "x", color=color, markersize=7)
     speed.plot([], [], "x", color="0.4", label="published")
     speed.set(xlabel="step", ylabel="norm of the prompt", xscale="log", yscale="log")
-    finish(speed, "Three sequences: how fast")
-    speed.legend(loc="upper left", frameon=False, fontsize=8)
+    finish(speed, "Three sequences: how fast", "upper left", fontsize=8)
     fine = np.linspace(SCORES[0], SCORES[-1], 100)
     for loss, color in LOSSES.items():
         beside.plot(fine, exact_offset(loss, fine), color=color, label=f"{loss} loss")
         beside.plot(SCORES, results[f"{loss} prompts"][0, :, 1], "o", color=color, markersize=4)
     beside.set(xlabel="score C of the first token", ylabel="distance beside the SVM direction")
-    finish(beside, "What the loss leaves")
-    beside.legend(loc="lower left", frameon=False, fontsize=8)
+    finish(beside, "What the loss leaves", "lower left", fontsize=8)
     return figure
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from .. import LinearHead, Problem, cross_attention, sample, solve_svm, train
-from ..plot import correlations, finish
+from ..plot import band, correlations, finish
 from ..report.claims import Claim, exactly, median, share
 from ._numpy import certificate
 from ._papers import RATES
@@ -54,9 +54,7 @@ def experiment(rng: np.random.Generator) -> dict[str, Any]:
     for name, how in RULES.items():
         trained = train(problem, steps=STEPS, record=RECORD, **how)
         cosine = np.clip(correlations(trained.weights[1:], svm.W), -1, 1)
-        lead = [
-            _lead(np.asarray(data.logits(W)), best) for W in trained.weights[1:]
-        ]  # - log of a ratio of probabilities
+        lead = [_lead(np.asarray(data.logits(W)), best) for W in trained.weights[1:]]  # - log of their ratio
         found[f"{name} error"] = np.sqrt(2 * (1 - cosine))
         found[f"{name} norm"] = trained.norm[1:]
         found[f"{name} lead"] = lead
@@ -128,16 +126,13 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
             numbers = results[f"{name} {what}"]
             if what == "lead":
                 numbers = np.maximum(numbers, 1e-2)
-            low, middle, high = np.percentile(numbers, [10, 50, 90], axis=0)
             label = name if what != "error" else f"{name}: {np.median(slope(RECORD, numbers)):.2f}"
-            ax.plot(RECORD, middle, color=color, linewidth=2, label=label)
-            ax.fill_between(RECORD, low, high, color=color, alpha=0.14, linewidth=0)
+            band(RECORD, numbers, label, ax, middle="median", color=color, linewidth=2)
     for ax, label, title in (
         (error, "||W / ||W|| - SVM / ||SVM|| ||", "Error of the direction, and its slope"),
         (norm, "norm of W", "Growth of the norm"),
         (attention, "- log of the attention of another token", "Attention on other tokens"),
     ):
         ax.set(xlabel="step", ylabel=label, xscale="log", yscale="log")
-        finish(ax, title)
-        ax.legend(loc="best", frameon=False, fontsize=8)
+        finish(ax, title, "best", fontsize=8)
     return figure

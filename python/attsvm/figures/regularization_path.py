@@ -112,10 +112,8 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
     right.axhspan(-50, -16, color="0.9", zorder=0)
     right.text(97, -17, "below the last bit of the loss", ha="right", va="top", color="0.4", fontsize=9)
     right.set(xlabel="radius / norm of the SVM solution", ylabel="log10 of the loss above its infimum", ylim=(-46, 0))
-    finish(left, "Directions meet the SVM of their norm")
-    left.legend(loc="lower left", frameon=False, fontsize=9)
-    finish(right, "The loss falls by the margin")
-    right.legend(loc="lower left", frameon=False)
+    finish(left, "Directions meet the SVM of their norm", "lower left", fontsize=9)
+    finish(right, "The loss falls by the margin", "lower left")
     figure.suptitle("Regularisation path: minimisers over growing balls", fontsize=12)
     figure.supxlabel(f"Lines: mean of {runs} runs.  Bands: 10th to 90th percentile.", fontsize=9, color="0.3")
     return figure

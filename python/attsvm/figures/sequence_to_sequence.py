@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from .. import LinearHead, Problem, causal_attention, is_locally_optimal, sample, self_attention, solve_svm, train
 from ..plot import band, correlations, finish, largest, style
 from ..report.claims import Claim, exactly, median, share
-from ._numpy import loss_gradient
+from ._numpy import apart, loss_gradient
 from ._papers import SVM
 
 N, T, D = 3, 4, 16
@@ -78,7 +78,7 @@ def virtual(X: Any, y: Any, v: Any, W: Any, problem: Problem, selected: Any, own
     total = np.maximum(np.concatenate([np.ravel(part) for part in own.dual]), 0).sum() if own.W is not None else np.nan
     found = problem.loss_and_grad(W)[1]
     gap = np.nan if own.W is None else 1 - margin / np.linalg.norm(own.W) / (np.linalg.norm(adjoint) / total)
-    return {"gradient": np.linalg.norm(found - gradient) / np.linalg.norm(gradient), "gap": gap}
+    return {"gradient": apart(found, gradient), "gap": gap}
 
 
 def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:

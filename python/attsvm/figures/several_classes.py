@@ -158,6 +158,5 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
         away, look = (np.sort(1 - results[kind][np.isfinite(results[kind])]), {"color": COLORS[kind], "linewidth": 2})
         direction.step(away, np.arange(1, len(away) + 1) / len(away), where="post", label=label, **look)
     direction.set(xlabel="1 - correlation with W", ylabel="share of the draws", xscale="log", ylim=(0, 1))
-    finish(direction, "Three candidates for the direction")
-    direction.legend(loc="upper left", frameon=False, fontsize=8)
+    finish(direction, "Three candidates for the direction", "upper left", fontsize=8)
     return figure

@@ -158,16 +158,14 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
     left.set(xlabel="training step", ylabel="largest softmax probability", ylim=(0, 1))
     middle.set(xlabel="training step", ylabel="1 - correlation with the SVM of its tokens", yscale="log")
     finish(left, "How fast attention hardens")
-    finish(middle, "Where W goes")
-    middle.legend(loc="lower left", frameon=False)
+    finish(middle, "Where W goes", "lower left")
     at = np.arange(len(KINDS))
     for shift, what, color in ((-0.2, "best", "0.35"), (0.2, "same", "#E69F00")):
         label = "the best token" if what == "best" else "the token of plain training"
         right.bar(at + shift, [results[f"{kind} {what}"].mean() for kind in KINDS], 0.38, color=color, label=label)
     right.set_xticks(at, [label.replace(" ", "\n") for label in KINDS.values()])
     right.set(xlabel="training", ylabel="share of queries that select", ylim=(0, 1))
-    finish(right, "What is selected")
-    right.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), frameon=False, fontsize=9)
+    finish(right, "What is selected", "upper center", bbox_to_anchor=(0.5, -0.2), fontsize=9)
     runs = len(results["plain best"])
     figure.suptitle(f"Soft and hard selection: {N} sequences of {T} tokens, d = {D}", fontsize=12)
     figure.supxlabel(

@@ -170,8 +170,7 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
     look: dict[str, Any] = {"color": "#009E73", "linewidth": 2, "middle": "median"}
     band(COSTS, off, "separable: 1 - correlation with the hard margin", left, **look)
     left.set(xscale="log", yscale="log", xlabel="C", ylabel="distance")
-    finish(left, "Soft margin")
-    left.legend(loc="lower left", frameon=False, fontsize=9)
+    finish(left, "Soft margin", "lower left", fontsize=9)
     band(ASKED, results["asked norm"], "d = 10", right, middle="median", color="#0072B2", linewidth=2)
     right.set(xlabel="width of the margins asked", ylabel="norm of W over that for margins of 1")
     finish(right, "Margins of their own")
