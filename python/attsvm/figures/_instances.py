@@ -15,7 +15,7 @@ from ._numpy import support_margins
 # Problems that a figure draws at most until one is as it wants them: one in fifty is, where the fewest are.
 DRAWS = 10_000
 NO_DRAW = f"none of {DRAWS:,} random problems was accepted"
-ALLOWED = 0.18  # of a share: its interval is +-.05 from 400 runs, as large as the reference has, and +-.11 from 80
+ALLOWED = 0.18  # of a share: 95 % intervals are +-.05 for references of 400 runs and more, +-.11 for the quick 80
 TIGHT = 1e-4  # a margin this close to 1 is a support token's
 
 
