@@ -18,7 +18,7 @@ from attsvm.report.intervals import binomial_interval
 from places import ROOT
 
 POOL, SEED = 400, 424_242
-REPORTS = {"QUICK": 400, "RUNS": 100}
+REPORTS = {"QUICK": 400, "RUNS": 400}
 
 
 def pool(name: str) -> dict[str, np.ndarray]:

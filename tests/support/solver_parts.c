@@ -5,6 +5,7 @@
 #include "base/arena.h"
 #include "base/monitor.h"
 #include "svm/active_set.h"
+#include "svm/certificate.h"
 #include "svm/frobenius/coordinate_ascent.h"
 #include "svm/frobenius/block_ascent.h"
 #include "svm/systems/schur_update.h"
@@ -116,6 +117,28 @@ ptrdiff_t parts_change_sides(unsigned char *inside, const double *x, const doubl
     int status = begin(&parts, p, kept, rhs);
     ptrdiff_t changed = active_set_exchange(inside, x, margin, b, size, &parts.rows);
     return end(&parts, status) == STATUS_DONE ? changed : -1;
+}
+
+/* Whether the rows leave W a scale, and the largest number they ask for. */
+int parts_rows(double *largest, const struct problem *p, const unsigned char *kept, const double *rhs)
+{
+    struct parts parts;
+    begin(&parts, p, kept, rhs);
+    *largest = parts.rows.largest;
+    int homogeneous = parts.rows.homogeneous;
+    end(&parts, STATUS_DONE);
+    return homogeneous;
+}
+
+/* By how much W with these margins [m] of unit rows is to be scaled; 0 where no scale is enough. */
+double parts_scaling(const double *margin, double size, double off, const struct problem *p, const unsigned char *kept,
+                     const double *rhs)
+{
+    struct parts parts;
+    begin(&parts, p, kept, rhs);
+    double scale = certificate_scaling(margin, &parts.rows, size, off);
+    end(&parts, STATUS_DONE);
+    return scale;
 }
 
 /* square [size, size] upper triangle, products [size] of row j, margins [m] of x on member. */

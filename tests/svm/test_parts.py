@@ -17,7 +17,8 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed"),
 ]
 SOURCES = """base/arena base/threads linalg/cholesky linalg/gemm linalg/matrix linalg/vector attention/windows
-svm/rows svm/rows_build svm/active_set svm/systems/cholesky_update svm/systems/schur_update svm/systems/gram
+svm/certificate svm/rows svm/rows_build svm/active_set
+svm/systems/cholesky_update svm/systems/schur_update svm/systems/gram
 svm/systems/compact_rows svm/systems/support_system svm/frobenius/coordinate_ascent svm/frobenius/block_ascent
 svm/frobenius/initial_support""".split()
 SHAPES = [(3, 4, 5, 4), (12, 9, 16, 7), (30, 12, 11, 13), (60, 4, 24, 24)]  # n, T, dk, dz
@@ -107,6 +108,44 @@ def test_rows_of_the_wrong_sign_change_sides(library, outside):
     kept[0] = True  # the first eight rows are equalities now, which stay on their side
     inside = (np.arange(p.m) % 2).astype(np.uint8)
     assert call(library.parts_change_sides, inside, x, margin, b, size, p.struct, kept, None) == 0
+
+
+@pytest.mark.parametrize(("asked", "equal", "free"), [(0.0, 1, 1), (0.5, 1, 0), (0.5, 0, 1), (0.0, 0, 0), (-0.5, 0, 0)])
+def test_rows_leave_a_scale(library, asked, equal, free):
+    p = make(7, 3, 4, 5, 4)
+    rhs, kept, largest = np.full((3, 4), 0.25), np.zeros((3, 4), dtype=bool), np.zeros(1)
+    first = int(p.kept[2][0] == 0)
+    kept[0, first], rhs[0, first] = equal, asked
+    assert call(library.parts_rows, largest, p.struct, kept, rhs) == free
+    assert largest == max(0.25, abs(asked))
+
+
+@pytest.mark.parametrize(
+    ("off", "short", "asked", "scale"),
+    [
+        (0.0, 1.0, 0.0, 1.0),
+        (0.9e-10, 1.0, 0.0, 1.0),
+        (1.1e-10, 1.0, 0.0, 0.0),  # an equality row, farther off than is allowed
+        (-1.1e-10, 1.0, 0.0, 0.0),
+        (0.0, 0.5, 0.0, 2.0),
+        (0.0, 0.0, 0.0, 0.0),
+        (0.0, 1.0, 0.5, 1.0),
+        (0.0, 2.0, 0.5, 1.0),  # an equality with b != 0 leaves no scale
+        (0.0, 0.5, 0.5, 0.0),
+    ],
+)
+def test_scale_of_weights(library, off, short, asked, scale):
+    """Row 0 is an equality that asks for ``asked``, all others ask for 1; W of size 10 misses them by ``off``, and row
+    1 reaches ``short`` of it."""
+    p = make(7, 3, 4, 5, 4)
+    rhs, kept = np.ones((3, 4)), np.zeros((3, 4), dtype=bool)
+    first = int(p.kept[2][0] == 0)
+    kept[0, first], rhs[0, first] = True, asked
+    margin = 1 / p.length
+    margin[0] = asked / p.length[0] + 10 * off
+    margin[1] *= short
+    library.parts_scaling.restype = ctypes.c_double
+    assert call(library.parts_scaling, margin, 10.0, 1e-10, p.struct, kept, rhs) == pytest.approx(scale, rel=1e-9)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

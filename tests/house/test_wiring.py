@@ -1,0 +1,220 @@
+"""What is handed on arrives: options of estimators, the right array, the right tolerance, a condition taken.
+
+Formulas have their tests beside the parts; here a call at the top is held against the same call at the bottom, or
+against what only the right argument gives.
+"""
+
+from __future__ import annotations
+
+import warnings
+from types import SimpleNamespace
+
+import attsvm
+import numpy as np
+import pytest
+from attsvm.svm import uniqueness
+from attsvm.theory import margin_share, projected_descent
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    X, Z, y, v = attsvm.sample.unit_sphere(6, 5, 4, rng=1)
+    values = np.random.default_rng(2).standard_normal((6, 5, 3))
+    return SimpleNamespace(X=X, Z=Z, y=y, v=v, values=values)
+
+
+# ------------------------------------------------------------------------------------------------ theory
+
+
+def test_the_svm_of_labels_reads_values(drawn):
+    y = np.ones(6)  # whatever the tokens: some v gives a positive mean
+    data = attsvm.cross_attention(drawn.X, drawn.Z, drawn.values + 2)
+    own = attsvm.prompt_attention(drawn.values + 2)
+    head = attsvm.LinearHead(np.ones(3))
+    selected = np.array([0, 1, 2, 3, 4, 0])
+    one, other = (attsvm.label_svm(attsvm.Problem(d, y, head), selected) for d in (data, own))
+    assert one.W.shape == (3, 1)
+    np.testing.assert_allclose(one.W, other.W, rtol=1e-9)
+
+
+@pytest.mark.parametrize("norm", ["frobenius", "nuclear"])
+def test_the_gap_of_a_local_path_is_that_of_its_point(drawn, norm):
+    problem = attsvm.Problem(attsvm.cross_attention(drawn.X, drawn.Z), drawn.y, attsvm.LinearHead(drawn.v))
+    W, log_size, gap = projected_descent.stationary_point(problem, np.eye(4), 3.0, norm, 1e-30, 5)
+    G = problem.loss_and_grad(W)[1]
+    dual = np.linalg.norm(G, 2 if norm == "nuclear" else None)
+    assert gap == pytest.approx(1 + np.vdot(G, W) / (3 * dual), rel=1e-6) and gap > 1e-6
+    assert log_size == pytest.approx(np.log(dual), rel=1e-9)
+
+
+def test_a_share_of_the_margin_has_both_ends(drawn, monkeypatch):
+    data = attsvm.cross_attention(drawn.X, drawn.Z)
+    sol = attsvm.solve_svm(data, [0] * 6)
+    loose = SimpleNamespace(status="iteration limit", margin=sol.margin / 2, margin_bound=2 * sol.margin, message="")
+    monkeypatch.setattr(margin_share, "solve_svm", lambda *_: loose)
+    W = sol.W + 0.05 * np.abs(sol.W).max()
+    least = data.margins(W, [0] * 6)[:, 1:].min() / np.linalg.norm(W)
+    assert 0 < least < sol.margin
+    low, high = attsvm.margin_share(data, [0] * 6, W)
+    assert low == pytest.approx(least / loose.margin_bound) and high == pytest.approx(least / max(loose.margin, least))
+
+
+def test_counts_below_one_are_next_tokens():
+    found = attsvm.soft_labels(np.eye(2), [[3, 0.25, 0], [0, 0, 0.5]])
+    np.testing.assert_array_equal(found.selected, [[True, True, False], [False, False, True]])
+
+
+# ------------------------------------------------------------------------------------------------ uniqueness
+
+
+def answer(X, Z, W, norm, dual):
+    """Certified W of one token a query, whatever a solver would find."""
+    data = attsvm.cross_attention(X, Z)
+    selection = SimpleNamespace(reference=np.zeros(len(data), dtype=np.intp), rhs=None, power=0, kept=None)
+    flat = np.column_stack([np.zeros(len(data)), np.reshape(dual, (len(data), -1))]).ravel()
+    return SimpleNamespace(data=data, selection=selection, W=np.array(W), norm=norm, C=None, flat_dual=flat)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "W", "unique"),
+    [
+        ([[[0, 0], [-1, 0], [0, -2]]], [[1.0], [0.9]], False),  # the second entry is free, its row has room
+        ([[[0, 0], [-1, 0], [0, -2]]], [[1.0], [0.5]], None),  # ... and has none
+        ([[[0, 0], [-1, 0], [0, -2]]], [[1.0], [1.0]], None),  # ... but lies at the end of the face
+        ([[[0, 0], [-1, 0], [0, 0]]], [[1.0], [0.9]], False),  # a row of zeros holds nothing
+    ],
+)
+def test_a_free_direction_needs_room(tokens, W, unique):
+    assert uniqueness.is_unique(answer(tokens, [[1.0]], W, "max", [1.0, 0.0])) is unique
+
+
+@pytest.mark.parametrize(("aside", "unique"), [(1e-13, False), (1e-9, None), (1e-3, True)])
+def test_a_direction_is_free_where_no_row_sees_it(aside, unique):
+    """Max norm: M = (2, 0), and the rows (1, aside), (1, -aside) hold the second entry by as little as that."""
+    X = [[[0, 0], [-1, -aside], [-1, aside]]]
+    assert uniqueness.is_unique(answer(X, [[1.0]], [[1.0], [0.3]], "max", [1.0, 1.0])) is unique
+
+
+def test_the_nuclear_face_has_its_diagonal():
+    """M = 2 I from (1, 1)(1, 1)^T, twice, and (1, -1)(1, -1)^T: diag(1, -1) is free, the other entries are held."""
+    Z = np.array([[1.0, 1], [1, 1], [1, -1]])
+    sol = answer(np.stack([0 * Z, -Z], axis=1), Z, 0.5 * np.eye(2), "nuclear", [0.5, 0.5, 1.0])
+    assert uniqueness.is_unique(sol) is False
+
+
+# ------------------------------------------------------------------------------------------------ sklearn
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"ridge": 0.3},
+        {"loss": "exponential"},
+        {"lr": 0.02},
+        {"train_head": False},
+        {"factors": 2, "random_state": 3},
+    ],
+)
+def test_options_of_the_classifier_are_those_of_training(drawn, options):
+    sklearn = pytest.importorskip("attsvm.sklearn")
+    y = np.array([0, 1, 0, 1, 1, 0])
+    model = sklearn.AttentionClassifier(max_iter=30, **options).fit(drawn.X, y, Z=drawn.Z)
+    data = attsvm.cross_attention(drawn.X, drawn.Z)
+    v = np.linalg.lstsq(drawn.X.reshape(30, 4), np.repeat(2.0 * y - 1, 5))[0]
+    start = {}
+    if "factors" in options:
+        rng = np.random.RandomState(3)
+        start = {name: rng.standard_normal((4, 2)) / 2 for name in "KQ"}
+    how = {name: options.get(name, usual) for name, usual in (("lr", 0.1), ("ridge", 0.0), ("train_head", True))}
+    problem = attsvm.Problem(data, 2 * y - 1, attsvm.LinearHead(v), options.get("loss", "logistic"))
+    run = attsvm.train(problem, **start, **how, steps=30, record=1)
+    np.testing.assert_allclose(model.W_, run.W, rtol=1e-12)
+    np.testing.assert_allclose(model.loss_curve_, run.loss, rtol=1e-12)
+
+
+def test_weights_of_a_score(drawn):
+    sklearn = pytest.importorskip("attsvm.sklearn")
+    y = np.array([0, 1, 0, 1, 1, 0])
+    model = sklearn.AttentionClassifier(max_iter=3).fit(drawn.X, y, Z=drawn.Z)
+    right = model.predict(drawn.X, Z=drawn.Z) == y
+    y = np.where(np.arange(6) < 2, 1 - y, y)  # some are wrong, whatever it has learnt
+    right[:2] = ~right[:2]
+    weights = np.array([5.0, 1, 1, 1, 1, 1])
+    assert 0 < right.sum() < 6
+    assert model.score(drawn.X, y, weights, Z=drawn.Z) == pytest.approx(weights[right].sum() / 10)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"tol": 1e-2, "norm": "nuclear"},
+        {"norm": "max"},
+        {"C": 0.5},
+        {"rank": 4, "norm": "nuclear"},
+        {"method": "gradient"},
+    ],
+)
+def test_options_of_the_selector_are_those_of_the_solver(drawn, options):
+    sklearn = pytest.importorskip("attsvm.sklearn")
+    model = sklearn.TokenSelector(**options).fit(drawn.X, [0] * 6, Z=drawn.Z)
+    sol = attsvm.solve_svm(
+        attsvm.cross_attention(drawn.X, drawn.Z), [0] * 6, options.pop("norm", "frobenius"), **options
+    )
+    np.testing.assert_array_equal(model.W_, sol.W)
+    assert (model.separation_.gap, model.separation_.method) == (sol.gap, sol.method)
+
+
+# ------------------------------------------------------------------------------------------------ solver and training
+
+
+@pytest.mark.parametrize("method", ["interior", "block", "gradient"])
+def test_rounding_of_multipliers_of_both_signs_proves_nothing(method):
+    """w_1 >= 1 and -w_1 + h w_2 >= -1 + e hold for (1, e / h): multipliers (1, 1) leave h beside b . lambda = e."""
+    h, e = 1e-10, 1e-9
+    data = attsvm.cross_attention([[[0, 0], [-1, 0], [1, -h]]], [[1.0]])
+    with pytest.warns(attsvm.ConvergenceWarning):
+        sol = attsvm.solve_svm(data, [0], margins=[[0, 1, -1 + e]], method=method)
+    assert sol.status != "infeasible"
+
+
+@pytest.mark.parametrize("most", range(1, 12))
+def test_tokens_of_one_logit_have_one_logit(most):
+    """However early a solver stops: weights that leave the equal logits apart prove no margin."""
+    rng = np.random.default_rng(0)
+    X, Z = rng.standard_normal((6, 8, 6)), rng.standard_normal((6, 6))
+    kept = np.arange(8) < np.full((6, 1), 2)
+    for method in ("block", "gradient", "interior"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", attsvm.ConvergenceWarning)
+            sol = attsvm.solve_svm(attsvm.cross_attention(X, Z), kept, method=method, max_iter=most)
+        if sol.W is not None:
+            logits = np.einsum("ntd,de,ne->nt", X, sol.W, Z)
+            assert np.abs(logits[:, 0] - logits[:, 1]).max() <= 1e-12 * np.linalg.norm(sol.W)
+
+
+def test_a_row_of_zeros_misses_nothing_where_it_asks_for_nothing(drawn):
+    X = drawn.X.copy()
+    X[0, 1] = X[0, 0]
+    data = attsvm.cross_attention(X, drawn.Z)
+    margins = np.ones((6, 5))
+    for asked, missed in ((0.0, 0.0), (-1.0, 0.0), (0.5, 0.5)):
+        margins[0, 1] = asked
+        sol = attsvm.solve_svm(data, [0] * 6, C=1.0, margins=margins)
+        assert sol.slack[0, 1] == pytest.approx(missed, abs=1e-9) and sol.gap <= 1e-9
+
+
+def test_a_soft_problem_that_asks_nothing_has_the_value_zero():
+    sol = attsvm.solve_svm(
+        attsvm.cross_attention(np.ones((2, 3, 2)), np.ones((2, 2))), [0, 0], C=1.0, margins=np.zeros((2, 3))
+    )
+    assert not sol.W.any() and sol.objective == sol.objective_bound == 0
+
+
+def test_a_spectral_step_keeps_small_singular_values():
+    """Two queries, the second 1e-6 as long: the step from 0 has two singular values, both the learning rate."""
+    X = np.array([[[1.0, 0], [0, 0]], [[0, 1.0], [0, 0]]])
+    data = attsvm.cross_attention(X, np.array([[1.0, 0], [0, 1e-6]]))
+    problem = attsvm.Problem(data, None, attsvm.LinearHead([1.0, 1.0]), loss="exponential")
+    run = attsvm.train(problem, rule="spectral", lr=0.5, steps=1, record=0)
+    np.testing.assert_allclose(np.linalg.svd(run.W, compute_uv=False), [0.5, 0.5], rtol=1e-9)
