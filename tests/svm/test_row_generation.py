@@ -24,7 +24,7 @@ def test_a_planted_problem_is_not_tight_whatever_its_bits_say():
 
 
 def test_rows_join_until_the_tolerance_asked():
-    data, selected = planted(200, 100, 32, seed=1)
+    data, selected = planted(**MANY, hard=True, seed=3)
     sol = attsvm.solve_svm(data, selected, tol=1e-4)
     assert sol.status == "optimal" and sol.method == "row generation" and sol.gap <= 1e-4
 
