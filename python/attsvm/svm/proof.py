@@ -273,7 +273,7 @@ def _square(
 ) -> dict[str, Any] | None:
     """A square part of equations (rows, in the order of their names) that is far from singular, how the others depend
     on them, and its inverse.  ``weights``: the unknowns that should be part of it.  ``entry``: of A, exactly.  None:
-    where others depend on more of them than can be said exactly.
+    where one depends on too many for exact factors.
     """
     sizes = np.abs(A).max(axis=1)
     scaled = A / np.where(sizes > 0, sizes, 1.0)[:, None] * (weights / weights.max())
