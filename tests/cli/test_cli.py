@@ -420,3 +420,17 @@ def test_reproduce_quickly(tmp_path, capsys):
 def test_reproduce_at_full_settings(tmp_path, capsys):
     code = cli.main(["reproduce", "--out", str(tmp_path)])
     assert code == 0, capsys.readouterr().out
+
+
+def test_prove_writes_what_the_checker_takes(tmp_path, arrays, capsys):
+    data, out = tmp_path / "data.npz", tmp_path / "proof.json.gz"
+    np.savez(data, X=arrays["X"], Z=arrays["Z"], selected=[0, 1, 2, 3, 4, 0])
+    assert cli.main(["prove", str(data), str(out), "--norm", "nuclear"]) == 0
+    said = re.search(r"^PROVED: .*", capsys.readouterr().out, flags=re.MULTILINE)[0]
+    checked = subprocess.run([sys.executable, "-m", "attsvm.check", str(out)], capture_output=True, text=True)
+    assert checked.returncode == 0 and checked.stdout == f"{said}\n" and "nuclear norm" in said
+    np.savez(data, X=arrays["X"], Z=arrays["Z"], selected=np.ones((6, 5), dtype=bool))
+    assert cli.main(["prove", str(data), str(tmp_path / "none.json")]) == 1
+    assert "NOT PROVED" in capsys.readouterr().out and not (tmp_path / "none.json").exists()
+    np.savez(data, **arrays)
+    assert cli.main(["prove", str(data), str(out)]) == 2

@@ -1,4 +1,4 @@
-"""The command line: ``attsvm reproduce``, ``attsvm run`` and ``attsvm heads``."""
+"""The command line: ``attsvm reproduce``, ``attsvm run``, ``attsvm prove`` and ``attsvm heads``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from .. import __version__
 from ..svm.solve import ConvergenceWarning
-from . import heads, reproduce, run
+from . import heads, prove, reproduce, run
 from .arguments import UsageError, shortened
 
 EXTRAS = ("joblib", "matplotlib")
@@ -53,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"attsvm {__version__}")
     parser.set_defaults(command=None)
-    commands = parser.add_subparsers(title="commands", metavar="{reproduce,run,heads}")
-    for command in (reproduce, run, heads):
+    commands = parser.add_subparsers(title="commands", metavar="{reproduce,run,prove,heads}")
+    for command in (reproduce, run, prove, heads):
         command.add_parser(commands)
     return parser
