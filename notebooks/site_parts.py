@@ -30,7 +30,7 @@ TOPICS = {
     ),
     "The SVM": (
         "The least W that ranks the selected tokens first, with its certificate.",
-        "solve_svm feasible Separation ConvergenceWarning",
+        "solve_svm feasible Separation separable Plane ConvergenceWarning",
     ),
     "What the theory says": (
         "Where training and SVM meet.",

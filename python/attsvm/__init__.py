@@ -19,6 +19,7 @@ from .common.storage import load
 from .common.storage import storable_later as _storable_later
 from .next_token import NextToken, identifiable, next_token
 from .soft_labels import SoftLabels, soft_labels
+from .svm.separable import Plane, separable
 from .svm.separation import Separation
 from .svm.solve import ConvergenceWarning, feasible, solve_svm
 from .theory.conditions import correlation, is_locally_optimal
@@ -51,6 +52,7 @@ __all__ = [
     "MLPHead",
     "NextToken",
     "Path",
+    "Plane",
     "Problem",
     "QuadraticHead",
     "Run",
@@ -79,6 +81,7 @@ __all__ = [
     "sample",
     "selected_sets",
     "self_attention",
+    "separable",
     "set_num_threads",
     "show_config",
     "soft_labels",
