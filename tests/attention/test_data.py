@@ -205,13 +205,65 @@ def test_float32_tokens_stay_float32_and_are_widened_exactly(rng):
         rng.standard_normal((4, 2)),
     )
     single, double = attsvm.cross_attention(X, Z), attsvm.cross_attention(X.astype(float), Z)
-    assert single.keys.dtype == np.float32 and np.shares_memory(single.keys, X)
+    assert single.keys.dtype == np.float32
     np.testing.assert_array_equal(single.logits(W), double.logits(W))
 
 
-def test_double_tokens_are_not_copied(rng):
+MAKERS = {
+    "cross": lambda X, Z, V, **how: attsvm.cross_attention(X, Z, V, **how),
+    "several queries": lambda X, Z, V, **how: attsvm.cross_attention(X, X[:, :2], V, **how),
+    "self": lambda X, Z, V, **how: attsvm.self_attention(X, values=V, **how),
+    "every token": lambda X, Z, V, **how: attsvm.self_attention(X, None, V, **how),
+    "causal": lambda X, Z, V, **how: attsvm.causal_attention(X, V, **how),
+    "prompt": lambda X, Z, V, **how: attsvm.prompt_attention(X, **how),
+    "prompt by a key": lambda X, Z, V, **how: attsvm.prompt_attention(X, np.eye(4), **how),
+    "lists": lambda X, Z, V, **how: attsvm.cross_attention(list(X), list(Z), list(V), **how),
+    "one sequence": lambda X, Z, V, **how: attsvm.cross_attention([X[0]], Z[:1], [V[0]], **how),
+}
+
+
+class Foreign:
+    """An array of another library, which shares its memory."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __array__(self, dtype=None, copy=None):
+        return self.array
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("name", MAKERS)
+def test_data_are_what_they_were_made_of(name, dtype, rng, tmp_path):
+    """Whoever writes into X, Z or the values afterwards changes nothing; what an answer says stays as it was saved."""
+    X, Z, V = (rng.standard_normal(shape).astype(dtype) for shape in ((3, 5, 4), (3, 2), (3, 5, 3)))
+    data = MAKERS[name](X, Z, V)
+    kept = [np.array(array) for array in (data.keys, data.queries, data.values)]
+    sol = attsvm.feasible(data, data.select(np.ones((data.dk, data.dz))))
+    sol.save(tmp_path / "answer.npz")
+    for array in (X, Z, V):
+        array[:] = np.nan
+    for array, before in zip((data.keys, data.queries, data.values), kept, strict=True):
+        np.testing.assert_array_equal(array, before)
+        assert not array.flags.writeable
+    assert attsvm.load(tmp_path / "answer.npz") == sol
+
+
+def test_arrays_of_other_libraries_are_copied(rng):
     X = rng.standard_normal((3, 5, 4))
-    assert np.shares_memory(attsvm.cross_attention(X, X[:, 0]).keys, X)
+    for other in (Foreign(X), memoryview(X), X.view(type("Sub", (np.ndarray,), {}))):
+        assert not np.shares_memory(attsvm.self_attention(other).keys, X)
+
+
+def test_a_view_where_it_is_asked_for(rng):
+    X, V = rng.standard_normal((3, 5, 4)), rng.standard_normal((3, 5, 2))
+    for dtype in (np.float64, np.float32):
+        X = X.astype(dtype)
+        data = attsvm.cross_attention(X, X[:, 0].astype(float), V, copy=False)
+        assert np.shares_memory(data.keys, X) and np.shares_memory(data.values, V)
+        assert not data.keys.flags.writeable and X.flags.writeable
+        for make in (attsvm.self_attention, attsvm.causal_attention, attsvm.prompt_attention):
+            assert np.shares_memory(make(X, copy=False).keys, X)
 
 
 def test_memory_mapped_tokens(tmp_path, rng):

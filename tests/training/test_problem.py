@@ -111,14 +111,15 @@ def test_scores_of_values_of_any_length_and_precision(length, dtype, head, rng):
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_data_and_problem_make_nothing_as_large_as_the_tokens(dtype):
-    """Neither a copy, nor an array of bools, nor the tokens in another precision: scores are 1/64 or 1/32 of them."""
+    """Of a view or a memory map neither a copy, nor an array of bools, nor the tokens in another precision: scores are
+    1/64 or 1/32 of them."""
     X, Z, y, v = np.ones((256, 16, 64), dtype), np.ones((256, 2)), np.ones(256), np.ones(64)
     mapped = X.view(np.memmap)  # takes the road of what is no plain array
-    for tokens in (X, mapped):
-        attsvm.Problem(attsvm.cross_attention(tokens[:2], Z[:2]), y[:2], attsvm.LinearHead(v))
+    for tokens, how in ((X, {"copy": False}), (mapped, {})):
+        attsvm.Problem(attsvm.cross_attention(tokens[:2], Z[:2], **how), y[:2], attsvm.LinearHead(v))
         tracemalloc.start()
         try:
-            attsvm.Problem(attsvm.cross_attention(tokens, Z), y, attsvm.LinearHead(v))
+            attsvm.Problem(attsvm.cross_attention(tokens, Z, **how), y, attsvm.LinearHead(v))
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()

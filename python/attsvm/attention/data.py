@@ -38,9 +38,8 @@ class Data:
     keys : (N, dk) array, float64 or float32
     queries : (M, dz) array
     values : (N, dv) array
-        What attention returns; the keys unless given.  All three are read-only views, without a copy where X and Z
-        came as C-contiguous arrays of that type: who then writes into X changes the data, which later calls read as
-        they find it and earlier answers no longer describe.
+        What attention returns; the keys unless given.  All three are read-only, and copies: with ``copy=False``, and of
+        memory maps, views.
     start, stop : (M,) integer arrays
         Query q sees the tokens ``start[q] .. stop[q] - 1``; read-only.
     """

@@ -10,21 +10,22 @@ from numpy.typing import ArrayLike
 from ..common.check import as_count, as_floats, check_finite
 from .data import Data, read_only
 from .layout import Layout
-from .tokens import read_queries, read_tokens, read_values
+from .tokens import own, read_queries, read_tokens, read_values
 
 __all__ = ["causal_attention", "cross_attention", "prompt_attention", "self_attention"]
 
 
-def _with_values(data: Data, values: Any) -> Data:
+def _with_values(data: Data, values: Any, copy: bool) -> Data:
     """Data that are being made, with the values that were given."""
     if values is not None:
+        values = own(values) if copy else values
         layout = data.layout
         assert isinstance(layout, Layout)
         data.given_values = read_only(read_values(values, layout.lengths))
     return data
 
 
-def cross_attention(X: ArrayLike, Z: ArrayLike, values: ArrayLike | None = None) -> Data:
+def cross_attention(X: ArrayLike, Z: ArrayLike, values: ArrayLike | None = None, *, copy: bool = True) -> Data:
     """Queries ``Z`` attend to the tokens ``X`` of their sequence: logits ``X_i W z_i``.
 
     Parameters
@@ -35,6 +36,11 @@ def cross_attention(X: ArrayLike, Z: ArrayLike, values: ArrayLike | None = None)
         One query per sequence, S of them, or as many as each has.
     values : (n, T, dv) array_like or list, optional
         What attention returns; the tokens by default.
+    copy : bool
+        The data have their own copy of X, Z and values.  False: views where these are C-contiguous arrays of float64
+        (X and values: or float32), for arrays as large as memory; who then writes into X changes the data, which later
+        calls read as they find it and earlier answers no longer describe.  A memory map (``numpy.memmap``) is never
+        copied as a whole: its file must stay as it is.
 
     Returns
     -------
@@ -52,15 +58,17 @@ def cross_attention(X: ArrayLike, Z: ArrayLike, values: ArrayLike | None = None)
     >>> attsvm.cross_attention(X, Z)
     <attsvm cross_attention: 6 queries over 48 tokens, 8 tokens each, dk=10, dz=10>
     """
+    if copy:
+        X, Z = own(X), own(Z)
     data = Data.of_plain("cross_attention", X, Z)
     if data is None:
         keys, lengths = read_tokens("X", X)
         queries, counts, single = read_queries(Z, len(lengths))
         data = Data("cross_attention", keys, queries, None, Layout(lengths, counts, single))
-    return _with_values(data, values)
+    return _with_values(data, values, copy)
 
 
-def self_attention(X: ArrayLike, query: int | None = 0, values: ArrayLike | None = None) -> Data:
+def self_attention(X: ArrayLike, query: int | None = 0, values: ArrayLike | None = None, *, copy: bool = True) -> Data:
     """The tokens of a sequence attend to each other: logits ``X_i W x_i,query``, or ``X_i W X_i^T``.
 
     Parameters
@@ -69,6 +77,8 @@ def self_attention(X: ArrayLike, query: int | None = 0, values: ArrayLike | None
     query : int or None
         The token of each sequence that queries (negative counts from its end); None: every token queries.
     values : (n, T, dv) array_like or list, optional
+    copy : bool
+        As for :func:`cross_attention`.
 
     Returns
     -------
@@ -82,12 +92,14 @@ def self_attention(X: ArrayLike, query: int | None = 0, values: ArrayLike | None
     <attsvm self_attention: 12 queries over 12 tokens, 4 tokens each, dk=5, dz=5>
     """
     data = None
+    if copy:
+        X = own(X)
     if query is None:
         data = Data.of_plain("self_attention", X, X)
     elif type(X) is np.ndarray and X.ndim == 3 and type(query) is int and -X.shape[1] <= query < X.shape[1]:
         data = Data.of_plain("self_attention", X, np.ascontiguousarray(X[:, query]))
     if data is not None:
-        return _with_values(data, values)
+        return _with_values(data, values, copy)
     keys, lengths = read_tokens("X", X)
     if query is None:
         layout, rows = Layout(lengths, lengths, single=False), slice(None)
@@ -99,16 +111,18 @@ def self_attention(X: ArrayLike, query: int | None = 0, values: ArrayLike | None
         first = np.cumsum(lengths) - lengths
         rows = first + (index if index >= 0 else lengths + index)
     queries = np.ascontiguousarray(keys[rows], dtype=np.float64)
-    return _with_values(Data("self_attention", keys, queries, None, layout), values)
+    return _with_values(Data("self_attention", keys, queries, None, layout), values, copy)
 
 
-def causal_attention(X: ArrayLike, values: ArrayLike | None = None) -> Data:
+def causal_attention(X: ArrayLike, values: ArrayLike | None = None, *, copy: bool = True) -> Data:
     """Every token queries the tokens at or before it: ``X_i W x_ik`` over ``t <= k``.
 
     Parameters
     ----------
     X : (n, T, d) array_like, or list of n (T_i, d) array_likes
     values : (n, T, dv) array_like or list, optional
+    copy : bool
+        As for :func:`cross_attention`.
 
     Returns
     -------
@@ -123,15 +137,17 @@ def causal_attention(X: ArrayLike, values: ArrayLike | None = None) -> Data:
     array([[[1. , 0. ],
             [0.5, 0.5]]])
     """
+    if copy:
+        X = own(X)
     data = Data.of_plain("causal_attention", X, X, causal=True)
     if data is None:
         keys, lengths = read_tokens("X", X)
         queries = np.ascontiguousarray(keys, dtype=np.float64)
         data = Data("causal_attention", keys, queries, None, Layout(lengths, lengths, single=False, causal=True))
-    return _with_values(data, values)
+    return _with_values(data, values, copy)
 
 
-def prompt_attention(X: ArrayLike, key: ArrayLike | None = None) -> Data:
+def prompt_attention(X: ArrayLike, key: ArrayLike | None = None, *, copy: bool = True) -> Data:
     """Prompt attention, one trained prompt p for all sequences: logits ``(X_i key^T) p``, values ``X_i``.
 
     The trained weight is the prompt: ``W`` has shape ``(dk, 1)``.  It is the setting of "Max-Margin Token Selection in
@@ -142,6 +158,8 @@ def prompt_attention(X: ArrayLike, key: ArrayLike | None = None) -> Data:
     X : (n, T, d) array_like, or list of n (T_i, d) array_likes
     key : (dk, d) array_like, optional
         The fixed key matrix; the identity by default.
+    copy : bool
+        As for :func:`cross_attention`.
 
     Returns
     -------
@@ -153,6 +171,8 @@ def prompt_attention(X: ArrayLike, key: ArrayLike | None = None) -> Data:
     >>> attsvm.prompt_attention([[[1.0, 0.0], [0.0, 1.0]]]).logits([[1.0], [3.0]])
     array([[1., 3.]])
     """
+    if copy:
+        X = own(X)
     if key is None and type(X) is np.ndarray and X.ndim == 3:
         data = Data.of_plain("prompt_attention", X, np.ones((len(X), 1)))
         if data is not None:

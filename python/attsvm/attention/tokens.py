@@ -9,7 +9,20 @@ import numpy as np
 
 from ..common.check import as_floats, as_numeric, check_shape
 
-__all__ = ["read_queries", "read_tokens", "read_values"]
+__all__ = ["own", "read_queries", "read_tokens", "read_values"]
+
+
+def own(array: Any) -> Any:
+    """A copy of what C could read where it lies, so that no caller changes it later; a memory map stays what it is."""
+    if isinstance(array, (list, tuple, np.memmap, np.ma.MaskedArray)):
+        return array
+    try:
+        numbers = np.asarray(array)
+    except (ValueError, TypeError, RuntimeError):  # whoever reads it says why
+        return array
+    if numbers.dtype.kind != "f":  # reading converts it
+        return array
+    return numbers.copy()
 
 
 def read_tokens(name: str, X: Any, letters: str = "n, T, d") -> tuple[np.ndarray, np.ndarray]:

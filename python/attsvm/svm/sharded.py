@@ -72,7 +72,7 @@ def _propose(data: Data, chosen: np.ndarray, held: np.ndarray, workers: Workers)
         return entries, first, None, None
     windows = np.split(np.concatenate(X).reshape(-1, data.dk), ends)
     flags = np.split(np.concatenate(kept) > 0, ends)
-    working = cross_attention(windows, np.concatenate(Z).reshape(-1, data.dz))
+    working = cross_attention(windows, np.concatenate(Z).reshape(-1, data.dz), copy=False)
     single = all(f.sum() == 1 for f in flags)
     return entries, first, working, [int(f.argmax()) for f in flags] if single else flags
 
