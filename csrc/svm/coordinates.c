@@ -84,11 +84,11 @@ int coordinates_build(struct coordinates *g, const struct rows *rows, double sca
     double *z = arena_zeros(arena, n, dz);
     if (arena->failed)
         return STATUS_NO_MEMORY;
+    for (ptrdiff_t k = 0; k < m; ++k)
+        g->largest = fmax(g->largest, fabs(rows->rhs[k] / scale));
     for (ptrdiff_t k = 0; k < m; ++k) {
-        g->b[k] = rows->rhs[k] / scale;
-        if (rows->rhs[k] > 0) /* less the certificate takes for rounding */
-            g->b[k] = fmax(g->b[k], LEAST);
-        g->largest = fmax(g->largest, fabs(g->b[k]));
+        double least = rows->rhs[k] > 0 ? LEAST * fmin(1, g->largest) : -INFINITY;
+        g->b[k] = fmax(rows->rhs[k] / scale, least); /* less the certificate takes for rounding */
     }
     for (ptrdiff_t i = 0; i < n; ++i) {
         g->size[i] = vector_norm(w->queries + i * dz, dz);

@@ -16,8 +16,9 @@
 #define DOUBT 1e-2 /* multiplier to slack of rows that may be active */
 #define SPARE 0.5  /* of the tolerance: the certificate is computed again, with rounding */
 
-/* Gaps of the interior point at which the norm's polish is tried. */
-static const double stages[] = {1e-1, 1e-2, 1e-4, 1e-6, 0};
+/* Gaps of the interior point at which the norm's polish is tried, then the tolerance.  Where the certificate refuses
+ * what has reached it, for rows without room on which s was not yet A(W) - b, the last goes on as far as it can. */
+static const double stages[] = {1e-1, 1e-2, 1e-4, 1e-6, 0, 0};
 #define STAGES (sizeof stages / sizeof *stages)
 #define LOOK 1 /* the stage at which rows outside the set are looked at first */
 
@@ -171,7 +172,8 @@ static int solve_on_set(struct search *f, struct loop *s, const struct coordinat
     for (size_t stage = 0; status == STATUS_DONE && stage < STAGES; ++stage) {
         double lower = 1 / (g->scale * (isfinite(s->best.size) ? s->best.size : 1));
         double tolerance = SPARE * certificate_tolerance(f->options->tol, lower, g->rows);
-        status = loop_descend(s, fmax(stages[stage], tolerance), iterations, most, f->monitor, arena);
+        double wanted = stage + 1 < STAGES ? fmax(stages[stage], tolerance) : 0;
+        status = loop_descend(s, wanted, iterations, most, f->monitor, arena);
         compare(f, s, g);
         if (status == STATUS_INTERRUPTED || status < 0)
             return status;
@@ -180,7 +182,7 @@ static int solve_on_set(struct search *f, struct loop *s, const struct coordinat
             return polished;
         if (f->gap <= tolerance && (polished = conclude(f, g, status, arena)) <= STATUS_INFEASIBLE)
             return polished == STATUS_INFEASIBLE ? STATUS_ITERATION_LIMIT : polished;
-        if (stage >= LOOK && stage + 1 < STAGES && coordinates_add_broken(f->chosen, &f->size, g, f->a, SLACK)) {
+        if (stage >= LOOK && stage + 2 < STAGES && coordinates_add_broken(f->chosen, &f->size, g, f->a, SLACK)) {
             status = loop_choose(s, f->chosen, arena);
             --stage;
         }
