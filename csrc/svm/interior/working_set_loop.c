@@ -112,7 +112,7 @@ static void compare(struct search *f, const struct loop *s, const struct coordin
     memcpy(f->active, g->rows->equal, (size_t)g->m);
     for (ptrdiff_t k = 0; k < s->set.m; ++k)
         if (!s->set.equal[k]) {
-            double multiplier = s->best.lambda[k] * g->largest, slack = s->best.s[k] * top;
+            double multiplier = s->best.lambda[k] * g->largest, slack = s->best.s[k] * fmin(top, 1);
             f->active[s->set.row[k]] = multiplier >= slack ? 1 : multiplier > DOUBT * slack ? POLISH_DOUBTFUL : 0;
         }
 }

@@ -299,7 +299,7 @@ int fixed_rank_finish(struct polish_pair *near, unsigned char *active, const str
         for (ptrdiff_t k = 0; k < g->m; ++k)
             support[k] = i > 0 ? active[k] != 0 : active[k] == 1;
         memcpy(pair.lambda, lambda, (size_t)g->m * sizeof(double));
-        status = fixed_rank_columns(&pair, start, support, SPARE_COLUMNS, g, arena);
+        status = fixed_rank_columns(&pair, start, support, SPARE_COLUMNS + i, g, arena);
         if (status == STATUS_DONE)
             status = fixed_rank_polish(&pair, support, g, ridges[i], tol, iterations, monitor, arena);
         if (status < 0)
