@@ -227,7 +227,12 @@ def test_one_workers_error_is_everybodys(wrong):
 
     fine, own = all_workers(call)
     assert isinstance(own, (ValueError, TypeError)) and "selected" in str(own)
-    assert isinstance(fine, RuntimeError) and "of 2 failed, so all stop" in str(fine) and str(own) in str(fine)
+    assert (
+        isinstance(fine, RuntimeError)
+        and "of 2 workers" in str(fine)
+        and "failed, so all stop" in str(fine)
+        and str(own) in str(fine)
+    )
 
 
 @pytest.mark.parametrize(

@@ -210,15 +210,26 @@ def test_an_exception_keeps_what_all_have_recorded():
 
 @pytest.mark.parametrize(
     "change",
-    [dict(lr=0.2), dict(steps=31), dict(record=5), dict(W=np.ones((5, 4))), dict(rule="constant"), dict(ridge=1.0)],
+    [
+        dict(lr=0.2),
+        dict(steps=31),
+        dict(record=5),
+        dict(W=np.ones((5, 4))),
+        dict(rule="constant"),
+        dict(ridge=1.0),
+        dict(callback=lambda run: None),
+    ],
 )
 def test_workers_that_differ_are_told(change):
+    names = {"W": "the start W", "callback": "callback (given or not)"}
+    name = (names | dict.fromkeys(["steps", "record"], "steps or record")).get(*change, *change)
     s, network = shards((3, 2)), Network(2)
     same = dict(steps=30, reduce=network.reduce)
     for error in network.run(
         [lambda: attsvm.train(s.parts[0], **same), lambda: attsvm.train(s.parts[1], **same | change)]
     ):
         assert isinstance(error, ValueError) and "same settings" in str(error)
+        assert str(error).endswith(f"got others of {name}")
 
 
 def check_told(errors, bad, kind):
@@ -227,7 +238,9 @@ def check_told(errors, bad, kind):
     assert isinstance(own, kind) and not isinstance(own, RuntimeError)
     for error in (error for error in errors if error is not own):
         assert isinstance(error, RuntimeError)
-        assert re.fullmatch(rf"worker [012] of {len(errors)} failed, so all stop: .*", str(error), re.DOTALL)
+        assert re.fullmatch(
+            rf"of {len(errors)} workers (rank \d+, )?process \d+ on \S+ failed, so all stop: .*", str(error), re.DOTALL
+        )
         assert str(own) in str(error)
 
 

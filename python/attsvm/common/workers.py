@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
+import platform
 import zlib
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -17,6 +19,21 @@ def _draw(below: int) -> int:
     import secrets  # which loads hashlib: only shards pay for it
 
     return secrets.randbelow(below)
+
+
+def _name() -> str:
+    """This worker as its launcher counts it, and where it is found: the slots of :class:`Workers` are random."""
+    ranks = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
+    rank = next((f"rank {os.environ[name]}, " for name in ranks if name in os.environ), "")
+    return f"{rank}process {os.getpid()} on {platform.node()}"
+
+
+def _checksum(value: Any) -> int:
+    if value is None or isinstance(value, (str, list)):
+        parts = [_checksum(part) for part in value] if isinstance(value, list) else value
+        return zlib.crc32(repr(parts).encode())
+    array = np.asarray(value)
+    return zlib.crc32(array.tobytes(), zlib.crc32(repr(array.shape).encode()))
 
 
 class Workers:
@@ -86,14 +103,15 @@ class Workers:
         self._sum(array.reshape(-1))
         return array
 
-    def agree(self, *arrays: np.ndarray | None) -> None:
-        """Raises unless all workers hold the same arrays."""
-        check = 0
-        for array in arrays:
-            shape, numbers = (b"", b"") if array is None else (repr(array.shape).encode(), array.tobytes())
-            check = zlib.crc32(numbers, zlib.crc32(shape, check))
-        if np.ptp(self.table([check])) != 0:
-            raise ValueError("reduce needs the same start and the same settings on every worker")
+    def agree(self, **settings: Any) -> None:
+        """Raises, naming those that differ, unless all workers hold the same under every name: arrays, numbers, words,
+        and lists of these."""
+        table = self.table([_checksum(value) for value in settings.values()])
+        differ = [name for name, column in zip(settings, table.T, strict=True) if np.ptp(column) != 0]
+        if differ:
+            raise ValueError(
+                f"reduce needs the same start and the same settings on every worker, got others of {', '.join(differ)}"
+            )
 
     def together(self, call: Callable[[], Any]) -> Any:
         """What ``call`` returns, once it has returned on every worker; where it raised on one, all raise.
@@ -124,13 +142,14 @@ class Workers:
             return
         import traceback  # which an answer never needs
 
-        text = "" if error is None else "".join(traceback.format_exception_only(error)).strip()
+        text = "" if error is None else f"{_name()} failed, so all stop: "
+        text += "" if error is None else "".join(traceback.format_exception_only(error)).strip()
         told = self.gather(np.frombuffer(text.encode(errors="replace"), dtype=np.uint8))
         self._over = True
         if error is None:
             first = int(failed.argmax())
             words = told[first].astype(np.uint8).tobytes().decode(errors="replace")
-            raise RuntimeError(f"worker {first} of {self._count} failed, so all stop: {words}")
+            raise RuntimeError(f"of {self._count} workers {words}")
 
     def any(self, flag: bool) -> bool:
         return bool(self.table([flag]).any())

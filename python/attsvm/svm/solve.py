@@ -174,8 +174,8 @@ def solve_svm(
 
 def _solve_shard(workers: Workers, data: Data, ask: Callable[[], Request]) -> Separation:
     request = workers.together(ask)
-    settings = np.array([request.tol, data.dk, data.dz, request.max_iter], dtype=np.float64)
-    workers.agree(settings, np.array([*map(ord, f"{request.norm} {request.method}")], dtype=np.float64))
+    asked = {name: getattr(request, name) for name in ("tol", "max_iter", "method")}
+    workers.agree(norm=str(request.norm), dk=data.dk, dz=data.dz, **asked)
     return solve_sharded(data, request, workers, solve_request)
 
 

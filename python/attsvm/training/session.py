@@ -71,14 +71,12 @@ class Training:
         mean = float(workers.mean([self.settings.target])[0])
         if target_is_own:
             self.settings = self.settings._replace(target=mean)
-        numbers = [number for name, number in self.settings._asdict().items() if name != "lr"]
-        problem = self.problem
-        words = f"{problem.loss_name} {problem.head.kind} {problem.heads} {problem.combine}"
-        workers.agree(
-            *self.weights, self.wanted, self.settings.lr,
-            np.array([*numbers, self.callback is not None], dtype=np.float64),
-            *shared_by_all(problem.head), np.array([*map(ord, words)], dtype=np.float64),
-        )  # fmt: skip
+        problem, (W, K, Q, v) = self.problem, self.weights
+        start = {"the start W": W, "the start K": K, "the start Q": Q, "the start of the head": v}
+        head = {"head": [problem.head.kind, *shared_by_all(problem.head)], "heads": problem.heads}
+        words = {"loss": problem.loss_name, "combine": problem.combine}
+        own = {"steps or record": self.wanted, "callback (given or not)": self.callback is not None}
+        workers.agree(**start, **self.settings._asdict(), **head, **words, **own)
         self.workers = workers
 
     @property
