@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import _core
-from ..common.check import as_floats, as_numeric, check_shape, depth
+from ..common.check import as_floats, as_numeric, as_parts, check_shape
 from ..common.storage import storable
 from .layout import Layout, Shape
 
@@ -92,9 +92,26 @@ class Data:
         return self._index[1]
 
     @property
+    def lengths(self) -> np.ndarray:
+        """How many tokens each query sees."""
+        return self.stop - self.start
+
+    @property
     def indptr(self) -> np.ndarray:
         """Where the entries of query q lie in flat arrays: ``indptr[q] .. indptr[q + 1] - 1``; read-only."""
         return self._index[2]
+
+    def query_of(self) -> np.ndarray:
+        """The query of every entry."""
+        return np.repeat(np.arange(len(self)), self.lengths)
+
+    def token_of(self) -> np.ndarray:
+        """The token of every entry, as a row of ``keys``."""
+        return np.arange(self.indptr[-1]) + np.repeat(self.start - self.indptr[:-1], self.lengths)
+
+    def query_at(self, entries: Any) -> Any:
+        """The query of these entries."""
+        return np.searchsorted(self.indptr, entries, side="right") - 1
 
     @property
     def rows(self) -> int:
@@ -144,7 +161,7 @@ class Data:
         return len(self.queries)
 
     def __repr__(self) -> str:
-        lengths = self.stop - self.start
+        lengths = self.lengths
         window = f"{lengths[0]}" if lengths.min() == lengths.max() else f"{lengths.min()} to {lengths.max()}"
         single = ", float32 keys" if self.keys.dtype == np.float32 else ""
         return (
@@ -164,7 +181,7 @@ class Data:
     @functools.cached_property
     def choosing(self) -> tuple[np.ndarray, np.ndarray] | None:
         """Which queries see several tokens, and their entries; None: all do, or none does."""
-        lengths = self.stop - self.start
+        lengths = self.lengths
         several = lengths > 1
         return None if several.all() or not several.any() else (several, np.repeat(several, lengths))
 
@@ -317,18 +334,11 @@ class Data:
         return margins
 
     def _indices(self, selected: Any) -> np.ndarray:
-        if (
-            isinstance(selected, (list, tuple))
-            and not self.layout.uniform
-            and any(depth(part) > 0 for part in selected)
-        ):
-            array: Any = [as_numeric(f"selected[{i}]", part) for i, part in enumerate(selected)]
-        else:
-            array = as_numeric("selected", selected)
+        array = as_parts("selected", selected, not self.layout.uniform, as_numeric)
         flat = np.asarray(self.layout.flatten_queries("selected", array))
         if flat.dtype.kind not in "iu":
             raise TypeError(f"selected must hold token indices, got {flat.dtype}")
-        lengths = self.stop - self.start
+        lengths = self.lengths
         wrong = (flat < 0) | (flat >= lengths)
         if wrong.any():
             q = int(wrong.argmax())

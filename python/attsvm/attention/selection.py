@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import _core
-from ..common.check import as_count, as_floats, check_finite, check_shape, describe
+from ..common.check import as_count, as_floats, as_parts, check_finite, check_shape, describe
 from ..common.storage import storable
 from .data import Data
 
@@ -62,13 +62,8 @@ class Selection:
 
     def _read(self, data: Data, selected: Any) -> None:
         layout = data.layout
-        if not layout.uniform and isinstance(selected, (list, tuple)) and any(map(_has_parts, selected)):
-            array: Any = [_as_integers_or_bools(f"selected[{i}]", part) for i, part in enumerate(selected)]
-            boolean = array[0].dtype == bool
-        else:
-            array = _as_integers_or_bools("selected", selected)
-            boolean = array.dtype.kind == "b"
-        if not boolean:
+        array = as_parts("selected", selected, not layout.uniform, _as_integers_or_bools)
+        if (array[0] if isinstance(array, list) else array).dtype.kind != "b":
             self.reference = np.array(layout.flatten_queries("selected", array), dtype=np.intp)
             return
         kept = np.array(layout.flatten_entries("selected", array))
@@ -80,7 +75,7 @@ class Selection:
 
     def _ask(self, data: Data, margins: Any) -> None:
         rhs = as_entries(data, "margins", margins, hidden=True).copy()
-        rhs[data.indptr[:-1] + np.clip(self.reference, 0, data.stop - data.start - 1)] = 0.0
+        rhs[data.indptr[:-1] + np.clip(self.reference, 0, data.lengths - 1)] = 0.0
         largest = float(np.abs(rhs).max())
         if largest > 0 and not SMALLEST <= largest <= LARGEST:
             raise ValueError(
@@ -91,13 +86,13 @@ class Selection:
 
     def within(self, data: Data) -> Selection:
         """Itself, once its references are known to lie within their windows."""
-        if ((self.reference < 0) | (self.reference >= data.stop - data.start)).any():
+        if ((self.reference < 0) | (self.reference >= data.lengths)).any():
             raise ValueError(self.outside(data))
         return self
 
     def outside(self, data: Data) -> str:
         """What to say when C has found a reference outside its window (checked there, since it is on every call)."""
-        lengths = data.stop - data.start
+        lengths = data.lengths
         q = int(((self.reference < 0) | (self.reference >= lengths)).argmax())
         return (
             f"selected must be token indices of each window, 0 .. {lengths[q] - 1} for query {q}, "
@@ -113,10 +108,6 @@ def as_entries(data: Data, name: str, value: Any, hidden: bool = False) -> np.nd
     else:
         value = as_floats(name, value, "n, T" if single else "n, S, T")
     return np.ascontiguousarray(data.layout.flatten_entries(name, value, hidden))
-
-
-def _has_parts(part: Any) -> bool:
-    return isinstance(part, (list, tuple)) or getattr(part, "ndim", 0) > 0
 
 
 def _as_integers_or_bools(name: str, value: Any) -> np.ndarray:

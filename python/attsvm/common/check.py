@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, get_args
 
 import numpy as np
@@ -45,6 +45,13 @@ def depth(value: Any) -> int:
         return np.ndim(value)
     except (ValueError, TypeError, RuntimeError):
         return -1
+
+
+def as_parts(name: str, value: Any, ragged: bool, read: Callable[[str, Any], np.ndarray]) -> Any:
+    """What ``read(name, array)`` makes of an array, or where lengths differ of each part of a list of them."""
+    if ragged and isinstance(value, (list, tuple)) and any(depth(part) != 0 for part in value):
+        return [read(f"{name}[{i}]", part) for i, part in enumerate(value)]
+    return read(name, value)
 
 
 def describe(value: Any, array: np.ndarray) -> str:

@@ -189,7 +189,7 @@ def _support(solution: Separation, cases: Cases) -> tuple[np.ndarray, np.ndarray
         return np.empty((0, 4), dtype=np.intp), np.empty(0)
     entries = np.flatnonzero(dual > REMAINS * dual.max(initial=0.0))
     entries = entries[np.argsort(-dual[entries], kind="stable")]
-    query = np.searchsorted(cases.data.indptr, entries, side="right") - 1
+    query = cases.data.query_at(entries)
     return np.column_stack([cases.rows[query], cases.tokens[entries]]), dual[entries]
 
 

@@ -24,7 +24,7 @@ def cycle(data: Data, selection: Selection) -> np.ndarray | None:
         return None
     same = _classes(data.queries, np.arange(len(data)))
     queries = np.flatnonzero(same != ALONE)
-    lengths = (data.stop - data.start)[queries]
+    lengths = data.lengths[queries]
     if ((selection.reference[queries] < 0) | (selection.reference[queries] >= lengths)).any():
         return None  # C reports it
     within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)

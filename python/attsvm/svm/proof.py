@@ -71,14 +71,14 @@ class _Rows:
 
     def __init__(self, sol: Separation):
         data, selection = sol.data, sol.selection
-        queries = np.flatnonzero(data.stop - data.start > 1)
+        queries = np.flatnonzero(data.lengths > 1)
         seen = np.zeros(len(data.keys) + 1, dtype=np.intp)  # how many windows begin less how many end, at each token
         np.add.at(seen, data.start[queries], 1)
         np.add.at(seen, data.stop[queries], -1)
         tokens = np.flatnonzero(seen.cumsum()[:-1])
         self.keys, self.queries = data.keys[tokens].astype(np.float64), data.queries[queries]
         self.start = np.searchsorted(tokens, data.start[queries])
-        self.stop = self.start + (data.stop - data.start)[queries]
+        self.stop = self.start + data.lengths[queries]
         self.selected = selection.reference[queries]
         lengths = self.stop - self.start
         entries = np.concatenate([np.arange(data.indptr[q], data.indptr[q + 1]) for q in queries])

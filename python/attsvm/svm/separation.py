@@ -187,7 +187,7 @@ class Separation(Result):
     def _log_sizes(self, entries: np.ndarray) -> np.ndarray:
         """Logarithms of the sizes of these rows: of the largest number in x_ref - x_t times that in z."""
         data, sizes = self.data, np.empty(len(entries))
-        q = np.searchsorted(data.indptr, entries, side="right") - 1
+        q = data.query_at(entries)
         token, chosen = entries - data.indptr[q] + data.start[q], self.selection.reference[q] + data.start[q]
         for k in range(0, len(entries), CHUNK):
             a, t = (data.keys[at[k : k + CHUNK]].astype(np.float64) / 2 for at in (chosen, token))
@@ -249,7 +249,7 @@ class Separation(Result):
         entries = np.flatnonzero(self.flat_dual)
         if len(entries) > ROWS_SHOWN:
             return "the certificate combines the rows to zero"
-        q = np.searchsorted(self.data.indptr, entries, side="right") - 1
+        q = self.data.query_at(entries)
         chosen, token = self.selection.reference[q], entries - self.data.indptr[q]
         rows = (f"query {i}, token {a} over {t}" for i, a, t in zip(q, chosen, token, strict=True))
         return f"these rows combine to zero: {'; '.join(rows)}"
@@ -258,7 +258,7 @@ class Separation(Result):
         """The token that is a copy of the selected one, or the query that is zero."""
         if self.entry < 0:
             return None
-        q = int(np.searchsorted(self.data.indptr, self.entry, side="right")) - 1
+        q = int(self.data.query_at(self.entry))
         token, chosen = int(self.entry - self.data.indptr[q]), int(self.selection.reference[q])
         if not self.data.queries[q].any():
             return f"query {q} is zero, so all its logits are 0 and it cannot prefer token {chosen}"
@@ -387,7 +387,7 @@ class Separation(Result):
 
     def columns(self) -> dict[str, Any]:
         data, chosen = self.data, self.selection
-        q = np.repeat(np.arange(len(data)), data.stop - data.start)
+        q = data.query_of()
         reference = data.indptr[:-1] + chosen.reference
         selected = chosen.kept
         if selected is None:

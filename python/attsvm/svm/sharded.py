@@ -63,7 +63,7 @@ def _propose(data: Data, chosen: np.ndarray, held: np.ndarray, workers: Workers)
     counts = np.add.reduceat(chosen | held, data.indptr[:-1], dtype=np.intp)
     has_rows = counts > 1
     entries = np.flatnonzero((chosen | held) & np.repeat(has_rows, np.diff(data.indptr)))
-    q = np.searchsorted(data.indptr, entries, side="right") - 1
+    q = data.query_at(entries)
     tokens = data.keys[data.start[q] + entries - data.indptr[q]]
     lengths, X, Z, kept = (workers.gather(a) for a in (counts[has_rows], tokens, data.queries[has_rows], held[entries]))
     first = sum(len(part) for part in kept[: workers.rank])

@@ -59,8 +59,8 @@ def _of_order_one(a: np.ndarray) -> np.ndarray:
 def _rows(sol: Any) -> tuple[Any, ...]:
     """Query, difference, multiplier and slack of every row, as a part of what it is to reach; inf on equalities."""
     data, reference = sol.data, sol.selection.reference
-    query = np.repeat(np.arange(len(data)), data.stop - data.start)
-    token = np.arange(data.indptr[-1]) + np.repeat(data.start - data.indptr[:-1], data.stop - data.start)
+    query = data.query_of()
+    token = data.token_of()
     chosen = (data.start + reference)[query]
     delta = data.keys[chosen].astype(np.float64) - data.keys[token]
     asked = np.ones(len(token)) if sol.selection.rhs is None else np.ldexp(sol.selection.rhs, sol.selection.power)

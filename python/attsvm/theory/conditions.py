@@ -94,13 +94,9 @@ def _same(data: Any, other: Any) -> bool:
     return data is other or all(np.array_equal(getattr(data, name), getattr(other, name)) for name in names)
 
 
-def query_of_entry(data: Any) -> np.ndarray:
-    return np.repeat(np.arange(len(data)), data.stop - data.start)
-
-
 def at_reference(problem: Problem, reference: np.ndarray) -> np.ndarray:
     """The score of the selected token of each entry's query."""
-    return (problem.flat_scores[problem.data.indptr[:-1] + reference])[query_of_entry(problem.data)]
+    return (problem.flat_scores[problem.data.indptr[:-1] + reference])[problem.data.query_of()]
 
 
 def support_entries(data: Any, W: np.ndarray, reference: np.ndarray) -> np.ndarray:
@@ -157,13 +153,13 @@ def local_cone(problem: Problem, W: np.ndarray, reference: np.ndarray) -> tuple[
     None where it cannot be had: a query without support token, or a support token with a score as good.
     """
     data = problem.data
-    q, own = query_of_entry(data), data.flat_margins(W, reference)
+    q, own = data.query_of(), data.flat_margins(W, reference)
     tight = own <= 1 + TIGHT
     others = np.isfinite(own)
     if not others.any():
         return None
     better = at_reference(problem, reference) - problem.flat_scores  # by how much the selected token scores more
-    rows = data.keys[(data.start + reference)[q]].astype(np.float64) - data.keys[_token_of_entry(data)]
+    rows = data.keys[(data.start + reference)[q]].astype(np.float64) - data.keys[data.token_of()]
     longest = (np.linalg.norm(rows, axis=1) * np.linalg.norm(data.queries, axis=1)[q])[others].max()
     slack = own[others & ~tight].min(initial=np.inf) - 1
     eps = min(0.5, slack) / 4
@@ -212,11 +208,7 @@ def separating_cone(problem: Problem, solution: Separation, iota: float, size: f
     own = data.flat_margins(W, reference)
     norm = float(np.linalg.norm(W))
     mu = min(iota * norm / size, 1.0)  # rounding may put it above
-    lengths = (data.stop - data.start)[query_of_entry(data)]
+    lengths = data.lengths[data.query_of()]
     others = np.isfinite(own)
     worst = ((lengths[others] - 1) * (own[others] - 1)).max()
     return mu, norm * max(0.0, float(np.log(max(worst, 1e-300)))) / mu
-
-
-def _token_of_entry(data: Any) -> np.ndarray:
-    return np.arange(data.indptr[-1]) - np.repeat(data.indptr[:-1] - data.start, data.stop - data.start)

@@ -88,7 +88,7 @@ def diagnose(problem: Problem, selected: ArrayLike | None = None, norm: Norm = "
         optimal=problem.optimal,
         selected=data.layout.shape_queries(chosen),
         solution=solution,
-        dimension_suffices=bool(data.dk >= (data.stop - data.start).max() - 1 and data.dz >= len(data)),
+        dimension_suffices=bool(data.dk >= data.lengths.max() - 1 and data.dz >= len(data)),
         **local,
         globally_optimal=bool(
             (conditions.at_reference(problem, chosen) >= conditions.at_reference(problem, best)).all()
@@ -135,7 +135,7 @@ def _non_optimal(problem: Problem, best: np.ndarray) -> tuple[float, float, bool
     second = np.maximum.reduceat(others, data.indptr[:-1])
     others[data.indptr[:-1] + best] = np.inf
     least = np.minimum.reduceat(others, data.indptr[:-1])
-    some = data.stop - data.start > 1
+    some = data.lengths > 1
     if not some.any():
         return 0.0, math.inf, True
     first = problem.flat_scores[data.indptr[:-1] + best]

@@ -112,7 +112,7 @@ class Diagnosis(Result):
 
     def _what(self) -> str:
         data = self.solution.data
-        lengths = data.stop - data.start
+        lengths = data.lengths
         tokens = str(lengths.max()) if lengths.min() == lengths.max() else f"{lengths.min()} to {lengths.max()}"
         return f"{len(data)} queries over {tokens} tokens, dk = {data.dk}, dz = {data.dz}"
 
@@ -154,7 +154,7 @@ class Diagnosis(Result):
 
     def _dimension(self) -> str:
         data = self.solution.data
-        needs = f"dk >= T - 1 = {int((data.stop - data.start).max()) - 1} and dz >= n = {len(data)}"
+        needs = f"dk >= T - 1 = {int(data.lengths.max()) - 1} and dz >= n = {len(data)}"
         if self.dimension_suffices:
             return f"{needs}: almost all data of this shape are separable, whatever is selected"
         return f"too small to make every selection separable, which takes {needs}"

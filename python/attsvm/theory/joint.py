@@ -62,7 +62,7 @@ def label_svm(problem: Problem, selected: ArrayLike | None = None, norm: Norm = 
     selection = Selection(data, problem.optimal if selected is None else selected)
     if selection.kept is not None:
         raise TypeError("selected must be one token per query, got bools")
-    if ((selection.reference < 0) | (selection.reference >= data.stop - data.start)).any():
+    if ((selection.reference < 0) | (selection.reference >= data.lengths)).any():
         raise ValueError(selection.outside(data))
     chosen = np.asarray(data.values, dtype=np.float64)[data.start + selection.reference]
     signed = problem.labels[:, None] * chosen
@@ -111,5 +111,5 @@ def relaxed_margins(problem: Problem, selected: ArrayLike | None = None) -> Any:
     if svm.W is None:
         raise ValueError(f"selected must be tokens whose labels some v separates: {svm.message}")
     data = problem.data
-    rows = np.repeat(svm.support[:, 1].astype(np.float64), data.stop - data.start)
+    rows = np.repeat(svm.support[:, 1].astype(np.float64), data.lengths)
     return data.layout.shape_entries(rows, 0.0)

@@ -13,7 +13,6 @@ from ..common.check import as_norm, as_numeric, check_finite
 from ..common.norms import size
 from ..common.types import Norm
 from ..svm.solve import solve_svm
-from .conditions import query_of_entry
 
 __all__ = ["margin_share"]
 
@@ -93,8 +92,8 @@ def _least(data: Data, selection: Selection, W: np.ndarray) -> float:
         chosen = data.indptr[:-1] + selection.reference
         equal = selection.kept.copy()
         equal[chosen] = False
-        query = query_of_entry(data)
-        token = np.arange(len(query)) + np.repeat(data.start - data.indptr[:-1], data.stop - data.start)
+        query = data.query_of()
+        token = data.token_of()
         delta = data.keys[(data.start + selection.reference)[query[equal]]] - data.keys[token[equal]]
         length = np.linalg.norm(delta, axis=1) * np.linalg.norm(data.queries[query[equal]], axis=1)
         off = np.abs(found[equal])

@@ -12,7 +12,7 @@ from .. import _core
 from ..attention.data import Data, check_data
 from ..attention.layout import Layout
 from ..attention.selection import Selection
-from ..common.check import as_floats, as_norm, as_number, as_numeric, check_finite
+from ..common.check import as_floats, as_norm, as_number, as_numeric, as_parts, check_finite
 from ..common.result import Result
 from ..common.storage import state_of
 from ..common.types import Norm
@@ -196,7 +196,8 @@ def decompose(
     check_data("data", data)
     norm = as_norm("norm", norm)
     W = as_floats("W", W, "dk, dz", (data.dk, data.dz))
-    p = data.layout.flatten_entries("probabilities", _listed("probabilities", probabilities))
+    parts = as_parts("probabilities", probabilities, not data.layout.uniform, _probabilities)
+    p = data.layout.flatten_entries("probabilities", parts)
     if selected is None:
         selected, undecided = selected_sets(probabilities)
         open_queries = np.flatnonzero(np.concatenate([np.ravel(part) for part in undecided]))
@@ -242,18 +243,11 @@ def _separation(data: Data, W: np.ndarray, kept: np.ndarray) -> np.ndarray:
     return inside - outside
 
 
-def _listed(name: str, value: Any) -> Any:
-    """A checked array, or a list of them when lengths differ."""
-    if isinstance(value, (list, tuple)) and len({np.shape(part) for part in value}) > 1:
-        return [_probabilities(f"{name}[{i}]", part) for i, part in enumerate(value)]
-    return _probabilities(name, value)
-
-
 def _finite_part(data: Data, kept: np.ndarray, p: np.ndarray, norm: str | float) -> np.ndarray:
     """The least norm with the right log ratios: the SVM of the selected tokens alone, where every row is an equality
     ``(x_ref - x_t)^T W z = log(p_ref / p_t)``."""
     lengths = np.add.reduceat(kept, data.indptr[:-1], dtype=np.intp)
-    token = np.arange(data.indptr[-1]) + np.repeat(data.start - data.indptr[:-1], data.stop - data.start)
+    token = data.token_of()
     layout = Layout(lengths, np.ones_like(lengths), single=True)
     alone = Data("selected tokens", np.ascontiguousarray(data.keys[token[kept]]), data.queries, None, layout)
     selection = Selection(alone, layout.shape_entries(np.ones(len(alone.keys), dtype=bool), False))

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from .. import _core
 from ..attention.data import LEAST, Data, check_data, largest
-from ..common.check import as_choice, as_count, as_doubles, as_floats, as_numeric, check_finite, depth
+from ..common.check import as_choice, as_count, as_doubles, as_floats, as_numeric, as_parts, check_finite
 from ..common.storage import storable
 from ..common.types import Loss
 from .margins import ProvesMargins
@@ -173,7 +173,7 @@ class Problem(ProvesMargins):
         if self.combine == "concatenate" and self.heads is not None:
             raise ValueError("combine='concatenate' with several heads has no scores: the head reads no single token")
         data, function, (values, head) = self.data, self.function, self._general  # type: ignore[misc]
-        lengths, scores = data.stop - data.start, np.empty(data.indptr[-1])
+        lengths, scores = data.lengths, np.empty(data.indptr[-1])
         for t in range(lengths.max()):  # the t-th token of every query at once, as the head may differ by query
             o = np.ascontiguousarray(values[data.start + np.minimum(t, lengths - 1)])
             value, _ = function(o) if function is not None else _core.head(*head, o)  # type: ignore[call-arg]
@@ -309,11 +309,8 @@ def _log10_largest(array: Any) -> float:
 
 
 def _labels(y: Any, data: Data) -> np.ndarray:
-    if isinstance(y, (list, tuple)) and any(depth(part) > 0 for part in y) and not data.layout.uniform:
-        flat = data.layout.flatten_queries("y", [as_numeric(f"y[{i}]", part) for i, part in enumerate(y)])
-    else:
-        flat = data.layout.flatten_queries("y", as_numeric("y", y))
-    flat = as_doubles(flat)
+    ragged = not data.layout.uniform
+    flat = as_doubles(data.layout.flatten_queries("y", as_parts("y", y, ragged, as_numeric)))
     wrong = flat[np.abs(flat) != 1]
     if wrong.size:
         advice = ": from labels 0 and 1 make 2 * y - 1" if np.isin(flat, (0, 1)).all() else ""

@@ -15,7 +15,7 @@ def span_of(problem: Problem, W: np.ndarray) -> np.ndarray | None:
     data = problem.data
     M, dk = len(data.queries), data.dk
     linear = problem.fixed_scores is not None
-    if not linear or not _is_shorter(M, dk, data.dz, int((data.stop - data.start).max())):
+    if not linear or not _is_shorter(M, dk, data.dz, int(data.lengths.max())):
         return None
     if not IN_RANGE[0] < max(data.queries.max(), -data.queries.min()) < IN_RANGE[1]:
         return None
