@@ -251,9 +251,5 @@ MUTATIONS = [
          "(struct bounds){0, 0, 0}",
          "(struct bounds){0, 1, 0}",
          "wiring", "wiring"),
-        ("row-generation-early", "csrc/svm/row_generation.c",
-         "fmax(inner.tol, options->tol) / 4, CERT",
-         "fmax(inner.tol, 1e3 * options->tol) / 4, CERT",
-         "wiring", "row_generation"),
     )
 ]  # fmt: skip

@@ -23,12 +23,6 @@ def test_a_planted_problem_is_not_tight_whatever_its_bits_say():
     np.testing.assert_allclose(sol.W, other.W, rtol=0, atol=1e-4 * np.abs(other.W).max())  # gap 1e-9: W to 5e-5
 
 
-def test_rows_join_until_the_tolerance_asked():
-    data, selected = planted(**MANY, hard=True, seed=3)
-    sol = attsvm.solve_svm(data, selected, tol=1e-4)
-    assert sol.status == "optimal" and sol.method == "row generation" and sol.gap <= 1e-4
-
-
 def test_a_tight_problem_is_left_to_the_interior_point():
     g = np.random.default_rng(0)
     data = attsvm.cross_attention(g.standard_normal((150, 60, 24)), g.standard_normal((150, 24)))
