@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from attsvm.figures import (
     attention_heads,
+    certified_training,
     factor_balance,
     joint_training,
     measure,
@@ -35,14 +36,14 @@ EXACT = [
     positional_encoding,
 ]
 FIGURES = [*EXACT, several_tokens, quadratic_head, sequence_to_sequence, attention_heads, soft_and_hard]
-FIGURES += [plain_descent, soft_margins]
+FIGURES += [plain_descent, soft_margins, certified_training]
 
 
 def name(figure):
     return figure.__name__.rsplit(".", 1)[-1]
 
 
-QUICK = [next_token, soft_and_hard, soft_margins]
+QUICK = [next_token, soft_and_hard, soft_margins, certified_training]
 every = pytest.mark.parametrize(
     "figure",
     [figure if figure in QUICK else pytest.param(figure, marks=pytest.mark.slow) for figure in FIGURES],

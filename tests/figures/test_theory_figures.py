@@ -13,6 +13,7 @@ from attsvm.figures import (
     _instances,
     _papers,
     basin,
+    certified_training,
     equal_scores,
     gd_paths,
     joint_training,
@@ -54,7 +55,7 @@ def test_every_figure_says_what_it_is_and_where_it_comes_from(name):
     figure = load(name)
     title, _, text = figure.__doc__.partition("\n\n")
     assert title and text and figure.SETTINGS and 1 <= figure.QUICK <= figure.RUNS
-    sources = [getattr(_papers, source) for source in _papers.__all__]
+    sources = [words for name, words in vars(_papers).items() if name.isupper()]
     assert any(figure.PAPER.startswith(source) for source in sources) and not figure.PAPER.endswith(".")
     assert figure.CAPTION.endswith(".") and len(figure.CAPTION) > 60
 
@@ -186,6 +187,10 @@ def test_a_definition_turned_round_is_seen(rng, monkeypatch):
         (soft_margins, "narrow optimality", 1e-3, "gradient of its objective"),
         (soft_margins, "asked optimality", 1e-3, "given margins"),
         (soft_margins, "iota", 1e-3, "iota by diagnose()"),
+        (certified_training, "false", 1, "wrong side, normalized"),
+        (certified_training, "gradient off", 1e-2, "negative gradient"),
+        (certified_training, "high", 1.01, "the bound above"),
+        (certified_training, "low", 0.5, "the margin of W below it"),
     ],
 )
 def test_rules_and_margins_see_through_a_wrong_number(figure, key, value, text, results):
@@ -215,3 +220,24 @@ def test_figures_give_up_drawing(figure, name, judged, made, monkeypatch, rng):
     monkeypatch.setattr(figure, name, lambda *_: (next(left), judged)[1])
     with pytest.raises(RuntimeError, match="random problems was accepted"):
         made(rng)
+
+
+def test_both_ends_of_a_run_are_those_of_its_recorded_weights(results):
+    """By hand: margins of W, and the gradients in the logits of the mean logistic loss as multipliers."""
+    figure = certified_training
+    problem = _instances.sphere_problem(np.random.default_rng(np.random.SeedSequence(3).spawn(1)[0]), 6, 8, 10)
+    run = attsvm.train(problem, lr=figure.LR, steps=figure.STEPS, record=figure.RECORDS)
+    sol, X, Z = attsvm.solve_svm(run.data, run.selected), run.data.keys.reshape(6, 8, 10), run.data.queries
+    chosen = X[np.arange(6), run.selected][:, None]
+    found = results(figure)
+    for k in (8, 12, 16):
+        W = run.weights[k + 1]
+        s = run.data.probabilities(W)
+        u = (s * problem.scores).sum(1, keepdims=True)
+        delta = np.maximum(s * (u - problem.scores) / (1 + np.exp(u)), 0)
+        delta[np.arange(6), run.selected] = 0
+        high = np.linalg.norm(np.einsum("nt,ntd,ne->de", delta, chosen - X, Z)) / delta.sum()
+        others = np.arange(8) != np.asarray(run.selected)[:, None]
+        low = max(np.einsum("ntd,de,ne->nt", chosen - X, W, Z)[others].min() / np.linalg.norm(W), 0)
+        assert found["high"][0, 0, k] == pytest.approx(high / sol.margin_bound, rel=1e-9)
+        assert found["low"][0, 0, k] == pytest.approx(low / sol.margin, rel=1e-9)

@@ -44,6 +44,7 @@ FIGURES = (
     "positional-encoding",
     "plain-descent",
     "soft-margins",
+    "certified-training",
 )
 NAMED = ("training",)  # drawn only when named: they train models with PyTorch, for minutes
 
