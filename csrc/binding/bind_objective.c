@@ -47,7 +47,7 @@ static int read_linear(struct objective *objective, PyObject *const *args)
 /* Numbers first: converting them can run Python code. */
 static int read_objective(struct holder *holder, PyObject *const *args)
 {
-    int loss = bind_choice(args[LOSS], "loss", LOSS_COUNT);
+    int loss = args[LOSS] == Py_None ? (int)LOSS_CALL : bind_choice(args[LOSS], "loss", LOSS_COUNT);
     if (loss < 0)
         return -1;
     Py_ssize_t H = PyLong_AsSsize_t(args[HEADS]);
@@ -64,6 +64,10 @@ static int read_objective(struct holder *holder, PyObject *const *args)
     objective->loss = (enum loss)loss;
     if ((objective->w = bind_windows(args[WINDOWS])) == NULL)
         return -1;
+    if (args[SCORES] != Py_None && loss == LOSS_CALL) {
+        PyErr_SetString(PyExc_ValueError, "a loss that Python evaluates goes with the general output head");
+        return -1;
+    }
     if (args[SCORES] != Py_None)
         return read_linear(objective, args);
     objective->output = &holder->output;
@@ -91,50 +95,68 @@ static PyObject *objective(PyObject *module, PyObject *const *args, Py_ssize_t n
     return capsule;
 }
 
-/* Values (M) and gradients (M, d) that the function gives for O; its exception stays raised. */
-static int call_head(void *context, double *value, double *gradient, const double *O, ptrdiff_t M, ptrdiff_t d)
+/* What the function gives for `in`, (M, d) or, d < 0, (M): one number for each of M and an array of that shape;
+ * nonzero: its exception stays raised. */
+static int call_function(const struct bind_function *function, const char *name, double *first, double *second,
+                         const double *in, ptrdiff_t M, ptrdiff_t d)
 {
-    struct bind_function *head = context;
-    PyEval_RestoreThread(head->call->thread);
+    PyEval_RestoreThread(function->call->thread);
     double *copy;
     int refused = -1;
+    size_t size = (size_t)(d < 0 ? M : M * d) * sizeof(double);
     PyObject *argument = bind_new_doubles(&copy, M, d), *answer = NULL, *parts[2];
     if (argument != NULL) {
-        memcpy(copy, O, (size_t)(M * d) * sizeof(double));
-        answer = PyObject_CallFunctionObjArgs(head->function, argument, NULL);
+        memcpy(copy, in, size);
+        answer = PyObject_CallFunctionObjArgs(function->function, argument, NULL);
     }
-    if (answer != NULL && bind_tuple(answer, "the answer of a head", parts, 2) == 0) {
-        const double *values = bind_doubles(parts[0], "value", 1, M, BIND_ANY);
-        const double *gradients = values != NULL ? bind_doubles(parts[1], "gradient", 2, M, d) : NULL;
-        if (gradients != NULL) {
-            memcpy(value, values, (size_t)M * sizeof(double));
-            memcpy(gradient, gradients, (size_t)(M * d) * sizeof(double));
+    if (answer != NULL && bind_tuple(answer, name, parts, 2) == 0) {
+        const double *a = bind_doubles(parts[0], "value", 1, M, BIND_ANY);
+        const double *b = a != NULL ? bind_doubles(parts[1], "derivative", d < 0 ? 1 : 2, M, d) : NULL;
+        if (b != NULL) {
+            memcpy(first, a, (size_t)M * sizeof(double));
+            memcpy(second, b, size);
             refused = 0;
         }
     }
     Py_XDECREF(argument);
     Py_XDECREF(answer);
-    head->call->thread = PyEval_SaveThread();
+    function->call->thread = PyEval_SaveThread();
     return refused;
 }
 
-int bind_problem(struct bind_problem *problem, PyObject *capsule, PyObject *function, struct bind_call *call)
+/* Values (M) and gradients (M, d) for O. */
+static int call_head(void *context, double *value, double *gradient, const double *O, ptrdiff_t M, ptrdiff_t d)
+{
+    return call_function(context, "the answer of a head", value, gradient, O, M, d);
+}
+
+/* Losses of u, in its place, and the logarithms of their slopes. */
+static int call_loss(void *context, double *u, double *log_slope, ptrdiff_t M)
+{
+    return call_function(context, "the answer of a loss", u, log_slope, u, M, -1);
+}
+
+int bind_problem(struct bind_problem *problem, PyObject *capsule, PyObject *functions, struct bind_call *call)
 {
     const struct holder *holder = PyCapsule_GetPointer(capsule, CAPSULE);
-    if (holder == NULL)
+    PyObject *parts[2] = {Py_None, Py_None};
+    if (holder == NULL || (functions != NULL && bind_tuple(functions, "functions", parts, 2) != 0))
         return -1;
-    *problem = (struct bind_problem){.objective = holder->objective, .head = {function, call}};
-    if (holder->objective.output == NULL)
-        return 0;
-    problem->output = holder->output;
-    problem->objective.output = &problem->output;
-    problem->output.head.call = call_head;
-    problem->output.head.context = &problem->head;
-    if (problem->output.head.kind == HEAD_CALL && !PyCallable_Check(function)) {
-        PyErr_SetString(PyExc_TypeError, "a head that Python evaluates needs its function");
-        return -1;
+    *problem = (struct bind_problem){
+        .objective = holder->objective, .head = {parts[0], call}, .loss = {parts[1], call}};
+    problem->objective.call_loss = call_loss;
+    problem->objective.loss_context = &problem->loss;
+    int missing = holder->objective.loss == LOSS_CALL && !PyCallable_Check(parts[1]);
+    if (holder->objective.output != NULL) {
+        problem->output = holder->output;
+        problem->objective.output = &problem->output;
+        problem->output.head.call = call_head;
+        problem->output.head.context = &problem->head;
+        missing |= problem->output.head.kind == HEAD_CALL && !PyCallable_Check(parts[0]);
     }
-    return 0;
+    if (missing)
+        PyErr_SetString(PyExc_TypeError, "a head or loss that Python evaluates needs its function");
+    return missing ? -1 : 0;
 }
 
 /* The one place where an array that is only read may stand for weights: nothing is moved there. */
@@ -325,17 +347,19 @@ static PyObject *loss_bounds_(PyObject *module, PyObject *const *args, Py_ssize_
 
 PyMethodDef bind_objective_methods[] = {
     {"objective", (PyCFunction)(void (*)(void))objective, METH_FASTCALL,
-     "objective(windows, loss, scores | None, values | None, y | None, head | None, H, concatenate) -> capsule.  With "
+     "objective(windows, loss | None, scores | None, values | None, y | None, head | None, H, concatenate) -> capsule. "
+     " With "
      "scores (entries): a linear head on one attention head, which can be trained when values and y are given too.  "
      "Without: the general output head, a tuple of kind, v, a and lam, of H attention heads"},
     {"loss", (PyCFunction)(void (*)(void))loss, METH_FASTCALL,
-     "loss(objective, function | None, W | None, K | None, Q | None) -> float.  function: of a head that Python "
-     "evaluates"},
+     "loss(objective, functions, W | None, K | None, Q | None) -> float.  functions: a pair, of a head and of a loss "
+     "that "
+     "Python evaluates, else None"},
     {"loss_and_grad", (PyCFunction)(void (*)(void))loss_and_grad, METH_FASTCALL,
-     "loss_and_grad(objective, function | None, W | None, K | None, Q | None) -> loss, G (H, dk, dz), None, log_scale "
+     "loss_and_grad(objective, functions, W | None, K | None, Q | None) -> loss, G (H, dk, dz), None, log_scale "
      "(H) | loss, dK, dQ, log_scale"},
     {"multipliers", (PyCFunction)(void (*)(void))multipliers, METH_FASTCALL,
-     "multipliers(objective, function | None, W | None, K | None, Q | None) -> delta (R H, entries), log_scale (R H), "
+     "multipliers(objective, functions, W | None, K | None, Q | None) -> delta (R H, entries), log_scale (R H), "
      "top (R H, M): the gradient in the logits is delta exp(log_scale), 0 of queries that add nothing to that of W"},
     {"loss_values", (PyCFunction)(void (*)(void))loss_values_, METH_FASTCALL,
      "loss_values(loss, u) -> (n) the loss of each output u"},

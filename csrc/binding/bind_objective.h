@@ -5,7 +5,7 @@
 #include "binding/bind.h"
 #include "training/objective.h"
 
-/* A head that Python evaluates, and the call during which it does. */
+/* A head or a loss that Python evaluates, and the call during which it does. */
 struct bind_function {
     PyObject *function; /* borrowed */
     struct bind_call *call;
@@ -15,12 +15,13 @@ struct bind_function {
 struct bind_problem {
     struct objective objective;
     struct general_output output;
-    struct bind_function head;
+    struct bind_function head, loss;
 };
 
-/* From the capsule, and the function of a head that Python evaluates (None for the others), called during `call`.
+/* From the capsule, and the pair of functions of a head and a loss that Python evaluates (None for the others), called
+ * during `call`; NULL: neither.
  * Nonzero with an exception set when they do not fit. */
-int bind_problem(struct bind_problem *problem, PyObject *capsule, PyObject *function, struct bind_call *call);
+int bind_problem(struct bind_problem *problem, PyObject *capsule, PyObject *functions, struct bind_call *call);
 
 /* Weights in W, or in K and Q, None for the others; the first axis goes over runs and, within a run, attention heads.
  * Arrays that are not `moved` may be read-only.  Nonzero with an exception set when they do not fit. */

@@ -226,7 +226,7 @@ static PyObject *train(PyObject *module, PyObject *const *args, Py_ssize_t n)
 
 PyMethodDef bind_train_methods[] = {
     {"train", (PyCFunction)(void (*)(void))train, METH_FASTCALL,
-     "train(objective, function | None, settings, first, last, record, weights, out, reached, recorded | None, combine "
+     "train(objective, functions, settings, first, last, record, weights, out, reached, recorded | None, combine "
      "| None) -> status, exception | None.\n\n"
      "settings: the tuple ridge, rule, lr, target, p, radius, ball, momentum, decay, second, eps.  lr: 1 or R rows of "
      "1 or all steps; target: NaN "

@@ -144,9 +144,15 @@ static int forward(double *loss, struct general_work *work, ptrdiff_t r)
     if (head_evaluate(work->value, work->gradient, &output->head, work->O, work->hidden, M) != 0)
         return STATUS_INTERRUPTED;
     for (ptrdiff_t q = 0; q < M; ++q) {
-        double u = output->y[q] * work->value[q];
-        total += loss_value(objective->loss, u, log(u), &work->log_slope[q]);
+        double u = work->value[q] *= output->y[q];
+        if (objective->loss != LOSS_CALL)
+            work->value[q] = loss_value(objective->loss, u, log(u), &work->log_slope[q]);
     }
+    if (objective->loss == LOSS_CALL
+        && objective->call_loss(objective->loss_context, work->value, work->log_slope, M) != 0)
+        return STATUS_INTERRUPTED;
+    for (ptrdiff_t q = 0; q < M; ++q)
+        total += work->value[q];
     *loss = total / (double)M;
     return STATUS_DONE;
 }

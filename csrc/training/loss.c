@@ -37,6 +37,8 @@ double loss_value(enum loss loss, double u, double log_u, double *log_slope)
     case LOSS_LINEAR:
         *log_slope = 0;
         return -u;
+    case LOSS_CALL:
+        break;
     }
     return value;
 }
@@ -74,6 +76,8 @@ double loss_log_excess(enum loss loss, double best, double mantissa, double shif
         return log(-log1p(-e / best));
     case LOSS_LINEAR:
         return log_e;
+    case LOSS_CALL:
+        break;
     }
     return NAN;
 }
@@ -96,5 +100,8 @@ void loss_bounds(double *curvature, double *slope, enum loss loss, double least)
     case LOSS_LOG:
         *slope = least > 0 ? 1 / least : INFINITY;
         *curvature = *slope * *slope;
+        return;
+    case LOSS_CALL:
+        *curvature = *slope = INFINITY;
     }
 }

@@ -18,7 +18,8 @@
     LOSS(LOSS_LINEAR, "linear") \
     LOSS(LOSS_LOG, "log")
 
-enum loss { LOSS_LIST(TABLE_MEMBER) };
+/* LOSS_CALL: a function of all queries at once (training/problem.h), known to training/general.h alone. */
+enum loss { LOSS_LIST(TABLE_MEMBER) LOSS_CALL };
 enum { LOSS_COUNT = LOSS_LIST(TABLE_COUNT) };
 
 /* Returns the loss; *log_slope = log(-l'(u)).  Only the log loss reads log_u (u itself may have underflowed). */

@@ -14,6 +14,9 @@ struct objective {
     const double *values, *y;            /* (N, dv), (M): of a linear head that is trained, else NULL */
     ptrdiff_t dv;
     enum loss loss;
+    /* LOSS_CALL: u [M] becomes the losses, log_slope [M] = log(-l'(u)); nonzero: the function has failed. */
+    int (*call_loss)(void *context, double *u, double *log_slope, ptrdiff_t M);
+    void *loss_context;
     double ridge;
 };
 

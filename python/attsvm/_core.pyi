@@ -16,6 +16,7 @@ _Floats = np.ndarray[Any, np.dtype[np.float64]]
 _Indices = np.ndarray[Any, np.dtype[np.intp]]
 _Bools = np.ndarray[Any, np.dtype[np.bool_]]
 _Function = Callable[[_Floats], tuple[_Floats, _Floats]]
+_Functions = tuple[_Function | None, _Function | None]
 _Report = Callable[[int, float], None]
 
 @final
@@ -76,7 +77,7 @@ def attended(windows: Any, values: _Floats, probabilities: _Floats, /) -> _Float
 def scores(windows: Any, values: np.ndarray, y: _Floats, v: _Floats, /) -> _Floats: ...
 def objective(
     windows: Any,
-    loss: int,
+    loss: int | None,
     scores: _Floats | None,
     values: _Floats | None,
     y: _Floats | None,
@@ -86,13 +87,13 @@ def objective(
     /,
 ) -> Any: ...
 def loss(
-    objective: Any, function: _Function | None, W: _Floats | None, K: _Floats | None, Q: _Floats | None, /
+    objective: Any, functions: _Functions, W: _Floats | None, K: _Floats | None, Q: _Floats | None, /
 ) -> float: ...
 def loss_and_grad(
-    objective: Any, function: _Function | None, W: _Floats | None, K: _Floats | None, Q: _Floats | None, /
+    objective: Any, functions: _Functions, W: _Floats | None, K: _Floats | None, Q: _Floats | None, /
 ) -> tuple[float, _Floats, _Floats | None, _Floats]: ...
 def multipliers(
-    objective: Any, function: _Function | None, W: _Floats | None, K: _Floats | None, Q: _Floats | None, /
+    objective: Any, functions: _Functions, W: _Floats | None, K: _Floats | None, Q: _Floats | None, /
 ) -> tuple[_Floats, _Floats, _Indices]: ...
 def loss_values(loss: int, u: _Floats, /) -> _Floats: ...
 def loss_bounds(loss: int, least: float, /) -> tuple[float, float]: ...
@@ -102,7 +103,7 @@ def head_parameters(
 ) -> tuple[_Floats, _Floats, float]: ...
 def train(
     objective: Any,
-    function: _Function | None,
+    functions: _Functions,
     settings: tuple[Any, ...],
     first: int,
     last: int,

@@ -122,6 +122,8 @@ def smoothness(problem: Problem) -> float:
             sizes[window] = key, key if V is X else float(np.linalg.norm(V, 2))
     pairs = np.array([sizes[window] for window in zip(data.start.tolist(), data.stop.tolist(), strict=True)])
     g = pairs[:, 1] * heads
+    if problem.own_loss is not None:
+        return np.inf  # nothing is known of its second derivative
     M0, M1 = _core.loss_bounds(_core.LOSS[problem.loss_name], float(problem.flat_scores.min()))
     terms = (data.queries**2).sum(axis=1) * pairs[:, 0] ** 2 * g * (M0 * g + 3 * M1)
     return float(terms.mean())

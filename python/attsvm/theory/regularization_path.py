@@ -160,7 +160,7 @@ def regularization_path(
         raise ValueError("give either radii or ridges")
     wanted = _ordered("radii", radii, 1) if ridges is None else _ordered("ridges", ridges, -1)
     tol, max_iter = as_number("tol", tol, above=0.0), as_count("max_iter", max_iter, 1)
-    if selected is None and problem.head.kind == "linear":
+    if selected is None and problem.from_scores:
         search = _Search(problem, norm, tol, max_iter)
     elif ridges is None:
         search = _LocalSearch(problem, norm, tol, max_iter, selected)

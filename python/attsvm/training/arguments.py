@@ -54,7 +54,7 @@ def prepared(
     ridge = as_number("ridge", ridge, least=0.0)
     target = _target(problem, rule, target_loss, train_head)
     alone = ridge == 0 and not sharded
-    if rule == "polyak" and target_loss is None and problem.fixed_scores is not None and alone:
+    if rule == "polyak" and target_loss is None and problem.from_scores and alone:
         target = math.nan  # C takes the loss above its infimum from the logits, where the loss itself is constant
     rates = _learning_rates(lr, steps, runs)
     radius, ball, p = confined

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from ..attention.data import LEAST, Data, check_data, largest
 from ..common.check import as_choice, as_count, as_doubles, as_floats, as_numeric, as_parts, check_finite
 from ..common.storage import storable
 from ..common.types import Loss
+from .loss import CallableLoss
 from .margins import ProvesMargins
 from .output_head import CallableHead, LinearHead, MLPHead, QuadraticHead
 
@@ -47,9 +49,12 @@ class Problem(ProvesMargins):
     y : (n,) or (n, S) array_like of -1 and +1, or a list of (S_i,), optional
         Labels; +1 by default.
     head : LinearHead, MLPHead, QuadraticHead, SoftmaxHead or CallableHead
-    loss : {"logistic", "exponential", "linear", "log"}
+    loss : {"logistic", "exponential", "linear", "log"} or tuple of callables
         Of u = y head(o): log(1 + exp(-u)), exp(-u), -u, or -log u.  The log loss goes with a linear head and needs
-        scores that are nowhere negative (beyond rounding), with a positive one for every query.
+        scores that are nowhere negative (beyond rounding), with a positive one for every query.  Or a loss of your own,
+        ``(value, derivative)``, from an array u (M,) to arrays (M,), the derivative negative everywhere; a third
+        function, the logarithm of the derivative's size, keeps the gradient alive where the derivative underflows,
+        at which a run ends "stationary" without it.
     heads : int, optional
         Attention heads, each with its own weights: W becomes (heads, dk, dz), K (heads, dk, m), Q (heads, dz, m).
     combine : {"sum", "concatenate"}
@@ -68,6 +73,18 @@ class Problem(ProvesMargins):
     >>> problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
     >>> problem.optimal.shape
     (6,)
+
+    The square root of the logistic loss ("rooted logistic"), with the logarithm of its derivative's size:
+
+    >>> import numpy as np
+    >>> soft = lambda u: np.logaddexp(0.0, -u)
+    >>> value = lambda u: np.sqrt(soft(u))
+    >>> derivative = lambda u: -np.exp(-u - soft(u)) / (2 * value(u))
+    >>> log_size = lambda u: -u - soft(u) - np.log(2 * value(u))
+    >>> rooted = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v), (value, derivative, log_size))
+    >>> run = attsvm.train(rooted, steps=1000)
+    >>> bool((run.selected == rooted.optimal).all())
+    True
     """
 
     def __init__(
@@ -75,7 +92,7 @@ class Problem(ProvesMargins):
         data: Data,
         y: ArrayLike | None = None,
         head: LinearHead | MLPHead | QuadraticHead | CallableHead | None = None,
-        loss: Loss = "logistic",
+        loss: Loss | tuple[Callable[[np.ndarray], Any], ...] = "logistic",
         *,
         heads: int | None = None,
         combine: Literal["sum", "concatenate"] = "sum",
@@ -90,34 +107,40 @@ class Problem(ProvesMargins):
         self.head = head
         self.heads = None if heads is None else as_count("heads", heads, 1)
         self.combine = as_choice("combine", combine, COMBINATIONS)
-        self.loss_name = self.given_loss = as_choice("loss", loss, _core.LOSS)
-        self._loss = _core.LOSS[loss]
+        self.given_loss: Any = loss if isinstance(loss, tuple) else as_choice("loss", loss, _core.LOSS)
         self.labels = np.ones(len(data)) if y is None else _labels(y, data)
         values = data.values
         concatenated = combine == "concatenate" and self.heads is not None
-        self.function: Any
         v: Any
-        v, a, lam, self.function = head.parameters(data, values.shape[1] * (self.heads if concatenated else 1))
+        v, a, lam, function = head.parameters(data, values.shape[1] * (self.heads if concatenated else 1))
         self.fixed_scores: np.ndarray | None = None  # of a linear head: values need not be kept
         self._general: tuple[Any, ...] | None = None  # of any other: values; kind, v, a, lam
         if head.kind == "linear" and self.heads is None:
             self.fixed_scores = _core.scores(data.handle, values, self.labels, v)
             check_finite("the scores y v.x", self.fixed_scores)
-        else:
+        self.own_loss: CallableLoss | None = None
+        if isinstance(loss, tuple):
+            scores = self.fixed_scores  # of which every output is a mean
+            self.own_loss = CallableLoss(loss, None if scores is None else np.linspace(scores.min(), scores.max(), 401))
+        self.loss_name = str(self.given_loss) if self.own_loss is None else self.own_loss.name
+        self.functions = function, None if self.own_loss is None else self.own_loss.evaluate
+        if self.fixed_scores is None or self.own_loss is not None:
             self._general = as_doubles(values), (_core.HEAD[head.kind], v, a, lam)
         if loss == "log":
             self._check_log_loss()
+        self.from_scores = self._general is None  # C reads nothing but fixed scores
         self.objective = self.capsule()
 
     def capsule(self, trains_head: bool = False) -> Any:
         """The objective as C reads it; a linear head that is to be trained needs the values besides its scores."""
         handle, scores = self.data.handle, self.fixed_scores
-        if scores is None:
-            values, head = self._general  # type: ignore[misc]
+        loss = None if self.own_loss is not None else _core.LOSS[self.loss_name]
+        if self._general is not None:
+            values, head = self._general
             concatenated = self.combine == "concatenate" and self.heads is not None
-            return _core.objective(handle, self._loss, None, values, self.labels, head, self.heads or 1, concatenated)
+            return _core.objective(handle, loss, None, values, self.labels, head, self.heads or 1, concatenated)
         given = (as_doubles(self.data.values), self.labels) if trains_head else (None, None)
-        return _core.objective(handle, self._loss, scores, *given, None, 1, False)  # type: ignore[call-arg]
+        return _core.objective(handle, loss, scores, *given, None, 1, False)  # type: ignore[call-arg]
 
     def with_head(self, head: Any) -> Problem:
         """The same problem with another output head."""
@@ -172,7 +195,7 @@ class Problem(ProvesMargins):
             return self.fixed_scores
         if self.combine == "concatenate" and self.heads is not None:
             raise ValueError("combine='concatenate' with several heads has no scores: the head reads no single token")
-        data, function, (values, head) = self.data, self.function, self._general  # type: ignore[misc]
+        data, function, (values, head) = self.data, self.functions[0], self._general  # type: ignore[misc]
         lengths, scores = data.lengths, np.empty(data.indptr[-1])
         for t in range(lengths.max()):  # the t-th token of every query at once, as the head may differ by query
             o = np.ascontiguousarray(values[data.start + np.minimum(t, lengths - 1)])
@@ -209,7 +232,7 @@ class Problem(ProvesMargins):
         K, Q : (dk, m) and (dz, m) array_like
             Instead of W.  With ``heads=H``, each has a first axis of length H.
         """
-        return _core.loss(self.objective, self.function, *self.read_weights(W, K, Q))
+        return _core.loss(self.objective, self.functions, *self.read_weights(W, K, Q))
 
     def loss_and_grad(
         self,
@@ -258,7 +281,7 @@ class Problem(ProvesMargins):
         weights = self.read_weights(W, K, Q)
         self.check_scale()
         try:
-            loss, *found, scale = _core.loss_and_grad(self.objective, self.function, *weights)
+            loss, *found, scale = _core.loss_and_grad(self.objective, self.functions, *weights)
         except ArithmeticError as error:
             raise FloatingPointError(f"the gradient cannot be computed: {error}") from None
         arrays = [a for a in found if a is not None]
@@ -280,7 +303,9 @@ class Problem(ProvesMargins):
         """The mean loss with every query on its optimal token: no W is below it, none reaches it."""
         self.require_linear()
         u = np.maximum.reduceat(self.flat_scores, self.data.indptr[:-1])
-        return float(_core.loss_values(self._loss, u).mean())
+        if self.own_loss is not None:
+            return float(self.own_loss.value(u).mean())
+        return float(_core.loss_values(_core.LOSS[self.loss_name], u).mean())
 
     def read_weights(self, W: Any, K: Any, Q: Any, runs: int | None = None) -> tuple[Any, ...]:
         """(W, None, None) or (None, K, Q), checked, with the matrices of all runs and heads along the first axis."""

@@ -14,7 +14,7 @@ def span_of(problem: Problem, W: np.ndarray) -> np.ndarray | None:
     """U = Z W^T, then C = 0, of each run (runs, 2 M, dk); None where steps on W itself are the shorter way."""
     data = problem.data
     M, dk = len(data.queries), data.dk
-    linear = problem.fixed_scores is not None
+    linear = problem.from_scores
     if not linear or not _is_shorter(M, dk, data.dz, int(data.lengths.max())):
         return None
     if not IN_RANGE[0] < max(data.queries.max(), -data.queries.min()) < IN_RANGE[1]:

@@ -131,7 +131,11 @@ class Run(Result):
 
     @property
     def message(self) -> str:
-        return MESSAGES[self.status].format(f"step {self.steps[-1]}" if len(self.steps) else "its first record")
+        said = MESSAGES[self.status].format(f"step {self.steps[-1]}" if len(self.steps) else "its first record")
+        own = self.problem.own_loss
+        if self.status != "stationary" or own is None or len(own.functions) == 3:
+            return said
+        return f"{said}, as it is where the derivative of the loss underflows: give the log of its size as loss[2]"
 
     @property
     def head(self) -> Any:

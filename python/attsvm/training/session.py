@@ -95,7 +95,7 @@ class Training:
         try:
             code, exception = _core.train(
                 self.objective,
-                self.problem.function,
+                self.problem.functions,
                 tuple(self.settings),
                 first,
                 last,

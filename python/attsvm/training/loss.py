@@ -1,0 +1,64 @@
+"""A loss of the user's own: any decreasing function of ``u = y head(o)``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..common.check import as_floats, as_numeric
+
+__all__ = ["CallableLoss"]
+
+GRID = np.linspace(-10.0, 10.0, 401)  # where the derivative is looked at first, for heads that are not linear
+AGREE = 1e-6  # of the logarithm given with that of the derivative
+
+
+class CallableLoss:
+    """``loss=(value, derivative)`` or ``(value, derivative, log_size)``, checked on a grid and at every call."""
+
+    def __init__(self, functions: Any, grid: np.ndarray | None = None):
+        if not isinstance(functions, tuple) or len(functions) not in (2, 3) or not all(map(callable, functions)):
+            raise TypeError(
+                "loss must be a name, or a tuple of functions (value, derivative) or (value, derivative, log of the "
+                f"derivative's size), got {functions!r}"
+            )
+        self.functions: tuple[Callable[[np.ndarray], Any], ...] = functions
+        grid = GRID if grid is None else grid
+        derivative = self._derivative(grid)
+        if (derivative == 0).any():
+            raise ValueError(f"loss[1], the derivative, must be negative, got 0 at u = {grid[derivative == 0][0]:g}")
+        off = np.abs(self.evaluate(grid)[1] - np.log(-derivative))
+        if off.max() > AGREE * (1 + np.abs(np.log(-derivative)).max()):
+            raise ValueError(
+                f"loss[2] must be the logarithm of the derivative's size, got one that is off by {off.max():g} at "
+                f"u = {grid[off.argmax()]:g}"
+            )
+
+    @property
+    def name(self) -> str:
+        return getattr(self.functions[0], "__name__", type(self.functions[0]).__name__)
+
+    def value(self, u: np.ndarray) -> np.ndarray:
+        return as_floats("the value of loss[0]", self.functions[0](u), "M", u.shape)
+
+    def evaluate(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The loss, and the logarithm of the size of its derivative: ``-inf`` where that has underflowed."""
+        derivative = self._derivative(u)
+        if len(self.functions) == 3:
+            return self.value(u), as_floats("the value of loss[2]", self.functions[2](u), "M", u.shape)
+        with np.errstate(divide="ignore"):
+            return self.value(u), np.log(-derivative)
+
+    def _derivative(self, u: np.ndarray) -> np.ndarray:
+        derivative = as_numeric("the value of loss[1]", self.functions[1](u)).astype(np.float64)
+        if derivative.shape != u.shape:
+            raise ValueError(f"loss[1] must return an array of shape {u.shape}, got {derivative.shape}")
+        wrong = ~((derivative <= 0) & np.isfinite(derivative))
+        if wrong.any():
+            raise ValueError(
+                f"loss[1], the derivative, must be negative and finite, got {derivative[wrong][0]:g} "
+                f"at u = {u[wrong][0]:g}"
+            )
+        return derivative
