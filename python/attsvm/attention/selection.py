@@ -13,6 +13,8 @@ from ..common.storage import storable
 from .data import Data
 
 # Of the largest margin asked: the norm of W and its square must be in range with it.
+CHOSEN = 0.9  # a query that selects one token attends to it at least so much
+LOW, HIGH = 1e-6, 1e-3  # of several: the probability of what is left out, and of what is selected
 SMALLEST, LARGEST = 1e-150, 1e150
 
 
@@ -25,6 +27,8 @@ class Selection:
     """
 
     def __init__(self, data: Data, selected: Any, margins: Any = None):
+        if hasattr(selected, "undecided"):
+            selected = _of_run(selected)
         self.kept: np.ndarray | None = None
         self.rhs: np.ndarray | None = None
         self.power = 0
@@ -108,6 +112,39 @@ def as_entries(data: Data, name: str, value: Any, hidden: bool = False) -> np.nd
     else:
         value = as_floats(name, value, "n, T" if single else "n, S, T")
     return np.ascontiguousarray(data.layout.flatten_entries(name, value, hidden))
+
+
+def undecided(probabilities: np.ndarray, single: bool, low: float = LOW, high: float = HIGH) -> np.ndarray:
+    """Which queries have not chosen, by probabilities (..., T): (...).
+
+    Where one token is to be selected, the largest is below CHOSEN; otherwise one is strictly between low and high, on
+    its way to one of the two.
+    """
+    if single:
+        return np.asarray(probabilities.max(axis=-1) < CHOSEN)
+    return np.asarray(((probabilities > low) & (probabilities < high)).any(axis=-1))
+
+
+def number_undecided(run: Any) -> tuple[int, int]:
+    """Of how many queries (those of each attention head)."""
+    flags = np.concatenate([np.ravel(part) for part in _flat(run.undecided)])
+    return int(flags.sum()), flags.size
+
+
+def _flat(parts: Any) -> Any:
+    """Arrays, out of lists of lists of them."""
+    if not isinstance(parts, list):
+        return [parts]
+    return [array for part in parts for array in _flat(part)]
+
+
+def _of_run(run: Any) -> Any:
+    """What a single run with one attention head selects."""
+    if run.stacked:
+        raise ValueError("selected must be one selection, got several runs: take one, run[r]")
+    if run.problem.heads is not None:
+        raise ValueError("selected must be one selection, got a run of attention heads: take one, run.selected[h]")
+    return run.selected
 
 
 def _as_integers_or_bools(name: str, value: Any) -> np.ndarray:

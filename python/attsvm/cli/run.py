@@ -48,7 +48,7 @@ def add_parser(commands: Any) -> None:
     )
     two.add_argument("data", metavar="DATA.npz", type=Path)
     two.add_argument("--steps", type=whole(1), default=2000, help="of normalised gradient descent (default 2000)")
-    two.add_argument("--lr", type=RATE, default=0.1, help="learning rate (default 0.1)")
+    two.add_argument("--lr", type=RATE, help="learning rate (default: 0.1 over the scale of the data)")
     two.add_argument("--seed", type=whole(0, 2**63 - 1), default=0, help="of the initial weights (default 0)")
     add_out(two)
     two.set_defaults(command=_run, name="run")

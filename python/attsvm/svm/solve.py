@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from .. import _core
 from ..attention.data import Data, check_data
-from ..attention.selection import Selection
+from ..attention.selection import Selection, number_undecided
 from ..common.check import NORMS, as_choice, as_count, as_norm, as_number
 from ..common.progress import closing_gap
 from ..common.types import Method, Norm
@@ -47,7 +47,8 @@ ROUGH = 1.0
 
 
 class ConvergenceWarning(UserWarning):
-    """A solver stopped before its tolerance; the answer holds within the bounds it carries."""
+    """A solver stopped before its tolerance, its answer holding within the bounds it carries; or training stopped
+    before every query had chosen."""
 
 
 def solve_svm(
@@ -73,8 +74,9 @@ def solve_svm(
     Parameters
     ----------
     data : Data
-    selected : integer array_like (n,) or (n, S), or bool array_like (n, T) or (n, S, T), or lists of those
-        One token per query, counted within its window; or, per entry, whether the token is selected.
+    selected : integer array_like (n,) or (n, S), or bool array_like (n, T) or (n, S, T), or lists of those, or Run
+        One token per query, counted within its window; or, per entry, whether the token is selected.  A run: what it
+        selects, with a warning where that is undecided.
     norm : {"frobenius", "nuclear", "max", "spectral"} or float p > 1
         Training W leads to the Frobenius solution; training K and Q is observed to come near the nuclear one; mirror
         descent on W with the potential ``sum |W_ij|^p / p`` goes to that of the entrywise norm
@@ -211,6 +213,13 @@ def _asked(
         as_choice("method", method, ("auto", *(name for name in methods if name != "auto")))
     most = 0 if max_iter is None else as_count("max_iter", max_iter, 1)
     selection = Selection(data, selected, margins)
+    if hasattr(selected, "undecided") and (count := number_undecided(selected)[0]):
+        warnings.warn(
+            f"solve_svm: attention has not chosen for {count} of {len(data)} queries of the run, which selects by its "
+            "largest probability there: train for more steps, or with a larger lr",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
     if sharded:
         given = dict(C=C, rank=rank, margins=margins, warm_start=warm_start, progress=progress or None)
         for name in (name for name, value in given.items() if value is not None):

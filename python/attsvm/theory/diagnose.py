@@ -15,6 +15,7 @@ from ..common.types import Norm
 from ..svm.separation import Separation
 from ..svm.solve import solve_svm
 from ..training.problem import Problem
+from ..training.run import Run
 from . import conditions
 from .diagnosis import Diagnosis
 
@@ -24,14 +25,14 @@ IN_RANGE = 300  # decimal digits either way of what the conditions multiply: tok
 EQUAL = 1e-9  # scores that differ by less, relative to the largest, tie: tokens given to double precision
 
 
-def diagnose(problem: Problem, selected: ArrayLike | None = None, norm: Norm = "frobenius") -> Diagnosis:
+def diagnose(problem: Problem, selected: ArrayLike | Run | None = None, norm: Norm = "frobenius") -> Diagnosis:
     """The conditions of the theory on this dataset: which hold, with which numbers.
 
     Parameters
     ----------
     problem : Problem
         With a linear head.
-    selected : integer array_like (n,) or (n, S), or a list of those, optional
+    selected : integer array_like (n,) or (n, S), a list of those, or a Run, optional
         One token per query; the optimal ones by default.
     norm : {"frobenius", "nuclear", "max", "spectral"} or float p > 1
         Of the SVM: "nuclear" for training K and Q, whose convergence is proved for the regularisation path alone;
@@ -108,6 +109,7 @@ def diagnose(problem: Problem, selected: ArrayLike | None = None, norm: Norm = "
         ),
         lipschitz=L,
         step_size=1 / L if L > 0 else math.inf,
+        undecided=selected.undecided if isinstance(selected, Run) else None,
     )
 
 

@@ -62,6 +62,8 @@ class Diagnosis(Result):
         stationary.  A bound, and a pessimistic one.
     lipschitz, step_size : float
         ``L_W``, a Lipschitz constant of the gradient, and 1 / L_W, the theory's step of plain gradient descent.
+    undecided : bool array or list, in the data's query shape, or None
+        Of the run that was diagnosed: queries whose attention has not chosen yet.
     """
 
     scores: Any
@@ -84,6 +86,7 @@ class Diagnosis(Result):
     local_cone: tuple[float, float] | None
     lipschitz: float
     step_size: float
+    undecided: Any = None
 
     _least_width = 20
 
@@ -117,7 +120,11 @@ class Diagnosis(Result):
         return f"{len(data)} queries over {tokens} tokens, dk = {data.dk}, dz = {data.dz}"
 
     def _lines(self) -> list[tuple[str, str]]:
-        lines = [("selected", self._selected()), ("separable", self._separable()), ("dimension", self._dimension())]
+        lines = [("selected", self._selected())]
+        if self.undecided is not None and (count := int(_flat(self.undecided).sum())):
+            queries = len(self.solution.data)
+            lines.append(("undecided", f"{count} of {queries} queries of the run: their attention has not chosen yet"))
+        lines += [("separable", self._separable()), ("dimension", self._dimension())]
         if self.support is not None:
             held, others = self._counts()
             lines.append(

@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike
 from .. import _core
 from ..attention.data import Data, check_data
 from ..attention.layout import Layout
-from ..attention.selection import Selection
+from ..attention.selection import HIGH, LOW, Selection
+from ..attention.selection import undecided as open_queries
 from ..common.check import as_floats, as_norm, as_number, as_numeric, as_parts, check_finite
 from ..common.result import Result
 from ..common.storage import state_of
@@ -26,7 +27,7 @@ __all__ = ["Decomposition", "decompose", "selected_sets", "tokens_kept"]
 LATE_SHOWN = 8  # queries listed by number
 
 
-def selected_sets(probabilities: ArrayLike, low: float = 1e-6, high: float = 1e-3) -> tuple[Any, Any]:
+def selected_sets(probabilities: ArrayLike, low: float = LOW, high: float = HIGH) -> tuple[Any, Any]:
     """Which tokens each query selects: probability at least ``high``; those at most ``low`` are left out.
 
     A probability in between is on its way to one of the two and says so: its query is not decided yet.
@@ -66,9 +67,9 @@ def selected_sets(probabilities: ArrayLike, low: float = 1e-6, high: float = 1e-
     if isinstance(probabilities, (list, tuple)) and len({np.shape(part) for part in probabilities}) > 1:
         parts = [_probabilities(f"probabilities[{i}]", part) for i, part in enumerate(probabilities)]
         selected = [part >= high for part in parts]
-        return selected, [((part > low) & (part < high)).any(axis=-1) for part in parts]
+        return selected, [open_queries(part, False, low, high) for part in parts]
     array = _probabilities("probabilities", probabilities)
-    return array >= high, ((array > low) & (array < high)).any(axis=-1)
+    return array >= high, open_queries(array, False, low, high)
 
 
 def _probabilities(name: str, value: Any) -> np.ndarray:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from .. import _core
-from ..common.check import as_choice, as_count, as_floats, as_number, as_numeric, check_shape
+from ..common.check import as_choice, as_count, as_number, as_numeric
+from .learning_rate import DefaultRate, mean_square, rates
 from .output_head import LinearHead, MLPHead
 from .problem import Problem
 from .query_span import span_of
@@ -56,16 +57,17 @@ def prepared(
     alone = ridge == 0 and not sharded
     if rule == "polyak" and target_loss is None and problem.from_scores and alone:
         target = math.nan  # C takes the loss above its infimum from the logits, where the loss itself is constant
-    rates = _learning_rates(lr, steps, runs)
     radius, ball, p = confined
     p = _exponent(rule, p)
     kept = _means(rule, *means)
+    default = DefaultRate(rule, p, weights[0] is None, (problem.data.dk, problem.data.dz)) if lr is None else None
+    given = rates(lr, steps, runs) if default is None else np.array([[default(mean_square(problem.data))]])
     radius, ball_code = _ball_of(rule, radius, ball, factors=weights[0] is None)
     plain = not any(kept) and rule not in ("mirror", "sign", "spectral", "adam")
     along_gradient = plain and alone and radius < 0 and v is None
     span = span_of(problem, weights[0]) if weights[0] is not None and along_gradient else None
-    settings = Settings(ridge, rule_code, rates, target, p, radius, ball_code, *kept)
-    return Training(problem, objective, settings, (*weights, v), span, wanted, runs, callback)
+    settings = Settings(ridge, rule_code, given, target, p, radius, ball_code, *kept)
+    return Training(problem, objective, settings, (*weights, v), span, wanted, runs, callback, default)
 
 
 def _start(problem: Problem, W: Any, K: Any, Q: Any, runs: int | None) -> tuple[Any, ...]:
@@ -144,22 +146,6 @@ def _ball_of(rule: str, radius: Any, ball: Any, factors: bool) -> tuple[float, i
     if factors and ball == "frobenius":
         raise ValueError("ball must be 'nuclear' for K and Q: ||K||^2 + ||Q||^2 <= 2 radius, got 'frobenius'")
     return as_number("radius", radius, least=0.0), code
-
-
-def _learning_rates(lr: Any, steps: int, runs: int | None) -> np.ndarray:
-    """(1 or runs, 1 or steps); C stretches an axis of length one."""
-    array = as_numeric("lr", lr)
-    if runs is not None and array.ndim == 2:
-        check_shape("lr", array, "runs, steps", (runs, 1 if array.shape[1] == 1 else steps))
-        rates = as_floats("lr", array, "runs, steps")
-    else:
-        rates = as_floats("lr", array.reshape(1) if array.ndim == 0 else array, "steps")
-        if array.ndim == 1:
-            check_shape("lr", rates, "steps", (steps,))
-        rates = rates[None]
-    if rates.min() < 0:
-        raise ValueError(f"lr must not be negative, got {rates.min():g}")
-    return rates
 
 
 def _record_steps(record: Any, steps: int, size: int) -> np.ndarray:

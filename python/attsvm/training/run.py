@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..attention.data import Data, fits
-from ..attention.selection import Selection
+from ..attention.selection import Selection, number_undecided, undecided
 from ..common.check import as_norm
 from ..common.metric import Metric
 from ..common.norms import norm_name
@@ -99,6 +99,9 @@ class Run(Result):
         as the rule turns it.  Of factors, what steps along their gradients do to ``K Q^T``.
     multipliers : array or list, in the data's entry shape
         :meth:`attsvm.Problem.multipliers` at the end.
+    undecided : bool array or list, in the data's query shape
+        Queries whose attention has not chosen yet: with a linear head, which selects one token, the largest probability
+        is below 0.9; otherwise some probability is between those of :func:`attsvm.selected_sets`.
     selected : integer array or list, in the data's query shape
         The token each query attends to most at the end; with ``heads=H``, one such per attention head.
     probabilities : array or list, in the data's entry shape
@@ -165,6 +168,11 @@ class Run(Result):
     @property
     def selected(self) -> Any:
         return _each(self.data.select, self.W)
+
+    @property
+    def undecided(self) -> Any:
+        single = self.problem.head.kind == "linear"
+        return _each(lambda W: _over(self.data.probabilities(W), single), self.W)
 
     @property
     def probabilities(self) -> Any:
@@ -330,8 +338,13 @@ class Run(Result):
             ("norm of W", f"{self.norm[0]:.6g} -> {self.norm[-1]:.6g}"),
             ("log grad norm", f"{self.log_grad_norm[0]:.6g} -> {self.log_grad_norm[-1]:.6g}"),
             *self._proved(),
+            *self._open(),
             ("records", f"{len(self.steps)}"),
         ]
+
+    def _open(self) -> list[tuple[str, str]]:
+        count, queries = number_undecided(self)
+        return [("undecided", f"{count} of {queries} queries: their attention has not chosen yet")] if count else []
 
     def _proved(self) -> list[tuple[str, str]]:
         """What the last weights prove, where there is one margin."""
@@ -366,7 +379,14 @@ class Run(Result):
             "log_grad_norm",
             "parameters",
         )
-        return {name: getattr(self, name) for name in (*names, "selected", "probabilities")}
+        return {name: getattr(self, name) for name in (*names, "selected", "undecided", "probabilities")}
+
+
+def _over(probabilities: Any, single: bool) -> Any:
+    """Which queries are undecided, in their shape."""
+    if isinstance(probabilities, list):
+        return [undecided(part, single) for part in probabilities]
+    return undecided(probabilities, single)
 
 
 def rounded(number: float, rounding: str) -> str:

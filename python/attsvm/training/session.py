@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import _core
 from ..common.workers import Workers
+from .learning_rate import DefaultRate, mean_square
 from .output_head import shared_by_all
 from .problem import Problem
 from .query_span import weights_of
@@ -44,9 +45,10 @@ class Training:
         wanted: np.ndarray,
         runs: int | None,
         callback: Callable[[Run], Any] | None,
+        default: DefaultRate | None,
     ):
         self.problem, self.weights, self.wanted, self.runs = problem, weights, wanted, runs
-        self.span, self.callback = span, callback
+        self.span, self.callback, self.default = span, callback, default
         self.workers: Workers | None = None
         self.objective, self.settings = objective, settings
         data, records, R = problem.data, len(wanted), runs or 1
@@ -71,6 +73,9 @@ class Training:
         mean = float(workers.mean([self.settings.target])[0])
         if target_is_own:
             self.settings = self.settings._replace(target=mean)
+        if self.default is not None:
+            square = float(workers.mean([mean_square(self.problem.data)])[0])
+            self.settings = self.settings._replace(lr=np.array([[self.default(square)]]))
         problem, (W, K, Q, v) = self.problem, self.weights
         start = {"the start W": W, "the start K": K, "the start Q": Q, "the start of the head": v}
         head = {"head": [problem.head.kind, *shared_by_all(problem.head)], "heads": problem.heads}

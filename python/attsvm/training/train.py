@@ -32,7 +32,7 @@ def train(
     K: ArrayLike | None = None,
     Q: ArrayLike | None = None,
     rule: Rule = "normalized",
-    lr: ArrayLike = 0.1,
+    lr: ArrayLike | Callable[[int], float] | None = None,
     steps: int = 2000,
     record: ArrayLike = 100,
     ridge: float = 0.0,
@@ -72,8 +72,13 @@ def train(
         singular value decomposition ``dL = U diag(s) V^T``, over the singular values that rounding leaves; the
         parameters of a head, which are no matrices, by their norm.  "adam": ``lr * m / (sqrt(v) + eps)`` with the means
         m and v of the gradient and its square, each over the sum of its weights; an experiment, nothing is claimed.
-    lr : float or (steps,) array_like
-        Learning rate, one or one per step; with ``runs`` also (runs, 1) or (runs, steps).
+    lr : float, (steps,) array_like or callable, optional
+        Learning rate, one or one per step, or ``lr(k)`` of step k = 0, 1, ...; with ``runs`` also (runs, 1) or (runs,
+        steps).  By default one that fits the data: steps of Frobenius length ``0.1 / s``, where ``s^2`` is half the
+        mean of ``||x - x'||^2 ||z||^2`` over pairs of tokens of a window, s rounded to a power of two: 1 for random
+        tokens and queries of length one.  That is 0.1 / s for "normalized" and "polyak", 0.1 / s^2 for "constant",
+        0.1 / s^(p-1) for "mirror", ``0.1 / s / sqrt(dk dz)`` for "sign" and "adam" and ``0.1 / s / sqrt(min(dk, dz))``
+        for "spectral"; for K and Q with the root of that power of s.
     steps : int
     record : int or array_like of int
         Record every ``record`` steps, or at these steps; 0: the start and the end alone.

@@ -1,0 +1,69 @@
+"""Learning rates: what is given, one per step; else a step that fits the scale of the data."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..attention.data import Data
+from ..common.check import as_floats, as_numeric, check_shape
+
+__all__ = ["DefaultRate", "rates"]
+
+FIRST = 0.1  # the Frobenius length of a step on tokens and queries of length one, as the papers' experiments have it
+QUERIES, TOKENS = 64, 256  # looked at, evenly spread: the scale is only wanted to a factor of two
+
+
+class DefaultRate:
+    """``0.1 / s`` for steps of unit length, by the square of the scale ``s`` that :func:`mean_square` gives.
+
+    s is rounded to a power of two, so that it is exactly 1 on tokens and queries of length one.  A W of data s times as
+    large is 1/s as large, and so is its gradient s times as large: every rule then goes through the same attention.
+    """
+
+    def __init__(self, rule: str, p: float, factors: bool, shape: tuple[int, int]):
+        # W <- W - lr g: the exponent of s in lr; each of two factors has the root of W's scale.
+        self.exponent = {"constant": 2.0, "mirror": p - 1}.get(rule, 1.0) / (2.0 if factors else 1.0)
+        dk, dz = shape
+        # The Frobenius length of a step sign(g) or U V^T, which is 1 for the others.
+        length = {"sign": dk * dz, "adam": dk * dz, "spectral": min(dk, dz)}.get(rule, 1)
+        self.first = FIRST / math.sqrt(length)
+
+    def __call__(self, square: float) -> float:
+        if not 0 < square < math.inf:  # tokens all alike, or zero queries: nothing moves
+            return self.first
+        return self.first * 2.0 ** (-self.exponent * round(math.log2(square) / 2))
+
+
+def mean_square(data: Data) -> float:
+    """``1/2 mean ||x - x'||^2 ||z||^2`` over pairs of tokens of a window: 1 for random vectors of length one."""
+    chosen = np.unique(np.linspace(0, len(data) - 1, QUERIES).astype(int))
+    total, power = [], 0 if data.powers is None else sum(data.powers)
+    keys, queries = data.powers or (0, 0)
+    for q in chosen:
+        rows = np.unique(np.linspace(data.start[q], data.stop[q] - 1, TOKENS).astype(int))
+        if len(rows) > 1:
+            X = np.ldexp(data.keys[rows].astype(np.float64), -keys)
+            z = np.ldexp(data.queries[q], -queries)
+            total.append(X.var(axis=0, ddof=1).sum() * (z @ z))
+    return float(np.ldexp(np.mean(total), 2 * power)) if total else 0.0
+
+
+def rates(lr: Any, steps: int, runs: int | None) -> np.ndarray:
+    """(1 or runs, 1 or steps) of what is given; C stretches an axis of length one."""
+    if callable(lr):
+        lr = [lr(k) for k in range(steps)] or 0.0  # nothing is asked of a run without steps
+    array = as_numeric("lr", lr)
+    if runs is not None and array.ndim == 2:
+        check_shape("lr", array, "runs, steps", (runs, 1 if array.shape[1] == 1 else steps))
+        found = as_floats("lr", array, "runs, steps")
+    else:
+        found = as_floats("lr", array.reshape(1) if array.ndim == 0 else array, "steps")
+        if array.ndim == 1:
+            check_shape("lr", found, "steps", (steps,))
+        found = found[None]
+    if found.min() < 0:
+        raise ValueError(f"lr must not be negative, got {found.min():g}")
+    return found

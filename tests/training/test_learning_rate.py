@@ -1,0 +1,130 @@
+"""Learning rates: the default that fits the data, functions of the step; and what a run says that has not chosen."""
+
+from __future__ import annotations
+
+import warnings
+
+import attsvm
+import numpy as np
+import pytest
+from builders import build_case
+
+RULES = {
+    "normalized": {}, "polyak": {}, "mirror": {"p": 3.0}, "sign": {}, "spectral": {}, "adam": {}, "constant": {},
+    "normalized jointly": {},
+}  # fmt: skip
+
+
+def problem(tokens=1.0, queries=1.0, **kwargs):
+    X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
+    return attsvm.Problem(attsvm.cross_attention(tokens * X, queries * Z, X), y, attsvm.LinearHead(v), **kwargs)
+
+
+def test_the_default_is_a_tenth_on_vectors_of_length_one():
+    for n, T, d in ((6, 8, 10), (2, 2, 3), (40, 5, 50)):
+        X, Z, y, v = attsvm.sample.unit_sphere(n, T, d, rng=n)
+        made = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
+        np.testing.assert_array_equal(attsvm.train(made, steps=30).W, attsvm.train(made, lr=0.1, steps=30).W)
+    first = {"sign": 0.1 / 10, "spectral": 0.1 / np.sqrt(10), "adam": 0.1 / 10}
+    for rule, kwargs in RULES.items():
+        given = attsvm.train(problem(), rule=rule, lr=first.get(rule, 0.1), steps=20, **kwargs)
+        np.testing.assert_allclose(attsvm.train(problem(), rule=rule, steps=20, **kwargs).W, given.W, rtol=1e-12)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_every_scale_goes_through_the_same_attention(rule):
+    plain = attsvm.train(problem(), rule=rule, steps=100, record=10, **RULES[rule])
+    for tokens, queries in ((2.0**-10, 1.0), (2.0**-70, 2.0**80), (1.0, 2.0**5), (2.0**230, 2.0**-210)):
+        run = attsvm.train(problem(tokens, queries), rule=rule, steps=100, record=10, **RULES[rule])
+        np.testing.assert_allclose(run.weights * tokens * queries, plain.weights, atol=1e-9 * plain.norm[-1])
+
+
+def test_every_scale_of_factors_goes_through_the_same_attention():
+    K = np.eye(10) / 4
+    for rule in ("normalized", "constant"):
+        plain = attsvm.train(problem(), K=K, Q=K, rule=rule, steps=50)
+        run = attsvm.train(problem(2.0**12), K=K / 2.0**6, Q=K / 2.0**6, rule=rule, steps=50)
+        np.testing.assert_allclose(run.W * 2.0**12, plain.W, rtol=1e-9)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 0.1, 1.0, 10.0, 1e3])
+@pytest.mark.parametrize("rule", ["normalized", "sign", "spectral"])
+def test_tokens_of_any_scale_are_decided_by_default(scale, rule):
+    X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10, rng=3)
+    made = attsvm.Problem(attsvm.cross_attention(scale * X, Z, X), y, attsvm.LinearHead(v))
+    run = attsvm.train(made, rule=rule)
+    assert not run.undecided.any() and "undecided" not in repr(run)
+    # Scores as large as the tokens: where some losses are e^-1000 of others, not every query has chosen, and it is said.
+    run = attsvm.train(attsvm.Problem(attsvm.cross_attention(scale * X, Z), y, attsvm.LinearHead(v)), rule=rule)
+    assert run.undecided.any() == ("undecided" in repr(run))
+
+
+def test_nothing_to_move_has_a_rate_too():
+    same = attsvm.cross_attention(np.ones((2, 3, 4)), np.ones((2, 4)))
+    assert attsvm.train(attsvm.Problem(same, None, attsvm.LinearHead(np.ones(4))), steps=3).status == "stationary"
+    alone = attsvm.cross_attention(np.ones((2, 1, 4)), np.ones((2, 4)))
+    assert attsvm.train(attsvm.Problem(alone, None, attsvm.LinearHead(np.ones(4))), steps=3).status == "stationary"
+
+
+def test_a_function_gives_the_rate_of_each_step():
+    seen = []
+
+    def rate(k):
+        seen.append(k)
+        return 0.1 / np.sqrt(k + 1)
+
+    run = attsvm.train(problem(), lr=rate, steps=20)
+    assert seen == list(range(20))
+    np.testing.assert_array_equal(run.W, attsvm.train(problem(), lr=0.1 / np.sqrt(np.arange(1, 21)), steps=20).W)
+    assert attsvm.train(problem(), lr=rate, steps=0).status == "completed"
+    with pytest.raises(ValueError, match="lr must not be negative, got -1"):
+        attsvm.train(problem(), lr=lambda k: 1.0 - k, steps=3)
+    with pytest.raises(TypeError, match="lr must be"):
+        attsvm.train(problem(), lr=lambda k: "fast", steps=3)
+
+
+# ------------------------------------------------------------------------------------ undecided
+
+
+@pytest.mark.parametrize("name", ["cross", "cross_several_queries", "causal", "causal_ragged", "self_all_ragged"])
+def test_undecided_is_the_largest_probability_of_one_token(name):
+    case = build_case(name)
+    run = attsvm.train(attsvm.Problem(case.data, case.y, attsvm.LinearHead(case.v)), steps=30, lr=0.3)
+    flags, attention = run.undecided, run.probabilities
+    if isinstance(attention, list):
+        for flag, part in zip(flags, attention, strict=True):
+            np.testing.assert_array_equal(flag, part.max(axis=-1) < 0.9)
+    else:
+        np.testing.assert_array_equal(flags, attention.max(axis=-1) < 0.9)
+
+
+def test_undecided_of_a_head_that_keeps_several_is_the_sets_rule():
+    X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
+    made = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.QuadraticHead(v, 0.3))
+    for steps in (3, 300):
+        run = attsvm.train(made, steps=steps)
+        np.testing.assert_array_equal(run.undecided, attsvm.selected_sets(run.probabilities)[1])
+    several = attsvm.train(problem(heads=2), np.stack([np.eye(10), -np.eye(10)]), steps=3)
+    assert several.undecided.shape == (2, 6)
+
+
+def test_a_run_that_has_not_chosen_says_so():
+    early, late = (attsvm.train(problem(), steps=steps) for steps in (3, 3000))
+    count = int(early.undecided.sum())
+    assert count > 0 and not late.undecided.any()
+    assert f"undecided      {count} of 6 queries" in repr(early) and "undecided" in early._repr_html_()
+    assert early.to_dict()["undecided"] == early.undecided.tolist()
+    with pytest.warns(attsvm.svm.solve.ConvergenceWarning, match=f"{count} of 6 queries.*more steps"):
+        sol = attsvm.solve_svm(early.data, early)
+    np.testing.assert_array_equal(sol.selected, early.selected)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        attsvm.solve_svm(late.data, late)
+        assert attsvm.margin_share(late.data, late, late.W)[0] > 0.9
+    told = attsvm.diagnose(early.problem, early)
+    assert f"{count} of 6 queries" in repr(told) and "undecided" not in repr(attsvm.diagnose(late.problem, late))
+    with pytest.raises(ValueError, match=r"take one, run\[r\]"):
+        attsvm.solve_svm(late.data, attsvm.train(problem(), runs=2, steps=1))
+    heads = attsvm.train(problem(heads=2), np.stack([np.eye(10), -np.eye(10)]), steps=1)
+    with pytest.raises(ValueError, match=r"take one, run.selected\[h\]"):
+        attsvm.solve_svm(late.data, heads)
