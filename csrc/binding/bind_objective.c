@@ -140,7 +140,7 @@ int bind_problem(struct bind_problem *problem, PyObject *capsule, PyObject *func
 {
     const struct holder *holder = PyCapsule_GetPointer(capsule, CAPSULE);
     PyObject *parts[2] = {Py_None, Py_None};
-    if (holder == NULL || (functions != NULL && bind_tuple(functions, "functions", parts, 2) != 0))
+    if (holder == NULL || (functions != Py_None && bind_tuple(functions, "functions", parts, 2) != 0))
         return -1;
     *problem = (struct bind_problem){
         .objective = holder->objective, .head = {parts[0], call}, .loss = {parts[1], call}};

@@ -19,7 +19,7 @@ struct bind_problem {
 };
 
 /* From the capsule, and the pair of functions of a head and a loss that Python evaluates (None for the others), called
- * during `call`; NULL: neither.
+ * during `call`; None: neither.
  * Nonzero with an exception set when they do not fit. */
 int bind_problem(struct bind_problem *problem, PyObject *capsule, PyObject *functions, struct bind_call *call);
 

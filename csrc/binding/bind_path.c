@@ -84,7 +84,7 @@ static PyObject *path_point_(PyObject *module, PyObject *const *args, Py_ssize_t
     if (PyErr_Occurred())
         return NULL;
     options.max_iter = PyLong_AsSsize_t(args[5]);
-    if (PyErr_Occurred() || bind_problem(&problem, args[0], NULL, &call) < 0)
+    if (PyErr_Occurred() || bind_problem(&problem, args[0], Py_None, &call) < 0)
         return NULL;
     const struct objective *objective = &problem.objective;
     if (objective->scores == NULL || !(options.radius >= 0)) {

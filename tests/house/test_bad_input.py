@@ -146,7 +146,8 @@ ARRAYS = {
 # None is the default of these, or they take this number or shape.
 FINE = {
     *(f"{where}-none" for where in ("cross_attention_values", "self_attention_values", "causal_attention_values")),
-    *("prompt_attention_key-none", "Problem_y-none", "train_W-none", "train_lr-number", "train_lr-too_few_dimensions"),
+    *("prompt_attention_key-none", "Problem_y-none", "train_W-none"),
+    *("train_lr-none", "train_lr-too_few_dimensions"),
     "LinearHead_per_query-too_few_dimensions",
     "train_lr-number",
 }
@@ -313,7 +314,7 @@ bad("lr-too-short", "lr")(lambda g: attsvm.train(g.problem, lr=[0.1, 0.1], steps
 bad("lr-too-long", "lr")(lambda g: attsvm.train(g.problem, lr=[0.1] * 4, steps=3))
 bad("lr-one-for-many", "lr")(lambda g: attsvm.train(g.problem, lr=[0.1], steps=3))
 bad("lr-one-is-negative", "lr")(lambda g: attsvm.train(g.problem, lr=[0.1, -0.1, 0.1], steps=3))
-bad("lr-function", "lr")(lambda g: attsvm.train(g.problem, lr=lambda k: 0.1))
+bad("lr-function", "lr")(lambda g: attsvm.train(g.problem, lr=lambda k: None))
 bad("steps-negative", "steps")(lambda g: attsvm.train(g.problem, steps=-1))
 bad("steps-float", "steps")(lambda g: attsvm.train(g.problem, steps=10.0))
 bad("steps-nan", "steps")(lambda g: attsvm.train(g.problem, steps=nan))

@@ -54,7 +54,7 @@ def test_tokens_of_any_scale_are_decided_by_default(scale, rule):
     made = attsvm.Problem(attsvm.cross_attention(scale * X, Z, X), y, attsvm.LinearHead(v))
     run = attsvm.train(made, rule=rule)
     assert not run.undecided.any() and "undecided" not in repr(run)
-    # Scores as large as the tokens: where some losses are e^-1000 of others, not every query has chosen, and it is said.
+    # Scores as large as the tokens: where losses are e^-1000 of others, some queries have not chosen, and it is said.
     run = attsvm.train(attsvm.Problem(attsvm.cross_attention(scale * X, Z), y, attsvm.LinearHead(v)), rule=rule)
     assert run.undecided.any() == ("undecided" in repr(run))
 

@@ -65,7 +65,7 @@ def test_momentum_holds_in_the_limit_of_nothing():
     """Gradients far below what a double holds still have a direction, and so has their mean."""
     case = build_case("cross")
     start = starts(case, "W", size=3000.0)
-    run = attsvm.train(problem_of(case), **start, rule="normalized", momentum=0.9, steps=20)
+    run = attsvm.train(problem_of(case), **start, rule="normalized", lr=0.1, momentum=0.9, steps=20)
     assert run.log_grad_norm[-1] < -1000
     assert np.isfinite(run.W).all() and np.linalg.norm(run.W - start["W"]) > 0.5
 

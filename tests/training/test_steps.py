@@ -72,11 +72,11 @@ def walk(case, weights, options, rtol, steps=5, loss="logistic", head=False):
             expected = memory.step(case, tuple(now[: len(names)]), now[-1] if head else None)
             continue
         expected = twin.Rule(**options, loss=loss).step(case, tuple(point.values()), v if head else None)
-        run = attsvm.train(problem, **point, steps=1, record=0, train_head=head, **options)
+        run = attsvm.train(problem, **point, steps=1, record=0, train_head=head, **{"lr": 0.1} | options)
         compare(case, reached(run, head), expected, rtol, options, point, v if head else None, loss)
         point, v = dict(zip(names, reached(run), strict=True)), run.v if head else v
     if together:
-        run = attsvm.train(problem, **weights, steps=steps, record=0, train_head=head, **options)
+        run = attsvm.train(problem, **weights, steps=steps, record=0, train_head=head, **{"lr": 0.1} | options)
         compare(case, reached(run, head), expected, rtol)
 
 

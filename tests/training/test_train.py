@@ -33,7 +33,7 @@ def test_a_ridge_acts_when_the_gradient_has_underflowed():
     """At ||W|| = 1e5 the loss pulls with e^-thousands, the ridge with 1e-3 * W: the step is along W."""
     case = build_case("cross")
     W = 1e5 * case.rng.standard_normal((4, 3))
-    run = attsvm.train(problem_of(case), W, steps=10, ridge=1e-3)
+    run = attsvm.train(problem_of(case), W, lr=0.1, steps=10, ridge=1e-3)
     np.testing.assert_allclose(run.W, W * (1 - 10 * 0.1 / np.linalg.norm(W)), rtol=1e-14)
     assert run.log_grad_norm[0] == pytest.approx(math.log(2e-3 * np.linalg.norm(W)), rel=1e-14)
 

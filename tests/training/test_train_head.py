@@ -58,6 +58,7 @@ def close(found, expected, rtol):
 def test_each_step_of_the_head_is_the_twins(data, kind, H, combine, rule):
     case, problem = setting(data, kind, H, combine)
     options = {"mirror": dict(p=3.0), "polyak": dict(target_loss=-1.0, lr=1e6)}.get(rule, {})
+    options = {"lr": 0.1} | options
     W = starts(case, H, "W")["W"]
     for _ in range(4):
         run = attsvm.train(problem, W, train_head=True, rule=rule, steps=1, **options)
@@ -152,7 +153,8 @@ def test_the_head_goes_on_when_its_gradient_has_underflowed(kind):
     if kind == "quadratic":
         row[-1] *= factor
     head = head.from_row(row)
-    run = attsvm.train(attsvm.Problem(case.data, y, head, "exponential", heads=1), W, train_head=True, steps=1)
+    problem = attsvm.Problem(case.data, y, head, "exponential", heads=1)
+    run = attsvm.train(problem, W, train_head=True, lr=0.1, steps=1)
     assert run.loss[0] == 0
     found, scale = twin.head_gradients(case.data, y, as_tuple(head), "exponential", W)
     assert scale < -3000

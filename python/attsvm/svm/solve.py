@@ -47,8 +47,8 @@ ROUGH = 1.0
 
 
 class ConvergenceWarning(UserWarning):
-    """A solver stopped before its tolerance, its answer holding within the bounds it carries; or training stopped
-    before every query had chosen."""
+    """A solver stopped before its tolerance; the answer holds within the bounds it carries.  Or training stopped before
+    every query had chosen."""
 
 
 def solve_svm(

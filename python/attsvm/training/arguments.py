@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import _core
 from ..common.check import as_choice, as_count, as_number, as_numeric
-from .learning_rate import DefaultRate, mean_square, rates
+from .learning_rate import DefaultRate, rates, squares
 from .output_head import LinearHead, MLPHead
 from .problem import Problem
 from .query_span import span_of
@@ -61,7 +61,7 @@ def prepared(
     p = _exponent(rule, p)
     kept = _means(rule, *means)
     default = DefaultRate(rule, p, weights[0] is None, (problem.data.dk, problem.data.dz)) if lr is None else None
-    given = rates(lr, steps, runs) if default is None else np.array([[default(mean_square(problem.data))]])
+    given = rates(lr, steps, runs) if default is None else default(*squares(problem.data))
     radius, ball_code = _ball_of(rule, radius, ball, factors=weights[0] is None)
     plain = not any(kept) and rule not in ("mirror", "sign", "spectral", "adam")
     along_gradient = plain and alone and radius < 0 and v is None

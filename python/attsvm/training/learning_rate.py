@@ -10,14 +10,14 @@ import numpy as np
 from ..attention.data import Data
 from ..common.check import as_floats, as_numeric, check_shape
 
-__all__ = ["DefaultRate", "rates"]
+__all__ = ["DefaultRate", "rates", "squares"]
 
 FIRST = 0.1  # the Frobenius length of a step on tokens and queries of length one, as the papers' experiments have it
 QUERIES, TOKENS = 64, 256  # looked at, evenly spread: the scale is only wanted to a factor of two
 
 
 class DefaultRate:
-    """``0.1 / s`` for steps of unit length, by the square of the scale ``s`` that :func:`mean_square` gives.
+    """``0.1 / s`` for steps of unit length, by the square of the scale ``s`` that :func:`squares` gives.
 
     s is rounded to a power of two, so that it is exactly 1 on tokens and queries of length one.  A W of data s times as
     large is 1/s as large, and so is its gradient s times as large: every rule then goes through the same attention.
@@ -31,14 +31,16 @@ class DefaultRate:
         length = {"sign": dk * dz, "adam": dk * dz, "spectral": min(dk, dz)}.get(rule, 1)
         self.first = FIRST / math.sqrt(length)
 
-    def __call__(self, square: float) -> float:
-        if not 0 < square < math.inf:  # tokens all alike, or zero queries: nothing moves
-            return self.first
-        return self.first * 2.0 ** (-self.exponent * round(math.log2(square) / 2))
+    def __call__(self, total: float, share: float) -> np.ndarray:
+        """(1, 1), from :func:`squares`."""
+        if not 0 < total < math.inf:  # tokens all alike, or zero queries: nothing moves
+            return np.array([[self.first]])
+        return np.array([[self.first * 2.0 ** (-self.exponent * round(math.log2(total / share) / 2))]])
 
 
-def mean_square(data: Data) -> float:
-    """``1/2 mean ||x - x'||^2 ||z||^2`` over pairs of tokens of a window: 1 for random vectors of length one."""
+def squares(data: Data) -> tuple[float, float]:
+    """``1/2 ||x - x'||^2 ||z||^2``, its mean over pairs of tokens of a window, summed over queries that see several;
+    and how many these are: both as parts of all queries.  The quotient is 1 for random vectors of length one."""
     chosen = np.unique(np.linspace(0, len(data) - 1, QUERIES).astype(int))
     total, power = [], 0 if data.powers is None else sum(data.powers)
     keys, queries = data.powers or (0, 0)
@@ -48,7 +50,8 @@ def mean_square(data: Data) -> float:
             X = np.ldexp(data.keys[rows].astype(np.float64), -keys)
             z = np.ldexp(data.queries[q], -queries)
             total.append(X.var(axis=0, ddof=1).sum() * (z @ z))
-    return float(np.ldexp(np.mean(total), 2 * power)) if total else 0.0
+    with np.errstate(over="ignore", under="ignore"):  # what leaves double precision counts as no scale
+        return float(np.ldexp(np.sum(total) / len(chosen), 2 * power)), len(total) / len(chosen)
 
 
 def rates(lr: Any, steps: int, runs: int | None) -> np.ndarray:

@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import _core
 from ..common.workers import Workers
-from .learning_rate import DefaultRate, mean_square
+from .learning_rate import DefaultRate, squares
 from .output_head import shared_by_all
 from .problem import Problem
 from .query_span import weights_of
@@ -70,12 +70,11 @@ class Training:
     def share(self, workers: Workers, target_is_own: bool) -> None:
         """The run becomes that of the queries of all workers; ``target_is_own``: its target is that of the own ones."""
         workers.weigh(len(self.problem.data))
-        mean = float(workers.mean([self.settings.target])[0])
+        target, *scale = workers.mean([self.settings.target, *squares(self.problem.data)])
         if target_is_own:
-            self.settings = self.settings._replace(target=mean)
+            self.settings = self.settings._replace(target=float(target))
         if self.default is not None:
-            square = float(workers.mean([mean_square(self.problem.data)])[0])
-            self.settings = self.settings._replace(lr=np.array([[self.default(square)]]))
+            self.settings = self.settings._replace(lr=self.default(*scale))
         problem, (W, K, Q, v) = self.problem, self.weights
         start = {"the start W": W, "the start K": K, "the start Q": Q, "the start of the head": v}
         head = {"head": [problem.head.kind, *shared_by_all(problem.head)], "heads": problem.heads}
