@@ -47,8 +47,10 @@ ROUGH = 1.0
 
 
 class ConvergenceWarning(UserWarning):
-    """A solver stopped before its tolerance; the answer holds within the bounds it carries.  Or training stopped before
-    every query had chosen."""
+    """A solver stopped before its tolerance, or a run before every query had chosen.
+
+    The answer holds within the bounds it carries.
+    """
 
 
 def solve_svm(
