@@ -224,7 +224,7 @@ def test_workers_that_differ_are_told(change):
     names = {"W": "the start W", "callback": "callback (given or not)"}
     name = (names | dict.fromkeys(["steps", "record"], "steps or record")).get(*change, *change)
     s, network = shards((3, 2)), Network(2)
-    same = dict(steps=30, reduce=network.reduce)
+    same = dict(steps=30, lr=0.1, reduce=network.reduce)
     for error in network.run(
         [lambda: attsvm.train(s.parts[0], **same), lambda: attsvm.train(s.parts[1], **same | change)]
     ):
