@@ -20,7 +20,6 @@
  * what has reached it, for rows without room on which s was not yet A(W) - b, the last goes on as far as it can. */
 static const double stages[] = {1e-1, 1e-2, 1e-4, 1e-6, 0, 0};
 #define STAGES (sizeof stages / sizeof *stages)
-#define LOOK 1 /* the stage at which rows outside the set are looked at first */
 
 struct search {
     struct svm_answer *answer;
@@ -182,7 +181,7 @@ static int solve_on_set(struct search *f, struct loop *s, const struct coordinat
             return polished;
         if (f->gap <= tolerance && (polished = conclude(f, g, status, arena)) <= STATUS_INFEASIBLE)
             return polished == STATUS_INFEASIBLE ? STATUS_ITERATION_LIMIT : polished;
-        if (stage >= LOOK && stage + 2 < STAGES && coordinates_add_broken(f->chosen, &f->size, g, f->a, SLACK)) {
+        if (stage + 2 < STAGES && coordinates_add_broken(f->chosen, &f->size, g, f->a, SLACK)) {
             status = loop_choose(s, f->chosen, arena);
             --stage;
         }
