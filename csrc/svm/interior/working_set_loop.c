@@ -169,7 +169,8 @@ static int solve_on_set(struct search *f, struct loop *s, const struct coordinat
     ptrdiff_t *iterations = &f->answer->iterations, most = f->options->max_iter;
     int status = loop_start(s, f->chosen, f->start, g->rows->homogeneous, arena);
     for (size_t stage = 0; status == STATUS_DONE && stage < STAGES; ++stage) {
-        double lower = 1 / (g->scale * (isfinite(s->best.size) ? s->best.size : 1));
+        double size = fmin(s->best.size, isfinite(s->best.gap) ? vector_norm(s->best.W, g->p * g->q) : 1);
+        double lower = 1 / (g->scale * size);
         double tolerance = SPARE * certificate_tolerance(f->options->tol, lower, g->rows);
         double wanted = stage + 1 < STAGES ? fmax(stages[stage], tolerance) : 0;
         status = loop_descend(s, wanted, iterations, most, f->monitor, arena);
