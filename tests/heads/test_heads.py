@@ -507,3 +507,17 @@ def test_balance_and_effective_rank_by_hand(rng):
     values = np.linalg.svd(equal.W, compute_uv=False)[:4]
     share = values / values.sum()
     assert report.effective_rank == pytest.approx(np.exp(-(share * np.log(share)).sum()))
+
+
+def test_control_characters_of_tokens_are_written_out(rng):
+    """A terminal would obey them; the word stays as it is in the text."""
+    bad = "\x1b[31mred\n"
+    Wq, Wk = rng.standard_normal((2, 8, 8))
+    made = attsvm.heads.from_arrays(
+        rng.standard_normal((60, 6, 8)), Wq, None, Wk, None, heads=2, tokens=[[bad] * 6] * 60
+    )
+    (report, _) = attsvm.heads.analyze_model(made, queries=40, splits=1, null=False)
+    i, q = int(report.train[0][0]), int(report.train[0][1])
+    said = repr(attsvm.heads.why(report, i, q))
+    assert "\x1b" not in said and "\\x1b[31mred\\n" in said
+    assert made[0].text.words[0][0] == bad

@@ -150,6 +150,15 @@ def test_transformer_with_its_fast_path_and_cross_attention():
     assert found[-1].module == "decoder.layers.0.multihead_attn"
 
 
+def test_attention_that_is_not_finite_is_said():
+    module = torch.nn.MultiheadAttention(12, 3, batch_first=True)
+    for bad in (torch.nan, torch.inf):
+        x = torch.randn(2, 5, 12)
+        x[0, 2, 3] = bad
+        with pytest.raises(ValueError, match="are not finite"):
+            attsvm.torch.read(module, [(x, x, x)])
+
+
 def test_what_is_not_seen_is_said():
     x = torch.randn(1, 4, 12)
     for model in (torch.nn.Linear(12, 2), Own("hand-written")):

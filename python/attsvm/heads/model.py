@@ -18,6 +18,11 @@ THRESHOLD = 0.9  # least attention on one token for a query to count
 QUERIES = 1500  # that train an SVM at most
 
 
+def printable(word: str) -> str:
+    """The word with its control characters written out: a terminal would obey them."""
+    return word if word.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in word)
+
+
 @storable
 @dataclass(frozen=True, eq=False)
 class Text:
@@ -119,13 +124,13 @@ class Text:
     def names(self, sentences: Any, tokens: Any) -> np.ndarray:
         """Tokens of sequences as text; their indices where there is none."""
         pairs = zip(sentences, tokens, strict=True)
-        return np.array([f"{t}" if self.words is None else self.words[i][t] for i, t in pairs], dtype=str)
+        return np.array([f"{t}" if self.words is None else printable(self.words[i][t]) for i, t in pairs], dtype=str)
 
     def query_names(self, sentences: Any, queries: Any) -> np.ndarray:
         """Queries of sequences as text; their indices where there is none."""
         pairs = zip(sentences, queries, strict=True)
         known = self.query_words
-        return np.array([f"{q}" if known is None else known[i][q] for i, q in pairs], dtype=str)
+        return np.array([f"{q}" if known is None else printable(known[i][q]) for i, q in pairs], dtype=str)
 
 
 @storable

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -207,6 +208,11 @@ def _check(standard: Standard, b: int, prob: torch.Tensor, values: torch.Tensor 
     live = ~prob.isnan().any(-1, keepdim=True)
     off = float(torch.where(live, (own - ran).abs(), 0).nan_to_num(nan=torch.inf).max()) / unit
     most = AGREES + 2 * eps * (1 + largest)
+    if not math.isfinite(off + most):
+        raise Disagreement(
+            f"attention read from {call.module or 'the model'} cannot be checked: its logits, its values or what the "
+            "model computed are not finite"
+        )
     if not off <= most:
         raise Disagreement(
             f"attention read from {call.module or 'the model'} differs from what the model computed by {off:.1e} "

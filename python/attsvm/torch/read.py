@@ -23,8 +23,8 @@ from .watch import Watch
 SPACES = ("auto", "residual", "head")
 NOTHING = (
     "no attention seen: load the model with attn_implementation='sdpa' or 'eager' (flash and flex kernels, a softmax "
-    "written out by hand, and windows cut into chunks, as in Longformer, cannot be watched; state-space, recurrent and "
-    "Fourier layers have none)"
+    "written out by hand, windows cut into chunks, as in Longformer, attention that was traced or scripted, and "
+    "attention on another thread cannot be watched; state-space, recurrent and Fourier layers have none)"
 )
 NAME = re.compile(r"L?(\d+)[H.](\d+)", re.IGNORECASE)
 
