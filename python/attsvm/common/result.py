@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html
 import math
 from os import PathLike
-from typing import IO, Any
+from typing import IO, Any, ClassVar
 
 import numpy as np
 
@@ -21,6 +22,8 @@ class Result:
     makes the data frame, ``_values()`` the dictionary.
     """
 
+    _hidden: ClassVar[tuple[str, ...]] = ("data",)  # of the state, in to_dict
+    _derived: ClassVar[tuple[str, ...]] = ()  # properties that to_dict adds to the state
     _least_width = 0  # of the names, when printed: so that results of one kind look the same
 
     def __init_subclass__(cls, **keywords: Any) -> None:
@@ -38,8 +41,9 @@ class Result:
         raise NotImplementedError
 
     def _values(self) -> dict[str, Any]:
-        """What :meth:`to_dict` holds, not yet made plain."""
-        raise NotImplementedError
+        """What :meth:`to_dict` holds, not yet made plain: the state of the object without what is hidden, and more."""
+        state = {name: value for name, value in storage.state_of(self).items() if name not in self._hidden}
+        return state | {name: getattr(self, name) for name in self._derived}
 
     def __repr__(self) -> str:
         lines = self._lines()
@@ -137,9 +141,13 @@ class Result:
 
 
 def plain(value: Any) -> Any:
-    """Arrays as nested lists, NumPy's numbers as Python's."""
+    """Arrays as nested lists, NumPy's numbers as Python's, results and their parts as dictionaries."""
+    if isinstance(value, Result):
+        return plain(value._values())
+    if dataclasses.is_dataclass(value):
+        return plain(storage.state_of(value))
     if isinstance(value, dict):
-        return {key: plain(part) for key, part in value.items()}
+        return {str(key): plain(part) for key, part in value.items()}
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
     if isinstance(value, (list, tuple)):

@@ -210,7 +210,9 @@ def _unpack(content: Any, archive: Any, wrong: str, where: str) -> Any:
         if hasattr(cls, "_from_state"):
             return cls._from_state(found)
         made = cls(**found)
-        for name, kind in get_type_hints(cls).items() if dataclasses.is_dataclass(cls) else ():
+        kinds = get_type_hints(cls)
+        for name in (field.name for field in dataclasses.fields(cls)) if dataclasses.is_dataclass(cls) else ():
+            kind = kinds[name]
             if not _is(found.get(name, getattr(made, name)), kind):
                 raise TypeError(f"{name} must be {getattr(kind, '__name__', kind)}, got {type(found[name]).__name__}")
         return made

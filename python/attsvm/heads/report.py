@@ -11,7 +11,6 @@ import numpy as np
 
 from ..common.check import as_list, check_type
 from ..common.result import Result
-from ..common.storage import state_of
 from .choices import FEW
 from .controls import Null, interval
 from .fit import Fit
@@ -71,6 +70,9 @@ class HeadReport(Result):
     accuracies: np.ndarray = field(default_factory=_empty)
     rule_accuracies: np.ndarray = field(default_factory=_empty)
     sink_value: float = float("nan")
+
+    _hidden = ("head",)
+    _derived = ("effective_rank", "balance")
 
     @property
     def fit(self) -> Fit | None:
@@ -149,14 +151,9 @@ class HeadReport(Result):
         return results_columns([self])
 
     def _values(self) -> dict[str, Any]:
-        found = {name: value for name, value in state_of(self).items() if name != "head"}
-        found["curve"] = [state_of(fit) for fit in self.curve]
-        for name in ("nuclear", "random", "null"):
-            if found[name] is not None:
-                found[name] = state_of(found[name])
         head = self.head
         named = {"name": head.label, "layer": head.layer, "head": head.number, "space": head.space}
-        return named | found | {"effective_rank": self.effective_rank, "balance": self.balance}
+        return named | super()._values()
 
     def __repr__(self) -> str:
         return describe(self)
@@ -191,7 +188,7 @@ class Reports(Result, list[HeadReport]):
         return results_columns(self)
 
     def _values(self) -> dict[str, Any]:
-        return {"reports": [report.to_dict() for report in self]}
+        return {"reports": list(self)}
 
     def __repr__(self) -> str:
         return table_of(self, explained=False)

@@ -70,10 +70,6 @@ class NextToken(Result):
         tied = [self.components[k][graph[:, 0]] == self.components[k][graph[:, 1]] for k, graph in self.graphs.items()]
         return {"after": after, "label": edges[:, 0], "token": edges[:, 1], "one_component": np.concatenate(tied)}
 
-    def _values(self) -> dict[str, Any]:
-        named = {name: {str(k): rows for k, rows in getattr(self, name).items()} for name in ("graphs", "components")}
-        return {"selected": self.selected, **named, "acyclic": self.acyclic}
-
     def _state(self) -> dict[str, Any]:
         names = ("data", "selected", "graphs", "components", "acyclic")
         return {name: getattr(self, name) for name in names}  # the problem is that of the data

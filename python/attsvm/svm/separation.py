@@ -79,6 +79,11 @@ class Separation(Result):
         What the status means here, in a sentence.
     """
 
+    _hidden = ("data", "selection", "answer")
+    _derived = (
+        *("message", "margin", "margin_bound", "gap", "objective", "objective_bound", "W", "rank", "iterations"),
+        *("selected", "dual", "certificate", "support", "slack"),
+    )
     _least_width = 12
 
     def __init__(self, data: Data, request: Request, answer: Answer):
@@ -399,13 +404,6 @@ class Separation(Result):
             columns["margin"][reference] = 0.0
         columns["certificate" if self.status == "infeasible" else "dual"] = self.flat_dual
         return columns | {"support": self._holding & ~selected}
-
-    def _values(self) -> dict[str, Any]:
-        names: tuple[str, ...] = (
-            *("status", "message", "norm", "method", "C", "margin", "margin_bound", "gap", "objective"),
-        )
-        names += ("objective_bound", "W", "rank", "iterations", "selected", "dual", "certificate", "support", "slack")
-        return {name: getattr(self, name) for name in names}
 
     def _state(self) -> dict[str, Any]:
         state = {name: getattr(self, name) for name in ("data", "selection", "norm", "method", "C", "status")}

@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike
 from .. import _core
 from ..common.check import as_choice, as_count, as_floats, as_number
 from ..common.result import Result
-from ..common.storage import state_of
 from ..common.types import Ball
 from ..svm.solve import ConvergenceWarning, feasible, solve_svm
 from ..training.problem import Problem
@@ -70,9 +69,6 @@ class Path(Result):
     def columns(self) -> dict[str, Any]:
         columns = {"radius": self.radii}
         return columns | {name: getattr(self, name) for name in ("loss", "log_excess", "gap", "log_ridge")}
-
-    def _values(self) -> dict[str, Any]:
-        return state_of(self)
 
 
 def regularization_path(

@@ -15,7 +15,6 @@ from ..attention.selection import HIGH, LOW, Selection
 from ..attention.selection import undecided as open_queries
 from ..common.check import as_floats, as_norm, as_number, as_numeric, as_parts, check_finite
 from ..common.result import Result
-from ..common.storage import state_of
 from ..common.types import Norm
 from ..svm.request import Request
 from ..svm.separation import Separation
@@ -147,9 +146,6 @@ class Decomposition(Result):
         columns = self.svm.columns()
         probabilities = self.svm.data.layout.flatten_entries("probabilities", self.probabilities, hidden=True)
         return {name: columns[name] for name in ("query", "token", "selected")} | {"probability": probabilities}
-
-    def _values(self) -> dict[str, Any]:
-        return state_of(self) | {"svm": self.svm.to_dict()}
 
 
 def decompose(

@@ -33,6 +33,7 @@ def read(
     model: torch.nn.Module,
     batches: Iterable[Any],
     tokenizer: Any = None,
+    *,
     forward: Callable[..., Any] | None = None,
     layers: Sequence[int] | None = None,
     heads: Sequence[int | str] | None = None,

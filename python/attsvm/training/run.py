@@ -132,6 +132,9 @@ class Run(Result):
     def data(self) -> Data:
         return self.problem.data
 
+    _hidden = ("data", "problem", "start", "stacked")
+    _derived = ("message", "balance", "selected", "undecided", "probabilities")
+
     @property
     def message(self) -> str:
         said = MESSAGES[self.status].format(f"step {self.steps[-1]}" if len(self.steps) else "its first record")
@@ -363,23 +366,6 @@ class Run(Result):
         columns: dict[str, Any] = {"run": np.repeat(np.arange(runs), records)} if self.stacked else {}
         columns["step"] = np.tile(self.steps, runs)
         return columns | {name: np.ravel(getattr(self, name)) for name in ("loss", "norm", "log_grad_norm")}
-
-    def _values(self) -> dict[str, Any]:
-        names = (
-            "status",
-            "message",
-            "W",
-            "K",
-            "Q",
-            "balance",
-            "steps",
-            "weights",
-            "loss",
-            "norm",
-            "log_grad_norm",
-            "parameters",
-        )
-        return {name: getattr(self, name) for name in (*names, "selected", "undecided", "probabilities")}
 
 
 def _over(probabilities: Any, single: bool) -> Any:
