@@ -434,3 +434,10 @@ def test_prove_writes_what_the_checker_takes(tmp_path, arrays, capsys):
     assert "NOT PROVED" in capsys.readouterr().out and not (tmp_path / "none.json").exists()
     np.savez(data, **arrays)
     assert cli.main(["prove", str(data), str(out)]) == 2
+
+
+def test_reproduce_proves_its_answers(tmp_path, capsys, no_picture):
+    for option, words in (([], "answers proved exactly, of 10 out of"), (["--prove"], "answers proved exactly, of")):
+        assert cli.main(["reproduce", SMALL, "--runs", "2", "--out", str(tmp_path), *option]) in (0, 1)
+        line = next(line for line in capsys.readouterr().out.splitlines() if "proved exactly" in line)
+        assert words in line and line.endswith("holds") and ("out of" in line) == (not option)

@@ -22,6 +22,7 @@ import pytest
 from attsvm import check
 from attsvm.svm.proof import proved
 from falsify import falsified
+from places import GOLDEN
 
 CHECKER = Path(check.__file__)
 NORMS = ["frobenius", "nuclear", "max", "spectral", 1.5, 3.0]
@@ -178,6 +179,22 @@ def test_status_that_proves_nothing(tmp_path, sphere):
     with pytest.raises(ValueError, match="no gap"):
         infeasible.proved_gap()
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("norm", ["frobenius", "nuclear"])
+def test_golden_answers_are_proved(norm):
+    for path in GOLDEN:
+        stored = np.load(path)
+        for name in ("W_chosen", "KQ_chosen"):
+            sol = attsvm.solve_svm(attsvm.cross_attention(stored["X"], stored["Z"]), stored[name], norm)
+            assert sol.proved_gap() < 1e-9
+
+
+def test_usual_shapes_are_proved():
+    for n, T, d in ((6, 8, 10), (20, 16, 32)):
+        X, Z, *_ = attsvm.sample.unit_sphere(n, T, d)
+        for norm in NORMS[:4]:
+            assert attsvm.solve_svm(attsvm.cross_attention(X, Z), np.zeros(n, dtype=int), norm).proved_gap() < 2e-9
 
 
 # ------------------------------------------------------------------------------------- the file alone

@@ -15,6 +15,7 @@ from .. import __version__
 from ..figures import FIGURES, NAMED, load, measure
 from ..report.claims import read_claims, write_claims
 from ..report.page import Section, write_page
+from ..report.proofs import ProvedAnswers
 from ..report.tables import claims_table, count_verdicts, verdicts_line, write_csv, write_picture
 from .arguments import add_out, whole
 
@@ -50,6 +51,7 @@ def add_parser(commands: Any) -> None:
         action="store_true",
         help="fewer random instances: a look in a fraction of the time, which leaves some claims undecided",
     )
+    one.add_argument("--prove", action="store_true", help="prove all answers of the SVM exactly, not ten of a figure")
     one.add_argument("--runs", type=whole(2), help="random instances (default: each figure's own number)")
     one.add_argument("--seed", type=whole(0, 2**63 - 1), default=0, help="of the random instances (default 0)")
     one.add_argument("--jobs", type=whole(1, 10**4), help="threads (default: all cores); changes no result")
@@ -85,15 +87,18 @@ def _reproduce_one(name: str, figure: Any, args: argparse.Namespace) -> Section:
     """Picture and numbers of a figure, and its part of the page."""
     begin = time.perf_counter()
     runs = args.runs or (figure.QUICK if args.quick else figure.RUNS)
-    results = measure(figure, runs, args.seed, args.jobs)
+    with ProvedAnswers(args.prove) as answers:
+        results = measure(figure, runs, args.seed, args.jobs)
     picture, curves = args.out / f"{name}.png", args.out / f"{name}.csv"
     drawn = figure.plot(results)
     write_picture(picture, drawn)
     write_picture(picture.with_suffix(".svg"), drawn)
     write_csv(curves, figure.curves(results))
-    groups = figure.claims(results)
+    proofs, missing = answers.claims()
+    groups = {**figure.claims(results), **proofs}
     seconds = time.perf_counter() - begin
     print(claims_table(groups))
+    print("".join(f"{why}\n" for why in missing), end="")
     print(f"{name}: {runs} runs in {seconds:.1f} s\n")
     title, _, text = (figure.__doc__ or name).partition("\n\n")  # python -OO leaves no docstrings
     fine = (

@@ -44,6 +44,7 @@ CYCLE_ROWS = 400
 UNDECIDED = {word: code for code, word in _core.STATUS.items()}["undecided"]
 # Gap at which `feasible` stops: the answer is yes, and the margin known within a factor of 2.
 ROUGH = 1.0
+listeners: list[Callable[[Separation], None]] = []  # each is called with every answer of solve_svm
 
 
 class ConvergenceWarning(UserWarning):
@@ -171,6 +172,8 @@ def solve_svm(
                 report(sol.iterations, sol.gap)
         else:
             sol = solve_request(data, request)
+    for listen in listeners:
+        listen(sol)
     if sol.status in ("iteration limit", "undecided"):
         warnings.warn(f"solve_svm: {sol.message}", ConvergenceWarning, stacklevel=2)
     return sol
