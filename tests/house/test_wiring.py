@@ -6,13 +6,14 @@ against what only the right argument gives.
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from types import SimpleNamespace
 
 import attsvm
 import numpy as np
 import pytest
-from attsvm.svm import uniqueness
+from attsvm.svm import solve, uniqueness
 from attsvm.theory import margin_share, projected_descent
 
 
@@ -218,3 +219,67 @@ def test_a_spectral_step_keeps_small_singular_values():
     problem = attsvm.Problem(data, None, attsvm.LinearHead([1.0, 1.0]), loss="exponential")
     run = attsvm.train(problem, rule="spectral", lr=0.5, steps=1, record=0)
     np.testing.assert_allclose(np.linalg.svd(run.W, compute_uv=False), [0.5, 0.5], rtol=1e-9)
+
+
+@pytest.mark.parametrize("norm", ["nuclear", "max", 3.0])
+def test_feasibility_is_told_in_the_norm_asked(drawn, norm):
+    data = attsvm.cross_attention(drawn.X, drawn.Z)
+    found, sol = attsvm.feasible(data, [0] * 6, norm), attsvm.solve_svm(data, [0] * 6, norm)
+    assert found.norm == norm and found.status == "feasible"
+    assert found.margin <= sol.margin_bound and sol.margin <= found.margin_bound
+
+
+def test_a_solver_gets_what_was_asked(drawn, monkeypatch):
+    seen, real = [], solve.METHODS["nuclear"]["interior"]
+    monkeypatch.setitem(solve.METHODS["nuclear"], "interior", lambda *given: seen.append(given) or real(*given))
+    data = attsvm.cross_attention(drawn.X, drawn.Z)
+    selection = attsvm.solve_svm(data, [0] * 6).selection
+    start = np.ones(30), np.eye(4), lambda *_: None
+    solve.solve_request(data, solve.Request(selection, "nuclear", "interior", 1e-5, 70, None, None, *start))
+    _, reference, kept, rhs, *numbers, dual, W, report = seen[0]
+    assert (kept, rhs, *numbers) == (None, None, 1e-5, 70, 0.0, 2.0, 0) and reference is selection.reference
+    assert all(given is asked for given, asked in zip((dual, W, report), start, strict=True))
+
+
+def test_a_bar_is_full_at_the_tolerance(drawn, monkeypatch):
+    heard = []
+    bar = lambda tol: contextlib.nullcontext(lambda *now: heard.append((tol, *now)))  # noqa: E731
+    monkeypatch.setattr(solve, "closing_gap", bar)
+    sol = attsvm.solve_svm(attsvm.cross_attention(drawn.X, drawn.Z), [0] * 6, tol=1e-5, progress=True)
+    assert heard[-1] == (1e-5, sol.iterations, sol.gap)
+
+
+def test_a_start_fits_windows_of_one_token(drawn):
+    """A query with one token has no row: its entries are left out of the start too."""
+    data = attsvm.cross_attention([drawn.X[0, :1], *drawn.X[1:]], drawn.Z)
+    cold = attsvm.solve_svm(data, [0] * 6, method="gradient")
+    warm = attsvm.solve_svm(data, [0] * 6, method="gradient", warm_start=cold)
+    assert data.choosing is not None and warm.iterations < cold.iterations / 2
+
+
+def test_a_diagnosis_keeps_the_best_tokens_and_those_asked_apart():
+    """The cone of global convergence is that of the best tokens in the Frobenius norm, whatever is asked beside it."""
+    X, Z, y, v = attsvm.sample.unit_sphere(3, 3, 12, rng=0)
+    problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
+    other = (problem.optimal + 1) % 3
+    plain = attsvm.diagnose(problem)
+    assert plain.separating_cone is not None
+    for selected, norm in ((None, "nuclear"), (None, "max"), (other, "frobenius"), (other, "nuclear")):
+        found = attsvm.diagnose(problem, selected, norm)
+        assert found.separating_cone == plain.separating_cone and found.solution.norm == norm
+        assert found.all_support == bool(found.solution.support.sum() == 6)
+    few = attsvm.Problem(attsvm.cross_attention(X, Z[:, :2]), y, attsvm.LinearHead(v))
+    assert plain.dimension_suffices and not attsvm.diagnose(few).dimension_suffices
+
+
+def test_queries_out_of_scale_are_refused_whatever_the_tokens(drawn):
+    data = attsvm.cross_attention(1e140 * drawn.X, 1e-160 * drawn.Z)
+    with pytest.raises(ValueError, match="rescale them"):
+        attsvm.diagnose(attsvm.Problem(data, drawn.y, attsvm.LinearHead(1e-140 * drawn.v)))
+
+
+def test_multipliers_of_other_tokens_are_a_start_and_their_weights_are_not(drawn):
+    small = attsvm.solve_svm(attsvm.cross_attention(drawn.X[..., :3], drawn.Z), [0] * 6, "nuclear")
+    data = attsvm.cross_attention(drawn.X, drawn.Z)
+    sol = attsvm.solve_svm(data, [0] * 6, "nuclear", warm_start=small)
+    assert sol.margin == pytest.approx(attsvm.solve_svm(data, [0] * 6, "nuclear").margin, rel=1e-8)
