@@ -2,9 +2,9 @@
 
 #include <math.h>
 
+#include "attention/softmax.h"
 #include "base/arena.h"
 #include "linalg/gemm.h"
-#include "attention/softmax.h"
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 

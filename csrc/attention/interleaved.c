@@ -3,10 +3,10 @@
 #include <math.h>
 #include <string.h>
 
+#include "attention/softmax.h"
 #include "base/arena.h"
 #include "base/simd.h"
 #include "linalg/gemm.h"
-#include "attention/softmax.h"
 
 #define WIDE SOFTMAX_LANES
 #define SMALL 3072 /* doubles of keys: 24 KiB, half a level-1 cache */

@@ -1,7 +1,7 @@
 #include "attention/softmax.h"
 
-#include "base/simd.h"
 #include "base/exp_log.h"
+#include "base/simd.h"
 
 INLINE double largest(const double *logit, ptrdiff_t T)
 {

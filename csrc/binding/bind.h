@@ -11,11 +11,11 @@
 #endif
 #include <numpy/arrayobject.h>
 
-#include "base/arena.h"
-#include "base/threads.h"
-#include "base/status.h"
-#include "base/monitor.h"
 #include "attention/windows.h"
+#include "base/arena.h"
+#include "base/monitor.h"
+#include "base/status.h"
+#include "base/threads.h"
 
 #define BIND_ANY (-1) /* a dimension that may have any length */
 

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/status.h"
 #include "base/monitor.h"
+#include "base/status.h"
 #include "linalg/vector.h"
 
 #define MEMORY 20     /* pairs kept: fewer cost evaluations, more cost as much as one */

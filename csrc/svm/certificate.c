@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "linalg/blas.h"
 #include "base/status.h"
+#include "linalg/blas.h"
 #include "linalg/vector.h"
 
 #define ENFORCEMENTS 3 /* scalings of W by what rounding has taken: each halves the miss at least */

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/status.h"
 #include "base/monitor.h"
+#include "base/status.h"
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 #include "svm/methods.h"

@@ -5,10 +5,10 @@
 
 #include "base/arena.h"
 #include "base/monitor.h"
+#include "base/status.h"
 #include "linalg/blas.h"
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
-#include "base/status.h"
 
 /* A unit row whose squared distance to the span of the others is below this depends on them (squared rounding
  * of its Gram entries, times the number of rows there may be). */

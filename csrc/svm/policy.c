@@ -28,7 +28,6 @@
 
 #define TIGHT 0.9  /* bits of the selection per entry of W above which a problem may be tight */
 #define DENSE 4000 /* order of the largest dense factor that active set, interior point and Newton may need: 128 MB */
-#define NUCLEAR_DENSE 5000 /* ... of the nuclear one, which keeps to a working set */
 
 /* Rows from which a working set of them is quicker, and needs a tenth of the memory.  Frobenius: also from this many
  * per query, over the order of W, where the Gram matrices of queries that block ascent holds have this many entries
@@ -40,16 +39,18 @@
 #define HOPELESS 0.5
 
 /* Budgets: about half of the systems that a dense method solves, of the smaller order of rows and unknowns, by products
- * of matrices; the multiplications of an iterative one take SLOWER times as long, and it has LEAST iterations at least.
+ * of matrices, and LEAST_COST multiplications, two milliseconds.  Those of an iterative method take SLOWER times as
+ * long; an epoch visits VISITED rows of a query, those near their margin.
  */
 #define INTERIOR_SYSTEMS 8
-#define NEWTON_SYSTEMS 3
-#define NUCLEAR_SYSTEMS 60
+#define NEWTON_SYSTEMS 2
+#define NUCLEAR_SYSTEMS 40
 #define SLOWER 8
-#define LEAST 200
+#define VISITED 8
+#define LEAST_COST 1e8
 
 /* A probe's Newton method: tight problems take it some 5 iterations, loose ones hundreds where C is large. */
-#define NEWTON_FEW 12
+#define NEWTON_FEW 20
 
 struct size {
     double rows, queries, unknowns, smaller, bits;
@@ -70,23 +71,28 @@ static double system_cost(const struct rows *rows)
     return s.queries * s.unknowns * s.unknowns / 2 + s.rows * dk * dk + s.unknowns * s.unknowns * s.unknowns / 3;
 }
 
-/* Epochs, or iterations of conjugate gradients, for that many systems. */
+/* Iterations, of this many multiplications each, that cost as much as a dense method. */
+static ptrdiff_t budget(double dense, double iteration)
+{
+    return (ptrdiff_t)fmin(1 + fmax(LEAST_COST, dense) / (SLOWER * iteration), 1e9);
+}
+
+/* Epochs, or iterations of conjugate gradients. */
 static ptrdiff_t block_budget(const struct rows *rows, double systems)
 {
     struct size s = size_of(rows);
-    double iteration = 2 * ((double)rows->w->dk * s.rows + s.queries * s.unknowns);
-    return (ptrdiff_t)fmax(LEAST, fmin(systems * system_cost(rows) / (SLOWER * iteration), 1e9));
+    return budget(systems * system_cost(rows),
+                  2 * ((double)rows->w->dk * fmin(s.rows, VISITED * s.queries) + s.queries * s.unknowns));
 }
 
-/* Evaluations of the augmented Lagrangian.  The interior point keeps to about as many rows as the unknowns it has. */
+/* Evaluations of the augmented Lagrangian.  The interior point keeps to about as many rows as W has entries. */
 static ptrdiff_t factored_budget(const struct rows *rows)
 {
     struct size s = size_of(rows);
     double dk = (double)rows->w->dk, N = dk + (double)rows->w->dz,
            set = fmin(s.rows, fmax(ACTIVE_ROWS / 2, s.unknowns));
     double system = set * set * (set / 3 + 4 * fmin(dk, N - dk)) + N * N * N;
-    double evaluation = 4 * (s.rows * dk + s.queries * N * sqrt(set));
-    return (ptrdiff_t)fmax(LEAST, fmin(NUCLEAR_SYSTEMS * system / (SLOWER * evaluation), 1e9));
+    return budget(NUCLEAR_SYSTEMS * system, 4 * (s.rows * dk + s.queries * N * sqrt(set)));
 }
 
 static int active_is_affordable(const struct svm_answer *best, const struct rows *rows)
@@ -156,7 +162,7 @@ static int plan_nuclear(struct solver_step *steps, const struct rows *rows, cons
     (void)options;
     steps[0] = STEP("factored", nuclear_factored);
     steps[1] = STEP("interior", nuclear_interior);
-    if (size_of(rows).smaller > NUCLEAR_DENSE)
+    if (size_of(rows).smaller > DENSE)
         return 1;
     steps[0].max_iter = factored_budget(rows);
     return 2;
@@ -214,7 +220,7 @@ static double least_met(enum svm_norm norm, const struct rows *rows, const struc
 #define POLICY_LIST(NORM) \
     NORM(frobenius, NORM_FROBENIUS, is_many_frobenius(rows, options), frobenius_row_ascent, 1) \
     NORM(nuclear, NORM_NUCLEAR, rows->count >= 50000, start_frobenius, 0) \
-    NORM(spectral, NORM_SPECTRAL, rows->count >= 1000000, start_frobenius, 0) \
+    NORM(spectral, NORM_SPECTRAL, rows->count >= ROW_GENERATION_DEAR, start_frobenius, 0) \
     NORM(max, NORM_MAX, rows->count >= 50000, start_frobenius, 0) \
     NORM(entrywise, NORM_ENTRYWISE, rows->count >= 50000, start_frobenius, 0)
 

@@ -11,9 +11,12 @@
 #include "svm/copies.h"
 #include "svm/span.h"
 
-/* A span of at most this part of the dimensions is worth a change of coordinates: at a half the Frobenius methods lose
- * more by it (random problems of fewer queries than dimensions, 1.2 x the time) than they gain. */
-#define SMALLER 4
+/* Parts of the dimensions up to which a span is worth a change of coordinates.  With fewer rows than entries of W it is
+ * hardly ever, as the Frobenius methods then work by rows (random problems of a query for two dimensions: 1.2 x the
+ * time); with more it says how tight the problem is. */
+#define SMALLER_FEW 0.25
+#define SMALLER_MANY 0.75
+#define FEW_ROWS 400 /* up to which they all do, and a change of coordinates would bring rounding alone */
 #define TOKENS_AT_ONCE 256
 
 /* The same problem in fewer unknowns and rows: row i of it is row[i], query i query[i]. */
@@ -165,9 +168,10 @@ static int change_coordinates(struct reduced *r, const struct rows *rows, const 
 }
 
 /* The largest rank worth a change of d coordinates. */
-static ptrdiff_t few_of(ptrdiff_t d)
+static ptrdiff_t few_of(ptrdiff_t d, const struct rows *rows)
 {
-    return d >= SMALLER || d == 1 ? d / SMALLER : 1;
+    ptrdiff_t most = (ptrdiff_t)((rows->count > rows->w->dk * rows->w->dz ? SMALLER_MANY : SMALLER_FEW) * (double)d);
+    return most > 0 || d == 1 ? most : 1;
 }
 
 /* STATUS_DECLINED: there is nothing to leave out. */
@@ -178,12 +182,13 @@ static int reduce(struct reduced *r, const struct rows *rows, const struct svm_o
     *r = (struct reduced){.w = *w, .rows = *rows, .keys = {w->dk, NULL}, .queries = {w->dz, NULL}};
     r->rows.w = &r->w;
     r->rows.presolved = rotates;
+    rotates = rotates && rows->count > FEW_ROWS;
     unsigned char *chosen = arena_take(arena, rows->count, 1);
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    int status = rotates ? span_of_queries(&r->queries, rows, few_of(w->dz), arena) : STATUS_DONE;
+    int status = rotates ? span_of_queries(&r->queries, rows, few_of(w->dz, rows), arena) : STATUS_DONE;
     if (status == STATUS_DONE && rotates)
-        status = span_of_differences(&r->keys, rows, few_of(w->dk), arena);
+        status = span_of_differences(&r->keys, rows, few_of(w->dk, rows), arena);
     if (status != STATUS_DONE)
         return status;
     ptrdiff_t copies = 0;

@@ -10,18 +10,17 @@
 #include "svm/methods.h"
 #include "svm/rows_build.h"
 
-#define MANY 1000000   /* rows from which the Frobenius norm begins with such rounds: */
 #define FIRST_ROUNDS 8 /* at most, by block ascent alone: its epochs are far cheaper than a solution */
 #define EPOCHS 60      /* of each */
-#define FEW 2e-3       /* ... until fewer rows join, as a part of the working set */
+#define FEW_JOIN 2e-3  /* ... until fewer rows join, as a part of the working set */
 #define CLEARLY 1e-2   /* rows that join in them are below what they must reach by more than this part */
 #define FIRST 1        /* rows a query brings beside them: those of least margin */
 /* Broken rows a query adds in one round, at most, and its first rows in the other norms: their methods cannot go on
  * from the round before, and few rounds are wanted. */
-#define MORE 4
+#define ROWS_AT_ONCE 4
 #define SLACK 5e-2     /* ... beside them, rows with less slack (of what they must reach) */
-#define NEARLY 0.9     /* part of what it must reach at which a row counts as met */
-#define ROUNDS 60      /* each but the last adds a row, and few are ever needed */
+#define NEARLY_MET 0.9 /* part of what it must reach at which a row counts as met */
+#define MOST_ROUNDS 60 /* each but the last adds a row, and few are ever needed */
 #define ROUGH_TOL 1e-3 /* gap of a round while rows are still joining */
 
 struct generation {
@@ -94,13 +93,13 @@ static int guess(struct generation *g, struct svm_answer *answer, const struct s
     return status;
 }
 
-/* The part of the rows that W brings NEARLY to what they must reach.  After the passes it is 0.95 and more on planted
- * selections, and below 0.8 on random ones of a tight problem (n 20 .. 300, T 6 .. 100, d 8 .. 32). */
+/* The part of the rows that W brings NEARLY to what they must reach.  After the passes it is 0.95 and more on
+ * planted selections, and below 0.8 on random ones of a tight problem (n 20 .. 300, T 6 .. 100, d 8 .. 32). */
 static double share_met(const struct generation *g)
 {
     ptrdiff_t met = 0;
     for (ptrdiff_t k = 0; k < g->rows->count; ++k)
-        met += g->margin[k] >= NEARLY * g->rows->rhs[k];
+        met += g->margin[k] >= NEARLY_MET * g->rows->rhs[k];
     return (double)met / (double)g->rows->count;
 }
 
@@ -246,7 +245,7 @@ static int first_rounds(struct svm_answer *answer, struct generation *g, const s
             return status < 0 || status == STATUS_INTERRUPTED ? status : STATUS_DONE;
         rows_adjoint(answer->W, g->rows, answer->lambda, g->U);
         rows_apply(g->margin, g->rows, answer->W, g->U);
-        if ((double)join_all(g, MORE, CLEARLY, 0) < FEW * (double)g->size)
+        if ((double)join_all(g, ROWS_AT_ONCE, CLEARLY, 0) < FEW_JOIN * (double)g->size)
             break;
     }
     return STATUS_DONE;
@@ -276,13 +275,13 @@ int row_generation_solve(struct svm_answer *answer, const struct rows *rows, con
     if (share_met(&g) < met) {
         return STATUS_DECLINED;
     }
-    join_all(&g, norm == NORM_FROBENIUS ? FIRST : MORE, -1e300, 0);
-    if (norm == NORM_FROBENIUS && rows->count >= MANY)
+    join_all(&g, norm == NORM_FROBENIUS ? FIRST : ROWS_AT_ONCE, -1e300, 0);
+    if (norm == NORM_FROBENIUS && rows->count >= ROW_GENERATION_DEAR)
         status = first_rounds(answer, &g, options, monitor, arena);
     if (status != STATUS_DONE)
         return status < 0 ? status : solver_conclude(answer, rows, options, norm, status, arena);
     struct svm_options inner = *options;
-    for (int round = 0; round < ROUNDS; ++round) {
+    for (int round = 0; round < MOST_ROUNDS; ++round) {
         int exact = norm != NORM_FROBENIUS || (round > 0 && is_crowded(answer->lambda, rows));
         inner.start_W = round > 0 ? answer->W : options->start_W;
         inner.tol = exact ? options->tol / 2 : fmax(options->tol / 2, ROUGH_TOL);
@@ -292,9 +291,9 @@ int row_generation_solve(struct svm_answer *answer, const struct rows *rows, con
                 return status < 0 ? status : solver_conclude(answer, rows, options, norm, status, arena);
             rows_apply(g.margin, rows, answer->W, g.U);
             double size = vector_norm(answer->W, rows->w->dk * rows->w->dz);
-            if (join_all(&g, MORE, fmax(inner.tol, options->tol) / 4, CERTIFICATE_ROUNDING * size) > 0) {
+            if (join_all(&g, ROWS_AT_ONCE, fmax(inner.tol, options->tol) / 4, CERTIFICATE_ROUNDING * size) > 0) {
                 if (norm != NORM_FROBENIUS)
-                    join_all(&g, MORE, -SLACK, 0);
+                    join_all(&g, ROWS_AT_ONCE, -SLACK, 0);
                 break;
             }
             if (inner.tol <= options->tol / 2)

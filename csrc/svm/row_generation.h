@@ -6,6 +6,9 @@
 
 #include "svm/solver.h"
 
+/* Rows from which passes over all of them are dear: fewer are made, and the first rounds are block ascent alone. */
+#define ROW_GENERATION_DEAR 1000000
+
 /* The problem of all rows by `method`, which sees working sets alone, from the rows that hold the W of `first` and, of
  * each query, those of least margin under it.  `first` is given all rows: STATUS_DONE and STATUS_ITERATION_LIMIT come
  * with a W to begin with, other statuses end the search.  What a working set proves (a bound of the

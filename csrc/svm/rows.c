@@ -4,8 +4,8 @@
 
 #include "base/arena.h"
 #include "base/simd.h"
-#include "base/threads.h"
 #include "base/status.h"
+#include "base/threads.h"
 #include "linalg/matrix.h"
 
 /* Token t of keys X [.,d] in double or `single` precision, and number i of it. */

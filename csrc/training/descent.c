@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "linalg/gemm.h"
-#include "base/status.h"
 #include "base/monitor.h"
+#include "base/status.h"
+#include "linalg/gemm.h"
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 #include "training/excess.h"

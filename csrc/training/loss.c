@@ -4,8 +4,8 @@
 
 #include <math.h>
 
-#include "base/simd.h"
 #include "base/exp_log.h"
+#include "base/simd.h"
 
 SIMD_DISPATCH
 static void logistic(double *restrict value, double *restrict log_slope, const double *restrict score,

@@ -10,9 +10,9 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/status.h"
 #include "linalg/blas.h"
 #include "linalg/matrix.h"
-#include "base/status.h"
 #include "linalg/vector.h"
 
 static int descending(const void *a, const void *b)

@@ -3,10 +3,10 @@
 #include <math.h>
 #include <string.h>
 
+#include "attention/softmax.h"
 #include "base/arena.h"
 #include "base/threads.h"
 #include "linalg/gemm.h"
-#include "attention/softmax.h"
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 

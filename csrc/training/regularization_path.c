@@ -11,9 +11,9 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "linalg/blas.h"
-#include "base/status.h"
 #include "base/monitor.h"
+#include "base/status.h"
+#include "linalg/blas.h"
 #include "linalg/matrix.h"
 #include "linalg/spectral_gradient.h"
 #include "linalg/vector.h"

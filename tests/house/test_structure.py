@@ -182,3 +182,32 @@ def test_the_top_level_holds_nothing_else():
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     top = {path.split("/")[0] for path in listed if not path.startswith(".")}
     assert top <= set(allowed), "pictures of the README live in .pictures"
+
+
+# Numeric constants of csrc, and names that stand for several numbers in csrc/svm: both may only fall.
+CONSTANTS, SHARED_NAMES = CONSTANTS_NOW, NAMES_NOW
+
+
+def constants(path):
+    return re.findall(r"^#define[ ]+([A-Z_0-9]+)[ ]+\(?(-?[0-9][0-9.xpe+-]*)", path.read_text(), re.MULTILINE)
+
+
+def test_constants_do_not_grow():
+    """A new one replaces an old one; one that went lowers the number here."""
+    assert sum(len(constants(path)) for path in SOURCES) == CONSTANTS
+
+
+def test_a_name_has_one_value():
+    values = {}
+    for path in SOURCES:
+        if path.relative_to(CSRC).parts[0] == "svm":
+            for name, value in constants(path):
+                values.setdefault(name, set()).add(value)
+    assert sum(len(numbers) > 1 for numbers in values.values()) == SHARED_NAMES
+
+
+def test_includes_are_sorted():
+    """The header of the file, then those of the system, then the project's, each group by name."""
+    for path in SOURCES:
+        for group in re.findall(r"(?:^#include .*\n)+", path.read_text(), re.MULTILINE):
+            assert group.splitlines() == sorted(group.splitlines()), path

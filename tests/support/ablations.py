@@ -22,7 +22,7 @@ ACTIVE, AUTO = "csrc/svm/frobenius/active.c", "csrc/svm/policy.c"
 SET, SYSTEM = "csrc/svm/frobenius/primal_dual_active_set.c", "csrc/svm/systems/support_system.c"
 GEMM, SPAN = "csrc/linalg/gemm.c", "python/attsvm/training/query_span.py"
 
-NO_START = ((ACTIVE, "#define FEW 800", "#define FEW (-1)"),)
+NO_START = ((ACTIVE, "#define START_ROWS 800", "#define START_ROWS (-1)"),)
 EARLIER_BLOCK = (
     (AUTO, "#define ACTIVE_ROWS 400", "#define ACTIVE_ROWS 100"),
     (AUTO, "#define ACTIVE_ROWS_LONG 800", "#define ACTIVE_ROWS_LONG 200"),

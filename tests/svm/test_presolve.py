@@ -40,7 +40,7 @@ def test_one_query_for_all_is_proved_infeasible(shape, norm):
 def test_the_coordinates_of_the_spans(what, norm):
     """The answer is that of the problem written in those coordinates, and holds for the tokens as given."""
     g = np.random.default_rng(len(what))
-    n, T, d, p = 9, 6, 24, 24 if what == "queries" else 5
+    n, T, d, p = 30, 16, 24, 24 if what == "queries" else 5
     q = 24 if what == "tokens" else 3
     low, Z = g.standard_normal((n * T, p)), g.standard_normal((n, q))
     basis, other = (np.linalg.qr(g.standard_normal((d, d)))[0][:k] for k in (p, q))

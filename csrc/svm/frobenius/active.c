@@ -13,12 +13,12 @@
 #include <math.h>
 #include <string.h>
 
-#include "svm/frobenius/working_set.h"
 #include "base/arena.h"
-#include "svm/frobenius/initial_support.h"
-#include "base/status.h"
 #include "base/monitor.h"
+#include "base/status.h"
 #include "svm/active_set.h"
+#include "svm/frobenius/initial_support.h"
+#include "svm/frobenius/working_set.h"
 
 /* The dual rises in every round, but for rounding.  Anti-cycling: after STALLS rounds in which it did not, the sets
  * found differ by rounding alone and may repeat, so each further stall doubles the feasibility tolerance; the
@@ -26,7 +26,7 @@
 #define STALLS 10
 
 /* Rows from which on the start costs more than it saves (measured). */
-#define FEW 800
+#define START_ROWS 800
 
 /* Rounds between polls of the monitor on few rows, where reading the clock costs a tenth of the smallest round. */
 #define POLL_EVERY 16
@@ -139,13 +139,13 @@ static int iterate(struct working_set *s, const struct svm_options *options, ptr
         if (*iterations >= options->max_iter)
             return STATUS_ITERATION_LIMIT;
         monitor->iterations = ++*iterations;
-        if ((s->rows->count > FEW || *iterations % POLL_EVERY == 0) && monitor_stops(monitor))
+        if ((s->rows->count > START_ROWS || *iterations % POLL_EVERY == 0) && monitor_stops(monitor))
             return STATUS_INTERRUPTED;
         int verdict;
         while ((verdict = working_set_add(s, j)) == WORKING_SET_DEPENDENT) {
             if (!working_set_drop(s, j))
                 return STATUS_UNDECIDED; /* x is a Farkas certificate, for solver_conclude to check */
-            if (s->rows->count > FEW && monitor_stops(monitor))
+            if (s->rows->count > START_ROWS && monitor_stops(monitor))
                 return STATUS_INTERRUPTED;
         }
         if (verdict < 0)
@@ -172,7 +172,7 @@ static int attempt(struct svm_answer *answer, const struct rows *rows, const str
     struct working_set s;
     int solved = 0, status = working_set_init(&s, rows, arena);
     near = near && s.gram.K != NULL;
-    if (!near && rows->n_equal == 0 && rows->count <= FEW)
+    if (!near && rows->n_equal == 0 && rows->count <= START_ROWS)
         s.gram.K = NULL; /* the second attempt: margins come from the tokens, which lose less to rounding */
     if (status == STATUS_DONE)
         status = near ? start_near(&s, &solved, options, &answer->iterations, monitor, arena)
@@ -191,7 +191,7 @@ int frobenius_active(struct svm_answer *answer, const struct rows *rows, const s
                      struct monitor *monitor, struct arena *arena)
 {
     answer->iterations = 0;
-    if (rows->n_equal == 0 && rows->count <= FEW) {
+    if (rows->n_equal == 0 && rows->count <= START_ROWS) {
         struct arena_mark mark = arena_mark(arena);
         int status = attempt(answer, rows, options, 1, monitor, arena);
         if (status < 0 || status == STATUS_INFEASIBLE || status == STATUS_INTERRUPTED

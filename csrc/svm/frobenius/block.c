@@ -4,16 +4,16 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "svm/frobenius/block_ascent.h"
-#include "base/status.h"
 #include "base/monitor.h"
-#include "svm/frobenius/primal_dual_active_set.h"
+#include "base/status.h"
 #include "linalg/vector.h"
+#include "svm/frobenius/block_ascent.h"
+#include "svm/frobenius/primal_dual_active_set.h"
 #include "svm/methods.h"
 
 #define FIRST_EPOCHS 60 /* at most, before the first run of the active set */
 #define LOW 0.25        /* standard deviations below the mean, where the guess begins to count */
-#define NEAR 1e-2       /* ... and none from a start with this gap */
+#define NEAR_START 1e-2 /* ... and none from a start with this gap */
 #define LAST_FLIPS 0.01 /* ... until this part of the support changes per epoch */
 #define MORE_EPOCHS 4   /* between runs, doubled after a short one */
 #define MOST_EPOCHS 64
@@ -22,13 +22,13 @@
 #define FULL 0.96  /* multipliers per entry of W above which a run leads away: it is left out for more ascent, */
 #define LEFT_OUT 8 /* ... at most as often, and while their number falls */
 
-/* A problem is tight, one for the interior point, where the multipliers after epoch LOOK, per entry of W and times
- * their growth since the first epoch, are more than CROWDED + CROWDED_MORE * entries^2; or where they are ever OVERFULL
- * per entry.  The numbers were chosen on 112 problems of .9 to 3.5 bits per entry (n 60 .. 500, T 4 .. 100, d 16 .. 32,
- * planted and random, flat and steep).  */
-#define LOOK 3
-#define CROWDED 1.45
-#define CROWDED_MORE 6e-7
+/* A problem is tight, one for the interior point, where the multipliers after epoch LOOK_AFTER, per entry of W and
+ * times their growth since the first epoch, are more than CROWDED_SUPPORT + CROWDED_SUPPORT_MORE * entries^2; or where
+ * they are ever OVERFULL per entry.  The numbers were chosen on 112 problems of .9 to 3.5 bits per entry (n 60 .. 500,
+ * T 4 .. 100, d 16 .. 32, planted and random, flat and steep).  */
+#define LOOK_AFTER 3
+#define CROWDED_SUPPORT 1.45
+#define CROWDED_SUPPORT_MORE 6e-7
 #define OVERFULL 3.2
 
 #define PROBE 1e11 /* C of the infeasibility probe over the mean length squared: Farkas residuals near 1e-11 */
@@ -76,8 +76,8 @@ enum ascent { UNTIL_STEADY, ALL_EPOCHS, IF_LOOSE };
 
 static int is_tight(int epoch, double support, double first, double unknowns)
 {
-    double crowded = (CROWDED + CROWDED_MORE * unknowns * unknowns) * unknowns;
-    return support > OVERFULL * unknowns || (epoch == LOOK && support * (support / first) > crowded);
+    double crowded = (CROWDED_SUPPORT + CROWDED_SUPPORT_MORE * unknowns * unknowns) * unknowns;
+    return support > OVERFULL * unknowns || (epoch == LOOK_AFTER && support * (support / first) > crowded);
 }
 
 /* Epochs of block ascent from s->lambda, at most `most`; fewer once the support is steady, unless all are asked for.
@@ -132,7 +132,7 @@ static int search(struct primal_dual_active_set *s, enum ascent first)
     if (!warm)
         guess(s);
     int status = prepare(s, &blocks);
-    if (status == STATUS_DONE && !(warm && s->upper <= (1 + NEAR) * s->lower)) {
+    if (status == STATUS_DONE && !(warm && s->upper <= (1 + NEAR_START) * s->lower)) {
         status = ascend(s, &blocks, FIRST_EPOCHS, first);
         if (status == STATUS_DECLINED)
             return status;
@@ -141,6 +141,8 @@ static int search(struct primal_dual_active_set *s, enum ascent first)
     for (int i = 0; status == STATUS_DONE && i < ACTIVE_SET_RUNS && s->answer->iterations < s->options->max_iter; ++i) {
         ptrdiff_t count = vector_nonzeros(s->lambda, s->rows->count);
         if (i < LEFT_OUT && (double)count > FULL * unknowns && count < fewest) {
+            if (first == IF_LOOSE)
+                return STATUS_DECLINED;
             fewest = count;
             epochs = epochs < MOST_EPOCHS ? 2 * epochs : epochs;
             status = ascend(s, &blocks, epochs, ALL_EPOCHS);

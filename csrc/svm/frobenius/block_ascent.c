@@ -6,16 +6,16 @@
 #include "base/arena.h"
 #include "base/monitor.h"
 #include "base/simd.h"
-#include "base/threads.h"
 #include "base/status.h"
+#include "base/threads.h"
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-#define SWEEPS 5    /* cyclic sweeps of a block per visit, at most */
-#define STEADY 0.03 /* ... until the largest move is this part of the first sweep's */
-#define GROUP 64    /* queries of a group where all queries at once would cost more */
-#define IDLE 2      /* visits without a change after which a query rests ... */
-#define EVERY 4     /* ... but for one epoch in this many, which begins by inspecting all rows */
+#define SWEEPS 5      /* cyclic sweeps of a block per visit, at most */
+#define SETTLED 0.03  /* ... until the largest move is this part of the first sweep's */
+#define GROUP 64      /* queries of a group where all queries at once would cost more */
+#define IDLE_VISITS 2 /* visits without a change after which a query rests ... */
+#define EVERY 4       /* ... but for one epoch in this many, which begins by inspecting all rows */
 
 int block_ascent_init(struct block_ascent *blocks, const struct rows *rows, double soft, struct arena *arena)
 {
@@ -202,7 +202,7 @@ static double solve_block(double *restrict lambda, double *restrict change, doub
         total += largest;
         if (sweep == 0)
             first = largest;
-        if (largest <= STEADY * first)
+        if (largest <= SETTLED * first)
             break;
     }
     return total;
@@ -232,7 +232,7 @@ static int visit(struct block_ascent *blocks, double *lambda, double *pull, cons
         blocks->margin[i] += blocks->ridge[k] * lambda[k] - rows->rhs[k];
     }
     if (solve_block(blocks->lambda, blocks->change, blocks->margin, blocks->gram[q], blocks->equal, m) == 0) {
-        if (blocks->idle[q] < IDLE)
+        if (blocks->idle[q] < IDLE_VISITS)
             ++blocks->idle[q];
         return 0;
     }
@@ -296,7 +296,7 @@ ptrdiff_t block_ascent_epoch(struct block_ascent *blocks, double *lambda)
     shuffle(blocks);
     for (ptrdiff_t i = 0; i < blocks->n_order; ++i) {
         ptrdiff_t q = blocks->order[i];
-        if (blocks->idle[q] >= IDLE && !everyone)
+        if (blocks->idle[q] >= IDLE_VISITS && !everyone)
             continue;
         if (blocks->rows->monitor != NULL && monitor_stops(blocks->rows->monitor))
             break; /* which whoever called will ask as well */

@@ -11,11 +11,11 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "svm/equalities.h"
-#include "base/status.h"
 #include "base/monitor.h"
+#include "base/status.h"
 #include "linalg/spectral_gradient.h"
 #include "linalg/vector.h"
+#include "svm/equalities.h"
 
 #define RENEW 200 /* iterations between gradients computed afresh: updates drift */
 

@@ -4,12 +4,12 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "svm/frobenius/coordinate_ascent.h"
 #include "base/simd.h"
+#include "base/status.h"
 #include "svm/active_set.h"
+#include "svm/frobenius/coordinate_ascent.h"
 #include "svm/systems/cholesky_update.h"
 #include "svm/systems/gram.h"
-#include "base/status.h"
 
 /* The first ascent is short, and on most problems enough.  Where the rounds after it do not converge, rows are strongly
  * correlated with each other, and a longer one with longer steps follows (measured). */

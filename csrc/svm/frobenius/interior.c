@@ -16,28 +16,26 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "svm/equalities.h"
-#include "base/status.h"
 #include "base/monitor.h"
-#include "svm/active_set.h"
-#include "svm/systems/newton_system.h"
+#include "base/status.h"
 #include "linalg/vector.h"
+#include "svm/active_set.h"
+#include "svm/equalities.h"
+#include "svm/systems/newton_system.h"
 
 /* Part of dx added to the linearised rows: bounds the weights, makes equality rows rows like others, and vanishes
  * with dx.  Far below the square of the least margins, which it would blur; more when Cholesky fails. */
-#define PROXIMAL 1e-14
+#define LEAST_PROXIMAL 1e-14
 #define MORE_PROXIMAL 100
 #define MOST_PROXIMAL 1e-8
-#define ABSENT 1e100       /* 1/d of an equality row that others imply: it takes no part */
 #define LEAST_SHARE 1e-3   /* rows that ask for little start as if they asked this part of the mean */
 #define FIRST_ATTEMPT 1e-3 /* gap at which to guess the support, or Farkas residual to prove from */
 #define NEXT_ATTEMPT 1e-2  /* ... and after a failure again when it has shrunk by this factor */
-#define EXCHANGES 8        /* systems per guess: right guesses need 1 to 4 */
+#define GUESSES 8          /* systems per guess: right guesses need 1 to 4 */
 #define REFUTATIONS 3      /* corrections of a proof: each removes the rounding of the one before */
 #define SMALLEST 1e-8      /* a multiplier of a proof below this part of the largest is not needed */
-#define ROUNDING 1e-13     /* in the margin of a unit row, as a part of ||W||: a few hundred eps */
 #define IMPROVES 0.9       /* an iteration that leaves more than this of the gap is no progress */
-#define PATIENCE 20        /* such iterations in a row: stagnation at rounding level */
+#define STAGNANT 20        /* such iterations in a row: stagnation at rounding level */
 
 struct interior {
     const struct rows *rows;
@@ -117,7 +115,7 @@ static double measure(struct interior *s)
             least = fmin(least, s->margin[k] / s->rows->rhs[k]);
     }
     if (!rows->homogeneous) /* other rows may bound the scale of W: the level alone will do */
-        least = short_of <= ROUNDING * of_w ? s->level : 0;
+        least = short_of <= CERTIFICATE_ROUNDING * of_w ? s->level : 0;
     double lower = least / of_w, upper = product > 0 ? of_x / product : INFINITY;
     s->farkas = weight > 0 ? of_x / weight : INFINITY;
     if (lower > s->lower) {
@@ -137,7 +135,7 @@ static double measure(struct interior *s)
 static int factor(struct interior *s)
 {
     for (ptrdiff_t k = 0; k < s->m; ++k)
-        s->newton.inverse[k] = s->equalities.implied[k] ? ABSENT : s->newton.inverse[k] + s->proximal;
+        s->newton.inverse[k] = s->equalities.implied[k] ? NEWTON_SYSTEM_ABSENT : s->newton.inverse[k] + s->proximal;
     int status = newton_system_factor(&s->newton);
     if (status == STATUS_FACTORIZATION)
         s->proximal *= MORE_PROXIMAL;
@@ -260,7 +258,7 @@ static int finish(struct interior *s)
     ptrdiff_t before = PTRDIFF_MAX;
     for (ptrdiff_t k = 0; k < s->m; ++k)
         s->inside[k] = !s->equalities.implied[k] && (s->rows->equal[k] || s->x[k] > s->s[k]);
-    for (int exchange = 0; exchange < EXCHANGES; ++exchange) {
+    for (int exchange = 0; exchange < GUESSES; ++exchange) {
         ptrdiff_t size = 0;
         for (ptrdiff_t k = 0; k < s->m; ++k)
             if (s->inside[k])
@@ -325,7 +323,7 @@ static int iterate(struct interior *s)
     ptrdiff_t *iterations = &s->answer->iterations;
     if (s->n_margin == 0)
         return finish(s); /* equality rows alone: one linear system */
-    for (int slow = 0; slow < PATIENCE; ++*iterations) {
+    for (int slow = 0; slow < STAGNANT; ++*iterations) {
         double gap = measure(s);
         s->monitor->iterations = *iterations;
         s->monitor->gap = gap;
@@ -365,7 +363,7 @@ int frobenius_interior(struct svm_answer *answer, const struct rows *rows, const
                          .m = rows->count,
                          .D = rows->w->dk * rows->w->dz,
                          .upper = INFINITY,
-                         .proximal = PROXIMAL};
+                         .proximal = LEAST_PROXIMAL};
     answer->iterations = 0;
     int status = init(&s);
     if (status == STATUS_DONE) {

@@ -27,10 +27,9 @@
  * it. A hundred times as large when Cholesky fails. */
 #define FIRM 1e-14
 #define SOFTER 1e-5
-#define ABSENT 1e100  /* 1/d of a row that takes no part */
 #define BISECTIONS 80 /* of the line search */
 #define IDLE 8        /* steps in a row without better bounds: stagnation at rounding level */
-#define REFINEMENTS 5 /* of the system of the rows */
+#define CORRECTIONS 5 /* of the system of the rows */
 
 struct newton {
     const struct rows *rows;
@@ -134,7 +133,7 @@ static int solve_for_rows(struct newton *s, ptrdiff_t size)
     if (status == STATUS_DONE)
         status = support_system_init(&support, s->rows, s->member, size, s->system.inverse, NULL, s->arena);
     if (status == STATUS_DONE)
-        status = support_system_solve(&support, x, b, DBL_EPSILON, REFINEMENTS, &corrections, s->monitor, s->arena);
+        status = support_system_solve(&support, x, b, DBL_EPSILON, CORRECTIONS, &corrections, s->monitor, s->arena);
     if (status != STATUS_DONE && status != STATUS_ITERATION_LIMIT) /* the latter: refined as far as rounding goes */
         return status;
     memset(s->dx, 0, (size_t)s->m * sizeof(double));
@@ -147,11 +146,11 @@ static int solve_for_rows(struct newton *s, ptrdiff_t size)
     return STATUS_DONE;
 }
 
-/* The system of W, in which rows outside of the piece are ABSENT. */
+/* The system of W, in which rows outside of the piece are NEWTON_SYSTEM_ABSENT. */
 static int solve_for_weights(struct newton *s)
 {
     for (ptrdiff_t k = 0; k < s->m; ++k)
-        s->h[k] = s->system.inverse[k] == ABSENT
+        s->h[k] = s->system.inverse[k] == NEWTON_SYSTEM_ABSENT
                       ? 0
                       : (s->rows->rhs[k] - s->margin[k]) / s->system.inverse[k] - (s->rows->equal[k] ? 0 : s->x[k]);
     int status = newton_system_factor(&s->system);
@@ -170,7 +169,7 @@ static int direction(struct newton *s)
     for (ptrdiff_t k = 0; k < s->m; ++k) {
         int inside = s->rows->equal[k] ? !s->equalities.implied[k] : s->rows->rhs[k] > s->margin[k];
         s->x[k] = inside && (s->rows->equal[k] || s->x[k] > 0) ? s->x[k] : 0;
-        s->system.inverse[k] = inside ? 1 / s->d[k] : ABSENT;
+        s->system.inverse[k] = inside ? 1 / s->d[k] : NEWTON_SYSTEM_ABSENT;
         if (inside) {
             s->member[size++] = k;
             stiffest = fmax(stiffest, s->d[k]);

@@ -6,20 +6,20 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/status.h"
 #include "base/monitor.h"
+#include "base/status.h"
+#include "linalg/vector.h"
 #include "svm/active_set.h"
 #include "svm/systems/support_system.h"
-#include "linalg/vector.h"
 
 #define EXCHANGES 60     /* systems per run */
 #define PROXIMAL 1e-9    /* ridge of dense systems, below the eigenvalues of a support with a margin of 1e-4 */
 #define EQUAL 1e-11      /* equality rows off by less, relative to ||W||, are put right at the end */
 #define PATIENCE 60      /* conjugate gradient iterations for one system before it is made dense */
 #define AS_CHEAP 100     /* ... and this many iterations cost more than the factor where that is small */
-#define QUICKER 8        /* times as many multiplications a factor does in that time: what it counts as */
+#define QUICKER 4        /* times as many multiplications a factor does in that time: what it counts as */
 #define DENSE_MOST 12000 /* rows of the largest factor */
-#define MANY 20          /* rows wrong at once, after which a few more will be found wrong */
+#define MANY_WRONG 20    /* rows wrong at once, after which a few more will be found wrong */
 #define REFINEMENTS 3    /* of a dense solution, at most */
 #define RESIDUAL 1e-11   /* ... until its rows are off by no more than this part of the largest b ... */
 #define ROUGHLY 1e-3     /* ... or, as long as many rows are wrong, this part of the accuracy asked for */
@@ -307,7 +307,7 @@ int primal_dual_active_set_run(struct primal_dual_active_set *s, int *solved, in
     *solved = 0;
     choose_support(s);
     double eta = is_dense(s) ? 1e-2 : 1e-4; /* what ascent leaves is near 1e-2: dense solutions are exact anyway */
-    for (*exchanges = 0; *exchanges < EXCHANGES; ++*exchanges) {
+    for (*exchanges = 0; *exchanges < EXCHANGES && s->answer->iterations < s->options->max_iter; ++*exchanges) {
         double value = 0;
         int negative = 0, exact = eta <= 1e-12;
         int status = solve_on_support(s, eta, &value, &negative);
@@ -342,7 +342,7 @@ int primal_dual_active_set_run(struct primal_dual_active_set *s, int *solved, in
         if (wrong >= before || wrong * 100 <= s->size) {
             double enough = fmin(fmax(s->options->tol / 4, 1e-13), 1e-4); /* while the set still changes */
             int last = s->dense || eta < enough || (eta == enough && (wrong == 0 || wrong >= before));
-            double closer = wrong > MANY && eta > 1e-6 ? 1e-6 : enough;
+            double closer = wrong > MANY_WRONG && eta > 1e-6 ? 1e-6 : enough;
             eta = last ? 1e-13 : eta > 1e-4 ? 1e-4 : fmax(closer, enough);
         }
         if (wrong > s->size * 35 / 100 + 10) { /* S would grow towards all rows */

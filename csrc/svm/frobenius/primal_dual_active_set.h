@@ -15,9 +15,9 @@
 #define SVM_FROBENIUS_PRIMAL_DUAL_ACTIVE_SET_H
 
 #include "svm/equalities.h"
-#include "svm/systems/schur_update.h"
-#include "svm/systems/compact_rows.h"
 #include "svm/solver.h"
+#include "svm/systems/compact_rows.h"
+#include "svm/systems/schur_update.h"
 
 struct arena;
 struct monitor;

@@ -1,4 +1,5 @@
 #include "svm/methods.h"
+#include "svm/row_generation.h"
 
 #include <math.h>
 
@@ -7,8 +8,7 @@
 #include "base/status.h"
 #include "linalg/matrix.h"
 
-#define PASSES 24
-#define MANY 1000000 /* rows from which fewer passes are made, each being dear: */
+#define ROW_PASSES 24
 #define MANY_PASSES 8
 
 int frobenius_row_ascent(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
@@ -24,7 +24,7 @@ int frobenius_row_ascent(struct svm_answer *answer, const struct rows *rows, con
     if (arena->failed)
         return STATUS_NO_MEMORY;
     rows_adjoint(W, rows, lambda, U);
-    int passes = rows->count < MANY ? PASSES : MANY_PASSES;
+    int passes = rows->count < ROW_GENERATION_DEAR ? ROW_PASSES : MANY_PASSES;
     for (int pass = 0; pass < passes; ++pass)
         for (ptrdiff_t q = 0; q < w->n_queries; ++q) {
             ptrdiff_t from = rows->first[q], m = rows->first[q + 1] - from, worst = 0;

@@ -8,8 +8,8 @@
 #include "base/monitor.h"
 #include "base/simd.h"
 #include "base/status.h"
-#include "svm/active_set.h"
 #include "linalg/vector.h"
+#include "svm/active_set.h"
 
 /* Rounding in the margin of a unit row, in units of eps sum|x|. */
 #define NOISE 8.0

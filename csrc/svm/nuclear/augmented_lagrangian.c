@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/status.h"
 #include "linalg/blas.h"
 #include "linalg/lbfgs.h"
-#include "base/status.h"
 #include "linalg/matrix.h"
 #include "svm/polish/fixed_rank.h"
 

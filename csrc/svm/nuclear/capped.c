@@ -14,9 +14,9 @@
 
 #include "base/arena.h"
 #include "base/status.h"
-#include "svm/polish/schur.h"
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
+#include "svm/polish/schur.h"
 
 /* Penalties and relative gradients: further than nuclear_factored goes, since no polish at a saddle of S comes after.
  */

@@ -14,14 +14,14 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/monitor.h"
+#include "base/status.h"
 #include "linalg/blas.h"
 #include "linalg/cholesky.h"
-#include "base/status.h"
-#include "base/monitor.h"
-#include "svm/active_set.h"
-#include "svm/polish/schur.h"
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
+#include "svm/active_set.h"
+#include "svm/polish/schur.h"
 
 #define MOST 15          /* steps; 3 to 6 are usual, and a start that needs more is too far away */
 #define STEADY 0.1       /* residual below which S may change: signs mean nothing earlier */

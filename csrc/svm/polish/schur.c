@@ -4,10 +4,10 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "linalg/blas.h"
-#include "linalg/cholesky.h"
 #include "base/simd.h"
 #include "base/status.h"
+#include "linalg/blas.h"
+#include "linalg/cholesky.h"
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 

@@ -25,8 +25,8 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 #include "svm/active_set.h"
-#include "svm/systems/metric_gram.h"
 #include "svm/polish/clip.h"
+#include "svm/systems/metric_gram.h"
 
 #define IDLE 4           /* steps in which the residual is not halved: it will not be */
 #define STEADY 0.1       /* residual below which S may change: signs mean nothing earlier */

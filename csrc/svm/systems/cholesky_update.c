@@ -5,9 +5,9 @@
 
 #include "base/arena.h"
 #include "base/simd.h"
-#include "svm/systems/gram.h"
 #include "base/status.h"
 #include "linalg/vector.h"
+#include "svm/systems/gram.h"
 
 #define ROOM 16
 #define LANES SIMD_LANES /* the totals below count on 8 */

@@ -4,15 +4,15 @@
 
 #include "base/arena.h"
 #include "base/simd.h"
-#include "base/threads.h"
 #include "base/status.h"
+#include "base/threads.h"
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
 /* A pivot below it (the diagonal being 1): rows of one query depend on each other. */
-#define DEPENDENT 1e-14
+#define SINGULAR 1e-14
 /* Rows that each query may gain before there must be new room, besides an eighth of its own. */
-#define MORE 3
+#define ROOM_FOR_MORE 3
 
 /* A loop over queries: */
 struct loop {
@@ -28,7 +28,7 @@ static int invert(double *restrict A, ptrdiff_t m)
 {
     for (ptrdiff_t p = 0; p < m; ++p) {
         double *restrict top = A + p * m, pivot = top[p];
-        if (!(pivot > DEPENDENT))
+        if (!(pivot > SINGULAR))
             return 0;
         top[p] = 1;
         for (ptrdiff_t j = 0; j < m; ++j)
@@ -131,7 +131,7 @@ int compact_rows_make_room(struct compact_rows *r, const struct rows *rows, cons
         ++r->count[rows->query[member[i]]];
     r->slot[0] = 0;
     for (ptrdiff_t q = 0; q < M; ++q) {
-        ptrdiff_t most = rows->first[q + 1] - rows->first[q], room = r->count[q] + r->count[q] / 8 + MORE;
+        ptrdiff_t most = rows->first[q + 1] - rows->first[q], room = r->count[q] + r->count[q] / 8 + ROOM_FOR_MORE;
         room = room < most ? room : most;
         r->slot[q + 1] = r->slot[q] + room;
         r->offset[q] = total;

@@ -5,14 +5,14 @@
 
 #include "base/arena.h"
 #include "base/simd.h"
-#include "linalg/gemm.h"
 #include "base/status.h"
+#include "linalg/gemm.h"
 #include "linalg/vector.h"
 
 #define LANES SIMD_LANES
-#define TALL 16     /* rows of G that are made together: a panel of the product */
-#define QUERIES 160 /* up to this many, beyond 2 dz, K P costs less than W and its product with them ... */
-#define FEW 400     /* ... and on so few rows the initial support, which needs K, saves more than K costs */
+#define PANEL_ROWS 16    /* rows of G that are made together: a panel of the product */
+#define QUERIES 160      /* up to this many, beyond 2 dz, K P costs less than W and its product with them ... */
+#define SUPPORT_ROWS 400 /* ... and on so few rows the initial support, which needs K, saves more than K costs */
 
 /* D [m, padded]: the differences of a window's rows over their own length, `length` / z. */
 SIMD_DISPATCH
@@ -49,8 +49,8 @@ static int square(double *G, ptrdiff_t stride, const double *D, ptrdiff_t n, ptr
     if (packed == NULL)
         return STATUS_NO_MEMORY;
     gemm_pack_transposed(packed, D, dk, n, dk);
-    for (ptrdiff_t k = 0; k < n; k += TALL)
-        gemm_rows(G + k * stride + k, stride, D + k * dk, dk, packed + k * dk, n - k < TALL ? n - k : TALL,
+    for (ptrdiff_t k = 0; k < n; k += PANEL_ROWS)
+        gemm_rows(G + k * stride + k, stride, D + k * dk, dk, packed + k * dk, n - k < PANEL_ROWS ? n - k : PANEL_ROWS,
                   simd_padded(n) - k, dk);
     arena_release(arena, mark);
     return STATUS_DONE;
@@ -96,7 +96,7 @@ int gram_init(struct gram *gram, const struct rows *rows, struct arena *arena)
         .rows = rows, .arena = arena, .dk = simd_padded(w->dk), .dz = simd_padded(w->dz), .across = simd_padded(M)};
     gram->D = arena_doubles(arena, m, gram->dk);
     gram->Z = arena_zeros(arena, M, gram->dz);
-    if (m <= FEW || M <= QUERIES + 2 * w->dz) {
+    if (m <= SUPPORT_ROWS || M <= QUERIES + 2 * w->dz) {
         gram->K = arena_doubles(arena, gram->across, gram->across);
         gram->P = arena_doubles(arena, M, gram->dk);
         gram->v = arena_doubles(arena, gram->dk, 1);

@@ -4,15 +4,15 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "linalg/cholesky.h"
-#include "base/status.h"
 #include "base/monitor.h"
+#include "base/status.h"
+#include "linalg/cholesky.h"
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-#define CHUNK 256        /* queries per gemm: enough for its full speed */
-#define CONSISTENT 1e-11 /* residual of a solution, as a part of it: a hundredth of the gap */
-#define REFINEMENTS 2    /* when H has lost nearly all digits, each still gains a few */
+#define CHUNK 256         /* queries per gemm: enough for its full speed */
+#define CONSISTENT 1e-11  /* residual of a solution, as a part of it: a hundredth of the gap */
+#define RESIDUAL_PASSES 2 /* when H has lost nearly all digits, each still gains a few */
 
 static ptrdiff_t packed(ptrdiff_t d)
 {
@@ -120,7 +120,7 @@ int newton_system_solve(struct newton_system *n, double *dx, double *dW, double 
         for (ptrdiff_t k = 0; k < m; ++k)
             h[k] = h[k] * n->inverse[k] - n->refined[k];
         memset(dx, 0, (size_t)m * sizeof(double));
-        int status = support_system_solve(&n->support, dx, h, DBL_EPSILON, REFINEMENTS, &corrections, n->monitor,
+        int status = support_system_solve(&n->support, dx, h, DBL_EPSILON, RESIDUAL_PASSES, &corrections, n->monitor,
                                           n->arena);
         rows_adjoint(dW, n->rows, dx, n->U);
         if (rest != NULL)
@@ -134,7 +134,7 @@ int newton_system_solve(struct newton_system *n, double *dx, double *dW, double 
     rows_apply(n->refined, n->rows, dW, n->U);
     for (ptrdiff_t k = 0; k < m; ++k)
         dx[k] = h[k] - n->refined[k] / n->inverse[k];
-    for (int pass = 0; pass < REFINEMENTS; ++pass) {
+    for (int pass = 0; pass < RESIDUAL_PASSES; ++pass) {
         rows_adjoint(n->M, n->rows, dx, n->U);
         for (ptrdiff_t i = 0; i < D; ++i)
             n->M[i] += (rest != NULL ? rest[i] : 0) - dW[i];

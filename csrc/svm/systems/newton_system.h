@@ -14,6 +14,8 @@
 /* The equations that are solved: those of the fewer unknowns. */
 enum newton_system_unknowns { NEWTON_SYSTEM_ROWS, NEWTON_SYSTEM_WEIGHTS };
 
+#define NEWTON_SYSTEM_ABSENT 1e100 /* 1/d of a row that takes no part */
+
 struct newton_system {
     enum newton_system_unknowns unknowns;
     const struct rows *rows;

@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/status.h"
 #include "linalg/blas.h"
 #include "linalg/cholesky.h"
-#include "base/status.h"
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 

@@ -3,11 +3,11 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/monitor.h"
+#include "base/status.h"
 #include "linalg/blas.h"
 #include "linalg/cholesky.h"
 #include "linalg/matrix.h"
-#include "base/status.h"
-#include "base/monitor.h"
 #include "linalg/vector.h"
 
 /* Relative to the unit diagonal: keeps nearly dependent rows factorable; refinement removes what it adds. */
