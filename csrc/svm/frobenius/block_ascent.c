@@ -11,11 +11,11 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-#define SWEEPS 5      /* cyclic sweeps of a block per visit, at most */
-#define SETTLED 0.03  /* ... until the largest move is this part of the first sweep's */
-#define GROUP 64      /* queries of a group where all queries at once would cost more */
-#define IDLE_VISITS 2 /* visits without a change after which a query rests ... */
-#define EVERY 4       /* ... but for one epoch in this many, which begins by inspecting all rows */
+#define SWEEPS 5          /* cyclic sweeps of a block per visit, at most */
+#define STEADY_SWEEP 0.03 /* ... until the largest move is this part of the first sweep's */
+#define GROUP 64          /* queries of a group where all queries at once would cost more */
+#define IDLE_VISITS 2     /* visits without a change after which a query rests ... */
+#define EVERY 4           /* ... but for one epoch in this many, which begins by inspecting all rows */
 
 int block_ascent_init(struct block_ascent *blocks, const struct rows *rows, double soft, struct arena *arena)
 {
@@ -202,7 +202,7 @@ static double solve_block(double *restrict lambda, double *restrict change, doub
         total += largest;
         if (sweep == 0)
             first = largest;
-        if (largest <= SETTLED * first)
+        if (largest <= STEADY_SWEEP * first)
             break;
     }
     return total;
