@@ -177,7 +177,7 @@ static int solve_on_set(struct search *f, struct loop *s, const struct coordinat
         compare(f, s, g);
         if (status == STATUS_INTERRUPTED || status < 0)
             return status;
-        int polished = f->gap > tolerance ? polish(f, g, tolerance, arena) : STATUS_DONE;
+        int polished = f->gap > tolerance && *iterations < most ? polish(f, g, tolerance, arena) : STATUS_DONE;
         if (polished == STATUS_INTERRUPTED || polished < 0)
             return polished;
         if (f->gap <= tolerance && (polished = conclude(f, g, status, arena)) <= STATUS_INFEASIBLE)
