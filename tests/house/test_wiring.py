@@ -283,3 +283,13 @@ def test_multipliers_of_other_tokens_are_a_start_and_their_weights_are_not(drawn
     data = attsvm.cross_attention(drawn.X, drawn.Z)
     sol = attsvm.solve_svm(data, [0] * 6, "nuclear", warm_start=small)
     assert sol.margin == pytest.approx(attsvm.solve_svm(data, [0] * 6, "nuclear").margin, rel=1e-8)
+
+
+def test_what_a_rule_keeps(drawn):
+    """From W = 0 adam's mean is G and its root |G|; momentum of any size is kept, and moves the second step."""
+    problem = attsvm.Problem(attsvm.cross_attention(drawn.X, drawn.Z), drawn.y, attsvm.LinearHead(drawn.v))
+    run = attsvm.train(problem, rule="adam", steps=1, record=0)
+    np.testing.assert_allclose(run.root / run.root.max(), np.abs(run.mean) / np.abs(run.mean).max(), rtol=1e-9)
+    assert (run.mean < 0).any() and (run.root >= 0).all()
+    plain, small = (attsvm.train(problem, momentum=beta, steps=5, record=0) for beta in (0.0, 0.3))
+    assert plain.mean is None and small.mean is not None and np.abs(small.W - plain.W).max() > 1e-4
