@@ -31,7 +31,7 @@ class Metric:
             return
         assert P is not None and R is not None
         self._roots = [np.linalg.cholesky(one) for one in (P, R)]  # P = L L^T: ||P^(1/2) W|| = ||L^T W||
-        self._inverses = [np.linalg.inv(root) for root in self._roots]
+        self.inverses = [np.linalg.inv(root) for root in self._roots]
         spectra = [np.linalg.eigvalsh(one) for one in (P, R)]
         self.roundings = sum(8 * len(s) * s[-1] / s[0] for s in spectra)
         self.largest_dual = 1 / math.sqrt(spectra[0][0] * spectra[1][0])
@@ -46,7 +46,7 @@ class Metric:
         if self.D is not None:
             W = W / np.sqrt(self.D) if dual else W * np.sqrt(self.D)
         elif dual:
-            W = self._inverses[0] @ W @ self._inverses[1].T
+            W = self.inverses[0] @ W @ self.inverses[1].T
         else:
             W = self._roots[0].T @ W @ self._roots[1]
         return np.sqrt(np.square(W).sum(axis=(-2, -1)))

@@ -56,6 +56,8 @@ def _text(proof: dict[str, Any]) -> bytes:
 
 def _candidates(sol: Separation) -> Iterator[dict[str, Any]]:
     """Contents of files that may prove the answer, the likeliest first."""
+    if sol.metric is not None:
+        raise ValueError("not proved: the checker knows no metric")
     if sol.method == "working set":
         raise ValueError("not proved: the rows of other processes are not here")
     if sol.status == "infeasible":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,7 @@ class Request(NamedTuple):
     """The checked arguments of a solve, but for the data."""
 
     selection: Selection
-    norm: str | float
+    norm: Any  # as as_norm gives it, or a Metric
     method: str
     tol: float
     max_iter: int = 0  # 0: the method's own limit

@@ -73,6 +73,8 @@ class Separation(Result):
         cycle of preferences, or nothing asked.
     norm : str or float
         Of the weights, as :func:`solve_svm` names it.
+    metric : (dk, dz) array, tuple (P, R) or None
+        Of the weights, as :func:`solve_svm` got it; then ``norm`` is that metric.
     iterations : int
         Of the method that answered; what one is depends on the method.
     message : str
@@ -91,6 +93,15 @@ class Separation(Result):
         self.method = answer.method or request.method
         self.status = "optimal" if answer.status == 0 else _core.STATUS[answer.status]
         self._answer = answer
+
+    @property
+    def answer(self) -> Answer:
+        """As the solver gave it."""
+        return self._answer
+
+    @property
+    def metric(self) -> Any:
+        return self.norm.value if isinstance(self.norm, Metric) else None
 
     @property
     def W(self) -> np.ndarray | None:

@@ -14,10 +14,12 @@ from numpy.typing import ArrayLike
 
 from .. import _core
 from ..attention.data import Data, check_data
+from ..attention.intervals import intervals
 from ..attention.selection import Selection, number_undecided
 from ..common.check import NORMS, as_choice, as_count, as_norm, as_number
+from ..common.metric import as_metric
 from ..common.progress import closing_gap
-from ..common.types import Method, Norm
+from ..common.types import Method, MetricLike, Norm
 from ..common.workers import Workers
 from .cycle import cycle
 from .request import Answer, Request
@@ -25,6 +27,7 @@ from .scale import OUT_OF_RANGE, in_units, scaled_number
 from .separation import Separation
 from .sharded import solve_sharded
 from .warm_start import as_start
+from .whitening import Whitening
 
 __all__ = ["ConvergenceWarning", "feasible", "solve_svm"]
 
@@ -64,6 +67,7 @@ def solve_svm(
     C: float | None = None,
     rank: int | None = None,
     margins: ArrayLike | None = None,
+    metric: MetricLike | None = None,
     max_iter: int | None = None,
     warm_start: Separation | ArrayLike | None = None,
     progress: bool = False,
@@ -106,6 +110,11 @@ def solve_svm(
         What each entry's row must reach: ``(x_a - x_t)^T W z >= margins`` instead of 1, and ``=`` instead of
         ``= 0`` between several selected tokens.  Of any sign; that of the first selected token is not read.  Where
         some are not positive "block" and "gradient" may end "undecided"; "auto" then goes on.
+    metric : (dk, dz) array_like, or tuple of (dk, dk) and (dz, dz) array_like, optional
+        With ``norm="frobenius"``: the norm ``sqrt(sum metric W^2)``, positive; or of a tuple (P, R), symmetric and
+        positive definite, ``||P^(1/2) W R^(1/2)||_F``.  W comes in the original coordinates, margin and bound in the
+        metric.  A preconditioned step ``W <- W - lr H * dL`` is gradient descent in the metric ``1 / H``.  Not with
+        ``reduce``.
     max_iter : int, optional
     warm_start : Separation or array_like in the data's entry shape, optional
         An answer of a problem like this one (another selection, norm, C or tol, data slightly moved), or multipliers
@@ -162,11 +171,15 @@ def solve_svm(
            [0., 0.]])
     """
     asked = (data, selected, norm, tol, method, C, rank, margins, max_iter, warm_start)
+    if metric is not None and (reduce is not None or progress):
+        raise ValueError("metric goes without reduce and progress")
     if reduce is not None:
         sol = _solve_shard(Workers(reduce), data, partial(_asked, *asked, progress, sharded=True))
     else:
         request = _asked(*asked)
-        if progress:
+        if metric is not None:
+            sol = _solve_in_metric(data, request, metric)
+        elif progress:
             with closing_gap(tol) as report:
                 sol = solve_request(data, request._replace(report=report))
                 report(sol.iterations, sol.gap)
@@ -177,6 +190,24 @@ def solve_svm(
     if sol.status in ("iteration limit", "undecided"):
         warnings.warn(f"solve_svm: {sol.message}", ConvergenceWarning, stacklevel=2)
     return sol
+
+
+def _solve_in_metric(data: Data, request: Request, metric: Any) -> Separation:
+    """The plain problem on whitened tokens; both bounds are computed again from the tokens as they are."""
+    if request.norm != "frobenius":
+        raise ValueError(f"metric goes with norm='frobenius', got norm={request.norm!r}")
+    kind = as_metric("metric", metric, data.dk, data.dz)
+    whitening = Whitening(data, kind)
+    plain = solve_request(whitening.plain, request)
+    answer, W = plain.answer, whitening.back(plain.answer.W)
+    low, high = answer.lower, answer.upper
+    if request.C is None and request.selection.rhs is None and plain.status != "no constraint":
+        ends = intervals(data, request.selection, W[None], plain.flat_dual[None], kind)
+        low, high = (float(end[0]) for end in ends)
+        if plain.W is None:
+            low, high = answer.lower, answer.upper
+    found = answer.__class__ is Answer and answer or Answer(*answer)
+    return Separation(data, request._replace(norm=kind), found._replace(W=W, lower=low, upper=high))
 
 
 def _solve_shard(workers: Workers, data: Data, ask: Callable[[], Request]) -> Separation:

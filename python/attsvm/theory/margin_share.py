@@ -10,8 +10,9 @@ from numpy.typing import ArrayLike
 from ..attention.data import Data, check_data
 from ..attention.selection import Selection
 from ..common.check import as_norm, as_numeric, check_finite
+from ..common.metric import as_metric
 from ..common.norms import size
-from ..common.types import Norm
+from ..common.types import MetricLike, Norm
 from ..svm.solve import solve_svm
 
 __all__ = ["margin_share"]
@@ -19,7 +20,9 @@ __all__ = ["margin_share"]
 ROUNDING = 1e-13  # part of (row length) (norm of W) to which the left side of a row can be computed
 
 
-def margin_share(data: Data, selected: ArrayLike, W: ArrayLike, norm: Norm = "frobenius") -> tuple[Any, ...]:
+def margin_share(
+    data: Data, selected: ArrayLike, W: ArrayLike, norm: Norm = "frobenius", metric: MetricLike | None = None
+) -> tuple[Any, ...]:
     """The margin of ``W / ||W||`` as a share of the largest margin: ``min_e A(W)_e / ||W||`` over ``gamma*``.
 
     1 where W has the direction of an SVM solution of that norm, whichever where there are several; negative where W
@@ -33,7 +36,7 @@ def margin_share(data: Data, selected: ArrayLike, W: ArrayLike, norm: Norm = "fr
         minus the largest difference counts as their margin when that is the least.
     W : array_like (..., dk, dz)
         Weights, or a stack of them (those of a run: ``run.weights``).
-    norm : as in :func:`solve_svm`
+    norm, metric : as in :func:`solve_svm`
 
     Returns
     -------
@@ -68,13 +71,13 @@ def margin_share(data: Data, selected: ArrayLike, W: ArrayLike, norm: Norm = "fr
         raise ValueError(f"W must have shape (..., dk, dz) = (..., {data.dk}, {data.dz}), got {W.shape}")
     check_finite("W", W)
     selection = Selection(data, selected)
-    sol = solve_svm(data, selected, norm)
+    sol = solve_svm(data, selected, norm, metric=metric)
     if sol.status == "no constraint":
         raise ValueError("selected must leave a token out that differs: without a row no margin is the largest")
     if sol.status == "infeasible":
         raise ValueError(f"selected must be feasible to have a largest margin, got one that is not: {sol.message}")
     stack = W.reshape(-1, data.dk, data.dz)
-    sizes = size(stack, norm)
+    sizes = size(stack, norm if metric is None else as_metric("metric", metric, data.dk, data.dz))
     least = np.array(
         [_least(data, selection, weights / (of_w or 1.0)) for weights, of_w in zip(stack, sizes, strict=True)]
     )

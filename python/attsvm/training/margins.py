@@ -6,7 +6,6 @@ each query, ``-dL/dW = sum delta (x_ref - x_t) z^T``: it has the form of multipl
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -15,16 +14,15 @@ from numpy.typing import ArrayLike
 
 from .. import _core
 from ..attention.data import Data
+from ..attention.intervals import intervals
 from ..attention.selection import Selection
 from ..common.check import as_norm
 from ..common.metric import Metric, as_metric
-from ..common.norms import largest_of_unit, roundings, size
 from ..common.types import MetricLike, Norm
 
-__all__ = ["ProvesMargins", "intervals", "record_intervals"]
+__all__ = ["ProvesMargins", "record_intervals"]
 
 AT_ONCE = 1 << 15  # numbers of several records, which stay in cache
-SMALL = 2.0**-300
 
 
 class ProvesMargins:
@@ -199,29 +197,6 @@ class ProvesMargins:
         return [Selection(self.data, part).within(self.data) for part in given]
 
 
-def intervals(
-    data: Data, selection: Selection, W: np.ndarray, delta: np.ndarray, norm: Norm | Metric
-) -> tuple[np.ndarray, np.ndarray]:
-    """(low, high) of R weights W (R, dk, dz) and as many logit gradients delta (R, entries), each rounded outwards."""
-    reference, kept, power = selection.within(data).reference, selection.kept, 0
-    handle = data.handle
-    if data.powers is not None:
-        power = sum(data.powers)
-        keys, queries = np.ldexp(data.keys.astype(np.float64), -data.powers[0]), np.ldexp(data.queries, -data.powers[1])
-        handle = _core.windows(keys, queries, data.start, data.stop)
-    dual = np.maximum(delta, 0.0)
-    W, dual = _in_range(W), _in_range(dual if kept is None else np.where(kept, delta, dual))
-    least, pull, total, off = _core.interval(handle, reference, kept, W, dual)
-    dk, dz = data.dk, data.dz
-    outwards = 1 + roundings(norm, dk, dz)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        low = np.where(least > 0, least / (outwards * size(W, norm)), 0.0)
-        reached = outwards * (size(pull, norm, dual=True) + off * largest_of_unit(norm, dk, dz))
-        high = np.where(total > 0, reached / total, math.inf)
-    low[np.isnan(low)] = 0.0  # of W = 0
-    return np.ldexp(low, power), np.ldexp(high, power)
-
-
 def record_intervals(
     problem: Any, problems: list[Any] | None, selections: list[Selection], weights: np.ndarray, norm: Norm | Metric
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -241,13 +216,3 @@ def record_intervals(
         for h, chosen in enumerate(selections):
             low[part, h], high[part, h] = intervals(data, chosen, W[:, h], delta[:, h], norm)
     return (low[:, 0], high[:, 0]) if problem.heads is None else (low, high)
-
-
-def _in_range(stack: np.ndarray) -> np.ndarray:
-    """Each member over a power of two where sums of its squares could leave double precision: no end has a scale."""
-    axes = tuple(range(1, stack.ndim))
-    largest = np.maximum(stack.max(axis=axes, keepdims=True), -stack.min(axis=axes, keepdims=True))
-    far = (largest != 0) & ((largest < SMALL) | (largest > 1 / SMALL))
-    if not far.any():
-        return np.ascontiguousarray(stack)
-    return stack * np.ldexp(1.0, np.where(far, np.clip(-np.frexp(largest)[1], -1000, 1000), 0))

@@ -97,6 +97,9 @@ class Run(Result):
     direction : (dk, dz) array
         Where the run would go on, of unit Frobenius norm: the negative gradient of the mean loss in W, or of ``mean``,
         as the rule turns it.  Of factors, what steps along their gradients do to ``K Q^T``.
+    metric : (dk, dz) array or None
+        Of "adam", the metric D in which its step ``W -= lr * m / root`` is gradient descent: ``root``, of mean 1, and 1
+        where no gradient ever was.  For ``margins(metric=)`` and :func:`attsvm.solve_svm`.
     multipliers : array or list, in the data's entry shape
         :meth:`attsvm.Problem.multipliers` at the end.
     undecided : bool array or list, in the data's query shape
@@ -212,6 +215,14 @@ class Run(Result):
         if self.stacked:
             raise ValueError("several runs have no one gradient: take one, run[r]")
         return self.trained.multipliers(self.W)[0]
+
+    @property
+    def metric(self) -> np.ndarray | None:
+        if self.root is None:
+            return None
+        seen = self.root > 0
+        mean = np.mean(self.root, axis=(-2, -1), keepdims=True, where=seen)
+        return np.where(seen, self.root / np.where(seen.any(), mean, 1.0), 1.0)
 
     @property
     def direction(self) -> np.ndarray:

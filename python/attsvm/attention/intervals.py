@@ -1,0 +1,51 @@
+"""What weights and multipliers prove of the largest margin, each end rounded outwards."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from .. import _core
+from ..common.metric import Metric
+from ..common.norms import largest_of_unit, roundings, size
+from ..common.types import Norm
+from .data import Data
+from .selection import Selection
+
+__all__ = ["intervals"]
+
+SMALL = 2.0**-300
+
+
+def intervals(
+    data: Data, selection: Selection, W: np.ndarray, delta: np.ndarray, norm: Norm | Metric
+) -> tuple[np.ndarray, np.ndarray]:
+    """(low, high) of R weights W (R, dk, dz) and multipliers delta (R, entries), each rounded outwards."""
+    reference, kept, power = selection.within(data).reference, selection.kept, 0
+    handle = data.handle
+    if data.powers is not None:
+        power = sum(data.powers)
+        keys, queries = np.ldexp(data.keys.astype(np.float64), -data.powers[0]), np.ldexp(data.queries, -data.powers[1])
+        handle = _core.windows(keys, queries, data.start, data.stop)
+    dual = np.maximum(delta, 0.0)
+    W, dual = _in_range(W), _in_range(dual if kept is None else np.where(kept, delta, dual))
+    least, pull, total, off = _core.interval(handle, reference, kept, W, dual)
+    dk, dz = data.dk, data.dz
+    outwards = 1 + roundings(norm, dk, dz)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        low = np.where(least > 0, least / (outwards * size(W, norm)), 0.0)
+        reached = outwards * (size(pull, norm, dual=True) + off * largest_of_unit(norm, dk, dz))
+        high = np.where(total > 0, reached / total, math.inf)
+    low[np.isnan(low)] = 0.0  # of W = 0
+    return np.ldexp(low, power), np.ldexp(high, power)
+
+
+def _in_range(stack: np.ndarray) -> np.ndarray:
+    """Each member over a power of two where sums of its squares could leave double precision: no end has a scale."""
+    axes = tuple(range(1, stack.ndim))
+    largest = np.maximum(stack.max(axis=axes, keepdims=True), -stack.min(axis=axes, keepdims=True))
+    far = (largest != 0) & ((largest < SMALL) | (largest > 1 / SMALL))
+    if not far.any():
+        return np.ascontiguousarray(stack)
+    return stack * np.ldexp(1.0, np.where(far, np.clip(-np.frexp(largest)[1], -1000, 1000), 0))
