@@ -416,6 +416,10 @@ class Separation(Result):
         columns["certificate" if self.status == "infeasible" else "dual"] = self.flat_dual
         return columns | {"support": self._holding & ~selected}
 
+    def _values(self) -> dict[str, Any]:
+        values = super()._values()
+        return values if self.metric is None else values | {"norm": self.norm_name, "metric": self.metric}
+
     def _state(self) -> dict[str, Any]:
         state = {name: getattr(self, name) for name in ("data", "selection", "norm", "method", "C", "status")}
         return state | {"answer": self._answer[:-1]}  # the last is an exception, of an answer that never got here
