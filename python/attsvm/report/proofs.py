@@ -33,7 +33,7 @@ class ProvedAnswers:
         listeners.remove(self._note)
 
     def _note(self, sol: Separation) -> None:
-        if not sol.flat_dual.any():  # nothing was asked, or nothing found
+        if sol.status == "undecided" or not sol.flat_dual.any():  # says nothing, or nothing was asked
             return
         with self._lock:
             self.seen += 1
