@@ -43,7 +43,7 @@
  * long; an epoch visits VISITED rows of a query, those near their margin.
  */
 #define INTERIOR_SYSTEMS 8
-#define NEWTON_SYSTEMS 2
+#define NEWTON_SYSTEMS 8
 #define NUCLEAR_SYSTEMS 40
 #define SLOWER 8
 #define VISITED 8
