@@ -87,7 +87,7 @@ def test_tokens_rescaled_before_the_first_solve(before, after, rng):
     """What was found when the data were made is not what the solve sees; powers of two change no digit."""
     X, Z = rng.standard_normal((6, 8, 10)), rng.standard_normal((6, 10))
     tokens = before * X
-    data = attsvm.cross_attention(tokens, Z)
+    data = attsvm.cross_attention(tokens, Z, copy=False)
     tokens *= after / before
     expected = attsvm.solve_svm(attsvm.cross_attention(after * X, Z), [0] * 6)
     sol = attsvm.solve_svm(data, [0] * 6)
@@ -102,7 +102,7 @@ def test_tokens_made_infinite_afterwards_are_named(way, bad, d, rng):
     """One coordinate as well as ten: a difference that is no number is not a copy either."""
     for name, at in (("X", (2, 3, d - 1)), ("X", (2, 0, 0)), ("Z", (1, d - 1))):
         arrays = {"X": rng.standard_normal((6, 8, d)), "Z": rng.standard_normal((6, d))}
-        data = attsvm.cross_attention(**arrays)
+        data = attsvm.cross_attention(**arrays, copy=False)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", attsvm.ConvergenceWarning)
             attsvm.solve_svm(data, [0] * 6, **way)
@@ -115,7 +115,7 @@ def test_tokens_made_infinite_afterwards_are_named(way, bad, d, rng):
 
 def test_tokens_scaled_afterwards_are_solved_as_they_are(rng):
     X, Z = rng.standard_normal((6, 8, 10)), rng.standard_normal((6, 10))
-    data = attsvm.cross_attention(X, Z)
+    data = attsvm.cross_attention(X, Z, copy=False)
     before = attsvm.solve_svm(data, [0] * 6)
     X *= 2.0**300
     np.testing.assert_allclose(np.ldexp(attsvm.solve_svm(data, [0] * 6).W, 300), before.W, rtol=1e-6, atol=1e-9)
@@ -127,5 +127,5 @@ def test_the_arrays_of_data_cannot_be_written_through_it(rng):
         for array in (data.keys, data.queries, data.values):
             with pytest.raises(ValueError, match="read-only"):
                 array[0, 0] = 1.0
-    assert np.shares_memory(attsvm.cross_attention(X, Z).keys, X)  # a view all the same
+    assert np.shares_memory(attsvm.cross_attention(X, Z, copy=False).keys, X)  # a view all the same
     assert X.flags.writeable and Z.flags.writeable
