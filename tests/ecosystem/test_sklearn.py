@@ -106,7 +106,7 @@ def test_pipeline_search_clone_and_pickle():
 
 
 def test_queries_by_metadata_routing():
-    X, Z, selected, y = sequences()
+    X, Z, selected, y = sequences(n=200)
     with sklearn.config_context(enable_metadata_routing=True):
         model = AttentionClassifier(max_iter=300).set_fit_request(Z=True).set_score_request(Z=True)
         pipeline = make_pipeline(FunctionTransformer(), model)

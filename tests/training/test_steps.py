@@ -110,8 +110,9 @@ def test_each_step_with_the_head_is_the_twins(kind, trained, rule):
 @pytest.mark.parametrize("trained", ["W", "KQ"])
 def test_steps_where_gradients_are_far_below_double_precision(trained, rule):
     """A start sixty times as large: e^-1000, and the plain gradient no longer a number that moves anything."""
-    case = build_case("cross")
-    walk(case, starts(case, trained, size=60.0), *RULES[rule], steps=10)
+    case, (options, rtol) = build_case("cross"), RULES[rule]
+    # A polar factor multiplies the rounding of logits near 1000 by the gradient's condition: 5e-6 in some builds.
+    walk(case, starts(case, trained, size=60.0), options, 1e-4 if options["rule"] == "spectral" else rtol, steps=10)
 
 
 @pytest.mark.parametrize("kind", BUILDERS)
