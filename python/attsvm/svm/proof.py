@@ -25,7 +25,7 @@ DEPENDENT = 1e-9  # of the largest: what is left of an equation that depends on 
 BINDING = 1e-6  # of the largest margin asked: W exceeds less where it is held
 NOISE = 1e-12  # of the largest pull of a multiplier: what interior points leave on rows that are not needed
 BITS = (28, 44, 53)  # of an inverse, the fewest that do: products of short integers are fast
-MOST_DEPENDED = 40  # equations on which another depends: the factors have some 100 digits for each
+MOST_DEPENDED = 12  # equations on which another depends: exact factors of 40 take minutes
 NUDGES = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10, 1e-9)  # of W, into the margins that it misses by rounding
 
 
