@@ -52,7 +52,7 @@ def test_a_share_of_the_margin_has_both_ends(drawn, monkeypatch):
     data = attsvm.cross_attention(drawn.X, drawn.Z)
     sol = attsvm.solve_svm(data, [0] * 6)
     loose = SimpleNamespace(status="iteration limit", margin=sol.margin / 2, margin_bound=2 * sol.margin, message="")
-    monkeypatch.setattr(margin_share, "solve_svm", lambda *_: loose)
+    monkeypatch.setattr(margin_share, "solve_svm", lambda *_, **__: loose)
     W = sol.W + 0.05 * np.abs(sol.W).max()
     least = data.margins(W, [0] * 6)[:, 1:].min() / np.linalg.norm(W)
     assert 0 < least < sol.margin
