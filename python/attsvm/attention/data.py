@@ -113,7 +113,7 @@ class Data:
         """The query of these entries."""
         return np.searchsorted(self.indptr, entries, side="right") - 1
 
-    @property
+    @functools.cached_property
     def rows(self) -> int:
         """One for every token that is not selected."""
         return _core.entries(self.handle) - len(self.queries)
@@ -187,8 +187,6 @@ class Data:
 
     def in_range(self) -> Any:
         """The windows of keys and queries over their powers of two, of the choosing queries alone."""
-        if self.powers is None and self.choosing is None:
-            return self.handle
         keys, queries, start, stop = self.keys, self.queries, self.start, self.stop
         if self.powers is not None:
             keys = np.ldexp(keys.astype(np.float64), -self.powers[0])

@@ -27,8 +27,6 @@ class Selection:
     """
 
     def __init__(self, data: Data, selected: Any, margins: Any = None):
-        if hasattr(selected, "undecided"):
-            selected = _of_run(selected)
         self.kept: np.ndarray | None = None
         self.rhs: np.ndarray | None = None
         self.power = 0
@@ -65,6 +63,8 @@ class Selection:
         self.within(data)
 
     def _read(self, data: Data, selected: Any) -> None:
+        if hasattr(selected, "undecided"):
+            selected = _of_run(selected)
         layout = data.layout
         array = as_parts("selected", selected, not layout.uniform, _as_integers_or_bools)
         if (array[0] if isinstance(array, list) else array).dtype.kind != "b":

@@ -51,6 +51,8 @@ def in_units(answer: Answer, rows: int, asked: int, soft: bool, norm: str | floa
     entrywise norm of exponent p.  Where multipliers leave double precision though W does not, they come at order one:
     what they prove, ``||M|| / sum dual``, has no scale.  (Those of a soft margin have: they are slacks.)
     """
+    if rows == asked == answer.status == 0:
+        return answer
     infeasible = _core.STATUS[answer.status] == "infeasible"
     if rows == asked == 0 and not infeasible:
         return answer

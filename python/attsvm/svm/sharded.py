@@ -8,6 +8,7 @@ proves (a bound of the margin, or that there is no W) its multipliers prove for 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -82,7 +83,7 @@ def _first_solves(
 ) -> Separation | None:
     if workers.rank != 0 or not working:
         return None
-    return solve(working, request._replace(selection=Selection(working, selected), tol=request.tol / 2))
+    return solve(working, replace(request, selection=Selection(working, selected), tol=request.tol / 2))
 
 
 def _tell(sol: Separation | None, working: Data, workers: Workers) -> tuple[Any, ...]:

@@ -6,6 +6,7 @@ import logging
 import math
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -181,7 +182,7 @@ def solve_svm(
             sol = _solve_in_metric(data, request, metric)
         elif progress:
             with closing_gap(tol) as report:
-                sol = solve_request(data, request._replace(report=report))
+                sol = solve_request(data, replace(request, report=report))
                 report(sol.iterations, sol.gap)
         else:
             sol = solve_request(data, request)
@@ -261,8 +262,9 @@ def _asked(
         for name in (name for name, value in given.items() if value is not None):
             raise ValueError(f"reduce goes without {name}")
         selection = selection.within(data)
-    start = (None, None) if warm_start is None else as_start(data, warm_start, norm)
-    return Request(selection, norm, method, tol, most, C, rank, *start)
+    if warm_start is None:
+        return Request(selection, norm, method, tol, most, C, rank)
+    return Request(selection, norm, method, tol, most, C, rank, *as_start(data, warm_start, norm))
 
 
 def feasible(data: Data, selected: ArrayLike, norm: Norm = "frobenius") -> Separation:
@@ -310,10 +312,10 @@ def solve_request(data: Data, request: Request) -> Separation:
     methods = _methods(request.norm, request.C, request.rank)
     name = request.method if request.method in methods else next(iter(methods))  # "auto" where there is but one
     if name != request.method:
-        request = request._replace(method=name)
+        request = replace(request, method=name)
     try:
         if data.rows > CYCLE_ROWS and request.C is None and (dual := cycle(data, request.selection)) is not None:
-            known = request._replace(method="presolve", max_iter=0, dual=dual, W=None, report=None)
+            known = replace(request, method="presolve", max_iter=0, dual=dual, W=None, report=None)
             sol = Separation(data, known, _call(_core.presolve, data, known))
             if sol.status == "infeasible":
                 return sol
@@ -345,20 +347,22 @@ def _methods(norm: str | float, C: float | None, rank: int | None) -> dict[str, 
 def _call(solver: Any, data: Data, request: Request) -> Answer:
     """The solver on data whose products are in range, its answer in the units given.  What it begins with (multipliers,
     weights, a report) has no units: it is scaled to fit."""
-    powers, selection, norm, C = data.powers, request.selection, request.norm, request.C
+    powers, choosing, selection, norm, C = data.powers, data.choosing, request.selection, request.norm, request.C
     power, p = sum(powers) if powers else 0, 2.0 if isinstance(norm, str) else norm
     soft = 0.0 if C is None else scaled_number(C, 2 * power, "C in the units of W")
     reference, kept, rhs, dual = selection.reference, selection.kept, selection.rhs, request.dual
-    if data.choosing is not None:  # a window of one token has no row, but would cost every product its share
-        queries, entries = data.choosing
+    if choosing is not None:  # a window of one token has no row, but would cost every product its share
+        queries, entries = choosing
         if (reference[~queries] != 0).any():
             raise ValueError(selection.outside(data))
         reference = reference[queries]
         kept, rhs, dual = (None if array is None else array[entries] for array in (kept, rhs, dual))
-    limits, start = (request.tol, request.max_iter), (dual, request.W, request.report)
-    windows = data.in_range()
+    windows = data.handle if powers is None and choosing is None else data.in_range()
     try:
-        found = solver(windows, reference, kept, rhs, *limits, soft, p, request.rank or 0, *start)
+        found = solver(
+            windows, reference, kept, rhs, request.tol, request.max_iter, soft, p, request.rank or 0,
+            dual, request.W, request.report,
+        )  # fmt: skip
     except IndexError:
         raise ValueError(selection.outside(data)) from None
     except FloatingPointError:  # a row's length: X or Z were changed since, or rows differ by too much
@@ -368,7 +372,7 @@ def _call(solver: Any, data: Data, request: Request) -> Answer:
             return _call(solver, data, request)
         raise ValueError(OUT_OF_RANGE.format("rows too short or too long to square")) from None
     answer = in_units(found, power, selection.power, C is not None, norm)
-    return answer if data.choosing is None else _over_all_entries(answer, data.choosing[1])
+    return answer if choosing is None else _over_all_entries(answer, choosing[1])
 
 
 def _over_all_entries(answer: Answer, entries: np.ndarray) -> Answer:

@@ -41,17 +41,24 @@ class DefaultRate:
 def squares(data: Data) -> tuple[float, float]:
     """``1/2 ||x - x'||^2 ||z||^2``, its mean over pairs of tokens of a window, summed over queries that see several;
     and how many these are: both as parts of all queries.  The quotient is 1 for random vectors of length one."""
-    chosen = np.unique(np.linspace(0, len(data) - 1, QUERIES).astype(int))
+    chosen = _spread(0, len(data), QUERIES)
     total, power = [], 0 if data.powers is None else sum(data.powers)
     keys, queries = data.powers or (0, 0)
-    for q in chosen:
-        rows = np.unique(np.linspace(data.start[q], data.stop[q] - 1, TOKENS).astype(int))
-        if len(rows) > 1:
-            X = np.ldexp(data.keys[rows].astype(np.float64), -keys)
+    for q, start, stop in zip(chosen, data.start[chosen], data.stop[chosen], strict=True):
+        if stop - start > 1:
+            X = np.ldexp(data.keys[_spread(start, stop, TOKENS)].astype(np.float64), -keys)
+            X -= X.mean(axis=0)
             z = np.ldexp(data.queries[q], -queries)
-            total.append(X.var(axis=0, ddof=1).sum() * (z @ z))
+            total.append(np.vdot(X, X) / (len(X) - 1) * (z @ z))
     with np.errstate(over="ignore", under="ignore"):  # what leaves double precision counts as no scale
         return float(np.ldexp(np.sum(total) / len(chosen), 2 * power)), len(total) / len(chosen)
+
+
+def _spread(first: int, stop: int, most: int) -> np.ndarray:
+    """Indices from first to stop - 1, evenly spread where they are more."""
+    if stop - first <= most:
+        return np.arange(first, stop)
+    return np.linspace(first, stop - 1, most).astype(int)
 
 
 def rates(lr: Any, steps: int, runs: int | None) -> np.ndarray:
