@@ -208,7 +208,7 @@ def _solve_in_metric(data: Data, request: Request, metric: Any) -> Separation:
         if plain.W is None:
             low, high = answer.lower, answer.upper
     found = answer.__class__ is Answer and answer or Answer(*answer)
-    return Separation(data, request._replace(norm=kind), found._replace(W=W, lower=low, upper=high))
+    return Separation(data, replace(request, norm=kind), found._replace(W=W, lower=low, upper=high))
 
 
 def _solve_shard(workers: Workers, data: Data, ask: Callable[[], Request]) -> Separation:
