@@ -242,14 +242,14 @@ static PyObject *interval(PyObject *module, PyObject *const *args, Py_ssize_t n)
 }
 
 /* _core.<norm>_<method> of every method, and its entry in the table of functions. */
-#define BIND_METHOD(name, norm, limit, purpose) \
+#define BIND_METHOD(name, norm, word, problems, limit, purpose) \
     static PyObject *name##_(PyObject *module, PyObject *const *args, Py_ssize_t n) \
     { \
         return run(module, name, norm, #name, args, n, limit); \
     }
 METHOD_LIST(BIND_METHOD)
 
-#define TABLE_ENTRY(name, norm, limit, purpose) \
+#define TABLE_ENTRY(name, norm, word, problems, limit, purpose) \
     {#name, (PyCFunction)(void (*)(void))name##_, METH_FASTCALL, \
      #name \
      "(windows, reference, kept | None, rhs | None, tol, max_iter, soft, p, rank, start | None, start_W | None, " \

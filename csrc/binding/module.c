@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "linalg/blas.h"
+#include "svm/methods.h"
 #include "training/descent.h"
 
 const void *bind_array(PyObject *object, const char *name, int type, int optional, int ndim, ptrdiff_t d0, ptrdiff_t d1,
@@ -194,19 +195,37 @@ static PyMethodDef module_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+static int add_object(PyObject *module, const char *name, PyObject *object)
+{
+    int failed = object == NULL || PyModule_AddObjectRef(module, name, object) < 0;
+    Py_XDECREF(object);
+    return failed ? -1 : 0;
+}
+
+static int add_methods(PyObject *module)
+{
+    return add_object(module, "METHOD",
+                      Py_BuildValue("{"
+#define METHOD_FORMAT(name, norm, word, problems, limit, purpose) "s(ss)"
+                                    METHOD_LIST(METHOD_FORMAT)
+#undef METHOD_FORMAT
+                                        "}"
+#define METHOD_ENTRY(name, norm, word, problems, limit, purpose) , #name, word, problems
+                                    METHOD_LIST(METHOD_ENTRY)));
+#undef METHOD_ENTRY
+}
+
 static int add_status(PyObject *module)
 {
-    PyObject *words = Py_BuildValue("{"
+    return add_object(module, "STATUS",
+                      Py_BuildValue("{"
 #define STATUS_FORMAT(name, code, word, sentence) "is"
                                     STATUS_LIST(STATUS_FORMAT)
 #undef STATUS_FORMAT
                                         "}"
 #define STATUS_PAIR(name, code, word, sentence) , code, word
-                                    STATUS_LIST(STATUS_PAIR));
+                                    STATUS_LIST(STATUS_PAIR)));
 #undef STATUS_PAIR
-    int failed = words == NULL || PyModule_AddObjectRef(module, "STATUS", words) < 0;
-    Py_XDECREF(words);
-    return failed ? -1 : 0;
 }
 
 struct word {
@@ -223,9 +242,9 @@ static int add_table(PyObject *module, const char *name, const struct word *word
         failed = code == NULL || PyDict_SetItemString(table, words[i].word, code) < 0;
         Py_XDECREF(code);
     }
-    failed = failed || PyModule_AddObjectRef(module, name, table) < 0;
-    Py_XDECREF(table);
-    return failed ? -1 : 0;
+    if (failed)
+        Py_CLEAR(table);
+    return add_object(module, name, table);
 }
 
 /* Each table of choices as a dict of words to codes, in the order of its list. */
@@ -255,7 +274,7 @@ static int execute(PyObject *module)
         PyErr_NoMemory();
         return -1;
     }
-    return bind_svm_types(module) < 0 || add_status(module) < 0 ? -1 : add_tables(module);
+    return bind_svm_types(module) < 0 || add_status(module) < 0 || add_methods(module) < 0 ? -1 : add_tables(module);
 }
 
 static PyModuleDef_Slot slots[] = {

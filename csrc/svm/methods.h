@@ -1,5 +1,6 @@
-/* The one list of methods: C name, the norm before the method; that norm; default iteration limit, in the method's own
- * unit; what it is for.  _core exports every one under its C name, and Python finds the methods of a norm by that name.
+/* The one list of methods: C name, the norm before the method; that norm; what Python calls it; which problems it
+ * solves, "hard" or "soft" margins or a rank that is "capped"; default iteration limit, in the method's own unit; what
+ * it is for.  _core exports every one under its C name, and their words and problems as METHOD.
  */
 #ifndef SVM_METHODS_H
 #define SVM_METHODS_H
@@ -7,32 +8,35 @@
 #include "svm/solver.h"
 
 #define METHOD_LIST(METHOD) \
-    METHOD(presolve, NORM_FROBENIUS, 1, \
+    METHOD(presolve, NORM_FROBENIUS, "presolve", "", 1, \
            "checks multipliers known beforehand: a copy of the selected token, a zero query, a cycle") \
-    METHOD(frobenius_auto, NORM_FROBENIUS, 0, "the methods below in the order of its table") \
-    METHOD(frobenius_gradient, NORM_FROBENIUS, 20000, "projected gradient on the dual: the plain reference") \
-    METHOD(frobenius_active, NORM_FROBENIUS, 1000000, \
+    METHOD(frobenius_auto, NORM_FROBENIUS, "auto", "hard soft", 0, "the methods below in the order of its table") \
+    METHOD(frobenius_active, NORM_FROBENIUS, "active", "hard", 1000000, \
            "dual active set, exact and finite: few rows, or a small support") \
-    METHOD(frobenius_block, NORM_FROBENIUS, 1000000, \
+    METHOD(frobenius_block, NORM_FROBENIUS, "block", "hard", 1000000, \
            "block-coordinate ascent and primal-dual active set: many rows, loose problems") \
-    METHOD(frobenius_interior, NORM_FROBENIUS, 200, "interior point: tight problems, rows >> unknowns") \
-    METHOD(frobenius_block_soft, NORM_FROBENIUS, 1000000, \
+    METHOD(frobenius_gradient, NORM_FROBENIUS, "gradient", "hard", 20000, \
+           "projected gradient on the dual: the plain reference") \
+    METHOD(frobenius_interior, NORM_FROBENIUS, "interior", "hard", 200, \
+           "interior point: tight problems, rows >> unknowns") \
+    METHOD(frobenius_block_soft, NORM_FROBENIUS, "block", "soft", 1000000, \
            "the same as block on the soft margin, which is never infeasible") \
-    METHOD(frobenius_newton_soft, NORM_FROBENIUS, 1000, \
+    METHOD(frobenius_newton_soft, NORM_FROBENIUS, "newton", "soft", 1000, \
            "that by Newton's method on W: tight problems, several selected tokens") \
-    METHOD(nuclear_auto, NORM_NUCLEAR, 0, "the methods below in the order of its table") \
-    METHOD(nuclear_interior, NORM_NUCLEAR, 200, "interior point, polished at fixed rank: more robust") \
-    METHOD(nuclear_factored, NORM_NUCLEAR, 20000, \
+    METHOD(nuclear_auto, NORM_NUCLEAR, "auto", "hard", 0, "the methods below in the order of its table") \
+    METHOD(nuclear_factored, NORM_NUCLEAR, "factored", "hard", 20000, \
            "augmented Lagrangian in factors, polished at fixed rank: large problems") \
-    METHOD(nuclear_capped, NORM_NUCLEAR, 20000, "rank W <= options->rank") \
-    METHOD(spectral_auto, NORM_SPECTRAL, 0, "interior, or row generation with it on many rows") \
-    METHOD(spectral_interior, NORM_SPECTRAL, 200, "interior point, finished by Newton's method") \
-    METHOD(max_auto, NORM_MAX, 0, "interior, or row generation with it on many rows") \
-    METHOD(max_interior, NORM_MAX, 200, "interior point") \
-    METHOD(entrywise_auto, NORM_ENTRYWISE, 0, "interior, or row generation with it on many rows") \
-    METHOD(entrywise_interior, NORM_ENTRYWISE, 1000, "interior point, any p > 1")
+    METHOD(nuclear_interior, NORM_NUCLEAR, "interior", "hard", 200, \
+           "interior point, polished at fixed rank: more robust") \
+    METHOD(nuclear_capped, NORM_NUCLEAR, "factored", "capped", 20000, "rank W <= options->rank") \
+    METHOD(spectral_auto, NORM_SPECTRAL, "auto", "hard", 0, "interior, or row generation with it on many rows") \
+    METHOD(spectral_interior, NORM_SPECTRAL, "interior", "hard", 200, "interior point, finished by Newton's method") \
+    METHOD(max_auto, NORM_MAX, "auto", "hard", 0, "interior, or row generation with it on many rows") \
+    METHOD(max_interior, NORM_MAX, "interior", "hard", 200, "interior point") \
+    METHOD(entrywise_auto, NORM_ENTRYWISE, "auto", "hard", 0, "interior, or row generation with it on many rows") \
+    METHOD(entrywise_interior, NORM_ENTRYWISE, "interior", "hard", 1000, "interior point, any p > 1")
 
-#define METHOD_DECLARE(name, norm, max_iter, purpose) svm_method name;
+#define METHOD_DECLARE(name, norm, word, problems, max_iter, purpose) svm_method name;
 METHOD_LIST(METHOD_DECLARE)
 #undef METHOD_DECLARE
 
@@ -45,7 +49,7 @@ svm_method frobenius_block_if_loose, frobenius_row_ascent;
 
 /* METHOD_LIMIT_frobenius_active, ... */
 enum method_limit {
-#define METHOD_LIMIT(name, norm, max_iter, purpose) METHOD_LIMIT_##name = max_iter,
+#define METHOD_LIMIT(name, norm, word, problems, max_iter, purpose) METHOD_LIMIT_##name = max_iter,
     METHOD_LIST(METHOD_LIMIT)
 #undef METHOD_LIMIT
 };

@@ -7,6 +7,8 @@ import numpy as np
 from _typeshed import structseq
 
 STATUS: dict[int, str]
+# Of svm/methods.h, in its order: what Python calls a method, and the problems that it solves, apart by spaces.
+METHOD: dict[str, tuple[str, str]]
 # Tables of choices, words to codes in the order of the C lists (csrc/base/table.h).
 LOSS: dict[str, int]
 HEAD: dict[str, int]

@@ -230,8 +230,8 @@ def test_feasibility_is_told_in_the_norm_asked(drawn, norm):
 
 
 def test_a_solver_gets_what_was_asked(drawn, monkeypatch):
-    seen, real = [], solve.METHODS["nuclear"]["interior"]
-    monkeypatch.setitem(solve.METHODS["nuclear"], "interior", lambda *given: seen.append(given) or real(*given))
+    seen, real = [], solve.METHODS["hard"]["nuclear"]["interior"]
+    monkeypatch.setitem(solve.METHODS["hard"]["nuclear"], "interior", lambda *given: seen.append(given) or real(*given))
     data = attsvm.cross_attention(drawn.X, drawn.Z)
     selection = attsvm.solve_svm(data, [0] * 6).selection
     start = np.ones(30), np.eye(4), lambda *_: None

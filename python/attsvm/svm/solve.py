@@ -17,7 +17,7 @@ from .. import _core
 from ..attention.data import Data, check_data
 from ..attention.intervals import intervals
 from ..attention.selection import Selection, number_undecided
-from ..common.check import NORMS, as_choice, as_count, as_norm, as_number
+from ..common.check import as_choice, as_count, as_norm, as_number
 from ..common.metric import as_metric
 from ..common.progress import closing_gap
 from ..common.types import Method, MetricLike, Norm
@@ -34,14 +34,11 @@ __all__ = ["ConvergenceWarning", "feasible", "solve_svm"]
 
 logger = logging.getLogger(__name__)
 
-# Every method of a norm by its name, as the extension exports it.
-METHODS = {
-    norm: {name.removeprefix(f"{norm}_"): getattr(_core, name) for name in dir(_core) if name.startswith(f"{norm}_")}
-    for norm in (*NORMS, "entrywise")
-}
-SOFT_METHODS = {"auto": METHODS["frobenius"]["auto"], "block": METHODS["frobenius"].pop("block_soft")}
-SOFT_METHODS["newton"] = METHODS["frobenius"].pop("newton_soft")
-RANK_METHODS = {"factored": METHODS["nuclear"].pop("capped")}
+# The methods of a problem and a norm by their names, as the extension exports them.
+METHODS: dict[str, dict[str, dict[str, Any]]] = {"hard": {}, "soft": {}, "capped": {}}
+for name, (word, problems) in _core.METHOD.items():
+    for problem in problems.split():
+        METHODS[problem].setdefault(name.partition("_")[0], {})[word] = getattr(_core, name)
 OLD_NAMES = {"barrier": "interior"}  # of the entrywise norm
 # Rows up to which any method finds the contradiction of a cycle sooner than the search for it takes.
 CYCLE_ROWS = 400
@@ -339,9 +336,8 @@ def solve_request(data: Data, request: Request) -> Separation:
 
 
 def _methods(norm: str | float, C: float | None, rank: int | None) -> dict[str, Any]:
-    if C is not None:
-        return SOFT_METHODS
-    return RANK_METHODS if rank is not None else METHODS[norm if isinstance(norm, str) else "entrywise"]
+    problem = "soft" if C is not None else "capped" if rank is not None else "hard"
+    return METHODS[problem][norm if isinstance(norm, str) else "entrywise"]
 
 
 def _call(solver: Any, data: Data, request: Request) -> Answer:
