@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import attsvm
 import numpy as np
 import pytest
-from attsvm.svm import solve, uniqueness
+from attsvm.svm import solve, uniqueness, warm_start
 from attsvm.theory import margin_share, projected_descent
 
 
@@ -283,6 +283,22 @@ def test_multipliers_of_other_tokens_are_a_start_and_their_weights_are_not(drawn
     data = attsvm.cross_attention(drawn.X, drawn.Z)
     sol = attsvm.solve_svm(data, [0] * 6, "nuclear", warm_start=small)
     assert sol.margin == pytest.approx(attsvm.solve_svm(data, [0] * 6, "nuclear").margin, rel=1e-8)
+
+
+def test_a_start_keeps_its_signs_and_leaves_out_what_is_not_finite(drawn):
+    """Multipliers of equality rows have both signs; those that overflowed say nothing."""
+    data = attsvm.cross_attention(drawn.X, drawn.Z)
+    signed = np.random.default_rng(0).standard_normal((6, 5))
+    dual, W = warm_start.as_start(data, SimpleNamespace(multipliers=signed), "nuclear")
+    np.testing.assert_array_equal(dual, signed.ravel())
+    assert W is None
+    sol = attsvm.solve_svm(data, [0] * 6, "nuclear")
+    expected = sol.flat_dual.copy()
+    for at, extreme in ((1, np.inf), (2, -np.inf), (7, np.nan)):
+        sol.flat_dual[at], expected[at] = extreme, 0.0
+    dual, W = warm_start.as_start(data, sol, "nuclear")
+    np.testing.assert_array_equal(dual, expected)
+    np.testing.assert_array_equal(W, sol.W)
 
 
 def test_what_a_rule_keeps(drawn):

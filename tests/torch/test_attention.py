@@ -107,6 +107,19 @@ def test_the_textbook_gradient_has_cancelled_there():
     assert np.abs(found[1] - right).max() > 0.1 * right.max()
 
 
+def test_what_all_tokens_share_leaves_the_gradient_alone():
+    """A derivative of 1e12 along a coordinate that is 1 in every token: only differences of tokens count."""
+    X = torch.tensor([[[1.0, 0.0, 1.0], [0.0, 1.0, 1.0], [0.5, 0.5, 1.0]]], dtype=torch.float64)
+    found = []
+    for common in (0.0, 2.0**40):
+        W = torch.tensor([[0.7], [-0.4], [0.0]], dtype=torch.float64, requires_grad=True)
+        c = torch.tensor([0.25, -0.5, common], dtype=torch.float64)  # its sums with the tokens are exact
+        (attention(X, torch.ones(1, 1, dtype=torch.float64), W) @ c).sum().backward()
+        found.append(W.grad[:2].flatten().numpy())
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-13)
+    assert np.abs(found[0]).min() > 0.01
+
+
 def test_twice_raises(arguments):
     a = arguments
     gradient = torch.autograd.grad(attention(a["X"], a["Z"], a["W"]).sum(), a["W"], create_graph=True)[0]

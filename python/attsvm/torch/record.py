@@ -64,9 +64,13 @@ class Layer:
             raise ValueError(f"space='residual': layer {self.number} ({self.module}) has none, since {found}")
         self.kind = "self" if self._same(standard) else "cross"
         if self.residual is not None:
-            weights = self.residual.queries.weights(standard, self.heads) * self.scale
-            self.Q = weights.cpu().numpy()
-            self.K = self.residual.keys.weights(standard, standard.k.shape[1]).cpu().numpy()[:: self.shared]
+            self.Q, self.K = self._weights(self.residual, standard)
+
+    def _weights(self, residual: Residual, standard: Standard) -> tuple[np.ndarray, np.ndarray]:
+        """Of queries, with the scale of the logits, and of keys."""
+        Q = residual.queries.weights(standard, self.heads) * self.scale
+        K = residual.keys.weights(standard, standard.k.shape[1])[:: self.shared]
+        return Q.cpu().numpy(), K.cpu().numpy()
 
     def _same(self, standard: Standard) -> bool:
         """Whether queries and keys are of the same tokens."""
@@ -123,13 +127,20 @@ class Layer:
 
     def check(self, standard: Standard) -> None:
         """In later batches: the weights are still those."""
-        if self.residual is not None and disagreement(self.residual, standard) > tolerance(standard):
-            raise ValueError(f"layer {self.number} ({self.module}) used other weights in another batch")
         if standard.q.shape[1] != self.heads or standard.call.scale != self.scale:
             raise ValueError(
                 f"layer {self.number} ({self.module}) has {standard.q.shape[1]} heads and scaling "
                 f"{standard.call.scale:g} in one batch, {self.heads} and {self.scale:g} in another"
             )
+        if self.residual is not None and not self._has_weights(self.residual, standard):
+            raise ValueError(f"layer {self.number} ({self.module}) used other weights in another batch")
+
+    def _has_weights(self, residual: Residual, standard: Standard) -> bool:
+        """Whether queries and keys come from the weights of the first batch."""
+        most = tolerance(standard)
+        pairs = zip((self.Q, self.K), self._weights(residual, standard), strict=True)
+        same = all(np.abs(was - now).max() <= most * np.abs(was).max() for was, now in pairs)
+        return same and disagreement(residual, standard) <= most
 
     def make(self, wanted: Callable[[int, int], bool], **options: Any) -> list[Head]:
         """The heads of the layer."""

@@ -1,0 +1,100 @@
+"""What is given on the command line reaches what it is for: training, the solver, the figures, the exit code."""
+
+from __future__ import annotations
+
+import attsvm
+import numpy as np
+import pytest
+from attsvm.cli import main as cli
+from attsvm.cli import reproduce
+from attsvm.cli import run as cli_run
+from attsvm.figures import basin, measure, soft_margins
+from attsvm.report.claims import exactly
+from attsvm.report.proofs import ProvedAnswers
+
+FIGURE = "soft-margins"  # the quickest
+
+
+@pytest.mark.parametrize(
+    ("options", "how"),
+    [
+        ([], {"steps": 2000, "lr": None, "record": 20}),
+        (["--steps", "30", "--lr", "0.03", "--seed", "5"], {"steps": 30, "lr": 0.03, "record": 1}),
+    ],
+)
+def test_run_trains_as_asked(tmp_path, monkeypatch, no_picture, options, how):
+    """From uniform weights within 1 / sqrt(inputs) of each linear layer: W of dz, K of dk, Q of dz."""
+    X, Z, y, v = attsvm.sample.unit_sphere(6, 5, 4, rng=1)
+    np.savez(tmp_path / "data.npz", X=X, Z=Z[:, :3], y=y, v=v)
+    records = []
+    monkeypatch.setattr(
+        cli_run, "train", lambda *given, **how: records.append(how["record"]) or attsvm.train(*given, **how)
+    )
+    assert cli.main(["run", str(tmp_path / "data.npz"), "--out", str(tmp_path), *options]) == 0
+    assert records == [how["record"]] * 2
+    rng = np.random.default_rng(5 if options else 0)
+    W, K, Q = (
+        rng.uniform(-1 / np.sqrt(inputs), 1 / np.sqrt(inputs), shape)
+        for inputs, shape in ((3, (4, 3)), (4, (4, 3)), (3, (3, 3)))
+    )
+    data = attsvm.cross_attention(X, Z[:, :3])
+    problem = attsvm.Problem(data, y, attsvm.LinearHead(v))
+    one, both = attsvm.train(problem, W, **how), attsvm.train(problem, K=K, Q=Q, **how)
+    saved = np.load(tmp_path / "weights.npz")
+    for name, expected in {"W": one.W, "K": both.K, "Q": both.Q}.items():
+        np.testing.assert_allclose(saved[name], expected, rtol=1e-6, atol=1e-9)
+    for name, found in {"W": one, "KQ": both}.items():
+        for norm in ("frobenius", "nuclear"):
+            sol = attsvm.solve_svm(data, found.selected, norm)
+            np.testing.assert_allclose(saved[f"{norm}_{name}"], sol.W, rtol=1e-6, atol=1e-9)
+            np.testing.assert_allclose(saved[f"dual_{norm}_{name}"], sol.dual, rtol=1e-6, atol=1e-9)
+
+
+@pytest.fixture
+def quiet(monkeypatch, no_picture):
+    """Without the proofs of answers, which have their own test."""
+    monkeypatch.setattr(ProvedAnswers, "claims", lambda self: ({}, []))
+
+
+@pytest.mark.parametrize(
+    ("options", "asked"),
+    [
+        ([], (soft_margins.RUNS, 0, None)),
+        (["--quick"], (soft_margins.QUICK, 0, None)),
+        (["--quick", "--runs", "3"], (3, 0, None)),
+        (["--seed", "7", "--jobs", "2"], (soft_margins.RUNS, 7, 2)),
+    ],
+)
+def test_reproduce_measures_as_asked(tmp_path, monkeypatch, quiet, capsys, options, asked):
+    seen = []
+    monkeypatch.setattr(reproduce, "measure", lambda figure, *how: seen.append(how) or measure(figure, 2))
+    cli.main(["reproduce", FIGURE, "--out", str(tmp_path), *options])
+    assert seen == [asked] and soft_margins.QUICK != soft_margins.RUNS
+    assert f"{FIGURE}: {asked[0]} runs in" in capsys.readouterr().out
+
+
+def judged(monkeypatch, **holds):
+    for figure, value in holds.items():
+        claims = {figure: [exactly("made of cheese", float(value), low=1)]}
+        monkeypatch.setattr({"basin": basin, "soft": soft_margins}[figure], "claims", lambda results, c=claims: c)
+
+
+@pytest.mark.parametrize("basin_holds", [True, False])
+@pytest.mark.parametrize("soft_holds", [True, False])
+def test_any_figure_that_fails_makes_the_exit_code(tmp_path, monkeypatch, quiet, capsys, basin_holds, soft_holds):
+    judged(monkeypatch, basin=basin_holds, soft=soft_holds)
+    code = cli.main(["reproduce", "basin", FIGURE, "--runs", "2", "--out", str(tmp_path)])
+    hold = basin_holds + soft_holds
+    assert code == int(hold < 2)
+    assert f"2 claims: {hold} hold, {2 - hold} fail, 0 undecided" in capsys.readouterr().out
+
+
+def test_figures_that_must_be_named_stay_on_the_page(tmp_path, monkeypatch, quiet):
+    judged(monkeypatch, basin=True, soft=True)
+    monkeypatch.setattr(reproduce, "FIGURES", (FIGURE,))
+    monkeypatch.setattr(reproduce, "NAMED", ("basin",))
+    for names in (["basin"], []):  # without a name: all of FIGURES
+        assert cli.main(["reproduce", *names, "--runs", "2", "--out", str(tmp_path)]) == 0
+    page = (tmp_path / "index.html").read_text()
+    assert '<section id="basin"' in page and f'<section id="{FIGURE}"' in page
+    assert "2 claims: 2 hold" in page  # those of the report, not of the last command
