@@ -30,6 +30,20 @@ def test_a_tight_problem_is_left_to_the_interior_point():
     assert sol.method == "interior" and sol.status in ("optimal", "infeasible")
 
 
+@pytest.mark.parametrize(
+    ("n", "T", "method"),
+    [(12_000, 2, "interior"), (2000, 2, "active"), pytest.param(33_400, 10, "interior", marks=pytest.mark.slow)],
+)
+def test_many_short_windows_with_few_unknowns(n, T, method):
+    """Tight: rows far outnumber the 36 entries of W, and block ascent on them, whole or generated, takes far longer."""
+    g = np.random.default_rng(0)
+    data = attsvm.cross_attention(g.standard_normal((n, T, 6)), g.standard_normal((n, 6)))
+    selected = data.select(g.standard_normal((6, 6)))
+    sol = attsvm.solve_svm(data, selected)
+    assert sol.status == "optimal" and sol.method == method and sol.gap <= 1e-9
+    assert judge.wrong(Case(data, selected), sol) is None
+
+
 @pytest.mark.parametrize("kind", ["hard", "soft", "float32", "margins", "warm", "a million", "a million, soft"])
 def test_many_rows(kind):
     shape = MILLION if "million" in kind else MANY
