@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import attsvm
@@ -435,11 +436,21 @@ def test_controls_are_what_they_say(head):
 def test_interval_is_that_of_resampled_splits():
     from attsvm.heads.controls import interval, student
 
-    low, high = interval([0.8, 0.9, 0.85, 0.9, 0.8])
+    low, high = interval([0.8, 0.9, 0.85, 0.9, 0.8], 0.0)
     assert (low + high) / 2 == pytest.approx(0.85)
     assert high - low == pytest.approx(2 * 2.776 * np.sqrt((1 / 5 + 3 / 7) * 0.0025), rel=1e-6)
     assert student(20) == pytest.approx(2.086, abs=1e-3) and student(60) == pytest.approx(2.0003, abs=1e-3)
-    assert interval([0.5]) == (-np.inf, np.inf)
+    assert interval([0.5], 0.0) == (-np.inf, np.inf)
+    np.testing.assert_allclose(interval([0.9, 0.91], 0.0)[0], 0.905 - 12.706 * np.sqrt((1 / 2 + 3 / 7) * 5e-5))
+
+
+def test_an_interval_of_two_splits_says_no_more_than_the_range(head):
+    report = heads.analyze_head(head, threshold=0.7, nuclear_queries=0, null=False, splits=2)
+    report = replace(report, accuracies=np.array([0.9, 0.5]), rule_accuracies=np.array([0.2, 0.7]))
+    assert report.accuracy_interval == (0, 1) and report.gain_interval == (-1, 1) and not report.beats_rules
+    assert "+0.250 [-1.000, +1.000]" in heads.results_table([report])
+    columns = heads.results_columns([report])
+    assert set(columns["split_gain_low"]) == {-1} and set(columns["split_gain_high"]) == {1}
 
 
 def test_what_an_interior_point_leaves_is_no_support(head):

@@ -150,8 +150,8 @@ def _tops(fall: np.ndarray, start: np.ndarray, scale: float) -> np.ndarray:
     return 1 / np.add.reduceat(np.exp(np.float32(scale) * fall), start)
 
 
-def interval(values: Sequence[float] | np.ndarray) -> tuple[float, float]:
-    """95 % interval of the mean over splits of the same sentences into training and test.
+def interval(values: Sequence[float] | np.ndarray, least: float) -> tuple[float, float]:
+    """95 % interval of the mean, within ``least`` .. 1, over splits of the same sentences into training and test.
 
     Such splits share sentences, so that the variance of their mean is ``(1 / k + test / train)`` times theirs (Nadeau
     and Bengio, "Inference for the generalization error", 2003).  Infinite for one split.
@@ -161,7 +161,7 @@ def interval(values: Sequence[float] | np.ndarray) -> tuple[float, float]:
         return -math.inf, math.inf
     mean, variance = float(np.mean(values)), float(np.var(values, ddof=1))
     half = student(k - 1) * math.sqrt((1 / k + (1 - TRAINING) / TRAINING) * variance)
-    return mean - half, mean + half
+    return max(mean - half, least), min(mean + half, 1.0)  # of two splits it may say no more than that
 
 
 def student(degrees: int) -> float:

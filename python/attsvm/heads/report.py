@@ -110,8 +110,8 @@ class HeadReport(Result):
 
     @property
     def accuracy_interval(self) -> tuple[float, float]:
-        """Its 95 % interval over the splits; infinite for one."""
-        return interval(self.accuracies)
+        """Its 95 % interval over the splits, within [0, 1]; infinite for one."""
+        return interval(self.accuracies, 0.0)
 
     @property
     def gain(self) -> float:
@@ -120,8 +120,8 @@ class HeadReport(Result):
 
     @property
     def gain_interval(self) -> tuple[float, float]:
-        """The 95 % interval of the gain over the splits, paired; infinite for one."""
-        return interval(self.accuracies - self.rule_accuracies)
+        """The 95 % interval of the gain over the splits, paired, within [-1, 1]; infinite for one."""
+        return interval(self.accuracies - self.rule_accuracies, -1.0)
 
     @property
     def beats_rules(self) -> bool:
