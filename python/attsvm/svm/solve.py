@@ -126,7 +126,8 @@ def solve_svm(
         For queries sharded over processes, as in :func:`train`: adds a float64 vector up over all of them, in place.
         W and its bounds are those of all rows, ``dual`` or ``certificate`` the multipliers of the own ones.  Rows that
         support W are exchanged until W violates none of any process, so these should fit into the memory of one.
-        Goes with neither C, rank, margins, warm_start nor progress.
+        A worker without queries stays out of the group of ``reduce``, as in :func:`train`.  Goes with neither C, rank,
+        margins, warm_start nor progress.
 
     Returns
     -------

@@ -147,6 +147,9 @@ def train(
     (2024); the Polyak step: Vasudeva, Deora, Thrampoulidis (2024); head and attention together: Tarzanagh, Li, Zhang,
     Oymak (2023).
 
+    Every worker of ``reduce`` has queries: one whose shard is empty stays out of its group (``comm.Split``,
+    ``dist.new_group``), which changes no sum.
+
     With mpi4py ``reduce`` is ``lambda a: comm.Allreduce(MPI.IN_PLACE, a)``, with torch.distributed (gloo)
     ``lambda a: dist.all_reduce(torch.from_numpy(a))``.  It is called twice a step: the workers compare their losses and
     the scales of their gradients, then add up the gradients on the largest scale, so a gradient of e^-1000 survives
