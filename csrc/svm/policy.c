@@ -18,20 +18,19 @@
 #include "svm/presolve.h"
 #include "svm/row_generation.h"
 
-/* Rows up to which the active set beats every other method, more when queries have many each; unknowns of a tight
- * problem up to which it, or the interior point, wins at any number of rows, as Newton's method does with a soft
+/* Rows up to which the active set beats every other method, twice as many when queries have many each; unknowns of a
+ * tight problem up to which it, or the interior point, wins at any number of rows, as Newton's method does with a soft
  * margin. */
 #define ACTIVE_ROWS 400
-#define ACTIVE_ROWS_LONG 800
 #define LONG 5 /* rows per query */
 #define ACTIVE_UNKNOWNS 100
 #define ACTIVE_MOST 4e8 /* support times rows: it takes about a minute */
 
-/* Rows and unknowns of a tight problem above which the interior point is quicker: its some 20 passes over the rows beat
- * those of the active set, some six per unknown.  Planted, 40,000 windows of two tokens: .28 s (active set .18 s) at 16
- * unknowns, .35 s (1.20 s) at 36, .72 s (4.68 s) at 100; 10,000 windows, 36 unknowns: .11 s (.28 s). */
-#define INTERIOR_ROWS 10000
-#define INTERIOR_UNKNOWNS 25
+/* Unknowns of a tight problem, and its queries per unknown, above which the interior point is quicker: its some 20
+ * passes over the rows beat those of the active set, some six per unknown.  Planted, 40,000 windows of two tokens: .28
+ * s (active set .18 s) at 16 unknowns, .35 s (1.20 s) at 36, .72 s (4.68 s) at 100; windows of ten tokens and 36
+ * unknowns: 9 queries per unknown 6.6 ms (3.3 ms), 31 per unknown 25 ms (27 ms). */
+#define INTERIOR_MANY 25
 
 #define TIGHT 0.9  /* bits of the selection per entry of W above which a problem may be tight */
 #define DENSE 4000 /* order of the largest dense factor that active set, interior point and Newton may need: 128 MB */
@@ -126,11 +125,11 @@ static int is_tight_and_small(const struct rows *rows)
 static int plan_hard(struct solver_step *steps, const struct rows *rows, const struct svm_options *options)
 {
     struct size s = size_of(rows);
-    double few = s.rows >= LONG * s.queries ? ACTIVE_ROWS_LONG : ACTIVE_ROWS;
+    double few = s.rows >= LONG * s.queries ? 2 * ACTIVE_ROWS : ACTIVE_ROWS;
     int tight = s.bits > TIGHT, large = s.smaller > DENSE, n = 0;
     struct solver_step active = STEP("active", frobenius_active), interior = STEP("interior", frobenius_interior);
     if (s.rows <= few || is_tight_and_small(rows)) {
-        int many = s.rows >= INTERIOR_ROWS && s.unknowns > INTERIOR_UNKNOWNS && options->start == NULL;
+        int many = s.unknowns > INTERIOR_MANY && s.queries > INTERIOR_MANY * s.unknowns && options->start == NULL;
         steps[n++] = many ? interior : active;
         steps[n++] = many ? active : interior;
         return n;
@@ -220,7 +219,7 @@ static int is_many_frobenius(const struct rows *rows, const struct svm_options *
 {
     struct size s = size_of(rows);
     int long_windows = s.rows >= GENERATED_LONG * sqrt(s.unknowns) * s.queries
-                       && s.rows * s.rows >= GENERATED_GRAM * s.queries && s.rows > ACTIVE_ROWS_LONG;
+                       && s.rows * s.rows >= GENERATED_GRAM * s.queries && s.rows > 2 * ACTIVE_ROWS;
     return options->soft > 0 ? s.rows >= GENERATED_ROWS
                              : long_windows || (s.rows >= GENERATED_ROWS && !is_tight_and_small(rows));
 }

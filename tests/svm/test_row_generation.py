@@ -32,7 +32,7 @@ def test_a_tight_problem_is_left_to_the_interior_point():
 
 @pytest.mark.parametrize(
     ("n", "T", "method"),
-    [(12_000, 2, "interior"), (2000, 2, "active"), pytest.param(33_400, 10, "interior", marks=pytest.mark.slow)],
+    [(12_000, 2, "interior"), (800, 2, "active"), pytest.param(33_400, 10, "interior", marks=pytest.mark.slow)],
 )
 def test_many_short_windows_with_few_unknowns(n, T, method):
     """Tight: rows far outnumber the 36 entries of W, and block ascent on them, whole or generated, takes far longer."""
