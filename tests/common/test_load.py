@@ -143,6 +143,23 @@ def test_every_part_of_the_text_edited(members):
     assert refused > total / 2
 
 
+@pytest.mark.parametrize("kind", ["run", "path", "diagnosis"])
+def test_a_field_of_another_type(kind):
+    """What a class only keeps, and would fail on when it is asked for."""
+    file = io.BytesIO()
+    kinds()[kind].save(file)
+    file.seek(0)
+    with np.load(file) as archive:
+        members = dict(archive)
+    text = json.loads(str(members["attsvm"]))
+    fields = [name for name, node in text["content"]["state"].items() if isinstance(node, (str, int, float))]
+    for name in fields:
+        other = changed(text, ("content", "state", name), ["text"])
+        said = outcome(written(members | {"attsvm": np.array(json.dumps(other))}))
+        assert said is not None and "edited.npz" in said and name in said, name
+    assert fields
+
+
 @pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "3", "[]", '{"format": 1}', '{"format": "x", "attsvm": "1"}'])
 def test_texts_that_are_none(text):
     assert "edited.npz" in outcome(written({"attsvm": np.array(text)}))
