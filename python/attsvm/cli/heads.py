@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..common.counted import counted
+from ..common.progress import counted
 from ..heads.analysis import SPLITS, analyze_model
 from ..heads.pictures import plot_curve, plot_grid, plot_sentence
 from ..heads.report import HeadReport, results_columns, results_table

@@ -1,4 +1,4 @@
-"""What runs, for people to watch: the steps of a training run, the gap of a solver."""
+"""What runs, for people to watch: the steps of a training run, the parts of a computation, the gap of a solver."""
 
 from __future__ import annotations
 
@@ -6,40 +6,51 @@ import contextlib
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 Report = Callable[[int, float], None]  # iterations so far, relative gap of the bounds (infinite: none yet)
 LINES_APART = 1.0  # seconds between plain lines
 
 
-@contextlib.contextmanager
-def steps_made(progress: bool, total: int) -> Iterator[Any]:
-    """A tqdm bar, or None when it is not wanted or tqdm is not installed."""
-    if not progress:
-        yield None
-        return
+def bar(*results: Any, **options: Any) -> Any:
+    """A tqdm bar, or None where tqdm is not installed."""
     try:
         from tqdm.auto import tqdm
     except ImportError:
-        yield None
-        return
-    with tqdm(total=total, unit="step", desc="train") as bar:
-        yield bar
+        return None
+    return tqdm(*results, **options)
+
+
+@contextlib.contextmanager
+def steps_made(progress: bool, total: int) -> Iterator[Any]:
+    """A bar, or None when it is not wanted or tqdm is not installed."""
+    shown = bar(total=total, unit="step", desc="train") if progress else None
+    with contextlib.nullcontext() if shown is None else shown:
+        yield shown
+
+
+def counted(results: Iterable[Any], total: int, name: str, unit: str) -> Iterator[Any]:
+    """The parts of a long computation as they are done: a bar, or a line now and then where tqdm is not installed."""
+    shown = bar(results, total=total, desc=name, unit=unit, leave=False)
+    every = max(1, total // 10)
+    for i, result in enumerate(results if shown is None else shown, start=1):
+        yield result
+        if shown is None and (i % every == 0 or i == total):
+            print(f"{name}: {i} of {total} {unit}s", file=sys.stderr)
 
 
 @contextlib.contextmanager
 def closing_gap(tol: float) -> Iterator[Report]:
     """A bar over the digits of the gap where tqdm is installed, in a terminal or a notebook; else lines on stderr."""
-    try:
-        from tqdm.auto import tqdm
-    except ImportError:
-        yield _lines()
-        return
     digits = round(max(-math.log10(tol), 0.1), 1)
     form = "{desc} {percentage:3.0f}%|{bar}| {n:.1f}/{total:.1f} digits [{elapsed}{postfix}]"
-    with tqdm(total=digits, desc="solve_svm", bar_format=form) as bar:
-        yield lambda iterations, gap: _move(bar, iterations, gap)
+    shown = bar(total=digits, desc="solve_svm", bar_format=form)
+    if shown is None:
+        yield _lines()
+        return
+    with shown:
+        yield lambda iterations, gap: _move(shown, iterations, gap)
 
 
 def _move(bar: Any, iterations: int, gap: float) -> None:

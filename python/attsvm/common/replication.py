@@ -17,8 +17,8 @@ import numpy as np
 
 from .. import _core
 from .check import as_count
-from .counted import counted
 from .files import replacing
+from .progress import counted
 
 __all__ = ["replicate"]
 

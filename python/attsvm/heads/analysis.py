@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..common.check import as_choice, as_count, as_numeric, check_shape
-from ..common.counted import counted
+from ..common.progress import counted
 from ..common.replication import one_blas_thread
 from .choices import baselines, hard_queries, is_sink, sink_value, split
 from .controls import Null, random_head, random_rows

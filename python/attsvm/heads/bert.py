@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from ..common.counted import counted
+from ..common.progress import counted
 from ..common.replication import one_blas_thread
 from .model import Head, from_arrays
 from .wordpiece import WordPiece

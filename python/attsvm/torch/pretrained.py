@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ..common.counted import counted
+from ..common.progress import counted
 from ..heads.model import Head
 from ..heads.text import EXAMPLE, read_sentences
 from .images import BATCH as IMAGES
