@@ -278,7 +278,10 @@ except KeyboardInterrupt as interrupt:
     assert done.stdout.strip() == "True", done.stderr
 
 
-@pytest.mark.parametrize("place", ["_joblib", "one_blas_thread", "_read", "_Sheet.add", "_each"])
+@pytest.mark.parametrize(
+    "place",
+    ["replication._joblib", "replication.one_blas_thread", "sheet._read", "sheet.Sheet.add", "replication._each"],
+)
 def test_ctrl_c_has_its_partial_wherever_it_comes(place, tmp_path, monkeypatch):
     """Before the first run, while the file is read, between runs: what is finished is handed over."""
     path = tmp_path / "runs.csv"
@@ -287,10 +290,10 @@ def test_ctrl_c_has_its_partial_wherever_it_comes(place, tmp_path, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(f"attsvm.common.replication.{place}", interrupted)
+    monkeypatch.setattr(f"attsvm.common.{place}", interrupted)
     with pytest.raises(KeyboardInterrupt) as caught:
         attsvm.replicate(lambda rng: {"x": rng.random()}, 5, file=path, progress=False)
-    assert len(caught.value.partial.get("x", ())) == (3 if place in ("_Sheet.add", "_each") else 0)
+    assert len(caught.value.partial.get("x", ())) == (3 if place in ("sheet.Sheet.add", "replication._each") else 0)
 
 
 @pytest.mark.skipif(joblib.effective_n_jobs(-1) < 2, reason="one core")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import math
 import os
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..common.check import as_count, as_list
-from ..common.files import replacing
+from ..common.sheet import write_lines, write_table
 from ..plot import finish
 from .analysis import analyze_head
 from .model import Head, check_head
@@ -109,21 +108,18 @@ def append_rows(path: Path, rows: Sequence[Row]) -> None:
         write_rows(path, rows)
         return
     with open(path, "a", encoding="utf-8", newline="") as file:
-        file.write(_lines(rows))
+        write_lines(file, _cells(rows))
         file.flush()
         os.fsync(file.fileno())
 
 
 def write_rows(path: Path, rows: Sequence[Row]) -> None:
     """The table anew, in the place of another."""
-    with replacing(path, "w") as file:
-        file.write(",".join(COLUMNS) + "\n" + _lines(rows))
+    write_table(path, COLUMNS, _cells(rows))
 
 
-def _lines(rows: Sequence[Row]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([_written(row[name]) for name in COLUMNS] for row in rows)
-    return text.getvalue()
+def _cells(rows: Sequence[Row]) -> list[list[Any]]:
+    return [[_written(row[name]) for name in COLUMNS] for row in rows]
 
 
 def _written(value: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..common.files import replacing
+from ..common.sheet import write_table
 from ..plot import largest
 from ..svm.separation import Separation
 from ..theory.conditions import correlation, is_locally_optimal
@@ -125,10 +125,7 @@ def solutions_table(
 
 def write_csv(path: Path, columns: Mapping[str, Any]) -> None:
     """Columns of one length below their names; floats so that they read back exactly."""
-    with replacing(path, "w") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows(zip(*(np.asarray(column).tolist() for column in columns.values()), strict=True))
+    write_table(path, list(columns), zip(*(np.asarray(column).tolist() for column in columns.values()), strict=True))
 
 
 def write_picture(path: Path, figure: Any) -> None:
