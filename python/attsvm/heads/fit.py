@@ -72,6 +72,11 @@ class Fit:
     missed: int
     W: np.ndarray | None
 
+    def __repr__(self) -> str:
+        """A line for each number; of arrays the shape."""
+        shown = {k: f"array {v.shape}" if isinstance(v, np.ndarray) else repr(v) for k, v in vars(self).items()}
+        return "\n".join(["Fit", *(f"  {name:<18}{value}" for name, value in shown.items())])
+
 
 def fit_svm(
     head: Head,
