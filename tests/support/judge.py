@@ -152,8 +152,10 @@ def _infeasible(case, sol, rows, linprog):
 def _bounds(case, sol, rows, tol):
     least, most = bounds(case, sol, rows)
     if sol.C is None:
+        # certificate_tolerance: the longest row over the margin, in the norm of the weights.
         size, largest = np.sqrt((sol.W.astype(LONG) ** 2).sum()), np.abs(rows.asked).max(initial=0)
-        rounding = 100 * EPS * float(rows.length.max() * size / largest) if largest > 0 else 0.0
+        own = norms_of(sol.W.astype(LONG), sol.norm)[0]
+        rounding = 100 * EPS * float(rows.length.max() * own / largest) if largest > 0 else 0.0
         said = (1 / least if least > 0 else np.inf, 1 / most if most > 0 else np.inf)
         told = (sol.margin_bound, sol.margin)
     else:

@@ -159,6 +159,16 @@ def test_a_contradiction_only_within_rounding():
         proved(sol)
 
 
+def test_equations_that_every_W_meets():
+    """A copy of the selected token, kept beside it, makes a row of zeros: nothing has to be said of it."""
+    X, Z, _, _ = attsvm.sample.unit_sphere(6, 8, 10, rng=1)
+    X = np.concatenate([X, X[:, :1]], axis=1)
+    kept = np.arange(9) == np.array([0, 1, 2, 3, 4, 5])[:, None]
+    kept[0, 8] = True
+    sol = attsvm.solve_svm(attsvm.cross_attention(X, Z), kept)
+    assert sol.status == "optimal" and 0 <= sol.proved_gap() <= 1e-12
+
+
 def test_dependent_equations():
     """More tokens kept than their differences have dimensions, and a query twice."""
     rng = np.random.default_rng(1)

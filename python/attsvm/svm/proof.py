@@ -191,6 +191,8 @@ def _equations_of_weights(rows: _Rows) -> dict[str, Any]:
         return {}
     differences, queries = rows.differences(at), rows.queries[rows.query[at]]
     A = (differences[:, :, None] * queries[:, None, :]).reshape(len(at), -1)
+    if not A.any():  # copies of the selected token alone: every W meets them
+        return {}
     places = [divmod(k, queries.shape[1]) for k in range(A.shape[1])]
     found = _square(A, rows.names(at), places, np.ones(A.shape[1]), lambda e, k: rows.entry(at[e], *places[k]))
     return found or {"basis": [], "dependent": [], "inverse": []}
