@@ -19,6 +19,8 @@ from .session import Settings, Training
 
 __all__ = ["prepared"]
 
+GOES_WITH = {"target_loss": "polyak", "p": "mirror", "betas": "adam", "eps": "adam"}  # arguments of one rule alone
+
 
 def prepared(
     problem: Any,
@@ -70,6 +72,13 @@ def prepared(
     return Training(problem, objective, settings, (*weights, v), span, wanted, runs, callback, default)
 
 
+def _check_rule(rule: str, **given: Any) -> None:
+    """Raises where something is given, not None, that belongs to another rule."""
+    for name, value in given.items():
+        if value is not None and rule != GOES_WITH[name]:
+            raise ValueError(f"{name} belongs to rule={GOES_WITH[name]!r}, got rule={rule!r}")
+
+
 def _start(problem: Problem, W: Any, K: Any, Q: Any, runs: int | None) -> tuple[Any, ...]:
     """Copies of (W, None, None) or (None, K, Q), their matrices stacked over runs and attention heads."""
     dk, dz = problem.data.dk, problem.data.dz
@@ -93,9 +102,8 @@ def _head_parameters(problem: Problem, runs: int) -> np.ndarray:
 
 
 def _target(problem: Problem, rule: str, target_loss: Any, train_head: Any) -> float:
+    _check_rule(rule, target_loss=target_loss)
     if rule != "polyak":
-        if target_loss is not None:
-            raise ValueError(f"target_loss belongs to rule='polyak', got rule={rule!r}")
         return 0.0
     if target_loss is not None:
         return as_number("target_loss", target_loss)
@@ -106,8 +114,7 @@ def _target(problem: Problem, rule: str, target_loss: Any, train_head: Any) -> f
 
 def _exponent(rule: str, p: Any) -> float:
     p = as_number("p", p, above=1.0)
-    if rule != "mirror" and p != 2:
-        raise ValueError(f"p belongs to rule='mirror', got rule={rule!r}")
+    _check_rule(rule, p=None if p == 2 else p)
     return p
 
 
@@ -117,9 +124,8 @@ def _means(rule: str, momentum: Any, decay: Any, betas: Any, eps: Any) -> tuple[
     given = {"momentum": momentum, "weight_decay": decay}
     for name in (name for name, value in given.items() if value and rule in ("polyak", "mirror")):
         raise ValueError(f"{name} does not go with rule={rule!r}")
+    _check_rule(rule, betas=betas, eps=eps)
     if rule != "adam":
-        for name in (name for name, value in {"betas": betas, "eps": eps}.items() if value is not None):
-            raise ValueError(f"{name} belongs to rule='adam', got rule={rule!r}")
         return momentum, decay, 0.0, 0.0
     if momentum:
         raise ValueError("momentum of rule='adam' is the first of betas, got momentum as well")
