@@ -190,3 +190,13 @@ def test_many_rows_need_no_matrix_of_their_size():
     """40,000 rows of 12 weights: the system of the rows would take 12 GB."""
     case = planted(5, 8001, 4, 3, seed=0)
     assert solve(case, 1.5).status == "optimal"
+
+
+@pytest.mark.parametrize("p", [1.5, 3.0])
+def test_multipliers_have_the_scale_of_the_weights(p):
+    """The rows' sum by their multipliers is M with W = sign(M) |M|^(q - 1), 1/p + 1/q = 1."""
+    X, Z, _, _ = attsvm.sample.unit_sphere(6, 5, 4, rng=1)
+    sol = attsvm.solve_svm(attsvm.cross_attention(X, Z), [0] * 6, p)
+    M = np.einsum("nt,ntd,ne->de", sol.dual, X[:, :1] - X, Z)
+    np.testing.assert_allclose(np.sign(M) * np.abs(M) ** (1 / (p - 1)), sol.W, atol=1e-4 * np.abs(sol.W).max())
+    assert sol.dual.sum() == pytest.approx(lp_norm(sol.W, p) ** p, rel=1e-8)

@@ -98,3 +98,15 @@ def test_different_margins_on_copies():
     X, z = np.array([[[1.0, 0.0], [0.0, 0.0], [0.0, 0.0]]]), np.array([[1.0, 1.0]])
     sol = attsvm.solve_svm(attsvm.cross_attention(X, z), [0], margins=np.array([[0.0, 1.0, 2.0]]))
     assert sol.status == "optimal" and sol.margin == pytest.approx(np.sqrt(2) / 2, rel=1e-9)
+
+
+@pytest.mark.parametrize("method", ["gradient", "block"])
+def test_a_start_finds_its_rows_where_copies_have_left(method):
+    """The copies come first: multipliers of the rows that stay are not the first ones of those given."""
+    g = np.random.default_rng(0)
+    X, Z, W = g.standard_normal((12, 6, 5)), g.standard_normal((12, 5)), g.standard_normal((5, 5))
+    last = [logits.argmin() for logits in attsvm.cross_attention(X, Z).logits(W)]
+    data = attsvm.cross_attention(np.concatenate([X[np.arange(12), last][:, None]] * 3 + [X], axis=1), Z)
+    cold = attsvm.solve_svm(data, data.select(W), method=method)
+    warm = attsvm.solve_svm(data, data.select(W), method=method, warm_start=cold)
+    assert warm.iterations <= 2 < cold.iterations / 5 and warm.margin == pytest.approx(cold.margin, rel=1e-9)

@@ -109,6 +109,21 @@ def test_many_rows_that_no_weights_meet_in_the_other_norms(norm):
     check_infeasible(12, 4400, norm)
 
 
+@pytest.mark.parametrize("norm", ["nuclear", "max"])
+def test_feasibility_is_decided_whatever_the_iterations(norm):
+    """The Frobenius answer that starts a working set is not counted: one iteration more ends with a margin."""
+    g = np.random.default_rng(0)
+    X, Z, W = g.standard_normal((60, 850, 6)), g.standard_normal((60, 6)), g.standard_normal((6, 6))
+    data = attsvm.cross_attention(X, Z)
+    selected = data.select(W)
+    with pytest.warns(attsvm.ConvergenceWarning):
+        sol = attsvm.solve_svm(data, selected, norm, max_iter=1)
+    assert sol.W is not None and 0 < sol.margin <= sol.margin_bound
+    selected[0] = data.logits(W)[0].argsort()[-2]
+    selected[1:] = (selected[1:] + 1) % 850
+    assert attsvm.solve_svm(data, selected, norm, max_iter=1).status == "infeasible"
+
+
 def test_a_nuclear_answer_starts_the_next():
     data, selected = planted(**LONG_WINDOWS)
     sol = attsvm.solve_svm(data, selected, "nuclear")
