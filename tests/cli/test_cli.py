@@ -20,7 +20,6 @@ import pytest
 from attsvm.cli import main as cli
 from attsvm.figures import FIGURES, soft_margins
 from attsvm.report.claims import VERDICTS, exactly, read_claims, share
-from attsvm.report.proofs import ProvedAnswers
 
 RUNS, ONE = 8, "local-convergence"
 SMALL = "soft-margins"  # the quickest, where any will do
@@ -121,7 +120,6 @@ def test_reproduce_does_not_depend_on_jobs(tmp_path, capsys, no_picture):
 
 def only(monkeypatch, *claims):
     monkeypatch.setattr(soft_margins, "claims", lambda results: {"Moon": list(claims)})
-    monkeypatch.setattr(ProvedAnswers, "claims", lambda self: ({}, []))
     return ["reproduce", SMALL, "--runs", "2", "--out"]
 
 
