@@ -34,13 +34,6 @@ struct call {
     double norm[METHODS], loss[FORMS];
 };
 
-/* Linked for other rules and norms; nothing here decomposes. */
-int blas_svd(ptrdiff_t m, ptrdiff_t n, double *A, double *U, double *s, double *V, struct arena *arena)
-{
-    (void)m, (void)n, (void)A, (void)U, (void)s, (void)V, (void)arena;
-    abort();
-}
-
 /* Uniform in (-1, 1), the same in every run (the constants are Knuth's, of MMIX). */
 static double draw(unsigned long long *state)
 {
