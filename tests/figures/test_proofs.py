@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from places import ROOT
 
 pytest.importorskip("matplotlib")
 
@@ -17,3 +18,25 @@ def test_all_answers_of_a_figure_are_proved(name):
         figures.measure(figures.load(name), 4)
     groups, missing = answers.claims()
     assert not missing and groups["Proofs"][0].verdict == "holds"
+
+
+NOTEBOOKS = [path for path in sorted((ROOT / "notebooks").glob("*.ipynb")) if path.stem[:2] not in ("07", "08")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_all_answers_of_a_notebook_are_proved(path, tmp_path, monkeypatch):
+    """But those of other people's models and of training them, whose rows are beyond what a file holds."""
+    nbformat = pytest.importorskip("nbformat")
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("agg")
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    monkeypatch.chdir(tmp_path)
+    names = {"__name__": "notebook", "display": lambda *_: None}
+    with ProvedAnswers(everything=True) as answers:
+        for cell in nbformat.read(path, as_version=4).cells:
+            if cell.cell_type == "code":
+                exec(compile(cell.source, path.stem, "exec"), names)
+                pyplot.close("all")  # as a notebook does, cell by cell
+    _, missing = answers.claims()
+    assert not missing
