@@ -12,9 +12,9 @@ struct polish_pair {
 /* Of a row that may be active: a second try has it. */
 #define POLISH_DOUBTFUL 2
 
-/* From a pair near the solution and the rows that are thought active [m], 1, equality rows among them, to one of a gap of
- * at most tol, or of the least gap found below pair->gap.  STATUS_DONE, STATUS_ITERATION_LIMIT, STATUS_INTERRUPTED,
- * STATUS_NO_MEMORY. */
+/* From a pair near the solution and the rows that are thought active [m], 1, equality rows among them, to one of a
+ * gap of at most tol, or of the least gap found below pair->gap.  STATUS_DONE, STATUS_ITERATION_LIMIT,
+ * STATUS_INTERRUPTED, STATUS_NO_MEMORY. */
 typedef int polish_method(struct polish_pair *pair, unsigned char *active, const struct coordinates *g, double tol,
                           ptrdiff_t *iterations, struct monitor *monitor, struct arena *arena);
 

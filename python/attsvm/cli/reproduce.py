@@ -25,8 +25,9 @@ is that of a support vector machine which separates the selected tokens from the
 experiment of that theory; the table under it holds what was measured against what was expected beforehand: a published
 number, an independent computation, or a prediction of the theory.  All claims as data are in ``claims.json``.
 
-An honest run fails by chance at most once in 100: of reports resampled from 400 runs or more of every figure, a claim
-failed in {quick[0]} of {quick[1]} with the settings of ``--quick`` and in {full[0]} of {full[1]} with the full ones."""
+How often an honest run fails by chance: of reports resampled from 400 runs or more of the first 24 figures, a claim
+failed in {quick[0]} of {quick[1]} with the settings of ``--quick``, and in {full[0]} of {full[1]} with the full
+ones.  (None of 400 means at most 0.92 %, none of 100 at most 3.6 %, with 97.5 % confidence.)"""
 CHANCE = {"quick": (0, 400), "full": (0, 100)}  # by tests/support/chance_of_failure.py
 
 
