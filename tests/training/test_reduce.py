@@ -333,22 +333,12 @@ def test_a_target_on_one_worker_alone_is_told():
 
 
 @pytest.mark.parametrize("one_slot", [False, True])
-def test_a_mean_instead_of_a_sum_is_noticed(one_slot, monkeypatch):
-    """Also when both draw the same slot, where a mean looks like the sum over a single worker."""
-    s, network = shards((3, 2)), Network(2)
+@pytest.mark.parametrize("add", [lambda a, b: (a + b) / 2, np.maximum, np.minimum], ids=["mean", "max", "min"])
+def test_another_reduction_than_a_sum_is_noticed_by_all(add, one_slot, monkeypatch):
+    """Also when both draw the same slot, where it looks like the sum over a single worker."""
+    s, network = shards((3, 2)), Network(2, add)
     draw = secrets.randbelow
     monkeypatch.setattr(secrets, "randbelow", lambda n: 5 if one_slot and n == 64 else draw(n))
-
-    def mean(array):
-        network.reduce(array)
-        array /= 2
-
-    for error in network.run([lambda p=p: attsvm.train(p, reduce=mean) for p in s.parts]):
-        assert isinstance(error, ValueError) and "reduce must add" in str(error)
-
-
-def test_a_maximum_instead_of_a_sum_is_noticed():
-    s, network = shards((3, 2)), Network(2, np.maximum)
     for error in network.run([lambda p=p: attsvm.train(p, reduce=network.reduce) for p in s.parts]):
         assert isinstance(error, ValueError) and "reduce must add" in str(error)
 

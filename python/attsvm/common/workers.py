@@ -49,8 +49,10 @@ class Workers:
         self._reduce = reduce
         self._over = False  # the workers have parted: nobody waits for an exchange any more
         self.rank, self._count = self._meet()
-        drawn = -1.0 - _draw(2**53 - 1)
-        if self.table([drawn])[self.rank, 0] != drawn:  # a mean over workers that drew the same slot, or a maximum
+        # A mean or a maximum over workers that drew the same slot looks like one worker alone.  With both signs of a
+        # number drawn anew, each of them sees it: of a maximum alone, the worker with the larger number would not.
+        drawn = 1.0 + _draw(2**53 - 1)
+        if (self.table([drawn, -drawn])[self.rank] != (drawn, -drawn)).any():
             raise ValueError(MUST_ADD)
 
     def weigh(self, queries: int) -> None:
