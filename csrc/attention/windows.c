@@ -77,11 +77,11 @@ void windows_scores(double *scores, const struct windows *w, const double *value
 }
 
 void windows_scores_by_query(double *scores, const struct windows *w, const double *values, const float *values32,
-                             ptrdiff_t dv, const double *y, const double *v)
+                             ptrdiff_t dv, const double *y, const double *v, ptrdiff_t next)
 {
     for (ptrdiff_t q = 0; q < w->n_queries; ++q) {
         double *score = scores + w->indptr[q];
-        products(score, values, values32, w->start[q], windows_length(w, q), dv, v + q * dv);
+        products(score, values, values32, w->start[q], windows_length(w, q), dv, v + q * next);
         for (ptrdiff_t t = 0; t < windows_length(w, q); ++t)
             score[t] *= y[q];
     }

@@ -71,8 +71,8 @@ void windows_attended(double *O, const struct windows *w, const double *values, 
 void windows_scores(double *scores, const struct windows *w, const double *values, const float *values32, ptrdiff_t dv,
                     const double *y, const double *v, double *scratch);
 
-/* The same with a v for each query, v [M,dv]. */
+/* The same, window by window, with the vector v + q next for query q: next is dv, or 0 for one they share. */
 void windows_scores_by_query(double *scores, const struct windows *w, const double *values, const float *values32,
-                             ptrdiff_t dv, const double *y, const double *v);
+                             ptrdiff_t dv, const double *y, const double *v, ptrdiff_t next);
 
 #endif

@@ -156,11 +156,12 @@ static PyObject *scores(PyObject *module, PyObject *const *args, Py_ssize_t n)
         return NULL;
     struct bind_call call;
     bind_begin(&call);
-    double *scratch = shared ? arena_doubles(&call.arena, w->tokens, 1) : NULL;
-    if (shared && scratch != NULL)
+    int each_token_once = shared && w->tokens <= windows_entries(w); /* not of a few sequences of many */
+    double *scratch = each_token_once ? arena_doubles(&call.arena, w->tokens, 1) : NULL;
+    if (!each_token_once)
+        windows_scores_by_query(out, w, values, values32, dv, y, v, shared ? 0 : dv);
+    else if (scratch != NULL)
         windows_scores(out, w, values, values32, dv, y, v, scratch);
-    else if (!shared)
-        windows_scores_by_query(out, w, values, values32, dv, y, v);
     return bind_end_with(&call, call.arena.failed ? STATUS_NO_MEMORY : STATUS_DONE, array);
 }
 

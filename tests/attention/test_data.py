@@ -463,7 +463,7 @@ def test_margins_refuse_what_is_no_token(selected, error, match):
 
 def test_hard_attention_is_the_value_of_the_token_with_the_largest_logit(case):
     W = np.random.default_rng(1).standard_normal((case.data.dk, case.data.dz))
-    best = np.array([row.argmax() for row in rows(case.data.logits(W))])
+    best = np.array([row.argmax() for row in reference.per_entry(case.data, case.data.logits(W))])
     found = np.concatenate(
         [np.reshape(part, (-1, case.data.values.shape[1])) for part in case.data.attended(W, hard=True)]
     )

@@ -34,6 +34,8 @@ BUILDERS = {
     "causal_values": lambda tokens, queries: attsvm.causal_attention(tokens(3, 5, 4), tokens(3, 5, 2)),
     "prompt": lambda tokens, queries: attsvm.prompt_attention(tokens(4, 5, 3)),
     "prompt_key_ragged": lambda tokens, queries: attsvm.prompt_attention(_ragged(tokens), queries(3, 4)),
+    "causal_window_ragged": lambda tokens, queries: attsvm.causal_attention(_ragged(tokens), window=2),
+    "causal_part": lambda tokens, queries: attsvm.causal_attention(_ragged(tokens), _ragged(tokens))[[4, 0, 2, 0]],
 }
 
 

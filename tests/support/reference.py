@@ -28,9 +28,10 @@ def per_query(data, shaped):
 
 
 def per_entry(data, shaped):
-    """(n, T), (n, S, T) or a list, as one row per query, cut to what a causal query sees."""
-    rows = [row for part in shaped for row in np.atleast_2d(part)]
-    return [np.asarray(row)[: b - a] for row, a, b in zip(rows, data.start, data.stop, strict=True)]
+    """(n, T), (n, S, T) or a list, as one row per query, cut to what it sees: causal query k up to its token k."""
+    rows = [(k, np.asarray(row)) for part in shaped for k, row in enumerate(np.atleast_2d(part))]
+    seen = data.stop - data.start
+    return [row[k + 1 - T : k + 1] if len(row) > T else row for (k, row), T in zip(rows, seen, strict=True)]
 
 
 def selected_tokens(data, selected):

@@ -160,6 +160,42 @@ class Data:
         """Number of queries."""
         return len(self.queries)
 
+    def __getitem__(self, index: Any) -> Data:
+        """The data of some sequences, the first axis of all results; they share the keys and values of these data.
+
+        Parameters
+        ----------
+        index : slice, list of integers or (n,) array of bool
+            Which sequences, in which order; one may come several times.
+
+        Returns
+        -------
+        Data
+            As made of those sequences alone.
+
+        Raises
+        ------
+        IndexError, TypeError, ValueError
+            Beyond the sequences; of another kind, a single integer included; of none.
+
+        Examples
+        --------
+        >>> import attsvm
+        >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
+        >>> attsvm.cross_attention(X, Z)[:2]
+        <attsvm cross_attention: 2 queries over 48 tokens, 8 tokens each, dk=10, dz=10>
+        """
+        return self.take(index)[0]
+
+    __iter__ = None  # which would take __getitem__ for that of a list
+
+    def take(self, index: Any) -> tuple[Data, np.ndarray, np.ndarray]:
+        """What ``[index]`` is, the numbers of its sequences, and the rows of its queries."""
+        layout, chosen, rows = self.layout.take(index)
+        part = Data(self.name, self.keys, self.queries[rows], self.given_values, layout)
+        part.largest_key = self.largest_key
+        return part, chosen, rows
+
     def __repr__(self) -> str:
         lengths = self.lengths
         window = f"{lengths[0]}" if lengths.min() == lengths.max() else f"{lengths.min()} to {lengths.max()}"
@@ -173,10 +209,15 @@ class Data:
     def powers(self) -> tuple[int, int] | None:
         """Powers of two by which keys and queries are divided for the SVM, so that squares of their products are in
         range; None: they are as they come."""
-        sizes = largest(self.keys), largest(self.queries)
+        sizes = self.largest_key, largest(self.queries)
         if not all(map(math.isfinite, sizes)):
             self.check_finite()
         return _powers(*sizes)
+
+    @functools.cached_property
+    def largest_key(self) -> float:
+        """Of the absolute values; that of all keys, whichever the queries see."""
+        return largest(self.keys)
 
     @functools.cached_property
     def choosing(self) -> tuple[np.ndarray, np.ndarray] | None:

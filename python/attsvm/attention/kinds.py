@@ -114,20 +114,25 @@ def self_attention(X: ArrayLike, query: int | None = 0, values: ArrayLike | None
     return _with_values(Data("self_attention", keys, queries, None, layout), values, copy)
 
 
-def causal_attention(X: ArrayLike, values: ArrayLike | None = None, *, copy: bool = True) -> Data:
+def causal_attention(
+    X: ArrayLike, values: ArrayLike | None = None, *, window: int | None = None, copy: bool = True
+) -> Data:
     """Every token queries the tokens at or before it: ``X_i W x_ik`` over ``t <= k``.
 
     Parameters
     ----------
     X : (n, T, d) array_like, or list of n (T_i, d) array_likes
     values : (n, T, dv) array_like or list, optional
+    window : int, optional
+        A query sees the last ``window`` of these tokens, itself included (``k - window < t <= k``); all by default.
+        A selected token is then counted from the first one that its query sees.
     copy : bool
         As for :func:`cross_attention`.
 
     Returns
     -------
     Data
-        Per-entry results are ``(n, T, T)``, with probability 0 and logit ``-inf`` after the query.
+        Per-entry results are ``(n, T, T)``, with probability 0 and logit ``-inf`` where a query does not see a token.
 
     Examples
     --------
@@ -136,14 +141,23 @@ def causal_attention(X: ArrayLike, values: ArrayLike | None = None, *, copy: boo
     >>> data.probabilities([[0.0]])
     array([[[1. , 0. ],
             [0.5, 0.5]]])
+
+    A sliding window of two tokens:
+
+    >>> attsvm.causal_attention([[[1.0], [2.0], [3.0]]], window=2).probabilities([[0.0]])
+    array([[[1. , 0. , 0. ],
+            [0.5, 0.5, 0. ],
+            [0. , 0.5, 0.5]]])
     """
+    window = None if window is None else as_count("window", window, 1)
     if copy:
         X = own(X)
-    data = Data.of_plain("causal_attention", X, X, causal=True)
+    data = Data.of_plain("causal_attention", X, X, causal=True) if window is None else None
     if data is None:
         keys, lengths = read_tokens("X", X)
         queries = np.ascontiguousarray(keys, dtype=np.float64)
-        data = Data("causal_attention", keys, queries, None, Layout(lengths, lengths, single=False, causal=True))
+        layout = Layout(lengths, lengths, single=False, causal=True, window=window)
+        data = Data("causal_attention", keys, queries, None, layout)
     return _with_values(data, values, copy)
 
 

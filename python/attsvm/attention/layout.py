@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 
-from ..common.check import check_parts, check_shape
+from ..common.check import as_count, as_index, check_parts, check_shape
 from ..common.storage import storable
 
 
@@ -29,6 +29,9 @@ class Shape(Protocol):
 
     def windows(self) -> tuple[np.ndarray, np.ndarray]: ...
 
+    def take(self, index: Any) -> tuple[Shape, np.ndarray, np.ndarray]:
+        """The layout of some sequences, in this order; their numbers, and the rows of their queries."""
+
     def shape_queries(self, flat: np.ndarray) -> Any: ...
 
     def shape_entries(self, flat: np.ndarray, fill: Any) -> Any: ...
@@ -44,13 +47,16 @@ class Layout:
     """``lengths (n,)`` tokens and ``counts (n,)`` queries of each sequence.
 
     ``single``: one query a sequence, without an axis of its own.  ``causal``: query k of a sequence sees its tokens
-    0 .. k; otherwise a query sees the whole sequence.
+    0 .. k, with ``window=m`` only the last m of these; otherwise a query sees the whole sequence.  ``begin (n,)``: row
+    of the keys at which each sequence begins; None: one after the other.
     """
 
     lengths: np.ndarray
     counts: np.ndarray
     single: bool
     causal: bool = False
+    window: int | None = None
+    begin: np.ndarray | None = None
 
     @functools.cached_property
     def uniform(self) -> bool:
@@ -58,9 +64,16 @@ class Layout:
 
     def check(self, tokens: int, queries: int) -> None:
         """Raises unless it lays out as many, before anything of its size is made."""
-        check_parts("lengths", self.lengths, tokens)
+        if self.begin is None:
+            check_parts("lengths", self.lengths, tokens)
+        else:
+            check_shape("lengths", self.lengths, "n", self.begin.shape)
+            if ((self.begin < 0) | (self.lengths < 1) | (self.lengths > tokens - self.begin)).any():
+                raise ValueError(f"begin and lengths must name sequences within the {tokens} tokens")
         check_parts("counts", self.counts, queries)
         self.check_kinds()
+        if self.window is not None:
+            as_count("window", self.window, 1)
 
     def check_kinds(self) -> None:
         """Raises unless the counts are those of its kind."""
@@ -72,11 +85,28 @@ class Layout:
 
     def windows(self) -> tuple[np.ndarray, np.ndarray]:
         """Start and stop of each query's window."""
-        begin = np.cumsum(self.lengths) - self.lengths
-        start = np.repeat(begin, self.counts)
+        begin = self._begin()
+        start, stop = np.repeat(begin, self.counts), np.repeat(begin + self.lengths, self.counts)
         if self.causal:
-            return start.astype(np.intp), np.arange(1, self.lengths.sum() + 1, dtype=np.intp)
-        return start.astype(np.intp), np.repeat(begin + self.lengths, self.counts).astype(np.intp)
+            stop = start + 1 + _places(np.zeros_like(self.counts), self.counts)
+            if self.window is not None:
+                start = np.maximum(start, stop - self.window)
+        return start.astype(np.intp), stop.astype(np.intp)
+
+    def _begin(self) -> np.ndarray:
+        return np.cumsum(self.lengths) - self.lengths if self.begin is None else self.begin
+
+    def take(self, index: Any) -> tuple[Layout, np.ndarray, np.ndarray]:
+        chosen = as_index("index", index, len(self.lengths))
+        counts = self.counts[chosen]
+        rows = _places((np.cumsum(self.counts) - self.counts)[chosen], counts)
+        part = replace(self, lengths=self.lengths[chosen], counts=counts, begin=self._begin()[chosen])
+        return part, chosen, rows
+
+    def _seen(self, T: int) -> np.ndarray:
+        """(T, T): whether causal query k sees token t."""
+        seen = np.tri(T, dtype=bool)
+        return seen if self.window is None else np.triu(seen, 1 - self.window)
 
     def shape_queries(self, flat: np.ndarray) -> Any:
         """(M, ...) -> (n, ...), (n, S, ...), or a list of (S_i, ...)."""
@@ -92,17 +122,17 @@ class Layout:
             n, S, T = len(self.lengths), self.counts[0], self.lengths[0]
             if self.causal:
                 shaped = np.full((n, T, T), fill, dtype=flat.dtype)
-                rows, columns = np.tril_indices(T)
-                shaped[:, rows, columns] = flat.reshape(n, -1)
+                shaped[:, self._seen(T)] = flat.reshape(n, -1)
                 return shaped
             return flat.reshape((n, T) if self.single else (n, S, T))
         parts, at = [], 0
         for T, S in zip(self.lengths, self.counts, strict=True):
-            size = T * (T + 1) // 2 if self.causal else S * T
+            seen = self._seen(T) if self.causal else None
+            size = int(S * T if seen is None else np.count_nonzero(seen))
             part, at = flat[at : at + size], at + size
-            if self.causal:
+            if seen is not None:
                 square = np.full((T, T), fill, dtype=flat.dtype)
-                square[np.tril_indices(T)] = part
+                square[seen] = part
                 parts.append(square)
             else:
                 parts.append(part if self.single else part.reshape(S, T))
@@ -143,9 +173,14 @@ class Layout:
         for i, part in enumerate(parts):
             T, S = int(self.lengths[i]), int(self.counts[i])
             check_shape(f"{name}[{i}]", part, "T_i" if self.single else "S_i, T_i", (T,) if self.single else (S, T))
-            if self.causal and not hidden and np.triu(part, 1).any():
-                raise ValueError(f"{name}[{i}] must not select a token after its query")
-            flat.append(part[np.tril_indices(T)] if self.causal else part.reshape(-1))
+            if not self.causal:
+                flat.append(part.reshape(-1))
+                continue
+            seen = self._seen(T)
+            if not hidden and part[~seen].any():
+                outside = "after its query" if self.window is None else "outside its query's window"
+                raise ValueError(f"{name}[{i}] must not select a token {outside}")
+            flat.append(part[seen])
         return np.concatenate(flat)
 
     def _parts(self, name: str, array: Any) -> list[np.ndarray]:
@@ -154,3 +189,8 @@ class Layout:
             came = array.shape if isinstance(array, np.ndarray) else f"{len(array)}"
             raise ValueError(f"{name} must be a list with one array for each of the {n} sequences, got {came}")
         return [np.asarray(part) for part in array]
+
+
+def _places(begin: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """``begin[i], begin[i] + 1, ..., begin[i] + counts[i] - 1`` of every i, one after the other."""
+    return np.repeat(begin - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())

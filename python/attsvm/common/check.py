@@ -147,6 +147,28 @@ def as_count(name: str, value: Any, least: int = 0) -> int:
     return int(number)
 
 
+def as_index(name: str, value: Any, length: int) -> np.ndarray:
+    """The numbers of the members that an index along an axis of this length chooses, in its order."""
+    if isinstance(value, slice):
+        chosen = np.arange(length)[value]
+    else:
+        array = np.asarray(value)
+        if array.ndim != 1 or array.dtype.kind not in "biu":
+            came = f"{value}: say [{value}]" if array.ndim == 0 and array.dtype.kind in "iu" else type(value).__name__
+            if array.ndim > 1 or array.size == 0:
+                came = f"an array of shape {array.shape}"
+            raise TypeError(f"{name} must be a slice, a list of integers or an array of bool, got {came}")
+        if array.dtype.kind == "b" and len(array) != length:
+            raise IndexError(f"{name} must hold {length} bool, got {len(array)}")
+        chosen = np.flatnonzero(array) if array.dtype.kind == "b" else array.astype(np.intp)
+        outside = (chosen < -length) | (chosen >= length)
+        if outside.any():
+            raise IndexError(f"{name} must be below {length}, the number of sequences, got {chosen[outside][0]}")
+    if len(chosen) == 0:
+        raise ValueError(f"{name} must choose at least one sequence")
+    return np.where(chosen < 0, chosen + length, chosen)
+
+
 def check_type(name: str, value: Any, cls: type, source: str) -> None:
     """Raises unless it is one of these, which ``source`` makes."""
     if not isinstance(value, cls):

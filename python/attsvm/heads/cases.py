@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..attention.data import Data
+from ..common.check import as_index
 from .model import Head
 
 
@@ -22,6 +23,10 @@ class Windows:
 
     def windows(self) -> tuple[np.ndarray, np.ndarray]:
         return self.start.copy(), self.stop.copy()
+
+    def take(self, index: Any) -> tuple[Windows, np.ndarray, np.ndarray]:
+        chosen = as_index("index", index, len(self.start))
+        return Windows(self.start[chosen], self.stop[chosen]), chosen, chosen
 
     def shape_queries(self, flat: np.ndarray) -> np.ndarray:
         return flat

@@ -86,7 +86,8 @@ def solve_svm(
         Training W leads to the Frobenius solution; training K and Q is observed to come near the nuclear one; mirror
         descent on W with the potential ``sum |W_ij|^p / p`` goes to that of the entrywise norm
         ``(sum |W_ij|^p)^(1/p)``; sign descent is compared with "max", ``max |W_ij|``, and spectral descent (Muon) with
-        "spectral", the largest singular value.  2.0 is "frobenius" and infinity "max".
+        "spectral", the largest singular value.  2.0 is "frobenius" and infinity "max": numbers are exponents of the
+        entries (``numpy.linalg.norm(W, 2)``, the largest singular value, is "spectral" here).
     tol : float
         Relative gap between the certified bounds of the margin; a little more is accepted where rounding forbids it:
         100 * 2.2e-16 * (longest row) / margin, at most 2.2e-5.

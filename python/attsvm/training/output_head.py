@@ -108,6 +108,14 @@ class _Parametric:
         check_finite("o", flat)
         return np.ascontiguousarray(flat), array.shape[:-1]
 
+    def take(self, sequences: np.ndarray) -> Any:
+        """The head of the queries of these sequences."""
+        if isinstance(self.v, np.ndarray) and (self.v.ndim == 1 or self.kind == "mlp"):
+            return self
+        v = self.v[sequences] if isinstance(self.v, np.ndarray) else [self.v[i] for i in sequences]
+        make: Any = type(self)
+        return make(**self._state() | {"v": v})
+
     def _flat_v(self, M: int) -> np.ndarray:
         if isinstance(self.v, np.ndarray) and (self.v.ndim == 1 or self.kind == "mlp"):
             return self.v
@@ -273,6 +281,10 @@ class CallableHead:
             raise TypeError(f"value_and_grad must return a tuple (value, gradient), got {came}")
         value = as_floats("the value that value_and_grad returns", answer[0], "M", (len(o),))
         return value, as_floats("the gradient that value_and_grad returns", answer[1], "M, dv", o.shape)
+
+    def take(self, sequences: np.ndarray) -> CallableHead:
+        """The head of the queries of these sequences."""
+        return self
 
     def parameters(self, data: Data, dv: int) -> tuple[None, None, float, Any]:
         return None, None, 0.0, self.value_and_grad

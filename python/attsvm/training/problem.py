@@ -131,6 +131,32 @@ class Problem(ProvesMargins):
         self.from_scores = self._general is None  # C reads nothing but fixed scores
         self.objective = self.capsule()
 
+    def __getitem__(self, index: Any) -> Problem:
+        """The problem of some sequences, with their labels and their own heads; the loss is the mean over its queries.
+
+        Parameters
+        ----------
+        index : slice, list of integers or (n,) array of bool
+            As of :class:`Data`, which shares its tokens.
+
+        Returns
+        -------
+        Problem
+            As made of those sequences alone.  The function of a CallableHead is called with their queries.
+
+        Examples
+        --------
+        >>> import attsvm
+        >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
+        >>> problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
+        >>> problem[[0, 3]].optimal.tolist() == problem.optimal[[0, 3]].tolist()
+        True
+        """
+        data, chosen, rows = self.data.take(index)
+        y = data.layout.shape_queries(self.labels[rows])
+        state: dict[str, Any] = self._state() | {"data": data, "y": y, "head": self.head.take(chosen)}
+        return Problem(**state)
+
     def capsule(self, trains_head: bool = False) -> Any:
         """The objective as C reads it; a linear head that is to be trained needs the values besides its scores."""
         handle, scores = self.data.handle, self.fixed_scores
@@ -187,6 +213,8 @@ class Problem(ProvesMargins):
                 f"problem must be of a scale at which scores times tokens times queries are above 1e{LEAST_PRODUCT}, "
                 f"got about 1e{round(scores)}, 1e{round(tokens)} and 1e{round(queries)}: rescale X, Z or the head"
             )
+
+    __iter__ = None  # which would take __getitem__ for that of a list
 
     @functools.cached_property
     def flat_scores(self) -> np.ndarray:

@@ -78,6 +78,10 @@ class SoftmaxHead(CallableHead):
         p[q, own] = -p.sum(axis=1)
         return value, -(p @ self.V.T)
 
+    def take(self, sequences: np.ndarray) -> SoftmaxHead:
+        own = self.classes
+        return SoftmaxHead(self.V, own[sequences] if isinstance(own, np.ndarray) else [own[i] for i in sequences])
+
     def parameters(self, data: Data, dv: int) -> tuple[None, None, float, Any]:
         check_shape("V", self.V, "dv, C", (dv, None))
         data.layout.flatten_queries("classes", self.classes)  # as many as there are queries

@@ -1,0 +1,166 @@
+"""Parts of data and problems, and sliding windows: as if made of those sequences alone, of keys that are not copied."""
+
+from __future__ import annotations
+
+import io
+
+import attsvm
+import numpy as np
+import pytest
+
+LENGTHS = np.array([3, 1, 5, 2, 5, 4])
+INDICES = {
+    "list": [4, 0, 2],
+    "twice": np.array([3, 3, -1]),
+    "slice": slice(None, None, -2),
+    "bool": np.array([True, False, False, True, True, False]),
+}
+rng = np.random.default_rng(0)
+X = [rng.standard_normal((T, 3)) for T in LENGTHS]
+Z, FEW, MANY = (rng.standard_normal((6, *shape)) for shape in ((2,), (4, 2), (5, 2)))
+EQUAL = rng.standard_normal((6, 5, 3))
+VALUES = [rng.standard_normal((T, 3)) for T in LENGTHS]
+KINDS = {
+    "cross": lambda at: attsvm.cross_attention(EQUAL[at], Z[at]),
+    "several queries": lambda at: attsvm.cross_attention([X[i] for i in at], FEW[at], [VALUES[i] for i in at]),
+    "uneven queries": lambda at: attsvm.cross_attention(EQUAL[at], [MANY[i, : LENGTHS[i]] for i in at]),
+    "float32": lambda at: attsvm.self_attention(EQUAL[at].astype(np.float32)),
+    "every token": lambda at: attsvm.self_attention([X[i] for i in at], query=None),
+    "causal": lambda at: attsvm.causal_attention([X[i] for i in at]),
+    "window": lambda at: attsvm.causal_attention([X[i] for i in at], window=2),
+    "prompt": lambda at: attsvm.prompt_attention(EQUAL[at], np.eye(3)[::-1]),
+}
+OWN = {
+    "shared": lambda v: attsvm.LinearHead([1.0, -2.0, 0.5]),
+    "linear": attsvm.LinearHead,
+    "quadratic": lambda v: attsvm.QuadraticHead(v, 0.3),
+    "classes": lambda v: attsvm.SoftmaxHead(np.eye(3), classes_of(v)),
+    "callable": lambda v: attsvm.CallableHead(lambda o: ((o**2).sum(axis=1), 2 * o)),
+}
+
+
+def classes_of(v):
+    return [classes_of(part) for part in v] if isinstance(v, list) else np.abs(v).argmax(axis=-1)
+
+
+def taken(per_query, at):
+    """Per-query arrays in the shape of the data, of some sequences."""
+    parts = [per_query[i] for i in at]
+    return np.array(parts) if len({np.shape(part) for part in parts}) == 1 else parts
+
+
+def same(a, b):
+    for one, other in zip(a, b, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("index", INDICES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_part_is_what_is_made_of_those_sequences(kind, index):
+    at = np.arange(6)[INDICES[index]]
+    whole, expected = KINDS[kind](np.arange(6)), KINDS[kind](at)
+    part = whole[INDICES[index]]
+    assert np.shares_memory(part.keys, whole.keys) and np.shares_memory(part.values, whole.values)
+    assert len(part) == len(expected) and part.lengths.tolist() == expected.lengths.tolist()
+    W = rng.standard_normal((whole.dk, whole.dz))
+    for result in ("logits", "probabilities", "attended", "select"):
+        same(getattr(part, result)(W), getattr(expected, result)(W))
+    selected = expected.select(W)
+    for one, other in zip(
+        (attsvm.solve_svm(part, selected), attsvm.load(saved(part, selected))),
+        2 * [attsvm.solve_svm(expected, selected)],
+        strict=True,
+    ):
+        np.testing.assert_array_equal(one.W, other.W)
+        same(one.dual, other.dual)
+
+
+def saved(data, selected):
+    file = io.BytesIO()
+    attsvm.solve_svm(data, selected).save(file)
+    file.seek(0)
+    return file
+
+
+@pytest.mark.parametrize("head", OWN)
+@pytest.mark.parametrize("kind", ["cross", "uneven queries", "causal"])
+def test_labels_and_heads_go_along(kind, head):
+    whole, at = KINDS[kind](np.arange(6)), [4, 0, 2]
+    y, v = (whole.layout.shape_queries(rng.standard_normal((len(whole), *shape))) for shape in ((), (3,)))
+    y = [np.sign(part) for part in y] if isinstance(y, list) else np.sign(y)
+    problem = attsvm.Problem(whole, y, OWN[head](v), "linear" if head == "classes" else "exponential")
+    own = attsvm.Problem(KINDS[kind](np.array(at)), taken(y, at), OWN[head](taken(v, at)), problem.given_loss)
+    W = rng.standard_normal((whole.dk, whole.dz))
+    loss, gradient = problem[at].loss_and_grad(W)
+    expected = own.loss_and_grad(W)
+    assert loss == pytest.approx(expected[0], rel=1e-14)
+    np.testing.assert_allclose(gradient, expected[1], rtol=1e-12, atol=1e-15)
+    each = [problem[[i]] for i in range(6)]  # the mean of the whole, from its sequences one by one
+    weighted = sum(len(part.data) * part.loss(W) for part in each) / len(whole)
+    assert problem.loss(W) == pytest.approx(weighted, rel=1e-13)
+
+
+def test_heads_and_losses_of_ones_own_go_along():
+    data = KINDS["cross"](np.arange(6))
+    value, derivative = (lambda u: np.exp(-2 * u)), (lambda u: -2 * np.exp(-2 * u))
+    problem = attsvm.Problem(data, None, attsvm.MLPHead(np.eye(3)), (value, derivative), heads=2)
+    W = rng.standard_normal((2, 3, 2))
+    u = np.array([np.maximum(sum(data.attended(w)[i] for w in W), 0).sum() for i in (5, 1)])
+    assert problem[[5, 1]].loss(W) == pytest.approx(np.exp(-2 * u).mean())
+
+
+def test_a_part_costs_its_own_tokens_alone():
+    """Of many tokens in memory, a few sequences: nothing of the length of all is made or read."""
+    import tracemalloc
+
+    tokens = np.zeros((50_000, 4, 8))
+    data = attsvm.cross_attention(tokens, np.ones((50_000, 2)), copy=False)
+    problem = attsvm.Problem(data, None, attsvm.LinearHead(np.ones(8)))
+    problem[[0]]
+    tracemalloc.start()
+    problem[[7, 40_000]].loss_and_grad(np.zeros((8, 2)))
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 3 * 50_000 * 8  # the layout's own numbers: bytes of a few integers per sequence
+
+
+@pytest.mark.parametrize(
+    ("index", "error", "match"),
+    [
+        (3, TypeError, r"index must be a slice, a list of integers or an array of bool, got 3: say \[3\]"),
+        ("two", TypeError, "index must be .* got str"),
+        ([0.5], TypeError, "index must be .* got list"),
+        ([[1]], TypeError, r"got an array of shape \(1, 1\)"),
+        ([6], IndexError, "index must be below 6, the number of sequences, got 6"),
+        ([0, -7], IndexError, "got -7"),
+        ([True], IndexError, "index must hold 6 bool, got 1"),
+        (slice(0), ValueError, "index must choose at least one sequence"),
+        (np.zeros(6, dtype=bool), ValueError, "at least one"),
+    ],
+    ids=str,
+)
+def test_an_index_that_is_none(index, error, match):
+    with pytest.raises(error, match=match):
+        KINDS["cross"](np.arange(6))[index]
+
+
+def test_data_are_no_list():
+    with pytest.raises(TypeError, match="not iterable"):
+        list(KINDS["cross"](np.arange(6)))
+
+
+@pytest.mark.parametrize("window", [1, 2, 4, 9])
+def test_a_sliding_window_is_a_mask(window):
+    data, W = attsvm.causal_attention(EQUAL, window=window), rng.standard_normal((3, 3))
+    k, t = np.arange(5)[:, None], np.arange(5)
+    logit = np.where((t <= k) & (t > k - window), np.einsum("ntd,de,nke->nkt", EQUAL, W, EQUAL), -np.inf)
+    np.testing.assert_allclose(data.logits(W), logit, rtol=1e-12)
+    p = np.exp(logit)
+    np.testing.assert_allclose(data.probabilities(W), p / p.sum(axis=2, keepdims=True), rtol=1e-12)
+    first = np.maximum(np.arange(5) - window + 1, 0)
+    np.testing.assert_array_equal(data.select(W) + first, logit.argmax(axis=2))
+    sets = data.probabilities(W) > 0.2  # several tokens of a query, in the shape of the results
+    assert attsvm.solve_svm(data, sets).selected.shape == (6, 5, 5)
+    if window < 5:
+        with pytest.raises(ValueError, match="must not select a token outside its query's window"):
+            attsvm.solve_svm(data, np.tri(5, dtype=bool) & np.ones((6, 1, 1), dtype=bool))
