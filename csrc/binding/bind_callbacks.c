@@ -35,7 +35,8 @@ static void scatter(const struct piece *pieces, const double *flat)
             memcpy(pieces[i].data, flat, (size_t)pieces[i].n * sizeof(double));
 }
 
-/* Python gets copies: it may keep them longer than the call lives. */
+/* Python gets copies: it may keep them longer than the call lives.  Where one loss of any worker and run is not finite,
+ * it sets all of them to NaN, so that all workers and runs end together. */
 static int combine(void *context, int status, struct gradient *gradient)
 {
     const struct bind_callbacks *callbacks = context;
@@ -72,10 +73,7 @@ static int combine(void *context, int status, struct gradient *gradient)
     callbacks->call->thread = PyEval_SaveThread();
     if (refused)
         return STATUS_INTERRUPTED;
-    for (ptrdiff_t r = 0; r < R; ++r)
-        if (!isfinite(gradient->loss[r]))
-            return STATUS_NOT_FINITE;
-    return STATUS_DONE;
+    return isfinite(gradient->loss[0]) ? STATUS_DONE : STATUS_NOT_FINITE;
 }
 
 static int recorded(void *context)

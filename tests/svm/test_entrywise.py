@@ -192,6 +192,30 @@ def test_many_rows_need_no_matrix_of_their_size():
     assert solve(case, 1.5).status == "optimal"
 
 
+@pytest.mark.parametrize("norm", ["max", 1.5, 3.0, "spectral", "nuclear"])
+def test_a_looser_tolerance_is_reached_sooner(norm):
+    for seed in range(6):
+        case = planted(20, 12, 10, 10, seed)
+        steps = []
+        for tol in (1e-1, 1e-2, 1e-3, 1e-6, 1e-9):
+            sol = attsvm.solve_svm(case.data, case.selected, norm, method="interior", tol=tol)
+            assert sol.status == "optimal" and sol.gap <= tol
+            steps.append(sol.iterations)
+        assert steps[0] < steps[-1]
+        if norm not in ("spectral", "nuclear"):  # whose polish is tried in between
+            assert steps == sorted(steps)
+
+
+@pytest.mark.parametrize("p", [1.5, 3.0])
+def test_a_working_set_that_grows_goes_on_from_where_it_was(p):
+    """Rows that were in it keep their slacks and multipliers: some 13 iterations, and 25 from others'."""
+    steps = []
+    for seed in range(3):
+        case = planted(150, 30, 12, 12, seed)
+        steps.append(solve(case, p).iterations)
+    assert max(steps) <= 18
+
+
 @pytest.mark.parametrize("p", [1.5, 3.0])
 def test_multipliers_have_the_scale_of_the_weights(p):
     """The rows' sum by their multipliers is M with W = sign(M) |M|^(q - 1), 1/p + 1/q = 1."""

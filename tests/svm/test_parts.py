@@ -4,75 +4,17 @@ from __future__ import annotations
 
 import ctypes
 import shutil
-import subprocess
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from places import CSRC, TESTS
-from problems import sphere
+from parts import call, make
+from places import CSRC
 
 pytestmark = [
     pytest.mark.skipif(not CSRC.is_dir(), reason="the sources are not next to the tests"),
     pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed"),
 ]
-SOURCES = """base/arena base/threads linalg/cholesky linalg/gemm linalg/matrix linalg/vector attention/windows
-svm/certificate svm/rows svm/rows_build svm/active_set
-svm/systems/cholesky_update svm/systems/schur_update svm/systems/gram
-svm/systems/compact_rows svm/systems/support_system svm/frobenius/coordinate_ascent svm/frobenius/block_ascent
-svm/frobenius/initial_support""".split()
 SHAPES = [(3, 4, 5, 4), (12, 9, 16, 7), (30, 12, 11, 13), (60, 4, 24, 24)]  # n, T, dk, dz
-
-
-class Problem(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_ssize_t) for name in ("n", "T", "dk", "dz")]
-    _fields_ += [(name, ctypes.c_void_p) for name in ("X", "Z", "reference")]
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory):
-    out = tmp_path_factory.mktemp("parts") / "parts.so"
-    files = [
-        *(CSRC / f"{name}.c" for name in SOURCES),
-        TESTS / "support" / "solver_parts.c",
-        TESTS / "support" / "plain_blas.c",
-    ]
-    flags = ["-std=gnu11", "-O0", "-fopenmp-simd", "-fPIC", "-shared", "-DATTSVM_NO_SIMD_DISPATCH", f"-I{CSRC}"]
-    subprocess.run(["gcc", *flags, *files, "-o", out, "-lm", "-lpthread"], check=True)
-    return ctypes.CDLL(out)
-
-
-def make(seed, n, T, dk, dz, copies=False):
-    """Tokens, queries and a selection; the Gram matrix of the unit rows, and what the solvers call beta.  With copies
-    two tokens of each sequence are the same, neither of them selected."""
-    rng = np.random.default_rng(seed)
-    X, Z = sphere(rng, n, T, dk), sphere(rng, n, dz) * np.exp(rng.standard_normal((n, 1)))
-    chosen = rng.integers(0, T, n)
-    if copies:
-        X[np.arange(n), (chosen + 1) % T] = X[np.arange(n), (chosen + 2) % T]
-    delta = X[np.arange(n), chosen][:, None] - X
-    other = np.arange(T) != chosen[:, None]
-    rows = np.einsum("nti,nj->ntij", delta, Z)[other].reshape(n * (T - 1), -1)
-    length = np.linalg.norm(rows, axis=1)
-    unit = rows / length[:, None]
-    made = SimpleNamespace(rng=rng, n=n, m=len(rows), rows=rows, G=unit @ unit.T, beta=1 / length, length=length)
-    made.kept = (X, Z, chosen)  # C reads them
-    made.struct = Problem(n, T, dk, dz, X.ctypes.data, Z.ctypes.data, chosen.astype(np.intp, copy=False).ctypes.data)
-    made.query = np.repeat(np.arange(n), T - 1)
-    return made
-
-
-def call(function, *arguments):
-    """Arrays as pointers, integers as sizes, floats as doubles."""
-    passed = []
-    for x in arguments:
-        if isinstance(x, np.ndarray):
-            passed.append(ctypes.c_void_p(x.ctypes.data))
-        elif isinstance(x, Problem) or x is None:
-            passed.append(None if x is None else ctypes.byref(x))
-        else:
-            passed.append(ctypes.c_double(x) if isinstance(x, float) else ctypes.c_ssize_t(x))
-    return function(*passed)
 
 
 def independent(p, size):

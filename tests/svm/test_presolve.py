@@ -76,9 +76,29 @@ def test_copies_leave(norm):
     assert sol.margin == pytest.approx(once.margin, rel=2e-9)
     dual = np.asarray(sol.dual).reshape(12, 2, 9)
     assert not dual[:, 1].any() and not dual[:, 0, 8].any() and dual[:, 0].any()
+    several = np.arange(9) == selected[:, None]
+    several[:3, 5] = True
+    kept = attsvm.solve_svm(twice, np.repeat(several, 2, 0), norm)
+    proved(twice, np.repeat(several, 2, 0), kept, norm)
+    dual = np.asarray(kept.dual).reshape(12, 2, 9)
+    assert not dual[:, 1].any() and not dual[:, 0, 8].any() and dual[:3, 0, 5].all()
     soft = attsvm.solve_svm(twice, np.repeat(selected, 2), C=0.5)  # where a copy costs as much as what it copies
     assert soft.objective == pytest.approx(attsvm.solve_svm(data, selected, C=1.0).objective, rel=1e-8)
     assert np.asarray(soft.dual).reshape(12, 2, 9)[:, 1].any()
+
+
+@pytest.mark.parametrize("norm", ["max", 1.5, 3.0])
+def test_norms_of_entries_are_not_turned(norm):
+    """480 rows on 4 of 12 dimensions; the copies of the second best have no multipliers, so that it is the reduced
+    problem which was solved, not the whole one after it."""
+    g, every = np.random.default_rng(4), np.arange(30)
+    X = g.standard_normal((30, 16, 4)) @ g.standard_normal((4, 12))
+    Z = g.standard_normal((30, 3)) @ g.standard_normal((3, 12))
+    *_, second, best = np.argsort(attsvm.cross_attention(X, Z).logits(g.standard_normal((12, 12))), axis=1).T
+    data = attsvm.cross_attention(np.concatenate([X, X[every, second][:, None]], axis=1), Z)
+    sol = attsvm.solve_svm(data, best, norm)
+    proved(data, best, sol, norm)
+    assert not np.asarray(sol.dual)[:, 16].any() and np.asarray(sol.dual)[every, second].any()
 
 
 @pytest.mark.parametrize("near", [1e-4, 1e-7])

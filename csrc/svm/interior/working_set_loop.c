@@ -214,7 +214,7 @@ static int solve(struct svm_answer *answer, const struct rows *rows, const struc
     do {
         before = f.size;
         status = solve_on_set(&f, &s, &g, arena);
-    } while (status == STATUS_ITERATION_LIMIT && f.size > before && answer->iterations < options->max_iter);
+    } while (status == STATUS_ITERATION_LIMIT && f.size > before);
     if (status > 0)
         status = conclude(&f, &g, status, arena);
     if (status >= 0 && answer->bound.lower > 0 && norm->scale_multipliers != NULL)
