@@ -46,7 +46,7 @@ TOPICS = {
     "scikit-learn": ("Needs scikit-learn: `import attsvm.sklearn`.", "sklearn.*"),
     "Many runs, files and threads": (
         "Experiments repeated on all cores, results as files, threads of one call.",
-        "replicate load get_num_threads set_num_threads show_config",
+        "replicate Replicated load get_num_threads set_num_threads show_config",
     ),
     "Pictures": ("Each draws into `ax` and returns it. Needs matplotlib.", "plot.*"),
     "Random data": ("Draws of the paper's experiments.", "sample.*"),

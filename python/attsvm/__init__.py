@@ -14,6 +14,7 @@ from .attention.data import Data
 from .attention.kinds import causal_attention, cross_attention, prompt_attention, self_attention
 from .common.config import __version__ as __version__
 from .common.config import get_num_threads, set_num_threads, show_config
+from .common.replicated import Replicated
 from .common.replication import replicate
 from .common.storage import load
 from .common.storage import storable_later as _storable_later
@@ -55,6 +56,7 @@ __all__ = [
     "Plane",
     "Problem",
     "QuadraticHead",
+    "Replicated",
     "Run",
     "Separation",
     "SoftLabels",

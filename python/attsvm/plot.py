@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from .common.check import as_choice, as_floats, as_numeric, check_shape, check_type
 from .common.norms import norm_name
+from .common.render import axes as _axes
 from .common.render import drawing
 from .common.types import Ball, Norm
 from .next_token import NextToken
@@ -507,11 +508,3 @@ def largest(probabilities: Any) -> np.ndarray:
     if isinstance(probabilities, list):
         return np.concatenate([np.atleast_2d(part).max(axis=1) for part in probabilities])
     return probabilities.max(axis=-1).ravel()
-
-
-def _axes(ax: Any) -> Any:
-    if ax is not None:
-        return ax
-    import matplotlib.pyplot as plt  # an extra, and only whoever lets us find the axes needs all of pyplot
-
-    return plt.gca()

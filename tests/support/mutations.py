@@ -165,8 +165,8 @@ MUTATIONS = [
          "data", "soft-and-hard"),
         ("correlation-squared", PLOT, "np.linalg.norm(flat, axis=1) * np.linalg.norm(W)",
          "np.linalg.norm(flat, axis=1) ** 2 * np.linalg.norm(W)", "data", "figures", "local-convergence"),
-        ("one-seed-for-all", "python/attsvm/common/replication.py", "SeedSequence(seed, spawn_key=(run,))  # the",
-         "SeedSequence(seed)  # the", "data", "replicate"),
+        ("one-seed-for-all", "python/attsvm/common/replication.py", "key = (run, *seed_of(cell))",
+         "key = seed_of(cell)", "data", "replicate"),
         # wiring
         ("labels-of-keys", "python/attsvm/theory/joint.py",
          "np.asarray(data.values, dtype=np.float64)",

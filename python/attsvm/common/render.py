@@ -8,7 +8,7 @@ import io
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["draw", "drawing", "picture"]
+__all__ = ["axes", "draw", "drawing", "picture"]
 
 WIDTH, HEIGHT = 4.2, 2.4  # inches, of the small picture in a notebook
 
@@ -23,6 +23,17 @@ def drawing(kind: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         return function
 
     return enter
+
+
+def axes(ax: Any) -> Any:
+    """These, or pyplot's current ones."""
+    if ax is not None:
+        return ax
+    if importlib.util.find_spec("matplotlib") is None:
+        raise ImportError("plot needs matplotlib: pip install matplotlib")
+    import matplotlib.pyplot as plt  # only whoever lets us find the axes needs all of pyplot
+
+    return plt.gca()
 
 
 def draw(result: Any, ax: Any = None, **line_kw: Any) -> Any:

@@ -15,6 +15,7 @@ import numpy as np
 from .. import _core
 from .check import as_count
 from .progress import counted
+from .replicated import Cell, Replicated, cells_of, seed_of
 from .sheet import Sheet
 
 __all__ = ["replicate"]
@@ -23,15 +24,16 @@ TASKS, LONGEST_TASK = 64, 32  # a task is a few runs: enough tasks for all worke
 
 
 def replicate(
-    experiment: Callable[[np.random.Generator], Mapping[str, Any]],
+    experiment: Callable[..., Mapping[str, Any]],
     runs: int,
     seed: int = 0,
     n_jobs: int | None = None,
     *,
+    grid: Mapping[str, Iterable[Any]] | None = None,
     file: str | os.PathLike[str] | None = None,
     progress: bool = True,
     name: str | None = None,
-) -> dict[str, np.ndarray]:
+) -> Replicated:
     """``experiment(rng)`` for ``runs`` random generators; each of its numbers stacked over runs.
 
     Run i draws from the i-th child of ``SeedSequence(seed)`` and computes with one BLAS thread, so neither the
@@ -40,15 +42,19 @@ def replicate(
     Parameters
     ----------
     experiment : callable
-        Takes a Generator, returns a mapping of names to numbers or arrays of numbers, of the same shapes every time.
+        Takes a Generator (and the parameters of the grid), returns a mapping of names to numbers or arrays of numbers,
+        of the same shapes every time; NaN where there is none.
     runs : int
     seed : int
     n_jobs : int, optional
         Workers, counted as joblib does; all cores by default, or what ``joblib.parallel_config`` says.
+    grid : mapping of names to lists of values, optional
+        Calls ``experiment(rng, name=value, ...)`` ``runs`` times in each cell of their product.  Values are numbers,
+        words, bool or None.  The random numbers of a cell are its own: of its values, whatever else the grid holds.
     file : path, optional
-        A CSV with a row per run, written as runs finish.  If it is there already, its runs are not done again; one of
-        them is, to see that the file belongs to this experiment and seed.  Runs beyond ``runs`` stay in it; what is not
-        of this function's making is refused, and left as it is.
+        A CSV with a row per run and cell, written as runs finish.  If it is there already, its runs are not done again;
+        one of them is, to see that the file belongs to this experiment and seed.  Runs beyond ``runs`` stay in it, as
+        do cells of other values; what is not of this function's making is refused, and left as it is.
     progress : bool
         Show a bar, where tqdm is installed.
     name : str, optional
@@ -56,7 +62,8 @@ def replicate(
 
     Returns
     -------
-    dict of (runs, ...) arrays
+    Replicated
+        A dictionary of arrays (runs, ...), with a grid (length of each axis, ..., runs, ...).
 
     Raises
     ------
@@ -66,7 +73,7 @@ def replicate(
     ModuleNotFoundError
         Without joblib: ``pip install joblib``.
     KeyboardInterrupt
-        On Ctrl-C, with the runs so far in ``.partial``.
+        On Ctrl-C, with the runs so far in ``.partial``: those that every cell has.
 
     Notes
     -----
@@ -83,31 +90,42 @@ def replicate(
     >>> found = attsvm.replicate(experiment, runs=20, progress=False)
     >>> found["feasible"].shape, found["feasible"].dtype
     ((20,), dtype('bool'))
+
+    Over a grid:
+
+    >>> def experiment(rng, n, d):
+    ...     X, Z, y, v = attsvm.sample.unit_sphere(n, 3, d, rng)
+    ...     return {"feasible": attsvm.feasible(attsvm.cross_attention(X, Z), [0] * n).W is not None}
+    >>> found = attsvm.replicate(experiment, runs=20, grid={"n": [2, 4, 8], "d": [1, 4]}, progress=False)
+    >>> found["feasible"].shape
+    (3, 2, 20)
     """
     if not callable(experiment):
         raise TypeError(f"experiment must be a function, got {type(experiment).__name__}")
     runs, seed = as_count("runs", runs, 1), as_count("seed", seed)
     n_jobs = None if n_jobs is None else as_count("n_jobs", n_jobs, -sys.maxsize)  # as joblib counts, -1 is all
-    sheet = Sheet(file, functools.partial(_run, experiment, seed))
+    axes, cells = cells_of({} if grid is None else grid)
+    shape = tuple(map(len, axes.values()))
+    sheet = Sheet(file, lambda run, cell: _run(experiment, seed, run, cells[cell]), list(axes), cells)
     try:
         Parallel, delayed, effective_n_jobs = _joblib()
         if n_jobs is None and effective_n_jobs(None) == 1:  # nothing configured: joblib would take one worker
             n_jobs = -1
         with one_blas_thread(), sheet:
-            done = frozenset(run for run in sheet.rows if run < runs)
-            missing = (run for run in range(runs) if run not in done)
-            total = runs - len(done)
+            done = {cell: frozenset(run for run in sheet.rows[cell] if run < runs) for cell in cells}
+            missing = ((run, cell) for run in range(runs) for cell in cells if run not in done[cell])
+            total = runs * len(cells) - sum(map(len, done.values()))
             size = min(max(1, total // TASKS), LONGEST_TASK)
             tasks = iter(lambda: list(itertools.islice(missing, size)), [])
             pool = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
-            calls = (delayed(_task)(experiment, seed, task, os.getpid()) for task in tasks)
+            calls = (delayed(_task)(experiment, seed, task, cells, os.getpid()) for task in tasks)
             with contextlib.closing(pool(calls)) as found:
-                for run, numbers in _each(found, total, name, progress):
-                    sheet.add(run, numbers)
+                for run, cell, numbers in _each(found, total, name, progress):
+                    sheet.add(run, cell, numbers)
     except KeyboardInterrupt as interrupt:
-        interrupt.partial = sheet.stacked(runs)  # type: ignore[attr-defined]
+        interrupt.partial = Replicated(sheet.stacked(runs, shape), axes)  # type: ignore[attr-defined]
         raise
-    return sheet.stacked(runs)
+    return Replicated(sheet.stacked(runs, shape), axes)
 
 
 def _joblib() -> tuple[Any, Any, Any]:
@@ -118,18 +136,25 @@ def _joblib() -> tuple[Any, Any, Any]:
     return Parallel, delayed, effective_n_jobs
 
 
-def _task(experiment: Callable[..., Any], seed: int, runs: list[int], parent: int) -> list[tuple[int, dict[str, Any]]]:
+def _task(
+    experiment: Callable[..., Any],
+    seed: int,
+    runs: list[tuple[int, Cell]],
+    cells: dict[Cell, dict[str, Any]],
+    parent: int,
+) -> list[tuple[int, Cell, dict[str, np.ndarray]]]:
     if os.getpid() != parent:
         _one_blas_thread_for_good()
-    return [(run, _run(experiment, seed, run)) for run in runs]
+    return [(run, cell, _run(experiment, seed, run, cells[cell])) for run, cell in runs]
 
 
-def _run(experiment: Callable[..., Any], seed: int, run: int) -> dict[str, np.ndarray]:
-    child = np.random.SeedSequence(seed, spawn_key=(run,))  # the run-th of SeedSequence(seed).spawn()
+def _run(experiment: Callable[..., Any], seed: int, run: int, cell: dict[str, Any]) -> dict[str, np.ndarray]:
+    key = (run, *seed_of(cell))  # without a cell the run-th of SeedSequence(seed).spawn()
     try:
-        return _numbers(experiment(np.random.default_rng(child)))
+        return _numbers(experiment(np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key)), **cell))
     except Exception as error:
-        error.add_note(f"in run {run} of replicate, of np.random.SeedSequence({seed}, spawn_key=({run},))")
+        where = "".join(f" at {name} = {value!r}" for name, value in cell.items())
+        error.add_note(f"in run {run}{where} of replicate, of np.random.SeedSequence({seed}, spawn_key={key})")
         raise
 
 

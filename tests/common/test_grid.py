@@ -1,0 +1,157 @@
+"""Replication over a grid: an explicit loop, seeds of a cell's own, tables, pictures, and files of growing grids."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+
+import attsvm
+import numpy as np
+import pytest
+
+pytest.importorskip("joblib")
+GRID = {"d": [2, 3], "rule": ["plain", "double"], "bias": [True, None, 0.5]}
+
+
+def experiment(rng, d, rule, bias):
+    x = rng.standard_normal(d) * (2 if rule == "double" else 1)
+    return {"first": x[0], "ends": x[[0, -1]], "biased": bias is not None}
+
+
+def replicate(runs, grid=None, **how):
+    return attsvm.replicate(experiment, runs, 3, 1, grid=GRID if grid is None else grid, progress=False, **how)
+
+
+@pytest.fixture(scope="module")
+def found():
+    return replicate(4)
+
+
+def test_a_grid_is_a_loop_over_its_cells(found):
+    """Each cell by itself, as a grid of one value an axis, in whatever order the axes are named."""
+    assert {key: array.shape for key, array in found.items()} == {
+        "first": (2, 2, 3, 4),
+        "ends": (2, 2, 3, 4, 2),
+        "biased": (2, 2, 3, 4),
+    }
+    for i, j, k in itertools.product(range(2), range(2), range(3)):
+        one = replicate(4, {"bias": [GRID["bias"][k]], "d": np.array([GRID["d"][i]]), "rule": [GRID["rule"][j]]})
+        for key, array in found.items():
+            np.testing.assert_array_equal(one[key][0, 0, 0], array[i, j, k])
+    assert found["biased"][:, :, [0, 2]].all() and not found["biased"][:, :, 1].any()
+
+
+def test_cells_and_runs_draw_apart(found):
+    assert len(np.unique(found["first"])) == found["first"].size
+    with_grid = attsvm.replicate(lambda rng, d: {"x": rng.random()}, 3, grid={"d": [0]}, progress=False)
+    assert set(with_grid["x"][0]).isdisjoint(attsvm.replicate(lambda rng: {"x": rng.random()}, 3, progress=False)["x"])
+
+
+def test_the_table_is_tidy(found):
+    pytest.importorskip("pandas")
+    table = found.to_dataframe()
+    assert list(table) == ["d", "rule", "bias", "run", "first", "ends[0]", "ends[1]", "biased"]
+    assert len(table) == 2 * 2 * 3 * 4
+    i = (1 * 2 * 3 + 0 * 3 + 2) * 4 + 3
+    assert table.loc[i, ["d", "rule", "bias", "run"]].tolist() == [3, "plain", 0.5, 3]
+    assert table.loc[i, "ends[1]"] == found["ends"][1, 0, 2, 3, 1]
+    plain = attsvm.replicate(lambda rng: {"x": rng.random()}, 3, progress=False)
+    assert plain.to_dataframe()["x"].tolist() == plain["x"].tolist()
+
+
+def test_the_heatmap_is_the_mean_of_what_is_known():
+    pytest.importorskip("matplotlib")
+    from matplotlib.figure import Figure
+
+    def experiment(rng, a, b, c):
+        return {"x": np.nan if a == 2 and c == 0 else 100 * a + 10 * b + c, "y": np.nan}
+
+    found = attsvm.replicate(experiment, 2, grid={"a": [1, 2], "b": [3, 4, 5], "c": [0, 1]}, progress=False)
+    ax = found.heatmap("b", "a", "x", Figure().subplots(), cmap="viridis")
+    shown = ax.images[0].get_array()
+    np.testing.assert_array_equal(shown, [[130.5, 140.5, 150.5], [231, 241, 251]])
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["3", "4", "5"]
+    assert ax.figure.axes[1].get_ylabel() == "x, mean of 4"
+    assert np.isnan(found.heatmap("a", "b", "y", Figure().subplots()).images[0].get_array().filled(np.nan)).all()
+    for x, y, value in (("a", "a", "x"), ("z", "a", "x"), ("a", "b", "z")):
+        with pytest.raises(ValueError, match="two parameters|must be one of"):
+            found.heatmap(x, y, value, Figure().subplots())
+
+
+def test_a_file_of_a_grid_resumes_and_grows(tmp_path, found):
+    """More runs, more values: what is in the file is not done again, and what another grid left there stays."""
+    path, calls = tmp_path / "grid.csv", []
+
+    def counting(rng, **cell):
+        calls.append(cell)
+        return experiment(rng, **cell)
+
+    def resumed(runs, grid):
+        calls.clear()
+        return attsvm.replicate(counting, runs, 3, 1, grid=grid, file=path, progress=False)
+
+    resumed(2, GRID | {"d": [3]})
+    assert path.read_text().splitlines()[0] == "run,d,rule,bias,first,ends[0],ends[1],biased"
+    grown = resumed(4, GRID)
+    assert len(calls) == 1 + 48 - 12  # one of the file's is looked at
+    text = path.read_text()
+    small = resumed(3, GRID | {"bias": [0.5], "d": [2]})
+    assert len(calls) == 1 and path.read_text() == text
+    for key in found:
+        np.testing.assert_array_equal(grown[key], found[key])
+        np.testing.assert_array_equal(small[key], found[key][:1, :, 2:, :3])
+    path.write_text(text[:-5])
+    resumed(4, GRID)
+    assert len(calls) == 2 and sorted(path.read_text().splitlines()) == sorted(text.splitlines())
+    with pytest.raises(ValueError, match="its columns are run, d, rule, bias"):
+        attsvm.replicate(counting, 2, 3, 1, grid={"d": [2], "bias": [1]}, file=path, progress=False)
+    with pytest.raises(ValueError, match="holds another experiment or seed"):
+        attsvm.replicate(counting, 2, 4, 1, grid=GRID, file=path, progress=False)
+
+
+def test_interrupted_every_cell_has_the_same_runs():
+    calls = []
+
+    def stopping(rng, d):
+        calls.append(d)
+        if len(calls) == 8:
+            raise KeyboardInterrupt
+        return {"x": rng.random()}
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        attsvm.replicate(stopping, 10, n_jobs=1, grid={"d": [1, 2, 3]}, progress=False)
+    assert caught.value.partial["x"].shape == (3, 2) and caught.value.partial.grid == {"d": [1, 2, 3]}
+    assert calls == [1, 2, 3] * 2 + [1, 2]
+
+
+def test_an_error_says_its_cell():
+    def failing(rng, d):
+        return {"x": 1 / (d - 2)}
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        attsvm.replicate(failing, 2, n_jobs=1, grid={"d": [1, 2]}, progress=False)
+    assert "in run 0 at d = 2 of replicate" in caught.value.__notes__[0]
+
+
+def test_what_was_found_can_be_sent(found):
+    again = pickle.loads(pickle.dumps(found))
+    assert again.grid == GRID and again["first"].tolist() == found["first"].tolist()
+
+
+@pytest.mark.parametrize(
+    ("grid", "error", "match"),
+    [
+        ([1], TypeError, "grid must be a mapping"),
+        ({"d": 3}, TypeError, r"grid\['d'\] must be a list of values, got int"),
+        ({"d": "abc"}, TypeError, "must be a list of values, got str"),
+        ({"d": []}, ValueError, "must hold values, each of them once"),
+        ({"d": [1, "1"]}, ValueError, "each of them once"),
+        ({"d": [[1]]}, TypeError, "must hold numbers, words, bool or None, got list"),
+        ({"run": [1]}, ValueError, "grid must have names that a function can take"),
+        ({"x": [1]}, ValueError, "experiment must return other names than those of the grid, got 'x'"),
+    ],
+    ids=str,
+)
+def test_grids_that_are_none(grid, error, match):
+    with pytest.raises(error, match=match):
+        attsvm.replicate(lambda rng, **cell: {"x": 1.0}, 2, grid=grid, progress=False)
