@@ -11,5 +11,6 @@ from .attention import attention
 from .cache import from_cache
 from .monitor import Monitor
 from .read import read
+from .substitute import substitute
 
-__all__ = ["Monitor", "attention", "from_cache", "read"]
+__all__ = ["Monitor", "attention", "from_cache", "read", "substitute"]

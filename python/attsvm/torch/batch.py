@@ -33,16 +33,11 @@ class Batch:
         else:
             self.args = (_move(batch, device),)
         self.named = {**_bind(call, self.args), **self.kwargs}
-        self.size = self._size()
+        self.size = entries(self.args, self.kwargs)
         self.two_stacks = any(name.startswith("decoder_") for name in self.kwargs) or "labels" in self.kwargs
 
-    def run(self) -> None:
-        self.call(*self.args, **self.kwargs)
-
-    def _size(self) -> int | None:
-        tensors = [x for x in [*self.args, *self.kwargs.values()] if isinstance(x, torch.Tensor)]
-        sizes = [len(x) for x in tensors if x.ndim >= (3 if x.is_floating_point() else 2)]
-        return sizes[0] if sizes else None
+    def run(self) -> Any:
+        return self.call(*self.args, **self.kwargs)
 
     def tokens(self, entry: int, T: int) -> int:
         """Of an entry, for the sample."""
@@ -100,6 +95,13 @@ class Batch:
                         before = ["[CLS]", *(f"[extra {k}]" for k in range(1, extra))][:extra]
                         return before + [f"r{r}c{c}" for r in range(rows) for c in range(columns)]
         return None
+
+
+def entries(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int | None:
+    """How many a call is given at one time, None where nothing tells."""
+    tensors = [x for x in [*args, *kwargs.values()] if isinstance(x, torch.Tensor)]
+    sizes = [len(x) for x in tensors if x.ndim >= (3 if x.is_floating_point() else 2)]
+    return sizes[0] if sizes else None
 
 
 def _bind(call: Callable[..., Any], args: tuple[Any, ...]) -> dict[str, Any]:

@@ -14,6 +14,9 @@ BEYOND = 1000.0  # logits that a mask or a bias puts so far below the best of th
 NOISE = 16  # roundings of the largest logit: less is no bias
 
 
+Around = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]  # who sees what, the bias, the sink
+
+
 class Disagreement(ValueError):
     """What was read is not what the model computed."""
 
@@ -98,19 +101,11 @@ def sequence(standard: Standard, b: int) -> OneSequence:
         Where its probabilities are not those the model computed, or do not give what it attended to.
     """
     call = standard.call
-    double = standard.q.dtype == torch.float64
-    q, k = (x[b].to(torch.float64 if double else torch.float32) for x in (standard.q, standard.k))
-    logits = call.scale * (q @ k.repeat_interleave(len(q) // len(k), 0).mT)
+    q, k, logits, (seen, bias, sink) = compared(standard, b)
     largest = call.scale * float(q.norm(dim=-1).max() * k.norm(dim=-1).max())
-    if call.cap is not None:
-        logits = call.cap * torch.tanh(logits / call.cap)
-    bias = sink = None
     if call.logits is not None:
         given = _part(call.logits, standard, b)
-        seen, bias, sink = _from_logits(call, logits, given)
         largest = max(largest, float(torch.where(seen, given[..., : logits.shape[-1]], 0).abs().max()))
-    else:
-        seen, bias = _from_mask(call, logits, standard, b)
     if bias is not None:
         logits = logits + bias
     logits = torch.where(seen, logits, -torch.inf)
@@ -127,7 +122,20 @@ def sequence(standard: Standard, b: int) -> OneSequence:
     return OneSequence(q, k, _one_head(seen), None if bias is None else _one_head(bias), sink, prob, norms)
 
 
-def _part(x: torch.Tensor, standard: Standard, b: int) -> torch.Tensor:
+def compared(standard: Standard, b: int | slice) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, Around]:
+    """Of sequence ``b``, or of several at once: queries, keys, their capped products, and what is put around these."""
+    call = standard.call
+    double = standard.q.dtype == torch.float64
+    q, k = (x[b].to(torch.float64 if double else torch.float32) for x in (standard.q, standard.k))
+    logits = call.scale * (q @ k.repeat_interleave(q.shape[-3] // k.shape[-3], -3).mT)
+    if call.cap is not None:
+        logits = call.cap * torch.tanh(logits / call.cap)
+    if call.logits is not None:
+        return q, k, logits, _from_logits(call, logits, _part(call.logits, standard, b))
+    return q, k, logits, (*_from_mask(call, logits, standard, b), None)
+
+
+def _part(x: torch.Tensor, standard: Standard, b: int | slice) -> torch.Tensor:
     """Sequence b of logits or probabilities, (H, S, T)."""
     B, H = standard.q.shape[:2]
     return (
@@ -135,9 +143,7 @@ def _part(x: torch.Tensor, standard: Standard, b: int) -> torch.Tensor:
     )
 
 
-def _from_logits(
-    call: Attention, product: torch.Tensor, given: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
+def _from_logits(call: Attention, product: torch.Tensor, given: torch.Tensor) -> Around:
     """Who sees what, the bias and the sink, from what the softmax got."""
     T = product.shape[-1]
     lowest = torch.finfo(call.logits.dtype if call.logits is not None else given.dtype).min / 2
@@ -155,7 +161,7 @@ def _from_logits(
 
 
 def _from_mask(
-    call: Attention, product: torch.Tensor, standard: Standard, b: int
+    call: Attention, product: torch.Tensor, standard: Standard, b: int | slice
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Who sees what, and the bias, from the arguments of scaled_dot_product_attention."""
     S, T = product.shape[-2:]

@@ -14,7 +14,7 @@ from ..heads.model import Choices, Head, Logits, Text
 from .batch import Batch
 from .call import OneSequence, Standard, sequence, shared_heads, standardize
 from .keep import Column, Sample
-from .residual import Residual, disagreement, find_residual, tolerance
+from .residual import Residual, disagreement, find_residual, tolerance, with_one
 from .watch import Attention
 
 
@@ -100,9 +100,9 @@ class Layer:
         keys = found.k[:: self.shared] if len(found.k) == self.heads else found.k
         arrays = {"q": found.q[:, rows].transpose(0, 1), "k": keys[:, columns].transpose(0, 1)}
         if self.residual is not None:
-            arrays["x"] = _one(self.residual.keys.inputs(standard)[b, columns])[:, None]
+            arrays["x"] = with_one(self.residual.keys.inputs(standard)[b, columns])[:, None]
             if self.kind == "cross":
-                arrays["z"] = _one(self.residual.queries.inputs(standard)[b, rows])[:, None]
+                arrays["z"] = with_one(self.residual.queries.inputs(standard)[b, rows])[:, None]
         prob = found.prob[:, rows, columns]
         handles = {name: self.columns[name].add(x.cpu().numpy()) for name, x in arrays.items()}
         norms = None if found.value_norms is None else found.value_norms[:, columns].cpu().numpy()
@@ -293,12 +293,6 @@ def _choose(prob: torch.Tensor, dead: np.ndarray) -> Choices:
     selected = torch.where(nothing, -1, selected)
     top, effective = (torch.where(nothing, torch.nan, x) for x in (top, effective))
     return Choices(*(x.cpu().numpy() for x in (selected, top.double(), effective.double())))
-
-
-def _one(x: torch.Tensor) -> torch.Tensor:
-    """Single precision (double if it is), a 1 appended."""
-    x = x if x.dtype == torch.float64 else x.float()
-    return torch.cat([x, torch.ones_like(x[..., :1])], -1)
 
 
 def _cut(x: torch.Tensor | None, rows: slice, columns: slice) -> np.ndarray | None:

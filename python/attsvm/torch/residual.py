@@ -92,6 +92,27 @@ def disagreement(residual: Residual, standard: Standard) -> float:
     return float((found - expected).abs().max() / expected.abs().max().clamp(min=1e-300))
 
 
+def find_input(standard: Standard, given: torch.Tensor, weights: torch.Tensor) -> torch.Tensor | None:
+    """What these weights (d + 1, m) make the queries or keys ``given`` (B, S, m) of, with a 1 appended; or None."""
+    sequences, size = given.shape[:2]
+    for linear in reversed(standard.call.maps):
+        x = linear.input.detach()
+        if x.shape[-1] + 1 != len(weights) or x.shape[:-1].numel() != sequences * size:
+            continue
+        for swapped in (False, True) if sequences > 1 and size > 1 else (False,):
+            tokens = with_one(_tokens(x, sequences, swapped)).to(weights.dtype)
+            rounding = tokens.norm(dim=-1).max() * weights.norm(dim=0).max()
+            if (tokens @ weights - given).abs().max() <= tolerance(standard) * rounding:
+                return tokens
+    return None
+
+
+def with_one(x: torch.Tensor) -> torch.Tensor:
+    """Single precision (double if it is), a 1 appended."""
+    x = x if x.dtype == torch.float64 else x.float()
+    return torch.cat([x, torch.ones_like(x[..., :1])], -1)
+
+
 def _tokens(x: torch.Tensor, sequences: int, swapped: bool) -> torch.Tensor:
     """(B, S, columns) of a map's input or output."""
     x = x.reshape(-1, x.shape[-1])

@@ -86,19 +86,25 @@ class Attention:
     mask: torch.Tensor | None = None
     causal: bool = False
     v: torch.Tensor | None = None
+    dropout: float = 0.0  # on the probabilities of attended values
     folded: int | None = None  # heads, where batch and heads are one dimension
 
 
 class Watch(TorchFunctionMode):
-    """Calls ``found`` for every attention call, as soon as its values are known.
+    """Calls ``found`` for every attention call, as soon as its values are known, and ``change`` at once: what that
+    returns is the call's result from then on.
 
     ``modules``: the modules that are running, outermost first, as pairs (name, tensors it was given).  ``unseen``: what
     they attend to without any such call.
     """
 
-    def __init__(self, found: Callable[[Attention], None]):
+    def __init__(
+        self,
+        found: Callable[[Attention], None] = lambda call: None,
+        change: Callable[[Attention], torch.Tensor] = lambda call: call.result,
+    ):
         super().__init__()
-        self.found = found
+        self.found, self.change = found, change
         self.modules: list[tuple[str, list[torch.Tensor]]] = []
         self.maps: deque[LinearMap] = deque(maxlen=MAPS)
         self.products: deque[Product] = deque(maxlen=PRODUCTS)
@@ -125,16 +131,12 @@ class Watch(TorchFunctionMode):
                 self.heads = before
         name = getattr(func, "__name__", "")
         if name == "scaled_dot_product_attention":
-            out = func(*args, **kwargs)
-            self._sdpa(out, *args, **kwargs)
-            return out
+            return self._sdpa(func(*args, **kwargs), *args, **kwargs)
         if ATTENTION.search(name):
             self.unseen.kernel()
         own = self._tracked(args, kwargs)  # found before the call: it may work in place
         out = func(*args, **kwargs)
-        if isinstance(out, torch.Tensor):
-            self._follow(name, own, args, kwargs, out)
-        return out
+        return self._follow(name, own, args, kwargs, out) if isinstance(out, torch.Tensor) else out
 
     # ---------------------------------------------------------------------------- following a product
 
@@ -150,17 +152,17 @@ class Watch(TorchFunctionMode):
                         return product
         return None
 
-    def _follow(self, name: str, own: Product | None, args: Any, kwargs: Any, out: torch.Tensor) -> None:
+    def _follow(self, name: str, own: Product | None, args: Any, kwargs: Any, out: torch.Tensor) -> torch.Tensor:
+        """The result, or what is put in its place."""
         if name in ("linear", "addmm"):
             self._map(name, *args, **kwargs, out=out)
         elif name in SOFTMAX_NAMES:
             dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
             if dim is None or dim not in (-1, out.ndim - 1):
-                return
+                return out
             if own is not None:
-                self._softmax(own, _first(args, kwargs), out)
-            else:
-                self.unseen.softmax(out)
+                return self._softmax(own, _first(args, kwargs), out)
+            self.unseen.softmax(out)
         elif name in PRODUCT_NAMES:
             self._values(args, kwargs)
             product = _product(name, args, kwargs, out)
@@ -171,6 +173,7 @@ class Watch(TorchFunctionMode):
                 self._change(name, own, args, kwargs, out)
             if name in SAME_NAMES or name == "__getitem__":
                 self._same_probabilities(_first(args, kwargs), out)
+        return out
 
     def _change(self, name: str, own: Product, args: Any, kwargs: Any, out: torch.Tensor) -> None:
         new = replace(own, tensor=out)
@@ -202,7 +205,7 @@ class Watch(TorchFunctionMode):
         self.products.remove(own) if out is own.tensor else None
         self.products.append(new)
 
-    def _softmax(self, own: Product, logits: torch.Tensor, prob: torch.Tensor) -> None:
+    def _softmax(self, own: Product, logits: torch.Tensor, prob: torch.Tensor) -> torch.Tensor:
         cap, scale = own.after if own.capped else None, own.before * own.after
         self._flush()
         call = Attention(
@@ -210,8 +213,10 @@ class Watch(TorchFunctionMode):
             logits, folded=self.heads,
         )  # fmt: skip
         self.products.clear()
-        self.waiting = [(call, prob)]
+        changed = self.change(call)
+        self.waiting = [(call, changed)]
         self.unseen.read()
+        return changed
 
     # ---------------------------------------------------------------------------- what comes after the softmax
 
@@ -255,15 +260,16 @@ class Watch(TorchFunctionMode):
         is_causal: bool = False,
         scale: float | None = None,
         enable_gqa: bool = False,
-    ) -> None:
+    ) -> torch.Tensor:
         self._flush()
         scale = 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
         call = Attention(
             query, key, scale, out, *self._module(), list(self.maps), mask=attn_mask, causal=is_causal,
-            v=value, folded=self.heads,
+            v=value, dropout=dropout_p, folded=self.heads,
         )  # fmt: skip
         self.unseen.read()
         self.found(call)
+        return self.change(call)
 
     def _map(self, name: str, *args: Any, out: torch.Tensor, **kwargs: Any) -> None:
         if name == "linear":

@@ -1,0 +1,207 @@
+"""What stands in a head's place: another W, or a rule that says which token each query attends to."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..common.check import as_floats
+from ..heads.choices import hard_queries
+from ..heads.model import Head
+
+RULE = re.compile(r"offset ([+-]?\d+)|the query itself|first token")
+OF_WORDS = ("frequent token", "same word", "induction")
+KNOWN = "an array, 'uniform', 'none', 'offset +1' (any number), 'the query itself', 'first token' or 'nearest query'"
+LOGITS = 200_000  # on which a scale is found: tops of 8,000 queries with 25 tokens, their mean known to .003
+STEPS = 40  # of its bisection, over WIDEST natural logarithms to either side
+WIDEST = 12.0
+
+
+@dataclass(eq=False)
+class Call:
+    """One head's part of an attention call: tokens (B, T, dk), queries (B, S, dz), who sees what (B, S, T), the logits'
+    bias (B, S, T), sink (B, S) and cap, or None; ``first``: each sequence's first token that is not padding (B,)."""
+
+    x: torch.Tensor
+    z: torch.Tensor
+    seen: torch.Tensor
+    bias: torch.Tensor | None
+    sink: torch.Tensor | None
+    cap: float | None
+
+    @property
+    def first(self) -> torch.Tensor:
+        return self.seen.any(1).int().argmax(1)
+
+
+@dataclass(eq=False)
+class Form:
+    """Attention of ``W = K Q^T``."""
+
+    K: np.ndarray
+    Q: np.ndarray
+    held: dict[Any, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)
+
+    def attention(self, call: Call) -> torch.Tensor:
+        key = call.x.dtype, call.x.device
+        if key not in self.held:
+            K, Q = (torch.from_numpy(x).to(*key[::-1]) for x in (self.K, self.Q))
+            self.held[key] = K, Q
+        logits = torch.where(call.seen, _logits(call, *self.held[key]), -torch.inf)
+        if call.sink is None:
+            return torch.softmax(logits, -1)
+        return torch.softmax(torch.cat([logits, call.sink[..., None]], -1), -1)[..., :-1]
+
+
+class Uniform:
+    """Equal attention over what the query sees."""
+
+    def attention(self, call: Call) -> torch.Tensor:
+        return _uniform(call)
+
+
+class Nothing:
+    """The head's output is zero."""
+
+    def attention(self, call: Call) -> torch.Tensor:
+        return torch.zeros_like(_uniform(call))
+
+
+@dataclass(eq=False)
+class Offset:
+    """All attention on the token ``offset`` places after the query; None: on the first one.  Equal attention where the
+    query does not see it."""
+
+    offset: int | None
+    cross: bool
+
+    def attention(self, call: Call) -> torch.Tensor:
+        at = torch.arange(call.z.shape[1], device=call.x.device)[None]
+        begin = call.first[:, None]
+        wanted = begin.expand(-1, at.shape[1]) if self.offset is None else at + self.offset + begin * self.cross
+        return _one_hot(call, wanted)
+
+
+@dataclass(eq=False)
+class Nearest:
+    """All attention on the token nearest to the one that the most similar of recorded queries selected."""
+
+    queries: np.ndarray
+    copied: np.ndarray
+
+    def attention(self, call: Call) -> torch.Tensor:
+        queries, copied = (torch.from_numpy(x).to(call.x) for x in (self.queries, self.copied))
+        wanted = copied[torch.cdist(call.z, queries[None]).argmin(-1)]
+        distances = torch.where(call.seen, torch.cdist(wanted, call.x), torch.inf)
+        return _one_hot(call, distances.argmin(-1))
+
+
+Replacement = Form | Uniform | Nothing | Offset | Nearest
+
+
+def as_replacement(head: Head, value: Any, scale: str | None) -> Replacement:
+    """What stands in the head's place by this name, or this W."""
+    name = f"values[{head.label}]"
+    if not isinstance(value, str):
+        W = as_floats(name, value, "dk, dz", (len(head.K), len(head.Q)))
+        left, sizes, right = np.linalg.svd(W, full_matrices=False)
+        roots = np.sqrt(sizes[: head.rank])
+        K, Q = left[:, : head.rank] * roots, right[: head.rank].T * roots
+        return Form(K, Q * matching_scale(head, K, Q) if scale == "top" else Q)
+    if value in ("uniform", "none"):
+        return Uniform() if value == "uniform" else Nothing()
+    if value == "nearest query":
+        rows = hard_queries(head)[: head.most]
+        if not len(rows):
+            raise ValueError(f"{name} = 'nearest query' needs queries to copy, and {head.label} has none that are hard")
+        text = head.text
+        copied = text.keys[text.begin[rows[:, 0]] + rows[:, 2]]
+        return Nearest(np.array(head.queries[text.query_rows(rows)]), np.array(copied))
+    rule = RULE.fullmatch(value)
+    if rule is None:
+        why = ": that rule needs the tokens as text, which a forward pass does not hold" * (value in OF_WORDS)
+        raise ValueError(f"{name} must be {KNOWN}, got {value!r}{why}")
+    offset = None if value == "first token" else int(rule[1] or 0)
+    return Offset(offset, head.kind == "cross")
+
+
+def matching_scale(head: Head, K: np.ndarray, Q: np.ndarray) -> float:
+    """The factor on ``K Q^T`` at which its mean largest attention on the head's recorded text is the head's own.
+
+    Of the first sequences that hold ``LOGITS`` logits, and of queries that see several tokens.
+    """
+    parts = list(_recorded(head))
+    if not parts:
+        raise ValueError(f"scale='top' needs queries that see several tokens, and {head.label} recorded none")
+    wanted = float(np.mean(np.concatenate([own for _, own in parts])))
+    calls = [call for call, _ in parts]
+    K_, Q_ = torch.from_numpy(K), torch.from_numpy(Q)
+    size = max(float(torch.where(call.seen, _logits(call, K_, Q_), 0).abs().max()) for call in calls)
+    if size == 0:
+        return 1.0
+
+    def top(scale: float) -> float:
+        form = Form(K, Q * scale)
+        return float(torch.cat([form.attention(call)[call.seen.sum(-1) > 1].amax(-1) for call in calls]).mean())
+
+    low, high = -WIDEST, WIDEST
+    for _ in range(STEPS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if top(math.exp(middle) / size) < wanted else (low, middle)
+    return math.exp((low + high) / 2) / size
+
+
+def _recorded(head: Head) -> Iterator[tuple[Call, np.ndarray]]:
+    """Recorded sequences as calls, with the largest attention of their queries that see several tokens."""
+    text, given, held = head.text, head.given, 0
+    for i, (S, T) in enumerate(zip(text.counts.tolist(), text.lengths.tolist(), strict=True)):
+        if held and held + S * T > LOGITS:
+            return
+        held += S * T
+        seen = text.seen(i)
+        several = seen.sum(axis=1) > 1
+        if not several.any():
+            continue
+        rows = text.query_begin[i] + np.flatnonzero(several)
+        x = text.keys[text.begin[i] : text.begin[i] + T]
+        bias = sink = None
+        if given is not None and given.bias is not None:
+            bias = np.broadcast_to(given.bias[i], (S, T))[several]
+        if given is not None and given.sink is not None:
+            sink = given.sink[i][several]
+        arrays = (
+            None if a is None else torch.from_numpy(np.array(a, np.float64))[None]
+            for a in (x, head.queries[rows], bias, sink)
+        )  # fmt: skip
+        keys, queries, biases, sinks = arrays
+        visible = torch.from_numpy(seen[several])[None]
+        yield Call(keys, queries, visible, biases, sinks, None if given is None else given.cap), head.choices.top[rows]
+
+
+def _logits(call: Call, K: torch.Tensor, Q: torch.Tensor) -> torch.Tensor:
+    """Of all tokens; a bias enters through the last row of K and Q where these have one for it, and else as it is."""
+    dk, dz = call.x.shape[-1], call.z.shape[-1]
+    queries = call.z @ Q[:dz] + (Q[dz] if len(Q) > dz else 0)
+    logits = queries @ (call.x @ K[:dk]).mT
+    if call.cap is not None:
+        logits = call.cap * torch.tanh(logits / call.cap)
+    if call.bias is None:
+        return logits
+    return logits + (call.bias if len(K) == dk else call.bias * (queries @ K[dk])[..., None])
+
+
+def _uniform(call: Call) -> torch.Tensor:
+    seen = call.seen.to(call.x.dtype)
+    return seen / seen.sum(-1, keepdim=True)
+
+
+def _one_hot(call: Call, wanted: torch.Tensor) -> torch.Tensor:
+    tokens = torch.arange(call.seen.shape[-1], device=wanted.device)
+    there = (wanted[..., None] == tokens) & call.seen
+    return torch.where(there.any(-1, keepdim=True), there.to(call.x.dtype), _uniform(call))

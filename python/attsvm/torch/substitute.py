@@ -1,0 +1,217 @@
+"""Another W, or a rule, in the place of heads of a model while it runs."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+from ..common.check import as_choice, check_type
+from ..heads.model import MADE_BY, Head
+from .batch import entries
+from .call import Standard, compared, standardize
+from .read import named, unwrap
+from .replacement import Call, Replacement, as_replacement
+from .residual import find_input
+from .watch import Attention, Watch
+
+SCALED = 1e-5  # relative difference of scalings that are the same
+
+
+@contextlib.contextmanager
+def substitute(model: torch.nn.Module, values: Mapping[Head, Any], scale: str | None = None) -> Iterator[None]:
+    """While the context is open, the model runs with something else in the place of some of its heads.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The model that the heads were read from.
+    values : dict of Head to array_like or str
+        Heads of :func:`attsvm.torch.read`: the attention call within one forward pass and the number of the head count.
+        In the head's place stands
+
+        - an array of the shape of ``head.W``, cut to the head's rank by its singular values: logits are ``x^T W z`` of
+          the head's tokens and queries, in the head's own space, and what the model does to logits (cap, mask, bias,
+          sink) stays;
+        - "uniform": equal attention on all tokens that the query sees;
+        - "none": nothing; the head's output is zero;
+        - "offset +1" (any number), "the query itself" or "first token": all attention on that token, equal attention
+          where the query does not see it;
+        - "nearest query": all attention on the token nearest to the one that the most similar hard query of the head's
+          recorded text selected.
+    scale : {None, "top"}
+        "top": each array is multiplied by the number at which its mean largest attention on the head's recorded text is
+        the head's own (queries that see one token do not count).
+
+    Yields
+    ------
+    None
+
+    Raises
+    ------
+    TypeError, ValueError
+        Naming the argument that does not fit.  In the context, from the model: when the head's layer does not run, or
+        not as it was read; when its keys come from a cache; when a part of the model is called in its place.
+
+    Notes
+    -----
+    Weights are not written: each attention call is changed as it passes, also where layers share their weights.  The
+    model runs uncompiled and without gradients; whether dropout is on is the caller's affair (``model.eval()``).
+    ``head.W`` in a head's own place changes what the model returns by rounding alone.  What does not pass through the
+    model's ``forward`` is not changed.
+
+    Examples
+    --------
+    >>> import attsvm.torch
+    >>> import torch
+    >>> _ = torch.manual_seed(0)
+    >>> model = torch.nn.MultiheadAttention(8, 2, batch_first=True).eval()
+    >>> x = torch.randn(3, 5, 8)
+    >>> found = attsvm.torch.read(model, [(x, x, x)])
+    >>> own = model(x, x, x)[0]
+    >>> with attsvm.torch.substitute(model, {found[1]: found[1].W}):
+    ...     same = model(x, x, x)[0]
+    >>> with attsvm.torch.substitute(model, {found[1]: "uniform"}):
+    ...     other = model(x, x, x)[0]
+    >>> bool((same - own).abs().max() < 1e-6), bool((other - own).abs().max() > 1e-3)
+    (True, True)
+    """
+    if scale is not None:
+        as_choice("scale", scale, ("top",))
+    if not isinstance(values, Mapping):
+        raise TypeError(f"values must be a dict from heads to what stands in their place, got {type(values).__name__}")
+    for head in values:
+        check_type("a key of values", head, Head, MADE_BY)
+    with substitution(model) as running:
+        running.put({head: as_replacement(head, value, scale) for head, value in values.items()})
+        yield
+
+
+@contextlib.contextmanager
+def substitution(model: torch.nn.Module) -> Iterator[Substitution]:
+    """The model ready for substitutes: none until :meth:`Substitution.put`."""
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
+    model = unwrap(model)
+    running = Substitution()
+    own, held = model.forward, "forward" in vars(model)
+
+    @functools.wraps(own)
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        return running.run(own, *args, **kwargs)
+
+    with named(model, running), torch.compiler.set_stance("force_eager"):
+        model.forward = forward  # of this object, until the context closes
+        try:
+            yield running
+        finally:
+            if held:
+                model.forward = own
+            else:
+                del model.forward
+
+
+class Substitution(Watch):
+    """Changes attention calls of one forward pass after another."""
+
+    def __init__(self) -> None:
+        super().__init__(change=self._change_call)
+        self.layers: dict[int, dict[Head, Replacement]] = {}
+        self.inside = False
+
+    def put(self, values: Mapping[Head, Replacement]) -> None:
+        """In place of what was there."""
+        self.layers = {}
+        for head, value in values.items():
+            layer = self.layers.setdefault(head.layer, {})
+            if any(other.number == head.number for other in layer):
+                raise ValueError(f"values must name every head once, got {head.label} twice")
+            layer[head] = value
+
+    def enter(self, name: str, module: torch.nn.Module, given: list[torch.Tensor]) -> None:
+        super().enter(name, module, given)
+        if name and not self.inside and self.layers:
+            raise ValueError(
+                f"the model itself must be called, got a call of its {name} alone: attention calls are counted from "
+                "the beginning of the model's forward pass"
+            )
+
+    def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """One forward pass, which ``function`` makes."""
+        if self.inside:  # by a function that calls the model
+            return function(*args, **kwargs)
+        self.count, self.size, self.inside = 0, entries(args, kwargs), True
+        try:
+            with self, torch.no_grad():
+                result = function(*args, **kwargs)
+        finally:
+            self.inside = False
+            self.finish()
+        if self.layers and max(self.layers) >= self.count:
+            raise ValueError(
+                f"the heads must be the model's, got one of layer {max(self.layers)}: {self.count} attention calls ran"
+            )
+        return result
+
+    def _change_call(self, call: Attention) -> torch.Tensor:
+        number, self.count = self.count, self.count + 1
+        if number not in self.layers:
+            return call.result
+        standard = standardize(call, self.size)
+        (B, H, S, _), T = standard.q.shape, standard.k.shape[2]
+        *_, (seen, bias, sink) = compared(standard, slice(None))
+        result = call.result.detach().reshape(B, H, S, -1).clone()
+        for head, value in self.layers[number].items():
+            if head.module not in ("", call.module):
+                raise _other(head, f"it ran in {call.module}, and the head was read in {head.module}")
+            if head.number >= H:
+                raise _other(head, f"it has {H} heads")
+            h = head.number
+            visible, added = (seen.expand(B, H, S, T)[:, h], None if bias is None else bias.expand(B, H, S, T)[:, h])
+            part = Call(*_inputs(head, standard), visible, added, None if sink is None else sink[:, h], call.cap)
+            prob = value.attention(part)
+            if call.logits is None:
+                assert standard.v is not None  # the arguments of scaled_dot_product_attention
+                values = standard.v[:, h * standard.v.shape[1] // H]
+                new = F.dropout(prob, call.dropout).to(values.dtype) @ values
+            else:
+                new = prob
+                if call.sinks:  # what they get of the rest, which is nothing where the head is removed
+                    given = call.logits.detach().reshape(B, H, S, -1)[:, h, :, T:].to(prob.dtype)
+                    rest = torch.where(prob.any(-1, keepdim=True), 1 - prob.sum(-1, keepdim=True), 0)
+                    new = torch.cat([prob, rest * torch.softmax(given, -1)], -1)
+            own = result[:, h]
+            own.copy_(torch.where(part.seen.any(-1, keepdim=True), new.to(own.dtype), own))
+        return result.reshape(call.result.shape)
+
+
+def _inputs(head: Head, standard: Standard) -> tuple[torch.Tensor, torch.Tensor]:
+    """Tokens and queries of the head as it was read: those of its space, and with its weights."""
+    call, (_, H, _, m) = standard.call, standard.q.shape
+    q, k = standard.q[:, head.number], standard.k[:, head.number * standard.k.shape[1] // H]
+    type_ = torch.float64 if q.dtype == torch.float64 else torch.float32
+    q, k = q.to(type_), k.to(type_)
+    biased = head.given is not None and head.given.bias is not None
+    K, Q = (torch.from_numpy(x[: len(x) - biased, : head.rank - biased]).to(q) for x in (head.K, head.Q))
+    if K.shape[1] != m:
+        raise _other(head, f"its keys have {m} dimensions, the head's {K.shape[1]}")
+    if head.space == "head":
+        if abs(float(Q[0, 0]) - call.scale) > SCALED * abs(call.scale):
+            raise _other(head, f"its logits are scaled by {call.scale:g}, the head's by {float(Q[0, 0]):g}")
+        return k, q
+    x, z = find_input(standard, k, K), find_input(standard, call.scale * q, Q)
+    if x is None or z is None:
+        missing = "keys" if x is None else "queries"
+        raise _other(
+            head, f"its {missing} are not what the head's weights make of a layer's input (other weights? keys from a "
+            "cache? then use_cache=False)"
+        )  # fmt: skip
+    return x, z
+
+
+def _other(head: Head, why: str) -> ValueError:
+    return ValueError(f"{head.label} cannot be substituted, since layer {head.layer} is not as it was read: {why}")
