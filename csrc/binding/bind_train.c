@@ -21,7 +21,7 @@ enum train_argument {
     COMBINE,
     N_ARGUMENTS
 };
-enum weight { W, K, Q, SPAN, V, MEANS, PAST, N_WEIGHTS };
+enum weight { W, K, Q, SPAN, V, MEAN, ROOT, PAST, N_WEIGHTS };
 enum out { OUT_W, OUT_V, OUT_LOSS, OUT_NORM, OUT_LOG_GRAD, N_OUT };
 
 /* The tuples among the arguments, which live as long as these do. */
@@ -109,6 +109,7 @@ static int read_rates(struct descent *descent, const struct weights *weights, Py
     const struct update *update = &descent->update;
     int numbers = update->p > 1 && update->momentum >= 0 && update->momentum < 1 && update->second >= 0
                   && update->second < 1 && update->decay >= 0 && update->eps >= 0;
+    numbers = numbers && (update->rule != UPDATE_SHAMPOO || weights->n_v == 0);
     int fits = numbers && descent->first >= 0 && descent->last >= descent->first && (runs == 1 || runs == weights->runs)
                && (steps == 1 || steps >= descent->last);
     if (!fits)
@@ -148,26 +149,38 @@ static int read_records(struct descent *descent, struct descent_record *out, con
     return out->v == NULL ? -1 : 0;
 }
 
-/* Room for what the rule keeps from step to step. */
-static int read_means(struct descent *descent, const struct weights *weights, PyObject *const *given)
+/* Room for what the rule keeps from step to step; or, where it keeps no root, a metric of W. */
+static int read_kept(struct descent *descent, const struct objective *objective, const struct weights *weights,
+                     PyObject *const *given)
 {
-    ptrdiff_t kinds = update_keeps_mean(&descent->update) + update_keeps_root(&descent->update),
-              all = weights->runs * weights->n_v;
-    if (kinds == 0)
-        return 0;
-    for (int i = W; i <= Q; ++i)
-        all += given[i] != Py_None ? PyArray_SIZE((PyArrayObject *)given[i]) : 0;
-    descent->means = bind_writable(given[MEANS], "means", NPY_DOUBLE, 2, kinds, all, BIND_ANY);
-    if (descent->means == NULL)
+    const struct windows *w = objective->w;
+    const struct update *update = &descent->update;
+    ptrdiff_t mean, root, parts = weights->runs * descent_parts(weights);
+    descent_keeps(&mean, &root, weights, w, update);
+    if (mean > 0
+        && (descent->mean = bind_writable(given[MEAN], "mean", NPY_DOUBLE, 1, mean, BIND_ANY, BIND_ANY)) == NULL)
         return -1;
-    descent->past = bind_writable(given[PAST], "past", NPY_DOUBLE, 2, BIND_ANY, 2, BIND_ANY);
-    if (descent->past == NULL)
+    if (root > 0
+        && (descent->root = bind_writable(given[ROOT], "root", NPY_DOUBLE, 1, root, BIND_ANY, BIND_ANY)) == NULL)
         return -1;
-    if (PyArray_DIM((PyArrayObject *)given[PAST], 0) < weights->runs * descent_parts(weights)) {
-        PyErr_SetString(PyExc_ValueError, "past must have a row for each part of each run");
-        return -1;
+    if (mean + root > 0) {
+        if ((descent->past = bind_writable(given[PAST], "past", NPY_DOUBLE, 2, BIND_ANY, 2, BIND_ANY)) == NULL)
+            return -1;
+        if (PyArray_DIM((PyArrayObject *)given[PAST], 0) < parts) {
+            PyErr_SetString(PyExc_ValueError, "past must have a row for each part of each run");
+            return -1;
+        }
     }
-    return 0;
+    if (root > 0 || given[ROOT] == Py_None)
+        return 0;
+    if ((descent->root = bind_writable(given[ROOT], "metric", NPY_DOUBLE, 1, BIND_ANY, BIND_ANY, BIND_ANY)) == NULL)
+        return -1;
+    ptrdiff_t n = descent->n_metric = PyArray_DIM((PyArrayObject *)given[ROOT], 0);
+    int fits = weights->form == FORM_MATRIX && (update->rule == UPDATE_NORMALIZED || update->rule == UPDATE_CONSTANT)
+               && (n == w->dk * w->dz || n == w->dk * w->dk + w->dz * w->dz);
+    if (!fits)
+        PyErr_SetString(PyExc_ValueError, "a metric does not go with this rule or these weights");
+    return fits ? 0 : -1;
 }
 
 /* Whether the steps, the head and the weights go together. */
@@ -180,7 +193,8 @@ static int check_together(const struct objective *objective, const struct weight
         return -1;
     }
     int along_gradient = fixed && weights->W != NULL && descent->radius < 0 && descent->update.rule <= UPDATE_POLYAK
-                         && !update_keeps_mean(&descent->update) && descent->update.decay == 0;
+                         && !update_keeps_mean(&descent->update) && descent->update.decay == 0
+                         && descent->n_metric == 0;
     if (weights->form == FORM_SPAN && !along_gradient) {
         PyErr_SetString(PyExc_ValueError, "a span goes with W, a fixed linear head and steps along the gradient alone");
         return -1;
@@ -204,7 +218,7 @@ static PyObject *train(PyObject *module, PyObject *const *args, Py_ssize_t n)
     struct objective *objective = &problem.objective;
     objective->ridge = ridge;
     if (read_weights(&weights, objective, parts.weights) < 0 || read_rates(&descent, &weights, parts.lr) < 0
-        || read_means(&descent, &weights, parts.weights) < 0
+        || read_kept(&descent, objective, &weights, parts.weights) < 0
         || read_records(&descent, &out, objective, &weights, args[RECORD], parts.out) < 0
         || check_together(objective, &weights, &descent, args[COMBINE] != Py_None) < 0)
         return NULL;
@@ -232,10 +246,11 @@ PyMethodDef bind_train_methods[] = {
      "1 or all steps; target: NaN "
      "for "
      "the infimum of a fixed linear head; radius < 0: no ball.  weights: the tuple W (R H, dk, dz), K, Q, span, v, "
-     "means, past "
+     "mean, root, past "
      "of arrays or None; moves W, or K and Q, or the span (R, 2 M, dk) of U and C while W stays, and v (R, P), the "
-     "parameters of the head (v or V, then a or lam), and with momentum or adam the means [1 or 2, parameters] and "
-     "their log scales past [R parts, 2], in place.  out: the tuple weights [records, R H, dk dz], head "
+     "parameters of the head (v or V, then a or lam), and what the rule keeps of the gradients, mean, and of their "
+     "squares, root, with their log scales past [R parts, 2], in place; a root that it does not keep is a metric of "
+     "W: D [dk dz], or P^-1 and R^-1 [dk dk + dz dz].  out: the tuple weights [records, R H, dk dz], head "
      "parameters [records, R, P] or None, and loss, norm and log_grad_norm [records, R]; reached [2]: the step, and "
      "how "
      "many records were made, added to what it held.  recorded(): called after each record, true stops the run.  "

@@ -33,22 +33,29 @@ struct descender {
     struct excess_work excess;
 };
 
-/* The means of all parts, which lie one after another in the order of the parts. */
-static void assign_means(struct descender *d)
+/* What is kept of all parts lies in the order of the parts, one after another. */
+static void assign_kept(struct descender *d, struct arena *arena)
 {
     const struct descent *descent = d->descent;
+    const struct update *update = &descent->update;
     const struct runner *last = &d->runner[d->weights->runs - 1];
-    ptrdiff_t count = last->part + last->parts - d->runner->part, all = 0, before = 0;
-    if (!update_keeps_mean(&descent->update))
-        return;
-    for (ptrdiff_t i = 0; i < count; ++i)
-        all += d->runner->part[i].n;
+    ptrdiff_t count = last->part + last->parts - d->runner->part;
+    double *mean = descent->mean, *root = descent->root;
     for (ptrdiff_t i = 0; i < count; ++i) {
         struct update_part *part = &d->runner->part[i];
-        part->mean = descent->means + before;
-        part->root = update_keeps_root(&descent->update) ? descent->means + all + before : NULL;
-        part->past = descent->past + 2 * i;
-        before += part->n;
+        part->n_root = update_root(update, part->n, part->rows, part->columns);
+        part->past = descent->past != NULL ? descent->past + 2 * i : NULL;
+        part->mean = update_keeps_mean(update) ? mean : NULL;
+        part->root = part->n_root > 0 ? root : NULL;
+        if (part->mean != NULL)
+            mean += part->n;
+        if (part->root != NULL)
+            root += part->n_root;
+        if (descent->n_metric > 0 && part->rows > 0) {
+            part->n_root = descent->n_metric;
+            part->root = descent->root;
+        }
+        part->turned = part->root != NULL ? arena_doubles(arena, part->n, 1) : NULL;
     }
 }
 
@@ -67,6 +74,21 @@ ptrdiff_t descent_parts(const struct weights *at)
 {
     return (at->form == FORM_FACTORS ? 2 * at->heads : at->heads) + (at->head == HEAD_IS_TRAINED)
            + (at->n_v > at->n_first);
+}
+
+void descent_keeps(ptrdiff_t *mean, ptrdiff_t *root, const struct weights *at, const struct windows *w,
+                   const struct update *update)
+{
+    ptrdiff_t matrices = at->runs * at->heads, n_v = at->runs * at->n_v, all, m = at->m;
+    *root = update_root(update, n_v, 0, 0);
+    if (at->form == FORM_FACTORS) {
+        all = matrices * (w->dk + w->dz) * m;
+        *root += matrices * (update_root(update, w->dk * m, w->dk, m) + update_root(update, w->dz * m, w->dz, m));
+    } else {
+        all = matrices * w->dk * w->dz;
+        *root += matrices * update_root(update, w->dk * w->dz, w->dk, w->dz);
+    }
+    *mean = update_keeps_mean(update) ? all + n_v : 0;
 }
 
 static void list_parts(struct descender *d, struct arena *arena)
@@ -218,8 +240,10 @@ static int take_step(const struct descender *d, ptrdiff_t r, ptrdiff_t k, struct
     int polyak = update->rule == UPDATE_POLYAK, status = STATUS_DONE;
     if (polyak && run->log_excess == -INFINITY)
         return STATUS_DONE;
-    for (ptrdiff_t i = 0; i < run->parts; ++i)
-        update_direct(&run->part[i], update);
+    for (ptrdiff_t i = 0; i < run->parts && status == STATUS_DONE; ++i)
+        status = update_direct(&run->part[i], update, arena);
+    if (status != STATUS_DONE)
+        return status;
     if (polyak || update->rule == UPDATE_NORMALIZED_JOINTLY)
         join(&joint, &scale, run);
     double length = polyak ? polyak_length(lr, run->log_excess, run->joint, run->scale) : lr;
@@ -309,9 +333,10 @@ int descent_run(struct weights *weights, struct descent_record *out, ptrdiff_t *
         excess_init(&d.excess, w, arena);
     }
     *step = descent->first;
+    if (!arena->failed)
+        assign_kept(&d, arena);
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    assign_means(&d);
 
     const struct descent_callbacks none = {0}, *callbacks = descent->callbacks != NULL ? descent->callbacks : &none;
     ptrdiff_t look = steps_per_look(w, weights), until_look = 0, row = 0;

@@ -26,8 +26,9 @@ struct descent {
     int to_infimum; /* polyak: the target is the infimum of a fixed linear head, without ridge; else `target` */
     double radius;  /* negative: no ball */
     enum ball ball;
-    double *means; /* (kinds, all parameters) as the rule keeps them (mean, then root), run by run; NULL: none */
-    double *past;  /* (R parts, 2) their scales, -inf at first */
+    double *mean, *root;     /* what the rule keeps of all parts, run by run (descent_keeps says how many numbers) */
+    double *past;            /* (R parts, 2) their scales, -inf at first; NULL: it keeps none */
+    ptrdiff_t n_metric;      /* numbers of the metric of every matrix, which `root` is then; 0: none */
     ptrdiff_t first, last;   /* steps of this chunk: the weights given are W(first) */
     const ptrdiff_t *record; /* ascending step numbers to record, within first .. last */
     ptrdiff_t n_record;
@@ -52,6 +53,10 @@ struct descent_record {
 
 /* Parts of a run: its matrices, and the parameters of a head that is trained. */
 ptrdiff_t descent_parts(const struct weights *weights);
+
+/* How many numbers the rule keeps of the gradients of all parts, and of their squares. */
+void descent_keeps(ptrdiff_t *mean, ptrdiff_t *root, const struct weights *weights, const struct windows *w,
+                   const struct update *update);
 
 /* Moves the weights in place from W(first) towards W(last).  *step: the step reached; *recorded grows by the rows
  * written. STATUS_DONE; STATUS_STATIONARY or STATUS_TARGET_REACHED (every run has a gradient of exactly zero or has met

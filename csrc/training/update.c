@@ -20,9 +20,11 @@ int update_keeps_mean(const struct update *update)
     return update->momentum > 0 || update->rule == UPDATE_ADAM;
 }
 
-int update_keeps_root(const struct update *update)
+ptrdiff_t update_root(const struct update *update, ptrdiff_t n, ptrdiff_t rows, ptrdiff_t columns)
 {
-    return update->rule == UPDATE_ADAM;
+    if (update->rule == UPDATE_SHAMPOO)
+        return rows * rows + columns * columns;
+    return update->rule == UPDATE_ADAM || update->rule == UPDATE_ADAGRAD ? n : 0;
 }
 
 SIMD_DISPATCH
@@ -112,32 +114,133 @@ static void accumulate(struct update_part *part, double beta, double weight)
     part->past[0] = scale;
 }
 
-/* sqrt(beta v + (1 - beta) gradient^2) likewise. */
-static void accumulate_square(struct update_part *part, double beta)
+/* sqrt(kept v + added gradient^2), or kept L + added G G^T and kept R + added G^T G, likewise. */
+static int accumulate_square(struct update_part *part, double kept, double added, struct arena *arena)
 {
-    double kept = part->past[1] + log(beta) / 2;
-    double added = part->norm > 0 ? *part->log_scale + log(1 - beta) / 2 : -INFINITY, scale = fmax(kept, added);
+    int matrices = part->n_root != part->n;
+    double old = part->past[1] + log(kept) / 2, new = -INFINITY, *root = part->root;
+    if (part->norm > 0)
+        new = *part->log_scale + log(added) / 2 + (matrices ? log(part->norm) : 0);
+    double scale = fmax(old, new);
     if (scale == -INFINITY)
-        return;
-    double by = exp(kept - scale), of = exp(added - scale);
-    for (ptrdiff_t i = 0; i < part->n; ++i)
-        part->root[i] = hypot(by * part->root[i], of > 0 ? of * part->G[i] : 0);
+        return STATUS_DONE;
+    double by = exp(old - scale), of = exp(new - scale);
     part->past[1] = scale;
+    for (ptrdiff_t i = 0; !matrices && i < part->n; ++i)
+        root[i] = hypot(by * root[i], of > 0 ? of * part->G[i] : 0);
+    if (!matrices)
+        return STATUS_DONE;
+    ptrdiff_t m = part->rows, n = part->columns;
+    struct arena_mark mark = arena_mark(arena);
+    double *G = arena_doubles(arena, m, n); /* of norm one: its squares stay in range */
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
+    for (ptrdiff_t i = 0; i < part->n; ++i)
+        G[i] = of > 0 ? of * (part->G[i] / part->norm) : 0;
+    matrix_gemm(MATRIX_PLAIN, MATRIX_TRANSPOSED, m, m, n, 1.0, G, n, G, n, by * by, root, m);
+    matrix_gemm(MATRIX_TRANSPOSED, MATRIX_PLAIN, n, n, m, 1.0, G, n, G, n, by * by, root + m * m, n);
+    arena_release(arena, mark);
+    return STATUS_DONE;
 }
 
-void update_direct(struct update_part *part, const struct update *update)
+/* turned = A D B, A [rows,rows] and B [columns,columns] or their transposes. */
+static int between(struct update_part *part, enum matrix_op op_a, const double *A, const double *D, const double *B,
+                   enum matrix_op op_b, struct arena *arena)
 {
+    ptrdiff_t m = part->rows, n = part->columns;
+    struct arena_mark mark = arena_mark(arena);
+    double *half = arena_doubles(arena, m, n);
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
+    matrix_gemm(op_a, MATRIX_PLAIN, m, n, m, 1.0, A, m, D, n, 0.0, half, n);
+    matrix_gemm(MATRIX_PLAIN, op_b, m, n, n, 1.0, half, n, B, n, 0.0, part->turned, n);
+    arena_release(arena, mark);
+    return STATUS_DONE;
+}
+
+/* The rows of E are the eigenvectors of S [n,n], power [n] its (eigenvalues + ridge)^(-1/4); 0 where those are
+ * rounding.
+ */
+static int inverse_root(double *E, double *power, const double *S, ptrdiff_t n, double ridge, struct arena *arena)
+{
+    memcpy(E, S, (size_t)(n * n) * sizeof(double));
+    int info = blas_eigen(n, E, power, 1, arena);
+    if (info != 0)
+        return info < 0 ? STATUS_NO_MEMORY : STATUS_FACTORIZATION;
+    double least = RANK * (double)n * power[n - 1];
+    for (ptrdiff_t i = 0; i < n; ++i) {
+        double value = (power[i] > least ? power[i] : 0) + ridge;
+        power[i] = value > 0 ? 1 / sqrt(sqrt(value)) : 0;
+    }
+    return STATUS_DONE;
+}
+
+/* L^(-1/4) D R^(-1/4) in the eigenvectors of L and R. */
+static int between_roots(struct update_part *part, const double *D, double ridge, struct arena *arena)
+{
+    ptrdiff_t m = part->rows, n = part->columns;
+    struct arena_mark mark = arena_mark(arena);
+    double *U = arena_doubles(arena, m, m), *V = arena_doubles(arena, n, n);
+    double *left = arena_doubles(arena, m, 1), *right = arena_doubles(arena, n, 1), *inner = arena_doubles(arena, m, n);
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
+    int status = inverse_root(U, left, part->root, m, ridge, arena);
+    if (status == STATUS_DONE)
+        status = inverse_root(V, right, part->root + m * m, n, ridge, arena);
+    if (status == STATUS_DONE)
+        status = between(part, MATRIX_PLAIN, U, D, V, MATRIX_TRANSPOSED, arena);
+    for (ptrdiff_t i = 0; i < m && status == STATUS_DONE; ++i)
+        for (ptrdiff_t j = 0; j < n; ++j)
+            inner[i * n + j] = left[i] * part->turned[i * n + j] * right[j];
+    if (status == STATUS_DONE)
+        status = between(part, MATRIX_TRANSPOSED, U, inner, V, MATRIX_PLAIN, arena);
+    arena_release(arena, mark);
+    return status;
+}
+
+/* The direction of adagrad, of shampoo, or in a metric. */
+static int turn(struct update_part *part, const struct update *update, struct arena *arena)
+{
+    const double *D = part->step.D;
+    int metric = update_root(update, part->n, part->rows, part->columns) == 0, status = STATUS_DONE;
+    double eps = metric || update->eps == 0 ? 0 : update->eps * exp(-part->past[1]), norm = part->step.norm, square = 0;
+    if (part->n_root == part->n) {
+        for (ptrdiff_t i = 0; i < part->n; ++i)
+            part->turned[i] = part->root[i] + eps > 0 ? D[i] / (part->root[i] + eps) : 0;
+    } else if (metric) {
+        status = between(part, MATRIX_PLAIN, part->root, D, part->root + part->rows * part->rows, MATRIX_PLAIN, arena);
+    } else {
+        status = between_roots(part, D, eps * eps, arena);
+    }
+    part->step.D = part->turned;
+    if (!metric) {
+        part->step.norm = vector_norm(part->turned, part->n);
+        part->step.scale -= part->past[1];
+        return status;
+    }
+    for (ptrdiff_t i = 0; i < part->n; ++i)
+        square += D[i] / norm * (part->turned[i] / norm);
+    part->step.norm = norm * sqrt(square);
+    return status;
+}
+
+int update_direct(struct update_part *part, const struct update *update, struct arena *arena)
+{
+    int adam = update->rule == UPDATE_ADAM, status = STATUS_DONE;
     part->step.D = part->G;
     part->step.norm = part->norm;
     part->step.scale = *part->log_scale;
-    if (part->mean == NULL)
-        return;
-    accumulate(part, update->momentum, update->rule == UPDATE_ADAM ? 1 - update->momentum : 1);
-    if (part->root != NULL)
-        accumulate_square(part, update->second);
-    part->step.D = part->mean;
-    part->step.norm = vector_norm(part->mean, part->n);
-    part->step.scale = part->past[0];
+    if (part->mean != NULL) {
+        accumulate(part, update->momentum, adam ? 1 - update->momentum : 1);
+        part->step.D = part->mean;
+        part->step.norm = vector_norm(part->mean, part->n);
+        part->step.scale = part->past[0];
+    }
+    if (update_root(update, part->n, part->rows, part->columns) > 0)
+        status = accumulate_square(part, adam ? update->second : 1, adam ? 1 - update->second : 1, arena);
+    if (status != STATUS_DONE || part->root == NULL || adam || part->step.norm == 0)
+        return status;
+    return turn(part, update, arena);
 }
 
 int update_move(const struct update_part *part, const struct update *update, double length, double joint, double scale,
@@ -150,6 +253,8 @@ int update_move(const struct update_part *part, const struct update *update, dou
         return STATUS_DONE;
     switch (update->rule) {
     case UPDATE_CONSTANT:
+    case UPDATE_ADAGRAD:
+    case UPDATE_SHAMPOO:
         move(part->W, D, length * exp(part->step.scale), part->n);
         break;
     case UPDATE_NORMALIZED:

@@ -11,9 +11,14 @@
  *                          norm (Muon); a vector by its norm
  *     adam                 W <- W - lr m / (sqrt(v) + eps),  m and v the means of the gradient and of its square
  *                          with weights beta_1^age and beta_2^age;  entries whose v is 0 stay
+ *     adagrad              W <- W - lr D / (sqrt(v) + eps),  v the sum of the squares of the gradients so far
+ *     shampoo              W <- W - lr L^(-1/4) D R^(-1/4),  L and R the sums of G G^T and of G^T G over the gradients
+ *                          so far, + eps^2 I;  directions in which there was no gradient stay
  *
- * after W <- (1 - lr decay) W on matrices.  Gradients and means are numbers of order one times the exponential of a
- * scale, so that the rules do not depend on how small they are (except for eps). */
+ * after W <- (1 - lr decay) W on matrices.  Steps by the gradient's own size or divided by its norm can be those in a
+ * given metric, sum M W^2 or ||P^(1/2) W R^(1/2)||_F^2:  D / M or P^-1 D R^-1 in the place of D, and its dual norm.
+ * Gradients and means are numbers of order one times the exponential of a scale, so that the rules do not depend on how
+ * small they are (except for eps). */
 #ifndef TRAINING_UPDATE_H
 #define TRAINING_UPDATE_H
 
@@ -31,7 +36,9 @@ struct arena;
     RULE(UPDATE_MIRROR, "mirror") \
     RULE(UPDATE_SIGN, "sign") \
     RULE(UPDATE_SPECTRAL, "spectral") \
-    RULE(UPDATE_ADAM, "adam")
+    RULE(UPDATE_ADAM, "adam") \
+    RULE(UPDATE_ADAGRAD, "adagrad") \
+    RULE(UPDATE_SHAMPOO, "shampoo")
 
 enum update_rule { UPDATE_RULE_LIST(TABLE_MEMBER) };
 enum { UPDATE_RULE_COUNT = UPDATE_RULE_LIST(TABLE_COUNT) };
@@ -40,7 +47,7 @@ struct update {
     enum update_rule rule;
     double p;               /* of mirror */
     double momentum, decay; /* beta, or beta_1 of adam; of matrices, times lr */
-    double second, eps;     /* beta_2 and eps of adam */
+    double second, eps;     /* beta_2 of adam, eps */
 };
 
 struct update_part {
@@ -49,19 +56,25 @@ struct update_part {
     const double *log_scale;    /* the gradient is G exp(*log_scale) */
     const double *known;        /* the norm of G where it is known already, else NULL */
     double norm;                /* of G */
-    double *mean, *root, *past; /* (n) m, and sqrt(v) of adam, kept from step to step; (2) their scales; else NULL */
+    double *mean, *root, *past; /* (n) m, (n_root) what update_root says, kept from step to step; (2) the scales of
+                                 * both; else NULL */
+    ptrdiff_t n_root;
+    double *turned; /* (n) room for the direction, where there is a root */
     struct {
         const double *D;
         double norm, scale; /* the direction is D exp(scale), norm that of D */
     } step;
 };
 
-/* Whether the rule keeps m, and whether it keeps v. */
+/* Whether the rule keeps m; and how many numbers of the squares of the gradients, of a part of n numbers: sqrt(v), or
+ * L [rows,rows] and R [columns,columns]. */
 int update_keeps_mean(const struct update *update);
-int update_keeps_root(const struct update *update);
+ptrdiff_t update_root(const struct update *update, ptrdiff_t n, ptrdiff_t rows, ptrdiff_t columns);
 
-/* Sets part->step, and moves the means, by the gradient of a step. */
-void update_direct(struct update_part *part, const struct update *update);
+/* Sets part->step, and moves what is kept, by the gradient of a step.  A root that the rule does not keep is a metric:
+ * M [rows,columns], or P^-1 [rows,rows] and R^-1 [columns,columns].  STATUS_DONE, STATUS_NO_MEMORY,
+ * STATUS_FACTORIZATION. */
+int update_direct(struct update_part *part, const struct update *update, struct arena *arena);
 
 /* Step number k (from 0) of a part, after update_direct.  `length`: lr, or that of polyak; `joint` exp(scale): the norm
  * of all that is normalised together with this part.  STATUS_DONE, STATUS_NO_MEMORY, STATUS_FACTORIZATION. */

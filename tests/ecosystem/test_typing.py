@@ -12,6 +12,7 @@ import pytest
 from attsvm import _core
 from attsvm.common import types
 from attsvm.common.check import NORMS
+from attsvm.training.train import Rule
 
 GOOD = """
 import attsvm
@@ -88,6 +89,6 @@ def test_a_users_script_under_mypy_strict(tmp_path, monkeypatch):
 def test_the_words_are_those_the_package_knows():
     assert set(get_args(types.Loss)) == set(_core.LOSS)
     assert set(get_args(types.Ball)) == set(_core.BALL)
-    assert set(_core.UPDATE_RULE) <= set(get_args(types.Rule))
+    assert set(_core.UPDATE_RULE) <= set(get_args(Rule))
     words = {word for part in get_args(types.Norm) for word in get_args(part)}
     assert words == set(NORMS)

@@ -574,7 +574,7 @@ def test_the_private_module_refuses_what_does_not_fit():
         ridge=0.0, rule=1, lr=np.array([[0.1]]), target=0.0, p=2.0, radius=-1.0, ball=0, momentum=0.0, decay=0.0,
         second=0.0, eps=0.0,
     )  # fmt: skip
-    weights = dict(W=W3, K=None, Q=None, span=None, v=np.ones((1, 2)), means=None, past=None)
+    weights = dict(W=W3, K=None, Q=None, span=None, v=np.ones((1, 2)), mean=None, root=None, past=None)
     out = dict(
         weights=np.empty((2, 1, 4)), head_records=np.empty((2, 1, 2)), losses=np.empty((2, 1)),
         norm=np.empty((2, 1)), log_grad_norm=np.empty((2, 1)),
@@ -666,13 +666,17 @@ def test_the_private_module_refuses_what_does_not_fit():
         lambda: core.head(0, np.ones(3), None, 0.0, np.ones((2, 2))),
         lambda: core.head_parameters(0, np.ones(2), None, 0.0, np.ones((2, 2)), np.ones(3)),
         changed(ridge="ridge"),
-        changed(rule=8),
+        changed(rule=10),
         changed(rule=7),  # adam without means
+        changed(rule=8, past=np.zeros((2, 2))),  # adagrad without roots
+        changed(rule=9, root=np.zeros(8), past=np.zeros((2, 2))),  # shampoo with a vector
+        changed(rule=5, root=np.ones(4)),  # signs in a metric
+        changed(root=np.ones(5)),
         changed(momentum=0.5),
-        changed(momentum=0.5, means=np.zeros((1, 6))),
-        changed(momentum=0.5, means=np.zeros((1, 5)), past=np.zeros((2, 2))),
-        changed(momentum=0.5, means=np.zeros((1, 6)), past=np.zeros((1, 2))),
-        changed(momentum=1.0, means=np.zeros((1, 6)), past=np.zeros((2, 2))),
+        changed(momentum=0.5, mean=np.zeros(6)),
+        changed(momentum=0.5, mean=np.zeros(5), past=np.zeros((2, 2))),
+        changed(momentum=0.5, mean=np.zeros(6), past=np.zeros((1, 2))),
+        changed(momentum=1.0, mean=np.zeros(6), past=np.zeros((2, 2))),
         changed(decay=-1.0),
         changed(second=1.0),
         changed(eps=nan),

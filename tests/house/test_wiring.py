@@ -302,10 +302,10 @@ def test_a_start_keeps_its_signs_and_leaves_out_what_is_not_finite(drawn):
 
 
 def test_what_a_rule_keeps(drawn):
-    """From W = 0 adam's mean is G and its root |G|; momentum of any size is kept, and moves the second step."""
+    """From W = 0 adam's mean is G and its metric |G|; momentum of any size is kept, and moves the second step."""
     problem = attsvm.Problem(attsvm.cross_attention(drawn.X, drawn.Z), drawn.y, attsvm.LinearHead(drawn.v))
     run = attsvm.train(problem, rule="adam", steps=1, record=0)
-    np.testing.assert_allclose(run.root / run.root.max(), np.abs(run.mean) / np.abs(run.mean).max(), rtol=1e-9)
-    assert (run.mean < 0).any() and (run.root >= 0).all()
+    np.testing.assert_allclose(run.metric / run.metric.max(), np.abs(run.mean) / np.abs(run.mean).max(), rtol=1e-9)
+    assert (run.mean < 0).any() and (run.metric > 0).all()
     plain, small = (attsvm.train(problem, momentum=beta, steps=5, record=0) for beta in (0.0, 0.3))
     assert plain.mean is None and small.mean is not None and np.abs(small.W - plain.W).max() > 1e-4

@@ -26,10 +26,10 @@ class Rule:
     norm, and no weight decay."""
 
     def __init__(self, rule="normalized", lr=0.1, ridge=0.0, momentum=0.0, weight_decay=0.0, betas=(0.9, 0.999),
-                 eps=0.0, p=2.0, target_loss=None, loss="logistic"):  # fmt: skip
+                 eps=0.0, p=2.0, target_loss=None, metric=None, loss="logistic"):  # fmt: skip
         self.rule, self.lr, self.ridge, self.decay, self.loss = rule, lr, ridge, weight_decay, loss
         self.momentum, self.betas, self.eps, self.p, self.target = momentum, betas, eps, p, target_loss
-        self.means, self.steps = None, 0
+        self.means, self.sums, self.metric, self.steps = None, None, metric, 0
 
     def step(self, case, weights, v=None):
         value, found = gradients(case, weights, self.loss, self.ridge, v)
@@ -39,6 +39,9 @@ class Rule:
             adam = self.rule == "adam"
             self.means = [Means(self.betas[0], 1 - self.betas[0], self.betas[1]) if adam else Means(self.momentum)
                           for _ in found]  # fmt: skip
+            self.sums = [Sums() for _ in found]
+        for sums, pair in zip(self.sums, found, strict=True):
+            sums.add(*pair)
         means = [mean.add(*pair) for mean, pair in zip(self.means, found, strict=True)]
         groups = [range(len(weights)), *([[len(weights)]] if v is not None else [])]
         points, after = [*weights, *([v] if v is not None else [])], []
@@ -65,6 +68,15 @@ class Rule:
     def direction(self, i, g, size, joint):
         if self.rule == "adam":
             return self.means[i].adam(self.eps)
+        if self.rule == "adagrad":
+            return self.sums[i].adagrad(*self.means[i].mean, self.eps)
+        if self.rule == "shampoo":
+            return self.sums[i].shampoo(*self.means[i].mean, self.eps)
+        if self.metric is not None and self.rule in ("constant", "normalized"):
+            g = g * size if self.rule == "constant" else g
+            D = self.metric
+            step = np.linalg.solve(D[0], g) @ np.linalg.inv(D[1]) if isinstance(D, tuple) else g / D
+            return step if self.rule == "constant" else step / np.sqrt((g * step).sum())
         if self.rule == "constant":
             return g * size
         if self.rule in ("normalized jointly", "polyak"):
@@ -118,6 +130,38 @@ class Means:
             root = np.sqrt(v / (1 - self.beta2**self.steps))
             found = m * np.exp(scale - square / 2) / (root + (eps * np.exp(-square / 2) if eps else 0.0))
         return np.where(np.isfinite(found), found, 0.0)
+
+
+class Sums:
+    """The gradients G exp(scale) so far."""
+
+    def __init__(self):
+        self.seen = []
+
+    def add(self, G, scale):
+        self.seen.append((G, scale))
+
+    def _on_one_scale(self):
+        top = max(scale for _, scale in self.seen)
+        return [G * np.exp(scale - top) for G, scale in self.seen], top
+
+    def adagrad(self, D, scale, eps):
+        seen, top = self._on_one_scale()
+        root = np.sqrt(sum(G**2 for G in seen)) + (eps * np.exp(min(-top, 700.0)) if eps else 0.0)
+        return np.divide(D * np.exp(scale - top), root, out=np.zeros_like(root), where=root > 0)
+
+    def shampoo(self, D, scale, eps):
+        seen, top = self._on_one_scale()
+        ridge = (eps * np.exp(min(-top, 300.0))) ** 2 if eps else 0.0
+        left, right = sum(G @ G.T for G in seen), sum(G.T @ G for G in seen)
+        return fourth(left, ridge) @ (D * np.exp(scale - top)) @ fourth(right, ridge)
+
+
+def fourth(S, ridge):
+    """(S + ridge I)^(-1/4) where S is more than rounding."""
+    values, vectors = np.linalg.eigh(S)
+    values = np.where(values > 4 * len(S) * np.finfo(float).eps * values[-1], values, 0.0) + ridge
+    return vectors @ np.diag([value**-0.25 if value > 0 else 0.0 for value in values]) @ vectors.T
 
 
 def _sum(old, beta, new):

@@ -11,7 +11,7 @@ from builders import build_case
 
 RULES = {
     "normalized": {}, "polyak": {}, "mirror": {"p": 3.0}, "sign": {}, "spectral": {}, "adam": {}, "constant": {},
-    "normalized jointly": {},
+    "normalized jointly": {}, "adagrad": {}, "shampoo": {},
 }  # fmt: skip
 
 
@@ -25,7 +25,7 @@ def test_the_default_is_a_tenth_on_vectors_of_length_one():
         X, Z, y, v = attsvm.sample.unit_sphere(n, T, d, rng=n)
         made = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
         np.testing.assert_array_equal(attsvm.train(made, steps=30).W, attsvm.train(made, lr=0.1, steps=30).W)
-    first = {"sign": 0.1 / 10, "spectral": 0.1 / np.sqrt(10), "adam": 0.1 / 10}
+    first = {"sign": 0.1 / 10, "spectral": 0.1 / np.sqrt(10), "adam": 0.1 / 10, "shampoo": 1 / np.sqrt(10)}
     for rule, kwargs in RULES.items():
         given = attsvm.train(problem(), rule=rule, lr=first.get(rule, 0.1), steps=20, **kwargs)
         np.testing.assert_allclose(attsvm.train(problem(), rule=rule, steps=20, **kwargs).W, given.W, rtol=1e-12)
@@ -48,7 +48,7 @@ def test_every_scale_of_factors_goes_through_the_same_attention():
 
 
 @pytest.mark.parametrize("scale", [1e-3, 0.1, 1.0, 10.0, 1e3])
-@pytest.mark.parametrize("rule", ["normalized", "sign", "spectral"])
+@pytest.mark.parametrize("rule", ["normalized", "sign", "spectral", "adagrad", "shampoo"])
 def test_tokens_of_any_scale_are_decided_by_default(scale, rule):
     X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10, rng=3)
     made = attsvm.Problem(attsvm.cross_attention(scale * X, Z, X), y, attsvm.LinearHead(v))

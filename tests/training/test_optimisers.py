@@ -3,6 +3,7 @@
 import attsvm
 import numpy as np
 import pytest
+import reference_rules as twin
 from builders import build_case
 
 
@@ -53,6 +54,74 @@ def test_adam_agrees_with_torch():
     np.testing.assert_allclose(run.W, W.detach().numpy(), rtol=0, atol=1e-9)
 
 
+def test_adagrad_agrees_with_torch():
+    torch = pytest.importorskip("torch")
+    case = build_case("cross")
+    problem, start = problem_of(case), starts(case, "W")["W"]
+    W = torch.tensor(start, requires_grad=True)
+    optimiser = torch.optim.Adagrad([W], lr=0.3, eps=1e-4)
+    for _ in range(50):
+        W.grad = torch.from_numpy(problem.loss_and_grad(W.detach().numpy())[1])
+        optimiser.step()
+    run = attsvm.train(problem, start, rule="adagrad", lr=0.3, eps=1e-4, steps=50)
+    np.testing.assert_allclose(run.W, W.detach().numpy(), rtol=0, atol=1e-9)
+
+
+def test_the_first_step_of_shampoo_is_the_polar_factor():
+    """(G G^T)^(-1/4) G (G^T G)^(-1/4) = U V^T, on the directions in which there is a gradient."""
+    case = build_case("cross")
+    shampoo, spectral = (
+        attsvm.train(problem_of(case), rule=rule, lr=1.0, steps=1).W for rule in ("shampoo", "spectral")
+    )
+    np.testing.assert_allclose(shampoo, spectral, rtol=0, atol=1e-6)
+
+
+METRICS = {"adam": dict(betas=(0.9, 0.999)), "adagrad": {}, "shampoo": {}}
+
+
+@pytest.mark.parametrize("rule", METRICS)
+def test_a_metric_is_what_turns_the_gradient_into_the_step(rule, sphere):
+    """The next step is -D / metric, or -P^-1 D R^-1; frozen, it goes to the SVM of that metric."""
+    problem = sphere().problem
+    run = attsvm.train(problem, rule=rule, **METRICS[rule], steps=400, record=0)
+    D = problem.loss_and_grad(run.W)[1] if run.mean is None else run.mean
+    P = run.metric
+    step = -np.linalg.solve(P[0], D) @ np.linalg.inv(P[1]) if isinstance(P, tuple) else -D / P
+    further = attsvm.train(problem, rule=rule, **METRICS[rule], steps=401, record=0)
+    assert attsvm.correlation(further.W - run.W, step) > 0.999
+    assert attsvm.correlation(run.direction, step) > 1 - 1e-9
+    frozen = attsvm.train(problem, run.W, metric=P, steps=3000, lr=0.3, record=0)
+    answer = attsvm.solve_svm(problem.data, frozen, metric=P, warm_start=frozen)
+    assert attsvm.correlation(frozen.W, answer.W) > 0.995
+    low, high = frozen.margins()
+    assert 0.95 * answer.margin < low[-1] <= answer.margin_bound and answer.margin <= high[-1] < 1.05 * answer.margin
+
+
+def test_the_metric_of_each_of_several_runs_is_its_own(sphere):
+    problem = sphere().problem
+    start = np.random.default_rng(0).standard_normal((2, 10, 10))
+    for rule in METRICS:
+        both = attsvm.train(problem, start, runs=2, rule=rule, steps=50, lr=0.1)
+        for r in range(2):
+            alone = attsvm.train(problem, start[r], rule=rule, steps=50, lr=0.1)
+            for mine, own in zip(np.atleast_3d(both[r].metric), np.atleast_3d(alone.metric), strict=True):
+                np.testing.assert_allclose(mine, own, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("metric", ["D", "PR"])
+@pytest.mark.parametrize("options", [{}, dict(rule="constant"), dict(momentum=0.5)])
+@pytest.mark.parametrize("kind", ["cross", "causal_ragged", "cross_float32"])
+def test_steps_in_a_metric_are_the_twins(kind, options, metric):
+    case = build_case(kind)
+    dk, dz = case.data.dk, case.data.dz
+    A, B = (np.diag(case.rng.uniform(0.5, 2, d)) + 0.1 for d in (dk, dz))
+    chosen = case.rng.uniform(0.5, 2, (dk, dz)) if metric == "D" else (A, B)
+    start = starts(case, "W")
+    run = attsvm.train(problem_of(case), **start, **options, metric=chosen, lr=0.1, steps=6, record=1)
+    found = np.array([w for (w,) in twin.train(case, tuple(start.values()), 6, **options, metric=chosen)])
+    np.testing.assert_allclose(run.weights, found, rtol=0, atol=1e-10)
+
+
 def test_adam_without_memory_is_sign_descent():
     case = build_case("cross")
     start = starts(case, "W")
@@ -84,6 +153,11 @@ def test_momentum_holds_in_the_limit_of_nothing():
         (dict(momentum=-0.1), "momentum must be"),
         (dict(weight_decay=-1.0), "weight_decay must be"),
         (dict(rule="muon"), "rule must be one of"),
+        (dict(rule="shampoo", train_head=True), "train_head does not go with rule='shampoo'"),
+        (dict(rule="sign", metric=np.ones((10, 10))), "metric belongs to rule='normalized' or 'constant', got"),
+        (dict(metric=np.ones((9, 10))), "metric must have shape"),
+        (dict(metric=np.ones((10, 10)), radius=1.0), "radius does not go with metric"),
+        (dict(metric=np.ones((10, 10)), K=np.ones((10, 2)), Q=np.ones((10, 2))), "metric must be None for K and Q"),
     ],
 )
 def test_options_that_do_not_fit_are_named(options, match, sphere):

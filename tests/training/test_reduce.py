@@ -85,6 +85,7 @@ def test_shards_follow_the_whole(sizes, trained, rule):
         dict(momentum=0.9, rule="sign"),
         dict(weight_decay=0.1, rule="spectral"),
         dict(betas=(0.9, 0.9), eps=1e-3, rule="adam"),
+        dict(eps=1e-2, rule="shampoo"),
         dict(p=3.0, rule="mirror", train_head=True),
         dict(lr=np.linspace(0.1, 0.0, 30)),
     ],

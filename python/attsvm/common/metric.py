@@ -41,6 +41,13 @@ class Metric:
         """D, or (P, R)."""
         return self.D if self.D is not None else (self.P, self.R)
 
+    @property
+    def numbers(self) -> np.ndarray:
+        """As C reads it: D (dk dz), or P^-1 and then R^-1."""
+        if self.D is not None:
+            return self.D.flatten()
+        return np.concatenate([(root.T @ root).ravel() for root in self.inverses])
+
     def size(self, W: np.ndarray, dual: bool = False) -> Any:
         """The norm, or the dual norm, of W (..., dk, dz): (...)."""
         if self.D is not None:

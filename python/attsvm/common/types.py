@@ -8,14 +8,11 @@ if TYPE_CHECKING:  # NumPy loads numpy.random when it is first asked for: import
     import numpy as np
     from numpy.typing import ArrayLike
 
-__all__ = ["Ball", "Loss", "Method", "MetricLike", "Norm", "Random", "Rule"]
+__all__ = ["Ball", "Loss", "Method", "MetricLike", "Norm", "Random"]
 
 Norm: TypeAlias = Literal["frobenius", "nuclear", "max", "spectral"] | float
 Method: TypeAlias = Literal["auto", "active", "block", "interior", "gradient", "factored", "newton", "barrier"]
 Loss: TypeAlias = Literal["logistic", "exponential", "linear", "log"]
-Rule: TypeAlias = Literal[
-    "normalized", "normalized jointly", "constant", "polyak", "mirror", "sign", "spectral", "adam"
-]
 MetricLike: TypeAlias = "ArrayLike | tuple[ArrayLike, ArrayLike]"
 Ball: TypeAlias = Literal["frobenius", "nuclear"]
 Random: TypeAlias = "int | np.random.Generator | None"

@@ -16,9 +16,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from .. import LinearHead, Problem, Run, cross_attention, sample, solve_svm, train
-from ..common.types import Rule
 from ..plot import band, correlations, finish
 from ..report.claims import Claim, exactly, median, share
+from ..training.train import Rule
 from ._numpy import certificate
 from ._papers import FLOW
 

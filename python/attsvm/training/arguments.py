@@ -10,16 +10,16 @@ import numpy as np
 
 from .. import _core
 from ..common.check import as_choice, as_count, as_number, as_numeric
+from ..common.metric import Metric, as_metric
 from .learning_rate import DefaultRate, rates, squares
 from .output_head import LinearHead, MLPHead
 from .problem import Problem
 from .query_span import span_of
+from .rules import ALONG, RULES
 from .run import Run
 from .session import Settings, Training
 
 __all__ = ["prepared"]
-
-GOES_WITH = {"target_loss": "polyak", "p": "mirror", "betas": "adam", "eps": "adam"}  # arguments of one rule alone
 
 
 def prepared(
@@ -33,6 +33,7 @@ def prepared(
     target_loss: Any,
     confined: tuple[Any, Any, Any],
     means: tuple[Any, Any, Any, Any],
+    metric: Any,
     runs: Any,
     train_head: Any,
     callback: Callable[[Run], Any] | None,
@@ -65,18 +66,22 @@ def prepared(
     default = DefaultRate(rule, p, weights[0] is None, (problem.data.dk, problem.data.dz)) if lr is None else None
     given = rates(lr, steps, runs) if default is None else default(*squares(problem.data))
     radius, ball_code = _ball_of(rule, radius, ball, factors=weights[0] is None)
-    plain = not any(kept) and rule not in ("mirror", "sign", "spectral", "adam")
+    if rule == "shampoo" and train_head:
+        raise ValueError("train_head does not go with rule='shampoo', whose roots are those of matrices")
+    given_metric = _metric(rule, metric, problem, radius, factors=weights[0] is None)
+    plain = not any(kept) and rule in ALONG and metric is None
     along_gradient = plain and alone and radius < 0 and v is None
     span = span_of(problem, weights[0]) if weights[0] is not None and along_gradient else None
     settings = Settings(ridge, rule_code, given, target, p, radius, ball_code, *kept)
-    return Training(problem, objective, settings, (*weights, v), span, wanted, runs, callback, default)
+    return Training(problem, objective, settings, (*weights, v), span, wanted, runs, callback, default, given_metric)
 
 
 def _check_rule(rule: str, **given: Any) -> None:
     """Raises where something is given, not None, that belongs to another rule."""
     for name, value in given.items():
-        if value is not None and rule != GOES_WITH[name]:
-            raise ValueError(f"{name} belongs to rule={GOES_WITH[name]!r}, got rule={rule!r}")
+        if value is not None and name not in RULES[rule].options:
+            owners = " or ".join(repr(word) for word, facts in RULES.items() if name in facts.options)
+            raise ValueError(f"{name} belongs to rule={owners}, got rule={rule!r}")
 
 
 def _start(problem: Problem, W: Any, K: Any, Q: Any, runs: int | None) -> tuple[Any, ...]:
@@ -125,15 +130,27 @@ def _means(rule: str, momentum: Any, decay: Any, betas: Any, eps: Any) -> tuple[
     for name in (name for name, value in given.items() if value and rule in ("polyak", "mirror")):
         raise ValueError(f"{name} does not go with rule={rule!r}")
     _check_rule(rule, betas=betas, eps=eps)
+    eps = 0.0 if eps is None else as_number("eps", eps, least=0.0)
     if rule != "adam":
-        return momentum, decay, 0.0, 0.0
+        return momentum, decay, 0.0, eps
     if momentum:
         raise ValueError("momentum of rule='adam' is the first of betas, got momentum as well")
     pair = (0.9, 0.999) if betas is None else betas
     if not isinstance(pair, (tuple, list, np.ndarray)) or len(pair) != 2:
         raise ValueError(f"betas must be a pair of numbers in [0, 1), got {betas!r}")
     first, second = (_portion(f"betas[{i}]", beta) for i, beta in enumerate(pair))
-    return first, decay, second, 0.0 if eps is None else as_number("eps", eps, least=0.0)
+    return first, decay, second, eps
+
+
+def _metric(rule: str, metric: Any, problem: Problem, radius: float, factors: bool) -> Metric | None:
+    _check_rule(rule, metric=metric)
+    if metric is None:
+        return None
+    if factors:
+        raise ValueError("metric must be None for K and Q: it is one of W")
+    if radius >= 0:
+        raise ValueError("radius does not go with metric, in which the nearest points are others")
+    return as_metric("metric", metric, problem.data.dk, problem.data.dz)
 
 
 def _portion(name: str, value: Any) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..attention.data import Data
 from ..common.check import as_floats, as_numeric, check_shape
+from .rules import RULES
 
 __all__ = ["DefaultRate", "rates", "squares"]
 
@@ -27,9 +28,7 @@ class DefaultRate:
         # W <- W - lr g: the exponent of s in lr; each of two factors has the root of W's scale.
         self.exponent = {"constant": 2.0, "mirror": p - 1}.get(rule, 1.0) / (2.0 if factors else 1.0)
         dk, dz = shape
-        # The Frobenius length of a step sign(g) or U V^T, which is 1 for the others.
-        length = {"sign": dk * dz, "adam": dk * dz, "spectral": min(dk, dz)}.get(rule, 1)
-        self.first = FIRST / math.sqrt(length)
+        self.first = FIRST / RULES[rule].length(dk, dz)
 
     def __call__(self, total: float, share: float) -> np.ndarray:
         """(1, 1), from :func:`squares`."""

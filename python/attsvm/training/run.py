@@ -13,13 +13,14 @@ from numpy.typing import ArrayLike
 from ..attention.data import Data, fits
 from ..attention.selection import Selection, number_undecided, undecided
 from ..common.check import as_norm
-from ..common.metric import Metric
+from ..common.metric import Metric, as_metric
 from ..common.norms import norm_name
 from ..common.result import Result
 from ..common.types import MetricLike, Norm
 from .direction import next_step
 from .margins import record_intervals
 from .problem import Problem
+from .rules import RULES, part_of
 
 __all__ = ["Run"]
 
@@ -36,8 +37,6 @@ MESSAGES = {
 
 RUNS_SHOWN = 8  # of several side by side, when printed
 DIGITS = 4  # of the ends of an interval, when printed
-# The norm whose SVM a rule is compared with, where it is not Frobenius.
-NORMS: dict[str, Norm] = {"sign": "max", "spectral": "spectral"}
 
 
 @dataclass(repr=False, eq=False)
@@ -91,15 +90,16 @@ class Run(Result):
     balance : array or None
         ``half_squares / ||K Q^T||_*``, likewise: at least 1, and 1 for balanced factors, ``K^T K = Q^T Q``, whose
         squares are the nuclear norm of their product.
-    mean, root : (dk, dz) arrays or None
-        What the rule keeps of W's gradients: their mean (with momentum, and of "adam"), and the root of their mean
-        square, each as a part of its largest number.
+    mean : (dk, dz) array or None
+        What the rule keeps of W's gradients, with momentum and of "adam", as a part of its largest number.
     direction : (dk, dz) array
         Where the run would go on, of unit Frobenius norm: the negative gradient of the mean loss in W, or of ``mean``,
         as the rule turns it.  Of factors, what steps along their gradients do to ``K Q^T``.
-    metric : (dk, dz) array or None
-        Of "adam", the metric D in which its step ``W -= lr * m / root`` is gradient descent: ``root``, of mean 1, and 1
-        where no gradient ever was.  For ``margins(metric=)`` and :func:`attsvm.solve_svm`.
+    metric : (dk, dz) array, (dk, dk) and (dz, dz) arrays, or None
+        The metric in which the step in W that would come next is gradient descent.  Of "adam" and "adagrad", whose
+        steps divide by ``sqrt(v)``, that root; of "shampoo" the tuple ``L^(1/4), R^(1/4)``; each of mean 1 (of mean
+        eigenvalue 1), and 1 where no gradient ever was.  Else the ``metric`` that was given.  It keeps to what the run
+        has seen last: ``train(problem, run.W, metric=run.metric)`` goes on in it.
     multipliers : array or list, in the data's entry shape
         :meth:`attsvm.Problem.multipliers` at the end.
     undecided : bool array or list, in the data's query shape
@@ -129,7 +129,7 @@ class Run(Result):
     stacked: bool = False
     half_squares: np.ndarray | None = None
     mean: np.ndarray | None = None
-    root: np.ndarray | None = None
+    metric: Any = None
 
     @property
     def data(self) -> Data:
@@ -199,11 +199,11 @@ class Run(Result):
             "head_records",
             "half_squares",
             "mean",
-            "root",
         )
         parts: dict[str, Any] = {name: getattr(self, name) for name in several}
         own: dict[str, Any] = {name: None if a is None else a[r] for name, a in parts.items()}
-        return replace(self, stacked=False, **own)
+        metric = part_of(self.metric, r) if RULES[self.rule].squares else self.metric
+        return replace(self, stacked=False, metric=metric, **own)
 
     @property
     def trained(self) -> Problem:
@@ -215,14 +215,6 @@ class Run(Result):
         if self.stacked:
             raise ValueError("several runs have no one gradient: take one, run[r]")
         return self.trained.multipliers(self.W)[0]
-
-    @property
-    def metric(self) -> np.ndarray | None:
-        if self.root is None:
-            return None
-        seen = self.root > 0
-        mean = np.mean(self.root, axis=(-2, -1), keepdims=True, where=seen)
-        return np.where(seen, self.root / np.where(seen.any(), mean, 1.0), 1.0)
 
     @property
     def direction(self) -> np.ndarray:
@@ -241,8 +233,9 @@ class Run(Result):
         Parameters
         ----------
         norm : as in :func:`attsvm.solve_svm`, optional
-            That of the update rule by default: "max" for "sign", "spectral" for "spectral", the exponent of "mirror";
-            "nuclear" where K and Q were trained; "frobenius" otherwise.
+            That of the update rule by default: "max" for "sign", "spectral" for "spectral", the exponent of "mirror",
+            the run's ``metric`` where it has one; "nuclear" where K and Q were trained; "frobenius" otherwise, and for
+            attention heads in a metric.
         metric : as in :meth:`attsvm.Problem.margin_interval`, optional
             With ``norm="frobenius"`` or none.
         selected : as in :func:`attsvm.solve_svm`, optional
@@ -286,7 +279,9 @@ class Run(Result):
         """That of the update rule."""
         if self.K is not None:
             return "nuclear"
-        return as_norm("p", self.p) if self.rule == "mirror" else NORMS.get(self.rule, "frobenius")
+        if self.metric is not None and self.problem.heads is None:
+            return as_metric("metric", self.metric, *self.W.shape[-2:])
+        return as_norm("p", self.p) if self.rule == "mirror" else RULES[self.rule].norm
 
     def _asked_norm(self, norm: Any, metric: Any) -> Norm | Metric:
         return self.problem.read_norm("frobenius" if norm is None else norm, metric)

@@ -8,11 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import _core
+from ..common.metric import Metric
 from ..common.workers import Workers
 from .learning_rate import DefaultRate, squares
 from .output_head import shared_by_all
 from .problem import Problem
 from .query_span import weights_of
+from .rules import RULES, metric_of, part_of
 from .run import Run
 
 
@@ -29,7 +31,7 @@ class Settings(NamedTuple):
     momentum: float  # beta, or beta_1 of adam
     decay: float  # of the matrices, times lr
     second: float  # beta_2 of adam
-    eps: float  # of adam
+    eps: float  # of adam, adagrad, shampoo
 
 
 class Training:
@@ -46,9 +48,10 @@ class Training:
         runs: int | None,
         callback: Callable[[Run], Any] | None,
         default: DefaultRate | None,
+        metric: Metric | None,
     ):
         self.problem, self.weights, self.wanted, self.runs = problem, weights, wanted, runs
-        self.span, self.callback, self.default = span, callback, default
+        self.span, self.callback, self.default, self.metric = span, callback, default, metric
         self.workers: Workers | None = None
         self.objective, self.settings = objective, settings
         data, records, R = problem.data, len(wanted), runs or 1
@@ -59,12 +62,17 @@ class Training:
             *(np.empty((records, R)) for _ in range(3)),
         )
         self.half_squares = None if weights[1] is None else np.empty((records, len(weights[1])))
-        # What the rule keeps from step to step: means of the gradient, roots of those of its square; their scales.
-        kinds = 2 if settings.rule == _core.UPDATE_RULE["adam"] else int(settings.momentum > 0)
+        # What the rule keeps from step to step, or a metric in the place of the squares; and the scales.
         arrays = [a for a in weights if a is not None]
+        self.squares = RULES[self.rule].squares
+        self.mean = np.zeros(sum(a.size for a in arrays)) if self.rule == "adam" or settings.momentum > 0 else None
+        self.root = None if metric is None else metric.numbers
+        if self.squares == "entries":
+            self.root = np.zeros(sum(a.size for a in arrays))
+        elif self.squares == "sides":
+            self.root = np.zeros(sum(len(a) * (a.shape[1] ** 2 + a.shape[2] ** 2) for a in arrays))
         parts = sum(len(a) if a is not v else 2 * R for a in arrays)
-        self.means = np.zeros((kinds, sum(a.size for a in arrays))) if kinds else None
-        self.past = np.full((parts, 2), -np.inf) if kinds else None
+        self.past = np.full((parts, 2), -np.inf)
         self.reached = np.zeros(2, dtype=np.intp)  # written by C: step, records made
 
     def share(self, workers: Workers, target_is_own: bool) -> None:
@@ -78,7 +86,8 @@ class Training:
         problem, (W, K, Q, v) = self.problem, self.weights
         start = {"the start W": W, "the start K": K, "the start Q": Q, "the start of the head": v}
         head = {"head": [problem.head.kind, *shared_by_all(problem.head)], "heads": problem.heads}
-        words = {"loss": problem.loss_name, "combine": problem.combine}
+        words: dict[str, Any] = {"loss": problem.loss_name, "combine": problem.combine}
+        words["metric"] = None if self.metric is None else self.metric.numbers
         own = {"steps or record": self.wanted, "callback (given or not)": self.callback is not None}
         workers.agree(**start, **self.settings._asdict(), **head, **words, **own)
         self.workers = workers
@@ -104,7 +113,7 @@ class Training:
                 first,
                 last,
                 self.wanted[rows],
-                (*self.weights[:3], self.span, self.weights[3], self.means, self.past),
+                (*self.weights[:3], self.span, self.weights[3], self.mean, self.root, self.past),
                 tuple(None if r is None else r[rows] for r in self.records),  # type: ignore[arg-type]
                 self.reached,
                 None if self.callback is None and self.half_squares is None else self._recorded,
@@ -174,14 +183,25 @@ class Training:
     def rule(self) -> str:
         return next(name for name, code in _core.UPDATE_RULE.items() if code == self.settings.rule)
 
-    def _kept(self, kind: int, before: tuple[int, ...]) -> np.ndarray | None:
-        """A mean of the rule, of W (not of factors): (R, [H,] dk, dz), the largest number of each matrix near 1."""
+    def _kept_mean(self, before: tuple[int, ...]) -> np.ndarray | None:
+        """The mean of the gradients of W (not of factors): (R, [H,] dk, dz), the largest number of each matrix 1."""
         W = self.weights[0]
-        if self.means is None or len(self.means) <= kind or W is None:
+        if self.mean is None or W is None:
             return None
-        mean = self.means[kind].reshape(self.runs or 1, -1)[:, : W.size // (self.runs or 1)].reshape(W.shape)
+        mean = self.mean.reshape(self.runs or 1, -1)[:, : W.size // (self.runs or 1)].reshape(W.shape)
         largest = np.abs(mean).max(axis=(1, 2), keepdims=True)
         return (mean / np.where(largest > 0, largest, 1.0)).reshape(*before, *W.shape[1:])
+
+    def _metric_of_steps(self, before: tuple[int, ...]) -> Any:
+        """Of W's: what its squares amount to, D (R, [H,] dk, dz), or P and R likewise; else what was given."""
+        W = self.weights[0]
+        if W is None or self.root is None or not self.squares:
+            return None if self.metric is None else self.metric.value
+        dk, dz = W.shape[1:]
+        width = dk * dz if self.squares == "entries" else dk * dk + dz * dz
+        R = self.runs or 1
+        root = self.root.reshape(R, -1)[:, : len(W) // R * width].reshape(*before, width)
+        return metric_of(root, self.squares, dk, dz)
 
     def run(self, status: str) -> Run:
         W: Any
@@ -211,11 +231,13 @@ class Training:
         if half_squares is not None:
             half_squares = half_squares.reshape(self.done, *before)
         rows = (None if r is None else r.swapaxes(0, 1) for r in (weights, *numbers, head_records, half_squares))
-        arrays = (final, K, Q, v, *rows, self._kept(0, before), self._kept(1, before))
+        arrays = (final, K, Q, v, *rows, self._kept_mean(before))
+        metric = self._metric_of_steps(before)
         if self.runs is None:
             arrays = tuple(None if a is None else a[0] for a in arrays)
-        final, K, Q, v, weights, loss, norm, log_grad_norm, head_records, half_squares, mean, root = arrays
+            metric = part_of(metric, 0) if self.squares else metric
+        final, K, Q, v, weights, loss, norm, log_grad_norm, head_records, half_squares, mean = arrays
         return Run(
             self.problem, self.rule, self.settings.p, final, K, Q, steps, weights, loss, norm, log_grad_norm, status, v,
-            head_records, None if v is None else self.problem.head, self.runs is not None, half_squares, mean, root,
+            head_records, None if v is None else self.problem.head, self.runs is not None, half_squares, mean, metric,
         )  # fmt: skip

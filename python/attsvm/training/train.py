@@ -5,22 +5,26 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from ..common.progress import steps_made
-from ..common.types import Ball, Rule
+from ..common.types import Ball, MetricLike
 from ..common.workers import Workers
 from .arguments import prepared
 from .problem import Problem
 from .run import Run
 from .session import Training
 
-__all__ = ["train"]
+__all__ = ["Rule", "train"]
 
 logger = logging.getLogger(__name__)
+
+Rule: TypeAlias = Literal[
+    "normalized", "normalized jointly", "constant", "polyak", "mirror", "sign", "spectral", "adam", "adagrad", "shampoo"
+]
 
 BAR_PARTS = 200  # a progress bar moves this often
 
@@ -44,6 +48,7 @@ def train(
     weight_decay: float = 0.0,
     betas: tuple[float, float] | None = None,
     eps: float | None = None,
+    metric: MetricLike | None = None,
     runs: int | None = None,
     train_head: bool = False,
     callback: Callable[[Run], Any] | None = None,
@@ -63,7 +68,8 @@ def train(
         heads whose attended vectors are summed need a start: from equal weights they would stay equal.
     K, Q : (dk, m) and (dz, m) array_like, optional
         Train the factors of W = K Q^T from here instead.
-    rule : {"normalized", "normalized jointly", "constant", "polyak", "mirror", "sign", "spectral", "adam"}
+    rule : {"normalized", "normalized jointly", "constant", "polyak", "mirror", "sign", "spectral", "adam", "adagrad", \
+"shampoo"}
         Divide the gradient by its norm (that of K, of Q and of each attention head by its own); divide all of them by
         their common norm; or not at all.  "polyak": the step ``(L - target_loss) / (2 ||dL||^2) * dL`` of all matrices
         together, shortened to the length ``lr``.  "mirror": the step ``lr`` along the gradient divided by its lq norm,
@@ -71,14 +77,18 @@ def train(
         "sign": the step ``lr * sign(dL)``, 0 where the gradient is 0.  "spectral" (Muon): ``lr * U V^T`` of the
         singular value decomposition ``dL = U diag(s) V^T``, over the singular values that rounding leaves; the
         parameters of a head, which are no matrices, by their norm.  "adam": ``lr * m / (sqrt(v) + eps)`` with the means
-        m and v of the gradient and its square, each over the sum of its weights; an experiment, nothing is claimed.
+        m and v of the gradient and its square, each over the sum of its weights.  "adagrad": ``lr * D / (sqrt(v) +
+        eps)`` with v the sum of the squares of all gradients so far and D the gradient, or the mean of ``momentum``.
+        "shampoo": ``lr * L^(-1/4) D R^(-1/4)`` with the sums L of ``G G^T`` and R of ``G^T G`` over all gradients G so
+        far, each plus ``eps^2 I``, of each matrix by its own; not with ``train_head``.
     lr : float, (steps,) array_like or callable, optional
         Learning rate, one or one per step, or ``lr(k)`` of step k = 0, 1, ...; with ``runs`` also (runs, 1) or (runs,
         steps).  By default one that fits the data: steps of Frobenius length ``0.1 / s``, where ``s^2`` is half the
         mean of ``||x - x'||^2 ||z||^2`` over pairs of tokens of a window, s rounded to a power of two: 1 for random
         tokens and queries of length one.  That is 0.1 / s for "normalized" and "polyak", 0.1 / s^2 for "constant",
         0.1 / s^(p-1) for "mirror", ``0.1 / s / sqrt(dk dz)`` for "sign" and "adam" and ``0.1 / s / sqrt(min(dk, dz))``
-        for "spectral"; for K and Q with the root of that power of s.
+        for "spectral"; ten times these for "adagrad" and "shampoo", whose steps fall like ``1 / sqrt(k)``; for K and Q
+        with the root of that power of s.
     steps : int
     record : int or array_like of int
         Record every ``record`` steps, or at these steps; 0: the start and the end alone.
@@ -102,8 +112,12 @@ def train(
     betas : pair of float in [0, 1), optional
         Of "adam", (0.9, 0.999) by default.
     eps : float, optional
-        Of "adam", in units of the gradient; 0 by default: entries whose gradient has always been 0 stay where they
-        are, and no gradient is too small.
+        Of "adam", "adagrad" and "shampoo", in units of the gradient; 0 by default: entries (or directions) whose
+        gradient has always been 0 stay where they are, and no gradient is too small.
+    metric : D (dk, dz) array_like, or tuple of P (dk, dk) and R (dz, dz), optional
+        With "normalized" and "constant": gradient descent in this metric, as :func:`attsvm.solve_svm` has it, the
+        direction ``G / D`` or ``P^-1 G R^-1`` in the place of G and its dual norm in the place of that of G.  With the
+        ``metric`` of a run of "adam", "adagrad" or "shampoo" from its W: the same optimiser, its memory frozen.
     runs : int, optional
         Number of runs trained side by side, which share each reading of the keys: W (runs, dk, dz), or K (runs, dk, m)
         and Q (runs, dz, m), are their starts (with ``heads=H``, (runs, H, ...)).
@@ -187,7 +201,7 @@ def train(
     """
     prepare = partial(
         prepared, problem, (W, K, Q), rule, lr, steps, record, ridge, target_loss, (radius, ball, p),
-        (momentum, weight_decay, betas, eps), runs, train_head, callback, sharded=reduce is not None,
+        (momentum, weight_decay, betas, eps), metric, runs, train_head, callback, sharded=reduce is not None,
     )  # fmt: skip
     if reduce is None:
         state = prepare()
