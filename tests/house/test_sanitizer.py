@@ -114,7 +114,7 @@ def test_no_report_from_the_sanitizers(tmp_path):
     files = [str(path) for name in names for path in (ROOT / "tests").glob(f"*/test_{name}.py")]
     assert len(files) == len(names)
     # Output is captured above file descriptors, or the report would go down with the process.
-    words = ["-m", "pytest", "-p", "few_examples", "--hypothesis-profile=few", "-p", "no:cacheprovider"]
+    words = ["-m", "pytest", "-n", "auto", "-p", "few_examples", "--hypothesis-profile=few", "-p", "no:cacheprovider"]
     words += ["--capture=sys", *files]
     done = run(package, tmp_path, *words)
     found = [done.stdout.find(report) for report in REPORTS if report in done.stdout]

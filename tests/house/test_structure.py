@@ -119,7 +119,7 @@ def test_readme_test_command_is_what_ci_runs():
     if not readme.is_file() or not ci.is_file():
         pytest.skip("README.md or .ci/run is not here")
     commands = [line for line in readme.read_text().splitlines() if line.startswith("python3 -m venv ")]
-    tests = [line for line in commands if line.endswith("pytest")]
+    tests = [line for line in commands if line.endswith("pytest -n auto")]
     assert len(tests) == 1 and len(commands) == 2
     script = ci.read_text()
     taken = re.search(r"grep -m1 -E '([^']+)' README\.md", script)
