@@ -22,10 +22,10 @@ def test_figure_draws_and_writes_what_it_measured(results):
     assert {len(column) for column in columns.values()} == {len(optimisers.RECORDS)} and len(columns) == 19
     picture = optimisers.plot(results)
     assert_readable(picture)
-    table, way = picture.axes
+    table, way, memory = picture.axes
     shown = [text.get_text() for text in table.texts]
-    assert len(shown) == len(optimisers.RULES) * len(optimisers.NORMS) and shown.count("diverges") == 1
-    assert shown[0] == f"{np.median(results['shares'][:, 0, 0]):.2f}" and len(way.lines) == 7
+    assert len(shown) == len(optimisers.RULES) * (len(optimisers.NORMS) + 2) and shown.count("diverges") == 1
+    assert shown[0] == f"{np.median(results['shares'][:, 0, 0]):.2f}" and len(way.lines) == 7 and len(memory.lines) == 4
     texts = [(heading, claim.text) for heading, claims in optimisers.claims(results).items() for claim in claims]
     assert len(texts) == len(set(texts)) >= 30
     assert optimisers.RUNS >= 100 and optimisers.QUICK >= 20
@@ -44,6 +44,15 @@ def test_shares_are_those_of_a_run_made_by_hand(results):
         selected = [run.data.select(W) for W in run.weights]
         k = max((k for k, tokens in enumerate(selected) if not np.array_equal(tokens, run.selected)), default=-1)
         assert results["last change"][0, i] == run.steps[k + 1]
+    run = attsvm.train(problem, rule="shampoo", lr=1.0, steps=8000, record=0)
+    frozen = attsvm.train(problem, run.W, metric=run.metric, lr=0.3, steps=8000, record=0)
+    i = optimisers.RULES.index("Shampoo")
+    for k, which in enumerate((run, frozen)):
+        answer = attsvm.solve_svm(which.data, which.selected, metric=run.metric)
+        expected = attsvm.correlation(which.W, answer.W)
+        np.testing.assert_allclose(results["metric"][0, i, k, 1], expected, rtol=1e-9)
+    with_metric = {name for name in optimisers.RULES if name.split(",")[0] in ("AdaGrad", "Shampoo", "Adam")}
+    assert set(np.array(optimisers.RULES)[~np.isnan(results["metric"][0, :, 0, 0])]) == with_metric - {"Adam, .9, 0"}
 
 
 def test_the_exponent_is_that_of_a_power():
@@ -63,10 +72,14 @@ def known(**changed):
     for i in range(len(OWN)):
         shares[:, i, i] = 0.97
     shares[:, optimisers.RULES.index("spectral on K, Q"), 4] = 0.96
+    shares[:, optimisers.RULES.index("Adam, 0, .9"), optimisers.NORMS.index("max")] = 0.95
+    metric = np.full((R, rules, 2, 2), np.nan)
+    metric[:, len(OWN) :, 0], metric[:, len(OWN) :, 1] = 0.9, 0.9999
     used = np.full((R, rules), 4.0)
     used[:, OWN.index("spectral")], used[:, OWN.index("factors")] = 5.8, 1.7
     found = {
         "shares": shares,
+        "metric": metric,
         "along": np.broadcast_to(1 - 1 / np.sqrt(optimisers.RECORDS), (R, len(OWN), len(optimisers.RECORDS))).copy(),
         "directions": used,
         "directions of the SVM": np.tile([4.0, 4.0, 4.0, 4.0, 6.0, 2.0], (R, 1)),
@@ -88,6 +101,10 @@ def test_claims_hold_where_everything_fits():
         ("directions of the SVM", 3.5, "SVM of least"),
         ("shares", 0.1, "share of the largest margin"),
         ("along", 0.5, "exponent"),
+        ("metric", 0.4, "AdaGrad"),
+        ("metric", 0.4, "Shampoo: share .99"),
+        ("metric", 0.99, "correlation .999"),
+        ("shares", 0.8, "beta_2 = .9999"),
         ("last change", 5000.0, "tokens have stood"),
     ],
 )

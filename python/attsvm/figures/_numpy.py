@@ -87,6 +87,17 @@ def norms(A: np.ndarray, norm: str | float) -> tuple[float, float]:
     return float(np.linalg.norm(x, p)), float(np.linalg.norm(x, q))
 
 
+def plain(W: np.ndarray, metric: Any, dual: bool = False) -> np.ndarray:
+    """The matrix whose Frobenius norm is the norm of W, or the dual norm, in a metric; W itself without one."""
+    if metric is None:
+        return W
+    if not isinstance(metric, tuple):
+        return W / np.sqrt(metric) if dual else W * np.sqrt(metric)
+    power = -0.5 if dual else 0.5
+    left, right = ((V * values**power) @ V.T for values, V in map(np.linalg.eigh, metric))
+    return left @ W @ right
+
+
 def certificate(X: np.ndarray, Z: np.ndarray, selected: np.ndarray, solution: Separation) -> dict[str, Any]:
     """What a solution proves, from X, Z, W and the multipliers alone; NaN where there is none.
 
@@ -99,6 +110,7 @@ def certificate(X: np.ndarray, Z: np.ndarray, selected: np.ndarray, solution: Se
     delta = X[np.arange(len(Z)), selected][:, None] - X
     adjoint = np.einsum("nt,ntd,ne->de", np.maximum(solution.dual, 0), delta, Z, optimize=True)
     sigma = np.linalg.svd(solution.W, compute_uv=False)
-    margin = support_margins(X, Z, selected, solution.W).min() / norms(solution.W, solution.norm)[0]
-    bound = norms(adjoint, solution.norm)[1] / np.maximum(solution.dual, 0).sum()
+    W, dual_matrix = plain(solution.W, solution.metric), plain(adjoint, solution.metric, dual=True)
+    margin = support_margins(X, Z, selected, solution.W).min() / norms(W, solution.norm)[0]
+    bound = norms(dual_matrix, solution.norm)[1] / np.maximum(solution.dual, 0).sum()
     return {"margin": margin, "bound": bound, "gap": 1 - margin / bound, "rank": (sigma > 1e-4 * sigma[0]).sum()}

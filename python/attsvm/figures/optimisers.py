@@ -3,8 +3,13 @@
 Normalised steepest descent in a norm goes in direction to the SVM of least that norm: proved for linear classifiers,
 for attention a conjecture that this figure measures.  Rows of the table are rules, columns norms; an entry is the share
 of the largest margin in that norm that the run's W, scaled to norm one, reaches on the tokens the run has selected.
-The diagonal should win its row.  Below: shares along the way, which come near one like 1 - c / sqrt(k); how many
-directions the weights use; and what is not explained yet: Adam, weight decay, sign and spectral steps on K and Q.
+The diagonal should win its row.
+
+AdaGrad, Shampoo and Adam divide the gradient by what they remember of its squares.  Held fixed, that is gradient
+descent in a metric, and goes to the SVM of that metric ("then frozen": training goes on so from where the run ended).
+While it still moves, the run is nearer to the SVM of the metric of its end than to that of any norm, if the memory is
+long; with a short memory Adam is sign descent, and goes to the max norm.  In between: Adam by its memory, at the right.
+Weight decay and sign and spectral steps on K and Q are shown, and not explained.
 """
 
 from __future__ import annotations
@@ -15,9 +20,9 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from .. import Run, margin_share, solve_svm, train
+from .. import Run, correlation, margin_share, solve_svm, train
 from ..common.types import Norm
-from ..plot import finish, weights_of
+from ..plot import band, finish, weights_of
 from ..report.claims import Claim, exactly, median, share
 from ._instances import sphere_problem
 from ._numpy import certificate
@@ -28,6 +33,7 @@ STEPS = 8000
 RECORDS = np.unique(np.geomspace(10, STEPS, 18).round().astype(int))
 # A step is as long as this over sqrt(k) in the norm of its rule; those of small norms have a longer way to go.
 LR, LONGER = 0.3, {"normalized": 3.0, "mirror 1.75": 1.0, "mirror 3": 30.0}
+FROZEN = 0.3  # the length of a step in a metric that is held
 EARLY = 400  # a run whose tokens change later still carries the weights of the ones before
 START = 0.1  # standard deviation of the factors' start
 NORMS: tuple[Norm, ...] = ("frobenius", 1.75, 3.0, "max", "spectral", "nuclear")
@@ -40,31 +46,42 @@ OWN: dict[str, dict[str, Any]] = {
     "spectral": dict(rule="spectral"),
     "factors": dict(rule="normalized"),
 }
-OTHERS: dict[str, dict[str, Any]] = {
+LONG: dict[str, dict[str, Any]] = {
+    "AdaGrad": dict(rule="adagrad", lr=1.0),
+    "Shampoo": dict(rule="shampoo", lr=1.0),
     "Adam, .9, .999": dict(rule="adam"),
-    "Adam, .9, .9": dict(rule="adam", betas=(0.9, 0.9)),
-    "Adam, .9, 0": dict(rule="adam", betas=(0.9, 0.0)),
+    "Adam, 0, .9999": dict(rule="adam", betas=(0.0, 0.9999)),
     "Adam, 0, .999": dict(rule="adam", betas=(0.0, 0.999)),
+}
+SHORT: dict[str, dict[str, Any]] = {
+    "Adam, 0, .99": dict(rule="adam", betas=(0.0, 0.99)),
     "Adam, 0, .9": dict(rule="adam", betas=(0.0, 0.9)),
+    "Adam, .9, 0": dict(rule="adam", betas=(0.9, 0.0)),
+}
+MEMORY = {"Adam, 0, .9": 10, "Adam, 0, .99": 100, "Adam, 0, .999": 1000, "Adam, 0, .9999": 10000}  # 1 / (1 - beta_2)
+OTHERS: dict[str, dict[str, Any]] = {
     "sign, momentum .9": dict(rule="sign", momentum=0.9),
     "sign, weight decay .1": dict(rule="sign", weight_decay=0.1),
     "sign on K, Q": dict(rule="sign"),
     "spectral on K, Q": dict(rule="spectral"),
 }
-RULES = (*OWN, *OTHERS)
+RULES = (*OWN, *LONG, *SHORT, *OTHERS)
 TITLES = ("Frobenius", "l1.75", "l3", "max", "spectral", "nuclear")
 COLORS = ("#0072B2", "#009E73", "#56B4E9", "#D55E00", "#CC79A7", "#000000")  # Okabe and Ito's
 SLOW = ("mirror 3", "spectral")  # in 8,000 steps nearest to their own SVM in four draws of five
 PAPER = f"{NOWHERE}; proved for linear classifiers in {LINEAR_MUON}"
 CAPTION = (
     "Left: the share of the largest margin in each norm (columns) that each rule (rows) reaches; bold where the "
-    "norm is the rule's own. Right: how much of it is missing in the rule's own norm, along training."
+    'norm is the rule\'s own; "own metric" is what the rule remembers of the gradient\'s squares, "then frozen" what '
+    "training reaches that goes on in it. Middle: how much is missing in the rule's own norm, along training. Right: "
+    "Adam by its memory, from the max norm to a metric."
 )
 RUNS, QUICK = 100, 20
 SETTINGS = (
     f"{N} sequences of {T} tokens, queries and head uniform on the unit sphere, d = {D}; {STEPS:,} steps from W = 0 "
     f"(factors: from normal ones of deviation {START}), learning rate c / sqrt(k), c = {LR} "
-    f"({', '.join(f'{name}: {rate:g}' for name, rate in LONGER.items())}).  Shares of the largest margin are lower "
+    f"({', '.join(f'{name}: {rate:g}' for name, rate in LONGER.items())}; AdaGrad, Shampoo: 1 at every step; frozen: "
+    f"{STEPS:,} steps of {FROZEN} more).  Shares of the largest margin are lower "
     "ends of certified intervals, of the tokens that the run itself has selected."
 )
 
@@ -77,14 +94,15 @@ def experiment(rng: np.random.Generator) -> dict[str, Any]:
     shares, along = np.full((len(RULES), len(NORMS)), np.nan), np.full((len(OWN), len(RECORDS)), np.nan)
     used, changed, gap = np.full(len(RULES), np.nan), np.full(len(RULES), np.nan), 0.0
     svm_used, diverged = np.full(len(NORMS), np.nan), np.zeros(len(RULES), dtype=bool)
-    for i, (name, options) in enumerate((OWN | OTHERS).items()):
+    # Own metric: the share, and the correlation with its SVM, of the run and of the run that goes on in it.
+    metric = np.full((len(RULES), 2, 2), np.nan)
+    for i, (name, options) in enumerate((OWN | LONG | SHORT | OTHERS).items()):
         start = factors if name == "factors" or name.endswith("K, Q") else {}
         try:
             trained = train(
                 problem,
                 **start,
-                **options,
-                lr=LONGER.get(name, LR) / np.sqrt(np.arange(1, STEPS + 1)),
+                **{"lr": LONGER.get(name, LR) / np.sqrt(np.arange(1, STEPS + 1)), **options},
                 steps=STEPS,
                 record=RECORDS,
             )
@@ -98,18 +116,30 @@ def experiment(rng: np.random.Generator) -> dict[str, Any]:
         shares[i] = [margin_share(problem.data, trained.selected, trained.W, norm)[0] for norm in NORMS]
         used[i] = directions(trained.W)
         changed[i] = last_change(trained)
+        if trained.metric is not None:
+            frozen = train(problem, trained.W, metric=trained.metric, lr=FROZEN, steps=STEPS, record=0)
+            metric[i] = [in_metric(run, trained.metric) for run in (trained, frozen)]
         if i < len(OWN):
             along[i] = margin_share(problem.data, trained.selected, trained.weights[1:], NORMS[i])[0]
             svm_used[i] = directions(weights_of(answers[i]))
     return {
         "shares": shares,
         "along": along,
+        "metric": metric,
         "directions": used,
         "directions of the SVM": svm_used,
         "last change": changed,
         "diverged": diverged,
         "gap": gap,
     }
+
+
+def in_metric(run: Run, metric: Any) -> tuple[float, float]:
+    """The run's share of the largest margin in a metric, and its correlation with the SVM."""
+    answer = solve_svm(run.data, run.selected, metric=metric)
+    if answer.W is None:
+        return np.nan, np.nan
+    return margin_share(run.data, run.selected, run.W, metric=metric)[0], correlation(run.W, answer.W)
 
 
 def directions(W: np.ndarray) -> float:
@@ -134,13 +164,17 @@ def exponent(along: np.ndarray) -> np.ndarray:
 
 
 def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
-    """For attention all but the certificates is conjecture; Adam, weight decay and sign steps on K, Q claim nothing."""
+    """For attention all but the certificates is conjecture; weight decay and sign steps on K, Q claim nothing."""
     shares = results["shares"]
     own = shares[:, : len(OWN)]
     diagonal = np.diagonal(own, axis1=1, axis2=2)
     rates, used = exponent(results["along"]), results["directions"]
     at = {name: i for i, name in enumerate(RULES)}
     spectral = shares[:, at["spectral on K, Q"]]
+    metric = results["metric"]
+    with np.errstate(invalid="ignore"):
+        nearest = metric[:, :, 0, 0] > shares.max(axis=2)
+    in_max = shares[:, :, NORMS.index("max")]
     there = np.isfinite(diagonal)  # a run without a number counts against the claim
     wins = (own.argmax(axis=2) == np.arange(len(OWN))) & there
     early = results["last change"][:, : len(OWN)] <= EARLY
@@ -171,6 +205,17 @@ def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
             median("factors", used[:, at["factors"]], high=3),
             median("SVM of least nuclear norm", results["directions of the SVM"][:, 5], high=3),
         ],
+        "Conjecture: with a long memory, a run is nearer to the SVM of its own metric than to that of any norm": [
+            share(name, nearest[:, at[name]], low=0.9) for name in LONG
+        ],
+        "Conjecture: in its metric, held fixed, it goes to the SVM of that metric": [
+            *(share(f"{name}: share .99", metric[:, at[name], 1, 0] >= 0.99, low=0.9) for name in LONG),
+            *(share(f"{name}: correlation .999", metric[:, at[name], 1, 1] >= 0.999, low=0.9) for name in LONG),
+        ],
+        "Observed: the shorter Adam's memory, the nearer to the max norm": [
+            median("share in the max norm, beta_2 = .9", in_max[:, at["Adam, 0, .9"]], low=0.85),
+            median("share in the max norm, beta_2 = .9999", in_max[:, at["Adam, 0, .9999"]], high=0.75),
+        ],
         "Conjecture: spectral steps on K and Q go to the spectral norm of K Q^T": [
             share("nearer to it than to any other", spectral.argmax(axis=1) == 4, low=0.9),
             median("share of the largest margin", spectral[:, 4], low=0.9),
@@ -190,9 +235,9 @@ def curves(results: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def plot(results: Mapping[str, np.ndarray]) -> Figure:
-    """The table, and the way there."""
-    figure = Figure(figsize=(13, 5.4), layout="constrained")
-    table, way = figure.subplots(1, 2, width_ratios=(1.25, 1))
+    """The table, the way there, and Adam by its memory."""
+    figure = Figure(figsize=(17, 6), layout="constrained")
+    table, way, memory = figure.subplots(1, 3, width_ratios=(1.5, 1, 1))
     _table(table, results)
     for i, name in enumerate(OWN):
         missing = 1 - results["along"][:, i]
@@ -200,26 +245,42 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
     way.plot(RECORDS, 3 / np.sqrt(RECORDS), ":", color="0.5", label="3 / sqrt(k)")
     way.set(xlabel="step", ylabel="1 - share of the largest margin", xscale="log", yscale="log", ylim=(5e-3, 2))
     finish(way, "The way to its own norm: medians", "lower left", fontsize=8)
+    at = [RULES.index(name) for name in MEMORY]
+    steps = list(MEMORY.values())
+    for label, values, color in (
+        ("own metric", results["metric"][:, at, 0, 0], COLORS[5]),
+        ("max", results["shares"][:, at, NORMS.index("max")], COLORS[3]),
+        ("Frobenius", results["shares"][:, at, 0], COLORS[0]),
+        ("own metric, then frozen", results["metric"][:, at, 1, 0], "0.6"),
+    ):
+        band(steps, values, label, memory, color=color, middle="median")
+    memory.set(xscale="log", xlabel="memory in steps, 1 / (1 - beta_2)", ylim=(0, 1))
+    memory.set_ylabel("share of the largest margin")
+    finish(memory, "Adam, beta_1 = 0, by its memory", "lower left", fontsize=8)
     figure.suptitle("The optimiser picks the norm", fontsize=12)
     return figure
 
 
 def _table(ax: Any, results: Mapping[str, np.ndarray]) -> None:
     """Median shares; a row's own norm is framed, below the line are rules without one."""
-    found = results["shares"]
+    found = np.concatenate([results["shares"], results["metric"][..., 0]], axis=2)
     with np.errstate(invalid="ignore"):
         shown = np.where(np.isfinite(found).any(axis=0), np.median(np.nan_to_num(found, nan=0.0), axis=0), np.nan)
     ax.imshow(shown, cmap="Blues", vmin=0, vmax=1.4, aspect="auto")
     for i, row in enumerate(shown):
         for j, number in enumerate(row):
-            text = "diverges" if np.isnan(number) and j == 2 else "" if np.isnan(number) else f"{number:.2f}"
-            weight = "bold" if i == j else "normal"
+            none = "diverges" if j == 2 and np.isnan(row).all() else ""
+            text = none if np.isnan(number) else f"{number:.2f}"
+            weight = "bold" if i == j or j == len(NORMS) else "normal"
             ax.text(j, i, text, ha="center", va="center", fontsize=8, fontweight=weight)
-    ax.set_xticks(range(len(TITLES)), TITLES)
+    columns = (*TITLES, "own\nmetric", "then\nfrozen")
+    ax.set_xticks(range(len(columns)), columns)
     ax.set_yticks(range(len(RULES)), RULES)
     ax.xaxis.tick_top()
     ax.tick_params(length=0, labelsize=8)
     ax.set(xlabel="margin in this norm", ylabel="rule")
-    ax.axhline(len(OWN) - 0.5, color="0.2", linewidth=1)
+    for below in (len(OWN), len(OWN) + len(LONG) + len(SHORT)):
+        ax.axhline(below - 0.5, color="0.2", linewidth=1)
+    ax.axvline(len(NORMS) - 0.5, color="0.2", linewidth=1)
     ax.spines[:].set_visible(False)
     ax.set_title("Median share of the largest margin, by rule and norm", loc="left", fontsize=11)
