@@ -160,6 +160,65 @@ def test_a_field_of_another_type(kind):
     assert fields
 
 
+def kept(result):
+    """What its file holds, by member."""
+    file = io.BytesIO()
+    result.save(file)
+    file.seek(0)
+    assert attsvm.load(file) == result
+    file.seek(0)
+    with np.load(file) as archive:
+        return dict(archive)
+
+
+def arrays_of(state, path=()):
+    """The path of names to each array of a result and of what it consists of, but for what has data of its own."""
+    for name, node in state.items():
+        for i, part in enumerate(node if isinstance(node, list) else [node]):
+            if isinstance(part, dict) and part.get("type") == "Fit":
+                yield from arrays_of(part["state"], (*path, name))
+            elif isinstance(part, dict) and "array" in part:
+                yield name, part["array"], f"[{i}]" * isinstance(node, list)
+            elif isinstance(part, dict) and "tuple" in part:
+                yield from arrays_of({name: part["tuple"]}, path)
+
+
+def of_shapes():
+    """Results whose arrays have shapes that go together."""
+    rng, problem = np.random.default_rng(0), kinds()["run"].problem
+    K, Q, W = rng.standard_normal((4, 2)), rng.standard_normal((2, 2)), rng.standard_normal((2, 4, 2))
+    two = attsvm.Problem(problem.data, problem.y, attsvm.MLPHead(rng.standard_normal((2, 3))), heads=2)
+    fast = dict(steps=20, record=10)
+    ragged = kinds()["ragged"].data
+    found = {name: kinds()[name] for name in ("run", "path", "diagnosis", "heads")}
+    found["heads"] = found["heads"][0]
+    found["factors"] = attsvm.train(problem, K=K, Q=Q, **fast)
+    found["several, with their head"] = attsvm.train(problem, W, runs=2, train_head=True, rule="adam", **fast)
+    found["shampoo"] = attsvm.train(problem, rule="shampoo", **fast)
+    found["two heads"] = attsvm.train(two, K=np.stack([K, -K]), Q=np.stack([Q, Q + 1]), **fast)
+    found["ragged"] = attsvm.diagnose(attsvm.Problem(ragged, head=attsvm.LinearHead(rng.standard_normal(4))))
+    return found
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["run", "path", "diagnosis", "heads", "factors", "several, with their head", "shampoo", "two heads", "ragged"],
+)
+def test_an_array_of_another_shape(kind):
+    """A row more than there are records, points, queries or splits; or an axis more."""
+    members = kept(of_shapes()[kind])
+    state = json.loads(str(members["attsvm"]))["content"]["state"]
+    found = list(arrays_of(state))
+    for name, member, place in found:
+        array = members[member]
+        said = outcome(written(members | {member: array[..., None]}))
+        assert said is not None and re.search(rf"edited\.npz.*: \w+.*\b{name}{re.escape(place)}", said), (name, said)
+        if array.size and name not in ("train", "test"):  # of which there may be any number
+            said = outcome(written(members | {member: np.concatenate([array, array[-1:]])}))
+            assert said is not None and re.search(r"edited\.npz.*: \w+.*: \w+(\[\d\])? must ", said), (name, said)
+    assert len(found) >= 4
+
+
 @pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "3", "[]", '{"format": 1}', '{"format": "x", "attsvm": "1"}'])
 def test_texts_that_are_none(text):
     assert "edited.npz" in outcome(written({"attsvm": np.array(text)}))

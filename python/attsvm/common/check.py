@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, get_args
 
 import numpy as np
@@ -81,6 +81,20 @@ def check_shape(name: str, array: np.ndarray, letters: str, sizes: Sequence[int 
         raise ValueError(f"{name} must have shape {named}{equals}, got {array.shape}")
     if array.size == 0:
         raise ValueError(f"{name} must not be empty, got shape {array.shape}")
+
+
+def check_shapes(arrays: Mapping[str, Any], letters: Mapping[str, str], **known: int | None) -> None:
+    """Raises unless the arrays have, by name, shapes of these letters, each of one size throughout; digits are sizes,
+    and arrays may be None, and empty.  ``known`` are sizes of letters."""
+    sizes = dict(known)
+    for name, wanted in letters.items():
+        array, words = arrays[name], wanted.split(", ")
+        before = tuple(int(word) if word.isdigit() else sizes.get(word) for word in words)
+        if array is None:
+            continue
+        if array.ndim != len(words) or any(size not in (None, n) for size, n in zip(before, array.shape, strict=True)):
+            check_shape(name, array, wanted, before)
+        sizes |= zip(words, array.shape, strict=True)
 
 
 def check_parts(name: str, sizes: Any, total: int, least: int = 1) -> None:

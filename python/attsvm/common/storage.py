@@ -3,7 +3,7 @@
 The text holds ``{"format": 1, "attsvm": version, "content": ...}``; in the content an array is ``{"array": member}``, a
 tuple ``{"tuple": [...]}``, and an object ``{"type": name, "state": {...}}`` whose state goes back to the class of that
 name.  A class takes part by :func:`storable`; its state is what ``_state()`` returns, the fields of a dataclass unless
-it says otherwise, and ``_from_state`` makes the object again.
+it says otherwise, and ``_from_state`` makes the object again; ``_check()`` looks at the fields of a dataclass.
 """
 
 from __future__ import annotations
@@ -215,6 +215,8 @@ def _unpack(content: Any, archive: Any, wrong: str, where: str) -> Any:
             kind = kinds[name]
             if not _is(found.get(name, getattr(made, name)), kind):
                 raise TypeError(f"{name} must be {getattr(kind, '__name__', kind)}, got {type(found[name]).__name__}")
+        if hasattr(made, "_check"):
+            made._check()
         return made
 
 

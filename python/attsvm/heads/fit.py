@@ -9,6 +9,7 @@ import numpy as np
 
 from ..attention.data import Data
 from ..attention.selection import Selection
+from ..common.check import check_shapes
 from ..common.storage import storable
 from ..svm.request import Request
 from ..svm.separation import Separation
@@ -71,6 +72,9 @@ class Fit:
     cosine: float
     missed: int
     W: np.ndarray | None
+
+    def _check(self) -> None:
+        check_shapes(vars(self), {"rows": "S, 4", "multipliers": "S", "W": "dk, dz"})
 
     def __repr__(self) -> str:
         """A line for each number; of arrays the shape."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..common.check import as_list, check_type
+from ..common.check import as_list, check_shapes, check_type
 from ..common.result import Result
 from .choices import FEW
 from .controls import Null, interval
@@ -70,6 +70,10 @@ class HeadReport(Result):
     accuracies: np.ndarray = field(default_factory=_empty)
     rule_accuracies: np.ndarray = field(default_factory=_empty)
     sink_value: float = float("nan")
+
+    def _check(self) -> None:
+        splits = dict.fromkeys(("accuracies", "rule_accuracies"), "splits")
+        check_shapes(vars(self), {"train": "rows, 3", "test": "others, 3"} | splits)
 
     _hidden = ("head",)
     _derived = ("effective_rank", "balance")

@@ -88,6 +88,15 @@ class Diagnosis(Result):
     step_size: float
     undecided: Any = None
 
+    def _check(self) -> None:
+        layout = self.solution.data.layout
+        for name in ("optimal", "selected", "beaten_by", "undecided"):
+            if getattr(self, name) is not None:
+                layout.flatten_queries(name, getattr(self, name))
+        for name in ("scores", "support"):
+            if getattr(self, name) is not None:
+                layout.flatten_entries(name, getattr(self, name), hidden=True)
+
     _least_width = 20
 
     def _values(self) -> dict[str, Any]:

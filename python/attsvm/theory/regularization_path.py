@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import _core
-from ..common.check import as_choice, as_count, as_floats, as_number
+from ..common.check import as_choice, as_count, as_floats, as_number, check_shapes
 from ..common.result import Result
 from ..common.types import Ball
 from ..svm.solve import ConvergenceWarning, feasible, solve_svm
@@ -54,6 +54,10 @@ class Path(Result):
     gap: np.ndarray
     log_ridge: np.ndarray
     norm: str
+
+    def _check(self) -> None:
+        names = ("radii", "loss", "log_excess", "gap", "log_ridge")
+        check_shapes(vars(self), {"weights": "R, dk, dz"} | dict.fromkeys(names, "R"))
 
     def _title(self) -> str:
         points = f"Path of {len(self.radii)} points" if len(self.radii) else "Path of no point"

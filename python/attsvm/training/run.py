@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from ..attention.data import Data, fits
 from ..attention.selection import Selection, number_undecided, undecided
-from ..common.check import as_norm
+from ..common.check import as_norm, check_shapes
 from ..common.metric import Metric, as_metric
 from ..common.norms import norm_name
 from ..common.result import Result
@@ -130,6 +130,19 @@ class Run(Result):
     half_squares: np.ndarray | None = None
     mean: np.ndarray | None = None
     metric: Any = None
+
+    def _check(self) -> None:
+        R, H = "runs, " * self.stacked, "" if self.problem.heads is None else "H, "
+        letters = {"steps": "records", "weights": f"{R}records, {H}dk, dz", "K": f"{R}{H}dk, m", "Q": f"{R}{H}dz, m"}
+        letters |= dict.fromkeys(("W", "mean", "metric"), f"{R}{H}dk, dz")
+        letters |= dict.fromkeys(("loss", "norm", "log_grad_norm"), f"{R}records")
+        letters |= {"parameters": f"{R}P", "head_records": f"{R}records, P"}
+        letters |= {"half_squares": f"{R}records, {H}".removesuffix(", ")}
+        arrays, P = vars(self), None if self.start is None else len(self.start.row())
+        if isinstance(self.metric, tuple):
+            arrays = arrays | {"metric": None, "metric[0]": self.metric[0], "metric[1]": self.metric[1]}
+            letters |= {"metric[0]": f"{R}{H}dk, dk", "metric[1]": f"{R}{H}dz, dz"}
+        check_shapes(arrays, letters, dk=self.data.dk, dz=self.data.dz, H=self.problem.heads, P=P)
 
     @property
     def data(self) -> Data:
