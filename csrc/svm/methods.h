@@ -29,11 +29,11 @@
     METHOD(nuclear_interior, NORM_NUCLEAR, "interior", "hard", 200, \
            "interior point, polished at fixed rank: more robust") \
     METHOD(nuclear_capped, NORM_NUCLEAR, "factored", "capped", 20000, "rank W <= options->rank") \
-    METHOD(spectral_auto, NORM_SPECTRAL, "auto", "hard", 0, "interior, or row generation with it on many rows") \
+    METHOD(spectral_auto, NORM_SPECTRAL, "auto", "hard", 0, "interior") \
     METHOD(spectral_interior, NORM_SPECTRAL, "interior", "hard", 200, "interior point, finished by Newton's method") \
-    METHOD(max_auto, NORM_MAX, "auto", "hard", 0, "interior, or row generation with it on many rows") \
+    METHOD(max_auto, NORM_MAX, "auto", "hard", 0, "interior") \
     METHOD(max_interior, NORM_MAX, "interior", "hard", 200, "interior point") \
-    METHOD(entrywise_auto, NORM_ENTRYWISE, "auto", "hard", 0, "interior, or row generation with it on many rows") \
+    METHOD(entrywise_auto, NORM_ENTRYWISE, "auto", "hard", 0, "interior") \
     METHOD(entrywise_interior, NORM_ENTRYWISE, "interior", "hard", 1000, "interior point, any p > 1")
 
 #define METHOD_DECLARE(name, norm, word, problems, max_iter, purpose) svm_method name;

@@ -1,4 +1,5 @@
-/* method="auto" of every norm, hard and soft: the order of its methods, and the rows from which they see working sets.
+/* method="auto" of every norm, hard and soft: the order of its methods, and the rows from which those of the Frobenius
+ * norm see working sets.
  *
  * Selecting one of T tokens per query takes log2 T bits, and W holds about two per entry.  Well below that block ascent
  * finds the support at once; near it (tight) the support is nearly as large as the number of unknowns, and the interior
@@ -9,9 +10,7 @@
  * What a dense method costs is known beforehand, and half of it is the budget of the iterative one before it: together
  * they take little more than half as long again as the better of them. */
 #include <math.h>
-#include <string.h>
 
-#include "base/monitor.h"
 #include "base/status.h"
 #include "linalg/vector.h"
 #include "svm/methods.h"
@@ -55,8 +54,11 @@
 #define VISITED 8
 #define LEAST_COST 1e8
 
-/* A probe's Newton method: tight problems take it some 5 iterations, loose ones hundreds where C is large. */
-#define NEWTON_FEW 20
+/* A probe's Newton method: tight problems take it some 5 iterations, loose ones hundreds where C is large.  And the
+ * evaluations that no factored run ends in. */
+#define FEW 20
+
+#define MOST_STEPS 4
 
 struct size {
     double rows, queries, unknowns, smaller, bits;
@@ -159,7 +161,7 @@ static int plan_soft(struct solver_step *steps, const struct rows *rows, const s
     }
     if (tight) {
         steps[n] = newton;
-        steps[n++].max_iter = NEWTON_FEW;
+        steps[n++].max_iter = FEW;
     }
     steps[n++] = block;
     if (!large)
@@ -174,13 +176,15 @@ static int plan_frobenius(struct solver_step *steps, const struct rows *rows, co
 
 static int plan_nuclear(struct solver_step *steps, const struct rows *rows, const struct svm_options *options)
 {
-    (void)options;
-    steps[0] = STEP("factored", nuclear_factored);
-    steps[1] = STEP("interior", nuclear_interior);
-    if (size_of(rows).smaller > DENSE)
-        return 1;
-    steps[0].max_iter = factored_budget(rows);
-    return 2;
+    struct solver_step factored = STEP("factored", nuclear_factored);
+    int n = 0, large = size_of(rows).smaller > DENSE;
+    if (!large)
+        factored.max_iter = factored_budget(rows);
+    if (factored.max_iter > FEW || options->start_W != NULL)
+        steps[n++] = factored;
+    if (!large)
+        steps[n++] = STEP("interior", nuclear_interior);
+    return n;
 }
 
 #define PLAN_INTERIOR(norm) \
@@ -195,27 +199,7 @@ PLAN_INTERIOR(spectral)
 PLAN_INTERIOR(max)
 PLAN_INTERIOR(entrywise)
 
-/* The first W of a working set in another norm: the weights and multipliers of the options, or the Frobenius answer of
- * all rows, which decides whether any W meets them. */
-static int start_frobenius(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                           struct monitor *monitor, struct arena *arena)
-{
-    int warm = options->start_W != NULL ? solver_start(answer->lambda, rows, options, arena) : 0;
-    if (warm < 0)
-        return warm;
-    if (warm) {
-        memcpy(answer->W, options->start_W, (size_t)(rows->w->dk * rows->w->dz) * sizeof(double));
-        return STATUS_DONE;
-    }
-    struct svm_options own = *options;
-    struct monitor quiet = *monitor;
-    own.max_iter = 0;
-    int status = frobenius_auto(answer, rows, &own, &quiet, arena);
-    monitor->stopped = quiet.stopped;
-    return status;
-}
-
-static int is_many_frobenius(const struct rows *rows, const struct svm_options *options)
+static int is_many(const struct rows *rows, const struct svm_options *options)
 {
     struct size s = size_of(rows);
     int long_windows = s.rows >= GENERATED_LONG * sqrt(s.unknowns) * s.queries
@@ -224,48 +208,43 @@ static int is_many_frobenius(const struct rows *rows, const struct svm_options *
                              : long_windows || (s.rows >= GENERATED_ROWS && !is_tight_and_small(rows));
 }
 
-/* The part of the rows that the first passes of a working set must meet. */
-static double least_met(enum svm_norm norm, const struct rows *rows, const struct svm_options *options)
-{
-    return norm == NORM_FROBENIUS && options->soft == 0 && size_of(rows).unknowns <= DENSE ? HOPELESS : 0;
-}
-
-/* A line a norm: its methods, where it is row generation that sees all rows, the first W of that, and what follows
- * where it gives up.  In the spectral norm the working set that the interior point keeps itself is quicker below a
- * million rows. */
-#define POLICY_LIST(NORM) \
-    NORM(frobenius, NORM_FROBENIUS, is_many_frobenius(rows, options), frobenius_row_ascent, 1) \
-    NORM(nuclear, NORM_NUCLEAR, rows->count >= 50000, start_frobenius, 0) \
-    NORM(spectral, NORM_SPECTRAL, rows->count >= ROW_GENERATION_DEAR, start_frobenius, 0) \
-    NORM(max, NORM_MAX, rows->count >= 50000, start_frobenius, 0) \
-    NORM(entrywise, NORM_ENTRYWISE, rows->count >= 50000, start_frobenius, 0)
-
-#define MOST_STEPS 4
-
-#define POLICY(norm, name, many, start, goes_on) \
+#define IN_TURN(norm) \
     static int norm##_in_turn(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, \
                               struct monitor *monitor, struct arena *arena) \
     { \
         struct solver_step steps[MOST_STEPS]; \
         int n = plan_##norm(steps, rows, options); \
         return solver_in_turn(answer, rows, options, steps, n, monitor, arena); \
-    } \
-    static int norm##_generated(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, \
-                                struct monitor *monitor, struct arena *arena) \
-    { \
-        return row_generation_solve(answer, rows, options, start, norm##_in_turn, name, \
-                                    least_met(name, rows, options), monitor, arena); \
-    } \
-    static int norm##_whole(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, \
-                            struct monitor *monitor, struct arena *arena) \
-    { \
-        struct solver_step steps[1 + MOST_STEPS] = {{"row generation", norm##_generated, 0, NULL}}; \
-        int generates = many, n = generates && !goes_on ? 0 : plan_##norm(steps + 1, rows, options); \
-        return solver_in_turn(answer, rows, options, steps + !generates, n + generates, monitor, arena); \
-    } \
+    }
+IN_TURN(frobenius)
+IN_TURN(nuclear)
+IN_TURN(spectral)
+IN_TURN(max)
+IN_TURN(entrywise)
+
+static int generated(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                     struct monitor *monitor, struct arena *arena)
+{
+    double met = options->soft == 0 && size_of(rows).unknowns <= DENSE ? HOPELESS : 0;
+    return row_generation_solve(answer, rows, options, frobenius_row_ascent, frobenius_in_turn, met, monitor, arena);
+}
+
+static int frobenius_whole(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                           struct monitor *monitor, struct arena *arena)
+{
+    struct solver_step steps[1 + MOST_STEPS] = {{"row generation", generated, 0, NULL}};
+    int generates = is_many(rows, options), n = plan_frobenius(steps + 1, rows, options);
+    return solver_in_turn(answer, rows, options, steps + !generates, n + generates, monitor, arena);
+}
+
+#define AUTO(norm, name, method) \
     int norm##_auto(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, \
                     struct monitor *monitor, struct arena *arena) \
     { \
-        return presolve_solve(answer, rows, options, norm##_whole, name, monitor, arena); \
+        return presolve_solve(answer, rows, options, method, name, monitor, arena); \
     }
-POLICY_LIST(POLICY)
+AUTO(frobenius, NORM_FROBENIUS, frobenius_whole)
+AUTO(nuclear, NORM_NUCLEAR, nuclear_in_turn)
+AUTO(spectral, NORM_SPECTRAL, spectral_in_turn)
+AUTO(max, NORM_MAX, max_in_turn)
+AUTO(entrywise, NORM_ENTRYWISE, entrywise_in_turn)

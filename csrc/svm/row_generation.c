@@ -15,17 +15,13 @@
 #define FEW_JOIN 2e-3  /* ... until fewer rows join, as a part of the working set */
 #define CLEARLY 1e-2   /* rows that join in them are below what they must reach by more than this part */
 #define FIRST 1        /* rows a query brings beside them: those of least margin */
-/* Broken rows a query adds in one round, at most, and its first rows in the other norms: their methods cannot go on
- * from the round before, and few rounds are wanted. */
-#define ROWS_AT_ONCE 4
-#define SLACK 5e-2     /* ... beside them, rows with less slack (of what they must reach) */
+#define ROWS_AT_ONCE 4 /* broken rows that a query adds in one round, at most */
 #define NEARLY_MET 0.9 /* part of what it must reach at which a row counts as met */
 #define MOST_ROUNDS 60 /* each but the last adds a row, and few are ever needed */
 #define ROUGH_TOL 1e-3 /* gap of a round while rows are still joining */
 
 struct generation {
     const struct rows *rows;
-    enum svm_norm norm;
     unsigned char *chosen; /* (m) in the working set */
     ptrdiff_t size;        /* rows chosen */
     double *margin;        /* (m) of the W at hand */
@@ -183,10 +179,10 @@ static int keep_better(struct svm_answer *answer, const struct generation *g, co
         return STATUS_NO_MEMORY;
     memcpy(before.W, answer->W, (size_t)D * sizeof(double));
     memcpy(before.lambda, answer->lambda, (size_t)m * sizeof(double));
-    int status = solver_conclude(&before, rows, options, g->norm, STATUS_INTERRUPTED, arena);
+    int status = solver_conclude(&before, rows, options, NORM_FROBENIUS, STATUS_INTERRUPTED, arena);
     take(answer, g, found);
     if (status >= 0)
-        status = solver_conclude(answer, rows, options, g->norm, STATUS_INTERRUPTED, arena);
+        status = solver_conclude(answer, rows, options, NORM_FROBENIUS, STATUS_INTERRUPTED, arena);
     if (status >= 0 && before.bound.gap < answer->bound.gap) {
         memcpy(answer->W, before.W, (size_t)D * sizeof(double));
         memcpy(answer->lambda, before.lambda, (size_t)m * sizeof(double));
@@ -258,10 +254,10 @@ static int is_crowded(const double *lambda, const struct rows *rows)
 }
 
 int row_generation_solve(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                         svm_method *first, svm_method *method, enum svm_norm norm, double met, struct monitor *monitor,
+                         svm_method *first, svm_method *method, double met, struct monitor *monitor,
                          struct arena *arena)
 {
-    struct generation g = {.rows = rows, .norm = norm};
+    struct generation g = {.rows = rows};
     g.chosen = arena_take(arena, rows->count, 1);
     g.margin = arena_doubles(arena, rows->count, 1);
     g.need = arena_doubles(arena, rows->w->longest, 1);
@@ -270,38 +266,33 @@ int row_generation_solve(struct svm_answer *answer, const struct rows *rows, con
         return STATUS_NO_MEMORY;
     int status = guess(&g, answer, options, first, monitor, arena);
     if (status != STATUS_DONE && status != STATUS_ITERATION_LIMIT)
-        return status < 0 ? status : solver_conclude(answer, rows, options, norm, status, arena);
+        return status < 0 ? status : solver_conclude(answer, rows, options, NORM_FROBENIUS, status, arena);
     status = STATUS_DONE;
-    if (share_met(&g) < met) {
+    if (share_met(&g) < met)
         return STATUS_DECLINED;
-    }
-    join_all(&g, norm == NORM_FROBENIUS ? FIRST : ROWS_AT_ONCE, -1e300, 0);
-    if (norm == NORM_FROBENIUS && rows->count >= ROW_GENERATION_DEAR)
+    join_all(&g, FIRST, -1e300, 0);
+    if (rows->count >= ROW_GENERATION_DEAR)
         status = first_rounds(answer, &g, options, monitor, arena);
     if (status != STATUS_DONE)
-        return status < 0 ? status : solver_conclude(answer, rows, options, norm, status, arena);
+        return status < 0 ? status : solver_conclude(answer, rows, options, NORM_FROBENIUS, status, arena);
     struct svm_options inner = *options;
     for (int round = 0; round < MOST_ROUNDS; ++round) {
-        int exact = norm != NORM_FROBENIUS || (round > 0 && is_crowded(answer->lambda, rows));
-        inner.start_W = round > 0 ? answer->W : options->start_W;
+        int exact = round > 0 && is_crowded(answer->lambda, rows);
         inner.tol = exact ? options->tol / 2 : fmax(options->tol / 2, ROUGH_TOL);
         for (;;) { /* roughly first; to the end once no row is broken that much */
             status = solve_part(answer, &g, &inner, method, monitor, arena);
             if (status != STATUS_DONE)
-                return status < 0 ? status : solver_conclude(answer, rows, options, norm, status, arena);
+                return status < 0 ? status : solver_conclude(answer, rows, options, NORM_FROBENIUS, status, arena);
             rows_apply(g.margin, rows, answer->W, g.U);
             double size = vector_norm(answer->W, rows->w->dk * rows->w->dz);
-            if (join_all(&g, ROWS_AT_ONCE, fmax(inner.tol, options->tol) / 4, CERTIFICATE_ROUNDING * size) > 0) {
-                if (norm != NORM_FROBENIUS)
-                    join_all(&g, ROWS_AT_ONCE, -SLACK, 0);
+            if (join_all(&g, ROWS_AT_ONCE, fmax(inner.tol, options->tol) / 4, CERTIFICATE_ROUNDING * size) > 0)
                 break;
-            }
             if (inner.tol <= options->tol / 2)
-                return solver_conclude(answer, rows, options, norm, STATUS_ITERATION_LIMIT, arena);
+                return solver_conclude(answer, rows, options, NORM_FROBENIUS, STATUS_ITERATION_LIMIT, arena);
             inner.tol = options->tol / 2;
         }
         if (monitor_stops(monitor))
-            return solver_conclude(answer, rows, options, norm, STATUS_INTERRUPTED, arena);
+            return solver_conclude(answer, rows, options, NORM_FROBENIUS, STATUS_INTERRUPTED, arena);
     }
-    return solver_conclude(answer, rows, options, norm, STATUS_ITERATION_LIMIT, arena);
+    return solver_conclude(answer, rows, options, NORM_FROBENIUS, STATUS_ITERATION_LIMIT, arena);
 }
