@@ -54,7 +54,7 @@ def test_it_prints_the_table_and_what_it_means(written):
     lines = said.splitlines()
     assert re.match(r"6 heads, \d+ of \d+ sentences \(10 to 16 tokens\), \d+ tokens; seed 0\.$", lines[0])
     assert [line.split()[0] for line in lines[3:9]] == ["L0H0", "L0H1", "L0H2", "L1H0", "L1H1", "L1H2"]
-    assert "best rule  accuracy of the best of six rules" in said
+    assert "best rule  of six that need no SVM" in said
     assert "read: " in messages and "solve: " in messages
 
 
@@ -73,7 +73,7 @@ def test_it_writes_pictures_numbers_and_a_page(written):
     for name in names - {"heads.html", "view.html", "heads.csv"}:
         assert f'src="{name}"' in page
     assert '<a href="view.html">' in page and '"name":"L1H2"' in (out / "view.html").read_text()
-    assert "best of six rules" in page and "Layer 1 head 0" in page
+    assert "of six that need no SVM" in page and "Layer 1 head 0" in page
 
 
 def test_some_layers_and_heads(model, text, tmp_path, no_picture):

@@ -10,7 +10,7 @@ import attsvm
 import numpy as np
 import pytest
 from attsvm.heads.choices import hard_queries
-from attsvm.heads.controls import random_head
+from attsvm.heads.controls import gaussian_factors, null_head
 from attsvm.heads.model import Choices, Head, Logits, Text
 
 
@@ -72,10 +72,10 @@ def test_row_generation_is_the_svm_of_all_rows(cross):
 def test_a_random_head_of_many_logits_has_as_many_hard_queries(monkeypatch):
     """Whether all logits are held at one time, or only those of queries that may be hard."""
     head = long_head(*arrays(4 * 300, 8), 300, 30)
-    whole = random_head(head, 120, 0.9, False, np.random.default_rng(1))
+    whole = null_head(head, gaussian_factors, 120, 0.9, False, np.random.default_rng(1))
     monkeypatch.setattr(attsvm.heads.controls, "ENTRIES", 20_000)
     monkeypatch.setattr(attsvm.heads.controls, "BLOCK", 5_000)
-    parts = random_head(head, 120, 0.9, False, np.random.default_rng(1))
+    parts = null_head(head, gaussian_factors, 120, 0.9, False, np.random.default_rng(1))
     for other in (whole, parts):
         rows = hard_queries(other, 0.9)
         assert abs(len(rows) - 120) <= 3  # 2 % of them
@@ -85,7 +85,7 @@ def test_a_random_head_of_many_logits_has_as_many_hard_queries(monkeypatch):
     np.testing.assert_array_equal(whole.K, parts.K)
     assert whole.Q == pytest.approx(parts.Q, rel=0.05)  # scales at which 118 to 122 queries are hard
     monkeypatch.setattr(attsvm.heads.controls, "MOST", 15_000)
-    seen = random_head(head, 120, 0.9, False, np.random.default_rng(1))
+    seen = null_head(head, gaussian_factors, 120, 0.9, False, np.random.default_rng(1))
     # Of the queries looked at until these are too many: its scale, but for chance, and the choices of those alone.
     assert (seen.Q != parts.Q).any() and seen.Q == pytest.approx(parts.Q, rel=0.2)
     assert 30 < len(hard_queries(seen, 0.9)) < 90
@@ -103,7 +103,7 @@ head = long_head(np.load("k.npy", mmap_mode="r"), np.load("q.npy", mmap_mode="r"
 held = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmData"))
 resource.setrlimit(resource.RLIMIT_DATA, (held * 1024 + {room} * 2**20,) * 2)
 report = attsvm.heads.analyze_head(head, nuclear_queries=0, splits=1)
-assert report.fit.status == "optimal" and report.null.hard and report.random.margin_bound < report.fit.margin
+assert report.fit.status == "optimal" and report.null.hard.all() and report.random.margin_bound < report.fit.margin
 """
 
 

@@ -30,6 +30,8 @@ CONDITIONS, TOKEN_SETS = "python/attsvm/theory/conditions.py", "python/attsvm/th
 DIAGNOSE, PROBLEM = "python/attsvm/theory/diagnose.py", "python/attsvm/training/problem.py"
 DATA, SAMPLE, PLOT = "python/attsvm/attention/data.py", "python/attsvm/sample.py", "python/attsvm/plot.py"
 UPDATE, ARGUMENTS = "csrc/training/update.c", "python/attsvm/training/arguments.py"
+ANALYSIS, CONTROLS = "python/attsvm/heads/analysis.py", "python/attsvm/heads/controls.py"
+REPORT, CHOICES = "python/attsvm/heads/report.py", "python/attsvm/heads/choices.py"
 
 MUTATIONS = [
     Mutation(*row)
@@ -458,5 +460,36 @@ MUTATIONS = [
          "before.bound.gap < answer->bound.gap",
          "before.bound.gap > answer->bound.gap",
          "wiring", "tries"),
+        # heads
+        ("split-leaks", ANALYSIS, 'fit_svm(head, seen, unseen, "frobenius", C) if again',
+         'fit_svm(head, seen, seen[:500], "frobenius", C) if again', "heads", "planted"),
+        ("splits-identical", ANALYSIS, "default_rng([*name, 0, again])", "default_rng([*name, 0, 1])", "heads",
+         "planted"),
+        ("rule-of-the-first-split", ANALYSIS, "found[best] for _, best, found in tried",
+         "tried[0][2][tried[0][1]] for _ in tried", "heads", "planted"),
+        ("null-on-its-own-rows", ANALYSIS, 'fit_svm(other, train, test, "frobenius", rough=True)',
+         'fit_svm(other, train, train, "frobenius", rough=True)', "heads", "planted"),
+        ("null-drawn-once", ANALYSIS, "default_rng([*name, draw])", "default_rng([*name, 0])", "heads", "planted"),
+        ("random-choices-first", CONTROLS, "rng.choice(head.text.window(i, q)) for", "head.text.window(i, q)[0] for",
+         "heads", "planted"),
+        ("random-head-symmetric", CONTROLS, "    return K, Q\n", "    return K, K\n", "heads", "planted"),
+        ("vectors-not-permuted", CONTROLS, "U[:, rng.permutation(r)] * values[:r]), right @ Vt[rng.permutation(r)].T",
+         "U[:, :r] * values[:r]), right @ Vt[:r].T", "heads", "planted"),
+        ("values-not-kept", CONTROLS, "U[:, rng.permutation(r)] * values[:r]", "U[:, rng.permutation(r)]", "heads",
+         "planted"),
+        ("gain-unpaired", REPORT, "interval(self.accuracies - self.rule_accuracies, -1.0)",
+         "interval(self.accuracies - self.rule_accuracies.mean(), -1.0)", "heads", "planted"),
+        ("interval-of-independent-splits", CONTROLS, "(1 / k + (1 - TRAINING) / TRAINING) * variance", "variance / k",
+         "heads", "planted"),
+        ("sink-below-two-thirds", REPORT, "NULL = 1 / 3", "NULL = 2 / 3", "heads", "heads"),
+        ("rule-chosen-on-test-rows", CHOICES, "list(found)[right.argmax()]", "max(found, key=found.__getitem__)",
+         "heads", "planted"),
+        ("rule-tried-on-its-own-rows", CHOICES, "baselines(head, seen, unseen).values()",
+         "baselines(head, train, unseen).values()", "heads", "planted"),
+        ("offset-of-test-rows", CHOICES, "np.unique(train[:, 2] - train[:, 1]", "np.unique(test[:, 2] - test[:, 1]",
+         "heads", "planted"),
+        ("nearest-by-product", CHOICES, "(among**2).sum(axis=1) - 2 * points", "0 - 2 * points", "heads", "planted"),
+        ("test-rows-of-all", CHOICES, "rng.permutation(rows[~seen])[:test]", "rng.permutation(rows)[:test]", "heads",
+         "planted heads"),
     )
 ]  # fmt: skip

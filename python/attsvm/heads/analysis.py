@@ -13,8 +13,8 @@ import numpy as np
 from ..common.check import as_choice, as_count, as_numeric, check_shape
 from ..common.progress import counted
 from ..common.replication import one_blas_thread
-from .choices import baselines, hard_queries, is_sink, sink_value, split
-from .controls import Null, random_head, random_rows
+from .choices import best_rule, hard_queries, is_sink, sink_value, split
+from .controls import Factors, Null, gaussian_factors, null_head, random_rows, shuffled_factors
 from .fit import FEWEST, Fit, fit_svm
 from .model import Head, as_heads, check_head
 from .report import HeadReport, Reports
@@ -22,8 +22,9 @@ from .report import HeadReport, Reports
 SIZES = (100, 400, 1500, 4000, 16_000)  # of the curve over the number of queries
 TEST = 500  # queries; an accuracy of 0.9 is then known to 0.013
 SPLITS = 5
-NULL_TOL = 1e-4  # of a random head, of which no digits are shown that this could change
-RANDOM_CHOICES, RANDOM_HEAD = 1, 2  # streams of random numbers, beside that of the split
+DRAWS = 3  # heads of either kind that learned nothing: enough to see how far they differ
+NULL_TOL = 1e-4  # of one of these, of which no digits are shown that this could change
+RANDOM_CHOICES, RANDOM_HEAD, SHUFFLED = 1, 2, 3  # streams of random numbers, beside that of the split
 
 
 def analyze_head(
@@ -54,7 +55,7 @@ def analyze_head(
         At most this many train the nuclear-norm SVM, which takes far longer; 0: none.
     labels : (k, 3) integer array_like, optional
         Rows (sentence, query, selected) to separate in place of the head's own choices: of another head, another model,
-        or by hand.  Then there is no random head.
+        or by hand.  Then there are no heads that learned nothing.
     C : float, optional
         Soft margin, for labels that cannot be separated: as in :func:`attsvm.solve_svm`, and without a nuclear SVM.  It
         is in units of 1 / (token * query)^2: on real tokens 1e-4 to 1e-2 is where it begins to matter.
@@ -62,8 +63,9 @@ def analyze_head(
         Of the sentences into training and test, for the accuracy and its interval; the rest of the report is of the
         first.
     null : bool
-        Whether to solve the controls too: random choices of the same queries, and a random head with as many hard
-        queries.
+        Whether to solve the controls too: random choices of the same queries, and two kinds of heads with as many hard
+        queries that learned nothing, three of each: with Gaussian K and Q, and with the head's own singular values and
+        its singular vectors permuted among themselves.
     seed : int
         Of splits and controls; the same seed and text give the same table.
 
@@ -83,6 +85,9 @@ def analyze_head(
     A head's own choices are separable in its own bilinear form, since its W does it, and in many dimensions so are
     random choices: the question is by how much more, what the W of largest margin predicts beyond rules, and how much
     nearer it is to the head's own than a random head's SVM is to a random head.
+
+    The best rule is chosen on the training rows of each split, by three-fold validation over their sentences.  That the
+    SVM beats it (a positive ``gain``) is true of random heads, too: no rule imitates a random bilinear form.
 
     Examples
     --------
@@ -104,44 +109,51 @@ def analyze_head(
     train, test = split(rows, queries, TEST, np.random.default_rng(name))
     sizes = [size for size in SIZES if size < len(train)] + [len(train)] if len(train) else []
     curve = [fit_svm(head, train[:size], test, "frobenius", C) for size in sizes]
-    rules = baselines(head, train, test) if len(test) >= FEWEST else {}
-    accuracies, bests = [], []
-    if rules:
-        accuracies.append(curve[-1].accuracy)
-        bests.append(max(rules.values()))
-        for again in range(1, splits):
-            seen, unseen = split(rows, queries, TEST, np.random.default_rng([*name, 0, again]))
-            if len(unseen) >= FEWEST and len(seen):
-                accuracies.append(fit_svm(head, seen, unseen, "frobenius", C).accuracy)
-                bests.append(max(baselines(head, seen, unseen).values()))
+    tried = []  # accuracy of the SVM, the best rule, accuracies of all rules
+    for again in range(splits if len(test) >= FEWEST else 0):
+        seen, unseen = split(rows, queries, TEST, np.random.default_rng([*name, 0, again])) if again else (train, test)
+        if len(seen) and len(unseen) >= FEWEST:
+            fit = fit_svm(head, seen, unseen, "frobenius", C) if again else curve[-1]
+            tried.append((fit.accuracy, *best_rule(head, seen, unseen)))
     nuclear = None
     if len(train) and nuclear_queries and C is None and curve[-1].status != "infeasible":
         same = [fit for fit in curve if fit.queries == min(nuclear_queries, len(train)) and fit.status == "optimal"]
         nuclear = fit_svm(head, train[:nuclear_queries], test, "nuclear", near=same[0] if same else None)
-    random = control = None
+    random = gaussian = shuffled = None
     if null and len(train):
         rng = np.random.default_rng([*name, RANDOM_CHOICES])
         random = fit_svm(head, random_rows(head, train, rng), random_rows(head, test, rng), "frobenius", C, rough=True)
         if labels is None:
-            control = _null(head, rows, threshold, drop_sinks, queries, [*name, RANDOM_HEAD])
+            wanted = len(rows), threshold, drop_sinks
+            gaussian = _null(head, gaussian_factors, wanted, queries, [*name, RANDOM_HEAD])
+            shuffled = _null(head, shuffled_factors, wanted, queries, [*name, SHUFFLED])
+    _, rule, rules = tried[0] if tried else (0.0, "", {})
     return HeadReport(
-        head, threshold, len(rows), float(is_sink(head, rows).mean()) if len(rows) else 0.0, train, test, rules, curve,
-        nuclear, random, control, np.array(accuracies), np.array(bests), sink_value(head, rows),
+        head, threshold, len(rows), float(is_sink(head, rows).mean()) if len(rows) else 0.0, train, test, rules, rule,
+        curve, nuclear, random, gaussian, shuffled, np.array([right for right, _, _ in tried]),
+        np.array([found[best] for _, best, found in tried]), sink_value(head, rows),
     )  # fmt: skip
 
 
-def _null(
-    head: Head, rows: np.ndarray, threshold: float, drop_sinks: bool, queries: int, name: list[int]
-) -> Null | None:
-    """A random head, analysed as the trained one is."""
-    other = random_head(head, len(rows), threshold, drop_sinks, np.random.default_rng(name))
-    hard = hard_queries(other, threshold, drop_sinks)
-    train, test = split(hard, queries, TEST, np.random.default_rng([*name, 0]))
-    if not len(train):
-        return None
-    fit = fit_svm(other, train, test, "frobenius", tol=NULL_TOL)
-    own = fit.learned_margin / fit.margin if fit.margin > 0 else float("nan")
-    return Null(len(hard), len(train), fit.cosine, own, fit.accuracy)
+def _null(head: Head, factors: Factors, wanted: tuple[int, float, bool], queries: int, name: list[int]) -> Null | None:
+    """Heads that learned nothing, analysed as the trained one is."""
+    draws = []
+    for draw in range(DRAWS):
+        rng = np.random.default_rng([*name, draw])
+        other = null_head(head, factors, *wanted, rng)
+        hard = hard_queries(other, *wanted[1:])
+        train, test = split(hard, queries, TEST, rng)
+        if not len(train):
+            continue
+        fit = fit_svm(other, train, test, "frobenius", rough=True)
+        if fit.W is None:
+            fit = fit_svm(other, train, test, "frobenius", tol=NULL_TOL)
+        own, rule = fit.learned_margin / fit.margin_bound, float("nan")
+        if len(test) >= FEWEST:
+            best, right = best_rule(other, train, test)
+            rule = right[best]
+        draws.append((len(hard), len(train), fit.cosine, own, fit.accuracy, rule))
+    return Null(*map(np.array, zip(*draws, strict=True))) if draws else None
 
 
 def analyze_model(
@@ -153,8 +165,8 @@ def analyze_model(
     ----------
     heads : list of Head
     null : bool or "layer"
-        Whether to solve the controls too; "layer": one random head for each layer, with as many hard queries as the
-        layer's middle head.
+        Whether to solve the controls too; "layer": heads that learned nothing are drawn for one head of each layer
+        alone, that with the median number of hard queries.
     n_jobs : int, optional
         Threads; by default as many as there are processors.  Changes no result.
     progress : bool
@@ -206,8 +218,10 @@ def analyze_model(
                 error.partial = Reports(done[k] for k in sorted(done))  # type: ignore[attr-defined]  # what interrupted calls carry
             raise
     if null == "layer":
-        shared = {heads[k].layer: done[k].null for k in middle}
-        done = {k: replace(report, null=shared[report.head.layer]) for k, report in done.items()}
+        shared = {heads[k].layer: done[k] for k in middle}
+        for k, report in done.items():
+            of = shared[report.head.layer]
+            done[k] = replace(report, null=of.null, shuffled=of.shuffled)
     return Reports(done[k] for k in sorted(done))
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from .model import Head, as_threshold, check_head
 
 TRAINING = 0.7  # share of the sentences whose queries may train the SVM; the others test it
+FOLDS, TRIED = 3, 500  # of the training sentences, among which the best rule is chosen; rows on which it is, at least
 FEW = 30  # hard queries: a head with fewer stands apart, nothing can be said of it
 ENDS = ("[SEP]", "</s>", "<|endoftext|>")  # besides a sentence's first token, what attention is parked on
 
@@ -117,6 +118,23 @@ def baselines(head: Head, train: np.ndarray, test: np.ndarray) -> dict[str, floa
         for x, i, window in zip(copied, test[:, 0], windows, strict=True)
     ]
     return {name: float((np.asarray(guess) == test[:, 2]).mean()) for name, guess in guesses.items()}
+
+
+def best_rule(head: Head, train: np.ndarray, test: np.ndarray) -> tuple[str, dict[str, float]]:
+    """The rule that is best on the training rows, fitted on two thirds of their sentences and tried on the others; and
+    the accuracy of every rule on the test rows.
+
+    Chosen on test rows, the best of several equal rules would look better there than any of them is.
+    """
+    fold = np.unique(train[:, 0], return_inverse=True)[1] % FOLDS
+    right, tried = np.zeros(1), 0
+    for k in range(FOLDS):
+        seen, unseen = train[fold != k], train[fold == k]
+        if len(seen) and len(unseen) and tried < TRIED:
+            right = right + len(unseen) * np.array(list(baselines(head, seen, unseen).values()))
+            tried += len(unseen)
+    found = baselines(head, train, test)
+    return list(found)[right.argmax()], found
 
 
 def _twin(words: Sequence[str], query: int, seen: set[int]) -> int:

@@ -1,4 +1,4 @@
-"""What a head's numbers are held against: random choices, a random head, and other splits of the sentences.
+"""What a head's numbers are held against: random choices, heads that learned nothing, other splits of the sentences.
 
 The tokens that a head selects are the argmax of its own bilinear form, so that some W always separates them; where
 there are many dimensions, some W separates random choices too.  A margin, a cosine or an accuracy means something only
@@ -8,7 +8,7 @@ beside those of such controls.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,32 +20,39 @@ from .model import Choices, Head, Text
 ENTRIES = 2_000_000  # logits of a random head on which its scale is found roughly: later only queries hard there stay
 MOST = 16_000_000  # logits of those
 BLOCK = 1_000_000  # logits that are computed at one time
+RANK = 1e-6  # singular values of W below this part of the largest are rounding: weights are in single precision
 STEPS = 40  # of the bisection of its scale
+Factors = Callable[[Head, np.random.Generator], tuple[np.ndarray, np.ndarray]]  # K and Q of a head in its place
 Part = tuple[np.ndarray, np.ndarray, np.ndarray]  # queries, how far their logits fall, how many logits each has
 # Two-sided 95 % points of Student's t for 1, 2, .. degrees of freedom.
 STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
 
 @storable
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Null:
-    """A random head on the same tokens and queries, with (about) as many hard queries.
+    """Heads of one kind that learned nothing, on the same tokens and queries, with (about) as many hard queries.
 
     Attributes
     ----------
-    hard : int
-        Its hard queries.
-    queries : int
-        That trained its SVM.
-    cosine, own, accuracy : float
-        As for a trained head: of the SVM's W with its own, margin of its own W over the best, held-out accuracy.
+    hard, queries : (draws,) integer arrays
+        Their hard queries, and how many of these trained the SVM.
+    cosine, own, accuracy, rule_accuracy : (draws,) arrays
+        As for a trained head: of the SVM's W with its own, margin of its own W over the best, held-out accuracy of the
+        SVM, and of the best rule.
     """
 
-    hard: int
-    queries: int
-    cosine: float
-    own: float
-    accuracy: float
+    hard: np.ndarray
+    queries: np.ndarray
+    cosine: np.ndarray
+    own: np.ndarray
+    accuracy: np.ndarray
+    rule_accuracy: np.ndarray
+
+    @property
+    def gain(self) -> np.ndarray:
+        """(draws,) array: by how much their SVMs beat their best rules."""
+        return self.accuracy - self.rule_accuracy
 
 
 def random_rows(head: Head, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -54,12 +61,32 @@ def random_rows(head: Head, rows: np.ndarray, rng: np.random.Generator) -> np.nd
     return np.column_stack([rows[:, :2], np.array(chosen, dtype=np.intp)]) if len(rows) else rows
 
 
-def random_head(head: Head, hard: int, threshold: float, drop_sinks: bool, rng: np.random.Generator) -> Head:
-    """A head with Gaussian K and Q, scaled so that (about) ``hard`` of its queries give one token most attention.
+def gaussian_factors(head: Head, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """K and Q of independent Gaussian entries."""
+    K, Q = (rng.standard_normal((width, head.rank)) for width in (head.keys.shape[1], head.queries.shape[1]))
+    return K, Q
+
+
+def shuffled_factors(head: Head, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Those of the head's own W with its left and its right singular vectors permuted among themselves: it keeps the
+    singular values and the directions that it reads, and forgets which belong together."""
+    (left, K), (right, Q) = (
+        np.linalg.qr(factor[:width].astype(np.float64))  # a bias has a coordinate that tokens do not
+        for factor, width in ((head.K, head.keys.shape[1]), (head.Q, head.queries.shape[1]))
+    )
+    U, values, Vt = np.linalg.svd(K @ Q.T)
+    r = max(int((values > RANK * values[0]).sum()), 1)
+    return left @ (U[:, rng.permutation(r)] * values[:r]), right @ Vt[rng.permutation(r)].T
+
+
+def null_head(
+    head: Head, factors: Factors, hard: int, threshold: float, drop_sinks: bool, rng: np.random.Generator
+) -> Head:
+    """The head with other K and Q, scaled so that (about) ``hard`` of its queries give one token most attention.
 
     Where the logits are too many to be held, the largest probability is known of the hard queries alone.
     """
-    K, Q = (rng.standard_normal((width, head.rank)) for width in (head.keys.shape[1], head.queries.shape[1]))
+    K, Q = factors(head, rng)
     text = head.text
     count = len(text.start)
     selected = np.full(count, -1, dtype=np.intp)

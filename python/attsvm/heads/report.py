@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -40,6 +41,8 @@ class HeadReport(Result):
         Rows (sentence, query, selected), from different sentences.
     baselines : dict of str to float
         Accuracy on the test queries of rules that need no SVM; empty without test queries.
+    rule : str
+        The best of them on the training queries.
     curve : list of Fit
         Frobenius SVMs of the first 100, 400, 1500, .. training queries, and of all of them; the last is the report's.
     nuclear : Fit or None
@@ -47,8 +50,9 @@ class HeadReport(Result):
     random : Fit or None
         Control: the SVM of random choices of the same queries; where it is "undecided", its margin lies below
         ``margin_bound``.
-    null : Null or None
-        Control: a random head on the same tokens with as many hard queries.
+    null, shuffled : Null or None
+        Controls: random heads on the same tokens with as many hard queries, three draws; and heads of the own singular
+        values, whose singular vectors were permuted among themselves.
     accuracies, rule_accuracies : (splits,) arrays
         Held-out accuracy of the SVM, and of the best rule, on every split of the sentences; the first is the report's.
     sink_value : float
@@ -63,10 +67,12 @@ class HeadReport(Result):
     train: np.ndarray
     test: np.ndarray
     baselines: dict[str, float]
+    rule: str
     curve: list[Fit]
     nuclear: Fit | None
     random: Fit | None = None
     null: Null | None = None
+    shuffled: Null | None = None
     accuracies: np.ndarray = field(default_factory=_empty)
     rule_accuracies: np.ndarray = field(default_factory=_empty)
     sink_value: float = float("nan")
@@ -104,8 +110,8 @@ class HeadReport(Result):
 
     @property
     def best_baseline(self) -> tuple[str, float]:
-        """Name and accuracy of the best rule that needs no SVM."""
-        return max(self.baselines.items(), key=lambda item: item[1], default=("", float("nan")))
+        """The rule that is best on the training queries, and its accuracy on the test queries."""
+        return self.rule, self.baselines.get(self.rule, float("nan"))
 
     @property
     def accuracy(self) -> float:
@@ -300,8 +306,10 @@ def results_columns(reports: Sequence[HeadReport]) -> dict[str, list[Any]]:
         columns[name] = [getattr(fit, name) for _, fit in pairs]
     for name in ("status", "margin", "margin_bound", "accuracy"):
         columns[f"random_{name}"] = [getattr(report.random, name, np.nan) for report, _ in pairs]
-    for name in ("hard", "cosine", "own", "accuracy"):
-        columns[f"null_{name}"] = [getattr(report.null, name, np.nan) for report, _ in pairs]
+    for kind, name in itertools.product(("null", "shuffled"), ("hard", "cosine", "own", "accuracy", "gain")):
+        draws = [getattr(getattr(report, kind), name, np.full(1, np.nan)) for report, _ in pairs]
+        for suffix, of in (("", np.mean), ("_low", np.min), ("_high", np.max)):
+            columns[f"{kind}_{name}{suffix}"] = [float(of(some)) for some in draws]
     columns["splits"] = [len(report.accuracies) for report, _ in pairs]
     for name in ("accuracy", "gain"):
         columns[f"split_{name}"] = [getattr(report, name) for report, _ in pairs]

@@ -82,7 +82,7 @@ def measure(head: Head, step: int, *, queries: int = 300, null: bool = True, see
     row |= {"own": fit.learned_margin / fit.margin if fit.margin > 0 else float("nan"), "cosine": fit.cosine}
     row |= {"accuracy": fit.accuracy, "logits": fit.score_correlation, "support": len(fit.rows), "rank": fit.rank or 0}
     if report.null is not None:
-        row |= {f"null_{name}": getattr(report.null, name) for name in ("cosine", "own", "accuracy")}
+        row |= {f"null_{name}": float(getattr(report.null, name).mean()) for name in ("cosine", "own", "accuracy")}
     if report.random is not None:
         row |= {"random_margin": report.random.margin_bound, "random_accuracy": report.random.accuracy}
     return row

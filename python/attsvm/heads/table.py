@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from ..report.tables import table
 from .choices import FEW
 from .fit import Fit
@@ -25,13 +27,15 @@ class Column(NamedTuple):
     cell: Callable[[HeadReport, Fit], str]
 
 
+FALSE_STAR = 0.025  # of heads without a gain: the interval is one of 95 %, and one of its two sides a star
 INTRODUCTION = (
     "A row is an attention head: L1H8 is head 8 of layer 1, counted from 0.  A query counts when the head gives one "
     "token, the selected one, more than the threshold of its attention.  The SVM looks for the matrix W that ranks "
     "every selected token first, x_selected.Wz > x_other.Wz, by the largest margin; it is told those choices and "
     "nothing else.  Some W does so always, the head's own, and in many dimensions some W does so for random choices: "
-    "read each number beside its control.  In brackets: a random head (Gaussian K and Q) on the same tokens with as "
-    "many hard queries."
+    "read each number beside its control.  In brackets: heads that learned nothing, on the same tokens with as many "
+    "hard queries, means of three draws: random ones (Gaussian K and Q); and ones of the head's own singular values, "
+    "whose singular vectors were permuted among themselves."
 )
 SPACES = {
     "residual": "Residual space: tokens are what the layer is given, W is the head's own K Q^T.",
@@ -70,7 +74,7 @@ def _random_margin(report: HeadReport, fit: Fit) -> str:
 
 def _own(report: HeadReport, fit: Fit) -> str:
     own = f"{100 * fit.learned_margin / fit.margin:.1f} %" if fit.margin > 0 else "-"
-    return own + _beside(report, "own", lambda value: f"{100 * value:.1f} %")
+    return own + _beside(report, "own", lambda values: f"{100 * values.mean():.1f}")
 
 
 def _ranks(report: HeadReport, fit: Fit) -> str:
@@ -78,18 +82,23 @@ def _ranks(report: HeadReport, fit: Fit) -> str:
     return " / ".join("-" if rank is None else str(rank) for rank in ranks)
 
 
-def _beside(report: HeadReport, name: str, shown: Callable[[float], str]) -> str:
-    """The random head's number in brackets."""
-    value = getattr(report.null, name, math.nan)
-    return f" ({shown(value)})" if math.isfinite(value) else ""
+def _nulls(report: HeadReport, name: str, shown: Callable[[np.ndarray], str]) -> str:
+    """What the two kinds of heads that learned nothing have."""
+    kinds = [getattr(null, name) for null in (report.null, report.shuffled) if null is not None]
+    return "; ".join(shown(values) for values in kinds if np.isfinite(values).all())
+
+
+def _beside(report: HeadReport, name: str, shown: Callable[[np.ndarray], str]) -> str:
+    found = _nulls(report, name, shown)
+    return f" ({found})" if found else ""
 
 
 def _cosine(report: HeadReport, fit: Fit) -> str:
-    return number(fit.cosine, 2) + _beside(report, "cosine", lambda value: number(value, 2))
+    return number(fit.cosine, 2) + _beside(report, "cosine", lambda values: f"{values.mean():.2f}")
 
 
 def _accuracy(report: HeadReport, fit: Fit) -> str:
-    return number(report.accuracy) + _beside(report, "accuracy", number)
+    return number(report.accuracy) + _beside(report, "accuracy", lambda values: f"{values.mean():.2f}")
 
 
 def _gain(report: HeadReport, fit: Fit) -> str:
@@ -99,6 +108,10 @@ def _gain(report: HeadReport, fit: Fit) -> str:
     low, high = report.gain_interval
     bounds = f" [{low:+.3f}, {high:+.3f}]" if math.isfinite(low) else ""
     return f"{report.gain:+.3f}{bounds}{'*' if report.beats_rules else ''}"
+
+
+def _null_gain(report: HeadReport, fit: Fit) -> str:
+    return _nulls(report, "gain", lambda values: f"{values.min():+.2f}..{values.max():+.2f}") or "-"
 
 
 def _nuclear(report: HeadReport, fit: Fit) -> str:
@@ -150,8 +163,14 @@ COLUMNS = (
     ),
     Column(
         "gain",
-        "that minus the accuracy of the best rule, with its 95 % interval over the splits; * where all is above 0",
+        "that minus the accuracy of the best rule, with its 95 % interval over the splits; * where all is above 0: the "
+        "choices are those of some bilinear form that none of six rules imitates, which is true of a random head, too",
         _gain,
+    ),
+    Column(
+        "null gain",
+        "the gain of the heads that learned nothing, least..largest of three draws: random; singular vectors permuted",
+        _null_gain,
     ),
     Column(
         "nuclear",
@@ -160,7 +179,8 @@ COLUMNS = (
     ),
     Column(
         "best rule",
-        "accuracy of the best of six rules that need no SVM.  An SVM that does not beat it explains nothing new",
+        "of six that need no SVM, the one that is best on the training queries: its accuracy on the test queries.  An "
+        "SVM that does not beat it explains nothing new",
         _best_rule,
     ),
 )
@@ -182,10 +202,21 @@ def rows_of(reports: Sequence[HeadReport]) -> list[tuple[str, ...]]:
     ]
 
 
+def stars(reports: Sequence[HeadReport]) -> str:
+    """How many heads were looked at, and how many stars chance alone would leave; nothing of a single head."""
+    looked = [report for report in reports if math.isfinite(report.gain_interval[0])]
+    if len(looked) < 2:
+        return ""
+    found, chance = sum(report.beats_rules for report in looked), FALSE_STAR * len(looked)
+    return f"{found} stars in {len(looked)} heads, of which chance leaves at most {chance:.1f} on average"
+
+
 def table_of(reports: Sequence[HeadReport], explained: bool) -> str:
     """All heads of which something can be said, the names of the others, and what the columns mean."""
     few = [report for report in reports if report.few]
     text = table(HEADER, rows_of([report for report in reports if not report.few]))
+    if said := stars(reports):
+        text += f"\n{said}\n"
     if few:
         named = ", ".join(f"{report.head.label} ({report.hard})" for report in few)
         text += f"\nFewer than {FEW} queries count, and nothing can be said, of {len(few)} heads: {named}.\n"
@@ -274,4 +305,5 @@ def html_of(reports: Sequence[HeadReport]) -> str:
     apart = f"<p>{rest} heads with fewer than {FEW} queries are left out.</p>" if rest else ""
     spaces = "".join(f"<p>{escape(SPACES[space])}</p>" for space in sorted({report.head.space for report in reports}))
     meaning = f"<details><summary>What the columns mean</summary><pre>{escape(caption())}</pre></details>"
+    apart += f"<p>{said}</p>" if (said := stars(reports)) else ""
     return f"<table><thead><tr>{cells}</tr></thead><tbody>{rows}</tbody></table>{apart}{spaces}{meaning}"
