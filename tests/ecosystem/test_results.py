@@ -320,6 +320,19 @@ def test_files_that_are_something_else(tmp_path):
         attsvm.load(tmp_path / "missing")
 
 
+@pytest.mark.parametrize(("name", "other"), [("a.json", "to_dict"), ("a.CSV", "to_dataframe")])
+def test_a_file_of_another_format_is_refused(name, other, tmp_path):
+    with pytest.raises(ValueError, match=f"file must be an npz file, got .*{name}.*{other}"):
+        RESULTS["run on W"]().save(tmp_path / name)
+    assert not list(tmp_path.iterdir())
+
+
+def test_long_lines_are_wrapped():
+    X = np.ones((1, 2, 3))
+    text = repr(attsvm.solve_svm(attsvm.cross_attention(X, np.ones((1, 2))), [0]))
+    assert max(map(len, text.splitlines())) <= 120 and "no weights can prefer one" in " ".join(text.split())
+
+
 def test_a_number_is_no_file(tmp_path):
     """open() takes it for a file that is open already, and closes it in the end."""
     with open(tmp_path / "other", "wb") as other:

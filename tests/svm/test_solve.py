@@ -383,7 +383,7 @@ def test_message_of_a_random_infeasible_problem():
 @pytest.mark.parametrize("name", ["paper_size", "infeasible_contradiction", "one_token", "equalities", "ragged"])
 def test_prints(name, norm, method):
     _, sol, _ = solved(name, norm, method)
-    text = repr(sol)
+    text = " ".join(repr(sol).split())
     assert sol.status in text and norm in text and sol.message in text
     if sol.W is not None:
         assert f"{sol.margin:.12g}" in text and sol.method in text

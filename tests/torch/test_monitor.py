@@ -136,6 +136,9 @@ def test_its_picture(probe):
     figure = monitor.plot()
     assert [ax.get_title(loc="left") for ax in figure.axes] == ["Weights", "Hard queries", "Direction", "Margin"]
     assert [len(ax.lines) for ax in figure.axes] == [2, 2, 3, 3]  # two heads; one layer's random head
+    plt = pytest.importorskip("matplotlib.pyplot")
+    assert plt.gcf() is figure  # which plt.savefig writes
+    plt.close(figure)
 
 
 def test_a_real_trainer_does_not_notice(probe, tmp_path):

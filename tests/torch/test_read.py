@@ -230,6 +230,8 @@ def test_layers_and_heads_are_chosen(batches):
         ({"model": "gpt2"}, TypeError, "model must be a torch.nn.Module, got str"),
         ({"batches": torch.zeros(1)}, TypeError, "batches must be an iterable of what the model takes"),
         ({"batches": []}, ValueError, "batches must hold at least one batch"),
+        ({"batches": ["a text"]}, TypeError, "batches must hold what the model takes, numbers, got text"),
+        ({"batches": [["a text", "another"]]}, TypeError, "got text: make each batch by tokenizer"),
         ({"space": "lifted"}, ValueError, "space must be"),
         ({"threshold": 1.0}, ValueError, "threshold must lie below 1"),
         ({"queries": 0}, ValueError, "queries must be at least 1"),

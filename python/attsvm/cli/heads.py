@@ -103,7 +103,7 @@ def _indices(text: str) -> list[int]:
 
 def run(args: argparse.Namespace) -> int:
     begin = time.perf_counter()
-    from matplotlib.figure import Figure  # an extra: missing, it should be missed before the work
+    _without_windows()  # matplotlib is an extra: missing, it should be missed before the work
 
     if args.training:
         return _training(args)
@@ -134,8 +134,7 @@ def run(args: argparse.Namespace) -> int:
     for report in best:
         figures[_picture(report)] = plot_sentence(report).figure
     for name, figure in figures.items():
-        assert isinstance(figure, Figure)
-        write_picture(args.out / name, figure)
+        _write(args.out / name, figure)
     write_csv(args.out / "heads.csv", results_columns(reports))
     title = f"Heads of {args.model}"
     view(reports, title=title).save(args.out / "view.html")
@@ -152,6 +151,19 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def _without_windows() -> None:
+    import matplotlib
+
+    matplotlib.use("agg")
+
+
+def _write(path: Path, figure: Any) -> None:
+    from matplotlib import pyplot
+
+    write_picture(path, figure)
+    pyplot.close(figure)
+
+
 def _training(args: argparse.Namespace) -> int:
     """The heads of every checkpoint of a run, as the monitor would have measured them."""
     found = load_reader().checkpoints(args.model)
@@ -162,7 +174,7 @@ def _training(args: argparse.Namespace) -> int:
         rows += [measure(head, step, null=args.null, seed=args.seed) for head in read_folder(args, folder)[0]]
     args.out.mkdir(parents=True, exist_ok=True)
     write_rows(args.out / "training.csv", rows)
-    write_picture(args.out / "training.png", plot_training(rows))
+    _write(args.out / "training.png", plot_training(rows))
     if args.json:
         print(json.dumps({"rows": [{name: _plain(value) for name, value in row.items()} for row in rows]}))
     else:

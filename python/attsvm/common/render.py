@@ -8,7 +8,7 @@ import io
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["axes", "draw", "drawing", "picture"]
+__all__ = ["axes", "draw", "drawing", "new_figure", "picture"]
 
 WIDTH, HEIGHT = 4.2, 2.4  # inches, of the small picture in a notebook
 
@@ -34,6 +34,13 @@ def axes(ax: Any) -> Any:
     import matplotlib.pyplot as plt  # only whoever lets us find the axes needs all of pyplot
 
     return plt.gca()
+
+
+def new_figure(size: tuple[float, float]) -> Any:
+    """One of pyplot's, which its ``savefig`` and ``show`` mean from then on."""
+    import matplotlib.pyplot as plt
+
+    return plt.figure(figsize=size, layout="constrained")
 
 
 def draw(result: Any, ax: Any = None, **line_kw: Any) -> Any:

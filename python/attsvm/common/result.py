@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import html
 import math
+import textwrap
 from os import PathLike
 from typing import IO, Any, ClassVar
 
@@ -13,6 +14,8 @@ import numpy as np
 from . import render, storage
 
 __all__ = ["Result", "plain"]
+
+LONGEST = 120  # of a printed line
 
 
 class Result:
@@ -48,13 +51,7 @@ class Result:
     def __repr__(self) -> str:
         lines = self._lines()
         width = max([self._least_width, *(len(name) + 2 for name, _ in lines)])
-        indent = "\n" + " " * (2 + width)
-        return "\n".join(
-            [
-                self._title(),
-                *(f"  {name:<{width}}{text}".replace("\n", indent) if name else f"  {text}" for name, text in lines),
-            ]
-        )
+        return "\n".join([self._title(), *(_wrapped(name, text, width) for name, text in lines)])
 
     def _repr_html_(self) -> str:
         rows = "".join(
@@ -153,6 +150,17 @@ def plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [plain(part) for part in value]
     return value
+
+
+def _wrapped(name: str, text: str, width: int) -> str:
+    """A printed line, a long one on several below each other."""
+    before = f"  {name:<{width}}" if name else "  "
+    parts = [part for line in text.split("\n") for part in _parts(line, LONGEST - len(before))]
+    return before + ("\n" + " " * len(before)).join(parts)
+
+
+def _parts(line: str, width: int) -> list[str]:
+    return textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def interval_bar(low: float, high: float) -> str:

@@ -25,6 +25,10 @@ __all__ = ["load", "same", "save", "storable"]
 
 FORMAT = 1
 MEMBER = "attsvm"  # the archive's member with the text
+ELSEWHERE = {
+    "json": "json.dump(result.to_dict(), file) writes its numbers, prove(path) of an answer its proof",
+    "csv": "result.to_dataframe().to_csv(file) writes its table",
+}
 
 _classes: dict[str, Any] = {}
 _late: list[Callable[[], object]] = []
@@ -53,6 +57,8 @@ def state_of(value: Any) -> dict[str, Any]:
 
 def save(value: Any, file: Any) -> None:
     """Write an object of a storable class.  ``file`` is a path or a file opened for writing bytes."""
+    if (suffix := str(getattr(file, "name", file))[-5:].lower().rpartition(".")[2]) in ELSEWHERE:
+        raise ValueError(f"file must be an npz file, got {file!r}: {ELSEWHERE[suffix]}")
     arrays: dict[str, np.ndarray] = {}
     content = _pack(value, arrays)
     text = json.dumps({"format": FORMAT, "attsvm": __version__, "content": content})

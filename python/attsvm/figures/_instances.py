@@ -8,6 +8,7 @@ import numpy as np
 
 from .. import LinearHead, Problem, Run, Separation, cross_attention, sample, solve_svm
 from ..common.types import Norm
+from ..report.intervals import binomial_interval
 from ..report.tables import SATURATED
 from ..theory import conditions as theory
 from ._numpy import support_margins
@@ -74,6 +75,8 @@ def around(value: float) -> tuple[float | None, float | None]:
     return (low if low > 0 else None, high if high < 1 else None)
 
 
-def margin_error(share: Any, runs: int) -> Any:
-    """Three standard errors of a share, for error bars."""
-    return 3 * np.sqrt(np.asarray(share) * (1 - np.asarray(share)) / runs)
+def error_bars(share: Any, runs: int) -> np.ndarray:
+    """How far the ends of the exact 95 % interval, that of the claims, are below and above each share (2, ...)."""
+    shares = np.atleast_1d(share)
+    ends = np.array([binomial_interval(round(p * runs), runs) for p in shares]).T
+    return np.abs(ends - shares)

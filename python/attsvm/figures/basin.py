@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from .. import Problem, Separation, diagnose, is_locally_optimal, solve_svm, train
 from ..plot import band, correlations, finish, weights_of
 from ..report.claims import Claim, exactly, median, share
-from ._instances import DRAWS, NO_DRAW, TIGHT, around, differs, margin_error, sphere_problem
+from ._instances import DRAWS, NO_DRAW, TIGHT, around, differs, error_bars, sphere_problem
 from ._numpy import support_margins
 from ._papers import SVM
 
@@ -191,7 +191,7 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
     looks = (("optimal", "locally optimal, not globally", "#0072B2"), ("not", "a support token scores more", "#D55E00"))
     for name, label, color in looks:
         stays = results[f"{name} stays"].mean(axis=0)
-        left.errorbar(STARTS, stays, margin_error(stays, runs), color=color, marker=".", capsize=3, label=label)
+        left.errorbar(STARTS, stays, error_bars(stays, runs), color=color, marker=".", capsize=3, label=label)
         off = np.maximum(1 - results[f"{name} correlation"][:, 0], 1e-6)
         band(RECORDS, off, label, right, middle="median", color=color, linewidth=2)
     left.set_xscale("log")
@@ -204,5 +204,5 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
     right.set(xlabel="training step", ylabel="1 - correlation with the SVM solution it started at", yscale="log")
     finish(right, f"Start at c = {STARTS[0]}: median, 10th to 90th percentile")
     figure.suptitle("Training stays near locally optimal directions, and leaves all others", fontsize=12)
-    figure.supxlabel(f"{runs} instances a point; error bars: three standard errors.", fontsize=9, color="0.3")
+    figure.supxlabel(f"{runs} instances a point; error bars: exact 95 % intervals.", fontsize=9, color="0.3")
     return figure

@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from .. import LinearHead, Problem, cross_attention, diagnose, sample, solve_svm, train
 from ..plot import correlations, finish
 from ..report.claims import Claim, difference, exactly, median, share
-from ._instances import around, margin_error
+from ._instances import around, error_bars
 from ._numpy import apart, loss_gradient
 from ._papers import SVM
 
@@ -134,9 +134,7 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
     x = np.arange(len(SIZES))
     for key, offset, color in (("equal", -0.2, "#0072B2"), ("random", 0.2, "#999999")):
         height = results[key].mean(axis=0)
-        left.bar(
-            x + offset, height, 0.36, yerr=margin_error(height, runs), color=color, capsize=3, label=f"{key} scores"
-        )
+        left.bar(x + offset, height, 0.36, yerr=error_bars(height, runs), color=color, capsize=3, label=f"{key} scores")
     left.set_xticks(x, [f"n={n}, T={T}, d={d}" for n, T, d in SIZES])
     left.set(ylabel="share of runs that select the optimal tokens", ylim=(0, 1))
     finish(left, "From a random start")
@@ -150,5 +148,5 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
     right.set(xlabel="training step", ylabel="1 - correlation with the optimal tokens' SVM")
     finish(right, "Equal scores: the direction converges", "lower left", fontsize=9)
     figure.suptitle("Equal non-optimal scores: nearly every start ends on the optimal tokens", fontsize=12)
-    figure.supxlabel(f"{runs} runs a bar; error bars: three standard errors.", fontsize=9, color="0.3")
+    figure.supxlabel(f"{runs} runs a bar; error bars: exact 95 % intervals.", fontsize=9, color="0.3")
     return figure

@@ -137,12 +137,15 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
     drift, balance, direction = figure.subplots(1, 3)
     middle, apart = np.median(results["drift"], axis=0), np.median(results["drift apart"])
     drift.plot(RATES, middle, "o-", color=COLORS["random"], label="jointly normalised")
-    drift.plot(RATES[-1], apart, "s", color=COLORS["separate"], label="normalised apart")
+    drift.plot(2 * [RATES[-1]], [middle[-1], apart], "s:", color=COLORS["separate"], markevery=[1])
+    many = f"  K and Q normalised apart:\n  {apart / middle[-1]:.0f} times as much"
+    drift.text(RATES[-1], apart, many, color=COLORS["separate"], va="center", fontsize=8)
     drift.plot(RATES, middle[0] * np.array(RATES) / RATES[0], ":", color="0.5", label="slope 1")
     drift.set(xlabel="step length", ylabel="change of K^T K - Q^T Q", xscale="log", yscale="log", xlim=(0.01, 0.13))
+    drift.set_ylim(middle.min() / 2, 2 * apart)
     drift.set_xticks(RATES, labels=map(str, RATES), minor=False)
     drift.set_xticks([], minor=True)
-    finish(drift, f"Kept by the flow: a path of length {LENGTH:g}", "best", fontsize=8)
+    finish(drift, f"Kept by the flow: a path of length {LENGTH:g}", "lower right", fontsize=8)
     for name, label in (*STARTS.items(), ("ridge", "random start, ridge")):
         numbers = np.maximum(np.median(results[f"{name} balance"], axis=0) - 1, 1e-9)
         balance.plot(RECORD[: len(numbers)], numbers, color=COLORS[name], linewidth=2, label=label)

@@ -20,7 +20,7 @@ from .. import solve_svm, train
 from ..common.types import Norm
 from ..plot import finish
 from ..report.claims import Claim, difference, exactly, share
-from ._instances import all_support, around, differs, ending, linear_layer, margin_error, sphere_problem
+from ._instances import all_support, around, differs, ending, error_bars, linear_layer, sphere_problem
 from ._papers import SVM
 
 N, T = 5, 5
@@ -108,7 +108,7 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
             ax.bar(x - 0.13, height, 0.5, bottom, color=color, alpha=0.35 if what == "neither" else 1, label=what)
             bottom += height
         best, held = (results[f"{name} {what}"].mean(axis=0) for what in ("global", "all support"))
-        ax.errorbar(x - 0.13, 100 * best, 100 * margin_error(best, runs), fmt="none", ecolor="black", capsize=3)
+        ax.errorbar(x - 0.13, 100 * best, 100 * error_bars(best, runs), fmt="none", ecolor="black", capsize=3)
         ax.bar(x + 0.26, 100 * held, 0.2, color="#444444", label="all tokens are support")
         ax.set_xticks(x, [str(d) for d in DIMENSIONS])
         ax.set(xlabel="dimension d", ylim=(0, 100))
@@ -120,7 +120,7 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
     figure.axes[0].set_ylabel("percentage of runs")
     figure.suptitle(f"Where training ends: n = {N} sequences of T = {T} tokens", fontsize=12)
     figure.supxlabel(
-        f"{runs} runs a bar, {STEPS} steps; error bars: three standard errors of the global share.",
+        f"{runs} runs a bar, {STEPS} steps; error bars: exact 95 % intervals of the global share.",
         fontsize=9,
         color="0.3",
     )

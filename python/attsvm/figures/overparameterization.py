@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from .. import solve_svm, train
 from ..plot import finish
 from ..report.claims import Claim, difference, share
-from ._instances import ALLOWED, all_support, around, ending, margin_error, sphere_problem
+from ._instances import ALLOWED, all_support, around, ending, error_bars, sphere_problem
 from ._papers import SVM
 
 DIMENSIONS = (4, 8, 16, 32, 64)
@@ -118,7 +118,7 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
         for size, color in zip(sizes, COLORS, strict=True):
             best, held = (results[what].mean(axis=0)[SIZES.index(size)] for what in ("global", "all support"))
             look = {"color": color, "marker": "."}
-            ax.errorbar(DIMENSIONS, best, margin_error(best, runs), label=f"{'nT'[letter]} = {size[letter]}", **look)
+            ax.errorbar(DIMENSIONS, best, error_bars(best, runs), label=f"{'nT'[letter]} = {size[letter]}", **look)
             ax.plot(DIMENSIONS, held, linestyle=(0, (4, 2)), **look)
         ax.plot([], [], color="0.3", linestyle=(0, (4, 2)), label="all tokens are support")
         ax.set_xscale("log", base=2)
@@ -128,5 +128,5 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
         ax.legend(loc="upper left", bbox_to_anchor=(0.52, 0.41), frameon=False)
     figure.axes[0].set_ylabel("probability")
     figure.suptitle("Solid: training ends on the optimal tokens.  Dashed: all tokens are support tokens", fontsize=12)
-    figure.supxlabel(f"{runs} runs a point; error bars: three standard errors.", fontsize=9, color="0.3")
+    figure.supxlabel(f"{runs} runs a point; error bars: exact 95 % intervals.", fontsize=9, color="0.3")
     return figure

@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from .. import Problem, solve_svm
 from ..plot import finish
 from ..report.claims import Claim, exactly, mean, share
-from ._instances import around, margin_error, sphere_problem
+from ._instances import around, error_bars, sphere_problem
 from ._numpy import certificate
 from ._papers import SVM
 
@@ -223,7 +223,7 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
                 above.plot(DIMENSIONS, _published(results, norm).mean(axis=0)[i], linewidth=0.6, **look)
             if letter == 0:
                 above.plot(DIMENSIONS, PUBLISHED_NUCLEAR[size[0]], "x", color=color, markersize=5)
-            error = margin_error(feasible[i], runs)
+            error = error_bars(feasible[i], runs)
             below.errorbar(DIMENSIONS, feasible[i], error, color=color, marker=".", label=label)
         below.set(xlabel="dimension d", ylabel="share", ylim=(-0.02, 1), xticks=DIMENSIONS)
         above.set(ylabel="rank, mean of the feasible draws")

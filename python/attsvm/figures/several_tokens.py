@@ -7,7 +7,7 @@ Below: how the distance depends on what attention still leaves to the other toke
 way (probability between 1e-6 and 1e-3), or every token is kept, show nothing and are drawn again.
 
 Descent ends where the gradient leaves double precision, as the published one does by itself: its formula rounds to
-zero there.  Exact normalised steps beyond it (thin lines) take exponentially long times of plain descent in a step.
+zero there.  Exact normalised steps beyond it (diamonds) take exponentially long times of plain descent in a step.
 They find queries behind a dead ReLU, whose gradient is exactly zero, at rest, and move the others alone: the direction
 of W leaves the general SVM.
 """
@@ -270,16 +270,16 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
             above.plot(SHOWN, columns[f"d{d}_{kind}_mean"], color=COLORS[kind], linewidth=2.2, label=label)
             above.plot(SHOWN, columns[f"d{d}_{kind}_median"], color=COLORS[kind], linewidth=1, linestyle=(0, (4, 2)))
         late = results[f"{d} late"]
-        level = {"color": "black", "linewidth": 0.8}
-        above.axhline(np.nanmean(late), label="exact steps to 2,000: mean", **level)
+        end = {"color": "black", "markersize": 6, "clip_on": False, "linestyle": "none"}
+        above.plot(STEPS, np.nanmean(late), "D", label="W_fin + R W_svm by exact steps: mean", **end)
         above.set(xscale="log", yscale="log", xlim=(20, STEPS), ylim=(2e-4, 1.2), xlabel="training step")
         trained = results[f"{d} trained"].sum()
-        finish(above, f"d = {d}: {runs} of {trained:,} runs ({runs / trained:.1%})")
+        finish(above, f"d = {d}: {runs} of {trained:,} runs keep several")
         above.get_legend().remove()
         dead = results[f"{d} dead"].astype(bool)
         x, y = np.maximum(results[f"{d} masked"], 1e-20), results[f"{d} both"][:, -1]
         for which, color, label in ((~dead, COLORS["both"], "no dead ReLU"), (dead, "0.55", "behind a dead ReLU")):
-            below.scatter(x[which], y[which], s=9, color=color, alpha=0.6, linewidths=0, label=label)
+            below.scatter(x[which], y[which], s=30, color=color, alpha=0.6, linewidths=0, label=label)
         below.set(xscale="log", yscale="log", xlim=(1e-20, 2e-6), ylim=(1e-4, 1))
         below.set(xlabel="largest probability of a token left out")
         finish(below, "")
@@ -288,6 +288,6 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
     panels[0, 0].plot([], [], color="0.3", linewidth=1, linestyle=(0, (4, 2)), label="medians")
     panels[0, 0].legend(loc="lower left", frameon=False, fontsize=8)
     panels[1, 0].legend(loc="upper left", frameon=False, fontsize=8)
-    figure.suptitle("Several tokens: W goes to W_fin + R W_svm", fontsize=12)
+    figure.suptitle("Several tokens: of three predictions W is nearest to W_fin + R W_svm", fontsize=12)
     figure.supxlabel("Thick: mean of the accepted runs.  Dashed: median.", fontsize=9, color="0.3")
     return figure

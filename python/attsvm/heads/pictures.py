@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..common.check import as_count
-from ..common.render import drawing
+from ..common.render import drawing, new_figure
 from ..plot import COLORS, finish, style
 from .analysis import SIZES
 from .choices import is_sink
@@ -27,6 +27,7 @@ def plot_grid(reports: Sequence[HeadReport], axes: Any = None) -> Any:
     ----------
     reports : list of HeadReport
     axes : two matplotlib Axes, optional
+        Of a new figure of pyplot by default.
 
     Returns
     -------
@@ -54,10 +55,8 @@ def plot_grid(reports: Sequence[HeadReport], axes: Any = None) -> Any:
     layers = sorted({report.head.layer for report in reports})
     heads = sorted({report.head.number for report in reports})
     if axes is None:
-        from matplotlib.figure import Figure
-
         size = (2 + 1.2 * len(heads), 1.6 + 0.45 * len(layers))
-        axes = Figure(figsize=(max(size[0], 7), max(size[1], 2.4)), layout="constrained").subplots(1, 2)
+        axes = new_figure((max(size[0], 7), max(size[1], 2.4))).subplots(1, 2)
     margin, accuracy = (np.full((len(layers), len(heads)), np.nan) for _ in range(2))
     for report in reports:
         at = layers.index(report.head.layer), heads.index(report.head.number)
@@ -166,9 +165,7 @@ def plot_sentence(report: HeadReport, number: int | None = None, ax: Any = None)
         raise ValueError(f"number must be that of one of the head's {len(text.lengths)} sentences, got {number}")
     size = int(text.lengths[number])
     if ax is None:
-        from matplotlib.figure import Figure
-
-        ax = Figure(figsize=(6.5, 1.2 + 0.26 * size), layout="constrained").subplots()
+        ax = new_figure((6.5, 1.2 + 0.26 * size)).subplots()
     here = fit.rows[:, 0] == number
     share = 100 * fit.multipliers[here] / max(fit.multipliers[here].sum(), TINY)
     width = 3 * fit.multipliers[here] / max(fit.multipliers[here].max(initial=0.0), TINY)
@@ -226,6 +223,7 @@ def plot_curve(reports: Sequence[HeadReport], axes: Any = None) -> Any:
     ----------
     reports : list of HeadReport
     axes : two matplotlib Axes, optional
+        Of a new figure of pyplot by default.
 
     Returns
     -------
@@ -244,9 +242,7 @@ def plot_curve(reports: Sequence[HeadReport], axes: Any = None) -> Any:
     """
     reports = as_reports(reports)
     if axes is None:
-        from matplotlib.figure import Figure
-
-        axes = Figure(figsize=(11, 4), layout="constrained").subplots(1, 2)
+        axes = new_figure((11, 4)).subplots(1, 2)
     for report in reports:
         if not report.curve:
             continue

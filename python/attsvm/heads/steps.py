@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..common.check import as_count, as_list
+from ..common.render import new_figure
 from ..common.sheet import write_lines, write_table
 from ..plot import finish
 from .analysis import analyze_head
@@ -189,6 +190,7 @@ def plot_training(rows: Sequence[Row], axes: Any = None) -> Any:
     rows : list of dict
         Of :attr:`attsvm.torch.Monitor.rows`, or :func:`read_training`.
     axes : four matplotlib Axes, optional
+        Of a new figure of pyplot by default.
 
     Returns
     -------
@@ -209,9 +211,7 @@ def plot_training(rows: Sequence[Row], axes: Any = None) -> Any:
     ['Weights', 'Hard queries', 'Direction', 'Margin']
     """
     if axes is None:
-        from matplotlib.figure import Figure
-
-        axes = Figure(figsize=(11, 6.5), layout="constrained").subplots(2, 2).ravel()
+        axes = new_figure((11, 6.5)).subplots(2, 2).ravel()
     from matplotlib import colormaps
 
     rows = as_list("rows", rows, dict, "attsvm.torch.Monitor or read_training")

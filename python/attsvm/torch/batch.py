@@ -114,4 +114,11 @@ def _bind(call: Callable[..., Any], args: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def _move(value: Any, device: torch.device | None) -> Any:
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
+        value = torch.as_tensor(value)
+    if isinstance(value, str) or (isinstance(value, (list, tuple)) and any(isinstance(part, str) for part in value)):
+        raise TypeError(
+            "batches must hold what the model takes, numbers, got text: make each batch by "
+            'tokenizer(list_of_texts, return_tensors="pt", padding=True)'
+        )
     return value.to(device) if isinstance(value, torch.Tensor) and device is not None else value
