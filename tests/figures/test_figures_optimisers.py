@@ -44,7 +44,7 @@ def test_shares_are_those_of_a_run_made_by_hand(results):
         selected = [run.data.select(W) for W in run.weights]
         k = max((k for k, tokens in enumerate(selected) if not np.array_equal(tokens, run.selected)), default=-1)
         assert results["last change"][0, i] == run.steps[k + 1]
-    run = attsvm.train(problem, rule="shampoo", lr=1.0, steps=8000, record=0)
+    run = attsvm.train(problem, rule="shampoo", lr=3.0, steps=8000, record=0)
     frozen = attsvm.train(problem, run.W, metric=run.metric, lr=0.3, steps=8000, record=0)
     i = optimisers.RULES.index("Shampoo")
     for k, which in enumerate((run, frozen)):

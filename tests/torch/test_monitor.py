@@ -91,6 +91,53 @@ def test_rows_say_what_the_head_is(probe):
     assert scalars["attsvm/L0H1/cosine"] == rows[1]["cosine"] and "attsvm/L0H1/status" not in scalars
 
 
+def loss_of(model, ids):
+    return torch.nn.functional.cross_entropy(model(ids)[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
+
+
+@pytest.mark.parametrize("eager", [False, True])
+def test_gradients_in_the_attention_are_those_of_the_keys_weights(probe, eager):
+    """With delta = P (G - P.G), dL/dW = sum delta x z^T, and that times Q is what autograd has for K."""
+    from attsvm.torch import gradients
+
+    model = make().double().eval()
+
+    def loss(model, ids):
+        mask = torch.nn.Transformer.generate_square_subsequent_mask(ids.shape[1], dtype=torch.float64)
+        x = model.embed(ids)
+        attended = model.layer.self_attn(x, x, x, attn_mask=mask, need_weights=eager)[0]
+        return torch.nn.functional.cross_entropy(model.head(attended).flatten(0, 1), ids.flatten())
+
+    found = gradients.in_probabilities(model, probe[:1], loss)
+    assert all(weights.grad is None for weights in model.parameters())
+    attention = model.layer.self_attn
+    heads = attsvm.torch.read(model, probe[:1], forward=lambda ids: loss(model, ids))
+    loss(model, probe[0]).backward()
+    for head in heads:
+        dW = np.zeros(head.W.shape)
+        for i, G in enumerate(gradients.of(head, found)):
+            P, x = head.attention(i), head.keys[head.text.begin[i] :][: head.text.lengths[i]].astype(np.float64)
+            dW += x.T @ (P * (G - (P * G).sum(axis=1, keepdims=True))).T @ x
+        of_keys = slice(8 + 4 * head.number, 12 + 4 * head.number)
+        expected = np.r_[
+            attention.in_proj_weight.grad[of_keys].numpy().T, [attention.in_proj_bias.grad[of_keys].numpy()]
+        ]
+        np.testing.assert_allclose(dW @ head.Q, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
+
+
+def test_the_gradient_encloses_the_margin(probe):
+    monitor = attsvm.torch.Monitor(make(), probe, loss=loss_of)
+    for row in monitor(0):
+        assert 0 < row["negative"] < 1 and 0 < row["null_negative"] < 1
+        assert 0 <= row["low"] <= row["margin_bound"] and row["margin"] <= row["high"] < np.inf
+        assert 0 < row["null_low"] < row["null_high"]
+    assert all(math.isnan(row["negative"]) for row in attsvm.torch.Monitor(make(), probe)(0))
+    with pytest.raises(TypeError, match="loss must be a function of the model and a batch, got int"):
+        attsvm.torch.Monitor(make(), probe, loss=3)
+    with pytest.raises(ValueError, match="loss must return one number with a gradient, got tensor"):
+        attsvm.torch.Monitor(make(), probe, loss=lambda model, ids: model(ids))(0)
+
+
 def test_a_flat_head_has_no_svm(probe):
     torch.manual_seed(0)
     rows = attsvm.torch.Monitor(Model(), probe)(0)

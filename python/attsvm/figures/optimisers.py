@@ -48,7 +48,7 @@ OWN: dict[str, dict[str, Any]] = {
 }
 LONG: dict[str, dict[str, Any]] = {
     "AdaGrad": dict(rule="adagrad", lr=1.0),
-    "Shampoo": dict(rule="shampoo", lr=1.0),
+    "Shampoo": dict(rule="shampoo", lr=3.0),
     "Adam, .9, .999": dict(rule="adam"),
     "Adam, 0, .9999": dict(rule="adam", betas=(0.0, 0.9999)),
     "Adam, 0, .999": dict(rule="adam", betas=(0.0, 0.999)),
@@ -80,7 +80,7 @@ RUNS, QUICK = 100, 20
 SETTINGS = (
     f"{N} sequences of {T} tokens, queries and head uniform on the unit sphere, d = {D}; {STEPS:,} steps from W = 0 "
     f"(factors: from normal ones of deviation {START}), learning rate c / sqrt(k), c = {LR} "
-    f"({', '.join(f'{name}: {rate:g}' for name, rate in LONGER.items())}; AdaGrad, Shampoo: 1 at every step; frozen: "
+    f"({', '.join(f'{name}: {rate:g}' for name, rate in LONGER.items())}; AdaGrad 1, Shampoo 3 at every step; frozen: "
     f"{STEPS:,} steps of {FROZEN} more).  Shares of the largest margin are lower "
     "ends of certified intervals, of the tokens that the run itself has selected."
 )

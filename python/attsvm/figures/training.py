@@ -94,8 +94,8 @@ def learn(
     torch.manual_seed(seed)
     generator = torch.Generator().manual_seed(seed)
     model = GPT()
-    probe = [repeated(PROBE, torch.Generator().manual_seed(PROBE_SEED))[0]]
-    monitor = Monitor(model, probe, every=every, queries=QUERIES)
+    probe, said = repeated(PROBE, torch.Generator().manual_seed(PROBE_SEED))
+    monitor = Monitor(model, [probe], every=every, queries=QUERIES, loss=lambda model, ids: loss_of(model, ids, said))
     descent = OPTIMIZERS[optimizer](model.parameters())
     for step in range(steps + 1):
         monitor(step)

@@ -15,20 +15,26 @@ from ..common.check import as_count, as_list
 from ..common.render import new_figure
 from ..common.sheet import write_lines, write_table
 from ..plot import finish
-from .analysis import analyze_head
+from .analysis import RANDOM_HEAD, analyze_head
+from .choices import hard_queries
+from .controls import random_head
+from .gradient import of_head
 from .model import Head, check_head
 
 LEAST = 100  # hard queries below which there is nothing to separate, and no SVM is solved
 COLUMNS = (
     "step name layer head module space tokens hard top effective norm stable_rank queries status margin margin_bound "
-    "own cosine accuracy logits support rank null_cosine null_own null_accuracy random_margin random_accuracy"
+    "own cosine accuracy logits support rank null_cosine null_own null_accuracy random_margin random_accuracy "
+    "negative low high null_negative null_low null_high"
 ).split()
 WORDS = ("name", "module", "space", "status")
 COUNTS = ("step", "layer", "head", "tokens", "queries", "support", "rank")
 Row = dict[str, Any]
 
 
-def measure(head: Head, step: int, *, queries: int = 300, null: bool = True, seed: int = 0) -> Row:
+def measure(
+    head: Head, step: int, *, queries: int = 300, null: bool = True, seed: int = 0, gradients: Any = None
+) -> Row:
     """One row of the table: a head as it is at this step.
 
     Parameters
@@ -40,13 +46,18 @@ def measure(head: Head, step: int, *, queries: int = 300, null: bool = True, see
     null : bool
         Whether to solve the controls too.
     seed : int
+    gradients : list of (S, T) array_like, optional
+        Of each sequence kept, the gradient of a loss in the head's probabilities: of ``Monitor(loss=)``.
 
     Returns
     -------
     dict
         ``hard``: share of queries above the threshold; ``top``, ``effective``: means of the largest probability and of
         ``1 / sum p^2``; ``norm``: of the head's W (in the head space the standard deviation of its logits); ``own``:
-        margin of its W over the best.  nan, and no status, where fewer than 100 queries are hard.
+        margin of its W over the best.  nan, and no status, where fewer than 100 queries are hard.  ``negative``: share
+        of negative parts in the gradients of the logits; ``low``, ``high``: both ends of the margin, as the head's W
+        and those gradients prove them without the SVM; ``null_*``: as the random head's, whose probabilities meet the
+        same gradients.
 
     Examples
     --------
@@ -73,6 +84,8 @@ def measure(head: Head, step: int, *, queries: int = 300, null: bool = True, see
         row["stable_rank"] = float((values**2).sum() / max(float(values[0]) ** 2, 1e-300))
     else:
         row["norm"] = _spread(head)
+    if gradients is not None:
+        row["negative"] = of_head(head, gradients, np.empty((0, 3), dtype=np.intp)).negative
     if hard.sum() < LEAST:
         return row
     report = analyze_head(head, queries=queries, nuclear_queries=0, splits=1, null=null, seed=seed)
@@ -86,6 +99,14 @@ def measure(head: Head, step: int, *, queries: int = 300, null: bool = True, see
         row |= {f"null_{name}": float(getattr(report.null, name).mean()) for name in ("cosine", "own", "accuracy")}
     if report.random is not None:
         row |= {"random_margin": report.random.margin_bound, "random_accuracy": report.random.accuracy}
+    if gradients is not None:
+        found = of_head(head, gradients, report.train)
+        row |= {"low": found.low, "high": found.high}
+    if gradients is not None and report.null is not None:
+        rng = np.random.default_rng([seed, head.layer, head.number, RANDOM_HEAD])
+        other = random_head(head, int(hard.sum()), head.threshold, False, rng)  # that of the report
+        found = of_head(other, gradients, hard_queries(other)[:queries])
+        row |= {"null_negative": found.negative, "null_low": found.low, "null_high": found.high}
     return row
 
 

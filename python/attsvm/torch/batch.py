@@ -19,19 +19,21 @@ IDS = ("input_ids", "decoder_input_ids")
 class Batch:
     """One batch, by the names of the arguments where they have any.
 
-    ``size``: its entries, None where nothing tells.
+    ``size``: its entries, None where nothing tells; ``given``: the batch, on the model's device.
     """
 
     def __init__(self, batch: Any, call: Callable[..., Any], device: torch.device | None, tokenizer: Any = None):
         self.call, self.tokenizer = call, tokenizer
+        self.given: Any
         self.args: tuple[Any, ...] = ()
         self.kwargs: dict[str, Any] = {}
         if isinstance(batch, Mapping):
-            self.kwargs = {name: _move(value, device) for name, value in batch.items()}
+            self.given = self.kwargs = {name: _move(value, device) for name, value in batch.items()}
         elif isinstance(batch, (tuple, list)):
-            self.args = tuple(_move(value, device) for value in batch)
+            self.given = self.args = tuple(_move(value, device) for value in batch)
         else:
-            self.args = (_move(batch, device),)
+            self.given = _move(batch, device)
+            self.args = (self.given,)
         self.named = {**_bind(call, self.args), **self.kwargs}
         self.size = entries(self.args, self.kwargs)
         self.two_stacks = any(name.startswith("decoder_") for name in self.kwargs) or "labels" in self.kwargs

@@ -11,6 +11,7 @@ import torch
 
 from ..common.check import as_count
 from ..heads.steps import COLUMNS, WORDS, Row, append_rows, measure, plot_training, read_training
+from .gradients import in_probabilities, of
 from .read import read
 
 TAG = "attsvm"
@@ -38,6 +39,10 @@ class Monitor:
         That train an SVM at most.
     null : bool
         Whether to solve the controls too.
+    loss : callable, optional
+        ``loss(model, batch)``, one number with a gradient, of each batch of the probe: what its gradient in the
+        attention proves of each head's margin goes into the rows.  It takes a second pass with gradients; those of the
+        parameters are not touched.
 
     Attributes
     ----------
@@ -77,6 +82,7 @@ class Monitor:
         queries: int = 300,
         tokens: int = 20_000,
         null: bool = True,
+        loss: Callable[[torch.nn.Module, Any], torch.Tensor] | None = None,
         seed: int = 0,
     ):
         if not isinstance(model, torch.nn.Module):
@@ -89,6 +95,9 @@ class Monitor:
             raise ValueError("probe must hold at least one batch, got none")
         if writer is not None and not callable(getattr(writer, "add_scalar", None)):
             raise TypeError(f"writer must have add_scalar(tag, value, step), got {type(writer).__name__}")
+        if loss is not None and not callable(loss):
+            raise TypeError(f"loss must be a function of the model and a batch, got {type(loss).__name__}")
+        self.loss = loss
         self.file, self.writer, self.null, self.seed = None if file is None else Path(file), writer, null, seed
         self.options: dict[str, Any] = {
             "forward": forward, "layers": layers, "heads": heads, "space": space, "threshold": threshold,
@@ -119,7 +128,14 @@ class Monitor:
         """Measure now."""
         _refuse_shards(self.model)
         found = read(self.model, self.probe, queries=self.queries, **self.options)
-        rows = [measure(head, step, queries=self.queries, null=self.null, seed=self.seed) for head in found]
+        gradients = None if self.loss is None else in_probabilities(self.model, self.probe, self.loss)
+        rows = [
+            measure(
+                head, step, queries=self.queries, null=self.null, seed=self.seed,
+                gradients=None if gradients is None else of(head, gradients),
+            )
+            for head in found
+        ]  # fmt: skip
         self._steps.add(step)
         self.rows += rows
         if self.file is not None:

@@ -169,7 +169,7 @@ def run(
 ) -> None:
     """Run the model on the batches, its attention calls going to the recorder."""
     model = unwrap(model)
-    device = _device(model)
+    device = device_of(model)
     watch = Watch(recorder)
     given = 0
     with unchanged(model), named(model, watch), torch.no_grad():
@@ -190,7 +190,7 @@ def run(
         warnings.warn(missed, stacklevel=3)
 
 
-def _device(model: torch.nn.Module) -> torch.device | None:
+def device_of(model: torch.nn.Module) -> torch.device | None:
     """Of the parameters."""
     parameters = dict(model.named_parameters())
     empty = next((name for name, parameter in parameters.items() if parameter.is_meta), None)
