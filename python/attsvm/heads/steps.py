@@ -17,7 +17,7 @@ from ..common.sheet import write_lines, write_table
 from ..plot import finish
 from .analysis import RANDOM_HEAD, analyze_head
 from .choices import hard_queries
-from .controls import random_head
+from .controls import gaussian_factors, null_head
 from .gradient import of_head
 from .model import Head, check_head
 
@@ -103,8 +103,8 @@ def measure(
         found = of_head(head, gradients, report.train)
         row |= {"low": found.low, "high": found.high}
     if gradients is not None and report.null is not None:
-        rng = np.random.default_rng([seed, head.layer, head.number, RANDOM_HEAD])
-        other = random_head(head, int(hard.sum()), head.threshold, False, rng)  # that of the report
+        rng = np.random.default_rng([seed, head.layer, head.number, RANDOM_HEAD, 0])
+        other = null_head(head, gaussian_factors, int(hard.sum()), head.threshold, False, rng)
         found = of_head(other, gradients, hard_queries(other)[:queries])
         row |= {"null_negative": found.negative, "null_low": found.low, "null_high": found.high}
     return row
