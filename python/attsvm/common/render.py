@@ -11,6 +11,7 @@ from typing import Any
 __all__ = ["axes", "draw", "drawing", "new_figure", "picture"]
 
 WIDTH, HEIGHT = 4.2, 2.4  # inches, of the small picture in a notebook
+FONT = 7.5  # points: the longest label of an axis is as high as the axes
 
 _drawings: dict[type, Callable[..., Any]] = {}
 
@@ -54,14 +55,15 @@ def picture(result: Any) -> str | None:
     """An HTML image of the result; None without matplotlib, or where nothing can be drawn."""
     if type(result) not in _drawings or importlib.util.find_spec("matplotlib") is None:
         return None
+    from matplotlib import rc_context
     from matplotlib.figure import Figure  # not pyplot, whose figures would stay open
 
-    figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
-    try:
-        draw(result, figure.subplots())
-    except ValueError:  # several runs or attention heads, or no weights: there is no one picture
-        return None
-    file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=110)
+    figure, file = Figure(figsize=(WIDTH, HEIGHT), layout="constrained"), io.BytesIO()
+    with rc_context({"font.size": FONT}):
+        try:
+            draw(result, figure.subplots())
+        except ValueError:  # several runs or attention heads, or no weights: there is no one picture
+            return None
+        figure.savefig(file, format="png", dpi=110)
     text = base64.b64encode(file.getvalue()).decode()
     return f'<img alt="{type(result).__name__}" style="max-width:100%" src="data:image/png;base64,{text}">'
