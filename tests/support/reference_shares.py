@@ -1,9 +1,9 @@
-"""The references of the figures, 1,000 draws each (nuclear, local: 400), without attsvm: NumPy, SciPy and Clarabel.
+"""The references of the figures, 1,000 draws each (nuclear, local, several: 400), by NumPy, SciPy and Clarabel.
 
-Run by hand, ``python tests/support/reference_shares.py [global basin equal rank nuclear local]``, some minutes; the
-printed numbers stand in the figures.  Training is normalised gradient descent with the softmax of the tokens that are
-not selected in the logarithm, so that saturated attention keeps its direction; the Frobenius SVM is a problem of least
-squares with nonnegative unknowns (Lawson and Hanson 1974, chapter 23), the nuclear one a semidefinite program.
+Run by hand, ``python tests/support/reference_shares.py [global basin equal rank nuclear local several]``, some minutes;
+the printed numbers stand in the figures.  Training is normalised gradient descent with the softmax of the tokens that
+are not selected in the logarithm, so that saturated attention keeps its direction; the Frobenius SVM is a problem of
+least squares with nonnegative unknowns (Lawson and Hanson 1974, chapter 23), the nuclear one a semidefinite program.
 """
 
 from __future__ import annotations
@@ -199,8 +199,69 @@ def local(rng):
         print(f"{name}: median {np.median(numbers):.4f}, mean {np.mean(numbers):.4f}", flush=True)
 
 
+def several(rng):
+    """several-tokens: how many of the runs that are trained are accepted, until 400 are."""
+    n, T, most = 3, 4, np.finfo(float).eps / 10
+    for d in (4, 6, 8, 10):
+        trained = accepted = 0
+        while accepted < 400:
+            X, Z, _ = draw(rng, n, T, d)
+            y, V = rng.choice([-1.0, 1.0], (DRAWS, n)), rng.standard_normal((DRAWS, d, d))
+            W = rng.uniform(-1, 1, (DRAWS, d, d)) / np.sqrt(d)
+            some = (y < 0).any(axis=1)
+            X, Z, y, V, W = (part[some] for part in (X, Z, y, V / np.linalg.norm(V, axis=(1, 2), keepdims=True), W))
+            ends = relu_ends(X, Z, y, V, W, 0.1, 2000, most)
+            for x, z, logits in zip(X, Z, ends, strict=True):
+                s = np.exp(logits - logits.max(axis=1, keepdims=True))
+                s /= s.sum(axis=1, keepdims=True)
+                trained += 1
+                if not ((s > 1e-6) & (s < 1e-3)).any() and (s <= 1e-6).any():
+                    accepted += separates(x, z, s >= 1e-3)
+                if accepted == 400:
+                    break
+        print(f"several, d = {d}: {accepted} of {trained} trained are accepted, {accepted / trained:.4f}", flush=True)
+
+
+def relu_ends(X, Z, y, V, W, lr, steps, least):
+    """Logits (draws, n, T) with the head 1 . relu(V^T o), where the gradient, looked at every ten steps, is below
+    ``least``, or after the last step."""
+    gram, start, move = Z @ Z.swapaxes(1, 2), Z @ W.swapaxes(1, 2), np.zeros_like(Z)
+    going = np.ones(len(X), dtype=bool)
+    for step in range(steps):
+        logits = np.einsum("rntd,rnd->rnt", X, start + gram @ move)
+        s = np.exp(logits - logits.max(axis=2, keepdims=True))
+        s /= s.sum(axis=2, keepdims=True)
+        hidden = np.einsum("rnt,rntd->rnd", s, X) @ V
+        slope = 1 / (1 + np.exp(y * np.maximum(hidden, 0).sum(axis=2))) / y.shape[1]
+        g = (y * slope)[..., None] * np.einsum("rntd,rnd->rnt", X, (hidden > 0) @ V.swapaxes(1, 2))
+        top = logits.argmax(axis=2)[..., None]
+        g -= np.take_along_axis(g, top, 2)  # so that what is left of saturated attention does not cancel
+        c = s * (g - (s * g).sum(axis=2, keepdims=True))
+        np.put_along_axis(c, top, 0.0, 2)
+        np.put_along_axis(c, top, -c.sum(axis=2, keepdims=True), 2)
+        ascent = np.einsum("rnt,rntd->rnd", c, X)
+        size = np.sqrt((gram * (ascent @ ascent.swapaxes(1, 2))).sum(axis=(1, 2)))
+        going &= (size >= least) if step % 10 == 0 else (size > 0)
+        move += (lr * going / np.where(size > 0, size, 1))[:, None, None] * ascent
+    return np.einsum("rntd,rnd->rnt", X, start + gram @ move)
+
+
+def separates(x, z, kept):
+    """Whether some W gives the kept tokens of each query one logit, above those of all others."""
+    equal, apart = [], []
+    for tokens, query, chosen in zip(x, z, kept, strict=True):
+        first, *others = np.flatnonzero(chosen)
+        equal += [np.outer(tokens[first] - tokens[t], query).ravel() for t in others]
+        apart += [np.outer(tokens[first] - tokens[t], query).ravel() for t in np.flatnonzero(~chosen)]
+    free = np.eye(x.shape[2] ** 2)
+    if equal:
+        _, sigma, right = np.linalg.svd(np.array(equal))
+        free = right[np.count_nonzero(sigma > 1e-10 * sigma[0]) :].T
+    return frobenius(np.array(apart) @ free) is not None
+
+
 if __name__ == "__main__":
     parts = {"global": global_shares, "basin": basin_shares, "equal": equal_shares, "rank": ranks}
-    parts |= {"nuclear": nuclear_ranks, "local": local}
+    parts |= {"nuclear": nuclear_ranks, "local": local, "several": several}
     for name in sys.argv[1:] or parts:
         parts[name](np.random.default_rng([SEED, list(parts).index(name)]))

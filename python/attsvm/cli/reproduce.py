@@ -7,6 +7,8 @@ import datetime
 import os
 import platform
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -70,30 +72,43 @@ def _reproduce(args: argparse.Namespace) -> int:
     begin = time.perf_counter()
     figures = {name: load(name) for name in args.figures or FIGURES}
     args.out.mkdir(parents=True, exist_ok=True)
-    page, entries = args.out / "index.html", args.out / "claims.json"
     verdicts: list[str] = []
-    for name, figure in figures.items():  # written as they come: an interruption keeps what is done
-        section = _reproduce_one(name, figure, args)
-        verdicts += [claim.verdict for claims in section.claims.values() for claim in claims]
-        write_claims(entries, name, section.claims)
-        summary = verdicts_line(count_verdicts(entry["verdict"] for entry in read_claims(entries)))
-        write_page(page, PAGE_TITLE, f"{PAGE_TEXT.format(**CHANCE)}\n\n{summary}.", [section], keep=(*FIGURES, *NAMED))
+    written: Future[Path] | None = None  # a figure's part of the report, while the next one is measured
+    with ThreadPoolExecutor(1) as writer:  # an interruption keeps what is done
+        for name, figure in figures.items():
+            section, drawn = _reproduce_one(name, figure, args, written)
+            verdicts += [claim.verdict for claims in section.claims.values() for claim in claims]
+            written = writer.submit(_write, section, drawn, args.out)
+        page = written.result()  # type: ignore[union-attr]
     counts = count_verdicts(verdicts)
     print(verdicts_line(counts) + (": exit code 1" if counts["fails"] else ""))
     print(f"wrote {page}, claims.json, pictures and numbers beside it, in {time.perf_counter() - begin:.1f} s")
     return int(counts["fails"] > 0)
 
 
-def _reproduce_one(name: str, figure: Any, args: argparse.Namespace) -> Section:
-    """Picture and numbers of a figure, and its part of the page."""
+def _write(section: Section, drawn: Any, out: Path) -> Path:
+    """Picture, claims and page, which is returned."""
+    page, entries = out / "index.html", out / "claims.json"
+    for suffix in ("png", "svg"):
+        write_picture(out / f"{section.name}.{suffix}", drawn)
+    write_claims(entries, section.name, section.claims)
+    summary = verdicts_line(count_verdicts(entry["verdict"] for entry in read_claims(entries)))
+    write_page(page, PAGE_TITLE, f"{PAGE_TEXT.format(**CHANCE)}\n\n{summary}.", [section], keep=(*FIGURES, *NAMED))
+    return page
+
+
+def _reproduce_one(
+    name: str, figure: Any, args: argparse.Namespace, written: Future[Path] | None
+) -> tuple[Section, Any]:
+    """A figure's part of the page, and its picture: drawn when the one before it is written, as matplotlib knows no
+    threads."""
     begin = time.perf_counter()
     runs = args.runs or (figure.QUICK if args.quick else figure.RUNS)
     with ProvedAnswers(args.prove) as answers:
         results = measure(figure, runs, args.seed, args.jobs)
-    picture, curves = args.out / f"{name}.png", args.out / f"{name}.csv"
-    drawn = figure.plot(results)
-    write_picture(picture, drawn)
-    write_picture(picture.with_suffix(".svg"), drawn)
+    if written is not None:
+        written.result()
+    drawn, curves = figure.plot(results), args.out / f"{name}.csv"
     write_csv(curves, figure.curves(results))
     proofs, missing = answers.claims()
     groups = {**figure.claims(results), **proofs}
@@ -108,7 +123,7 @@ def _reproduce_one(name: str, figure: Any, args: argparse.Namespace) -> Section:
         f"{curves.name}."
     )
     text += f"\n\nSource: {figure.PAPER}."
-    return Section(name, _one_line(title), text, {picture.name: figure.CAPTION}, (), groups, fine)
+    return Section(name, _one_line(title), text, {f"{name}.png": figure.CAPTION}, (), groups, fine), drawn
 
 
 def _machine() -> str:

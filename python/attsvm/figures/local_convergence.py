@@ -35,7 +35,7 @@ NAIVE_RUNS, NAIVE_STEPS = 10, 4000
 CAPTION = (
     "Left: how sharp attention becomes. Right: how far the weights are from the two SVMs of the tokens they select."
 )
-RUNS, QUICK = 200, 80
+RUNS, QUICK = 200, 72
 SETTINGS = (
     f"{N} sequences of {T} random unit tokens, d = {D}, mean logistic loss, normalised gradient descent with learning "
     f"rate {LR} from the start of a PyTorch linear layer; (K, Q) with the published ridge of {PUBLISHED_RIDGE:g} and "

@@ -42,7 +42,7 @@ PAPER = (
     "run as published)"
 )
 CAPTION = "Left: how many tokens attention keeps. Right: how far W is from three predictions."
-RUNS, QUICK = 100, 20
+RUNS, QUICK = 100, 16
 SETTINGS = (
     f"{N} sequences of {T} orthonormal tokens, d = {D}, queries and v of length 1, labels +1, logistic loss, W trained "
     f"from 0 by normalised gradient descent with the learning rate 1 / sqrt(step) for {STEPS} steps."

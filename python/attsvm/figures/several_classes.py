@@ -33,7 +33,7 @@ CAPTION = (
     "Left: how many queries keep how many tokens, against what the best mixture predicts; agreement lies on the "
     "diagonal. Right: how far W is from three candidates, as shares of the draws."
 )
-RUNS, QUICK = 80, 24
+RUNS, QUICK = 80, 12
 SETTINGS = (
     f"{N} sequences of {T} tokens and queries uniform on the unit sphere, d = {D}, {CLASSES} classes, V normal, random "
     f"classes; W starts as a PyTorch linear layer; {STEPS:,} normalised steps of 1 / sqrt(k).  A token counts from a "

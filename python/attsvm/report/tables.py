@@ -129,6 +129,8 @@ def write_csv(path: Path, columns: Mapping[str, Any]) -> None:
 
 
 def write_picture(path: Path, figure: Any) -> None:
-    """A matplotlib figure, in the format that the name ends in."""
+    """A matplotlib figure, in the format that the name ends in; another format of it keeps the layout, which takes as
+    long to find as the figure to draw."""
     with replacing(path) as file:
         figure.savefig(file, format=path.suffix[1:], dpi=160)
+    figure.set_layout_engine("none")
