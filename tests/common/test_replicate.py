@@ -279,8 +279,7 @@ except KeyboardInterrupt as interrupt:
 
 
 @pytest.mark.parametrize(
-    "place",
-    ["replication._joblib", "replication.one_blas_thread", "sheet._read", "sheet.Sheet.add", "replication._each"],
+    "place", ["pool._joblib", "pool.one_blas_thread", "sheet._read", "sheet.Sheet.add", "replication._each"]
 )
 def test_ctrl_c_has_its_partial_wherever_it_comes(place, tmp_path, monkeypatch):
     """Before the first run, while the file is read, between runs: what is finished is handed over."""
@@ -293,7 +292,7 @@ def test_ctrl_c_has_its_partial_wherever_it_comes(place, tmp_path, monkeypatch):
     monkeypatch.setattr(f"attsvm.common.{place}", interrupted)
     with pytest.raises(KeyboardInterrupt) as caught:
         attsvm.replicate(lambda rng: {"x": rng.random()}, 5, file=path, progress=False)
-    assert len(caught.value.partial.get("x", ())) == (3 if place in ("sheet.Sheet.add", "replication._each") else 0)
+    assert len(caught.value.partial.get("x", ())) == (0 if place == "sheet._read" else 3)
 
 
 @pytest.mark.skipif(joblib.effective_n_jobs(-1) < 2, reason="one core")

@@ -247,7 +247,7 @@ def test_analyze_head(head):
 
 
 def test_more_queries_teach_more(rng):
-    report = heads.analyze_head(make_head(rng, n=400), threshold=0.7, nuclear_queries=0)
+    report = heads.analyze_head(make_head(rng, n=400), threshold=0.7, nuclear_queries=0, null=False, splits=1)
     assert [fit.queries for fit in report.curve][:2] == [100, 400] and report.nuclear is None
     for name in ("accuracy", "score_correlation", "cosine"):
         few, *_, many = (getattr(fit, name) for fit in report.curve)
@@ -358,7 +358,7 @@ def test_ctrl_c_keeps_what_is_done(rng, monkeypatch):
         yield next(results)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(heads.analysis, "counted", progress)
+    monkeypatch.setattr(heads.model_analysis, "counted", progress)
     with pytest.raises(KeyboardInterrupt) as caught:
         heads.analyze_model([make_head(rng, n=20) for _ in range(6)], progress=True, n_jobs=1)
     assert len(caught.value.partial) == 1 and caught.value.partial[0].hard > 0

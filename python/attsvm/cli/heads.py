@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from ..common.progress import counted
-from ..heads.analysis import SPLITS, analyze_model
+from ..heads.analysis import SPLITS
+from ..heads.model_analysis import analyze_model
 from ..heads.pictures import plot_curve, plot_grid, plot_sentence
 from ..heads.report import HeadReport, results_columns, results_table
 from ..heads.steps import Row, measure, plot_training, write_rows

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import itertools
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from .. import _core
 from .check import as_count
+from .pool import as_jobs, on_workers
 from .progress import counted
 from .replicated import Cell, Replicated, cells_of, seed_of
 from .sheet import Sheet
@@ -102,24 +99,19 @@ def replicate(
     """
     if not callable(experiment):
         raise TypeError(f"experiment must be a function, got {type(experiment).__name__}")
-    runs, seed = as_count("runs", runs, 1), as_count("seed", seed)
-    n_jobs = None if n_jobs is None else as_count("n_jobs", n_jobs, -sys.maxsize)  # as joblib counts, -1 is all
+    runs, seed, n_jobs = as_count("runs", runs, 1), as_count("seed", seed), as_jobs(n_jobs)
     axes, cells = cells_of({} if grid is None else grid)
     shape = tuple(map(len, axes.values()))
     sheet = Sheet(file, lambda run, cell: _run(experiment, seed, run, cells[cell]), list(axes), cells)
     try:
-        Parallel, delayed, effective_n_jobs = _joblib()
-        if n_jobs is None and effective_n_jobs(None) == 1:  # nothing configured: joblib would take one worker
-            n_jobs = -1
-        with one_blas_thread(), sheet:
+        with sheet:
             done = {cell: frozenset(run for run in sheet.rows[cell] if run < runs) for cell in cells}
             missing = ((run, cell) for run in range(runs) for cell in cells if run not in done[cell])
             total = runs * len(cells) - sum(map(len, done.values()))
             size = min(max(1, total // TASKS), LONGEST_TASK)
             tasks = iter(lambda: list(itertools.islice(missing, size)), [])
-            pool = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
-            calls = (delayed(_task)(experiment, seed, task, cells, os.getpid()) for task in tasks)
-            with contextlib.closing(pool(calls)) as found:
+            calls = ((experiment, seed, task, cells) for task in tasks)
+            with on_workers(_task, calls, n_jobs, "replicate") as found:
                 for run, cell, numbers in _each(found, total, name, progress):
                     sheet.add(run, cell, numbers)
     except KeyboardInterrupt as interrupt:
@@ -128,23 +120,9 @@ def replicate(
     return Replicated(sheet.stacked(runs, shape), axes)
 
 
-def _joblib() -> tuple[Any, Any, Any]:
-    try:
-        from joblib import Parallel, delayed, effective_n_jobs
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("replicate needs joblib: pip install joblib", name=error.name) from None
-    return Parallel, delayed, effective_n_jobs
-
-
 def _task(
-    experiment: Callable[..., Any],
-    seed: int,
-    runs: list[tuple[int, Cell]],
-    cells: dict[Cell, dict[str, Any]],
-    parent: int,
+    experiment: Callable[..., Any], seed: int, runs: list[tuple[int, Cell]], cells: dict[Cell, dict[str, Any]]
 ) -> list[tuple[int, Cell, dict[str, np.ndarray]]]:
-    if os.getpid() != parent:
-        _one_blas_thread_for_good()
     return [(run, cell, _run(experiment, seed, run, cells[cell])) for run, cell in runs]
 
 
@@ -166,30 +144,6 @@ def _numbers(result: Mapping[str, Any]) -> dict[str, np.ndarray]:
         if array.dtype.kind not in "biuf":
             raise TypeError(f"experiment must return numbers, got {array.dtype} for {key!r}")
     return arrays
-
-
-@contextlib.contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """In this process: attsvm's own BLAS, and where threadpoolctl is installed NumPy's and any other."""
-    before = _core.config()["threads"]
-    _core.set_num_threads(1)
-    try:
-        with contextlib.ExitStack() as stack:
-            with contextlib.suppress(ImportError):
-                from threadpoolctl import threadpool_limits
-
-                stack.enter_context(threadpool_limits(1, "blas"))
-            yield
-    finally:
-        _core.set_num_threads(before)
-
-
-@functools.cache
-def _one_blas_thread_for_good() -> contextlib.ExitStack:
-    """In a process that works for others."""
-    stack = contextlib.ExitStack()
-    stack.enter_context(one_blas_thread())
-    return stack
 
 
 def _each(tasks: Iterable[list[Any]], total: int, name: str | None, progress: bool) -> Iterator[Any]:

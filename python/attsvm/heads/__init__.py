@@ -6,13 +6,16 @@
 >>> attsvm.heads.analyze_head(found[20])                          # doctest: +SKIP
 """
 
-from .analysis import analyze_head, analyze_model
+from .analysis import analyze_head
+from .arrays import from_arrays
 from .bert import Bert, read_bert, read_safetensors
 from .choices import hard_queries
 from .fit import Fit
-from .model import Head, Text, from_arrays
+from .model import Head
+from .model_analysis import analyze_model
 from .pictures import plot_curve, plot_grid, plot_sentence
 from .report import HeadReport, Reports, results_columns, results_table, to_dataframe
+from .sequences import Text
 from .steps import measure, plot_training, read_training
 from .text import example_sentences, read_sentences
 from .view import View, view

@@ -1,23 +1,17 @@
-"""Heads analysed: one, or all of a model on threads."""
+"""One head analysed, beside its controls."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ..common.check import as_choice, as_count, as_numeric, check_shape
-from ..common.progress import counted
-from ..common.replication import one_blas_thread
+from ..common.check import as_count, as_numeric, check_shape
 from .choices import best_rule, hard_queries, is_sink, sink_value, split
 from .controls import Factors, Null, gaussian_factors, null_head, random_rows, shuffled_factors
-from .fit import FEWEST, Fit, fit_svm
-from .model import Head, as_heads, check_head
-from .report import HeadReport, Reports
+from .fit import FEWEST, fit_svm
+from .model import Head, check_head
+from .report import HeadReport
 
 SIZES = (100, 400, 1500, 4000, 16_000)  # of the curve over the number of queries
 TEST = 500  # queries; an accuracy of 0.9 is then known to 0.013
@@ -154,95 +148,6 @@ def _null(head: Head, factors: Factors, wanted: tuple[int, float, bool], queries
             rule = right[best]
         draws.append((len(hard), len(train), fit.cosine, own, fit.accuracy, rule))
     return Null(*map(np.array, zip(*draws, strict=True))) if draws else None
-
-
-def analyze_model(
-    heads: Sequence[Head], *, null: bool | str = True, n_jobs: int | None = None, progress: bool = False, **options: Any
-) -> Reports:
-    """Read many heads as support vector machines, several at a time on threads.
-
-    Parameters
-    ----------
-    heads : list of Head
-    null : bool or "layer"
-        Whether to solve the controls too; "layer": heads that learned nothing are drawn for one head of each layer
-        alone, that with the median number of hard queries.
-    n_jobs : int, optional
-        Threads; by default as many as there are processors.  Changes no result.
-    progress : bool
-        Show a bar.
-    **options
-        As for :func:`analyze_head`.
-
-    Returns
-    -------
-    Reports
-        A list of :class:`HeadReport` in the order of ``heads``, without the weights W; a table in a notebook, and as a
-        DataFrame by ``to_dataframe()``.  :func:`results_table` and :func:`results_columns` show them too.
-
-    Raises
-    ------
-    ValueError, TypeError
-        Naming the argument that does not fit.
-    KeyboardInterrupt
-        On Ctrl-C, once the heads under way are done; its ``.partial`` holds the reports so far.
-
-    Examples
-    --------
-    >>> import attsvm
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> Wq, Wk = rng.standard_normal((2, 8, 8))
-    >>> heads = attsvm.heads.from_arrays(rng.standard_normal((60, 6, 8)), Wq, None, Wk, None, heads=2)
-    >>> [report.fit.status for report in attsvm.heads.analyze_model(heads, queries=40, n_jobs=2)]
-    ['optimal', 'optimal']
-    """
-    jobs = as_count("n_jobs", n_jobs or os.cpu_count() or 1, 1)
-    if not isinstance(null, bool):
-        as_choice("null", null, ("layer",))
-    heads = as_heads(heads)
-    middle = _middle_heads(heads, options.get("threshold")) if null == "layer" else set(range(len(heads)))
-    done: dict[int, HeadReport] = {}
-    with one_blas_thread(), ThreadPoolExecutor(jobs) as pool:
-        tasks = {
-            pool.submit(analyze_head, head, null=bool(null) and k in middle, **options): k
-            for k, head in enumerate(heads)
-        }
-        finished: Any = as_completed(tasks)
-        try:
-            for task in counted(finished, len(tasks), "solve", "head") if progress else finished:
-                done[tasks[task]] = _light(task.result())
-        except BaseException as error:
-            pool.shutdown(wait=False, cancel_futures=True)
-            if isinstance(error, KeyboardInterrupt):
-                error.partial = Reports(done[k] for k in sorted(done))  # type: ignore[attr-defined]  # what interrupted calls carry
-            raise
-    if null == "layer":
-        shared = {heads[k].layer: done[k] for k in middle}
-        for k, report in done.items():
-            of = shared[report.head.layer]
-            done[k] = replace(report, null=of.null, shuffled=of.shuffled)
-    return Reports(done[k] for k in sorted(done))
-
-
-def _middle_heads(heads: Sequence[Head], threshold: float | None) -> set[int]:
-    """Of each layer, the head with the median number of hard queries."""
-    found: set[int] = set()
-    counts = [(head.choices.top > (head.threshold if threshold is None else threshold)).sum() for head in heads]
-    for layer in {head.layer for head in heads}:
-        own = sorted((k for k, head in enumerate(heads) if head.layer == layer), key=lambda k: counts[k])
-        found.add(own[len(own) // 2])
-    return found
-
-
-def _light(report: HeadReport) -> HeadReport:
-    """Without the matrices."""
-
-    def without(fits: Iterable[Fit | None]) -> list[Any]:
-        return [None if fit is None else replace(fit, W=None) for fit in fits]
-
-    nuclear, random = without([report.nuclear, report.random])
-    return replace(report, curve=without(report.curve), nuclear=nuclear, random=random)
 
 
 def _labels(head: Head, labels: Any) -> np.ndarray:

@@ -22,9 +22,10 @@ from typing import Any
 
 import numpy as np
 
+from ..common.pool import one_blas_thread
 from ..common.progress import counted
-from ..common.replication import one_blas_thread
-from .model import Head, from_arrays
+from .arrays import from_arrays
+from .model import Head
 from .wordpiece import WordPiece
 
 LINEAR = ("query.weight", "query.bias", "key.weight", "key.bias")

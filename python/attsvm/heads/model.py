@@ -1,136 +1,21 @@
-"""One attention head as this package sees it: tokens, queries, who sees what, and the factors K and Q of its logits."""
+"""One attention head as this package sees it: its sequences, queries, and the factors K and Q of its logits."""
 
 from __future__ import annotations
 
 import functools
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..attention.tokens import read_tokens
-from ..common.check import as_count, as_floats, as_list, as_number, check_parts, check_type
+from ..common.check import as_list, as_number, check_type
+from ..common.maps import Mapped
 from ..common.storage import storable
+from .sequences import Text
 
 THRESHOLD = 0.9  # least attention on one token for a query to count
 QUERIES = 1500  # that train an SVM at most
-
-
-def printable(word: str) -> str:
-    """The word with its control characters written out: a terminal would obey them."""
-    return word if word.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in word)
-
-
-@storable
-@dataclass(frozen=True, eq=False)
-class Text:
-    """The sequences that a layer attends to, and who sees what.
-
-    Attributes
-    ----------
-    keys : (N, dk) array
-        All tokens below each other: inputs of the layer with a 1 appended (it carries the biases), or keys as
-        attention gets them.
-    lengths, counts : (n,) integer arrays
-        Tokens and queries of each sequence; the same in self-attention.
-    words, query_words : list of n lists of str, or None
-        Tokens and queries as text.
-    start, stop : (M,) integer arrays
-        Query q sees the tokens ``start[q] .. stop[q] - 1`` of its sequence; none where both are equal.
-    visible : dict of int to (S, T) bool array
-        Who sees what in the sequences where these tokens have gaps.
-    numbers : (n,) integer array
-        Which of all sequences that the model was given these are.
-    places : (n, 4) integer array
-        Queries and tokens of each sequence with its padding, and where the first of those kept stood.
-    total : int
-        How many sequences the model was given.
-    """
-
-    keys: np.ndarray
-    lengths: np.ndarray
-    words: Sequence[Sequence[str]] | None = None
-    counts: Any = None
-    query_words: Sequence[Sequence[str]] | None = None
-    start: Any = None
-    stop: Any = None
-    visible: Mapping[int, np.ndarray] = field(default_factory=dict)
-    numbers: Any = None
-    places: Any = None
-    total: int = 0
-
-    def __post_init__(self) -> None:
-        if self.counts is None:
-            object.__setattr__(self, "counts", self.lengths)
-            object.__setattr__(self, "query_words", self.words)
-        n, queries = len(self.lengths), int(self.counts.sum())
-        check_parts("lengths", self.lengths, len(self.keys), least=0)
-        if self.start is not None:
-            check_parts("counts", self.counts, len(self.start), least=0)
-        places = np.column_stack([self.counts, self.lengths, np.zeros((n, 2), dtype=np.intp)])
-        defaults = {
-            "start": np.zeros(queries, dtype=np.intp),
-            "stop": np.repeat(self.lengths, self.counts),
-            "numbers": np.arange(n),
-            "places": places,
-        }
-        for name, value in defaults.items():
-            if getattr(self, name) is None:
-                object.__setattr__(self, name, value)
-        object.__setattr__(self, "total", max(self.total, n))
-
-    @functools.cached_property
-    def begin(self) -> np.ndarray:
-        """First token of each sequence."""
-        return np.cumsum(self.lengths) - self.lengths
-
-    @functools.cached_property
-    def query_begin(self) -> np.ndarray:
-        """First query of each sequence."""
-        return np.cumsum(self.counts) - self.counts
-
-    def query_rows(self, rows: np.ndarray) -> np.ndarray:
-        """Where the query of each row (sequence, query, ..) stands among all queries."""
-        return self.query_begin[rows[:, 0]] + rows[:, 1]
-
-    def seen(self, i: int, queries: slice = slice(None)) -> np.ndarray:
-        """Which tokens each query of sequence i (or these of them) sees, (S, T)."""
-        own = np.arange(self.query_begin[i], self.query_begin[i] + self.counts[i])[queries, None]
-        at = np.arange(self.lengths[i])
-        window = (at >= self.start[own]) & (at < self.stop[own])
-        return window & self.visible[i][queries] if i in self.visible else window
-
-    def window(self, i: int, query: int) -> np.ndarray:
-        """The tokens that a query of sequence i sees."""
-        if i in self.visible:
-            return np.flatnonzero(self.visible[i][query])
-        at = self.query_begin[i] + query
-        return np.arange(self.start[at], self.stop[at])
-
-    def find(self, number: int) -> int:
-        """Index among the sequences kept of sequence ``number`` of all."""
-        at = np.searchsorted(self.numbers, number)
-        if at < len(self.numbers) and self.numbers[at] == number:
-            return int(at)
-        if not 0 <= number < self.total:
-            raise LookupError(f"sequence must lie in 0 .. {self.total - 1}, got {number}")
-        raise LookupError(
-            f"sequence {number} was not kept: {len(self.numbers)} of {self.total} were, drawn at random; read again "
-            "with a larger tokens=, and with store= (a folder) where memory is short"
-        )
-
-    def names(self, sentences: Any, tokens: Any) -> np.ndarray:
-        """Tokens of sequences as text; their indices where there is none."""
-        pairs = zip(sentences, tokens, strict=True)
-        return np.array([f"{t}" if self.words is None else printable(self.words[i][t]) for i, t in pairs], dtype=str)
-
-    def query_names(self, sentences: Any, queries: Any) -> np.ndarray:
-        """Queries of sequences as text; their indices where there is none."""
-        pairs = zip(sentences, queries, strict=True)
-        known = self.query_words
-        return np.array([f"{q}" if known is None else printable(known[i][q]) for i, q in pairs], dtype=str)
 
 
 @storable
@@ -145,7 +30,7 @@ class Choices(NamedTuple):
 
 @storable
 @dataclass(frozen=True, eq=False)
-class Logits:
+class Logits(Mapped):
     """What the model's softmax was given: ``cap tanh(scaling q.k / cap) + bias``, and a logit no token has.
 
     Attributes
@@ -171,7 +56,7 @@ class Logits:
 
 @storable
 @dataclass(frozen=True, eq=False)
-class Head:
+class Head(Mapped):
     """A head of a trained model: which sequences it read, and its bilinear form ``W = K Q^T``.
 
     Attributes
@@ -375,86 +260,3 @@ def as_threshold(value: Any) -> float:
 
 def as_heads(heads: Any) -> list[Head]:
     return as_list("heads", heads, Head, MADE_BY)
-
-
-def from_arrays(
-    inputs: Any,
-    Wq: Any,
-    bq: Any,
-    Wk: Any,
-    bk: Any,
-    *,
-    heads: int = 1,
-    scale: float | None = None,
-    tokens: Sequence[Sequence[str]] | None = None,
-    causal: bool = False,
-    layer: int = 0,
-) -> list[Head]:
-    """The heads of a layer of any model, from its inputs and the weights of its query and key maps.
-
-    Parameters
-    ----------
-    inputs : (n, T, d) array_like, or list of n (T_i, d) array_likes
-        What the query and key maps are applied to (after the layer norm, where the model has one there).
-    Wq : (heads * m, d) array_like
-        Stored as ``torch.nn.Linear`` does: ``queries = inputs Wq^T + bq``; head h owns the rows ``h m .. h m + m - 1``.
-    Wk : (groups * m, d) array_like
-        As many rows as Wq, or fewer where ``heads / groups`` query heads share a key head (grouped queries).
-    bq, bk : (heads * m,) and (groups * m,) array_like, or None
-    heads : int
-        Of the queries.
-    scale : float, optional
-        Factor on the logits; ``1 / sqrt(m)`` by default.
-    tokens : list of n lists of str, optional
-        The tokens as text, for tables and pictures.
-    causal : bool
-        Whether a token attends only to those at or before it.
-    layer : int
-        For tables and pictures.
-
-    Returns
-    -------
-    list of Head
-
-    Notes
-    -----
-    The logits must be a bilinear form of the inputs: with rotary positions, or with a layer norm on queries and keys,
-    they are not.  :func:`attsvm.torch.read` reads those.
-
-    Examples
-    --------
-    >>> import attsvm
-    >>> (head,) = attsvm.heads.from_arrays([[[1.0, 0.0], [0.0, 1.0]]], [[1.0, 0.0]], [0.5], [[0.0, 2.0]], None)
-    >>> head.logits(0)
-    array([[0., 3.],
-           [0., 1.]])
-    """
-    flat, lengths = read_tokens("inputs", inputs)
-    heads = as_count("heads", heads, 1)
-    Wq = as_floats("Wq", Wq, "heads * m, d", (None, flat.shape[1]))
-    if len(Wq) % heads:
-        raise ValueError(f"Wq must have a multiple of heads = {heads} rows, got {len(Wq)}")
-    m = len(Wq) // heads
-    Wk = as_floats("Wk", Wk, "groups * m, d", (None, flat.shape[1]))
-    if len(Wk) == 0 or len(Wk) % m or heads % (len(Wk) // m):
-        raise ValueError(f"Wk must have {len(Wq)} rows, or {m} for each key head that query heads share, got {len(Wk)}")
-    bq, bk = (
-        np.zeros(len(W)) if bias is None else as_floats(name, bias, f"{letters} * m", (len(W),))
-        for name, bias, W, letters in (("bq", bq, Wq, "heads"), ("bk", bk, Wk, "groups"))
-    )
-    try:
-        named = lengths.tolist() if tokens is None else [len(some) for some in tokens]
-    except TypeError:
-        raise TypeError(f"tokens must be a list of words for each sentence, got {tokens!r:.60}") from None
-    if named != lengths.tolist():
-        raise ValueError(
-            f"tokens must name every token of the {len(lengths)} sentences of inputs, {lengths.sum()} in all, "
-            f"got {sum(named)} in {len(named)} sentences"
-        )
-    stop = np.arange(len(flat)) - np.repeat(np.cumsum(lengths) - lengths, lengths) + 1 if causal else None
-    text = Text(np.append(flat, np.ones((len(flat), 1), flat.dtype), axis=1), lengths, tokens, stop=stop)
-    factor = 1 / math.sqrt(m) if scale is None else as_number("scale", scale)
-    K, Q = np.column_stack([Wk, bk]).T, np.column_stack([Wq, bq]).T * factor
-    shared = heads // (len(Wk) // m)
-    keys = [K[:, g * m : g * m + m] for g in range(len(Wk) // m)]
-    return [Head(layer, h, text, keys[h // shared], Q[:, h * m : h * m + m]) for h in range(heads)]

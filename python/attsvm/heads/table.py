@@ -13,7 +13,7 @@ import numpy as np
 from ..report.tables import table
 from .choices import FEW
 from .fit import Fit
-from .model import Text
+from .sequences import Text
 
 if TYPE_CHECKING:
     from .report import HeadReport

@@ -10,8 +10,8 @@ from typing import Any
 
 from ..common.check import as_count
 from ..common.files import replacing
-from .analysis import analyze_model
 from .model import Head, as_heads
+from .model_analysis import analyze_model
 from .report import HeadReport, as_reports
 from .view_data import contents
 

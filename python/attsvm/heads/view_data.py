@@ -12,9 +12,10 @@ import numpy as np
 
 from .cases import Cases, as_cases
 from .choices import hard_queries
-from .model import Head, Text
+from .model import Head
 from .pictures import READABLE
 from .report import HeadReport
+from .sequences import Text
 from .table import SPACES, number, sentence_text
 from .why import directions, svm_weights
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..heads.model import Choices, Head, Logits, Text
+from ..heads.model import Choices, Head, Logits
+from ..heads.sequences import Text
 from .batch import Batch
 from .call import OneSequence, Standard, sequence, shared_heads, standardize
 from .keep import Column, Sample

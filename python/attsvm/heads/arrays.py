@@ -1,0 +1,97 @@
+"""Heads from arrays: the inputs of a layer and the weights of its query and key maps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..attention.tokens import read_tokens
+from ..common.check import as_count, as_floats, as_number
+from .model import Head
+from .sequences import Text
+
+
+def from_arrays(
+    inputs: Any,
+    Wq: Any,
+    bq: Any,
+    Wk: Any,
+    bk: Any,
+    *,
+    heads: int = 1,
+    scale: float | None = None,
+    tokens: Sequence[Sequence[str]] | None = None,
+    causal: bool = False,
+    layer: int = 0,
+) -> list[Head]:
+    """The heads of a layer of any model, from its inputs and the weights of its query and key maps.
+
+    Parameters
+    ----------
+    inputs : (n, T, d) array_like, or list of n (T_i, d) array_likes
+        What the query and key maps are applied to (after the layer norm, where the model has one there).
+    Wq : (heads * m, d) array_like
+        Stored as ``torch.nn.Linear`` does: ``queries = inputs Wq^T + bq``; head h owns the rows ``h m .. h m + m - 1``.
+    Wk : (groups * m, d) array_like
+        As many rows as Wq, or fewer where ``heads / groups`` query heads share a key head (grouped queries).
+    bq, bk : (heads * m,) and (groups * m,) array_like, or None
+    heads : int
+        Of the queries.
+    scale : float, optional
+        Factor on the logits; ``1 / sqrt(m)`` by default.
+    tokens : list of n lists of str, optional
+        The tokens as text, for tables and pictures.
+    causal : bool
+        Whether a token attends only to those at or before it.
+    layer : int
+        For tables and pictures.
+
+    Returns
+    -------
+    list of Head
+
+    Notes
+    -----
+    The logits must be a bilinear form of the inputs: with rotary positions, or with a layer norm on queries and keys,
+    they are not.  :func:`attsvm.torch.read` reads those.
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> (head,) = attsvm.heads.from_arrays([[[1.0, 0.0], [0.0, 1.0]]], [[1.0, 0.0]], [0.5], [[0.0, 2.0]], None)
+    >>> head.logits(0)
+    array([[0., 3.],
+           [0., 1.]])
+    """
+    flat, lengths = read_tokens("inputs", inputs)
+    heads = as_count("heads", heads, 1)
+    Wq = as_floats("Wq", Wq, "heads * m, d", (None, flat.shape[1]))
+    if len(Wq) % heads:
+        raise ValueError(f"Wq must have a multiple of heads = {heads} rows, got {len(Wq)}")
+    m = len(Wq) // heads
+    Wk = as_floats("Wk", Wk, "groups * m, d", (None, flat.shape[1]))
+    if len(Wk) == 0 or len(Wk) % m or heads % (len(Wk) // m):
+        raise ValueError(f"Wk must have {len(Wq)} rows, or {m} for each key head that query heads share, got {len(Wk)}")
+    bq, bk = (
+        np.zeros(len(W)) if bias is None else as_floats(name, bias, f"{letters} * m", (len(W),))
+        for name, bias, W, letters in (("bq", bq, Wq, "heads"), ("bk", bk, Wk, "groups"))
+    )
+    try:
+        named = lengths.tolist() if tokens is None else [len(some) for some in tokens]
+    except TypeError:
+        raise TypeError(f"tokens must be a list of words for each sentence, got {tokens!r:.60}") from None
+    if named != lengths.tolist():
+        raise ValueError(
+            f"tokens must name every token of the {len(lengths)} sentences of inputs, {lengths.sum()} in all, "
+            f"got {sum(named)} in {len(named)} sentences"
+        )
+    stop = np.arange(len(flat)) - np.repeat(np.cumsum(lengths) - lengths, lengths) + 1 if causal else None
+    text = Text(np.append(flat, np.ones((len(flat), 1), flat.dtype), axis=1), lengths, tokens, stop=stop)
+    factor = 1 / math.sqrt(m) if scale is None else as_number("scale", scale)
+    K, Q = np.column_stack([Wk, bk]).T, np.column_stack([Wq, bq]).T * factor
+    shared = heads // (len(Wk) // m)
+    keys = [K[:, g * m : g * m + m] for g in range(len(Wk) // m)]
+    return [Head(layer, h, text, keys[h // shared], Q[:, h * m : h * m + m]) for h in range(heads)]

@@ -1,0 +1,125 @@
+"""All heads of a model analysed, on threads or a cluster, and kept in a file as they are done."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..common.check import as_choice
+from ..common.pool import as_jobs, on_workers
+from ..common.progress import counted
+from ..common.storage import state_of
+from .analysis import analyze_head
+from .fit import Fit
+from .kept import Kept
+from .model import Head, as_heads
+from .report import HeadReport, Reports
+
+
+def analyze_model(
+    heads: Sequence[Head],
+    *,
+    null: bool | str = True,
+    n_jobs: int | None = None,
+    file: str | os.PathLike[str] | None = None,
+    progress: bool = False,
+    **options: Any,
+) -> Reports:
+    """Read many heads as support vector machines, several at a time.
+
+    Parameters
+    ----------
+    heads : list of Head
+    null : bool or "layer"
+        Whether to solve the controls too; "layer": heads that learned nothing are drawn for one head of each layer
+        alone, that with the median number of hard queries.
+    n_jobs : int, optional
+        Workers, counted as joblib does; all cores by default, or what ``joblib.parallel_config`` says.  Changes no
+        result.
+    file : path, optional
+        Reports are written there as they are done, and those that it holds of these heads are not made again.
+    progress : bool
+        Show a bar.
+    **options
+        As for :func:`analyze_head`.
+
+    Returns
+    -------
+    Reports
+        A list of :class:`HeadReport` in the order of ``heads``, without the weights W; a table in a notebook, and as a
+        DataFrame by ``to_dataframe()``.  :func:`results_table` and :func:`results_columns` show them too.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming the argument that does not fit; and for a file of other heads, other options or something else.
+    ModuleNotFoundError
+        Without joblib: ``pip install joblib``.
+    KeyboardInterrupt
+        On Ctrl-C, once the heads under way are done; its ``.partial`` holds the reports so far.
+
+    Notes
+    -----
+    Workers are threads, since computations in C release the GIL; inside ``with joblib.parallel_config("loky")`` (or
+    "dask", "ray") they are those of that backend.  Heads that :func:`attsvm.torch.read` stored (``store=``) travel as
+    places in its files, which every worker must see; others by value.
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> Wq, Wk = rng.standard_normal((2, 8, 8))
+    >>> heads = attsvm.heads.from_arrays(rng.standard_normal((60, 6, 8)), Wq, None, Wk, None, heads=2)
+    >>> [report.fit.status for report in attsvm.heads.analyze_model(heads, queries=40, n_jobs=2)]
+    ['optimal', 'optimal']
+    """
+    n_jobs = as_jobs(n_jobs)
+    if not isinstance(null, bool):
+        as_choice("null", null, ("layer",))
+    heads = as_heads(heads)
+    middle = _middle_heads(heads, options.get("threshold")) if null == "layer" else set(range(len(heads)))
+    tasks = [(head, options | {"null": bool(null) and k in middle}) for k, head in enumerate(heads)]
+    kept = Kept(file, tasks)
+    done = {k: HeadReport(heads[k], **found) for k, found in kept.found.items()}
+    missing = [k for k in range(len(heads)) if k not in done]
+    try:
+        with on_workers(_found, (tasks[k] for k in missing), n_jobs, "analyze_model") as results:
+            each = counted(results, len(missing), "solve", "head") if progress else results
+            for k, found in zip(missing, each, strict=False):
+                kept.add(k, found)
+                done[k] = HeadReport(heads[k], **found)
+    except KeyboardInterrupt as interrupt:
+        interrupt.partial = Reports(done[k] for k in sorted(done))  # type: ignore[attr-defined]
+        raise
+    if null == "layer":
+        shared = {heads[k].layer: done[k] for k in middle}
+        for k, report in done.items():
+            of = shared[report.head.layer]
+            done[k] = replace(report, null=of.null, shuffled=of.shuffled)
+    return Reports(done[k] for k in sorted(done))
+
+
+def _found(head: Head, options: dict[str, Any]) -> dict[str, Any]:
+    """What a report consists of, without the head, which whoever asks has, and without matrices."""
+    found = state_of(analyze_head(head, **options))
+    del found["head"]
+    for name in ("nuclear", "random"):
+        found[name] = _light(found[name])
+    return found | {"curve": [_light(fit) for fit in found["curve"]]}
+
+
+def _light(fit: Fit | None) -> Fit | None:
+    return None if fit is None else replace(fit, W=None)
+
+
+def _middle_heads(heads: Sequence[Head], threshold: float | None) -> set[int]:
+    """Of each layer, the head with the median number of hard queries."""
+    found: set[int] = set()
+    counts = [(head.choices.top > (head.threshold if threshold is None else threshold)).sum() for head in heads]
+    for layer in {head.layer for head in heads}:
+        own = sorted((k for k, head in enumerate(heads) if head.layer == layer), key=lambda k: counts[k])
+        found.add(own[len(own) // 2])
+    return found

@@ -1,0 +1,129 @@
+"""The sequences that the heads of a layer attend to: tokens, their text, and who sees what."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..common.check import check_parts
+from ..common.maps import Mapped
+from ..common.storage import storable
+
+
+def printable(word: str) -> str:
+    """The word with its control characters written out: a terminal would obey them."""
+    return word if word.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in word)
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class Text(Mapped):
+    """The sequences that a layer attends to, and who sees what.
+
+    Attributes
+    ----------
+    keys : (N, dk) array
+        All tokens below each other: inputs of the layer with a 1 appended (it carries the biases), or keys as
+        attention gets them.
+    lengths, counts : (n,) integer arrays
+        Tokens and queries of each sequence; the same in self-attention.
+    words, query_words : list of n lists of str, or None
+        Tokens and queries as text.
+    start, stop : (M,) integer arrays
+        Query q sees the tokens ``start[q] .. stop[q] - 1`` of its sequence; none where both are equal.
+    visible : dict of int to (S, T) bool array
+        Who sees what in the sequences where these tokens have gaps.
+    numbers : (n,) integer array
+        Which of all sequences that the model was given these are.
+    places : (n, 4) integer array
+        Queries and tokens of each sequence with its padding, and where the first of those kept stood.
+    total : int
+        How many sequences the model was given.
+    """
+
+    keys: np.ndarray
+    lengths: np.ndarray
+    words: Sequence[Sequence[str]] | None = None
+    counts: Any = None
+    query_words: Sequence[Sequence[str]] | None = None
+    start: Any = None
+    stop: Any = None
+    visible: Mapping[int, np.ndarray] = field(default_factory=dict)
+    numbers: Any = None
+    places: Any = None
+    total: int = 0
+
+    def __post_init__(self) -> None:
+        if self.counts is None:
+            object.__setattr__(self, "counts", self.lengths)
+            object.__setattr__(self, "query_words", self.words)
+        n, queries = len(self.lengths), int(self.counts.sum())
+        check_parts("lengths", self.lengths, len(self.keys), least=0)
+        if self.start is not None:
+            check_parts("counts", self.counts, len(self.start), least=0)
+        places = np.column_stack([self.counts, self.lengths, np.zeros((n, 2), dtype=np.intp)])
+        defaults = {
+            "start": np.zeros(queries, dtype=np.intp),
+            "stop": np.repeat(self.lengths, self.counts),
+            "numbers": np.arange(n),
+            "places": places,
+        }
+        for name, value in defaults.items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, value)
+        object.__setattr__(self, "total", max(self.total, n))
+
+    @functools.cached_property
+    def begin(self) -> np.ndarray:
+        """First token of each sequence."""
+        return np.cumsum(self.lengths) - self.lengths
+
+    @functools.cached_property
+    def query_begin(self) -> np.ndarray:
+        """First query of each sequence."""
+        return np.cumsum(self.counts) - self.counts
+
+    def query_rows(self, rows: np.ndarray) -> np.ndarray:
+        """Where the query of each row (sequence, query, ..) stands among all queries."""
+        return self.query_begin[rows[:, 0]] + rows[:, 1]
+
+    def seen(self, i: int, queries: slice = slice(None)) -> np.ndarray:
+        """Which tokens each query of sequence i (or these of them) sees, (S, T)."""
+        own = np.arange(self.query_begin[i], self.query_begin[i] + self.counts[i])[queries, None]
+        at = np.arange(self.lengths[i])
+        window = (at >= self.start[own]) & (at < self.stop[own])
+        return window & self.visible[i][queries] if i in self.visible else window
+
+    def window(self, i: int, query: int) -> np.ndarray:
+        """The tokens that a query of sequence i sees."""
+        if i in self.visible:
+            return np.flatnonzero(self.visible[i][query])
+        at = self.query_begin[i] + query
+        return np.arange(self.start[at], self.stop[at])
+
+    def find(self, number: int) -> int:
+        """Index among the sequences kept of sequence ``number`` of all."""
+        at = np.searchsorted(self.numbers, number)
+        if at < len(self.numbers) and self.numbers[at] == number:
+            return int(at)
+        if not 0 <= number < self.total:
+            raise LookupError(f"sequence must lie in 0 .. {self.total - 1}, got {number}")
+        raise LookupError(
+            f"sequence {number} was not kept: {len(self.numbers)} of {self.total} were, drawn at random; read again "
+            "with a larger tokens=, and with store= (a folder) where memory is short"
+        )
+
+    def names(self, sentences: Any, tokens: Any) -> np.ndarray:
+        """Tokens of sequences as text; their indices where there is none."""
+        pairs = zip(sentences, tokens, strict=True)
+        return np.array([f"{t}" if self.words is None else printable(self.words[i][t]) for i, t in pairs], dtype=str)
+
+    def query_names(self, sentences: Any, queries: Any) -> np.ndarray:
+        """Queries of sequences as text; their indices where there is none."""
+        pairs = zip(sentences, queries, strict=True)
+        known = self.query_words
+        return np.array([f"{q}" if known is None else printable(known[i][q]) for i, q in pairs], dtype=str)

@@ -1,0 +1,108 @@
+"""Heads on workers: the same numbers on threads and processes, arrays travel as places in files, a file resumes."""
+
+from __future__ import annotations
+
+import pickle
+
+import attsvm
+import numpy as np
+import pytest
+from attsvm import heads
+from attsvm.heads import model_analysis
+from attsvm.heads.model import Head
+from attsvm.heads.sequences import Text
+
+joblib = pytest.importorskip("joblib")
+OPTIONS = dict(threshold=0.6, queries=40, nuclear_queries=0, splits=2, progress=False)
+
+
+def stored(folder, n=40, T=6, d=5):
+    """Two heads of memory-mapped tokens, as attsvm.torch.read(store=) leaves them."""
+    rng = np.random.default_rng(3)
+    np.save(folder / "keys.npy", rng.standard_normal((2, n * T, d)))
+    np.save(folder / "norms.npy", rng.random(n * T))
+    keys = list(np.load(folder / "keys.npy", mmap_mode="r"))
+    text = Text(keys[1], np.full(n, T), [list("abcdef")] * n)
+    K, Q = 2 * rng.standard_normal((2, 2, d, 3))
+    norms = np.load(folder / "norms.npy", mmap_mode="r")
+    return [Head(0, h, text, K[h], Q[h], keys[h], value_norms=norms) for h in range(2)]
+
+
+@pytest.fixture
+def found(tmp_path):
+    return stored(tmp_path)
+
+
+def columns(reports):
+    return {name: np.asarray(column) for name, column in heads.results_columns(reports).items()}
+
+
+def same(a, b):
+    a, b = columns(a), columns(b)
+    assert list(a) == list(b)
+    for name in a:
+        np.testing.assert_array_equal(a[name], b[name])
+
+
+def test_mapped_arrays_are_pickled_as_places(found):
+    whole = len(pickle.dumps(found))
+    size = found[0].keys.nbytes
+    assert whole < size < pickle.dumps(np.asarray(found[0].keys)).__sizeof__()
+    for head, again in zip(found, pickle.loads(pickle.dumps(found)), strict=True):
+        for name in ("keys", "queries", "value_norms", "K", "Q"):
+            np.testing.assert_array_equal(getattr(again, name), getattr(head, name))
+        assert isinstance(again.keys, np.memmap) and again.causal == head.causal and again.text.words == head.text.words
+        np.testing.assert_array_equal(again.choices.selected, head.choices.selected)
+    part = Text(found[0].keys[6:12], np.array([6]))
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(part)).keys, part.keys)
+    across = Text(found[0].keys[:, :2], np.full(40, 6))  # not contiguous: by value
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(across)).keys, across.keys)
+
+
+@pytest.mark.slow
+def test_processes_find_the_same(found):
+    expected = heads.analyze_model(found, n_jobs=1, **OPTIONS)
+    with joblib.parallel_config("loky", n_jobs=2):
+        again = heads.analyze_model(found, **OPTIONS)
+    same(expected, again)
+    assert [report.head for report in again] == found
+
+
+def test_a_file_keeps_what_is_done(found, tmp_path, monkeypatch):
+    path = tmp_path / "heads.log"
+    expected = heads.analyze_model(found, n_jobs=1, **OPTIONS)
+    done = []
+
+    def analyzed(head, **options):
+        done.append(head)
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        return heads.analyze_head(head, **options)
+
+    monkeypatch.setattr(model_analysis, "analyze_head", analyzed)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        heads.analyze_model(found, n_jobs=1, file=path, **OPTIONS)
+    assert len(caught.value.partial) == 1
+    torn = path.read_bytes()
+    path.write_bytes(torn + torn[:300])  # a second record that an interruption cut short
+    same(heads.analyze_model(found, n_jobs=1, file=path, **OPTIONS), expected)
+    assert len(done) == 3 and done[0] is found[0] and done[2] is found[1]
+    same(heads.analyze_model(found[::-1], n_jobs=1, file=path, **OPTIONS)[::-1], expected)
+    assert len(done) == 3
+
+
+def test_a_file_of_something_else_is_refused(found, tmp_path):
+    path = tmp_path / "heads.log"
+    heads.analyze_model(found[:1], n_jobs=1, file=path, **OPTIONS)
+    with pytest.raises(ValueError, match=r"heads.log holds layer 0 head 0 of another model, text, version or options"):
+        heads.analyze_model(found, n_jobs=1, file=path, **OPTIONS | {"seed": 1})
+    for content in (b"run,x\n", b""):
+        other = tmp_path / "other"
+        other.write_bytes(content)
+        if content:
+            with pytest.raises(ValueError, match="other is not a file of analyze_model"):
+                heads.analyze_model(found[:1], file=other, **OPTIONS)
+    np.save(tmp_path / "array.npy", np.ones(3))
+    with pytest.raises(ValueError):
+        heads.analyze_model(found[:1], file=tmp_path / "array.npy", **OPTIONS)
+    assert attsvm.heads.analyze_model(found[:1], n_jobs=1, file=other, **OPTIONS)[0].hard > 0
