@@ -8,8 +8,8 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-#define PANEL 16        /* rows that go through a product together */
-#define WORTH_A_PANEL 4 /* rows of one sequence below which each is computed by itself */
+#define PANEL GEMM_PANEL /* rows that go through a product together */
+#define WORTH_A_PANEL 4  /* rows of one sequence below which each is computed by itself */
 
 /* Whether any sequence has enough rows for a panel. */
 static int uses_panels(const struct windows *w, ptrdiff_t runs)
@@ -121,7 +121,7 @@ static void panel(struct backward_rows *out, const struct backward *backward, co
     const struct windows *w = backward->w;
     ptrdiff_t dk = w->dk;
     gemm_pack_transposed(backward->panel, U + row * dk, dk, rows, dk);
-    gemm_rows(backward->tile, PANEL, X, dk, backward->panel, T, PANEL, dk);
+    gemm_rows(backward->tile, PANEL, X, dk, backward->panel, dk, T, PANEL, dk, 0);
     for (ptrdiff_t i = 0; i < rows; i += SOFTMAX_LANES) {
         ptrdiff_t columns = rows - i < SOFTMAX_LANES ? rows - i : SOFTMAX_LANES;
         struct softmax_interleaved s;

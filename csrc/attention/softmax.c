@@ -122,51 +122,33 @@ struct softmax softmax_backward(double *restrict c, double *restrict prob, const
 
 #define LANES SOFTMAX_LANES
 
-SIMD_DISPATCH
-void softmax_backward_interleaved(struct softmax_interleaved *restrict out, double *restrict c, ptrdiff_t ldc,
-                                  const double *restrict score, ptrdiff_t lds, ptrdiff_t T)
+/* c from logits, relative to `top`, and the mean; `shifted`: some shift is not 0. */
+INLINE void backward_lanes(struct softmax_interleaved *restrict out, double *restrict c, ptrdiff_t ldc,
+                           const double *restrict score, ptrdiff_t lds, const double *restrict top, ptrdiff_t T,
+                           int shifted)
 {
-    double top[LANES], at[LANES], g_a[LANES], shift[LANES], same[LANES], other[LANES], lift[LANES], scale[LANES],
-        mean[LANES];
+    double g_a[LANES], shift[LANES], same[LANES], other[LANES], lift[LANES], scale[LANES], mean[LANES];
     for (int i = 0; i < LANES; ++i) {
-        top[i] = c[i];
-        at[i] = 0;
-        g_a[i] = score[i];
-        shift[i] = -__builtin_inf();
+        g_a[i] = out->score[i];
+        shift[i] = out->shift[i];
         same[i] = other[i] = lift[i] = 0;
     }
-    for (ptrdiff_t t = 1; t < T; ++t) {
-#pragma omp simd
-        for (int i = 0; i < LANES; ++i) {
-            double l = c[t * ldc + i];
-            at[i] = l > top[i] ? (double)t : at[i];
-            g_a[i] = l > top[i] ? score[t * lds + i] : g_a[i];
-            top[i] = l > top[i] ? l : top[i];
-        }
-    }
-    for (ptrdiff_t t = 0; t < T; ++t) {
-#pragma omp simd
-        for (int i = 0; i < LANES; ++i) {
-            double candidate = score[t * lds + i] != g_a[i] ? c[t * ldc + i] - top[i] : -__builtin_inf();
-            shift[i] = candidate > shift[i] ? candidate : shift[i];
-        }
-    }
-    for (int i = 0; i < LANES; ++i)
-        shift[i] = shift[i] < NEAR_UNDERFLOW && shift[i] > -__builtin_inf() ? shift[i] : 0.0;
     for (ptrdiff_t t = 0; t < T; ++t) {
 #pragma omp simd
         for (int i = 0; i < LANES; ++i) {
             double difference = score[t * lds + i] - g_a[i];
-            double weight = exponential_nonpositive(c[t * ldc + i] - top[i] - (difference != 0 ? shift[i] : 0.0));
+            double by = shifted && difference != 0 ? shift[i] : 0.0;
+            double weight = exponential_nonpositive(c[t * ldc + i] - top[i] - by);
             c[t * ldc + i] = weight;
-            same[i] += difference != 0 ? 0.0 : weight;
-            other[i] += difference != 0 ? weight : 0.0;
+            same[i] += shifted && difference != 0 ? 0.0 : weight;
+            if (shifted)
+                other[i] += difference != 0 ? weight : 0.0;
             lift[i] += weight * difference;
         }
     }
 #pragma omp simd
     for (int i = 0; i < LANES; ++i) {
-        double back = exponential_nonpositive(shift[i]);
+        double back = shifted ? exponential_nonpositive(shift[i]) : 1.0;
         scale[i] = 1.0 / (same[i] + back * other[i]);
         lift[i] *= scale[i];
         mean[i] = lift[i] * back;
@@ -175,15 +157,60 @@ void softmax_backward_interleaved(struct softmax_interleaved *restrict out, doub
 #pragma omp simd
         for (int i = 0; i < LANES; ++i) {
             double difference = score[t * lds + i] - g_a[i];
-            c[t * ldc + i] *= scale[i] * (difference != 0 ? difference - mean[i] : -lift[i]);
+            c[t * ldc + i] *= scale[i] * (!shifted || difference != 0 ? difference - mean[i] : -lift[i]);
+        }
+    }
+    for (int i = 0; i < LANES; ++i)
+        out->lift[i] = lift[i];
+}
+
+SIMD_DISPATCH
+void softmax_backward_interleaved(struct softmax_interleaved *restrict out, double *restrict c, ptrdiff_t ldc,
+                                  const double *restrict score, ptrdiff_t lds, ptrdiff_t T)
+{
+    double top[LANES], least[LANES], at[LANES], g_a[LANES], shift[LANES];
+    int far = 0, shifted = 0;
+    for (int i = 0; i < LANES; ++i) {
+        top[i] = least[i] = c[i];
+        at[i] = shift[i] = 0;
+        g_a[i] = score[i];
+    }
+    for (ptrdiff_t t = 1; t < T; ++t) {
+#pragma omp simd
+        for (int i = 0; i < LANES; ++i) {
+            double l = c[t * ldc + i];
+            at[i] = l > top[i] ? (double)t : at[i];
+            g_a[i] = l > top[i] ? score[t * lds + i] : g_a[i];
+            top[i] = l > top[i] ? l : top[i];
+            least[i] = l < least[i] && l > -__builtin_inf() ? l : least[i];
+        }
+    }
+    for (int i = 0; i < LANES; ++i)
+        far |= least[i] - top[i] < NEAR_UNDERFLOW;
+    if (far) { /* the runner-up may be */
+        for (int i = 0; i < LANES; ++i)
+            shift[i] = -__builtin_inf();
+        for (ptrdiff_t t = 0; t < T; ++t) {
+#pragma omp simd
+            for (int i = 0; i < LANES; ++i) {
+                double candidate = score[t * lds + i] != g_a[i] ? c[t * ldc + i] - top[i] : -__builtin_inf();
+                shift[i] = candidate > shift[i] ? candidate : shift[i];
+            }
+        }
+        for (int i = 0; i < LANES; ++i) {
+            shift[i] = shift[i] < NEAR_UNDERFLOW && shift[i] > -__builtin_inf() ? shift[i] : 0.0;
+            shifted |= shift[i] != 0;
         }
     }
     for (int i = 0; i < LANES; ++i) {
         out->top[i] = (ptrdiff_t)at[i];
         out->score[i] = g_a[i];
-        out->lift[i] = lift[i];
         out->shift[i] = shift[i];
     }
+    if (shifted)
+        backward_lanes(out, c, ldc, score, lds, top, T, 1);
+    else
+        backward_lanes(out, c, ldc, score, lds, top, T, 0);
 }
 
 SIMD_DISPATCH

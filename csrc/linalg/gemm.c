@@ -7,7 +7,7 @@
 #include "base/simd.h"
 
 #define TALL 8
-#define WIDE 16
+#define WIDE GEMM_PANEL
 #define DEEP 128 /* most rows of A that are copied at a time: 8 KiB */
 
 ptrdiff_t gemm_packed(ptrdiff_t n, ptrdiff_t k)
@@ -43,26 +43,26 @@ void gemm_pack_transposed(double *restrict packed, const double *restrict B, ptr
     }
 }
 
-/* sum [height,16] of A's rows at distance `row`, its columns at distance `column`. */
+/* sum [height,wide] of A's rows at distance `row`, its columns at distance `column`. */
 INLINE void tile(double *restrict C, ptrdiff_t ldc, ptrdiff_t width, const double *restrict A, ptrdiff_t row,
-                 ptrdiff_t column, const double *restrict B, ptrdiff_t k, int height, int add)
+                 ptrdiff_t column, const double *restrict B, ptrdiff_t k, int height, int wide, int add)
 {
     double sum[TALL][WIDE];
     for (int i = 0; i < height; ++i)
-        for (int j = 0; j < WIDE; ++j)
+        for (int j = 0; j < wide; ++j)
             sum[i][j] = 0;
     for (ptrdiff_t l = 0; l < k; ++l) {
 #pragma GCC unroll 8
         for (int i = 0; i < height; ++i) {
             double a = A[i * row + l * column];
 #pragma omp simd
-            for (int j = 0; j < WIDE; ++j)
+            for (int j = 0; j < wide; ++j)
                 sum[i][j] += a * B[l * WIDE + j];
         }
     }
-    if (width == WIDE)
+    if (width == wide)
         for (int i = 0; i < height; ++i)
-            for (int j = 0; j < WIDE; ++j)
+            for (int j = 0; j < wide; ++j)
                 C[i * ldc + j] = (add ? C[i * ldc + j] : 0) + sum[i][j];
     else
         for (int i = 0; i < height; ++i)
@@ -72,35 +72,44 @@ INLINE void tile(double *restrict C, ptrdiff_t ldc, ptrdiff_t width, const doubl
 
 /* `height` rows, in tiles of 8, 4, 2 and 1. */
 INLINE void tiles(double *restrict C, ptrdiff_t ldc, ptrdiff_t width, const double *restrict A, ptrdiff_t row,
-                  ptrdiff_t column, const double *restrict B, ptrdiff_t k, ptrdiff_t height, int add)
+                  ptrdiff_t column, const double *restrict B, ptrdiff_t k, ptrdiff_t height, int wide, int add)
 {
     if (height >= TALL) {
-        tile(C, ldc, width, A, row, column, B, k, TALL, add);
+        tile(C, ldc, width, A, row, column, B, k, TALL, wide, add);
         return;
     }
     if (height >= 4) {
-        tile(C, ldc, width, A, row, column, B, k, 4, add);
+        tile(C, ldc, width, A, row, column, B, k, 4, wide, add);
         A += 4 * row, C += 4 * ldc, height -= 4;
     }
     if (height >= 2) {
-        tile(C, ldc, width, A, row, column, B, k, 2, add);
+        tile(C, ldc, width, A, row, column, B, k, 2, wide, add);
         A += 2 * row, C += 2 * ldc, height -= 2;
     }
     if (height >= 1)
-        tile(C, ldc, width, A, row, column, B, k, 1, add);
+        tile(C, ldc, width, A, row, column, B, k, 1, wide, add);
+}
+
+/* A panel that is at most half full takes half of the work. */
+INLINE void rows_of_tiles(double *restrict C, ptrdiff_t ldc, ptrdiff_t width, const double *restrict A, ptrdiff_t row,
+                          ptrdiff_t column, const double *restrict B, ptrdiff_t k, ptrdiff_t height, int add)
+{
+    if (width <= WIDE / 2)
+        tiles(C, ldc, width, A, row, column, B, k, height, WIDE / 2, add);
+    else
+        tiles(C, ldc, width < WIDE ? width : WIDE, A, row, column, B, k, height, WIDE, add);
 }
 
 SIMD_DISPATCH
 void gemm_rows(double *restrict C, ptrdiff_t ldc, const double *restrict A, ptrdiff_t lda,
-               const double *restrict packed, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k)
+               const double *restrict packed, ptrdiff_t deep, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, int add)
 {
     /* A few tiles of A's rows stay in cache while all panels pass. */
     for (ptrdiff_t first = 0; first < m; first += 4 * TALL) {
         ptrdiff_t last = first + 4 * TALL < m ? first + 4 * TALL : m;
         for (ptrdiff_t j = 0; j < n; j += WIDE)
             for (ptrdiff_t i = first; i < last; i += TALL)
-                tiles(C + i * ldc + j, ldc, n - j < WIDE ? n - j : WIDE, A + i * lda, lda, 1, packed + j * k, k,
-                      last - i, 0);
+                rows_of_tiles(C + i * ldc + j, ldc, n - j, A + i * lda, lda, 1, packed + j * deep, k, last - i, add);
     }
 }
 
@@ -122,7 +131,7 @@ void gemm_columns(double *restrict C, ptrdiff_t ldc, const double *restrict A, p
             from = copy;
         }
         for (ptrdiff_t j = 0; j < n; j += WIDE)
-            tiles(C + i * ldc + j, ldc, n - j < WIDE ? n - j : WIDE, from, 1, from == copy ? TALL : lda,
-                  packed + j * deep, k, height, add);
+            rows_of_tiles(C + i * ldc + j, ldc, n - j, from, 1, from == copy ? TALL : lda, packed + j * deep, k, height,
+                          add);
     }
 }

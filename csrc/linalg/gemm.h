@@ -8,6 +8,8 @@
 
 #include <stddef.h>
 
+#define GEMM_PANEL 16 /* columns of a panel */
+
 /* Length of a packed B [k,n], in doubles. */
 ptrdiff_t gemm_packed(ptrdiff_t n, ptrdiff_t k);
 
@@ -15,11 +17,12 @@ ptrdiff_t gemm_packed(ptrdiff_t n, ptrdiff_t k);
 void gemm_pack(double *packed, const double *B, ptrdiff_t ldb, ptrdiff_t n, ptrdiff_t k);
 void gemm_pack_transposed(double *packed, const double *B, ptrdiff_t ldb, ptrdiff_t n, ptrdiff_t k);
 
-/* C [m,n] = A B, A [m,k], B packed. */
-void gemm_rows(double *C, ptrdiff_t ldc, const double *A, ptrdiff_t lda, const double *packed, ptrdiff_t m, ptrdiff_t n,
-               ptrdiff_t k);
+/* C [m,n] = A B, or C += A B when `add`, A [m,k], with the first k rows of the packed B [deep,n]; rows from number i on
+ * begin at packed + GEMM_PANEL i. */
+void gemm_rows(double *C, ptrdiff_t ldc, const double *A, ptrdiff_t lda, const double *packed, ptrdiff_t deep,
+               ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, int add);
 
-/* C [m,n] = A^T B, or C += A^T B when `add`, with the first k rows of A [.,m] and of the packed B [deep,n]. */
+/* The same with A^T, A [k,m]. */
 void gemm_columns(double *C, ptrdiff_t ldc, const double *A, ptrdiff_t lda, const double *packed, ptrdiff_t deep,
                   ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, int add);
 

@@ -136,7 +136,7 @@ static double log_excess_over_infimum(const struct descender *d, ptrdiff_t r)
     const double *W = at->form == FORM_MATRIX ? at->W + r * dk * dz : d->product;
     if (at->form == FORM_FACTORS) {
         gemm_pack_transposed(d->packed, at->Q + r * dz * m, m, dz, m);
-        gemm_rows(d->product, dz, at->K + r * dk * m, m, d->packed, dk, dz, m);
+        gemm_rows(d->product, dz, at->K + r * dk * m, m, d->packed, m, dk, dz, m, 0);
     }
     matrix_rows_times_rows(d->U, w->queries, W, w->n_queries, dk, dz);
     return excess_log(d->objective, d->U, &d->excess);
@@ -291,7 +291,7 @@ static void whole_weights(double *W, const struct descender *d)
     case FORM_FACTORS:
         for (ptrdiff_t n = 0; n < N; ++n) {
             gemm_pack_transposed(d->packed, at->Q + n * w->dz * m, m, w->dz, m);
-            gemm_rows(W + n * size, w->dz, at->K + n * w->dk * m, m, d->packed, w->dk, w->dz, m);
+            gemm_rows(W + n * size, w->dz, at->K + n * w->dk * m, m, d->packed, m, w->dk, w->dz, m, 0);
         }
     }
 }

@@ -60,7 +60,7 @@ static void transform_queries(struct general_work *work, ptrdiff_t r)
         if (work->transform->through_factors)
             transform_factors(U, dk, work->B + h * M * m, m, work->transform, n, w->queries, M);
         else
-            gemm_rows(U, dk, w->queries, dz, work->packed_W + n * gemm_packed(dk, dz), M, dk, dz);
+            gemm_rows(U, dk, w->queries, dz, work->packed_W + n * gemm_packed(dk, dz), dz, M, dk, dz, 0);
     }
 }
 

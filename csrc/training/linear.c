@@ -25,7 +25,8 @@ static void init_accumulator(struct linear_accumulator *part, const struct linea
 {
     const struct objective *objective = work->objective;
     const struct windows *w = objective->w;
-    ptrdiff_t block = work->block, R = work->at->runs, rows = block * R, dk = w->dk, dz = w->dz, m = work->at->m;
+    ptrdiff_t block = work->block, R = work->at->runs, dk = w->dk, dz = w->dz, m = work->at->m;
+    ptrdiff_t rows = work->mode == LINEAR_INTERLEAVED ? simd_padded(block) : block * R;
     *part = (struct linear_accumulator){.used = 0};
     ARENA_DOUBLES(arena, dk, rows, &part->U, &part->rows.P);
     ARENA_DOUBLES(arena, rows, 1, &part->rows.score, &part->rows.lift, &part->rows.shift, &part->value,
@@ -33,8 +34,10 @@ static void init_accumulator(struct linear_accumulator *part, const struct linea
     part->log_scale = arena_zeros(arena, simd_padded(rows), 1);
     part->factor = arena_doubles(arena, simd_padded(rows), 1);
     ARENA_DOUBLES(arena, R, 1, &part->scale, &part->before, &part->scale_v, &part->loss);
-    if (work->mode == LINEAR_INTERLEAVED)
+    if (work->mode == LINEAR_INTERLEAVED) {
+        part->W = arena_doubles(arena, R * dk, dz);
         return;
+    }
     part->backward = (struct backward){.w = w, .runs = R, .scores = objective->scores};
     if (work->at->head == HEAD_IS_TRAINED) {
         part->backward.head = &work->head;
@@ -62,14 +65,13 @@ void linear_init(struct linear_work *work, enum linear_mode mode, const struct o
     ptrdiff_t M = w->n_queries;
     *work = (struct linear_work){
         .mode = mode, .objective = objective, .at = at, .transform = transform, .block = block_of(at->runs, M)};
+    work->unit = mode == LINEAR_INTERLEAVED ? GEMM_PANEL : 1;
     double cost = transform_cost(w, at) + 2 * (double)at->runs * (double)windows_entries(w) * (double)w->dk;
-    int several = mode != LINEAR_INTERLEAVED && threads != NULL && cost > WORTH_THREADS;
+    int several = threads != NULL && cost > WORTH_THREADS;
     work->threads = several ? threads : NULL;
     work->n_accumulators = several ? threads->most : 1;
-    if (mode == LINEAR_INTERLEAVED) {
+    if (mode == LINEAR_INTERLEAVED)
         interleaved_init(&work->interleaved, w, objective->scores, arena);
-        work->block = work->interleaved.columns;
-    }
     if (mode == LINEAR_BLOCKS && !transform->through_factors)
         work->packed_W = arena_doubles(arena, gemm_packed(at->runs * w->dk, w->dz), 1);
     work->zero_query = arena_take(arena, M, 1);
@@ -90,6 +92,24 @@ static void rescale(double *a, double before, double now, ptrdiff_t n)
         vector_scale(a, exp(before - now), n);
 }
 
+/* log_scale [rows], every `step`th number of it, += shift + log_slope; returns the largest of them and `scale`, and
+ * adds the values to *loss. */
+SIMD_DISPATCH
+static double add_scales(double *restrict log_scale, double *restrict loss, const double *restrict value,
+                         const double *restrict shift, const double *restrict log_slope, double scale, ptrdiff_t rows,
+                         ptrdiff_t step)
+{
+    double sum = 0;
+#pragma omp simd reduction(+ : sum) reduction(max : scale)
+    for (ptrdiff_t row = 0; row < rows; row += step) {
+        log_scale[row] += shift[row] + log_slope[row];
+        scale = log_scale[row] > scale ? log_scale[row] : scale;
+        sum += value[row];
+    }
+    *loss += sum;
+    return scale;
+}
+
 /* The losses of `rows` rows, those of run `run` and its followers in turn; log_scale of each, -inf where `idle`
  * already says so; then their factors relative to the scale of the run, which is raised to the largest of them (from
  * `before`). */
@@ -99,30 +119,13 @@ static void weigh(struct linear_accumulator *part, const struct linear_work *wor
     double *log_scale = part->log_scale, *scale = part->scale + run, M = (double)work->objective->w->n_queries;
     for (ptrdiff_t r = 0; r < runs; ++r) {
         part->before[run + r] = scale[r];
-        for (ptrdiff_t row = r; row < rows; row += runs) {
-            part->loss[run + r] += part->value[row];
-            log_scale[row] += part->rows.shift[row] + part->log_slope[row];
-            scale[r] = fmax(scale[r], log_scale[row]);
-        }
+        scale[r] = add_scales(log_scale + r, &part->loss[run + r], part->value + r, part->rows.shift + r,
+                              part->log_slope + r, scale[r], rows - r, runs);
         for (ptrdiff_t row = r; scale[r] > -INFINITY && row < rows; row += runs)
             log_scale[row] -= scale[r];
     }
     softmax_exponentials(part->factor, log_scale, 0, simd_padded(rows));
     vector_scale(part->factor, -1.0 / M, rows);
-}
-
-/* log_scale 0 of each column of P [dk,columns] that adds something, -inf of the others. */
-SIMD_DISPATCH
-static void find_idle_columns(double *restrict log_scale, const double *restrict P, const unsigned char *zero_query,
-                              ptrdiff_t dk, ptrdiff_t columns, ptrdiff_t M)
-{
-    for (ptrdiff_t i = 0; i < columns; ++i)
-        log_scale[i] = -__builtin_inf();
-    for (ptrdiff_t k = 0; k < dk; ++k)
-        for (ptrdiff_t i = 0; i < columns; ++i)
-            log_scale[i] = P[k * columns + i] != 0 ? 0.0 : log_scale[i];
-    for (ptrdiff_t q = 0; q < M; ++q)
-        log_scale[q] = zero_query[q] ? -__builtin_inf() : log_scale[q];
 }
 
 SIMD_DISPATCH
@@ -133,21 +136,30 @@ static void multiply_columns(double *restrict P, const double *restrict factor, 
             P[k * columns + i] *= factor[i];
 }
 
-static void add_interleaved(struct linear_accumulator *part, const struct linear_work *work, const double *W)
+/* Adds queries first .. last-1, a block at most, run by run. */
+static void add_interleaved(struct linear_accumulator *part, const struct linear_work *work, ptrdiff_t first,
+                            ptrdiff_t last)
 {
     const struct windows *w = work->objective->w;
     const struct interleaved *interleaved = &work->interleaved;
-    ptrdiff_t dk = w->dk, dz = w->dz, columns = interleaved->columns, M = w->n_queries;
+    ptrdiff_t dk = w->dk, dz = w->dz, queries = last - first, columns = simd_padded(queries);
     struct backward_rows *rows = &part->rows;
     for (ptrdiff_t r = 0; r < work->at->runs; ++r) {
-        gemm_rows(part->U, columns, W + r * dk * dz, dz, interleaved->transposed, dk, columns, dz);
-        interleaved_backward(rows->P, rows->score, rows->lift, rows->shift, interleaved, part->U);
+        double *G = part->W + r * dk * dz;
+        gemm_rows(part->U, columns, work->W + r * dk * dz, dz, interleaved->transposed + first * dz, dz, dk, columns,
+                  dz, 0);
+        interleaved_backward(rows->P, rows->score, rows->lift, rows->shift, part->log_scale, interleaved, part->U,
+                             columns, first, last);
         loss_values(part->value, part->log_slope, work->objective->loss, rows->score, rows->lift, rows->shift,
-                    simd_padded(M));
-        find_idle_columns(part->log_scale, rows->P, work->zero_query, dk, columns, M);
-        weigh(part, work, M, r, 1);
+                    simd_padded(queries));
+        for (ptrdiff_t q = 0; q < queries; ++q)
+            part->log_scale[q] = work->zero_query[first + q] ? -INFINITY : part->log_scale[q];
+        weigh(part, work, queries, r, 1);
         multiply_columns(rows->P, part->factor, dk, columns);
-        gemm_rows(part->W + r * dk * dz, dz, rows->P, columns, interleaved->queries, dk, dz, M);
+        if (part->used)
+            rescale(G, part->before[r], part->scale[r], dk * dz);
+        gemm_rows(G, dz, rows->P, columns, interleaved->queries + first * GEMM_PANEL, w->n_queries, dk, dz, queries,
+                  part->used);
     }
     part->used = 1;
 }
@@ -224,7 +236,7 @@ static void add_block(struct linear_accumulator *part, const struct linear_work 
         for (ptrdiff_t r = 0; r < R; ++r)
             transform_factors(part->U + r * dk, R * dk, part->B + r * m, R * m, transform, r, Z, queries);
     else
-        gemm_rows(part->U, R * dk, Z, dz, work->packed_W, queries, R * dk, dz);
+        gemm_rows(part->U, R * dk, Z, dz, work->packed_W, dz, queries, R * dk, dz, 0);
     linear_rows(part, work, first, last);
     weigh(part, work, rows, 0, R);
     if (part->used)
@@ -243,11 +255,15 @@ static void add_block(struct linear_accumulator *part, const struct linear_work 
     part->used = 1;
 }
 
+/* Queries in units of `unit`. */
 static void add_blocks(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
 {
     const struct linear_work *work = context;
-    for (ptrdiff_t first = from; first < to; first += work->block)
-        add_block(&work->accumulators[worker], work, first, first + work->block < to ? first + work->block : to);
+    void (*add)(struct linear_accumulator *, const struct linear_work *, ptrdiff_t,
+                ptrdiff_t) = work->mode == LINEAR_INTERLEAVED ? add_interleaved : add_block;
+    ptrdiff_t M = work->objective->w->n_queries, end = to * work->unit < M ? to * work->unit : M;
+    for (ptrdiff_t first = from * work->unit; first < end; first += work->block)
+        add(&work->accumulators[worker], work, first, first + work->block < end ? first + work->block : end);
 }
 
 /* total += part, both with a row of n numbers for every run, on the larger of their scales. */
@@ -311,15 +327,11 @@ void linear_gradient(struct gradient *gradient, struct linear_work *work)
     const struct windows *w = work->objective->w;
     ptrdiff_t R = work->at->runs;
     struct linear_accumulator *total = clear(gradient, work);
-    const double *W = transform_prepare(work->transform);
+    work->W = transform_prepare(work->transform);
     work->head.v = work->at->v;
-    if (work->mode == LINEAR_INTERLEAVED) {
-        add_interleaved(total, work, W);
-    } else {
-        if (!work->transform->through_factors)
-            gemm_pack_transposed(work->packed_W, W, w->dz, R * w->dk, w->dz);
-        threads_for(work->threads, w->n_queries, INFINITY, add_blocks, work);
-    }
+    if (work->packed_W != NULL)
+        gemm_pack_transposed(work->packed_W, work->W, w->dz, R * w->dk, w->dz);
+    threads_for(work->threads, (w->n_queries + work->unit - 1) / work->unit, INFINITY, add_blocks, work);
     for (int i = 1; i < work->n_accumulators; ++i)
         if (work->accumulators[i].used)
             add_accumulator(total, &work->accumulators[i], work);

@@ -28,7 +28,7 @@ struct linear_accumulator {
 
 enum linear_mode {
     LINEAR_BLOCKS,      /* queries in blocks */
-    LINEAR_INTERLEAVED, /* few keys: eight windows at a time (attention/interleaved.h), through W, in one thread */
+    LINEAR_INTERLEAVED, /* the same, eight short windows at a time (attention/interleaved.h), through W */
     LINEAR_ROWS         /* rows of P alone, for training/query_span.h */
 };
 
@@ -39,10 +39,11 @@ struct linear_work {
     struct transform *transform;
     struct threads *threads;
     struct interleaved interleaved;
-    double *packed_W;          /* of blocks through W: the W of all runs, side by side */
+    const double *W;           /* of all runs, through W */
+    double *packed_W;          /* the same, side by side, for LINEAR_BLOCKS */
     unsigned char *zero_query; /* (M) */
     struct backward_head head; /* that is trained */
-    ptrdiff_t block;           /* queries that go together */
+    ptrdiff_t block, unit;     /* queries that go together, and of which the first is a multiple */
     struct linear_accumulator *accumulators;
     int n_accumulators;
 };

@@ -24,7 +24,7 @@ static void make_rows(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
     ptrdiff_t R = linear->at->runs, M = w->n_queries, dk = w->dk, dz = w->dz;
     for (ptrdiff_t first = from, last; first < to; first = last) {
         last = first + linear->block < to ? first + linear->block : to;
-        gemm_rows(part->U, R * dk, w->queries + first * dz, dz, work->packed_W, last - first, R * dk, dz);
+        gemm_rows(part->U, R * dk, w->queries + first * dz, dz, work->packed_W, dz, last - first, R * dk, dz, 0);
         linear_rows(part, linear, first, last);
         for (ptrdiff_t i = 0; i < (last - first) * R; ++i)
             work->scale[i % R * M + first + i / R] = isfinite(part->value[i])
@@ -39,7 +39,7 @@ static int of_linear(struct multipliers *out, double *scale, const struct object
     const struct windows *w = objective->w;
     struct rows_work work = {.scale = scale};
     struct transform transform;
-    transform_init(&transform, w, at, 1, arena);
+    transform_init(&transform, w, at, INFINITY, arena);
     linear_init(&work.linear, LINEAR_ROWS, objective, at, &transform, threads, arena);
     work.packed_W = arena_doubles(arena, gemm_packed(at->runs * w->dk, w->dz), 1);
     if (arena->failed)

@@ -5,6 +5,9 @@
 #include "base/arena.h"
 #include "base/status.h"
 
+/* Multiplications that a short window takes as long as, if it goes by itself and not beside seven others. */
+#define ALONE 6000
+
 static enum evaluator evaluator_of(const struct objective *objective, const struct weights *at)
 {
     if (at->form == FORM_SPAN)
@@ -19,7 +22,8 @@ void objective_init(struct objective_work *work, const struct objective *objecti
     *work = (struct objective_work){.objective = objective, .at = at, .evaluator = evaluator_of(objective, at)};
     int linear = work->evaluator == EVALUATOR_LINEAR;
     int interleaved = linear && at->head == HEAD_IS_FIXED && interleaved_fits(w);
-    transform_init(&work->transform, w, at, interleaved, arena);
+    transform_init(&work->transform, w, at, interleaved ? ALONE * (double)w->n_queries : 0, arena);
+    interleaved = interleaved && !work->transform.through_factors;
     switch (work->evaluator) {
     case EVALUATOR_LINEAR:
         linear_init(&work->linear, interleaved ? LINEAR_INTERLEAVED : LINEAR_BLOCKS, objective, at, &work->transform,

@@ -61,7 +61,7 @@ static void multiply_by_gram(void *context, ptrdiff_t from, ptrdiff_t to, int wo
     ptrdiff_t R = work->linear.at->runs, M = w->n_queries, dk = w->dk;
     for (ptrdiff_t r = 0; r < R; ++r)
         gemm_rows(work->P + (2 * r * M + from) * dk, dk, work->gram + from * M, M,
-                  work->packed + r * gemm_packed(dk, M), to - from, dk, M);
+                  work->packed + r * gemm_packed(dk, M), M, to - from, dk, M, 0);
 }
 
 /* P [M,dk] on the largest of its scales, which is returned. */

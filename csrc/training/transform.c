@@ -9,25 +9,25 @@ static ptrdiff_t larger(ptrdiff_t a, ptrdiff_t b)
 }
 
 /* Whether going through both factors takes fewer multiplications than through their product. */
-static int factors_are_shorter(const struct windows *w, const struct weights *at)
+static int factors_are_shorter(const struct windows *w, const struct weights *at, double besides)
 {
     double M = (double)w->n_queries, dk = (double)w->dk, dz = (double)w->dz, m = (double)at->m;
-    return at->form == FORM_FACTORS && 3 * dk * dz * m + 2 * M * dk * dz > M * m * (2 * dz + 3 * dk);
+    return at->form == FORM_FACTORS && 3 * dk * dz * m + 2 * M * dk * dz > M * m * (2 * dz + 3 * dk) + besides;
 }
 
 double transform_cost(const struct windows *w, const struct weights *at)
 {
     double M = (double)w->n_queries, dk = (double)w->dk, dz = (double)w->dz, m = (double)at->m;
-    double one = factors_are_shorter(w, at) ? M * m * (2 * dz + 3 * dk) : 2 * M * dk * dz;
+    double one = factors_are_shorter(w, at, 0) ? M * m * (2 * dz + 3 * dk) : 2 * M * dk * dz;
     return (double)(at->runs * at->heads) * one;
 }
 
-void transform_init(struct transform *transform, const struct windows *w, const struct weights *at, int through_W,
+void transform_init(struct transform *transform, const struct windows *w, const struct weights *at, double besides,
                     struct arena *arena)
 {
     ptrdiff_t N = at->runs * at->heads, dk = w->dk, dz = w->dz, m = at->m;
     *transform = (struct transform){.w = w, .at = at};
-    transform->through_factors = !through_W && factors_are_shorter(w, at);
+    transform->through_factors = factors_are_shorter(w, at, besides);
     if (at->form != FORM_FACTORS)
         return;
     if (transform->through_factors) {
@@ -54,7 +54,7 @@ const double *transform_prepare(struct transform *transform)
             gemm_pack_transposed(transform->packed_KT + n * gemm_packed(dk, m), K, m, dk, m);
         } else {
             gemm_pack_transposed(transform->product, Q, m, dz, m);
-            gemm_rows(transform->W + n * dk * dz, dz, K, m, transform->product, dk, dz, m);
+            gemm_rows(transform->W + n * dk * dz, dz, K, m, transform->product, m, dk, dz, m, 0);
         }
     }
     return transform->W;
@@ -73,7 +73,7 @@ void transform_finish(struct gradient *gradient, const struct transform *transfo
         return;
     const double *G = transform->G + n * dk * dz;
     gemm_pack(transform->product, at->Q + n * dz * m, m, m, dz);
-    gemm_rows(gradient->K + n * dk * m, m, G, dz, transform->product, dk, m, dz);
+    gemm_rows(gradient->K + n * dk * m, m, G, dz, transform->product, dz, dk, m, dz, 0);
     gemm_pack(transform->product, at->K + n * dk * m, m, m, dk);
     gemm_columns(gradient->Q + n * dz * m, m, G, dz, transform->product, dk, dz, m, dk, 0);
 }
@@ -82,8 +82,8 @@ void transform_factors(double *U, ptrdiff_t ldu, double *B, ptrdiff_t ldb, const
                        ptrdiff_t n, const double *Z, ptrdiff_t queries)
 {
     ptrdiff_t dk = transform->w->dk, dz = transform->w->dz, m = transform->at->m;
-    gemm_rows(B, ldb, Z, dz, transform->packed_Q + n * gemm_packed(m, dz), queries, m, dz);
-    gemm_rows(U, ldu, B, ldb, transform->packed_KT + n * gemm_packed(dk, m), queries, dk, m);
+    gemm_rows(B, ldb, Z, dz, transform->packed_Q + n * gemm_packed(m, dz), dz, queries, m, dz, 0);
+    gemm_rows(U, ldu, B, ldb, transform->packed_KT + n * gemm_packed(dk, m), m, queries, dk, m, 0);
 }
 
 void transform_factors_adjoint(double *K, double *Q, const double *P, ptrdiff_t ldp, const double *B, ptrdiff_t ldb,
@@ -93,7 +93,7 @@ void transform_factors_adjoint(double *K, double *Q, const double *P, ptrdiff_t 
     ptrdiff_t dk = transform->w->dk, dz = transform->w->dz, m = transform->at->m;
     gemm_pack(packed, B, ldb, m, queries);
     gemm_columns(K, m, P, ldp, packed, queries, dk, m, queries, add);
-    gemm_rows(PK, m, P, ldp, transform->packed_K + n * gemm_packed(m, dk), queries, m, dk);
+    gemm_rows(PK, m, P, ldp, transform->packed_K + n * gemm_packed(m, dk), dk, queries, m, dk, 0);
     gemm_pack(packed, PK, m, m, queries);
     gemm_columns(Q, m, Z, dz, packed, queries, dz, m, queries, add);
 }

@@ -23,8 +23,8 @@ struct transform {
 /* Multiplications of all transforms and their adjoints, as a rough cost. */
 double transform_cost(const struct windows *w, const struct weights *at);
 
-/* `through_W`: through W in any case. */
-void transform_init(struct transform *transform, const struct windows *w, const struct weights *at, int through_W,
+/* `besides`: multiplications that going through both factors costs besides its own; infinite: through W in any case. */
+void transform_init(struct transform *transform, const struct windows *w, const struct weights *at, double besides,
                     struct arena *arena);
 
 /* Reads the weights.  Through W: returns it (R H, dk, dz); through factors: packs them and returns NULL. */

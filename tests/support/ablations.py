@@ -96,8 +96,8 @@ BY_OPENBLAS = (
     (GEMM, COLUMNS_SIGNATURE, COLUMNS_SIGNATURE + CALL.format("CblasTrans", "deep", "add ? 1.0 : 0.0")),
 )
 ONE_BY_ONE = (
-    ("csrc/attention/interleaved.c", "return size <= SMALL;", "return 0;"),
-    (SPAN, "SIDE_BY_SIDE = 3072", "SIDE_BY_SIDE = 0"),
+    ("csrc/attention/interleaved.c", "if (w->longest * WIDE * w->dk > SMALL)", "if (1)"),
+    (SPAN, "SIDE_BY_SIDE = 384", "SIDE_BY_SIDE = 0"),
 )
 
 ON_W = (ONE_BY_ONE[0],)

@@ -52,7 +52,7 @@ MUTATIONS = [
         ("logistic-value", LOSS, "value[i] = s + (u < 0 ? -u : 0);", "value[i] = s;", "gradient", "problem steps",
          "plain-descent"),
         ("exponential-slope", LOSS, "*log_slope = -u;", "*log_slope = u;", "gradient", "problem steps"),
-        ("slope-dropped", LINEAR, "part->rows.shift[row] + part->log_slope[row]", "part->rows.shift[row]", "gradient",
+        ("slope-dropped", LINEAR, "+= shift[row] + log_slope[row]", "+= shift[row]", "gradient",
          "problem steps", "local-convergence plain-descent"),
         ("ascent", LINEAR, "-1.0 / M", "1.0 / M", "gradient", "problem steps", "local-convergence equal-scores"),
         ("ridge-halved", OBJECTIVE, "double ridge = 2 * objective->ridge", "double ridge = objective->ridge",

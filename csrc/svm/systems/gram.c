@@ -50,8 +50,8 @@ static int square(double *G, ptrdiff_t stride, const double *D, ptrdiff_t n, ptr
         return STATUS_NO_MEMORY;
     gemm_pack_transposed(packed, D, dk, n, dk);
     for (ptrdiff_t k = 0; k < n; k += PANEL_ROWS)
-        gemm_rows(G + k * stride + k, stride, D + k * dk, dk, packed + k * dk, n - k < PANEL_ROWS ? n - k : PANEL_ROWS,
-                  simd_padded(n) - k, dk);
+        gemm_rows(G + k * stride + k, stride, D + k * dk, dk, packed + k * dk, dk,
+                  n - k < PANEL_ROWS ? n - k : PANEL_ROWS, simd_padded(n) - k, dk, 0);
     arena_release(arena, mark);
     return STATUS_DONE;
 }

@@ -6,7 +6,7 @@ import numpy as np
 
 from .problem import Problem
 
-SIDE_BY_SIDE = 3072  # numbers in the keys that C reads eight windows at a time, by W
+SIDE_BY_SIDE = 384  # numbers in the keys of a window that C reads beside seven others, by W
 IN_RANGE = 1e-50, 1e50  # of the largest number in the queries, which go into Z Z^T squared
 
 
@@ -28,10 +28,10 @@ def span_of(problem: Problem, W: np.ndarray) -> np.ndarray | None:
 def _is_shorter(M: int, dk: int, dz: int, longest: int) -> bool:
     """Beside the sweep a step costs M^2 dk multiplications in the span, 2 M dk dz and the moving of dk dz weights on W.
 
-    Small windows go eight at a time on W but one by one in the span, which is as long as 1800 multiplications of each.
+    Short windows go eight at a time on W but one by one in the span, which is as long as 2300 multiplications of each.
     """
-    if (M + 7) // 8 * 8 * longest * dk <= SIDE_BY_SIDE:
-        return dk * dz * (M + 9) > 1800 * M
+    if longest * dk <= SIDE_BY_SIDE:
+        return dk * (dz * (2 * M + 12) - M * M) > 2300 * M
     return 2 * M <= 3 * dz
 
 

@@ -1,0 +1,85 @@
+"""Short windows, which go eight side by side (csrc/attention/interleaved.h), beside extended precision."""
+
+import attsvm
+import numpy as np
+import pytest
+
+LONG = 2.0**20  # a step that leaves the weights no digits
+
+
+def draw(rng, M=300, longest=7, d=5, dtype=float, spread=1.0):
+    """Ragged windows in no order; keys of a window differ by about `spread`."""
+    lengths = rng.integers(1, longest + 1, M)
+    X = [(rng.standard_normal(d) + spread * rng.standard_normal((T, d))).astype(dtype) for T in lengths]
+    values = [rng.standard_normal((T, 3)) for T in lengths]
+    data = attsvm.cross_attention(X, rng.standard_normal((M, d)), values)
+    return attsvm.Problem(data, rng.choice([-1.0, 1.0], M), attsvm.LinearHead(rng.standard_normal(3)))
+
+
+def log_norm_and_direction(problem, W):
+    """log ||dL/dW|| and dL/dW / ||dL/dW||, by differences to the selected token, whose weights reach e^-11000."""
+    data, wide, G = problem.data, np.longdouble, 0
+    U = data.queries.astype(wide) @ W.astype(wide).T
+    for q, (start, stop) in enumerate(zip(data.start, data.stop, strict=True)):
+        X = data.keys[start:stop].astype(wide)
+        g = problem.y[q] * (data.values[start:stop].astype(wide) @ problem.head.v.astype(wide))
+        logits = X @ U[q]
+        a = logits.argmax()
+        s = np.exp(logits - logits[a])
+        s /= s.sum()
+        lift = s @ (g - g[a])
+        slope = 1 / (1 + np.exp(g[a] + lift))
+        p = (s * (g - g[a] - lift)) @ (X - X[a])
+        G = G - slope * np.outer(p, data.queries[q]) / len(data.queries)
+    norm = np.sqrt((G * G).sum())
+    return float(np.log(norm)), (G / norm).astype(float)
+
+
+def agrees(run, problem, W, tol):
+    log_norm, direction = log_norm_and_direction(problem, W)
+    np.testing.assert_allclose(run.log_grad_norm[0], log_norm, rtol=tol, atol=tol)
+    np.testing.assert_allclose((W - run.W) / LONG, direction, rtol=0, atol=10 * tol)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("shape", [{}, dict(dtype=np.float32), dict(longest=12, d=31), dict(M=900, longest=3, d=12)])
+def test_a_step_is_the_formula(shape, threads, rng):
+    problem = draw(rng, **shape)
+    d = problem.data.dk
+    W = rng.standard_normal((3, d, d)) / d
+    try:
+        attsvm.set_num_threads(threads)
+        for one in W:
+            agrees(attsvm.train(problem, one, lr=LONG, steps=1), problem, one, 1e-14)
+        runs = attsvm.train(problem, W, lr=LONG, steps=1, runs=3)
+        KQ = attsvm.train(problem, K=np.eye(d), Q=W[0].T.copy(), lr=LONG, steps=1)
+    finally:
+        attsvm.set_num_threads(1)
+    np.testing.assert_allclose(runs.W[1], attsvm.train(problem, W[1], lr=LONG, steps=1).W, rtol=0, atol=1e-14 * LONG)
+    direction = log_norm_and_direction(problem, W[0])[1]
+    expected = direction @ W[0].T  # dL/dK = dL/dW Q
+    np.testing.assert_allclose((np.eye(d) - KQ.K) / LONG, expected / np.linalg.norm(expected), rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("spread", [1e-3, 1e-6])
+def test_tokens_that_are_close_keep_their_digits(spread, rng):
+    problem = draw(rng, spread=spread)
+    W = rng.standard_normal((5, 5))
+    agrees(attsvm.train(problem, W, lr=LONG, steps=1), problem, W, 2e-14)
+
+
+@pytest.mark.parametrize("size", [100.0, 1000.0])
+def test_weights_that_have_underflowed_keep_their_direction(size, rng):
+    """Rivals lie on both sides of underflow; the nearest of all is e^-size, in steps of 2^-52 size."""
+    problem = draw(rng, M=40, d=30)
+    W = size * attsvm.solve_svm(problem.data, problem.optimal).W
+    run = attsvm.train(problem, W, lr=LONG, steps=1)
+    assert run.log_grad_norm[0] < -0.9 * size
+    agrees(run, problem, W, 1e-14 * size)
+
+
+def test_copies_of_one_token_add_nothing(rng):
+    X = np.repeat(rng.standard_normal((80, 1, 4)), 3, axis=1)
+    data = attsvm.cross_attention(X, rng.standard_normal((80, 4)), rng.standard_normal((80, 3, 2)))
+    problem = attsvm.Problem(data, head=attsvm.LinearHead(np.ones(2)))
+    assert attsvm.train(problem, rng.standard_normal((4, 4)), steps=5).status == "stationary"
