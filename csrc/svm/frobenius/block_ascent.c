@@ -13,7 +13,7 @@
 
 #define SWEEPS 5          /* cyclic sweeps of a block per visit, at most */
 #define STEADY_SWEEP 0.03 /* ... until the largest move is this part of the first sweep's */
-#define GROUP 64          /* queries of a group where all queries at once would cost more */
+#define GROUP 64          /* queries of a group */
 #define IDLE_VISITS 2     /* visits without a change after which a query rests ... */
 #define EVERY 4           /* ... but for one epoch in this many, which begins by inspecting all rows */
 
@@ -42,41 +42,23 @@ int block_ascent_init(struct block_ascent *blocks, const struct rows *rows, doub
     ARENA_DOUBLES(arena, blocks->most, 1, &blocks->lambda, &blocks->margin, &blocks->change);
     blocks->equal = arena_take(arena, blocks->most, 1);
     blocks->idle = arena_take(arena, M, 1);
-    /* Per visit one group of all costs M dk multiplications in memory order, groups 2 dk dz in gemm, 3 times as quick.
-     */
-    blocks->group = M;
-    if (M > GROUP + w->dz / 2) {
-        blocks->form = BLOCK_ASCENT_GROUPS;
-        blocks->group = GROUP;
-        blocks->W = arena_doubles(arena, w->dk, w->dz);
-        blocks->Z = arena_doubles(arena, GROUP, w->dz);
-        blocks->P = arena_doubles(arena, GROUP, w->dk);
-    } else {
-        blocks->P = arena_doubles(arena, 1, w->dk);
-    }
-    blocks->K = arena_doubles(arena, blocks->group, blocks->group);
-    blocks->V = arena_doubles(arena, blocks->group, w->dk);
+    blocks->W = arena_doubles(arena, w->dk, w->dz);
+    blocks->K = arena_doubles(arena, GROUP, GROUP);
+    blocks->Z = arena_doubles(arena, GROUP, w->dz);
+    ARENA_DOUBLES(arena, GROUP, w->dk, &blocks->P, &blocks->V);
     if (arena->failed)
         return STATUS_NO_MEMORY;
     memset(blocks->idle, 0, (size_t)M);
     for (ptrdiff_t k = 0; k < rows->count; ++k)
         blocks->ridge[k] = rows_ridge(rows, k, soft);
-    if (blocks->form == BLOCK_ASCENT_ALL)
-        matrix_rows_times_rows(blocks->K, w->queries, w->queries, M, M, w->dz);
     return STATUS_DONE;
 }
 
 void block_ascent_start(struct block_ascent *blocks, const double *lambda)
 {
-    const struct windows *w = blocks->rows->w;
     blocks->epoch = 0;
-    memset(blocks->n_near, 0, (size_t)w->n_queries * sizeof(ptrdiff_t));
-    if (blocks->form == BLOCK_ASCENT_GROUPS) {
-        rows_adjoint(blocks->W, blocks->rows, lambda, blocks->U);
-    } else {
-        rows_pull(blocks->U, blocks->rows, lambda);
-        matrix_product(blocks->V, blocks->K, blocks->U, w->n_queries, w->dk, w->n_queries);
-    }
+    memset(blocks->n_near, 0, (size_t)blocks->rows->w->n_queries * sizeof(ptrdiff_t));
+    rows_adjoint(blocks->W, blocks->rows, lambda, blocks->U);
 }
 
 void block_ascent_end(struct block_ascent *blocks)
@@ -143,10 +125,7 @@ static int inspect(struct block_ascent *blocks, const double *lambda)
     const struct rows *rows = blocks->rows;
     ptrdiff_t total = 0, n_changed = 0;
     struct threads *threads = rows->threads;
-    if (blocks->form == BLOCK_ASCENT_GROUPS)
-        rows_apply(blocks->all, rows, blocks->W, blocks->U);
-    else
-        rows_apply_transformed(blocks->all, rows, blocks->V);
+    rows_apply(blocks->all, rows, blocks->W, blocks->U);
     for (ptrdiff_t i = 0; i < blocks->n_order; ++i)
         if (choose(blocks, lambda, blocks->all, blocks->order[i])) {
             ptrdiff_t m = blocks->n_near[blocks->order[i]];
@@ -288,7 +267,6 @@ static void visit_group(struct block_ascent *blocks, double *lambda, const ptrdi
 
 ptrdiff_t block_ascent_epoch(struct block_ascent *blocks, double *lambda)
 {
-    const struct windows *w = blocks->rows->w;
     ptrdiff_t flips = 0, waiting = 0, group[GROUP];
     int everyone = blocks->epoch++ % EVERY == 0;
     if (everyone && inspect(blocks, lambda) != STATUS_DONE)
@@ -300,11 +278,6 @@ ptrdiff_t block_ascent_epoch(struct block_ascent *blocks, double *lambda)
             continue;
         if (blocks->rows->monitor != NULL && monitor_stops(blocks->rows->monitor))
             break; /* which whoever called will ask as well */
-        if (blocks->form == BLOCK_ASCENT_ALL) {
-            if (visit(blocks, lambda, blocks->P, blocks->V + q * w->dk, q, &flips))
-                add_outer(blocks->V, blocks->K + q * w->n_queries, blocks->P, w->n_queries, w->dk);
-            continue;
-        }
         group[waiting++] = q;
         if (waiting == GROUP) {
             visit_group(blocks, lambda, group, waiting, &flips);

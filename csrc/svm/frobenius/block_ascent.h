@@ -4,9 +4,9 @@
  *     max b.lambda - 1/2 ||A^* lambda||^2 - 1/2 sum_k ridge_k lambda_k^2,   lambda >= 0 on margin rows
  *
  * A visit reads the tokens of the query's rows that were violated or have a multiplier, solves the block approximately,
- * and adds a rank-one matrix to W = A^* lambda.  It needs u = W z of its query.  With few queries V = Z W^T is kept up
- * to date; many queries are visited in groups: V of a group is computed from W by one matrix product, is kept up to
- * date within the group, and W gains the changes of the group by a second product. */
+ * and adds a rank-one matrix to W = A^* lambda.  It needs u = W z of its query.  Queries are visited in groups: V = Z
+ * W^T of a group is computed from W by one matrix product, is kept up to date within the group, and W gains the changes
+ * of the group by a second product. */
 #ifndef SVM_FROBENIUS_BLOCK_ASCENT_H
 #define SVM_FROBENIUS_BLOCK_ASCENT_H
 
@@ -14,14 +14,7 @@
 
 struct arena;
 
-/* How the effect of a visit reaches the other queries. */
-enum block_ascent_form {
-    BLOCK_ASCENT_ALL,   /* V of all queries is kept up to date */
-    BLOCK_ASCENT_GROUPS /* V of one group of queries is, and W between groups */
-};
-
 struct block_ascent {
-    enum block_ascent_form form;
     const struct rows *rows;
     double *ridge;               /* (m) rows_ridge */
     ptrdiff_t most;              /* rows of the longest query */
@@ -36,11 +29,10 @@ struct block_ascent {
     unsigned char *idle; /* (M) visits in a row that changed nothing */
     unsigned epoch;
     unsigned long long seed;
-    ptrdiff_t group;                  /* queries of a group */
-    ptrdiff_t waiting;                /* of them in the group at hand */
-    double *Z;                        /* (group, dz) their queries */
-    double *K, *V, *P;                /* (group, group) Z Z^T, (group, dk) V, (group, dk) what their W gained */
-    double *W;                        /* (dk, dz) of BLOCK_ASCENT_GROUPS */
+    ptrdiff_t waiting;                /* queries of the group at hand */
+    double *Z;                        /* (waiting, dz) these */
+    double *K, *V, *P;                /* (waiting, waiting) Z Z^T, (waiting, dk) V, what their pulls have gained */
+    double *W;                        /* (dk, dz) */
     double *all, *U;                  /* (m) margins of the last inspection; (M, dk) scratch of it */
     double *lambda, *margin, *change; /* (most) scratch of a visit */
     unsigned char *equal;
