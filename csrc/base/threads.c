@@ -4,8 +4,6 @@
 
 #include "base/arena.h"
 
-/* Multiplications below which a loop runs in the caller: about 30 us, several times the cost of waking a thread. */
-#define WORTH 1e5
 /* Spin iterations (about 20 us) before a worker blocks; consecutive loops are usually closer than that. */
 #define SPINS 500
 
@@ -97,7 +95,7 @@ static void announce(struct threads *threads)
 
 void threads_for(struct threads *threads, ptrdiff_t count, double cost, threads_work *work, void *context)
 {
-    int alone = threads == NULL || threads->most == 1 || count < 2 || cost < WORTH;
+    int alone = threads == NULL || threads->most == 1 || count < 2 || cost < THREADS_WORTH;
     if (!alone && threads->size == 1)
         start(threads);
     if (alone || threads->size == 1) {

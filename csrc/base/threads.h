@@ -14,6 +14,9 @@ struct threads_worker;
 /* Items from .. to-1 of a loop.  `worker` < threads->most numbers the threads at work; the caller is 0. */
 typedef void threads_work(void *context, ptrdiff_t from, ptrdiff_t to, int worker);
 
+/* Multiplications below which a loop runs in the caller: about 30 us, several times the cost of waking a thread. */
+#define THREADS_WORTH 1e5
+
 struct threads {
     int most;                       /* threads wanted, including the caller */
     int size;                       /* threads running: 1 until the first loop that is worth more */

@@ -13,14 +13,13 @@
 
 #include "base/status.h"
 #include "linalg/vector.h"
+#include "svm/active_set.h"
 #include "svm/methods.h"
 #include "svm/presolve.h"
 #include "svm/row_generation.h"
 
-/* Rows up to which the active set beats every other method, twice as many when queries have many each; unknowns of a
- * tight problem up to which it, or the interior point, wins at any number of rows, as Newton's method does with a soft
- * margin. */
-#define ACTIVE_ROWS 400
+/* Queries have many rows each from LONG on (ACTIVE_SET_ROWS).  Unknowns of a tight problem up to which it, or the
+ * interior point, wins at any number of rows, as Newton's method does with a soft margin. */
 #define LONG 5 /* rows per query */
 #define ACTIVE_UNKNOWNS 100
 #define ACTIVE_MOST 4e8 /* support times rows: it takes about a minute */
@@ -47,8 +46,7 @@
  * of matrices, and LEAST_COST multiplications, two milliseconds.  Those of an iterative method take SLOWER times as
  * long; an epoch visits VISITED rows of a query, those near their margin.
  */
-#define INTERIOR_SYSTEMS 8
-#define NEWTON_SYSTEMS 8
+#define SYSTEMS 8
 #define NUCLEAR_SYSTEMS 40
 #define SLOWER 8
 #define VISITED 8
@@ -98,7 +96,7 @@ static ptrdiff_t factored_budget(const struct rows *rows)
 {
     struct size s = size_of(rows);
     double dk = (double)rows->w->dk, N = dk + (double)rows->w->dz,
-           set = fmin(s.rows, fmax(ACTIVE_ROWS / 2, s.unknowns));
+           set = fmin(s.rows, fmax(ACTIVE_SET_ROWS / 2, s.unknowns));
     double system = set * set * (set / 3 + 4 * fmin(dk, N - dk)) + N * N * N;
     return budget(NUCLEAR_SYSTEMS * system, 4 * (s.rows * dk + s.queries * N * sqrt(set)));
 }
@@ -127,7 +125,7 @@ static int is_tight_and_small(const struct rows *rows)
 static int plan_hard(struct solver_step *steps, const struct rows *rows, const struct svm_options *options)
 {
     struct size s = size_of(rows);
-    double few = s.rows >= LONG * s.queries ? 2 * ACTIVE_ROWS : ACTIVE_ROWS;
+    double few = s.rows >= LONG * s.queries ? 2 * ACTIVE_SET_ROWS : ACTIVE_SET_ROWS;
     int tight = s.bits > TIGHT, large = s.smaller > DENSE, n = 0;
     struct solver_step active = STEP("active", frobenius_active), interior = STEP("interior", frobenius_interior);
     if (s.rows <= few || is_tight_and_small(rows)) {
@@ -140,7 +138,7 @@ static int plan_hard(struct solver_step *steps, const struct rows *rows, const s
     steps[n] = STEP("block", frobenius_block);
     steps[n].solve = probes ? frobenius_block_if_loose : frobenius_block;
     if (!large)
-        steps[n].max_iter = block_budget(rows, INTERIOR_SYSTEMS);
+        steps[n].max_iter = block_budget(rows, SYSTEMS);
     ++n;
     active.worth = active_is_affordable;
     steps[n++] = probes ? interior : active;
@@ -154,7 +152,7 @@ static int plan_soft(struct solver_step *steps, const struct rows *rows, const s
     int large = s.smaller > DENSE, tight = s.bits > TIGHT && !large && options->start == NULL, n = 0;
     struct solver_step block = STEP("block", frobenius_block_soft), newton = STEP("newton", frobenius_newton_soft);
     if (!large)
-        block.max_iter = block_budget(rows, NEWTON_SYSTEMS);
+        block.max_iter = block_budget(rows, SYSTEMS);
     if (tight && s.unknowns > ACTIVE_UNKNOWNS) {
         steps[n] = block;
         steps[n++].solve = frobenius_block_if_loose;
@@ -203,7 +201,7 @@ static int is_many(const struct rows *rows, const struct svm_options *options)
 {
     struct size s = size_of(rows);
     int long_windows = s.rows >= GENERATED_LONG * sqrt(s.unknowns) * s.queries
-                       && s.rows * s.rows >= GENERATED_GRAM * s.queries && s.rows > 2 * ACTIVE_ROWS;
+                       && s.rows * s.rows >= GENERATED_GRAM * s.queries && s.rows > 2 * ACTIVE_SET_ROWS;
     return options->soft > 0 ? s.rows >= GENERATED_ROWS
                              : long_windows || (s.rows >= GENERATED_ROWS && !is_tight_and_small(rows));
 }

@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
+#include "svm/active_set.h"
 #include "svm/copies.h"
 #include "svm/span.h"
 
@@ -16,8 +17,6 @@
  * time); with more it says how tight the problem is. */
 #define SMALLER_FEW 0.25
 #define SMALLER_MANY 0.75
-#define FEW_ROWS 400 /* up to which they all do, and a change of coordinates would bring rounding alone */
-#define TOKENS_AT_ONCE 256
 
 /* The same problem in fewer unknowns and rows: row i of it is row[i], query i query[i]. */
 struct reduced {
@@ -66,12 +65,12 @@ static int rotate_keys(double *X, const struct span *span, const struct rows *ro
 {
     const struct windows *w = rows->w;
     struct arena_mark mark = arena_mark(arena);
-    double *block = arena_doubles(arena, TOKENS_AT_ONCE, w->dk), *origin = arena_doubles(arena, w->dk, 1);
+    double *block = arena_doubles(arena, MATRIX_PANEL, w->dk), *origin = arena_doubles(arena, w->dk, 1);
     if (arena->failed)
         return STATUS_NO_MEMORY;
     windows_key(origin, w, w->start[0] + rows->reference[0]);
     for (ptrdiff_t t = 0, count; t < w->tokens; t += count) {
-        count = w->tokens - t < TOKENS_AT_ONCE ? w->tokens - t : TOKENS_AT_ONCE;
+        count = w->tokens - t < MATRIX_PANEL ? w->tokens - t : MATRIX_PANEL;
         for (ptrdiff_t i = 0; i < count; ++i) {
             windows_key(block + i * w->dk, w, t + i);
             vector_add(block + i * w->dk, -1, origin, w->dk);
@@ -182,7 +181,8 @@ static int reduce(struct reduced *r, const struct rows *rows, const struct svm_o
     *r = (struct reduced){.w = *w, .rows = *rows, .keys = {w->dk, NULL}, .queries = {w->dz, NULL}};
     r->rows.w = &r->w;
     r->rows.presolved = rotates;
-    rotates = rotates && rows->count > FEW_ROWS;
+    /* On few rows all work by rows, and a change of coordinates would bring rounding alone. */
+    rotates = rotates && rows->count > ACTIVE_SET_ROWS;
     unsigned char *chosen = arena_take(arena, rows->count, 1);
     if (arena->failed)
         return STATUS_NO_MEMORY;

@@ -35,6 +35,9 @@ struct svm_answer {
 typedef int svm_method(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                        struct monitor *monitor, struct arena *arena);
 
+/* Iterations without a better gap that say so: stagnation at rounding level. */
+#define SOLVER_STAGNANT 20
+
 /* One of several methods to try in turn. */
 struct solver_step {
     const char *name;

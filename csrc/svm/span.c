@@ -9,7 +9,6 @@
 #include "linalg/vector.h"
 
 #define PARALLEL 1e-14 /* what is left of a unit vector in the span of others: rounding */
-#define AT_ONCE 64     /* vectors that one product clears of the basis */
 
 struct growing {
     ptrdiff_t d, most, rank, waiting, at_once;
@@ -65,7 +64,7 @@ static void add(struct growing *g)
 
 static int begin(struct growing *g, ptrdiff_t d, ptrdiff_t most, struct arena *arena)
 {
-    ptrdiff_t at_once = most < AT_ONCE ? most + 1 : AT_ONCE;
+    ptrdiff_t at_once = most < MATRIX_PANEL ? most + 1 : MATRIX_PANEL;
     *g = (struct growing){.d = d, .most = most, .at_once = at_once, .basis = arena_doubles(arena, most + 1, d)};
     g->V = arena_doubles(arena, at_once, d);
     g->along = arena_doubles(arena, at_once + 2, d);

@@ -10,9 +10,6 @@
 #include "linalg/gemm.h"
 #include "linalg/vector.h"
 
-/* Multiplications of an evaluation below which the threads are not woken. */
-#define WORTH_THREADS 1e5
-
 /* Queries of a block: enough for the products to run at full speed, few enough for their rows to stay in cache. */
 static ptrdiff_t block_of(ptrdiff_t runs, ptrdiff_t M)
 {
@@ -67,7 +64,7 @@ void linear_init(struct linear_work *work, enum linear_mode mode, const struct o
         .mode = mode, .objective = objective, .at = at, .transform = transform, .block = block_of(at->runs, M)};
     work->unit = mode == LINEAR_INTERLEAVED ? GEMM_PANEL : 1;
     double cost = transform_cost(w, at) + 2 * (double)at->runs * (double)windows_entries(w) * (double)w->dk;
-    int several = threads != NULL && cost > WORTH_THREADS;
+    int several = threads != NULL && cost > THREADS_WORTH;
     work->threads = several ? threads : NULL;
     work->n_accumulators = several ? threads->most : 1;
     if (mode == LINEAR_INTERLEAVED)

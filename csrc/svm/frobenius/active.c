@@ -26,7 +26,7 @@
 #define STALLS 10
 
 /* Rows from which on the start costs more than it saves (measured). */
-#define START_ROWS 800
+#define START_ROWS (2 * ACTIVE_SET_ROWS)
 
 /* Rounds between polls of the monitor on few rows, where reading the clock costs a tenth of the smallest round. */
 #define POLL_EVERY 16

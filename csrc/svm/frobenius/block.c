@@ -11,16 +11,14 @@
 #include "svm/frobenius/primal_dual_active_set.h"
 #include "svm/methods.h"
 
-#define FIRST_EPOCHS 60 /* at most, before the first run of the active set */
 #define LOW 0.25        /* standard deviations below the mean, where the guess begins to count */
 #define NEAR_START 1e-2 /* ... and none from a start with this gap */
 #define LAST_FLIPS 0.01 /* ... until this part of the support changes per epoch */
-#define MORE_EPOCHS 4   /* between runs, doubled after a short one */
-#define MOST_EPOCHS 64
-#define SHORT_RUN 2 /* exchanges */
+#define MORE_EPOCHS 4   /* between runs, doubled after each that got stuck */
+#define MOST_EPOCHS 64  /* and before the first run */
 #define ACTIVE_SET_RUNS 24
-#define FULL 0.96  /* multipliers per entry of W above which a run leads away: it is left out for more ascent, */
-#define LEFT_OUT 8 /* ... at most as often, and while their number falls */
+#define FULL \
+    0.96 /* multipliers per entry of W above which a run leads away: while their number falls, it is left out */
 
 /* A problem is tight, one for the interior point, where the multipliers after epoch LOOK_AFTER, per entry of W and
  * times their growth since the first epoch, are more than CROWDED_SUPPORT + CROWDED_SUPPORT_MORE * entries^2; or where
@@ -133,14 +131,14 @@ static int search(struct primal_dual_active_set *s, enum ascent first)
         guess(s);
     int status = prepare(s, &blocks);
     if (status == STATUS_DONE && !(warm && s->upper <= (1 + NEAR_START) * s->lower)) {
-        status = ascend(s, &blocks, FIRST_EPOCHS, first);
+        status = ascend(s, &blocks, MOST_EPOCHS, first);
         if (status == STATUS_DECLINED)
             return status;
         primal_dual_active_set_measure(s);
     }
     for (int i = 0; status == STATUS_DONE && i < ACTIVE_SET_RUNS && s->answer->iterations < s->options->max_iter; ++i) {
         ptrdiff_t count = vector_nonzeros(s->lambda, s->rows->count);
-        if (i < LEFT_OUT && (double)count > FULL * unknowns && count < fewest) {
+        if ((double)count > FULL * unknowns && count < fewest) {
             if (first == IF_LOOSE)
                 return STATUS_DECLINED;
             fewest = count;
@@ -157,7 +155,7 @@ static int search(struct primal_dual_active_set *s, enum ascent first)
             continue;
         }
         s->dense |= ++failures >= 2;
-        if (exchanges <= SHORT_RUN && epochs < MOST_EPOCHS)
+        if (epochs < MOST_EPOCHS)
             epochs *= 2;
         status = ascend(s, &blocks, epochs, ALL_EPOCHS);
     }

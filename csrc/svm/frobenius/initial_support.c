@@ -19,14 +19,9 @@ static const struct {
     double flips; /* ... until this part of the support changes in an epoch */
 } ascents[] = {{12, 1.3, 0.04}, {60, 1.75, 0}};
 
-#define ROUNDS 8         /* after each */
-#define FIRST_WRONG 0.35 /* rounds go on while at most this part of S is wrong */
-#define FEWER_WRONG 0.6  /* ... then this part of the last round's */
-#define ONE_BY_ONE 0.1   /* up to this part of S, wrong rows cost less than a new factor */
-
-/* A unit row at a squared distance below this from the span of the others is left to the active set, which can tell
- * whether it depends on them. */
-#define INDEPENDENT 1e-6
+#define ROUNDS 8       /* after each */
+#define WRONG 0.6      /* rounds go on while at most this part of S is wrong, then of the last round's */
+#define ONE_BY_ONE 0.1 /* up to this part of S, wrong rows cost less than a new factor */
 
 struct start {
     struct gram *gram;
@@ -90,7 +85,7 @@ static int exchange(struct start *s, ptrdiff_t wrong)
 {
     struct cholesky_update *f = s->factor;
     if ((double)wrong > ONE_BY_ONE * (double)f->size)
-        return cholesky_update_build(f, s->member, s->size, INDEPENDENT);
+        return cholesky_update_build(f, s->member, s->size, CHOLESKY_UPDATE_CANCELS);
     for (ptrdiff_t i = f->size - 1; i >= 0; --i)
         if (!s->inside[f->member[i]])
             cholesky_update_delete(f, i);
@@ -98,17 +93,18 @@ static int exchange(struct start *s, ptrdiff_t wrong)
         if (f->inside[s->member[i]])
             continue;
         double rest = cholesky_update_project(f, s->member[i]);
-        if (rest > INDEPENDENT && cholesky_update_append(f, s->member[i], rest) != STATUS_DONE)
+        if (rest > CHOLESKY_UPDATE_CANCELS && cholesky_update_append(f, s->member[i], rest) != STATUS_DONE)
             return STATUS_NO_MEMORY;
     }
     return STATUS_DONE;
 }
 
-/* Rounds from S while each has much fewer wrong rows than the last; *wrong = 0: x is the solution. */
+/* Rows whose distance from the others cancels are left to the active set, which can tell whether they depend on these.
+ * Rounds from S while each has much fewer wrong rows than the last; *wrong = 0: x is the solution. */
 static int refine_support(struct start *s, double *x, ptrdiff_t *wrong)
 {
-    int status = cholesky_update_build(s->factor, s->member, s->size, INDEPENDENT);
-    double most = FIRST_WRONG * (double)s->factor->size;
+    int status = cholesky_update_build(s->factor, s->member, s->size, CHOLESKY_UPDATE_CANCELS);
+    double most = WRONG * (double)s->factor->size;
     for (int round = 0; status == STATUS_DONE && round < ROUNDS && *s->iterations < s->most; ++round) {
         ++*s->iterations;
         *wrong = solve(s);
@@ -116,7 +112,7 @@ static int refine_support(struct start *s, double *x, ptrdiff_t *wrong)
             x[k] = s->w[k] > 0 ? s->w[k] : 0;
         if (*wrong == 0 || (double)*wrong > most)
             break;
-        most = FEWER_WRONG * (double)*wrong;
+        most = WRONG * (double)*wrong;
         status = exchange(s, *wrong);
     }
     return status;
@@ -145,7 +141,7 @@ int initial_support(double *x, int *solved, struct cholesky_update *factor, stru
     }
     /* The rounds may lead away from the solution; the ascent does not. */
     choose(&s, x);
-    if (cholesky_update_build(factor, s.member, s.size, INDEPENDENT) != STATUS_DONE)
+    if (cholesky_update_build(factor, s.member, s.size, CHOLESKY_UPDATE_CANCELS) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     memset(s.w, 0, (size_t)m * sizeof(double));
     for (ptrdiff_t i = 0; i < factor->size; ++i)

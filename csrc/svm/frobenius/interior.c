@@ -35,7 +35,6 @@
 #define REFUTATIONS 3      /* corrections of a proof: each removes the rounding of the one before */
 #define SMALLEST 1e-8      /* a multiplier of a proof below this part of the largest is not needed */
 #define IMPROVES 0.9       /* an iteration that leaves more than this of the gap is no progress */
-#define STAGNANT 20        /* such iterations in a row: stagnation at rounding level */
 
 struct interior {
     const struct rows *rows;
@@ -323,7 +322,7 @@ static int iterate(struct interior *s)
     ptrdiff_t *iterations = &s->answer->iterations;
     if (s->n_margin == 0)
         return finish(s); /* equality rows alone: one linear system */
-    for (int slow = 0; slow < STAGNANT; ++*iterations) {
+    for (int slow = 0; slow < SOLVER_STAGNANT; ++*iterations) {
         double gap = measure(s);
         s->monitor->iterations = *iterations;
         s->monitor->gap = gap;

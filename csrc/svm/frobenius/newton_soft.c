@@ -28,7 +28,6 @@
 #define FIRM 1e-14
 #define SOFTER 1e-5
 #define BISECTIONS 80 /* of the line search */
-#define IDLE 8        /* steps in a row without better bounds: stagnation at rounding level */
 #define CORRECTIONS 5 /* of the system of the rows */
 
 struct newton {
@@ -222,7 +221,7 @@ static double search(struct newton *s)
 
 static int iterate(struct newton *s)
 {
-    for (int idle = 0; idle < IDLE; idle = measure(s) ? 0 : idle + 1) {
+    for (int idle = 0; idle < SOLVER_STAGNANT; idle = measure(s) ? 0 : idle + 1) {
         s->monitor->iterations = s->answer->iterations;
         s->monitor->gap = s->lower > 0 ? s->upper / s->lower - 1 : INFINITY;
         if (s->monitor->gap <= s->options->tol / 2 || s->answer->iterations >= s->options->max_iter)

@@ -14,15 +14,14 @@
 
 #define EXCHANGES 60     /* systems per run */
 #define PROXIMAL 1e-9    /* ridge of dense systems, below the eigenvalues of a support with a margin of 1e-4 */
-#define EQUAL 1e-11      /* equality rows off by less, relative to ||W||, are put right at the end */
 #define PATIENCE 60      /* conjugate gradient iterations for one system before it is made dense */
 #define AS_CHEAP 100     /* ... and this many iterations cost more than the factor where that is small */
 #define QUICKER 4        /* times as many multiplications a factor does in that time: what it counts as */
 #define DENSE_MOST 12000 /* rows of the largest factor */
 #define MANY_WRONG 20    /* rows wrong at once, after which a few more will be found wrong */
 #define REFINEMENTS 3    /* of a dense solution, at most */
-#define RESIDUAL 1e-11   /* ... until its rows are off by no more than this part of the largest b ... */
-#define ROUGHLY 1e-3     /* ... or, as long as many rows are wrong, this part of the accuracy asked for */
+#define ROUGHLY \
+    1e-3 /* ... until its rows are met or, as long as many are wrong, to this part of the accuracy asked for */
 
 /* Ridges: of the soft margin, and of the proximal term. */
 static void set_ridge(struct primal_dual_active_set *s, double proximal)
@@ -106,9 +105,9 @@ void primal_dual_active_set_measure(struct primal_dual_active_set *s)
         else if (missing > 0)
             slack += missing * missing * rows->length[k] * rows->length[k];
     }
-    double scale = C > 0 ? 0 : certificate_scaling(s->margin, rows, size, EQUAL);
+    double scale = C > 0 ? 0 : certificate_scaling(s->margin, rows, size, ACTIVE_SET_MET);
     double lower = scale > 0 && size > 0 ? 1 / (scale * size) : 0, upper = square / 2 + C * slack;
-    if (off > EQUAL * size || (C > 0 ? upper >= s->upper : lower <= s->lower))
+    if (off > ACTIVE_SET_MET * size || (C > 0 ? upper >= s->upper : lower <= s->lower))
         return;
     memcpy(s->best_W, s->W, (size_t)D * sizeof(double));
     if (C > 0)
@@ -246,7 +245,8 @@ static int solve_iteratively(struct primal_dual_active_set *s, double eta, doubl
 static int solve_on_support(struct primal_dual_active_set *s, double eta, double *value, int *negative)
 {
     if (is_dense(s))
-        return solve_dense(s, fmax(ROUGHLY * eta, s->rows->homogeneous ? RESIDUAL : DBL_EPSILON), value, negative);
+        return solve_dense(s, fmax(ROUGHLY * eta, s->rows->homogeneous ? ACTIVE_SET_MET : DBL_EPSILON), value,
+                           negative);
     return solve_iteratively(s, eta, value, negative);
 }
 

@@ -14,12 +14,9 @@
 /* Rounding in the margin of a unit row, in units of eps sum|x|. */
 #define NOISE 8.0
 
-/* A unit row at a squared distance below this from the span of S gets its distance from the tokens instead of
- * from the factor, where it has lost half its digits. */
-#define CANCELS 1e-6
-
-/* ... and depends on S when that distance is below this part of the multipliers that combine to it: a hundred
- * times tighter than the Farkas residual that will be certified. */
+/* A row whose distance from the span of S cancels gets it from the tokens instead, and depends on S when it is below
+ * this part of the multipliers that combine to it: a hundred times tighter than the Farkas residual that will be
+ * certified. */
 #define DEPENDS 1e-11
 
 /* A coefficient below this part of the largest is rounding; dividing by it would throw x far out. */
@@ -78,7 +75,7 @@ static void leave(struct working_set *s, ptrdiff_t i)
 int working_set_add(struct working_set *s, ptrdiff_t j)
 {
     double rest = cholesky_update_project(&s->factor, j);
-    if (rest < CANCELS) {
+    if (rest < CHOLESKY_UPDATE_CANCELS) {
         rest = distance_from_tokens(s, j);
         double weight = 1;
         for (ptrdiff_t i = 0; i < s->factor.size; ++i)

@@ -78,6 +78,10 @@ struct ball {
     double kappa, along, *w;
 };
 
-#define BALL_FAR 1e3 /* a step that long has no limit */
+#define BALL_ABOVE 1.1  /* h at the start over ||W|| */
+#define BALL_INSIDE 0.5 /* dual norm of M at the start */
+#define BALL_FAR 1e3    /* a step that long has no limit, ... */
+#define BALL_STUCK 1e-8 /* one that short says that the iteration is at rounding level */
+#define BALL_PASSES 4   /* corrections of a solution by its residual; those that have not converged by then will not */
 
 #endif

@@ -22,9 +22,6 @@
 #include "svm/interior/ball.h"
 #include "svm/systems/metric_gram.h"
 
-#define ABOVE 1.1  /* h at the start over the largest |W_i| */
-#define INSIDE 0.5 /* largest |M_i| at the start, Y being 1: y- and y+ within a factor of 3 */
-
 /* The side h - W, and the side h + W. */
 struct side {
     double *x, *y, *dx, *dy, *target, *part; /* (D) each; target: of dy + d dx; part: of (1, w) in x */
@@ -82,8 +79,8 @@ static double start(struct ball *ball, struct arena *arena)
     double top = 0, sum = 0;
     for (ptrdiff_t j = 0; j < b->D; ++j)
         top = b->common ? top + fabs(ball->M[j]) : fmax(top, fabs(ball->M[j]));
-    double inside = top > 0 ? INSIDE / top : 0; /* 0: equality rows alone */
-    b->unit = ABOVE * vector_largest(ball->W, b->D);
+    double inside = top > 0 ? BALL_INSIDE / top : 0; /* 0: equality rows alone */
+    b->unit = BALL_ABOVE * vector_largest(ball->W, b->D);
     for (int i = 0; i < 2; ++i) {
         struct side *s = &b->side[i];
         for (ptrdiff_t j = 0; j < b->D; ++j) {

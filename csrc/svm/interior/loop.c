@@ -16,12 +16,9 @@
 
 #define SLACK 0.1   /* least s at the start, of the mean one */
 #define NONE 1e-12  /* a mean one that is rounding */
-#define IDLE 20     /* iterations without a better gap: stagnation at rounding level */
-#define STUCK 1e-8  /* a step this short says the same */
 #define RIDGE 1e-15 /* part of its diagonal added to K: rounding, for dependent rows */
 #define TRIES 4     /* ... times a thousand each time the factorisation fails all the same */
 #define NEAR 1e-4   /* gap below which norms that take singular values are computed, not bounded */
-#define PASSES 4    /* corrections of a solution by its residual; those that have not converged by then will not */
 #define SOLVED 1e-9 /* a correction this small, relative to the solution, is the last */
 
 int loop_init(struct loop *s, const struct coordinates *g, const struct ball_norm *norm, double power,
@@ -221,7 +218,7 @@ static void direction(struct loop *s, double mu, int corrected)
     double rho = ball->along - (1 - ball->trace) + vector_dot(ball->w, s->adjoint, D);
     memcpy(s->dV, s->force, (size_t)D * sizeof(double));
     double dh = rho / ball->kappa;
-    for (int pass = 0; pass < PASSES; ++pass) {
+    for (int pass = 0; pass < BALL_PASSES; ++pass) {
         coordinates_apply(s->ds, set, s->dV, ball->q, s->V);
         for (ptrdiff_t k = 0; k < m; ++k) {
             double diagonal = set->equal[k] ? 0 : s->s[k] / s->lambda[k];
@@ -277,7 +274,7 @@ static int iterate(struct loop *s, struct monitor *monitor, struct arena *arena)
     double fraction = 0.9 + 0.09 * fmin(fmin(primal, dual), 1);
     primal = fmin(fraction * primal, 1);
     dual = fmin(fraction * dual, 1);
-    if (!(fmax(primal, dual) > STUCK))
+    if (!(fmax(primal, dual) > BALL_STUCK))
         return STATUS_ITERATION_LIMIT;
     ball->norm->move(ball, primal, dual);
     vector_add(s->s, primal, s->ds, s->set.m);
@@ -294,7 +291,7 @@ int loop_descend(struct loop *s, double gap, ptrdiff_t *iterations, ptrdiff_t mo
         monitor->iterations = *iterations;
         if (monitor_stops(monitor))
             return STATUS_INTERRUPTED;
-        if (*iterations >= most || idle == IDLE)
+        if (*iterations >= most || idle == SOLVER_STAGNANT)
             return STATUS_ITERATION_LIMIT;
         int status = iterate(s, monitor, arena);
         if (status != STATUS_DONE)

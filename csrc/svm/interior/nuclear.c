@@ -23,9 +23,6 @@
 #include "svm/interior/psd.h"
 #include "svm/polish/fixed_rank.h"
 
-#define INSIDE 0.5 /* ||M|| at the start */
-#define ABOVE 1.1  /* the diagonal of 2 X over ||W|| */
-
 struct nuclear_ball {
     struct ball ball;
     struct psd psd;
@@ -69,11 +66,11 @@ static double start(struct ball *ball, struct arena *arena)
     if (certificate_norm(&size, ball->W, p, q, NORM_SPECTRAL, 0, 0, arena) != STATUS_DONE
         || certificate_norm(&top, ball->M, p, q, NORM_SPECTRAL, 0, 0, arena) != STATUS_DONE)
         return NAN;
-    double inside = top > 0 ? INSIDE / top : 0; /* 0: equality rows alone */
+    double inside = top > 0 ? BALL_INSIDE / top : 0; /* 0: equality rows alone */
     vector_scale(ball->M, inside, p * q);
     memset(s->psd.Y, 0, (size_t)(N * N) * sizeof(double));
     for (ptrdiff_t i = 0; i < N; ++i)
-        s->psd.Y[i * N + i] = ABOVE * size / 2;
+        s->psd.Y[i * N + i] = BALL_ABOVE * size / 2;
     for (ptrdiff_t i = 0; i < p; ++i)
         for (ptrdiff_t j = 0; j < q; ++j)
             s->psd.Y[i * N + p + j] = s->psd.Y[(p + j) * N + i] = ball->W[i * q + j] / 2;

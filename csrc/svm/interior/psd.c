@@ -10,9 +10,8 @@
 #include "linalg/vector.h"
 #include "svm/interior/ball.h"
 
-#define TRIAL 1.2     /* a step this long is as good as any: part of it is 1 */
-#define SHRINK 0.92   /* between trial steps */
-#define SHORTEST 1e-8 /* of them */
+#define TRIAL 1.2   /* a step this long is as good as any: part of it is 1 */
+#define SHRINK 0.92 /* between trial steps */
 
 void psd_init(struct psd *s, ptrdiff_t p, ptrdiff_t q, struct arena *arena)
 {
@@ -118,7 +117,7 @@ double psd_reach(struct psd *s, const double *D)
     for (ptrdiff_t i = 0; i < N; ++i)
         for (ptrdiff_t j = 0; j <= i; ++j)
             s->one[i * N + j] = D[i * N + j] / sqrt(s->v[i] * s->v[j]);
-    for (double step = TRIAL; step > SHORTEST; step *= SHRINK) {
+    for (double step = TRIAL; step > BALL_STUCK; step *= SHRINK) {
         for (ptrdiff_t i = 0; i < N; ++i)
             for (ptrdiff_t j = 0; j <= i; ++j)
                 s->two[i * N + j] = (i == j) + step * s->one[i * N + j];

@@ -20,10 +20,7 @@
 #include "svm/polish/semismooth.h"
 #include "svm/systems/metric_gram.h"
 
-#define ABOVE 1.1  /* h at the start over ||W|| */
-#define INSIDE 0.5 /* ||A^*(lambda)||_* at the start */
-#define PASSES 4   /* corrections of w by its residual */
-#define STEADY 0.9 /* ... the last of which leaves more than this part of kappa */
+#define STEADY 0.9 /* the last correction of w leaves more than this part of kappa */
 
 struct spectral_ball {
     struct ball ball;
@@ -78,10 +75,10 @@ static double start(struct ball *ball, struct arena *arena)
     if (certificate_norm(&size, ball->W, ball->p, ball->q, NORM_SPECTRAL, 0, 0, arena) != STATUS_DONE
         || certificate_norm(&top, ball->M, ball->p, ball->q, NORM_SPECTRAL, 0, 1, arena) != STATUS_DONE)
         return NAN;
-    ball->h = ABOVE * size;
+    ball->h = BALL_ABOVE * size;
     int info = psd_centre(&s->psd, ball->h, ball->W, 1);
     ball->trace = psd_image(ball->M, &s->psd);
-    return info != 0 ? NAN : top > 0 ? INSIDE / top : 0;
+    return info != 0 ? NAN : top > 0 ? BALL_INSIDE / top : 0;
 }
 
 static void solve(struct ball *ball, double *W)
@@ -158,7 +155,7 @@ static int scale(struct ball *ball, struct arena *arena)
     matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, p, q, N, 2.0, P, N, P + p, N, 0.0, ball->w, q);
     solve(ball, ball->w);
     ball->kappa = INFINITY;
-    for (int pass = 0; pass < PASSES; ++pass) {
+    for (int pass = 0; pass < BALL_PASSES; ++pass) {
         double before = ball->kappa;
         along(s);
         if (!(ball->kappa < before * STEADY))

@@ -24,9 +24,7 @@ static const struct {
     double eps, gradient;
 } rounds[] = {{0.7, 1e-2}, {0.1, 1e-3}, {3e-2, 3e-4}, {1e-2, 1e-4}, {3e-3, 3e-5}, {1e-3, 1e-5}, {3e-4, 5e-6}};
 #define ROUNDS (sizeof rounds / sizeof *rounds)
-#define MOST 4000       /* evaluations per round; some hundreds are usual */
 #define STATIONARY 5e-5 /* residual of a point that may be called so: ten times what is sought */
-#define INTERIOR 2000   /* rows up to which the interior point can stand in for a factored run */
 
 struct capped {
     const struct coordinates *g;
@@ -108,9 +106,9 @@ static int descend(struct svm_answer *answer, struct capped *s, struct nuclear_a
     const struct coordinates *g = s->g;
     int status = STATUS_ITERATION_LIMIT;
     for (size_t i = 0; i < ROUNDS && answer->iterations < options->max_iter; ++i) {
-        ptrdiff_t most = options->max_iter - answer->iterations;
         status = nuclear_augmented_lagrangian_round(lagrange, rounds[i].eps, rounds[i].gradient,
-                                                    most < MOST ? most : MOST, &answer->iterations, monitor, arena);
+                                                    (options->max_iter - answer->iterations) / (ptrdiff_t)(ROUNDS - i),
+                                                    &answer->iterations, monitor, arena);
         if (status == STATUS_INTERRUPTED || status == STATUS_NO_MEMORY)
             return status;
     }
@@ -127,12 +125,8 @@ int nuclear_capped(struct svm_answer *answer, const struct rows *rows, const str
                    struct monitor *monitor, struct arena *arena)
 {
     struct arena_mark mark = arena_mark(arena);
-    int status = nuclear_factored(answer, rows, options, monitor, arena);
+    int status = nuclear_auto(answer, rows, options, monitor, arena);
     arena_release(arena, mark);
-    if (status == STATUS_ITERATION_LIMIT && rows->count <= INTERIOR) {
-        status = nuclear_interior(answer, rows, options, monitor, arena);
-        arena_release(arena, mark);
-    }
     if (status != STATUS_DONE && status != STATUS_ITERATION_LIMIT)
         return status;
     struct coordinates g;

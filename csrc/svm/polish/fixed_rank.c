@@ -24,8 +24,6 @@
 #include "svm/polish/schur.h"
 
 #define MOST 15          /* steps; 3 to 6 are usual, and a start that needs more is too far away */
-#define STEADY 0.1       /* residual below which S may change: signs mean nothing earlier */
-#define LOST 3.0         /* residual from which hardly any start came back */
 #define CONFINED 1e-2    /* of ||M|| - 1: a residual below says that W has too few columns */
 #define SPARE_COLUMNS 1  /* beside those that say more of W than of S: with one too few it ends elsewhere */
 #define CROWDED 2        /* times the unknowns: beyond, rows depend on each other, and the start was too far away */
@@ -151,7 +149,7 @@ static int advance(struct newton *s, double ridge)
     ptrdiff_t m = chosen->m, p = s->g->p, q = s->g->q, N = p + q, r = s->r;
     if (m == 0)
         return 1;
-    double shift = fmax(STEADY * s->residual, LEAST_SHIFT) + 2 * fmax(0, s->top - 1);
+    double shift = fmax(POLISH_STEADY * s->residual, LEAST_SHIFT) + 2 * fmax(0, s->top - 1);
     int info = schur_slack(&s->slack, s->M, 1 + shift);
     if (info == 0)
         info = schur_factor(schur, chosen, s->Y, r, &s->slack, ridge);
@@ -204,7 +202,7 @@ int fixed_rank_polish(struct fixed_rank_pair *pair, unsigned char *active, const
     double before = INFINITY;
     for (int step = 0; evaluate(&s) == 0; ++step) {
         keep(pair, &s);
-        if (step > 0 && s.residual < STEADY && s.residual > before / 2 && s.miss > s.residual / 2) {
+        if (step > 0 && s.residual < POLISH_STEADY && s.residual > before / 2 && s.miss > s.residual / 2) {
             /* No progress, for T is too large for its rounding: the rows can still be met by themselves. */
             if (schur_restore(s.Y, s.r, &s.chosen, &s.schur, arena) != STATUS_DONE || evaluate(&s) != 0)
                 break;
@@ -221,9 +219,9 @@ int fixed_rank_polish(struct fixed_rank_pair *pair, unsigned char *active, const
             status = STATUS_INTERRUPTED;
             break;
         }
-        if (step == MOST || s.residual > LOST || s.residual < CONFINED * (s.top - 1))
+        if (step == MOST || s.residual > POLISH_LOST || s.residual < CONFINED * (s.top - 1))
             break;
-        if (step > 0 && s.residual < STEADY && exchange(&s)
+        if (step > 0 && s.residual < POLISH_STEADY && exchange(&s)
             && (is_crowded(&s) || choose(&s) != STATUS_DONE || evaluate(&s) != 0))
             break;
         if (advance(&s, ridge) != 0)

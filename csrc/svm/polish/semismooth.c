@@ -29,10 +29,7 @@
 #include "svm/systems/metric_gram.h"
 
 #define IDLE 4           /* steps in which the residual is not halved: it will not be */
-#define STEADY 0.1       /* residual below which S may change: signs mean nothing earlier */
-#define LOST 3.0         /* residual from which hardly any start came back */
 #define LEAST_SHIFT 1e-4 /* what T makes of an error off the range of M; rounding in K grows with 1 / shift */
-#define ROUNDING 5e-14   /* in the margin of a unit row, as a part of ||W||_F */
 #define RIDGE 1e-14      /* part of its diagonal added to K, which holds lambda where it was: dependent rows */
 
 struct newton {
@@ -144,7 +141,7 @@ static double evaluate(struct newton *s)
         broken = fmax(broken, g->rows->equal[k] ? fabs(off) : off);
         miss = fmax(miss, s->active[k] ? fabs(off) / g->largest : 0);
     }
-    s->met = g->rows->homogeneous || broken <= ROUNDING * vector_norm(s->W, D);
+    s->met = g->rows->homogeneous || broken <= CERTIFICATE_ROUNDING * vector_norm(s->W, D);
     s->residual = miss + sqrt(moved) + fabs(trace - 1);
     return trace + sqrt((double)clip->r * moved);
 }
@@ -270,9 +267,9 @@ int semismooth_polish(struct polish_pair *pair, unsigned char *active, const str
         monitor->gap = fmin(monitor->gap, pair->gap);
         if (monitor_stops(monitor))
             status = STATUS_INTERRUPTED;
-        else if (idle == IDLE || !(s.residual < LOST) || s.clip.k == 0)
+        else if (idle == IDLE || !(s.residual < POLISH_LOST) || s.clip.k == 0)
             status = STATUS_ITERATION_LIMIT;
-        else if (step > 0 && s.residual < STEADY)
+        else if (step > 0 && s.residual < POLISH_STEADY)
             status = exchange(&s);
         if (status == STATUS_DONE) {
             status = s.set.m > 0 ? advance(&s, monitor) : STATUS_ITERATION_LIMIT;

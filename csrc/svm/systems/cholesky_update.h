@@ -6,6 +6,10 @@
 
 #include <stddef.h>
 
+/* A unit row at a squared distance below this from the span of S: the factor has lost half the digits of the distance.
+ */
+#define CHOLESKY_UPDATE_CANCELS 1e-6
+
 struct arena;
 struct gram;
 

@@ -8,11 +8,13 @@
 #include "base/status.h"
 #include "linalg/gemm.h"
 #include "linalg/vector.h"
+#include "svm/active_set.h"
 
 #define LANES SIMD_LANES
-#define PANEL_ROWS 16    /* rows of G that are made together: a panel of the product */
-#define QUERIES 160      /* up to this many, beyond 2 dz, K P costs less than W and its product with them ... */
-#define SUPPORT_ROWS 400 /* ... and on so few rows the initial support, which needs K, saves more than K costs */
+#define PANEL_ROWS 16 /* rows of G that are made together: a panel of the product */
+#define QUERIES \
+    160 /* up to this many, beyond 2 dz, K P costs less than W and its product with them; on few rows \
+         * the initial support, which needs K, saves more than K costs */
 
 /* D [m, padded]: the differences of a window's rows over their own length, `length` / z. */
 SIMD_DISPATCH
@@ -96,7 +98,7 @@ int gram_init(struct gram *gram, const struct rows *rows, struct arena *arena)
         .rows = rows, .arena = arena, .dk = simd_padded(w->dk), .dz = simd_padded(w->dz), .across = simd_padded(M)};
     gram->D = arena_doubles(arena, m, gram->dk);
     gram->Z = arena_zeros(arena, M, gram->dz);
-    if (m <= SUPPORT_ROWS || M <= QUERIES + 2 * w->dz) {
+    if (m <= ACTIVE_SET_ROWS || M <= QUERIES + 2 * w->dz) {
         gram->K = arena_doubles(arena, gram->across, gram->across);
         gram->P = arena_doubles(arena, M, gram->dk);
         gram->v = arena_doubles(arena, gram->dk, 1);

@@ -9,9 +9,8 @@
 #include "linalg/cholesky.h"
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
+#include "svm/active_set.h"
 
-#define CHUNK 256         /* queries per gemm: enough for its full speed */
-#define CONSISTENT 1e-11  /* residual of a solution, as a part of it: a hundredth of the gap */
 #define RESIDUAL_PASSES 2 /* when H has lost nearly all digits, each still gains a few */
 
 static ptrdiff_t packed(ptrdiff_t d)
@@ -31,7 +30,7 @@ int newton_system_init(struct newton_system *n, const struct rows *rows, struct 
     n->unknowns = D < m ? NEWTON_SYSTEM_WEIGHTS : NEWTON_SYSTEM_ROWS;
     if (n->unknowns == NEWTON_SYSTEM_WEIGHTS) {
         ptrdiff_t pk = packed(w->dk), pz = packed(w->dz), most = D * D / (pk + pz) + 1;
-        n->chunk = most < CHUNK ? most : CHUNK; /* no more memory than H itself */
+        n->chunk = most < MATRIX_PANEL ? most : MATRIX_PANEL; /* no more memory than H itself */
         n->chunk = n->chunk < w->n_queries ? n->chunk : w->n_queries;
         n->H = arena_doubles(arena, D, D);
         n->keys = arena_doubles(arena, n->chunk, pk);
@@ -138,7 +137,7 @@ int newton_system_solve(struct newton_system *n, double *dx, double *dW, double 
         rows_adjoint(n->M, n->rows, dx, n->U);
         for (ptrdiff_t i = 0; i < D; ++i)
             n->M[i] += (rest != NULL ? rest[i] : 0) - dW[i];
-        if (!(vector_dot(n->M, n->M, D) > CONSISTENT * CONSISTENT * vector_dot(dW, dW, D)))
+        if (!(vector_dot(n->M, n->M, D) > ACTIVE_SET_MET * ACTIVE_SET_MET * vector_dot(dW, dW, D)))
             break;
         newton_system_solve_weights(n, n->M);
         rows_apply(n->refined, n->rows, n->M, n->U);
