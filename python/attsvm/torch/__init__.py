@@ -9,8 +9,10 @@ Imported by hand (``import attsvm.torch``), since it needs PyTorch.
 
 from .attention import attention
 from .cache import from_cache
+from .faithful import Faithfulness
+from .faithfulness import faithfulness
 from .monitor import Monitor
 from .read import read
 from .substitute import substitute
 
-__all__ = ["Monitor", "attention", "from_cache", "read", "substitute"]
+__all__ = ["Faithfulness", "Monitor", "attention", "faithfulness", "from_cache", "read", "substitute"]

@@ -53,7 +53,9 @@ class Form:
         if key not in self.held:
             K, Q = (torch.from_numpy(x).to(*key[::-1]) for x in (self.K, self.Q))
             self.held[key] = K, Q
-        logits = torch.where(call.seen, _logits(call, *self.held[key]), -torch.inf)
+        product, bias = _parts(call, *self.held[key])
+        logits = _capped(product, call.cap) if bias is None else _capped(product, call.cap) + bias
+        logits = torch.where(call.seen, logits, -torch.inf)
         if call.sink is None:
             return torch.softmax(logits, -1)
         return torch.softmax(torch.cat([logits, call.sink[..., None]], -1), -1)[..., :-1]
@@ -136,19 +138,28 @@ def matching_scale(head: Head, K: np.ndarray, Q: np.ndarray) -> float:
 
     Of the first sequences that hold ``LOGITS`` logits, and of queries that see several tokens.
     """
-    parts = list(_recorded(head))
-    if not parts:
-        raise ValueError(f"scale='top' needs queries that see several tokens, and {head.label} recorded none")
-    wanted = float(np.mean(np.concatenate([own for _, own in parts])))
-    calls = [call for call, _ in parts]
     K_, Q_ = torch.from_numpy(K), torch.from_numpy(Q)
-    size = max(float(torch.where(call.seen, _logits(call, K_, Q_), 0).abs().max()) for call in calls)
+    products, biases, own = [], [], []
+    sinks: list[float] = []
+    for call, tops in _recorded(head):
+        product, bias = _parts(call, K_, Q_)
+        products += list(torch.where(call.seen, product, -torch.inf)[0])
+        biases += [] if bias is None else list(bias[0])
+        sinks += [] if call.sink is None else call.sink[0].tolist()
+        own.append(tops)
+    if not products:
+        raise ValueError(f"scale='top' needs queries that see several tokens, and {head.label} recorded none")
+    product = torch.nn.utils.rnn.pad_sequence(products, batch_first=True, padding_value=-torch.inf)
+    bias = torch.nn.utils.rnn.pad_sequence(biases, batch_first=True) if biases else torch.zeros(())
+    cap, wanted = None if head.given is None else head.given.cap, float(np.mean(np.concatenate(own)))
+    size = float(torch.where(product.isfinite(), product + bias, 0).abs().max())
     if size == 0:
         return 1.0
 
     def top(scale: float) -> float:
-        form = Form(K, Q * scale)
-        return float(torch.cat([form.attention(call)[call.seen.sum(-1) > 1].amax(-1) for call in calls]).mean())
+        logits = _capped(scale * product, cap) + scale * bias
+        logits = torch.cat([logits, torch.tensor(sinks, dtype=logits.dtype)[:, None]], 1) if sinks else logits
+        return float(torch.softmax(logits, 1)[:, : product.shape[1]].amax(1).mean())
 
     low, high = -WIDEST, WIDEST
     for _ in range(STEPS):
@@ -184,16 +195,20 @@ def _recorded(head: Head) -> Iterator[tuple[Call, np.ndarray]]:
         yield Call(keys, queries, visible, biases, sinks, None if given is None else given.cap), head.choices.top[rows]
 
 
-def _logits(call: Call, K: torch.Tensor, Q: torch.Tensor) -> torch.Tensor:
-    """Of all tokens; a bias enters through the last row of K and Q where these have one for it, and else as it is."""
+def _parts(call: Call, K: torch.Tensor, Q: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Products of tokens and queries, and what a bias adds: through the last row of K and Q where there is one for it,
+    and else as it is."""
     dk, dz = call.x.shape[-1], call.z.shape[-1]
     queries = call.z @ Q[:dz] + (Q[dz] if len(Q) > dz else 0)
-    logits = queries @ (call.x @ K[:dk]).mT
-    if call.cap is not None:
-        logits = call.cap * torch.tanh(logits / call.cap)
+    product = queries @ (call.x @ K[:dk]).mT
     if call.bias is None:
-        return logits
-    return logits + (call.bias if len(K) == dk else call.bias * (queries @ K[dk])[..., None])
+        return product, None
+    return product, call.bias if len(K) == dk else call.bias * (queries @ K[dk])[..., None]
+
+
+def _capped(product: torch.Tensor, cap: float | None) -> torch.Tensor:
+    """-inf of hidden tokens stays."""
+    return product if cap is None else torch.where(product.isfinite(), cap * torch.tanh(product / cap), product)
 
 
 def _uniform(call: Call) -> torch.Tensor:

@@ -1,0 +1,164 @@
+"""What may stand in a head's place: W's made of a few of its choices, a rule, and controls that know less or more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..heads.cases import Cases, as_cases
+from ..heads.choices import all_queries, hard_queries
+from ..heads.model import Head
+from ..heads.why import directions
+from ..svm.solve import solve_svm
+from .replacement import Replacement, as_replacement
+
+TOL = 1e-4  # of the SVMs: their W is then known to a percent, and what it does in the model to far less than a draw
+DECAY = 1e-4  # of regressions, on tokens and queries scaled to mean length 1
+ITERATIONS = 100  # of L-BFGS
+WHITENED = 2000  # queries whose logits a whitened cut keeps
+KEPT = 4  # the own W is cut to its rank divided by this
+# Columns that are made of n choices, each draw of its own; those with draws alone; and those without.
+OF_CHOICES = ("SVM", "SVM of the rule", "logistic", "distilled")
+DRAWN = ("random head", "shuffled")
+FIXED = ("own", "rule", "cut", "whitened cut")
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A head, its hard queries (sequence, query, selected), and the positional rule that says most of them."""
+
+    head: Head
+    rows: np.ndarray
+    rule: str
+    follows: float
+
+    def labels(self, rows: np.ndarray) -> np.ndarray:
+        """The same queries with the rule's token, those that see it."""
+        said = 0 * rows[:, 1] if self.rule == "first token" else rows[:, 1] + _offset(self.rule)
+        text = self.head.text
+        there = [t in text.window(i, q) for (i, q), t in zip(rows[:, :2], said, strict=True)]
+        return np.column_stack([rows[:, :2], said])[there]
+
+
+def as_source(head: Head) -> Source:
+    """The rule is the better of the most frequent offset and the first token, on all recorded hard queries."""
+    rows = hard_queries(head)
+    if not len(rows):
+        return Source(head, rows, "the query itself", float("nan"))
+    offsets, counts = np.unique(rows[:, 2] - rows[:, 1], return_counts=True)
+    offset, first = int(offsets[counts.argmax()]), int((rows[:, 2] == 0).sum())
+    if first > counts.max():
+        return Source(head, rows, "first token", first / len(rows))
+    return Source(head, rows, f"offset {offset:+d}" if offset else "the query itself", int(counts.max()) / len(rows))
+
+
+def _offset(rule: str) -> int:
+    return int(rule.removeprefix("offset ")) if rule.startswith("offset") else 0
+
+
+def of_choices(source: Source, column: str, queries: int, draw: list[int]) -> Replacement | None:
+    """Of that many of the head's hard queries, the same ones for every column; None where there is no such W."""
+    rows = np.random.default_rng(draw).permutation(source.rows)[:queries]
+    if column == "SVM of the rule":
+        rows = source.labels(rows)
+    if not len(rows):
+        return None
+    cases = as_cases(source.head, rows)
+    if column in ("SVM", "SVM of the rule"):
+        W = solve_svm(cases.data, cases.selected, tol=TOL).W
+    else:
+        W = regression(cases, _probabilities(source.head, cases) if column == "distilled" else None)
+    return None if W is None else as_replacement(source.head, W, "top")
+
+
+def drawn(source: Source, column: str, draw: list[int]) -> Replacement:
+    """A random head, or the own singular values with the singular vectors permuted on either side."""
+    rng, head = np.random.default_rng(draw), source.head
+    if column == "random head":
+        K, Q = (rng.standard_normal(x.shape) for x in (head.K, head.Q))
+        return as_replacement(head, K @ Q.T, "top")
+    left, values, right = directions(head)
+    left, right = (x[:, rng.permutation(len(values))] for x in (left, right))
+    return as_replacement(head, (left * values) @ right.T, "top")
+
+
+def fixed(source: Source, column: str) -> Replacement:
+    """The own W, whole or cut; or attention on the token that the rule says."""
+    head = source.head
+    if column == "rule":
+        return as_replacement(head, source.rule, None)
+    W = head.W
+    if column == "cut":
+        left, values, right = directions(head)
+        r = max(1, head.rank // KEPT)
+        W = (left[:, :r] * values[:r]) @ right[:, :r].T
+    elif column == "whitened cut":
+        W = _whitened_cut(head, max(1, head.rank // KEPT))
+    return as_replacement(head, W, None)
+
+
+def _whitened_cut(head: Head, rank: int) -> np.ndarray:
+    """The W of this rank whose logits differ least from the own ones, in the mean square over tokens and queries."""
+    rows = all_queries(head)
+    cases = as_cases(head, rows[rows[:, 2] >= 0][:WHITENED])
+    data = cases.data
+    entries = np.concatenate([np.arange(a, b) for a, b in cases.blocks])
+    keys = np.asarray(data.keys)[entries].astype(np.float64)
+    sizes = cases.blocks[:, 1] - cases.blocks[:, 0]
+    means = np.add.reduceat(keys, np.cumsum(sizes) - sizes) / sizes[:, None]
+    (root_x, back_x), (root_z, back_z) = (_roots(x) for x in (keys - np.repeat(means, sizes, axis=0), data.queries))
+    left, values, right = np.linalg.svd(root_x @ head.W @ root_z)
+    return back_x @ (left[:, :rank] * values[:rank]) @ right[:rank] @ back_z
+
+
+def _roots(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Square root of the second moments, and its pseudo-inverse."""
+    values, vectors = np.linalg.eigh(points.T @ points / len(points))
+    kept = values > 1e-10 * values[-1]
+    sizes, vectors = np.sqrt(values[kept]), vectors[:, kept]
+    return (vectors * sizes) @ vectors.T, (vectors / sizes) @ vectors.T
+
+
+def _probabilities(head: Head, cases: Cases) -> np.ndarray:
+    """The head's own, of every entry."""
+    held: dict[int, np.ndarray] = {}
+    found = []
+    for k, (i, q, _) in enumerate(cases.rows.tolist()):
+        if i not in held:
+            held = {i: head.sequence_attention(i)}  # rows come in the order of sequences
+        found.append(held[i][q, cases.tokens[cases.data.indptr[k] : cases.data.indptr[k + 1]]])
+    return np.concatenate(found)
+
+
+def regression(cases: Cases, targets: np.ndarray | None) -> np.ndarray:
+    """The W of least cross-entropy to the choices, or to these probabilities, with a weak decay; by L-BFGS."""
+    data = cases.data
+    sizes = np.diff(data.indptr)
+    here = np.arange(sizes.max()) < sizes[:, None]
+    keys = np.zeros((*here.shape, data.dk))
+    keys[here] = data.keys[np.repeat(data.start - data.indptr[:-1], sizes) + np.arange(sizes.sum())]
+    wanted = np.zeros(here.shape)
+    if targets is None:
+        wanted[np.arange(len(sizes)), cases.selected] = 1.0
+    else:
+        wanted[here] = targets
+    x, z, y = (torch.from_numpy(a) for a in (keys, np.array(data.queries), wanted))
+    x, z = x / x[here].norm(dim=1).mean(), z / z.norm(dim=1).mean()
+    hidden = torch.from_numpy(~here)
+    W = torch.zeros(x.shape[2], z.shape[1], dtype=torch.float64, requires_grad=True)
+    solver = torch.optim.LBFGS([W], max_iter=ITERATIONS, line_search_fn="strong_wolfe")
+
+    def loss() -> Any:
+        solver.zero_grad()
+        logits = torch.bmm(x, (z @ W.mT)[:, :, None])[:, :, 0].masked_fill(hidden, -torch.inf)
+        logs = torch.log_softmax(logits, 1).masked_fill(hidden, 0.0)
+        value = -(y * logs).sum() / len(y) + DECAY / 2 * (W**2).sum()
+        value.backward()
+        return value
+
+    with torch.enable_grad():
+        solver.step(loss)
+    return W.detach().numpy()

@@ -1,0 +1,52 @@
+"""What the model loses without one singular direction of a head's W."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..heads.model import Head
+from ..heads.why import directions
+from .candidates import Source
+from .replacement import Replacement, as_replacement
+
+LEADING = 4  # directions of each head
+RANDOM = 3  # directions beside each
+
+
+@dataclass(frozen=True)
+class Direction:
+    """Of head ``label`` the singular direction ``number``: its singular ``value``, the ``damage`` without it, and that
+    without ``RANDOM`` random directions of its size (mean)."""
+
+    label: str
+    number: int
+    value: float
+    damage: float
+    random: float
+
+
+def without_directions(
+    source: Source, damage: Callable[[dict[Head, Replacement]], np.ndarray], seed: int
+) -> Iterator[Direction]:
+    """Of the leading directions.  A random one ``s a b^T`` lies in the spans of W's own singular vectors."""
+    head = source.head
+    left, values, right = directions(head)
+    rng = np.random.default_rng([seed, head.layer, head.number])
+
+    def of(W: np.ndarray) -> float:
+        return float(damage({head: as_replacement(head, W, None)}).mean())
+
+    for k, value in enumerate(values[:LEADING].tolist()):
+        lost = of(head.W - value * np.outer(left[:, k], right[:, k]))
+        others = []
+        for _ in range(RANDOM):
+            a, b = (side @ _unit(rng.standard_normal(len(values))) for side in (left, right))
+            others.append(of(head.W - value * np.outer(a, b)))
+        yield Direction(head.label, k, value, lost, float(np.mean(others)))
+
+
+def _unit(x: np.ndarray) -> np.ndarray:
+    return x / np.linalg.norm(x)

@@ -1,0 +1,149 @@
+"""The table of :func:`faithfulness`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from ..report.tables import table
+from .candidates import DRAWN, FIXED, OF_CHOICES
+
+ALL = "all of these"
+ROUNDING = 10  # times the damage of the own W: an importance below that is none
+SHOWN = ("SVM", "SVM of the rule", "rule", "logistic", "distilled", "random head", "shuffled", "cut", "whitened cut")
+
+
+@dataclass(frozen=True, eq=False)
+class Faithfulness:
+    """What :func:`attsvm.torch.faithfulness` found.
+
+    Attributes
+    ----------
+    labels : list of str
+        The heads.
+    metric : {"KL", "1 - cosine"}
+        Of the damages.
+    rules : dict of str to (str, float)
+        Of each head the best positional rule, and the share of its hard queries that follow it.
+    hard : dict of str to int
+        Hard queries of each head on the recorded text.
+    damages : dict of (str, str, int) to (draws, inputs) array
+        By row, column and number of choices (0 where there are none): damage of each held-out input in each draw.
+    directions : list of Direction
+        Damage without singular directions; empty unless asked for.
+    """
+
+    labels: list[str]
+    metric: str
+    rules: dict[str, tuple[str, float]]
+    hard: dict[str, int]
+    damages: dict[tuple[str, str, int], np.ndarray]
+    directions: list[Any]
+
+    @property
+    def rows(self) -> list[str]:
+        return [*self.labels, ALL]
+
+    @property
+    def queries(self) -> list[int]:
+        return sorted({n for _, column, n in self.damages if column in OF_CHOICES})
+
+    def importance(self, row: str) -> float:
+        """Damage of equal attention in its place."""
+        return float(self.damages[row, "uniform", 0].mean())
+
+    def recovered(self, row: str, column: str, queries: int | None = None) -> float:
+        """``1 - damage / importance``; of as many choices as there are unless told.  nan where importance is none."""
+        damage, uniform = self._pair(row, column, queries)
+        own = float(self.damages[row, "own", 0].mean())
+        if damage is None or not uniform.mean() > ROUNDING * own:
+            return float("nan")
+        return float(1 - damage.mean() / uniform.mean())
+
+    def spread(self, row: str, column: str, queries: int | None = None) -> tuple[float, float]:
+        """Standard deviation of what is recovered over draws (nan for one), and its standard error over inputs."""
+        damage, uniform = self._pair(row, column, queries)
+        if damage is None or math.isnan(self.recovered(row, column, queries)):
+            return float("nan"), float("nan")
+        size = uniform.mean()
+        draws = float(np.std(damage.mean(axis=1) / size, ddof=1)) if len(damage) > 1 else float("nan")
+        off = (damage.mean(axis=0) - damage.mean() / size * uniform[0]) / size
+        inputs = float(off.std(ddof=1) / math.sqrt(len(off))) if len(off) > 1 else float("nan")
+        return draws, inputs
+
+    def _pair(self, row: str, column: str, queries: int | None) -> tuple[np.ndarray | None, np.ndarray]:
+        if column in OF_CHOICES and queries is None:
+            queries = max(self.queries, default=0)
+        return self.damages.get((row, column, queries or 0)), self.damages[row, "uniform", 0]
+
+    def to_dataframe(self) -> Any:
+        """A pandas DataFrame with a line for each row, column and number of choices."""
+        import pandas
+
+        lines = []
+        for row, column, n in self.damages:
+            draws, inputs = self.spread(row, column, n)
+            damage = self.damages[row, column, n]
+            rule, follows = self.rules.get(row, ("", float("nan")))
+            lines.append(
+                dict(
+                    row=row, column=column, queries=n, draws=len(damage), inputs=damage.shape[1], damage=damage.mean(),
+                    importance=self.importance(row), recovered=self.recovered(row, column, n), spread_of_draws=draws,
+                    error_of_inputs=inputs, hard=self.hard.get(row), rule=rule, follows=follows, metric=self.metric,
+                )
+            )  # fmt: skip
+        return pandas.DataFrame(lines)
+
+    def _cells(self) -> tuple[list[str], list[list[str]]]:
+        names = ["head", "hard", f"importance ({self.metric})", "best rule", *SHOWN]
+        lines = []
+        for row in self.rows:
+            rule, follows = self.rules.get(row, ("", float("nan")))
+            line = [row, f"{self.hard.get(row, '')}", f"{self.importance(row):.3g}"]
+            line.append(f"{rule} ({100 * follows:.0f} %)" if follows == follows else rule)
+            for column in SHOWN:
+                mean, (draws, inputs) = self.recovered(row, column), self.spread(row, column)
+                off = max((x for x in (draws, inputs) if x == x), default=float("nan"))
+                line.append("" if mean != mean else f"{mean:.2f}" + ("" if off != off else f" ± {off:.2f}"))
+            lines.append(line)
+        return names, lines
+
+    def _caption(self) -> str:
+        one = self.damages[self.labels[0], "uniform", 0].shape[1]
+        most = max(self.queries, default=0)
+        return (
+            f"Importance: damage of equal attention, mean over {one} held-out inputs.  Other columns: part of it "
+            f"recovered, with {most} choices at most, ± the larger of the spread over draws and the standard error "
+            f"over inputs; empty: no importance.  {len(self.labels)} heads were looked at."
+        )
+
+    def __repr__(self) -> str:
+        names, lines = self._cells()
+        return table(tuple(names), [tuple(line) for line in lines]) + "\n" + self._caption()
+
+    def _repr_html_(self) -> str:
+        names, lines = self._cells()
+        head = "".join(f"<th>{escape(name)}</th>" for name in names)
+        body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in line) + "</tr>" for line in lines)
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p>{escape(self._caption())}</p>"
+
+    def plot(self, row: str = ALL, ax: Any = None) -> Any:
+        """What is recovered against the number of choices, with the spread over draws; controls as lines across."""
+        import matplotlib.pyplot as plt
+
+        ax = plt.subplots(figsize=(6.4, 4.2), layout="constrained")[1] if ax is None else ax
+        for k, column in enumerate(OF_CHOICES):
+            means = [self.recovered(row, column, n) for n in self.queries]
+            errors = [self.spread(row, column, n)[0] for n in self.queries]
+            ax.errorbar(self.queries, means, np.nan_to_num(errors), label=column, color=f"C{k}", marker="o", capsize=3)
+        for k, column in enumerate([*DRAWN, *(name for name in FIXED if name != "own")], start=len(OF_CHOICES)):
+            ax.axhline(self.recovered(row, column), label=column, color=f"C{k}", linestyle="--", linewidth=1)
+        ax.set(xscale="log", xlabel="choices a head", ylabel="recovered", title=row, ylim=(-0.55, 1.05))
+        ax.set_xticks(self.queries, [f"{n}" for n in self.queries])
+        ax.minorticks_off()
+        ax.legend(fontsize=8, ncols=2)
+        return ax

@@ -1,0 +1,195 @@
+"""What heads do in a model whose heads are made by hand, so that every column of the table has a known truth."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import attsvm.torch  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+
+T, M = 8, 8  # tokens, and dimensions of a head; a token is M numbers of content and T of its place
+IDLE, OFFSET, LOW, RANDOM = range(4)
+
+
+class Made(torch.nn.Module):
+    """Four heads: one whose values are zero, one that is "offset -1", one of rank M / 4, and one of full rank."""
+
+    def __init__(self):
+        super().__init__()
+        rng = np.random.default_rng(0)
+        queries, keys, values = (np.zeros((4, M, M + T)) for _ in range(3))
+        queries[OFFSET, :, M:] = 9 * np.eye(T)
+        keys[OFFSET, : T - 1, M:] = 9 * np.eye(T)[:-1]
+        keys[OFFSET] = np.roll(keys[OFFSET], 1, axis=0)  # query t meets token t - 1, and query 0 none
+        for h, rank in ((IDLE, M), (LOW, M // 4), (RANDOM, M)):
+            queries[h, :rank, :M], keys[h, :rank, :M] = 3 * rng.standard_normal((2, rank, M))
+        values[OFFSET:] = rng.standard_normal((3, M, M + T))
+        self.maps = torch.nn.ModuleList(torch.nn.Linear(M + T, 4 * M, bias=False) for _ in range(3))
+        with torch.no_grad():
+            for linear, weight in zip(self.maps, (queries, keys, values), strict=True):
+                linear.weight.copy_(torch.from_numpy(weight).flatten(0, 1))
+
+    def forward(self, x, attention_mask=None):
+        q, k, v = (linear(x).unflatten(-1, (4, M)).transpose(1, 2) for linear in self.maps)
+        mask = None if attention_mask is None else attention_mask[:, None, None, :].bool()
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return out.transpose(1, 2).flatten(2)
+
+
+def tokens(rng, n):
+    content = rng.standard_normal((n, T, M))
+    return torch.from_numpy(np.concatenate([content, np.broadcast_to(np.eye(T), (n, T, T))], axis=2)).float()
+
+
+@pytest.fixture(scope="module")
+def made():
+    rng = np.random.default_rng(1)
+    model = Made()
+    found = attsvm.torch.read(model, [{"x": tokens(rng, 60)}])
+    held_out = [{"x": tokens(rng, 30)} for _ in range(2)]
+    return model, found, held_out, attsvm.torch.faithfulness(model, found, held_out, [12, 150], 2, progress=False)
+
+
+def test_a_head_that_does_nothing_has_no_importance(made):
+    table = made[-1]
+    assert table.importance("L0H0") == 0
+    assert all(np.isnan(table.recovered("L0H0", column)) for column in ("own", "SVM", "rule", "random head"))
+
+
+@pytest.mark.parametrize("h", [OFFSET, LOW, RANDOM])
+def test_importance_is_the_damage_of_equal_attention(made, h):
+    model, found, held_out, table = made
+    off = []
+    for batch in held_out:
+        with torch.no_grad():
+            own = model(**batch)
+            other = own.clone()
+            other[..., h * M : h * M + M] = model.maps[2](batch["x"])[..., h * M : h * M + M].mean(1, keepdim=True)
+        off.append(1 - F.cosine_similarity(own.double(), other.double(), dim=-1).mean(1))
+    np.testing.assert_allclose(table.damages[found[h].label, "uniform", 0][0], torch.cat(off), rtol=1e-4, atol=1e-7)
+
+
+def test_own_weights_recover_everything(made):
+    table = made[-1]
+    for row in ("L0H1", "L0H2", "L0H3", "all of these"):
+        assert table.recovered(row, "own") == pytest.approx(1, abs=1e-6)
+
+
+def test_a_positional_rule_is_found_and_is_all_there_is(made):
+    table = made[-1]
+    assert table.rules["L0H1"] == ("offset -1", 1.0)
+    assert table.recovered("L0H1", "rule") == pytest.approx(1, abs=1e-3)
+    assert table.recovered("L0H1", "SVM") > 0.95 and table.recovered("L0H1", "logistic") > 0.5
+    np.testing.assert_array_equal(table.damages["L0H1", "SVM", 150], table.damages["L0H1", "SVM of the rule", 150])
+    assert table.recovered("L0H1", "shuffled") < 0.3  # its singular values are all the same
+    assert table.recovered("L0H1", "cut") < 0.6
+
+
+@pytest.mark.parametrize("row", ["L0H2", "L0H3"])
+def test_choices_of_content_are_no_rule(made, row):
+    table = made[-1]
+    assert table.rules[row][1] < 0.5
+    assert table.recovered(row, "rule") < 0.2 and table.recovered(row, "SVM of the rule") < 0.2
+    for column in ("SVM", "logistic", "distilled"):
+        assert table.recovered(row, column) > 0.5
+    assert table.recovered(row, "distilled") > table.recovered(row, "SVM")  # it knows more of each query
+    assert table.recovered(row, "random head") < 0.2
+
+
+def test_a_cut_to_the_rank_there_is_loses_nothing(made):
+    table = made[-1]
+    for column in ("cut", "whitened cut"):
+        assert table.recovered("L0H2", column) == pytest.approx(1, abs=1e-4)
+        assert table.recovered("L0H3", column) < 0.9
+    assert table.recovered("all of these", "whitened cut") >= table.recovered("all of these", "cut") - 0.05
+
+
+def test_all_at_once_and_fewer_choices(made):
+    _, _, _, table = made
+    assert table.rows == ["L0H0", "L0H1", "L0H2", "L0H3", "all of these"] and table.queries == [12, 150]
+    assert table.importance("all of these") > max(table.importance(row) for row in table.labels)
+    assert table.recovered("all of these", "SVM", 12) < table.recovered("all of these", "SVM", 150) - 0.1
+    draws, inputs = table.spread("all of these", "SVM")
+    damage = table.damages["all of these", "SVM", 150]
+    assert damage.shape == (2, 60) and draws > 0 and 0 < inputs < 0.1
+    ratios = 1 - damage.mean(axis=1) / table.importance("all of these")
+    assert draws == pytest.approx(ratios.std(ddof=1))
+
+
+def test_padding_is_not_counted(made):
+    model, found, _, _ = made
+    x = tokens(np.random.default_rng(2), 6)
+    short = {"x": x[:, :5], "attention_mask": torch.ones(6, 5)}
+    padded = {"x": x, "attention_mask": (torch.arange(T) < 5).expand(6, T).float()}
+    one, other = (attsvm.torch.faithfulness(model, found[1:2], [b], [5], 1, progress=False) for b in (short, padded))
+    for key in one.damages:
+        np.testing.assert_allclose(one.damages[key], other.damages[key], atol=1e-5)
+
+
+def test_logits_are_compared_as_distributions(made):
+    model, found, held_out, _ = made
+
+    def forward(x):
+        return SimpleNamespace(logits=model(x))
+
+    table = attsvm.torch.faithfulness(model, found[1:2], held_out[:1], [20], 1, forward=forward, progress=False)
+    with torch.no_grad():
+        own = torch.log_softmax(model(**held_out[0]).double(), -1)
+        with attsvm.torch.substitute(model, {found[1]: "uniform"}):
+            other = torch.log_softmax(model(**held_out[0]).double(), -1)
+    expected = F.kl_div(other, own, log_target=True, reduction="none").sum(-1).mean(1)
+    assert table.metric == "KL"
+    np.testing.assert_allclose(table.damages["L0H1", "uniform", 0][0], expected, rtol=1e-4)
+
+
+def test_what_a_direction_does(made):
+    """Of the low-rank head: two directions; without the larger one it loses more than without a random one."""
+    model, found, held_out, _ = made
+    table = attsvm.torch.faithfulness(model, found[2:3], held_out, [20], 1, directions=True, progress=False)
+    assert [d.number for d in table.directions] == [0, 1]
+    values = np.linalg.svd(found[2].W)[1]
+    assert [d.value for d in table.directions] == pytest.approx(values[:2], rel=1e-6)
+    left, sizes, right = np.linalg.svd(found[2].W)
+    with attsvm.torch.substitute(model, {found[2]: found[2].W - sizes[1] * np.outer(left[:, 1], right[1])}):
+        other = [model(**batch) for batch in held_out]
+    own = [model(**batch).detach() for batch in held_out]
+    off = torch.cat([1 - F.cosine_similarity(a, b, dim=-1) for a, b in zip(own, other, strict=True)]).mean()
+    assert table.directions[1].damage == pytest.approx(float(off), rel=1e-3)
+    assert table.directions[0].damage > table.directions[0].random > 0
+
+
+def test_table_picture_and_frame(made):
+    pytest.importorskip("pandas")
+    pytest.importorskip("matplotlib").use("Agg")
+    table = made[-1]
+    html = table._repr_html_()
+    assert html.count("<tr>") == 6 and "offset -1 (100 %)" in html and "4 heads were looked at" in html
+    assert "SVM of the rule" in repr(table)
+    frame = table.to_dataframe()
+    found = frame[(frame.row == "all of these") & (frame.column == "SVM") & (frame.queries == 150)]
+    assert found.recovered.item() == table.recovered("all of these", "SVM")
+    lines = table.plot().lines
+    assert any(np.allclose(line.get_ydata(), table.recovered("all of these", "shuffled")) for line in lines)
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"batches": []}, "batches must hold at least one batch"),
+        ({"batches": {}}, r"batches must be an iterable of what the model takes, got dict: \[batch\]\?"),
+        ({"found": []}, "found must hold at least one head"),
+        ({"queries": []}, "queries must hold at least one number"),
+        ({"queries": [0]}, "queries must be at least 1"),
+        ({"seeds": 0}, "seeds must be at least 1"),
+        ({"metric": "L2"}, "metric must be one of 'auto', 'KL', '1 - cosine'"),
+    ],
+)
+def test_arguments_that_do_not_fit(made, change, message):
+    model, found, held_out, _ = made
+    with pytest.raises((ValueError, TypeError), match=message):
+        attsvm.torch.faithfulness(**{"model": model, "found": found, "batches": held_out, "progress": False} | change)
