@@ -1,4 +1,6 @@
-/* e^x and log(1 + x) on the ranges that softmax and the logistic loss need, as plain expressions that vectorise. */
+/* e^x and logarithms on the ranges that softmax, the logistic loss and powers need, as plain expressions that
+ * vectorise.
+ */
 #ifndef BASE_EXP_LOG_H
 #define BASE_EXP_LOG_H
 
@@ -38,11 +40,10 @@ INLINE double exponential_nonpositive(double x)
     return x < -708.0 ? 0.0 : result;
 }
 
-/* log(1 + x) for 0 <= x <= 1, as 2 atanh(s) with s = x / (2 + x) <= 1/3: 2s + s^3 q(s^2), q a Chebyshev-node fit,
- * relative error 8e-18; the whole is within 2 ulp. */
-INLINE double exponential_log1p(double x)
+/* log((1 + s) / (1 - s)) = 2 atanh(s) for |s| <= 1/3: 2s + s^3 q(s^2), q a Chebyshev-node fit, relative error 8e-18. */
+INLINE double exponential_twice_atanh(double s)
 {
-    double s = x / (2.0 + x), z = s * s;
+    double z = s * s;
     double q = 0x1.4b0a26c5f2aefp-3;
     q = q * z + 0x1.687a6e7c95176p-4;
     q = q * z + 0x1.eb905e8575054p-4;
@@ -54,6 +55,28 @@ INLINE double exponential_log1p(double x)
     q = q * z + 0x1.999999999a3ddp-2;
     q = q * z + 0x1.5555555555555p-1;
     return 2.0 * s + s * z * q;
+}
+
+/* log(1 + x) for 0 <= x <= 1, within 2 ulp. */
+INLINE double exponential_log1p(double x)
+{
+    return exponential_twice_atanh(x / (2.0 + x));
+}
+
+/* log(x) for a normal x > 0, as k log(2) + log(m) with m within a factor sqrt(2) of 1. */
+INLINE double exponential_log(double x)
+{
+    const uint64_t root_half = 0x3fe6a09e667f3bcd, one = 0x3ff0000000000000u, integer = 0x4330000000000000u;
+    uint64_t bits, exponent;
+    double m, k;
+    memcpy(&bits, &x, sizeof bits);
+    exponent = (bits - root_half + one) >> 52; /* k + 1023 */
+    bits -= (exponent << 52) - one;
+    memcpy(&m, &bits, sizeof m);
+    exponent |= integer;
+    memcpy(&k, &exponent, sizeof k);
+    k -= 0x1p52 + 1023;
+    return k * 0x1.62e42fefa38p-1 + (k * 0x1.ef35793c7673p-45 + exponential_twice_atanh((m - 1.0) / (m + 1.0)));
 }
 
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/exp_log.h"
 #include "base/simd.h"
 #include "base/status.h"
 #include "linalg/blas.h"
@@ -45,25 +46,49 @@ static void move_by(double *W, const double *D, ptrdiff_t n, double length, doub
     }
 }
 
-/* A step in phi(W) = sign(W) |W|^(p-1), of length lr in the dual norm. */
-static void mirror(double *W, const double *D, ptrdiff_t n, double lr, double p)
+/* power_i = sign(x_i) |x_i / largest|^e, |x_i| <= largest; |x_i / largest| below 2^-1022 counts as zero.  Within
+ * 2^-52 (2 + e |log |x_i / largest||), relatively. */
+SIMD_DISPATCH
+static void powers(double *restrict power, const double *restrict x, double largest, double e, ptrdiff_t n)
 {
-    double q = p / (p - 1), largest = vector_largest(D, n), sum = 0;
-    if (largest == 0)
+    if (largest == 0) {
+        memset(power, 0, (size_t)n * sizeof(double));
         return;
-    for (ptrdiff_t i = 0; i < n; ++i)
-        sum += pow(fabs(D[i]) / largest, q);
-    double by = lr / pow(sum, 1 / q);
+    }
     for (ptrdiff_t i = 0; i < n; ++i) {
-        double u = copysign(pow(fabs(W[i]), p - 1), W[i]) - by * (D[i] / largest);
-        W[i] = copysign(pow(fabs(u), 1 / (p - 1)), u);
+        double part = fabs(x[i] / largest);
+        double whole = exponential_nonpositive(e * exponential_log(part < DBL_MIN ? 1.0 : part));
+        power[i] = copysign(part < DBL_MIN ? 0.0 : whole, x[i]);
     }
 }
 
-static void sign(double *W, const double *D, ptrdiff_t n, double lr)
+/* A step in phi(W) = sign(W) |W|^(p-1), of length lr in the dual norm. */
+static int mirror(double *W, const double *D, ptrdiff_t n, double lr, double p, struct arena *arena)
+{
+    double q = p / (p - 1), largest = vector_largest(D, n), widest = vector_largest(W, n), sum = 0;
+    struct arena_mark mark = arena_mark(arena);
+    double *u = arena_doubles(arena, n, 1);
+    if (u == NULL)
+        return STATUS_NO_MEMORY;
+    powers(u, D, largest, q, n);
+    for (ptrdiff_t i = 0; i < n; ++i)
+        sum += fabs(u[i]);
+    double by = lr / pow(sum, 1 / q), unit = pow(widest, p - 1);
+    powers(u, W, widest, p - 1, n);
+    for (ptrdiff_t i = 0; i < n; ++i)
+        u[i] = unit * u[i] - by * (D[i] / largest);
+    largest = vector_largest(u, n);
+    powers(W, u, largest, 1 / (p - 1), n);
+    vector_scale(W, pow(largest, 1 / (p - 1)), n);
+    arena_release(arena, mark);
+    return STATUS_DONE;
+}
+
+SIMD_DISPATCH
+static void sign(double *restrict W, const double *restrict D, ptrdiff_t n, double lr)
 {
     for (ptrdiff_t i = 0; i < n; ++i)
-        W[i] -= lr * ((D[i] > 0) - (D[i] < 0));
+        W[i] -= D[i] != 0 ? copysign(lr, D[i]) : 0;
 }
 
 static int spectral(const struct update_part *part, double lr, struct arena *arena)
@@ -89,6 +114,14 @@ static int spectral(const struct update_part *part, double lr, struct arena *are
     return STATUS_DONE;
 }
 
+SIMD_DISPATCH
+static void move_by_roots(double *restrict W, const double *restrict mean, const double *restrict root, double by,
+                          double eps, ptrdiff_t n)
+{
+    for (ptrdiff_t i = 0; i < n; ++i)
+        W[i] -= root[i] + eps > 0 ? by * (mean[i] / (root[i] + eps)) : 0;
+}
+
 /* m / (sqrt(v) + eps) with the means over all steps so far, of which the weights sum to 1 - beta^(k+1). */
 static void adam(const struct update_part *part, const struct update *update, double lr, ptrdiff_t k)
 {
@@ -96,9 +129,7 @@ static void adam(const struct update_part *part, const struct update *update, do
     double unbias = sqrt(1 - pow(update->second, age)) / (1 - pow(update->momentum, age));
     double by = lr * unbias * exp(part->past[0] - scale);
     double eps = update->eps > 0 ? update->eps * exp(-scale) * sqrt(1 - pow(update->second, age)) : 0;
-    for (ptrdiff_t i = 0; i < part->n; ++i)
-        if (part->root[i] + eps > 0)
-            part->W[i] -= by * (part->mean[i] / (part->root[i] + eps));
+    move_by_roots(part->W, part->mean, part->root, by, eps, part->n);
 }
 
 /* beta m + weight * gradient, of which the larger scale is that of m. */
@@ -114,6 +145,17 @@ static void accumulate(struct update_part *part, double beta, double weight)
     part->past[0] = scale;
 }
 
+/* root_i <- hypot(by root_i, of G_i), whose squares may leave the range of double precision. */
+SIMD_DISPATCH
+static void hypotenuses(double *restrict root, double by, const double *restrict G, double of, ptrdiff_t n)
+{
+    for (ptrdiff_t i = 0; i < n; ++i) {
+        double a = by * root[i], b = of > 0 ? of * fabs(G[i]) : 0, large = a > b ? a : b, small = a > b ? b : a;
+        double ratio = small / (large > 0 ? large : 1);
+        root[i] = large * sqrt(1 + ratio * ratio);
+    }
+}
+
 /* sqrt(kept v + added gradient^2), or kept L + added G G^T and kept R + added G^T G, likewise. */
 static int accumulate_square(struct update_part *part, double kept, double added, struct arena *arena)
 {
@@ -126,10 +168,10 @@ static int accumulate_square(struct update_part *part, double kept, double added
         return STATUS_DONE;
     double by = exp(old - scale), of = exp(new - scale);
     part->past[1] = scale;
-    for (ptrdiff_t i = 0; !matrices && i < part->n; ++i)
-        root[i] = hypot(by * root[i], of > 0 ? of * part->G[i] : 0);
-    if (!matrices)
+    if (!matrices) {
+        hypotenuses(root, by, part->G, of, part->n);
         return STATUS_DONE;
+    }
     ptrdiff_t m = part->rows, n = part->columns;
     struct arena_mark mark = arena_mark(arena);
     double *G = arena_doubles(arena, m, n); /* of norm one: its squares stay in range */
@@ -265,8 +307,7 @@ int update_move(const struct update_part *part, const struct update *update, dou
         move_by(part->W, D, part->n, length * exp(part->step.scale - scale), joint);
         break;
     case UPDATE_MIRROR:
-        mirror(part->W, D, part->n, length, update->p);
-        break;
+        return mirror(part->W, D, part->n, length, update->p, arena);
     case UPDATE_SIGN:
         sign(part->W, D, part->n, length);
         break;
