@@ -74,7 +74,7 @@ def test_the_ridge_is_the_only_difference_between_the_factor_runs(one):
 
 
 def _tampered(solution, **changes):
-    fields = {name: getattr(solution, name) for name in ("status", "W", "dual", "norm")}
+    fields = {name: getattr(solution, name) for name in ("status", "W", "dual", "norm", "metric")}
     return SimpleNamespace(**{**fields, **changes})
 
 

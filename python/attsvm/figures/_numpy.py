@@ -110,7 +110,8 @@ def certificate(X: np.ndarray, Z: np.ndarray, selected: np.ndarray, solution: Se
     delta = X[np.arange(len(Z)), selected][:, None] - X
     adjoint = np.einsum("nt,ntd,ne->de", np.maximum(solution.dual, 0), delta, Z, optimize=True)
     sigma = np.linalg.svd(solution.W, compute_uv=False)
-    W, dual_matrix = plain(solution.W, solution.metric), plain(adjoint, solution.metric, dual=True)
-    margin = support_margins(X, Z, selected, solution.W).min() / norms(W, solution.norm)[0]
-    bound = norms(dual_matrix, solution.norm)[1] / np.maximum(solution.dual, 0).sum()
+    norm: Any = solution.norm if solution.metric is None else "frobenius"
+    size = norms(plain(solution.W, solution.metric), norm)[0]
+    margin = support_margins(X, Z, selected, solution.W).min() / size
+    bound = norms(plain(adjoint, solution.metric, dual=True), norm)[1] / np.maximum(solution.dual, 0).sum()
     return {"margin": margin, "bound": bound, "gap": 1 - margin / bound, "rank": (sigma > 1e-4 * sigma[0]).sum()}

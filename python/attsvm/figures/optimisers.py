@@ -118,7 +118,13 @@ def experiment(rng: np.random.Generator) -> dict[str, Any]:
         changed[i] = last_change(trained)
         if trained.metric is not None:
             frozen = train(problem, trained.W, metric=trained.metric, lr=FROZEN, steps=STEPS, record=0)
-            metric[i] = [in_metric(run, trained.metric) for run in (trained, frozen)]
+            for k, run in enumerate((trained, frozen)):
+                answer = solve_svm(run.data, run.selected, metric=trained.metric)
+                if answer.W is None:
+                    continue
+                gap = max(gap, certificate(X, problem.data.queries, run.selected, answer)["gap"])
+                share_of = margin_share(run.data, run.selected, run.W, metric=trained.metric)[0]
+                metric[i, k] = share_of, correlation(run.W, answer.W)
         if i < len(OWN):
             along[i] = margin_share(problem.data, trained.selected, trained.weights[1:], NORMS[i])[0]
             svm_used[i] = directions(weights_of(answers[i]))
@@ -132,14 +138,6 @@ def experiment(rng: np.random.Generator) -> dict[str, Any]:
         "diverged": diverged,
         "gap": gap,
     }
-
-
-def in_metric(run: Run, metric: Any) -> tuple[float, float]:
-    """The run's share of the largest margin in a metric, and its correlation with the SVM."""
-    answer = solve_svm(run.data, run.selected, metric=metric)
-    if answer.W is None:
-        return np.nan, np.nan
-    return margin_share(run.data, run.selected, run.W, metric=metric)[0], correlation(run.W, answer.W)
 
 
 def directions(W: np.ndarray) -> float:

@@ -3,34 +3,42 @@
 How often training W ends on the best token of every sequence, against the dimension of the tokens: for more sequences
 on the left, for longer ones on the right.  Dashed, how often all tokens are support tokens of the optimal ones, the
 condition under which no weights are stationary.  It comes later than global convergence, so it is not necessary; nor is
-it a guarantee, since a run may still diverge towards other locally optimal tokens, as one in some fifty does.
+it a guarantee, since a run may still diverge towards other locally optimal tokens, as one in some fifty does.  At the
+right, of all selections of small problems: how often the optimal one alone is locally optimal, and how near the first
+gradient points to its SVM.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from .. import solve_svm, train
-from ..plot import finish
-from ..report.claims import Claim, difference, share
+from .. import Problem, correlation, is_locally_optimal, solve_svm, train
+from ..plot import band, finish
+from ..report.claims import Claim, difference, median, share
 from ._instances import ALLOWED, all_support, around, ending, error_bars, sphere_problem
 from ._papers import SVM
 
 DIMENSIONS = (4, 8, 16, 32, 64)
 SIZES = ((5, 5), (10, 5), (20, 5), (5, 10), (5, 20))  # n, T
+SMALL = 4  # sequences and tokens of the problems of which all selections are solved
 WIDE = (128, 256)  # dimensions at which the support is looked at without training, n = T = 5
 LR, STEPS = 0.1, 1500
 COLORS = ("#0072B2", "#D55E00", "#009E73")
 PAPER = f"{SVM}: probability of global convergence over the dimension (no notebook; settings not known)"
-CAPTION = "How often training ends on the best tokens, against the dimension: for more sequences, and for longer ones."
+CAPTION = (
+    "How often training ends on the best tokens, against the dimension: for more sequences, and for longer ones. "
+    "Right: how often no other direction is locally optimal."
+)
 RUNS, QUICK = 400, 80
 SETTINGS = (
     f"n sequences of T random unit tokens, mean logistic loss, {STEPS} steps of normalised gradient descent on W from "
-    f"0 with learning rate {LR}; global: every softmax above 0.99 on its query's best token.  The published settings "
+    f"0 with learning rate {LR}; global: every softmax above 0.99 on its query's best token.  Right: all selections of "
+    f"{SMALL} sequences of {SMALL} tokens.  The published settings "
     "are not known."
 )
 # Of 1,000 draws by other means, tests/support/reference_shares.py: ends on the optimal tokens, by the dimension.
@@ -55,7 +63,26 @@ def experiment(rng: np.random.Generator) -> dict[str, Any]:
         found["all support"][i, j] = all_support(problem, solve_svm(problem.data, problem.optimal))
     wide = [sphere_problem(rng, *SIZES[0], d) for d in WIDE]
     found["wide"] = np.array([all_support(problem, solve_svm(problem.data, problem.optimal)) for problem in wide])
+    small = [sphere_problem(rng, SMALL, SMALL, d) for d in DIMENSIONS]
+    found["alone"] = np.array([spurious(problem) == 0 for problem in small])
+    found["aligned"] = np.array([alignment(problem) for problem in small])
     return found
+
+
+def spurious(problem: Problem) -> int:
+    """How many selections are locally optimal besides the optimal one."""
+    count = 0
+    for selected in itertools.product(range(SMALL), repeat=SMALL):
+        solution = solve_svm(problem.data, np.array(selected))
+        count += solution.W is not None and is_locally_optimal(problem, solution)
+    return count - (solve_svm(problem.data, problem.optimal).W is not None)  # which always is
+
+
+def alignment(problem: Problem) -> float:
+    """Correlation of the first gradient step with the SVM of the optimal tokens."""
+    solution = solve_svm(problem.data, problem.optimal)
+    step = -problem.loss_and_grad(np.zeros((problem.data.dk, problem.data.dz)))[1]
+    return np.nan if solution.W is None else correlation(step, solution.W)
 
 
 def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
@@ -93,6 +120,13 @@ def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
             share("n = T = 5, d = 128", results["wide"][:, 0], 0.85),
             share(f"n = T = 5, d = {WIDE[-1]}", results["wide"][:, -1], 0.95),
         ],
+        f"Other locally optimal directions, n = T = {SMALL}": [
+            share("some, d = 4", ~results["alone"][:, 0].astype(bool), low=0.5),
+            share("none, d = 16", results["alone"][:, 2], low=0.7),
+            share("none, d = 64", results["alone"][:, -1], low=0.95),
+            median("correlation of the first step with the SVM, d = 4", results["aligned"][:, 0], high=0.6),
+            median("correlation of the first step with the SVM, d = 64", results["aligned"][:, -1], low=0.6),
+        ],
         "Where runs end": [
             share("all tokens are support: global", best[held], 0.95),
             share("globally or locally optimal, d >= 8", (best | results["local"])[:, :, 1:], 0.95),
@@ -106,14 +140,17 @@ def curves(results: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     for i, (n, T) in enumerate(SIZES):
         for what in ("global", "local", "all support"):
             columns[f"n{n}_T{T}_{what.replace(' ', '_')}"] = results[what].mean(axis=0)[i]
+    columns[f"n{SMALL}_T{SMALL}_alone"] = results["alone"].mean(axis=0)
+    columns[f"n{SMALL}_T{SMALL}_aligned"] = np.nanmedian(results["aligned"], axis=0)
     return columns
 
 
 def plot(results: Mapping[str, np.ndarray]) -> Figure:
     """Probability of global convergence against d, for n and for T."""
     runs = len(results["global"])
-    figure = Figure(figsize=(11, 4.6), layout="constrained")
-    panels = zip(figure.subplots(1, 2, sharey=True), (SIZES[:3], (SIZES[0], *SIZES[3:])), (0, 1), strict=True)
+    figure = Figure(figsize=(15, 4.6), layout="constrained")
+    *axes, right = figure.subplots(1, 3, sharey=True)
+    panels = zip(axes, (SIZES[:3], (SIZES[0], *SIZES[3:])), (0, 1), strict=True)
     for ax, sizes, letter in panels:
         for size, color in zip(sizes, COLORS, strict=True):
             best, held = (results[what].mean(axis=0)[SIZES.index(size)] for what in ("global", "all support"))
@@ -126,6 +163,15 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
         ax.set(xlabel="dimension d", ylim=(-0.01, 1.0))
         finish(ax, ("T = 5 tokens, n sequences", "n = 5 sequences, T tokens")[letter])
         ax.legend(loc="upper left", bbox_to_anchor=(0.52, 0.41), frameon=False)
+    alone = results["alone"].mean(axis=0)
+    look = {"color": COLORS[0], "marker": "."}
+    right.errorbar(DIMENSIONS, alone, error_bars(alone, runs), label="no other direction is locally optimal", **look)
+    first = "correlation of the first step with the SVM"
+    band(DIMENSIONS, results["aligned"], first, right, color=COLORS[1], middle="median")
+    right.set_xscale("log", base=2)
+    right.set_xticks(DIMENSIONS, [str(d) for d in DIMENSIONS])
+    right.set(xlabel="dimension d")
+    finish(right, f"n = T = {SMALL}, all selections", "lower right", fontsize=9)
     figure.axes[0].set_ylabel("probability")
     figure.suptitle("Solid: training ends on the optimal tokens.  Dashed: all tokens are support tokens", fontsize=12)
     figure.supxlabel(f"{runs} runs a point; error bars: exact 95 % intervals.", fontsize=9, color="0.3")

@@ -4,7 +4,7 @@ The mean loss is minimised over Frobenius balls, and over nuclear balls (those o
 whose radius grows.  Left, the direction of the minimisers converges to the SVM solution of the optimal tokens in the
 norm of the ball; at the same margins the SVM of the other norm keeps its distance.  Right, the loss above its infimum
 falls as the margin of the SVM says, exp(-radius / ||W_svm||), long after the loss itself has stopped changing in double
-precision (grey).
+precision (grey).  Causal attention, where every token asks with what is before it, does the same (dotted).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from .. import Path, Problem, regularization_path, solve_svm
+from .. import LinearHead, Path, Problem, causal_attention, regularization_path, solve_svm
 from ..common.types import Ball
 from ..plot import COLORS, OWN_NORM, band, correlations, finish
 from ..report.claims import Claim, exactly, median, share
@@ -26,6 +26,7 @@ from ._papers import SVM
 N, T, D = 6, 8, 10
 MARGINS = np.array([1, 2, 3, 5, 7, 10, 14, 20, 30, 50, 70, 100.0])  # radius times the SVM's margin
 TOL = 1e-6
+CAUSAL = 3, 5  # sequences and tokens
 NORMS: dict[Ball, str] = {"frobenius": "Frobenius", "nuclear": "nuclear"}
 TRAINED = {norm: trained for trained, norm in OWN_NORM.items()}
 PAPER = f"{SVM}: the theorem on regularisation paths; no picture"
@@ -33,7 +34,8 @@ CAPTION = "Left: how far the minimisers are from the SVM solutions. Right: how m
 RUNS, QUICK = 100, 24
 SETTINGS = (
     f"{N} sequences of {T} random unit tokens, d = {D}, mean logistic loss; radii are multiples of the norm of the SVM "
-    f"solution, every point has a relative Frank-Wolfe gap of at most {TOL:g}."
+    f"solution, every point has a relative Frank-Wolfe gap of at most {TOL:g}.  Causal: {CAUSAL[0]} sequences "
+    f"of {CAUSAL[1]} tokens with a label each; draws without an SVM are drawn again."
 )
 
 
@@ -52,7 +54,19 @@ def experiment(rng: np.random.Generator) -> dict[str, Any]:
             f"{norm} gap": path.gap,
             f"{norm} by hand": max(frank_wolfe(problem, path, int(i)) for i in np.flatnonzero(MARGINS <= 7)),
         }
-    return found
+    return found | {"causal own": causal(rng)}
+
+
+def causal(rng: np.random.Generator) -> np.ndarray:
+    """Correlations with the Frobenius SVM where every token of a sequence asks; drawn until it exists."""
+    while True:
+        tokens, v = rng.standard_normal((*CAUSAL, D)), rng.standard_normal(D)
+        tokens /= np.linalg.norm(tokens, axis=-1, keepdims=True)
+        problem = Problem(causal_attention(tokens), rng.choice([-1.0, 1.0], CAUSAL), LinearHead(v / np.linalg.norm(v)))
+        solution = solve_svm(problem.data, problem.optimal)
+        if solution.W is not None:
+            path = regularization_path(problem, MARGINS / solution.margin, tol=TOL)
+            return correlations(path.weights, solution.W)
 
 
 def frank_wolfe(problem: Problem, path: Path, point: int) -> float:
@@ -86,12 +100,19 @@ def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
             exactly("slope of the log-excess against radius times margin, from 50 on", slope, -1.02, -0.98),
             exactly("gradient in NumPy at margins up to 7: relative gap", results[f"{norm} by hand"], high=2e-6),
         ]
+    off = 1 - results["causal own"]
+    at = {margin: off[:, MARGINS == margin].ravel() for margin in (30, 100)}
+    groups["Causal attention, Frobenius ball"] = [
+        median("1 - correlation with the SVM, at 100", at[100], 0, 0.001),
+        median("1 - correlation at 30 over that at 100", at[30] / at[100], 5, 14),
+    ]
     return groups
 
 
 def curves(results: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Columns of the CSV: means over the runs."""
     names = [f"{norm} {what}" for norm in NORMS for what in ("own", "other", "log excess", "gap")]
+    names.append("causal own")
     return {"radius_times_margin": MARGINS, **{n.replace(" ", "_"): results[n].mean(axis=0) for n in names}}
 
 
@@ -108,6 +129,7 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
             band(MARGINS, 1 - results[f"{norm} {what}"], label, left, color=color, linestyle=line, linewidth=2)
         decades = results[f"{norm} log excess"] / np.log(10)
         band(MARGINS, decades, f"{title} ball", right, color=color, linewidth=2)
+    band(MARGINS, 1 - results["causal own"], "Frobenius, causal", left, color="0.4", linestyle=":", linewidth=2)
     left.set(xscale="log", yscale="log", xlabel="radius / norm of the SVM solution", ylabel="1 - correlation")
     right.axhspan(-50, -16, color="0.9", zorder=0)
     right.text(97, -17, "below the last bit of the loss", ha="right", va="top", color="0.4", fontsize=9)

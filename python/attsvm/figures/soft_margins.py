@@ -2,8 +2,8 @@
 
 Left, on tokens that no W separates, the soft margin trades the norm of W against how far rows stay short of 1: as its
 constant C grows, W grows and the rows come nearer, but never all the way.  On tokens that can be separated it goes to
-the hard margin's solution like 1 / C.  Right, rows that ask for margins of their own, of either sign: how the norm of
-the solution grows with what is asked.
+the hard margin's solution like 1 / C.  Training on tokens that no W separates ends on others, which some W does.
+Right, rows that ask for margins of their own, of either sign: how the norm of the solution grows with what is asked.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from .. import Problem, Separation, diagnose, feasible, solve_svm
+from .. import Problem, Separation, correlation, diagnose, feasible, solve_svm, train
 from ..plot import band, correlations, finish, weights_of
 from ..report.claims import Claim, exactly, median, share
 from ._instances import sphere_problem
@@ -23,6 +23,8 @@ from ._papers import NOWHERE
 
 N, T = 6, 6
 NARROW, WIDE = 2, 10  # dimensions: hardly ever separable, always
+SMALL = 4, 4, 20  # sequences, tokens and d of the runs from the first gradient
+FAR = 10  # the least margin of their start
 COSTS = np.geomspace(0.1, 1e4, 11)
 ASKED = np.array([0, 0.25, 0.5, 1, 2, 4])  # width of the margins asked, around 1
 PAPER = f"{NOWHERE}: the SVM where tokens cannot be separated"
@@ -30,7 +32,8 @@ CAPTION = "Left: what the soft margin gives up as C grows. Right: the price of m
 RUNS, QUICK = 200, 80
 SETTINGS = (
     f"{N} sequences of {T} random unit tokens, the optimal ones selected; d = {NARROW} (draws that are not separable; "
-    f"others are drawn again) and d = {WIDE}; margins 1 + width N(0, 1)."
+    f"others are drawn again) and d = {WIDE}; margins 1 + width N(0, 1).  From the first gradient: {SMALL[0]} "
+    f"sequences of {SMALL[1]} tokens, d = {SMALL[2]}, from -R grad L(0) with the least margin {FAR}."
 )
 
 
@@ -40,7 +43,7 @@ def experiment(rng: np.random.Generator) -> dict[str, Any]:
         drawn += 1
     wide = sphere_problem(rng, N, T, WIDE)
     hard = weights_of(solve_svm(wide.data, wide.optimal))
-    found: dict[str, Any] = {"drawn": drawn, "farkas": farkas(problem, narrow)}
+    found: dict[str, Any] = {"drawn": drawn, "farkas": farkas(problem, narrow), **trained(problem)}
     for name, data in (("narrow", problem), ("wide", wide)):
         softened = [solve_svm(data.data, data.optimal, C=cost) for cost in COSTS]
         found[f"{name} short"] = np.array([shortfall(data, sol).max() for sol in softened])
@@ -53,7 +56,7 @@ def experiment(rng: np.random.Generator) -> dict[str, Any]:
     found["asked norm"] = np.array([np.linalg.norm(weights_of(sol)) / np.linalg.norm(hard) for sol in asked])
     pairs = zip(asked, ASKED, strict=True)
     found["asked optimality"] = max(kkt(wide, sol, 1 + width * noise) for sol, width in pairs)
-    return found | first_step(wide)
+    return found | first_step(wide) | from_first_step(sphere_problem(rng, *SMALL))
 
 
 def _rows(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
@@ -111,6 +114,34 @@ def first_step(problem: Problem) -> dict[str, Any]:
     return {"iota": abs(told.iota - iota), "separates": (told.iota > 0) == selects, "positive": told.iota > 0}
 
 
+def from_first_step(problem: Problem) -> dict[str, Any]:
+    """Training from -R grad L(0), where that separates the optimal tokens: the theorem of a good first gradient."""
+    n, T, d = SMALL
+    X, Z = problem.data.keys.reshape(n, T, d), problem.data.queries
+    G = loss_gradient(X, Z, problem.scores, np.zeros((d, d)))
+    iota, size = support_margins(X, Z, problem.optimal, -G).min(), np.linalg.norm(G)
+    if iota <= 0:
+        return {"end": np.nan, "cone": np.nan, "end correlation": np.nan}
+    run = train(problem, -FAR / iota * G, lr=FAR * size / iota / 100, steps=2000, record=50)
+    least = min(support_margins(X, Z, problem.optimal, W).min() / np.linalg.norm(W) for W in run.weights)
+    return {
+        "end": float(np.array_equal(run.selected, problem.optimal)),
+        "cone": least * size / iota,
+        "end correlation": correlation(run.W, weights_of(solve_svm(problem.data, problem.optimal))),
+    }
+
+
+def trained(problem: Problem) -> dict[str, Any]:
+    """Training where no W separates the optimal tokens: whether some W separates those it ends on, by how much its
+    loss stays above that of the optimal ones, and how much W grows."""
+    run = train(problem, steps=8000, record=[4000])
+    return {
+        "ends on": feasible(problem.data, run.selected).W is not None,
+        "loss left": run.loss[-1] - problem.infimum(),
+        "chosen": not np.any(run.undecided),
+    }
+
+
 def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
     """Prices of the soft margin, margins of their own, and conditions of optimality from the tokens."""
     off, short = results["wide off"], results["narrow short"]
@@ -144,12 +175,28 @@ def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
                 0,
             ),
         ],
+        f"From the first gradient, where it separates the optimal tokens, n = T = {SMALL[0]}, d = {SMALL[2]}": [
+            share("it does", np.isfinite(results["end"]), low=0.2),
+            exactly("runs that end on other tokens", (results["end"] == 0).sum(), 0, 0),
+            exactly("least margin on the way over that of the start", of_those(results["cone"]), low=0.5),
+            median("correlation with the SVM after 2,000 steps", of_those(results["end correlation"]), low=0.995),
+        ],
+        "Training where no W separates the optimal tokens": [
+            exactly("ends on tokens that no W separates", (~results["ends on"].astype(bool)).sum(), 0, 0),
+            exactly("least loss above that of the optimal tokens", results["loss left"], low=1e-3),
+            share("every query has chosen after 8,000 steps", results["chosen"], low=0.4),
+        ],
         "Conditions of optimality, from the tokens in NumPy": [
             exactly("infeasible: multipliers combine the rows to zero", results["farkas"], high=1e-9),
             share("soft margin: gradient of its objective below 1e-6 for every C", solved, 0.95),
             exactly("given margins: largest violation", results["asked optimality"], high=1e-7),
         ],
     }
+
+
+def of_those(values: np.ndarray) -> np.ndarray:
+    """Of the draws whose first gradient separates."""
+    return values[np.isfinite(values)]
 
 
 def curves(results: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
