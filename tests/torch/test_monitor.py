@@ -98,6 +98,7 @@ def loss_of(model, ids):
 @pytest.mark.parametrize("eager", [False, True])
 def test_gradients_in_the_attention_are_those_of_the_keys_weights(probe, eager):
     """With delta = P (G - P.G), dL/dW = sum delta x z^T, and that times Q is what autograd has for K."""
+    from attsvm.heads.gradient import in_logits
     from attsvm.torch import gradients
 
     model = make().double().eval()
@@ -117,7 +118,7 @@ def test_gradients_in_the_attention_are_those_of_the_keys_weights(probe, eager):
         dW = np.zeros(head.W.shape)
         for i, G in enumerate(gradients.of(head, found)):
             P, x = head.attention(i), head.keys[head.text.begin[i] :][: head.text.lengths[i]].astype(np.float64)
-            dW += x.T @ (P * (G - (P * G).sum(axis=1, keepdims=True))).T @ x
+            dW += x.T @ in_logits(P, G).T @ x
         of_keys = slice(8 + 4 * head.number, 12 + 4 * head.number)
         expected = np.r_[
             attention.in_proj_weight.grad[of_keys].numpy().T, [attention.in_proj_bias.grad[of_keys].numpy()]

@@ -18,7 +18,7 @@ from .cases import as_cases
 from .choices import all_queries
 from .model import Head
 
-__all__ = ["Gradient", "of_head"]
+__all__ = ["Gradient", "in_logits", "of_head"]
 
 
 class Gradient(NamedTuple):
@@ -38,7 +38,7 @@ class Gradient(NamedTuple):
 def of_head(head: Head, gradients: Sequence[np.ndarray], rows: np.ndarray) -> Gradient:
     """``gradients``: of each sequence kept, the loss's (S, T) in the head's probabilities; ``rows`` (k, 3) of queries
     and the tokens they select."""
-    deltas = [_in_logits(head.sequence_attention(i), gradients[i]) for i in range(len(head.text.lengths))]
+    deltas = [in_logits(head.sequence_attention(i), gradients[i]) for i in range(len(head.text.lengths))]
     queries = all_queries(head)
     queries = queries[(queries[:, 2] >= 0) & (head.text.stop - head.text.start > 1)]
     less = size = 0.0
@@ -59,6 +59,7 @@ def of_head(head: Head, gradients: Sequence[np.ndarray], rows: np.ndarray) -> Gr
     return Gradient(float(less / size) if size > 0 else float("nan"), low, high)
 
 
-def _in_logits(prob: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+def in_logits(prob: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+    """The gradient in the logits (S, T), by that in the probabilities."""
     prob = np.nan_to_num(prob)  # of padding
     return prob * (gradient - (prob * gradient).sum(axis=1, keepdims=True))
