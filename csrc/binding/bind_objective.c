@@ -194,26 +194,16 @@ int bind_weights(struct weights *weights, const struct objective *objective, PyO
 
 enum point_argument { OBJECTIVE, FUNCTION, W, K, Q, N_POINT_ARGUMENTS };
 
-/* An objective and where to evaluate it. */
+/* An objective and where to evaluate it: one run, where `single`. */
 static int read_point(struct bind_problem *problem, struct weights *at, struct bind_call *call, const char *name,
-                      PyObject *const *args, Py_ssize_t n)
+                      int single, PyObject *const *args, Py_ssize_t n)
 {
     if (bind_count(name, n, N_POINT_ARGUMENTS) < 0 || bind_problem(problem, args[OBJECTIVE], args[FUNCTION], call) < 0
         || bind_weights(at, &problem->objective, args[W], args[K], args[Q], 0) < 0)
         return -1;
-    return 0;
-}
-
-static int read_single(struct bind_problem *problem, struct weights *at, struct bind_call *call, const char *name,
-                       PyObject *const *args, Py_ssize_t n)
-{
-    if (read_point(problem, at, call, name, args, n) < 0)
-        return -1;
-    if (at->runs != 1) {
+    if (single && at->runs != 1)
         PyErr_SetString(PyExc_ValueError, "one run at a time");
-        return -1;
-    }
-    return 0;
+    return single && at->runs != 1 ? -1 : 0;
 }
 
 /* Ends a call that gives back nothing but what it computed: the exception of a head's function is raised. */
@@ -228,23 +218,30 @@ static int end_point(struct bind_call *call, int status)
     return PyErr_Occurred() ? -1 : 0;
 }
 
+/* `result`, once it alone holds what it is made of. */
+static PyObject *release_all(PyObject *result, PyObject *first, PyObject *second, PyObject *third)
+{
+    Py_XDECREF(first);
+    Py_XDECREF(second);
+    Py_XDECREF(third);
+    return result;
+}
+
 static PyObject *loss(PyObject *module, PyObject *const *args, Py_ssize_t n)
 {
     (void)module;
     struct bind_problem problem;
     struct bind_call call;
     struct weights at;
-    if (read_single(&problem, &at, &call, "loss", args, n) < 0)
+    if (read_point(&problem, &at, &call, "loss", 1, args, n) < 0)
         return NULL;
     struct objective_work work;
     struct gradient gradient;
-    double value = 0;
     bind_begin(&call);
     objective_init(&work, &problem.objective, &at, &call.threads, &call.arena);
     objective_init_gradient(&gradient, &problem.objective, &at, &call.arena);
     int status = call.arena.failed ? STATUS_NO_MEMORY : objective_loss(&gradient, &work);
-    if (status == STATUS_DONE)
-        value = gradient.loss[0];
+    double value = status == STATUS_DONE ? gradient.loss[0] : 0;
     return end_point(&call, status) < 0 ? NULL : PyFloat_FromDouble(value);
 }
 
@@ -262,7 +259,7 @@ static PyObject *loss_and_grad(PyObject *module, PyObject *const *args, Py_ssize
     struct bind_problem problem;
     struct bind_call call;
     struct weights at;
-    if (read_single(&problem, &at, &call, "loss_and_grad", args, n) < 0)
+    if (read_point(&problem, &at, &call, "loss_and_grad", 1, args, n) < 0)
         return NULL;
     const struct windows *w = problem.objective.w;
     double value, log_scale_v;
@@ -284,10 +281,7 @@ static PyObject *loss_and_grad(PyObject *module, PyObject *const *args, Py_ssize
         if (end_point(&call, status) == 0)
             result = Py_BuildValue("dOOO", value, first, second, scale);
     }
-    Py_XDECREF(scale);
-    Py_XDECREF(first);
-    Py_XDECREF(second);
-    return result;
+    return release_all(result, first, second, scale);
 }
 
 static PyObject *multipliers(PyObject *module, PyObject *const *args, Py_ssize_t n)
@@ -296,7 +290,7 @@ static PyObject *multipliers(PyObject *module, PyObject *const *args, Py_ssize_t
     struct bind_problem problem;
     struct bind_call call;
     struct weights at;
-    if (read_point(&problem, &at, &call, "multipliers", args, n) < 0)
+    if (read_point(&problem, &at, &call, "multipliers", 0, args, n) < 0)
         return NULL;
     const struct windows *w = problem.objective.w;
     struct multipliers out;
@@ -310,10 +304,7 @@ static PyObject *multipliers(PyObject *module, PyObject *const *args, Py_ssize_t
         if (end_point(&call, status) == 0)
             result = Py_BuildValue("OOO", delta, scale, top);
     }
-    Py_XDECREF(delta);
-    Py_XDECREF(scale);
-    Py_XDECREF(top);
-    return result;
+    return release_all(result, delta, scale, top);
 }
 
 static PyObject *loss_values_(PyObject *module, PyObject *const *args, Py_ssize_t n)

@@ -8,6 +8,9 @@
 #include "base/threads.h"
 #include "linalg/matrix.h"
 
+/* Relative to the unit diagonal: keeps nearly dependent rows factorable; refinement removes what it adds. */
+#define JITTER 1e-14
+
 /* Token t of keys X [.,d] in double or `single` precision, and number i of it. */
 INLINE const void *token_key(const void *X, ptrdiff_t t, ptrdiff_t d, int single)
 {
@@ -69,52 +72,43 @@ INLINE void window_pull(double *restrict p, const void *restrict X, ptrdiff_t re
 }
 
 SIMD_DISPATCH
-static void margins_double(double *margin, const double *X, ptrdiff_t reference, const double *u,
-                           const ptrdiff_t *token, const double *length, ptrdiff_t m, ptrdiff_t d)
+static void margins(double *margin, const void *X, ptrdiff_t reference, const double *u, const ptrdiff_t *token,
+                    const double *length, ptrdiff_t m, ptrdiff_t d, int single)
 {
-    window_margins(margin, X, reference, u, token, length, m, d, 0);
+    if (single)
+        window_margins(margin, X, reference, u, token, length, m, d, 1);
+    else
+        window_margins(margin, X, reference, u, token, length, m, d, 0);
 }
 
 SIMD_DISPATCH
-static void margins_single(double *margin, const float *X, ptrdiff_t reference, const double *u, const ptrdiff_t *token,
-                           const double *length, ptrdiff_t m, ptrdiff_t d)
+static void pull(double *restrict p, const void *restrict X, ptrdiff_t reference, const double *restrict lambda,
+                 const ptrdiff_t *restrict token, const double *restrict length, ptrdiff_t m, ptrdiff_t d, int single)
 {
-    window_margins(margin, X, reference, u, token, length, m, d, 1);
+    if (single)
+        window_pull(p, X, reference, lambda, token, length, m, d, 1);
+    else
+        window_pull(p, X, reference, lambda, token, length, m, d, 0);
 }
 
-SIMD_DISPATCH
-static void pull_double(double *restrict p, const double *restrict X, ptrdiff_t reference,
-                        const double *restrict lambda, const ptrdiff_t *restrict token, const double *restrict length,
-                        ptrdiff_t m, ptrdiff_t d)
+/* The keys of query q, in the precision that they are held in. */
+static const void *keys_of(const struct windows *w, ptrdiff_t q)
 {
-    window_pull(p, X, reference, lambda, token, length, m, d, 0);
-}
-
-SIMD_DISPATCH
-static void pull_single(double *restrict p, const float *restrict X, ptrdiff_t reference, const double *restrict lambda,
-                        const ptrdiff_t *restrict token, const double *restrict length, ptrdiff_t m, ptrdiff_t d)
-{
-    window_pull(p, X, reference, lambda, token, length, m, d, 1);
+    return token_key(w->keys != NULL ? (const void *)w->keys : w->keys32, w->start[q], w->dk, w->keys == NULL);
 }
 
 void rows_token_margins(double *margin, const struct rows *rows, ptrdiff_t q, const double *u, const ptrdiff_t *token,
                         const double *length, ptrdiff_t count)
 {
     const struct windows *w = rows->w;
-    if (w->keys != NULL)
-        margins_double(margin, w->keys + w->start[q] * w->dk, rows->reference[q], u, token, length, count, w->dk);
-    else
-        margins_single(margin, w->keys32 + w->start[q] * w->dk, rows->reference[q], u, token, length, count, w->dk);
+    margins(margin, keys_of(w, q), rows->reference[q], u, token, length, count, w->dk, w->keys == NULL);
 }
 
 void rows_token_pull(double *p, const struct rows *rows, ptrdiff_t q, const double *lambda, const ptrdiff_t *token,
                      const double *length, ptrdiff_t count)
 {
     const struct windows *w = rows->w;
-    if (w->keys != NULL)
-        pull_double(p, w->keys + w->start[q] * w->dk, rows->reference[q], lambda, token, length, count, w->dk);
-    else
-        pull_single(p, w->keys32 + w->start[q] * w->dk, rows->reference[q], lambda, token, length, count, w->dk);
+    pull(p, keys_of(w, q), rows->reference[q], lambda, token, length, count, w->dk, w->keys == NULL);
 }
 
 /* Context of a parallel loop: margin = delta . u_q / length, with `transformed`, U = Z W^T, made first where W is
@@ -204,18 +198,16 @@ void rows_delta(double *delta, const struct rows *rows, ptrdiff_t k)
 {
     const struct windows *w = rows->w;
     ptrdiff_t q = rows->query[k];
-    ptrdiff_t a = (w->start[q] + rows->reference[q]) * w->dk, x = (w->start[q] + rows->token[k]) * w->dk;
+    int single = w->keys == NULL;
+    const void *X = keys_of(w, q), *a = token_key(X, rows->reference[q], w->dk, single);
+    const void *x = token_key(X, rows->token[k], w->dk, single);
     double scale = 1 / rows->length[k];
-    if (w->keys != NULL)
-        for (ptrdiff_t i = 0; i < w->dk; ++i)
-            delta[i] = scale * (w->keys[a + i] - w->keys[x + i]);
-    else /* not the whole window for two tokens of it */
-        for (ptrdiff_t i = 0; i < w->dk; ++i)
-            delta[i] = scale * ((double)w->keys32[a + i] - (double)w->keys32[x + i]);
+    for (ptrdiff_t i = 0; i < w->dk; ++i)
+        delta[i] = scale * (number(a, i, single) - number(x, i, single));
 }
 
 int rows_gram(double *G, double *D, double *Z, ptrdiff_t *z, const struct rows *rows, const ptrdiff_t *member,
-              ptrdiff_t size, struct arena *arena)
+              ptrdiff_t size, const double *ridge, struct arena *arena)
 {
     /* A Hadamard product of the Gram matrices of differences and of queries. */
     const struct windows *w = rows->w;
@@ -235,9 +227,11 @@ int rows_gram(double *G, double *D, double *Z, ptrdiff_t *z, const struct rows *
         return STATUS_NO_MEMORY;
     matrix_syrk(queries, w->dz, 1.0, Z, w->dz, 0.0, K, queries, rows->monitor);
     matrix_syrk(size, w->dk, 1.0, D, w->dk, 0.0, G, size, rows->monitor);
-    for (ptrdiff_t i = 0; i < size; ++i)
+    for (ptrdiff_t i = 0; i < size; ++i) {
         for (ptrdiff_t j = 0; j < i; ++j) /* queries ascend with rows: the lower triangle of K is enough */
             G[i * size + j] *= K[z[i] * queries + z[j]];
+        G[i * size + i] = 1 + ridge[member[i]] + JITTER;
+    }
     arena_release(arena, mark);
     return STATUS_DONE;
 }

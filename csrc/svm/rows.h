@@ -59,11 +59,12 @@ void rows_adjoint(double *W, const struct rows *rows, const double *lambda, doub
 /* delta [dk] of row k over length_k: the row is this times z_q^T. */
 void rows_delta(double *delta, const struct rows *rows, ptrdiff_t k);
 
-/* G [size,size], its lower triangle below the diagonal: products of the rows member [size], ascending.  D
+/* G [size,size], its lower triangle: products of the rows member [size], ascending, and on the diagonal 1 + ridge [m],
+ * with what keeps nearly dependent rows factorable.  D
  * [size,dk] their rows_delta, Z [at most size,dz] their different queries, z [size] which of these each row has.
  */
 int rows_gram(double *G, double *D, double *Z, ptrdiff_t *z, const struct rows *rows, const ptrdiff_t *member,
-              ptrdiff_t size, struct arena *arena);
+              ptrdiff_t size, const double *ridge, struct arena *arena);
 
 /* column [m] of the Gram matrix A A^*, that of row k; delta [dk] and U [M,dk] are scratch. */
 void rows_gram_column(double *column, double *delta, double *U, const struct rows *rows, ptrdiff_t k);

@@ -9,8 +9,6 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-/* Relative to the unit diagonal: keeps nearly dependent rows factorable; refinement removes what it adds. */
-#define JITTER 1e-14
 /* Rows exchanged, as a part of |B|, from which on a new factor is cheaper. */
 #define EXCHANGED 0.2
 
@@ -45,13 +43,11 @@ static int factor(struct schur_update *e, const ptrdiff_t *member, ptrdiff_t siz
     if (e->arena->failed)
         return STATUS_NO_MEMORY;
     memcpy(e->member, member, (size_t)size * sizeof(ptrdiff_t));
-    int status = rows_gram(e->L, e->D, e->Z, e->query, rows, member, size, e->arena);
+    int status = rows_gram(e->L, e->D, e->Z, e->query, rows, member, size, e->ridge, e->arena);
     if (status != STATUS_DONE)
         return status;
-    for (ptrdiff_t i = 0; i < size; ++i) {
+    for (ptrdiff_t i = 0; i < size; ++i)
         e->place[member[i]] = i;
-        e->L[i * size + i] = 1 + e->ridge[member[i]] + JITTER;
-    }
     if (cholesky_factor(size, e->L, rows->monitor) != 0)
         return STATUS_FACTORIZATION;
     e->size = size;
@@ -139,7 +135,7 @@ static int complement(struct schur_update *e, double *u, const double *y, const 
     double *T = arena_doubles(e->arena, n_left, n_came), *came_u = u + n_left;
     double *D = arena_doubles(e->arena, n_came, rows->w->dk), *Z = arena_doubles(e->arena, n_came, rows->w->dz);
     ptrdiff_t *query = arena_indices(e->arena, n_came);
-    if (e->arena->failed || rows_gram(S, D, Z, query, rows, came, n_came, e->arena) != STATUS_DONE)
+    if (e->arena->failed || rows_gram(S, D, Z, query, rows, came, n_came, e->ridge, e->arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     for (ptrdiff_t r = 0; r < n_left; ++r) {
         u[r] = vector_dot(e->Y + e->slot[left[r]] * n, y, n);
@@ -150,9 +146,8 @@ static int complement(struct schur_update *e, double *u, const double *y, const 
     }
     for (ptrdiff_t a = 0; a < n_came; ++a) {
         came_u[a] = b[came[a]] - vector_dot(e->Y + e->slot[came[a]] * n, y, n);
-        for (ptrdiff_t c = 0; c < a; ++c)
+        for (ptrdiff_t c = 0; c <= a; ++c)
             S[a * n_came + c] -= product(e, came[a], came[c]);
-        S[a * n_came + a] = 1 + e->ridge[came[a]] + JITTER - product(e, came[a], came[a]);
     }
     if (n_left > 0) {
         if (cholesky_factor(n_left, N, rows->monitor) != 0)

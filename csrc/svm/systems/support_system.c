@@ -10,15 +10,11 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-/* Relative to the unit diagonal: keeps nearly dependent rows factorable; refinement removes what it adds. */
-#define JITTER 1e-14
-
 /* The rows `member` of `rows` as rows of their own. */
 static int subset(struct support_system *s, const struct rows *rows, const ptrdiff_t *member, ptrdiff_t size,
                   struct arena *arena)
 {
     ptrdiff_t M = rows->w->n_queries;
-    s->all = rows;
     s->rows = *rows;
     s->rows.count = size;
     s->rows.first = arena_indices(arena, M + 1);
@@ -26,13 +22,11 @@ static int subset(struct support_system *s, const struct rows *rows, const ptrdi
     s->rows.token = arena_indices(arena, size);
     s->rows.equal = arena_take(arena, size, 1);
     ARENA_DOUBLES(arena, size, 1, &s->rows.rhs, &s->rows.length, &s->ridge);
-    s->member = arena_indices(arena, size);
     if (arena->failed)
         return STATUS_NO_MEMORY;
     memset(s->rows.first, 0, (size_t)(M + 1) * sizeof(ptrdiff_t));
     for (ptrdiff_t i = 0; i < size; ++i) {
         ptrdiff_t k = member[i];
-        s->member[i] = k;
         s->rows.query[i] = rows->query[k];
         s->rows.token[i] = rows->token[k];
         s->rows.equal[i] = rows->equal[k];
@@ -43,22 +37,6 @@ static int subset(struct support_system *s, const struct rows *rows, const ptrdi
     for (ptrdiff_t q = 0; q < M; ++q)
         s->rows.first[q + 1] += s->rows.first[q];
     return STATUS_DONE;
-}
-
-/* G [size,size] (lower triangle) of rows from .. from+size-1 of S, plus the ridge. */
-static int gram(double *G, const struct support_system *s, ptrdiff_t from, ptrdiff_t size, struct arena *arena)
-{
-    const struct windows *w = s->rows.w;
-    struct arena_mark mark = arena_mark(arena);
-    double *D = arena_doubles(arena, size, w->dk), *Z = arena_doubles(arena, size, w->dz);
-    ptrdiff_t *z = arena_indices(arena, size);
-    if (arena->failed)
-        return STATUS_NO_MEMORY;
-    int status = rows_gram(G, D, Z, z, s->all, s->member + from, size, arena);
-    for (ptrdiff_t i = 0; i < size; ++i)
-        G[i * size + i] = 1 + s->ridge[from + i] + JITTER;
-    arena_release(arena, mark);
-    return status;
 }
 
 int support_system_init(struct support_system *s, const struct rows *rows, const ptrdiff_t *member, ptrdiff_t size,
@@ -79,9 +57,11 @@ int support_system_init(struct support_system *s, const struct rows *rows, const
     s->L = arena_doubles(arena, size, size);
     s->W = arena_doubles(arena, rows->w->dk, rows->w->dz);
     s->U = arena_doubles(arena, rows->w->n_queries, rows->w->dk);
-    if (arena->failed)
-        return STATUS_NO_MEMORY;
-    status = gram(s->L, s, 0, size, arena);
+    struct arena_mark mark = arena_mark(arena);
+    double *D = arena_doubles(arena, size, rows->w->dk), *Z = arena_doubles(arena, size, rows->w->dz);
+    ptrdiff_t *z = arena_indices(arena, size);
+    status = arena->failed ? STATUS_NO_MEMORY : rows_gram(s->L, D, Z, z, rows, member, size, ridge, arena);
+    arena_release(arena, mark);
     if (status == STATUS_DONE && size > 0 && cholesky_factor(size, s->L, rows->monitor) != 0)
         status = STATUS_FACTORIZATION;
     return status;

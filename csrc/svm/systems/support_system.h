@@ -15,9 +15,7 @@ enum support_system_solver { SUPPORT_SYSTEM_CHOLESKY, SUPPORT_SYSTEM_CONJUGATE_G
 
 struct support_system {
     enum support_system_solver solver;
-    const struct rows *all;
     struct rows rows;             /* the rows of S alone */
-    ptrdiff_t *member;            /* (|S|) their numbers among all rows */
     double *L;                    /* (|S|, |S|) Cholesky factor */
     struct compact_rows *compact; /* of conjugate gradients */
     double *ridge;                /* (|S|) */
