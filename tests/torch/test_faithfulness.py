@@ -161,6 +161,7 @@ def test_what_a_direction_does(made):
     off = torch.cat([1 - F.cosine_similarity(a, b, dim=-1) for a, b in zip(own, other, strict=True)]).mean()
     assert table.directions[1].damage == pytest.approx(float(off), rel=1e-3)
     assert table.directions[0].damage > table.directions[0].random > 0
+    assert table._repr_html_().count("<table>") == 2 and table.directions[0].name in repr(table)
 
 
 def test_table_picture_and_frame(made):

@@ -187,13 +187,21 @@ function showPanel() {
   byId("call").append("The same in Python: ", make("code", {}, python), " with the report of " + head().name + ".");
 }
 
+function named(direction) {
+  if (typeof direction === "string") return make("td", { class: "word" }, direction);
+  const [name, part] = head().directions[direction] || ["", null];
+  const title = part === null ? null : part + " % of the mean margin of this head’s choices";
+  return make("td", { class: "word", title }, "direction " + direction,
+    name ? make("div", { class: "fine" }, shown(name)) : null);
+}
+
 function showShares(found) {
   const fixed = (value) => (value < 0 ? "−" : "+") + Math.abs(value).toFixed(found.decimals);
   const parts = [];
   let rest = found.margin;
   for (let i = 0; i < found.shares.length; i += 3) {
     const [direction, value, share] = found.shares.slice(i, i + 3);
-    parts.push(["direction " + direction, digits(value), share]);
+    parts.push([direction, digits(value), share]);
     rest -= share;
   }
   rest = Number(rest.toFixed(found.decimals));
@@ -209,7 +217,7 @@ function showShares(found) {
   const rows = parts.map(([name, value, share]) => {
     const bar = make("div", { class: share < 0 ? "bar minus" : "bar" });
     bar.style.width = (100 * Math.abs(share) / largest).toFixed(1) + "%";
-    return make("tr", {}, make("td", { class: "word" }, name), make("td", {}, value), make("td", { class: "bars" }, bar),
+    return make("tr", {}, named(name), make("td", {}, value), make("td", { class: "bars" }, bar),
       make("td", {}, fixed(share)));
   });
   const sum = make("tr", {}, make("td", { class: "word", colspan: 3 }, "together, the margin"),

@@ -13,11 +13,12 @@ import numpy as np
 from .cases import Cases, as_cases
 from .choices import hard_queries
 from .model import Head
+from .names import directions, name_directions
 from .pictures import READABLE
 from .report import HeadReport
 from .sequences import Text
 from .table import SPACES, number, sentence_text
-from .why import directions, svm_weights
+from .why import svm_weights
 
 MOST = 4_000_000  # characters of JSON: a page that a phone still opens, and a notebook can hold
 FEWEST = 2  # sentences that are kept before heads are left out
@@ -25,6 +26,7 @@ QUERIES = 48  # of a sequence: of longer ones (images) the support tokens' queri
 TOKENS, LEAST = 24, 0.005  # of a query, those with the most attention; less is not seen as a line
 RIVALS = 5  # nearest by the SVM, and by the head's own W
 DIRECTIONS = 6  # with the largest shares; the others together
+NAMED = 32  # directions of each head
 DIGITS = 4
 PATCH = re.compile(r"r(\d+)c(\d+)")  # as attsvm.torch.read names the patches of an image
 
@@ -127,8 +129,15 @@ def _head(report: HeadReport, text: int) -> dict[str, Any]:
             about += f" and finds {number(report.accuracy)} of the held-out choices (best rule {number(right)}: {rule})"
     return {
         "name": head.label, "layer": head.layer, "number": head.number, "module": head.module, "kind": head.kind,
-        "space": head.space, "text": text, "about": about + ".",
+        "space": head.space, "text": text, "about": about + ".", "directions": _named(report),
     }  # fmt: skip
+
+
+def _named(report: HeadReport) -> list[list[Any]]:
+    """Of the leading directions of the W whose shares are shown: what they are, and percent of the mean margin."""
+    W = svm_weights(report) if report.head.space == "head" else None
+    named = name_directions(report.head, report.train, W, NAMED)
+    return [[str(one), None if math.isnan(one.share) else round(100 * one.share)] for one in named]
 
 
 def _sequences(report: HeadReport, chosen: Sequence[int]) -> list[list[Any]]:

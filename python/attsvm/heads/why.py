@@ -11,6 +11,7 @@ from ..common.check import as_count, as_floats
 from ..report.tables import table
 from .cases import as_cases
 from .model import Head
+from .names import directions, name_directions
 from .report import HeadReport, check_report
 
 DIRECTIONS, NEIGHBOURS = 8, 5  # that are shown
@@ -38,6 +39,8 @@ class Why:
         Cosine of their rows ``(x_selected - x_rival) z^T`` with this one's.
     of : str
         Whose W: "own" or "SVM".
+    names : list of str
+        What the leading directions are: words of the queries and of the tokens that load them most.
     """
 
     head: Head
@@ -51,6 +54,7 @@ class Why:
     neighbours: np.ndarray
     likeness: np.ndarray
     of: str
+    names: list[str]
 
     def __repr__(self) -> str:
         text = self.head.text
@@ -61,10 +65,14 @@ class Why:
             f"ahead of {rival} ({self.rival}) by {self.margin:.4g} ({self.of} W)"
         ]
         order = np.argsort(-np.abs(self.shares))[:DIRECTIONS]
-        rows = [(f"{k}", f"{self.values[k]:.3g}", f"{self.shares[k]:+.4g}") for k in order]
+        known = dict(enumerate(self.names))
+        rows = [(f"{k}", f"{self.values[k]:.3g}", f"{self.shares[k]:+.4g}", known.get(k, "")) for k in order]
         rest = self.margin - self.shares[order].sum()
         lines += [
-            table(("direction", "singular value", "share of the margin"), [*rows, ("others", "", f"{rest:+.4g}")])
+            table(
+                ("direction", "singular value", "share of the margin", "queries → tokens"),
+                [*rows, ("others", "", f"{rest:+.4g}", "")],
+            )
         ]
         if len(self.neighbours):
             cases = []
@@ -140,23 +148,11 @@ def why(report: HeadReport, sequence: int, query: int, rival: int | None = None,
     left, values, right = directions(head, W if W is None else matrix)
     shares = values * (ahead[at] @ left) * (z @ right)
     near, likeness = _neighbours(report, ahead[at], z)
+    names = [str(direction) for direction in name_directions(head, report.train, W if W is None else matrix)]
     return Why(
-        head, sequence, query, selected, int(case.tokens[at]), float(margins[at]), shares, values, near, likeness, of
-    )
-
-
-def directions(head: Head, W: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Singular directions u_i, values s_i and directions v_i of W (by default the head's own), as (dk, r), (r,) and
-    (dz, r) arrays; rounding's are left out."""
-    if W is None:
-        (left, K), (right, Q) = np.linalg.qr(head.K), np.linalg.qr(head.Q)
-        inner, values, outer = np.linalg.svd(K @ Q.T)
-        left, right = left @ inner, right @ outer.T
-    else:
-        left, values, outer = np.linalg.svd(W, full_matrices=False)
-        right = outer.T
-    rank = max(1, int((values > 1e-12 * max(float(values[0]), 1e-300)).sum()))
-    return left[:, :rank], values[:rank], right[:, :rank]
+        head, sequence, query, selected, int(case.tokens[at]), float(margins[at]), shares, values, near, likeness, of,
+        names,
+    )  # fmt: skip
 
 
 def svm_weights(report: HeadReport) -> np.ndarray | None:

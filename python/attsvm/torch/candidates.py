@@ -11,7 +11,7 @@ import torch
 from ..heads.cases import Cases, as_cases
 from ..heads.choices import all_queries, hard_queries
 from ..heads.model import Head
-from ..heads.why import directions
+from ..heads.names import directions
 from ..svm.solve import solve_svm
 from .replacement import Replacement, as_replacement
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..heads.model import Head
-from ..heads.why import directions
+from ..heads.names import directions, name_directions
 from .candidates import Source
 from .replacement import Replacement, as_replacement
 
@@ -17,12 +17,15 @@ RANDOM = 3  # directions beside each
 
 
 @dataclass(frozen=True)
-class Direction:
-    """Of head ``label`` the singular direction ``number``: its singular ``value``, the ``damage`` without it, and that
-    without ``RANDOM`` random directions of its size (mean)."""
+class LostDirection:
+    """Of head ``label`` the singular direction ``number``: its ``name`` and ``share`` of the mean margin as
+    :func:`attsvm.heads.why` has them, its singular ``value``, the ``damage`` without it, and that without ``RANDOM``
+    random directions of its size (mean)."""
 
     label: str
     number: int
+    name: str
+    share: float
     value: float
     damage: float
     random: float
@@ -30,7 +33,7 @@ class Direction:
 
 def without_directions(
     source: Source, damage: Callable[[dict[Head, Replacement]], np.ndarray], seed: int
-) -> Iterator[Direction]:
+) -> Iterator[LostDirection]:
     """Of the leading directions.  A random one ``s a b^T`` lies in the spans of W's own singular vectors."""
     head = source.head
     left, values, right = directions(head)
@@ -39,13 +42,14 @@ def without_directions(
     def of(W: np.ndarray) -> float:
         return float(damage({head: as_replacement(head, W, None)}).mean())
 
-    for k, value in enumerate(values[:LEADING].tolist()):
+    for named in name_directions(head, source.rows, most=LEADING):
+        k, value = named.number, named.value
         lost = of(head.W - value * np.outer(left[:, k], right[:, k]))
         others = []
         for _ in range(RANDOM):
             a, b = (side @ _unit(rng.standard_normal(len(values))) for side in (left, right))
             others.append(of(head.W - value * np.outer(a, b)))
-        yield Direction(head.label, k, value, lost, float(np.mean(others)))
+        yield LostDirection(head.label, k, str(named), named.share, value, lost, float(np.mean(others)))
 
 
 def _unit(x: np.ndarray) -> np.ndarray:

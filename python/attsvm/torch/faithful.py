@@ -11,6 +11,7 @@ import numpy as np
 
 from ..report.tables import table
 from .candidates import DRAWN, FIXED, OF_CHOICES
+from .directions import LostDirection
 
 ALL = "all of these"
 ROUNDING = 10  # times the damage of the own W: an importance below that is none
@@ -33,8 +34,8 @@ class Faithfulness:
         Hard queries of each head on the recorded text.
     damages : dict of (str, str, int) to (draws, inputs) array
         By row, column and number of choices (0 where there are none): damage of each held-out input in each draw.
-    directions : list of Direction
-        Damage without singular directions; empty unless asked for.
+    directions : list of LostDirection
+        Damage without singular directions, with their names; empty unless asked for.
     """
 
     labels: list[str]
@@ -42,7 +43,7 @@ class Faithfulness:
     rules: dict[str, tuple[str, float]]
     hard: dict[str, int]
     damages: dict[tuple[str, str, int], np.ndarray]
-    directions: list[Any]
+    directions: list[LostDirection]
 
     @property
     def rows(self) -> list[str]:
@@ -122,14 +123,33 @@ class Faithfulness:
         )
 
     def __repr__(self) -> str:
-        names, lines = self._cells()
-        return table(tuple(names), [tuple(line) for line in lines]) + "\n" + self._caption()
+        parts = [table(tuple(names), [tuple(line) for line in lines]) for names, lines in self._tables()]
+        return "\n".join([parts[0], self._caption(), *parts[1:]])
 
     def _repr_html_(self) -> str:
-        names, lines = self._cells()
-        head = "".join(f"<th>{escape(name)}</th>" for name in names)
-        body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in line) + "</tr>" for line in lines)
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p>{escape(self._caption())}</p>"
+        parts = []
+        for names, lines in self._tables():
+            head = "".join(f"<th>{escape(name)}</th>" for name in names)
+            body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in line) + "</tr>" for line in lines)
+            parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
+        return "".join([parts[0], f"<p>{escape(self._caption())}</p>", *parts[1:]])
+
+    def _tables(self) -> list[tuple[list[str], list[list[str]]]]:
+        if not self.directions:
+            return [self._cells()]
+        names = [
+            "head",
+            "direction",
+            "queries → tokens",
+            "share of the mean margin",
+            "damage without it",
+            "a random one",
+        ]
+        lines = [
+            [d.label, f"{d.number}", d.name, f"{100 * d.share:.0f} %", f"{d.damage:.3g}", f"{d.random:.3g}"]
+            for d in self.directions
+        ]
+        return [self._cells(), (names, lines)]
 
     def plot(self, row: str = ALL, ax: Any = None) -> Any:
         """What is recovered against the number of choices, with the spread over draws; controls as lines across."""

@@ -1,0 +1,122 @@
+"""Names for the singular directions of a head's W: which queries and tokens load each of them most."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .cases import as_cases
+from .choices import all_queries
+from .model import Head
+
+QUERIES = 1000  # on which directions are named
+LOADING = 40  # of these, that load a direction most
+WORDS = 4  # of each side that are named
+SAME = 0.6  # share of them at one place, from which on the place is named
+PLACES = {0: "the query itself", 1: "the token after", -1: "the token before"}
+
+
+@dataclass(frozen=True, eq=False)
+class Direction:
+    """One term ``s u v^T`` of W, as the queries and tokens say that load it most.
+
+    Attributes
+    ----------
+    number : int
+        From 0, the largest singular value first.
+    value : float
+        Its singular value s.
+    share : float
+        Its part of the mean margin of choices over their nearest rivals: they add up to 1 over all directions.
+    queries, tokens : list of str
+        The most frequent words among the queries that it moves most, and among the tokens they select.
+    place : str
+        Where these tokens stand, if most stand at one place relative to the query, or first; else empty.
+    cases : (k, 3) array
+        Rows (sequence, query, selected) of the queries that it moves most, the largest first.
+    """
+
+    number: int
+    value: float
+    share: float
+    queries: list[str]
+    tokens: list[str]
+    place: str
+    cases: np.ndarray
+
+    def __str__(self) -> str:
+        """Such as: the, a → the token after."""
+        return f"{', '.join(self.queries) or 'queries'} → {self.place or ', '.join(self.tokens) or 'tokens'}"
+
+
+def name_directions(head: Head, rows: np.ndarray, W: np.ndarray | None = None, most: int = 8) -> list[Direction]:
+    """Of W, by default the head's own, on these rows (sequence, query, selected).
+
+    A query loads a direction by ``s (u . (x_selected - m)) (v . z)``, with the mean m of the tokens it sees: how much
+    the direction moves its choice ahead of the others.  Without rows, all recorded queries are taken.
+    """
+    rows = all_queries(head) if len(rows) == 0 else rows
+    rows = rows[(rows[:, 2] >= 0) & (head.window(rows) > 1)][:QUERIES]
+    if len(rows) == 0:
+        return []
+    cases = as_cases(head, rows)
+    data, sizes = cases.data, np.diff(cases.data.indptr)
+    left, values, right = directions(head, W)
+    loads = np.asarray(data.keys, np.float64) @ left
+    entries = np.repeat(data.start - data.indptr[:-1], sizes) + np.arange(sizes.sum())
+    queries = (data.queries @ right) * values
+    logits = (loads[entries] * np.repeat(queries, sizes, axis=0)).sum(axis=1)
+    logits[data.indptr[:-1] + cases.selected] = -np.inf
+    nearest = np.array([a + logits[a:b].argmax() for a, b in zip(data.indptr[:-1], data.indptr[1:], strict=True)])
+    selected = loads[data.start + cases.selected]
+    margins = ((selected - loads[entries[nearest]]) * queries).mean(axis=0)
+    means = np.add.reduceat(loads[entries], data.indptr[:-1]) / sizes[:, None]
+    moved = (selected - means) * queries
+    total = float(margins.sum())
+    found = []
+    for k in range(min(most, len(values))):
+        top = np.argsort(-moved[:, k], kind="stable")[:LOADING]
+        side = np.sign(queries[top, k]) == np.sign(queries[top, k].sum())  # the others load it with both signs changed
+        at = cases.rows[top[side]]
+        found.append(
+            Direction(
+                k, float(values[k]), float(margins[k]) / total if total else float("nan"),
+                _frequent(head.text.query_names(at[:, 0], at[:, 1]), head.text.query_words is not None),
+                _frequent(head.text.names(at[:, 0], at[:, 2]), head.text.words is not None), _place(head, at), at,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _frequent(names: np.ndarray, known: bool) -> list[str]:
+    if not known or len(names) == 0:
+        return []
+    words, first, counts = np.unique(names, return_index=True, return_counts=True)
+    return [str(words[i]) for i in np.lexsort((first, -counts))[:WORDS]]
+
+
+def _place(head: Head, rows: np.ndarray) -> str:
+    if len(rows) == 0:
+        return ""
+    if (rows[:, 2] == 0).mean() >= SAME:
+        return "the first token"
+    offsets, counts = np.unique(rows[:, 2] - rows[:, 1], return_counts=True)
+    if head.kind == "cross" or counts.max() < SAME * len(rows):
+        return ""
+    offset = int(offsets[counts.argmax()])
+    return PLACES.get(offset, f"the token {abs(offset)} {'after' if offset > 0 else 'before'}")
+
+
+def directions(head: Head, W: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Singular directions u_i, values s_i and directions v_i of W (by default the head's own), as (dk, r), (r,) and
+    (dz, r) arrays; rounding's are left out."""
+    if W is None:
+        (left, K), (right, Q) = np.linalg.qr(head.K), np.linalg.qr(head.Q)
+        inner, values, outer = np.linalg.svd(K @ Q.T)
+        left, right = left @ inner, right @ outer.T
+    else:
+        left, values, outer = np.linalg.svd(W, full_matrices=False)
+        right = outer.T
+    rank = max(1, int((values > 1e-12 * max(float(values[0]), 1e-300)).sum()))
+    return left[:, :rank], values[:rank], right[:, :rank]
