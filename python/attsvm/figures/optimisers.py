@@ -8,7 +8,8 @@ The diagonal should win its row.
 AdaGrad, Shampoo and Adam divide the gradient by what they remember of its squares.  Held fixed, that is gradient
 descent in a metric, and goes to the SVM of that metric ("then frozen": training goes on so from where the run ended).
 While it still moves, the run is nearer to the SVM of the metric of its end than to that of any norm, if the memory is
-long; with a short memory Adam is sign descent, and goes to the max norm.  In between: Adam by its memory, at the right.
+long; with a short memory Adam is sign descent, and comes near the max norm, too.  In between: Adam by its memory, at
+the right.
 Weight decay and sign and spectral steps on K and Q are shown, and not explained.
 """
 
