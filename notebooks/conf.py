@@ -25,6 +25,7 @@ extensions = [
 exclude_patterns = ["_*", "**/.ipynb_checkpoints"]
 
 nb_execution_mode = "off"
+nb_merge_streams = True  # what a cell prints is one box
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3
 

@@ -58,6 +58,10 @@ def test_it_prints_the_table_and_what_it_means(written):
     assert "read: " in messages and "solve: " in messages
 
 
+def cells(page):
+    return [re.findall("<td>(.*?)</td>", row) for row in re.findall("<tr>(.*?)</tr>", page)]
+
+
 def test_it_writes_pictures_numbers_and_a_page(written):
     _, said, _, out = written
     names = {path.name for path in out.iterdir()}
@@ -74,6 +78,9 @@ def test_it_writes_pictures_numbers_and_a_page(written):
         assert f'src="{name}"' in page
     assert '<a href="view.html">' in page and '"name":"L1H2"' in (out / "view.html").read_text()
     assert "of six that need no SVM" in page and "Layer 1 head 0" in page
+    first = page.partition("<details>")[0]  # the heads that matter, by their gain; all columns are folded
+    gains = [float(row[1].rstrip(" *").split(" ")[0]) for row in cells(first) if row]
+    assert len(gains) > 2 and gains == sorted(gains, reverse=True)
 
 
 def test_some_layers_and_heads(model, text, tmp_path, no_picture):

@@ -137,7 +137,7 @@ def run(args: argparse.Namespace) -> int:
     for name, figure in figures.items():
         _write(args.out / name, figure)
     write_csv(args.out / "heads.csv", results_columns(reports))
-    title = f"Heads of {args.model}"
+    title = Path(args.model).resolve().name or str(args.model)
     view(reports, title=title).save(args.out / "view.html")
     write_page(args.out / "heads.html", title, read, _sections(reports, best))
     written = ", ".join(["heads.html", "view.html", "heads.csv", *figures])
@@ -193,19 +193,21 @@ def _picture(report: HeadReport) -> str:
 
 
 def _sections(reports: Sequence[HeadReport], best: Sequence[HeadReport]) -> list[Section]:
+    matters = Section(
+        "matters", "What its heads do", MATTERS_TEXT, tables=_what_matters(reports), links={"view.html": VIEW_TEXT}
+    )
     whole_model = Section(
         "all",
         "All heads",
         GRID_TEXT,
         {"heads.png": "Each cell is an attention head, a row a layer: margin, and accuracy on unseen sentences"},
         [
-            Table(HEADER, rows_of(reports), "A row a head."),
-            Table(("column", "meaning"), [column[:2] for column in COLUMNS], "What the columns are."),
+            Table(HEADER, rows_of(reports), "A row a head.", folded="all columns of all heads"),
+            Table(("column", "meaning"), [column[:2] for column in COLUMNS], folded="what the columns are"),
         ],
         fine=INTRODUCTION,
-        links={"view.html": VIEW_TEXT},
     )
-    parts = [whole_model]
+    parts = [matters, whole_model]
     if best:
         curve = Table(CURVE_HEADER, curve_rows(best), "The same in numbers, with the nuclear SVM.")
         parts.append(
@@ -226,6 +228,28 @@ def _sections(reports: Sequence[HeadReport], best: Sequence[HeadReport]) -> list
     return parts
 
 
+def _what_matters(reports: Sequence[HeadReport]) -> list[Table]:
+    """The heads that may do something, most gain first; of the others, which they are."""
+    few = [report for report in reports if report.fit is None or report.few]
+    parked = [report for report in reports if report not in few and report.sinks >= 0.5]
+    shown = sorted((report for report in reports if report not in [*few, *parked]), key=_gain, reverse=True)
+    at = [HEADER.index(name) for name in MATTERS]
+    grid = [tuple(row[i] for i in at) for row in rows_of(shown)]
+    parts = [Table(MATTERS, grid)] if grid else []
+    for left, why in (
+        (parked, "park most of their attention on the first token or [SEP]"),
+        (few, "have too few queries"),
+    ):
+        if left:
+            names = ", ".join(report.head.label for report in left)
+            parts.append(Table((), [(names,)], folded=f"{len(left)} heads {why}"))
+    return parts
+
+
+MATTERS = ("head", "gain", "null gain", "accuracy", "best rule")
+MATTERS_TEXT = """\
+Gain: how much more of a head's choices on unseen sentences the SVM finds than the best of six simple rules does. Null
+gain: that of heads that learned nothing. A head whose gain is within its null does nothing that chance does not."""
 VIEW_TEXT = "Interactive view: choose a head and a sentence, point at a query, and see why it selects its token"
 GRID_TEXT = """\
 Each cell is one attention head. Left: the margin by which a linear rule can separate the tokens the head selects from

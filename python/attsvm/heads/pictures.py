@@ -56,7 +56,7 @@ def plot_grid(reports: Sequence[HeadReport], axes: Any = None) -> Any:
     heads = sorted({report.head.number for report in reports})
     if axes is None:
         size = (2 + 1.2 * len(heads), 1.6 + 0.45 * len(layers))
-        axes = new_figure((max(size[0], 7), max(size[1], 2.4))).subplots(1, 2)
+        axes = new_figure((max(size[0], 9), max(size[1], 2.4))).subplots(1, 2)
     margin, accuracy = (np.full((len(layers), len(heads)), np.nan) for _ in range(2))
     for report in reports:
         at = layers.index(report.head.layer), heads.index(report.head.number)

@@ -42,7 +42,8 @@ summary { cursor: pointer; color: var(--pale) }
 .fine { color: var(--pale); font-size: 0.85rem } code { overflow-wrap: anywhere }
 @media (max-width: 40rem) {
   body { margin: 1rem auto; font-size: 15px }
-  .wide img { max-width: none; width: 46rem } nav { grid-template-columns: repeat(2, 1fr) }
+  .wide img { max-width: none; width: 46rem } table { font-size: 0.8rem } th, td { padding-right: 0.4rem }
+  nav { grid-template-columns: repeat(2, 1fr) }
   table.claims tr { display: block; padding: 0.3rem 0; border-bottom: 1px solid var(--line) }
   table.claims tr.head { display: none } table.claims td { display: block; border: 0; padding: 0 0.4rem 0 0 }
   table.claims td[data-label]::before { content: attr(data-label) ": "; color: var(--pale) }
@@ -53,11 +54,12 @@ FIRST, LAST = '<section id="{}"', "</section>"
 
 
 class Table(NamedTuple):
-    """``header`` and rows of cells; a row of one cell is a heading."""
+    """``header`` and rows of cells; a row of one cell is a heading.  ``folded``: the line behind which it is."""
 
     header: Sequence[Any]
     rows: Sequence[Sequence[Any]]
     caption: str = ""
+    folded: str = ""
 
 
 @dataclass(frozen=True)
@@ -167,14 +169,15 @@ def _contents(parts: Iterable[str]) -> str:
 
 def _table(table: Table) -> str:
     caption = [f"<caption>{_escape(table.caption)}</caption>"] if table.caption else []
-    head = "<tr>" + "".join(f"<th>{_escape(cell)}</th>" for cell in table.header) + "</tr>"
+    head = "<tr>" + "".join(f"<th>{_escape(cell)}</th>" for cell in table.header) + "</tr>" if table.header else ""
     rows = []
     for row in table.rows:
         if len(row) == 1:
-            rows.append(_heading(row[0], len(table.header)))
+            rows.append(_heading(row[0], max(len(table.header), 1)))
         else:
             rows.append("<tr>" + "".join(f"<td>{_escape(cell)}</td>" for cell in row) + "</tr>")
-    return "\n".join(['<div class="wide"><table>', *caption, head, *rows, "</table></div>"])
+    whole = "\n".join(['<div class="wide"><table>', *caption, head, *rows, "</table></div>"])
+    return f"<details><summary>{_escape(table.folded)}</summary>{whole}</details>" if table.folded else whole
 
 
 def _heading(text: Any, columns: int) -> str:
