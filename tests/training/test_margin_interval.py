@@ -353,6 +353,11 @@ def test_a_run_is_saved_with_its_problem_but_not_with_a_function():
     back = attsvm.load(file)
     assert back == run and back.problem.loss(run.W) == run.loss[-1]
     np.testing.assert_array_equal(back.margins(), run.margins())
+    for options in ({"metric": np.ones((10, 10))}, {"metric": (np.eye(10), np.eye(10))}, {"rule": "adagrad"}):
+        several, again = attsvm.train(small(), runs=2, steps=5, **options), io.BytesIO()
+        several.save(again)
+        again.seek(0)
+        assert attsvm.load(again) == several and np.shape(several[1].margins()) == np.shape(run.margins())
     data = run.data
     called = attsvm.Problem(data, None, attsvm.CallableHead(lambda o: (o.sum(axis=1), np.ones_like(o))))
     with pytest.raises(TypeError, match="CallableHead cannot be saved: a file holds numbers, no functions"):

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from .. import LinearHead, Problem, Run, cross_attention, sample, solve_svm, train
+from .. import LinearHead, Problem, Run, correlation, cross_attention, sample, solve_svm, train
 from ..plot import band, correlations, finish
 from ..report.claims import Claim, exactly, median, share
 from ..training.train import Rule
@@ -53,6 +53,16 @@ def apart(run: Run) -> np.ndarray:
     return difference(run.K, run.Q)
 
 
+def alone(run: Run, W: Any) -> np.ndarray:
+    """Correlations of K K^T and of Q Q^T with what balanced factors of W make them: U S U^T and V S V^T."""
+    assert run.K is not None and run.Q is not None
+    if W is None:
+        return np.full(2, np.nan)
+    U, sizes, Vt = np.linalg.svd(W)
+    pairs = ((run.K, U), (run.Q, Vt.T))
+    return np.array([correlation(factor @ factor.T, (V * sizes) @ V.T) for factor, V in pairs])
+
+
 def experiment(rng: np.random.Generator) -> dict[str, Any]:
     """Drifts (rates); balances and correlations (records) of each start."""
     X, Z, _, _ = sample.unit_sphere(N, T, D, rng)
@@ -85,6 +95,7 @@ def experiment(rng: np.random.Generator) -> dict[str, Any]:
         found[f"{name} balance"] = np.asarray(trained.balance)[1:]
         found[f"{name} nuclear"] = correlations(trained.weights[1:], nuclear.W)
         found[f"{name} frobenius"] = correlations(trained.weights[-1:], frobenius.W)[0]
+        found[f"{name} alone"] = alone(trained, nuclear.W)
     steps = RECORD[RECORD <= RIDGE_STEPS]
     how: dict[str, Any] = {"rule": "constant", "lr": RIDGE_LR, "steps": RIDGE_STEPS, "record": steps, "ridge": RIDGE}
     trained = train(problem, K=K, Q=Q, **how)
@@ -106,6 +117,10 @@ def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
             median("kept up to the order of the step: exponent", order, low=0.8, high=1.2),
             median("drift, K and Q normalised apart over jointly", apart, low=10),
             median("a ridge r shrinks it by exp(-4 r t): rate over that", results["ridge decay"], low=0.95, high=1.05),
+        ],
+        "K and Q by themselves, aligned start: K K^T and Q Q^T are those of the nuclear SVM": [
+            median(f"correlation of {name}", results["aligned alone"][:, i], low=0.95)
+            for i, name in enumerate(("K K^T", "Q Q^T"))
         ],
         "Balance": [
             exactly("aligned start: largest", results["aligned balance"], high=1 + 1e-3),

@@ -134,14 +134,15 @@ class Run(Result):
     def _check(self) -> None:
         R, H = "runs, " * self.stacked, "" if self.problem.heads is None else "H, "
         letters = {"steps": "records", "weights": f"{R}records, {H}dk, dz", "K": f"{R}{H}dk, m", "Q": f"{R}{H}dz, m"}
-        letters |= dict.fromkeys(("W", "mean", "metric"), f"{R}{H}dk, dz")
+        each = f"{R}{H}" if RULES[self.rule].squares else ""  # a metric that was given is one for all
+        letters |= dict.fromkeys(("W", "mean"), f"{R}{H}dk, dz") | {"metric": f"{each}dk, dz"}
         letters |= dict.fromkeys(("loss", "norm", "log_grad_norm"), f"{R}records")
         letters |= {"parameters": f"{R}P", "head_records": f"{R}records, P"}
         letters |= {"half_squares": f"{R}records, {H}".removesuffix(", ")}
         arrays, P = vars(self), None if self.start is None else len(self.start.row())
         if isinstance(self.metric, tuple):
             arrays = arrays | {"metric": None, "metric[0]": self.metric[0], "metric[1]": self.metric[1]}
-            letters |= {"metric[0]": f"{R}{H}dk, dk", "metric[1]": f"{R}{H}dz, dz"}
+            letters |= {"metric[0]": f"{each}dk, dk", "metric[1]": f"{each}dz, dz"}
         check_shapes(arrays, letters, dk=self.data.dk, dz=self.data.dz, H=self.problem.heads, P=P)
 
     @property
