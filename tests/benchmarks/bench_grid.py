@@ -1,0 +1,149 @@
+"""The grid of training shapes: a step on W, on (K, Q) and of 32 runs, and of other rules, beside the fastest peer.
+
+    PYTHONPATH=tests/support python tests/benchmarks/bench_grid.py        (pip install "attsvm[bench]" torch numba jax)
+
+Every contender (tests/support/grid_contenders.py) is one process on the same core; they take turns, and the least
+processor time of a step counts, so that what else the machine does costs little.  Who is missing is left out.  About
+five minutes; prints the table, writes results/grid.json and puts the table into notebooks/performance.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+
+import machine
+import numpy as np
+from grid_contenders import CONTENDERS, RUNS
+from places import ROOT, TESTS
+
+SHAPES = [
+    *[(6, 8, 10), (12, 8, 5), (37, 19, 7), (128, 5, 5), (1024, 2, 16), (4096, 4, 16), (300, 10, 33), (100, 20, 20)],
+    *[(20, 16, 32), (64, 32, 64), (256, 16, 32), (256, 32, 256), (2048, 8, 64), (512, 64, 128), (64, 128, 64)],
+    *[(1, 4096, 64), (4, 2048, 32), (8, 512, 128), (20, 16, 512), (16, 64, 768), (512, 16, 512), (1024, 64, 128)],
+    *[(2048, 128, 32), (4096, 128, 256)],
+]
+RULES = ["sign", "spectral", "mirror", "adam"]
+RULE_SHAPES = [(6, 8, 10), (64, 32, 64), (1024, 2, 16), (512, 64, 128)]
+KINDS = {"W": "W", "KQ": "(K, Q)", "runs": f"{RUNS} runs"}
+ONCE, LEAST_STEPS = 0.01, 16  # seconds of one timing, and its steps where one is longer: a call evaluates once more
+FEWEST, MOST = 2, 9  # rounds
+SLOW = 2e7  # multiplications of a step beyond which W alone is compared
+BEGIN, END = "<!-- grid: written by tests/benchmarks/bench_grid.py -->", "<!-- end of the grid -->"
+
+
+class Contender:
+    """A process that answers rows; None where it cannot."""
+
+    def __init__(self, name, core):
+        command = [sys.executable, str(TESTS / "support" / "grid_contenders.py"), name]
+        env = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu"}
+        pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=env)
+        self.process = subprocess.Popen(command, preexec_fn=lambda: os.sched_setaffinity(0, {core}), **pipes)
+
+    def ask(self, row, steps):
+        try:
+            self.process.stdin.write(json.dumps([*row, steps]) + "\n")
+            self.process.stdin.flush()
+            return json.loads(self.process.stdout.readline() or "null")
+        except BrokenPipeError:
+            return None
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def compare(row, running, seconds):
+    """Least microseconds a step of every contender that takes part."""
+    first = {name: one.ask(row, 0) for name, one in running.items()}
+    reference = np.array(first["attsvm"])
+    for name, found in first.items():
+        if row[0] == "spectral" and row[1] < row[3]:
+            break  # U V^T of a gradient that has no full rank is the library's choice
+        if found is not None and np.abs(np.array(found) - reference).max() > 1e-6 * np.abs(reference).max():
+            print(f"{name} does other work at {row}", file=sys.stderr)
+            first[name] = None
+    taking = {name: one for name, one in running.items() if first[name] is not None}
+    steps, times, begin = {}, {name: [] for name in taking}, time.perf_counter()
+    for name, one in taking.items():
+        steps[name] = LEAST_STEPS
+        while (once := one.ask(row, steps[name])) < ONCE:
+            steps[name] = min(10 * steps[name], round(1.2 * ONCE / max(once, 1e-5) * steps[name]) + 1)
+        times[name].append(once / steps[name])
+    for round_ in range(1, MOST):
+        if round_ >= FEWEST and time.perf_counter() - begin > seconds:
+            break
+        for name, one in taking.items():
+            times[name].append(one.ask(row, steps[name]) / steps[name])
+    return {name: 1e6 * min(t) for name, t in times.items()}
+
+
+def show(us):
+    return f"{us:.2f} us" if us < 10 else f"{us:.0f} us" if us < 1000 else f"{us / 1000:.3g} ms"
+
+
+def table(rows):
+    """A line for each shape, then for each rule; and the median."""
+    lines = [f"| n,T,d | {' | '.join(KINDS.values())} |", "| --- " * (len(KINDS) + 1) + "|"]
+    cells = {(row["kind"], row["row"]): row for row in rows}
+
+    def cell(kind, label):
+        row = cells.get((kind, label))
+        return "-" if row is None else f"{show(row['attsvm'])}, {row['ratio']:.2f} ({row['peer']})"
+
+    for size in SHAPES:
+        label = ",".join(map(str, size))
+        lines.append(f"| {label} | {' | '.join(cell(kind, label) for kind in KINDS)} |")
+    lines += ["", f"| n,T,d | {' | '.join(RULES)} |", "| --- " * (len(RULES) + 1) + "|"]
+    for size in RULE_SHAPES:
+        label = ",".join(map(str, size))
+        lines.append(f"| {label} | {' | '.join(cell(rule, label) for rule in RULES)} |")
+    ratios = sorted((row["ratio"], row["kind"], row["row"]) for row in rows)
+    nearest = "; ".join(f"{KINDS.get(kind, kind)} at {label} {ratio:.2f}" for ratio, kind, label in ratios[:5])
+    middle = statistics.median(ratio for ratio, *_ in ratios)
+    return "\n".join([*lines, "", f"The median of the ratios is {middle:.2f}; the nearest: {nearest}."])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=2.0, help="for the rounds of a row, about")
+    parser.add_argument("--only", nargs="*", help="kinds and shapes such as W 6,8,10; nothing is written then")
+    args = parser.parse_args()
+    core, rows = max(os.sched_getaffinity(0)), []
+    running = {name: Contender(name, core) for name in CONTENDERS}
+    wanted = [(kind, size) for kind in KINDS for size in SHAPES] + [(r, size) for r in RULES for size in RULE_SHAPES]
+    for kind, size in wanted:
+        label = ",".join(map(str, size))
+        if args.only and not {kind, label} <= set(args.only):
+            continue
+        n, T, d = size
+        if kind in ("KQ", "runs") and n * d * (T + d) > SLOW:
+            continue
+        us = compare([kind, *size], running, args.seconds)
+        ours = us.pop("attsvm")
+        peer = min(us, key=us.get)
+        rows.append({"kind": kind, "row": label, "attsvm": ours, **us, "peer": peer, "ratio": us[peer] / ours})
+        others = ", ".join(f"{name} {show(t)}" for name, t in sorted(us.items(), key=lambda item: item[1]))
+        print(f"{kind:9} {label:14} {show(ours):>9}  {us[peer] / ours:5.2f}   {others}", flush=True)
+    for one in running.values():
+        one.end()
+    print(f"\n{table(rows)}")
+    if args.only:
+        return
+    print(f"\n{machine.write('grid', rows)}")
+    page = ROOT / "notebooks" / "performance.md"
+    text = re.sub(
+        f"{re.escape(BEGIN)}.*{re.escape(END)}", f"{BEGIN}\n\n{table(rows)}\n\n{END}", page.read_text(), flags=re.S
+    )
+    page.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

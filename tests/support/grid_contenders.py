@@ -1,0 +1,241 @@
+"""One contender of bench_grid.py in a process of its own: for every row it reads, the same steps by another library.
+
+    python grid_contenders.py NAME        then lines of JSON: [kind, n, T, d, steps]
+
+A kind is what moves: "W", "KQ" (factors), "runs" (RUNS weights at once), or the rule of steps on W ("sign", "spectral",
+"mirror" with p = 3, "adam").  A line with steps = 0 sets the row up and is answered by the first weights after FEW
+steps, so that all can be seen to do the same work; any other by the processor time of that many steps.  All are in
+float64 on the logistic loss, of length LR.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import sys
+import time
+from types import SimpleNamespace
+
+import numpy as np
+
+FEW, RUNS, LR = 4, 32, 0.1
+BETA_1, BETA_2 = 0.9, 0.999
+
+
+def draw(kind, n, T, d):
+    """Tokens, queries, scores y v . x, and the start: W, (K, Q) or the W of all runs."""
+    rng = np.random.default_rng(0)
+    X, Z = rng.standard_normal((n, T, d)) / math.sqrt(d), rng.standard_normal((n, d)) / math.sqrt(d)
+    y, v = rng.choice([-1.0, 1.0], n), rng.standard_normal(d)
+    stack = {"KQ": (2,), "runs": (RUNS,)}.get(kind, ())
+    start = rng.standard_normal((*stack, d, d)) / math.sqrt(d)
+    return SimpleNamespace(X=X, Z=Z, y=y, v=v, scores=y[:, None] * (X @ v), start=start)
+
+
+def attsvm_run(row, kind):
+    import attsvm
+
+    attsvm.set_num_threads(1)
+    problem = attsvm.Problem(attsvm.cross_attention(row.X, row.Z), row.y, attsvm.LinearHead(row.v))
+    options = dict(lr=LR, record=0)
+    if kind == "KQ":
+        K, Q = row.start
+
+        def factors(steps):
+            run = attsvm.train(problem, K=K, Q=Q, steps=steps, **options)
+            return np.stack([run.K, run.Q])
+
+        return factors
+    options |= {"runs": dict(runs=RUNS), "mirror": dict(rule="mirror", p=3.0)}.get(kind, {})
+    options |= dict(rule=kind) if kind in ("sign", "spectral", "adam") else {}
+    return lambda steps: attsvm.train(problem, row.start, steps=steps, **options).W
+
+
+def step_of(kind, xp, svd):
+    """(state, gradient function, step number from 1) to the next state, for libraries with NumPy's names."""
+
+    def unit(G):
+        return G / xp.sqrt((G * G).sum())
+
+    def step(state, gradient, k):
+        if kind == "KQ":
+            K, Q = state
+            G = gradient(K @ Q.T)
+            return K - LR * unit(G @ Q), Q - LR * unit(G.T @ K)
+        (W, *means), G = state, gradient(state[0])
+        if kind == "adam":
+            m, v = BETA_1 * means[0] + (1 - BETA_1) * G, BETA_2 * means[1] + (1 - BETA_2) * G * G
+            return W - LR * (m / (1 - BETA_1**k)) / xp.sqrt(v / (1 - BETA_2**k)), m, v
+        if kind == "sign":
+            return (W - LR * xp.sign(G),)
+        if kind == "spectral":
+            U, _, V = svd(G)
+            return (W - LR * U @ V,)
+        if kind == "mirror":  # p = 3, q = 3/2
+            D = G / (xp.abs(G) ** 1.5).sum() ** (1 / 1.5)
+            u = xp.sign(W) * W**2 - LR * D
+            return (xp.sign(u) * xp.sqrt(xp.abs(u)),)
+        return (W - LR * unit(G),)
+
+    return step
+
+
+def states_of(row, kind):
+    """Of each run."""
+    zero = np.zeros_like(row.start)
+    return {"KQ": [tuple(row.start)], "runs": [(W,) for W in row.start], "adam": [(row.start, zero, zero)]}.get(
+        kind, [(row.start,)]
+    )
+
+
+def jax_run(row, kind):
+    """The whole run as one jitted loop; several runs by vmap."""
+    import jax
+    import jax.numpy as jnp
+
+    jax.config.update("jax_enable_x64", True)
+    move = step_of(kind, jnp, lambda G: jnp.linalg.svd(G, full_matrices=False))
+
+    def gradient(W, X, Z, scores):
+        s = jax.nn.softmax(jnp.einsum("ntd,nd->nt", X, Z @ W.T), axis=1)
+        u = (s * scores).sum(1)
+        c = -jax.nn.sigmoid(-u)[:, None] * s * (scores - u[:, None])
+        return jnp.einsum("nt,ntd->nd", c, X).T @ Z / len(X)
+
+    @jax.jit
+    def run(steps, states, X, Z, scores):
+        def one(state):
+            def step(k, state):
+                return move(state, lambda W: gradient(W, X, Z, scores), k + 1.0)
+
+            return jax.lax.fori_loop(0, steps, step, state)
+
+        return jax.vmap(one)(states)
+
+    states = tuple(np.stack(part) for part in zip(*states_of(row, kind), strict=True))
+    data = [jnp.asarray(a) for a in (row.X, row.Z, row.scores)]
+    return lambda steps: np.stack(run(steps, states, *data)[: 2 if kind == "KQ" else 1])
+
+
+def torch_run(row, kind):
+    import torch
+
+    torch.set_num_threads(1)
+    X, Z, scores = map(torch.from_numpy, (row.X, row.Z, row.scores))
+    move = step_of(kind, torch, lambda G: torch.linalg.svd(G, full_matrices=False))
+
+    def gradient(W):
+        s = torch.softmax(torch.bmm(X, (Z @ W.T)[:, :, None])[:, :, 0], dim=1)
+        u = (s * scores).sum(1)
+        c = -torch.sigmoid(-u)[:, None] * s * (scores - u[:, None])
+        return torch.bmm(c[:, None, :], X)[:, 0].T @ Z / len(X)
+
+    def run(steps):
+        found = []
+        for state in states_of(row, kind):
+            state = tuple(map(torch.from_numpy, state))
+            for k in range(1, steps + 1):
+                state = move(state, gradient, k)
+            found.append(torch.stack(state[: 2 if kind == "KQ" else 1]).numpy())
+        return np.concatenate(found)
+
+    return run
+
+
+@functools.cache
+def numba_functions(loops):
+    """The gradient, by the library's small products or by loops that become vectors; and a run on W."""
+    import numba
+
+    @numba.njit
+    def products(W, X, Z, scores):
+        n, T, d = X.shape
+        P, U = np.empty((n, d)), Z @ W.T
+        for q in range(n):
+            logit = X[q] @ U[q]
+            s = np.exp(logit - logit.max())
+            s /= s.sum()
+            u = (s * scores[q]).sum()
+            P[q] = (-1 / (1 + np.exp(u)) / n * s * (scores[q] - u)) @ X[q]
+        return P.T @ Z
+
+    @numba.njit(fastmath=True)
+    def plain(W, X, Z, scores):
+        n, T, d = X.shape
+        P, U, s = np.empty((n, d)), Z @ W.T, np.empty(T)
+        for q in range(n):
+            top, total, u = -np.inf, 0.0, 0.0
+            for t in range(T):
+                sum_ = 0.0
+                for k in range(d):
+                    sum_ += X[q, t, k] * U[q, k]
+                s[t] = sum_
+                top = max(top, sum_)
+            for t in range(T):
+                s[t] = math.exp(s[t] - top)
+                total += s[t]
+                u += s[t] * scores[q, t]
+            u /= total
+            slope = -1 / (1 + math.exp(u)) / (n * total)
+            for k in range(d):
+                P[q, k] = 0.0
+            for t in range(T):
+                c = slope * s[t] * (scores[q, t] - u)
+                for k in range(d):
+                    P[q, k] += c * X[q, t, k]
+        return P.T @ Z
+
+    gradient = plain if loops else products
+
+    @numba.njit
+    def descend(W, steps, X, Z, scores):
+        for _ in range(steps):
+            G = gradient(W, X, Z, scores)
+            W = W - LR / np.sqrt((G * G).sum()) * G
+        return W
+
+    return gradient, descend
+
+
+def numba_run(row, kind, loops):
+    gradient, descend = numba_functions(loops)
+    if kind in ("W", "runs"):
+        states = [state[0] for state in states_of(row, kind)]
+        return lambda steps: np.stack([descend(W, steps, row.X, row.Z, row.scores) for W in states])
+    move = step_of(kind, np, lambda G: np.linalg.svd(G, full_matrices=False))
+
+    def run(steps):
+        (state,) = states_of(row, kind)
+        for k in range(1, steps + 1):
+            state = move(state, lambda W: gradient(np.ascontiguousarray(W), row.X, row.Z, row.scores), k)
+        return np.stack(state[: 2 if kind == "KQ" else 1])
+
+    return run
+
+
+CONTENDERS = {
+    "attsvm": attsvm_run,
+    "JAX": jax_run,
+    "PyTorch": torch_run,
+    "numba": functools.partial(numba_run, loops=False),
+    "numba, loops": functools.partial(numba_run, loops=True),
+}
+
+
+def main() -> None:
+    make, run = CONTENDERS[sys.argv[1]], None
+    for line in sys.stdin:
+        kind, n, T, d, steps = json.loads(line)
+        if steps == 0:
+            run = make(draw(kind, n, T, d), kind)
+            first = np.asarray(run(FEW)).ravel()
+            print(json.dumps([float(np.linalg.norm(first)), *map(float, first[:8])]), flush=True)
+            continue
+        begin = time.process_time()
+        run(steps)
+        print(json.dumps(time.process_time() - begin), flush=True)
+
+
+if __name__ == "__main__":
+    main()
