@@ -86,11 +86,17 @@ ROTARY = {
         "EsmModel", "text", 2,
     ),
     "roformer": ("RoFormerConfig", {**SIZES, "max_position_embeddings": 64}, "RoFormerModel", "text", 2),
+    "xlnet": ("XLNetConfig", dict(vocab_size=V, d_model=D, n_head=H, n_layer=L, d_inner=48), "XLNetModel", "text", 2),
     "dinov3": ("DINOv3ViTConfig", VISION, "DINOv3ViTModel", "image", 2),
 }  # fmt: skip
 MORE = RESIDUAL | ROTARY
 # No softmax over q.k of tokens side by side: refused, with the reason.
 REFUSED = {
+    "nystromformer": (
+        "NystromformerConfig",
+        {**SIZES, "max_position_embeddings": 64, "num_landmarks": 2, "segment_means_seq_len": 10}, "NystromformerModel",
+        "text", 0,
+    ),
     "longformer": (
         "LongformerConfig", {**SIZES, "max_position_embeddings": 64, "attention_window": 4}, "LongformerModel", "text",
         0,

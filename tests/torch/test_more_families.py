@@ -40,8 +40,19 @@ def test_attention_is_the_model_s_own(name, implementation):
                 np.testing.assert_allclose(got[live], expected[live], atol=CLOSE)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", families.available(REFUSED))
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name == "nystromformer" else pytest.param(name, marks=pytest.mark.slow)
+        for name in families.available(REFUSED)
+    ],
+)
 def test_what_has_no_attention_to_watch_is_refused(name):
     with pytest.raises(ValueError, match="no attention seen: load the model with"):
-        attsvm.torch.read(families.make(name, "eager"), families.batches(name))
+        attsvm.torch.read(families.make(name, "eager"), families.batches(name)[:1])
+
+
+def test_xlnet_attends_to_its_own_tokens():
+    """Its positions, twice as many rows, are no other tokens."""
+    found = attsvm.torch.read(families.make("xlnet", "eager"), families.batches("xlnet"))
+    assert {head.kind for head in found} == {"self"} and len(found) == 8

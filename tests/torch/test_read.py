@@ -323,3 +323,16 @@ def test_examples_run(name):
         sys.modules[f"attsvm.torch.{name}"], optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     )
     assert result.attempted and not result.failed
+
+
+def test_a_forward_of_one_argument_gets_a_tuple_whole():
+    model, x = torch.nn.MultiheadAttention(8, 2, batch_first=True), torch.randn(3, 5, 8)
+    whole, parts = (
+        attsvm.torch.read(model, [(x, x, x)], forward=forward)
+        for forward in (lambda batch: model(*batch), lambda q, k, v: model(q, k, v))
+    )
+    np.testing.assert_array_equal(whole[0].keys, parts[0].keys)
+    with pytest.raises(TypeError, match=r"forward must take what a batch gives it by positions 1 to 3, got \(q, k\)"):
+        attsvm.torch.read(model, [(x, x, x)], forward=lambda q, k: model(q, k, k))
+    with pytest.raises(TypeError, match=r"forward must take what a batch gives it by names query, got \(batch\)"):
+        attsvm.torch.read(model, [{"query": x}], forward=lambda batch: model(**batch))

@@ -36,7 +36,17 @@ class Batch:
             self.args = (self.given,)
         self.named = {**_bind(call, self.args), **self.kwargs}
         self.size = entries(self.args, self.kwargs)
+        self._check(batch)
         self.two_stacks = any(name.startswith("decoder_") for name in self.kwargs) or "labels" in self.kwargs
+
+    def _check(self, batch: Any) -> None:
+        """A function of one argument may take a tuple as it is; what takes the batch neither way is named."""
+        if isinstance(self.call, torch.nn.Module) or _takes(self.call, *self.args, **self.kwargs):
+            return
+        if not isinstance(batch, (tuple, list)) or not _takes(self.call, self.given):
+            held = f"names {', '.join(self.kwargs)}" if self.kwargs else f"positions 1 to {len(self.args)}"
+            raise TypeError(f"forward must take what a batch gives it by {held}, got {inspect.signature(self.call)}")
+        self.args = (self.given,)
 
     def run(self) -> Any:
         return self.call(*self.args, **self.kwargs)
@@ -104,6 +114,19 @@ def entries(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int | None:
     tensors = [x for x in [*args, *kwargs.values()] if isinstance(x, torch.Tensor)]
     sizes = [len(x) for x in tensors if x.ndim >= (3 if x.is_floating_point() else 2)]
     return sizes[0] if sizes else None
+
+
+def _takes(call: Callable[..., Any], *args: Any, **kwargs: Any) -> bool:
+    """Whether it can be called so; True where nothing tells."""
+    try:
+        signature = inspect.signature(call)
+    except ValueError:
+        return True
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError:
+        return False
+    return True
 
 
 def _bind(call: Callable[..., Any], args: tuple[Any, ...]) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def read(
     tokenizer : optional
         Names the tokens for tables and pictures: ``convert_ids_to_tokens``, ``id_to_token`` or ``decode``.
     forward : callable, optional
-        Called with each batch in place of the model.
+        Called in place of the model, with a batch given as the model is; one of one argument gets a tuple whole.
     layers : list of int, optional
         Attention calls within one forward pass, counted from 0; all by default.
     heads : list of int or str, optional
@@ -103,10 +103,11 @@ def read(
     Seen are ``scaled_dot_product_attention`` and every softmax over a product of activations, in eager mode (compiled
     modules are run uncompiled).  Heads whose logits have a bias (ALiBi, relative positions) get a coordinate for it.
 
-    Not read are attention in chunks or windows cut out of the sequence (Longformer, LED, LongT5), flash and flex
-    kernels, and a softmax written out by hand.  A module is named for it when its class is called an attention, when
-    it calls a kernel called so, or when a softmax over the last of three or more dimensions multiplies values there.
-    A softmax written out by hand in a class of another name is not noticed.
+    Not read are attention in chunks or windows cut out of the sequence (Longformer, LED, LongT5), attention from
+    factors (Nystromformer, unless it has a landmark for every token), flash and flex kernels, and a softmax written
+    out by hand.  A module is named for it when its class is called an attention, when it calls a kernel called so, or
+    when a softmax over the last of three or more dimensions multiplies values there.  A softmax written out by hand in
+    a class of another name is not noticed.
 
     What is returned is what ran, on this machine and in this precision.  A logit of size L is rounded by about
     ``eps L``, and its probability by as much relatively; the next layer starts from there.  At logits above 100 in

@@ -79,8 +79,10 @@ class Layer:
             return self.residual.same(standard)
         if standard.q.shape[2] != standard.k.shape[2]:
             return False
-        width = max((x.shape[-1] for x in standard.call.inputs if x.ndim == 3), default=0)
-        given = [x for x in standard.call.inputs if x.ndim == 3 and x.shape[-1] == width and x.is_floating_point()]
+        tokens = standard.k.shape[2]  # relative positions have other numbers of rows
+        given = [x for x in standard.call.inputs if x.ndim == 3 and tokens in x.shape[:2] and x.is_floating_point()]
+        width = max((x.shape[-1] for x in given), default=0)
+        given = [x for x in given if x.shape[-1] == width]
         return len({(x.data_ptr(), x.shape) for x in given}) < 2
 
     def add(self, standard: Standard, b: int, entry: int, batch: Batch) -> None:

@@ -55,7 +55,7 @@ class Unseen:
             module.done = True
 
     def kernel(self) -> None:
-        """One that computes attention as a whole, but is not ``scaled_dot_product_attention``."""
+        """One that computes attention as a whole, but is not ``scaled_dot_product_attention``, or from factors."""
         self._miss(self._within() or self._innermost())
 
     def softmax(self, prob: torch.Tensor) -> None:

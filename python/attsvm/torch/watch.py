@@ -110,6 +110,8 @@ class Watch(TorchFunctionMode):
         self.products: deque[Product] = deque(maxlen=PRODUCTS)
         self.waiting: list[tuple[Attention, torch.Tensor]] = []
         self.heads: int | None = None
+        self.of: Any = None  # the module that runs, of the last softmax
+        self.split: Any = None  # the last one whose softmaxes are factors of a matrix
         self.unseen = Unseen()
 
     def enter(self, name: str, module: torch.nn.Module, given: list[torch.Tensor]) -> None:
@@ -207,7 +209,9 @@ class Watch(TorchFunctionMode):
 
     def _softmax(self, own: Product, logits: torch.Tensor, prob: torch.Tensor) -> torch.Tensor:
         cap, scale = own.after if own.capped else None, own.before * own.after
+        self._landmarks(own)
         self._flush()
+        self.of = self.modules[-1] if self.modules else None
         call = Attention(
             own.q, own.k, scale, prob, *self._module(), list(self.maps), cap, own.plain, own.sinks,
             logits, folded=self.heads,
@@ -217,6 +221,13 @@ class Watch(TorchFunctionMode):
         self.waiting = [(call, changed)]
         self.unseen.read()
         return changed
+
+    def _landmarks(self, own: Product) -> None:
+        """Two softmaxes of other sizes in one module, no values between: factors of a matrix (Nystroem), not heads."""
+        if self.waiting and self.modules and self.of is self.modules[-1]:
+            call = self.waiting[0][0]
+            if (call.q.shape[-2], call.k.shape[-2]) != (own.q.shape[-2], own.k.shape[-2]):
+                self.split = self.of
 
     # ---------------------------------------------------------------------------- what comes after the softmax
 
@@ -238,7 +249,10 @@ class Watch(TorchFunctionMode):
     def _flush(self) -> None:
         if self.waiting:
             call, self.waiting = self.waiting[0][0], []
-            self.found(call)
+            if self.split is not None and self.of is self.split:
+                self.unseen.kernel()
+            else:
+                self.found(call)
 
     def finish(self) -> None:
         """After the forward pass."""
