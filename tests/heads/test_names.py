@@ -33,7 +33,7 @@ def test_words_and_places_of_directions(head):
     named = name_directions(head, rows)
     assert [direction.value for direction in named] == pytest.approx([16, 9, 4])
     assert [(d.queries, d.tokens) for d in named[:2]] == [(["cat"], ["fish"]), (["dog"], ["bird"])]
-    assert str(named[0]) == "cat → fish" and str(named[2]) == "the → the first token"
+    assert str(named[0]) == "“cat” → “fish”" and str(named[2]) == "“the” → the first token"
     assert sum(d.share for d in named) == pytest.approx(1) and named[0].share > named[1].share > 0
     assert all(head.text.words[i][q] == "cat" and head.text.words[i][t] == "fish" for i, q, t in named[0].cases)
     # The sign of a singular pair is nobody's choice.
@@ -56,5 +56,5 @@ def test_a_place_relative_to_the_query(rng):
 def test_why_says_the_names(head):
     report = attsvm.heads.analyze_head(head, threshold=0.5, null=False, nuclear_queries=0)
     reason = attsvm.heads.why(report, *report.train[0, :2])
-    assert reason.names[0] == "cat → fish"
-    assert "cat → fish" in repr(reason) and "queries → tokens" in repr(reason)
+    assert reason.names[0] == "“cat” → “fish”"
+    assert "“cat” → “fish”" in repr(reason) and "queries → tokens" in repr(reason)

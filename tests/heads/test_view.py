@@ -247,3 +247,26 @@ def test_it_works_in_a_browser(reports, tmp_path):
         const select = document.getElementById("sentence"); select.title = location.hash;"""
     moved = dom(path, fragment, pointed)
     assert f"({after})" in text_of(moved, "says") and f"sentence={i}&amp;query={after}" in moved
+
+
+def test_sentences_of_one_s_own(rng):
+    """The SVM of the reports ranks the tokens of another text; what is said of the head is of the recorded one."""
+    Wq, Wk = rng.standard_normal((2, 8, 8))
+    recorded, other = (rng.standard_normal((n, 6, 8)) for n in (60, 3))
+    first, own = (heads.from_arrays(x, Wq, None, Wk, None, heads=2) for x in (recorded, other))
+    reports = heads.analyze_model(first, queries=40, null=False, nuclear_queries=0)
+    page = heads.view(reports, text=own[1:])
+    data = json.loads(re.search(r'id="data">(.*?)</script>', page.html, re.DOTALL)[1])
+    (head,) = data["heads"]
+    assert head["name"] == "L0H1" and head["about"].startswith(f"{reports[1].hard} queries give one token")
+    assert [sentence["index"] for sentence in data["texts"][0]["sentences"]] == [0, 1, 2]
+    W = svm_weights(reports[1])
+    for i, cases in enumerate(head["cases"]):
+        for q, (selected, _, _, rivals, *_) in enumerate(cases):
+            keys = own[1].keys[6 * i : 6 * i + 6]
+            for t, margin, *_ in rivals:
+                assert margin == pytest.approx((keys[selected] - keys[t]) @ W @ keys[q], rel=1e-2, abs=1e-3)
+    with pytest.raises(ValueError, match="text must hold heads of the same model, got another W of L0H0"):
+        heads.view(reports, text=heads.from_arrays(other, 2 * Wq, None, Wk, None, heads=2))
+    with pytest.raises(ValueError, match="text must hold one of the heads of the reports"):
+        heads.view(reports[:1], text=own[1:])

@@ -46,8 +46,9 @@ class Direction:
     cases: np.ndarray
 
     def __str__(self) -> str:
-        """Such as: the, a → the token after."""
-        return f"{', '.join(self.queries) or 'queries'} → {self.place or ', '.join(self.tokens) or 'tokens'}"
+        """Such as: “the”, “a” → the token after."""
+        queries, tokens = (", ".join(f"“{word}”" for word in words) for words in (self.queries, self.tokens))
+        return f"{queries or 'queries'} → {self.place or tokens or 'tokens'}"
 
 
 def name_directions(head: Head, rows: np.ndarray, W: np.ndarray | None = None, most: int = 8) -> list[Direction]:

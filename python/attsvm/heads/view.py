@@ -13,7 +13,7 @@ from ..common.files import replacing
 from .model import Head, as_heads
 from .model_analysis import analyze_model
 from .report import HeadReport, as_reports
-from .view_data import contents
+from .view_data import contents, on_text
 
 HEIGHT = 720  # pixels, in a notebook
 
@@ -53,7 +53,13 @@ class View:
             file.write(self.html)
 
 
-def view(heads: Sequence[Head] | Sequence[HeadReport], *, sentences: int = 8, title: str = "Attention heads") -> View:
+def view(
+    heads: Sequence[Head] | Sequence[HeadReport],
+    *,
+    sentences: int = 8,
+    title: str = "Attention heads",
+    text: Sequence[Head] | None = None,
+) -> View:
     """An interactive page: choose a layer, a head and a sentence, point at a query, and see why it selects its token.
 
     Parameters
@@ -64,6 +70,10 @@ def view(heads: Sequence[Head] | Sequence[HeadReport], *, sentences: int = 8, ti
         At most this many are shown, the same for all heads that read the same text: those with the most support tokens,
         and for a quarter those with the most held-out queries.
     title : str
+    text : list of Head, optional
+        The heads read on sentences of your own, such as ``attsvm.torch.read(model, [tokenizer(sentence)], tokenizer)``:
+        those sentences are shown, the first ones, with the SVMs of the reports.  Heads that are not among them are left
+        out.
 
     Returns
     -------
@@ -106,6 +116,10 @@ def view(heads: Sequence[Head] | Sequence[HeadReport], *, sentences: int = 8, ti
         reports = analyze_model(as_heads(given), nuclear_queries=0, null=False, splits=1)
     if not reports:
         raise ValueError("heads must hold at least one head, got none")
+    if text is not None:
+        reports = [own for report in reports for own in on_text(report, as_heads(text))]
+        if not reports:
+            raise ValueError("text must hold one of the heads of the reports, got none")
     data, left_out = contents(reports, sentences)
     room = f"{left_out} heads had no room on this page." if left_out else ""
     # As \\u003c a token cannot close the script it stands in.

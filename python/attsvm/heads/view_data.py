@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,7 @@ QUERIES = 48  # of a sequence: of longer ones (images) the support tokens' queri
 TOKENS, LEAST = 24, 0.005  # of a query, those with the most attention; less is not seen as a line
 RIVALS = 5  # nearest by the SVM, and by the head's own W
 DIRECTIONS = 6  # with the largest shares; the others together
+SAME = 1e-5  # of W's largest entry, by which a head read again may differ
 NAMED = 32  # directions of each head
 DIGITS = 4
 PATCH = re.compile(r"r(\d+)c(\d+)")  # as attsvm.torch.read names the patches of an image
@@ -44,11 +47,14 @@ def contents(reports: Sequence[HeadReport], sentences: int) -> tuple[str, int]:
     parts: dict[int, list[str]] = {}  # of each head its sentences, as JSON
     heads: dict[int, dict[str, Any]] = {}
     for members in groups.values():
-        chosen = choose_sentences([reports[k] for k in members], sentences)
         one = reports[members[0]].head
+        if isinstance(reports[members[0]], Elsewhere):
+            chosen = list(range(min(sentences, len(one.text.lengths))))
+        else:
+            chosen = choose_sentences([reports[k] for k in members], sentences)
         texts.append({"sentences": [_sentence(one.text, i, one.kind) for i in chosen]})
         for k in members:
-            heads[k] = _head(reports[k], len(texts) - 1)
+            heads[k] = _head(_recorded(reports[k]), len(texts) - 1)
             parts[k] = [_compact(found) for found in _sequences(reports[k], chosen)]
     count = sentences
     while count > FEWEST and _size(parts, count) > MOST:
@@ -67,8 +73,37 @@ def contents(reports: Sequence[HeadReport], sentences: int) -> tuple[str, int]:
     return _compact(whole)[:-1] + f',"heads":[{",".join(rows)}]}}', len(reports) - len(kept)
 
 
+@dataclass(frozen=True, eq=False)
+class Elsewhere(HeadReport):
+    """A report whose head is looked at on another text: what was found of the recorded one stays beside it."""
+
+    recorded: HeadReport | None = None
+
+
+def on_text(report: HeadReport, heads: Sequence[Head]) -> list[HeadReport]:
+    """The report with the head of the same place as it was read on another text, if it is among these; its SVM keeps
+    its W and has no support tokens there."""
+    head = report.head
+    found = [other for other in heads if (other.layer, other.number) == (head.layer, head.number)]
+    if not found:
+        return []
+    if found[0].W.shape != head.W.shape or not np.allclose(found[0].W, head.W, atol=SAME * np.abs(head.W).max()):
+        raise ValueError(f"text must hold heads of the same model, got another W of {head.label}")
+    none = np.empty((0, 3), dtype=np.intp)
+    fit = report.fit
+    if fit is not None:
+        fit = replace(fit, W=svm_weights(report), rows=np.empty((0, 4), dtype=np.intp), multipliers=np.empty(0))
+    fields = {one.name: getattr(report, one.name) for one in dataclasses.fields(report)}
+    fields |= {"head": found[0], "train": none, "test": none, "curve": [] if fit is None else [fit]}
+    return [Elsewhere(**fields, recorded=report)]
+
+
 def _compact(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+
+def _recorded(report: HeadReport) -> HeadReport:
+    return report if not isinstance(report, Elsewhere) or report.recorded is None else report.recorded
 
 
 def _size(parts: dict[int, list[str]], count: int) -> int:

@@ -162,9 +162,9 @@ def svm_weights(report: HeadReport) -> np.ndarray | None:
     ``(x_selected - x_rival) z^T`` times their multipliers.
     """
     fit = report.fit
-    if fit is None or fit.status == "infeasible" or len(fit.rows) == 0:
+    if fit is None or fit.status == "infeasible":
         return None
-    if fit.W is not None:
+    if fit.W is not None or len(fit.rows) == 0:
         return fit.W
     ahead, queries = _rows(report.head, fit.rows)
     W = ahead.T @ (fit.multipliers[:, None] * queries)
