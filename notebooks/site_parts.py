@@ -79,7 +79,7 @@ def write_reference():
         if names := members(words):
             shown[title] = names
             listed = "\n".join(f"   {name}" for name in names)
-            summary = f"```{{eval-rst}}\n.. autosummary::\n   :toctree: generated\n\n{listed}\n```\n"
+            summary = f"```{{eval-rst}}\n.. autosummary::\n   :toctree: generated\n   :nosignatures:\n\n{listed}\n```\n"
             write(API / f"{slug(title)}.md", f"# {title}\n\n{text}\n\n{summary}")
     tree = "\n".join(slug(title) for title in shown)
     write(API / "index.md", f"# Reference\n\n```{{toctree}}\n:maxdepth: 2\n\n{tree}\n```\n")
