@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from .. import Problem, Run, causal_attention, cross_attention, solve_svm, train
+from .. import MLPHead, Problem, Run, causal_attention, cross_attention, solve_svm, train
 from ..common.types import Norm
 from ..plot import band, correlations, finish
 from ..report.claims import Claim, exactly, median
@@ -26,6 +26,7 @@ from ._papers import NOWHERE
 N, T, D = 6, 8, 10
 STEPS, LR = 3000, 0.1
 RECORDS = np.unique(np.geomspace(30, STEPS, 25).round().astype(int))
+HIDDEN = 8  # units of the head that is linear only locally
 START = 0.1  # standard deviation of the factors' start
 RULES: dict[str, dict[str, Any]] = {
     "normalized": dict(rule="normalized"),
@@ -38,6 +39,7 @@ OTHERS: dict[str, dict[str, Any]] = {  # gradient descent on other losses and da
     "exponential loss": dict(rule="normalized"),
     "linear loss": dict(rule="normalized"),
     "rooted logistic loss": dict(rule="normalized"),
+    "ReLU head": dict(rule="normalized"),
     "causal": dict(rule="normalized"),
     "two tokens": dict(rule="normalized"),
 }
@@ -55,7 +57,8 @@ RUNS, QUICK = 100, 24
 SETTINGS = (
     f"{N} sequences of {T} tokens, queries and head uniform on the unit sphere, d = {D}, W(0) = 0 (factors: normal "
     f"of deviation {START}), {STEPS:,} steps of length {LR} (mirror 1, signs 0.03, spectral 0.05); causal: three "
-    "sequences of five tokens; two tokens: each sequence has a copy of its first token, kept beside it."
+    f"sequences of five tokens; ReLU head: {HIDDEN} units of positive weight; two tokens: "
+    "each sequence has a copy of its first token, kept beside it."
 )
 
 
@@ -79,11 +82,14 @@ def experiment(rng: np.random.Generator) -> dict[str, Any]:
     tokens = rng.standard_normal((3, 5, D))
     tokens /= np.linalg.norm(tokens, axis=-1, keepdims=True)
     causal = causal_attention(tokens)
+    relu = MLPHead(rng.standard_normal((D, HIDDEN)), rng.uniform(0.5, 1.5, HIDDEN))
     labels = rng.choice([-1.0, 1.0], (3, 5))
     problems = {
         "exponential loss": Problem(problem.data, problem.y, problem.head, loss="exponential"),
         "linear loss": Problem(problem.data, problem.y, problem.head, loss="linear"),
         "rooted logistic loss": Problem(problem.data, problem.y, problem.head, ROOTED),
+        # Convex, so that a single token is best, and linear near it: there the logit gradients are a linear head's.
+        "ReLU head": Problem(problem.data, None, relu),
         "causal": Problem(causal, labels, problem.head),
         "two tokens": with_copies(X, problem),
     }
@@ -149,7 +155,7 @@ def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
         ],
     }
     bounds = {"mirror 3": 3e-2, "sign": 3e-2, "spectral": 3e-2, "exponential loss": 1e-3}
-    bounds |= {"linear loss": 1e-3, "rooted logistic loss": 1e-3, "causal": 1e-2, "two tokens": 1e-3}
+    bounds |= {"linear loss": 1e-3, "rooted logistic loss": 1e-3, "ReLU head": 1e-3, "causal": 1e-2, "two tokens": 1e-3}
     groups[f"The bound above the largest margin of its norm, step {STEPS:,}"] = [
         *(median(name, excess[:, SETTINGS_OF.index(name), -1], high=bound) for name, bound in bounds.items()),
         # Their product grows with the square of the step: only the least margins still have a gradient.
