@@ -1,4 +1,4 @@
-/* Least nuclear norm of large problems: augmented Lagrangian in factors, finished by fixed_rank_polish.
+/* Least nuclear norm of large problems: augmented Lagrangian in factors, finished by fixed_rank_finish.
  *
  *     min 1/2 (||K||^2 + ||Q||^2)  s.t.  A(K Q^T) >= b,     K and Q of at least rank W columns
  *
@@ -28,21 +28,15 @@ static const struct {
 #define COLUMNS 8 /* and 0.7 sqrt|S|: half more than the rank has been, wherever tried */
 #define SPARE 0.5 /* of b; rows whose margin exceeds b by more after round one are dropped */
 
-#define SPARE_COLUMNS 3 /* of the polish: with one too few it ends elsewhere, with some too many it is as quick */
-
 #define NEAR 0.5 /* a start whose least margin is this part of the mean one is worth a polish */
-
-/* Part of its diagonal added to the Schur matrix: rounding; and enough to share out the multipliers of rows that
- * nearly repeat each other. */
-static const double ridges[] = {1e-15, 1e-12};
 
 /* State of one call. */
 struct search {
     struct coordinates g;
     struct nuclear_augmented_lagrangian lagrange;
-    struct fixed_rank_pair pair;
+    struct polish_pair pair;
     unsigned char *active; /* (m) */
-    double *W, *Y;         /* (p,q); (p+q, columns) scratch: the factors */
+    double *Y;             /* (p+q, columns) scratch: the factors */
     double gap, tolerance; /* of the best pair, which is in the answer; worth asking for */
 };
 
@@ -52,30 +46,6 @@ static ptrdiff_t width(const struct coordinates *g, const double *lambda)
     ptrdiff_t least = g->p < g->q ? g->p : g->q;
     ptrdiff_t r = COLUMNS + (ptrdiff_t)ceil(0.7 * sqrt((double)vector_nonzeros(lambda, g->m)));
     return r < least ? r : least;
-}
-
-/* Newton's method from the present factors; a better pair than so far goes into the answer. */
-static int polish(struct search *s, struct svm_answer *answer, double ridge, double tol, struct monitor *monitor,
-                  struct arena *arena)
-{
-    const struct nuclear_augmented_lagrangian *lagrange = &s->lagrange;
-    const struct coordinates *g = &s->g;
-    memset(s->pair.lambda, 0, (size_t)g->m * sizeof(double));
-    memcpy(s->active, g->rows->equal, (size_t)g->m);
-    for (ptrdiff_t k = 0; k < lagrange->rows.count; ++k) {
-        s->pair.lambda[lagrange->member[k]] = lagrange->lambda[k];
-        s->active[lagrange->member[k]] |= lagrange->lambda[k] > 0;
-    }
-    nuclear_augmented_lagrangian_factors(s->Y, lagrange);
-    matrix_rows_times_rows(s->W, s->Y, s->Y + g->p * lagrange->r, g->p, g->q, lagrange->r);
-    int status = fixed_rank_columns(&s->pair, s->W, s->active, SPARE_COLUMNS, g, arena);
-    if (status == STATUS_DONE)
-        status = fixed_rank_polish(&s->pair, s->active, g, ridge, tol, &answer->iterations, monitor, arena);
-    if (status < 0 || !(s->pair.gap < s->gap))
-        return status;
-    s->gap = s->pair.gap;
-    matrix_rows_times_rows(s->W, s->pair.Y, s->pair.Y + g->p * s->pair.r, g->p, g->q, s->pair.r);
-    return coordinates_answer(answer, g, s->W, s->pair.lambda, arena) == STATUS_DONE ? status : STATUS_NO_MEMORY;
 }
 
 /* The factors and multipliers of `near`, on rows scaled to it. */
@@ -91,28 +61,35 @@ static int init(struct search *s, const struct svm_answer *near, const struct ro
     status = nuclear_augmented_lagrangian_init(&s->lagrange, g, width(g, near->lambda), arena);
     if (status == STATUS_DONE)
         status = nuclear_augmented_lagrangian_start(&s->lagrange, near->W, near->lambda, arena);
-    s->pair.Y = arena_doubles(arena, g->p + g->q, g->p < g->q ? g->p : g->q);
     s->pair.lambda = arena_doubles(arena, g->m, 1);
     s->Y = arena_doubles(arena, g->p + g->q, s->lagrange.r);
     s->active = arena_take(arena, g->m, 1);
-    s->W = arena_doubles(arena, g->p, g->q);
+    s->pair.W = arena_doubles(arena, g->p, g->q);
     return arena->failed ? STATUS_NO_MEMORY : status;
 }
 
-/* The polish from where the factors are, with one ridge or two.  STATUS_DONE: certified. */
-static int finish(struct search *s, struct svm_answer *answer, size_t tries, const struct svm_options *options,
+/* Newton's method from the present factors; a better pair than so far goes into the answer.  STATUS_DONE: certified. */
+static int finish(struct search *s, struct svm_answer *answer, const struct svm_options *options,
                   struct monitor *monitor, struct arena *arena)
 {
-    int status = STATUS_ITERATION_LIMIT;
-    for (size_t i = 0; i < tries; ++i) {
-        status = polish(s, answer, ridges[i], s->tolerance / 10, monitor, arena);
-        if (status == STATUS_INTERRUPTED || status == STATUS_NO_MEMORY)
-            return status;
-        if (status == STATUS_DONE
-            && (status = solver_conclude(answer, s->g.rows, options, NORM_NUCLEAR, status, arena)) <= STATUS_DONE)
-            return status;
+    const struct nuclear_augmented_lagrangian *lagrange = &s->lagrange;
+    const struct coordinates *g = &s->g;
+    s->pair.gap = s->gap;
+    memset(s->pair.lambda, 0, (size_t)g->m * sizeof(double));
+    memcpy(s->active, g->rows->equal, (size_t)g->m);
+    for (ptrdiff_t k = 0; k < lagrange->rows.count; ++k) {
+        s->pair.lambda[lagrange->member[k]] = lagrange->lambda[k];
+        s->active[lagrange->member[k]] |= lagrange->lambda[k] > 0;
     }
-    return status;
+    nuclear_augmented_lagrangian_factors(s->Y, lagrange);
+    matrix_rows_times_rows(s->pair.W, s->Y, s->Y + g->p * lagrange->r, g->p, g->q, lagrange->r);
+    int status = fixed_rank_finish(&s->pair, s->active, g, s->tolerance / 10, &answer->iterations, monitor, arena);
+    if (status < 0 || !(s->pair.gap < s->gap))
+        return status;
+    s->gap = s->pair.gap;
+    if (coordinates_answer(answer, g, s->pair.W, s->pair.lambda, arena) != STATUS_DONE)
+        return STATUS_NO_MEMORY;
+    return status == STATUS_DONE ? solver_conclude(answer, g->rows, options, NORM_NUCLEAR, status, arena) : status;
 }
 
 /* The polish from the weights and multipliers that the caller has of a problem like this one.  It is quick, and where
@@ -143,7 +120,7 @@ static int resume(struct svm_answer *answer, const struct rows *rows, const stru
     int status = init(&s, &near, rows, options->tol, arena);
     if (status != STATUS_DONE)
         return status;
-    return s.g.p == 1 || s.g.q == 1 ? STATUS_UNDECIDED : finish(&s, answer, 2, options, monitor, arena);
+    return s.g.p == 1 || s.g.q == 1 ? STATUS_UNDECIDED : finish(&s, answer, options, monitor, arena);
 }
 
 int nuclear_factored(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
@@ -179,7 +156,7 @@ int nuclear_factored(struct svm_answer *answer, const struct rows *rows, const s
             nuclear_augmented_lagrangian_screen(&s.lagrange, SPARE);
         if (i < FIRST_POLISH)
             continue;
-        status = finish(&s, answer, 1 + (i > FIRST_POLISH), options, monitor, arena);
+        status = finish(&s, answer, options, monitor, arena);
         if (status == STATUS_DONE)
             return status;
         if (status == STATUS_INTERRUPTED || status == STATUS_NO_MEMORY)

@@ -25,9 +25,17 @@
 
 #define MOST 15          /* steps; 3 to 6 are usual, and a start that needs more is too far away */
 #define CONFINED 1e-2    /* of ||M|| - 1: a residual below says that W has too few columns */
-#define SPARE_COLUMNS 1  /* beside those that say more of W than of S: with one too few it ends elsewhere */
+#define SPARE_COLUMNS 3  /* beside those that say more of W than of S: with one too few it ends elsewhere */
 #define CROWDED 2        /* times the unknowns: beyond, rows depend on each other, and the start was too far away */
 #define LEAST_SHIFT 1e-9 /* of tau: T stays below 1e9, and Newton's factor of contraction too */
+
+/* A primal and a dual point, W = K Q^T with Y = [K; Q]. */
+struct fixed_rank_pair {
+    ptrdiff_t r;
+    double *Y;      /* (p+q, r) */
+    double *lambda; /* (m) */
+    double gap;     /* estimate, infinite at first */
+};
 
 /* Newton's state: lambda and Y, with what depends on them. */
 struct newton {
@@ -187,8 +195,10 @@ static void keep(struct fixed_rank_pair *pair, const struct newton *s)
     memcpy(pair->lambda, s->lambda, (size_t)g->m * sizeof(double));
 }
 
-int fixed_rank_polish(struct fixed_rank_pair *pair, unsigned char *active, const struct coordinates *g, double ridge,
-                      double tol, ptrdiff_t *iterations, struct monitor *monitor, struct arena *arena)
+/* Newton's method from pair->Y and pair->lambda with the active rows given [m]; pair becomes the best point met.
+ * STATUS_DONE: pair->gap <= tol; STATUS_ITERATION_LIMIT, STATUS_INTERRUPTED, STATUS_NO_MEMORY. */
+static int polish(struct fixed_rank_pair *pair, unsigned char *active, const struct coordinates *g, double ridge,
+                  double tol, ptrdiff_t *iterations, struct monitor *monitor, struct arena *arena)
 {
     struct newton s;
     struct arena_mark mark = arena_mark(arena);
@@ -246,8 +256,10 @@ void fixed_rank_roots(double *Y, ptrdiff_t r, ptrdiff_t first, const double *U, 
     }
 }
 
-int fixed_rank_columns(struct fixed_rank_pair *pair, const double *W, const unsigned char *active, ptrdiff_t spare,
-                       const struct coordinates *g, struct arena *arena)
+/* pair->Y and ->r of W [p,q], from its singular vectors: as many as say more of W than of S = S(pair->lambda), whose
+ * rows are `active` [m], and `spare` ones.  STATUS_DONE, STATUS_NO_MEMORY, STATUS_FACTORIZATION. */
+static int columns(struct fixed_rank_pair *pair, const double *W, const unsigned char *active, ptrdiff_t spare,
+                   const struct coordinates *g, struct arena *arena)
 {
     ptrdiff_t p = g->p, q = g->q, least = p < q ? p : q, r = 0;
     struct arena_mark mark = arena_mark(arena);
@@ -275,7 +287,7 @@ int fixed_rank_columns(struct fixed_rank_pair *pair, const double *W, const unsi
 
 /* Parts of its diagonal added to the Schur matrix: rounding; and, should that fail, more of it, or enough to share out
  * the multipliers of rows that nearly repeat each other. */
-static const double ridges[] = {1e-15, 1e-14, 1e-12, 1e-10, 1e-8};
+static const double ridges[] = {1e-15, 1e-12, 1e-10, 1e-8};
 #define TRIES ((int)(sizeof ridges / sizeof *ridges))
 #define EARLY 2e-3 /* gap above which it fails for being early, not for a singular Schur matrix */
 
@@ -297,9 +309,9 @@ int fixed_rank_finish(struct polish_pair *near, unsigned char *active, const str
         for (ptrdiff_t k = 0; k < g->m; ++k)
             support[k] = i > 0 ? active[k] != 0 : active[k] == 1;
         memcpy(pair.lambda, lambda, (size_t)g->m * sizeof(double));
-        status = fixed_rank_columns(&pair, start, support, SPARE_COLUMNS + i, g, arena);
+        status = columns(&pair, start, support, SPARE_COLUMNS + i, g, arena);
         if (status == STATUS_DONE)
-            status = fixed_rank_polish(&pair, support, g, ridges[i], tol, iterations, monitor, arena);
+            status = polish(&pair, support, g, ridges[i], tol, iterations, monitor, arena);
         if (status < 0)
             break;
         if (!(pair.gap < near->gap))
