@@ -11,7 +11,7 @@ import numpy as np
 from .. import _core
 from ..common.check import as_choice, as_count, as_number, as_numeric
 from ..common.metric import Metric, as_metric
-from .learning_rate import DefaultRate, rates, squares
+from .learning_rate import DefaultRate, rates
 from .output_head import LinearHead, MLPHead
 from .problem import Problem
 from .query_span import span_of
@@ -64,7 +64,7 @@ def prepared(
     p = _exponent(rule, p)
     kept = _means(rule, *means)
     default = DefaultRate(rule, p, weights[0] is None, (problem.data.dk, problem.data.dz)) if lr is None else None
-    given = rates(lr, steps, runs) if default is None else default(*squares(problem.data))
+    given = rates(lr, steps, runs) if default is None else default(*problem.token_squares)
     radius, ball_code = _ball_of(rule, radius, ball, factors=weights[0] is None)
     if rule == "shampoo" and train_head:
         raise ValueError("train_head does not go with rule='shampoo', whose roots are those of matrices")
@@ -182,10 +182,8 @@ def _record_steps(record: Any, steps: int, size: int) -> np.ndarray:
         every = as_count("record", array[()])
         if every and steps // every * size > np.iinfo(np.intp).max // 8:
             raise ValueError(f"record must leave no more records than memory holds, got {every} for {steps} steps")
-        inner = np.arange(0, steps, every, dtype=np.intp) if every else np.empty(0, dtype=np.intp)
-    else:
-        inner = array.astype(np.intp) if array.size == 0 else array
-        if inner.size and (inner.min() < 0 or inner.max() > steps):
-            raise ValueError(f"record must lie within 0 .. steps = {steps}, got {inner.min()} .. {inner.max()}")
-    wanted = np.sort(np.concatenate([[0, steps], inner]))  # np.unique takes a second for a million of them
+        return np.append(np.arange(0, steps, every or max(steps, 1), dtype=np.intp), steps)
+    if array.size and (array.min() < 0 or array.max() > steps):
+        raise ValueError(f"record must lie within 0 .. steps = {steps}, got {array.min()} .. {array.max()}")
+    wanted = np.sort(np.concatenate([[0, steps], array]))  # np.unique takes a second for a million of them
     return wanted[np.diff(wanted, prepend=-1) > 0].astype(np.intp)

@@ -15,6 +15,7 @@ from ..attention.data import LEAST, Data, check_data, largest
 from ..common.check import as_choice, as_count, as_doubles, as_floats, as_numeric, as_parts, check_finite
 from ..common.storage import storable
 from ..common.types import Loss
+from .learning_rate import squares
 from .loss import CallableLoss
 from .margins import ProvesMargins
 from .output_head import CallableHead, LinearHead, MLPHead, QuadraticHead
@@ -215,6 +216,11 @@ class Problem(ProvesMargins):
             )
 
     __iter__ = None  # which would take __getitem__ for that of a list
+
+    @functools.cached_property
+    def token_squares(self) -> tuple[float, float]:
+        """What a default learning rate is made from."""
+        return squares(self.data)
 
     @functools.cached_property
     def flat_scores(self) -> np.ndarray:

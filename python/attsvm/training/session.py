@@ -10,7 +10,7 @@ import numpy as np
 from .. import _core
 from ..common.metric import Metric
 from ..common.workers import Workers
-from .learning_rate import DefaultRate, squares
+from .learning_rate import DefaultRate
 from .output_head import shared_by_all
 from .problem import Problem
 from .query_span import weights_of
@@ -78,7 +78,7 @@ class Training:
     def share(self, workers: Workers, target_is_own: bool) -> None:
         """The run becomes that of the queries of all workers; ``target_is_own``: its target is that of the own ones."""
         workers.weigh(len(self.problem.data))
-        target, *scale = workers.mean([self.settings.target, *squares(self.problem.data)])
+        target, *scale = workers.mean([self.settings.target, *self.problem.token_squares])
         if target_is_own:
             self.settings = self.settings._replace(target=float(target))
         if self.default is not None:
