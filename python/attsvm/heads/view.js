@@ -187,12 +187,12 @@ function showPanel() {
   byId("call").append("The same in Python: ", make("code", {}, python), " with the report of " + head().name + ".");
 }
 
+// What a direction is, below its row.
 function named(direction) {
-  if (typeof direction === "string") return make("td", { class: "word" }, direction);
-  const [name, part] = head().directions[direction] || ["", null];
+  const [name, part] = head().directions[direction] || [];
+  if (!name) return [];
   const title = part === null ? null : part + " % of the mean margin of this head’s choices";
-  return make("td", { class: "word", title }, "direction " + direction,
-    name ? make("div", { class: "fine" }, shown(name)) : null);
+  return [make("tr", {}, make("td", { class: "word fine", colspan: 4, title }, shown(name)))];
 }
 
 function showShares(found) {
@@ -214,11 +214,14 @@ function showShares(found) {
     found.margin.toFixed(found.decimals) + ": shares of the directions of " + whose;
   const names = [["", "word"], ["singular value", null], ["", "bars"], ["share", null]];
   const header = make("tr", {}, ...names.map(([name, kind]) => make("th", { scope: "col", class: kind }, name)));
-  const rows = parts.map(([name, value, share]) => {
+  const rows = parts.flatMap(([direction, value, share]) => {
+    const below = named(direction);
+    const name = typeof direction === "number" ? "direction " + direction : direction;
     const bar = make("div", { class: share < 0 ? "bar minus" : "bar" });
     bar.style.width = (100 * Math.abs(share) / largest).toFixed(1) + "%";
-    return make("tr", {}, named(name), make("td", {}, value), make("td", { class: "bars" }, bar),
-      make("td", {}, fixed(share)));
+    const cells = [make("td", { class: "bars" }, bar), make("td", {}, fixed(share))];
+    return [make("tr", { class: below.length ? "above" : null }, make("td", { class: "word" }, name),
+      make("td", {}, value), ...cells), ...below];
   });
   const sum = make("tr", {}, make("td", { class: "word", colspan: 3 }, "together, the margin"),
     make("td", {}, fixed(found.margin)));
