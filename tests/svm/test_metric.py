@@ -110,3 +110,22 @@ def test_adam_of_a_long_memory_is_nearest_to_its_own_metric():
     low, high = run.margins(metric=run.metric)
     assert low[-1] <= own.margin_bound and high[-1] >= own.margin
     assert attsvm.train(problem, steps=1).metric is None
+
+
+def test_no_interval_in_a_metric_is_false():
+    """Weights on their way, and as near as can be, in metrics of both kinds that are far from the identity."""
+    rng = np.random.default_rng(4)
+    for draw in range(60):
+        X, Z, y, v = attsvm.sample.unit_sphere(5, 6, 7, rng)
+        problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
+        A, B = rng.standard_normal((2, 7, 7))
+        metric = (
+            np.exp(2 * rng.standard_normal((7, 7))) if draw % 2 else (A @ A.T + 0.1 * np.eye(7), B @ B.T + np.eye(7))
+        )
+        W = attsvm.train(problem, steps=(3, 30, 300)[draw % 3], record=0, metric=metric).W
+        selected = problem.data.select(W)
+        answer = attsvm.solve_svm(problem.data, selected, metric=metric)
+        for weights in (W, answer.W):
+            low, high = problem.margin_interval(weights, selected, metric=metric)
+            assert low <= answer.margin_bound and answer.margin <= high < np.inf
+        assert low > answer.margin * (1 - 1e-6)
