@@ -84,11 +84,11 @@ static int finish(struct search *s, struct svm_answer *answer, const struct svm_
     nuclear_augmented_lagrangian_factors(s->Y, lagrange);
     matrix_rows_times_rows(s->pair.W, s->Y, s->Y + g->p * lagrange->r, g->p, g->q, lagrange->r);
     int status = fixed_rank_finish(&s->pair, s->active, g, s->tolerance / 10, &answer->iterations, monitor, arena);
-    if (status < 0 || !(s->pair.gap < s->gap))
+    if (status < 0)
         return status;
-    s->gap = s->pair.gap;
-    if (coordinates_answer(answer, g, s->pair.W, s->pair.lambda, arena) != STATUS_DONE)
+    if (s->pair.gap < s->gap && coordinates_answer(answer, g, s->pair.W, s->pair.lambda, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
+    s->gap = fmin(s->gap, s->pair.gap);
     return status == STATUS_DONE ? solver_conclude(answer, g->rows, options, NORM_NUCLEAR, status, arena) : status;
 }
 
