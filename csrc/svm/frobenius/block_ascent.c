@@ -14,8 +14,7 @@
 #define SWEEPS 5          /* cyclic sweeps of a block per visit, at most */
 #define STEADY_SWEEP 0.03 /* ... until the largest move is this part of the first sweep's */
 #define GROUP 64          /* queries of a group */
-#define IDLE_VISITS 2     /* visits without a change after which a query rests ... */
-#define EVERY 4           /* ... but for one epoch in this many, which begins by inspecting all rows */
+#define EVERY 4           /* one epoch in this many begins by inspecting all rows */
 
 int block_ascent_init(struct block_ascent *blocks, const struct rows *rows, double soft, struct arena *arena)
 {
@@ -41,14 +40,12 @@ int block_ascent_init(struct block_ascent *blocks, const struct rows *rows, doub
     blocks->U = arena_doubles(arena, M, w->dk);
     ARENA_DOUBLES(arena, blocks->most, 1, &blocks->lambda, &blocks->margin, &blocks->change);
     blocks->equal = arena_take(arena, blocks->most, 1);
-    blocks->idle = arena_take(arena, M, 1);
     blocks->W = arena_doubles(arena, w->dk, w->dz);
     blocks->K = arena_doubles(arena, GROUP, GROUP);
     blocks->Z = arena_doubles(arena, GROUP, w->dz);
     ARENA_DOUBLES(arena, GROUP, w->dk, &blocks->P, &blocks->V);
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    memset(blocks->idle, 0, (size_t)M);
     for (ptrdiff_t k = 0; k < rows->count; ++k)
         blocks->ridge[k] = rows_ridge(rows, k, soft);
     return STATUS_DONE;
@@ -210,12 +207,8 @@ static int visit(struct block_ascent *blocks, double *lambda, double *pull, cons
         blocks->equal[i] = rows->equal[k];
         blocks->margin[i] += blocks->ridge[k] * lambda[k] - rows->rhs[k];
     }
-    if (solve_block(blocks->lambda, blocks->change, blocks->margin, blocks->gram[q], blocks->equal, m) == 0) {
-        if (blocks->idle[q] < IDLE_VISITS)
-            ++blocks->idle[q];
+    if (solve_block(blocks->lambda, blocks->change, blocks->margin, blocks->gram[q], blocks->equal, m) == 0)
         return 0;
-    }
-    blocks->idle[q] = 0;
     for (ptrdiff_t i = 0; i < m; ++i) {
         ptrdiff_t k = near[i];
         *flips += !rows->equal[k] && (lambda[k] > 0) != (blocks->lambda[i] > 0);
@@ -268,17 +261,13 @@ static void visit_group(struct block_ascent *blocks, double *lambda, const ptrdi
 ptrdiff_t block_ascent_epoch(struct block_ascent *blocks, double *lambda)
 {
     ptrdiff_t flips = 0, waiting = 0, group[GROUP];
-    int everyone = blocks->epoch++ % EVERY == 0;
-    if (everyone && inspect(blocks, lambda) != STATUS_DONE)
+    if (blocks->epoch++ % EVERY == 0 && inspect(blocks, lambda) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     shuffle(blocks);
     for (ptrdiff_t i = 0; i < blocks->n_order; ++i) {
-        ptrdiff_t q = blocks->order[i];
-        if (blocks->idle[q] >= IDLE_VISITS && !everyone)
-            continue;
         if (blocks->rows->monitor != NULL && monitor_stops(blocks->rows->monitor))
             break; /* which whoever called will ask as well */
-        group[waiting++] = q;
+        group[waiting++] = blocks->order[i];
         if (waiting == GROUP) {
             visit_group(blocks, lambda, group, waiting, &flips);
             waiting = 0;

@@ -26,7 +26,6 @@ struct block_ascent {
     struct arena *arena;         /* of the G_q */
     ptrdiff_t *order;            /* (M) queries with rows, shuffled before each epoch */
     ptrdiff_t n_order;
-    unsigned char *idle; /* (M) visits in a row that changed nothing */
     unsigned epoch;
     unsigned long long seed;
     ptrdiff_t waiting;                /* queries of the group at hand */
@@ -48,8 +47,8 @@ void block_ascent_start(struct block_ascent *blocks, const double *lambda);
 void block_ascent_end(struct block_ascent *blocks);
 
 /* One epoch over the queries.  The first and every fourth begin by inspecting all rows: those with a margin below b or
- * a multiplier are visited from then on.  Queries whose last visits changed nothing are skipped until the next
- * inspection.  Returns the number of multipliers of margin rows that became zero or positive, or STATUS_NO_MEMORY. */
+ * a multiplier are visited from then on.  Returns the number of multipliers of margin rows that became zero or
+ * positive, or STATUS_NO_MEMORY. */
 ptrdiff_t block_ascent_epoch(struct block_ascent *blocks, double *lambda);
 
 #endif
