@@ -335,3 +335,19 @@ def test_shares_are_drawn_along_a_run():
         line.get_ydata(), attsvm.margin_share(run.data, run.selected, run.weights, "spectral")[0]
     )
     assert line.get_label() == "W, spectral norm" and line.get_color() == "k"
+
+
+def test_weights_outside_the_span_are_told(rng):
+    """Two queries of ten dimensions: the part of W that no row sees lowers its share, and a warning says so."""
+    data = attsvm.cross_attention(rng.standard_normal((2, 4, 10)), rng.standard_normal((2, 10)))
+    sol = attsvm.solve_svm(data, [0, 1])
+    away = rng.standard_normal((10, 10))
+    away -= away @ np.linalg.pinv(data.queries) @ data.queries
+    outside = sol.W + 3 * away / np.linalg.norm(away) * np.linalg.norm(sol.W)
+    with pytest.warns(UserWarning, match=r"W: only 0.32 of its Frobenius norm lies on the directions that"):
+        low, high = attsvm.margin_share(data, [0, 1], outside)
+    assert low == pytest.approx(1 / np.sqrt(10), rel=1e-6) == high
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert attsvm.margin_share(data, [0, 1], sol.W)[0] > 1 - 1e-8
+        attsvm.margin_share(data, [0, 1], outside, "spectral")  # of which a part outside may be

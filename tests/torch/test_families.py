@@ -13,6 +13,8 @@ pytest.importorskip("transformers")
 
 import attsvm.torch  # noqa: E402
 import model_families as families  # noqa: E402
+import more_model_families  # noqa: E402
+from places import ROOT  # noqa: E402
 
 # Of probabilities, in single precision: logits of these models stay below 40.
 CLOSE = 5e-6
@@ -23,6 +25,7 @@ VERSION = int(families.tf.__version__.split(".")[0])
 ANOTHER_SDPA = ["falcon-alibi", *(["gpt2-inverse", "gemma2"] if VERSION < 5 else [])]
 ROTARY = "modernbert gpt-j gpt-neox falcon llama mistral qwen2 qwen3 gemma2 gemma3 phi olmo2 gpt-oss".split()
 BIASED = ["bloom", "mpt", "t5", "deberta-v2", "falcon-alibi"]
+HEAD_SPACE = [*ROTARY, "falcon-alibi"]
 slow = pytest.mark.slow
 every = pytest.mark.parametrize(
     "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in families.available()]
@@ -45,7 +48,7 @@ def test_attention_is_the_model_s_own(name, implementation, padding):
     model, batches = built(name, implementation), families.batches(name, padding)
     found = attsvm.torch.read(model, batches)  # refuses what does not agree with what ran
     assert 1 + max(head.layer for head in found) == families.FAMILIES[name][4]
-    assert {head.space for head in found} == ({"head"} if name in ROTARY or name == "falcon-alibi" else {"residual"})
+    assert {head.space for head in found} == ({"head"} if name in HEAD_SPACE else {"residual"})
     kinds = ["self"] * 2 + ["self", "cross"] * 2 if families.FAMILIES[name][4] == 6 else ["self"]
     assert all(head.kind == kinds[head.layer % len(kinds)] for head in found)
     if name == "swin" or (name in ANOTHER_SDPA and implementation == "sdpa"):
@@ -223,3 +226,23 @@ def test_torch_and_numpy_read_the_same_bert(tmp_path):
         assert first.fit.margin == pytest.approx(second.fit.margin, rel=1e-5)  # float32 tokens on either side
         assert first.fit.learned_margin == pytest.approx(second.fit.learned_margin, rel=1e-4)
         assert first.sink_value == pytest.approx(second.sink_value, rel=1e-5, nan_ok=True)
+
+
+def families_table():
+    """The table of notebooks/models.md: what these lists test."""
+    residual = [name for name in families.FAMILIES if name not in HEAD_SPACE]
+    rows = {
+        "residual space": [*residual, *more_model_families.RESIDUAL],
+        "head space": [*HEAD_SPACE, *more_model_families.ROTARY],
+        "the decoder alone, with a warning": families.PARTLY,
+        "refused, with the reason": families.REFUSED,
+    }
+    lines = [f"| {kind} | {', '.join(sorted(names))} |" for kind, names in rows.items()]
+    return "\n".join(["| read | families |", "| --- | --- |", *lines, ""])
+
+
+def test_the_page_lists_the_families():
+    page = ROOT / "notebooks" / "models.md"
+    if not page.is_file():
+        pytest.skip("the pages are not here")
+    assert families_table() in page.read_text(encoding="utf-8")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,9 @@ from ..svm.solve import solve_svm
 
 __all__ = ["margin_share"]
 
+MOST_OUTSIDE = 0.5  # of the Frobenius norm: the share is then less than half of what the projected W would have
+SPANNED = 1e-6  # singular values of tokens or queries below this part of the largest are rounding
+CHUNK = 4096  # rows at one time
 ROUNDING = 1e-13  # part of (row length) (norm of W) to which the left side of a row can be computed
 
 
@@ -49,6 +54,13 @@ def margin_share(
     ValueError
         When the selection is infeasible, or asks nothing: there is no largest margin.
 
+    Warns
+    -----
+    UserWarning
+        Where less than half of W, by its Frobenius norm, lies on the directions that rows and queries have, in the
+        Frobenius and nuclear norms: the rest changes no margin and lowers the share.  Weights that were trained from
+        zero have none; a head's weights have much where there are fewer queries or tokens than dimensions.
+
     Notes
     -----
     The norm of each W is computed here; a solution need not be unique for this measure to make sense, as it has to be
@@ -78,6 +90,8 @@ def margin_share(
         raise ValueError(f"selected must be feasible to have a largest margin, got one that is not: {sol.message}")
     stack = W.reshape(-1, data.dk, data.dz)
     sizes = size(stack, norm if metric is None else as_metric("metric", metric, data.dk, data.dz))
+    if metric is None and norm in ("frobenius", "nuclear"):
+        _warn_outside(data, selection, stack)
     least = np.array(
         [_least(data, selection, weights / (of_w or 1.0)) for weights, of_w in zip(stack, sizes, strict=True)]
     )
@@ -86,6 +100,32 @@ def margin_share(
         ends = np.where(least == 0, 0.0, least / np.stack([np.maximum(sol.margin_bound, lower), lower]))
     low, high = (end.reshape(W.shape[:-2]) for end in (ends.min(axis=0), ends.max(axis=0)))
     return (float(low), float(high)) if W.ndim == 2 else (low, high)
+
+
+def _warn_outside(data: Data, selection: Selection, stack: np.ndarray) -> None:
+    whole = np.linalg.norm(stack, axis=(1, 2))
+    if not whole.any():
+        return
+    token, chosen = data.token_of(), (data.start + selection.reference)[data.query_of()]
+    left = _span(data.dk, len(token), lambda at: data.keys[token[at]] - data.keys[chosen[at]].astype(np.float64))
+    right = _span(data.dz, len(data.queries), lambda at: data.queries[at].astype(np.float64))
+    share = np.linalg.norm(left.T @ stack @ right, axis=(1, 2))[whole > 0] / whole[whole > 0]
+    if share.min() < MOST_OUTSIDE:
+        warnings.warn(
+            f"W: only {share.min():.2g} of its Frobenius norm lies on the directions that tokens and queries have; the "
+            "rest changes no margin and lowers the share",
+            stacklevel=3,
+        )
+
+
+def _span(d: int, count: int, rows: Callable[[slice], np.ndarray]) -> np.ndarray:
+    """Orthonormal columns that span these rows of d numbers."""
+    scatter = np.zeros((d, d))
+    for at in range(0, count, CHUNK):
+        some = rows(slice(at, at + CHUNK))
+        scatter += some.T @ some
+    eigenvalues, vectors = np.linalg.eigh(scatter)
+    return vectors[:, eigenvalues > SPANNED**2 * eigenvalues[-1]]
 
 
 def _least(data: Data, selection: Selection, W: np.ndarray) -> float:
