@@ -17,7 +17,7 @@ SIZES = (100, 400, 1500, 4000, 16_000)  # of the curve over the number of querie
 TEST = 500  # queries; an accuracy of 0.9 is then known to 0.013
 SPLITS = 5
 DRAWS = 3  # heads of either kind that learned nothing: enough to see how far they differ
-NULL_TOL = 1e-4  # of one of these, of which no digits are shown that this could change
+NULL_TOL = 1e-4  # of one with very long windows: no digits are shown that this could change
 RANDOM_CHOICES, RANDOM_HEAD, SHUFFLED = 1, 2, 3  # streams of random numbers, beside that of the split
 
 

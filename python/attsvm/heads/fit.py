@@ -18,8 +18,8 @@ from .cases import Cases, as_cases
 from .model import Head
 
 # Controls are solved so far that what is shown of them is right.  Of heads that learned nothing, at 1,500 queries:
-# accuracy within 0.006, cosine within 0.001, margin's bound within 0.3 %, in 0.9 s in place of 2.5 to 4.5; of random
-# choices, all but inseparable, the bound within 20 % of that after 2.5 s.
+# accuracy within 0.008, cosine within 0.001, margin's bound within 0.3 % (5 % where nearly all queries are hard), in 0.9
+# to 2.3 s in place of 2.5 to 43; of random choices, all but inseparable, the bound within 20 % of that after 2.5 s.
 ROUGH, ROUGH_ITERATIONS = 1e-2, 20
 PAIRS = 2e7  # of rows of one query, above which block ascent would hold gigabytes; gradient's bound is 3 times as far
 FEWEST = 20  # queries below which an accuracy, or a margin beside that of other heads, says nothing
@@ -98,31 +98,37 @@ def fit_svm(
     """The SVM of the training rows, beside the head's own W and tried on the test rows.
 
     ``rough``: a few iterations, for controls; the margin's upper bound is then nearer to it than what was reached, and
-    there may be no W.  ``near``: another SVM of the same training rows,
-    whose multipliers to start from.
+    where no W meets every row yet, W is that of the multipliers, or None of very long windows.  ``near``: another SVM
+    of the same training rows, whose multipliers to start from.
     """
     cases = as_cases(head, train)
     data = cases.data
+    method = ""
     if rough and C is None:
         method = "block" if (np.diff(data.indptr) ** 2).sum() <= PAIRS else "gradient"
         solution = solve_request(data, Request(Selection(data, cases.selected), norm, method, ROUGH, ROUGH_ITERATIONS))
     else:
         start = None if near is None else _multipliers(near, cases)
         solution = solve_svm(data, cases.selected, norm, C=C, tol=tol, warm_start=start)
+    W = (
+        solution.W
+        if solution.W is not None or method != "block"
+        else _of_multipliers(data, cases.selected, solution.dual)
+    )
     own = head.W
     size = norm_on_span(own, cases)
     learned = float(cases.data.flat_margins(own, cases.selected).min()) / size if size > 0 else 0.0
     support, multipliers = _support(solution, cases)
     accuracy = scores = cosine = float("nan")
     missed = 0
-    if solution.W is not None:
-        missed = int(np.sum(data.select(solution.W) != cases.selected))
+    if W is not None:
+        missed = int(np.sum(data.select(W) != cases.selected))
         # The SVM's W lies in the span, so that the own one's part outside adds nothing.
-        cosine = float((own * solution.W).sum() / (size * np.linalg.norm(solution.W))) if size > 0 else 0.0
-    if solution.W is not None and len(test) >= FEWEST:
+        cosine = float((own * W).sum() / (size * np.linalg.norm(W))) if size > 0 else 0.0
+    if W is not None and len(test) >= FEWEST:
         unseen = as_cases(head, test)
-        accuracy = float(np.mean(unseen.data.select(solution.W) == unseen.selected))
-        scores = _score_correlation(unseen.data, solution.W, own)
+        accuracy = float(np.mean(unseen.data.select(W) == unseen.selected))
+        scores = _score_correlation(unseen.data, W, own)
     return Fit(
         norm,
         len(train),
@@ -138,8 +144,17 @@ def fit_svm(
         scores,
         cosine,
         missed,
-        solution.W,
+        W,
     )
+
+
+def _of_multipliers(data: Data, selected: np.ndarray, dual: np.ndarray | None) -> np.ndarray | None:
+    """``sum dual (x_selected - x_t) z^T``, from which block ascent makes its W; None where that is 0."""
+    if dual is None or not dual.any():
+        return None
+    parts = zip(data.start.tolist(), selected.tolist(), np.split(dual, data.indptr[1:-1]), strict=True)
+    pull = [part.sum() * data.keys[at + chosen] - part @ data.keys[at : at + len(part)] for at, chosen, part in parts]
+    return np.array(pull).T @ data.queries
 
 
 def norm_on_span(W: np.ndarray, cases: Cases) -> float:
