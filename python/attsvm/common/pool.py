@@ -49,8 +49,8 @@ def _call(function: Callable[..., Any], task: tuple[Any, ...], parent: int) -> A
 @contextlib.contextmanager
 def one_blas_thread() -> Iterator[None]:
     """In this process: attsvm's own BLAS, and where threadpoolctl is installed NumPy's and any other."""
-    before = _core.config()["threads"]
-    _core.set_num_threads(1)
+    before, set_threads = _core.config()["threads"], _core.set_num_threads  # at exit the module may be gone before this
+    set_threads(1)
     try:
         with contextlib.ExitStack() as stack:
             with contextlib.suppress(ImportError):
@@ -59,7 +59,7 @@ def one_blas_thread() -> Iterator[None]:
                 stack.enter_context(threadpool_limits(1, "blas"))
             yield
     finally:
-        _core.set_num_threads(before)
+        set_threads(before)
 
 
 @functools.cache

@@ -18,7 +18,7 @@ from .cases import Cases, as_cases
 from .model import Head
 
 # Controls are solved so far that what is shown of them is right.  Of heads that learned nothing, at 1,500 queries:
-# accuracy within 0.008, cosine within 0.001, margin's bound within 0.3 % (5 % where nearly all queries are hard), in 0.9
+# accuracy within 0.008, cosine within 0.001, bound of the margin within 0.3 % (5 % where nearly all are hard), in 0.9
 # to 2.3 s in place of 2.5 to 43; of random choices, all but inseparable, the bound within 20 % of that after 2.5 s.
 ROUGH, ROUGH_ITERATIONS = 1e-2, 20
 PAIRS = 2e7  # of rows of one query, above which block ascent would hold gigabytes; gradient's bound is 3 times as far
