@@ -78,12 +78,12 @@ PACK_TRANSPOSED = """
     for (ptrdiff_t j = 0; j < n; ++j)
         memcpy(packed + j * k, B + j * ldb, (size_t)k * sizeof(double));
     return;"""
-ROWS_SIGNATURE = """\
-const double *restrict packed, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k)
-{"""
-COLUMNS_SIGNATURE = """\
-const double *restrict packed, ptrdiff_t deep, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, int add)
-{"""
+ROWS_SIGNATURE, COLUMNS_SIGNATURE = (
+    f"void gemm_{name}(double *restrict C, ptrdiff_t ldc, const double *restrict A, ptrdiff_t lda,\n"
+    f"{' ' * len(f'void gemm_{name}(')}"
+    "const double *restrict packed, ptrdiff_t deep, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, int add)\n{"
+    for name in ("rows", "columns")
+)
 CALL = """
     BLAS(cblas_dgemm)(CblasRowMajor, {}, CblasTrans, (int)m, (int)n, (int)k, 1.0, A, (int)lda, packed, (int){}, {},
                       C, (int)ldc);
@@ -92,8 +92,9 @@ BY_OPENBLAS = (
     (GEMM, "#define TALL 8", PREFIX + "#define TALL 8"),
     (GEMM, "void gemm_pack" + SIGNATURE, "void gemm_pack" + SIGNATURE + PACK),
     (GEMM, "void gemm_pack_transposed" + SIGNATURE, "void gemm_pack_transposed" + SIGNATURE + PACK_TRANSPOSED),
-    (GEMM, ROWS_SIGNATURE, ROWS_SIGNATURE + CALL.format("CblasNoTrans", "k", "0.0")),
+    (GEMM, ROWS_SIGNATURE, ROWS_SIGNATURE + CALL.format("CblasNoTrans", "deep", "add ? 1.0 : 0.0")),
     (GEMM, COLUMNS_SIGNATURE, COLUMNS_SIGNATURE + CALL.format("CblasTrans", "deep", "add ? 1.0 : 0.0")),
+    ("csrc/training/linear.c", "interleaved->queries + first * GEMM_PANEL", "interleaved->queries + first"),
 )
 ONE_BY_ONE = (
     ("csrc/attention/interleaved.c", "if (w->longest * WIDE * w->dk > SMALL)", "if (1)"),
