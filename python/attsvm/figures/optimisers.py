@@ -77,7 +77,7 @@ CAPTION = (
     "training reaches that goes on in it. Middle: how much is missing in the rule's own norm, along training. Right: "
     "Adam by its memory, from the max norm to a metric."
 )
-RUNS, QUICK = 100, 17
+RUNS, QUICK = 100, 36
 SETTINGS = (
     f"{N} sequences of {T} tokens, queries and head uniform on the unit sphere, d = {D}; {STEPS:,} steps from W = 0 "
     f"(factors: from normal ones of deviation {START}), learning rate c / sqrt(k), c = {LR} "
