@@ -18,7 +18,6 @@
 #define AS_CHEAP 100     /* ... and this many iterations cost more than the factor where that is small */
 #define QUICKER 4        /* times as many multiplications a factor does in that time: what it counts as */
 #define DENSE_MOST 12000 /* rows of the largest factor */
-#define MANY_WRONG 20    /* rows wrong at once, after which a few more will be found wrong */
 #define REFINEMENTS 3    /* of a dense solution, at most */
 #define ROUGHLY \
     1e-3 /* ... until its rows are met or, as long as many are wrong, to this part of the accuracy asked for */
@@ -342,8 +341,7 @@ int primal_dual_active_set_run(struct primal_dual_active_set *s, int *solved, in
         if (wrong >= before || wrong * 100 <= s->size) {
             double enough = fmin(fmax(s->options->tol / 4, 1e-13), 1e-4); /* while the set still changes */
             int last = s->dense || eta < enough || (eta == enough && (wrong == 0 || wrong >= before));
-            double closer = wrong > MANY_WRONG && eta > 1e-6 ? 1e-6 : enough;
-            eta = last ? 1e-13 : eta > 1e-4 ? 1e-4 : fmax(closer, enough);
+            eta = last ? 1e-13 : eta > 1e-4 ? 1e-4 : enough;
         }
         if (wrong > s->size * 35 / 100 + 10) { /* S would grow towards all rows */
             if (!s->dense || s->options->soft > 0)

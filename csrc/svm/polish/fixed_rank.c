@@ -24,9 +24,7 @@
 #include "svm/polish/schur.h"
 
 #define MOST 15          /* steps; 3 to 6 are usual, and a start that needs more is too far away */
-#define CONFINED 1e-2    /* of ||M|| - 1: a residual below says that W has too few columns */
 #define SPARE_COLUMNS 3  /* beside those that say more of W than of S: with one too few it ends elsewhere */
-#define CROWDED 2        /* times the unknowns: beyond, rows depend on each other, and the start was too far away */
 #define LEAST_SHIFT 1e-9 /* of tau: T stays below 1e9, and Newton's factor of contraction too */
 
 /* A primal and a dual point, W = K Q^T with Y = [K; Q]. */
@@ -141,14 +139,6 @@ static int exchange(struct newton *s)
     return 1;
 }
 
-static int is_crowded(const struct newton *s)
-{
-    ptrdiff_t rows = 0;
-    for (ptrdiff_t k = 0; k < s->g->m; ++k)
-        rows += s->active[k];
-    return rows > CROWDED * s->g->p * s->g->q;
-}
-
 /* Newton's step for lambda and Y; nonzero when a factorisation failed. */
 static int advance(struct newton *s, double ridge)
 {
@@ -229,10 +219,9 @@ static int polish(struct fixed_rank_pair *pair, unsigned char *active, const str
             status = STATUS_INTERRUPTED;
             break;
         }
-        if (step == MOST || s.residual > POLISH_LOST || s.residual < CONFINED * (s.top - 1))
+        if (step == MOST || s.residual > POLISH_LOST)
             break;
-        if (step > 0 && s.residual < POLISH_STEADY && exchange(&s)
-            && (is_crowded(&s) || choose(&s) != STATUS_DONE || evaluate(&s) != 0))
+        if (step > 0 && s.residual < POLISH_STEADY && exchange(&s) && (choose(&s) != STATUS_DONE || evaluate(&s) != 0))
             break;
         if (advance(&s, ridge) != 0)
             break;
