@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import attsvm
 import numpy as np
 import pytest
 from attsvm import heads
-from attsvm.heads import analysis
+from attsvm.heads import analysis, fit
 from attsvm.heads.choices import _nearest, best_rule, hard_queries
 from attsvm.heads.controls import gaussian_factors, null_head, random_rows, shuffled_factors, student
+from attsvm.svm.solve import solve_request
 
 T = 4
 
@@ -177,6 +180,25 @@ def accuracy(head, train, test):
     sol = attsvm.solve_svm(attsvm.cross_attention(X[train[:, 0]], X[train[:, 0], train[:, 1]]), train[:, 2])
     scores = np.einsum("ntd,de,ne->nt", X[test[:, 0]], sol.W, X[test[:, 0], test[:, 1]])
     return (scores.argmax(axis=1) == test[:, 2]).mean()
+
+
+def test_where_no_w_is_found_it_is_that_of_the_multipliers(rng, monkeypatch):
+    head = make_head(rng, n=60)
+    train = hard_queries(head, 0.6)[:40]
+    monkeypatch.setattr(fit, "ROUGH_ITERATIONS", 1)
+    monkeypatch.setattr(fit, "solve_request", lambda *args: replace_w(solve_request(*args)))
+    found = fit.fit_svm(head, train, train, "frobenius", rough=True)
+    rebuilt = 0
+    for (i, q, chosen, rival), multiplier in zip(found.rows, found.multipliers, strict=True):
+        x = head.keys[head.text.begin[i] :]
+        rebuilt = rebuilt + multiplier * np.outer(x[chosen] - x[rival], x[q])
+    np.testing.assert_allclose(found.W, rebuilt, atol=1e-9 * np.abs(found.W).max())
+
+
+def replace_w(solution):
+    return SimpleNamespace(
+        **{name: getattr(solution, name) for name in "status margin margin_bound gap rank dual".split()}, W=None
+    )
 
 
 def test_random_choices_are_of_any_token(rng):
