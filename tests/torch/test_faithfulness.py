@@ -119,6 +119,7 @@ def test_all_at_once_and_fewer_choices(made):
     assert damage.shape == (2, 60) and draws > 0 and 0 < inputs < 0.1
     ratios = 1 - damage.mean(axis=1) / table.importance("all of these")
     assert draws == pytest.approx(ratios.std(ddof=1))
+    assert table.recovered("all of these", "SVM") == pytest.approx(ratios.mean())
 
 
 def test_padding_is_not_counted(made):

@@ -158,6 +158,31 @@ def test_calls_that_share_weights_are_told_apart(batches):
         assert not torch.allclose(model(x), expected)
 
 
+class Sink(torch.nn.Module):
+    """One head, with a logit that no token has and a value of its own."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.query, self.key = torch.nn.Linear(12, 4), torch.nn.Linear(12, 4)
+
+    def forward(self, x):
+        logits = torch.cat([self.query(x) @ self.key(x).mT, torch.zeros(*x.shape[:2], 1)], -1)
+        prob = torch.softmax(logits, -1)
+        return prob[..., :-1] @ x + 5 * prob[..., -1:]
+
+
+def test_a_sink_gets_the_rest(batches):
+    model = Sink()
+    (head,) = attsvm.torch.read(model, [(0.3 * x,) for (x,) in batches])
+    x = 0.3 * batches[0][0]
+    with torch.no_grad(), substitute(model, {head: head.W}):
+        same = model(x)
+    torch.testing.assert_close(same, model(x).detach(), atol=1e-5, rtol=1e-5)
+    with substitute(model, {head: "none"}):
+        assert not model(x).any()
+
+
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
 def test_everything_is_undone(error, batches, monkeypatch):
     model = made()
