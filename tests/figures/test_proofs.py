@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import attsvm
+import numpy as np
 import pytest
 from places import ROOT
 
@@ -43,3 +45,13 @@ def test_all_answers_of_a_notebook_are_proved(path, tmp_path, monkeypatch):
                 pyplot.close("all")  # as a notebook does, cell by cell
     _, missing = answers.claims()
     assert not missing
+
+
+def test_answers_in_a_metric_are_left_out():
+    """The checker knows none: they are no failures of a proof."""
+    X, Z, _, _ = attsvm.sample.unit_sphere(3, 4, 5)
+    data = attsvm.cross_attention(X, Z)
+    with ProvedAnswers() as answers:
+        attsvm.solve_svm(data, [0, 1, 2], metric=np.full((5, 5), 2.0))
+        attsvm.solve_svm(data, [0, 1, 2])
+    assert answers.seen == 1 and answers.claims()[1] == []

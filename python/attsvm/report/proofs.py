@@ -35,6 +35,8 @@ class ProvedAnswers:
     def _note(self, sol: Separation) -> None:
         if sol.status == "undecided" or not sol.flat_dual.any():  # says nothing, or nothing was asked
             return
+        if sol.metric is not None:  # the checker knows none
+            return
         with self._lock:
             self.seen += 1
             self.answers.append((zlib.crc32(sol.flat_dual.tobytes()), self.seen, sol))
