@@ -253,7 +253,8 @@ from more_model_families import MORE  # noqa: E402
 
 QUICK = [("bert", "sdpa"), ("llama", "sdpa"), ("t5", "eager"), ("gpt-oss", "eager")]
 # Of the largest output: logits of these models reach 40, and what is 1e-7 of them goes through two layers.
-NEAR = 5e-5
+# Largest 8e-5 (openai-gpt, whose padding sees what is hidden by -1e4, where logits are rounded to 1e-3), else 7e-6.
+NEAR = 2e-4
 ALL = [(name, way) for name in [*families.available(), *families.available(MORE)] for way in ("eager", "sdpa")]
 
 
