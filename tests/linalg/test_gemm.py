@@ -58,17 +58,20 @@ def wide(rng, rows, columns, pad):
 SIZES = [(1, 1, 1), (8, 16, 4), (9, 17, 5), (31, 33, 129), (200, 40, 300), (39, 31, 130), (40, 512, 40)]
 
 
+@pytest.mark.parametrize("add", [False, True])
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("m, n, k", SIZES)
-def test_rows(library, m, n, k, transposed):
+def test_rows(library, m, n, k, transposed, add):
     rng = np.random.default_rng([m, n, k])
-    A, B = wide(rng, m, k, 3), wide(rng, n, k, 2) if transposed else wide(rng, k, n, 2)
+    deep = k + 2  # two rows more are packed than are used
+    A, B = wide(rng, m, k, 3), wide(rng, n, deep, 2) if transposed else wide(rng, deep, n, 2)
     room = rng.normal(size=(m, n + 5))
     before = room.copy()
     packed = pack(library, B, transposed)
-    library.gemm_rows(*matrix(room[:, :n]), *matrix(A), pointer(packed), *sizes(m, n, k))
+    library.gemm_rows(*matrix(room[:, :n]), *matrix(A), pointer(packed), *sizes(deep, m, n, k), int(add))
     # products of numbers of order one: sqrt(k) terms of order one each rounded k times at most
-    np.testing.assert_allclose(room[:, :n], A @ (B.T if transposed else B), rtol=0, atol=1e-13 * k)
+    expected = A @ (B.T if transposed else B)[:k] + add * before[:, :n]
+    np.testing.assert_allclose(room[:, :n], expected, rtol=0, atol=1e-13 * k)
     np.testing.assert_array_equal(room[:, n:], before[:, n:])
 
 

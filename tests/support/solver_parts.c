@@ -237,9 +237,7 @@ int parts_blocks(double *lambda, ptrdiff_t *flips, double *W, ptrdiff_t *order, 
             for (ptrdiff_t k = 0; k < blocks.n_near[q]; ++k)
                 near[i * rows->count + blocks.near[rows->first[q] + k]] = 1;
     }
-    int groups = blocks.W != NULL;
-    if (groups)
-        memcpy(W, blocks.W, (size_t)(p->dk * p->dz) * sizeof(double));
+    memcpy(W, blocks.W, (size_t)(p->dk * p->dz) * sizeof(double));
     block_ascent_end(&blocks);
-    return end(&parts, groups);
+    return end(&parts, status);
 }
