@@ -19,8 +19,8 @@
 #include "base/monitor.h"
 #include "base/status.h"
 #include "linalg/vector.h"
+#include "svm/active_set.h"
 #include "svm/equalities.h"
-#include "svm/frobenius/primal_dual_active_set.h"
 #include "svm/systems/newton_system.h"
 
 /* Part of dx added to the linearised rows: bounds the weights, makes equality rows rows like others, and vanishes
@@ -31,6 +31,7 @@
 #define LEAST_SHARE 1e-3   /* rows that ask for little start as if they asked this part of the mean */
 #define FIRST_ATTEMPT 1e-3 /* gap at which to guess the support, or Farkas residual to prove from */
 #define NEXT_ATTEMPT 1e-2  /* ... and after a failure again when it has shrunk by this factor */
+#define GUESSES 8          /* systems per guess: right guesses need 1 to 4 */
 #define REFUTATIONS 3      /* corrections of a proof: each removes the rounding of the one before */
 #define SMALLEST 1e-8      /* a multiplier of a proof below this part of the largest is not needed */
 #define IMPROVES 0.9       /* an iteration that leaves more than this of the gap is no progress */
@@ -52,6 +53,8 @@ struct interior {
     double *best_x, *best_W;          /* of the best bounds, scaled to ||A^* x|| = 1/upper, ||W|| = 1/lower */
     double lower, upper;              /* those bounds of the largest margin */
     double farkas;                    /* residual of x as a proof of infeasibility */
+    ptrdiff_t *member;                /* (m) */
+    unsigned char *inside;            /* (m) in the support */
 };
 
 static int init(struct interior *s)
@@ -60,6 +63,8 @@ static int init(struct interior *s)
     ARENA_ZEROS(s->arena, m, 1, &s->x, &s->s, &s->margin, &s->dx, &s->ds, &s->h, &s->correction, &s->dx_level,
                 &s->best_x);
     ARENA_ZEROS(s->arena, s->D, 1, &s->dW_level, &s->W, &s->dW, &s->rest, &s->M, &s->best_W);
+    s->member = arena_indices(s->arena, m);
+    s->inside = arena_take(s->arena, m, 1);
     if (s->arena->failed)
         return STATUS_NO_MEMORY;
     int status = equalities_factor(&s->equalities, s->rows, s->arena);
@@ -207,52 +212,72 @@ static int advance(struct interior *s)
     return STATUS_DONE;
 }
 
+/* Solve on the rows s->member: their multipliers to answer->lambda, W to answer->W, its margins to s->h.  W is
+ * corrected by itself: A^* x is off by eps sum|x|, of order eps / margin^2, W by eps / margin. */
+static int solve_on_support(struct interior *s, ptrdiff_t size)
+{
+    double *x = arena_doubles(s->arena, size, 1), *b = arena_doubles(s->arena, size, 1);
+    ptrdiff_t corrections = 0;
+    struct support_system support;
+    if (s->arena->failed)
+        return STATUS_NO_MEMORY;
+    memset(s->correction, 0, (size_t)s->m * sizeof(double));
+    memset(s->answer->lambda, 0, (size_t)s->m * sizeof(double));
+    memset(s->answer->W, 0, (size_t)s->D * sizeof(double));
+    memset(s->h, 0, (size_t)s->m * sizeof(double));
+    int status = support_system_init(&support, s->rows, s->member, size, s->correction, NULL, s->arena);
+    for (int pass = 0; pass < 3 && status == STATUS_DONE; ++pass) {
+        for (ptrdiff_t i = 0; i < size; ++i) {
+            b[i] = s->rows->rhs[s->member[i]] - s->h[s->member[i]];
+            x[i] = 0;
+        }
+        status = support_system_solve(&support, x, b, DBL_EPSILON, 2, &corrections, s->monitor, s->arena);
+        status = status == STATUS_ITERATION_LIMIT ? STATUS_DONE : status; /* refined as far as rounding goes */
+        for (ptrdiff_t i = 0; i < size; ++i) {
+            s->correction[s->member[i]] = x[i];
+            s->answer->lambda[s->member[i]] += x[i];
+        }
+        rows_adjoint(s->M, s->rows, s->correction, s->newton.U);
+        vector_add(s->answer->W, 1, s->M, s->D);
+        rows_apply(s->h, s->rows, s->answer->W, s->newton.U);
+    }
+    return status;
+}
+
 /* With W and the multipliers in the answer. */
 static int conclude(struct interior *s, int stopped)
 {
     return solver_conclude(s->answer, s->rows, s->options, NORM_FROBENIUS, stopped, s->arena);
 }
 
-/* The rows with x > s are guessed to be the support, for a run of the primal-dual active set to end exactly.
- * STATUS_DONE: certified; STATUS_ITERATION_LIMIT: not found. */
+/* Guess the support from x and s, and exchange the rows with the wrong sign while they get fewer.  STATUS_DONE:
+ * certified; STATUS_ITERATION_LIMIT: not found. */
 static int finish(struct interior *s)
 {
-    struct svm_answer found = {0};
-    struct svm_options own = *s->options;
-    struct monitor quiet = *s->monitor;
-    struct arena_mark mark = arena_mark(s->arena);
-    struct primal_dual_active_set set = {.rows = s->rows,
-                                         .options = &own,
-                                         .answer = &found,
-                                         .monitor = &quiet,
-                                         .arena = s->arena,
-                                         .upper = INFINITY,
-                                         .dense = 1};
-    int solved, exchanges;
-    ptrdiff_t size = 0;
-    own.max_iter = PTRDIFF_MAX;
+    ptrdiff_t before = PTRDIFF_MAX;
     for (ptrdiff_t k = 0; k < s->m; ++k)
-        size += !s->rows->equal[k] && s->x[k] > s->s[k];
-    if (size > s->D) /* more rows than can be independent */
-        return STATUS_ITERATION_LIMIT;
-    int status = primal_dual_active_set_init(&set);
-    if (status == STATUS_DONE) {
-        primal_dual_active_set_prepare(&set);
-        double square = vector_dot(s->M, s->M, s->D);
-        for (ptrdiff_t k = 0; k < s->m && square > 0; ++k)
-            set.lambda[k] = s->rows->equal[k] || s->x[k] > s->s[k] ? s->x[k] / square : 0;
-        set.dual = primal_dual_active_set_price(&set, set.lambda, 1);
-        primal_dual_active_set_move_centre(&set);
-        status = s->arena->failed ? STATUS_NO_MEMORY : primal_dual_active_set_run(&set, &solved, &exchanges);
+        s->inside[k] = !s->equalities.implied[k] && (s->rows->equal[k] || s->x[k] > s->s[k]);
+    for (int exchange = 0; exchange < GUESSES; ++exchange) {
+        ptrdiff_t size = 0;
+        for (ptrdiff_t k = 0; k < s->m; ++k)
+            if (s->inside[k])
+                s->member[size++] = k;
+        if (size > s->D) /* more rows than can be independent */
+            return STATUS_ITERATION_LIMIT;
+        struct arena_mark mark = arena_mark(s->arena);
+        int status = solve_on_support(s, size);
+        arena_release(s->arena, mark);
+        if (status != STATUS_DONE)
+            return status == STATUS_FACTORIZATION ? STATUS_ITERATION_LIMIT : status;
+        double norm = vector_norm(s->answer->W, s->D);
+        ptrdiff_t wrong = active_set_exchange(s->inside, s->answer->lambda, s->h, s->rows->rhs, norm, s->rows);
+        if (wrong == 0)
+            return conclude(s, STATUS_ITERATION_LIMIT);
+        if (wrong >= before)
+            return STATUS_ITERATION_LIMIT;
+        before = wrong;
     }
-    if (status == STATUS_DONE) {
-        memcpy(s->answer->lambda, set.best_lambda, (size_t)s->m * sizeof(double));
-        memcpy(s->answer->W, set.best_W, (size_t)s->D * sizeof(double));
-        equalities_project(s->answer->W, NULL, 1, &set.equalities);
-    }
-    arena_release(s->arena, mark);
-    s->monitor->stopped = quiet.stopped;
-    return status == STATUS_DONE ? conclude(s, STATUS_ITERATION_LIMIT) : status;
+    return STATUS_ITERATION_LIMIT;
 }
 
 /* Make x a proof of infeasibility: v <- v - D A (I + A^* D A)^-1 A^* v with D of order v^2 takes A^* v away and
