@@ -59,7 +59,7 @@ def test_docstring_examples(name):
         module = importlib.import_module(name)
     except ModuleNotFoundError as missing:  # an optional dependency: matplotlib, tqdm
         pytest.skip(f"needs {missing.name}")
-    if name == "attsvm.heads.report":
+    if name in ("attsvm.heads.report", "attsvm.common.replicated"):
         pytest.importorskip("pandas")
     result = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE)
     assert result.failed == 0
