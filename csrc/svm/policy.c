@@ -50,6 +50,7 @@
 #define NUCLEAR_SYSTEMS 40
 #define SLOWER 8
 #define VISITED 8
+#define JOINS 50 /* rows per entry of W beyond which a working set may grow */
 #define LEAST_COST 1e8
 
 /* A probe's Newton method: tight problems take it some 5 iterations, loose ones hundreds where C is large.  And the
@@ -91,12 +92,14 @@ static ptrdiff_t block_budget(const struct rows *rows, double systems)
                   2 * ((double)rows->w->dk * fmin(s.rows, VISITED * s.queries) + s.queries * s.unknowns));
 }
 
-/* Evaluations of the augmented Lagrangian.  The interior point keeps to about as many rows as W has entries. */
+/* Evaluations of the augmented Lagrangian.  The interior point keeps to about as many rows as W has entries; of very
+ * many, more may join: 119,400 hard rows of 576 entries take it minutes, and 1,365 evaluations one second. */
 static ptrdiff_t factored_budget(const struct rows *rows)
 {
     struct size s = size_of(rows);
     double dk = (double)rows->w->dk, N = dk + (double)rows->w->dz,
-           set = fmin(s.rows, fmax(ACTIVE_SET_ROWS / 2, s.unknowns));
+           join = fmin(fmax(s.rows / (JOINS * s.unknowns), 1), 4),
+           set = fmin(s.rows, fmax(ACTIVE_SET_ROWS / 2, join * s.unknowns));
     double system = set * set * (set / 3 + 4 * fmin(dk, N - dk)) + N * N * N;
     return budget(NUCLEAR_SYSTEMS * system, 4 * (s.rows * dk + s.queries * N * sqrt(set)));
 }
