@@ -59,7 +59,7 @@ def test_figure_draws_and_writes_what_it_measured(figure, results):
     assert_readable(figure.plot(found))
     texts = [(heading, claim.text) for heading, claims in figure.claims(found).items() for claim in claims]
     assert len(texts) == len(set(texts)) >= 6
-    assert figure.RUNS >= figure.QUICK >= 20 and figure.SETTINGS
+    assert figure.RUNS >= figure.QUICK >= 12 and figure.SETTINGS
 
 
 @every

@@ -169,7 +169,7 @@ LONG = {
     ("nuclear", "interior"): (lambda: ball(0, 128, 24, 48), {}),
     ("nuclear", "factored"): (lambda: ball(0, 300, 40, 96), {}),
     ("nuclear", "capped"): (lambda: ball(0, 128, 24, 48), {"method": "factored", "rank": 3}),
-    (3.0, "interior"): (lambda: ball(0, 128, 24, 48), {}),
+    (3.0, "interior"): (lambda: ball(0, 400, 48, 64), {}),
 }
 
 
