@@ -230,7 +230,9 @@ def test_a_query_that_does_not_follow_the_others_is_named(sphere):
     parts = attsvm.decompose(s.data, run.probabilities, run.W)
     dead = ~(s.data.attended(run.W) @ head.v > 0).any(axis=1)
     assert dead.any() and not dead.all() and parts.correlation < 0.7
-    np.testing.assert_array_equal(parts.unconverged, dead)
-    assert f"not converged  queries {', '.join(map(str, np.flatnonzero(dead)))}: less than half" in repr(parts)
+    # 20,000 steps behind ReLUs end elsewhere when a compiler rounds otherwise: one that is slow may be named as well.
+    named = ", ".join(map(str, np.flatnonzero(parts.unconverged)))
+    assert parts.unconverged[dead].all() and not parts.unconverged.all()
+    assert f"not converged  queries {named}: less than half" in repr(parts)
     alone = attsvm.decompose(s.data, s.data.probabilities(parts.W), parts.W, selected=parts.selected)
     assert not alone.unconverged.any() and "not converged" not in repr(alone)
