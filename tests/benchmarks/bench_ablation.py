@@ -54,15 +54,11 @@ def call_of(kind, size):
     import attsvm
     import speed_rows as given
 
-    if kind == "train":
-        steps = given.STEPS.get(tuple(size), SPAN_STEPS)
-        return given.training_run(size, steps), steps
-    if kind == "causal":
-        return given.training_run(given.CAUSAL, given.CAUSAL_STEPS, causal=True), given.CAUSAL_STEPS
-    if kind == "runs":
-        problem, starts = given.stacked_runs()
-        steps = given.RUNS_STEPS
-        return lambda: attsvm.train(problem, starts, runs=given.RUNS, steps=steps, record=0), steps
+    runs = {"train": ("W", size), "causal": ("causal", given.CAUSAL), "runs": ("runs", given.RUNS_SIZE)}
+    if kind in runs:
+        alone = {"causal": given.CAUSAL_STEPS, "runs": given.RUNS_STEPS}
+        steps = alone.get(kind, given.STEPS.get(tuple(size), SPAN_STEPS))
+        return given.training_run(*runs[kind], steps), steps
     if kind == "head":
         if not HEADS_FILE.exists():  # reading the model takes longer than all the rest
             HEADS_FILE.write_bytes(pickle.dumps(given.head_selections([*given.HEADS, *MORE_HEADS])))

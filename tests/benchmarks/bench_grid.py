@@ -1,10 +1,12 @@
-"""The grid of training shapes: a step on W, on (K, Q) and of 32 runs, and of other rules, beside the fastest peer.
+"""The grid of training shapes: a step on W, (K, Q), 32 runs, of other rules and causal, beside the fastest peer.
 
     PYTHONPATH=tests/support python tests/benchmarks/bench_grid.py        (pip install "attsvm[bench]" torch numba jax)
 
 Every contender (tests/support/grid_contenders.py) is one process on the same core; they take turns, and the least
-processor time of a step counts, so that what else the machine does costs little.  Who is missing is left out.  About
-five minutes; prints the table, writes results/grid.json and puts the table into notebooks/performance.md.
+processor time of a step counts, so that what else the machine does costs little.  Who is missing is left out.  The
+floor of a step on W is the larger of its reads (the keys once, at the measured bandwidth) and its flops (at the rate
+of a large DGEMM).  About five minutes; prints the table, writes results/grid.json and puts the table into
+notebooks/performance.md.  ``--cores 2`` prints wall times alone.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ SHAPES = [
 ]
 RULES = ["sign", "spectral", "mirror", "adam"]
 RULE_SHAPES = [(6, 8, 10), (64, 32, 64), (1024, 2, 16), (512, 64, 128)]
+CAUSAL = (8, 256, 64)
 KINDS = {"W": "W", "KQ": "(K, Q)", "runs": f"{RUNS} runs"}
 ONCE, LEAST_STEPS = 0.01, 16  # seconds of one timing, and its steps where one is longer: a call evaluates once more
 FEWEST, MOST = 2, 9  # rounds
@@ -41,11 +44,12 @@ BEGIN, END = "<!-- grid: written by tests/benchmarks/bench_grid.py -->", "<!-- e
 class Contender:
     """A process that answers rows; None where it cannot."""
 
-    def __init__(self, name, core):
-        command = [sys.executable, str(TESTS / "support" / "grid_contenders.py"), name]
-        env = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu"}
+    def __init__(self, name, cores):
+        threads = str(len(cores))
+        command = [sys.executable, str(TESTS / "support" / "grid_contenders.py"), name, threads]
+        env = {**os.environ, "OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads, "JAX_PLATFORMS": "cpu"}
         pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=env)
-        self.process = subprocess.Popen(command, preexec_fn=lambda: os.sched_setaffinity(0, {core}), **pipes)
+        self.process = subprocess.Popen(command, preexec_fn=lambda: os.sched_setaffinity(0, cores), **pipes)
 
     def ask(self, row, steps):
         try:
@@ -58,6 +62,23 @@ class Contender:
     def end(self):
         self.process.stdin.close()
         self.process.wait()
+
+
+def rates():
+    """Bytes a second read (a sum of 1 GiB) and flops a second of a DGEMM of 1024 rows, best of five."""
+    x, A = np.ones(2**27), np.ones((1024, 1024))
+    best = [0.0, 0.0]
+    for _ in range(5):
+        for i, (work, amount) in enumerate(((lambda: x @ x, x.nbytes), (lambda: A @ A, 2 * 1024**3))):
+            begin = time.process_time()
+            work()
+            best[i] = max(best[i], amount / (time.process_time() - begin))
+    return best
+
+
+def floor(n, T, d, best, causal):
+    queries, entries = (n * T, n * T * (T + 1) / 2) if causal else (n, n * T)
+    return 1e6 * max(n * T * d * 8 / best[0], 4 * (queries * d * d + entries * d) / best[1])
 
 
 def compare(row, running, seconds):
@@ -105,6 +126,8 @@ def table(rows):
     for size in RULE_SHAPES:
         label = ",".join(map(str, size))
         lines.append(f"| {label} | {' | '.join(cell(rule, label) for rule in RULES)} |")
+    label = ",".join(map(str, CAUSAL))
+    lines += ["", f"Causal, where every token is a query, {label}: {cell('causal', label)}."]
     ratios = sorted((row["ratio"], row["kind"], row["row"]) for row in rows)
     nearest = "; ".join(f"{KINDS.get(kind, kind)} at {label} {ratio:.2f}" for ratio, kind, label in ratios[:5])
     middle = statistics.median(ratio for ratio, *_ in ratios)
@@ -115,10 +138,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=2.0, help="for the rounds of a row, about")
     parser.add_argument("--only", nargs="*", help="kinds and shapes such as W 6,8,10; nothing is written then")
+    parser.add_argument("--cores", type=int, default=1, help="nothing is written for others than 1")
     args = parser.parse_args()
-    core, rows = max(os.sched_getaffinity(0)), []
-    running = {name: Contender(name, core) for name in CONTENDERS}
+    cores, rows = set(sorted(os.sched_getaffinity(0))[-args.cores :]), []
+    os.sched_setaffinity(0, cores)
+    best, running = rates(), {name: Contender(name, cores) for name in CONTENDERS}
+    print(f"{best[0] / 1e9:.1f} GB/s, {best[1] / 1e9:.0f} Gflop/s")
     wanted = [(kind, size) for kind in KINDS for size in SHAPES] + [(r, size) for r in RULES for size in RULE_SHAPES]
+    wanted.append(("causal", CAUSAL))
     for kind, size in wanted:
         label = ",".join(map(str, size))
         if args.only and not {kind, label} <= set(args.only):
@@ -130,12 +157,15 @@ def main() -> None:
         ours = us.pop("attsvm")
         peer = min(us, key=us.get)
         rows.append({"kind": kind, "row": label, "attsvm": ours, **us, "peer": peer, "ratio": us[peer] / ours})
+        if kind in ("W", "causal"):
+            rows[-1]["floor"] = floor(n, T, d, best, kind == "causal")
+            us["floor"] = rows[-1]["floor"]
         others = ", ".join(f"{name} {show(t)}" for name, t in sorted(us.items(), key=lambda item: item[1]))
         print(f"{kind:9} {label:14} {show(ours):>9}  {us[peer] / ours:5.2f}   {others}", flush=True)
     for one in running.values():
         one.end()
     print(f"\n{table(rows)}")
-    if args.only:
+    if args.only or args.cores != 1:
         return
     print(f"\n{machine.write('grid', rows)}")
     page = ROOT / "notebooks" / "performance.md"

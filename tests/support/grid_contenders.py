@@ -1,11 +1,12 @@
 """One contender of bench_grid.py in a process of its own: for every row it reads, the same steps by another library.
 
-    python grid_contenders.py NAME        then lines of JSON: [kind, n, T, d, steps]
+    python grid_contenders.py NAME THREADS        then lines of JSON: [kind, n, T, d, steps]
 
-A kind is what moves: "W", "KQ" (factors), "runs" (RUNS weights at once), or the rule of steps on W ("sign", "spectral",
-"mirror" with p = 3, "adam").  A line with steps = 0 sets the row up and is answered by the first weights after FEW
-steps, so that all can be seen to do the same work; any other by the processor time of that many steps.  All are in
-float64 on the logistic loss, of length LR.
+A kind is what moves: "W", "KQ" (factors), "runs" (RUNS weights at once), the rule of steps on W ("sign", "spectral",
+"mirror" with p = 3, "adam"), or "causal": W, where every token is a query.  A line with steps = 0 sets the row up and
+is answered by the first weights after FEW steps, so that all can be seen to do the same work (null: takes no part); any
+other by the time of that many steps, of the processor on one thread, else on the wall.  All are in float64 on the
+logistic loss, of length LR.
 """
 
 from __future__ import annotations
@@ -27,17 +28,18 @@ def draw(kind, n, T, d):
     """Tokens, queries, scores y v . x, and the start: W, (K, Q) or the W of all runs."""
     rng = np.random.default_rng(0)
     X, Z = rng.standard_normal((n, T, d)) / math.sqrt(d), rng.standard_normal((n, d)) / math.sqrt(d)
-    y, v = rng.choice([-1.0, 1.0], n), rng.standard_normal(d)
+    y, v = rng.choice([-1.0, 1.0], (n, T) if kind == "causal" else n), rng.standard_normal(d)
     stack = {"KQ": (2,), "runs": (RUNS,)}.get(kind, ())
     start = rng.standard_normal((*stack, d, d)) / math.sqrt(d)
-    return SimpleNamespace(X=X, Z=Z, y=y, v=v, scores=y[:, None] * (X @ v), start=start)
+    return SimpleNamespace(X=X, Z=Z, y=y, v=v, scores=(y if y.ndim > 1 else y[:, None]) * (X @ v), start=start)
 
 
-def attsvm_run(row, kind):
+def attsvm_run(row, kind, threads=1):
     import attsvm
 
-    attsvm.set_num_threads(1)
-    problem = attsvm.Problem(attsvm.cross_attention(row.X, row.Z), row.y, attsvm.LinearHead(row.v))
+    attsvm.set_num_threads(threads)
+    data = attsvm.causal_attention(row.X) if kind == "causal" else attsvm.cross_attention(row.X, row.Z)
+    problem = attsvm.Problem(data, row.y, attsvm.LinearHead(row.v))
     options = dict(lr=LR, record=0)
     if kind == "KQ":
         K, Q = row.start
@@ -89,8 +91,8 @@ def states_of(row, kind):
     )
 
 
-def jax_run(row, kind):
-    """The whole run as one jitted loop; several runs by vmap."""
+def jax_run(row, kind, threads):
+    """The whole run as one jitted loop; several runs by vmap.  Causal: by its own derivatives."""
     import jax
     import jax.numpy as jnp
 
@@ -103,29 +105,40 @@ def jax_run(row, kind):
         c = -jax.nn.sigmoid(-u)[:, None] * s * (scores - u[:, None])
         return jnp.einsum("nt,ntd->nd", c, X).T @ Z / len(X)
 
+    def causal_loss(W, X, y, v):
+        logits = jnp.einsum("ntd,de,nse->nst", X, W, X)
+        logits = jnp.where(jnp.tril(jnp.ones(logits.shape[1:], bool)), logits, -jnp.inf)
+        return jax.nn.softplus(-y * (jax.nn.softmax(logits, axis=2) @ (X @ v)[:, :, None])[:, :, 0]).mean()
+
+    gradient, names = (jax.grad(causal_loss), "X y v") if kind == "causal" else (gradient, "X Z scores")
+
     @jax.jit
-    def run(steps, states, X, Z, scores):
+    def run(steps, states, *data):
         def one(state):
             def step(k, state):
-                return move(state, lambda W: gradient(W, X, Z, scores), k + 1.0)
+                return move(state, lambda W: gradient(W, *data), k + 1.0)
 
             return jax.lax.fori_loop(0, steps, step, state)
 
         return jax.vmap(one)(states)
 
     states = tuple(np.stack(part) for part in zip(*states_of(row, kind), strict=True))
-    data = [jnp.asarray(a) for a in (row.X, row.Z, row.scores)]
+    data = [jnp.asarray(vars(row)[name]) for name in names.split()]
     return lambda steps: np.stack(run(steps, states, *data)[: 2 if kind == "KQ" else 1])
 
 
-def torch_run(row, kind):
+def torch_run(row, kind, threads):
     import torch
 
-    torch.set_num_threads(1)
-    X, Z, scores = map(torch.from_numpy, (row.X, row.Z, row.scores))
+    torch.set_num_threads(threads)
+    X, Z, y, v, scores = map(torch.from_numpy, (row.X, row.Z, row.y, row.v, row.scores))
     move = step_of(kind, torch, lambda G: torch.linalg.svd(G, full_matrices=False))
 
     def gradient(W):
+        if kind == "causal":
+            W = W.detach().requires_grad_()
+            o = torch.nn.functional.scaled_dot_product_attention(X @ W.T, X, X, is_causal=True, scale=1.0)
+            return torch.autograd.grad(torch.nn.functional.softplus(-y * (o @ v)).mean(), W)[0]
         s = torch.softmax(torch.bmm(X, (Z @ W.T)[:, :, None])[:, :, 0], dim=1)
         u = (s * scores).sum(1)
         c = -torch.sigmoid(-u)[:, None] * s * (scores - u[:, None])
@@ -145,7 +158,7 @@ def torch_run(row, kind):
 
 @functools.cache
 def numba_functions(loops):
-    """The gradient, by the library's small products or by loops that become vectors; and a run on W."""
+    """The gradient, by the library's small products or by loops that become vectors; and a run on W.  On one thread."""
     import numba
 
     @numba.njit
@@ -198,7 +211,9 @@ def numba_functions(loops):
     return gradient, descend
 
 
-def numba_run(row, kind, loops):
+def numba_run(row, kind, threads, loops):
+    if kind == "causal":
+        return None
     gradient, descend = numba_functions(loops)
     if kind in ("W", "runs"):
         states = [state[0] for state in states_of(row, kind)]
@@ -224,17 +239,20 @@ CONTENDERS = {
 
 
 def main() -> None:
-    make, run = CONTENDERS[sys.argv[1]], None
+    make, run, threads = CONTENDERS[sys.argv[1]], None, int(sys.argv[2])
+    clock = time.process_time if threads == 1 else time.perf_counter
     for line in sys.stdin:
         kind, n, T, d, steps = json.loads(line)
         if steps == 0:
-            run = make(draw(kind, n, T, d), kind)
+            if (run := make(draw(kind, n, T, d), kind, threads)) is None:
+                print("null", flush=True)
+                continue
             first = np.asarray(run(FEW)).ravel()
             print(json.dumps([float(np.linalg.norm(first)), *map(float, first[:8])]), flush=True)
             continue
-        begin = time.process_time()
+        begin = clock()
         run(steps)
-        print(json.dumps(time.process_time() - begin), flush=True)
+        print(json.dumps(clock() - begin), flush=True)
 
 
 if __name__ == "__main__":

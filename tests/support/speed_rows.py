@@ -8,12 +8,12 @@ from pathlib import Path
 import attsvm
 import numpy as np
 from attsvm.heads.cases import as_cases
-from train_contenders import attsvm_contender, draw
+from grid_contenders import attsvm_run, draw
 
 # Steps of one timing: a run of k steps evaluates the loss k + 1 times; its end must not count as a step.
 STEPS = {(6, 8, 10): 20_000, (64, 32, 64): 1000, (1024, 64, 128): 50, (4096, 128, 256): 12}
 CAUSAL, CAUSAL_STEPS = (8, 256, 64), 50
-RUNS, RUNS_SIZE, RUNS_STEPS = 32, (1024, 64, 128), 10
+RUNS_SIZE, RUNS_STEPS = (1024, 64, 128), 10
 
 SOLVES = {
     "frobenius": [
@@ -33,17 +33,10 @@ LARGE_SOLVES = {
 HEADS = [((1, 8), 100), ((2, 4), 100), ((1, 8), 400)]  # (layer, head), queries
 
 
-def training_run(size, steps, causal=False):
-    """That many steps from W = 0, as a function to call."""
-    run = attsvm_contender(*draw(*size, causal), causal, 1)
+def training_run(kind, size, steps):
+    """That many steps on W, causal, or of many runs in one call, as a function to call."""
+    run = attsvm_run(draw(kind, *size), kind)
     return lambda: run(steps)
-
-
-def stacked_runs():
-    """Many runs in one call: the problem and their starts."""
-    X, Z, y, v = draw(*RUNS_SIZE, False)
-    problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
-    return problem, 0.1 * np.random.default_rng(1).standard_normal((RUNS, X.shape[2], X.shape[2]))
 
 
 def random_selection(n, T, d):
