@@ -45,7 +45,7 @@ html_copy_source = False
 html_math_renderer = "mathml"  # what browsers draw themselves: no script, no network
 html_theme_options = {
     "show_prev_next": True,
-    "secondary_sidebar_items": ["page-toc"],
+    "secondary_sidebar_items": {"**": ["page-toc"], "index": []},
     "navbar_align": "left",
     "header_links_before_dropdown": 5,
     "footer_start": ["copyright"],

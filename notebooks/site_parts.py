@@ -143,8 +143,10 @@ def gallery():
         title, _, text = inspect.cleandoc(module.__doc__).partition("\n\n")
         title, text = plain(" ".join(title.split()).rstrip(".")), plain(text.strip())
         picture = f"../_gallery/{name}.png"
+        short, _, line = title.partition(": ")
+        line = line[:1].upper() + line[1:] or re.split(r"(?<=\.)\s", " ".join(text.split()))[0].rstrip(".")
         parts = [
-            f"# {title}",
+            f"# {short}\n\n**{line}.**",
             f":::{{image}} {picture}\n:alt: {title}\n:class: figure\n:::",
             plain(module.CAPTION),
             text,
@@ -153,8 +155,6 @@ def gallery():
             claims([entry for entry in entries if entry["figure"] == name]),
         ]
         write(GALLERY / f"{name}.md", "\n\n".join(parts) + "\n")
-        short, _, line = title.partition(": ")
-        line = line[:1].upper() + line[1:] or re.split(r"(?<=\.)\s", " ".join(text.split()))[0].rstrip(".")
         cards.append(f":::{{grid-item-card}} {short}\n:link: gallery/{name}\n:link-type: doc\n"
                      f":img-top: _gallery/{name}.png\n\n{line}.\n:::")  # fmt: skip
     about = (

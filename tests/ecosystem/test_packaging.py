@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import importlib.metadata
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -55,6 +56,8 @@ def test_versions_and_workflows():
         pytest.skip("a source distribution")
     citation = yaml.safe_load((github / "CITATION.cff").read_text())
     assert citation["version"] == attsvm.__version__ and citation["cff-version"]
+    about = (ROOT / "notebooks" / "about.md").read_text()
+    assert f"Version {attsvm.__version__}," in about and f"{{{attsvm.__version__}}}" in about
     names = {path.stem for path in (github / "workflows").glob("*.yml")}
     assert {"tests", "sanitizers", "wheels", "docs"} <= names
     for path in github.rglob("*.yml"):
@@ -62,7 +65,18 @@ def test_versions_and_workflows():
         for job in content.get("jobs", {}).values():
             assert job["steps"] and job["runs-on"]
     wheels = yaml.safe_load((github / "workflows" / "wheels.yml").read_text())
-    assert wheels["jobs"]["publish"]["permissions"] == {"id-token": "write"}
+    publish = wheels["jobs"]["publish"]
+    assert publish["permissions"] == {"contents": "read", "id-token": "write", "attestations": "write"}
+
+
+def test_actions_are_pinned_to_a_commit_and_say_its_version():
+    lines = [line.strip(" -") for path in (ROOT / ".github").rglob("*.yml") for line in path.read_text().splitlines()]
+    uses = {line for line in lines if line.startswith("uses:")}
+    if not uses:
+        pytest.skip("a source distribution")
+    assert [one for one in uses if not re.match(r"uses: [\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", one)] == []
+    actions = [one.partition("@")[0] for one in uses]
+    assert len(actions) == len(set(actions))  # one version of each
 
 
 def test_repo_review():
