@@ -152,6 +152,7 @@ ARRAYS = {
 # None is the default of these, or they take this number or shape.
 FINE = {
     *(f"{where}-none" for where in ("cross_attention_values", "self_attention_values", "causal_attention_values")),
+    *(f"{kind}_attention-no_rows" for kind in ("self", "causal", "prompt")),  # a shard of reduce
     *("prompt_attention_key-none", "Problem_y-none", "train_W-none"),
     *("train_lr-none", "train_lr-too_few_dimensions"),
     "LinearHead_per_query-too_few_dimensions",

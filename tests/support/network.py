@@ -1,6 +1,7 @@
 """A network of threads: what `reduce=` is given in tests."""
 
 import functools
+import secrets
 import threading
 
 import numpy as np
@@ -23,6 +24,13 @@ class Network:
             self.arrays, self.calls = [], self.calls + 1
         self.barrier.wait(timeout=60)
 
+    def in_order(self, monkeypatch):
+        """Its works become the workers 0, 1, ... in this order, which is drawn otherwise."""
+        draw = secrets.randbelow
+        monkeypatch.setattr(
+            secrets, "randbelow", lambda n: int(threading.current_thread().name) if n < 2**25 else draw(n)
+        )
+
     def run(self, works):
         """What each of the functions returns or raises, each in a thread of its own."""
         answers = [None] * len(works)
@@ -33,7 +41,7 @@ class Network:
             except BaseException as error:
                 answers[i] = error
 
-        threads = [threading.Thread(target=work, args=(i,)) for i in range(len(works))]
+        threads = [threading.Thread(target=work, args=(i,), name=str(i)) for i in range(len(works))]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -155,13 +155,6 @@ def test_a_factor_without_gradient_keeps_the_scale_of_the_other():
         assert run.K.any()
 
 
-@pytest.mark.parametrize("float_type", [np.float64, np.float32])
-def test_a_shard_without_queries_is_told_to_stay_out(float_type):
-    told = r"X must not be empty, got shape \(0, 6, 5\): a worker of reduce .* stays out of its group"
-    with pytest.raises(ValueError, match=told):
-        attsvm.cross_attention(np.empty((0, 6, 5), float_type), np.empty((0, 4)))
-
-
 def test_infinite_losses_have_no_mean():
     network, losses = Network(2), [np.array([np.inf]), np.array([-np.inf])]
     scales, gradient = np.zeros(1), np.ones((1, 4))

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from .. import _core
 from ..common.check import as_floats, as_numeric, as_parts, check_shape
 from ..common.storage import storable
-from .layout import Layout, Shape
+from .layout import Layout, NoSequences, Shape
 
 __all__ = ["Data", "fits", "largest"]
 
@@ -42,8 +42,15 @@ class Data:
         memory maps, views.
     start, stop : (M,) integer arrays
         Query q sees the tokens ``start[q] .. stop[q] - 1``; read-only.
+
+    Notes
+    -----
+    Data without sequences, from X (0, T, d), are the shard of a worker of ``reduce`` that none are left for: ``len`` is
+    0, results are empty, and training and SVM with ``reduce`` take them; whatever else needs a query refuses them.  The
+    arrays hold one zero token that one zero query sees, which counts nowhere.
     """
 
+    none = False  # no sequences
     _shapes: tuple[tuple[int, ...], tuple[int, ...]]  # of X and Z, as long as the layout has not been asked for
     _causal: bool
 
@@ -54,7 +61,8 @@ class Data:
         self.queries = read_only(queries)
         self.given_values = None if values is None else read_only(values)
         self.layout = layout
-        self.single = layout.single
+        self.none = isinstance(layout, NoSequences)
+        self.single = layout.single and not self.none  # so that a selection of none is looked at
 
     @classmethod
     def of_plain(cls, name: str, X: Any, Z: Any, causal: bool = False) -> Data | None:
@@ -103,7 +111,7 @@ class Data:
 
     def query_of(self) -> np.ndarray:
         """The query of every entry."""
-        return np.repeat(np.arange(len(self)), self.lengths)
+        return np.repeat(np.arange(len(self.queries)), self.lengths)
 
     def token_of(self) -> np.ndarray:
         """The token of every entry, as a row of ``keys``."""
@@ -158,7 +166,7 @@ class Data:
 
     def __len__(self) -> int:
         """Number of queries."""
-        return len(self.queries)
+        return 0 if self.none else len(self.queries)
 
     def __getitem__(self, index: Any) -> Data:
         """The data of some sequences, the first axis of all results; they share the keys and values of these data.
@@ -197,6 +205,8 @@ class Data:
         return part, chosen, rows
 
     def __repr__(self) -> str:
+        if self.none:
+            return f"<attsvm {self.name}: no queries, dk={self.dk}, dz={self.dz}>"
         lengths = self.lengths
         window = f"{lengths[0]}" if lengths.min() == lengths.max() else f"{lengths.min()} to {lengths.max()}"
         single = ", float32 keys" if self.keys.dtype == np.float32 else ""
@@ -390,15 +400,18 @@ class Data:
         return as_floats("W", W, "dk, dz", (self.dk, self.dz))
 
 
-def check_data(name: str, data: Any) -> None:
+def check_data(name: str, data: Any, shard: bool = False) -> None:
+    """Raises unless these are data; of no sequences only where a ``shard`` may be."""
     if not isinstance(data, Data):
         inside = ": pass its .data" if isinstance(getattr(data, "data", None), Data) else ""
         raise TypeError(f"{name} must come from cross_attention or its siblings, got {type(data).__name__}{inside}")
+    if data.none and not shard:
+        raise ValueError(f"{name} must have sequences: without any they go with reduce alone, got {data!r}")
 
 
 def fits(name: str, data: Any, W: np.ndarray) -> None:
     """Raises unless these are data that weights of this shape (their last two axes) can be applied to."""
-    check_data(name, data)
+    check_data(name, data, shard=True)
     if (data.dk, data.dz) != W.shape[-2:]:
         raise ValueError(
             f"{name} must have tokens and queries of lengths (dk, dz) = {W.shape[-2:]} as the weights, "

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..common.check import as_count, as_floats, check_finite
+from ..common.check import as_count, as_floats, check_finite, depth
 from .data import Data, read_only
-from .layout import Layout
+from .layout import Layout, NoSequences
 from .tokens import own, read_queries, read_tokens, read_values
 
 __all__ = ["causal_attention", "cross_attention", "prompt_attention", "self_attention"]
@@ -25,13 +25,34 @@ def _with_values(data: Data, values: Any, copy: bool) -> Data:
     return data
 
 
+def _has_none(X: Any) -> bool:
+    """Whether these are tokens of no sequences, in an array that tells their length all the same."""
+    return depth(X) == 3 and np.shape(X)[0] == 0
+
+
+def _without_sequences(
+    name: str, X: Any, Z: tuple[int, ...], values: Any = None, dk: int | None = None, causal: bool = False
+) -> Data:
+    """The data of tokens (0, T, d), and queries of the shape ``Z``, (0, dz) or (0, S, dz)."""
+    _, T, d = np.shape(X)
+    shapes = {"X": (0, T, d), "Z": Z} | ({} if values is None else {"values": np.shape(values)})
+    for what, shape in shapes.items():
+        if len(shape) not in (2, 3) or shape[0] != 0 or 0 in shape[1:]:
+            letters = "0, T, d" if what != "Z" else "0, dz) or (0, S, dz"
+            raise ValueError(f"X has no sequences, so {what} must have shape ({letters}), got {shape}")
+    layout = NoSequences(T, None if len(Z) == 2 else Z[1], causal)
+    given = None if values is None else np.zeros((1, shapes["values"][-1]))
+    return Data(name, np.zeros((1, dk or d)), np.zeros((1, Z[-1])), given, layout)
+
+
 def cross_attention(X: ArrayLike, Z: ArrayLike, values: ArrayLike | None = None, *, copy: bool = True) -> Data:
     """Queries ``Z`` attend to the tokens ``X`` of their sequence: logits ``X_i W z_i``.
 
     Parameters
     ----------
     X : (n, T, d) array_like, or list of n (T_i, d) array_likes
-        Tokens.  float32 tokens stay float32 (and may be memory-mapped); anything else becomes float64.
+        Tokens, (0, T, d) of a shard without sequences (:class:`Data`).  float32 tokens stay float32 (and may be
+        memory-mapped); anything else becomes float64.
     Z : (n, dz) or (n, S, dz) array_like, or list of n (S_i, dz) array_likes
         One query per sequence, S of them, or as many as each has.
     values : (n, T, dv) array_like or list, optional
@@ -58,6 +79,8 @@ def cross_attention(X: ArrayLike, Z: ArrayLike, values: ArrayLike | None = None,
     >>> attsvm.cross_attention(X, Z)
     <attsvm cross_attention: 6 queries over 48 tokens, 8 tokens each, dk=10, dz=10>
     """
+    if _has_none(X):
+        return _without_sequences("cross_attention", X, np.shape(Z), values)
     if copy:
         X, Z = own(X), own(Z)
     data = Data.of_plain("cross_attention", X, Z)
@@ -92,6 +115,9 @@ def self_attention(X: ArrayLike, query: int | None = 0, values: ArrayLike | None
     <attsvm self_attention: 12 queries over 12 tokens, 4 tokens each, dk=5, dz=5>
     """
     data = None
+    if _has_none(X):
+        n, T, d = np.shape(X)
+        return _without_sequences("self_attention", X, (n, T, d) if query is None else (n, d), values)
     if copy:
         X = own(X)
     if query is None:
@@ -150,6 +176,8 @@ def causal_attention(
             [0. , 0.5, 0.5]]])
     """
     window = None if window is None else as_count("window", window, 1)
+    if _has_none(X):
+        return _without_sequences("causal_attention", X, np.shape(X), values, causal=True)
     if copy:
         X = own(X)
     data = Data.of_plain("causal_attention", X, X, causal=True) if window is None else None
@@ -185,6 +213,9 @@ def prompt_attention(X: ArrayLike, key: ArrayLike | None = None, *, copy: bool =
     >>> attsvm.prompt_attention([[[1.0, 0.0], [0.0, 1.0]]]).logits([[1.0], [3.0]])
     array([[1., 3.]])
     """
+    if _has_none(X):
+        dk = None if key is None else len(as_floats("key", key, "dk, d", (None, np.shape(X)[2])))
+        return _without_sequences("prompt_attention", X, (0, 1), None if key is None else X, dk)
     if copy:
         X = own(X)
     if key is None and type(X) is np.ndarray and X.ndim == 3:

@@ -191,6 +191,61 @@ class Layout:
         return [np.asarray(part) for part in array]
 
 
+@storable
+@dataclass(frozen=True, eq=False)
+class NoSequences:
+    """The layout of a shard without sequences, whose results are empty arrays of the right shape.
+
+    What C reads in its place is one zero token that one zero query sees: no weights change what it attends to, it has
+    no margin row, and means over the queries of all shards count it as none.  ``tokens``, ``queries``: how many each
+    sequence would have; ``queries`` None: a single one.
+    """
+
+    tokens: int
+    queries: int | None
+    causal: bool = False
+    uniform = True
+
+    @property
+    def single(self) -> bool:
+        return self.queries is None
+
+    def check(self, tokens: int, queries: int) -> None:
+        """Raises unless it stands for as many."""
+        for name, value in (("tokens", self.tokens), ("queries", 1 if self.queries is None else self.queries)):
+            as_count(name, value, 1)
+        if (tokens, queries) != (1, 1):
+            raise ValueError(f"data without sequences must hold one token and one query, got {tokens} and {queries}")
+
+    def windows(self) -> tuple[np.ndarray, np.ndarray]:
+        return np.zeros(1, dtype=np.intp), np.ones(1, dtype=np.intp)
+
+    def take(self, index: Any) -> tuple[NoSequences, np.ndarray, np.ndarray]:
+        raise ValueError("index must choose at least one sequence, and there are none")
+
+    def _shape(self) -> tuple[int, ...]:
+        return (0,) if self.queries is None else (0, self.queries)
+
+    def shape_queries(self, flat: np.ndarray) -> np.ndarray:
+        return np.empty((*self._shape(), *flat.shape[1:]), dtype=flat.dtype)
+
+    def shape_entries(self, flat: np.ndarray, fill: Any) -> np.ndarray:
+        return np.empty((*self._shape(), self.tokens), dtype=flat.dtype)
+
+    def flatten_queries(self, name: str, array: Any, trailing: str = "", trailing_size: int | None = None) -> Any:
+        return self._stand_in(name, array, self._shape(), () if not trailing else (trailing_size,))
+
+    def flatten_entries(self, name: str, array: Any, hidden: bool = False) -> np.ndarray:
+        return self._stand_in(name, array, (*self._shape(), self.tokens), ())
+
+    def _stand_in(self, name: str, array: Any, empty: tuple[int, ...], each: tuple[Any, ...]) -> np.ndarray:
+        """One row of zeros, of bool one that is true: token 0 is selected either way."""
+        array = np.asarray(array)
+        if array.shape != (*empty, *each):
+            raise ValueError(f"{name} must have shape {(*empty, *each)}, as the data, got {array.shape}")
+        return np.full((1, *each), array.dtype.kind == "b", dtype=array.dtype)
+
+
 def _places(begin: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """``begin[i], begin[i] + 1, ..., begin[i] + counts[i] - 1`` of every i, one after the other."""
     return np.repeat(begin - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())

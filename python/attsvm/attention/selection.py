@@ -52,7 +52,7 @@ class Selection:
     def check(self, data: Data) -> None:
         """Raises unless a selection that was read from a file is one of these data."""
         entries = int(data.indptr[-1])
-        parts = (("reference", self.reference, "iu", len(data)), ("kept", self.kept, "b", entries))
+        parts = (("reference", self.reference, "iu", len(data.queries)), ("kept", self.kept, "b", entries))
         for name, array, kinds, size in (*parts, ("rhs", self.rhs, "f", entries)):
             if array is not None or name == "reference":
                 if not isinstance(array, np.ndarray) or array.dtype.kind not in kinds:

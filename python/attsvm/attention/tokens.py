@@ -7,11 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..common.check import as_floats, as_numeric, check_shape, depth
+from ..common.check import as_floats, as_numeric, check_shape
 
 __all__ = ["own", "read_queries", "read_tokens", "read_values"]
-
-NO_QUERIES = "a worker of reduce that has no queries stays out of its group"
 
 
 def own(array: Any) -> Any:
@@ -31,8 +29,6 @@ def read_tokens(name: str, X: Any, letters: str = "n, T, d") -> tuple[np.ndarray
     """Tokens of all sequences below each other, and the length of each sequence."""
     if _is_ragged(X):
         return _read_ragged(name, X, "T_i, d", keep_single=True)
-    if depth(X) == 3 and np.shape(X)[0] == 0:
-        raise ValueError(f"{name} must not be empty, got shape {np.shape(X)}: {NO_QUERIES}")
     array = as_floats(name, X, letters, keep_single=True)
     n, T, d = array.shape
     return array.reshape(n * T, d), np.full(n, T, dtype=np.intp)

@@ -58,6 +58,8 @@ class Workers:
     def weigh(self, queries: int) -> None:
         """Means are over the queries of all workers; ``queries`` of them are here."""
         counts = self.table([queries])[:, 0]
+        if not counts.any():
+            raise ValueError("reduce needs queries on one worker at least, got none on any")
         self._fractions = counts / counts.sum()
 
     def _sum(self, array: np.ndarray) -> None:

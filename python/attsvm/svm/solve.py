@@ -127,7 +127,7 @@ def solve_svm(
         For queries sharded over processes, as in :func:`train`: adds a float64 vector up over all of them, in place.
         W and its bounds are those of all rows, ``dual`` or ``certificate`` the multipliers of the own ones.  Rows that
         support W are exchanged until W violates none of any process, so these should fit into the memory of one.
-        A worker without queries stays out of the group of ``reduce``, as in :func:`train`.  Goes with neither C, rank,
+        A worker may have none (:class:`Data`), and learns the answer.  Goes with neither C, rank,
         margins, warm_start nor progress.
 
     Returns
@@ -231,7 +231,7 @@ def _asked(
     progress: Any = False,
     sharded: bool = False,
 ) -> Request:
-    check_data("data", data)
+    check_data("data", data, shard=sharded)
     norm = as_norm("norm", norm)
     tol = as_number("tol", tol, above=0.0)
     if C is not None:

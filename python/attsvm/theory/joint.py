@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..attention.data import check_data
 from ..attention.kinds import prompt_attention
 from ..attention.selection import Selection
 from ..common.check import as_norm
@@ -57,6 +58,7 @@ def label_svm(problem: Problem, selected: ArrayLike | None = None, norm: Norm = 
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be a Problem, got {type(problem).__name__}")
     norm, data = as_norm("norm", norm), problem.data
+    check_data("the data of problem", data)
     if norm == "nuclear":
         raise ValueError("norm must be 'frobenius' or a number p > 1: v is a vector, whose nuclear norm is no other")
     selection = Selection(data, problem.optimal if selected is None else selected)

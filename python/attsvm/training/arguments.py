@@ -43,7 +43,8 @@ def prepared(
     weight_decay, betas, eps."""
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be a Problem, got {type(problem).__name__}")
-    problem.check_scale()
+    if not (sharded and problem.data.none):
+        problem.check_scale()
     rule_code = _core.UPDATE_RULE[as_choice("rule", rule, _core.UPDATE_RULE)]
     steps = as_count("steps", steps)
     runs = None if runs is None else as_count("runs", runs, 1)
@@ -114,7 +115,7 @@ def _target(problem: Problem, rule: str, target_loss: Any, train_head: Any) -> f
         return as_number("target_loss", target_loss)
     if train_head:
         raise ValueError("target_loss must be given with train_head=True: the infimum depends on the head")
-    return problem.infimum()
+    return 0.0 if problem.data.none else problem.infimum()
 
 
 def _exponent(rule: str, p: Any) -> float:

@@ -40,7 +40,7 @@ class DefaultRate:
 def squares(data: Data) -> tuple[float, float]:
     """``1/2 ||x - x'||^2 ||z||^2``, its mean over pairs of tokens of a window, summed over queries that see several;
     and how many these are: both as parts of all queries.  The quotient is 1 for random vectors of length one."""
-    chosen = _spread(0, len(data), QUERIES)
+    chosen = _spread(0, len(data.queries), QUERIES)
     total, power = [], 0 if data.powers is None else sum(data.powers)
     keys, queries = data.powers or (0, 0)
     for q, start, stop in zip(chosen, data.start[chosen], data.stop[chosen], strict=True):

@@ -26,6 +26,8 @@ class CallableLoss:
             )
         self.functions: tuple[Callable[[np.ndarray], Any], ...] = functions
         grid = GRID if grid is None else grid
+        if grid.size == 0:  # a shard without queries: there is no u
+            return
         derivative = self._derivative(grid)
         if (derivative == 0).any():
             raise ValueError(f"loss[1], the derivative, must be negative, got 0 at u = {grid[derivative == 0][0]:g}")

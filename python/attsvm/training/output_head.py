@@ -159,7 +159,7 @@ class LinearHead(_Parametric):
         array = as_numeric("v", v)
         if not 1 <= array.ndim <= 3:
             raise ValueError(f"v must have shape (dv,), (n, dv) or (n, S, dv), got {array.shape}")
-        if array.size == 0:
+        if 0 in array.shape[array.ndim > 1 :]:  # of a shard without queries there is a v of none of them
             raise ValueError(f"v must not be empty, got shape {array.shape}")
         self.v = as_doubles(array)
         check_finite("v", self.v)

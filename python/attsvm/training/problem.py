@@ -47,6 +47,7 @@ class Problem(ProvesMargins):
     Parameters
     ----------
     data : Data
+        Without sequences, the shard of a worker of ``reduce`` in :func:`train` alone.
     y : (n,) or (n, S) array_like of -1 and +1, or a list of (S_i,), optional
         Labels; +1 by default.
     head : LinearHead, MLPHead, QuadraticHead, SoftmaxHead or CallableHead
@@ -98,7 +99,7 @@ class Problem(ProvesMargins):
         heads: int | None = None,
         combine: Literal["sum", "concatenate"] = "sum",
     ):
-        check_data("data", data)
+        check_data("data", data, shard=True)
         if not isinstance(head, (LinearHead, MLPHead, CallableHead)):
             raise TypeError(
                 "head must be a LinearHead, MLPHead, QuadraticHead, SoftmaxHead or CallableHead, "
@@ -109,7 +110,7 @@ class Problem(ProvesMargins):
         self.heads = None if heads is None else as_count("heads", heads, 1)
         self.combine = as_choice("combine", combine, COMBINATIONS)
         self.given_loss: Any = loss if isinstance(loss, tuple) else as_choice("loss", loss, _core.LOSS)
-        self.labels = np.ones(len(data)) if y is None else _labels(y, data)
+        self.labels = np.ones(len(data.queries)) if y is None else _labels(y, data)
         values = data.values
         concatenated = combine == "concatenate" and self.heads is not None
         v: Any
@@ -122,12 +123,16 @@ class Problem(ProvesMargins):
         self.own_loss: CallableLoss | None = None
         if isinstance(loss, tuple):
             scores = self.fixed_scores  # of which every output is a mean
-            self.own_loss = CallableLoss(loss, None if scores is None else np.linspace(scores.min(), scores.max(), 401))
+            count = 0 if data.none else 401
+            grid = None if scores is None else np.linspace(scores.min(), scores.max(), count)
+            self.own_loss = CallableLoss(loss, grid)
         self.loss_name = str(self.given_loss) if self.own_loss is None else self.own_loss.name
         self.functions = function, None if self.own_loss is None else self.own_loss.evaluate
+        if data.none:  # what stands there has nothing to do with the functions of the caller
+            self.functions = None if function is None else _nothing, None
         if self.fixed_scores is None or self.own_loss is not None:
             self._general = as_doubles(values), (_core.HEAD[head.kind], v, a, lam)
-        if loss == "log":
+        if loss == "log" and not data.none:
             self._check_log_loss()
         self.from_scores = self._general is None  # C reads nothing but fixed scores
         self.objective = self.capsule()
@@ -162,6 +167,8 @@ class Problem(ProvesMargins):
         """The objective as C reads it; a linear head that is to be trained needs the values besides its scores."""
         handle, scores = self.data.handle, self.fixed_scores
         loss = None if self.own_loss is not None else _core.LOSS[self.loss_name]
+        if self.data.none:  # finite of any score
+            loss = _core.LOSS["linear"]
         if self._general is not None:
             values, head = self._general
             concatenated = self.combine == "concatenate" and self.heads is not None
@@ -195,12 +202,14 @@ class Problem(ProvesMargins):
         np.maximum(scores, 0, out=scores)
 
     def require_linear(self) -> None:
-        """Raises where a theory of fixed scores does not apply: other heads, several attention heads."""
+        """Raises where a theory of fixed scores does not apply: other heads, several attention heads, no queries."""
+        check_data("the data of problem", self.data)
         if self.fixed_scores is None:
             raise ValueError(f"problem must have a LinearHead and heads=None, got {self!r}")
 
     def check_scale(self) -> None:
-        """Raises where gradients, sums of products of scores, tokens and queries, would underflow."""
+        """Raises where gradients, sums of products of scores, tokens and queries, would underflow, or are of none."""
+        check_data("the data of problem", self.data)
         data, parts = self.data, [self.fixed_scores]
         if parts[0] is None:
             values, (_, v, *_) = self._general  # type: ignore[misc]
@@ -266,6 +275,7 @@ class Problem(ProvesMargins):
         K, Q : (dk, m) and (dz, m) array_like
             Instead of W.  With ``heads=H``, each has a first axis of length H.
         """
+        check_data("the data of problem", self.data)
         return _core.loss(self.objective, self.functions, *self.read_weights(W, K, Q))
 
     def loss_and_grad(
@@ -362,6 +372,11 @@ class Problem(ProvesMargins):
         return None, K.reshape(-1, dk, m), Q.reshape(-1, dz, m)
 
 
+def _nothing(o: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A head that is zero."""
+    return np.zeros(len(o)), np.zeros_like(o)
+
+
 def _log10_largest(array: Any) -> float:
     """Of the absolute values; infinite where all are zero, as the gradient then is."""
     return math.log10(largest(array) or math.inf)
@@ -371,7 +386,7 @@ def _labels(y: Any, data: Data) -> np.ndarray:
     ragged = not data.layout.uniform
     flat = as_doubles(data.layout.flatten_queries("y", as_parts("y", y, ragged, as_numeric)))
     wrong = flat[np.abs(flat) != 1]
-    if wrong.size:
+    if wrong.size and not data.none:
         advice = ": from labels 0 and 1 make 2 * y - 1" if np.isin(flat, (0, 1)).all() else ""
         raise ValueError(f"y must hold labels -1 and +1 only, got {wrong[0]:g}{advice}")
     return flat

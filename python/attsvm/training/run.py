@@ -371,7 +371,7 @@ class Run(Result):
 
     def _proved(self) -> list[tuple[str, str]]:
         """What the last weights prove, where there is one margin."""
-        if self.problem.heads is not None or not np.isfinite(self.W).all():
+        if self.problem.heads is not None or self.data.none or not np.isfinite(self.W).all():
             return []
         kind = self.own_norm
         try:

@@ -161,8 +161,9 @@ def train(
     (2024); the Polyak step: Vasudeva, Deora, Thrampoulidis (2024); head and attention together: Tarzanagh, Li, Zhang,
     Oymak (2023).
 
-    Every worker of ``reduce`` has queries: one whose shard is empty stays out of its group (``comm.Split``,
-    ``dist.new_group``), which changes no sum.
+    A worker of ``reduce`` may have no queries, as long as one has: its data are of X (0, T, d) (:class:`Data`), with
+    labels, and a v of each query, of none.  It adds nothing, calls no function of its head or loss, and goes through
+    the same weights and records.
 
     With mpi4py ``reduce`` is ``lambda a: comm.Allreduce(MPI.IN_PLACE, a)``, with torch.distributed (gloo)
     ``lambda a: dist.all_reduce(torch.from_numpy(a))``.  It is called twice a step: the workers compare their losses and

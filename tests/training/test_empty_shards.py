@@ -1,0 +1,162 @@
+"""Workers that no sequence is left for: they change no answer, and learn it."""
+
+import io
+
+import attsvm
+import numpy as np
+import pytest
+from network import Network
+
+RNG = np.random.default_rng(8)
+X, Z, V = RNG.standard_normal((6, 6, 5)), RNG.standard_normal((6, 4)), RNG.uniform(0.5, 1, (6, 5))
+Y, CLASSES, STARTS = RNG.choice([-1, 1], 6), RNG.integers(0, 3, 6), RNG.standard_normal((3, 5, 4))
+FIRST, REST, NONE = slice(0, 4), slice(4, 6), slice(6, 6)
+PLACES = [0, 2]  # of the empty shard among the workers
+
+
+def problem(rows, head=None, **more):
+    return attsvm.Problem(attsvm.cross_attention(X[rows], Z[rows]), Y[rows], head or attsvm.LinearHead(V[0]), **more)
+
+
+def only_its_own(o):
+    """A head written for the queries of its worker: it takes no others."""
+    assert len(o) in (2, 4)
+    return np.sin(o).sum(axis=1), np.cos(o)
+
+
+def minus_log(u):
+    assert (u > 0).all()
+    return -np.log(u)
+
+
+def positive(rows, loss):
+    return attsvm.Problem(attsvm.cross_attention(np.abs(X[rows]), Z[rows]), None, attsvm.LinearHead(V[0]), loss)
+
+
+# How the shard of some rows is trained, each: the problem of these rows, and the other arguments.
+TRAINED = {
+    "W": (problem, {}),
+    "K and Q": (problem, dict(K=STARTS[0], Q=STARTS[1, :4])),
+    "runs": (problem, dict(W=STARTS, runs=3)),
+    "adam": (problem, dict(rule="adam")),
+    "shampoo": (problem, dict(rule="shampoo")),
+    "polyak": (problem, dict(rule="polyak")),
+    "ball": (problem, dict(radius=1.0, ball="nuclear")),
+    "head": (problem, dict(train_head=True)),
+    "attention heads": (lambda r: problem(r, attsvm.MLPHead(np.eye(5)), heads=2), dict(W=STARTS[:2], train_head=True)),
+    "quadratic": (lambda r: problem(r, attsvm.QuadraticHead(V[0], 0.2)), dict(train_head=True)),
+    "v of each": (lambda r: problem(r, attsvm.LinearHead(V[r])), {}),
+    "classes": (lambda r: problem(r, attsvm.SoftmaxHead(V[:3].T, CLASSES[r])), {}),
+    "callable": (lambda r: problem(r, attsvm.CallableHead(only_its_own)), {}),
+    "own loss": (lambda r: positive(r, (minus_log, lambda u: -1 / u)), {}),
+    "log": (lambda r: positive(r, "log"), {}),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("kind", list(TRAINED))
+def test_training_is_that_of_the_others(kind, place, monkeypatch):
+    make, options = TRAINED[kind]
+    others, found = [make(FIRST), make(REST)], []
+    for parts in (others, [*others[:place], make(NONE), *others[place:]]):
+        network = Network(len(parts))
+        network.in_order(monkeypatch)
+        works = [lambda p=p: attsvm.train(p, reduce=network.reduce, steps=30, record=10, **options) for p in parts]  # noqa: B023
+        found.append(network.run(works))
+    (expected, _), runs = found
+    for run in runs:
+        for name in ("weights", "loss", "norm", "log_grad_norm", "head_records"):
+            mine, theirs = getattr(run, name), getattr(expected, name)
+            if theirs is not None:
+                np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-12 * np.abs(theirs).max(), err_msg=name)
+    assert np.size(runs[place].selected) == 0 and "completed" in repr(runs[place])
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("norm", ["frobenius", "nuclear", "max", "spectral", 1.5, 3.0])
+def test_the_svm_is_that_of_the_others(norm, place, monkeypatch):
+    """To the last digit: the working set is the same."""
+    shards, found = [(problem(r).data, problem(r).optimal) for r in (FIRST, REST)], []
+    for parts in (shards, [*shards[:place], (problem(NONE).data, problem(NONE).optimal), *shards[place:]]):
+        network = Network(len(parts))
+        network.in_order(monkeypatch)
+        works = [lambda p=p: attsvm.solve_svm(*p, norm, reduce=network.reduce) for p in parts]  # noqa: B023
+        found.append(network.run(works))
+    (expected, _), answers = found
+    for sol in answers:
+        np.testing.assert_array_equal(sol.W, expected.W)
+        assert (sol.status, sol.margin, sol.margin_bound) == ("optimal", expected.margin, expected.margin_bound)
+    assert answers[place].dual.shape == answers[place].support.shape == (0, 6)
+
+
+def test_several_selected_tokens():
+    kept = np.zeros((6, 6), dtype=bool)
+    kept[:, 1] = kept[:, 2] = True
+    network = Network(3)
+    works = [lambda r=r: attsvm.solve_svm(problem(r).data, kept[r], reduce=network.reduce) for r in (NONE, FIRST, REST)]
+    alone = attsvm.solve_svm(problem(slice(0, 6)).data, kept)
+    for sol in network.run(works):
+        assert sol.status == alone.status and sol.margin == pytest.approx(alone.margin, rel=3e-9)
+
+
+@pytest.mark.parametrize("float_type", [np.float64, np.float32])
+def test_results_are_empty_in_the_shape_of_the_data(float_type):
+    empty = X[NONE].astype(float_type)
+    W, several = np.ones((5, 5)), attsvm.cross_attention(empty, np.empty((0, 3, 4)), np.empty((0, 6, 2)))
+    assert several.attended(np.ones((5, 4)), hard=True).shape == several.attended(np.ones((5, 4))).shape == (0, 3, 2)
+    for data, shape in (
+        (attsvm.self_attention(empty), (0, 6)),
+        (attsvm.self_attention(empty, query=None), (0, 6, 6)),
+        (attsvm.causal_attention(empty, window=2), (0, 6, 6)),
+    ):
+        assert len(data) == 0 and "no queries" in repr(data)
+        assert data.probabilities(W).shape == data.margins(W, data.select(W)).shape == shape
+        assert data.select(W).shape == shape[:-1]
+    prompt = attsvm.prompt_attention(empty, key=np.ones((4, 5)))
+    assert (prompt.dk, prompt.dz, prompt.values.shape[1]) == (4, 1, 5)
+    file, sol = io.BytesIO(), attsvm.solve_svm(prompt, np.empty(0, dtype=int), reduce=lambda a: None)
+    assert sol.status == "no constraint"
+    sol.save(file)
+    file.seek(0)
+    assert attsvm.load(file) == sol
+
+
+def test_one_process_has_nothing_to_train_on():
+    none = problem(NONE)
+    run = attsvm.train(problem(FIRST), steps=1)
+    calls = [
+        lambda: attsvm.train(none),
+        lambda: attsvm.solve_svm(none.data, none.optimal),
+        lambda: attsvm.feasible(none.data, none.optimal),
+        lambda: attsvm.diagnose(none),
+        lambda: attsvm.label_svm(none),
+        lambda: attsvm.regularization_path(none, [1.0]),
+        lambda: none.loss(run.W),
+        lambda: none.loss_and_grad(run.W),
+        lambda: none.multipliers(run.W),
+        none.infimum,
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match="must have sequences: without any they go with reduce alone"):
+            call()
+    with pytest.raises(ValueError, match="reduce needs queries on one worker at least"):
+        attsvm.train(none, reduce=lambda a: None)
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda: attsvm.cross_attention(X[NONE], Z), r"no sequences, so Z must have shape .*, got \(6, 4\)"),
+        (lambda: attsvm.cross_attention(X[NONE], Z[NONE], X), r"values must have shape \(0, T, d\)"),
+        (lambda: attsvm.causal_attention(np.empty((0, 6, 0))), r"X must have shape \(0, T, d\)"),
+        (lambda: attsvm.Problem(problem(NONE).data, Y, attsvm.LinearHead(V[0])), r"y must have shape \(0,\)"),
+        (
+            lambda: attsvm.solve_svm(problem(NONE).data, np.array([0]), reduce=lambda a: None),
+            r"selected must have shape \(0,\)",
+        ),
+        (lambda: problem(NONE)[:], "index must choose at least one sequence"),
+    ],
+)
+def test_what_does_not_fit_is_told(call, told):
+    with pytest.raises(ValueError, match=told):
+        call()
