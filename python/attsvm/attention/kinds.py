@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..common.check import as_count, as_floats, check_finite, depth
+from ..common.check import as_count, as_floats, check_finite
 from .data import Data, read_only
 from .layout import Layout, NoSequences
 from .tokens import own, read_queries, read_tokens, read_values
@@ -27,7 +27,8 @@ def _with_values(data: Data, values: Any, copy: bool) -> Data:
 
 def _has_none(X: Any) -> bool:
     """Whether these are tokens of no sequences, in an array that tells their length all the same."""
-    return depth(X) == 3 and np.shape(X)[0] == 0
+    shape = getattr(X, "shape", None)
+    return isinstance(shape, tuple) and len(shape) == 3 and shape[0] == 0
 
 
 def _without_sequences(
