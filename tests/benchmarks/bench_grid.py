@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import statistics
 import subprocess
 import sys
@@ -22,6 +21,7 @@ import time
 
 import machine
 import numpy as np
+import speed_pages
 from grid_contenders import CONTENDERS, RUNS
 from places import ROOT, TESTS
 
@@ -38,7 +38,6 @@ KINDS = {"W": "W", "KQ": "(K, Q)", "runs": f"{RUNS} runs"}
 ONCE, LEAST_STEPS = 0.01, 16  # seconds of one timing, and its steps where one is longer: a call evaluates once more
 FEWEST, MOST = 2, 9  # rounds
 SLOW = 2e7  # multiplications of a step beyond which W alone is compared
-BEGIN, END = "<!-- grid: written by tests/benchmarks/bench_grid.py -->", "<!-- end of the grid -->"
 
 
 class Contender:
@@ -169,10 +168,7 @@ def main() -> None:
         return
     print(f"\n{machine.write('grid', rows)}")
     page = ROOT / "notebooks" / "performance.md"
-    text = re.sub(
-        f"{re.escape(BEGIN)}.*{re.escape(END)}", f"{BEGIN}\n\n{table(rows)}\n\n{END}", page.read_text(), flags=re.S
-    )
-    page.write_text(text)
+    page.write_text(speed_pages.filled(page.read_text(), "grid", table(rows)))
 
 
 if __name__ == "__main__":

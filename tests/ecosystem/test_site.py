@@ -9,6 +9,7 @@ import sys
 
 import attsvm
 import pytest
+import speed_pages
 from places import ROOT
 
 PAGES = sorted((ROOT / "notebooks").glob("*.md"))
@@ -83,6 +84,10 @@ def test_the_table_of_faults_is_as_the_page_says():
     said = [int(number) for number in re.findall(r"^\| (?:recorded|noticed|reach).* (\d+) \|$", page, re.MULTILINE)]
     nowhere = sum("reaches no figure" in row[3] for row in rows)
     assert said == [len(rows), sum("::test_" in row[2] for row in rows), len(rows) - nowhere, nowhere]
+
+
+def test_the_speed_on_the_pages_is_that_of_the_stored_measurement():
+    assert [str(path) for path, text in speed_pages.pages().items() if path.read_text() != text] == []
 
 
 @pytest.mark.slow

@@ -29,11 +29,11 @@ def described() -> dict:
     }
 
 
-def write(name: str, rows: list[dict]) -> Path:
+def write(name: str, rows: list[dict], **more: float) -> Path:
     """results/NAME.json beside the benchmarks."""
     path = TESTS / "benchmarks" / "results" / f"{name}.json"
     path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps({**described(), "rows": rows}, indent=1) + "\n")
+    path.write_text(json.dumps({**described(), **more, "rows": rows}, indent=1) + "\n")
     return path
 
 
