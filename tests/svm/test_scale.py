@@ -17,6 +17,7 @@ WAYS = [
     {"norm": "nuclear"},
     {"norm": "nuclear", "method": "factored"},
     {"norm": 3.0},
+    {"norm": 1.1},  # q = 11: unscaled powers of the adjoint would vanish
     {"C": 1.0},
 ]
 POWERS = [-1000, -900, -650, -450, -210, 0, 210, 450, 650, 900, 1000]
