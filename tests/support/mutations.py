@@ -495,7 +495,7 @@ MUTATIONS = [
          "heads", "planted"),
         ("places-without-offset", "python/attsvm/common/maps.py", "root.offset + begin", "root.offset", "heads",
          "workers"),
-        ("file-of-other-options", "python/attsvm/heads/kept.py", "if digest != record.digest", "if False", "heads",
+        ("file-of-other-options", "python/attsvm/heads/kept.py", "if wanted.get(record.name, record.digest) != record.digest", "if False", "heads",
          "workers"),
         ("file-not-resumed", "python/attsvm/heads/model_analysis.py", "if k not in done]", "if True]", "heads",
          "workers"),

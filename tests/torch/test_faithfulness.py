@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,9 +11,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import attsvm.torch  # noqa: E402
+from attsvm.torch.held_out import HeldOut  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
 T, M = 8, 8  # tokens, and dimensions of a head; a token is M numbers of content and T of its place
+runs_of = sys.modules["attsvm.torch.faithfulness"]
 IDLE, OFFSET, LOW, RANDOM = range(4)
 
 
@@ -179,6 +182,93 @@ def test_table_picture_and_frame(made):
     assert any(np.allclose(line.get_ydata(), table.recovered("all of these", "shuffled")) for line in lines)
 
 
+class Deep(torch.nn.Module):
+    """Two layers of them: the second reads the first one's "offset -1" head."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = Made(), Made()
+
+    def forward(self, x):
+        return self.second(torch.cat([self.first(x)[..., OFFSET * M : OFFSET * M + M], x[..., M:]], -1))
+
+
+@pytest.fixture(scope="module")
+def deep():
+    rng = np.random.default_rng(2)
+    model = Deep()
+    return model, attsvm.torch.read(model, [{"x": tokens(rng, 20)}]), [{"x": tokens(rng, 20)}]
+
+
+def same(a, b, rows):
+    for row in rows:
+        keys = {key for key in a.damages if key[0] == row}
+        assert keys and keys == {key for key in b.damages if key[0] == row}
+        for key in keys:
+            np.testing.assert_allclose(a.damages[key], b.damages[key], rtol=1e-4, atol=1e-7)
+
+
+def test_layers_first_to_last(deep):
+    model, found, held_out = deep
+    found = [found[k] for k in (OFFSET, LOW, 4 + OFFSET)]
+    options = dict(queries=[6, 20], seeds=1, progress=False)
+    table = attsvm.torch.faithfulness(model, found[::-1], held_out, rows="layers", **options)
+    assert table.rows == ["layers to 0", "all of these"] and table.layers == {"layers to 0": 0, "all of these": 1}
+    assert table.labels[0].startswith("L0") and table.labels[-1].startswith("L1")
+    same(table, attsvm.torch.faithfulness(model, found, held_out, **options), ["all of these"])
+    first = attsvm.torch.faithfulness(model, found[:2], held_out, **options | {"queries": [20]})
+    for (row, column, n), damage in first.damages.items():
+        if row == "all of these":
+            np.testing.assert_allclose(table.damages["layers to 0", column, n], damage, rtol=1e-4, atol=1e-7)
+    # All that the second layer reads of the first is its "offset -1" head.
+    assert table.recovered("layers to 0", "rule") > 0.99 and table.recovered("layers to 0", "random head") < 0.3
+    assert table.recovered("all of these", "rule") > 0.99 and table.recovered("all of these", "SVM", 6) < 0.8
+    html = table._repr_html_()
+    assert html.count("<tr>") == 3 and "layers to 0" in html and "3 heads were looked at" in html
+    pytest.importorskip("matplotlib").use("Agg")
+    line = table.plot().lines[0]
+    assert line.get_ydata().tolist() == [table.recovered(row, "SVM") for row in table.rows]
+
+
+def test_a_file_keeps_what_is_done(deep, tmp_path, monkeypatch):
+    model, found, held_out = deep
+    found, path = [found[1], found[6]], tmp_path / "runs.log"
+    options = dict(queries=[6, 20], seeds=2, directions=True, progress=False)
+    expected = attsvm.torch.faithfulness(model, found, held_out, n_jobs=1, **options)
+    done = {"made": 0, "damage": 0}
+
+    def counting(name, function, most):
+        def counted(*args):
+            done[name] += 1
+            if done[name] == most:
+                raise KeyboardInterrupt
+            return function(*args)
+
+        return counted
+
+    made, damage = runs_of.made, HeldOut.damage
+    monkeypatch.setattr(HeldOut, "damage", counting("damage", damage, 20))
+    with pytest.raises(KeyboardInterrupt):
+        attsvm.torch.faithfulness(model, found, held_out, n_jobs=1, file=path, **options)
+    assert done["damage"] == 20
+    path.write_bytes(path.read_bytes() + b"\x93NUMPY\x01")  # and a record cut short
+    monkeypatch.setattr(runs_of, "made", counting("made", made, -1))
+    again = attsvm.torch.faithfulness(model, found, held_out, n_jobs=2, file=path, **options)
+    same(again, expected, expected.rows)
+    assert [d.name for d in again.directions] == [d.name for d in expected.directions]
+    runs = sum(len(damages) for damages in expected.damages.values()) + (4 + 2) * (1 + 3)
+    assert done["damage"] == runs + 1  # the one that was interrupted
+    finished = done["made"]
+    assert finished <= 1  # the first head's were in the file
+    attsvm.torch.faithfulness(model, found, held_out, rows="layers", file=path, **options)
+    assert done == {"made": finished, "damage": runs + 1 + 1 + 4 + 4 * 2 + 2 * 2}  # of layer 0
+    for change in ({"seed": 1}, {"queries": [6]}):
+        with pytest.raises(ValueError, match=r"runs.log holds L0H1 of another model, text, version or options"):
+            attsvm.torch.faithfulness(model, found, held_out, file=path, **options | change)
+    with pytest.raises(ValueError, match=r"runs.log holds runs of another model or other batches"):
+        attsvm.torch.faithfulness(model, found, [{"x": held_out[0]["x"] + 0.1}], file=path, **options)
+
+
 @pytest.mark.parametrize(
     "change, message",
     [
@@ -188,6 +278,7 @@ def test_table_picture_and_frame(made):
         ({"queries": []}, "queries must hold at least one number"),
         ({"queries": [0]}, "queries must be at least 1"),
         ({"seeds": 0}, "seeds must be at least 1"),
+        ({"rows": "tokens"}, "rows must be one of 'heads', 'layers'"),
         ({"metric": "L2"}, "metric must be one of 'auto', 'KL', '1 - cosine'"),
     ],
 )

@@ -1,5 +1,5 @@
-"""The file in which reports of heads are kept as they are done: one npy record after another, each the bytes of an npz
-file that :func:`attsvm.load` reads."""
+"""The file in which what is found of heads is kept as it is done: one npy record after another, each the bytes of an
+npz file that :func:`attsvm.load` reads."""
 
 from __future__ import annotations
 
@@ -17,13 +17,11 @@ from ..common.storage import load, save, storable
 from .choices import hard_queries
 from .model import Head
 
-Task = tuple[Head, dict[str, Any]]  # a head and the options of its analysis
-
 
 @storable
 @dataclass(frozen=True, eq=False)
 class Record:
-    """What was found of one head: its name, a digest of what decided it, and the report's state without the head."""
+    """What was found of this name, and a digest of what decided it."""
 
     name: str
     digest: str
@@ -31,31 +29,30 @@ class Record:
 
 
 class Kept:
-    """What a file holds of these tasks, by their number; and adds to it."""
+    """What a file holds of these names, each with the digest it must have; what is added; ``maker``: who writes it."""
 
-    def __init__(self, file: str | os.PathLike[str] | None, tasks: list[Task]):
-        self.path, self.found = None if file is None else Path(file), {}
+    def __init__(self, file: str | os.PathLike[str] | None, wanted: dict[str, str], maker: str):
+        self.path, self.wanted = None if file is None else Path(file), wanted
+        self.found: dict[str, dict[str, Any]] = {}
         if self.path is None:
             return
-        self.records = [Record(head.name, _digest(head, options), {}) for head, options in tasks]
-        wanted = {record.name: (k, record.digest) for k, record in enumerate(self.records)}
-        for record in _read(self.path):
-            k, digest = wanted.get(record.name, (None, record.digest))
-            if digest != record.digest:
+        for record in _read(self.path, maker):
+            if wanted.get(record.name, record.digest) != record.digest:
                 raise ValueError(f"{self.path} holds {record.name} of another model, text, version or options")
-            if k is not None:
-                self.found[k] = record.state
+            if record.name in wanted:
+                self.found[record.name] = record.state
 
-    def add(self, k: int, state: dict[str, Any]) -> None:
+    def add(self, name: str, state: dict[str, Any]) -> None:
+        self.found[name] = state
         if self.path is None:
             return
         whole = io.BytesIO()
-        save(Record(self.records[k].name, self.records[k].digest, state), whole)
+        save(Record(name, self.wanted[name], state), whole)
         with open(self.path, "ab") as file:
             np.save(file, np.frombuffer(whole.getvalue(), np.uint8))
 
 
-def _digest(head: Head, options: dict[str, Any]) -> str:
+def digest(head: Head, options: dict[str, Any]) -> str:
     """Of the weights, of what the head chooses, and of all that is asked."""
     found = hashlib.sha256(repr([__version__, head.most, head.threshold, head.module, head.space]).encode())
     for array in (head.K, head.Q, hard_queries(head, options.get("threshold")), head.text.lengths):
@@ -64,7 +61,7 @@ def _digest(head: Head, options: dict[str, Any]) -> str:
     return found.hexdigest()
 
 
-def _read(path: Path) -> list[Record]:
+def _read(path: Path, maker: str) -> list[Record]:
     """The records of the file; a last one that an interruption cut short is dropped from it."""
     found: list[Record] = []
     if not path.exists():
@@ -78,10 +75,10 @@ def _read(path: Path) -> list[Record]:
                 return found
             except ValueError as error:
                 if not found:
-                    raise ValueError(f"{path} is not a file of analyze_model: {error}") from None
+                    raise ValueError(f"{path} is not a file of {maker}: {error}") from None
                 file.truncate(begin)
                 return found
             record = load(io.BytesIO(whole.tobytes()))
             if not isinstance(record, Record):
-                raise ValueError(f"{path} is not a file of analyze_model: it holds a {type(record).__name__}")
+                raise ValueError(f"{path} is not a file of {maker}: it holds a {type(record).__name__}")
             found.append(record)

@@ -13,7 +13,7 @@ from ..common.progress import counted
 from ..common.storage import state_of
 from .analysis import analyze_head
 from .fit import Fit
-from .kept import Kept
+from .kept import Kept, digest
 from .model import Head, as_heads
 from .report import HeadReport, Reports
 
@@ -82,14 +82,14 @@ def analyze_model(
     heads = as_heads(heads)
     middle = _middle_heads(heads, options.get("threshold")) if null == "layer" else set(range(len(heads)))
     tasks = [(head, options | {"null": bool(null) and k in middle}) for k, head in enumerate(heads)]
-    kept = Kept(file, tasks)
-    done = {k: HeadReport(heads[k], **found) for k, found in kept.found.items()}
+    kept = Kept(file, {head.name: digest(head, asked) for head, asked in tasks} if file else {}, "analyze_model")
+    done = {k: HeadReport(head, **kept.found[head.name]) for k, head in enumerate(heads) if head.name in kept.found}
     missing = [k for k in range(len(heads)) if k not in done]
     try:
         with on_workers(_found, (tasks[k] for k in missing), n_jobs, "analyze_model") as results:
             each = counted(results, len(missing), "solve", "head") if progress else results
             for k, found in zip(missing, each, strict=False):
-                kept.add(k, found)
+                kept.add(heads[k].name, found)
                 done[k] = HeadReport(heads[k], **found)
     except KeyboardInterrupt as interrupt:
         interrupt.partial = Reports(done[k] for k in sorted(done))  # type: ignore[attr-defined]

@@ -7,9 +7,9 @@ Imported by hand (``import attsvm.torch``), since it needs PyTorch.
 >>> attsvm.heads.analyze_model(found)                          # doctest: +SKIP
 """
 
+from ..heads.faithful import Faithfulness
 from .attention import attention
 from .cache import from_cache
-from .faithful import Faithfulness
 from .faithfulness import faithfulness
 from .monitor import Monitor
 from .read import read

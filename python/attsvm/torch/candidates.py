@@ -10,20 +10,20 @@ import torch
 
 from ..heads.cases import Cases, as_cases
 from ..heads.choices import all_queries, hard_queries
+from ..heads.faithful import DRAWN, FIXED, OF_CHOICES
 from ..heads.model import Head
 from ..heads.names import directions
 from ..svm.solve import solve_svm
-from .replacement import Replacement, as_replacement
+from .replacement import Form, Replacement, as_form, as_replacement
 
 TOL = 1e-4  # of the SVMs: their W is then known to a percent, and what it does in the model to far less than a draw
 DECAY = 1e-4  # of regressions, on tokens and queries scaled to mean length 1
 ITERATIONS = 100  # of L-BFGS
 WHITENED = 2000  # queries whose logits a whitened cut keeps
 KEPT = 4  # the own W is cut to its rank divided by this
-# Columns that are made of n choices, each draw of its own; those with draws alone; and those without.
-OF_CHOICES = ("SVM", "SVM of the rule", "logistic", "distilled")
-DRAWN = ("random head", "shuffled")
-FIXED = ("own", "rule", "cut", "whitened cut")
+
+
+Weights = tuple[np.ndarray, np.ndarray] | None  # K and Q of what may stand there; None: no such W
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,38 @@ def _offset(rule: str) -> int:
     return int(rule.removeprefix("offset ")) if rule.startswith("offset") else 0
 
 
-def of_choices(source: Source, column: str, queries: int, draw: list[int]) -> Replacement | None:
+def made(source: Source, plan: list[tuple[str, int, int]], seed: int) -> list[Weights]:
+    """What the plan (column, number of choices, draw) asks for; each draw's numbers are of this head and draw alone.
+
+    On one thread of PyTorch: its matrices are so small that a second one doubles the time, and workers are many.
+    """
+    head, threads = source.head, torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return [_make(source, column, n, [seed, head.layer, head.number, draw]) for column, n, draw in plan]
+    finally:
+        torch.set_num_threads(threads)
+
+
+def standing(source: Source, column: str, weights: Weights) -> Replacement:
+    """In the head's place: these weights; without, the token that the rule says, or equal attention."""
+    if weights is not None:
+        return Form(*weights)
+    return as_replacement(source.head, source.rule if column == "rule" else "uniform", None)
+
+
+def _make(source: Source, column: str, queries: int, draw: list[int]) -> Weights:
+    if column in OF_CHOICES:
+        W = _of_choices(source, column, queries, draw)
+    else:
+        W = _drawn(source, column, draw) if column in DRAWN else _fixed(source, column)
+    if W is None:
+        return None
+    form = as_form(source.head, W, None if column in FIXED else "top")
+    return form.K.astype(np.float32), form.Q.astype(np.float32)
+
+
+def _of_choices(source: Source, column: str, queries: int, draw: list[int]) -> np.ndarray | None:
     """Of that many of the head's hard queries, the same ones for every column; None where there is no such W."""
     rows = np.random.default_rng(draw).permutation(source.rows)[:queries]
     if column == "SVM of the rule":
@@ -68,36 +99,31 @@ def of_choices(source: Source, column: str, queries: int, draw: list[int]) -> Re
         return None
     cases = as_cases(source.head, rows)
     if column in ("SVM", "SVM of the rule"):
-        W = solve_svm(cases.data, cases.selected, tol=TOL).W
-    else:
-        W = regression(cases, _probabilities(source.head, cases) if column == "distilled" else None)
-    return None if W is None else as_replacement(source.head, W, "top")
+        return solve_svm(cases.data, cases.selected, tol=TOL).W
+    return regression(cases, _probabilities(source.head, cases) if column == "distilled" else None)
 
 
-def drawn(source: Source, column: str, draw: list[int]) -> Replacement:
+def _drawn(source: Source, column: str, draw: list[int]) -> np.ndarray:
     """A random head, or the own singular values with the singular vectors permuted on either side."""
     rng, head = np.random.default_rng(draw), source.head
     if column == "random head":
         K, Q = (rng.standard_normal(x.shape) for x in (head.K, head.Q))
-        return as_replacement(head, K @ Q.T, "top")
+        return K @ Q.T
     left, values, right = directions(head)
     left, right = (x[:, rng.permutation(len(values))] for x in (left, right))
-    return as_replacement(head, (left * values) @ right.T, "top")
+    return (left * values) @ right.T
 
 
-def fixed(source: Source, column: str) -> Replacement:
-    """The own W, whole or cut; or attention on the token that the rule says."""
+def _fixed(source: Source, column: str) -> np.ndarray | None:
+    """The own W, whole or cut."""
     head = source.head
-    if column == "rule":
-        return as_replacement(head, source.rule, None)
-    W = head.W
+    if column == "own":
+        return head.W
     if column == "cut":
         left, values, right = directions(head)
         r = max(1, head.rank // KEPT)
-        W = (left[:, :r] * values[:r]) @ right[:, :r].T
-    elif column == "whitened cut":
-        W = _whitened_cut(head, max(1, head.rank // KEPT))
-    return as_replacement(head, W, None)
+        return (left[:, :r] * values[:r]) @ right[:, :r].T
+    return _whitened_cut(head, max(1, head.rank // KEPT)) if column == "whitened cut" else None
 
 
 def _whitened_cut(head: Head, rank: int) -> np.ndarray:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
+from ..heads.faithful import LostDirection
 from ..heads.model import Head
 from ..heads.names import directions, name_directions
 from .candidates import Source
@@ -14,21 +14,6 @@ from .replacement import Replacement, as_replacement
 
 LEADING = 4  # directions of each head
 RANDOM = 3  # directions beside each
-
-
-@dataclass(frozen=True)
-class LostDirection:
-    """Of head ``label`` the singular direction ``number``: its ``name`` and ``share`` of the mean margin as
-    :func:`attsvm.heads.why` has them, its singular ``value``, the ``damage`` without it, and that without ``RANDOM``
-    random directions of its size (mean)."""
-
-    label: str
-    number: int
-    name: str
-    share: float
-    value: float
-    damage: float
-    random: float
 
 
 def without_directions(

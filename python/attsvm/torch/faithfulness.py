@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -9,18 +12,22 @@ import numpy as np
 import torch
 
 from ..common.check import as_choice, as_count
+from ..common.pool import as_jobs, on_workers
 from ..common.progress import counted
+from ..heads.faithful import ALL, DRAWN, FIXED, OF_CHOICES, Faithfulness, LostDirection
+from ..heads.kept import Kept, digest
 from ..heads.model import Head, as_heads
-from .batch import Batch
-from .candidates import DRAWN, FIXED, OF_CHOICES, Source, as_source, drawn, fixed, of_choices
+from .candidates import Source, Weights, as_source, made, standing
 from .directions import without_directions
-from .faithful import ALL, Faithfulness
-from .read import device_of, unchanged, unwrap
-from .replacement import Replacement, as_replacement
-from .substitute import Substitution, substitution
+from .held_out import HeldOut
+from .read import unchanged, unwrap
+from .replacement import Replacement
+from .substitute import substitution
 
 METRICS = ("auto", "KL", "1 - cosine")
-Job = tuple[str, str, int, int, dict[Head, Replacement]]  # row, column, queries, draw, what stands in whose place
+ROWS = ("heads", "layers")
+SAME = 1e-2  # of the largest output: those of a model on other threads or another machine differ by far less
+Plan = list[tuple[str, int, int]]  # column, number of choices, draw
 
 
 def faithfulness(
@@ -31,9 +38,12 @@ def faithfulness(
     seeds: int = 3,
     directions: bool = False,
     *,
+    rows: str = "heads",
     forward: Callable[..., Any] | None = None,
     metric: str = "auto",
     seed: int = 0,
+    n_jobs: int | None = None,
+    file: str | os.PathLike[str] | None = None,
     progress: bool = True,
 ) -> Faithfulness:
     """Does a head matter, and what could stand in its place?
@@ -50,13 +60,16 @@ def faithfulness(
     batches : iterable
         Held-out inputs, as :func:`attsvm.torch.read` takes them.
     queries : list of int
-        How many choices SVMs and regressions are made of; a head with fewer hard queries gives all it has.  Each head
-        is replaced by what the largest number gives, all heads at once by what each number gives.
+        How many choices SVMs and regressions are made of; a head with fewer hard queries gives all it has.  The last
+        row has what each number gives, others what the largest gives.
     seeds : int
         Draws of the choices, and of random and shuffled heads.
     directions : bool
         Also the damage without each of the leading singular directions of W, beside that without a random direction of
         the same size (in :attr:`Faithfulness.directions`).
+    rows : {"heads", "layers"}
+        "heads": each head in turn, and all at once.  "layers": all heads of the first layer, of the first two, and so
+        on up to the last: how much of the output a hierarchy of SVMs keeps.
     forward : callable, optional
         Called with each batch in place of the model.
     metric : {"auto", "KL", "1 - cosine"}
@@ -64,6 +77,12 @@ def faithfulness(
         dimension; "1 - cosine" of the output vectors.  "auto": KL where what is returned has ``logits``.  Either is the
         mean over an input's places that are not padding.
     seed : int
+    n_jobs : int, optional
+        Workers that solve the SVMs and regressions, counted as joblib does; all cores by default, or what
+        ``joblib.parallel_config`` says.  Changes no result but by rounding.
+    file : path, optional
+        What is found is written there as it is done, and what it holds of these heads and inputs is not made again: the
+        SVMs and regressions of each head, and each run of the model.  ``rows="heads"`` and ``"layers"`` may share one.
     progress : bool
         Show a bar.
 
@@ -85,7 +104,10 @@ def faithfulness(
     Raises
     ------
     TypeError, ValueError
-        Naming the argument that does not fit; as :func:`attsvm.torch.substitute` for a model that is not the one read.
+        Naming the argument that does not fit; as :func:`attsvm.torch.substitute` for a model that is not the one read;
+        and for a file of another model, other inputs or options.
+    ModuleNotFoundError
+        Without joblib: ``pip install joblib``.
 
     Notes
     -----
@@ -93,6 +115,7 @@ def faithfulness(
     or lost: nan.  Heads can be unimportant one by one and important together: see the last row.
     That a W made of choices recovers much says that the choices carry the function, not that its margin is the largest:
     hold it against "logistic" and "SVM of the rule".
+    The model runs in this thread, one substitute after another, while workers solve for the heads to come.
 
     Examples
     --------
@@ -119,24 +142,45 @@ def faithfulness(
     as_choice("metric", metric, METRICS)
     if isinstance(batches, (str, bytes, dict, torch.Tensor)) or not isinstance(batches, Iterable):
         raise TypeError(f"batches must be an iterable of what the model takes, got {type(batches).__name__}: [batch]?")
+    as_choice("rows", rows, ROWS)
+    n_jobs = as_jobs(n_jobs)
+    plan, asked = _plan(sizes, seeds), {"queries": sizes, "seeds": seeds, "seed": seed}
+    if rows == "layers":
+        found = sorted(found, key=lambda head: head.layer)
+    labels = [head.label for head in found]
+    if len(set(labels)) < len(labels):
+        raise ValueError(f"found must hold every head once, got {' '.join(labels)}")
     sources = [as_source(head) for head in found]
-    with unchanged(unwrap(model)), substitution(model) as running:
-        held_out = _HeldOut(running, model, batches, forward, metric)
-        total = len(sources) * len(_plan(sizes[-1:], seeds)) + len(_plan(sizes, seeds))
-        damages: dict[tuple[str, str, int], list[np.ndarray]] = {}
-        made = _jobs(sources, sizes, seeds, seed)
-        for row, column, n, _draw, values in counted(made, total, "faithfulness", "run") if progress else made:
-            damages.setdefault((row, column, n), []).append(held_out.damage(values))
-        shown = [d for s in sources for d in without_directions(s, held_out.damage, seed)] if directions else []
+    members, layers = _members(found, rows)
+    with unchanged(unwrap(model)), _threads_kept(), substitution(model) as running:
+        held_out = HeldOut(running, model, batches, forward, metric)
+        kept = _kept(file, found, members, plan, asked | {"metric": held_out.metric}, held_out.sample())
+        tasks = [(source, plan, seed) for source in sources if source.head.label not in kept.found]
+        with on_workers(made, tasks, n_jobs, "faithfulness") as results:
+            runs = _runs(sources, members, plan, sizes[-1], results, held_out, kept)
+            total = sum(len(_of_row(row, plan, sizes[-1])) for row in members)
+            damages: dict[tuple[str, str, int], list[np.ndarray]] = {}
+            for key, damage in counted(runs, total, "faithfulness", "run") if progress else runs:
+                damages.setdefault(key, []).append(damage)
+        shown = [d for source in sources for d in _lost(source, held_out, seed, kept)] if directions else []
     arrays = {key: np.array(some) for key, some in damages.items()}
     return Faithfulness(
-        [s.head.label for s in sources], held_out.metric, {s.head.label: (s.rule, s.follows) for s in sources},
+        labels, layers, held_out.metric, {s.head.label: (s.rule, s.follows) for s in sources},
         {s.head.label: len(s.rows) for s in sources}, arrays, shown,
     )  # fmt: skip
 
 
-def _plan(sizes: list[int], seeds: int) -> list[tuple[str, int, int]]:
-    """Column, queries, draw."""
+@contextlib.contextmanager
+def _threads_kept() -> Iterator[None]:
+    """Workers set PyTorch's number, which new threads take over."""
+    threads = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _plan(sizes: list[int], seeds: int) -> Plan:
     parts = [
         [(column, 0, 0) for column in ("uniform", *FIXED)],
         [(column, n, draw) for n in sizes for column in OF_CHOICES for draw in range(seeds)],
@@ -145,77 +189,69 @@ def _plan(sizes: list[int], seeds: int) -> list[tuple[str, int, int]]:
     return [one for part in parts for one in part]
 
 
-def _jobs(sources: list[Source], sizes: list[int], seeds: int, seed: int) -> Iterator[Job]:
-    """Every head by itself, then all at once; equal attention stands where there is no such W."""
-    together: dict[tuple[str, int, int], dict[Head, Replacement]] = {}
-    for source in sources:
-        for column, n, draw in _plan(sizes, seeds):
-            value = _make(source, column, n, [seed, source.head.layer, source.head.number, draw])
-            value = as_replacement(source.head, "uniform", None) if value is None else value
-            together.setdefault((column, n, draw), {})[source.head] = value
-            if n in (0, sizes[-1]):
-                yield source.head.label, column, n, draw, {source.head: value}
-    for (column, n, draw), values in together.items():
-        yield ALL, column, n, draw, values
+def _of_row(row: str, plan: Plan, largest: int) -> Plan:
+    return plan if row == ALL else [one for one in plan if one[1] in (0, largest)]
 
 
-def _make(source: Source, column: str, n: int, draw: list[int]) -> Replacement | None:
-    if column == "uniform":
-        return as_replacement(source.head, "uniform", None)
-    if column in OF_CHOICES:
-        return of_choices(source, column, n, draw)
-    return drawn(source, column, draw) if column in DRAWN else fixed(source, column)
+def _members(found: list[Head], rows: str) -> tuple[dict[str, list[int]], dict[str, int]]:
+    """Of each row the heads that are replaced, by their number; and of rows that are layers the last of these."""
+    every = list(range(len(found)))
+    if rows == "heads":
+        return {head.label: [k] for k, head in enumerate(found)} | {ALL: every}, {}
+    layers = sorted({head.layer for head in found})
+    names = [f"layers to {layer}" for layer in layers[:-1]] + [ALL]
+    members = [[k for k in every if found[k].layer <= layer] for layer in layers]
+    return dict(zip(names, members, strict=True)), dict(zip(names, layers, strict=True))
 
 
-class _HeldOut:
-    """Batches with the original outputs."""
-
-    def __init__(self, running: Substitution, model: Any, batches: Iterable[Any], forward: Any, metric: str):
-        call, device = model if forward is None else forward, device_of(unwrap(model))
-        self.running, self.metric = running, metric
-        self.batches = [Batch(batch, call, device) for batch in batches]
-        if not self.batches:
-            raise ValueError("batches must hold at least one batch, got none")
-        running.put({})
-        self.own = [self._run(batch) for batch in self.batches]
-
-    def _run(self, batch: Batch) -> torch.Tensor:
-        found = self.running.run(batch.call, *batch.args, **batch.kwargs)
-        logits = getattr(found, "logits", None)
-        if self.metric == "auto":
-            self.metric = "1 - cosine" if logits is None else "KL"
-        if logits is None or self.metric != "KL":
-            logits = _first_tensor(found)
-        return torch.log_softmax(logits.double(), -1).float() if self.metric == "KL" else logits
-
-    def damage(self, values: dict[Head, Replacement]) -> np.ndarray:
-        """Of each held-out input."""
-        self.running.put(values)
-        try:
-            pairs = zip(self.batches, self.own, strict=True)
-            return np.concatenate([self._difference(batch, own, self._run(batch)) for batch, own in pairs])
-        finally:
-            self.running.put({})
-
-    def _difference(self, batch: Batch, own: torch.Tensor, other: torch.Tensor) -> np.ndarray:
-        a, b = own.double(), other.double()
-        if self.metric == "KL":
-            off = (a.exp() * (a - b)).sum(-1)
-        else:
-            a, b = (x / x.norm(dim=-1, keepdim=True).clamp(min=1e-300) for x in (a, b))
-            off = ((a - b) ** 2).sum(-1) / 2  # 1 - cosine, without its cancellation
-        mask = batch.named.get("attention_mask")
-        if off.ndim == 1:
-            return off.cpu().numpy()
-        weights = mask.to(off) if isinstance(mask, torch.Tensor) and mask.shape == off.shape else torch.ones_like(off)
-        return ((off * weights).flatten(1).sum(1) / weights.flatten(1).sum(1).clamp(min=1)).cpu().numpy()
+def _runs(
+    sources: list[Source], members: dict[str, list[int]], plan: Plan, largest: int, results: Iterator[list[Weights]],
+    held_out: HeldOut, kept: Kept,
+) -> Iterator[tuple[tuple[str, str, int], np.ndarray]]:  # fmt: skip
+    """Row, column and number of choices, with the damage of each input: a row when the last of its heads is made."""
+    values: list[dict[tuple[str, int, int], Replacement]] = []
+    for k, source in enumerate(sources):
+        label = source.head.label
+        if label not in kept.found:
+            kept.add(label, {"weights": next(results)})
+        values.append(
+            {one: standing(source, one[0], pair) for one, pair in zip(plan, kept.found[label]["weights"], strict=True)}
+        )
+        del kept.found[label]
+        for row in (row for row, those in members.items() if those[-1] == k):
+            for one in _of_row(row, plan, largest):
+                name = _name(row, one)
+                if name not in kept.found:
+                    there = {sources[j].head: values[j][one] for j in members[row]}
+                    kept.add(name, {"damage": held_out.damage(there)})
+                yield (row, *one[:2]), kept.found[name]["damage"]
 
 
-def _first_tensor(found: Any) -> torch.Tensor:
-    if isinstance(found, torch.Tensor):
-        return found
-    values = found.values() if hasattr(found, "values") else found if isinstance(found, (tuple, list)) else ()
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            return value
-    raise TypeError(f"what is run must return a tensor, or a tuple or dict of them, got {type(found).__name__}")
+def _lost(source: Source, held_out: HeldOut, seed: int, kept: Kept) -> list[LostDirection]:
+    name = f"directions of {source.head.label}"
+    if name not in kept.found:
+        kept.add(name, {"directions": list(without_directions(source, held_out.damage, seed))})
+    return kept.found[name]["directions"]
+
+
+def _name(row: str, one: tuple[str, int, int]) -> str:
+    return f"{row}, {one[0]}, {one[1]} choices, draw {one[2]}"
+
+
+def _kept(
+    file: Any, found: list[Head], members: dict[str, list[int]], plan: Plan, asked: dict[str, Any], sample: np.ndarray
+) -> Kept:
+    """The file, whose first record is a sample of the original outputs."""
+    own = [digest(head, asked) for head in found] if file is not None else [""] * len(found)
+    wanted = {"outputs": ""} | {head.label: one for head, one in zip(found, own, strict=True)}
+    wanted |= {f"directions of {head.label}": one for head, one in zip(found, own, strict=True)}
+    for row, those in members.items():
+        whole = hashlib.sha256("".join(sorted(own[k] for k in those)).encode()).hexdigest()
+        wanted |= {_name(row, one): whole for one in plan}
+    kept = Kept(file, wanted, "faithfulness")
+    if "outputs" not in kept.found:
+        kept.add("outputs", {"sample": sample})
+    before = kept.found["outputs"]["sample"]
+    if before.shape != sample.shape or np.abs(before - sample).max() > SAME * np.abs(sample).max():
+        raise ValueError(f"{file} holds runs of another model or other batches")
+    return kept

@@ -111,11 +111,7 @@ def as_replacement(head: Head, value: Any, scale: str | None) -> Replacement:
     """What stands in the head's place by this name, or this W."""
     name = f"values[{head.label}]"
     if not isinstance(value, str):
-        W = as_floats(name, value, "dk, dz", (len(head.K), len(head.Q)))
-        left, sizes, right = np.linalg.svd(W, full_matrices=False)
-        roots = np.sqrt(sizes[: head.rank])
-        K, Q = left[:, : head.rank] * roots, right[: head.rank].T * roots
-        return Form(K, Q * matching_scale(head, K, Q) if scale == "top" else Q)
+        return as_form(head, as_floats(name, value, "dk, dz", (len(head.K), len(head.Q))), scale)
     if value in ("uniform", "none"):
         return Uniform() if value == "uniform" else Nothing()
     if value == "nearest query":
@@ -131,6 +127,14 @@ def as_replacement(head: Head, value: Any, scale: str | None) -> Replacement:
         raise ValueError(f"{name} must be {KNOWN}, got {value!r}{why}")
     offset = None if value == "first token" else int(rule[1] or 0)
     return Offset(offset, head.kind == "cross")
+
+
+def as_form(head: Head, W: np.ndarray, scale: str | None) -> Form:
+    """W cut to the head's rank."""
+    left, sizes, right = np.linalg.svd(W, full_matrices=False)
+    roots = np.sqrt(sizes[: head.rank])
+    K, Q = left[:, : head.rank] * roots, right[: head.rank].T * roots
+    return Form(K, Q * matching_scale(head, K, Q) if scale == "top" else Q)
 
 
 def matching_scale(head: Head, K: np.ndarray, Q: np.ndarray) -> float:

@@ -1,4 +1,4 @@
-"""The table of :func:`faithfulness`."""
+"""What heads do in their model, as :func:`attsvm.torch.faithfulness` measures it: the table."""
 
 from __future__ import annotations
 
@@ -9,13 +9,32 @@ from typing import Any
 
 import numpy as np
 
+from ..common.storage import storable
 from ..report.tables import table
-from .candidates import DRAWN, FIXED, OF_CHOICES
-from .directions import LostDirection
 
+# Columns that are made of n choices, each draw of its own; those with draws alone; and those without.
+OF_CHOICES = ("SVM", "SVM of the rule", "logistic", "distilled")
+DRAWN = ("random head", "shuffled")
+FIXED = ("own", "rule", "cut", "whitened cut")
 ALL = "all of these"
 ROUNDING = 10  # times the damage of the own W: an importance below that is none
 SHOWN = ("SVM", "SVM of the rule", "rule", "logistic", "distilled", "random head", "shuffled", "cut", "whitened cut")
+
+
+@storable
+@dataclass(frozen=True)
+class LostDirection:
+    """Of head ``label`` the singular direction ``number``: its ``name`` and ``share`` of the mean margin as
+    :func:`attsvm.heads.why` has them, its singular ``value``, the ``damage`` without it, and that without ``RANDOM``
+    random directions of its size (mean)."""
+
+    label: str
+    number: int
+    name: str
+    share: float
+    value: float
+    damage: float
+    random: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +45,8 @@ class Faithfulness:
     ----------
     labels : list of str
         The heads.
+    layers : dict of str to int
+        Of rows that are all heads up to a layer, that layer; empty where each head is a row.
     metric : {"KL", "1 - cosine"}
         Of the damages.
     rules : dict of str to (str, float)
@@ -39,6 +60,7 @@ class Faithfulness:
     """
 
     labels: list[str]
+    layers: dict[str, int]
     metric: str
     rules: dict[str, tuple[str, float]]
     hard: dict[str, int]
@@ -47,7 +69,8 @@ class Faithfulness:
 
     @property
     def rows(self) -> list[str]:
-        return [*self.labels, ALL]
+        """What stood in whose place at one time: the heads, or all up to a layer; the last row is all of these."""
+        return list(self.layers) or [*self.labels, ALL]
 
     @property
     def queries(self) -> list[int]:
@@ -114,7 +137,7 @@ class Faithfulness:
         return names, lines
 
     def _caption(self) -> str:
-        one = self.damages[self.labels[0], "uniform", 0].shape[1]
+        one = self.damages[ALL, "uniform", 0].shape[1]
         most = max(self.queries, default=0)
         return (
             f"Importance: damage of equal attention, mean over {one} held-out inputs.  Other columns: part of it "
@@ -151,19 +174,37 @@ class Faithfulness:
         ]
         return [self._cells(), (names, lines)]
 
-    def plot(self, row: str = ALL, ax: Any = None) -> Any:
-        """What is recovered against the number of choices, with the spread over draws; controls as lines across."""
+    def plot(self, row: str | None = None, ax: Any = None) -> Any:
+        """What is recovered, with the spread over draws.
+
+        Of a row, by default all of these, against the number of choices, with controls as lines across; where rows are
+        layers and none is named, against the last layer whose heads are replaced.
+        """
         import matplotlib.pyplot as plt
 
         ax = plt.subplots(figsize=(6.4, 4.2), layout="constrained")[1] if ax is None else ax
-        for k, column in enumerate(OF_CHOICES):
-            means = [self.recovered(row, column, n) for n in self.queries]
-            errors = [self.spread(row, column, n)[0] for n in self.queries]
-            ax.errorbar(self.queries, means, np.nan_to_num(errors), label=column, color=f"C{k}", marker="o", capsize=3)
-        for k, column in enumerate([*DRAWN, *(name for name in FIXED if name != "own")], start=len(OF_CHOICES)):
-            ax.axhline(self.recovered(row, column), label=column, color=f"C{k}", linestyle="--", linewidth=1)
-        ax.set(xscale="log", xlabel="choices a head", ylabel="recovered", title=row, ylim=(-0.55, 1.05))
-        ax.set_xticks(self.queries, [f"{n}" for n in self.queries])
-        ax.minorticks_off()
+        others = [*DRAWN, *(name for name in FIXED if name != "own")]
+        if self.layers and row is None:
+            places = list(self.layers.values())
+            for k, column in enumerate([*OF_CHOICES, *others]):
+                means = [self.recovered(name, column) for name in self.layers]
+                errors = np.nan_to_num([self.spread(name, column)[0] for name in self.layers])
+                style = "-" if column in OF_CHOICES else "--"
+                ax.errorbar(places, means, errors, label=column, color=f"C{k}", marker="o", capsize=3, linestyle=style)
+            ax.set(xlabel="all heads up to this layer", title=f"at most {max(self.queries)} choices a head")
+            ax.set_xticks(places)
+        else:
+            row = ALL if row is None else row
+            sizes = [n for n in self.queries if (row, OF_CHOICES[0], n) in self.damages]
+            for k, column in enumerate(OF_CHOICES):
+                means = [self.recovered(row, column, n) for n in sizes]
+                errors = np.nan_to_num([self.spread(row, column, n)[0] for n in sizes])
+                ax.errorbar(sizes, means, errors, label=column, color=f"C{k}", marker="o", capsize=3)
+            for k, column in enumerate(others, start=len(OF_CHOICES)):
+                ax.axhline(self.recovered(row, column), label=column, color=f"C{k}", linestyle="--", linewidth=1)
+            ax.set(xscale="log", xlabel="choices a head", title=row)
+            ax.set_xticks(sizes, [f"{n}" for n in sizes])
+            ax.minorticks_off()
+        ax.set(ylabel="recovered", ylim=(-0.55, 1.05))
         ax.legend(fontsize=8, ncols=2)
         return ax
