@@ -5,37 +5,7 @@ from __future__ import annotations
 import attsvm
 import numpy as np
 import pytest
-from attsvm.figures import attention_heads, quadratic_head, sequence_to_sequence, several_tokens, soft_and_hard
-
-
-@pytest.mark.parametrize(
-    "figure, key, value, text",
-    [
-        (several_tokens, "4 margin", -1e-3, "least margin"),
-        (several_tokens, "8 equality", 1e-3, "difference of logits"),
-        (several_tokens, "6 one", -1.0, "SVM of one token minus general"),
-        (several_tokens, "6 finite part", 1e-3, "pseudo-inverse"),
-        (several_tokens, "6 length", 1e-3, "least squares"),
-        (quadratic_head, "trained", 0, "keep as many as the rule says"),
-        (quadratic_head, "rule", 7, "projection by sorting"),
-        (quadratic_head, "one", 1.5, "general SVM over one token"),
-        (sequence_to_sequence, "causal W frobenius", 0.5, "causal: W and its"),
-        (sequence_to_sequence, "every gap", 1e-6, "gap of margin and multipliers"),
-        (sequence_to_sequence, "causal gradient", 1e-6, "causal: gradient"),
-        (attention_heads, "sum 2 least correlation", 0.9, "2 summed"),
-        (attention_heads, "concatenate apart", 1e-3, "side by side, 100 steps"),
-        (soft_and_hard, "plain correlation", 0.5, "softmax"),
-        (soft_and_hard, "plain score", -1.0, "score gained"),
-        (soft_and_hard, "taken", 1e-9, "hard attention against"),
-    ],
-)
-def test_claims_see_through_a_wrong_number(figure, key, value, text, results):
-    """The few runs are taken ten times over, so that shares and means can be decided."""
-    found = {name: np.concatenate([numbers] * 10) for name, numbers in results(figure).items()}
-    found[key] = np.full_like(found[key], value)
-    wrong = [c for group in figure.claims(found).values() for c in group if text in c.text]
-    assert wrong and "fails" in {claim.verdict for claim in wrong}
-
+from attsvm.figures import quadratic_head, several_tokens, soft_and_hard
 
 # ------------------------------------------------------------------------------------ several tokens
 
