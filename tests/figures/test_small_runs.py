@@ -61,7 +61,7 @@ WRONG = {
     "several-classes": [("excess", -1e-3, "loss above that of the mixtures, least"),
                         ("stationarity", 1e-2, "the mixtures are maxima")],
     "several-tokens": [("4 margin", -1e-3, "least margin"), ("8 equality", 1e-3, "difference of logits"),
-                       ("6 one", -1.0, "SVM of one token minus general"), ("6 finite part", 1e-3, "pseudo-inverse"),
+                       ("6 one", -1.0, "d = 6: SVM of one token minus general"), ("6 finite part", 1e-3, "pseudo-inverse"),
                        ("6 length", 1e-3, "least squares")],
     "quadratic-head": [("trained", 0, "keep as many as the rule says"), ("rule", 7, "projection by sorting"),
                        ("one", 1.5, "general SVM over one token")],
