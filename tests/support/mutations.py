@@ -32,6 +32,10 @@ DATA, SAMPLE, PLOT = "python/attsvm/attention/data.py", "python/attsvm/sample.py
 UPDATE, ARGUMENTS = "csrc/training/update.c", "python/attsvm/training/arguments.py"
 ANALYSIS, CONTROLS = "python/attsvm/heads/analysis.py", "python/attsvm/heads/controls.py"
 REPORT, CHOICES = "python/attsvm/heads/report.py", "python/attsvm/heads/choices.py"
+NAMES, POOL = "python/attsvm/heads/names.py", "python/attsvm/common/pool.py"
+SUBSTITUTE, REPLACEMENT = "python/attsvm/torch/substitute.py", "python/attsvm/torch/replacement.py"
+CANDIDATES, DIRECTIONS = "python/attsvm/torch/candidates.py", "python/attsvm/torch/directions.py"
+INTERLEAVED = "csrc/attention/interleaved.c"
 
 MUTATIONS = [
     Mutation(*row)
@@ -514,5 +518,65 @@ MUTATIONS = [
         ("nearest-by-product", CHOICES, "(among**2).sum(axis=1) - 2 * points", "0 - 2 * points", "heads", "planted"),
         ("test-rows-of-all", CHOICES, "rng.permutation(rows[~seen])[:test]", "rng.permutation(rows)[:test]", "heads",
          "planted heads"),
+        ("sink-by-query", CHOICES, "return (rows[:, 2] == 0) | np", "return (rows[:, 1] == 0) | np", "heads",
+         "heads planted"),
+        ("induction-after-the-first", CHOICES, "range(query - 1, -1, -1)", "range(query)", "heads", "heads planted"),
+        ("rule-tried-once", CHOICES, "and tried < TRIED:", "and tried < 1:", "heads", "planted heads"),
+        # heads in their model
+        ("substitute-of-full-rank", REPLACEMENT,
+         "roots = np.sqrt(sizes[: head.rank])\n        K, Q = left[:, : head.rank] * roots, right[: head.rank].T * roots",
+         "roots = np.sqrt(sizes)\n        K, Q = left * roots, right.T * roots", "heads", "substitute"),
+        ("substitute-of-another-value-head", SUBSTITUTE, "standard.v[:, h * standard.v.shape[1] // H]",
+         "standard.v[:, h % standard.v.shape[1]]", "heads", "substitute"),
+        ("substitute-without-sink", SUBSTITUTE, "rest * torch.softmax(given, -1)", "0 * torch.softmax(given, -1)",
+         "heads", "substitute"),
+        ("top-of-single-tokens", REPLACEMENT, "several = seen.sum(axis=1) > 1", "several = seen.sum(axis=1) > 0",
+         "heads", "substitute"),
+        ("top-with-another-bias", REPLACEMENT, "+ scale * bias\n", "+ bias\n", "heads", "substitute"),
+        ("offset-from-padding", REPLACEMENT, "begin * self.cross", "begin * 0", "heads", "substitute"),
+        ("first-token-of-padding", REPLACEMENT, "self.seen.any(1).int().argmax(1)", "self.seen.any(1).int().argmin(1)",
+         "heads", "substitute"),
+        ("nearest-copies-the-query", REPLACEMENT, "text.begin[rows[:, 0]] + rows[:, 2]]",
+         "text.begin[rows[:, 0]] + rows[:, 1]]", "heads", "substitute"),
+        ("random-head-is-own", CANDIDATES, "(rng.standard_normal(x.shape) for x in (head.K, head.Q))",
+         "(x for x in (head.K, head.Q))", "heads", "faithfulness"),
+        ("shuffled-is-own", CANDIDATES, "(x[:, rng.permutation(len(values))] for x in (left, right))",
+         "(x for x in (left, right))", "heads", "faithfulness"),
+        ("first-choices", CANDIDATES, "permutation(source.rows)[:queries]", "permutation(source.rows[:queries])",
+         "heads", "faithfulness"),
+        ("choices-on-their-own-scale", CANDIDATES, "as_replacement(source.head, W, \"top\")",
+         "as_replacement(source.head, W, None)", "heads", "faithfulness"),
+        ("first-token-is-no-rule", CANDIDATES, "if first > counts.max():", "if False:", "heads", "faithfulness"),
+        ("distilled-from-one-sequence", CANDIDATES, "if i not in held:", "if not held:", "heads", "faithfulness"),
+        ("cut-of-uncentred-tokens", CANDIDATES, "(keys - np.repeat(means, sizes, axis=0), data.queries)",
+         "(keys, data.queries)", "heads", "faithfulness"),
+        ("recovered-in-the-best-draw", "python/attsvm/torch/faithful.py",
+         "return float(1 - damage.mean() / uniform.mean())",
+         "return float(1 - damage.mean(axis=1).min() / uniform.mean())", "heads", "faithfulness"),
+        ("last-direction-first", DIRECTIONS, "k, value = named.number, named.value",
+         "k, value = len(values) - 1 - named.number, named.value", "heads", "faithfulness"),
+        ("random-direction-of-the-whole-space", DIRECTIONS,
+         "(side @ _unit(rng.standard_normal(len(values))) for side in (left, right))",
+         "(_unit(rng.standard_normal(len(side))) for side in (left, right))", "heads", "faithfulness"),
+        ("direction-share-of-the-first", NAMES, "float(margins[k]) / total if", "float(margins[k] / margins[0]) if",
+         "heads", "names"),
+        # workers
+        ("jobs-ignored", POOL, "Parallel(n_jobs=n_jobs, prefer", "Parallel(n_jobs=-1, prefer", "wiring", "replicate"),
+        ("configured-workers-ignored", POOL, "if n_jobs is None and effective_n_jobs(None) == 1:", "if n_jobs is None:",
+         "wiring", "replicate workers"),
+        ("one-blas-thread-for-ever", POOL, "        set_threads(before)\n", "        pass\n", "wiring",
+         "replicate workers"),
+        ("processes-with-all-threads", POOL, "if os.getpid() != parent:", "if False:", "wiring", "replicate workers"),
+        ("a-shard-of-nobody-counts", "python/attsvm/training/session.py", "workers.weigh(len(self.problem.data))",
+         "workers.weigh(len(self.problem.data.queries))", "wiring", "empty_shards"),
+        # short windows
+        ("close-tokens-cancel", INTERLEAVED, "close |= 8 * size[i] < lost[i];", "close |= 0;", "gradient",
+         "softmax steps problem"),
+        ("single-keys-of-the-first", INTERLEAVED, "(double)w->keys32[w->start[q] * dk + j]", "(double)w->keys32[j]",
+         "gradient", "problem train"),
+        ("short-windows-see-beyond", INTERLEAVED, "for (ptrdiff_t t = windows_length(w, q); t < T; ++t)",
+         "for (ptrdiff_t t = T; t < T; ++t)", "gradient", "problem train"),
+        ("blocks-not-rescaled", LINEAR, "if (before < now && before > -INFINITY)", "if (0)", "gradient",
+         "problem train"),
     )
 ]  # fmt: skip
