@@ -83,7 +83,7 @@ def known(**changed):
         "along": np.broadcast_to(1 - 1 / np.sqrt(optimisers.RECORDS), (R, len(OWN), len(optimisers.RECORDS))).copy(),
         "directions": used,
         "directions of the SVM": np.tile([4.0, 4.0, 4.0, 4.0, 6.0, 2.0], (R, 1)),
-        "last change": np.full((R, rules), 20.0),
+        "last change": np.full((R, len(optimisers.OWN)), 20.0),
         "gap": np.full(R, 1e-10),
     }
     return found | changed

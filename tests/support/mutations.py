@@ -524,8 +524,8 @@ MUTATIONS = [
         ("rule-tried-once", CHOICES, "and tried < TRIED:", "and tried < 1:", "heads", "planted heads"),
         # heads in their model
         ("substitute-of-full-rank", REPLACEMENT,
-         "roots = np.sqrt(sizes[: head.rank])\n        K, Q = left[:, : head.rank] * roots, right[: head.rank].T * roots",
-         "roots = np.sqrt(sizes)\n        K, Q = left * roots, right.T * roots", "heads", "substitute"),
+         "np.sqrt(sizes[: head.rank])\n        K, Q = left[:, : head.rank] * roots, right[: head.rank].T * roots",
+         "np.sqrt(sizes)\n        K, Q = left * roots, right.T * roots", "heads", "substitute"),
         ("substitute-of-another-value-head", SUBSTITUTE, "standard.v[:, h * standard.v.shape[1] // H]",
          "standard.v[:, h % standard.v.shape[1]]", "heads", "substitute"),
         ("substitute-without-sink", SUBSTITUTE, "rest * torch.softmax(given, -1)", "0 * torch.softmax(given, -1)",
