@@ -98,3 +98,12 @@ def test_figures_that_must_be_named_stay_on_the_page(tmp_path, monkeypatch, quie
     page = (tmp_path / "index.html").read_text()
     assert '<section id="basin"' in page and f'<section id="{FIGURE}"' in page
     assert "2 claims: 2 hold" in page  # those of the report, not of the last command
+
+
+def test_a_quick_report_has_no_svg_not_even_an_old_one(tmp_path, monkeypatch, quiet):
+    monkeypatch.setattr(reproduce, "write_picture", lambda path, figure: path.write_text(""))
+    drawn, link = tmp_path / f"{FIGURE}.svg", f'<a href="{FIGURE}.svg">SVG</a>'
+    for options, there in (([], True), (["--quick"], False)):
+        cli.main(["reproduce", FIGURE, "--runs", "2", "--out", str(tmp_path), *options])
+        assert drawn.exists() == there == (link in (tmp_path / "index.html").read_text())
+        assert drawn.with_suffix(".png").exists()

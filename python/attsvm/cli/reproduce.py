@@ -54,7 +54,8 @@ def add_parser(commands: Any) -> None:
     one.add_argument(
         "--quick",
         action="store_true",
-        help="fewer random instances: a look in a fraction of the time, which leaves some claims undecided",
+        help="fewer random instances, and pictures as PNG alone: a look in a fraction of the time, which leaves some "
+        "claims undecided",
     )
     one.add_argument("--prove", action="store_true", help="prove all answers of the SVM exactly, not ten of a figure")
     one.add_argument("--runs", type=whole(2), help="random instances (default: each figure's own number)")
@@ -80,7 +81,7 @@ def _reproduce(args: argparse.Namespace) -> int:
         for name, figure in figures.items():
             section, drawn = _reproduce_one(name, figure, args, written)
             verdicts += [claim.verdict for claims in section.claims.values() for claim in claims]
-            written = writer.submit(_write, section, drawn, args.out)
+            written = writer.submit(_write, section, drawn, args.out, svg=not args.quick)
         page = written.result()  # type: ignore[union-attr]
     counts = count_verdicts(verdicts)
     print(verdicts_line(counts) + (": exit code 1" if counts["fails"] else ""))
@@ -88,11 +89,13 @@ def _reproduce(args: argparse.Namespace) -> int:
     return int(counts["fails"] > 0)
 
 
-def _write(section: Section, drawn: Any, out: Path) -> Path:
+def _write(section: Section, drawn: Any, out: Path, svg: bool) -> Path:
     """Picture, claims and page, which is returned."""
     page, entries = out / "index.html", out / "claims.json"
-    for suffix in ("png", "svg"):
-        write_picture(out / f"{section.name}.{suffix}", drawn)
+    write_picture(out / f"{section.name}.png", drawn)
+    (out / f"{section.name}.svg").unlink(missing_ok=True)  # of a report with other numbers
+    if svg:
+        write_picture(out / f"{section.name}.svg", drawn)
     write_claims(entries, section.name, section.claims)
     summary = verdicts_line(count_verdicts(entry["verdict"] for entry in read_claims(entries)))
     write_page(page, PAGE_TITLE, f"{PAGE_TEXT.format(**CHANCE)}\n\n{summary}.", [section], keep=(*FIGURES, *NAMED))
