@@ -35,9 +35,11 @@ void windows_margins(double *margins, const struct windows *w, const double *U, 
                      double *scratch)
 {
     for (ptrdiff_t q = 0; q < w->n_queries; ++q) {
-        const double *X = windows_keys(w, q, scratch);
-        margins_of_window(margins + w->indptr[q], X, X + reference[q] * w->dk, U + q * w->dk, windows_length(w, q),
-                          w->dk);
+        const double *X = windows_keys(w, q, scratch), *u = U + q * w->dk;
+        for (ptrdiff_t t = 0; X == NULL && t < w->dk; ++t)
+            margins[q * w->dk + t] = u[reference[q]] - u[t];
+        if (X != NULL)
+            margins_of_window(margins + w->indptr[q], X, X + reference[q] * w->dk, u, windows_length(w, q), w->dk);
     }
 }
 

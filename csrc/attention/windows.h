@@ -12,8 +12,8 @@
 struct windows {
     ptrdiff_t tokens, n_queries;   /* N, M */
     ptrdiff_t dk, dz;              /* length of a key, of a query */
-    const double *keys;            /* (N, dk), NULL when they are kept in single precision */
-    const float *keys32;           /* (N, dk), NULL otherwise */
+    const double *keys;            /* (N, dk), or NULL: in single precision, or */
+    const float *keys32;           /* (N, dk), NULL too: the identity, every window all of it */
     const double *queries;         /* (M, dz) */
     const ptrdiff_t *start, *stop; /* (M) 0 <= start < stop <= N */
     const ptrdiff_t *indptr;       /* (M+1) entries of query q: indptr[q] .. indptr[q+1]-1 */
@@ -30,14 +30,21 @@ static inline ptrdiff_t windows_entries(const struct windows *w)
     return w->indptr[w->n_queries];
 }
 
+/* The logits of query q are u_q, its p_q is c_q: neither an identity (N, N) nor a product with it is formed. */
+static inline int windows_identity(const struct windows *w)
+{
+    return w->keys == NULL && w->keys32 == NULL;
+}
+
 /* to [n] = from [n]. */
 void windows_widen(double *to, const float *from, ptrdiff_t n);
 
-/* The keys (T, dk) of query q in double precision: in place, or widened into scratch [longest * dk]. */
+/* The keys (T, dk) of query q in double precision: in place, or widened into scratch [longest * dk]; NULL of the
+ * identity. */
 static inline const double *windows_keys(const struct windows *w, ptrdiff_t q, double *scratch)
 {
-    if (w->keys != NULL)
-        return w->keys + w->start[q] * w->dk;
+    if (w->keys32 == NULL)
+        return w->keys != NULL ? w->keys + w->start[q] * w->dk : NULL;
     windows_widen(scratch, w->keys32 + w->start[q] * w->dk, windows_length(w, q) * w->dk);
     return scratch;
 }
@@ -52,10 +59,11 @@ static inline void windows_key(double *key, const struct windows *w, ptrdiff_t t
 /* Length of the scratch of windows_keys, in doubles. */
 static inline ptrdiff_t windows_scratch(const struct windows *w)
 {
-    return w->keys != NULL ? 0 : w->longest * w->dk;
+    return w->keys32 == NULL ? 0 : w->longest * w->dk;
 }
 
-/* Logits of every entry, l [entries], of U [M,dk]; scratch [windows_scratch]. */
+/* Logits of every entry, l [entries], of U [M,dk], which they are where the keys are the identity; scratch
+ * [windows_scratch]. */
 void windows_logits(double *l, const struct windows *w, const double *U, double *scratch);
 
 /* Margins of every entry, (x_a - x_t) . u_q with a = reference[q], which is exactly 0 at a token equal to x_a: U

@@ -42,8 +42,9 @@ PyObject *bind_new_doubles(double **data, ptrdiff_t d0, ptrdiff_t d1);
 /* Members of a tuple of exactly n into items; nonzero with an exception set otherwise. */
 int bind_tuple(PyObject *tuple, const char *name, PyObject **items, Py_ssize_t n);
 
-/* The windows behind a capsule, NULL with an exception set. */
+/* The windows behind a capsule, NULL with an exception set; bind_stored_windows: with keys in memory. */
 const struct windows *bind_windows(PyObject *capsule);
+const struct windows *bind_stored_windows(PyObject *capsule);
 
 /* Fails (nonzero, TypeError set) unless exactly `wanted` arguments came. */
 int bind_count(const char *function, Py_ssize_t n, Py_ssize_t wanted);

@@ -34,6 +34,15 @@ const struct windows *bind_windows(PyObject *capsule)
     return holder != NULL ? &holder->w : NULL;
 }
 
+const struct windows *bind_stored_windows(PyObject *capsule)
+{
+    const struct windows *w = bind_windows(capsule);
+    if (w == NULL || !windows_identity(w))
+        return w;
+    PyErr_SetString(PyExc_ValueError, "the keys are the identity, not in memory");
+    return NULL;
+}
+
 int bind_reference_fits(const struct windows *w, const ptrdiff_t *reference)
 {
     for (ptrdiff_t q = 0; q < w->n_queries; ++q)
@@ -44,17 +53,29 @@ int bind_reference_fits(const struct windows *w, const ptrdiff_t *reference)
     return 1;
 }
 
-/* The holder of keys (N, dk) and queries (M, dz), its start and stop still to be filled; NULL with an exception set. */
+static int read_keys(struct windows *w, PyObject *keys)
+{
+    if (PyLong_Check(keys)) {
+        w->tokens = w->dk = PyLong_AsSsize_t(keys);
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    int single = PyArray_Check(keys) && PyArray_TYPE((PyArrayObject *)keys) == NPY_FLOAT;
+    const void *data = bind_array(keys, "keys", single ? NPY_FLOAT : NPY_DOUBLE, 0, 2, BIND_ANY, BIND_ANY, BIND_ANY);
+    if (data == NULL)
+        return -1;
+    *(single ? (const void **)&w->keys32 : (const void **)&w->keys) = data;
+    w->tokens = PyArray_DIM((PyArrayObject *)keys, 0);
+    w->dk = PyArray_DIM((PyArrayObject *)keys, 1);
+    return 0;
+}
+
+/* The holder of keys (N, dk), or the number N of the identity, and queries (M, dz), its start and stop still to be
+ * filled; NULL with an exception set. */
 static struct holder *new_holder(PyObject *keys, PyObject *queries)
 {
     struct windows w = {0};
-    int single = PyArray_Check(keys) && PyArray_TYPE((PyArrayObject *)keys) == NPY_FLOAT;
-    const void *data = bind_array(keys, "keys", single ? NPY_FLOAT : NPY_DOUBLE, 0, 2, BIND_ANY, BIND_ANY, BIND_ANY);
-    if (data == NULL || (w.queries = bind_doubles(queries, "queries", 2, BIND_ANY, BIND_ANY)) == NULL)
+    if (read_keys(&w, keys) < 0 || (w.queries = bind_doubles(queries, "queries", 2, BIND_ANY, BIND_ANY)) == NULL)
         return NULL;
-    *(single ? (const void **)&w.keys32 : (const void **)&w.keys) = data;
-    w.tokens = PyArray_DIM((PyArrayObject *)keys, 0);
-    w.dk = PyArray_DIM((PyArrayObject *)keys, 1);
     w.n_queries = PyArray_DIM((PyArrayObject *)queries, 0);
     w.dz = PyArray_DIM((PyArrayObject *)queries, 1);
     if (w.tokens > INT_MAX || w.n_queries > INT_MAX || w.dk > INT_MAX || w.dz > INT_MAX || w.dk < 1 || w.dz < 1
@@ -86,7 +107,8 @@ static PyObject *new_capsule(struct holder *holder)
     int fits = 1;
     indptr[0] = 0;
     for (ptrdiff_t q = 0; fits && q < w->n_queries; ++q) {
-        fits = w->start[q] >= 0 && w->start[q] < w->stop[q] && w->stop[q] <= w->tokens;
+        fits = w->start[q] >= 0 && w->start[q] < w->stop[q] && w->stop[q] <= w->tokens
+               && (!windows_identity(w) || windows_length(w, q) == w->tokens);
         indptr[q + 1] = indptr[q] + windows_length(w, q);
         if (windows_length(w, q) > w->longest)
             w->longest = windows_length(w, q);
@@ -229,7 +251,9 @@ static PyObject *entries(PyObject *module, PyObject *capsule)
 }
 
 PyMethodDef bind_data_methods[] = {
-    {"windows", (PyCFunction)(void (*)(void))windows, METH_FASTCALL, "windows(keys, queries, start, stop) -> capsule"},
+    {"windows", (PyCFunction)(void (*)(void))windows, METH_FASTCALL,
+     "windows(keys, queries, start, stop) -> capsule; keys: an array, or N of the identity, all of which every query "
+     "sees"},
     {"plain_windows", (PyCFunction)(void (*)(void))plain_windows, METH_FASTCALL,
      "plain_windows(X, Z, causal) -> (capsule, keys, queries, largest of the keys, of the queries); None unless both "
      "are finite arrays as C reads them, (n, T, dk) and (n, dz) or (n, S, dz), with X as Z where causal"},

@@ -31,9 +31,9 @@ static void release(PyObject *capsule)
 /* The arrays of a linear head on one attention head: scores, and values and labels where it may be trained. */
 static int read_linear(struct objective *objective, PyObject *const *args)
 {
-    const struct windows *w = objective->w;
-    objective->scores = bind_doubles(args[SCORES], "scores", 1, windows_entries(w), BIND_ANY);
-    if (objective->scores == NULL)
+    const struct windows *w = bind_stored_windows(args[WINDOWS]);
+    if (w == NULL
+        || (objective->scores = bind_doubles(args[SCORES], "scores", 1, windows_entries(w), BIND_ANY)) == NULL)
         return -1;
     if (args[VALUES] == Py_None)
         return 0;

@@ -28,6 +28,7 @@ static int read_parameters(struct head *head, ptrdiff_t M, PyObject *const *args
         return head->v == NULL ? -1 : 0;
     case HEAD_LINEAR:
     case HEAD_QUADRATIC:
+    case HEAD_LOGARITHM:
         break;
     }
     int shared = PyArray_Check(args[HEAD_V]) && PyArray_NDIM((PyArrayObject *)args[HEAD_V]) == 1;
@@ -45,10 +46,10 @@ int bind_general_output(struct general_output *output, const struct windows *w, 
         return -1;
     output->heads = H;
     output->concatenate = concatenate;
-    if ((output->values = bind_doubles(values, "values", 2, w->tokens, BIND_ANY)) == NULL
-        || (output->y = bind_doubles(y, "y", 1, w->n_queries, BIND_ANY)) == NULL)
+    output->values = bind_array(values, "values", NPY_DOUBLE, windows_identity(w), 2, w->tokens, BIND_ANY, BIND_ANY);
+    if (PyErr_Occurred() || (output->y = bind_doubles(y, "y", 1, w->n_queries, BIND_ANY)) == NULL)
         return -1;
-    output->dv = PyArray_DIM((PyArrayObject *)values, 1);
+    output->dv = output->values != NULL ? PyArray_DIM((PyArrayObject *)values, 1) : w->tokens;
     output->head.d = concatenate ? H * output->dv : output->dv;
     return read_parameters(&output->head, w->n_queries, args);
 }

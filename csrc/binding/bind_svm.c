@@ -38,7 +38,7 @@ static int read_numbers(struct svm_options *options, PyObject *const *args)
 /* What makes rows, but for what they ask. */
 static int read_rows(struct selection *s, PyObject *windows, PyObject *reference, PyObject *kept)
 {
-    if ((s->w = bind_windows(windows)) == NULL)
+    if ((s->w = bind_stored_windows(windows)) == NULL)
         return -1;
     ptrdiff_t M = s->w->n_queries, entries = windows_entries(s->w);
     s->reference = bind_array(reference, "reference", NPY_INTP, 0, 1, M, BIND_ANY, BIND_ANY);

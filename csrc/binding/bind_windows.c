@@ -21,13 +21,15 @@ static PyObject *reference_copy(PyObject *module, PyObject *const *args, Py_ssiz
 static int compute(double *out, const struct windows *w, const double *W, const ptrdiff_t *reference,
                    struct arena *arena)
 {
-    double *U = arena_doubles(arena, w->n_queries, w->dk), *scratch = arena_doubles(arena, windows_scratch(w), 1);
+    int in_place = windows_identity(w) && reference == NULL; /* U are the logits */
+    double *U = in_place ? out : arena_doubles(arena, w->n_queries, w->dk);
+    double *scratch = arena_doubles(arena, windows_scratch(w), 1);
     if (arena->failed)
         return STATUS_NO_MEMORY;
     matrix_rows_times_rows(U, w->queries, W, w->n_queries, w->dk, w->dz);
     if (reference != NULL)
         windows_margins(out, w, U, reference, scratch);
-    else
+    else if (!in_place)
         windows_logits(out, w, U, scratch);
     return STATUS_DONE;
 }

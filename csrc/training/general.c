@@ -32,7 +32,7 @@ void general_init(struct general_work *work, const struct objective *objective, 
         if ((work->queries = arena_doubles(arena, gemm_packed(w->dz, M), 1)) != NULL)
             gemm_pack(work->queries, w->queries, w->dz, w->dz, M);
     }
-    work->logit = arena_doubles(arena, H, windows_entries(w));
+    work->logit = windows_identity(w) ? work->U : arena_doubles(arena, H, windows_entries(w));
     ARENA_DOUBLES(arena, M, head->d, &work->O, &work->gradient);
     work->hidden = arena_doubles(arena, M, head->hidden);
     ARENA_DOUBLES(arena, M, 1, &work->value, &work->log_slope);
@@ -64,6 +64,12 @@ static void transform_queries(struct general_work *work, ptrdiff_t r)
     }
 }
 
+/* The values (T, dv) of query q, NULL of the identity. */
+static const double *values_of(const struct general_output *output, const struct windows *w, ptrdiff_t q)
+{
+    return output->values != NULL ? output->values + w->start[q] * output->dv : NULL;
+}
+
 /* Logits and attended vectors of every attention head, for queries first .. last-1. */
 static void attend(void *context, ptrdiff_t first, ptrdiff_t last, int worker)
 {
@@ -75,18 +81,21 @@ static void attend(void *context, ptrdiff_t first, ptrdiff_t last, int worker)
     int summed = output->heads > 1 && !output->concatenate;
     for (ptrdiff_t q = first; q < last; ++q) {
         ptrdiff_t T = windows_length(w, q);
-        const double *X = windows_keys(w, q, scratch->keys), *V = output->values + w->start[q] * dv;
+        const double *X = windows_keys(w, q, scratch->keys), *V = values_of(output, w, q);
         if (summed)
             memset(work->O + q * d, 0, (size_t)d * sizeof(double));
         for (ptrdiff_t h = 0; h < output->heads; ++h) {
             double *logit = work->logit + h * windows_entries(w) + w->indptr[q];
-            double *o = work->O + q * d + (output->concatenate ? h * dv : 0);
-            matrix_times_vector(logit, X, work->U + (h * w->n_queries + q) * w->dk, T, w->dk, NULL);
-            softmax_probabilities(scratch->weight, logit, T);
-            matrix_transposed_times_vector(summed ? scratch->one : o, V, scratch->weight, T, dv);
+            double *o = work->O + q * d + (output->concatenate ? h * dv : 0), *one = summed ? scratch->one : o;
+            double *prob = V != NULL ? scratch->weight : one;
+            if (X != NULL)
+                matrix_times_vector(logit, X, work->U + (h * w->n_queries + q) * w->dk, T, w->dk, NULL);
+            softmax_probabilities(prob, logit, T);
+            if (V != NULL)
+                matrix_transposed_times_vector(one, V, prob, T, dv);
             if (summed)
                 for (ptrdiff_t i = 0; i < dv; ++i)
-                    o[i] += scratch->one[i];
+                    o[i] += one[i];
         }
     }
 }
@@ -102,20 +111,24 @@ static void attend_backward(void *context, ptrdiff_t first, ptrdiff_t last, int 
     ptrdiff_t M = w->n_queries, dv = output->dv, d = output->head.d;
     for (ptrdiff_t q = first; q < last; ++q) {
         ptrdiff_t T = windows_length(w, q);
-        const double *X = windows_keys(w, q, scratch->keys), *V = output->values + w->start[q] * dv;
+        const double *X = windows_keys(w, q, scratch->keys), *V = values_of(output, w, q);
         int zero_query = vector_is_zero(w->queries + q * w->dz, w->dz);
         for (ptrdiff_t h = 0; h < output->heads; ++h) {
             const double *logit = work->logit + h * windows_entries(w) + w->indptr[q];
             double *p = work->P + (h * M + q) * w->dk;
             if (h == 0 || output->concatenate) { /* summed, all attention heads have the same scores */
                 const double *g = work->gradient + q * d + (output->concatenate ? h * dv : 0);
-                matrix_times_vector(scratch->score, V, g, T, dv, NULL);
+                if (V != NULL)
+                    matrix_times_vector(scratch->score, V, g, T, dv, NULL);
                 for (ptrdiff_t t = 0; t < T; ++t)
-                    scratch->score[t] *= output->y[q];
+                    scratch->score[t] = output->y[q] * (V != NULL ? scratch->score[t] : g[t]);
             }
             double *c = work->logit_c != NULL ? work->logit_c + h * windows_entries(w) + w->indptr[q] : scratch->c;
             struct softmax s = softmax_backward(c, scratch->weight, logit, scratch->score, T);
-            matrix_weighted_differences(p, X, c, s.top, T, w->dk, NULL);
+            if (X != NULL)
+                matrix_weighted_differences(p, X, c, s.top, T, w->dk, NULL);
+            else
+                memcpy(p, c, (size_t)T * sizeof(double));
             if (work->top != NULL)
                 work->top[h * M + q] = s.top;
             int nothing = zero_query || vector_is_zero(p, w->dk);

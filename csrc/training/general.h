@@ -16,7 +16,7 @@ struct threads;
 
 struct general_output {
     struct head head;
-    const double *values; /* (N, dv) */
+    const double *values; /* (N, dv), or NULL: the identity, as keys are */
     ptrdiff_t dv;
     const double *y; /* (M) */
     ptrdiff_t heads; /* H */
@@ -39,7 +39,7 @@ struct general_work {
     double *U, *P, *log_scale;       /* (H, M, dk) twice, (H, M) */
     double *packed_W, *queries;      /* through W: packed W of every number, packed Z */
     double *B, *PK, *packed;         /* through factors: (H, M, m), (M, m), packed (M, m) */
-    double *logit;                   /* (H, entries) */
+    double *logit;                   /* (H, entries): U itself where the keys are the identity */
     double *O, *gradient, *hidden;   /* (M, head.d), (M, head.d), (M, head.hidden) */
     double *value, *log_slope;       /* (M) */
     double *c;                       /* (M) of a head that is trained: dL/dvalue_q on a common scale */

@@ -1,5 +1,7 @@
 #include "training/head.h"
 
+#include <float.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/simd.h"
@@ -23,6 +25,21 @@ static void rectify(double *restrict value, double *restrict hidden, const doubl
     }
 }
 
+/* v . log o and its gradient, where v is not 0; an o that leaves double precision counts as 1e-292. */
+static double logarithm(double *gradient, const double *v, const double *o, ptrdiff_t d)
+{
+    double sum = 0;
+    for (ptrdiff_t i = 0; i < d; ++i) {
+        gradient[i] = 0;
+        if (v[i] != 0) {
+            double s = fmax(o[i], DBL_MIN / DBL_EPSILON);
+            sum += v[i] * log(s);
+            gradient[i] = v[i] / s;
+        }
+    }
+    return sum;
+}
+
 int head_evaluate(double *value, double *gradient, const struct head *head, const double *O, double *hidden,
                   ptrdiff_t M)
 {
@@ -42,6 +59,10 @@ int head_evaluate(double *value, double *gradient, const struct head *head, cons
                 gradient[q * d + i] = v[i] - 2 * head->lam * o[i];
         }
         return 0;
+    case HEAD_LOGARITHM:
+        for (ptrdiff_t q = 0; q < M; ++q)
+            value[q] = logarithm(gradient + q * d, head->v + q * head->v_stride, O + q * d, d);
+        return 0;
     case HEAD_CALL:
         return head->call(head->context, value, gradient, O, M, d);
     }
@@ -56,6 +77,7 @@ ptrdiff_t head_first(const struct head *head)
         return head->d;
     case HEAD_MLP:
         return head->d * head->hidden;
+    case HEAD_LOGARITHM: /* never trained */
     case HEAD_CALL:
         return 0;
     }
@@ -66,6 +88,7 @@ ptrdiff_t head_rest(const struct head *head)
 {
     switch (head->kind) {
     case HEAD_LINEAR:
+    case HEAD_LOGARITHM:
     case HEAD_CALL:
         return 0;
     case HEAD_MLP:

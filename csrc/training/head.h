@@ -3,6 +3,7 @@
  *     linear       v . o                        gradient v
  *     mlp          a . relu(V^T o)              gradient V (a * [V^T o > 0])
  *     quadratic    v . o - lam |o|^2            gradient v - 2 lam o
+ *     logarithm    v . log o                    gradient v / o
  *     call         a function of all queries at once, value and gradient */
 #ifndef TRAINING_HEAD_H
 #define TRAINING_HEAD_H
@@ -15,6 +16,7 @@
     HEAD(HEAD_LINEAR, "linear") \
     HEAD(HEAD_MLP, "mlp") \
     HEAD(HEAD_QUADRATIC, "quadratic") \
+    HEAD(HEAD_LOGARITHM, "logarithm") \
     HEAD(HEAD_CALL, "call")
 
 enum head_kind { HEAD_LIST(TABLE_MEMBER) };
@@ -23,7 +25,7 @@ enum { HEAD_COUNT = HEAD_LIST(TABLE_COUNT) };
 struct head {
     enum head_kind kind;
     ptrdiff_t d;     /* length of o */
-    const double *v; /* linear, quadratic: (d), or (M, d) when v_stride is d; mlp: V (d, hidden) */
+    const double *v; /* linear, quadratic, logarithm: (d), or (M, d) when v_stride is d; mlp: V (d, hidden) */
     ptrdiff_t v_stride;
     const double *a;  /* mlp: (hidden) */
     ptrdiff_t hidden; /* 0 for the others */

@@ -13,12 +13,10 @@ from .attention.layout import Layout
 from .common.check import as_floats, check_parts
 from .common.result import Result
 from .common.storage import storable
-from .training.output_head import CallableHead
+from .training.output_head import LogarithmHead
 from .training.problem import Problem
 
 __all__ = ["SoftLabels", "soft_labels"]
-
-TINY = 1e-300  # a probability that has left double precision counts as this much in the loss
 
 
 @storable
@@ -33,17 +31,6 @@ class _OneVocabulary(Layout):
 
     def windows(self) -> tuple[np.ndarray, np.ndarray]:
         return np.zeros(len(self.lengths), dtype=np.intp), self.lengths
-
-
-@dataclass
-class _CrossEntropy:
-    """Of each context, ``sum_z share_z log s_z`` and its gradient."""
-
-    share: np.ndarray
-
-    def __call__(self, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        s = np.maximum(s, TINY)
-        return (self.share * np.log(s)).sum(axis=1), self.share / s
 
 
 @dataclass(repr=False, eq=False)
@@ -141,9 +128,8 @@ def soft_labels(contexts: ArrayLike, counts: ArrayLike) -> SoftLabels:
     if most.min() == 0:
         raise ValueError(f"counts must have a positive number in every row, got none in row {most.argmin()}")
     shares = counts / most.max()  # whose sums stay in range
+    shares /= shares.sum() / m  # the mean over contexts becomes that over counts
     layout = _OneVocabulary(np.full(m, K, dtype=np.intp), np.ones(m, dtype=np.intp), single=True)
-    data = Data("linear decoder", np.eye(K), H, None, layout)
-    head = CallableHead(
-        _CrossEntropy(shares / shares.sum(axis=1).mean())
-    )  # the mean over contexts becomes that over counts
-    return SoftLabels(data, Problem(data, None, head, loss="linear"), counts > 0, counts.copy())
+    data = Data("linear decoder", K, H, None, layout)
+    problem = Problem(data, None, LogarithmHead(shares), loss="linear")
+    return SoftLabels(data, problem, counts > 0, counts.copy())

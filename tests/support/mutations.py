@@ -65,7 +65,7 @@ MUTATIONS = [
          "several-tokens"),
         ("quadratic-slope", HEAD, "v[i] - 2 * head->lam * o[i]", "v[i] - head->lam * o[i]", "gradient",
          "output_head", "quadratic-head"),
-        ("heads-not-summed", GENERAL, "o[i] += scratch->one[i];", "o[i] = scratch->one[i];", "gradient",
+        ("heads-not-summed", GENERAL, "o[i] += one[i];", "o[i] = one[i];", "gradient",
          "output_head",
          "attention-heads"),
         # rules

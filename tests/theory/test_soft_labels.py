@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 
 import attsvm
 import numpy as np
 import pytest
+from attsvm import _core
+from attsvm.attention.data import Data
 
 
 def decoder(seed, m=8, K=6, d=12):
@@ -62,6 +66,86 @@ def test_a_probability_that_leaves_double_precision_keeps_the_loss_finite():
     found = attsvm.soft_labels([[1.0]], [[1, 1]])
     loss, G = found.problem.loss_and_grad(np.array([[1000.0], [-1000.0]]))
     assert np.isfinite(loss) and np.isfinite(G).all()
+
+
+def dense(found):
+    """The same problem with the identity as an array of keys and of values."""
+    eye = np.eye(found.data.dk)
+    data = Data("linear decoder", eye, found.data.queries, eye.copy(), found.data.layout)
+    return attsvm.Problem(data, None, found.problem.head, "linear")
+
+
+@pytest.mark.parametrize("size", [0.0, 1.0, 300.0])  # the last saturates: shifts and probabilities of 1e-300
+def test_identity_is_as_the_array_of_it(size):
+    H, counts = decoder(3, K=9)
+    found = attsvm.soft_labels(H, counts)
+    beside, rng = dense(found), np.random.default_rng(4)
+    W = size * rng.standard_normal((9, 12))
+    K, Q = np.sqrt(size) * rng.standard_normal((9, 2)), rng.standard_normal((12, 2))
+    for weights in ({"W": W}, {"K": K, "Q": Q}):
+        (loss, G), (other, D) = (p.loss_and_grad(**weights, scaled=True) for p in (found.problem, beside))
+        assert loss == pytest.approx(other, rel=1e-12) and G.log_scale == pytest.approx(D.log_scale, rel=1e-12)
+        for mine, theirs in zip(G[:3], D[:3], strict=True):
+            if mine is not None:
+                np.testing.assert_allclose(mine, theirs, atol=1e-12)
+    data, first = found.data, counts.argmax(axis=1)
+    np.testing.assert_allclose(data.keys, np.eye(9), atol=0)
+    for ask in (
+        lambda d: d.logits(W), lambda d: d.probabilities(W), lambda d: d.margins(W, first), lambda d: d.attended(W),
+        lambda d: d.attended(W, hard=True), lambda d: d.select(W), lambda d: d[[5, 2]].probabilities(W),
+    ):  # fmt: skip
+        np.testing.assert_allclose(ask(data), ask(beside.data), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(found.problem.multipliers(W)[0], beside.multipliers(W)[0], atol=1e-12)
+    part = found.problem[[5, 2]]
+    assert part.loss(W) == pytest.approx(beside[[5, 2]].loss(W), rel=1e-12)
+
+
+def test_training_and_svm_of_the_identity_are_those_of_the_array():
+    found = attsvm.soft_labels(*decoder(5))
+    runs = [attsvm.train(p, steps=50) for p in (found.problem, dense(found))]
+    np.testing.assert_allclose(runs[0].W, runs[1].W, atol=1e-12)
+    answers = [attsvm.solve_svm(d, found.selected) for d in (found.data, dense(found).data)]
+    np.testing.assert_allclose(answers[0].W, answers[1].W, atol=1e-12)
+    v = np.random.default_rng(6).standard_normal(6)
+    linear = [attsvm.Problem(d, None, attsvm.LinearHead(v)) for d in (found.data, dense(found).data)]
+    np.testing.assert_allclose(*(attsvm.train(p, steps=20).W for p in linear), atol=1e-12)
+    several = [attsvm.Problem(p.data, None, p.head, "linear", heads=2) for p in (found.problem, dense(found))]
+    two = np.random.default_rng(7).standard_normal((2, 6, 12))
+    np.testing.assert_allclose(*(p.loss_and_grad(two)[1] for p in several), atol=1e-12)
+
+
+def test_what_reads_keys_in_memory_refuses_the_identity():
+    data = attsvm.soft_labels(*decoder(0)).data
+    with pytest.raises(ValueError, match="the keys are the identity"):
+        _core.objective(data.handle, 0, np.zeros(48), None, None, None, 1, False)
+    with pytest.raises(ValueError, match="the windows do not lie within"):
+        _core.windows(6, data.queries, data.start, data.stop - 1)
+
+
+def test_a_run_goes_through_a_file(tmp_path):
+    run = attsvm.train(attsvm.soft_labels(*decoder(0)).problem, steps=5)
+    run.save(tmp_path / "run.npz")
+    assert attsvm.load(tmp_path / "run.npz") == run
+
+
+LARGE = """
+import resource, attsvm, numpy as np
+rng = np.random.default_rng(0)
+counts = np.zeros((50, 20_000))
+for row in counts:
+    row[rng.choice(20_000, 10, replace=False)] = 1
+found = attsvm.soft_labels(rng.standard_normal((50, 64)) / 8, counts)
+before = np.log(20_000)
+assert attsvm.train(found.problem, steps=3).loss[-1] < before
+assert found.data.keys.shape == (20_000, 20_000)
+assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 1_000_000  # kilobytes; the identity alone would be 3.2 GB
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the unit of ru_maxrss is the system's")
+def test_memory_is_contexts_times_vocabulary():
+    subprocess.run([sys.executable, "-c", LARGE], check=True)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import _core
-from ..common.check import as_floats, as_numeric, as_parts, check_shape
+from ..common.check import as_count, as_doubles, as_floats, as_numeric, as_parts, check_shape
 from ..common.storage import storable
 from .layout import Layout, NoSequences, Shape
 
@@ -36,6 +36,7 @@ class Data:
     Attributes
     ----------
     keys : (N, dk) array, float64 or float32
+        The identity where the tokens are a vocabulary: a view of 2 N numbers, of which training makes no matrix.
     queries : (M, dz) array
     values : (N, dv) array
         What attention returns; the keys unless given.  All three are read-only, and copies: with ``copy=False``, and of
@@ -51,12 +52,17 @@ class Data:
     """
 
     none = False  # no sequences
+    identity = False  # of the tokens of a vocabulary
     _shapes: tuple[tuple[int, ...], tuple[int, ...]]  # of X and Z, as long as the layout has not been asked for
     _causal: bool
 
-    def __init__(self, name: str, keys: np.ndarray, queries: np.ndarray, values: np.ndarray | None, layout: Shape):
+    def __init__(
+        self, name: str, keys: np.ndarray | int, queries: np.ndarray, values: np.ndarray | None, layout: Shape
+    ):
         self.handle = _core.windows(keys, queries, *layout.windows())
         self.name = name
+        if isinstance(keys, int):
+            self.identity, keys = True, _identity(keys)
         self.keys = read_only(keys)
         self.queries = read_only(queries)
         self.given_values = None if values is None else read_only(values)
@@ -86,6 +92,13 @@ class Data:
         (n, T, _), queries = self._shapes
         counts = np.full(n, 1 if self.single else queries[1], dtype=np.intp)
         return Layout(np.full(n, T, dtype=np.intp), counts, self.single, self._causal)
+
+    @functools.cached_property
+    def stored(self) -> Any:
+        """The windows with every key in memory, as solvers and fixed scores need them."""
+        if not self.identity:
+            return self.handle
+        return _core.windows(as_doubles(self.keys), self.queries, self.start, self.stop)
 
     @functools.cached_property
     def _index(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -133,7 +146,7 @@ class Data:
         """The arguments that make it, by name."""
         return {
             "name": self.name,
-            "keys": self.keys,
+            "keys": self.dk if self.identity else self.keys,
             "queries": self.queries,
             "values": self.given_values,
             "layout": self.layout,
@@ -143,11 +156,14 @@ class Data:
     def _from_state(cls, state: dict[str, Any]) -> Data:
         """Of a file, where anything may stand."""
         for name, letters in (("keys", "N, dk"), ("queries", "M, dz"), ("values", "N, dv")):
-            if name != "values" or state[name] is not None:
+            if name == "keys" and isinstance(state[name], int):
+                as_count("keys", state[name], 1)
+            elif name != "values" or state[name] is not None:
                 state[name] = as_floats(name, state[name], letters, keep_single=name != "queries")
+        N = state["keys"] if isinstance(state["keys"], int) else len(state["keys"])
         if state["values"] is not None:
-            check_shape("values", state["values"], "N, dv", (len(state["keys"]), None))
-        state["layout"].check(len(state["keys"]), len(state["queries"]))
+            check_shape("values", state["values"], "N, dv", (N, None))
+        state["layout"].check(N, len(state["queries"]))
         return cls(**state)
 
     @property
@@ -200,7 +216,7 @@ class Data:
     def take(self, index: Any) -> tuple[Data, np.ndarray, np.ndarray]:
         """What ``[index]`` is, the numbers of its sequences, and the rows of its queries."""
         layout, chosen, rows = self.layout.take(index)
-        part = Data(self.name, self.keys, self.queries[rows], self.given_values, layout)
+        part = Data(self.name, self._state()["keys"], self.queries[rows], self.given_values, layout)
         part.largest_key = self.largest_key
         return part, chosen, rows
 
@@ -227,7 +243,7 @@ class Data:
     @functools.cached_property
     def largest_key(self) -> float:
         """Of the absolute values; that of all keys, whichever the queries see."""
-        return largest(self.keys)
+        return 1.0 if self.identity else largest(self.keys)
 
     @functools.cached_property
     def choosing(self) -> tuple[np.ndarray, np.ndarray] | None:
@@ -238,7 +254,7 @@ class Data:
 
     def in_range(self) -> Any:
         """The windows of keys and queries over their powers of two, of the choosing queries alone."""
-        keys, queries, start, stop = self.keys, self.queries, self.start, self.stop
+        keys, queries, start, stop = np.ascontiguousarray(self.keys), self.queries, self.start, self.stop
         if self.powers is not None:
             keys = np.ldexp(keys.astype(np.float64), -self.powers[0])
             queries = np.ldexp(queries, -self.powers[1])
@@ -249,7 +265,7 @@ class Data:
     def check_finite(self) -> None:
         """Raises ValueError where X or Z, finite when the data were made, have been changed since."""
         for name, array in (("X", self.keys), ("Z", self.queries)):
-            if not math.isfinite(largest(array)):
+            if not (self.identity and name == "X") and not math.isfinite(largest(array)):
                 row, column = (int(i) for i in np.argwhere(~np.isfinite(array))[0])
                 raise ValueError(
                     f"{name} must stay finite, got {array[row, column]} in row {row}, column {column} of its vectors: "
@@ -321,8 +337,10 @@ class Data:
         if hard:
             top = _core.top(self.handle, _core.logits(self.handle, self._weights(W)))
             return self.layout.shape_queries(self.values[self.start + top].astype(np.float64))
-        values = np.ascontiguousarray(self.values, dtype=np.float64)
         prob = _core.probabilities(self.handle, self._weights(W))
+        if self.identity and self.given_values is None:
+            return self.layout.shape_queries(prob.reshape(len(self), -1))
+        values = np.ascontiguousarray(self.values, dtype=np.float64)
         return self.layout.shape_queries(_core.attended(self.handle, values, prob))
 
     def select(self, W: ArrayLike) -> np.ndarray | list[np.ndarray]:
@@ -431,6 +449,13 @@ def _powers(largest_key: float, largest_query: float) -> tuple[int, int] | None:
     if (largest_key == 0 or LEAST < largest_key < SAFE) and (largest_query == 0 or LEAST < largest_query < SAFE):
         return None
     return math.frexp(largest_key)[1], math.frexp(largest_query)[1]
+
+
+def _identity(N: int) -> np.ndarray:
+    """(N, N), row t of which begins N - 1 - t numbers into N - 1 zeros, a one and N - 1 zeros."""
+    numbers = np.zeros(2 * N - 1)
+    numbers[N - 1] = 1
+    return np.lib.stride_tricks.sliding_window_view(numbers, N)[::-1]
 
 
 def read_only(array: np.ndarray) -> np.ndarray:

@@ -355,7 +355,7 @@ def _call(solver: Any, data: Data, request: Request) -> Answer:
             raise ValueError(selection.outside(data))
         reference = reference[queries]
         kept, rhs, dual = (None if array is None else array[entries] for array in (kept, rhs, dual))
-    windows = data.handle if powers is None and choosing is None else data.in_range()
+    windows = data.stored if powers is None and choosing is None else data.in_range()
     try:
         found = solver(
             windows, reference, kept, rhs, request.tol, request.max_iter, soft, p, request.rank or 0,

@@ -41,16 +41,19 @@ def squares(data: Data) -> tuple[float, float]:
     """``1/2 ||x - x'||^2 ||z||^2``, its mean over pairs of tokens of a window, summed over queries that see several;
     and how many these are: both as parts of all queries.  The quotient is 1 for random vectors of length one."""
     chosen = _spread(0, len(data.queries), QUERIES)
-    total, power = [], 0 if data.powers is None else sum(data.powers)
     keys, queries = data.powers or (0, 0)
-    for q, start, stop in zip(chosen, data.start[chosen], data.stop[chosen], strict=True):
-        if stop - start > 1:
-            X = np.ldexp(data.keys[_spread(start, stop, TOKENS)].astype(np.float64), -keys)
-            X -= X.mean(axis=0)
-            z = np.ldexp(data.queries[q], -queries)
-            total.append(np.vdot(X, X) / (len(X) - 1) * (z @ z))
+    start, lengths, total = data.start[chosen], data.lengths[chosen], 0.0
+    z = np.square(np.ldexp(data.queries[chosen], -queries)).sum(axis=1)
+    for T in set(lengths[lengths > 1].tolist()):
+        here = lengths == T
+        if data.identity:
+            total += z[here].sum()
+            continue
+        X = np.ldexp(data.keys[start[here, None] + _spread(0, T, TOKENS)].astype(np.float64), -keys)
+        X -= X.mean(axis=1, keepdims=True)
+        total += np.square(X, out=X).sum(axis=(1, 2)) @ z[here] / (X.shape[1] - 1)
     with np.errstate(over="ignore", under="ignore"):  # what leaves double precision counts as no scale
-        return float(np.ldexp(np.sum(total) / len(chosen), 2 * power)), len(total) / len(chosen)
+        return float(np.ldexp(total / len(chosen), 2 * (keys + queries))), float(np.mean(lengths > 1))
 
 
 def _spread(first: int, stop: int, most: int) -> np.ndarray:

@@ -204,6 +204,16 @@ class QuadraticHead(LinearHead):
 
 
 @storable
+class LogarithmHead(LinearHead):
+    """The output ``v . log o``, with a v per query; of attention to a vocabulary, minus the cross-entropy with v."""
+
+    kind = "logarithm"
+
+    def __repr__(self) -> str:
+        return f"LogarithmHead(dv={self.dv})"
+
+
+@storable
 class MLPHead(_Parametric):
     """The output ``a . relu(V^T o)`` of one hidden layer.
 
@@ -293,6 +303,6 @@ class CallableHead:
 def shared_by_all(head: Any) -> list[np.ndarray]:
     """The head's own numbers, but for those that each query has of its own."""
     numbers = [getattr(head, name) for name in ("v", "a", "lam") if hasattr(head, name)]
-    own = head.kind in ("linear", "quadratic")
+    own = head.kind in ("linear", "quadratic", "logarithm")
     arrays = [np.asarray(number, dtype=np.float64) for number in numbers if not isinstance(number, list)]
     return [array for array in arrays if not (own and array.ndim > 1)]

@@ -118,7 +118,7 @@ class Problem(ProvesMargins):
         self.fixed_scores: np.ndarray | None = None  # of a linear head: values need not be kept
         self._general: tuple[Any, ...] | None = None  # of any other: values; kind, v, a, lam
         if head.kind == "linear" and self.heads is None:
-            self.fixed_scores = _core.scores(data.handle, values, self.labels, v)
+            self.fixed_scores = _core.scores(data.handle, np.ascontiguousarray(values), self.labels, v)
             check_finite("the scores y v.x", self.fixed_scores)
         self.own_loss: CallableLoss | None = None
         if isinstance(loss, tuple):
@@ -131,7 +131,8 @@ class Problem(ProvesMargins):
         if data.none:  # what stands there has nothing to do with the functions of the caller
             self.functions = None if function is None else _nothing, None
         if self.fixed_scores is None or self.own_loss is not None:
-            self._general = as_doubles(values), (_core.HEAD[head.kind], v, a, lam)
+            kept = None if data.identity and data.given_values is None else as_doubles(values)
+            self._general = kept, (_core.HEAD[head.kind], v, a, lam)
         if loss == "log" and not data.none:
             self._check_log_loss()
         self.from_scores = self._general is None  # C reads nothing but fixed scores
@@ -165,16 +166,18 @@ class Problem(ProvesMargins):
 
     def capsule(self, trains_head: bool = False) -> Any:
         """The objective as C reads it; a linear head that is to be trained needs the values besides its scores."""
-        handle, scores = self.data.handle, self.fixed_scores
+        scores = self.fixed_scores
         loss = None if self.own_loss is not None else _core.LOSS[self.loss_name]
         if self.data.none:  # finite of any score
             loss = _core.LOSS["linear"]
         if self._general is not None:
             values, head = self._general
             concatenated = self.combine == "concatenate" and self.heads is not None
-            return _core.objective(handle, loss, None, values, self.labels, head, self.heads or 1, concatenated)
+            return _core.objective(
+                self.data.handle, loss, None, values, self.labels, head, self.heads or 1, concatenated
+            )
         given = (as_doubles(self.data.values), self.labels) if trains_head else (None, None)
-        return _core.objective(handle, loss, scores, *given, None, 1, False)  # type: ignore[call-arg]
+        return _core.objective(self.data.stored, loss, scores, *given, None, 1, False)  # type: ignore[call-arg]
 
     def with_head(self, head: Any) -> Problem:
         """The same problem with another output head."""
@@ -213,11 +216,11 @@ class Problem(ProvesMargins):
         data, parts = self.data, [self.fixed_scores]
         if parts[0] is None:
             values, (_, v, *_) = self._general  # type: ignore[misc]
-            parts = [values] if v is None else [values, v]
+            parts = [array for array in (values, v) if array is not None]  # the identity's largest is 1
         scores = sum(map(_log10_largest, parts))
         if data.powers is None and scores + 2 * math.log10(LEAST) > LEAST_PRODUCT:
             return
-        tokens, queries = _log10_largest(data.keys), _log10_largest(data.queries)
+        tokens, queries = math.log10(data.largest_key or math.inf), _log10_largest(data.queries)
         if scores + tokens + queries < LEAST_PRODUCT:
             raise ValueError(
                 f"problem must be of a scale at which scores times tokens times queries are above 1e{LEAST_PRODUCT}, "
@@ -239,7 +242,7 @@ class Problem(ProvesMargins):
         if self.combine == "concatenate" and self.heads is not None:
             raise ValueError("combine='concatenate' with several heads has no scores: the head reads no single token")
         data, function, (values, head) = self.data, self.functions[0], self._general  # type: ignore[misc]
-        lengths, scores = data.lengths, np.empty(data.indptr[-1])
+        values, lengths, scores = data.values if values is None else values, data.lengths, np.empty(data.indptr[-1])
         for t in range(lengths.max()):  # the t-th token of every query at once, as the head may differ by query
             o = np.ascontiguousarray(values[data.start + np.minimum(t, lengths - 1)])
             value, _ = function(o) if function is not None else _core.head(*head, o)  # type: ignore[call-arg]
