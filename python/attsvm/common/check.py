@@ -56,7 +56,7 @@ def as_parts(name: str, value: Any, ragged: bool, read: Callable[[str, Any], np.
 
 def describe(value: Any, array: np.ndarray) -> str:
     if array.dtype.kind in "OUSV" and array.ndim == 0:
-        return type(value).__name__
+        return type(value).__name__ + (": give its W" if hasattr(value, "W") else "")
     if array.dtype.kind == "O":
         return "an array of objects: give arrays of different lengths as a list, numbers as an array of float"
     if array.dtype.kind == "b":

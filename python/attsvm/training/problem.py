@@ -105,6 +105,8 @@ class Problem(ProvesMargins):
                 "head must be a LinearHead, MLPHead, QuadraticHead, SoftmaxHead or CallableHead, "
                 f"got {type(head).__name__}"
             )
+        if callable(loss):
+            raise TypeError(f"loss must be one of {list(_core.LOSS)} or (value, derivative), got a function alone")
         self.data = data
         self.head = head
         self.heads = None if heads is None else as_count("heads", heads, 1)
