@@ -108,7 +108,7 @@ def certificate(X: np.ndarray, Z: np.ndarray, selected: np.ndarray, solution: Se
     if solution.W is None or solution.dual is None:
         return dict.fromkeys(("margin", "bound", "gap", "rank"), np.nan)
     delta = X[np.arange(len(Z)), selected][:, None] - X
-    adjoint = np.einsum("nt,ntd,ne->de", np.maximum(solution.dual, 0), delta, Z, optimize=True)
+    adjoint = np.einsum("nt,ntd->dn", np.maximum(solution.dual, 0), delta) @ Z
     sigma = np.linalg.svd(solution.W, compute_uv=False)
     norm: Any = solution.norm if solution.metric is None else "frobenius"
     size = norms(plain(solution.W, solution.metric), norm)[0]

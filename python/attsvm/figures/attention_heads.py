@@ -72,7 +72,7 @@ def descend_heads(X: np.ndarray, Z: np.ndarray, y: np.ndarray, reads: np.ndarray
         s = softmax(np.einsum("ntd,hnd->hnt", X, Z @ W.swapaxes(1, 2)))
         u = (s * scores).sum(axis=(0, 2))
         c = -s * (scores - (s * scores).sum(axis=2, keepdims=True)) / (len(Z) * (1 + np.exp(u)))[:, None]
-        G = np.einsum("hnt,ntd,ne->hde", c, X, Z, optimize=True)
+        G = np.einsum("hnt,ntd->hdn", c, X) @ Z
         W -= LR * G / np.linalg.norm(G, axis=(1, 2), keepdims=True)
     return W
 

@@ -53,7 +53,7 @@ CAPTION = (
     "and the negative gradient are from the SVM. Right: how far each rule's bound is above the largest margin of its "
     "norm."
 )
-RUNS, QUICK = 100, 24
+RUNS, QUICK = 100, 20
 SETTINGS = (
     f"{N} sequences of {T} tokens, queries and head uniform on the unit sphere, d = {D}, W(0) = 0 (factors: normal "
     f"of deviation {START}), {STEPS:,} steps of length {LR} (mirror 1, signs 0.03, spectral 0.05); causal: three "

@@ -33,7 +33,7 @@ CAPTION = (
     "Paths of W z in the plane of the tokens: training W on the left, both parameterisations on the right (W solid, "
     "(K, Q) dashed). Dots: tokens; stars: the best of each sequence; thick: where the SVM points."
 )
-RUNS, QUICK = 300, 100
+RUNS, QUICK = 300, 72
 SETTINGS = (
     "Left: 2 sequences of 5 tokens, 0.5 N(0, I) shifted by (-1, 0), the first tokens (1, 0.5) and (1, -0.5).  Right: 2 "
     "sequences of 3 tokens, 0.3 N(0, I) shifted by (-1, 0) and (1, 0).  The head a random unit vector, labels 1, unit "

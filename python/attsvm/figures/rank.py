@@ -36,7 +36,7 @@ CAPTION = (
     "Above: mean rank against the dimension, for more sequences (left) and longer ones "
     "(right). Below: how many draws can be separated at all."
 )
-RUNS, QUICK = 400, 80
+RUNS, QUICK = 400, 72
 SETTINGS = "Tokens, queries and head uniform on the unit sphere; W is d x d; the selected tokens are the optimal ones."
 
 # By other means, tests/support/reference_shares.py: of 1,000 draws the share with a solution, of these the share whose

@@ -129,8 +129,13 @@ def write_csv(path: Path, columns: Mapping[str, Any]) -> None:
 
 
 def write_picture(path: Path, figure: Any) -> None:
-    """A matplotlib figure, in the format that the name ends in; another format of it keeps the layout, which takes as
-    long to find as the figure to draw."""
+    """A matplotlib figure, in the format that the name ends in.
+
+    Another format of it keeps the layout, which takes as long to find as the figure to draw; and there are no minor
+    ticks, which take a third of both and tell nothing that the major ones do not.
+    """
+    for ax in figure.axes:
+        ax.minorticks_off()
     with replacing(path) as file:
         figure.savefig(file, format=path.suffix[1:], dpi=160)
     figure.set_layout_engine("none")
