@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import html
+import io
 import json
 import re
 import shutil
@@ -13,6 +15,9 @@ import numpy as np
 import pytest
 from attsvm import heads
 from attsvm.heads import view_data
+from attsvm.heads.faithful import Faithfulness, LostDirection
+from attsvm.heads.names import name_directions
+from attsvm.heads.view_images import as_images
 from attsvm.heads.why import svm_weights
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -247,6 +252,71 @@ def test_it_works_in_a_browser(reports, tmp_path):
         const select = document.getElementById("sentence"); select.title = location.hash;"""
     moved = dom(path, fragment, pointed)
     assert f"({after})" in text_of(moved, "says") and f"sentence={i}&amp;query={after}" in moved
+
+
+def measured(reports, importances=(0.02, 0.08)):
+    """The SVM recovers three quarters, the rule half; random heads do as much damage again."""
+    labels, damages = [report.head.label for report in reports], {}
+    for label, size in [*zip(labels, importances, strict=True), ("all of these", sum(importances))]:
+        parts = {"uniform": 1, "own": 0, "SVM": 0.25, "rule": 0.5, "random head": 2}
+        damages |= {(label, name, 30 * (name == "SVM")): np.full((1, 4), part * size) for name, part in parts.items()}
+    lost = LostDirection(labels[0], 1, "", 0.2, 9.0, 0.031, 0.002, "")
+    return Faithfulness(labels, {}, "KL", dict.fromkeys(labels, ("offset +1", 0.5)), {}, damages, [lost])
+
+
+def test_the_map_has_every_head_by_its_importance_and_else_by_its_gain(reports):
+    found = measured(reports)
+    data = data_of(heads.view(reports, faithfulness=found))
+    assert data["map"]["by"] == "importance (KL)" and data["start"] == 1
+    for place, (cell, report, size) in enumerate(zip(data["map"]["cells"], reports, (0.02, 0.08), strict=True)):
+        assert cell[:6] == [1, place, report.head.label, place, round(1000 * size / 0.08), report.sinks >= 0.5]
+        said = (
+            f"importance {size:.2g}, its SVM recovers 75 %, the rule “offset +1” recovers 50 %, a random head recovers"
+        )
+        assert said + " -100 %" in cell[6] and f"{report.hard} hard queries" in cell[6]
+    first, second = data["heads"]
+    assert first["directions"][1][2:] == [0.031, 0.002] and first["directions"][0][2:] == [None, None]
+    assert all(row[2:] == [None, None] for row in second["directions"])
+    W = svm_weights(reports[0])
+    assert [row[0] for row in first["svm"]] == [str(d) for d in name_directions(reports[0].head, reports[0].train, W)]
+    gains = [report.gain for report in reports]
+    data = data_of(heads.view(reports))
+    assert data["map"]["by"] == "gain over the best rule"
+    assert [cell[4] for cell in data["map"]["cells"]] == [
+        round(1000 * gain / max(*gains, 0)) if gain > 0 else 0 for gain in gains
+    ]
+    with pytest.raises(TypeError, match="faithfulness must be a Faithfulness"):
+        heads.view(reports, faithfulness="all")
+
+
+def test_heads_without_room_are_on_the_map(reports, monkeypatch):
+    monkeypatch.setattr(view_data, "MOST", 1)
+    data = data_of(heads.view(reports, faithfulness=measured(reports)))
+    assert sorted(cell[3] for cell in data["map"]["cells"]) == [-1, 0] and len(data["heads"]) == 1
+
+
+def test_an_image_lies_under_its_patches(rng):
+    image = pytest.importorskip("matplotlib.image")
+    names = ["[CLS]", "r0c0", "r0c1", "r1c0", "r1c1"]
+    Wq, Wk = 3 * rng.standard_normal((2, 6, 8))
+    tokens = rng.standard_normal((40, 5, 8))
+    reports = analysed(heads.from_arrays(tokens, Wq, None, Wk, None, heads=2, tokens=[names] * 40))
+    colours = rng.integers(0, 256, (40, 6, 4, 3), dtype=np.uint8)
+    data = data_of(heads.view(reports, images=colours))
+    for sentence in data["texts"][0]["sentences"]:
+        assert sentence["columns"] == 2 and sentence["before"] == 1
+        kind, _, held = sentence["image"].partition(",")
+        assert kind == "data:image/png;base64"
+        pixels = image.imread(io.BytesIO(base64.b64decode(held)))
+        np.testing.assert_array_equal(np.round(255 * pixels), colours[sentence["index"]])
+    floats = as_images([np.stack([np.full((4, 4), -1.0), np.full((4, 4), 1.0), np.zeros((4, 4))])])
+    pixels = image.imread(io.BytesIO(base64.b64decode(floats[0].partition(",")[2])))
+    np.testing.assert_array_equal(np.round(255 * pixels)[0, 0], [0, 255, 128])
+    (address,) = as_images([np.zeros((500, 300, 3), np.uint8)])
+    large = image.imread(io.BytesIO(base64.b64decode(address.partition(",")[2])))
+    assert large.shape == (167, 100, 3)
+    with pytest.raises(ValueError, match=r"images\[0\] must be \(height, width, 3\) uint8 or \(3"):
+        heads.view(reports, images=np.zeros((1, 4, 4)))
 
 
 def test_sentences_of_one_s_own(rng):

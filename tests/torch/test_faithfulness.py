@@ -11,6 +11,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import attsvm.torch  # noqa: E402
+from attsvm.heads.cases import as_cases  # noqa: E402
+from attsvm.heads.names import name_directions  # noqa: E402
 from attsvm.torch.held_out import HeldOut  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
@@ -165,6 +167,12 @@ def test_what_a_direction_does(made):
     off = torch.cat([1 - F.cosine_similarity(a, b, dim=-1) for a, b in zip(own, other, strict=True)]).mean()
     assert table.directions[1].damage == pytest.approx(float(off), rel=1e-3)
     assert table.directions[0].damage > table.directions[0].random > 0
+    rows = np.random.default_rng([0, 0, LOW, 0]).permutation(attsvm.heads.hard_queries(found[2]))[:20]
+    cases = as_cases(found[2], rows)
+    W = attsvm.solve_svm(cases.data, cases.selected).W
+    assert [d.svm for d in table.directions] == [
+        str(d) for d in name_directions(found[2], attsvm.heads.hard_queries(found[2]), W, 2)
+    ]
     assert table._repr_html_().count("<table>") == 2 and table.directions[0].name in repr(table)
 
 

@@ -25,8 +25,8 @@ SHOWN = ("SVM", "SVM of the rule", "rule", "logistic", "distilled", "random head
 @dataclass(frozen=True)
 class LostDirection:
     """Of head ``label`` the singular direction ``number``: its ``name`` and ``share`` of the mean margin as
-    :func:`attsvm.heads.why` has them, its singular ``value``, the ``damage`` without it, and that without ``RANDOM``
-    random directions of its size (mean)."""
+    :func:`attsvm.heads.why` has them, its singular ``value``, the ``damage`` without it, that without a ``random``
+    direction of its size (mean of several); and the name of the ``svm``'s direction of the same number, or ""."""
 
     label: str
     number: int
@@ -35,6 +35,10 @@ class LostDirection:
     value: float
     damage: float
     random: float
+    svm: str
+
+    def __str__(self) -> str:
+        return f"{self.name}, damage {self.damage:.2g} (random direction {self.random:.2g})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,9 +171,10 @@ class Faithfulness:
             "share of the mean margin",
             "damage without it",
             "a random one",
+            "the SVM's of this number",
         ]
         lines = [
-            [d.label, f"{d.number}", d.name, f"{100 * d.share:.0f} %", f"{d.damage:.3g}", f"{d.random:.3g}"]
+            [d.label, f"{d.number}", d.name, f"{100 * d.share:.0f} %", f"{d.damage:.3g}", f"{d.random:.3g}", d.svm]
             for d in self.directions
         ]
         return [self._cells(), (names, lines)]

@@ -61,6 +61,33 @@ function first() {
   return usable().reduce((best, q) => (best === null || score(q) > score(best) ? q : best), null);
 }
 
+// All heads, a row for each layer, and what is known of the one that is shown or pointed at.
+function showHeads() {
+  const { by, largest, cells } = data.map;
+  byId("heads").hidden = cells.length < 2;
+  byId("by-what").textContent = by + ", at most " + largest;
+  const columns = [...new Set(cells.map((cell) => cell[1]))].sort((a, b) => a - b);
+  const layers = [...new Set(cells.map((cell) => cell[0]))].sort((a, b) => a - b);
+  const grid = byId("grid");
+  grid.style.gridTemplateColumns = "auto repeat(" + columns.length + ", minmax(0, 1fr))";
+  const names = layers.map((layer, i) => {
+    const name = make("span", { "aria-hidden": "true" }, "L" + layer);
+    name.style.gridArea = i + 1 + " / 1";
+    return name;
+  });
+  grid.replaceChildren(...names, ...cells.map(([layer, number, name, place, level, parked, text]) => {
+    const active = place === at.head;
+    const cell = make("button", { type: "button", "data-head": place, "aria-pressed": active, tabindex: active ? 0 : -1,
+      title: name + ": " + text, "aria-label": name + ": " + text, class: parked ? "parked" : null,
+      disabled: place < 0 ? "" : null });
+    cell.style.gridArea = layers.indexOf(layer) + 1 + " / " + (columns.indexOf(number) + 2);
+    cell.style.setProperty("--p", (level / 10).toFixed(1) + "%");
+    return cell;
+  }));
+  const own = cells.find((cell) => cell[3] === at.head);
+  byId("of-head").textContent = own[2] + ": " + own[6];
+}
+
 function showChoice() {
   const layers = [...new Set(data.heads.map((one) => one.layer))];
   const own = data.heads.map((one, i) => [i, one]).filter(([, one]) => one.layer === head().layer);
@@ -74,6 +101,19 @@ function showChoice() {
   const cross = head().kind === "cross" ? " (cross-attention)" : "";
   byId("about").textContent = head().name + module + cross + ": " + head().about;
   byId("space").textContent = data.spaces[head().space];
+  showHeads();
+  showNames();
+}
+
+// Directions of the head's own W and of its SVM, side by side by their numbers.
+function showNames() {
+  const { directions, svm } = head();
+  byId("beside").hidden = !svm.length;
+  const said = ([name, part] = ["", null]) => shown(name) + (part === null ? "" : " (" + part + "\u00a0%)");
+  const header = ["", "own W", "the SVM’s W"].map((name) => make("th", { scope: "col", class: "word" }, name));
+  const rows = svm.map((one, i) => make("tr", {}, make("td", {}, String(i)),
+    ...[directions[i], one].map((direction) => make("td", { class: "word" }, said(direction)))));
+  byId("names").replaceChildren(make("thead", {}, make("tr", {}, ...header)), make("tbody", {}, ...rows));
 }
 
 function showColumns() {
@@ -131,14 +171,16 @@ function showLines() {
 // Of an image, its patches where they are; the list of queries says the same to those who do not see it.
 function showMap() {
   const map = byId("map");
-  const { columns, before } = sentence();
+  const { columns, before, image } = sentence();
+  map.classList.toggle("image", Boolean(image));
   map.hidden = !columns;
   if (!columns || at.query === null) return map.replaceChildren();
   const found = query(at.query);
   const nearest = ordered(found).map((rival) => rival[0]);
   map.style.gridTemplateColumns = "repeat(" + columns + ", 1fr)";
   map.setAttribute("aria-label", "Attention of " + queries()[at.query] + " on the patches of the image");
-  map.replaceChildren(...keys().slice(before).map((name, i) => {
+  const picture = image ? [make("img", { src: image, alt: "" })] : [];
+  map.replaceChildren(...picture, ...keys().slice(before).map((name, i) => {
     const t = i + before;
     const p = found.attention.get(t) || 0;
     const kind = t === found.selected ? "selected" : nearest.includes(t) ? "rival" : null;
@@ -189,10 +231,12 @@ function showPanel() {
 
 // What a direction is, below its row.
 function named(direction) {
-  const [name, part] = head().directions[direction] || [];
+  const [name, part, damage, random] = head().directions[direction] || [];
   if (!name) return [];
+  const loss = typeof damage === "number"
+    ? ", damage " + digits(damage, 2) + " (random direction " + digits(random, 2) + ")" : "";
   const title = part === null ? null : part + " % of the mean margin of this head’s choices";
-  return [make("tr", {}, make("td", { class: "word fine", colspan: 4, title }, shown(name)))];
+  return [make("tr", {}, make("td", { class: "word fine", colspan: 4, title }, shown(name) + loss))];
 }
 
 function showShares(found) {
@@ -287,6 +331,10 @@ byId("layer").addEventListener("change", (event) => {
 });
 byId("head").addEventListener("change", (event) => show({ head: Number(event.target.value) }));
 byId("sentence").addEventListener("change", (event) => show({ sentence: Number(event.target.value), query: null }));
+byId("grid").addEventListener("click", (event) => {
+  const place = Number(event.target.dataset?.head ?? -1);
+  if (place >= 0) show({ head: place, query: null });
+});
 byId("choose").addEventListener("submit", (event) => event.preventDefault());
 byId("map").addEventListener("click", (event) => {
   const q = Number(event.target.dataset.token);

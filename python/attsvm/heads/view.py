@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from ..common.check import as_count
+from ..common.check import as_count, check_type
 from ..common.files import replacing
+from .faithful import Faithfulness
 from .model import Head, as_heads
 from .model_analysis import analyze_model
 from .report import HeadReport, as_reports
 from .view_data import contents, on_text
+from .view_images import as_images
 
 HEIGHT = 720  # pixels, in a notebook
 
@@ -59,6 +61,8 @@ def view(
     sentences: int = 8,
     title: str = "Attention heads",
     text: Sequence[Head] | None = None,
+    faithfulness: Faithfulness | None = None,
+    images: Iterable[Any] | None = None,
 ) -> View:
     """An interactive page: choose a layer, a head and a sentence, point at a query, and see why it selects its token.
 
@@ -74,6 +78,12 @@ def view(
         The heads read on sentences of your own, such as ``attsvm.torch.read(model, [tokenizer(sentence)], tokenizer)``:
         those sentences are shown, the first ones, with the SVMs of the reports.  Heads that are not among them are left
         out.
+    faithfulness : attsvm.torch.Faithfulness, optional
+        What the same heads do in their model: their importance and what is recovered stand on the map of all heads,
+        which shows gains without it, and the damage without a direction beside its name.
+    images : list of array_like, optional
+        Where sequences are patches of images: those that were read, in their order, as (height, width, 3) uint8, or as
+        the model takes them, (3, height, width) floats.  They are shown under their patches.
 
     Returns
     -------
@@ -120,7 +130,9 @@ def view(
         reports = [own for report in reports for own in on_text(report, as_heads(text))]
         if not reports:
             raise ValueError("text must hold one of the heads of the reports, got none")
-    data, left_out = contents(reports, sentences)
+    if faithfulness is not None:
+        check_type("faithfulness", faithfulness, Faithfulness, "attsvm.torch.faithfulness")
+    data, left_out = contents(reports, sentences, faithfulness, as_images(images))
     room = f"{left_out} heads had no room on this page." if left_out else ""
     # As \\u003c a token cannot close the script it stands in.
     safe = data.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -14,12 +14,14 @@ import numpy as np
 
 from .cases import Cases, as_cases
 from .choices import hard_queries
+from .faithful import Faithfulness
 from .model import Head
-from .names import directions, name_directions
+from .names import directions
 from .pictures import READABLE
 from .report import HeadReport
 from .sequences import Text
-from .table import SPACES, number, sentence_text
+from .table import SPACES, sentence_text
+from .view_heads import head_data, importance, map_data
 from .why import svm_weights
 
 MOST = 4_000_000  # characters of JSON: a page that a phone still opens, and a notebook can hold
@@ -29,12 +31,13 @@ TOKENS, LEAST = 24, 0.005  # of a query, those with the most attention; less is 
 RIVALS = 5  # nearest by the SVM, and by the head's own W
 DIRECTIONS = 6  # with the largest shares; the others together
 SAME = 1e-5  # of W's largest entry, by which a head read again may differ
-NAMED = 32  # directions of each head
 DIGITS = 4
 PATCH = re.compile(r"r(\d+)c(\d+)")  # as attsvm.torch.read names the patches of an image
 
 
-def contents(reports: Sequence[HeadReport], sentences: int) -> tuple[str, int]:
+def contents(
+    reports: Sequence[HeadReport], sentences: int, measured: Faithfulness | None, images: Sequence[str]
+) -> tuple[str, int]:
     """The data of the page as JSON of at most ``MOST`` characters, and how many heads it has no room for.
 
     All heads that read the same text show the same sentences.  Where the room is too small for them there are fewer,
@@ -52,9 +55,9 @@ def contents(reports: Sequence[HeadReport], sentences: int) -> tuple[str, int]:
             chosen = list(range(min(sentences, len(one.text.lengths))))
         else:
             chosen = choose_sentences([reports[k] for k in members], sentences)
-        texts.append({"sentences": [_sentence(one.text, i, one.kind) for i in chosen]})
+        texts.append({"sentences": [_sentence(one.text, i, one.kind, images) for i in chosen]})
         for k in members:
-            heads[k] = _head(_recorded(reports[k]), len(texts) - 1)
+            heads[k] = head_data(_recorded(reports[k]), len(texts) - 1, measured)
             parts[k] = [_compact(found) for found in _sequences(reports[k], chosen)]
     count = sentences
     while count > FEWEST and _size(parts, count) > MOST:
@@ -64,12 +67,13 @@ def contents(reports: Sequence[HeadReport], sentences: int) -> tuple[str, int]:
     kept = sorted(order[: max(1, int(np.searchsorted(sizes, MOST, side="right")))])
     for text in texts:
         text["sentences"] = text["sentences"][:count]
-    start = max(range(len(kept)), key=lambda at: _gain(reports[kept[at]]))
+    known = [importance(reports[k], measured) for k in kept]
+    start = max(range(len(kept)), key=lambda at: known[at] if math.isfinite(known[at]) else -1.0)
     rows = []
     for k in kept:
         rows.append(_compact(heads[k])[:-1] + f',"cases":[{",".join(parts[k][:count])}]}}')
     spaces = {space: SPACES[space] for space in sorted({reports[k].head.space for k in kept})}
-    whole = {"start": start, "spaces": spaces, "texts": texts}
+    whole = {"start": start, "spaces": spaces, "texts": texts, "map": map_data(reports, kept, measured)}
     return _compact(whole)[:-1] + f',"heads":[{",".join(rows)}]}}', len(reports) - len(kept)
 
 
@@ -110,10 +114,6 @@ def _size(parts: dict[int, list[str]], count: int) -> int:
     return sum(len(part) + 1 for own in parts.values() for part in own[:count])
 
 
-def _gain(report: HeadReport) -> float:
-    return report.gain if math.isfinite(report.gain) else -1.0
-
-
 def _same_text(head: Head) -> Any:
     """Equal for heads that read the same."""
     text = head.text
@@ -139,7 +139,7 @@ def choose_sentences(reports: Sequence[HeadReport], most: int) -> list[int]:
     return chosen + [i for i in unseen if i not in chosen][: most // 4]
 
 
-def _sentence(text: Text, i: int, kind: str) -> dict[str, Any]:
+def _sentence(text: Text, i: int, kind: str, images: Sequence[str]) -> dict[str, Any]:
     keys = text.names([i] * int(text.lengths[i]), range(int(text.lengths[i]))).tolist()
     found: dict[str, Any] = {"index": i, "keys": keys, "kind": "Sentence"}
     if kind == "cross":
@@ -150,29 +150,9 @@ def _sentence(text: Text, i: int, kind: str) -> dict[str, Any]:
         return found | {"kind": "Sequence", "title": given}
     if last := PATCH.fullmatch(keys[-1]):
         rows, columns = (int(number) + 1 for number in last.groups())
-        return found | {"kind": "Image", "title": given, "columns": columns, "before": len(keys) - rows * columns}
+        found |= {"kind": "Image", "title": given, "columns": columns, "before": len(keys) - rows * columns}
+        return found | ({"image": images[text.numbers[i]]} if text.numbers[i] < len(images) else {})
     return found | {"title": sentence_text(text, i, 60)}
-
-
-def _head(report: HeadReport, text: int) -> dict[str, Any]:
-    head, fit = report.head, report.fit
-    about = f"{report.hard} queries give one token more than {100 * report.threshold:g} % of their attention"
-    if fit is not None and fit.margin > 0:
-        about += f"; the SVM of {fit.queries} of them has {len(fit.rows)} support tokens"
-        if math.isfinite(report.accuracy):
-            rule, right = report.best_baseline
-            about += f" and finds {number(report.accuracy)} of the held-out choices (best rule {number(right)}: {rule})"
-    return {
-        "name": head.label, "layer": head.layer, "number": head.number, "module": head.module, "kind": head.kind,
-        "space": head.space, "text": text, "about": about + ".", "directions": _named(report),
-    }  # fmt: skip
-
-
-def _named(report: HeadReport) -> list[list[Any]]:
-    """Of the leading directions of the W whose shares are shown: what they are, and percent of the mean margin."""
-    W = svm_weights(report) if report.head.space == "head" else None
-    named = name_directions(report.head, report.train, W, NAMED)
-    return [[str(one), None if math.isnan(one.share) else round(100 * one.share)] for one in named]
 
 
 def _sequences(report: HeadReport, chosen: Sequence[int]) -> list[list[Any]]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from ..common.check import as_count, as_floats
+from ..common.check import as_count, as_floats, check_type
 from ..report.tables import table
 from .cases import as_cases
+from .faithful import Faithfulness
 from .model import Head
 from .names import directions, name_directions
 from .report import HeadReport, check_report
@@ -40,7 +41,10 @@ class Why:
     of : str
         Whose W: "own" or "SVM".
     names : list of str
-        What the leading directions are: words of the queries and of the tokens that load them most.
+        What the leading directions are: words of the queries and of the tokens that load them most; with the damage
+        without each where it is known.
+    svm_names : list of str
+        What those of the SVM are, where W is the head's own.
     """
 
     head: Head
@@ -55,6 +59,7 @@ class Why:
     likeness: np.ndarray
     of: str
     names: list[str]
+    svm_names: list[str]
 
     def __repr__(self) -> str:
         text = self.head.text
@@ -74,6 +79,10 @@ class Why:
                 [*rows, ("others", "", f"{rest:+.4g}", "")],
             )
         ]
+        if self.svm_names:
+            own = [known.get(k, "") for k in range(len(self.svm_names))]
+            numbered = [(f"{k}", *both) for k, both in enumerate(zip(own, self.svm_names, strict=True))]
+            lines += ["", table(("direction", "own W", "the SVM's W"), numbered)]
         if len(self.neighbours):
             cases = []
             for (i, q, a, t), like in zip(self.neighbours, self.likeness, strict=True):
@@ -83,7 +92,14 @@ class Why:
         return "\n".join(lines)
 
 
-def why(report: HeadReport, sequence: int, query: int, rival: int | None = None, W: Any = None) -> Why:
+def why(
+    report: HeadReport,
+    sequence: int,
+    query: int,
+    rival: int | None = None,
+    W: Any = None,
+    faithfulness: Faithfulness | None = None,
+) -> Why:
     """Why a query selects what it selects.
 
     Parameters
@@ -97,6 +113,8 @@ def why(report: HeadReport, sequence: int, query: int, rival: int | None = None,
     W : (dk, dz) array_like, optional
         By default the head's own; in the head space, where that is a multiple of the identity and has no directions of
         its own, the SVM's.
+    faithfulness : attsvm.torch.Faithfulness, optional
+        Of the same head, with ``directions=True``: the damage without each direction of its own W.
 
     Returns
     -------
@@ -120,6 +138,8 @@ def why(report: HeadReport, sequence: int, query: int, rival: int | None = None,
     True
     """
     check_report(report)
+    if faithfulness is not None:
+        check_type("faithfulness", faithfulness, Faithfulness, "attsvm.torch.faithfulness")
     head = report.head
     text = head.text
     sequence, query = as_count("sequence", sequence), as_count("query", query)
@@ -149,9 +169,16 @@ def why(report: HeadReport, sequence: int, query: int, rival: int | None = None,
     shares = values * (ahead[at] @ left) * (z @ right)
     near, likeness = _neighbours(report, ahead[at], z)
     names = [str(direction) for direction in name_directions(head, report.train, W if W is None else matrix)]
+    beside: list[str] = []
+    if of == "own":
+        svm = svm_weights(report)
+        beside = [] if svm is None else [str(direction) for direction in name_directions(head, report.train, svm)]
+        for lost in () if faithfulness is None else faithfulness.directions:
+            if lost.label == head.label and lost.number < len(names):
+                names[lost.number] = str(replace(lost, name=names[lost.number]))
     return Why(
         head, sequence, query, selected, int(case.tokens[at]), float(margins[at]), shares, values, near, likeness, of,
-        names,
+        names, beside,
     )  # fmt: skip
 
 

@@ -157,16 +157,16 @@ def faithfulness(
         kept = _kept(file, found, members, plan, asked | {"metric": held_out.metric}, held_out.sample())
         tasks = [(source, plan, seed) for source in sources if source.head.label not in kept.found]
         with on_workers(made, tasks, n_jobs, "faithfulness") as results:
-            runs = _runs(sources, members, plan, sizes[-1], results, held_out, kept)
+            lost: list[LostDirection] | None = [] if directions else None
+            runs = _runs(sources, members, plan, sizes[-1], results, held_out, kept, seed, lost)
             total = sum(len(_of_row(row, plan, sizes[-1])) for row in members)
             damages: dict[tuple[str, str, int], list[np.ndarray]] = {}
             for key, damage in counted(runs, total, "faithfulness", "run") if progress else runs:
                 damages.setdefault(key, []).append(damage)
-        shown = [d for source in sources for d in _lost(source, held_out, seed, kept)] if directions else []
     arrays = {key: np.array(some) for key, some in damages.items()}
     return Faithfulness(
         labels, layers, held_out.metric, {s.head.label: (s.rule, s.follows) for s in sources},
-        {s.head.label: len(s.rows) for s in sources}, arrays, shown,
+        {s.head.label: len(s.rows) for s in sources}, arrays, lost or [],
     )  # fmt: skip
 
 
@@ -206,7 +206,7 @@ def _members(found: list[Head], rows: str) -> tuple[dict[str, list[int]], dict[s
 
 def _runs(
     sources: list[Source], members: dict[str, list[int]], plan: Plan, largest: int, results: Iterator[list[Weights]],
-    held_out: HeldOut, kept: Kept,
+    held_out: HeldOut, kept: Kept, seed: int, lost: list[LostDirection] | None,
 ) -> Iterator[tuple[tuple[str, str, int], np.ndarray]]:  # fmt: skip
     """Row, column and number of choices, with the damage of each input: a row when the last of its heads is made."""
     values: list[dict[tuple[str, int, int], Replacement]] = []
@@ -217,6 +217,9 @@ def _runs(
         values.append(
             {one: standing(source, one[0], pair) for one, pair in zip(plan, kept.found[label]["weights"], strict=True)}
         )
+        if lost is not None:
+            pair = kept.found[label]["weights"][plan.index(("SVM", largest, 0))]
+            lost += _lost(source, held_out, seed, kept, None if pair is None else pair[0] @ pair[1].T)
         del kept.found[label]
         for row in (row for row, those in members.items() if those[-1] == k):
             for one in _of_row(row, plan, largest):
@@ -227,10 +230,10 @@ def _runs(
                 yield (row, *one[:2]), kept.found[name]["damage"]
 
 
-def _lost(source: Source, held_out: HeldOut, seed: int, kept: Kept) -> list[LostDirection]:
+def _lost(source: Source, held_out: HeldOut, seed: int, kept: Kept, svm: np.ndarray | None) -> list[LostDirection]:
     name = f"directions of {source.head.label}"
     if name not in kept.found:
-        kept.add(name, {"directions": list(without_directions(source, held_out.damage, seed))})
+        kept.add(name, {"directions": list(without_directions(source, held_out.damage, seed, svm))})
     return kept.found[name]["directions"]
 
 
