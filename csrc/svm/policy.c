@@ -10,6 +10,7 @@
  * What a dense method costs is known beforehand, and half of it is the budget of the iterative one before it: together
  * they take little more than half as long again as the better of them. */
 #include <math.h>
+#include <string.h>
 
 #include "base/status.h"
 #include "linalg/vector.h"
@@ -35,27 +36,27 @@
 
 /* Rows from which a working set of them is quicker, and needs a tenth of the memory.  Frobenius: also from this many
  * per query, over the order of W, where the Gram matrices of queries that block ascent holds have this many entries
- * (32 MB); given up where its first passes leave more of the rows short, as a dense method says sooner then that no W
- * meets them. */
+ * (32 MB). */
 #define GENERATED_ROWS 300000
 #define GENERATED_LONG 4
 #define GENERATED_GRAM 4e6
-#define HOPELESS 0.5
 
-/* Budgets: about half of the systems that a dense method solves, of the smaller order of rows and unknowns, by products
- * of matrices, and LEAST_COST multiplications, two milliseconds.  Those of an iterative method take SLOWER times as
- * long; an epoch visits VISITED rows of a query, those near their margin.
- */
+/* Budgets: most of the systems that a dense method solves, of the smaller order of rows and unknowns, by products of
+ * matrices, and LEAST_COST multiplications.  Those of an iterative method take SLOWER times as long; an epoch visits
+ * VISITED rows of a query, those near their margin.  (The interior point took 2.3 to 6.7 times as long as block ascent
+ * with SYSTEMS / SLOWER = 1, on 23 random problems.)  Newton's method on a soft margin may need many systems. */
 #define SYSTEMS 8
-#define NUCLEAR_SYSTEMS 40
-#define SLOWER 8
+#define SOFT_SYSTEMS 16
+#define NUCLEAR_SYSTEMS 15
+#define SLOWER 3
 #define VISITED 8
 #define JOINS 50 /* rows per entry of W beyond which a working set may grow */
-#define LEAST_COST 1e8
-
-/* A probe's Newton method: tight problems take it some 5 iterations, loose ones hundreds where C is large.  And the
- * evaluations that no factored run ends in. */
+#define LEAST_COST 1e7
+/* Newton's iterations on a tight problem of few unknowns: some 5, where loose ones take it hundreds if C is large.  And
+ * the evaluations that no factored run ends in. */
 #define FEW 20
+
+#define MANY_QUERIES 3000
 
 #define MOST_STEPS 4
 
@@ -85,11 +86,18 @@ static ptrdiff_t budget(double dense, double iteration)
 }
 
 /* Epochs, or iterations of conjugate gradients. */
-static ptrdiff_t block_budget(const struct rows *rows, double systems)
+static ptrdiff_t block_budget(const struct rows *rows, double dense)
 {
     struct size s = size_of(rows);
-    return budget(systems * system_cost(rows),
-                  2 * ((double)rows->w->dk * fmin(s.rows, VISITED * s.queries) + s.queries * s.unknowns));
+    return budget(dense, 2 * ((double)rows->w->dk * fmin(s.rows, VISITED * s.queries) + s.queries * s.unknowns));
+}
+
+/* The active set, on a loose problem: each step forms the margins of all rows from a support of two for a query. */
+static double active_cost(const struct rows *rows)
+{
+    struct size s = size_of(rows);
+    double support = fmin(2 * s.queries, s.smaller);
+    return SLOWER * support * s.rows * (support + (double)rows->w->dk);
 }
 
 /* Evaluations of the augmented Lagrangian.  The interior point keeps to about as many rows as W has entries; of very
@@ -124,6 +132,19 @@ static int is_tight_and_small(const struct rows *rows)
     return s.bits > TIGHT && s.unknowns <= ACTIVE_UNKNOWNS && rows->n_equal == 0;
 }
 
+/* Whether two queries are equal: rows that contradict each other then do so in dk unknowns, as an active set shows in
+ * about as many steps.  Beyond MANY_QUERIES the comparisons would be felt. */
+static int queries_repeat(const struct windows *w)
+{
+    size_t size = (size_t)w->dz * sizeof(double);
+    for (ptrdiff_t i = 0; i < w->n_queries && w->n_queries <= MANY_QUERIES; ++i)
+        for (ptrdiff_t j = 0; j < i; ++j)
+            if (w->queries[i * w->dz] == w->queries[j * w->dz]
+                && memcmp(w->queries + i * w->dz, w->queries + j * w->dz, size) == 0)
+                return 1;
+    return 0;
+}
+
 /* The methods of a hard margin to try in turn; returns their number. */
 static int plan_hard(struct solver_step *steps, const struct rows *rows, const struct svm_options *options)
 {
@@ -138,10 +159,15 @@ static int plan_hard(struct solver_step *steps, const struct rows *rows, const s
         return n;
     }
     int probes = tight && !large && options->start == NULL;
+    if (probes && queries_repeat(rows->w)) {
+        steps[n] = active;
+        steps[n++].max_iter = rows->w->dk + rows->w->dz;
+    }
+    double dense = SYSTEMS * system_cost(rows);
     steps[n] = STEP("block", frobenius_block);
     steps[n].solve = probes ? frobenius_block_if_loose : frobenius_block;
     if (!large)
-        steps[n].max_iter = block_budget(rows, SYSTEMS);
+        steps[n].max_iter = block_budget(rows, probes ? dense : fmin(dense, active_cost(rows)));
     ++n;
     active.worth = active_is_affordable;
     steps[n++] = probes ? interior : active;
@@ -155,14 +181,12 @@ static int plan_soft(struct solver_step *steps, const struct rows *rows, const s
     int large = s.smaller > DENSE, tight = s.bits > TIGHT && !large && options->start == NULL, n = 0;
     struct solver_step block = STEP("block", frobenius_block_soft), newton = STEP("newton", frobenius_newton_soft);
     if (!large)
-        block.max_iter = block_budget(rows, SYSTEMS);
-    if (tight && s.unknowns > ACTIVE_UNKNOWNS) {
-        steps[n] = block;
-        steps[n++].solve = frobenius_block_if_loose;
-    }
-    if (tight) {
+        block.max_iter = block_budget(rows, SOFT_SYSTEMS * system_cost(rows));
+    if (tight && s.unknowns <= ACTIVE_UNKNOWNS) {
         steps[n] = newton;
         steps[n++].max_iter = FEW;
+    } else if (tight) {
+        block.solve = frobenius_block_if_loose;
     }
     steps[n++] = block;
     if (!large)
@@ -226,8 +250,7 @@ IN_TURN(entrywise)
 static int generated(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                      struct monitor *monitor, struct arena *arena)
 {
-    double met = options->soft == 0 && size_of(rows).unknowns <= DENSE ? HOPELESS : 0;
-    return row_generation_solve(answer, rows, options, frobenius_row_ascent, frobenius_in_turn, met, monitor, arena);
+    return row_generation_solve(answer, rows, options, frobenius_row_ascent, frobenius_in_turn, monitor, arena);
 }
 
 static int frobenius_whole(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,

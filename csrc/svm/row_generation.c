@@ -16,7 +16,6 @@
 #define CLEARLY 1e-2   /* rows that join in them are below what they must reach by more than this part */
 #define FIRST 1        /* rows a query brings beside them: those of least margin */
 #define ROWS_AT_ONCE 4 /* broken rows that a query adds in one round, at most */
-#define NEARLY_MET 0.9 /* part of what it must reach at which a row counts as met */
 #define MOST_ROUNDS 60 /* each but the last adds a row, and few are ever needed */
 #define ROUGH_TOL 1e-3 /* gap of a round while rows are still joining */
 
@@ -87,16 +86,6 @@ static int guess(struct generation *g, struct svm_answer *answer, const struct s
     }
     rows_apply(g->margin, rows, answer->W, g->U);
     return status;
-}
-
-/* The part of the rows that W brings NEARLY to what they must reach.  After the passes it is 0.95 and more on
- * planted selections, and below 0.8 on random ones of a tight problem (n 20 .. 300, T 6 .. 100, d 8 .. 32). */
-static double share_met(const struct generation *g)
-{
-    ptrdiff_t met = 0;
-    for (ptrdiff_t k = 0; k < g->rows->count; ++k)
-        met += g->margin[k] >= NEARLY_MET * g->rows->rhs[k];
-    return (double)met / (double)g->rows->count;
 }
 
 /* The windows of the working set and its rows, in the order of the chosen rows; `lambda` (m) becomes its start. */
@@ -254,8 +243,7 @@ static int is_crowded(const double *lambda, const struct rows *rows)
 }
 
 int row_generation_solve(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                         svm_method *first, svm_method *method, double met, struct monitor *monitor,
-                         struct arena *arena)
+                         svm_method *first, svm_method *method, struct monitor *monitor, struct arena *arena)
 {
     struct generation g = {.rows = rows};
     g.chosen = arena_take(arena, rows->count, 1);
@@ -268,8 +256,6 @@ int row_generation_solve(struct svm_answer *answer, const struct rows *rows, con
     if (status != STATUS_DONE && status != STATUS_ITERATION_LIMIT)
         return status < 0 ? status : solver_conclude(answer, rows, options, NORM_FROBENIUS, status, arena);
     status = STATUS_DONE;
-    if (share_met(&g) < met)
-        return STATUS_DECLINED;
     join_all(&g, FIRST, -1e300, 0);
     if (rows->count >= ROW_GENERATION_DEAR)
         status = first_rounds(answer, &g, options, monitor, arena);

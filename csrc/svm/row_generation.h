@@ -13,11 +13,8 @@
  * the W of `first` and, of each query, those of least margin under it.  `first` is given all rows: STATUS_DONE and
  * STATUS_ITERATION_LIMIT come with a W to begin with, other statuses end the search.  What a working set proves (a
  * bound of the margin, or that there is no W) its multipliers prove for all rows, with zeros for the others; both are
- * certified over all rows.  STATUS_DECLINED without trying where the first passes over the rows leave more than the
- * part 1 - `met` of them short: the problem is tight then, and its working set no smaller than a dense method's.
- * Statuses of svm_method otherwise. */
+ * certified over all rows.  Statuses of svm_method. */
 int row_generation_solve(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                         svm_method *first, svm_method *method, double met, struct monitor *monitor,
-                         struct arena *arena);
+                         svm_method *first, svm_method *method, struct monitor *monitor, struct arena *arena);
 
 #endif

@@ -124,7 +124,7 @@ int tries_row_generation(double *found, const double *W, const double *lambda, c
     const int status[] = {STATUS_DONE, STATUS_INTERRUPTED}, iterations[] = {0, 0};
     ptrdiff_t seen[2 * SEEN];
     prepare(&t, p, NULL, 0, 0, &(struct script){status, iterations, (const double[]){0, 0}, seen, W, lambda, 0});
-    int ended = row_generation_solve(&t.answer, &t.parts.rows, &t.options, told, told, 0, &t.monitor, &t.parts.arena);
+    int ended = row_generation_solve(&t.answer, &t.parts.rows, &t.options, told, told, &t.monitor, &t.parts.arena);
     memcpy(found, t.answer.W, (size_t)(p->dk * p->dz) * sizeof(double));
     return end(&t.parts, ended);
 }

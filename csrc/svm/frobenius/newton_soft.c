@@ -27,7 +27,7 @@
  * it. A hundred times as large when Cholesky fails. */
 #define FIRM 1e-14
 #define SOFTER 1e-5
-#define BISECTIONS 80 /* of the line search */
+#define SLOPES 80     /* of the line search, at most */
 #define CORRECTIONS 5 /* of the system of the rows */
 
 struct newton {
@@ -185,38 +185,41 @@ static int direction(struct newton *s)
     return status;
 }
 
-/* The derivative of f along dW at `step`. */
-static double slope(const struct newton *s, double product, double square, double step)
+/* The derivative of f along dW at `step`, and the one of that. */
+static double slope(const struct newton *s, double product, double square, double step, double *curvature)
 {
     double sum = product + step * square;
+    *curvature = square;
     for (ptrdiff_t k = 0; k < s->m; ++k) {
         double missing = s->rows->rhs[k] - s->margin[k] - step * s->along[k];
-        if (!s->rows->equal[k] && missing > 0)
+        if (!s->rows->equal[k] && missing > 0) {
             sum -= s->d[k] * missing * s->along[k];
+            *curvature += s->d[k] * s->along[k] * s->along[k];
+        }
     }
     return sum;
 }
 
-/* The step at which f is least: the slope is increasing, piecewise linear, and zero at 1 when the piece is the last. */
+/* The step at which f is least: the slope is increasing, piecewise linear, and zero at 1 when the piece is the last.
+ * Newton's method finds it, or bisection where that leaves the interval. */
 static double search(struct newton *s)
 {
     equalities_project(s->dW, NULL, 0, &s->equalities);
     rows_apply(s->along, s->rows, s->dW, s->system.U);
     double product = vector_dot(s->W, s->dW, s->D), square = vector_dot(s->dW, s->dW, s->D);
-    double from = 0, to = 1, start = slope(s, product, square, 0);
+    double from = 0, to = DBL_MAX, step = 1, curvature, start = slope(s, product, square, 0, &curvature);
     if (!(start < 0))
         return 0;
-    if (fabs(slope(s, product, square, 1)) <= 1e-12 * -start)
-        return 1;
-    while (slope(s, product, square, to) < 0 && to < 1e6) {
-        from = to;
-        to *= 2;
+    for (int i = 0; i < SLOPES && to - from > DBL_EPSILON * to; ++i) {
+        double here = slope(s, product, square, step, &curvature);
+        if (fabs(here) <= 1e-12 * -start)
+            break;
+        *(here < 0 ? &from : &to) = step;
+        step -= here / curvature;
+        if (!(step > from && step < to))
+            step = to < DBL_MAX ? (from + to) / 2 : 2 * from;
     }
-    for (int i = 0; i < BISECTIONS && to - from > DBL_EPSILON * to; ++i) {
-        double middle = (from + to) / 2;
-        *(slope(s, product, square, middle) < 0 ? &from : &to) = middle;
-    }
-    return to;
+    return step;
 }
 
 static int iterate(struct newton *s)
