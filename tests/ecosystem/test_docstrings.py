@@ -18,17 +18,15 @@ MODULES = sorted(
 )
 IGNORED = {
     "ES01": "one sentence is enough where it says all",
-    "EX01": "results show themselves in the example of the function that makes them",
+    "EX01": "of classes alone: results show themselves in the example of the function that makes them",
     "PR01": "classes made by functions list their attributes, not the arguments of their makers",
     "PR03": "arguments that belong together are explained together",
     "PR04": "as in another function, which is named",
     "PR06": "'integer array_like' says of what, 'int' one number",
     "PR07": "X, Z, y and the other letters are explained once, in the package",
-    "PR09": "a description may end in code",
     "RT01": "functions of one sentence say it there",
     "RT02": "several results come with their names",
     "RT03": "the first line says what comes back",
-    "RT05": "a description may end in code",
     "SA01": "the site adds the other names of the topic",
     "SA03": "a See Also is no sentence",
     "SS05": "nouns for what comes back, verbs where something happens; and Softmax is no third person",
@@ -49,8 +47,9 @@ def public():
 @pytest.mark.parametrize("name", public())
 def test_numpydoc_finds_nothing_else(name):
     validate = pytest.importorskip("numpydoc.validate").validate
-    left = [(code, text) for code, text in validate(name)["errors"] if code not in IGNORED]
-    assert not left
+    found = validate(name)
+    ignored = IGNORED if found["type"] == "type" else IGNORED.keys() - {"EX01"}
+    assert [(code, text) for code, text in found["errors"] if code not in ignored] == []
 
 
 @pytest.mark.parametrize("name", MODULES)

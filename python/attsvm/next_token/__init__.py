@@ -196,7 +196,7 @@ def identifiable(sequences: ArrayLike, K: int) -> Identifiability:
     Returns
     -------
     Identifiability
-        ``identifiable, components = attsvm.identifiable(sequences, K)``
+        ``identifiable, components = attsvm.identifiable(sequences, K)`` takes it apart.
 
     Raises
     ------

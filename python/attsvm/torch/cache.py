@@ -41,7 +41,7 @@ def from_cache(
         Keys; G divides H where query heads share them.
     mask : (S, T), (B, S, T) or (B, 1, S, T) tensor or array_like, optional
         True at tokens that a query sees; or a float that is added to the logits, hidden tokens at its least value or
-        -inf.  (A causal model needs one.)
+        -inf.  A causal model needs one.
     scaling : float, optional
         Factor on the logits; ``m ** -0.5`` by default.
     bias : tensor or array_like that broadcasts to (B, H, S, T), optional
