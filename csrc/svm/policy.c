@@ -46,7 +46,6 @@
  * VISITED rows of a query, those near their margin.  (The interior point took 2.3 to 6.7 times as long as block ascent
  * with SYSTEMS / SLOWER = 1, on 23 random problems.)  Newton's method on a soft margin may need many systems. */
 #define SYSTEMS 8
-#define SOFT_SYSTEMS 16
 #define NUCLEAR_SYSTEMS 15
 #define SLOWER 3
 #define VISITED 8
@@ -55,8 +54,6 @@
 /* Newton's iterations on a tight problem of few unknowns: some 5, where loose ones take it hundreds if C is large.  And
  * the evaluations that no factored run ends in. */
 #define FEW 20
-
-#define MANY_QUERIES 3000
 
 #define MOST_STEPS 4
 
@@ -133,11 +130,11 @@ static int is_tight_and_small(const struct rows *rows)
 }
 
 /* Whether two queries are equal: rows that contradict each other then do so in dk unknowns, as an active set shows in
- * about as many steps.  Beyond MANY_QUERIES the comparisons would be felt. */
+ * about as many steps.  Beyond DENSE queries the comparisons would be felt. */
 static int queries_repeat(const struct windows *w)
 {
     size_t size = (size_t)w->dz * sizeof(double);
-    for (ptrdiff_t i = 0; i < w->n_queries && w->n_queries <= MANY_QUERIES; ++i)
+    for (ptrdiff_t i = 0; i < w->n_queries && w->n_queries <= DENSE; ++i)
         for (ptrdiff_t j = 0; j < i; ++j)
             if (w->queries[i * w->dz] == w->queries[j * w->dz]
                 && memcmp(w->queries + i * w->dz, w->queries + j * w->dz, size) == 0)
@@ -181,7 +178,7 @@ static int plan_soft(struct solver_step *steps, const struct rows *rows, const s
     int large = s.smaller > DENSE, tight = s.bits > TIGHT && !large && options->start == NULL, n = 0;
     struct solver_step block = STEP("block", frobenius_block_soft), newton = STEP("newton", frobenius_newton_soft);
     if (!large)
-        block.max_iter = block_budget(rows, SOFT_SYSTEMS * system_cost(rows));
+        block.max_iter = block_budget(rows, 2 * SYSTEMS * system_cost(rows));
     if (tight && s.unknowns <= ACTIVE_UNKNOWNS) {
         steps[n] = newton;
         steps[n++].max_iter = FEW;

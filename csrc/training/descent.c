@@ -130,14 +130,12 @@ static double log_excess_over_infimum(const struct descender *d, ptrdiff_t r)
 {
     const struct windows *w = d->objective->w;
     const struct weights *at = d->weights;
-    ptrdiff_t dk = w->dk, dz = w->dz, m = at->m;
+    ptrdiff_t dk = w->dk, dz = w->dz;
     if (at->form == FORM_SPAN)
         return excess_log(d->objective, at->span + 2 * r * w->n_queries * dk, &d->excess);
     const double *W = at->form == FORM_MATRIX ? at->W + r * dk * dz : d->product;
-    if (at->form == FORM_FACTORS) {
-        gemm_pack_transposed(d->packed, at->Q + r * dz * m, m, dz, m);
-        gemm_rows(d->product, dz, at->K + r * dk * m, m, d->packed, m, dk, dz, m, 0);
-    }
+    if (at->form == FORM_FACTORS)
+        transform_multiply(d->product, at, w, r, d->packed);
     matrix_rows_times_rows(d->U, w->queries, W, w->n_queries, dk, dz);
     return excess_log(d->objective, d->U, &d->excess);
 }
@@ -271,38 +269,13 @@ static ptrdiff_t steps_per_look(const struct windows *w, const struct weights *a
     return 1 + (ptrdiff_t)(40000.0 / flops / (double)(at->runs * at->heads));
 }
 
-/* W of every number: as it is, W + C^T Z, or K Q^T. */
-static void whole_weights(double *W, const struct descender *d)
-{
-    const struct windows *w = d->objective->w;
-    const struct weights *at = d->weights;
-    ptrdiff_t N = at->runs * at->heads, size = w->dk * w->dz, m = at->m;
-    switch (at->form) {
-    case FORM_MATRIX:
-        memcpy(W, at->W, (size_t)(N * size) * sizeof(double));
-        return;
-    case FORM_SPAN:
-        for (ptrdiff_t n = 0; n < N; ++n)
-            matrix_columns_times_columns(W + n * size, at->span + (2 * n + 1) * w->n_queries * w->dk, w->queries, w->dk,
-                                         w->dz, w->n_queries);
-        for (ptrdiff_t i = 0; i < N * size; ++i)
-            W[i] = at->W[i] + W[i];
-        return;
-    case FORM_FACTORS:
-        for (ptrdiff_t n = 0; n < N; ++n) {
-            gemm_pack_transposed(d->packed, at->Q + n * w->dz * m, m, w->dz, m);
-            gemm_rows(W + n * size, w->dz, at->K + n * w->dk * m, m, d->packed, m, w->dk, w->dz, m, 0);
-        }
-    }
-}
-
 /* STATUS_NOT_FINITE: the weights are not, though the loss may be; the row then means nothing. */
 static int record(struct descent_record *out, ptrdiff_t row, const struct descender *d)
 {
     const struct weights *at = d->weights;
     ptrdiff_t R = at->runs, H = at->heads, size = d->objective->w->dk * d->objective->w->dz;
     double *W = out->W + row * R * H * size;
-    whole_weights(W, d);
+    transform_whole(W, at, d->objective->w, d->packed);
     if (at->head == HEAD_IS_TRAINED)
         memcpy(out->v + row * R * at->n_v, at->v, (size_t)(R * at->n_v) * sizeof(double));
     for (ptrdiff_t r = 0; r < R; ++r) {

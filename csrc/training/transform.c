@@ -2,6 +2,7 @@
 
 #include "base/arena.h"
 #include "linalg/gemm.h"
+#include "linalg/matrix.h"
 
 static ptrdiff_t larger(ptrdiff_t a, ptrdiff_t b)
 {
@@ -40,6 +41,24 @@ void transform_init(struct transform *transform, const struct windows *w, const 
     }
 }
 
+void transform_multiply(double *W, const struct weights *at, const struct windows *w, ptrdiff_t n, double *packed)
+{
+    gemm_pack_transposed(packed, at->Q + n * w->dz * at->m, at->m, w->dz, at->m);
+    gemm_rows(W, w->dz, at->K + n * w->dk * at->m, at->m, packed, at->m, w->dk, w->dz, at->m, 0);
+}
+
+void transform_whole(double *W, const struct weights *at, const struct windows *w, double *packed)
+{
+    ptrdiff_t N = at->runs * at->heads, size = w->dk * w->dz;
+    for (ptrdiff_t n = 0; at->form == FORM_FACTORS && n < N; ++n)
+        transform_multiply(W + n * size, at, w, n, packed);
+    for (ptrdiff_t n = 0; at->form == FORM_SPAN && n < N; ++n)
+        matrix_columns_times_columns(W + n * size, at->span + (2 * n + 1) * w->n_queries * w->dk, w->queries, w->dk,
+                                     w->dz, w->n_queries);
+    for (ptrdiff_t i = 0; at->form != FORM_FACTORS && i < N * size; ++i)
+        W[i] = at->form == FORM_SPAN ? at->W[i] + W[i] : at->W[i];
+}
+
 const double *transform_prepare(struct transform *transform)
 {
     const struct weights *at = transform->at;
@@ -53,8 +72,7 @@ const double *transform_prepare(struct transform *transform)
             gemm_pack(transform->packed_K + n * gemm_packed(m, dk), K, m, m, dk);
             gemm_pack_transposed(transform->packed_KT + n * gemm_packed(dk, m), K, m, dk, m);
         } else {
-            gemm_pack_transposed(transform->product, Q, m, dz, m);
-            gemm_rows(transform->W + n * dk * dz, dz, K, m, transform->product, m, dk, dz, m, 0);
+            transform_multiply(transform->W + n * dk * dz, at, transform->w, n, transform->product);
         }
     }
     return transform->W;

@@ -27,6 +27,12 @@ double transform_cost(const struct windows *w, const struct weights *at);
 void transform_init(struct transform *transform, const struct windows *w, const struct weights *at, double besides,
                     struct arena *arena);
 
+/* W [dk,dz] <- K Q^T of number n; packed: scratch of gemm_packed(dz, m). */
+void transform_multiply(double *W, const struct weights *at, const struct windows *w, ptrdiff_t n, double *packed);
+
+/* W (R H, dk, dz) of every number: as it is, W + C^T Z, or K Q^T. */
+void transform_whole(double *W, const struct weights *at, const struct windows *w, double *packed);
+
 /* Reads the weights.  Through W: returns it (R H, dk, dz); through factors: packs them and returns NULL. */
 const double *transform_prepare(struct transform *transform);
 

@@ -19,7 +19,7 @@ from places import ROOT
 CSRC = ROOT / "csrc"
 pytestmark = pytest.mark.skipif(not CSRC.is_dir(), reason="the sources are not next to the tests")
 
-LONGEST = 380  # lines: a longer file is two files
+LONGEST = 360  # lines: a longer file is two files
 
 SOURCES = sorted(CSRC.rglob("*.[ch]"))
 C_FILES = [path for path in SOURCES if path.suffix == ".c"]
@@ -185,7 +185,7 @@ def test_the_top_level_holds_nothing_else():
 
 
 # Numeric constants of csrc, and names that stand for several numbers in csrc/svm: both may only fall.
-CONSTANTS, SHARED_NAMES = 183, 5
+CONSTANTS, SHARED_NAMES = 182, 5
 
 
 def constants(path):

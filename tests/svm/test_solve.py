@@ -350,10 +350,10 @@ def test_support_holds_the_solution():
 def test_too_few_iterations_warn_and_the_bounds_hold(norm, method):
     case = ball(1, 20, 20, 32)
     best = attsvm.solve_svm(case.data, case.selected, norm)
-    for most in (1, 2, 3):
+    for most in (1, 2, 5):
         with pytest.warns(attsvm.ConvergenceWarning, match="bounds|no separating"):
             sol = attsvm.solve_svm(case.data, case.selected, norm, method=method, max_iter=most, tol=1e-14)
-        assert sol.status in ("iteration limit", "undecided")
+        assert sol.status in ("iteration limit", "undecided") and sol.iterations <= most
         assert sol.margin <= best.margin_bound and sol.margin_bound >= best.margin
         lower, upper = reference.certificate(case.data, case.selected, sol.W, sol.dual, norm)
         assert lower == pytest.approx(sol.margin, rel=1e-12)

@@ -46,15 +46,14 @@ struct interior {
     struct equalities equalities;
     ptrdiff_t m, D, n_margin;
     double level, dlevel, proximal;
-    double *x, *s, *margin;           /* (m) */
-    double *dx, *ds, *h, *correction; /* (m) direction, its right side, and dx o ds of the predictor */
-    double *dx_level, *dW_level;      /* (m), (dk, dz) what dlevel = 1 adds to dx and dW */
-    double *W, *dW, *rest, *M;        /* (dk, dz); rest = A^* x - W, from rounding; M scratch */
-    double *best_x, *best_W;          /* of the best bounds, scaled to ||A^* x|| = 1/upper, ||W|| = 1/lower */
-    double lower, upper;              /* those bounds of the largest margin */
-    double farkas;                    /* residual of x as a proof of infeasibility */
-    ptrdiff_t *member;                /* (m) */
-    unsigned char *inside;            /* (m) in the support */
+    double *x, *s, *margin;                /* (m) */
+    double *dx, *ds, *h, *correction;      /* (m) direction, its right side, and dx o ds of the predictor */
+    double *dx_level, *dW_level;           /* (m), (dk, dz) what dlevel = 1 adds to dx and dW */
+    double *W, *dW, *rest, *M;             /* (dk, dz); rest = A^* x - W, from rounding; M scratch */
+    double *best_x, *best_W, lower, upper; /* best bounds of the largest margin, ||A^* x|| = 1/upper, ||W|| = 1/lower */
+    double farkas;                         /* residual of x as a proof of infeasibility */
+    ptrdiff_t *member;                     /* (m) */
+    unsigned char *inside;                 /* (m) in the support */
 };
 
 static int init(struct interior *s)
@@ -76,10 +75,8 @@ static int init(struct interior *s)
 static void start(struct interior *s)
 {
     double mean = 0, top = 0;
-    for (ptrdiff_t k = 0; k < s->m; ++k) {
-        s->n_margin += !s->rows->equal[k];
+    for (ptrdiff_t k = 0; k < s->m; ++k)
         mean += fabs(s->rows->rhs[k]) / (double)s->m;
-    }
     for (ptrdiff_t k = 0; k < s->m; ++k)
         s->x[k] = s->rows->equal[k] ? 0 : 1 / ((double)s->n_margin * fmax(fabs(s->rows->rhs[k]), LEAST_SHARE * mean));
     rows_adjoint(s->W, s->rows, s->x, s->newton.U);
@@ -221,10 +218,9 @@ static int solve_on_support(struct interior *s, ptrdiff_t size)
     struct support_system support;
     if (s->arena->failed)
         return STATUS_NO_MEMORY;
-    memset(s->correction, 0, (size_t)s->m * sizeof(double));
-    memset(s->answer->lambda, 0, (size_t)s->m * sizeof(double));
+    for (ptrdiff_t k = 0; k < s->m; ++k)
+        s->correction[k] = s->answer->lambda[k] = s->h[k] = 0;
     memset(s->answer->W, 0, (size_t)s->D * sizeof(double));
-    memset(s->h, 0, (size_t)s->m * sizeof(double));
     int status = support_system_init(&support, s->rows, s->member, size, s->correction, NULL, s->arena);
     for (int pass = 0; pass < 3 && status == STATUS_DONE; ++pass) {
         for (ptrdiff_t i = 0; i < size; ++i) {
@@ -242,12 +238,6 @@ static int solve_on_support(struct interior *s, ptrdiff_t size)
         rows_apply(s->h, s->rows, s->answer->W, s->newton.U);
     }
     return status;
-}
-
-/* With W and the multipliers in the answer. */
-static int conclude(struct interior *s, int stopped)
-{
-    return solver_conclude(s->answer, s->rows, s->options, NORM_FROBENIUS, stopped, s->arena);
 }
 
 /* Guess the support from x and s, and exchange the rows with the wrong sign while they get fewer.  STATUS_DONE:
@@ -272,7 +262,7 @@ static int finish(struct interior *s)
         double norm = vector_norm(s->answer->W, s->D);
         ptrdiff_t wrong = active_set_exchange(s->inside, s->answer->lambda, s->h, s->rows->rhs, norm, s->rows);
         if (wrong == 0)
-            return conclude(s, STATUS_ITERATION_LIMIT);
+            return solver_conclude(s->answer, s->rows, s->options, NORM_FROBENIUS, STATUS_ITERATION_LIMIT, s->arena);
         if (wrong >= before)
             return STATUS_ITERATION_LIMIT;
         before = wrong;
@@ -285,9 +275,7 @@ static int finish(struct interior *s)
 static int refute(struct interior *s)
 {
     const struct rows *rows = s->rows;
-    double top = 0, *v = s->answer->lambda;
-    for (ptrdiff_t k = 0; k < s->m; ++k)
-        top = fmax(top, fabs(s->best_x[k]));
+    double top = vector_largest(s->best_x, s->m), *v = s->answer->lambda;
     for (ptrdiff_t k = 0; k < s->m; ++k)
         v[k] = s->best_x[k] / top;
     for (int pass = 0; pass < REFUTATIONS; ++pass) {
@@ -309,12 +297,6 @@ static int refute(struct interior *s)
     return STATUS_UNDECIDED;
 }
 
-/* Try to end exactly. */
-static int attempt(struct interior *s)
-{
-    return s->lower > 0 ? finish(s) : refute(s);
-}
-
 /* An answer, or why there is none: then the best bounds are in s. */
 static int iterate(struct interior *s)
 {
@@ -331,7 +313,7 @@ static int iterate(struct interior *s)
         int separates = s->lower > 0;
         double rough = separates ? gap : s->farkas, reached = separates ? gap : s->upper;
         if (rough <= attempt_at[separates]) {
-            int status = attempt(s);
+            int status = separates ? finish(s) : refute(s);
             if (status != STATUS_ITERATION_LIMIT && status != STATUS_UNDECIDED)
                 return status;
             attempt_at[separates] = NEXT_ATTEMPT * rough;
@@ -348,7 +330,7 @@ static int iterate(struct interior *s)
         if (status != STATUS_DONE && status != STATUS_FACTORIZATION)
             return status;
     }
-    return attempt(s);
+    return s->lower > 0 ? finish(s) : refute(s);
 }
 
 int frobenius_interior(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
@@ -361,6 +343,7 @@ int frobenius_interior(struct svm_answer *answer, const struct rows *rows, const
                          .arena = arena,
                          .m = rows->count,
                          .D = rows->w->dk * rows->w->dz,
+                         .n_margin = rows->count - rows->n_equal,
                          .upper = INFINITY,
                          .proximal = LEAST_PROXIMAL};
     answer->iterations = 0;
@@ -373,5 +356,5 @@ int frobenius_interior(struct svm_answer *answer, const struct rows *rows, const
         return status;
     memcpy(answer->lambda, s.best_x, (size_t)s.m * sizeof(double));
     memcpy(answer->W, s.best_W, (size_t)s.D * sizeof(double));
-    return conclude(&s, status);
+    return solver_conclude(answer, rows, options, NORM_FROBENIUS, status, arena);
 }

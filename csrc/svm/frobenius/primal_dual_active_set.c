@@ -19,8 +19,7 @@
 #define QUICKER 4        /* times as many multiplications a factor does in that time: what it counts as */
 #define DENSE_MOST 12000 /* rows of the largest factor */
 #define REFINEMENTS 3    /* of a dense solution, at most */
-#define ROUGHLY \
-    1e-3 /* ... until its rows are met or, as long as many are wrong, to this part of the accuracy asked for */
+#define ROUGHLY 1e-3     /* ... until its rows are met or, while many are wrong, to this part of the accuracy asked */
 
 /* Ridges: of the soft margin, and of the proximal term. */
 static void set_ridge(struct primal_dual_active_set *s, double proximal)
@@ -182,6 +181,12 @@ static double evaluate_corrected(struct primal_dual_active_set *s, int *negative
     return value;
 }
 
+/* Iterations that may still be counted. */
+static ptrdiff_t left(const struct primal_dual_active_set *s)
+{
+    return s->options->max_iter - s->answer->iterations;
+}
+
 /* w on S by a factor, refined with the margins that the evaluation yields, down to `eta` of the largest b. */
 static int solve_dense(struct primal_dual_active_set *s, double eta, double *value, int *negative)
 {
@@ -192,7 +197,7 @@ static int solve_dense(struct primal_dual_active_set *s, double eta, double *val
     if (s->proximal == 0 && s->options->soft == 0)
         regularise(s);
     right_sides(s);
-    s->answer->iterations += 1 + (ptrdiff_t)(factor_cost(s) / QUICKER);
+    s->answer->iterations += (ptrdiff_t)fmin(1 + factor_cost(s) / QUICKER, (double)left(s));
     int status = schur_update_solve(&s->schur, s->w, s->b, s->member, s->size);
     for (int i = 0; status == STATUS_DONE; ++i) {
         *value = i == 0 ? evaluate_candidate(s, negative) : evaluate_corrected(s, negative);
@@ -203,7 +208,7 @@ static int solve_dense(struct primal_dual_active_set *s, double eta, double *val
             off = fmax(off, fabs(s->step[k]));
             largest = fmax(largest, fabs(s->b[k]));
         }
-        if (i == REFINEMENTS || off <= eta * largest || off > before / 2)
+        if (i == REFINEMENTS || left(s) == 0 || off <= eta * largest || off > before / 2)
             break;
         before = off;
         memcpy(s->trial, s->step, (size_t)rows->count * sizeof(double));
@@ -228,10 +233,10 @@ static int solve_iteratively(struct primal_dual_active_set *s, double eta, doubl
         x[i] = s->lambda[s->member[i]];
     }
     struct support_system support;
+    ptrdiff_t patience = (ptrdiff_t)fmin(eta < 1e-9 ? 4 * PATIENCE : PATIENCE, (double)left(s));
     int status = support_system_init(&support, s->rows, s->member, s->size, s->ridge, &s->compact, s->arena);
     if (status == STATUS_DONE)
-        status = support_system_solve(&support, x, b, eta, eta < 1e-9 ? 4 * PATIENCE : PATIENCE, &s->answer->iterations,
-                                      s->monitor, s->arena);
+        status = support_system_solve(&support, x, b, eta, patience, &s->answer->iterations, s->monitor, s->arena);
     memset(s->w, 0, (size_t)s->rows->count * sizeof(double));
     for (ptrdiff_t i = 0; i < s->size; ++i)
         s->w[s->member[i]] = x[i];

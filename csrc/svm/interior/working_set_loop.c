@@ -150,6 +150,7 @@ static int polish(struct search *f, const struct coordinates *g, double tol, str
         return STATUS_ITERATION_LIMIT;
     memcpy(f->pair.W, f->W, (size_t)(g->p * g->q) * sizeof(double));
     f->pair.gap = f->gap;
+    f->pair.most = f->options->max_iter;
     memcpy(f->pair.lambda, f->lambda, (size_t)g->m * sizeof(double));
     memcpy(f->support, f->active, (size_t)g->m);
     int status = f->norm->polish(&f->pair, f->support, g, tol, &f->answer->iterations, f->monitor, arena);

@@ -75,6 +75,7 @@ static int finish(struct search *s, struct svm_answer *answer, const struct svm_
     const struct nuclear_augmented_lagrangian *lagrange = &s->lagrange;
     const struct coordinates *g = &s->g;
     s->pair.gap = s->gap;
+    s->pair.most = options->max_iter;
     memset(s->pair.lambda, 0, (size_t)g->m * sizeof(double));
     memcpy(s->active, g->rows->equal, (size_t)g->m);
     for (ptrdiff_t k = 0; k < lagrange->rows.count; ++k) {

@@ -188,7 +188,7 @@ static void keep(struct fixed_rank_pair *pair, const struct newton *s)
 /* Newton's method from pair->Y and pair->lambda with the active rows given [m]; pair becomes the best point met.
  * STATUS_DONE: pair->gap <= tol; STATUS_ITERATION_LIMIT, STATUS_INTERRUPTED, STATUS_NO_MEMORY. */
 static int polish(struct fixed_rank_pair *pair, unsigned char *active, const struct coordinates *g, double ridge,
-                  double tol, ptrdiff_t *iterations, struct monitor *monitor, struct arena *arena)
+                  double tol, ptrdiff_t *iterations, ptrdiff_t most, struct monitor *monitor, struct arena *arena)
 {
     struct newton s;
     struct arena_mark mark = arena_mark(arena);
@@ -219,7 +219,7 @@ static int polish(struct fixed_rank_pair *pair, unsigned char *active, const str
             status = STATUS_INTERRUPTED;
             break;
         }
-        if (step == MOST || s.residual > POLISH_LOST)
+        if (step == MOST || *iterations >= most || s.residual > POLISH_LOST)
             break;
         if (step > 0 && s.residual < POLISH_STEADY && exchange(&s) && (choose(&s) != STATUS_DONE || evaluate(&s) != 0))
             break;
@@ -300,7 +300,7 @@ int fixed_rank_finish(struct polish_pair *near, unsigned char *active, const str
         memcpy(pair.lambda, lambda, (size_t)g->m * sizeof(double));
         status = columns(&pair, start, support, SPARE_COLUMNS + i, g, arena);
         if (status == STATUS_DONE)
-            status = polish(&pair, support, g, ridges[i], tol, iterations, monitor, arena);
+            status = polish(&pair, support, g, ridges[i], tol, iterations, near->most, monitor, arena);
         if (status < 0)
             break;
         if (!(pair.gap < near->gap))

@@ -4,9 +4,10 @@
 
 #include "svm/coordinates.h"
 
-/* W [p,q] and lambda [m] of all rows, with their gap. */
+/* W [p,q] and lambda [m] of all rows, with their gap; and the number of iterations at which to stop. */
 struct polish_pair {
     double *W, *lambda, gap;
+    ptrdiff_t most;
 };
 
 /* Of a row that may be active: a second try has it. */

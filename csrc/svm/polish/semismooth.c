@@ -267,7 +267,7 @@ int semismooth_polish(struct polish_pair *pair, unsigned char *active, const str
         monitor->gap = fmin(monitor->gap, pair->gap);
         if (monitor_stops(monitor))
             status = STATUS_INTERRUPTED;
-        else if (idle == IDLE || !(s.residual < POLISH_LOST) || s.clip.k == 0)
+        else if (idle == IDLE || *iterations >= pair->most || !(s.residual < POLISH_LOST) || s.clip.k == 0)
             status = STATUS_ITERATION_LIMIT;
         else if (step > 0 && s.residual < POLISH_STEADY)
             status = exchange(&s);

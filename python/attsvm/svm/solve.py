@@ -115,6 +115,8 @@ def solve_svm(
         metric.  A preconditioned step ``W <- W - lr H * dL`` is gradient descent in the metric ``1 / H``.  Not with
         ``reduce``.
     max_iter : int, optional
+        Most iterations of the method, its finish included.  The Frobenius solution that other norms begin with is
+        counted apart.
     warm_start : Separation or array_like in the data's entry shape, optional
         An answer of a problem like this one (another selection, norm, C or tol, data slightly moved), or multipliers
         shaped as its ``dual``; each entry that is a margin row here starts with its own.  The certificate decides as
