@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -113,20 +115,26 @@ def smoothness(problem: Problem) -> float:
     data = problem.data
     v: Any = problem.head.parameters(data, data.values.shape[1])[0]
     heads = np.broadcast_to(np.linalg.norm(v, axis=-1), len(data))
-    sizes: dict[tuple[int, int], tuple[float, float]] = {}
-    for window in zip(data.start.tolist(), data.stop.tolist(), strict=True):
-        if window not in sizes:
-            X = np.asarray(data.keys[slice(*window)], dtype=np.float64)
-            V = X if data.values is data.keys else data.values[slice(*window)]
-            key = float(np.linalg.norm(X, 2))
-            sizes[window] = key, key if V is X else float(np.linalg.norm(V, 2))
-    pairs = np.array([sizes[window] for window in zip(data.start.tolist(), data.stop.tolist(), strict=True)])
-    g = pairs[:, 1] * heads
+    keys = _largest_singular(data, data.keys)
+    values = keys if data.values is data.keys else _largest_singular(data, data.values)
+    g = values * heads
     if problem.own_loss is not None:
         return np.inf  # nothing is known of its second derivative
     M0, M1 = _core.loss_bounds(_core.LOSS[problem.loss_name], float(problem.flat_scores.min()))
-    terms = (data.queries**2).sum(axis=1) * pairs[:, 0] ** 2 * g * (M0 * g + 3 * M1)
+    terms = (data.queries**2).sum(axis=1) * keys**2 * g * (M0 * g + 3 * M1)
     return float(terms.mean())
+
+
+def _largest_singular(data: Any, vectors: np.ndarray) -> np.ndarray:
+    """(M,) spectral norm of the keys or values of each query's window; windows of one length at once."""
+    N = len(vectors) + 1
+    windows, of_query = np.unique(data.start * N + data.stop, return_inverse=True)
+    start, lengths, found = windows // N, windows % N - windows // N, np.empty(len(windows))
+    for T in set(lengths.tolist()):
+        here = np.flatnonzero(lengths == T)
+        X = vectors[start[here, None] + np.arange(T)].astype(np.float64)
+        found[here] = np.linalg.svd(X, compute_uv=False)[:, 0]
+    return found[of_query]
 
 
 def first_gradient(problem: Problem, reference: np.ndarray) -> tuple[float, float]:
@@ -166,31 +174,31 @@ def local_cone(problem: Problem, W: np.ndarray, reference: np.ndarray) -> tuple[
     slack = own[others & ~tight].min(initial=np.inf) - 1
     eps = min(0.5, slack) / 4
     size = float(np.linalg.norm(W))
-    radius = 0.0
-    for window in np.split(np.arange(len(q)), data.indptr[1:-1]):
-        if len(window) == 1:
-            continue
-        near, far = window[tight[window]], window[others[window] & ~tight[window]]
-        if len(near) == 0 or better[near].min() <= 0:
-            return None
-        B, T = own[window[others[window]]].max(), len(window)
-        G, H = (-better[far]).max(initial=0.0), np.abs(better[window]).max()
+    begin, near, far = data.indptr[:-1], tight & others, others & ~tight
+    several = data.lengths > 1
+    gap = np.minimum.reduceat(np.where(near, better, np.inf), begin)[several]  # infinite without a support token
+    if not (0 < gap.min() and gap.max() < np.inf):
+        return None
+    B = np.maximum.reduceat(np.where(others, own, 0.0), begin)[several]
+    G = B * np.maximum.reduceat(np.where(far, -better, 0.0), begin)[several]
+    H = B * np.maximum.reduceat(np.abs(better), begin)[several]
+    T = data.lengths[several] - 1.0
+    of_powers = np.stack([gap, -T * G, -T * H, -T * T * H], axis=1)  # the brackets are linear in 1, u, v and u v
 
-        def bracket(r: float, near: Any = near, B: Any = B, T: Any = T, G: Any = G, H: Any = H) -> float:
-            x = (T - 1) * np.exp(-r * (slack - 2 * eps)) if np.isfinite(slack) else 0.0
-            y = (T - 1) * np.exp(-r * (1 - eps))
-            return better[near].min() - B * (G * x + H * y * (1 + x))
+    def least_bracket(r: float) -> float:
+        u, v = math.exp(-r * (slack - 2 * eps)), math.exp(-r * (1 - eps))
+        return float((of_powers @ (1.0, u, v, u * v)).min())
 
-        radius = max(radius, _first_positive(bracket))
+    radius = _first_positive(least_bracket)
     return 0.5 * (eps / (longest * size)) ** 2, radius * size
 
 
-def _first_positive(increasing: Any) -> float:
-    """Where an increasing function that ends positive becomes so."""
+def _first_positive(increasing: Callable[[float], float]) -> float:
+    """Where an increasing function that ends positive becomes so, at most 1e-12 of it beyond."""
     low, high = 0.0, 1.0
     while increasing(high) <= 0:
         low, high = high, 2 * high
-    for _ in range(60):
+    while high - low > 1e-12 * high and high > 1e-12:
         middle = (low + high) / 2
         low, high = (middle, high) if increasing(middle) <= 0 else (low, middle)
     return high

@@ -94,7 +94,7 @@ def diagnose(problem: Problem, selected: ArrayLike | Run | None = None, norm: No
         globally_optimal=bool(
             (conditions.at_reference(problem, chosen) >= conditions.at_reference(problem, best)).all()
         ),
-        all_support=_all_support(data, solution),
+        all_support=held if same else _all_support(data, solution),
         unique_optimum=gap > 0,
         score_gap=gap,
         score_spread=spread,
