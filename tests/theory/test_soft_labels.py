@@ -114,6 +114,41 @@ def test_training_and_svm_of_the_identity_are_those_of_the_array():
     np.testing.assert_allclose(*(p.loss_and_grad(two)[1] for p in several), atol=1e-12)
 
 
+@pytest.mark.parametrize("norm", ["frobenius", "nuclear", "spectral", "max", 3.0])
+@pytest.mark.parametrize("several", [True, False])
+def test_svm_over_kinds_of_tokens_is_that_of_all(norm, several):
+    H, counts = decoder(3, m=6, K=30, d=8)  # most tokens follow no context
+    found = attsvm.soft_labels(H, counts)
+    selected = found.selected if several else counts.argmax(axis=1)
+    mine, theirs = (attsvm.solve_svm(d, selected, norm) for d in (found.data, dense(found).data))
+    assert mine.status == theirs.status == "optimal"
+    assert mine.margin == pytest.approx(theirs.margin, rel=1e-6)
+    if norm == "frobenius":
+        np.testing.assert_allclose(mine.W, theirs.W, atol=1e-6)
+        by_hand = np.einsum("qt,qtk,qd->kd", mine.dual, rows(mine), H)  # the multipliers make W
+        np.testing.assert_allclose(by_hand, mine.W, atol=1e-6 * np.abs(mine.W).max())
+    at = found.data.margins(mine.W, mine.selection.reference)
+    inside = found.selected if several else np.isinf(at)
+    assert at[~inside].min() > 1 - 1e-9
+    np.testing.assert_allclose(at[inside & np.isfinite(at)], 0, atol=1e-9)
+
+
+def rows(solution):
+    """(m, V, V): e_a - e_t of the selected token a and every t."""
+    eye = np.eye(solution.data.dk)
+    return eye[solution.selection.reference][:, None] - eye
+
+
+def test_a_decoder_that_cannot_be_separated_has_a_certificate():
+    H = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    found = attsvm.soft_labels(H, np.eye(3, 9))
+    answer = attsvm.solve_svm(found.data, found.selected)
+    assert answer.status == "infeasible" and answer.certificate.max() > 0 and answer.certificate.min() >= 0
+    pull = np.einsum("qt,qtk,qd->kd", answer.certificate, rows(answer), H)
+    np.testing.assert_allclose(pull, 0, atol=1e-9 * answer.certificate.max())
+    assert attsvm.feasible(found.data, found.selected).status == "infeasible"
+
+
 def test_what_reads_keys_in_memory_refuses_the_identity():
     data = attsvm.soft_labels(*decoder(0)).data
     with pytest.raises(ValueError, match="the keys are the identity"):

@@ -205,7 +205,9 @@ class Separation(Result):
         data, sizes = self.data, np.empty(len(entries))
         q = data.query_at(entries)
         token, chosen = entries - data.indptr[q] + data.start[q], self.selection.reference[q] + data.start[q]
-        for k in range(0, len(entries), CHUNK):
+        if data.identity:
+            sizes = (chosen != token) / 2
+        for k in range(0, 0 if data.identity else len(entries), CHUNK):
             a, t = (data.keys[at[k : k + CHUNK]].astype(np.float64) / 2 for at in (chosen, token))
             sizes[k : k + CHUNK] = np.abs(a - t).max(axis=1)
         with np.errstate(divide="ignore"):

@@ -27,6 +27,7 @@ from .request import Answer, Request
 from .scale import OUT_OF_RANGE, in_units, scaled_number
 from .separation import Separation
 from .sharded import solve_sharded
+from .vocabulary import Vocabulary
 from .warm_start import as_start
 from .whitening import Whitening
 
@@ -314,6 +315,10 @@ def solve_request(data: Data, request: Request) -> Separation:
     name = request.method if request.method in methods else next(iter(methods))  # "auto" where there is but one
     if name != request.method:
         request = replace(request, method=name)
+    if data.identity and all(part is None for part in (request.C, request.rank, request.selection.rhs)):
+        vocabulary = Vocabulary(data, request)
+        if len(vocabulary.first) < data.dk:
+            return _solve_kinds(data, request, vocabulary)
     try:
         if data.rows > CYCLE_ROWS and request.C is None and (dual := cycle(data, request.selection)) is not None:
             known = replace(request, method="presolve", max_iter=0, dual=dual, W=None, report=None)
@@ -336,6 +341,16 @@ def solve_request(data: Data, request: Request) -> Separation:
         if not hasattr(interrupt, "partial"):
             nothing = Answer(UNDECIDED, np.zeros((data.dk, data.dz)), np.zeros(data.indptr[-1]), 0.0, math.inf)
             interrupt.partial = Separation(data, request, nothing)  # type: ignore[attr-defined]
+        raise
+
+
+def _solve_kinds(data: Data, request: Request, vocabulary: Vocabulary) -> Separation:
+    try:
+        return Separation(data, request, vocabulary.back(solve_request(vocabulary.data, vocabulary.request).answer))
+    except KeyboardInterrupt as interrupt:
+        partial: Any = interrupt.partial  # type: ignore[attr-defined]
+        partial = Separation(data, request, vocabulary.back(partial.answer))
+        interrupt.partial = partial  # type: ignore[attr-defined]
         raise
 
 
