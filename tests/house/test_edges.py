@@ -6,6 +6,7 @@ The two halves of the theorem, training and svm, know nothing of each other in e
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import re
 from pathlib import Path
@@ -102,9 +103,19 @@ def imported(path, node):
     return [f"{stem}.{name}" if (below / f"{name}.py").is_file() else stem for name in names]
 
 
+@functools.cache
+def tree(path):
+    return ast.parse(path.read_text())
+
+
+@functools.cache
+def nodes_of(path):
+    return list(ast.walk(tree(path)))
+
+
 def imports(path):
     """Parts of the package that a module imports, wherever in it."""
-    nodes = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, (ast.Import, ast.ImportFrom)))
+    nodes = (node for node in nodes_of(path) if isinstance(node, (ast.Import, ast.ImportFrom)))
     names = (name for node in nodes for name in imported(path, node))
     return {name.split(".")[1] for name in names if name.startswith("attsvm.")}
 
@@ -154,14 +165,16 @@ def at_import(tree):
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             yield node
-        elif not isinstance(node, (ast.FunctionDef, ast.Lambda)) and "TYPE_CHECKING" not in ast.unparse(node)[:40]:
+        elif not isinstance(node, (ast.FunctionDef, ast.expr)) and not (
+            isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        ):
             yield from at_import(node)
 
 
 def test_modules_do_not_import_each_other_in_circles():
     below = {}
     for path in MODULES:
-        found = [name for node in at_import(ast.parse(path.read_text())) for name in imported(path, node)]
+        found = [name for node in at_import(tree(path)) for name in imported(path, node)]
         places = [PACKAGE.joinpath(*name.split(".")[1:]) for name in found if name.startswith("attsvm.")]
         below[path] = {p for place in places for p in (place.with_suffix(".py"), place / "__init__.py") if p.is_file()}
     assert not circle(below)
@@ -176,7 +189,7 @@ SLOW |= {"attsvm.svm.proof"}  # the package itself does without the checker
 def test_imports_inside_functions_are_of_extras():
     """What is not always installed, or slow to load; never what would go around in a circle otherwise."""
     for path in MODULES:
-        inside = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, (ast.FunctionDef, ast.Lambda))]
+        inside = [n for n in nodes_of(path) if isinstance(n, (ast.FunctionDef, ast.Lambda))]
         nodes = [n for one in inside for n in ast.walk(one) if isinstance(n, (ast.Import, ast.ImportFrom))]
         for name in (name for node in nodes for name in imported(path, node)):
             stem = ".".join(name.split(".")[: 1 + name.startswith("attsvm.")])
@@ -189,7 +202,7 @@ NAMED_TUPLES = {"_make", "_replace", "_asdict", "_fields"}
 def test_private_names_stay_in_their_module():
     """An attribute with an underscore is used only where it is made; what other modules need has a name without."""
     for path in MODULES:
-        nodes = list(ast.walk(ast.parse(path.read_text())))
+        nodes = nodes_of(path)
         made = {node.name for node in nodes if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
         made |= {n.attr for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
         made |= {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
