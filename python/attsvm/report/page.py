@@ -95,9 +95,12 @@ def write_page(
         parts = _present(path) | parts
         parts = {name: parts[name] for name in keep if name in parts}
     page = [f"<h1>{_escape(title)}</h1>", _paragraphs(text)]
-    if len(parts) > 1:
-        page.append(_contents(parts.values()))
-    page += parts.values()
+    order = list(parts.values())
+    lead = next((k for k, part in enumerate(order) if "<img" in part), 0)  # a table comes before the pictures
+    page += order[:lead]
+    if len(order) - lead > 1:
+        page.append(_contents(order[lead:]))
+    page += order[lead:]
     if any('<table class="claims">' in part for part in parts.values()):
         page.append(_paragraphs(RULE.replace("\n", " "), ' class="fine"'))
     head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{_escape(title)}</title>'
