@@ -28,6 +28,7 @@ from machine import write
 
 FIXED = ("uniform", "own", "rule", "cut", "whitened cut")
 DRAWN = ("SVM", "SVM of the rule", "logistic", "distilled", "random head", "shuffled")
+LAYERED = ("SVM", "SVM of the rule", "logistic", "random head", "shuffled")
 SOFT = 0.5  # of its attention, more than which a query of --layers gives to the token that is its choice
 MATTER = 2  # heads whose directions are taken away
 
@@ -67,17 +68,17 @@ def eight(name: str, choices: int, draws: int) -> None:
     with unchanged(real.model), substitution(real.model) as running:
         forward, metric = real.options.get("forward"), real.options.get("metric", "auto")
         held_out = HeldOut(running, real.model, real.held_out, forward, metric)
-        for column, draw in [(c, 0) for c in FIXED] + [(c, k) for k in range(draws) for c in DRAWN]:
+        for column, draw in [(c, 0) for c in FIXED] + [(c, k) for c in DRAWN for k in range(draws)]:
             values = {}
             for source in sources:
                 (weights,) = candidates.made(source, [(column, choices, draw)], 0)
                 values[source.head] = candidates.standing(source, column, weights)
             table.add("all", column, held_out.damage(values))
-            if column in FIXED[:2]:
-                for head, value in values.items():
-                    table.add(head.label, column, held_out.damage({head: value}))
-            if column == DRAWN[-1]:
+            if column in DRAWN:
                 table.write()
+        for source in sources:
+            uniform = candidates.standing(source, "uniform", None)
+            table.add(source.head.label, "uniform", held_out.damage({source.head: uniform}))
         alone = {s: float(table.damages[s.head.label, "uniform"][0].mean()) for s in sources}
         about["directions"] = []
         for source in sorted(sources, key=lambda s: -alone[s])[:MATTER]:
@@ -87,20 +88,28 @@ def eight(name: str, choices: int, draws: int) -> None:
         table.write()
 
 
-def layers(name: str, choices: int, draws: int, every: int) -> None:
-    begin = time.process_time()
+def layers(name: str, choices: int, draws: int) -> None:
     real = real_models.MODELS[name]()
-    forward = real.options.get("forward") if name == "anarcii" else None
-    found = attsvm.torch.read(real.model, real.recorded, real.tokenizer, threshold=SOFT, forward=forward)
-    fewer = sum(len(attsvm.heads.hard_queries(head)) < choices for head in found)
-    print(f"{len(found)} heads, {fewer} with fewer than {choices} choices", flush=True)
-    table = attsvm.torch.faithfulness(
-        real.model, found, real.held_out[::every], (choices,), draws, rows="layers", n_jobs=1, **real.options
+    forward, metric = real.options.get("forward"), real.options.get("metric", "auto")
+    found = attsvm.torch.read(
+        real.model, real.recorded, real.tokenizer, threshold=SOFT, forward=forward if name == "anarcii" else None
     )
-    print(table, flush=True)
-    lines = table.to_dataframe().drop(columns=["hard", "rule", "follows"]).to_dict("records")
-    about = {"model": name, "heads": len(found), "fewer": fewer, "threshold": SOFT}
-    print(write(f"layers_{name}", [{**about, "seconds": time.process_time() - begin, "table": lines}]))
+    sources = [candidates.as_source(head) for head in found]
+    fewer = sum(len(source.rows) < choices for source in sources)
+    about = {"model": name, "heads": len(found), "choices": choices, "fewer": fewer, "threshold": SOFT}
+    print(about, flush=True)
+    table = Table(f"layers_{name}", about)
+    with unchanged(real.model), substitution(real.model) as running:
+        held_out = HeldOut(running, real.model, real.held_out, forward, metric)
+        for column, draw in [(c, 0) for c in FIXED[:3]] + [(c, k) for k in range(draws) for c in LAYERED]:
+            values = {}
+            for source, after in zip(sources, [*sources[1:], None], strict=True):
+                (weights,) = candidates.made(source, [(column, choices, draw)], 0)
+                values[source.head] = candidates.standing(source, column, weights)
+                if after is None or after.head.layer > source.head.layer:
+                    table.add(f"to {source.head.layer}", column, held_out.damage(values))
+            if column == LAYERED[-1]:
+                table.write()
 
 
 def main() -> None:
@@ -109,11 +118,10 @@ def main() -> None:
     parser.add_argument("--layers", action="store_true")
     parser.add_argument("--choices", type=int, default=300)
     parser.add_argument("--draws", type=int, default=3)
-    parser.add_argument("--every", type=int, default=1, help="with --layers: of the held-out batches, every so many")
     args = parser.parse_args()
     torch.set_num_threads(1)
     if args.layers:
-        layers(args.model, args.choices, args.draws, args.every)
+        layers(args.model, args.choices, args.draws)
     else:
         eight(args.model, args.choices, args.draws)
 

