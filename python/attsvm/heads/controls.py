@@ -80,6 +80,12 @@ def shuffled_factors(head: Head, rng: np.random.Generator) -> tuple[np.ndarray, 
     return left @ (U[:, rng.permutation(r)] * values[:r]), right @ Vt[rng.permutation(r)].T
 
 
+def own_rank(head: Head) -> int:
+    """Of its W, but for rounding."""
+    values = head.singular_values
+    return int((values > RANK * values[0]).sum())
+
+
 def null_head(
     head: Head, factors: Factors, hard: int, threshold: float, drop_sinks: bool, rng: np.random.Generator
 ) -> Head:

@@ -17,10 +17,7 @@ from ..svm.solve import solve_request, solve_svm
 from .cases import Cases, as_cases
 from .model import Head
 
-# Controls are solved so far that what is shown of them is right.  Of heads that learned nothing, at 1,500 queries:
-# accuracy within 0.008, cosine within 0.001, bound of the margin within 0.3 % (5 % where nearly all are hard), in 0.9
-# to 2.3 s in place of 2.5 to 43; of random choices, all but inseparable, the bound within 20 % of that after 2.5 s.
-ROUGH, ROUGH_ITERATIONS = 1e-2, 20
+ROUGH = 1e-2  # tolerance of SVMs of a few iterations
 PAIRS = 2e7  # of rows of one query, above which block ascent would hold gigabytes; gradient's bound is 3 times as far
 FEWEST = 20  # queries below which an accuracy, or a margin beside that of other heads, says nothing
 SPARE = 3  # as many tokens as dimensions, times this, nearly always span what all tokens do
@@ -92,21 +89,21 @@ def fit_svm(
     norm: Literal["frobenius", "nuclear"],
     C: float | None = None,
     tol: float = 1e-9,
-    rough: bool = False,
+    iterations: int | None = None,
     near: Fit | None = None,
 ) -> Fit:
     """The SVM of the training rows, beside the head's own W and tried on the test rows.
 
-    ``rough``: a few iterations, for controls; the margin's upper bound is then nearer to it than what was reached, and
-    where no W meets every row yet, W is that of the multipliers, or None of very long windows.  ``near``: another SVM
-    of the same training rows, whose multipliers to start from.
+    ``iterations``: no more than these; the margin's upper bound is then nearer to it than what was reached, and where no W
+    meets every row yet, W is that of the multipliers, or None of very long windows.  ``near``: another SVM of the same
+    training rows, whose multipliers to start from.
     """
     cases = as_cases(head, train)
     data = cases.data
     method = ""
-    if rough and C is None:
-        method = "block" if (np.diff(data.indptr) ** 2).sum() <= PAIRS else "gradient"
-        solution = solve_request(data, Request(Selection(data, cases.selected), norm, method, ROUGH, ROUGH_ITERATIONS))
+    if iterations is not None and C is None:
+        method = "block" if short(head, train) else "gradient"
+        solution = solve_request(data, Request(Selection(data, cases.selected), norm, method, ROUGH, iterations))
     else:
         start = None if near is None else _multipliers(near, cases)
         solution = solve_svm(data, cases.selected, norm, C=C, tol=tol, warm_start=start)
@@ -146,6 +143,11 @@ def fit_svm(
         missed,
         W,
     )
+
+
+def short(head: Head, rows: np.ndarray) -> bool:
+    """Whether the windows of these rows are short enough for block ascent."""
+    return float((head.window(rows).astype(np.float64) ** 2).sum()) <= PAIRS
 
 
 def _of_multipliers(data: Data, selected: np.ndarray, dual: np.ndarray | None) -> np.ndarray | None:

@@ -52,7 +52,7 @@ class HeadReport(Result):
         ``margin_bound``.
     null, shuffled : Null or None
         Controls: random heads on the same tokens with as many hard queries, three draws; and heads of the own singular
-        values, whose singular vectors were permuted among themselves.
+        values, whose singular vectors were permuted among themselves, None where these are one or two.
     accuracies, rule_accuracies : (splits,) arrays
         Held-out accuracy of the SVM, and of the best rule, on every split of the sentences; the first is the report's.
     sink_value : float

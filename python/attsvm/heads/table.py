@@ -35,7 +35,8 @@ INTRODUCTION = (
     "nothing else.  Some W does so always, the head's own, and in many dimensions some W does so for random choices: "
     "read each number beside its control.  In brackets: heads that learned nothing, on the same tokens with as many "
     "hard queries, means of three draws: random ones (Gaussian K and Q); and ones of the head's own singular values, "
-    "whose singular vectors were permuted among themselves."
+    "whose singular vectors were permuted among themselves.  A head of rank 1 is its own permuted one, and one of rank "
+    "2 nearly so: there stands -."
 )
 SPACES = {
     "residual": "Residual space: tokens are what the layer is given, W is the head's own K Q^T.",
@@ -84,8 +85,11 @@ def _ranks(report: HeadReport, fit: Fit) -> str:
 
 def _nulls(report: HeadReport, name: str, shown: Callable[[np.ndarray], str]) -> str:
     """What the two kinds of heads that learned nothing have."""
-    kinds = [getattr(null, name) for null in (report.null, report.shuffled) if null is not None]
-    return "; ".join(shown(values) for values in kinds if np.isfinite(values).all())
+    kinds = (report.null, report.shuffled)
+    found = [np.full(1, np.nan) if null is None else getattr(null, name) for null in kinds]
+    if not any(np.isfinite(values).all() for values in found):
+        return ""
+    return "; ".join(shown(values) if np.isfinite(values).all() else "-" for values in found)
 
 
 def _beside(report: HeadReport, name: str, shown: Callable[[np.ndarray], str]) -> str:

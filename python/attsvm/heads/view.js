@@ -69,7 +69,7 @@ function showHeads() {
   const columns = [...new Set(cells.map((cell) => cell[1]))].sort((a, b) => a - b);
   const layers = [...new Set(cells.map((cell) => cell[0]))].sort((a, b) => a - b);
   const grid = byId("grid");
-  grid.style.gridTemplateColumns = "auto repeat(" + columns.length + ", minmax(0, 3.2rem))";
+  grid.style.gridTemplateColumns = "max-content repeat(" + columns.length + ", minmax(0, 3.2rem))";
   const names = layers.map((layer, i) => {
     const name = make("span", { "aria-hidden": "true" }, "L" + layer);
     name.style.gridArea = i + 1 + " / 1";
