@@ -94,9 +94,9 @@ def fit_svm(
 ) -> Fit:
     """The SVM of the training rows, beside the head's own W and tried on the test rows.
 
-    ``iterations``: no more than these; the margin's upper bound is then nearer to it than what was reached, and where no W
-    meets every row yet, W is that of the multipliers, or None of very long windows.  ``near``: another SVM of the same
-    training rows, whose multipliers to start from.
+    ``iterations``: no more than these; the margin's upper bound is then nearer to it than what was reached, and where
+    no W meets every row yet, W is that of the multipliers, or None of very long windows.  ``near``: another SVM of the
+    same training rows, whose multipliers to start from.
     """
     cases = as_cases(head, train)
     data = cases.data
