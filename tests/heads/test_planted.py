@@ -107,6 +107,14 @@ def test_the_best_rule_is_that_of_the_training_rows(rng):
     assert best_rule(head, twice, test)[0] == "first token"
 
 
+def test_the_best_rule_is_chosen_on_all_folds(rng):
+    """One third of the sentences follows another rule than the rest, and is the first to be tried."""
+    head = make_head(rng)
+    query = rng.integers(1, T - 1, 70)
+    train = labels_of(head, query, np.where(np.arange(70) % 3 == 0, 0, query + 1))
+    assert best_rule(head, train, train)[0] == "offset +1"
+
+
 def test_nearest_is_by_distance():
     """Not by the product alone, which is larger with the longer vector."""
     assert _nearest(np.array([[1.0, 0.0]]), np.array([[9.0, 0.0], [1.2, 0.1], [-1.0, 0.0]])).tolist() == [1]

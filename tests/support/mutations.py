@@ -530,8 +530,6 @@ MUTATIONS = [
          "standard.v[:, h % standard.v.shape[1]]", "heads", "substitute"),
         ("substitute-without-sink", SUBSTITUTE, "rest * torch.softmax(given, -1)", "0 * torch.softmax(given, -1)",
          "heads", "substitute"),
-        ("top-of-single-tokens", REPLACEMENT, "several = seen.sum(axis=1) > 1", "several = seen.sum(axis=1) > 0",
-         "heads", "substitute"),
         ("top-with-another-bias", REPLACEMENT, "+ scale * bias\n", "+ bias\n", "heads", "substitute"),
         ("offset-from-padding", REPLACEMENT, "begin * self.cross", "begin * 0", "heads", "substitute"),
         ("first-token-of-padding", REPLACEMENT, "self.seen.any(1).int().argmax(1)", "self.seen.any(1).int().argmin(1)",

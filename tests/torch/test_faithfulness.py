@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 import attsvm.torch  # noqa: E402
 from attsvm.heads.cases import as_cases  # noqa: E402
 from attsvm.heads.names import name_directions  # noqa: E402
+from attsvm.torch.candidates import as_source  # noqa: E402
 from attsvm.torch.held_out import HeldOut  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
@@ -93,6 +94,14 @@ def test_a_positional_rule_is_found_and_is_all_there_is(made):
     np.testing.assert_array_equal(table.damages["L0H1", "SVM", 150], table.damages["L0H1", "SVM of the rule", 150])
     assert table.recovered("L0H1", "shuffled") < 0.3  # its singular values are all the same
     assert table.recovered("L0H1", "cut") < 0.6
+
+
+def test_the_first_token_is_a_rule():
+    X = np.random.default_rng(0).standard_normal((20, 5, 3))
+    X[:, :, 0] = 9.0 * (np.arange(5) == 0)
+    (head,) = attsvm.heads.from_arrays(X, np.zeros((3, 3)), [9.0, 0.0, 0.0], np.eye(3), None)
+    source = as_source(head)
+    assert (source.rule, source.follows) == ("first token", 1.0)
 
 
 @pytest.mark.parametrize("row", ["L0H2", "L0H3"])

@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch")
 
 import attsvm.torch  # noqa: E402
 from attsvm.torch import substitute  # noqa: E402
+from attsvm.torch.replacement import _recorded, as_form  # noqa: E402
 from spellings import SPELLINGS, Own  # noqa: E402
 
 CLOSE = 5e-6  # of the largest value, in single precision: logits here are below 10
@@ -125,6 +126,41 @@ def test_a_scale_matches_the_mean_largest_attention(batches):
             tops.append(model.seen[:, 1, 1:].amax(-1).flatten())
     assert torch.cat(tops).mean() == pytest.approx(head.choices.top[several].mean(), abs=1e-5)
     assert again.module == head.module
+
+
+class Biased(torch.nn.Module):
+    """Half a logit less for every place between query and token."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.maps = torch.nn.ModuleList(torch.nn.Linear(12, 12) for _ in range(3))
+
+    def forward(self, x):
+        places = torch.arange(x.shape[1])
+        q, k, v = (linear(x)[:, None] for linear in self.maps)
+        bias = -0.5 * (places[:, None] - places).abs().float()
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+
+
+def test_a_scale_is_that_of_the_bias_too(batches):
+    """A W of the space with the bias scales it as it scales the products."""
+    (head,) = attsvm.torch.read(Biased().eval(), batches)
+    W = 1e-2 * np.random.default_rng(0).standard_normal(head.W.shape)
+    W[-1, -1] = 3.0  # of the bias
+    tops = [as_form(head, W, "top").attention(call).amax(-1).flatten() for call, _ in _recorded(head)]
+    assert float(torch.cat(tops).mean()) == pytest.approx(head.choices.top.mean(), abs=1e-6)
+
+
+def test_offsets_of_cross_attention_count_from_the_first_token_that_is_not_padding(batches):
+    torch.manual_seed(0)
+    model = torch.nn.MultiheadAttention(8, 1, batch_first=True).eval()
+    x, z = torch.randn(1, 6, 8), torch.randn(1, 3, 8)
+    batch = {"query": z, "key": x, "value": x, "key_padding_mask": torch.tensor([[True] * 2 + [False] * 4])}
+    (head,) = attsvm.torch.read(model, [batch])
+    with substitute(model, {head: "the query itself"}):
+        weights = model(**batch)[1]
+    assert weights[0].tolist() == torch.eye(6)[2:5].tolist()
 
 
 class Shared(torch.nn.Module):
