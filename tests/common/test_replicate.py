@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 import subprocess
@@ -214,6 +215,26 @@ def test_an_experiments_error_says_its_run(n_jobs):
         attsvm.replicate(experiment, 999, n_jobs=n_jobs, progress=False)
     run = int(re.search(r"in run (\d+) of replicate", caught.value.__notes__[0])[1])  # the first, or near it
     assert np.random.default_rng(np.random.SeedSequence(0).spawn(run + 1)[run]).integers(40) == 7
+
+
+def test_configured_workers_are_joblibs_own(monkeypatch):
+    """None is all cores unless parallel_config says something."""
+    asked, Parallel = [], joblib.Parallel
+    monkeypatch.setattr(joblib, "Parallel", lambda n_jobs, **more: asked.append(n_jobs) or Parallel(n_jobs, **more))
+    for configured in (joblib.parallel_config("threading", n_jobs=2), contextlib.nullcontext()):
+        with configured:
+            attsvm.replicate(lambda rng: {"x": 1.0}, 2, progress=False)
+    assert asked == [None, -1]
+
+
+def test_a_process_that_works_for_others_has_one_thread():
+    program = """if True:
+        import attsvm
+        from attsvm.common.pool import _call
+        attsvm.set_num_threads(2)
+        print(_call(lambda: attsvm._core.config()["threads"], (), -1))"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "1\n"
 
 
 def test_a_number_of_runs_beyond_memory_begins_at_once():

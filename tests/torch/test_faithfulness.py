@@ -12,8 +12,9 @@ torch = pytest.importorskip("torch")
 
 import attsvm.torch  # noqa: E402
 from attsvm.heads.cases import as_cases  # noqa: E402
-from attsvm.heads.names import name_directions  # noqa: E402
-from attsvm.torch.candidates import as_source  # noqa: E402
+from attsvm.heads.names import directions, name_directions  # noqa: E402
+from attsvm.torch.candidates import _whitened_cut, as_source  # noqa: E402
+from attsvm.torch.directions import without_directions  # noqa: E402
 from attsvm.torch.held_out import HeldOut  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
@@ -183,6 +184,37 @@ def test_what_a_direction_does(made):
         str(d) for d in name_directions(found[2], attsvm.heads.hard_queries(found[2]), W, 2)
     ]
     assert table._repr_html_().count("<table>") == 2 and table.directions[0].name in repr(table)
+
+
+def test_random_directions_lie_in_the_spans_of_W(made):
+    head, seen = made[1][LOW], []
+    left, _, right = directions(head)
+
+    def damage(values):
+        seen.extend(form.K @ form.Q.T for form in values.values())
+        return np.zeros(1)
+
+    assert len(list(without_directions(as_source(head), damage, 0))) == 2 and len(seen) == 8
+    for W in seen:
+        np.testing.assert_allclose(left @ (left.T @ W @ right) @ right.T, W, atol=1e-9 * np.abs(head.W).max())
+
+
+def test_a_whitened_cut_is_the_best_of_its_rank():
+    """No small change of its factors brings the logits nearer; what all tokens share moves none."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30, 6, 5)) + [6.0, 0, 0, 0, 0]
+    (head,) = attsvm.heads.from_arrays(X, rng.standard_normal((4, 5)), None, rng.standard_normal((4, 5)), None)
+    keys = (head.text.keys.reshape(30, 6, -1) - head.text.keys.reshape(30, 6, -1).mean(1, keepdims=True)).reshape(
+        180, -1
+    )
+
+    def off(left, right):
+        return ((keys @ (head.W - np.outer(left, right)) @ head.queries.T) ** 2).sum()
+
+    left, sizes, right = np.linalg.svd(_whitened_cut(head, 1))
+    left, right = sizes[0] * left[:, 0], right[0]
+    for a, b in 1e-4 * rng.standard_normal((20, 2, len(left))):
+        assert off(left, right) <= min(off(left + a, right), off(left, right + b), off(left, right - b))
 
 
 def test_table_picture_and_frame(made):

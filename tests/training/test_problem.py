@@ -406,3 +406,15 @@ def test_a_problem_can_be_pickled_and_copied():
     ]:
         for other in (pickle.loads(pickle.dumps(problem)), copy.copy(problem)):
             assert repr(other) == repr(problem) and other.loss(at) == problem.loss(at)
+
+
+@pytest.mark.parametrize("T", [4, 60], ids=["side by side", "one by one"])
+def test_blocks_of_queries_add_up(T, rng):
+    """C takes 128 at once, each block on the scale of its largest slope: here near e^-30, e^-10 and 1."""
+    X, Z, v = rng.standard_normal((300, T, 6)), rng.standard_normal((300, 5)), 0.1 * rng.standard_normal((300, 6))
+    X[:, :, 0], v[:, 0] = 1.0, np.repeat([30.0, 10.0, 0.0], 100)
+    problem = attsvm.Problem(attsvm.cross_attention(X, Z), None, attsvm.LinearHead(v))
+    W = 0.3 * rng.standard_normal((6, 5))
+    parts = [problem[k : k + 100].loss_and_grad(W)[1] for k in (0, 100, 200)]
+    whole = problem.loss_and_grad(W)[1]
+    np.testing.assert_allclose(whole, np.mean(parts, axis=0), rtol=0, atol=1e-12 * np.abs(whole).max())
