@@ -194,7 +194,7 @@ def test_random_directions_lie_in_the_spans_of_W(made):
         seen.extend(form.K @ form.Q.T for form in values.values())
         return np.zeros(1)
 
-    assert len(list(without_directions(as_source(head), damage, 0))) == 2 and len(seen) == 8
+    assert len(list(without_directions(as_source(head), damage, 0, None))) == 2 and len(seen) == 8
     for W in seen:
         np.testing.assert_allclose(left @ (left.T @ W @ right) @ right.T, W, atol=1e-9 * np.abs(head.W).max())
 
