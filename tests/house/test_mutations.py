@@ -81,7 +81,7 @@ def noticed_by_tests(tree: Tree, words: str) -> str:
     for files in (named, ["--ignore=tests/ecosystem"]):  # whose checks of the package need the whole repository
         done = tree.command(sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *files)
         if done.returncode:
-            failed = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, flags=re.MULTILINE)
+            failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", done.stdout, flags=re.MULTILINE)
             return failed[1] if failed else f"exit code {done.returncode}"
     return ""
 

@@ -29,9 +29,9 @@ number, an independent computation, or a prediction of the theory.  All claims a
 
 How often an honest run fails by chance: of reports resampled from 400 runs of each figure, a claim failed in
 {quick[0]} of {quick[1]} with the settings of ``--quick``, and in {full[0]} of {full[1]} with the full ones.  (None of
-400 means at most 0.92 %, with 97.5 % confidence.)  Not resampled so far: figure optimisers, rank at full settings, the
-claims on proofs, and those of the panels that came last: causal paths, first gradients, what no W separates, a loss
-of one's own, locally optimal directions, joint paths, a ReLU head's bound."""
+400 means at most 0.92 %, with 97.5 % confidence.)  Not resampled so far: rank at full settings, the claims on proofs,
+and those of the panels that came last: causal paths, first gradients, what no W separates, a loss of one's own,
+locally optimal directions, joint paths, a ReLU head's bound."""
 CHANCE = {"quick": (0, 400), "full": (0, 400)}  # by tests/support/chance_of_failure.py
 
 
