@@ -9,8 +9,8 @@
 #include "linalg/gemm.h"
 
 #define WIDE SOFTMAX_LANES
-#define SMALL 3072         /* doubles of keys of a group: 24 KiB, most of a level-1 cache */
-#define MOST (SMALL << 11) /* of all groups: 48 MiB */
+#define SMALL 8192         /* doubles of keys of a group: 64 KiB, beyond which windows by themselves are as fast */
+#define MOST (SMALL * 768) /* of all groups: 48 MiB */
 
 static ptrdiff_t longest_of(const struct windows *w, ptrdiff_t group)
 {
@@ -36,15 +36,19 @@ static void copy(double *restrict keys, double *restrict scores, double *restric
                  const double *restrict from, ptrdiff_t first, ptrdiff_t T)
 {
     ptrdiff_t dk = w->dk;
-    for (ptrdiff_t i = 0; i < WIDE; ++i) {
-        ptrdiff_t q = first + i, length = q < w->n_queries ? windows_length(w, q) : 0;
-        for (ptrdiff_t t = 0; t < T; ++t)
-            scores[t * WIDE + i] = t < length ? from[w->indptr[q] + t] : 0;
-        for (ptrdiff_t j = 0; j < length * dk; ++j)
-            keys[j * WIDE + i] = w->keys != NULL ? w->keys[w->start[q] * dk + j]
-                                                 : (double)w->keys32[w->start[q] * dk + j];
-        for (ptrdiff_t j = length * dk; j < T * dk; ++j)
-            keys[j * WIDE + i] = 0;
+    for (ptrdiff_t t = 0; t < T; ++t) {
+        ptrdiff_t at[WIDE];
+        for (ptrdiff_t i = 0; i < WIDE; ++i) {
+            ptrdiff_t q = first + i;
+            int here = q < w->n_queries && t < windows_length(w, q);
+            at[i] = here ? (w->start[q] + t) * dk : -1;
+            scores[t * WIDE + i] = here ? from[w->indptr[q] + t] : 0;
+        }
+        for (ptrdiff_t k = 0; k < dk; ++k)
+            for (ptrdiff_t i = 0; i < WIDE; ++i)
+                keys[(t * dk + k) * WIDE + i] = at[i] < 0         ? 0
+                                                : w->keys != NULL ? w->keys[at[i] + k]
+                                                                  : (double)w->keys32[at[i] + k];
     }
     for (ptrdiff_t t = 0; t < T; ++t) {
         double size[WIDE] = {0};

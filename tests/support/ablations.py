@@ -98,7 +98,7 @@ BY_OPENBLAS = (
 )
 ONE_BY_ONE = (
     ("csrc/attention/interleaved.c", "if (w->longest * WIDE * w->dk > SMALL)", "if (1)"),
-    (SPAN, "SIDE_BY_SIDE = 384", "SIDE_BY_SIDE = 0"),
+    (SPAN, "SIDE_BY_SIDE = 1024", "SIDE_BY_SIDE = 0"),
 )
 
 ON_W = (ONE_BY_ONE[0],)

@@ -570,7 +570,7 @@ MUTATIONS = [
         # short windows
         ("close-tokens-cancel", INTERLEAVED, "close |= 8 * size[i] < lost[i];", "close |= 0;", "gradient",
          "softmax steps problem"),
-        ("single-keys-of-the-first", INTERLEAVED, "(double)w->keys32[w->start[q] * dk + j]", "(double)w->keys32[j]",
+        ("single-keys-of-the-first", INTERLEAVED, "(double)w->keys32[at[i] + k]", "(double)w->keys32[k]",
          "gradient", "problem train"),
         ("short-windows-see-beyond", INTERLEAVED, "for (ptrdiff_t t = windows_length(w, q); t < T; ++t)",
          "for (ptrdiff_t t = T; t < T; ++t)", "gradient", "problem train"),

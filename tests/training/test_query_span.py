@@ -13,7 +13,7 @@ from attsvm.training.query_span import span_of
 train_module, arguments = (importlib.import_module(f"attsvm.training.{name}") for name in ("train", "arguments"))
 
 
-def draw(rng, n=24, T=18, d=24, ragged=False, dtype=float):
+def draw(rng, n=24, T=45, d=24, ragged=False, dtype=float):
     """Tokens of length one, more or less: a step of 0.1 must not throw a run about."""
     Z = rng.standard_normal((n, d)) / math.sqrt(d)
     X = [(rng.standard_normal((1 + t % T if ragged else T, d)) / math.sqrt(d)).astype(dtype) for t in range(n)]
@@ -54,7 +54,7 @@ def test_a_hundred_steps_are_the_twins(rule, rng):
 @pytest.mark.parametrize("runs", [None, 3])
 @pytest.mark.parametrize("shape", ["even", "ragged", "float32", "wide"])
 def test_it_is_the_run_on_W(shape, runs, rule, rng, monkeypatch):
-    size = {"wide": dict(n=20, T=3, d=300), "ragged": dict(n=40, T=15, d=30)}.get(shape, {})
+    size = {"wide": dict(n=20, T=3, d=300), "ragged": dict(n=40, T=36, d=30)}.get(shape, {})
     problem = draw(rng, **size, ragged=shape == "ragged", dtype=np.float32 if shape == "float32" else float)
     d = problem.data.dk
     W = 0.1 * rng.standard_normal((d, d) if runs is None else (runs, d, d))
@@ -66,7 +66,7 @@ def test_it_is_the_run_on_W(shape, runs, rule, rng, monkeypatch):
 def test_several_queries_of_one_sequence_and_a_zero_query(rng, monkeypatch):
     Z = rng.standard_normal((4, 6, 30)) / 5
     Z[1, 2] = 0
-    data = attsvm.cross_attention(rng.standard_normal((4, 14, 30)) / 5, Z)
+    data = attsvm.cross_attention(rng.standard_normal((4, 36, 30)) / 5, Z)
     problem = attsvm.Problem(data, head=attsvm.LinearHead(rng.standard_normal(30)))
     W = rng.standard_normal((30, 30))
     assert uses_span(problem, W)
@@ -90,7 +90,7 @@ def test_queries_that_cancel_keep_the_digits_of_the_norm(apart, rng, monkeypatch
     The gradient itself has 1e-16 / apart."""
     Z = np.repeat(rng.standard_normal((12, 24)), 2, axis=0)
     Z[1::2] += apart * rng.standard_normal((12, 24))
-    X = np.repeat(rng.standard_normal((12, 17, 24)), 2, axis=0)
+    X = np.repeat(rng.standard_normal((12, 44, 24)), 2, axis=0)
     y = np.tile([1.0, -1.0], 12)
     problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(rng.standard_normal(24)), "linear")
     W = np.zeros((24, 24))
@@ -103,7 +103,7 @@ def test_queries_that_cancel_keep_the_digits_of_the_norm(apart, rng, monkeypatch
 @pytest.mark.parametrize("unit", [1e-154, 1e-157, 1e-160, 1e160])
 def test_tokens_of_any_unit_train_alike(unit, rng):
     problem = draw(rng)
-    data = attsvm.cross_attention(problem.data.keys.reshape(24, 18, 24) * unit, problem.data.queries)
+    data = attsvm.cross_attention(problem.data.keys.reshape(24, 45, 24) * unit, problem.data.queries)
     scaled = attsvm.Problem(data, problem.y, attsvm.LinearHead(problem.head.v / unit))
     plain = attsvm.train(problem, steps=20)
     run = attsvm.train(scaled, steps=20, lr=0.1 / unit)
@@ -114,7 +114,7 @@ def test_tokens_of_any_unit_train_alike(unit, rng):
 def test_queries_of_any_unit_train_alike(unit, rng):
     """Where their products leave the range of double precision, W moves instead."""
     problem = draw(rng)
-    data = attsvm.cross_attention(problem.data.keys.reshape(24, 18, 24), problem.data.queries * unit)
+    data = attsvm.cross_attention(problem.data.keys.reshape(24, 45, 24), problem.data.queries * unit)
     scaled = attsvm.Problem(data, problem.y, problem.head)
     plain = attsvm.train(problem, steps=20)
     run = attsvm.train(scaled, steps=20, lr=0.1 / unit)
@@ -148,7 +148,7 @@ def test_threads_change_rounding_alone_and_repeat_bit_for_bit(rng):
 
 def test_overflow_raises_with_the_weights_it_reached(rng):
     problem = draw(rng)
-    data = attsvm.cross_attention(1e10 * problem.data.keys.reshape(24, 18, 24), problem.data.queries)
+    data = attsvm.cross_attention(1e10 * problem.data.keys.reshape(24, 45, 24), problem.data.queries)
     problem = attsvm.Problem(data, problem.y, problem.head)
     with pytest.raises(FloatingPointError, match="at step 1") as caught:
         attsvm.train(problem, lr=1e300, steps=50, record=0)

@@ -42,7 +42,7 @@ def agrees(run, problem, W, tol):
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("shape", [{}, dict(dtype=np.float32), dict(longest=12, d=31), dict(M=900, longest=3, d=12)])
+@pytest.mark.parametrize("shape", [{}, dict(dtype=np.float32), dict(longest=33, d=31), dict(M=900, longest=3, d=12)])
 def test_a_step_is_the_formula(shape, threads, rng):
     problem = draw(rng, **shape)
     d = problem.data.dk

@@ -6,7 +6,7 @@ import numpy as np
 
 from .problem import Problem
 
-SIDE_BY_SIDE = 384  # numbers in the keys of a window that C reads beside seven others, by W
+SIDE_BY_SIDE = 1024  # numbers in the keys of a window that C reads beside seven others, by W
 IN_RANGE = 1e-50, 1e50  # of the largest number in the queries, which go into Z Z^T squared
 
 
