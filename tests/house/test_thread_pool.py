@@ -102,18 +102,8 @@ def program(tmp_path_factory):
             if allowed is None:
                 objects = [CSRC / "base" / "threads.c"]
             else:
-                subprocess.run(
-                    [
-                        "gcc",
-                        *flags,
-                        "-Dpthread_create=refuse",
-                        "-c",
-                        CSRC / "base" / "threads.c",
-                        "-o",
-                        folder / "threads.o",
-                    ],
-                    check=True,
-                )
+                compiled = [CSRC / "base" / "threads.c", "-o", folder / "threads.o"]
+                subprocess.run(["gcc", *flags, "-Dpthread_create=refuse", "-c", *compiled], check=True)
                 objects = [folder / "threads.o", folder / "refuse.c", f"-DALLOWED={allowed}"]
             subprocess.run(["gcc", *words, folder / "main.c", *objects, "-o", built[key]], check=True)
         done = subprocess.run([built[key], *map(str, arguments)], capture_output=True, text=True, timeout=300)

@@ -11,19 +11,7 @@ import pytest
 from kinds import draw
 from scipy.optimize import linprog
 
-FIELDS = (
-    "status",
-    "W",
-    "dual",
-    "certificate",
-    "margin",
-    "margin_bound",
-    "gap",
-    "norm",
-    "C",
-    "objective",
-    "objective_bound",
-)
+FIELDS = "status W dual certificate margin margin_bound gap norm C objective objective_bound".split()
 
 
 class Answer(SimpleNamespace):

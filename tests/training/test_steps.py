@@ -119,7 +119,7 @@ def test_steps_where_gradients_are_far_below_double_precision(trained, rule):
     walk(case, starts(case, trained, size=60.0), options, 1e-4 if options["rule"] == "spectral" else rtol, steps=10)
 
 
-@pytest.mark.parametrize("kind", BUILDERS)
+@pytest.mark.parametrize("kind", [kind for kind in BUILDERS if kind not in KINDS])  # on which all rules are walked
 @pytest.mark.parametrize("trained", ["W", "KQ"])
 @pytest.mark.parametrize("rule", ["normalized", "jointly, ridge", "constant"])
 def test_each_step_on_all_kinds_of_data(kind, trained, rule):

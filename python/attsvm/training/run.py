@@ -164,11 +164,8 @@ class Run(Result):
     def head(self) -> Any:
         if self.parameters is None:
             return None
-        return (
-            [self.start.from_row(row) for row in self.parameters]
-            if self.stacked
-            else self.start.from_row(self.parameters)
-        )
+        each = [self.start.from_row(row) for row in np.atleast_2d(self.parameters)]
+        return each if self.stacked else each[0]
 
     @property
     def v(self) -> np.ndarray | None:
@@ -201,19 +198,7 @@ class Run(Result):
     def __getitem__(self, r: int) -> Run:
         if not self.stacked:
             raise TypeError("a single run has no parts: train(..., runs=R) trains several")
-        several = (
-            "W",
-            "K",
-            "Q",
-            "weights",
-            "loss",
-            "norm",
-            "log_grad_norm",
-            "parameters",
-            "head_records",
-            "half_squares",
-            "mean",
-        )
+        several = "W K Q weights loss norm log_grad_norm parameters head_records half_squares mean".split()
         parts: dict[str, Any] = {name: getattr(self, name) for name in several}
         own: dict[str, Any] = {name: None if a is None else a[r] for name, a in parts.items()}
         metric = part_of(self.metric, r) if RULES[self.rule].squares else self.metric
