@@ -64,19 +64,6 @@ def test_several_selected_tokens_are_solved(shape, C, method):
         assert judge.wrong(Case(data, kept), sol) is None
 
 
-@pytest.mark.parametrize("method", ["block", "newton"])
-def test_both_methods_find_the_same(method):
-    """Loops of a few rows to hundreds; margins of both signs."""
-    for shape in SHAPES:
-        X, Z, data, selected = make(*shape, seed=5)
-        margins = np.random.default_rng(6).standard_normal(X.shape[:2])
-        for asked in (None, margins):
-            one = attsvm.solve_svm(data, selected, C=3.0, margins=asked)
-            other = attsvm.solve_svm(data, selected, C=3.0, margins=asked, method=method)
-            assert other.status == "optimal" and other.method == method
-            np.testing.assert_allclose(other.W, one.W, atol=1e-6)
-
-
 def test_rows_beyond_the_unknowns_need_little():
     """14,000 rows of 100 unknowns and 40,000 of 12, with and without a W that separates."""
     rng = np.random.default_rng(0)
@@ -144,20 +131,6 @@ def test_feasible_agrees_with_the_solved_problem(seed):
         assert solved.margin <= answer.margin_bound * (1 + 1e-12)
     else:
         assert reference.farkas(data, selected, answer.certificate) <= 1e-9
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_block_proves_infeasibility_by_itself(seed):
-    """Random selections beyond twice as many rows as dimensions are infeasible nearly always."""
-    _, _, data, selected = make(40, 8, 9, seed=100 + seed)
-    active = attsvm.solve_svm(data, selected, method="active")
-    if active.status == "infeasible":
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("warnings.warn", lambda *_, **__: None)
-            block = attsvm.solve_svm(data, selected, method="block")
-        assert block.status in ("infeasible", "undecided")  # the probe may fail, never lie
-        if block.status == "infeasible":
-            assert reference.farkas(data, selected, block.certificate) <= 1e-9
 
 
 @pytest.mark.parametrize("size", [1e-120, 1e-150])
