@@ -135,7 +135,7 @@ def rxnmapper() -> Real:
     return Real("rxnmapper", model, recorded, held_out, Words())
 
 
-# Human germline genes (V without its last residues, J), written out; the loop between them is drawn.
+# After human germline genes: IGHV3-23, 1-69, 4-34, 5-51; IGKV1-39, 3-20, IGLV1-44, without their last residues.
 HEAVY = (
     "EVQLLESGGGLVQPGGSLRLSCAASGFTFSSYAMSWVRQAPGKGLEWVSAISGSGGSTYYADSVKGRFTISRDNSKNTLYLQMNSLRAEDTAVYYCAK",
     "QVQLVQSGAEVKKPGSSVKVSCKASGGTFSSYAISWVRQAPGQGLEWMGGIIPIFGTANYAQKFQGRVTITADESTSTAYMELSSLRSEDTAVYYCAR",
@@ -151,7 +151,7 @@ RESIDUES = "ACDEFGHIKLMNPQRSTVWY"
 
 
 def antibodies(rng: Any, count: int) -> list[str]:
-    """A germline gene each with 5 % of its residues drawn anew, a drawn loop, and a J gene: 122 or 110 residues."""
+    """A germline gene with 5 % of its residues drawn anew, a drawn loop, the end of a J gene: 122 or 110 residues."""
     found = []
     for k in range(count):
         genes, end, size = ((HEAVY, "FDYWGQGTLVTVSS", 122), (LIGHT, "TFGQGTKVEIK", 110))[k % 2]
