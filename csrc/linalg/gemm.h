@@ -1,8 +1,9 @@
 /* Matrix products that are too small, too thin or too many for a BLAS call, in register tiles, vectorised for the
  * processor at hand.  The right factor is packed into panels of sixteen columns: pack once what is multiplied often.
  *
- * Earns 1.3x at training steps of n,T,d = 6,8,10 and causal 8,256,64 beside OpenBLAS's AVX-512 kernels; see
- * tests/benchmarks/bench_ablation.py. */
+ * Decided: it stays, though no training step gains 1.5 of it, since the steps where other libraries are nearest do
+ * gain. OpenBLAS in every product takes longer, with its AVX-512 and its Haswell kernels: 6,8,10 1.37 and 1.27 times;
+ * 64,32,64 1.28, 1.25; 30,10,20 1.18, 1.13; 15,5,20 1.32, 1.16 (tests/benchmarks/bench_ablation.py). */
 #ifndef LINALG_GEMM_H
 #define LINALG_GEMM_H
 
