@@ -10,6 +10,7 @@
 #include "linalg/vector.h"
 #include "svm/active_set.h"
 #include "svm/copies.h"
+#include "svm/rows_build.h"
 #include "svm/span.h"
 
 /* Parts of the dimensions up to which a span is worth a change of coordinates.  With fewer rows than entries of W it is
@@ -18,12 +19,10 @@
 #define SMALLER_FEW 0.25
 #define SMALLER_MANY 0.75
 
-/* The same problem in fewer unknowns and rows: row i of it is row[i], query i query[i]. */
+/* The same problem in fewer unknowns and rows. */
 struct reduced {
-    struct windows w;
-    struct rows rows;
+    struct rows_part part;
     struct span keys, queries;
-    ptrdiff_t *row, *query;
     double *start, *start_W;
 };
 
@@ -81,77 +80,31 @@ static int rotate_keys(double *X, const struct span *span, const struct rows *ro
     return STATUS_DONE;
 }
 
-/* The arrays of the reduced problem by query and by row: the chosen rows, and the queries that have any. */
-static int gather(struct reduced *r, const struct rows *rows, const unsigned char *chosen, ptrdiff_t m,
-                  struct arena *arena)
-{
-    const struct windows *w = rows->w;
-    ptrdiff_t M = w->n_queries, *start = arena_indices(arena, M), *stop = arena_indices(arena, M), n = 0, i = 0;
-    ptrdiff_t *indptr = arena_indices(arena, M + 1), *reference = arena_indices(arena, M);
-    r->row = arena_indices(arena, m);
-    r->query = arena_indices(arena, M);
-    r->rows.first = arena_indices(arena, M + 1);
-    r->rows.query = arena_indices(arena, m);
-    r->rows.token = arena_indices(arena, m);
-    r->rows.equal = arena_take(arena, m, 1);
-    ARENA_DOUBLES(arena, m, 1, &r->rows.rhs, &r->rows.length);
-    if (arena->failed)
-        return STATUS_NO_MEMORY;
-    r->rows.n_equal = indptr[0] = 0;
-    for (ptrdiff_t q = 0; q < M; ++q) {
-        r->rows.first[n] = i;
-        for (ptrdiff_t k = rows->first[q]; k < rows->first[q + 1]; ++k) {
-            if (!chosen[k])
-                continue;
-            r->row[i] = k;
-            r->rows.query[i] = n;
-            r->rows.token[i] = rows->token[k];
-            r->rows.n_equal += r->rows.equal[i] = rows->equal[k];
-            r->rows.rhs[i] = rows->rhs[k];
-            r->rows.length[i++] = rows->length[k];
-        }
-        if (i == r->rows.first[n])
-            continue;
-        r->query[n] = q;
-        start[n] = w->start[q];
-        stop[n] = w->stop[q];
-        indptr[n + 1] = indptr[n] + windows_length(w, q);
-        reference[n++] = rows->reference[q];
-    }
-    r->rows.first[n] = r->rows.count = i;
-    r->rows.reference = reference;
-    r->w.start = start;
-    r->w.stop = stop;
-    r->w.indptr = indptr;
-    r->w.n_queries = n;
-    return STATUS_DONE;
-}
-
 /* Keys and queries of the reduced problem, and what its method starts from. */
 static int change_coordinates(struct reduced *r, const struct rows *rows, const struct svm_options *options,
                               struct arena *arena)
 {
     const struct windows *w = rows->w;
-    ptrdiff_t n = r->w.n_queries, p = r->keys.rank, q = r->queries.rank;
+    struct windows *own = &r->part.w;
+    ptrdiff_t n = own->n_queries, p = r->keys.rank, q = r->queries.rank;
     double *X = r->keys.basis != NULL ? arena_doubles(arena, w->tokens, p) : NULL, *Z = arena_doubles(arena, n, q);
-    double *z = arena_doubles(arena, n, w->dz), *half = arena_doubles(arena, w->dk, q);
-    r->start = options->start != NULL ? arena_doubles(arena, r->rows.count, 1) : NULL;
+    double *half = arena_doubles(arena, w->dk, q);
+    r->start = options->start != NULL ? arena_doubles(arena, r->part.rows.count, 1) : NULL;
     r->start_W = options->start_W != NULL ? arena_doubles(arena, p, q) : NULL;
     if (arena->failed || (X != NULL && rotate_keys(X, &r->keys, rows, arena) != STATUS_DONE))
         return STATUS_NO_MEMORY;
-    r->w.dk = p;
-    r->w.dz = q;
+    own->dk = p;
+    own->dz = q;
     if (X != NULL) {
-        r->w.keys = X;
-        r->w.keys32 = NULL;
+        own->keys = X;
+        own->keys32 = NULL;
     }
-    for (ptrdiff_t i = 0; i < n; ++i)
-        memcpy(z + i * w->dz, w->queries + r->query[i] * w->dz, (size_t)w->dz * sizeof(double));
-    r->w.queries = r->queries.basis != NULL ? Z : z;
-    if (r->queries.basis != NULL)
-        matrix_rows_times_rows(Z, z, r->queries.basis, n, q, w->dz);
-    for (ptrdiff_t i = 0; i < r->rows.count && r->start != NULL; ++i)
-        r->start[i] = options->start[r->row[i]];
+    if (r->queries.basis != NULL) {
+        matrix_rows_times_rows(Z, own->queries, r->queries.basis, n, q, w->dz);
+        own->queries = Z;
+    }
+    for (ptrdiff_t i = 0; i < r->part.rows.count && r->start != NULL; ++i)
+        r->start[i] = options->start[r->part.row[i]];
     if (r->start_W != NULL) {
         const double *W = options->start_W;
         if (r->queries.basis != NULL)
@@ -178,9 +131,8 @@ static int reduce(struct reduced *r, const struct rows *rows, const struct svm_o
                   struct arena *arena)
 {
     const struct windows *w = rows->w;
-    *r = (struct reduced){.w = *w, .rows = *rows, .keys = {w->dk, NULL}, .queries = {w->dz, NULL}};
-    r->rows.w = &r->w;
-    r->rows.presolved = rotates;
+    *r = (struct reduced){.keys = {w->dk, NULL}, .queries = {w->dz, NULL}};
+    int whole = rotates;
     /* On few rows all work by rows, and a change of coordinates would bring rounding alone. */
     rotates = rotates && rows->count > ACTIVE_SET_ROWS;
     unsigned char *chosen = arena_take(arena, rows->count, 1);
@@ -197,7 +149,8 @@ static int reduce(struct reduced *r, const struct rows *rows, const struct svm_o
         copies = copies_find(chosen, rows, arena);
     if (copies == 0 && r->keys.basis == NULL && r->queries.basis == NULL)
         return STATUS_DECLINED;
-    status = gather(r, rows, chosen, rows->count - copies, arena);
+    status = rows_build_part(&r->part, rows, chosen, rows->count - copies, arena);
+    r->part.rows.presolved = whole;
     return status == STATUS_DONE ? change_coordinates(r, rows, options, arena) : status;
 }
 
@@ -210,8 +163,8 @@ static int expand(struct svm_answer *answer, const struct reduced *r, const stru
     if (half == NULL)
         return STATUS_NO_MEMORY;
     memset(answer->lambda, 0, (size_t)rows->count * sizeof(double));
-    for (ptrdiff_t i = 0; i < r->rows.count; ++i)
-        answer->lambda[r->row[i]] = found->lambda[i];
+    for (ptrdiff_t i = 0; i < r->part.rows.count; ++i)
+        answer->lambda[r->part.row[i]] = found->lambda[i];
     if (r->keys.basis != NULL)
         matrix_columns_times_columns(half, r->keys.basis, found->W, dk, q, p);
     else
@@ -240,9 +193,10 @@ int presolve_solve(struct svm_answer *answer, const struct rows *rows, const str
         struct svm_options own = *options;
         own.start = r.start;
         own.start_W = r.start_W;
-        struct svm_answer found = {.W = arena_zeros(arena, r.w.dk, r.w.dz),
-                                   .lambda = arena_zeros(arena, r.rows.count, 1)};
-        status = arena->failed ? STATUS_NO_MEMORY : solver_from_start(method, &found, &r.rows, &own, monitor, arena);
+        struct svm_answer found = {.W = arena_zeros(arena, r.part.w.dk, r.part.w.dz),
+                                   .lambda = arena_zeros(arena, r.part.rows.count, 1)};
+        status = arena->failed ? STATUS_NO_MEMORY
+                               : solver_from_start(method, &found, &r.part.rows, &own, monitor, arena);
         if (status >= 0 && expand(answer, &r, &found, rows, arena) != STATUS_DONE)
             status = STATUS_NO_MEMORY;
         if (status >= 0)

@@ -28,13 +28,6 @@ struct generation {
     double *U;             /* (M, dk) scratch of the rows' operators */
 };
 
-/* The working set as a problem of its own: the chosen tokens behind the reference token of each query. */
-struct part {
-    struct windows w;
-    struct rows rows;
-    double *start; /* (rows) multipliers so far */
-};
-
 /* Rows of query q whose margin is below rhs - tol |rhs|, the `most` furthest below; returns how many joined. */
 static ptrdiff_t join(struct generation *g, ptrdiff_t q, ptrdiff_t most, double tol, double noise)
 {
@@ -88,66 +81,6 @@ static int guess(struct generation *g, struct svm_answer *answer, const struct s
     return status;
 }
 
-/* The windows of the working set and its rows, in the order of the chosen rows; `lambda` (m) becomes its start. */
-static int make_part(struct part *part, const struct generation *g, const double *lambda, struct arena *arena)
-{
-    const struct rows *rows = g->rows;
-    const struct windows *w = rows->w;
-    ptrdiff_t M = 0, N = 0, longest = 0, entry;
-    for (ptrdiff_t q = 0; q < w->n_queries; ++q) {
-        ptrdiff_t count = 0;
-        for (ptrdiff_t k = rows->first[q]; k < rows->first[q + 1]; ++k)
-            count += g->chosen[k];
-        M += count > 0;
-        N += count > 0 ? count + 1 : 0;
-        longest = count + 1 > longest ? count + 1 : longest;
-    }
-    double *keys = arena_doubles(arena, N, w->dk), *queries = arena_doubles(arena, M, w->dz);
-    double *rhs = arena_doubles(arena, N, 1);
-    unsigned char *kept = arena_take(arena, N, 1);
-    ptrdiff_t *start = arena_indices(arena, M), *stop = arena_indices(arena, M), *indptr = arena_indices(arena, M + 1);
-    ptrdiff_t *reference = arena_indices(arena, M);
-    part->start = arena_doubles(arena, g->size, 1);
-    if (arena->failed)
-        return STATUS_NO_MEMORY;
-    ptrdiff_t at = 0, i = 0, row = 0;
-    for (ptrdiff_t q = 0; q < w->n_queries; ++q) {
-        ptrdiff_t begin = at;
-        for (ptrdiff_t k = rows->first[q]; k < rows->first[q + 1]; ++k) {
-            if (!g->chosen[k])
-                continue;
-            if (at == begin) {
-                windows_key(keys + at * w->dk, w, w->start[q] + rows->reference[q]);
-                rhs[at] = 0;
-                kept[at++] = 1;
-            }
-            windows_key(keys + at * w->dk, w, w->start[q] + rows->token[k]);
-            rhs[at] = rows->rhs[k] * rows->length[k];
-            kept[at++] = rows->equal[k];
-            part->start[row++] = lambda[k];
-        }
-        if (at == begin)
-            continue;
-        memcpy(queries + i * w->dz, w->queries + q * w->dz, (size_t)w->dz * sizeof(double));
-        reference[i] = 0;
-        start[i] = indptr[i] = begin;
-        stop[i++] = at;
-    }
-    indptr[M] = N;
-    part->w = (struct windows){.tokens = N,
-                               .n_queries = M,
-                               .dk = w->dk,
-                               .dz = w->dz,
-                               .keys = keys,
-                               .queries = queries,
-                               .start = start,
-                               .stop = stop,
-                               .indptr = indptr,
-                               .longest = longest};
-    int status = rows_build(&part->rows, &entry, NULL, &part->w, reference, kept, rhs, rows->threads, arena);
-    return status == STATUS_DONE && part->rows.count != g->size ? STATUS_UNDECIDED : status;
-}
-
 /* The answer of the working set as one of all rows. */
 static void take(struct svm_answer *answer, const struct generation *g, const struct svm_answer *found)
 {
@@ -184,19 +117,19 @@ static int solve_part(struct svm_answer *answer, const struct generation *g, con
                       svm_method *method, struct monitor *monitor, struct arena *arena)
 {
     struct arena_mark mark = arena_mark(arena);
-    struct part part;
-    int status = make_part(&part, g, answer->lambda, arena);
-    if (status != STATUS_DONE) {
-        arena_release(arena, mark);
-        return status;
-    }
+    struct rows_part part;
+    double *start = arena_doubles(arena, g->size, 1), size = 0;
+    int status = rows_build_part(&part, g->rows, g->chosen, g->size, arena);
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
     struct svm_options inner = *options;
     ptrdiff_t D = g->rows->w->dk * g->rows->w->dz;
     struct svm_answer found = {.W = arena_zeros(arena, D, 1), .lambda = arena_zeros(arena, part.rows.count, 1)};
-    double size = 0;
-    for (ptrdiff_t k = 0; k < g->size; ++k)
-        size += fabs(part.start[k]);
-    inner.start = size > 0 ? part.start : NULL;
+    for (ptrdiff_t i = 0; i < g->size; ++i) {
+        start[i] = answer->lambda[part.row[i]];
+        size += fabs(start[i]);
+    }
+    inner.start = size > 0 ? start : NULL;
     if (options->max_iter > 0)
         inner.max_iter = options->max_iter > answer->iterations ? options->max_iter - answer->iterations : 1;
     if (arena->failed)

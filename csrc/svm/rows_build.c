@@ -2,6 +2,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <string.h>
 
 #include "base/arena.h"
 #include "base/simd.h"
@@ -133,4 +134,52 @@ int rows_build(struct rows *rows, ptrdiff_t *entry, unsigned char *impossible, c
     rows->n_equal = n_equal;
     rows->homogeneous = homogeneous;
     return asks ? STATUS_DONE : STATUS_NO_CONSTRAINT;
+}
+
+int rows_build_part(struct rows_part *part, const struct rows *rows, const unsigned char *chosen, ptrdiff_t m,
+                    struct arena *arena)
+{
+    const struct windows *w = rows->w;
+    ptrdiff_t M = w->n_queries, *start = arena_indices(arena, M), *stop = arena_indices(arena, M), n = 0, i = 0;
+    ptrdiff_t *indptr = arena_indices(arena, M + 1), *reference = arena_indices(arena, M);
+    double *queries = arena_doubles(arena, M, w->dz);
+    *part = (struct rows_part){.w = *w, .rows = *rows, .row = arena_indices(arena, m)};
+    struct rows *own = &part->rows;
+    own->first = arena_indices(arena, M + 1);
+    own->query = arena_indices(arena, m);
+    own->token = arena_indices(arena, m);
+    own->equal = arena_take(arena, m, 1);
+    ARENA_DOUBLES(arena, m, 1, &own->rhs, &own->length);
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
+    own->n_equal = indptr[0] = 0;
+    for (ptrdiff_t q = 0; q < M; ++q) {
+        own->first[n] = i;
+        for (ptrdiff_t k = rows->first[q]; k < rows->first[q + 1]; ++k) {
+            if (!chosen[k])
+                continue;
+            part->row[i] = k;
+            own->query[i] = n;
+            own->token[i] = rows->token[k];
+            own->n_equal += own->equal[i] = rows->equal[k];
+            own->rhs[i] = rows->rhs[k];
+            own->length[i++] = rows->length[k];
+        }
+        if (i == own->first[n])
+            continue;
+        memcpy(queries + n * w->dz, w->queries + q * w->dz, (size_t)w->dz * sizeof(double));
+        start[n] = w->start[q];
+        stop[n] = w->stop[q];
+        indptr[n + 1] = indptr[n] + windows_length(w, q);
+        reference[n++] = rows->reference[q];
+    }
+    own->first[n] = own->count = i;
+    own->reference = reference;
+    own->w = &part->w;
+    part->w.queries = queries;
+    part->w.start = start;
+    part->w.stop = stop;
+    part->w.indptr = indptr;
+    part->w.n_queries = n;
+    return STATUS_DONE;
 }

@@ -15,4 +15,15 @@ int rows_build(struct rows *rows, ptrdiff_t *entry, unsigned char *impossible, c
                const ptrdiff_t *reference, const unsigned char *kept, const double *rhs, struct threads *threads,
                struct arena *arena);
 
+/* Some rows as a problem of their own on the same tokens, with the queries that have any; row i of it is row[i]. */
+struct rows_part {
+    struct windows w;
+    struct rows rows;
+    ptrdiff_t *row;
+};
+
+/* Those chosen [m], `count` of them.  It must not move.  STATUS_DONE or STATUS_NO_MEMORY. */
+int rows_build_part(struct rows_part *part, const struct rows *rows, const unsigned char *chosen, ptrdiff_t count,
+                    struct arena *arena);
+
 #endif
