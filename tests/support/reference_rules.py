@@ -168,17 +168,3 @@ def _sum(old, beta, new):
     kept = old[1] + np.log(beta) if beta > 0 else -np.inf
     scale = max(kept, new[1])
     return np.exp(kept - scale) * old[0] + np.exp(new[1] - scale) * new[0], scale
-
-
-def ball(W, radius, norm):
-    """The nearest point of the Frobenius or nuclear ball."""
-    if norm == "frobenius":
-        return W * min(1.0, radius / np.linalg.norm(W))
-    U, s, V = np.linalg.svd(W, full_matrices=False)
-    if s.sum() <= radius:
-        return W
-    low, high = 0.0, s[0]
-    for _ in range(200):
-        middle = (low + high) / 2
-        low, high = (middle, high) if np.maximum(s - middle, 0).sum() > radius else (low, middle)
-    return (U * np.maximum(s - high, 0)) @ V

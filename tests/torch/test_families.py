@@ -24,9 +24,7 @@ VERSION = int(families.tf.__version__.split(".")[0])
 # Whose sdpa is not their eager attention: ALiBi divided by another number, and in transformers 4 factors left out.
 ANOTHER_SDPA = ["falcon-alibi", *(["gpt2-inverse", "gemma2"] if VERSION < 5 else [])]
 ROTARY = "modernbert gpt-j gpt-neox falcon llama mistral qwen2 qwen3 gemma2 gemma3 phi olmo2 gpt-oss".split()
-BIASED = ["bloom", "mpt", "t5", "deberta-v2", "falcon-alibi"]
 HEAD_SPACE = [*ROTARY, "falcon-alibi"]
-slow = pytest.mark.slow
 every = pytest.mark.parametrize(
     "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in families.available()]
 )

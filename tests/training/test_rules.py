@@ -84,7 +84,7 @@ def test_each_projected_step_is_the_nearest_point(kind, norm, rule):
     for radius in (0.3, 1.0, 30.0):
         free = attsvm.train(problem, **weights, rule=rule, steps=1).W
         run = attsvm.train(problem, **weights, rule=rule, steps=1, radius=radius, ball=norm)
-        np.testing.assert_allclose(run.W, twin.ball(free, radius, norm), rtol=0, atol=1e-12)
+        np.testing.assert_allclose(run.W, reference.projection_ball(free, norm, radius), rtol=0, atol=1e-12)
         weights = dict(W=run.W)
 
 
