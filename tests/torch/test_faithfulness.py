@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,6 +14,7 @@ torch = pytest.importorskip("torch")
 import attsvm.torch  # noqa: E402
 from attsvm.heads.cases import as_cases  # noqa: E402
 from attsvm.heads.names import directions, name_directions  # noqa: E402
+from attsvm.heads.sequences import Text  # noqa: E402
 from attsvm.torch.candidates import _whitened_cut, as_source  # noqa: E402
 from attsvm.torch.directions import without_directions  # noqa: E402
 from attsvm.torch.held_out import HeldOut  # noqa: E402
@@ -177,12 +179,6 @@ def test_what_a_direction_does(made):
     off = torch.cat([1 - F.cosine_similarity(a, b, dim=-1) for a, b in zip(own, other, strict=True)]).mean()
     assert table.directions[1].damage == pytest.approx(float(off), rel=1e-3)
     assert table.directions[0].damage > table.directions[0].random > 0
-    rows = np.random.default_rng([0, 0, LOW, 0]).permutation(attsvm.heads.hard_queries(found[2]))[:20]
-    cases = as_cases(found[2], rows)
-    W = attsvm.solve_svm(cases.data, cases.selected).W
-    assert [d.svm for d in table.directions] == [
-        str(d) for d in name_directions(found[2], attsvm.heads.hard_queries(found[2]), W, 2)
-    ]
     assert table._repr_html_().count("<table>") == 2 and table.directions[0].name in repr(table)
 
 
@@ -215,6 +211,19 @@ def test_a_whitened_cut_is_the_best_of_its_rank():
     left, right = sizes[0] * left[:, 0], right[0]
     for a, b in 1e-4 * rng.standard_normal((20, 2, len(left))):
         assert off(left, right) <= min(off(left + a, right), off(left, right + b), off(left, right - b))
+
+
+def test_directions_of_the_svm_are_named_beside(made):
+    model, found, held_out, _ = made
+    old = found[RANDOM].text
+    words = [[f"word {(i * t) % 5}" for t in range(T)] for i in range(60)]
+    head = replace(found[RANDOM], text=Text(old.keys, old.lengths, words))
+    table = attsvm.torch.faithfulness(model, [head], held_out[:1], [20], 1, directions=True, progress=False)
+    hard = attsvm.heads.hard_queries(head)
+    cases = as_cases(head, np.random.default_rng([0, 0, RANDOM, 0]).permutation(hard)[:20])
+    named = name_directions(head, hard, attsvm.solve_svm(cases.data, cases.selected).W, 4)
+    assert [d.svm for d in table.directions] == [str(d) for d in named] and "word 1" in table.directions[0].svm
+    assert [d.name for d in table.directions] == [str(d) for d in name_directions(head, hard, most=4)]
 
 
 def test_table_picture_and_frame(made):
