@@ -128,3 +128,16 @@ def test_what_was_meant_is_said(sphere):
 
 def test_heads_show_their_public_names():
     assert dir(attsvm.heads) == sorted(attsvm.heads.__all__)
+
+
+def test_a_run_a_w_and_a_loss_in_the_wrong_place_are_told_what_is_right():
+    X, Z, y, v = attsvm.sample.unit_sphere(4, 3, 5)
+    data = attsvm.cross_attention(X, Z)
+    problem = attsvm.Problem(data, y, attsvm.LinearHead(v))
+    run = attsvm.train(problem, steps=2)
+    with pytest.raises(TypeError, match="W must be an array of numbers, got Run: give its W"):
+        attsvm.train(problem, run)
+    with pytest.raises(TypeError, match=r"got float64: weights W select data.select\(W\)"):
+        attsvm.diagnose(problem, run.W)
+    with pytest.raises(TypeError, match=r"or \(value, derivative\), got a function alone"):
+        attsvm.Problem(data, y, attsvm.LinearHead(v), np.exp)
