@@ -23,8 +23,8 @@
 /* A problem is tight, one for a dense method, where the multipliers after epoch LOOK_AFTER, per entry of W and times
  * their growth since the first epoch, are more than CROWDED_SUPPORT; or where they are ever OVERFULL per entry.  The
  * interior point of a hard margin is dearer the more entries there are: CROWDED_SUPPORT_MORE * entries^2 more are let
- * pass.  Of 55 problems of .9 to 2 bits per entry (T 3 .. 117, d 12 .. 50, planted and random, flat and steep) block
- * ascent took .05 to .9 times the interior point's time below this line, and 1.07 to 20 times above it. */
+ * pass.  It was drawn on 55 problems of .9 to 2 bits per entry (T 3 .. 117, d 12 .. 50, planted and random, flat and
+ * steep): block ascent took .02 to .92 times the interior point's time below it, and 1.07 to 20 times above. */
 #define LOOK_AFTER 3
 #define CROWDED_SUPPORT 1.3
 #define CROWDED_SUPPORT_MORE 6e-7
