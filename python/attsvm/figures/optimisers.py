@@ -71,7 +71,7 @@ RULES = (*OWN, *LONG, *SHORT, *OTHERS)
 TITLES = ("Frobenius", "l1.75", "l3", "max", "spectral", "nuclear")
 COLORS = ("#0072B2", "#009E73", "#56B4E9", "#D55E00", "#CC79A7", "#000000")  # Okabe and Ito's
 # No theory tells the pace of two rules: that after 8,000 steps one is ahead in another's norm says nothing of where
-# they go.  So these two, whose way is the longest, are only asked to lead in most draws (of six rules, one leads).
+# they go.  So these two are only asked to lead in most draws; each of the six rules would in one of six by chance.
 SLOW = ("mirror 3", "spectral")
 PAPER = f"{NOWHERE}; proved for linear classifiers in {LINEAR_MUON}"
 CAPTION = (
