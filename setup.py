@@ -94,8 +94,8 @@ setup(
                 ("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION"),
                 ("NPY_TARGET_VERSION", "NPY_2_0_API_VERSION"),
             ],
-            # Contraction: a product is added unrounded where the processor can; without, a training step takes 1.2 x the
-            # time (solves the same).  No trapping math: lets selects vectorise.
+            # Contraction: a product is added unrounded where the processor can; without, a training step takes 1.2 x
+            # the time (solves the same).  No trapping math: lets selects vectorise.
             extra_compile_args=[
                 *["-std=gnu11", "-O3", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd"],
                 *["-fvisibility=hidden", "-Wall", "-Wextra", "-pthread"],

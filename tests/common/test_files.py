@@ -36,6 +36,8 @@ data = attsvm.cross_attention(np.eye(400).reshape(20, 20, 400)[:, :, :9], np.one
 solution = attsvm.feasible(data, [0] * 20)
 
 class Picture:
+    axes = ()
+
     def savefig(self, file, **how):
         file.write(bytes(5000))
 

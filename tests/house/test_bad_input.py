@@ -474,13 +474,15 @@ def test_the_private_module_refuses_what_does_not_fit():
     keys, queries = g.data.keys, g.data.queries
     start, stop = g.data.start, g.data.stop
     handle, scores, W, W3 = g.data.handle, g.problem.flat_scores, g.W, g.W[None]
-    head = (1, np.ones((2, 3)), np.ones(3), 0.0)
+    head = (core.HEAD["mlp"], np.ones((2, 3)), np.ones(3), 0.0)
     problem = dict(windows=handle, loss=0, scores=None, values=keys, y=g.y, head=head, heads=1, concatenate=False)
     general = core.objective(*problem.values())
     linear = core.objective(handle, 0, scores, None, None, None, 1, False)
     trained = core.objective(handle, 0, scores, keys, g.y, None, 1, False)
-    called = core.objective(*(problem | dict(head=(3, None, None, 0.0))).values())
-    one_v_per_query = core.objective(*(problem | dict(head=(2, np.ones((2, 2)), None, 0.1))).values())
+    called = core.objective(*(problem | dict(head=(core.HEAD["call"], None, None, 0.0))).values())
+    one_v_per_query = core.objective(
+        *(problem | dict(head=(core.HEAD["quadratic"], np.ones((2, 2)), None, 0.1))).values()
+    )
     settings = dict(
         ridge=0.0, rule=1, lr=np.array([[0.1]]), target=0.0, p=2.0, radius=-1.0, ball=0, momentum=0.0, decay=0.0,
         second=0.0, eps=0.0,
@@ -543,14 +545,14 @@ def test_the_private_module_refuses_what_does_not_fit():
         lambda: core.top(handle, np.ones(5)),
         lambda: core.attended(handle, np.ones((5, 2)), np.ones(6)),
         lambda: core.scores(handle, keys, np.ones(2), np.ones(3)),
-        made(loss=4), made(loss=-1), made(loss="logistic"), made(scores=scores[:-1].copy()),
+        made(loss=len(core.LOSS)), made(loss=-1), made(loss="logistic"), made(scores=scores[:-1].copy()),
         made(scores=scores, values=keys[:-1].copy()), made(scores=scores, y=np.ones(3)), made(values=keys[:-1].copy()),
         made(y=np.ones(3)), made(y=None), made(heads=0), made(heads=2**70),
         made(heads=2, concatenate=True),  # V is shorter than the concatenated vectors
         made(head=None), made(head=head[:-1]),
         *(
             made(head=(*head[:i], x, *head[i + 1 :]))
-            for i, x in [(0, 4), (0, "mlp"), (1, np.ones(3)), (2, np.ones(2)), (2, None), (3, "0")]
+            for i, x in [(0, len(core.HEAD)), (0, "mlp"), (1, np.ones(3)), (2, np.ones(2)), (2, None), (3, "0")]
         ),
         lambda: core.loss(handle, None, W3, None, None),  # windows are no objective
         lambda: core.loss(object(), None, W3, None, None),
