@@ -36,13 +36,13 @@ class Real:
     heads: list[str] | None = None
     options: dict[str, Any] = field(default_factory=dict)  # of faithfulness
 
-    def read(self, heads: Any = None) -> list[Any]:
+    def read(self, **which: Any) -> list[Any]:
         forward = self.options.get("forward") if self.name == "anarcii" else None
-        return attsvm.torch.read(self.model, self.recorded, self.tokenizer, heads=heads, forward=forward)
+        return attsvm.torch.read(self.model, self.recorded, self.tokenizer, forward=forward, **which)
 
     def chosen(self, most: int = 8) -> list[Any]:
         if self.heads is not None:
-            return self.read(self.heads)
+            return self.read(heads=self.heads)
         found = self.read()
         hard = [len(attsvm.heads.hard_queries(head, drop_sinks=True)) for head in found]
         return [found[k] for k in sorted(np.argsort(hard, kind="stable")[::-1][:most])]
