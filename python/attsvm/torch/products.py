@@ -1,0 +1,164 @@
+"""Logits on their way: a product of queries and keys, and what is done to it before it enters a softmax."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+__all__ = ["PRODUCT_NAMES", "SAME_NAMES", "Product", "changed", "product_of"]
+
+PRODUCT_NAMES = {"matmul", "__matmul__", "bmm", "baddbmm", "einsum"}
+SCALE_NAMES = {"mul", "__mul__", "__rmul__", "mul_", "__imul__", "multiply"}
+DIVIDE_NAMES = {"div", "__truediv__", "__itruediv__", "true_divide", "div_", "divide"}
+ADD_NAMES = {"add", "__add__", "__radd__", "add_", "__iadd__", "sub", "__sub__", "sub_", "__isub__", "subtract"}
+MASK_NAMES = {"masked_fill", "masked_fill_", "where"}
+# What leaves the logits, or the probabilities, what they are.
+SAME_NAMES = {
+    "float", "to", "type", "type_as", "half", "bfloat16", "double", "contiguous", "clone", "detach", "dropout",
+    "view", "reshape", "unsqueeze", "squeeze", "flatten", "unflatten", "clamp", "clip", "max", "maximum",
+    "nan_to_num", "dropout_",
+}  # fmt: skip
+
+
+@dataclass(eq=False)
+class Product:
+    """Logits on their way: ``before`` is multiplied to q.k, then ``cap`` taken, then ``after`` multiplied.
+
+    ``q`` (.., S, m) and ``k`` (.., T, m); ``tensor`` is what has become of their product; ``plain``: nothing was added
+    that differs between tokens that are seen; ``sinks``: how many logits stand behind those of the tokens.
+    """
+
+    q: torch.Tensor
+    k: torch.Tensor
+    tensor: torch.Tensor
+    before: float = 1.0
+    after: float = 1.0
+    capped: bool = False
+    plain: bool = True
+    sinks: int = 0
+
+
+def product_of(name: str, args: Any, kwargs: Any, out: torch.Tensor) -> Product | None:
+    """A product of two activations; None for one with a matrix."""
+    if name == "einsum":
+        return _einsum(args, out)
+    names = ("input", "batch1", "batch2") if name == "baddbmm" else ("input", "other")
+    given = dict(zip(names, args, strict=False)) | kwargs
+    first, second = (
+        (given["batch1"], given["batch2"])
+        if name == "baddbmm"
+        else (given.get("input"), given.get("other", given.get("mat2")))
+    )
+    if not all(isinstance(a, torch.Tensor) and a.ndim >= 2 for a in (first, second)):
+        return None
+    if second.ndim == 2 and (first.ndim > 2 or isinstance(second, torch.nn.Parameter)):
+        return None  # a matrix of weights
+    product = Product(first, second.mT, out, before=float(given.get("alpha", 1)))
+    if name == "baddbmm" and given.get("beta", 1) != 0:
+        product.plain = _is_mask(given["input"])
+    return product
+
+
+def changed(own: Product, name: str, args: Any, kwargs: Any, out: torch.Tensor) -> Product | None:
+    """What this function, whose result is ``out``, makes of logits; None where they are followed no further."""
+    new = replace(own, tensor=out)
+    others = [a for a in [*args, *kwargs.values()] if a is not own.tensor]
+    other = others[0] if others else None
+    if name in SCALE_NAMES and _is_zero_or_one(other):
+        new.plain = False  # hides tokens, with what is added afterwards
+    elif name in SCALE_NAMES or name in DIVIDE_NAMES:
+        if not _scaled(new, other, name in DIVIDE_NAMES):
+            return None
+    elif name in ("tanh", "tanh_"):
+        if own.capped or own.after != 1.0:
+            return None
+        new.capped = True
+    elif name in ADD_NAMES:
+        new.plain = own.plain and _is_mask(other)
+    elif name in ("cat", "concat", "concatenate"):
+        parts = args[0] if args else kwargs["tensors"]
+        dim = kwargs.get("dim", args[1] if len(args) > 1 else 0)
+        if parts[0] is not own.tensor or dim not in (-1, out.ndim - 1):
+            return None
+        new.sinks = own.sinks + out.shape[-1] - own.tensor.shape[-1]
+    elif name in ("transpose", "swapaxes", "mT", "__get__"):
+        if out.shape != own.tensor.mT.shape or out.stride() != own.tensor.mT.stride():
+            return None
+        new.q, new.k = own.k, own.q
+    elif name not in SAME_NAMES and name not in MASK_NAMES:
+        return None
+    return new
+
+
+def _einsum(args: Any, out: torch.Tensor) -> Product | None:
+    operands = args[1] if len(args) == 2 and isinstance(args[1], (list, tuple)) else args[1:]
+    if not isinstance(args[0], str) or len(operands) != 2 or "." in args[0] or "->" not in args[0]:
+        return None
+    left, result = args[0].replace(" ", "").split("->")
+    first, second = left.split(",")
+    if len(result) < 2 or any(
+        operand.ndim != len(labels) for operand, labels in zip(operands, (first, second), strict=True)
+    ):
+        return None
+    query, token, lead = result[-2], result[-1], result[:-2]
+    pairs = [(first, operands[0]), (second, operands[1])]
+    if query in second and token in first:
+        pairs.reverse()
+    found = []
+    summed = [label for label in first if label in second and label not in result]
+    for (labels, operand), row in zip(pairs, (query, token), strict=True):
+        if row not in labels or not summed:
+            return None
+        order = [label for label in lead if label in labels] + [row, *summed]
+        if sorted(order) != sorted(labels):
+            return None
+        moved = operand.permute([labels.index(label) for label in order])
+        for at, label in enumerate(lead):
+            moved = moved if label in labels else moved.unsqueeze(at)
+        found.append(moved.flatten(len(lead) + 1))
+    q, k = found
+    return Product(q, k, out)
+
+
+def _scaled(product: Product, factor: Any, divide: bool) -> bool:
+    """Multiply the logits by a number, or the queries or keys by what differs between heads, queries or tokens."""
+    if isinstance(factor, torch.Tensor) and factor.numel() > 1:
+        factor = 1 / factor if divide else factor
+        if product.capped or factor.ndim > product.q.ndim:
+            return False
+        if factor.shape[-1] == 1:
+            product.q = product.q * factor
+        elif factor.ndim < 2 or factor.shape[-2] == 1:
+            product.k = product.k * factor.unsqueeze(-2).mT if factor.ndim < 2 else product.k * factor.mT
+        else:
+            return False
+        return True
+    if not isinstance(factor, (int, float, torch.Tensor)):
+        return False
+    number = float(factor)
+    number = 1 / number if divide else number
+    if product.capped:
+        product.after *= number
+    else:
+        product.before *= number
+    return True
+
+
+def _is_zero_or_one(factor: Any) -> bool:
+    """Whether this multiplies the logits of some tokens by 0 and leaves the others."""
+    whole = isinstance(factor, torch.Tensor) and factor.ndim >= 2 and min(factor.shape[-2:]) > 1
+    return whole and bool(((factor == 0) | (factor == 1)).all())
+
+
+def _is_mask(added: Any) -> bool:
+    """Whether what is added to logits only hides tokens, or is the same for all that a query sees."""
+    if not isinstance(added, torch.Tensor):
+        return True
+    if added.numel() == 0 or not added.is_floating_point():
+        return added.numel() <= 1 or added.shape[-1] == 1
+    seen = added > torch.finfo(added.dtype).min / 2
+    low = torch.where(seen, added, torch.inf).amin(-1)
+    high = torch.where(seen, added, -torch.inf).amax(-1)
+    return bool((low >= high).all())
