@@ -20,7 +20,7 @@ from ..common.check import as_norm
 from ..common.metric import Metric, as_metric
 from ..common.types import MetricLike, Norm
 
-__all__ = ["ProvesMargins", "record_intervals"]
+__all__ = ["ProvesMargins", "proved_by"]
 
 AT_ONCE = 1 << 15  # numbers of several records, which stay in cache
 
@@ -197,22 +197,25 @@ class ProvesMargins:
         return [Selection(self.data, part).within(self.data) for part in given]
 
 
-def record_intervals(
-    problem: Any, problems: list[Any] | None, selections: list[Selection], weights: np.ndarray, norm: Norm | Metric
-) -> tuple[np.ndarray, np.ndarray]:
-    """(low, high) of recorded weights (records, H, dk, dz), those of each attention head for its selection.
+def proved_by(run: Any, norm: Norm | Metric, selected: Any, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(low, high) of a single run at these weights (records, [H,] dk, dz), the last of those recorded.
 
-    ``problems``: a problem for each record, where the output head was trained too.  (records, H) of a problem with
-    attention heads, else (records,).
+    Both (records, H) of a problem with attention heads, each for its own selection; else (records,).
     """
-    data, (records, H, dk, dz) = problem.data, weights.shape
+    problem, data = run.problem, run.data
+    alone = problem.heads is None
+    selected = run.selected if selected is None else selected
+    selections = [Selection(data, part) for part in ([selected] if alone else selected)]
+    weights = weights[:, None] if alone else weights
+    records, H, dk, dz = weights.shape
     low, high = np.empty((2, records, H))
-    chunk = 1 if problems is not None else max(1, AT_ONCE // (H * max(int(data.indptr[-1]), dk * dz)))
+    heads = None if run.head_records is None else run.head_records[-records:]  # of the output, trained too
+    chunk = 1 if heads is not None else max(1, AT_ONCE // (H * max(int(data.indptr[-1]), dk * dz)))
     for first in range(0, records, chunk):
         part = slice(first, first + chunk)
         W = np.ascontiguousarray(weights[part])
-        at = problem if problems is None else problems[first]
+        at = problem if heads is None else problem.with_head(run.start.from_row(heads[first]))
         delta = at.logit_gradients(W.reshape(-1, dk, dz), None, None)[0].reshape(len(W), H, -1)
         for h, chosen in enumerate(selections):
             low[part, h], high[part, h] = intervals(data, chosen, W[:, h], delta[:, h], norm)
-    return (low[:, 0], high[:, 0]) if problem.heads is None else (low, high)
+    return (low[:, 0], high[:, 0]) if alone else (low, high)

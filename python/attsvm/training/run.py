@@ -2,41 +2,25 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from ..attention.data import Data, fits
-from ..attention.selection import Selection, number_undecided, undecided
+from ..attention.selection import undecided
 from ..common.check import as_norm, check_shapes
 from ..common.metric import Metric, as_metric
-from ..common.norms import norm_name
 from ..common.result import Result
 from ..common.types import MetricLike, Norm
 from .direction import next_step
-from .margins import record_intervals
+from .margins import proved_by
+from .printed import lines_of, message_of, title_of
 from .problem import Problem
 from .rules import RULES, part_of
 
 __all__ = ["Run"]
-
-MESSAGES = {
-    "completed": "made all its steps, to {}",
-    "stationary": "ended at {}: the gradient is exactly zero",
-    "target reached": "ended at {}: the loss has come down to the target of the Polyak step",
-    "stopped": "ended at {}: the callback returned True",
-    "running": "has come to {}",
-    "interrupted": "was interrupted after {}",
-    "overflow": "ended after {}: weights or logits left the range of double precision",
-    "gradient not finite": "ended after {}: the gradient left the range of double precision",
-}
-
-RUNS_SHOWN = 8  # of several side by side, when printed
-DIGITS = 4  # of the ends of an interval, when printed
 
 
 @dataclass(repr=False, eq=False)
@@ -154,11 +138,7 @@ class Run(Result):
 
     @property
     def message(self) -> str:
-        said = MESSAGES[self.status].format(f"step {self.steps[-1]}" if len(self.steps) else "its first record")
-        own = self.problem.own_loss
-        if self.status != "stationary" or own is None or len(own.functions) == 3:
-            return said
-        return f"{said}, as it is where the derivative of the loss underflows: give the log of its size as loss[2]"
+        return message_of(self)
 
     @property
     def head(self) -> Any:
@@ -267,11 +247,12 @@ class Run(Result):
         >>> bool((low <= margin).all() and (margin <= high).all() and high[-1] < 1.03 * low[-1])
         True
         """
-        kind = self.own_norm if norm is None and metric is None else self._asked_norm(norm, metric)
+        own = norm is None and metric is None
+        kind = self.own_norm if own else self.problem.read_norm("frobenius" if norm is None else norm, metric)
         if self.stacked:
-            several = [self[r]._intervals(kind, selected, self.weights[r]) for r in range(len(self.W))]
+            several = [proved_by(self[r], kind, selected, self.weights[r]) for r in range(len(self.W))]
             return np.stack([low for low, _ in several]), np.stack([high for _, high in several])
-        return self._intervals(kind, selected, self.weights)
+        return proved_by(self, kind, selected, self.weights)
 
     @property
     def own_norm(self) -> Norm | Metric:
@@ -281,20 +262,6 @@ class Run(Result):
         if self.metric is not None and self.problem.heads is None:
             return as_metric("metric", self.metric, *self.W.shape[-2:])
         return as_norm("p", self.p) if self.rule == "mirror" else RULES[self.rule].norm
-
-    def _asked_norm(self, norm: Any, metric: Any) -> Norm | Metric:
-        return self.problem.read_norm("frobenius" if norm is None else norm, metric)
-
-    def _intervals(self, kind: Norm | Metric, selected: Any, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Of one run, at records of these weights, the last of those recorded."""
-        heads = None if self.head_records is None else self.head_records[-len(weights) :]
-        problems = None if heads is None else [self.problem.with_head(self.start.from_row(row)) for row in heads]
-        chosen = self.selected if selected is None else selected
-        if self.problem.heads is None:
-            one = Selection(self.data, chosen)
-            return record_intervals(self.problem, problems, [one], weights[:, None], kind)
-        several = [Selection(self.data, part) for part in chosen]
-        return record_intervals(self.problem, problems, several, weights, kind)
 
     def select(self, data: Data) -> Any:
         """The token that the last weights prefer for each query of other data; the lowest index on a tie.
@@ -323,48 +290,10 @@ class Run(Result):
         return _each(data.select, self.W)
 
     def _title(self) -> str:
-        trained = "W" if self.K is None else f"K, Q (m={self.K.shape[-1]})"
-        trained += "" if self.start is None else f" and {', '.join(self.start.names)}"
-        if len(self.steps) == 0:
-            return f"Run on {trained}: {self.status} before the first record"
-        if self.stacked:
-            return f"{len(self.W)} runs of {self.steps[-1]} steps on {trained}: {self.status}"
-        return f"Run of {self.steps[-1]} steps on {trained}: {self.status}"
+        return title_of(self)
 
     def _lines(self) -> list[tuple[str, str]]:
-        if len(self.steps) == 0:
-            return []
-        if self.stacked:
-            ends = zip(self.loss[:RUNS_SHOWN, -1], self.norm[:RUNS_SHOWN, -1], strict=True)
-            lines = [("run", "loss      norm of W")]
-            lines += [(str(r), f"{loss:<9.6g} {norm:.6g}") for r, (loss, norm) in enumerate(ends)]
-            return lines + [("...", "")] * (len(self.W) > RUNS_SHOWN)
-        ended = [("", self.message)] if self.status not in ("completed", "running") else []
-        return [
-            *ended,
-            ("loss", f"{self.loss[0]:.6g} -> {self.loss[-1]:.6g}"),
-            ("norm of W", f"{self.norm[0]:.6g} -> {self.norm[-1]:.6g}"),
-            ("log grad norm", f"{self.log_grad_norm[0]:.6g} -> {self.log_grad_norm[-1]:.6g}"),
-            *self._proved(),
-            *self._open(),
-            ("records", f"{len(self.steps)}"),
-        ]
-
-    def _open(self) -> list[tuple[str, str]]:
-        count, queries = number_undecided(self)
-        return [("undecided", f"{count} of {queries} queries: their attention has not chosen yet")] if count else []
-
-    def _proved(self) -> list[tuple[str, str]]:
-        """What the last weights prove, where there is one margin."""
-        if self.problem.heads is not None or self.data.none or not np.isfinite(self.W).all():
-            return []
-        kind = self.own_norm
-        try:
-            low, high = (float(end[-1]) for end in self._intervals(kind, None, self.weights[-1:]))
-        except FloatingPointError:  # the logits overflow
-            return []
-        norm = "" if kind == "frobenius" else f", {norm_name(kind)} norm"
-        return [("margin", f"{rounded(low, ROUND_FLOOR)} .. {rounded(high, ROUND_CEILING)} (proved){norm}")]
+        return lines_of(self)
 
     def columns(self) -> dict[str, Any]:
         runs, records = (len(self.W) if self.stacked else 1), len(self.steps)
@@ -378,13 +307,6 @@ def _over(probabilities: Any, single: bool) -> Any:
     if isinstance(probabilities, list):
         return [undecided(part, single) for part in probabilities]
     return undecided(probabilities, single)
-
-
-def rounded(number: float, rounding: str) -> str:
-    """A few digits of a number, in one direction: what is proved of it stays true."""
-    if not math.isfinite(number) or number == 0:
-        return f"{number:g}"
-    return f"{float(Context(prec=DIGITS, rounding=rounding).create_decimal(number)):g}"
 
 
 def _each(function: Any, W: np.ndarray) -> Any:
