@@ -30,8 +30,9 @@ from .theory.joint import label_svm, relaxed_margins
 from .theory.margin_share import margin_share
 from .theory.regularization_path import Path, regularization_path
 from .theory.token_sets import Decomposition, decompose, selected_sets, tokens_kept
+from .training.gradient import Gradient
 from .training.output_head import CallableHead, LinearHead, MLPHead, QuadraticHead
-from .training.problem import Gradient, Problem
+from .training.problem import Problem
 from .training.run import Run
 from .training.softmax_head import SoftmaxHead
 from .training.train import train

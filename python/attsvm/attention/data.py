@@ -7,26 +7,22 @@ and, for each query, the contiguous tokens ``start .. stop - 1`` it sees.  ``kin
 from __future__ import annotations
 
 import functools
-import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import _core
-from ..common.check import as_count, as_doubles, as_floats, as_numeric, as_parts, check_shape
+from ..common.check import as_count, as_floats, as_numeric, as_parts, check_shape
 from ..common.storage import storable
 from .layout import Layout, NoSequences, Shape
+from .windows import Windows, powers_of
 
-__all__ = ["Data", "fits", "largest"]
-
-
-# Tokens or queries further from 1 than this could overflow or underflow when their products are squared.
-SAFE, LEAST = 2.0**200, 2.0**-200
+__all__ = ["Data", "check_data", "fits"]
 
 
 @storable
-class Data:
+class Data(Windows):
     """Tokens, queries and who sees what: logits ``keys[t] . (W query)`` over each query's window.
 
     Made by :func:`cross_attention`, :func:`self_attention`, :func:`causal_attention` and :func:`prompt_attention`.
@@ -52,7 +48,6 @@ class Data:
     """
 
     none = False  # no sequences
-    identity = False  # of the tokens of a vocabulary
     _shapes: tuple[tuple[int, ...], tuple[int, ...]]  # of X and Z, as long as the layout has not been asked for
     _causal: bool
 
@@ -80,7 +75,7 @@ class Data:
         data.handle, data.keys, data.queries, largest_key, largest_query = made
         data.name, data.given_values, data._shapes, data._causal = name, None, (X.shape, Z.shape), causal
         data.single = len(Z.shape) == 2
-        if _powers(largest_key, largest_query) is None:  # others are found by the first solve, of X as it is then
+        if powers_of(largest_key, largest_query) is None:  # others are found by the first solve, of X as it is then
             data.powers = None
         if not causal:
             data.choosing = None
@@ -92,52 +87,6 @@ class Data:
         (n, T, _), queries = self._shapes
         counts = np.full(n, 1 if self.single else queries[1], dtype=np.intp)
         return Layout(np.full(n, T, dtype=np.intp), counts, self.single, self._causal)
-
-    @functools.cached_property
-    def stored(self) -> Any:
-        """The windows with every key in memory, as solvers and fixed scores need them."""
-        if not self.identity:
-            return self.handle
-        return _core.windows(as_doubles(self.keys), self.queries, self.start, self.stop)
-
-    @functools.cached_property
-    def _index(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        return _core.index(self.handle)
-
-    @property
-    def start(self) -> np.ndarray:
-        return self._index[0]
-
-    @property
-    def stop(self) -> np.ndarray:
-        return self._index[1]
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """How many tokens each query sees."""
-        return self.stop - self.start
-
-    @property
-    def indptr(self) -> np.ndarray:
-        """Where the entries of query q lie in flat arrays: ``indptr[q] .. indptr[q + 1] - 1``; read-only."""
-        return self._index[2]
-
-    def query_of(self) -> np.ndarray:
-        """The query of every entry."""
-        return np.repeat(np.arange(len(self.queries)), self.lengths)
-
-    def token_of(self) -> np.ndarray:
-        """The token of every entry, as a row of ``keys``."""
-        return np.arange(self.indptr[-1]) + np.repeat(self.start - self.indptr[:-1], self.lengths)
-
-    def query_at(self, entries: Any) -> Any:
-        """The query of these entries."""
-        return np.searchsorted(self.indptr, entries, side="right") - 1
-
-    @functools.cached_property
-    def rows(self) -> int:
-        """One for every token that is not selected."""
-        return _core.entries(self.handle) - len(self.queries)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Data, tuple(self._state().values())
@@ -169,16 +118,6 @@ class Data:
     @property
     def values(self) -> np.ndarray:
         return self.keys if self.given_values is None else self.given_values
-
-    @property
-    def dk(self) -> int:
-        """Length of a key."""
-        return self.keys.shape[1]
-
-    @property
-    def dz(self) -> int:
-        """Length of a query."""
-        return self.queries.shape[1]
 
     def __len__(self) -> int:
         """Number of queries."""
@@ -230,47 +169,6 @@ class Data:
             f"<attsvm {self.name}: {len(self)} queries over {len(self.keys)} tokens, {window} tokens each, "
             f"dk={self.dk}, dz={self.dz}{single}>"
         )
-
-    @functools.cached_property
-    def powers(self) -> tuple[int, int] | None:
-        """Powers of two by which keys and queries are divided for the SVM, so that squares of their products are in
-        range; None: they are as they come."""
-        sizes = self.largest_key, largest(self.queries)
-        if not all(map(math.isfinite, sizes)):
-            self.check_finite()
-        return _powers(*sizes)
-
-    @functools.cached_property
-    def largest_key(self) -> float:
-        """Of the absolute values; that of all keys, whichever the queries see."""
-        return 1.0 if self.identity else largest(self.keys)
-
-    @functools.cached_property
-    def choosing(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Which queries see several tokens, and their entries; None: all do, or none does."""
-        lengths = self.lengths
-        several = lengths > 1
-        return None if several.all() or not several.any() else (several, np.repeat(several, lengths))
-
-    def in_range(self) -> Any:
-        """The windows of keys and queries over their powers of two, of the choosing queries alone."""
-        keys, queries, start, stop = np.ascontiguousarray(self.keys), self.queries, self.start, self.stop
-        if self.powers is not None:
-            keys = np.ldexp(keys.astype(np.float64), -self.powers[0])
-            queries = np.ldexp(queries, -self.powers[1])
-        if self.choosing is not None:
-            queries, start, stop = (array[self.choosing[0]] for array in (queries, start, stop))
-        return _core.windows(keys, queries, start, stop)
-
-    def check_finite(self) -> None:
-        """Raises ValueError where X or Z, finite when the data were made, have been changed since."""
-        for name, array in (("X", self.keys), ("Z", self.queries)):
-            if not (self.identity and name == "X") and not math.isfinite(largest(array)):
-                row, column = (int(i) for i in np.argwhere(~np.isfinite(array))[0])
-                raise ValueError(
-                    f"{name} must stay finite, got {array[row, column]} in row {row}, column {column} of its vectors: "
-                    "it was changed after the data were made"
-                )
 
     def logits(self, W: ArrayLike) -> np.ndarray | list[np.ndarray]:
         """Logit ``keys[t] . (W query)`` of every token a query sees.
@@ -435,20 +333,6 @@ def fits(name: str, data: Any, W: np.ndarray) -> None:
             f"{name} must have tokens and queries of lengths (dk, dz) = {W.shape[-2:]} as the weights, "
             f"got {(data.dk, data.dz)}"
         )
-
-
-def largest(array: np.ndarray) -> float:
-    """Of the absolute values."""
-    size = _core.largest(array)
-    assert size is not None  # the arrays of data are as C reads them
-    return size
-
-
-def _powers(largest_key: float, largest_query: float) -> tuple[int, int] | None:
-    """See :attr:`Data.powers`."""
-    if (largest_key == 0 or LEAST < largest_key < SAFE) and (largest_query == 0 or LEAST < largest_query < SAFE):
-        return None
-    return math.frexp(largest_key)[1], math.frexp(largest_query)[1]
 
 
 def _identity(N: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""A loss of the user's own: any decreasing function of ``u = y head(o)``."""
+"""The losses that are looked at first: one of the user's own, any decreasing function of ``u = y head(o)``, and log."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import numpy as np
 
 from ..common.check import as_floats, as_numeric
 
-__all__ = ["CallableLoss"]
+__all__ = ["CallableLoss", "check_log_loss"]
 
 GRID = np.linspace(-10.0, 10.0, 401)  # where the derivative is looked at first, for heads that are not linear
 AGREE = 1e-6  # of the logarithm given with that of the derivative
+# Of the largest score: a product v.x that is zero comes out as far below zero as its terms, which are larger, round.
+ROUNDED = 1e-11
 
 
 class CallableLoss:
@@ -64,3 +66,16 @@ class CallableLoss:
                 f"at u = {u[wrong][0]:g}"
             )
         return derivative
+
+
+def check_log_loss(scores: Any, indptr: np.ndarray) -> None:
+    """Raises unless these are scores y v.x that go with the log loss; rounds up those that are zero."""
+    if scores is None:
+        raise ValueError("loss='log' goes with a LinearHead and heads=None")
+    best = np.maximum.reduceat(scores, indptr[:-1])
+    if scores.min() < -ROUNDED * best.max() or best.min() <= 0:
+        raise ValueError(
+            "loss='log' needs scores y v.x that are nowhere negative, with a positive one for every query; "
+            f"got a least score of {scores.min():g} and a query whose best is {best.min():g}"
+        )
+    np.maximum(scores, 0, out=scores)

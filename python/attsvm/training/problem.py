@@ -5,39 +5,26 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import _core
-from ..attention.data import LEAST, Data, check_data, largest
+from ..attention.data import Data, check_data
+from ..attention.windows import LEAST, largest
 from ..common.check import as_choice, as_count, as_doubles, as_floats, as_numeric, as_parts, check_finite
 from ..common.storage import storable
 from ..common.types import Loss
+from .gradient import Gradient, of_order_one
 from .learning_rate import squares
-from .loss import CallableLoss
+from .loss import CallableLoss, check_log_loss
 from .margins import ProvesMargins
 from .output_head import CallableHead, LinearHead, MLPHead, QuadraticHead
 
-__all__ = ["Gradient", "Problem"]
+__all__ = ["Problem"]
 
-COMBINATIONS = ("sum", "concatenate")
-# Of the largest score: a product v.x that is zero comes out as far below zero as its terms, which are larger, round.
-ROUNDED = 1e-11
 LEAST_PRODUCT = -305  # power of ten: sums of smaller products lose digits, then become zero
-
-
-class Gradient(NamedTuple):
-    """A gradient kept in range: the true one is ``exp(log_scale)`` times the arrays.
-
-    With ``heads=H`` the arrays have H matrices, each with a scale of its own in ``log_scale (H,)``.
-    """
-
-    W: np.ndarray | None
-    K: np.ndarray | None
-    Q: np.ndarray | None
-    log_scale: float | np.ndarray
 
 
 @storable
@@ -110,13 +97,13 @@ class Problem(ProvesMargins):
         self.data = data
         self.head = head
         self.heads = None if heads is None else as_count("heads", heads, 1)
-        self.combine = as_choice("combine", combine, COMBINATIONS)
+        self.combine = as_choice("combine", combine, ("sum", "concatenate"))
         self.given_loss: Any = loss if isinstance(loss, tuple) else as_choice("loss", loss, _core.LOSS)
         self.labels = np.ones(len(data.queries)) if y is None else _labels(y, data)
         values = data.values
-        concatenated = combine == "concatenate" and self.heads is not None
+        self.concatenated = combine == "concatenate" and self.heads is not None
         v: Any
-        v, a, lam, function = head.parameters(data, values.shape[1] * (self.heads if concatenated else 1))
+        v, a, lam, function = head.parameters(data, values.shape[1] * (self.heads if self.concatenated else 1))
         self.fixed_scores: np.ndarray | None = None  # of a linear head: values need not be kept
         self._general: tuple[Any, ...] | None = None  # of any other: values; kind, v, a, lam
         if head.kind == "linear" and self.heads is None:
@@ -125,8 +112,7 @@ class Problem(ProvesMargins):
         self.own_loss: CallableLoss | None = None
         if isinstance(loss, tuple):
             scores = self.fixed_scores  # of which every output is a mean
-            count = 0 if data.none else 401
-            grid = None if scores is None else np.linspace(scores.min(), scores.max(), count)
+            grid = None if scores is None else np.linspace(scores.min(), scores.max(), 0 if data.none else 401)
             self.own_loss = CallableLoss(loss, grid)
         self.loss_name = str(self.given_loss) if self.own_loss is None else self.own_loss.name
         self.functions = function, None if self.own_loss is None else self.own_loss.evaluate
@@ -136,7 +122,7 @@ class Problem(ProvesMargins):
             kept = None if data.identity and data.given_values is None else as_doubles(values)
             self._general = kept, (_core.HEAD[head.kind], v, a, lam)
         if loss == "log" and not data.none:
-            self._check_log_loss()
+            check_log_loss(self.fixed_scores, data.indptr)
         self.from_scores = self._general is None  # C reads nothing but fixed scores
         self.objective = self.capsule()
 
@@ -174,17 +160,14 @@ class Problem(ProvesMargins):
             loss = _core.LOSS["linear"]
         if self._general is not None:
             values, head = self._general
-            concatenated = self.combine == "concatenate" and self.heads is not None
-            return _core.objective(
-                self.data.handle, loss, None, values, self.labels, head, self.heads or 1, concatenated
-            )
+            several = self.heads or 1, self.concatenated
+            return _core.objective(self.data.handle, loss, None, values, self.labels, head, *several)
         given = (as_doubles(self.data.values), self.labels) if trains_head else (None, None)
         return _core.objective(self.data.stored, loss, scores, *given, None, 1, False)  # type: ignore[call-arg]
 
     def with_head(self, head: Any) -> Problem:
         """The same problem with another output head."""
-        state: dict[str, Any] = self._state() | {"head": head}
-        return Problem(**state)
+        return Problem(**(self._state() | {"head": head}))
 
     def _state(self) -> dict[str, Any]:
         names = ("data", "y", "head", "heads", "combine")
@@ -193,18 +176,6 @@ class Problem(ProvesMargins):
     def __reduce__(self) -> tuple[Any, ...]:
         make = functools.partial(Problem, heads=self.heads, combine=self.combine)  # type: ignore[arg-type]
         return make, (self.data, self.y, self.head, self.given_loss)
-
-    def _check_log_loss(self) -> None:
-        if self.head.kind != "linear" or self.heads is not None:
-            raise ValueError("loss='log' goes with a LinearHead and heads=None")
-        scores: Any = self.fixed_scores  # of a linear head, so there are some
-        best = np.maximum.reduceat(scores, self.data.indptr[:-1])
-        if scores.min() < -ROUNDED * best.max() or best.min() <= 0:
-            raise ValueError(
-                "loss='log' needs scores y v.x that are nowhere negative, with a positive one for every query; "
-                f"got a least score of {scores.min():g} and a query whose best is {best.min():g}"
-            )
-        np.maximum(scores, 0, out=scores)
 
     def require_linear(self) -> None:
         """Raises where a theory of fixed scores does not apply: other heads, several attention heads, no queries."""
@@ -241,7 +212,7 @@ class Problem(ProvesMargins):
         """``y head(value)`` of every entry."""
         if self.fixed_scores is not None:
             return self.fixed_scores
-        if self.combine == "concatenate" and self.heads is not None:
+        if self.concatenated:
             raise ValueError("combine='concatenate' with several heads has no scores: the head reads no single token")
         data, function, (values, head) = self.data, self.functions[0], self._general  # type: ignore[misc]
         values, lengths, scores = data.values if values is None else values, data.lengths, np.empty(data.indptr[-1])
@@ -335,11 +306,7 @@ class Problem(ProvesMargins):
             raise FloatingPointError(f"the gradient cannot be computed: {error}") from None
         arrays = [a for a in found if a is not None]
         if scaled:
-            # Order one whatever the windows' own scales were, each attention head by itself.
-            largest = np.max([np.abs(a).max(axis=(1, 2)) for a in arrays], axis=0)
-            flat = largest == 0
-            arrays = [a / np.where(flat, 1.0, largest)[:, None, None] for a in arrays]
-            scale = np.where(flat, -np.inf, scale + np.log(np.where(flat, 1.0, largest)))
+            arrays, scale = of_order_one(arrays, scale)
         else:
             arrays = [a * np.exp(scale)[:, None, None] for a in arrays]
         if self.heads is None:
@@ -359,11 +326,8 @@ class Problem(ProvesMargins):
     def read_weights(self, W: Any, K: Any, Q: Any, runs: int | None = None) -> tuple[Any, ...]:
         """(W, None, None) or (None, K, Q), checked, with the matrices of all runs and heads along the first axis."""
         dk, dz = self.data.dk, self.data.dz
-        before = "" if runs is None else "runs, "
-        before, stack = (
-            before + ("" if self.heads is None else "H, "),
-            [a for a in (runs, self.heads) if a is not None],
-        )
+        stack = [a for a in (runs, self.heads) if a is not None]
+        before = "runs, " * (runs is not None) + "H, " * (self.heads is not None)
         if W is not None:
             if K is not None or Q is not None:
                 raise ValueError("give either W, or K and Q, not both")
@@ -388,8 +352,7 @@ def _log10_largest(array: Any) -> float:
 
 
 def _labels(y: Any, data: Data) -> np.ndarray:
-    ragged = not data.layout.uniform
-    flat = as_doubles(data.layout.flatten_queries("y", as_parts("y", y, ragged, as_numeric)))
+    flat = as_doubles(data.layout.flatten_queries("y", as_parts("y", y, not data.layout.uniform, as_numeric)))
     wrong = flat[np.abs(flat) != 1]
     if wrong.size and not data.none:
         advice = ": from labels 0 and 1 make 2 * y - 1" if np.isin(flat, (0, 1)).all() else ""
