@@ -125,9 +125,9 @@ def test_equality_sees_every_number(case):
     assert result != "something else" and (result == 1) is False
     changed = copy.deepcopy(result)
     if isinstance(changed, attsvm.Separation):
-        changed._answer[2][-1] += 1e-15
+        changed.answer[2][-1] += 1e-15
     elif isinstance(changed, attsvm.Diagnosis):
-        changed.solution._answer[2][-1] += 1e-15
+        changed.solution.answer[2][-1] += 1e-15
     elif isinstance(changed, attsvm.NextToken):
         changed.graphs[3][-1, 1] += 1
     else:

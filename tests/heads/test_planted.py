@@ -11,7 +11,7 @@ from attsvm import heads
 from attsvm.heads import analysis, fit
 from attsvm.heads.choices import _nearest, best_rule, hard_queries
 from attsvm.heads.controls import gaussian_factors, null_head, random_rows, shuffled_factors, student
-from attsvm.svm.solve import solve_request
+from attsvm.svm.methods import solve_request
 
 T = 4
 

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import attsvm
 import numpy as np
 import pytest
-from attsvm.svm import solve, uniqueness, warm_start
+from attsvm.svm import methods, solve, uniqueness, warm_start
 from attsvm.theory import margin_share, projected_descent
 
 
@@ -230,12 +230,15 @@ def test_feasibility_is_told_in_the_norm_asked(drawn, norm):
 
 
 def test_a_solver_gets_what_was_asked(drawn, monkeypatch):
-    seen, real = [], solve.METHODS["hard"]["nuclear"]["interior"]
-    monkeypatch.setitem(solve.METHODS["hard"]["nuclear"], "interior", lambda *given: seen.append(given) or real(*given))
+    seen, named = [], methods.METHODS["hard"]["nuclear"]
+    real = named["interior"]
+    monkeypatch.setitem(
+        methods.METHODS["hard"]["nuclear"], "interior", lambda *given: seen.append(given) or real(*given)
+    )
     data = attsvm.cross_attention(drawn.X, drawn.Z)
     selection = attsvm.solve_svm(data, [0] * 6).selection
     start = np.ones(30), np.eye(4), lambda *_: None
-    solve.solve_request(data, solve.Request(selection, "nuclear", "interior", 1e-5, 70, None, None, *start))
+    methods.solve_request(data, methods.Request(selection, "nuclear", "interior", 1e-5, 70, None, None, *start))
     _, reference, kept, rhs, *numbers, dual, W, report = seen[0]
     assert (kept, rhs, *numbers) == (None, None, 1e-5, 70, 0.0, 2.0, 0) and reference is selection.reference
     assert all(given is asked for given, asked in zip((dual, W, report), start, strict=True))

@@ -126,8 +126,8 @@ def test_python_between_the_calls_has_a_partial_too(place, monkeypatch):
             return kept(*arguments)
         raise KeyboardInterrupt
 
-    kept = getattr(attsvm.svm.solve, place)
-    monkeypatch.setattr(attsvm.svm.solve, place, interrupted)
+    kept = getattr(attsvm.svm.methods, place)
+    monkeypatch.setattr(attsvm.svm.methods, place, interrupted)
     with pytest.raises(KeyboardInterrupt) as stopped:
         attsvm.solve_svm(data, selected)
     partial = stopped.value.partial

@@ -130,7 +130,7 @@ def test_a_multiplier_at_rounding_level_is_no_support(scale):
     data = attsvm.cross_attention(scale * rng.standard_normal((6, 8, 10)), rng.standard_normal((6, 10)))
     sol = attsvm.solve_svm(data, [0] * 6)
     as_left = copy.deepcopy(sol)
-    multipliers = as_left._answer[2].reshape(6, 8)  # the reference's is not read
+    multipliers = as_left.answer[2].reshape(6, 8)  # the reference's is not read
     multipliers[multipliers == 0] = 1e-14 * multipliers.max()
     assert 0 < sol.support.sum() < 42 and (as_left.dual > 0).all()
     np.testing.assert_array_equal(as_left.support[:, 1:], sol.support[:, 1:])

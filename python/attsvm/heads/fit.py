@@ -11,9 +11,10 @@ from ..attention.data import Data
 from ..attention.selection import Selection
 from ..common.check import check_shapes
 from ..common.storage import storable
+from ..svm.methods import solve_request
 from ..svm.request import Request
 from ..svm.separation import Separation
-from ..svm.solve import solve_request, solve_svm
+from ..svm.solve import solve_svm
 from .cases import Cases, as_cases
 from .model import Head
 

@@ -20,10 +20,10 @@ import numpy as np
 from .. import check
 from ..common.files import replacing
 from .separation import Separation
+from .support import ROUNDED, log_pulls
 
 DEPENDENT = 1e-9  # of the largest: what is left of an equation that depends on others
 BINDING = 1e-6  # of the largest margin asked: W exceeds less where it is held
-NOISE = 1e-12  # of the largest pull of a multiplier: what interior points leave on rows that are not needed
 BITS = (28, 44, 53)  # of an inverse, the fewest that do: products of short integers are fast
 MOST_DEPENDED = 12  # equations on which another depends: exact factors of 40 take minutes
 NUDGES = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10, 1e-9)  # of W, into the margins that it misses by rounding
@@ -89,7 +89,7 @@ class _Rows:
         reference = self.token == self.selected[self.query]
         self.kept = reference if selection.kept is None else selection.kept[entries]
         self.rhs = None if selection.rhs is None else np.ldexp(selection.rhs[entries], selection.power)
-        self.sol, self.several = sol, selection.kept is not None
+        self.sol, self.entries, self.several = sol, entries, selection.kept is not None
         self.dual = np.where(reference, 0.0, sol.flat_dual[entries])
         self.equation = self.kept & ~reference
         a, t = self.start[self.query] + self.selected[self.query], self.start[self.query] + self.token
@@ -97,11 +97,6 @@ class _Rows:
 
     def differences(self, rows: np.ndarray) -> np.ndarray:
         return self.keys[self.chosen[rows]] - self.keys[self.key[rows]]
-
-    def sizes(self) -> np.ndarray:
-        """Of the rows: the largest number of x_a - x_t times that of z."""
-        rows = np.arange(len(self.query))
-        return np.abs(self.differences(rows)).max(axis=1) * np.abs(self.queries).max(axis=1)[self.query]
 
     def combined(self, dual: np.ndarray) -> np.ndarray:
         """``sum dual (x_a - x_t) z^T``."""
@@ -204,8 +199,10 @@ def _equations_of_weights(rows: _Rows) -> dict[str, Any]:
 def _contradictions(rows: _Rows) -> Iterator[dict[str, Any]]:
     exact = {"lift": False, "basis": [], "dependent": [], "inverse": []}
     yield rows.file("infeasible", rows.dual, None, exact)  # copies, zero queries, cycles
-    pull = np.abs(rows.dual) * rows.sizes()
-    needed = np.where(pull > NOISE * pull.max(), rows.dual, 0.0)
+    at = np.flatnonzero(rows.dual)
+    pull = log_pulls(rows.sol, rows.entries[at])
+    needed = np.zeros(len(rows.dual))
+    needed[at] = np.where(pull > pull.max(initial=-np.inf) + math.log(ROUNDED), rows.dual[at], 0.0)
     for dual in (*_of_one_query(rows, needed), needed, rows.dual):
         for lift in (False, True):
             found = _contradiction(rows, dual, lift)

@@ -15,16 +15,16 @@ from ..common.check import as_choice, as_count, as_norm, as_number, as_numeric, 
 from ..common.metric import Metric, as_metric
 from ..common.norms import norm_name
 from ..common.result import Result, interval_bar
+from .message import message_of
 from .request import Answer, Request
+from .support import holding
 from .uniqueness import is_unique
 
 __all__ = ["Separation"]
 
 # Singular values below this part of the largest are not part of the rank: a gap of 1e-9 fixes W to about 5e-5.
 RANK_TOLERANCE = 1e-4
-ROWS_SHOWN = 4  # of a certificate, listed one by one
-ROUNDED = 1e-12  # of the largest multiplier, each times the size of its row: what sums of thousands of rows leave
-CHUNK = 65536  # rows whose sizes are taken at a time
+STATE = ("data", "selection", "norm", "method", "C", "status")  # in files, with the answer
 SHARDED = "working set"  # the method of an answer whose rows are sharded
 
 
@@ -92,12 +92,7 @@ class Separation(Result):
         self.data, self.selection, self.norm, self.C = data, request.selection, request.norm, request.C
         self.method = answer.method or request.method
         self.status = "optimal" if answer.status == 0 else _core.STATUS[answer.status]
-        self._answer = answer
-
-    @property
-    def answer(self) -> Answer:
-        """As the solver gave it."""
-        return self._answer
+        self.answer = answer  # as the solver gave it
 
     @property
     def metric(self) -> Any:
@@ -106,34 +101,36 @@ class Separation(Result):
     @property
     def W(self) -> np.ndarray | None:
         open_ended = self.C is None and self.status not in ("optimal", "no constraint")
-        if self.status == "infeasible" or open_ended and not self._answer.lower > 0:
+        if self.status == "infeasible" or open_ended and not self.answer.lower > 0:
             return None
-        return self._answer.W
+        return self.answer.W
 
     @property
     def margin(self) -> float:
-        return math.nan if self.C is not None else self._answer.lower if self.status != "infeasible" else 0.0
+        return math.nan if self.C is not None else self.answer.lower if self.status != "infeasible" else 0.0
 
     @property
     def margin_bound(self) -> float:
-        return math.nan if self.C is not None else self._answer.upper
+        return math.nan if self.C is not None else self.answer.upper
 
     @property
     def gap(self) -> float:
-        lower, upper = self._answer.lower, self._answer.upper
-        if self.C is not None:
-            return 0.0 if upper == 0 else _gap(lower, upper)
-        return _gap(lower, upper) if self.W is not None else math.inf
+        lower, upper = self.answer.lower, self.answer.upper
+        if self.C is None and self.W is None:
+            return math.inf
+        if upper == 0 or lower == math.inf:
+            return 0.0
+        return max(upper / lower - 1, 0.0) if lower > 0 else math.inf  # rounding may swap bounds that are equal
 
     @property
     def objective(self) -> float:
         if self.C is not None:
-            return self._answer.upper
+            return self.answer.upper
         return 0.5 / self.margin / self.margin if self.W is not None and self.margin > 0 else math.inf
 
     @property
     def objective_bound(self) -> float:
-        lower, upper = self._answer.lower, self._answer.upper
+        lower, upper = self.answer.lower, self.answer.upper
         return lower if self.C is not None else 0.5 / upper / upper if upper > 0 else math.inf
 
     @property
@@ -146,15 +143,11 @@ class Separation(Result):
 
     @property
     def iterations(self) -> int:
-        return self._answer.iterations
-
-    @property
-    def entry(self) -> int:
-        return self._answer.entry
+        return self.answer.iterations
 
     @property
     def flat_dual(self) -> np.ndarray:
-        return self._answer.dual
+        return self.answer.dual
 
     @property
     def dual(self) -> Any:
@@ -180,38 +173,7 @@ class Separation(Result):
     @functools.cached_property
     def _holding(self) -> np.ndarray:
         """Which entries are support, flat."""
-        holding = self.flat_dual > 0
-        if self.selection.kept is not None:
-            holding &= ~self.selection.kept
-        entries = np.flatnonzero(holding)
-        pull = np.log(self.flat_dual[entries]) + self._log_sizes(entries)  # the numbers may leave double precision
-        largest = pull.max(initial=-np.inf)
-        if largest == -np.inf:  # none, or that of a copy or a zero query, whose row is zero
-            return holding
-        part = np.exp(pull - largest)
-        holding[entries] = part > ROUNDED
-        if self.status == "optimal" and self.C is None:  # else W and multipliers need not belong together
-            excess = self.data.flat_margins(self._answer.W, self.selection.reference)[entries]
-            if self.selection.rhs is None:
-                excess -= 1
-            else:
-                asked = np.ldexp(self.selection.rhs, self.selection.power)
-                excess = (excess - asked[entries]) / np.abs(asked).max()
-            holding[entries] &= part > excess
-        return holding
-
-    def _log_sizes(self, entries: np.ndarray) -> np.ndarray:
-        """Logarithms of the sizes of these rows: of the largest number in x_ref - x_t times that in z."""
-        data, sizes = self.data, np.empty(len(entries))
-        q = data.query_at(entries)
-        token, chosen = entries - data.indptr[q] + data.start[q], self.selection.reference[q] + data.start[q]
-        if data.identity:
-            sizes = (chosen != token) / 2
-        for k in range(0, 0 if data.identity else len(entries), CHUNK):
-            a, t = (data.keys[at[k : k + CHUNK]].astype(np.float64) / 2 for at in (chosen, token))
-            sizes[k : k + CHUNK] = np.abs(a - t).max(axis=1)
-        with np.errstate(divide="ignore"):
-            return np.log(sizes) + np.log(np.abs(data.queries).max(axis=1))[q]
+        return holding(self)
 
     @functools.cached_property
     def rank(self) -> int | None:
@@ -231,62 +193,11 @@ class Separation(Result):
     @property
     def message(self) -> str:
         """One sentence on what the status means here."""
-        if self.status == "optimal" and self.C is not None:
-            return f"no W has a smaller soft-margin objective (C={self.C:g}), to a relative {self.gap:.1e}"
-        if self.status == "optimal":
-            return (
-                f"every margin is at least {self._asked} and no smaller {self.norm_name} norm does it, "
-                f"to a relative {self.gap:.1e}"
-            )
-        if self.status == "feasible":
-            return "every margin is at least 1, though not with the least norm"
-        if self.status == "no constraint" and self.selection.rhs is not None:
-            return "zero weights reach every margin asked"
-        if self.status == "no constraint":
-            return "every query selects all the tokens it can tell apart, so zero weights do"
-        if self.status == "infeasible":
-            what = "rank the selected tokens first" if self.selection.rhs is None else "reach these margins"
-            impossible = self._impossible_pair() or f"no weights {what}: {self._proof}"
-            return impossible if self.C is not None else f"{impossible}; solve_svm(..., C=1.0) allows for exceptions"
-        if self.status == "stationary":
-            return f"a stationary point at this rank; its norm is at most {1 + self.gap:.6g} times the least"
-        if self.status == "undecided":
-            return "no separating weights were found, and no proof that there are none"
-        return f"stopped before the tolerance; the bounds hold to a relative {self.gap:.1e}"
-
-    @property
-    def _asked(self) -> str:
-        return "1" if self.selection.rhs is None else "what was asked"
+        return message_of(self)
 
     @property
     def norm_name(self) -> str:
         return norm_name(self.norm)
-
-    @property
-    def _proof(self) -> str:
-        entries = np.flatnonzero(self.flat_dual)
-        if len(entries) > ROWS_SHOWN:
-            return "the certificate combines the rows to zero"
-        q = self.data.query_at(entries)
-        chosen, token = self.selection.reference[q], entries - self.data.indptr[q]
-        rows = (f"query {i}, token {a} over {t}" for i, a, t in zip(q, chosen, token, strict=True))
-        return f"these rows combine to zero: {'; '.join(rows)}"
-
-    def _impossible_pair(self) -> str | None:
-        """The token that is a copy of the selected one, or the query that is zero."""
-        if self.entry < 0:
-            return None
-        q = int(self.data.query_at(self.entry))
-        token, chosen = int(self.entry - self.data.indptr[q]), int(self.selection.reference[q])
-        if not self.data.queries[q].any():
-            return f"query {q} is zero, so all its logits are 0 and it cannot prefer token {chosen}"
-        equals = f"in the window of query {q}, token {token} equals the selected token {chosen}"
-        if self.selection.kept is not None and self.selection.kept[self.entry]:
-            return f"{equals}, so no weights make their logits differ, as margins asks"
-        return (
-            f"{equals}, so no weights can prefer "
-            "one: select both by a bool selection, which asks for equal logits among the selected tokens"
-        )
 
     def select(self, data: Data) -> Any:
         """The token that ``W`` prefers for each query of other data; the lowest index on a tie.
@@ -395,7 +306,7 @@ class Separation(Result):
             lines += [
                 ("norm of W", f"{norm:.12g}"),
                 ("rank", f"{self.rank}"),
-                ("support", f"{int(np.concatenate([np.ravel(s) for s in _listed(self.support)]).sum())} tokens"),
+                ("support", f"{int(self._holding.sum())} tokens"),
                 ("method", f"{self.method}, {self.iterations} iterations"),
             ]
         return lines
@@ -423,15 +334,13 @@ class Separation(Result):
         return values if self.metric is None else values | {"norm": self.norm_name, "metric": self.metric}
 
     def _state(self) -> dict[str, Any]:
-        state = {name: getattr(self, name) for name in ("data", "selection", "norm", "method", "C", "status")}
-        return state | {"answer": self._answer[:-1]}  # the last is an exception, of an answer that never got here
+        return {name: getattr(self, name) for name in STATE} | {"answer": self.answer[:-1]}  # not its exception
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Separation:
         """Of a file, where anything may stand."""
         found, answer = cls.__new__(cls), Answer(*state["answer"])
-        for name in ("data", "selection", "norm", "method", "C", "status"):
-            setattr(found, name, state[name])
+        vars(found).update({name: state[name] for name in STATE}, answer=answer)
         data = found.data
         found.selection.check(data)
         as_choice("status", found.status, (*_core.STATUS.values(), "optimal", "feasible"))
@@ -447,14 +356,4 @@ class Separation(Result):
             raise ValueError(f"bounds must be numbers of at least 0, got {answer.lower!r} and {answer.upper!r}")
         if found.C is not None:
             as_number("C", found.C, above=0)
-        found._answer = answer
         return found
-
-
-def _gap(lower: float, upper: float) -> float:
-    """upper / lower - 1; rounding may put two bounds of the same number in the wrong order."""
-    return 0.0 if lower == math.inf else max(upper / lower - 1, 0.0) if lower > 0 else math.inf
-
-
-def _listed(shaped: Any) -> list[Any]:
-    return shaped if isinstance(shaped, list) else [shaped]

@@ -90,7 +90,7 @@ def _tell(sol: Separation | None, working: Data, workers: Workers) -> tuple[Any,
     """What the first worker has found: code, bounds, iterations, the entry that cannot be, W, multipliers."""
     numbers, W, dual = np.zeros(5), np.zeros((working.dk, working.dz)), np.zeros(working.indptr[-1])
     if sol is not None:
-        numbers[:] = CODES[sol.status], sol.margin, sol.margin_bound, sol.iterations, sol.entry
+        numbers[:] = CODES[sol.status], sol.margin, sol.margin_bound, sol.iterations, sol.answer.entry
         dual += sol.flat_dual
         W += 0.0 if sol.W is None else sol.W
     numbers, W, dual = (workers.first(a) for a in (numbers, W, dual))

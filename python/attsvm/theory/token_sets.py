@@ -16,9 +16,10 @@ from ..attention.selection import undecided as open_queries
 from ..common.check import as_floats, as_norm, as_number, as_numeric, as_parts, check_finite
 from ..common.result import Result
 from ..common.types import Norm
+from ..svm.methods import solve_request
 from ..svm.request import Request
 from ..svm.separation import Separation
-from ..svm.solve import solve_request, solve_svm
+from ..svm.solve import solve_svm
 from .conditions import correlation
 
 __all__ = ["Decomposition", "decompose", "selected_sets", "tokens_kept"]

@@ -1,0 +1,120 @@
+"""The methods of the solvers in C: which there are, and the answer of one in the units of the data."""
+
+from __future__ import annotations
+
+import logging
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from .. import _core
+from ..attention.data import Data
+from .cycle import cycle
+from .request import Answer, Request
+from .scale import OUT_OF_RANGE, in_units, scaled_number
+from .separation import Separation
+from .vocabulary import Vocabulary
+
+__all__ = ["METHODS", "methods_of", "solve_request"]
+
+logger = logging.getLogger(__name__)
+
+# The methods of a problem and a norm by their names, as the extension exports them.
+METHODS: dict[str, dict[str, dict[str, Any]]] = {"hard": {}, "soft": {}, "capped": {}}
+for name, (word, problems) in _core.METHOD.items():
+    for problem in problems.split():
+        METHODS[problem].setdefault(name.partition("_")[0], {})[word] = getattr(_core, name)
+# Rows up to which any method finds the contradiction of a cycle sooner than the search for it takes.
+CYCLE_ROWS = 400
+UNDECIDED = {word: code for code, word in _core.STATUS.items()}["undecided"]
+
+
+def solve_request(data: Data, request: Request) -> Separation:
+    """The answer of one method."""
+    methods = methods_of(request.norm, request.C, request.rank)
+    name = request.method if request.method in methods else next(iter(methods))  # "auto" where there is but one
+    if name != request.method:
+        request = replace(request, method=name)
+    if data.identity and all(part is None for part in (request.C, request.rank, request.selection.rhs)):
+        vocabulary = Vocabulary(data, request)
+        if len(vocabulary.first) < data.dk:
+            return _solve_kinds(data, request, vocabulary)
+    try:
+        if data.rows > CYCLE_ROWS and request.C is None and (dual := cycle(data, request.selection)) is not None:
+            known = replace(request, method="presolve", max_iter=0, dual=dual, W=None, report=None)
+            sol = Separation(data, known, _call(_core.presolve, data, known))
+            if sol.status == "infeasible":
+                return sol
+        answer = _call(methods[name], data, request)
+        sol = Separation(data, request, answer)
+        if logger.isEnabledFor(logging.DEBUG):
+            logger.debug(
+                "%s norm, %s on %d rows: %s after %d iterations, gap %.1e",
+                *(sol.norm_name, sol.method, data.rows, sol.status, sol.iterations, sol.gap),
+            )
+        if sol.status == "interrupted" or answer.exception is not None:
+            exception = answer.exception or KeyboardInterrupt()
+            exception.partial = sol  # type: ignore[attr-defined]
+            raise exception
+        return sol
+    except KeyboardInterrupt as interrupt:  # wherever it came
+        if not hasattr(interrupt, "partial"):
+            nothing = Answer(UNDECIDED, np.zeros((data.dk, data.dz)), np.zeros(data.indptr[-1]), 0.0, math.inf)
+            interrupt.partial = Separation(data, request, nothing)  # type: ignore[attr-defined]
+        raise
+
+
+def _solve_kinds(data: Data, request: Request, vocabulary: Vocabulary) -> Separation:
+    try:
+        return Separation(data, request, vocabulary.back(solve_request(vocabulary.data, vocabulary.request).answer))
+    except KeyboardInterrupt as interrupt:
+        partial: Any = interrupt.partial  # type: ignore[attr-defined]
+        partial = Separation(data, request, vocabulary.back(partial.answer))
+        interrupt.partial = partial  # type: ignore[attr-defined]
+        raise
+
+
+def methods_of(norm: str | float, C: float | None, rank: int | None) -> dict[str, Any]:
+    problem = "soft" if C is not None else "capped" if rank is not None else "hard"
+    return METHODS[problem][norm if isinstance(norm, str) else "entrywise"]
+
+
+def _call(solver: Any, data: Data, request: Request) -> Answer:
+    """The solver on data whose products are in range, its answer in the units given.  What it begins with (multipliers,
+    weights, a report) has no units: it is scaled to fit."""
+    powers, choosing, selection, norm, C = data.powers, data.choosing, request.selection, request.norm, request.C
+    power, p = sum(powers) if powers else 0, 2.0 if isinstance(norm, str) else norm
+    soft = 0.0 if C is None else scaled_number(C, 2 * power, "C in the units of W")
+    reference, kept, rhs, dual = selection.reference, selection.kept, selection.rhs, request.dual
+    if choosing is not None:  # a window of one token has no row, but would cost every product its share
+        queries, entries = choosing
+        if (reference[~queries] != 0).any():
+            raise ValueError(selection.outside(data))
+        reference = reference[queries]
+        kept, rhs, dual = (None if array is None else array[entries] for array in (kept, rhs, dual))
+    windows = data.stored if powers is None and choosing is None else data.in_range()
+    try:
+        found = solver(
+            windows, reference, kept, rhs, request.tol, request.max_iter, soft, p, request.rank or 0,
+            dual, request.W, request.report,
+        )  # fmt: skip
+    except IndexError:
+        raise ValueError(selection.outside(data)) from None
+    except FloatingPointError:  # a row's length: X or Z were changed since, or rows differ by too much
+        data.check_finite()
+        del data.powers
+        if data.powers != powers:
+            return _call(solver, data, request)
+        raise ValueError(OUT_OF_RANGE.format("rows too short or too long to square")) from None
+    answer = in_units(found, power, selection.power, C is not None, norm)
+    return answer if choosing is None else _over_all_entries(answer, choosing[1])
+
+
+def _over_all_entries(answer: Answer, entries: np.ndarray) -> Answer:
+    """The answer of some entries, in a place for each."""
+    dual = np.zeros(len(entries))
+    dual[entries] = answer.dual
+    where = int(np.flatnonzero(entries)[answer.entry]) if answer.entry >= 0 else -1
+    return Answer._make(answer)._replace(dual=dual, entry=where)
