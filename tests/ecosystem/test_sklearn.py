@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import pickle
 
 import attsvm
@@ -158,10 +157,3 @@ def test_selector_says_what_to_do():
     with pytest.raises(ValueError, match="X has 3 features, but TokenSelector is expecting 4"):
         model.predict(X[:, :, :3])
     assert pickle.loads(pickle.dumps(model)).separation_.margin == model.separation_.margin
-
-
-def test_examples_in_the_docstrings_run():
-    import attsvm.sklearn
-
-    result = doctest.testmod(attsvm.sklearn)
-    assert result.attempted > 10 and result.failed == 0

@@ -10,6 +10,7 @@ import pytest
 from attsvm import plot
 from attsvm.figures import local_convergence as figure
 from attsvm.figures._numpy import certificate, loss_gradient, softmax
+from attsvm.plot.curves import correlations
 from attsvm.report import tables as report
 from matplotlib.figure import Figure
 from pictures import assert_readable
@@ -183,7 +184,7 @@ def test_run_curves(one, ax):
 
 
 def test_correlation_from_zero_weights_starts_undefined(one):
-    curve = plot.correlations(np.stack([np.zeros((10, 10)), one.run.W]), one.run.W)
+    curve = correlations(np.stack([np.zeros((10, 10)), one.run.W]), one.run.W)
     assert np.isnan(curve[0]) and curve[1] == pytest.approx(1)
 
 

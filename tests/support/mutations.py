@@ -25,10 +25,10 @@ class Mutation(NamedTuple):
 SOFTMAX, LOSS, DESCENT = "csrc/attention/softmax.c", "csrc/training/loss.c", "csrc/training/descent.c"
 OBJECTIVE, LINEAR, PROJECTION = "csrc/training/objective.c", "csrc/training/linear.c", "csrc/training/projection.c"
 HEAD, GENERAL, CERTIFICATE = "csrc/training/head.c", "csrc/training/general.c", "csrc/svm/certificate.c"
-ROWS, SOLVE, SEPARATION = "csrc/svm/rows.c", "python/attsvm/svm/solve.py", "python/attsvm/svm/separation.py"
+ROWS, SOLVE, METHODS = "csrc/svm/rows.c", "python/attsvm/svm/solve.py", "python/attsvm/svm/methods.py"
 CONDITIONS, TOKEN_SETS = "python/attsvm/theory/conditions.py", "python/attsvm/theory/token_sets.py"
 DIAGNOSE, PROBLEM = "python/attsvm/theory/diagnose.py", "python/attsvm/training/problem.py"
-DATA, SAMPLE, PLOT = "python/attsvm/attention/data.py", "python/attsvm/sample.py", "python/attsvm/plot.py"
+DATA, SAMPLE, PLOT = "python/attsvm/attention/data.py", "python/attsvm/sample.py", "python/attsvm/plot/curves.py"
 UPDATE, ARGUMENTS = "csrc/training/update.c", "python/attsvm/training/arguments.py"
 ANALYSIS, CONTROLS = "python/attsvm/heads/analysis.py", "python/attsvm/heads/controls.py"
 REPORT, CHOICES = "python/attsvm/heads/report.py", "python/attsvm/heads/choices.py"
@@ -100,7 +100,7 @@ MUTATIONS = [
         ("farkas-always", CERTIFICATE, "return residual == 0 ? 0 : weight > 0 ? residual / weight : INFINITY;",
          "return 0;",
          "svm", "answers", "rank"),
-        ("nuclear-is-frobenius", SOLVE, "METHODS[problem][norm if isinstance(norm, str)",
+        ("nuclear-is-frobenius", METHODS, "METHODS[problem][norm if isinstance(norm, str)",
          'METHODS[problem]["frobenius" if isinstance(norm, str)', "svm", "nuclear",
          "local-convergence rank"),
         ("adjoint-sign", ROWS, "p[i] += weight * (number(a,", "p[i] -= weight * (number(a,", "svm", "solve", "rank"),
@@ -109,12 +109,12 @@ MUTATIONS = [
          "svm", "solve", "local-convergence"),
         ("rows-do-not-join", "csrc/svm/row_generation.c", "g->chosen[from + worst] = 1;",
          "g->chosen[from + worst] = 0;", "svm", "row_generation"),
-        ("soft-doubles-c", SOLVE, "scaled_number(C, 2 * power,", "scaled_number(2 * C, 2 * power,", "svm", "soft",
+        ("soft-doubles-c", METHODS, "scaled_number(C, 2 * power,", "scaled_number(2 * C, 2 * power,", "svm", "soft",
          "soft-margins"),
         ("margins-ignored", "python/attsvm/attention/selection.py",
          "        if margins is not None:\n            self._ask",
          "        if margins is ...:\n            self._ask", "svm", "margins", "soft-margins"),
-        ("rank-tolerance", SEPARATION, "RANK_TOLERANCE = 1e-4", "RANK_TOLERANCE = 1e-13", "svm",
+        ("rank-tolerance", "python/attsvm/svm/separation.py", "RANK_TOLERANCE = 1e-4", "RANK_TOLERANCE = 1e-13", "svm",
          "nuclear solve", "rank"),
         ("loose-answers", SOLVE, "    tol = as_number(\"tol\", tol, above=0.0)\n    if C",
          "    tol = 1e-3 + as_number(\"tol\", tol, above=0.0)\n    if C", "svm", "nuclear solve certificates",
@@ -163,7 +163,8 @@ MUTATIONS = [
          "        first = candidate < first ? candidate : first;",
          "    for (ptrdiff_t t = 0; t < T; ++t) {\n        first = logit[t] == value ? t : first;",
          "data", "softmax data"),
-        ("scores-without-labels", PROBLEM, "np.maximum(scores, 0, out=scores)", "scores[:] = 1", "data", "problem"),
+        ("scores-without-labels", "python/attsvm/training/loss.py", "np.maximum(scores, 0, out=scores)",
+         "scores[:] = 1", "data", "problem"),
         ("tokens-not-normalised", SAMPLE, "X = _normalized(rng.standard_normal((n, T, d)))",
          "X = rng.standard_normal((n, T, d))", "data", "data figures", "local-convergence"),
         ("hard-attention-off-by-one", DATA, "self.values[self.start + top]",
@@ -194,23 +195,23 @@ MUTATIONS = [
          "    weight = fmin(weight, rows->longest * product);\n",
          "",
          "wiring", "wiring"),
-        ("classifier-ridge", "python/attsvm/sklearn.py",
+        ("classifier-ridge", "python/attsvm/sklearn/classifier.py",
          "ridge=float(self.ridge)",
          "ridge=0.0",
          "wiring", "wiring"),
-        ("classifier-loss", "python/attsvm/sklearn.py",
+        ("classifier-loss", "python/attsvm/sklearn/classifier.py",
          "LinearHead(v), self.loss)",
          "LinearHead(v))",
          "wiring", "wiring"),
-        ("classifier-score-weights", "python/attsvm/sklearn.py",
+        ("classifier-score-weights", "python/attsvm/sklearn/classifier.py",
          "sample_weight=sample_weight",
          "sample_weight=None",
          "wiring", "wiring"),
-        ("classifier-start", "python/attsvm/sklearn.py",
+        ("classifier-start", "python/attsvm/sklearn/classifier.py",
          "/ d**0.5",
          "/ d",
          "wiring", "wiring"),
-        ("selector-tol", "python/attsvm/sklearn.py",
+        ("selector-tol", "python/attsvm/sklearn/selector.py",
          "tol=self.tol",
          "tol=1e-9",
          "wiring", "wiring"),
@@ -258,7 +259,7 @@ MUTATIONS = [
          "(struct bounds){0, 0, 0}",
          "(struct bounds){0, 1, 0}",
          "wiring", "wiring"),
-        ("report-dropped", "python/attsvm/svm/solve.py",
+        ("report-dropped", METHODS,
          "dual, request.W, request.report,",
          "dual, request.W, None,",
          "wiring", "wiring"),
@@ -266,7 +267,7 @@ MUTATIONS = [
          "Request(Selection(data, selected), norm, \"auto\", ROUGH)",
          "Request(Selection(data, selected), \"frobenius\", \"auto\", ROUGH)",
          "wiring", "wiring"),
-        ("kept-not-chosen", "python/attsvm/svm/solve.py",
+        ("kept-not-chosen", METHODS,
          "for array in (kept, rhs, dual))",
          "for array in (kept, rhs, rhs))",
          "wiring", "wiring"),

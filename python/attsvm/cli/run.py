@@ -14,6 +14,7 @@ import numpy as np
 from .. import plot
 from ..attention.data import Data
 from ..common.files import replacing
+from ..plot.curves import finish
 from ..report.tables import runs_table, solutions_table, write_picture
 from ..svm.separation import Separation
 from ..svm.solve import solve_svm
@@ -137,8 +138,8 @@ def _draw(figure: Any, runs: dict[str, Run], solutions: dict[tuple[str, str], Se
     for (name, _), solution in solutions.items():
         if solution.W is not None:
             plot.correlation(runs[name], solution, ax=right)
-    plot.finish(left, "Attention of a query: mean, 10th to 90th percentile")
-    plot.finish(right, "Correlation with the SVMs of the selected tokens")
+    finish(left, "Attention of a query: mean, 10th to 90th percentile")
+    finish(right, "Correlation with the SVMs of the selected tokens")
     for (name, run), ax in zip(runs.items(), below, strict=True):
         some = run.probabilities[:QUERIES_SHOWN]
         plot.attention(some, run.selected[:QUERIES_SHOWN], ax=ax)

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 
 from .. import MLPHead, Problem, Run, causal_attention, cross_attention, solve_svm, train
 from ..common.types import Norm
-from ..plot import band, correlations, finish
+from ..plot.curves import band, correlations, finish
 from ..report.claims import Claim, exactly, median
 from ._instances import sphere_problem
 from ._papers import NOWHERE

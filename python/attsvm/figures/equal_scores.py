@@ -18,7 +18,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from .. import LinearHead, Problem, cross_attention, diagnose, sample, solve_svm, train
-from ..plot import correlations, finish
+from ..plot.curves import correlations, finish
 from ..report.claims import Claim, difference, exactly, median, share
 from ._instances import around, error_bars
 from ._numpy import apart, loss_gradient

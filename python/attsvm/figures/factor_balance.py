@@ -16,7 +16,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from .. import LinearHead, Problem, Run, correlation, cross_attention, sample, solve_svm, train
-from ..plot import band, correlations, finish
+from ..plot.curves import band, correlations, finish
 from ..report.claims import Claim, exactly, median, share
 from ..training.train import Rule
 from ._numpy import certificate

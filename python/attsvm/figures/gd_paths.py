@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from .. import LinearHead, Problem, Run, Separation, cross_attention, replicate, solve_svm, train
 from ..common.types import Norm
-from ..plot import correlations, finish
+from ..plot.curves import correlations, finish
 from ..report.claims import Claim, exactly, median, share
 from ._numpy import apart, descend
 from ._papers import SVM

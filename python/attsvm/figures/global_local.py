@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 
 from .. import solve_svm, train
 from ..common.types import Norm
-from ..plot import finish
+from ..plot.curves import finish
 from ..report.claims import Claim, difference, exactly, share
 from ._instances import all_support, around, differs, ending, error_bars, linear_layer, sphere_problem
 from ._papers import SVM

@@ -31,7 +31,7 @@ from .. import (
     solve_svm,
     train,
 )
-from ..plot import finish, weights_of
+from ..plot.curves import finish, weights_of
 from ..report.claims import Claim, exactly, median, share
 from ._instances import DRAWS, NO_DRAW, linear_layer, sphere_problem
 from ._papers import PROMPT

@@ -17,7 +17,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from .. import LinearHead, Problem, cross_attention, replicate, sample, solve_svm, train
-from ..plot import HIGH, LOW, band, correlations, finish, style
+from ..plot.curves import HIGH, LOW, band, correlations, finish, style
 from ..report.claims import Claim, exactly, mean, median, share
 from ._numpy import apart, certificate, descend, loss, softmax, support_margins
 from ._papers import SVM

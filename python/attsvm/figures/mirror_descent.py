@@ -16,7 +16,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from .. import LinearHead, Problem, label_svm, replicate, self_attention, solve_svm, train
-from ..plot import finish, weights_of
+from ..plot.curves import finish, weights_of
 from ..report.claims import Claim, exactly, median, share
 from ._instances import sphere_problem
 from ._numpy import apart, certificate, mirror_descend

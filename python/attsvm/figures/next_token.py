@@ -29,7 +29,7 @@ from .. import (
     solve_svm,
     train,
 )
-from ..plot import band, correlations, finish, weights_of
+from ..plot.curves import band, correlations, finish, weights_of
 from ..report.claims import Claim, exactly, median, share
 from ._instances import DRAWS, NO_DRAW, linear_layer
 from ._papers import NEXT_TOKEN

@@ -23,7 +23,7 @@ from matplotlib.figure import Figure
 
 from .. import Run, correlation, margin_share, solve_svm, train
 from ..common.types import Norm
-from ..plot import band, finish, weights_of
+from ..plot.curves import band, finish, weights_of
 from ..report.claims import Claim, exactly, median, share
 from ._instances import sphere_problem
 from ._numpy import certificate

@@ -18,7 +18,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from .. import Problem, correlation, is_locally_optimal, solve_svm, train
-from ..plot import band, finish
+from ..plot.curves import band, finish
 from ..report.claims import Claim, difference, median, share
 from ._instances import ALLOWED, all_support, around, ending, error_bars, sphere_problem
 from ._papers import SVM

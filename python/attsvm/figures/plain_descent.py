@@ -15,7 +15,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from .. import LinearHead, Problem, diagnose, solve_svm, train
-from ..plot import band, correlations, finish
+from ..plot.curves import band, correlations, finish
 from ..report.claims import Claim, exactly, median, share
 from ._instances import linear_layer, sphere_problem
 from ._numpy import apart, descend, loss, loss_gradient, softmax

@@ -16,7 +16,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from .. import cross_attention, sample, self_attention, solve_svm
-from ..plot import finish
+from ..plot.curves import finish
 from ..report.claims import Claim, exactly, share
 from ._numpy import certificate
 from ._papers import NOWHERE

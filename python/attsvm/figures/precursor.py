@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 
 from .. import LinearHead, Problem, correlation, prompt_attention, replicate, solve_svm, train
 from ..common.types import Loss
-from ..plot import finish, weights_of
+from ..plot.curves import finish, weights_of
 from ..report.claims import Claim, exactly, median, share
 from ._papers import PROMPT
 

@@ -28,7 +28,7 @@ from .. import (
     tokens_kept,
     train,
 )
-from ..plot import finish, weights_of
+from ..plot.curves import finish, weights_of
 from ..report.claims import Claim, exactly, median
 from ._papers import SVM
 

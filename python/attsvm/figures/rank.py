@@ -19,7 +19,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from .. import Problem, solve_svm
-from ..plot import finish
+from ..plot.curves import finish
 from ..report.claims import Claim, exactly, mean, share
 from ._instances import around, error_bars, sphere_problem
 from ._numpy import certificate

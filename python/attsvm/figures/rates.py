@@ -15,7 +15,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from .. import LinearHead, Problem, cross_attention, sample, solve_svm, train
-from ..plot import band, correlations, finish
+from ..plot.curves import band, correlations, finish
 from ..report.claims import Claim, exactly, median, share
 from ._numpy import certificate
 from ._papers import RATES

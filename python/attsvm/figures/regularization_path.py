@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from .. import LinearHead, Path, Problem, causal_attention, regularization_path, solve_svm
 from ..common.types import Ball
-from ..plot import COLORS, OWN_NORM, band, correlations, finish
+from ..plot.curves import COLORS, OWN_NORM, band, correlations, finish
 from ..report.claims import Claim, exactly, median, share
 from ._instances import sphere_problem
 from ._numpy import loss_gradient, norms

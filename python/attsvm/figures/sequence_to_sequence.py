@@ -15,7 +15,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from .. import LinearHead, Problem, causal_attention, is_locally_optimal, sample, self_attention, solve_svm, train
-from ..plot import band, correlations, finish, largest, style
+from ..plot.curves import band, correlations, finish, largest, style
 from ..report.claims import Claim, exactly, median, share
 from ._numpy import apart, loss_gradient
 from ._papers import SVM

@@ -16,7 +16,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from .. import Problem, SoftmaxHead, correlation, cross_attention, decompose, sample, solve_svm, train
-from ..plot import finish
+from ..plot.curves import finish
 from ..report.claims import Claim, exactly, median, share
 from ._instances import DRAWS, NO_DRAW, linear_layer
 from ._papers import NOWHERE

@@ -33,7 +33,7 @@ from .. import (
     solve_svm,
     train,
 )
-from ..plot import correlations, finish
+from ..plot.curves import correlations, finish
 from ..report.claims import Claim, exactly, median, share
 from ._instances import DRAWS, NO_DRAW
 from ._papers import SVM

@@ -16,7 +16,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from .. import cross_attention, sample, solve_svm
-from ..plot import band, correlations, finish
+from ..plot.curves import band, correlations, finish
 from ..report.claims import Claim, exactly, mean, median, share
 from ._papers import NOWHERE
 

@@ -15,7 +15,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from .. import Problem, Separation, correlation, diagnose, feasible, solve_svm, train
-from ..plot import band, correlations, finish, weights_of
+from ..plot.curves import band, correlations, finish, weights_of
 from ..report.claims import Claim, exactly, median, share
 from ._instances import sphere_problem
 from ._numpy import loss_gradient, support_margins

@@ -17,7 +17,7 @@ import torch
 from matplotlib.figure import Figure
 from torch.nn import functional as F
 
-from ..plot import band, finish
+from ..plot.curves import band, finish
 from ..report.claims import Claim, exactly, median
 from ..torch import Monitor
 from ._papers import NOWHERE

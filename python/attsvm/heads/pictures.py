@@ -9,7 +9,7 @@ import numpy as np
 
 from ..common.check import as_count
 from ..common.render import drawing, new_figure
-from ..plot import COLORS, finish, style
+from ..plot.curves import COLORS, finish, style
 from .analysis import SIZES
 from .choices import is_sink
 from .report import HeadReport, as_reports, check_report

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..common.files import replacing
 from ..common.sheet import write_table
-from ..plot import largest
+from ..plot.curves import largest
 from ..svm.separation import Separation
 from ..theory.conditions import correlation, is_locally_optimal
 from ..training.problem import Problem

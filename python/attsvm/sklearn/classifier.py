@@ -1,7 +1,4 @@
-"""scikit-learn estimators: a classifier that attends, and the SVM of a token selection.
-
-Imported by hand (``import attsvm.sklearn``), since it needs scikit-learn.
-"""
+"""A classifier that attends."""
 
 from __future__ import annotations
 
@@ -18,15 +15,13 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .attention.data import Data
-from .attention.kinds import cross_attention, self_attention
-from .common.types import Method, Norm
-from .svm.solve import solve_svm
-from .training.output_head import LinearHead
-from .training.problem import Problem
-from .training.train import train
+from ..attention.data import Data
+from ..attention.kinds import cross_attention, self_attention
+from ..training.output_head import LinearHead
+from ..training.problem import Problem
+from ..training.train import train
 
-__all__ = ["AttentionClassifier", "TokenSelector"]
+__all__ = ["AttentionClassifier"]
 
 
 class AttentionClassifier(ClassifierMixin, BaseEstimator):
@@ -283,146 +278,3 @@ class AttentionClassifier(ClassifierMixin, BaseEstimator):
         tags.classifier_tags.multi_class = False
         tags.input_tags.three_d_array = True
         return tags
-
-
-class TokenSelector(BaseEstimator):
-    """Learns which token of a sequence is selected: the least W with ``(x_a - x_t)^T W z >= 1`` for the selected a.
-
-    The certified attention SVM of :func:`attsvm.solve_svm` as an estimator: fitted on sequences whose selected tokens
-    are known, it selects a token of new ones.
-
-    Parameters
-    ----------
-    norm : {"frobenius", "nuclear"} or float p > 1
-    C : float or None
-        Soft margin: ``min 1/2 ||W||_F^2 + C sum slack^2``.  None: every margin is met, or :meth:`fit` raises.
-    rank : int or None
-        Cap on the rank of W; nuclear norm only.
-    tol : float
-        Relative gap of the certified bounds.
-    method : str
-        As in :func:`attsvm.solve_svm`.
-
-    Attributes
-    ----------
-    W_ : (d, dz) array
-    separation_ : Separation
-        The answer with its certificate: margin interval, dual, support tokens.
-    n_features_in_ : int
-        Length d of a token.
-
-    See Also
-    --------
-    AttentionClassifier : when only the class of a sequence is known.
-    attsvm.Separation : what the certificate holds.
-
-    Examples
-    --------
-    >>> import attsvm
-    >>> from attsvm.sklearn import TokenSelector
-    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
-    >>> model = TokenSelector().fit(X, [0, 1, 2, 3, 4, 5], Z=Z)
-    >>> model.predict(X, Z=Z)
-    array([0, 1, 2, 3, 4, 5])
-    >>> model.separation_.status
-    'optimal'
-    """
-
-    def __init__(
-        self,
-        *,
-        norm: Norm = "frobenius",
-        C: float | None = None,
-        rank: int | None = None,
-        tol: float = 1e-9,
-        method: Method = "auto",
-    ):
-        self.norm = norm
-        self.C = C
-        self.rank = rank
-        self.tol = tol
-        self.method = method
-
-    def fit(self, X: Any, selected: ArrayLike, *, Z: Any = None) -> TokenSelector:
-        """Solve the SVM.
-
-        Parameters
-        ----------
-        X : (n, T, d) array_like, or list of n (T_i, d) array_likes
-            Tokens.
-        selected : (n,) integer array_like, or (n, T) bool array_like
-            The token that each sequence selects; or, per token, whether it does (equal logits among the selected).
-        Z : (n, dz) array_like, optional
-            Queries; the first token of each sequence by default.  In a Pipeline or a search by metadata routing:
-            ``set_fit_request(Z=True)``.
-
-        Returns
-        -------
-        TokenSelector
-            Itself.
-
-        Raises
-        ------
-        ValueError
-            When no W selects these tokens: the message says why, and C= is the way out.
-        """
-        if selected is None:
-            raise ValueError(
-                "This TokenSelector estimator requires y to be passed, but the target y is None: one token a sequence"
-            )
-        data = _sequences(X, Z)
-        found = solve_svm(data, selected, self.norm, tol=self.tol, method=self.method, C=self.C, rank=self.rank)
-        if found.W is None:
-            raise ValueError(f"no W selects these tokens: {found.message}")
-        self.n_features_in_ = data.dk
-        self.separation_, self.W_ = found, found.W
-        return self
-
-    def decision_function(self, X: Any, *, Z: Any = None) -> Any:
-        """Logit ``x^T W z`` of every token.
-
-        Parameters
-        ----------
-        X : (n, T, d) array_like, or list of n (T_i, d) array_likes
-        Z : (n, dz) array_like, optional
-            As in :meth:`fit`.
-
-        Returns
-        -------
-        (n, T) array, or a list of (T_i,) arrays
-        """
-        return self._new_data(X, Z).logits(self.W_)
-
-    def predict(self, X: Any, *, Z: Any = None) -> np.ndarray:
-        """The token with the largest logit of each sequence, the lowest index on a tie; parameters as in
-        :meth:`decision_function`."""
-        return np.asarray(self._new_data(X, Z).select(self.W_))
-
-    def score(self, X: Any, selected: ArrayLike, *, Z: Any = None) -> float:
-        """Share of sequences whose predicted token is selected; parameters as in :meth:`fit`."""
-        predicted = self.predict(X, Z=Z)
-        chosen = np.asarray(selected)
-        if chosen.dtype == bool:
-            return float(chosen[np.arange(len(chosen)), predicted].mean())
-        return float((chosen == predicted).mean())
-
-    def _new_data(self, X: Any, Z: Any) -> Data:
-        check_is_fitted(self)
-        data = _sequences(X, Z)
-        if (data.dk, data.dz) != self.W_.shape:
-            raise ValueError(
-                f"X has {data.dk} features, but TokenSelector is expecting {self.W_.shape[0]} features as input; "
-                f"queries must have length {self.W_.shape[1]}, got {data.dz}: give Z where fit had it, and only there"
-            )
-        return data
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.three_d_array = True
-        tags.input_tags.two_d_array = False
-        tags.target_tags.required = True
-        return tags
-
-
-def _sequences(X: Any, Z: Any) -> Data:
-    return self_attention(X) if Z is None else cross_attention(X, Z)

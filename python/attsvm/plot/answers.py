@@ -1,0 +1,241 @@
+"""Pictures of attention, of answers and of what the theory says about them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..common.check import as_numeric, check_shape, check_type
+from ..common.render import axes, drawing
+from ..next_token import NextToken
+from ..next_token.graph_picture import draw_graphs
+from ..soft_labels import SoftLabels
+from ..svm.separation import Separation
+from ..theory.diagnosis import Diagnosis
+from ..theory.regularization_path import Path
+from ..theory.token_sets import Decomposition
+from .curves import COLORS, style, weights_of
+
+__all__ = ["attention", "excess", "margins", "scores"]
+
+
+def attention(
+    probabilities: np.ndarray | Sequence[ArrayLike],
+    selected: np.ndarray | Sequence[ArrayLike] | None = None,
+    ax: Any = None,
+    **image_kw: Any,
+) -> Any:
+    """Heat map of attention: one row per query, one column per token.
+
+    Parameters
+    ----------
+    probabilities : (n, T) or (n, S, T) array_like, or a list of (T_i,) or (S_i, T_i) array_likes
+        As :meth:`attsvm.Data.probabilities` gives them; what a query cannot see stays white.
+    selected : integer array_like, optional
+        One token per query, to be marked.
+    ax : matplotlib Axes, optional
+    **image_kw
+        For the image.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> from matplotlib.figure import Figure
+    >>> ax = attsvm.plot.attention([[0.1, 0.9], [0.7, 0.3]], selected=[1, 0], ax=Figure().subplots())
+    >>> ax.get_xlabel(), ax.get_ylabel()
+    ('token', 'query')
+    """
+    rows = [np.atleast_2d(part) for part in _parts("probabilities", probabilities)]
+    for i, part in enumerate(rows):
+        check_shape(f"probabilities[{i}]", part, "S, T")
+    tokens = None
+    if selected is not None:
+        tokens = np.concatenate([np.ravel(part) for part in _parts("selected", selected)])
+        check_shape("selected", tokens, "queries", (sum(map(len, rows)),))
+    ax = _heat_map(rows, "attention probability", ax, image_kw)
+    if tokens is not None:
+        ax.plot(tokens, np.arange(len(tokens)), "o", color=COLORS["(K, Q)"], markersize=3)
+    return ax
+
+
+def _parts(name: str, value: Any) -> list[np.ndarray]:
+    """The arrays of a list, or the rows of one array."""
+    if isinstance(value, (list, tuple)):
+        parts = [as_numeric(f"{name}[{i}]", part) for i, part in enumerate(value)]
+    else:
+        parts = list(np.atleast_1d(as_numeric(name, value)))
+    if not parts:
+        raise ValueError(f"{name} must not be empty")
+    return parts
+
+
+def _heat_map(parts: list[np.ndarray], label: str, ax: Any, image_kw: dict[str, Any]) -> Any:
+    """Numbers in [0, 1], one row per query, one column per token."""
+    ax = axes(ax)
+    shown = np.full((sum(map(len, parts)), max(part.shape[1] for part in parts)), np.nan)
+    row = 0
+    for part in parts:
+        shown[row : row + len(part), : part.shape[1]] = part
+        row += len(part)
+    look = {"aspect": "auto", "interpolation": "nearest", "cmap": "Blues", "vmin": 0, "vmax": 1}
+    image = ax.imshow(shown, **(look | image_kw))
+    bars = [one.colorbar for one in ax.images if one.colorbar is not None]  # of a map drawn here before
+    if bars:
+        bars[0].set_label(label)
+    else:
+        ax.figure.colorbar(image, ax=ax, label=label, pad=0.02)
+    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.yaxis.get_major_locator().set_params(integer=True)
+    ax.set(xlabel="token", ylabel="query")
+    return ax
+
+
+@drawing(Decomposition)
+def _composed(parts: Decomposition, ax: Any = None, **image_kw: Any) -> Any:
+    return attention(parts.probabilities, ax=ax, **image_kw)
+
+
+@drawing(SoftLabels)
+def _shares(found: SoftLabels, ax: Any = None, **image_kw: Any) -> Any:
+    """What the decoder's attention goes to within each support, on the scale of attention."""
+    shares = found.counts / found.counts.max(axis=1, keepdims=True)  # whose sums stay in range
+    ax = _heat_map([shares / shares.sum(axis=1, keepdims=True)], "share of the next tokens", ax, image_kw)
+    ax.set_ylabel("context")
+    return ax
+
+
+@drawing(NextToken)
+def _graphs(found: NextToken, ax: Any = None, **arrow_kw: Any) -> Any:
+    ax = axes(ax)
+    draw_graphs(ax, found.graphs, found.components, (COLORS["W"], COLORS["(K, Q)"]), arrow_kw)
+    ax.set_xlabel("last token")
+    return ax
+
+
+@drawing(Separation)
+def margins(solution: Separation, ax: Any = None, **line_kw: Any) -> Any:
+    """The margin of every token that is not selected, query by query; support tokens stand out.
+
+    Parameters
+    ----------
+    solution : Separation
+        With weights.
+    ax : matplotlib Axes, optional
+    **line_kw
+        For the points.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> from matplotlib.figure import Figure
+    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
+    >>> solution = attsvm.solve_svm(attsvm.cross_attention(X, Z), [0, 1, 2, 3, 4, 5])
+    >>> ax = attsvm.plot.margins(solution, ax=Figure().subplots())
+    >>> bool(ax.lines[0].get_ydata().min() > 1 - 1e-9)
+    True
+    """
+    weights_of(solution)
+    ax = axes(ax)
+    columns = solution.columns()
+    others = ~columns["selected"] & ~columns["support"]
+    _two_kinds(ax, columns["query"], columns["margin"], columns["support"], others, line_kw)
+    ax.axhline(1, color="0.3", linewidth=0.8, zorder=0)
+    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.set(xlabel="query", ylabel="margin of the selected token")
+    return ax
+
+
+@drawing(Path)
+def excess(path: Path, ax: Any = None, **line_kw: Any) -> Any:
+    """How far the loss is above its infimum along a regularisation path, as a power of ten.
+
+    Parameters
+    ----------
+    path : Path
+    ax : matplotlib Axes, optional
+    **line_kw
+        For the line.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> from matplotlib.figure import Figure
+    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
+    >>> problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
+    >>> path = attsvm.regularization_path(problem, [1.0, 4.0, 16.0])
+    >>> attsvm.plot.excess(path, ax=Figure().subplots()).get_xlabel()
+    'radius'
+    """
+    check_type("path", path, Path, "attsvm.regularization_path")
+    ax = axes(ax)
+    trained = "(K, Q)" if path.norm == "nuclear" else "W"
+    ax.plot(path.radii, path.log_excess / np.log(10), **{"marker": ".", **style(trained), **line_kw})
+    ax.set(xlabel="radius", ylabel="log10 of loss above infimum")
+    return ax
+
+
+@drawing(Diagnosis)
+def scores(diagnosis: Diagnosis, ax: Any = None, **line_kw: Any) -> Any:
+    """Every token by its margin and by how much better than the selected one it scores.
+
+    The selection is locally optimal when no support token, those at margin 1, lies above zero.
+
+    Parameters
+    ----------
+    diagnosis : Diagnosis
+        Of a selection that can be separated.
+    ax : matplotlib Axes, optional
+    **line_kw
+        For the points.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> from matplotlib.figure import Figure
+    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
+    >>> problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
+    >>> ax = attsvm.plot.scores(attsvm.diagnose(problem), ax=Figure().subplots())
+    >>> bool(ax.lines[0].get_ydata().max() < 0)  # the optimal tokens: nothing scores better
+    True
+    """
+    check_type("diagnosis", diagnosis, Diagnosis, "attsvm.diagnose")
+    solution = diagnosis.solution
+    if solution.W is None:
+        raise ValueError(f"diagnosis must be of tokens that can be separated, got {solution.status}")
+    ax = axes(ax)
+    columns, layout = solution.columns(), solution.data.layout
+    selected = columns["selected"]
+    score = layout.flatten_entries("scores", diagnosis.scores, hidden=True)
+    ahead = score - score[selected][columns["query"]]
+    support = layout.flatten_entries("support", diagnosis.support, hidden=True)
+    _two_kinds(ax, columns["margin"], ahead, support, ~selected & ~support, line_kw)
+    ax.axhline(0, color="0.3", linewidth=0.8, zorder=0)
+    ax.set(xlabel="margin of the selected token", ylabel="score above the selected token's")
+    return ax
+
+
+def _two_kinds(ax: Any, x: Any, y: Any, support: Any, others: Any, line_kw: dict[str, Any]) -> None:
+    """Points of tokens that are not selected; support tokens stand out."""
+    look = {"linestyle": "none", "marker": ".", "markersize": 5}
+    for part, color, label in ((others, "0.65", "other tokens"), (support, COLORS["(K, Q)"], "support tokens")):
+        ax.plot(x[part], y[part], label=label, **{**look, "color": color, **line_kw})
+    ax.legend(frameon=False, fontsize="small")

@@ -1,0 +1,185 @@
+"""Pictures of a run: what changes as training goes on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..common.check import check_type
+from ..common.norms import norm_name
+from ..common.render import axes, drawing
+from ..common.types import Norm
+from ..svm.separation import Separation
+from ..theory.margin_share import margin_share as share_of_margin
+from ..training.run import Run
+from .curves import band, correlations, largest, style, weights_of
+
+__all__ = ["correlation", "interval", "margin_share", "saturation"]
+
+OVER = 3  # the top of a picture of an interval, over the least bound: the first ones are far above
+
+
+@drawing(Run)
+def interval(run: Run, ax: Any = None, **line_kw: Any) -> Any:
+    """Both ends of the largest margin as training goes on, proved by the weights and by the gradient: they close.
+
+    Parameters
+    ----------
+    run : Run
+    ax : matplotlib Axes, optional
+    **line_kw
+        For both lines.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> from matplotlib.figure import Figure
+    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
+    >>> problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
+    >>> run = attsvm.train(problem, steps=3000)
+    >>> ax = attsvm.plot.interval(run, ax=Figure().subplots())
+    >>> len(ax.lines)
+    2
+    """
+    ax = axes(ax)
+    trained = _trained(run)
+    low, high = run.margins()
+    look = {**style(trained), **line_kw}
+    (line,) = ax.plot(run.steps, low, **{"label": f"margin of {trained}", **look})
+    ax.plot(run.steps, high, **{**look, "label": "bound by the gradient", "linestyle": ":"})
+    some = np.isfinite(high)
+    ax.fill_between(run.steps[some], low[some], high[some], color=line.get_color(), alpha=0.14, linewidth=0)
+    least = float(high.min())
+    if np.isfinite(least) and least > 0:
+        ax.set_ylim(0, OVER * least)
+    ax.set(xlabel="training step", ylabel=f"largest margin, {_title(run.own_norm)} norm")
+    return ax
+
+
+def saturation(run: Run, ax: Any = None, **line_kw: Any) -> Any:
+    """The largest attention probability of a query as training goes on: mean over queries, and their band.
+
+    Parameters
+    ----------
+    run : Run
+    ax : matplotlib Axes, optional
+    **line_kw
+        For the line.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> from matplotlib.figure import Figure
+    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
+    >>> problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
+    >>> run = attsvm.train(problem, steps=1000)
+    >>> ax = attsvm.plot.saturation(run, ax=Figure().subplots())
+    >>> ax.get_ylabel()
+    'largest softmax probability'
+    """
+    ax = axes(ax)
+    trained = _trained(run)
+    curves = np.stack([largest(run.data.probabilities(W)) for W in run.weights])
+    band(run.steps, curves.T, ax=ax, **{"label": trained, **style(trained), **line_kw})
+    ax.set(xlabel="training step", ylabel="largest softmax probability", ylim=(0, 1.03))
+    return ax
+
+
+def margin_share(run: Run, norm: Norm = "frobenius", selected: Any = None, ax: Any = None, **line_kw: Any) -> Any:
+    """The margin of a run's weights, of unit norm, as a share of the largest one, as training goes on.
+
+    Parameters
+    ----------
+    run : Run
+    norm : as in :func:`attsvm.solve_svm`
+    selected : integer array_like, optional
+        What the run selects at its end, by default.
+    ax : matplotlib Axes, optional
+    **line_kw
+        For the line.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    ValueError
+        As :func:`attsvm.margin_share`, which says what the numbers are.
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> from matplotlib.figure import Figure
+    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
+    >>> problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
+    >>> run = attsvm.train(problem, rule="sign", steps=1000, lr=0.01)
+    >>> ax = attsvm.plot.margin_share(run, "max", ax=Figure().subplots())
+    >>> ax.get_legend_handles_labels()[1]
+    ['W, max norm']
+    """
+    ax = axes(ax)
+    trained = _trained(run)
+    low, _ = share_of_margin(run.data, run.selected if selected is None else selected, run.weights, norm)
+    ax.plot(run.steps, low, **{"label": f"{trained}, {_title(norm)} norm", **line_kw})
+    ax.set(xlabel="training step", ylabel="share of the largest margin")
+    ax.set_ylim(top=1.03)
+    return ax
+
+
+def correlation(run: Run, solution: Separation, ax: Any = None, **line_kw: Any) -> Any:
+    """Correlation of a run's weights with an SVM solution as training goes on.
+
+    Parameters
+    ----------
+    run : Run
+    solution : Separation
+        With weights.
+    ax : matplotlib Axes, optional
+    **line_kw
+        For the line.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> from matplotlib.figure import Figure
+    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
+    >>> problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
+    >>> run = attsvm.train(problem, steps=1000)
+    >>> solution = attsvm.solve_svm(run.data, run.selected)
+    >>> ax = attsvm.plot.correlation(run, solution, ax=Figure().subplots())
+    >>> ax.get_legend_handles_labels()[1]
+    ['W and its Frobenius SVM']
+    """
+    W, ax, trained = weights_of(solution), axes(ax), _trained(run)
+    look = {"label": f"{trained} and its {_title(solution.norm)} SVM", **style(trained, solution.norm)}
+    ax.plot(run.steps, correlations(run.weights, W), **{**look, **line_kw})
+    ax.set(xlabel="training step", ylabel="correlation with the SVM solution")
+    ax.set_ylim(top=1.03)
+    return ax
+
+
+def _trained(run: Run) -> str:
+    check_type("run", run, Run, "attsvm.train")
+    if run.W.ndim != 2:
+        raise ValueError(
+            f"run must be a single one with one attention head, got weights of shape {run.W.shape}: plot each by itself"
+        )
+    return "W" if run.K is None else "(K, Q)"
+
+
+def _title(norm: Any) -> str:
+    return "Frobenius" if norm == "frobenius" else norm_name(norm)
