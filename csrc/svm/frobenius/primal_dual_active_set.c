@@ -149,11 +149,17 @@ static double factor_cost(const struct primal_dual_active_set *s)
     return size * size * (size / 3 + dk) / (2 * dk * ((double)w->n_queries * (double)w->dz + size));
 }
 
+/* Iterations that may still be counted. */
+static ptrdiff_t left(const struct primal_dual_active_set *s)
+{
+    return s->options->max_iter - s->answer->iterations;
+}
+
 /* Whether a factor is taken for the system at hand, not conjugate gradients: these fail where S is badly conditioned,
- * and cost more where it has few rows beside the entries of W. */
+ * and cost more where it has few rows beside the entries of W.  None is begun that costs more than is left. */
 static int is_dense(const struct primal_dual_active_set *s)
 {
-    return s->size <= DENSE_MOST && (s->dense || factor_cost(s) <= AS_CHEAP);
+    return s->size <= DENSE_MOST && factor_cost(s) <= fmin(s->dense ? INFINITY : AS_CHEAP, QUICKER * (double)left(s));
 }
 
 /* The dual value of w, and the margins of its W. */
@@ -179,12 +185,6 @@ static double evaluate_corrected(struct primal_dual_active_set *s, int *negative
     vector_add(s->W, 1, s->corrected, D);
     primal_dual_active_set_measure(s);
     return value;
-}
-
-/* Iterations that may still be counted. */
-static ptrdiff_t left(const struct primal_dual_active_set *s)
-{
-    return s->options->max_iter - s->answer->iterations;
 }
 
 /* w on S by a factor, refined with the margins that the evaluation yields, down to `eta` of the largest b. */
