@@ -283,6 +283,7 @@ def test_layers_first_to_last(deep):
     assert table.recovered("all of these", "rule") > 0.99 and table.recovered("all of these", "SVM", 6) < 0.8
     html = table._repr_html_()
     assert html.count("<tr>") == 3 and "layers to 0" in html and "3 heads were looked at" in html
+    assert html.count("<th>") == 11 and "best rule" not in html  # nor hard queries: those are of one head
     pytest.importorskip("matplotlib").use("Agg")
     line = table.plot().lines[0]
     assert line.get_ydata().tolist() == [table.recovered(row, "SVM") for row in table.rows]

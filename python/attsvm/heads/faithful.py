@@ -127,12 +127,15 @@ class Faithfulness:
         return pandas.DataFrame(lines)
 
     def _cells(self) -> tuple[list[str], list[list[str]]]:
-        names = ["head", "hard", f"importance ({self.metric})", "best rule", *SHOWN]
+        of_heads = [] if self.layers else ["hard", "best rule"]
+        names = ["head", *of_heads, f"importance ({self.metric})", *SHOWN]
         lines = []
         for row in self.rows:
-            rule, follows = self.rules.get(row, ("", float("nan")))
-            line = [row, f"{self.hard.get(row, '')}", f"{self.importance(row):.3g}"]
-            line.append(f"{rule} ({100 * follows:.0f} %)" if follows == follows else rule)
+            line = [row]
+            if of_heads:
+                rule, follows = self.rules.get(row, ("", float("nan")))
+                line += [f"{self.hard.get(row, '')}", f"{rule} ({100 * follows:.0f} %)" if follows == follows else rule]
+            line.append(f"{self.importance(row):.3g}")
             for column in SHOWN:
                 mean, (draws, inputs) = self.recovered(row, column), self.spread(row, column)
                 off = max((x for x in (draws, inputs) if x == x), default=float("nan"))
