@@ -45,7 +45,7 @@ def run(*words):
 @pytest.fixture(scope="module")
 def written(model, text, tmp_path_factory):
     out = tmp_path_factory.mktemp("report")
-    return *run(model, text, "--threshold", 0.6, "--queries", 80, "--nuclear", 15, "--out", out), out
+    return *run(model, text, "--threshold", 0.6, "--queries", 40, "--nuclear", 8, "--out", out), out
 
 
 def test_it_prints_the_table_and_what_it_means(written):
@@ -234,7 +234,8 @@ def test_images(tmp_path):
 @pytest.fixture(scope="module")
 def reports(model, text):
     sentences = heads.read_sentences(text)
-    return heads.analyze_model(heads.read_bert(model).read(sentences), threshold=0.6, queries=150, nuclear_queries=0)
+    found = heads.read_bert(model).read(sentences)
+    return heads.analyze_model(found, threshold=0.6, queries=60, splits=2, null=False, nuclear_queries=0)
 
 
 def test_grid_labels_every_head(reports):

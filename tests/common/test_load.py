@@ -28,8 +28,8 @@ def kinds():
     problem = attsvm.Problem(data, [1, -1], attsvm.LinearHead(rng.standard_normal(2)))
     kept = np.array([[True, True, False], [False, True, False]])
     W = 30 * attsvm.solve_svm(data, kept).W
-    Wq, Wk = rng.standard_normal((2, 8, 8))
-    heads = attsvm.heads.from_arrays(rng.standard_normal((40, 5, 8)), Wq, None, Wk, None, heads=2)
+    Wq, Wk = rng.standard_normal((2, 4, 4))
+    heads = attsvm.heads.from_arrays(rng.standard_normal((40, 5, 4)), Wq, None, Wk, None)
     return {
         "optimal": attsvm.solve_svm(data, [0, 0]),
         "ragged": attsvm.feasible(ragged, [[0, 0, 0], [0, 0]]),
