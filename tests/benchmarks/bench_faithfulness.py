@@ -49,10 +49,11 @@ def measured(name: str, layers: bool, choices: int, draws: int, thinned: int) ->
         real.model, found, held_out, seeds=draws, rows="layers" if layers else "heads", **options
     )
     print(table, flush=True)
-    about: dict[str, Any] = {"model": name, "choices": choices, "threshold": found[0].threshold, "heads": [
+    about: dict[str, Any] = {"model": name, "choices": choices, "every": thinned, "threshold": found[0].threshold}
+    about["heads"] = [
         {"head": label, "hard": table.hard[label], "rule": rule, "follows": follows if table.hard[label] else None}
         for label, (rule, follows) in table.rules.items()
-    ]}  # fmt: skip
+    ]
     if not layers:
         two = sorted(found, key=lambda head: -table.importance(head.label))[:MATTER]
         alone = attsvm.torch.faithfulness(real.model, two, held_out, seeds=1, directions=True, **options)
