@@ -46,8 +46,9 @@ def make(seed, n, T, dk, dz, copies=False):
     length = np.linalg.norm(rows, axis=1)
     unit = rows / length[:, None]
     made = SimpleNamespace(rng=rng, n=n, m=len(rows), rows=rows, G=unit @ unit.T, beta=1 / length, length=length)
-    made.kept = (X, Z, chosen)  # C reads them
-    made.struct = Problem(n, T, dk, dz, X.ctypes.data, Z.ctypes.data, chosen.astype(np.intp, copy=False).ctypes.data)
+    made.kept = X, Z, chosen.astype(np.intp, copy=False)
+    made.struct = Problem(n, T, dk, dz, *(array.ctypes.data for array in made.kept))
+    made.struct.kept = made.kept  # C reads them as long as the struct lives
     made.query = np.repeat(np.arange(n), T - 1)
     return made
 
