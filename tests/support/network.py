@@ -24,8 +24,9 @@ class Network:
             self.arrays, self.calls = [], self.calls + 1
         self.barrier.wait(timeout=60)
 
-    def in_order(self, monkeypatch):
-        """Its works become the workers 0, 1, ... in this order, which is drawn otherwise."""
+    @staticmethod
+    def in_order(monkeypatch):
+        """The works of a network become the workers 0, 1, ... in this order, which is drawn otherwise."""
         draw = secrets.randbelow
         monkeypatch.setattr(
             secrets, "randbelow", lambda n: int(threading.current_thread().name) if n < 2**25 else draw(n)
