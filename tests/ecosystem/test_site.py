@@ -84,7 +84,7 @@ def test_code_that_needs_a_model_runs(tmp_path, monkeypatch):
                 if code.startswith(MODEL):
                     exec(compile(code, path.name, "exec"), page)
     assert len(page["reports"]) == 6 and (tmp_path / "view.html").stat().st_size > 10_000
-    assert (tmp_path / "heads.csv").exists() and page["table"].to_dataframe() is not None
+    assert (tmp_path / "heads.csv").exists() and "L2H1" in str(page["table"])
 
 
 def test_reference_lists_every_public_name(monkeypatch):
