@@ -174,7 +174,7 @@ static int plan_hard(struct solver_step *steps, const struct rows *rows, const s
     steps[n] = STEP("block", frobenius_block);
     steps[n].solve = probes ? frobenius_block_if_loose : frobenius_block;
     if (!large)
-        steps[n].max_iter = block_budget(rows, probes ? dense : fmin(dense, SLOWER * s.support * active_step(rows)));
+        steps[n].max_iter = block_budget(rows, dense);
     ++n;
     active.worth = active_is_affordable;
     steps[n++] = probes ? interior : active;
