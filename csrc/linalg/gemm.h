@@ -3,7 +3,7 @@
  *
  * Decided: it stays, though no training step gains 1.5 of it, since the steps where other libraries are nearest do
  * gain. OpenBLAS in every product takes longer, with its AVX-512 and its Haswell kernels: 6,8,10 1.37 and 1.27 times;
- * 64,32,64 1.28, 1.25; 30,10,20 1.18, 1.13; 15,5,20 1.32, 1.16 (tests/benchmarks/bench_ablation.py). */
+ * 64,32,64 1.28, 1.25; 30,10,20 1.18, 1.13; 15,5,20 1.32, 1.16. */
 #ifndef LINALG_GEMM_H
 #define LINALG_GEMM_H
 

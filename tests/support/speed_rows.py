@@ -8,35 +8,8 @@ from pathlib import Path
 import attsvm
 import numpy as np
 from attsvm.heads.cases import as_cases
-from grid_contenders import attsvm_run, draw
 
-# Steps of one timing: a run of k steps evaluates the loss k + 1 times; its end must not count as a step.
-STEPS = {(6, 8, 10): 20_000, (64, 32, 64): 1000, (1024, 64, 128): 50, (4096, 128, 256): 12}
-CAUSAL, CAUSAL_STEPS = (8, 256, 64), 50
-RUNS_SIZE, RUNS_STEPS = (1024, 64, 128), 10
-
-SOLVES = {
-    "frobenius": [
-        *[(6, 8, 10), (15, 5, 20), (20, 16, 32), (64, 32, 64), (128, 64, 128)],
-        *[(12, 8, 5), (40, 8, 10), (64, 32, 16)],
-    ],
-    "nuclear": [(6, 8, 10), (15, 5, 20), (20, 16, 32), (64, 16, 64)],
-    "max": [(6, 8, 10), (15, 15, 20), (64, 32, 64)],
-    "spectral": [(6, 8, 10), (15, 15, 20), (64, 32, 64)],
-}
-LARGE_SOLVES = {
-    "frobenius": [(512, 64, 256), (1024, 128, 384)],
-    "nuclear": [(256, 32, 128)],
-    "max": [(128, 64, 64)],
-    "spectral": [(128, 64, 64)],
-}
 HEADS = [((1, 8), 100), ((2, 4), 100), ((1, 8), 400)]  # (layer, head), queries
-
-
-def training_run(kind, size, steps):
-    """That many steps on W, causal, or of many runs in one call, as a function to call."""
-    run = attsvm_run(draw(kind, *size), kind)
-    return lambda: run(steps)
 
 
 def random_selection(n, T, d):

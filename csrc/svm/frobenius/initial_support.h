@@ -3,8 +3,7 @@
  *
  *     max beta.x - 1/2 x^T G x,  x >= 0;    S = {x > 0},  G_SS x_S = beta_S
  *
- * Earns 1.9x at n,T,d = 15,5,20 and 20,16,32 beside the better of rows one by one and block ascent; see
- * tests/benchmarks/bench_ablation.py. */
+ * Earns 1.9x at n,T,d = 15,5,20 and 20,16,32 beside the better of rows one by one and block ascent. */
 #ifndef SVM_FROBENIUS_INITIAL_SUPPORT_H
 #define SVM_FROBENIUS_INITIAL_SUPPORT_H
 

@@ -2,7 +2,7 @@
  * instead of the tokens.  With it, the inverse of each query's own block of the operator plus a ridge.
  *
  * Earns 1.7x at n,T,d = 64,32,64 and 2.0x at 512,64,256 beside conjugate gradients on the tokens, more beside a
- * factor; see tests/benchmarks/bench_ablation.py. */
+ * factor. */
 #ifndef SVM_SYSTEMS_COMPACT_ROWS_H
 #define SVM_SYSTEMS_COMPACT_ROWS_H
 
