@@ -9,12 +9,11 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 #include "svm/methods.h"
-#include "svm/span.h"
+#include "svm/rows_build.h"
 
 #define WHOLE 150                         /* rows up to which no working set is worth while */
 #define WIDER 1.3                         /* first working set: rows for each one of the Frobenius support */
 #define LEAST (10 * CERTIFICATE_ROUNDING) /* right side of a margin row, ||W||_F being about 1 */
-#define NEARLY 16 /* of a space of d dimensions all but d over this are as good as all, and sooner found */
 
 int coordinates_frobenius(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                           enum svm_norm norm, struct monitor *monitor, struct arena *arena)
@@ -30,116 +29,57 @@ int coordinates_frobenius(struct svm_answer *answer, const struct rows *rows, co
     return status;
 }
 
-/* The basis of a span, (rank, d): the unit vectors where it is the whole space. */
-static double *basis_of(const struct span *span, struct arena *arena)
-{
-    ptrdiff_t d = span->rank;
-    double *basis = span->basis != NULL ? span->basis : arena_zeros(arena, d, d);
-    for (ptrdiff_t i = 0; basis != NULL && span->basis == NULL && i < d; ++i)
-        basis[i * d + i] = 1;
-    return basis;
-}
-
-/* The largest rank that saves anything. */
-static ptrdiff_t most_of(ptrdiff_t d)
-{
-    return d - d / NEARLY - 1;
-}
-
-/* Unit differences of the rows chosen of query i into delta [.,dk]; returns their number. */
-static ptrdiff_t unit_differences(double *delta, const struct coordinates *g, ptrdiff_t i, const unsigned char *chosen)
-{
-    const struct rows *rows = g->rows;
-    ptrdiff_t d = rows->w->dk, count = 0;
-    for (ptrdiff_t k = rows->first[i]; k < rows->first[i + 1]; ++k) {
-        if (g->equalities.implied[k] || !chosen[k])
-            continue;
-        double *unit = delta + count++ * d;
-        rows_delta(unit, rows, k);
-        vector_scale(unit, g->size[i], d);
-    }
-    return count;
-}
-
 int coordinates_build(struct coordinates *g, const struct rows *rows, double scale, struct arena *arena)
 {
-    const struct windows *w = rows->w;
-    ptrdiff_t n = w->n_queries, dz = w->dz, m = rows->count;
-    struct span keys, queries;
-    *g = (struct coordinates){.rows = rows, .m = m, .n = n, .scale = scale};
+    ptrdiff_t m = rows->count;
+    *g = (struct coordinates){.rows = rows, .m = m, .n = rows->w->n_queries, .p = rows->w->dk, .q = rows->w->dz};
+    g->scale = scale;
+    g->b = arena_doubles(arena, m, 1);
     int status = equalities_factor(&g->equalities, rows, arena);
-    if (status == STATUS_DONE)
-        status = span_of_differences(&keys, rows, most_of(w->dk), arena);
-    if (status == STATUS_DONE)
-        status = span_of_queries(&queries, rows, most_of(dz), arena);
     if (status != STATUS_DONE)
         return status;
-    g->p = keys.rank;
-    g->q = queries.rank;
-    g->key_basis = basis_of(&keys, arena);
-    g->query_basis = basis_of(&queries, arena);
-    g->b = arena_doubles(arena, m, 1);
-    g->size = arena_doubles(arena, n, 1);
-    g->z = arena_doubles(arena, n, g->q);
-    double *z = arena_zeros(arena, n, dz);
-    if (arena->failed)
-        return STATUS_NO_MEMORY;
     for (ptrdiff_t k = 0; k < m; ++k)
         g->largest = fmax(g->largest, fabs(rows->rhs[k] / scale));
     for (ptrdiff_t k = 0; k < m; ++k) {
         double least = rows->rhs[k] > 0 ? LEAST * fmin(1, g->largest) : -INFINITY;
         g->b[k] = fmax(rows->rhs[k] / scale, least); /* less the certificate takes for rounding */
     }
-    for (ptrdiff_t i = 0; i < n; ++i) {
-        g->size[i] = vector_norm(w->queries + i * dz, dz);
-        for (ptrdiff_t j = 0; j < dz && g->size[i] > 0; ++j)
-            z[i * dz + j] = w->queries[i * dz + j] / g->size[i];
-    }
-    matrix_rows_times_rows(g->z, z, g->query_basis, n, g->q, dz);
     return STATUS_DONE;
 }
 
 int coordinates_pack(struct coordinates_packed *packed, const struct coordinates *g, const unsigned char *chosen,
                      int gram, struct arena *arena)
 {
-    const struct rows *rows = g->rows;
-    ptrdiff_t m = 0, n = 0;
-    for (ptrdiff_t i = 0; i < g->n; ++i) {
-        ptrdiff_t before = m;
-        for (ptrdiff_t k = rows->first[i]; k < rows->first[i + 1]; ++k)
-            m += chosen[k] && !g->equalities.implied[k];
-        n += m > before;
-    }
-    *packed = (struct coordinates_packed){.m = m, .n = n, .p = g->p, .q = g->q};
-    packed->row = arena_indices(arena, m);
-    packed->first = arena_indices(arena, n + 1);
-    packed->equal = arena_take(arena, m, 1);
-    packed->delta = arena_doubles(arena, m, g->p);
-    packed->z = arena_doubles(arena, n, g->q);
+    struct rows_part part;
+    unsigned char *own = arena_take(arena, g->m, 1);
+    ptrdiff_t m = 0, p = g->p, q = g->q;
+    for (ptrdiff_t k = 0; k < g->m && !arena->failed; ++k)
+        m += own[k] = chosen[k] && !g->equalities.implied[k];
+    if (arena->failed || rows_build_part(&part, g->rows, own, m, arena) != STATUS_DONE)
+        return STATUS_NO_MEMORY;
+    ptrdiff_t n = part.w.n_queries;
+    *packed = (struct coordinates_packed){.m = m, .n = n, .p = p, .q = q};
+    packed->row = part.row;
+    packed->first = part.rows.first;
+    packed->equal = part.rows.equal;
+    packed->delta = arena_doubles(arena, m, p);
+    packed->z = arena_doubles(arena, n, q);
     packed->b = arena_doubles(arena, m, 1);
     packed->gram = gram ? arena_doubles(arena, m, m) : NULL;
-    double *block = arena_doubles(arena, rows->w->longest, rows->w->dk);
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    m = n = 0;
-    for (ptrdiff_t i = 0; i < g->n; ++i) {
-        ptrdiff_t from = m, count;
-        for (ptrdiff_t k = rows->first[i]; k < rows->first[i + 1]; ++k)
-            if (chosen[k] && !g->equalities.implied[k]) {
-                packed->row[m] = k;
-                packed->equal[m] = rows->equal[k];
-                packed->b[m++] = g->b[k];
-            }
-        if (m == from)
-            continue;
-        count = unit_differences(block, g, i, chosen);
-        matrix_rows_times_rows(packed->delta + from * g->p, block, g->key_basis, count, g->p, rows->w->dk);
-        memcpy(packed->z + n * g->q, g->z + i * g->q, (size_t)g->q * sizeof(double));
-        packed->first[n++] = from;
+    for (ptrdiff_t i = 0; i < n; ++i) { /* both of length one */
+        double size = vector_norm(part.w.queries + i * q, q);
+        for (ptrdiff_t j = 0; j < q; ++j)
+            packed->z[i * q + j] = part.w.queries[i * q + j] / size;
+        for (ptrdiff_t k = packed->first[i]; k < packed->first[i + 1]; ++k) {
+            rows_delta(packed->delta + k * p, &part.rows, k);
+            vector_scale(packed->delta + k * p, size, p);
+            packed->b[k] = g->b[part.row[k]];
+        }
     }
-    packed->first[n] = m;
     if (gram)
-        matrix_syrk(m, g->p, 1.0, packed->delta, g->p, 0.0, packed->gram, m, NULL);
+        matrix_syrk(m, p, 1.0, packed->delta, p, 0.0, packed->gram, m, NULL);
     return STATUS_DONE;
 }
 
@@ -192,14 +132,6 @@ void coordinates_apply(double *a, const struct coordinates_packed *s, const doub
     }
 }
 
-void coordinates_margins(double *a, const struct coordinates *g, const double *V, double *U)
-{
-    matrix_product(U, V, g->key_basis, g->n, g->rows->w->dk, g->p);
-    rows_apply_transformed(a, g->rows, U);
-    for (ptrdiff_t k = 0; k < g->m; ++k)
-        a[k] *= g->size[g->rows->query[k]];
-}
-
 int coordinates_add_broken(unsigned char *chosen, ptrdiff_t *size, const struct coordinates *g, const double *a,
                            double slack)
 {
@@ -233,20 +165,10 @@ double coordinates_gap(const double *b, const unsigned char *equal, const double
     return product > 0 && isfinite(gap) ? fabs(gap) + miss / largest : INFINITY;
 }
 
-int coordinates_answer(struct svm_answer *answer, const struct coordinates *g, const double *W, const double *lambda,
-                       struct arena *arena)
+void coordinates_answer(struct svm_answer *answer, const struct coordinates *g, const double *W, const double *lambda)
 {
-    const struct rows *rows = g->rows;
-    ptrdiff_t dk = rows->w->dk, dz = rows->w->dz;
-    struct arena_mark mark = arena_mark(arena);
-    double *half = arena_doubles(arena, dk, g->q);
-    if (arena->failed)
-        return STATUS_NO_MEMORY;
-    matrix_columns_times_columns(half, g->key_basis, W, dk, g->q, g->p);
-    matrix_product(answer->W, half, g->query_basis, dk, dz, g->q);
-    vector_scale(answer->W, g->scale, dk * dz);
-    memcpy(answer->lambda, lambda, (size_t)rows->count * sizeof(double));
+    for (ptrdiff_t i = 0; i < g->p * g->q; ++i)
+        answer->W[i] = g->scale * W[i];
+    memcpy(answer->lambda, lambda, (size_t)g->m * sizeof(double));
     equalities_project(answer->W, NULL, 1, &g->equalities);
-    arena_release(arena, mark);
-    return STATUS_DONE;
 }

@@ -1,10 +1,9 @@
-/* The nuclear-norm problem in orthonormal coordinates of the spans of its differences and of its queries:
+/* The problem of a norm in units in which W is of order one (that of the rows is scale W):
  *
- *     min ||W||_*   s.t.  a_k = delta_k^T W z_q(k) >= b_k  (= b_k on equality rows)
- *     max b.lambda  s.t.  S(lambda) = [[I, -M], [-M^T, I]] >= 0,   M = A^*(lambda),   lambda >= 0 on margin rows
+ *     min ||W||     s.t.  a_k = delta_k^T W z_q(k) >= b_k  (= b_k on equality rows)
+ *     max b.lambda  s.t.  ||M||_dual <= 1,   M = A^*(lambda),   lambda >= 0 on margin rows
  *
- * Operations on all m rows read the tokens; dense algebra works on packed subsets of them.  W is of order one: that
- * of the original problem is  scale key_basis^T W query_basis. */
+ * Operations on all m rows read the tokens; dense algebra works on packed subsets of them. */
 #ifndef SVM_COORDINATES_H
 #define SVM_COORDINATES_H
 
@@ -16,15 +15,13 @@ struct monitor;
 
 struct coordinates {
     const struct rows *rows;
-    ptrdiff_t m, n, p, q;            /* rows, queries, dimensions of the two spans */
-    double *key_basis, *query_basis; /* (p,dk), (q,dz) orthonormal rows */
-    double *z, *size;                /* (n,q) unit queries; (n) their norms before */
-    double *b;                       /* (m) right sides */
-    double scale, largest;           /* largest |b| */
+    ptrdiff_t m, n, p, q;  /* rows, queries, dimensions of keys and of queries */
+    double *b;             /* (m) right sides */
+    double scale, largest; /* largest |b| */
     struct equalities equalities;
 };
 
-/* Some of the rows, with the queries they belong to. */
+/* Some of the rows, with the queries they belong to, both of length one. */
 struct coordinates_packed {
     ptrdiff_t m, n, p, q;
     ptrdiff_t *row, *first; /* (m) number among all rows; (n+1) rows of query i: first[i] .. */
@@ -57,9 +54,6 @@ void coordinates_adjoint(double *M, const struct coordinates_packed *packed, con
 /* a [packed m] = A(W), W [p, ldw >= q]; V [packed n,p] is scratch. */
 void coordinates_apply(double *a, const struct coordinates_packed *packed, const double *W, ptrdiff_t ldw, double *V);
 
-/* a [m] of all rows, from V [n,p] = z W^T; U [n,dk] is scratch. */
-void coordinates_margins(double *a, const struct coordinates *g, const double *V, double *U);
-
 /* Rows outside the working set, chosen [m], whose margins a [m] are below b + slack (a part of the largest b) join it
  * and are counted in *size.  Nonzero: there were any. */
 int coordinates_add_broken(unsigned char *chosen, ptrdiff_t *size, const struct coordinates *g, const double *a,
@@ -70,9 +64,7 @@ int coordinates_add_broken(unsigned char *chosen, ptrdiff_t *size, const struct 
 double coordinates_gap(const double *b, const unsigned char *equal, const double *a, const double *lambda, ptrdiff_t m,
                        double size, double top);
 
-/* answer->W and ->lambda of W [p,q] and lambda [m]; equality rows are then met exactly.  STATUS_DONE,
- * STATUS_NO_MEMORY. */
-int coordinates_answer(struct svm_answer *answer, const struct coordinates *g, const double *W, const double *lambda,
-                       struct arena *arena);
+/* answer->W and ->lambda of W [p,q] and lambda [m]; equality rows are then met exactly. */
+void coordinates_answer(struct svm_answer *answer, const struct coordinates *g, const double *W, const double *lambda);
 
 #endif

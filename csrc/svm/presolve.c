@@ -18,6 +18,8 @@
  * time); with more it says how tight the problem is. */
 #define SMALLER_FEW 0.25
 #define SMALLER_MANY 0.75
+#define NEARLY 16 /* other norms: of a space of d dimensions all but d over this are as good as all, and sooner found \
+                   */
 
 /* The same problem in fewer unknowns and rows. */
 struct reduced {
@@ -120,27 +122,29 @@ static int change_coordinates(struct reduced *r, const struct rows *rows, const 
 }
 
 /* The largest rank worth a change of d coordinates. */
-static ptrdiff_t few_of(ptrdiff_t d, const struct rows *rows)
+static ptrdiff_t few_of(ptrdiff_t d, const struct rows *rows, enum svm_norm norm)
 {
+    if (norm != NORM_FROBENIUS)
+        return d - d / NEARLY - 1;
     ptrdiff_t most = (ptrdiff_t)((rows->count > rows->w->dk * rows->w->dz ? SMALLER_MANY : SMALLER_FEW) * (double)d);
     return most > 0 || d == 1 ? most : 1;
 }
 
 /* STATUS_DECLINED: there is nothing to leave out. */
-static int reduce(struct reduced *r, const struct rows *rows, const struct svm_options *options, int rotates,
-                  struct arena *arena)
+static int reduce(struct reduced *r, const struct rows *rows, const struct svm_options *options, enum svm_norm norm,
+                  int rotates, struct arena *arena)
 {
     const struct windows *w = rows->w;
     *r = (struct reduced){.keys = {w->dk, NULL}, .queries = {w->dz, NULL}};
     int whole = rotates;
-    /* On few rows all work by rows, and a change of coordinates would bring rounding alone. */
-    rotates = rotates && rows->count > ACTIVE_SET_ROWS;
+    /* On few rows the Frobenius methods work by rows, and a change of coordinates would bring rounding alone. */
+    rotates = rotates && (norm != NORM_FROBENIUS || rows->count > ACTIVE_SET_ROWS);
     unsigned char *chosen = arena_take(arena, rows->count, 1);
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    int status = rotates ? span_of_queries(&r->queries, rows, few_of(w->dz, rows), arena) : STATUS_DONE;
+    int status = rotates ? span_of_queries(&r->queries, rows, few_of(w->dz, rows, norm), arena) : STATUS_DONE;
     if (status == STATUS_DONE && rotates)
-        status = span_of_differences(&r->keys, rows, few_of(w->dk, rows), arena);
+        status = span_of_differences(&r->keys, rows, few_of(w->dk, rows, norm), arena);
     if (status != STATUS_DONE)
         return status;
     ptrdiff_t copies = 0;
@@ -186,7 +190,7 @@ int presolve_solve(struct svm_answer *answer, const struct rows *rows, const str
     if (rows->presolved)
         return method(answer, rows, options, monitor, arena);
     struct reduced r;
-    int status = reduce(&r, rows, options, rotates, arena);
+    int status = reduce(&r, rows, options, norm, rotates, arena);
     if (status == STATUS_INTERRUPTED)
         return solver_conclude(answer, rows, options, norm, status, arena);
     if (status == STATUS_DONE) {
@@ -201,7 +205,8 @@ int presolve_solve(struct svm_answer *answer, const struct rows *rows, const str
             status = STATUS_NO_MEMORY;
         if (status >= 0)
             status = solver_conclude(answer, rows, options, norm, status, arena);
-        if (status != STATUS_UNDECIDED && status != STATUS_ITERATION_LIMIT)
+        int limited = options->max_iter > 0 && answer->iterations >= options->max_iter;
+        if (limited || (status != STATUS_UNDECIDED && status != STATUS_ITERATION_LIMIT))
             return status;
     }
     arena_release(arena, mark);

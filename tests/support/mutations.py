@@ -434,7 +434,7 @@ MUTATIONS = [
          "if (1) /* a copy",
          "wiring", "tries"),
         ("whole-not-tried", "csrc/svm/presolve.c",
-         "if (status != STATUS_UNDECIDED && status != STATUS_ITERATION_LIMIT)",
+         "if (limited || (status != STATUS_UNDECIDED && status != STATUS_ITERATION_LIMIT))",
          "if (1)",
          "wiring", "tries"),
         ("reduced-start-dropped", "csrc/svm/presolve.c",

@@ -7,7 +7,6 @@
 #include "base/arena.h"
 #include "base/monitor.h"
 #include "base/status.h"
-#include "linalg/matrix.h"
 #include "linalg/vector.h"
 #include "svm/interior/loop.h"
 #include "svm/methods.h"
@@ -30,7 +29,7 @@ struct search {
     double *start, *W;              /* (p,q) the Frobenius answer; the best pair: */
     double *lambda;                 /* (m) */
     double *a, *trial;              /* (m) scratch */
-    double *V, *U;                  /* (n,p), (n,dk) scratch */
+    double *U;                      /* (n,p) scratch */
     struct polish_pair pair;        /* of the polish */
     struct polish_pair tried;       /* of the least true gap concluded so far */
     unsigned char *chosen, *active; /* (m) the working set; polish.h's of the best pair */
@@ -43,52 +42,20 @@ static int init_search(struct search *f, const struct coordinates *g, struct are
     ARENA_DOUBLES(arena, g->p, g->q, &f->start, &f->W, &f->pair.W, &f->tried.W);
     ARENA_DOUBLES(arena, g->m, 1, &f->lambda, &f->a, &f->trial, &f->pair.lambda, &f->tried.lambda);
     f->tried.gap = INFINITY;
-    f->V = arena_doubles(arena, g->n, g->p);
-    f->U = arena_doubles(arena, g->n, g->rows->w->dk);
+    f->U = arena_doubles(arena, g->n, g->p);
     f->chosen = arena_take(arena, g->m, 1);
     f->active = arena_take(arena, g->m, 1);
     f->support = arena_take(arena, g->m, 1);
     return arena->failed ? STATUS_NO_MEMORY : STATUS_DONE;
 }
 
-/* Where the norm changes under rotations, the coordinates of the data instead of those of its spans. */
-static int unrotate(struct coordinates *g, struct arena *arena)
-{
-    const struct windows *w = g->rows->w;
-    g->p = w->dk;
-    g->q = w->dz;
-    g->key_basis = arena_zeros(arena, g->p, g->p);
-    g->query_basis = arena_zeros(arena, g->q, g->q);
-    g->z = arena_zeros(arena, g->n, g->q);
-    if (arena->failed)
-        return STATUS_NO_MEMORY;
-    for (ptrdiff_t i = 0; i < g->p; ++i)
-        g->key_basis[i * g->p + i] = 1;
-    for (ptrdiff_t i = 0; i < g->q; ++i)
-        g->query_basis[i * g->q + i] = 1;
-    for (ptrdiff_t i = 0; i < g->n; ++i)
-        for (ptrdiff_t j = 0; j < g->q && g->size[i] > 0; ++j)
-            g->z[i * g->q + j] = w->queries[i * g->q + j] / g->size[i];
-    return STATUS_DONE;
-}
-
 /* The start, and the first working set. */
-static int first_set(struct search *f, const struct coordinates *g, struct arena *arena)
+static void first_set(struct search *f, const struct coordinates *g)
 {
-    const double *W = f->answer->W;
-    ptrdiff_t dz = g->rows->w->dz;
-    struct arena_mark mark = arena_mark(arena);
-    double *half = arena_doubles(arena, g->p, dz);
-    if (half == NULL)
-        return STATUS_NO_MEMORY;
-    matrix_product(half, g->key_basis, W, g->p, dz, g->rows->w->dk);
-    matrix_rows_times_rows(f->start, half, g->query_basis, g->p, g->q, dz);
-    arena_release(arena, mark);
     for (ptrdiff_t i = 0; i < g->p * g->q; ++i)
-        f->start[i] /= g->scale;
+        f->start[i] = f->answer->W[i] / g->scale;
     memcpy(f->tried.lambda, f->answer->lambda, (size_t)g->m * sizeof(double));
     f->size = coordinates_first(f->chosen, g, f->answer, f->a, f->U);
-    return STATUS_DONE;
 }
 
 /* The best point of the working set against all rows. */
@@ -100,8 +67,7 @@ static void compare(struct search *f, const struct loop *s, const struct coordin
         f->trial[s->set.row[k]] = s->best.lambda[k];
         top = fmax(top, s->set.equal[k] ? 0 : s->best.lambda[k]);
     }
-    matrix_rows_times_rows(f->V, g->z, s->best.W, g->n, g->p, g->q);
-    coordinates_margins(f->a, g, f->V, f->U);
+    rows_apply(f->a, g->rows, s->best.W, f->U);
     double gap = coordinates_gap(g->b, g->rows->equal, f->a, f->trial, g->m, s->best.size, s->best.top);
     if (!(gap < f->gap))
         return;
@@ -128,8 +94,7 @@ static int conclude(struct search *f, const struct coordinates *g, int stopped, 
     for (int i = isfinite(f->gap) ? 0 : 3; i < 4; ++i) {
         if (i == 3 && !isfinite(f->tried.gap)) /* the Frobenius answer stays */
             memcpy(f->tried.W, f->start, (size_t)(g->p * g->q) * sizeof(double));
-        if (coordinates_answer(f->answer, g, W[i], lambda[i], arena) != STATUS_DONE)
-            return STATUS_NO_MEMORY;
+        coordinates_answer(f->answer, g, W[i], lambda[i]);
         status = solver_conclude(f->answer, g->rows, f->options, f->norm->name, stopped, arena);
         if (status <= STATUS_INFEASIBLE)
             return status;
@@ -207,10 +172,10 @@ static int solve(struct svm_answer *answer, const struct rows *rows, const struc
     int single = norm->rotates && (g.p == 1 || g.q == 1); /* singular value: the Frobenius answer */
     if (status == STATUS_INTERRUPTED || (status == STATUS_DONE && single))
         return solver_conclude(answer, rows, options, norm->name, status, arena);
-    if (status != STATUS_DONE || (!norm->rotates && unrotate(&g, arena) != STATUS_DONE)
-        || init_search(&f, &g, arena) != STATUS_DONE || first_set(&f, &g, arena) != STATUS_DONE
+    if (status != STATUS_DONE || init_search(&f, &g, arena) != STATUS_DONE
         || loop_init(&s, &g, norm, options->p, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
+    first_set(&f, &g);
     ptrdiff_t before;
     do {
         before = f.size;

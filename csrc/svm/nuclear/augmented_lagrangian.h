@@ -2,34 +2,34 @@
  *
  *     phi(K, Q) = 1/2 (||K||^2 + ||Q||^2) + eps/2 sum_k c_k^2,    c = lambda + (b - A(K Q^T)) / eps,
  *
- * c cut off at 0 on margin rows, for the rows in the original coordinates.  With M = A^*(c) its gradient is (K -
+ * c cut off at 0 on margin rows.  With M = A^*(c) its gradient is (K -
  * M Q, Q - M^T K), so a stationary point has S(c) Y = 0.  No matrix of keys by queries is ever formed: a value
  * costs two passes over the tokens. */
 #ifndef SVM_NUCLEAR_AUGMENTED_LAGRANGIAN_H
 #define SVM_NUCLEAR_AUGMENTED_LAGRANGIAN_H
 
 #include "svm/coordinates.h"
+#include "svm/rows_build.h"
 
 struct nuclear_augmented_lagrangian {
     const struct coordinates *g;
-    struct rows rows;        /* those not dropped */
-    ptrdiff_t *member;       /* their numbers among all */
+    struct rows_part part;   /* rows not dropped: */
+    unsigned char *chosen;   /* (m) */
+    double *lambda;          /* (m) 0 of the others */
+    double *a, *c;           /* of the rows of part: margins; c */
     ptrdiff_t r;             /* columns */
     double unit, eps;        /* b where it counts; eps in these units */
-    double *Y;               /* (dk+dz, r) K above Q */
-    double *b, *lambda, *c;  /* by row */
-    double *a;               /* by row: margins */
-    unsigned char *out;      /* by row: scratch */
-    double *zQ, *PK, *P, *U; /* (n,r), (n,r), (n,dk), (n,dk) scratch */
+    double *Y;               /* (p+q,r) K above Q */
+    double *zQ, *PK, *P, *U; /* (n,r), (n,r), (n,p), (n,p) scratch */
 };
 
 /* r columns, all zero.  STATUS_DONE, STATUS_NO_MEMORY. */
 int nuclear_augmented_lagrangian_init(struct nuclear_augmented_lagrangian *s, const struct coordinates *g, ptrdiff_t r,
                                       struct arena *arena);
 
-/* Start from the first r singular vectors of W [dk,dz] and from lambda [m], both of the original problem; lambda
- * is scaled to ||A^*(lambda)|| = 1, the most that the dual allows.  STATUS_DONE, STATUS_NO_MEMORY,
- * STATUS_FACTORIZATION. */
+/* Start from the first r singular vectors of W [p,q] and from lambda [m], both of the rows as they are; lambda is
+ * scaled to ||A^*(lambda)|| = 1, the most that the dual allows.  STATUS_DONE, STATUS_NO_MEMORY, STATUS_FACTORIZATION.
+ */
 int nuclear_augmented_lagrangian_start(struct nuclear_augmented_lagrangian *s, const double *W, const double *lambda,
                                        struct arena *arena);
 
@@ -38,10 +38,7 @@ int nuclear_augmented_lagrangian_start(struct nuclear_augmented_lagrangian *s, c
 int nuclear_augmented_lagrangian_round(struct nuclear_augmented_lagrangian *s, double eps, double tol, ptrdiff_t most,
                                        ptrdiff_t *evaluations, struct monitor *monitor, struct arena *arena);
 
-/* Drop rows without multiplier whose margin exceeds b by the part `spare` of it. */
-void nuclear_augmented_lagrangian_screen(struct nuclear_augmented_lagrangian *s, double spare);
-
-/* Y [p+q,r] in the coordinates of g. */
-void nuclear_augmented_lagrangian_factors(double *Y, const struct nuclear_augmented_lagrangian *s);
+/* Drop rows without multiplier whose margin exceeds b by the part `spare` of it.  STATUS_DONE, STATUS_NO_MEMORY. */
+int nuclear_augmented_lagrangian_screen(struct nuclear_augmented_lagrangian *s, double spare, struct arena *arena);
 
 #endif

@@ -70,9 +70,8 @@ static double residual(struct capped *s, const struct nuclear_augmented_lagrangi
     double *lambda = arena_zeros(arena, g->m, 1);
     if (coordinates_pack(&rows, g, s->held, 0, arena) != STATUS_DONE)
         return INFINITY;
-    for (ptrdiff_t k = 0, i = 0; i < rows.m; ++k)
-        if (lagrange->member[k] == rows.row[i])
-            lambda[i++] = lagrange->lambda[k];
+    for (ptrdiff_t i = 0; i < rows.m; ++i)
+        lambda[i] = lagrange->lambda[rows.row[i]];
     coordinates_adjoint(s->M, &rows, lambda, s->V);
     memcpy(s->step, s->Y, (size_t)size * sizeof(double));
     matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, p, r, q, -1.0, s->M, q, s->Y + p * r, r, 1.0, s->step, r);
@@ -86,16 +85,8 @@ static int certify(struct svm_answer *answer, const struct capped *s, const stru
                    struct arena *arena)
 {
     const struct coordinates *g = s->g;
-    ptrdiff_t dk = g->rows->w->dk, dz = g->rows->w->dz, r = s->r;
-    struct arena_mark mark = arena_mark(arena);
-    double *K = arena_doubles(arena, dk, r), *Q = arena_doubles(arena, dz, r);
-    if (arena->failed)
-        return STATUS_NO_MEMORY;
-    matrix_columns_times_columns(K, g->key_basis, s->Y, dk, r, g->p);
-    matrix_columns_times_columns(Q, g->query_basis, s->Y + g->p * r, dz, r, g->q);
-    matrix_rows_times_rows(answer->W, K, Q, dk, dz, r);
-    vector_scale(answer->W, g->scale, dk * dz);
-    arena_release(arena, mark);
+    matrix_rows_times_rows(answer->W, s->Y, s->Y + g->p * s->r, g->p, g->q, s->r);
+    vector_scale(answer->W, g->scale, g->p * g->q);
     return solver_conclude(answer, g->rows, options, NORM_NUCLEAR, stopped, arena);
 }
 
@@ -112,7 +103,7 @@ static int descend(struct svm_answer *answer, struct capped *s, struct nuclear_a
         if (status == STATUS_INTERRUPTED || status == STATUS_NO_MEMORY)
             return status;
     }
-    nuclear_augmented_lagrangian_factors(s->Y, lagrange);
+    memcpy(s->Y, lagrange->Y, (size_t)((g->p + g->q) * s->r) * sizeof(double));
     for (ptrdiff_t k = 0; k < g->m; ++k)
         s->held[k] = g->rows->equal[k] || lagrange->lambda[k] > 0;
     if (restore(s, arena) != STATUS_DONE)
@@ -143,7 +134,7 @@ int nuclear_capped(struct svm_answer *answer, const struct rows *rows, const str
         status = nuclear_augmented_lagrangian_start(&lagrange, answer->W, answer->lambda, arena);
     if (status != STATUS_DONE)
         return status;
-    nuclear_augmented_lagrangian_factors(s.Y, &lagrange);
+    memcpy(s.Y, lagrange.Y, (size_t)((g.p + g.q) * r) * sizeof(double));
     memcpy(s.held, rows->equal, (size_t)rows->count);
     if (restore(&s, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;

@@ -36,7 +36,6 @@ struct search {
     struct nuclear_augmented_lagrangian lagrange;
     struct polish_pair pair;
     unsigned char *active; /* (m) */
-    double *Y;             /* (p+q, columns) scratch: the factors */
     double gap, tolerance; /* of the best pair, which is in the answer; worth asking for */
 };
 
@@ -62,7 +61,6 @@ static int init(struct search *s, const struct svm_answer *near, const struct ro
     if (status == STATUS_DONE)
         status = nuclear_augmented_lagrangian_start(&s->lagrange, near->W, near->lambda, arena);
     s->pair.lambda = arena_doubles(arena, g->m, 1);
-    s->Y = arena_doubles(arena, g->p + g->q, s->lagrange.r);
     s->active = arena_take(arena, g->m, 1);
     s->pair.W = arena_doubles(arena, g->p, g->q);
     return arena->failed ? STATUS_NO_MEMORY : status;
@@ -76,19 +74,15 @@ static int finish(struct search *s, struct svm_answer *answer, const struct svm_
     const struct coordinates *g = &s->g;
     s->pair.gap = s->gap;
     s->pair.most = options->max_iter;
-    memset(s->pair.lambda, 0, (size_t)g->m * sizeof(double));
-    memcpy(s->active, g->rows->equal, (size_t)g->m);
-    for (ptrdiff_t k = 0; k < lagrange->rows.count; ++k) {
-        s->pair.lambda[lagrange->member[k]] = lagrange->lambda[k];
-        s->active[lagrange->member[k]] |= lagrange->lambda[k] > 0;
-    }
-    nuclear_augmented_lagrangian_factors(s->Y, lagrange);
-    matrix_rows_times_rows(s->pair.W, s->Y, s->Y + g->p * lagrange->r, g->p, g->q, lagrange->r);
+    memcpy(s->pair.lambda, lagrange->lambda, (size_t)g->m * sizeof(double));
+    for (ptrdiff_t k = 0; k < g->m; ++k)
+        s->active[k] = g->rows->equal[k] || lagrange->lambda[k] > 0;
+    matrix_rows_times_rows(s->pair.W, lagrange->Y, lagrange->Y + g->p * lagrange->r, g->p, g->q, lagrange->r);
     int status = fixed_rank_finish(&s->pair, s->active, g, s->tolerance / 10, &answer->iterations, monitor, arena);
     if (status < 0)
         return status;
-    if (s->pair.gap < s->gap && coordinates_answer(answer, g, s->pair.W, s->pair.lambda, arena) != STATUS_DONE)
-        return STATUS_NO_MEMORY;
+    if (s->pair.gap < s->gap)
+        coordinates_answer(answer, g, s->pair.W, s->pair.lambda);
     s->gap = fmin(s->gap, s->pair.gap);
     return status == STATUS_DONE ? solver_conclude(answer, g->rows, options, NORM_NUCLEAR, status, arena) : status;
 }
@@ -153,8 +147,8 @@ int nuclear_factored(struct svm_answer *answer, const struct rows *rows, const s
                                                     monitor, arena);
         if (status == STATUS_INTERRUPTED || status == STATUS_NO_MEMORY)
             break;
-        if (i == 0)
-            nuclear_augmented_lagrangian_screen(&s.lagrange, SPARE);
+        if (i == 0 && nuclear_augmented_lagrangian_screen(&s.lagrange, SPARE, arena) != STATUS_DONE)
+            return STATUS_NO_MEMORY;
         if (i < FIRST_POLISH)
             continue;
         status = finish(&s, answer, options, monitor, arena);

@@ -46,7 +46,7 @@ struct newton {
     double *SY, *TSY, *step;    /* (N,r) */
     double *half;               /* (q,r) scratch */
     double *gram, *singular;    /* (q,q), (q) */
-    double *zQ, *V, *U;         /* (n,r), (n,p), (n,dk) scratch */
+    double *zQ, *U;             /* (n,r), (n,p) scratch */
     double top, residual, miss; /* ||M||;  ||S Y|| / ||Y|| + miss;  max |b - a|_S / max |b| */
     struct schur_slack slack;
     unsigned char *active;            /* (m) in S */
@@ -67,8 +67,7 @@ static int init(struct newton *s, const struct fixed_rank_pair *pair, unsigned c
     s->gram = arena_doubles(arena, q, q);
     s->singular = arena_doubles(arena, q, 1);
     s->zQ = arena_doubles(arena, g->n, r);
-    s->V = arena_doubles(arena, g->n, p);
-    s->U = arena_doubles(arena, g->n, g->rows->w->dk);
+    s->U = arena_doubles(arena, g->n, p);
     schur_init_slack(&s->slack, p, q, arena);
     if (arena->failed)
         return STATUS_NO_MEMORY;
@@ -108,11 +107,11 @@ static int evaluate(struct newton *s)
     ptrdiff_t p = g->p, q = g->q, r = s->r, size = (p + q) * r;
     for (ptrdiff_t k = 0; k < s->chosen.m; ++k)
         s->multiplier[k] = s->lambda[s->chosen.row[k]];
-    coordinates_adjoint(s->M, &s->chosen, s->multiplier, s->V);
+    coordinates_adjoint(s->M, &s->chosen, s->multiplier, s->U);
     swap_blocks(s->SY, s, s->M, 1);
-    matrix_product(s->zQ, g->z, s->Y + p * r, g->n, r, q);
-    matrix_rows_times_rows(s->V, s->zQ, s->Y, g->n, p, r);
-    coordinates_margins(s->a, g, s->V, s->U);
+    matrix_product(s->zQ, g->rows->w->queries, s->Y + p * r, g->n, r, q);
+    matrix_rows_times_rows(s->U, s->zQ, s->Y, g->n, p, r);
+    rows_apply_transformed(s->a, g->rows, s->U);
     s->miss = 0;
     for (ptrdiff_t k = 0; k < g->m; ++k)
         if (s->active[k])
@@ -158,11 +157,11 @@ static int advance(struct newton *s, double ridge)
     matrix_gemm(MATRIX_PLAIN, MATRIX_TRANSPOSED, p, q, r, 1.0, s->TSY, r, s->Y + p * r, r, 0.0, s->W, q);
     matrix_gemm(MATRIX_PLAIN, MATRIX_TRANSPOSED, p, q, r, 1.0, s->Y, r, s->TSY + p * r, r, 1.0, s->W, q);
     double *right = schur->right;
-    coordinates_apply(right, chosen, s->W, q, s->V);
+    coordinates_apply(right, chosen, s->W, q, s->U);
     for (ptrdiff_t k = 0; k < m; ++k)
         right[k] += chosen->b[k] - s->a[chosen->row[k]];
     cholesky_solve(m, schur->H, right);
-    coordinates_adjoint(s->M, chosen, right, s->V);
+    coordinates_adjoint(s->M, chosen, right, s->U);
     swap_blocks(s->step, s, s->M, 0);
     vector_add(s->step, -1, s->SY, N * r);
     schur_apply(s->TSY, &s->slack, s->step, r, s->half);

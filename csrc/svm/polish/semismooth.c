@@ -40,7 +40,7 @@ struct newton {
     double tau, residual;
     double *lambda, *a;            /* (m) a = A(W) */
     double *W, *M, *Z;             /* (p,q) */
-    double *along, *far;           /* (n,p), (n,dk) scratch */
+    double *along;                 /* (n,p) scratch */
     unsigned char *active;         /* (m) in S */
     struct coordinates_packed set; /* the rows S */
     double *K, *u, *right;         /* (|S|,|S|), (|S|), (|S|) */
@@ -58,7 +58,6 @@ static int init(struct newton *s, const struct polish_pair *pair, unsigned char 
     ARENA_DOUBLES(arena, p, q, &s->W, &s->M, &s->Z);
     ARENA_DOUBLES(arena, g->m, 1, &s->lambda, &s->a);
     s->along = arena_doubles(arena, g->n, p);
-    s->far = arena_doubles(arena, g->n, g->rows->w->dk);
     if (arena->failed)
         return STATUS_NO_MEMORY;
     memcpy(s->W, pair->W, (size_t)(p * q) * sizeof(double));
@@ -134,8 +133,7 @@ static double evaluate(struct newton *s)
         trace += (clip->s[i] - clip->h) / s->tau;
     for (ptrdiff_t i = 0; i < D; ++i)
         moved += (s->W[i] - s->M[i]) / s->tau * ((s->W[i] - s->M[i]) / s->tau);
-    matrix_rows_times_rows(s->along, g->z, s->W, g->n, clip->p, clip->q);
-    coordinates_margins(s->a, g, s->along, s->far);
+    rows_apply(s->a, g->rows, s->W, s->along);
     for (ptrdiff_t k = 0; k < g->m; ++k) {
         double off = g->b[k] - s->a[k];
         broken = fmax(broken, g->rows->equal[k] ? fabs(off) : off);
