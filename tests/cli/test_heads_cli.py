@@ -53,7 +53,7 @@ def test_it_prints_the_table_and_what_it_means(written):
     assert code == 0, messages
     lines = said.splitlines()
     assert re.match(r"6 heads, \d+ of \d+ sentences \(10 to 16 tokens\), \d+ tokens; seed 0\.$", lines[0])
-    assert [line.split()[0] for line in lines[3:9]] == ["L0H0", "L0H1", "L0H2", "L1H0", "L1H1", "L1H2"]
+    assert [line.split()[0] for line in lines if line[:1] == "L"] == ["L0H0", "L0H1", "L0H2", "L1H0", "L1H1", "L1H2"]
     assert "best rule  of six that need no SVM" in said
     assert "read: " in messages and "solve: " in messages
 
@@ -87,7 +87,7 @@ def test_some_layers_and_heads(model, text, tmp_path, no_picture):
     options = ("--layers", "1", "--heads", "0,2", "--queries", 60, "--nuclear", 0, "--out", tmp_path)
     code, said, _ = run(model, text, *options)
     assert code == 0
-    assert [line.split()[0] for line in said.splitlines()[3:5]] == ["L1H0", "L1H2"]
+    assert [line.split()[0] for line in said.splitlines() if line[:1] == "L"] == ["L1H0", "L1H2"]
     assert said.splitlines()[0].startswith("2 heads, ")
 
 

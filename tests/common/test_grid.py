@@ -67,15 +67,15 @@ def test_the_heatmap_is_the_mean_of_what_is_known():
         return {"x": np.nan if a == 2 and c == 0 else 100 * a + 10 * b + c, "y": np.nan}
 
     found = attsvm.replicate(experiment, 2, grid={"a": [1, 2], "b": [3, 4, 5], "c": [0, 1]}, progress=False)
-    ax = found.heatmap("b", "a", "x", Figure().subplots(), cmap="viridis")
+    ax = found.plot(Figure().subplots(), x="b", y="a", value="x", cmap="viridis")
     shown = ax.images[0].get_array()
     np.testing.assert_array_equal(shown, [[130.5, 140.5, 150.5], [231, 241, 251]])
     assert [label.get_text() for label in ax.get_xticklabels()] == ["3", "4", "5"]
     assert ax.figure.axes[1].get_ylabel() == "x, mean of 4"
-    assert np.isnan(found.heatmap("a", "b", "y", Figure().subplots()).images[0].get_array().filled(np.nan)).all()
+    assert np.isnan(found.plot(Figure().subplots(), x="a", y="b", value="y").images[0].get_array().filled(np.nan)).all()
     for x, y, value in (("a", "a", "x"), ("z", "a", "x"), ("a", "b", "z")):
         with pytest.raises(ValueError, match="two parameters|must be one of"):
-            found.heatmap(x, y, value, Figure().subplots())
+            found.plot(Figure().subplots(), x=x, y=y, value=value)
 
 
 def test_a_file_of_a_grid_resumes_and_grows(tmp_path, found):

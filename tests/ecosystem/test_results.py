@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
+import functools
 import html.parser
 import importlib.util
+import inspect
 import io
 import json
 import math
 import pickle
+import re
+import subprocess
+import sys
 
 import attsvm
+import attsvm.sklearn
 import numpy as np
 import pytest
+from attsvm.common.result import Result
+from attsvm.heads import faithful
 
 
 def setting(seed=0, n=6, T=8, d=10):
@@ -41,6 +50,30 @@ def _soft_labels():
 def _soft_labels_svm():
     found = _soft_labels()
     return attsvm.solve_svm(found.data, found.selected)
+
+
+@functools.cache
+def head():
+    rng = np.random.default_rng(0)
+    X = [rng.standard_normal((T, 6)) for T in rng.integers(4, 9, 30)]
+    tokens = [["[CLS]", *["a"] * (len(x) - 2), "[SEP]"] for x in X]
+    Wq, Wk = 3 * rng.standard_normal((2, 3, 6))
+    return attsvm.heads.from_arrays(X, Wq, np.zeros(3), Wk, np.zeros(3), tokens=tokens)[0]
+
+
+def report():
+    return attsvm.heads.analyze_head(head())
+
+
+def faithfulness():
+    columns = {
+        **dict.fromkeys(faithful.OF_CHOICES, 30),
+        **dict.fromkeys([*faithful.DRAWN, *faithful.FIXED, "uniform"], 0),
+    }
+    rows = ("L0H0", faithful.ALL)
+    damages = {(r, c, n): np.array([[0.5, 0.25], [0.5, 0.3]]) for r in rows for c, n in columns.items()}
+    lost = faithful.LostDirection("L0H0", 0, "a → b", 0.5, 2.0, 0.1, 0.05, "")
+    return faithful.Faithfulness(["L0H0"], {}, "KL", {"L0H0": ("first", 0.5)}, {"L0H0": 40}, damages, [lost])
 
 
 def heads_start(shape):
@@ -84,9 +117,78 @@ RESULTS = {
         [[0, 1, 3], [1, 0, 2, 3], [0, 2, 1, 3], [2, 1]], [0, 1, 0, 2], heads_start((4, 6))
     ),
     "contexts with several next tokens": _soft_labels,
+    "plane": lambda: attsvm.separable([[0.0, 0.0], [1.0, 0.0], [3.0, 0.0]], [0, 0, 1]),
+    "head": report,
+    "heads": lambda: attsvm.heads.analyze_model([head(), head()], n_jobs=1),
+    "SVM of a head": lambda: report().fit,
+    "why": lambda: attsvm.heads.why(report(), *report().train[0, :2]),
+    "faithfulness": faithfulness,
+    "replicated": lambda: attsvm.replicate(
+        lambda rng, d, T: {"x": rng.random()}, 2, grid={"d": [1, 2], "T": [3]}, progress=False
+    ),
 }
 # Several runs, several attention heads, no weights: there is no one picture.
 NOT_DRAWN = {"runs side by side", "run of two attention heads", "infeasible", "diagnosis of what cannot be"}
+# What a class of results lacks of data, status and message, and why.
+LACKS = {
+    "Path": ({"data"}, "weights over radii: the problem that was asked has its data"),
+    "NextToken": ({"status", "message"}, "a problem that is ready to be solved"),
+    "SoftLabels": ({"status", "message"}, "a problem that is ready to be solved"),
+    "HeadReport": (
+        {"data", "status", "message"},
+        "several SVMs, each with its own; tokens and queries are those of its head",
+    ),
+    "Elsewhere": ({"data", "status", "message"}, "a report"),
+    "Reports": ({"data", "status", "message"}, "a list"),
+    "Fit": ({"data", "message"}, "tokens and queries would be kept as often as there are SVMs"),
+    "Why": ({"data", "status", "message"}, "one query of a head"),
+    "Faithfulness": ({"data", "status", "message"}, "measured in the model, on batches that are not kept"),
+    "Replicated": ({"data", "status", "message"}, "numbers of many problems"),
+}
+# Public classes that are no results: what they are instead.
+NO_RESULTS = {
+    *("Data", "Problem", "LinearHead", "MLPHead", "QuadraticHead", "CallableHead", "SoftmaxHead"),  # what is given
+    *("Head", "Text", "Bert"),  # what is read
+    *("Gradient", "Identifiability"),  # tuples of two
+    *("ConvergenceWarning", "Monitor", "View", "AttentionClassifier", "TokenSelector"),
+}
+
+
+def kinds(kind=Result):
+    for one in kind.__subclasses__():
+        yield one
+        yield from kinds(one)
+
+
+def test_every_class_of_results_is_here():
+    found = {kind.__name__ for kind in kinds() if kind.__module__.startswith("attsvm.")}
+    made = {type(make()).__name__ for make in RESULTS.values()}
+    assert made == found - {"Solved", "Elsewhere"}  # what others begin with; a report on other text
+    public = [getattr(part, name) for part in (attsvm, attsvm.heads, attsvm.sklearn) for name in part.__all__]
+    assert {kind.__name__ for kind in public if inspect.isclass(kind)} <= made | NO_RESULTS
+    assert LACKS.keys() <= found
+
+
+def test_one_shape(case):
+    """Of every class: what it can do, what it holds, how it prints, what its docstring says."""
+    _, result = case
+    kind = type(result)
+    lacks = LACKS.get(kind.__name__, (set(),))[0]
+    for name in ("data", "status", "message"):
+        assert hasattr(result, name) == (name not in lacks), name
+    for name in ("status", "message"):
+        assert isinstance(getattr(result, name, ""), str)
+    for name, part in vars(result).items():
+        assert not isinstance(part, attsvm.Separation) or name == "solution"
+    assert ("solution" in vars(result)) == isinstance(result.to_dict().get("solution"), dict)
+    assert kind.__repr__ is Result.__repr__ and kind._repr_html_ is Result._repr_html_
+    for name in ("plot", "save", "to_dict", "to_dataframe", "__eq__"):
+        assert getattr(kind, name) is getattr(Result, name)
+    if dataclasses.is_dataclass(kind):
+        for field in dataclasses.fields(kind):
+            assert field.name in kind._hidden or re.search(
+                rf"^    .*\b{field.name}\b.*$", kind.__doc__, re.MULTILINE
+            ), field.name
 
 
 @pytest.fixture(params=RESULTS, scope="module")
@@ -111,6 +213,15 @@ def test_file_gives_back_an_equal_result(case, tmp_path):
     assert attsvm.load(buffer) == result
 
 
+def test_file_is_read_where_heads_were_not_asked_for(tmp_path):
+    report().save(tmp_path / "head.npz")
+    code = f"""import sys, attsvm
+assert "attsvm.heads" not in sys.modules
+print(attsvm.load({str(tmp_path / "head.npz")!r}))"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == f"{report()}\n"
+
+
 def test_every_pickle_protocol_gives_back_an_equal_result(case):
     _, result = case
     for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
@@ -128,6 +239,14 @@ def test_equality_sees_every_number(case):
         changed.answer[2][-1] += 1e-15
     elif isinstance(changed, attsvm.Diagnosis):
         changed.solution.answer[2][-1] += 1e-15
+    elif isinstance(changed, attsvm.Replicated):
+        changed["x"].flat[-1] += 1e-9
+    elif isinstance(changed, attsvm.heads.Reports):
+        changed[1].head.K[0, 0] += 1e-12
+    elif isinstance(changed, (attsvm.heads.HeadReport, attsvm.heads.Why)):
+        changed.head.K[0, 0] += 1e-12
+    elif isinstance(changed, faithful.Faithfulness):
+        changed.damages["L0H0", "own", 0][-1, -1] += 1e-9
     elif isinstance(changed, attsvm.NextToken):
         changed.graphs[3][-1, 1] += 1
     else:
@@ -142,6 +261,8 @@ def test_dictionary_is_plain(case):
     _, result = case
     found = result.to_dict()
     assert json.loads(json.dumps(found)).keys() == found.keys()
+    if isinstance(result, attsvm.heads.Reports):
+        assert json.dumps(found["reports"]) == json.dumps([each.to_dict() for each in result])
     for name in ("status", "W", "loss", "margin", "gap", "R", "iota"):
         if name in found and hasattr(result, name):
             value = getattr(result, name)
@@ -157,8 +278,7 @@ def test_table(case):
         assert len(table) == result.loss.size
         np.testing.assert_array_equal(table["loss"], result.loss.ravel())
     elif isinstance(result, (attsvm.Separation, attsvm.Decomposition)):
-        data = result.data if isinstance(result, attsvm.Separation) else result.svm.data
-        assert len(table) == data.indptr[-1]
+        assert len(table) == result.data.indptr[-1]
         assert (table.groupby("query")["selected"].sum() >= 1).all()
     elif isinstance(result, attsvm.Path):
         assert table["radius"].tolist() == [1.0, 4.0, 16.0]
@@ -171,8 +291,20 @@ def test_table(case):
         again = np.zeros_like(result.counts)
         again[table["context"], table["token"]] = table["count"]
         np.testing.assert_array_equal(again, result.counts)
+    elif isinstance(result, attsvm.Diagnosis):
+        assert table["query"].tolist() == list(range(len(result.data)))
+    elif isinstance(result, (attsvm.heads.HeadReport, attsvm.heads.Reports)):
+        reports = result if isinstance(result, list) else [result]
+        pandas.testing.assert_frame_equal(table, attsvm.heads.to_dataframe(reports))
+    elif isinstance(result, attsvm.heads.Fit):
+        np.testing.assert_array_equal(table.to_numpy(), np.column_stack([result.rows, result.multipliers]))
+    elif isinstance(result, attsvm.heads.Why):
+        assert table["share"].sum() == pytest.approx(result.margin)
+    elif isinstance(result, faithful.Faithfulness):
+        of = table.set_index(["row", "column", "queries"])
+        assert all(of.loc[key, "damage"] == damage.mean() for key, damage in result.damages.items())
     else:
-        assert table["query"].tolist() == list(range(len(result.solution.data)))
+        assert table["x"].tolist() == result["x"].ravel().tolist() and table["d"].tolist() == [1, 1, 2, 2]
 
 
 class _Html(html.parser.HTMLParser):
@@ -209,7 +341,7 @@ def test_notebook_form(case, monkeypatch):
     assert not page.open
     for line in repr(result).splitlines():
         for word in line.split():
-            assert word in page.text
+            assert word in page.text or set(word) == {"-"}  # the line under the header of a table
     if drawn:
         assert page.images == (name not in NOT_DRAWN)
 
@@ -224,10 +356,12 @@ def test_picture(case):
         with pytest.raises(ValueError, match=r"must (be|have)"):
             result.plot(ax=ax)
         return
-    assert result.plot(ax=ax) is ax and (ax.lines or ax.images)
+    assert result.plot(ax=ax) is ax and (ax.lines or ax.images or ax.patches)
+    if isinstance(result, attsvm.heads.HeadReport):
+        assert ax.lines[0].get_xdata().tolist() == [fit.queries for fit in result.curve]
     panels = len(ax.figure.axes)
     result.plot(ax=ax)
-    assert len(ax.figure.axes) == panels  # one colour bar for both
+    assert len(ax.figure.axes) == panels or isinstance(result, attsvm.Replicated)  # one colour bar for both
 
 
 def test_picture_of_soft_labels_is_what_attention_goes_to():

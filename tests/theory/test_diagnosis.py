@@ -45,7 +45,7 @@ def test_golden_cases(path, which):
     margins = np.einsum("ntd,de,ne->nt", g.X[rows, chosen][:, None] - g.X, W, g.Z)
     tight = margins <= 1 + 1e-5  # a first-order solver's margins are good to about 1e-7
     tight[rows, chosen] = False
-    np.testing.assert_array_equal(found.support, tight)
+    np.testing.assert_array_equal(found.tight, tight)
     assert found.all_support == (tight.sum() == 42)
     rivals = np.where(tight & (scores >= scores[rows, chosen][:, None]), scores, -np.inf)
     beaten = np.where(np.isfinite(rivals.max(axis=1)), rivals.argmax(axis=1), -1)
@@ -76,16 +76,16 @@ def test_every_kind_of_data(kind, norm):
     problem = attsvm.Problem(case.data, case.y, attsvm.LinearHead(case.v))
     found = attsvm.diagnose(problem, norm=norm)
     plain = json.loads(json.dumps(found.to_dict()))
-    assert plain["status"] == found.solution.status and str(found).startswith(f"Diagnosis of {len(case.data)} quer")
+    assert plain["solution"]["status"] == found.status and str(found).startswith(f"Diagnosis of {len(case.data)} quer")
     assert found.globally_optimal
     if found.solution.W is None:
-        assert found.support is None and found.locally_optimal is None and found.all_support is None
+        assert found.tight is None and found.locally_optimal is None and found.all_support is None
         return
     assert found.locally_optimal or not found.unique_optimum
     rows = reference.svm_rows(case.data, problem.optimal)
     margins = reference.svm_apply(rows, found.solution.W)
     expected = {(q, t) for (q, t, *_), m in zip(rows, margins, strict=True) if m <= 1 + 1e-4}
-    support = reference.per_entry(case.data, found.support)
+    support = reference.per_entry(case.data, found.tight)
     assert {(q, t) for q, row in enumerate(support) for t in np.flatnonzero(row)} == expected
 
 
@@ -103,7 +103,7 @@ def test_infeasible_comes_with_its_certificate():
     problem = one_problem(5, 4, 2)
     found = attsvm.diagnose(problem)
     assert not found.dimension_suffices and found.local_cone is None and "separable           no:" in str(found)
-    assert reference.farkas(problem.data, problem.optimal, found.to_dict()["certificate"]) < 1e-9
+    assert reference.farkas(problem.data, problem.optimal, found.to_dict()["solution"]["certificate"]) < 1e-9
 
 
 def test_no_stationary_point_is_told_by_all_support_or_equal_scores():

@@ -91,7 +91,7 @@ def test_finite_part_has_the_least_norm_asked_for(kind, norm):
             D = rng.standard_normal(E.shape[1])
             D -= np.linalg.lstsq(E, E @ D, rcond=None)[0]
             assert size(parts.W_fin + scale * D.reshape(W.shape)) > size(parts.W_fin) * (1 - 1e-9)
-    assert parts.svm.norm == norm and parts.svm.status == "optimal"
+    assert parts.solution.norm == norm and parts.status == "optimal"
     direction = parts.W_svm
     assert parts.R == pytest.approx(np.vdot(direction, W - parts.W_fin) / np.vdot(direction, direction))
     np.testing.assert_array_equal(parts.W, parts.W_fin + parts.R * parts.W_svm)
@@ -114,7 +114,7 @@ def test_every_token_selected_leaves_the_finite_part_alone():
     data = attsvm.cross_attention(rng.standard_normal((2, 3, 8)), rng.standard_normal((2, 8)))
     W = rng.standard_normal((8, 8)) / 8
     parts = attsvm.decompose(data, data.probabilities(W), W)
-    assert parts.svm.status == "no constraint" and parts.R == 0 and not parts.W_svm.any()
+    assert parts.status == "no constraint" and parts.R == 0 and not parts.W_svm.any()
     np.testing.assert_allclose(parts.probabilities, data.probabilities(W), atol=1e-14)
     assert "6 tokens selected" in repr(parts)
 

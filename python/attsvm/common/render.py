@@ -26,6 +26,11 @@ def drawing(kind: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return enter
 
 
+def _drawing_of(result: Any) -> Callable[..., Any] | None:
+    """That of its class, or of the class it is a kind of."""
+    return next((_drawings[kind] for kind in type(result).__mro__ if kind in _drawings), None)
+
+
 def axes(ax: Any) -> Any:
     """These, or pyplot's current ones."""
     if ax is not None:
@@ -48,12 +53,14 @@ def draw(result: Any, ax: Any = None, **line_kw: Any) -> Any:
     """The result drawn into ``ax``, or pyplot's current axes."""
     if importlib.util.find_spec("matplotlib") is None:
         raise ImportError("plot needs matplotlib: pip install matplotlib")
-    return _drawings[type(result)](result, ax, **line_kw)
+    if (found := _drawing_of(result)) is None:
+        raise ValueError(f"result must have one picture, got {type(result).__name__}, which has several")
+    return found(result, ax, **line_kw)
 
 
 def picture(result: Any) -> str | None:
     """An HTML image of the result; None without matplotlib, or where nothing can be drawn."""
-    if type(result) not in _drawings or importlib.util.find_spec("matplotlib") is None:
+    if _drawing_of(result) is None or importlib.util.find_spec("matplotlib") is None:
         return None
     from matplotlib import rc_context
     from matplotlib.figure import Figure  # not pyplot, whose figures would stay open

@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 
 from .check import as_choice
-from .render import axes
+from .render import axes, drawing
+from .result import Result
 
 __all__ = ["Cell", "Replicated", "cells_of"]
 
 Cell = tuple[str, ...]  # the text of each parameter's value
 
 
-class Replicated(dict[str, np.ndarray]):
+class Replicated(Result, dict[str, np.ndarray]):
     """The numbers of an experiment by name: arrays (runs, ...), and of a grid (length of each axis, ..., runs, ...).
 
     Made by :func:`attsvm.replicate`.
@@ -25,6 +26,12 @@ class Replicated(dict[str, np.ndarray]):
     ----------
     grid : dict of lists
         The values of each parameter, in the order of the axes.
+
+    Notes
+    -----
+    ``plot(ax, x=, y=, value=, **image_kw)`` draws one number over two parameters of the grid, the first ones unless
+    named: its mean over the runs, and over all other parameters.  NaN, as of undecided runs, does not count; a cell of
+    nothing else stays empty.
 
     Examples
     --------
@@ -38,82 +45,65 @@ class Replicated(dict[str, np.ndarray]):
         super().__init__(arrays)
         self.grid = dict(grid)
 
-    def to_dataframe(self) -> Any:
-        """The numbers as a tidy table: a row for each run of each cell, with the values of the grid and the run.
+    def _title(self) -> str:
+        depth = len(self.grid) + 1
+        runs = next((array.shape[depth - 1] for array in self.values()), 0)
+        return f"{runs} runs" + "".join(f", {name} in {values}" for name, values in self.grid.items())
 
-        An array of numbers has a column for each, ``name[i]``.
+    def _lines(self) -> list[tuple[str, str]]:
+        return [(key, f"{array.shape}, mean {float(_mean(array.reshape(-1))):.6g}") for key, array in self.items()]
 
-        Returns
-        -------
-        pandas.DataFrame
-
-        Raises
-        ------
-        ImportError
-            Without pandas.
-
-        Examples
-        --------
-        >>> import attsvm
-        >>> found = attsvm.replicate(lambda rng, d: {"x": float(d)}, 2, grid={"d": [1, 2]}, progress=False)
-        >>> found.to_dataframe().query("run == 1")
-           d  run    x
-        1  1    1  1.0
-        3  2    1  2.0
-        """
-        try:
-            import pandas
-        except ImportError:
-            raise ImportError("to_dataframe needs pandas: pip install pandas") from None
+    def columns(self) -> dict[str, Any]:
+        """A row for each run of each cell, with the values of the grid and the run; an array of numbers has a column
+        for each, ``name[i]``."""
         depth = len(self.grid) + 1
         runs = next((array.shape[depth - 1] for array in self.values()), 0)
         rows = list(itertools.product(*self.grid.values(), range(runs)))
         columns: dict[str, Any] = {name: [row[i] for row in rows] for i, name in enumerate([*self.grid, "run"])}
         for key, array in self.items():
             columns |= dict(named(key, array.reshape(len(rows), *array.shape[depth:])))
-        return pandas.DataFrame(columns)
+        return columns
 
-    def heatmap(self, x: str, y: str, value: str, ax: Any = None, **image_kw: Any) -> Any:
-        """A picture of one number over two parameters: its mean over the runs, and over all other parameters.
+    def _state(self) -> dict[str, Any]:
+        return {"arrays": dict(self), "grid": self.grid}
 
-        Parameters
-        ----------
-        x, y : str
-            Parameters of the grid.
-        value : str
-            Which number.  NaN, as of undecided runs, does not count; a cell of nothing else stays empty.
-        ax : matplotlib Axes, optional
-        **image_kw
-            For ``ax.imshow``.
+    @classmethod
+    def _from_state(cls, state: dict[str, Any]) -> Replicated:
+        return cls(state["arrays"], state["grid"])
 
-        Returns
-        -------
-        matplotlib Axes
 
-        Raises
-        ------
-        ImportError
-            Without matplotlib.
-        ValueError
-            Other names, or a number that is an array.
-        """
-        x, y, value = as_choice("x", x, self.grid), as_choice("y", y, self.grid), as_choice("value", value, self)
-        names, array = list(self.grid), self[value].astype(np.float64)
-        if x == y or array.ndim != len(names) + 1:
-            raise ValueError(f"heatmap needs two parameters and a single number, got {x!r}, {y!r} and {value!r}")
-        array = np.moveaxis(array, (names.index(y), names.index(x)), (0, 1)).reshape(
-            len(self.grid[y]), len(self.grid[x]), -1
-        )
-        known = ~np.isnan(array)
-        with np.errstate(invalid="ignore"):
-            mean = np.where(known, array, 0.0).sum(axis=2) / known.sum(axis=2)
-        ax = axes(ax)
-        image = ax.imshow(mean, **{"origin": "lower", "aspect": "auto"} | image_kw)
-        ax.set(xlabel=x, ylabel=y, xticks=range(len(self.grid[x])), yticks=range(len(self.grid[y])))
-        ax.set_xticklabels(map(str, self.grid[x]))
-        ax.set_yticklabels(map(str, self.grid[y]))
-        ax.figure.colorbar(image, ax=ax, label=f"{value}, mean of {array.shape[2]}")
-        return ax
+@drawing(Replicated)
+def _over_two(
+    found: Replicated,
+    ax: Any = None,
+    x: str | None = None,
+    y: str | None = None,
+    value: str | None = None,
+    **image_kw: Any,
+) -> Any:
+    grid, names = found.grid, list(found.grid)
+    if len(names) < 2:
+        raise ValueError(f"grid must have two parameters to draw over, got {names}")
+    x, y = as_choice("x", x or names[0], grid), as_choice("y", y or names[1], grid)
+    value = as_choice("value", value or next(iter(found)), found)
+    array = found[value].astype(np.float64)
+    if x == y or array.ndim != len(names) + 1:
+        raise ValueError(f"plot needs two parameters and a single number, got {x!r}, {y!r} and {value!r}")
+    array = np.moveaxis(array, (names.index(y), names.index(x)), (0, 1)).reshape(len(grid[y]), len(grid[x]), -1)
+    ax = axes(ax)
+    image = ax.imshow(_mean(array), **{"origin": "lower", "aspect": "auto"} | image_kw)
+    ax.set(xlabel=x, ylabel=y, xticks=range(len(grid[x])), yticks=range(len(grid[y])))
+    ax.set_xticklabels(map(str, grid[x]))
+    ax.set_yticklabels(map(str, grid[y]))
+    ax.figure.colorbar(image, ax=ax, label=f"{value}, mean of {array.shape[2]}")
+    return ax
+
+
+def _mean(array: np.ndarray) -> np.ndarray:
+    """Over the last axis, of what is known; NaN where nothing is."""
+    known = ~np.isnan(array)
+    with np.errstate(invalid="ignore"):
+        return np.where(known, array, 0.0).sum(axis=-1) / known.sum(axis=-1)
 
 
 def named(key: str, array: np.ndarray) -> Iterable[tuple[str, np.ndarray]]:

@@ -12,8 +12,9 @@ from typing import IO, Any, ClassVar
 import numpy as np
 
 from . import render, storage
+from .tables import Table, html_table, table
 
-__all__ = ["Result", "plain"]
+__all__ = ["Result", "Solved", "plain"]
 
 LONGEST = 120  # of a printed line
 
@@ -21,8 +22,8 @@ LONGEST = 120  # of a printed line
 class Result:
     """Base of the results.  A subclass is storable and says what it prints and tabulates.
 
-    ``_title()`` and ``_lines()``, pairs of a name and a text, make the printed and the notebook form; ``columns()``
-    makes the data frame, ``_values()`` the dictionary.
+    ``_title()``, ``_lines()``, pairs of a name and a text, and ``_tables()``, headers with their rows, make the printed
+    and the notebook form, and ``_meaning()`` what can be unfolded there; ``columns()`` makes the data frame.
     """
 
     _hidden: ClassVar[tuple[str, ...]] = ("data",)  # of the state, in to_dict
@@ -37,7 +38,13 @@ class Result:
         raise NotImplementedError
 
     def _lines(self) -> list[tuple[str, str]]:
-        raise NotImplementedError
+        return []
+
+    def _tables(self) -> list[Table]:
+        return []
+
+    def _meaning(self) -> str:
+        return ""
 
     def columns(self) -> dict[str, Any]:
         """The columns of :meth:`to_dataframe`, for those who have no pandas."""
@@ -51,7 +58,8 @@ class Result:
     def __repr__(self) -> str:
         lines = self._lines()
         width = max([self._least_width, *(len(name) + 2 for name, _ in lines)])
-        return "\n".join([self._title(), *(_wrapped(name, text, width) for name, text in lines)])
+        below = (f"\n{table(header, rows)}" for header, rows in self._tables())
+        return "\n".join([self._title(), *(_wrapped(name, text, width) for name, text in lines), *below])
 
     def _repr_html_(self) -> str:
         rows = "".join(
@@ -59,10 +67,12 @@ class Result:
             f'<td style="text-align:left">{html.escape(text).replace(chr(10), "<br>")}</td></tr>'
             for name, text in self._lines()
         )
-        picture = render.picture(self)
+        tables = "".join(html_table(header, rows) for header, rows in self._tables())
+        meaning = html.escape(self._meaning())
+        unfolded = f"<details><summary>What the columns mean</summary><pre>{meaning}</pre></details>" if meaning else ""
         return (
             f'<div class="attsvm"><strong>{html.escape(self._title())}</strong>{self._html_bar()}'
-            f"<table>{rows}</table>{picture or ''}</div>"
+            f"{rows and f'<table>{rows}</table>'}{tables}{unfolded}{render.picture(self) or ''}</div>"
         )
 
     def _html_bar(self) -> str:
@@ -73,6 +83,9 @@ class Result:
         if type(self) is not type(other):
             return NotImplemented
         return storage.same(storage.state_of(self), storage.state_of(other))
+
+    def __ne__(self, other: object) -> bool:  # that of a result which is a list or a dictionary would be its own
+        return not self == other
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -123,7 +136,7 @@ class Result:
         ImportError
             Without matplotlib.
         ValueError
-            Where there is no one picture: several runs, several attention heads, no weights.
+            Where there is no one picture: several runs, several attention heads, no weights, numbers of a grid.
         """
         return render.draw(self, ax, **line_kw)
 
@@ -135,6 +148,24 @@ class Result:
         file : path or binary file
         """
         storage.save(self, file)
+
+
+class Solved(Result):
+    """A result that holds the answer it rests on, its ``solution``: data, status and message are those of it."""
+
+    solution: Any
+
+    @property
+    def data(self) -> Any:
+        return self.solution.data
+
+    @property
+    def status(self) -> str:
+        return str(self.solution.status)
+
+    @property
+    def message(self) -> str:
+        return str(self.solution.message)
 
 
 def plain(value: Any) -> Any:

@@ -79,7 +79,7 @@ def load(file: Any) -> Any:
 
     Returns
     -------
-    Run, Separation, Path, Decomposition, Diagnosis, NextToken, SoftLabels, HeadReport or Reports
+    Run, Separation, Reports and so on
         Equal to what was saved.
 
     Raises
@@ -173,7 +173,7 @@ def _pack(value: Any, arrays: dict[str, np.ndarray]) -> Any:
         return {"tuple": [_pack(part, arrays) for part in value]}
     if type(value) is list:
         return [_pack(part, arrays) for part in value]
-    if isinstance(value, dict):
+    if type(value) is dict:
         return {"dict": [[_pack(key, arrays), _pack(part, arrays)] for key, part in value.items()]}
     name = type(value).__name__
     if _classes.get(name) is not type(value):

@@ -50,7 +50,7 @@ def all_support(problem: Problem, solution: Separation) -> bool:
     if solution.W is None:
         return False
     others = problem.data.indptr[-1] - len(problem.data)
-    held = theory.support_entries(problem.data, solution.W, solution.selection.reference)
+    held = theory.tight_entries(problem.data, solution.W, solution.selection.reference)
     return bool(held.sum() == others)
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 import numpy as np
 
+from ..common.result import Result
 from ..common.storage import storable
-from ..report.tables import table
+from ..common.tables import Table
 
 # Columns that are made of n choices, each draw of its own; those with draws alone; and those without.
 OF_CHOICES = ("SVM", "SVM of the rule", "logistic", "distilled")
@@ -19,6 +19,11 @@ FIXED = ("own", "rule", "cut", "whitened cut")
 ALL = "all of these"
 ROUNDING = 10  # times the damage of the own W: an importance below that is none
 SHOWN = ("SVM", "SVM of the rule", "rule", "logistic", "distilled", "random head", "shuffled", "cut", "whitened cut")
+
+COLUMNS = (
+    *("row", "column", "queries", "draws", "inputs", "damage", "importance", "recovered", "spread_of_draws"),
+    *("error_of_inputs", "hard", "rule", "follows", "metric"),
+)
 
 
 @storable
@@ -41,8 +46,8 @@ class LostDirection:
         return f"{self.name}, damage {self.damage:.2g} (random direction {self.random:.2g})"
 
 
-@dataclass(frozen=True, eq=False)
-class Faithfulness:
+@dataclass(frozen=True, repr=False, eq=False)
+class Faithfulness(Result):
     """What :func:`attsvm.torch.faithfulness` found.
 
     Attributes
@@ -108,25 +113,17 @@ class Faithfulness:
             queries = max(self.queries, default=0)
         return self.damages.get((row, column, queries or 0)), self.damages[row, "uniform", 0]
 
-    def to_dataframe(self) -> Any:
-        """A pandas DataFrame with a line for each row, column and number of choices."""
-        import pandas
-
+    def columns(self) -> dict[str, Any]:
+        """A line for each row, column and number of choices."""
         lines = []
-        for row, column, n in self.damages:
-            draws, inputs = self.spread(row, column, n)
-            damage = self.damages[row, column, n]
+        for (row, column, n), damage in self.damages.items():
             rule, follows = self.rules.get(row, ("", float("nan")))
-            lines.append(
-                dict(
-                    row=row, column=column, queries=n, draws=len(damage), inputs=damage.shape[1], damage=damage.mean(),
-                    importance=self.importance(row), recovered=self.recovered(row, column, n), spread_of_draws=draws,
-                    error_of_inputs=inputs, hard=self.hard.get(row), rule=rule, follows=follows, metric=self.metric,
-                )
-            )  # fmt: skip
-        return pandas.DataFrame(lines)
+            numbers = (len(damage), damage.shape[1], float(damage.mean()), self.importance(row))
+            found = (self.recovered(row, column, n), *self.spread(row, column, n))
+            lines.append((row, column, n, *numbers, *found, self.hard.get(row), rule, follows, self.metric))
+        return dict(zip(COLUMNS, map(list, zip(*lines, strict=True)), strict=True))
 
-    def _cells(self) -> tuple[list[str], list[list[str]]]:
+    def _cells(self) -> Table:
         of_heads = [] if self.layers else ["hard", "best rule"]
         names = ["head", *of_heads, f"importance ({self.metric})", *SHOWN]
         lines = []
@@ -143,28 +140,20 @@ class Faithfulness:
             lines.append(line)
         return names, lines
 
-    def _caption(self) -> str:
-        one = self.damages[ALL, "uniform", 0].shape[1]
+    def _title(self) -> str:
+        return f"Faithfulness: {len(self.labels)} heads were looked at"
+
+    def _lines(self) -> list[tuple[str, str]]:
+        one = next(iter(self.damages.values())).shape[1]
         most = max(self.queries, default=0)
-        return (
+        said = (
             f"Importance: damage of equal attention, mean over {one} held-out inputs.  Other columns: part of it "
             f"recovered, with {most} choices at most, ± the larger of the spread over draws and the standard error "
-            f"over inputs; empty: no importance.  {len(self.labels)} heads were looked at."
+            f"over inputs; empty: no importance."
         )
+        return [("", said)]
 
-    def __repr__(self) -> str:
-        parts = [table(tuple(names), [tuple(line) for line in lines]) for names, lines in self._tables()]
-        return "\n".join([parts[0], self._caption(), *parts[1:]])
-
-    def _repr_html_(self) -> str:
-        parts = []
-        for names, lines in self._tables():
-            head = "".join(f"<th>{escape(name)}</th>" for name in names)
-            body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in line) + "</tr>" for line in lines)
-            parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
-        return "".join([parts[0], f"<p>{escape(self._caption())}</p>", *parts[1:]])
-
-    def _tables(self) -> list[tuple[list[str], list[list[str]]]]:
+    def _tables(self) -> list[Table]:
         if not self.directions:
             return [self._cells()]
         names = [
@@ -181,38 +170,3 @@ class Faithfulness:
             for d in self.directions
         ]
         return [self._cells(), (names, lines)]
-
-    def plot(self, row: str | None = None, ax: Any = None) -> Any:
-        """What is recovered, with the spread over draws.
-
-        Of a row, by default all of these, against the number of choices, with controls as lines across; where rows are
-        layers and none is named, against the last layer whose heads are replaced.
-        """
-        import matplotlib.pyplot as plt
-
-        ax = plt.subplots(figsize=(6.4, 4.2), layout="constrained")[1] if ax is None else ax
-        others = [*DRAWN, *(name for name in FIXED if name != "own")]
-        if self.layers and row is None:
-            places = list(self.layers.values())
-            for k, column in enumerate([*OF_CHOICES, *others]):
-                means = [self.recovered(name, column) for name in self.layers]
-                errors = np.nan_to_num([self.spread(name, column)[0] for name in self.layers])
-                style = "-" if column in OF_CHOICES else "--"
-                ax.errorbar(places, means, errors, label=column, color=f"C{k}", marker="o", capsize=3, linestyle=style)
-            ax.set(xlabel="all heads up to this layer", title=f"at most {max(self.queries)} choices a head")
-            ax.set_xticks(places)
-        else:
-            row = ALL if row is None else row
-            sizes = [n for n in self.queries if (row, OF_CHOICES[0], n) in self.damages]
-            for k, column in enumerate(OF_CHOICES):
-                means = [self.recovered(row, column, n) for n in sizes]
-                errors = np.nan_to_num([self.spread(row, column, n)[0] for n in sizes])
-                ax.errorbar(sizes, means, errors, label=column, color=f"C{k}", marker="o", capsize=3)
-            for k, column in enumerate(others, start=len(OF_CHOICES)):
-                ax.axhline(self.recovered(row, column), label=column, color=f"C{k}", linestyle="--", linewidth=1)
-            ax.set(xscale="log", xlabel="choices a head", title=row)
-            ax.set_xticks(sizes, [f"{n}" for n in sizes])
-            ax.minorticks_off()
-        ax.set(ylabel="recovered", ylim=(-0.55, 1.05))
-        ax.legend(fontsize=8, ncols=2)
-        return ax

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from ..attention.data import Data
 from ..attention.selection import Selection
 from ..common.check import check_shapes
-from ..common.storage import storable
+from ..common.result import Result
 from ..svm.methods import solve_request
 from ..svm.request import Request
 from ..svm.separation import Separation
@@ -28,9 +28,8 @@ REMAINS = 1e-10
 SPANNED = 1e-6  # singular values of tokens or queries below this part of the largest are rounding
 
 
-@storable
-@dataclass(frozen=True, eq=False)
-class Fit:
+@dataclass(frozen=True, repr=False, eq=False)
+class Fit(Result):
     """One SVM of a head, and how it compares with the head.
 
     Attributes
@@ -77,10 +76,25 @@ class Fit:
     def _check(self) -> None:
         check_shapes(vars(self), {"rows": "S, 4", "multipliers": "S", "W": "dk, dz"})
 
-    def __repr__(self) -> str:
-        """A line for each number; of arrays the shape."""
-        shown = {k: f"array {v.shape}" if isinstance(v, np.ndarray) else repr(v) for k, v in vars(self).items()}
-        return "\n".join(["Fit", *(f"  {name:<18}{value}" for name, value in shown.items())])
+    def _title(self) -> str:
+        return f"SVM of {self.queries} queries in the {self.norm} norm: {self.status}"
+
+    def _lines(self) -> list[tuple[str, str]]:
+        return [
+            (
+                "margin",
+                f"{self.margin:.12g} (at most {self.margin_bound:.12g}), of the head's W {self.learned_margin:.6g}",
+            ),
+            ("rank", f"{self.rank}"),
+            ("support", f"{len(self.rows)} tokens"),
+            ("accuracy", f"{self.accuracy:.4g}, {self.missed} training queries missed"),
+            ("with the head's W", f"cosine {self.cosine:.6g}, correlation of logits {self.score_correlation:.6g}"),
+        ]
+
+    def columns(self) -> dict[str, Any]:
+        """A row for each support token."""
+        names = ("sentence", "query", "selected", "rival")
+        return dict(zip(names, self.rows.T, strict=True)) | {"multiplier": self.multipliers}
 
 
 def fit_svm(

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..common.check import as_count
+from ..common.render import axes as current
 from ..common.render import drawing, new_figure
 from ..plot.curves import COLORS, finish, style
 from .analysis import SIZES
 from .choices import is_sink
-from .report import HeadReport, as_reports, check_report
+from .faithful import ALL, DRAWN, FIXED, OF_CHOICES, Faithfulness
+from .fit import Fit
+from .report import HeadReport, Reports, as_reports, check_report
+from .why import Why
 
 BLUE, ORANGE = COLORS["W"], COLORS["(K, Q)"]
 LETTERS = {"offset": "p", "the": "p", "first": "f", "frequent": "w", "same": "s", "induction": "i", "nearest": "n"}
@@ -52,56 +56,74 @@ def plot_grid(reports: Sequence[HeadReport], axes: Any = None) -> Any:
     ['Are its choices separable?  Margin', 'Does the SVM predict it?  Held-out accuracy']
     """
     reports = as_reports(reports)
-    layers = sorted({report.head.layer for report in reports})
-    heads = sorted({report.head.number for report in reports})
     if axes is None:
-        size = (2 + 1.2 * len(heads), 1.6 + 0.45 * len(layers))
-        axes = new_figure((max(size[0], 9), max(size[1], 2.4))).subplots(1, 2)
-    margin, accuracy = (np.full((len(layers), len(heads)), np.nan) for _ in range(2))
-    for report in reports:
-        at = layers.index(report.head.layer), heads.index(report.head.number)
-        if report.fit is not None and not report.few:
-            margin[at], accuracy[at] = max(report.fit.margin, 0), report.accuracy
-    shown = np.log10(np.where(margin > 0, margin, np.nan))
-    _cells(axes[0], shown, layers, heads, "Blues", None, "Are its choices separable?  Margin")
-    _cells(axes[1], accuracy, layers, heads, "Greens", (0.5, 1), "Does the SVM predict it?  Held-out accuracy")
-    for report in reports:
-        _label(axes, report, layers.index(report.head.layer), heads.index(report.head.number), (shown, accuracy))
+        heads, layers = ({getattr(report.head, name) for report in reports} for name in ("number", "layer"))
+        axes = new_figure((max(2 + 1.2 * len(heads), 9), max(1.6 + 0.45 * len(layers), 2.4))).subplots(1, 2)
+    margins = [np.log10(max(r.fit.margin, TINY)) if r.fit and r.fit.margin > 0 else np.nan for r in reports]
+    _cells(axes[0], reports, margins, _margin_word, "Blues", None, "Are its choices separable?  Margin")
+    _accuracies(Reports(reports), axes[1])
     return axes[0].figure
 
 
+@drawing(Reports)
+def _accuracies(reports: Reports, ax: Any = None, **image_kw: Any) -> Any:
+    """Layers x heads: held-out accuracy, and the letter of the best rule; a frame where the SVM beats it."""
+    from matplotlib.patches import Rectangle
+
+    ax = current(ax)
+    found = [report.accuracy for report in reports]
+    title = "Does the SVM predict it?  Held-out accuracy"
+    places = _cells(ax, reports, found, _accuracy_word, "Greens", (0.5, 1), title, **image_kw)
+    for report, (row, column) in zip(reports, places, strict=True):
+        if report.fit is not None and report.beats_rules and not report.few:
+            frame = Rectangle((column - 0.46, row - 0.44), 0.92, 0.88, fill=False, edgecolor=ORANGE, linewidth=2)
+            ax.add_patch(frame)
+    return ax
+
+
 def _cells(
-    ax: Any, values: np.ndarray, layers: list[int], heads: list[int], colours: str, limits: Any, title: str
-) -> None:
+    ax: Any,
+    reports: Sequence[HeadReport],
+    numbers: Sequence[float],
+    word: Callable[[HeadReport], str],
+    colours: str,
+    limits: tuple[float, float] | None,
+    title: str,
+    **image_kw: Any,
+) -> list[tuple[int, int]]:
+    """A cell for each head, with its number as colour and its word; where each lies."""
+    layers = sorted({report.head.layer for report in reports})
+    heads = sorted({report.head.number for report in reports})
+    places = [(layers.index(report.head.layer), heads.index(report.head.number)) for report in reports]
+    values = np.full((len(layers), len(heads)), np.nan)
+    for report, place, number in zip(reports, places, numbers, strict=True):
+        if report.fit is not None and not report.few:
+            values[place] = number
     low, high = limits or (np.nanmin(values, initial=0.0), np.nanmax(values, initial=0.1))
     ax.set_facecolor("0.93")  # seen where there is no number
-    ax.imshow(values, cmap=colours, vmin=low, vmax=high + 0.25 * (high - low), aspect="auto")
+    look = {"cmap": colours, "vmin": low, "vmax": high + 0.25 * (high - low), "aspect": "auto"}
+    ax.imshow(values, **look | image_kw)
     ax.set(xticks=range(len(heads)), xticklabels=heads, yticks=range(len(layers)), yticklabels=layers)
     ax.set(xlabel="head", ylabel="layer")
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     ax.set_title(title, loc="left", fontsize=11)
+    for report, (row, column) in zip(reports, places, strict=True):
+        said = "-" if report.fit is None else "few" if report.few else word(report)
+        color = "0.5" if said in ("-", "few") else _ink(ax, values[row, column])
+        ax.text(column, row, said, color=color, ha="center", va="center", fontsize=8)
+    return places
 
 
-def _label(axes: Any, report: HeadReport, row: int, column: int, values: Any) -> None:
-    from matplotlib.patches import Rectangle
+def _margin_word(report: HeadReport) -> str:
+    margin = report.fit.margin if report.fit else 0.0
+    return "no" if margin <= 0 else f"{margin:.2g}" if margin < 99.5 else f"{margin:.0f}"
 
-    fit = report.fit
-    look = {"ha": "center", "va": "center", "fontsize": 8}
-    if fit is None or report.few:
-        for ax in axes:
-            ax.text(column, row, "-" if fit is None else "few", color="0.5", **look)
-        return
-    word = "no" if fit.margin <= 0 else f"{fit.margin:.2g}" if fit.margin < 99.5 else f"{fit.margin:.0f}"
-    axes[0].text(column, row, word, color=_ink(axes[0], values[0][row, column]), **look)
+
+def _accuracy_word(report: HeadReport) -> str:
     if not np.isfinite(report.accuracy):
-        axes[1].text(column, row, "few", color="0.5", **look)
-        return
-    rule, _ = report.best_baseline
-    word = f"{100 * report.accuracy:.0f} {LETTERS[rule.split()[0]]}"
-    axes[1].text(column, row, word, color=_ink(axes[1], values[1][row, column]), **look)
-    if report.beats_rules:
-        axes[1].add_patch(Rectangle((column - 0.46, row - 0.44), 0.92, 0.88, fill=False, edgecolor=ORANGE, linewidth=2))
+        return "few"
+    return f"{100 * report.accuracy:.0f} {LETTERS[report.best_baseline[0].split()[0]]}"
 
 
 def _ink(ax: Any, value: float) -> str:
@@ -201,11 +223,7 @@ def _curve(report: HeadReport, ax: Any = None, **line_kw: Any) -> Any:
     """Accuracy on unseen sentences over the number of training queries."""
     if report.fit is None:
         raise ValueError("report must have an SVM, got a head without queries")
-    if ax is None:
-        import matplotlib.pyplot as plt
-
-        ax = plt.gca()
-    fits = report.curve
+    ax, fits = current(ax), report.curve
     look = {"marker": "o", "label": "SVM", **style("W"), **line_kw}
     ax.plot([fit.queries for fit in fits], [fit.accuracy for fit in fits], **look)
     rule, right = report.best_baseline
@@ -213,6 +231,61 @@ def _curve(report: HeadReport, ax: Any = None, **line_kw: Any) -> Any:
         ax.axhline(right, color="0.5", linewidth=0.8, label=rule)
     ax.set(xlabel="training queries", ylabel="accuracy on unseen sentences", title=report.head.label)
     ax.legend(frameon=False, fontsize="small")
+    return ax
+
+
+@drawing(Fit)
+def _multipliers(fit: Fit, ax: Any = None, **line_kw: Any) -> Any:
+    """How much each support token holds, the hardest first."""
+    ax = current(ax)
+    share = 100 * fit.multipliers / max(fit.multipliers.sum(), TINY)
+    ax.plot(np.arange(1, len(share) + 1), share, **{"marker": ".", **style("W"), **line_kw})
+    ax.set(xlabel="support tokens, the hardest first", ylabel="multiplier, % of all")
+    return ax
+
+
+@drawing(Why)
+def _shares(found: Why, ax: Any = None, **bar_kw: Any) -> Any:
+    """What each singular direction adds to the margin."""
+    ax = current(ax)
+    ax.bar(np.arange(len(found.shares)), found.shares, **{"color": BLUE, **bar_kw})
+    ax.set(xlabel=f"singular direction of the {found.of} W", ylabel="share of the margin")
+    return ax
+
+
+@drawing(Faithfulness)
+def _recovered(found: Faithfulness, ax: Any = None, row: str | None = None, **line_kw: Any) -> Any:
+    """What is recovered, with the spread over draws.
+
+    Of a row, by default all of these, against the number of choices, with controls as lines across; where rows are
+    layers and none is named, against the last layer whose heads are replaced.
+    """
+    ax = current(ax)
+    others = [*DRAWN, *(name for name in FIXED if name != "own")]
+    look: dict[str, Any] = {"marker": "o", "capsize": 3, **line_kw}
+    if found.layers and row is None:
+        places = list(found.layers.values())
+        for k, column in enumerate([*OF_CHOICES, *others]):
+            means = [found.recovered(name, column) for name in found.layers]
+            errors = np.nan_to_num([found.spread(name, column)[0] for name in found.layers])
+            line = {"label": column, "color": f"C{k}", "linestyle": "-" if column in OF_CHOICES else "--"}
+            ax.errorbar(places, means, errors, **line | look)
+        ax.set(xlabel="all heads up to this layer", title=f"at most {max(found.queries)} choices a head")
+        ax.set_xticks(places)
+    else:
+        row = ALL if row is None else row
+        sizes = [n for n in found.queries if (row, OF_CHOICES[0], n) in found.damages]
+        for k, column in enumerate(OF_CHOICES):
+            means = [found.recovered(row, column, n) for n in sizes]
+            errors = np.nan_to_num([found.spread(row, column, n)[0] for n in sizes])
+            ax.errorbar(sizes, means, errors, **{"label": column, "color": f"C{k}"} | look)
+        for k, column in enumerate(others, start=len(OF_CHOICES)):
+            ax.axhline(found.recovered(row, column), label=column, color=f"C{k}", linestyle="--", linewidth=1)
+        ax.set(xscale="log", xlabel="choices a head", title=row)
+        ax.set_xticks(sizes, [f"{n}" for n in sizes])
+        ax.minorticks_off()
+    ax.set(ylabel="recovered", ylim=(-0.55, 1.05))
+    ax.legend(fontsize=8, ncols=2)
     return ax
 
 

@@ -12,11 +12,12 @@ import numpy as np
 
 from ..common.check import as_list, check_shapes, check_type
 from ..common.result import Result
+from ..common.tables import Table
 from .choices import FEW
 from .controls import Null, interval
 from .fit import Fit
 from .model import Head
-from .table import describe, html_of, table_of
+from .table import CASES_HEADER, CURVE_HEADER, HEADER, cases_rows, curve_rows, meaning, rows_of, stars
 
 NULL = 1 / 3  # of the mean length of values: tokens that attention is parked on have less than a fifth, or about all
 
@@ -25,7 +26,7 @@ def _empty() -> np.ndarray:
     return np.empty(0)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class HeadReport(Result):
     """What :func:`analyze_head` found.
 
@@ -157,6 +158,25 @@ class HeadReport(Result):
             return float("nan")
         return float(1 - np.linalg.norm(K / sizes[0] - Q / sizes[1]) / 2)
 
+    def _title(self) -> str:
+        return f"{self.head.name}: {self.hard} queries count (attention above {self.threshold:g})"
+
+    def _lines(self) -> list[tuple[str, str]]:
+        if (fit := self.fit) is None or not fit.margin > 0:
+            return []
+        return [
+            ("margin", f"{fit.margin:.12g} (at most {fit.margin_bound:.12g}) of the best W of norm 1"),
+            ("own W", f"{fit.learned_margin:.6g}"),
+        ]
+
+    def _tables(self) -> list[Table]:
+        found: list[Table] = [(HEADER, rows_of([self]))]
+        found += [(CURVE_HEADER, curve_rows([self]))] * (len(self.curve) > 1)
+        return found + [(CASES_HEADER, cases_rows(self))] * (self.fit is not None)
+
+    def _meaning(self) -> str:
+        return meaning([self])
+
     def columns(self) -> dict[str, Any]:
         return results_columns([self])
 
@@ -164,12 +184,6 @@ class HeadReport(Result):
         head = self.head
         named = {"name": head.label, "layer": head.layer, "head": head.number, "space": head.space}
         return named | super()._values()
-
-    def __repr__(self) -> str:
-        return describe(self)
-
-    def _repr_html_(self) -> str:
-        return html_of([self])
 
 
 def check_report(report: Any) -> None:
@@ -200,11 +214,20 @@ class Reports(Result, list[HeadReport]):
     def _values(self) -> dict[str, Any]:
         return {"reports": list(self)}
 
-    def __repr__(self) -> str:
-        return table_of(self, explained=False)
+    def _title(self) -> str:
+        return stars(self) or f"{len(self)} heads"
 
-    def _repr_html_(self) -> str:
-        return html_of(self)
+    def _lines(self) -> list[tuple[str, str]]:
+        few = [report for report in self if report.few]
+        named = ", ".join(f"{report.head.label} ({report.hard})" for report in few)
+        left = f"Fewer than {FEW} queries count, and nothing can be said, of {len(few)} heads: {named}."
+        return [("", left)] * bool(few)
+
+    def _tables(self) -> list[Table]:
+        return [(HEADER, rows_of([report for report in self if not report.few]))]
+
+    def _meaning(self) -> str:
+        return meaning(self)
 
     def _state(self) -> dict[str, Any]:
         return {"reports": list(self)}
@@ -250,10 +273,11 @@ def results_table(reports: Sequence[HeadReport], caption: bool = True) -> str:
     Examples
     --------
     >>> import attsvm
-    >>> print(attsvm.heads.results_table([], caption=False).splitlines()[0])  # doctest: +ELLIPSIS
+    >>> print(attsvm.heads.results_table([], caption=False).splitlines()[2])  # doctest: +ELLIPSIS
     head  queries  parked  margin ...
     """
-    return table_of(as_reports(reports), caption)
+    found = Reports(as_reports(reports))
+    return f"{found!r}\n\n{meaning(found)}\n" if caption else f"{found!r}\n"
 
 
 def results_columns(reports: Sequence[HeadReport]) -> dict[str, list[Any]]:

@@ -1,17 +1,14 @@
-"""Reports of heads as text: the table of all heads with its caption, a head by itself, both for a notebook."""
+"""Tables of heads: a row of each, what its columns mean, the curve over the number of queries, the hardest cases."""
 
 from __future__ import annotations
 
 import math
 import textwrap
 from collections.abc import Callable, Sequence
-from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ..report.tables import table
-from .choices import FEW
 from .fit import Fit
 from .sequences import Text
 
@@ -191,11 +188,12 @@ COLUMNS = (
 HEADER = ("head", *(column.name for column in COLUMNS))
 
 
-def caption() -> str:
-    """What the columns mean."""
+def meaning(reports: Sequence[HeadReport]) -> str:
+    """What the columns mean, and the spaces of these heads."""
     indent = " " * 11
     columns = (textwrap.fill(c.meaning, 120, initial_indent=f"{c.name:<11}", subsequent_indent=indent) for c in COLUMNS)
-    return "\n".join([textwrap.fill(INTRODUCTION, 120), *columns])
+    spaces = (SPACES[space] for space in sorted({report.head.space for report in reports}))
+    return "\n".join([textwrap.fill(INTRODUCTION, 120), *columns, *spaces])
 
 
 def rows_of(reports: Sequence[HeadReport]) -> list[tuple[str, ...]]:
@@ -213,38 +211,6 @@ def stars(reports: Sequence[HeadReport]) -> str:
         return ""
     found, chance = sum(report.beats_rules for report in looked), FALSE_STAR * len(looked)
     return f"{found} stars in {len(looked)} heads, of which chance leaves at most {chance:.1f} on average"
-
-
-def table_of(reports: Sequence[HeadReport], explained: bool) -> str:
-    """All heads of which something can be said, the names of the others, and what the columns mean."""
-    few = [report for report in reports if report.few]
-    text = table(HEADER, rows_of([report for report in reports if not report.few]))
-    if said := stars(reports):
-        text += f"\n{said}\n"
-    if few:
-        named = ", ".join(f"{report.head.label} ({report.hard})" for report in few)
-        text += f"\nFewer than {FEW} queries count, and nothing can be said, of {len(few)} heads: {named}.\n"
-    if not explained:
-        return text + "\n"
-    spaces = "\n".join(SPACES[space] for space in sorted({report.head.space for report in reports}))
-    return f"{text}\n{caption()}\n{spaces}\n"
-
-
-def describe(report: HeadReport) -> str:
-    """The row of a head, its curve over the number of queries, and its hardest cases."""
-    name = f"{report.head.name}: {report.hard} queries count (attention above {report.threshold:g})"
-    lines = [name, table_of([report], explained=False)]
-    if report.fit is not None and report.fit.margin > 0:
-        low, high = report.fit.margin, report.fit.margin_bound
-        lines.append(
-            f"The best margin of a W of unit norm lies in [{low:.12g}, {high:.12g}]; the head's own W has "
-            f"{report.fit.learned_margin:.6g}.\n"
-        )
-    if len(report.curve) > 1:
-        lines.append(table(CURVE_HEADER, curve_rows([report])))
-    if report.fit is not None:
-        lines += ["", table(CASES_HEADER, cases_rows(report))]
-    return "\n".join(lines)
 
 
 CURVE_HEADER = ("head", "SVM", "queries", "margin", "support", "logits", "cosine", "accuracy")
@@ -298,16 +264,3 @@ def sentence_text(text: Text, sentence: int, longest: int = 80) -> str:
     else:
         joined = " ".join(words).replace(" ##", "")
     return joined if len(joined) <= longest else joined[: longest - 3] + "..."
-
-
-def html_of(reports: Sequence[HeadReport]) -> str:
-    """The table for a notebook."""
-    shown = [report for report in reports if not report.few] or reports
-    cells = "".join(f"<th>{escape(name)}</th>" for name in HEADER)
-    rows = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows_of(shown))
-    rest = len(reports) - len(shown)
-    apart = f"<p>{rest} heads with fewer than {FEW} queries are left out.</p>" if rest else ""
-    spaces = "".join(f"<p>{escape(SPACES[space])}</p>" for space in sorted({report.head.space for report in reports}))
-    meaning = f"<details><summary>What the columns mean</summary><pre>{escape(caption())}</pre></details>"
-    apart += f"<p>{said}</p>" if (said := stars(reports)) else ""
-    return f"<table><thead><tr>{cells}</tr></thead><tbody>{rows}</tbody></table>{apart}{spaces}{meaning}"

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..common.check import as_count, as_floats, check_type
-from ..report.tables import table
+from ..common.result import Result
+from ..common.tables import Table
 from .cases import as_cases
 from .faithful import Faithfulness
 from .model import Head
@@ -18,8 +19,8 @@ from .report import HeadReport, check_report
 DIRECTIONS, NEIGHBOURS = 8, 5  # that are shown
 
 
-@dataclass(frozen=True, eq=False)
-class Why:
+@dataclass(frozen=True, repr=False, eq=False)
+class Why(Result):
     """The margin by which one query's token wins, as a sum.
 
     Attributes
@@ -61,35 +62,38 @@ class Why:
     names: list[str]
     svm_names: list[str]
 
-    def __repr__(self) -> str:
+    def _title(self) -> str:
         text = self.head.text
         word = text.query_names([self.sequence], [self.query])[0]
         selected, rival = text.names([self.sequence] * 2, [self.selected, self.rival])
-        lines = [
+        return (
             f"{self.head.label}, sequence {self.sequence}: {word} ({self.query}) selects {selected} ({self.selected}), "
             f"ahead of {rival} ({self.rival}) by {self.margin:.4g} ({self.of} W)"
-        ]
+        )
+
+    def _tables(self) -> list[Table]:
+        text, known = self.head.text, dict(enumerate(self.names))
         order = np.argsort(-np.abs(self.shares))[:DIRECTIONS]
-        known = dict(enumerate(self.names))
         rows = [(f"{k}", f"{self.values[k]:.3g}", f"{self.shares[k]:+.4g}", known.get(k, "")) for k in order]
         rest = self.margin - self.shares[order].sum()
-        lines += [
-            table(
-                ("direction", "singular value", "share of the margin", "queries → tokens"),
-                [*rows, ("others", "", f"{rest:+.4g}", "")],
-            )
-        ]
+        header = ("direction", "singular value", "share of the margin", "queries → tokens")
+        found: list[Table] = [(header, [*rows, ("others", "", f"{rest:+.4g}", "")])]
         if self.svm_names:
             own = [known.get(k, "") for k in range(len(self.svm_names))]
             numbered = [(f"{k}", *both) for k, both in enumerate(zip(own, self.svm_names, strict=True))]
-            lines += ["", table(("direction", "own W", "the SVM's W"), numbered)]
+            found.append((("direction", "own W", "the SVM's W"), numbered))
         if len(self.neighbours):
             cases = []
             for (i, q, a, t), like in zip(self.neighbours, self.likeness, strict=True):
                 names = [*text.query_names([i], [q]), *text.names([i] * 2, [a, t])]
                 cases.append((f"{like:+.3f}", f"{i}", *(f"{n} ({k})" for n, k in zip(names, (q, a, t), strict=True))))
-            lines += ["", table(("cosine", "sequence", "query", "selected", "rival"), cases)]
-        return "\n".join(lines)
+            found.append((("cosine", "sequence", "query", "selected", "rival"), cases))
+        return found
+
+    def columns(self) -> dict[str, Any]:
+        """A row for each singular direction."""
+        named = [*self.names, *[""] * len(self.values)][: len(self.values)]
+        return {"direction": np.arange(len(self.values)), "value": self.values, "share": self.shares, "name": named}
 
 
 def why(

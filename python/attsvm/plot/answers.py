@@ -226,8 +226,8 @@ def scores(diagnosis: Diagnosis, ax: Any = None, **line_kw: Any) -> Any:
     selected = columns["selected"]
     score = layout.flatten_entries("scores", diagnosis.scores, hidden=True)
     ahead = score - score[selected][columns["query"]]
-    support = layout.flatten_entries("support", diagnosis.support, hidden=True)
-    _two_kinds(ax, columns["margin"], ahead, support, ~selected & ~support, line_kw)
+    tight = layout.flatten_entries("tight", diagnosis.tight, hidden=True)
+    _two_kinds(ax, columns["margin"], ahead, tight, ~selected & ~tight, line_kw)
     ax.axhline(0, color="0.3", linewidth=0.8, zorder=0)
     ax.set(xlabel="margin of the selected token", ylabel="score above the selected token's")
     return ax

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..common.files import replacing
 from ..common.sheet import write_table
+from ..common.tables import table
 from ..plot.curves import largest
 from ..svm.separation import Separation
 from ..theory.conditions import correlation, is_locally_optimal
@@ -22,7 +23,6 @@ __all__ = [
     "count_verdicts",
     "runs_table",
     "solutions_table",
-    "table",
     "verdicts_line",
     "write_csv",
     "write_picture",
@@ -61,16 +61,6 @@ def claims_table(groups: Mapping[str, Sequence[Claim]]) -> str:
             for c in claims
         ]
     return table(("claim", "expected", "measured", "verdict"), rows) + "\n" + RULE
-
-
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Left-aligned columns two spaces apart, a line under the header; a row of one cell is a heading."""
-    full = [header, *(row for row in rows if len(row) > 1)]
-    widths = [max(len(row[j]) for row in full) for j in range(len(header))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(header, widths, strict=True)).rstrip()]
-    lines.append("-" * (sum(widths) + 2 * (len(widths) - 1)))
-    lines += ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip() for row in rows]
-    return "\n".join(lines)
 
 
 def runs_table(problem: Problem, runs: Mapping[str, Run]) -> str:

@@ -16,7 +16,7 @@ from ..training.problem import Problem
 
 __all__ = ["correlation", "is_locally_optimal"]
 
-# A support token's margin is 1; a certified gap of 1e-9 fixes margins to about its square root.
+# A tight token's margin is 1; a certified gap of 1e-9 fixes margins to about its square root.
 TIGHT = 1e-4
 
 
@@ -87,7 +87,7 @@ def is_locally_optimal(problem: Problem, solution: Separation) -> bool:
     if not _same(data, solution.data):
         raise ValueError("solution must be of the data of the problem")
     reference = solution.selection.reference
-    rivals = support_entries(data, solution.W, reference) & (problem.flat_scores >= at_reference(problem, reference))
+    rivals = tight_entries(data, solution.W, reference) & (problem.flat_scores >= at_reference(problem, reference))
     return not rivals.any()
 
 
@@ -101,7 +101,7 @@ def at_reference(problem: Problem, reference: np.ndarray) -> np.ndarray:
     return (problem.flat_scores[problem.data.indptr[:-1] + reference])[problem.data.query_of()]
 
 
-def support_entries(data: Any, W: np.ndarray, reference: np.ndarray) -> np.ndarray:
+def tight_entries(data: Any, W: np.ndarray, reference: np.ndarray) -> np.ndarray:
     """Where the margin is exactly 1, for the solution W of a selection."""
     return data.flat_margins(W, reference) <= 1 + TIGHT
 

@@ -147,14 +147,14 @@ def _non_optimal(problem: Problem, best: np.ndarray) -> tuple[float, float, bool
 
 def _locally(problem: Problem, solution: Separation) -> dict[str, Any]:
     if solution.W is None:
-        return {"support": None, "beaten_by": None, "locally_optimal": None}
+        return {"tight": None, "beaten_by": None, "locally_optimal": None}
     data, chosen = problem.data, solution.selection.reference
-    support = conditions.support_entries(data, solution.W, chosen)
-    rivals = support & (problem.flat_scores >= conditions.at_reference(problem, chosen))
+    tight = conditions.tight_entries(data, solution.W, chosen)
+    rivals = tight & (problem.flat_scores >= conditions.at_reference(problem, chosen))
     strongest = _core.top(data.handle, np.where(rivals, problem.flat_scores, -np.inf))
     beaten = np.logical_or.reduceat(rivals, data.indptr[:-1])
     return {
-        "support": data.layout.shape_entries(support, False),
+        "tight": data.layout.shape_entries(tight, False),
         "beaten_by": data.layout.shape_queries(np.where(beaten, strongest, -1)),
         "locally_optimal": not beaten.any(),
     }
@@ -163,7 +163,7 @@ def _locally(problem: Problem, solution: Separation) -> dict[str, Any]:
 def _all_support(data: Any, solution: Separation) -> bool | None:
     if solution.W is None:
         return None
-    held = conditions.support_entries(data, solution.W, solution.selection.reference).sum()
+    held = conditions.tight_entries(data, solution.W, solution.selection.reference).sum()
     return bool(held == data.indptr[-1] - len(data))
 
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..common.result import Result
-from ..common.storage import state_of
+from ..common.result import Solved
 from ..svm.separation import Separation
 
 __all__ = ["Diagnosis"]
@@ -18,11 +17,13 @@ BEATEN_SHOWN = 8  # queries listed by name
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Diagnosis(Result):
+class Diagnosis(Solved):
     """What the theory says of a problem and a selection.  Prints as sentences; :meth:`to_dict` gives plain numbers.
 
     Attributes
     ----------
+    data, status, message
+        Of the ``solution``.
     scores : array or list, in the data's entry shape
         ``y v . value`` of every token a query sees.
     optimal : integer array or list, in the data's query shape
@@ -34,16 +35,17 @@ class Diagnosis(Result):
     dimension_suffices : bool
         ``dk >= T - 1`` and ``dz >= n`` for n queries over at most T tokens: then almost every dataset makes every
         selection separable.
-    support : bool array or list, in the data's entry shape, or None
-        Tokens whose margin is exactly 1; None without a solution.
+    tight : bool array or list, in the data's entry shape, or None
+        Tokens whose margin is exactly 1, to 1e-4: the paper's support indices; ``solution.support`` are those of them
+        that have a multiplier.  None without a solution.
     beaten_by : integer array or list, in the data's query shape, or None
-        The best-scoring support token that scores at least as much as the selected one; -1 where there is none.
+        The best-scoring tight token that scores at least as much as the selected one; -1 where there is none.
     locally_optimal : bool or None
-        No query is beaten by a support token: training that starts near the SVM's direction stays there.
+        No query is beaten by a tight token: training that starts near the SVM's direction stays there.
     globally_optimal : bool
         Every query selects a token of its highest score.
     all_support : bool or None
-        Every token but the selected one is support.
+        Every token but the selected one is tight.
     unique_optimum : bool
         Every query's best score is reached by one token.
     score_gap, score_spread : float
@@ -71,7 +73,7 @@ class Diagnosis(Result):
     selected: Any
     solution: Separation
     dimension_suffices: bool
-    support: Any
+    tight: Any
     beaten_by: Any
     locally_optimal: bool | None
     globally_optimal: bool
@@ -89,21 +91,15 @@ class Diagnosis(Result):
     undecided: Any = None
 
     def _check(self) -> None:
-        layout = self.solution.data.layout
+        layout = self.data.layout
         for name in ("optimal", "selected", "beaten_by", "undecided"):
             if getattr(self, name) is not None:
                 layout.flatten_queries(name, getattr(self, name))
-        for name in ("scores", "support"):
+        for name in ("scores", "tight"):
             if getattr(self, name) is not None:
                 layout.flatten_entries(name, getattr(self, name), hidden=True)
 
     _least_width = 20
-
-    def _values(self) -> dict[str, Any]:
-        solution = self.solution
-        found = {name: value for name, value in state_of(self).items() if name != "solution"}
-        answer = ("norm", "status", "margin", "margin_bound", "rank", "certificate")
-        return found | {name: getattr(solution, name) for name in answer}
 
     def columns(self) -> dict[str, Any]:
         chosen, best, rows = _flat(self.selected), _flat(self.optimal), _rows(self.scores)
@@ -114,8 +110,8 @@ class Diagnosis(Result):
             "optimal": best,
             "optimal_score": np.array([row[t] for row, t in zip(rows, best, strict=True)]),
         }
-        if self.support is not None:
-            columns["support_tokens"] = np.array([row.sum() for row in _rows(self.support)])
+        if self.tight is not None:
+            columns["tight_tokens"] = np.array([row.sum() for row in _rows(self.tight)])
             columns["beaten_by"] = _flat(self.beaten_by)
         return columns
 
@@ -123,7 +119,7 @@ class Diagnosis(Result):
         return f"Diagnosis of {self._what()}"
 
     def _what(self) -> str:
-        data = self.solution.data
+        data = self.data
         lengths = data.lengths
         tokens = str(lengths.max()) if lengths.min() == lengths.max() else f"{lengths.min()} to {lengths.max()}"
         return f"{len(data)} queries over {tokens} tokens, dk = {data.dk}, dz = {data.dz}"
@@ -131,10 +127,10 @@ class Diagnosis(Result):
     def _lines(self) -> list[tuple[str, str]]:
         lines = [("selected", self._selected())]
         if self.undecided is not None and (count := int(_flat(self.undecided).sum())):
-            queries = len(self.solution.data)
+            queries = len(self.data)
             lines.append(("undecided", f"{count} of {queries} queries of the run: their attention has not chosen yet"))
         lines += [("separable", self._separable()), ("dimension", self._dimension())]
-        if self.support is not None:
+        if self.tight is not None:
             held, others = self._counts()
             lines.append(
                 (
@@ -169,22 +165,21 @@ class Diagnosis(Result):
         )
 
     def _dimension(self) -> str:
-        data = self.solution.data
+        data = self.data
         needs = f"dk >= T - 1 = {int(data.lengths.max()) - 1} and dz >= n = {len(data)}"
         if self.dimension_suffices:
             return f"{needs}: almost all data of this shape are separable, whatever is selected"
         return f"too small to make every selection separable, which takes {needs}"
 
     def _counts(self) -> tuple[int, int]:
-        data = self.solution.data
-        return int(sum(np.sum(part) for part in _listed(self.support))), int(data.indptr[-1]) - len(data)
+        data = self.data
+        return int(sum(np.sum(part) for part in _listed(self.tight))), int(data.indptr[-1]) - len(data)
 
     def _local(self) -> list[tuple[str, str]]:
         if not self.locally_optimal:
             beaten = np.flatnonzero(_flat(self.beaten_by) >= 0)
             text = [
-                f"no: in {len(beaten)} of {len(self.solution.data)} queries a token that holds the SVM in place "
-                "scores as much"
+                f"no: in {len(beaten)} of {len(self.data)} queries a token that holds the SVM in place scores as much"
             ]
             text += [self._rival(q) for q in beaten[:BEATEN_SHOWN]]
             if len(beaten) > BEATEN_SHOWN:
@@ -213,7 +208,7 @@ class Diagnosis(Result):
             return "none, training cannot get stuck: all tokens but the optimal ones hold the SVM in place"
         if self.no_stationary_point == "equal scores":
             return "none, training cannot get stuck: the other tokens of a query score the same"
-        if self.solution.data.rows == 0:
+        if self.data.rows == 0:
             return "every W: a query that sees one token attends to it whatever W is"
         if self.equal_scores or (self.globally_optimal and self.solution.W is None):
             return "not excluded: what the theory says is of optimal tokens that some weights rank first"

@@ -45,6 +45,11 @@ class Path(Result):
         Natural logarithm of the ridge whose minimiser the point is as well: ``ridge ||W||_F^2``, or
         ``ridge (||K||_F^2 + ||Q||_F^2)`` for the nuclear norm.
     norm : str
+    status : str
+        "completed"; "iteration limit" when some point stopped above the tolerance; "interrupted" in the ``.partial`` of
+        Ctrl-C.
+    message : str
+        What the status means here.
     """
 
     radii: np.ndarray
@@ -54,6 +59,17 @@ class Path(Result):
     gap: np.ndarray
     log_ridge: np.ndarray
     norm: str
+    status: str
+
+    _derived = ("message",)
+
+    @property
+    def message(self) -> str:
+        largest = f"of {len(self.radii)}, the largest gap {self.gap.max(initial=0.0):.1e}"
+        return {
+            "completed": "every point is within the tolerance",
+            "iteration limit": f"some points stopped above the tolerance, {largest}",
+        }.get(self.status, f"was interrupted after these points, {largest}")
 
     def _check(self) -> None:
         names = ("radii", "loss", "log_excess", "gap", "log_ridge")
@@ -61,7 +77,7 @@ class Path(Result):
 
     def _title(self) -> str:
         points = f"Path of {len(self.radii)} points" if len(self.radii) else "Path of no point"
-        return f"{points} in the {self.norm} norm"
+        return f"{points} in the {self.norm} norm: {self.status}"
 
     def _lines(self) -> list[tuple[str, str]]:
         if len(self.radii) == 0:
@@ -172,13 +188,12 @@ def regularization_path(
             before = points[-1] if points else None
             points.append(search.point(number, before) if ridges is None else search.ridge(number, before))
     except KeyboardInterrupt as interrupt:
-        interrupt.partial = search.path(points)  # type: ignore[attr-defined]
+        interrupt.partial = search.path(points, "interrupted")  # type: ignore[attr-defined]
         raise
-    path = search.path(points)
-    late = int((path.gap > tol).sum())
+    late = max(point.gap for point in points) > tol
+    path = search.path(points, "iteration limit" if late else "completed")
     if late:
-        message = f"regularization_path: {late} of {len(points)} points stopped at a gap of up to {path.gap.max():.1e}"
-        warnings.warn(message, ConvergenceWarning, stacklevel=2)
+        warnings.warn(f"regularization_path: {path.message}", ConvergenceWarning, stacklevel=2)
     return path
 
 
@@ -261,7 +276,7 @@ class _Search:
             low, high = (middle, high) if excess > 0 else (low, middle)
         return high
 
-    def path(self, points: list[_Point]) -> Path:
+    def path(self, points: list[_Point], status: str) -> Path:
         data = self.problem.data
         return Path(
             np.array([point.radius for point in points]),
@@ -271,6 +286,7 @@ class _Search:
             np.array([point.gap for point in points]),
             np.array([self.log_ridge(point) for point in points]),
             self.norm,
+            status,
         )
 
 

@@ -14,7 +14,7 @@ from ..attention.layout import Layout
 from ..attention.selection import HIGH, LOW, Selection
 from ..attention.selection import undecided as open_queries
 from ..common.check import as_floats, as_norm, as_number, as_numeric, as_parts, check_finite
-from ..common.result import Result
+from ..common.result import Solved
 from ..common.types import Norm
 from ..svm.methods import solve_request
 from ..svm.request import Request
@@ -83,22 +83,25 @@ def _probabilities(name: str, value: Any) -> np.ndarray:
 
 
 @dataclass(repr=False, eq=False)
-class Decomposition(Result):
+class Decomposition(Solved):
     """Weights as a finite part and a diverging direction, ``W ~ W_fin + R W_svm``.
 
     Attributes
     ----------
+    data, status, message
+        Of the ``solution``.
     selected : bool array or list, in the data's entry shape
         The tokens each query keeps.
     W_fin : (dk, dz) array
         The least norm with ``(x_t - x_t')^T W z = log(p_t / p_t')`` for selected t, t': it sets the proportions
         inside the sets.
-    svm : Separation
+    solution : Separation
         The general SVM, equal logits inside the sets and margins across them.
     W_svm : (dk, dz) array
         Its solution: what pushes all other tokens away.
     R : float
-        How far W has gone along it, ``<W_svm, W - W_fin> / ||W_svm||^2``; 0 when every token is selected.
+        How far W has gone along it, in units of W_svm, ``<W_svm, W - W_fin> / ||W_svm||^2``; 0 when every token is
+        selected.
     W : (dk, dz) array
         ``W_fin + R W_svm``.
     correlation : float
@@ -112,7 +115,7 @@ class Decomposition(Result):
 
     selected: Any
     W_fin: np.ndarray
-    svm: Separation
+    solution: Separation
     W_svm: np.ndarray
     R: float
     W: np.ndarray
@@ -122,12 +125,12 @@ class Decomposition(Result):
 
     def _title(self) -> str:
         kept = np.concatenate([np.ravel(part) for part in self.selected]).sum()
-        return f"W ~ W_fin + R W_svm, {int(kept)} tokens selected, {self.svm.norm_name} norm"
+        return f"W ~ W_fin + R W_svm, {int(kept)} tokens selected, {self.solution.norm_name} norm"
 
     def _lines(self) -> list[tuple[str, str]]:
         return [
             ("norm of W_fin", f"{np.linalg.norm(self.W_fin):.6g}"),
-            ("norm of W_svm", f"{np.linalg.norm(self.W_svm):.6g} ({self.svm.status})"),
+            ("norm of W_svm", f"{np.linalg.norm(self.W_svm):.6g} ({self.status})"),
             ("R", f"{self.R:.6g}"),
             ("correlation", f"{self.correlation:.9g}"),
             *self._late(),
@@ -144,8 +147,8 @@ class Decomposition(Result):
         ]
 
     def columns(self) -> dict[str, Any]:
-        columns = self.svm.columns()
-        probabilities = self.svm.data.layout.flatten_entries("probabilities", self.probabilities, hidden=True)
+        columns = self.solution.columns()
+        probabilities = self.data.layout.flatten_entries("probabilities", self.probabilities, hidden=True)
         return {name: columns[name] for name in ("query", "token", "selected")} | {"probability": probabilities}
 
 
