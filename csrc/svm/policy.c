@@ -44,20 +44,16 @@
 #define GENERATED_LONG 4
 #define GENERATED_GRAM 4e6
 
-/* Budgets: most of the systems that a dense method solves, of the smaller order of rows and unknowns, by products of
- * matrices, and LEAST_COST multiplications.  Those of an iterative method take SLOWER times as long; an epoch visits
+/* Budgets: systems of the dense method that comes next, of the smaller order of rows and unknowns, and LEAST_COST
+ * multiplications.  A dense method solves some eight, by products of matrices, three times as quickly.  An epoch visits
  * VISITED rows of a query, those near their margin.  (The interior point took 2.3 to 6.7 times as long as block ascent
- * with SYSTEMS / SLOWER = 1, on 23 random problems.)  With a quarter as many systems of a soft margin as it had before,
- * 171 windows of 37 tokens went on to Newton's method: .84 s instead of .05 s.  The nuclear norm takes twice as
- * many. */
-#define SYSTEMS 8
-#define SLOWER 3
+ * in a budget of one system, on 23 random problems.)  With a quarter of what it had before, 171 windows of 37 tokens
+ * with a soft margin went on to Newton's method: .84 s instead of .05 s.  The nuclear norm takes twice as many. */
+#define SYSTEMS 2.7
 #define VISITED 8
 #define JOINS 50 /* rows per entry of W beyond which a working set may grow */
-#define LEAST_COST 1e7
-/* Newton's iterations on a tight problem of few unknowns: some 5, where loose ones take it hundreds if C is large.  And
- * the evaluations that no factored run ends in. */
-#define FEW 20
+#define LEAST_COST 2e6
+#define FEW 20 /* evaluations that no factored run ends in */
 
 #define MOST_STEPS 4
 
@@ -84,7 +80,7 @@ static double system_cost(const struct rows *rows)
 /* Iterations, of this many multiplications each, that cost as much as a dense method. */
 static ptrdiff_t budget(double dense, double iteration)
 {
-    return (ptrdiff_t)fmin(1 + fmax(LEAST_COST, dense) / (SLOWER * iteration), 1e9);
+    return (ptrdiff_t)fmin(1 + fmax(LEAST_COST, dense) / iteration, 1e9);
 }
 
 /* Epochs, or iterations of conjugate gradients. */
@@ -189,15 +185,17 @@ static int plan_soft(struct solver_step *steps, const struct rows *rows, const s
     struct solver_step block = STEP("block", frobenius_block_soft), newton = STEP("newton", frobenius_newton_soft);
     if (!large)
         block.max_iter = block_budget(rows, SYSTEMS * system_cost(rows));
-    if (tight && s.unknowns <= ACTIVE_UNKNOWNS) {
-        steps[n] = newton;
-        steps[n++].max_iter = FEW;
-    } else if (tight) {
-        block.solve = frobenius_block_if_loose;
+    if (!tight || s.unknowns > ACTIVE_UNKNOWNS) {
+        steps[n] = block;
+        steps[n++].solve = large || options->start != NULL ? frobenius_block_soft : frobenius_block_if_loose;
     }
-    steps[n++] = block;
-    if (!large)
-        steps[n++] = newton;
+    if (large)
+        return n;
+    steps[n] = newton;
+    steps[n++].solve = frobenius_newton_soft_if_quick;
+    steps[n] = block;
+    steps[n++].max_iter = 2 * block.max_iter;
+    steps[n++] = newton;
     return n;
 }
 

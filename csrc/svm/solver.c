@@ -168,16 +168,20 @@ int solver_in_turn(struct svm_answer *answer, const struct rows *rows, const str
         struct arena_mark mark = arena_mark(arena);
         struct svm_options own = *options;
         own.max_iter = options->max_iter > 0 ? options->max_iter : steps[i].max_iter;
+        if (options->soft > 0 && isfinite(best.bound.gap) && best.W != NULL)
+            own.start = best.lambda;
         int status = steps[i].solve(answer, rows, &own, monitor, arena);
         answer->method = steps[i].name;
         arena_release(arena, mark);
         int open = is_open(status);
         if (!open && status != STATUS_INTERRUPTED)
             return status;
+        if (status == STATUS_DECLINED)
+            continue;
         int better = best.W == NULL || !(answer->bound.gap > best.bound.gap);
         if (better && (!open || i == n - 1))
             return status;
-        if (better && status != STATUS_DECLINED) {
+        if (better) {
             if (keep(&best, answer, rows, arena) != STATUS_DONE)
                 return STATUS_NO_MEMORY;
             best_status = status;
