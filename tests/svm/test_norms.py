@@ -38,7 +38,7 @@ def test_newton_finishes_the_spectral_norm(n, T, dk, dz):
     assert np.median(iterations) <= 14
 
 
-@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("norm", [*NORMS, "frobenius", "nuclear", 3.0])
 @pytest.mark.parametrize("seed", range(0, 60, 7))
 def test_feasible_agrees_with_the_solver(seed, norm):
     case = random_problem(seed)
@@ -49,6 +49,10 @@ def test_feasible_agrees_with_the_solver(seed, norm):
     assert answer.status == ("feasible" if sol.status == "optimal" else sol.status)
     if sol.status == "optimal":  # both intervals hold the margin, to rounding
         assert answer.margin * (1 - 1e-9) <= sol.margin_bound and sol.margin <= answer.margin_bound * (1 + 1e-9)
+        lower, _ = reference.certificate(case.data, case.selected, answer.W, answer.dual, norm)
+        assert lower == pytest.approx(answer.margin, rel=1e-9)
+    elif sol.status == "infeasible":
+        assert reference.farkas(case.data, case.selected, answer.certificate) <= 1e-9
 
 
 def test_infinity_is_the_max_norm():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 import os
 import threading
 import warnings
@@ -173,33 +172,6 @@ def test_generic_rank_of_the_frobenius_solution():
 
 
 # ------------------------------------------------------------------------------------- symmetries
-
-
-@pytest.mark.parametrize(("norm", "method"), METHODS)
-def test_order_of_tokens_and_sequences_does_not_matter(norm, method):
-    rng = np.random.default_rng(0)
-    X, Z, selected = sphere(rng, 5, 6, 8), sphere(rng, 5, 8), rng.integers(0, 6, 5)
-    before = attsvm.solve_svm(attsvm.cross_attention(X, Z), selected, norm, method=method)
-    tokens, sequences = rng.permutation(6), rng.permutation(5)
-    position = np.argsort(tokens)[selected]
-    shuffled = attsvm.cross_attention(X[:, tokens][sequences], Z[sequences])
-    after = attsvm.solve_svm(shuffled, position[sequences], norm, method=method)
-    assert after.margin == pytest.approx(before.margin, rel=2 * TOL)
-    np.testing.assert_allclose(after.W, before.W, atol=2 * math.sqrt(2 * TOL) * np.linalg.norm(before.W))
-
-
-@pytest.mark.parametrize(("norm", "method"), [METHODS[0], METHODS[3]])
-def test_causal_equals_its_virtual_sequences(norm, method):
-    rng = np.random.default_rng(1)
-    X = sphere(rng, 3, 5, 6)
-    causal = attsvm.causal_attention(X)
-    selected = causal.select(rng.standard_normal((6, 6)))
-    virtual = attsvm.cross_attention([x[: k + 1] for x in X for k in range(5)], X.reshape(15, 6))
-    assert causal.indptr[-1] - len(causal) == 3 * (5 * 4) // 2  # constraints: sum over k of k
-    one = attsvm.solve_svm(causal, selected, norm, method=method)
-    other = attsvm.solve_svm(virtual, selected.ravel(), norm, method=method)
-    np.testing.assert_allclose(one.W, other.W, atol=1e-13 * np.linalg.norm(one.W))
-    np.testing.assert_allclose(flat(causal, one.dual), np.concatenate(other.dual), rtol=1e-9, atol=1e-12)
 
 
 def test_one_kept_token_is_an_index():

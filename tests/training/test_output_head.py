@@ -87,24 +87,6 @@ def test_head_gradients_in_the_parameters(kind, rng):
     assert len(found) == len(parameters)
 
 
-def test_parameter_gradients_of_a_loss_lead_down(rng):
-    """The chain through attention: c = y loss'(u) / M at the attended vectors is the gradient of the mean loss."""
-    case = build_case("causal")
-    V, a = rng.standard_normal((4, 6)), rng.standard_normal(6)
-    W = rng.standard_normal((4, 4))
-    o, y = case.data.attended(W), case.y
-    u = y * attsvm.MLPHead(V, a).value_and_grad(o)[0]
-    grad = attsvm.MLPHead(V, a).parameter_grad(o, -y / (1 + np.exp(u)) / u.size)
-
-    def loss(V, a):
-        return attsvm.Problem(case.data, y, attsvm.MLPHead(V, a)).loss(W)
-
-    for _ in range(5):
-        dV, da = rng.standard_normal(V.shape), rng.standard_normal(a.shape)
-        slope = (loss(V + 1e-6 * dV, a + 1e-6 * da) - loss(V - 1e-6 * dV, a - 1e-6 * da)) / 2e-6
-        assert np.vdot(grad["V"], dV) + np.vdot(grad["a"], da) == pytest.approx(slope, rel=1e-6, abs=1e-9)
-
-
 # ------------------------------------------------------------------------------------ the objective
 
 RULES = [("mlp", None, "sum"), ("quadratic", None, "sum"), ("quadratic_per_query", None, "sum")]
@@ -374,57 +356,6 @@ def test_quadratic_head_keeps_the_exact_number_of_tokens():
 
 
 # ------------------------------------------------------------------------------------ PyTorch
-
-
-def torch_loss(torch, data, head, W, combine, y):
-    """The whole model in PyTorch, one query at a time."""
-    kind, v, a, lam = head
-    total = 0
-    rows = zip(reference.reference.windows(data), reference.reference.windows(data, values=True), strict=True)
-    v, a = torch.tensor(v), None if a is None else torch.tensor(a)
-    for q, (X, V) in enumerate(rows):
-        X, V, z = torch.tensor(np.array(X)), torch.tensor(np.array(V)), torch.tensor(data.queries[q].copy())
-        heads = [V.T @ torch.softmax(X @ one @ z, 0) for one in W]
-        o = sum(heads) if combine == "sum" else torch.cat(heads)
-        if kind == "mlp":
-            u = a @ torch.relu(v.T @ o)
-        else:
-            u = (v if v.ndim == 1 else v[q]) @ o - lam * (o @ o)
-        u = y[q] * u
-        total = total + torch.logaddexp(torch.zeros_like(u), -u)  # softplus would be cut off at 20
-    return total / len(data)
-
-
-@pytest.mark.peer
-@pytest.mark.parametrize("kind, H, combine", [*RULES, ("mlp", 4, "sum"), ("linear", 4, "concatenate")])
-@pytest.mark.parametrize("name", ["cross", "causal", "cross_ragged_several", "cross_values", "self_all"])
-def test_gradients_match_autograd(name, kind, H, combine):
-    torch = pytest.importorskip("torch")
-    case, problem, head, W = make(name, kind, H, combine)
-    weights = torch.tensor(W if H is not None else W[None], requires_grad=True)
-    y = case.data.layout.flatten_queries("y", case.y)
-    value = torch_loss(torch, case.data, head, weights, combine, y)
-    value.backward()
-    mine, dW = problem.loss_and_grad(W)
-    assert mine == pytest.approx(value.item(), rel=1e-12)
-    expected = weights.grad.numpy()
-    assert_close(dW, expected if H is not None else expected[0], 1e-10)
-
-
-@pytest.mark.peer
-def test_parameter_gradients_match_autograd(rng):
-    torch = pytest.importorskip("torch")
-    V, a, o, c = (
-        rng.standard_normal((4, 6)),
-        rng.standard_normal(6),
-        rng.standard_normal((9, 4)),
-        rng.standard_normal(9),
-    )
-    tV, ta = torch.tensor(V, requires_grad=True), torch.tensor(a, requires_grad=True)
-    (torch.tensor(c) @ (torch.relu(torch.tensor(o) @ tV) @ ta)).backward()
-    found = attsvm.MLPHead(V, a).parameter_grad(o, c)
-    assert_close(found["V"], tV.grad.numpy())
-    assert_close(found["a"], ta.grad.numpy())
 
 
 @pytest.mark.peer

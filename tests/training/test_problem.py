@@ -1,4 +1,4 @@
-"""Scores, loss and gradient: against the NumPy twins, central differences, torch, and sixty decimal digits."""
+"""Scores, loss and gradient: against the NumPy twins, central differences, and sixty decimal digits."""
 
 import copy
 import math
@@ -165,44 +165,6 @@ def test_loss_never_goes_below_that_of_the_optimal_tokens(rng, sphere):
 
 
 # ------------------------------------------------------------------------------------ peers
-
-
-@pytest.mark.peer
-@pytest.mark.parametrize("factors", [False, True], ids=["W", "KQ"])
-def test_gradient_is_torchs(case_name, loss, head, factors):
-    torch = pytest.importorskip("torch")
-    case = make(case_name, loss, head)
-    data = case.data
-
-    def tensor(a):
-        return torch.tensor(np.asarray(a), dtype=torch.float64)
-
-    weights = [tensor(a).requires_grad_() for a in ((case.K, case.Q) if factors else (case.W,))]
-    W = weights[0] @ weights[1].T if factors else weights[0]
-    total = 0
-    labels, heads = reference.per_query(data, case.y), reference.head_rows(data, case.v)
-    for X, V, z, label, v in zip(
-        reference.windows(data), reference.windows(data, values=True), data.queries, labels, heads, strict=True
-    ):
-        u = label * (torch.softmax(tensor(X) @ (W @ tensor(z)), 0) @ (tensor(V) @ tensor(v)))
-        total = total + {
-            "logistic": lambda u: torch.nn.functional.softplus(-u),
-            "exponential": lambda u: torch.exp(-u),
-            "linear": lambda u: -u,
-            "log": lambda u: -torch.log(u),
-        }[loss](u)
-    value = total / len(data)
-    value.backward()
-    mine, *gradients = case.problem.loss_and_grad(
-        **dict(zip("KQ" if factors else "W", weights_of(case, factors), strict=True))
-    )
-    assert mine == pytest.approx(value.item(), rel=TWIN)
-    for G, weight in zip(gradients, weights, strict=True):
-        assert_close(G, weight.grad.numpy())
-
-
-def weights_of(case, factors):
-    return (case.K, case.Q) if factors else (case.W,)
 
 
 @pytest.mark.peer

@@ -124,15 +124,6 @@ def test_a_stationary_run_waits_for_the_others(sphere, rng):
     assert "2 runs of 10 steps on K, Q (m=3): completed" in repr(run)
 
 
-def test_runs_with_attention_heads(rng):
-    case = build_case("cross")
-    problem = attsvm.Problem(case.data, case.y, attsvm.LinearHead(case.v), heads=2)
-    W = rng.standard_normal((3, 2, 4, 3))
-    run = attsvm.train(problem, W, runs=3, steps=10)
-    for r in range(3):
-        np.testing.assert_array_equal(run[r].weights, attsvm.train(problem, W[r], steps=10).weights)
-
-
 # ------------------------------------------------------------------------------------ sizes, scales, threads
 
 

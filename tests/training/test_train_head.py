@@ -1,4 +1,4 @@
-"""Heads trained together with attention: twins, central differences, PyTorch."""
+"""Heads trained together with attention: twins and central differences."""
 
 import attsvm
 import numpy as np
@@ -191,29 +191,3 @@ def test_labels_that_the_start_gets_wrong_are_learnt():
     problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.MLPHead(0.3 * rng.standard_normal((6, 8))))
     fixed, trained = (attsvm.train(problem, steps=500, lr=0.02, train_head=flag) for flag in (False, True))
     assert trained.loss[-1] < 0.5 * fixed.loss[-1]
-
-
-# ------------------------------------------------------------------------------------ PyTorch
-
-
-@pytest.mark.peer
-@pytest.mark.parametrize("kind", ["mlp", "quadratic"])
-def test_normalised_descent_is_that_of_autograd(kind):
-    torch = pytest.importorskip("torch")
-    case, problem = setting("cross", kind)
-    W = torch.tensor(starts(case, None, "W")["W"], requires_grad=True)
-    run = attsvm.train(problem, W.detach().numpy(), train_head=True, steps=30)
-    X, Z = torch.tensor(case.data.keys.reshape(5, 6, 4)), torch.tensor(case.data.queries)
-    y, head = torch.tensor(case.y), problem.head
-    parameters = [torch.tensor(part, requires_grad=True) for part in parts(head, head.row())]
-    for _ in range(30):
-        s = torch.softmax(torch.einsum("ntk,kz,nz->nt", X, W, Z), dim=1)
-        o = torch.einsum("nt,ntk->nk", s, X)
-        first, rest = parameters
-        value = torch.relu(o @ first) @ rest if kind == "mlp" else o @ first - rest * (o * o).sum(dim=1)
-        loss = torch.nn.functional.softplus(-y * value).mean()
-        for w, g in zip([W, *parameters], torch.autograd.grad(loss, [W, *parameters]), strict=True):
-            w.data -= 0.1 * g / g.norm()
-    close(run.W, W.detach().numpy(), 1e-10)
-    for mine, theirs in zip(parts(head, run.parameters), parameters, strict=True):
-        close(mine, theirs.detach().numpy(), 1e-10)
