@@ -215,6 +215,20 @@ static int add_methods(PyObject *module)
 #undef METHOD_ENTRY
 }
 
+static int add_norms(PyObject *module)
+{
+    return add_object(module, "NORM",
+                      Py_BuildValue("{"
+#define NORM_FORMAT(more, norm, NORM, ball, singular, exponent, limit, purpose) "s(Od)"
+                                    NORM_LIST(NORM_FORMAT, )
+#undef NORM_FORMAT
+                                        "}"
+#define NORM_ENTRY(more, norm, NORM, ball, singular, exponent, limit, purpose) \
+    , #norm, singular ? Py_True : Py_False, exponent
+                                    NORM_LIST(NORM_ENTRY, )));
+#undef NORM_ENTRY
+}
+
 static int add_status(PyObject *module)
 {
     return add_object(module, "STATUS",
@@ -274,7 +288,9 @@ static int execute(PyObject *module)
         PyErr_NoMemory();
         return -1;
     }
-    return bind_svm_types(module) < 0 || add_status(module) < 0 || add_methods(module) < 0 ? -1 : add_tables(module);
+    return bind_svm_types(module) < 0 || add_status(module) < 0 || add_methods(module) < 0 || add_norms(module) < 0
+               ? -1
+               : add_tables(module);
 }
 
 static PyModuleDef_Slot slots[] = {

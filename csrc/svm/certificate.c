@@ -11,61 +11,58 @@
 
 #define ENFORCEMENTS 3 /* scalings of W by what rounding has taken: each halves the miss at least */
 
-/* (sum |W_i|^p)^(1/p), from the entries over the largest: no power overflows, and one that underflows is too small
+/* (sum |x_i|^p)^(1/p), from the numbers over the largest: no power overflows, and one that underflows is too small
  * to count (unscaled, the dual exponent 11 of p = 1.1 would lose all of them, and the upper bound with them). */
-static double entrywise(const double *W, ptrdiff_t n, double p)
+static double of_exponent(const double *x, ptrdiff_t n, double p)
 {
-    double largest = vector_largest(W, n), sum = 0;
-    if (largest == 0 || !isfinite(largest))
+    double largest = vector_largest(x, n), sum = 0;
+    if (largest == 0 || !isfinite(largest) || isinf(p))
         return largest;
     for (ptrdiff_t i = 0; i < n; ++i)
-        sum += pow(fabs(W[i]) / largest, p);
+        sum += p == 1 ? fabs(x[i]) / largest : pow(fabs(x[i]) / largest, p);
     return largest * pow(sum, 1 / p);
 }
 
-static double absolute_sum(const double *a, ptrdiff_t n)
+/* The singular values s [min(m,n)] of W [m,n]. */
+static int singular_values(double *s, const double *W, ptrdiff_t m, ptrdiff_t n, struct arena *arena)
 {
-    double sum = 0;
-    for (ptrdiff_t i = 0; i < n; ++i)
-        sum += fabs(a[i]);
-    return sum;
-}
-
-/* Sum of the singular values of W [m,n], or the largest. */
-static int singular(double *size, const double *W, ptrdiff_t m, ptrdiff_t n, int sum, struct arena *arena)
-{
-    ptrdiff_t least = m < n ? m : n;
-    struct arena_mark mark = arena_mark(arena);
-    double *copy = arena_doubles(arena, m, n), *s = arena_doubles(arena, least, 1);
+    double *copy = arena_doubles(arena, m, n);
     if (arena->failed)
         return STATUS_NO_MEMORY;
     memcpy(copy, W, (size_t)(m * n) * sizeof(double));
     if (blas_svd(m, n, copy, NULL, s, NULL, arena) != 0)
         return arena->failed ? STATUS_NO_MEMORY : STATUS_FACTORIZATION;
-    *size = sum ? absolute_sum(s, least) : s[0];
-    arena_release(arena, mark);
     return STATUS_DONE;
+}
+
+#define KIND(more, norm, NORM, ball, singular, exponent, limit, purpose) [NORM_##NORM] = {singular, exponent},
+static const struct {
+    int singular;
+    double exponent;
+} kinds[] = {NORM_LIST(KIND, )[NORM_FROBENIUS] = {1, 2}};
+
+int certificate_rotates(enum svm_norm norm)
+{
+    return kinds[norm].singular;
 }
 
 int certificate_norm(double *size, const double *W, ptrdiff_t rows, ptrdiff_t columns, enum svm_norm norm, double p,
                      int dual, struct arena *arena)
 {
-    ptrdiff_t n = rows * columns;
-    switch (norm) {
-    case NORM_FROBENIUS:
-        *size = vector_norm(W, n);
-        break;
-    case NORM_NUCLEAR:
-    case NORM_SPECTRAL:
-        *size = vector_norm(W, n);
-        return isfinite(*size) ? singular(size, W, rows, columns, (norm == NORM_NUCLEAR) != dual, arena) : STATUS_DONE;
-    case NORM_MAX:
-        *size = dual ? absolute_sum(W, n) : vector_largest(W, n);
-        break;
-    case NORM_ENTRYWISE:
-        *size = entrywise(W, n, dual ? p / (p - 1) : p);
-        break;
-    }
+    ptrdiff_t n = rows * columns, least = rows < columns ? rows : columns;
+    p = kinds[norm].exponent > 0 ? kinds[norm].exponent : p;
+    if (dual)
+        p = isinf(p) ? 1 : p / (p - 1);
+    *size = vector_norm(W, n);
+    if (!isfinite(*size) || norm == NORM_FROBENIUS)
+        return STATUS_DONE;
+    struct arena_mark mark = arena_mark(arena);
+    double *s = kinds[norm].singular ? arena_doubles(arena, least, 1) : NULL;
+    int status = s != NULL ? singular_values(s, W, rows, columns, arena) : STATUS_DONE;
+    if (status != STATUS_DONE || arena->failed)
+        return arena->failed ? STATUS_NO_MEMORY : status;
+    *size = s != NULL ? of_exponent(s, least, p) : of_exponent(W, n, p);
+    arena_release(arena, mark);
     return STATUS_DONE;
 }
 

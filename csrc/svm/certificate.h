@@ -17,10 +17,8 @@
 #ifndef SVM_CERTIFICATE_H
 #define SVM_CERTIFICATE_H
 
+#include "svm/norms.h"
 #include "svm/rows.h"
-
-/* The last: ||vec W||_p, p > 1.  What a norm is, certificate_norm says. */
-enum svm_norm { NORM_FROBENIUS, NORM_NUCLEAR, NORM_SPECTRAL, NORM_MAX, NORM_ENTRYWISE };
 
 struct bounds {
     double lower, upper; /* of the largest margin; lower is 0 when W meets no scaling of the rows */
@@ -38,6 +36,9 @@ struct bounds {
  * STATUS_FACTORIZATION; where W is not finite, neither is *size. */
 int certificate_norm(double *size, const double *W, ptrdiff_t rows, ptrdiff_t columns, enum svm_norm norm, double p,
                      int dual, struct arena *arena);
+
+/* Whether ||U W V|| = ||W|| for all rotations U, V: the problem may be solved in the spans of its rows. */
+int certificate_rotates(enum svm_norm norm);
 
 /* s(W) for W with these margins [m] and ||W||_F = size, or 0 when no scaling meets the rows; equality rows may be off
  * by the part `off` of ||W||. */

@@ -1,6 +1,7 @@
 /* The one list of methods: C name, the norm before the method; that norm; what Python calls it; which problems it
  * solves, "hard" or "soft" margins or a rank that is "capped"; default iteration limit, in the method's own unit; what
- * it is for.  _core exports every one under its C name, and their words and problems as METHOD.
+ * it is for.  Two of every norm of svm/norms.h, and more.  _core exports every one under its C name, and their words
+ * and problems as METHOD.
  */
 #ifndef SVM_METHODS_H
 #define SVM_METHODS_H
@@ -23,18 +24,14 @@
            "the same as block on the soft margin, which is never infeasible") \
     METHOD(frobenius_newton_soft, NORM_FROBENIUS, "newton", "soft", 1000, \
            "that by Newton's method on W: tight problems, several selected tokens") \
-    METHOD(nuclear_auto, NORM_NUCLEAR, "auto", "hard", 0, "the methods below in the order of its table") \
+    NORM_LIST(METHOD_OF_NORM, METHOD) \
     METHOD(nuclear_factored, NORM_NUCLEAR, "factored", "hard", 20000, \
            "augmented Lagrangian in factors, polished at fixed rank: large problems") \
-    METHOD(nuclear_interior, NORM_NUCLEAR, "interior", "hard", 200, \
-           "interior point, polished at fixed rank: more robust") \
-    METHOD(nuclear_capped, NORM_NUCLEAR, "factored", "capped", 20000, "rank W <= options->rank") \
-    METHOD(spectral_auto, NORM_SPECTRAL, "auto", "hard", 0, "interior") \
-    METHOD(spectral_interior, NORM_SPECTRAL, "interior", "hard", 200, "interior point, finished by Newton's method") \
-    METHOD(max_auto, NORM_MAX, "auto", "hard", 0, "interior") \
-    METHOD(max_interior, NORM_MAX, "interior", "hard", 200, "interior point") \
-    METHOD(entrywise_auto, NORM_ENTRYWISE, "auto", "hard", 0, "interior") \
-    METHOD(entrywise_interior, NORM_ENTRYWISE, "interior", "hard", 1000, "interior point, any p > 1")
+    METHOD(nuclear_capped, NORM_NUCLEAR, "factored", "capped", 20000, "rank W <= options->rank")
+
+#define METHOD_OF_NORM(METHOD, norm, NORM, ball, singular, exponent, limit, purpose) \
+    METHOD(norm##_auto, NORM_##NORM, "auto", "hard", 0, "the methods below in the order of its table") \
+    METHOD(norm##_interior, NORM_##NORM, "interior", "hard", limit, purpose)
 
 #define METHOD_DECLARE(name, norm, word, problems, max_iter, purpose) svm_method name;
 METHOD_LIST(METHOD_DECLARE)

@@ -217,18 +217,6 @@ static int plan_nuclear(struct solver_step *steps, const struct rows *rows, cons
     return n;
 }
 
-#define PLAN_INTERIOR(norm) \
-    static int plan_##norm(struct solver_step *steps, const struct rows *rows, const struct svm_options *options) \
-    { \
-        (void)rows; \
-        (void)options; \
-        steps[0] = STEP("interior", norm##_interior); \
-        return 1; \
-    }
-PLAN_INTERIOR(spectral)
-PLAN_INTERIOR(max)
-PLAN_INTERIOR(entrywise)
-
 static int is_many(const struct rows *rows, const struct svm_options *options)
 {
     struct size s = size_of(rows);
@@ -238,19 +226,13 @@ static int is_many(const struct rows *rows, const struct svm_options *options)
                              : long_windows || (s.rows >= GENERATED_ROWS && !is_tight_and_small(rows));
 }
 
-#define IN_TURN(norm) \
-    static int norm##_in_turn(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, \
-                              struct monitor *monitor, struct arena *arena) \
-    { \
-        struct solver_step steps[MOST_STEPS]; \
-        int n = plan_##norm(steps, rows, options); \
-        return solver_in_turn(answer, rows, options, steps, n, monitor, arena); \
-    }
-IN_TURN(frobenius)
-IN_TURN(nuclear)
-IN_TURN(spectral)
-IN_TURN(max)
-IN_TURN(entrywise)
+static int frobenius_in_turn(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                             struct monitor *monitor, struct arena *arena)
+{
+    struct solver_step steps[MOST_STEPS];
+    int n = plan_frobenius(steps, rows, options);
+    return solver_in_turn(answer, rows, options, steps, n, monitor, arena);
+}
 
 static int generated(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                      struct monitor *monitor, struct arena *arena)
@@ -266,14 +248,18 @@ static int frobenius_whole(struct svm_answer *answer, const struct rows *rows, c
     return solver_in_turn(answer, rows, options, steps + !generates, n + generates, monitor, arena);
 }
 
-#define AUTO(norm, name, method) \
+int frobenius_auto(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                   struct monitor *monitor, struct arena *arena)
+{
+    return presolve_solve(answer, rows, options, frobenius_whole, NORM_FROBENIUS, monitor, arena);
+}
+
+#define AUTO(more, norm, NORM, ball, singular, exponent, limit, purpose) \
     int norm##_auto(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, \
                     struct monitor *monitor, struct arena *arena) \
     { \
-        return presolve_solve(answer, rows, options, method, name, monitor, arena); \
+        struct solver_step steps[MOST_STEPS] = {STEP("interior", norm##_interior)}; \
+        int n = NORM_##NORM == NORM_NUCLEAR ? plan_nuclear(steps, rows, options) : 1; \
+        return solver_in_turn(answer, rows, options, steps, n, monitor, arena); \
     }
-AUTO(frobenius, NORM_FROBENIUS, frobenius_whole)
-AUTO(nuclear, NORM_NUCLEAR, nuclear_in_turn)
-AUTO(spectral, NORM_SPECTRAL, spectral_in_turn)
-AUTO(max, NORM_MAX, max_in_turn)
-AUTO(entrywise, NORM_ENTRYWISE, entrywise_in_turn)
+NORM_LIST(AUTO, )

@@ -18,8 +18,9 @@
  * time); with more it says how tight the problem is. */
 #define SMALLER_FEW 0.25
 #define SMALLER_MANY 0.75
-#define NEARLY 16 /* other norms: of a space of d dimensions all but d over this are as good as all, and sooner found \
-                   */
+#define NEARLY \
+    16 /* other norms: of a space of d dimensions all but d over this are as good as all, and sooner found \
+        */
 
 /* The same problem in fewer unknowns and rows. */
 struct reduced {
@@ -186,7 +187,7 @@ int presolve_solve(struct svm_answer *answer, const struct rows *rows, const str
                    svm_method *method, enum svm_norm norm, struct monitor *monitor, struct arena *arena)
 {
     struct arena_mark mark = arena_mark(arena);
-    int rotates = norm != NORM_MAX && norm != NORM_ENTRYWISE;
+    int rotates = certificate_rotates(norm);
     if (rows->presolved)
         return method(answer, rows, options, monitor, arena);
     struct reduced r;

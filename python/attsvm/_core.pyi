@@ -9,6 +9,8 @@ from _typeshed import structseq
 STATUS: dict[int, str]
 # Of svm/methods.h, in its order: what Python calls a method, and the problems that it solves, apart by spaces.
 METHOD: dict[str, tuple[str, str]]
+# Of svm/norms.h: whether it is of the singular values or of the entries, and its exponent (0: the number given).
+NORM: dict[str, tuple[bool, float]]
 # Tables of choices, words to codes in the order of the C lists (csrc/base/table.h).
 LOSS: dict[str, int]
 HEAD: dict[str, int]

@@ -34,6 +34,11 @@ def exported(symbols, name):
     return {s for kind, s in symbols[name] if kind in "TDBRCGSi" and not s.startswith("ATTSVM_ARRAY_API")}
 
 
+def norms():
+    """Of svm/norms.h, with the file of the ball."""
+    return re.findall(r"NORM\(more, (\w+), \w+, (\w+),", (CSRC / "svm" / "norms.h").read_text())
+
+
 def prefixes(name):
     """What a file's symbols start with: its own name, after its folder's where that is a room of svm; of
     svm/policy and svm/interior/working_set_loop also a norm's, for they make the methods auto and interior of norms."""
@@ -41,9 +46,8 @@ def prefixes(name):
         return ("bind_", "PyInit__core")
     parts, methods = name.split("/"), []
     if name in ("svm/policy", "svm/interior/working_set_loop"):
-        listed = re.findall(r"\bNORM_(\w+)", (CSRC / "svm" / "certificate.h").read_text())
         method = "auto" if name == "svm/policy" else "interior"
-        methods = [f"{norm.lower()}_{method}" for norm in listed]
+        methods = [f"{norm}_{method}" for norm, _ in norms()] + ["frobenius_auto"]
     room = parts[0] == "svm" and len(parts) == 3 and parts[1] != "systems"
     return (parts[-1], *methods, *([f"{parts[1]}_{parts[2]}"] if room else []))
 
@@ -100,10 +104,10 @@ def test_kernels_take_no_memory_print_nothing_and_never_exit(symbols):
 def test_no_state_outlives_a_call(symbols):
     """Variables that C files keep: only tables of the bindings (and NumPy's), one setting, and the block of
     memory that waits for the next call.  (The tables of functions of svm/interior are constant, and relocated.)"""
-    tables = re.findall(r"BALL\(\w+, (\w+)\)", (CSRC / "svm" / "interior" / "ball.h").read_text())
+    tables = [file for _, file in norms()]
     for name in C_FILES:
         kept = [s for kind, s in symbols[name] if kind in "bBdDC" and not s.startswith((".", "__"))]
-        kept = [s for s in kept if s not in tables]
+        kept = [s for s in kept if s.removesuffix("_ball") not in tables]
         if name.startswith("binding/"):
             kept = [s for s in kept if not re.search("methods|slots|definition|ARRAY_API|^PyArray_|^bind_threads$", s)]
         assert kept == (["spares"] if name == "base/arena" else []), name

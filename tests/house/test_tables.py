@@ -46,7 +46,7 @@ def test_the_stub_and_this_file_name_every_table():
     stub = ast.parse(Path(attsvm.__file__).with_name("_core.pyi").read_text())
     annotated = {node.target.id for node in stub.body if isinstance(node, ast.AnnAssign) and node.target.id.isupper()}
     exported = {name for name, value in vars(_core).items() if isinstance(value, dict) and name.isupper()}
-    assert annotated == exported == {*TABLES, "STATUS", "METHOD"}
+    assert annotated == exported == {*TABLES, "STATUS", "METHOD", "NORM"}
 
 
 @pytest.mark.parametrize("name", [name for name, (*_, where) in TABLES.items() if where is not None])
@@ -80,7 +80,7 @@ def test_every_update_rule_trains(rule):
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_every_norm_is_solved_and_measured(norm):
-    assert METHODS["hard"].get(norm), f"csrc/svm/methods.h names no method {norm}_..."
+    assert METHODS["hard"].get(norm), f"csrc/svm/norms.h has no line of {norm}"
     X, Z, _, _ = attsvm.sample.unit_sphere(3, 3, 4)
     data = attsvm.cross_attention(X, Z)
     found = attsvm.solve_svm(data, [0, 1, 2], norm)

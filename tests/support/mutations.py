@@ -426,7 +426,7 @@ MUTATIONS = [
          "own->equal[i] = 0;",
          "wiring", "presolve tries"),
         ("entries-turned", "csrc/svm/presolve.c",
-         "int rotates = norm != NORM_MAX && norm != NORM_ENTRYWISE;",
+         "int rotates = certificate_rotates(norm);",
          "int rotates = 1;",
          "wiring", "presolve"),
         ("soft-copies-leave", "csrc/svm/presolve.c",

@@ -19,11 +19,8 @@
 struct ball;
 
 struct ball_norm {
-    enum svm_norm name;
-    int rotates; /* ||U W V|| = ||W|| for all rotations U, V: the problem may be solved in the spans of its rows */
-
     /* A ball for W [p,q] with memory for what is its own, or NULL. */
-    struct ball *(*make)(ptrdiff_t p, ptrdiff_t q, const struct ball_norm *norm, struct arena *arena);
+    struct ball *(*make)(ptrdiff_t p, ptrdiff_t q, struct arena *arena);
     /* Memory for what depends on the rows. */
     void (*pack)(struct ball *ball, const struct coordinates_packed *set, struct arena *arena);
     /* From W, which meets the rows, and M = A^*(lambda): a point of the cone, and multipliers.  Returns the factor of
@@ -49,18 +46,13 @@ struct ball_norm {
     void (*move)(struct ball *ball, double primal, double dual);
     polish_method *polish; /* NULL: none */
     /* lambda of an answer, whose scale the bounds do not know.  NULL: as it is. */
-    void (*scale_multipliers)(struct svm_answer *answer, const struct rows *rows, double p);
+    void (*scale_multipliers)(struct svm_answer *answer, const struct rows *rows, enum svm_norm norm, double p);
 };
 
-/* A line a norm, named as in methods.h, and its ball. */
-#define BALL_LIST(BALL) \
-    BALL(nuclear, nuclear_ball) \
-    BALL(spectral, spectral_ball) \
-    BALL(max, entrywise_max) \
-    BALL(entrywise, entrywise_power)
-
-#define BALL_DECLARE(norm, ball) extern const struct ball_norm ball;
-BALL_LIST(BALL_DECLARE)
+/* <file>_ball of every norm of svm/norms.h. */
+#define BALL_DECLARE(more, norm, NORM, ball, singular, exponent, limit, purpose) \
+    extern const struct ball_norm ball##_ball;
+NORM_LIST(BALL_DECLARE, )
 #undef BALL_DECLARE
 
 /* The table of a file whose static functions have the names above. */
@@ -70,6 +62,7 @@ BALL_LIST(BALL_DECLARE)
 
 struct ball {
     const struct ball_norm *norm;
+    enum svm_norm name;
     ptrdiff_t p, q;
     double power;     /* of the entrywise norm */
     double pairs;     /* <S, Y> = pairs mu on the central path */

@@ -28,7 +28,7 @@ struct side {
     double sign;
 };
 
-struct entrywise_ball {
+struct entries {
     struct ball ball;
     int common;
     ptrdiff_t D;
@@ -39,12 +39,12 @@ struct entrywise_ball {
     struct metric_gram gram;
 };
 
-static struct ball *make(ptrdiff_t p, ptrdiff_t q, const struct ball_norm *norm, struct arena *arena)
+static struct ball *make(ptrdiff_t p, ptrdiff_t q, struct arena *arena)
 {
-    struct entrywise_ball *b = arena_take(arena, 1, sizeof *b);
+    struct entries *b = arena_take(arena, 1, sizeof *b);
     if (b == NULL)
         return NULL;
-    *b = (struct entrywise_ball){.ball = {.pairs = 2 * (double)(p * q)}, .common = norm->name == NORM_MAX, .D = p * q};
+    *b = (struct entries){.ball = {.pairs = 2 * (double)(p * q)}, .D = p * q};
     ARENA_DOUBLES(arena, p, q, &b->h, &b->inverse);
     ARENA_ZEROS(arena, p, q, &b->lift, &b->tilt, &b->raise);
     for (int i = 0; i < 2; ++i) {
@@ -57,11 +57,12 @@ static struct ball *make(ptrdiff_t p, ptrdiff_t q, const struct ball_norm *norm,
 
 static void pack(struct ball *ball, const struct coordinates_packed *set, struct arena *arena)
 {
-    struct entrywise_ball *b = (struct entrywise_ball *)ball;
+    struct entries *b = (struct entries *)ball;
+    b->common = ball->name == NORM_MAX;
     metric_gram_init(&b->gram, set, ball->p, ball->q, 0, arena);
 }
 
-static void images(struct entrywise_ball *b)
+static void images(struct entries *b)
 {
     b->ball.h = b->h[0];
     b->ball.trace = !b->common;
@@ -75,7 +76,7 @@ static void images(struct entrywise_ball *b)
 static double start(struct ball *ball, struct arena *arena)
 {
     (void)arena;
-    struct entrywise_ball *b = (struct entrywise_ball *)ball;
+    struct entries *b = (struct entries *)ball;
     double top = 0, sum = 0;
     for (ptrdiff_t j = 0; j < b->D; ++j)
         top = b->common ? top + fabs(ball->M[j]) : fmax(top, fabs(ball->M[j]));
@@ -99,7 +100,7 @@ static double start(struct ball *ball, struct arena *arena)
 static int scale(struct ball *ball, struct arena *arena)
 {
     (void)arena;
-    struct entrywise_ball *b = (struct entrywise_ball *)ball;
+    struct entries *b = (struct entries *)ball;
     struct side *minus = &b->side[0], *plus = &b->side[1];
     ball->kappa = !b->common;
     for (ptrdiff_t i = 0; i < b->D; ++i) {
@@ -122,7 +123,7 @@ static int scale(struct ball *ball, struct arena *arena)
 
 static void solve(struct ball *ball, double *V)
 {
-    const struct entrywise_ball *b = (const struct entrywise_ball *)ball;
+    const struct entries *b = (const struct entries *)ball;
     for (ptrdiff_t i = 0; i < b->D; ++i)
         V[i] *= b->inverse[i];
 }
@@ -130,14 +131,14 @@ static void solve(struct ball *ball, double *V)
 static int fill(struct ball *ball, double *K, const struct coordinates_packed *set, const double *u,
                 struct monitor *monitor)
 {
-    struct entrywise_ball *b = (struct entrywise_ball *)ball;
+    struct entries *b = (struct entries *)ball;
     matrix_syrk(set->m, 1, 1 / ball->kappa, u, 1, 0.0, K, set->m, NULL);
     return metric_gram_add(K, &b->gram, set, set->delta, set->z, b->inverse, NULL, ball->p, ball->q, monitor);
 }
 
 static void target(struct ball *ball, double mu, int corrected, double *force)
 {
-    struct entrywise_ball *b = (struct entrywise_ball *)ball;
+    struct entries *b = (struct entries *)ball;
     struct side *minus = &b->side[0], *plus = &b->side[1];
     ball->along = 0;
     for (int i = 0; i < 2; ++i) {
@@ -162,7 +163,7 @@ static void target(struct ball *ball, double mu, int corrected, double *force)
 static void direct(struct ball *ball, double dh, const double *dV, const double *dM)
 {
     (void)dM;
-    struct entrywise_ball *b = (struct entrywise_ball *)ball;
+    struct entries *b = (struct entries *)ball;
     for (int i = 0; i < 2; ++i) {
         struct side *s = &b->side[i];
         for (ptrdiff_t j = 0; j < b->D; ++j) {
@@ -183,7 +184,7 @@ static double ratio(const double *v, const double *dv, ptrdiff_t n, double most)
 
 static void lengths(struct ball *ball, double *primal, double *dual)
 {
-    const struct entrywise_ball *b = (const struct entrywise_ball *)ball;
+    const struct entries *b = (const struct entries *)ball;
     *primal = *dual = BALL_FAR;
     for (int i = 0; i < 2; ++i) {
         *primal = ratio(b->side[i].x, b->side[i].dx, b->D, *primal);
@@ -193,7 +194,7 @@ static void lengths(struct ball *ball, double *primal, double *dual)
 
 static double products(const struct ball *ball, double primal, double dual)
 {
-    const struct entrywise_ball *b = (const struct entrywise_ball *)ball;
+    const struct entries *b = (const struct entries *)ball;
     double sum = 0;
     for (int i = 0; i < 2; ++i) {
         const struct side *s = &b->side[i];
@@ -205,7 +206,7 @@ static double products(const struct ball *ball, double primal, double dual)
 
 static void move(struct ball *ball, double primal, double dual)
 {
-    struct entrywise_ball *b = (struct entrywise_ball *)ball;
+    struct entries *b = (struct entries *)ball;
     for (ptrdiff_t j = 0; j < b->D; ++j) {
         b->h[j] += primal * (b->side[0].dx[j] + b->side[1].dx[j]) / 2;
         ball->W[j] += primal * (b->side[1].dx[j] - b->side[0].dx[j]) / 2;
@@ -219,13 +220,11 @@ static void move(struct ball *ball, double primal, double dual)
 }
 
 /* W = sign(M) |M|^(q-1) fixes the scale of lambda: b . lambda = ||W||_p^p.  Left alone where that overflows. */
-static void scale_multipliers(struct svm_answer *answer, const struct rows *rows, double p)
+static void scale_multipliers(struct svm_answer *answer, const struct rows *rows, enum svm_norm norm, double p)
 {
     double product = vector_dot(rows->rhs, answer->lambda, rows->count), power = pow(1 / answer->bound.lower, p);
-    if (isnormal(power) && isnormal(power / product))
+    if (norm != NORM_MAX && isnormal(power) && isnormal(power / product))
         vector_scale(answer->lambda, power / product, rows->count);
 }
 
-const struct ball_norm entrywise_max = {.name = NORM_MAX, BALL_FUNCTIONS};
-const struct ball_norm entrywise_power = {
-    .name = NORM_ENTRYWISE, .scale_multipliers = scale_multipliers, BALL_FUNCTIONS};
+const struct ball_norm entrywise_ball = {.scale_multipliers = scale_multipliers, BALL_FUNCTIONS};

@@ -21,17 +21,18 @@
 #define NEAR 1e-4   /* gap below which norms that take singular values are computed, not bounded */
 #define SOLVED 1e-9 /* a correction this small, relative to the solution, is the last */
 
-int loop_init(struct loop *s, const struct coordinates *g, const struct ball_norm *norm, double power,
-              struct arena *arena)
+int loop_init(struct loop *s, const struct coordinates *g, const struct ball_norm *norm, enum svm_norm name,
+              double power, struct arena *arena)
 {
     ptrdiff_t p = g->p, q = g->q;
-    struct ball *ball = norm->make(p, q, norm, arena);
+    struct ball *ball = norm->make(p, q, arena);
     *s = (struct loop){.g = g, .ball = ball, .inside = arena_inside(arena)};
     ARENA_DOUBLES(arena, p, q, &s->adjoint, &s->force, &s->dV, &s->dM, &s->best.W);
     ARENA_ZEROS(arena, g->m, 1, &s->all.s, &s->all.lambda);
     if (arena->failed)
         return STATUS_NO_MEMORY;
     ball->norm = norm;
+    ball->name = name;
     ball->power = power;
     ball->p = p;
     ball->q = q;
@@ -83,7 +84,7 @@ static void keep(struct loop *s, double size, double top)
 static double norm_of(const double *V, const struct ball *ball, int dual, struct arena *arena)
 {
     double size;
-    int status = certificate_norm(&size, V, ball->p, ball->q, ball->norm->name, ball->power, dual, arena);
+    int status = certificate_norm(&size, V, ball->p, ball->q, ball->name, ball->power, dual, arena);
     return status == STATUS_DONE ? size : INFINITY;
 }
 
@@ -100,7 +101,7 @@ static void measure(struct loop *s, struct arena *arena)
     memcpy(s->dV, s->adjoint, (size_t)D * sizeof(double));
     vector_add(s->adjoint, -1, ball->M, D);
     double size = ball->h, top = ball->trace + sqrt((double)D) * vector_norm(s->adjoint, D); /* no smaller */
-    if (!ball->norm->rotates || s->best.gap < NEAR
+    if (!certificate_rotates(ball->name) || s->best.gap < NEAR
         || coordinates_gap(set->b, set->equal, s->a, s->lambda, set->m, size, top) < NEAR) {
         size = norm_of(ball->W, ball, 0, arena);
         top = norm_of(s->dV, ball, 1, arena);

@@ -28,8 +28,8 @@ struct loop {
 };
 
 /* Memory for what all rows share; `power`: of the entrywise norm.  STATUS_DONE, STATUS_NO_MEMORY. */
-int loop_init(struct loop *s, const struct coordinates *g, const struct ball_norm *norm, double power,
-              struct arena *arena);
+int loop_init(struct loop *s, const struct coordinates *g, const struct ball_norm *norm, enum svm_norm name,
+              double power, struct arena *arena);
 
 /* On the rows with chosen [all m] set, from W [p,q], which meets them; from its double, if `inside`, which then meets
  * them with slack.  STATUS_DONE, STATUS_NO_MEMORY; STATUS_ITERATION_LIMIT: a factorisation failed. */

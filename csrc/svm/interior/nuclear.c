@@ -34,9 +34,8 @@ struct nuclear_ball {
     double *across, *square; /* (n,m) delta P_12 z; (n,n) z P_22 z */
 };
 
-static struct ball *make(ptrdiff_t p, ptrdiff_t q, const struct ball_norm *norm, struct arena *arena)
+static struct ball *make(ptrdiff_t p, ptrdiff_t q, struct arena *arena)
 {
-    (void)norm;
     struct nuclear_ball *s = arena_take(arena, 1, sizeof *s);
     if (s == NULL)
         return NULL;
@@ -191,4 +190,4 @@ static void move(struct ball *ball, double primal, double dual)
     ball->h = psd_image(ball->W, &s->psd);
 }
 
-const struct ball_norm nuclear_ball = {.name = NORM_NUCLEAR, .rotates = 1, .polish = fixed_rank_finish, BALL_FUNCTIONS};
+const struct ball_norm nuclear_ball = {.polish = fixed_rank_finish, BALL_FUNCTIONS};

@@ -36,9 +36,8 @@ struct spectral_ball {
     struct metric_gram gram;
 };
 
-static struct ball *make(ptrdiff_t p, ptrdiff_t q, const struct ball_norm *norm, struct arena *arena)
+static struct ball *make(ptrdiff_t p, ptrdiff_t q, struct arena *arena)
 {
-    (void)norm;
     struct spectral_ball *s = arena_take(arena, 1, sizeof *s);
     ptrdiff_t N = p + q, r = p < q ? p : q;
     if (s == NULL)
@@ -231,5 +230,4 @@ static void move(struct ball *ball, double primal, double dual)
     ball->trace = psd_image(ball->M, &s->psd);
 }
 
-const struct ball_norm spectral_ball = {
-    .name = NORM_SPECTRAL, .rotates = 1, .polish = semismooth_polish, BALL_FUNCTIONS};
+const struct ball_norm spectral_ball = {.polish = semismooth_polish, BALL_FUNCTIONS};

@@ -24,6 +24,7 @@ struct search {
     struct svm_answer *answer;
     const struct svm_options *options;
     const struct ball_norm *norm;
+    enum svm_norm name;
     struct monitor *monitor;
     double gap;                     /* of the best pair below, over all rows */
     double *start, *W;              /* (p,q) the Frobenius answer; the best pair: */
@@ -95,7 +96,7 @@ static int conclude(struct search *f, const struct coordinates *g, int stopped, 
         if (i == 3 && !isfinite(f->tried.gap)) /* the Frobenius answer stays */
             memcpy(f->tried.W, f->start, (size_t)(g->p * g->q) * sizeof(double));
         coordinates_answer(f->answer, g, W[i], lambda[i]);
-        status = solver_conclude(f->answer, g->rows, f->options, f->norm->name, stopped, arena);
+        status = solver_conclude(f->answer, g->rows, f->options, f->name, stopped, arena);
         if (status <= STATUS_INFEASIBLE)
             return status;
         if (i < 3 && f->answer->bound.gap < f->tried.gap) {
@@ -158,22 +159,23 @@ static int solve_on_set(struct search *f, struct loop *s, const struct coordinat
 }
 
 static int solve(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                 const struct ball_norm *norm, struct monitor *monitor, struct arena *arena)
+                 const struct ball_norm *norm, enum svm_norm name, struct monitor *monitor, struct arena *arena)
 {
     struct coordinates g;
     struct loop s;
-    struct search f = {.answer = answer, .options = options, .norm = norm, .monitor = monitor, .gap = INFINITY};
-    int status = coordinates_frobenius(answer, rows, options, norm->name, monitor, arena);
+    struct search f = {
+        .answer = answer, .options = options, .norm = norm, .name = name, .monitor = monitor, .gap = INFINITY};
+    int status = coordinates_frobenius(answer, rows, options, name, monitor, arena);
     if (status != STATUS_DONE && status != STATUS_ITERATION_LIMIT)
         return status;
     answer->iterations = 0;
     double size = vector_norm(answer->W, rows->w->dk * rows->w->dz);
     status = coordinates_build(&g, rows, size, arena);
-    int single = norm->rotates && (g.p == 1 || g.q == 1); /* singular value: the Frobenius answer */
+    int single = certificate_rotates(name) && (g.p == 1 || g.q == 1); /* singular value: the Frobenius answer */
     if (status == STATUS_INTERRUPTED || (status == STATUS_DONE && single))
-        return solver_conclude(answer, rows, options, norm->name, status, arena);
+        return solver_conclude(answer, rows, options, name, status, arena);
     if (status != STATUS_DONE || init_search(&f, &g, arena) != STATUS_DONE
-        || loop_init(&s, &g, norm, options->p, arena) != STATUS_DONE)
+        || loop_init(&s, &g, norm, name, options->p, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     first_set(&f, &g);
     ptrdiff_t before;
@@ -184,14 +186,14 @@ static int solve(struct svm_answer *answer, const struct rows *rows, const struc
     if (status > 0)
         status = conclude(&f, &g, status, arena);
     if (status >= 0 && answer->bound.lower > 0 && norm->scale_multipliers != NULL)
-        norm->scale_multipliers(answer, rows, options->p);
+        norm->scale_multipliers(answer, rows, name, options->p);
     return status;
 }
 
-#define METHOD(norm, ball) \
+#define METHOD(more, norm, NORM, ball, singular, exponent, limit, purpose) \
     int norm##_interior(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, \
                         struct monitor *monitor, struct arena *arena) \
     { \
-        return solve(answer, rows, options, &ball, monitor, arena); \
+        return solve(answer, rows, options, &ball##_ball, NORM_##NORM, monitor, arena); \
     }
-BALL_LIST(METHOD)
+NORM_LIST(METHOD, )

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from .. import _core
 from .metric import Metric
 from .types import Norm
 
-__all__ = ["largest_of_unit", "norm_name", "roundings", "size"]
+__all__ = ["largest_of_unit", "norm_name", "of_values", "roundings", "size"]
 
+NAMED = {"frobenius": (False, 2.0), **_core.NORM}
 EPSILON = 2.0**-52
 SMALL = 1e-100  # squares of these are in range
 SPARE = 16  # roundings more than a count of the operations
@@ -27,8 +29,7 @@ def norm_name(norm: str | float | Metric) -> str:
 def size(W: np.ndarray, norm: Norm | Metric, dual: bool = False) -> Any:
     """``||W||`` of W (..., dk, dz), or its dual norm ``max_(||V|| <= 1) <V, W>``: (...).
 
-    The dual of Frobenius and of a metric is of their kind; nuclear and spectral are each other's, that of the max norm
-    is the sum of the absolute entries, and of the exponent p it is ``p / (p - 1)``.
+    The dual of a metric is of its kind; that of the exponent p, of entries or of singular values, is ``p / (p - 1)``.
     """
     largest = np.maximum(W.max(axis=(-2, -1)), -W.min(axis=(-2, -1)))
     if norm == "frobenius" and np.all((largest == 0) | ((largest > SMALL) & (largest < 1 / SMALL))):
@@ -36,17 +37,21 @@ def size(W: np.ndarray, norm: Norm | Metric, dual: bool = False) -> Any:
     W = W / np.where(largest > 0, largest, 1.0)[..., None, None]  # squares and powers may leave the range of doubles
     if isinstance(norm, Metric):
         found = norm.size(W, dual)
-    elif norm == "max":
-        found = np.abs(W).sum(axis=(-2, -1)) if dual else np.abs(W).max(axis=(-2, -1))
-    elif norm == "frobenius":
-        found = np.sqrt(np.square(W).sum(axis=(-2, -1)))
-    elif isinstance(norm, str):
-        sigma = np.linalg.svd(W, compute_uv=False)
-        found = sigma.sum(axis=-1) if (norm == "nuclear") != dual else sigma.max(axis=-1)
     else:
-        p = norm / (norm - 1) if dual else norm
-        found = (np.abs(W) ** p).sum(axis=(-2, -1)) ** (1 / p)
+        singular, p = of_values(norm)
+        values = np.linalg.svd(W, compute_uv=False) if singular else W.reshape(*W.shape[:-2], -1)
+        found = np.linalg.norm(values, conjugate(p) if dual else p, axis=-1)
     return largest * found
+
+
+def of_values(norm: str | float) -> tuple[bool, float]:
+    """Whether the norm is of the singular values or of the entries, and its exponent."""
+    return NAMED[norm] if isinstance(norm, str) else (False, norm)
+
+
+def conjugate(p: float) -> float:
+    """The exponent of the dual norm."""
+    return 1.0 if p == math.inf else math.inf if p == 1 else p / (p - 1)
 
 
 def roundings(norm: Norm | Metric, dk: int, dz: int) -> float:
@@ -54,7 +59,7 @@ def roundings(norm: Norm | Metric, dk: int, dz: int) -> float:
     count = dk * dz + SPARE
     if isinstance(norm, Metric):
         return EPSILON * (count + norm.roundings)
-    if norm in ("nuclear", "spectral"):  # each singular value to max(dk, dz) roundings of the largest, or so
+    if of_values(norm)[0]:  # each singular value to max(dk, dz) roundings of the largest, or so
         count *= SPARE
     return EPSILON * count
 
@@ -63,11 +68,5 @@ def largest_of_unit(norm: Norm | Metric, dk: int, dz: int) -> float:
     """The largest dual norm of a matrix whose Frobenius norm is 1."""
     if isinstance(norm, Metric):
         return norm.largest_dual
-    if norm == "max":
-        return math.sqrt(dk * dz)
-    if norm == "spectral":
-        return math.sqrt(min(dk, dz))
-    if isinstance(norm, str):
-        return 1.0
-    q = norm / (norm - 1)
-    return (dk * dz) ** max(0.0, 1 / q - 0.5)
+    singular, p = of_values(norm)
+    return (min(dk, dz) if singular else dk * dz) ** max(0.0, 1 / conjugate(p) - 0.5)

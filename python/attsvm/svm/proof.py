@@ -19,6 +19,7 @@ import numpy as np
 
 from .. import check
 from ..common.files import replacing
+from ..common.norms import of_values
 from .separation import Separation
 from .support import ROUNDED, log_pulls
 
@@ -154,7 +155,7 @@ def _weights(rows: _Rows) -> Iterator[dict[str, Any]]:
     inward = _inward(rows, W) if rows.rhs is not None and sol.C is None else np.zeros_like(W)
     for nudge in NUDGES if inward.any() else NUDGES[:1]:
         moved = W + nudge * inward
-        if sol.norm in ("nuclear", "spectral"):  # a norm of metric= would have its witness here
+        if of_values(sol.norm)[0]:  # a norm of metric= would have its witness here
             witness |= {"W": _factors(moved, sol.norm == "nuclear"), "dual": _factors(M, sol.norm == "spectral")}
         yield rows.file("optimal" if sol.status == "optimal" else "feasible", rows.dual, moved, witness)
 

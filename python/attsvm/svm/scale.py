@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from .. import _core
+from ..common.norms import of_values
 from .request import Answer
 
 LARGEST_EXPONENT = 1020  # of numbers that keep all their digits
@@ -66,7 +67,7 @@ def in_units(answer: Answer, rows: int, asked: int, soft: bool, norm: str | floa
     if soft:
         dual = scaled_array(dual, asked - 2 * rows, "multipliers")
     else:
-        degree = norm - 1 if not isinstance(norm, str) else 0 if norm in ("max", "spectral") else 1
+        degree = norm - 1 if not isinstance(norm, str) else 0 if of_values(norm)[1] == math.inf else 1
         dual = _of_degree(dual, degree * (asked - rows) - rows)
     return Answer._make(answer)._replace(W=W, dual=dual, lower=lower, upper=upper)
 

@@ -13,9 +13,12 @@ with room in every other row.  Between the two the answer is not known.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
+
+from ..common.norms import of_values
 
 # Zero below the first part of the largest, not zero above the second; a gap of 1e-9 says nothing in between.
 ZERO, NONZERO = 1e-7, 1e-5
@@ -26,7 +29,7 @@ LARGEST = 4_000_000  # numbers in the matrix of the rows on the face: 32 MB
 
 def is_unique(sol: Any) -> bool | None:
     """Of an answer with weights; None where rounding, or the size, does not let it be decided."""
-    if sol.C is not None or sol.norm == "frobenius" or not isinstance(sol.norm, str) or not sol.W.any():
+    if sol.C is not None or 1 < of_values(sol.norm)[1] < math.inf or not sol.W.any():
         return True  # strictly convex, or zero
     query, delta, multiplier, slack = _rows(sol)
     # Nothing below depends on units, but squares of numbers in them may leave double precision.
@@ -34,7 +37,7 @@ def is_unique(sol: Any) -> bool | None:
     M = np.einsum("k,ki,kj->ij", multiplier, delta, Z[query], optimize=True)
     length = np.linalg.norm(delta, axis=1) * np.linalg.norm(Z[query], axis=1)
     held = _split(np.where(np.isinf(slack), np.inf, multiplier * length))
-    face = {"max": _max, "spectral": _spectral, "nuclear": _nuclear}[sol.norm](M, W)
+    face = {"max": _max, "spectral": _spectral, "nuclear": _nuclear}.get(sol.norm, lambda M, W: None)(M, W)
     if held is None or face is None:
         return None
     inside, dimensions, restrict = face
