@@ -1,5 +1,24 @@
-/* Shared by the binding files, the only ones that include Python.h.  Python converts and names what is wrong
- * (python/attsvm/common/check.py); here arrays are only asserted, so that even a wrong private call cannot crash. */
+/* Shared by the binding files, the only ones that include Python.h.  Python converts and names what is wrong with what
+ * a user gave (python/attsvm/common/check.py); here arrays are only asserted, so that even a wrong private call cannot
+ * crash.
+ *
+ * A binding is a line of a table: its name, its function and its signature, the arguments and then the results,
+ *
+ *     BIND(attended, attended, "windows, double values[N,v], double probabilities[E] -> double[M,v]")
+ *
+ * each "type name[shape]".  bind_run reads the arguments by it, makes arrays for the results, calls the function
+ * without the GIL and hands the results over, a single one by itself.  A length is a product of digits and letters: N
+ * M E k z are tokens, queries, entries, dk and dz of the windows, H the attention heads of the objective, any other
+ * letter what makes its first array fit; "*" is never bound.
+ *
+ *     argument  number, int; loss, head, rule, ball: a code of that table; double, index, bool, tokens (in double or
+ *               single precision), reference (a token of each window): an array in C order; stored: windows with keys
+ *               in memory; objective; function; object: anything.  "double& W": it is written to; at the end "?": may
+ * be None, then NULL or -1; "[?M,v]": the first axis may be missing result    double, index: a new array, None when a
+ * letter is not bound; number, int, word; exception: what a signal or a callback raised during the call, raised where
+ * it is no result; object: made by the function, which then has the GIL
+ *
+ * Converting a number can run Python code, which can change an array: all numbers are read before the first array. */
 #ifndef BINDING_BIND_H
 #define BINDING_BIND_H
 
@@ -17,64 +36,86 @@
 #include "base/status.h"
 #include "base/threads.h"
 
-#define BIND_ANY (-1) /* a dimension that may have any length */
+struct bind_call;
+struct bind_item;
+struct objective;
 
-/* Data of a C-contiguous array of this type and shape; NULL with an exception set otherwise.  None gives NULL
- * without an exception when `optional`.  Converting a number can run Python code, which can change an array: a binding
- * reads all its numbers before its first array. */
-const void *bind_array(PyObject *object, const char *name, int type, int optional, int ndim, ptrdiff_t d0, ptrdiff_t d1,
-                       ptrdiff_t d2);
+struct bind_entry {
+    PyMethodDef definition; /* with the signature as its documentation */
+    int (*function)(struct bind_call *call);
+    const void *context;
+    struct bind_item *items; /* of the signature, read when the module is made: arguments, then results */
+    int arguments, results, keeps_gil, keeps_exception;
+};
 
-/* The same of an array that the call writes to. */
-void *bind_writable(PyObject *object, const char *name, int type, int ndim, ptrdiff_t d0, ptrdiff_t d1, ptrdiff_t d2);
+#define BIND_WITH(name, function, context, signature) \
+    {{#name, (PyCFunction)(void (*)(void))bind_run, METH_FASTCALL, signature}, function, context, NULL, 0, 0, 0, 0}
+#define BIND(name, function, signature) BIND_WITH(name, function, NULL, signature)
 
-static inline const double *bind_doubles(PyObject *object, const char *name, int ndim, ptrdiff_t d0, ptrdiff_t d1)
-{
-    return bind_array(object, name, NPY_DOUBLE, 0, ndim, d0, d1, BIND_ANY);
-}
+/* The function of every binding. */
+PyObject *bind_run(PyObject *entry, PyObject *const *args, Py_ssize_t n);
 
-/* The code of a member of a table (base/table.h) of `count` members; -1 with an exception set otherwise. */
-int bind_choice(PyObject *object, const char *name, int count);
+struct bind_value {
+    union {
+        double number;
+        ptrdiff_t integer; /* or code */
+        const char *word;
+        void *data; /* of an array */
+    };
+    PyObject *object; /* the argument, borrowed; or the result, owned */
+};
 
-/* New double array of one or two dimensions (d1 < 0: one), its data in *data. */
-PyObject *bind_new_doubles(double **data, ptrdiff_t d0, ptrdiff_t d1);
+enum { BIND_ARGUMENTS = 33, BIND_RESULTS = 9 }; /* most of a binding */
 
-/* Members of a tuple of exactly n into items; nonzero with an exception set otherwise. */
-int bind_tuple(PyObject *tuple, const char *name, PyObject **items, Py_ssize_t n);
-
-/* The windows behind a capsule, NULL with an exception set; bind_stored_windows: with keys in memory. */
-const struct windows *bind_windows(PyObject *capsule);
-const struct windows *bind_stored_windows(PyObject *capsule);
-
-/* Fails (nonzero, TypeError set) unless exactly `wanted` arguments came. */
-int bind_count(const char *function, Py_ssize_t n, Py_ssize_t wanted);
-
-/* Adds the types of the SVM's answers to the module; -1 with an exception set. */
-int bind_svm_types(PyObject *module);
-
-/* A kernel call without the GIL that Ctrl-C can reach. */
+/* One call, which Ctrl-C can reach. */
 struct bind_call {
+    const struct bind_entry *entry;
+    struct bind_value in[BIND_ARGUMENTS], out[BIND_RESULTS];
+    ptrdiff_t size[128]; /* of each letter, -1: not bound */
+    const struct windows *w;
+    const struct objective *objective;
+    const char *refusal; /* of a function that found its arguments not to fit together */
     PyThreadState *thread;
-    PyObject *report; /* borrowed, set after bind_begin: called with (iterations, gap); NULL: no report */
+    PyObject *report; /* borrowed, set by the function: called with (iterations, gap); NULL: no report */
     double reported;  /* time of the last report */
     struct monitor monitor;
     struct arena arena;
     struct threads threads;
 };
 
-void bind_begin(struct bind_call *call);
+/* For a function to return: ValueError. */
+int bind_refuse(struct bind_call *call, const char *message);
 
-/* Ends the threads, frees the arena and takes the GIL back.  For status < 0 sets an exception and returns nonzero. When
- * the call was interrupted, *exception is the (owned) exception that a signal or report raised, else None. */
-int bind_end(struct bind_call *call, int status, PyObject **exception);
+/* Reads the signature; nonzero with an exception set. */
+int bind_parse(struct bind_entry *entry);
 
-/* The same for a call that is not interrupted: `result`, or NULL with an exception set and `result` released. */
-PyObject *bind_end_with(struct bind_call *call, int status, PyObject *result);
+/* Steps of bind_run: all arguments; memory for the results; these as Python gets them, with the exception raised or
+ * NULL.  Nonzero or NULL with an exception set. */
+int bind_read_arguments(struct bind_call *call, PyObject *const *args, Py_ssize_t n);
+int bind_make_results(struct bind_call *call);
+PyObject *bind_hand_over(struct bind_call *call, PyObject *raised);
 
-/* Whether the reference tokens [M] lie in their windows; 0 with an exception set otherwise. */
-int bind_reference_fits(const struct windows *w, const ptrdiff_t *reference);
+/* Reads one argument by its part of a signature; nonzero with an exception set. */
+int bind_read(struct bind_call *call, struct bind_value *value, PyObject *object, const char *item);
 
-extern PyMethodDef bind_data_methods[], bind_windows_methods[], bind_objective_methods[], bind_train_methods[],
-    bind_output_methods[], bind_svm_methods[], bind_path_methods[];
+/* Whether an array of tokens is in single precision. */
+static inline int bind_single(const struct bind_value *tokens)
+{
+    return PyArray_TYPE((PyArrayObject *)tokens->object) == NPY_FLOAT;
+}
+
+/* New double array of one or two dimensions (d1 < 0: one), its data in *data. */
+PyObject *bind_new_doubles(double **data, ptrdiff_t d0, ptrdiff_t d1);
+
+/* What is behind a capsule, NULL with an exception set; *heads: those of the objective. */
+const struct windows *bind_windows(PyObject *capsule);
+const struct objective *bind_objective(ptrdiff_t *heads, PyObject *capsule);
+
+void bind_set_threads(int threads);
+int bind_get_threads(void);
+
+/* Tables that end with an entry without a name. */
+extern struct bind_entry bind_data_table[], bind_windows_table[], bind_objective_table[], bind_train_table[],
+    bind_output_table[], bind_svm_table[], bind_path_table[];
 
 #endif

@@ -34,50 +34,9 @@ const struct windows *bind_windows(PyObject *capsule)
     return holder != NULL ? &holder->w : NULL;
 }
 
-const struct windows *bind_stored_windows(PyObject *capsule)
+/* A holder of windows, their start and stop still to be filled, which keeps the arrays; NULL with an exception set. */
+static struct holder *new_holder(struct windows w, PyObject *keys, PyObject *queries)
 {
-    const struct windows *w = bind_windows(capsule);
-    if (w == NULL || !windows_identity(w))
-        return w;
-    PyErr_SetString(PyExc_ValueError, "the keys are the identity, not in memory");
-    return NULL;
-}
-
-int bind_reference_fits(const struct windows *w, const ptrdiff_t *reference)
-{
-    for (ptrdiff_t q = 0; q < w->n_queries; ++q)
-        if (reference[q] < 0 || reference[q] >= windows_length(w, q)) {
-            PyErr_SetString(PyExc_IndexError, "reference token out of its window");
-            return 0;
-        }
-    return 1;
-}
-
-static int read_keys(struct windows *w, PyObject *keys)
-{
-    if (PyLong_Check(keys)) {
-        w->tokens = w->dk = PyLong_AsSsize_t(keys);
-        return PyErr_Occurred() ? -1 : 0;
-    }
-    int single = PyArray_Check(keys) && PyArray_TYPE((PyArrayObject *)keys) == NPY_FLOAT;
-    const void *data = bind_array(keys, "keys", single ? NPY_FLOAT : NPY_DOUBLE, 0, 2, BIND_ANY, BIND_ANY, BIND_ANY);
-    if (data == NULL)
-        return -1;
-    *(single ? (const void **)&w->keys32 : (const void **)&w->keys) = data;
-    w->tokens = PyArray_DIM((PyArrayObject *)keys, 0);
-    w->dk = PyArray_DIM((PyArrayObject *)keys, 1);
-    return 0;
-}
-
-/* The holder of keys (N, dk), or the number N of the identity, and queries (M, dz), its start and stop still to be
- * filled; NULL with an exception set. */
-static struct holder *new_holder(PyObject *keys, PyObject *queries)
-{
-    struct windows w = {0};
-    if (read_keys(&w, keys) < 0 || (w.queries = bind_doubles(queries, "queries", 2, BIND_ANY, BIND_ANY)) == NULL)
-        return NULL;
-    w.n_queries = PyArray_DIM((PyArrayObject *)queries, 0);
-    w.dz = PyArray_DIM((PyArrayObject *)queries, 1);
     if (w.tokens > INT_MAX || w.n_queries > INT_MAX || w.dk > INT_MAX || w.dz > INT_MAX || w.dk < 1 || w.dz < 1
         || w.n_queries < 1) {
         PyErr_SetString(PyExc_ValueError, "the data are empty, or have more rows or columns than a BLAS int holds");
@@ -121,22 +80,25 @@ static PyObject *new_capsule(struct holder *holder)
     return capsule;
 }
 
-static PyObject *windows(PyObject *module, PyObject *const *args, Py_ssize_t n)
+/* Keys None: the identity, all of which every query sees. */
+static int windows(struct bind_call *call)
 {
-    (void)module;
-    struct holder *holder;
-    if (bind_count("windows", n, 4) < 0 || (holder = new_holder(args[0], args[1])) == NULL)
-        return NULL;
-    ptrdiff_t M = holder->w.n_queries;
-    const void *start = bind_array(args[2], "start", NPY_INTP, 0, 1, M, BIND_ANY, BIND_ANY);
-    const void *stop = start == NULL ? NULL : bind_array(args[3], "stop", NPY_INTP, 0, 1, M, BIND_ANY, BIND_ANY);
-    if (stop == NULL) {
-        release_holder(holder);
-        return NULL;
+    const struct bind_value *keys = &call->in[0];
+    const ptrdiff_t *start = call->in[2].data, *stop = call->in[3].data, M = call->size['M'];
+    struct windows w = {.n_queries = M, .dz = call->size['z'], .queries = call->in[1].data};
+    w.tokens = keys->data != NULL ? call->size['N'] : M > 0 ? stop[0] : 0;
+    w.dk = keys->data != NULL ? call->size['k'] : w.tokens;
+    if (keys->data != NULL && bind_single(keys))
+        w.keys32 = keys->data;
+    else
+        w.keys = keys->data;
+    struct holder *holder = new_holder(w, keys->object, call->in[1].object);
+    if (holder != NULL) {
+        memcpy(holder->index, start, (size_t)M * sizeof(ptrdiff_t));
+        memcpy(holder->index + M, stop, (size_t)M * sizeof(ptrdiff_t));
+        call->out[0].object = new_capsule(holder);
     }
-    memcpy(holder->index, start, (size_t)M * sizeof(ptrdiff_t));
-    memcpy(holder->index + M, stop, (size_t)M * sizeof(ptrdiff_t));
-    return new_capsule(holder);
+    return STATUS_DONE;
 }
 
 /* Largest size of the numbers of an array in C order, not finite when one of them is not. */
@@ -158,12 +120,12 @@ static int is_plain(PyArrayObject *array, int single_too)
     return (type == NPY_DOUBLE || (single_too && type == NPY_FLOAT)) && PyArray_ISCARRAY_RO(array);
 }
 
-static PyObject *largest(PyObject *module, PyObject *object)
+static int largest(struct bind_call *call)
 {
-    (void)module;
-    if (!PyArray_Check(object) || !is_plain((PyArrayObject *)object, 1))
-        Py_RETURN_NONE;
-    return PyFloat_FromDouble(magnitude((PyArrayObject *)object));
+    PyObject *array = call->in[0].object;
+    int plain = PyArray_Check(array) && is_plain((PyArrayObject *)array, 1);
+    call->out[0].object = plain ? PyFloat_FromDouble(magnitude((PyArrayObject *)array)) : Py_NewRef(Py_None);
+    return STATUS_DONE;
 }
 
 /* The vectors of an array, all below each other: read-only, without a copy. */
@@ -178,13 +140,20 @@ static PyObject *below_each_other(PyArrayObject *array)
 }
 
 /* n sequences of T tokens and S queries each, where every query sees its sequence, or the part up to itself. */
-static PyObject *new_rectangle(PyObject *keys, PyObject *queries, ptrdiff_t T, ptrdiff_t S, int causal)
+static PyObject *new_rectangle(PyArrayObject *keys, PyArrayObject *queries, ptrdiff_t T, ptrdiff_t S, int causal)
 {
-    struct holder *holder = new_holder(keys, queries);
+    struct windows w = {.tokens = PyArray_DIM(keys, 0), .dk = PyArray_DIM(keys, 1), .queries = PyArray_DATA(queries)};
+    w.n_queries = PyArray_DIM(queries, 0);
+    w.dz = PyArray_DIM(queries, 1);
+    if (PyArray_TYPE(keys) == NPY_FLOAT)
+        w.keys32 = PyArray_DATA(keys);
+    else
+        w.keys = PyArray_DATA(keys);
+    struct holder *holder = new_holder(w, (PyObject *)keys, (PyObject *)queries);
     if (holder == NULL)
         return NULL;
-    ptrdiff_t *start = holder->index, *stop = start + holder->w.n_queries;
-    for (ptrdiff_t q = 0, first = 0; q < holder->w.n_queries; first += T)
+    ptrdiff_t *start = holder->index, *stop = start + w.n_queries;
+    for (ptrdiff_t q = 0, first = 0; q < w.n_queries; first += T)
         for (ptrdiff_t s = 0; s < S; ++s, ++q) {
             start[q] = first;
             stop[q] = first + (causal ? s + 1 : T);
@@ -192,34 +161,33 @@ static PyObject *new_rectangle(PyObject *keys, PyObject *queries, ptrdiff_t T, p
     return new_capsule(holder);
 }
 
-/* The road of arrays that are plainly right: whoever reads the others one by one says what is wrong with them. */
-static PyObject *plain_windows(PyObject *module, PyObject *const *args, Py_ssize_t n)
+/* The road of arrays that are plainly right, finite and as C reads them, (n, T, dk) and (n, dz) or (n, S, dz), with X
+ * as Z where causal; of others None: whoever reads them one by one says what is wrong with them. */
+static int plain_windows(struct bind_call *call)
 {
-    (void)module;
-    if (bind_count("plain_windows", n, 3) < 0)
-        return NULL;
-    PyArrayObject *X = (PyArrayObject *)args[0], *Z = (PyArrayObject *)args[1];
-    int causal = args[2] == Py_True;
-    if (!PyArray_CheckExact(args[0]) || !PyArray_CheckExact(args[1]) || PyArray_NDIM(X) != 3 || !is_plain(X, 1)
+    PyObject *const given[2] = {call->in[0].object, call->in[1].object};
+    PyArrayObject *X = (PyArrayObject *)given[0], *Z = (PyArrayObject *)given[1];
+    int causal = call->in[2].integer != 0;
+    call->out[0].object = Py_NewRef(Py_None);
+    if (!PyArray_CheckExact(given[0]) || !PyArray_CheckExact(given[1]) || PyArray_NDIM(X) != 3 || !is_plain(X, 1)
         || (PyArray_NDIM(Z) != 2 && PyArray_NDIM(Z) != 3) || !is_plain(Z, 0) || PyArray_SIZE(X) == 0
         || PyArray_SIZE(Z) == 0 || PyArray_DIM(Z, 0) != PyArray_DIM(X, 0) || (causal && X != Z))
-        Py_RETURN_NONE;
+        return STATUS_DONE;
     ptrdiff_t T = PyArray_DIM(X, 1), S = PyArray_NDIM(Z) == 3 ? PyArray_DIM(Z, 1) : 1;
-    PyObject *keys = below_each_other(X), *queries = X == Z ? Py_XNewRef(keys) : below_each_other(Z), *result = NULL;
+    PyObject *keys = below_each_other(X), *queries = X == Z ? Py_XNewRef(keys) : below_each_other(Z);
     if (keys != NULL && queries != NULL) {
         double of_keys = magnitude((PyArrayObject *)keys);
         double of_queries = X == Z ? of_keys : magnitude((PyArrayObject *)queries);
-        if (!isfinite(of_keys) || !isfinite(of_queries))
-            result = Py_NewRef(Py_None);
-        else {
-            PyObject *capsule = new_rectangle(keys, queries, T, S, causal);
-            if (capsule != NULL)
-                result = Py_BuildValue("NOOdd", capsule, keys, queries, of_keys, of_queries);
+        if (isfinite(of_keys) && isfinite(of_queries)) {
+            PyObject *capsule = new_rectangle((PyArrayObject *)keys, (PyArrayObject *)queries, T, S, causal);
+            Py_DECREF(Py_None);
+            call->out[0].object = capsule == NULL ? NULL
+                                                  : Py_BuildValue("NOOdd", capsule, keys, queries, of_keys, of_queries);
         }
     }
     Py_XDECREF(keys);
     Py_XDECREF(queries);
-    return result;
+    return STATUS_DONE;
 }
 
 static PyObject *index_copy(const ptrdiff_t *from, ptrdiff_t n)
@@ -233,34 +201,30 @@ static PyObject *index_copy(const ptrdiff_t *from, ptrdiff_t n)
     return copy;
 }
 
-static PyObject *index_of(PyObject *module, PyObject *capsule)
+/* start, stop and indptr, read-only */
+static int index_of(struct bind_call *call)
 {
-    (void)module;
-    const struct windows *w = bind_windows(capsule);
-    if (w == NULL)
-        return NULL;
+    const struct windows *w = call->w;
     ptrdiff_t M = w->n_queries;
-    return Py_BuildValue("NNN", index_copy(w->start, M), index_copy(w->stop, M), index_copy(w->indptr, M + 1));
+    call->out[0].object = Py_BuildValue("NNN", index_copy(w->start, M), index_copy(w->stop, M),
+                                        index_copy(w->indptr, M + 1));
+    return STATUS_DONE;
 }
 
-static PyObject *entries(PyObject *module, PyObject *capsule)
+static int entries(struct bind_call *call)
 {
-    (void)module;
-    const struct windows *w = bind_windows(capsule);
-    return w != NULL ? PyLong_FromSsize_t(windows_entries(w)) : NULL;
+    call->out[0].integer = windows_entries(call->w);
+    return STATUS_DONE;
 }
 
-PyMethodDef bind_data_methods[] = {
-    {"windows", (PyCFunction)(void (*)(void))windows, METH_FASTCALL,
-     "windows(keys, queries, start, stop) -> capsule; keys: an array, or N of the identity, all of which every query "
-     "sees"},
-    {"plain_windows", (PyCFunction)(void (*)(void))plain_windows, METH_FASTCALL,
-     "plain_windows(X, Z, causal) -> (capsule, keys, queries, largest of the keys, of the queries); None unless both "
-     "are finite arrays as C reads them, (n, T, dk) and (n, dz) or (n, S, dz), with X as Z where causal"},
-    {"index", index_of, METH_O, "index(windows) -> (start, stop, indptr), read-only"},
-    {"entries", entries, METH_O, "entries(windows) -> their number"},
-    {"largest", largest, METH_O,
-     "largest(array) -> its largest number without sign, not finite when one is not; None unless it is an array of "
-     "float64 or float32 as C reads it"},
-    {NULL, NULL, 0, NULL},
+struct bind_entry bind_data_table[] = {
+    BIND(windows, windows, "tokens keys[N,k]?, double queries[M,z], index start[M], index stop[M] -> object"),
+    /* windows, keys, queries, and the largest number of each */
+    BIND(plain_windows, plain_windows, "object X, object Z, int causal -> object"),
+    BIND(index, index_of, "windows -> object"),
+    BIND(entries, entries, "windows -> int"),
+    /* its largest number without sign, not finite when one is not; None unless it is an array of float64 or float32 as
+     * C reads it */
+    BIND(largest, largest, "object array -> object"),
+    {.function = NULL},
 };

@@ -18,14 +18,16 @@ struct bind_problem {
     struct bind_function head, loss;
 };
 
-/* From the capsule, and the pair of functions of a head and a loss that Python evaluates (None for the others), called
- * during `call`; None: neither.
- * Nonzero with an exception set when they do not fit. */
-int bind_problem(struct bind_problem *problem, PyObject *capsule, PyObject *functions, struct bind_call *call);
+/* The objective of the call, with the functions of a head and a loss that Python evaluates, None for the others.
+ * Nonzero: refused. */
+int bind_problem(struct bind_problem *problem, struct bind_call *call, PyObject *head, PyObject *loss);
 
-/* Weights in W, or in K and Q, None for the others; the first axis goes over runs and, within a run, attention heads.
- * Arrays that are not `moved` may be read-only.  Nonzero with an exception set when they do not fit. */
-int bind_weights(struct weights *weights, const struct objective *objective, PyObject *W, PyObject *K, PyObject *Q,
-                 int moved);
+/* Weights in the argument number `first`, W [RH,k,z], or in the next two, K [RH,k,m] and Q [RH,z,m], None for the
+ * others; the first axis goes over runs and, within a run, attention heads.  Nonzero: refused. */
+int bind_weights(struct weights *weights, struct bind_call *call, int first);
+
+/* The head for vectors of length d and M queries, from the arguments kind, v [?*,*], a [*] and lam; whether they fit. A
+ * head that Python evaluates has no function yet. */
+int bind_head(struct head *head, ptrdiff_t d, ptrdiff_t M, const struct bind_value *given);
 
 #endif

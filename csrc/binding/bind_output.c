@@ -1,141 +1,46 @@
-/* Output heads: read from Python, and evaluated by themselves. */
-#include "binding/bind_output.h"
+/* Output heads, evaluated by themselves. */
+#include "binding/bind_objective.h"
 
-enum head_argument { KIND, HEAD_V, HEAD_A, HEAD_LAM, N_HEAD_ARGUMENTS };
+enum { O = 4, C }; /* after the head */
 
-/* kind and lam, before any array is looked at; nonzero with an exception set. */
-static int read_numbers(struct head *head, PyObject *const *args)
+/* A head by itself, to be evaluated at attended vectors O (M, d), and its scratch. */
+static int prepare(struct head *head, double **hidden, struct bind_call *call)
 {
-    int kind = bind_choice(args[KIND], "head", HEAD_COUNT);
-    if (kind < 0)
-        return -1;
-    *head = (struct head){.kind = (enum head_kind)kind, .lam = PyFloat_AsDouble(args[HEAD_LAM])};
-    return PyErr_Occurred() ? -1 : 0;
+    if (!bind_head(head, call->size['d'], call->size['M'], call->in) || head->kind == HEAD_CALL)
+        return bind_refuse(call, "the parameters are not those of a head of vectors as long as these");
+    *hidden = arena_doubles(&call->arena, call->size['M'], head->hidden);
+    return call->arena.failed ? STATUS_NO_MEMORY : STATUS_DONE;
 }
 
-/* v (d), (M, d) or V (d, hidden); a (hidden).  Nonzero with an exception set when they do not fit. */
-static int read_parameters(struct head *head, ptrdiff_t M, PyObject *const *args)
+static int head(struct bind_call *call)
 {
-    switch (head->kind) {
-    case HEAD_CALL:
-        return 0;
-    case HEAD_MLP:
-        head->a = bind_doubles(args[HEAD_A], "a", 1, BIND_ANY, BIND_ANY);
-        if (head->a == NULL)
-            return -1;
-        head->hidden = PyArray_DIM((PyArrayObject *)args[HEAD_A], 0);
-        head->v = bind_doubles(args[HEAD_V], "V", 2, head->d, head->hidden);
-        return head->v == NULL ? -1 : 0;
-    case HEAD_LINEAR:
-    case HEAD_QUADRATIC:
-    case HEAD_LOGARITHM:
-        break;
-    }
-    int shared = PyArray_Check(args[HEAD_V]) && PyArray_NDIM((PyArrayObject *)args[HEAD_V]) == 1;
-    head->v_stride = shared ? 0 : head->d;
-    head->v = shared ? bind_doubles(args[HEAD_V], "v", 1, head->d, BIND_ANY)
-                     : bind_doubles(args[HEAD_V], "v", 2, M, head->d);
-    return head->v == NULL ? -1 : 0;
+    struct head head;
+    double *hidden = NULL;
+    int status = prepare(&head, &hidden, call);
+    if (status == STATUS_DONE)
+        head_evaluate(call->out[0].data, call->out[1].data, &head, call->in[O].data, hidden, call->size['M']);
+    return status;
 }
 
-int bind_general_output(struct general_output *output, const struct windows *w, PyObject *values, PyObject *y,
-                        PyObject *head, int H, int concatenate)
+static int parameters(struct bind_call *call)
 {
-    PyObject *args[N_HEAD_ARGUMENTS];
-    if (bind_tuple(head, "head", args, N_HEAD_ARGUMENTS) < 0 || read_numbers(&output->head, args) < 0)
-        return -1;
-    output->heads = H;
-    output->concatenate = concatenate;
-    output->values = bind_array(values, "values", NPY_DOUBLE, windows_identity(w), 2, w->tokens, BIND_ANY, BIND_ANY);
-    if (PyErr_Occurred() || (output->y = bind_doubles(y, "y", 1, w->n_queries, BIND_ANY)) == NULL)
-        return -1;
-    output->dv = output->values != NULL ? PyArray_DIM((PyArrayObject *)values, 1) : w->tokens;
-    output->head.d = concatenate ? H * output->dv : output->dv;
-    return read_parameters(&output->head, w->n_queries, args);
+    struct head head;
+    double *hidden = NULL;
+    int status = prepare(&head, &hidden, call);
+    call->out[2].number = 0;
+    if (status == STATUS_DONE)
+        head_parameters(call->out[0].data, call->out[1].data, &call->out[2].number, &head, call->in[O].data,
+                        call->in[C].data, hidden, call->size['M']);
+    return status;
 }
 
-/* A head by itself, to be evaluated at attended vectors O (M, d). */
-static const double *read_alone(struct head *head, ptrdiff_t *M, PyObject *const *args, PyObject *vectors)
-{
-    if (read_numbers(head, args) < 0)
-        return NULL;
-    if (head->kind == HEAD_CALL) {
-        PyErr_SetString(PyExc_ValueError, "a head that Python evaluates has no parameters here");
-        return NULL;
-    }
-    const double *O = bind_doubles(vectors, "o", 2, BIND_ANY, BIND_ANY);
-    if (O == NULL)
-        return NULL;
-    *M = PyArray_DIM((PyArrayObject *)vectors, 0);
-    head->d = PyArray_DIM((PyArrayObject *)vectors, 1);
-    return read_parameters(head, *M, args) < 0 ? NULL : O;
-}
-
-static PyObject *head(PyObject *module, PyObject *const *args, Py_ssize_t n)
-{
-    (void)module;
-    struct head alone;
-    ptrdiff_t M;
-    const double *O;
-    if (bind_count("head", n, N_HEAD_ARGUMENTS + 1) < 0
-        || (O = read_alone(&alone, &M, args, args[N_HEAD_ARGUMENTS])) == NULL)
-        return NULL;
-    double *value, *gradient;
-    PyObject *values = bind_new_doubles(&value, M, -1), *result = NULL, *exception;
-    PyObject *gradients = bind_new_doubles(&gradient, M, alone.d);
-    if (values != NULL && gradients != NULL) {
-        struct bind_call call;
-        bind_begin(&call);
-        double *hidden = arena_doubles(&call.arena, M, alone.hidden);
-        int status = call.arena.failed ? STATUS_NO_MEMORY : STATUS_DONE;
-        if (status == STATUS_DONE)
-            head_evaluate(value, gradient, &alone, O, hidden, M);
-        if (bind_end(&call, status, &exception) == 0) {
-            Py_DECREF(exception);
-            result = Py_BuildValue("OO", values, gradients);
-        }
-    }
-    Py_XDECREF(values);
-    Py_XDECREF(gradients);
-    return result;
-}
-
-static PyObject *head_parameters_(PyObject *module, PyObject *const *args, Py_ssize_t n)
-{
-    (void)module;
-    struct head alone;
-    ptrdiff_t M;
-    const double *O, *c;
-    if (bind_count("head_parameters", n, N_HEAD_ARGUMENTS + 2) < 0
-        || (O = read_alone(&alone, &M, args, args[N_HEAD_ARGUMENTS])) == NULL
-        || (c = bind_doubles(args[N_HEAD_ARGUMENTS + 1], "c", 1, M, BIND_ANY)) == NULL)
-        return NULL;
-    double *dv, *da, dlam = 0;
-    int mlp = alone.kind == HEAD_MLP, shared = !mlp && alone.v_stride == 0;
-    PyObject *first = shared ? bind_new_doubles(&dv, alone.d, -1)
-                             : bind_new_doubles(&dv, mlp ? alone.d : M, mlp ? alone.hidden : alone.d);
-    PyObject *second = bind_new_doubles(&da, alone.hidden, -1), *result = NULL, *exception;
-    if (first != NULL && second != NULL) {
-        struct bind_call call;
-        bind_begin(&call);
-        double *hidden = arena_doubles(&call.arena, M, alone.hidden);
-        int status = call.arena.failed ? STATUS_NO_MEMORY : STATUS_DONE;
-        if (status == STATUS_DONE)
-            head_parameters(dv, da, &dlam, &alone, O, c, hidden, M);
-        if (bind_end(&call, status, &exception) == 0) {
-            Py_DECREF(exception);
-            result = Py_BuildValue("OOd", first, second, dlam);
-        }
-    }
-    Py_XDECREF(first);
-    Py_XDECREF(second);
-    return result;
-}
-
-PyMethodDef bind_output_methods[] = {
-    {"head", (PyCFunction)(void (*)(void))head, METH_FASTCALL,
-     "head(kind, v, a, lam, o) -> value (M), gradient (M, d)"},
-    {"head_parameters", (PyCFunction)(void (*)(void))head_parameters_, METH_FASTCALL,
-     "head_parameters(kind, v, a, lam, o, c) -> dv, da (hidden), dlam of sum_q c_q head(o_q)"},
-    {NULL, NULL, 0, NULL},
+struct bind_entry bind_output_table[] = {
+    BIND(
+        head, head,
+        "head kind, double v[?i,j]?, double a[h]?, number lam, double o[M,d] -> double value[M], double gradient[M,d]"),
+    /* of sum_q c_q head(o_q) */
+    BIND(head_parameters, parameters,
+         "head kind, double v[?i,j]?, double a[h]?, number lam, double o[M,d], double c[M] -> double dv[?i,j], "
+         "double da[h], number dlam"),
+    {.function = NULL},
 };

@@ -1,260 +1,259 @@
 /* Training runs. */
-#include "binding/bind.h"
-
 #include <math.h>
+#include <string.h>
 
-#include "binding/bind_callbacks.h"
 #include "binding/bind_objective.h"
 #include "training/descent.h"
 
-enum train_argument {
-    OBJECTIVE,
-    FUNCTION,
-    SETTINGS,
-    FIRST,
-    LAST,
-    RECORD,
-    WEIGHTS,
-    OUT,
-    REACHED,
-    RECORDED,
-    COMBINE,
-    N_ARGUMENTS
-};
-enum weight { W, K, Q, SPAN, V, MEAN, ROOT, PAST, N_WEIGHTS };
-enum out { OUT_W, OUT_V, OUT_LOSS, OUT_NORM, OUT_LOG_GRAD, N_OUT };
-
-/* The tuples among the arguments, which live as long as these do. */
-struct parts {
-    PyObject *weights[N_WEIGHTS], *out[N_OUT], *lr;
-};
-
-/* All numbers, before any array is looked at: converting them can run Python code. */
-static int read_numbers(struct descent *descent, double *ridge, struct parts *parts, PyObject *const *args)
-{
-    PyObject *rule, *ball;
-    struct update *update = &descent->update;
-    descent->first = PyLong_AsSsize_t(args[FIRST]);
-    if (PyErr_Occurred())
-        return -1;
-    descent->last = PyLong_AsSsize_t(args[LAST]);
-    if (PyErr_Occurred() || bind_tuple(args[WEIGHTS], "weights", parts->weights, N_WEIGHTS) < 0
-        || bind_tuple(args[OUT], "out", parts->out, N_OUT) < 0)
-        return -1;
-    if (!PyTuple_Check(args[SETTINGS])) {
-        PyErr_SetString(PyExc_TypeError, "settings must be a tuple");
-        return -1;
-    }
-    if (!PyArg_ParseTuple(
-            args[SETTINGS],
-            "dOOdddOdddd;settings are ridge, rule, lr, target, p, radius, ball, momentum, decay, second, eps", ridge,
-            &rule, &parts->lr, &descent->target, &update->p, &descent->radius, &ball, &update->momentum, &update->decay,
-            &update->second, &update->eps))
-        return -1;
-    int rule_code = bind_choice(rule, "rule", UPDATE_RULE_COUNT);
-    int ball_code = rule_code < 0 ? -1 : bind_choice(ball, "ball", BALL_COUNT);
-    if (ball_code < 0)
-        return -1;
-    update->rule = (enum update_rule)rule_code;
-    descent->ball = (enum ball)ball_code;
-    descent->to_infimum = isnan(descent->target);
-    return 0;
-}
+enum { OBJECTIVE, CALLED_HEAD, CALLED_LOSS };
+enum setting { RIDGE = CALLED_LOSS + 1, RULE, LR, TARGET, P, RADIUS, BALL, MOMENTUM, DECAY, SECOND, EPS };
+enum step { FIRST = EPS + 1, LAST, RECORD };
+enum weight { W = RECORD + 1, K, Q, SPAN, V, MEAN, ROOT, PAST };
+enum out { OUT_W = PAST + 1, OUT_V, OUT_LOSS, OUT_NORM, OUT_LOG_GRAD, REACHED, RECORDED, COMBINE };
 
 /* The parameters of a head that is trained: the general output head, or a linear one with its values and labels. */
-static int read_head(const struct objective *objective, struct weights *weights, PyObject *v)
+static int read_head(struct weights *weights, const struct objective *objective, struct bind_call *call)
 {
     if (objective->output != NULL) {
         const struct head *head = &objective->output->head;
-        if (head->kind == HEAD_CALL || head->v_stride != 0) {
-            PyErr_SetString(PyExc_ValueError, "this head cannot be trained");
-            return -1;
-        }
+        if (head->kind == HEAD_CALL || head->v_stride != 0)
+            return bind_refuse(call, "this head cannot be trained");
         weights->n_first = head_first(head);
         weights->n_v = weights->n_first + head_rest(head);
-    } else if (objective->values != NULL) {
+    } else if (objective->values != NULL)
         weights->n_v = weights->n_first = objective->dv;
-    } else {
-        PyErr_SetString(PyExc_ValueError, "a linear head is trained on its values and labels, which are not given");
-        return -1;
-    }
+    else
+        return bind_refuse(call, "a linear head is trained on its values and labels, which are not given");
     weights->head = HEAD_IS_TRAINED;
-    weights->v = bind_writable(v, "v", NPY_DOUBLE, 2, weights->runs, weights->n_v, BIND_ANY);
-    return weights->v == NULL ? -1 : 0;
+    weights->v = call->in[V].data;
+    return call->size['p'] == weights->n_v ? STATUS_DONE : bind_refuse(call, "v does not have the head's parameters");
 }
 
-static int read_weights(struct weights *weights, const struct objective *objective, PyObject *const *given)
+static int read_weights(struct weights *weights, const struct objective *objective, struct bind_call *call)
 {
-    const struct windows *w = objective->w;
-    if (bind_weights(weights, objective, given[W], given[K], given[Q], 1) < 0)
-        return -1;
-    if (given[SPAN] != Py_None) {
-        weights->span = bind_writable(given[SPAN], "span", NPY_DOUBLE, 3, weights->runs, 2 * w->n_queries, w->dk);
-        if (weights->span == NULL)
-            return -1;
+    int status = bind_weights(weights, call, W);
+    if (call->in[SPAN].data != NULL) {
+        weights->span = call->in[SPAN].data;
         weights->form = FORM_SPAN;
     }
-    if (given[V] != Py_None)
-        return read_head(objective, weights, given[V]);
-    return 0;
+    return status == STATUS_DONE && call->in[V].data != NULL ? read_head(weights, objective, call) : status;
 }
 
-static int read_rates(struct descent *descent, const struct weights *weights, PyObject *lr)
+/* The numbers and steps of the run, as far as they go together. */
+static int read_steps(struct descent *descent, const struct weights *weights, struct bind_call *call)
 {
-    if ((descent->lr = bind_doubles(lr, "lr", 2, BIND_ANY, BIND_ANY)) == NULL)
-        return -1;
-    ptrdiff_t runs = PyArray_DIM((PyArrayObject *)lr, 0), steps = PyArray_DIM((PyArrayObject *)lr, 1);
-    descent->lr_step = steps != 1;
-    descent->lr_run = runs != 1 ? steps : 0;
+    const struct bind_value *in = call->in;
+    ptrdiff_t runs = call->size['l'], steps = call->size['s'];
+    *descent = (struct descent){
+        .update = {.rule = (enum update_rule)in[RULE].integer,
+                   .p = in[P].number,
+                   .momentum = in[MOMENTUM].number,
+                   .decay = in[DECAY].number,
+                   .second = in[SECOND].number,
+                   .eps = in[EPS].number},
+        .lr = in[LR].data,
+        .lr_step = steps != 1,
+        .lr_run = runs != 1 ? steps : 0,
+        .target = in[TARGET].number,
+        .to_infimum = isnan(in[TARGET].number),
+        .radius = in[RADIUS].number,
+        .ball = (enum ball)in[BALL].integer,
+        .first = in[FIRST].integer,
+        .last = in[LAST].integer,
+        .record = in[RECORD].data,
+        .n_record = call->size['n'],
+    };
     const struct update *update = &descent->update;
-    int numbers = update->p > 1 && update->momentum >= 0 && update->momentum < 1 && update->second >= 0
-                  && update->second < 1 && update->decay >= 0 && update->eps >= 0;
-    numbers = numbers && (update->rule != UPDATE_SHAMPOO || weights->n_v == 0);
-    int fits = numbers && descent->first >= 0 && descent->last >= descent->first && (runs == 1 || runs == weights->runs)
+    int fits = update->p > 1 && update->momentum >= 0 && update->momentum < 1 && update->second >= 0
+               && update->second < 1 && update->decay >= 0 && update->eps >= 0
+               && (update->rule != UPDATE_SHAMPOO || weights->n_v == 0) && descent->first >= 0
+               && descent->last >= descent->first && (runs == 1 || runs == weights->runs)
                && (steps == 1 || steps >= descent->last);
-    if (!fits)
-        PyErr_SetString(PyExc_ValueError, "the rule, steps and lr do not fit together");
-    return fits ? 0 : -1;
-}
-
-static double *writable(PyObject *object, const char *name, ptrdiff_t rows, ptrdiff_t runs)
-{
-    return bind_writable(object, name, NPY_DOUBLE, 2, rows, runs, BIND_ANY);
-}
-
-/* The steps to record, and the outputs, which have a row for each. */
-static int read_records(struct descent *descent, struct descent_record *out, const struct objective *objective,
-                        const struct weights *weights, PyObject *record, PyObject *const *given)
-{
-    const struct windows *w = objective->w;
-    descent->record = bind_array(record, "record", NPY_INTP, 0, 1, BIND_ANY, BIND_ANY, BIND_ANY);
-    if (descent->record == NULL)
-        return -1;
-    ptrdiff_t rows = descent->n_record = PyArray_DIM((PyArrayObject *)record, 0), R = weights->runs;
-    for (ptrdiff_t i = 0; i < rows; ++i)
-        if (descent->record[i] < (i > 0 ? descent->record[i - 1] + 1 : descent->first)
-            || descent->record[i] > descent->last) {
-            PyErr_SetString(PyExc_ValueError, "the steps to record do not ascend within first .. last");
-            return -1;
-        }
-    *out = (struct descent_record){0};
-    out->W = bind_writable(given[OUT_W], "weights", NPY_DOUBLE, 3, rows, R * weights->heads, w->dk * w->dz);
-    if (out->W == NULL || (out->loss = writable(given[OUT_LOSS], "loss", rows, R)) == NULL
-        || (out->norm = writable(given[OUT_NORM], "norm", rows, R)) == NULL
-        || (out->log_grad_norm = writable(given[OUT_LOG_GRAD], "log_grad_norm", rows, R)) == NULL)
-        return -1;
-    if (weights->head == HEAD_IS_FIXED)
-        return 0;
-    out->v = bind_writable(given[OUT_V], "head_records", NPY_DOUBLE, 3, rows, R, weights->n_v);
-    return out->v == NULL ? -1 : 0;
+    for (ptrdiff_t i = 0; i < descent->n_record; ++i) /* ascending, within first .. last */
+        fits = fits && descent->record[i] >= (i > 0 ? descent->record[i - 1] + 1 : descent->first)
+               && descent->record[i] <= descent->last;
+    return fits ? STATUS_DONE : bind_refuse(call, "the rule, steps, lr and record do not fit together");
 }
 
 /* Room for what the rule keeps from step to step; or, where it keeps no root, a metric of W. */
-static int read_kept(struct descent *descent, const struct objective *objective, const struct weights *weights,
-                     PyObject *const *given)
+static int read_kept(struct descent *descent, const struct weights *weights, struct bind_call *call)
 {
-    const struct windows *w = objective->w;
     const struct update *update = &descent->update;
-    ptrdiff_t mean, root, parts = weights->runs * descent_parts(weights);
-    descent_keeps(&mean, &root, weights, w, update);
-    if (mean > 0
-        && (descent->mean = bind_writable(given[MEAN], "mean", NPY_DOUBLE, 1, mean, BIND_ANY, BIND_ANY)) == NULL)
-        return -1;
-    if (root > 0
-        && (descent->root = bind_writable(given[ROOT], "root", NPY_DOUBLE, 1, root, BIND_ANY, BIND_ANY)) == NULL)
-        return -1;
-    if (mean + root > 0) {
-        if ((descent->past = bind_writable(given[PAST], "past", NPY_DOUBLE, 2, BIND_ANY, 2, BIND_ANY)) == NULL)
-            return -1;
-        if (PyArray_DIM((PyArrayObject *)given[PAST], 0) < parts) {
-            PyErr_SetString(PyExc_ValueError, "past must have a row for each part of each run");
-            return -1;
-        }
-    }
-    if (root > 0 || given[ROOT] == Py_None)
-        return 0;
-    if ((descent->root = bind_writable(given[ROOT], "metric", NPY_DOUBLE, 1, BIND_ANY, BIND_ANY, BIND_ANY)) == NULL)
-        return -1;
-    ptrdiff_t n = descent->n_metric = PyArray_DIM((PyArrayObject *)given[ROOT], 0);
+    ptrdiff_t mean, root, parts = weights->runs * descent_parts(weights), dk = call->w->dk, dz = call->w->dz;
+    descent_keeps(&mean, &root, weights, call->w, update);
+    if ((mean > 0 && call->size['a'] != mean) || (root > 0 && call->size['b'] != root)
+        || (mean + root > 0 && call->size['q'] < parts))
+        return bind_refuse(call, "mean, root and past have no room for what the rule keeps");
+    descent->mean = mean > 0 ? call->in[MEAN].data : NULL;
+    descent->past = mean + root > 0 ? call->in[PAST].data : NULL;
+    descent->root = call->in[ROOT].data;
+    if (root > 0 || descent->root == NULL)
+        return STATUS_DONE;
+    ptrdiff_t n = descent->n_metric = call->size['b'];
     int fits = weights->form == FORM_MATRIX && (update->rule == UPDATE_NORMALIZED || update->rule == UPDATE_CONSTANT)
-               && (n == w->dk * w->dz || n == w->dk * w->dk + w->dz * w->dz);
-    if (!fits)
-        PyErr_SetString(PyExc_ValueError, "a metric does not go with this rule or these weights");
-    return fits ? 0 : -1;
+               && (n == dk * dz || n == dk * dk + dz * dz);
+    return fits ? STATUS_DONE : bind_refuse(call, "a metric does not go with this rule or these weights");
 }
 
 /* Whether the steps, the head and the weights go together. */
 static int check_together(const struct objective *objective, const struct weights *weights,
-                          const struct descent *descent, int combined)
+                          const struct descent *descent, struct bind_call *call)
 {
-    int fixed = objective->scores != NULL && weights->head == HEAD_IS_FIXED && objective->ridge == 0 && !combined;
-    if (descent->to_infimum && !fixed) {
-        PyErr_SetString(PyExc_ValueError, "a descent to the infimum goes with a fixed linear head, without ridge");
-        return -1;
-    }
+    int fixed = objective->scores != NULL && weights->head == HEAD_IS_FIXED && objective->ridge == 0
+                && call->in[COMBINE].object == Py_None;
+    if (descent->to_infimum && !fixed)
+        return bind_refuse(call, "a descent to the infimum goes with a fixed linear head, without ridge");
     int along_gradient = fixed && weights->W != NULL && descent->radius < 0 && descent->update.rule <= UPDATE_POLYAK
                          && !update_keeps_mean(&descent->update) && descent->update.decay == 0
                          && descent->n_metric == 0;
-    if (weights->form == FORM_SPAN && !along_gradient) {
-        PyErr_SetString(PyExc_ValueError, "a span goes with W, a fixed linear head and steps along the gradient alone");
-        return -1;
-    }
-    return 0;
+    if (weights->form == FORM_SPAN && !along_gradient)
+        return bind_refuse(call, "a span goes with W, a fixed linear head and steps along the gradient alone");
+    if (weights->head == HEAD_IS_TRAINED && call->in[OUT_V].data == NULL)
+        return bind_refuse(call, "the parameters of a head that is trained are recorded");
+    return STATUS_DONE;
 }
 
-static PyObject *train(PyObject *module, PyObject *const *args, Py_ssize_t n)
+/* Python functions called during a run. */
+struct callbacks {
+    struct descent_callbacks callbacks;
+    PyObject *recorded, *combine; /* borrowed */
+    const struct weights *weights;
+    struct bind_call *call;
+};
+
+/* An array of the gradient, or of the numbers that go with it. */
+struct piece {
+    double *data;
+    ptrdiff_t n;
+};
+
+enum { N_PIECES = 3 };
+
+static ptrdiff_t total(const struct piece *pieces)
 {
-    (void)module;
-    struct bind_problem problem;
-    struct bind_call call;
-    struct parts parts;
-    struct weights weights;
-    struct descent descent = {0};
-    struct descent_record out;
-    double ridge;
-    if (bind_count("train", n, N_ARGUMENTS) < 0 || read_numbers(&descent, &ridge, &parts, args) < 0
-        || bind_problem(&problem, args[OBJECTIVE], args[FUNCTION], &call) < 0)
-        return NULL;
-    struct objective *objective = &problem.objective;
-    objective->ridge = ridge;
-    if (read_weights(&weights, objective, parts.weights) < 0 || read_rates(&descent, &weights, parts.lr) < 0
-        || read_kept(&descent, objective, &weights, parts.weights) < 0
-        || read_records(&descent, &out, objective, &weights, args[RECORD], parts.out) < 0
-        || check_together(objective, &weights, &descent, args[COMBINE] != Py_None) < 0)
-        return NULL;
-    /* In an array, since a signal may raise in Python before a returned number is stored anywhere. */
-    ptrdiff_t *reached = bind_writable(args[REACHED], "reached", NPY_INTP, 1, 2, BIND_ANY, BIND_ANY);
-    if (reached == NULL)
-        return NULL;
-    struct bind_callbacks callbacks;
-    PyObject *exception;
-    descent.callbacks = bind_callbacks_init(&callbacks, args[RECORDED], args[COMBINE], objective, &weights, &call);
-    bind_begin(&call);
-    int status = descent_run(&weights, &out, &reached[0], &reached[1], objective, &descent, &call.monitor,
-                             &call.threads, &call.arena);
-    /* Overflow is told by the caller, who keeps the run so far. */
-    if (bind_end(&call, status == STATUS_NOT_FINITE ? STATUS_DONE : status, &exception) < 0)
-        return NULL;
-    return Py_BuildValue("iN", status, exception);
+    ptrdiff_t n = 0;
+    for (int i = 0; i < N_PIECES; ++i)
+        n += pieces[i].n;
+    return n;
 }
 
-PyMethodDef bind_train_methods[] = {
-    {"train", (PyCFunction)(void (*)(void))train, METH_FASTCALL,
-     "train(objective, functions, settings, first, last, record, weights, out, reached, recorded | None, combine "
-     "| None) -> status, exception | None.\n\n"
-     "settings: the tuple ridge, rule, lr, target, p, radius, ball, momentum, decay, second, eps.  lr: 1 or R rows of "
-     "1 or all steps; target: NaN "
-     "for "
-     "the infimum of a fixed linear head; radius < 0: no ball.  weights: the tuple W (R H, dk, dz), K, Q, span, v, "
-     "mean, root, past "
-     "of arrays or None; moves W, or K and Q, or the span (R, 2 M, dk) of U and C while W stays, and v (R, P), the "
-     "parameters of the head (v or V, then a or lam), and what the rule keeps of the gradients, mean, and of their "
-     "squares, root, with their log scales past [R parts, 2], in place; a root that it does not keep is a metric of "
-     "W: D [dk dz], or P^-1 and R^-1 [dk dk + dz dz].  out: the tuple weights [records, R H, dk dz], head "
-     "parameters [records, R, P] or None, and loss, norm and log_grad_norm [records, R]; reached [2]: the step, and "
-     "how "
-     "many records were made, added to what it held.  recorded(): called after each record, true stops the run.  "
-     "combine(gradient, numbers): called with the gradients of W, or K and then Q, and v, and with the losses (R), the "
-     "log scales (R H) and those of v (R), and may change both; a loss that is not finite ends the run."},
-    {NULL, NULL, 0, NULL},
+static void gather(double *flat, const struct piece *pieces)
+{
+    for (int i = 0; i < N_PIECES; flat += pieces[i++].n)
+        if (pieces[i].n > 0)
+            memcpy(flat, pieces[i].data, (size_t)pieces[i].n * sizeof(double));
+}
+
+static void scatter(const struct piece *pieces, const double *flat)
+{
+    for (int i = 0; i < N_PIECES; flat += pieces[i++].n)
+        if (pieces[i].n > 0)
+            memcpy(pieces[i].data, flat, (size_t)pieces[i].n * sizeof(double));
+}
+
+/* Python gets copies: it may keep them longer than the call lives.  Where one loss of any worker and run is not finite,
+ * it sets all of them to NaN, so that all workers and runs end together. */
+static int combine(void *context, int status, struct gradient *gradient)
+{
+    const struct callbacks *callbacks = context;
+    const struct weights *at = callbacks->weights;
+    const struct windows *w = callbacks->call->w;
+    ptrdiff_t R = at->runs, N = R * at->heads;
+    if (status != STATUS_DONE && status != STATUS_NOT_FINITE)
+        return status;
+    int factors = at->form == FORM_FACTORS;
+    const struct piece arrays[N_PIECES] = {
+        factors ? (struct piece){gradient->K, N * w->dk * at->m} : (struct piece){gradient->W, N * w->dk * w->dz},
+        {gradient->Q, factors ? N * w->dz * at->m : 0},
+        {gradient->v, at->head == HEAD_IS_TRAINED ? R * at->n_v : 0},
+    };
+    const struct piece numbers[N_PIECES] = {
+        {gradient->loss, R}, {gradient->log_scale, N}, {gradient->log_scale_v, at->head == HEAD_IS_TRAINED ? R : 0}};
+    if (status == STATUS_NOT_FINITE)
+        gradient->loss[0] = NAN;
+    PyEval_RestoreThread(callbacks->call->thread);
+    double *flat, *some;
+    PyObject *first = bind_new_doubles(&flat, total(arrays), -1), *second = bind_new_doubles(&some, total(numbers), -1);
+    PyObject *done = NULL;
+    if (first != NULL && second != NULL) {
+        gather(flat, arrays);
+        gather(some, numbers);
+        done = PyObject_CallFunctionObjArgs(callbacks->combine, first, second, NULL);
+        scatter(arrays, flat);
+        scatter(numbers, some);
+    }
+    int refused = done == NULL;
+    Py_XDECREF(done);
+    Py_XDECREF(first);
+    Py_XDECREF(second);
+    callbacks->call->thread = PyEval_SaveThread();
+    if (refused)
+        return STATUS_INTERRUPTED;
+    return isfinite(gradient->loss[0]) ? STATUS_DONE : STATUS_NOT_FINITE;
+}
+
+static int recorded(void *context)
+{
+    const struct callbacks *callbacks = context;
+    PyEval_RestoreThread(callbacks->call->thread);
+    PyObject *answer = PyObject_CallObject(callbacks->recorded, NULL);
+    int stop = answer != NULL ? PyObject_IsTrue(answer) : -1;
+    Py_XDECREF(answer);
+    callbacks->call->thread = PyEval_SaveThread();
+    return stop < 0 ? STATUS_INTERRUPTED : stop > 0 ? STATUS_STOPPED : STATUS_DONE;
+}
+
+static int train(struct bind_call *call)
+{
+    struct bind_problem problem;
+    struct weights weights;
+    struct descent descent;
+    struct bind_value *in = call->in;
+    int status = bind_problem(&problem, call, in[CALLED_HEAD].object, in[CALLED_LOSS].object);
+    struct objective *objective = &problem.objective;
+    objective->ridge = in[RIDGE].number;
+    if (status != STATUS_DONE || (status = read_weights(&weights, objective, call)) != STATUS_DONE
+        || (status = read_steps(&descent, &weights, call)) != STATUS_DONE
+        || (status = read_kept(&descent, &weights, call)) != STATUS_DONE
+        || (status = check_together(objective, &weights, &descent, call)) != STATUS_DONE)
+        return status;
+    struct callbacks callbacks = {
+        .callbacks = {.context = &callbacks,
+                      .recorded = in[RECORDED].object != Py_None ? recorded : NULL,
+                      .combine = in[COMBINE].object != Py_None ? combine : NULL},
+        .recorded = in[RECORDED].object,
+        .combine = in[COMBINE].object,
+        .weights = &weights,
+        .call = call,
+    };
+    descent.callbacks = &callbacks.callbacks;
+    struct descent_record out = {.W = in[OUT_W].data,
+                                 .v = weights.head == HEAD_IS_TRAINED ? in[OUT_V].data : NULL,
+                                 .loss = in[OUT_LOSS].data,
+                                 .norm = in[OUT_NORM].data,
+                                 .log_grad_norm = in[OUT_LOG_GRAD].data};
+    /* In an array, since a signal may raise in Python before a returned number is stored anywhere. */
+    ptrdiff_t *reached = in[REACHED].data;
+    status = descent_run(&weights, &out, &reached[0], &reached[1], objective, &descent, &call->monitor, &call->threads,
+                         &call->arena);
+    call->out[0].integer = status;
+    return status == STATUS_NOT_FINITE ? STATUS_DONE : status; /* overflow is told by the caller, who keeps the run */
+}
+
+/* lr: 1 or R rows of 1 or all steps; target: NaN for the infimum of a fixed linear head; radius < 0: no ball.  Moves in
+ * place W, or K and Q, or the span of U and C while W stays, and v, the parameters of the head (v or V, then a or lam),
+ * and what the rule keeps of the gradients, mean, and of their squares, root, with their log scales past, a row for
+ * each part of each run; a root that it does not keep is a metric of W: D [dk dz], or P^-1 and R^-1 [dk dk + dz dz].
+ * reached: the step, and how many records were made, added to what it held.  recorded(): called after each record, true
+ * stops the run.  combine(gradient, numbers): called with the gradients of W, or K and then Q, and v, and with the
+ * losses (R), the log scales (R H) and those of v (R), and may change both; a loss that is not finite ends the run. */
+struct bind_entry bind_train_table[] = {
+    BIND(train, train,
+         "objective, function head?, function loss?, number ridge, rule, double lr[l,s], number target, number p, "
+         "number radius, ball, number momentum, number decay, number second, number eps, int first, int last, "
+         "index record[n], double& W[RH,k,z]?, double& K[RH,k,m]?, double& Q[RH,z,m]?, double& span[R,2M,k]?, "
+         "double& v[R,p]?, double& mean[a]?, double& root[b]?, double& past[q,2]?, double& weights[n,RH,kz], "
+         "double& head_records[n,R,p]?, double& losses[n,R], double& norm[n,R], double& log_grad_norm[n,R], "
+         "index& reached[2], function recorded?, function combine? -> int status, exception"),
+    {.function = NULL},
 };

@@ -1,10 +1,9 @@
 """The C extension.  Private: arguments are positional, already checked, C-contiguous."""
 
 from collections.abc import Callable
-from typing import Any, Final, Protocol, final
+from typing import Any, Protocol
 
 import numpy as np
-from _typeshed import structseq
 
 STATUS: dict[int, str]
 # Of svm/methods.h, in its order: what Python calls a method, and the problems that it solves, apart by spaces.
@@ -20,30 +19,10 @@ _Floats = np.ndarray[Any, np.dtype[np.float64]]
 _Indices = np.ndarray[Any, np.dtype[np.intp]]
 _Bools = np.ndarray[Any, np.dtype[np.bool_]]
 _Function = Callable[[_Floats], tuple[_Floats, _Floats]]
-_Functions = tuple[_Function | None, _Function | None]
 _Report = Callable[[int, float], None]
 
-@final
-class Answer(structseq[Any], tuple[int, _Floats, _Floats, float, float, int, int, str | None, BaseException | None]):
-    __match_args__: Final = ("status", "W", "dual", "lower", "upper", "iterations", "entry", "method", "exception")
-    @property
-    def status(self) -> int: ...
-    @property
-    def W(self) -> _Floats: ...
-    @property
-    def dual(self) -> _Floats: ...
-    @property
-    def lower(self) -> float: ...
-    @property
-    def upper(self) -> float: ...
-    @property
-    def iterations(self) -> int: ...
-    @property
-    def entry(self) -> int: ...
-    @property
-    def method(self) -> str | None: ...
-    @property
-    def exception(self) -> BaseException | None: ...
+# The fields of attsvm.svm.request.Answer.
+_Answer = tuple[int, _Floats, _Floats, float, float, int, int, str | None, BaseException | None]
 
 class _Method(Protocol):
     """The arguments of every solver; one that a solver does not use is None or 0."""
@@ -63,11 +42,11 @@ class _Method(Protocol):
         start_W: _Floats | None,
         report: _Report | None,
         /,
-    ) -> Answer: ...
+    ) -> _Answer: ...
 
 def set_num_threads(k: int, /) -> None: ...
 def config() -> dict[str, Any]: ...
-def windows(keys: np.ndarray | int, queries: _Floats, start: _Indices, stop: _Indices, /) -> Any: ...
+def windows(keys: np.ndarray | None, queries: _Floats, start: _Indices, stop: _Indices, /) -> Any: ...
 def plain_windows(X: Any, Z: Any, causal: bool, /) -> tuple[Any, np.ndarray, _Floats, float, float] | None: ...
 def index(windows: Any, /) -> tuple[_Indices, _Indices, _Indices]: ...
 def entries(windows: Any, /) -> int: ...
@@ -85,40 +64,50 @@ def objective(
     scores: _Floats | None,
     values: _Floats | None,
     y: _Floats | None,
-    head: tuple[int, _Floats | None, _Floats | None, float] | None,
+    kind: int | None,
+    v: _Floats | None,
+    a: _Floats | None,
+    lam: float,
     H: int,
     concatenate: bool,
     /,
 ) -> Any: ...
 def loss(
-    objective: Any, functions: _Functions, W: _Floats | None, K: _Floats | None, Q: _Floats | None, /
+    objective: Any,
+    head: _Function | None,
+    loss: _Function | None,
+    W: _Floats | None,
+    K: _Floats | None,
+    Q: _Floats | None,
+    /,
 ) -> float: ...
 def loss_and_grad(
-    objective: Any, functions: _Functions, W: _Floats | None, K: _Floats | None, Q: _Floats | None, /
-) -> tuple[float, _Floats, _Floats | None, _Floats]: ...
+    objective: Any,
+    head: _Function | None,
+    loss: _Function | None,
+    W: _Floats | None,
+    K: _Floats | None,
+    Q: _Floats | None,
+    /,
+) -> tuple[float, _Floats | None, _Floats | None, _Floats | None, _Floats]: ...
 def multipliers(
-    objective: Any, functions: _Functions, W: _Floats | None, K: _Floats | None, Q: _Floats | None, /
+    objective: Any,
+    head: _Function | None,
+    loss: _Function | None,
+    W: _Floats | None,
+    K: _Floats | None,
+    Q: _Floats | None,
+    /,
 ) -> tuple[_Floats, _Floats, _Indices]: ...
 def loss_values(loss: int, u: _Floats, /) -> _Floats: ...
 def loss_bounds(loss: int, least: float, /) -> tuple[float, float]: ...
 def head(kind: int, v: _Floats, a: _Floats | None, lam: float, o: _Floats, /) -> tuple[_Floats, _Floats]: ...
 def head_parameters(
     kind: int, v: _Floats, a: _Floats | None, lam: float, o: _Floats, c: _Floats, /
-) -> tuple[_Floats, _Floats, float]: ...
+) -> tuple[_Floats, _Floats | None, float]: ...
 def train(
-    objective: Any,
-    functions: _Functions,
-    settings: tuple[Any, ...],
-    first: int,
-    last: int,
-    record: _Indices,
-    weights: tuple[_Floats | None, _Floats | None, _Floats | None, _Floats | None, _Floats | None],
-    out: tuple[_Floats, _Floats | None, _Floats, _Floats, _Floats],
-    reached: _Indices,
-    recorded: Callable[[], bool] | None,
-    combine: Callable[[_Floats, _Floats], None] | None,
-    /,
-) -> tuple[int, BaseException | None]: ...
+    objective: Any, /, *arguments: Any
+) -> tuple[int, BaseException | None]: ...  # as csrc/binding/bind_train.c says
 
 presolve: _Method
 frobenius_auto: _Method

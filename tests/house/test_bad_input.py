@@ -474,44 +474,37 @@ def test_the_private_module_refuses_what_does_not_fit():
     keys, queries = g.data.keys, g.data.queries
     start, stop = g.data.start, g.data.stop
     handle, scores, W, W3 = g.data.handle, g.problem.flat_scores, g.W, g.W[None]
-    head = (core.HEAD["mlp"], np.ones((2, 3)), np.ones(3), 0.0)
-    problem = dict(windows=handle, loss=0, scores=None, values=keys, y=g.y, head=head, heads=1, concatenate=False)
+    head, no_head = (core.HEAD["mlp"], np.ones((2, 3)), np.ones(3), 0.0), (None, None, None, 0.0)
+
+    def parts(head):
+        return dict(zip(("head", "v", "a", "lam"), head, strict=True))
+
+    problem = dict(windows=handle, loss=0, scores=None, values=keys, y=g.y, **parts(head), heads=1, concatenate=False)
     general = core.objective(*problem.values())
-    linear = core.objective(handle, 0, scores, None, None, None, 1, False)
-    trained = core.objective(handle, 0, scores, keys, g.y, None, 1, False)
-    called = core.objective(*(problem | dict(head=(core.HEAD["call"], None, None, 0.0))).values())
-    one_v_per_query = core.objective(
-        *(problem | dict(head=(core.HEAD["quadratic"], np.ones((2, 2)), None, 0.1))).values()
-    )
-    settings = dict(
-        ridge=0.0, rule=1, lr=np.array([[0.1]]), target=0.0, p=2.0, radius=-1.0, ball=0, momentum=0.0, decay=0.0,
-        second=0.0, eps=0.0,
-    )  # fmt: skip
-    weights = dict(W=W3, K=None, Q=None, span=None, v=np.ones((1, 2)), mean=None, root=None, past=None)
+    linear = core.objective(handle, 0, scores, None, None, *no_head, 1, False)
+    trained = core.objective(handle, 0, scores, keys, g.y, *no_head, 1, False)
+    called = core.objective(*(problem | parts((core.HEAD["call"], None, None, 0.0))).values())
+    one_v_per_query = core.objective(*(problem | parts((core.HEAD["quadratic"], np.ones((2, 2)), None, 0.1))).values())
     out = dict(
         weights=np.empty((2, 1, 4)), head_records=np.empty((2, 1, 2)), losses=np.empty((2, 1)),
         norm=np.empty((2, 1)), log_grad_norm=np.empty((2, 1)),
     )  # fmt: skip
     run = dict(
-        objective=trained, function=None, settings=tuple(settings.values()), first=0, last=3,
-        record=np.array([0, 3]), weights=tuple(weights.values()), out=tuple(out.values()),
+        objective=trained, head=None, loss=None,
+        ridge=0.0, rule=1, lr=np.array([[0.1]]), target=0.0, p=2.0, radius=-1.0, ball=0, momentum=0.0, decay=0.0,
+        second=0.0, eps=0.0, first=0, last=3, record=np.array([0, 3]),
+        W=W3, K=None, Q=None, span=None, v=np.ones((1, 2)), mean=None, root=None, past=None, **out,
         reached=np.zeros(2, int), recorded=None, combine=None,
     )  # fmt: skip
     core.train(*run.values())
-    core.loss(general, None, W3, None, None)
+    core.loss(general, None, None, W3, None, None)
 
     def made(**one):
         return lambda: core.objective(*(problem | one).values())
 
     def changed(**one):
-        def call():
-            groups = dict(settings=settings, weights=weights, out=out)
-            for name, group in groups.items():
-                here = {key: value for key, value in one.items() if key in group and key not in run}
-                groups[name] = tuple((group | here).values())
-            core.train(*(run | groups | {key: value for key, value in one.items() if key in run}).values())
-
-        return call
+        assert set(one) <= set(run)
+        return lambda: core.train(*(run | one).values())
 
     def frozen(array):
         array = array.copy()
@@ -549,18 +542,19 @@ def test_the_private_module_refuses_what_does_not_fit():
         made(scores=scores, values=keys[:-1].copy()), made(scores=scores, y=np.ones(3)), made(values=keys[:-1].copy()),
         made(y=np.ones(3)), made(y=None), made(heads=0), made(heads=2**70),
         made(heads=2, concatenate=True),  # V is shorter than the concatenated vectors
-        made(head=None), made(head=head[:-1]),
-        *(
-            made(head=(*head[:i], x, *head[i + 1 :]))
-            for i, x in [(0, len(core.HEAD)), (0, "mlp"), (1, np.ones(3)), (2, np.ones(2)), (2, None), (3, "0")]
-        ),
-        lambda: core.loss(handle, None, W3, None, None),  # windows are no objective
-        lambda: core.loss(object(), None, W3, None, None),
-        lambda: core.loss(linear, None, None, None, None),
-        lambda: core.loss_and_grad(linear, None, None, g.K[None], np.ones((1, 2, 2))),
-        lambda: core.loss(linear, None, W, None, None),
-        lambda: core.loss(linear, None, np.ones((2, 2, 2)), None, None),
-        lambda: core.loss(called, None, W3, None, None),
+        made(head=None), made(head=len(core.HEAD)), made(head="mlp"), made(v=np.ones(3)), made(v=None),
+        made(a=np.ones(2)), made(a=None), made(lam="0"),
+        lambda: core.loss(handle, None, None, W3, None, None),  # windows are no objective
+        lambda: core.loss(object(), None, None, W3, None, None),
+        lambda: core.loss(linear, None, None, None, None, None),
+        lambda: core.loss(linear, None, None, W3),
+        lambda: core.loss_and_grad(linear, None, None, None, g.K[None], np.ones((1, 2, 2))),
+        lambda: core.loss_and_grad(linear, None, None, None, g.K[None], None),
+        lambda: core.loss_and_grad(linear, None, None, np.ones((1, 2, 3)), None, None),
+        lambda: core.loss(linear, None, None, W, None, None),
+        lambda: core.loss(linear, None, None, np.ones((2, 2, 2)), None, None),
+        lambda: core.loss(called, None, None, W3, None, None),
+        lambda: core.loss(called, "no function", None, W3, None, None),
         lambda: core.loss_values(0, [1.0]),
         lambda: core.loss_values(4, np.ones(1)),
         lambda: core.loss_bounds(0, "least"),
@@ -588,18 +582,11 @@ def test_the_private_module_refuses_what_does_not_fit():
         changed(record=np.array([0, 1, 3])), changed(W=W), changed(W=np.ones((0, 2, 2))), changed(W=np.ones((2, 2, 2))),
         changed(v=np.ones((1, 3))), changed(v=None, span=np.zeros((1, 4, 2)), combine=lambda *_: None),
         changed(objective=linear),  # without values its head cannot be trained
-        changed(objective=one_v_per_query), changed(objective=called, function=lambda o: None), changed(settings=()),
-        changed(settings=None), changed(weights=(W3,)),
-        lambda: core.train(*(run | dict(weights=None)).values()),
-        lambda: core.train(*(run | dict(out=list(out.values()))).values()),
-        lambda: core.train(*(run | dict(out=(np.empty((2, 2, 3)), *run["out"][1:]))).values()),
+        changed(objective=one_v_per_query), changed(objective=called, head=lambda o: None), changed(W=None),
+        changed(weights=None), changed(weights=np.empty((2, 2, 3))), changed(recorded=1),
         changed(head_records=None), changed(losses=np.empty(2)), changed(reached=np.zeros(1, int)),
-        *(
-            changed(**{name: frozen(array)})
-            for name, array in [("W", W3), ("v", np.ones((1, 2))), *list(out.items())[1:]]
-        ),
-        lambda: core.train(*(run | dict(out=(frozen(out["weights"]), *run["out"][1:]))).values()),
-        changed(reached=frozen(np.zeros(2, int))),
+        *(changed(**{name: frozen(run[name])}) for name in ("W", "v", *out, "reached")),
+        lambda: core.train(*run.values(), None),
         lambda: core.set_num_threads("2"),
     ]
     # fmt: on
@@ -624,10 +611,9 @@ def test_numbers_are_read_before_arrays_are_checked():
     def train(array):
         W = array if array.ndim == 3 else g.W[None].copy()
         record = array if array.ndim == 1 else np.array([0, 3])
-        settings = (Number(array), 1, np.array([[0.1]]), 0.0, 2.0, -1.0, 0)
-        out = (np.empty((2, 1, 4)), None, *(np.empty((2, 1)) for _ in range(3)))
-        weights = (W, None, None, None, None)
-        core.train(g.problem.objective, None, settings, 0, 3, record, weights, out, np.zeros(2, int), None, None)
+        settings = (Number(array), 1, np.array([[0.1]]), 0.0, 2.0, -1.0, 0, 0.0, 0.0, 0.0, 0.0)
+        out = (np.empty((2, 1, 4)), None, *(np.empty((2, 1)) for _ in range(3)), np.zeros(2, int), None, None)
+        core.train(g.problem.objective, None, None, *settings, 0, 3, record, W, *(None,) * 7, *out)
 
     v, W, o, chosen = np.ones(2), np.ones((2, 2)), np.ones((2, 2)), np.zeros(2, np.intp)
     for call in [
@@ -638,7 +624,7 @@ def test_numbers_are_read_before_arrays_are_checked():
         lambda: core.frobenius_active(
             g.data.handle, chosen, None, None, Number(chosen), 100, 0.0, 2.0, 0, None, None, None
         ),
-        lambda: core.objective(g.data.handle, 0, None, o, np.ones(2), (2, o, None, Number(o)), 1, False),
+        lambda: core.objective(g.data.handle, 0, None, o, np.ones(2), 2, o, None, Number(o), 1, False),
     ]:
         with pytest.raises((ValueError, TypeError)):
             call()

@@ -7,6 +7,7 @@ import judge
 import numpy as np
 import pytest
 from attsvm import _core
+from attsvm.svm.request import Answer
 from problems import Case, copy_of_selected, pick, sphere, zero_query
 
 
@@ -54,7 +55,7 @@ def test_what_is_no_proof_is_refused():
 
     def proposed(dual):
         dual = np.array(dual, dtype=float)
-        return _core.presolve(data.handle, reference_token, None, None, 1e-9, 0, 0.0, 2.0, 0, dual, None, None)
+        return Answer(*_core.presolve(data.handle, reference_token, None, None, 1e-9, 0, 0.0, 2.0, 0, dual, None, None))
 
     proof = proposed([0, 3e200, 0, 3e200, 0, 3e200])
     assert _core.STATUS[proof.status] == "infeasible" and proof.method == "presolve"

@@ -152,9 +152,9 @@ def test_a_decoder_that_cannot_be_separated_has_a_certificate():
 def test_what_reads_keys_in_memory_refuses_the_identity():
     data = attsvm.soft_labels(*decoder(0)).data
     with pytest.raises(ValueError, match="the keys are the identity"):
-        _core.objective(data.handle, 0, np.zeros(48), None, None, None, 1, False)
+        _core.objective(data.handle, 0, np.zeros(48), None, None, None, None, None, 0.0, 1, False)
     with pytest.raises(ValueError, match="the windows do not lie within"):
-        _core.windows(6, data.queries, data.start, data.stop - 1)
+        _core.windows(None, data.queries, data.start, data.stop - np.arange(len(data.stop)))
 
 
 def test_a_run_goes_through_a_file(tmp_path):

@@ -54,7 +54,7 @@ class Data(Windows):
     def __init__(
         self, name: str, keys: np.ndarray | int, queries: np.ndarray, values: np.ndarray | None, layout: Shape
     ):
-        self.handle = _core.windows(keys, queries, *layout.windows())
+        self.handle = _core.windows(None if isinstance(keys, int) else keys, queries, *layout.windows())
         self.name = name
         if isinstance(keys, int):
             self.identity, keys = True, _identity(keys)

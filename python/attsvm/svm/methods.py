@@ -108,7 +108,7 @@ def _call(solver: Any, data: Data, request: Request) -> Answer:
         if data.powers != powers:
             return _call(solver, data, request)
         raise ValueError(OUT_OF_RANGE.format("rows too short or too long to square")) from None
-    answer = in_units(found, power, selection.power, C is not None, norm)
+    answer = in_units(Answer._make(found), power, selection.power, C is not None, norm)
     return answer if choosing is None else _over_all_entries(answer, choosing[1])
 
 
@@ -117,4 +117,4 @@ def _over_all_entries(answer: Answer, entries: np.ndarray) -> Answer:
     dual = np.zeros(len(entries))
     dual[entries] = answer.dual
     where = int(np.flatnonzero(entries)[answer.entry]) if answer.entry >= 0 else -1
-    return Answer._make(answer)._replace(dual=dual, entry=where)
+    return answer._replace(dual=dual, entry=where)

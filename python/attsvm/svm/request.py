@@ -30,7 +30,7 @@ class Request:
 
 
 class Answer(NamedTuple):
-    """The fields of ``_core.Answer``, which serves as one: this is what they are changed by."""
+    """What a method in C returns."""
 
     status: int
     W: np.ndarray

@@ -59,7 +59,7 @@ def in_units(answer: Answer, rows: int, asked: int, soft: bool, norm: str | floa
         return answer
     W, dual = answer.W, answer.dual
     if infeasible:
-        return Answer._make(answer)._replace(dual=of_order_one(dual))
+        return answer._replace(dual=of_order_one(dual))
     power, what = (2 * (asked - rows), "an objective") if soft else (rows - asked, "a margin")
     lower, upper = (scaled_number(bound, power, what) for bound in (answer.lower, answer.upper))
     if soft or answer.lower > 0:  # else W means nothing, and is not shown
@@ -69,7 +69,7 @@ def in_units(answer: Answer, rows: int, asked: int, soft: bool, norm: str | floa
     else:
         degree = norm - 1 if not isinstance(norm, str) else 0 if of_values(norm)[1] == math.inf else 1
         dual = _of_degree(dual, degree * (asked - rows) - rows)
-    return Answer._make(answer)._replace(W=W, dual=dual, lower=lower, upper=upper)
+    return answer._replace(W=W, dual=dual, lower=lower, upper=upper)
 
 
 def _of_degree(dual: np.ndarray, exponent: float) -> np.ndarray:

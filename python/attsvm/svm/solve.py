@@ -20,7 +20,7 @@ from ..common.progress import closing_gap
 from ..common.types import Method, MetricLike, Norm
 from ..common.workers import Workers
 from .methods import methods_of, solve_request
-from .request import Answer, Request
+from .request import Request
 from .separation import Separation
 from .sharded import solve_sharded
 from .warm_start import as_start
@@ -193,7 +193,7 @@ def _solve_in_metric(data: Data, request: Request, metric: Any) -> Separation:
     if bounded and request.C is None and request.selection.rhs is None:
         ends = intervals(data, request.selection, W[None], plain.flat_dual[None], kind)
         low, high = (float(end[0]) for end in ends)
-    found = Answer._make(answer)._replace(W=W, lower=low, upper=high)
+    found = answer._replace(W=W, lower=low, upper=high)
     return Separation(data, replace(request, norm=kind), found)
 
 

@@ -56,7 +56,7 @@ class Vocabulary:
         dual = (pull / -self.count)[:, self.kind]
         dual[every, self.reference] = 0
         q, k = divmod(answer.entry, K)
-        return Answer._make(answer)._replace(
+        return answer._replace(
             W=(self.scale[:, None] * answer.W)[self.kind],
             dual=dual.ravel(),
             lower=answer.lower * (1 - OUTWARDS),

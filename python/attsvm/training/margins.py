@@ -31,7 +31,7 @@ class ProvesMargins:
     data: Data
     heads: int | None
     objective: Any
-    functions: Any
+    functions: tuple[Any, Any]
     read_weights: Callable[..., tuple[Any, ...]]
     check_scale: Callable[[], None]
 
@@ -181,7 +181,7 @@ class ProvesMargins:
         """delta (N, entries), log_scale (N) and the top token (N, M) of N matrices."""
         self.check_scale()
         try:
-            return _core.multipliers(self.objective, self.functions, W, K, Q)
+            return _core.multipliers(self.objective, *self.functions, W, K, Q)
         except ArithmeticError as error:
             raise FloatingPointError(f"the gradient cannot be computed: {error}") from None
 

@@ -105,7 +105,7 @@ class Problem(ProvesMargins):
         v: Any
         v, a, lam, function = head.parameters(data, values.shape[1] * (self.heads if self.concatenated else 1))
         self.fixed_scores: np.ndarray | None = None  # of a linear head: values need not be kept
-        self._general: tuple[Any, ...] | None = None  # of any other: values; kind, v, a, lam
+        self._general: tuple[Any, tuple[int, Any, Any, float]] | None = None  # of any other: values; kind, v, a, lam
         if head.kind == "linear" and self.heads is None:
             self.fixed_scores = _core.scores(data.handle, np.ascontiguousarray(values), self.labels, v)
             check_finite("the scores y v.x", self.fixed_scores)
@@ -161,9 +161,9 @@ class Problem(ProvesMargins):
         if self._general is not None:
             values, head = self._general
             several = self.heads or 1, self.concatenated
-            return _core.objective(self.data.handle, loss, None, values, self.labels, head, *several)
-        given = (as_doubles(self.data.values), self.labels) if trains_head else (None, None)
-        return _core.objective(self.data.stored, loss, scores, *given, None, 1, False)  # type: ignore[call-arg]
+            return _core.objective(self.data.handle, loss, None, values, self.labels, *head, *several)
+        given: tuple[Any, Any] = (as_doubles(self.data.values), self.labels) if trains_head else (None, None)
+        return _core.objective(self.data.stored, loss, scores, *given, None, None, None, 0.0, 1, False)
 
     def with_head(self, head: Any) -> Problem:
         """The same problem with another output head."""
@@ -252,7 +252,7 @@ class Problem(ProvesMargins):
             Instead of W.  With ``heads=H``, each has a first axis of length H.
         """
         check_data("the data of problem", self.data)
-        return _core.loss(self.objective, self.functions, *self.read_weights(W, K, Q))
+        return _core.loss(self.objective, *self.functions, *self.read_weights(W, K, Q))
 
     def loss_and_grad(
         self,
@@ -301,7 +301,7 @@ class Problem(ProvesMargins):
         weights = self.read_weights(W, K, Q)
         self.check_scale()
         try:
-            loss, *found, scale = _core.loss_and_grad(self.objective, self.functions, *weights)
+            loss, *found, scale = _core.loss_and_grad(self.objective, *self.functions, *weights)
         except ArithmeticError as error:
             raise FloatingPointError(f"the gradient cannot be computed: {error}") from None
         arrays = [a for a in found if a is not None]

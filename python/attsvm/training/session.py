@@ -108,13 +108,13 @@ class Training:
         try:
             code, exception = _core.train(
                 self.objective,
-                self.problem.functions,
-                tuple(self.settings),
+                *self.problem.functions,
+                *self.settings,
                 first,
                 last,
                 self.wanted[rows],
-                (*self.weights[:3], self.span, self.weights[3], self.mean, self.root, self.past),
-                tuple(None if r is None else r[rows] for r in self.records),  # type: ignore[arg-type]
+                *(*self.weights[:3], self.span, self.weights[3], self.mean, self.root, self.past),
+                *(None if r is None else r[rows] for r in self.records),
                 self.reached,
                 None if self.callback is None and self.half_squares is None else self._recorded,
                 None if self.workers is None else self._combine,

@@ -1,0 +1,119 @@
+/* The one road of every binding: arguments, the call without the GIL, results or an exception. */
+#include <math.h>
+#include <string.h>
+
+#include "binding/bind.h"
+
+static const char *sentence(int status)
+{
+    switch (status) {
+#define STATUS_SENTENCE(name, code, word, sentence) \
+    case code: \
+        return sentence;
+        STATUS_LIST(STATUS_SENTENCE)
+#undef STATUS_SENTENCE
+    default:
+        return "unknown status";
+    }
+}
+
+/* The exception that a poll or a callback has set, though the answer may have been final by then; owned, or NULL. */
+static PyObject *take_exception(void)
+{
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    if (traceback != NULL)
+        PyException_SetTraceback(value, traceback);
+    Py_XDECREF(type);
+    Py_XDECREF(traceback);
+    return value;
+}
+
+static void raise_error(const struct bind_call *call, int status, PyObject *raised)
+{
+    if (raised != NULL)
+        PyErr_SetObject((PyObject *)Py_TYPE(raised), raised);
+    else if (call->refusal != NULL)
+        PyErr_SetString(PyExc_ValueError, call->refusal);
+    else if (status == STATUS_NO_MEMORY)
+        PyErr_NoMemory();
+    else
+        PyErr_SetString(status == STATUS_NOT_FINITE ? PyExc_FloatingPointError : PyExc_ArithmeticError,
+                        sentence(status));
+}
+
+/* Threads of one call: one, since many small instances in parallel are the usual load; set_num_threads is for a single
+ * large problem. */
+static atomic_int bind_threads = 1;
+
+void bind_set_threads(int threads)
+{
+    atomic_store(&bind_threads, threads);
+}
+
+int bind_get_threads(void)
+{
+    return atomic_load(&bind_threads);
+}
+
+#define REPORT_INTERVAL 0.1 /* seconds: smooth for the eye */
+
+static int poll_signals(void *context)
+{
+    struct bind_call *call = context;
+    PyEval_RestoreThread(call->thread);
+    int interrupted = PyErr_CheckSignals();
+    double now = monitor_clock();
+    if (!interrupted && call->report != NULL && now >= call->reported + REPORT_INTERVAL) {
+        PyObject *done = PyObject_CallFunction(call->report, "nd", (Py_ssize_t)call->monitor.iterations,
+                                               call->monitor.gap);
+        interrupted = done == NULL;
+        Py_XDECREF(done);
+        call->reported = now;
+    }
+    call->thread = PyEval_SaveThread();
+    return interrupted;
+}
+
+int bind_refuse(struct bind_call *call, const char *message)
+{
+    call->refusal = message;
+    return STATUS_NOT_FINITE;
+}
+
+/* The kernel's status; when it returns, its memory is free and its threads are ended. */
+static int compute(struct bind_call *call)
+{
+    int keeps_gil = call->entry->keeps_gil;
+    call->monitor = (struct monitor){.poll = poll_signals, .context = call, .gap = INFINITY};
+    threads_init(&call->threads, bind_get_threads(), &call->arena);
+    call->thread = keeps_gil ? NULL : PyEval_SaveThread();
+    int status = call->entry->function(call);
+    threads_end(&call->threads);
+    arena_free(&call->arena);
+    if (!keeps_gil)
+        PyEval_RestoreThread(call->thread);
+    return status;
+}
+
+PyObject *bind_run(PyObject *capsule, PyObject *const *args, Py_ssize_t n)
+{
+    struct bind_call call = {.entry = PyCapsule_GetPointer(capsule, NULL)};
+    if (call.entry == NULL)
+        return NULL;
+    memset(call.size, -1, sizeof call.size);
+    PyObject *result = NULL;
+    if (bind_read_arguments(&call, args, n) == 0 && bind_make_results(&call) == 0) {
+        int status = compute(&call);
+        PyObject *raised = PyErr_Occurred() ? take_exception() : NULL;
+        if (status >= 0 && (raised == NULL || call.entry->keeps_exception))
+            result = bind_hand_over(&call, raised);
+        else
+            raise_error(&call, status, raised);
+        Py_XDECREF(raised);
+    }
+    for (int i = 0; i < BIND_RESULTS; ++i)
+        Py_XDECREF(call.out[i].object);
+    return result;
+}
