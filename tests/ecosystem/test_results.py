@@ -295,7 +295,7 @@ def test_table(case):
         assert table["query"].tolist() == list(range(len(result.data)))
     elif isinstance(result, (attsvm.heads.HeadReport, attsvm.heads.Reports)):
         reports = result if isinstance(result, list) else [result]
-        pandas.testing.assert_frame_equal(table, attsvm.heads.to_dataframe(reports))
+        assert table["margin"].tolist() == [fit.margin for each in reports for fit in each.fits]
     elif isinstance(result, attsvm.heads.Fit):
         np.testing.assert_array_equal(table.to_numpy(), np.column_stack([result.rows, result.multipliers]))
     elif isinstance(result, attsvm.heads.Why):
@@ -346,6 +346,14 @@ def test_notebook_form(case, monkeypatch):
         assert page.images == (name not in NOT_DRAWN)
 
 
+SHOWN = {
+    "optimal": lambda ax: ax.lines[0].get_ydata().min() > 1 - 1e-9,
+    "path": lambda ax: ax.get_xlabel() == "radius" and (np.diff(ax.lines[0].get_ydata()) < 0).all(),
+    "diagnosis": lambda ax: ax.lines[0].get_ydata().max() < 0,  # the optimal tokens: nothing scores better
+    "run on W": lambda ax: len(ax.lines) == 2 and (ax.lines[0].get_ydata() <= ax.lines[1].get_ydata()).all(),
+}
+
+
 def test_picture(case):
     pytest.importorskip("matplotlib")
     from matplotlib.figure import Figure
@@ -357,6 +365,7 @@ def test_picture(case):
             result.plot(ax=ax)
         return
     assert result.plot(ax=ax) is ax and (ax.lines or ax.images or ax.patches)
+    assert SHOWN.get(name, lambda ax: True)(ax)
     if isinstance(result, attsvm.heads.HeadReport):
         assert ax.lines[0].get_xdata().tolist() == [fit.queries for fit in result.curve]
     panels = len(ax.figure.axes)

@@ -72,7 +72,7 @@ def test_a_sink_is_named_by_the_values_parked_on(rng, length, kind):
     assert report.sinks == 1 and report.sink_kind == kind
     assert f"100 % {kind.split()[0]} " in heads.results_table([report], caption=False)
     unknown = heads.analyze_head(head, labels=labels, C=1.0)
-    assert unknown.sink_kind == "" and heads.results_columns([report])["sink_kind"][0] == kind
+    assert unknown.sink_kind == "" and report.columns()["sink_kind"][0] == kind
 
 
 def test_split_is_by_sentence(head):
@@ -267,7 +267,7 @@ def test_a_head_without_hard_queries(rng):
     report = heads.analyze_head(make_head(rng, sharpness=0.01))
     assert report.hard == 0 and report.fit is None and report.curve == [] and report.best_baseline[0] == ""
     assert "nothing can be said, of 1 heads: L2H0 (0)" in heads.results_table([report])
-    assert heads.results_columns([report])["layer"] == []
+    assert report.columns()["layer"] == []
 
 
 def test_foreign_labels_are_separated_or_proved_inseparable(rng):
@@ -304,10 +304,7 @@ ONE = {
     "head": (heads.analyze_head, heads.hard_queries, lambda head: heads.measure(head, 0)),
     "report": (lambda report: heads.why(report, 0, 0), heads.plot_sentence),
 }
-SEVERAL = {
-    "heads": (heads.analyze_model,),
-    "reports": (heads.results_table, heads.results_columns, heads.plot_grid, heads.plot_curve),
-}
+SEVERAL = {"heads": (heads.analyze_model,), "reports": (heads.results_table, heads.plot_grid, heads.plot_curve)}
 
 
 @pytest.mark.parametrize("wrong", [3, None, "head", np.ones(3), object()], ids=lambda wrong: type(wrong).__name__)
@@ -345,7 +342,7 @@ def test_threads_change_nothing(rng):
     several = [make_head(np.random.default_rng(seed), n=30) for seed in range(4)]
     one, two = (heads.analyze_model(several, threshold=0.6, queries=50, n_jobs=jobs) for jobs in (1, 2))
     assert heads.results_table(one) == heads.results_table(two)
-    first, second = heads.results_columns(one), heads.results_columns(two)
+    first, second = one.columns(), two.columns()
     assert list(first) == list(second)
     for name in first:
         np.testing.assert_array_equal(first[name], second[name])
@@ -366,7 +363,7 @@ def test_ctrl_c_keeps_what_is_done(rng, monkeypatch):
 
 def test_columns_hold_every_svm(rng):
     report = heads.analyze_head(make_head(rng, n=200), threshold=0.7, queries=150, nuclear_queries=30)
-    columns = heads.results_columns([report])
+    columns = report.columns()
     assert {len(column) for column in columns.values()} == {3}
     assert columns["norm"] == ["frobenius", "frobenius", "nuclear"] and columns["queries"] == [100, 150, 30]
     assert columns["margin"] == [fit.margin for fit in [*report.curve, report.nuclear]]
@@ -428,7 +425,7 @@ def test_controls_are_what_they_say(head):
     assert low < report.gain < high and report.beats_rules == (low > 0)
     plain = heads.analyze_head(head, threshold=0.7, nuclear_queries=0, null=False, splits=1)
     assert plain.random is plain.null is None and not plain.beats_rules
-    columns = heads.results_columns([report, plain])
+    columns = heads.Reports([report, plain]).columns()
     assert np.isnan(columns["null_cosine"][-1]) and columns["split_gain_low"][0] == low
     shared = heads.analyze_model([head, head], threshold=0.7, nuclear_queries=0, null="layer", splits=1)
     assert shared[0].null is shared[1].null is not None
@@ -452,7 +449,7 @@ def test_an_interval_of_two_splits_says_no_more_than_the_range(head):
     report = replace(report, accuracies=np.array([0.9, 0.5]), rule_accuracies=np.array([0.2, 0.7]))
     assert report.accuracy_interval == (0, 1) and report.gain_interval == (-1, 1) and not report.beats_rules
     assert "+0.250 [-1.000, +1.000]" in heads.results_table([report])
-    columns = heads.results_columns([report])
+    columns = report.columns()
     assert set(columns["split_gain_low"]) == {-1} and set(columns["split_gain_high"]) == {1}
 
 

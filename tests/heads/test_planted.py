@@ -81,7 +81,7 @@ def test_a_rule_is_found_and_not_beaten(rng):
     report = analyzed(head, labels_of(head, query, query + 1), C=1.0)
     assert report.rule == "offset +1" and report.best_baseline == ("offset +1", 1.0)
     assert (report.rule_accuracies == 1).all() and report.gain <= 0 and not report.beats_rules
-    assert heads.results_columns([report])["baseline"] == ["offset +1"]
+    assert report.columns()["baseline"] == ["offset +1"]
 
 
 def test_tied_rules_are_as_right(rng):
@@ -134,7 +134,7 @@ def test_a_bilinear_head_is_predicted_beyond_rules(rng):
     low, high = report.null.gain.min(), report.null.gain.max()
     assert f"{low:+.2f}..{high:+.2f}; -" in table and f"{report.null.accuracy.mean():.2f}; -)" in table
     assert "2 stars in 2 heads, of which chance leaves at most 0.1" in table
-    columns = heads.results_columns([report])
+    columns = report.columns()
     assert columns["null_gain_low"][0] == low and columns["null_gain_high"][0] == high
     assert np.isnan(columns["shuffled_own"][0])
     assert columns["null_accuracy"][0] == report.null.accuracy.mean()

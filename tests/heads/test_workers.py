@@ -34,7 +34,7 @@ def found(tmp_path):
 
 
 def columns(reports):
-    return {name: np.asarray(column) for name, column in heads.results_columns(reports).items()}
+    return {name: np.asarray(column) for name, column in reports.columns().items()}
 
 
 def same(a, b):

@@ -397,9 +397,6 @@ bad("diagnose-head", "problem")(lambda g: attsvm.diagnose(attsvm.Problem(g.data,
 bad("locally-optimal-head", "problem")(
     lambda g: attsvm.is_locally_optimal(attsvm.Problem(g.data, g.y, g.head, heads=1), g.sol)
 )
-bad("plot-excess", "path")(lambda g: attsvm.plot.excess(g.data))
-bad("plot-scores", "diagnosis")(lambda g: attsvm.plot.scores(None))
-bad("plot-margins", "solution")(lambda g: attsvm.plot.margins(attsvm.train(g.problem, steps=1)))
 bad("plot-correlation", "solution")(lambda g: attsvm.plot.correlation(attsvm.train(g.problem, steps=1), None))
 bad("plot-saturation", "run")(lambda g: attsvm.plot.saturation(attsvm.solve_svm(g.data, [0, 0])))
 bad("plot-band-steps", "steps")(lambda g: attsvm.plot.band(["a"], [[1.0]]))

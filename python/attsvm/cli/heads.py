@@ -16,7 +16,7 @@ from ..common.progress import counted
 from ..heads.analysis import SPLITS
 from ..heads.model_analysis import analyze_model
 from ..heads.pictures import plot_curve, plot_grid, plot_sentence
-from ..heads.report import HeadReport, results_columns, results_table
+from ..heads.report import HeadReport, results_table
 from ..heads.steps import Row, measure, plot_training, write_rows
 from ..heads.table import CASES_HEADER, COLUMNS, CURVE_HEADER, HEADER, INTRODUCTION, cases_rows, curve_rows, rows_of
 from ..heads.view import view
@@ -122,7 +122,7 @@ def run(args: argparse.Namespace) -> int:
         seed=args.seed,
     )
     if args.json:
-        columns = {name: [_plain(value) for value in column] for name, column in results_columns(reports).items()}
+        columns = {name: [_plain(value) for value in column] for name, column in reports.columns().items()}
         print(json.dumps({"read": read, "columns": columns}))
     else:
         print(read)
@@ -136,7 +136,7 @@ def run(args: argparse.Namespace) -> int:
         figures[_picture(report)] = plot_sentence(report).figure
     for name, figure in figures.items():
         _write(args.out / name, figure)
-    write_csv(args.out / "heads.csv", results_columns(reports))
+    write_csv(args.out / "heads.csv", reports.columns())
     title = Path(args.model).resolve().name or str(args.model)
     view(reports, title=title).save(args.out / "view.html")
     write_page(args.out / "heads.html", title, read, _sections(reports, best))

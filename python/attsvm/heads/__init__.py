@@ -14,7 +14,7 @@ from .fit import Fit
 from .model import Head
 from .model_analysis import analyze_model
 from .pictures import plot_curve, plot_grid, plot_sentence
-from .report import HeadReport, Reports, results_columns, results_table, to_dataframe
+from .report import HeadReport, Reports, results_table
 from .sequences import Text
 from .steps import measure, plot_training, read_training
 from .text import example_sentences, read_sentences
@@ -44,9 +44,7 @@ __all__ = [
     "read_safetensors",
     "read_sentences",
     "read_training",
-    "results_columns",
     "results_table",
-    "to_dataframe",
     "view",
     "why",
 ]

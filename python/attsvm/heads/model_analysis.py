@@ -49,7 +49,7 @@ def analyze_model(
     -------
     Reports
         A list of :class:`HeadReport` in the order of ``heads``, without the weights W; a table in a notebook, and as a
-        DataFrame by ``to_dataframe()``.  :func:`results_table` and :func:`results_columns` show them too.
+        DataFrame by ``to_dataframe()``; :func:`results_table` says what its columns mean.
 
     Raises
     ------

@@ -178,7 +178,7 @@ class HeadReport(Result):
         return meaning([self])
 
     def columns(self) -> dict[str, Any]:
-        return results_columns([self])
+        return _columns([self])
 
     def _values(self) -> dict[str, Any]:
         head = self.head
@@ -197,8 +197,8 @@ def as_reports(reports: Any) -> list[HeadReport]:
 class Reports(Result, list[HeadReport]):
     """Reports of heads: a list that shows itself as their table, and goes into one file.  Its slices and sums are too.
 
-    :meth:`to_dataframe` has one row per SVM, as :func:`results_columns` says; :meth:`to_dict` the list ``"reports"`` of
-    each report's.
+    :meth:`to_dataframe` and :meth:`columns` have one row per SVM, each size of the curve and the nuclear one;
+    :meth:`to_dict` the list ``"reports"`` of each report's.
     """
 
     def __getitem__(self, index: Any) -> Any:
@@ -209,7 +209,7 @@ class Reports(Result, list[HeadReport]):
         return Reports([*self, *other])
 
     def columns(self) -> dict[str, Any]:
-        return results_columns(self)
+        return _columns(self)
 
     def _values(self) -> dict[str, Any]:
         return {"reports": list(self)}
@@ -237,26 +237,6 @@ class Reports(Result, list[HeadReport]):
         return cls(state["reports"])
 
 
-def to_dataframe(reports: Sequence[HeadReport]) -> Any:
-    """Everything measured as a pandas DataFrame, one row per SVM; ``name`` is L5H3 and the like.
-
-    Parameters
-    ----------
-    reports : list of HeadReport
-
-    Returns
-    -------
-    pandas.DataFrame
-
-    Examples
-    --------
-    >>> import attsvm
-    >>> attsvm.heads.to_dataframe([]).empty
-    True
-    """
-    return Reports(as_reports(reports)).to_dataframe()
-
-
 def results_table(reports: Sequence[HeadReport], caption: bool = True) -> str:
     """Reports as a printable table, one row per head.
 
@@ -280,25 +260,8 @@ def results_table(reports: Sequence[HeadReport], caption: bool = True) -> str:
     return f"{found!r}\n\n{meaning(found)}\n" if caption else f"{found!r}\n"
 
 
-def results_columns(reports: Sequence[HeadReport]) -> dict[str, list[Any]]:
-    """Everything measured as columns, one entry per SVM: each size of the curve, and the nuclear one.
-
-    Parameters
-    ----------
-    reports : list of HeadReport
-
-    Returns
-    -------
-    dict of str to list
-        Columns of one length; NaN where there is no number.
-
-    Examples
-    --------
-    >>> import attsvm
-    >>> sorted(attsvm.heads.results_columns([]))[:3]
-    ['accuracy', 'balance', 'baseline']
-    """
-    reports = as_reports(reports)
+def _columns(reports: Sequence[HeadReport]) -> dict[str, list[Any]]:
+    """Everything measured, one entry per SVM: each size of the curve, and the nuclear one; NaN where there is none."""
     pairs = [(report, fit) for report in reports for fit in report.fits]
     heads: list[Head] = [report.head for report, _ in pairs]
     effective = {report.head: report.effective_rank for report in reports}

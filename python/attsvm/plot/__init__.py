@@ -1,7 +1,7 @@
-"""Pictures of results.  Each function draws into ``ax`` (pyplot's current one by default) and returns it."""
+"""Pictures of what no one result holds.  Each draws into ``ax`` (pyplot's current one by default) and returns it."""
 
-from .answers import attention, excess, margins, scores
+from .answers import attention
 from .curves import band
-from .runs import correlation, interval, margin_share, saturation
+from .runs import correlation, margin_share, saturation
 
-__all__ = ["attention", "band", "correlation", "excess", "interval", "margin_share", "margins", "saturation", "scores"]
+__all__ = ["attention", "band", "correlation", "margin_share", "saturation"]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..common.check import as_numeric, check_shape, check_type
+from ..common.check import as_numeric, check_shape
 from ..common.render import axes, drawing
 from ..next_token import NextToken
 from ..next_token.graph_picture import draw_graphs
@@ -19,7 +19,7 @@ from ..theory.regularization_path import Path
 from ..theory.token_sets import Decomposition
 from .curves import COLORS, style, weights_of
 
-__all__ = ["attention", "excess", "margins", "scores"]
+__all__ = ["attention"]
 
 
 def attention(
@@ -120,31 +120,8 @@ def _graphs(found: NextToken, ax: Any = None, **arrow_kw: Any) -> Any:
 
 
 @drawing(Separation)
-def margins(solution: Separation, ax: Any = None, **line_kw: Any) -> Any:
-    """The margin of every token that is not selected, query by query; support tokens stand out.
-
-    Parameters
-    ----------
-    solution : Separation
-        With weights.
-    ax : matplotlib Axes, optional
-    **line_kw
-        For the points.
-
-    Returns
-    -------
-    matplotlib Axes
-
-    Examples
-    --------
-    >>> import attsvm
-    >>> from matplotlib.figure import Figure
-    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
-    >>> solution = attsvm.solve_svm(attsvm.cross_attention(X, Z), [0, 1, 2, 3, 4, 5])
-    >>> ax = attsvm.plot.margins(solution, ax=Figure().subplots())
-    >>> bool(ax.lines[0].get_ydata().min() > 1 - 1e-9)
-    True
-    """
+def _margins(solution: Separation, ax: Any = None, **line_kw: Any) -> Any:
+    """The margin of every token that is not selected, query by query; support tokens stand out."""
     weights_of(solution)
     ax = axes(ax)
     columns = solution.columns()
@@ -157,31 +134,8 @@ def margins(solution: Separation, ax: Any = None, **line_kw: Any) -> Any:
 
 
 @drawing(Path)
-def excess(path: Path, ax: Any = None, **line_kw: Any) -> Any:
-    """How far the loss is above its infimum along a regularisation path, as a power of ten.
-
-    Parameters
-    ----------
-    path : Path
-    ax : matplotlib Axes, optional
-    **line_kw
-        For the line.
-
-    Returns
-    -------
-    matplotlib Axes
-
-    Examples
-    --------
-    >>> import attsvm
-    >>> from matplotlib.figure import Figure
-    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
-    >>> problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
-    >>> path = attsvm.regularization_path(problem, [1.0, 4.0, 16.0])
-    >>> attsvm.plot.excess(path, ax=Figure().subplots()).get_xlabel()
-    'radius'
-    """
-    check_type("path", path, Path, "attsvm.regularization_path")
+def _excess(path: Path, ax: Any = None, **line_kw: Any) -> Any:
+    """How far the loss is above its infimum along a regularisation path, as a power of ten."""
     ax = axes(ax)
     trained = "(K, Q)" if path.norm == "nuclear" else "W"
     ax.plot(path.radii, path.log_excess / np.log(10), **{"marker": ".", **style(trained), **line_kw})
@@ -190,34 +144,9 @@ def excess(path: Path, ax: Any = None, **line_kw: Any) -> Any:
 
 
 @drawing(Diagnosis)
-def scores(diagnosis: Diagnosis, ax: Any = None, **line_kw: Any) -> Any:
-    """Every token by its margin and by how much better than the selected one it scores.
-
-    The selection is locally optimal when no support token, those at margin 1, lies above zero.
-
-    Parameters
-    ----------
-    diagnosis : Diagnosis
-        Of a selection that can be separated.
-    ax : matplotlib Axes, optional
-    **line_kw
-        For the points.
-
-    Returns
-    -------
-    matplotlib Axes
-
-    Examples
-    --------
-    >>> import attsvm
-    >>> from matplotlib.figure import Figure
-    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
-    >>> problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
-    >>> ax = attsvm.plot.scores(attsvm.diagnose(problem), ax=Figure().subplots())
-    >>> bool(ax.lines[0].get_ydata().max() < 0)  # the optimal tokens: nothing scores better
-    True
-    """
-    check_type("diagnosis", diagnosis, Diagnosis, "attsvm.diagnose")
+def _scores(diagnosis: Diagnosis, ax: Any = None, **line_kw: Any) -> Any:
+    """Every token by its margin and by how much better than the selected one it scores: the selection is locally
+    optimal when no tight token, those at margin 1, lies above zero."""
     solution = diagnosis.solution
     if solution.W is None:
         raise ValueError(f"diagnosis must be of tokens that can be separated, got {solution.status}")

@@ -15,37 +15,14 @@ from ..theory.margin_share import margin_share as share_of_margin
 from ..training.run import Run
 from .curves import band, correlations, largest, style, weights_of
 
-__all__ = ["correlation", "interval", "margin_share", "saturation"]
+__all__ = ["correlation", "margin_share", "saturation"]
 
 OVER = 3  # the top of a picture of an interval, over the least bound: the first ones are far above
 
 
 @drawing(Run)
-def interval(run: Run, ax: Any = None, **line_kw: Any) -> Any:
-    """Both ends of the largest margin as training goes on, proved by the weights and by the gradient: they close.
-
-    Parameters
-    ----------
-    run : Run
-    ax : matplotlib Axes, optional
-    **line_kw
-        For both lines.
-
-    Returns
-    -------
-    matplotlib Axes
-
-    Examples
-    --------
-    >>> import attsvm
-    >>> from matplotlib.figure import Figure
-    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
-    >>> problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
-    >>> run = attsvm.train(problem, steps=3000)
-    >>> ax = attsvm.plot.interval(run, ax=Figure().subplots())
-    >>> len(ax.lines)
-    2
-    """
+def _interval(run: Run, ax: Any = None, **line_kw: Any) -> Any:
+    """Both ends of the largest margin as training goes on, proved by the weights and by the gradient: they close."""
     ax = axes(ax)
     trained = _trained(run)
     low, high = run.margins()
