@@ -43,51 +43,63 @@ void gemm_pack_transposed(double *restrict packed, const double *restrict B, ptr
     }
 }
 
-/* sum [height,wide] of A's rows at distance `row`, its columns at distance `column`. */
-INLINE void tile(double *restrict C, ptrdiff_t ldc, ptrdiff_t width, const double *restrict A, ptrdiff_t row,
-                 ptrdiff_t column, const double *restrict B, ptrdiff_t k, int height, int wide, int add)
+/* Eight numbers as one value: an array of them would pass through memory on its way to the registers and back. */
+typedef double lanes __attribute__((vector_size(8 * sizeof(double)), aligned(sizeof(double)), may_alias));
+
+/* C [height,wide] of A's rows at distance `row`, its columns at distance `column`. */
+INLINE void tile(double *restrict C, ptrdiff_t ldc, const double *restrict A, ptrdiff_t row, ptrdiff_t column,
+                 const double *restrict B, ptrdiff_t k, int height, int wide, int add)
 {
-    double sum[TALL][WIDE];
-    for (int i = 0; i < height; ++i)
-        for (int j = 0; j < wide; ++j)
-            sum[i][j] = 0;
+    lanes sum[TALL][2] = {{{0}}};
     for (ptrdiff_t l = 0; l < k; ++l) {
+        const lanes *b = (const lanes *)(B + l * WIDE);
 #pragma GCC unroll 8
         for (int i = 0; i < height; ++i) {
             double a = A[i * row + l * column];
-#pragma omp simd
-            for (int j = 0; j < wide; ++j)
-                sum[i][j] += a * B[l * WIDE + j];
+            sum[i][0] += a * b[0];
+            if (wide > 8)
+                sum[i][1] += a * b[1];
         }
     }
-    if (width == wide)
-        for (int i = 0; i < height; ++i)
-            for (int j = 0; j < wide; ++j)
-                C[i * ldc + j] = (add ? C[i * ldc + j] : 0) + sum[i][j];
-    else
-        for (int i = 0; i < height; ++i)
-            for (int j = 0; j < width; ++j)
-                C[i * ldc + j] = (add ? C[i * ldc + j] : 0) + sum[i][j];
+#pragma GCC unroll 8
+    for (int i = 0; i < height; ++i) {
+        lanes *c = (lanes *)(C + i * ldc);
+        if (add) {
+            sum[i][0] += c[0];
+            if (wide > 8)
+                sum[i][1] += c[1];
+        }
+        c[0] = sum[i][0];
+        if (wide > 8)
+            c[1] = sum[i][1];
+    }
 }
 
-/* `height` rows, in tiles of 8, 4, 2 and 1. */
+/* `height` rows, in tiles of 8, 4, 2 and 1; those of a panel that is not full by way of `whole`. */
 INLINE void tiles(double *restrict C, ptrdiff_t ldc, ptrdiff_t width, const double *restrict A, ptrdiff_t row,
                   ptrdiff_t column, const double *restrict B, ptrdiff_t k, ptrdiff_t height, int wide, int add)
 {
-    if (height >= TALL) {
-        tile(C, ldc, width, A, row, column, B, k, TALL, wide, add);
-        return;
+    double whole[TALL * WIDE], *to = width == wide ? C : whole;
+    ptrdiff_t ld = width == wide ? ldc : wide, i = 0;
+    int adds = add && width == wide;
+    height = height < TALL ? height : TALL;
+    if (height == TALL) {
+        tile(to, ld, A, row, column, B, k, TALL, wide, adds);
+        i = TALL;
     }
-    if (height >= 4) {
-        tile(C, ldc, width, A, row, column, B, k, 4, wide, add);
-        A += 4 * row, C += 4 * ldc, height -= 4;
+    if (height - i >= 4) {
+        tile(to, ld, A, row, column, B, k, 4, wide, adds);
+        i = 4;
     }
-    if (height >= 2) {
-        tile(C, ldc, width, A, row, column, B, k, 2, wide, add);
-        A += 2 * row, C += 2 * ldc, height -= 2;
+    if (height - i >= 2) {
+        tile(to + i * ld, ld, A + i * row, row, column, B, k, 2, wide, adds);
+        i += 2;
     }
-    if (height >= 1)
-        tile(C, ldc, width, A, row, column, B, k, 1, wide, add);
+    if (height - i >= 1)
+        tile(to + i * ld, ld, A + i * row, row, column, B, k, 1, wide, adds);
+    for (i = 0; to == whole && i < height; ++i)
+        for (ptrdiff_t j = 0; j < width; ++j)
+            C[i * ldc + j] = (add ? C[i * ldc + j] : 0) + whole[i * wide + j];
 }
 
 /* A panel that is at most half full takes half of the work. */

@@ -149,8 +149,6 @@ static void add_interleaved(struct linear_accumulator *part, const struct linear
                              columns, first, last);
         loss_values(part->value, part->log_slope, work->objective->loss, rows->score, rows->lift, rows->shift,
                     simd_padded(queries));
-        for (ptrdiff_t q = 0; q < queries; ++q)
-            part->log_scale[q] = work->zero_query[first + q] ? -INFINITY : part->log_scale[q];
         weigh(part, work, queries, r, 1);
         multiply_columns(rows->P, part->factor, dk, columns);
         if (part->used)

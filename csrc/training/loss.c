@@ -7,17 +7,31 @@
 #include "base/exp_log.h"
 #include "base/simd.h"
 
-SIMD_DISPATCH
-static void logistic(double *restrict value, double *restrict log_slope, const double *restrict score,
-                     const double *restrict lift, const double *restrict shift, ptrdiff_t n)
+/* `shifted`: some shift is not 0. */
+INLINE void logistic_of(double *restrict value, double *restrict log_slope, const double *restrict score,
+                        const double *restrict lift, const double *restrict shift, ptrdiff_t n, int shifted)
 {
 #pragma omp simd
     for (ptrdiff_t i = 0; i < n; ++i) {
-        double u = score[i] + lift[i] * exponential_nonpositive(shift[i]);
+        double u = score[i] + lift[i] * (shifted ? exponential_nonpositive(shift[i]) : 1);
         double s = exponential_log1p(exponential_nonpositive(-fabs(u)));
         value[i] = s + (u < 0 ? -u : 0);
         log_slope[i] = -s - (u > 0 ? u : 0);
     }
+}
+
+SIMD_DISPATCH
+static void logistic(double *restrict value, double *restrict log_slope, const double *restrict score,
+                     const double *restrict lift, const double *restrict shift, ptrdiff_t n)
+{
+    double least = 0;
+#pragma omp simd reduction(min : least)
+    for (ptrdiff_t i = 0; i < n; ++i)
+        least = shift[i] < least ? shift[i] : least;
+    if (least < 0)
+        logistic_of(value, log_slope, score, lift, shift, n, 1);
+    else
+        logistic_of(value, log_slope, score, lift, shift, n, 0);
 }
 
 double loss_value(enum loss loss, double u, double log_u, double *log_slope)

@@ -569,7 +569,7 @@ MUTATIONS = [
         ("a-shard-of-nobody-counts", "python/attsvm/training/session.py", "workers.weigh(len(self.problem.data))",
          "workers.weigh(len(self.problem.data.queries))", "wiring", "empty_shards"),
         # short windows
-        ("close-tokens-cancel", INTERLEAVED, "close |= 8 * size[i] < lost[i];", "close |= 0;", "gradient",
+        ("close-tokens-cancel", INTERLEAVED, "close |= 8 * size < lost[i];", "close |= 0;", "gradient",
          "softmax steps problem"),
         ("single-keys-of-the-first", INTERLEAVED, "(double)w->keys32[at[i] + k]", "(double)w->keys32[k]",
          "gradient", "problem train"),

@@ -68,6 +68,25 @@ def test_tokens_that_are_close_keep_their_digits(spread, rng):
     agrees(attsvm.train(problem, W, lr=LONG, steps=1), problem, W, 2e-14)
 
 
+def test_tokens_that_are_close_beside_a_smaller_one_of_little_weight(rng):
+    Z, W = rng.standard_normal((50, 5)), rng.standard_normal((5, 5))
+    U = Z @ W.T
+    X = np.array([20.0, 20.0, 8.0, 20.0])[:, None] * (U / (U * U).sum(1, keepdims=True))[:, None]
+    X += 1e-6 * rng.standard_normal((50, 4, 5))  # the third has e^-12 of their weight
+    data = attsvm.cross_attention(X, Z, rng.standard_normal((50, 4, 5)))
+    problem = attsvm.Problem(data, head=attsvm.LinearHead(rng.standard_normal(5)))
+    agrees(attsvm.train(problem, W, lr=LONG, steps=1), problem, W, 1e-13)
+
+
+@pytest.mark.parametrize("place", [0, 2])
+def test_a_large_token_without_weight_costs_the_others_no_digits(place, rng):
+    Z, W = rng.standard_normal((50, 5)), rng.standard_normal((5, 5))
+    X = rng.standard_normal((50, 3, 5))
+    X[:, place] = -1e8 * Z @ W.T
+    problem = attsvm.Problem(attsvm.cross_attention(X, Z), head=attsvm.LinearHead(rng.standard_normal(5)))
+    agrees(attsvm.train(problem, W, lr=LONG, steps=1), problem, W, 1e-14)
+
+
 @pytest.mark.parametrize("size", [100.0, 1000.0])
 def test_weights_that_have_underflowed_keep_their_direction(size, rng):
     """Rivals lie on both sides of underflow; the nearest of all is e^-size, in steps of 2^-52 size."""
