@@ -67,12 +67,12 @@ class Result:
             f'<td style="text-align:left">{html.escape(text).replace(chr(10), "<br>")}</td></tr>'
             for name, text in self._lines()
         )
-        tables = "".join(html_table(header, rows) for header, rows in self._tables())
+        shown = "".join(html_table(header, rows) for header, rows in self._tables()) or render.picture(self) or ""
         meaning = html.escape(self._meaning())
         unfolded = f"<details><summary>What the columns mean</summary><pre>{meaning}</pre></details>" if meaning else ""
         return (
             f'<div class="attsvm"><strong>{html.escape(self._title())}</strong>{self._html_bar()}'
-            f"{rows and f'<table>{rows}</table>'}{tables}{unfolded}{render.picture(self) or ''}</div>"
+            f"{rows and f'<table>{rows}</table>'}{shown}{unfolded}</div>"
         )
 
     def _html_bar(self) -> str:

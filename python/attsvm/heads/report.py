@@ -215,7 +215,7 @@ class Reports(Result, list[HeadReport]):
         return {"reports": list(self)}
 
     def _title(self) -> str:
-        return stars(self) or f"{len(self)} heads"
+        return stars(self) or f"{len(self)} head{'s' * (len(self) != 1)}"
 
     def _lines(self) -> list[tuple[str, str]]:
         few = [report for report in self if report.few]

@@ -134,7 +134,7 @@ class Diagnosis(Solved):
             held, others = self._counts()
             lines.append(
                 (
-                    "support",
+                    "tight",
                     f"{held} of the {others} tokens not selected hold the SVM in place: their margin is exactly 1",
                 )
             )
