@@ -20,7 +20,13 @@ int coordinates_frobenius(struct svm_answer *answer, const struct rows *rows, co
 {
     struct svm_options unlimited = *options;
     unlimited.max_iter = 0; /* the Frobenius methods count other things as iterations */
-    int status = frobenius_auto(answer, rows, &unlimited, monitor, arena);
+    struct svm_answer *known = options->frobenius;
+    int is_known = known != NULL && known->bound.lower > 0;
+    int status = is_known ? STATUS_DONE : frobenius_auto(answer, rows, &unlimited, monitor, arena);
+    if (is_known)
+        solver_copy(answer, known, rows);
+    else if (known != NULL && (status == STATUS_DONE || status == STATUS_ITERATION_LIMIT))
+        solver_copy(known, answer, rows);
     answer->method = NULL;
     monitor->iterations = 0;
     monitor->gap = INFINITY; /* that of the other norm is no bound here */

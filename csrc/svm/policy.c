@@ -11,6 +11,7 @@
  * they take little more than half as long again as the better of them. */
 #include <math.h>
 
+#include "base/arena.h"
 #include "base/status.h"
 #include "linalg/vector.h"
 #include "svm/active_set.h"
@@ -106,7 +107,7 @@ static ptrdiff_t factored_budget(const struct rows *rows)
            join = fmin(fmax(s.rows / (JOINS * s.unknowns), 1), 4),
            set = fmin(s.rows, fmax(ACTIVE_SET_ROWS / 2, join * s.unknowns));
     double system = set * set * (set / 3 + 4 * fmin(dk, N - dk)) + N * N * N;
-    return budget(2 * SYSTEMS * system, 4 * (s.rows * dk + s.queries * N * sqrt(set)));
+    return budget(4 * SYSTEMS * system, 4 * (s.rows * dk + s.queries * N * sqrt(set)));
 }
 
 static int active_is_affordable(const struct svm_answer *best, const struct rows *rows)
@@ -208,8 +209,10 @@ static int plan_nuclear(struct solver_step *steps, const struct rows *rows, cons
 {
     struct solver_step factored = STEP("factored", nuclear_factored);
     int n = 0, large = size_of(rows).smaller > DENSE;
-    if (!large)
+    if (!large) {
         factored.max_iter = factored_budget(rows);
+        factored.solve = nuclear_factored_if_quick;
+    }
     if (factored.max_iter > FEW || options->start_W != NULL)
         steps[n++] = factored;
     if (!large)
@@ -260,6 +263,10 @@ int frobenius_auto(struct svm_answer *answer, const struct rows *rows, const str
     { \
         struct solver_step steps[MOST_STEPS] = {STEP("interior", norm##_interior)}; \
         int n = NORM_##NORM == NORM_NUCLEAR ? plan_nuclear(steps, rows, options) : 1; \
-        return solver_in_turn(answer, rows, options, steps, n, monitor, arena); \
+        struct svm_options own = *options; \
+        struct svm_answer frobenius = {.W = arena_zeros(arena, rows->w->dk, rows->w->dz), \
+                                       .lambda = arena_zeros(arena, rows->count, 1)}; \
+        own.frobenius = arena->failed ? NULL : &frobenius; \
+        return solver_in_turn(answer, rows, &own, steps, n, monitor, arena); \
     }
 NORM_LIST(AUTO, )

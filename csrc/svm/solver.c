@@ -109,26 +109,25 @@ int solver_conclude_dual(struct svm_answer *answer, const struct rows *rows, con
     return status == STATUS_DONE ? decide(answer, rows, options, stopped, arena) : status;
 }
 
+void solver_copy(struct svm_answer *answer, const struct svm_answer *from, const struct rows *rows)
+{
+    struct svm_answer own = *answer;
+    *answer = *from;
+    answer->W = memcpy(own.W, from->W, (size_t)(rows->w->dk * rows->w->dz) * sizeof(double));
+    answer->lambda = memcpy(own.lambda, from->lambda, (size_t)rows->count * sizeof(double));
+}
+
 /* best <- answer, in memory of its own.  STATUS_DONE or STATUS_NO_MEMORY. */
 static int keep(struct svm_answer *best, const struct svm_answer *answer, const struct rows *rows, struct arena *arena)
 {
-    ptrdiff_t D = rows->w->dk * rows->w->dz, m = rows->count;
-    double *W = best->W != NULL ? best->W : arena_doubles(arena, D, 1);
-    double *lambda = best->lambda != NULL ? best->lambda : arena_doubles(arena, m, 1);
+    if (best->W == NULL) {
+        best->W = arena_doubles(arena, rows->w->dk, rows->w->dz);
+        best->lambda = arena_doubles(arena, rows->count, 1);
+    }
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    *best = *answer;
-    best->W = memcpy(W, answer->W, (size_t)D * sizeof(double));
-    best->lambda = memcpy(lambda, answer->lambda, (size_t)m * sizeof(double));
+    solver_copy(best, answer, rows);
     return STATUS_DONE;
-}
-
-static void restore(struct svm_answer *answer, const struct svm_answer *best, const struct rows *rows)
-{
-    struct svm_answer own = *answer;
-    *answer = *best;
-    answer->W = memcpy(own.W, best->W, (size_t)(rows->w->dk * rows->w->dz) * sizeof(double));
-    answer->lambda = memcpy(own.lambda, best->lambda, (size_t)rows->count * sizeof(double));
 }
 
 static int is_open(int status)
@@ -153,7 +152,7 @@ int solver_from_start(svm_method *method, struct svm_answer *answer, const struc
     int again = method(answer, rows, &cold, monitor, arena);
     if ((!is_open(again) && again != STATUS_INTERRUPTED) || !(warm.bound.gap < answer->bound.gap))
         return again;
-    restore(answer, &warm, rows);
+    solver_copy(answer, &warm, rows);
     return is_open(again) ? status : again;
 }
 
@@ -191,6 +190,6 @@ int solver_in_turn(struct svm_answer *answer, const struct rows *rows, const str
             break;
         }
     }
-    restore(answer, &best, rows);
+    solver_copy(answer, &best, rows);
     return best_status;
 }

@@ -6,15 +6,18 @@
 #include "svm/certificate.h"
 
 struct monitor;
+struct svm_answer;
 
 struct svm_options {
-    double tol;            /* certified relative gap asked for */
-    ptrdiff_t max_iter;    /* 0: the default of svm/methods.h, for the methods named auto */
-    double p;              /* exponent of the entrywise norm */
-    double soft;           /* C of the soft margin (of the entries), 0: the rows are hard */
-    ptrdiff_t rank;        /* the most W may have, of nuclear_capped */
-    const double *start;   /* (m) multipliers near the solution's, of any sign and scale; NULL: none */
-    const double *start_W; /* (dk, dz) weights near it, of any scale, for nuclear_factored; NULL: none */
+    double tol;                   /* certified relative gap asked for */
+    ptrdiff_t max_iter;           /* 0: the default of svm/methods.h, for the methods named auto */
+    double p;                     /* exponent of the entrywise norm */
+    double soft;                  /* C of the soft margin (of the entries), 0: the rows are hard */
+    ptrdiff_t rank;               /* the most W may have, of nuclear_capped */
+    const double *start;          /* (m) multipliers near the solution's, of any sign and scale; NULL: none */
+    const double *start_W;        /* (dk, dz) weights near it, of any scale, for nuclear_factored; NULL: none */
+    struct svm_answer *frobenius; /* where the first of several methods leaves the Frobenius answer to the others, with
+                                     a lower bound once it is known; NULL: nowhere */
 };
 
 struct svm_answer {
@@ -34,6 +37,9 @@ struct svm_answer {
  * left to another method, without an answer, by those that only the policy calls; < 0: no answer. */
 typedef int svm_method(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                        struct monitor *monitor, struct arena *arena);
+
+/* answer <- from, in answer's own memory. */
+void solver_copy(struct svm_answer *answer, const struct svm_answer *from, const struct rows *rows);
 
 /* Iterations without a better gap that say so: stagnation at rounding level. */
 #define SOLVER_STAGNANT 20
