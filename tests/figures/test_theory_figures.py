@@ -94,16 +94,6 @@ def test_endings_are_what_they_say(rng):
     assert seen == {"global", "local", "neither"}
 
 
-def test_all_support_is_that_of_the_diagnosis():
-    found = []
-    for seed in range(12):
-        problem = _instances.sphere_problem(np.random.default_rng(seed), 4, 5, 24)
-        solution = attsvm.solve_svm(problem.data, problem.optimal)
-        found.append(_instances.all_support(problem, solution))
-        assert found[-1] == attsvm.diagnose(problem).all_support
-    assert len(set(found)) == 2
-
-
 def test_ranks_are_never_those_of_draws_without_solution():
     found = rank.experiment(np.random.default_rng(3))
     none = np.isnan(found["frobenius"])

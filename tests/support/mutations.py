@@ -280,7 +280,7 @@ MUTATIONS = [
          "same = np.array_equal(chosen, best)",
          "wiring", "wiring"),
         ("diagnose-ideal-local", "python/attsvm/theory/diagnose.py",
-         "all_support=held if same else _all_support(data, solution)",
+         "all_support=held if same else conditions.all_tight(solution)",
          "all_support=held",
          "wiring", "wiring"),
         ("diagnose-dz", "python/attsvm/theory/diagnose.py",

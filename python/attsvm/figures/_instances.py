@@ -45,15 +45,6 @@ def ending(problem: Problem, run: Run, norm: Norm) -> dict[str, bool]:
     return {"global": best, "local": local, "neither": not best and not local}
 
 
-def all_support(problem: Problem, solution: Separation) -> bool:
-    """Whether every token but the selected ones has a margin of exactly 1."""
-    if solution.W is None:
-        return False
-    others = problem.data.indptr[-1] - len(problem.data)
-    held = theory.tight_entries(problem.data, solution.W, solution.selection.reference)
-    return bool(held.sum() == others)
-
-
 def differs(problem: Problem, solution: Separation) -> bool:
     """Whether the package's local optimality or support is another than the definition's, in NumPy."""
     if solution.W is None:
@@ -65,7 +56,7 @@ def differs(problem: Problem, solution: Separation) -> bool:
     locally = bool((best > problem.scores)[support].all())
     return (locally, bool(support.sum() == support.size - n)) != (
         theory.is_locally_optimal(problem, solution),
-        all_support(problem, solution),
+        theory.all_tight(solution),
     )
 
 

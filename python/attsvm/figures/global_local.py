@@ -20,7 +20,8 @@ from .. import solve_svm, train
 from ..common.types import Norm
 from ..plot.curves import finish
 from ..report.claims import Claim, difference, exactly, share
-from ._instances import all_support, around, differs, ending, error_bars, linear_layer, sphere_problem
+from ..theory.conditions import all_tight
+from ._instances import around, differs, ending, error_bars, linear_layer, sphere_problem
 from ._papers import SVM
 
 N, T = 5, 5
@@ -60,7 +61,7 @@ def experiment(rng: np.random.Generator) -> dict[str, Any]:
             for what, flag in ending(problem, ends[name], norm).items():
                 found[f"{name} {what}"].append(flag)
             ideal = solve_svm(problem.data, problem.optimal, norm)
-            found[f"{name} all support"].append(all_support(problem, ideal))
+            found[f"{name} all support"].append(bool(all_tight(ideal)))
             found["differ"].append(differs(problem, ideal))
         found["differ"][-1] |= differs(problem, solve_svm(problem.data, second))
     return {key: np.array(flags) for key, flags in found.items()}

@@ -20,7 +20,8 @@ from matplotlib.figure import Figure
 from .. import Problem, correlation, is_locally_optimal, solve_svm, train
 from ..plot.curves import band, finish
 from ..report.claims import Claim, difference, median, share
-from ._instances import ALLOWED, all_support, around, ending, error_bars, sphere_problem
+from ..theory.conditions import all_tight
+from ._instances import ALLOWED, around, ending, error_bars, sphere_problem
 from ._papers import SVM
 
 DIMENSIONS = (4, 8, 16, 32, 64)
@@ -60,9 +61,9 @@ def experiment(rng: np.random.Generator) -> dict[str, Any]:
         problem = sphere_problem(rng, *SIZES[i], DIMENSIONS[j])
         end = ending(problem, train(problem, lr=LR, steps=STEPS, record=0), "frobenius")
         found["global"][i, j], found["local"][i, j] = end["global"], end["local"]
-        found["all support"][i, j] = all_support(problem, solve_svm(problem.data, problem.optimal))
+        found["all support"][i, j] = bool(all_tight(solve_svm(problem.data, problem.optimal)))
     wide = [sphere_problem(rng, *SIZES[0], d) for d in WIDE]
-    found["wide"] = np.array([all_support(problem, solve_svm(problem.data, problem.optimal)) for problem in wide])
+    found["wide"] = np.array([bool(all_tight(solve_svm(problem.data, problem.optimal))) for problem in wide])
     small = [sphere_problem(rng, SMALL, SMALL, d) for d in DIMENSIONS]
     found["alone"] = np.array([is_alone(problem) for problem in small])
     found["aligned"] = np.array([alignment(problem) for problem in small])

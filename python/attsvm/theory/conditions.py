@@ -106,6 +106,15 @@ def tight_entries(data: Any, W: np.ndarray, reference: np.ndarray) -> np.ndarray
     return data.flat_margins(W, reference) <= 1 + TIGHT
 
 
+def all_tight(solution: Separation) -> bool | None:
+    """Whether every token but the selected ones has a margin of exactly 1; None without weights."""
+    if solution.W is None:
+        return None
+    data = solution.data
+    tight = tight_entries(data, solution.W, solution.selection.reference).sum()
+    return bool(tight == data.indptr[-1] - len(data))
+
+
 def smoothness(problem: Problem) -> float:
     """``L_W = 1/M sum_q ||z||^2 ||X||^2 g (M0 g + 3 M1)`` with ``g = ||V|| ||v||``: a Lipschitz constant of dL/dW.
 

@@ -82,7 +82,7 @@ def diagnose(problem: Problem, selected: ArrayLike | Run | None = None, norm: No
     spread, gap, equal = _non_optimal(problem, best)
     iota, size = conditions.first_gradient(problem, best)
     L = conditions.smoothness(problem)
-    held = _all_support(data, ideal)
+    held = conditions.all_tight(ideal)
     local = _locally(problem, solution)
     return Diagnosis(
         scores=problem.scores,
@@ -94,7 +94,7 @@ def diagnose(problem: Problem, selected: ArrayLike | Run | None = None, norm: No
         globally_optimal=bool(
             (conditions.at_reference(problem, chosen) >= conditions.at_reference(problem, best)).all()
         ),
-        all_support=held if same else _all_support(data, solution),
+        all_support=held if same else conditions.all_tight(solution),
         unique_optimum=gap > 0,
         score_gap=gap,
         score_spread=spread,
@@ -158,13 +158,6 @@ def _locally(problem: Problem, solution: Separation) -> dict[str, Any]:
         "beaten_by": data.layout.shape_queries(np.where(beaten, strongest, -1)),
         "locally_optimal": not beaten.any(),
     }
-
-
-def _all_support(data: Any, solution: Separation) -> bool | None:
-    if solution.W is None:
-        return None
-    held = conditions.tight_entries(data, solution.W, solution.selection.reference).sum()
-    return bool(held == data.indptr[-1] - len(data))
 
 
 def _why_none(ideal: Separation, unique: bool, all_support: bool | None, equal: bool) -> str | None:

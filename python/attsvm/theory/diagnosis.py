@@ -101,57 +101,52 @@ class Diagnosis(Solved):
 
     _least_width = 20
 
+    def _queries(self, name: str) -> np.ndarray:
+        """One for each query, flat."""
+        found: np.ndarray = self.data.layout.flatten_queries(name, getattr(self, name))
+        return found
+
+    def _entries(self, name: str) -> np.ndarray:
+        return self.data.layout.flatten_entries(name, getattr(self, name), hidden=True)
+
     def columns(self) -> dict[str, Any]:
-        chosen, best, rows = _flat(self.selected), _flat(self.optimal), _rows(self.scores)
-        columns = {
-            "query": np.arange(len(chosen)),
-            "selected": chosen,
-            "score": np.array([row[t] for row, t in zip(rows, chosen, strict=True)]),
-            "optimal": best,
-            "optimal_score": np.array([row[t] for row, t in zip(rows, best, strict=True)]),
-        }
+        chosen, best, at = self._queries("selected"), self._queries("optimal"), self.data.indptr[:-1]
+        scores = self._entries("scores")
+        columns = {"query": np.arange(len(chosen)), "selected": chosen, "score": scores[at + chosen]}
+        columns |= {"optimal": best, "optimal_score": scores[at + best]}
         if self.tight is not None:
-            columns["tight_tokens"] = np.array([row.sum() for row in _rows(self.tight)])
-            columns["beaten_by"] = _flat(self.beaten_by)
+            columns["tight_tokens"] = np.add.reduceat(self._entries("tight"), at, dtype=np.intp)
+            columns["beaten_by"] = self._queries("beaten_by")
         return columns
 
     def _title(self) -> str:
-        return f"Diagnosis of {self._what()}"
-
-    def _what(self) -> str:
-        data = self.data
-        lengths = data.lengths
+        data, lengths = self.data, self.data.lengths
         tokens = str(lengths.max()) if lengths.min() == lengths.max() else f"{lengths.min()} to {lengths.max()}"
-        return f"{len(data)} queries over {tokens} tokens, dk = {data.dk}, dz = {data.dz}"
+        return f"Diagnosis of {len(data)} queries over {tokens} tokens, dk = {data.dk}, dz = {data.dz}"
 
     def _lines(self) -> list[tuple[str, str]]:
-        lines = [("selected", self._selected())]
-        if self.undecided is not None and (count := int(_flat(self.undecided).sum())):
-            queries = len(self.data)
-            lines.append(("undecided", f"{count} of {queries} queries of the run: their attention has not chosen yet"))
+        data, lines = self.data, [("selected", self._selected())]
+        if self.undecided is not None and (count := int(self._queries("undecided").sum())):
+            left = f"{count} of {len(data)} queries of the run: their attention has not chosen yet"
+            lines.append(("undecided", left))
         lines += [("separable", self._separable()), ("dimension", self._dimension())]
         if self.tight is not None:
-            held, others = self._counts()
-            lines.append(
-                (
-                    "tight",
-                    f"{held} of the {others} tokens not selected hold the SVM in place: their margin is exactly 1",
-                )
-            )
-            lines += self._local()
-        lines.append(("stationary points", self._stationary()))
-        lines.append(("first step", self._first()))
-        lines.append(
-            ("step size", f"1 / L_W = {self.step_size:.4g} for plain gradient descent on W, L_W = {self.lipschitz:.4g}")
-        )
-        return lines
+            share = f"{int(self._entries('tight').sum())} of the {int(data.indptr[-1]) - len(data)} tokens not selected"
+            lines.append(("tight", f"{share} hold the SVM in place: their margin is exactly 1"))
+            lines.append(("locally optimal", self._local()))
+        if self.local_cone:
+            mu, R = self.local_cone
+            near = f"correlation >= 1 - {mu:.3g}, norm >= {R:.4g}"
+            lines.append(("local cone", f"training that comes this near the SVM stays: {near}"))
+        step = f"1 / L_W = {self.step_size:.4g} for plain gradient descent on W, L_W = {self.lipschitz:.4g}"
+        return [*lines, ("stationary points", self._stationary()), ("first step", self._first()), ("step size", step)]
 
     def _selected(self) -> str:
-        best = _flat(self.optimal)
+        best = self._queries("optimal")
         if self.globally_optimal:
             tie = "" if self.unique_optimum else " (some queries have several of the same score)"
             return "globally optimal: the best token of every query" + tie
-        same = int((_flat(self.selected) == best).sum())
+        same = int((self._queries("selected") == best).sum())
         return f"not globally optimal: the best token of {same} of {len(best)} queries"
 
     def _separable(self) -> str:
@@ -171,36 +166,18 @@ class Diagnosis(Solved):
             return f"{needs}: almost all data of this shape are separable, whatever is selected"
         return f"too small to make every selection separable, which takes {needs}"
 
-    def _counts(self) -> tuple[int, int]:
-        data = self.data
-        return int(sum(np.sum(part) for part in _listed(self.tight))), int(data.indptr[-1]) - len(data)
-
-    def _local(self) -> list[tuple[str, str]]:
-        if not self.locally_optimal:
-            beaten = np.flatnonzero(_flat(self.beaten_by) >= 0)
-            text = [
-                f"no: in {len(beaten)} of {len(self.data)} queries a token that holds the SVM in place scores as much"
-            ]
-            text += [self._rival(q) for q in beaten[:BEATEN_SHOWN]]
-            if len(beaten) > BEATEN_SHOWN:
-                text.append(f"and {len(beaten) - BEATEN_SHOWN} more")
-            return [("locally optimal", "\n".join(text))]
-        lines = [
-            ("locally optimal", "yes: every selected token scores more than the tokens that hold the SVM in place")
-        ]
-        if self.local_cone:
-            mu, R = self.local_cone
-            lines.append(
-                (
-                    "local cone",
-                    f"training that comes this near the SVM stays: correlation >= 1 - {mu:.3g}, norm >= {R:.4g}",
-                )
-            )
-        return lines
+    def _local(self) -> str:
+        if self.locally_optimal:
+            return "yes: every selected token scores more than the tokens that hold the SVM in place"
+        beaten = np.flatnonzero(self._queries("beaten_by") >= 0)
+        text = [f"no: in {len(beaten)} of {len(self.data)} queries a token that holds the SVM in place scores as much"]
+        text += [self._rival(q) for q in beaten[:BEATEN_SHOWN]]
+        text += [f"and {len(beaten) - BEATEN_SHOWN} more"] * (len(beaten) > BEATEN_SHOWN)
+        return "\n".join(text)
 
     def _rival(self, q: int) -> str:
-        token, chosen = int(_flat(self.beaten_by)[q]), int(_flat(self.selected)[q])
-        row = _rows(self.scores)[q]
+        token, chosen = int(self._queries("beaten_by")[q]), int(self._queries("selected")[q])
+        row = self._entries("scores")[self.data.indptr[q] :]
         return f"query {q}: token {token} scores {row[token]:.4g}, the selected {chosen} {row[chosen]:.4g}"
 
     def _stationary(self) -> str:
@@ -221,28 +198,13 @@ class Diagnosis(Solved):
         if self.iota == math.inf:
             return "nothing to separate: every query sees one token"
         if not self.separating_cone:
-            return (
-                "from W = 0 it does not rank the optimal token first everywhere: its least margin is "
-                f"iota = {self.iota:.4g}"
-            )
+            least = f"its least margin is iota = {self.iota:.4g}"
+            return f"from W = 0 it does not rank the optimal token first everywhere: {least}"
         mu, R = self.separating_cone
         return (
             f"from W = 0 it ranks the optimal tokens first, by iota = {self.iota:.4g}: beyond norm {R:.4g} nothing "
             f"holds training up in that cone, mu = {mu:.3g}"
         )
-
-
-def _listed(shaped: Any) -> list[Any]:
-    return shaped if isinstance(shaped, list) else [shaped]
-
-
-def _flat(shaped: Any) -> np.ndarray:
-    return np.concatenate([np.ravel(part) for part in _listed(shaped)])
-
-
-def _rows(shaped: Any) -> list[np.ndarray]:
-    """Entry-shaped numbers, one row per query."""
-    return [row for part in _listed(shaped) for row in np.reshape(part, (-1, np.shape(part)[-1]))]
 
 
 def _norm_name(norm: str | float) -> str:
