@@ -245,7 +245,7 @@ def test_grid_labels_every_head(reports):
     shown = {tuple(map(round, note.get_position())): note.get_text() for note in right.texts}
     framed = {(round(p.get_x() + 0.46), round(p.get_y() + 0.44)) for p in right.patches}
     for report in reports:
-        at = report.head.head, report.head.layer
+        at = report.head.number, report.head.layer
         assert shown[at].split()[0] == f"{100 * report.accuracy:.0f}"
         assert (at in framed) == report.beats_rules
 

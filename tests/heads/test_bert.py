@@ -136,13 +136,13 @@ def _compare_with_torch(folder, sentences, config, dtype, tolerance):
         for layer, expected in enumerate(states):
             np.testing.assert_allclose(ours[layer][i], expected, rtol=0, atol=tolerance)
         for head in found:
-            np.testing.assert_allclose(head.attention(i), attention[head.layer][head.head], rtol=0, atol=1e-5)
+            np.testing.assert_allclose(head.attention(i), attention[head.layer][head.number], rtol=0, atol=1e-5)
 
 
 def test_heads_are_given_the_inputs_of_their_layer(folder, sentences):
     model = heads.read_bert(folder)
     found = model.read(sentences)
-    assert [(head.layer, head.head) for head in found] == [(layer, h) for layer in range(2) for h in range(3)]
+    assert [(head.layer, head.number) for head in found] == [(layer, h) for layer in range(2) for h in range(3)]
     ids = [model.tokenizer.encode(sentence) for sentence in sentences]
     inputs = list(model.inputs(ids, 2))
     for head in found:

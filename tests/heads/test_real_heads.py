@@ -39,9 +39,9 @@ def reports(printed):
     """The heads of the table of notebooks/models.md, analysed as the command does."""
     layers = sorted({layer for layer, _ in printed})
     found = heads.read_bert(packaged_model()).read(heads.example_sentences(), layers)
-    wanted = [head for head in found if (head.layer, head.head) in printed]
+    wanted = [head for head in found if (head.layer, head.number) in printed]
     reports = heads.analyze_model(wanted)
-    return {(report.head.layer, report.head.head): report for report in reports}
+    return {(report.head.layer, report.head.number): report for report in reports}
 
 
 def test_the_page_shows_what_comes_out(printed, reports):

@@ -32,7 +32,7 @@ def head_selections(wanted):
         return {}
     model = attsvm.heads.read_bert(Path(found.submodule_search_locations[0], "model"))
     layers = sorted({layer for (layer, _), _ in wanted})
-    heads = {(head.layer, head.head): head for head in model.read(attsvm.heads.example_sentences(), layers)}
+    heads = {(head.layer, head.number): head for head in model.read(attsvm.heads.example_sentences(), layers)}
     problems = {}
     for key, queries in wanted:
         chosen = np.random.default_rng(0).permutation(attsvm.heads.hard_queries(heads[key]))[:queries]

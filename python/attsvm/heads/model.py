@@ -105,11 +105,6 @@ class Head(Mapped):
             object.__setattr__(self, "queries", self.text.keys)
 
     @property
-    def head(self) -> int:
-        """The same as ``number``."""
-        return self.number
-
-    @property
     def keys(self) -> np.ndarray:
         """Tokens (N, dk), shared by all heads that attend to the same."""
         return self.text.keys
