@@ -109,24 +109,7 @@ def train(
     objective: Any, /, *arguments: Any
 ) -> tuple[int, BaseException | None]: ...  # as csrc/binding/bind_train.c says
 
-presolve: _Method
-frobenius_auto: _Method
-frobenius_gradient: _Method
-frobenius_active: _Method
-frobenius_block: _Method
-frobenius_interior: _Method
-frobenius_block_soft: _Method
-frobenius_newton_soft: _Method
-nuclear_auto: _Method
-nuclear_interior: _Method
-nuclear_factored: _Method
-nuclear_capped: _Method
-spectral_auto: _Method
-spectral_interior: _Method
-max_auto: _Method
-max_interior: _Method
-entrywise_auto: _Method
-entrywise_interior: _Method
+presolve: _Method  # and every other name of METHOD
 
 def interval(
     windows: Any, reference: _Indices, kept: _Bools | None, W: _Floats, dual: _Floats, /

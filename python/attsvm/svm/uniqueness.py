@@ -37,7 +37,8 @@ def is_unique(sol: Any) -> bool | None:
     M = np.einsum("k,ki,kj->ij", multiplier, delta, Z[query], optimize=True)
     length = np.linalg.norm(delta, axis=1) * np.linalg.norm(Z[query], axis=1)
     held = _split(np.where(np.isinf(slack), np.inf, multiplier * length))
-    face = {"max": _max, "spectral": _spectral, "nuclear": _nuclear}.get(sol.norm, lambda M, W: None)(M, W)
+    face_of = {"max": _max, "spectral": _spectral, "nuclear": _nuclear}.get(sol.norm)
+    face = None if face_of is None else face_of(M, W)
     if held is None or face is None:
         return None
     inside, dimensions, restrict = face
