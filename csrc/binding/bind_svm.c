@@ -63,10 +63,11 @@ static int solve(struct svm_answer *answer, ptrdiff_t *entry, struct svm_options
         }
         if (call->arena.failed)
             return STATUS_NO_MEMORY;
-        if (method->solve == presolve)
+        double sign = rows.rhs[0] < 0 ? -1 : 1; /* of the multiplier of the only row, which no W meets */
+        if (*entry >= 0)
+            options->start = &sign;
+        if (method->solve == presolve || *entry >= 0)
             status = presolve(answer, &rows, options, &call->monitor, &call->arena);
-        else if (*entry >= 0)
-            status = presolve_impossible(answer, &rows, options, &call->arena);
         else
             status = presolve_solve(answer, &rows, options, method->solve, method->norm, &call->monitor, &call->arena);
         if (call->monitor.stopped && (status == STATUS_ITERATION_LIMIT || status == STATUS_UNDECIDED))

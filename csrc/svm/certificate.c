@@ -88,7 +88,7 @@ static double *operator_scratch(const struct rows *rows, struct arena *arena)
     return arena_doubles(arena, rows->w->n_queries, rows->w->dk);
 }
 
-static void clean(double *lambda, const struct rows *rows)
+void certificate_clean(double *lambda, const struct rows *rows)
 {
     for (ptrdiff_t k = 0; k < rows->count; ++k)
         if (!rows->equal[k] && !(lambda[k] > 0))
@@ -209,23 +209,6 @@ static void of_both(struct bounds *bound, double *W, double *lambda, double *mar
         vector_scale(lambda, s, rows->count);
 }
 
-int certificate_check_dual(struct bounds *bound, double *W, double *lambda, const struct rows *rows,
-                           struct arena *arena)
-{
-    struct arena_mark mark = arena_mark(arena);
-    double *margin = arena_doubles(arena, rows->count, 1), *U = operator_scratch(rows, arena);
-    if (arena->failed)
-        return STATUS_NO_MEMORY;
-    clean(lambda, rows);
-    rows_adjoint(W, rows, lambda, U);
-    double size = vector_norm(W, rows->w->dk * rows->w->dz);
-    rows_apply(margin, rows, W, U);
-    double s = isfinite(size) ? certificate_scaling(margin, rows, size, CERTIFICATE_ROUNDING) : 0;
-    of_both(bound, W, lambda, margin, rows, s, size, size, NORM_FROBENIUS, arena);
-    arena_release(arena, mark);
-    return STATUS_DONE;
-}
-
 int certificate_check(struct bounds *bound, double *W, double *lambda, const struct rows *rows, enum svm_norm norm,
                       double p, struct arena *arena)
 {
@@ -235,7 +218,7 @@ int certificate_check(struct bounds *bound, double *W, double *lambda, const str
     double *U = operator_scratch(rows, arena);
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    clean(lambda, rows);
+    certificate_clean(lambda, rows);
     double size = vector_norm(W, dk * dz), of_w, of_m;
     rows_apply(margin, rows, W, U);
     double s = isfinite(size) ? certificate_scaling(margin, rows, size, CERTIFICATE_ROUNDING) : 0;
@@ -259,7 +242,7 @@ int certificate_check_soft(struct bounds *bound, const double *W, double *lambda
     double *U = operator_scratch(rows, arena);
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    clean(lambda, rows);
+    certificate_clean(lambda, rows);
     rows_apply(margin, rows, W, U);
     double slack = 0, price = 0, size = vector_norm(W, D);
     int met = 1;
@@ -290,7 +273,7 @@ double certificate_farkas(double *lambda, const struct rows *rows, struct arena 
     double *M = arena_doubles(arena, size, 1), *U = operator_scratch(rows, arena), weight = 0;
     if (arena->failed)
         return INFINITY;
-    clean(lambda, rows);
+    certificate_clean(lambda, rows);
     rows_adjoint(M, rows, lambda, U);
     double product = vector_dot(rows->rhs, lambda, rows->count);
     for (ptrdiff_t k = 0; k < rows->count; ++k)

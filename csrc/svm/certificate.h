@@ -50,9 +50,8 @@ double certificate_scaling(const double *margin, const struct rows *rows, double
 int certificate_check(struct bounds *bound, double *W, double *lambda, const struct rows *rows, enum svm_norm norm,
                       double p, struct arena *arena);
 
-/* The same in the Frobenius norm for lambda alone: W becomes A^*(lambda), scaled likewise. */
-int certificate_check_dual(struct bounds *bound, double *W, double *lambda, const struct rows *rows,
-                           struct arena *arena);
+/* lambda without negative multipliers on margin rows. */
+void certificate_clean(double *lambda, const struct rows *rows);
 
 /* Bounds of the soft margin's objective in the Frobenius norm,
  * 1/2 ||W||_F^2 + C sum_k length_k^2 (b_k - A(W)_k)_+^2  over the margin rows: its value at W above (infinite unless W

@@ -10,10 +10,6 @@
 /* The method `presolve`: lambda = options->start, W = 0.  STATUS_INFEASIBLE: lambda is a Farkas certificate;
  * STATUS_UNDECIDED: it is not. */
 
-/* For the only row of `rows`, which rows_build found to be met by no W. */
-int presolve_impossible(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                        struct arena *arena);
-
 /* The problem of `norm` by `method`, which sees the reduced one.  Certified over the rows as given; where the answer
  * does not decide them, the method sees these. */
 int presolve_solve(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,

@@ -94,21 +94,17 @@ static void take(struct svm_answer *answer, const struct generation *g, const st
 static int keep_better(struct svm_answer *answer, const struct generation *g, const struct svm_answer *found,
                        const struct svm_options *options, struct arena *arena)
 {
-    const struct rows *rows = g->rows;
-    ptrdiff_t D = rows->w->dk * rows->w->dz, m = rows->count;
-    struct svm_answer before = {.W = arena_doubles(arena, D, 1), .lambda = arena_doubles(arena, m, 1)};
+    struct svm_answer before = {.W = arena_doubles(arena, g->rows->w->dk, g->rows->w->dz),
+                                .lambda = arena_doubles(arena, g->rows->count, 1)};
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    memcpy(before.W, answer->W, (size_t)D * sizeof(double));
-    memcpy(before.lambda, answer->lambda, (size_t)m * sizeof(double));
-    int status = solver_conclude(&before, rows, options, NORM_FROBENIUS, STATUS_INTERRUPTED, arena);
+    int status = solver_conclude(answer, g->rows, options, NORM_FROBENIUS, STATUS_INTERRUPTED, arena);
+    solver_copy(&before, answer, g->rows);
     take(answer, g, found);
     if (status >= 0)
-        status = solver_conclude(answer, rows, options, NORM_FROBENIUS, STATUS_INTERRUPTED, arena);
-    if (status >= 0 && before.bound.gap < answer->bound.gap) {
-        memcpy(answer->W, before.W, (size_t)D * sizeof(double));
-        memcpy(answer->lambda, before.lambda, (size_t)m * sizeof(double));
-    }
+        status = solver_conclude(answer, g->rows, options, NORM_FROBENIUS, STATUS_INTERRUPTED, arena);
+    if (status >= 0 && before.bound.gap < answer->bound.gap)
+        solver_copy(answer, &before, g->rows);
     return status < 0 ? status : STATUS_INTERRUPTED;
 }
 

@@ -105,8 +105,14 @@ int solver_conclude(struct svm_answer *answer, const struct rows *rows, const st
 int solver_conclude_dual(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                          int stopped, struct arena *arena)
 {
-    int status = certificate_check_dual(&answer->bound, answer->W, answer->lambda, rows, arena);
-    return status == STATUS_DONE ? decide(answer, rows, options, stopped, arena) : status;
+    struct arena_mark mark = arena_mark(arena);
+    double *P = arena_doubles(arena, rows->w->n_queries, rows->w->dk);
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
+    certificate_clean(answer->lambda, rows);
+    rows_adjoint(answer->W, rows, answer->lambda, P);
+    arena_release(arena, mark);
+    return solver_conclude(answer, rows, options, NORM_FROBENIUS, stopped, arena);
 }
 
 void solver_copy(struct svm_answer *answer, const struct svm_answer *from, const struct rows *rows)

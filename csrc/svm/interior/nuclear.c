@@ -21,7 +21,6 @@
 #include "linalg/vector.h"
 #include "svm/interior/ball.h"
 #include "svm/interior/psd.h"
-#include "svm/polish/fixed_rank.h"
 
 struct nuclear_ball {
     struct ball ball;

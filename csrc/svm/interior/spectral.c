@@ -17,7 +17,6 @@
 #include "linalg/vector.h"
 #include "svm/interior/ball.h"
 #include "svm/interior/psd.h"
-#include "svm/polish/semismooth.h"
 #include "svm/systems/metric_gram.h"
 
 #define STEADY 0.9 /* the last correction of w leaves more than this part of kappa */

@@ -8,7 +8,7 @@
 #include "linalg/blas.h"
 #include "linalg/lbfgs.h"
 #include "linalg/matrix.h"
-#include "svm/polish/fixed_rank.h"
+#include "svm/polish/polish.h"
 
 /* The rows of s->part. */
 static int choose(struct nuclear_augmented_lagrangian *s, struct arena *arena)

@@ -15,7 +15,7 @@
 #include "base/status.h"
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
-#include "svm/polish/fixed_rank.h"
+#include "svm/polish/polish.h"
 
 /* Penalties, and the relative gradients worth descending to with them: fewest evaluations of those tried.  The
  * first two rounds bring loose problems within reach of the polish, tight or correlated ones want more. */

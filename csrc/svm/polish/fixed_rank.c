@@ -8,7 +8,7 @@
  *
  * H = J T J^* being the matrix of schur.h with X = Y Y^T.  tau shrinks with the residual, so that the
  * convergence is quadratic from a gap of about 1e-2; S changes as in a primal-dual active set method. */
-#include "svm/polish/fixed_rank.h"
+#include "svm/polish/polish.h"
 
 #include <math.h>
 #include <string.h>

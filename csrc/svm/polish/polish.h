@@ -22,4 +22,12 @@ struct polish_pair {
 typedef int polish_method(struct polish_pair *pair, unsigned char *active, const struct coordinates *g, double tol,
                           ptrdiff_t *iterations, struct monitor *monitor, struct arena *arena);
 
+/* Of the nuclear norm, with more than one ridge where the pair is near, and of the spectral norm. */
+polish_method fixed_rank_finish, semismooth_polish;
+
+/* The first columns of Y [p+q,r], K above Q, balanced factors of U diag(values) V: sqrt(values) times the columns of
+ * U [p,min(p,q)] and the rows of V [min(p,q),q]. */
+void fixed_rank_roots(double *Y, ptrdiff_t r, ptrdiff_t first, const double *U, const double *values, const double *V,
+                      ptrdiff_t p, ptrdiff_t q);
+
 #endif

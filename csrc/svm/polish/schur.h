@@ -1,4 +1,4 @@
-/* The linear system of svm/polish/fixed_rank.h.  Only roots of matrices occur: with X = Y Y^T
+/* The linear system of svm/polish/fixed_rank.c.  Only roots of matrices occur: with X = Y Y^T
  * and P = (c I - [[0, M], [M^T, 0]])^-1, both of order p + q, its matrix over packed rows is
  *
  *     H_kl = <B_k, X B_l P>,   B_k = [[0, delta_k z^T], [z delta_k^T, 0]],

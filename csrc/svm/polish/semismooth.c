@@ -12,7 +12,7 @@
  * be free off the range of M.  That is
  *
  *     K lambda + dh u = b - A(W),   u . lambda = 1,   K = A T A^*,   u = A(P). */
-#include "svm/polish/semismooth.h"
+#include "svm/polish/polish.h"
 
 #include <math.h>
 #include <string.h>
