@@ -185,24 +185,6 @@ def test_memory_is_contexts_times_vocabulary():
     subprocess.run([sys.executable, "-c", LARGE], check=True)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_svm_against_a_conic_solver(seed):
-    cvxpy = pytest.importorskip("cvxpy")
-    pytest.importorskip("clarabel")
-    H, counts = decoder(seed)
-    found = attsvm.soft_labels(H, counts)
-    for norm, theirs in (("frobenius", "fro"), ("nuclear", "nuc")):
-        W = cvxpy.Variable((6, 12))
-        rows = []
-        for h, here in zip(H, counts > 0, strict=True):
-            inside, outside = np.flatnonzero(here), np.flatnonzero(~here)
-            rows += [(W[z] - W[inside[0]]) @ h == 0 for z in inside[1:]]
-            rows += [(W[inside[0]] - W[t]) @ h >= 1 for t in outside]
-        value = cvxpy.Problem(cvxpy.Minimize(cvxpy.norm(W, theirs)), rows).solve(solver=cvxpy.CLARABEL)
-        mine = attsvm.solve_svm(found.data, found.selected, norm)
-        assert np.linalg.norm(mine.W, theirs) == pytest.approx(value, rel=1e-6)  # clarabel stops at 1e-8
-
-
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
 def test_training_gives_log_odds_and_turns_to_the_svm(seed):
     H, counts = decoder(seed)
@@ -217,27 +199,6 @@ def test_training_gives_log_odds_and_turns_to_the_svm(seed):
     for row, target, kept in zip(logits, p, found.selected, strict=True):
         odds, wanted = (x - x.mean() for x in (row[kept], np.log(target[kept])))
         np.testing.assert_allclose(odds, wanted, atol=2e-2)
-
-
-def test_separable_exactly_when_a_conic_solver_says_so():
-    cvxpy = pytest.importorskip("cvxpy")
-    pytest.importorskip("clarabel")
-    answers = set()
-    for seed in range(12):
-        H, counts = decoder(seed, m=7, K=4, d=3)
-        found = attsvm.soft_labels(H, counts)
-        W = cvxpy.Variable((4, 3))
-        rows = []
-        for h, here in zip(H, counts > 0, strict=True):
-            inside = np.flatnonzero(here)
-            rows += [(W[z] - W[inside[0]]) @ h == 0 for z in inside[1:]]
-            rows += [(W[inside[0]] - W[t]) @ h >= 1 for t in np.flatnonzero(~here)]
-        problem = cvxpy.Problem(cvxpy.Minimize(0), rows)
-        problem.solve(solver=cvxpy.CLARABEL)
-        feasible = attsvm.feasible(found.data, found.selected).status
-        assert {"optimal": "feasible", "infeasible": "infeasible"}[problem.status] == feasible
-        answers.add(feasible)
-    assert len(answers) == 2
 
 
 def test_contexts_of_one_support_are_collinear_in_the_nuclear_solution():

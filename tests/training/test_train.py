@@ -1,7 +1,6 @@
 """Training runs: records, stops, interruptions, and the theory of the rules."""
 
 import math
-import pickle
 import signal
 import sys
 import threading
@@ -55,14 +54,6 @@ def test_records_hold_loss_norm_and_gradient_norm_of_their_weights(case):
         reference.per_entry(case.data, run.probabilities), reference.probabilities(case.data, run.W), strict=True
     ):
         np.testing.assert_allclose(row, expected, rtol=1e-11)
-
-
-def test_joint_normalisation_of_W_alone_is_plain_normalisation(sphere):
-    s = sphere()
-    assert_same_run(
-        attsvm.train(s.problem, rule="normalized", steps=50),
-        attsvm.train(s.problem, rule="normalized jointly", steps=50),
-    )
 
 
 # ------------------------------------------------------------------------------------ records
@@ -290,13 +281,6 @@ def test_threads_side_by_side_get_the_results_of_one(sphere):
             thread.join()
         for i in range(2):
             assert_same_run(found[i], expected[0 if shared else i])
-
-
-def test_pickled_runs_keep_everything(sphere):
-    run = attsvm.train(sphere().problem, steps=20)
-    copy = pickle.loads(pickle.dumps(run))
-    assert_same_run(copy, run)
-    np.testing.assert_array_equal(copy.selected, run.selected)
 
 
 # ------------------------------------------------------------------------------------ interruption
