@@ -92,24 +92,6 @@ def test_selected_are_the_tokens_of_the_label_s_component(instances):
 # ------------------------------------------------------------------------------------ the SVM and training
 
 
-def test_svm_against_a_conic_solver(instances):
-    cvxpy = pytest.importorskip("cvxpy")
-    pytest.importorskip("clarabel")
-    for sequences, labels, E, found in instances:
-        W = cvxpy.Variable((E.shape[1], E.shape[1]))
-        rows = []
-        for tokens, y in zip(sequences, labels, strict=True):
-            component = found.components[int(tokens[-1])]
-            for t in tokens[tokens != y]:
-                margin = (E[y] - E[t]) @ W @ E[tokens[-1]]
-                rows.append(margin == 0 if component[y] == component[t] else margin >= 1)
-        problem = cvxpy.Problem(cvxpy.Minimize(cvxpy.norm(W, "fro")), rows)
-        norm = problem.solve(solver=cvxpy.CLARABEL)
-        mine = attsvm.solve_svm(found.data, found.selected)
-        assert mine.status == "optimal"
-        assert np.linalg.norm(mine.W) == pytest.approx(norm, rel=1e-6)  # clarabel stops at 1e-8
-
-
 def test_training_turns_to_the_svm_of_the_graph(instances):
     correlations = []
     for *_, found in instances:

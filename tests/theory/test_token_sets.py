@@ -97,18 +97,6 @@ def test_finite_part_has_the_least_norm_asked_for(kind, norm):
     np.testing.assert_array_equal(parts.W, parts.W_fin + parts.R * parts.W_svm)
 
 
-@pytest.mark.peer
-def test_finite_part_agrees_with_cvxpy():
-    cvxpy = pytest.importorskip("cvxpy")
-    data, _, rows, W_fin, W_svm = planted("cross", np.random.default_rng(11), least=2)
-    W = W_fin + 25.0 * W_svm
-    mine = attsvm.decompose(data, data.probabilities(W), W, "nuclear").W_fin
-    V = cvxpy.Variable(W.shape)
-    meets = [delta @ V @ z == delta @ W_fin @ z for *_, delta, z, equal in rows if equal]
-    least = cvxpy.Problem(cvxpy.Minimize(cvxpy.normNuc(V)), meets).solve(solver="CLARABEL")
-    assert np.linalg.norm(mine, "nuc") == pytest.approx(least, rel=1e-6)
-
-
 def test_every_token_selected_leaves_the_finite_part_alone():
     rng = np.random.default_rng(0)
     data = attsvm.cross_attention(rng.standard_normal((2, 3, 8)), rng.standard_normal((2, 8)))
