@@ -43,34 +43,31 @@ void gemm_pack_transposed(double *restrict packed, const double *restrict B, ptr
     }
 }
 
-/* Eight numbers as one value: an array of them would pass through memory on its way to the registers and back. */
-typedef double lanes __attribute__((vector_size(8 * sizeof(double)), aligned(sizeof(double)), may_alias));
-
 /* C [height,wide] of A's rows at distance `row`, its columns at distance `column`. */
 INLINE void tile(double *restrict C, ptrdiff_t ldc, const double *restrict A, ptrdiff_t row, ptrdiff_t column,
                  const double *restrict B, ptrdiff_t k, int height, int wide, int add)
 {
-    lanes sum[TALL][2] = {{{0}}};
+    simd_vector sum[TALL][2] = {{{0}}};
     for (ptrdiff_t l = 0; l < k; ++l) {
-        const lanes *b = (const lanes *)(B + l * WIDE);
+        const simd_vector *b = (const simd_vector *)(B + l * WIDE);
 #pragma GCC unroll 8
         for (int i = 0; i < height; ++i) {
             double a = A[i * row + l * column];
             sum[i][0] += a * b[0];
-            if (wide > 8)
+            if (wide > SIMD_LANES)
                 sum[i][1] += a * b[1];
         }
     }
 #pragma GCC unroll 8
     for (int i = 0; i < height; ++i) {
-        lanes *c = (lanes *)(C + i * ldc);
+        simd_vector *c = (simd_vector *)(C + i * ldc);
         if (add) {
             sum[i][0] += c[0];
-            if (wide > 8)
+            if (wide > SIMD_LANES)
                 sum[i][1] += c[1];
         }
         c[0] = sum[i][0];
-        if (wide > 8)
+        if (wide > SIMD_LANES)
             c[1] = sum[i][1];
     }
 }

@@ -11,7 +11,7 @@
 #define GEMM_WORTH 8000
 
 #define LANES SIMD_LANES
-#define ROWS 8
+#define ROWS LANES
 
 /* Number i of keys in double or `single` precision. */
 INLINE double key(const void *X, ptrdiff_t i, int single)
@@ -51,13 +51,14 @@ INLINE void logits_of_rows(double *logit, const void *X, const double *u, ptrdif
                 sum[r][i] += key(X, r * d + k + i, single) * u[k + i];
         }
     }
-#pragma GCC unroll 8
-    for (int r = 0; r < rows; ++r) {
-        double l = simd_total(sum[r]);
-        for (ptrdiff_t j = k; j < d; ++j)
-            l += key(X, r * d + j, single) * u[j];
-        logit[r] = l;
-    }
+    if (rows == LANES)
+        simd_totals(logit, sum[0]);
+    else
+        for (int r = 0; r < rows; ++r)
+            logit[r] = simd_total(sum[r]);
+    for (; k < d; ++k)
+        for (int r = 0; r < rows; ++r)
+            logit[r] += key(X, r * d + k, single) * u[k];
 }
 
 INLINE void logits(double *logit, const void *X, const double *u, ptrdiff_t T, ptrdiff_t d, const void *next,
