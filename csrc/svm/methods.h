@@ -18,12 +18,10 @@
            "block-coordinate ascent and primal-dual active set: many rows, loose problems") \
     METHOD(frobenius_gradient, NORM_FROBENIUS, "gradient", "hard", 20000, \
            "projected gradient on the dual: the plain reference") \
-    METHOD(frobenius_interior, NORM_FROBENIUS, "interior", "hard", 200, \
+    METHOD(frobenius_interior, NORM_FROBENIUS, "interior", "hard soft", 200, \
            "interior point: tight problems, rows >> unknowns") \
     METHOD(frobenius_block_soft, NORM_FROBENIUS, "block", "soft", 1000000, \
            "the same as block on the soft margin, which is never infeasible") \
-    METHOD(frobenius_newton_soft, NORM_FROBENIUS, "newton", "soft", 1000, \
-           "that by Newton's method on W: tight problems, several selected tokens") \
     NORM_LIST(METHOD_OF_NORM, METHOD) \
     METHOD(nuclear_factored, NORM_NUCLEAR, "factored", "hard", 20000, \
            "augmented Lagrangian in factors, polished at fixed rank: large problems") \
@@ -39,11 +37,11 @@ METHOD_LIST(METHOD_DECLARE)
 
 /* Methods that only the policy calls.  Three that answer STATUS_DECLINED where others do better: frobenius_block, of a
  * hard or a soft margin, where a few epochs show that the problem is tight, and without its search for a proof that
- * there is no W; frobenius_newton_soft where its first steps are short; nuclear_factored where its first round is long.
- * And for the first working set of row generation, coordinate ascent of the dual on the one row of each query that W
- * misses most, from the start of the options: STATUS_DONE, STATUS_INTERRUPTED or STATUS_NO_MEMORY, with W =
- * A^*(lambda) as far as it came and no bounds. */
-svm_method frobenius_block_if_loose, frobenius_newton_soft_if_quick, nuclear_factored_if_quick, frobenius_row_ascent;
+ * there is no W; frobenius_interior of a soft margin where the exchanges that it begins with do not end;
+ * nuclear_factored where its first round is long.  And for the first working set of row generation, coordinate ascent
+ * of the dual on the one row of each query that W misses most, from the start of the options: STATUS_DONE,
+ * STATUS_INTERRUPTED or STATUS_NO_MEMORY, with W = A^*(lambda) as far as it came and no bounds. */
+svm_method frobenius_block_if_loose, frobenius_interior_if_quick, nuclear_factored_if_quick, frobenius_row_ascent;
 
 /* METHOD_LIMIT_frobenius_active, ... */
 enum method_limit {

@@ -3,7 +3,7 @@
  *
  * Selecting one of T tokens per query takes log2 T bits, and W holds about two per entry.  Well below that block ascent
  * finds the support at once; near it (tight) the support is nearly as large as the number of unknowns, and the interior
- * point, or Newton's method for a soft margin, wins.  Bits count selections at random: a planted one, as a model's own
+ * point wins.  Bits count selections at random: a planted one, as a model's own
  * choices are, is loose although its bits say tight.  So these begin with one probe for hard and soft: block ascent,
  * which goes on if a few epochs look loose and declines otherwise.  Few rows or few unknowns are for the active set.
  *
@@ -20,7 +20,7 @@
 #include "svm/row_generation.h"
 
 /* Queries have many rows each from LONG on (ACTIVE_SET_ROWS).  Unknowns of a tight problem up to which it, or the
- * interior point, wins at any number of rows, as Newton's method does with a soft margin. */
+ * interior point, wins at any number of rows, soft margins included. */
 #define LONG 5 /* rows per query */
 #define ACTIVE_UNKNOWNS 100
 #define ACTIVE_MOST 4e8 /* support times rows: it takes about a minute */
@@ -32,7 +32,7 @@
 #define INTERIOR_MANY 25
 
 #define TIGHT 0.9  /* bits of the selection per entry of W above which a problem may be tight */
-#define DENSE 4000 /* order of the largest dense factor that active set, interior point and Newton may need: 128 MB */
+#define DENSE 4000 /* order of the largest dense factor that active set and interior point may need: 128 MB */
 
 /* How far a copy of a query may be, of its norm: rounding to 8 bits.  300 windows of 14 tokens, half of the queries
  * near copies: 1.0 ms by the active set, 16 ms by the interior point. */
@@ -49,7 +49,7 @@
  * multiplications.  A dense method solves some eight, by products of matrices, three times as quickly.  An epoch visits
  * VISITED rows of a query, those near their margin.  (The interior point took 2.3 to 6.7 times as long as block ascent
  * in a budget of one system, on 23 random problems.)  With a quarter of what it had before, 171 windows of 37 tokens
- * with a soft margin went on to Newton's method: .84 s instead of .05 s.  The nuclear norm takes twice as many. */
+ * with a soft margin went on to a dense method: .84 s instead of .05 s.  The nuclear norm takes twice as many. */
 #define SYSTEMS 2.7
 #define VISITED 8
 #define JOINS 50 /* rows per entry of W beyond which a working set may grow */
@@ -184,7 +184,7 @@ static int plan_soft(struct solver_step *steps, const struct rows *rows, const s
 {
     struct size s = size_of(rows);
     int large = s.smaller > DENSE, tight = s.bits > TIGHT && !large && options->start == NULL, n = 0;
-    struct solver_step block = STEP("block", frobenius_block_soft), newton = STEP("newton", frobenius_newton_soft);
+    struct solver_step block = STEP("block", frobenius_block_soft), interior = STEP("interior", frobenius_interior);
     if (!large)
         block.max_iter = block_budget(rows, SYSTEMS * system_cost(rows));
     if (!tight || s.unknowns > ACTIVE_UNKNOWNS) {
@@ -193,11 +193,11 @@ static int plan_soft(struct solver_step *steps, const struct rows *rows, const s
     }
     if (large)
         return n;
-    steps[n] = newton;
-    steps[n++].solve = frobenius_newton_soft_if_quick;
+    steps[n] = interior;
+    steps[n++].solve = frobenius_interior_if_quick;
     steps[n] = block;
     steps[n++].max_iter = 2 * block.max_iter;
-    steps[n++] = newton;
+    steps[n++] = interior;
     return n;
 }
 

@@ -25,7 +25,7 @@ from planted import planted
 from threadpoolctl import threadpool_limits
 
 KINDS = ("random", "planted", "nearly infeasible", "near copies", "steep", "doubled or shared queries")
-HARD, SOFT, NUCLEAR = ("active", "block", "interior"), ("block", "newton"), ("interior", "factored")
+HARD, SOFT, NUCLEAR = ("active", "block", "interior"), ("block", "interior"), ("interior", "factored")
 WAYS = (("frobenius", HARD), ("soft", SOFT), ("nuclear", NUCLEAR), ("frobenius", HARD))
 OTHERS = ("spectral", "max", 3.0)
 ROUNDS, WORTH, LEAST, MOST = 5, 3.0, 0.02, 5.0  # timings; see above; seconds a method has at least, and auto at most

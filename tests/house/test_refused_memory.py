@@ -23,7 +23,7 @@ calls = {
     "logits": lambda: data.logits(W),
     "frobenius": lambda: attsvm.solve_svm(data, [0] * n),
     "interior": lambda: attsvm.solve_svm(data, [0] * n, method="interior", max_iter=3),
-    "soft": lambda: attsvm.solve_svm(data, [0] * n, C=1.0, method="newton", max_iter=3),
+    "soft": lambda: attsvm.solve_svm(data, [0] * n, C=1.0, method="interior", max_iter=3),
     "nuclear": lambda: attsvm.solve_svm(data, [0] * n, norm="nuclear", max_iter=3),
     "entrywise": lambda: attsvm.solve_svm(data, [0] * n, norm=3.0, max_iter=2),
     "train": lambda: attsvm.train(problem, K=W, Q=W, steps=20),

@@ -32,7 +32,7 @@ WAYS = {
     **{f"p = {p}": ({"norm": p}, 2) for p in (1.1, 1.5, 3.0, 10.0)},
     "a loose tolerance": ({"tol": 1e-5}, 1),
     **{f"C = {C}": ({"C": C}, 4) for C in (1e-12, 1e-3, 1.0, 1e3, 1e12)},
-    "newton": ({"C": 1.0, "method": "newton"}, 5),
+    "soft interior": ({"C": 1.0, "method": "interior"}, 5),
     "soft block": ({"C": 1.0, "method": "block"}, 5),
 }
 ALONE = ("gradient", "block", "factored")

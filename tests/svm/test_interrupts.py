@@ -38,7 +38,7 @@ LONG = {
     "equality rows": (lambda: pairs(2500, 3, 80), {}),
     "active set": (lambda: planted(250, 30, 120), {"method": "active"}),
     "block ascent": (lambda: planted(400, 64, 24), {"method": "block", "tol": 1e-15, "max_iter": 10**9}),
-    "soft margin": (lambda: planted(128, 40, 64), {"C": 1e4, "method": "newton"}),
+    "soft margin": (lambda: planted(128, 40, 64), {"C": 1e4, "method": "interior"}),
     "nuclear norm": (lambda: planted(60, 40, 90), {"norm": "nuclear"}),
     "row generation": (lambda: planted(2000, 300, 24), {}),
     "rank cap": (lambda: planted(100, 20, 60), {"norm": "nuclear", "rank": 2}),

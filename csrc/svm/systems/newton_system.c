@@ -1,6 +1,7 @@
 #include "svm/systems/newton_system.h"
 
 #include <float.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/arena.h"
@@ -11,7 +12,7 @@
 #include "linalg/vector.h"
 #include "svm/active_set.h"
 
-#define RESIDUAL_PASSES 2 /* when H has lost nearly all digits, each still gains a few */
+#define CORRECTIONS 2 /* of a solution: when the factor has lost nearly all digits, each still gains a few */
 
 static ptrdiff_t packed(ptrdiff_t d)
 {
@@ -21,29 +22,24 @@ static ptrdiff_t packed(ptrdiff_t d)
 int newton_system_init(struct newton_system *n, const struct rows *rows, struct monitor *monitor, struct arena *arena)
 {
     const struct windows *w = rows->w;
-    ptrdiff_t m = rows->count, D = w->dk * w->dz, wide = w->dk > w->dz ? w->dk : w->dz;
+    ptrdiff_t m = rows->count, D = w->dk * w->dz, wide = w->dk > w->dz ? w->dk : w->dz, least = m < D ? m : D;
     *n = (struct newton_system){.rows = rows, .monitor = monitor, .arena = arena_inside(arena), .m = m, .D = D};
-    ARENA_DOUBLES(arena, m, 1, &n->inverse, &n->refined);
+    ARENA_DOUBLES(arena, m, 1, &n->inverse, &n->margin, &n->step, &n->short_of, &n->towards);
     n->M = arena_doubles(arena, D, 1);
     n->U = arena_doubles(arena, w->n_queries, w->dk);
-    n->all = arena_indices(arena, m);
-    n->unknowns = D < m ? NEWTON_SYSTEM_WEIGHTS : NEWTON_SYSTEM_ROWS;
-    if (n->unknowns == NEWTON_SYSTEM_WEIGHTS) {
+    n->member = arena_indices(arena, m);
+    n->L = arena_doubles(arena, least, least);
+    if (D < m) {
         ptrdiff_t pk = packed(w->dk), pz = packed(w->dz), most = D * D / (pk + pz) + 1;
-        n->chunk = most < MATRIX_PANEL ? most : MATRIX_PANEL; /* no more memory than H itself */
+        n->chunk = most < MATRIX_PANEL ? most : MATRIX_PANEL; /* no more memory than L itself */
         n->chunk = n->chunk < w->n_queries ? n->chunk : w->n_queries;
-        n->H = arena_doubles(arena, D, D);
         n->keys = arena_doubles(arena, n->chunk, pk);
         n->queries = arena_doubles(arena, n->chunk, pz);
         n->product = arena_doubles(arena, pk, pz);
         ARENA_DOUBLES(arena, w->longest, w->dk, &n->delta, &n->weighted);
         n->square = arena_doubles(arena, wide, wide);
     }
-    if (arena->failed)
-        return STATUS_NO_MEMORY;
-    for (ptrdiff_t k = 0; k < m; ++k)
-        n->all[k] = k;
-    return STATUS_DONE;
+    return arena->failed ? STATUS_NO_MEMORY : STATUS_DONE;
 }
 
 /* Of query q: sum_k d_k delta_k delta_k^T over its rows, its lower triangle packed. */
@@ -88,62 +84,96 @@ static void assemble(struct newton_system *n)
                 for (ptrdiff_t k = 0; k <= j; ++k)
                     n->square[j * dz + k] = n->square[k * dz + j] = *entry++;
             for (ptrdiff_t j = 0; j < dz; ++j) /* with l = i right of H's diagonal too, where nobody looks */
-                memcpy(n->H + (i * dz + j) * D + l * dz, n->square + j * dz, (size_t)dz * sizeof(double));
+                memcpy(n->L + (i * dz + j) * D + l * dz, n->square + j * dz, (size_t)dz * sizeof(double));
         }
     for (ptrdiff_t i = 0; i < D; ++i)
-        n->H[i * D + i] += n->metric != NULL ? n->metric[i] : 1;
+        n->L[i * D + i] += 1;
 }
 
 int newton_system_factor(struct newton_system *n)
 {
-    if (n->unknowns == NEWTON_SYSTEM_ROWS) {
+    const struct windows *w = n->rows->w;
+    n->size = 0;
+    for (ptrdiff_t k = 0; k < n->m; ++k)
+        if (n->inverse[k] != NEWTON_SYSTEM_ABSENT)
+            n->member[n->size++] = k;
+    int status = STATUS_DONE;
+    if (n->size > n->D) {
+        assemble(n);
+    } else {
+        double *D = arena_doubles(n->arena, n->size, w->dk), *Z = arena_doubles(n->arena, n->size, w->dz);
+        ptrdiff_t *z = arena_indices(n->arena, n->size);
+        status = n->arena->failed ? STATUS_NO_MEMORY
+                                  : rows_gram(n->L, D, Z, z, n->rows, n->member, n->size, n->inverse, n->arena);
         arena_free(n->arena);
-        return support_system_init(&n->support, n->rows, n->all, n->m, n->inverse, NULL, n->arena);
     }
-    assemble(n);
-    return cholesky_factor(n->D, n->H, n->monitor) == 0 ? STATUS_DONE : STATUS_FACTORIZATION;
+    if (status == STATUS_DONE && n->size > 0)
+        status = cholesky_factor(n->size > n->D ? n->D : n->size, n->L, n->monitor) == 0 ? STATUS_DONE
+                                                                                         : STATUS_FACTORIZATION;
+    return status;
 }
 
-void newton_system_solve_weights(const struct newton_system *n, double *W)
+/* Conjugate gradients, with the factor for preconditioner, so that a few iterations are enough. */
+static void solve_rows(struct newton_system *n, double *dx, double *dW, const double *g)
 {
-    cholesky_solve(n->D, n->H, W);
-}
-
-int newton_system_solve(struct newton_system *n, double *dx, double *dW, double *h, const double *rest)
-{
-    ptrdiff_t m = n->m, D = n->D, corrections = 0;
-    if (n->unknowns == NEWTON_SYSTEM_ROWS) {
-        memset(n->refined, 0, (size_t)m * sizeof(double));
-        if (rest != NULL)
-            rows_apply(n->refined, n->rows, rest, n->U);
-        for (ptrdiff_t k = 0; k < m; ++k)
-            h[k] = h[k] * n->inverse[k] - n->refined[k];
-        memset(dx, 0, (size_t)m * sizeof(double));
-        int status = support_system_solve(&n->support, dx, h, DBL_EPSILON, RESIDUAL_PASSES, &corrections, n->monitor,
-                                          n->arena);
-        rows_adjoint(dW, n->rows, dx, n->U);
-        if (rest != NULL)
-            vector_add(dW, 1, rest, D);
-        return status == STATUS_ITERATION_LIMIT ? STATUS_DONE : status; /* refined as far as rounding goes */
+    ptrdiff_t m = n->size;
+    double *r = n->short_of, *z = n->towards, *p = n->step, rz = 0, largest = 0;
+    rows_apply(n->margin, n->rows, dW, n->U);
+    memset(p, 0, (size_t)n->m * sizeof(double));
+    for (ptrdiff_t i = 0; i < m; ++i) {
+        r[i] = g[n->member[i]] - n->margin[n->member[i]];
+        largest = fmax(largest, fabs(g[n->member[i]]));
     }
-    rows_adjoint(dW, n->rows, h, n->U);
-    if (rest != NULL)
-        vector_add(dW, 1, rest, D);
-    newton_system_solve_weights(n, dW);
-    rows_apply(n->refined, n->rows, dW, n->U);
-    for (ptrdiff_t k = 0; k < m; ++k)
-        dx[k] = h[k] - n->refined[k] / n->inverse[k];
-    for (int pass = 0; pass < RESIDUAL_PASSES; ++pass) {
-        rows_adjoint(n->M, n->rows, dx, n->U);
-        for (ptrdiff_t i = 0; i < D; ++i)
-            n->M[i] += (rest != NULL ? rest[i] : 0) - dW[i];
-        if (!(vector_dot(n->M, n->M, D) > ACTIVE_SET_MET * ACTIVE_SET_MET * vector_dot(dW, dW, D)))
+    for (int pass = 0; pass < CORRECTIONS && vector_largest(r, m) > DBL_EPSILON * largest; ++pass) {
+        memcpy(z, r, (size_t)m * sizeof(double));
+        cholesky_solve(m, n->L, z);
+        double next = vector_dot(r, z, m), keep = rz > 0 ? next / rz : 0, curvature = 0;
+        rz = next;
+        for (ptrdiff_t i = 0; i < m; ++i)
+            p[n->member[i]] = z[i] + keep * p[n->member[i]];
+        rows_adjoint(n->M, n->rows, p, n->U);
+        rows_apply(n->margin, n->rows, n->M, n->U);
+        for (ptrdiff_t i = 0; i < m; ++i) {
+            ptrdiff_t k = n->member[i];
+            z[i] = n->margin[k] + n->inverse[k] * p[k];
+            curvature += p[k] * z[i];
+        }
+        if (!(curvature > 0)) /* rounding: no further progress on a singular system */
             break;
-        newton_system_solve_weights(n, n->M);
-        rows_apply(n->refined, n->rows, n->M, n->U);
-        vector_add(dW, 1, n->M, D);
-        for (ptrdiff_t k = 0; k < m; ++k)
-            dx[k] -= n->refined[k] / n->inverse[k];
+        vector_add(dx, rz / curvature, p, n->m);
+        vector_add(dW, rz / curvature, n->M, n->D);
+        vector_add(r, -rz / curvature, z, m);
     }
-    return STATUS_DONE;
+}
+
+/* dW gains what it is short of A^* dx + rest by, and dx becomes d o (g - A(dW)).  0: by rounding. */
+static int correct_weights(struct newton_system *n, double *dx, double *dW, const double *rest)
+{
+    rows_adjoint(n->M, n->rows, dx, n->U);
+    for (ptrdiff_t i = 0; i < n->D; ++i)
+        n->M[i] += (rest != NULL ? rest[i] : 0) - dW[i];
+    if (!(vector_dot(n->M, n->M, n->D) > ACTIVE_SET_MET * ACTIVE_SET_MET * vector_dot(dW, dW, n->D)))
+        return 0;
+    cholesky_solve(n->D, n->L, n->M);
+    rows_apply(n->margin, n->rows, n->M, n->U);
+    vector_add(dW, 1, n->M, n->D);
+    for (ptrdiff_t i = 0; i < n->size; ++i)
+        dx[n->member[i]] -= n->margin[n->member[i]] / n->inverse[n->member[i]];
+    return 1;
+}
+
+void newton_system_solve(struct newton_system *n, double *dx, double *dW, const double *g, const double *rest)
+{
+    memset(dx, 0, (size_t)n->m * sizeof(double));
+    memset(dW, 0, (size_t)n->D * sizeof(double));
+    if (n->size <= n->D) {
+        if (rest != NULL)
+            memcpy(dW, rest, (size_t)n->D * sizeof(double));
+        solve_rows(n, dx, dW, g);
+        return;
+    }
+    for (ptrdiff_t i = 0; i < n->size; ++i)
+        dx[n->member[i]] = g[n->member[i]] / n->inverse[n->member[i]];
+    for (int pass = 0; pass <= CORRECTIONS && correct_weights(n, dx, dW, rest); ++pass)
+        continue;
 }

@@ -77,7 +77,7 @@ def solve_svm(
     tol : float
         Relative gap between the certified bounds of the margin; a little more is accepted where rounding forbids it:
         100 * 2.2e-16 * (longest row) / margin, at most 2.2e-5.
-    method : {"auto", "active", "block", "interior", "gradient", "factored", "newton"}
+    method : {"auto", "active", "block", "interior", "gradient", "factored"}
         Frobenius: "active" (dual active set, exact), "block" (block-coordinate ascent, then primal-dual active
         set), "interior" (interior point, for tight problems) or "gradient" (projected gradient on the dual, the
         plain reference).  Nuclear: "interior" (interior point) or "factored" (augmented Lagrangian in ``W = K Q^T``,
@@ -87,7 +87,7 @@ def solve_svm(
     C : float, optional
         Soft margin for data that cannot be separated: ``min 1/2 ||W||_F^2 + C sum_t slack_t^2``, one slack per margin
         row, as scikit-learn scales the squared hinge; equality rows stay hard.  None: every row is met.  Its methods
-        are "block" and "newton" (on W itself: of rows and entries of W, only one may be many thousands).
+        are "block" and "interior" (of rows and entries of W, only one may be many thousands).
     rank : int, optional
         Cap on the rank of W, what K and Q with that many columns can reach; nuclear norm only.  Where it binds the
         problem is not convex: the answer is "stationary", with the bound of the problem without the cap.
