@@ -183,10 +183,11 @@ def as_index(name: str, value: Any, length: int) -> np.ndarray:
     return np.where(chosen < 0, chosen + length, chosen)
 
 
-def check_type(name: str, value: Any, cls: type, source: str) -> None:
+def check_type(name: str, value: Any, cls: type, source: str = "") -> None:
     """Raises unless it is one of these, which ``source`` makes."""
     if not isinstance(value, cls):
-        raise TypeError(f"{name} must be a {cls.__name__}, from {source}, got {type(value).__name__}")
+        origin = f", from {source}" if source else ""
+        raise TypeError(f"{name} must be a {cls.__name__}{origin}, got {type(value).__name__}")
 
 
 def as_list(name: str, values: Any, cls: type, source: str) -> list[Any]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import _core
-from ..common.check import as_numeric, check_finite
+from ..common.check import as_numeric, check_finite, check_type
 from ..svm.separation import Separation
 from ..training.problem import Problem
 
@@ -74,11 +74,9 @@ def is_locally_optimal(problem: Problem, solution: Separation) -> bool:
     >>> attsvm.is_locally_optimal(problem, attsvm.solve_svm(data, problem.optimal))
     True
     """
-    if not isinstance(problem, Problem):
-        raise TypeError(f"problem must be a Problem, got {type(problem).__name__}")
+    check_type("problem", problem, Problem)
     problem.require_linear()
-    if not isinstance(solution, Separation):
-        raise TypeError(f"solution must come from solve_svm, got {type(solution).__name__}")
+    check_type("solution", solution, Separation, "attsvm.solve_svm")
     if solution.W is None:
         raise ValueError(f"solution must have weights, got one that is {solution.status}")
     if solution.selection.kept is not None:

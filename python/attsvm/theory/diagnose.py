@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from .. import _core
 from ..attention.selection import Selection
-from ..common.check import as_norm
+from ..common.check import as_norm, check_type
 from ..common.types import Norm
 from ..svm.separation import Separation
 from ..svm.solve import solve_svm
@@ -65,8 +65,7 @@ def diagnose(problem: Problem, selected: ArrayLike | Run | None = None, norm: No
     >>> attsvm.diagnose(problem, [0, 0, 0, 0, 0, 0]).locally_optimal
     False
     """
-    if not isinstance(problem, Problem):
-        raise TypeError(f"problem must be a Problem, got {type(problem).__name__}")
+    check_type("problem", problem, Problem)
     problem.require_linear()
     _check_scale(problem)
     norm = as_norm("norm", norm)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from ..attention.data import check_data
 from ..attention.kinds import prompt_attention
 from ..attention.selection import Selection
-from ..common.check import as_norm
+from ..common.check import as_norm, check_type
 from ..common.types import Norm
 from ..svm.separation import Separation
 from ..svm.solve import solve_svm
@@ -55,8 +55,7 @@ def label_svm(problem: Problem, selected: ArrayLike | None = None, norm: Norm = 
     >>> print(svm.W.ravel(), svm.support[:, 1])
     [0. 1.] [ True  True False]
     """
-    if not isinstance(problem, Problem):
-        raise TypeError(f"problem must be a Problem, got {type(problem).__name__}")
+    check_type("problem", problem, Problem)
     norm, data = as_norm("norm", norm), problem.data
     check_data("the data of problem", data)
     if norm == "nuclear":

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import _core
-from ..common.check import as_choice, as_count, as_floats, as_number, check_shapes
+from ..common.check import as_choice, as_count, as_floats, as_number, check_shapes, check_type
 from ..common.result import Result
 from ..common.types import Ball
 from ..svm.solve import ConvergenceWarning, feasible, solve_svm
@@ -166,8 +166,7 @@ def regularization_path(
     >>> [attsvm.correlation(W, svm.W) > least for W, least in zip(path.weights, (0.2, 0.6, 0.99))]
     [True, True, True]
     """
-    if not isinstance(problem, Problem):
-        raise TypeError(f"problem must be a Problem, got {type(problem).__name__}")
+    check_type("problem", problem, Problem)
     if problem.heads is not None:
         raise ValueError(f"problem must have heads=None, got {problem!r}")
     problem.check_scale()

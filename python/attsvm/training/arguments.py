@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import _core
-from ..common.check import as_choice, as_count, as_number, as_numeric
+from ..common.check import as_choice, as_count, as_number, as_numeric, check_type
 from ..common.metric import Metric, as_metric
 from .learning_rate import DefaultRate, rates
 from .output_head import LinearHead, MLPHead
@@ -41,8 +41,7 @@ def prepared(
 ) -> Training:
     """The run that :func:`train` is asked for; ``start`` is W, K, Q, ``confined`` radius, ball, p, ``means`` momentum,
     weight_decay, betas, eps."""
-    if not isinstance(problem, Problem):
-        raise TypeError(f"problem must be a Problem, got {type(problem).__name__}")
+    check_type("problem", problem, Problem)
     if not (sharded and problem.data.none):
         problem.check_scale()
     rule_code = _core.UPDATE_RULE[as_choice("rule", rule, _core.UPDATE_RULE)]
