@@ -196,30 +196,6 @@ def test_attention_heads_keep_scales_of_their_own():
     assert run.log_grad_norm[0] == pytest.approx(total, rel=1e-12)
 
 
-@pytest.mark.parametrize("rule", ["normalized", "normalized jointly", "constant"])
-@pytest.mark.parametrize("factors", [False, True], ids=["W", "KQ"])
-@pytest.mark.parametrize("ridge", [0.0, 1e-3])
-def test_training_with_several_heads_takes_the_steps_of_its_rule(rule, factors, ridge):
-    case, problem, _, W = make("cross", "mlp", 2)
-    at = {"W": W}
-    if factors:
-        at = {"K": case.rng.standard_normal((2, 4, 2)), "Q": case.rng.standard_normal((2, 3, 2))}
-    run = attsvm.train(problem, **at, rule=rule, lr=0.05, steps=7, record=1, ridge=ridge)
-    for _ in range(7):
-        grads = {name: G + 2 * ridge * at[name] for name, G in zip(at, problem.loss_and_grad(**at)[1:], strict=True)}
-        joint = np.sqrt(sum((G**2).sum() for G in grads.values()))
-        for name, G in grads.items():
-            by = {"constant": 1.0, "normalized jointly": joint}.get(rule)
-            if by is None:
-                by = np.linalg.norm(G, axis=(1, 2), keepdims=True)
-            at[name] = at[name] - 0.05 * G / by
-    for name, weight in at.items():
-        assert_close(getattr(run, name), weight, 1e-11)
-    final = run.W if not factors else run.K @ run.Q.swapaxes(1, 2)
-    np.testing.assert_allclose(run.weights[-1], final, rtol=1e-13)
-    assert run.norm[-1] == pytest.approx(np.linalg.norm(final))
-
-
 @pytest.mark.parametrize("kind, H, combine", [("mlp", None, "sum"), ("quadratic", 2, "sum"), ("mlp", 2, "concatenate")])
 @pytest.mark.parametrize("rule", ["normalized", "normalized jointly", "constant", "mirror"])
 def test_stacked_runs_are_the_single_ones(rule, kind, H, combine):

@@ -171,24 +171,42 @@ def test_runs_side_by_side_and_in_parts_are_the_runs_alone(kind, trained, rule):
     np.testing.assert_array_equal(parts.weights, run.weights)
 
 
-@pytest.mark.parametrize("rule", ["normalized", "jointly", "sign", "spectral", "sign, momentum", "adam, short"])
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "normalized",
+        "jointly, ridge",
+        "constant",
+        "constant, ridge",
+        "sign",
+        "spectral",
+        "sign, momentum",
+        "adam, short",
+    ],
+)
+@pytest.mark.parametrize("trained", ["W", "KQ"])
 @pytest.mark.parametrize("combine", ["sum", "concatenate"])
-def test_each_attention_head_takes_its_own_step(rule, combine):
-    """One step of a problem with two heads is the step of each head's gradient."""
-    options = RULES[rule][0]
-    X, Z, y, v = attsvm.sample.unit_sphere(4, 5, 6, 3)
-    head = attsvm.LinearHead(v if combine == "sum" else np.concatenate([v, -v]))
+def test_each_attention_head_takes_its_own_step(rule, trained, combine):
+    """One step of a problem with two heads is the step of each head's gradient, and of each of its factors."""
+    options, rng = RULES[rule][0], np.random.default_rng(3)
+    X, Z, y, _ = attsvm.sample.unit_sphere(4, 5, 6, 3)
+    head = attsvm.MLPHead(rng.standard_normal((6 if combine == "sum" else 12, 7)), rng.standard_normal(7))
     problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, head, heads=2, combine=combine)
-    W = np.random.default_rng(3).standard_normal((2, 6, 6))
-    run = attsvm.train(problem, W, **options, lr=0.1, steps=1)
-    _, G = problem.loss_and_grad(W)
-    for h in range(2):
-        step = {
-            "sign": np.sign,
-            "adam": np.sign,
-            "spectral": twin.spectral,
-            "normalized": lambda g: g / np.linalg.norm(g),
-            "normalized jointly": lambda g: g / np.linalg.norm(G),
-        }[options["rule"]](G[h])
-        kept = 1 - 0.1 * options.get("weight_decay", 0.0)
-        np.testing.assert_allclose(run.W[h], kept * W[h] - 0.1 * step, rtol=0, atol=1e-9)
+    at = {name: rng.standard_normal((2, 6, 6 if name == "W" else 2)) for name in trained}
+    run = attsvm.train(problem, **at, **options, lr=0.1, steps=1)
+    found = zip(at.items(), problem.loss_and_grad(**at)[1:], strict=True)
+    gradients = {name: G + 2 * options.get("ridge", 0.0) * w for (name, w), G in found}
+    joint = np.sqrt(sum((G**2).sum() for G in gradients.values()))
+    for name, G in gradients.items():
+        for h in range(2):
+            step = {
+                "sign": np.sign,
+                "adam": np.sign,
+                "spectral": twin.spectral,
+                "constant": lambda g: g,
+                "normalized": lambda g: g / np.linalg.norm(g),
+                "normalized jointly": lambda g: g / joint,
+            }[options["rule"]](G[h])
+            kept = 1 - 0.1 * options.get("weight_decay", 0.0)
+            expected = kept * at[name][h] - 0.1 * step
+            np.testing.assert_allclose(getattr(run, name)[h], expected, rtol=0, atol=1e-9)
