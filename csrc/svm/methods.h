@@ -10,7 +10,7 @@
 
 #define METHOD_LIST(METHOD) \
     METHOD(presolve, NORM_FROBENIUS, "presolve", "", 1, \
-           "checks multipliers known beforehand: a copy of the selected token, a zero query, a cycle") \
+           "checks multipliers known beforehand: a copy of the selected token, a zero query, a cycle; and weights") \
     METHOD(frobenius_auto, NORM_FROBENIUS, "auto", "hard soft", 0, "the methods below in the order of its table") \
     METHOD(frobenius_active, NORM_FROBENIUS, "active", "hard", 1000000, \
            "dual active set, exact and finite: few rows, or a small support") \

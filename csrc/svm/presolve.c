@@ -36,6 +36,8 @@ int presolve(struct svm_answer *answer, const struct rows *rows, const struct sv
     answer->method = "presolve";
     answer->iterations = 0;
     memset(answer->W, 0, (size_t)(rows->w->dk * rows->w->dz) * sizeof(double));
+    if (options->start_W != NULL)
+        memcpy(answer->W, options->start_W, (size_t)(rows->w->dk * rows->w->dz) * sizeof(double));
     memset(answer->lambda, 0, (size_t)rows->count * sizeof(double));
     if (options->start != NULL)
         memcpy(answer->lambda, options->start, (size_t)rows->count * sizeof(double));

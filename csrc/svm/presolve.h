@@ -7,8 +7,8 @@
 
 #include "svm/methods.h"
 
-/* The method `presolve`: lambda = options->start, W = 0.  STATUS_INFEASIBLE: lambda is a Farkas certificate;
- * STATUS_UNDECIDED: it is not. */
+/* The method `presolve`: lambda and W = the start of the options, or 0, as they are.  STATUS_INFEASIBLE: lambda is a
+ * Farkas certificate; STATUS_DONE, STATUS_ITERATION_LIMIT, STATUS_UNDECIDED: what both amount to. */
 
 /* The problem of `norm` by `method`, which sees the reduced one.  Certified over the rows as given; where the answer
  * does not decide them, the method sees these. */

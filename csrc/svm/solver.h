@@ -9,13 +9,13 @@ struct monitor;
 struct svm_answer;
 
 struct svm_options {
-    double tol;                   /* certified relative gap asked for */
-    ptrdiff_t max_iter;           /* 0: the default of svm/methods.h, for the methods named auto */
-    double p;                     /* exponent of the entrywise norm */
-    double soft;                  /* C of the soft margin (of the entries), 0: the rows are hard */
-    ptrdiff_t rank;               /* the most W may have, of nuclear_capped */
-    const double *start;          /* (m) multipliers near the solution's, of any sign and scale; NULL: none */
-    const double *start_W;        /* (dk, dz) weights near it, of any scale, for nuclear_factored; NULL: none */
+    double tol;            /* certified relative gap asked for */
+    ptrdiff_t max_iter;    /* 0: the default of svm/methods.h, for the methods named auto */
+    double p;              /* exponent of the entrywise norm */
+    double soft;           /* C of the soft margin (of the entries), 0: the rows are hard */
+    ptrdiff_t rank;        /* the most W may have, of nuclear_capped */
+    const double *start;   /* (m) multipliers near the solution's, of any sign and scale; NULL: none */
+    const double *start_W; /* (dk, dz) weights near it, of any scale, for nuclear_factored, presolve; NULL: none */
     struct svm_answer *frobenius; /* where the first of several methods leaves the Frobenius answer to the others, with
                                      a lower bound once it is known; NULL: nowhere */
 };

@@ -110,6 +110,10 @@ def soft_labels(contexts: ArrayLike, counts: ArrayLike) -> SoftLabels:
     -----
     Source: "Implicit Optimization Bias of Next-token Prediction in Linear Models" (Thrampoulidis, 2024).
 
+    Tokens that follow the same contexts have the same weights in the SVM.  In the Frobenius norm that of a large
+    vocabulary is solved by Newton's method in the levels of the contexts, the logits that tokens outside of S_j may
+    reach (the answer's ``method`` is "newton"): given those, the weights of a token do not depend on the others.
+
     Examples
     --------
     >>> import attsvm

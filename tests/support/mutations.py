@@ -35,7 +35,7 @@ REPORT, CHOICES = "python/attsvm/heads/report.py", "python/attsvm/heads/choices.
 NAMES, POOL = "python/attsvm/heads/names.py", "python/attsvm/common/pool.py"
 SUBSTITUTE, REPLACEMENT = "python/attsvm/torch/substitute.py", "python/attsvm/torch/replacement.py"
 CANDIDATES, DIRECTIONS = "python/attsvm/torch/candidates.py", "python/attsvm/torch/directions.py"
-INTERLEAVED = "csrc/attention/interleaved.c"
+INTERLEAVED, LEVELS = "csrc/attention/interleaved.c", "python/attsvm/svm/levels.py"
 
 MUTATIONS = [
     Mutation(*row)
@@ -109,6 +109,9 @@ MUTATIONS = [
          "svm", "solve", "local-convergence"),
         ("rows-do-not-join", "csrc/svm/row_generation.c", "g->chosen[from + worst] = 1;",
          "g->chosen[from + worst] = 0;", "svm", "row_generation"),
+        ("multipliers-of-unit-contexts", LEVELS, "(self._balanced() / self.length).T", "self._balanced().T", "svm",
+         "levels"),
+        ("levels-rise-twice", LEVELS, "self.t + length * step[1]", "self.t + 2 * length * step[1]", "svm", "levels"),
         ("soft-doubles-c", METHODS, "scaled_number(C, 2 * power,", "scaled_number(2 * C, 2 * power,", "svm", "soft",
          "soft-margins"),
         ("margins-ignored", "python/attsvm/attention/selection.py",

@@ -45,7 +45,8 @@ class Vocabulary:
             Data(data.name, np.diag(self.scale), data.queries, None, layout),
             selection.reference,
         )
-        selected = self.kind[self.reference] if selection.kept is None else chosen[:, self.first]
+        self.chosen = chosen[:, self.first]  # the kinds that each query selects
+        selected = self.kind[self.reference] if selection.kept is None else self.chosen
         self.request = replace(request, selection=Selection(self.data, selected), dual=None, W=None)
 
     def back(self, answer: Any) -> Answer:

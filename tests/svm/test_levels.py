@@ -1,0 +1,151 @@
+"""The SVM of a large vocabulary, by Newton's method in the levels of its contexts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import attsvm
+import numpy as np
+import pytest
+from attsvm.svm import levels, methods
+
+
+def contexts(seed, m=40, V=150, d=24, labels=4, power=1.2, shift=0.0):
+    """Contexts of various lengths, a few of whose tokens are popular (as 1 / rank^power)."""
+    rng = np.random.default_rng(seed)
+    popular = 1 / np.arange(1, V + 1) ** power
+    counts = np.zeros((m, V))
+    for row in counts:
+        row[rng.choice(V, rng.integers(1, labels + 1), p=popular / popular.sum(), replace=False)] = 1
+    return rng.standard_normal((m, d)) * rng.lognormal(0, 0.5, (m, 1)) + shift, counts
+
+
+@pytest.fixture
+def always(monkeypatch):
+    """Also for vocabularies that the methods in C are faster on."""
+    monkeypatch.setattr(methods, "LEVELS_ROWS", 0)
+
+
+def by_hand(sol, counts):
+    """(lower, upper) bounds of the margin from the rows ``(e_a - e_t) z^T`` as they are, in NumPy."""
+    data, reference = sol.data, sol.selection.reference
+    Z, (m, V) = data.queries, counts.shape
+    logits = Z @ sol.W.T
+    margin = logits[np.arange(m), reference][:, None] - logits
+    inside = counts > 0 if sol.selection.kept is not None else np.arange(V) == reference[:, None]
+    np.testing.assert_allclose(margin[inside], 0, atol=1e-11 * np.linalg.norm(sol.W))
+    assert (sol.dual[~inside] >= 0).all() and (sol.dual[np.arange(m), reference] == 0).all()
+    pull = -sol.dual
+    pull[np.arange(m), reference] = sol.dual.sum(axis=1)
+    lower = margin[~inside].min() / np.linalg.norm(sol.W)
+    return lower, np.linalg.norm(pull.T @ Z) / sol.dual[~inside].sum()
+
+
+CASES = {
+    "popular tokens": {},
+    "each as popular": {"power": 0.0},
+    "one direction": {"shift": 2.0},
+    "more contexts than dimensions": {"m": 60, "d": 16, "labels": 2, "V": 400, "power": 0.5},
+    "one context": {"m": 1, "V": 5, "d": 2},
+    "no two tokens alike": {"V": 12, "m": 10, "power": 0.0},
+}
+
+
+@pytest.mark.parametrize("several", [True, False])
+@pytest.mark.parametrize("case", CASES)
+def test_answer_is_that_of_all_rows(case, several, always, monkeypatch):
+    Z, counts = contexts(1, **CASES[case])
+    found = attsvm.soft_labels(Z, counts)
+    selected = found.selected if several else counts.argmax(axis=1)
+    mine = attsvm.solve_svm(found.data, selected)
+    assert mine.status == "optimal" and mine.method == "newton"
+    lower, upper = by_hand(mine, counts)
+    assert mine.margin == pytest.approx(lower, rel=1e-11) and mine.margin_bound == pytest.approx(upper, rel=1e-11)
+    assert lower <= upper * (1 + 1e-11) and upper / lower - 1 < 1e-9
+    monkeypatch.setattr(methods, "LEVELS_ROWS", np.inf)
+    theirs = attsvm.solve_svm(found.data, selected)
+    assert theirs.method != "newton" and mine.margin == pytest.approx(theirs.margin, rel=2e-9)
+    np.testing.assert_allclose(mine.W, theirs.W, atol=1e-4 * np.abs(theirs.W).max())  # the root of both gaps
+
+
+@pytest.mark.parametrize("several", [True, False])
+def test_a_contradiction_has_its_certificate(several, always):
+    Z, counts = contexts(0, m=60, d=5)
+    found = attsvm.soft_labels(Z, counts)
+    sol = attsvm.solve_svm(found.data, found.selected if several else counts.argmax(axis=1))
+    assert sol.status == "infeasible" and sol.method == "newton"
+    every, reference = np.arange(60), sol.selection.reference
+    pull = -sol.certificate
+    pull[every, reference] = sol.certificate.sum(axis=1)
+    inside = found.selected if several else np.arange(150) == reference[:, None]
+    assert (sol.certificate[~inside] >= 0).all()
+    assert np.linalg.norm(pull.T @ Z) < 1e-8 * sol.certificate[~inside].sum()
+
+
+def test_an_iteration_limit_leaves_bounds_that_hold(always):
+    Z, counts = contexts(2)
+    found = attsvm.soft_labels(Z, counts)
+    whole = attsvm.solve_svm(found.data, found.selected)
+    with pytest.warns(attsvm.ConvergenceWarning):
+        some = attsvm.solve_svm(found.data, found.selected, max_iter=whole.iterations - 8)
+    assert some.status == "iteration limit" and some.iterations == whole.iterations - 8
+    assert some.margin < whole.margin * (1 + 1e-9) and some.margin_bound > whole.margin * (1 - 1e-9)
+    assert 1e-9 < some.gap < 1
+
+
+def test_ctrl_c_leaves_what_is_known(always, monkeypatch):
+    Z, counts = contexts(2)
+    found = attsvm.soft_labels(Z, counts)
+    whole, minimise = attsvm.solve_svm(found.data, found.selected), levels._Problem.minimise
+
+    def until_ctrl_c(self, sigma, most):
+        if self.steps > whole.iterations - 8:
+            raise KeyboardInterrupt
+        return minimise(self, sigma, most)
+
+    monkeypatch.setattr(levels._Problem, "minimise", until_ctrl_c)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        attsvm.solve_svm(found.data, found.selected)
+    partial = caught.value.partial
+    assert 0 < partial.margin < whole.margin and partial.W.shape == whole.W.shape
+    assert partial.margin_bound > whole.margin
+
+
+def test_what_it_leaves_open_others_solve(always, monkeypatch):
+    Z, counts = contexts(3)
+    found = attsvm.soft_labels(Z, counts)
+    monkeypatch.setattr(levels, "LARGEST", 1)
+    sol = attsvm.solve_svm(found.data, found.selected)
+    assert sol.status == "optimal" and sol.method != "newton"
+
+
+def test_a_zero_context_and_numbers_far_from_one_are_for_others(always):
+    Z, counts = contexts(3)
+    sol = attsvm.solve_svm(attsvm.soft_labels(Z, counts).data, counts > 0)
+    far = attsvm.solve_svm(attsvm.soft_labels(2.0**400 * Z, counts).data, counts > 0)
+    assert far.status == "optimal" and far.margin == pytest.approx(2.0**400 * sol.margin, rel=1e-8)
+    Z[7] = 0
+    zero = attsvm.solve_svm(attsvm.soft_labels(Z, counts).data, counts > 0)
+    assert zero.status == "infeasible" and "query 7 is zero" in zero.message
+
+
+TARGET = """
+import attsvm, numpy as np
+from pathlib import Path
+rng = np.random.default_rng(0)
+counts = np.zeros((1000, 50_000))
+for row in counts:
+    row[rng.choice(50_000, 10, replace=False)] = 1
+found = attsvm.soft_labels(rng.standard_normal((1000, 64)) / 8, counts)
+sol = attsvm.solve_svm(found.data, found.selected)
+assert sol.status == "optimal" and sol.gap <= 1e-9 and sol.method == "newton", sol
+# The peak in kilobytes.  (ru_maxrss would count the parent's memory, too.)
+assert int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) < 4_000_000
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the peak of a process is read from /proc")
+def test_fifty_thousand_tokens_and_a_thousand_contexts():
+    subprocess.run([sys.executable, "-c", TARGET], check=True)
