@@ -11,11 +11,8 @@ def problem_of(case, loss="logistic"):
     return attsvm.Problem(case.data, case.y, attsvm.LinearHead(case.v), loss)
 
 
-def starts(case, trained, m=3, size=0.5):
-    dk, dz = case.data.dk, case.data.dz
-    if trained == "W":
-        return dict(W=size * case.rng.standard_normal((dk, dz)))
-    return {name: size * case.rng.standard_normal((d, m)) for name, d in (("K", dk), ("Q", dz))}
+def starts(case, size=0.5):
+    return dict(W=size * case.rng.standard_normal((case.data.dk, case.data.dz)))
 
 
 def test_a_sign_step_leaves_entries_without_gradient():
@@ -39,31 +36,24 @@ def test_a_spectral_step_has_the_rank_of_the_gradient():
     np.testing.assert_allclose(np.linalg.svd(run.W, compute_uv=False), [1, 0, 0, 0, 0], atol=1e-15)
 
 
-def test_adam_agrees_with_torch():
+@pytest.mark.parametrize(
+    ("rule", "theirs", "options"),
+    [
+        ("adam", "AdamW", dict(lr=0.01, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.1)),
+        ("adagrad", "Adagrad", dict(lr=0.3, eps=1e-4)),
+    ],
+)
+def test_steps_agree_with_torch(rule, theirs, options):
     """Gradients of ordinary size, PyTorch's own defaults."""
     torch = pytest.importorskip("torch")
     case = build_case("cross")
-    W = torch.tensor(starts(case, "W")["W"], requires_grad=True)
-    optimiser = torch.optim.AdamW([W], lr=0.01, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.1)
-    problem = problem_of(case)
-    start = W.detach().numpy().copy()
-    for _ in range(50):
-        W.grad = torch.from_numpy(problem.loss_and_grad(W.detach().numpy())[1])
-        optimiser.step()
-    run = attsvm.train(problem, start, rule="adam", lr=0.01, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.1, steps=50)
-    np.testing.assert_allclose(run.W, W.detach().numpy(), rtol=0, atol=1e-9)
-
-
-def test_adagrad_agrees_with_torch():
-    torch = pytest.importorskip("torch")
-    case = build_case("cross")
-    problem, start = problem_of(case), starts(case, "W")["W"]
+    problem, start = problem_of(case), starts(case)["W"]
     W = torch.tensor(start, requires_grad=True)
-    optimiser = torch.optim.Adagrad([W], lr=0.3, eps=1e-4)
+    optimiser = getattr(torch.optim, theirs)([W], **options)
     for _ in range(50):
         W.grad = torch.from_numpy(problem.loss_and_grad(W.detach().numpy())[1])
         optimiser.step()
-    run = attsvm.train(problem, start, rule="adagrad", lr=0.3, eps=1e-4, steps=50)
+    run = attsvm.train(problem, start, rule=rule, steps=50, **options)
     np.testing.assert_allclose(run.W, W.detach().numpy(), rtol=0, atol=1e-9)
 
 
@@ -116,7 +106,7 @@ def test_steps_in_a_metric_are_the_twins(kind, options, metric):
     dk, dz = case.data.dk, case.data.dz
     A, B = (np.diag(case.rng.uniform(0.5, 2, d)) + 0.1 for d in (dk, dz))
     chosen = case.rng.uniform(0.5, 2, (dk, dz)) if metric == "D" else (A, B)
-    start = starts(case, "W")
+    start = starts(case)
     run = attsvm.train(problem_of(case), **start, **options, metric=chosen, lr=0.1, steps=6, record=1)
     found = np.array([w for (w,) in twin.train(case, tuple(start.values()), 6, **options, metric=chosen)])
     np.testing.assert_allclose(run.weights, found, rtol=0, atol=1e-10)
@@ -124,7 +114,7 @@ def test_steps_in_a_metric_are_the_twins(kind, options, metric):
 
 def test_adam_without_memory_is_sign_descent():
     case = build_case("cross")
-    start = starts(case, "W")
+    start = starts(case)
     sign = attsvm.train(problem_of(case), **start, rule="sign", steps=30)
     adam = attsvm.train(problem_of(case), **start, rule="adam", betas=(0.0, 0.0), steps=30)
     np.testing.assert_allclose(adam.W, sign.W, rtol=0, atol=1e-12)
@@ -133,7 +123,7 @@ def test_adam_without_memory_is_sign_descent():
 def test_momentum_holds_in_the_limit_of_nothing():
     """Gradients far below what a double holds still have a direction, and so has their mean."""
     case = build_case("cross")
-    start = starts(case, "W", size=3000.0)
+    start = starts(case, 3000.0)
     run = attsvm.train(problem_of(case), **start, rule="normalized", lr=0.1, momentum=0.9, steps=20)
     assert run.log_grad_norm[-1] < -1000
     assert np.isfinite(run.W).all() and np.linalg.norm(run.W - start["W"]) > 0.5
