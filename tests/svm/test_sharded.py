@@ -1,7 +1,5 @@
 """The SVM of rows that several workers hold, threads here: certified from the raw tokens of all."""
 
-import threading
-
 import attsvm
 import numpy as np
 import pytest
@@ -189,31 +187,10 @@ def test_workers_that_ask_for_different_norms_are_told():
         assert isinstance(error, ValueError) and "same settings" in str(error)
 
 
-def all_workers(call, count=2):
+def all_workers(call):
     """What each of two threads, each a worker, raises."""
-    barrier, shelf, raised = threading.Barrier(count), [None] * count, [None] * count
-
-    def reduce_of(rank):
-        def reduce(array):
-            shelf[rank] = array.copy()
-            barrier.wait(30)
-            array[...] = sum(shelf)
-            barrier.wait(30)
-
-        return reduce
-
-    def work(rank):
-        try:
-            call(rank, reduce_of(rank))
-        except Exception as error:
-            raised[rank] = error
-
-    workers = [threading.Thread(target=work, args=(rank,)) for rank in range(count)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    return raised
+    network = Network(2)
+    return network.run([lambda rank=rank: call(rank, network.reduce) for rank in range(2)])
 
 
 @pytest.mark.parametrize("wrong", [[99] * 3, [0.5] * 3, [0, 0], "what"], ids=str)

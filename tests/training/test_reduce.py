@@ -2,9 +2,6 @@
 
 import re
 import secrets
-import shutil
-import subprocess
-import sys
 import threading
 from types import SimpleNamespace
 
@@ -356,55 +353,3 @@ def test_slots_that_clash_are_drawn_again(monkeypatch):
     network = Network(2)
     found = network.run([lambda: Workers(network.reduce).table([1.0]).tolist()] * 2)
     assert found == [[[1.0], [1.0]]] * 2 and all(slots[:-1] == [64, 512, 4096] for slots in drawn.values())
-
-
-PROGRAM = """
-import attsvm, numpy as np, sys
-{reducer}
-rng = np.random.default_rng(0)
-X, Z, y, v = rng.standard_normal((7, 6, 5)), rng.standard_normal((7, 4)), rng.choice([-1, 1], 7), rng.standard_normal(5)
-def problem(rows):
-    return attsvm.Problem(attsvm.cross_attention(X[rows], Z[rows]), y[rows], attsvm.LinearHead(v))
-mine = slice(0, 4) if rank == 0 else slice(4, 7)
-run = attsvm.train(problem(mine), steps=50, reduce=reduce)
-whole = attsvm.train(problem(slice(None)), steps=50)
-assert np.abs(run.W - whole.W).max() <= 1e-12 * np.abs(whole.W).max()
-print("ok", flush=True)
-{end}
-"""
-MPI = """
-from mpi4py import MPI
-comm = MPI.COMM_WORLD
-rank = comm.rank
-assert comm.size == 2
-reduce = lambda a: comm.Allreduce(MPI.IN_PLACE, a)
-"""
-GLOO = """
-import torch, torch.distributed as dist
-rank = int(sys.argv[2])
-dist.init_process_group("gloo", init_method="file://" + sys.argv[1], rank=rank, world_size=2)
-reduce = lambda a: dist.all_reduce(torch.from_numpy(a))
-"""
-
-
-@pytest.mark.peer
-def test_mpi(tmp_path):
-    pytest.importorskip("mpi4py")
-    if shutil.which("mpiexec") is None:
-        pytest.skip("needs mpiexec: pip install mpich")
-    path = tmp_path / "program.py"
-    path.write_text(PROGRAM.format(reducer=MPI, end=""))
-    command = ["mpiexec", "-n", "2", sys.executable, str(path)]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert run.stdout.count("ok") == 2, run.stderr  # their lines may mix
-
-
-@pytest.mark.peer
-@pytest.mark.slow
-def test_torch_distributed(tmp_path):
-    pytest.importorskip("torch.distributed")
-    path = tmp_path / "program.py"
-    path.write_text(PROGRAM.format(reducer=GLOO, end="dist.destroy_process_group()"))
-    command = [sys.executable, str(path), str(tmp_path / "store")]
-    workers = [subprocess.Popen([*command, rank], stdout=subprocess.PIPE, text=True) for rank in "01"]
-    assert [worker.communicate(timeout=300)[0].split() for worker in workers] == [["ok"], ["ok"]]

@@ -3,7 +3,6 @@
 import math
 import signal
 import sys
-import threading
 
 import attsvm
 import numpy as np
@@ -12,6 +11,7 @@ import reference
 import reference_rules
 from builders import build_case
 from interrupt import interrupt_after
+from network import Network
 
 RULES = ["normalized", "normalized jointly", "constant"]
 train_module = sys.modules["attsvm.training.train"]  # attsvm.train is the function
@@ -269,16 +269,8 @@ def test_threads_side_by_side_get_the_results_of_one(sphere):
     problems = [sphere(seed=seed).problem for seed in range(2)]
     expected = [attsvm.train(p, steps=20_000) for p in problems]
     for shared in (False, True):  # with problems of their own, and both on the same problem
-        found = [None, None]
-
-        def work(i, found=found, shared=shared):
-            found[i] = attsvm.train(problems[0 if shared else i], steps=20_000)
-
-        threads = [threading.Thread(target=work, args=(i,)) for i in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        chosen = [problems[0 if shared else i] for i in range(2)]
+        found = Network(2).run([lambda p=p: attsvm.train(p, steps=20_000) for p in chosen])
         for i in range(2):
             assert_same_run(found[i], expected[0 if shared else i])
 
