@@ -67,17 +67,6 @@ def test_processes(alone):
         same(alone, attsvm.replicate(experiment, 12, seed=4, progress=False))
 
 
-@pytest.mark.peer
-def test_dask(alone):
-    distributed = pytest.importorskip("distributed")
-    with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=2, dashboard_address=None) as cluster,
-        distributed.Client(cluster),
-        joblib.parallel_config("dask"),
-    ):
-        same(alone, attsvm.replicate(experiment, 12, seed=4, progress=False))
-
-
 def test_blas_has_one_thread_inside_and_what_it_had_outside():
     attsvm.set_num_threads(2)
     try:
