@@ -14,7 +14,7 @@ SOURCES = """base/arena base/threads linalg/cholesky linalg/gemm linalg/matrix l
 svm/certificate svm/rows svm/rows_build svm/active_set svm/solver svm/presolve svm/span svm/copies
 svm/row_generation
 svm/systems/cholesky_update svm/systems/schur_update svm/systems/gram
-svm/systems/compact_rows svm/systems/support_system svm/frobenius/coordinate_ascent svm/frobenius/block_ascent
+svm/systems/compact_rows svm/systems/newton_system svm/frobenius/coordinate_ascent svm/frobenius/block_ascent
 svm/frobenius/initial_support""".split()
 
 

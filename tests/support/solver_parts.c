@@ -13,7 +13,8 @@
 #include "svm/systems/cholesky_update.h"
 #include "svm/systems/gram.h"
 #include "svm/frobenius/initial_support.h"
-#include "svm/systems/support_system.h"
+#include "svm/systems/compact_rows.h"
+#include "svm/systems/newton_system.h"
 #include "solver_problem.h"
 
 /* One exchange for all sets: x [sets, m] of b [sets, m] on member [sum of sizes]; factors counts the new ones. */
@@ -38,33 +39,31 @@ int parts_exchange(double *x, ptrdiff_t *factors, const struct problem *p, const
     return end(&parts, status);
 }
 
-/* The systems of all sets, member [sum of sizes], from one compact copy: x [sets, m] of b [sets, m] by conjugate
- * gradients, factored [sets, m] by Cholesky; applied and preconditioned [sets, m] of x.  Of each row of these arrays
- * but ridge the first |S| numbers count, in the order of member. */
-int parts_support(double *x, double *factored, double *applied, double *preconditioned, const struct problem *p,
-                  const double *ridge, const double *b, const ptrdiff_t *member, const ptrdiff_t *sizes, ptrdiff_t sets,
-                  double tol)
+/* The systems of all sets, member [sum of sizes]: x [sets, m] of b [sets, m] by conjugate gradients on one compact
+ * copy, in `iterations` [sets]; factored [sets, m] by a factor. */
+int parts_support(double *x, ptrdiff_t *iterations, double *factored, const struct problem *p, const double *ridge,
+                  const double *b, const ptrdiff_t *member, const ptrdiff_t *sizes, ptrdiff_t sets, double tol)
 {
     struct parts parts;
     struct compact_rows compact;
+    struct newton_system newton;
     int status = begin(&parts, p, NULL, NULL);
     struct monitor monitor = {0};
-    ptrdiff_t m = parts.rows.count, iterations = 0;
-    compact_rows_init(&compact, &parts.arena);
+    ptrdiff_t m = parts.rows.count;
+    compact_rows_init(&compact, &parts.rows, ridge, &parts.arena);
+    if (status == STATUS_DONE)
+        status = newton_system_init(&newton, &parts.rows, &monitor, &parts.arena);
+    double *dW = arena_doubles(&parts.arena, p->dk, p->dz);
     for (ptrdiff_t i = 0; i < sets && status == STATUS_DONE; ++i) {
-        struct support_system support;
-        status = compact_rows_make_room(&compact, &parts.rows, member, sizes[i]);
+        status = compact_rows_solve(&compact, x + i * m, b + i * m, member, sizes[i], tol, m, iterations + i, &monitor);
+        for (ptrdiff_t k = 0; k < m; ++k)
+            newton.inverse[k] = NEWTON_SYSTEM_ABSENT;
+        for (ptrdiff_t j = 0; j < sizes[i]; ++j)
+            newton.inverse[member[j]] = ridge[member[j]];
         if (status == STATUS_DONE)
-            status = support_system_init(&support, &parts.rows, member, sizes[i], ridge, &compact, &parts.arena);
+            status = newton_system_factor(&newton);
         if (status == STATUS_DONE)
-            status = support_system_solve(&support, x + i * m, b + i * m, tol, m, &iterations, &monitor, &parts.arena);
-        if (status != STATUS_DONE)
-            break;
-        compact_rows_apply(&compact, applied + i * m, x + i * m);
-        compact_rows_precondition(&compact, preconditioned + i * m, x + i * m);
-        status = support_system_init(&support, &parts.rows, member, sizes[i], ridge, NULL, &parts.arena);
-        if (status == STATUS_DONE) /* at most three refinements: they need not reach the target */
-            support_system_solve(&support, factored + i * m, b + i * m, tol, 3, &iterations, &monitor, &parts.arena);
+            newton_system_solve(&newton, factored + i * m, dW, b + i * m, NULL);
         member += sizes[i];
     }
     return end(&parts, status);

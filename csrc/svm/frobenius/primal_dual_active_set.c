@@ -10,7 +10,6 @@
 #include "base/status.h"
 #include "linalg/vector.h"
 #include "svm/active_set.h"
-#include "svm/systems/support_system.h"
 
 #define EXCHANGES 60     /* systems per run */
 #define PROXIMAL 1e-9    /* ridge of dense systems, below the eigenvalues of a support with a margin of 1e-4 */
@@ -67,7 +66,7 @@ int primal_dual_active_set_init(struct primal_dual_active_set *s)
 void primal_dual_active_set_prepare(struct primal_dual_active_set *s)
 {
     schur_update_init(&s->schur, s->rows, s->ridge, s->arena);
-    compact_rows_init(&s->compact, s->arena);
+    compact_rows_init(&s->compact, s->rows, s->ridge, s->arena);
 }
 
 double primal_dual_active_set_price(struct primal_dual_active_set *s, const double *lambda, int signs_hold)
@@ -221,26 +220,11 @@ static int solve_dense(struct primal_dual_active_set *s, double eta, double *val
 /* w on S by conjugate gradients, only as exact as the run needs: `eta` of the largest right side. */
 static int solve_iteratively(struct primal_dual_active_set *s, double eta, double *value, int *negative)
 {
-    right_sides(s);
-    if (compact_rows_make_room(&s->compact, s->rows, s->member, s->size) != STATUS_DONE)
-        return STATUS_NO_MEMORY;
-    struct arena_mark mark = arena_mark(s->arena);
-    double *x = arena_doubles(s->arena, s->size, 1), *b = arena_doubles(s->arena, s->size, 1);
-    if (s->arena->failed)
-        return STATUS_NO_MEMORY;
-    for (ptrdiff_t i = 0; i < s->size; ++i) {
-        b[i] = s->b[s->member[i]];
-        x[i] = s->lambda[s->member[i]];
-    }
-    struct support_system support;
     ptrdiff_t patience = (ptrdiff_t)fmin(eta < 1e-9 ? 4 * PATIENCE : PATIENCE, (double)left(s));
-    int status = support_system_init(&support, s->rows, s->member, s->size, s->ridge, &s->compact, s->arena);
-    if (status == STATUS_DONE)
-        status = support_system_solve(&support, x, b, eta, patience, &s->answer->iterations, s->monitor, s->arena);
-    memset(s->w, 0, (size_t)s->rows->count * sizeof(double));
-    for (ptrdiff_t i = 0; i < s->size; ++i)
-        s->w[s->member[i]] = x[i];
-    arena_release(s->arena, mark);
+    right_sides(s);
+    memcpy(s->w, s->lambda, (size_t)s->rows->count * sizeof(double));
+    int status = compact_rows_solve(&s->compact, s->w, s->b, s->member, s->size, eta, patience, &s->answer->iterations,
+                                    s->monitor);
     if (status == STATUS_DONE)
         *value = evaluate_candidate(s, negative);
     return status;
