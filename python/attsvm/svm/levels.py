@@ -140,20 +140,24 @@ class _Problem:
         self, active: np.ndarray, sigma: float, g: np.ndarray, h: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray] | None:
         """dW and dt of Newton's step; None: too many rows are active."""
-        rows = [np.flatnonzero(kind) for kind in active]
-        if sum(len(a) ** 2 for a in rows) > LARGEST:
+        M, along, right, parts = len(h), g @ self.Z.T, -h, []
+        sizes = active.sum(axis=1)
+        if (sizes**2).sum() > LARGEST:
             return None
-        S, right, along, C = np.zeros((len(h), len(h))), -h, g @ self.Z.T, []
-        for k, a in enumerate(rows):
-            block = self.gram[a[:, None], a]
-            block.flat[:: len(a) + 1] += 1 / sigma
-            C.append(np.linalg.inv(block))
-            S[a[:, None], a] += self.n[k] * C[k]
-            right[a] -= self.n[k] * (C[k] @ along[k, a])
-        dt = np.linalg.solve(S, right)
+        S = np.zeros(M * M)
+        for size in np.unique(sizes[sizes > 0]):
+            k = np.flatnonzero(sizes == size)
+            a, k = active[k].nonzero()[1].reshape(len(k), size), k[:, None]
+            C = self.gram[a[:, :, None], a[:, None, :]]
+            C[:, np.arange(size), np.arange(size)] += 1 / sigma
+            C = np.linalg.inv(C)
+            np.add.at(S, (a[:, :, None] * M + a[:, None, :]).ravel(), (self.n[k, None] * C).ravel())
+            np.add.at(right, a.ravel(), -(self.n[k] * np.einsum("kij,kj->ki", C, along[k, a])).ravel())
+            parts.append((k, a, C))
+        dt = np.linalg.solve(S.reshape(M, M), right)
         du = np.zeros(active.shape)
-        for k, a in enumerate(rows):
-            du[k, a] = C[k] @ (along[k, a] + dt[a])
+        for k, a, C in parts:
+            du[k, a] = np.einsum("kij,kj->ki", C, along[k, a] + dt[a])
         return du @ self.Z - g, dt
 
     def _length(self, dW: np.ndarray, dt: np.ndarray, sigma: float, slope: float) -> float:
@@ -163,7 +167,7 @@ class _Problem:
         low, high, below, above, length = 0.0, 1.0, slope, 0.0, 1.0
         for _ in range(TRIES):
             u = self._cut(start + length * du)
-            here = linear + length * square + self.n @ (u * du).sum(axis=1) / sigma
+            here = linear + length * square + self.n @ np.einsum("kc,kc->k", u, du) / sigma
             if abs(here) <= FLAT * abs(slope) or (here < 0 and length == 1):
                 break
             if here < 0:
