@@ -24,21 +24,34 @@ INLINE ptrdiff_t first_of(const double *logit, ptrdiff_t T, double value)
     return first;
 }
 
-/* weight_t = exp(logit_t - offset), returns the sum. */
-INLINE double exponentials(double *weight, const double *logit, double offset, ptrdiff_t T)
+/* weight_t = exp(logit_t - offset), returns their sum; with scores also sum_t weight_t (score_t - score_a), and the
+ * least of them all. */
+INLINE double exponentials(double *restrict weight, const double *restrict logit, double offset, ptrdiff_t T,
+                           const double *restrict score, double score_a, double *lift, double *least)
 {
-    double sum[SIMD_LANES] = {0}, rest = 0;
+    double sum[SIMD_LANES] = {0}, lifts[SIMD_LANES] = {0}, smallest[SIMD_LANES], rest = 0, rest_lift = 0;
     ptrdiff_t t = 0;
+    for (int i = 0; i < SIMD_LANES; ++i)
+        smallest[i] = 1;
     for (; t + SIMD_LANES <= T; t += SIMD_LANES)
 #pragma omp simd
         for (int i = 0; i < SIMD_LANES; ++i) {
-            weight[t + i] = exponential_nonpositive(logit[t + i] - offset);
-            sum[i] += weight[t + i];
+            double w = exponential_nonpositive(logit[t + i] - offset);
+            weight[t + i] = w;
+            sum[i] += w;
+            lifts[i] += score != NULL ? w * (score[t + i] - score_a) : 0;
+            smallest[i] = w < smallest[i] ? w : smallest[i];
         }
+    *least = smallest[0];
+    for (int i = 1; i < SIMD_LANES; ++i)
+        *least = smallest[i] < *least ? smallest[i] : *least;
     for (; t < T; ++t) {
         weight[t] = exponential_nonpositive(logit[t] - offset);
         rest += weight[t];
+        rest_lift += score != NULL ? weight[t] * (score[t] - score_a) : 0;
+        *least = weight[t] < *least ? weight[t] : *least;
     }
+    *lift = simd_total(lifts) + rest_lift;
     return simd_total(sum) + rest;
 }
 
@@ -51,8 +64,8 @@ ptrdiff_t softmax_top(const double *logit, ptrdiff_t T)
 SIMD_DISPATCH
 ptrdiff_t softmax_probabilities(double *prob, const double *logit, ptrdiff_t T)
 {
-    double top = largest(logit, T);
-    double scale = 1.0 / exponentials(prob, logit, top, T);
+    double top = largest(logit, T), lift, least;
+    double scale = 1.0 / exponentials(prob, logit, top, T, NULL, 0, &lift, &least);
     for (ptrdiff_t t = 0; t < T; ++t)
         prob[t] *= scale;
     return first_of(logit, T, top);
@@ -70,24 +83,6 @@ INLINE double runner_up(const double *logit, const double *score, double top, do
     return best == -__builtin_inf() ? 0.0 : best;
 }
 
-/* weight_t *= scale, returns sum_t weight_t (g_t - g_a). */
-INLINE double normalized_lift(double *weight, const double *score, double scale, double g_a, ptrdiff_t T)
-{
-    double sum[SIMD_LANES] = {0}, rest = 0;
-    ptrdiff_t t = 0;
-    for (; t + SIMD_LANES <= T; t += SIMD_LANES)
-#pragma omp simd
-        for (int i = 0; i < SIMD_LANES; ++i) {
-            weight[t + i] *= scale;
-            sum[i] += weight[t + i] * (score[t + i] - g_a);
-        }
-    for (; t < T; ++t) {
-        weight[t] *= scale;
-        rest += weight[t] * (score[t] - g_a);
-    }
-    return simd_total(sum) + rest;
-}
-
 /* Below this the plain weights are close to underflow and are taken relative to the runner-up instead.  At -300 they
  * are 1e-130, whose squares (in norms) are still normal numbers. */
 #define NEAR_UNDERFLOW (-300.0)
@@ -96,18 +91,21 @@ SIMD_DISPATCH
 struct softmax softmax_backward(double *restrict c, double *restrict prob, const double *restrict logit,
                                 const double *restrict score, ptrdiff_t T)
 {
-    double top = largest(logit, T);
+    double top = largest(logit, T), shift = 0, lift, least;
     ptrdiff_t a = first_of(logit, T, top);
-    double total = exponentials(prob, logit, top, T), scale = 1.0 / total, g_a = score[a];
-    double gap = runner_up(logit, score, top, g_a, T), lift = 0, shift = 0;
+    double g_a = score[a], scale = 1.0 / exponentials(prob, logit, top, T, score, g_a, &lift, &least);
+    double gap = least < exponential_nonpositive(NEAR_UNDERFLOW) ? runner_up(logit, score, top, g_a, T) : 0;
     if (gap >= NEAR_UNDERFLOW) {
-        lift = normalized_lift(prob, score, scale, g_a, T);
-        for (ptrdiff_t t = 0; t < T; ++t)
+        lift *= scale;
+        for (ptrdiff_t t = 0; t < T; ++t) {
+            prob[t] *= scale;
             c[t] = prob[t] * ((score[t] - g_a) - lift);
+        }
     } else {
         /* Tokens that share a's score have prob_t (g_t - s.g) = -prob_t lift e^shift: they need no weight of
          * their own in the shifted scale, where they might overflow. */
         shift = gap;
+        lift = 0;
         for (ptrdiff_t t = 0; t < T; ++t) {
             prob[t] *= scale;
             c[t] = score[t] != g_a ? scale * exponential_nonpositive(logit[t] - top - shift) : 0.0;
