@@ -55,24 +55,16 @@ static void one_row(struct backward_rows *out, ptrdiff_t row, const struct backw
     const double *score = backward->scores + w->indptr[q];
     if (head != NULL) {
         const double *v = head->v + row % backward->runs * head->dv;
-        matrix_times_vector(backward->score, head->values + w->start[q] * head->dv, v, T, head->dv, NULL);
+        matrix_times_vector(backward->score, head->values + w->start[q] * head->dv, v, T, head->dv);
         for (ptrdiff_t t = 0; t < T; ++t)
             backward->score[t] *= head->y[q];
         score = backward->score;
     }
-    const double *X = w->keys != NULL ? w->keys + w->start[q] * w->dk : NULL;
-    const float *X32 = w->keys == NULL ? w->keys32 + w->start[q] * w->dk : NULL;
-    if (X != NULL)
-        matrix_times_vector(backward->logit, X, u, T, w->dk, next < 0 ? NULL : w->keys + next * w->dk);
-    else
-        matrix_times_vector_single(backward->logit, X32, u, T, w->dk, next < 0 ? NULL : w->keys32 + next * w->dk);
+    const void *X = windows_token(w, w->start[q]), *ahead = next < 0 ? NULL : windows_token(w, next);
+    matrix_keys_times_vector(backward->logit, X, w->keys == NULL, u, T, w->dk, ahead);
     struct softmax s = softmax_backward(backward->c, backward->prob, backward->logit, score, T);
     double *p = out->P + row * w->dk;
-    if (X != NULL)
-        matrix_weighted_differences(p, X, backward->c, s.top, T, w->dk, next < 0 ? NULL : w->keys + next * w->dk);
-    else
-        matrix_weighted_differences_single(p, X32, backward->c, s.top, T, w->dk,
-                                           next < 0 ? NULL : w->keys32 + next * w->dk);
+    matrix_weighted_differences(p, X, w->keys == NULL, backward->c, s.top, T, w->dk, ahead);
     if (head != NULL)
         matrix_transposed_times_vector(out->O + row * head->dv, head->values + w->start[q] * head->dv, backward->prob,
                                        T, head->dv);
@@ -111,7 +103,7 @@ static void repair(double *p, const struct backward *backward, const double *X, 
         return;
     for (ptrdiff_t t = 0; t < T; ++t)
         backward->c[t] = tile[t * PANEL];
-    matrix_weighted_differences(p, X, backward->c, a, T, dk, NULL);
+    matrix_weighted_differences(p, X, 0, backward->c, a, T, dk, NULL);
 }
 
 /* Up to sixteen rows, `row` the first, of a sequence with keys X (`deep` of them packed), of which they see T. */

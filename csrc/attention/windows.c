@@ -13,8 +13,7 @@ void windows_widen(double *restrict to, const float *restrict from, ptrdiff_t n)
 void windows_logits(double *l, const struct windows *w, const double *U, double *scratch)
 {
     for (ptrdiff_t q = 0; q < w->n_queries; ++q)
-        matrix_times_vector(l + w->indptr[q], windows_keys(w, q, scratch), U + q * w->dk, windows_length(w, q), w->dk,
-                            NULL);
+        matrix_times_vector(l + w->indptr[q], windows_keys(w, q, scratch), U + q * w->dk, windows_length(w, q), w->dk);
 }
 
 SIMD_DISPATCH
@@ -54,37 +53,25 @@ void windows_attended(double *O, const struct windows *w, const double *values, 
  * eight at once, which wins on shorter ones. */
 #define READ_ALONE 32
 
-/* product [count] of rows first .. first+count-1 of the values with v. */
-static void products(double *product, const double *values, const float *values32, ptrdiff_t first, ptrdiff_t count,
-                     ptrdiff_t dv, const double *v)
+/* product [count] of values [count,dv] with v. */
+static void products(double *product, const void *values, int single, ptrdiff_t count, ptrdiff_t dv, const double *v)
 {
     ptrdiff_t step = dv >= READ_ALONE ? 1 : count;
-    for (ptrdiff_t i = 0; i < count; i += step) {
-        if (values != NULL)
-            matrix_times_vector(product + i, values + (first + i) * dv, v, step, dv, NULL);
-        else
-            matrix_times_vector_single(product + i, values32 + (first + i) * dv, v, step, dv, NULL);
-    }
+    for (ptrdiff_t i = 0; i < count; i += step)
+        matrix_keys_times_vector(product + i, windows_row(values, i * dv, single), single, v, step, dv, NULL);
 }
 
-void windows_scores(double *scores, const struct windows *w, const double *values, const float *values32, ptrdiff_t dv,
-                    const double *y, const double *v, double *scratch)
+void windows_scores(double *scores, const struct windows *w, const void *values, int single, ptrdiff_t dv,
+                    const double *y, const double *v, ptrdiff_t next, double *scratch)
 {
-    products(scratch, values, values32, 0, w->tokens, dv, v);
+    if (scratch != NULL)
+        products(scratch, values, single, w->tokens, dv, v);
     for (ptrdiff_t q = 0; q < w->n_queries; ++q) {
-        double *score = scores + w->indptr[q], *token = scratch + w->start[q];
+        double *score = scores + w->indptr[q], *product = scratch != NULL ? scratch + w->start[q] : score;
+        if (scratch == NULL)
+            products(score, windows_row(values, w->start[q] * dv, single), single, windows_length(w, q), dv,
+                     v + q * next);
         for (ptrdiff_t t = 0; t < windows_length(w, q); ++t)
-            score[t] = y[q] * token[t];
-    }
-}
-
-void windows_scores_by_query(double *scores, const struct windows *w, const double *values, const float *values32,
-                             ptrdiff_t dv, const double *y, const double *v, ptrdiff_t next)
-{
-    for (ptrdiff_t q = 0; q < w->n_queries; ++q) {
-        double *score = scores + w->indptr[q];
-        products(score, values, values32, w->start[q], windows_length(w, q), dv, v + q * next);
-        for (ptrdiff_t t = 0; t < windows_length(w, q); ++t)
-            score[t] *= y[q];
+            score[t] = y[q] * product[t];
     }
 }

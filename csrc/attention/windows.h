@@ -36,6 +36,19 @@ static inline int windows_identity(const struct windows *w)
     return w->keys == NULL && w->keys32 == NULL;
 }
 
+/* Where number i of tokens in either precision is. */
+static inline const void *windows_row(const void *tokens, ptrdiff_t i, int single)
+{
+    return single ? (const void *)((const float *)tokens + i) : (const double *)tokens + i;
+}
+
+/* The key of a token in the precision of the keys: single where w->keys is NULL. */
+static inline const void *windows_token(const struct windows *w, ptrdiff_t token)
+{
+    int single = w->keys == NULL;
+    return windows_row(single ? (const void *)w->keys32 : w->keys, token * w->dk, single);
+}
+
 /* to [n] = from [n]. */
 void windows_widen(double *to, const float *from, ptrdiff_t n);
 
@@ -74,13 +87,10 @@ void windows_margins(double *margins, const struct windows *w, const double *U, 
 /* Attended vectors O [M,dv]: o_q = sum_t prob_qt values[start[q]+t], values [N,dv]. */
 void windows_attended(double *O, const struct windows *w, const double *values, ptrdiff_t dv, const double *prob);
 
-/* Scores [entries]: y_q v . values[start[q]+t] with one v [dv] for all queries, so that each value is read once however
- * many windows it is in.  values [N,dv] are given in either precision, the other NULL; scratch [N]. */
-void windows_scores(double *scores, const struct windows *w, const double *values, const float *values32, ptrdiff_t dv,
-                    const double *y, const double *v, double *scratch);
-
-/* The same, window by window, with the vector v + q next for query q: next is dv, or 0 for one they share. */
-void windows_scores_by_query(double *scores, const struct windows *w, const double *values, const float *values32,
-                             ptrdiff_t dv, const double *y, const double *v, ptrdiff_t next);
+/* Scores [entries]: y_q v_q . values[start[q]+t], values [N,dv] in either precision, with the vector v + q next for
+ * query q.  With scratch [N], of one v for all queries (next 0), each value is read once however many windows it is
+ * in. */
+void windows_scores(double *scores, const struct windows *w, const void *values, int single, ptrdiff_t dv,
+                    const double *y, const double *v, ptrdiff_t next, double *scratch);
 
 #endif

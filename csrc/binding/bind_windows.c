@@ -70,17 +70,15 @@ static int attended(struct bind_call *call)
 static int scores(struct bind_call *call)
 {
     const struct windows *w = call->w;
-    int single = bind_single(&call->in[1]), shared = PyArray_NDIM((PyArrayObject *)call->in[3].object) == 1;
+    int shared = PyArray_NDIM((PyArrayObject *)call->in[3].object) == 1;
     int each_token_once = shared && w->tokens <= windows_entries(w); /* not of a few sequences of many */
-    const double *values = single ? NULL : call->in[1].data, *y = call->in[2].data, *v = call->in[3].data;
-    const float *values32 = single ? call->in[1].data : NULL;
-    double *scratch = each_token_once ? arena_doubles(&call->arena, w->tokens, 1) : NULL, *out = call->out[0].data;
+    double *scratch = each_token_once ? arena_doubles(&call->arena, w->tokens, 1) : NULL;
     ptrdiff_t dv = call->size['v'];
-    if (!each_token_once)
-        windows_scores_by_query(out, w, values, values32, dv, y, v, shared ? 0 : dv);
-    else if (scratch != NULL)
-        windows_scores(out, w, values, values32, dv, y, v, scratch);
-    return call->arena.failed ? STATUS_NO_MEMORY : STATUS_DONE;
+    if (call->arena.failed)
+        return STATUS_NO_MEMORY;
+    windows_scores(call->out[0].data, w, call->in[1].data, bind_single(&call->in[1]), dv, call->in[2].data,
+                   call->in[3].data, shared ? 0 : dv, scratch);
+    return STATUS_DONE;
 }
 
 struct bind_entry bind_windows_table[] = {

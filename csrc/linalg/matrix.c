@@ -75,16 +75,13 @@ INLINE void logits(double *logit, const void *X, const double *u, ptrdiff_t T, p
 }
 
 SIMD_DISPATCH
-void matrix_times_vector(double *logit, const double *X, const double *u, ptrdiff_t T, ptrdiff_t d, const double *next)
+void matrix_keys_times_vector(double *logit, const void *X, int single, const double *u, ptrdiff_t T, ptrdiff_t d,
+                              const void *next)
 {
-    logits(logit, X, u, T, d, next, 0);
-}
-
-SIMD_DISPATCH
-void matrix_times_vector_single(double *logit, const float *X, const double *u, ptrdiff_t T, ptrdiff_t d,
-                                const float *next)
-{
-    logits(logit, X, u, T, d, next, 1);
+    if (!single)
+        logits(logit, X, u, T, d, next, 0);
+    else
+        logits(logit, X, u, T, d, next, 1);
 }
 
 SIMD_DISPATCH
@@ -145,17 +142,13 @@ INLINE void weighted_differences(double *restrict p, const void *restrict X, con
 }
 
 SIMD_DISPATCH
-void matrix_weighted_differences(double *p, const double *X, const double *c, ptrdiff_t a, ptrdiff_t T, ptrdiff_t d,
-                                 const double *next)
+void matrix_weighted_differences(double *p, const void *X, int single, const double *c, ptrdiff_t a, ptrdiff_t T,
+                                 ptrdiff_t d, const void *next)
 {
-    weighted_differences(p, X, c, a, T, d, next, 0);
-}
-
-SIMD_DISPATCH
-void matrix_weighted_differences_single(double *p, const float *X, const double *c, ptrdiff_t a, ptrdiff_t T,
-                                        ptrdiff_t d, const float *next)
-{
-    weighted_differences(p, X, c, a, T, d, next, 1);
+    if (!single)
+        weighted_differences(p, X, c, a, T, d, next, 0);
+    else
+        weighted_differences(p, X, c, a, T, d, next, 1);
 }
 
 void matrix_gemm(enum matrix_op op_a, enum matrix_op op_b, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, double alpha,
@@ -193,7 +186,7 @@ void matrix_rows_times_rows(double *C, const double *A, const double *B, ptrdiff
         matrix_gemm(MATRIX_PLAIN, MATRIX_TRANSPOSED, m, n, k, 1.0, A, k, B, k, 0.0, C, n);
     else
         for (ptrdiff_t i = 0; i < m; ++i)
-            matrix_times_vector(C + i * n, B, A + i * k, n, k, NULL);
+            matrix_times_vector(C + i * n, B, A + i * k, n, k);
 }
 
 void matrix_product(double *C, const double *A, const double *B, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k)

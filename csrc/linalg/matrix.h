@@ -15,23 +15,23 @@ struct monitor;
 
 enum matrix_op { MATRIX_PLAIN, MATRIX_TRANSPOSED };
 
-/* logit [T] = X u, X [T,d]; equal tokens get equal logits.  `next`: keys [T,d] that will be read soon, whose first half
- * is prefetched meanwhile, or NULL. */
-void matrix_times_vector(double *logit, const double *X, const double *u, ptrdiff_t T, ptrdiff_t d, const double *next);
+/* logit [T] = X u, X [T,d] in double precision or, `single`, converted as it is read; equal tokens get equal logits.
+ * `next`: keys [T,d] that will be read soon, whose first half is prefetched meanwhile, or NULL. */
+void matrix_keys_times_vector(double *logit, const void *X, int single, const double *u, ptrdiff_t T, ptrdiff_t d,
+                              const void *next);
 
-/* The same of keys in single precision, converted as they are read. */
-void matrix_times_vector_single(double *logit, const float *X, const double *u, ptrdiff_t T, ptrdiff_t d,
-                                const float *next);
+static inline void matrix_times_vector(double *out, const double *X, const double *u, ptrdiff_t T, ptrdiff_t d)
+{
+    matrix_keys_times_vector(out, X, 0, u, T, d, NULL);
+}
 
 /* p [d] = X^T c, c [T]. */
 void matrix_transposed_times_vector(double *p, const double *X, const double *c, ptrdiff_t T, ptrdiff_t d);
 
 /* p [d] = sum_t c_t (x_t - x_a): X^T c for a c that sums to zero, without its cancellation; tokens equal to x_a
- * add exactly nothing.  `next`: as above; its second half is prefetched. */
-void matrix_weighted_differences(double *p, const double *X, const double *c, ptrdiff_t a, ptrdiff_t T, ptrdiff_t d,
-                                 const double *next);
-void matrix_weighted_differences_single(double *p, const float *X, const double *c, ptrdiff_t a, ptrdiff_t T,
-                                        ptrdiff_t d, const float *next);
+ * add exactly nothing.  X and `next`: as above; the second half of `next` is prefetched. */
+void matrix_weighted_differences(double *p, const void *X, int single, const double *c, ptrdiff_t a, ptrdiff_t T,
+                                 ptrdiff_t d, const void *next);
 
 /* C [m,n] = A B^T, A [m,k], B [n,k]: plain loops when tiny, else OpenBLAS. */
 void matrix_rows_times_rows(double *C, const double *A, const double *B, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k);

@@ -53,33 +53,23 @@ double vector_largest(const double *a, ptrdiff_t n)
 
 /* Without their sign the bits of numbers are ordered as the numbers are, infinity above them and NaN above it: one
  * maximum of integers finds both the largest and what is not finite. */
-SIMD_DISPATCH
-double vector_magnitude(const double *a, ptrdiff_t n)
-{
-    int64_t top = 0, bits;
-    for (ptrdiff_t i = 0; i < n; ++i) {
-        memcpy(&bits, a + i, sizeof bits);
-        bits &= INT64_MAX;
-        top = bits > top ? bits : top;
+#define MAGNITUDE(name, number, integer, without_sign) \
+    SIMD_DISPATCH \
+    double name(const number *a, ptrdiff_t n) \
+    { \
+        integer top = 0, bits; \
+        for (ptrdiff_t i = 0; i < n; ++i) { \
+            memcpy(&bits, a + i, sizeof bits); \
+            bits &= without_sign; \
+            top = bits > top ? bits : top; \
+        } \
+        number largest; \
+        memcpy(&largest, &top, sizeof largest); \
+        return (double)largest; \
     }
-    double largest;
-    memcpy(&largest, &top, sizeof largest);
-    return largest;
-}
 
-SIMD_DISPATCH
-double vector_magnitude_single(const float *a, ptrdiff_t n)
-{
-    int32_t top = 0, bits;
-    for (ptrdiff_t i = 0; i < n; ++i) {
-        memcpy(&bits, a + i, sizeof bits);
-        bits &= INT32_MAX;
-        top = bits > top ? bits : top;
-    }
-    float largest;
-    memcpy(&largest, &top, sizeof largest);
-    return (double)largest;
-}
+MAGNITUDE(vector_magnitude, double, int64_t, INT64_MAX)
+MAGNITUDE(vector_magnitude_single, float, int32_t, INT32_MAX)
 
 int vector_is_zero(const double *a, ptrdiff_t n)
 {

@@ -134,7 +134,7 @@ void coordinates_apply(double *a, const struct coordinates_packed *s, const doub
     matrix_gemm(MATRIX_PLAIN, MATRIX_TRANSPOSED, s->n, s->p, s->q, 1.0, s->z, s->q, W, ldw, 0.0, V, s->p);
     for (ptrdiff_t i = 0; i < s->n; ++i) {
         ptrdiff_t from = s->first[i];
-        matrix_times_vector(a + from, s->delta + from * s->p, V + i * s->p, s->first[i + 1] - from, s->p, NULL);
+        matrix_times_vector(a + from, s->delta + from * s->p, V + i * s->p, s->first[i + 1] - from, s->p);
     }
 }
 

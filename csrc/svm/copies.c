@@ -51,8 +51,8 @@ static void parts(struct part *part, const struct rows *rows, ptrdiff_t k)
     part[0] = (struct part){rows->rhs + k, sizeof(double)};
     part[1] = (struct part){rows->equal + k, 1};
     part[2] = (struct part){w->queries + q * w->dz, (size_t)w->dz * sizeof(double)};
-    part[3] = (struct part){w->keys != NULL ? (const void *)(w->keys + t * w->dk) : w->keys32 + t * w->dk, size};
-    part[4] = (struct part){w->keys != NULL ? (const void *)(w->keys + a * w->dk) : w->keys32 + a * w->dk, size};
+    part[3] = (struct part){windows_token(w, t), size};
+    part[4] = (struct part){windows_token(w, a), size};
 }
 
 static int is_same(const struct part *a, const struct part *b)

@@ -32,7 +32,7 @@ static void extend(struct growing *g)
         if (!(vector_norm(rest, d) > PARALLEL))
             continue;
         for (int again = 0; again < 2 && g->rank > 0; ++again) {
-            matrix_times_vector(part, g->basis, rest, g->rank, d, NULL);
+            matrix_times_vector(part, g->basis, rest, g->rank, d);
             matrix_transposed_times_vector(sum, g->basis, part, g->rank, d);
             vector_add(rest, -1, sum, d);
         }

@@ -43,7 +43,7 @@ double excess_log(const struct objective *objective, const double *U, const stru
         double best = score[0], shift;
         for (ptrdiff_t t = 1; t < T; ++t)
             best = fmax(best, score[t]);
-        matrix_times_vector(work->l, X, U + q * w->dk, T, w->dk, NULL);
+        matrix_times_vector(work->l, X, U + q * w->dk, T, w->dk);
         double mantissa = shortfall(&shift, work->l, score, best, work->e, T);
         double value = loss_log_excess(objective->loss, best, mantissa, shift);
         if (isnan(value)) /* logits beyond double precision */

@@ -89,7 +89,7 @@ static void attend(void *context, ptrdiff_t first, ptrdiff_t last, int worker)
             double *o = work->O + q * d + (output->concatenate ? h * dv : 0), *one = summed ? scratch->one : o;
             double *prob = V != NULL ? scratch->weight : one;
             if (X != NULL)
-                matrix_times_vector(logit, X, work->U + (h * w->n_queries + q) * w->dk, T, w->dk, NULL);
+                matrix_times_vector(logit, X, work->U + (h * w->n_queries + q) * w->dk, T, w->dk);
             softmax_probabilities(prob, logit, T);
             if (V != NULL)
                 matrix_transposed_times_vector(one, V, prob, T, dv);
@@ -119,14 +119,14 @@ static void attend_backward(void *context, ptrdiff_t first, ptrdiff_t last, int 
             if (h == 0 || output->concatenate) { /* summed, all attention heads have the same scores */
                 const double *g = work->gradient + q * d + (output->concatenate ? h * dv : 0);
                 if (V != NULL)
-                    matrix_times_vector(scratch->score, V, g, T, dv, NULL);
+                    matrix_times_vector(scratch->score, V, g, T, dv);
                 for (ptrdiff_t t = 0; t < T; ++t)
                     scratch->score[t] = output->y[q] * (V != NULL ? scratch->score[t] : g[t]);
             }
             double *c = work->logit_c != NULL ? work->logit_c + h * windows_entries(w) + w->indptr[q] : scratch->c;
             struct softmax s = softmax_backward(c, scratch->weight, logit, scratch->score, T);
             if (X != NULL)
-                matrix_weighted_differences(p, X, c, s.top, T, w->dk, NULL);
+                matrix_weighted_differences(p, X, 0, c, s.top, T, w->dk, NULL);
             else
                 memcpy(p, c, (size_t)T * sizeof(double));
             if (work->top != NULL)

@@ -31,7 +31,7 @@ int frobenius_row_ascent(struct svm_answer *answer, const struct rows *rows, con
             const double *z = w->queries + q * w->dz;
             if (m == 0)
                 continue;
-            matrix_times_vector(u, W, z, w->dk, w->dz, NULL);
+            matrix_times_vector(u, W, z, w->dk, w->dz);
             rows_token_margins(need, rows, q, u, rows->token + from, rows->length + from, m);
             for (ptrdiff_t i = 0; i < m; ++i) {
                 need[i] = rows->equal[from + i] ? -INFINITY : rows->rhs[from + i] - need[i];

@@ -187,7 +187,7 @@ static void margins_part(void *context, ptrdiff_t begin, ptrdiff_t end, int work
     for (ptrdiff_t q = begin; q < end; ++q) {
         ptrdiff_t from = r->first[q], m = r->first[q + 1] - from;
         double *out = loop->out + from;
-        matrix_times_vector(out, r->D + r->slot[q] * dk, r->V + q * dk, m, dk, NULL);
+        matrix_times_vector(out, r->D + r->slot[q] * dk, r->V + q * dk, m, dk);
         for (ptrdiff_t k = 0; k < m; ++k)
             out[k] += r->ridge[r->row[r->slot[q] + k]] * loop->x[from + k];
     }

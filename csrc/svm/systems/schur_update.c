@@ -101,8 +101,8 @@ static int add_columns(struct schur_update *e, const ptrdiff_t *changed, ptrdiff
             continue;
         }
         rows_delta(delta, rows, k);
-        matrix_times_vector(column, e->D, delta, n, dk, NULL);
-        matrix_times_vector(k_z, e->Z, rows->w->queries + rows->query[k] * dz, e->query[n - 1] + 1, dz, NULL);
+        matrix_times_vector(column, e->D, delta, n, dk);
+        matrix_times_vector(k_z, e->Z, rows->w->queries + rows->query[k] * dz, e->query[n - 1] + 1, dz);
         for (ptrdiff_t i = 0; i < n; ++i)
             column[i] *= k_z[e->query[i]];
     }
