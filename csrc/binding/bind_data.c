@@ -34,9 +34,18 @@ const struct windows *bind_windows(PyObject *capsule)
     return holder != NULL ? &holder->w : NULL;
 }
 
-/* A holder of windows, their start and stop still to be filled, which keeps the arrays; NULL with an exception set. */
-static struct holder *new_holder(struct windows w, PyObject *keys, PyObject *queries)
+/* A holder of windows on keys (N, dk), or the first N of the identity where they are None, and queries (M, dz), which
+ * it keeps, start and stop still to be filled; NULL with an exception set. */
+static struct holder *new_holder(PyObject *keys, PyObject *queries, ptrdiff_t N)
 {
+    PyArrayObject *X = (PyArrayObject *)keys, *Z = (PyArrayObject *)queries;
+    struct windows w = {.tokens = N, .dk = N, .n_queries = PyArray_DIM(Z, 0), .dz = PyArray_DIM(Z, 1)};
+    w.queries = PyArray_DATA(Z);
+    if (keys != Py_None) {
+        w.tokens = PyArray_DIM(X, 0);
+        w.dk = PyArray_DIM(X, 1);
+        *(PyArray_TYPE(X) == NPY_FLOAT ? (const void **)&w.keys32 : (const void **)&w.keys) = PyArray_DATA(X);
+    }
     if (w.tokens > INT_MAX || w.n_queries > INT_MAX || w.dk > INT_MAX || w.dz > INT_MAX || w.dk < 1 || w.dz < 1
         || w.n_queries < 1) {
         PyErr_SetString(PyExc_ValueError, "the data are empty, or have more rows or columns than a BLAS int holds");
@@ -83,16 +92,8 @@ static PyObject *new_capsule(struct holder *holder)
 /* Keys None: the identity, all of which every query sees. */
 static int windows(struct bind_call *call)
 {
-    const struct bind_value *keys = &call->in[0];
     const ptrdiff_t *start = call->in[2].data, *stop = call->in[3].data, M = call->size['M'];
-    struct windows w = {.n_queries = M, .dz = call->size['z'], .queries = call->in[1].data};
-    w.tokens = keys->data != NULL ? call->size['N'] : M > 0 ? stop[0] : 0;
-    w.dk = keys->data != NULL ? call->size['k'] : w.tokens;
-    if (keys->data != NULL && bind_single(keys))
-        w.keys32 = keys->data;
-    else
-        w.keys = keys->data;
-    struct holder *holder = new_holder(w, keys->object, call->in[1].object);
+    struct holder *holder = new_holder(call->in[0].object, call->in[1].object, M > 0 ? stop[0] : 0);
     if (holder != NULL) {
         memcpy(holder->index, start, (size_t)M * sizeof(ptrdiff_t));
         memcpy(holder->index + M, stop, (size_t)M * sizeof(ptrdiff_t));
@@ -140,20 +141,13 @@ static PyObject *below_each_other(PyArrayObject *array)
 }
 
 /* n sequences of T tokens and S queries each, where every query sees its sequence, or the part up to itself. */
-static PyObject *new_rectangle(PyArrayObject *keys, PyArrayObject *queries, ptrdiff_t T, ptrdiff_t S, int causal)
+static PyObject *new_rectangle(PyObject *keys, PyObject *queries, ptrdiff_t T, ptrdiff_t S, int causal)
 {
-    struct windows w = {.tokens = PyArray_DIM(keys, 0), .dk = PyArray_DIM(keys, 1), .queries = PyArray_DATA(queries)};
-    w.n_queries = PyArray_DIM(queries, 0);
-    w.dz = PyArray_DIM(queries, 1);
-    if (PyArray_TYPE(keys) == NPY_FLOAT)
-        w.keys32 = PyArray_DATA(keys);
-    else
-        w.keys = PyArray_DATA(keys);
-    struct holder *holder = new_holder(w, (PyObject *)keys, (PyObject *)queries);
+    struct holder *holder = new_holder(keys, queries, 0);
     if (holder == NULL)
         return NULL;
-    ptrdiff_t *start = holder->index, *stop = start + w.n_queries;
-    for (ptrdiff_t q = 0, first = 0; q < w.n_queries; first += T)
+    ptrdiff_t M = holder->w.n_queries, *start = holder->index, *stop = start + M;
+    for (ptrdiff_t q = 0, first = 0; q < M; first += T)
         for (ptrdiff_t s = 0; s < S; ++s, ++q) {
             start[q] = first;
             stop[q] = first + (causal ? s + 1 : T);
@@ -179,7 +173,7 @@ static int plain_windows(struct bind_call *call)
         double of_keys = magnitude((PyArrayObject *)keys);
         double of_queries = X == Z ? of_keys : magnitude((PyArrayObject *)queries);
         if (isfinite(of_keys) && isfinite(of_queries)) {
-            PyObject *capsule = new_rectangle((PyArrayObject *)keys, (PyArrayObject *)queries, T, S, causal);
+            PyObject *capsule = new_rectangle(keys, queries, T, S, causal);
             Py_DECREF(Py_None);
             call->out[0].object = capsule == NULL ? NULL
                                                   : Py_BuildValue("NOOdd", capsule, keys, queries, of_keys, of_queries);

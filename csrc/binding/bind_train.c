@@ -137,18 +137,12 @@ static ptrdiff_t total(const struct piece *pieces)
     return n;
 }
 
-static void gather(double *flat, const struct piece *pieces)
+/* All of them one after the other to `flat`, or back. */
+static void move(double *flat, const struct piece *pieces, int back)
 {
     for (int i = 0; i < N_PIECES; flat += pieces[i++].n)
         if (pieces[i].n > 0)
-            memcpy(flat, pieces[i].data, (size_t)pieces[i].n * sizeof(double));
-}
-
-static void scatter(const struct piece *pieces, const double *flat)
-{
-    for (int i = 0; i < N_PIECES; flat += pieces[i++].n)
-        if (pieces[i].n > 0)
-            memcpy(pieces[i].data, flat, (size_t)pieces[i].n * sizeof(double));
+            memcpy(back ? pieces[i].data : flat, back ? flat : pieces[i].data, (size_t)pieces[i].n * sizeof(double));
 }
 
 /* Python gets copies: it may keep them longer than the call lives.  Where one loss of any worker and run is not finite,
@@ -176,11 +170,11 @@ static int combine(void *context, int status, struct gradient *gradient)
     PyObject *first = bind_new_doubles(&flat, total(arrays), -1), *second = bind_new_doubles(&some, total(numbers), -1);
     PyObject *done = NULL;
     if (first != NULL && second != NULL) {
-        gather(flat, arrays);
-        gather(some, numbers);
+        move(flat, arrays, 0);
+        move(some, numbers, 0);
         done = PyObject_CallFunctionObjArgs(callbacks->combine, first, second, NULL);
-        scatter(arrays, flat);
-        scatter(numbers, some);
+        move(flat, arrays, 1);
+        move(some, numbers, 1);
     }
     int refused = done == NULL;
     Py_XDECREF(done);
