@@ -74,7 +74,7 @@ int spectral_gradient(double *x, double *value, double reach, ptrdiff_t *iterati
         if (slope < 0)
             t = p->search != NULL ? p->search(value, d, slope, allowed, p->context)
                                   : halve(value, trial, x, d, slope, allowed, p);
-        if (t == 0) /* stagnation at rounding level */
+        if (t == 0 || !(vector_dot(x, x, n) < sqrt(DBL_MAX))) /* stagnation at rounding level; no minimum is near */
             return STATUS_ITERATION_LIMIT;
         vector_add(x, t, d, n);
         recent[k % MEMORY] = *value;
