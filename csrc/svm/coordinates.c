@@ -138,18 +138,6 @@ void coordinates_apply(double *a, const struct coordinates_packed *s, const doub
     }
 }
 
-int coordinates_add_broken(unsigned char *chosen, ptrdiff_t *size, const struct coordinates *g, const double *a,
-                           double slack)
-{
-    ptrdiff_t before = *size;
-    for (ptrdiff_t k = 0; k < g->m; ++k)
-        if (!chosen[k] && a[k] < g->b[k] + slack * g->largest) {
-            chosen[k] = 1;
-            ++*size;
-        }
-    return *size > before;
-}
-
 double coordinates_gap(const double *b, const unsigned char *equal, const double *a, const double *lambda, ptrdiff_t m,
                        double size, double top)
 {

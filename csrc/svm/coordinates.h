@@ -54,11 +54,6 @@ void coordinates_adjoint(double *M, const struct coordinates_packed *packed, con
 /* a [packed m] = A(W), W [p, ldw >= q]; V [packed n,p] is scratch. */
 void coordinates_apply(double *a, const struct coordinates_packed *packed, const double *W, ptrdiff_t ldw, double *V);
 
-/* Rows outside the working set, chosen [m], whose margins a [m] are below b + slack (a part of the largest b) join it
- * and are counted in *size.  Nonzero: there were any. */
-int coordinates_add_broken(unsigned char *chosen, ptrdiff_t *size, const struct coordinates *g, const double *a,
-                           double slack);
-
 /* Relative gap of a W with margins a [m] and ||W||_* <= size against lambda [m] with ||M|| = top; infinite where
  * W misses a row or b . lambda is not positive. */
 double coordinates_gap(const double *b, const unsigned char *equal, const double *a, const double *lambda, ptrdiff_t m,

@@ -14,7 +14,6 @@
 #define EPOCHS 60      /* of each */
 #define FEW_JOIN 2e-3  /* ... until fewer rows join, as a part of the working set */
 #define CLEARLY 1e-2   /* rows that join in them are below what they must reach by more than this part */
-#define FIRST 1        /* rows a query brings beside them: those of least margin */
 #define ROWS_AT_ONCE 4 /* broken rows that a query adds in one round, at most */
 #define MOST_ROUNDS 60 /* each but the last adds a row, and few are ever needed */
 #define ROUGH_TOL 1e-3 /* gap of a round while rows are still joining */
@@ -24,39 +23,12 @@ struct generation {
     unsigned char *chosen; /* (m) in the working set */
     ptrdiff_t size;        /* rows chosen */
     double *margin;        /* (m) of the W at hand */
-    double *need;          /* (longest) how far rows of one query are below what they must reach */
     double *U;             /* (M, dk) scratch of the rows' operators */
 };
 
-/* Rows of query q whose margin is below rhs - tol |rhs|, the `most` furthest below; returns how many joined. */
-static ptrdiff_t join(struct generation *g, ptrdiff_t q, ptrdiff_t most, double tol, double noise)
+static ptrdiff_t join(struct generation *g, ptrdiff_t most, double part, double noise)
 {
-    const struct rows *rows = g->rows;
-    ptrdiff_t from = rows->first[q], m = rows->first[q + 1] - from, joined = 0;
-    for (ptrdiff_t i = 0; i < m; ++i) {
-        ptrdiff_t k = from + i;
-        double below = rows->rhs[k] - g->margin[k];
-        int broken = !g->chosen[k] && below > tol * fabs(rows->rhs[k]) + noise;
-        g->need[i] = broken ? below : -INFINITY;
-    }
-    for (; joined < most; ++joined) {
-        ptrdiff_t worst = 0;
-        for (ptrdiff_t i = 1; i < m; ++i)
-            worst = g->need[i] > g->need[worst] ? i : worst;
-        if (m == 0 || g->need[worst] == -INFINITY)
-            break;
-        g->chosen[from + worst] = 1;
-        g->need[worst] = -INFINITY;
-    }
-    return joined;
-}
-
-/* All queries; returns how many rows joined. */
-static ptrdiff_t join_all(struct generation *g, ptrdiff_t most, double tol, double noise)
-{
-    ptrdiff_t joined = 0;
-    for (ptrdiff_t q = 0; q < g->rows->w->n_queries; ++q)
-        joined += join(g, q, most, tol, noise);
+    ptrdiff_t joined = rows_join(g->chosen, g->rows, g->rows->rhs, g->margin, part, noise, most);
     g->size += joined;
     return joined;
 }
@@ -159,7 +131,7 @@ static int first_rounds(struct svm_answer *answer, struct generation *g, const s
             return status < 0 || status == STATUS_INTERRUPTED ? status : STATUS_DONE;
         rows_adjoint(answer->W, g->rows, answer->lambda, g->U);
         rows_apply(g->margin, g->rows, answer->W, g->U);
-        if ((double)join_all(g, ROWS_AT_ONCE, CLEARLY, 0) < FEW_JOIN * (double)g->size)
+        if ((double)join(g, ROWS_AT_ONCE, CLEARLY, 0) < FEW_JOIN * (double)g->size)
             break;
     }
     return STATUS_DONE;
@@ -177,7 +149,6 @@ int row_generation_solve(struct svm_answer *answer, const struct rows *rows, con
     struct generation g = {.rows = rows};
     g.chosen = arena_take(arena, rows->count, 1);
     g.margin = arena_doubles(arena, rows->count, 1);
-    g.need = arena_doubles(arena, rows->w->longest, 1);
     g.U = arena_doubles(arena, rows->w->n_queries, rows->w->dk);
     if (arena->failed)
         return STATUS_NO_MEMORY;
@@ -185,7 +156,7 @@ int row_generation_solve(struct svm_answer *answer, const struct rows *rows, con
     if (status != STATUS_DONE && status != STATUS_ITERATION_LIMIT)
         return status < 0 ? status : solver_conclude(answer, rows, options, NORM_FROBENIUS, status, arena);
     status = STATUS_DONE;
-    join_all(&g, FIRST, -1e300, 0);
+    join(&g, 1, 0, -INFINITY); /* and of each query the row of least margin */
     if (rows->count >= ROW_GENERATION_DEAR)
         status = first_rounds(answer, &g, options, monitor, arena);
     if (status != STATUS_DONE)
@@ -200,7 +171,7 @@ int row_generation_solve(struct svm_answer *answer, const struct rows *rows, con
                 return status < 0 ? status : solver_conclude(answer, rows, options, NORM_FROBENIUS, status, arena);
             rows_apply(g.margin, rows, answer->W, g.U);
             double size = vector_norm(answer->W, rows->w->dk * rows->w->dz);
-            if (join_all(&g, ROWS_AT_ONCE, fmax(inner.tol, options->tol) / 4, CERTIFICATE_ROUNDING * size) > 0)
+            if (join(&g, ROWS_AT_ONCE, fmax(inner.tol, options->tol) / 4, CERTIFICATE_ROUNDING * size) > 0)
                 break;
             if (inner.tol <= options->tol / 2)
                 return solver_conclude(answer, rows, options, NORM_FROBENIUS, STATUS_ITERATION_LIMIT, arena);

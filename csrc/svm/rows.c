@@ -1,5 +1,6 @@
 #include "svm/rows.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/arena.h"
@@ -250,6 +251,28 @@ void rows_gram_column(double *column, double *delta, double *U, const struct row
             U[q * w->dk + i] = product * delta[i];
     }
     rows_apply_transformed(column, rows, U);
+}
+
+ptrdiff_t rows_join(unsigned char *chosen, const struct rows *rows, const double *b, const double *margin, double part,
+                    double noise, ptrdiff_t most)
+{
+    ptrdiff_t joined = 0;
+    for (ptrdiff_t q = 0; q < rows->w->n_queries; ++q)
+        for (ptrdiff_t i = 0, worst = 0; i < most && worst >= 0; ++i) {
+            double furthest = -INFINITY;
+            worst = -1;
+            for (ptrdiff_t k = rows->first[q]; k < rows->first[q + 1]; ++k) {
+                double below = b[k] - margin[k];
+                if (!chosen[k] && below > furthest && below > part * fabs(b[k]) + noise) {
+                    furthest = below;
+                    worst = k;
+                }
+            }
+            if (worst >= 0)
+                chosen[worst] = 1;
+            joined += worst >= 0;
+        }
+    return joined;
 }
 
 double rows_ridge(const struct rows *rows, ptrdiff_t k, double C)

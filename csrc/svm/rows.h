@@ -69,6 +69,11 @@ int rows_gram(double *G, double *D, double *Z, ptrdiff_t *z, const struct rows *
 /* column [m] of the Gram matrix A A^*, that of row k; delta [dk] and U [M,dk] are scratch. */
 void rows_gram_column(double *column, double *delta, double *U, const struct rows *rows, ptrdiff_t k);
 
+/* Rows outside a working set, chosen [m], whose margin [m] is below b [m] by more than part |b| + noise join it, of
+ * each query those furthest below, `most` of them; returns how many. */
+ptrdiff_t rows_join(unsigned char *chosen, const struct rows *rows, const double *b, const double *margin, double part,
+                    double noise, ptrdiff_t most);
+
 /* What a soft margin C, a price of C (b - margin)_+^2 for each entry, adds to the diagonal of A A^* at row k:
  * 1 / (2 C length_k^2); 0 of equality rows, and where C is 0: the rows are hard. */
 double rows_ridge(const struct rows *rows, ptrdiff_t k, double C);

@@ -12,6 +12,7 @@
 #include "svm/methods.h"
 
 #define SLACK 5e-2 /* rows outside the set with less slack (of the largest b) join */
+#define AT_ONCE 16 /* of a query, at most: of long windows few are active */
 #define DOUBT 1e-2 /* multiplier to slack of rows that may be active */
 #define SPARE 0.5  /* of the tolerance: the certificate is computed again, with rounding */
 
@@ -26,13 +27,10 @@ struct search {
     const struct ball_norm *norm;
     enum svm_norm name;
     struct monitor *monitor;
-    double gap;                     /* of the best pair below, over all rows */
-    double *start, *W;              /* (p,q) the Frobenius answer; the best pair: */
-    double *lambda;                 /* (m) */
+    struct polish_pair best, tried; /* by their gap over all rows; of those concluded, by the true gap */
+    double *start;                  /* (p,q) the Frobenius answer */
     double *a, *trial;              /* (m) scratch */
     double *U;                      /* (n,p) scratch */
-    struct polish_pair pair;        /* of the polish */
-    struct polish_pair tried;       /* of the least true gap concluded so far */
     unsigned char *chosen, *active; /* (m) the working set; polish.h's of the best pair */
     unsigned char *support;         /* (m) scratch of the polish */
     ptrdiff_t size;                 /* rows chosen */
@@ -40,9 +38,10 @@ struct search {
 
 static int init_search(struct search *f, const struct coordinates *g, struct arena *arena)
 {
-    ARENA_DOUBLES(arena, g->p, g->q, &f->start, &f->W, &f->pair.W, &f->tried.W);
-    ARENA_DOUBLES(arena, g->m, 1, &f->lambda, &f->a, &f->trial, &f->pair.lambda, &f->tried.lambda);
-    f->tried.gap = INFINITY;
+    ARENA_DOUBLES(arena, g->p, g->q, &f->start, &f->best.W, &f->tried.W);
+    ARENA_DOUBLES(arena, g->m, 1, &f->best.lambda, &f->a, &f->trial, &f->tried.lambda);
+    f->best.gap = f->tried.gap = INFINITY;
+    f->best.most = f->options->max_iter;
     f->U = arena_doubles(arena, g->n, g->p);
     f->chosen = arena_take(arena, g->m, 1);
     f->active = arena_take(arena, g->m, 1);
@@ -59,6 +58,14 @@ static void first_set(struct search *f, const struct coordinates *g)
     f->size = coordinates_first(f->chosen, g, f->answer, f->a, f->U);
 }
 
+static void set_pair(struct polish_pair *pair, const double *W, const double *lambda, double gap,
+                     const struct coordinates *g)
+{
+    pair->gap = gap;
+    memcpy(pair->W, W, (size_t)(g->p * g->q) * sizeof(double));
+    memcpy(pair->lambda, lambda, (size_t)g->m * sizeof(double));
+}
+
 /* The best point of the working set against all rows. */
 static void compare(struct search *f, const struct loop *s, const struct coordinates *g)
 {
@@ -70,11 +77,10 @@ static void compare(struct search *f, const struct loop *s, const struct coordin
     }
     rows_apply(f->a, g->rows, s->best.W, f->U);
     double gap = coordinates_gap(g->b, g->rows->equal, f->a, f->trial, g->m, s->best.size, s->best.top);
-    if (!(gap < f->gap))
+    if (!(gap < f->best.gap))
         return;
-    f->gap = f->monitor->gap = gap;
-    memcpy(f->W, s->best.W, (size_t)(g->p * g->q) * sizeof(double));
-    memcpy(f->lambda, f->trial, (size_t)g->m * sizeof(double));
+    f->monitor->gap = gap;
+    set_pair(&f->best, s->best.W, f->trial, gap, g);
     memcpy(f->active, g->rows->equal, (size_t)g->m);
     for (ptrdiff_t k = 0; k < s->set.m; ++k)
         if (!s->set.equal[k]) {
@@ -87,47 +93,48 @@ static void compare(struct search *f, const struct loop *s, const struct coordin
  * What stays open is the best of all that was tried, the Frobenius W included. */
 static int conclude(struct search *f, const struct coordinates *g, int stopped, struct arena *arena)
 {
-    const double *W[] = {f->W, f->W, f->start, f->tried.W};
-    const double *lambda[] = {f->trial, f->lambda, f->lambda, f->tried.lambda};
+    const struct polish_pair *best = &f->best;
+    const double *W[] = {best->W, best->W, f->start, f->tried.W};
+    const double *lambda[] = {f->trial, best->lambda, best->lambda, f->tried.lambda};
     int status = STATUS_ITERATION_LIMIT;
     for (ptrdiff_t k = 0; k < g->m; ++k)
-        f->trial[k] = f->active[k] == 1 ? f->lambda[k] : 0;
-    for (int i = isfinite(f->gap) ? 0 : 3; i < 4; ++i) {
+        f->trial[k] = f->active[k] == 1 ? best->lambda[k] : 0;
+    for (int i = isfinite(best->gap) ? 0 : 3; i < 4; ++i) {
         if (i == 3 && !isfinite(f->tried.gap)) /* the Frobenius answer stays */
             memcpy(f->tried.W, f->start, (size_t)(g->p * g->q) * sizeof(double));
         coordinates_answer(f->answer, g, W[i], lambda[i]);
         status = solver_conclude(f->answer, g->rows, f->options, f->name, stopped, arena);
         if (status <= STATUS_INFEASIBLE)
             return status;
-        if (i < 3 && f->answer->bound.gap < f->tried.gap) {
-            f->tried.gap = f->answer->bound.gap;
-            memcpy(f->tried.W, W[i], (size_t)(g->p * g->q) * sizeof(double));
-            memcpy(f->tried.lambda, lambda[i], (size_t)g->m * sizeof(double));
-        }
+        if (i < 3 && f->answer->bound.gap < f->tried.gap)
+            set_pair(&f->tried, W[i], lambda[i], f->answer->bound.gap, g);
     }
-    f->gap = INFINITY; /* the estimate was wrong */
+    f->best.gap = INFINITY; /* the estimate was wrong */
     return status;
 }
 
 /* The norm's polish from the best pair. */
 static int polish(struct search *f, const struct coordinates *g, double tol, struct arena *arena)
 {
-    if (f->norm->polish == NULL || !isfinite(f->gap))
+    double before = f->best.gap;
+    if (f->norm->polish == NULL || !isfinite(before))
         return STATUS_ITERATION_LIMIT;
-    memcpy(f->pair.W, f->W, (size_t)(g->p * g->q) * sizeof(double));
-    f->pair.gap = f->gap;
-    f->pair.most = f->options->max_iter;
-    memcpy(f->pair.lambda, f->lambda, (size_t)g->m * sizeof(double));
     memcpy(f->support, f->active, (size_t)g->m);
-    int status = f->norm->polish(&f->pair, f->support, g, tol, &f->answer->iterations, f->monitor, arena);
-    if (f->pair.gap < f->gap) {
-        f->gap = f->monitor->gap = f->pair.gap;
-        memcpy(f->W, f->pair.W, (size_t)(g->p * g->q) * sizeof(double));
-        memcpy(f->lambda, f->pair.lambda, (size_t)g->m * sizeof(double));
+    int status = f->norm->polish(&f->best, f->support, g, tol, &f->answer->iterations, f->monitor, arena);
+    if (f->best.gap < before) {
+        f->monitor->gap = f->best.gap;
         for (ptrdiff_t k = 0; k < g->m; ++k)
-            f->active[k] = g->rows->equal[k] || f->lambda[k] != 0;
+            f->active[k] = g->rows->equal[k] || f->best.lambda[k] != 0;
     }
     return status;
+}
+
+/* Rows with less than this slack; how many. */
+static ptrdiff_t join(struct search *f, const struct coordinates *g, double slack)
+{
+    ptrdiff_t joined = rows_join(f->chosen, g->rows, g->b, f->a, 0, -slack * g->largest, AT_ONCE);
+    f->size += joined;
+    return joined;
 }
 
 /* STATUS_DONE: certified; STATUS_ITERATION_LIMIT: not, though the set may have grown. */
@@ -144,17 +151,17 @@ static int solve_on_set(struct search *f, struct loop *s, const struct coordinat
         compare(f, s, g);
         if (status == STATUS_INTERRUPTED || status < 0)
             return status;
-        int polished = f->gap > tolerance && *iterations < most ? polish(f, g, tolerance, arena) : STATUS_DONE;
+        int polished = f->best.gap > tolerance && *iterations < most ? polish(f, g, tolerance, arena) : STATUS_DONE;
         if (polished == STATUS_INTERRUPTED || polished < 0)
             return polished;
-        if (f->gap <= tolerance && (polished = conclude(f, g, status, arena)) <= STATUS_INFEASIBLE)
+        if (f->best.gap <= tolerance && (polished = conclude(f, g, status, arena)) <= STATUS_INFEASIBLE)
             return polished == STATUS_INFEASIBLE ? STATUS_ITERATION_LIMIT : polished;
-        if (stage + 2 < STAGES && coordinates_add_broken(f->chosen, &f->size, g, f->a, SLACK)) {
+        if (stage + 2 < STAGES && join(f, g, SLACK) > 0) {
             status = loop_choose(s, f->chosen, arena);
             --stage;
         }
     }
-    coordinates_add_broken(f->chosen, &f->size, g, f->a, 0);
+    join(f, g, 0);
     return status == STATUS_DONE ? STATUS_ITERATION_LIMIT : status; /* not on all rows */
 }
 
@@ -163,8 +170,7 @@ static int solve(struct svm_answer *answer, const struct rows *rows, const struc
 {
     struct coordinates g;
     struct loop s;
-    struct search f = {
-        .answer = answer, .options = options, .norm = norm, .name = name, .monitor = monitor, .gap = INFINITY};
+    struct search f = {.answer = answer, .options = options, .norm = norm, .name = name, .monitor = monitor};
     int status = coordinates_frobenius(answer, rows, options, name, monitor, arena);
     if (status != STATUS_DONE && status != STATUS_ITERATION_LIMIT)
         return status;

@@ -45,37 +45,24 @@ static int init(struct capped *s, const struct coordinates *g, ptrdiff_t r, stru
     return arena->failed ? STATUS_NO_MEMORY : STATUS_DONE;
 }
 
-/* The rows held, to a = b. */
-static int restore(struct capped *s, struct arena *arena)
+/* The rows held, to a = b.  Returns ||S(lambda) Y|| / ||Y||, 0 at a stationary point, infinite without memory. */
+static double restore(struct capped *s, const double *lambda, struct arena *arena)
 {
+    const struct coordinates *g = s->g;
+    ptrdiff_t size = (g->p + g->q) * s->r;
     struct arena_mark mark = arena_mark(arena);
     struct coordinates_packed rows;
     struct schur schur;
-    if (coordinates_pack(&rows, s->g, s->held, 0, arena) != STATUS_DONE)
-        return STATUS_NO_MEMORY;
-    schur_init(&schur, &rows, arena);
-    if (arena->failed || schur_restore(s->Y, s->r, &rows, &schur, arena) != STATUS_DONE)
-        return STATUS_NO_MEMORY;
-    arena_release(arena, mark);
-    return STATUS_DONE;
-}
-
-/* ||S(lambda) Y|| / ||Y||, 0 at a stationary point, with the multipliers of the augmented Lagrangian. */
-static double residual(struct capped *s, const struct nuclear_augmented_lagrangian *lagrange, struct arena *arena)
-{
-    const struct coordinates *g = s->g;
-    ptrdiff_t p = g->p, q = g->q, r = s->r, size = (p + q) * r;
-    struct arena_mark mark = arena_mark(arena);
-    struct coordinates_packed rows;
-    double *lambda = arena_zeros(arena, g->m, 1);
     if (coordinates_pack(&rows, g, s->held, 0, arena) != STATUS_DONE)
         return INFINITY;
+    schur_init(&schur, &rows, arena);
+    if (arena->failed || schur_restore(s->Y, s->r, &rows, &schur, arena) != STATUS_DONE)
+        return INFINITY;
     for (ptrdiff_t i = 0; i < rows.m; ++i)
-        lambda[i] = lagrange->lambda[rows.row[i]];
-    coordinates_adjoint(s->M, &rows, lambda, s->V);
+        schur.right[i] = lambda[rows.row[i]];
+    coordinates_adjoint(s->M, &rows, schur.right, s->V);
     memcpy(s->step, s->Y, (size_t)size * sizeof(double));
-    matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, p, r, q, -1.0, s->M, q, s->Y + p * r, r, 1.0, s->step, r);
-    matrix_gemm(MATRIX_TRANSPOSED, MATRIX_PLAIN, q, r, p, -1.0, s->M, q, s->Y, r, 1.0, s->step + p * r, r);
+    schur_swap(s->step, -1, s->M, s->Y, 1, g->p, g->q, s->r);
     arena_release(arena, mark);
     return vector_norm(s->step, size) / vector_norm(s->Y, size);
 }
@@ -106,9 +93,9 @@ static int descend(struct svm_answer *answer, struct capped *s, struct nuclear_a
     memcpy(s->Y, lagrange->Y, (size_t)((g->p + g->q) * s->r) * sizeof(double));
     for (ptrdiff_t k = 0; k < g->m; ++k)
         s->held[k] = g->rows->equal[k] || lagrange->lambda[k] > 0;
-    if (restore(s, arena) != STATUS_DONE)
+    int stationary = restore(s, lagrange->lambda, arena) <= STATIONARY;
+    if (arena->failed)
         return STATUS_NO_MEMORY;
-    int stationary = residual(s, lagrange, arena) <= STATIONARY;
     return certify(answer, s, options, stationary ? STATUS_STATIONARY : STATUS_ITERATION_LIMIT, arena);
 }
 
@@ -136,7 +123,8 @@ int nuclear_capped(struct svm_answer *answer, const struct rows *rows, const str
         return status;
     memcpy(s.Y, lagrange.Y, (size_t)((g.p + g.q) * r) * sizeof(double));
     memcpy(s.held, rows->equal, (size_t)rows->count);
-    if (restore(&s, arena) != STATUS_DONE)
+    restore(&s, lagrange.lambda, arena);
+    if (arena->failed)
         return STATUS_NO_MEMORY;
     status = certify(answer, &s, options, STATUS_ITERATION_LIMIT, arena);
     return status <= STATUS_DONE ? status : descend(answer, &s, &lagrange, options, monitor, arena);

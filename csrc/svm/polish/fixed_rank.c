@@ -89,17 +89,6 @@ static int choose(struct newton *s)
     return s->inside->failed ? STATUS_NO_MEMORY : STATUS_DONE;
 }
 
-/* out = Y - [A Q; A^T K] for `minus` 1, [A Q; A^T K] for 0. */
-static void swap_blocks(double *out, const struct newton *s, const double *A, int minus)
-{
-    ptrdiff_t p = s->g->p, q = s->g->q, r = s->r;
-    double alpha = minus ? -1 : 1, beta = minus;
-    if (minus)
-        memcpy(out, s->Y, (size_t)((p + q) * r) * sizeof(double));
-    matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, p, r, q, alpha, A, q, s->Y + p * r, r, beta, out, r);
-    matrix_gemm(MATRIX_TRANSPOSED, MATRIX_PLAIN, q, r, p, alpha, A, q, s->Y, r, beta, out + p * r, r);
-}
-
 /* M, S Y, a, top and residual of the present lambda, Y and S.  Not zero: not finite, or no memory. */
 static int evaluate(struct newton *s)
 {
@@ -108,7 +97,8 @@ static int evaluate(struct newton *s)
     for (ptrdiff_t k = 0; k < s->chosen.m; ++k)
         s->multiplier[k] = s->lambda[s->chosen.row[k]];
     coordinates_adjoint(s->M, &s->chosen, s->multiplier, s->U);
-    swap_blocks(s->SY, s, s->M, 1);
+    memcpy(s->SY, s->Y, (size_t)size * sizeof(double));
+    schur_swap(s->SY, -1, s->M, s->Y, 1, p, q, r);
     matrix_product(s->zQ, g->rows->w->queries, s->Y + p * r, g->n, r, q);
     matrix_rows_times_rows(s->U, s->zQ, s->Y, g->n, p, r);
     rows_apply_transformed(s->a, g->rows, s->U);
@@ -162,7 +152,7 @@ static int advance(struct newton *s, double ridge)
         right[k] += chosen->b[k] - s->a[chosen->row[k]];
     cholesky_solve(m, schur->H, right);
     coordinates_adjoint(s->M, chosen, right, s->U);
-    swap_blocks(s->step, s, s->M, 0);
+    schur_swap(s->step, 1, s->M, s->Y, 0, p, q, r);
     vector_add(s->step, -1, s->SY, N * r);
     schur_apply(s->TSY, &s->slack, s->step, r, s->half);
     vector_add(s->Y, 1, s->TSY, N * r);

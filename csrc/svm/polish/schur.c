@@ -66,6 +66,13 @@ void schur_apply(double *out, const struct schur_slack *slack, const double *V, 
     matrix_columns_times_columns(out + p * r, slack->F, half, q, r, q);
 }
 
+void schur_swap(double *out, double alpha, const double *A, const double *Y, double beta, ptrdiff_t p, ptrdiff_t q,
+                ptrdiff_t r)
+{
+    matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, p, r, q, alpha, A, q, Y + p * r, r, beta, out, r);
+    matrix_gemm(MATRIX_TRANSPOSED, MATRIX_PLAIN, q, r, p, alpha, A, q, Y, r, beta, out + p * r, r);
+}
+
 /* H = XDD o PZZ + PDD o XZZ + XDZ_kj PDZ_li + PDZ_kj XDZ_li for rows k of query i, l of query j, with XDD in H,
  * PDD in G, and the result in G; lower triangles. */
 SIMD_DISPATCH
@@ -148,8 +155,7 @@ int schur_restore(double *Y, ptrdiff_t r, const struct coordinates_packed *g, st
             break;
         cholesky_solve(g->m, s->H, s->right);
         coordinates_adjoint(M, g, s->right, U);
-        matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, p, r, q, 1.0, M, q, Y + p * r, r, 0.0, step, r);
-        matrix_gemm(MATRIX_TRANSPOSED, MATRIX_PLAIN, q, r, p, 1.0, M, q, Y, r, 0.0, step + p * r, r);
+        schur_swap(step, 1, M, Y, 0, p, q, r);
         vector_add(Y, 1, step, size);
     }
     arena_release(arena, mark);

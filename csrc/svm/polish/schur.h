@@ -37,6 +37,10 @@ int schur_slack(struct schur_slack *slack, const double *M, double c);
 /* out [p+q,r] = P V, from the roots of P; half [q,r] is scratch. */
 void schur_apply(double *out, const struct schur_slack *slack, const double *V, ptrdiff_t r, double *half);
 
+/* out [p+q,r] = alpha [A Q; A^T K] + beta out,  A [p,q], Y = [K; Q]. */
+void schur_swap(double *out, double alpha, const double *A, const double *Y, double beta, ptrdiff_t p, ptrdiff_t q,
+                ptrdiff_t r);
+
 /* H = L L^T of the Schur matrix with X = Y Y^T, Y [p+q,r], and `ridge` of its own diagonal added, or more of it if need
  * be.  0, or positive when no ridge was enough. */
 int schur_factor(struct schur *schur, const struct coordinates_packed *g, const double *Y, ptrdiff_t r,
