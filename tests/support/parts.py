@@ -23,11 +23,11 @@ class Problem(ctypes.Structure):
     _fields_ += [(name, ctypes.c_void_p) for name in ("X", "Z", "reference")]
 
 
-def build(out):
+def build(out, sources=SOURCES, support=("solver_parts", "solver_tries"), more=()):
     """The library of these sources, of the support's C and of plain loops for the BLAS."""
-    support = [TESTS / "support" / f"{name}.c" for name in ("solver_parts", "solver_tries", "plain_blas")]
-    files = [*(CSRC / f"{name}.c" for name in SOURCES), *support]
-    flags = ["-std=gnu11", "-O0", "-fopenmp-simd", "-fPIC", "-shared", "-DATTSVM_NO_SIMD_DISPATCH", f"-I{CSRC}"]
+    own = [TESTS / "support" / f"{name}.c" for name in (*support, "plain_blas")]
+    files = [*(CSRC / f"{name}.c" for name in sources), *own]
+    flags = ["-std=gnu11", "-O0", "-fopenmp-simd", "-fPIC", "-shared", "-DATTSVM_NO_SIMD_DISPATCH", f"-I{CSRC}", *more]
     subprocess.run(["gcc", *flags, *files, "-o", out, "-lm", "-lpthread"], check=True)
     return ctypes.CDLL(out)
 

@@ -13,6 +13,11 @@ int blas_svd(ptrdiff_t m, ptrdiff_t n, double *A, double *U, double *s, double *
     return -1; /* linked, never called */
 }
 
+int blas_cholesky_inverse(ptrdiff_t n, double *L)
+{
+    return -1; /* linked, never called */
+}
+
 void blas_gemm(enum matrix_op op_a, enum matrix_op op_b, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, double alpha,
                const double *A, ptrdiff_t lda, const double *B, ptrdiff_t ldb, double beta, double *C, ptrdiff_t ldc)
 {

@@ -27,11 +27,6 @@ static const struct {
 #define COLUMNS 8 /* and 0.7 sqrt|S|: half more than the rank has been, wherever tried */
 #define SPARE 0.5 /* of b; rows whose margin exceeds b by more after round one are dropped */
 
-/* Evaluations of the first round, and the part of all that are allowed, from which on the interior point is quicker:
- * all rounds take about six times as many.  Of 75 random problems, 57 with at most 34 took .3 to 1.3 times its time
- * (but one 1.5, one 3), and 18 with 39 or more .85 to 11. */
-#define MANY 36
-
 #define NEAR 0.5 /* a start whose least margin is this part of the mean one is worth a polish */
 
 /* State of one call. */
@@ -125,7 +120,8 @@ static int resume(struct svm_answer *answer, const struct rows *rows, const stru
 static int solve(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, int if_quick,
                  struct monitor *monitor, struct arena *arena)
 {
-    ptrdiff_t many = options->max_iter > MANY * MANY ? options->max_iter / MANY : MANY;
+    ptrdiff_t many = options->max_iter > FACTORED_LOOSE * FACTORED_LOOSE ? options->max_iter / FACTORED_LOOSE
+                                                                         : FACTORED_LOOSE;
     struct arena_mark mark = arena_mark(arena);
     int status = STATUS_UNDECIDED;
     answer->iterations = 0;

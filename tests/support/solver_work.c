@@ -1,0 +1,92 @@
+/* What a solve costs, by counting: every method that policy.c calls is wrapped (gcc -Wl,--wrap), and its iterations are
+ * added up, each at the multiplications of an iteration of its kind.  test_policy.py compares. */
+#include "base/monitor.h"
+#include "base/status.h"
+#include "linalg/vector.h"
+#include "solver_problem.h"
+#include "svm/methods.h"
+
+/* Multiplications one by one take this many times as long as those of a factor. */
+#define SLOWER 3
+
+static double work;
+
+static double least(double a, double b)
+{
+    return a < b ? a : b;
+}
+
+/* A row's margin, and a product of W with a query. */
+static double of_ascent(const struct rows *rows, const struct svm_answer *answer)
+{
+    (void)answer;
+    double M = (double)rows->w->n_queries, dk = (double)rows->w->dk;
+    return 2 * (dk * least((double)rows->count, 8 * M) + M * dk * (double)rows->w->dz);
+}
+
+static double of_evaluation(const struct rows *rows, const struct svm_answer *answer)
+{
+    (void)answer;
+    double n = (double)(rows->w->dk + rows->w->dz);
+    return 4 * ((double)(rows->count * rows->w->dk) + (double)rows->w->n_queries * n * n / 4);
+}
+
+static double of_step(const struct rows *rows, const struct svm_answer *answer)
+{
+    double support = (double)vector_nonzeros(answer->lambda, rows->count);
+    return (double)rows->count * (support / 2 + (double)rows->w->dk);
+}
+
+static double of_system(const struct rows *rows, const struct svm_answer *answer)
+{
+    (void)answer;
+    double m = (double)rows->count, dk = (double)rows->w->dk, D = dk * (double)rows->w->dz;
+    double by_rows = m * m * (m / 3 + dk), M = (double)rows->w->n_queries;
+    return least(by_rows, M * D * D / 2 + m * dk * dk + D * D * D / 3) / SLOWER;
+}
+
+#define WORK_LIST(WORK) \
+    WORK(frobenius_active, of_step) \
+    WORK(frobenius_block, of_ascent) \
+    WORK(frobenius_block_if_loose, of_ascent) \
+    WORK(frobenius_block_soft, of_ascent) \
+    WORK(frobenius_gradient, of_ascent) \
+    WORK(frobenius_interior, of_system) \
+    WORK(frobenius_newton_soft, of_system) \
+    WORK(frobenius_newton_soft_if_quick, of_system) \
+    WORK(nuclear_factored, of_evaluation) \
+    WORK(nuclear_factored_if_quick, of_evaluation) \
+    WORK(nuclear_interior, of_system)
+
+#define WRAP(method, cost) \
+    svm_method __real_##method, __wrap_##method; \
+    int __wrap_##method(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, \
+                        struct monitor *monitor, struct arena *arena) \
+    { \
+        int status = __real_##method(answer, rows, options, monitor, arena); \
+        work += (double)(1 + answer->iterations) * cost(rows, answer); \
+        return status; \
+    }
+WORK_LIST(WRAP)
+
+/* The method's status; *spent: the work of it and of all that it calls. */
+static int measure(svm_method *method, ptrdiff_t limit, double *spent, const struct problem *p, double soft)
+{
+    struct parts parts;
+    struct monitor monitor = {0};
+    begin(&parts, p, NULL, NULL);
+    struct svm_options options = {.tol = 1e-6, .p = 2, .soft = soft, .max_iter = limit};
+    struct svm_answer answer = {.W = arena_zeros(&parts.arena, p->dk, p->dz),
+                                .lambda = arena_zeros(&parts.arena, parts.rows.count, 1)};
+    work = 0;
+    int status = method(&answer, &parts.rows, &options, &monitor, &parts.arena);
+    *spent = work;
+    return end(&parts, status);
+}
+
+#define MEASURE(name, norm, word, problems, limit, purpose) \
+    int work_##name(double *spent, const struct problem *p, double soft) \
+    { \
+        return measure(name, limit, spent, p, soft); \
+    }
+METHOD_LIST(MEASURE)
