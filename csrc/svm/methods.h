@@ -14,14 +14,12 @@
     METHOD(frobenius_auto, NORM_FROBENIUS, "auto", "hard soft", 0, "the methods below in the order of its table") \
     METHOD(frobenius_active, NORM_FROBENIUS, "active", "hard", 1000000, \
            "dual active set, exact and finite: few rows, or a small support") \
-    METHOD(frobenius_block, NORM_FROBENIUS, "block", "hard", 1000000, \
+    METHOD(frobenius_block, NORM_FROBENIUS, "block", "hard soft", 1000000, \
            "block-coordinate ascent and primal-dual active set: many rows, loose problems") \
     METHOD(frobenius_gradient, NORM_FROBENIUS, "gradient", "hard", 20000, \
            "projected gradient on the dual: the plain reference") \
     METHOD(frobenius_interior, NORM_FROBENIUS, "interior", "hard soft", 200, \
            "interior point: tight problems, rows >> unknowns") \
-    METHOD(frobenius_block_soft, NORM_FROBENIUS, "block", "soft", 1000000, \
-           "the same as block on the soft margin, which is never infeasible") \
     NORM_LIST(METHOD_OF_NORM, METHOD) \
     METHOD(nuclear_factored, NORM_NUCLEAR, "factored", "hard", 20000, \
            "augmented Lagrangian in factors, polished at fixed rank: large problems") \

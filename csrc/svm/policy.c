@@ -188,12 +188,12 @@ static int plan_soft(struct solver_step *steps, const struct rows *rows, const s
 {
     struct size s = size_of(rows);
     int large = s.smaller > DENSE, tight = s.bits > TIGHT && !large && options->start == NULL, n = 0;
-    struct solver_step block = STEP("block", frobenius_block_soft), interior = STEP("interior", frobenius_interior);
+    struct solver_step block = STEP("block", frobenius_block), interior = STEP("interior", frobenius_interior);
     if (!large)
         block.max_iter = block_budget(rows, SYSTEMS * system_cost(rows));
     if (!tight || s.unknowns > ACTIVE_UNKNOWNS) {
         steps[n] = block;
-        steps[n++].solve = large || options->start != NULL ? frobenius_block_soft : frobenius_block_if_loose;
+        steps[n++].solve = large || options->start != NULL ? frobenius_block : frobenius_block_if_loose;
     }
     if (large)
         return n;

@@ -125,8 +125,7 @@ static int first_rounds(struct svm_answer *answer, struct generation *g, const s
         inner.max_iter = answer->iterations + EPOCHS;
         if (options->max_iter > 0 && inner.max_iter > options->max_iter)
             return STATUS_DONE;
-        int status = solve_part(answer, g, &inner, options->soft > 0 ? frobenius_block_soft : frobenius_block, monitor,
-                                arena);
+        int status = solve_part(answer, g, &inner, frobenius_block, monitor, arena);
         if (status != STATUS_ITERATION_LIMIT && status != STATUS_UNDECIDED)
             return status < 0 || status == STATUS_INTERRUPTED ? status : STATUS_DONE;
         rows_adjoint(answer->W, g->rows, answer->lambda, g->U);

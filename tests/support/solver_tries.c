@@ -110,12 +110,6 @@ int frobenius_block(struct svm_answer *answer, const struct rows *rows, const st
     return told(answer, rows, options, monitor, arena);
 }
 
-int frobenius_block_soft(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                         struct monitor *monitor, struct arena *arena)
-{
-    return told(answer, rows, options, monitor, arena);
-}
-
 /* A first W, and one round of the working set that is interrupted, with the answers W [2, dk, dz], lambda [2, rows],
  * all nonzero; found [dk, dz] the one that is kept. */
 int tries_row_generation(double *found, const double *W, const double *lambda, const struct problem *p)

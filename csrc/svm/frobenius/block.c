@@ -1,5 +1,10 @@
 /* Block-coordinate ascent finds most of the support, a primal-dual active set the rest; where the latter makes no
- * progress, the former, which always raises the dual, continues.  Only the certificate ends the iteration. */
+ * progress, the former, which always raises the dual, continues.  Only the certificate ends the iteration.
+ *
+ * A soft margin is the hard problem with a ridge (rows_ridge) on the diagonal of its Gram matrix:
+ *
+ *     min 1/2 ||W||_F^2 + 1/2 sum_k slack_k^2 / ridge_k,   slack_k = (b_k - A(W)_k)_+ on margin rows
+ *     dual: max b.lambda - 1/2 ||A^*(lambda)||_F^2 - 1/2 sum_k ridge_k lambda_k^2,   lambda >= 0 */
 #include <math.h>
 #include <string.h>
 
@@ -183,20 +188,6 @@ static int run(struct svm_answer *answer, const struct rows *rows, const struct 
     memcpy(answer->W, s.best_W, (size_t)(rows->w->dk * rows->w->dz) * sizeof(double));
     equalities_project(answer->W, NULL, 1, &s.equalities);
     return status;
-}
-
-/* Soft margin, for rows that cannot all be met:
- *
- *     min 1/2 ||W||_F^2 + 1/2 sum_k slack_k^2 / ridge_k,   slack_k = (b_k - A(W)_k)_+ on margin rows, equality rows
- * hard dual: max b.lambda - 1/2 ||A^*(lambda)||_F^2 - 1/2 sum_k ridge_k lambda_k^2,   lambda >= 0
- *
- * It is the hard problem with the ridge (rows_ridge) on the diagonal of its Gram matrix, so the same search solves
- * it. */
-int frobenius_block_soft(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                         struct monitor *monitor, struct arena *arena)
-{
-    int stopped = run(answer, rows, options, UNTIL_STEADY, monitor, arena);
-    return stopped < 0 ? stopped : solver_conclude(answer, rows, options, NORM_FROBENIUS, stopped, arena);
 }
 
 /* Are the rows infeasible?  The soft margin always has a solution, whose multipliers 2 C slack combine the rows to
