@@ -465,7 +465,7 @@ MUTATIONS = [
          "s->best.size, s->best.top)",
          "wiring", "entrywise"),
         ("budgets-twentyfold", "csrc/svm/policy.c", "#define SYSTEMS 2.7", "#define SYSTEMS 54", "wiring", "policy"),
-        ("newton-never-gives-way", "csrc/svm/frobenius/newton_soft.c", "#define SHORT 0.4", "#define SHORT 0.0",
+        ("block-ascent-crawls-on-copies", "csrc/svm/policy.c", "#define REPEATED 128", "#define REPEATED 12800",
          "wiring", "policy"),
         ("cold-keeps-weights", "csrc/svm/solver.c",
          "cold.start = cold.start_W = NULL;",

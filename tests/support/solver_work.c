@@ -52,8 +52,7 @@ static double of_system(const struct rows *rows, const struct svm_answer *answer
     WORK(frobenius_block_soft, of_ascent) \
     WORK(frobenius_gradient, of_ascent) \
     WORK(frobenius_interior, of_system) \
-    WORK(frobenius_newton_soft, of_system) \
-    WORK(frobenius_newton_soft_if_quick, of_system) \
+    WORK(frobenius_interior_if_quick, of_system) \
     WORK(nuclear_factored, of_evaluation) \
     WORK(nuclear_factored_if_quick, of_evaluation) \
     WORK(nuclear_interior, of_system)

@@ -20,7 +20,7 @@ pytestmark = [
 FOLDERS = ("base", "linalg", "svm", "svm/frobenius", "svm/interior", "svm/nuclear", "svm/polish", "svm/systems")
 MOST = 2.5  # times the work of the best method; 1.6 is the largest
 ACTIVE, BLOCK, INTERIOR = "frobenius_active", "frobenius_block", "frobenius_interior"
-BLOCK_SOFT, NEWTON = "frobenius_block_soft", "frobenius_newton_soft"
+BLOCK_SOFT = "frobenius_block_soft"
 
 
 @pytest.fixture(scope="module")
@@ -72,10 +72,10 @@ def work(library, method, p, C):
         ("planted", 90, 24, 9, 100.0, BLOCK_SOFT),
         ("planted", 60, 20, 8, 1e3, BLOCK_SOFT),
         ("copies", 24, 30, 18, 100.0, BLOCK_SOFT),
-        ("steep", 40, 30, 12, 0.02, NEWTON),
-        ("random", 30, 10, 8, 0.02, NEWTON),
-        ("random", 60, 15, 11, 1.0, NEWTON),
-        ("copies", 70, 14, 11, 100.0, NEWTON),
+        ("steep", 40, 30, 12, 0.02, INTERIOR),
+        ("random", 30, 10, 8, 0.02, INTERIOR),
+        ("random", 60, 15, 11, 1.0, INTERIOR),
+        ("copies", 70, 14, 11, 100.0, INTERIOR),
     ],
 )
 def test_auto_spends_little_more_than_the_best_method(library, kind, n, T, d, C, best):
