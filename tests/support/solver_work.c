@@ -49,7 +49,6 @@ static double of_system(const struct rows *rows, const struct svm_answer *answer
     WORK(frobenius_active, of_step) \
     WORK(frobenius_block, of_ascent) \
     WORK(frobenius_block_if_loose, of_ascent) \
-    WORK(frobenius_block_soft, of_ascent) \
     WORK(frobenius_gradient, of_ascent) \
     WORK(frobenius_interior, of_system) \
     WORK(frobenius_interior_if_quick, of_system) \

@@ -20,7 +20,6 @@ pytestmark = [
 FOLDERS = ("base", "linalg", "svm", "svm/frobenius", "svm/interior", "svm/nuclear", "svm/polish", "svm/systems")
 MOST = 2.5  # times the work of the best method; 1.6 is the largest
 ACTIVE, BLOCK, INTERIOR = "frobenius_active", "frobenius_block", "frobenius_interior"
-BLOCK_SOFT = "frobenius_block_soft"
 
 
 @pytest.fixture(scope="module")
@@ -67,11 +66,11 @@ def work(library, method, p, C):
         ("copies", 24, 30, 18, 0.0, ACTIVE),
         ("copies", 40, 30, 24, 0.0, ACTIVE),
         ("copies", 70, 14, 11, 0.0, INTERIOR),
-        ("random", 20, 30, 12, 1.0, BLOCK_SOFT),
-        ("planted", 60, 20, 12, 1.0, BLOCK_SOFT),
-        ("planted", 90, 24, 9, 100.0, BLOCK_SOFT),
-        ("planted", 60, 20, 8, 1e3, BLOCK_SOFT),
-        ("copies", 24, 30, 18, 100.0, BLOCK_SOFT),
+        ("random", 20, 30, 12, 1.0, BLOCK),
+        ("planted", 60, 20, 12, 1.0, BLOCK),
+        ("planted", 90, 24, 9, 100.0, BLOCK),
+        ("planted", 60, 20, 8, 1e3, BLOCK),
+        ("copies", 24, 30, 18, 100.0, BLOCK),
         ("steep", 40, 30, 12, 0.02, INTERIOR),
         ("random", 30, 10, 8, 0.02, INTERIOR),
         ("random", 60, 15, 11, 1.0, INTERIOR),
