@@ -591,6 +591,14 @@ def test_the_private_module_refuses_what_does_not_fit():
         with pytest.raises((ValueError, TypeError, OverflowError, IndexError)):
             call()
             pytest.fail(f"call {i} was accepted")
+    for call, message in [
+        (lambda: core.logits(handle, np.ones((3, 2))), r"W must be .*\[k,z\] .*k = 2, z = 2, got float64 \(3, 2\)"),
+        (lambda: core.scores(handle, keys, np.ones(2, int), np.ones(2)), r"y must be .*\[M\] .* M = 2, got int"),
+        (lambda: core.train(*(run | dict(v=frozen(run["v"]))).values()), r"v must be .* that may be written to"),
+        (lambda: core.logits(handle), "logits takes 2 arguments, got 1"),
+    ]:
+        with pytest.raises((ValueError, TypeError), match=message):
+            call()
 
 
 def test_numbers_are_read_before_arrays_are_checked():
