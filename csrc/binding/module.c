@@ -54,76 +54,28 @@ static int add_function(PyObject *module, struct bind_entry *entry)
     return add_object(module, entry->definition.ml_name, function);
 }
 
-static int add_methods(PyObject *module)
-{
-    return add_object(module, "METHOD",
-                      Py_BuildValue("{"
-#define METHOD_FORMAT(name, norm, word, problems, limit, purpose) "s(ss)"
-                                    METHOD_LIST(METHOD_FORMAT)
-#undef METHOD_FORMAT
-                                        "}"
-#define METHOD_ENTRY(name, norm, word, problems, limit, purpose) , #name, word, problems
-                                    METHOD_LIST(METHOD_ENTRY)));
-#undef METHOD_ENTRY
-}
-
-static int add_norms(PyObject *module)
-{
-    return add_object(module, "NORM",
-                      Py_BuildValue("{"
-#define NORM_FORMAT(more, norm, NORM, ball, singular, exponent, limit, purpose) "s(Od)"
-                                    NORM_LIST(NORM_FORMAT, )
-#undef NORM_FORMAT
-                                        "}"
-#define NORM_ENTRY(more, norm, NORM, ball, singular, exponent, limit, purpose) \
-    , #norm, singular ? Py_True : Py_False, exponent
-                                    NORM_LIST(NORM_ENTRY, )));
-#undef NORM_ENTRY
-}
-
-static int add_status(PyObject *module)
-{
-    return add_object(module, "STATUS",
-                      Py_BuildValue("{"
-#define STATUS_FORMAT(name, code, word, sentence) "is"
-                                    STATUS_LIST(STATUS_FORMAT)
-#undef STATUS_FORMAT
-                                        "}"
-#define STATUS_PAIR(name, code, word, sentence) , code, word
-                                    STATUS_LIST(STATUS_PAIR)));
-#undef STATUS_PAIR
-}
-
-struct word {
-    const char *word;
-    int code;
-};
-
-static int add_table(PyObject *module, const char *name, const struct word *words, size_t n)
-{
-    PyObject *table = PyDict_New();
-    int failed = table == NULL;
-    for (size_t i = 0; !failed && i < n; ++i) {
-        PyObject *code = PyLong_FromLong(words[i].code);
-        failed = code == NULL || PyDict_SetItemString(table, words[i].word, code) < 0;
-        Py_XDECREF(code);
-    }
-    if (failed)
-        Py_CLEAR(table);
-    return add_object(module, name, table);
-}
-
-/* Each table of choices as a dict of words to codes, in the order of its list. */
+/* Each list of choices as a dict, in its order: the list once as the format of its entries and once as these. */
 static int add_tables(PyObject *module)
 {
-#define WORD(member, word) {word, member},
-    const struct word losses[] = {LOSS_LIST(WORD)}, heads[] = {HEAD_LIST(WORD)};
-    const struct word rules[] = {UPDATE_RULE_LIST(WORD)}, balls[] = {BALL_LIST(WORD)};
-#undef WORD
-    if (add_table(module, "LOSS", losses, LOSS_COUNT) < 0 || add_table(module, "HEAD", heads, HEAD_COUNT) < 0
-        || add_table(module, "UPDATE_RULE", rules, UPDATE_RULE_COUNT) < 0)
-        return -1;
-    return add_table(module, "BALL", balls, BALL_COUNT);
+#define TABLE(name, list, format, entry) add_object(module, name, Py_BuildValue("{" list(format) "}" list(entry)))
+#define CODE_FORMAT(member, word) "si"
+#define CODE_ENTRY(member, word) , word, (int)member
+#define STATUS_FORMAT(name, code, word, sentence) "is"
+#define STATUS_ENTRY(name, code, word, sentence) , code, word
+#define METHOD_FORMAT(name, norm, word, problems, limit, purpose) "s(ss)"
+#define METHOD_ENTRY(name, norm, word, problems, limit, purpose) , #name, word, problems
+#define NORMS(item) NORM_LIST(item, )
+#define NORM_FORMAT(more, norm, NORM, ball, singular, exponent, limit, purpose) "s(Od)"
+#define NORM_ENTRY(more, norm, NORM, ball, singular, exponent, limit, purpose) \
+    , #norm, singular ? Py_True : Py_False, exponent
+    int failed = TABLE("LOSS", LOSS_LIST, CODE_FORMAT, CODE_ENTRY) < 0
+                 || TABLE("HEAD", HEAD_LIST, CODE_FORMAT, CODE_ENTRY) < 0
+                 || TABLE("UPDATE_RULE", UPDATE_RULE_LIST, CODE_FORMAT, CODE_ENTRY) < 0
+                 || TABLE("BALL", BALL_LIST, CODE_FORMAT, CODE_ENTRY) < 0
+                 || TABLE("STATUS", STATUS_LIST, STATUS_FORMAT, STATUS_ENTRY) < 0
+                 || TABLE("METHOD", METHOD_LIST, METHOD_FORMAT, METHOD_ENTRY) < 0
+                 || TABLE("NORM", NORMS, NORM_FORMAT, NORM_ENTRY) < 0;
+    return failed ? -1 : 0;
 }
 
 static int execute(PyObject *module)
@@ -141,7 +93,7 @@ static int execute(PyObject *module)
         PyErr_NoMemory();
         return -1;
     }
-    return add_status(module) < 0 || add_methods(module) < 0 || add_norms(module) < 0 ? -1 : add_tables(module);
+    return add_tables(module);
 }
 
 static PyModuleDef_Slot slots[] = {
