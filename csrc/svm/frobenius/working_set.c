@@ -87,7 +87,6 @@ int working_set_add(struct working_set *s, ptrdiff_t j)
     return cholesky_update_append(&s->factor, j, rest) < 0 ? STATUS_NO_MEMORY : WORKING_SET_ADDED;
 }
 
-/* x moves to the maximum of the dual over S; rows whose multiplier would turn negative are dropped (ratio test). */
 void working_set_ratio_test(struct working_set *s, struct monitor *monitor)
 {
     for (;;) {
@@ -166,9 +165,6 @@ double working_set_refine(struct working_set *s)
     }
 }
 
-/* For a dependent row j = p' a_S: x moves along (-p, +1), which leaves W unchanged and raises the dual, until a margin
- * row of S reaches zero and is dropped (returns 1).  0: none does, and the direction, put into x, is a Farkas
- * certificate. */
 int working_set_drop(struct working_set *s, ptrdiff_t j)
 {
     double t = INFINITY, largest = 0;
