@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, get_args
 
@@ -16,6 +17,8 @@ NORMS: tuple[str, ...] = get_args(get_args(Norm)[0])  # with a name; any other i
 
 def as_numeric(name: str, value: Any) -> np.ndarray:
     """A real numeric array of whatever type and shape came, without copying when it already is one."""
+    if type(value) is np.ndarray and value.dtype.kind in "iuf":
+        return value
     parts = value if isinstance(value, (list, tuple)) else (value,)
     if any(isinstance(part, np.ma.MaskedArray) for part in parts):
         raise TypeError(f"{name} must be a plain array, got a masked array: fill or drop the masked values first")
@@ -126,6 +129,8 @@ def as_floats(
 
 def as_doubles(array: np.ndarray) -> np.ndarray:
     """float64, C-contiguous and aligned, as C reads it; the same array when it already is."""
+    if array.dtype == np.float64 and array.flags.carray and type(array) is np.ndarray:
+        return array
     with np.errstate(over="ignore"):  # a long double out of range becomes infinite, which check_finite reports
         return np.require(array, np.float64, ["C", "A"])
 
@@ -156,8 +161,8 @@ def as_count(name: str, value: Any, least: int = 0) -> int:
         raise TypeError(f"{name} must be an integer, got {type(value).__name__}") from None
     if number < least:
         raise ValueError(f"{name} must be at least {least}, got {number}")
-    if number > np.iinfo(np.intp).max:
-        raise ValueError(f"{name} must fit a {np.iinfo(np.intp).bits}-bit integer, got {number}")
+    if number > sys.maxsize:
+        raise ValueError(f"{name} must fit a {sys.maxsize.bit_length() + 1}-bit integer, got {number}")
     return int(number)
 
 

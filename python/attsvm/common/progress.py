@@ -22,12 +22,10 @@ def bar(*results: Any, **options: Any) -> Any:
     return tqdm(*results, **options)
 
 
-@contextlib.contextmanager
-def steps_made(progress: bool, total: int) -> Iterator[Any]:
+def steps_made(progress: bool, total: int) -> contextlib.AbstractContextManager[Any]:
     """A bar, or None when it is not wanted or tqdm is not installed."""
     shown = bar(total=total, unit="step", desc="train") if progress else None
-    with contextlib.nullcontext() if shown is None else shown:
-        yield shown
+    return contextlib.nullcontext() if shown is None else shown
 
 
 def counted(results: Iterable[Any], total: int, name: str, unit: str) -> Iterator[Any]:

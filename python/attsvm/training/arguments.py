@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -180,9 +181,12 @@ def _record_steps(record: Any, steps: int, size: int) -> np.ndarray:
         raise ValueError(f"record must be a number or a list of steps, got shape {array.shape}")
     if array.ndim == 0:
         every = as_count("record", array[()])
-        if every and steps // every * size > np.iinfo(np.intp).max // 8:
+        if every and steps // every * size > sys.maxsize // 8:
             raise ValueError(f"record must leave no more records than memory holds, got {every} for {steps} steps")
-        return np.append(np.arange(0, steps, every or max(steps, 1), dtype=np.intp), steps)
+        every = every or max(steps, 1)
+        wanted = np.arange(-(-steps // every) + 1, dtype=np.intp) * every
+        wanted[-1] = steps
+        return wanted
     if array.size and (array.min() < 0 or array.max() > steps):
         raise ValueError(f"record must lie within 0 .. steps = {steps}, got {array.min()} .. {array.max()}")
     wanted = np.sort(np.concatenate([[0, steps], array]))  # np.unique takes a second for a million of them

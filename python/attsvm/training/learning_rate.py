@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..attention.data import Data
-from ..common.check import as_floats, as_numeric, check_shape
+from ..common.check import as_floats, as_number, as_numeric, check_shape
 from .rules import RULES
 
 __all__ = ["DefaultRate", "rates", "squares"]
@@ -67,8 +67,9 @@ def rates(lr: Any, steps: int, runs: int | None) -> np.ndarray:
     """(1 or runs, 1 or steps) of what is given; C stretches an axis of length one."""
     if callable(lr):
         lr = [lr(k) for k in range(steps)] or 0.0  # nothing is asked of a run without steps
-    array = as_numeric("lr", lr)
-    if runs is not None and array.ndim == 2:
+    if isinstance(lr, float):
+        found = np.array([[as_number("lr", lr)]])
+    elif (array := as_numeric("lr", lr)).ndim == 2 and runs is not None:
         check_shape("lr", array, "runs, steps", (runs, 1 if array.shape[1] == 1 else steps))
         found = as_floats("lr", array, "runs, steps")
     else:

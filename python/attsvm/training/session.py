@@ -59,20 +59,23 @@ class Training:
         self.records = (
             np.empty((records, R * (problem.heads or 1), data.dk * data.dz)),
             None if v is None else np.empty((records, *v.shape)),
-            *(np.empty((records, R)) for _ in range(3)),
+            *np.empty((3, records, R)),
         )
         self.half_squares = None if weights[1] is None else np.empty((records, len(weights[1])))
         # What the rule keeps from step to step, or a metric in the place of the squares; and the scales.
-        arrays = [a for a in weights if a is not None]
+        self.rule = next(name for name, code in _core.UPDATE_RULE.items() if code == settings.rule)
         self.squares = RULES[self.rule].squares
-        self.mean = np.zeros(sum(a.size for a in arrays)) if self.rule == "adam" or settings.momentum > 0 else None
+        self.mean = self.past = None
         self.root = None if metric is None else metric.numbers
-        if self.squares == "entries":
-            self.root = np.zeros(sum(a.size for a in arrays))
-        elif self.squares == "sides":
-            self.root = np.zeros(sum(len(a) * (a.shape[1] ** 2 + a.shape[2] ** 2) for a in arrays))
-        parts = sum(len(a) if a is not v else 2 * R for a in arrays)
-        self.past = np.full((parts, 2), -np.inf)
+        if self.squares or settings.momentum > 0:
+            arrays = [a for a in weights if a is not None]
+            if self.rule == "adam" or settings.momentum > 0:
+                self.mean = np.zeros(sum(a.size for a in arrays))
+            if self.squares == "entries":
+                self.root = np.zeros(sum(a.size for a in arrays))
+            elif self.squares == "sides":
+                self.root = np.zeros(sum(len(a) * (a.shape[1] ** 2 + a.shape[2] ** 2) for a in arrays))
+            self.past = np.full((sum(len(a) if a is not v else 2 * R for a in arrays), 2), -np.inf)
         self.reached = np.zeros(2, dtype=np.intp)  # written by C: step, records made
 
     def share(self, workers: Workers, target_is_own: bool) -> None:
@@ -128,7 +131,7 @@ class Training:
     def _tell(self, exception: BaseException | None) -> None:
         """The other workers wait for the gradient of this one, unless they know: not forever."""
         if self.workers is not None and isinstance(exception, Exception):
-            R, matrices = self.runs or 1, self.records[0].shape[1]  # type: ignore[union-attr]
+            R, matrices = self.runs or 1, self.records[0].shape[1]
             self.workers.fail(exception, R + matrices + (0 if self.weights[3] is None else R))
 
     def _recorded(self) -> bool:
@@ -179,10 +182,6 @@ class Training:
         self.records = tuple(None if r is None else r[: self.done + 1] for r in self.records)
         return self.advance(step, step)[1]
 
-    @property
-    def rule(self) -> str:
-        return next(name for name, code in _core.UPDATE_RULE.items() if code == self.settings.rule)
-
     def _kept_mean(self, before: tuple[int, ...]) -> np.ndarray | None:
         """The mean of the gradients of W (not of factors): (R, [H,] dk, dz), the largest number of each matrix 1."""
         W = self.weights[0]
@@ -208,36 +207,42 @@ class Training:
         K: Any
         Q: Any
         W, K, Q, v = self.weights
-        if self.span is not None:
-            recorded = self.done > 0 and self.wanted[self.done - 1] == self.step
-            last = self.records[0][self.done - 1].reshape(W.shape) if recorded else None  # type: ignore[index]
-            W = weights_of(self.problem, W, self.span) if last is None else last.copy()
-        with np.errstate(over="ignore", invalid="ignore"):  # the status says that weights left the range
-            final = W if W is not None else K @ Q.swapaxes(1, 2)
-        # C fills a row of all runs at each step; what is given back has a row of all steps for each run.
-        before = (self.runs or 1,) + (() if self.problem.heads is None else (self.problem.heads,))
-        final, K, Q = (None if a is None else a.reshape(*before, *a.shape[1:]) for a in (final, K, Q))
-        if status == "running":  # C goes on moving these
-            final, K, Q, v = (None if a is None else a.copy() for a in (final, K, Q, v))
+        done, going, several = self.done, status == "running", self.runs is not None
+        steps = self.wanted[:done]
         weights: Any
-        weights, head_records, *numbers = (None if r is None else r[: self.done] for r in self.records)
-        half_squares = None if self.half_squares is None else self.half_squares[: self.done].copy()
-        steps = self.wanted[: self.done]
-        if status == "running":  # these go on into the end result
+        weights, head_records, *numbers = (None if r is None else r[:done] for r in self.records)
+        half_squares = None if self.half_squares is None else self.half_squares[:done].copy()
+        if self.span is not None:
+            recorded = done > 0 and steps[-1] == self.step
+            W = weights[-1].reshape(W.shape).copy() if recorded else weights_of(self.problem, W, self.span)
+        elif W is None:
+            with np.errstate(over="ignore", invalid="ignore"):  # the status says that weights left the range
+                W = K @ Q.swapaxes(1, 2)
+        if going:  # C goes on moving the weights; the records go on into the end result
+            W, K, Q, v = (None if a is None else a.copy() for a in (W, K, Q, v))
             for array in (steps, weights, head_records, *numbers):
                 if array is not None:
                     array.flags.writeable = False
-        weights = weights.reshape(self.done, *final.shape)  # type: ignore[union-attr]
+        heads = () if self.problem.heads is None else (self.problem.heads,)
+        before = (self.runs or 1, *heads)
+        weights = weights.reshape(done, *before, *W.shape[1:])
         if half_squares is not None:
-            half_squares = half_squares.reshape(self.done, *before)
-        rows = (None if r is None else r.swapaxes(0, 1) for r in (weights, *numbers, head_records, half_squares))
-        arrays = (final, K, Q, v, *rows, self._kept_mean(before))
+            half_squares = half_squares.reshape(done, *before)
+
+        def shown(array: Any, records: bool = False) -> Any:
+            """An axis of runs first, or none; C fills a row of all runs at each record."""
+            if array is None:
+                return None
+            return (array.swapaxes(0, 1) if records else array) if several else array[:, 0] if records else array[0]
+
+        W, K, Q = (None if a is None else a.reshape(*before, *a.shape[1:]) for a in (W, K, Q))
         metric = self._metric_of_steps(before)
-        if self.runs is None:
-            arrays = tuple(None if a is None else a[0] for a in arrays)
-            metric = part_of(metric, 0) if self.squares else metric
-        final, K, Q, v, weights, loss, norm, log_grad_norm, head_records, half_squares, mean = arrays
+        if not several and self.squares:
+            metric = part_of(metric, 0)
+        weights, loss, norm, log_grad_norm = (shown(a, records=True) for a in (weights, *numbers))
         return Run(
-            self.problem, self.rule, self.settings.p, final, K, Q, steps, weights, loss, norm, log_grad_norm, status, v,
-            head_records, None if v is None else self.problem.head, self.runs is not None, half_squares, mean, metric,
+            self.problem, self.rule, self.settings.p, shown(W), shown(K), shown(Q), steps, weights, loss, norm,
+            log_grad_norm, status, shown(v), shown(head_records, records=True),
+            None if v is None else self.problem.head, several, shown(half_squares, records=True),
+            shown(self._kept_mean(before)), metric,
         )  # fmt: skip
