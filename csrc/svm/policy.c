@@ -57,7 +57,7 @@
 #define SYSTEMS 2.7
 #define VISITED 8
 #define JOINS 50 /* rows per entry of W beyond which a working set may grow */
-#define LEAST_COST 2e6
+#define LEAST_COST 5e5
 
 #define MOST_STEPS 4
 
