@@ -58,7 +58,7 @@ static void products(double *product, const void *values, int single, ptrdiff_t 
 {
     ptrdiff_t step = dv >= READ_ALONE ? 1 : count;
     for (ptrdiff_t i = 0; i < count; i += step)
-        matrix_keys_times_vector(product + i, windows_row(values, i * dv, single), single, v, step, dv, NULL);
+        matrix_keys_times_vector(product + i, matrix_at(values, i * dv, single), single, v, step, dv, NULL);
 }
 
 void windows_scores(double *scores, const struct windows *w, const void *values, int single, ptrdiff_t dv,
@@ -69,7 +69,7 @@ void windows_scores(double *scores, const struct windows *w, const void *values,
     for (ptrdiff_t q = 0; q < w->n_queries; ++q) {
         double *score = scores + w->indptr[q], *product = scratch != NULL ? scratch + w->start[q] : score;
         if (scratch == NULL)
-            products(score, windows_row(values, w->start[q] * dv, single), single, windows_length(w, q), dv,
+            products(score, matrix_at(values, w->start[q] * dv, single), single, windows_length(w, q), dv,
                      v + q * next);
         for (ptrdiff_t t = 0; t < windows_length(w, q); ++t)
             score[t] = y[q] * product[t];

@@ -7,7 +7,7 @@
 #ifndef ATTENTION_WINDOWS_H
 #define ATTENTION_WINDOWS_H
 
-#include <stddef.h>
+#include "linalg/matrix.h"
 
 struct windows {
     ptrdiff_t tokens, n_queries;   /* N, M */
@@ -36,17 +36,11 @@ static inline int windows_identity(const struct windows *w)
     return w->keys == NULL && w->keys32 == NULL;
 }
 
-/* Where number i of tokens in either precision is. */
-static inline const void *windows_row(const void *tokens, ptrdiff_t i, int single)
-{
-    return single ? (const void *)((const float *)tokens + i) : (const double *)tokens + i;
-}
-
 /* The key of a token in the precision of the keys: single where w->keys is NULL. */
 static inline const void *windows_token(const struct windows *w, ptrdiff_t token)
 {
     int single = w->keys == NULL;
-    return windows_row(single ? (const void *)w->keys32 : w->keys, token * w->dk, single);
+    return matrix_at(single ? (const void *)w->keys32 : w->keys, token * w->dk, single);
 }
 
 /* to [n] = from [n]. */

@@ -13,24 +13,13 @@
 #define LANES SIMD_LANES
 #define ROWS LANES
 
-/* Number i of keys in double or `single` precision. */
-INLINE double key(const void *X, ptrdiff_t i, int single)
-{
-    return single ? (double)((const float *)X)[i] : ((const double *)X)[i];
-}
-
-INLINE const void *row(const void *X, ptrdiff_t i, int single)
-{
-    return (const char *)X + i * (ptrdiff_t)(single ? sizeof(float) : sizeof(double));
-}
-
 /* Prefetch half of the next window, one token for every two rows read here.  Into L2: windows are longer than L1.
  * Beside a busy core asking for L1 once took 1.7 times as long on tokens from memory; on a quiet machine they are even.
  */
 INLINE void prefetch(const void *ahead, ptrdiff_t r, ptrdiff_t d, ptrdiff_t k, int single)
 {
     if (ahead != NULL && r % 2 == 0 && !(single && k % (2 * LANES) != 0))
-        __builtin_prefetch(row(ahead, r / 2 * d + k, single), 0, 2);
+        __builtin_prefetch(matrix_at(ahead, r / 2 * d + k, single), 0, 2);
 }
 
 /* logit [rows] of `rows` tokens: u is read once for all, and their sums hide each other's latency. */
@@ -48,7 +37,7 @@ INLINE void logits_of_rows(double *logit, const void *X, const double *u, ptrdif
             prefetch(ahead, r, d, k, single);
 #pragma omp simd
             for (int i = 0; i < LANES; ++i)
-                sum[r][i] += key(X, r * d + k + i, single) * u[k + i];
+                sum[r][i] += matrix_number(X, r * d + k + i, single) * u[k + i];
         }
     }
     if (rows == LANES)
@@ -58,7 +47,7 @@ INLINE void logits_of_rows(double *logit, const void *X, const double *u, ptrdif
             logit[r] = simd_total(sum[r]);
     for (; k < d; ++k)
         for (int r = 0; r < rows; ++r)
-            logit[r] += key(X, r * d + k, single) * u[k];
+            logit[r] += matrix_number(X, r * d + k, single) * u[k];
 }
 
 INLINE void logits(double *logit, const void *X, const double *u, ptrdiff_t T, ptrdiff_t d, const void *next,
@@ -67,11 +56,12 @@ INLINE void logits(double *logit, const void *X, const double *u, ptrdiff_t T, p
     ptrdiff_t t = 0;
     if (next != NULL)
         for (; t + ROWS <= T; t += ROWS)
-            logits_of_rows(logit + t, row(X, t * d, single), u, d, ROWS, row(next, t / 2 * d, single), single);
+            logits_of_rows(logit + t, matrix_at(X, t * d, single), u, d, ROWS, matrix_at(next, t / 2 * d, single),
+                           single);
     for (; t + ROWS <= T; t += ROWS)
-        logits_of_rows(logit + t, row(X, t * d, single), u, d, ROWS, NULL, single);
+        logits_of_rows(logit + t, matrix_at(X, t * d, single), u, d, ROWS, NULL, single);
     for (; t < T; ++t)
-        logits_of_rows(logit + t, row(X, t * d, single), u, d, 1, NULL, single);
+        logits_of_rows(logit + t, matrix_at(X, t * d, single), u, d, 1, NULL, single);
 }
 
 SIMD_DISPATCH
@@ -115,30 +105,30 @@ INLINE void differences_of_rows(double *restrict p, const void *restrict X, cons
             prefetch(ahead, r, d, k, single);
 #pragma omp simd
             for (int i = 0; i < LANES; ++i)
-                sum[i] += c[r] * (key(X, r * d + k + i, single) - key(xa, k + i, single));
+                sum[i] += c[r] * (matrix_number(X, r * d + k + i, single) - matrix_number(xa, k + i, single));
         }
         for (int i = 0; i < LANES; ++i)
             p[k + i] = sum[i];
     }
     for (; k < d; ++k)
         for (int r = 0; r < rows; ++r)
-            p[k] += c[r] * (key(X, r * d + k, single) - key(xa, k, single));
+            p[k] += c[r] * (matrix_number(X, r * d + k, single) - matrix_number(xa, k, single));
 }
 
 INLINE void weighted_differences(double *restrict p, const void *restrict X, const double *restrict c, ptrdiff_t a,
                                  ptrdiff_t T, ptrdiff_t d, const void *next, int single)
 {
-    const void *xa = row(X, a * d, single);
+    const void *xa = matrix_at(X, a * d, single);
     ptrdiff_t t = 0;
     memset(p, 0, (size_t)d * sizeof(double));
     if (next != NULL)
         for (; t + ROWS <= T; t += ROWS)
-            differences_of_rows(p, row(X, t * d, single), c + t, xa, d, ROWS, row(next, (T / 2 + t / 2) * d, single),
-                                single);
+            differences_of_rows(p, matrix_at(X, t * d, single), c + t, xa, d, ROWS,
+                                matrix_at(next, (T / 2 + t / 2) * d, single), single);
     for (; t + ROWS <= T; t += ROWS)
-        differences_of_rows(p, row(X, t * d, single), c + t, xa, d, ROWS, NULL, single);
+        differences_of_rows(p, matrix_at(X, t * d, single), c + t, xa, d, ROWS, NULL, single);
     for (; t < T; ++t)
-        differences_of_rows(p, row(X, t * d, single), c + t, xa, d, 1, NULL, single);
+        differences_of_rows(p, matrix_at(X, t * d, single), c + t, xa, d, 1, NULL, single);
 }
 
 SIMD_DISPATCH

@@ -9,11 +9,22 @@
 #ifndef LINALG_MATRIX_H
 #define LINALG_MATRIX_H
 
-#include <stddef.h>
+#include "base/simd.h"
 
 struct monitor;
 
 enum matrix_op { MATRIX_PLAIN, MATRIX_TRANSPOSED };
+
+/* Number i of an array in double or `single` precision, and where it is. */
+INLINE double matrix_number(const void *X, ptrdiff_t i, int single)
+{
+    return single ? (double)((const float *)X)[i] : ((const double *)X)[i];
+}
+
+INLINE const void *matrix_at(const void *X, ptrdiff_t i, int single)
+{
+    return (const char *)X + i * (ptrdiff_t)(single ? sizeof(float) : sizeof(double));
+}
 
 /* logit [T] = X u, X [T,d] in double precision or, `single`, converted as it is read; equal tokens get equal logits.
  * `next`: keys [T,d] that will be read soon, whose first half is prefetched meanwhile, or NULL. */

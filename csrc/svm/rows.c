@@ -12,32 +12,21 @@
 /* Relative to the unit diagonal: keeps nearly dependent rows factorable; refinement removes what it adds. */
 #define JITTER 1e-14
 
-/* Token t of keys X [.,d] in double or `single` precision, and number i of it. */
-INLINE const void *token_key(const void *X, ptrdiff_t t, ptrdiff_t d, int single)
-{
-    return (const char *)X + t * d * (ptrdiff_t)(single ? sizeof(float) : sizeof(double));
-}
-
-INLINE double number(const void *x, ptrdiff_t i, int single)
-{
-    return single ? (double)((const float *)x)[i] : ((const double *)x)[i];
-}
-
 INLINE void window_margins(double *margin, const void *X, ptrdiff_t reference, const double *u, const ptrdiff_t *token,
                            const double *length, ptrdiff_t m, ptrdiff_t d, int single)
 {
-    const void *a = token_key(X, reference, d, single);
+    const void *a = matrix_at(X, reference * d, single);
     ptrdiff_t k = 0;
     for (; k + 4 <= m; k += 4) { /* four rows at a time: their sums hide each other's latency */
-        const void *x0 = token_key(X, token[k], d, single), *x1 = token_key(X, token[k + 1], d, single);
-        const void *x2 = token_key(X, token[k + 2], d, single), *x3 = token_key(X, token[k + 3], d, single);
+        const void *x0 = matrix_at(X, token[k] * d, single), *x1 = matrix_at(X, token[k + 1] * d, single);
+        const void *x2 = matrix_at(X, token[k + 2] * d, single), *x3 = matrix_at(X, token[k + 3] * d, single);
         double s0 = 0, s1 = 0, s2 = 0, s3 = 0;
 #pragma omp simd reduction(+ : s0, s1, s2, s3)
         for (ptrdiff_t i = 0; i < d; ++i) {
-            s0 += (number(a, i, single) - number(x0, i, single)) * u[i];
-            s1 += (number(a, i, single) - number(x1, i, single)) * u[i];
-            s2 += (number(a, i, single) - number(x2, i, single)) * u[i];
-            s3 += (number(a, i, single) - number(x3, i, single)) * u[i];
+            s0 += (matrix_number(a, i, single) - matrix_number(x0, i, single)) * u[i];
+            s1 += (matrix_number(a, i, single) - matrix_number(x1, i, single)) * u[i];
+            s2 += (matrix_number(a, i, single) - matrix_number(x2, i, single)) * u[i];
+            s3 += (matrix_number(a, i, single) - matrix_number(x3, i, single)) * u[i];
         }
         margin[k] = s0;
         margin[k + 1] = s1;
@@ -45,11 +34,11 @@ INLINE void window_margins(double *margin, const void *X, ptrdiff_t reference, c
         margin[k + 3] = s3;
     }
     for (; k < m; ++k) {
-        const void *x = token_key(X, token[k], d, single);
+        const void *x = matrix_at(X, token[k] * d, single);
         double sum = 0;
 #pragma omp simd reduction(+ : sum)
         for (ptrdiff_t i = 0; i < d; ++i)
-            sum += (number(a, i, single) - number(x, i, single)) * u[i];
+            sum += (matrix_number(a, i, single) - matrix_number(x, i, single)) * u[i];
         margin[k] = sum;
     }
     for (k = 0; k < m; ++k) /* in whole vectors */
@@ -60,15 +49,15 @@ INLINE void window_pull(double *restrict p, const void *restrict X, ptrdiff_t re
                         const ptrdiff_t *restrict token, const double *restrict length, ptrdiff_t m, ptrdiff_t d,
                         int single)
 {
-    const void *restrict a = token_key(X, reference, d, single);
+    const void *restrict a = matrix_at(X, reference * d, single);
     memset(p, 0, (size_t)d * sizeof(double));
     for (ptrdiff_t k = 0; k < m; ++k) {
         if (lambda[k] == 0)
             continue;
-        const void *restrict x = token_key(X, token[k], d, single);
+        const void *restrict x = matrix_at(X, token[k] * d, single);
         double weight = lambda[k] / length[k];
         for (ptrdiff_t i = 0; i < d; ++i)
-            p[i] += weight * (number(a, i, single) - number(x, i, single));
+            p[i] += weight * (matrix_number(a, i, single) - matrix_number(x, i, single));
     }
 }
 
@@ -92,24 +81,18 @@ static void pull(double *restrict p, const void *restrict X, ptrdiff_t reference
         window_pull(p, X, reference, lambda, token, length, m, d, 0);
 }
 
-/* The keys of query q, in the precision that they are held in. */
-static const void *keys_of(const struct windows *w, ptrdiff_t q)
-{
-    return token_key(w->keys != NULL ? (const void *)w->keys : w->keys32, w->start[q], w->dk, w->keys == NULL);
-}
-
 void rows_token_margins(double *margin, const struct rows *rows, ptrdiff_t q, const double *u, const ptrdiff_t *token,
                         const double *length, ptrdiff_t count)
 {
     const struct windows *w = rows->w;
-    margins(margin, keys_of(w, q), rows->reference[q], u, token, length, count, w->dk, w->keys == NULL);
+    margins(margin, windows_token(w, w->start[q]), rows->reference[q], u, token, length, count, w->dk, w->keys == NULL);
 }
 
 void rows_token_pull(double *p, const struct rows *rows, ptrdiff_t q, const double *lambda, const ptrdiff_t *token,
                      const double *length, ptrdiff_t count)
 {
     const struct windows *w = rows->w;
-    pull(p, keys_of(w, q), rows->reference[q], lambda, token, length, count, w->dk, w->keys == NULL);
+    pull(p, windows_token(w, w->start[q]), rows->reference[q], lambda, token, length, count, w->dk, w->keys == NULL);
 }
 
 /* Context of a parallel loop: margin = delta . u_q / length, with `transformed`, U = Z W^T, made first where W is
@@ -200,11 +183,11 @@ void rows_delta(double *delta, const struct rows *rows, ptrdiff_t k)
     const struct windows *w = rows->w;
     ptrdiff_t q = rows->query[k];
     int single = w->keys == NULL;
-    const void *X = keys_of(w, q), *a = token_key(X, rows->reference[q], w->dk, single);
-    const void *x = token_key(X, rows->token[k], w->dk, single);
+    const void *X = windows_token(w, w->start[q]), *a = matrix_at(X, rows->reference[q] * w->dk, single);
+    const void *x = matrix_at(X, rows->token[k] * w->dk, single);
     double scale = 1 / rows->length[k];
     for (ptrdiff_t i = 0; i < w->dk; ++i)
-        delta[i] = scale * (number(a, i, single) - number(x, i, single));
+        delta[i] = scale * (matrix_number(a, i, single) - matrix_number(x, i, single));
 }
 
 int rows_gram(double *G, double *D, double *Z, ptrdiff_t *z, const struct rows *rows, const ptrdiff_t *member,
