@@ -25,8 +25,8 @@ from ..common.progress import Report
 
 __all__ = ["Found", "solve_levels"]
 
-# V = 50,000, 1,000 contexts of ten labels, d = 64: 134 steps from sigma = 5 by doubling; by ten, steps become so short
-# that 200 do not do.
+# V = 50,000, 1,000 contexts of ten labels, d = 64: 134 steps from sigma = 5 by doubling; by ten, steps become
+# short and many.
 SIGMA, GROWTH = 5.0, 2.0
 CONVERGING = 0.3  # of the gap before: sigma is large enough (at .1 it grew until rounding took tight problems over)
 STEPS, STALLED = 60, 10  # steps for one update of multipliers, and updates without a better bound
