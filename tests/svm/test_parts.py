@@ -257,8 +257,9 @@ def test_ascent(library, shape):
 
 
 def block_epoch(p, lam, soft, kept, order, near):
-    """One visit to every query in the order given: at most five cyclic sweeps of its rows that are near."""
-    flips = 0
+    """One visit to these queries in this order: at most five cyclic sweeps of their rows that are near.  The number of
+    signs that changed, and the queries that moved."""
+    flips, moved = 0, []
     b = np.where(kept, 0.0, p.beta)
     full = p.G + np.diag(np.where(kept | (soft == 0), 0.0, p.beta**2 / (2 * (soft or 1))))
     for q in order:
@@ -277,7 +278,9 @@ def block_epoch(p, lam, soft, kept, order, near):
             if largest <= 0.03 * first:
                 break
         flips += (((before > 0) != (lam[block] > 0)) & ~kept[block]).sum()
-    return flips
+        if (lam[block] != before).any():
+            moved.append(q)
+    return flips, moved
 
 
 @pytest.mark.parametrize("soft", [0.0, 1.5])
@@ -304,6 +307,10 @@ def test_block_ascent(library, shape, soft):
         if epoch % 4 == 0:
             broken = unit @ (lam @ unit) < p.beta * (1 - 1e-9)
             assert near[epoch][broken].all()
-        assert flips[epoch] == block_epoch(p, lam, soft, kept, order[epoch], near[epoch] == 1)
+            moved = order[epoch].tolist()
+        visited = order[epoch, : len(moved)]
+        assert sorted(visited.tolist()) == sorted(moved)
+        count, moved = block_epoch(p, lam, soft, kept, visited, near[epoch] == 1)
+        assert flips[epoch] == count
     np.testing.assert_allclose(found, lam, atol=1e-10)
     np.testing.assert_allclose(W.ravel(), lam @ unit, atol=1e-10)

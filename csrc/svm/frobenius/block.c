@@ -111,7 +111,9 @@ static int ascend(struct primal_dual_active_set *s, struct block_ascent *blocks,
             status = STATUS_DECLINED;
             break;
         }
-        if (how != ALL_EPOCHS && epoch > 1 && (double)flips <= LAST_FLIPS * (double)support)
+        /* Heads of 1,500 queries, d = 385: 1.7 -> 1.3 s and .9 -> .8 s by five times as much. */
+        double last = (primal_dual_active_set_is_cheap(s, (double)support) ? 5 : 1) * LAST_FLIPS;
+        if (how != ALL_EPOCHS && epoch > 1 && (double)flips <= last * (double)support)
             break;
     }
     block_ascent_end(blocks);

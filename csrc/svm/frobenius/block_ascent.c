@@ -14,7 +14,7 @@
 #define SWEEPS 5          /* cyclic sweeps of a block per visit, at most */
 #define STEADY_SWEEP 0.03 /* ... until the largest move is this part of the first sweep's */
 #define GROUP 64          /* queries of a group */
-#define EVERY 4           /* one epoch in this many begins by inspecting all rows */
+#define EVERY 4           /* one epoch in this many begins by inspecting all rows, and visits all queries */
 
 int block_ascent_init(struct block_ascent *blocks, const struct rows *rows, double soft, struct arena *arena)
 {
@@ -40,6 +40,7 @@ int block_ascent_init(struct block_ascent *blocks, const struct rows *rows, doub
     blocks->U = arena_doubles(arena, M, w->dk);
     ARENA_DOUBLES(arena, blocks->most, 1, &blocks->lambda, &blocks->margin, &blocks->change);
     blocks->equal = arena_take(arena, blocks->most, 1);
+    blocks->moved = arena_take(arena, M, 1);
     blocks->W = arena_doubles(arena, w->dk, w->dz);
     blocks->K = arena_doubles(arena, GROUP, GROUP);
     blocks->Z = arena_doubles(arena, GROUP, w->dz);
@@ -144,14 +145,19 @@ static int inspect(struct block_ascent *blocks, const double *lambda)
     return STATUS_DONE;
 }
 
+static void swap(ptrdiff_t *order, ptrdiff_t i, ptrdiff_t j)
+{
+    ptrdiff_t q = order[i];
+    order[i] = order[j];
+    order[j] = q;
+}
+
 /* A different order every epoch, the same in every run (a 64-bit linear congruential generator). */
 static void shuffle(struct block_ascent *blocks)
 {
-    for (ptrdiff_t i = blocks->n_order - 1; i > 0; --i) {
+    for (ptrdiff_t i = blocks->n_moving - 1; i > 0; --i) {
         blocks->seed = blocks->seed * 6364136223846793005ull + 1442695040888963407ull;
-        ptrdiff_t j = (ptrdiff_t)((blocks->seed >> 33) % (unsigned long long)(i + 1)), q = blocks->order[i];
-        blocks->order[i] = blocks->order[j];
-        blocks->order[j] = q;
+        swap(blocks->order, i, (ptrdiff_t)((blocks->seed >> 33) % (unsigned long long)(i + 1)));
     }
 }
 
@@ -239,41 +245,52 @@ static void group_ends(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
                 1.0, b->W + from * w->dz, w->dz);
 }
 
-static void visit_group(struct block_ascent *blocks, double *lambda, const ptrdiff_t *query, ptrdiff_t count,
-                        ptrdiff_t *flips)
+/* The group from place `from` of the order on. */
+static void visit_group(struct block_ascent *blocks, double *lambda, ptrdiff_t from, ptrdiff_t *flips)
 {
     const struct windows *w = blocks->rows->w;
+    const ptrdiff_t *query = blocks->order + from;
+    ptrdiff_t count = blocks->n_moving - from < GROUP ? blocks->n_moving - from : GROUP;
+    blocks->waiting = count;
     double cost = (double)count * (double)w->dk * (double)w->dz;
     for (ptrdiff_t i = 0; i < count; ++i)
         memcpy(blocks->Z + i * w->dz, w->queries + query[i] * w->dz, (size_t)w->dz * sizeof(double));
-    blocks->waiting = count;
     threads_for(blocks->rows->threads, count, cost, group_begins, blocks);
     memset(blocks->P, 0, (size_t)(count * w->dk) * sizeof(double));
     for (ptrdiff_t i = 0; i < count; ++i) {
         double *pull = blocks->P + i * w->dk;
         ptrdiff_t next = i + 1; /* only those still to come need to know */
-        if (visit(blocks, lambda, pull, blocks->V + i * w->dk, query[i], flips))
+        blocks->moved[query[i]] = (unsigned char)visit(blocks, lambda, pull, blocks->V + i * w->dk, query[i], flips);
+        if (blocks->moved[query[i]])
             add_outer(blocks->V + next * w->dk, blocks->K + i * count + next, pull, count - next, w->dk);
     }
     threads_for(blocks->rows->threads, w->dk, cost, group_ends, blocks);
 }
 
+/* The queries that moved come first. */
+static void leave_still_ones(struct block_ascent *blocks)
+{
+    ptrdiff_t count = 0;
+    for (ptrdiff_t i = 0; i < blocks->n_moving; ++i)
+        if (blocks->moved[blocks->order[i]])
+            swap(blocks->order, i, count++);
+    blocks->n_moving = count;
+}
+
 ptrdiff_t block_ascent_epoch(struct block_ascent *blocks, double *lambda)
 {
-    ptrdiff_t flips = 0, waiting = 0, group[GROUP];
-    if (blocks->epoch++ % EVERY == 0 && inspect(blocks, lambda) != STATUS_DONE)
-        return STATUS_NO_MEMORY;
+    ptrdiff_t flips = 0;
+    leave_still_ones(blocks);
+    if (blocks->epoch++ % EVERY == 0) {
+        blocks->n_moving = blocks->n_order;
+        if (inspect(blocks, lambda) != STATUS_DONE)
+            return STATUS_NO_MEMORY;
+    }
     shuffle(blocks);
-    for (ptrdiff_t i = 0; i < blocks->n_order; ++i) {
+    for (ptrdiff_t i = 0; i < blocks->n_moving; i += GROUP) {
         if (blocks->rows->monitor != NULL && monitor_stops(blocks->rows->monitor))
             break; /* which whoever called will ask as well */
-        group[waiting++] = blocks->order[i];
-        if (waiting == GROUP) {
-            visit_group(blocks, lambda, group, waiting, &flips);
-            waiting = 0;
-        }
+        visit_group(blocks, lambda, i, &flips);
     }
-    if (waiting > 0)
-        visit_group(blocks, lambda, group, waiting, &flips);
     return flips;
 }

@@ -24,8 +24,9 @@ struct block_ascent {
     double **gram;               /* (M) their G_q, as long as an ascent lasts */
     ptrdiff_t *changed, *chosen; /* (M) queries and (most) rows of a choice */
     struct arena *arena;         /* of the G_q */
-    ptrdiff_t *order;            /* (M) queries with rows, shuffled before each epoch */
-    ptrdiff_t n_order;
+    ptrdiff_t *order;            /* (M) queries with rows; the first n_moving are shuffled before each epoch */
+    ptrdiff_t n_order, n_moving;
+    unsigned char *moved; /* (M) by the last visit */
     unsigned epoch;
     unsigned long long seed;
     ptrdiff_t waiting;                /* queries of the group at hand */
@@ -46,9 +47,9 @@ void block_ascent_start(struct block_ascent *blocks, const double *lambda);
 /* Free the G_q that the epochs since the start have made. */
 void block_ascent_end(struct block_ascent *blocks);
 
-/* One epoch over the queries.  The first and every fourth begin by inspecting all rows: those with a margin below b or
- * a multiplier are visited from then on.  Returns the number of multipliers of margin rows that became zero or
- * positive, or STATUS_NO_MEMORY. */
+/* One epoch.  The first and every fourth begin by inspecting all rows: those with a margin below b or a multiplier are
+ * visited from then on; and visit all queries, the others only those that moved since.  Returns the number of
+ * multipliers of margin rows that became zero or positive, or STATUS_NO_MEMORY. */
 ptrdiff_t block_ascent_epoch(struct block_ascent *blocks, double *lambda);
 
 #endif

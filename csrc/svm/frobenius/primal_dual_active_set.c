@@ -140,12 +140,17 @@ static void choose_support(struct primal_dual_active_set *s)
     collect(s);
 }
 
-/* Multiplications of a factor for the system at hand, in iterations of conjugate gradients. */
-static double factor_cost(const struct primal_dual_active_set *s)
+/* Multiplications of a factor of `size` rows, in iterations of conjugate gradients. */
+static double factor_cost(const struct primal_dual_active_set *s, double size)
 {
     const struct windows *w = s->rows->w;
-    double size = (double)s->size, dk = (double)w->dk;
+    double dk = (double)w->dk;
     return size * size * (size / 3 + dk) / (2 * dk * ((double)w->n_queries * (double)w->dz + size));
+}
+
+int primal_dual_active_set_is_cheap(const struct primal_dual_active_set *s, double size)
+{
+    return s->options->soft == 0 && factor_cost(s, size) <= AS_CHEAP / 3.0;
 }
 
 /* Iterations that may still be counted. */
@@ -158,7 +163,8 @@ static ptrdiff_t left(const struct primal_dual_active_set *s)
  * and cost more where it has few rows beside the entries of W.  None is begun that costs more than is left. */
 static int is_dense(const struct primal_dual_active_set *s)
 {
-    return s->size <= DENSE_MOST && factor_cost(s) <= fmin(s->dense ? INFINITY : AS_CHEAP, QUICKER * (double)left(s));
+    return s->size <= DENSE_MOST
+           && factor_cost(s, (double)s->size) <= fmin(s->dense ? INFINITY : AS_CHEAP, QUICKER * (double)left(s));
 }
 
 /* The dual value of w, and the margins of its W. */
@@ -196,7 +202,7 @@ static int solve_dense(struct primal_dual_active_set *s, double eta, double *val
     if (s->proximal == 0 && s->options->soft == 0)
         regularise(s);
     right_sides(s);
-    s->answer->iterations += (ptrdiff_t)fmin(1 + factor_cost(s) / QUICKER, (double)left(s));
+    s->answer->iterations += (ptrdiff_t)fmin(1 + factor_cost(s, (double)s->size) / QUICKER, (double)left(s));
     int status = schur_update_solve(&s->schur, s->w, s->b, s->member, s->size);
     for (int i = 0; status == STATUS_DONE; ++i) {
         *value = i == 0 ? evaluate_candidate(s, negative) : evaluate_corrected(s, negative);

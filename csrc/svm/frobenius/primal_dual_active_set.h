@@ -63,6 +63,9 @@ void primal_dual_active_set_measure(struct primal_dual_active_set *s);
 
 int primal_dual_active_set_close_enough(const struct primal_dual_active_set *s);
 
+/* Whether a factor of `size` rows costs less than a few tens of epochs of block ascent. */
+int primal_dual_active_set_is_cheap(const struct primal_dual_active_set *s, double size);
+
 /* The best point so far is the centre of the proximal term. */
 void primal_dual_active_set_move_centre(struct primal_dual_active_set *s);
 
