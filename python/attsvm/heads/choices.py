@@ -114,7 +114,7 @@ def baselines(head: Head, train: np.ndarray, test: np.ndarray) -> dict[str, floa
     nearest = _nearest(head.queries[text.query_rows(test)], head.queries[text.query_rows(train)])
     copied = text.keys[text.begin[train[nearest, 0]] + train[nearest, 2]]
     guesses["nearest query"] = [
-        int(window[_nearest(x[None], text.keys[text.begin[i] + window])[0]])
+        int(window[np.square(text.keys[text.begin[i] + window] - x).sum(axis=1).argmin()])
         for x, i, window in zip(copied, test[:, 0], windows, strict=True)
     ]
     return {name: float((np.asarray(guess) == test[:, 2]).mean()) for name, guess in guesses.items()}
