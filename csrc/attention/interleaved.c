@@ -7,7 +7,6 @@
 #include "base/arena.h"
 #include "base/simd.h"
 #include "linalg/gemm.h"
-#include "linalg/vector.h"
 
 #define WIDE SOFTMAX_LANES
 #define SMALL 8192         /* doubles of keys of a group: 64 KiB, beyond which windows by themselves are as fast */
@@ -97,7 +96,7 @@ static void copy(double *restrict keys, double *restrict scores, double *restric
 }
 
 void interleaved_init(struct interleaved *interleaved, const struct windows *w, const double *scores,
-                      struct arena *arena)
+                      const double *idle, struct arena *arena)
 {
     ptrdiff_t M = w->n_queries, dk = w->dk, groups = (M + WIDE - 1) / WIDE;
     interleaved->w = w;
@@ -110,7 +109,7 @@ void interleaved_init(struct interleaved *interleaved, const struct windows *w, 
     interleaved->keys = arena_doubles(arena, interleaved->before[groups] * dk, WIDE);
     ARENA_DOUBLES(arena, interleaved->before[groups], WIDE, &interleaved->scores, &interleaved->sizes);
     interleaved->reference = arena_indices(arena, groups * WIDE);
-    interleaved->idle = arena_zeros(arena, groups, WIDE);
+    interleaved->idle = idle;
     interleaved->queries = arena_doubles(arena, gemm_packed(w->dz, M), 1);
     interleaved->transposed = arena_doubles(arena, gemm_packed(M, w->dz), 1);
     if (arena->failed)
@@ -123,8 +122,6 @@ void interleaved_init(struct interleaved *interleaved, const struct windows *w, 
              interleaved->sizes + (before - group) * WIDE, interleaved->reference + group * WIDE, w, scores,
              group * WIDE, interleaved->before[group + 1] - before);
     }
-    for (ptrdiff_t q = 0; q < M; ++q)
-        interleaved->idle[q] = vector_is_zero(w->queries + q * w->dz, w->dz) ? -INFINITY : 0;
 }
 
 /* logit [count,8]: of each lane, X u, with u in a column of U.  Few rows are summed in several parts at once. */

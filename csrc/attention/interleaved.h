@@ -18,7 +18,7 @@ struct interleaved {
     double *keys;                 /* (tokens of all groups but the first of each, dk, 8): less the first */
     double *scores, *sizes;       /* (tokens, 8); (tokens but the first, 8): the sum of the absolute values of a key */
     ptrdiff_t *reference;         /* (groups, 8): the token that changed places with the first of its window */
-    double *idle;                 /* (groups, 8): -inf of a query that is zero, else 0 */
+    const double *idle;           /* (groups, 8): -inf of a query that is zero, else 0 */
     double *queries, *transposed; /* packed Z and Z^T */
 };
 
@@ -26,7 +26,7 @@ struct interleaved {
 int interleaved_fits(const struct windows *w);
 
 void interleaved_init(struct interleaved *interleaved, const struct windows *w, const double *scores,
-                      struct arena *arena);
+                      const double *idle, struct arena *arena);
 
 /* For queries first .. last-1, first a multiple of eight: score + lift e^shift = the mean score, each [columns], and P
  * [dk,columns] with the vector-Jacobian product X_q^T (diag(s) - s s^T) g_q = P e^shift in its column, at U

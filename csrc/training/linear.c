@@ -67,17 +67,17 @@ void linear_init(struct linear_work *work, enum linear_mode mode, const struct o
     int several = threads != NULL && cost > THREADS_WORTH;
     work->threads = several ? threads : NULL;
     work->n_accumulators = several ? threads->most : 1;
+    work->idle = arena_zeros(arena, simd_padded(M), 1);
     if (mode == LINEAR_INTERLEAVED)
-        interleaved_init(&work->interleaved, w, objective->scores, arena);
+        interleaved_init(&work->interleaved, w, objective->scores, work->idle, arena);
     if (mode == LINEAR_BLOCKS && !transform->through_factors)
         work->packed_W = arena_doubles(arena, gemm_packed(at->runs * w->dk, w->dz), 1);
-    work->zero_query = arena_take(arena, M, 1);
     work->head = (struct backward_head){.values = objective->values, .y = objective->y, .dv = objective->dv};
     work->accumulators = arena_take(arena, work->n_accumulators, sizeof *work->accumulators);
     if (arena->failed)
         return;
     for (ptrdiff_t q = 0; q < M; ++q)
-        work->zero_query[q] = (unsigned char)vector_is_zero(w->queries + q * w->dz, w->dz);
+        work->idle[q] = vector_is_zero(w->queries + q * w->dz, w->dz) ? -INFINITY : 0;
     for (int i = 0; i < work->n_accumulators; ++i)
         init_accumulator(&work->accumulators[i], work, arena);
 }
@@ -214,9 +214,7 @@ void linear_rows(struct linear_accumulator *part, const struct linear_work *work
     /* A query that adds nothing (one token, equal scores, copies of one token, a zero query) has the scale -inf: with a
      * scale of its own it could make what the others add underflow. */
     for (ptrdiff_t row = 0; row < rows; ++row)
-        part->log_scale[row] = work->zero_query[first + row / R] || vector_is_zero(part->rows.P + row * dk, dk)
-                                   ? -INFINITY
-                                   : 0.0;
+        part->log_scale[row] = vector_is_zero(part->rows.P + row * dk, dk) ? -INFINITY : work->idle[first + row / R];
 }
 
 /* Adds queries first .. last-1, a block at most. */

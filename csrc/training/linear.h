@@ -41,7 +41,7 @@ struct linear_work {
     struct interleaved interleaved;
     const double *W;           /* of all runs, through W */
     double *packed_W;          /* the same, side by side, for LINEAR_BLOCKS */
-    unsigned char *zero_query; /* (M) */
+    double *idle;              /* (M, padded): -inf of a query that is zero, else 0 */
     struct backward_head head; /* that is trained */
     ptrdiff_t block, unit;     /* queries that go together, and of which the first is a multiple */
     struct linear_accumulator *accumulators;
