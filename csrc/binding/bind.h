@@ -111,11 +111,8 @@ PyObject *bind_new_doubles(double **data, ptrdiff_t d0, ptrdiff_t d1);
 const struct windows *bind_windows(PyObject *capsule);
 const struct objective *bind_objective(ptrdiff_t *heads, PyObject *capsule);
 
-void bind_set_threads(int threads);
-int bind_get_threads(void);
-
 /* Tables that end with an entry without a name. */
-extern struct bind_entry bind_data_table[], bind_windows_table[], bind_objective_table[], bind_train_table[],
-    bind_output_table[], bind_svm_table[], bind_path_table[];
+extern struct bind_entry bind_call_table[], bind_data_table[], bind_windows_table[], bind_objective_table[],
+    bind_train_table[], bind_output_table[], bind_svm_table[], bind_path_table[];
 
 #endif

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "binding/bind.h"
+#include "linalg/blas.h"
 
 static const char *sentence(int status)
 {
@@ -47,15 +48,26 @@ static void raise_error(const struct bind_call *call, int status, PyObject *rais
  * large problem. */
 static atomic_int bind_threads = 1;
 
-void bind_set_threads(int threads)
+static int set_num_threads(struct bind_call *call)
 {
-    atomic_store(&bind_threads, threads);
+    ptrdiff_t threads = call->in[0].integer;
+    if (threads > atomic_load(&bind_threads) && blas_map_buffers((int)threads) != 0)
+        return STATUS_NO_MEMORY;
+    atomic_store(&bind_threads, (int)threads);
+    return STATUS_DONE;
 }
 
-int bind_get_threads(void)
+static int config(struct bind_call *call)
 {
-    return atomic_load(&bind_threads);
+    call->out[0].object = Py_BuildValue("{s:s, s:i}", "blas", blas_config(), "threads", atomic_load(&bind_threads));
+    return STATUS_DONE;
 }
+
+struct bind_entry bind_call_table[] = {
+    BIND(set_num_threads, set_num_threads, "int k"),
+    BIND(config, config, "-> object"),
+    {.function = NULL},
+};
 
 #define REPORT_INTERVAL 0.1 /* seconds: smooth for the eye */
 
@@ -87,7 +99,7 @@ static int compute(struct bind_call *call)
 {
     int keeps_gil = call->entry->keeps_gil;
     call->monitor = (struct monitor){.poll = poll_signals, .context = call, .gap = INFINITY};
-    threads_init(&call->threads, bind_get_threads(), &call->arena);
+    threads_init(&call->threads, atomic_load(&bind_threads), &call->arena);
     call->thread = keeps_gil ? NULL : PyEval_SaveThread();
     int status = call->entry->function(call);
     threads_end(&call->threads);

@@ -14,27 +14,6 @@ PyObject *bind_new_doubles(double **data, ptrdiff_t d0, ptrdiff_t d1)
     return array;
 }
 
-static int set_num_threads(struct bind_call *call)
-{
-    ptrdiff_t threads = call->in[0].integer;
-    if (threads > bind_get_threads() && blas_map_buffers((int)threads) != 0)
-        return STATUS_NO_MEMORY;
-    bind_set_threads((int)threads);
-    return STATUS_DONE;
-}
-
-static int config(struct bind_call *call)
-{
-    call->out[0].object = Py_BuildValue("{s:s, s:i}", "blas", blas_config(), "threads", bind_get_threads());
-    return STATUS_DONE;
-}
-
-static struct bind_entry module_table[] = {
-    BIND(set_num_threads, set_num_threads, "int k"),
-    BIND(config, config, "-> object"),
-    {.function = NULL},
-};
-
 static int add_object(PyObject *module, const char *name, PyObject *object)
 {
     int failed = object == NULL || PyModule_AddObjectRef(module, name, object) < 0;
@@ -82,7 +61,7 @@ static int execute(PyObject *module)
 {
     if (PyArray_ImportNumPyAPI() < 0)
         return -1;
-    struct bind_entry *tables[] = {module_table,     bind_data_table, bind_windows_table, bind_objective_table,
+    struct bind_entry *tables[] = {bind_call_table,  bind_data_table, bind_windows_table, bind_objective_table,
                                    bind_train_table, bind_svm_table,  bind_path_table,    bind_output_table};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; ++i)
         for (struct bind_entry *entry = tables[i]; entry->function != NULL; ++entry)
