@@ -3,9 +3,9 @@
  *
  * Selecting one of T tokens per query takes log2 T bits, and W holds about two per entry.  Well below that block ascent
  * finds the support at once; near it (tight) the support is nearly as large as the number of unknowns, and the interior
- * point wins.  Bits count selections at random: a planted one, as a model's own
- * choices are, is loose although its bits say tight.  So these begin with one probe for hard and soft: block ascent,
- * which goes on if a few epochs look loose and declines otherwise.  Few rows or few unknowns are for the active set.
+ * point wins.  Bits count selections at random: a planted one, as a model's own choices are, is loose although its bits
+ * say tight.  So these begin with one probe for hard and soft: block ascent, which goes on if a few epochs look loose
+ * and declines otherwise.  Few rows or few unknowns are for the active set.
  *
  * What a dense method costs is known beforehand, and half of it is the budget of the iterative one before it: together
  * they take little more than half as long again as the better of them. */
@@ -53,7 +53,7 @@
  * multiplications.  A dense method solves some eight, by products of matrices, three times as quickly.  An epoch visits
  * VISITED rows of a query, those near their margin.  (The interior point took 2.3 to 6.7 times as long as block ascent
  * in a budget of one system, on 23 random problems.)  With a quarter of what it had before, 171 windows of 37 tokens
- * with a soft margin went on to a dense method: .84 s instead of .05 s.  The nuclear norm takes twice as many. */
+ * with a soft margin went on to a dense method: .84 s instead of .05 s.  The nuclear norm takes four times as many. */
 #define SYSTEMS 2.7
 #define VISITED 8
 #define JOINS 50 /* rows per entry of W beyond which a working set may grow */
@@ -200,7 +200,7 @@ static int plan_soft(struct solver_step *steps, const struct rows *rows, const s
     steps[n] = interior;
     steps[n++].solve = frobenius_interior_if_quick;
     steps[n] = block;
-    steps[n++].max_iter = 2 * block.max_iter;
+    steps[n++].max_iter = block.max_iter / 2;
     steps[n++] = interior;
     return n;
 }
