@@ -11,12 +11,12 @@
  * M E k z are tokens, queries, entries, dk and dz of the windows, H the attention heads of the objective, any other
  * letter what makes its first array fit; "*" is never bound.
  *
- *     argument  number, int; loss, head, rule, ball: a code of that table; double, index, bool, tokens (in double or
- *               single precision), reference (a token of each window): an array in C order; stored: windows with keys
- *               in memory; objective; function; object: anything.  "double& W": it is written to; at the end "?": may
- * be None, then NULL or -1; "[?M,v]": the first axis may be missing result    double, index: a new array, None when a
- * letter is not bound; number, int, word; exception: what a signal or a callback raised during the call, raised where
- * it is no result; object: made by the function, which then has the GIL
+ * An argument is a number or int; a loss, head, rule or ball, codes of these tables; a double, index, bool, tokens
+ * (in double or single precision) or reference (a token of each window), arrays in C order; windows, or stored, with
+ * keys in memory; an objective; a function; an object, anything.  "double& W" is written to; at the end "?" may be
+ * None, then NULL or -1; the first axis of "[?M,v]" may be missing.  A result is a double or index, a new array, None
+ * where a letter is not bound; a number, int or word; an exception, what a signal or a callback raised during the call
+ * (raised where it is no result); an object, made by the function, which then has the GIL.
  *
  * Converting a number can run Python code, which can change an array: all numbers are read before the first array. */
 #ifndef BINDING_BIND_H

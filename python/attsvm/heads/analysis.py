@@ -116,8 +116,12 @@ def analyze_head(
     for again in range(splits if len(test) >= FEWEST else 0):
         seen, unseen = split(rows, queries, TEST, np.random.default_rng([*name, 0, again])) if again else (train, test)
         if len(seen) and len(unseen) >= FEWEST:
-            rough = C is None and len(seen) >= MANY
-            fit = curve[-1] if not again else (_rough_fit if rough else fit_svm)(head, seen, unseen, "frobenius", C)
+            if not again:
+                fit = curve[-1]
+            elif C is None and len(seen) >= MANY:
+                fit = _rough_fit(head, seen, unseen)
+            else:
+                fit = fit_svm(head, seen, unseen, "frobenius", C)
             tried.append((fit.accuracy, *best_rule(head, seen, unseen)))
     nuclear = None
     if len(train) and nuclear_queries and C is None and curve[-1].status != "infeasible":
@@ -141,10 +145,11 @@ def analyze_head(
     )  # fmt: skip
 
 
-def _rough_fit(head: Head, train: np.ndarray, test: np.ndarray, *kind: Any) -> Fit:
-    """Of which two digits are shown."""
-    fit = fit_svm(head, train, test, *kind, iterations=FEW_ITERATIONS if len(train) >= MANY else ITERATIONS)
-    return fit_svm(head, train, test, *kind, tol=NULL_TOL) if fit.W is None else fit
+def _rough_fit(head: Head, train: np.ndarray, test: np.ndarray) -> Fit:
+    """The Frobenius SVM, of which two digits are shown."""
+    few = FEW_ITERATIONS if len(train) >= MANY else ITERATIONS
+    fit = fit_svm(head, train, test, "frobenius", iterations=few)
+    return fit_svm(head, train, test, "frobenius", tol=NULL_TOL) if fit.W is None else fit
 
 
 def _null(head: Head, factors: Factors, wanted: tuple[int, float, bool], queries: int, name: list[int]) -> Null | None:
@@ -157,7 +162,7 @@ def _null(head: Head, factors: Factors, wanted: tuple[int, float, bool], queries
         train, test = split(hard, queries, TEST, rng)
         if not len(train):
             continue
-        fit = _rough_fit(other, train, test, "frobenius")
+        fit = _rough_fit(other, train, test)
         own, rule = fit.learned_margin / fit.margin_bound, float("nan")
         if len(test) >= FEWEST:
             best, right = best_rule(other, train, test)
