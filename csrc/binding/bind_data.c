@@ -44,7 +44,10 @@ static struct holder *new_holder(PyObject *keys, PyObject *queries, ptrdiff_t N)
     if (keys != Py_None) {
         w.tokens = PyArray_DIM(X, 0);
         w.dk = PyArray_DIM(X, 1);
-        *(PyArray_TYPE(X) == NPY_FLOAT ? (const void **)&w.keys32 : (const void **)&w.keys) = PyArray_DATA(X);
+        if (PyArray_TYPE(X) == NPY_FLOAT)
+            w.keys32 = PyArray_DATA(X);
+        else
+            w.keys = PyArray_DATA(X);
     }
     if (w.tokens > INT_MAX || w.n_queries > INT_MAX || w.dk > INT_MAX || w.dz > INT_MAX || w.dk < 1 || w.dz < 1
         || w.n_queries < 1) {

@@ -14,12 +14,25 @@ static const struct type {
     enum kind kind;
     int detail;
 } types[] = {
-    {"number", NUMBER, 0},         {"int", INTEGER, 0},         {"loss", CODE, LOSS_COUNT},
-    {"head", CODE, HEAD_COUNT},    {"ball", CODE, BALL_COUNT},  {"rule", CODE, UPDATE_RULE_COUNT},
-    {"double", ARRAY, NPY_DOUBLE}, {"index", ARRAY, NPY_INTP},  {"bool", ARRAY, NPY_BOOL},
-    {"tokens", ARRAY, NPY_FLOAT},  {"windows", WINDOWS, 0},     {"reference", REFERENCE, NPY_INTP},
-    {"stored", STORED, 0},         {"objective", OBJECTIVE, 0}, {"word", WORD, 0},
-    {"function", FUNCTION, 0},     {"exception", EXCEPTION, 0}, {"object", OBJECT, 0},
+    {"number", NUMBER, 0},
+    {"int", INTEGER, 0},
+    {"loss", CODE, LOSS_COUNT},
+    {"head", CODE, HEAD_COUNT},
+    {"ball", CODE, BALL_COUNT},
+    {"rule", CODE, UPDATE_RULE_COUNT},
+    {"double", ARRAY, NPY_DOUBLE},
+    {"index", ARRAY, NPY_INTP},
+    {"bool", ARRAY, NPY_BOOL},
+    {"tokens", ARRAY, NPY_FLOAT},
+    {"windows", WINDOWS, 0},
+    {"reference", REFERENCE, NPY_INTP},
+    {"stored", STORED, 0},
+    {"objective", OBJECTIVE, 0},
+    {"word", WORD, 0},
+    {"function", FUNCTION, 0},
+    {"exception", EXCEPTION, 0},
+    {"object", OBJECT, 0},
+    {"", OBJECT, 0}, /* ends the table */
 };
 
 /* One argument or result of a signature. */
@@ -36,7 +49,7 @@ static const char *next_item(struct bind_item *item, const char *at)
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz_ABCDEFGHIJKLMNOPQRSTUVWXYZ";
     size_t length = strspn(at, letters);
     item->type = types;
-    while (item->type->kind != OBJECT && (strncmp(item->type->word, at, length) != 0 || item->type->word[length] != 0))
+    while (item->type->word[0] != '\0' && (strncmp(item->type->word, at, length) != 0 || item->type->word[length] != 0))
         ++item->type;
     const char *name = at;
     at += length;
@@ -221,16 +234,22 @@ int bind_parse(struct bind_entry *entry)
         && (entry->items = PyMem_Calloc(BIND_ARGUMENTS + BIND_RESULTS, sizeof *entry->items)) == NULL)
         return -1;
     entry->arguments = entry->results = 0;
-    while (*at != '\0' && *at != '-')
+    while (*at != '\0' && *at != '-' && entry->arguments < BIND_ARGUMENTS)
         at = next_item(&entry->items[entry->arguments++], at);
     at += strspn(at, "-> ");
-    while (*at != '\0') {
+    while (*at != '\0' && entry->results < BIND_RESULTS) {
         struct bind_item *item = &entry->items[entry->arguments + entry->results++];
         at = next_item(item, at);
         entry->keeps_gil |= item->type->kind == OBJECT;
         entry->keeps_exception |= item->type->kind == EXCEPTION;
     }
-    return 0;
+    int known = *at == '\0';
+    for (int i = 0; i < entry->arguments + entry->results; ++i)
+        known = known && entry->items[i].type->word[0] != '\0';
+    if (!known)
+        PyErr_Format(PyExc_SystemError, "%s has a signature with unknown types, or too long a one",
+                     entry->definition.ml_name);
+    return known ? 0 : -1;
 }
 
 int bind_read_arguments(struct bind_call *call, PyObject *const *args, Py_ssize_t n)

@@ -38,9 +38,9 @@
  * near copies: 1.0 ms by the active set, 16 ms by the interior point. */
 #define NEAR_COPY 4e-3
 
-/* Epochs after which block ascent leaves a loose problem whose queries repeat to the active set, and eight times as
- * many as its first steps before.  Of 16 such problems
- * it ended within these on seven; on the others it took .5 to 54 times as long as the active set. */
+/* Epochs after which block ascent leaves a loose problem whose queries repeat to the active set, and eight times the
+ * steps of that before.  Of 16 such problems it ended within these on seven; on the others it took .5 to 54 times as
+ * long as the active set. */
 #define REPEATED 128
 
 /* Rows from which a working set of them is quicker, and needs a tenth of the memory.  Frobenius: also from this many
@@ -201,7 +201,7 @@ static int plan_soft(struct solver_step *steps, const struct rows *rows, const s
     steps[n] = interior;
     steps[n++].solve = frobenius_interior_if_quick;
     steps[n] = block;
-    steps[n++].max_iter = block.max_iter / 2;
+    steps[n++].max_iter = (block.max_iter + 1) / 2;
     steps[n++] = interior;
     return n;
 }

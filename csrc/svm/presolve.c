@@ -18,9 +18,8 @@
  * time); with more it says how tight the problem is. */
 #define SMALLER_FEW 0.25
 #define SMALLER_MANY 0.75
-#define NEARLY \
-    16 /* other norms: of a space of d dimensions all but d over this are as good as all, and sooner found \
-        */
+/* Other norms: of a space of d dimensions all but d over this are as good as all, and sooner found. */
+#define NEARLY 16
 
 /* The same problem in fewer unknowns and rows. */
 struct reduced {

@@ -31,7 +31,7 @@ struct rows {
     double *length;             /* (m) ||delta|| ||z||; 1 of an impossible row */
     double longest, largest;    /* the longest row; the largest |b| */
     ptrdiff_t n_equal;
-    int presolved;           /* in the coordinates of their spans, no two alike (svm/presolve.h) */
+    int presolved;           /* svm/presolve.h has made them as few and as small as it does */
     int homogeneous;         /* every margin row has b > 0, every equality row b = 0 */
     struct threads *threads; /* for the loops over queries; NULL: one thread */
     struct monitor *monitor; /* polled by long computations on rows, on the caller's thread; NULL: none */

@@ -53,7 +53,8 @@ struct solver_step {
 };
 
 /* The methods in turn, until one decides (done, infeasible, interrupted, < 0); else the answer of smallest gap.
- * answer->method names the one it is of.  With a soft margin each goes on from the best multipliers so far. */
+ * answer->method names the one it is of.  With a soft margin each goes on from the best multipliers so far.
+ * The last of them never declines. */
 int solver_in_turn(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                    const struct solver_step *steps, int n, struct monitor *monitor, struct arena *arena);
 

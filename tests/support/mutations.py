@@ -109,7 +109,7 @@ MUTATIONS = [
          "svm", "solve", "local-convergence"),
         ("rows-do-not-join", "csrc/svm/rows.c", "below > furthest &&", "below < furthest &&", "svm",
          "row_generation"),
-        ("multipliers-of-unit-contexts", LEVELS, "(self._balanced() / self.length).T", "self._balanced().T", "svm",
+        ("multipliers-of-unit-contexts", LEVELS, "(self._balanced(y) / self.length).T", "self._balanced(y).T", "svm",
          "levels"),
         ("levels-rise-twice", LEVELS, "self.t + length * step[1]", "self.t + 2 * length * step[1]", "svm", "levels"),
         ("soft-doubles-c", METHODS, "scaled_number(C, 2 * power,", "scaled_number(2 * C, 2 * power,", "svm", "soft",

@@ -83,33 +83,50 @@ def test_a_contradiction_has_its_certificate(several, always):
     assert np.linalg.norm(pull.T @ Z) < 1e-8 * sol.certificate[~inside].sum()
 
 
-def test_an_iteration_limit_leaves_bounds_that_hold(always):
+@pytest.fixture
+def problem():
+    """Contexts, what they select, its answer; and the steps after which there was first a margin."""
     Z, counts = contexts(2)
     found = attsvm.soft_labels(Z, counts)
-    whole = attsvm.solve_svm(found.data, found.selected)
+    seen, bounds = [], levels._Problem.bounds
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(levels._Problem, "bounds", lambda self: (seen.append((self.steps, bounds(self))), seen[-1][1])[1])
+        whole = attsvm.solve_svm(found.data, found.selected)
+    return found, whole, next(steps for steps, (lower, _, _) in seen if lower > 0)
+
+
+def test_an_iteration_limit_leaves_bounds_that_hold(always, problem):
+    found, whole, first = problem
     with pytest.warns(attsvm.ConvergenceWarning):
-        some = attsvm.solve_svm(found.data, found.selected, max_iter=whole.iterations - 8)
-    assert some.status == "iteration limit" and some.iterations == whole.iterations - 8
-    assert some.margin < whole.margin * (1 + 1e-9) and some.margin_bound > whole.margin * (1 - 1e-9)
-    assert 1e-9 < some.gap < 1
+        some = attsvm.solve_svm(found.data, found.selected, max_iter=first)
+    assert some.status == "iteration limit" and some.iterations == first < whole.iterations
+    assert 0 < some.margin < whole.margin * (1 + 1e-9) and some.margin_bound > whole.margin * (1 - 1e-9)
+    assert 1e-9 < some.gap < np.inf
 
 
-def test_ctrl_c_leaves_what_is_known(always, monkeypatch):
-    Z, counts = contexts(2)
-    found = attsvm.soft_labels(Z, counts)
-    whole, minimise = attsvm.solve_svm(found.data, found.selected), levels._Problem.minimise
+@pytest.mark.parametrize("where", ["minimise", "_direction"])
+def test_ctrl_c_leaves_what_is_known(always, problem, where, monkeypatch):
+    found, whole, first = problem
+    method = getattr(levels._Problem, where)
 
-    def until_ctrl_c(self, sigma, most):
-        if self.steps > whole.iterations - 8:
+    def until_ctrl_c(self, *arguments):
+        if self.best[0] is not self.W and self.steps > first:  # also amid the bounds
             raise KeyboardInterrupt
-        return minimise(self, sigma, most)
+        return method(self, *arguments)
 
-    monkeypatch.setattr(levels._Problem, "minimise", until_ctrl_c)
+    monkeypatch.setattr(levels._Problem, where, until_ctrl_c)
     with pytest.raises(KeyboardInterrupt) as caught:
         attsvm.solve_svm(found.data, found.selected)
     partial = caught.value.partial
-    assert 0 < partial.margin < whole.margin and partial.W.shape == whole.W.shape
-    assert partial.margin_bound > whole.margin
+    assert partial.status == "interrupted" and partial.W.shape == whole.W.shape
+    assert 0 < partial.margin < whole.margin < partial.margin_bound
+
+
+def test_many_contexts_of_few_tokens_are_for_others(always, monkeypatch):
+    Z, counts = contexts(3)
+    found = attsvm.soft_labels(Z, counts)
+    monkeypatch.setattr(methods, "LEVELS_MOST", len(Z) - 1)
+    assert attsvm.solve_svm(found.data, found.selected).method != "newton"
 
 
 def test_what_it_leaves_open_others_solve(always, monkeypatch):

@@ -38,7 +38,7 @@ def test_an_answer_in_a_metric_is_certified_by_its_tokens(name):
     selected = data.select(rng.standard_normal((data.dk, data.dz)))
     D = rng.uniform(0.2, 3.0, (data.dk, data.dz))
     sol = attsvm.solve_svm(data, selected, metric=D)
-    assert sol.status == "optimal" and sol.gap < 1e-9
+    assert sol.status == "optimal" and sol.gap < 1e-9 and sol.unique is True
     low, high = bounds(data, selected, sol.W, sol.dual, D)
     np.testing.assert_allclose((sol.margin, sol.margin_bound), (low, high), rtol=1e-9)
     np.testing.assert_array_equal(sol.metric, D)

@@ -136,15 +136,18 @@ def test_soft_rows_are_no_part_of_a_proof():
     np.testing.assert_array_equal(sol.certificate, [[0.0, 0.0, -1.0, 0.0]])
 
 
+@pytest.mark.parametrize("others", [True, False])
 @pytest.mark.parametrize("seed", range(4))
-def test_equality_rows_that_contradict_each_other_are_found(seed):
+def test_equality_rows_that_contradict_each_other_are_found(seed, others):
     """In a plane three rows depend on each other.  With the right sides of some W they are met; with others, never."""
     rng = np.random.default_rng(seed)
     X, W = rng.standard_normal((1, 6, 2)), rng.standard_normal((2, 1))
-    data, kept = attsvm.cross_attention(X, [[1.0]]), np.array([[True, True, False, True, True, False]])
+    kept = np.array([[True, True, False, True, True, False]])
+    X, kept = (X, kept) if others else (X[:, kept[0]], kept[:, kept[0]])  # without margin rows
+    data = attsvm.cross_attention(X, [[1.0]])
     margins = (X[:, :1] - X) @ W[:, 0]
     assert attsvm.solve_svm(data, kept, C=3.0, margins=margins).status == "optimal"
-    margins[0, 4] += 1e-3
+    margins[0, -2 if others else -1] += 1e-3
     sol = attsvm.solve_svm(data, kept, C=3.0, margins=margins)
     assert sol.status == attsvm.solve_svm(data, kept, margins=margins).status == "infeasible"
     assert not sol.certificate[~kept].any() and (sol.certificate * margins).sum() > 0

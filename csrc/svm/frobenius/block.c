@@ -22,8 +22,8 @@
 #define MORE_EPOCHS 4   /* between runs, doubled after each that got stuck */
 #define MOST_EPOCHS 64  /* and before the first run */
 #define ACTIVE_SET_RUNS 24
-#define FULL \
-    0.96 /* multipliers per entry of W above which a run leads away: while their number falls, it is left out */
+/* Multipliers per entry of W above which a run leads away: while their number falls, it is left out. */
+#define FULL 0.96
 
 /* A problem is tight, one for a dense method, where the multipliers after epoch LOOK_AFTER, per entry of W and times
  * their growth since the first epoch, are more than CROWDED_SUPPORT; or where they are ever OVERFULL per entry.  The
@@ -207,7 +207,9 @@ static int probe(struct svm_answer *answer, const struct rows *rows, const struc
     soft.start = NULL; /* the run before began there and did not separate */
     ptrdiff_t iterations = answer->iterations;
     struct monitor quiet = *monitor; /* polls as well, but what it reaches is no bound of the problem asked */
-    int status = run(answer, rows, &soft, UNTIL_STEADY, &quiet, arena);
+    struct rows own = *rows;
+    own.monitor = &quiet;
+    int status = run(answer, &own, &soft, UNTIL_STEADY, &quiet, arena);
     monitor->stopped = quiet.stopped;
     answer->iterations += iterations;
     return status < 0 ? status : solver_conclude(answer, rows, options, NORM_FROBENIUS, status, arena);

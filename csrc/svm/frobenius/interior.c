@@ -243,9 +243,9 @@ static int run(struct svm_answer *answer, const struct rows *rows, const struct 
     int status = init(&s);
     if (status == STATUS_DONE) {
         start(&s);
-        status = s.n_margin == 0     ? interior_point_finish(&s) /* equality rows alone: one linear system */
-                 : options->soft > 0 ? start_soft(&s)
-                                     : STATUS_ITERATION_LIMIT;
+        status = options->soft > 0 ? start_soft(&s)
+                 : s.n_margin == 0 ? interior_point_finish(&s) /* equality rows alone: one linear system */
+                                   : STATUS_ITERATION_LIMIT;
     }
     if (status == STATUS_ITERATION_LIMIT && if_quick)
         return STATUS_DECLINED;
@@ -253,8 +253,10 @@ static int run(struct svm_answer *answer, const struct rows *rows, const struct 
         status = iterate(&s);
     if (status < 0 || status == STATUS_DONE || status == STATUS_INFEASIBLE)
         return status;
-    memcpy(answer->lambda, s.best_x, (size_t)s.m * sizeof(double));
-    memcpy(answer->W, s.best_W, (size_t)s.D * sizeof(double));
+    if (s.n_margin > 0) { /* else the answer is that of the linear system */
+        memcpy(answer->lambda, s.best_x, (size_t)s.m * sizeof(double));
+        memcpy(answer->W, s.best_W, (size_t)s.D * sizeof(double));
+    }
     return solver_conclude(answer, rows, options, NORM_FROBENIUS, status, arena);
 }
 

@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/monitor.h"
 #include "base/status.h"
 #include "linalg/vector.h"
 #include "svm/active_set.h"
@@ -38,12 +39,12 @@ static int solve_on_support(struct interior_point *s)
         s->newton.inverse[k] = !s->inside[k]                         ? NEWTON_SYSTEM_ABSENT
                                : s->rows->equal[k] && isfinite(firm) ? firm
                                                                      : s->ridge[k];
-    int status = newton_system_factor(&s->newton);
-    if (status != STATUS_DONE)
-        return status;
     memset(s->correction, 0, (size_t)s->m * sizeof(double));
     memset(answer->lambda, 0, (size_t)s->m * sizeof(double));
     memset(answer->W, 0, (size_t)s->D * sizeof(double));
+    int status = newton_system_factor(&s->newton);
+    if (status != STATUS_DONE)
+        return status;
     for (int pass = 0; pass < PASSES; ++pass) {
         for (ptrdiff_t k = 0; k < s->m; ++k)
             s->h[k] = s->inside[k] ? s->rows->rhs[k] - s->correction[k] - s->ridge[k] * answer->lambda[k] : 0;
@@ -68,6 +69,8 @@ int interior_point_exchange(struct interior_point *s)
             size += s->inside[k];
         if (size > s->D && s->options->soft == 0) /* more rows than can be independent */
             return STATUS_ITERATION_LIMIT;
+        if (monitor_stops(s->monitor))
+            return STATUS_ITERATION_LIMIT; /* whoever goes on asks again */
         int status = solve_on_support(s);
         if (status != STATUS_DONE)
             return status == STATUS_FACTORIZATION ? STATUS_ITERATION_LIMIT : status;

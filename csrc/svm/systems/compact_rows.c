@@ -128,14 +128,11 @@ static int make_room(struct compact_rows *r)
     r->inverse = arena_doubles(arena, total, 1);
     r->D = arena_doubles(arena, r->slot[M], w->dk);
     ARENA_DOUBLES(arena, M, w->dk, &r->P, &r->V);
-    r->product = M < 2 * w->dz ? COMPACT_ROWS_BY_QUERIES : COMPACT_ROWS_BY_WEIGHTS;
-    if (r->product == COMPACT_ROWS_BY_QUERIES)
-        r->K = arena_doubles(arena, M, M);
-    else
-        r->W = arena_doubles(arena, w->dk, w->dz);
+    r->K = M < 2 * w->dz ? arena_doubles(arena, M, M) : NULL;
+    r->W = M < 2 * w->dz ? NULL : arena_doubles(arena, w->dk, w->dz);
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    if (r->product == COMPACT_ROWS_BY_QUERIES)
+    if (r->K != NULL)
         matrix_rows_times_rows(r->K, w->queries, w->queries, M, M, w->dz);
     return STATUS_DONE;
 }
@@ -180,7 +177,7 @@ static void margins_part(void *context, ptrdiff_t begin, ptrdiff_t end, int work
     const struct compact_rows *r = loop->r;
     const struct windows *w = r->rows->w;
     ptrdiff_t dk = w->dk;
-    if (r->product == COMPACT_ROWS_BY_QUERIES)
+    if (r->K != NULL)
         matrix_product(r->V + begin * dk, r->K + begin * w->n_queries, r->P, end - begin, dk, w->n_queries);
     else
         matrix_rows_times_rows(r->V + begin * dk, w->queries + begin * w->dz, r->W, end - begin, dk, w->dz);
@@ -199,10 +196,10 @@ static void apply(struct compact_rows *r, double *out, const double *x)
     const struct rows *rows = r->rows;
     ptrdiff_t M = rows->w->n_queries;
     double dk = (double)rows->w->dk, sums = (double)r->first[M] * dk;
-    double product = (double)M * dk * (r->product == COMPACT_ROWS_BY_QUERIES ? (double)M : (double)rows->w->dz);
+    double product = (double)M * dk * (r->K != NULL ? (double)M : (double)rows->w->dz);
     struct loop loop = {.r = r, .out = out, .x = x};
     threads_for(rows->threads, M, sums, pull_part, &loop);
-    if (r->product == COMPACT_ROWS_BY_WEIGHTS)
+    if (r->K == NULL)
         threads_for(rows->threads, rows->w->dk, product, weights_part, &loop);
     threads_for(rows->threads, M, product + sums, margins_part, &loop);
 }

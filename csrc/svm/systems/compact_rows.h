@@ -15,12 +15,6 @@
 struct arena;
 struct monitor;
 
-/* How the sums P of the rows become V = Z Z^T P. */
-enum compact_rows_product {
-    COMPACT_ROWS_BY_WEIGHTS, /* V = Z W^T, W = P^T Z */
-    COMPACT_ROWS_BY_QUERIES  /* V = K P, K = Z Z^T: few queries */
-};
-
 struct compact_rows {
     const struct rows *rows;
     const double *ridge; /* (m) the same as long as there is room */
@@ -34,9 +28,8 @@ struct compact_rows {
     ptrdiff_t *offset;   /* (M) where that of query q begins */
     double *P;           /* (M, dk) sums of the rows of each query */
     double *V;           /* (M, dk) whose products with the rows are their margins */
-    enum compact_rows_product product;
-    double *K; /* (M, M) */
-    double *W; /* (dk, dz) */
+    double *K;           /* (M, M) Z Z^T, so that V = K P, of few queries; else NULL, and */
+    double *W;           /* (dk, dz) P^T Z, so that V = Z W^T */
 };
 
 /* Without room.  Memory comes from an arena of its own inside `arena`; arena->failed: there was none. */

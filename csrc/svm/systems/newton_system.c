@@ -59,12 +59,15 @@ static void weigh_keys(struct newton_system *n, double *to, ptrdiff_t q)
 }
 
 /* H = I + sum_q (sum_k d_k delta_k delta_k^T) kron (z_q z_q^T), lower triangle.  Both factors are symmetric, so
- * one gemm of their packed triangles forms every entry, at a quarter of the multiplications. */
-static void assemble(struct newton_system *n)
+ * one gemm of their packed triangles forms every entry, at a quarter of the multiplications.  STATUS_DONE, or
+ * STATUS_FACTORIZATION when the monitor stops it. */
+static int assemble(struct newton_system *n)
 {
     const struct windows *w = n->rows->w;
     ptrdiff_t dk = w->dk, dz = w->dz, D = n->D, pk = packed(dk), pz = packed(dz);
-    for (ptrdiff_t from = 0; from < w->n_queries && !monitor_stops(n->monitor); from += n->chunk) {
+    for (ptrdiff_t from = 0; from < w->n_queries; from += n->chunk) {
+        if (monitor_stops(n->monitor))
+            return STATUS_FACTORIZATION;
         ptrdiff_t count = w->n_queries - from < n->chunk ? w->n_queries - from : n->chunk;
         for (ptrdiff_t i = 0; i < count; ++i) {
             const double *z = w->queries + (from + i) * dz;
@@ -88,6 +91,7 @@ static void assemble(struct newton_system *n)
         }
     for (ptrdiff_t i = 0; i < D; ++i)
         n->L[i * D + i] += 1;
+    return STATUS_DONE;
 }
 
 int newton_system_factor(struct newton_system *n)
@@ -99,7 +103,7 @@ int newton_system_factor(struct newton_system *n)
             n->member[n->size++] = k;
     int status = STATUS_DONE;
     if (n->size > n->D) {
-        assemble(n);
+        status = assemble(n);
     } else {
         double *D = arena_doubles(n->arena, n->size, w->dk), *Z = arena_doubles(n->arena, n->size, w->dz);
         ptrdiff_t *z = arena_indices(n->arena, n->size);

@@ -135,8 +135,10 @@ static int complement(struct schur_update *e, double *u, const double *y, const 
     double *T = arena_doubles(e->arena, n_left, n_came), *came_u = u + n_left;
     double *D = arena_doubles(e->arena, n_came, rows->w->dk), *Z = arena_doubles(e->arena, n_came, rows->w->dz);
     ptrdiff_t *query = arena_indices(e->arena, n_came);
-    if (e->arena->failed || rows_gram(S, D, Z, query, rows, came, n_came, e->ridge, e->arena) != STATUS_DONE)
-        return STATUS_NO_MEMORY;
+    int status = e->arena->failed ? STATUS_NO_MEMORY
+                                  : rows_gram(S, D, Z, query, rows, came, n_came, e->ridge, e->arena);
+    if (status != STATUS_DONE)
+        return status;
     for (ptrdiff_t r = 0; r < n_left; ++r) {
         u[r] = vector_dot(e->Y + e->slot[left[r]] * n, y, n);
         for (ptrdiff_t c = 0; c <= r; ++c)

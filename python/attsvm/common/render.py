@@ -54,7 +54,7 @@ def draw(result: Any, ax: Any = None, **line_kw: Any) -> Any:
     if importlib.util.find_spec("matplotlib") is None:
         raise ImportError("plot needs matplotlib: pip install matplotlib")
     if (found := _drawing_of(result)) is None:
-        raise ValueError(f"result must have one picture, got {type(result).__name__}, which has several")
+        raise ValueError(f"result must have a picture, got {type(result).__name__}")
     return found(result, ax, **line_kw)
 
 

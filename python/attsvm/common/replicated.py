@@ -69,7 +69,12 @@ class Replicated(Result, dict[str, np.ndarray]):
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Replicated:
-        return cls(state["arrays"], state["grid"])
+        arrays, grid = state["arrays"], state["grid"]
+        lengths = tuple(len(values) for values in grid.values())
+        for key, array in arrays.items():
+            if np.ndim(array) <= len(lengths) or np.shape(array)[: len(lengths)] != lengths:
+                raise ValueError(f"{key} must have the axes {lengths} of the grid and one of runs, got {np.shape(array)}")
+        return cls(arrays, grid)
 
 
 @drawing(Replicated)
@@ -82,6 +87,8 @@ def _over_two(
     **image_kw: Any,
 ) -> Any:
     grid, names = found.grid, list(found.grid)
+    if not found:
+        raise ValueError("there is no run yet to draw")
     if len(names) < 2:
         raise ValueError(f"grid must have two parameters to draw over, got {names}")
     x, y = as_choice("x", x or names[0], grid), as_choice("y", y or names[1], grid)

@@ -34,7 +34,7 @@ ROUNDING = 1e-14  # of the multipliers: the gradient of a minimum
 FLAT, TRIES = 0.2, 12  # of the slope at the step's beginning
 STIFF = 1e8  # sigma of the projection on the equalities, which is made twice
 CONTRADICTION = 1e-11  # a hundredth of the residual at which multipliers prove that there is no W
-LARGEST = 1e8  # numbers in all C_k: .8 GB
+LARGEST = 1e8  # numbers in all C_k: .8 GB, and up to three times as much beside them
 
 
 class Found(NamedTuple):
@@ -62,14 +62,16 @@ def solve_levels(
             last, gap = gap, upper / lower - 1 if lower > 0 else math.inf
             if report is not None:
                 report(problem.steps, gap)
+            state, stalled = (lower == 0, gap if lower > 0 else upper), stalled + 1
+            if state < best:
+                best, stalled = state, 0
+                problem.best = problem.met, problem.y
             if not more or gap <= tol or contradiction:
                 break
-            state = (lower == 0, gap if lower > 0 else upper)
-            stalled, best = (0, state) if state < best else (stalled + 1, best)
             sigma *= 1 if gap < CONVERGING * last else GROWTH
     except KeyboardInterrupt as interrupt:
         return problem.found(interrupt)
-    except np.linalg.LinAlgError:  # 1 / sigma is rounding
+    except (np.linalg.LinAlgError, MemoryError):  # 1 / sigma is rounding; many rows are active
         pass
     return problem.found(None)
 
@@ -87,6 +89,7 @@ class _Problem:
         self.t[np.isinf(self.t)] = 0.0  # every token is selected
         self.y = np.zeros(self.selected.shape)
         self.met, self.steps = self.W, 0  # W that meets the equalities
+        self.best = self.W, self.y  # W that does, and multipliers, to be handed over
 
     def minimise(self, sigma: float, most: int) -> bool:
         """Of the augmented Lagrangian; then its multipliers.  Whether more may be done."""
@@ -110,7 +113,7 @@ class _Problem:
 
     def bounds(self) -> tuple[float, float, bool]:
         """Of the margin, in units of b; and whether the multipliers prove that there is no W instead."""
-        dual = self._balanced()
+        dual = self._balanced(self.y)
         pull = math.sqrt((((dual @ self.Z) ** 2).sum(axis=1) / self.n).sum())
         weight = np.where(self.selected, 0.0, dual) @ self.b  # of each kind
         self._meet_equalities()
@@ -122,11 +125,12 @@ class _Problem:
         return lower, upper, lower == 0 and pull <= CONTRADICTION * float(weight @ self.n**-0.5)
 
     def found(self, exception: BaseException | None) -> Found:
-        return Found(self.met, (self._balanced() / self.length).T, self.steps, exception)
+        W, y = self.best
+        return Found(W, (self._balanced(y) / self.length).T, self.steps, exception)
 
-    def _balanced(self) -> np.ndarray:
+    def _balanced(self, y: np.ndarray) -> np.ndarray:
         """Multipliers of the entries, whose reference makes up for the others of its context."""
-        dual = self.n[:, None] * self.y
+        dual = self.n[:, None] * y
         dual[self.reference, np.arange(len(self.Z))] -= dual.sum(axis=0)
         return dual
 
@@ -179,9 +183,10 @@ class _Problem:
 
     def _meet_equalities(self) -> None:
         """The W nearest to this one whose selected rows have no excess, at levels of its own."""
-        self.met, t = self.W, self.t
+        W, t = self.W, self.t
         for _ in range(2):
-            u = STIFF * np.where(self.selected, self.met @ self.Z.T - t - self.b, 0.0)
+            u = STIFF * np.where(self.selected, W @ self.Z.T - t - self.b, 0.0)
             step = self._direction(self.selected, STIFF, u @ self.Z, -(self.n @ u))
             if step is not None:
-                self.met, t = self.met + step[0], t + step[1]
+                W, t = W + step[0], t + step[1]
+        self.met = W

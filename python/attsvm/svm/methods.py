@@ -32,6 +32,8 @@ CYCLE_ROWS = 400
 # Rows of a vocabulary's kinds from which Newton's method in the levels is faster than those in C: 4,000 rows .25 s and
 # .02 to .2, 31,000 .9 s and .8 to 5, 126,000 1.4 s and 4.
 LEVELS_ROWS = 20_000
+# Contexts up to which a step, a system of as many unknowns, takes about a second and no more memory than the rest.
+LEVELS_MOST = 4_000
 CODE = {word: code for code, word in _core.STATUS.items()}
 
 
@@ -85,7 +87,7 @@ def _solve_kinds(data: Data, request: Request, vocabulary: Vocabulary) -> Separa
 
 def _by_levels(data: Data, request: Request, kinds: Vocabulary) -> tuple[Answer | None, Request]:
     """The answer of Newton's method in the levels; None where it decides nothing, with multipliers to begin with."""
-    if data.powers is not None or not data.queries.any(axis=1).all():
+    if len(data) > LEVELS_MOST or data.powers is not None or not data.queries.any(axis=1).all():
         return None, request
     found = solve_levels(data.queries, kinds.chosen, kinds.count, request.tol / 2, request.max_iter, request.report)
     request = replace(request, dual=found.dual.ravel())
@@ -93,8 +95,9 @@ def _by_levels(data: Data, request: Request, kinds: Vocabulary) -> tuple[Answer 
     answer = Answer._make(_call(_core.presolve, data, proposed))._replace(
         method="newton", iterations=found.iterations, exception=found.exception
     )
-    open_ended = answer.status not in (CODE["done"], CODE["infeasible"]) and found.exception is None
-    return None if open_ended and not 0 < request.max_iter <= found.iterations else answer, request
+    if answer.status in (CODE["done"], CODE["infeasible"]) or 0 < request.max_iter <= found.iterations:
+        return answer, request
+    return None if found.exception is None else answer._replace(status=CODE["interrupted"]), request
 
 
 def methods_of(norm: str | float, C: float | None, rank: int | None) -> dict[str, Any]:

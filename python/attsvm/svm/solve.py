@@ -107,8 +107,9 @@ def solve_svm(
         An answer of a problem like this one (another selection, norm, C or tol, data slightly moved), or multipliers
         shaped as its ``dual``; each entry that is a margin row here starts with its own.  The certificate decides as
         ever: a poor start costs time, never the answer.  "active", "block" and "gradient" begin there, and so does
-        "factored", where an answer in the nuclear norm lets it begin at the end.  "interior" cannot,
-        but for the Frobenius problem that they solve first where the norm is another.
+        "factored", where an answer in the nuclear norm lets it begin at the end.  "interior" can
+        with C alone; of another norm, the Frobenius problem that it solves first begins there.  Over a vocabulary
+        (:func:`soft_labels`), whose tokens are solved by kinds, nothing does.
     progress : bool
         Show the gap closing: a bar where tqdm is installed, else a line on stderr every second.
     reduce : callable, optional

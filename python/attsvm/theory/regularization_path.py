@@ -65,11 +65,11 @@ class Path(Result):
 
     @property
     def message(self) -> str:
-        largest = f"of {len(self.radii)}, the largest gap {self.gap.max(initial=0.0):.1e}"
+        largest = f"the largest gap of {len(self.radii)} points is {self.gap.max(initial=0.0):.1e}"
         return {
             "completed": "every point is within the tolerance",
-            "iteration limit": f"some points stopped above the tolerance, {largest}",
-        }.get(self.status, f"was interrupted after these points, {largest}")
+            "iteration limit": f"some points stopped above the tolerance: {largest}",
+        }.get(self.status, f"interrupted after these points: {largest}")
 
     def _check(self) -> None:
         names = ("radii", "loss", "log_excess", "gap", "log_ridge")
