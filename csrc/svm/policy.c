@@ -214,10 +214,12 @@ static int plan_frobenius(struct solver_step *steps, const struct rows *rows, co
 static int plan_nuclear(struct solver_step *steps, const struct rows *rows, const struct svm_options *options)
 {
     struct solver_step factored = STEP("factored", nuclear_factored);
-    int n = 0, large = size_of(rows).smaller > DENSE;
+    struct size s = size_of(rows);
+    int n = 0, large = s.smaller > DENSE;
     if (!large) {
         factored.max_iter = factored_budget(rows);
-        factored.solve = nuclear_factored_if_quick;
+        if (s.rows <= JOINS * s.unknowns) /* else too many would join the working set of the interior point */
+            factored.solve = nuclear_factored_if_quick;
     }
     if (factored.max_iter > FACTORED_LOOSE || options->start_W != NULL)
         steps[n++] = factored;
