@@ -12,9 +12,8 @@
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
-#define RANK \
-    (4 * DBL_EPSILON) /* times the longer side: a singular value below this part of the largest is rounding \
-                       */
+/* Times the longer side: a singular value below this part of the largest is rounding. */
+#define RANK (4 * DBL_EPSILON)
 
 int update_keeps_mean(const struct update *update)
 {

@@ -12,9 +12,9 @@
 
 #define LANES SIMD_LANES
 #define PANEL_ROWS 16 /* rows of G that are made together: a panel of the product */
-#define QUERIES \
-    160 /* up to this many, beyond 2 dz, K P costs less than W and its product with them; on few rows \
-         * the initial support, which needs K, saves more than K costs */
+/* Up to this many, beyond 2 dz, K P costs less than W and its product with them; on few rows the initial support, which
+ * needs K, saves more than K costs. */
+#define QUERIES 160
 
 /* D [m, padded]: the differences of a window's rows over their own length, `length` / z. */
 SIMD_DISPATCH

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from ..common.metric import Metric
 from ..common.norms import of_values
 
 # Zero below the first part of the largest, not zero above the second; a gap of 1e-9 says nothing in between.
@@ -29,7 +30,7 @@ LARGEST = 4_000_000  # numbers in the matrix of the rows on the face: 32 MB
 
 def is_unique(sol: Any) -> bool | None:
     """Of an answer with weights; None where rounding, or the size, does not let it be decided."""
-    if sol.C is not None or sol.metric is not None or 1 < of_values(sol.norm)[1] < math.inf or not sol.W.any():
+    if sol.C is not None or isinstance(sol.norm, Metric) or 1 < of_values(sol.norm)[1] < math.inf or not sol.W.any():
         return True  # strictly convex, or zero
     query, delta, multiplier, slack = _rows(sol)
     # Nothing below depends on units, but squares of numbers in them may leave double precision.
