@@ -1,4 +1,4 @@
-/* The problem of a norm in units in which W is of order one (that of the rows is scale W):
+/* The problem of a norm in coordinates in which W is of order one (that of the rows is scale W):
  *
  *     min ||W||     s.t.  a_k = delta_k^T W z_q(k) >= b_k  (= b_k on equality rows)
  *     max b.lambda  s.t.  ||M||_dual <= 1,   M = A^*(lambda),   lambda >= 0 on margin rows
@@ -38,7 +38,7 @@ int coordinates_frobenius(struct svm_answer *answer, const struct rows *rows, co
 /* The problem in which W_original / scale is W.  STATUS_DONE, STATUS_NO_MEMORY, STATUS_INTERRUPTED. */
 int coordinates_build(struct coordinates *g, const struct rows *rows, double scale, struct arena *arena);
 
-/* The rows with chosen [m] set, left out ones excepted; their Gram matrix too when `gram`.  STATUS_DONE,
+/* The rows with chosen [m] set, those that others imply excepted; their Gram matrix too when `gram`.  STATUS_DONE,
  * STATUS_NO_MEMORY. */
 int coordinates_pack(struct coordinates_packed *packed, const struct coordinates *g, const unsigned char *chosen,
                      int gram, struct arena *arena);
@@ -54,7 +54,7 @@ void coordinates_adjoint(double *M, const struct coordinates_packed *packed, con
 /* a [packed m] = A(W), W [p, ldw >= q]; V [packed n,p] is scratch. */
 void coordinates_apply(double *a, const struct coordinates_packed *packed, const double *W, ptrdiff_t ldw, double *V);
 
-/* Relative gap of a W with margins a [m] and ||W||_* <= size against lambda [m] with ||M|| = top; infinite where
+/* Relative gap of a W with margins a [m] and ||W|| <= size against lambda [m] with ||M|| = top; infinite where
  * W misses a row or b . lambda is not positive. */
 double coordinates_gap(const double *b, const unsigned char *equal, const double *a, const double *lambda, ptrdiff_t m,
                        double size, double top);

@@ -71,9 +71,9 @@ class Replicated(Result, dict[str, np.ndarray]):
     def _from_state(cls, state: dict[str, Any]) -> Replicated:
         arrays, grid = state["arrays"], state["grid"]
         lengths = tuple(len(values) for values in grid.values())
-        for key, array in arrays.items():
-            if np.ndim(array) <= len(lengths) or np.shape(array)[: len(lengths)] != lengths:
-                raise ValueError(f"{key} must have the axes {lengths} of the grid and one of runs, got {np.shape(array)}")
+        for key, shape in ((key, np.shape(array)) for key, array in arrays.items()):
+            if len(shape) <= len(lengths) or shape[: len(lengths)] != lengths:
+                raise ValueError(f"{key} must have the axes {lengths} of the grid and one of runs, got {shape}")
         return cls(arrays, grid)
 
 

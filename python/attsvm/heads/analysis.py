@@ -9,7 +9,7 @@ import numpy as np
 from ..common.check import as_count, as_numeric, check_shape
 from .choices import best_rule, hard_queries, is_sink, sink_value, split
 from .controls import Factors, Null, gaussian_factors, null_head, own_rank, random_rows, shuffled_factors
-from .fit import FEWEST, Fit, fit_svm
+from .fit import FEWEST, Fit, fit_svm, short
 from .model import Head, check_head
 from .report import HeadReport
 
@@ -118,7 +118,7 @@ def analyze_head(
         if len(seen) and len(unseen) >= FEWEST:
             if not again:
                 fit = curve[-1]
-            elif C is None and len(seen) >= MANY:
+            elif C is None and len(seen) >= MANY and short(head, seen):
                 fit = _rough_fit(head, seen, unseen)
             else:
                 fit = fit_svm(head, seen, unseen, "frobenius", C)

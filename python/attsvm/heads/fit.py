@@ -117,8 +117,7 @@ def fit_svm(
     data = cases.data
     method = ""
     if iterations is not None and C is None:
-        pairs = float((np.diff(data.indptr).astype(np.float64) ** 2).sum())
-        method = "block" if pairs <= PAIRS else "gradient"
+        method = "block" if short(head, train) else "gradient"
         solution = solve_request(data, Request(Selection(data, cases.selected), norm, method, ROUGH, iterations))
     else:
         start = None if near is None else _multipliers(near, cases)
@@ -159,6 +158,11 @@ def fit_svm(
         missed,
         W,
     )
+
+
+def short(head: Head, rows: np.ndarray) -> bool:
+    """Whether the windows of these rows are short enough for block ascent."""
+    return float((head.window(rows).astype(np.float64) ** 2).sum()) <= PAIRS
 
 
 def _of_multipliers(data: Data, selected: np.ndarray, dual: np.ndarray | None) -> np.ndarray | None:

@@ -70,7 +70,8 @@ class Separation(Result):
         where rounding cannot tell, or where the rows of other processes would have to be known.
     method : str
         Which one answered; "presolve" where none had to run: a token that equals the selected one, a zero query, a
-        cycle of preferences, or nothing asked.
+        cycle of preferences, or nothing asked; "newton", in the levels of the contexts, of a large vocabulary
+        (:func:`soft_labels`).
     norm : str or float
         Of the weights, as :func:`solve_svm` names it.
     metric : (dk, dz) array, tuple (P, R) or None
