@@ -465,8 +465,6 @@ MUTATIONS = [
          "s->best.size, s->best.top)",
          "wiring", "entrywise"),
         ("budgets-twentyfold", "csrc/svm/policy.c", "#define SYSTEMS 2.7", "#define SYSTEMS 54", "wiring", "policy"),
-        ("block-ascent-crawls-on-copies", "csrc/svm/policy.c", "#define REPEATED 128", "#define REPEATED 12800",
-         "wiring", "policy"),
         ("cold-keeps-weights", "csrc/svm/solver.c",
          "cold.start = cold.start_W = NULL;",
          "cold.start = NULL;",
@@ -576,7 +574,7 @@ MUTATIONS = [
          "workers.weigh(len(self.problem.data.queries))", "wiring", "empty_shards"),
         # short windows
         ("close-tokens-cancel", INTERLEAVED, "close |= 8 * size < lost[i];", "close |= 0;", "gradient",
-         "softmax steps problem"),
+         "short_windows"),
         ("single-keys-of-the-first", INTERLEAVED, "(double)w->keys32[at[i] + k]", "(double)w->keys32[k]",
          "gradient", "problem train"),
         ("short-windows-see-beyond", INTERLEAVED, "for (ptrdiff_t t = windows_length(w, q); t < T; ++t)",
