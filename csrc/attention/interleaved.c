@@ -110,11 +110,9 @@ void interleaved_init(struct interleaved *interleaved, const struct windows *w, 
     ARENA_DOUBLES(arena, interleaved->before[groups], WIDE, &interleaved->scores, &interleaved->sizes);
     interleaved->reference = arena_indices(arena, groups * WIDE);
     interleaved->idle = idle;
-    interleaved->queries = arena_doubles(arena, gemm_packed(w->dz, M), 1);
     interleaved->transposed = arena_doubles(arena, gemm_packed(M, w->dz), 1);
     if (arena->failed)
         return;
-    gemm_pack(interleaved->queries, w->queries, w->dz, w->dz, M);
     gemm_pack_transposed(interleaved->transposed, w->queries, w->dz, M, w->dz);
     for (ptrdiff_t group = 0; group < groups; ++group) {
         ptrdiff_t before = interleaved->before[group];

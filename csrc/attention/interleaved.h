@@ -13,13 +13,13 @@ struct arena;
 
 struct interleaved {
     const struct windows *w;
-    ptrdiff_t *before;            /* (groups + 1): tokens of a group, as many as its longest window has, follow those of
-                                     the groups before it */
-    double *keys;                 /* (tokens of all groups but the first of each, dk, 8): less the first */
-    double *scores, *sizes;       /* (tokens, 8); (tokens but the first, 8): the sum of the absolute values of a key */
-    ptrdiff_t *reference;         /* (groups, 8): the token that changed places with the first of its window */
-    const double *idle;           /* (groups, 8): -inf of a query that is zero, else 0 */
-    double *queries, *transposed; /* packed Z and Z^T */
+    ptrdiff_t *before;      /* (groups + 1): tokens of a group, as many as its longest window has, follow those of
+                               the groups before it */
+    double *keys;           /* (tokens of all groups but the first of each, dk, 8): less the first */
+    double *scores, *sizes; /* (tokens, 8); (tokens but the first, 8): the sum of the absolute values of a key */
+    ptrdiff_t *reference;   /* (groups, 8): the token that changed places with the first of its window */
+    const double *idle;     /* (groups, 8): -inf of a query that is zero, else 0 */
+    double *transposed;     /* packed Z^T */
 };
 
 /* Whether every window is short, and the copy not large. */

@@ -18,8 +18,8 @@ static int read_head(struct weights *weights, const struct objective *objective,
         const struct head *head = &objective->output->head;
         if (head->kind == HEAD_CALL || head->v_stride != 0)
             return bind_refuse(call, "this head cannot be trained");
-        weights->n_first = head_first(head);
-        weights->n_v = weights->n_first + head_rest(head);
+        head_sizes(&weights->n_first, &weights->n_v, head);
+        weights->n_v += weights->n_first;
     } else if (objective->values != NULL)
         weights->n_v = weights->n_first = objective->dv;
     else

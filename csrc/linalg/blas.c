@@ -4,9 +4,11 @@
 #include "linalg/blas.h"
 
 #include <cblas.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "base/arena.h"
+#include "base/status.h"
 #include "base/threads.h"
 
 /* Bytes that are enough for OpenBLAS's work buffer of one call (32 MiB and some), and the size of a product that takes
@@ -97,33 +99,36 @@ int blas_eigen(ptrdiff_t n, double *A, double *values, int vectors, struct arena
     double *work = arena_doubles(arena, lwork, 1);
     int *iwork = arena_take(arena, liwork, sizeof(int));
     if (arena->failed)
-        return -1;
+        return STATUS_NO_MEMORY;
     BLAS(dsyevd_)(job, "U", &size, A, &size, values, work, &lwork, iwork, &liwork, &info, 1, 1);
     arena_release(arena, mark);
-    return info;
+    return info == 0 ? STATUS_DONE : STATUS_FACTORIZATION;
 }
 
-int blas_svd(ptrdiff_t m, ptrdiff_t n, double *A, double *U, double *s, double *V, struct arena *arena)
+int blas_svd(ptrdiff_t m, ptrdiff_t n, const double *A, double *U, double *s, double *V, struct arena *arena)
 {
     const char *job = U != NULL ? "S" : "N";
     int info, rows = (int)n, columns = (int)m, lwork = -1; /* of A^T, as LAPACK sees it */
     int least = rows < columns ? rows : columns;
     double work_size, none;
     struct arena_mark mark = arena_mark(arena);
+    double *copy = arena_doubles(arena, m, n); /* LAPACK destroys it */
     int *iwork = arena_take(arena, 8 * (ptrdiff_t)least, sizeof(int));
     if (arena->failed)
-        return -1;
+        return STATUS_NO_MEMORY;
+    memcpy(copy, A, (size_t)(m * n) * sizeof(double));
     double *left = V != NULL ? V : &none, *right = U != NULL ? U : &none;
     int right_stride = U != NULL ? least : 1;
-    BLAS(dgesdd_)(job, &rows, &columns, A, &rows, s, left, &rows, right, &right_stride, &work_size, &lwork, iwork,
+    BLAS(dgesdd_)(job, &rows, &columns, copy, &rows, s, left, &rows, right, &right_stride, &work_size, &lwork, iwork,
                   &info, 1);
     lwork = (int)work_size;
     double *work = arena_doubles(arena, lwork, 1);
     if (arena->failed)
-        return -1;
-    BLAS(dgesdd_)(job, &rows, &columns, A, &rows, s, left, &rows, right, &right_stride, work, &lwork, iwork, &info, 1);
+        return STATUS_NO_MEMORY;
+    BLAS(dgesdd_)(job, &rows, &columns, copy, &rows, s, left, &rows, right, &right_stride, work, &lwork, iwork, &info,
+                  1);
     arena_release(arena, mark);
-    return info;
+    return info == 0 ? STATUS_DONE : STATUS_FACTORIZATION;
 }
 
 static void map_one(void *context, ptrdiff_t from, ptrdiff_t to, int worker)

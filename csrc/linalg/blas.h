@@ -1,6 +1,6 @@
 /* OpenBLAS, row-major, sizes in ptrdiff_t; linalg/blas.c is the only file that names it.  The binding has checked that
- * every dimension fits a BLAS int.  Matrices must not overlap.  `info`: 0, or LAPACK's positive number of the step that
- * failed, or -1 when memory ran out. */
+ * every dimension fits a BLAS int.  Matrices must not overlap.  Cholesky's answer: 0, or LAPACK's positive number of
+ * the row that failed; the others': STATUS_DONE, STATUS_NO_MEMORY or STATUS_FACTORIZATION. */
 #ifndef LINALG_BLAS_H
 #define LINALG_BLAS_H
 
@@ -29,9 +29,8 @@ int blas_cholesky_inverse(ptrdiff_t n, double *L);
  * eigenvector of values[i] when `vectors`, else it is destroyed. */
 int blas_eigen(ptrdiff_t n, double *A, double *values, int vectors, struct arena *arena);
 
-/* A [m,n] = U diag(s) V, s [min(m,n)] descending, U [m,min], V [min,n]; U and V both NULL: singular values only.
- * A is destroyed. */
-int blas_svd(ptrdiff_t m, ptrdiff_t n, double *A, double *U, double *s, double *V, struct arena *arena);
+/* A [m,n] = U diag(s) V, s [min(m,n)] descending, U [m,min], V [min,n]; U and V both NULL: singular values only. */
+int blas_svd(ptrdiff_t m, ptrdiff_t n, const double *A, double *U, double *s, double *V, struct arena *arena);
 
 /* OpenBLAS ends the process when it cannot map the work buffer of a call, and keeps those that it has: has it map one
  * for each of `count` threads that call at once.  Nonzero: there is no room for them. */

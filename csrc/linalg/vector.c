@@ -96,10 +96,11 @@ double vector_norm(const double *a, ptrdiff_t n)
     largest = vector_largest(a, n);
     if (largest == 0 || largest == INFINITY)
         return largest;
-    int power = ilogb(largest); /* 2^-power itself may overflow: half of it twice */
-    double half = ldexp(1.0, -(power / 2)), rest = ldexp(1.0, -(power - power / 2));
+    int power = ilogb(largest);
     sum = 0;
-    for (ptrdiff_t i = 0; i < n; ++i)
-        sum += (a[i] * half * rest) * (a[i] * half * rest);
+    for (ptrdiff_t i = 0; i < n; ++i) {
+        double scaled = ldexp(a[i], -power);
+        sum += scaled * scaled;
+    }
     return ldexp(sqrt(sum), power);
 }

@@ -2,7 +2,6 @@
 
 #include <float.h>
 #include <math.h>
-#include <string.h>
 
 #include "base/arena.h"
 #include "base/status.h"
@@ -21,18 +20,6 @@ static double of_exponent(const double *x, ptrdiff_t n, double p)
     for (ptrdiff_t i = 0; i < n; ++i)
         sum += p == 1 ? fabs(x[i]) / largest : pow(fabs(x[i]) / largest, p);
     return largest * pow(sum, 1 / p);
-}
-
-/* The singular values s [min(m,n)] of W [m,n]. */
-static int singular_values(double *s, const double *W, ptrdiff_t m, ptrdiff_t n, struct arena *arena)
-{
-    double *copy = arena_doubles(arena, m, n);
-    if (arena->failed)
-        return STATUS_NO_MEMORY;
-    memcpy(copy, W, (size_t)(m * n) * sizeof(double));
-    if (blas_svd(m, n, copy, NULL, s, NULL, arena) != 0)
-        return arena->failed ? STATUS_NO_MEMORY : STATUS_FACTORIZATION;
-    return STATUS_DONE;
 }
 
 #define KIND(more, norm, NORM, ball, singular, exponent, limit, purpose) [NORM_##NORM] = {singular, exponent},
@@ -58,7 +45,7 @@ int certificate_norm(double *size, const double *W, ptrdiff_t rows, ptrdiff_t co
         return STATUS_DONE;
     struct arena_mark mark = arena_mark(arena);
     double *s = kinds[norm].singular ? arena_doubles(arena, least, 1) : NULL;
-    int status = s != NULL ? singular_values(s, W, rows, columns, arena) : STATUS_DONE;
+    int status = s != NULL ? blas_svd(rows, columns, W, NULL, s, NULL, arena) : STATUS_DONE;
     if (status != STATUS_DONE || arena->failed)
         return arena->failed ? STATUS_NO_MEMORY : status;
     *size = s != NULL ? of_exponent(s, least, p) : of_exponent(W, n, p);

@@ -6,7 +6,7 @@
 #include "base/arena.h"
 #include "base/monitor.h"
 #include "base/status.h"
-#include "linalg/blas.h"
+#include "linalg/cholesky.h"
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
@@ -106,8 +106,7 @@ void equalities_project(double *W, double *lambda, double level, const struct eq
             ptrdiff_t k = e->row[i];
             e->multiplier[i] = level * rows->rhs[k] - e->margin[k];
         }
-        blas_solve_lower(MATRIX_PLAIN, e->count, 1, e->L, e->multiplier);
-        blas_solve_lower(MATRIX_TRANSPOSED, e->count, 1, e->L, e->multiplier);
+        cholesky_solve(e->count, e->L, e->multiplier);
         memset(e->margin, 0, (size_t)rows->count * sizeof(double));
         for (ptrdiff_t i = 0; i < e->count; ++i) {
             ptrdiff_t k = e->row[i];

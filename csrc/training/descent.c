@@ -29,7 +29,7 @@ struct descender {
     struct gradient gradient;
     struct runner *runner; /* (R) */
     double *packed;
-    double *product, *U; /* (dk, dz), (M, dk): of a descent to the infimum */
+    double *product; /* (dk, dz): of a descent to the infimum */
     struct excess_work excess;
 };
 
@@ -59,17 +59,6 @@ static void assign_kept(struct descender *d, struct arena *arena)
     }
 }
 
-static struct update_part vector(double *W, double *G, ptrdiff_t n, const double *log_scale, const double *known)
-{
-    return (struct update_part){.W = W, .G = G, .n = n, .log_scale = log_scale, .known = known};
-}
-
-static struct update_part matrix(double *W, double *G, ptrdiff_t rows, ptrdiff_t columns, const double *log_scale)
-{
-    return (struct update_part){
-        .W = W, .G = G, .n = rows * columns, .rows = rows, .columns = columns, .log_scale = log_scale};
-}
-
 ptrdiff_t descent_parts(const struct weights *at)
 {
     return (at->form == FORM_FACTORS ? 2 * at->heads : at->heads) + (at->head == HEAD_IS_TRAINED)
@@ -79,49 +68,47 @@ ptrdiff_t descent_parts(const struct weights *at)
 void descent_keeps(ptrdiff_t *mean, ptrdiff_t *root, const struct weights *at, const struct windows *w,
                    const struct update *update)
 {
-    ptrdiff_t matrices = at->runs * at->heads, n_v = at->runs * at->n_v, all, m = at->m;
+    struct matrices all = problem_matrices(at, &(struct gradient){0}, w);
+    ptrdiff_t N = at->runs * at->heads, n_v = at->runs * at->n_v, numbers = n_v;
     *root = update_root(update, n_v, 0, 0);
-    if (at->form == FORM_FACTORS) {
-        all = matrices * (w->dk + w->dz) * m;
-        *root += matrices * (update_root(update, w->dk * m, w->dk, m) + update_root(update, w->dz * m, w->dz, m));
-    } else {
-        all = matrices * w->dk * w->dz;
-        *root += matrices * update_root(update, w->dk * w->dz, w->dk, w->dz);
+    for (int i = 0; i < all.count; ++i) {
+        ptrdiff_t rows = all.part[i].rows, columns = all.part[i].columns;
+        numbers += N * rows * columns;
+        *root += N * update_root(update, rows * columns, rows, columns);
     }
-    *mean = update_keeps_mean(update) ? all + n_v : 0;
+    *mean = update_keeps_mean(update) ? numbers : 0;
+}
+
+static struct update_part vector(double *v, double *G, ptrdiff_t n, const double *log_scale)
+{
+    return (struct update_part){.W = v, .G = G, .n = n, .log_scale = log_scale};
 }
 
 static void list_parts(struct descender *d, struct arena *arena)
 {
-    const struct windows *w = d->objective->w;
     const struct weights *at = d->weights;
     const struct gradient *g = &d->gradient;
-    ptrdiff_t R = at->runs, H = at->heads, size = w->dk * w->dz, size_k = w->dk * at->m, size_q = w->dz * at->m;
-    ptrdiff_t size_s = 2 * w->n_queries * w->dk;
-    ptrdiff_t matrices = at->form == FORM_FACTORS ? 2 * H : H, n_rest = at->n_v - at->n_first,
-              parts = descent_parts(at);
+    struct matrices all = problem_matrices(at, g, d->objective->w);
+    ptrdiff_t R = at->runs, H = at->heads, n_rest = at->n_v - at->n_first, parts = descent_parts(at);
     struct update_part *part = arena_take(arena, R * parts, sizeof *part);
     d->runner = arena_take(arena, R, sizeof *d->runner);
     if (arena->failed)
         return;
     for (ptrdiff_t r = 0; r < R; ++r) {
-        d->runner[r] = (struct runner){.part = part, .matrices = matrices, .parts = parts};
-        for (ptrdiff_t n = r * H; n < (r + 1) * H; ++n) {
-            const double *scale = g->log_scale + n;
-            if (at->form == FORM_SPAN) {
-                *part++ = vector(at->span + n * size_s, g->span + n * size_s, size_s, scale, g->norm + n);
-            } else if (at->form == FORM_MATRIX) {
-                *part++ = matrix(at->W + n * size, g->W + n * size, w->dk, w->dz, scale);
-            } else {
-                *part++ = matrix(at->K + n * size_k, g->K + n * size_k, w->dk, at->m, scale);
-                *part++ = matrix(at->Q + n * size_q, g->Q + n * size_q, w->dz, at->m, scale);
+        d->runner[r] = (struct runner){.part = part, .matrices = H * all.count, .parts = parts};
+        for (ptrdiff_t n = r * H; n < (r + 1) * H; ++n)
+            for (int i = 0; i < all.count; ++i) {
+                ptrdiff_t rows = all.part[i].rows, columns = all.part[i].columns, size = rows * columns;
+                *part = vector(all.part[i].W + n * size, all.part[i].G + n * size, size, g->log_scale + n);
+                part->rows = rows;
+                part->columns = columns;
+                part++->known = at->form == FORM_SPAN ? g->norm + n : NULL;
             }
-        }
         double *v = at->v + r * at->n_v, *dv = g->v + r * at->n_v;
         if (at->head == HEAD_IS_TRAINED)
-            *part++ = vector(v, dv, at->n_first, g->log_scale_v + r, NULL);
+            *part++ = vector(v, dv, at->n_first, g->log_scale_v + r);
         if (n_rest > 0)
-            *part++ = vector(v + at->n_first, dv + at->n_first, n_rest, g->log_scale_v + r, NULL);
+            *part++ = vector(v + at->n_first, dv + at->n_first, n_rest, g->log_scale_v + r);
     }
 }
 
@@ -132,21 +119,33 @@ static double log_excess_over_infimum(const struct descender *d, ptrdiff_t r)
     const struct weights *at = d->weights;
     ptrdiff_t dk = w->dk, dz = w->dz;
     if (at->form == FORM_SPAN)
-        return excess_log(d->objective, at->span + 2 * r * w->n_queries * dk, &d->excess);
+        return excess_log(d->objective, NULL, at->span + 2 * r * w->n_queries * dk, &d->excess);
     const double *W = at->form == FORM_MATRIX ? at->W + r * dk * dz : d->product;
     if (at->form == FORM_FACTORS)
         transform_multiply(d->product, at, w, r, d->packed);
-    matrix_rows_times_rows(d->U, w->queries, W, w->n_queries, dk, dz);
-    return excess_log(d->objective, d->U, &d->excess);
+    return excess_log(d->objective, W, NULL, &d->excess);
 }
 
-/* Norms of the gradient of run r.  STATUS_DONE: there is some left to go down; or STATUS_STATIONARY,
- * STATUS_TARGET_REACHED, STATUS_GRADIENT_NOT_FINITE. */
+/* The norm of the directions of the matrices together is joint * exp(scale). */
+static void join(double *joint, double *scale, const struct runner *run)
+{
+    *joint = 0;
+    *scale = -INFINITY;
+    for (ptrdiff_t i = 0; i < run->matrices; ++i)
+        if (run->part[i].step.norm > 0)
+            *scale = fmax(*scale, run->part[i].step.scale);
+    for (ptrdiff_t i = 0; i < run->matrices; ++i)
+        if (run->part[i].step.norm > 0)
+            *joint = hypot(*joint, run->part[i].step.norm * exp(run->part[i].step.scale - *scale));
+}
+
+/* Norms of the gradient of run r, which is the direction of every part for now.  STATUS_DONE: there is some left to go
+ * down; or STATUS_STATIONARY, STATUS_TARGET_REACHED, STATUS_GRADIENT_NOT_FINITE. */
 static int measure(struct descender *d, ptrdiff_t r)
 {
     struct runner *run = &d->runner[r];
     const struct descent *descent = d->descent;
-    double ridge = d->objective->ridge, joint = 0, scale = -INFINITY, square = 0;
+    double square = 0;
     int status = STATUS_STATIONARY;
     run->joint = NAN;
     for (ptrdiff_t i = 0; i < run->parts; ++i) {
@@ -156,19 +155,16 @@ static int measure(struct descender *d, ptrdiff_t r)
             return STATUS_GRADIENT_NOT_FINITE;
         if (part->norm > 0)
             status = STATUS_DONE;
-        if (i < run->matrices && part->norm > 0)
-            scale = fmax(scale, *part->log_scale);
+        part->step.D = part->G;
+        part->step.norm = part->norm;
+        part->step.scale = *part->log_scale;
     }
-    for (ptrdiff_t i = 0; i < run->matrices; ++i) {
-        const struct update_part *part = &run->part[i];
-        joint = hypot(joint, part->norm > 0 ? part->norm * exp(*part->log_scale - scale) : part->norm);
-        square += ridge > 0 ? vector_dot(part->W, part->W, part->n) : 0;
-    }
-    run->joint = joint;
-    run->scale = joint == 0 ? 0 : scale;
+    join(&run->joint, &run->scale, run);
     if (descent->update.rule != UPDATE_POLYAK)
         return status;
-    double excess = d->gradient.loss[r] + ridge * square - descent->target;
+    for (ptrdiff_t i = 0; d->objective->ridge > 0 && i < run->matrices; ++i)
+        square += vector_dot(run->part[i].W, run->part[i].W, run->part[i].n);
+    double excess = d->gradient.loss[r] + d->objective->ridge * square - descent->target;
     run->log_excess = descent->to_infimum ? log_excess_over_infimum(d, r) : excess > 0 ? log(excess) : -INFINITY;
     return run->log_excess == -INFINITY ? STATUS_TARGET_REACHED : status;
 }
@@ -203,19 +199,6 @@ static int confine(const struct runner *run, ptrdiff_t h, const struct descender
         vector_scale(Q->W, shrink, Q->n);
     }
     return STATUS_DONE;
-}
-
-/* The norm of the directions of the matrices together is joint * exp(scale). */
-static void join(double *joint, double *scale, const struct runner *run)
-{
-    *joint = 0;
-    *scale = -INFINITY;
-    for (ptrdiff_t i = 0; i < run->matrices; ++i)
-        if (run->part[i].step.norm > 0)
-            *scale = fmax(*scale, run->part[i].step.scale);
-    for (ptrdiff_t i = 0; i < run->matrices; ++i)
-        if (run->part[i].step.norm > 0)
-            *joint = hypot(*joint, run->part[i].step.norm * exp(run->part[i].step.scale - *scale));
 }
 
 /* Whether a step as long as the gradient, known before any weight has moved, leaves the range of double precision; the
@@ -302,7 +285,6 @@ int descent_run(struct weights *weights, struct descent_record *out, ptrdiff_t *
         d.packed = arena_doubles(arena, gemm_packed(w->dz, weights->m), 1);
     if (descent->to_infimum) {
         d.product = arena_doubles(arena, w->dk, w->dz);
-        d.U = arena_doubles(arena, w->n_queries, w->dk);
         excess_init(&d.excess, w, arena);
     }
     *step = descent->first;

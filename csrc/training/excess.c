@@ -8,6 +8,7 @@
 
 void excess_init(struct excess_work *work, const struct windows *w, struct arena *arena)
 {
+    work->U = arena_doubles(arena, w->n_queries, w->dk);
     ARENA_DOUBLES(arena, w->longest, 1, &work->l, &work->e);
     work->keys = arena_doubles(arena, windows_scratch(w), 1);
 }
@@ -33,10 +34,13 @@ static double shortfall(double *shift, const double *l, const double *score, dou
     return sum / Z;
 }
 
-double excess_log(const struct objective *objective, const double *U, const struct excess_work *work)
+double excess_log(const struct objective *objective, const double *W, const double *U, const struct excess_work *work)
 {
     const struct windows *w = objective->w;
     double largest = -INFINITY, sum = 0;
+    if (W != NULL)
+        matrix_rows_times_rows(work->U, w->queries, W, w->n_queries, w->dk, w->dz);
+    U = W != NULL ? work->U : U;
     for (ptrdiff_t q = 0; q < w->n_queries; ++q) {
         ptrdiff_t T = windows_length(w, q);
         const double *score = objective->scores + w->indptr[q], *X = windows_keys(w, q, work->keys);

@@ -8,13 +8,13 @@
 struct arena;
 
 struct excess_work {
-    double *l, *e, *keys; /* (longest), (longest), scratch of windows_keys */
+    double *U, *l, *e, *keys; /* (M, dk), (longest), (longest), scratch of windows_keys */
 };
 
 void excess_init(struct excess_work *work, const struct windows *w, struct arena *arena);
 
-/* log(1/M sum_q (loss(u_q) - loss(best score of q))) at U = Z W^T (M, dk): -inf when every query sees best scores only,
- * NaN when logits are beyond double precision. */
-double excess_log(const struct objective *objective, const double *U, const struct excess_work *work);
+/* log(1/M sum_q (loss(u_q) - loss(best score of q))) at W (dk, dz), or at U = Z W^T (M, dk) where W is NULL: -inf when
+ * every query sees best scores only, NaN when logits are beyond double precision. */
+double excess_log(const struct objective *objective, const double *W, const double *U, const struct excess_work *work);
 
 #endif

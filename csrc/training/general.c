@@ -8,7 +8,6 @@
 #include "base/arena.h"
 #include "base/status.h"
 #include "base/threads.h"
-#include "linalg/gemm.h"
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 
@@ -18,20 +17,12 @@ void general_init(struct general_work *work, const struct objective *objective, 
     const struct windows *w = objective->w;
     const struct general_output *output = objective->output;
     const struct head *head = &output->head;
-    ptrdiff_t M = w->n_queries, H = at->heads, m = at->m;
+    ptrdiff_t M = w->n_queries, H = at->heads;
     *work = (struct general_work){.objective = objective, .at = at, .transform = transform, .threads = threads};
     work->output = *output;
     ARENA_DOUBLES(arena, H * M, w->dk, &work->U, &work->P);
     work->log_scale = arena_doubles(arena, H * M, 1);
-    if (transform->through_factors) {
-        work->B = arena_doubles(arena, H * M, m);
-        work->PK = arena_doubles(arena, M, m);
-        work->packed = arena_doubles(arena, gemm_packed(m, M), 1);
-    } else {
-        work->packed_W = arena_doubles(arena, at->runs * H * gemm_packed(w->dk, w->dz), 1);
-        if ((work->queries = arena_doubles(arena, gemm_packed(w->dz, M), 1)) != NULL)
-            gemm_pack(work->queries, w->queries, w->dz, w->dz, M);
-    }
+    work->block = transform_scratch(transform, M, arena);
     work->logit = windows_identity(w) ? work->U : arena_doubles(arena, H, windows_entries(w));
     ARENA_DOUBLES(arena, M, head->d, &work->O, &work->gradient);
     work->hidden = arena_doubles(arena, M, head->hidden);
@@ -48,20 +39,10 @@ void general_init(struct general_work *work, const struct objective *objective, 
     }
 }
 
-/* U of every attention head of run r. */
-static void transform_queries(struct general_work *work, ptrdiff_t r)
+static double *logits_of(const struct general_work *work, ptrdiff_t q, ptrdiff_t h)
 {
     const struct windows *w = work->objective->w;
-    const struct weights *at = work->at;
-    ptrdiff_t M = w->n_queries, H = at->heads, dk = w->dk, dz = w->dz, m = at->m;
-    for (ptrdiff_t h = 0; h < H; ++h) {
-        double *U = work->U + h * M * dk;
-        ptrdiff_t n = r * H + h;
-        if (work->transform->through_factors)
-            transform_factors(U, dk, work->B + h * M * m, m, work->transform, n, w->queries, M);
-        else
-            gemm_rows(U, dk, w->queries, dz, work->packed_W + n * gemm_packed(dk, dz), dz, M, dk, dz, 0);
-    }
+    return work->logit + work->output.heads * w->indptr[q] + h * windows_length(w, q);
 }
 
 /* The values (T, dv) of query q, NULL of the identity. */
@@ -85,11 +66,11 @@ static void attend(void *context, ptrdiff_t first, ptrdiff_t last, int worker)
         if (summed)
             memset(work->O + q * d, 0, (size_t)d * sizeof(double));
         for (ptrdiff_t h = 0; h < output->heads; ++h) {
-            double *logit = work->logit + h * windows_entries(w) + w->indptr[q];
+            double *logit = logits_of(work, q, h);
             double *o = work->O + q * d + (output->concatenate ? h * dv : 0), *one = summed ? scratch->one : o;
             double *prob = V != NULL ? scratch->weight : one;
             if (X != NULL)
-                matrix_times_vector(logit, X, work->U + (h * w->n_queries + q) * w->dk, T, w->dk);
+                matrix_times_vector(logit, X, work->U + (q * output->heads + h) * w->dk, T, w->dk);
             softmax_probabilities(prob, logit, T);
             if (V != NULL)
                 matrix_transposed_times_vector(one, V, prob, T, dv);
@@ -114,8 +95,8 @@ static void attend_backward(void *context, ptrdiff_t first, ptrdiff_t last, int 
         const double *X = windows_keys(w, q, scratch->keys), *V = values_of(output, w, q);
         int zero_query = vector_is_zero(w->queries + q * w->dz, w->dz);
         for (ptrdiff_t h = 0; h < output->heads; ++h) {
-            const double *logit = work->logit + h * windows_entries(w) + w->indptr[q];
-            double *p = work->P + (h * M + q) * w->dk;
+            const double *logit = logits_of(work, q, h);
+            double *p = work->P + (q * output->heads + h) * w->dk;
             if (h == 0 || output->concatenate) { /* summed, all attention heads have the same scores */
                 const double *g = work->gradient + q * d + (output->concatenate ? h * dv : 0);
                 if (V != NULL)
@@ -152,7 +133,7 @@ static int forward(double *loss, struct general_work *work, ptrdiff_t r)
     double total = 0;
     if (work->at->head == HEAD_IS_TRAINED)
         head_place(&output->head, work->at->v + r * work->at->n_v);
-    transform_queries(work, r);
+    transform_forward(work->U, &work->block, work->transform, r, 0, M);
     threads_for(work->threads, M, attention_cost(work), attend, work);
     if (head_evaluate(work->value, work->gradient, &output->head, work->O, work->hidden, M) != 0)
         return STATUS_INTERRUPTED;
@@ -170,37 +151,16 @@ static int forward(double *loss, struct general_work *work, ptrdiff_t r)
     return STATUS_DONE;
 }
 
-/* -P / M [M,dk] of one attention head relative to the largest of its scales, which is returned. */
-static double common_scale(double *P, const double *log_scale, ptrdiff_t M, ptrdiff_t dk)
-{
-    double scale = -INFINITY;
-    for (ptrdiff_t q = 0; q < M; ++q)
-        scale = fmax(scale, log_scale[q]);
-    for (ptrdiff_t q = 0; q < M; ++q) {
-        double factor = scale > -INFINITY ? -exp(log_scale[q] - scale) / (double)M : 0;
-        vector_scale(P + q * dk, factor, dk);
-    }
-    return scale;
-}
-
 /* dL/dW, or dL/dK and dL/dQ, of every attention head of run r. */
 static void backward(struct gradient *gradient, struct general_work *work, ptrdiff_t r)
 {
-    const struct windows *w = work->objective->w;
-    const struct weights *at = work->at;
-    ptrdiff_t M = w->n_queries, H = at->heads, dk = w->dk, dz = w->dz, m = at->m;
+    ptrdiff_t M = work->objective->w->n_queries, H = work->at->heads, dk = work->objective->w->dk;
+    struct gradient target = transform_target(work->transform, gradient);
     threads_for(work->threads, M, attention_cost(work), attend_backward, work);
-    for (ptrdiff_t h = 0; h < H; ++h) {
-        ptrdiff_t n = r * H + h;
-        double *P = work->P + h * M * dk;
-        gradient->log_scale[n] = common_scale(P, work->log_scale + h * M, M, dk);
-        if (work->transform->through_factors)
-            transform_factors_adjoint(gradient->K + n * dk * m, gradient->Q + n * dz * m, P, dk, work->B + h * M * m, m,
-                                      work->transform, n, w->queries, M, work->PK, work->packed, 0);
-        else
-            gemm_columns(transform_target(work->transform, gradient) + n * dk * dz, dz, P, dk, work->queries, M, dk, dz,
-                         M, 0);
-    }
+    for (ptrdiff_t h = 0; h < H; ++h)
+        gradient->log_scale[r * H + h] = transform_common_scale(work->P + h * dk, H * dk, work->log_scale + h * M, M,
+                                                                dk);
+    transform_adjoint(&target, work->P, &work->block, work->transform, r, 0, M, 0);
 }
 
 /* dL/dv_r = 1/M sum_q l'(u_q) y_q d head(o_q)/dv, from what forward() leaves. */
@@ -217,20 +177,9 @@ static void head_backward(struct gradient *gradient, struct general_work *work, 
     gradient->log_scale_v[r] = scale > -INFINITY ? scale : 0;
 }
 
-static void prepare(struct general_work *work)
-{
-    const struct windows *w = work->objective->w;
-    ptrdiff_t N = work->at->runs * work->at->heads, dk = w->dk, dz = w->dz;
-    const double *W = transform_prepare(work->transform);
-    if (work->transform->through_factors)
-        return;
-    for (ptrdiff_t n = 0; n < N; ++n)
-        gemm_pack_transposed(work->packed_W + n * gemm_packed(dk, dz), W + n * dk * dz, dz, dk, dz);
-}
-
 int general_gradient(struct gradient *gradient, struct general_work *work)
 {
-    prepare(work);
+    transform_prepare(work->transform);
     for (ptrdiff_t r = 0; r < work->at->runs; ++r) {
         int status = forward(&gradient->loss[r], work, r);
         if (status != STATUS_DONE)
@@ -248,7 +197,7 @@ int general_multipliers(double *c, ptrdiff_t *top, double *scale, struct general
     ptrdiff_t H = work->at->heads, M = w->n_queries;
     int status = STATUS_DONE;
     double loss;
-    prepare(work);
+    transform_prepare(work->transform);
     for (ptrdiff_t r = 0; status == STATUS_DONE && r < work->at->runs; ++r) {
         work->logit_c = c + r * H * windows_entries(w);
         work->top = top + r * H * M;
@@ -265,7 +214,7 @@ int general_multipliers(double *c, ptrdiff_t *top, double *scale, struct general
 int general_loss(struct gradient *gradient, struct general_work *work)
 {
     int status = STATUS_DONE;
-    prepare(work);
+    transform_prepare(work->transform);
     for (ptrdiff_t r = 0; status == STATUS_DONE && r < work->at->runs; ++r)
         status = forward(&gradient->loss[r], work, r);
     return status;

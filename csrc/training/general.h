@@ -36,10 +36,9 @@ struct general_work {
     struct threads *threads;
     struct general_output output;    /* with the head of the run at hand, when it is trained */
     struct general_scratch *scratch; /* (threads) */
-    double *U, *P, *log_scale;       /* (H, M, dk) twice, (H, M) */
-    double *packed_W, *queries;      /* through W: packed W of every number, packed Z */
-    double *B, *PK, *packed;         /* through factors: (H, M, m), (M, m), packed (M, m) */
-    double *logit;                   /* (H, entries): U itself where the keys are the identity */
+    struct transform_scratch block;  /* all queries */
+    double *U, *P, *log_scale;       /* (M, H, dk) twice, (H, M) */
+    double *logit;                   /* (H entries) by query and head: U itself where the keys are the identity */
     double *O, *gradient, *hidden;   /* (M, head.d), (M, head.d), (M, head.hidden) */
     double *value, *log_slope;       /* (M) */
     double *c;                       /* (M) of a head that is trained: dL/dvalue_q on a common scale */

@@ -69,43 +69,35 @@ int head_evaluate(double *value, double *gradient, const struct head *head, cons
     return -1;
 }
 
-ptrdiff_t head_first(const struct head *head)
+void head_sizes(ptrdiff_t *first, ptrdiff_t *rest, const struct head *head)
 {
+    *first = *rest = 0;
     switch (head->kind) {
-    case HEAD_LINEAR:
     case HEAD_QUADRATIC:
-        return head->d;
+        *rest = 1;
+        /* fall through */
+    case HEAD_LINEAR:
+        *first = head->d;
+        break;
     case HEAD_MLP:
-        return head->d * head->hidden;
+        *first = head->d * head->hidden;
+        *rest = head->hidden;
+        break;
     case HEAD_LOGARITHM: /* never trained */
     case HEAD_CALL:
-        return 0;
+        break;
     }
-    return 0;
-}
-
-ptrdiff_t head_rest(const struct head *head)
-{
-    switch (head->kind) {
-    case HEAD_LINEAR:
-    case HEAD_LOGARITHM:
-    case HEAD_CALL:
-        return 0;
-    case HEAD_MLP:
-        return head->hidden;
-    case HEAD_QUADRATIC:
-        return 1;
-    }
-    return 0;
 }
 
 void head_place(struct head *head, const double *row)
 {
+    ptrdiff_t first, rest;
+    head_sizes(&first, &rest, head);
     head->v = row;
     if (head->kind == HEAD_MLP)
-        head->a = row + head_first(head);
+        head->a = row + first;
     if (head->kind == HEAD_QUADRATIC)
-        head->lam = row[head_first(head)];
+        head->lam = row[first];
 }
 
 static void scale_rows(double *rows, const double *c, ptrdiff_t M, ptrdiff_t n)

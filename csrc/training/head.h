@@ -36,10 +36,9 @@ struct head {
 };
 
 /* Number of parameters of a head with one v for all queries: of v or V, and of a or lam, which follows it. */
-ptrdiff_t head_first(const struct head *head);
-ptrdiff_t head_rest(const struct head *head);
+void head_sizes(ptrdiff_t *first, ptrdiff_t *rest, const struct head *head);
 
-/* Makes the head read its parameters from a row of head_first + head_rest numbers (lam is copied). */
+/* Makes the head read its parameters from a row of that many numbers (lam is copied). */
 void head_place(struct head *head, const double *row);
 
 /* value [M] and gradient [M,d] at O [M,d]; hidden [M, head->hidden] is scratch and keeps a * [V^T o > 0].  Nonzero:

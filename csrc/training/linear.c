@@ -22,36 +22,31 @@ static void init_accumulator(struct linear_accumulator *part, const struct linea
 {
     const struct objective *objective = work->objective;
     const struct windows *w = objective->w;
+    struct gradient *sum = &part->sum;
     ptrdiff_t block = work->block, R = work->at->runs, dk = w->dk, dz = w->dz, m = work->at->m;
     ptrdiff_t rows = work->mode == LINEAR_INTERLEAVED ? simd_padded(block) : block * R;
-    *part = (struct linear_accumulator){.used = 0};
+    *part = (struct linear_accumulator){.backward = {.w = w, .runs = R, .scores = objective->scores}};
     ARENA_DOUBLES(arena, dk, rows, &part->U, &part->rows.P);
     ARENA_DOUBLES(arena, rows, 1, &part->rows.score, &part->rows.lift, &part->rows.shift, &part->value,
                   &part->log_slope);
     part->log_scale = arena_zeros(arena, simd_padded(rows), 1);
     part->factor = arena_doubles(arena, simd_padded(rows), 1);
-    ARENA_DOUBLES(arena, R, 1, &part->scale, &part->before, &part->scale_v, &part->loss);
-    if (work->mode == LINEAR_INTERLEAVED) {
-        part->W = arena_doubles(arena, R * dk, dz);
-        return;
-    }
-    part->backward = (struct backward){.w = w, .runs = R, .scores = objective->scores};
+    ARENA_DOUBLES(arena, R, 1, &sum->loss, &sum->log_scale, &sum->log_scale_v);
     if (work->at->head == HEAD_IS_TRAINED) {
         part->backward.head = &work->head;
         part->rows.O = arena_doubles(arena, rows, objective->dv);
-        part->v = arena_doubles(arena, R, objective->dv);
+        sum->v = arena_doubles(arena, R, objective->dv);
     }
-    backward_init(&part->backward, arena);
+    if (work->mode != LINEAR_INTERLEAVED)
+        backward_init(&part->backward, arena);
+    part->transform = transform_scratch(work->transform, block, arena);
     if (work->mode == LINEAR_ROWS)
         return;
     if (work->transform->through_factors) {
-        ARENA_DOUBLES(arena, rows, m, &part->B, &part->PK);
-        part->packed = arena_doubles(arena, gemm_packed(m, block), 1);
-        part->K = arena_doubles(arena, R * dk, m);
-        part->Q = arena_doubles(arena, R * dz, m);
+        sum->K = arena_doubles(arena, R * dk, m);
+        sum->Q = arena_doubles(arena, R * dz, m);
     } else {
-        part->packed = arena_doubles(arena, gemm_packed(dz, block), 1);
-        part->W = arena_doubles(arena, R * dk, dz);
+        sum->W = arena_doubles(arena, R * dk, dz);
     }
 }
 
@@ -70,8 +65,6 @@ void linear_init(struct linear_work *work, enum linear_mode mode, const struct o
     work->idle = arena_zeros(arena, simd_padded(M), 1);
     if (mode == LINEAR_INTERLEAVED)
         interleaved_init(&work->interleaved, w, objective->scores, work->idle, arena);
-    if (mode == LINEAR_BLOCKS && !transform->through_factors)
-        work->packed_W = arena_doubles(arena, gemm_packed(at->runs * w->dk, w->dz), 1);
     work->head = (struct backward_head){.values = objective->values, .y = objective->y, .dv = objective->dv};
     work->accumulators = arena_take(arena, work->n_accumulators, sizeof *work->accumulators);
     if (arena->failed)
@@ -107,22 +100,46 @@ static double add_scales(double *restrict log_scale, double *restrict loss, cons
     return scale;
 }
 
+/* An array of a gradient, its scales, and how many numbers of it every run has. */
+struct piece {
+    double *sum, *scale;
+    ptrdiff_t n;
+};
+
+/* The matrices of a gradient, in the variables of the transform: W, or K and Q, whose number is returned; then v. */
+static int pieces_of(struct piece piece[3], const struct gradient *sum, const struct linear_work *work)
+{
+    const struct windows *w = work->objective->w;
+    int factors = work->transform->through_factors;
+    piece[0] = (struct piece){sum->W, sum->log_scale, w->dk * w->dz};
+    if (factors) {
+        piece[0] = (struct piece){sum->K, sum->log_scale, w->dk * work->at->m};
+        piece[1] = (struct piece){sum->Q, sum->log_scale, w->dz * work->at->m};
+    }
+    piece[1 + factors] = (struct piece){sum->v, sum->log_scale_v, work->objective->dv};
+    return 1 + factors;
+}
+
 /* The losses of `rows` rows, those of run `run` and its followers in turn; log_scale of each, -inf where `idle`
- * already says so; then their factors relative to the scale of the run, which is raised to the largest of them (from
- * `before`). */
+ * already says so; then their factors relative to the scale of the run, which is raised to the largest of them, and the
+ * sums with it. */
 static void weigh(struct linear_accumulator *part, const struct linear_work *work, ptrdiff_t rows, ptrdiff_t run,
                   ptrdiff_t runs)
 {
-    double *log_scale = part->log_scale, *scale = part->scale + run, M = (double)work->objective->w->n_queries;
+    double *log_scale = part->log_scale, *scale = part->sum.log_scale + run;
+    struct piece piece[3];
+    int pieces = pieces_of(piece, &part->sum, work);
     for (ptrdiff_t r = 0; r < runs; ++r) {
-        part->before[run + r] = scale[r];
-        scale[r] = add_scales(log_scale + r, &part->loss[run + r], part->value + r, part->rows.shift + r,
-                              part->log_slope + r, scale[r], rows - r, runs);
+        double before = scale[r];
+        scale[r] = add_scales(log_scale + r, &part->sum.loss[run + r], part->value + r, part->rows.shift + r,
+                              part->log_slope + r, before, rows - r, runs);
         for (ptrdiff_t row = r; scale[r] > -INFINITY && row < rows; row += runs)
             log_scale[row] -= scale[r];
+        for (int i = 0; i < pieces; ++i)
+            rescale(piece[i].sum + (run + r) * piece[i].n, before, scale[r], piece[i].n);
     }
     softmax_exponentials(part->factor, log_scale, 0, simd_padded(rows));
-    vector_scale(part->factor, -1.0 / M, rows);
+    vector_scale(part->factor, -1.0 / (double)work->objective->w->n_queries, rows);
 }
 
 SIMD_DISPATCH
@@ -142,7 +159,7 @@ static void add_interleaved(struct linear_accumulator *part, const struct linear
     ptrdiff_t dk = w->dk, dz = w->dz, queries = last - first, columns = simd_padded(queries);
     struct backward_rows *rows = &part->rows;
     for (ptrdiff_t r = 0; r < work->at->runs; ++r) {
-        double *G = part->W + r * dk * dz;
+        double *G = part->sum.W + r * dk * dz;
         gemm_rows(part->U, columns, work->W + r * dk * dz, dz, interleaved->transposed + first * dz, dz, dk, columns,
                   dz, 0);
         interleaved_backward(rows->P, rows->score, rows->lift, rows->shift, part->log_scale, interleaved, part->U,
@@ -151,35 +168,10 @@ static void add_interleaved(struct linear_accumulator *part, const struct linear
                     simd_padded(queries));
         weigh(part, work, queries, r, 1);
         multiply_columns(rows->P, part->factor, dk, columns);
-        if (part->used)
-            rescale(G, part->before[r], part->scale[r], dk * dz);
-        gemm_rows(G, dz, rows->P, columns, interleaved->queries + first * GEMM_PANEL, w->n_queries, dk, dz, queries,
+        gemm_rows(G, dz, rows->P, columns, work->transform->queries + first * GEMM_PANEL, w->n_queries, dk, dz, queries,
                   part->used);
     }
     part->used = 1;
-}
-
-SIMD_DISPATCH
-static void multiply_rows(double *restrict P, const double *restrict factor, ptrdiff_t rows, ptrdiff_t dk)
-{
-    for (ptrdiff_t row = 0; row < rows; ++row)
-        for (ptrdiff_t k = 0; k < dk; ++k)
-            P[row * dk + k] *= factor[row];
-}
-
-/* What the accumulator holds, relative to the scale that weigh() has raised. */
-static void rescale_matrices(struct linear_accumulator *part, const struct linear_work *work)
-{
-    const struct windows *w = work->objective->w;
-    ptrdiff_t dk = w->dk, dz = w->dz, m = work->at->m;
-    for (ptrdiff_t r = 0; r < work->at->runs; ++r) {
-        if (work->transform->through_factors) {
-            rescale(part->K + r * dk * m, part->before[r], part->scale[r], dk * m);
-            rescale(part->Q + r * dz * m, part->before[r], part->scale[r], dz * m);
-        } else {
-            rescale(part->W + r * dk * dz, part->before[r], part->scale[r], dk * dz);
-        }
-    }
 }
 
 /* dL/dv of a block, on a scale of its own. */
@@ -189,30 +181,34 @@ static void add_head(struct linear_accumulator *part, const struct linear_work *
     ptrdiff_t R = work->at->runs, dv = objective->dv;
     double M = (double)objective->w->n_queries;
     for (ptrdiff_t r = 0; r < R; ++r) {
-        double scale = part->scale_v[r], *v = part->v + r * dv;
+        double scale = part->sum.log_scale_v[r], *v = part->sum.v + r * dv;
         for (ptrdiff_t row = r; row < rows; row += R)
             scale = fmax(scale, part->log_slope[row]);
         if (!part->used)
             memset(v, 0, (size_t)dv * sizeof(double));
-        rescale(v, part->scale_v[r], scale, dv);
-        part->scale_v[r] = scale;
-        for (ptrdiff_t row = r; row < rows; row += R) {
-            double by = -exp(part->log_slope[row] - scale) / M * objective->y[first + row / R];
-            for (ptrdiff_t k = 0; k < dv; ++k)
-                v[k] += by * part->rows.O[row * dv + k];
-        }
+        rescale(v, part->sum.log_scale_v[r], scale, dv);
+        part->sum.log_scale_v[r] = scale;
+        for (ptrdiff_t row = r; row < rows; row += R)
+            vector_add(v, -exp(part->log_slope[row] - scale) / M * objective->y[first + row / R],
+                       part->rows.O + row * dv, dv);
     }
 }
 
-void linear_rows(struct linear_accumulator *part, const struct linear_work *work, ptrdiff_t first, ptrdiff_t last)
+/* Rows of queries first .. last-1, a block at most: P, value, log_slope, and log_scale 0, or -inf where a query adds
+ * nothing (one token, equal scores, copies of one token, a zero query): with a scale of its own it could make what the
+ * others add underflow. */
+static void make_rows(struct linear_accumulator *part, const struct linear_work *work, ptrdiff_t first, ptrdiff_t last)
 {
     const struct objective *objective = work->objective;
-    ptrdiff_t R = work->at->runs, rows = (last - first) * R, dk = objective->w->dk;
+    const struct weights *at = work->at;
+    ptrdiff_t R = at->runs, M = objective->w->n_queries, rows = (last - first) * R, dk = objective->w->dk;
+    if (at->form != FORM_SPAN)
+        transform_forward(part->U, &part->transform, work->transform, 0, first, last - first);
+    for (ptrdiff_t i = 0; at->form == FORM_SPAN && i < rows; ++i)
+        memcpy(part->U + i * dk, at->span + (i % R * 2 * M + first + i / R) * dk, (size_t)dk * sizeof(double));
     backward_block(&part->rows, &part->backward, part->U, first, last);
     loss_values(part->value, part->log_slope, objective->loss, part->rows.score, part->rows.lift, part->rows.shift,
                 rows);
-    /* A query that adds nothing (one token, equal scores, copies of one token, a zero query) has the scale -inf: with a
-     * scale of its own it could make what the others add underflow. */
     for (ptrdiff_t row = 0; row < rows; ++row)
         part->log_scale[row] = vector_is_zero(part->rows.P + row * dk, dk) ? -INFINITY : work->idle[first + row / R];
 }
@@ -220,29 +216,12 @@ void linear_rows(struct linear_accumulator *part, const struct linear_work *work
 /* Adds queries first .. last-1, a block at most. */
 static void add_block(struct linear_accumulator *part, const struct linear_work *work, ptrdiff_t first, ptrdiff_t last)
 {
-    const struct windows *w = work->objective->w;
-    const struct transform *transform = work->transform;
-    ptrdiff_t R = work->at->runs, queries = last - first, rows = queries * R, dk = w->dk, dz = w->dz, m = work->at->m;
-    const double *Z = w->queries + first * dz;
-    double *P = part->rows.P;
-    if (transform->through_factors)
-        for (ptrdiff_t r = 0; r < R; ++r)
-            transform_factors(part->U + r * dk, R * dk, part->B + r * m, R * m, transform, r, Z, queries);
-    else
-        gemm_rows(part->U, R * dk, Z, dz, work->packed_W, dz, queries, R * dk, dz, 0);
-    linear_rows(part, work, first, last);
+    ptrdiff_t R = work->at->runs, rows = (last - first) * R, dk = work->objective->w->dk;
+    make_rows(part, work, first, last);
     weigh(part, work, rows, 0, R);
-    if (part->used)
-        rescale_matrices(part, work);
-    multiply_rows(P, part->factor, rows, dk);
-    if (transform->through_factors) {
-        for (ptrdiff_t r = 0; r < R; ++r)
-            transform_factors_adjoint(part->K + r * dk * m, part->Q + r * dz * m, P + r * dk, R * dk, part->B + r * m,
-                                      R * m, transform, r, Z, queries, part->PK, part->packed, part->used);
-    } else {
-        gemm_pack(part->packed, Z, dz, dz, queries);
-        gemm_columns(part->W, dz, P, R * dk, part->packed, queries, R * dk, dz, queries, part->used);
-    }
+    for (ptrdiff_t row = 0; row < rows; ++row)
+        vector_scale(part->rows.P + row * dk, part->factor[row], dk);
+    transform_adjoint(&part->sum, part->rows.P, &part->transform, work->transform, 0, first, last - first, part->used);
     if (work->at->head == HEAD_IS_TRAINED)
         add_head(part, work, first, rows);
     part->used = 1;
@@ -259,78 +238,91 @@ static void add_blocks(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
         add(&work->accumulators[worker], work, first, first + work->block < end ? first + work->block : end);
 }
 
-/* total += part, both with a row of n numbers for every run, on the larger of their scales. */
-static void add_part(double *total, const double *total_scale, double *part, const double *part_scale,
-                     const double *scale, ptrdiff_t runs, ptrdiff_t n)
-{
-    for (ptrdiff_t r = 0; r < runs; ++r) {
-        rescale(total + r * n, total_scale[r], scale[r], n);
-        rescale(part + r * n, part_scale[r], scale[r], n);
-        for (ptrdiff_t i = r * n; i < (r + 1) * n; ++i)
-            total[i] += part[i];
-    }
-}
-
 /* total += part, on the larger of their scales. */
-static void add_accumulator(struct linear_accumulator *total, struct linear_accumulator *part,
-                            const struct linear_work *work)
+static void add_sum(struct gradient *total, struct gradient *part, const struct linear_work *work)
 {
-    const struct objective *objective = work->objective;
-    ptrdiff_t R = work->at->runs, dk = objective->w->dk, dz = objective->w->dz, m = work->at->m;
+    ptrdiff_t R = work->at->runs;
+    struct piece to[3], from[3];
+    int pieces = pieces_of(to, total, work) + (work->at->head == HEAD_IS_TRAINED);
+    pieces_of(from, part, work);
+    for (int i = 0; i < pieces; ++i)
+        for (ptrdiff_t r = 0, n = from[i].n; r < R; ++r) {
+            double scale = fmax(to[i].scale[r], from[i].scale[r]);
+            rescale(to[i].sum + r * n, to[i].scale[r], scale, n);
+            rescale(from[i].sum + r * n, from[i].scale[r], scale, n);
+            vector_add(to[i].sum + r * n, 1, from[i].sum + r * n, n);
+        }
     for (ptrdiff_t r = 0; r < R; ++r) {
         total->loss[r] += part->loss[r];
-        total->before[r] = fmax(total->scale[r], part->scale[r]);
+        total->log_scale[r] = fmax(total->log_scale[r], part->log_scale[r]);
+        total->log_scale_v[r] = fmax(total->log_scale_v[r], part->log_scale_v[r]);
     }
-    if (work->transform->through_factors) {
-        add_part(total->K, total->scale, part->K, part->scale, total->before, R, dk * m);
-        add_part(total->Q, total->scale, part->Q, part->scale, total->before, R, dz * m);
-    } else {
-        add_part(total->W, total->scale, part->W, part->scale, total->before, R, dk * dz);
-    }
-    memcpy(total->scale, total->before, (size_t)R * sizeof(double));
-    if (work->at->head == HEAD_IS_FIXED)
-        return;
-    for (ptrdiff_t r = 0; r < R; ++r)
-        total->before[r] = fmax(total->scale_v[r], part->scale_v[r]);
-    add_part(total->v, total->scale_v, part->v, part->scale_v, total->before, R, objective->dv);
-    memcpy(total->scale_v, total->before, (size_t)R * sizeof(double));
 }
 
-/* An empty accumulator writes to the gradient itself; the others are added to it. */
-static struct linear_accumulator *clear(struct gradient *gradient, struct linear_work *work)
+static void clear(struct linear_work *work)
 {
     for (int i = 0; i < work->n_accumulators; ++i) {
         struct linear_accumulator *part = &work->accumulators[i];
         part->used = 0;
         for (ptrdiff_t r = 0; r < work->at->runs; ++r) {
-            part->scale[r] = part->scale_v[r] = -INFINITY;
-            part->loss[r] = 0;
+            part->sum.log_scale[r] = part->sum.log_scale_v[r] = -INFINITY;
+            part->sum.loss[r] = 0;
         }
     }
-    struct linear_accumulator *total = &work->accumulators[0];
-    total->W = transform_target(work->transform, gradient);
-    total->K = gradient->K;
-    total->Q = gradient->Q;
-    total->v = gradient->v;
-    return total;
 }
 
 void linear_gradient(struct gradient *gradient, struct linear_work *work)
 {
-    const struct windows *w = work->objective->w;
-    ptrdiff_t R = work->at->runs;
-    struct linear_accumulator *total = clear(gradient, work);
+    ptrdiff_t M = work->objective->w->n_queries;
+    struct gradient *total = &work->accumulators[0].sum;
+    *total = transform_target(work->transform, gradient);
+    clear(work);
     work->W = transform_prepare(work->transform);
     work->head.v = work->at->v;
-    if (work->packed_W != NULL)
-        gemm_pack_transposed(work->packed_W, work->W, w->dz, R * w->dk, w->dz);
-    threads_for(work->threads, (w->n_queries + work->unit - 1) / work->unit, INFINITY, add_blocks, work);
+    threads_for(work->threads, (M + work->unit - 1) / work->unit, INFINITY, add_blocks, work);
     for (int i = 1; i < work->n_accumulators; ++i)
         if (work->accumulators[i].used)
-            add_accumulator(total, &work->accumulators[i], work);
-    for (ptrdiff_t r = 0; r < R; ++r) {
-        gradient->loss[r] = total->loss[r] / (double)w->n_queries;
-        gradient->log_scale[r] = total->scale[r];
-        gradient->log_scale_v[r] = total->scale_v[r] > -INFINITY ? total->scale_v[r] : 0;
+            add_sum(total, &work->accumulators[i].sum, work);
+    for (ptrdiff_t r = 0; r < work->at->runs; ++r) {
+        total->loss[r] /= (double)M;
+        total->log_scale_v[r] = total->log_scale_v[r] > -INFINITY ? total->log_scale_v[r] : 0;
+    }
+}
+
+/* What linear_rows asks for. */
+struct rows {
+    struct linear_work *work;
+    double *P, *log_scale;
+};
+
+static void keep_rows(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
+{
+    const struct rows *out = context;
+    struct linear_work *work = out->work;
+    struct linear_accumulator *part = &work->accumulators[worker];
+    ptrdiff_t R = work->at->runs, M = work->objective->w->n_queries, dk = work->objective->w->dk;
+    for (ptrdiff_t first = from, last; first < to; first = last) {
+        last = first + work->block < to ? first + work->block : to;
+        make_rows(part, work, first, last);
+        for (ptrdiff_t i = 0; i < (last - first) * R; ++i) {
+            ptrdiff_t r = i % R, q = first + i / R;
+            if (out->P != NULL)
+                memcpy(out->P + ((2 * r + 1) * M + q) * dk, part->rows.P + i * dk, (size_t)dk * sizeof(double));
+            out->log_scale[r * M + q] = part->log_scale[i] + part->rows.shift[i] + part->log_slope[i];
+            part->sum.loss[r] += part->value[i];
+        }
+    }
+}
+
+void linear_rows(double *P, double *log_scale, double *loss, struct linear_work *work)
+{
+    struct rows rows = {work, P, log_scale};
+    clear(work);
+    transform_prepare(work->transform);
+    threads_for(work->threads, work->objective->w->n_queries, INFINITY, keep_rows, &rows);
+    for (ptrdiff_t r = 0; r < work->at->runs; ++r) {
+        loss[r] = 0;
+        for (int i = 0; i < work->n_accumulators; ++i)
+            loss[r] += work->accumulators[i].sum.loss[r] / (double)work->objective->w->n_queries;
     }
 }

@@ -16,20 +16,19 @@ struct threads;
 
 /* Per-thread gradient accumulator, and its scratch for a block. */
 struct linear_accumulator {
+    struct gradient sum; /* its part of the gradient; of the first accumulator the gradient itself */
+    int used;            /* whether it holds anything yet */
     struct backward backward;
-    double *U, *B, *PK; /* (rows, dk) transformed queries, (rows, m) Z Q and P K */
+    struct transform_scratch transform;
+    double *U; /* (rows, dk) transformed queries */
     struct backward_rows rows;
     double *value, *log_slope, *log_scale, *factor; /* (rows) */
-    double *packed;                                 /* packed queries, or pieces of factors, of a block */
-    double *W, *K, *Q, *v;                          /* its part of the gradient */
-    double *scale, *scale_v, *before, *loss;        /* (R) */
-    int used;                                       /* whether it holds anything yet */
 };
 
 enum linear_mode {
     LINEAR_BLOCKS,      /* queries in blocks */
     LINEAR_INTERLEAVED, /* the same, eight short windows at a time (attention/interleaved.h), through W */
-    LINEAR_ROWS         /* rows of P alone, for training/query_span.h */
+    LINEAR_ROWS         /* rows of P alone */
 };
 
 struct linear_work {
@@ -40,7 +39,6 @@ struct linear_work {
     struct threads *threads;
     struct interleaved interleaved;
     const double *W;           /* of all runs, through W */
-    double *packed_W;          /* the same, side by side, for LINEAR_BLOCKS */
     double *idle;              /* (M, padded): -inf of a query that is zero, else 0 */
     struct backward_head head; /* that is trained */
     ptrdiff_t block, unit;     /* queries that go together, and of which the first is a multiple */
@@ -56,8 +54,8 @@ void linear_init(struct linear_work *work, enum linear_mode mode, const struct o
  * scales (-inf where no query adds anything to a matrix). */
 void linear_gradient(struct gradient *gradient, struct linear_work *work);
 
-/* Rows of queries first .. last-1, a block at most, from their U: P, value, log_slope, and log_scale 0, or -inf where a
- * query adds nothing. */
-void linear_rows(struct linear_accumulator *part, const struct linear_work *work, ptrdiff_t first, ptrdiff_t last);
+/* Of all queries under every run: log_scale (R, M) of their rows of P, -inf where a query adds nothing; the rows
+ * themselves, P (R, 2, M, dk), into the second half of each run, or NULL; and the mean losses (R). */
+void linear_rows(double *P, double *log_scale, double *loss, struct linear_work *work);
 
 #endif

@@ -4,53 +4,28 @@
 
 #include "base/arena.h"
 #include "base/status.h"
-#include "base/threads.h"
-#include "linalg/gemm.h"
 #include "linalg/vector.h"
 #include "training/objective.h"
-
-/* A linear head: the rows of blocks of queries, under all runs at once. */
-struct rows_work {
-    struct linear_work linear;
-    double *packed_W, *scale; /* scale (R, M) */
-};
-
-static void make_rows(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
-{
-    const struct rows_work *work = context;
-    const struct linear_work *linear = &work->linear;
-    const struct windows *w = linear->objective->w;
-    struct linear_accumulator *part = &linear->accumulators[worker];
-    ptrdiff_t R = linear->at->runs, M = w->n_queries, dk = w->dk, dz = w->dz;
-    for (ptrdiff_t first = from, last; first < to; first = last) {
-        last = first + linear->block < to ? first + linear->block : to;
-        gemm_rows(part->U, R * dk, w->queries + first * dz, dz, work->packed_W, dz, last - first, R * dk, dz, 0);
-        linear_rows(part, linear, first, last);
-        for (ptrdiff_t i = 0; i < (last - first) * R; ++i)
-            work->scale[i % R * M + first + i / R] = isfinite(part->value[i])
-                                                         ? part->log_scale[i] + part->rows.shift[i] + part->log_slope[i]
-                                                         : NAN;
-    }
-}
 
 static int of_linear(struct multipliers *out, double *scale, const struct objective *objective,
                      const struct weights *at, struct threads *threads, struct arena *arena)
 {
-    const struct windows *w = objective->w;
-    struct rows_work work = {.scale = scale};
+    struct linear_work work;
     struct transform transform;
-    transform_init(&transform, w, at, INFINITY, arena);
-    linear_init(&work.linear, LINEAR_ROWS, objective, at, &transform, threads, arena);
-    work.packed_W = arena_doubles(arena, gemm_packed(at->runs * w->dk, w->dz), 1);
+    double *loss = arena_doubles(arena, at->runs, 1);
+    int status = STATUS_DONE;
+    transform_init(&transform, objective->w, at, at->runs, 0, arena);
+    linear_init(&work, LINEAR_ROWS, objective, at, &transform, threads, arena);
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    for (int i = 0; i < work.linear.n_accumulators; ++i) {
-        work.linear.accumulators[i].rows.c = out->delta;
-        work.linear.accumulators[i].rows.top = out->top;
+    for (int i = 0; i < work.n_accumulators; ++i) {
+        work.accumulators[i].rows.c = out->delta;
+        work.accumulators[i].rows.top = out->top;
     }
-    gemm_pack_transposed(work.packed_W, transform_prepare(&transform), w->dz, at->runs * w->dk, w->dz);
-    threads_for(work.linear.threads, w->n_queries, INFINITY, make_rows, &work);
-    return STATUS_DONE;
+    linear_rows(NULL, scale, loss, &work);
+    for (ptrdiff_t r = 0; r < at->runs; ++r)
+        status = isfinite(loss[r]) ? status : STATUS_NOT_FINITE;
+    return status;
 }
 
 static int of_general(struct multipliers *out, double *scale, const struct objective *objective,

@@ -4,30 +4,25 @@
 
 #include "base/arena.h"
 #include "base/status.h"
+#include "linalg/vector.h"
 
 /* Multiplications that a short window takes as long as, if it goes by itself and not beside seven others. */
 #define ALONE 6000
-
-static enum evaluator evaluator_of(const struct objective *objective, const struct weights *at)
-{
-    if (at->form == FORM_SPAN)
-        return EVALUATOR_QUERY_SPAN;
-    return objective->scores != NULL ? EVALUATOR_LINEAR : EVALUATOR_GENERAL;
-}
 
 void objective_init(struct objective_work *work, const struct objective *objective, const struct weights *at,
                     struct threads *threads, struct arena *arena)
 {
     const struct windows *w = objective->w;
-    *work = (struct objective_work){.objective = objective, .at = at, .evaluator = evaluator_of(objective, at)};
-    int linear = work->evaluator == EVALUATOR_LINEAR;
-    int interleaved = linear && at->head == HEAD_IS_FIXED && interleaved_fits(w);
-    transform_init(&work->transform, w, at, interleaved ? ALONE * (double)w->n_queries : 0, arena);
-    interleaved = interleaved && !work->transform.through_factors;
+    int span = at->form == FORM_SPAN, linear = objective->scores != NULL;
+    int short_windows = linear && !span && at->head == HEAD_IS_FIXED && interleaved_fits(w);
+    *work = (struct objective_work){.objective = objective, .at = at};
+    work->evaluator = span ? EVALUATOR_QUERY_SPAN : linear ? EVALUATOR_LINEAR : EVALUATOR_GENERAL;
+    transform_init(&work->transform, w, at, linear ? at->runs : at->heads,
+                   short_windows ? ALONE * (double)w->n_queries : 0, arena);
+    enum linear_mode mode = short_windows && !work->transform.through_factors ? LINEAR_INTERLEAVED : LINEAR_BLOCKS;
     switch (work->evaluator) {
     case EVALUATOR_LINEAR:
-        linear_init(&work->linear, interleaved ? LINEAR_INTERLEAVED : LINEAR_BLOCKS, objective, at, &work->transform,
-                    threads, arena);
+        linear_init(&work->linear, mode, objective, at, &work->transform, threads, arena);
         break;
     case EVALUATOR_QUERY_SPAN:
         query_span_init(&work->query_span, objective, at, &work->transform, threads, arena);
@@ -74,27 +69,19 @@ static int evaluate(struct gradient *gradient, struct objective_work *work)
     return STATUS_DONE;
 }
 
-static void add_multiple(double *G, const double *W, ptrdiff_t n, double shrink, double ridge)
-{
-    for (ptrdiff_t i = 0; i < n; ++i)
-        G[i] = shrink * G[i] + ridge * W[i];
-}
-
 /* Gradient and ridge of number n on the larger of their scales. */
 static void add_ridge(struct gradient *gradient, const struct objective_work *work, ptrdiff_t n)
 {
-    const struct objective *objective = work->objective;
-    const struct weights *at = work->at;
-    ptrdiff_t dk = objective->w->dk, dz = objective->w->dz, m = at->m;
+    struct matrices all = problem_matrices(work->at, gradient, work->objective->w);
     double scale = gradient->log_scale[n];
-    gradient->log_scale[n] = fmax(scale, log(2 * objective->ridge));
+    gradient->log_scale[n] = fmax(scale, log(2 * work->objective->ridge));
     double shrink = exp(scale - gradient->log_scale[n]);
-    double ridge = 2 * objective->ridge * exp(-gradient->log_scale[n]);
-    if (at->form == FORM_FACTORS) {
-        add_multiple(gradient->K + n * dk * m, at->K + n * dk * m, dk * m, shrink, ridge);
-        add_multiple(gradient->Q + n * dz * m, at->Q + n * dz * m, dz * m, shrink, ridge);
-    } else {
-        add_multiple(gradient->W + n * dk * dz, at->W + n * dk * dz, dk * dz, shrink, ridge);
+    double ridge = 2 * work->objective->ridge * exp(-gradient->log_scale[n]);
+    for (int i = 0; i < all.count; ++i) {
+        ptrdiff_t size = all.part[i].rows * all.part[i].columns;
+        double *G = all.part[i].G + n * size;
+        vector_scale(G, shrink, size);
+        vector_add(G, ridge, all.part[i].W + n * size, size);
     }
 }
 

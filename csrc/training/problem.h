@@ -51,4 +51,23 @@ struct gradient {
     double *loss;                    /* (R) the mean loss, without the ridge */
 };
 
+/* The matrices that one W is stored as: itself, K and Q, or a span; those of number n follow those of n - 1. */
+struct matrices {
+    int count;
+    struct {
+        double *W, *G; /* weights and gradient */
+        ptrdiff_t rows, columns;
+    } part[2];
+};
+
+static inline struct matrices problem_matrices(const struct weights *at, const struct gradient *gradient,
+                                               const struct windows *w)
+{
+    if (at->form == FORM_MATRIX)
+        return (struct matrices){1, {{at->W, gradient->W, w->dk, w->dz}}};
+    if (at->form == FORM_SPAN)
+        return (struct matrices){1, {{at->span, gradient->span, 2 * w->n_queries, w->dk}}};
+    return (struct matrices){2, {{at->K, gradient->K, w->dk, at->m}, {at->Q, gradient->Q, w->dz, at->m}}};
+}
+
 #endif

@@ -63,14 +63,12 @@ static int nuclear(double *W, ptrdiff_t m, ptrdiff_t n, double radius, struct ar
     ptrdiff_t k = m < n ? m : n;
     if (vector_norm(W, m * n) * sqrt((double)k) <= radius) /* bounds the nuclear norm: no SVD is needed */
         return STATUS_DONE;
-    double *A = arena_doubles(arena, m, n), *U = arena_doubles(arena, m, k), *V = arena_doubles(arena, k, n);
-    double *s = arena_doubles(arena, k, 1);
+    double *U = arena_doubles(arena, m, k), *V = arena_doubles(arena, k, n), *s = arena_doubles(arena, k, 1);
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    memcpy(A, W, (size_t)(m * n) * sizeof(double));
-    int info = blas_svd(m, n, A, U, s, V, arena);
-    if (info != 0)
-        return info < 0 ? STATUS_NO_MEMORY : STATUS_FACTORIZATION;
+    int status = blas_svd(m, n, W, U, s, V, arena);
+    if (status != STATUS_DONE)
+        return status;
     double sum = 0;
     for (ptrdiff_t i = 0; i < k; ++i)
         sum += s[i];

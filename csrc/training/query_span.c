@@ -1,9 +1,7 @@
 #include "training/query_span.h"
 
 #include <math.h>
-#include <string.h>
 
-#include "attention/softmax.h"
 #include "base/arena.h"
 #include "base/threads.h"
 #include "linalg/gemm.h"
@@ -25,32 +23,9 @@ void query_span_init(struct query_span_work *work, const struct objective *objec
     work->gram = arena_doubles(arena, M, M);
     work->packed = arena_doubles(arena, gemm_packed(w->dk, M), at->runs);
     work->log_scale = arena_doubles(arena, M, at->runs);
-    work->factor = arena_doubles(arena, M, 1);
     linear_init(&work->linear, LINEAR_ROWS, objective, at, transform, threads, arena);
     if (!arena->failed)
         matrix_rows_times_rows(work->gram, w->queries, w->queries, M, M, w->dz);
-}
-
-/* P, its scales and the losses of queries from .. to-1. */
-static void make_rows(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
-{
-    const struct query_span_work *work = context;
-    const struct linear_work *linear = &work->linear;
-    struct linear_accumulator *part = &linear->accumulators[worker];
-    ptrdiff_t R = linear->at->runs, M = linear->objective->w->n_queries, dk = linear->objective->w->dk;
-    size_t row = (size_t)dk * sizeof(double);
-    for (ptrdiff_t first = from, last; first < to; first = last) {
-        last = first + linear->block < to ? first + linear->block : to;
-        for (ptrdiff_t i = 0; i < (last - first) * R; ++i)
-            memcpy(part->U + i * dk, linear->at->span + (i % R * 2 * M + first + i / R) * dk, row);
-        linear_rows(part, linear, first, last);
-        for (ptrdiff_t i = 0; i < (last - first) * R; ++i) {
-            ptrdiff_t r = i % R, q = first + i / R;
-            memcpy(work->P + ((2 * r + 1) * M + q) * dk, part->rows.P + i * dk, row);
-            work->log_scale[r * M + q] = part->log_scale[i] + part->rows.shift[i] + part->log_slope[i];
-            part->loss[r] += part->value[i];
-        }
-    }
 }
 
 static void multiply_by_gram(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
@@ -62,19 +37,6 @@ static void multiply_by_gram(void *context, ptrdiff_t from, ptrdiff_t to, int wo
     for (ptrdiff_t r = 0; r < R; ++r)
         gemm_rows(work->P + (2 * r * M + from) * dk, dk, work->gram + from * M, M,
                   work->packed + r * gemm_packed(dk, M), M, to - from, dk, M, 0);
-}
-
-/* P [M,dk] on the largest of its scales, which is returned. */
-static double common_scale(double *P, const struct query_span_work *work, const double *log_scale, ptrdiff_t M,
-                           ptrdiff_t dk)
-{
-    double scale = -INFINITY;
-    for (ptrdiff_t q = 0; q < M; ++q)
-        scale = fmax(scale, log_scale[q]);
-    softmax_exponentials(work->factor, log_scale, scale > -INFINITY ? scale : 0, M);
-    for (ptrdiff_t q = 0; q < M; ++q)
-        vector_scale(P + q * dk, -work->factor[q] / (double)M, dk);
-    return scale;
 }
 
 /* ||P^T Z||, from V = Z Z^T P where that keeps its digits. */
@@ -93,23 +55,16 @@ static double norm_of(const double *V, const double *P, double *G, const struct 
 
 void query_span_gradient(struct gradient *gradient, struct query_span_work *work)
 {
-    const struct linear_work *linear = &work->linear;
-    const struct windows *w = linear->objective->w;
-    ptrdiff_t R = linear->at->runs, M = w->n_queries, dk = w->dk;
-    for (int i = 0; i < linear->n_accumulators; ++i)
-        for (ptrdiff_t r = 0; r < R; ++r)
-            linear->accumulators[i].loss[r] = 0;
+    const struct windows *w = work->linear.objective->w;
+    ptrdiff_t R = work->linear.at->runs, M = w->n_queries, dk = w->dk;
     work->P = gradient->span;
-    threads_for(linear->threads, M, INFINITY, make_rows, work);
+    linear_rows(work->P, work->log_scale, gradient->loss, &work->linear);
     for (ptrdiff_t r = 0; r < R; ++r) {
         double *P = work->P + (2 * r + 1) * M * dk;
-        gradient->loss[r] = 0;
-        for (int i = 0; i < linear->n_accumulators; ++i)
-            gradient->loss[r] += linear->accumulators[i].loss[r] / (double)M;
-        gradient->log_scale[r] = common_scale(P, work, work->log_scale + r * M, M, dk);
+        gradient->log_scale[r] = transform_common_scale(P, dk, work->log_scale + r * M, M, dk);
         gemm_pack(work->packed + r * gemm_packed(dk, M), P, dk, dk, M);
     }
-    threads_for(linear->threads, M, (double)(M * M * dk * R), multiply_by_gram, work);
+    threads_for(work->linear.threads, M, (double)(M * M * dk * R), multiply_by_gram, work);
     for (ptrdiff_t r = 0; r < R; ++r) {
         const double *V = work->P + 2 * r * M * dk;
         gradient->norm[r] = norm_of(V, V + M * dk, gradient->W, work);

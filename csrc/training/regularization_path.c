@@ -8,13 +8,11 @@
 #include "training/regularization_path.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/arena.h"
 #include "base/monitor.h"
 #include "base/status.h"
 #include "linalg/blas.h"
-#include "linalg/matrix.h"
 #include "linalg/spectral_gradient.h"
 #include "linalg/vector.h"
 #include "training/excess.h"
@@ -31,9 +29,7 @@ struct search {
     struct objective_work work;
     struct gradient gradient;
     ptrdiff_t size;
-    double *W, *g;   /* (dk, dz) each; the descent's */
-    double *scratch; /* (dk, dz) */
-    double *U;       /* (M, dk) */
+    double *W, *g; /* (dk, dz) each; the descent's */
     struct excess_work excess;
     double log_excess;
 };
@@ -50,8 +46,6 @@ static int init(struct search *s, const struct objective *objective, const struc
     s->at = (struct weights){.form = FORM_MATRIX, .runs = 1, .heads = 1, .W = W};
     objective_init(&s->work, objective, &s->at, NULL, arena);
     objective_init_gradient(&s->gradient, objective, &s->at, arena);
-    s->scratch = arena_doubles(arena, s->size, 1);
-    s->U = arena_doubles(arena, w->n_queries, w->dk);
     excess_init(&s->excess, w, arena);
     return arena->failed ? STATUS_NO_MEMORY : STATUS_DONE;
 }
@@ -59,9 +53,7 @@ static int init(struct search *s, const struct objective *objective, const struc
 static double log_excess(const double *W, void *context)
 {
     struct search *s = context;
-    const struct windows *w = s->objective->w;
-    matrix_rows_times_rows(s->U, w->queries, W, w->n_queries, w->dk, w->dz);
-    return excess_log(s->objective, s->U, &s->excess);
+    return excess_log(s->objective, W, NULL, &s->excess);
 }
 
 static int project(double *W, void *context)
@@ -85,41 +77,28 @@ static int differentiate(double *g, const double *W, double *value, const double
     return status;
 }
 
-/* Nuclear norm of W and spectral norm of g, by two SVDs; s->scratch is used. */
-static int nuclear_norms(struct search *s, double *norm, double *dual)
+/* The norm of W that the ball bounds, and the dual norm of g. */
+static int norms(struct search *s, double *norm, double *dual)
 {
     const struct windows *w = s->objective->w;
+    *norm = vector_norm(s->W, s->size);
+    *dual = vector_norm(s->g, s->size);
+    if (s->options->ball == BALL_FROBENIUS)
+        return STATUS_DONE;
     struct arena_mark mark = arena_mark(s->arena);
     ptrdiff_t k = w->dk < w->dz ? w->dk : w->dz;
     double *sigma = arena_doubles(s->arena, k, 1);
     if (s->arena->failed)
         return STATUS_NO_MEMORY;
-    memcpy(s->scratch, s->W, (size_t)s->size * sizeof(double));
-    int info = blas_svd(w->dk, w->dz, s->scratch, NULL, sigma, NULL, s->arena);
+    int status = blas_svd(w->dk, w->dz, s->g, NULL, sigma, NULL, s->arena);
+    *dual = sigma[0];
+    if (status == STATUS_DONE)
+        status = blas_svd(w->dk, w->dz, s->W, NULL, sigma, NULL, s->arena);
     *norm = 0;
     for (ptrdiff_t i = 0; i < k; ++i)
         *norm += sigma[i];
-    memcpy(s->scratch, s->g, (size_t)s->size * sizeof(double));
-    if (info == 0)
-        info = blas_svd(w->dk, w->dz, s->scratch, NULL, sigma, NULL, s->arena);
-    *dual = sigma[0];
     arena_release(s->arena, mark);
-    return info == 0 ? STATUS_DONE : info < 0 ? STATUS_NO_MEMORY : STATUS_FACTORIZATION;
-}
-
-/* The norm of W that the ball bounds, and the dual norm of g. */
-static int norms(struct search *s, double *norm, double *dual)
-{
-    *norm = *dual = NAN;
-    switch (s->options->ball) {
-    case BALL_FROBENIUS:
-        *norm = vector_norm(s->W, s->size);
-        *dual = vector_norm(s->g, s->size);
-        return STATUS_DONE;
-    case BALL_NUCLEAR:
-        return nuclear_norms(s, norm, dual);
-    }
-    return STATUS_NOT_FINITE;
+    return status;
 }
 
 static int measure(struct search *s)

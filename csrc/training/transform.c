@@ -1,8 +1,12 @@
 #include "training/transform.h"
 
+#include <math.h>
+
+#include "attention/softmax.h"
 #include "base/arena.h"
 #include "linalg/gemm.h"
 #include "linalg/matrix.h"
+#include "linalg/vector.h"
 
 static ptrdiff_t larger(ptrdiff_t a, ptrdiff_t b)
 {
@@ -23,22 +27,38 @@ double transform_cost(const struct windows *w, const struct weights *at)
     return (double)(at->runs * at->heads) * one;
 }
 
-void transform_init(struct transform *transform, const struct windows *w, const struct weights *at, double besides,
-                    struct arena *arena)
+void transform_init(struct transform *transform, const struct windows *w, const struct weights *at, ptrdiff_t group,
+                    double besides, struct arena *arena)
 {
     ptrdiff_t N = at->runs * at->heads, dk = w->dk, dz = w->dz, m = at->m;
-    *transform = (struct transform){.w = w, .at = at};
+    *transform = (struct transform){.w = w, .at = at, .group = group};
     transform->through_factors = factors_are_shorter(w, at, besides);
-    if (at->form != FORM_FACTORS)
-        return;
     if (transform->through_factors) {
         transform->packed_Q = arena_doubles(arena, N * gemm_packed(m, dz), 1);
         transform->packed_K = arena_doubles(arena, N * gemm_packed(m, dk), 1);
         transform->packed_KT = arena_doubles(arena, N * gemm_packed(dk, m), 1);
-    } else {
+        return;
+    }
+    if (at->form == FORM_SPAN)
+        return;
+    if (besides == 0)
+        transform->packed_W = arena_doubles(arena, N / group * gemm_packed(group * dk, dz), 1);
+    if ((transform->queries = arena_doubles(arena, gemm_packed(dz, w->n_queries), 1)) != NULL)
+        gemm_pack(transform->queries, w->queries, dz, dz, w->n_queries);
+    if (at->form == FORM_FACTORS) {
         ARENA_DOUBLES(arena, N * dk, dz, &transform->W, &transform->G);
         transform->product = arena_doubles(arena, larger(gemm_packed(dz, m), gemm_packed(m, larger(dk, dz))), 1);
     }
+}
+
+struct transform_scratch transform_scratch(const struct transform *transform, ptrdiff_t queries, struct arena *arena)
+{
+    ptrdiff_t m = transform->at->m;
+    if (!transform->through_factors)
+        return (struct transform_scratch){0};
+    return (struct transform_scratch){.B = arena_doubles(arena, queries, transform->group * m),
+                                      .PK = arena_doubles(arena, queries, m),
+                                      .packed = arena_doubles(arena, gemm_packed(m, queries), 1)};
 }
 
 void transform_multiply(double *W, const struct weights *at, const struct windows *w, ptrdiff_t n, double *packed)
@@ -63,9 +83,9 @@ const double *transform_prepare(struct transform *transform)
 {
     const struct weights *at = transform->at;
     ptrdiff_t N = at->runs * at->heads, dk = transform->w->dk, dz = transform->w->dz, m = at->m;
-    if (at->form != FORM_FACTORS)
-        return at->W;
-    for (ptrdiff_t n = 0; n < N; ++n) {
+    ptrdiff_t rows = transform->group * dk;
+    const double *W = at->form == FORM_FACTORS ? transform->W : at->W;
+    for (ptrdiff_t n = 0; at->form == FORM_FACTORS && n < N; ++n) {
         const double *K = at->K + n * dk * m, *Q = at->Q + n * dz * m;
         if (transform->through_factors) {
             gemm_pack(transform->packed_Q + n * gemm_packed(m, dz), Q, m, m, dz);
@@ -75,12 +95,17 @@ const double *transform_prepare(struct transform *transform)
             transform_multiply(transform->W + n * dk * dz, at, transform->w, n, transform->product);
         }
     }
-    return transform->W;
+    for (ptrdiff_t g = 0; transform->packed_W != NULL && g < N / transform->group; ++g)
+        gemm_pack_transposed(transform->packed_W + g * gemm_packed(rows, dz), W + g * rows * dz, dz, rows, dz);
+    return W;
 }
 
-double *transform_target(const struct transform *transform, const struct gradient *gradient)
+struct gradient transform_target(const struct transform *transform, const struct gradient *gradient)
 {
-    return transform->at->form == FORM_FACTORS ? transform->G : gradient->W;
+    struct gradient target = *gradient;
+    if (transform->G != NULL)
+        target.W = transform->G;
+    return target;
 }
 
 void transform_finish(struct gradient *gradient, const struct transform *transform, ptrdiff_t n)
@@ -96,22 +121,51 @@ void transform_finish(struct gradient *gradient, const struct transform *transfo
     gemm_columns(gradient->Q + n * dz * m, m, G, dz, transform->product, dk, dz, m, dk, 0);
 }
 
-void transform_factors(double *U, ptrdiff_t ldu, double *B, ptrdiff_t ldb, const struct transform *transform,
-                       ptrdiff_t n, const double *Z, ptrdiff_t queries)
+void transform_forward(double *U, const struct transform_scratch *scratch, const struct transform *transform,
+                       ptrdiff_t group, ptrdiff_t first, ptrdiff_t queries)
 {
-    ptrdiff_t dk = transform->w->dk, dz = transform->w->dz, m = transform->at->m;
-    gemm_rows(B, ldb, Z, dz, transform->packed_Q + n * gemm_packed(m, dz), dz, queries, m, dz, 0);
-    gemm_rows(U, ldu, B, ldb, transform->packed_KT + n * gemm_packed(dk, m), m, queries, dk, m, 0);
+    ptrdiff_t dk = transform->w->dk, dz = transform->w->dz, m = transform->at->m, size = transform->group;
+    const double *Z = transform->w->queries + first * dz;
+    if (!transform->through_factors) {
+        gemm_rows(U, size * dk, Z, dz, transform->packed_W + group * gemm_packed(size * dk, dz), dz, queries, size * dk,
+                  dz, 0);
+        return;
+    }
+    for (ptrdiff_t i = 0, n = group * size; i < size; ++i, ++n) {
+        double *B = scratch->B + i * m;
+        gemm_rows(B, size * m, Z, dz, transform->packed_Q + n * gemm_packed(m, dz), dz, queries, m, dz, 0);
+        gemm_rows(U + i * dk, size * dk, B, size * m, transform->packed_KT + n * gemm_packed(dk, m), m, queries, dk, m,
+                  0);
+    }
 }
 
-void transform_factors_adjoint(double *K, double *Q, const double *P, ptrdiff_t ldp, const double *B, ptrdiff_t ldb,
-                               const struct transform *transform, ptrdiff_t n, const double *Z, ptrdiff_t queries,
-                               double *PK, double *packed, int add)
+void transform_adjoint(const struct gradient *sum, const double *P, const struct transform_scratch *scratch,
+                       const struct transform *transform, ptrdiff_t group, ptrdiff_t first, ptrdiff_t queries, int add)
 {
-    ptrdiff_t dk = transform->w->dk, dz = transform->w->dz, m = transform->at->m;
-    gemm_pack(packed, B, ldb, m, queries);
-    gemm_columns(K, m, P, ldp, packed, queries, dk, m, queries, add);
-    gemm_rows(PK, m, P, ldp, transform->packed_K + n * gemm_packed(m, dk), dk, queries, m, dk, 0);
-    gemm_pack(packed, PK, m, m, queries);
-    gemm_columns(Q, m, Z, dz, packed, queries, dz, m, queries, add);
+    ptrdiff_t dk = transform->w->dk, dz = transform->w->dz, m = transform->at->m, size = transform->group;
+    const double *Z = transform->w->queries + first * dz;
+    if (!transform->through_factors) {
+        gemm_columns(sum->W + group * size * dk * dz, dz, P, size * dk, transform->queries + first * GEMM_PANEL,
+                     transform->w->n_queries, size * dk, dz, queries, add);
+        return;
+    }
+    for (ptrdiff_t i = 0, n = group * size; i < size; ++i, ++n) {
+        gemm_pack(scratch->packed, scratch->B + i * m, size * m, m, queries);
+        gemm_columns(sum->K + n * dk * m, m, P + i * dk, size * dk, scratch->packed, queries, dk, m, queries, add);
+        gemm_rows(scratch->PK, m, P + i * dk, size * dk, transform->packed_K + n * gemm_packed(m, dk), dk, queries, m,
+                  dk, 0);
+        gemm_pack(scratch->packed, scratch->PK, m, m, queries);
+        gemm_columns(sum->Q + n * dz * m, m, Z, dz, scratch->packed, queries, dz, m, queries, add);
+    }
+}
+
+double transform_common_scale(double *P, ptrdiff_t ldp, double *log_scale, ptrdiff_t M, ptrdiff_t dk)
+{
+    double scale = -INFINITY;
+    for (ptrdiff_t q = 0; q < M; ++q)
+        scale = fmax(scale, log_scale[q]);
+    softmax_exponentials(log_scale, log_scale, scale > -INFINITY ? scale : 0, M);
+    for (ptrdiff_t q = 0; q < M; ++q)
+        vector_scale(P + q * ldp, -log_scale[q] / (double)M, dk);
+    return scale;
 }

@@ -3,7 +3,9 @@
  * fewer multiplications:
  *
  *     through W:        U = Z W^T,                dL/dW = P^T Z;  dL/dK = dL/dW Q,  dL/dQ = dL/dW^T K
- *     through factors:  B = Z Q,  U = B K^T,      dL/dK = P^T B,  dL/dQ = Z^T (P K) */
+ *     through factors:  B = Z Q,  U = B K^T,      dL/dK = P^T B,  dL/dQ = Z^T (P K)
+ *
+ * The rows of a query under a group of matrices, all runs or all attention heads of a run, lie side by side. */
 #ifndef TRAINING_TRANSFORM_H
 #define TRAINING_TRANSFORM_H
 
@@ -14,18 +16,28 @@ struct arena;
 struct transform {
     const struct windows *w;
     const struct weights *at;
+    ptrdiff_t group; /* matrices side by side */
     int through_factors;
+    double *queries, *packed_W;              /* packed Z, and W of every group, through W */
     double *W, *G;                           /* (R H, dk, dz) K Q^T and dL/dW, of factors that are multiplied */
     double *packed_Q, *packed_K, *packed_KT; /* of every number n, through factors */
     double *product;                         /* packed factor of a small product */
 };
 
+/* What a thread needs for a block of queries through factors, NULL through W. */
+struct transform_scratch {
+    double *B, *PK, *packed; /* (queries, group m) Z Q, (queries, m) P K, packed either */
+};
+
 /* Multiplications of all transforms and their adjoints, as a rough cost. */
 double transform_cost(const struct windows *w, const struct weights *at);
 
-/* `besides`: multiplications that going through both factors costs besides its own; infinite: through W in any case. */
-void transform_init(struct transform *transform, const struct windows *w, const struct weights *at, double besides,
-                    struct arena *arena);
+/* `besides`: multiplications that going through both factors costs besides its own; where it costs some, only W itself
+ * is asked for otherwise, and not transform_forward. */
+void transform_init(struct transform *transform, const struct windows *w, const struct weights *at, ptrdiff_t group,
+                    double besides, struct arena *arena);
+
+struct transform_scratch transform_scratch(const struct transform *transform, ptrdiff_t queries, struct arena *arena);
 
 /* W [dk,dz] <- K Q^T of number n; packed: scratch of gemm_packed(dz, m). */
 void transform_multiply(double *W, const struct weights *at, const struct windows *w, ptrdiff_t n, double *packed);
@@ -33,22 +45,26 @@ void transform_multiply(double *W, const struct weights *at, const struct window
 /* W (R H, dk, dz) of every number: as it is, W + C^T Z, or K Q^T. */
 void transform_whole(double *W, const struct weights *at, const struct windows *w, double *packed);
 
-/* Reads the weights.  Through W: returns it (R H, dk, dz); through factors: packs them and returns NULL. */
+/* Reads the weights.  Through W: returns it (R H, dk, dz); through factors NULL. */
 const double *transform_prepare(struct transform *transform);
 
-/* Where dL/dW (R H, dk, dz) is to be written, through W. */
-double *transform_target(const struct transform *transform, const struct gradient *gradient);
+/* The gradient whose arrays the adjoint writes: through W one of W, also where the weights are factors. */
+struct gradient transform_target(const struct transform *transform, const struct gradient *gradient);
 
 /* dL/dK and dL/dQ of number n from dL/dW, where factors were multiplied to W; nothing to do otherwise. */
 void transform_finish(struct gradient *gradient, const struct transform *transform, ptrdiff_t n);
 
-/* Through the factors number n: B [queries,m] and U [queries,dk], rows ldb and ldu apart. */
-void transform_factors(double *U, ptrdiff_t ldu, double *B, ptrdiff_t ldb, const struct transform *transform,
-                       ptrdiff_t n, const double *Z, ptrdiff_t queries);
+/* U [queries, group dk] of `queries` queries from number `first` on, under the matrices of one group. */
+void transform_forward(double *U, const struct transform_scratch *scratch, const struct transform *transform,
+                       ptrdiff_t group, ptrdiff_t first, ptrdiff_t queries);
 
-/* The adjoint: K += P^T B and Q += Z^T (P K), or = unless `add`; PK [queries,m] and packed are scratch. */
-void transform_factors_adjoint(double *K, double *Q, const double *P, ptrdiff_t ldp, const double *B, ptrdiff_t ldb,
-                               const struct transform *transform, ptrdiff_t n, const double *Z, ptrdiff_t queries,
-                               double *PK, double *packed, int add);
+/* The adjoint, after transform_forward of the same queries: adds P^T Z, or its parts, to `sum`, or sets it unless
+ * `add`. */
+void transform_adjoint(const struct gradient *sum, const double *P, const struct transform_scratch *scratch,
+                       const struct transform *transform, ptrdiff_t group, ptrdiff_t first, ptrdiff_t queries, int add);
+
+/* P [M,dk], rows ldp apart, becomes -P e^log_scale / M relative to the largest of the scales (M), which is returned;
+ * those become factors. */
+double transform_common_scale(double *P, ptrdiff_t ldp, double *log_scale, ptrdiff_t M, ptrdiff_t dk);
 
 #endif

@@ -98,14 +98,13 @@ static int spectral(const struct update_part *part, double lr, struct arena *are
         return STATUS_DONE;
     }
     struct arena_mark mark = arena_mark(arena);
-    double *A = arena_doubles(arena, m, n), *U = arena_doubles(arena, m, least), *V = arena_doubles(arena, least, n);
-    double *s = arena_doubles(arena, least, 1);
+    double *U = arena_doubles(arena, m, least), *V = arena_doubles(arena, least, n),
+           *s = arena_doubles(arena, least, 1);
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    memcpy(A, part->step.D, (size_t)(m * n) * sizeof(double));
-    int info = blas_svd(m, n, A, U, s, V, arena);
-    if (info != 0)
-        return info < 0 ? STATUS_NO_MEMORY : STATUS_FACTORIZATION;
+    int status = blas_svd(m, n, part->step.D, U, s, V, arena);
+    if (status != STATUS_DONE)
+        return status;
     while (rank < least && s[rank] > RANK * (double)(m > n ? m : n) * s[0])
         ++rank;
     matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, m, n, rank, -lr, U, least, V, n, 1.0, part->W, n);
@@ -205,9 +204,9 @@ static int between(struct update_part *part, enum matrix_op op_a, const double *
 static int inverse_root(double *E, double *power, const double *S, ptrdiff_t n, double ridge, struct arena *arena)
 {
     memcpy(E, S, (size_t)(n * n) * sizeof(double));
-    int info = blas_eigen(n, E, power, 1, arena);
-    if (info != 0)
-        return info < 0 ? STATUS_NO_MEMORY : STATUS_FACTORIZATION;
+    int status = blas_eigen(n, E, power, 1, arena);
+    if (status != STATUS_DONE)
+        return status;
     double least = RANK * (double)n * power[n - 1];
     for (ptrdiff_t i = 0; i < n; ++i) {
         double value = (power[i] > least ? power[i] : 0) + ridge;
@@ -268,9 +267,6 @@ static int turn(struct update_part *part, const struct update *update, struct ar
 int update_direct(struct update_part *part, const struct update *update, struct arena *arena)
 {
     int adam = update->rule == UPDATE_ADAM, status = STATUS_DONE;
-    part->step.D = part->G;
-    part->step.norm = part->norm;
-    part->step.scale = *part->log_scale;
     if (part->mean != NULL) {
         accumulate(part, update->momentum, adam ? 1 - update->momentum : 1);
         part->step.D = part->mean;

@@ -71,8 +71,8 @@ struct update_part {
 int update_keeps_mean(const struct update *update);
 ptrdiff_t update_root(const struct update *update, ptrdiff_t n, ptrdiff_t rows, ptrdiff_t columns);
 
-/* Sets part->step, and moves what is kept, by the gradient of a step.  A root that the rule does not keep is a metric:
- * M [rows,columns], or P^-1 [rows,rows] and R^-1 [columns,columns].  STATUS_DONE, STATUS_NO_MEMORY,
+/* Turns part->step from the gradient to the direction of a step, and moves what is kept.  A root that the rule does not
+ * keep is a metric: M [rows,columns], or P^-1 [rows,rows] and R^-1 [columns,columns].  STATUS_DONE, STATUS_NO_MEMORY,
  * STATUS_FACTORIZATION. */
 int update_direct(struct update_part *part, const struct update *update, struct arena *arena);
 

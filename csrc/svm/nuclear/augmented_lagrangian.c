@@ -48,8 +48,9 @@ int nuclear_augmented_lagrangian_start(struct nuclear_augmented_lagrangian *s, c
     if (arena->failed)
         return STATUS_NO_MEMORY;
     rows_adjoint(M, g->rows, lambda, s->P);
-    if (blas_svd(dk, dz, M, NULL, values, NULL, arena) != 0)
-        return arena->failed ? STATUS_NO_MEMORY : STATUS_FACTORIZATION;
+    int status = blas_svd(dk, dz, M, NULL, values, NULL, arena);
+    if (status != STATUS_DONE)
+        return status;
     for (ptrdiff_t k = 0; k < g->m; ++k) {
         s->lambda[k] = s->chosen[k] ? lambda[k] / values[0] : 0;
         sum += fabs(s->lambda[k]);
@@ -58,8 +59,8 @@ int nuclear_augmented_lagrangian_start(struct nuclear_augmented_lagrangian *s, c
     s->unit = product / sum;
     for (ptrdiff_t i = 0; i < dk * dz; ++i)
         M[i] = W[i] / g->scale;
-    if (blas_svd(dk, dz, M, U, values, V, arena) != 0)
-        return arena->failed ? STATUS_NO_MEMORY : STATUS_FACTORIZATION;
+    if ((status = blas_svd(dk, dz, M, U, values, V, arena)) != STATUS_DONE)
+        return status;
     fixed_rank_roots(s->Y, r, r < least ? r : least, U, values, V, dk, dz);
     arena_release(arena, mark);
     return STATUS_DONE;

@@ -17,7 +17,7 @@ void clip_init(struct clip *s, ptrdiff_t p, ptrdiff_t q, struct arena *arena)
     ARENA_DOUBLES(arena, r, 1, &s->s, &s->w, &s->tail);
 }
 
-int clip_project(double *W, struct clip *s, double *Z, struct arena *arena)
+int clip_project(double *W, struct clip *s, const double *Z, struct arena *arena)
 {
     ptrdiff_t p = s->p, q = s->q, r = s->r;
     int info = blas_svd(p, q, Z, s->U, s->s, s->V, arena);

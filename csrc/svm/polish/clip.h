@@ -25,8 +25,8 @@ struct clip {
 /* Memory for matrices [p,q]; arena->failed: there was none. */
 void clip_init(struct clip *clip, ptrdiff_t p, ptrdiff_t q, struct arena *arena);
 
-/* The frame of Z [p,q], which is destroyed, and W = clip(Z).  Nonzero: LAPACK failed. */
-int clip_project(double *W, struct clip *clip, double *Z, struct arena *arena);
+/* The frame of Z [p,q], and W = clip(Z).  Nonzero: LAPACK failed. */
+int clip_project(double *W, struct clip *clip, const double *Z, struct arena *arena);
 
 /* T at the last Z. */
 void clip_derivative(struct clip *clip, double tau, double shift);

@@ -243,8 +243,7 @@ static int columns(struct fixed_rank_pair *pair, const double *W, const unsigned
     struct arena_mark mark = arena_mark(arena);
     struct coordinates_packed packed;
     int status = coordinates_pack(&packed, g, active, 0, arena);
-    double *M = arena_doubles(arena, p, q), *copy = arena_doubles(arena, p, q);
-    double *U = arena_doubles(arena, p, least), *V = arena_doubles(arena, least, q);
+    double *M = arena_doubles(arena, p, q), *U = arena_doubles(arena, p, least), *V = arena_doubles(arena, least, q);
     double *values = arena_doubles(arena, least, 1), *norms = arena_doubles(arena, least, 1);
     double *lambda = arena_doubles(arena, g->m, 1), *pull = arena_doubles(arena, g->n, p);
     if (status != STATUS_DONE || arena->failed)
@@ -252,9 +251,9 @@ static int columns(struct fixed_rank_pair *pair, const double *W, const unsigned
     for (ptrdiff_t k = 0; k < packed.m; ++k)
         lambda[k] = pair->lambda[packed.row[k]];
     coordinates_adjoint(M, &packed, lambda, pull);
-    memcpy(copy, W, (size_t)(p * q) * sizeof(double));
-    if (blas_svd(p, q, copy, U, values, V, arena) != 0 || blas_svd(p, q, M, NULL, norms, NULL, arena) != 0)
-        return arena->failed ? STATUS_NO_MEMORY : STATUS_FACTORIZATION;
+    if ((status = blas_svd(p, q, W, U, values, V, arena)) != STATUS_DONE
+        || (status = blas_svd(p, q, M, NULL, norms, NULL, arena)) != STATUS_DONE)
+        return status;
     while (r < least && 1 - norms[r] / norms[0] < values[r] / values[0])
         ++r;
     r = pair->r = r + spare < least ? r + spare : least;

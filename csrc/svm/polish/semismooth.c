@@ -98,18 +98,15 @@ static void adjoint(struct newton *s)
 static int normalise(struct newton *s)
 {
     struct clip *clip = &s->clip;
-    ptrdiff_t D = clip->p * clip->q;
     double top = 0;
     adjoint(s);
-    memcpy(s->Z, s->M, (size_t)D * sizeof(double));
-    if (blas_svd(clip->p, clip->q, s->Z, NULL, clip->s, NULL, s->arena) != 0)
+    if (blas_svd(clip->p, clip->q, s->M, NULL, clip->s, NULL, s->arena) != 0)
         return 1;
     for (ptrdiff_t i = 0; i < clip->r; ++i)
         top += clip->s[i];
     for (ptrdiff_t k = 0; k < s->g->m; ++k)
         s->lambda[k] /= top;
-    memcpy(s->Z, s->W, (size_t)D * sizeof(double));
-    if (!(top > 0) || blas_svd(clip->p, clip->q, s->Z, NULL, clip->s, NULL, s->arena) != 0)
+    if (!(top > 0) || blas_svd(clip->p, clip->q, s->W, NULL, clip->s, NULL, s->arena) != 0)
         return 1;
     clip->h = clip->s[0];
     s->tau = clip->h * (double)clip->r;
