@@ -9,7 +9,8 @@
  * each "type name[shape]".  bind_run reads the arguments by it, makes arrays for the results, calls the function
  * without the GIL and hands the results over, a single one by itself.  A length is a product of digits and letters: N
  * M E k z are tokens, queries, entries, dk and dz of the windows, H the attention heads of the objective, any other
- * letter what makes its first array fit; "*" is never bound.
+ * letter what makes its first array fit.  A first length of several factors, "[RH,k,z]", may lie in several axes, or in
+ * none where it is 1.
  *
  * An argument is a number or int; a loss, head, rule or ball, codes of these tables; a double, index, bool, tokens
  * (in double or single precision) or reference (a token of each window), arrays in C order; windows, or stored, with

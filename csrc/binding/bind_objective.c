@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "linalg/vector.h"
 #include "training/multipliers.h"
 
 #define CAPSULE "attsvm.objective"
@@ -182,7 +183,7 @@ int bind_weights(struct weights *weights, struct bind_call *call, int first)
     return bind_refuse(call, "the weights are not W, or K and Q, of whole runs");
 }
 
-enum point_argument { OBJECTIVE, CALLED_HEAD, CALLED_LOSS, W };
+enum point_argument { OBJECTIVE, CALLED_HEAD, CALLED_LOSS, W, SCALED = W + 3 };
 
 /* The objective and where to evaluate it. */
 static int read_point(struct bind_problem *problem, struct weights *at, struct bind_call *call)
@@ -225,7 +226,15 @@ static int loss_and_grad(struct bind_call *call)
                                 .log_scale = call->out[4].data,
                                 .log_scale_v = &log_scale_v};
     objective_init(&work, &problem.objective, &at, &call->threads, &call->arena);
-    return call->arena.failed ? STATUS_NO_MEMORY : objective_gradient(&gradient, &work);
+    status = call->arena.failed ? STATUS_NO_MEMORY : objective_gradient(&gradient, &work);
+    if (status != STATUS_DONE || call->in[SCALED].integer)
+        return status;
+    double *const arrays[] = {gradient.W, gradient.K, gradient.Q};
+    const ptrdiff_t size[] = {call->w->dk * call->w->dz, call->w->dk * at.m, call->w->dz * at.m};
+    for (int i = 0; i < 3; ++i)
+        for (ptrdiff_t h = 0; arrays[i] != NULL && h < at.heads; ++h)
+            vector_scale(arrays[i] + h * size[i], exp(gradient.log_scale[h]), size[i]);
+    return status;
 }
 
 /* The gradient in the logits is delta exp(log_scale), 0 of queries that add nothing to that of W. */
@@ -257,7 +266,7 @@ static int bounds_of_loss(struct bind_call *call)
 
 #define POINT "objective, function head?, function loss?, double W[RH,k,z]?, double K[RH,k,m]?, double Q[RH,z,m]?"
 /* Of one run; w is dz, bound where W is given. */
-#define ONE_POINT "objective, function head?, function loss?, double W[H,k,w]?, double K[H,k,m]?, double Q[H,z,m]?"
+#define ONE_POINT "objective, function head?, function loss?, double W[1H,k,w]?, double K[1H,k,m]?, double Q[1H,z,m]?"
 
 struct bind_entry bind_objective_table[] = {
     BIND(objective, objective,
@@ -265,7 +274,8 @@ struct bind_entry bind_objective_table[] = {
          "double a[h]?, number lam, int H, int concatenate -> object"),
     BIND(loss, loss, ONE_POINT " -> number"),
     BIND(loss_and_grad, loss_and_grad,
-         ONE_POINT " -> number loss, double W[H,k,w], double K[H,k,m], double Q[H,z,m], double log_scale[H]"),
+         ONE_POINT
+         ", int scaled -> number loss, double W[H,k,w], double K[H,k,m], double Q[H,z,m], double log_scale[H]"),
     BIND(multipliers, multipliers, POINT " -> double delta[RH,E], double log_scale[RH], index top[RH,M]"),
     BIND(loss_values, values_of_loss, "loss, double u[n] -> double[n]"),
     BIND(loss_bounds, bounds_of_loss, "loss, number least -> number curvature, number slope"),

@@ -102,14 +102,18 @@ static int axes_of(const char **shape, int ndim)
 
 static int shape_fits(struct bind_call *call, PyArrayObject *array, const char *shape)
 {
-    if (axes_of(&shape, PyArray_NDIM(array)) != PyArray_NDIM(array))
+    int ndim = PyArray_NDIM(array), axes = axes_of(&shape, ndim), axis = 0;
+    int first = strcspn(shape, ",]") > 1 ? ndim - axes + 1 : 1; /* axes of the first length */
+    if (first < 0 || first + axes - 1 != ndim)
         return 0;
-    for (int i = 0; i < PyArray_NDIM(array); ++i, ++shape) {
+    for (int i = 0; i < axes; ++i, ++shape) {
         unsigned char unbound;
-        ptrdiff_t product = known(call, &shape, &unbound), found = PyArray_DIM(array, i);
+        ptrdiff_t product = known(call, &shape, &unbound), found = 1;
+        for (; axis < first + i; ++axis)
+            found *= PyArray_DIM(array, axis);
         if (unbound == 0 ? found != product : product == 0 || found % product != 0)
             return 0;
-        if (unbound != 0 && unbound != '*')
+        if (unbound != 0)
             call->size[unbound] = found / product;
     }
     return 1;

@@ -60,18 +60,19 @@ static int read_steps(struct descent *descent, const struct weights *weights, st
         .ball = (enum ball)in[BALL].integer,
         .first = in[FIRST].integer,
         .last = in[LAST].integer,
-        .record = in[RECORD].data,
-        .n_record = call->size['n'],
     };
     const struct update *update = &descent->update;
+    const ptrdiff_t *record = in[RECORD].data, n = call->size['n'], made = ((ptrdiff_t *)in[REACHED].data)[1];
     int fits = update->p > 1 && update->momentum >= 0 && update->momentum < 1 && update->second >= 0
                && update->second < 1 && update->decay >= 0 && update->eps >= 0
                && (update->rule != UPDATE_SHAMPOO || weights->n_v == 0) && descent->first >= 0
                && descent->last >= descent->first && (runs == 1 || runs == weights->runs)
-               && (steps == 1 || steps >= descent->last);
-    for (ptrdiff_t i = 0; i < descent->n_record; ++i) /* ascending, within first .. last */
-        fits = fits && descent->record[i] >= (i > 0 ? descent->record[i - 1] + 1 : descent->first)
-               && descent->record[i] <= descent->last;
+               && (steps == 1 || steps >= descent->last) && made >= 0 && made <= n;
+    descent->record = record + (fits ? made : 0);
+    for (ptrdiff_t i = made; fits && i < n; ++i) {
+        fits = record[i] >= (i > made ? record[i - 1] + 1 : descent->first);
+        descent->n_record += record[i] < descent->last || (i == n - 1 && record[i] == descent->last);
+    }
     return fits ? STATUS_DONE : bind_refuse(call, "the rule, steps, lr and record do not fit together");
 }
 
@@ -221,13 +222,14 @@ static int train(struct bind_call *call)
         .call = call,
     };
     descent.callbacks = &callbacks.callbacks;
-    struct descent_record out = {.W = in[OUT_W].data,
-                                 .v = weights.head == HEAD_IS_TRAINED ? in[OUT_V].data : NULL,
-                                 .loss = in[OUT_LOSS].data,
-                                 .norm = in[OUT_NORM].data,
-                                 .log_grad_norm = in[OUT_LOG_GRAD].data};
-    /* In an array, since a signal may raise in Python before a returned number is stored anywhere. */
     ptrdiff_t *reached = in[REACHED].data;
+    ptrdiff_t made = weights.runs * (descent.record - (ptrdiff_t *)in[RECORD].data); /* rows in all */
+    struct descent_record out = {.W = (double *)in[OUT_W].data + made * weights.heads * call->w->dk * call->w->dz,
+                                 .v = weights.head == HEAD_IS_TRAINED ? (double *)in[OUT_V].data + made * weights.n_v
+                                                                      : NULL,
+                                 .loss = (double *)in[OUT_LOSS].data + made,
+                                 .norm = (double *)in[OUT_NORM].data + made,
+                                 .log_grad_norm = (double *)in[OUT_LOG_GRAD].data + made};
     status = descent_run(&weights, &out, &reached[0], &reached[1], objective, &descent, &call->monitor, &call->threads,
                          &call->arena);
     call->out[0].integer = status;
@@ -238,16 +240,18 @@ static int train(struct bind_call *call)
  * place W, or K and Q, or the span of U and C while W stays, and v, the parameters of the head (v or V, then a or lam),
  * and what the rule keeps of the gradients, mean, and of their squares, root, with their log scales past, a row for
  * each part of each run; a root that it does not keep is a metric of W: D [dk dz], or P^-1 and R^-1 [dk dk + dz dz].
- * reached: the step, and how many records were made, added to what it held.  recorded(): called after each record, true
- * stops the run.  combine(gradient, numbers): called with the gradients of W, or K and then Q, and v, and with the
- * losses (R), the log scales (R H) and those of v (R), and may change both; a loss that is not finite ends the run. */
+ * reached: the step, and how many records were made before, which grow; in an array, since a signal may raise in Python
+ * before a returned number is stored anywhere.  Of the records at `last` only the end of all is made: the next part
+ * begins with any other.  recorded(): called after each record, true stops the run.  combine(gradient, numbers): called
+ * with the gradients of W, or K and then Q, and v, and with the losses (R), the log scales (R H) and those of v (R),
+ * and may change both; a loss that is not finite ends the run. */
 struct bind_entry bind_train_table[] = {
     BIND(train, train,
          "objective, function head?, function loss?, number ridge, rule, double lr[l,s], number target, number p, "
          "number radius, ball, number momentum, number decay, number second, number eps, int first, int last, "
          "index record[n], double& W[RH,k,z]?, double& K[RH,k,m]?, double& Q[RH,z,m]?, double& span[R,2M,k]?, "
-         "double& v[R,p]?, double& mean[a]?, double& root[b]?, double& past[q,2]?, double& weights[n,RH,kz], "
-         "double& head_records[n,R,p]?, double& losses[n,R], double& norm[n,R], double& log_grad_norm[n,R], "
+         "double& v[Rp]?, double& mean[a]?, double& root[b]?, double& past[q,2]?, double& weights[nRHkz], "
+         "double& head_records[nRp]?, double& losses[nR], double& norm[nR], double& log_grad_norm[nR], "
          "index& reached[2], function recorded?, function combine? -> int status, exception"),
     {.function = NULL},
 };

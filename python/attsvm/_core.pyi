@@ -88,6 +88,7 @@ def loss_and_grad(
     W: _Floats | None,
     K: _Floats | None,
     Q: _Floats | None,
+    scaled: bool,
     /,
 ) -> tuple[float, _Floats | None, _Floats | None, _Floats | None, _Floats]: ...
 def multipliers(

@@ -501,7 +501,7 @@ def test_the_private_module_refuses_what_does_not_fit():
 
     def changed(**one):
         assert set(one) <= set(run)
-        return lambda: core.train(*(run | one).values())
+        return lambda: core.train(*(run | dict(reached=np.zeros(2, int)) | one).values())
 
     def frozen(array):
         array = array.copy()
@@ -545,10 +545,10 @@ def test_the_private_module_refuses_what_does_not_fit():
         lambda: core.loss(object(), None, None, W3, None, None),
         lambda: core.loss(linear, None, None, None, None, None),
         lambda: core.loss(linear, None, None, W3),
-        lambda: core.loss_and_grad(linear, None, None, None, g.K[None], np.ones((1, 2, 2))),
-        lambda: core.loss_and_grad(linear, None, None, None, g.K[None], None),
-        lambda: core.loss_and_grad(linear, None, None, np.ones((1, 2, 3)), None, None),
-        lambda: core.loss(linear, None, None, W, None, None),
+        lambda: core.loss_and_grad(linear, None, None, None, g.K[None], np.ones((1, 2, 2)), False),
+        lambda: core.loss_and_grad(linear, None, None, None, g.K[None], None, False),
+        lambda: core.loss_and_grad(linear, None, None, np.ones((1, 2, 3)), None, None, False),
+        lambda: core.loss(linear, None, None, W[0], None, None),
         lambda: core.loss(linear, None, None, np.ones((2, 2, 2)), None, None),
         lambda: core.loss(called, None, None, W3, None, None),
         lambda: core.loss(called, "no function", None, W3, None, None),
@@ -575,13 +575,15 @@ def test_the_private_module_refuses_what_does_not_fit():
         changed(p=1.0), changed(span=np.zeros((1, 3, 2))),
         changed(span=np.zeros((1, 4, 2))),  # a head is trained
         changed(target=None), changed(radius="1"), changed(ball=2), changed(first=-1), changed(first=4),
-        changed(last=2**70), changed(record=np.array([3, 0])), changed(record=np.array([0, 4])),
-        changed(record=np.array([0, 1, 3])), changed(W=W), changed(W=np.ones((0, 2, 2))), changed(W=np.ones((2, 2, 2))),
+        changed(last=2**70), changed(record=np.array([3, 0])), changed(record=np.array([0, 0])),
+        changed(record=np.array([0, 1, 3])), changed(W=W[0]), changed(W=np.ones((0, 2, 2))),
+        changed(W=np.ones((2, 2, 2))),
         changed(v=np.ones((1, 3))), changed(v=None, span=np.zeros((1, 4, 2)), combine=lambda *_: None),
         changed(objective=linear),  # without values its head cannot be trained
         changed(objective=one_v_per_query), changed(objective=called, head=lambda o: None), changed(W=None),
         changed(weights=None), changed(weights=np.empty((2, 2, 3))), changed(recorded=1),
-        changed(head_records=None), changed(losses=np.empty(2)), changed(reached=np.zeros(1, int)),
+        changed(head_records=None), changed(losses=np.empty(3)), changed(reached=np.zeros(1, int)),
+        changed(reached=np.array([0, 3])), changed(reached=np.array([0, -1])),
         *(changed(**{name: frozen(run[name])}) for name in ("W", "v", *out, "reached")),
         lambda: core.train(*run.values(), None),
         lambda: core.set_num_threads("2"),

@@ -238,16 +238,11 @@ def test_a_run_in_chunks_is_the_same_run(sphere, rng, record, trained, monkeypat
         update = moved.append
         __enter__, __exit__ = lambda self: self, lambda *_: None
 
-    monkeypatch.setattr(
-        train_module, "steps_made", lambda progress, total: Bar() if progress else original(progress, total)
-    )
+    monkeypatch.setattr(train_module, "bar", lambda **options: Bar())
     weights = dict(zip("KQ", rng.standard_normal((2, 10, 4)), strict=True)) if trained == "KQ" else {}
     options = dict(lr=rng.uniform(0, 0.2, 1003), steps=1003, record=record, ridge=1e-4, **weights)
     assert_same_run(attsvm.train(s.problem, progress=True, **options), attsvm.train(s.problem, **options))
     assert sum(moved) == 1003 and len(moved) > 200
-
-
-original = train_module.steps_made
 
 
 def test_a_progress_bar_is_shown(sphere, capsys):

@@ -64,6 +64,11 @@ class Windows:
         """Where the entries of query q lie in flat arrays: ``indptr[q] .. indptr[q + 1] - 1``; read-only."""
         return self._index[2]
 
+    @functools.cached_property
+    def longest(self) -> int:
+        """Tokens of the longest window."""
+        return int(self.lengths.max())
+
     def query_of(self) -> np.ndarray:
         """The query of every entry."""
         return np.repeat(np.arange(len(self.queries)), self.lengths)

@@ -22,12 +22,6 @@ def bar(*results: Any, **options: Any) -> Any:
     return tqdm(*results, **options)
 
 
-def steps_made(progress: bool, total: int) -> contextlib.AbstractContextManager[Any]:
-    """A bar, or None when it is not wanted or tqdm is not installed."""
-    shown = bar(total=total, unit="step", desc="train") if progress else None
-    return contextlib.nullcontext() if shown is None else shown
-
-
 def counted(results: Iterable[Any], total: int, name: str, unit: str) -> Iterator[Any]:
     """The parts of a long computation as they are done: a bar, or a line now and then where tqdm is not installed."""
     shown = bar(results, total=total, desc=name, unit=unit, leave=False)

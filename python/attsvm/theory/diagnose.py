@@ -88,7 +88,7 @@ def diagnose(problem: Problem, selected: ArrayLike | Run | None = None, norm: No
         optimal=problem.optimal,
         selected=data.layout.shape_queries(chosen),
         solution=solution,
-        dimension_suffices=bool(data.dk >= data.lengths.max() - 1 and data.dz >= len(data)),
+        dimension_suffices=bool(data.dk >= data.longest - 1 and data.dz >= len(data)),
         **local,
         globally_optimal=bool(
             (conditions.at_reference(problem, chosen) >= conditions.at_reference(problem, best)).all()

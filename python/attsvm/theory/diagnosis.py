@@ -161,7 +161,7 @@ class Diagnosis(Solved):
 
     def _dimension(self) -> str:
         data = self.data
-        needs = f"dk >= T - 1 = {int(data.lengths.max()) - 1} and dz >= n = {len(data)}"
+        needs = f"dk >= T - 1 = {data.longest - 1} and dz >= n = {len(data)}"
         if self.dimension_suffices:
             return f"{needs}: almost all data of this shape are separable, whatever is selected"
         return f"too small to make every selection separable, which takes {needs}"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from .. import _core
 from ..common.check import as_choice, as_count, as_number, as_numeric, check_type
 from ..common.metric import Metric, as_metric
-from .learning_rate import DefaultRate, rates
+from .learning_rate import default_rate, rates
 from .output_head import LinearHead, MLPHead
 from .problem import Problem
 from .query_span import span_of
@@ -45,36 +46,35 @@ def prepared(
     check_type("problem", problem, Problem)
     if not (sharded and problem.data.none):
         problem.check_scale()
-    rule_code = _core.UPDATE_RULE[as_choice("rule", rule, _core.UPDATE_RULE)]
+    as_choice("rule", rule, _core.UPDATE_RULE)
+    (radius, ball, p), (momentum, decay, betas, eps) = confined, means
+    p = as_number("p", p, above=1.0)
+    _check_rule(rule, target_loss=target_loss, p=None if p == 2 else p, betas=betas, eps=eps, metric=metric)
     steps = as_count("steps", steps)
     runs = None if runs is None else as_count("runs", runs, 1)
-    weights = _start(problem, *start, runs)
-    wanted = _record_steps(record, steps, sum(a.size for a in weights if a is not None))
+    W, K, Q = _start(problem, *start, runs)
+    wanted = _record_steps(record, steps, W.size if K is None else K.size + Q.size)
     if not isinstance(train_head, (bool, np.bool_)):
         raise TypeError(f"train_head must be a bool, got {type(train_head).__name__}")
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be a function, got {type(callback).__name__}")
-    v = _head_parameters(problem, runs or 1) if train_head else None
+    v = _head_parameters(problem, rule, runs) if train_head else None
     objective = problem.capsule(trains_head=True) if train_head else problem.objective
     ridge = as_number("ridge", ridge, least=0.0)
-    target = _target(problem, rule, target_loss, train_head)
     alone = ridge == 0 and not sharded
-    if rule == "polyak" and target_loss is None and problem.from_scores and alone:
-        target = math.nan  # C takes the loss above its infimum from the logits, where the loss itself is constant
-    radius, ball, p = confined
-    p = _exponent(rule, p)
-    kept = _means(rule, *means)
-    default = DefaultRate(rule, p, weights[0] is None, (problem.data.dk, problem.data.dz)) if lr is None else None
+    target = _target(problem, target_loss, train_head, alone) if rule == "polyak" else 0.0
+    kept = _means(rule, momentum, decay, betas, eps)
+    default = partial(default_rate, rule, p, W is None, (problem.data.dk, problem.data.dz)) if lr is None else None
     given = rates(lr, steps, runs) if default is None else default(*problem.token_squares)
-    radius, ball_code = _ball_of(rule, radius, ball, factors=weights[0] is None)
-    if rule == "shampoo" and train_head:
-        raise ValueError("train_head does not go with rule='shampoo', whose roots are those of matrices")
-    given_metric = _metric(rule, metric, problem, radius, factors=weights[0] is None)
+    radius, ball_code = _ball_of(rule, radius, ball, factors=W is None)
+    given_metric = None if metric is None else _metric(metric, problem, radius, factors=W is None)
     plain = not any(kept) and rule in ALONG and metric is None
     along_gradient = plain and alone and radius < 0 and v is None
-    span = span_of(problem, weights[0]) if weights[0] is not None and along_gradient else None
-    settings = Settings(ridge, rule_code, given, target, p, radius, ball_code, *kept)
-    return Training(problem, objective, settings, (*weights, v), span, wanted, runs, callback, default, given_metric)
+    span = span_of(problem, W) if W is not None and along_gradient else None
+    settings = Settings(ridge, _core.UPDATE_RULE[rule], given, target, p, radius, ball_code, *kept)
+    return Training(
+        problem, objective, rule, settings, (W, K, Q, v), span, wanted, runs, callback, default, given_metric
+    )
 
 
 def _check_rule(rule: str, **given: Any) -> None:
@@ -85,52 +85,47 @@ def _check_rule(rule: str, **given: Any) -> None:
             raise ValueError(f"{name} belongs to rule={owners}, got rule={rule!r}")
 
 
-def _start(problem: Problem, W: Any, K: Any, Q: Any, runs: int | None) -> tuple[Any, ...]:
-    """Copies of (W, None, None) or (None, K, Q), their matrices stacked over runs and attention heads."""
-    dk, dz = problem.data.dk, problem.data.dz
+def _start(problem: Problem, W: Any, K: Any, Q: Any, runs: int | None) -> Sequence[Any]:
+    """Copies of (W, None, None) or (None, K, Q)."""
     if W is None and K is None and Q is None:
         if problem.heads not in (None, 1) and problem.combine == "sum":
             raise ValueError("W must be given: attention heads that start from equal weights would stay equal")
-        return np.zeros(((runs or 1) * (problem.heads or 1), dk, dz)), None, None
-    return tuple(None if a is None else a.copy() for a in problem.read_weights(W, K, Q, runs))
+        return np.zeros((*problem.stack(runs), problem.data.dk, problem.data.dz)), None, None
+    return [None if a is None else a.copy() for a in problem.read_weights(W, K, Q, runs)]
 
 
-def _head_parameters(problem: Problem, runs: int) -> np.ndarray:
-    """Where the parameters of a head that is trained start, a row for each run."""
+def _head_parameters(problem: Problem, rule: str, runs: int | None) -> np.ndarray:
+    """Where the parameters of a head that is trained start, of several runs a row for each."""
     head = problem.head
+    if rule == "shampoo":
+        raise ValueError("train_head does not go with rule='shampoo', whose roots are those of matrices")
     if not isinstance(head, (LinearHead, MLPHead)):
         raise ValueError(f"train_head=True needs a head with parameters, got {head!r}")
     if not isinstance(head.v, np.ndarray) or head.v.ndim != (2 if head.kind == "mlp" else 1):
         raise ValueError("train_head=True needs a head with one v for all queries, got one per query")
     if problem.loss_name == "log":
         raise ValueError("train_head=True needs a loss other than 'log', whose scores must not become negative")
-    return np.tile(head.row(), (runs, 1))
+    return head.row() if runs is None else np.tile(head.row(), (runs, 1))
 
 
-def _target(problem: Problem, rule: str, target_loss: Any, train_head: Any) -> float:
-    _check_rule(rule, target_loss=target_loss)
-    if rule != "polyak":
-        return 0.0
+def _target(problem: Problem, target_loss: Any, train_head: Any, alone: bool) -> float:
+    """What "polyak" goes down to; NaN: C takes the loss above its infimum from the logits, where the loss itself is
+    constant."""
     if target_loss is not None:
         return as_number("target_loss", target_loss)
     if train_head:
         raise ValueError("target_loss must be given with train_head=True: the infimum depends on the head")
+    if problem.from_scores and alone:
+        return math.nan
     return 0.0 if problem.data.none else problem.infimum()
-
-
-def _exponent(rule: str, p: Any) -> float:
-    p = as_number("p", p, above=1.0)
-    _check_rule(rule, p=None if p == 2 else p)
-    return p
 
 
 def _means(rule: str, momentum: Any, decay: Any, betas: Any, eps: Any) -> tuple[float, float, float, float]:
     """momentum, decay, beta_2 and eps; the first is beta_1 of adam."""
     momentum, decay = _portion("momentum", momentum), as_number("weight_decay", decay, least=0.0)
-    given = {"momentum": momentum, "weight_decay": decay}
-    for name in (name for name, value in given.items() if value and rule in ("polyak", "mirror")):
-        raise ValueError(f"{name} does not go with rule={rule!r}")
-    _check_rule(rule, betas=betas, eps=eps)
+    for name, value in (("momentum", momentum), ("weight_decay", decay)):
+        if value and rule in ("polyak", "mirror"):
+            raise ValueError(f"{name} does not go with rule={rule!r}")
     eps = 0.0 if eps is None else as_number("eps", eps, least=0.0)
     if rule != "adam":
         return momentum, decay, 0.0, eps
@@ -143,10 +138,7 @@ def _means(rule: str, momentum: Any, decay: Any, betas: Any, eps: Any) -> tuple[
     return first, decay, second, eps
 
 
-def _metric(rule: str, metric: Any, problem: Problem, radius: float, factors: bool) -> Metric | None:
-    _check_rule(rule, metric=metric)
-    if metric is None:
-        return None
+def _metric(metric: Any, problem: Problem, radius: float, factors: bool) -> Metric:
     if factors:
         raise ValueError("metric must be None for K and Q: it is one of W")
     if radius >= 0:
@@ -174,20 +166,20 @@ def _ball_of(rule: str, radius: Any, ball: Any, factors: bool) -> tuple[float, i
 
 def _record_steps(record: Any, steps: int, size: int) -> np.ndarray:
     """Ascending step numbers, the start and the end among them; ``size`` weights are kept for each."""
-    array = as_numeric("record", record)
-    if array.dtype.kind == "f" and array.size:  # an empty list has no integers to tell it from floats
-        raise TypeError("record must be an integer or integers, got floats")
-    if array.ndim > 1:
-        raise ValueError(f"record must be a number or a list of steps, got shape {array.shape}")
-    if array.ndim == 0:
-        every = as_count("record", array[()])
-        if every and steps // every * size > sys.maxsize // 8:
-            raise ValueError(f"record must leave no more records than memory holds, got {every} for {steps} steps")
-        every = every or max(steps, 1)
-        wanted = np.arange(-(-steps // every) + 1, dtype=np.intp) * every
-        wanted[-1] = steps
-        return wanted
-    if array.size and (array.min() < 0 or array.max() > steps):
-        raise ValueError(f"record must lie within 0 .. steps = {steps}, got {array.min()} .. {array.max()}")
-    wanted = np.sort(np.concatenate([[0, steps], array]))  # np.unique takes a second for a million of them
-    return wanted[np.diff(wanted, prepend=-1) > 0].astype(np.intp)
+    if not isinstance(record, int):
+        array = as_numeric("record", record)
+        if array.dtype.kind == "f" and array.size:  # an empty list has no integers to tell it from floats
+            raise TypeError("record must be an integer or integers, got floats")
+        if array.ndim > 1:
+            raise ValueError(f"record must be a number or a list of steps, got shape {array.shape}")
+        if array.ndim == 1:
+            if array.size and (array.min() < 0 or array.max() > steps):
+                raise ValueError(f"record must lie within 0 .. steps = {steps}, got {array.min()} .. {array.max()}")
+            wanted = np.sort(np.concatenate([[0, steps], array]))  # np.unique takes a second for a million of them
+            return wanted[np.diff(wanted, prepend=-1) > 0].astype(np.intp)
+        record = array[()]
+    every = as_count("record", record)
+    if every and steps // every * size > sys.maxsize // 8:
+        raise ValueError(f"record must leave no more records than memory holds, got {every} for {steps} steps")
+    every = every or max(steps, 1)
+    return np.array([*range(0, steps, every), steps], dtype=np.intp)

@@ -11,30 +11,24 @@ from ..attention.data import Data
 from ..common.check import as_floats, as_number, as_numeric, check_shape
 from .rules import RULES
 
-__all__ = ["DefaultRate", "rates", "squares"]
+__all__ = ["default_rate", "rates", "squares"]
 
 FIRST = 0.1  # the Frobenius length of a step on tokens and queries of length one, as the papers' experiments have it
 QUERIES, TOKENS = 64, 256  # looked at, evenly spread: the scale is only wanted to a factor of two
 
 
-class DefaultRate:
-    """``0.1 / s`` for steps of unit length, by the square of the scale ``s`` that :func:`squares` gives.
+def default_rate(rule: str, p: float, factors: bool, shape: tuple[int, int], total: float, share: float) -> np.ndarray:
+    """``0.1 / s`` for steps of unit length, (1, 1), by the square of the scale ``s`` that :func:`squares` gives.
 
     s is rounded to a power of two, so that it is exactly 1 on tokens and queries of length one.  A W of data s times as
     large is 1/s as large, and so is its gradient s times as large: every rule then goes through the same attention.
     """
-
-    def __init__(self, rule: str, p: float, factors: bool, shape: tuple[int, int]):
-        # W <- W - lr g: the exponent of s in lr; each of two factors has the root of W's scale.
-        self.exponent = {"constant": 2.0, "mirror": p - 1}.get(rule, 1.0) / (2.0 if factors else 1.0)
-        dk, dz = shape
-        self.first = FIRST / RULES[rule].length(dk, dz)
-
-    def __call__(self, total: float, share: float) -> np.ndarray:
-        """(1, 1), from :func:`squares`."""
-        if not 0 < total < math.inf:  # tokens all alike, or zero queries: nothing moves
-            return np.array([[self.first]])
-        return np.array([[self.first * 2.0 ** (-self.exponent * round(math.log2(total / share) / 2))]])
+    first = FIRST / RULES[rule].length(*shape)
+    if not 0 < total < math.inf:  # tokens all alike, or zero queries: nothing moves
+        return np.array([[first]])
+    # W <- W - lr g: the exponent of s in lr; each of two factors has the root of W's scale.
+    exponent = {"constant": 2.0, "mirror": p - 1}.get(rule, 1.0) / (2.0 if factors else 1.0)
+    return np.array([[first * 2.0 ** (-exponent * round(math.log2(total / share) / 2))]])
 
 
 def squares(data: Data) -> tuple[float, float]:
@@ -68,8 +62,8 @@ def rates(lr: Any, steps: int, runs: int | None) -> np.ndarray:
     if callable(lr):
         lr = [lr(k) for k in range(steps)] or 0.0  # nothing is asked of a run without steps
     if isinstance(lr, float):
-        found = np.array([[as_number("lr", lr)]])
-    elif (array := as_numeric("lr", lr)).ndim == 2 and runs is not None:
+        return np.array([[as_number("lr", lr, least=0.0)]])
+    if (array := as_numeric("lr", lr)).ndim == 2 and runs is not None:
         check_shape("lr", array, "runs, steps", (runs, 1 if array.shape[1] == 1 else steps))
         found = as_floats("lr", array, "runs, steps")
     else:

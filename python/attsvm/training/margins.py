@@ -158,7 +158,8 @@ class ProvesMargins:
         kind = self.read_norm(norm, metric)
         weights = self.read_weights(W, K, Q)
         delta, _, top = self.logit_gradients(*weights)
-        stack = weights[0] if weights[0] is not None else weights[1] @ weights[2].swapaxes(1, 2)
+        stack = weights[0] if weights[0] is not None else weights[1] @ weights[2].swapaxes(-1, -2)
+        stack = stack.reshape(len(delta), self.data.dk, self.data.dz)
         ends = [
             intervals(self.data, chosen, stack[h : h + 1], delta[h : h + 1], kind)
             for h, chosen in enumerate(self._selections(selected, top))

@@ -216,7 +216,7 @@ class Problem(ProvesMargins):
             raise ValueError("combine='concatenate' with several heads has no scores: the head reads no single token")
         data, function, (values, head) = self.data, self.functions[0], self._general  # type: ignore[misc]
         values, lengths, scores = data.values if values is None else values, data.lengths, np.empty(data.indptr[-1])
-        for t in range(lengths.max()):  # the t-th token of every query at once, as the head may differ by query
+        for t in range(data.longest):  # the t-th token of every query at once, as the head may differ by query
             o = np.ascontiguousarray(values[data.start + np.minimum(t, lengths - 1)])
             value, _ = function(o) if function is not None else _core.head(*head, o)  # type: ignore[call-arg]
             here = lengths > t
@@ -301,14 +301,12 @@ class Problem(ProvesMargins):
         weights = self.read_weights(W, K, Q)
         self.check_scale()
         try:
-            loss, *found, scale = _core.loss_and_grad(self.objective, *self.functions, *weights)
+            loss, *found, scale = _core.loss_and_grad(self.objective, *self.functions, *weights, bool(scaled))
         except ArithmeticError as error:
             raise FloatingPointError(f"the gradient cannot be computed: {error}") from None
         arrays = [a for a in found if a is not None]
         if scaled:
             arrays, scale = of_order_one(arrays, scale)
-        else:
-            arrays = [a * np.exp(scale)[:, None, None] for a in arrays]
         if self.heads is None:
             arrays, scale = [a[0] for a in arrays], float(scale[0])  # type: ignore[assignment]
         if not scaled:
@@ -323,22 +321,22 @@ class Problem(ProvesMargins):
             return float(self.own_loss.value(u).mean())
         return float(_core.loss_values(_core.LOSS[self.loss_name], u).mean())
 
-    def read_weights(self, W: Any, K: Any, Q: Any, runs: int | None = None) -> tuple[Any, ...]:
-        """(W, None, None) or (None, K, Q), checked, with the matrices of all runs and heads along the first axis."""
-        dk, dz = self.data.dk, self.data.dz
-        stack = [a for a in (runs, self.heads) if a is not None]
+    def stack(self, runs: int | None) -> tuple[int, ...]:
+        """The axes of weights before those of a matrix: of runs, of attention heads."""
+        return (() if runs is None else (runs,)) + (() if self.heads is None else (self.heads,))
+
+    def read_weights(self, W: Any, K: Any, Q: Any, runs: int | None = None) -> tuple[Any, Any, Any]:
+        """(W, None, None) or (None, K, Q), checked, with an axis of runs and one of attention heads where there are."""
+        dk, dz, stack = self.data.dk, self.data.dz, self.stack(runs)
         before = "runs, " * (runs is not None) + "H, " * (self.heads is not None)
         if W is not None:
             if K is not None or Q is not None:
                 raise ValueError("give either W, or K and Q, not both")
-            W = as_floats("W", W, before + "dk, dz", (*stack, dk, dz))
-            return W.reshape(-1, dk, dz), None, None
+            return as_floats("W", W, before + "dk, dz", (*stack, dk, dz)), None, None
         if K is None or Q is None:
             raise ValueError("give W, or both K and Q")
         K = as_floats("K", K, before + "dk, m", (*stack, dk, None))
-        m = K.shape[-1]
-        Q = as_floats("Q", Q, before + "dz, m", (*stack, dz, m))
-        return None, K.reshape(-1, dk, m), Q.reshape(-1, dz, m)
+        return None, K, as_floats("Q", Q, before + "dz, m", (*stack, dz, K.shape[-1]))
 
 
 def _nothing(o: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

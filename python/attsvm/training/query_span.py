@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..attention.windows import largest
 from .problem import Problem
 
 SIDE_BY_SIDE = 1024  # numbers in the keys of a window that C reads beside seven others, by W
@@ -14,14 +15,14 @@ def span_of(problem: Problem, W: np.ndarray) -> np.ndarray | None:
     """U = Z W^T, then C = 0, of each run (runs, 2 M, dk); None where steps on W itself are the shorter way."""
     data = problem.data
     M, dk = len(data.queries), data.dk
-    linear = problem.from_scores
-    if not linear or not _is_shorter(M, dk, data.dz, int(data.lengths.max())):
+    if not problem.from_scores or not _is_shorter(M, dk, data.dz, data.longest):
         return None
-    if not IN_RANGE[0] < max(data.queries.max(), -data.queries.min()) < IN_RANGE[1]:
+    if not IN_RANGE[0] < largest(data.queries) < IN_RANGE[1]:
         return None
-    span = np.zeros((len(W), 2 * M, dk))
+    matrices = W.reshape(-1, dk, data.dz)
+    span = np.zeros((len(matrices), 2 * M, dk))
     with np.errstate(over="ignore", invalid="ignore"):  # C says where weights leave the range
-        np.matmul(data.queries, W.swapaxes(1, 2), out=span[:, :M])
+        np.matmul(data.queries, matrices.swapaxes(1, 2), out=span[:, :M])
     return span
 
 
@@ -36,7 +37,7 @@ def _is_shorter(M: int, dk: int, dz: int, longest: int) -> bool:
 
 
 def weights_of(problem: Problem, W: np.ndarray, span: np.ndarray) -> np.ndarray:
-    """W + C^T Z (runs, dk, dz)."""
+    """W + C^T Z, shaped as W."""
     C = span[:, len(problem.data.queries) :]
     with np.errstate(over="ignore", invalid="ignore"):
-        return W + C.swapaxes(1, 2) @ problem.data.queries
+        return W + (C.swapaxes(1, 2) @ problem.data.queries).reshape(W.shape)

@@ -10,11 +10,10 @@ import numpy as np
 from .. import _core
 from ..common.metric import Metric
 from ..common.workers import Workers
-from .learning_rate import DefaultRate
 from .output_head import shared_by_all
 from .problem import Problem
 from .query_span import weights_of
-from .rules import RULES, metric_of, part_of
+from .rules import RULES, metric_of
 from .run import Run
 
 
@@ -35,47 +34,48 @@ class Settings(NamedTuple):
 
 
 class Training:
-    """Weights that C moves in place, and the rows it fills.  Everything is stacked over runs here."""
+    """Weights that C moves in place, and the rows it fills, in the shapes of a run but for records before runs."""
 
     def __init__(
         self,
         problem: Problem,
         objective: Any,
+        rule: str,
         settings: Settings,
         weights: tuple[Any, ...],
         span: np.ndarray | None,
         wanted: np.ndarray,
         runs: int | None,
         callback: Callable[[Run], Any] | None,
-        default: DefaultRate | None,
+        default: Callable[[float, float], np.ndarray] | None,
         metric: Metric | None,
     ):
         self.problem, self.weights, self.wanted, self.runs = problem, weights, wanted, runs
         self.span, self.callback, self.default, self.metric = span, callback, default, metric
         self.workers: Workers | None = None
-        self.objective, self.settings = objective, settings
-        data, records, R = problem.data, len(wanted), runs or 1
-        v = weights[3]
+        self.objective, self.rule, self.settings = objective, rule, settings
+        *matrices, v = weights
+        matrices = [a for a in matrices if a is not None]
+        before, records, H = matrices[0].shape[:-2], len(wanted), problem.heads or 1
         self.records = (
-            np.empty((records, R * (problem.heads or 1), data.dk * data.dz)),
+            np.empty((records, *before, problem.data.dk, problem.data.dz)),
             None if v is None else np.empty((records, *v.shape)),
-            *np.empty((3, records, R)),
+            *np.empty((3, records) if runs is None else (3, records, runs)),
         )
-        self.half_squares = None if weights[1] is None else np.empty((records, len(weights[1])))
+        self.half_squares = None if weights[1] is None else np.empty((records, *before))
         # What the rule keeps from step to step, or a metric in the place of the squares; and the scales.
-        self.rule = next(name for name, code in _core.UPDATE_RULE.items() if code == settings.rule)
-        self.squares = RULES[self.rule].squares
+        self.squares = RULES[rule].squares
         self.mean = self.past = None
         self.root = None if metric is None else metric.numbers
         if self.squares or settings.momentum > 0:
-            arrays = [a for a in weights if a is not None]
+            size, R = sum(a.size for a in weights if a is not None), runs or 1
             if self.rule == "adam" or settings.momentum > 0:
-                self.mean = np.zeros(sum(a.size for a in arrays))
+                self.mean = np.zeros(size)
             if self.squares == "entries":
-                self.root = np.zeros(sum(a.size for a in arrays))
+                self.root = np.zeros(size)
             elif self.squares == "sides":
-                self.root = np.zeros(sum(len(a) * (a.shape[1] ** 2 + a.shape[2] ** 2) for a in arrays))
-            self.past = np.full((sum(len(a) if a is not v else 2 * R for a in arrays), 2), -np.inf)
+                self.root = np.zeros(R * H * sum(a.shape[-2] ** 2 + a.shape[-1] ** 2 for a in matrices))
+            self.past = np.full((R * (H * len(matrices) + (0 if v is None else 2)), 2), -np.inf)
         self.reached = np.zeros(2, dtype=np.intp)  # written by C: step, records made
 
     def share(self, workers: Workers, target_is_own: bool) -> None:
@@ -104,21 +104,12 @@ class Training:
         return int(self.reached[1])
 
     def advance(self, first: int, last: int) -> tuple[str, BaseException | None]:
-        """Steps first .. last; records at ``last`` only when the run ends there (the next part starts with it)."""
-        ends = last == self.wanted[-1]
-        stop = len(self.wanted) if ends else np.searchsorted(self.wanted, last)
-        rows = slice(self.done, int(stop))
+        """Steps first .. last; the next part begins with the record at ``last``, if there is one."""
+        W, K, Q, v = self.weights
         try:
             code, exception = _core.train(
-                self.objective,
-                *self.problem.functions,
-                *self.settings,
-                first,
-                last,
-                self.wanted[rows],
-                *(*self.weights[:3], self.span, self.weights[3], self.mean, self.root, self.past),
-                *(None if r is None else r[rows] for r in self.records),
-                self.reached,
+                *(self.objective, *self.problem.functions, *self.settings, first, last, self.wanted),
+                *(W, K, Q, self.span, v, self.mean, self.root, self.past, *self.records, self.reached),
                 None if self.callback is None and self.half_squares is None else self._recorded,
                 None if self.workers is None else self._combine,
             )
@@ -131,13 +122,13 @@ class Training:
     def _tell(self, exception: BaseException | None) -> None:
         """The other workers wait for the gradient of this one, unless they know: not forever."""
         if self.workers is not None and isinstance(exception, Exception):
-            R, matrices = self.runs or 1, self.records[0].shape[1]
-            self.workers.fail(exception, R + matrices + (0 if self.weights[3] is None else R))
+            each = 1 + (self.problem.heads or 1) + (self.weights[3] is not None)
+            self.workers.fail(exception, (self.runs or 1) * each)
 
     def _recorded(self) -> bool:
         """After a record, when the factors in ``weights`` are those of its step."""
         if self.half_squares is not None:
-            squares = [np.einsum("hij,hij->h", factor, factor) for factor in self.weights[1:3]]
+            squares = [np.einsum("...ij,...ij->...", factor, factor) for factor in self.weights[1:3]]
             self.half_squares[self.done - 1] = sum(squares) / 2
         return self.callback is not None and self._show()
 
@@ -157,14 +148,11 @@ class Training:
 
     def _combine(self, gradient: np.ndarray, numbers: np.ndarray) -> None:
         """Puts the mean over all workers in the place of the losses, gradients and scales of this one."""
-        R, first, blocks = self.runs or 1, 0, []
-        matrices = len(numbers) - R if self.weights[3] is None else len(numbers) - 2 * R
-        for array in self.weights:
-            if array is None:
-                continue
-            rows = gradient[first : first + array.size].reshape(len(array), -1)
-            on = slice(matrices, None) if array is self.weights[3] else slice(0, matrices)
-            blocks.append((rows, on))
+        R, first, blocks, v = self.runs or 1, 0, [], self.weights[3]
+        matrices = len(numbers) - R if v is None else len(numbers) - 2 * R
+        for array in (a for a in self.weights if a is not None):
+            count, on = (R, slice(matrices, None)) if array is v else (matrices, slice(0, matrices))
+            blocks.append((gradient[first : first + array.size].reshape(count, -1), on))
             first += array.size
         assert self.workers is not None
         self.workers.combine(gradient, numbers[:R], numbers[R:], blocks)
@@ -182,67 +170,46 @@ class Training:
         self.records = tuple(None if r is None else r[: self.done + 1] for r in self.records)
         return self.advance(step, step)[1]
 
-    def _kept_mean(self, before: tuple[int, ...]) -> np.ndarray | None:
-        """The mean of the gradients of W (not of factors): (R, [H,] dk, dz), the largest number of each matrix 1."""
-        W = self.weights[0]
+    def _kept_mean(self) -> np.ndarray | None:
+        """The mean of the gradients of W (not of factors), the largest number of each matrix 1."""
+        W, R = self.weights[0], self.runs or 1
         if self.mean is None or W is None:
             return None
-        mean = self.mean.reshape(self.runs or 1, -1)[:, : W.size // (self.runs or 1)].reshape(W.shape)
-        largest = np.abs(mean).max(axis=(1, 2), keepdims=True)
-        return (mean / np.where(largest > 0, largest, 1.0)).reshape(*before, *W.shape[1:])
+        mean = self.mean.reshape(R, -1)[:, : W.size // R].reshape(W.shape)
+        largest = np.abs(mean).max(axis=(-2, -1), keepdims=True)
+        return np.asarray(mean / np.where(largest > 0, largest, 1.0))
 
-    def _metric_of_steps(self, before: tuple[int, ...]) -> Any:
-        """Of W's: what its squares amount to, D (R, [H,] dk, dz), or P and R likewise; else what was given."""
+    def _metric_of_steps(self) -> Any:
+        """Of W's: what its squares amount to, D, or P and R, for each matrix; else what was given."""
         W = self.weights[0]
         if W is None or self.root is None or not self.squares:
             return None if self.metric is None else self.metric.value
-        dk, dz = W.shape[1:]
+        *before, dk, dz = W.shape
         width = dk * dz if self.squares == "entries" else dk * dk + dz * dz
-        R = self.runs or 1
-        root = self.root.reshape(R, -1)[:, : len(W) // R * width].reshape(*before, width)
+        root = self.root.reshape(self.runs or 1, -1)[:, : (self.problem.heads or 1) * width].reshape(*before, width)
         return metric_of(root, self.squares, dk, dz)
 
     def run(self, status: str) -> Run:
-        W: Any
-        K: Any
-        Q: Any
         W, K, Q, v = self.weights
-        done, going, several = self.done, status == "running", self.runs is not None
-        steps = self.wanted[:done]
-        weights: Any
-        weights, head_records, *numbers = (None if r is None else r[:done] for r in self.records)
-        half_squares = None if self.half_squares is None else self.half_squares[:done].copy()
+        done, several = self.done, self.runs is not None
+        steps, kept = self.wanted[:done], (*self.records, self.half_squares)
+        rows: list[Any] = [None if r is None else r[:done] for r in kept]
         if self.span is not None:
             recorded = done > 0 and steps[-1] == self.step
-            W = weights[-1].reshape(W.shape).copy() if recorded else weights_of(self.problem, W, self.span)
+            W = rows[0][-1].copy() if recorded else weights_of(self.problem, W, self.span)
         elif W is None:
             with np.errstate(over="ignore", invalid="ignore"):  # the status says that weights left the range
-                W = K @ Q.swapaxes(1, 2)
-        if going:  # C goes on moving the weights; the records go on into the end result
+                W = K @ Q.swapaxes(-1, -2)
+        if status == "running":  # C goes on moving the weights; the records go on into the end result
             W, K, Q, v = (None if a is None else a.copy() for a in (W, K, Q, v))
-            for array in (steps, weights, head_records, *numbers):
+            for array in (steps, *rows):
                 if array is not None:
                     array.flags.writeable = False
-        heads = () if self.problem.heads is None else (self.problem.heads,)
-        before = (self.runs or 1, *heads)
-        weights = weights.reshape(done, *before, *W.shape[1:])
-        if half_squares is not None:
-            half_squares = half_squares.reshape(done, *before)
-
-        def shown(array: Any, records: bool = False) -> Any:
-            """An axis of runs first, or none; C fills a row of all runs at each record."""
-            if array is None:
-                return None
-            return (array.swapaxes(0, 1) if records else array) if several else array[:, 0] if records else array[0]
-
-        W, K, Q = (None if a is None else a.reshape(*before, *a.shape[1:]) for a in (W, K, Q))
-        metric = self._metric_of_steps(before)
-        if not several and self.squares:
-            metric = part_of(metric, 0)
-        weights, loss, norm, log_grad_norm = (shown(a, records=True) for a in (weights, *numbers))
+        if several:
+            rows = [None if r is None else r.swapaxes(0, 1) for r in rows]
+        weights, head_records, loss, norm, log_grad_norm, half_squares = rows
         return Run(
-            self.problem, self.rule, self.settings.p, shown(W), shown(K), shown(Q), steps, weights, loss, norm,
-            log_grad_norm, status, shown(v), shown(head_records, records=True),
-            None if v is None else self.problem.head, several, shown(half_squares, records=True),
-            shown(self._kept_mean(before)), metric,
+            self.problem, self.rule, self.settings.p, W, K, Q, steps, weights, loss, norm, log_grad_norm, status, v,
+            head_records, None if v is None else self.problem.head, several, half_squares, self._kept_mean(),
+            self._metric_of_steps(),
         )  # fmt: skip

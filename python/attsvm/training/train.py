@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..common.progress import steps_made
+from ..common.progress import bar
 from ..common.types import Ball, MetricLike
 from ..common.workers import Workers
 from .arguments import prepared
@@ -200,15 +200,15 @@ def train(
     >>> run.status, int(run.steps[-1])
     ('stopped', 300)
     """
-    prepare = partial(
-        prepared, problem, (W, K, Q), rule, lr, steps, record, ridge, target_loss, (radius, ball, p),
-        (momentum, weight_decay, betas, eps), metric, runs, train_head, callback, sharded=reduce is not None,
+    asked = (
+        problem, (W, K, Q), rule, lr, steps, record, ridge, target_loss, (radius, ball, p),
+        (momentum, weight_decay, betas, eps), metric, runs, train_head, callback, reduce is not None,
     )  # fmt: skip
     if reduce is None:
-        state = prepare()
+        state = prepared(*asked)
     else:
         workers = Workers(reduce)
-        state = workers.together(prepare)
+        state = workers.together(partial(prepared, *asked))
         state.share(workers, target_is_own=target_loss is None)
     code, exception = _to_the_end(state, progress)
     logger.debug("%s rule, %d of %d steps: %s", rule, state.step, state.wanted[-1], code)
@@ -229,13 +229,15 @@ def train(
 
 def _to_the_end(state: Training, progress: bool) -> tuple[str, BaseException | None]:
     steps = int(state.wanted[-1])
+    shown = bar(total=steps, unit="step", desc="train") if progress else None
     try:
-        with steps_made(progress, steps) as bar:
-            part = max(1, steps // BAR_PARTS) if bar is not None else max(1, steps)
-            for first in range(0, steps, part) if steps else (0,):
+        if shown is None:
+            return state.advance(0, steps)
+        part = max(1, steps // BAR_PARTS)
+        with shown:
+            for first in range(0, max(1, steps), part):
                 code, exception = state.advance(first, min(first + part, steps))
-                if bar is not None:
-                    bar.update(state.step - first)
+                shown.update(state.step - first)
                 if code != "done":
                     break
     except KeyboardInterrupt as between_parts:
