@@ -8,7 +8,6 @@
 
 #define TALL 8
 #define WIDE GEMM_PANEL
-#define DEEP 128 /* most rows of A that are copied at a time: 8 KiB */
 
 ptrdiff_t gemm_packed(ptrdiff_t n, ptrdiff_t k)
 {
@@ -43,13 +42,20 @@ void gemm_pack_transposed(double *restrict packed, const double *restrict B, ptr
     }
 }
 
-/* C [height,wide] of A's rows at distance `row`, its columns at distance `column`. */
+/* C [height,wide] of A's rows at distance `row`, its columns at distance `column`.  Two cache lines ahead of each
+ * column of a whole tile keep the memory as busy as the tile the processor. */
 INLINE void tile(double *restrict C, ptrdiff_t ldc, const double *restrict A, ptrdiff_t row, ptrdiff_t column,
-                 const double *restrict B, ptrdiff_t k, int height, int wide, int add)
+                 const double *restrict B, ptrdiff_t k, int height, int wide, int add, const char **ahead)
 {
     simd_vector sum[TALL][2] = {{{0}}};
+    const char *next = ahead != NULL && height == TALL ? *ahead : NULL;
     for (ptrdiff_t l = 0; l < k; ++l) {
         const simd_vector *b = (const simd_vector *)(B + l * WIDE);
+        if (ahead != NULL && height == TALL) {
+            __builtin_prefetch(next, 0, 2);
+            __builtin_prefetch(next + sizeof(simd_vector), 0, 2);
+            next += 2 * sizeof(simd_vector);
+        }
 #pragma GCC unroll 8
         for (int i = 0; i < height; ++i) {
             double a = A[i * row + l * column];
@@ -70,30 +76,33 @@ INLINE void tile(double *restrict C, ptrdiff_t ldc, const double *restrict A, pt
         if (wide > SIMD_LANES)
             c[1] = sum[i][1];
     }
+    if (ahead != NULL && height == TALL)
+        *ahead = next;
 }
 
 /* `height` rows, in tiles of 8, 4, 2 and 1; those of a panel that is not full by way of `whole`. */
 INLINE void tiles(double *restrict C, ptrdiff_t ldc, ptrdiff_t width, const double *restrict A, ptrdiff_t row,
-                  ptrdiff_t column, const double *restrict B, ptrdiff_t k, ptrdiff_t height, int wide, int add)
+                  ptrdiff_t column, const double *restrict B, ptrdiff_t k, ptrdiff_t height, int wide, int add,
+                  const char **ahead)
 {
     double whole[TALL * WIDE], *to = width == wide ? C : whole;
     ptrdiff_t ld = width == wide ? ldc : wide, i = 0;
     int adds = add && width == wide;
     height = height < TALL ? height : TALL;
     if (height == TALL) {
-        tile(to, ld, A, row, column, B, k, TALL, wide, adds);
+        tile(to, ld, A, row, column, B, k, TALL, wide, adds, ahead);
         i = TALL;
     }
     if (height - i >= 4) {
-        tile(to, ld, A, row, column, B, k, 4, wide, adds);
+        tile(to, ld, A, row, column, B, k, 4, wide, adds, ahead);
         i = 4;
     }
     if (height - i >= 2) {
-        tile(to + i * ld, ld, A + i * row, row, column, B, k, 2, wide, adds);
+        tile(to + i * ld, ld, A + i * row, row, column, B, k, 2, wide, adds, ahead);
         i += 2;
     }
     if (height - i >= 1)
-        tile(to + i * ld, ld, A + i * row, row, column, B, k, 1, wide, adds);
+        tile(to + i * ld, ld, A + i * row, row, column, B, k, 1, wide, adds, ahead);
     for (i = 0; to == whole && i < height; ++i)
         for (ptrdiff_t j = 0; j < width; ++j)
             C[i * ldc + j] = (add ? C[i * ldc + j] : 0) + whole[i * wide + j];
@@ -101,46 +110,56 @@ INLINE void tiles(double *restrict C, ptrdiff_t ldc, ptrdiff_t width, const doub
 
 /* A panel that is at most half full takes half of the work. */
 INLINE void rows_of_tiles(double *restrict C, ptrdiff_t ldc, ptrdiff_t width, const double *restrict A, ptrdiff_t row,
-                          ptrdiff_t column, const double *restrict B, ptrdiff_t k, ptrdiff_t height, int add)
+                          ptrdiff_t column, const double *restrict B, ptrdiff_t k, ptrdiff_t height, int add,
+                          const char **ahead)
 {
     if (width <= WIDE / 2)
-        tiles(C, ldc, width, A, row, column, B, k, height, WIDE / 2, add);
+        tiles(C, ldc, width, A, row, column, B, k, height, WIDE / 2, add, ahead);
     else
-        tiles(C, ldc, width < WIDE ? width : WIDE, A, row, column, B, k, height, WIDE, add);
+        tiles(C, ldc, width < WIDE ? width : WIDE, A, row, column, B, k, height, WIDE, add, ahead);
 }
 
-SIMD_DISPATCH
-void gemm_rows(double *restrict C, ptrdiff_t ldc, const double *restrict A, ptrdiff_t lda,
-               const double *restrict packed, ptrdiff_t deep, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, int add)
+INLINE void rows(double *restrict C, ptrdiff_t ldc, const double *restrict A, ptrdiff_t lda,
+                 const double *restrict packed, ptrdiff_t deep, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, int add,
+                 const char **ahead)
 {
     /* A few tiles of A's rows stay in cache while all panels pass. */
     for (ptrdiff_t first = 0; first < m; first += 4 * TALL) {
         ptrdiff_t last = first + 4 * TALL < m ? first + 4 * TALL : m;
         for (ptrdiff_t j = 0; j < n; j += WIDE)
             for (ptrdiff_t i = first; i < last; i += TALL)
-                rows_of_tiles(C + i * ldc + j, ldc, n - j, A + i * lda, lda, 1, packed + j * deep, k, last - i, add);
+                rows_of_tiles(C + i * ldc + j, ldc, n - j, A + i * lda, lda, 1, packed + j * deep, k, last - i, add,
+                              ahead);
     }
 }
 
-/* Rows of A that lie a multiple of 4 KiB apart share one set of the level-1 cache: their columns are copied. */
-#define COLLIDES 512
+SIMD_DISPATCH
+void gemm_rows_ahead(double *restrict C, ptrdiff_t ldc, const double *restrict A, ptrdiff_t lda,
+                     const double *restrict packed, ptrdiff_t deep, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, int add,
+                     const char **ahead)
+{
+    if (ahead == NULL)
+        rows(C, ldc, A, lda, packed, deep, m, n, k, add, NULL);
+    else
+        rows(C, ldc, A, lda, packed, deep, m, n, k, add, ahead);
+}
+
+INLINE void columns(double *restrict C, ptrdiff_t ldc, const double *restrict A, ptrdiff_t lda,
+                    const double *restrict packed, ptrdiff_t deep, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, int add,
+                    const char **ahead)
+{
+    for (ptrdiff_t i = 0; i < m; i += TALL)
+        for (ptrdiff_t j = 0; j < n; j += WIDE)
+            rows_of_tiles(C + i * ldc + j, ldc, n - j, A + i, 1, lda, packed + j * deep, k, m - i, add, ahead);
+}
 
 SIMD_DISPATCH
-void gemm_columns(double *restrict C, ptrdiff_t ldc, const double *restrict A, ptrdiff_t lda,
-                  const double *restrict packed, ptrdiff_t deep, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, int add)
+void gemm_columns_ahead(double *restrict C, ptrdiff_t ldc, const double *restrict A, ptrdiff_t lda,
+                        const double *restrict packed, ptrdiff_t deep, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, int add,
+                        const char **ahead)
 {
-    double copy[TALL * DEEP];
-    int copies = lda % COLLIDES == 0 && k <= DEEP;
-    for (ptrdiff_t i = 0; i < m; i += TALL) {
-        ptrdiff_t height = m - i < TALL ? m - i : TALL;
-        const double *from = A + i;
-        if (copies && height == TALL) {
-            for (ptrdiff_t l = 0; l < k; ++l)
-                memcpy(copy + l * TALL, A + l * lda + i, TALL * sizeof(double));
-            from = copy;
-        }
-        for (ptrdiff_t j = 0; j < n; j += WIDE)
-            rows_of_tiles(C + i * ldc + j, ldc, n - j, from, 1, from == copy ? TALL : lda, packed + j * deep, k, height,
-                          add);
-    }
+    if (ahead == NULL)
+        columns(C, ldc, A, lda, packed, deep, m, n, k, add, NULL);
+    else
+        columns(C, ldc, A, lda, packed, deep, m, n, k, add, ahead);
 }

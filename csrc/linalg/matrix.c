@@ -115,20 +115,21 @@ INLINE void differences_of_rows(double *restrict p, const void *restrict X, cons
             p[k] += c[r] * (matrix_number(X, r * d + k, single) - matrix_number(xa, k, single));
 }
 
+/* Backwards: the end of the window is still in the level-1 cache. */
 INLINE void weighted_differences(double *restrict p, const void *restrict X, const double *restrict c, ptrdiff_t a,
                                  ptrdiff_t T, ptrdiff_t d, const void *next, int single)
 {
     const void *xa = matrix_at(X, a * d, single);
-    ptrdiff_t t = 0;
+    ptrdiff_t t = T;
     memset(p, 0, (size_t)d * sizeof(double));
+    for (; t % ROWS != 0; --t)
+        differences_of_rows(p, matrix_at(X, (t - 1) * d, single), c + t - 1, xa, d, 1, NULL, single);
     if (next != NULL)
-        for (; t + ROWS <= T; t += ROWS)
-            differences_of_rows(p, matrix_at(X, t * d, single), c + t, xa, d, ROWS,
-                                matrix_at(next, (T / 2 + t / 2) * d, single), single);
-    for (; t + ROWS <= T; t += ROWS)
-        differences_of_rows(p, matrix_at(X, t * d, single), c + t, xa, d, ROWS, NULL, single);
-    for (; t < T; ++t)
-        differences_of_rows(p, matrix_at(X, t * d, single), c + t, xa, d, 1, NULL, single);
+        for (; t > 0; t -= ROWS)
+            differences_of_rows(p, matrix_at(X, (t - ROWS) * d, single), c + t - ROWS, xa, d, ROWS,
+                                matrix_at(next, (T / 2 + (T - t) / 2) * d, single), single);
+    for (; t > 0; t -= ROWS)
+        differences_of_rows(p, matrix_at(X, (t - ROWS) * d, single), c + t - ROWS, xa, d, ROWS, NULL, single);
 }
 
 SIMD_DISPATCH

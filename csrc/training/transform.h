@@ -24,9 +24,10 @@ struct transform {
     double *product;                         /* packed factor of a small product */
 };
 
-/* What a thread needs for a block of queries through factors, NULL through W. */
+/* What a thread needs for a block of queries. */
 struct transform_scratch {
-    double *B, *PK, *packed; /* (queries, group m) Z Q, (queries, m) P K, packed either */
+    double *B, *PK, *packed; /* through factors: (queries, group m) Z Q, (queries, m) P K, packed either */
+    const char **ahead;      /* through W: what products read ahead (linalg/gemm.h), or NULL */
 };
 
 /* Multiplications of all transforms and their adjoints, as a rough cost. */

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from ..common.check import as_count, as_floats, check_finite
 from .data import Data, read_only
 from .layout import Layout, NoSequences
-from .tokens import own, read_queries, read_tokens, read_values
+from .tokens import empty, own, read_queries, read_tokens, read_values
 
 __all__ = ["causal_attention", "cross_attention", "prompt_attention", "self_attention"]
 
@@ -227,7 +227,8 @@ def prompt_attention(X: ArrayLike, key: ArrayLike | None = None, *, copy: bool =
     keys = values
     if key is not None:
         matrix = as_floats("key", key, "dk, d", (None, values.shape[1]))
-        keys = np.ascontiguousarray(values.astype(np.float64, copy=False) @ matrix.T)
+        keys = empty((len(values), len(matrix)), np.float64)
+        np.matmul(values.astype(np.float64, copy=False), matrix.T, out=keys)
         check_finite("X key^T", keys)
     layout = Layout(lengths, np.ones_like(lengths), single=True)
     return Data("prompt_attention", keys, np.ones((len(lengths), 1)), values if key is not None else None, layout)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +10,17 @@ import numpy as np
 
 from ..common.check import as_floats, as_numeric, check_shape
 
-__all__ = ["own", "read_queries", "read_tokens", "read_values"]
+__all__ = ["empty", "own", "read_queries", "read_tokens", "read_values"]
+
+CACHE_LINE = 64  # bytes
+
+
+def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """Rows of eight doubles, which C reads as one, are whole cache lines here; in arrays of NumPy each is in two, and a
+    step of training from cache takes 1.1 to 1.3 times as long."""
+    room = np.empty(math.prod(shape) * np.dtype(dtype).itemsize + CACHE_LINE, np.uint8)
+    begin = -room.ctypes.data % CACHE_LINE
+    return room[begin : room.size - CACHE_LINE + begin].view(dtype).reshape(shape)
 
 
 def own(array: Any) -> Any:
@@ -22,7 +33,9 @@ def own(array: Any) -> Any:
         return array
     if numbers.dtype.kind != "f":  # reading converts it
         return array
-    return numbers.copy()
+    copy = empty(numbers.shape, numbers.dtype)
+    copy[...] = numbers
+    return copy
 
 
 def read_tokens(name: str, X: Any, letters: str = "n, T, d") -> tuple[np.ndarray, np.ndarray]:
@@ -57,7 +70,8 @@ def _read_ragged(name: str, X: Sequence[Any], letters: str, keep_single: bool = 
     parts = [as_floats(f"{name}[{i}]", x, letters, keep_single=keep_single) for i, x in enumerate(X)]
     for i, part in enumerate(parts):
         check_shape(f"{name}[{i}]", part, letters, (None, parts[0].shape[1]))
-    return np.concatenate(parts), np.array([len(part) for part in parts], dtype=np.intp)
+    flat = empty((sum(map(len, parts)), parts[0].shape[1]), np.result_type(*parts))
+    return np.concatenate(parts, out=flat), np.array([len(part) for part in parts], dtype=np.intp)
 
 
 def _is_rectangular(X: Sequence[Any]) -> bool:
