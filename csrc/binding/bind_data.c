@@ -179,7 +179,8 @@ static int plain_windows(struct bind_call *call)
             PyObject *capsule = new_rectangle(keys, queries, T, S, causal);
             Py_DECREF(Py_None);
             call->out[0].object = capsule == NULL ? NULL
-                                                  : Py_BuildValue("NOOdd", capsule, keys, queries, of_keys, of_queries);
+                                                  : Py_BuildValue("NOOddn", capsule, keys, queries, of_keys, of_queries,
+                                                                  windows_entries(bind_windows(capsule)));
         }
     }
     Py_XDECREF(keys);
@@ -216,7 +217,7 @@ static int entries(struct bind_call *call)
 
 struct bind_entry bind_data_table[] = {
     BIND(windows, windows, "tokens keys[N,k]?, double queries[M,z], index start[M], index stop[M] -> object"),
-    /* windows, keys, queries, and the largest number of each */
+    /* windows, keys, queries, the largest number of each, and how many entries */
     BIND(plain_windows, plain_windows, "object X, object Z, int causal -> object"),
     BIND(index, index_of, "windows -> object"),
     BIND(entries, entries, "windows -> int"),

@@ -72,7 +72,8 @@ class Data(Windows):
         if made is None:
             return None
         data = cls.__new__(cls)
-        data.handle, data.keys, data.queries, largest_key, largest_query = made
+        data.handle, data.keys, data.queries, largest_key, largest_query, entries = made
+        data.stored, data.rows = data.handle, entries - len(data.queries)
         data.name, data.given_values, data._shapes, data._causal = name, None, (X.shape, Z.shape), causal
         data.single = len(Z.shape) == 2
         if powers_of(largest_key, largest_query) is None:  # others are found by the first solve, of X as it is then
