@@ -158,8 +158,6 @@ static void multiply(double *restrict logit, const double *restrict keys, const 
     ptrdiff_t t = 0;
     for (; t + 4 < T; t += 4)
         multiply_rows(logit + t * WIDE, keys + t * dk * WIDE, U, columns, dk, 4);
-    for (; t + 2 < T; t += 2)
-        multiply_rows(logit + t * WIDE, keys + t * dk * WIDE, U, columns, dk, 2);
     for (; t + 1 < T; ++t)
         multiply_rows(logit + t * WIDE, keys + t * dk * WIDE, U, columns, dk, 1);
 }

@@ -112,7 +112,7 @@ static double magnitude(PyArrayObject *array)
     npy_intp size = PyArray_SIZE(array);
     int single = PyArray_TYPE(array) == NPY_FLOAT;
     PyThreadState *thread = size >= LONG ? PyEval_SaveThread() : NULL;
-    double largest = single ? vector_magnitude_single(data, size) : vector_magnitude(data, size);
+    double largest = single ? vector_largest_single(data, size) : vector_largest(data, size);
     if (thread != NULL)
         PyEval_RestoreThread(thread);
     return largest;

@@ -9,22 +9,15 @@
 SIMD_DISPATCH
 double vector_dot(const double *a, const double *b, ptrdiff_t n)
 {
-    double sum[4][SIMD_LANES] = {{0}}, rest = 0; /* four sums hide each other's latency */
+    double sum[SIMD_LANES] = {0}, rest = 0;
     ptrdiff_t i = 0;
-    for (; i + 4 * SIMD_LANES <= n; i += 4 * SIMD_LANES)
-        for (int s = 0; s < 4; ++s)
-#pragma omp simd
-            for (int j = 0; j < SIMD_LANES; ++j)
-                sum[s][j] += a[i + s * SIMD_LANES + j] * b[i + s * SIMD_LANES + j];
     for (; i + SIMD_LANES <= n; i += SIMD_LANES)
 #pragma omp simd
         for (int j = 0; j < SIMD_LANES; ++j)
-            sum[0][j] += a[i + j] * b[i + j];
+            sum[j] += a[i + j] * b[i + j];
     for (; i < n; ++i)
         rest += a[i] * b[i];
-    for (int j = 0; j < SIMD_LANES; ++j)
-        sum[0][j] = (sum[0][j] + sum[1][j]) + (sum[2][j] + sum[3][j]);
-    return simd_total(sum[0]) + rest;
+    return simd_total(sum) + rest;
 }
 
 SIMD_DISPATCH
@@ -41,19 +34,9 @@ void vector_scale(double *x, double a, ptrdiff_t n)
         x[i] *= a;
 }
 
-SIMD_DISPATCH
-double vector_largest(const double *a, ptrdiff_t n)
-{
-    double top = 0;
-#pragma omp simd reduction(max : top)
-    for (ptrdiff_t i = 0; i < n; ++i)
-        top = fabs(a[i]) > top ? fabs(a[i]) : top;
-    return top;
-}
-
 /* Without their sign the bits of numbers are ordered as the numbers are, infinity above them and NaN above it: one
  * maximum of integers finds both the largest and what is not finite. */
-#define MAGNITUDE(name, number, integer, without_sign) \
+#define LARGEST(name, number, integer, without_sign) \
     SIMD_DISPATCH \
     double name(const number *a, ptrdiff_t n) \
     { \
@@ -68,8 +51,8 @@ double vector_largest(const double *a, ptrdiff_t n)
         return (double)largest; \
     }
 
-MAGNITUDE(vector_magnitude, double, int64_t, INT64_MAX)
-MAGNITUDE(vector_magnitude_single, float, int32_t, INT32_MAX)
+LARGEST(vector_largest, double, int64_t, INT64_MAX)
+LARGEST(vector_largest_single, float, int32_t, INT32_MAX)
 
 int vector_is_zero(const double *a, ptrdiff_t n)
 {

@@ -13,12 +13,9 @@ void vector_add(double *restrict y, double a, const double *restrict x, ptrdiff_
 /* x <- a x */
 void vector_scale(double *x, double a, ptrdiff_t n);
 
-/* max |a_i|, 0 when n = 0 */
+/* max |a_i|, 0 when n = 0; not finite exactly when an entry is not. */
 double vector_largest(const double *a, ptrdiff_t n);
-
-/* The same of an array that may hold anything: not finite exactly when an entry is not. */
-double vector_magnitude(const double *a, ptrdiff_t n);
-double vector_magnitude_single(const float *a, ptrdiff_t n);
+double vector_largest_single(const float *a, ptrdiff_t n);
 
 /* Whether every entry is exactly zero; the number of those that are not. */
 int vector_is_zero(const double *a, ptrdiff_t n);

@@ -50,19 +50,9 @@ void projection_simplex(double *x, ptrdiff_t n, double total, double *scratch)
     shrink(x, n, threshold(scratch, n, total));
 }
 
-static int frobenius(double *W, ptrdiff_t m, ptrdiff_t n, double radius)
-{
-    double norm = vector_norm(W, m * n);
-    if (norm > radius)
-        vector_scale(W, radius / norm, m * n);
-    return STATUS_DONE;
-}
-
 static int nuclear(double *W, ptrdiff_t m, ptrdiff_t n, double radius, struct arena *arena)
 {
     ptrdiff_t k = m < n ? m : n;
-    if (vector_norm(W, m * n) * sqrt((double)k) <= radius) /* bounds the nuclear norm: no SVD is needed */
-        return STATUS_DONE;
     double *U = arena_doubles(arena, m, k), *V = arena_doubles(arena, k, n), *s = arena_doubles(arena, k, 1);
     if (arena->failed)
         return STATUS_NO_MEMORY;
@@ -85,13 +75,16 @@ static int nuclear(double *W, ptrdiff_t m, ptrdiff_t n, double radius, struct ar
 int projection_ball(double *W, ptrdiff_t m, ptrdiff_t n, enum ball ball, double radius, struct arena *arena)
 {
     struct arena_mark mark = arena_mark(arena);
-    int status = STATUS_NOT_FINITE;
+    double norm = vector_norm(W, m * n);
+    int status = STATUS_DONE;
     switch (ball) {
     case BALL_FROBENIUS:
-        status = frobenius(W, m, n, radius);
+        if (norm > radius)
+            vector_scale(W, radius / norm, m * n);
         break;
     case BALL_NUCLEAR:
-        status = nuclear(W, m, n, radius, arena);
+        if (norm * sqrt((double)(m < n ? m : n)) > radius) /* which bounds the nuclear norm: else no SVD is needed */
+            status = nuclear(W, m, n, radius, arena);
     }
     arena_release(arena, mark);
     return status;

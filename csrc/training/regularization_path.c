@@ -34,22 +34,6 @@ struct search {
     double log_excess;
 };
 
-static int init(struct search *s, const struct objective *objective, const struct path_options *options, double *W,
-                struct arena *arena)
-{
-    const struct windows *w = objective->w;
-    s->objective = objective;
-    s->options = options;
-    s->arena = arena;
-    s->size = w->dk * w->dz;
-    s->W = W;
-    s->at = (struct weights){.form = FORM_MATRIX, .runs = 1, .heads = 1, .W = W};
-    objective_init(&s->work, objective, &s->at, NULL, arena);
-    objective_init_gradient(&s->gradient, objective, &s->at, arena);
-    excess_init(&s->excess, w, arena);
-    return arena->failed ? STATUS_NO_MEMORY : STATUS_DONE;
-}
-
 static double log_excess(const double *W, void *context)
 {
     struct search *s = context;
@@ -130,11 +114,15 @@ static int inspect(int *done, double *W, double *g, double value, ptrdiff_t iter
 int regularization_path_point(struct path_answer *answer, const struct objective *objective,
                               const struct path_options *options, struct monitor *monitor, struct arena *arena)
 {
-    struct search s = {.answer = answer};
-    *answer = (struct path_answer){.W = answer->W, .log_excess = -INFINITY, .log_gradient = -INFINITY};
-    int status = init(&s, objective, options, answer->W, arena);
-    if (status == STATUS_DONE)
-        status = project(s.W, &s);
+    const struct windows *w = objective->w;
+    struct search s = {.objective = objective, .options = options, .answer = answer, .arena = arena, .W = answer->W};
+    *answer = (struct path_answer){.W = s.W, .log_excess = -INFINITY, .log_gradient = -INFINITY};
+    s.size = w->dk * w->dz;
+    s.at = (struct weights){.form = FORM_MATRIX, .runs = 1, .heads = 1, .W = s.W};
+    objective_init(&s.work, objective, &s.at, NULL, arena);
+    objective_init_gradient(&s.gradient, objective, &s.at, arena);
+    excess_init(&s.excess, w, arena);
+    int status = arena->failed ? STATUS_NO_MEMORY : project(s.W, &s);
     if (status != STATUS_DONE)
         return status;
     double value = log_excess(s.W, &s);

@@ -8,7 +8,7 @@ int blas_eigen(ptrdiff_t n, double *A, double *values, int vectors, struct arena
     return -1; /* linked, never called */
 }
 
-int blas_svd(ptrdiff_t m, ptrdiff_t n, double *A, double *U, double *s, double *V, struct arena *arena)
+int blas_svd(ptrdiff_t m, ptrdiff_t n, const double *A, double *U, double *s, double *V, struct arena *arena)
 {
     return -1; /* linked, never called */
 }
