@@ -6,10 +6,14 @@
 
 static int reference_copy(struct bind_call *call)
 {
-    PyArrayObject *array = (PyArrayObject *)call->in[1].object;
-    int fits = PyArray_CheckExact(call->in[1].object) && PyArray_TYPE(array) == NPY_INTP && PyArray_NDIM(array) == 1
-               && PyArray_DIM(array, 0) == call->w->n_queries && PyArray_ISCARRAY_RO(array);
+    PyObject *given = call->in[1].object, *object = PyList_CheckExact(given) ? PyArray_FROM_O(given) : Py_NewRef(given);
+    PyArrayObject *array = (PyArrayObject *)object;
+    int fits = object != NULL && PyArray_CheckExact(object) && PyArray_TYPE(array) == NPY_INTP
+               && PyArray_NDIM(array) == 1 && PyArray_DIM(array, 0) == call->w->n_queries && PyArray_ISCARRAY_RO(array);
     call->out[0].object = fits ? PyArray_NewCopy(array, NPY_CORDER) : Py_NewRef(Py_None);
+    if (object == NULL)
+        PyErr_Clear();
+    Py_XDECREF(object);
     return STATUS_DONE;
 }
 
@@ -82,7 +86,7 @@ static int scores(struct bind_call *call)
 }
 
 struct bind_entry bind_windows_table[] = {
-    /* a copy of an array that can be the solvers' `reference`, None of anything else */
+    /* a copy of an array, or list, that can be the solvers' `reference`, None of anything else */
     BIND(reference, reference_copy, "windows, object object -> object"),
     BIND(logits, logits, "windows, double W[k,z] -> double[E]"),
     BIND(probabilities, probabilities, "windows, double W[k,z] -> double[E]"),
