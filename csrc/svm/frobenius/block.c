@@ -128,7 +128,7 @@ static int search(struct primal_dual_active_set *s, enum ascent first)
     struct block_ascent blocks;
     double unknowns = (double)(s->rows->w->dk * s->rows->w->dz);
     ptrdiff_t fewest = s->options->soft > 0 ? 0 : s->rows->count + 1; /* a soft margin may have more of them */
-    int epochs = MORE_EPOCHS, solved = 0, exchanges = 0, failures = 0;
+    int epochs = MORE_EPOCHS;
     int warm = solver_start(s->lambda, s->rows, s->options, s->arena);
     if (warm > 0) {
         s->dual = primal_dual_active_set_price(s, s->lambda, 1);
@@ -153,15 +153,9 @@ static int search(struct primal_dual_active_set *s, enum ascent first)
             status = ascend(s, &blocks, epochs, ALL_EPOCHS);
             continue;
         }
-        status = primal_dual_active_set_run(s, &solved, &exchanges);
+        status = primal_dual_active_set_run(s);
         if (status != STATUS_DONE || s->infeasible || primal_dual_active_set_close_enough(s))
             return status;
-        if (solved) { /* of the proximal problem, whose centre has moved since; or inaccurately */
-            s->dense = 1;
-            primal_dual_active_set_move_centre(s);
-            continue;
-        }
-        s->dense |= ++failures >= 2;
         if (epochs < MOST_EPOCHS)
             epochs *= 2;
         status = ascend(s, &blocks, epochs, ALL_EPOCHS);

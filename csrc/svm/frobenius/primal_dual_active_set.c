@@ -20,7 +20,7 @@
 #define REFINEMENTS 3    /* of a dense solution, at most */
 #define ROUGHLY 1e-3     /* ... until its rows are met or, while many are wrong, to this part of the accuracy asked */
 
-/* Ridges: of the soft margin, and of the proximal term. */
+/* Ridges: of the soft margin, and of the proximal term, without which a soft margin goes as long as that is enough. */
 static void set_ridge(struct primal_dual_active_set *s, double proximal)
 {
     s->proximal = proximal;
@@ -28,28 +28,16 @@ static void set_ridge(struct primal_dual_active_set *s, double proximal)
         s->ridge[k] = proximal + rows_ridge(s->rows, k, s->options->soft);
 }
 
-void primal_dual_active_set_move_centre(struct primal_dual_active_set *s)
-{
-    memcpy(s->previous, s->lambda, (size_t)s->rows->count * sizeof(double));
-}
-
-/* The proximal term.  A soft margin has a ridge of its own, and goes without as long as that is enough. */
-static void regularise(struct primal_dual_active_set *s)
-{
-    set_ridge(s, PROXIMAL);
-    primal_dual_active_set_move_centre(s);
-}
-
 static void right_sides(struct primal_dual_active_set *s)
 {
     for (ptrdiff_t k = 0; k < s->rows->count; ++k)
-        s->b[k] = s->rows->rhs[k] + s->proximal * s->previous[k];
+        s->b[k] = s->rows->rhs[k] + s->proximal * s->lambda[k];
 }
 
 int primal_dual_active_set_init(struct primal_dual_active_set *s)
 {
     ptrdiff_t m = s->rows->count, D = s->rows->w->dk * s->rows->w->dz;
-    ARENA_ZEROS(s->arena, m, 1, &s->lambda, &s->best_lambda, &s->previous, &s->w);
+    ARENA_ZEROS(s->arena, m, 1, &s->lambda, &s->best_lambda, &s->w);
     s->best_W = arena_zeros(s->arena, D, 1);
     ARENA_DOUBLES(s->arena, m, 1, &s->b, &s->step, &s->margin, &s->trial, &s->ridge);
     s->W = arena_doubles(s->arena, D, 1);
@@ -200,7 +188,7 @@ static int solve_dense(struct primal_dual_active_set *s, double eta, double *val
     s->dense = 1;                    /* from now on: its factor serves the sets to come */
     compact_rows_clear(&s->compact); /* its memory goes to the factor, and the ridge may change */
     if (s->proximal == 0 && s->options->soft == 0)
-        regularise(s);
+        set_ridge(s, PROXIMAL);
     right_sides(s);
     s->answer->iterations += (ptrdiff_t)fmin(1 + factor_cost(s, (double)s->size) / QUICKER, (double)left(s));
     int status = schur_update_solve(&s->schur, s->w, s->b, s->member, s->size);
@@ -273,7 +261,7 @@ static int is_hopeless(struct primal_dual_active_set *s, ptrdiff_t wrong)
     if (s->lower > 0 || s->options->soft > 0 || s->proximal == 0 || wrong > 1)
         return 0;
     for (ptrdiff_t k = 0; k < rows->count; ++k)
-        s->step[k] = s->w[k] - s->previous[k];
+        s->step[k] = s->w[k] - s->lambda[k];
     if (certificate_farkas(s->step, rows, s->arena) > CERTIFICATE_FARKAS / 2)
         return 0;
     memcpy(s->best_lambda, s->step, (size_t)rows->count * sizeof(double));
@@ -294,56 +282,69 @@ int primal_dual_active_set_close_enough(const struct primal_dual_active_set *s)
     return s->lower > 0 && s->upper / s->lower - 1 <= tol / 2;
 }
 
-int primal_dual_active_set_run(struct primal_dual_active_set *s, int *solved, int *exchanges)
+/* The first of the points max(lambda + t (w - lambda), 0), t = 1, 1/2, .. `least`, that raises the dual, left in
+ * s->trial; returns its dual value. */
+static double search_arc(struct primal_dual_active_set *s, double least)
+{
+    const struct rows *rows = s->rows;
+    for (double t = 1;; t /= 2) {
+        for (ptrdiff_t k = 0; k < rows->count; ++k) {
+            double x = s->lambda[k] + t * (s->w[k] - s->lambda[k]);
+            s->trial[k] = rows->equal[k] || x > 0 ? x : 0;
+        }
+        double value = primal_dual_active_set_price(s, s->trial, 1);
+        if (value > s->dual || t <= least)
+            return value;
+    }
+}
+
+int primal_dual_active_set_run(struct primal_dual_active_set *s)
 {
     const struct rows *rows = s->rows;
     ptrdiff_t before = PTRDIFF_MAX;
-    *solved = 0;
+    int climbs = 0;
     choose_support(s);
     double eta = is_dense(s) ? 1e-2 : 1e-4; /* what ascent leaves is near 1e-2: dense solutions are exact anyway */
-    for (*exchanges = 0; *exchanges < EXCHANGES && s->answer->iterations < s->options->max_iter; ++*exchanges) {
+    for (int i = 0; i < EXCHANGES && s->answer->iterations < s->options->max_iter; ++i) {
         double value = 0;
         int negative = 0, exact = eta <= 1e-12;
         int status = solve_on_support(s, eta, &value, &negative);
         if (status == STATUS_ITERATION_LIMIT || status == STATUS_FACTORIZATION) {
             s->dense = 1;
             if (status == STATUS_FACTORIZATION)
-                regularise(s);
+                set_ridge(s, PROXIMAL);
             return STATUS_DONE;
         }
         if (status != STATUS_DONE)
             return status;
         ptrdiff_t wrong = wrong_rows(s);
-        if (negative) {
-            for (ptrdiff_t k = 0; k < rows->count; ++k)
-                s->trial[k] = rows->equal[k] ? s->w[k] : fmax(s->w[k], 0);
-            value = primal_dual_active_set_price(s, s->trial, 1);
-        }
+        if (negative)
+            value = search_arc(s, climbs ? ACTIVE_SET_MET : 1);
         if (is_hopeless(s, wrong))
             return STATUS_DONE;
+        int raised = value > s->dual;
         /* A proximal step lowers the dual by rounding alone; refused, it would be taken again and again. */
-        if (value > s->dual || (s->dense && exact && wrong == 0)) {
+        if (raised || (s->dense && exact && wrong == 0)) {
             s->dual = value;
             memcpy(s->lambda, negative ? s->trial : s->w, (size_t)rows->count * sizeof(double));
-            primal_dual_active_set_move_centre(s);
         }
-        if (primal_dual_active_set_close_enough(s)) {
-            *solved = 1;
+        if (primal_dual_active_set_close_enough(s) || (climbs && !raised))
             return STATUS_DONE;
-        }
-        if (wrong >= before && exact)
-            return STATUS_DONE;
+        climbs |= wrong >= before && exact;
         if (wrong >= before || wrong * 100 <= s->size) {
             double enough = fmin(fmax(s->options->tol / 4, 1e-13), 1e-4); /* while the set still changes */
             int last = s->dense || eta < enough || (eta == enough && (wrong == 0 || wrong >= before));
             eta = last ? 1e-13 : eta > 1e-4 ? 1e-4 : enough;
         }
-        if (wrong > s->size * 35 / 100 + 10) { /* S would grow towards all rows */
-            if (!s->dense || s->options->soft > 0)
-                return STATUS_DONE; /* back to block ascent */
-            enter_worst(s);
-        }
         before = wrong > 0 ? wrong : before;
+        if (climbs) { /* S from lambda */
+            primal_dual_active_set_price(s, s->lambda, 1);
+            primal_dual_active_set_measure(s);
+            memcpy(s->w, s->lambda, (size_t)rows->count * sizeof(double));
+            choose_support(s);
+            wrong_rows(s);
+        }
+        enter_worst(s);
         collect(s);
     }
     return STATUS_DONE;

@@ -2,15 +2,16 @@
  *
  *     dual:  max b.x - 1/2 ||A^* x||^2,  x >= 0 on margin rows
  *
- * A run (a semismooth Newton method) guesses S = {x > 0}, solves (G_SS + ridge) w = b_S + ridge * x_previous, and moves
- * the rows with the wrong sign: w < 0 leaves, a row outside with too small a margin enters (far from the solution only
- * the worst of each query).  It may cycle, so the run goes on only while fewer rows are wrong than before, and only
- * points that raise the dual are kept.
+ * A run (a semismooth Newton method) guesses S = {x > 0}, solves (G_SS + ridge) w = b_S + ridge * x, and moves the rows
+ * with the wrong sign: w < 0 leaves, and the row of each query that is furthest below its margin enters.  That may
+ * cycle; once no fewer rows are wrong than before it climbs, to the end of the run: S is the rows with a multiplier and
+ * those short of their margin by x itself, for which x + t (w - x), cut off at 0, raises the dual at some t > 0
+ * (Bertsekas, "Projected Newton methods", 1982).  Only points that raise the dual are kept.
  *
  * Where S has few rows beside the entries of W, or is badly conditioned, systems are solved by a Cholesky factor, with
  * a ridge that makes them regular though rows depend on each other (copies of tokens, more rows on one query than
- * dimensions); its centre x_previous moves with every better point, so that it does not change the limit.  Otherwise
- * they are solved by conjugate gradients. */
+ * dimensions); x moves with every better point, so that it does not change the limit.  Otherwise they are solved by
+ * conjugate gradients. */
 #ifndef SVM_FROBENIUS_PRIMAL_DUAL_ACTIVE_SET_H
 #define SVM_FROBENIUS_PRIMAL_DUAL_ACTIVE_SET_H
 
@@ -31,7 +32,6 @@ struct primal_dual_active_set {
     struct equalities equalities; /* its independent rows are always in S, the others never */
     double *lambda;               /* (m) the point of highest dual value */
     double *best_lambda, *best_W; /* (m), (dk, dz) of the best upper and lower bound */
-    double *previous;             /* (m) centre of the proximal term */
     double *b, *step;             /* (m) right sides; a correction of w */
     double *w, *margin;           /* (m) candidate multipliers; the margins of W */
     double *trial;                /* (m) the nonnegative part of w; scratch */
@@ -66,11 +66,7 @@ int primal_dual_active_set_close_enough(const struct primal_dual_active_set *s);
 /* Whether a factor of `size` rows costs less than a few tens of epochs of block ascent. */
 int primal_dual_active_set_is_cheap(const struct primal_dual_active_set *s, double size);
 
-/* The best point so far is the centre of the proximal term. */
-void primal_dual_active_set_move_centre(struct primal_dual_active_set *s);
-
-/* One run of *exchanges systems; `*solved` when no row was wrong with the present centre.  STATUS_DONE,
- * STATUS_INTERRUPTED or < 0. */
-int primal_dual_active_set_run(struct primal_dual_active_set *s, int *solved, int *exchanges);
+/* One run.  STATUS_DONE, STATUS_INTERRUPTED or < 0. */
+int primal_dual_active_set_run(struct primal_dual_active_set *s);
 
 #endif
