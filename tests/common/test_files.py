@@ -30,20 +30,14 @@ from attsvm.heads.view import View
 from attsvm.report.claims import Claim, write_claims
 from attsvm.report.page import Section, write_page
 from attsvm.report.tables import write_csv, write_picture
+from matplotlib.figure import Figure
 
 folder = Path(sys.argv[1])
 data = attsvm.cross_attention(np.eye(400).reshape(20, 20, 400)[:, :, :9], np.ones((20, 1)))
 solution = attsvm.feasible(data, [0] * 20)
 
-class Picture:
-    axes = ()
-
-    def savefig(self, file, **how):
-        file.write(bytes(5000))
-
-    def set_layout_engine(self, engine):
-        pass
-
+picture = Figure()
+picture.subplots()
 claim = Claim("x" * 3000, 0.0, 1.0, 0.5, 0.4, 0.6, 9, "holds", "")
 WRITERS = {
     "solution.npz": solution.save,
@@ -51,7 +45,7 @@ WRITERS = {
     "training.csv": lambda path: write_rows(path, [dict.fromkeys(COLUMNS, 1)] * 300),
     "view.html": View("x" * 5000).save,
     "table.csv": lambda path: write_csv(path, {"x": np.arange(900.0)}),
-    "picture.png": lambda path: write_picture(path, Picture()),
+    "picture.png": lambda path: write_picture(path, picture),
     "page.html": lambda path: write_page(path, "x" * 5000, "", []),
     "claims.json": lambda path: write_claims(path, "figure", {"heading": [claim]}),
 }

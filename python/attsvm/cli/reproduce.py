@@ -7,18 +7,20 @@ import datetime
 import os
 import platform
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .. import __version__
+from ..common.pool import on_workers
 from ..figures import FIGURES, NAMED, load, measure
 from ..report.claims import read_claims, write_claims
 from ..report.page import Section, write_page
 from ..report.proofs import ProvedAnswers
 from ..report.tables import claims_table, count_verdicts, verdicts_line, write_csv, write_picture
+from ..svm.solve import ConvergenceWarning
 from .arguments import add_out, whole
 
 PAGE_TITLE = "Transformers as support vector machines, reproduced"
@@ -60,7 +62,11 @@ def add_parser(commands: Any) -> None:
     one.add_argument("--prove", action="store_true", help="prove all answers of the SVM exactly, not ten of a figure")
     one.add_argument("--runs", type=whole(2), help="random instances (default: each figure's own number)")
     one.add_argument("--seed", type=whole(0, 2**63 - 1), default=0, help="of the random instances (default 0)")
-    one.add_argument("--jobs", type=whole(1, 10**4), help="threads (default: all cores); changes no result")
+    one.add_argument(
+        "--jobs",
+        type=whole(1, 10**4),
+        help="processes, or threads of a single figure (default: all cores); changes no result",
+    )
     add_out(one)
     one.set_defaults(command=_reproduce, name="reproduce")
 
@@ -73,54 +79,51 @@ def _figure(name: str) -> str:
 
 def _reproduce(args: argparse.Namespace) -> int:
     begin = time.perf_counter()
-    figures = {name: load(name) for name in args.figures or FIGURES}
+    names = list(dict.fromkeys(args.figures or FIGURES))
     args.out.mkdir(parents=True, exist_ok=True)
+    jobs = args.jobs or len(os.sched_getaffinity(0))
+    workers = min(jobs, len(names))
     verdicts: list[str] = []
-    written: Future[Path] | None = None  # a figure's part of the report, while the next one is measured
-    with ThreadPoolExecutor(1) as writer:  # an interruption keeps what is done
-        for name, figure in figures.items():
-            section, drawn = _reproduce_one(name, figure, args, written)
+    tasks = ((name, args, jobs // workers) for name in names)
+    # Processes: proofs, matplotlib and much of a figure let no thread run beside them.
+    with on_workers(_reproduce_one, tasks, workers, "reproduce", prefer="processes") as done:
+        for section, said in done:  # an interruption keeps what is done
+            print(said, flush=True)
             verdicts += [claim.verdict for claims in section.claims.values() for claim in claims]
-            written = writer.submit(_write, section, drawn, args.out, svg=not args.quick)
-        page = written.result()  # type: ignore[union-attr]
+            page = _write(section, args.out)
     counts = count_verdicts(verdicts)
     print(verdicts_line(counts) + (": exit code 1" if counts["fails"] else ""))
     print(f"wrote {page}, claims.json, pictures and numbers beside it, in {time.perf_counter() - begin:.1f} s")
     return int(counts["fails"] > 0)
 
 
-def _write(section: Section, drawn: Any, out: Path, svg: bool) -> Path:
-    """Picture, claims and page, which is returned."""
+def _write(section: Section, out: Path) -> Path:
+    """Claims and page, which is returned."""
     page, entries = out / "index.html", out / "claims.json"
-    write_picture(out / f"{section.name}.png", drawn)
-    (out / f"{section.name}.svg").unlink(missing_ok=True)  # of a report with other numbers
-    if svg:
-        write_picture(out / f"{section.name}.svg", drawn)
     write_claims(entries, section.name, section.claims)
     summary = verdicts_line(count_verdicts(entry["verdict"] for entry in read_claims(entries)))
     write_page(page, PAGE_TITLE, f"{PAGE_TEXT.format(**CHANCE)}\n\n{summary}.", [section], keep=(*FIGURES, *NAMED))
     return page
 
 
-def _reproduce_one(
-    name: str, figure: Any, args: argparse.Namespace, written: Future[Path] | None
-) -> tuple[Section, Any]:
-    """A figure's part of the page, and its picture: drawn when the one before it is written, as matplotlib knows no
-    threads."""
+def _reproduce_one(name: str, args: argparse.Namespace, threads: int) -> tuple[Section, str]:
+    """A figure's part of the page, and what is said of it; its pictures and numbers are written."""
     begin = time.perf_counter()
+    figure = load(name)
     runs = args.runs or (figure.QUICK if args.quick else figure.RUNS)
+    warnings.simplefilter("ignore", ConvergenceWarning)  # as in main(), of which another process knows nothing
     with ProvedAnswers(args.prove) as answers:
-        results = measure(figure, runs, args.seed, args.jobs)
-    if written is not None:
-        written.result()
+        results = measure(figure, runs, args.seed, threads)
     drawn, curves = figure.plot(results), args.out / f"{name}.csv"
+    write_picture(args.out / f"{name}.png", drawn)
+    (args.out / f"{name}.svg").unlink(missing_ok=True)  # of a report with other numbers
+    if not args.quick:
+        write_picture(args.out / f"{name}.svg", drawn)
     write_csv(curves, figure.curves(results))
     proofs, missing = answers.claims()
     groups = {**figure.claims(results), **proofs}
     seconds = time.perf_counter() - begin
-    print(claims_table(groups))
-    print("".join(f"{why}\n" for why in missing), end="")
-    print(f"{name}: {runs} runs in {seconds:.1f} s\n")
+    said = "\n".join([claims_table(groups), *missing, f"{name}: {runs} runs in {seconds:.1f} s\n"])
     title, _, text = (figure.__doc__ or name).partition("\n\n")  # python -OO leaves no docstrings
     fine = (
         f"{figure.SETTINGS}\n\n{runs} random instances, seed {args.seed}, {seconds:.1f} s on {_machine()}; "
@@ -128,7 +131,7 @@ def _reproduce_one(
         f"{curves.name}."
     )
     text += f"\n\nSource: {figure.PAPER}."
-    return Section(name, _one_line(title), text, {f"{name}.png": figure.CAPTION}, (), groups, fine), drawn
+    return Section(name, _one_line(title), text, {f"{name}.png": figure.CAPTION}, (), groups, fine), said
 
 
 def _machine() -> str:

@@ -1,4 +1,4 @@
-"""Tasks on the workers of joblib: threads of this process, or what its ``parallel_config`` says."""
+"""Tasks on the workers of joblib: threads, processes if asked for, or what its ``parallel_config`` says."""
 
 from __future__ import annotations
 
@@ -20,14 +20,18 @@ def as_jobs(n_jobs: Any) -> int | None:
 
 @contextlib.contextmanager
 def on_workers(
-    function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], n_jobs: int | None, name: str
+    function: Callable[..., Any],
+    tasks: Iterable[tuple[Any, ...]],
+    n_jobs: int | None,
+    name: str,
+    prefer: str = "threads",
 ) -> Iterator[Iterator[Any]]:
     """``function(*task)`` of every task, in their order, with one BLAS thread each; ``name`` is who needs joblib."""
     Parallel, delayed, effective_n_jobs = _joblib(name)
     if n_jobs is None and effective_n_jobs(None) == 1:  # nothing configured: joblib would take one worker
         n_jobs = -1
     with one_blas_thread():
-        pool = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
+        pool = Parallel(n_jobs=n_jobs, prefer=prefer, return_as="generator")
         with contextlib.closing(pool(delayed(_call)(function, task, os.getpid()) for task in tasks)) as found:
             yield found
 

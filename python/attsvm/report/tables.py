@@ -30,6 +30,8 @@ __all__ = [
 
 WORDS = ("hold", "fail", "undecided")  # of the verdicts, in a count
 
+DPI = 160
+COMPRESSION = 3  # of PNG: 7 % larger files than by 6, in half the time
 SATURATED = 0.99  # below, a query's largest softmax leaves open which token it will select
 
 RULE = (
@@ -119,13 +121,19 @@ def write_csv(path: Path, columns: Mapping[str, Any]) -> None:
 
 
 def write_picture(path: Path, figure: Any) -> None:
-    """A matplotlib figure, in the format that the name ends in.
+    """A matplotlib figure, as PNG or SVG by the name.
 
-    Another format of it keeps the layout, which takes as long to find as the figure to draw; and there are no minor
-    ticks, which take a third of both and tell nothing that the major ones do not.
+    There are no minor ticks, which take a third of the time and tell nothing that the major ones do not.  Canvases
+    draw once (``savefig`` twice where there is a layout to find), and a second format keeps the layout of the first.
     """
+    from matplotlib.backends import backend_agg, backend_svg  # an extra
+
     for ax in figure.axes:
         ax.minorticks_off()
+    figure.set_dpi(DPI)
     with replacing(path) as file:
-        figure.savefig(file, format=path.suffix[1:], dpi=160)
+        if path.suffix == ".png":
+            backend_agg.FigureCanvasAgg(figure).print_png(file, pil_kwargs={"compress_level": COMPRESSION})
+        else:
+            backend_svg.FigureCanvasSVG(figure).print_svg(file)
     figure.set_layout_engine("none")
