@@ -11,6 +11,14 @@
 #define GEMM_WORTH 8000
 
 #define LANES SIMD_LANES
+
+typedef float floats __attribute__((vector_size(LANES * sizeof(float)), aligned(sizeof(float)), may_alias));
+
+/* The vector of eight that begins with number i of an array in double or `single` precision. */
+#define VECTOR(X, i, single) \
+    ((single) ? __builtin_convertvector(*(const floats *)((const float *)(X) + (i)), simd_vector) \
+              : *(const simd_vector *)((const double *)(X) + (i)))
+
 #define ROWS LANES
 
 /* Prefetch half of the next window, one token for every two rows read here.  Into L2: windows are longer than L1.
@@ -26,25 +34,21 @@ INLINE void prefetch(const void *ahead, ptrdiff_t r, ptrdiff_t d, ptrdiff_t k, i
 INLINE void logits_of_rows(double *logit, const void *X, const double *u, ptrdiff_t d, int rows, const void *ahead,
                            int single)
 {
-    double sum[ROWS][LANES];
-    for (int r = 0; r < rows; ++r)
-        for (int i = 0; i < LANES; ++i)
-            sum[r][i] = 0;
+    simd_vector sum[ROWS] = {{0}};
     ptrdiff_t k = 0;
     for (; k + LANES <= d; k += LANES) {
+        simd_vector by = *(const simd_vector *)(u + k);
 #pragma GCC unroll 8
         for (int r = 0; r < rows; ++r) {
             prefetch(ahead, r, d, k, single);
-#pragma omp simd
-            for (int i = 0; i < LANES; ++i)
-                sum[r][i] += matrix_number(X, r * d + k + i, single) * u[k + i];
+            sum[r] += VECTOR(X, r * d + k, single) * by;
         }
     }
     if (rows == LANES)
-        simd_totals(logit, sum[0]);
+        simd_totals(logit, (const double *)sum);
     else
         for (int r = 0; r < rows; ++r)
-            logit[r] = simd_total(sum[r]);
+            logit[r] = simd_total((const double *)&sum[r]);
     for (; k < d; ++k)
         for (int r = 0; r < rows; ++r)
             logit[r] += matrix_number(X, r * d + k, single) * u[k];
@@ -97,18 +101,17 @@ INLINE void differences_of_rows(double *restrict p, const void *restrict X, cons
 {
     ptrdiff_t k = 0;
     for (; k + LANES <= d; k += LANES) {
-        double sum[LANES];
-        for (int i = 0; i < LANES; ++i)
-            sum[i] = p[k + i];
+        simd_vector *sum = (simd_vector *)(p + k), even = *sum, odd = {0}, x_a = VECTOR(xa, k, single);
 #pragma GCC unroll 8
         for (int r = 0; r < rows; ++r) {
             prefetch(ahead, r, d, k, single);
-#pragma omp simd
-            for (int i = 0; i < LANES; ++i)
-                sum[i] += c[r] * (matrix_number(X, r * d + k + i, single) - matrix_number(xa, k + i, single));
+            simd_vector x = VECTOR(X, r * d + k, single) - x_a;
+            if (r % 2 == 0)
+                even += c[r] * x;
+            else
+                odd += c[r] * x;
         }
-        for (int i = 0; i < LANES; ++i)
-            p[k + i] = sum[i];
+        *sum = even + odd;
     }
     for (; k < d; ++k)
         for (int r = 0; r < rows; ++r)

@@ -54,36 +54,55 @@ def wide(rng, rows, columns, pad):
     return rng.normal(size=(rows, columns + pad))[:, :columns]
 
 
-# Tiles are 8 (4, 2, 1) by 16; 128 rows of A at most are copied.
+# Tiles are 8 (4, 2, 1) by 16.
 SIZES = [(1, 1, 1), (8, 16, 4), (9, 17, 5), (31, 33, 129), (200, 40, 300), (39, 31, 130), (40, 512, 40)]
 
 
+def reading_ahead(ahead, array):
+    """The last argument of a product; it may read ahead of it from the address of the array on."""
+    return ctypes.byref(ctypes.c_void_p(array.ctypes.data)) if ahead else None
+
+
+@pytest.mark.parametrize("ahead", [False, True])
 @pytest.mark.parametrize("add", [False, True])
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("m, n, k", SIZES)
-def test_rows(library, m, n, k, transposed, add):
+def test_rows(library, m, n, k, transposed, add, ahead):
     rng = np.random.default_rng([m, n, k])
     deep = k + 2  # two rows more are packed than are used
     A, B = wide(rng, m, k, 3), wide(rng, n, deep, 2) if transposed else wide(rng, deep, n, 2)
     room = rng.normal(size=(m, n + 5))
     before = room.copy()
     packed = pack(library, B, transposed)
-    library.gemm_rows(*matrix(room[:, :n]), *matrix(A), pointer(packed), *sizes(deep, m, n, k), int(add))
+    at = reading_ahead(ahead, A)
+    library.gemm_rows_ahead(*matrix(room[:, :n]), *matrix(A), pointer(packed), *sizes(deep, m, n, k), int(add), at)
     # products of numbers of order one: sqrt(k) terms of order one each rounded k times at most
     expected = A @ (B.T if transposed else B)[:k] + add * before[:, :n]
     np.testing.assert_allclose(room[:, :n], expected, rtol=0, atol=1e-13 * k)
     np.testing.assert_array_equal(room[:, n:], before[:, n:])
 
 
+@pytest.mark.parametrize("ahead", [False, True])
 @pytest.mark.parametrize("add", [False, True])
 @pytest.mark.parametrize("m, n, k", SIZES)
-def test_columns(library, m, n, k, add):
+def test_columns(library, m, n, k, add, ahead):
     rng = np.random.default_rng([m, n, k])
-    A = wide(rng, k, m, 512 - m if m in (8, 40) else 3)  # rows 4 KiB apart are copied
-    B = wide(rng, k + 2, n, 2)  # two rows more are packed than are used
+    A, B = wide(rng, k, m, 3), wide(rng, k + 2, n, 2)  # two rows more are packed than are used
     room = rng.normal(size=(m, n + 5))
     before = room.copy()
     packed = pack(library, B, False)
-    library.gemm_columns(*matrix(room[:, :n]), *matrix(A), pointer(packed), *sizes(k + 2, m, n, k), int(add))
+    at = reading_ahead(ahead, A)
+    library.gemm_columns_ahead(*matrix(room[:, :n]), *matrix(A), pointer(packed), *sizes(k + 2, m, n, k), int(add), at)
     np.testing.assert_allclose(room[:, :n], A.T @ B[:k] + add * before[:, :n], rtol=0, atol=1e-13 * k)
     np.testing.assert_array_equal(room[:, n:], before[:, n:])
+
+
+@pytest.mark.parametrize("m, n, k, lines", [(8, 16, 4, 8), (7, 16, 4, 0), (16, 40, 5, 60)])
+def test_whole_tiles_read_ahead(library, m, n, k, lines):
+    """Two cache lines for each number of the inner size."""
+    A, C, packed = np.ones((m, k)), np.empty((m, n)), pack(library, np.ones((k, n)), False)
+    for name, left in ((library.gemm_rows_ahead, A), (library.gemm_columns_ahead, np.ascontiguousarray(A.T))):
+        at = ctypes.c_void_p(A.ctypes.data)
+        name(*matrix(C), *matrix(left), pointer(packed), *sizes(k, m, n, k), 0, ctypes.byref(at))
+        assert at.value - A.ctypes.data == 64 * lines
+        np.testing.assert_array_equal(C, k)
