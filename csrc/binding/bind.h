@@ -66,7 +66,7 @@ struct bind_value {
     PyObject *object; /* the argument, borrowed; or the result, owned */
 };
 
-enum { BIND_ARGUMENTS = 33, BIND_RESULTS = 9 }; /* most of a binding */
+enum { BIND_ARGUMENTS = 34, BIND_RESULTS = 9 }; /* most of a binding */
 
 /* One call, which Ctrl-C can reach. */
 struct bind_call {

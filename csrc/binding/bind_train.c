@@ -3,13 +3,14 @@
 #include <string.h>
 
 #include "binding/bind_objective.h"
+#include "linalg/vector.h"
 #include "training/descent.h"
 
 enum { OBJECTIVE, CALLED_HEAD, CALLED_LOSS };
 enum setting { RIDGE = CALLED_LOSS + 1, RULE, LR, TARGET, P, RADIUS, BALL, MOMENTUM, DECAY, SECOND, EPS };
 enum step { FIRST = EPS + 1, LAST, RECORD };
 enum weight { W = RECORD + 1, K, Q, SPAN, V, MEAN, ROOT, PAST };
-enum out { OUT_W = PAST + 1, OUT_V, OUT_LOSS, OUT_NORM, OUT_LOG_GRAD, REACHED, RECORDED, COMBINE };
+enum out { OUT_W = PAST + 1, OUT_V, OUT_LOSS, OUT_NORM, OUT_LOG_GRAD, OUT_SQUARES, REACHED, RECORDED, COMBINE };
 
 /* The parameters of a head that is trained: the general output head, or a linear one with its values and labels. */
 static int read_head(struct weights *weights, const struct objective *objective, struct bind_call *call)
@@ -109,6 +110,8 @@ static int check_together(const struct objective *objective, const struct weight
                          && descent->n_metric == 0;
     if (weights->form == FORM_SPAN && !along_gradient)
         return bind_refuse(call, "a span goes with W, a fixed linear head and steps along the gradient alone");
+    if ((weights->form == FORM_FACTORS) != (call->in[OUT_SQUARES].data != NULL))
+        return bind_refuse(call, "half the squares are recorded of factors alone");
     if (weights->head == HEAD_IS_TRAINED && call->in[OUT_V].data == NULL)
         return bind_refuse(call, "the parameters of a head that is trained are recorded");
     return STATUS_DONE;
@@ -120,6 +123,7 @@ struct callbacks {
     PyObject *recorded, *combine; /* borrowed */
     const struct weights *weights;
     struct bind_call *call;
+    double *squares; /* the next row of half the squares of factors, or NULL */
 };
 
 /* An array of the gradient, or of the numbers that go with it. */
@@ -187,9 +191,18 @@ static int combine(void *context, int status, struct gradient *gradient)
     return isfinite(gradient->loss[0]) ? STATUS_DONE : STATUS_NOT_FINITE;
 }
 
+/* Half the squares of factors, then the function of the caller. */
 static int recorded(void *context)
 {
-    const struct callbacks *callbacks = context;
+    struct callbacks *callbacks = context;
+    const struct weights *at = callbacks->weights;
+    ptrdiff_t K_size = callbacks->call->w->dk * at->m, Q_size = callbacks->call->w->dz * at->m;
+    for (ptrdiff_t n = 0; callbacks->squares != NULL && n < at->runs * at->heads; ++n) {
+        const double *K = at->K + n * K_size, *Q = at->Q + n * Q_size;
+        *callbacks->squares++ = (vector_dot(K, K, K_size) + vector_dot(Q, Q, Q_size)) / 2;
+    }
+    if (callbacks->recorded == Py_None)
+        return STATUS_DONE;
     PyEval_RestoreThread(callbacks->call->thread);
     PyObject *answer = PyObject_CallObject(callbacks->recorded, NULL);
     int stop = answer != NULL ? PyObject_IsTrue(answer) : -1;
@@ -212,18 +225,20 @@ static int train(struct bind_call *call)
         || (status = read_kept(&descent, &weights, call)) != STATUS_DONE
         || (status = check_together(objective, &weights, &descent, call)) != STATUS_DONE)
         return status;
+    ptrdiff_t *reached = in[REACHED].data;
+    ptrdiff_t made = weights.runs * (descent.record - (ptrdiff_t *)in[RECORD].data); /* rows in all */
+    double *squares = in[OUT_SQUARES].data;
     struct callbacks callbacks = {
         .callbacks = {.context = &callbacks,
-                      .recorded = in[RECORDED].object != Py_None ? recorded : NULL,
+                      .recorded = recorded,
                       .combine = in[COMBINE].object != Py_None ? combine : NULL},
         .recorded = in[RECORDED].object,
         .combine = in[COMBINE].object,
         .weights = &weights,
         .call = call,
+        .squares = squares != NULL ? squares + made * weights.heads : NULL,
     };
     descent.callbacks = &callbacks.callbacks;
-    ptrdiff_t *reached = in[REACHED].data;
-    ptrdiff_t made = weights.runs * (descent.record - (ptrdiff_t *)in[RECORD].data); /* rows in all */
     struct descent_record out = {.W = (double *)in[OUT_W].data + made * weights.heads * call->w->dk * call->w->dz,
                                  .v = weights.head == HEAD_IS_TRAINED ? (double *)in[OUT_V].data + made * weights.n_v
                                                                       : NULL,
@@ -252,6 +267,7 @@ struct bind_entry bind_train_table[] = {
          "index record[n], double& W[RH,k,z]?, double& K[RH,k,m]?, double& Q[RH,z,m]?, double& span[R,2M,k]?, "
          "double& v[Rp]?, double& mean[a]?, double& root[b]?, double& past[q,2]?, double& weights[nRHkz], "
          "double& head_records[nRp]?, double& losses[nR], double& norm[nR], double& log_grad_norm[nR], "
-         "index& reached[2], function recorded?, function combine? -> int status, exception"),
+         "double& half_squares[nRH]?, index& reached[2], function recorded?, function combine? -> int status, "
+         "exception"),
     {.function = NULL},
 };

@@ -484,7 +484,7 @@ def test_the_private_module_refuses_what_does_not_fit():
     one_v_per_query = core.objective(*(problem | parts((core.HEAD["quadratic"], np.ones((2, 2)), None, 0.1))).values())
     out = dict(
         weights=np.empty((2, 1, 4)), head_records=np.empty((2, 1, 2)), losses=np.empty((2, 1)),
-        norm=np.empty((2, 1)), log_grad_norm=np.empty((2, 1)),
+        norm=np.empty((2, 1)), log_grad_norm=np.empty((2, 1)), half_squares=None,
     )  # fmt: skip
     run = dict(
         objective=trained, head=None, loss=None,
@@ -582,9 +582,9 @@ def test_the_private_module_refuses_what_does_not_fit():
         changed(objective=linear),  # without values its head cannot be trained
         changed(objective=one_v_per_query), changed(objective=called, head=lambda o: None), changed(W=None),
         changed(weights=None), changed(weights=np.empty((2, 2, 3))), changed(recorded=1),
-        changed(head_records=None), changed(losses=np.empty(3)), changed(reached=np.zeros(1, int)),
-        changed(reached=np.array([0, 3])), changed(reached=np.array([0, -1])),
-        *(changed(**{name: frozen(run[name])}) for name in ("W", "v", *out, "reached")),
+        changed(head_records=None), changed(losses=np.empty(3)), changed(half_squares=np.empty(2)),
+        changed(reached=np.zeros(1, int)), changed(reached=np.array([0, 3])), changed(reached=np.array([0, -1])),
+        *(changed(**{name: frozen(run[name])}) for name in ("W", "v", *list(out)[:-1], "reached")),
         lambda: core.train(*run.values(), None),
         lambda: core.set_num_threads("2"),
     ]
@@ -619,7 +619,7 @@ def test_numbers_are_read_before_arrays_are_checked():
         W = array if array.ndim == 3 else g.W[None].copy()
         record = array if array.ndim == 1 else np.array([0, 3])
         settings = (Number(array), 1, np.array([[0.1]]), 0.0, 2.0, -1.0, 0, 0.0, 0.0, 0.0, 0.0)
-        out = (np.empty((2, 1, 4)), None, *(np.empty((2, 1)) for _ in range(3)), np.zeros(2, int), None, None)
+        out = (np.empty((2, 1, 4)), None, *(np.empty((2, 1)) for _ in range(3)), None, np.zeros(2, int), None, None)
         core.train(g.problem.objective, None, None, *settings, 0, 3, record, W, *(None,) * 7, *out)
 
     v, W, o, chosen = np.ones(2), np.ones((2, 2)), np.ones((2, 2)), np.zeros(2, np.intp)

@@ -61,8 +61,8 @@ class Training:
             np.empty((records, *before, problem.data.dk, problem.data.dz)),
             None if v is None else np.empty((records, *v.shape)),
             *np.empty((3, records) if runs is None else (3, records, runs)),
+            None if weights[1] is None else np.empty((records, *before)),
         )
-        self.half_squares = None if weights[1] is None else np.empty((records, *before))
         # What the rule keeps from step to step, or a metric in the place of the squares; and the scales.
         self.squares = RULES[rule].squares
         self.mean = self.past = None
@@ -110,7 +110,7 @@ class Training:
             code, exception = _core.train(
                 *(self.objective, *self.problem.functions, *self.settings, first, last, self.wanted),
                 *(W, K, Q, self.span, v, self.mean, self.root, self.past, *self.records, self.reached),
-                None if self.callback is None and self.half_squares is None else self._recorded,
+                None if self.callback is None else self._show,
                 None if self.workers is None else self._combine,
             )
         except Exception as error:
@@ -124,13 +124,6 @@ class Training:
         if self.workers is not None and isinstance(exception, Exception):
             each = 1 + (self.problem.heads or 1) + (self.weights[3] is not None)
             self.workers.fail(exception, (self.runs or 1) * each)
-
-    def _recorded(self) -> bool:
-        """After a record, when the factors in ``weights`` are those of its step."""
-        if self.half_squares is not None:
-            squares = [np.einsum("...ij,...ij->...", factor, factor) for factor in self.weights[1:3]]
-            self.half_squares[self.done - 1] = sum(squares) / 2
-        return self.callback is not None and self._show()
 
     def _show(self) -> bool:
         """Shows the run so far; whether that was enough (of the last step it always is)."""
@@ -192,8 +185,8 @@ class Training:
     def run(self, status: str) -> Run:
         W, K, Q, v = self.weights
         done, several = self.done, self.runs is not None
-        steps, kept = self.wanted[:done], (*self.records, self.half_squares)
-        rows: list[Any] = [None if r is None else r[:done] for r in kept]
+        steps = self.wanted[:done]
+        rows: list[Any] = [None if r is None else r[:done] for r in self.records]
         if self.span is not None:
             recorded = done > 0 and steps[-1] == self.step
             W = rows[0][-1].copy() if recorded else weights_of(self.problem, W, self.span)
