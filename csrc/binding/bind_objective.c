@@ -210,6 +210,22 @@ static int loss(struct bind_call *call)
     return status;
 }
 
+/* The arrays of head h as they are, or `scaled`: of order one whatever the windows' own scales were. */
+static void set_scale(struct gradient *gradient, ptrdiff_t h, int scaled, const struct windows *w, ptrdiff_t m)
+{
+    double *const array[] = {gradient->W, gradient->K, gradient->Q}, *scale = &gradient->log_scale[h], largest = 0;
+    const ptrdiff_t n[] = {w->dk * w->dz, w->dk * m, w->dz * m};
+    for (int i = 0; i < 3; ++i) {
+        double size = array[i] != NULL ? vector_largest(array[i] + h * n[i], n[i]) : 0;
+        largest = size > largest || isnan(size) ? size : largest;
+    }
+    double unit = largest == 0 ? 1 : largest, plain = exp(*scale);
+    for (int i = 0; i < 3; ++i)
+        for (ptrdiff_t j = h * n[i]; array[i] != NULL && j < (h + 1) * n[i]; ++j)
+            array[i][j] = scaled ? array[i][j] / unit : array[i][j] * plain;
+    *scale = largest == 0 ? -INFINITY : *scale + log(largest);
+}
+
 static int loss_and_grad(struct bind_call *call)
 {
     struct bind_problem problem;
@@ -227,13 +243,8 @@ static int loss_and_grad(struct bind_call *call)
                                 .log_scale_v = &log_scale_v};
     objective_init(&work, &problem.objective, &at, &call->threads, &call->arena);
     status = call->arena.failed ? STATUS_NO_MEMORY : objective_gradient(&gradient, &work);
-    if (status != STATUS_DONE || call->in[SCALED].integer)
-        return status;
-    double *const arrays[] = {gradient.W, gradient.K, gradient.Q};
-    const ptrdiff_t size[] = {call->w->dk * call->w->dz, call->w->dk * at.m, call->w->dz * at.m};
-    for (int i = 0; i < 3; ++i)
-        for (ptrdiff_t h = 0; arrays[i] != NULL && h < at.heads; ++h)
-            vector_scale(arrays[i] + h * size[i], exp(gradient.log_scale[h]), size[i]);
+    for (ptrdiff_t h = 0; status == STATUS_DONE && h < at.heads; ++h)
+        set_scale(&gradient, h, call->in[SCALED].integer, call->w, at.m);
     return status;
 }
 

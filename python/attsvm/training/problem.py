@@ -16,7 +16,7 @@ from ..attention.windows import LEAST, largest
 from ..common.check import as_choice, as_count, as_doubles, as_floats, as_numeric, as_parts, check_finite
 from ..common.storage import storable
 from ..common.types import Loss
-from .gradient import Gradient, of_order_one
+from .gradient import Gradient
 from .learning_rate import squares
 from .loss import CallableLoss, check_log_loss
 from .margins import ProvesMargins
@@ -301,17 +301,12 @@ class Problem(ProvesMargins):
         weights = self.read_weights(W, K, Q)
         self.check_scale()
         try:
-            loss, *found, scale = _core.loss_and_grad(self.objective, *self.functions, *weights, bool(scaled))
+            loss, *arrays, scale = _core.loss_and_grad(self.objective, *self.functions, *weights, bool(scaled))
         except ArithmeticError as error:
             raise FloatingPointError(f"the gradient cannot be computed: {error}") from None
-        arrays = [a for a in found if a is not None]
-        if scaled:
-            arrays, scale = of_order_one(arrays, scale)
         if self.heads is None:
-            arrays, scale = [a[0] for a in arrays], float(scale[0])  # type: ignore[assignment]
-        if not scaled:
-            return loss, *arrays
-        return loss, Gradient(arrays[0], None, None, scale) if len(arrays) == 1 else Gradient(None, *arrays, scale)  # type: ignore[call-arg]
+            arrays, scale = [None if a is None else a[0] for a in arrays], float(scale[0])  # type: ignore[assignment]
+        return (loss, Gradient._make((*arrays, scale))) if scaled else (loss, *[a for a in arrays if a is not None])
 
     def infimum(self) -> float:
         """The mean loss with every query on its optimal token: no W is below it, none reaches it."""
