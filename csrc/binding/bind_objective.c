@@ -204,7 +204,7 @@ static int loss(struct bind_call *call)
     if (status != STATUS_DONE)
         return status;
     objective_init(&work, &problem.objective, &at, &call->threads, &call->arena);
-    objective_init_gradient(&gradient, &problem.objective, &at, &call->arena);
+    transform_init_gradient(&gradient, &at, call->w, at.form == FORM_FACTORS, &call->arena);
     status = call->arena.failed ? STATUS_NO_MEMORY : objective_loss(&gradient, &work);
     call->out[0].number = status == STATUS_DONE ? gradient.loss[0] : 0;
     return status;

@@ -279,7 +279,7 @@ int descent_run(struct weights *weights, struct descent_record *out, ptrdiff_t *
     ptrdiff_t R = weights->runs;
     struct descender d = {.objective = objective, .descent = descent, .weights = weights};
     objective_init(&d.work, objective, weights, threads, arena);
-    objective_init_gradient(&d.gradient, objective, weights, arena);
+    transform_init_gradient(&d.gradient, weights, w, weights->form == FORM_FACTORS, arena);
     list_parts(&d, arena);
     if (weights->form == FORM_FACTORS)
         d.packed = arena_doubles(arena, gemm_packed(w->dz, weights->m), 1);

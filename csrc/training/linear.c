@@ -27,33 +27,23 @@ static void init_accumulator(struct linear_accumulator *part, const struct linea
 {
     const struct objective *objective = work->objective;
     const struct windows *w = objective->w;
-    struct gradient *sum = &part->sum;
-    ptrdiff_t block = work->block, R = work->at->runs, dk = w->dk, dz = w->dz, m = work->at->m;
+    ptrdiff_t block = work->block, R = work->at->runs;
     ptrdiff_t rows = work->mode == LINEAR_INTERLEAVED ? simd_padded(block) : block * R;
     *part = (struct linear_accumulator){.backward = {.w = w, .runs = R, .scores = objective->scores}};
-    ARENA_DOUBLES(arena, dk, rows, &part->U, &part->rows.P);
+    ARENA_DOUBLES(arena, w->dk, rows, &part->U, &part->rows.P);
     ARENA_DOUBLES(arena, rows, 1, &part->rows.score, &part->rows.lift, &part->rows.shift, &part->value,
                   &part->log_slope);
     part->log_scale = arena_zeros(arena, simd_padded(rows), 1);
     part->factor = arena_doubles(arena, simd_padded(rows), 1);
-    ARENA_DOUBLES(arena, R, 1, &sum->loss, &sum->log_scale, &sum->log_scale_v);
+    transform_init_gradient(&part->sum, work->at, w, work->transform->through_factors, arena);
     if (work->at->head == HEAD_IS_TRAINED) {
         part->backward.head = &work->head;
         part->rows.O = arena_doubles(arena, rows, objective->dv);
-        sum->v = arena_doubles(arena, R, objective->dv);
     }
     if (work->mode != LINEAR_INTERLEAVED)
         backward_init(&part->backward, arena);
     part->transform = transform_scratch(work->transform, block, arena);
     part->transform.ahead = &part->backward.fetched;
-    if (work->mode == LINEAR_ROWS)
-        return;
-    if (work->transform->through_factors) {
-        sum->K = arena_doubles(arena, R * dk, m);
-        sum->Q = arena_doubles(arena, R * dz, m);
-    } else {
-        sum->W = arena_doubles(arena, R * dk, dz);
-    }
 }
 
 void linear_init(struct linear_work *work, enum linear_mode mode, const struct objective *objective,

@@ -3,7 +3,11 @@
  * log-scale it has seen so far.
  *
  *     dL/dW = -1/M P^T Z with p_q e^log_scale_q = -l'(u_q) X_q^T (diag(s) - s s^T) g_q
- *     dL/dv =  1/M sum_q l'(u_q) y_q o_q, of a head that is trained */
+ *     dL/dv =  1/M sum_q l'(u_q) y_q o_q, of a head that is trained
+ *
+ * Earns 5.7x at n,T,d = 1024,2,16 and 3.5x at 512,64,128 beside training/general, 2.4x at 1024,64,128 while v is
+ * trained.
+ */
 #ifndef TRAINING_LINEAR_H
 #define TRAINING_LINEAR_H
 

@@ -32,10 +32,6 @@ struct objective_work {
 void objective_init(struct objective_work *work, const struct objective *objective, const struct weights *at,
                     struct threads *threads, struct arena *arena);
 
-/* Room for a gradient. */
-void objective_init_gradient(struct gradient *gradient, const struct objective *objective, const struct weights *at,
-                             struct arena *arena);
-
 /* Loss and gradient at the weights; STATUS_DONE, STATUS_NOT_FINITE (then the gradient means nothing), or
  * STATUS_INTERRUPTED when the head's function has failed. */
 int objective_gradient(struct gradient *gradient, struct objective_work *work);

@@ -120,7 +120,7 @@ int regularization_path_point(struct path_answer *answer, const struct objective
     s.size = w->dk * w->dz;
     s.at = (struct weights){.form = FORM_MATRIX, .runs = 1, .heads = 1, .W = s.W};
     objective_init(&s.work, objective, &s.at, NULL, arena);
-    objective_init_gradient(&s.gradient, objective, &s.at, arena);
+    transform_init_gradient(&s.gradient, &s.at, w, 0, arena);
     excess_init(&s.excess, w, arena);
     int status = arena->failed ? STATUS_NO_MEMORY : project(s.W, &s);
     if (status != STATUS_DONE)

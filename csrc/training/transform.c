@@ -61,6 +61,27 @@ struct transform_scratch transform_scratch(const struct transform *transform, pt
                                       .packed = arena_doubles(arena, gemm_packed(m, queries), 1)};
 }
 
+void transform_init_gradient(struct gradient *gradient, const struct weights *at, const struct windows *w, int factors,
+                             struct arena *arena)
+{
+    ptrdiff_t R = at->runs, N = R * at->heads;
+    *gradient = (struct gradient){0};
+    if (factors) {
+        gradient->K = arena_doubles(arena, N * w->dk, at->m);
+        gradient->Q = arena_doubles(arena, N * w->dz, at->m);
+    } else {
+        gradient->W = arena_doubles(arena, N * w->dk, w->dz);
+    }
+    if (at->form == FORM_SPAN) {
+        gradient->span = arena_doubles(arena, 2 * R * w->n_queries, w->dk);
+        gradient->norm = arena_doubles(arena, R, 1);
+    }
+    if (at->head == HEAD_IS_TRAINED)
+        gradient->v = arena_doubles(arena, R, at->n_v);
+    gradient->log_scale = arena_doubles(arena, N, 1);
+    ARENA_DOUBLES(arena, R, 1, &gradient->log_scale_v, &gradient->loss);
+}
+
 void transform_multiply(double *W, const struct weights *at, const struct windows *w, ptrdiff_t n, double *packed)
 {
     gemm_pack_transposed(packed, at->Q + n * w->dz * at->m, at->m, w->dz, at->m);

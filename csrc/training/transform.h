@@ -5,6 +5,8 @@
  *     through W:        U = Z W^T,                dL/dW = P^T Z;  dL/dK = dL/dW Q,  dL/dQ = dL/dW^T K
  *     through factors:  B = Z Q,  U = B K^T,      dL/dK = P^T B,  dL/dQ = Z^T (P K)
  *
+ * Through factors earns 2.0x at n,T,d = 256,32,256 with m = 32, through W 3.5x at 1024,2,16 with m = 16.
+ *
  * The rows of a query under a group of matrices, all runs or all attention heads of a run, lie side by side. */
 #ifndef TRAINING_TRANSFORM_H
 #define TRAINING_TRANSFORM_H
@@ -39,6 +41,10 @@ void transform_init(struct transform *transform, const struct windows *w, const 
                     double besides, struct arena *arena);
 
 struct transform_scratch transform_scratch(const struct transform *transform, ptrdiff_t queries, struct arena *arena);
+
+/* Room for a gradient: of K and Q, or of W. */
+void transform_init_gradient(struct gradient *gradient, const struct weights *at, const struct windows *w, int factors,
+                             struct arena *arena);
 
 /* W [dk,dz] <- K Q^T of number n; packed: scratch of gemm_packed(dz, m). */
 void transform_multiply(double *W, const struct weights *at, const struct windows *w, ptrdiff_t n, double *packed);
