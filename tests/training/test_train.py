@@ -24,7 +24,7 @@ def problem_of(case, loss="logistic"):
 def assert_same_run(a, b):
     """Bit for bit."""
     assert a.status == b.status
-    for name in ("W", "K", "Q", "steps", "weights", "loss", "norm", "log_grad_norm"):
+    for name in ("W", "K", "Q", "steps", "weights", "loss", "norm", "log_grad_norm", "half_squares"):
         np.testing.assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name)
 
 
