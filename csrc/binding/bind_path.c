@@ -6,18 +6,6 @@
 #include "binding/bind_objective.h"
 #include "training/regularization_path.h"
 
-static int simplex(struct bind_call *call)
-{
-    ptrdiff_t n = call->size['n'];
-    double *scratch = arena_doubles(&call->arena, n, 1);
-    if (call->arena.failed)
-        return STATUS_NO_MEMORY;
-    memcpy(call->out[0].data, call->in[0].data, (size_t)n * sizeof(double));
-    if (n > 0)
-        projection_simplex(call->out[0].data, n, call->in[1].number, scratch);
-    return STATUS_DONE;
-}
-
 static int ball(struct bind_call *call)
 {
     ptrdiff_t m = call->size['m'], n = call->size['n'];
@@ -51,7 +39,6 @@ static int path_point(struct bind_call *call)
 }
 
 struct bind_entry bind_path_table[] = {
-    BIND(projection_simplex, simplex, "double x[n], number total -> double[n]"),
     BIND(projection_ball, ball, "double W[m,n], ball, number radius -> double[m,n]"),
     BIND(regularization_path_point, path_point,
          "objective, double& W[k,z], ball, number radius, number tol, int max_iter -> int status, number log_excess, "

@@ -9,29 +9,18 @@
 void excess_init(struct excess_work *work, const struct windows *w, struct arena *arena)
 {
     work->U = arena_doubles(arena, w->n_queries, w->dk);
-    ARENA_DOUBLES(arena, w->longest, 1, &work->l, &work->e);
+    ARENA_DOUBLES(arena, w->longest, 1, &work->l, &work->c, &work->prob);
     work->keys = arena_doubles(arena, windows_scratch(w), 1);
 }
 
-/* e_q = sum_t prob_t (best - score_t) >= 0 as mantissa and logarithm of its scale. */
-static double shortfall(double *shift, const double *l, const double *score, double best, double *e, ptrdiff_t T)
+/* e_q = sum_t prob_t (best - score_t) >= 0 as mantissa and logarithm of its scale.  Where the token on top is one of
+ * the best nothing cancels in its lift; where it is not, its own term is a T-th part of the difference or more. */
+static double shortfall(double *shift, const double *l, const double *score, double best,
+                        const struct excess_work *work, ptrdiff_t T)
 {
-    ptrdiff_t top = softmax_top(l, T);
-    double largest = -INFINITY, Z = 0, sum = 0;
-    *shift = 0;
-    if (!isfinite(l[top]))
-        return NAN;
-    for (ptrdiff_t t = 0; t < T; ++t) {
-        Z += exp(l[t] - l[top]);
-        e[t] = best > score[t] ? l[t] - l[top] + log(best - score[t]) : -INFINITY;
-        largest = fmax(largest, e[t]);
-    }
-    *shift = largest;
-    if (largest == -INFINITY)
-        return 0;
-    for (ptrdiff_t t = 0; t < T; ++t)
-        sum += exp(e[t] - largest);
-    return sum / Z;
+    struct softmax s = softmax_backward(work->c, work->prob, l, score, T);
+    *shift = s.score < best ? 0 : s.shift;
+    return s.score < best ? best - s.score - s.lift * exp(s.shift) : -s.lift;
 }
 
 double excess_log(const struct objective *objective, const double *W, const double *U, const struct excess_work *work)
@@ -48,7 +37,7 @@ double excess_log(const struct objective *objective, const double *W, const doub
         for (ptrdiff_t t = 1; t < T; ++t)
             best = fmax(best, score[t]);
         matrix_times_vector(work->l, X, U + q * w->dk, T, w->dk);
-        double mantissa = shortfall(&shift, work->l, score, best, work->e, T);
+        double mantissa = shortfall(&shift, work->l, score, best, work, T);
         double value = loss_log_excess(objective->loss, best, mantissa, shift);
         if (isnan(value)) /* logits beyond double precision */
             return NAN;

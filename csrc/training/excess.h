@@ -8,7 +8,7 @@
 struct arena;
 
 struct excess_work {
-    double *U, *l, *e, *keys; /* (M, dk), (longest), (longest), scratch of windows_keys */
+    double *U, *l, *c, *prob, *keys; /* (M, dk), (longest) each, scratch of windows_keys */
 };
 
 void excess_init(struct excess_work *work, const struct windows *w, struct arena *arena);

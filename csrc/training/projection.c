@@ -1,25 +1,17 @@
-/* The simplex:         x <- max(x - theta, 0) with theta such that the sum is right (sort, then one pass).
- * The Frobenius ball:  W <- W min(1, radius / ||W||_F).
- * The nuclear ball:    W = U diag(s) V <- U diag(max(s - theta, 0)) V when sum s > radius: the norm depends on the
- *                      singular values alone, so they are projected onto the simplex and the factors stay.
+/* The Frobenius ball:  W <- W min(1, radius / ||W||_F).
+ * The nuclear ball:    W = U diag(s) V <- U diag(max(s - theta, 0)) V when sum s > radius, theta such that the sum is
+ *                      right: the norm depends on the singular values alone, so they are projected onto the simplex
+ *                      and the factors stay.
  * Held, Wolfe, Crowder, "Validation of subgradient optimization", 1974; Duchi et al., 2008. */
 #include "training/projection.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/arena.h"
 #include "base/status.h"
 #include "linalg/blas.h"
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
-
-static int descending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x < y) - (x > y);
-}
 
 /* theta of the simplex for x sorted descending: with k positive entries left it is (sum of the first k - total) / k,
  * and k is the largest count whose last entry exceeds its own theta.  Sums run over x_i - x_0, so that entries far
@@ -37,19 +29,6 @@ static double threshold(const double *x, ptrdiff_t n, double total)
     return x[0] + theta;
 }
 
-static void shrink(double *x, ptrdiff_t n, double theta)
-{
-    for (ptrdiff_t i = 0; i < n; ++i)
-        x[i] = x[i] > theta ? x[i] - theta : 0;
-}
-
-void projection_simplex(double *x, ptrdiff_t n, double total, double *scratch)
-{
-    memcpy(scratch, x, (size_t)n * sizeof(double));
-    qsort(scratch, (size_t)n, sizeof(double), descending);
-    shrink(x, n, threshold(scratch, n, total));
-}
-
 static int nuclear(double *W, ptrdiff_t m, ptrdiff_t n, double radius, struct arena *arena)
 {
     ptrdiff_t k = m < n ? m : n;
@@ -64,10 +43,10 @@ static int nuclear(double *W, ptrdiff_t m, ptrdiff_t n, double radius, struct ar
         sum += s[i];
     if (sum <= radius)
         return STATUS_DONE;
-    shrink(s, k, threshold(s, k, radius));
+    double theta = threshold(s, k, radius);
     for (ptrdiff_t i = 0; i < m; ++i)
         for (ptrdiff_t j = 0; j < k; ++j)
-            U[i * k + j] *= s[j];
+            U[i * k + j] *= fmax(s[j] - theta, 0);
     matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, m, n, k, 1, U, k, V, n, 0, W, n);
     return STATUS_DONE;
 }
