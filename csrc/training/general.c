@@ -104,14 +104,15 @@ static void attend_backward(void *context, ptrdiff_t first, ptrdiff_t last, int 
                 for (ptrdiff_t t = 0; t < T; ++t)
                     scratch->score[t] = output->y[q] * (V != NULL ? scratch->score[t] : g[t]);
             }
-            double *c = work->logit_c != NULL ? work->logit_c + h * windows_entries(w) + w->indptr[q] : scratch->c;
+            ptrdiff_t n = work->run * output->heads + h;
+            double *c = work->scale != NULL ? work->delta + n * windows_entries(w) + w->indptr[q] : scratch->c;
             struct softmax s = softmax_backward(c, scratch->weight, logit, scratch->score, T);
             if (X != NULL)
                 matrix_weighted_differences(p, X, 0, c, s.top, T, w->dk, NULL);
             else
                 memcpy(p, c, (size_t)T * sizeof(double));
-            if (work->top != NULL)
-                work->top[h * M + q] = s.top;
+            if (work->scale != NULL)
+                work->top[n * M + q] = s.top;
             int nothing = zero_query || vector_is_zero(p, w->dk);
             work->log_scale[h * M + q] = nothing ? -INFINITY : s.shift + work->log_slope[q];
         }
@@ -151,18 +152,6 @@ static int forward(double *loss, struct general_work *work, ptrdiff_t r)
     return STATUS_DONE;
 }
 
-/* dL/dW, or dL/dK and dL/dQ, of every attention head of run r. */
-static void backward(struct gradient *gradient, struct general_work *work, ptrdiff_t r)
-{
-    ptrdiff_t M = work->objective->w->n_queries, H = work->at->heads, dk = work->objective->w->dk;
-    struct gradient target = transform_target(work->transform, gradient);
-    threads_for(work->threads, M, attention_cost(work), attend_backward, work);
-    for (ptrdiff_t h = 0; h < H; ++h)
-        gradient->log_scale[r * H + h] = transform_common_scale(work->P + h * dk, H * dk, work->log_scale + h * M, M,
-                                                                dk);
-    transform_adjoint(&target, work->P, &work->block, work->transform, r, 0, M, 0);
-}
-
 /* dL/dv_r = 1/M sum_q l'(u_q) y_q d head(o_q)/dv, from what forward() leaves. */
 static void head_backward(struct gradient *gradient, struct general_work *work, ptrdiff_t r)
 {
@@ -177,45 +166,31 @@ static void head_backward(struct gradient *gradient, struct general_work *work, 
     gradient->log_scale_v[r] = scale > -INFINITY ? scale : 0;
 }
 
-int general_gradient(struct gradient *gradient, struct general_work *work)
+/* dL/dW, or dL/dK and dL/dQ, of every attention head of run r, and dL/dv. */
+static void backward(struct gradient *gradient, struct general_work *work, ptrdiff_t r)
 {
-    transform_prepare(work->transform);
-    for (ptrdiff_t r = 0; r < work->at->runs; ++r) {
-        int status = forward(&gradient->loss[r], work, r);
-        if (status != STATUS_DONE)
-            return status;
-        backward(gradient, work, r);
-        if (work->at->head == HEAD_IS_TRAINED)
-            head_backward(gradient, work, r);
-    }
-    return STATUS_DONE;
+    ptrdiff_t M = work->objective->w->n_queries, H = work->at->heads, dk = work->objective->w->dk;
+    struct gradient target = transform_target(work->transform, gradient);
+    work->run = r;
+    threads_for(work->threads, M, attention_cost(work), attend_backward, work);
+    if (work->scale != NULL)
+        memcpy(work->scale + r * H * M, work->log_scale, (size_t)(H * M) * sizeof(double));
+    for (ptrdiff_t h = 0; h < H; ++h)
+        gradient->log_scale[r * H + h] = transform_common_scale(work->P + h * dk, H * dk, work->log_scale + h * M, M,
+                                                                dk);
+    transform_adjoint(&target, work->P, &work->block, work->transform, r, 0, M, 0);
+    if (work->at->head == HEAD_IS_TRAINED)
+        head_backward(gradient, work, r);
 }
 
-int general_multipliers(double *c, ptrdiff_t *top, double *scale, struct general_work *work)
+int general_gradient(struct gradient *gradient, struct general_work *work, int loss_alone)
 {
-    const struct windows *w = work->objective->w;
-    ptrdiff_t H = work->at->heads, M = w->n_queries;
     int status = STATUS_DONE;
-    double loss;
     transform_prepare(work->transform);
     for (ptrdiff_t r = 0; status == STATUS_DONE && r < work->at->runs; ++r) {
-        work->logit_c = c + r * H * windows_entries(w);
-        work->top = top + r * H * M;
-        if ((status = forward(&loss, work, r)) != STATUS_DONE)
-            break;
-        threads_for(work->threads, M, attention_cost(work), attend_backward, work);
-        memcpy(scale + r * H * M, work->log_scale, (size_t)(H * M) * sizeof(double));
-        if (!isfinite(loss))
-            status = STATUS_NOT_FINITE;
-    }
-    return status;
-}
-
-int general_loss(struct gradient *gradient, struct general_work *work)
-{
-    int status = STATUS_DONE;
-    transform_prepare(work->transform);
-    for (ptrdiff_t r = 0; status == STATUS_DONE && r < work->at->runs; ++r)
         status = forward(&gradient->loss[r], work, r);
+        if (status == STATUS_DONE && !loss_alone)
+            backward(gradient, work, r);
+    }
     return status;
 }

@@ -42,8 +42,9 @@ struct general_work {
     double *O, *gradient, *hidden;   /* (M, head.d), (M, head.d), (M, head.hidden) */
     double *value, *log_slope;       /* (M) */
     double *c;                       /* (M) of a head that is trained: dL/dvalue_q on a common scale */
-    double *logit_c;                 /* (H, entries) du_q/dlogit e^-scale of general_multipliers, else NULL, and then */
-    ptrdiff_t *top;                  /* (H, M) the token with the largest logit */
+    ptrdiff_t run;                   /* at hand */
+    double *delta, *scale;           /* (R H, entries), (R H, M): dL/dlogit = -delta e^scale / M; or NULL, and then */
+    ptrdiff_t *top;                  /* (R H, M) the token with the largest logit */
 };
 
 /* All arguments must outlive the work; `threads` may be NULL: one thread. */
@@ -51,16 +52,8 @@ void general_init(struct general_work *work, const struct objective *objective, 
                   struct transform *transform, struct threads *threads, struct arena *arena);
 
 /* Losses and gradients of every run: of W, or of K and Q through factors, and of a head that is trained, with their
- * scales (-inf where no query adds anything to a matrix).  STATUS_DONE, or STATUS_INTERRUPTED when the head's function
- * has failed. */
-int general_gradient(struct gradient *gradient, struct general_work *work);
-
-/* du_q/dlogit_qt = c_qt exp(scale_q - log_slope_q) of every run and attention head, c (R H, entries), and the token
- * with the largest logit, top (R H, M); dL/dlogit_qt = -c_qt exp(scale_q) / M, scale (R H, M), -inf where a query adds
- * nothing to dL/dW.  As general_gradient otherwise, which gives P on the way. */
-int general_multipliers(double *c, ptrdiff_t *top, double *scale, struct general_work *work);
-
-/* The losses alone. */
-int general_loss(struct gradient *gradient, struct general_work *work);
+ * scales (-inf where no query adds anything to a matrix); or the losses alone.  STATUS_DONE, or STATUS_INTERRUPTED when
+ * the head's function has failed. */
+int general_gradient(struct gradient *gradient, struct general_work *work, int loss_alone);
 
 #endif

@@ -228,15 +228,32 @@ static void add_block(struct linear_accumulator *part, const struct linear_work 
     part->used = 1;
 }
 
+/* Keeps the rows of queries first .. last-1, a block at most. */
+static void keep_rows(struct linear_accumulator *part, const struct linear_work *work, ptrdiff_t first, ptrdiff_t last)
+{
+    ptrdiff_t R = work->at->runs, M = work->objective->w->n_queries, dk = work->objective->w->dk;
+    make_rows(part, work, first, last);
+    for (ptrdiff_t i = 0; i < (last - first) * R; ++i) {
+        ptrdiff_t r = i % R, q = first + i / R;
+        if (work->P != NULL)
+            memcpy(work->P + ((2 * r + 1) * M + q) * dk, part->rows.P + i * dk, (size_t)dk * sizeof(double));
+        work->log_scale[r * M + q] = part->log_scale[i] + part->rows.shift[i] + part->log_slope[i];
+        part->sum.loss[r] += part->value[i];
+    }
+    part->used = 1;
+}
+
 /* Queries in units of `unit`. */
 static void add_blocks(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
 {
+    static void (*const add[])(struct linear_accumulator *, const struct linear_work *, ptrdiff_t, ptrdiff_t) = {
+        [LINEAR_BLOCKS] = add_block, [LINEAR_INTERLEAVED] = add_interleaved, [LINEAR_ROWS] = keep_rows};
     const struct linear_work *work = context;
-    void (*add)(struct linear_accumulator *, const struct linear_work *, ptrdiff_t,
-                ptrdiff_t) = work->mode == LINEAR_INTERLEAVED ? add_interleaved : add_block;
     ptrdiff_t M = work->objective->w->n_queries, end = to * work->unit < M ? to * work->unit : M;
-    for (ptrdiff_t first = from * work->unit; first < end; first += work->block)
-        add(&work->accumulators[worker], work, first, first + work->block < end ? first + work->block : end);
+    for (ptrdiff_t first = from * work->unit, last; first < end; first = last) {
+        last = first + work->block < end ? first + work->block : end;
+        add[work->mode](&work->accumulators[worker], work, first, last);
+    }
 }
 
 /* total += part, on the larger of their scales. */
@@ -246,6 +263,7 @@ static void add_sum(struct gradient *total, struct gradient *part, const struct 
     struct piece to[3], from[3];
     int pieces = pieces_of(to, total, work) + (work->at->head == HEAD_IS_TRAINED);
     pieces_of(from, part, work);
+    pieces = work->mode == LINEAR_ROWS ? 0 : pieces;
     for (int i = 0; i < pieces; ++i)
         for (ptrdiff_t r = 0, n = from[i].n; r < R; ++r) {
             double scale = fmax(to[i].scale[r], from[i].scale[r]);
@@ -287,43 +305,5 @@ void linear_gradient(struct gradient *gradient, struct linear_work *work)
     for (ptrdiff_t r = 0; r < work->at->runs; ++r) {
         total->loss[r] /= (double)M;
         total->log_scale_v[r] = total->log_scale_v[r] > -INFINITY ? total->log_scale_v[r] : 0;
-    }
-}
-
-/* What linear_rows asks for. */
-struct rows {
-    struct linear_work *work;
-    double *P, *log_scale;
-};
-
-static void keep_rows(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
-{
-    const struct rows *out = context;
-    struct linear_work *work = out->work;
-    struct linear_accumulator *part = &work->accumulators[worker];
-    ptrdiff_t R = work->at->runs, M = work->objective->w->n_queries, dk = work->objective->w->dk;
-    for (ptrdiff_t first = from, last; first < to; first = last) {
-        last = first + work->block < to ? first + work->block : to;
-        make_rows(part, work, first, last);
-        for (ptrdiff_t i = 0; i < (last - first) * R; ++i) {
-            ptrdiff_t r = i % R, q = first + i / R;
-            if (out->P != NULL)
-                memcpy(out->P + ((2 * r + 1) * M + q) * dk, part->rows.P + i * dk, (size_t)dk * sizeof(double));
-            out->log_scale[r * M + q] = part->log_scale[i] + part->rows.shift[i] + part->log_slope[i];
-            part->sum.loss[r] += part->value[i];
-        }
-    }
-}
-
-void linear_rows(double *P, double *log_scale, double *loss, struct linear_work *work)
-{
-    struct rows rows = {work, P, log_scale};
-    clear(work);
-    transform_prepare(work->transform);
-    threads_for(work->threads, work->objective->w->n_queries, INFINITY, keep_rows, &rows);
-    for (ptrdiff_t r = 0; r < work->at->runs; ++r) {
-        loss[r] = 0;
-        for (int i = 0; i < work->n_accumulators; ++i)
-            loss[r] += work->accumulators[i].sum.loss[r] / (double)work->objective->w->n_queries;
     }
 }

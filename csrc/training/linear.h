@@ -32,7 +32,7 @@ struct linear_accumulator {
 enum linear_mode {
     LINEAR_BLOCKS,      /* queries in blocks */
     LINEAR_INTERLEAVED, /* the same, eight short windows at a time (attention/interleaved.h), through W */
-    LINEAR_ROWS         /* rows of P alone */
+    LINEAR_ROWS         /* rows of P and their scales, -inf where a query adds nothing, and the losses; no sum */
 };
 
 struct linear_work {
@@ -46,6 +46,7 @@ struct linear_work {
     double *idle;              /* (M, padded): -inf of a query that is zero, else 0 */
     struct backward_head head; /* that is trained */
     ptrdiff_t block, unit;     /* queries that go together, and of which the first is a multiple */
+    double *P, *log_scale;     /* LINEAR_ROWS: (R, 2, M, dk), of which the second half is written, or NULL; (R, M) */
     struct linear_accumulator *accumulators;
     int n_accumulators;
 };
@@ -57,9 +58,5 @@ void linear_init(struct linear_work *work, enum linear_mode mode, const struct o
 /* Losses and gradients of every run: of W, or of K and Q through factors, and of a head that is trained, with their
  * scales (-inf where no query adds anything to a matrix). */
 void linear_gradient(struct gradient *gradient, struct linear_work *work);
-
-/* Of all queries under every run: log_scale (R, M) of their rows of P, -inf where a query adds nothing; the rows
- * themselves, P (R, 2, M, dk), into the second half of each run, or NULL; and the mean losses (R). */
-void linear_rows(double *P, double *log_scale, double *loss, struct linear_work *work);
 
 #endif

@@ -12,19 +12,21 @@ static int of_linear(struct multipliers *out, double *scale, const struct object
 {
     struct linear_work work;
     struct transform transform;
-    double *loss = arena_doubles(arena, at->runs, 1);
+    struct gradient gradient;
     int status = STATUS_DONE;
     transform_init(&transform, objective->w, at, at->runs, 0, arena);
     linear_init(&work, LINEAR_ROWS, objective, at, &transform, threads, arena);
+    transform_init_gradient(&gradient, at, objective->w, at->form == FORM_FACTORS, arena);
     if (arena->failed)
         return STATUS_NO_MEMORY;
+    work.log_scale = scale;
     for (int i = 0; i < work.n_accumulators; ++i) {
         work.accumulators[i].rows.c = out->delta;
         work.accumulators[i].rows.top = out->top;
     }
-    linear_rows(NULL, scale, loss, &work);
+    linear_gradient(&gradient, &work);
     for (ptrdiff_t r = 0; r < at->runs; ++r)
-        status = isfinite(loss[r]) ? status : STATUS_NOT_FINITE;
+        status = isfinite(gradient.loss[r]) ? status : STATUS_NOT_FINITE;
     return status;
 }
 
@@ -32,8 +34,13 @@ static int of_general(struct multipliers *out, double *scale, const struct objec
                       const struct weights *at, struct threads *threads, struct arena *arena)
 {
     struct objective_work work;
+    struct gradient gradient;
     objective_init(&work, objective, at, threads, arena);
-    return arena->failed ? STATUS_NO_MEMORY : general_multipliers(out->delta, out->top, scale, &work.general);
+    transform_init_gradient(&gradient, at, objective->w, at->form == FORM_FACTORS, arena);
+    work.general.delta = out->delta;
+    work.general.top = out->top;
+    work.general.scale = scale;
+    return arena->failed ? STATUS_NO_MEMORY : objective_gradient(&gradient, &work);
 }
 
 /* delta of one matrix from c, with dL/dlogit = -c exp(scale_q) / M: on a common scale, the largest 1. */

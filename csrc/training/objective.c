@@ -33,7 +33,7 @@ void objective_init(struct objective_work *work, const struct objective *objecti
     }
 }
 
-static int evaluate(struct gradient *gradient, struct objective_work *work)
+static int evaluate(struct gradient *gradient, struct objective_work *work, int loss_alone)
 {
     switch (work->evaluator) {
     case EVALUATOR_LINEAR:
@@ -43,7 +43,7 @@ static int evaluate(struct gradient *gradient, struct objective_work *work)
         query_span_gradient(gradient, &work->query_span);
         break;
     case EVALUATOR_GENERAL:
-        return general_gradient(gradient, &work->general);
+        return general_gradient(gradient, &work->general, loss_alone);
     }
     return STATUS_DONE;
 }
@@ -67,7 +67,7 @@ static void add_ridge(struct gradient *gradient, const struct objective_work *wo
 int objective_gradient(struct gradient *gradient, struct objective_work *work)
 {
     const struct weights *at = work->at;
-    int status = evaluate(gradient, work);
+    int status = evaluate(gradient, work, 0);
     if (status != STATUS_DONE)
         return status;
     for (ptrdiff_t r = 0; r < at->runs; ++r)
@@ -87,5 +87,5 @@ int objective_gradient(struct gradient *gradient, struct objective_work *work)
 
 int objective_loss(struct gradient *gradient, struct objective_work *work)
 {
-    return work->evaluator == EVALUATOR_GENERAL ? general_loss(gradient, &work->general) : evaluate(gradient, work);
+    return evaluate(gradient, work, 1);
 }

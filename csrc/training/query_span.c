@@ -22,8 +22,8 @@ void query_span_init(struct query_span_work *work, const struct objective *objec
     ptrdiff_t M = w->n_queries;
     work->gram = arena_doubles(arena, M, M);
     work->packed = arena_doubles(arena, gemm_packed(w->dk, M), at->runs);
-    work->log_scale = arena_doubles(arena, M, at->runs);
     linear_init(&work->linear, LINEAR_ROWS, objective, at, transform, threads, arena);
+    work->linear.log_scale = arena_doubles(arena, M, at->runs);
     if (!arena->failed)
         matrix_rows_times_rows(work->gram, w->queries, w->queries, M, M, w->dz);
 }
@@ -58,10 +58,11 @@ void query_span_gradient(struct gradient *gradient, struct query_span_work *work
     const struct windows *w = work->linear.objective->w;
     ptrdiff_t R = work->linear.at->runs, M = w->n_queries, dk = w->dk;
     work->P = gradient->span;
-    linear_rows(work->P, work->log_scale, gradient->loss, &work->linear);
+    work->linear.P = gradient->span;
+    linear_gradient(gradient, &work->linear);
     for (ptrdiff_t r = 0; r < R; ++r) {
         double *P = work->P + (2 * r + 1) * M * dk;
-        gradient->log_scale[r] = transform_common_scale(P, dk, work->log_scale + r * M, M, dk);
+        gradient->log_scale[r] = transform_common_scale(P, dk, work->linear.log_scale + r * M, M, dk);
         gemm_pack(work->packed + r * gemm_packed(dk, M), P, dk, dk, M);
     }
     threads_for(work->linear.threads, M, (double)(M * M * dk * R), multiply_by_gram, work);
