@@ -246,14 +246,14 @@ static void keep_rows(struct linear_accumulator *part, const struct linear_work 
 /* Queries in units of `unit`. */
 static void add_blocks(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
 {
-    static void (*const add[])(struct linear_accumulator *, const struct linear_work *, ptrdiff_t, ptrdiff_t) = {
-        [LINEAR_BLOCKS] = add_block, [LINEAR_INTERLEAVED] = add_interleaved, [LINEAR_ROWS] = keep_rows};
     const struct linear_work *work = context;
+    void (*add)(struct linear_accumulator *, const struct linear_work *, ptrdiff_t,
+                ptrdiff_t) = work->mode == LINEAR_ROWS          ? keep_rows
+                             : work->mode == LINEAR_INTERLEAVED ? add_interleaved
+                                                                : add_block;
     ptrdiff_t M = work->objective->w->n_queries, end = to * work->unit < M ? to * work->unit : M;
-    for (ptrdiff_t first = from * work->unit, last; first < end; first = last) {
-        last = first + work->block < end ? first + work->block : end;
-        add[work->mode](&work->accumulators[worker], work, first, last);
-    }
+    for (ptrdiff_t first = from * work->unit; first < end; first += work->block)
+        add(&work->accumulators[worker], work, first, first + work->block < end ? first + work->block : end);
 }
 
 /* total += part, on the larger of their scales. */
