@@ -209,18 +209,11 @@ static int index_of(struct bind_call *call)
     return STATUS_DONE;
 }
 
-static int entries(struct bind_call *call)
-{
-    call->out[0].integer = windows_entries(call->w);
-    return STATUS_DONE;
-}
-
 struct bind_entry bind_data_table[] = {
     BIND(windows, windows, "tokens keys[N,k]?, double queries[M,z], index start[M], index stop[M] -> object"),
     /* windows, keys, queries, the largest number of each, and how many entries */
     BIND(plain_windows, plain_windows, "object X, object Z, int causal -> object"),
     BIND(index, index_of, "windows -> object"),
-    BIND(entries, entries, "windows -> int"),
     /* its largest number without sign, not finite when one is not; None unless it is an array of float64 or float32 as
      * C reads it */
     BIND(largest, largest, "object array -> object"),

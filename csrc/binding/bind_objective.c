@@ -34,22 +34,19 @@ const struct objective *bind_objective(ptrdiff_t *heads, PyObject *capsule)
     return &holder->objective;
 }
 
-int bind_head(struct head *head, ptrdiff_t d, ptrdiff_t M, const struct bind_value *given)
+int bind_head(struct head *head, ptrdiff_t d, ptrdiff_t M, const struct bind_value *given, const ptrdiff_t *size)
 {
     const struct bind_value *v = &given[1], *a = &given[2];
     *head = (struct head){.kind = (enum head_kind)given[0].integer, .d = d, .v = v->data, .lam = given[3].number};
     if (head->kind == HEAD_CALL || v->data == NULL)
         return head->kind == HEAD_CALL;
-    PyArrayObject *array = (PyArrayObject *)v->object;
-    int shared = PyArray_NDIM(array) == 1;
-    ptrdiff_t rows = PyArray_DIM(array, 0), last = shared ? rows : PyArray_DIM(array, 1);
     if (head->kind != HEAD_MLP) {
-        head->v_stride = shared ? 0 : d;
-        return last == d && (shared || rows == M);
+        head->v_stride = size['i'] == 1 ? 0 : d;
+        return size['j'] == d && (size['i'] == 1 || size['i'] == M);
     }
     head->a = a->data;
-    head->hidden = last;
-    return a->data != NULL && !shared && rows == d && PyArray_DIM((PyArrayObject *)a->object, 0) == last;
+    head->hidden = size['j'];
+    return a->data != NULL && size['i'] == d && size['h'] == size['j'];
 }
 
 /* The objective; NULL, or what is wrong with the arguments.  With scores: a linear head on one attention head, which
@@ -82,7 +79,7 @@ static const char *fill(struct holder *holder, const struct bind_call *call)
     holder->objective.output = output;
     if (in[HEAD].integer < 0 || output->y == NULL || (output->values == NULL && !windows_identity(w)))
         return "the general output head goes with values and labels";
-    return bind_head(&output->head, concatenate ? H * dv : dv, w->n_queries, in + HEAD)
+    return bind_head(&output->head, concatenate ? H * dv : dv, w->n_queries, in + HEAD, call->size)
                ? NULL
                : "the head's parameters do not fit the values";
 }
@@ -281,7 +278,7 @@ static int bounds_of_loss(struct bind_call *call)
 
 struct bind_entry bind_objective_table[] = {
     BIND(objective, objective,
-         "windows, loss loss?, double scores[E]?, double values[N,v]?, double y[M]?, head kind?, double v[?i,j]?, "
+         "windows, loss loss?, double scores[E]?, double values[N,v]?, double y[M]?, head kind?, double v[1i,j]?, "
          "double a[h]?, number lam, int H, int concatenate -> object"),
     BIND(loss, loss, ONE_POINT " -> number"),
     BIND(loss_and_grad, loss_and_grad,

@@ -26,8 +26,8 @@ int bind_problem(struct bind_problem *problem, struct bind_call *call, PyObject 
  * others; the first axis goes over runs and, within a run, attention heads.  Nonzero: refused. */
 int bind_weights(struct weights *weights, struct bind_call *call, int first);
 
-/* The head for vectors of length d and M queries, from the arguments kind, v [?*,*], a [*] and lam; whether they fit. A
- * head that Python evaluates has no function yet. */
-int bind_head(struct head *head, ptrdiff_t d, ptrdiff_t M, const struct bind_value *given);
+/* The head for vectors of length d and M queries, from the arguments kind, v [1i,j], a [h] and lam with these lengths;
+ * whether they fit. A head that Python evaluates has no function yet. */
+int bind_head(struct head *head, ptrdiff_t d, ptrdiff_t M, const struct bind_value *given, const ptrdiff_t *size);
 
 #endif

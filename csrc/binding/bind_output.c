@@ -6,7 +6,7 @@ enum { O = 4, C }; /* after the head */
 /* A head by itself, to be evaluated at attended vectors O (M, d), and its scratch. */
 static int prepare(struct head *head, double **hidden, struct bind_call *call)
 {
-    if (!bind_head(head, call->size['d'], call->size['M'], call->in) || head->kind == HEAD_CALL)
+    if (!bind_head(head, call->size['d'], call->size['M'], call->in, call->size) || head->kind == HEAD_CALL)
         return bind_refuse(call, "the parameters are not those of a head of vectors as long as these");
     *hidden = arena_doubles(&call->arena, call->size['M'], head->hidden);
     return call->arena.failed ? STATUS_NO_MEMORY : STATUS_DONE;
@@ -37,10 +37,10 @@ static int parameters(struct bind_call *call)
 struct bind_entry bind_output_table[] = {
     BIND(
         head, head,
-        "head kind, double v[?i,j]?, double a[h]?, number lam, double o[M,d] -> double value[M], double gradient[M,d]"),
+        "head kind, double v[1i,j]?, double a[h]?, number lam, double o[M,d] -> double value[M], double gradient[M,d]"),
     /* of sum_q c_q head(o_q) */
     BIND(head_parameters, parameters,
-         "head kind, double v[?i,j]?, double a[h]?, number lam, double o[M,d], double c[M] -> double dv[?i,j], "
+         "head kind, double v[1i,j]?, double a[h]?, number lam, double o[M,d], double c[M] -> double dv[1i,j], "
          "double da[h], number dlam"),
     {.function = NULL},
 };

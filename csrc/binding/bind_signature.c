@@ -86,23 +86,11 @@ static ptrdiff_t known(const struct bind_call *call, const char **text, unsigned
     return product;
 }
 
-/* The text after the first length of a shape that may be missing and does not fit this number of axes. */
-static int axes_of(const char **shape, int ndim)
-{
-    int axes = 1, may_miss = **shape == '?';
-    *shape += may_miss;
-    for (const char *at = *shape; *at != ']'; ++at)
-        axes += *at == ',';
-    if (may_miss && ndim == axes - 1) {
-        *shape = strchr(*shape, ',') + 1;
-        --axes;
-    }
-    return axes;
-}
-
 static int shape_fits(struct bind_call *call, PyArrayObject *array, const char *shape)
 {
-    int ndim = PyArray_NDIM(array), axes = axes_of(&shape, ndim), axis = 0;
+    int ndim = PyArray_NDIM(array), axes = 1, axis = 0;
+    for (const char *at = shape; *at != ']'; ++at)
+        axes += *at == ',';
     int first = strcspn(shape, ",]") > 1 ? ndim - axes + 1 : 1; /* axes of the first length */
     if (first < 0 || first + axes - 1 != ndim)
         return 0;
@@ -278,12 +266,10 @@ static PyObject *new_array(const struct bind_call *call, int type, const char *s
     npy_intp dims[4];
     int ndim = 0;
     unsigned char unbound;
-    for (int may_miss = *shape == '?', more = 1; more; ++shape, may_miss = 0) {
-        shape += may_miss;
-        dims[ndim] = known(call, &shape, &unbound);
-        if (unbound != 0 && !may_miss)
+    for (int more = 1; more; ++shape) {
+        dims[ndim++] = known(call, &shape, &unbound);
+        if (unbound != 0)
             return Py_NewRef(Py_None);
-        ndim += unbound == 0;
         more = *shape == ',';
     }
     return PyArray_SimpleNew(ndim, dims, type);

@@ -74,12 +74,14 @@ static int attended(struct bind_call *call)
 static int scores(struct bind_call *call)
 {
     const struct windows *w = call->w;
-    int shared = PyArray_NDIM((PyArrayObject *)call->in[3].object) == 1;
+    int shared = call->size['i'] == 1;
     int each_token_once = shared && w->tokens <= windows_entries(w); /* not of a few sequences of many */
     double *scratch = each_token_once ? arena_doubles(&call->arena, w->tokens, 1) : NULL;
     ptrdiff_t dv = call->size['v'];
     if (call->arena.failed)
         return STATUS_NO_MEMORY;
+    if (!shared && call->size['i'] != w->n_queries)
+        return bind_refuse(call, "v must be one for all queries, or one for each");
     windows_scores(call->out[0].data, w, call->in[1].data, bind_single(&call->in[1]), dv, call->in[2].data,
                    call->in[3].data, shared ? 0 : dv, scratch);
     return STATUS_DONE;
@@ -94,6 +96,6 @@ struct bind_entry bind_windows_table[] = {
     /* the index of the largest entry of each window, the lowest on a tie */
     BIND(top, top, "windows, double entries[E] -> index[M]"),
     BIND(attended, attended, "windows, double values[N,v], double probabilities[E] -> double[M,v]"),
-    BIND(scores, scores, "windows, tokens values[N,v], double y[M], double v[?M,v] -> double[E]"),
+    BIND(scores, scores, "windows, tokens values[N,v], double y[M], double v[1i,v] -> double[E]"),
     {.function = NULL},
 };

@@ -522,7 +522,7 @@ def test_the_private_module_refuses_what_does_not_fit():
         lambda: core.plain_windows(keys, queries),
         lambda: core.index(None),
         lambda: core.index(object()),
-        lambda: core.entries(general),  # an objective is no windows
+        lambda: core.index(general),  # an objective is no windows
         lambda: core.reference(object(), start),
         lambda: core.logits(None, W),
         lambda: core.logits(object(), W),
@@ -535,6 +535,7 @@ def test_the_private_module_refuses_what_does_not_fit():
         lambda: core.top(handle, np.ones(5)),
         lambda: core.attended(handle, np.ones((5, 2)), np.ones(6)),
         lambda: core.scores(handle, keys, np.ones(2), np.ones(3)),
+        lambda: core.scores(handle, keys, np.ones(2), np.ones((3, 2))),
         made(loss=len(core.LOSS)), made(loss=-1), made(loss="logistic"), made(scores=scores[:-1].copy()),
         made(scores=scores, values=keys[:-1].copy()), made(scores=scores, y=np.ones(3)), made(values=keys[:-1].copy()),
         made(y=np.ones(3)), made(y=None), made(heads=0), made(heads=2**70),
@@ -560,6 +561,7 @@ def test_the_private_module_refuses_what_does_not_fit():
         lambda: core.regularization_path_point(linear, W.copy(), 0, -1.0, 1e-6, 10),
         lambda: core.head(3, None, None, 0.0, np.ones((2, 2))),
         lambda: core.head(0, np.ones(3), None, 0.0, np.ones((2, 2))),
+        lambda: core.head(0, np.ones((3, 2)), None, 0.0, np.ones((2, 2))),
         lambda: core.head_parameters(0, np.ones(2), None, 0.0, np.ones((2, 2)), np.ones(3)),
         changed(ridge="ridge"), changed(rule=10),
         changed(rule=7),  # adam without means

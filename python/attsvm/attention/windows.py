@@ -84,7 +84,7 @@ class Windows:
     @functools.cached_property
     def rows(self) -> int:
         """One for every token that is not selected."""
-        return _core.entries(self.handle) - len(self.queries)
+        return int(self.indptr[-1]) - len(self.queries)
 
     @functools.cached_property
     def powers(self) -> tuple[int, int] | None:

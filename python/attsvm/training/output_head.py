@@ -76,12 +76,11 @@ class _Parametric:
             raise ValueError(f"c must have shape {shape}, got {c.shape}")
         c = as_doubles(c).reshape(-1)
         check_finite("c", c)
-        dv, da, dlam = _core.head_parameters(
-            _core.HEAD[self.kind], self._flat_v(len(o)), self.a, self.lam, o, np.ascontiguousarray(c)
-        )
+        v = self._flat_v(len(o))
+        dv, da, dlam = _core.head_parameters(_core.HEAD[self.kind], v, self.a, self.lam, o, np.ascontiguousarray(c))
         if self.kind == "mlp":
             return {"V": dv, "a": da}
-        shaped = {"v": dv if dv.ndim == 1 else dv.reshape(*shape, self.dv)}
+        shaped = {"v": dv[0] if v.ndim == 1 else dv.reshape(*shape, self.dv)}
         return shaped | {"lam": dlam} if self.kind == "quadratic" else shaped
 
     def _state(self) -> dict[str, Any]:
