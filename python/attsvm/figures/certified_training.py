@@ -66,12 +66,13 @@ def softplus(u: np.ndarray) -> np.ndarray:
     return np.logaddexp(0.0, -u)
 
 
+def log_slope(u: np.ndarray) -> np.ndarray:
+    s = softplus(u)
+    return -u - s - np.log(4 * s) / 2
+
+
 # A decreasing loss of one's own: the root of the logistic one, its derivative, and the logarithm of that one's size.
-ROOTED = (
-    lambda u: np.sqrt(softplus(u)),
-    lambda u: -np.exp(-u - softplus(u)) / (2 * np.sqrt(softplus(u))),
-    lambda u: -u - softplus(u) - np.log(2 * np.sqrt(softplus(u))),
-)
+ROOTED = (lambda u: np.sqrt(softplus(u)), lambda u: -np.exp(log_slope(u)), log_slope)
 LEAST = 1e-13  # excesses are no finer: the bounds are rounded outwards
 
 

@@ -34,7 +34,7 @@ CAPTION = (
     "Left: how much K^T K - Q^T Q changes along a path of fixed length, against the step. Middle: how far the "
     "factors are from balanced. Right: how far K Q^T is from the nuclear SVM."
 )
-RUNS, QUICK = 100, 40
+RUNS, QUICK = 100, 36
 SETTINGS = (
     f"{N} sequences of {T} tokens and queries uniform on the unit sphere, d = {D}; a random token of each has score 1, "
     f"all others 0; exponential loss.  Random start: K and Q 0.3 N(0, I).  Aligned: the singular vectors of the "

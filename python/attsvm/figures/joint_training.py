@@ -54,7 +54,7 @@ CAPTION = (
     "token and probability of the label. Right: on random data, how far W is from three candidates, as shares of "
     "the draws."
 )
-RUNS, QUICK = 200, 80
+RUNS, QUICK = 200, 72
 SETTINGS = (
     "Example: token 0 against (1, 1), (1, -1) and (0.5, 1) [tight] or (0.5, 1.5) [not tight], labels 1, -1, 1; "
     f"p(0) = (0, -1), v(0) = (-1, 0), {STEPS:,} steps.  Random: {N} sequences of {T} tokens, queries and head uniform "

@@ -120,11 +120,12 @@ def experiment(rng: np.random.Generator) -> dict[str, Any]:
         gap = max(gap, *(certificate(X, problem.data.queries, selected, answer)["gap"] for answer in answers))
         which = [i for i in runs if np.array_equal(chosen[i], selected)]
         ends = np.array([runs[i].W for i in which])
-        shares[which] = np.stack([margin_share(problem.data, selected, ends, norm)[0] for norm in NORMS], axis=1)
-        for i in which:
-            if i < len(OWN):
-                changed[i] = last_change(runs[i])
-                along[i] = margin_share(problem.data, selected, runs[i].weights[1:], NORMS[i])[0]
+        for i, norm in enumerate(NORMS):
+            way = runs[i].weights[1:] if i in which else ends[:0]
+            reached = margin_share(problem.data, selected, np.concatenate([ends, way]), norm)[0]
+            shares[which, i] = reached[: len(ends)]
+            if i in which:
+                along[i], changed[i] = reached[len(ends) :], last_change(runs[i])
                 svm_used[i] = directions(weights_of(answers[i]))
     for i, trained in runs.items():
         if np.isnan(shares[i, 0]):

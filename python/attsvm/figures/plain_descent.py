@@ -30,7 +30,7 @@ TWIN_STEPS = 200
 LONGEST = 1.0  # Polyak step
 HEAD_STEPS = 20  # of W and v together, whose score grows: the textbook gradient loses its digits sooner
 CAPTION = "Left: the norm of W along training. Right: how far its direction is from the SVM."
-RUNS, QUICK = 100, 40
+RUNS, QUICK = 100, 36
 SETTINGS = (
     f"{N} sequences of {T} random unit tokens, d = {D}, mean logistic loss, W(0) = 0; constant learning rate {LR:g} "
     f"for {STEPS:,} steps, normalised descent with learning rate {FIXED} for {FIXED_STEPS:,}."

@@ -29,7 +29,7 @@ PAPER = f"{NOWHERE}: what positional encodings do to separability"
 CAPTION = (
     "Left: how many draws can be separated, against the length of the positional code. Right: how wide their margin is."
 )
-RUNS, QUICK = 200, 80
+RUNS, QUICK = 200, 72
 SETTINGS = (
     f"{N} sentences of {T} random words out of {WORDS}, embeddings uniform on the unit sphere, d = {D}; a random word "
     "of each is selected; the sines and cosines of its position, of length 1, times the scale shown are added."

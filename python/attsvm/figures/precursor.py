@@ -55,7 +55,7 @@ CAPTION = (
     "the third is worthless. Then how the norm of the prompt grows, and how far the loss leaves it beside the SVM "
     "direction (points: measured; lines: exact)."
 )
-RUNS, QUICK = 200, 80
+RUNS, QUICK = 200, 72
 SETTINGS = (
     f"Prompt attention in the plane, logistic loss, labels 1, {STEPS:,} steps; normalised descent with learning rate "
     f"{LR}, plain descent with 1.  Single sequence: tokens (-0.1, 1), (1, 0), (0, 0) with scores 1, 0.9 and 0.9 "

@@ -34,7 +34,7 @@ CAPTION = (
     "Left: the error of the direction, and its slope behind each name. Middle: how the norm of W grows. Right: "
     "how fast attention to the other tokens vanishes."
 )
-RUNS, QUICK = 100, 40
+RUNS, QUICK = 100, 36
 SETTINGS = (
     f"{N} sequences of {T} tokens and queries uniform on the unit sphere, d = {D}; a random token of each has score 1, "
     f"all others 0; logistic loss, W(0) = 0, {STEPS:,} steps; learning rates 0.1 (normalised) and 1 (plain), Polyak "

@@ -26,7 +26,7 @@ SHOWN = np.arange(0, STEPS + 1, EVERY)
 PENALTY = 0.5  # of the mean entropy, in units of the loss
 PAPER = f"{NOWHERE}: ways to push attention to one token"
 CAPTION = "Left: how sharp attention becomes. Middle: how far W is from the SVM. Right: what is selected."
-RUNS, QUICK = 200, 80
+RUNS, QUICK = 200, 72
 SETTINGS = (
     f"{N} sequences of {T} random unit tokens, d = {D}, linear head, logistic loss, normalised gradient descent with "
     f"learning rate {LR} for {STEPS} steps; entropy penalty {PENALTY:g}; Gumbel noise of scale 1, new in every step."
