@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from .. import _core
 from ..attention.selection import Selection
+from ..attention.windows import largest
 from ..common.check import as_norm, check_type
 from ..common.types import Norm
 from ..svm.separation import Separation
@@ -114,8 +115,8 @@ def diagnose(problem: Problem, selected: ArrayLike | Run | None = None, norm: No
 
 def _check_scale(problem: Problem) -> None:
     """The first gradient and L_W are products of these numbers and their squares: zero or infinite they say nothing."""
-    parts = {"tokens": problem.data.keys, "queries": problem.data.queries, "scores": problem.flat_scores}
-    sizes = {name: float(np.abs(part).max()) for name, part in parts.items()}
+    parts = {"queries": problem.data.queries, "scores": problem.flat_scores}
+    sizes = {"tokens": problem.data.largest_key} | {name: largest(part) for name, part in parts.items()}
     if min(sizes.values()) == 0:
         return
     tokens, queries, scores = (math.log10(size) for size in sizes.values())

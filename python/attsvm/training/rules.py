@@ -64,10 +64,9 @@ def part_of(metric: Any, r: int) -> Any:
 
 
 def _of_mean_one(numbers: np.ndarray, axes: Any) -> np.ndarray:
-    seen = numbers > 0
-    some = seen.any(axis=axes, keepdims=True)
-    mean = numbers.sum(axis=axes, keepdims=True) / np.maximum(seen.sum(axis=axes, keepdims=True), 1)
-    return np.where(seen, numbers / np.where(some, mean, 1.0), 1.0)
+    seen, total = numbers > 0, numbers.sum(axis=axes, keepdims=True)
+    mean = np.where(total > 0, total / np.maximum(seen.sum(axis=axes, keepdims=True), 1), 1.0)
+    return np.where(seen, numbers / mean, 1.0)
 
 
 def _fourth_root(square: np.ndarray) -> np.ndarray:
