@@ -42,16 +42,20 @@ void gemm_pack_transposed(double *restrict packed, const double *restrict B, ptr
     }
 }
 
-/* C [height,wide] of A's rows at distance `row`, its columns at distance `column`.  Two cache lines ahead of each
- * column of a whole tile keep the memory as busy as the tile the processor. */
+/* C [height,wide] of A's rows at distance `row`, its columns at distance `column`.  Two cache lines of
+ * `ahead` for each column of a whole tile keep the memory as busy as the tile the processor. */
 INLINE void tile(double *restrict C, ptrdiff_t ldc, const double *restrict A, ptrdiff_t row, ptrdiff_t column,
-                 const double *restrict B, ptrdiff_t k, int height, int wide, int add, const char **ahead)
+                 const double *restrict B, ptrdiff_t k, int height, int wide, int add, struct gemm_ahead *ahead)
 {
     simd_vector sum[TALL][2] = {{{0}}};
-    const char *next = ahead != NULL && height == TALL ? *ahead : NULL;
+    int reads = ahead != NULL && height == TALL && ahead->at < ahead->end;
+    const char *next = reads ? ahead->at : NULL;
+    for (int i = 0; add && i < height; ++i) /* a product of short rows waits for C otherwise */
+        for (int j = 0; j < wide; j += SIMD_LANES)
+            __builtin_prefetch(C + i * ldc + j, 1);
     for (ptrdiff_t l = 0; l < k; ++l) {
         const simd_vector *b = (const simd_vector *)(B + l * WIDE);
-        if (ahead != NULL && height == TALL) {
+        if (reads) {
             __builtin_prefetch(next, 0, 2);
             __builtin_prefetch(next + sizeof(simd_vector), 0, 2);
             next += 2 * sizeof(simd_vector);
@@ -76,14 +80,14 @@ INLINE void tile(double *restrict C, ptrdiff_t ldc, const double *restrict A, pt
         if (wide > SIMD_LANES)
             c[1] = sum[i][1];
     }
-    if (ahead != NULL && height == TALL)
-        *ahead = next;
+    if (reads)
+        ahead->at = next;
 }
 
 /* `height` rows, in tiles of 8, 4, 2 and 1; those of a panel that is not full by way of `whole`. */
 INLINE void tiles(double *restrict C, ptrdiff_t ldc, ptrdiff_t width, const double *restrict A, ptrdiff_t row,
                   ptrdiff_t column, const double *restrict B, ptrdiff_t k, ptrdiff_t height, int wide, int add,
-                  const char **ahead)
+                  struct gemm_ahead *ahead)
 {
     double whole[TALL * WIDE], *to = width == wide ? C : whole;
     ptrdiff_t ld = width == wide ? ldc : wide, i = 0;
@@ -111,7 +115,7 @@ INLINE void tiles(double *restrict C, ptrdiff_t ldc, ptrdiff_t width, const doub
 /* A panel that is at most half full takes half of the work. */
 INLINE void rows_of_tiles(double *restrict C, ptrdiff_t ldc, ptrdiff_t width, const double *restrict A, ptrdiff_t row,
                           ptrdiff_t column, const double *restrict B, ptrdiff_t k, ptrdiff_t height, int add,
-                          const char **ahead)
+                          struct gemm_ahead *ahead)
 {
     if (width <= WIDE / 2)
         tiles(C, ldc, width, A, row, column, B, k, height, WIDE / 2, add, ahead);
@@ -121,7 +125,7 @@ INLINE void rows_of_tiles(double *restrict C, ptrdiff_t ldc, ptrdiff_t width, co
 
 INLINE void rows(double *restrict C, ptrdiff_t ldc, const double *restrict A, ptrdiff_t lda,
                  const double *restrict packed, ptrdiff_t deep, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, int add,
-                 const char **ahead)
+                 struct gemm_ahead *ahead)
 {
     /* A few tiles of A's rows stay in cache while all panels pass. */
     for (ptrdiff_t first = 0; first < m; first += 4 * TALL) {
@@ -136,7 +140,7 @@ INLINE void rows(double *restrict C, ptrdiff_t ldc, const double *restrict A, pt
 SIMD_DISPATCH
 void gemm_rows_ahead(double *restrict C, ptrdiff_t ldc, const double *restrict A, ptrdiff_t lda,
                      const double *restrict packed, ptrdiff_t deep, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, int add,
-                     const char **ahead)
+                     struct gemm_ahead *ahead)
 {
     if (ahead == NULL)
         rows(C, ldc, A, lda, packed, deep, m, n, k, add, NULL);
@@ -146,7 +150,7 @@ void gemm_rows_ahead(double *restrict C, ptrdiff_t ldc, const double *restrict A
 
 INLINE void columns(double *restrict C, ptrdiff_t ldc, const double *restrict A, ptrdiff_t lda,
                     const double *restrict packed, ptrdiff_t deep, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, int add,
-                    const char **ahead)
+                    struct gemm_ahead *ahead)
 {
     for (ptrdiff_t i = 0; i < m; i += TALL)
         for (ptrdiff_t j = 0; j < n; j += WIDE)
@@ -156,7 +160,7 @@ INLINE void columns(double *restrict C, ptrdiff_t ldc, const double *restrict A,
 SIMD_DISPATCH
 void gemm_columns_ahead(double *restrict C, ptrdiff_t ldc, const double *restrict A, ptrdiff_t lda,
                         const double *restrict packed, ptrdiff_t deep, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, int add,
-                        const char **ahead)
+                        struct gemm_ahead *ahead)
 {
     if (ahead == NULL)
         columns(C, ldc, A, lda, packed, deep, m, n, k, add, NULL);

@@ -43,7 +43,7 @@ static void init_accumulator(struct linear_accumulator *part, const struct linea
     if (work->mode != LINEAR_INTERLEAVED)
         backward_init(&part->backward, arena);
     part->transform = transform_scratch(work->transform, block, arena);
-    part->transform.ahead = &part->backward.fetched;
+    part->transform.ahead = R == 1 ? &part->ahead : NULL; /* those of many runs last longer than reading takes */
 }
 
 void linear_init(struct linear_work *work, enum linear_mode mode, const struct objective *objective,
@@ -190,6 +190,12 @@ static void add_head(struct linear_accumulator *part, const struct linear_work *
     }
 }
 
+/* The keys that queries first .. last-1 see, where they lie in this order. */
+static struct gemm_ahead keys_of(const struct windows *w, ptrdiff_t first, ptrdiff_t last)
+{
+    return (struct gemm_ahead){windows_token(w, w->start[first]), windows_token(w, w->stop[last - 1])};
+}
+
 /* Rows of queries first .. last-1, a block at most: P, value, log_slope, and log_scale 0, or -inf where a query adds
  * nothing (one token, equal scores, copies of one token, a zero query): with a scale of its own it could make what the
  * others add underflow. */
@@ -198,13 +204,14 @@ static void make_rows(struct linear_accumulator *part, const struct linear_work 
     const struct objective *objective = work->objective;
     const struct weights *at = work->at;
     ptrdiff_t R = at->runs, M = objective->w->n_queries, rows = (last - first) * R, dk = objective->w->dk;
-    const char **fetched = &part->backward.fetched, *keys = windows_token(objective->w, objective->w->start[first]);
-    if (*fetched < keys || *fetched > (const char *)windows_token(objective->w, objective->w->stop[last - 1]))
-        *fetched = keys;
+    struct gemm_ahead keys = keys_of(objective->w, first, last);
+    if (part->ahead.end != keys.end)
+        part->ahead = keys;
     if (at->form != FORM_SPAN)
         transform_forward(part->U, &part->transform, work->transform, 0, first, last - first);
     for (ptrdiff_t i = 0; at->form == FORM_SPAN && i < rows; ++i)
         memcpy(part->U + i * dk, at->span + (i % R * 2 * M + first + i / R) * dk, (size_t)dk * sizeof(double));
+    part->backward.fetched = part->ahead.at;
     backward_block(&part->rows, &part->backward, part->U, first, last);
     loss_values(part->value, part->log_slope, objective->loss, part->rows.score, part->rows.lift, part->rows.shift,
                 rows);
@@ -221,7 +228,8 @@ static void add_block(struct linear_accumulator *part, const struct linear_work 
     weigh(part, work, rows, 0, R);
     for (ptrdiff_t row = 0; row < rows; ++row)
         vector_scale(part->rows.P + row * dk, part->factor[row], dk);
-    part->backward.fetched = windows_token(w, w->start[last < w->n_queries ? last : 0]);
+    ptrdiff_t next = last < w->n_queries ? last : 0, end = next + work->block;
+    part->ahead = keys_of(w, next, end < w->n_queries ? end : w->n_queries);
     transform_adjoint(&part->sum, part->rows.P, &part->transform, work->transform, 0, first, last - first, part->used);
     if (work->at->head == HEAD_IS_TRAINED)
         add_head(part, work, first, rows);

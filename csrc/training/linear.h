@@ -13,6 +13,7 @@
 
 #include "attention/backward.h"
 #include "attention/interleaved.h"
+#include "linalg/gemm.h"
 #include "training/transform.h"
 
 struct arena;
@@ -23,6 +24,7 @@ struct linear_accumulator {
     struct gradient sum; /* its part of the gradient; of the first accumulator the gradient itself */
     int used;            /* whether it holds anything yet */
     struct backward backward;
+    struct gemm_ahead ahead; /* keys of the block that is next */
     struct transform_scratch transform;
     double *U; /* (rows, dk) transformed queries */
     struct backward_rows rows;

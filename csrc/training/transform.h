@@ -14,6 +14,7 @@
 #include "training/problem.h"
 
 struct arena;
+struct gemm_ahead;
 
 struct transform {
     const struct windows *w;
@@ -28,8 +29,8 @@ struct transform {
 
 /* What a thread needs for a block of queries. */
 struct transform_scratch {
-    double *B, *PK, *packed; /* through factors: (queries, group m) Z Q, (queries, m) P K, packed either */
-    const char **ahead;      /* through W: what products read ahead (linalg/gemm.h), or NULL */
+    double *B, *PK, *packed;  /* through factors: (queries, group m) Z Q, (queries, m) P K, packed either */
+    struct gemm_ahead *ahead; /* through W: what the products read meanwhile, or NULL */
 };
 
 /* Multiplications of all transforms and their adjoints, as a rough cost. */

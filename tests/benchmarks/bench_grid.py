@@ -4,8 +4,8 @@
 
 Every contender (tests/support/grid_contenders.py) is one process on the same core; they take turns, and the least
 processor time of a step counts, so that what else the machine does costs little.  Who is missing is left out.  The
-floor of a step on W is the larger of its reads (the keys once, at the measured bandwidth) and its flops (at the rate
-of a large DGEMM).  About five minutes; prints the table, writes results/grid.json and puts the table into
+floor of a step on W is the larger of its reads (a dot product of as many numbers as the keys have) and its flops (at
+the rate of a large DGEMM).  About five minutes; prints the table, writes results/grid.json and puts the table into
 notebooks/performance.md.  ``--cores 2`` prints wall times alone.
 """
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -37,6 +38,7 @@ CAUSAL = (8, 256, 64)
 KINDS = {"W": "W", "KQ": "(K, Q)", "runs": f"{RUNS} runs"}
 ONCE, LEAST_STEPS = 0.01, 16  # seconds of one timing, and its steps where one is longer: a call evaluates once more
 FEWEST, MOST = 2, 9  # rounds
+SEEN = 2**14  # numbers that take longer to read than a call of NumPy
 SLOW = 2e7  # multiplications of a step beyond which W alone is compared
 
 
@@ -63,21 +65,33 @@ class Contender:
         self.process.wait()
 
 
-def rates():
-    """Bytes a second read (a sum of 1 GiB) and flops a second of a DGEMM of 1024 rows, best of five."""
-    x, A = np.ones(2**27), np.ones((1024, 1024))
-    best = [0.0, 0.0]
-    for _ in range(5):
-        for i, (work, amount) in enumerate(((lambda: x @ x, x.nbytes), (lambda: A @ A, 2 * 1024**3))):
-            begin = time.process_time()
+def least(work, times=5):
+    """The least processor time of one call, of enough calls to be seen."""
+    calls, took = 1, []
+    while len(took) < times:
+        begin = time.process_time()
+        for _ in range(calls):
             work()
-            best[i] = max(best[i], amount / (time.process_time() - begin))
-    return best
+        spent = time.process_time() - begin
+        if spent < ONCE:
+            calls = math.ceil(1.5 * calls * ONCE / max(spent, ONCE / 100))
+        else:
+            took.append(spent / calls)
+    return min(took)
 
 
-def floor(n, T, d, best, causal):
+def rate():
+    """Flops a second of a DGEMM of 1,024 rows."""
+    A = np.ones((1024, 1024))
+    return 2 * 1024**3 / least(lambda: A @ A)
+
+
+def floor(n, T, d, flops, causal):
+    """Microseconds: of few queries in their span, which takes fewer products than W."""
     queries, entries = (n * T, n * T * (T + 1) / 2) if causal else (n, n * T)
-    return 1e6 * max(n * T * d * 8 / best[0], 4 * (queries * d * d + entries * d) / best[1])
+    keys = np.ones(max(n * T * d, SEEN))
+    reads = least(lambda: keys @ keys) * n * T * d / len(keys)
+    return 1e6 * max(reads, (min(4 * d, 2 * queries) * queries * d + 4 * entries * d) / flops)
 
 
 def compare(row, running, seconds):
@@ -111,7 +125,7 @@ def show(us):
 
 def table(rows):
     """A line for each shape, then for each rule; and the median."""
-    lines = [f"| n,T,d | {' | '.join(KINDS.values())} |", "| --- " * (len(KINDS) + 1) + "|"]
+    lines = [f"| n,T,d | floor | {' | '.join(KINDS.values())} |", "| --- " * (len(KINDS) + 2) + "|"]
     cells = {(row["kind"], row["row"]): row for row in rows}
 
     def cell(kind, label):
@@ -120,7 +134,8 @@ def table(rows):
 
     for size in SHAPES:
         label = ",".join(map(str, size))
-        lines.append(f"| {label} | {' | '.join(cell(kind, label) for kind in KINDS)} |")
+        least_us = show(cells["W", label]["floor"]) if ("W", label) in cells else "-"
+        lines.append(f"| {label} | {least_us} | {' | '.join(cell(kind, label) for kind in KINDS)} |")
     lines += ["", f"| n,T,d | {' | '.join(RULES)} |", "| --- " * (len(RULES) + 1) + "|"]
     for size in RULE_SHAPES:
         label = ",".join(map(str, size))
@@ -141,8 +156,8 @@ def main() -> None:
     args = parser.parse_args()
     cores, rows = set(sorted(os.sched_getaffinity(0))[-args.cores :]), []
     os.sched_setaffinity(0, cores)
-    best, running = rates(), {name: Contender(name, cores) for name in CONTENDERS}
-    print(f"{best[0] / 1e9:.1f} GB/s, {best[1] / 1e9:.0f} Gflop/s")
+    flops, running = rate(), {name: Contender(name, cores) for name in CONTENDERS}
+    print(f"{flops / 1e9:.0f} Gflop/s")
     wanted = [(kind, size) for kind in KINDS for size in SHAPES] + [(r, size) for r in RULES for size in RULE_SHAPES]
     wanted.append(("causal", CAUSAL))
     for kind, size in wanted:
@@ -157,7 +172,7 @@ def main() -> None:
         peer = min(us, key=us.get)
         rows.append({"kind": kind, "row": label, "attsvm": ours, **us, "peer": peer, "ratio": us[peer] / ours})
         if kind in ("W", "causal"):
-            rows[-1]["floor"] = floor(n, T, d, best, kind == "causal")
+            rows[-1]["floor"] = floor(n, T, d, flops, kind == "causal")
             us["floor"] = rows[-1]["floor"]
         others = ", ".join(f"{name} {show(t)}" for name, t in sorted(us.items(), key=lambda item: item[1]))
         print(f"{kind:9} {label:14} {show(ours):>9}  {us[peer] / ours:5.2f}   {others}", flush=True)

@@ -58,9 +58,14 @@ def wide(rng, rows, columns, pad):
 SIZES = [(1, 1, 1), (8, 16, 4), (9, 17, 5), (31, 33, 129), (200, 40, 300), (39, 31, 130), (40, 512, 40)]
 
 
-def reading_ahead(ahead, array):
-    """The last argument of a product; it may read ahead of it from the address of the array on."""
-    return ctypes.byref(ctypes.c_void_p(array.ctypes.data)) if ahead else None
+class Ahead(ctypes.Structure):
+    """What a product reads meanwhile."""
+
+    _fields_ = (("at", ctypes.c_size_t), ("end", ctypes.c_size_t))
+
+
+def reading_ahead(array):
+    return Ahead(array.ctypes.data, array.ctypes.data + array.nbytes)
 
 
 @pytest.mark.parametrize("ahead", [False, True])
@@ -74,7 +79,7 @@ def test_rows(library, m, n, k, transposed, add, ahead):
     room = rng.normal(size=(m, n + 5))
     before = room.copy()
     packed = pack(library, B, transposed)
-    at = reading_ahead(ahead, A)
+    at = ctypes.byref(reading_ahead(A)) if ahead else None
     library.gemm_rows_ahead(*matrix(room[:, :n]), *matrix(A), pointer(packed), *sizes(deep, m, n, k), int(add), at)
     # products of numbers of order one: sqrt(k) terms of order one each rounded k times at most
     expected = A @ (B.T if transposed else B)[:k] + add * before[:, :n]
@@ -91,7 +96,7 @@ def test_columns(library, m, n, k, add, ahead):
     room = rng.normal(size=(m, n + 5))
     before = room.copy()
     packed = pack(library, B, False)
-    at = reading_ahead(ahead, A)
+    at = ctypes.byref(reading_ahead(A)) if ahead else None
     library.gemm_columns_ahead(*matrix(room[:, :n]), *matrix(A), pointer(packed), *sizes(k + 2, m, n, k), int(add), at)
     np.testing.assert_allclose(room[:, :n], A.T @ B[:k] + add * before[:, :n], rtol=0, atol=1e-13 * k)
     np.testing.assert_array_equal(room[:, n:], before[:, n:])
@@ -99,10 +104,11 @@ def test_columns(library, m, n, k, add, ahead):
 
 @pytest.mark.parametrize("m, n, k, lines", [(8, 16, 4, 8), (7, 16, 4, 0), (16, 40, 5, 60)])
 def test_whole_tiles_read_ahead(library, m, n, k, lines):
-    """Two cache lines for each number of the inner size."""
+    """Two cache lines for each number of the inner size, and nothing once the end is reached."""
     A, C, packed = np.ones((m, k)), np.empty((m, n)), pack(library, np.ones((k, n)), False)
     for name, left in ((library.gemm_rows_ahead, A), (library.gemm_columns_ahead, np.ascontiguousarray(A.T))):
-        at = ctypes.c_void_p(A.ctypes.data)
-        name(*matrix(C), *matrix(left), pointer(packed), *sizes(k, m, n, k), 0, ctypes.byref(at))
-        assert at.value - A.ctypes.data == 64 * lines
-        np.testing.assert_array_equal(C, k)
+        for size, read in ((64 * 100, lines), (64, min(lines, 2 * k)), (0, 0)):
+            at = Ahead(2**40, 2**40 + size)  # what is read need not be there
+            name(*matrix(C), *matrix(left), pointer(packed), *sizes(k, m, n, k), 0, ctypes.byref(at))
+            assert at.at - 2**40 == 64 * read
+            np.testing.assert_array_equal(C, k)
