@@ -200,7 +200,7 @@ static int loss(struct bind_call *call)
     int status = read_point(&problem, &at, call);
     if (status != STATUS_DONE)
         return status;
-    objective_init(&work, &problem.objective, &at, &call->threads, &call->arena);
+    objective_init(&work, &problem.objective, &at, 0, &call->threads, &call->arena);
     transform_init_gradient(&gradient, &at, call->w, at.form == FORM_FACTORS, &call->arena);
     status = call->arena.failed ? STATUS_NO_MEMORY : objective_loss(&gradient, &work);
     call->out[0].number = status == STATUS_DONE ? gradient.loss[0] : 0;
@@ -238,7 +238,7 @@ static int loss_and_grad(struct bind_call *call)
                                 .Q = call->out[3].data,
                                 .log_scale = call->out[4].data,
                                 .log_scale_v = &log_scale_v};
-    objective_init(&work, &problem.objective, &at, &call->threads, &call->arena);
+    objective_init(&work, &problem.objective, &at, 0, &call->threads, &call->arena);
     status = call->arena.failed ? STATUS_NO_MEMORY : objective_gradient(&gradient, &work);
     for (ptrdiff_t h = 0; status == STATUS_DONE && h < at.heads; ++h)
         set_scale(&gradient, h, call->in[SCALED].integer, call->w, at.m);

@@ -278,7 +278,7 @@ int descent_run(struct weights *weights, struct descent_record *out, ptrdiff_t *
     const struct windows *w = objective->w;
     ptrdiff_t R = weights->runs;
     struct descender d = {.objective = objective, .descent = descent, .weights = weights};
-    objective_init(&d.work, objective, weights, threads, arena);
+    objective_init(&d.work, objective, weights, 0, threads, arena);
     transform_init_gradient(&d.gradient, weights, w, weights->form == FORM_FACTORS, arena);
     list_parts(&d, arena);
     if (weights->form == FORM_FACTORS)

@@ -217,6 +217,9 @@ static void make_rows(struct linear_accumulator *part, const struct linear_work 
                 rows);
     for (ptrdiff_t row = 0; row < rows; ++row)
         part->log_scale[row] = vector_is_zero(part->rows.P + row * dk, dk) ? -INFINITY : work->idle[first + row / R];
+    for (ptrdiff_t row = 0; work->log_scale != NULL && row < rows; ++row)
+        work->log_scale[row % R * M + first + row / R] = part->log_scale[row] + part->rows.shift[row]
+                                                         + part->log_slope[row];
 }
 
 /* Adds queries first .. last-1, a block at most. */
@@ -245,7 +248,6 @@ static void keep_rows(struct linear_accumulator *part, const struct linear_work 
         ptrdiff_t r = i % R, q = first + i / R;
         if (work->P != NULL)
             memcpy(work->P + ((2 * r + 1) * M + q) * dk, part->rows.P + i * dk, (size_t)dk * sizeof(double));
-        work->log_scale[r * M + q] = part->log_scale[i] + part->rows.shift[i] + part->log_slope[i];
         part->sum.loss[r] += part->value[i];
     }
     part->used = 1;

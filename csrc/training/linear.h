@@ -34,7 +34,7 @@ struct linear_accumulator {
 enum linear_mode {
     LINEAR_BLOCKS,      /* queries in blocks */
     LINEAR_INTERLEAVED, /* the same, eight short windows at a time (attention/interleaved.h), through W */
-    LINEAR_ROWS         /* rows of P and their scales, -inf where a query adds nothing, and the losses; no sum */
+    LINEAR_ROWS         /* rows of P alone, for training/query_span.h */
 };
 
 struct linear_work {
@@ -48,7 +48,7 @@ struct linear_work {
     double *idle;              /* (M, padded): -inf of a query that is zero, else 0 */
     struct backward_head head; /* that is trained */
     ptrdiff_t block, unit;     /* queries that go together, and of which the first is a multiple */
-    double *P, *log_scale;     /* LINEAR_ROWS: (R, 2, M, dk), of which the second half is written, or NULL; (R, M) */
+    double *P, *log_scale;     /* LINEAR_ROWS: (R, 2, M, dk), the second half is written; (R, M) of rows, or NULL */
     struct linear_accumulator *accumulators;
     int n_accumulators;
 };

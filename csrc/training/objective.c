@@ -10,17 +10,19 @@
  * factors with m = 2 take 3.2 times as long at 1024,2,16. */
 #define ALONE 6000
 
-void objective_init(struct objective_work *work, const struct objective *objective, const struct weights *at,
+void objective_init(struct objective_work *work, const struct objective *objective, const struct weights *at, int rows,
                     struct threads *threads, struct arena *arena)
 {
     const struct windows *w = objective->w;
     int span = at->form == FORM_SPAN, linear = objective->scores != NULL;
-    int short_windows = linear && !span && at->head == HEAD_IS_FIXED && interleaved_fits(w);
+    int short_windows = linear && !span && !rows && at->head == HEAD_IS_FIXED && interleaved_fits(w);
     *work = (struct objective_work){.objective = objective, .at = at};
     work->evaluator = span ? EVALUATOR_QUERY_SPAN : linear ? EVALUATOR_LINEAR : EVALUATOR_GENERAL;
     transform_init(&work->transform, w, at, linear ? at->runs : at->heads,
                    short_windows ? ALONE * (double)w->n_queries : 0, arena);
-    enum linear_mode mode = short_windows && !work->transform.through_factors ? LINEAR_INTERLEAVED : LINEAR_BLOCKS;
+    enum linear_mode mode = rows                                                ? LINEAR_ROWS
+                            : short_windows && !work->transform.through_factors ? LINEAR_INTERLEAVED
+                                                                                : LINEAR_BLOCKS;
     switch (work->evaluator) {
     case EVALUATOR_LINEAR:
         linear_init(&work->linear, mode, objective, at, &work->transform, threads, arena);

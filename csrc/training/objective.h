@@ -28,8 +28,9 @@ struct objective_work {
     struct general_work general;
 };
 
-/* The objective, `at` and the threads (may be NULL: one thread) must outlive the work, which must not move. */
-void objective_init(struct objective_work *work, const struct objective *objective, const struct weights *at,
+/* The objective, `at` and the threads (may be NULL: one thread) must outlive the work, which must not move.  `rows`: a
+ * linear head gives the rows of queries instead of the gradient, for training/multipliers.c. */
+void objective_init(struct objective_work *work, const struct objective *objective, const struct weights *at, int rows,
                     struct threads *threads, struct arena *arena);
 
 /* Loss and gradient at the weights; STATUS_DONE, STATUS_NOT_FINITE (then the gradient means nothing), or

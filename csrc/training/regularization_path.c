@@ -119,7 +119,7 @@ int regularization_path_point(struct path_answer *answer, const struct objective
     *answer = (struct path_answer){.W = s.W, .log_excess = -INFINITY, .log_gradient = -INFINITY};
     s.size = w->dk * w->dz;
     s.at = (struct weights){.form = FORM_MATRIX, .runs = 1, .heads = 1, .W = s.W};
-    objective_init(&s.work, objective, &s.at, NULL, arena);
+    objective_init(&s.work, objective, &s.at, 0, NULL, arena);
     transform_init_gradient(&s.gradient, &s.at, w, 0, arena);
     excess_init(&s.excess, w, arena);
     int status = arena->failed ? STATUS_NO_MEMORY : project(s.W, &s);
