@@ -27,8 +27,6 @@ void general_init(struct general_work *work, const struct objective *objective, 
     ARENA_DOUBLES(arena, M, head->d, &work->O, &work->gradient);
     work->hidden = arena_doubles(arena, M, head->hidden);
     ARENA_DOUBLES(arena, M, 1, &work->value, &work->log_slope);
-    if (at->head == HEAD_IS_TRAINED)
-        work->c = arena_doubles(arena, M, 1);
     int workers = threads != NULL ? threads->most : 1;
     work->scratch = arena_take(arena, workers, sizeof *work->scratch);
     for (int i = 0; !arena->failed && i < workers; ++i) {
@@ -156,13 +154,13 @@ static int forward(double *loss, struct general_work *work, ptrdiff_t r)
 static void head_backward(struct gradient *gradient, struct general_work *work, ptrdiff_t r)
 {
     ptrdiff_t M = work->objective->w->n_queries, first = work->at->n_first;
-    double scale = -INFINITY, *dv = gradient->v + r * work->at->n_v, nothing;
-    double *rest = first < work->at->n_v ? dv + first : &nothing; /* of a or lam */
+    double scale = -INFINITY, *dv = gradient->v + r * work->at->n_v, nothing, *c = work->value; /* not read again */
+    double *rest = first < work->at->n_v ? dv + first : &nothing;                               /* of a or lam */
     for (ptrdiff_t q = 0; q < M; ++q)
         scale = fmax(scale, work->log_slope[q]);
     for (ptrdiff_t q = 0; q < M; ++q)
-        work->c[q] = scale > -INFINITY ? -exp(work->log_slope[q] - scale) * work->output.y[q] / (double)M : 0;
-    head_parameters(dv, rest, rest, &work->output.head, work->O, work->c, work->hidden, M);
+        c[q] = scale > -INFINITY ? -exp(work->log_slope[q] - scale) * work->output.y[q] / (double)M : 0;
+    head_parameters(dv, rest, rest, &work->output.head, work->O, c, work->hidden, M);
     gradient->log_scale_v[r] = scale > -INFINITY ? scale : 0;
 }
 

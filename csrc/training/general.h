@@ -41,7 +41,6 @@ struct general_work {
     double *logit;                   /* (H entries) by query and head: U itself where the keys are the identity */
     double *O, *gradient, *hidden;   /* (M, head.d), (M, head.d), (M, head.hidden) */
     double *value, *log_slope;       /* (M) */
-    double *c;                       /* (M) of a head that is trained: dL/dvalue_q on a common scale */
     ptrdiff_t run;                   /* at hand */
     double *delta, *scale;           /* (R H, entries), (R H, M): dL/dlogit = -delta e^scale / M; or NULL, and then */
     ptrdiff_t *top;                  /* (R H, M) the token with the largest logit */

@@ -35,7 +35,7 @@ static void multiply_by_gram(void *context, ptrdiff_t from, ptrdiff_t to, int wo
     const struct windows *w = work->linear.objective->w;
     ptrdiff_t R = work->linear.at->runs, M = w->n_queries, dk = w->dk;
     for (ptrdiff_t r = 0; r < R; ++r)
-        gemm_rows(work->P + (2 * r * M + from) * dk, dk, work->gram + from * M, M,
+        gemm_rows(work->linear.P + (2 * r * M + from) * dk, dk, work->gram + from * M, M,
                   work->packed + r * gemm_packed(dk, M), M, to - from, dk, M, 0);
 }
 
@@ -57,17 +57,16 @@ void query_span_gradient(struct gradient *gradient, struct query_span_work *work
 {
     const struct windows *w = work->linear.objective->w;
     ptrdiff_t R = work->linear.at->runs, M = w->n_queries, dk = w->dk;
-    work->P = gradient->span;
     work->linear.P = gradient->span;
     linear_gradient(gradient, &work->linear);
     for (ptrdiff_t r = 0; r < R; ++r) {
-        double *P = work->P + (2 * r + 1) * M * dk;
+        double *P = work->linear.P + (2 * r + 1) * M * dk;
         gradient->log_scale[r] = transform_common_scale(P, dk, work->linear.log_scale + r * M, M, dk);
         gemm_pack(work->packed + r * gemm_packed(dk, M), P, dk, dk, M);
     }
     threads_for(work->linear.threads, M, (double)(M * M * dk * R), multiply_by_gram, work);
     for (ptrdiff_t r = 0; r < R; ++r) {
-        const double *V = work->P + 2 * r * M * dk;
+        const double *V = work->linear.P + 2 * r * M * dk;
         gradient->norm[r] = norm_of(V, V + M * dk, gradient->W, work);
     }
 }

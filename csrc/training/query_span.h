@@ -16,7 +16,6 @@ struct arena;
 struct query_span_work {
     struct linear_work linear; /* makes the rows of P */
     double *gram, *packed;     /* Z Z^T; packed (M, dk) of every run */
-    double *P;                 /* (R, 2, M, dk): Z Z^T P and P */
 };
 
 /* All arguments must outlive the work; `threads` may be NULL: one thread. */
