@@ -13,6 +13,7 @@ from ..common.check import as_floats, as_numeric, check_shape
 __all__ = ["empty", "own", "read_queries", "read_tokens", "read_values"]
 
 CACHE_LINE = 64  # bytes
+SMALL = 1024  # numbers: windows of so many at most are copied before a step reads them; finding a cache line takes 2 us
 
 
 def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
@@ -33,6 +34,8 @@ def own(array: Any) -> Any:
         return array
     if numbers.dtype.kind != "f":  # reading converts it
         return array
+    if numbers.size <= SMALL:
+        return numbers.copy()
     copy = empty(numbers.shape, numbers.dtype)
     copy[...] = numbers
     return copy
