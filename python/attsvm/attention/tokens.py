@@ -13,7 +13,7 @@ from ..common.check import as_floats, as_numeric, check_shape
 __all__ = ["empty", "own", "read_queries", "read_tokens", "read_values"]
 
 CACHE_LINE = 64  # bytes
-SMALL = 1024  # numbers: windows of so many at most are copied before a step reads them; finding a cache line takes 2 us
+SMALL = 1024  # numbers of windows that a step reads from a copy of its own; to find a cache line takes 2 us
 
 
 def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
