@@ -61,8 +61,6 @@ static void one_row(struct backward_rows *out, ptrdiff_t row, const struct backw
         score = backward->score;
     }
     const void *X = windows_token(w, w->start[q]), *ahead = next < 0 ? NULL : windows_token(w, next);
-    if ((const char *)ahead < backward->fetched)
-        ahead = NULL;
     matrix_keys_times_vector(backward->logit, X, w->keys == NULL, u, T, w->dk, ahead);
     struct softmax s = softmax_backward(backward->c, backward->prob, backward->logit, score, T);
     double *p = out->P + row * w->dk;

@@ -21,7 +21,6 @@ struct backward {
     ptrdiff_t runs;
     const double *scores;             /* (entries) of a fixed head */
     const struct backward_head *head; /* or NULL */
-    const char *fetched;              /* keys before it have been read into cache already; or NULL */
     double *keys;                     /* scratch of windows_keys */
     double *logit, *prob, *c, *score; /* (longest) of one row */
     double *panel, *packed;           /* packed rows of U (16), packed keys of a sequence */

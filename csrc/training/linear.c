@@ -211,7 +211,6 @@ static void make_rows(struct linear_accumulator *part, const struct linear_work 
         transform_forward(part->U, &part->transform, work->transform, 0, first, last - first);
     for (ptrdiff_t i = 0; at->form == FORM_SPAN && i < rows; ++i)
         memcpy(part->U + i * dk, at->span + (i % R * 2 * M + first + i / R) * dk, (size_t)dk * sizeof(double));
-    part->backward.fetched = part->ahead.at;
     backward_block(&part->rows, &part->backward, part->U, first, last);
     loss_values(part->value, part->log_slope, objective->loss, part->rows.score, part->rows.lift, part->rows.shift,
                 rows);
