@@ -32,7 +32,7 @@ BEST, OTHERS = 0.5, -0.125  # the two scores
 COLORS = ("#0072B2", "#D55E00", "#009E73")
 PAPER = f"{SVM}: the theorem on global convergence with equal scores; no picture"
 CAPTION = "Left: how often the best tokens are selected in the end. Right: how far the direction is from their SVM."
-RUNS, QUICK = 600, 72
+RUNS, QUICK = 300, 72
 SETTINGS = (
     f"Unit tokens with their scores set to {BEST} (one token) and {OTHERS} (all others), mean logistic loss, W(0) with "
     f"entries of standard deviation {START:g}, {STEPS:,} steps of normalised gradient descent with learning rate {LR}."

@@ -48,7 +48,7 @@ CAPTION = (
     "Above: how far W is from three predictions, along training. Below: the same at the "
     "end, a dot a run, against what attention still leaves to other tokens."
 )
-RUNS, QUICK = 300, 20
+RUNS, QUICK = 100, 20
 SETTINGS = (
     f"{N} sequences of {T} random unit tokens, at least one label -1, head 1 . relu(V^T o) with a normal (d, d) matrix "
     f"V of norm 1, logistic loss, W trained by normalised gradient descent with learning rate {LR} for {STEPS} steps "
