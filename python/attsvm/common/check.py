@@ -153,6 +153,8 @@ def as_number(name: str, value: Any, least: float = -math.inf, above: float = -m
 
 def as_count(name: str, value: Any, least: int = 0) -> int:
     """An integer that is at least ``least`` and fits a C index."""
+    if type(value) is int and least <= value <= sys.maxsize:  # on every call of train
+        return value
     if isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{name} must be an integer, got bool")
     try:

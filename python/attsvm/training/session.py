@@ -76,7 +76,7 @@ class Training:
             elif self.squares == "sides":
                 self.root = np.zeros(R * H * sum(a.shape[-2] ** 2 + a.shape[-1] ** 2 for a in matrices))
             self.past = np.full((R * (H * len(matrices) + (0 if v is None else 2)), 2), -np.inf)
-        self.reached = np.zeros(2, dtype=np.intp)  # written by C: step, records made
+        self.reached = np.zeros(2, np.intp)  # written by C: step, records made
 
     def share(self, workers: Workers, target_is_own: bool) -> None:
         """The run becomes that of the queries of all workers; ``target_is_own``: its target is that of the own ones."""
