@@ -106,6 +106,19 @@ def test_another_reference_and_several_selected_tokens():
     assert (delta < 0).any()  # as they are, not clipped
 
 
+@pytest.mark.parametrize("heads", [None, 2])
+def test_multipliers_of_runs_are_those_of_each(rng, heads):
+    """Of a linear head, and through two attention heads."""
+    X, Z = rng.standard_normal((5, 4, 3)), rng.standard_normal((5, 2))
+    data = attsvm.cross_attention(X, Z)
+    problem = attsvm.Problem(data, [1, -1, 1, 1, -1], attsvm.LinearHead([1.0, 2.0, -1.0]), heads=heads)
+    W = rng.standard_normal((3 * (heads or 1), 3, 2))
+    together = problem.logit_gradients(W, None, None)
+    alone = [problem.logit_gradients(part, None, None) for part in np.split(W, 3)]
+    for found, expected in zip(together, map(np.concatenate, zip(*alone, strict=True)), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-15)
+
+
 def test_multipliers_outlive_double_precision():
     X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
     problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
