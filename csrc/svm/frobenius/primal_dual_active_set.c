@@ -293,7 +293,7 @@ static double search_arc(struct primal_dual_active_set *s, double least)
             s->trial[k] = rows->equal[k] || x > 0 ? x : 0;
         }
         double value = primal_dual_active_set_price(s, s->trial, 1);
-        if (value > s->dual || t <= least)
+        if (value > s->dual || t <= least || monitor_stops(s->monitor))
             return value;
     }
 }
@@ -305,7 +305,7 @@ int primal_dual_active_set_run(struct primal_dual_active_set *s)
     int climbs = 0;
     choose_support(s);
     double eta = is_dense(s) ? 1e-2 : 1e-4; /* what ascent leaves is near 1e-2: dense solutions are exact anyway */
-    for (int i = 0; i < EXCHANGES && s->answer->iterations < s->options->max_iter; ++i) {
+    for (int i = 0; i < EXCHANGES && left(s) > 0 && !monitor_stops(s->monitor); ++i) {
         double value = 0;
         int negative = 0, exact = eta <= 1e-12;
         int status = solve_on_support(s, eta, &value, &negative);
