@@ -44,14 +44,16 @@ static enum CBLAS_TRANSPOSE op_word(enum matrix_op op)
 void blas_gemm(enum matrix_op op_a, enum matrix_op op_b, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, double alpha,
                const double *A, ptrdiff_t lda, const double *B, ptrdiff_t ldb, double beta, double *C, ptrdiff_t ldc)
 {
-    BLAS(cblas_dgemm)(CblasRowMajor, op_word(op_a), op_word(op_b), (int)m, (int)n, (int)k, alpha, A, (int)lda, B,
-                      (int)ldb, beta, C, (int)ldc);
+    if (m == 0 || n == 0) /* BLAS would complain, on stdout, of a leading dimension of zero */
+        return;
+    BLAS(cblas_dgemm)(CblasRowMajor, op_word(op_a), op_word(op_b), (int)m, (int)n, (int)k, alpha, A,
+                      (int)(lda > 0 ? lda : 1), B, (int)(ldb > 0 ? ldb : 1), beta, C, (int)ldc);
 }
 
 void blas_syrk(ptrdiff_t n, ptrdiff_t k, double alpha, const double *A, ptrdiff_t lda, double beta, double *C,
                ptrdiff_t ldc)
 {
-    if (n == 0) /* BLAS would complain, on stdout, of a leading dimension of zero */
+    if (n == 0)
         return;
     BLAS(cblas_dsyrk)(CblasRowMajor, CblasLower, CblasNoTrans, (int)n, (int)k, alpha, A, (int)lda, beta, C, (int)ldc);
 }

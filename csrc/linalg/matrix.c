@@ -1,4 +1,4 @@
-/* Plain loops that the compiler turns into vectors; from GEMM_WORTH multiplications on OpenBLAS. */
+/* Products with a vector in plain loops that the compiler turns into vectors, those of two matrices by OpenBLAS. */
 #include "linalg/matrix.h"
 
 #include <string.h>
@@ -6,9 +6,6 @@
 #include "base/monitor.h"
 #include "base/simd.h"
 #include "linalg/blas.h"
-
-/* Below this many multiplications a BLAS call costs more than it saves (measured: 20 x 20 x 20 is even). */
-#define GEMM_WORTH 8000
 
 #define LANES SIMD_LANES
 
@@ -176,39 +173,15 @@ ptrdiff_t matrix_rows_between(double cost)
 
 void matrix_rows_times_rows(double *C, const double *A, const double *B, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k)
 {
-    if (m * n * k >= GEMM_WORTH)
-        matrix_gemm(MATRIX_PLAIN, MATRIX_TRANSPOSED, m, n, k, 1.0, A, k, B, k, 0.0, C, n);
-    else
-        for (ptrdiff_t i = 0; i < m; ++i)
-            matrix_times_vector(C + i * n, B, A + i * k, n, k);
+    matrix_gemm(MATRIX_PLAIN, MATRIX_TRANSPOSED, m, n, k, 1.0, A, k, B, k, 0.0, C, n);
 }
 
 void matrix_product(double *C, const double *A, const double *B, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k)
 {
-    if (m * n * k >= GEMM_WORTH)
-        matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, m, n, k, 1.0, A, k, B, n, 0.0, C, n);
-    else
-        for (ptrdiff_t i = 0; i < m; ++i)
-            matrix_transposed_times_vector(C + i * n, B, A + i * k, k, n);
-}
-
-SIMD_DISPATCH
-static void columns_times_columns(double *restrict C, const double *restrict A, const double *restrict B, ptrdiff_t m,
-                                  ptrdiff_t n, ptrdiff_t k)
-{
-    memset(C, 0, (size_t)(m * n) * sizeof(double));
-    for (ptrdiff_t l = 0; l < k; ++l)
-        for (ptrdiff_t i = 0; i < m; ++i) {
-            double a = A[l * m + i];
-            for (ptrdiff_t j = 0; j < n; ++j)
-                C[i * n + j] += a * B[l * n + j];
-        }
+    matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, m, n, k, 1.0, A, k, B, n, 0.0, C, n);
 }
 
 void matrix_columns_times_columns(double *C, const double *A, const double *B, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k)
 {
-    if (m * n * k >= GEMM_WORTH)
-        matrix_gemm(MATRIX_TRANSPOSED, MATRIX_PLAIN, m, n, k, 1.0, A, m, B, n, 0.0, C, n);
-    else
-        columns_times_columns(C, A, B, m, n, k);
+    matrix_gemm(MATRIX_TRANSPOSED, MATRIX_PLAIN, m, n, k, 1.0, A, m, B, n, 0.0, C, n);
 }

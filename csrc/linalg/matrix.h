@@ -1,6 +1,5 @@
-/* Products of matrices and vectors, row-major, sizes in ptrdiff_t.  Each product chooses among plain loops that the
- * compiler turns into vectors and OpenBLAS, by its size.  (A factor that is multiplied often is packed once, with
- * linalg/gemm.h itself.)  Matrices must not overlap.
+/* Products of matrices and vectors, row-major, sizes in ptrdiff_t.  (A factor that is multiplied often is packed once,
+ * with linalg/gemm.h itself.)  Matrices must not overlap.
  *
  * For one window they are the two linear maps that training and the SVM share,
  *
@@ -44,7 +43,7 @@ void matrix_transposed_times_vector(double *p, const double *X, const double *c,
 void matrix_weighted_differences(double *p, const void *X, int single, const double *c, ptrdiff_t a, ptrdiff_t T,
                                  ptrdiff_t d, const void *next);
 
-/* C [m,n] = A B^T, A [m,k], B [n,k]: plain loops when tiny, else OpenBLAS. */
+/* C [m,n] = A B^T, A [m,k], B [n,k]. */
 void matrix_rows_times_rows(double *C, const double *A, const double *B, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k);
 
 /* C [m,n] = A B, A [m,k], B [k,n]. */
@@ -53,7 +52,7 @@ void matrix_product(double *C, const double *A, const double *B, ptrdiff_t m, pt
 /* C [m,n] = A^T B, A [k,m], B [k,n]. */
 void matrix_columns_times_columns(double *C, const double *A, const double *B, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k);
 
-/* C [m,n] = alpha op(A) op(B) + beta C, inner size k; lda, ldb, ldc: row lengths as stored.  Never in plain loops. */
+/* C [m,n] = alpha op(A) op(B) + beta C, inner size k; lda, ldb, ldc: row lengths as stored. */
 void matrix_gemm(enum matrix_op op_a, enum matrix_op op_b, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, double alpha,
                  const double *A, ptrdiff_t lda, const double *B, ptrdiff_t ldb, double beta, double *C, ptrdiff_t ldc);
 

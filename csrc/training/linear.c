@@ -17,7 +17,7 @@
 /* Queries of a block: enough for the products to run at full speed, few enough for their rows to stay in cache. */
 static ptrdiff_t block_of(ptrdiff_t runs, const struct windows *w)
 {
-    ptrdiff_t M = w->n_queries, block = 2048 / runs, keys = BLOCK_KEYS * M / (windows_entries(w) * w->dk + 1);
+    ptrdiff_t M = w->n_queries, block = 2048 / runs, keys = BLOCK_KEYS * M / (w->tokens * w->dk + 1);
     block = runs == 1 && keys < block ? keys : block;
     block = block > 128 ? 128 : block < 16 ? 16 : block;
     return block < M ? block : M;

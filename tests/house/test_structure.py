@@ -178,7 +178,7 @@ def test_the_top_level_holds_nothing_else():
 
 
 # Numeric constants of csrc, and names that stand for several numbers in csrc/svm: both may only fall.
-CONSTANTS, SHARED_NAMES = 179, 5
+CONSTANTS, SHARED_NAMES = 178, 5
 
 
 def constants(path):
