@@ -201,11 +201,11 @@ def local_cone(problem: Problem, W: np.ndarray, reference: np.ndarray) -> tuple[
 
 
 def _first_positive(increasing: Callable[[float], float]) -> float:
-    """Where an increasing function that ends positive becomes so, at most 1e-6 of it beyond."""
+    """Where an increasing function that ends positive becomes so, at most 1e-9 of it beyond."""
     low, high = 0.0, 1.0
     while increasing(high) <= 0:
         low, high = high, 2 * high
-    while high - low > 1e-6 * high and high > 1e-12:
+    while high - low > 1e-9 * high and high > 1e-12:
         middle = (low + high) / 2
         low, high = (middle, high) if increasing(middle) <= 0 else (low, middle)
     return high
