@@ -81,7 +81,7 @@ def _reproduce(args: argparse.Namespace) -> int:
     begin = time.perf_counter()
     names = list(dict.fromkeys(args.figures or FIGURES))
     args.out.mkdir(parents=True, exist_ok=True)
-    jobs = args.jobs or len(os.sched_getaffinity(0))
+    jobs = args.jobs or _cores()
     workers = min(jobs, len(names))
     verdicts: list[str] = []
     tasks = ((name, args, jobs // workers) for name in names)
@@ -134,10 +134,14 @@ def _reproduce_one(name: str, args: argparse.Namespace, threads: int) -> tuple[S
     return Section(name, _one_line(title), text, {f"{name}.png": figure.CAPTION}, (), groups, fine), said
 
 
+def _cores() -> int:
+    """That this process may use; macOS does not say which."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def _machine() -> str:
     """What the numbers were computed with."""
-    cores = len(os.sched_getaffinity(0))
-    return f"{platform.machine()} with {cores} cores, Python {platform.python_version()}, NumPy {np.__version__}"
+    return f"{platform.machine()} with {_cores()} cores, Python {platform.python_version()}, NumPy {np.__version__}"
 
 
 def _one_line(text: str) -> str:
