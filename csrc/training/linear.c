@@ -14,12 +14,13 @@
  * 1024,64,128 takes 1.2 times as long. */
 #define BLOCK_KEYS 131072
 
-/* Queries of a block: enough for the products to run at full speed, few enough for their rows to stay in cache. */
+/* Queries of a block: enough for the products to run at full speed, few enough for their rows to stay in cache, and
+ * whole groups and panels of what is laid out eight or sixteen side by side. */
 static ptrdiff_t block_of(ptrdiff_t runs, const struct windows *w)
 {
     ptrdiff_t M = w->n_queries, block = 2048 / runs, keys = BLOCK_KEYS * M / (w->tokens * w->dk + 1);
     block = runs == 1 && keys < block ? keys : block;
-    block = block > 128 ? 128 : block < 16 ? 16 : block;
+    block = block > 128 ? 128 : block < GEMM_PANEL ? GEMM_PANEL : block / GEMM_PANEL * GEMM_PANEL;
     return block < M ? block : M;
 }
 

@@ -125,8 +125,8 @@ static void train(struct call *call, struct threads *threads, struct arena *aren
         memcpy(at.Q, data->Q, sizeof data->Q);
         struct objective_work work;
         struct gradient gradient;
-        objective_init(&work, &objective, &at, threads, arena);
-        objective_init_gradient(&gradient, &objective, &at, arena);
+        objective_init(&work, &objective, &at, 0, threads, arena);
+        transform_init_gradient(&gradient, &at, &data->w, at.form == FORM_FACTORS, arena);
         for (int step = 0; step < 50; ++step) {
             if (objective_gradient(&gradient, &work) != STATUS_DONE)
                 abort();

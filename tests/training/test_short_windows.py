@@ -41,6 +41,22 @@ def agrees(run, problem, W, tol):
     np.testing.assert_allclose((W - run.W) / LONG, direction, rtol=0, atol=10 * tol)
 
 
+@pytest.mark.parametrize("M, T, d", [(256, 64, 16), (256, 16, 64), (300, 4, 6)])
+@pytest.mark.parametrize("runs", [1, 2, 17, 20, 33, 63, 65, 100, 128])
+def test_every_number_of_runs_divides_the_queries_well(runs, M, T, d, rng):
+    """Blocks of queries begin where groups of eight windows and panels of sixteen columns do."""
+    X, Z, values = (rng.standard_normal(shape) for shape in ((M, T, d), (M, d), (M, T, 3)))
+    data = attsvm.cross_attention(X, Z, values)
+    problem = attsvm.Problem(data, rng.choice([-1.0, 1.0], M), attsvm.LinearHead(rng.standard_normal(3)))
+    W = rng.standard_normal((runs, d, d)) / d
+    found = attsvm.train(problem, W if runs > 1 else W[0], lr=LONG, steps=1, runs=runs if runs > 1 else None)
+    for r in {0, runs // 2, runs - 1}:
+        after, log_norm = (found.W[r], found.log_grad_norm[r, 0]) if runs > 1 else (found.W, found.log_grad_norm[0])
+        expected = log_norm_and_direction(problem, W[r])
+        np.testing.assert_allclose((W[r] - after) / LONG, expected[1], rtol=0, atol=1e-13)
+        np.testing.assert_allclose(log_norm, expected[0], rtol=1e-13)
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("shape", [{}, dict(dtype=np.float32), dict(longest=33, d=31), dict(M=900, longest=3, d=12)])
 def test_a_step_is_the_formula(shape, threads, rng):
