@@ -208,7 +208,7 @@ static int loss(struct bind_call *call)
 }
 
 /* The arrays of head h as they are, or `scaled`: of order one whatever the windows' own scales were. */
-static void set_scale(struct gradient *gradient, ptrdiff_t h, int scaled, const struct windows *w, ptrdiff_t m)
+static void set_scale(struct gradient *gradient, ptrdiff_t h, ptrdiff_t scaled, const struct windows *w, ptrdiff_t m)
 {
     double *const array[] = {gradient->W, gradient->K, gradient->Q}, *scale = &gradient->log_scale[h], largest = 0;
     const ptrdiff_t n[] = {w->dk * w->dz, w->dk * m, w->dz * m};

@@ -198,8 +198,8 @@ static int recorded(void *context)
     const struct weights *at = callbacks->weights;
     ptrdiff_t K_size = callbacks->call->w->dk * at->m, Q_size = callbacks->call->w->dz * at->m;
     for (ptrdiff_t n = 0; callbacks->squares != NULL && n < at->runs * at->heads; ++n) {
-        const double *K = at->K + n * K_size, *Q = at->Q + n * Q_size;
-        *callbacks->squares++ = (vector_dot(K, K, K_size) + vector_dot(Q, Q, Q_size)) / 2;
+        const double *key = at->K + n * K_size, *query = at->Q + n * Q_size;
+        *callbacks->squares++ = (vector_dot(key, key, K_size) + vector_dot(query, query, Q_size)) / 2;
     }
     if (callbacks->recorded == Py_None)
         return STATUS_DONE;

@@ -34,7 +34,7 @@ struct primal_dual_active_set {
     double *best_lambda, *best_W; /* (m), (dk, dz) of the best upper and lower bound */
     double *b, *step;             /* (m) right sides; a correction of w */
     double *w, *margin;           /* (m) candidate multipliers; the margins of W */
-    double *trial;                /* (m) the nonnegative part of w; scratch */
+    double *trial;                /* (m) a point of the arc to w; scratch */
     double *W, *U;                /* (dk, dz), (M, dk) scratch of the rows' operators */
     double *corrected;            /* (dk, dz) W before a correction */
     ptrdiff_t *member, size;      /* S */
