@@ -15,7 +15,7 @@
  * An argument is a number or int; a loss, head, rule or ball, codes of these tables; a double, index, bool, tokens
  * (in double or single precision) or reference (a token of each window), arrays in C order; windows, or stored, with
  * keys in memory; an objective; a function; an object, anything.  "double& W" is written to; at the end "?" may be
- * None, then NULL or -1; A result is a double or index, a new array, None
+ * None, then NULL or -1.  A result is a double or index, a new array, None
  * where a letter is not bound; a number, int or word; an exception, what a signal or a callback raised during the call
  * (raised where it is no result); an object, made by the function, which then has the GIL.
  *

@@ -72,7 +72,7 @@ static int read_steps(struct descent *descent, const struct weights *weights, st
     descent->record = record + (fits ? made : 0);
     for (ptrdiff_t i = made; fits && i < n; ++i) {
         fits = record[i] >= (i > made ? record[i - 1] + 1 : descent->first);
-        descent->n_record += record[i] <= descent->last;
+        descent->n_record += record[i] < descent->last || (i == n - 1 && record[i] == descent->last);
     }
     return fits ? STATUS_DONE : bind_refuse(call, "the rule, steps, lr and record do not fit together");
 }
@@ -256,7 +256,8 @@ static int train(struct bind_call *call)
  * and what the rule keeps of the gradients, mean, and of their squares, root, with their log scales past, a row for
  * each part of each run; a root that it does not keep is a metric of W: D [dk dz], or P^-1 and R^-1 [dk dk + dz dz].
  * reached: the step, and how many records were made before, which grow; in an array, since a signal may raise in Python
- * before a returned number is stored anywhere.  recorded(): called after each record, true stops the run.
+ * before a returned number is stored anywhere.  Of the records at `last` only the end of all is made: the next part
+ * begins with any other, whose gradient it needs.  recorded(): called after each record, true stops the run.
  * combine(gradient, numbers): called with the gradients of W, or K and then Q, and v, and with the losses (R), the log
  * scales (R H) and those of v (R), and may change both; a loss that is not finite ends the run. */
 struct bind_entry bind_train_table[] = {

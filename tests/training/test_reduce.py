@@ -97,6 +97,21 @@ def test_whatever_else_is_asked(options, trained, capsys):
         close(run, attsvm.train(s.whole, **options))
 
 
+@pytest.mark.parametrize("record", [1, 7, 100])
+def test_a_bar_asks_for_no_gradient_more(record):
+    """It may be shown by one worker alone: the others would wait for its calls."""
+    pytest.importorskip("tqdm")
+    s, calls = shards((3,)), {False: 0, True: 0}
+
+    for progress in calls:
+
+        def reduce(array, progress=progress):
+            calls[progress] += 1
+
+        attsvm.train(s.whole, steps=400, record=record, progress=progress, reduce=reduce)
+    assert calls[True] == calls[False] > 400
+
+
 def test_several_attention_heads():
     s, W = shards((3, 2)), np.random.default_rng(1).standard_normal((2, 5, 4))
 

@@ -342,6 +342,7 @@ int primal_dual_active_set_run(struct primal_dual_active_set *s)
             primal_dual_active_set_measure(s);
             memcpy(s->w, s->lambda, (size_t)rows->count * sizeof(double));
             choose_support(s);
+            right_sides(s);
             wrong_rows(s);
         }
         enter_worst(s);

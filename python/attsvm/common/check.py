@@ -210,7 +210,7 @@ def as_list(name: str, values: Any, cls: type, source: str) -> list[Any]:
 def as_choice(name: str, value: Any, choices: Collection[str]) -> str:
     if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
-    return value
+    return next(choice for choice in choices if choice == value)  # a str itself, whatever class the word is of
 
 
 def as_norm(name: str, value: Any) -> Norm:

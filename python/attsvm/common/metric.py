@@ -70,7 +70,7 @@ def as_metric(name: str, value: Any, dk: int, dz: int) -> Metric:
         D = as_floats(name, value, "dk, dz", (dk, dz))
         if D.min() <= 0:
             raise ValueError(f"{name} must be positive everywhere, got {D.min():g}")
-        return Metric(D)
+        return Metric(D.copy())
     if len(value) != 2:
         raise ValueError(f"{name} must be an array D (dk, dz) or a tuple (P, R), got a tuple of {len(value)}")
     parts: list[np.ndarray] = []

@@ -46,7 +46,7 @@ def prepared(
     check_type("problem", problem, Problem)
     if not (sharded and problem.data.none):
         problem.check_scale()
-    as_choice("rule", rule, _core.UPDATE_RULE)
+    rule = as_choice("rule", rule, _core.UPDATE_RULE)
     (radius, ball, p), (momentum, decay, betas, eps) = confined, means
     p = as_number("p", p, above=1.0)
     _check_rule(rule, target_loss=target_loss, p=None if p == 2 else p, betas=betas, eps=eps, metric=metric)
@@ -182,4 +182,4 @@ def _record_steps(record: Any, steps: int, size: int) -> np.ndarray:
     if every and steps // every * size > sys.maxsize // 8:
         raise ValueError(f"record must leave no more records than memory holds, got {every} for {steps} steps")
     every = every or max(steps, 1)
-    return np.array([*range(0, steps, every), steps], dtype=np.intp)
+    return np.append(np.arange(0, steps, every, dtype=np.intp), np.intp(steps))

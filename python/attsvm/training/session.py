@@ -104,7 +104,7 @@ class Training:
         return int(self.reached[1])
 
     def advance(self, first: int, last: int) -> tuple[str, BaseException | None]:
-        """Steps first .. last, and their records that are not made yet."""
+        """Steps first .. last; the next part begins with the record at ``last``, if there is one."""
         W, K, Q, v = self.weights
         try:
             code, exception = _core.train(

@@ -229,9 +229,8 @@ def train(
 
 def _to_the_end(state: Training, progress: bool) -> tuple[str, BaseException | None]:
     steps = int(state.wanted[-1])
-    shown = bar(total=steps, unit="step", desc="train") if progress else None
     try:
-        if shown is None:
+        if not progress or (shown := bar(total=steps, unit="step", desc="train")) is None:
             return state.advance(0, steps)
         part = max(1, steps // BAR_PARTS)
         with shown:
