@@ -36,7 +36,8 @@ static void init_accumulator(struct linear_accumulator *part, const struct linea
                   &part->log_slope);
     part->log_scale = arena_zeros(arena, simd_padded(rows), 1);
     part->factor = arena_doubles(arena, simd_padded(rows), 1);
-    transform_init_gradient(&part->sum, work->at, w, work->transform->through_factors, arena);
+    if (part != work->accumulators) /* the first adds up in the gradient itself */
+        transform_init_gradient(&part->sum, work->at, w, work->transform->through_factors, arena);
     if (work->at->head == HEAD_IS_TRAINED) {
         part->backward.head = &work->head;
         part->rows.O = arena_doubles(arena, rows, objective->dv);
