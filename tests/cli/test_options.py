@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from contextlib import nullcontext
 
 import attsvm
 import numpy as np
@@ -15,7 +15,7 @@ from attsvm.report.claims import exactly
 from attsvm.report.proofs import ProvedAnswers
 
 FIGURE = "soft-margins"  # the quickest
-CORES = len(os.sched_getaffinity(0))
+CORES = pytest.importorskip("joblib").cpu_count()
 
 
 @pytest.mark.parametrize(
@@ -103,8 +103,24 @@ def test_figures_that_must_be_named_stay_on_the_page(tmp_path, monkeypatch, quie
     assert "2 claims: 2 hold" in page  # those of the report, not of the last command
 
 
+def test_what_is_done_is_kept(tmp_path, monkeypatch, quiet):
+    """An error in the second figure, and Ctrl-C there: the first is on the page, with all its files."""
+
+    def fails(results):
+        raise error
+
+    monkeypatch.setattr(basin, "claims", fails)
+    for error, ends in ((ZeroDivisionError, pytest.raises(ZeroDivisionError)), (KeyboardInterrupt, nullcontext())):
+        out = tmp_path / error.__name__
+        with ends:
+            assert cli.main(["reproduce", FIGURE, "basin", "--runs", "2", "--jobs", "1", "--out", str(out)]) == 130
+        assert f'<section id="{FIGURE}"' in (out / "index.html").read_text()
+        names = {"index.html", "claims.json", *(f"{FIGURE}.{kind}" for kind in ("csv", "png", "svg"))}
+        assert {path.name for path in out.iterdir()} == names
+
+
 def test_a_quick_report_has_no_svg_not_even_an_old_one(tmp_path, monkeypatch, quiet):
-    monkeypatch.setattr(reproduce, "write_picture", lambda path, figure: path.write_text(""))
+    monkeypatch.setattr(reproduce, "picture_bytes", lambda figure, suffix: b"")
     drawn, link = tmp_path / f"{FIGURE}.svg", f'<a href="{FIGURE}.svg">SVG</a>'
     for options, there in (([], True), (["--quick"], False)):
         cli.main(["reproduce", FIGURE, "--runs", "2", "--out", str(tmp_path), *options])

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import re
 import subprocess
 import sys
 import threading
+import time
 
 import attsvm
 import numpy as np
 import pytest
+from attsvm.common.pool import on_workers
 
 joblib = pytest.importorskip("joblib")
 
@@ -224,6 +227,25 @@ def test_a_process_that_works_for_others_has_one_thread():
         print(_call(lambda: attsvm._core.config()["threads"], (), -1))"""
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "1\n"
+
+
+def test_processes_hand_over_what_is_done_first(tmp_path):
+    """They are processes whatever is configured; an error of a task named earlier comes when it happens."""
+
+    def work(first):
+        for _ in range(6000 if first else 0):  # a minute at most
+            time.sleep(0.01)
+            if (tmp_path / "other is done").exists():
+                raise ZeroDivisionError
+        return os.getpid(), attsvm._core.config()["threads"]
+
+    tasks = [(True,), (False,)]
+    with joblib.parallel_config("threading"), on_workers(work, tasks, 2, "this", processes=True) as done:
+        process, threads = next(done)
+        assert process != os.getpid() and threads == 1
+        (tmp_path / "other is done").touch()
+        with pytest.raises(ZeroDivisionError):
+            next(done)
 
 
 def test_a_number_of_runs_beyond_memory_begins_at_once():

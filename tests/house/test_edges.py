@@ -182,7 +182,8 @@ def test_modules_do_not_import_each_other_in_circles():
 
 EXTRAS = {"PIL", "joblib", "lightning", "matplotlib", "pandas", "pytorch_lightning", "sklearn", "threadpoolctl"}
 EXTRAS |= {"tqdm", "transformers", "attsvm.torch"}
-SLOW = {"zipfile", "secrets", "traceback"}  # of the standard library: importing attsvm does not wait for them
+# Of the standard library: importing attsvm does not wait for them.
+SLOW = {"multiprocessing", "zipfile", "secrets", "traceback"}
 SLOW |= {"attsvm.svm.proof"}  # the package itself does without the checker
 
 

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import os
 import platform
 import time
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .. import __version__
+from ..common.files import replacing
 from ..common.pool import on_workers
+from ..common.progress import above_bars, counted
 from ..figures import FIGURES, NAMED, load, measure
 from ..report.claims import read_claims, write_claims
 from ..report.page import Section, write_page
 from ..report.proofs import ProvedAnswers
-from ..report.tables import claims_table, count_verdicts, verdicts_line, write_csv, write_picture
+from ..report.tables import claims_table, count_verdicts, picture_bytes, verdicts_line, write_csv
 from ..svm.solve import ConvergenceWarning
 from .arguments import add_out, whole
 
@@ -35,6 +37,7 @@ How often an honest run fails by chance: of reports resampled from 400 runs of e
 and those of the panels that came last: causal paths, first gradients, what no W separates, a loss of one's own,
 locally optimal directions, joint paths, a ReLU head's bound."""
 CHANCE = {"quick": (0, 400), "full": (0, 400)}  # by tests/support/chance_of_failure.py
+SLOWEST = ("several-tokens", "optimisers", "overparameterization")  # two fifths of the time: begun first
 
 
 def add_parser(commands: Any) -> None:
@@ -79,47 +82,61 @@ def _figure(name: str) -> str:
 
 def _reproduce(args: argparse.Namespace) -> int:
     begin = time.perf_counter()
-    names = list(dict.fromkeys(args.figures or FIGURES))
+    names = sorted(dict.fromkeys(args.figures or FIGURES), key=lambda name: name not in SLOWEST)
+    from joblib import cpu_count  # an extra
+
+    load(names[0])  # matplotlib is another: missing, they should be missed before anything is made
     args.out.mkdir(parents=True, exist_ok=True)
-    jobs = args.jobs or _cores()
+    jobs = args.jobs or cpu_count()
     workers = min(jobs, len(names))
     verdicts: list[str] = []
     tasks = ((name, args, jobs // workers) for name in names)
     # Processes: proofs, matplotlib and much of a figure let no thread run beside them.
-    with on_workers(_reproduce_one, tasks, workers, "reproduce", prefer="processes") as done:
-        for section, said in done:  # an interruption keeps what is done
-            print(said, flush=True)
-            verdicts += [claim.verdict for claims in section.claims.values() for claim in claims]
-            page = _write(section, args.out)
+    with on_workers(_reproduce_one, tasks, workers, "reproduce", processes=True) as done:
+        for made in counted(done, len(names), "reproduce", "figure") if workers > 1 else done:
+            page = _write(made, args.out)  # at once: an interruption, or an error in another figure, keeps it
+            verdicts += [claim.verdict for claims in made.section.claims.values() for claim in claims]
+            with above_bars():
+                print(made.said, flush=True)
     counts = count_verdicts(verdicts)
     print(verdicts_line(counts) + (": exit code 1" if counts["fails"] else ""))
     print(f"wrote {page}, claims.json, pictures and numbers beside it, in {time.perf_counter() - begin:.1f} s")
     return int(counts["fails"] > 0)
 
 
-def _write(section: Section, out: Path) -> Path:
-    """Claims and page, which is returned."""
-    page, entries = out / "index.html", out / "claims.json"
+def _write(made: Made, out: Path) -> Path:
+    """Numbers, pictures, claims and page, which is returned."""
+    section, page, entries = made.section, out / "index.html", out / "claims.json"
+    write_csv(out / f"{section.name}.csv", made.curves)
+    (out / f"{section.name}.svg").unlink(missing_ok=True)  # of a report with other numbers
+    for suffix, picture in made.pictures.items():
+        with replacing(out / f"{section.name}{suffix}") as file:
+            file.write(picture)
     write_claims(entries, section.name, section.claims)
     summary = verdicts_line(count_verdicts(entry["verdict"] for entry in read_claims(entries)))
     write_page(page, PAGE_TITLE, f"{PAGE_TEXT.format(**CHANCE)}\n\n{summary}.", [section], keep=(*FIGURES, *NAMED))
     return page
 
 
-def _reproduce_one(name: str, args: argparse.Namespace, threads: int) -> tuple[Section, str]:
-    """A figure's part of the page, and what is said of it; its pictures and numbers are written."""
+class Made(NamedTuple):
+    """A figure's part of the page, what is said of it, the columns of its CSV, and its pictures by their suffix."""
+
+    section: Section
+    said: str
+    curves: Mapping[str, Any]
+    pictures: Mapping[str, bytes]
+
+
+def _reproduce_one(name: str, args: argparse.Namespace, threads: int) -> Made:
+    """Nothing is written here: processes that work for others may be killed at any time."""
     begin = time.perf_counter()
     figure = load(name)
     runs = args.runs or (figure.QUICK if args.quick else figure.RUNS)
-    warnings.simplefilter("ignore", ConvergenceWarning)  # as in main(), of which another process knows nothing
-    with ProvedAnswers(args.prove) as answers:
+    with warnings.catch_warnings(), ProvedAnswers(args.prove) as answers:
+        warnings.simplefilter("ignore", ConvergenceWarning)  # as in main(), of which another process knows nothing
         results = measure(figure, runs, args.seed, threads)
-    drawn, curves = figure.plot(results), args.out / f"{name}.csv"
-    write_picture(args.out / f"{name}.png", drawn)
-    (args.out / f"{name}.svg").unlink(missing_ok=True)  # of a report with other numbers
-    if not args.quick:
-        write_picture(args.out / f"{name}.svg", drawn)
-    write_csv(curves, figure.curves(results))
+    drawn = figure.plot(results)
+    pictures = {suffix: picture_bytes(drawn, suffix) for suffix in ((".png",) if args.quick else (".png", ".svg"))}
     proofs, missing = answers.claims()
     groups = {**figure.claims(results), **proofs}
     seconds = time.perf_counter() - begin
@@ -128,20 +145,18 @@ def _reproduce_one(name: str, args: argparse.Namespace, threads: int) -> tuple[S
     fine = (
         f"{figure.SETTINGS}\n\n{runs} random instances, seed {args.seed}, {seconds:.1f} s on {_machine()}; "
         f"{datetime.date.today():%-d %B %Y}, attsvm {__version__}.  The numbers behind the picture: "
-        f"{curves.name}."
+        f"{name}.csv."
     )
     text += f"\n\nSource: {figure.PAPER}."
-    return Section(name, _one_line(title), text, {f"{name}.png": figure.CAPTION}, (), groups, fine), said
-
-
-def _cores() -> int:
-    """That this process may use; macOS does not say which."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    section = Section(name, _one_line(title), text, {f"{name}.png": figure.CAPTION}, (), groups, fine)
+    return Made(section, said, figure.curves(results), pictures)
 
 
 def _machine() -> str:
     """What the numbers were computed with."""
-    return f"{platform.machine()} with {_cores()} cores, Python {platform.python_version()}, NumPy {np.__version__}"
+    from joblib import cpu_count
+
+    return f"{platform.machine()} with {cpu_count()} cores, Python {platform.python_version()}, NumPy {np.__version__}"
 
 
 def _one_line(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Tasks on the workers of joblib: threads, processes if asked for, or what its ``parallel_config`` says."""
+"""Tasks on the workers of joblib: threads, or what its ``parallel_config`` says; or processes."""
 
 from __future__ import annotations
 
@@ -24,14 +24,20 @@ def on_workers(
     tasks: Iterable[tuple[Any, ...]],
     n_jobs: int | None,
     name: str,
-    prefer: str = "threads",
+    processes: bool = False,
 ) -> Iterator[Iterator[Any]]:
-    """``function(*task)`` of every task, in their order, with one BLAS thread each; ``name`` is who needs joblib."""
+    """``function(*task)`` of every task, with one BLAS thread each; ``name`` is who needs joblib.
+
+    Results come in the order of the tasks, those of ``processes`` as they are done.
+    """
     Parallel, delayed, effective_n_jobs = _joblib(name)
     if n_jobs is None and effective_n_jobs(None) == 1:  # nothing configured: joblib would take one worker
         n_jobs = -1
     with one_blas_thread():
-        pool = Parallel(n_jobs=n_jobs, prefer=prefer, return_as="generator")
+        if processes:
+            pool = Parallel(n_jobs=n_jobs, backend="loky", return_as="generator_unordered")
+        else:
+            pool = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
         with contextlib.closing(pool(delayed(_call)(function, task, os.getpid()) for task in tasks)) as found:
             yield found
 

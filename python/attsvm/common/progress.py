@@ -15,15 +15,34 @@ LINES_APART = 1.0  # seconds between plain lines
 
 def bar(*results: Any, **options: Any) -> Any:
     """A tqdm bar, or None where tqdm is not installed."""
+    tqdm = _tqdm()
+    return None if tqdm is None else tqdm(*results, **options)
+
+
+def above_bars() -> contextlib.AbstractContextManager[Any]:
+    """What is printed within stands above the bars that are shown."""
+    tqdm = _tqdm()
+    return contextlib.nullcontext() if tqdm is None else tqdm.external_write_mode()
+
+
+def _tqdm() -> Any:
     try:
         from tqdm.auto import tqdm
     except ImportError:
         return None
-    return tqdm(*results, **options)
+    return tqdm
 
 
 def counted(results: Iterable[Any], total: int, name: str, unit: str) -> Iterator[Any]:
-    """The parts of a long computation as they are done: a bar, or a line now and then where tqdm is not installed."""
+    """The parts of a long computation as they are done: a bar, or a line now and then where tqdm is not installed.
+
+    Nothing is shown by a process that works for others, with which it shares stderr.
+    """
+    from multiprocessing import parent_process  # 10 ms
+
+    if parent_process() is not None:
+        yield from results
+        return
     shown = bar(results, total=total, desc=name, unit=unit, leave=False)
     every = max(1, total // 10)
     for i, result in enumerate(results if shown is None else shown, start=1):

@@ -347,6 +347,7 @@ def write_claims(path: Path, figure: str, groups: Mapping[str, Sequence[Claim]])
         for claim in claims:
             words = {"figure": figure, "claim": f"{heading}: {claim.text}"}
             entries.append(words | {name: getattr(claim, name) for name in numbers})
+    entries.sort(key=lambda entry: entry["figure"])  # whichever was done first
     text = json.dumps(entries, indent=1, allow_nan=False, ensure_ascii=False)
     with replacing(path, "w") as file:
         file.write(text + "\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from .claims import VERDICTS, Claim
 __all__ = [
     "claims_table",
     "count_verdicts",
+    "picture_bytes",
     "runs_table",
     "solutions_table",
     "verdicts_line",
@@ -121,7 +123,13 @@ def write_csv(path: Path, columns: Mapping[str, Any]) -> None:
 
 
 def write_picture(path: Path, figure: Any) -> None:
-    """A matplotlib figure, as PNG or SVG by the name.
+    """A matplotlib figure, as PNG or SVG by the name."""
+    with replacing(path) as file:
+        file.write(picture_bytes(figure, path.suffix))
+
+
+def picture_bytes(figure: Any, suffix: str) -> bytes:
+    """A matplotlib figure as a .png or a .svg.
 
     There are no minor ticks, which take a third of the time and tell nothing that the major ones do not.  Canvases
     draw once (``savefig`` twice where there is a layout to find), and a second format keeps the layout of the first.
@@ -131,9 +139,10 @@ def write_picture(path: Path, figure: Any) -> None:
     for ax in figure.axes:
         ax.minorticks_off()
     figure.set_dpi(DPI)
-    with replacing(path) as file:
-        if path.suffix == ".png":
-            backend_agg.FigureCanvasAgg(figure).print_png(file, pil_kwargs={"compress_level": COMPRESSION})
-        else:
-            backend_svg.FigureCanvasSVG(figure).print_svg(file)
+    file = io.BytesIO()
+    if suffix == ".png":
+        backend_agg.FigureCanvasAgg(figure).print_png(file, pil_kwargs={"compress_level": COMPRESSION})
+    else:
+        backend_svg.FigureCanvasSVG(figure).print_svg(file)
     figure.set_layout_engine("none")
+    return file.getvalue()
