@@ -146,5 +146,6 @@ def test_the_other_norms_on_a_hundred_thousand_rows(norm):
     data, selected = planted(600, 200, 24, hard=True)
     sol = attsvm.solve_svm(data, selected, norm)
     assert sol.status == "optimal"
-    # The longest row is 7e6 times the margin: rounding would allow 1.6e-7 (certificate_tolerance).
-    assert judge.wrong(Case(data, selected), sol) is None and sol.gap <= 5e-9
+    # The longest row is 7e6 times the margin: rounding would allow 1.6e-7 (certificate_tolerance); which part of it a
+    # solve leaves depends on the order of sums.
+    assert judge.wrong(Case(data, selected), sol) is None and sol.gap <= 2e-8
