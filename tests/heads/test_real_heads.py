@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 from attsvm import heads
-from bert import packaged_model
+from bert import packaged_model, read_encoder
 from places import ROOT
 
 pytestmark = pytest.mark.long
@@ -38,7 +38,7 @@ def printed():
 def reports(printed):
     """The heads of the table of notebooks/models.md, analysed as the command does."""
     layers = sorted({layer for layer, _ in printed})
-    found = heads.read_bert(packaged_model()).read(heads.example_sentences(), layers)
+    found = read_encoder(packaged_model(), heads.example_sentences(), layers)
     wanted = [head for head in found if (head.layer, head.number) in printed]
     reports = heads.analyze_model(wanted)
     return {(report.head.layer, report.head.number): report for report in reports}

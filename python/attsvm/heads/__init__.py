@@ -1,14 +1,12 @@
 """The heads of a trained transformer, read as support vector machines.
 
->>> import attsvm
->>> model = attsvm.heads.read_bert(folder)                        # doctest: +SKIP
->>> found = model.read(attsvm.heads.example_sentences())          # doctest: +SKIP
+>>> import attsvm.torch                                           # doctest: +SKIP
+>>> found = attsvm.torch.read(model, batches, tokenizer)          # doctest: +SKIP
 >>> attsvm.heads.analyze_head(found[20])                          # doctest: +SKIP
 """
 
 from .analysis import analyze_head
 from .arrays import from_arrays
-from .bert import Bert, read_bert, read_safetensors
 from .choices import hard_queries
 from .fit import Fit
 from .model import Head
@@ -22,7 +20,6 @@ from .view import View, view
 from .why import Why, why
 
 __all__ = [
-    "Bert",
     "Fit",
     "Head",
     "HeadReport",
@@ -40,8 +37,6 @@ __all__ = [
     "plot_grid",
     "plot_sentence",
     "plot_training",
-    "read_bert",
-    "read_safetensors",
     "read_sentences",
     "read_training",
     "results_table",

@@ -45,7 +45,7 @@ def analyze_head(
     Parameters
     ----------
     head : Head
-        From :func:`attsvm.torch.read`, ``read_bert(folder).read(sentences)`` or :func:`from_arrays`.
+        From :func:`attsvm.torch.read` or :func:`from_arrays`.
     threshold, drop_sinks
         Which queries count, as in :func:`hard_queries`.
     queries : int, optional

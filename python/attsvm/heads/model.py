@@ -238,7 +238,7 @@ class Head(Mapped):
         return Choices(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
 
 
-MADE_BY = "attsvm.torch.read, attsvm.heads.read_bert or attsvm.heads.from_arrays"
+MADE_BY = "attsvm.torch.read or attsvm.heads.from_arrays"
 
 
 def check_head(head: Any) -> None:

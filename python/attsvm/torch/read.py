@@ -140,6 +140,10 @@ def read(
     if isinstance(batches, (str, bytes, dict, torch.Tensor)) or not isinstance(batches, Iterable):
         raise TypeError(f"batches must be an iterable of what the model takes, got {type(batches).__name__}: [batch]?")
     wanted = _wanted_heads(heads)
+
+    def is_wanted(layer: int, number: int) -> bool:
+        return wanted is None or not wanted.isdisjoint({(None, number), (layer, number)})
+
     folder = None
     if store is not None:
         folder = Path(store)
@@ -153,11 +157,11 @@ def read(
         found = [
             head
             for number in sorted(recorder.layers)
-            for head in recorder.layers[number].make(wanted, threshold=threshold, most=queries)
+            for head in recorder.layers[number].make(is_wanted, threshold=threshold, most=queries)
         ]
     finally:
         recorder.close()
-    _check_asked(recorder, chosen, heads, found)
+    _check_asked(recorder, chosen, heads, wanted, found)
     return found
 
 
@@ -263,27 +267,29 @@ def unchanged(model: torch.nn.Module) -> Iterator[None]:
             torch.cuda.set_rng_state_all(devices)
 
 
-def _wanted_heads(heads: Sequence[int | str] | None) -> Callable[[int, int], bool]:
+def _wanted_heads(heads: Sequence[int | str] | None) -> set[tuple[int | None, int]] | None:
+    """Pairs of layer (None: every layer) and number; None for all heads."""
     if heads is None:
-        return lambda layer, number: True
+        return None
     if isinstance(heads, (str, int)):
         heads = [heads]
     if not isinstance(heads, Iterable):
         raise TypeError(f"heads must be a list of numbers or names, got {type(heads).__name__}")
-    numbers, pairs = set(), set()
+    wanted: set[tuple[int | None, int]] = set()
     for head in heads:
         if isinstance(head, str) and (found := NAME.fullmatch(head.strip())):
-            pairs.add((int(found[1]), int(found[2])))
+            wanted.add((int(found[1]), int(found[2])))
         elif isinstance(head, str) and not head.strip().isdecimal():
             raise ValueError(f"heads must be numbers, or names such as '5.3' or 'L5H3', got {head!r}")
         else:
-            numbers.add(as_count("heads", int(head) if isinstance(head, str) else head))
-    return lambda layer, number: number in numbers or (layer, number) in pairs
+            wanted.add((None, as_count("heads", int(head) if isinstance(head, str) else head)))
+    return wanted
 
 
-def _check_asked(recorder: Recorder, layers: Any, heads: Any, found: list[Head]) -> None:
+def _check_asked(recorder: Recorder, layers: Any, heads: Any, wanted: Any, found: list[Head]) -> None:
     calls = recorder.calls or 0
     if layers is not None and max(layers, default=0) >= calls:
         raise ValueError(f"layers must lie in 0 .. {calls - 1}, got {sorted(layers)}")
-    if not found:
+    there = {at for head in found for at in ((None, head.number), (head.layer, head.number))}
+    if not found or (wanted or set()) - there:
         raise ValueError(f"heads must name heads of the model's {calls} layers, got {heads!r}")

@@ -14,14 +14,14 @@ import pytest
 from attsvm import heads
 from attsvm.cli import main as cli
 from attsvm.heads import pictures
-from bert import CONFIG, tiny_sentences, tiny_weights, write_folder
+from bert import read_encoder, tiny_sentences, write_folder
 
 pytest.importorskip("matplotlib")
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    return write_folder(tmp_path_factory.mktemp("model"), tiny_weights(np.random.default_rng(3)))
+    return write_folder(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture(scope="module")
@@ -103,8 +103,8 @@ def test_seed_changes_the_split_and_jobs_nothing(model, text, tmp_path, no_pictu
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--layers", "2"), "--layers must lie in 0-1, got 2"),
-        (("--heads", "0-3"), "--heads must lie in 0-2, got 3"),
+        (("--layers", "2"), "layers must lie in 0 .. 1, got [2]"),
+        (("--heads", "0-3"), "heads must name heads of the model's 2 layers, got [0, 1, 2, 3]"),
         (("--layers", "1-0"), "and ranges such as 0,2-4, got '1-0'"),
         (("--threshold", "1"), "must be a number between 0 and 1, got '1'"),
         (("--queries", "0"), "must be a whole number from 1 to 1000000000, got '0'"),
@@ -115,19 +115,32 @@ def test_options_that_do_not_fit(model, text, words, message):
     assert code == 2 and message in messages and said == ""
 
 
-def test_files_that_do_not_fit(model, text, tmp_path):
-    code, _, messages = run(tmp_path / "nothing", text)
-    assert code == 2 and "No such file or directory" in messages and "config.json" in messages
-    code, _, messages = run(model, text, text)
-    assert code == 2 and "reads text: one file of it is taken, got 2" in messages
-    code, _, messages = run(model, tmp_path / "nothing.txt")
-    assert code == 2 and "nothing.txt" in messages
-    (tmp_path / "short.txt").write_text("the cat\n")
-    code, _, messages = run(model, tmp_path / "short.txt")
-    assert code == 2 and "has 0 sentences of 10 to 16 tokens, too few to learn from" in messages
-    (tmp_path / "config.json").write_text(json.dumps({**CONFIG, "model_type": "gpt2"}))
-    code, _, messages = run(tmp_path, text)
-    assert code == 2 and ("transformers cannot load" in messages or "needs torch and transformers" in messages)
+def test_texts_that_do_not_fit(model, text, tmp_path):
+    short, lines, zeros = (tmp_path / name for name in ("short.txt", "lines.txt", "zeros.txt"))
+    short.write_text("the cat\n"), lines.write_text("\n" * 1000), zeros.write_bytes(b"\xff\xfe" * 50)
+    for files, message in (
+        ((text, text), "reads text: one file of it is taken, got 2"),
+        ((tmp_path / "nothing.txt",), "nothing.txt"),
+        ((short,), "has 0 sentences of 10 to 16 tokens, too few to learn from"),
+        ((lines,), "too few to learn from"),
+        ((zeros,), "is not UTF-8 text"),
+    ):
+        code, said, messages = run(model, *files)
+        assert code == 2 and message in messages.splitlines()[-1] and "Traceback" not in messages and said == ""
+
+
+def test_folders_that_do_not_fit(model, text, tmp_path):
+    """No folder, no JSON, weights cut short: one line that names the folder."""
+    names = ("config.json", "model.safetensors")
+    whole = {name: (model / name).read_bytes() for name in names}
+    folder = tmp_path / "model"
+    for content in ({}, *({**whole, name: whole[name][:40]} for name in names)):
+        folder.mkdir(exist_ok=True)
+        for name, written in content.items():
+            (folder / name).write_bytes(written)
+        code, _, messages = run(folder, text)
+        last = messages.splitlines()[-1]
+        assert code == 2 and last.startswith(f"attsvm heads: transformers cannot load {folder}: "), messages
 
 
 @pytest.mark.slow
@@ -234,7 +247,7 @@ def test_images(tmp_path):
 @pytest.fixture(scope="module")
 def reports(model, text):
     sentences = heads.read_sentences(text)
-    found = heads.read_bert(model).read(sentences)
+    found = read_encoder(model, sentences)
     return heads.analyze_model(found, threshold=0.6, queries=60, splits=2, null=False, nuclear_queries=0)
 
 
@@ -258,7 +271,7 @@ def test_grid_frames_what_beats_every_rule_on_all_splits(reports):
 
 
 def test_grid_of_heads_without_queries(model, text):
-    found = heads.read_bert(model).read(heads.read_sentences(text)[:4], layers=[0])
+    found = read_encoder(model, heads.read_sentences(text)[:4], layers=[0])
     figure = heads.plot_grid(heads.analyze_model(found, threshold=0.999999, nuclear_queries=0))
     assert {note.get_text() for note in figure.axes[1].texts} <= {"-", "few"}
 
