@@ -186,9 +186,7 @@ def test_one_shape(case):
         assert getattr(kind, name) is getattr(Result, name)
     if dataclasses.is_dataclass(kind):
         for field in dataclasses.fields(kind):
-            assert field.name in kind._hidden or re.search(
-                rf"^    .*\b{field.name}\b.*$", kind.__doc__, re.MULTILINE
-            ), field.name
+            assert field.name in kind._hidden or re.search(rf"\b{field.name}\b", inspect.getdoc(kind)), field.name
 
 
 @pytest.fixture(params=RESULTS, scope="module")

@@ -133,13 +133,6 @@ def test_the_table_of_faults_is_as_the_page_says():
     assert said == [len(rows), sum("::test_" in row[2] for row in rows), len(rows) - nowhere, nowhere]
 
 
-def test_the_readme_fits():
-    """On a page of 830 pixels, as hosts show it, where a line of code has room for 89 characters."""
-    lines = (ROOT / "README.md").read_text().splitlines()
-    code = re.findall(r"^```\w+\n(.*?)^```", "\n".join(lines), flags=re.MULTILINE | re.DOTALL)
-    assert len(lines) <= 130 and len(code) >= 5 and max(map(len, "\n".join(code).splitlines())) <= 89
-
-
 def test_the_speed_on_the_pages_is_that_of_the_stored_measurement():
     assert [str(path) for path, text in speed_pages.pages().items() if path.read_text() != text] == []
 

@@ -25,6 +25,8 @@ def executed(path: Path, timeout: int = 300) -> nbformat.NotebookNode:
         nbclient.NotebookClient(notebook, timeout=timeout, resources={"metadata": {"path": folder}}).execute()
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
+        if cell.cell_type == "code":  # bars and warnings of libraries name folders of the machine
+            cell.outputs = [one for one in cell.outputs if one.get("name") != "stderr"]
     notebook.metadata = {
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
         "language_info": {"name": "python"},

@@ -29,7 +29,7 @@ def from_cache(
     layer: int = 0,
     module: str = "",
     threshold: float = 0.9,
-    queries: int = 2000,
+    queries: int = 1500,
 ) -> list[Head]:
     """The heads of one attention layer, from its queries and keys.
 

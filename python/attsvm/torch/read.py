@@ -39,7 +39,7 @@ def read(
     heads: Sequence[int | str] | None = None,
     space: str = "auto",
     threshold: float = 0.9,
-    queries: int = 2000,
+    queries: int = 1500,
     tokens: int = 20_000,
     store: Any = None,
     seed: int = 0,
