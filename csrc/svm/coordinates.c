@@ -53,14 +53,22 @@ int coordinates_build(struct coordinates *g, const struct rows *rows, double sca
     return STATUS_DONE;
 }
 
+ptrdiff_t coordinates_count(const struct coordinates *g, const unsigned char *chosen)
+{
+    ptrdiff_t count = 0;
+    for (ptrdiff_t k = 0; k < g->m; ++k)
+        count += chosen[k] && !g->equalities.implied[k];
+    return count;
+}
+
 int coordinates_pack(struct coordinates_packed *packed, const struct coordinates *g, const unsigned char *chosen,
                      int gram, struct arena *arena)
 {
     struct rows_part part;
     unsigned char *own = arena_take(arena, g->m, 1);
-    ptrdiff_t m = 0, p = g->p, q = g->q;
+    ptrdiff_t m = coordinates_count(g, chosen), p = g->p, q = g->q;
     for (ptrdiff_t k = 0; k < g->m && !arena->failed; ++k)
-        m += own[k] = chosen[k] && !g->equalities.implied[k];
+        own[k] = chosen[k] && !g->equalities.implied[k];
     if (arena->failed || rows_build_part(&part, g->rows, own, m, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     ptrdiff_t n = part.w.n_queries;
@@ -101,14 +109,17 @@ ptrdiff_t coordinates_first(unsigned char *chosen, const struct coordinates *g, 
         high = fmax(high, a[k]);
         top = fmax(top, g->rows->equal[k] ? 0 : lambda[k]);
     }
-    for (ptrdiff_t k = 0; k < m; ++k) /* an interior point leaves some of multiplier and slack on every row */
-        support += chosen[k] = g->rows->equal[k] || lambda[k] * g->largest > a[k] * top;
+    const unsigned char *implied = g->equalities.implied;
+    for (ptrdiff_t k = 0; k < m; ++k) { /* an interior point leaves some of multiplier and slack on every row */
+        chosen[k] = g->rows->equal[k] || lambda[k] * g->largest > a[k] * top;
+        support += chosen[k] && !implied[k];
+    }
     double wanted = fmax(WHOLE, WIDER * (double)support);
     for (int i = 0; i < 40 && (double)m > wanted; ++i) { /* 40 halvings: all digits worth having */
         double middle = (low + high) / 2;
         ptrdiff_t below = 0;
         for (ptrdiff_t k = 0; k < m; ++k)
-            below += a[k] <= middle;
+            below += !implied[k] && a[k] <= middle;
         if ((double)below >= wanted)
             high = middle;
         else

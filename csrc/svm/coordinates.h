@@ -38,8 +38,9 @@ int coordinates_frobenius(struct svm_answer *answer, const struct rows *rows, co
 /* The problem in which W_original / scale is W.  STATUS_DONE, STATUS_NO_MEMORY, STATUS_INTERRUPTED. */
 int coordinates_build(struct coordinates *g, const struct rows *rows, double scale, struct arena *arena);
 
-/* The rows with chosen [m] set, those that others imply excepted; their Gram matrix too when `gram`.  STATUS_DONE,
- * STATUS_NO_MEMORY. */
+/* The rows with chosen [m] set, those that others imply excepted: their number; and the rows, their Gram matrix too
+ * when `gram`.  STATUS_DONE, STATUS_NO_MEMORY. */
+ptrdiff_t coordinates_count(const struct coordinates *g, const unsigned char *chosen);
 int coordinates_pack(struct coordinates_packed *packed, const struct coordinates *g, const unsigned char *chosen,
                      int gram, struct arena *arena);
 

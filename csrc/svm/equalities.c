@@ -15,79 +15,71 @@
 #define DEPENDENT 1e-12
 #define NOTHING 1e-15 /* a projection that leaves this part of W leaves rounding, which no longer meets the rows */
 
-static void swap_rows(double *G, ptrdiff_t n, ptrdiff_t *row, ptrdiff_t i, ptrdiff_t j)
+/* The columns [rank,n] of a pivoted Cholesky factor of E E^*, n equality rows e->row, and their pivots; returns the rank,
+ * at most the entries of W.  Columns of E E^* that are no pivot's are never computed.  left [n]: what remains of the
+ * diagonal; delta [dk]: scratch. */
+static ptrdiff_t pivoted_cholesky(double *columns, ptrdiff_t *pivots, double *left, double *delta, ptrdiff_t n,
+                                  const struct equalities *e)
 {
-    for (ptrdiff_t k = 0; k < n; ++k) {
-        double t = G[i * n + k];
-        G[i * n + k] = G[j * n + k];
-        G[j * n + k] = t;
-    }
-    for (ptrdiff_t k = 0; k < n; ++k) {
-        double t = G[k * n + i];
-        G[k * n + i] = G[k * n + j];
-        G[k * n + j] = t;
-    }
-    ptrdiff_t t = row[i];
-    row[i] = row[j];
-    row[j] = t;
-}
-
-/* G [n,n] symmetric -> its pivoted lower Cholesky factor, rows and `row` permuted; returns the rank. */
-static ptrdiff_t pivoted_cholesky(double *G, ptrdiff_t n, ptrdiff_t *row, struct monitor *monitor)
-{
-    for (ptrdiff_t k = 0; k < n; ++k) {
-        ptrdiff_t pivot = k;
-        for (ptrdiff_t i = k + 1; i < n; ++i)
-            if (G[i * n + i] > G[pivot * n + pivot])
+    const struct rows *rows = e->rows;
+    ptrdiff_t rank = 0, most = rows->w->dk * rows->w->dz;
+    for (ptrdiff_t i = 0; i < n; ++i)
+        left[i] = 1;
+    while (rank < n && rank < most && (rows->monitor == NULL || !monitor_stops(rows->monitor))) {
+        ptrdiff_t pivot = 0;
+        for (ptrdiff_t i = 1; i < n; ++i)
+            if (left[i] > left[pivot])
                 pivot = i;
-        if (!(G[pivot * n + pivot] > DEPENDENT) || (monitor != NULL && monitor_stops(monitor)))
-            return k;
-        if (pivot != k)
-            swap_rows(G, n, row, k, pivot);
-        double diagonal = sqrt(G[k * n + k]);
-        G[k * n + k] = diagonal;
-        for (ptrdiff_t i = k + 1; i < n; ++i) {
-            G[i * n + k] /= diagonal;
-            G[k * n + i] = G[i * n + k]; /* kept symmetric, so that swaps stay simple */
-        }
-        for (ptrdiff_t i = k + 1; i < n; ++i)
-            for (ptrdiff_t j = k + 1; j < n; ++j)
-                G[i * n + j] -= G[i * n + k] * G[j * n + k];
+        if (!(left[pivot] > DEPENDENT))
+            break;
+        double *column = columns + rank * n;
+        rows_gram_column(e->margin, delta, e->U, rows, e->row[pivot]);
+        for (ptrdiff_t i = 0; i < n; ++i)
+            column[i] = e->margin[e->row[i]];
+        for (ptrdiff_t j = 0; j < rank; ++j)
+            vector_add(column, -columns[j * n + pivot], columns + j * n, n);
+        left[pivot] = column[pivot]; /* 0 of a row that no W can meet */
+        if (!(left[pivot] > DEPENDENT))
+            continue;
+        vector_scale(column, 1 / sqrt(left[pivot]), n);
+        for (ptrdiff_t i = 0; i < n; ++i)
+            left[i] -= column[i] * column[i];
+        left[pivot] = -INFINITY;
+        pivots[rank++] = pivot;
     }
-    return n;
+    return rank;
 }
 
 int equalities_factor(struct equalities *e, const struct rows *rows, struct arena *arena)
 {
-    ptrdiff_t n = rows->n_equal;
+    ptrdiff_t n = rows->n_equal, D = rows->w->dk * rows->w->dz, most = n < D ? n : D, found = 0;
     *e = (struct equalities){.rows = rows};
     e->row = arena_indices(arena, n);
+    ptrdiff_t *pivot = arena_indices(arena, most);
     e->implied = arena_take(arena, rows->count, 1);
     e->margin = arena_doubles(arena, rows->count, 1);
-    e->multiplier = arena_doubles(arena, n, 1);
     e->M = arena_doubles(arena, rows->w->dk, rows->w->dz);
     e->U = arena_doubles(arena, n > 0 ? rows->w->n_queries : 0, rows->w->dk);
-    double *G = arena_doubles(arena, n, n), *delta = arena_doubles(arena, rows->w->dk, 1);
+    e->multiplier = arena_doubles(arena, most, 1);
+    double *left = arena_doubles(arena, n, 1), *columns = arena_doubles(arena, most, n);
+    double *delta = arena_doubles(arena, rows->w->dk, 1);
+    e->L = arena_doubles(arena, most, most);
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    ptrdiff_t found = 0;
     for (ptrdiff_t k = 0; k < rows->count; ++k)
         if (rows->equal[k])
             e->row[found++] = k;
-    for (ptrdiff_t i = 0; i < n; ++i) {
-        if (rows->monitor != NULL && monitor_stops(rows->monitor))
-            return STATUS_INTERRUPTED;
-        rows_gram_column(e->margin, delta, e->U, rows, e->row[i]);
-        for (ptrdiff_t j = 0; j < n; ++j)
-            G[i * n + j] = e->margin[e->row[j]];
-    }
-    e->count = pivoted_cholesky(G, n, e->row, rows->monitor);
-    e->L = G;
+    e->count = pivoted_cholesky(columns, pivot, left, delta, n, e);
+    if (n > 0 && rows->monitor != NULL && rows->monitor->stopped)
+        return STATUS_INTERRUPTED;
     memcpy(e->implied, rows->equal, (size_t)rows->count);
-    for (ptrdiff_t i = 0; i < e->count; ++i)
-        e->implied[e->row[i]] = 0;
-    for (ptrdiff_t i = 1; i < e->count; ++i) /* the factor's rows, packed from stride n to stride count */
-        memmove(G + i * e->count, G + i * n, (size_t)e->count * sizeof(double));
+    for (ptrdiff_t i = 0; i < e->count; ++i) {
+        for (ptrdiff_t j = 0; j <= i; ++j)
+            e->L[i * e->count + j] = columns[j * n + pivot[i]];
+        pivot[i] = e->row[pivot[i]];
+        e->implied[pivot[i]] = 0;
+    }
+    e->row = pivot;
     return STATUS_DONE;
 }
 

@@ -45,7 +45,8 @@ static int init(struct capped *s, const struct coordinates *g, ptrdiff_t r, stru
     return arena->failed ? STATUS_NO_MEMORY : STATUS_DONE;
 }
 
-/* The rows held, to a = b.  Returns ||S(lambda) Y|| / ||Y||, 0 at a stationary point, infinite without memory. */
+/* The rows held, to a = b.  Returns ||S(lambda) Y|| / ||Y||, 0 at a stationary point; infinite without memory, or with
+ * more rows than this rank can hold. */
 static double restore(struct capped *s, const double *lambda, struct arena *arena)
 {
     const struct coordinates *g = s->g;
@@ -53,7 +54,7 @@ static double restore(struct capped *s, const double *lambda, struct arena *aren
     struct arena_mark mark = arena_mark(arena);
     struct coordinates_packed rows;
     struct schur schur;
-    if (coordinates_pack(&rows, g, s->held, 0, arena) != STATUS_DONE)
+    if (!schur_fits(g, s->held, s->r) || coordinates_pack(&rows, g, s->held, 0, arena) != STATUS_DONE)
         return INFINITY;
     schur_init(&schur, &rows, arena);
     if (arena->failed || schur_restore(s->Y, s->r, &rows, &schur, arena) != STATUS_DONE)

@@ -77,10 +77,12 @@ static int init(struct newton *s, const struct fixed_rank_pair *pair, unsigned c
     return STATUS_DONE;
 }
 
-/* The rows S, packed. */
+/* The rows S, packed.  STATUS_ITERATION_LIMIT: there are too many. */
 static int choose(struct newton *s)
 {
     arena_free(s->inside);
+    if (!schur_fits(s->g, s->active, s->r))
+        return STATUS_ITERATION_LIMIT;
     int status = coordinates_pack(&s->chosen, s->g, s->active, 0, s->inside);
     if (status != STATUS_DONE)
         return status;
@@ -273,7 +275,7 @@ int fixed_rank_finish(struct polish_pair *near, unsigned char *active, const str
 {
     struct arena_mark mark = arena_mark(arena);
     ptrdiff_t p = g->p, q = g->q;
-    struct fixed_rank_pair pair = {.Y = arena_doubles(arena, p + q, p < q ? p : q)};
+    struct fixed_rank_pair pair = {.Y = arena_doubles(arena, p + q, p < q ? p : q), .gap = INFINITY};
     double *start = arena_doubles(arena, p, q), *lambda = arena_doubles(arena, g->m, 1);
     unsigned char *support = arena_take(arena, g->m, 1);
     pair.lambda = arena_doubles(arena, g->m, 1);

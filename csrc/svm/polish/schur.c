@@ -14,6 +14,11 @@
 #define STEPS 8    /* of the restoration: quadratic, 3 or 4 are usual */
 #define HELD 1e-15 /* rows restored to this part of the largest b: rounding */
 
+int schur_fits(const struct coordinates *g, const unsigned char *active, ptrdiff_t r)
+{
+    return coordinates_count(g, active) <= 2 * (g->p + g->q) * r;
+}
+
 void schur_init_slack(struct schur_slack *slack, ptrdiff_t p, ptrdiff_t q, struct arena *arena)
 {
     slack->p = p;

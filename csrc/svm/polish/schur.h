@@ -27,6 +27,10 @@ struct schur {
     double *right;     /* (m) scratch */
 };
 
+/* Whether the rows can be the active ones of a W of rank r, which has less than (p + q) r degrees of freedom: more than
+ * twice as many cannot, and their matrix would be the largest of the whole solve. */
+int schur_fits(const struct coordinates *g, const unsigned char *active, ptrdiff_t r);
+
 /* Memory; arena->failed: there was none. */
 void schur_init_slack(struct schur_slack *slack, ptrdiff_t p, ptrdiff_t q, struct arena *arena);
 void schur_init(struct schur *schur, const struct coordinates_packed *g, struct arena *arena);

@@ -68,11 +68,13 @@ static int init(struct newton *s, const struct polish_pair *pair, unsigned char 
     return STATUS_DONE;
 }
 
-/* The rows S, packed. */
+/* The rows S, packed.  STATUS_ITERATION_LIMIT: more than twice the entries of W, too many to be its active rows. */
 static int choose(struct newton *s)
 {
     struct arena *inside = s->inside;
     arena_free(inside);
+    if (coordinates_count(s->g, s->active) > 2 * s->g->p * s->g->q)
+        return STATUS_ITERATION_LIMIT;
     if (coordinates_pack(&s->set, s->g, s->active, s->g->p > s->g->q, inside) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     ptrdiff_t m = s->set.m, n = s->set.n, r = s->clip.r;
