@@ -75,22 +75,30 @@ static int add_block(struct arena *arena, size_t bytes)
     return 0;
 }
 
-static void *fail(struct arena *arena)
+static void *fail(struct arena *arena, size_t bytes)
+{
+    for (; arena != NULL; arena = arena->outside) {
+        arena->failed = 1;
+        arena->refused = bytes;
+    }
+    return NULL;
+}
+
+void arena_recover(struct arena *arena)
 {
     for (; arena != NULL; arena = arena->outside)
-        arena->failed = 1;
-    return NULL;
+        arena->failed = 0;
 }
 
 void *arena_take(struct arena *arena, ptrdiff_t count, size_t size)
 {
     if (count < 0 || (size != 0 && (size_t)count > (PTRDIFF_MAX - 2 * ALIGNMENT) / size))
-        return fail(arena);
+        return fail(arena, SIZE_MAX);
     size_t bytes = align_up((size_t)count * size);
     if (bytes == 0)
         bytes = ALIGNMENT;
     if ((arena->last == NULL || arena->left < bytes) && add_block(arena, bytes) < 0)
-        return fail(arena);
+        return fail(arena, bytes);
     struct arena_block *block = arena->last;
     uintptr_t data = align_up((uintptr_t)(block + 1));
     void *piece = (void *)(data + (block->size - arena->left));
@@ -101,7 +109,7 @@ void *arena_take(struct arena *arena, ptrdiff_t count, size_t size)
 double *arena_doubles(struct arena *arena, ptrdiff_t rows, ptrdiff_t columns)
 {
     if (rows < 0 || columns < 0 || (columns > 0 && rows > PTRDIFF_MAX / columns))
-        return fail(arena);
+        return fail(arena, SIZE_MAX);
     return arena_take(arena, rows * columns, sizeof(double));
 }
 

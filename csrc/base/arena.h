@@ -12,6 +12,7 @@ struct arena {
     struct arena_block *last;       /* newest block, NULL before the first allocation */
     size_t left;                    /* bytes still free in it */
     int failed;                     /* an allocation failed, here or inside: memory ran out, or its size overflowed */
+    size_t refused;                 /* bytes of the last one that did */
     struct arena *outside;          /* the arena that this one is inside of, or NULL */
     struct arena_child *last_child; /* newest arena inside this one */
 };
@@ -49,6 +50,9 @@ void arena_release(struct arena *arena, struct arena_mark mark);
 /* An empty arena inside this one, or NULL.  Its memory is its own: what is allocated from it, and when it is emptied,
  * has no effect on memory allocated from `arena`, whose release frees both. */
 struct arena *arena_inside(struct arena *arena);
+
+/* After a failure and a release: what is asked next may be had. */
+void arena_recover(struct arena *arena);
 
 /* Free everything allocated from the arena, which is empty then. */
 void arena_free(struct arena *arena);

@@ -38,7 +38,10 @@ static void raise_error(const struct bind_call *call, int status, PyObject *rais
     else if (call->refusal != NULL)
         PyErr_SetString(PyExc_ValueError, call->refusal);
     else if (status == STATUS_NO_MEMORY)
-        PyErr_NoMemory();
+        PyErr_Format(PyExc_MemoryError,
+                     "%zu MB of working memory were refused: free some, or ask for less (fewer tokens "
+                     "or queries, another method=)",
+                     (call->arena.refused >> 20) + 1);
     else
         PyErr_SetString(status == STATUS_NOT_FINITE ? PyExc_FloatingPointError : PyExc_ArithmeticError,
                         sentence(status));

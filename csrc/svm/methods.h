@@ -33,13 +33,12 @@
 METHOD_LIST(METHOD_DECLARE)
 #undef METHOD_DECLARE
 
-/* Methods that only the policy calls.  Three that answer STATUS_DECLINED where others do better: frobenius_block, of a
+/* Methods that only the policy calls.  Two that answer STATUS_DECLINED where others do better: frobenius_block, of a
  * hard or a soft margin, where a few epochs show that the problem is tight, and without its search for a proof that
- * there is no W; frobenius_interior of a soft margin without a start, where the exchanges that it begins with do not
- * end; nuclear_factored where its first round is long.  And for the first working set of row generation, coordinate
- * ascent of the dual on the one row of each query that W misses most, from the start of the options: STATUS_DONE,
- * STATUS_INTERRUPTED or STATUS_NO_MEMORY, with W = A^*(lambda) as far as it came and no bounds. */
-svm_method frobenius_block_if_loose, frobenius_interior_if_quick, nuclear_factored_if_quick, frobenius_row_ascent;
+ * there is no W; nuclear_factored where its first round is long.  And for the first working set of row generation,
+ * coordinate ascent of the dual on the one row of each query that W misses most, from the start of the options:
+ * STATUS_DONE, STATUS_INTERRUPTED or STATUS_NO_MEMORY, with W = A^*(lambda) as far as it came and no bounds. */
+svm_method frobenius_block_if_loose, nuclear_factored_if_quick, frobenius_row_ascent;
 
 /* Evaluations of nuclear_factored's first round, and the part of all that are allowed, from which on the interior point
  * is quicker: all rounds take about six times as many.  Of 75 random problems, 57 with at most 34 took .3 to 1.3 times

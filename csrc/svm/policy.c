@@ -126,6 +126,11 @@ static int active_is_affordable(const struct svm_answer *best, const struct rows
         name, method, METHOD_LIMIT_##method, NULL \
     }
 
+static int windows_are_long(const struct size *s)
+{
+    return s->rows >= GENERATED_LONG * sqrt(s->unknowns) * s->queries;
+}
+
 /* A hard margin for the active set or the interior point, however many rows: block ascent takes tens of times as long.
  */
 static int is_tight_and_small(const struct rows *rows)
@@ -185,24 +190,20 @@ static int plan_hard(struct solver_step *steps, const struct rows *rows, const s
     return n;
 }
 
+/* Newton's method takes some dozen systems, of the smaller order of rows and unknowns; block ascent before it, which
+ * holds the Gram matrices of the queries, where it may be loose and windows are not long. */
 static int plan_soft(struct solver_step *steps, const struct rows *rows, const struct svm_options *options)
 {
     struct size s = size_of(rows);
-    int large = s.smaller > DENSE, tight = s.bits > TIGHT && !large && options->start == NULL, n = 0;
-    struct solver_step block = STEP("block", frobenius_block), interior = STEP("interior", frobenius_interior);
-    if (!large)
-        block.max_iter = block_budget(rows, SYSTEMS * system_cost(rows));
-    if (!tight || s.unknowns > ACTIVE_UNKNOWNS) {
-        steps[n] = block;
-        steps[n++].solve = large || options->start != NULL ? frobenius_block : frobenius_block_if_loose;
+    int large = s.smaller > DENSE, n = 0;
+    int loose = (s.bits <= TIGHT || s.unknowns > INTERIOR_MANY) && s.queries <= INTERIOR_MANY * s.unknowns;
+    if (large || (loose && !windows_are_long(&s))) {
+        steps[n] = STEP("block", frobenius_block);
+        steps[n].solve = large || options->start != NULL ? frobenius_block : frobenius_block_if_loose;
+        steps[n++].max_iter = large ? 0 : block_budget(rows, SYSTEMS * system_cost(rows));
     }
-    if (large)
-        return n;
-    steps[n] = interior;
-    steps[n++].solve = frobenius_interior_if_quick;
-    steps[n] = block;
-    steps[n++].max_iter = (block.max_iter + 1) / 2;
-    steps[n++] = interior;
+    if (!large)
+        steps[n++] = STEP("interior", frobenius_interior);
     return n;
 }
 
@@ -231,8 +232,8 @@ static int plan_nuclear(struct solver_step *steps, const struct rows *rows, cons
 static int is_many(const struct rows *rows, const struct svm_options *options)
 {
     struct size s = size_of(rows);
-    int long_windows = s.rows >= GENERATED_LONG * sqrt(s.unknowns) * s.queries
-                       && s.rows * s.rows >= GENERATED_GRAM * s.queries && s.rows > 2 * ACTIVE_SET_ROWS;
+    int long_windows = windows_are_long(&s) && s.rows * s.rows >= GENERATED_GRAM * s.queries
+                       && s.rows > 2 * ACTIVE_SET_ROWS;
     return options->soft > 0 ? s.rows >= GENERATED_ROWS
                              : long_windows || (s.rows >= GENERATED_ROWS && !is_tight_and_small(rows));
 }

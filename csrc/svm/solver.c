@@ -178,6 +178,10 @@ int solver_in_turn(struct svm_answer *answer, const struct rows *rows, const str
         int status = steps[i].solve(answer, rows, &own, monitor, arena);
         answer->method = steps[i].name;
         arena_release(arena, mark);
+        if (status == STATUS_NO_MEMORY && (best.W != NULL || i < n - 1)) { /* another method may need less */
+            arena_recover(arena);
+            continue;
+        }
         int open = is_open(status);
         if (!open && status != STATUS_INTERRUPTED)
             return status;

@@ -1,143 +1,168 @@
-"""Regret of method="auto": its time over that of the best single method, on problems that no threshold was chosen on.
+"""What falls off: method="auto" in every norm and with every option, on problems that no threshold was chosen on.
 
-    PYTHONPATH=tests/support python tests/benchmarks/bench_policy.py [--problems 100] [--first 0]
+    PYTHONPATH=tests/support python tests/benchmarks/bench_policy.py [--problems 300] [--first 0]
 
 after `pip install ".[bench]"`.
 
-Sizes are log-uniform, kinds and norms in turn, the seed is the number of the problem.  Processor time, best of five
-each; the best method is timed a second time, apart from the run that chose it.  A method that takes three times as long
-as auto is stopped, and is not the best; where auto itself is, its time is that until then.  The other norms have one
-method: their times are set beside those of the same problem without its copies.  Writes results/policy.json.
+Shapes are log-uniform; norms, options and kinds of data are drawn; the seed is the number of the problem.  Each shape is
+drawn three times.  A problem falls off where auto takes more than ten times its shape's quickest draw, LATE times the
+Frobenius norm on the same rows, or WORTH times the best single method, and longer than NOTICED seconds.  Each solve has
+a process of its own: its processor time (the best of three where that is short), what its memory peaked at beyond the
+process before it, its status.  A solve that takes MOST seconds is stopped.  Writes results/policy.json.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
-import signal
+import resource
 import time
 import warnings
 
 import attsvm
 import numpy as np
 from machine import write
-from planted import planted
 from threadpoolctl import threadpool_limits
 
-KINDS = ("random", "planted", "nearly infeasible", "near copies", "steep", "doubled or shared queries")
-HARD, SOFT, NUCLEAR = ("active", "block", "interior"), ("block", "interior"), ("interior", "factored")
-WAYS = (("frobenius", HARD), ("soft", SOFT), ("nuclear", NUCLEAR), ("frobenius", HARD))
-OTHERS = ("spectral", "max", 3.0)
-ROUNDS, WORTH, LEAST, MOST = 5, 3.0, 0.02, 5.0  # timings; see above; seconds a method has at least, and auto at most
+NORMS = ("frobenius", "nuclear", "spectral", "max", 1.1, 1.5, 3.0, 10.0)
+OPTIONS = ("hard", "soft", "several", "margins", "metric", "infeasible", "rank")
+KINDS = ("gaussian", "lattice", "nearly parallel", "outlier", "few queries", "one long window")
+METHODS = {"frobenius": ("active", "block", "interior"), "soft": ("block", "interior"), "nuclear": ("interior", "factored")}
+DRAWS, ROUNDS, QUICK = 3, 3, 0.2
+MOST, NOTICED, WORTH, LATE = 30.0, 0.05, 3.0, 100.0
 
 
 def log_uniform(g, least, most):
     return round(float(np.exp(g.uniform(np.log(least), np.log(most)))))
 
 
-def problem(seed):
-    """Data, selection, and the same without copies where the kind has any; norm and methods; C of the soft margin."""
-    g = np.random.default_rng([25, seed])
-    kind, (norm, methods) = KINDS[seed % len(KINDS)], WAYS[seed // len(KINDS) % len(WAYS)]
-    small = 0.5 if norm == "nuclear" else 1.0
-    n, T, d = log_uniform(g, 6, 300 * small), log_uniform(g, 3, 120 * small), log_uniform(g, 4, 50 * small)
-    C = float(10 ** g.uniform(-2, 2)) if norm == "soft" else None
-    steep = 1 / np.sqrt(1 + np.arange(d)) ** g.uniform(1, 3) if kind == "steep" else np.ones(d)
-    if kind == "planted":
-        data, selected = planted(n, T, d, hard=g.random() < 0.5, seed=seed)
-        return kind, norm, methods, C, (n, T, d), data, selected, None
-    if kind == "nearly infeasible":  # a selection at random can be met up to two bits per entry of W
-        n = max(6, min(800, round(g.uniform(1.6, 2.1) * d * d / np.log2(T))))
-    X, Z = g.standard_normal((n, T, d)) * steep, g.standard_normal((n, d)) * steep
-    selected = g.integers(0, T, n)
-    if kind == "steep" and g.random() < 0.5:
-        selected = np.einsum("ntd,nd->nt", X, Z).argmax(axis=1)
-    plain = None
-    if kind == "near copies":
-        near, half = 10 ** g.uniform(-12, -3), (n + 1) // 2
-        plain = attsvm.cross_attention(X[:half], Z[:half]), selected[:half]
-        again = g.integers(0, half, n - half)
-        Z[half:] = Z[again] * (1 + near * g.standard_normal((n - half, d)))
-        if g.random() < 0.5:  # their windows too, in part
-            X[half:, : T // 2 + 1] = X[again, : T // 2 + 1] + near * g.standard_normal((n - half, T // 2 + 1, d))
-        else:
-            selected[half:] = selected[again]
-            X[half:] = X[again] + near * g.standard_normal((n - half, T, d))
-    if kind.startswith("doubled"):
-        plain = attsvm.cross_attention(X, Z), selected
-        kinds = log_uniform(g, 1, n)
-        Z = Z[g.integers(0, kinds, n)]
-    return kind, norm, methods, C, (n, T, d), attsvm.cross_attention(X, Z), selected, plain
+def shape(seed):
+    """Norm, option, kind; lengths of the windows, dk, dz; C."""
+    g = np.random.default_rng([38, seed])
+    option, kind = OPTIONS[g.integers(len(OPTIONS))], KINDS[g.integers(len(KINDS))]
+    norm = NORMS[g.integers(len(NORMS))]
+    if option in ("soft", "metric"):
+        norm = "frobenius"
+    if option == "rank":
+        norm = "nuclear"
+    rows, dk, dz = log_uniform(g, 30, 1e5), log_uniform(g, 2, 64), log_uniform(g, 1, 64)
+    T = log_uniform(g, 3, max(3, rows // 2))
+    lengths = [T] * max(1, rows // (T - 1))
+    if kind == "one long window":
+        lengths = [max(3, rows // 2)] + [3] * min(25, rows // 4)
+    return norm, option, kind, lengths, dk, dz, float(10 ** g.uniform(-3, 3))
 
 
-def timed(most, data, selected, **options):
-    """Processor time and status; "stopped" after `most` seconds of it."""
-    signal.setitimer(signal.ITIMER_PROF, most)
-    begin = time.thread_time()
-    try:
-        status = attsvm.solve_svm(data, selected, **options).status
-    except TimeoutError:
-        status = "stopped"
-    signal.setitimer(signal.ITIMER_PROF, 0)
-    return time.thread_time() - begin, status
+def problem(seed, draw):
+    """Data, selection, options of solve_svm."""
+    norm, option, kind, lengths, dk, dz, C = shape(seed)
+    g = np.random.default_rng([39, seed, draw])
+    X, Z = g.standard_normal((sum(lengths), dk)), g.standard_normal((len(lengths), dz))
+    if kind == "lattice":
+        X, Z = np.rint(2 * X), np.where((np.rint(2 * Z) == 0).all(1, keepdims=True), 1.0, np.rint(2 * Z))
+    if kind == "nearly parallel":
+        X = g.standard_normal(dk) + 1e-2 * X
+    if kind == "outlier":
+        X[0] *= 1e3
+    if kind == "few queries":
+        Z = Z[g.integers(0, max(1, len(Z) // 20), len(Z))]
+    r = min(2, dk, dz) if option == "rank" else min(dk, dz)
+    U = Z @ g.standard_normal((dz, r)) @ g.standard_normal((r, dk))
+    X = np.split(X, np.cumsum(lengths)[:-1])
+    chosen = [int((x @ u).argmax()) for x, u in zip(X, U, strict=True)]
+    if option in ("soft", "infeasible"):
+        chosen = [int(g.integers(len(x))) for x in X]
+    if option == "infeasible":  # the second query repeats the first, and asks for another token
+        X, Z, chosen = [X[0], *X], np.vstack([Z[:1], Z]), [(chosen[0] + 1) % len(X[0]), *chosen]
+    options = {"norm": norm}
+    if option == "several":
+        kept = [np.arange(len(x)) == a for x, a in zip(X, chosen, strict=True)]
+        for x, u, a, k in zip(X, U, chosen, kept, strict=True):
+            b = (a + 1) % len(x)
+            x[b] += (x[a] - x[b]) @ u * u / (u @ u)
+            k[b] = True
+        chosen = kept
+    if option == "soft":
+        options["C"] = C
+    if option == "margins":
+        options["margins"] = [g.uniform(0.5, 2, len(x)) for x in X]
+    if option == "metric":
+        options["metric"] = np.exp(g.standard_normal((dk, dz)))
+    if option == "rank":
+        options["rank"] = r
+    return attsvm.cross_attention(X, Z), chosen, options
 
 
-def best_of(rounds, names, most, data, selected, **options):
-    """Least time of each method, of interleaved rounds; and its status."""
-    seconds, status = dict.fromkeys(names, np.inf), {}
-    for _ in range(rounds):
-        for name in names:
-            if status.get(name) != "stopped":
-                took, status[name] = timed(most, data, selected, method=name, **options)
-                seconds[name] = took if status[name] == "stopped" else min(seconds[name], took)
-    return seconds, status
+def solved(data, chosen, options):
+    """Seconds of processor, gigabytes beyond what this process holds, and how it ended."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        resource.setrlimit(resource.RLIMIT_CPU, (int(MOST) + 1, int(MOST) + 1))
+        before, seconds = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, np.inf
+        for _ in range(ROUNDS):
+            begin = time.process_time()
+            try:
+                status = attsvm.solve_svm(data, chosen, **options).status
+            except MemoryError:
+                status = "MemoryError"
+            seconds = min(seconds, time.process_time() - begin)
+            if seconds > QUICK:
+                break
+        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+        os.write(writer, json.dumps([seconds, grown / 1e6, status]).encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as said:
+        text = said.read()
+    os.waitpid(child, 0)
+    return json.loads(text) if text else [MOST, float("nan"), "stopped"]
 
 
-def regret(methods, norm, C, data, selected):
-    options = {"C": C} if norm == "soft" else {"norm": norm}
-    first, said = timed(MOST, data, selected, **options)
-    seconds, status = best_of(ROUNDS, ["auto", *methods], max(LEAST, WORTH * first), data, selected, **options)
-    if said == "stopped":
-        seconds["auto"], status["auto"] = first, said
-    known = {name: seconds[name] for name in methods if status[name] in ("optimal", "infeasible")}
-    best = min(known, key=known.get) if known else None
-    again = best_of(ROUNDS, [best], MOST, data, selected, **options)[0][best] if best else None
-    over = seconds["auto"] / again if best else None
-    return {"status": status, "seconds": seconds, "best": best, "again": again, "regret": over}
-
-
-def stop(signum, frame):
-    raise TimeoutError
+def measured(seed):
+    norm, option, kind, lengths, dk, dz, C = shape(seed)
+    row = {"seed": seed, "norm": norm, "option": option, "kind": kind, "C": C if option == "soft" else None,
+           "n,T,dk,dz": (len(lengths), max(lengths), dk, dz), "rows": sum(lengths) - len(lengths)}  # fmt: skip
+    drawn = [problem(seed, draw) for draw in range(DRAWS)]
+    row["auto"] = [solved(*one) for one in drawn]
+    slowest = max(range(DRAWS), key=lambda i: row["auto"][i][0])
+    took, row["off"] = row["auto"][slowest][0], []
+    if took < NOTICED:
+        return row
+    data, chosen, options = drawn[slowest]
+    for method in METHODS.get("soft" if option == "soft" else norm, ()) if option != "rank" else ():
+        row[method] = solved(data, chosen, options | {"method": method})
+    alone = [row[m][0] for m in ("active", "block", "interior", "factored")
+             if m in row and row[m][2] in ("optimal", "infeasible")]  # fmt: skip
+    if norm != "frobenius" and option != "rank":
+        row["frobenius"] = solved(data, chosen, options | {"norm": "frobenius"})
+    if took > 10 * min(one[0] for one in row["auto"]):
+        row["off"].append("its draws")
+    if alone and took > WORTH * min(alone):
+        row["off"].append("a method alone")
+    if "frobenius" in row and took > LATE * row["frobenius"][0]:
+        row["off"].append("Frobenius")
+    if any(one[2] not in ("optimal", "infeasible", "stationary") for one in row["auto"]):
+        row["off"].append("open")
+    return row
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--problems", type=int, default=100)
+    parser.add_argument("--problems", type=int, default=300)
     parser.add_argument("--first", type=int, default=0)
     args = parser.parse_args()
     threadpool_limits(1)
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     warnings.simplefilter("ignore", attsvm.ConvergenceWarning)
-    signal.signal(signal.SIGPROF, stop)
     rows = []
     for seed in range(args.first, args.first + args.problems):
-        kind, norm, methods, C, shape, data, selected, plain = problem(seed)
-        row = {"seed": seed, "kind": kind, "norm": norm, "C": C, "n,T,d": shape}
-        row |= regret(methods, norm, C, data, selected)
-        if plain is not None:
-            other = OTHERS[seed // len(KINDS) % len(OTHERS)]
-            row["other norm"] = other
-            row["with copies"] = timed(MOST, data, selected, norm=other)
-            row["without"] = timed(MOST, *plain, norm=other)
-        rows.append(row)
-        shown = "  ".join(f"{name} {1e3 * t:.2f}" for name, t in row["seconds"].items())
-        rest = f", {other}: {1e3 * row['with copies'][0]:.0f} ms beside {1e3 * row['without'][0]:.0f}" if plain else ""
-        print(f"{seed:4} {kind:25} {norm:9} {shape} {row['status']['auto']}: {shown} ms, "
-              f"regret {row['regret'] or np.nan:.2f}{rest}", flush=True)  # fmt: skip
-    over = np.array([row["regret"] for row in rows if row["regret"]])
-    dear = [row["regret"] for row in rows if row["regret"] and row["seconds"]["auto"] > 1e-3]
-    print(f"{len(over)} of {len(rows)} decided: median {np.median(over):.2f}, {(over > 1.5).sum()} above 1.5, "
-          f"largest {over.max():.2f}, above a millisecond {max(dear, default=np.nan):.2f}")  # fmt: skip
+        rows.append(row := measured(seed))
+        if row["off"]:
+            print(json.dumps(row), flush=True)
+    autos = [one for row in rows for one in row["auto"]]
+    print(f"{len(rows)} shapes, {len(autos)} solves: {sum(one[2] in ('optimal', 'infeasible', 'stationary') for one in autos)} "
+          f"decided; off: {sum(bool(row['off']) for row in rows)}; peak {max(one[1] for one in autos):.2f} GB")  # fmt: skip
     print("wrote", write("policy", rows))
 
 

@@ -63,7 +63,7 @@ int parts_support(double *x, ptrdiff_t *iterations, double *factored, const stru
         if (status == STATUS_DONE)
             status = newton_system_factor(&newton);
         if (status == STATUS_DONE)
-            newton_system_solve(&newton, factored + i * m, dW, b + i * m, NULL);
+            newton_system_solve(&newton, factored + i * m, dW, b + i * m, NULL, NEWTON_SYSTEM_CORRECTIONS);
         member += sizes[i];
     }
     return end(&parts, status);

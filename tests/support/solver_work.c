@@ -42,7 +42,7 @@ static double of_system(const struct rows *rows, const struct svm_answer *answer
     (void)answer;
     double m = (double)rows->count, dk = (double)rows->w->dk, D = dk * (double)rows->w->dz;
     double by_rows = m * m * (m / 3 + dk), M = (double)rows->w->n_queries;
-    return least(by_rows, M * D * D / 2 + m * dk * dk + D * D * D / 3) / SLOWER;
+    return least(by_rows, M * D * D / 4 + m * dk * dk + D * D * D / 3) / SLOWER;
 }
 
 #define WORK_LIST(WORK) \
@@ -51,7 +51,6 @@ static double of_system(const struct rows *rows, const struct svm_answer *answer
     WORK(frobenius_block_if_loose, of_ascent) \
     WORK(frobenius_gradient, of_ascent) \
     WORK(frobenius_interior, of_system) \
-    WORK(frobenius_interior_if_quick, of_system) \
     WORK(nuclear_factored, of_evaluation) \
     WORK(nuclear_factored_if_quick, of_evaluation) \
     WORK(nuclear_interior, of_system)

@@ -10,8 +10,8 @@
  * and solved exactly; if a few exchanges do not make it right, it goes on.  The certificate alone decides.
  *
  * A soft margin adds 1/2 sum_k ridge_k x_k^2 to the former problem, and ridge o x to A W in the latter: it is the hard
- * margin of rows with a coordinate of their own each.  It begins with a guess as well, that all rows are in the
- * support or those of the start, whose exchanges are Newton's method for the squared hinge (Mangasarian 2002). */
+ * margin of rows with a coordinate of their own each.  Newton's method for the squared hinge comes first, and hardly
+ * ever leaves it anything. */
 #include "svm/frobenius/interior_point.h"
 
 #include <float.h>
@@ -122,7 +122,7 @@ static void direction(struct interior_point *s, double mu)
         double pull = equal[k] ? 0 : (mu - s->correction[k]) / s->x[k];
         s->h[k] = s->level * s->rows->rhs[k] - s->margin[k] + pull;
     }
-    newton_system_solve(&s->newton, s->dx, s->dW, s->h, s->rest);
+    newton_system_solve(&s->newton, s->dx, s->dW, s->h, s->rest, NEWTON_SYSTEM_CORRECTIONS);
     s->dlevel = (1 - vector_dot(s->rows->rhs, s->x, s->m) - vector_dot(s->rows->rhs, s->dx, s->m))
                 / vector_dot(s->rows->rhs, s->dx_level, s->m);
     vector_add(s->dW, s->dlevel, s->dW_level, s->D);
@@ -156,7 +156,7 @@ static int advance(struct interior_point *s)
     int status = interior_point_factor(s);
     if (status != STATUS_DONE)
         return status;
-    newton_system_solve(&s->newton, s->dx_level, s->dW_level, s->rows->rhs, NULL);
+    newton_system_solve(&s->newton, s->dx_level, s->dW_level, s->rows->rhs, NULL, NEWTON_SYSTEM_CORRECTIONS);
     memset(s->correction, 0, (size_t)m * sizeof(double));
     direction(s, 0);
     double step = longest_step(s);
@@ -177,17 +177,20 @@ static int advance(struct interior_point *s)
     return STATUS_DONE;
 }
 
-/* The start of the options tells the support of a soft margin, or W = 0, by which no row is met. */
-static int start_soft(struct interior_point *s)
+/* Newton's method from the start of the options, or from W = 0, by which no row is met. */
+static int solve_soft(struct interior_point *s)
 {
     int warm = solver_start(s->h, s->rows, s->options, s->arena);
     if (warm < 0)
         return warm;
-    measure(s); /* should the iterations end here */
-    for (ptrdiff_t k = 0; k < s->m; ++k)
-        s->inside[k] = !s->equalities.implied[k] && (s->rows->equal[k] || (warm ? s->h[k] : s->rows->rhs[k]) > 0);
     int status = s->equalities.count > 0 ? interior_point_equalities(s) : STATUS_ITERATION_LIMIT;
-    return status == STATUS_ITERATION_LIMIT ? interior_point_exchange(s) : status;
+    if (status != STATUS_ITERATION_LIMIT)
+        return status;
+    if (warm) { /* W is 0 else, and so are its margins */
+        rows_adjoint(s->W, s->rows, s->h, s->newton.U);
+        rows_apply(s->margin, s->rows, s->W, s->newton.U);
+    }
+    return interior_point_newton(s);
 }
 
 /* An answer, or why there is none: then the best bounds are in s. */
@@ -226,8 +229,8 @@ static int iterate(struct interior_point *s)
     return s->lower > 0 || s->options->soft > 0 ? interior_point_finish(s) : interior_point_refute(s);
 }
 
-static int run(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, int if_quick,
-               struct monitor *monitor, struct arena *arena)
+int frobenius_interior(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                       struct monitor *monitor, struct arena *arena)
 {
     struct interior_point s = {.rows = rows,
                                .options = options,
@@ -241,16 +244,14 @@ static int run(struct svm_answer *answer, const struct rows *rows, const struct 
                                .proximal = LEAST_PROXIMAL};
     answer->iterations = 0;
     int status = init(&s);
-    if (status == STATUS_DONE) {
-        start(&s);
-        status = options->soft > 0 ? start_soft(&s)
+    if (status == STATUS_DONE)
+        status = options->soft > 0 ? solve_soft(&s)
                  : s.n_margin == 0 ? interior_point_finish(&s) /* equality rows alone: one linear system */
                                    : STATUS_ITERATION_LIMIT;
-    }
-    if (status == STATUS_ITERATION_LIMIT && if_quick)
-        return STATUS_DECLINED;
-    if (status == STATUS_ITERATION_LIMIT && s.n_margin > 0)
+    if (status == STATUS_ITERATION_LIMIT && s.n_margin > 0) {
+        start(&s);
         status = iterate(&s);
+    }
     if (status < 0 || status == STATUS_DONE || status == STATUS_INFEASIBLE)
         return status;
     if (s.n_margin > 0) { /* else the answer is that of the linear system */
@@ -258,16 +259,4 @@ static int run(struct svm_answer *answer, const struct rows *rows, const struct 
         memcpy(answer->W, s.best_W, (size_t)s.D * sizeof(double));
     }
     return solver_conclude(answer, rows, options, NORM_FROBENIUS, status, arena);
-}
-
-int frobenius_interior(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                       struct monitor *monitor, struct arena *arena)
-{
-    return run(answer, rows, options, 0, monitor, arena);
-}
-
-int frobenius_interior_if_quick(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                                struct monitor *monitor, struct arena *arena)
-{
-    return run(answer, rows, options, options->start == NULL, monitor, arena);
 }

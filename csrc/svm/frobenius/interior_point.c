@@ -9,12 +9,15 @@
 #include "linalg/vector.h"
 #include "svm/active_set.h"
 
-#define MORE_PROXIMAL 100 /* times as large when Cholesky fails */
-#define FIRM 1e-5         /* 1/d of equality rows beside soft ones, of the least of these: more would lose digits */
-#define PASSES 3          /* of a solution on the support */
-#define GUESSES 20        /* systems per guess: right guesses need 1 to 4, soft margins from all rows 1 to 16 */
-#define REFUTATIONS 3     /* corrections of a proof: each removes the rounding of the one before */
-#define SMALLEST 1e-8     /* a multiplier of a proof below this part of the largest is not needed */
+#define MORE_PROXIMAL 100  /* times as large when Cholesky fails */
+#define FIRM 1e-5          /* 1/d of equality rows beside soft ones, of the least of these: more would lose digits */
+#define PASSES 3           /* of a solution on the support */
+#define GUESSES 20         /* systems per guess: right guesses need 1 to 4 */
+#define LINE_RESOLVED 1e-9 /* of a step length: the next support hardly depends on it */
+#define NEWTON_STEPS \
+    20 /* of a soft margin: a tight one takes 5 to 17, a loose one up to 120; the interior point some 15 */
+#define REFUTATIONS 3 /* corrections of a proof: each removes the rounding of the one before */
+#define SMALLEST 1e-8 /* a multiplier of a proof below this part of the largest is not needed */
 
 int interior_point_factor(struct interior_point *s)
 {
@@ -26,9 +29,8 @@ int interior_point_factor(struct interior_point *s)
     return status;
 }
 
-/* Solve on the rows inside: their multipliers to answer->lambda, W to answer->W, its margins to s->correction.  W is
- * corrected by itself: A^* x is off by eps sum|x|, of order eps / margin^2, W by eps / margin. */
-static int solve_on_support(struct interior_point *s)
+/* Factor the system of the rows inside; answer->lambda, answer->W and its margins, s->correction, become 0. */
+static int factor_support(struct interior_point *s)
 {
     struct svm_answer *answer = s->answer;
     double firm = INFINITY;
@@ -42,21 +44,28 @@ static int solve_on_support(struct interior_point *s)
     memset(s->correction, 0, (size_t)s->m * sizeof(double));
     memset(answer->lambda, 0, (size_t)s->m * sizeof(double));
     memset(answer->W, 0, (size_t)s->D * sizeof(double));
-    int status = newton_system_factor(&s->newton);
-    if (status != STATUS_DONE)
-        return status;
-    for (int pass = 0; pass < PASSES; ++pass) {
+    return newton_system_factor(&s->newton);
+}
+
+/* So many passes of iterative refinement, of answer->lambda, answer->W and its margins, s->correction.  W is corrected
+ * by itself: A^* x is off by eps sum|x|, of order eps / margin^2, W by eps / margin. */
+static void refine(struct interior_point *s, int passes, int corrections)
+{
+    struct svm_answer *answer = s->answer;
+    double largest = 0;
+    for (ptrdiff_t k = 0; k < s->m; ++k)
+        largest = fmax(largest, s->inside[k] ? fabs(s->rows->rhs[k]) : 0);
+    for (int pass = 0; pass < passes; ++pass) {
         for (ptrdiff_t k = 0; k < s->m; ++k)
             s->h[k] = s->inside[k] ? s->rows->rhs[k] - s->correction[k] - s->ridge[k] * answer->lambda[k] : 0;
-        if (vector_largest(s->h, s->m) <= CERTIFICATE_ROUNDING * vector_norm(answer->W, s->D))
+        if (vector_largest(s->h, s->m) <= CERTIFICATE_ROUNDING * fmax(largest, vector_norm(answer->W, s->D)))
             break;
-        newton_system_solve(&s->newton, s->dx, s->dW, s->h, NULL);
+        newton_system_solve(&s->newton, s->dx, s->dW, s->h, NULL, corrections);
         vector_add(answer->lambda, 1, s->dx, s->m);
         vector_add(answer->W, 1, s->dW, s->D);
         rows_apply(s->correction, s->rows, answer->W, s->newton.U);
     }
     equalities_project(answer->W, answer->lambda, 1, &s->equalities);
-    return STATUS_DONE;
 }
 
 int interior_point_exchange(struct interior_point *s)
@@ -71,9 +80,10 @@ int interior_point_exchange(struct interior_point *s)
             return STATUS_ITERATION_LIMIT;
         if (monitor_stops(s->monitor))
             return STATUS_ITERATION_LIMIT; /* whoever goes on asks again */
-        int status = solve_on_support(s);
+        int status = factor_support(s);
         if (status != STATUS_DONE)
             return status == STATUS_FACTORIZATION ? STATUS_ITERATION_LIMIT : status;
+        refine(s, PASSES, NEWTON_SYSTEM_CORRECTIONS);
         double norm = vector_norm(s->answer->W, s->D);
         ptrdiff_t wrong = active_set_exchange(s->inside, s->answer->lambda, s->correction, s->rows->rhs, norm, s->rows);
         if (wrong == 0)
@@ -81,6 +91,75 @@ int interior_point_exchange(struct interior_point *s)
         if (wrong >= before && i != 1) /* the first wrong guess may not tell */
             return STATUS_ITERATION_LIMIT;
         before = wrong;
+    }
+    return STATUS_ITERATION_LIMIT;
+}
+
+/* The least point of the objective on W + t d, 0 < t <= 1, given <W, d>, ||d||^2 and `along`, the margins of d.  Its
+ * derivative in t is piecewise linear and rises: Newton's method inside a bracket. */
+static double line_search(const struct interior_point *s, const double *along, double slope, double square)
+{
+    double low = 0, high = 1, t = 1;
+    for (;;) {
+        double rise = slope + t * square, bend = square;
+        for (ptrdiff_t k = 0; k < s->m; ++k) {
+            double missing = s->rows->rhs[k] - s->margin[k] - t * along[k];
+            if (missing > 0 && !s->rows->equal[k]) {
+                rise -= missing * along[k] / s->ridge[k];
+                bend += along[k] * along[k] / s->ridge[k];
+            }
+        }
+        double next = t - rise / bend;
+        if ((rise <= 0 && t == 1) || !(fabs(next - t) > LINE_RESOLVED * t) || high - low <= LINE_RESOLVED * t)
+            return t;
+        *(rise <= 0 ? &low : &high) = t;
+        t = next > low && next < high ? next : (low + high) / 2;
+    }
+}
+
+/* Whether the rows inside are those that answer->W, which is exact on them, misses. */
+static int is_met(const struct interior_point *s)
+{
+    const struct rows *rows = s->rows;
+    double noise = CERTIFICATE_ROUNDING * vector_norm(s->answer->W, s->D);
+    for (ptrdiff_t k = 0; k < s->m; ++k) {
+        double missing = rows->rhs[k] - s->correction[k], size = noise + ACTIVE_SET_MET * fabs(rows->rhs[k]);
+        if (!rows->equal[k] && (s->inside[k] ? missing < -size : missing > size))
+            return 0;
+    }
+    return 1;
+}
+
+int interior_point_newton(struct interior_point *s)
+{
+    const struct rows *rows = s->rows;
+    struct svm_answer *answer = s->answer;
+    double *along = s->ds;
+    if (s->equalities.count > 0) {
+        equalities_project(s->W, NULL, 1, &s->equalities);
+        rows_apply(s->margin, rows, s->W, s->newton.U);
+    }
+    for (int step = 0; step < NEWTON_STEPS && answer->iterations < s->options->max_iter; ++step) {
+        ++answer->iterations;
+        if (monitor_stops(s->monitor))
+            return STATUS_ITERATION_LIMIT; /* the caller polls the monitor too */
+        for (ptrdiff_t k = 0; k < s->m; ++k)
+            s->inside[k] = rows->equal[k] ? !s->equalities.implied[k] : rows->rhs[k] > s->margin[k];
+        int status = factor_support(s);
+        if (status != STATUS_DONE)
+            return status == STATUS_FACTORIZATION ? STATUS_ITERATION_LIMIT : status;
+        refine(s, 1, 0);
+        if (is_met(s)) {
+            refine(s, PASSES, NEWTON_SYSTEM_CORRECTIONS);
+            return solver_conclude(answer, rows, s->options, NORM_FROBENIUS, STATUS_ITERATION_LIMIT, s->arena);
+        }
+        for (ptrdiff_t i = 0; i < s->D; ++i)
+            s->dW[i] = answer->W[i] - s->W[i];
+        for (ptrdiff_t k = 0; k < s->m; ++k)
+            along[k] = s->correction[k] - s->margin[k];
+        double t = line_search(s, along, vector_dot(s->W, s->dW, s->D), vector_dot(s->dW, s->dW, s->D));
+        vector_add(s->W, t, s->dW, s->D);
+        vector_add(s->margin, t, along, s->m);
     }
     return STATUS_ITERATION_LIMIT;
 }
@@ -138,7 +217,7 @@ int interior_point_refute(struct interior_point *s)
             return status;
         for (ptrdiff_t k = 0; k < s->m; ++k)
             s->h[k] = s->newton.inverse[k] * v[k];
-        newton_system_solve(&s->newton, v, s->dW, s->h, NULL);
+        newton_system_solve(&s->newton, v, s->dW, s->h, NULL, NEWTON_SYSTEM_CORRECTIONS);
         if (certificate_farkas(v, rows, s->arena) <= CERTIFICATE_FARKAS / 2)
             return solver_conclude_dual(s->answer, rows, s->options, STATUS_UNDECIDED, s->arena);
     }

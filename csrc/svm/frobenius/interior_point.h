@@ -36,6 +36,11 @@ int interior_point_factor(struct interior_point *s);
 int interior_point_exchange(struct interior_point *s);
 int interior_point_finish(struct interior_point *s);
 
+/* A soft margin: Newton's method on ||W||^2 / 2 + sum_k (b_k - A(W)_k)_+^2 / (2 ridge_k), the squared hinge, from s->W
+ * and s->margin, with exact line searches, by which it ends from everywhere (Mangasarian 2002; Keerthi and DeCoste
+ * 2005). STATUS_DONE: certified; STATUS_ITERATION_LIMIT: rounding forbids. */
+int interior_point_newton(struct interior_point *s);
+
 /* A soft margin: the least W that meets the equality rows, with the multipliers that it implies.  Or some of these rows
  * contradict each other: the one that W misses most, by more than rounding, is no combination of the others. */
 int interior_point_equalities(struct interior_point *s);

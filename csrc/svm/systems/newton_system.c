@@ -12,7 +12,8 @@
 #include "linalg/vector.h"
 #include "svm/active_set.h"
 
-#define CORRECTIONS 2 /* of a solution: when the factor has lost nearly all digits, each still gains a few */
+/* Rows of a query up to which plain loops over a triangle are quicker than gemm. */
+#define FEW_ROWS 4
 
 static ptrdiff_t packed(ptrdiff_t d)
 {
@@ -46,12 +47,21 @@ int newton_system_init(struct newton_system *n, const struct rows *rows, struct 
 static void weigh_keys(struct newton_system *n, double *to, ptrdiff_t q)
 {
     const struct rows *rows = n->rows;
-    ptrdiff_t from = rows->first[q], count = rows->first[q + 1] - from, dk = rows->w->dk;
-    for (ptrdiff_t k = 0; k < count; ++k) {
-        double weight = 1 / n->inverse[from + k], *delta = n->delta + k * dk;
-        rows_delta(delta, rows, from + k);
-        for (ptrdiff_t i = 0; i < dk; ++i)
-            n->weighted[k * dk + i] = weight * delta[i];
+    ptrdiff_t count = 0, dk = rows->w->dk;
+    for (ptrdiff_t k = rows->first[q]; k < rows->first[q + 1]; ++k)
+        if (n->inverse[k] != NEWTON_SYSTEM_ABSENT) {
+            double weight = 1 / n->inverse[k], *delta = n->delta + count * dk;
+            rows_delta(delta, rows, k);
+            for (ptrdiff_t i = 0; i < dk; ++i)
+                n->weighted[count * dk + i] = weight * delta[i];
+            ++count;
+        }
+    if (count <= FEW_ROWS) {
+        memset(to, 0, (size_t)packed(dk) * sizeof(double));
+        for (const double *a = n->weighted, *b = n->delta; a < n->weighted + count * dk; a += dk, b += dk)
+            for (ptrdiff_t i = 0, at = 0; i < dk; at += ++i)
+                vector_add(to + at, a[i], b, i + 1);
+        return;
     }
     matrix_columns_times_columns(n->square, n->weighted, n->delta, dk, dk, count);
     for (ptrdiff_t i = 0; i < dk; to += ++i)
@@ -118,7 +128,7 @@ int newton_system_factor(struct newton_system *n)
 }
 
 /* Conjugate gradients, with the factor for preconditioner, so that a few iterations are enough. */
-static void solve_rows(struct newton_system *n, double *dx, double *dW, const double *g)
+static void solve_rows(struct newton_system *n, double *dx, double *dW, const double *g, int corrections)
 {
     ptrdiff_t m = n->size;
     double *r = n->short_of, *z = n->towards, *p = n->step, rz = 0, largest = 0;
@@ -128,7 +138,7 @@ static void solve_rows(struct newton_system *n, double *dx, double *dW, const do
         r[i] = g[n->member[i]] - n->margin[n->member[i]];
         largest = fmax(largest, fabs(g[n->member[i]]));
     }
-    for (int pass = 0; pass < CORRECTIONS && vector_largest(r, m) > DBL_EPSILON * largest; ++pass) {
+    for (int pass = 0; pass <= corrections && vector_largest(r, m) > DBL_EPSILON * largest; ++pass) {
         memcpy(z, r, (size_t)m * sizeof(double));
         cholesky_solve(m, n->L, z);
         double next = vector_dot(r, z, m), keep = rz > 0 ? next / rz : 0, curvature = 0;
@@ -166,18 +176,19 @@ static int correct_weights(struct newton_system *n, double *dx, double *dW, cons
     return 1;
 }
 
-void newton_system_solve(struct newton_system *n, double *dx, double *dW, const double *g, const double *rest)
+void newton_system_solve(struct newton_system *n, double *dx, double *dW, const double *g, const double *rest,
+                         int corrections)
 {
     memset(dx, 0, (size_t)n->m * sizeof(double));
     memset(dW, 0, (size_t)n->D * sizeof(double));
     if (n->size <= n->D) {
         if (rest != NULL)
             memcpy(dW, rest, (size_t)n->D * sizeof(double));
-        solve_rows(n, dx, dW, g);
+        solve_rows(n, dx, dW, g, corrections);
         return;
     }
     for (ptrdiff_t i = 0; i < n->size; ++i)
         dx[n->member[i]] = g[n->member[i]] / n->inverse[n->member[i]];
-    for (int pass = 0; pass <= CORRECTIONS && correct_weights(n, dx, dW, rest); ++pass)
+    for (int pass = 0; pass <= corrections && correct_weights(n, dx, dW, rest); ++pass)
         continue;
 }

@@ -38,7 +38,11 @@ int newton_system_init(struct newton_system *n, const struct rows *rows, struct 
  * STATUS_NO_MEMORY. */
 int newton_system_factor(struct newton_system *n);
 
-/* dx [m] and dW [dk,dz] for g [m] and rest [dk,dz] (NULL: zero), as exact as rounding allows. */
-void newton_system_solve(struct newton_system *n, double *dx, double *dW, const double *g, const double *rest);
+/* When the factor has lost nearly all digits, each correction of a solution still gains a few. */
+#define NEWTON_SYSTEM_CORRECTIONS 2
+
+/* dx [m] and dW [dk,dz] for g [m] and rest [dk,dz] (NULL: zero), with so many corrections. */
+void newton_system_solve(struct newton_system *n, double *dx, double *dW, const double *g, const double *rest,
+                         int corrections);
 
 #endif
