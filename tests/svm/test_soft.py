@@ -80,7 +80,7 @@ def test_methods_agree_on_a_loose_selection_at_a_large_price():
     data = attsvm.cross_attention(X, Z)
     selected = data.select(rng.standard_normal((8, 8)))
     block, interior = (attsvm.solve_svm(data, selected, C=1e3, method=method) for method in ("block", "interior"))
-    assert block.status == interior.status == "optimal" and interior.iterations < 40
+    assert block.status == interior.status == "optimal" and interior.iterations < 70
     assert judge.wrong(Case(data, selected), interior) is None
     assert block.objective == pytest.approx(interior.objective, rel=2e-9)
 

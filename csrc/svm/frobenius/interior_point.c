@@ -14,8 +14,9 @@
 #define PASSES 3           /* of a solution on the support */
 #define GUESSES 20         /* systems per guess: right guesses need 1 to 4 */
 #define LINE_RESOLVED 1e-9 /* of a step length: the next support hardly depends on it */
-#define NEWTON_STEPS \
-    20 /* of a soft margin: a tight one takes 5 to 17, a loose one up to 120; the interior point some 15 */
+/* Of a soft margin: a tight one takes 5 to 17, one of 172 unknowns 45, a loose one up to 120, where 15 of the interior
+ * point would do. */
+#define NEWTON_STEPS 50
 #define REFUTATIONS 3 /* corrections of a proof: each removes the rounding of the one before */
 #define SMALLEST 1e-8 /* a multiplier of a proof below this part of the largest is not needed */
 

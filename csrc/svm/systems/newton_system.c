@@ -43,8 +43,8 @@ int newton_system_init(struct newton_system *n, const struct rows *rows, struct 
     return arena->failed ? STATUS_NO_MEMORY : STATUS_DONE;
 }
 
-/* Of query q: sum_k d_k delta_k delta_k^T over its rows, its lower triangle packed. */
-static void weigh_keys(struct newton_system *n, double *to, ptrdiff_t q)
+/* Of query q: sum_k d_k delta_k delta_k^T over its rows, its lower triangle packed.  0: it has none. */
+static int weigh_keys(struct newton_system *n, double *to, ptrdiff_t q)
 {
     const struct rows *rows = n->rows;
     ptrdiff_t count = 0, dk = rows->w->dk;
@@ -56,16 +56,17 @@ static void weigh_keys(struct newton_system *n, double *to, ptrdiff_t q)
                 n->weighted[count * dk + i] = weight * delta[i];
             ++count;
         }
-    if (count <= FEW_ROWS) {
-        memset(to, 0, (size_t)packed(dk) * sizeof(double));
-        for (const double *a = n->weighted, *b = n->delta; a < n->weighted + count * dk; a += dk, b += dk)
-            for (ptrdiff_t i = 0, at = 0; i < dk; at += ++i)
-                vector_add(to + at, a[i], b, i + 1);
-        return;
+    if (count > FEW_ROWS) {
+        matrix_columns_times_columns(n->square, n->weighted, n->delta, dk, dk, count);
+        for (ptrdiff_t i = 0; i < dk; to += ++i)
+            memcpy(to, n->square + i * dk, (size_t)(i + 1) * sizeof(double));
+        return 1;
     }
-    matrix_columns_times_columns(n->square, n->weighted, n->delta, dk, dk, count);
-    for (ptrdiff_t i = 0; i < dk; to += ++i)
-        memcpy(to, n->square + i * dk, (size_t)(i + 1) * sizeof(double));
+    memset(to, 0, (size_t)packed(dk) * sizeof(double));
+    for (const double *a = n->weighted, *b = n->delta; a < n->weighted + count * dk; a += dk, b += dk)
+        for (ptrdiff_t i = 0, at = 0; i < dk; at += ++i)
+            vector_add(to + at, a[i], b, i + 1);
+    return count > 0;
 }
 
 /* H = I + sum_q (sum_k d_k delta_k delta_k^T) kron (z_q z_q^T), lower triangle.  Both factors are symmetric, so
@@ -75,20 +76,21 @@ static int assemble(struct newton_system *n)
 {
     const struct windows *w = n->rows->w;
     ptrdiff_t dk = w->dk, dz = w->dz, D = n->D, pk = packed(dk), pz = packed(dz);
-    for (ptrdiff_t from = 0; from < w->n_queries; from += n->chunk) {
+    memset(n->product, 0, (size_t)(pk * pz) * sizeof(double));
+    for (ptrdiff_t q = 0, count; q < w->n_queries;) {
         if (monitor_stops(n->monitor))
             return STATUS_FACTORIZATION;
-        ptrdiff_t count = w->n_queries - from < n->chunk ? w->n_queries - from : n->chunk;
-        for (ptrdiff_t i = 0; i < count; ++i) {
-            const double *z = w->queries + (from + i) * dz;
-            double *to = n->queries + i * pz;
-            weigh_keys(n, n->keys + i * pk, from + i);
+        for (count = 0; q < w->n_queries && count < n->chunk; ++q) {
+            if (!weigh_keys(n, n->keys + count * pk, q))
+                continue;
+            const double *z = w->queries + q * dz;
+            double *to = n->queries + count++ * pz;
             for (ptrdiff_t j = 0; j < dz; ++j)
                 for (ptrdiff_t l = 0; l <= j; ++l)
                     *to++ = z[j] * z[l];
         }
-        matrix_gemm(MATRIX_TRANSPOSED, MATRIX_PLAIN, pk, pz, count, 1.0, n->keys, pk, n->queries, pz, from > 0,
-                    n->product, pz);
+        matrix_gemm(MATRIX_TRANSPOSED, MATRIX_PLAIN, pk, pz, count, 1.0, n->keys, pk, n->queries, pz, 1.0, n->product,
+                    pz);
     }
     const double *entry = n->product;
     for (ptrdiff_t i = 0; i < dk; ++i)
