@@ -50,11 +50,11 @@
 #define GENERATED_LONG 4
 #define GENERATED_GRAM 4e6
 
-/* Budgets: systems of the dense method that comes next, of the smaller order of rows and unknowns, and LEAST_COST
- * multiplications.  A dense method solves some eight, by products of matrices, three times as quickly.  An epoch visits
- * VISITED rows of a query, those near their margin.  (The interior point took 2.3 to 6.7 times as long as block ascent
- * in a budget of one system, on 23 random problems.)  With a quarter of what it had before, 171 windows of 37 tokens
- * with a soft margin went on to a dense method: .84 s instead of .05 s.  The nuclear norm takes four times as many. */
+/* Budgets: systems of the dense method that comes next, of the smaller order of rows and unknowns; for hard margins and
+ * the nuclear norm LEAST_COST multiplications at least.  A dense method solves some eight, by products of matrices,
+ * three times as quickly.  An epoch visits VISITED rows of a query, those near their margin.  (The interior point
+ * took 2.3 to 6.7 times as long as block ascent in a budget of one system, on 23 random problems.)  The nuclear norm
+ * takes four times as many. */
 #define SYSTEMS 2.7
 #define VISITED 8
 #define JOINS 50 /* rows per entry of W beyond which a working set may grow */
@@ -84,7 +84,7 @@ static double system_cost(const struct rows *rows)
 /* Iterations, of this many multiplications each, that cost as much as a dense method. */
 static ptrdiff_t budget(double dense, double iteration)
 {
-    return (ptrdiff_t)fmin(1 + fmax(LEAST_COST, dense) / iteration, 1e9);
+    return (ptrdiff_t)fmin(1 + dense / iteration, 1e9);
 }
 
 /* Epochs, or iterations of conjugate gradients. */
@@ -111,7 +111,7 @@ static ptrdiff_t factored_budget(const struct rows *rows)
            join = fmin(fmax(s.rows / (JOINS * s.unknowns), 1), 4),
            set = fmin(s.rows, fmax(ACTIVE_SET_ROWS / 2, join * s.unknowns));
     double system = set * set * (set / 3 + 4 * fmin(dk, N - dk)) + N * N * N;
-    return budget(4 * SYSTEMS * system, 4 * (s.rows * dk + s.queries * N * sqrt(set)));
+    return budget(fmax(LEAST_COST, 4 * SYSTEMS * system), 4 * (s.rows * dk + s.queries * N * sqrt(set)));
 }
 
 static int active_is_affordable(const struct svm_answer *best, const struct rows *rows)
@@ -126,9 +126,11 @@ static int active_is_affordable(const struct svm_answer *best, const struct rows
         name, method, METHOD_LIMIT_##method, NULL \
     }
 
+/* So long that the Gram matrices of the queries, which block ascent holds, are more than the rows that support W. */
 static int windows_are_long(const struct size *s)
 {
-    return s->rows >= GENERATED_LONG * sqrt(s->unknowns) * s->queries;
+    return s->rows >= GENERATED_LONG * sqrt(s->unknowns) * s->queries
+           && s->rows * s->rows >= GENERATED_GRAM * s->queries && s->rows > 2 * ACTIVE_SET_ROWS;
 }
 
 /* A hard margin for the active set or the interior point, however many rows: block ascent takes tens of times as long.
@@ -173,7 +175,7 @@ static int plan_hard(struct solver_step *steps, const struct rows *rows, const s
         return n;
     }
     int probes = tight && !large && options->start == NULL;
-    double dense = SYSTEMS * system_cost(rows);
+    double dense = fmax(LEAST_COST, SYSTEMS * system_cost(rows));
     int repeats = s.unknowns <= DENSE && options->start == NULL && queries_repeat(rows->w);
     if (repeats) {
         steps[n] = active;
@@ -232,10 +234,8 @@ static int plan_nuclear(struct solver_step *steps, const struct rows *rows, cons
 static int is_many(const struct rows *rows, const struct svm_options *options)
 {
     struct size s = size_of(rows);
-    int long_windows = windows_are_long(&s) && s.rows * s.rows >= GENERATED_GRAM * s.queries
-                       && s.rows > 2 * ACTIVE_SET_ROWS;
     return options->soft > 0 ? s.rows >= GENERATED_ROWS
-                             : long_windows || (s.rows >= GENERATED_ROWS && !is_tight_and_small(rows));
+                             : windows_are_long(&s) || (s.rows >= GENERATED_ROWS && !is_tight_and_small(rows));
 }
 
 static int frobenius_in_turn(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,

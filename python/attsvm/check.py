@@ -11,12 +11,26 @@ With C: ||W||_F^2 / 2 + C sum max(0, b_e - <A_e, W>)^2 >= b.y - ||sum y_e A_e||_
 import gzip
 import json
 import math
+import os
 import sys
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
 from fractions import Fraction
 from operator import mul, sub
 
-MOST_BYTES, MOST_NUMBERS, MOST_WORK = 2**27, 2**22, 2**46  # of a file; in an array; products of bits
+MOST_BYTES, UNPACKED = 2**27, 64  # of a file, and times as many as it has packed
+WORK = {"left": 0.0}  # nanoseconds, roughly: a tenth of a second, and 20 microseconds for each byte
+LISTS = {
+    "keys": [[str]],
+    "queries": [[str]],
+    "start": [int],
+    "stop": [int],
+    "selected": [int],
+    "dual": [(int, int, str)],
+}
+FORM = {"format": str, "claim": str, "norm": str, "witness": tuple} | LISTS  # an object is a tuple of its pairs
+MAYBE = {"statement": str, "C": str, "kept": [[int]], "rhs": [[str]], "W": [[str]]}  # or null
+WITNESS = {"lift": bool, "basis": [(int, int)], "dependent": [[(int, int, int)]], "inverse": [[str]]}
+WITNESS |= {"W": ([[str]], [[str]]), "dual": ([[str]], [[str]])}
 DUAL = {"frobenius": "frobenius", "nuclear": "spectral", "spectral": "nuclear", "max": "sum"}
 
 
@@ -25,8 +39,23 @@ def need(truth, why, kind=AssertionError):
         raise kind(why)
 
 
+def spend(nanoseconds):
+    WORK["left"] -= nanoseconds
+    need(WORK["left"] >= 0, "too large, or too much work for its size", ValueError)
+
+
+def fits(x, form):
+    if isinstance(form, list):
+        return isinstance(x, list) and all(fits(y, form[0]) for y in x)
+    if isinstance(form, tuple):
+        return isinstance(x, list) and len(x) == len(form) and all(map(fits, x, form))
+    return type(x) is form
+
+
 def table(rows, count=None, columns=None):
     """Rows of doubles as integers, and the power of two that divides them all."""
+    need(rows and rows[0], "an array is empty", ValueError)
+    spend(2000 * sum(map(len, rows)))
     numbers = [[float.fromhex(x) for x in row] for row in rows]
     need([[x.hex() for x in row] for row in numbers] == rows, "a number is not as float.hex writes it", ValueError)
     shape = len(rows) == (count or len(rows)) and {len(row) for row in rows} == {columns or len(rows[0])}
@@ -45,7 +74,7 @@ def times(A, B):
     """A^T B of integer matrices.  A row of B is packed into one integer, a field of bits for each column."""
     width = sum(max(abs(x) for row in M for x in row).bit_length() for M in (A, B)) + len(B).bit_length() + 2
     size, columns = len(A[0]) * len(B[0]), range(len(B[0]))
-    need(size <= MOST_NUMBERS and size * len(A) * width**2 <= MOST_WORK, "too large", ValueError)
+    spend(len(A[0]) * (len(A) + len(B[0])) * (200 + len(B[0]) * (width >> 6) * (1 + (width >> 8))) + 200 * size)
     packed, half = [sum(x << width * k for k, x in enumerate(row)) for row in B], 1 << (width - 1)
     halves = sum(half << width * k for k in columns)
     sums = (sum(map(mul, column, packed)) + halves for column in zip(*A, strict=True))
@@ -71,7 +100,7 @@ def bound(A, scale, norm, factors):
     if norm in ("max", "sum"):
         return Fraction((max if norm == "max" else sum)(entries), scale)
     if norm not in DUAL:  # l_p over the largest entry, no power below exp(-10000).  30 digits, correctly rounded, give
-        need(len(entries) <= MOST_WORK >> 27, "too large", ValueError)  # the p-th root of the sum to a relative 1e-24
+        spend(40000 * len(entries))  # the p-th root of the sum to a relative 1e-24
         with localcontext(Context(prec=30, Emax=MAX_EMAX, Emin=MIN_EMIN)):
             top, p = Decimal(max(entries)), Decimal(norm.numerator) / norm.denominator
             powers = (max((x / top).ln() * p, Decimal(-10000)).exp() for x in map(Decimal, entries))
@@ -92,9 +121,12 @@ def step(equations, scale, missed, witness):
     if not any(missed.values()):
         return Fraction(0)
     gone, basis, most = set(), [(i, j) for i, j in witness["basis"]], max(map(len, equations.values()))
-    need(sum(map(len, witness["dependent"])) * most <= MOST_NUMBERS, "too large", ValueError)
+    bits = sum(500 + integer.bit_length() for vector in witness["dependent"] for *_, integer in vector)
+    spend(2 * bits * most)
     for vector in witness["dependent"]:
-        factors, first = {(i, j): integer for i, j, integer in vector}, tuple(vector[0][:2])
+        factors = {(i, j): integer for i, j, integer in vector}
+        need(vector and factors.keys() <= equations.keys(), "a sum of equations that are none", ValueError)
+        first = tuple(vector[0][:2])
         places = {u for e in factors for u in equations[e]}
         fine = factors[first] and not gone & factors.keys() and not sum(x * missed[e] for e, x in factors.items())
         zero = not any(sum(x * equations[e].get(u, 0) for e, x in factors.items()) for u in places)
@@ -110,19 +142,32 @@ def step(equations, scale, missed, witness):
 
 def theorem(data):
     """What the bytes of a file prove, in words, and the relative gap of the bounds (None where no W exists)."""
-    need(len(data) <= MOST_BYTES and sum(map(data.count, (b",", b"[", b"{"))) <= MOST_NUMBERS, "too large", ValueError)
-    pairs = json.loads(data, object_pairs_hook=tuple, parse_float=number, parse_constant=number)
-    proof, witness = dict(pairs), dict(dict(pairs)["witness"])
-    known = proof["format"] == "attsvm-proof-1" and len(proof) == len(pairs) and len(witness) == len(proof["witness"])
-    need(known, "this is no attsvm-proof-1, or a name in it stands twice", ValueError)
+    need(len(data) <= MOST_BYTES, "too large", ValueError)
+    WORK["left"] = 1e8 + 2e4 * len(data)
+    pairs = json.loads(data, object_pairs_hook=tuple, parse_float=str, parse_constant=str)
+    need(type(pairs) is tuple, "this is no attsvm-proof-1", ValueError)
+    proof = dict(pairs)
+    for name, form in (FORM | MAYBE).items():
+        null = name in MAYBE and name in proof and proof[name] is None
+        need(null or fits(proof.get(name), form), f"{name} is missing, or of another type", ValueError)
+    witness = {"lift": False, "basis": [], "dependent": [], "inverse": []} | dict(proof["witness"])
+    for name, form in WITNESS.items():
+        need(name not in witness or fits(witness[name], form), f"{name} of the witness is of another type", ValueError)
+    twice = len(proof) < len(pairs) or len(dict(proof["witness"])) < len(proof["witness"])
+    known = proof["format"] == "attsvm-proof-1" and proof["claim"] in ("optimal", "feasible", "infeasible")
+    need(known and not twice, "this is no attsvm-proof-1, or a name in it stands twice", ValueError)
     (keys, kd), (queries, qd) = table(proof["keys"]), table(proof["queries"])
     norm = proof["norm"] if proof["norm"] in DUAL else number(proof["norm"])
-    C, dk, dz, scale = proof["C"] and number(proof["C"]), len(keys[0]), len(queries[0]), kd * qd
+    C, dk, dz, scale = None if proof["C"] is None else number(proof["C"]), len(keys[0]), len(queries[0]), kd * qd
     rows, (start, stop, selected, kept, rhs) = {}, (proof[x] for x in ("start", "stop", "selected", "kept", "rhs"))
-    lists = start, stop, selected, kept or [[a] for a in selected], rhs or [None for _ in selected]
+    kept, rhs = [[a] for a in selected] if kept is None else kept, [None] * len(selected) if rhs is None else rhs
+    lists = start, stop, selected, kept, rhs
     for q, (z, i, j, a, beside, asked) in enumerate(zip(queries, *lists, strict=True)):
         inside = i in range(j) and j in range(len(keys) + 1) and a in beside and all(t in range(j - i) for t in beside)
-        need(inside and (len(rows) + j - i) * dk <= MOST_NUMBERS, "an index out of range, or too many rows", ValueError)
+        need(
+            inside and (asked is None or len(asked) == j - i), "an index out of range, or a list too short", ValueError
+        )
+        spend((j - i) * (15000 + 150 * dk + 100 * len(beside)))
         for t in (t for t in range(j - i) if t != a):  # x_a - x_t, z, b, whether it is an equation, the keys a and t
             b = Fraction(t not in beside) if asked is None else number(asked[t])
             rows[q, t] = [*map(sub, keys[i + a], keys[i + t])], z, b, t in beside, (i + a, i + t)
@@ -134,7 +179,7 @@ def theorem(data):
     need(all(y.get(e, 0) >= 0 for e in margins), "a multiplier is negative")
     total, equations = sum(x * rows[e][2] for e, x in y.items()) / units, {}
     most = len(y) if proof["claim"] == "infeasible" else len(rows) - len(margins)
-    need(most * dk * dz <= MOST_NUMBERS, "too large", ValueError)
+    spend(1000 * most * dk * dz)
     if proof["claim"] == "infeasible":  # the equations: sum y_e A_e = 0, of which the multipliers are the unknowns
         need(C is None or not any(y.get(e) for e in margins), "soft margins exclude no W")
         place = {tuple(key): k for k, key in enumerate(keys)}  # `lift`: unless equal, tokens count as orthogonal
@@ -188,7 +233,9 @@ def main(paths):
     for path in paths:
         try:
             with gzip.open(path) if path.endswith(".gz") else open(path, "rb") as file:
-                code, line = 0, f"PROVED: {theorem(file.read(MOST_BYTES + 1))[0]}"
+                data = file.read(MOST_BYTES + 1)
+                need(len(data) <= 2**14 + UNPACKED * os.path.getsize(path), "packed too tightly: unpack it", ValueError)
+                code, line = 0, f"PROVED: {theorem(data)[0]}"
         except Exception as error:  # whatever a file can be; AssertionErrors say what it does not prove
             code, line = 2 - (type(error) is AssertionError), f"NOT PROVED: {str(error)[:99] or type(error).__name__}"
         worst = max(worst, code)

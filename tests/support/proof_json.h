@@ -74,6 +74,14 @@ static const Node *item(const Node *list, long k, long n)
     need(list->type == '[' && k < list->n && (n < 0 || list->n == n), DAMAGED, "a list has another length");
     return list->kids + k;
 }
+/* Lists of lists, so deep, of values of this type. */
+static int is_nested(const Node *x, int depth, char leaf)
+{
+    int fine = x->type == (depth ? '[' : leaf);
+    for (long k = 0; fine && depth && k < x->n; k++)
+        fine = is_nested(x->kids + k, depth - 1, leaf);
+    return fine;
+}
 static long integer(const Node *x)
 {
     need(x->type == '0' && x->n < 10, DAMAGED, "no index");

@@ -152,8 +152,28 @@ static Num bound(Matrix A, const char *norm, const Node *factors)
 static void theorem(const Node *proof, char *text)
 {
     const Node *witness = member(proof, "witness"), *windows[5], *claim = member(proof, "claim");
-    const char *names[] = {"start", "stop", "selected", "kept", "rhs"}, *format = member(proof, "format")->text;
+    const char *names[] = {"start", "stop", "selected", "kept", "rhs"};
+    static const struct {
+        const char *name;
+        int depth, null; /* may be null; -1: of the witness, which may lack it */
+        char leaf;
+    } forms[] = {{"format", 0, 0, '"'},    {"claim", 0, 0, '"'},  {"norm", 0, 0, '"'},       {"keys", 2, 0, '"'},
+                 {"queries", 2, 0, '"'},   {"start", 1, 0, '0'},  {"stop", 1, 0, '0'},       {"selected", 1, 0, '0'},
+                 {"statement", 0, 1, '"'}, {"C", 0, 1, '"'},      {"kept", 2, 1, '0'},       {"rhs", 2, 1, '"'},
+                 {"W", 2, 1, '"'},         {"basis", 2, -1, '0'}, {"dependent", 3, -1, '0'}, {"inverse", 2, -1, '"'},
+                 {"W", 3, -1, '"'},        {"dual", 3, -1, '"'}};
+    for (size_t k = 0; k < sizeof forms / sizeof *forms; k++) {
+        const Node *x = forms[k].null < 0 ? named(witness, forms[k].name) : member(proof, forms[k].name);
+        int fine = !x || (forms[k].null > 0 && x->type == 'n') || is_nested(x, forms[k].depth, forms[k].leaf);
+        fine &= !x || forms[k].depth < 3 || forms[k].leaf != '"' || x->n == 2;
+        need(fine, DAMAGED, forms[k].name);
+    }
+    const Node *lifts = named(witness, "lift");
+    need(!lifts || strchr("tf", lifts->type), DAMAGED, "lift");
+    const char *format = member(proof, "format")->text;
     need(!strcmp(format, "attsvm-proof-1"), DAMAGED, "this is no attsvm-proof-1");
+    need(!strcmp(claim->text, "optimal") || !strcmp(claim->text, "feasible") || !strcmp(claim->text, "infeasible"),
+         DAMAGED, "no claim");
     for (long k = 0; k < witness->n; k += 2)
         named(witness, witness->kids[k].text);
     keys = table(member(proof, "keys"), -1, -1), queries = table(member(proof, "queries"), -1, -1);
@@ -219,7 +239,7 @@ static void theorem(const Node *proof, char *text)
     need((none ? dual->n : equations) * size_W <= MOST_NUMBERS, DAMAGED, "too large");
     if (none) {
         need(!C.sign || !on_margins, NOT_PROVED, "soft margins exclude no W");
-        lift = member(witness, "lift")->type == 't', places = ARRAY(long, keys.r);
+        lift = lifts && lifts->type == 't', places = ARRAY(long, keys.r);
         for (long k = 0; k < keys.r && lift; k++) { /* the last of equal tokens */
             for (long other = k, i; other < keys.r; other++) {
                 for (i = 0; i < keys.c && !compare(keys.x[k * keys.c + i], keys.x[other * keys.c + i]);)

@@ -217,7 +217,7 @@ def run(*files, checker=CHECKER):
 
 def test_the_checker_is_one_short_file_of_the_standard_library():
     source = CHECKER.read_text()
-    assert len(source.splitlines()) <= 200
+    assert len(source.splitlines()) <= 250
     imports = [node for node in ast.walk(ast.parse(source)) if isinstance(node, (ast.Import, ast.ImportFrom))]
     names = {alias.name for node in imports if isinstance(node, ast.Import) for alias in node.names}
     names |= {node.module for node in imports if isinstance(node, ast.ImportFrom)}

@@ -105,3 +105,80 @@ def test_exit_codes(reader, proofs, tmp_path):
         done = subprocess.run([reader, tmp_path / name], capture_output=True, text=True, timeout=60)
         assert done.returncode == code and "PROVED: " in done.stdout, name
     assert subprocess.run([reader, tmp_path / "none"], capture_output=True, timeout=60).returncode == 2
+
+
+JSON = [
+    None,
+    True,
+    0,
+    -1,
+    10**18,
+    1.5,
+    "",
+    "x",
+    "0x1p+0",
+    [],
+    [0],
+    [None],
+    [""],
+    ["0x1p+0"],
+    [[]],
+    [[0]],
+    [[0, 0]],
+    {},
+    {"a": 0},
+]
+
+
+def replaced(proof, path, value):
+    """With the value at this path, or None where there is none."""
+    changed = place = copy.deepcopy(proof)
+    for key, after in zip(path, [*path[1:], None], strict=True):
+        if not isinstance(place, list if key == 0 else dict) or not place:
+            return None
+        if after is None:
+            place[key] = value
+        place = place[key]
+    return changed
+
+
+def test_both_refuse_values_of_another_type(reader, proofs, tmp_path):
+    """Each field, and each first element inside it, replaced by every kind of value: an error in words, and soon."""
+    small = [
+        min((p for p in proofs if p["claim"] == claim and p["witness"].get("inverse") and p["statement"]),
+            key=lambda p: len(str(p)))
+        for claim in ("optimal", "infeasible")
+    ]  # fmt: skip
+    paths = [
+        (proof, name) for proof in small for name in [(x,) for x in proof] + [("witness", x) for x in proof["witness"]]
+    ]
+    changed = [
+        replaced(proof, (*name, *[0] * depth), value) for proof, name in paths for depth in range(4) for value in JSON
+    ]
+    changed = [proof for proof in changed if proof is not None]
+    for proof in changed:
+        try:
+            check.theorem(json.dumps(proof).encode())
+        except (AssertionError, ValueError) as error:
+            assert len(str(error)) > 9
+    assert theirs(reader, changed, tmp_path) == [ours(proof) for proof in changed] and len(changed) > 1000
+
+
+def test_only_one_line_refuses_it(reader, tmp_path):
+    """A norm that is above 1.5 by 2^-222 alone, and a multiplier that a step makes negative."""
+    zero, one, lists = (0.0).hex(), (1.0).hex(), {"start": [0], "stop": [2], "selected": [0], "kept": None, "rhs": None}
+    plain = {"format": "attsvm-proof-1", "norm": "frobenius", "C": None, "queries": [[one]], "dual": [[0, 1, one]]}
+    plain |= lists | {"witness": {}, "statement": None}
+    W = [[(1.5).hex()], [(2.0**-110).hex()]]
+    longer = plain | {"claim": "optimal", "keys": [[one, zero], [zero, zero]], "W": W}
+    said = check.theorem(json.dumps(longer).encode())[0]
+    assert "one has 1.00000001 " in said
+    step = {"lift": False, "basis": [[0, 2]], "dependent": [], "inverse": [[(0.5).hex()]]}
+    steep = plain | {"claim": "infeasible", "W": None, "stop": [3], "keys": [[one], [zero], [(-1.0).hex()]]}
+    steep |= {"dual": [[0, 1, one], [0, 2, zero]], "witness": step}
+    false = [longer | {"statement": said.replace("1.00000001", "1")}, steep]
+    assert theirs(reader, [longer, *false], tmp_path) == [f"PROVED: {said}", "NOT PROVED", "NOT PROVED"]
+    with pytest.raises(AssertionError, match="the statement is another"):
+        check.theorem(json.dumps(false[0]).encode())
+    with pytest.raises(AssertionError, match="the multipliers do not exclude every W"):
+        check.theorem(json.dumps(steep).encode())
