@@ -100,7 +100,7 @@ def test_words_of_a_selection_that_is_not_optimal():
 
 
 def test_of_ties_nothing_is_said():
-    """The head reads one coordinate, and the best token's is there twice: training keeps one of the two all the same."""
+    """The head reads one coordinate, and the best token's is there twice: training keeps one of the two."""
     X, Z, y, _ = attsvm.sample.unit_sphere(4, 6, 12, rng=6)
     best, q = (y[:, None] * X[:, :, 0]).argmax(axis=1), np.arange(4)
     X[q, (best + 1) % 6, 0] = X[q, best, 0]
@@ -167,11 +167,11 @@ def test_the_shape_is_enough_where_it_makes_rows_independent(rng):
         assert attsvm.diagnose(attsvm.Problem(data, None, attsvm.LinearHead(np.ones(dk)))).dimension_suffices
     own = attsvm.self_attention(rng.standard_normal((6, 4, 5)))  # queries that are tokens
     assert np.linalg.matrix_rank(rows_of(own)) == 18
-    # Several queries of one window: five of them are dependent in three dimensions, though 5 <= dk dz = 12.
-    shared = attsvm.cross_attention(rng.standard_normal((1, 2, 4)), rng.standard_normal((1, 5, 3)))
+    # Several queries of one window: four of them are dependent in three dimensions, though 4 <= dk dz = 12.
+    shared = attsvm.cross_attention(rng.standard_normal((1, 2, 4)), rng.standard_normal((1, 4, 3)))
     assert np.linalg.matrix_rank(rows_of(shared)) == 3
     found = attsvm.diagnose(attsvm.Problem(shared, None, attsvm.LinearHead(np.ones(4))))
-    assert not found.dimension_suffices and "and dz >= queries = 5" in " ".join(str(found).split())
+    assert not found.dimension_suffices and "and dz >= queries = 4" in " ".join(str(found).split())
 
 
 def test_the_shape_is_not_necessary():
@@ -181,7 +181,9 @@ def test_the_shape_is_not_necessary():
     problem = attsvm.Problem(circle, None, attsvm.LinearHead([1.0, 2.0]))
     assert all(attsvm.feasible(circle, [t]).W is not None for t in range(8))
     found = attsvm.diagnose(problem)
-    said = "the shape alone does not decide: enough for almost all data, not necessary, is dk >= T - 1 = 7 and dk dz >= rows"
+    said = (
+        "the shape alone does not decide: enough for almost all data, but not necessary, is dk >= T - 1 = 7 and dk dz"
+    )
     assert not found.dimension_suffices and said in " ".join(str(found).split())
 
 

@@ -168,7 +168,7 @@ class Diagnosis(Solved):
         needs += f"dk dz >= rows = {data.rows}" if windows_apart(data) else f"dz >= queries = {len(data)}"
         if self.dimension_suffices:
             return f"{needs}: almost all data of this shape are separable, whatever is selected"
-        return f"the shape alone does not decide: enough for almost all data, not necessary, is {needs}"
+        return f"the shape alone does not decide: enough for almost all data, but not necessary, is {needs}"
 
     def _local(self) -> str:
         if self.locally_optimal:
@@ -197,7 +197,7 @@ class Diagnosis(Solved):
         if self.data.rows == 0:
             return "every W: a query that sees one token attends to it whatever W is"
         return (
-            "not excluded: that takes one best token in each query, weights that rank these first, and either all others "
+            "not excluded: that takes one best token in each query, weights that rank these first, and all others either "
             f"tight in their SVM or equal in score (here up to {self.score_spread:.4g} apart)"
         )
 
