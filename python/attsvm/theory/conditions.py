@@ -50,8 +50,9 @@ def is_locally_optimal(problem: Problem, solution: Separation) -> bool:
     """Whether every selected token scores more than each of its support tokens (margin exactly 1).
 
     Plain gradient descent with small steps converges to the direction of such a solution from all weights that are near
-    enough to it and large enough; support tokens with a better score pull it away, and nothing is proved of equal
-    scores.  Holds for one selected token per query.
+    enough to it and large enough.  Where a support token with a positive multiplier scores more, training leaves the
+    direction if the rows of the SVM are linearly independent; if they are not, other rows may outweigh it.  Nothing is
+    proved of equal scores.  Holds for one selected token per query.
 
     Parameters
     ----------

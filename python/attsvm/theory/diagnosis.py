@@ -42,8 +42,8 @@ class Diagnosis(Solved):
     beaten_by : integer array or list, in the data's query shape, or None
         The best-scoring tight token that scores at least as much as the selected one; -1 where there is none.
     locally_optimal : bool or None
-        No query is beaten by a tight token: plain gradient descent, with steps of at most ``step_size``, converges to
-        the SVM's direction from all weights that are near enough to it and large enough.
+        No query is beaten by a tight token: plain gradient descent on W, in steps of at most ``step_size``, converges to
+        the direction of the Frobenius SVM from all weights that are near enough to it and large enough.
     globally_optimal : bool
         Every query selects a token of its highest score.
     all_support : bool or None
@@ -173,15 +173,12 @@ class Diagnosis(Solved):
     def _local(self) -> str:
         if self.locally_optimal:
             return "yes: every selected token scores more than the tight tokens of its query"
-        rival, at = self._queries("beaten_by"), self.data.indptr[:-1]
-        scores, beaten = self._entries("scores"), np.flatnonzero(rival >= 0)
-        text = [f"no: in {len(beaten)} of {len(self.data)} queries a tight token scores as much"]
+        beaten = np.flatnonzero(self._queries("beaten_by") >= 0)
+        text = [
+            f"no: in {len(beaten)} of {len(self.data)} queries a tight token scores as much: training may leave or stay"
+        ]
         text += [self._rival(q) for q in beaten[:BEATEN_SHOWN]]
         text += [f"and {len(beaten) - BEATEN_SHOWN} more"] * (len(beaten) > BEATEN_SHOWN)
-        if (scores[(at + rival)[beaten]] == scores[(at + self._queries("selected"))[beaten]]).all():
-            text.append(
-                "all of these tie: of ties the theory says nothing, training may select these tokens and keep them"
-            )
         return "\n".join(text)
 
     def _rival(self, q: int) -> str:
@@ -197,7 +194,7 @@ class Diagnosis(Solved):
         if self.data.rows == 0:
             return "every W: a query that sees one token attends to it whatever W is"
         return (
-            "not excluded: that takes one best token in each query, weights that rank these first, and all others either "
+            "not excluded: that takes one best token in each query, weights that rank these first, and the others all "
             f"tight in their SVM or equal in score (here up to {self.score_spread:.4g} apart)"
         )
 
