@@ -7,12 +7,10 @@ import warnings
 import attsvm
 import numpy as np
 import pytest
+from attsvm import _core
 from builders import build_case
 
-RULES = {
-    "normalized": {}, "polyak": {}, "mirror": {"p": 3.0}, "sign": {}, "spectral": {}, "adam": {}, "constant": {},
-    "normalized jointly": {}, "adagrad": {}, "shampoo": {},
-}  # fmt: skip
+RULES = dict.fromkeys(_core.UPDATE_RULE, {}) | {"mirror": {"p": 3.0}}
 
 
 def problem(tokens=1.0, queries=1.0, **kwargs):
@@ -29,6 +27,27 @@ def test_the_default_is_a_tenth_on_vectors_of_length_one():
     for rule, kwargs in RULES.items():
         given = attsvm.train(problem(), rule=rule, lr=first.get(rule, 0.1), steps=20, **kwargs)
         np.testing.assert_allclose(attsvm.train(problem(), rule=rule, steps=20, **kwargs).W, given.W, rtol=1e-12)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("lr", [0.01, 0.04])
+def test_the_length_of_the_first_step(rule, lr):
+    """lr times what the table of rules says, and in proportion to lr, unless this test names the rule."""
+    X, Z, y, v = attsvm.sample.unit_sphere(12, 8, 10)  # enough sequences for a gradient of full rank
+    made = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
+    value, G = made.loss_and_grad(np.zeros((10, 10)))
+    size, table = np.linalg.norm(G), attsvm.training.rules.RULES[rule]
+    expected = {
+        "constant": lambda: lr * size,
+        "polyak": lambda: min(lr, (value - made.infimum()) / (2 * size)),
+        # phi(W) = lr G / ||G||_q, with p = 3 and q = 1.5
+        "mirror": lambda: np.linalg.norm(np.sqrt(lr * np.abs(G) / (np.abs(G) ** 1.5).sum() ** (1 / 1.5))),
+        "adagrad": lambda: 10 * lr * table.length(10, 10),  # the table has that of a hundredth step
+        "shampoo": lambda: 10 * lr * table.length(10, 10),
+    }.get(rule, lambda: lr * table.length(10, 10))
+    options = {"eps": 0.0} if "eps" in table.options else {}
+    run = attsvm.train(made, rule=rule, lr=lr, steps=1, **RULES[rule], **options)
+    assert run.norm[-1] == pytest.approx(expected(), rel=1e-9)
 
 
 @pytest.mark.parametrize("rule", RULES)

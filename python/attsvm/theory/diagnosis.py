@@ -42,8 +42,8 @@ class Diagnosis(Solved):
     beaten_by : integer array or list, in the data's query shape, or None
         The best-scoring tight token that scores at least as much as the selected one; -1 where there is none.
     locally_optimal : bool or None
-        No query is beaten by a tight token: plain gradient descent on W, in steps of at most ``step_size``, converges to
-        the direction of the Frobenius SVM from all weights that are near enough to it and large enough.
+        No query is beaten by a tight token: plain gradient descent on W, in steps up to ``step_size``, converges to the
+        direction of the Frobenius SVM from all weights that are near enough to it and large enough.
     globally_optimal : bool
         Every query selects a token of its highest score.
     all_support : bool or None
