@@ -101,7 +101,7 @@ def test_a_gradient_outlives_its_derivative():
         (
             (soft, lambda u: 0.98 * LOGISTIC[1](u)),
             ValueError,
-            r"it is -0\.\d+, where differences of loss\[0\] give -0\.\d+",
+            r"it is -0\.\d+, and differences of loss\[0\] give -0\.\d+",
         ),
         ((soft, lambda u: -np.exp(-u)), ValueError, "must be the derivative"),
         ((lambda u: -soft(u), LOGISTIC[1]), ValueError, "must be the derivative"),

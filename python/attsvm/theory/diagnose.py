@@ -109,7 +109,7 @@ def diagnose(problem: Problem, selected: ArrayLike | Run | None = None, norm: No
         iota=iota,
         separating_cone=conditions.separating_cone(problem, ideal, iota, size),
         local_cone=(
-            conditions.local_cone(problem, solution.W, chosen)  # type: ignore[arg-type]
+            conditions.local_cone(problem, solution.W, chosen)
             if norm == "frobenius" and local["locally_optimal"]
             else None
         ),

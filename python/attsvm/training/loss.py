@@ -60,8 +60,8 @@ class CallableLoss:
         if off.any():
             q = int(off.argmax())
             raise ValueError(
-                f"loss[1] must be the derivative of loss[0]: at u = {u[q, 0]:g} it is {slopes[q, 0]:g}, where differences of "
-                f"loss[0] give {change[q] / apart[q]:g}"
+                f"loss[1] must be the derivative of loss[0]: at u = {u[q, 0]:g} it is {slopes[q, 0]:g}, and differences "
+                f"of loss[0] give {change[q] / apart[q]:g}"
             )
 
     @property

@@ -41,9 +41,9 @@ class Problem(ProvesMargins):
     loss : {"logistic", "exponential", "linear", "log"} or tuple of callables
         Of u = y head(o): log(1 + exp(-u)), exp(-u), -u, or -log u.  The log loss goes with a linear head and needs
         scores that are nowhere negative (beyond rounding), with a positive one for every query.  Or a loss of your own,
-        ``(value, derivative)``, from an array u (M,) to arrays (M,), the derivative negative everywhere; a third
-        function, the logarithm of the derivative's size, keeps the gradient alive where the derivative underflows,
-        at which a run ends "stationary" without it.
+        ``(value, derivative)``, from an array u (M,) to arrays (M,), the derivative negative everywhere, and compared
+        once with differences of the value; a third function, the logarithm of the derivative's size, keeps the gradient
+        alive where the derivative underflows, at which a run ends "stationary" without it.
     heads : int, optional
         Attention heads, each with its own weights: W becomes (heads, dk, dz), K (heads, dk, m), Q (heads, dz, m).
     combine : {"sum", "concatenate"}
