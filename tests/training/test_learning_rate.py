@@ -105,11 +105,15 @@ def test_a_function_gives_the_rate_of_each_step():
 # ------------------------------------------------------------------------------------ undecided
 
 
-@pytest.mark.parametrize("name", ["cross", "cross_several_queries", "causal", "causal_ragged", "self_all_ragged"])
+@pytest.mark.parametrize(
+    "name", ["cross", "cross_ragged", "cross_several_queries", "causal", "causal_ragged", "self_all_ragged"]
+)
 def test_undecided_is_the_largest_probability_of_one_token(name):
     case = build_case(name)
     run = attsvm.train(attsvm.Problem(case.data, case.y, attsvm.LinearHead(case.v)), steps=30, lr=0.3)
     flags, attention = run.undecided, run.probabilities
+    count = int(case.data.layout.flatten_queries("undecided", flags).sum())
+    assert ("of the run: their attention has not chosen" in str(attsvm.diagnose(run.problem, run))) == (count > 0)
     if isinstance(attention, list):
         for flag, part in zip(flags, attention, strict=True):
             np.testing.assert_array_equal(flag, part.max(axis=-1) < 0.9)

@@ -60,7 +60,7 @@ class CallableLoss:
         if off.any():
             q = int(off.argmax())
             raise ValueError(
-                f"loss[1] must be the derivative of loss[0]: at u = {u[q, 0]:g} it is {slopes[q, 0]:g}, and differences "
+                f"loss[1] must be the derivative of loss[0]: at u = {u[q, 0]:g} it is {slopes[q, 0]:g}, differences "
                 f"of loss[0] give {change[q] / apart[q]:g}"
             )
 
