@@ -132,6 +132,18 @@ def test_least_factors_of_a_matrix_cost_its_nuclear_norm(rng):
         assert (np.sum(K_other**2) + np.sum(Q_other**2)) / 2 >= nuclear * (1 - 1e-9)
 
 
+def test_of_ties_a_path_turns_to_another_direction():
+    """The head reads one coordinate, in which two tokens are best: nothing is asked between them."""
+    X, Z, y, _ = attsvm.sample.unit_sphere(4, 6, 12, rng=6)
+    best, q = (y[:, None] * X[:, :, 0]).argmax(axis=1), np.arange(4)
+    X[q, (best + 1) % 6, 0] = X[q, best, 0]
+    problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(np.eye(12)[0]))
+    svm = attsvm.solve_svm(problem.data, problem.optimal)
+    path = attsvm.regularization_path(problem, np.array([100.0, 1000.0]) / svm.margin)
+    one, other = path.weights
+    assert attsvm.correlation(one, other) > 0.999 and attsvm.correlation(other, svm.W) < 0.95
+
+
 def test_infeasible_data_have_a_path_that_stays_inside():
     problem = one_problem(6, 5, 2, rng=1)
     assert attsvm.feasible(problem.data, problem.optimal).status == "infeasible"
