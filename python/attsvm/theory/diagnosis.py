@@ -56,7 +56,7 @@ class Diagnosis(Solved):
         All non-optimal tokens of a query tie, below the best.
     no_stationary_point : str or None
         Why no W is stationary, so that gradient descent on W diverges from any start: "all tokens support" (of the
-        optimal selection) or "equal scores"; None when neither holds, which excludes nothing.
+        optimal selection) or "equal scores"; None when neither holds.  Independent rows are another reason.
     iota : float
         Least ``(x_t - x_optimal)^T G z`` of the gradient G at W = 0: positive when the first step separates.
     separating_cone : (float, float) or None
@@ -191,11 +191,14 @@ class Diagnosis(Solved):
             return f"none, all tokens but the optimal ones are tight in their SVM: {DIVERGES}"
         if self.no_stationary_point == "equal scores":
             return f"none, the other tokens of a query score the same: {DIVERGES}"
-        if self.data.rows == 0:
-            return "every W: a query that sees one token attends to it whatever W is"
+        scores, at = self._entries("scores"), self.data.indptr[:-1]
+        if (np.maximum.reduceat(scores, at) == np.minimum.reduceat(scores, at)).all():
+            return "every W: all tokens that a query sees score the same"
+        if self.dimension_suffices and self.solution.W is not None:  # infeasible rows depend on each other
+            return f"none for almost all data of this shape, whose rows are independent: {DIVERGES}"
         return (
-            "not excluded: that takes one best token in each query, weights that rank these first, and the others all "
-            f"tight in their SVM or equal in score (here up to {self.score_spread:.4g} apart)"
+            "not excluded: enough would be one best token in each query, weights that rank these first, and the others "
+            f"all tight in their SVM or equal in score (here up to {self.score_spread:.4g} apart)"
         )
 
     def _first(self) -> str:
