@@ -93,14 +93,6 @@ def test_every_loss_is_decreasing_and_bounded_as_said(loss, least):
         assert np.abs(found).max() <= bound + noise and bound <= 3 * np.abs(found).max() + noise
 
 
-@pytest.mark.parametrize("rule", _core.UPDATE_RULE)
-def test_every_update_rule_trains(rule):
-    X, Z, y, v = attsvm.sample.unit_sphere(4, 3, 2)
-    problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
-    run = attsvm.train(problem, rule=rule, steps=2, record=1)
-    assert run.W.any() and run.loss[-1] < run.loss[0]
-
-
 @pytest.mark.parametrize("norm", NORMS)
 def test_every_norm_is_solved_and_measured(norm):
     assert METHODS["hard"].get(norm), f"csrc/svm/norms.h has no line of {norm}"
