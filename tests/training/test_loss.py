@@ -134,6 +134,10 @@ def test_a_loss_is_checked_at_every_call():
         calls.append(u)
         return np.where(len(calls) > 5, 1.0, -1.0) * np.ones_like(u)
 
+    made = problem((lambda u: -u, derivative))
+    before = len(calls)
+    assert before > 0 and made[[0, 1]].own_loss is made.own_loss and len(calls) == before  # a part is not checked again
+    calls.clear()
     with pytest.raises(ValueError, match=r"loss\[1\], the derivative, must be negative and finite, got 1 at u"):
         attsvm.train(problem((lambda u: -u, derivative)), steps=20)
     with pytest.raises(TypeError, match="cannot be saved: a file holds numbers, no functions"):
