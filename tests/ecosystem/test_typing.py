@@ -13,6 +13,7 @@ from attsvm import _core
 from attsvm.common import types
 from attsvm.common.check import NORMS
 from attsvm.training.train import Rule
+from test_site import PAGES, blocks
 
 GOOD = """
 import attsvm
@@ -55,7 +56,7 @@ BAD = [
 ]
 
 
-def run_mypy(path):
+def run_mypy(*paths):
     command = [
         sys.executable,
         "-m",
@@ -64,7 +65,9 @@ def run_mypy(path):
         "--strict",
         "--no-error-summary",
         "--follow-imports=silent",
-        str(path),
+        "--disable-error-code=no-untyped-def",  # examples say nothing of the types of their own functions
+        "--disable-error-code=no-untyped-call",
+        *map(str, paths),
     ]
     return subprocess.run(command, capture_output=True, text=True).stdout.splitlines()
 
@@ -75,9 +78,11 @@ def test_a_users_script_under_mypy_strict(tmp_path, monkeypatch):
     package = Path(attsvm.__file__).parent.parent
     if package.name != "site-packages":  # where mypy looks by itself, and refuses to be told
         monkeypatch.setenv("MYPYPATH", str(package))
-    good = tmp_path / "good.py"
-    good.write_text(GOOD)
-    assert run_mypy(good) == []
+    shown = [code for page in PAGES for code in blocks(page) if not code.startswith("# needs:")]
+    good = [tmp_path / f"good_{number}.py" for number in range(len(shown) + 1)]
+    for path, code in zip(good, [GOOD, *shown], strict=True):
+        path.write_text(code)
+    assert run_mypy(*good) == []
     bad = tmp_path / "bad.py"
     head = ["import attsvm", "", "def check(data: attsvm.Data, problem: attsvm.Problem) -> None:"]
     bad.write_text("\n".join([*head, *(f"    {line}" for line in BAD)]) + "\n")

@@ -271,8 +271,6 @@ def test_a_diagnosis_keeps_the_best_tokens_and_those_asked_apart():
         found = attsvm.diagnose(problem, selected, norm)
         assert found.separating_cone == plain.separating_cone and found.solution.norm == norm
         assert found.all_support == bool(found.solution.support.sum() == 6)
-    few = attsvm.Problem(attsvm.cross_attention(X, Z[:, :2]), y, attsvm.LinearHead(v))
-    assert plain.dimension_suffices and not attsvm.diagnose(few).dimension_suffices
 
 
 def test_queries_out_of_scale_are_refused_whatever_the_tokens(drawn):

@@ -258,28 +258,48 @@ def projection_ball(W, norm, radius):
 # ------------------------------------------------------------------------------------ many digits
 
 
+def decimal_loss(loss, u):
+    """The loss of a Decimal u and -loss'(u)."""
+    if loss == "logistic":
+        return (1 + (-u).exp()).ln(), 1 / (1 + u.exp())
+    if loss == "exponential":
+        return (-u).exp(), (-u).exp()
+    if loss == "linear":
+        return -u, Decimal(1)
+    if loss == "log":
+        return -u.ln(), 1 / u
+    raise ValueError(f"no twin in decimals of the loss {loss!r}: add it to decimal_loss")
+
+
+def decimal_log_excess(data, y, v, loss, W, digits=500):
+    """Logarithm of the mean loss above that of each query's best token."""
+    with localcontext(prec=digits):
+        excess = Decimal(0)
+        for u, g, *_ in decimal_queries(data, y, v, W):
+            excess += decimal_loss(loss, u)[0] - decimal_loss(loss, max(g))[0]
+        return float((excess / len(data.queries)).ln())
+
+
+def decimal_queries(data, y, v, W):
+    """Of each query, as Decimals: output, scores, attention, tokens and the query itself."""
+    number = np.frompyfunc(lambda x: Decimal(float(x)), 1, 1)
+    W, labels, heads = number(W), per_query(data, y), head_rows(data, v)
+    for q, (X, V) in enumerate(zip(windows(data), windows(data, values=True), strict=True)):
+        X, z, g = number(X), number(data.queries[q]), number(V) @ number(heads[q]) * Decimal(float(labels[q]))
+        logit = X @ (W @ z)
+        e = np.array([(x - max(logit)).exp() for x in logit])
+        s = e / e.sum()
+        yield s @ g, g, s, X, z
+
+
 def decimal_gradient(data, y, v, loss, W, digits=60):
     """Mean loss and gradient as arrays of Decimal: exponents without limit, so nothing underflows or is scaled."""
-    number = np.frompyfunc(lambda x: Decimal(float(x)), 1, 1)
     with localcontext(prec=digits):
         total = Decimal(0)
         gradient = np.full((data.keys.shape[1], data.queries.shape[1]), Decimal(0))
-        W, labels, M = number(W), per_query(data, y), len(data.queries)
-        heads = head_rows(data, v)
-        for q, (X, V) in enumerate(zip(windows(data), windows(data, values=True), strict=True)):
-            X, z, g = number(X), number(data.queries[q]), number(V) @ number(heads[q]) * Decimal(float(labels[q]))
-            logit = X @ (W @ z)
-            e = np.array([(x - max(logit)).exp() for x in logit])
-            s = e / e.sum()
-            u = s @ g
-            if loss == "logistic":
-                value, slope = (1 + (-u).exp()).ln(), 1 / (1 + u.exp())
-            elif loss == "exponential":
-                value, slope = (-u).exp(), (-u).exp()
-            elif loss == "linear":
-                value, slope = -u, Decimal(1)
-            else:
-                value, slope = -u.ln(), 1 / u
+        M = len(data.queries)
+        for u, g, s, X, z in decimal_queries(data, y, v, W):
+            value, slope = decimal_loss(loss, u)
             total += value / M
             c = np.array([s[t] * (s @ (g[t] - g)) for t in range(len(s))])
             gradient = gradient - slope / M * np.outer(X.T @ c, z)

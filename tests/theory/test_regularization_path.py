@@ -42,18 +42,17 @@ def test_points_are_stationary_and_turn_to_the_svm(norm):
         assert (np.diff(path.loss) <= 0).all() and (np.diff(path.log_excess) < 0).all()
 
 
-@pytest.mark.parametrize("loss", ["logistic", "exponential", "linear", "log"])
+@pytest.mark.parametrize("loss", _core.LOSS)
 def test_log_excess_is_that_of_the_loss(loss):
-    """Where plain subtraction still has digits; beyond, it falls at the rate of the margin."""
+    """Against five hundred digits, from small weights to where the excess itself underflows."""
     problem = one_problem(rng=2, loss=loss)
-    best = np.max(problem.scores, axis=1)
-    infimum = np.mean([reference.loss_value(loss, u, math.log(u) if u > 0 else 0.0)[0] for u in best])
-    svm = attsvm.solve_svm(problem.data, problem.optimal)
-    path = attsvm.regularization_path(problem, RADII[:4] / svm.margin)
-    np.testing.assert_allclose(path.loss - infimum, np.exp(path.log_excess), rtol=1e-5, atol=1e-15)
-    far = attsvm.regularization_path(problem, np.array([600.0, 900.0]) / svm.margin)
-    assert np.diff(far.log_excess)[0] == pytest.approx(-300, rel=1e-2)
-    assert far.log_excess[1] < -745  # where the excess itself underflows
+    margin = attsvm.solve_svm(problem.data, problem.optimal).margin
+    path = attsvm.regularization_path(problem, np.array([0.1, 1.0, 10.0, 100.0, 900.0]) / margin)
+    head = problem.head.v
+    for W, found in zip(path.weights, path.log_excess, strict=True):
+        exact = reference.decimal_log_excess(problem.data, problem.labels, head, loss, W)
+        assert found == pytest.approx(exact, rel=1e-12, abs=1e-11)
+    assert path.log_excess[-1] < -745
 
 
 @pytest.mark.parametrize("loss", ["logistic", "exponential", "linear", "log"])
@@ -131,6 +130,18 @@ def test_least_factors_of_a_matrix_cost_its_nuclear_norm(rng):
         K_other, Q_other = K @ A, Q @ np.linalg.inv(A).T
         np.testing.assert_allclose(K_other @ Q_other.T, W, atol=1e-9 * np.linalg.cond(A))
         assert (np.sum(K_other**2) + np.sum(Q_other**2)) / 2 >= nuclear * (1 - 1e-9)
+
+
+def test_of_ties_a_path_turns_to_another_direction():
+    """The head reads one coordinate, in which two tokens are best: nothing is asked between them."""
+    X, Z, y, _ = attsvm.sample.unit_sphere(4, 6, 12, rng=6)
+    best, q = (y[:, None] * X[:, :, 0]).argmax(axis=1), np.arange(4)
+    X[q, (best + 1) % 6, 0] = X[q, best, 0]
+    problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(np.eye(12)[0]))
+    svm = attsvm.solve_svm(problem.data, problem.optimal)
+    path = attsvm.regularization_path(problem, np.array([100.0, 1000.0]) / svm.margin)
+    one, other = path.weights
+    assert attsvm.correlation(one, other) > 0.999 and attsvm.correlation(other, svm.W) < 0.95
 
 
 def test_infeasible_data_have_a_path_that_stays_inside():

@@ -7,12 +7,10 @@ import warnings
 import attsvm
 import numpy as np
 import pytest
+from attsvm import _core
 from builders import build_case
 
-RULES = {
-    "normalized": {}, "polyak": {}, "mirror": {"p": 3.0}, "sign": {}, "spectral": {}, "adam": {}, "constant": {},
-    "normalized jointly": {}, "adagrad": {}, "shampoo": {},
-}  # fmt: skip
+RULES = dict.fromkeys(_core.UPDATE_RULE, {}) | {"mirror": {"p": 3.0}}
 
 
 def problem(tokens=1.0, queries=1.0, **kwargs):
@@ -25,10 +23,28 @@ def test_the_default_is_a_tenth_on_vectors_of_length_one():
         X, Z, y, v = attsvm.sample.unit_sphere(n, T, d, rng=n)
         made = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
         np.testing.assert_array_equal(attsvm.train(made, steps=30).W, attsvm.train(made, lr=0.1, steps=30).W)
-    first = {"sign": 0.1 / 10, "spectral": 0.1 / np.sqrt(10), "adam": 0.1 / 10, "shampoo": 1 / np.sqrt(10)}
-    for rule, kwargs in RULES.items():
-        given = attsvm.train(problem(), rule=rule, lr=first.get(rule, 0.1), steps=20, **kwargs)
-        np.testing.assert_allclose(attsvm.train(problem(), rule=rule, steps=20, **kwargs).W, given.W, rtol=1e-12)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("lr", [None, 0.01, 0.04])
+def test_the_length_of_the_first_step(rule, lr):
+    """lr times what the table of rules says, so a tenth by default, unless this test names the rule."""
+    X, Z, y, v = attsvm.sample.unit_sphere(12, 8, 10)  # enough sequences for a gradient of full rank
+    made = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
+    value, G = made.loss_and_grad(np.zeros((10, 10)))
+    size, table = np.linalg.norm(G), attsvm.training.rules.RULES[rule]
+    expected = {
+        "constant": lambda: lr * size,
+        "polyak": lambda: min(lr, (value - made.infimum()) / (2 * size)),
+        # phi(W) = lr G / ||G||_q, with p = 3 and q = 1.5
+        "mirror": lambda: np.linalg.norm(np.sqrt(lr * np.abs(G) / (np.abs(G) ** 1.5).sum() ** (1 / 1.5))),
+        "adagrad": lambda: 10 * lr * table.length(10, 10),  # the table has that of a hundredth step
+        "shampoo": lambda: 10 * lr * table.length(10, 10),
+    }.get(rule, lambda: lr * table.length(10, 10))
+    options = RULES[rule] | ({"eps": 0.0} if "eps" in table.options else {})
+    run = attsvm.train(made, rule=rule, lr=lr, steps=1, **options)
+    lr = 0.1 / table.length(10, 10) if lr is None else lr
+    assert run.norm[-1] == pytest.approx(expected(), rel=1e-9)
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -62,8 +78,11 @@ def test_tokens_of_any_scale_are_decided_by_default(scale, rule):
 def test_nothing_to_move_has_a_rate_too():
     same = attsvm.cross_attention(np.ones((2, 3, 4)), np.ones((2, 4)))
     assert attsvm.train(attsvm.Problem(same, None, attsvm.LinearHead(np.ones(4))), steps=3).status == "stationary"
-    alone = attsvm.cross_attention(np.ones((2, 1, 4)), np.ones((2, 4)))
-    assert attsvm.train(attsvm.Problem(alone, None, attsvm.LinearHead(np.ones(4))), steps=3).status == "stationary"
+    alone = attsvm.Problem(
+        attsvm.cross_attention(np.ones((2, 1, 4)), np.ones((2, 4))), None, attsvm.LinearHead(np.ones(4))
+    )
+    run = attsvm.train(alone, np.ones((4, 4)), steps=3, weight_decay=0.1)  # which would still shrink W
+    assert run.status == "stationary" and run.norm.tolist() == [4.0]
 
 
 def test_a_function_gives_the_rate_of_each_step():
@@ -86,11 +105,15 @@ def test_a_function_gives_the_rate_of_each_step():
 # ------------------------------------------------------------------------------------ undecided
 
 
-@pytest.mark.parametrize("name", ["cross", "cross_several_queries", "causal", "causal_ragged", "self_all_ragged"])
+@pytest.mark.parametrize(
+    "name", ["cross", "cross_ragged", "cross_several_queries", "causal", "causal_ragged", "self_all_ragged"]
+)
 def test_undecided_is_the_largest_probability_of_one_token(name):
     case = build_case(name)
     run = attsvm.train(attsvm.Problem(case.data, case.y, attsvm.LinearHead(case.v)), steps=30, lr=0.3)
     flags, attention = run.undecided, run.probabilities
+    count = int(case.data.layout.flatten_queries("undecided", flags).sum())
+    assert ("of the run: their attention has not chosen" in str(attsvm.diagnose(run.problem, run))) == (count > 0)
     if isinstance(attention, list):
         for flag, part in zip(flags, attention, strict=True):
             np.testing.assert_array_equal(flag, part.max(axis=-1) < 0.9)

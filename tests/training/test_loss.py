@@ -97,11 +97,34 @@ def test_a_gradient_outlives_its_derivative():
         ((soft, lambda u: 0 * u), ValueError, "must be negative, got 0"),
         ((soft, lambda u: u[:1]), ValueError, r"loss\[1\] must return an array of shape"),
         ((*LOGISTIC[:2], lambda u: -u), ValueError, r"loss\[2\] must be the logarithm"),
+        ((soft, lambda u: 2 * LOGISTIC[1](u)), ValueError, r"loss\[1\] must be the derivative of loss\[0\]: at u = "),
+        ((soft, lambda u: 0.98 * LOGISTIC[1](u)), ValueError, r"it is -0\.\d+, differences of loss\[0\] give -0\.\d+"),
+        ((soft, lambda u: -np.exp(-u)), ValueError, "must be the derivative"),
+        ((lambda u: -soft(u), LOGISTIC[1]), ValueError, "must be the derivative"),
+        ((lambda u: soft(2 * u), LOGISTIC[1]), ValueError, "must be the derivative"),
     ],
 )
 def test_a_loss_that_is_none_is_refused(loss, error, message):
     with pytest.raises(error, match=message):
         problem(loss)
+
+
+RIGHT = [
+    LOGISTIC,
+    ROOTED,
+    (lambda u: soft(u).astype(np.float32), LOGISTIC[1]),
+    (lambda u: np.where(u < 0.01, 0.02 - 2 * u, 0.01 - u), lambda u: np.where(u < 0.01, -2.0, -1.0)),  # a kink
+    (lambda u: -u - u**3, lambda u: -1 - 3 * u**2),  # an inflection
+    (lambda u: 1e4 - np.arctan(50 * u), lambda u: -50 / (1 + 2500 * u**2)),  # a step, and values far from zero
+    (lambda u: -np.log1p(u + 1e3), lambda u: -1 / (1 + u + 1e3)),
+]
+
+
+@pytest.mark.parametrize("loss", RIGHT)
+def test_a_right_derivative_passes(loss):
+    for scale in (1e-12, 1e-6, 1e-3, 1.0, 30.0):
+        assert problem(loss, scale=scale).own_loss.functions == loss
+    assert problem(loss, attsvm.MLPHead(np.eye(10))).own_loss.functions == loss
 
 
 def test_a_loss_is_checked_at_every_call():
@@ -111,6 +134,10 @@ def test_a_loss_is_checked_at_every_call():
         calls.append(u)
         return np.where(len(calls) > 5, 1.0, -1.0) * np.ones_like(u)
 
+    made = problem((lambda u: -u, derivative))
+    before = len(calls)
+    assert before > 0 and made[[0, 1]].own_loss is made.own_loss and len(calls) == before  # a part is not checked again
+    calls.clear()
     with pytest.raises(ValueError, match=r"loss\[1\], the derivative, must be negative and finite, got 1 at u"):
         attsvm.train(problem((lambda u: -u, derivative)), steps=20)
     with pytest.raises(TypeError, match="cannot be saved: a file holds numbers, no functions"):

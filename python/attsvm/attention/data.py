@@ -171,7 +171,7 @@ class Data(Windows):
             f"dk={self.dk}, dz={self.dz}{single}>"
         )
 
-    def logits(self, W: ArrayLike) -> np.ndarray | list[np.ndarray]:
+    def logits(self, W: ArrayLike) -> np.ndarray | Any:
         """Logit ``keys[t] . (W query)`` of every token a query sees.
 
         Parameters
@@ -192,7 +192,7 @@ class Data(Windows):
         """
         return self.layout.shape_entries(_core.logits(self.handle, self._weights(W)), -np.inf)
 
-    def probabilities(self, W: ArrayLike) -> np.ndarray | list[np.ndarray]:
+    def probabilities(self, W: ArrayLike) -> np.ndarray | Any:
         """Softmax of the logits within each window: ``p_t = exp(keys[t] . (W query)) / sum`` over what a query sees.
 
         Parameters
@@ -213,7 +213,7 @@ class Data(Windows):
         """
         return self.layout.shape_entries(_core.probabilities(self.handle, self._weights(W)), 0.0)
 
-    def attended(self, W: ArrayLike, hard: bool = False) -> np.ndarray | list[np.ndarray]:
+    def attended(self, W: ArrayLike, hard: bool = False) -> np.ndarray | Any:
         """Attention's output: the probability-weighted mean of the values each query sees.
 
         Parameters
@@ -242,7 +242,7 @@ class Data(Windows):
         values = np.ascontiguousarray(self.values, dtype=np.float64)
         return self.layout.shape_queries(_core.attended(self.handle, values, prob))
 
-    def select(self, W: ArrayLike) -> np.ndarray | list[np.ndarray]:
+    def select(self, W: ArrayLike) -> np.ndarray | Any:
         """The token with the largest logit for each query, counted within its window; the lowest index on a tie.
 
         Parameters
@@ -262,7 +262,7 @@ class Data(Windows):
         """
         return self.layout.shape_queries(_core.top(self.handle, _core.logits(self.handle, self._weights(W))))
 
-    def margins(self, W: Any, selected: Any) -> np.ndarray | list[np.ndarray]:
+    def margins(self, W: Any, selected: Any) -> np.ndarray | Any:
         """Margin ``(keys[selected] - keys[t]) . (W query)`` of every token a query sees.
 
         How far the logit of the selected token is above that of token t, from the difference of the tokens: exactly

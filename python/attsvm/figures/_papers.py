@@ -6,7 +6,7 @@ the papers could not be checked, so none is given.
 
 SVM = '"Transformers as Support Vector Machines" (Tarzanagh, Li, Thrampoulidis and Oymak 2023, arXiv 2308.16898)'
 PROMPT = '"Max-Margin Token Selection in Attention Mechanism" (2023, arXiv 2306.13596)'
-MIRROR = "Julistiono, Tarzanagh and Azizan (2024, arXiv 2410.14581)"
+MIRROR = "Julistiono, Tarzanagh and Azizan (JMLR, arXiv 2410.14581)"
 NEXT_TOKEN = '"Mechanics of Next Token Prediction with Self-Attention" (Li, Huang, Ildiz et al. 2024, arXiv 2403.08081)'
 RATES = "Vasudeva, Deora and Thrampoulidis (2024, arXiv 2402.05738)"
 FLOW = "Sheen, Chen, Wang and Zhou (2024, arXiv 2403.08699)"

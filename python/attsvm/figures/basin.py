@@ -1,10 +1,12 @@
-"""Basins: near a locally optimal SVM direction training stays, from any other it leaves.
+"""Basins: started far out along its SVM, training keeps a locally optimal selection, and leaves others.
 
 A selection that is not optimal is locally optimal when each of its tokens scores more than its support tokens.  Left,
 training starts at c times the SVM solution of such a selection, with a step that grows with c: it still selects these
 tokens at the end, the more surely the larger c, since the theorem needs a start beyond some radius: a better token
-just off the support has to be suppressed already.  Where a support token scores more, training leaves from every c.
-Right, the same as the correlation of the weights with the direction they started from.
+just off the support has to be suppressed already.  Where a support token scores more, training leaves from every c (the
+rows are linearly independent here).  Right, the same as the correlation of the weights with the direction they started
+from.  The local cone that diagnose() states is one in which the loss falls along the solution, not one that training
+stays in.
 """
 
 from __future__ import annotations
@@ -203,6 +205,6 @@ def plot(results: Mapping[str, np.ndarray]) -> Figure:
     left.legend(loc="center right", frameon=False)
     right.set(xlabel="training step", ylabel="1 - correlation with the SVM solution it started at", yscale="log")
     finish(right, f"Start at c = {STARTS[0]}: median, 10th to 90th percentile")
-    figure.suptitle("Training stays near locally optimal directions, and leaves all others", fontsize=12)
+    figure.suptitle("Started along their SVM, training keeps locally optimal tokens, and leaves others", fontsize=12)
     figure.supxlabel(f"{runs} instances a point; error bars: exact 95 % intervals.", fontsize=9, color="0.3")
     return figure

@@ -5,7 +5,8 @@ with the logit gradients as multipliers.  Any nonnegative multipliers prove a bo
 SVM's own, long before W has turned.  Left, the two ends of the interval as parts of the largest margin, which the SVM
 tells; in the middle, how far the gradient and W are from the SVM's direction under gradient descent; right, how far the
 bound is above the largest margin, in the norm of each rule, against the norm of W.  That of K and Q stays true and
-loose: their product grows so fast that only the least of the margins, not yet equal, still have a gradient.
+loose: we think because their product grows so fast that only the least of the margins, not yet equal, still have a
+gradient.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 Attention is trained from random data and either selects the best token of every sequence (global), or other tokens
 that are locally optimal, each scoring more than its support tokens (local), or neither: its softmax is not above 0.99
 everywhere yet, or its tokens cannot be separated, or a support token with a better score will still pull it away.
-Wider tokens catalyse global convergence, and the grey bars show why: more and more often all tokens are support tokens
-of the optimal ones, and then no weights are stationary.  Left, W and its Frobenius SVM; right, (K, Q) and its nuclear
-SVM.
+Wider tokens catalyse global convergence.  More and more often all tokens are support tokens of the optimal ones, too
+(grey bars), the paper's condition for no weights to be stationary.  Left, W and its Frobenius SVM; right, (K, Q) and
+its nuclear SVM.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 How often training W ends on the best token of every sequence, against the dimension of the tokens: for more sequences
 on the left, for longer ones on the right.  Dashed, how often all tokens are support tokens of the optimal ones, the
-condition under which no weights are stationary.  It comes later than global convergence, so it is not necessary; nor is
-it a guarantee, since a run may still diverge towards other locally optimal tokens, as one in some fifty does.  At the
-right, of all selections of small problems: how often the optimal one alone is locally optimal, and how near the first
-gradient points to its SVM.
+paper's condition for no weights to be stationary (independent rows, as for n = T = 5 from d = 5 on, are another).  It
+comes later than global convergence, so it is not necessary; nor is it a guarantee, since a run may still diverge
+towards other locally optimal tokens, as one in some fifty does.  At the right, of all selections of small problems: how
+often the optimal one alone is locally optimal, and how near the first gradient points to its SVM.
 """
 
 from __future__ import annotations

@@ -85,8 +85,8 @@ def next_token(sequences: ArrayLike, labels: ArrayLike, embeddings: ArrayLike) -
     The last token k of a sequence queries all of its tokens, ``p_t ~ exp(e_t^T W e_k)``, and predicts the label y with
     the probability that its copies have together.  The token-priority graph of k has an edge from y to every other
     token of a sequence that ends in k and has the label y.  Tokens of one strongly connected component are predicted
-    one in the place of the other: no W ranks them, and training gives them finite proportions.  All others are
-    ranked, and W diverges towards
+    one in the place of the other: no W ranks every label above the others, and training gives them finite proportions.
+    All others are ranked, and W diverges towards
 
         ``min ||W||  s.t.  (e_y - e_t)^T W e_k = 0``  where y and t are in one component, ``>= 1``  elsewhere,
 

@@ -22,7 +22,7 @@ def message_of(sol: Any) -> str:
             f"to a relative {sol.gap:.1e}"
         )
     if sol.status == "feasible":
-        return "every margin is at least 1, though not with the least norm"
+        return "every margin is at least 1; the least norm was not asked for"
     if sol.status == "no constraint" and asked:
         return "zero weights reach every margin asked"
     if sol.status == "no constraint":
@@ -35,7 +35,7 @@ def message_of(sol: Any) -> str:
         return f"a stationary point at this rank; its norm is at most {1 + sol.gap:.6g} times the least"
     if sol.status == "undecided":
         return "no separating weights were found, and no proof that there are none"
-    return f"stopped before the tolerance; the bounds hold to a relative {sol.gap:.1e}"
+    return f"stopped before the tolerance; its two bounds are a relative {sol.gap:.1e} apart"
 
 
 def _proof(sol: Any) -> str:

@@ -48,7 +48,7 @@ class Plane(Separation):
         return plane
 
     @property
-    def w(self) -> np.ndarray | None:
+    def w(self) -> np.ndarray | Any:
         return None if self.W is None else self.W[:, 0]
 
     def _state(self) -> dict[str, Any]:

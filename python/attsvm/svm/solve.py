@@ -17,7 +17,7 @@ from ..attention.selection import Selection, number_undecided
 from ..common.check import as_choice, as_count, as_norm, as_number
 from ..common.metric import as_metric
 from ..common.progress import closing_gap
-from ..common.types import Method, MetricLike, Norm
+from ..common.types import Method, MetricLike, Norm, Selecting
 from ..common.workers import Workers
 from .methods import methods_of, solve_request
 from .request import Request
@@ -43,7 +43,7 @@ class ConvergenceWarning(UserWarning):
 
 def solve_svm(
     data: Data,
-    selected: ArrayLike,
+    selected: ArrayLike | Selecting,
     norm: Norm = "frobenius",
     *,
     tol: float = 1e-9,
@@ -254,7 +254,7 @@ def _asked(
     return Request(selection, norm, method, tol, most, C, rank, *as_start(data, warm_start, norm))
 
 
-def feasible(data: Data, selected: ArrayLike, norm: Norm = "frobenius") -> Separation:
+def feasible(data: Data, selected: ArrayLike | Selecting, norm: Norm = "frobenius") -> Separation:
     """Whether some W ranks the selected tokens first, without solving to the end.
 
     Parameters

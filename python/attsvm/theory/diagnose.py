@@ -18,12 +18,14 @@ from ..svm.solve import solve_svm
 from ..training.problem import Problem
 from ..training.run import Run
 from . import conditions
-from .diagnosis import Diagnosis
+from .diagnosis import Diagnosis, windows_apart
 
 __all__ = ["diagnose"]
 
 IN_RANGE = 300  # decimal digits either way of what the conditions multiply: tokens and queries squared, scores squared
-EQUAL = 1e-9  # scores that differ by less, relative to the largest, tie: tokens given to double precision
+# Scores that differ by this part of the gap above them, and margins of 1 + EQUAL, are taken as equal: larger
+# differences can make weights of norm log(1 / difference) stationary.
+EQUAL = 1e-9
 
 
 def diagnose(problem: Problem, selected: ArrayLike | Run | None = None, norm: Norm = "frobenius") -> Diagnosis:
@@ -53,7 +55,9 @@ def diagnose(problem: Problem, selected: ArrayLike | Run | None = None, norm: No
     Notes
     -----
     Definitions are those of "Transformers as Support Vector Machines" (Tarzanagh, Li, Thrampoulidis, Oymak, 2023):
-    a selection is locally optimal when each selected token scores more than its support tokens.
+    a selection is locally optimal when each selected token scores more than its support tokens.  The bound on the
+    dimension is sharper than that of the paper.  For almost all tokens and queries the rows ``(x_selected - x_t) z^T``
+    are linearly independent, so that some W gives them any margins.
 
     Examples
     --------
@@ -82,28 +86,30 @@ def diagnose(problem: Problem, selected: ArrayLike | Run | None = None, norm: No
     spread, gap, equal = _non_optimal(problem, best)
     iota, size = conditions.first_gradient(problem, best)
     L = conditions.smoothness(problem)
-    held = conditions.all_tight(ideal)
     local = _locally(problem, solution)
     return Diagnosis(
         scores=problem.scores,
         optimal=problem.optimal,
         selected=data.layout.shape_queries(chosen),
         solution=solution,
-        dimension_suffices=bool(data.dk >= data.longest - 1 and data.dz >= len(data)),
+        dimension_suffices=bool(
+            data.dk >= data.longest - 1
+            and (data.rows <= data.dk * data.dz if windows_apart(data) else len(data) <= data.dz)
+        ),
         **local,
         globally_optimal=bool(
             (conditions.at_reference(problem, chosen) >= conditions.at_reference(problem, best)).all()
         ),
-        all_support=held if same else conditions.all_tight(solution),
+        all_support=conditions.all_tight(solution),
         unique_optimum=gap > 0,
         score_gap=gap,
         score_spread=spread,
         equal_scores=equal,
-        no_stationary_point=_why_none(ideal, gap > 0, held, equal),
+        no_stationary_point=_why_none(ideal, gap > 0, conditions.all_tight(ideal, EQUAL), equal),
         iota=iota,
         separating_cone=conditions.separating_cone(problem, ideal, iota, size),
         local_cone=(
-            conditions.local_cone(problem, solution.W, chosen)  # type: ignore[arg-type]
+            conditions.local_cone(problem, solution.W, chosen)
             if norm == "frobenius" and local["locally_optimal"]
             else None
         ),
@@ -142,11 +148,11 @@ def _non_optimal(problem: Problem, best: np.ndarray) -> tuple[float, float, bool
         return 0.0, math.inf, True
     first = problem.flat_scores[data.indptr[:-1] + best]
     spread, gap = float((second - least)[some].max()), float((first - second)[some].min())
-    return spread, gap, bool(spread <= EQUAL * np.abs(problem.flat_scores).max() and gap > 0)
+    return spread, gap, bool(spread <= EQUAL * gap and gap > 0)
 
 
 def _locally(problem: Problem, solution: Separation) -> dict[str, Any]:
-    if solution.W is None:
+    if solution.W is None or solution.status not in ("optimal", "no constraint"):
         return {"tight": None, "beaten_by": None, "locally_optimal": None}
     data, chosen = problem.data, solution.selection.reference
     tight = conditions.tight_entries(data, solution.W, chosen)

@@ -11,9 +11,10 @@ import numpy as np
 from ..common.result import Solved
 from ..svm.separation import Separation
 
-__all__ = ["Diagnosis"]
+__all__ = ["Diagnosis", "windows_apart"]
 
 BEATEN_SHOWN = 8  # queries listed by name
+DIVERGES = "gradient descent on W diverges from any start, though not always to the optimal tokens"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -33,15 +34,16 @@ class Diagnosis(Solved):
     solution : Separation
         Its SVM, with margin interval or, when infeasible, the certificate.
     dimension_suffices : bool
-        ``dk >= T - 1`` and ``dz >= n`` for n queries over at most T tokens: then almost every dataset makes every
-        selection separable.
+        The shape alone makes every selection of almost all data separable: each window has at most dk + 1 tokens, and
+        there are at most dk dz rows where no two queries share tokens, else at most dz queries.  False decides nothing.
     tight : bool array or list, in the data's entry shape, or None
-        Tokens whose margin is exactly 1, to 1e-4: the paper's support indices; ``solution.support`` are those of them
-        that have a multiplier.  None without a solution.
+        Tokens whose margin is 1, to 1e-4: the paper's support indices; ``solution.support`` are those of them that have
+        a multiplier.  None without an optimal solution.
     beaten_by : integer array or list, in the data's query shape, or None
         The best-scoring tight token that scores at least as much as the selected one; -1 where there is none.
     locally_optimal : bool or None
-        No query is beaten by a tight token: training that starts near the SVM's direction stays there.
+        No query is beaten by a tight token: plain gradient descent on W, in steps up to ``step_size``, converges to the
+        direction of the Frobenius SVM from all weights that are near enough to it and large enough.
     globally_optimal : bool
         Every query selects a token of its highest score.
     all_support : bool or None
@@ -54,14 +56,14 @@ class Diagnosis(Solved):
         All non-optimal tokens of a query tie, below the best.
     no_stationary_point : str or None
         Why no W is stationary, so that gradient descent on W diverges from any start: "all tokens support" (of the
-        optimal selection) or "equal scores"; None when neither holds.
+        optimal selection) or "equal scores"; None when neither holds.  Independent rows are another reason.
     iota : float
         Least ``(x_t - x_optimal)^T G z`` of the gradient G at W = 0: positive when the first step separates.
     separating_cone : (float, float) or None
         mu and R of the cone around the first step in which no weights are stationary.
     local_cone : (float, float) or None
-        mu and R: weights of norm at least R whose correlation with the SVM solution is at least 1 - mu are never
-        stationary.  A bound, and a pessimistic one.
+        mu and R: at weights of norm at least R whose correlation with the SVM solution is at least 1 - mu the loss
+        falls along that solution, so none is stationary.  A bound, and a pessimistic one.  Training may leave the cone.
     lipschitz, step_size : float
         ``L_W``, a Lipschitz constant of the gradient, and 1 / L_W, the theory's step of plain gradient descent.
     undecided : bool array or list, in the data's query shape, or None
@@ -132,12 +134,12 @@ class Diagnosis(Solved):
         lines += [("separable", self._separable()), ("dimension", self._dimension())]
         if self.tight is not None:
             share = f"{int(self._entries('tight').sum())} of the {int(data.indptr[-1]) - len(data)} tokens not selected"
-            lines.append(("tight", f"{share} hold the SVM in place: their margin is exactly 1"))
+            lines.append(("tight", f"{share}: their margin is 1, to 1e-4"))
             lines.append(("locally optimal", self._local()))
         if self.local_cone:
             mu, R = self.local_cone
             near = f"correlation >= 1 - {mu:.3g}, norm >= {R:.4g}"
-            lines.append(("local cone", f"training that comes this near the SVM stays: {near}"))
+            lines.append(("local cone", f"no weights this near the SVM are stationary: {near}"))
         step = f"1 / L_W = {self.step_size:.4g} for plain gradient descent on W, L_W = {self.lipschitz:.4g}"
         return [*lines, ("stationary points", self._stationary()), ("first step", self._first()), ("step size", step)]
 
@@ -146,7 +148,8 @@ class Diagnosis(Solved):
         if self.globally_optimal:
             tie = "" if self.unique_optimum else " (some queries have several of the same score)"
             return "globally optimal: the best token of every query" + tie
-        same = int((self._queries("selected") == best).sum())
+        scores, at = self._entries("scores"), self.data.indptr[:-1]
+        same = int((scores[at + self._queries("selected")] >= scores[at + best]).sum())
         return f"not globally optimal: the best token of {same} of {len(best)} queries"
 
     def _separable(self) -> str:
@@ -161,16 +164,19 @@ class Diagnosis(Solved):
 
     def _dimension(self) -> str:
         data = self.data
-        needs = f"dk >= T - 1 = {data.longest - 1} and dz >= n = {len(data)}"
+        needs = f"dk >= T - 1 = {data.longest - 1} and "
+        needs += f"dk dz >= rows = {data.rows}" if windows_apart(data) else f"dz >= queries = {len(data)}"
         if self.dimension_suffices:
             return f"{needs}: almost all data of this shape are separable, whatever is selected"
-        return f"too small to make every selection separable, which takes {needs}"
+        return f"the shape alone does not decide: enough for almost all data, but not necessary, is {needs}"
 
     def _local(self) -> str:
         if self.locally_optimal:
-            return "yes: every selected token scores more than the tokens that hold the SVM in place"
+            return "yes: every selected token scores more than the tight tokens of its query"
         beaten = np.flatnonzero(self._queries("beaten_by") >= 0)
-        text = [f"no: in {len(beaten)} of {len(self.data)} queries a token that holds the SVM in place scores as much"]
+        text = [
+            f"no: in {len(beaten)} of {len(self.data)} queries a tight token scores as much: training may leave or stay"
+        ]
         text += [self._rival(q) for q in beaten[:BEATEN_SHOWN]]
         text += [f"and {len(beaten) - BEATEN_SHOWN} more"] * (len(beaten) > BEATEN_SHOWN)
         return "\n".join(text)
@@ -182,16 +188,17 @@ class Diagnosis(Solved):
 
     def _stationary(self) -> str:
         if self.no_stationary_point == "all tokens support":
-            return "none, training cannot get stuck: all tokens but the optimal ones hold the SVM in place"
+            return f"none, all tokens but the optimal ones are tight in their SVM: {DIVERGES}"
         if self.no_stationary_point == "equal scores":
-            return "none, training cannot get stuck: the other tokens of a query score the same"
-        if self.data.rows == 0:
-            return "every W: a query that sees one token attends to it whatever W is"
-        if self.equal_scores or (self.globally_optimal and self.solution.W is None):
-            return "not excluded: what the theory says is of optimal tokens that some weights rank first"
+            return f"none, the other tokens of a query score the same: {DIVERGES}"
+        scores, at = self._entries("scores"), self.data.indptr[:-1]
+        if (np.maximum.reduceat(scores, at) == np.minimum.reduceat(scores, at)).all():
+            return "every W: all tokens that a query sees score the same"
+        if self.dimension_suffices and self.solution.W is not None:  # infeasible rows depend on each other
+            return f"none for almost all data of this shape, whose rows are independent: {DIVERGES}"
         return (
-            "not excluded: some tokens do not hold the SVM of the optimal ones in place, and the others differ in "
-            f"score (by up to {self.score_spread:.4g}); training may end elsewhere, so try several starts"
+            "not excluded: enough would be one best token in each query, weights that rank these first, and the others "
+            f"all tight in their SVM or equal in score (here up to {self.score_spread:.4g} apart)"
         )
 
     def _first(self) -> str:
@@ -202,9 +209,15 @@ class Diagnosis(Solved):
             return f"from W = 0 it does not rank the optimal token first everywhere: {least}"
         mu, R = self.separating_cone
         return (
-            f"from W = 0 it ranks the optimal tokens first, by iota = {self.iota:.4g}: beyond norm {R:.4g} nothing "
-            f"holds training up in that cone, mu = {mu:.3g}"
+            f"from W = 0 it ranks the optimal tokens first, by iota = {self.iota:.4g}: beyond norm {R:.4g} no weights "
+            f"are stationary in that cone, mu = {mu:.3g}"
         )
+
+
+def windows_apart(data: Any) -> bool:
+    """Whether no two queries share tokens."""
+    order = np.argsort(data.start)
+    return bool((data.start[order[1:]] >= data.stop[order[:-1]]).all())
 
 
 def _norm_name(norm: str | float) -> str:

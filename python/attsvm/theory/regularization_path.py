@@ -103,7 +103,8 @@ def regularization_path(
 ) -> Path:
     """``min L(W)  s.t.  ||W|| <= R`` for growing R; or ``min L(W) + ridge ||W||_F^2`` for vanishing ridges.
 
-    As R grows, W / R turns to the SVM solution of the optimal tokens in the same norm (divided by its norm).  The ball
+    As R grows, W / R turns to the SVM solution of the optimal tokens in the same norm (divided by its norm), where each
+    query has one best token and some W ranks these first; of ties it need not.  The ball
     ``||K||_F^2 + ||Q||_F^2 <= 2 R`` of factors ``W = K Q^T`` is the nuclear ball of W.
 
     With ``selected`` it is the local path in a cone around the SVM solution of these tokens instead, to which W / R

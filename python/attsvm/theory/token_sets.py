@@ -258,7 +258,7 @@ def _finite_part(data: Data, kept: np.ndarray, p: np.ndarray, norm: str | float)
     sol = solve_request(alone, Request(selection, norm, "factored" if norm == "nuclear" else "auto", 1e-9))
     if sol.status not in ("optimal", "no constraint"):
         raise ValueError(f"no W has these probabilities at the selected tokens: {sol.status}")
-    W: np.ndarray = sol.W  # type: ignore[assignment]  # both statuses have one
+    W = sol.W  # both statuses have one
     return W
 
 

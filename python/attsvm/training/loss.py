@@ -12,7 +12,8 @@ from ..common.check import as_floats, as_numeric
 __all__ = ["CallableLoss", "check_log_loss"]
 
 GRID = np.linspace(-10.0, 10.0, 401)  # where the derivative is looked at first, for heads that are not linear
-AGREE = 1e-6  # of the logarithm given with that of the derivative
+AGREE = 1e-6  # of the logarithm given with that of the derivative, and of the derivative with differences
+PART = 1 / 8  # of a step of the grid: the distance of two values that a derivative is compared with
 # Of the largest score: a product v.x that is zero comes out as far below zero as its terms, which are larger, round.
 ROUNDED = 1e-11
 
@@ -38,6 +39,29 @@ class CallableLoss:
             raise ValueError(
                 f"loss[2] must be the logarithm of the derivative's size, got one that is off by {off.max():g} at "
                 f"u = {grid[off.argmax()]:g}"
+            )
+        self._compare(grid)
+
+    def _compare(self, grid: np.ndarray) -> None:
+        """The derivative against differences of values that are as near as they can be told apart.
+
+        A difference lies among the derivatives between its ends; as many are seen as a third of a step allows, so their
+        spread is allowed once more, and kinks and inflections pass.
+        """
+        u = grid[:-1, None] + np.diff(grid)[:, None] * PART * np.arange(4) / 3
+        values = self.functions[0](u.ravel())
+        eps = np.finfo(getattr(values, "dtype", np.float64)).eps if np.asarray(values).dtype.kind == "f" else 0.0
+        rounding = 64 * eps * np.abs(values).max()
+        f, slopes = np.reshape(values, u.shape).astype(np.float64), self._derivative(u.ravel()).reshape(u.shape)
+        apart = u[:, -1] - u[:, 0]
+        change, low, high = f[:, -1] - f[:, 0], slopes.min(axis=1), slopes.max(axis=1)
+        allowed = apart * (high - low - AGREE * low) + rounding - 64 * np.finfo(float).eps * np.abs(u[:, 0]) * low
+        off = np.maximum(apart * low - change, change - apart * high) > allowed
+        if off.any():
+            q = int(off.argmax())
+            raise ValueError(
+                f"loss[1] must be the derivative of loss[0]: at u = {u[q, 0]:g} it is {slopes[q, 0]:g}, differences "
+                f"of loss[0] give {change[q] / apart[q]:g}"
             )
 
     @property

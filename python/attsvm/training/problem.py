@@ -41,9 +41,9 @@ class Problem(ProvesMargins):
     loss : {"logistic", "exponential", "linear", "log"} or tuple of callables
         Of u = y head(o): log(1 + exp(-u)), exp(-u), -u, or -log u.  The log loss goes with a linear head and needs
         scores that are nowhere negative (beyond rounding), with a positive one for every query.  Or a loss of your own,
-        ``(value, derivative)``, from an array u (M,) to arrays (M,), the derivative negative everywhere; a third
-        function, the logarithm of the derivative's size, keeps the gradient alive where the derivative underflows,
-        at which a run ends "stationary" without it.
+        ``(value, derivative)``, from an array u (M,) to arrays (M,), the derivative negative everywhere, and compared
+        once with differences of the value; a third function, the logarithm of the derivative's size, keeps the gradient
+        alive where the derivative underflows, at which a run ends "stationary" without it.
     heads : int, optional
         Attention heads, each with its own weights: W becomes (heads, dk, dz), K (heads, dk, m), Q (heads, dz, m).
     combine : {"sum", "concatenate"}
@@ -98,6 +98,11 @@ class Problem(ProvesMargins):
         self.head = head
         self.heads = None if heads is None else as_count("heads", heads, 1)
         self.combine = as_choice("combine", combine, ("sum", "concatenate"))
+        self.own_loss: CallableLoss | None = (
+            loss if isinstance(loss, CallableLoss) else None
+        )  # of a part: it is checked
+        if self.own_loss is not None:
+            loss = self.own_loss.functions
         self.given_loss: Any = loss if isinstance(loss, tuple) else as_choice("loss", loss, _core.LOSS)
         self.labels = np.ones(len(data.queries)) if y is None else _labels(y, data)
         values = data.values
@@ -109,8 +114,7 @@ class Problem(ProvesMargins):
         if head.kind == "linear" and self.heads is None:
             self.fixed_scores = _core.scores(data.handle, np.ascontiguousarray(values), self.labels, v)
             check_finite("the scores y v.x", self.fixed_scores)
-        self.own_loss: CallableLoss | None = None
-        if isinstance(loss, tuple):
+        if isinstance(loss, tuple) and self.own_loss is None:
             scores = self.fixed_scores  # of which every output is a mean
             grid = None if scores is None else np.linspace(scores.min(), scores.max(), 0 if data.none else 401)
             self.own_loss = CallableLoss(loss, grid)
@@ -150,7 +154,7 @@ class Problem(ProvesMargins):
         data, chosen, rows = self.data.take(index)
         y = data.layout.shape_queries(self.labels[rows])
         state: dict[str, Any] = self._state() | {"data": data, "y": y, "head": self.head.take(chosen)}
-        return Problem(**state)
+        return Problem(**state | {"loss": self.own_loss or self.given_loss})
 
     def capsule(self, trains_head: bool = False) -> Any:
         """The objective as C reads it; a linear head that is to be trained needs the values besides its scores."""

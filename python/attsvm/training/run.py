@@ -305,7 +305,8 @@ class Run(Result):
 def _over(probabilities: Any, single: bool) -> Any:
     """Which queries are undecided, in their shape."""
     if isinstance(probabilities, list):
-        return [undecided(part, single) for part in probabilities]
+        flags = [undecided(part, single) for part in probabilities]
+        return flags if flags[0].ndim else np.stack(flags)  # sequences of several lengths with one query each: (n,)
     return undecided(probabilities, single)
 
 
