@@ -74,7 +74,7 @@ def rank_of_a_head(size):
 
 
 def row_that_shards_add(size):
-    """Of two workers: alone the second meets its second row, with the first it misses that by ``size``, of tol = .01."""
+    """Of tol = .01: alone the second worker meets its second row, with the first it misses that by ``size``."""
     network, answers = Network(2), []
     rows = ([[1.0, 0]], [[0, 1.0], [-0.1 - size, 1.1]])
     for k, own in enumerate(rows):
