@@ -5,7 +5,7 @@ from __future__ import annotations
 import attsvm
 import numpy as np
 import pytest
-from attsvm.figures import joint_training, mirror_descent, next_token, precursor, rates, several_classes
+from attsvm.figures import joint_training, mirror_descent, next_token, optimisers, precursor, rates, several_classes
 
 # ------------------------------------------------------------------------------------ next token
 
@@ -92,6 +92,11 @@ def test_slope_of_a_power_law():
     found = rates.slope(steps, np.stack([3 * steps**-0.5, steps**-1.0, np.log(steps + 1)]))
     np.testing.assert_allclose(found[:2], [-0.5, -1], atol=1e-12)
     assert 0.1 < found[2] < 0.15
+
+
+def test_the_exponent_is_that_of_a_power():
+    along = 1 - 0.7 * np.power(optimisers.RECORDS.astype(float), [[-0.5], [-0.25]])
+    np.testing.assert_allclose(optimisers.exponent(along), [-0.5, -0.25], rtol=1e-10)
 
 
 # ------------------------------------------------------------------------------------ several classes

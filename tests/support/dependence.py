@@ -120,7 +120,7 @@ def outputs(figure, results, claims_alone=False):
     with patch.multiple(figure, **fakes), warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         if not claims_alone:
-            figure.plot(results)
+            assert isinstance(figure.plot(results), Canvas)
             for name, column in figure.curves(results).items():
                 add(found, f"column {name}", column)
         for heading, claims in figure.claims(results).items():
