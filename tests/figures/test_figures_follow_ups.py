@@ -70,6 +70,11 @@ def test_between_maximises_the_least_score_and_margin():
     assert all(least(W + 0.05 * rng.standard_normal((10, 10))) < best for _ in range(200))
 
 
+def test_attention_that_has_not_saturated_gives_no_number(monkeypatch):
+    monkeypatch.setattr(joint_training, "RANDOM_STEPS", 5)
+    assert np.isnan(list(joint_training.experiment(np.random.default_rng(0)).values())).all()
+
+
 # ------------------------------------------------------------------------------------ mirror descent, rates
 
 
