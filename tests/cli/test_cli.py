@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import io
 import pickle
 import re
@@ -91,24 +90,6 @@ def test_reproduce_writes_a_picture(reproduced):
     assert picture.startswith(b"\x89PNG") and len(picture) > 20_000
 
 
-def test_reproduce_writes_the_curves(reproduced):
-    _, _, out = reproduced
-    with open(out / "local-convergence.csv", newline="") as file:
-        rows = list(csv.reader(file))
-    curves = [
-        f"{trained}_{what}"
-        for trained in ("W", "KQ", "KQ_without_ridge")
-        for what in ("softmax", "correlation_frobenius", "correlation_nuclear")
-    ]
-    assert rows[0] == ["step"] + [f"{curve}_{part}" for curve in curves for part in ("mean", "std", "p10", "p90")]
-    values = dict(zip(rows[0], np.array(rows[1:], dtype=float).T, strict=True))
-    assert values["step"].tolist() == [*range(0, 2001, 10), *range(2250, 8001, 250)]
-    assert values["W_softmax_mean"][0] < 0.3 and values["W_softmax_mean"][-1] > 0.999
-    assert values["W_correlation_frobenius_mean"][-1] > 0.99 > values["W_correlation_nuclear_mean"][-1]
-    assert values["KQ_correlation_nuclear_mean"][-1] > 0.97 > values["KQ_correlation_frobenius_mean"][-1]
-    assert (values["W_softmax_p10"] <= values["W_softmax_p90"]).all()
-
-
 def test_reproduce_does_not_depend_on_jobs(tmp_path, capfd):
     """Two figures: one after the other, on two processes, on two threads of each process; one bar at a time."""
     said = []
@@ -119,6 +100,7 @@ def test_reproduce_does_not_depend_on_jobs(tmp_path, capfd):
         said.append(sorted(re.sub(r"[\d.]+ s\n|wrote .*", "", text).splitlines()))  # tables come as they are done
         assert len(re.findall("^claim  ", text, flags=re.MULTILINE)) == 2
         assert ("reproduce:" in shown, f"{SMALL}:" in shown) == (jobs != "1", jobs == "1"), shown
+        assert jobs == "1" or re.search(r"\b2(/| of )2\b", shown)  # figures, though one is named twice
     assert said[0] == said[1] == said[2]
     for file in (f"{SMALL}.csv", "positional-encoding.csv", "claims.json", f"{SMALL}.png"):
         assert len({(tmp_path / jobs / file).read_bytes() for jobs in ("1", "2", "4")}) == 1

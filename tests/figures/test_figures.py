@@ -13,7 +13,6 @@ from attsvm.figures._numpy import certificate, loss_gradient, softmax
 from attsvm.plot.curves import correlations
 from attsvm.report import tables as report
 from matplotlib.figure import Figure
-from pictures import assert_readable
 
 SEED = 3
 
@@ -43,17 +42,6 @@ def test_draws_are_the_sample_of_the_seed():
     assert all(0.3 < np.abs(w).max() <= 10**-0.5 for w in weights)
 
 
-def test_curves_are_those_of_the_package(one):
-    shown = np.isin(figure.STEPS_SHOWN, one.run.steps)
-    for norm, solution in one.solutions.items():
-        curve = [attsvm.correlation(W, solution.W) for W in one.run.weights]
-        np.testing.assert_allclose(one.found[f"W {norm}"][shown], curve, atol=1e-12)
-        assert one.found[f"W {norm} rank"] == solution.rank
-    softmax = [one.run.data.probabilities(W).max(axis=1).mean() for W in one.run.weights]
-    np.testing.assert_allclose(one.found["W softmax"][shown], softmax, atol=1e-12)
-    assert one.found["W locally optimal"] == attsvm.is_locally_optimal(one.problem, one.solutions["frobenius"])
-
-
 def test_local_optimality_is_that_of_the_package(one):
     found = []
     for selected in np.random.default_rng(0).integers(8, size=(40, 6)):
@@ -64,14 +52,6 @@ def test_local_optimality_is_that_of_the_package(one):
         found.append(figure.locally_optimal(one.X, one.Z, one.problem.scores, better, solution.W))
         assert found[-1] == attsvm.is_locally_optimal(one.problem, solution)
     assert set(found) == {0.0, 1.0}
-
-
-def test_the_ridge_is_the_only_difference_between_the_factor_runs(one):
-    plain = attsvm.train(one.problem, K=one.K, Q=one.Q, record=10)
-    softmax = plain.data.probabilities(plain.weights[30]).max(axis=1).mean()
-    assert one.found["KQ_without_ridge softmax"][30] == pytest.approx(softmax, abs=1e-12)
-    assert one.found["KQ nuclear"][5] == pytest.approx(one.found["KQ_without_ridge nuclear"][5], abs=1e-6)
-    assert one.found["KQ nuclear"][-1] != pytest.approx(one.found["KQ_without_ridge nuclear"][-1], abs=1e-6)
 
 
 def _tampered(solution, **changes):
@@ -110,25 +90,6 @@ def test_the_textbook_gradient_is_a_central_difference(one):
     assert along == pytest.approx((loss(W + 1e-6 * step) - loss(W - 1e-6 * step)) / 2e-6, rel=1e-7)
     several = loss_gradient(*(np.stack([a] * 3) for a in (one.X, one.Z, one.problem.scores, W)))
     np.testing.assert_allclose(several[2], loss_gradient(one.X, one.Z, one.problem.scores, W), atol=1e-15)
-
-
-def test_runs_without_solutions_count_against_claims(monkeypatch):
-    solve = attsvm.solve_svm
-    none = SimpleNamespace(status="undecided", W=None, dual=None, norm="nuclear")
-    monkeypatch.setattr(
-        figure,
-        "solve_svm",
-        lambda data, selected, norm="frobenius": none if norm == "nuclear" else solve(data, selected),
-    )
-    results = figure.run(6)
-    columns = figure.curves(results)
-    assert np.isnan(columns["W_correlation_nuclear_mean"]).all()
-    assert not np.isnan(columns["W_correlation_frobenius_std"]).any()
-    claims = {claim.text: claim for group in figure.claims(results).values() for claim in group}
-    gap = next(claim for text, claim in claims.items() if "largest gap" in text)
-    assert gap.verdict == "fails" and gap.note == "18 without a number"
-    assert claims["1 - correlation"].verdict == "fails" and "6 without a number" in claims["1 - correlation"].note
-    assert_readable(figure.plot(results))
 
 
 def test_the_textbook_gradient_agrees_at_first_and_then_stalls(monkeypatch):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attsvm
 import numpy as np
 import pytest
-from attsvm.figures import joint_training, mirror_descent, next_token, precursor, rates, several_classes
+from attsvm.figures import joint_training, mirror_descent, next_token, optimisers, precursor, rates, several_classes
 
 # ------------------------------------------------------------------------------------ next token
 
@@ -70,6 +70,11 @@ def test_between_maximises_the_least_score_and_margin():
     assert all(least(W + 0.05 * rng.standard_normal((10, 10))) < best for _ in range(200))
 
 
+def test_attention_that_has_not_saturated_gives_no_number(monkeypatch):
+    monkeypatch.setattr(joint_training, "RANDOM_STEPS", 5)
+    assert np.isnan(list(joint_training.experiment(np.random.default_rng(0)).values())).all()
+
+
 # ------------------------------------------------------------------------------------ mirror descent, rates
 
 
@@ -92,6 +97,11 @@ def test_slope_of_a_power_law():
     found = rates.slope(steps, np.stack([3 * steps**-0.5, steps**-1.0, np.log(steps + 1)]))
     np.testing.assert_allclose(found[:2], [-0.5, -1], atol=1e-12)
     assert 0.1 < found[2] < 0.15
+
+
+def test_the_exponent_is_that_of_a_power():
+    along = 1 - 0.7 * np.power(optimisers.RECORDS.astype(float), [[-0.5], [-0.25]])
+    np.testing.assert_allclose(optimisers.exponent(along), [-0.5, -0.25], rtol=1e-10)
 
 
 # ------------------------------------------------------------------------------------ several classes

@@ -10,6 +10,7 @@ from places import ROOT
 pytest.importorskip("matplotlib")
 
 from attsvm import figures  # noqa: E402
+from attsvm.report import proofs  # noqa: E402
 from attsvm.report.proofs import ProvedAnswers  # noqa: E402
 
 
@@ -56,3 +57,32 @@ def test_answers_in_a_metric_are_left_out():
         attsvm.solve_svm(data, [0, 1, 2], metric=np.full((5, 5), 2.0))
         attsvm.solve_svm(data, [0, 1, 2])
     assert answers.seen == 1 and answers.claims()[1] == []
+
+
+@pytest.mark.parametrize("everything", [False, True])
+@pytest.mark.parametrize("refused", [0, 1, 7])
+def test_an_answer_without_proof_fails_the_claim(everything, refused, monkeypatch):
+    """Ten of twelve answers are proved, or all, whatever their order; each refusal counts and is told."""
+    data = [attsvm.cross_attention(*attsvm.sample.unit_sphere(3, 4, 5, rng=k)[:2]) for k in range(12)]
+    asked = []
+    for order in (data, data[::-1]):
+        with ProvedAnswers(everything) as answers:
+            for one in order:
+                attsvm.solve_svm(one, [0, 1, 2])
+        tried = []
+
+        def prove(sol, tried=tried):
+            tried.append(sol.margin)
+            if len(tried) <= refused:
+                raise ValueError(f"no proof {len(tried)}")
+
+        monkeypatch.setattr(proofs, "proved", prove)
+        groups, missing = answers.claims()
+        (claim,) = groups["Proofs"]
+        count = 12 if everything else 10
+        assert (claim.measured, claim.low, claim.high) == (count - refused, count, None)
+        assert claim.verdict == ("fails" if refused else "holds")
+        assert claim.text == f"answers proved exactly, of {count}" + " out of 12" * (not everything)
+        assert missing == [f"optimal in the frobenius norm: no proof {k + 1}" for k in range(refused)]
+        asked.append(sorted(tried))
+    assert asked[0] == asked[1] and len(asked[0]) == count

@@ -361,15 +361,6 @@ def test_ctrl_c_keeps_what_is_done(rng, monkeypatch):
     assert len(caught.value.partial) == 1 and caught.value.partial[0].hard > 0
 
 
-def test_columns_hold_every_svm(rng):
-    report = heads.analyze_head(make_head(rng, n=200), threshold=0.7, queries=150, nuclear_queries=30)
-    columns = report.columns()
-    assert {len(column) for column in columns.values()} == {3}
-    assert columns["norm"] == ["frobenius", "frobenius", "nuclear"] and columns["queries"] == [100, 150, 30]
-    assert columns["margin"] == [fit.margin for fit in [*report.curve, report.nuclear]]
-    assert all(low <= high for low, high in zip(columns["margin"], columns["margin_bound"], strict=True))
-
-
 def test_table_shows_certified_digits_only():
     from attsvm.heads.table import certified
 

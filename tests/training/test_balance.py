@@ -29,14 +29,9 @@ def test_balance_is_that_of_the_factors_at_each_record(problem):
     assert (run.balance >= 1).all() and run.balance[0] > 1.01
 
 
-def test_of_several_runs_and_attention_heads(problem):
+def test_of_several_attention_heads(problem):
     rng = np.random.default_rng(0)
     K, Q = rng.standard_normal((2, 3, 10, 4))
-    runs = attsvm.train(problem, K=K, Q=Q, runs=3, steps=20, record=10)
-    assert runs.balance.shape == (3, 3)
-    one = attsvm.train(problem, K=K[1], Q=Q[1], steps=20, record=10)
-    np.testing.assert_allclose(runs.balance[1], one.balance, rtol=1e-9)
-    np.testing.assert_array_equal(runs[1].balance, runs.balance[1])
     several = attsvm.Problem(problem.data, problem.y, problem.head, heads=3)
     heads = attsvm.train(several, K=K, Q=Q, steps=20, record=10)
     assert heads.balance.shape == (3, 3)

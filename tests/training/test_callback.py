@@ -13,40 +13,6 @@ def same(a, b):
         np.testing.assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name)
 
 
-def variants(rng):
-    K, Q = rng.standard_normal((2, 10, 3))
-    return {
-        "W": {},
-        "KQ": dict(K=K, Q=Q),
-        "head": dict(train_head=True),
-        "runs": dict(W=rng.standard_normal((3, 10, 10)), runs=3),
-        "mirror": dict(rule="mirror", p=3.0),
-        "progress": dict(progress=True),
-    }
-
-
-@pytest.mark.parametrize("name", variants(np.random.default_rng(0)))
-@pytest.mark.parametrize("record", [47, [3, 999, 500], 0], ids=str)
-def test_it_sees_every_record_and_changes_nothing(name, record, sphere, rng, capsys):
-    s, options, seen = sphere(), variants(rng)[name] | dict(steps=1003, record=record), []
-    run = attsvm.train(s.problem, callback=seen.append, **options)
-    alone = attsvm.train(s.problem, **options)
-    assert run.status == alone.status == "completed"
-    same(run, alone)
-    assert len(seen) == len(run.steps)
-    for k, sofar in enumerate(seen):
-        assert sofar.status == "running" and sofar.stacked == run.stacked
-        np.testing.assert_array_equal(sofar.steps, run.steps[: k + 1])
-        rows = (slice(None), slice(k + 1)) if run.stacked else slice(k + 1)
-        for array in ("weights", "loss", "norm", "log_grad_norm"):
-            np.testing.assert_array_equal(getattr(sofar, array), getattr(run, array)[rows])
-        # Its last weights are of that step, though C has gone on since.
-        if run.K is None:
-            np.testing.assert_array_equal(sofar.W, sofar.weights[..., -1, :, :])
-        shorter = attsvm.train(s.problem, **options | dict(steps=sofar.steps[-1], record=0))
-        np.testing.assert_array_equal(sofar.W, shorter.W)
-
-
 def test_records_are_not_copied_each_time(sphere):
     seen = []
     run = attsvm.train(sphere().problem, steps=50, record=1, callback=seen.append)

@@ -293,23 +293,6 @@ def test_a_run_encloses_the_margin_of_its_rule(rule):
     assert f"{printed[1]} .. {printed[2]} (proved)" in run._repr_html_()
 
 
-def test_margins_of_factors_stacks_heads_and_trained_heads():
-    rng = np.random.default_rng(0)
-    problem = small()
-    run = attsvm.train(problem, K=rng.standard_normal((10, 10)) / 3, Q=rng.standard_normal((10, 10)) / 3, steps=500)
-    low, high = run.margins()
-    assert low[-1] == pytest.approx(problem.margin_interval(run.W, run.selected, "nuclear")[0], rel=1e-9)
-    several = attsvm.train(problem, rng.standard_normal((3, 10, 10)), runs=3, steps=300, record=50)
-    low, high = several.margins("max")
-    assert low.shape == high.shape == (3, 7)
-    np.testing.assert_allclose(high[1], several[1].margins("max")[1], rtol=1e-12)
-    heads = attsvm.train(small(heads=2), rng.standard_normal((2, 10, 10)), steps=100, record=50)
-    assert heads.margins()[1].shape == (3, 2) and "proved" not in repr(heads)
-    trained = attsvm.train(problem, steps=200, record=100, train_head=True)
-    last = attsvm.Problem(problem.data, problem.y, trained.head)
-    np.testing.assert_allclose([end[-1] for end in trained.margins()], last.margin_interval(trained.W), rtol=1e-9)
-
-
 def test_the_direction_of_a_run():
     problem = small()
     run = attsvm.train(problem, steps=500)

@@ -87,17 +87,6 @@ def test_a_metric_is_what_turns_the_gradient_into_the_step(rule, sphere):
     assert 0.95 * answer.margin < low[-1] <= answer.margin_bound and answer.margin <= high[-1] < 1.05 * answer.margin
 
 
-def test_the_metric_of_each_of_several_runs_is_its_own(sphere):
-    problem = sphere().problem
-    start = np.random.default_rng(0).standard_normal((2, 10, 10))
-    for rule in METRICS:
-        both = attsvm.train(problem, start, runs=2, rule=rule, steps=50, lr=0.1)
-        for r in range(2):
-            alone = attsvm.train(problem, start[r], rule=rule, steps=50, lr=0.1)
-            for mine, own in zip(np.atleast_3d(both[r].metric), np.atleast_3d(alone.metric), strict=True):
-                np.testing.assert_allclose(mine, own, rtol=0, atol=1e-6)
-
-
 @pytest.mark.parametrize("metric", ["D", "PR"])
 @pytest.mark.parametrize("options", [{}, dict(rule="constant"), dict(momentum=0.5)])
 @pytest.mark.parametrize("kind", ["cross", "causal_ragged", "cross_float32"])

@@ -196,21 +196,6 @@ def test_attention_heads_keep_scales_of_their_own():
     assert run.log_grad_norm[0] == pytest.approx(total, rel=1e-12)
 
 
-@pytest.mark.parametrize("kind, H, combine", [("mlp", None, "sum"), ("quadratic", 2, "sum"), ("mlp", 2, "concatenate")])
-@pytest.mark.parametrize("rule", ["normalized", "normalized jointly", "constant", "mirror"])
-def test_stacked_runs_are_the_single_ones(rule, kind, H, combine):
-    case, problem, _, W = make("causal", kind, H, combine)
-    starts = np.stack([W, case.rng.standard_normal(W.shape), -W])
-    together = attsvm.train(problem, starts, runs=3, rule=rule, steps=25, record=5)
-    for i, start in enumerate(starts):
-        alone = attsvm.train(problem, start, rule=rule, steps=25, record=5)
-        assert_close(together.W[i], alone.W, 1e-13)
-        assert_close(together.weights[i], alone.weights, 1e-13)
-        np.testing.assert_allclose(together.loss[i], alone.loss, rtol=1e-13)
-        np.testing.assert_array_equal(together.selected[i], alone.selected)
-        np.testing.assert_allclose(together.probabilities[i], alone.probabilities, atol=1e-12)
-
-
 def test_each_attention_head_follows_its_own_svm():
     X, Z, y, v = attsvm.sample.unit_sphere(4, 5, 8, rng=1)
     data = attsvm.cross_attention(X, Z)

@@ -246,6 +246,29 @@ def test_workers_that_differ_are_told(change):
         assert str(error).endswith(f"got others of {name}")
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (np.ones((2, 3)), np.ones((3, 2))),
+        (np.zeros(4), np.zeros((4, 1))),
+        (np.arange(3.0), np.array([0.0, 1.0, 2.5])),
+        (np.ones(2), np.ones(3)),
+        (1.0, 2.0),
+        ("sum", "mean"),
+        (None, 0.0),
+        (None, "None"),
+        (["linear", np.ones(2)], ["linear", np.ones((2, 1))]),
+        (["a", None], ["a"]),
+    ],
+    ids=str,
+)
+def test_what_differs_in_value_or_shape_differs(one, other):
+    network = Network(2)
+    works = [lambda own=own: Workers(network.reduce).agree(same=one, setting=own, too=3) for own in (one, other)]
+    assert [str(error).rpartition("of ")[2] for error in network.run(works)] == ["setting"] * 2
+    assert network.run([lambda: Workers(network.reduce).agree(setting=one)] * 2) == [None] * 2
+
+
 def check_told(errors, bad, kind):
     """The worker ``bad`` raises its own error, the others one that quotes it."""
     own = errors[bad]

@@ -118,23 +118,6 @@ def test_one_attention_head_is_none(kind):
     close(same.head_records, run.head_records, 1e-11)
 
 
-@pytest.mark.parametrize("kind", HEADS)
-@pytest.mark.parametrize("trained", ["W", "KQ"])
-def test_runs_side_by_side_are_the_runs_alone(kind, trained):
-    case, problem = setting("cross", kind, 2)
-    weights = [starts(case, 2, trained) for _ in range(3)]
-    stacked = {name: np.stack([w[name] for w in weights]) for name in weights[0]}
-    run = attsvm.train(problem, **stacked, runs=3, train_head=True, steps=20, record=5)
-    assert [head.kind for head in run.head] == 3 * [kind]
-    assert run.head_records.shape == (3, 5, problem.head.row().size)
-    for r in range(3):
-        alone = attsvm.train(problem, **weights[r], train_head=True, steps=20, record=5)
-        for name in ("W", "weights", "parameters", "head_records", "loss", "v"):
-            np.testing.assert_array_equal(getattr(run[r], name), getattr(alone, name))
-            np.testing.assert_array_equal(getattr(run, name)[r], getattr(alone, name))
-        np.testing.assert_array_equal(run.head[r].row(), alone.head.row())
-
-
 # ------------------------------------------------------------------------------------ scales, ends
 
 

@@ -101,7 +101,7 @@ def experiment(rng: np.random.Generator) -> dict[str, Any]:
     svm_used, diverged = np.full(len(NORMS), np.nan), np.zeros(len(RULES), dtype=bool)
     runs: dict[int, Run] = {}
     # Own metric: the share, and the correlation with its SVM, of the run and of the run that goes on in it.
-    metric = np.full((len(RULES), 2, 2), np.nan)
+    metric, goes_on = np.full((len(RULES), 2, 2), np.nan), np.full(len(RULES), np.nan)
     for i, (name, options) in enumerate((OWN | LONG | SHORT | OTHERS).items()):
         start = factors if name == "factors" or name.endswith("K, Q") else {}
         steps = SHORTER.get(name, STEPS)
@@ -133,6 +133,7 @@ def experiment(rng: np.random.Generator) -> dict[str, Any]:
         used[i] = directions(trained.W)
         if trained.metric is not None:
             frozen = train(problem, trained.W, metric=trained.metric, lr=FROZEN, steps=STEPS, record=0)
+            goes_on[i] = frozen.norm[0] / trained.norm[-1]
             for k, run in enumerate((trained, frozen)):
                 answer = solve_svm(run.data, run.selected, metric=trained.metric)
                 if answer.W is None:
@@ -144,6 +145,7 @@ def experiment(rng: np.random.Generator) -> dict[str, Any]:
         "shares": shares,
         "along": along,
         "metric": metric,
+        "goes on": goes_on,
         "directions": used,
         "directions of the SVM": svm_used,
         "last change": changed,
@@ -221,6 +223,12 @@ def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
         "Conjecture: in its metric, held fixed, it goes to the SVM of that metric": [
             *(share(f"{name}: share .99", metric[:, at[name], 1, 0] >= 0.99, low=0.9) for name in LONG),
             *(share(f"{name}: correlation .999", metric[:, at[name], 1, 1] >= 0.999, low=0.9) for name in LONG),
+            exactly(
+                "norm of the start over that of the run's end",
+                results["goes on"][np.isfinite(results["goes on"])],
+                1 - 1e-12,
+                1 + 1e-12,
+            ),
         ],
         "Observed: the shorter Adam's memory, the nearer to the max norm": [
             median("share in the max norm, beta_2 = .9", in_max[:, at["Adam, 0, .9"]], low=0.85),

@@ -52,6 +52,8 @@ def experiment(rng: np.random.Generator) -> dict[str, Any]:
         solution = solve_svm(problem.data, trained.selected)
         found[f"{rule} norm"] = trained.norm[1:]
         found[f"{rule} off"] = 1 - correlations(trained.weights[1:], solution.W)
+    first = loss_gradient(problem.data.keys.reshape(N, T, D), problem.data.queries, problem.scores, np.zeros((D, D)))
+    found["first step"] = found["constant norm"][0] / np.linalg.norm(first)
     return found | by_hand(problem, start)
 
 
@@ -118,6 +120,7 @@ def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
                 "growth of ||W|| from 2,000 to 20,000 over that from 200 to 2,000: 1 when logarithmic", growth, 0.7, 1.3
             ),
             median(f"1 - correlation with the SVM of its tokens, step {STEPS:,}", off[:, -1], 1e-3, 0.1),
+            exactly("length of the first step over that of the gradient", results["first step"], 1 - 1e-9, 1 + 1e-9),
             share("1 - correlation falls over the last decade", off[:, -1] < off[:, RECORDS.searchsorted(2000)], 0.85),
         ],
         "Normalised": [

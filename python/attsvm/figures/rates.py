@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from .. import LinearHead, Problem, cross_attention, sample, solve_svm, train
 from ..plot.curves import band, correlations, finish
 from ..report.claims import Claim, exactly, median, share
-from ._numpy import certificate
+from ._numpy import certificate, loss_gradient
 from ._papers import RATES
 
 N, T, D = 6, 8, 10
@@ -59,6 +59,8 @@ def experiment(rng: np.random.Generator) -> dict[str, Any]:
         found[f"{name} norm"] = trained.norm[1:]
         found[f"{name} lead"] = lead
         found[f"{name} best"] = bool((trained.selected == best).all())
+    first = np.linalg.norm(loss_gradient(X, Z, scores, np.zeros((D, D))))
+    found["plain first"] = found["plain norm"][0] / first
     return found
 
 
@@ -96,6 +98,8 @@ def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
         ],
         "Growth of the norm": [
             median("normalised: slope", norms["normalised"], low=0.99, high=1.01),
+            median("normalised: over steps", results["normalised norm"][:, -1] / STEPS, low=0.097, high=0.101),
+            exactly("plain: first step over the gradient", results["plain first"], 1 - 1e-9, 1 + 1e-9),
             median("Polyak: slope", norms["Polyak"], low=0.99, high=1.01),
             median("plain: correlation with log k", logarithm, low=0.999),
             *(median(f"{name}: error times norm, largest over smallest", (x.max(axis=1) / x.min(axis=1)), high=2)

@@ -98,6 +98,7 @@ def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
             ),
             median("correlation with the SVM of the other norm, at 100", results[f"{norm} other"][:, -1], 0.8, 0.9),
             exactly("slope of the log-excess against radius times margin, from 50 on", slope, -1.02, -0.98),
+            exactly("largest gap, of a tolerance of 1e-6", results[f"{norm} gap"], high=1e-6),
             exactly("gradient in NumPy at margins up to 7: relative gap", results[f"{norm} by hand"], high=2e-6),
         ]
     off = 1 - results["causal own"]

@@ -157,6 +157,7 @@ def measure(data: Data, weights: np.ndarray, parts: Decomposition) -> dict[str, 
         "softmax": np.abs(parts.probabilities - p)[kept].max(),
         "finite part": finite_part_error(X, Z, p, parts),
         "length": abs(parts.R / R[-1] - 1),
+        "orthogonal": correlations(parts.W_fin[None], parts.W_svm)[0] if parts.W_fin.any() else 0.0,
     }
 
 
@@ -237,6 +238,9 @@ def claims(results: Mapping[str, np.ndarray]) -> dict[str, list[Claim]]:
             ),
             exactly("W_fin against the pseudo-inverse, relative difference", all_of("finite part"), high=1e-6),
             exactly("R against least squares, relative difference", all_of("length"), high=1e-9),
+            exactly(
+                "correlation of W_fin and W_svm: R is the same with or without W_fin", all_of("orthogonal"), -1e-9, 1e-9
+            ),
             share("softmax of W_fin + R W_svm on the sets is that of W, to 1e-3", all_of("softmax") <= 1e-3, 0.95),
             share("gradient of the ReLU head against central differences, to 1e-6", all_of("gradient") <= 1e-6, 0.95),
         ],

@@ -247,11 +247,11 @@ class Run(Result):
         >>> bool((low <= margin).all() and (margin <= high).all() and high[-1] < 1.03 * low[-1])
         True
         """
+        if self.stacked:  # each in its own metric
+            several = [self[r].margins(norm, metric, selected) for r in range(len(self.W))]
+            return np.stack([low for low, _ in several]), np.stack([high for _, high in several])
         own = norm is None and metric is None
         kind = self.own_norm if own else self.problem.read_norm("frobenius" if norm is None else norm, metric)
-        if self.stacked:
-            several = [proved_by(self[r], kind, selected, self.weights[r]) for r in range(len(self.W))]
-            return np.stack([low for low, _ in several]), np.stack([high for _, high in several])
         return proved_by(self, kind, selected, self.weights)
 
     @property

@@ -1,0 +1,12 @@
+"""Every column, cell, row and line of a report is made of the numbers that its table names."""
+
+from __future__ import annotations
+
+import dependence
+import pytest
+from head_reports import HEADS
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_what_is_shown_is_what_the_table_says(name):
+    dependence.compare(HEADS[name](), dependence.stored()[name])
