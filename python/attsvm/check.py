@@ -3,7 +3,7 @@
 A query z sees the tokens x_t, start <= t < stop, a of them is selected.  Row e = (q, t) asks <A_e, W> = b_e where t is
 kept beside a, and <A_e, W> >= b_e (a margin) for other t: A_e = (x_a - x_t) z^T, b_e = 0 and 1, or `rhs`.  Multipliers
 y_e are >= 0 on margins.  Proved are, by integers and fractions alone (doubles are fractions):
-  above     every W that meets the rows has ||W|| >= b.y / ||sum y_e A_e||_dual
+  above     every W that meets the rows has ||W|| >= b.y / ||sum y_e A_e||_dual (alone: the claim "excluded")
   one has   some W meets the rows: equations after a step whose size is bounded, for which margins and norm pay
   no W      sum y_e A_e = 0 and b.y > 0, for y after such a step: a W would give 0 = sum y_e <A_e, W> >= b.y > 0
 With C: ||W||_F^2 / 2 + C sum max(0, b_e - <A_e, W>)^2 >= b.y - ||sum y_e A_e||_F^2 / 2 - sum y_e^2 / (4 C)."""
@@ -154,7 +154,7 @@ def theorem(data):
     for name, form in WITNESS.items():
         need(name not in witness or fits(witness[name], form), f"{name} of the witness is of another type", ValueError)
     twice = len(proof) < len(pairs) or len(dict(proof["witness"])) < len(proof["witness"])
-    known = proof["format"] == "attsvm-proof-1" and proof["claim"] in ("optimal", "feasible", "infeasible")
+    known = proof["format"] == "attsvm-proof-1" and proof["claim"] in ("optimal", "feasible", "infeasible", "excluded")
     need(known and not twice, "this is no attsvm-proof-1, or a name in it stands twice", ValueError)
     (keys, kd), (queries, qd) = table(proof["keys"]), table(proof["queries"])
     norm = proof["norm"] if proof["norm"] in DUAL else number(proof["norm"])
@@ -195,6 +195,16 @@ def theorem(data):
         need(steady and room > 0, "the multipliers do not exclude every W")
         need(proof["statement"] in (None, "no W exists"), "the statement is another")
         return "no W exists", None
+    M = times([[x * d for d in rows[e][0]] for e, x in y.items()], [rows[e][1] for e in y])
+    name = f"{norm} norm".replace("fr", "Fr") if norm in DUAL else f"entrywise l_{float(norm):g} norm"
+    if C is None:
+        most = bound(M, units * scale, DUAL[norm] if norm in DUAL else norm / (norm - 1), witness.get("dual"))
+        lower = total / most if most else 0
+    if proof["claim"] == "excluded":
+        need(C is None and lower > 0, "the multipliers exclude no W")
+        text = f"every W with these margins has {name} above {shown(lower * (1 - Fraction(1, 10**15)), 'FLOOR')}"
+        need(proof["statement"] in (None, text), "the statement is another")
+        return text, None
     W, w = table(proof["W"], dk, dz)
     U = times([*zip(*queries, strict=True)], [*zip(*W, strict=True)])
     reached = {e: Fraction(sum(map(mul, row[0], U[e[0]])), scale * w) for e, row in rows.items()}
@@ -203,20 +213,16 @@ def theorem(data):
     moved = root(len(equations)) * step(equations, scale, {e: rows[e][2] - reached[e] for e in equations}, witness)
     for e in margins if moved else []:
         reached[e] -= moved * root(squares([rows[e][0]], kd) * squares([rows[e][1]], qd))
-    M = times([[x * d for d in rows[e][0]] for e, x in y.items()], [rows[e][1] for e in y])
     if C is not None:
         name, short = f"soft-margin objective (C = {float(C):g})", (max(0, rows[e][2] - reached[e]) for e in margins)
         upper = (root(squares(W, w)) + moved) ** 2 / 2 + C * sum(x * x for x in short)
         lower = total - squares(M, units * scale) / 2 - sum(y.get(e, 0) ** 2 for e in margins) / (4 * C * units**2)
     else:
-        name = f"{norm} norm".replace("fr", "Fr") if norm in DUAL else f"entrywise l_{float(norm):g} norm"
         asked = [] if any(rows[e][2] for e in equations) else [e for e in margins if rows[e][2] > 0]
         stretch = max((rows[e][2] / reached[e] for e in asked if reached[e] > 0), default=1)  # where equations are = 0
         need(all(stretch * reached[e] >= rows[e][2] for e in margins), "W misses a margin")
         growth = {"frobenius": 1, "spectral": 1, "max": 1, "nuclear": min(dk, dz)}.get(norm, dk * dz)  # over Frobenius
         upper = stretch * (bound(W, w, norm, witness.get("W")) + moved * root(growth))
-        most = bound(M, units * scale, DUAL[norm] if norm in DUAL else norm / (norm - 1), witness.get("dual"))
-        lower = total / most if most else 0
     need(lower > 0, "the multipliers prove no bound")
     low, high, gap = shown(lower * (1 - Fraction(1, 10**15)), "FLOOR"), shown(upper), upper / lower - 1
     text = f"every W with these margins has {name} above {low}; one has {high} (gap {shown(gap, digits=2)})"

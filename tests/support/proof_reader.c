@@ -172,7 +172,8 @@ static void theorem(const Node *proof, char *text)
     need(!lifts || strchr("tf", lifts->type), DAMAGED, "lift");
     const char *format = member(proof, "format")->text;
     need(!strcmp(format, "attsvm-proof-1"), DAMAGED, "this is no attsvm-proof-1");
-    need(!strcmp(claim->text, "optimal") || !strcmp(claim->text, "feasible") || !strcmp(claim->text, "infeasible"),
+    need(!strcmp(claim->text, "optimal") || !strcmp(claim->text, "feasible") || !strcmp(claim->text, "infeasible")
+             || !strcmp(claim->text, "excluded"),
          DAMAGED, "no claim");
     for (long k = 0; k < witness->n; k += 2)
         named(witness, witness->kids[k].text);
@@ -232,12 +233,12 @@ static void theorem(const Node *proof, char *text)
     }
     need(!negatives, NOT_PROVED, "a multiplier is negative");
     total = dot(y, 1, asked, 1, rows);
-    int none = !strcmp(claim->text, "infeasible");
+    int contradicts = !strcmp(claim->text, "infeasible");
     long dz = queries.c, size_W = keys.c * dz, equations = 0;
     for (long e = 0; e < rows; e++)
         equations += equation[e];
-    need((none ? dual->n : equations) * size_W <= MOST_NUMBERS, DAMAGED, "too large");
-    if (none) {
+    need((contradicts ? dual->n : equations) * size_W <= MOST_NUMBERS, DAMAGED, "too large");
+    if (contradicts) {
         need(!C.sign || !on_margins, NOT_PROVED, "soft margins exclude no W");
         lift = lifts && lifts->type == 't', places = ARRAY(long, keys.r);
         for (long k = 0; k < keys.r && lift; k++) { /* the last of equal tokens */
@@ -270,7 +271,10 @@ static void theorem(const Node *proof, char *text)
         strcpy(text, "no W exists");
     } else {
         need(kind < 4, DAMAGED, "not read: l_p");
-        Matrix W = table(member(proof, "W"), keys.c, dz), M = {keys.c, dz, ARRAY(Num, size_W)};
+        int above = !strcmp(claim->text, "excluded");
+        need(!above || !C.sign, NOT_PROVED, "the multipliers exclude no W");
+        Matrix none = {keys.c, dz, ARRAY(Num, size_W)}, W = above ? none : table(member(proof, "W"), keys.c, dz),
+               M = {keys.c, dz, ARRAY(Num, size_W)};
         Num *U = ARRAY(Num, queries.r * keys.c), *D = ARRAY(Num, rows * keys.c), *reached = ARRAY(Num, rows);
         Num *missed = ARRAY(Num, rows), *weighted = ARRAY(Num, rows * dz), upper, lower, under = one, shortfall = {0};
         for (long k = 0; k < queries.r * keys.c; k++)
@@ -283,7 +287,9 @@ static void theorem(const Node *proof, char *text)
             reached[e] = dot(D + e * keys.c, 1, U + row_query[e] * keys.c, 1, keys.c),
             missed[e] = sub(asked[e], reached[e]);
         }
-        Quotient moved = step(1, rows, equation, missed, witness), stretch = {one, one};
+        Quotient moved = {{0}, one}, stretch = {one, one};
+        if (!above)
+            moved = step(1, rows, equation, missed, witness);
         moved.p = mul(moved.p, root(whole((uint64_t)equations, 0, 1)));
         int stretched = 0, plain = 1;
         for (long e = 0; e < rows; e++) { /* reached: over moved.q from here */
@@ -316,13 +322,14 @@ static void theorem(const Node *proof, char *text)
             lower = sub(mul(sub(total, scaled(dot(M.x, 1, M.x, 1, size_W), -1)), C4), rest), total = lower, lower = C4;
             text += sprintf(text, "every W with these margins has soft-margin objective (C = %g)", C_value);
         } else {
-            for (long e = 0; e < rows; e++)
+            for (long e = 0; e < rows && !above; e++)
                 if (!equation[e] && row_key[e] != row_other[e])
                     need(compare(mul(stretch.p, reached[e]), mul(mul(asked[e], moved.q), stretch.q)) >= 0, NOT_PROVED,
                          "W misses a margin");
             long growth = kind != 1 ? 1 : keys.c < dz ? keys.c : dz;
-            upper = add(mul(bound(W, norms[kind], named(witness, "W")), moved.q),
-                        mul(moved.p, root(whole((uint64_t)growth, 0, 1))));
+            upper = above ? one
+                          : add(mul(bound(W, norms[kind], named(witness, "W")), moved.q),
+                                mul(moved.p, root(whole((uint64_t)growth, 0, 1))));
             upper = mul(upper, stretch.p), under = mul(moved.q, stretch.q);
             lower = bound(M, duals[kind], named(witness, "dual"));
             text += sprintf(text, "every W with these margins has %s norm", kind ? norms[kind] : "Frobenius");
@@ -334,7 +341,9 @@ static void theorem(const Node *proof, char *text)
         shown((Quotient){mul(total, sub(most, one)), mul(lower, most)}, 0, 9, low);
         shown((Quotient){upper, under}, 1, 9, high);
         shown((Quotient){sub(product, other), other}, 1, 2, gap);
-        sprintf(text, " above %s; one has %s (gap %s)", low, high, gap);
+        text += sprintf(text, " above %s", low);
+        if (!above)
+            sprintf(text, "; one has %s (gap %s)", high, gap);
     }
 }
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from .support import log_pulls
+
 __all__ = ["message_of"]
 
 ROWS_SHOWN = 4  # of a certificate, listed one by one
@@ -29,13 +31,36 @@ def message_of(sol: Any) -> str:
         return "every query selects all the tokens it can tell apart, so zero weights do"
     if sol.status == "infeasible":
         what = "reach these margins" if asked else "rank the selected tokens first"
-        impossible = _impossible_pair(sol) or f"no weights {what}: {_proof(sol)}"
+        impossible = _impossible_pair(sol) or f"no weights {what}{_at_least(sol)}: {_proof(sol)}"
         return impossible if soft else f"{impossible}; solve_svm(..., C=1.0) allows for exceptions"
     if sol.status == "stationary":
         return f"a stationary point at this rank; its norm is at most {1 + sol.gap:.6g} times the least"
     if sol.status == "undecided":
         return "no separating weights were found, and no proof that there are none"
     return f"stopped before the tolerance; its two bounds are a relative {sol.gap:.1e} apart"
+
+
+def _at_least(sol: Any) -> str:
+    """Up to which norm the multipliers y exclude W, all rounding included: <W, sum y_e A_e> = sum y_e <A_e, W> >= b.y."""
+    data, entries = sol.data, np.flatnonzero(sol.flat_dual)
+    if data.identity:  # over a vocabulary
+        return ""
+    q, y, pull = data.query_at(entries), sol.flat_dual[entries], log_pulls(sol, entries)
+    chosen, token = sol.selection.reference[q] + data.start[q], entries - data.indptr[q] + data.start[q]
+    some = pull > -np.inf  # a row that is zero excludes every W by itself
+    q, y, pull, chosen, token, entries = (x[some] for x in (q, y, pull, chosen, token, entries))
+    if not len(y):
+        return ""
+    D, Z = data.keys[chosen].astype(np.float64) / 2 - data.keys[token].astype(np.float64) / 2, data.queries[q]
+    D, Z = (A / np.abs(A).max(axis=1, keepdims=True) for A in (D, Z))  # the numbers may leave double precision
+    weights = np.sign(y) * np.exp(pull - pull.max())
+    most = np.linalg.norm((weights[:, None] * D).T @ Z)
+    most += (len(y) + 16) * 2.0**-52 * np.abs(weights) @ (np.linalg.norm(D, axis=1) * np.linalg.norm(Z, axis=1))
+    margin = y if sol.selection.kept is None else np.where(sol.selection.kept[entries], 0.0, y)
+    asked = margin.sum() if sol.selection.rhs is None else np.ldexp(sol.selection.rhs[entries], sol.selection.power) @ y
+    with np.errstate(over="ignore"):
+        bound = 0.5 * asked * np.exp(-pull.max()) / most * (1 - 1e-9)
+    return f", at least none of Frobenius norm below {bound:.1e}"
 
 
 def _proof(sol: Any) -> str:

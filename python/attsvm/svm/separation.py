@@ -50,7 +50,8 @@ class Separation(Result):
         selected) token; ``W`` is ``sum dual (x_ref - x_t) z^T`` for the Frobenius norm (up to a factor, where products
         of tokens and queries are so far from 1 that multipliers would leave double precision and W does not).
     certificate : array or list, in the data's entry shape, or None
-        When infeasible, multipliers of order one that combine the rows to zero (Farkas): no W exists.
+        When infeasible, multipliers of order one that combine the rows to zero (Farkas): no W exists, but for ones of
+        a norm above what ``message`` says, which rounding might hide.
     support : boolean array or list
         The tokens that hold the solution in place: margin rows whose multiplier (times the size of the row, the largest
         numbers of x_ref - x_t and of z), as a part of the largest, is above 1e-12, and above the part by which the
@@ -235,7 +236,8 @@ class Separation(Result):
 
         The file, JSON of hexadecimal doubles, holds tokens, queries, selection and witnesses; the checker needs the
         standard library alone: ``python -S -I check.py FILE``.  What is proved is about the numbers as they are: the
-        least norm lies between two fractions, or no W exists.  Tokens that no query sees are left out.
+        least norm lies between two fractions, or no W exists, or, where the rows combine to zero by rounding alone,
+        only ones above some norm.  Tokens that no query sees are left out.
 
         Parameters
         ----------
@@ -277,7 +279,7 @@ class Separation(Result):
         Raises
         ------
         ValueError
-            With the reason, where it is not proved; also where what is proved is that no W exists.
+            With the reason, where it is not proved; also where what is proved is which W are excluded.
 
         Examples
         --------
@@ -290,7 +292,7 @@ class Separation(Result):
 
         *_, gap = proved(self)
         if gap is None:
-            raise ValueError("no W exists, which is proved, so there is no gap")
+            raise ValueError("it is proved which W are excluded, and there is no gap")
         return gap
 
     def _title(self) -> str:
