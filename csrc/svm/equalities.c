@@ -15,9 +15,9 @@
 #define DEPENDENT 1e-12
 #define NOTHING 1e-15 /* a projection that leaves this part of W leaves rounding, which no longer meets the rows */
 
-/* The columns [rank,n] of a pivoted Cholesky factor of E E^*, n equality rows e->row, and their pivots; returns the rank,
- * at most the entries of W.  Columns of E E^* that are no pivot's are never computed.  left [n]: what remains of the
- * diagonal; delta [dk]: scratch. */
+/* The columns [rank,n] of a pivoted Cholesky factor of E E^*, n equality rows e->row, and their pivots; returns the
+ * rank, at most the entries of W.  Columns of E E^* that are no pivot's are never computed.  left [n]: what remains of
+ * the diagonal; delta [dk]: scratch. */
 static ptrdiff_t pivoted_cholesky(double *columns, ptrdiff_t *pivots, double *left, double *delta, ptrdiff_t n,
                                   const struct equalities *e)
 {

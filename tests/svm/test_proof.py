@@ -421,7 +421,7 @@ def test_ten_thousand_falsified_proofs_are_not_taken(proofs):
 
 
 def test_rounding_may_hide_weights_of_a_large_norm():
-    """The selected token is the mean of the others but for 1e-10: W of norm 1.6e10 ranks it first, and no shorter one."""
+    """The selected token is the mean of the others but for 1e-10: W of norm 1.6e10 ranks it first, none shorter."""
     a, b, c = np.array([0, 0.5, 0.5, 1e-10]), np.eye(4)[1], np.eye(4)[2]
     data = attsvm.cross_attention([[a, b, c]], [[1.0]])
     sol = attsvm.solve_svm(data, [0])

@@ -41,7 +41,7 @@ def message_of(sol: Any) -> str:
 
 
 def _at_least(sol: Any) -> str:
-    """Up to which norm the multipliers y exclude W, all rounding included: <W, sum y_e A_e> = sum y_e <A_e, W> >= b.y."""
+    """Up to which norm the multipliers y exclude W, rounding included: <W, sum y_e A_e> = sum y_e <A_e, W> >= b.y."""
     data, entries = sol.data, np.flatnonzero(sol.flat_dual)
     if data.identity:  # over a vocabulary
         return ""
