@@ -26,8 +26,8 @@ def refuses(function, *args, error=ValueError):
 
 
 def scores_that_tie(size):
-    """The spread of the scores that are not optimal, of a largest score of 2."""
-    X = np.array([[[2.0, 0], [1, 1], [1 + 2 * size, -1]]])
+    """The spread of the scores that are not optimal, beside a gap of 1 above them."""
+    X = np.array([[[2.0, 0], [1, 1], [1 + size, -1]]])
     problem = attsvm.Problem(attsvm.cross_attention(X, [[1.0, 1.0]]), None, attsvm.LinearHead([1.0, 0.0]))
     return not attsvm.diagnose(problem).equal_scores
 

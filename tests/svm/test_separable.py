@@ -51,7 +51,7 @@ def test_against_linear_programming(bias):
             assert plane.b == 0 or bias
         else:
             assert plane.w is None and plane.margin == 0
-            with pytest.raises(ValueError, match="no W exists"):
+            with pytest.raises(ValueError, match="which W are excluded"):
                 plane.proved_gap()
     assert said == {"optimal", "infeasible"}
 
