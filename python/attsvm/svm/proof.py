@@ -211,8 +211,8 @@ def _contradictions(rows: _Rows) -> Iterator[dict[str, Any]]:
                 yield found
     if rows.sol.C is None:  # rounding has made the contradiction one of very large W alone
         factors = of_values(rows.sol.norm)[0]
-        dual = _factors(rows.combined(rows.dual), rows.sol.norm == "spectral") if factors else None
-        yield rows.file("excluded", rows.dual, None, {"dual": dual} if factors else {})
+        held = _factors(rows.combined(rows.dual), rows.sol.norm == "spectral") if factors else None
+        yield rows.file("excluded", rows.dual, None, {"dual": held} if factors else {})
 
 
 def _of_one_query(rows: _Rows, dual: np.ndarray) -> Iterator[np.ndarray]:
