@@ -64,12 +64,17 @@
 
 struct size {
     double rows, queries, unknowns, smaller, bits;
+    double pairs; /* sum over the queries of the squared number of their rows: entries of their Gram matrices */
 };
 
 static struct size size_of(const struct rows *rows)
 {
-    double m = (double)rows->count, M = (double)rows->w->n_queries, D = (double)(rows->w->dk * rows->w->dz);
-    return (struct size){m, M, D, fmin(m, D), M * log2(1 + m / M) / D};
+    double m = (double)rows->count, M = (double)rows->w->n_queries, D = (double)(rows->w->dk * rows->w->dz), pairs = 0;
+    for (ptrdiff_t q = 0; q < rows->w->n_queries; ++q) {
+        double own = (double)(rows->first[q + 1] - rows->first[q]);
+        pairs += own * own;
+    }
+    return (struct size){m, M, D, fmin(m, D), M * log2(1 + m / M) / D, pairs};
 }
 
 static double system_cost(const struct rows *rows)
@@ -126,11 +131,12 @@ static int active_is_affordable(const struct svm_answer *best, const struct rows
         name, method, METHOD_LIMIT_##method, NULL \
     }
 
-/* So long that the Gram matrices of the queries, which block ascent holds, are more than the rows that support W. */
+/* So long that the Gram matrices of the queries, which block ascent holds, are more than the rows that support W: by
+ * the window that a row lies in, on average over the rows, since one long window may be most of them. */
 static int windows_are_long(const struct size *s)
 {
-    return s->rows >= GENERATED_LONG * sqrt(s->unknowns) * s->queries
-           && s->rows * s->rows >= GENERATED_GRAM * s->queries && s->rows > 2 * ACTIVE_SET_ROWS;
+    return s->pairs >= GENERATED_LONG * sqrt(s->unknowns) * s->rows && s->pairs >= GENERATED_GRAM
+           && s->rows > 2 * ACTIVE_SET_ROWS;
 }
 
 /* A hard margin for the active set or the interior point, however many rows: block ascent takes tens of times as long.
@@ -193,16 +199,18 @@ static int plan_hard(struct solver_step *steps, const struct rows *rows, const s
 }
 
 /* Newton's method takes some dozen systems, of the smaller order of rows and unknowns; block ascent before it, which
- * holds the Gram matrices of the queries, where it may be loose and windows are not long. */
+ * holds the Gram matrices of the queries, where it may be loose and they cost less than those systems. */
 static int plan_soft(struct solver_step *steps, const struct rows *rows, const struct svm_options *options)
 {
     struct size s = size_of(rows);
     int large = s.smaller > DENSE, n = 0;
-    int loose = (s.bits <= TIGHT || s.unknowns > INTERIOR_MANY) && s.queries <= INTERIOR_MANY * s.unknowns;
+    double dense = SYSTEMS * system_cost(rows);
+    int loose = (s.bits <= TIGHT || s.unknowns > INTERIOR_MANY) && s.queries <= INTERIOR_MANY * s.unknowns
+                && s.pairs * (double)rows->w->dk <= dense;
     if (large || (loose && !windows_are_long(&s))) {
         steps[n] = STEP("block", frobenius_block);
         steps[n].solve = large || options->start != NULL ? frobenius_block : frobenius_block_if_loose;
-        steps[n++].max_iter = large ? 0 : block_budget(rows, SYSTEMS * system_cost(rows));
+        steps[n++].max_iter = large ? 0 : block_budget(rows, dense);
     }
     if (!large)
         steps[n++] = STEP("interior", frobenius_interior);
