@@ -3,6 +3,7 @@
 #include "binding/bind.h"
 
 #include "linalg/blas.h"
+#include "linalg/blas_check.h"
 #include "svm/methods.h"
 #include "training/descent.h"
 
@@ -68,8 +69,18 @@ static int execute(PyObject *module)
             if (add_function(module, entry) < 0)
                 return -1;
     blas_use_one_thread();
+    blas_survive_forks();
     if (blas_map_buffers(1) != 0) {
         PyErr_NoMemory();
+        return -1;
+    }
+    const char *wrong = blas_check();
+    if (wrong != NULL) {
+        PyErr_Format(PyExc_ImportError,
+                     "OpenBLAS is wrong on this processor: %s (%s).  Choose other kernels by the environment variable "
+                     "OPENBLAS_CORETYPE (e.g. ARMV8, Haswell, or Prescott), set before Python starts, or build with a "
+                     "system's BLAS: ATTSVM_BLAS=openblas pip install .",
+                     wrong, blas_config());
         return -1;
     }
     return add_tables(module);

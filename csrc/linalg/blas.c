@@ -4,6 +4,9 @@
 #include "linalg/blas.h"
 
 #include <cblas.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -36,6 +39,58 @@ void BLAS(dgesdd_)(const char *jobz, const int *m, const int *n, double *a, cons
 __attribute__((weak)) void BLAS(openblas_set_num_threads)(int);
 __attribute__((weak)) char *BLAS(openblas_get_config)(void);
 
+/* A fork copies OpenBLAS's locks as they are; one that another thread holds would never be released in the child.  So a
+ * fork waits until no thread of ours is inside OpenBLAS, and threads on their way in wait for the fork. */
+static atomic_int inside, forks;
+
+static void enter(void)
+{
+    for (;;) {
+        atomic_fetch_add(&inside, 1);
+        if (atomic_load(&forks) == 0)
+            return;
+        atomic_fetch_sub(&inside, 1);
+        while (atomic_load(&forks) != 0)
+            sched_yield();
+    }
+}
+
+static void leave(void)
+{
+    atomic_fetch_sub(&inside, 1);
+}
+
+#define INSIDE(call) (enter(), (call), leave())
+
+static void before_fork(void)
+{
+    atomic_fetch_add(&forks, 1);
+    while (atomic_load(&inside) != 0)
+        sched_yield();
+}
+
+static void after_fork(void)
+{
+    atomic_fetch_sub(&forks, 1);
+}
+
+static void after_fork_in_child(void) /* no other thread is left */
+{
+    atomic_store(&forks, 0);
+    atomic_store(&inside, 0);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(before_fork, after_fork, after_fork_in_child);
+}
+
+void blas_survive_forks(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
+}
+
 static enum CBLAS_TRANSPOSE op_word(enum matrix_op op)
 {
     return op == MATRIX_PLAIN ? CblasNoTrans : CblasTrans;
@@ -46,8 +101,8 @@ void blas_gemm(enum matrix_op op_a, enum matrix_op op_b, ptrdiff_t m, ptrdiff_t 
 {
     if (m == 0 || n == 0) /* BLAS would complain, on stdout, of a leading dimension of zero */
         return;
-    BLAS(cblas_dgemm)(CblasRowMajor, op_word(op_a), op_word(op_b), (int)m, (int)n, (int)k, alpha, A,
-                      (int)(lda > 0 ? lda : 1), B, (int)(ldb > 0 ? ldb : 1), beta, C, (int)ldc);
+    INSIDE(BLAS(cblas_dgemm)(CblasRowMajor, op_word(op_a), op_word(op_b), (int)m, (int)n, (int)k, alpha, A,
+                             (int)(lda > 0 ? lda : 1), B, (int)(ldb > 0 ? ldb : 1), beta, C, (int)ldc));
 }
 
 void blas_syrk(ptrdiff_t n, ptrdiff_t k, double alpha, const double *A, ptrdiff_t lda, double beta, double *C,
@@ -55,37 +110,38 @@ void blas_syrk(ptrdiff_t n, ptrdiff_t k, double alpha, const double *A, ptrdiff_
 {
     if (n == 0)
         return;
-    BLAS(cblas_dsyrk)(CblasRowMajor, CblasLower, CblasNoTrans, (int)n, (int)k, alpha, A, (int)lda, beta, C, (int)ldc);
+    INSIDE(BLAS(cblas_dsyrk)(CblasRowMajor, CblasLower, CblasNoTrans, (int)n, (int)k, alpha, A, (int)lda, beta, C,
+                             (int)ldc));
 }
 
 int blas_cholesky(ptrdiff_t n, double *A, ptrdiff_t lda)
 {
     int info, size = (int)n, stride = (int)lda;
-    BLAS(dpotrf_)("U", &size, A, &stride, &info, 1);
+    INSIDE(BLAS(dpotrf_)("U", &size, A, &stride, &info, 1));
     return info;
 }
 
 void blas_solve_lower(enum matrix_op op, ptrdiff_t n, ptrdiff_t k, const double *L, double *B)
 {
-    BLAS(cblas_dtrsm)(CblasRowMajor, CblasLeft, CblasLower, op_word(op), CblasNonUnit, (int)n, (int)k, 1.0, L, (int)n,
-                      B, (int)k);
+    INSIDE(BLAS(cblas_dtrsm)(CblasRowMajor, CblasLeft, CblasLower, op_word(op), CblasNonUnit, (int)n, (int)k, 1.0, L,
+                             (int)n, B, (int)k));
 }
 
 void blas_solve_rows(ptrdiff_t k, ptrdiff_t n, const double *L, ptrdiff_t ldl, double *B, ptrdiff_t ldb)
 {
-    BLAS(cblas_dtrsm)(CblasRowMajor, CblasRight, CblasLower, CblasTrans, CblasNonUnit, (int)k, (int)n, 1.0, L, (int)ldl,
-                      B, (int)ldb);
+    INSIDE(BLAS(cblas_dtrsm)(CblasRowMajor, CblasRight, CblasLower, CblasTrans, CblasNonUnit, (int)k, (int)n, 1.0, L,
+                             (int)ldl, B, (int)ldb));
 }
 
 void blas_solve_vector(enum matrix_op op, ptrdiff_t n, const double *L, double *b)
 {
-    BLAS(cblas_dtrsv)(CblasRowMajor, CblasLower, op_word(op), CblasNonUnit, (int)n, L, (int)n, b, 1);
+    INSIDE(BLAS(cblas_dtrsv)(CblasRowMajor, CblasLower, op_word(op), CblasNonUnit, (int)n, L, (int)n, b, 1));
 }
 
 int blas_cholesky_inverse(ptrdiff_t n, double *L)
 {
     int info, size = (int)n;
-    BLAS(dpotri_)("U", &size, L, &size, &info, 1);
+    INSIDE(BLAS(dpotri_)("U", &size, L, &size, &info, 1));
     return info;
 }
 
@@ -94,7 +150,7 @@ int blas_eigen(ptrdiff_t n, double *A, double *values, int vectors, struct arena
     const char *job = vectors ? "V" : "N";
     int info, size = (int)n, lwork = -1, liwork = -1, iwork_size;
     double work_size;
-    BLAS(dsyevd_)(job, "U", &size, A, &size, values, &work_size, &lwork, &iwork_size, &liwork, &info, 1, 1);
+    INSIDE(BLAS(dsyevd_)(job, "U", &size, A, &size, values, &work_size, &lwork, &iwork_size, &liwork, &info, 1, 1));
     lwork = (int)work_size;
     liwork = iwork_size;
     struct arena_mark mark = arena_mark(arena);
@@ -102,7 +158,7 @@ int blas_eigen(ptrdiff_t n, double *A, double *values, int vectors, struct arena
     int *iwork = arena_take(arena, liwork, sizeof(int));
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    BLAS(dsyevd_)(job, "U", &size, A, &size, values, work, &lwork, iwork, &liwork, &info, 1, 1);
+    INSIDE(BLAS(dsyevd_)(job, "U", &size, A, &size, values, work, &lwork, iwork, &liwork, &info, 1, 1));
     arena_release(arena, mark);
     return info == 0 ? STATUS_DONE : STATUS_FACTORIZATION;
 }
@@ -121,14 +177,14 @@ int blas_svd(ptrdiff_t m, ptrdiff_t n, const double *A, double *U, double *s, do
     memcpy(copy, A, (size_t)(m * n) * sizeof(double));
     double *left = V != NULL ? V : &none, *right = U != NULL ? U : &none;
     int right_stride = U != NULL ? least : 1;
-    BLAS(dgesdd_)(job, &rows, &columns, copy, &rows, s, left, &rows, right, &right_stride, &work_size, &lwork, iwork,
-                  &info, 1);
+    INSIDE(BLAS(dgesdd_)(job, &rows, &columns, copy, &rows, s, left, &rows, right, &right_stride, &work_size, &lwork,
+                         iwork, &info, 1));
     lwork = (int)work_size;
     double *work = arena_doubles(arena, lwork, 1);
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    BLAS(dgesdd_)(job, &rows, &columns, copy, &rows, s, left, &rows, right, &right_stride, work, &lwork, iwork, &info,
-                  1);
+    INSIDE(BLAS(dgesdd_)(job, &rows, &columns, copy, &rows, s, left, &rows, right, &right_stride, work, &lwork, iwork,
+                         &info, 1));
     arena_release(arena, mark);
     return info == 0 ? STATUS_DONE : STATUS_FACTORIZATION;
 }
@@ -139,8 +195,8 @@ static void map_one(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
     double *A = context; /* zeros, that nobody writes to in the even blocks */
     for (ptrdiff_t i = from; i < to; ++i) {
         double *C = A + (2 * i + 1) * MAPPING * MAPPING;
-        BLAS(cblas_dgemm)(CblasRowMajor, CblasNoTrans, CblasNoTrans, MAPPING, MAPPING, MAPPING, 1.0, A, MAPPING, A,
-                          MAPPING, 0.0, C, MAPPING);
+        INSIDE(BLAS(cblas_dgemm)(CblasRowMajor, CblasNoTrans, CblasNoTrans, MAPPING, MAPPING, MAPPING, 1.0, A, MAPPING,
+                                 A, MAPPING, 0.0, C, MAPPING));
     }
 }
 

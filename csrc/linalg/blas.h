@@ -36,6 +36,9 @@ int blas_svd(ptrdiff_t m, ptrdiff_t n, const double *A, double *U, double *s, do
  * for each of `count` threads that call at once.  Nonzero: there is no room for them. */
 int blas_map_buffers(int count);
 
+/* From now on a fork waits for the calls of other threads, whose locks its child could never have. */
+void blas_survive_forks(void);
+
 /* Restricts OpenBLAS to one thread per call: the threads of base/threads.h call it concurrently. */
 void blas_use_one_thread(void);
 const char *blas_config(void);

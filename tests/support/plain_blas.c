@@ -3,19 +3,18 @@
 
 #include <math.h>
 
+/* The decompositions are those of whoever sets these. */
+int (*plain_eigen)(ptrdiff_t n, double *A, double *values);
+int (*plain_svd)(ptrdiff_t m, ptrdiff_t n, const double *A, double *U, double *s, double *V);
+
 int blas_eigen(ptrdiff_t n, double *A, double *values, int vectors, struct arena *arena)
 {
-    return -1; /* linked, never called */
+    return plain_eigen != NULL ? plain_eigen(n, A, values) : -1;
 }
 
 int blas_svd(ptrdiff_t m, ptrdiff_t n, const double *A, double *U, double *s, double *V, struct arena *arena)
 {
-    return -1; /* linked, never called */
-}
-
-int blas_cholesky_inverse(ptrdiff_t n, double *L)
-{
-    return -1; /* linked, never called */
+    return plain_svd != NULL ? plain_svd(m, n, A, U, s, V) : -1;
 }
 
 void blas_gemm(enum matrix_op op_a, enum matrix_op op_b, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, double alpha,
@@ -84,4 +83,21 @@ void blas_solve_lower(enum matrix_op op, ptrdiff_t n, ptrdiff_t k, const double 
         for (ptrdiff_t i = 0; i < n; ++i)
             B[i * k + j] = column[i];
     }
+}
+
+int blas_cholesky_inverse(ptrdiff_t n, double *L)
+{
+    double inverse[n * n], column[n];
+    for (ptrdiff_t j = 0; j < n; ++j) {
+        for (ptrdiff_t i = 0; i < n; ++i)
+            column[i] = i == j;
+        blas_solve_vector(MATRIX_PLAIN, n, L, column);
+        blas_solve_vector(MATRIX_TRANSPOSED, n, L, column);
+        for (ptrdiff_t i = 0; i < n; ++i)
+            inverse[i * n + j] = column[i];
+    }
+    for (ptrdiff_t i = 0; i < n; ++i)
+        for (ptrdiff_t j = 0; j <= i; ++j)
+            L[i * n + j] = inverse[i * n + j];
+    return 0;
 }

@@ -1,0 +1,264 @@
+/* Each operation is compared with its definition, applied to a vector r in plain loops: C = A B by C r = A (B r).  One
+ * wrong entry of C changes C r, since no entry of r is zero.
+ *
+ * Kernels change with the size: at the block of numbers that stay in registers (at most 48 rows or columns in OpenBLAS
+ * 0.3.34), and where a product is split for the caches (384 or fewer on most processors).  So sizes lie below, at and
+ * above these.  Entries are small integers, and halves of powers of two below a diagonal of one or two, so that no
+ * order of the sums rounds; what remains are the rounding errors of an inverse and of the eigenvalues. */
+#include "linalg/blas_check.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "linalg/blas.h"
+
+#define BLOCK 48
+#define SPLIT 387
+#define MOST SPLIT
+#define WRONG 1e-8 /* of the largest number: rounding leaves 1e-12, a wrong entry 1e-3 */
+
+static const ptrdiff_t sizes[] = {1, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 3};
+#define SIZES ((int)(sizeof sizes / sizeof *sizes))
+
+struct check {
+    double *numbers;       /* (2 MOST * (2 BLOCK + 3)) small integers, read from anywhere in the first half */
+    double *A, *B, *C, *D; /* (MOST * (2 BLOCK + 3)) */
+    double *r, *u, *got, *want, *work; /* (MOST) */
+    struct arena arena;
+    unsigned seed;
+};
+
+static int small(struct check *s)
+{
+    s->seed = s->seed * 1664525u + 1013904223u;
+    return (int)(s->seed >> 16) % 7 - 3;
+}
+
+/* A matrix of at most MOST * (2 BLOCK + 3) entries. */
+static const double *matrix(struct check *s)
+{
+    s->seed = s->seed * 1664525u + 1013904223u;
+    return s->numbers + (s->seed >> 8) % (MOST * (2 * BLOCK + 3));
+}
+
+/* L [n,n] lower triangular, its entries below the diagonal so small that they add up to less than one; NaN above, where
+ * nothing may read. */
+static void fill_lower(struct check *s, double *L, ptrdiff_t n)
+{
+    double scale = exp2(-2 - ceil(log2((double)n)));
+    for (ptrdiff_t i = 0; i < n; ++i)
+        for (ptrdiff_t j = 0; j < n; ++j)
+            L[i * n + j] = j < i ? scale * small(s) : j == i ? (double)(1 + i % 2) : NAN;
+}
+
+/* out [m] = op(A) v, A [m,n] or, transposed, [n,m]; `triangle`: only the lower one of a square A is there; SYMMETRIC:
+ * and stands for the symmetric matrix. */
+enum { WHOLE, LOWER, SYMMETRIC };
+
+static void apply(double *out, enum matrix_op op, const double *A, ptrdiff_t m, ptrdiff_t n, const double *v,
+                  int triangle)
+{
+    ptrdiff_t rows = op == MATRIX_PLAIN ? m : n, columns = op == MATRIX_PLAIN ? n : m;
+    memset(out, 0, (size_t)m * sizeof *out);
+    for (ptrdiff_t i = 0; i < rows; ++i) {
+        const double *a = A + i * columns;
+        ptrdiff_t end = triangle == WHOLE ? columns : i + 1;
+        double sum = 0;
+#pragma omp simd reduction(+ : sum)
+        for (ptrdiff_t j = 0; j < (op == MATRIX_PLAIN ? end : 0); ++j)
+            sum += a[j] * v[j];
+        if (op == MATRIX_PLAIN)
+            out[i] += sum;
+        if (op == MATRIX_TRANSPOSED || triangle == SYMMETRIC)
+            for (ptrdiff_t j = 0; j < end - (op == MATRIX_PLAIN); ++j)
+                out[j] += a[j] * v[i];
+    }
+}
+
+/* Are s->got and s->want the same?  NaN never is. */
+static int same(const struct check *s, ptrdiff_t n)
+{
+    double largest = 1;
+    for (ptrdiff_t i = 0; i < n; ++i)
+        largest = fmax(largest, fabs(s->want[i]));
+    for (ptrdiff_t i = 0; i < n; ++i)
+        if (!(fabs(s->got[i] - s->want[i]) <= WRONG * largest))
+            return 0;
+    return 1;
+}
+
+/* C = op(A) op(B) + beta C, beta 0 where C is NaN, and 1. */
+static int gemm(struct check *s, enum matrix_op op_a, enum matrix_op op_b, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k)
+{
+    const double *A = matrix(s), *B = matrix(s);
+    for (ptrdiff_t i = 0; i < m * n; ++i)
+        s->C[i] = NAN;
+    for (int beta = 0; beta < 2; ++beta)
+        blas_gemm(op_a, op_b, m, n, k, 1 + beta, A, op_a == MATRIX_PLAIN ? k : m, B, op_b == MATRIX_PLAIN ? n : k, beta,
+                  s->C, n);
+    apply(s->u, op_b, B, k, n, s->r, WHOLE);
+    apply(s->want, op_a, A, m, k, s->u, WHOLE);
+    for (ptrdiff_t i = 0; i < m; ++i)
+        s->want[i] *= 3;
+    apply(s->got, MATRIX_PLAIN, s->C, m, n, s->r, WHOLE);
+    return same(s, m);
+}
+
+/* The lower triangle of C = A A^T + beta C. */
+static int syrk(struct check *s, ptrdiff_t n, ptrdiff_t k)
+{
+    const double *A = matrix(s);
+    for (ptrdiff_t i = 0; i < n * n; ++i)
+        s->C[i] = NAN;
+    for (int beta = 0; beta < 2; ++beta)
+        blas_syrk(n, k, 1 + beta, A, k, beta, s->C, n);
+    apply(s->u, MATRIX_TRANSPOSED, A, k, n, s->r, WHOLE);
+    apply(s->want, MATRIX_PLAIN, A, n, k, s->u, WHOLE);
+    for (ptrdiff_t i = 0; i < n; ++i)
+        s->want[i] *= 3;
+    apply(s->got, MATRIX_PLAIN, s->C, n, n, s->r, SYMMETRIC);
+    return same(s, n);
+}
+
+/* X = L^-1 B in place of B = B: L (X r) = B r. */
+static int solve_lower(struct check *s, enum matrix_op op, ptrdiff_t n, ptrdiff_t k)
+{
+    fill_lower(s, s->A, n);
+    memcpy(s->B, matrix(s), (size_t)(n * k) * sizeof(double));
+    apply(s->want, MATRIX_PLAIN, s->B, n, k, s->r, WHOLE);
+    blas_solve_lower(op, n, k, s->A, s->B);
+    apply(s->u, MATRIX_PLAIN, s->B, n, k, s->r, WHOLE);
+    apply(s->got, op, s->A, n, n, s->u, LOWER);
+    return same(s, n);
+}
+
+static int solve_vector(struct check *s, enum matrix_op op, ptrdiff_t n)
+{
+    fill_lower(s, s->A, n);
+    memcpy(s->want, matrix(s), (size_t)n * sizeof(double));
+    memcpy(s->u, s->want, (size_t)n * sizeof(double));
+    blas_solve_vector(op, n, s->A, s->u);
+    apply(s->got, op, s->A, n, n, s->u, LOWER);
+    return same(s, n);
+}
+
+/* X = B L^-T, B [k,n]: X (L^T r) = B r. */
+static int solve_rows(struct check *s, ptrdiff_t k, ptrdiff_t n)
+{
+    fill_lower(s, s->A, n);
+    memcpy(s->B, matrix(s), (size_t)(k * n) * sizeof(double));
+    apply(s->want, MATRIX_PLAIN, s->B, k, n, s->r, WHOLE);
+    blas_solve_rows(k, n, s->A, n, s->B, n);
+    apply(s->u, MATRIX_TRANSPOSED, s->A, n, n, s->r, LOWER);
+    apply(s->got, MATRIX_PLAIN, s->B, k, n, s->u, WHOLE);
+    return same(s, k);
+}
+
+/* The factor of L L^T, and then the inverse by it: (L L^T)^-1 (L L^T r) = r. */
+static int cholesky(struct check *s, ptrdiff_t n, int inverse)
+{
+    fill_lower(s, s->A, n);
+    for (ptrdiff_t i = 0; i < n; ++i)
+        for (ptrdiff_t j = 0; j <= i; ++j) {
+            double sum = 0;
+            for (ptrdiff_t l = 0; l <= j; ++l)
+                sum += s->A[i * n + l] * s->A[j * n + l];
+            s->C[i * n + j] = sum;
+        }
+    memcpy(s->want, s->r, (size_t)n * sizeof(double));
+    if (inverse) {
+        apply(s->u, MATRIX_PLAIN, s->C, n, n, s->r, SYMMETRIC);
+        if (blas_cholesky_inverse(n, s->A) != 0)
+            return 0;
+        apply(s->got, MATRIX_PLAIN, s->A, n, n, s->u, SYMMETRIC);
+        return same(s, n);
+    }
+    if (blas_cholesky(n, s->C, n) != 0)
+        return 0;
+    apply(s->want, MATRIX_PLAIN, s->A, n, n, s->r, LOWER);
+    apply(s->got, MATRIX_PLAIN, s->C, n, n, s->r, LOWER);
+    return same(s, n);
+}
+
+/* A = V^T diag(values) V and, of an A that is not symmetric, A = U diag(values) V. */
+static int decomposition(struct check *s, ptrdiff_t m, ptrdiff_t n, int symmetric)
+{
+    ptrdiff_t least = m < n ? m : n;
+    double *values = s->work, *U = s->D;
+    memcpy(s->A, matrix(s), (size_t)(m * n) * sizeof(double));
+    for (ptrdiff_t i = 0; i < n && symmetric; ++i)
+        for (ptrdiff_t j = 0; j < i; ++j)
+            s->A[j * n + i] = s->A[i * n + j];
+    apply(s->want, MATRIX_PLAIN, s->A, m, n, s->r, WHOLE);
+    if (symmetric) {
+        if (blas_eigen(n, s->A, values, 1, &s->arena) != 0)
+            return 0;
+        memcpy(s->B, s->A, (size_t)(n * n) * sizeof(double));
+    } else if (blas_svd(m, n, s->A, U, values, s->B, &s->arena) != 0)
+        return 0;
+    apply(s->u, MATRIX_PLAIN, s->B, least, n, s->r, WHOLE);
+    for (ptrdiff_t i = 0; i < least; ++i)
+        s->u[i] *= values[i];
+    if (symmetric)
+        apply(s->got, MATRIX_TRANSPOSED, s->B, m, least, s->u, WHOLE);
+    else
+        apply(s->got, MATRIX_PLAIN, U, m, least, s->u, WHOLE);
+    return same(s, m);
+}
+
+static int products(struct check *s, enum matrix_op op_a, enum matrix_op op_b)
+{
+    int right = 1;
+    for (int i = 0; i < SIZES; ++i)
+        for (int j = 0; j < 3; ++j)
+            right &= gemm(s, op_a, op_b, sizes[i], sizes[(i + j) % SIZES], sizes[(i + 2 * j) % SIZES]);
+    return right && gemm(s, op_a, op_b, SPLIT, BLOCK + 1, BLOCK + 3) && gemm(s, op_a, op_b, BLOCK + 1, SPLIT, BLOCK + 3)
+           && gemm(s, op_a, op_b, BLOCK + 1, BLOCK + 3, SPLIT);
+}
+
+static const char *wrong(struct check *s)
+{
+    static const char *forms[] = {"A B", "A B^T", "A^T B", "A^T B^T"};
+    for (int form = 0; form < 4; ++form)
+        if (!products(s, form < 2 ? MATRIX_PLAIN : MATRIX_TRANSPOSED, form % 2 ? MATRIX_TRANSPOSED : MATRIX_PLAIN))
+            return forms[form];
+    for (int i = 0; i < SIZES; ++i) {
+        ptrdiff_t n = sizes[i], k = sizes[(i + 2) % SIZES];
+        if (!syrk(s, n, i == 2 ? SPLIT : k))
+            return "A A^T";
+        if (!solve_lower(s, MATRIX_PLAIN, n, k) || !solve_lower(s, MATRIX_TRANSPOSED, n, k))
+            return "triangular systems of many right sides";
+        if (!solve_vector(s, MATRIX_PLAIN, n) || !solve_vector(s, MATRIX_TRANSPOSED, n))
+            return "triangular systems";
+        if (!solve_rows(s, k, n))
+            return "triangular systems from the right";
+        if (!cholesky(s, n, 0))
+            return "the Cholesky factor";
+        if (!cholesky(s, n, 1))
+            return "the inverse by a Cholesky factor";
+    }
+    for (int i = 1; i < 4; i += 2) {
+        if (!decomposition(s, sizes[i], sizes[i], 1))
+            return "eigenvalues";
+        if (!decomposition(s, sizes[i], BLOCK, 0))
+            return "singular values";
+    }
+    return NULL;
+}
+
+const char *blas_check(void)
+{
+    struct check s = {.seed = 1};
+    ARENA_DOUBLES(&s.arena, MOST, 2 * BLOCK + 3, &s.A, &s.B, &s.C, &s.D);
+    ptrdiff_t count = 2 * MOST * (2 * BLOCK + 3);
+    s.numbers = arena_doubles(&s.arena, count, 1);
+    ARENA_DOUBLES(&s.arena, MOST, 1, &s.r, &s.u, &s.got, &s.want, &s.work);
+    for (ptrdiff_t i = 0; i < count && !s.arena.failed; ++i)
+        s.numbers[i] = small(&s);
+    for (ptrdiff_t i = 0; i < MOST && !s.arena.failed; ++i)
+        s.r[i] = s.numbers[i] >= 0 ? s.numbers[i] + 1 : s.numbers[i];
+    const char *found = s.arena.failed ? "memory" : wrong(&s);
+    arena_free(&s.arena);
+    return found;
+}
