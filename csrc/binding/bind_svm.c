@@ -70,6 +70,12 @@ static int solve(struct svm_answer *answer, ptrdiff_t *entry, struct svm_options
             status = presolve(answer, &rows, options, &call->monitor, &call->arena);
         else
             status = presolve_solve(answer, &rows, options, method->solve, method->norm, &call->monitor, &call->arena);
+        if (status == STATUS_FACTORIZATION) { /* of numbers that left their range: it decides nothing */
+            memset(answer->W, 0, (size_t)(call->w->dk * call->w->dz) * sizeof(double));
+            memset(answer->lambda, 0, (size_t)rows.count * sizeof(double));
+            answer->bound = (struct bounds){.upper = INFINITY, .gap = INFINITY};
+            status = STATUS_UNDECIDED;
+        }
         if (call->monitor.stopped && (status == STATUS_ITERATION_LIMIT || status == STATUS_UNDECIDED))
             status = STATUS_INTERRUPTED; /* a factorisation that was left looks like one that failed */
         if (status >= 0)

@@ -42,6 +42,7 @@ __attribute__((weak)) char *BLAS(openblas_get_config)(void);
 /* A fork copies OpenBLAS's locks as they are; one that another thread holds would never be released in the child.  So a
  * fork waits until no thread of ours is inside OpenBLAS, and threads on their way in wait for the fork. */
 static atomic_int inside, forks;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void enter(void)
 {
@@ -87,7 +88,6 @@ static void watch_forks(void)
 
 void blas_survive_forks(void)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, watch_forks);
 }
 

@@ -219,7 +219,7 @@ static int products(struct check *s, enum matrix_op op_a, enum matrix_op op_b)
 
 static const char *wrong(struct check *s)
 {
-    static const char *forms[] = {"A B", "A B^T", "A^T B", "A^T B^T"};
+    static const char forms[][8] = {"A B", "A B^T", "A^T B", "A^T B^T"};
     for (int form = 0; form < 4; ++form)
         if (!products(s, form < 2 ? MATRIX_PLAIN : MATRIX_TRANSPOSED, form % 2 ? MATRIX_TRANSPOSED : MATRIX_PLAIN))
             return forms[form];

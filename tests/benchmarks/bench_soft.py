@@ -82,7 +82,7 @@ def newton(X, Z, chosen, C):
 def linear_svc(X, Z, chosen, C, tol, dual):
     A = rows_of(X, Z, chosen)
     sign = np.where(np.arange(len(A)) % 2, -1.0, 1.0)  # it wants two classes
-    return LinearSVC(C=C, fit_intercept=False, tol=tol, dual=dual, max_iter=20000).fit(A * sign[:, None], sign).coef_[0]
+    return LinearSVC(C=C, fit_intercept=False, tol=tol, dual=dual, max_iter=2000).fit(A * sign[:, None], sign).coef_[0]
 
 
 def clocked(call, *args, **options):

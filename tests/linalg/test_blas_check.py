@@ -1,5 +1,4 @@
-"""A BLAS that is wrong somewhere is noticed and named (csrc/linalg/blas_check.c); a fork waits until no thread is inside
-it (csrc/linalg/blas.c)."""
+"""A BLAS that is wrong somewhere is noticed and named; a fork waits until no thread is inside it."""
 
 import ctypes
 import shutil

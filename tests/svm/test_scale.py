@@ -130,3 +130,16 @@ def test_the_arrays_of_data_cannot_be_written_through_it(rng):
                 array[0, 0] = 1.0
     assert np.shares_memory(attsvm.cross_attention(X, Z, copy=False).keys, X)  # a view all the same
     assert X.flags.writeable and Z.flags.writeable
+
+
+def test_a_result_holds_finite_numbers_or_none():
+    """Tokens whose norms span the range of the numbers: what stays open has no multipliers that prove nothing."""
+    stopped = 0
+    for seed in range(40):
+        rng = np.random.default_rng([66, seed])
+        X = rng.standard_normal((3, 4, 4)) * 10.0 ** rng.uniform(-150, 150, (3, 4, 1))
+        data = attsvm.cross_attention(X, rng.standard_normal((3, 4)))
+        sol = attsvm.solve_svm(data, rng.integers(0, 4, 3), norm=["frobenius", "nuclear", "spectral", "max"][seed % 4])
+        assert all(np.isfinite(array).all() for array in (sol.W, sol.dual, sol.certificate) if array is not None)
+        stopped += sol.margin_bound == np.inf
+    assert stopped

@@ -40,9 +40,12 @@ def scaled_array(array: np.ndarray, power: int, what: str) -> np.ndarray:
 
 
 def of_order_one(dual: np.ndarray) -> np.ndarray:
-    """The multipliers over a power of two, the largest between 1 and 2."""
+    """The multipliers over a power of two, the largest between 1 and 2; zeros where some are not finite: a method that
+    rounding stopped leaves such, and they prove nothing."""
     largest = float(np.abs(dual).max(initial=0.0))
-    return np.ldexp(dual, 1 - math.frexp(largest)[1]) if 0 < largest < math.inf else dual
+    if not math.isfinite(largest):
+        return np.zeros_like(dual)
+    return np.ldexp(dual, 1 - math.frexp(largest)[1]) if largest > 0 else dual
 
 
 def in_units(answer: Answer, rows: int, asked: int, soft: bool, norm: str | float) -> Answer:
@@ -56,7 +59,7 @@ def in_units(answer: Answer, rows: int, asked: int, soft: bool, norm: str | floa
         return answer
     infeasible = _core.STATUS[answer.status] == "infeasible"
     if rows == asked == 0 and not infeasible:
-        return answer
+        return answer if np.isfinite(answer.dual).all() else answer._replace(dual=of_order_one(answer.dual))
     W, dual = answer.W, answer.dual
     if infeasible:
         return answer._replace(dual=of_order_one(dual))
