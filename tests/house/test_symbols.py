@@ -102,8 +102,9 @@ def test_kernels_take_no_memory_print_nothing_and_never_exit(symbols):
 
 
 def test_no_state_outlives_a_call(symbols):
-    """Variables that C files keep: only tables of the bindings (and NumPy's), one setting, the block of
-    memory that waits for the next call, and who is inside the BLAS while the process forks.  (The tables of functions of svm/interior are constant, and relocated.)"""
+    """Variables that C files keep: only tables of the bindings (and NumPy's), one setting, the block of memory that
+    waits for the next call, and who is inside the BLAS while the process forks.  (The tables of functions of
+    svm/interior are constant, and relocated.)"""
     tables = [file for _, file in norms()]
     for name in C_FILES:
         kept = [s for kind, s in symbols[name] if kind in "bBdDC" and not s.startswith((".", "__"))]
