@@ -217,6 +217,8 @@ class MLPHead(_Parametric):
     """The output ``a . relu(V^T o)`` of one hidden layer.
 
     It is convex in o where a is positive, so tokens compose for labels -1 alone (and the other way round).
+    At exactly ``V^T o = 0`` the derivative of relu is taken as 0.  Where a query selects a token that is exactly zero
+    (padding, a sink), and the other tokens' shares underflow, its gradient is therefore 0.
 
     Parameters
     ----------
