@@ -9,8 +9,9 @@
  * each "type name[shape]".  bind_run reads the arguments by it, makes arrays for the results, calls the function
  * without the GIL and hands the results over, a single one by itself.  A length is a product of digits and letters: N
  * M E k z are tokens, queries, entries, dk and dz of the windows, H the attention heads of the objective, any other
- * letter what makes its first array fit.  A first length of several factors, "[RH,k,z]", may lie in several axes, or in
- * none where it is 1.
+ * letter what makes its first array fit.  "{type name, ...} record" is one argument, the items its attributes of these
+ * names, each checked as an argument by itself would be.  A first length of several factors, "[RH,k,z]", may lie in
+ * several axes, or in none where it is 1.
  *
  * An argument is a number or int; a loss, head, rule or ball, codes of these tables; a double, index, bool, tokens
  * (in double or single precision) or reference (a token of each window), arrays in C order; windows, or stored, with
@@ -46,11 +47,11 @@ struct bind_entry {
     int (*function)(struct bind_call *call);
     const void *context;
     struct bind_item *items; /* of the signature, read when the module is made: arguments, then results */
-    int arguments, results, keeps_gil, keeps_exception;
+    int given, arguments, results, keeps_gil, keeps_exception; /* given: what a call has, each record once */
 };
 
 #define BIND_WITH(name, function, context, signature) \
-    {{#name, (PyCFunction)(void (*)(void))bind_run, METH_FASTCALL, signature}, function, context, NULL, 0, 0, 0, 0}
+    {{#name, (PyCFunction)(void (*)(void))bind_run, METH_FASTCALL, signature}, function, context, NULL, 0, 0, 0, 0, 0}
 #define BIND(name, function, signature) BIND_WITH(name, function, NULL, signature)
 
 /* The function of every binding. */
@@ -63,7 +64,7 @@ struct bind_value {
         const char *word;
         void *data; /* of an array */
     };
-    PyObject *object; /* the argument, borrowed; or the result, owned */
+    PyObject *object; /* owned, but for what a callback answers */
 };
 
 enum { BIND_ARGUMENTS = 34, BIND_RESULTS = 9 }; /* most of a binding */

@@ -128,7 +128,7 @@ PyObject *bind_run(PyObject *capsule, PyObject *const *args, Py_ssize_t n)
             raise_error(&call, status, raised);
         Py_XDECREF(raised);
     }
-    for (int i = 0; i < BIND_RESULTS; ++i)
-        Py_XDECREF(call.out[i].object);
+    for (int i = 0; i < BIND_ARGUMENTS + BIND_RESULTS; ++i)
+        Py_XDECREF(i < BIND_ARGUMENTS ? call.in[i].object : call.out[i - BIND_ARGUMENTS].object);
     return result;
 }

@@ -41,6 +41,8 @@ struct bind_item {
     char name[24];
     const char *shape; /* after its bracket, or NULL */
     int written, optional;
+    PyObject *attribute; /* its name, where it is one of a record; else NULL */
+    int ends;            /* the argument of the call that it is, or is an attribute of */
 };
 
 /* Reads an item; returns the beginning of the next one. */
@@ -225,9 +227,21 @@ int bind_parse(struct bind_entry *entry)
     if (entry->items == NULL
         && (entry->items = PyMem_Calloc(BIND_ARGUMENTS + BIND_RESULTS, sizeof *entry->items)) == NULL)
         return -1;
-    entry->arguments = entry->results = 0;
-    while (*at != '\0' && *at != '-' && entry->arguments < BIND_ARGUMENTS)
-        at = next_item(&entry->items[entry->arguments++], at);
+    entry->given = entry->arguments = entry->results = 0;
+    for (int inside = 0; *at != '\0' && *at != '-' && entry->arguments < BIND_ARGUMENTS;) {
+        struct bind_item *item = &entry->items[entry->arguments++];
+        inside |= *at == '{';
+        at = next_item(item, at + (*at == '{'));
+        if (inside && (item->attribute = PyUnicode_InternFromString(item->name)) == NULL)
+            return -1;
+        if (*at == '}') {
+            at += strcspn(at, ",-");
+            at += strspn(at, ", ");
+            inside = 0;
+        }
+        item->ends = !inside;
+        entry->given += item->ends;
+    }
     at += strspn(at, "-> ");
     while (*at != '\0' && entry->results < BIND_RESULTS) {
         struct bind_item *item = &entry->items[entry->arguments + entry->results++];
@@ -247,16 +261,20 @@ int bind_parse(struct bind_entry *entry)
 int bind_read_arguments(struct bind_call *call, PyObject *const *args, Py_ssize_t n)
 {
     const struct bind_entry *entry = call->entry;
-    if (n != entry->arguments) {
-        PyErr_Format(PyExc_TypeError, "%s takes %d arguments, got %zd", entry->definition.ml_name, entry->arguments, n);
+    const struct bind_item *items = entry->items;
+    if (n != entry->given) {
+        PyErr_Format(PyExc_TypeError, "%s takes %d arguments, got %zd", entry->definition.ml_name, entry->given, n);
         return -1;
     }
+    for (int i = 0; i < entry->arguments; args += items[i++].ends) {
+        PyObject *name = items[i].attribute;
+        if ((call->in[i].object = name != NULL ? PyObject_GetAttr(*args, name) : Py_NewRef(*args)) == NULL)
+            return -1;
+    }
     for (int numbers = 1; numbers >= 0; --numbers)
-        for (Py_ssize_t i = 0; i < n; ++i) {
-            call->in[i].object = args[i];
-            if ((entry->items[i].type->kind <= CODE) == numbers && read_item(call, &call->in[i], &entry->items[i]) < 0)
+        for (int i = 0; i < entry->arguments; ++i)
+            if ((items[i].type->kind <= CODE) == numbers && read_item(call, &call->in[i], &items[i]) < 0)
                 return -1;
-        }
     return 0;
 }
 

@@ -6,11 +6,50 @@
 #include "linalg/vector.h"
 #include "training/descent.h"
 
-enum { OBJECTIVE, CALLED_HEAD, CALLED_LOSS };
-enum setting { RIDGE = CALLED_LOSS + 1, RULE, LR, TARGET, P, RADIUS, BALL, MOMENTUM, DECAY, SECOND, EPS };
-enum step { FIRST = EPS + 1, LAST, RECORD };
-enum weight { W = RECORD + 1, K, Q, SPAN, V, MEAN, ROOT, PAST };
-enum out { OUT_W = PAST + 1, OUT_V, OUT_LOSS, OUT_NORM, OUT_LOG_GRAD, OUT_SQUARES, REACHED, RECORDED, COMBINE };
+/* The fields of a run, as Descent in python/attsvm/training/session.py has them, and the other arguments: the place of
+ * each, its kind and its name.
+ *
+ * lr: 1 or R rows of 1 or all steps; target: NaN for the infimum of a fixed linear head; radius < 0: no ball.  A step
+ * moves in place W, or K and Q, or the span of U and C while W stays, and v, the parameters of the head (v or V, then a
+ * or lam), and what the rule keeps of the gradients, mean, and of their squares, root, with their log scales past, a
+ * row for each part of each run; a root that it does not keep is a metric of W: D [dk dz], or P^-1 and R^-1 [dk dk + dz
+ * dz]. reached: the step, and how many records were made before, which grow; in an array, since a signal may raise in
+ * Python before a returned number is stored anywhere. */
+#define FIELDS(FIELD) \
+    FIELD(OBJECTIVE, "objective") \
+    FIELD(CALLED_HEAD, "function called_head?") \
+    FIELD(CALLED_LOSS, "function called_loss?") \
+    FIELD(RIDGE, "number ridge") \
+    FIELD(RULE, "rule") \
+    FIELD(LR, "double lr[l,s]") \
+    FIELD(TARGET, "number target") \
+    FIELD(P, "number p") \
+    FIELD(RADIUS, "number radius") \
+    FIELD(BALL, "ball") \
+    FIELD(MOMENTUM, "number momentum") \
+    FIELD(DECAY, "number decay") \
+    FIELD(SECOND, "number second") \
+    FIELD(EPS, "number eps") \
+    FIELD(RECORD, "index record[n]") \
+    FIELD(W, "double& W[RH,k,z]?") \
+    FIELD(K, "double& K[RH,k,m]?") \
+    FIELD(Q, "double& Q[RH,z,m]?") \
+    FIELD(SPAN, "double& span[R,2M,k]?") \
+    FIELD(V, "double& v[Rp]?") \
+    FIELD(MEAN, "double& mean[a]?") \
+    FIELD(ROOT, "double& root[b]?") \
+    FIELD(PAST, "double& past[q,2]?") \
+    FIELD(OUT_W, "double& weights[nRHkz]") \
+    FIELD(OUT_V, "double& head_records[nRp]?") \
+    FIELD(OUT_LOSS, "double& loss[nR]") \
+    FIELD(OUT_NORM, "double& norm[nR]") \
+    FIELD(OUT_LOG_GRAD, "double& log_grad_norm[nR]") \
+    FIELD(OUT_SQUARES, "double& half_squares[nRH]?") \
+    FIELD(REACHED, "index& reached[2]")
+#define PLACE(place, item) place,
+#define ITEM(place, item) item ", "
+
+enum argument { FIELDS(PLACE) FIRST, LAST, RECORDED, COMBINE };
 
 /* The parameters of a head that is trained: the general output head, or a linear one with its values and labels. */
 static int read_head(struct weights *weights, const struct objective *objective, struct bind_call *call)
@@ -126,65 +165,52 @@ struct callbacks {
     double *squares; /* the next row of half the squares of factors, or NULL */
 };
 
-/* An array of the gradient, or of the numbers that go with it. */
+/* Numbers of the gradient, one array of them. */
 struct piece {
     double *data;
     ptrdiff_t n;
 };
 
-enum { N_PIECES = 3 };
-
-static ptrdiff_t total(const struct piece *pieces)
-{
-    ptrdiff_t n = 0;
-    for (int i = 0; i < N_PIECES; ++i)
-        n += pieces[i].n;
-    return n;
-}
-
-/* All of them one after the other to `flat`, or back. */
-static void move(double *flat, const struct piece *pieces, int back)
-{
-    for (int i = 0; i < N_PIECES; flat += pieces[i++].n)
-        if (pieces[i].n > 0)
-            memcpy(back ? pieces[i].data : flat, back ? flat : pieces[i].data, (size_t)pieces[i].n * sizeof(double));
-}
-
-/* Python gets copies: it may keep them longer than the call lives.  Where one loss of any worker and run is not finite,
+/* Python gets a copy: it may keep it longer than the call lives.  Where one loss of any worker and run is not finite,
  * it sets all of them to NaN, so that all workers and runs end together. */
 static int combine(void *context, int status, struct gradient *gradient)
 {
     const struct callbacks *callbacks = context;
     const struct weights *at = callbacks->weights;
     const struct windows *w = callbacks->call->w;
-    ptrdiff_t R = at->runs, N = R * at->heads;
+    ptrdiff_t R = at->runs, N = R * at->heads, m = at->form == FORM_FACTORS ? at->m : 0, total = 0;
+    ptrdiff_t R_head = at->head == HEAD_IS_TRAINED ? R : 0;
     if (status != STATUS_DONE && status != STATUS_NOT_FINITE)
         return status;
-    int factors = at->form == FORM_FACTORS;
-    const struct piece arrays[N_PIECES] = {
-        factors ? (struct piece){gradient->K, N * w->dk * at->m} : (struct piece){gradient->W, N * w->dk * w->dz},
-        {gradient->Q, factors ? N * w->dz * at->m : 0},
-        {gradient->v, at->head == HEAD_IS_TRAINED ? R * at->n_v : 0},
+    const struct piece pieces[] = {
+        {gradient->loss, R},
+        {gradient->log_scale, N},
+        {gradient->log_scale_v, R_head},
+        {gradient->W, m > 0 ? 0 : N * w->dk * w->dz},
+        {gradient->K, N * w->dk * m},
+        {gradient->Q, N * w->dz * m},
+        {gradient->v, R_head * at->n_v},
     };
-    const struct piece numbers[N_PIECES] = {
-        {gradient->loss, R}, {gradient->log_scale, N}, {gradient->log_scale_v, at->head == HEAD_IS_TRAINED ? R : 0}};
+    enum { N_PIECES = sizeof pieces / sizeof *pieces };
     if (status == STATUS_NOT_FINITE)
         gradient->loss[0] = NAN;
+    for (int i = 0; i < N_PIECES; ++i)
+        total += pieces[i].n;
     PyEval_RestoreThread(callbacks->call->thread);
-    double *flat, *some;
-    PyObject *first = bind_new_doubles(&flat, total(arrays), -1), *second = bind_new_doubles(&some, total(numbers), -1);
-    PyObject *done = NULL;
-    if (first != NULL && second != NULL) {
-        move(flat, arrays, 0);
-        move(some, numbers, 0);
-        done = PyObject_CallFunctionObjArgs(callbacks->combine, first, second, NULL);
-        move(flat, arrays, 1);
-        move(some, numbers, 1);
+    double *flat;
+    PyObject *copy = bind_new_doubles(&flat, total, -1), *done = NULL;
+    for (int back = 0; copy != NULL && back < 2; ++back) {
+        for (int i = 0; i < N_PIECES; flat += pieces[i++].n)
+            if (pieces[i].n > 0)
+                memcpy(back ? pieces[i].data : flat, back ? flat : pieces[i].data,
+                       (size_t)pieces[i].n * sizeof(double));
+        flat -= total;
+        if (!back)
+            done = PyObject_CallFunctionObjArgs(callbacks->combine, copy, NULL);
     }
     int refused = done == NULL;
     Py_XDECREF(done);
-    Py_XDECREF(first);
-    Py_XDECREF(second);
+    Py_XDECREF(copy);
     callbacks->call->thread = PyEval_SaveThread();
     if (refused)
         return STATUS_INTERRUPTED;
@@ -251,23 +277,12 @@ static int train(struct bind_call *call)
     return status == STATUS_NOT_FINITE ? STATUS_DONE : status; /* overflow is told by the caller, who keeps the run */
 }
 
-/* lr: 1 or R rows of 1 or all steps; target: NaN for the infimum of a fixed linear head; radius < 0: no ball.  Moves in
- * place W, or K and Q, or the span of U and C while W stays, and v, the parameters of the head (v or V, then a or lam),
- * and what the rule keeps of the gradients, mean, and of their squares, root, with their log scales past, a row for
- * each part of each run; a root that it does not keep is a metric of W: D [dk dz], or P^-1 and R^-1 [dk dk + dz dz].
- * reached: the step, and how many records were made before, which grow; in an array, since a signal may raise in Python
- * before a returned number is stored anywhere.  Of the records at `last` only the end of all is made: the next part
- * begins with any other, whose gradient it needs.  recorded(): called after each record, true stops the run.
- * combine(gradient, numbers): called with the gradients of W, or K and then Q, and v, and with the losses (R), the log
- * scales (R H) and those of v (R), and may change both; a loss that is not finite ends the run. */
+/* The steps from first to last.  Of the records at `last` only the end of all is made: the next part begins with any
+ * other, whose gradient it needs.  recorded(): called after each record, true stops the run.  combine(numbers): called
+ * with the losses (R), the log scales (R H) and those of v (R), and the gradients of W, or K and then Q, and v, and may
+ * change them; a loss that is not finite ends the run. */
 struct bind_entry bind_train_table[] = {
     BIND(train, train,
-         "objective, function head?, function loss?, number ridge, rule, double lr[l,s], number target, number p, "
-         "number radius, ball, number momentum, number decay, number second, number eps, int first, int last, "
-         "index record[n], double& W[RH,k,z]?, double& K[RH,k,m]?, double& Q[RH,z,m]?, double& span[R,2M,k]?, "
-         "double& v[Rp]?, double& mean[a]?, double& root[b]?, double& past[q,2]?, double& weights[nRHkz], "
-         "double& head_records[nRp]?, double& losses[nR], double& norm[nR], double& log_grad_norm[nR], "
-         "double& half_squares[nRH]?, index& reached[2], function recorded?, function combine? -> int status, "
-         "exception"),
+         "{" FIELDS(ITEM) "} run, int first, int last, function recorded?, function combine? -> int status, exception"),
     {.function = NULL},
 };

@@ -9,7 +9,7 @@ import logging as _logging
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
-from . import plot, sample
+from . import plot, rules, sample
 from .attention.data import Data
 from .attention.kinds import causal_attention, cross_attention, prompt_attention, self_attention
 from .common.config import __version__ as __version__
@@ -81,6 +81,7 @@ __all__ = [
     "regularization_path",
     "relaxed_margins",
     "replicate",
+    "rules",
     "sample",
     "selected_sets",
     "self_attention",

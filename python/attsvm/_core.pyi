@@ -1,4 +1,4 @@
-"""The C extension.  Private: arguments are positional, already checked, C-contiguous."""
+"""The C extension.  Private: arguments are positional (a record stands for its fields), already checked, C-contiguous."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -105,9 +105,9 @@ def head(kind: int, v: _Floats, a: _Floats | None, lam: float, o: _Floats, /) ->
 def head_parameters(
     kind: int, v: _Floats, a: _Floats | None, lam: float, o: _Floats, c: _Floats, /
 ) -> tuple[_Floats, _Floats | None, float]: ...
-def train(
-    objective: Any, /, *arguments: Any
-) -> tuple[int, BaseException | None]: ...  # as csrc/binding/bind_train.c says
+def train(  # run: attsvm.training.session.Descent
+    run: Any, first: int, last: int, recorded: Callable[[], bool] | None, combine: Callable[[_Floats], None] | None, /
+) -> tuple[int, BaseException | None]: ...
 
 presolve: _Method  # and every other name of METHOD
 

@@ -12,7 +12,7 @@ import pytest
 from attsvm import _core
 from attsvm.common import types
 from attsvm.common.check import NORMS
-from attsvm.training.train import Rule
+from attsvm.rules import BY_WORD, Word
 from test_site import PAGES, blocks
 
 GOOD = """
@@ -23,7 +23,7 @@ X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10, rng=np.random.default_rng(0))
 data: attsvm.Data = attsvm.cross_attention(X.tolist(), Z)
 ragged = attsvm.self_attention([np.ones((2, 3)), np.ones((4, 3))], query=None)
 problem = attsvm.Problem(data, y, attsvm.LinearHead(v), loss="exponential")
-run: attsvm.Run = attsvm.train(problem, rule="mirror", p=3.0, lr=[0.1] * 20, steps=20, record=5)
+run: attsvm.Run = attsvm.train(problem, rule=attsvm.rules.mirror(p=3.0), lr=[0.1] * 20, steps=20, record=5)
 sol: attsvm.Separation = attsvm.solve_svm(data, run.selected, norm="nuclear", method="interior")
 again = attsvm.solve_svm(data, [0] * 6, 3.0, warm_start=sol, tol=1e-6)
 margin: float = again.margin
@@ -44,7 +44,9 @@ BAD = [
     'attsvm.solve_svm(data, [0], method="fast")',
     'attsvm.diagnose(problem, norm="l2")',
     'attsvm.train(problem, rule="lion")',
-    'attsvm.train(problem, ball="l1")',
+    'attsvm.train(problem, ball="nuclear")',
+    'attsvm.train(problem, ball=("l1", 1.0))',
+    "attsvm.train(problem, rule=attsvm.rules.adam)",
     'attsvm.Problem(data, None, attsvm.LinearHead([1.0]), loss="hinge")',
     'attsvm.Problem(data, None, attsvm.LinearHead([1.0]), combine="mean")',
     "attsvm.regularization_path(problem, [1.0], norm=3.0)",
@@ -94,6 +96,6 @@ def test_a_users_script_under_mypy_strict(tmp_path, monkeypatch):
 def test_the_words_are_those_the_package_knows():
     assert set(get_args(types.Loss)) == set(_core.LOSS)
     assert set(get_args(types.Ball)) == set(_core.BALL)
-    assert set(_core.UPDATE_RULE) <= set(get_args(Rule))
+    assert set(_core.UPDATE_RULE) == set(get_args(Word)) == set(BY_WORD)
     words = {word for part in get_args(types.Norm) for word in get_args(part)}
     assert words == set(NORMS)

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import attsvm
 import numpy as np
 import pytest
+from attsvm.training.session import Descent
 
 nan, inf = float("nan"), float("inf")
 
@@ -242,8 +243,12 @@ bad("weights-K-of-no-width", "K")(lambda g: g.problem.loss(K=np.ones((2, 0)), Q=
 # fmt: off
 refuse("rule", lambda g, x: attsvm.train(g.problem, rule=x), {"unknown": "lion", "other-case": "Normalized",
     "none": None, "number": 0})
-refuse("p", lambda g, x: attsvm.train(g.problem, rule="mirror", p=x), {"one": 1.0, "none": None})
-refuse("radius", lambda g, x: attsvm.train(g.problem, radius=x), {"negative": -1.0, "nan": nan})
+refuse("p", lambda g, x: attsvm.train(g.problem, rule=attsvm.rules.mirror(p=x)), {"one": 1.0, "none": None})
+refuse("ball", lambda g, x: attsvm.train(g.problem, ball=x), {"negative": -1.0, "nan": nan, "word": "nuclear",
+    "three": ("nuclear", 1.0, 2.0)})
+refuse("until", lambda g, x: attsvm.train(g.problem, until=x), {"word": "end", "number": 1})
+for old in ("betas", "eps", "p", "target_loss", "metric", "radius"):
+    refuse(old, lambda g, x, old=old: attsvm.train(g.problem, **{old: x}), {"moved": 0.5})
 refuse("runs", lambda g, x: attsvm.train(g.problem, runs=x), {"zero": 0, "float": 2.0})
 refuse("lr", lambda g, x: attsvm.train(g.problem, lr=x, steps=3), {"matrix": np.ones((1, 3)), "too-short": [0.1, 0.1],
     "too-long": [0.1] * 4, "one-for-many": [0.1], "one-is-negative": [0.1, -0.1, 0.1]})
@@ -272,13 +277,11 @@ bad("train-problem-is-none", "problem")(lambda g: attsvm.train(None))
 bad("train-W-K-and-Q", "W")(lambda g: attsvm.train(g.problem, g.W, K=g.K, Q=g.Q))
 bad("train-K-alone", "Q")(lambda g: attsvm.train(g.problem, K=g.K))
 bad("train-Q-alone", "K")(lambda g: attsvm.train(g.problem, Q=g.Q))
-bad("target-without-rule", "target_loss")(lambda g: attsvm.train(g.problem, target_loss=0.0))
-bad("target-nan", "target_loss")(lambda g: attsvm.train(g.problem, rule="polyak", target_loss=nan))
+bad("target-nan", "target_loss")(lambda g: attsvm.train(g.problem, rule=attsvm.rules.polyak(target_loss=nan)))
 bad("target-with-head", "target_loss")(lambda g: attsvm.train(g.problem, rule="polyak", train_head=True))
-bad("p-without-rule", "p")(lambda g: attsvm.train(g.problem, p=3.0))
-bad("radius-mirror", "radius")(lambda g: attsvm.train(g.problem, radius=1.0, rule="mirror"))
-bad("ball-unknown", "ball")(lambda g: attsvm.train(g.problem, radius=1.0, ball="spectral"))
-bad("ball-of-factors", "ball")(lambda g: attsvm.train(g.problem, K=g.K, Q=g.Q, radius=1.0))
+bad("ball-mirror", "ball")(lambda g: attsvm.train(g.problem, ball=1.0, rule="mirror"))
+bad("ball-unknown", "ball")(lambda g: attsvm.train(g.problem, ball=("spectral", 1.0)))
+bad("ball-of-factors", "ball")(lambda g: attsvm.train(g.problem, K=g.K, Q=g.Q, ball=1.0))
 bad("runs-W", "W")(lambda g: attsvm.train(g.problem, g.W, runs=2))
 bad("runs-W-other", "W")(lambda g: attsvm.train(g.problem, np.zeros((3, 2, 2)), runs=2))
 bad("runs-K", "K")(lambda g: attsvm.train(g.problem, K=g.K, Q=g.Q, runs=2))
@@ -483,25 +486,29 @@ def test_the_private_module_refuses_what_does_not_fit():
     called = core.objective(*(problem | parts((core.HEAD["call"], None, None, 0.0))).values())
     one_v_per_query = core.objective(*(problem | parts((core.HEAD["quadratic"], np.ones((2, 2)), None, 0.1))).values())
     out = dict(
-        weights=np.empty((2, 1, 4)), head_records=np.empty((2, 1, 2)), losses=np.empty((2, 1)),
+        weights=np.empty((2, 1, 4)), head_records=np.empty((2, 1, 2)), loss=np.empty((2, 1)),
         norm=np.empty((2, 1)), log_grad_norm=np.empty((2, 1)), half_squares=None,
     )  # fmt: skip
     run = dict(
-        objective=trained, head=None, loss=None,
+        objective=trained, called_head=None, called_loss=None,
         ridge=0.0, rule=1, lr=np.array([[0.1]]), target=0.0, p=2.0, radius=-1.0, ball=0, momentum=0.0, decay=0.0,
-        second=0.0, eps=0.0, first=0, last=3, record=np.array([0, 3]),
+        second=0.0, eps=0.0, record=np.array([0, 3]),
         W=W3, K=None, Q=None, span=None, v=np.ones((1, 2)), mean=None, root=None, past=None, **out,
-        reached=np.zeros(2, int), recorded=None, combine=None,
+        reached=np.zeros(2, int),
     )  # fmt: skip
-    core.train(*run.values())
+
+    def train(first=0, last=3, recorded=None, combine=None, **fields):
+        return core.train(SimpleNamespace(**fields), first, last, recorded, combine)
+
+    assert train(**run)[0] == 0
     core.loss(general, None, None, W3, None, None)
 
     def made(**one):
         return lambda: core.objective(*(problem | one).values())
 
     def changed(**one):
-        assert set(one) <= set(run)
-        return lambda: core.train(*(run | dict(reached=np.zeros(2, int)) | one).values())
+        assert set(one) <= {*run, "first", "last", "recorded", "combine"}
+        return lambda: train(**run | dict(reached=np.zeros(2, int)) | one)
 
     def frozen(array):
         array = array.copy()
@@ -582,12 +589,12 @@ def test_the_private_module_refuses_what_does_not_fit():
         changed(W=np.ones((2, 2, 2))),
         changed(v=np.ones((1, 3))), changed(v=None, span=np.zeros((1, 4, 2)), combine=lambda *_: None),
         changed(objective=linear),  # without values its head cannot be trained
-        changed(objective=one_v_per_query), changed(objective=called, head=lambda o: None), changed(W=None),
+        changed(objective=one_v_per_query), changed(objective=called, called_head=lambda o: None), changed(W=None),
         changed(weights=None), changed(weights=np.empty((2, 2, 3))), changed(recorded=1),
-        changed(head_records=None), changed(losses=np.empty(3)), changed(half_squares=np.empty(2)),
+        changed(head_records=None), changed(loss=np.empty(3)), changed(half_squares=np.empty(2)),
         changed(reached=np.zeros(1, int)), changed(reached=np.array([0, 3])), changed(reached=np.array([0, -1])),
         *(changed(**{name: frozen(run[name])}) for name in ("W", "v", *list(out)[:-1], "reached")),
-        lambda: core.train(*run.values(), None),
+        lambda: core.train(SimpleNamespace(**run), 0, 3, None),
         lambda: core.set_num_threads("2"),
     ]
     # fmt: on
@@ -598,11 +605,16 @@ def test_the_private_module_refuses_what_does_not_fit():
     for call, message in [
         (lambda: core.logits(handle, np.ones((3, 2))), r"W must be .*\[k,z\] .*k = 2, z = 2, got float64 \(3, 2\)"),
         (lambda: core.scores(handle, keys, np.ones(2, int), np.ones(2)), r"y must be .*\[M\] .* M = 2, got int"),
-        (lambda: core.train(*(run | dict(v=frozen(run["v"]))).values()), r"v must be .* that may be written to"),
+        (changed(v=frozen(run["v"])), r"v must be .* that may be written to"),
         (lambda: core.logits(handle), "logits takes 2 arguments, got 1"),
     ]:
         with pytest.raises((ValueError, TypeError), match=message):
             call()
+
+
+def test_a_record_without_a_field_is_refused_by_its_name():
+    with pytest.raises(AttributeError, match="'objective'"):
+        attsvm._core.train(object(), 0, 3, None, None)
 
 
 def test_numbers_are_read_before_arrays_are_checked():
@@ -621,8 +633,9 @@ def test_numbers_are_read_before_arrays_are_checked():
         W = array if array.ndim == 3 else g.W[None].copy()
         record = array if array.ndim == 1 else np.array([0, 3])
         settings = (Number(array), 1, np.array([[0.1]]), 0.0, 2.0, -1.0, 0, 0.0, 0.0, 0.0, 0.0)
-        out = (np.empty((2, 1, 4)), None, *(np.empty((2, 1)) for _ in range(3)), None, np.zeros(2, int), None, None)
-        core.train(g.problem.objective, None, None, *settings, 0, 3, record, W, *(None,) * 7, *out)
+        out = (np.empty((2, 1, 4)), None, *(np.empty((2, 1)) for _ in range(3)), None, np.zeros(2, int))
+        run = Descent(g.problem.objective, None, None, *settings, record, W, *(None,) * 7, *out)
+        core.train(run, 0, 3, None, None)
 
     v, W, o, chosen = np.ones(2), np.ones((2, 2)), np.ones((2, 2)), np.zeros(2, np.intp)
     for call in [

@@ -14,6 +14,7 @@ from pathlib import Path
 import attsvm
 import pytest
 from attsvm import _core
+from attsvm.training.session import Descent
 from places import ROOT
 
 CSRC = ROOT / "csrc"
@@ -89,10 +90,15 @@ def test_stub_lists_the_functions_of_the_module():
     assert set(functions) == built
     for name, node in functions.items():
         assert not node.args.args and not node.args.kwonlyargs  # positional only, as C reads them
-        signature = re.sub(r"\[.*?\]", "", getattr(_core, name).__doc__.partition("->")[0])
+        signature = re.sub(r"\[.*?\]|{.*?} ", "", getattr(_core, name).__doc__.partition("->")[0])
         read = [item.split()[-1].rstrip("?") for item in signature.split(",") if item.strip()]
         listed = [argument.arg for argument in node.args.posonlyargs]
-        assert listed == (read[: len(listed)] if node.args.vararg else read), name
+        assert listed == read, name
+
+
+def test_c_reads_every_field_of_a_run():
+    fields = re.search(r"{(.*), }", re.sub(r"\[.*?\]", "", _core.train.__doc__))[1].split(", ")
+    assert [item.split()[-1].rstrip("?") for item in fields] == list(Descent._fields)
 
 
 def test_version_is_said_once():

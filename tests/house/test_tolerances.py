@@ -13,7 +13,7 @@ from attsvm.heads.controls import own_rank
 from attsvm.svm.support import holding
 from attsvm.svm.uniqueness import is_unique
 from attsvm.theory import conditions, margin_share, projected_descent
-from attsvm.training.loss import CallableLoss, check_log_loss
+from attsvm.training.checked_losses import CallableLoss, check_log_loss
 from network import Network
 
 

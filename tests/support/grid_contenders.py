@@ -49,7 +49,7 @@ def attsvm_run(row, kind, threads=1):
             return np.stack([run.K, run.Q])
 
         return factors
-    options |= {"runs": dict(runs=RUNS), "mirror": dict(rule="mirror", p=3.0)}.get(kind, {})
+    options |= {"runs": dict(runs=RUNS), "mirror": dict(rule=attsvm.rules.mirror(p=3.0))}.get(kind, {})
     options |= dict(rule=kind) if kind in ("sign", "spectral", "adam") else {}
     return lambda steps: attsvm.train(problem, row.start, steps=steps, **options).W
 

@@ -27,6 +27,9 @@ class Rule:
 
     def __init__(self, rule="normalized", lr=0.1, ridge=0.0, momentum=0.0, weight_decay=0.0, betas=(0.9, 0.999),
                  eps=0.0, p=2.0, target_loss=None, metric=None, loss="logistic"):  # fmt: skip
+        if not isinstance(rule, str):  # a record of attsvm.rules
+            betas, eps, p, target_loss, metric = rule.betas, rule.eps, rule.p, rule.target_loss, rule.metric
+            rule = rule.word
         self.rule, self.lr, self.ridge, self.decay, self.loss = rule, lr, ridge, weight_decay, loss
         self.momentum, self.betas, self.eps, self.p, self.target = momentum, betas, eps, p, target_loss
         self.means, self.sums, self.metric, self.steps = None, None, metric, 0

@@ -101,7 +101,7 @@ def test_adam_of_a_long_memory_is_nearest_to_its_own_metric():
     X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
     problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
     run = attsvm.train(
-        problem, rule="adam", betas=(0.9, 0.999), lr=lambda k: 0.1 / (k + 1) ** 0.5, steps=8000, record=0
+        problem, rule=attsvm.rules.adam(betas=(0.9, 0.999)), lr=lambda k: 0.1 / (k + 1) ** 0.5, steps=8000, record=0
     )
     own = attsvm.solve_svm(problem.data, run, metric=run.metric)
     other = {norm: attsvm.solve_svm(problem.data, run, norm) for norm in ("frobenius", "max")}
@@ -122,7 +122,7 @@ def test_no_interval_in_a_metric_is_false():
         metric = (
             np.exp(2 * rng.standard_normal((7, 7))) if draw % 2 else (A @ A.T + 0.1 * np.eye(7), B @ B.T + np.eye(7))
         )
-        W = attsvm.train(problem, steps=(3, 30, 300)[draw % 3], record=0, metric=metric).W
+        W = attsvm.train(problem, steps=(3, 30, 300)[draw % 3], record=0, rule=attsvm.rules.normalized(metric=metric)).W
         selected = problem.data.select(W)
         answer = attsvm.solve_svm(problem.data, selected, metric=metric)
         for weights in (W, answer.W):

@@ -87,7 +87,9 @@ def divergences(make, seeds, elsewhere):
         s, rng = make(seed=seed), np.random.default_rng(seed)
         starts = rng.standard_normal((3, 10, 10))
         runs = [
-            attsvm.train(s.problem, starts[i if elsewhere else 0], rule="mirror", p=p, steps=STEPS[p], record=0)
+            attsvm.train(
+                s.problem, starts[i if elsewhere else 0], rule=attsvm.rules.mirror(p=p), steps=STEPS[p], record=0
+            )
             for i, p in enumerate(STEPS)
         ]
         found = np.empty((3, 3))

@@ -73,7 +73,7 @@ def test_its_exceptions_keep_the_run_so_far(progress, raised, sphere, capsys):
 def test_it_sees_where_a_run_ends_at_its_target(sphere):
     s, seen = sphere(), []
     best = s.problem.loss(np.zeros((10, 10))) - 1e-3
-    options = dict(rule="polyak", target_loss=best, record=0)
+    options = dict(rule=attsvm.rules.polyak(target_loss=best), record=0)
     run = attsvm.train(s.problem, callback=seen.append, **options)
     assert run.status == "target reached" and len(seen) == 2 and seen[-1].steps[-1] == run.steps[-1] > 0
 

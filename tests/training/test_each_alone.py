@@ -21,26 +21,23 @@ SIDES = D @ D.T + np.eye(4), D.T @ D + np.eye(4)
 PARTS = {
     "plain": {},
     "momentum": dict(momentum=0.5),
-    "mirror": dict(rule="mirror", p=3.0),
+    "mirror": dict(rule=attsvm.rules.mirror(p=3.0)),
     "spectral": dict(rule="spectral"),
     "adam": dict(rule="adam"),
     "adagrad": dict(rule="adagrad"),
     "shampoo": dict(rule="shampoo"),
-    "ball": dict(radius=1.0, ball="nuclear", ridge=0.1, weight_decay=0.1),
-    "metric": dict(metric=D),
-    "metric of sides": dict(metric=SIDES),
+    "ball": dict(ball=("nuclear", 1.0), ridge=0.1, weight_decay=0.1),
+    "metric": dict(rule=attsvm.rules.normalized(D)),
+    "metric of sides": dict(rule=attsvm.rules.normalized(SIDES)),
     "head": dict(train_head=True),
     "head, momentum": dict(train_head=True, momentum=0.5),
     "head, adam": dict(train_head=True, rule="adam"),
 }
+OF_W = ("mirror", "metric", "metric of sides")
 HEADS = {"linear": (None, 4), "mlp": (None, 4), "quadratic": (None, 4), "two": (2, 4), "beside": (2, 8)}
 GRID = [(part, "linear", trained) for part in PARTS for trained in ("W", "KQ")]
 GRID += [(part, kind, trained) for kind in HEADS for part in ("head, adam", "plain") for trained in ("W", "KQ")]
-GRID = [
-    (part, kind, trained)
-    for part, kind, trained in dict.fromkeys(GRID)
-    if trained == "W" or not PARTS[part].keys() & {"metric", "p"}
-]
+GRID = [(part, kind, trained) for part, kind, trained in dict.fromkeys(GRID) if trained == "W" or part not in OF_W]
 each_part = pytest.mark.parametrize(("part", "kind", "trained"), GRID)
 
 
@@ -124,7 +121,7 @@ def test_a_run_cut_at_its_records_is_the_whole_run(part, kind, trained, capsys):
         k = int(run.steps[-1])
         shorter = attsvm.train(problem, **start, steps=k, **options | {"record": [step for step in RECORD if step < k]})
         assert_same(everything(run), everything(shorter))
-        if not PARTS[part].keys() & {"momentum", "rule"} or "mirror" in part:
+        if not PARTS[part].keys() & {"momentum", "rule"} or part in OF_W:
             at = {name: getattr(run, name) for name in trained} if trained == "KQ" else {"W": run.W}
             rest = attsvm.train(run.trained, **at, steps=STEPS - k, **options | {"record": 0})
             np.testing.assert_allclose(rest.W, whole.W, rtol=0, atol=1e-12 * np.abs(whole.W).max())

@@ -41,7 +41,7 @@ TRAINED = {
     "adam": (problem, dict(rule="adam")),
     "shampoo": (problem, dict(rule="shampoo")),
     "polyak": (problem, dict(rule="polyak")),
-    "ball": (problem, dict(radius=1.0, ball="nuclear")),
+    "ball": (problem, dict(ball=("nuclear", 1.0))),
     "head": (problem, dict(train_head=True)),
     "attention heads": (lambda r: problem(r, attsvm.MLPHead(np.eye(5)), heads=2), dict(W=STARTS[:2], train_head=True)),
     "quadratic": (lambda r: problem(r, attsvm.QuadraticHead(V[0], 0.2)), dict(train_head=True)),

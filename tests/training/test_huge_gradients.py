@@ -16,7 +16,7 @@ import pytest
 @pytest.mark.parametrize(
     "options",
     [{"rule": rule} for rule in ("constant", "normalized", "normalized jointly", "sign", "spectral", "adam")]
-    + [{"rule": "mirror", "p": 3.0}, {"rule": "constant", "momentum": 0.9}, {"rule": "constant", "ridge": 0.1}],
+    + [{"rule": attsvm.rules.mirror(p=3.0)}, {"rule": "constant", "momentum": 0.9}, {"rule": "constant", "ridge": 0.1}],
     ids=str,
 )
 def test_a_huge_gradient_never_completes_with_weights_out_of_range(options, steps, trained, sphere):

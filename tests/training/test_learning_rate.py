@@ -10,7 +10,7 @@ import pytest
 from attsvm import _core
 from builders import build_case
 
-RULES = dict.fromkeys(_core.UPDATE_RULE, {}) | {"mirror": {"p": 3.0}}
+RULES = {word: word for word in _core.UPDATE_RULE} | {"mirror": attsvm.rules.mirror(p=3.0)}
 
 
 def problem(tokens=1.0, queries=1.0, **kwargs):
@@ -32,7 +32,7 @@ def test_the_length_of_the_first_step(rule, lr):
     X, Z, y, v = attsvm.sample.unit_sphere(12, 8, 10)  # enough sequences for a gradient of full rank
     made = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
     value, G = made.loss_and_grad(np.zeros((10, 10)))
-    size, table = np.linalg.norm(G), attsvm.training.rules.RULES[rule]
+    size, table = np.linalg.norm(G), attsvm.rules.as_rule(rule)
     expected = {
         "constant": lambda: lr * size,
         "polyak": lambda: min(lr, (value - made.infimum()) / (2 * size)),
@@ -41,17 +41,16 @@ def test_the_length_of_the_first_step(rule, lr):
         "adagrad": lambda: 10 * lr * table.length(10, 10),  # the table has that of a hundredth step
         "shampoo": lambda: 10 * lr * table.length(10, 10),
     }.get(rule, lambda: lr * table.length(10, 10))
-    options = RULES[rule] | ({"eps": 0.0} if "eps" in table.options else {})
-    run = attsvm.train(made, rule=rule, lr=lr, steps=1, **options)
+    run = attsvm.train(made, rule=RULES[rule], lr=lr, steps=1)
     lr = 0.1 / table.length(10, 10) if lr is None else lr
     assert run.norm[-1] == pytest.approx(expected(), rel=1e-9)
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_every_scale_goes_through_the_same_attention(rule):
-    plain = attsvm.train(problem(), rule=rule, steps=100, record=10, **RULES[rule])
+    plain = attsvm.train(problem(), rule=RULES[rule], steps=100, record=10)
     for tokens, queries in ((2.0**-10, 1.0), (2.0**-70, 2.0**80), (1.0, 2.0**5), (2.0**230, 2.0**-210)):
-        run = attsvm.train(problem(tokens, queries), rule=rule, steps=100, record=10, **RULES[rule])
+        run = attsvm.train(problem(tokens, queries), rule=RULES[rule], steps=100, record=10)
         np.testing.assert_allclose(run.weights * tokens * queries, plain.weights, atol=1e-9 * plain.norm[-1])
 
 

@@ -273,14 +273,14 @@ RULES = {
     "constant": ({"lr": 3.0}, "frobenius"),
     "sign": ({"lr": 0.01}, "max"),
     "spectral": ({"lr": 0.03}, "spectral"),
-    "mirror": ({"p": 3.0}, 3.0),
+    "mirror": ({"rule": attsvm.rules.mirror(p=3.0)}, 3.0),
 }
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_a_run_encloses_the_margin_of_its_rule(rule):
     problem, (kwargs, norm) = small(), RULES[rule]
-    run = attsvm.train(problem, rule=rule, steps=1500, **kwargs)
+    run = attsvm.train(problem, **{"rule": rule} | kwargs, steps=1500)
     low, high = run.margins()
     sol = attsvm.solve_svm(problem.data, run.selected, norm)
     assert low.shape == high.shape == run.steps.shape
@@ -301,9 +301,9 @@ def test_the_direction_of_a_run():
     for kwargs in (
         {"rule": "sign"},
         {"rule": "spectral"},
-        {"rule": "mirror", "p": 3.0},
+        {"rule": attsvm.rules.mirror(p=3.0)},
         {"momentum": 0.9},
-        {"rule": "adam", "betas": (0.9, 0.99)},
+        {"rule": attsvm.rules.adam(betas=(0.9, 0.99))},
         {"rule": "adagrad"},
         {"rule": "shampoo"},
         {"rule": "sign", "momentum": 0.5},
@@ -312,7 +312,7 @@ def test_the_direction_of_a_run():
         lr = np.r_[np.full(20, 0.01), 1e7]
         here = attsvm.train(problem, steps=20, lr=0.01, **kwargs)
         there = attsvm.train(problem, steps=21, lr=lr, **kwargs)
-        if not kwargs.get("momentum") and kwargs["rule"] not in ("adam", "adagrad", "shampoo"):
+        if not kwargs.get("momentum") and here.rule not in ("adam", "adagrad", "shampoo"):
             assert attsvm.correlation(here.direction, there.W) > 1 - 1e-6, kwargs
         else:  # the mean then holds one gradient more
             assert attsvm.correlation(here.direction, there.W) > 0.9, kwargs
@@ -349,8 +349,9 @@ def test_a_run_is_saved_with_its_problem_but_not_with_a_function():
     back = attsvm.load(file)
     assert back == run and back.problem.loss(run.W) == run.loss[-1]
     np.testing.assert_array_equal(back.margins(), run.margins())
-    for options in ({"metric": np.ones((10, 10))}, {"metric": (np.eye(10), np.eye(10))}, {"rule": "adagrad"}):
-        several, again = attsvm.train(small(), runs=2, steps=5, **options), io.BytesIO()
+    in_metric = attsvm.rules.normalized
+    for rule in (in_metric(np.ones((10, 10))), in_metric((np.eye(10), np.eye(10))), "adagrad"):
+        several, again = attsvm.train(small(), runs=2, steps=5, rule=rule), io.BytesIO()
         several.save(again)
         again.seek(0)
         assert attsvm.load(again) == several and np.shape(several[1].margins()) == np.shape(run.margins())

@@ -1,5 +1,7 @@
 """Sign, spectral and Adam steps, momentum and weight decay, each against a NumPy twin on the true gradients."""
 
+import pickle
+
 import attsvm
 import numpy as np
 import pytest
@@ -24,7 +26,7 @@ def test_a_sign_step_leaves_entries_without_gradient():
     np.testing.assert_array_equal(run.W[:, 1], W[:, 1])
     assert (np.abs(run.W - W)[:, [0, 2]] > 0.2).all()
     for betas in ((0.9, 0.999), (0.0, 0.0)):
-        run = attsvm.train(problem, W, rule="adam", betas=betas, steps=7, lr=0.25)
+        run = attsvm.train(problem, W, rule=attsvm.rules.adam(betas=betas), steps=7, lr=0.25)
         np.testing.assert_array_equal(run.W[:, 1], W[:, 1])
 
 
@@ -37,23 +39,23 @@ def test_a_spectral_step_has_the_rank_of_the_gradient():
 
 
 @pytest.mark.parametrize(
-    ("rule", "theirs", "options"),
+    ("rule", "theirs", "own", "options"),
     [
-        ("adam", "AdamW", dict(lr=0.01, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.1)),
-        ("adagrad", "Adagrad", dict(lr=0.3, eps=1e-4)),
+        ("adam", "AdamW", dict(betas=(0.9, 0.99), eps=1e-8), dict(lr=0.01, weight_decay=0.1)),
+        ("adagrad", "Adagrad", dict(eps=1e-4), dict(lr=0.3)),
     ],
 )
-def test_steps_agree_with_torch(rule, theirs, options):
+def test_steps_agree_with_torch(rule, theirs, own, options):
     """Gradients of ordinary size, PyTorch's own defaults."""
     torch = pytest.importorskip("torch")
     case = build_case("cross")
     problem, start = problem_of(case), starts(case)["W"]
     W = torch.tensor(start, requires_grad=True)
-    optimiser = getattr(torch.optim, theirs)([W], **options)
+    optimiser = getattr(torch.optim, theirs)([W], **own, **options)
     for _ in range(50):
         W.grad = torch.from_numpy(problem.loss_and_grad(W.detach().numpy())[1])
         optimiser.step()
-    run = attsvm.train(problem, start, rule=rule, steps=50, **options)
+    run = attsvm.train(problem, start, rule=getattr(attsvm.rules, rule)(**own), steps=50, **options)
     np.testing.assert_allclose(run.W, W.detach().numpy(), rtol=0, atol=1e-9)
 
 
@@ -66,21 +68,18 @@ def test_the_first_step_of_shampoo_is_the_polar_factor():
     np.testing.assert_allclose(shampoo, spectral, rtol=0, atol=1e-6)
 
 
-METRICS = {"adam": dict(betas=(0.9, 0.999)), "adagrad": {}, "shampoo": {}}
-
-
-@pytest.mark.parametrize("rule", METRICS)
+@pytest.mark.parametrize("rule", ["adam", "adagrad", "shampoo"])
 def test_a_metric_is_what_turns_the_gradient_into_the_step(rule, sphere):
     """The next step is -D / metric, or -P^-1 D R^-1; frozen, it goes to the SVM of that metric."""
     problem = sphere().problem
-    run = attsvm.train(problem, rule=rule, **METRICS[rule], steps=400, record=0)
+    run = attsvm.train(problem, rule=rule, steps=400, record=0)
     D = problem.loss_and_grad(run.W)[1] if run.mean is None else run.mean
     P = run.metric
     step = -np.linalg.solve(P[0], D) @ np.linalg.inv(P[1]) if isinstance(P, tuple) else -D / P
-    further = attsvm.train(problem, rule=rule, **METRICS[rule], steps=401, record=0)
+    further = attsvm.train(problem, rule=rule, steps=401, record=0)
     assert attsvm.correlation(further.W - run.W, step) > 0.999
     assert attsvm.correlation(run.direction, step) > 1 - 1e-9
-    frozen = attsvm.train(problem, run.W, metric=P, steps=3000, lr=0.3, record=0)
+    frozen = attsvm.train(problem, run.W, rule=attsvm.rules.normalized(metric=P), steps=3000, lr=0.3, record=0)
     answer = attsvm.solve_svm(problem.data, frozen, metric=P, warm_start=frozen)
     assert attsvm.correlation(frozen.W, answer.W) > 0.995
     low, high = frozen.margins()
@@ -88,16 +87,17 @@ def test_a_metric_is_what_turns_the_gradient_into_the_step(rule, sphere):
 
 
 @pytest.mark.parametrize("metric", ["D", "PR"])
-@pytest.mark.parametrize("options", [{}, dict(rule="constant"), dict(momentum=0.5)])
+@pytest.mark.parametrize("rule, momentum", [("normalized", 0.0), ("constant", 0.0), ("normalized", 0.5)])
 @pytest.mark.parametrize("kind", ["cross", "causal_ragged", "cross_float32"])
-def test_steps_in_a_metric_are_the_twins(kind, options, metric):
+def test_steps_in_a_metric_are_the_twins(kind, rule, momentum, metric):
     case = build_case(kind)
     dk, dz = case.data.dk, case.data.dz
     A, B = (np.diag(case.rng.uniform(0.5, 2, d)) + 0.1 for d in (dk, dz))
     chosen = case.rng.uniform(0.5, 2, (dk, dz)) if metric == "D" else (A, B)
     start = starts(case)
-    run = attsvm.train(problem_of(case), **start, **options, metric=chosen, lr=0.1, steps=6, record=1)
-    found = np.array([w for (w,) in twin.train(case, tuple(start.values()), 6, **options, metric=chosen)])
+    options = dict(rule=getattr(attsvm.rules, rule)(metric=chosen), momentum=momentum)
+    run = attsvm.train(problem_of(case), **start, **options, lr=0.1, steps=6, record=1)
+    found = np.array([w for (w,) in twin.train(case, tuple(start.values()), 6, **options)])
     np.testing.assert_allclose(run.weights, found, rtol=0, atol=1e-10)
 
 
@@ -105,7 +105,7 @@ def test_adam_without_memory_is_sign_descent():
     case = build_case("cross")
     start = starts(case)
     sign = attsvm.train(problem_of(case), **start, rule="sign", steps=30)
-    adam = attsvm.train(problem_of(case), **start, rule="adam", betas=(0.0, 0.0), steps=30)
+    adam = attsvm.train(problem_of(case), **start, rule=attsvm.rules.adam(betas=(0.0, 0.0)), steps=30)
     np.testing.assert_allclose(adam.W, sign.W, rtol=0, atol=1e-12)
 
 
@@ -118,27 +118,63 @@ def test_momentum_holds_in_the_limit_of_nothing():
     assert np.isfinite(run.W).all() and np.linalg.norm(run.W - start["W"]) > 0.5
 
 
+ONES = np.ones((10, 10))
+rules = attsvm.rules
+
+
 @pytest.mark.parametrize(
     ("options", "match"),
     [
         (dict(rule="polyak", momentum=0.5), "momentum does not go with rule='polyak'"),
-        (dict(rule="mirror", p=3.0, weight_decay=0.5), "weight_decay does not go with rule='mirror'"),
-        (dict(rule="sign", betas=(0.9, 0.9)), "betas belongs to rule='adam', got rule='sign'"),
-        (dict(rule="sign", eps=0.0), "eps belongs to rule='adam'"),
+        (dict(rule=rules.mirror(p=3.0), weight_decay=0.5), "weight_decay does not go with rule='mirror'"),
         (dict(rule="adam", momentum=0.5), "momentum of rule='adam' is the first of betas"),
-        (dict(rule="adam", betas=0.9), "betas must be a pair"),
-        (dict(rule="adam", betas=(0.9, 1.0)), r"betas\[1\] must be below 1, got 1"),
         (dict(momentum=1.0), "momentum must be below 1"),
         (dict(momentum=-0.1), "momentum must be"),
         (dict(weight_decay=-1.0), "weight_decay must be"),
         (dict(rule="muon"), "rule must be one of"),
+        (dict(rule=rules.adam), "rule must be one of"),
         (dict(rule="shampoo", train_head=True), "train_head does not go with rule='shampoo'"),
-        (dict(rule="sign", metric=np.ones((10, 10))), "metric belongs to rule='normalized' or 'constant', got"),
-        (dict(metric=np.ones((9, 10))), "metric must have shape"),
-        (dict(metric=np.ones((10, 10)), radius=1.0), "radius does not go with metric"),
-        (dict(metric=np.ones((10, 10)), K=np.ones((10, 2)), Q=np.ones((10, 2))), "metric must be None for K and Q"),
+        (dict(rule=rules.normalized(np.ones((9, 10)))), "metric must have shape"),
+        (dict(rule=rules.normalized(ONES), ball=1.0), "ball does not go with metric"),
+        (dict(rule=rules.normalized(ONES), K=ONES, Q=ONES), "metric must be None for K and Q"),
     ],
 )
 def test_options_that_do_not_fit_are_named(options, match, sphere):
     with pytest.raises(ValueError, match=match):
         attsvm.train(sphere().problem, steps=1, **options)
+
+
+@pytest.mark.parametrize(
+    ("make", "named", "match"),
+    [
+        (rules.adam, dict(betas=0.9), "betas must be a pair"),
+        (rules.adam, dict(betas=(0.9, 1.0)), r"betas\[1\] must be below 1, got 1"),
+        (rules.adagrad, dict(eps=-1.0), "eps must be"),
+        (rules.shampoo, dict(eps=-1.0), "eps must be"),
+        (rules.mirror, dict(p=1.0), "p must be"),
+    ],
+)
+def test_records_refuse_numbers_that_do_not_fit(make, named, match):
+    with pytest.raises(ValueError, match=match):
+        make(**named)
+
+
+@pytest.mark.parametrize(
+    ("old", "place"),
+    [("p", "mirror"), ("target_loss", "polyak"), ("betas", "adam"), ("eps", "adam"), ("metric", "normalized")],
+)
+def test_an_argument_that_moved_says_where(old, place, sphere):
+    with pytest.raises(TypeError, match=rf"no argument {old} any more: give rule=attsvm.rules.{place}\({old}="):
+        attsvm.train(sphere().problem, **{old: 0.5})
+    with pytest.raises(TypeError, match="no argument radius any more: give ball="):
+        attsvm.train(sphere().problem, radius=0.5)
+
+
+def test_a_record_is_its_word_and_frozen(sphere):
+    problem = sphere().problem
+    for word, record in rules.BY_WORD.items():
+        one, other = (attsvm.train(problem, rule=rule, steps=3) for rule in (word, record))
+        assert one == other and one.rule == word
+        assert pickle.loads(pickle.dumps(record)) == record
+    with pytest.raises(AttributeError):
+        record.eps = 1.0

@@ -8,9 +8,9 @@ import attsvm
 import numpy as np
 import pytest
 import reference_rules
-from attsvm.training.query_span import span_of
+from attsvm.training.gradient import span_of
 
-train_module, arguments = (importlib.import_module(f"attsvm.training.{name}") for name in ("train", "arguments"))
+train_module = importlib.import_module("attsvm.training.train")
 
 
 def draw(rng, n=24, T=45, d=24, ragged=False, dtype=float):
@@ -27,7 +27,7 @@ def uses_span(problem, W):
 
 def on_W(monkeypatch, *args, **options):
     with monkeypatch.context() as patch:
-        patch.setattr(arguments, "span_of", lambda *_: None)
+        patch.setattr(train_module, "span_of", lambda *_: None)
         return attsvm.train(*args, **options)
 
 
@@ -162,8 +162,8 @@ def test_overflow_raises_with_the_weights_it_reached(rng):
     "options",
     [
         dict(ridge=1e-3),
-        dict(rule="mirror", p=3.0),
-        dict(radius=1.0),
+        dict(rule=attsvm.rules.mirror(p=3.0)),
+        dict(ball=1.0),
         dict(train_head=True),
         dict(reduce=lambda a: None),
     ],
@@ -172,7 +172,7 @@ def test_overflow_raises_with_the_weights_it_reached(rng):
 def test_other_steps_go_by_W(options, rng, monkeypatch):
     problem = draw(rng)
     used = []
-    monkeypatch.setattr(arguments, "span_of", lambda *_: used.append(1))
+    monkeypatch.setattr(train_module, "span_of", lambda *_: used.append(1))
     attsvm.train(problem, steps=1)
     assert used == [1]
     attsvm.train(problem, steps=1, **options)

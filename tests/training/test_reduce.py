@@ -78,13 +78,13 @@ def test_shards_follow_the_whole(sizes, trained, rule, monkeypatch):
         dict(ridge=1e-2),
         dict(train_head=True),
         dict(runs=3, lr=[[0.1], [0.05], [0.2]]),
-        dict(radius=1.0, ball="nuclear"),
+        dict(ball=("nuclear", 1.0)),
         dict(progress=True),
         dict(momentum=0.9, rule="sign"),
         dict(weight_decay=0.1, rule="spectral"),
-        dict(betas=(0.9, 0.9), eps=1e-3, rule="adam"),
-        dict(eps=1e-2, rule="shampoo"),
-        dict(p=3.0, rule="mirror", train_head=True),
+        dict(rule=attsvm.rules.adam(betas=(0.9, 0.9), eps=1e-3)),
+        dict(rule=attsvm.rules.shampoo(eps=1e-2)),
+        dict(rule=attsvm.rules.mirror(p=3.0), train_head=True),
         dict(lr=np.linspace(0.1, 0.0, 30)),
     ],
     ids=lambda options: next(iter(options)),
@@ -187,7 +187,7 @@ def test_they_end_together():
     for error in train_apart(s.parts, **far)[0]:
         assert isinstance(error, FloatingPointError)
         assert str(error) == str(pytest.raises(FloatingPointError, attsvm.train, s.whole, **far).value)
-    target = dict(rule="polyak", target_loss=s.whole.loss(np.zeros((5, 4))) - 1e-3)
+    target = dict(rule=attsvm.rules.polyak(target_loss=s.whole.loss(np.zeros((5, 4))) - 1e-3))
     first, second = train_apart(s.parts, **target)[0]
     assert first.status == "target reached" and first.steps[-1] > 0
     close(first, second, 0.0)
@@ -292,11 +292,11 @@ def check_told(errors, bad, kind):
         dict(W=np.ones((4, 5))),
         dict(W=np.full((5, 4), np.nan)),
         dict(record=[99]),
-        dict(target_loss=0.1),
         dict(callback=1),
         dict(runs=0),
         dict(train_head=1),
-        dict(betas=(0.9, 0.9)),
+        dict(momentum=1.0),
+        dict(rule=attsvm.rules.adam(), momentum=0.5),
     ],
     ids=lambda wrong: f"{next(iter(wrong))}",
 )
@@ -355,7 +355,7 @@ def test_a_target_on_one_worker_alone_is_told():
     targets = [None, 0.1]
     for error in network.run(
         [
-            lambda p=p, t=t: attsvm.train(p, rule="polyak", target_loss=t, reduce=network.reduce)
+            lambda p=p, t=t: attsvm.train(p, rule=attsvm.rules.polyak(target_loss=t), reduce=network.reduce)
             for p, t in zip(s.parts, targets, strict=True)
         ]
     ):

@@ -37,11 +37,11 @@ def close(found, expected, rtol=1e-12):
 
 def test_polyak_ends_where_the_target_is_met(sphere):
     s = sphere()
-    run = attsvm.train(s.problem, rule="polyak", target_loss=s.problem.loss(np.zeros((10, 10))) - 1e-3)
+    run = attsvm.train(s.problem, rule=attsvm.rules.polyak(target_loss=s.problem.loss(np.zeros((10, 10))) - 1e-3))
     assert run.status == "target reached" and 0 < run.steps[-1] < 100
     assert run.message == f"ended at step {run.steps[-1]}: the loss has come down to the target of the Polyak step"
     assert run.message in repr(run)
-    assert attsvm.train(s.problem, rule="polyak", target_loss=10.0).status == "target reached"
+    assert attsvm.train(s.problem, rule=attsvm.rules.polyak(target_loss=10.0)).status == "target reached"
 
 
 @pytest.mark.parametrize("trained", ["W", "KQ", "runs"])
@@ -83,7 +83,7 @@ def test_each_projected_step_is_the_nearest_point(kind, norm, rule):
     problem, weights = problem_of(case), starts(case, "W")
     for radius in (0.3, 1.0, 30.0):
         free = attsvm.train(problem, **weights, rule=rule, steps=1).W
-        run = attsvm.train(problem, **weights, rule=rule, steps=1, radius=radius, ball=norm)
+        run = attsvm.train(problem, **weights, rule=rule, steps=1, ball=(norm, radius))
         np.testing.assert_allclose(run.W, reference.projection_ball(free, norm, radius), rtol=0, atol=1e-12)
         weights = dict(W=run.W)
 
@@ -92,20 +92,20 @@ def test_factors_are_kept_in_the_ball_of_their_squares(sphere, rng):
     """||K||^2 + ||Q||^2 <= 2 radius, so ||K Q^T||_* <= radius."""
     s = sphere()
     K, Q = rng.standard_normal((2, 10, 4))
-    run = attsvm.train(s.problem, K=K, Q=Q, steps=50, radius=2.0, ball="nuclear")
+    run = attsvm.train(s.problem, K=K, Q=Q, steps=50, ball=("nuclear", 2.0))
     assert (run.K**2).sum() + (run.Q**2).sum() == pytest.approx(4.0, rel=1e-12)
     assert np.linalg.norm(run.W, "nuc") <= 2.0 + 1e-12
     free = attsvm.train(s.problem, K=K, Q=Q, steps=1)
     shrink = math.sqrt(4.0 / ((free.K**2).sum() + (free.Q**2).sum()))
     np.testing.assert_allclose(
-        attsvm.train(s.problem, K=K, Q=Q, steps=1, radius=2.0, ball="nuclear").K, shrink * free.K, rtol=1e-13
+        attsvm.train(s.problem, K=K, Q=Q, steps=1, ball=("nuclear", 2.0)).K, shrink * free.K, rtol=1e-13
     )
 
 
 def test_projected_descent_goes_to_the_best_point_of_the_ball(sphere):
     """There the negative gradient is a multiple of W (plain steps, which do not go round it)."""
     s = sphere()
-    run = attsvm.train(s.problem, rule="constant", lr=5.0, steps=20_000, radius=3.0, record=0)
+    run = attsvm.train(s.problem, rule="constant", lr=5.0, steps=20_000, ball=3.0, record=0)
     assert run.norm[-1] == pytest.approx(3.0, rel=1e-12)
     _, dW = s.problem.loss_and_grad(run.W)
     assert attsvm.correlation(-dW, run.W) > 1 - 1e-9

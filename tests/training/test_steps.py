@@ -21,9 +21,9 @@ RULES = {
     "constant, ridge": (dict(rule="constant", ridge=1e-3), 1e-12),
     "polyak, capped": (dict(rule="polyak", lr=0.01), 1e-11),
     "polyak": (dict(rule="polyak", lr=1e6), 1e-11),
-    "mirror 1.75": (dict(rule="mirror", p=1.75), 1e-9),
-    "mirror 2": (dict(rule="mirror", p=2.0), 1e-9),
-    "mirror 3": (dict(rule="mirror", p=3.0), 1e-9),
+    "mirror 1.75": (dict(rule=attsvm.rules.mirror(p=1.75)), 1e-9),
+    "mirror 2": (dict(rule=attsvm.rules.mirror(p=2.0)), 1e-9),
+    "mirror 3": (dict(rule=attsvm.rules.mirror(p=3.0)), 1e-9),
     "sign": (dict(rule="sign"), 1e-12),
     "spectral": (dict(rule="spectral"), 1e-6),
     # What remembers is compared over a whole run; signs and U V^T pass on the roundings of its steps.
@@ -32,20 +32,20 @@ RULES = {
     "jointly, momentum": (dict(rule="normalized jointly", momentum=0.8, weight_decay=0.3), 1e-9),
     "sign, momentum": (dict(rule="sign", momentum=0.8, weight_decay=0.3), 1e-9),
     "spectral, momentum": (dict(rule="spectral", momentum=0.8, weight_decay=0.3), 1e-6),
-    "adam": (dict(rule="adam", betas=(0.9, 0.999), eps=1e-3, weight_decay=0.1), 1e-8),
-    "adam, short": (dict(rule="adam", betas=(0.5, 0.5), eps=0.0), 1e-8),
-    "adam without momentum": (dict(rule="adam", betas=(0.0, 0.9), eps=0.0), 1e-8),
-    "adam, shorter": (dict(rule="adam", betas=(0.9, 0.3), eps=0.0, weight_decay=0.1), 1e-8),
+    "adam": (dict(rule=attsvm.rules.adam(betas=(0.9, 0.999), eps=1e-3), weight_decay=0.1), 1e-8),
+    "adam, short": (dict(rule=attsvm.rules.adam(betas=(0.5, 0.5), eps=0.0)), 1e-8),
+    "adam without momentum": (dict(rule=attsvm.rules.adam(betas=(0.0, 0.9), eps=0.0)), 1e-8),
+    "adam, shorter": (dict(rule=attsvm.rules.adam(betas=(0.9, 0.3), eps=0.0), weight_decay=0.1), 1e-8),
     "adagrad": (dict(rule="adagrad", lr=0.3), 1e-8),
-    "adagrad, momentum": (dict(rule="adagrad", momentum=0.7, eps=1e-3, weight_decay=0.1), 1e-8),
+    "adagrad, momentum": (dict(rule=attsvm.rules.adagrad(eps=1e-3), momentum=0.7, weight_decay=0.1), 1e-8),
     "shampoo": (dict(rule="shampoo", lr=0.3), 1e-5),
-    "shampoo, momentum": (dict(rule="shampoo", momentum=0.7, eps=1e-2, weight_decay=0.1), 1e-8),
+    "shampoo, momentum": (dict(rule=attsvm.rules.shampoo(eps=1e-2), momentum=0.7, weight_decay=0.1), 1e-8),
 }
 KINDS = ["cross", "causal_ragged", "self_all", "cross_float32", "cross_ragged_several", "cross_gemm"]
 
 
 def remembers(options):
-    return options["rule"] in ("adam", "adagrad", "shampoo") or options.get("momentum", 0) > 0
+    return bool(attsvm.rules.as_rule(options["rule"]).squares) or options.get("momentum", 0) > 0
 
 
 def starts(case, trained, runs=None, m=3, size=0.5):
@@ -65,7 +65,7 @@ def walk(case, weights, options, rtol, steps=5, loss="logistic", head=False):
     normalised steps go round it, and two runs that differ by a rounding part."""
     v, names = case.v, list(weights)
     if head and options["rule"] == "polyak":  # the infimum is that of a head that stays
-        options = {**options, "target_loss": 0.0}
+        options = {**options, "rule": attsvm.rules.polyak(target_loss=0.0)}
     together = remembers(options)
     memory = twin.Rule(**options, loss=loss)
     point, expected = weights, None
@@ -206,7 +206,7 @@ def test_each_attention_head_takes_its_own_step(rule, trained, combine):
                 "constant": lambda g: g,
                 "normalized": lambda g: g / np.linalg.norm(g),
                 "normalized jointly": lambda g: g / joint,
-            }[options["rule"]](G[h])
+            }[run.rule](G[h])
             kept = 1 - 0.1 * options.get("weight_decay", 0.0)
             expected = kept * at[name][h] - 0.1 * step
             np.testing.assert_allclose(getattr(run, name)[h], expected, rtol=0, atol=1e-9)

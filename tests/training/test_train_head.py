@@ -57,11 +57,11 @@ def close(found, expected, rtol):
 @pytest.mark.parametrize("rule", ["normalized", "normalized jointly", "constant", "mirror", "polyak"])
 def test_each_step_of_the_head_is_the_twins(data, kind, H, combine, rule):
     case, problem = setting(data, kind, H, combine)
-    options = {"mirror": dict(p=3.0), "polyak": dict(target_loss=-1.0, lr=1e6)}.get(rule, {})
-    options = {"lr": 0.1} | options
+    records = {"mirror": attsvm.rules.mirror(p=3.0), "polyak": attsvm.rules.polyak(target_loss=-1.0)}
+    options = {"lr": 1e6 if rule == "polyak" else 0.1, "rule": records.get(rule, rule)}
     W = starts(case, H, "W")["W"]
     for _ in range(4):
-        run = attsvm.train(problem, W, train_head=True, rule=rule, steps=1, **options)
+        run = attsvm.train(problem, W, train_head=True, steps=1, **options)
         head, stacked = problem.head, W if H is not None else W[None]
         found, scale = twin.head_gradients(case.data, case.y, as_tuple(head), "logistic", stacked, combine)
         found = [g * np.exp(scale) for g in found]
@@ -75,7 +75,7 @@ def test_each_step_of_the_head_is_the_twins(data, kind, H, combine, rule):
                 expected = w - 0.1 * g / (1.0 if rule == "constant" else np.linalg.norm(g))
             close(mine, expected, 1e-9)
         # Attention moves as it does when the head stays.
-        np.testing.assert_allclose(run.W, attsvm.train(problem, W, rule=rule, steps=1, **options).W, atol=1e-11)
+        np.testing.assert_allclose(run.W, attsvm.train(problem, W, steps=1, **options).W, atol=1e-11)
         np.testing.assert_array_equal(run.head_records, [head.row(), run.parameters])
         np.testing.assert_array_equal(run.v, parts(head, run.parameters)[0])
         W = run.W

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from .. import MLPHead, Problem, Run, causal_attention, cross_attention, solve_svm, train
+from .. import MLPHead, Problem, Run, causal_attention, cross_attention, rules, solve_svm, train
 from ..common.types import Norm
 from ..plot.curves import band, correlations, finish
 from ..report.claims import Claim, exactly, median
@@ -31,7 +31,7 @@ HIDDEN = 8  # units of the head that is linear only locally
 START = 0.1  # standard deviation of the factors' start
 RULES: dict[str, dict[str, Any]] = {
     "normalized": dict(rule="normalized"),
-    "mirror 3": dict(rule="mirror", p=3.0, lr=1.0),
+    "mirror 3": dict(rule=rules.mirror(p=3.0), lr=1.0),
     "sign": dict(rule="sign", lr=0.03),
     "spectral": dict(rule="spectral", lr=0.05),
     "factors": dict(rule="normalized"),

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from .. import LinearHead, Problem, Run, correlation, cross_attention, sample, solve_svm, train
 from ..plot.curves import band, correlations, finish
 from ..report.claims import Claim, exactly, median, share
-from ..training.train import Rule
+from ..rules import Word
 from ._numpy import certificate
 from ._papers import FLOW
 
@@ -75,7 +75,7 @@ def experiment(rng: np.random.Generator) -> dict[str, Any]:
     root = 0.1 * np.sqrt(sizes / np.linalg.norm(sizes))
     K, Q = 0.3 * rng.standard_normal((2, D, D))
     begin = difference(K, Q)
-    joint: Rule = "normalized jointly"
+    joint: Word = "normalized jointly"
     found: dict[str, Any] = {
         "drift": [],
         "gap": max(certificate(X, Z, best, svm)["gap"] for svm in (nuclear, frobenius)),
@@ -85,7 +85,7 @@ def experiment(rng: np.random.Generator) -> dict[str, Any]:
         found["drift"].append(np.linalg.norm(apart(trained) - begin))
     separate = train(problem, K=K, Q=Q, lr=RATES[-1], steps=round(LENGTH / RATES[-1]), record=0)
     found["drift apart"] = np.linalg.norm(apart(separate) - begin)
-    starts: dict[str, tuple[np.ndarray, np.ndarray, Rule]] = {
+    starts: dict[str, tuple[np.ndarray, np.ndarray, Word]] = {
         "aligned": (U * root, Vt.T * root, joint),
         "random": (K, Q, joint),
         "separate": (K, Q, "normalized"),

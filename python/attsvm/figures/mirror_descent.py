@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from .. import LinearHead, Problem, label_svm, replicate, self_attention, solve_svm, train
+from .. import LinearHead, Problem, label_svm, replicate, rules, self_attention, solve_svm, train
 from ..plot.curves import finish, weights_of
 from ..report.claims import Claim, exactly, median, share
 from ._instances import sphere_problem
@@ -56,7 +56,8 @@ def experiment(rng: np.random.Generator) -> dict[str, Any]:
     problem = sphere_problem(rng, N, T, D)
     starts = {p: rng.standard_normal((D, D)) for p in EXPONENTS}
     runs = {
-        p: train(problem, W, rule="mirror", p=p, lr=LR, steps=STEPS[p], record=records(p)) for p, W in starts.items()
+        p: train(problem, W, rule=rules.mirror(p=p), lr=LR, steps=STEPS[p], record=records(p))
+        for p, W in starts.items()
     }
     found = {key: np.full((len(STEPS), len(STEPS), POINTS), np.nan) for key in ("own tokens", "other tokens")}
     X, gap = problem.data.keys.reshape(N, T, D), 0.0
@@ -72,7 +73,7 @@ def experiment(rng: np.random.Generator) -> dict[str, Any]:
 
 def twin(problem: Problem, W: np.ndarray, p: float) -> float:
     """How far the weights of a few steps are from those of NumPy, relative."""
-    trained = train(problem, W, rule="mirror", p=p, lr=LR, steps=TWIN_STEPS, record=0).W
+    trained = train(problem, W, rule=rules.mirror(p=p), lr=LR, steps=TWIN_STEPS, record=0).W
     X, Z = problem.data.keys.reshape(N, T, D), problem.data.queries
     by_hand = mirror_descend(X, Z, problem.scores, W, TWIN_STEPS, LR, p)
     return apart(trained, by_hand)
@@ -96,7 +97,9 @@ def joint() -> dict[str, Any]:
     problem = Problem(self_attention(JOINT, query=0), [1, -1], LinearHead([0.0, 0.0]))
     found: dict[str, Any] = {"joint selected": [], "joint attention": [], "joint head": []}
     for p in EXPONENTS:
-        trained = train(problem, np.zeros((2, 2)), rule="mirror", p=p, lr=LR, steps=STEPS[p], train_head=True, record=0)
+        trained = train(
+            problem, np.zeros((2, 2)), rule=rules.mirror(p=p), lr=LR, steps=STEPS[p], train_head=True, record=0
+        )
         selected = trained.selected
         assert trained.v is not None  # train_head=True
         found["joint selected"].append(tuple(selected) == JOINT_SELECTED[p])

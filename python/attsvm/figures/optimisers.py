@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from .. import Run, correlation, margin_share, solve_svm, train
+from .. import Run, correlation, margin_share, rules, solve_svm, train
 from ..common.types import Norm
 from ..plot.curves import band, finish, weights_of
 from ..report.claims import Claim, exactly, median, share
@@ -42,8 +42,8 @@ NORMS: tuple[Norm, ...] = ("frobenius", 1.75, 3.0, "max", "spectral", "nuclear")
 # The rule of each norm, in the order of NORMS: the diagonal.
 OWN: dict[str, dict[str, Any]] = {
     "normalized": dict(rule="normalized"),
-    "mirror 1.75": dict(rule="mirror", p=1.75),
-    "mirror 3": dict(rule="mirror", p=3.0),
+    "mirror 1.75": dict(rule=rules.mirror(p=1.75)),
+    "mirror 3": dict(rule=rules.mirror(p=3.0)),
     "sign": dict(rule="sign"),
     "spectral": dict(rule="spectral"),
     "factors": dict(rule="normalized"),
@@ -52,13 +52,13 @@ LONG: dict[str, dict[str, Any]] = {
     "AdaGrad": dict(rule="adagrad", lr=1.0),
     "Shampoo": dict(rule="shampoo", lr=3.0),
     "Adam, .9, .999": dict(rule="adam"),
-    "Adam, 0, .9999": dict(rule="adam", betas=(0.0, 0.9999)),
-    "Adam, 0, .999": dict(rule="adam", betas=(0.0, 0.999)),
+    "Adam, 0, .9999": dict(rule=rules.adam(betas=(0.0, 0.9999))),
+    "Adam, 0, .999": dict(rule=rules.adam(betas=(0.0, 0.999))),
 }
 SHORT: dict[str, dict[str, Any]] = {
-    "Adam, 0, .99": dict(rule="adam", betas=(0.0, 0.99)),
-    "Adam, 0, .9": dict(rule="adam", betas=(0.0, 0.9)),
-    "Adam, .9, 0": dict(rule="adam", betas=(0.9, 0.0)),
+    "Adam, 0, .99": dict(rule=rules.adam(betas=(0.0, 0.99))),
+    "Adam, 0, .9": dict(rule=rules.adam(betas=(0.0, 0.9))),
+    "Adam, .9, 0": dict(rule=rules.adam(betas=(0.9, 0.0))),
 }
 MEMORY = {"Adam, 0, .9": 10, "Adam, 0, .99": 100, "Adam, 0, .999": 1000, "Adam, 0, .9999": 10000}  # 1 / (1 - beta_2)
 OTHERS: dict[str, dict[str, Any]] = {
@@ -132,7 +132,9 @@ def experiment(rng: np.random.Generator) -> dict[str, Any]:
             continue
         used[i] = directions(trained.W)
         if trained.metric is not None:
-            frozen = train(problem, trained.W, metric=trained.metric, lr=FROZEN, steps=STEPS, record=0)
+            frozen = train(
+                problem, trained.W, rule=rules.normalized(metric=trained.metric), lr=FROZEN, steps=STEPS, record=0
+            )
             goes_on[i] = frozen.norm[0] / trained.norm[-1]
             for k, run in enumerate((trained, frozen)):
                 answer = solve_svm(run.data, run.selected, metric=trained.metric)

@@ -31,7 +31,7 @@ def stationary_point(
     while True:
         steps = min(ROUND, left)
         rates = step / np.sqrt(np.arange(1, steps + 1))
-        W = train(problem, W, radius=radius, ball=norm, lr=rates, steps=steps, record=0).W
+        W = train(problem, W, ball=(norm, radius), lr=rates, steps=steps, record=0).W
         log_gradient, gap = _gap(problem, W, radius, norm)
         step, left = step / 2, left - steps
         if gap <= tol or left == 0:

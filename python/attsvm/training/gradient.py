@@ -1,12 +1,19 @@
-"""A gradient that is kept in range, however little of it the softmax has left."""
+"""Gradients: kept in range, the steps that update rules make of them, and the span of the queries that holds them."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Gradient"]
+from ..attention.windows import largest
+from ..rules import UpdateRule, as_rule
+
+__all__ = ["Gradient", "metric_of", "next_step", "span_of", "weights_of"]
+
+RANK = 4 * 2.0**-52  # times the longer side, as csrc/training/update.c: smaller singular values are rounding
+SIDE_BY_SIDE = 1024  # numbers in the keys of a window that C reads beside seven others, by W
+IN_RANGE = 1e-50, 1e50  # of the largest number in the queries, which go into Z Z^T squared
 
 
 class Gradient(NamedTuple):
@@ -19,3 +26,100 @@ class Gradient(NamedTuple):
     K: np.ndarray | None
     Q: np.ndarray | None
     log_scale: float | np.ndarray
+
+
+def next_step(run: Any) -> np.ndarray:
+    """Of one run, of unit Frobenius norm ([H,] dk, dz); zero where the gradient is.
+
+    The negative gradient in W, of the mean loss, or the mean of gradients where the rule keeps one, as the rule turns
+    it: its sign, its singular vectors, in its metric.  Of factors, what such steps along their own gradients do to
+    ``K Q^T``.
+    """
+    problem, rule = run.trained, as_rule(run.rule)
+    if run.K is not None:
+        gradient = problem.loss_and_grad(K=run.K, Q=run.Q, scaled=True)[1]
+        K, Q = (_turned(rule, run.p, D, None) for D in (gradient.K, gradient.Q))
+        return _of_unit(-(K @ run.Q.swapaxes(-1, -2) + run.K @ Q.swapaxes(-1, -2)))
+    D = problem.loss_and_grad(run.W, scaled=True)[1].W if run.mean is None else run.mean
+    return _of_unit(-_turned(rule, run.p, D, run.metric))
+
+
+def metric_of(root: np.ndarray, squares: str, dk: int, dz: int) -> Any:
+    """The metric of the steps of a rule that keeps this of the squares: roots (..., dk dz), or L and R side by side
+    (..., dk dk + dz dz).  Of mean 1, or of mean eigenvalue 1; 1 where no gradient ever was."""
+    if squares == "entries":
+        return _of_mean_one(root.reshape(*root.shape[:-1], dk, dz), (-2, -1))
+    sides = root[..., : dk * dk], root[..., dk * dk :]
+    return tuple(_fourth_root(side.reshape(*side.shape[:-1], d, d)) for side, d in zip(sides, (dk, dz), strict=True))
+
+
+def _of_mean_one(numbers: np.ndarray, axes: Any) -> np.ndarray:
+    seen, total = numbers > 0, numbers.sum(axis=axes, keepdims=True)
+    mean = np.where(total > 0, total / np.maximum(seen.sum(axis=axes, keepdims=True), 1), 1.0)
+    return np.where(seen, numbers / mean, 1.0)
+
+
+def _fourth_root(square: np.ndarray) -> np.ndarray:
+    values, vectors = np.linalg.eigh(square)
+    values = np.where(values > RANK * square.shape[-1] * values[..., -1:], values, 0.0) ** 0.25
+    found = (vectors * _of_mean_one(values, -1)[..., None, :]) @ vectors.swapaxes(-1, -2)
+    return (found + found.swapaxes(-1, -2)) / 2  # symmetric to the last bit
+
+
+def _turned(rule: UpdateRule, p: float, D: np.ndarray, metric: Any) -> np.ndarray:
+    """The step of the rule along the gradient, or mean of gradients, D; on a scale of its own.
+
+    ``metric`` is that of the run.  Of factors, whose squares are not kept by the run, None: the steps of a rule with
+    squares are then those of a first one, signs or a polar factor.
+    """
+    if metric is not None:
+        if not isinstance(metric, tuple):
+            return D / metric
+        return np.linalg.solve(metric[0], np.linalg.solve(metric[1], D.swapaxes(-1, -2)).swapaxes(-1, -2))
+    if rule.turns == "signs":
+        return np.sign(D)
+    if rule.turns == "polar":
+        U, s, V = np.linalg.svd(D, full_matrices=False)
+        kept = s > RANK * max(D.shape[-2:]) * s[..., :1]
+        return (U * kept[..., None, :]) @ V
+    if rule.word == "mirror":  # steepest in the lp norm
+        D = D / (np.abs(D).max() or 1.0)
+        return np.sign(D) * np.abs(D) ** (1 / (p - 1))
+    return _of_unit(D) if rule.word == "normalized" else D
+
+
+def _of_unit(W: np.ndarray) -> np.ndarray:
+    norm = np.linalg.norm(W, axis=(-2, -1), keepdims=True)
+    return W / np.where(norm > 0, norm, 1.0)
+
+
+def span_of(problem: Any, W: np.ndarray) -> np.ndarray | None:
+    """U = Z W^T, then C = 0, of each run (runs, 2 M, dk); None where steps on W itself are the shorter way."""
+    data = problem.data
+    M, dk = len(data.queries), data.dk
+    if not problem.from_scores or not _is_shorter(M, dk, data.dz, data.longest):
+        return None
+    if not IN_RANGE[0] < largest(data.queries) < IN_RANGE[1]:
+        return None
+    matrices = W.reshape(-1, dk, data.dz)
+    span = np.zeros((len(matrices), 2 * M, dk))
+    with np.errstate(over="ignore", invalid="ignore"):  # C says where weights leave the range
+        np.matmul(data.queries, matrices.swapaxes(1, 2), out=span[:, :M])
+    return span
+
+
+def _is_shorter(M: int, dk: int, dz: int, longest: int) -> bool:
+    """Beside the sweep a step costs M^2 dk multiplications in the span, 2 M dk dz and the moving of dk dz weights on W.
+
+    Short windows go eight at a time on W but one by one in the span, which is as long as 2300 multiplications of each.
+    """
+    if longest * dk <= SIDE_BY_SIDE:
+        return dk * (dz * (2 * M + 12) - M * M) > 2300 * M
+    return 2 * M <= 3 * dz
+
+
+def weights_of(problem: Any, W: np.ndarray, span: np.ndarray) -> np.ndarray:
+    """W + C^T Z, shaped as W."""
+    C = span[:, len(problem.data.queries) :]
+    with np.errstate(over="ignore", invalid="ignore"):
+        return W + (C.swapaxes(1, 2) @ problem.data.queries).reshape(W.shape)

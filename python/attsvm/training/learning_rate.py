@@ -9,7 +9,7 @@ import numpy as np
 
 from ..attention.data import Data
 from ..common.check import as_floats, as_number, as_numeric, check_shape
-from .rules import RULES
+from ..rules import UpdateRule
 
 __all__ = ["default_rate", "rates", "squares"]
 
@@ -17,17 +17,17 @@ FIRST = 0.1  # the Frobenius length of a step on tokens and queries of length on
 QUERIES, TOKENS = 64, 256  # looked at, evenly spread: the scale is only wanted to a factor of two
 
 
-def default_rate(rule: str, p: float, factors: bool, shape: tuple[int, int], total: float, share: float) -> np.ndarray:
+def default_rate(rule: UpdateRule, factors: bool, shape: tuple[int, int], total: float, share: float) -> np.ndarray:
     """``0.1 / s`` for steps of unit length, (1, 1), by the square of the scale ``s`` that :func:`squares` gives.
 
     s is rounded to a power of two, so that it is exactly 1 on tokens and queries of length one.  A W of data s times as
     large is 1/s as large, and so is its gradient s times as large: every rule then goes through the same attention.
     """
-    first = FIRST / RULES[rule].length(*shape)
+    first = FIRST / rule.length(*shape)
     if not 0 < total < math.inf:  # tokens all alike, or zero queries: nothing moves
         return np.array([[first]])
     # W <- W - lr g: the exponent of s in lr; each of two factors has the root of W's scale.
-    exponent = {"constant": 2.0, "mirror": p - 1}.get(rule, 1.0) / (2.0 if factors else 1.0)
+    exponent = {"constant": 2.0, "mirror": rule.p - 1}.get(rule.word, 1.0) / (2.0 if factors else 1.0)
     return np.array([[first * 2.0 ** (-exponent * round(math.log2(total / share) / 2))]])
 
 

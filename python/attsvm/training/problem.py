@@ -16,9 +16,9 @@ from ..attention.windows import LEAST, largest
 from ..common.check import as_choice, as_count, as_doubles, as_floats, as_numeric, as_parts, check_finite
 from ..common.storage import storable
 from ..common.types import Loss
+from .checked_losses import CallableLoss, check_log_loss
 from .gradient import Gradient
 from .learning_rate import squares
-from .loss import CallableLoss, check_log_loss
 from .margins import ProvesMargins
 from .output_head import CallableHead, LinearHead, MLPHead, QuadraticHead
 

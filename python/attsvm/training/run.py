@@ -14,11 +14,11 @@ from ..common.check import as_norm, check_shapes
 from ..common.metric import Metric, as_metric
 from ..common.result import Result
 from ..common.types import MetricLike, Norm
-from .direction import next_step
+from ..rules import as_rule
+from .gradient import next_step
 from .margins import proved_by
 from .printed import lines_of, message_of, title_of
 from .problem import Problem
-from .rules import RULES, part_of
 
 __all__ = ["Run"]
 
@@ -83,7 +83,7 @@ class Run(Result):
         The metric in which the step in W that would come next is gradient descent.  Of "adam" and "adagrad", whose
         steps divide by ``sqrt(v)``, that root; of "shampoo" the tuple ``L^(1/4), R^(1/4)``; each of mean 1 (of mean
         eigenvalue 1), and 1 where no gradient ever was.  Else the ``metric`` that was given.  It keeps to what the run
-        has seen last: ``train(problem, run.W, metric=run.metric)`` goes on in it.
+        has seen last: ``train(problem, run.W, rule=attsvm.rules.normalized(run.metric))`` goes on in it.
     multipliers : array or list, in the data's entry shape
         :meth:`attsvm.Problem.multipliers` at the end.
     undecided : bool array or list, in the data's query shape
@@ -118,7 +118,7 @@ class Run(Result):
     def _check(self) -> None:
         R, H = "runs, " * self.stacked, "" if self.problem.heads is None else "H, "
         letters = {"steps": "records", "weights": f"{R}records, {H}dk, dz", "K": f"{R}{H}dk, m", "Q": f"{R}{H}dz, m"}
-        each = f"{R}{H}" if RULES[self.rule].squares else ""  # a metric that was given is one for all
+        each = f"{R}{H}" if as_rule(self.rule).squares else ""  # a metric that was given is one for all
         letters |= dict.fromkeys(("W", "mean"), f"{R}{H}dk, dz") | {"metric": f"{each}dk, dz"}
         letters |= dict.fromkeys(("loss", "norm", "log_grad_norm"), f"{R}records")
         letters |= {"parameters": f"{R}P", "head_records": f"{R}records, P"}
@@ -181,7 +181,9 @@ class Run(Result):
         several = "W K Q weights loss norm log_grad_norm parameters head_records half_squares mean".split()
         parts: dict[str, Any] = {name: getattr(self, name) for name in several}
         own: dict[str, Any] = {name: None if a is None else a[r] for name, a in parts.items()}
-        metric = part_of(self.metric, r) if RULES[self.rule].squares else self.metric
+        metric = self.metric
+        if metric is not None and as_rule(self.rule).squares:
+            metric = tuple(side[r] for side in metric) if isinstance(metric, tuple) else metric[r]
         return replace(self, stacked=False, metric=metric, **own)
 
     @property
@@ -261,7 +263,7 @@ class Run(Result):
             return "nuclear"
         if self.metric is not None and self.problem.heads is None:
             return as_metric("metric", self.metric, *self.W.shape[-2:])
-        return as_norm("p", self.p) if self.rule == "mirror" else RULES[self.rule].norm
+        return as_norm("p", self.p) if self.rule == "mirror" else as_rule(self.rule).norm
 
     def select(self, data: Data) -> Any:
         """The token that the last weights prefer for each query of other data; the lowest index on a tie.

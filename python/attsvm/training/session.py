@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from .. import _core
 from ..common.metric import Metric
 from ..common.workers import Workers
+from ..rules import UpdateRule
+from .gradient import metric_of, weights_of
 from .output_head import shared_by_all
 from .problem import Problem
-from .query_span import weights_of
-from .rules import RULES, metric_of
 from .run import Run
 
+Array: TypeAlias = "np.ndarray | None"
 
-class Settings(NamedTuple):
-    """The numbers of a run, in the order in which C reads them."""
 
+class Descent(NamedTuple):
+    """A run as C reads it, by these names (csrc/binding/bind_train.c).
+
+    C moves the weights in place, and what the rule keeps from step to step; it fills the records, which have the shapes
+    of a :class:`Run` but for an axis of records before that of runs.
+    """
+
+    objective: Any
+    called_head: Any  # functions, of a head and a loss that Python evaluates
+    called_loss: Any
     ridge: float
     rule: int  # of the table UPDATE_RULE
     lr: np.ndarray  # (1 or runs, 1 or steps)
@@ -31,88 +41,107 @@ class Settings(NamedTuple):
     decay: float  # of the matrices, times lr
     second: float  # beta_2 of adam
     eps: float  # of adam, adagrad, shampoo
+    record: np.ndarray  # the steps
+    W: Array
+    K: Array
+    Q: Array
+    span: Array  # of W in the span of the queries, which stays at its start
+    v: Array  # the parameters of a head that is trained
+    mean: Array  # of the gradients
+    root: Array  # of their squares; of a rule without, the numbers of a metric
+    past: Array  # log scales of both
+    weights: np.ndarray
+    head_records: Array
+    loss: np.ndarray
+    norm: np.ndarray
+    log_grad_norm: np.ndarray
+    half_squares: Array
+    reached: np.ndarray  # the step, and how many records are made
+
+    @property
+    def trained(self) -> list[np.ndarray]:
+        return [a for a in (self.W, self.K, self.Q, self.v) if a is not None]
 
 
+def memory_of(
+    rule: UpdateRule, momentum: float, weights: list[np.ndarray], v: Array, blocks: int, metric: Metric | None
+) -> dict[str, Any]:
+    """Room for what a rule keeps of ``blocks`` matrices of each kind, one for each run and attention head."""
+    mean = past = None
+    root = None if metric is None else metric.numbers
+    if rule.squares or momentum > 0:
+        size = sum(a.size for a in weights) + (0 if v is None else v.size)
+        if rule.betas is not None or momentum > 0:
+            mean = np.zeros(size)
+        if rule.squares == "entries":
+            root = np.zeros(size)
+        elif rule.squares == "sides":
+            root = np.zeros(blocks * sum(a.shape[-2] ** 2 + a.shape[-1] ** 2 for a in weights))
+        past = np.full((blocks * len(weights) + (0 if v is None else 2 * v.size // v.shape[-1]), 2), -np.inf)
+    return {"mean": mean, "root": root, "past": past}
+
+
+ROWS = "weights", "head_records", "loss", "norm", "log_grad_norm", "half_squares"
+
+
+def records_of(problem: Problem, count: int, runs: int | None, K: Array, v: Array) -> dict[str, Any]:
+    """Room for the records of a run, by ROWS."""
+    shape = count, *problem.stack(runs)
+    weights = np.empty((*shape, problem.data.dk, problem.data.dz))
+    numbers = np.empty((3, *shape[: 1 if runs is None else 2]))
+    heads, squares = None if v is None else np.empty((count, *v.shape)), None if K is None else np.empty(shape)
+    return dict(zip(ROWS, (weights, heads, *numbers, squares), strict=True))
+
+
+@dataclass
 class Training:
-    """Weights that C moves in place, and the rows it fills, in the shapes of a run but for records before runs."""
+    """A run under way."""
 
-    def __init__(
-        self,
-        problem: Problem,
-        objective: Any,
-        rule: str,
-        settings: Settings,
-        weights: tuple[Any, ...],
-        span: np.ndarray | None,
-        wanted: np.ndarray,
-        runs: int | None,
-        callback: Callable[[Run], Any] | None,
-        default: Callable[[float, float], np.ndarray] | None,
-        metric: Metric | None,
-    ):
-        self.problem, self.weights, self.wanted, self.runs = problem, weights, wanted, runs
-        self.span, self.callback, self.default, self.metric = span, callback, default, metric
-        self.workers: Workers | None = None
-        self.objective, self.rule, self.settings = objective, rule, settings
-        *matrices, v = weights
-        matrices = [a for a in matrices if a is not None]
-        before, records, H = matrices[0].shape[:-2], len(wanted), problem.heads or 1
-        self.records = (
-            np.empty((records, *before, problem.data.dk, problem.data.dz)),
-            None if v is None else np.empty((records, *v.shape)),
-            *np.empty((3, records) if runs is None else (3, records, runs)),
-            None if weights[1] is None else np.empty((records, *before)),
-        )
-        # What the rule keeps from step to step, or a metric in the place of the squares; and the scales.
-        self.squares = RULES[rule].squares
-        self.mean = self.past = None
-        self.root = None if metric is None else metric.numbers
-        if self.squares or settings.momentum > 0:
-            size, R = sum(a.size for a in weights if a is not None), runs or 1
-            if self.rule == "adam" or settings.momentum > 0:
-                self.mean = np.zeros(size)
-            if self.squares == "entries":
-                self.root = np.zeros(size)
-            elif self.squares == "sides":
-                self.root = np.zeros(R * H * sum(a.shape[-2] ** 2 + a.shape[-1] ** 2 for a in matrices))
-            self.past = np.full((R * (H * len(matrices) + (0 if v is None else 2)), 2), -np.inf)
-        self.reached = np.zeros(2, np.intp)  # written by C: step, records made
+    problem: Problem
+    rule: UpdateRule
+    runs: int | None
+    callback: Callable[[Run], Any] | None
+    default: Callable[[float, float], np.ndarray] | None  # learning rate of the data's scale, where none is given
+    metric: Metric | None
+    descent: Descent
+    workers: Workers | None = None
 
-    def share(self, workers: Workers, target_is_own: bool) -> None:
-        """The run becomes that of the queries of all workers; ``target_is_own``: its target is that of the own ones."""
+    def share(self, workers: Workers) -> None:
+        """The run becomes that of the queries of all workers."""
         workers.weigh(len(self.problem.data))
-        target, *scale = workers.mean([self.settings.target, *self.problem.token_squares])
-        if target_is_own:
-            self.settings = self.settings._replace(target=float(target))
+        descent, problem = self.descent, self.problem
+        target, *scale = workers.mean([descent.target, *problem.token_squares])
+        if self.rule.target_loss is None:
+            descent = descent._replace(target=float(target))
         if self.default is not None:
-            self.settings = self.settings._replace(lr=self.default(*scale))
-        problem, (W, K, Q, v) = self.problem, self.weights
-        start = {"the start W": W, "the start K": K, "the start Q": Q, "the start of the head": v}
-        head = {"head": [problem.head.kind, *shared_by_all(problem.head)], "heads": problem.heads}
-        words: dict[str, Any] = {"loss": problem.loss_name, "combine": problem.combine}
-        words["metric"] = None if self.metric is None else self.metric.numbers
-        own = {"steps or record": self.wanted, "callback (given or not)": self.callback is not None}
-        workers.agree(**start, **self.settings._asdict(), **head, **words, **own)
-        self.workers = workers
+            descent = descent._replace(lr=self.default(*scale))
+        said = {name: f"the start {name}" for name in "WKQ"} | {
+            "v": "the start of the head",
+            "record": "steps or record",
+        }
+        said |= {
+            name: name for name, value in descent._asdict().items() if isinstance(value, (int, float)) or name == "lr"
+        }
+        same: dict[str, Any] = {words: getattr(descent, name) for name, words in said.items()}
+        same |= {"head": [problem.head.kind, *shared_by_all(problem.head)], "heads": problem.heads}
+        same |= {"loss": problem.loss_name, "combine": problem.combine, "metric": self.metric and self.metric.numbers}
+        workers.agree(**same, **{"callback (given or not)": self.callback is not None})
+        self.descent, self.workers = descent, workers
 
     @property
     def step(self) -> int:
-        return int(self.reached[0])
+        return int(self.descent.reached[0])
 
     @property
     def done(self) -> int:
-        return int(self.reached[1])
+        return int(self.descent.reached[1])
 
     def advance(self, first: int, last: int) -> tuple[str, BaseException | None]:
         """Steps first .. last; the next part begins with the record at ``last``, if there is one."""
-        W, K, Q, v = self.weights
+        callback = None if self.callback is None else self._show
+        combine = None if self.workers is None else self._combine
         try:
-            code, exception = _core.train(
-                *(self.objective, *self.problem.functions, *self.settings, first, last, self.wanted),
-                *(W, K, Q, self.span, v, self.mean, self.root, self.past, *self.records, self.reached),
-                None if self.callback is None else self._show,
-                None if self.workers is None else self._combine,
-            )
+            code, exception = _core.train(self.descent, first, last, callback, combine)
         except Exception as error:
             self._tell(error)
             raise
@@ -122,7 +151,7 @@ class Training:
     def _tell(self, exception: BaseException | None) -> None:
         """The other workers wait for the gradient of this one, unless they know: not forever."""
         if self.workers is not None and isinstance(exception, Exception):
-            each = 1 + (self.problem.heads or 1) + (self.weights[3] is not None)
+            each = 1 + (self.problem.heads or 1) + (self.descent.v is not None)
             self.workers.fail(exception, (self.runs or 1) * each)
 
     def _show(self) -> bool:
@@ -137,72 +166,76 @@ class Training:
         enough = isinstance(answer, (bool, np.bool_)) and bool(answer)
         if workers is not None:
             enough = workers.any(enough)
-        return enough and self.step < self.wanted[-1]
+        return enough and self.step < self.descent.record[-1]
 
-    def _combine(self, gradient: np.ndarray, numbers: np.ndarray) -> None:
-        """Puts the mean over all workers in the place of the losses, gradients and scales of this one."""
-        R, first, blocks, v = self.runs or 1, 0, [], self.weights[3]
-        matrices = len(numbers) - R if v is None else len(numbers) - 2 * R
-        for array in (a for a in self.weights if a is not None):
-            count, on = (R, slice(matrices, None)) if array is v else (matrices, slice(0, matrices))
-            blocks.append((gradient[first : first + array.size].reshape(count, -1), on))
+    def _combine(self, numbers: np.ndarray) -> None:
+        """Puts the mean over all workers in the place of the losses, scales and gradients of this one."""
+        R, v, blocks = self.runs or 1, self.descent.v, []
+        N = R * (self.problem.heads or 1)  # matrices, of each kind
+        losses, scales, gradient = np.split(numbers, (R, R + N + (0 if v is None else R)))
+        first = 0
+        for array in self.descent.trained:
+            on = slice(N, None) if array is v else slice(0, N)
+            part = gradient[first : first + array.size]
+            blocks.append((part.reshape(R if array is v else N, -1), on))
             first += array.size
         assert self.workers is not None
-        self.workers.combine(gradient, numbers[:R], numbers[R:], blocks)
+        self.workers.combine(gradient, losses, scales, blocks)
+
+    def _rows(self, count: int) -> dict[str, Any]:
+        """The first records, by the names that they have in a run too."""
+        rows = {name: getattr(self.descent, name) for name in ROWS}
+        return {name: None if array is None else array[:count] for name, array in rows.items()}
 
     def record_end(self, code: str) -> BaseException | None:
         """A run that stopped early still records where it stopped, and shows it if nothing was raised before."""
-        step = self.step
-        if self.done and self.wanted[self.done - 1] == step:
+        step, record = self.step, self.descent.record[: self.done]
+        if step in record[-1:]:
             return None
         if code == "interrupted":
             self.callback = None
             if self.workers is not None:  # the others may have gone
                 return None
-        self.wanted = np.concatenate([self.wanted[: self.done], [step]]).astype(np.intp)
-        self.records = tuple(None if r is None else r[: self.done + 1] for r in self.records)
+        self.descent = self.descent._replace(record=np.append(record, step), **self._rows(len(record) + 1))
         return self.advance(step, step)[1]
 
     def _kept_mean(self) -> np.ndarray | None:
         """The mean of the gradients of W (not of factors), the largest number of each matrix 1."""
-        W, R = self.weights[0], self.runs or 1
-        if self.mean is None or W is None:
+        W, mean, R = self.descent.W, self.descent.mean, self.runs or 1
+        if mean is None or W is None:
             return None
-        mean = self.mean.reshape(R, -1)[:, : W.size // R].reshape(W.shape)
+        mean = mean.reshape(R, -1)[:, : W.size // R].reshape(W.shape)
         largest = np.abs(mean).max(axis=(-2, -1), keepdims=True)
         return np.asarray(mean / np.where(largest > 0, largest, 1.0))
 
     def _metric_of_steps(self) -> Any:
         """Of W's: what its squares amount to, D, or P and R, for each matrix; else what was given."""
-        W = self.weights[0]
-        if W is None or self.root is None or not self.squares:
+        W, root, squares = self.descent.W, self.descent.root, self.rule.squares
+        if W is None or root is None or not squares:
             return None if self.metric is None else self.metric.value
         *before, dk, dz = W.shape
-        width = dk * dz if self.squares == "entries" else dk * dk + dz * dz
-        root = self.root.reshape(self.runs or 1, -1)[:, : (self.problem.heads or 1) * width].reshape(*before, width)
-        return metric_of(root, self.squares, dk, dz)
+        width = dk * dz if squares == "entries" else dk * dk + dz * dz
+        root = root.reshape(self.runs or 1, -1)[:, : (self.problem.heads or 1) * width].reshape(*before, width)
+        return metric_of(root, squares, dk, dz)
 
     def run(self, status: str) -> Run:
-        W, K, Q, v = self.weights
-        done, several = self.done, self.runs is not None
-        steps = self.wanted[:done]
-        rows: list[Any] = [None if r is None else r[:done] for r in self.records]
-        if self.span is not None:
-            recorded = done > 0 and steps[-1] == self.step
-            W = rows[0][-1].copy() if recorded else weights_of(self.problem, W, self.span)
+        W, K, Q, v, span = (getattr(self.descent, name) for name in ("W", "K", "Q", "v", "span"))
+        steps, rows = self.descent.record[: self.done], self._rows(self.done)
+        if span is not None:
+            recorded = self.step in steps[-1:]
+            W = rows["weights"][-1].copy() if recorded else weights_of(self.problem, W, span)
         elif W is None:
             with np.errstate(over="ignore", invalid="ignore"):  # the status says that weights left the range
                 W = K @ Q.swapaxes(-1, -2)
         if status == "running":  # C goes on moving the weights; the records go on into the end result
             W, K, Q, v = (None if a is None else a.copy() for a in (W, K, Q, v))
-            for array in (steps, *rows):
+            for array in (steps, *rows.values()):
                 if array is not None:
                     array.flags.writeable = False
-        if several:
-            rows = [None if r is None else r.swapaxes(0, 1) for r in rows]
-        weights, head_records, loss, norm, log_grad_norm, half_squares = rows
+        if self.runs is not None:
+            rows = {name: None if a is None else a.swapaxes(0, 1) for name, a in rows.items()}
         return Run(
-            self.problem, self.rule, self.settings.p, W, K, Q, steps, weights, loss, norm, log_grad_norm, status, v,
-            head_records, None if v is None else self.problem.head, several, half_squares, self._kept_mean(),
-            self._metric_of_steps(),
+            self.problem, self.rule.word, self.descent.p, W, K, Q, steps, status=status, parameters=v,
+            start=None if v is None else self.problem.head, stacked=self.runs is not None, mean=self._kept_mean(),
+            metric=self._metric_of_steps(), **rows,
         )  # fmt: skip

@@ -2,55 +2,67 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable
-from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .. import _core
+from ..common.check import as_count, as_number, check_type
 from ..common.progress import bar
-from ..common.types import Ball, MetricLike
 from ..common.workers import Workers
-from .arguments import prepared
+from ..rules import UpdateRule, Word, as_rule
+from .arguments import ball_of, head_parameters, means_of, metric_for, record_steps, start_of, target_of
+from .gradient import span_of
+from .learning_rate import default_rate, rates
 from .problem import Problem
 from .run import Run
-from .session import Training
+from .session import Descent, Training, memory_of, records_of
 
-__all__ = ["Rule", "train"]
+__all__ = ["train"]
 
 logger = logging.getLogger(__name__)
 
-Rule: TypeAlias = Literal[
-    "normalized", "normalized jointly", "constant", "polyak", "mirror", "sign", "spectral", "adam", "adagrad", "shampoo"
-]
-
 BAR_PARTS = 200  # a progress bar moves this often
+ALONG = ("normalized", "normalized jointly", "constant", "polyak")  # rules whose steps lie along the gradient
+# Arguments that have gone into others.
+MOVED = {name: f"rule=attsvm.rules.{rule}({name}=...)" for name, rule in (
+    ("p", "mirror"), ("target_loss", "polyak"), ("betas", "adam"), ("eps", "adam"), ("metric", "normalized"),
+)} | {"radius": 'ball=radius or ball=("nuclear", radius)'}  # fmt: skip
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
+def _says_what_moved(function: Function) -> Function:
+    @functools.wraps(function)
+    def checked(*args: Any, **named: Any) -> Any:
+        for name in named.keys() & MOVED:
+            raise TypeError(f"train has no argument {name} any more: give {MOVED[name]}")
+        return function(*args, **named)
+
+    return checked  # type: ignore[return-value]
+
+
+@_says_what_moved
 def train(
     problem: Problem,
     W: ArrayLike | None = None,
     *,
     K: ArrayLike | None = None,
     Q: ArrayLike | None = None,
-    rule: Rule = "normalized",
+    rule: Word | UpdateRule = "normalized",
     lr: ArrayLike | Callable[[int], float] | None = None,
     steps: int = 2000,
     record: ArrayLike = 100,
     ridge: float = 0.0,
-    target_loss: float | None = None,
-    radius: float | None = None,
-    ball: Ball = "frobenius",
-    p: float = 2.0,
+    ball: float | tuple[Literal["frobenius", "nuclear"], float] | None = None,
     momentum: float = 0.0,
     weight_decay: float = 0.0,
-    betas: tuple[float, float] | None = None,
-    eps: float | None = None,
-    metric: MetricLike | None = None,
     runs: int | None = None,
     train_head: bool = False,
+    until: None = None,
     callback: Callable[[Run], Any] | None = None,
     progress: bool = False,
     reduce: Callable[[np.ndarray], Any] | None = None,
@@ -69,18 +81,18 @@ def train(
     K, Q : (dk, m) and (dz, m) array_like, optional
         Train the factors of W = K Q^T from here instead.
     rule : {"normalized", "normalized jointly", "constant", "polyak", "mirror", "sign", "spectral", "adam", "adagrad", \
-"shampoo"}
-        Divide the gradient by its norm (that of K, of Q and of each attention head by its own); divide all of them by
-        their common norm; or not at all.  "polyak": the step ``(L - target_loss) / (2 ||dL||^2) * dL`` of all matrices
-        together, shortened to the length ``lr``.  "mirror": the step ``lr`` along the gradient divided by its lq norm,
-        ``1/p + 1/q = 1``, in ``sign(W) |W|^(p-1)`` instead of W, which goes to the lp SVM (each matrix by its own).
-        "sign": the step ``lr * sign(dL)``, 0 where the gradient is 0.  "spectral" (Muon): ``lr * U V^T`` of the
-        singular value decomposition ``dL = U diag(s) V^T``, over the singular values that rounding leaves; the
-        parameters of a head, which are no matrices, by their norm.  "adam": ``lr * m / (sqrt(v) + eps)`` with the means
-        m and v of the gradient and its square, each over the sum of its weights.  "adagrad": ``lr * D / (sqrt(v) +
-        eps)`` with v the sum of the squares of all gradients so far and D the gradient, or the mean of ``momentum``.
-        "shampoo": ``lr * L^(-1/4) D R^(-1/4)`` with the sums L of ``G G^T`` and R of ``G^T G`` over all gradients G so
-        far, each plus ``eps^2 I``, of each matrix by its own; not with ``train_head``.
+"shampoo"}, or a record of :mod:`attsvm.rules`
+        How a step follows from the gradient G.  A word stands for the defaults of its rule; the functions of
+        ``attsvm.rules`` say what each rule is, and take what belongs to it:
+
+        - "normalized": along ``G / ||G||_F``, for K, for Q and for each attention head by itself; ``metric``;
+          "normalized jointly": all of them divided by their common norm;
+        - "constant": along G, gradient descent; ``metric``;
+        - "polyak": along G, as far as the loss is above ``target_loss``, at most to the length ``lr``;
+        - "mirror": mirror descent with ``||W||_p^p / p``, which goes to the lp SVM; ``p``;
+        - "sign": the signs of G; "spectral" (Muon): its polar factor; the parameters of a head, which are no matrices,
+          by their norm;
+        - "adam": ``betas``, ``eps``; "adagrad": ``eps``; "shampoo", not with ``train_head``: ``eps``.
     lr : float, (steps,) array_like or callable, optional
         Learning rate, one or one per step, or ``lr(k)`` of step k = 0, 1, ...; with ``runs`` also (runs, 1) or (runs,
         steps).  By default one that fits the data: steps of Frobenius length ``0.1 / s``, where ``s^2`` is half the
@@ -94,37 +106,24 @@ def train(
         Record every ``record`` steps, or at these steps; 0: the start and the end alone.
     ridge : float
         Adds ``ridge * ||W||_F^2``, or ``ridge * (||K||_F^2 + ||Q||_F^2)``, to the mean loss.
-    target_loss : float, optional
-        What "polyak" goes down to; the infimum over all W by default, every query on its optimal token.  The loss above
-        that is then known as a logarithm, however small, for a fixed linear head without ridge on one process.
-    radius : float, optional
-        After each step go to the nearest point of a ball: ``||W||_F <= radius`` or, with ``ball="nuclear"``,
+    ball : float or tuple of {"frobenius", "nuclear"} and float, optional
+        After each step go to the nearest point of a ball: ``||W||_F <= ball``, or of ``("nuclear", radius)``
         ``||W||_* <= radius``.  For factors the nuclear ball means ``||K||_F^2 + ||Q||_F^2 <= 2 radius``, whose products
         are the same.  Each attention head by itself.
-    ball : {"frobenius", "nuclear"}
-    p : float
-        Exponent > 1 of the potential ``||W||_p^p / p`` of "mirror"; p = 2 is "normalized".
     momentum : float
         In [0, 1): the direction is ``m <- momentum * m + gradient`` instead of the gradient.  Not with "polyak",
-        "mirror" and "adam", which has its own.
+        "mirror" and "adam", which has its own in ``betas``.
     weight_decay : float
         Decoupled: ``W <- (1 - lr * weight_decay) W`` (or K and Q) before each step.  Not with "polyak" and "mirror".
-    betas : pair of float in [0, 1), optional
-        Of "adam", (0.9, 0.999) by default.
-    eps : float, optional
-        Of "adam", "adagrad" and "shampoo", in units of the gradient; 0 by default: entries (or directions) whose
-        gradient has always been 0 stay where they are, and no gradient is too small.
-    metric : D (dk, dz) array_like, or tuple of P (dk, dk) and R (dz, dz), optional
-        With "normalized" and "constant": gradient descent in this metric, as :func:`attsvm.solve_svm` has it, the
-        direction ``G / D`` or ``P^-1 G R^-1`` in the place of G and its dual norm in the place of that of G.  With the
-        ``metric`` of a run of "adam", "adagrad" or "shampoo" from its W: the same optimiser, its memory frozen.
     runs : int, optional
         Number of runs trained side by side, which share each reading of the keys: W (runs, dk, dz), or K (runs, dk, m)
         and Q (runs, dz, m), are their starts (with ``heads=H``, (runs, H, ...)).
     train_head : bool
         Train the head too, from that of the problem and by the same rule: v; V and a of an MLP; v and lam of a
         quadratic one.  Each of these is normalised by the norm of its own gradient, whatever the rule normalises
-        together otherwise (so lam, a single number, moves by ``lr``).  Neither ridge nor radius act on the head.
+        together otherwise (so lam, a single number, moves by ``lr``).  Neither ridge nor ball act on the head.
+    until : None
+        Reserved: a run makes all its steps.
     callback : callable, optional
         Called with the run so far after each record (its ``status`` is "running", its records cannot be written to).
         Returning True stops the run with status "stopped"; an exception comes through, with the run so far in
@@ -199,19 +198,73 @@ def train(
     >>> run = attsvm.train(problem, callback=lambda run: run.probabilities.max(axis=1).min() > 0.99)
     >>> run.status, int(run.steps[-1])
     ('stopped', 300)
+
+    Another rule, with what belongs to it, within a ball:
+
+    >>> adam = attsvm.rules.adam(betas=(0.9, 0.99))
+    >>> bool(attsvm.train(problem, rule=adam, ball=2.5).norm.max() <= 2.5 + 1e-12)
+    True
     """
-    asked = (
-        problem, (W, K, Q), rule, lr, steps, record, ridge, target_loss, (radius, ball, p),
-        (momentum, weight_decay, betas, eps), metric, runs, train_head, callback, reduce is not None,
-    )  # fmt: skip
+
+    def begin() -> Training:
+        """The run as it is asked for, by arguments that are checked."""
+        check_type("problem", problem, Problem)
+        if reduce is None or not problem.data.none:
+            problem.check_scale()
+        chosen, last = as_rule(rule), as_count("steps", steps)
+        several = None if runs is None else as_count("runs", runs, 1)
+        start = W0, K0, Q0 = start_of(problem, W, K, Q, several)
+        matrices, factors = [a for a in start if a is not None], W0 is None
+        wanted = record_steps(record, last, sum(a.size for a in matrices))
+        if not isinstance(train_head, (bool, np.bool_)):
+            raise TypeError(f"train_head must be a bool, got {type(train_head).__name__}")
+        if callback is not None and not callable(callback):
+            raise TypeError(f"callback must be a function, got {type(callback).__name__}")
+        if until is not None:
+            raise ValueError(f"until must be None, got {until!r}")
+        v = head_parameters(problem, chosen, several) if train_head else None
+        penalty, (first, second, decay) = as_number("ridge", ridge, least=0.0), means_of(chosen, momentum, weight_decay)
+        alone = penalty == 0 and reduce is None
+        shape = problem.data.dk, problem.data.dz
+        default = functools.partial(default_rate, chosen, factors, shape) if lr is None else None
+        radius, code = ball_of(chosen, ball, factors)
+        metric = metric_for(chosen, problem, radius, factors)
+        along = chosen.word in ALONG and not first and not decay and metric is None and radius < 0
+        descent = Descent(
+            problem.capsule(trains_head=True) if train_head else problem.objective,
+            called_head=problem.functions[0],
+            called_loss=problem.functions[1],
+            ridge=penalty,
+            rule=_core.UPDATE_RULE[chosen.word],
+            lr=rates(lr, last, several) if default is None else default(*problem.token_squares),
+            target=target_of(problem, chosen, train_head, alone),
+            p=chosen.p,
+            radius=radius,
+            ball=code,
+            momentum=first,
+            decay=decay,
+            second=second,
+            eps=chosen.eps,
+            record=wanted,
+            W=W0,
+            K=K0,
+            Q=Q0,
+            span=span_of(problem, W0) if along and alone and v is None and W0 is not None else None,
+            v=v,
+            **memory_of(chosen, first, matrices, v, (several or 1) * (problem.heads or 1), metric),
+            **records_of(problem, len(wanted), several, K0, v),
+            reached=np.zeros(2, np.intp),
+        )
+        return Training(problem, chosen, several, callback, default, metric, descent)
+
     if reduce is None:
-        state = prepared(*asked)
+        state = begin()
     else:
         workers = Workers(reduce)
-        state = workers.together(partial(prepared, *asked))
-        state.share(workers, target_is_own=target_loss is None)
+        state = workers.together(begin)
+        state.share(workers)
     code, exception = _to_the_end(state, progress)
-    logger.debug("%s rule, %d of %d steps: %s", rule, state.step, state.wanted[-1], code)
+    logger.debug("%s rule, %d of %d steps: %s", rule, state.step, state.descent.record[-1], code)
     if code == "done":
         return state.run("completed")
     raised = state.record_end(code)
@@ -228,7 +281,7 @@ def train(
 
 
 def _to_the_end(state: Training, progress: bool) -> tuple[str, BaseException | None]:
-    steps = int(state.wanted[-1])
+    steps = int(state.descent.record[-1])
     try:
         if not progress or (shown := bar(total=steps, unit="step", desc="train")) is None:
             return state.advance(0, steps)

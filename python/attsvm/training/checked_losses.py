@@ -1,4 +1,4 @@
-"""The losses that are looked at first: one of the user's own, any decreasing function of ``u = y head(o)``, and log."""
+"""Losses that need validation: those of the user, decreasing functions of ``u = y head(o)``, and "log"."""
 
 from __future__ import annotations
 

@@ -1,0 +1,288 @@
+"""Update rules of :func:`attsvm.train` as records of what belongs to them: ``rule=attsvm.rules.mirror(p=3)``."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from .common.check import as_choice, as_number
+from .common.types import MetricLike, Norm
+
+__all__ = [
+    "UpdateRule",
+    "adagrad",
+    "adam",
+    "constant",
+    "mirror",
+    "normalized",
+    "normalized_jointly",
+    "polyak",
+    "shampoo",
+    "sign",
+    "spectral",
+]
+
+Word: TypeAlias = Literal[
+    "normalized", "normalized jointly", "constant", "polyak", "mirror", "sign", "spectral", "adam", "adagrad", "shampoo"
+]
+
+
+@dataclass(frozen=True)
+class UpdateRule:
+    """An update rule and its numbers, as the functions of this module make it; ``train(rule="adam")`` is ``adam()``.
+
+    Attributes
+    ----------
+    word : str
+        Its name, ``Run.rule``.
+    norm : str
+        The norm whose SVM it goes to; of a rule with ``squares`` or in a metric, the metric decides.
+    squares : {"", "entries", "sides"}
+        What it keeps of the squares of the gradients: nothing, those of the entries, or ``G G^T`` and ``G^T G``.
+    p : float
+        Exponent of "mirror".
+    target_loss : float or None
+        Of "polyak".
+    betas : pair of float or None
+        Of "adam".
+    eps : float
+        Of "adam", "adagrad" and "shampoo".
+    metric : D (dk, dz), tuple of P (dk, dk) and R (dz, dz), or None
+        Of "normalized" and "constant".
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> attsvm.rules.adam(betas=(0.9, 0.99)).betas
+    (0.9, 0.99)
+    """
+
+    word: str
+    norm: Norm = "frobenius"
+    squares: str = ""
+    p: float = 2.0
+    target_loss: float | None = None
+    betas: tuple[float, float] | None = None
+    eps: float = 0.0
+    metric: Any = None
+
+    @property
+    def turns(self) -> str:
+        """What a first step makes of the gradient: "signs", the "polar" factor, or "" where it does neither."""
+        turns = {"max": "signs", "entries": "signs", "spectral": "polar", "sides": "polar"}
+        return turns.get(self.squares or str(self.norm), "")
+
+    def length(self, dk: int, dz: int) -> float:
+        """Frobenius length of a step with lr = 1 on W (dk, dz), where nothing else is said.
+
+        AdaGrad's and Shampoo's steps fall like 1 / sqrt(k): this is that of the hundredth, so that by default their
+        first are ten times as long as those of other rules, and 2,000 of them go as far.
+        """
+        whole = math.sqrt({"signs": dk * dz, "polar": min(dk, dz)}.get(self.turns, 1))
+        return whole / 10 if self.squares and self.betas is None else whole
+
+
+def normalized(metric: MetricLike | None = None) -> UpdateRule:
+    """Steps of length ``lr`` along the gradient: ``W <- W - lr * G / ||G||_F``; K and Q each by its own norm.
+
+    Parameters
+    ----------
+    metric : D (dk, dz) array_like, or tuple of P (dk, dk) and R (dz, dz), optional
+        Gradient descent in this metric, as :func:`attsvm.solve_svm` has it: the direction ``G / D`` or
+        ``P^-1 G R^-1`` in the place of G, and its dual norm in the place of that of G.  With the ``metric`` of a run
+        of Adam, AdaGrad or Shampoo from its W: the same optimiser, its memory frozen.
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
+    >>> problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
+    >>> run = attsvm.train(problem, rule="adagrad", steps=100)
+    >>> attsvm.train(problem, run.W, rule=attsvm.rules.normalized(run.metric), steps=100).rule
+    'normalized'
+    """
+    return UpdateRule("normalized", metric=metric)
+
+
+def normalized_jointly() -> UpdateRule:
+    """Steps along the gradient, all matrices divided by their common norm.
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> attsvm.rules.normalized_jointly().word
+    'normalized jointly'
+    """
+    return UpdateRule("normalized jointly")
+
+
+def constant(metric: MetricLike | None = None) -> UpdateRule:
+    """Plain gradient descent: ``W <- W - lr * G``.
+
+    Parameters
+    ----------
+    metric : as in :func:`normalized`
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> import numpy as np
+    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
+    >>> problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
+    >>> halved = attsvm.rules.constant(metric=np.full((10, 10), 2.0))
+    >>> short = attsvm.train(problem, rule=halved, lr=1.0, steps=1)
+    >>> bool(np.allclose(short.W, attsvm.train(problem, rule="constant", lr=0.5, steps=1).W))
+    True
+    """
+    return UpdateRule("constant", metric=metric)
+
+
+def polyak(target_loss: float | None = None) -> UpdateRule:
+    """The step ``(L - target_loss) / (2 ||G||^2) * G`` of all matrices together, shortened to the length ``lr``.
+
+    Parameters
+    ----------
+    target_loss : float, optional
+        What the loss goes down to; by default its infimum over all W, every query on its optimal token.  The loss above
+        that is then known as a logarithm, however small, for a fixed linear head without ridge on one process.
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
+    >>> problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
+    >>> attsvm.train(problem, rule=attsvm.rules.polyak(target_loss=0.69)).status
+    'target reached'
+    """
+    return UpdateRule("polyak", target_loss=None if target_loss is None else as_number("target_loss", target_loss))
+
+
+def mirror(p: float = 2.0) -> UpdateRule:
+    """Mirror descent with the potential ``||W||_p^p / p``, which goes to the lp SVM (each matrix by its own).
+
+    The step ``lr`` along the gradient divided by its lq norm, ``1/p + 1/q = 1``, in ``sign(W) |W|^(p-1)`` instead of W.
+
+    Parameters
+    ----------
+    p : float > 1
+        2 is :func:`normalized`.
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
+    >>> problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
+    >>> attsvm.train(problem, rule=attsvm.rules.mirror(p=3), steps=100).p
+    3.0
+    """
+    return UpdateRule("mirror", p=as_number("p", p, above=1.0))
+
+
+def sign() -> UpdateRule:
+    """The step ``lr * sign(G)``, 0 where the gradient is 0.
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> attsvm.rules.sign().norm
+    'max'
+    """
+    return UpdateRule("sign", "max")
+
+
+def spectral() -> UpdateRule:
+    """Muon: the step ``lr * U V^T`` of ``G = U diag(s) V^T``, over the singular values that rounding leaves.
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> attsvm.rules.spectral().norm
+    'spectral'
+    """
+    return UpdateRule("spectral", "spectral")
+
+
+def adam(betas: tuple[float, float] = (0.9, 0.999), eps: float = 0.0) -> UpdateRule:
+    """The step ``lr * m / (sqrt(v) + eps)`` with the weighted means m of the gradients and v of their squares.
+
+    Parameters
+    ----------
+    betas : pair of float in [0, 1)
+        How much of m and of v a step keeps.
+    eps : float
+        In units of the gradient; 0: entries whose gradient has always been 0 stay, and no gradient is too small.
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
+    >>> problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
+    >>> attsvm.train(problem, rule=attsvm.rules.adam(betas=(0.9, 0.99)), steps=100).metric.shape
+    (10, 10)
+    """
+    if not isinstance(betas, (tuple, list, np.ndarray)) or len(betas) != 2:
+        raise ValueError(f"betas must be a pair of numbers in [0, 1), got {betas!r}")
+    first, second = (as_portion(f"betas[{i}]", beta) for i, beta in enumerate(betas))
+    return UpdateRule("adam", squares="entries", betas=(first, second), eps=as_number("eps", eps, least=0.0))
+
+
+def adagrad(eps: float = 0.0) -> UpdateRule:
+    """The step ``lr * D / (sqrt(v) + eps)`` with the sum v of the squares of all gradients so far.
+
+    D is the gradient, or the mean of ``momentum``.
+
+    Parameters
+    ----------
+    eps : float
+        As in :func:`adam`.
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
+    >>> problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
+    >>> attsvm.train(problem, rule=attsvm.rules.adagrad(eps=1e-8), steps=100).status
+    'completed'
+    """
+    return UpdateRule("adagrad", squares="entries", eps=as_number("eps", eps, least=0.0))
+
+
+def shampoo(eps: float = 0.0) -> UpdateRule:
+    """The step ``lr * L^(-1/4) D R^(-1/4)`` with the sums L of ``G G^T`` and R of ``G^T G`` of all gradients G so far.
+
+    D is the gradient, or the mean of ``momentum``; each matrix has sums of its own.
+
+    Parameters
+    ----------
+    eps : float
+        ``eps^2 I`` is added to L and R; 0: directions whose gradient has always been 0 stay.
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
+    >>> problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
+    >>> attsvm.train(problem, rule=attsvm.rules.shampoo(eps=1e-8), steps=100).status
+    'completed'
+    """
+    return UpdateRule("shampoo", squares="sides", eps=as_number("eps", eps, least=0.0))
+
+
+def as_portion(name: str, value: Any) -> float:
+    """A number in [0, 1)."""
+    number = as_number(name, value, least=0.0)
+    if number >= 1:
+        raise ValueError(f"{name} must be below 1, got {number:g}")
+    return number
+
+
+MAKERS = (normalized, normalized_jointly, constant, polyak, mirror, sign, spectral, adam, adagrad, shampoo)
+BY_WORD = {rule.word: rule for rule in (make() for make in MAKERS)}
+
+
+def as_rule(value: Any) -> UpdateRule:
+    """A record, or that of a word."""
+    return value if isinstance(value, UpdateRule) else BY_WORD[as_choice("rule", value, BY_WORD)]
