@@ -1,4 +1,4 @@
-"""The C extension.  Private: arguments are positional (a record stands for its fields), already checked, C-contiguous."""
+"""The C extension.  Private: arguments are positional (a record is its fields), already checked, C-contiguous."""
 
 from collections.abc import Callable
 from typing import Any, Protocol

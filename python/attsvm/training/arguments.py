@@ -26,6 +26,15 @@ def start_of(problem: Problem, W: Any, K: Any, Q: Any, runs: int | None) -> Sequ
     return [None if a is None else a.copy() for a in problem.read_weights(W, K, Q, runs)]
 
 
+def check_flags(train_head: Any, callback: Any, until: Any) -> None:
+    if not isinstance(train_head, (bool, np.bool_)):
+        raise TypeError(f"train_head must be a bool, got {type(train_head).__name__}")
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback must be a function, got {type(callback).__name__}")
+    if until is not None:
+        raise ValueError(f"until must be None, got {until!r}")
+
+
 def head_parameters(problem: Problem, rule: UpdateRule, runs: int | None) -> np.ndarray:
     """Where the parameters of a head that is trained start, of several runs a row for each."""
     head = problem.head
@@ -55,16 +64,16 @@ def target_of(problem: Problem, rule: UpdateRule, train_head: bool, alone: bool)
 
 
 def means_of(rule: UpdateRule, momentum: Any, weight_decay: Any) -> tuple[float, float, float]:
-    """What is left of the mean of gradients after a step, of that of their squares, and of the weights less 1."""
+    """momentum, decay and second of a Descent."""
     first, decay = as_portion("momentum", momentum), as_number("weight_decay", weight_decay, least=0.0)
     for name, value in (("momentum", first), ("weight_decay", decay)):
         if value and rule.word in ("polyak", "mirror"):
             raise ValueError(f"{name} does not go with rule={rule.word!r}")
     if rule.betas is None:
-        return first, 0.0, decay
+        return first, decay, 0.0
     if first:
         raise ValueError("momentum of rule='adam' is the first of betas, got momentum as well")
-    return *rule.betas, decay
+    return rule.betas[0], decay, rule.betas[1]
 
 
 def metric_for(rule: UpdateRule, problem: Problem, radius: float, factors: bool) -> Metric | None:

@@ -17,13 +17,13 @@ FIRST = 0.1  # the Frobenius length of a step on tokens and queries of length on
 QUERIES, TOKENS = 64, 256  # looked at, evenly spread: the scale is only wanted to a factor of two
 
 
-def default_rate(rule: UpdateRule, factors: bool, shape: tuple[int, int], total: float, share: float) -> np.ndarray:
+def default_rate(rule: UpdateRule, factors: bool, data: Data, total: float, share: float) -> np.ndarray:
     """``0.1 / s`` for steps of unit length, (1, 1), by the square of the scale ``s`` that :func:`squares` gives.
 
     s is rounded to a power of two, so that it is exactly 1 on tokens and queries of length one.  A W of data s times as
     large is 1/s as large, and so is its gradient s times as large: every rule then goes through the same attention.
     """
-    first = FIRST / rule.length(*shape)
+    first = FIRST / rule.length(data.dk, data.dz)
     if not 0 < total < math.inf:  # tokens all alike, or zero queries: nothing moves
         return np.array([[first]])
     # W <- W - lr g: the exponent of s in lr; each of two factors has the root of W's scale.

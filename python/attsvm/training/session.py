@@ -17,7 +17,7 @@ from .output_head import shared_by_all
 from .problem import Problem
 from .run import Run
 
-Array: TypeAlias = "np.ndarray | None"
+Array: TypeAlias = Any  # np.ndarray | None
 
 
 class Descent(NamedTuple):
@@ -64,33 +64,35 @@ class Descent(NamedTuple):
 
 
 def memory_of(
-    rule: UpdateRule, momentum: float, weights: list[np.ndarray], v: Array, blocks: int, metric: Metric | None
-) -> dict[str, Any]:
-    """Room for what a rule keeps of ``blocks`` matrices of each kind, one for each run and attention head."""
+    rule: UpdateRule, momentum: float, matrices: list[np.ndarray], v: Array, blocks: int, metric: Metric | None
+) -> tuple[Array, Array, Array]:
+    """Room for mean, root and past of ``blocks`` matrices of each kind, one for each run and attention head."""
     mean = past = None
     root = None if metric is None else metric.numbers
     if rule.squares or momentum > 0:
-        size = sum(a.size for a in weights) + (0 if v is None else v.size)
+        size = sum(a.size for a in matrices) + (0 if v is None else v.size)
         if rule.betas is not None or momentum > 0:
             mean = np.zeros(size)
         if rule.squares == "entries":
             root = np.zeros(size)
         elif rule.squares == "sides":
-            root = np.zeros(blocks * sum(a.shape[-2] ** 2 + a.shape[-1] ** 2 for a in weights))
-        past = np.full((blocks * len(weights) + (0 if v is None else 2 * v.size // v.shape[-1]), 2), -np.inf)
-    return {"mean": mean, "root": root, "past": past}
+            root = np.zeros(blocks * sum(a.shape[-2] ** 2 + a.shape[-1] ** 2 for a in matrices))
+        past = np.full((blocks * len(matrices) + (0 if v is None else 2 * v.size // v.shape[-1]), 2), -np.inf)
+    return mean, root, past
 
 
-ROWS = "weights", "head_records", "loss", "norm", "log_grad_norm", "half_squares"
+def records_of(
+    problem: Problem, count: int, runs: int | None, K: Array, v: Array
+) -> tuple[Array, Array, Array, Array, Array, Array]:
+    """Room for the records: weights, those of the head, loss, norm, log_grad_norm, half_squares."""
+    before = count, *problem.stack(runs)
+    weights = np.empty((*before, problem.data.dk, problem.data.dz))
+    loss, norm, log_grad_norm = np.empty((3, count) if runs is None else (3, count, runs))
+    head_records = None if v is None else np.empty((count, *v.shape))
+    return weights, head_records, loss, norm, log_grad_norm, None if K is None else np.empty(before)
 
 
-def records_of(problem: Problem, count: int, runs: int | None, K: Array, v: Array) -> dict[str, Any]:
-    """Room for the records of a run, by ROWS."""
-    shape = count, *problem.stack(runs)
-    weights = np.empty((*shape, problem.data.dk, problem.data.dz))
-    numbers = np.empty((3, *shape[: 1 if runs is None else 2]))
-    heads, squares = None if v is None else np.empty((count, *v.shape)), None if K is None else np.empty(shape)
-    return dict(zip(ROWS, (weights, heads, *numbers, squares), strict=True))
+ROWS = slice(Descent._fields.index("weights"), Descent._fields.index("reached"))
 
 
 @dataclass
@@ -182,21 +184,22 @@ class Training:
         assert self.workers is not None
         self.workers.combine(gradient, losses, scales, blocks)
 
-    def _rows(self, count: int) -> dict[str, Any]:
-        """The first records, by the names that they have in a run too."""
-        rows = {name: getattr(self.descent, name) for name in ROWS}
-        return {name: None if array is None else array[:count] for name, array in rows.items()}
+    def _rows(self, count: int) -> list[Any]:
+        """The first records of each kind."""
+        rows: Any = self.descent[ROWS]
+        return [None if array is None else array[:count] for array in rows]
 
     def record_end(self, code: str) -> BaseException | None:
         """A run that stopped early still records where it stopped, and shows it if nothing was raised before."""
         step, record = self.step, self.descent.record[: self.done]
-        if step in record[-1:]:
+        if len(record) and record[-1] == step:
             return None
         if code == "interrupted":
             self.callback = None
             if self.workers is not None:  # the others may have gone
                 return None
-        self.descent = self.descent._replace(record=np.append(record, step), **self._rows(len(record) + 1))
+        rows = zip(Descent._fields[ROWS], self._rows(len(record) + 1), strict=True)
+        self.descent = self.descent._replace(record=np.append(record, step), **dict(rows))
         return self.advance(step, step)[1]
 
     def _kept_mean(self) -> np.ndarray | None:
@@ -219,23 +222,25 @@ class Training:
         return metric_of(root, squares, dk, dz)
 
     def run(self, status: str) -> Run:
-        W, K, Q, v, span = (getattr(self.descent, name) for name in ("W", "K", "Q", "v", "span"))
-        steps, rows = self.descent.record[: self.done], self._rows(self.done)
+        done, descent = self.done, self.descent
+        W, K, Q, v, span = descent.W, descent.K, descent.Q, descent.v, descent.span
+        steps, rows = descent.record[:done], self._rows(done)
         if span is not None:
-            recorded = self.step in steps[-1:]
-            W = rows["weights"][-1].copy() if recorded else weights_of(self.problem, W, span)
+            recorded = done > 0 and steps[-1] == self.step
+            W = rows[0][-1].copy() if recorded else weights_of(self.problem, W, span)
         elif W is None:
             with np.errstate(over="ignore", invalid="ignore"):  # the status says that weights left the range
                 W = K @ Q.swapaxes(-1, -2)
         if status == "running":  # C goes on moving the weights; the records go on into the end result
             W, K, Q, v = (None if a is None else a.copy() for a in (W, K, Q, v))
-            for array in (steps, *rows.values()):
+            for array in (steps, *rows):
                 if array is not None:
                     array.flags.writeable = False
         if self.runs is not None:
-            rows = {name: None if a is None else a.swapaxes(0, 1) for name, a in rows.items()}
+            rows = [None if a is None else a.swapaxes(0, 1) for a in rows]
+        weights, head_records, loss, norm, log_grad_norm, half_squares = rows
         return Run(
-            self.problem, self.rule.word, self.descent.p, W, K, Q, steps, status=status, parameters=v,
-            start=None if v is None else self.problem.head, stacked=self.runs is not None, mean=self._kept_mean(),
-            metric=self._metric_of_steps(), **rows,
+            self.problem, self.rule.word, descent.p, W, K, Q, steps, weights, loss, norm, log_grad_norm, status, v,
+            head_records, None if v is None else self.problem.head, self.runs is not None, half_squares,
+            self._kept_mean(), self._metric_of_steps(),
         )  # fmt: skip

@@ -15,7 +15,7 @@ from ..common.check import as_count, as_number, check_type
 from ..common.progress import bar
 from ..common.workers import Workers
 from ..rules import UpdateRule, Word, as_rule
-from .arguments import ball_of, head_parameters, means_of, metric_for, record_steps, start_of, target_of
+from .arguments import ball_of, check_flags, head_parameters, means_of, metric_for, record_steps, start_of, target_of
 from .gradient import span_of
 from .learning_rate import default_rate, rates
 from .problem import Problem
@@ -38,7 +38,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def _says_what_moved(function: Function) -> Function:
     @functools.wraps(function)
     def checked(*args: Any, **named: Any) -> Any:
-        for name in named.keys() & MOVED:
+        if not MOVED.keys().isdisjoint(named):
+            name = min(named.keys() & MOVED)
             raise TypeError(f"train has no argument {name} any more: give {MOVED[name]}")
         return function(*args, **named)
 
@@ -211,51 +212,32 @@ def train(
         check_type("problem", problem, Problem)
         if reduce is None or not problem.data.none:
             problem.check_scale()
-        chosen, last = as_rule(rule), as_count("steps", steps)
+        own, last = as_rule(rule), as_count("steps", steps)
         several = None if runs is None else as_count("runs", runs, 1)
-        start = W0, K0, Q0 = start_of(problem, W, K, Q, several)
-        matrices, factors = [a for a in start if a is not None], W0 is None
-        wanted = record_steps(record, last, sum(a.size for a in matrices))
-        if not isinstance(train_head, (bool, np.bool_)):
-            raise TypeError(f"train_head must be a bool, got {type(train_head).__name__}")
-        if callback is not None and not callable(callback):
-            raise TypeError(f"callback must be a function, got {type(callback).__name__}")
-        if until is not None:
-            raise ValueError(f"until must be None, got {until!r}")
-        v = head_parameters(problem, chosen, several) if train_head else None
-        penalty, (first, second, decay) = as_number("ridge", ridge, least=0.0), means_of(chosen, momentum, weight_decay)
+        W_, K_, Q_ = start_of(problem, W, K, Q, several)
+        matrices = [K_, Q_] if W_ is None else [W_]
+        wanted = record_steps(record, last, sum([a.size for a in matrices]))
+        check_flags(train_head, callback, until)
+        v = head_parameters(problem, own, several) if train_head else None
+        objective = problem.capsule(trains_head=True) if train_head else problem.objective
+        penalty = as_number("ridge", ridge, least=0.0)
         alone = penalty == 0 and reduce is None
-        shape = problem.data.dk, problem.data.dz
-        default = functools.partial(default_rate, chosen, factors, shape) if lr is None else None
-        radius, code = ball_of(chosen, ball, factors)
-        metric = metric_for(chosen, problem, radius, factors)
-        along = chosen.word in ALONG and not first and not decay and metric is None and radius < 0
+        first, decay, second = means_of(own, momentum, weight_decay)
+        target = target_of(problem, own, train_head, alone)
+        default = functools.partial(default_rate, own, W_ is None, problem.data) if lr is None else None
+        rate = rates(lr, last, several) if default is None else default(*problem.token_squares)
+        radius, norm = ball_of(own, ball, W_ is None)
+        metric = metric_for(own, problem, radius, W_ is None)
+        plain = alone and v is None and radius < 0 and metric is None and not (first or decay)
+        span = span_of(problem, W_) if plain and W_ is not None and own.word in ALONG else None
+        blocks = (several or 1) * (problem.heads or 1)
         descent = Descent(
-            problem.capsule(trains_head=True) if train_head else problem.objective,
-            called_head=problem.functions[0],
-            called_loss=problem.functions[1],
-            ridge=penalty,
-            rule=_core.UPDATE_RULE[chosen.word],
-            lr=rates(lr, last, several) if default is None else default(*problem.token_squares),
-            target=target_of(problem, chosen, train_head, alone),
-            p=chosen.p,
-            radius=radius,
-            ball=code,
-            momentum=first,
-            decay=decay,
-            second=second,
-            eps=chosen.eps,
-            record=wanted,
-            W=W0,
-            K=K0,
-            Q=Q0,
-            span=span_of(problem, W0) if along and alone and v is None and W0 is not None else None,
-            v=v,
-            **memory_of(chosen, first, matrices, v, (several or 1) * (problem.heads or 1), metric),
-            **records_of(problem, len(wanted), several, K0, v),
-            reached=np.zeros(2, np.intp),
-        )
-        return Training(problem, chosen, several, callback, default, metric, descent)
+            objective, *problem.functions, penalty, _core.UPDATE_RULE[own.word], rate, target, own.p, radius, norm,
+            first, decay, second, own.eps, wanted, W_, K_, Q_, span, v,
+            *memory_of(own, first, matrices, v, blocks, metric),
+            *records_of(problem, len(wanted), several, K_, v), np.zeros(2, np.intp),
+        )  # fmt: skip
+        return Training(problem, own, several, callback, default, metric, descent)
 
     if reduce is None:
         state = begin()
