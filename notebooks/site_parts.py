@@ -28,6 +28,7 @@ TOPICS = {
         "The loss, the head, and gradient descent on W or on its factors.",
         "Problem Gradient LinearHead QuadraticHead MLPHead SoftmaxHead CallableHead train Run",
     ),
+    "Update rules": ("Records of what belongs to a rule: `train(rule=attsvm.rules.mirror(p=3))`.", "rules.*"),
     "The SVM": (
         "The least W that ranks the selected tokens first, with its certificate.",
         "solve_svm feasible Separation separable Plane ConvergenceWarning",

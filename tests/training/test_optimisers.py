@@ -167,7 +167,7 @@ def test_an_argument_that_moved_says_where(old, place, sphere):
     with pytest.raises(TypeError, match=rf"no argument {old} any more: give rule=attsvm.rules.{place}\({old}="):
         attsvm.train(sphere().problem, **{old: 0.5})
     with pytest.raises(TypeError, match="no argument radius any more: give ball="):
-        attsvm.train(sphere().problem, radius=0.5)
+        attsvm.train(sphere().problem, **{"radius": 0.5})
 
 
 def test_a_record_is_its_word_and_frozen(sphere):
