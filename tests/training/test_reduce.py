@@ -235,7 +235,7 @@ def test_an_exception_keeps_what_all_have_recorded():
     ],
 )
 def test_workers_that_differ_are_told(change):
-    names = {"W": "the start W", "callback": "callback (given or not)"}
+    names = {"callback": "callback (given or not)"}
     name = (names | dict.fromkeys(["steps", "record"], "steps or record")).get(*change, *change)
     s, network = shards((3, 2)), Network(2)
     same = dict(steps=30, lr=0.1, reduce=network.reduce)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -159,13 +158,43 @@ def solve_svm(
     array([[1., 0.],
            [0., 0.]])
     """
-    asked = (data, selected, norm, tol, method, C, rank, margins, max_iter, warm_start)
     if metric is not None and (reduce is not None or progress):
         raise ValueError("metric goes without reduce and progress")
+
+    def ask() -> Request:
+        """What is asked for, by arguments that are checked."""
+        check_data("data", data, shard=reduce is not None)
+        kind, gap = as_norm("norm", norm), as_number("tol", tol, above=0.0)
+        soft = None if C is None else as_number("C", C, above=0.0)
+        cap = None if rank is None else as_count("rank", rank, 1)
+        for name, value, own in (("C", C, "frobenius"), ("rank", rank, "nuclear")):
+            if value is not None and kind != own:
+                raise ValueError(f"{name} goes with norm={own!r}, got norm={kind!r}")
+        methods = methods_of(kind, soft, cap)
+        way: str = method if isinstance(kind, str) else OLD_NAMES.get(method, method)
+        if not (isinstance(way, str) and way in methods):
+            as_choice("method", way, ("auto", *(name for name in methods if name != "auto")))
+        most = 0 if max_iter is None else as_count("max_iter", max_iter, 1)
+        selection = Selection(data, selected, margins)
+        if hasattr(selected, "undecided") and (count := number_undecided(selected)[0]):
+            warnings.warn(
+                f"solve_svm: attention has not chosen for {count} of {len(data)} queries of the run, which selects by "
+                "its largest probability there: train for more steps, or with a larger lr",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        if reduce is not None:
+            given = dict(C=C, rank=rank, margins=margins, warm_start=warm_start, progress=progress or None)
+            for name in (name for name, value in given.items() if value is not None):
+                raise ValueError(f"reduce goes without {name}")
+            selection = selection.within(data)
+        start = () if warm_start is None else as_start(data, warm_start, kind)
+        return Request(selection, kind, way, gap, most, soft, cap, *start)
+
     if reduce is not None:
-        sol = _solve_shard(Workers(reduce), data, partial(_asked, *asked, progress, sharded=True))
+        sol = _solve_shard(Workers(reduce), data, ask)
     else:
-        request = _asked(*asked)
+        request = ask()
         if metric is not None:
             sol = _solve_in_metric(data, request, metric)
         elif progress:
@@ -203,55 +232,6 @@ def _solve_shard(workers: Workers, data: Data, ask: Callable[[], Request]) -> Se
     asked = {name: getattr(request, name) for name in ("tol", "max_iter", "method")}
     workers.agree(norm=str(request.norm), dk=data.dk, dz=data.dz, **asked)
     return solve_sharded(data, request, workers, solve_request)
-
-
-def _asked(
-    data: Any,
-    selected: Any,
-    norm: Any,
-    tol: Any,
-    method: Any,
-    C: Any,
-    rank: Any,
-    margins: Any,
-    max_iter: Any,
-    warm_start: Any,
-    progress: Any = False,
-    sharded: bool = False,
-) -> Request:
-    check_data("data", data, shard=sharded)
-    norm = as_norm("norm", norm)
-    tol = as_number("tol", tol, above=0.0)
-    if C is not None:
-        C = as_number("C", C, above=0.0)
-        if norm != "frobenius":
-            raise ValueError(f"C goes with norm='frobenius', got norm={norm!r}")
-    if rank is not None:
-        rank = as_count("rank", rank, 1)
-        if norm != "nuclear":
-            raise ValueError(f"rank goes with norm='nuclear', got norm={norm!r}")
-    methods = methods_of(norm, C, rank)
-    if not isinstance(norm, str):
-        method = OLD_NAMES.get(method, method)
-    if not (isinstance(method, str) and method in methods):
-        as_choice("method", method, ("auto", *(name for name in methods if name != "auto")))
-    most = 0 if max_iter is None else as_count("max_iter", max_iter, 1)
-    selection = Selection(data, selected, margins)
-    if hasattr(selected, "undecided") and (count := number_undecided(selected)[0]):
-        warnings.warn(
-            f"solve_svm: attention has not chosen for {count} of {len(data)} queries of the run, which selects by its "
-            "largest probability there: train for more steps, or with a larger lr",
-            ConvergenceWarning,
-            stacklevel=3,
-        )
-    if sharded:
-        given = dict(C=C, rank=rank, margins=margins, warm_start=warm_start, progress=progress or None)
-        for name in (name for name, value in given.items() if value is not None):
-            raise ValueError(f"reduce goes without {name}")
-        selection = selection.within(data)
-    if warm_start is None:
-        return Request(selection, norm, method, tol, most, C, rank)
-    return Request(selection, norm, method, tol, most, C, rank, *as_start(data, warm_start, norm))
 
 
 def feasible(data: Data, selected: ArrayLike | Selecting, norm: Norm = "frobenius") -> Separation:

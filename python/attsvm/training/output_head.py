@@ -92,12 +92,10 @@ class _Parametric:
 
     def from_row(self, row: np.ndarray) -> Any:
         """The same head with these parameters."""
-        first = self.v.size
+        own: list[Any] = list(self._state().values())
+        parts = np.split(row, np.cumsum([np.size(value) for value in own])[:-1])
         make: Any = type(self)
-        return make(row[:first].reshape(self.v.shape), *self._rest(row[first:]))
-
-    def _rest(self, row: np.ndarray) -> tuple[Any, ...]:
-        return ()
+        return make(*(part.reshape(np.shape(value)) for part, value in zip(parts, own, strict=True)))
 
     def _vectors(self, o: Any) -> tuple[np.ndarray, tuple[int, ...]]:
         array = as_numeric("o", o)
@@ -195,9 +193,6 @@ class QuadraticHead(LinearHead):
         super().__init__(v)
         self.lam = as_number("lam", lam)
 
-    def _rest(self, row: np.ndarray) -> tuple[Any, ...]:
-        return (row[0],)
-
     def __repr__(self) -> str:
         return f"QuadraticHead(dv={self.dv}, lam={self.lam:g})"
 
@@ -240,9 +235,6 @@ class MLPHead(_Parametric):
         self.v = as_floats("V", V, "dv, h")
         self.dv, h = self.v.shape
         self.a = np.ones(h) if a is None else as_floats("a", a, "h", (h,))
-
-    def _rest(self, row: np.ndarray) -> tuple[Any, ...]:
-        return (row,)
 
     @property
     def V(self) -> np.ndarray:

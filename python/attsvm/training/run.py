@@ -136,9 +136,9 @@ class Run(Result):
     _hidden = ("data", "problem", "start", "stacked")
     _derived = ("message", "balance", "selected", "undecided", "probabilities")
 
-    @property
-    def message(self) -> str:
-        return message_of(self)
+    message = property(message_of)
+    _title = title_of
+    _lines = lines_of
 
     @property
     def head(self) -> Any:
@@ -290,12 +290,6 @@ class Run(Result):
         """
         fits("data", data, self.W)
         return _each(data.select, self.W)
-
-    def _title(self) -> str:
-        return title_of(self)
-
-    def _lines(self) -> list[tuple[str, str]]:
-        return lines_of(self)
 
     def columns(self) -> dict[str, Any]:
         runs, records = (len(self.W) if self.stacked else 1), len(self.steps)

@@ -117,14 +117,12 @@ class Training:
             descent = descent._replace(target=float(target))
         if self.default is not None:
             descent = descent._replace(lr=self.default(*scale))
-        said = {name: f"the start {name}" for name in "WKQ"} | {
-            "v": "the start of the head",
-            "record": "steps or record",
+        said = {"v": "the start of the head", "record": "steps or record"}
+        same: dict[str, Any] = {
+            said.get(name, name): value
+            for name, value in descent._asdict().items()
+            if isinstance(value, (int, float)) or name in ("lr", "record", "W", "K", "Q", "v")
         }
-        said |= {
-            name: name for name, value in descent._asdict().items() if isinstance(value, (int, float)) or name == "lr"
-        }
-        same: dict[str, Any] = {words: getattr(descent, name) for name, words in said.items()}
         same |= {"head": [problem.head.kind, *shared_by_all(problem.head)], "heads": problem.heads}
         same |= {"loss": problem.loss_name, "combine": problem.combine, "metric": self.metric and self.metric.numbers}
         workers.agree(**same, **{"callback (given or not)": self.callback is not None})

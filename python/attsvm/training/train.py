@@ -214,8 +214,8 @@ def train(
             problem.check_scale()
         own, last = as_rule(rule), as_count("steps", steps)
         several = None if runs is None else as_count("runs", runs, 1)
-        W_, K_, Q_ = start_of(problem, W, K, Q, several)
-        matrices = [K_, Q_] if W_ is None else [W_]
+        W0, K0, Q0 = start_of(problem, W, K, Q, several)
+        matrices = [K0, Q0] if W0 is None else [W0]
         wanted = record_steps(record, last, sum([a.size for a in matrices]))
         check_flags(train_head, callback, until)
         v = head_parameters(problem, own, several) if train_head else None
@@ -224,18 +224,18 @@ def train(
         alone = penalty == 0 and reduce is None
         first, decay, second = means_of(own, momentum, weight_decay)
         target = target_of(problem, own, train_head, alone)
-        default = functools.partial(default_rate, own, W_ is None, problem.data) if lr is None else None
+        default = functools.partial(default_rate, own, W0 is None, problem.data) if lr is None else None
         rate = rates(lr, last, several) if default is None else default(*problem.token_squares)
-        radius, norm = ball_of(own, ball, W_ is None)
-        metric = metric_for(own, problem, radius, W_ is None)
+        radius, norm = ball_of(own, ball, W0 is None)
+        metric = metric_for(own, problem, radius, W0 is None)
         plain = alone and v is None and radius < 0 and metric is None and not (first or decay)
-        span = span_of(problem, W_) if plain and W_ is not None and own.word in ALONG else None
+        span = span_of(problem, W0) if plain and W0 is not None and own.word in ALONG else None
         blocks = (several or 1) * (problem.heads or 1)
         descent = Descent(
             objective, *problem.functions, penalty, _core.UPDATE_RULE[own.word], rate, target, own.p, radius, norm,
-            first, decay, second, own.eps, wanted, W_, K_, Q_, span, v,
+            first, decay, second, own.eps, wanted, W0, K0, Q0, span, v,
             *memory_of(own, first, matrices, v, blocks, metric),
-            *records_of(problem, len(wanted), several, K_, v), np.zeros(2, np.intp),
+            *records_of(problem, len(wanted), several, K0, v), np.zeros(2, np.intp),
         )  # fmt: skip
         return Training(problem, own, several, callback, default, metric, descent)
 
