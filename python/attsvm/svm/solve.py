@@ -167,9 +167,10 @@ def solve_svm(
         kind, gap = as_norm("norm", norm), as_number("tol", tol, above=0.0)
         soft = None if C is None else as_number("C", C, above=0.0)
         cap = None if rank is None else as_count("rank", rank, 1)
-        for name, value, own in (("C", C, "frobenius"), ("rank", rank, "nuclear")):
-            if value is not None and kind != own:
-                raise ValueError(f"{name} goes with norm={own!r}, got norm={kind!r}")
+        if C is not None and kind != "frobenius":
+            raise ValueError(f"C goes with norm='frobenius', got norm={kind!r}")
+        if rank is not None and kind != "nuclear":
+            raise ValueError(f"rank goes with norm='nuclear', got norm={kind!r}")
         methods = methods_of(kind, soft, cap)
         way: str = method if isinstance(kind, str) else OLD_NAMES.get(method, method)
         if not (isinstance(way, str) and way in methods):
