@@ -5,6 +5,7 @@ A trained point is a tuple of matrices, (W,) or (K, Q), with v at its end when t
 
 from __future__ import annotations
 
+import attsvm
 import numpy as np
 import reference
 
@@ -25,14 +26,11 @@ class Rule:
     """A rule with what it remembers: ``step`` gives the next point.  The head is a group of its own: it has its own
     norm, and no weight decay."""
 
-    def __init__(self, rule="normalized", lr=0.1, ridge=0.0, momentum=0.0, weight_decay=0.0, betas=(0.9, 0.999),
-                 eps=0.0, p=2.0, target_loss=None, metric=None, loss="logistic"):  # fmt: skip
-        if not isinstance(rule, str):  # a record of attsvm.rules
-            betas, eps, p, target_loss, metric = rule.betas, rule.eps, rule.p, rule.target_loss, rule.metric
-            rule = rule.word
-        self.rule, self.lr, self.ridge, self.decay, self.loss = rule, lr, ridge, weight_decay, loss
-        self.momentum, self.betas, self.eps, self.p, self.target = momentum, betas, eps, p, target_loss
-        self.means, self.sums, self.metric, self.steps = None, None, metric, 0
+    def __init__(self, rule="normalized", lr=0.1, ridge=0.0, momentum=0.0, weight_decay=0.0, loss="logistic"):
+        own = attsvm.rules.as_rule(rule)
+        self.rule, self.lr, self.ridge, self.decay, self.loss = own.word, lr, ridge, weight_decay, loss
+        self.momentum, self.betas, self.eps, self.p, self.target = momentum, own.betas, own.eps, own.p, own.target_loss
+        self.means, self.sums, self.metric, self.steps = None, None, own.metric, 0
 
     def step(self, case, weights, v=None):
         value, found = gradients(case, weights, self.loss, self.ridge, v)

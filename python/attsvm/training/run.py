@@ -179,8 +179,7 @@ class Run(Result):
         if not self.stacked:
             raise TypeError("a single run has no parts: train(..., runs=R) trains several")
         several = "W K Q weights loss norm log_grad_norm parameters head_records half_squares mean".split()
-        parts: dict[str, Any] = {name: getattr(self, name) for name in several}
-        own: dict[str, Any] = {name: None if a is None else a[r] for name, a in parts.items()}
+        own: dict[str, Any] = {name: None if (a := getattr(self, name)) is None else a[r] for name in several}
         metric = self.metric
         if metric is not None and as_rule(self.rule).squares:
             metric = tuple(side[r] for side in metric) if isinstance(metric, tuple) else metric[r]
@@ -250,8 +249,8 @@ class Run(Result):
         True
         """
         if self.stacked:  # each in its own metric
-            several = [self[r].margins(norm, metric, selected) for r in range(len(self.W))]
-            return np.stack([low for low, _ in several]), np.stack([high for _, high in several])
+            low, high = zip(*(self[r].margins(norm, metric, selected) for r in range(len(self.W))), strict=True)
+            return np.stack(low), np.stack(high)
         own = norm is None and metric is None
         kind = self.own_norm if own else self.problem.read_norm("frobenius" if norm is None else norm, metric)
         return proved_by(self, kind, selected, self.weights)
