@@ -47,7 +47,7 @@ struct bind_entry {
     int (*function)(struct bind_call *call);
     const void *context;
     struct bind_item *items; /* of the signature, read when the module is made: arguments, then results */
-    int given, arguments, results, keeps_gil, keeps_exception; /* given: what a call has, each record once */
+    int given, arguments, results, keeps_gil, keeps_exception; /* given: arguments of a call; a record counts once */
 };
 
 #define BIND_WITH(name, function, context, signature) \
@@ -64,7 +64,7 @@ struct bind_value {
         const char *word;
         void *data; /* of an array */
     };
-    PyObject *object; /* owned, but for what a callback answers */
+    PyObject *object; /* owned; the answer of a callback is borrowed */
 };
 
 enum { BIND_ARGUMENTS = 34, BIND_RESULTS = 9 }; /* most of a binding */

@@ -41,8 +41,8 @@ struct bind_item {
     char name[24];
     const char *shape; /* after its bracket, or NULL */
     int written, optional;
-    PyObject *attribute; /* its name, where it is one of a record; else NULL */
-    int ends;            /* the argument of the call that it is, or is an attribute of */
+    PyObject *attribute; /* the item's name, if it is an attribute of a record; else NULL */
+    int ends;            /* 1 if the next item is read from the next argument of the call */
 };
 
 /* Reads an item; returns the beginning of the next one. */
