@@ -246,7 +246,7 @@ def train(
         state = workers.together(begin)
         state.share(workers)
     code, exception = _to_the_end(state, progress)
-    logger.debug("%s rule, %d of %d steps: %s", rule, state.step, state.descent.record[-1], code)
+    logger.debug("%s rule, %d of %d steps: %s", state.rule.word, state.step, state.descent.record[-1], code)
     if code == "done":
         return state.run("completed")
     raised = state.record_end(code)
