@@ -104,7 +104,7 @@ def next_token(n: int, T: int, K: int, d: int, rng: Random = 0) -> tuple[np.ndar
     Examples
     --------
     >>> import attsvm
-    >>> found = attsvm.next_token(*attsvm.sample.next_token(n=6, T=4, K=6, d=8, rng=1))
+    >>> found = attsvm.theory.next_token(*attsvm.sample.next_token(n=6, T=4, K=6, d=8, rng=1))
     >>> found.data
     <attsvm cross_attention: 6 queries over 24 tokens, 4 tokens each, dk=8, dz=8>
     """
@@ -146,7 +146,7 @@ def markov(P: ArrayLike, n: int, T: int, rng: Random = 0) -> tuple[np.ndarray, n
     >>> import attsvm
     >>> import numpy as np
     >>> sequences, labels = attsvm.sample.markov([[0.2, 0.8], [0.5, 0.5]], n=2000, T=4)
-    >>> found = attsvm.next_token(sequences, labels, np.eye(2))
+    >>> found = attsvm.theory.next_token(sequences, labels, np.eye(2))
     >>> run = attsvm.train(found.problem, rule="constant", lr=1.0, steps=500)
     >>> after = np.exp(run.W) / np.exp(run.W).sum(axis=0)
     >>> print(after.T.round(1))

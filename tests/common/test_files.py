@@ -13,7 +13,7 @@ from pathlib import Path
 import attsvm
 import numpy as np
 import pytest
-from attsvm.common.files import replacing
+from attsvm.common.storage import replacing
 
 PACKAGE = Path(attsvm.__file__).parent
 
@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 import attsvm
 from attsvm.cli import run
-from attsvm.common.sheet import write_table
+from attsvm.common.storage import write_table
 from attsvm.heads.steps import COLUMNS, write_rows
 from attsvm.heads.view import View
 from attsvm.report.claims import Claim, write_claims

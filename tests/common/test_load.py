@@ -38,11 +38,13 @@ def kinds():
         "infeasible": attsvm.solve_svm(attsvm.cross_attention(np.ones((1, 2, 2)), [[1.0]]), [0]),
         "run": attsvm.train(problem, steps=20, record=10),
         "path": attsvm.regularization_path(problem, [1.0, 2.0]),
-        "decomposition": attsvm.decompose(data, data.probabilities(W), W),
+        "decomposition": attsvm.theory.decompose(data, data.probabilities(W), W),
         "diagnosis": attsvm.diagnose(problem),
-        "next token": attsvm.next_token([[0, 1, 3], [1, 0, 3]], [0, 1], np.eye(4)),
-        "soft labels": attsvm.soft_labels(np.eye(3), [[1, 2, 0], [0, 1, 0], [3, 0, 1]]),
-        "their SVM": attsvm.feasible((found := attsvm.soft_labels(np.eye(2), [[1, 0], [0, 1]])).data, found.selected),
+        "next token": attsvm.theory.next_token([[0, 1, 3], [1, 0, 3]], [0, 1], np.eye(4)),
+        "soft labels": attsvm.theory.soft_labels(np.eye(3), [[1, 2, 0], [0, 1, 0], [3, 0, 1]]),
+        "their SVM": attsvm.feasible(
+            (found := attsvm.theory.soft_labels(np.eye(2), [[1, 0], [0, 1]])).data, found.selected
+        ),
         "heads": attsvm.heads.analyze_model(heads, queries=40, splits=1, nuclear_queries=20),
     }
 

@@ -14,7 +14,7 @@ import time
 import attsvm
 import numpy as np
 import pytest
-from attsvm.common.pool import on_workers
+from attsvm.common.threads import on_workers
 
 joblib = pytest.importorskip("joblib")
 
@@ -222,7 +222,7 @@ def test_configured_workers_are_joblibs_own(monkeypatch):
 def test_a_process_that_works_for_others_has_one_thread():
     program = """if True:
         import attsvm
-        from attsvm.common.pool import _call
+        from attsvm.common.threads import _call
         attsvm.set_num_threads(2)
         print(_call(lambda: attsvm._core.config()["threads"], (), -1))"""
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -311,7 +311,7 @@ except KeyboardInterrupt as interrupt:
 
 
 @pytest.mark.parametrize(
-    "place", ["pool._joblib", "pool.one_blas_thread", "sheet._read", "sheet.Sheet.add", "replication._each"]
+    "place", ["threads._joblib", "threads.one_blas_thread", "sheet._read", "sheet.Sheet.add", "replication._each"]
 )
 def test_ctrl_c_has_its_partial_wherever_it_comes(place, tmp_path, monkeypatch):
     """Before the first run, while the file is read, between runs: what is finished is handed over."""

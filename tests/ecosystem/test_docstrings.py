@@ -35,7 +35,7 @@ IGNORED = {
 
 def public():
     names = [f"attsvm.{name}" for name in attsvm.__all__ if not inspect.ismodule(getattr(attsvm, name))]
-    for module in ("heads", "plot", "sample", "sklearn", "torch"):
+    for module in ("heads", "plot", "sample", "sklearn", "theory", "torch"):
         try:
             found = importlib.import_module(f"attsvm.{module}")
         except ImportError:  # an optional package is not here

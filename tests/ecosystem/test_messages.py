@@ -19,10 +19,10 @@ def test_undecided_probabilities_are_counted(sphere):
     half = np.full((6, 8), 1e-4)
     half[:, 0] = 1 - 7e-4
     with pytest.raises(ValueError, match=r"got 6 queries with one in between \(the first is query 0\): train longer"):
-        attsvm.decompose(data, half, np.eye(10))
+        attsvm.theory.decompose(data, half, np.eye(10))
     half[1:, 1:], half[1:, 0] = 0, 1
     with pytest.raises(ValueError, match=r"got 1 query with one in between \(the first is query 0\)"):
-        attsvm.decompose(data, half, np.eye(10))
+        attsvm.theory.decompose(data, half, np.eye(10))
 
 
 def test_a_selection_that_is_none(sphere):

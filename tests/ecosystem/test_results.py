@@ -44,7 +44,7 @@ def sets():
 
 
 def _soft_labels():
-    return attsvm.soft_labels(np.eye(3), [[1, 2, 0], [0, 1, 0], [3, 0, 1]])
+    return attsvm.theory.soft_labels(np.eye(3), [[1, 2, 0], [0, 1, 0], [3, 0, 1]])
 
 
 def _soft_labels_svm():
@@ -106,14 +106,14 @@ RESULTS = {
     "infeasible": lambda: attsvm.solve_svm(attsvm.cross_attention(np.ones((1, 2, 2)), [[1.0]]), [0]),
     "no constraint": lambda: attsvm.solve_svm(attsvm.cross_attention(np.ones((1, 1, 2)), [[1.0]]), [0]),
     "path": lambda: attsvm.regularization_path(setting()[1], [1.0, 4.0, 16.0]),
-    "decomposition": lambda: attsvm.decompose(sets()[0], sets()[0].probabilities(sets()[2]), sets()[2]),
+    "decomposition": lambda: attsvm.theory.decompose(sets()[0], sets()[0].probabilities(sets()[2]), sets()[2]),
     "diagnosis": lambda: attsvm.diagnose(setting()[1]),
     "diagnosis, ragged": lambda: attsvm.diagnose(ragged()[1], [0, 0, 0]),
     "diagnosis of what cannot be": lambda: attsvm.diagnose(
         attsvm.Problem(attsvm.cross_attention(np.ones((1, 2, 2)), [[1.0]]), None, attsvm.LinearHead([1.0, 0.0])), [0]
     ),
-    "next token": lambda: attsvm.next_token([[0, 1, 3], [1, 0, 3], [0, 2, 3]], [0, 1, 0], np.eye(4)),
-    "next token, ragged": lambda: attsvm.next_token(
+    "next token": lambda: attsvm.theory.next_token([[0, 1, 3], [1, 0, 3], [0, 2, 3]], [0, 1, 0], np.eye(4)),
+    "next token, ragged": lambda: attsvm.theory.next_token(
         [[0, 1, 3], [1, 0, 2, 3], [0, 2, 1, 3], [2, 1]], [0, 1, 0, 2], heads_start((4, 6))
     ),
     "contexts with several next tokens": _soft_labels,
@@ -235,9 +235,9 @@ def test_equality_sees_every_number(case):
     changed = copy.deepcopy(result)
     if isinstance(changed, attsvm.Separation):
         changed.answer[2][-1] += 1e-15
-    elif isinstance(changed, attsvm.Diagnosis):
+    elif isinstance(changed, attsvm.theory.Diagnosis):
         changed.solution.answer[2][-1] += 1e-15
-    elif isinstance(changed, attsvm.Replicated):
+    elif isinstance(changed, attsvm.common.replicated.Replicated):
         changed["x"].flat[-1] += 1e-9
     elif isinstance(changed, attsvm.heads.Reports):
         changed[1].head.K[0, 0] += 1e-12
@@ -245,7 +245,7 @@ def test_equality_sees_every_number(case):
         changed.head.K[0, 0] += 1e-12
     elif isinstance(changed, faithful.Faithfulness):
         changed.damages["L0H0", "own", 0][-1, -1] += 1e-9
-    elif isinstance(changed, attsvm.NextToken):
+    elif isinstance(changed, attsvm.theory.NextToken):
         changed.graphs[3][-1, 1] += 1
     else:
         array = next(getattr(changed, name) for name in ("weights", "counts", "W") if hasattr(changed, name))
@@ -275,21 +275,21 @@ def test_table(case):
     if isinstance(result, attsvm.Run):
         assert len(table) == result.loss.size
         np.testing.assert_array_equal(table["loss"], result.loss.ravel())
-    elif isinstance(result, (attsvm.Separation, attsvm.Decomposition)):
+    elif isinstance(result, (attsvm.Separation, attsvm.theory.Decomposition)):
         assert len(table) == result.data.indptr[-1]
         assert (table.groupby("query")["selected"].sum() >= 1).all()
-    elif isinstance(result, attsvm.Path):
+    elif isinstance(result, attsvm.theory.Path):
         assert table["radius"].tolist() == [1.0, 4.0, 16.0]
-    elif isinstance(result, attsvm.NextToken):
+    elif isinstance(result, attsvm.theory.NextToken):
         assert len(table) == sum(map(len, result.graphs.values()))
         for row in table.itertuples():
             component = result.components[row.after]
             assert row.one_component == (component[row.label] == component[row.token])
-    elif isinstance(result, attsvm.SoftLabels):
+    elif isinstance(result, attsvm.theory.SoftLabels):
         again = np.zeros_like(result.counts)
         again[table["context"], table["token"]] = table["count"]
         np.testing.assert_array_equal(again, result.counts)
-    elif isinstance(result, attsvm.Diagnosis):
+    elif isinstance(result, attsvm.theory.Diagnosis):
         assert table["query"].tolist() == list(range(len(result.data)))
     elif isinstance(result, (attsvm.heads.HeadReport, attsvm.heads.Reports)):
         reports = result if isinstance(result, list) else [result]
@@ -368,7 +368,9 @@ def test_picture(case):
         assert ax.lines[0].get_xdata().tolist() == [fit.queries for fit in result.curve]
     panels = len(ax.figure.axes)
     result.plot(ax=ax)
-    assert len(ax.figure.axes) == panels or isinstance(result, attsvm.Replicated)  # one colour bar for both
+    assert len(ax.figure.axes) == panels or isinstance(
+        result, attsvm.common.replicated.Replicated
+    )  # one colour bar for both
 
 
 def test_picture_of_soft_labels_is_what_attention_goes_to():

@@ -8,10 +8,9 @@ import attsvm
 import numpy as np
 import pytest
 from attsvm.attention.selection import undecided
-from attsvm.common.metric import as_metric
+from attsvm.common.norms import as_metric
 from attsvm.heads.controls import own_rank
-from attsvm.svm.support import holding
-from attsvm.svm.uniqueness import is_unique
+from attsvm.svm.support import holding, is_unique
 from attsvm.theory import conditions, margin_share, projected_descent
 from attsvm.training.loss import CallableLoss, check_log_loss
 from network import Network

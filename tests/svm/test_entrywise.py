@@ -39,7 +39,7 @@ def interior(case, p, tol=TOL):
     """The solver itself, which also takes p = 2: status, W, dual per entry, bounds."""
     reference_token = np.asarray(case.selected, dtype=np.intp)
     options = (tol, 200, 0.0, p, 0, None, None, None)
-    return _core.entrywise_interior(case.data.handle, reference_token, None, None, *options)[:5]
+    return _core.entrywise_interior(case.data._handle, reference_token, None, None, *options)[:5]
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -86,10 +86,10 @@ def saved(data, selected):
 @pytest.mark.parametrize("kind", ["cross", "uneven queries", "causal"])
 def test_labels_and_heads_go_along(kind, head):
     whole, at = KINDS[kind](np.arange(6)), [4, 0, 2]
-    y, v = (whole.layout.shape_queries(rng.standard_normal((len(whole), *shape))) for shape in ((), (3,)))
+    y, v = (whole._layout.shape_queries(rng.standard_normal((len(whole), *shape))) for shape in ((), (3,)))
     y = [np.sign(part) for part in y] if isinstance(y, list) else np.sign(y)
     problem = attsvm.Problem(whole, y, OWN[head](v), "linear" if head == "classes" else "exponential")
-    own = attsvm.Problem(KINDS[kind](np.array(at)), taken(y, at), OWN[head](taken(v, at)), problem.given_loss)
+    own = attsvm.Problem(KINDS[kind](np.array(at)), taken(y, at), OWN[head](taken(v, at)), problem._given_loss)
     W = rng.standard_normal((whole.dk, whole.dz))
     loss, gradient = problem[at].loss_and_grad(W)
     expected = own.loss_and_grad(W)

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from .check import as_count
-from .pool import as_jobs, on_workers
 from .progress import counted
 from .replicated import Cell, Replicated, cells_of, seed_of
 from .sheet import Sheet
+from .threads import as_jobs, on_workers
 
 __all__ = ["replicate"]
 

@@ -3,35 +3,20 @@
 from __future__ import annotations
 
 import csv
-import io
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
-from .files import replacing
 from .replicated import Cell, named
+from .storage import write_lines, write_table
 
-__all__ = ["Sheet", "write_lines", "write_table"]
+__all__ = ["Sheet"]
 
 Numbers = dict[str, np.ndarray]
-
-
-def write_lines(file: IO[str], rows: Iterable[Sequence[Any]]) -> None:
-    """All at once; floats so that they read back exactly."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    file.write(text.getvalue())
-
-
-def write_table(path: str | os.PathLike[str], header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """The table anew, in the place of another."""
-    with replacing(path, "w") as file:
-        write_lines(file, [header])
-        write_lines(file, rows)
 
 
 class Sheet:

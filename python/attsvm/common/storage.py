@@ -9,19 +9,22 @@ it says otherwise, and ``_from_state`` makes the object again; ``_check()`` look
 from __future__ import annotations
 
 import contextlib
+import csv
 import dataclasses
+import io
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import IO, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from .config import __version__
-from .files import replacing
+from .threads import __version__
 
-__all__ = ["load", "same", "save", "storable"]
+__all__ = ["load", "replacing", "same", "save", "storable"]
 
 FORMAT = 1
 MEMBER = "attsvm"  # the archive's member with the text
@@ -255,3 +258,80 @@ def _is(value: Any, kind: Any) -> bool:
     if isinstance(value, bool):
         return kind is bool
     return isinstance(value, (int, float) if kind is float else kind)
+
+
+@contextlib.contextmanager
+def replacing(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
+    """A file to write that takes the place of ``path`` at the end; whatever fails before, the older file stays.
+
+    It has the older file's permissions, those of a new file where there was none, and lies where a symbolic link
+    points to.  What cannot be replaced (a pipe, a terminal) is written to directly.  Text is UTF-8, its line ends as
+    written.
+    """
+    target = os.path.realpath(os.fspath(path))  # fspath: a number would be an open file of others
+    text = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
+    older = os.stat(target).st_mode if os.path.exists(target) else None
+    if older is not None and not stat.S_ISREG(older):
+        with open(target, mode, **text) as file:  # type: ignore[call-overload]
+            yield file
+        return
+    beside = os.path.join(os.path.dirname(target), f".attsvm-{os.urandom(8).hex()}")
+    try:
+        with open(beside, mode.replace("w", "x"), **text) as file:  # type: ignore[call-overload]
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        if older is not None:
+            os.chmod(beside, stat.S_IMODE(older))
+        os.replace(beside, target)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(beside)
+        raise
+
+
+class Place(NamedTuple):
+    """Of an array in a file."""
+
+    path: str
+    dtype: str
+    offset: int
+    shape: tuple[int, ...]
+
+
+class Mapped:
+    """Goes to another process with the places of its memory-mapped arrays; that one must see the same files."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: _place(value) for name, value in vars(self).items()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            if isinstance(value, Place):
+                value = np.memmap(value.path, value.dtype, "r", value.offset, value.shape)
+            vars(self)[name] = value
+
+
+def _place(value: Any) -> Any:
+    """Where a contiguous array lies in the file that it, or what it is a view of, maps; other values as they are."""
+    root = value
+    while isinstance(root, np.ndarray) and isinstance(root.base, np.ndarray):
+        root = root.base
+    if not isinstance(root, np.memmap) or root.filename is None or not value.size or not value.flags.c_contiguous:
+        return value
+    begin = value.__array_interface__["data"][0] - root.__array_interface__["data"][0]
+    return Place(str(root.filename), value.dtype.str, root.offset + begin, value.shape)
+
+
+def write_lines(file: IO[str], rows: Iterable[Sequence[Any]]) -> None:
+    """All at once; floats so that they read back exactly."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    file.write(text.getvalue())
+
+
+def write_table(path: str | os.PathLike[str], header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """The table anew, in the place of another."""
+    with replacing(path, "w") as file:
+        write_lines(file, [header])
+        write_lines(file, rows)

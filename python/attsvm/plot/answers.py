@@ -10,14 +10,14 @@ from numpy.typing import ArrayLike
 
 from ..common.check import as_numeric, check_shape
 from ..common.render import axes, drawing
-from ..next_token import NextToken
-from ..next_token.graph_picture import draw_graphs
-from ..soft_labels import SoftLabels
 from ..svm.separation import Separation
 from ..theory.diagnosis import Diagnosis
+from ..theory.linear_decoder import SoftLabels
+from ..theory.next_tokens import NextToken
 from ..theory.regularization_path import Path
 from ..theory.token_sets import Decomposition
 from .curves import COLORS, style, weights_of
+from .graphs import draw_graphs
 
 __all__ = ["attention"]
 
@@ -151,7 +151,7 @@ def _scores(diagnosis: Diagnosis, ax: Any = None, **line_kw: Any) -> Any:
     if solution.W is None:
         raise ValueError(f"diagnosis must be of tokens that can be separated, got {solution.status}")
     ax = axes(ax)
-    columns, layout = solution.columns(), solution.data.layout
+    columns, layout = solution.columns(), solution.data._layout
     selected = columns["selected"]
     score = layout.flatten_entries("scores", diagnosis.scores, hidden=True)
     ahead = score - score[selected][columns["query"]]

@@ -11,7 +11,7 @@ from ..common.norms import norm_name
 from ..common.render import axes, drawing
 from ..common.types import Norm
 from ..svm.separation import Separation
-from ..theory.margin_share import margin_share as share_of_margin
+from ..theory.share import margin_share as share_of_margin
 from ..training.run import Run
 from .curves import band, correlations, largest, style, weights_of
 
@@ -91,7 +91,7 @@ def margin_share(run: Run, norm: Norm = "frobenius", selected: Any = None, ax: A
     Raises
     ------
     ValueError
-        As :func:`attsvm.margin_share`, which says what the numbers are.
+        As :func:`attsvm.theory.margin_share`, which says what the numbers are.
 
     Examples
     --------

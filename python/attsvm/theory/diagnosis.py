@@ -93,7 +93,7 @@ class Diagnosis(Solved):
     undecided: Any = None
 
     def _check(self) -> None:
-        layout = self.data.layout
+        layout = self.data._layout
         for name in ("optimal", "selected", "beaten_by", "undecided"):
             if getattr(self, name) is not None:
                 layout.flatten_queries(name, getattr(self, name))
@@ -105,11 +105,11 @@ class Diagnosis(Solved):
 
     def _queries(self, name: str) -> np.ndarray:
         """One for each query, flat."""
-        found: np.ndarray = self.data.layout.flatten_queries(name, getattr(self, name))
+        found: np.ndarray = self.data._layout.flatten_queries(name, getattr(self, name))
         return found
 
     def _entries(self, name: str) -> np.ndarray:
-        return self.data.layout.flatten_entries(name, getattr(self, name), hidden=True)
+        return self.data._layout.flatten_entries(name, getattr(self, name), hidden=True)
 
     def columns(self) -> dict[str, Any]:
         chosen, best, at = self._queries("selected"), self._queries("optimal"), self.data.indptr[:-1]
@@ -164,8 +164,8 @@ class Diagnosis(Solved):
 
     def _dimension(self) -> str:
         data = self.data
-        needs = f"dk >= T - 1 = {data.longest - 1} and "
-        needs += f"dk dz >= rows = {data.rows}" if windows_apart(data) else f"dz >= queries = {len(data)}"
+        needs = f"dk >= T - 1 = {data._longest - 1} and "
+        needs += f"dk dz >= rows = {data._rows}" if windows_apart(data) else f"dz >= queries = {len(data)}"
         if self.dimension_suffices:
             return f"{needs}: almost all data of this shape are separable, whatever is selected"
         return f"the shape alone does not decide: enough for almost all data, but not necessary, is {needs}"

@@ -170,13 +170,13 @@ def regularization_path(
     check_type("problem", problem, Problem)
     if problem.heads is not None:
         raise ValueError(f"problem must have heads=None, got {problem!r}")
-    problem.check_scale()
+    problem._check_scale()
     as_choice("norm", norm, _core.BALL)
     if (radii is None) == (ridges is None):
         raise ValueError("give either radii or ridges")
     wanted = _ordered("radii", radii, 1) if ridges is None else _ordered("ridges", ridges, -1)
     tol, max_iter = as_number("tol", tol, above=0.0), as_count("max_iter", max_iter, 1)
-    if selected is None and problem.from_scores:
+    if selected is None and problem._from_scores:
         search = _Search(problem, norm, tol, max_iter)
     elif ridges is None:
         search = _LocalSearch(problem, norm, tol, max_iter, selected)
@@ -246,7 +246,7 @@ class _Search:
         arguments = _core.BALL[self.norm], radius, self.tol, self.max_iter
         try:
             code, log_excess, log_gradient, gap, _, exception = _core.regularization_path_point(
-                problem.objective, W, *arguments
+                problem._objective, W, *arguments
             )
         except ArithmeticError as error:
             raise FloatingPointError(f"the point of radius {radius:g} cannot be computed: {error}") from None

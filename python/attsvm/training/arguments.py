@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import _core
 from ..common.check import as_choice, as_count, as_number, as_numeric, check_type
-from ..common.metric import Metric, as_metric
+from ..common.norms import Metric, as_metric
 from .learning_rate import default_rate, rates
 from .output_head import LinearHead, MLPHead
 from .problem import Problem
@@ -44,8 +44,8 @@ def prepared(
     """The run that :func:`train` is asked for; ``start`` is W, K, Q, ``confined`` radius, ball, p, ``means`` momentum,
     weight_decay, betas, eps."""
     check_type("problem", problem, Problem)
-    if not (sharded and problem.data.none):
-        problem.check_scale()
+    if not (sharded and problem.data._none):
+        problem._check_scale()
     rule = as_choice("rule", rule, _core.UPDATE_RULE)
     (radius, ball, p), (momentum, decay, betas, eps) = confined, means
     p = as_number("p", p, above=1.0)
@@ -59,13 +59,13 @@ def prepared(
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be a function, got {type(callback).__name__}")
     v = _head_parameters(problem, rule, runs) if train_head else None
-    objective = problem.capsule(trains_head=True) if train_head else problem.objective
+    objective = problem._capsule(trains_head=True) if train_head else problem._objective
     ridge = as_number("ridge", ridge, least=0.0)
     alone = ridge == 0 and not sharded
     target = _target(problem, target_loss, train_head, alone) if rule == "polyak" else 0.0
     kept = _means(rule, momentum, decay, betas, eps)
     default = partial(default_rate, rule, p, W is None, (problem.data.dk, problem.data.dz)) if lr is None else None
-    given = rates(lr, steps, runs) if default is None else default(*problem.token_squares)
+    given = rates(lr, steps, runs) if default is None else default(*problem._token_squares)
     radius, ball_code = _ball_of(rule, radius, ball, factors=W is None)
     given_metric = None if metric is None else _metric(metric, problem, radius, factors=W is None)
     plain = not any(kept) and rule in ALONG and metric is None
@@ -90,8 +90,8 @@ def _start(problem: Problem, W: Any, K: Any, Q: Any, runs: int | None) -> Sequen
     if W is None and K is None and Q is None:
         if problem.heads not in (None, 1) and problem.combine == "sum":
             raise ValueError("W must be given: attention heads that start from equal weights would stay equal")
-        return np.zeros((*problem.stack(runs), problem.data.dk, problem.data.dz)), None, None
-    return [None if a is None else a.copy() for a in problem.read_weights(W, K, Q, runs)]
+        return np.zeros((*problem._stack(runs), problem.data.dk, problem.data.dz)), None, None
+    return [None if a is None else a.copy() for a in problem._read_weights(W, K, Q, runs)]
 
 
 def _head_parameters(problem: Problem, rule: str, runs: int | None) -> np.ndarray:
@@ -103,7 +103,7 @@ def _head_parameters(problem: Problem, rule: str, runs: int | None) -> np.ndarra
         raise ValueError(f"train_head=True needs a head with parameters, got {head!r}")
     if not isinstance(head.v, np.ndarray) or head.v.ndim != (2 if head.kind == "mlp" else 1):
         raise ValueError("train_head=True needs a head with one v for all queries, got one per query")
-    if problem.loss_name == "log":
+    if problem._loss_name == "log":
         raise ValueError("train_head=True needs a loss other than 'log', whose scores must not become negative")
     return head.row() if runs is None else np.tile(head.row(), (runs, 1))
 
@@ -115,9 +115,9 @@ def _target(problem: Problem, target_loss: Any, train_head: Any, alone: bool) ->
         return as_number("target_loss", target_loss)
     if train_head:
         raise ValueError("target_loss must be given with train_head=True: the infimum depends on the head")
-    if problem.from_scores and alone:
+    if problem._from_scores and alone:
         return math.nan
-    return 0.0 if problem.data.none else problem.infimum()
+    return 0.0 if problem.data._none else problem.infimum()
 
 
 def _means(rule: str, momentum: Any, decay: Any, betas: Any, eps: Any) -> tuple[float, float, float, float]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import _core
-from ..common.metric import Metric
+from ..common.norms import Metric
 from ..common.workers import Workers
 from .output_head import shared_by_all
 from .problem import Problem
@@ -81,7 +81,7 @@ class Training:
     def share(self, workers: Workers, target_is_own: bool) -> None:
         """The run becomes that of the queries of all workers; ``target_is_own``: its target is that of the own ones."""
         workers.weigh(len(self.problem.data))
-        target, *scale = workers.mean([self.settings.target, *self.problem.token_squares])
+        target, *scale = workers.mean([self.settings.target, *self.problem._token_squares])
         if target_is_own:
             self.settings = self.settings._replace(target=float(target))
         if self.default is not None:
@@ -89,7 +89,7 @@ class Training:
         problem, (W, K, Q, v) = self.problem, self.weights
         start = {"the start W": W, "the start K": K, "the start Q": Q, "the start of the head": v}
         head = {"head": [problem.head.kind, *shared_by_all(problem.head)], "heads": problem.heads}
-        words: dict[str, Any] = {"loss": problem.loss_name, "combine": problem.combine}
+        words: dict[str, Any] = {"loss": problem._loss_name, "combine": problem.combine}
         words["metric"] = None if self.metric is None else self.metric.numbers
         own = {"steps or record": self.wanted, "callback (given or not)": self.callback is not None}
         workers.agree(**start, **self.settings._asdict(), **head, **words, **own)
@@ -108,7 +108,7 @@ class Training:
         W, K, Q, v = self.weights
         try:
             code, exception = _core.train(
-                *(self.objective, *self.problem.functions, *self.settings, first, last, self.wanted),
+                *(self.objective, *self.problem._functions, *self.settings, first, last, self.wanted),
                 *(W, K, Q, self.span, v, self.mean, self.root, self.past, *self.records, self.reached),
                 None if self.callback is None else self._show,
                 None if self.workers is None else self._combine,

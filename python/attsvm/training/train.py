@@ -154,7 +154,7 @@ def train(
     Normalised steepest descent in a norm, ``W <- W - lr * argmax_(||D|| <= 1) <dL, D>``: "normalized" in the Frobenius
     norm, "mirror" in its own geometry, "sign" in the max norm, "spectral" in the spectral norm.  Linear classifiers go
     in direction to the SVM of least that norm ("Implicit Bias of Spectral Descent and Muon on Multiclass Separable
-    Data", 2025), with a decaying learning rate; for attention :func:`attsvm.margin_share` measures how near they come.
+    Data", 2025), with a decaying learning rate; for attention :func:`attsvm.theory.margin_share` says how near.
 
     Normalised descent with learning rate 0.1 is the setting of the experiments in "Transformers as Support Vector
     Machines" (Tarzanagh, Li, Thrampoulidis, Oymak, 2023).  Mirror descent on attention: Julistiono, Tarzanagh, Azizan
