@@ -93,8 +93,14 @@ def on_workers(
 ) -> Iterator[Iterator[Any]]:
     """``function(*task)`` of every task, with one BLAS thread each; ``name`` is who needs joblib.
 
-    Results come in the order of the tasks, those of ``processes`` as they are done.
+    Results come in the order of the tasks, those of ``processes`` as they are done.  Where one worker is asked for, or
+    joblib is not in use and there is one core, this is a loop.
     """
+    alone = n_jobs == 1 or (n_jobs is None and "joblib" not in sys.modules and _cores() == 1)
+    if alone and not processes:
+        with one_blas_thread():
+            yield (function(*task) for task in tasks)
+        return
     Parallel, delayed, effective_n_jobs = _joblib(name)
     if n_jobs is None and effective_n_jobs(None) == 1:  # nothing configured: joblib would take one worker
         n_jobs = -1
@@ -105,6 +111,11 @@ def on_workers(
             pool = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
         with contextlib.closing(pool(delayed(_call)(function, task, os.getpid()) for task in tasks)) as found:
             yield found
+
+
+def _cores() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _joblib(name: str) -> tuple[Any, Any, Any]:
