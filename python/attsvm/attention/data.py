@@ -127,9 +127,11 @@ class Data(Windows):
     def __getitem__(self, index: Any) -> Data:
         """The data of some sequences, the first axis of all results; they share the keys and values of these data.
 
+        The index counts sequences, ``len`` queries: a sequence of ``(n, S)`` results has S.
+
         Parameters
         ----------
-        index : slice, list of integers or (n,) array of bool
+        index : int, slice, list of integers or (n,) array of bool
             Which sequences, in which order; one may come several times.
 
         Returns
@@ -140,7 +142,7 @@ class Data(Windows):
         Raises
         ------
         IndexError, TypeError, ValueError
-            Beyond the sequences; of another kind, a single integer included; of none.
+            Beyond the sequences; of another kind; of none.
 
         Examples
         --------

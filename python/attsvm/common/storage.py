@@ -4,7 +4,7 @@ A result is an npz archive of arrays with one JSON text that says what they are;
 ``{"format": 1, "attsvm": version, "content": ...}``; in the content an array is ``{"array": member}``, a tuple
 ``{"tuple": [...]}``, and an object ``{"type": name, "state": {...}}`` whose state goes back to the class of that name.
 A class takes part by :func:`storable`; its state is what ``_state()`` returns, the fields of a dataclass unless it says
-otherwise.  ``_from_state`` makes the object again, and ``_check()`` looks at the fields of a dataclass: they refuse what
+otherwise.  ``_from_state`` makes the object again, ``_check()`` looks at the fields of a dataclass: both refuse what
 does not fit together.
 """
 
@@ -103,9 +103,11 @@ def load(file: Any) -> Any:
     >>> attsvm.load(file) == sol
     True
     """
-    name = getattr(file, "name", file) if hasattr(file, "read") else file
+    name = getattr(file, "name", file) if hasattr(file, "read") else os.fspath(file)  # a number is no path
     try:
         archive = np.load(file, allow_pickle=False)
+        if isinstance(archive, np.ndarray):
+            raise ValueError("a single array")
         with archive:
             header = json.loads(str(archive[MEMBER]))
             if header["format"] > FORMAT:

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from ..common.check import as_numeric, check_shape
 from ..common.render import axes, drawing
+from ..svm.separable import Plane
 from ..svm.separation import Separation
 from ..theory.diagnosis import Diagnosis
 from ..theory.linear_decoder import SoftLabels
@@ -133,6 +134,15 @@ def _margins(solution: Separation, ax: Any = None, **line_kw: Any) -> Any:
     return ax
 
 
+@drawing(Plane)
+def _multipliers(plane: Plane, ax: Any = None, **line_kw: Any) -> Any:
+    """The multiplier of every point; support points stand out."""
+    ax, columns = axes(ax), plane.columns()
+    _two_kinds(ax, columns["point"], plane.dual, columns["support"], ~columns["support"], line_kw, "points")
+    ax.set(xlabel="point", ylabel="multiplier")
+    return ax
+
+
 @drawing(Path)
 def _excess(path: Path, ax: Any = None, **line_kw: Any) -> Any:
     """How far the loss is above its infimum along a regularisation path, as a power of ten."""
@@ -162,9 +172,11 @@ def _scores(diagnosis: Diagnosis, ax: Any = None, **line_kw: Any) -> Any:
     return ax
 
 
-def _two_kinds(ax: Any, x: Any, y: Any, support: Any, others: Any, line_kw: dict[str, Any]) -> None:
-    """Points of tokens that are not selected; support tokens stand out."""
+def _two_kinds(
+    ax: Any, x: Any, y: Any, support: Any, others: Any, line_kw: dict[str, Any], what: str = "tokens"
+) -> None:
+    """Those that hold the solution in place stand out."""
     look = {"linestyle": "none", "marker": ".", "markersize": 5}
-    for part, color, label in ((others, "0.65", "other tokens"), (support, COLORS["(K, Q)"], "support tokens")):
+    for part, color, label in ((others, "0.65", f"other {what}"), (support, COLORS["(K, Q)"], f"support {what}")):
         ax.plot(x[part], y[part], label=label, **{**look, "color": color, **line_kw})
     ax.legend(frameon=False, fontsize="small")
