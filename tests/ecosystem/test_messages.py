@@ -100,7 +100,7 @@ def test_what_goes_on_is_logged_for_those_who_ask(problem, caplog):
         attsvm.solve_svm(problem.data, run.selected)
     assert [record.name for record in caplog.records] == ["attsvm.training.train", "attsvm.svm.methods"]
     assert caplog.messages[0] == "normalized rule, 30 of 30 steps: done"
-    assert caplog.messages[1].startswith("frobenius norm, active on 42 rows: optimal after ")
+    assert caplog.messages[1].startswith("Frobenius norm, active on 42 rows: optimal after ")
 
 
 @pytest.mark.parametrize("given, shown", [("1", "'1'"), (None, "None")])

@@ -23,8 +23,8 @@ SPARE = 16  # roundings more than a count of the operations
 def norm_name(norm: str | float | Metric) -> str:
     """The norm in a sentence, before the word "norm"."""
     if isinstance(norm, str):
-        return norm
-    return "metric" if isinstance(norm, Metric) else f"entrywise l{norm:g}"
+        return "Frobenius" if norm == "frobenius" else norm
+    return "metric" if isinstance(norm, Metric) else f"l{norm:g}"
 
 
 def size(W: np.ndarray, norm: Norm | Metric, dual: bool = False) -> Any:

@@ -34,7 +34,7 @@ def _interval(run: Run, ax: Any = None, **line_kw: Any) -> Any:
     least = float(high.min())
     if np.isfinite(least) and least > 0:
         ax.set_ylim(0, OVER * least)
-    ax.set(xlabel="training step", ylabel=f"largest margin, {_title(run.own_norm)} norm")
+    ax.set(xlabel="training step", ylabel=f"largest margin, {norm_name(run.own_norm)} norm")
     return ax
 
 
@@ -107,7 +107,7 @@ def margin_share(run: Run, norm: Norm = "frobenius", selected: Any = None, ax: A
     ax = axes(ax)
     trained = _trained(run)
     low, _ = share_of_margin(run.data, run.selected if selected is None else selected, run.weights, norm)
-    ax.plot(run.steps, low, **{"label": f"{trained}, {_title(norm)} norm", **line_kw})
+    ax.plot(run.steps, low, **{"label": f"{trained}, {norm_name(norm)} norm", **line_kw})
     ax.set(xlabel="training step", ylabel="share of the largest margin")
     ax.set_ylim(top=1.03)
     return ax
@@ -142,7 +142,7 @@ def correlation(run: Run, solution: Separation, ax: Any = None, **line_kw: Any) 
     ['W and its Frobenius SVM']
     """
     W, ax, trained = weights_of(solution), axes(ax), _trained(run)
-    look = {"label": f"{trained} and its {_title(solution.norm)} SVM", **style(trained, solution.norm)}
+    look = {"label": f"{trained} and its {norm_name(solution.norm)} SVM", **style(trained, solution.norm)}
     ax.plot(run.steps, correlations(run.weights, W), **{**look, **line_kw})
     ax.set(xlabel="training step", ylabel="correlation with the SVM solution")
     ax.set_ylim(top=1.03)
@@ -156,7 +156,3 @@ def _trained(run: Run) -> str:
             f"run must be a single one with one attention head, got weights of shape {run.W.shape}: plot each by itself"
         )
     return "W" if run.K is None else "(K, Q)"
-
-
-def _title(norm: Any) -> str:
-    return "Frobenius" if norm == "frobenius" else norm_name(norm)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..common.norms import norm_name
 from ..common.result import Solved
 from ..svm.separation import Separation
 
@@ -158,7 +159,7 @@ class Diagnosis(Solved):
             answer = {"infeasible": "no", "no constraint": "yes"}.get(solution.status, solution.status)
             return f"{answer}: {solution.message}"
         return (
-            f"yes: weights of {_norm_name(solution.norm)} norm 1 reach the margin {solution.margin:.6g}, the largest "
+            f"yes: weights of {norm_name(solution.norm)} norm 1 reach the margin {solution.margin:.6g}, the largest "
             f"to a relative {solution.gap:.1e}"
         )
 
@@ -218,7 +219,3 @@ def windows_apart(data: Any) -> bool:
     """Whether no two queries share tokens."""
     order = np.argsort(data.start)
     return bool((data.start[order[1:]] >= data.stop[order[:-1]]).all())
-
-
-def _norm_name(norm: str | float) -> str:
-    return ("Frobenius" if norm == "frobenius" else norm) if isinstance(norm, str) else f"entrywise l{norm}"

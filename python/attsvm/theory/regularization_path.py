@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from .. import _core
 from ..common.check import as_choice, as_count, as_floats, as_number, check_shapes, check_type
+from ..common.norms import norm_name
 from ..common.result import Result
 from ..common.types import Ball
 from ..svm.solve import ConvergenceWarning, feasible, solve_svm
@@ -77,7 +78,7 @@ class Path(Result):
 
     def _title(self) -> str:
         points = f"Path of {len(self.radii)} points" if len(self.radii) else "Path of no point"
-        return f"{points} in the {self.norm} norm: {self.status}"
+        return f"{points} in the {norm_name(self.norm)} norm: {self.status}"
 
     def _lines(self) -> list[tuple[str, str]]:
         if len(self.radii) == 0:
