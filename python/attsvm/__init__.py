@@ -2,6 +2,14 @@
 
 Letters: X (n, T, d) tokens, Z (n, dz) queries, y (n,) labels, v (dv,) head, W (dk, dz) weights, K (dk, m) and
 Q (dz, m) factors with W = K Q^T; logits are x^T W z.
+
+Examples begin with these lines:
+
+>>> import attsvm
+>>> import numpy as np
+>>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
+>>> data = attsvm.cross_attention(X, Z)
+>>> problem = attsvm.Problem(data, y, attsvm.LinearHead(v))
 """
 
 import importlib as _importlib

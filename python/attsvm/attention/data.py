@@ -146,8 +146,6 @@ class Data(Windows):
 
         Examples
         --------
-        >>> import attsvm
-        >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
         >>> attsvm.cross_attention(X, Z)[:2]
         <attsvm cross_attention: 2 queries over 48 tokens, 8 tokens each, dk=10, dz=10>
         """
@@ -187,7 +185,6 @@ class Data(Windows):
 
         Examples
         --------
-        >>> import attsvm
         >>> data = attsvm.cross_attention([[[1.0, 0.0], [0.0, 2.0]]], [[1.0, 1.0]])
         >>> data.logits([[1.0, 0.0], [0.0, 1.0]])
         array([[1., 2.]])
@@ -208,7 +205,6 @@ class Data(Windows):
 
         Examples
         --------
-        >>> import attsvm
         >>> data = attsvm.cross_attention([[[1.0, 0.0], [0.0, 1.0]]], [[1.0, 1.0]])
         >>> data.probabilities([[1.0, 0.0], [0.0, 1.0]])
         array([[0.5, 0.5]])
@@ -230,7 +226,6 @@ class Data(Windows):
 
         Examples
         --------
-        >>> import attsvm
         >>> data = attsvm.cross_attention([[[1.0, 0.0], [0.0, 1.0]]], [[1.0]])
         >>> data.attended([[2.0], [1.0]], hard=True)
         array([[1., 0.]])
@@ -257,7 +252,6 @@ class Data(Windows):
 
         Examples
         --------
-        >>> import attsvm
         >>> data = attsvm.cross_attention([[[1.0, 0.0], [0.0, 2.0]]], [[1.0, 1.0]])
         >>> data.select([[1.0, 0.0], [0.0, 1.0]])
         array([1])
@@ -281,14 +275,8 @@ class Data(Windows):
         (n, T) array, (n, S, T) array, or a list of arrays
             Infinite at the selected token itself and, in causal data, after the query.
 
-        Raises
-        ------
-        ValueError, TypeError
-            Naming the argument that does not fit.
-
         Examples
         --------
-        >>> import attsvm
         >>> data = attsvm.cross_attention([[[1.0, 0.0], [0.0, 2.0]]], [[1.0, 1.0]])
         >>> data.margins([[1.0, 0.0], [0.0, 1.0]], [1])
         array([[ 1., inf]])

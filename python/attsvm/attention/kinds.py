@@ -75,8 +75,6 @@ def cross_attention(X: ArrayLike, Z: ArrayLike, values: ArrayLike | None = None,
 
     Examples
     --------
-    >>> import attsvm
-    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
     >>> attsvm.cross_attention(X, Z)
     <attsvm cross_attention: 6 queries over 48 tokens, 8 tokens each, dk=10, dz=10>
     """
@@ -110,7 +108,6 @@ def self_attention(X: ArrayLike, query: int | None = 0, values: ArrayLike | None
 
     Examples
     --------
-    >>> import attsvm
     >>> X, Z, y, v = attsvm.sample.unit_sphere(3, 4, 5)
     >>> attsvm.self_attention(X, query=None)
     <attsvm self_attention: 12 queries over 12 tokens, 4 tokens each, dk=5, dz=5>
@@ -163,7 +160,6 @@ def causal_attention(
 
     Examples
     --------
-    >>> import attsvm
     >>> data = attsvm.causal_attention([[[1.0], [2.0]]])
     >>> data.probabilities([[0.0]])
     array([[[1. , 0. ],
@@ -210,7 +206,6 @@ def prompt_attention(X: ArrayLike, key: ArrayLike | None = None, *, copy: bool =
 
     Examples
     --------
-    >>> import attsvm
     >>> attsvm.prompt_attention([[[1.0, 0.0], [0.0, 1.0]]]).logits([[1.0], [3.0]])
     array([[1., 3.]])
     """

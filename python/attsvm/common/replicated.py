@@ -38,7 +38,6 @@ class Replicated(Result, dict[str, np.ndarray]):
 
     Examples
     --------
-    >>> import attsvm
     >>> found = attsvm.replicate(lambda rng, d: {"x": rng.random(d).sum()}, 5, grid={"d": [1, 2]}, progress=False)
     >>> found["x"].shape, found.grid
     ((2, 5), {'d': [1, 2]})

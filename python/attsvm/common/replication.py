@@ -83,7 +83,6 @@ def replicate(
 
     Examples
     --------
-    >>> import attsvm
     >>> def experiment(rng):
     ...     X, Z, y, v = attsvm.sample.unit_sphere(4, 3, 2, rng)
     ...     return {"feasible": attsvm.feasible(attsvm.cross_attention(X, Z), [0, 0, 0, 0]).W is not None}

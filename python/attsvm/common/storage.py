@@ -94,7 +94,6 @@ def load(file: Any) -> Any:
 
     Examples
     --------
-    >>> import attsvm
     >>> import io
     >>> data = attsvm.cross_attention([[[1.0, 0.0], [0.0, 0.0]]], [[1.0, 0.0]])
     >>> sol, file = attsvm.solve_svm(data, [0]), io.BytesIO()

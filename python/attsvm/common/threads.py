@@ -43,7 +43,6 @@ def set_num_threads(k: int) -> None:
 
     Examples
     --------
-    >>> import attsvm
     >>> attsvm.set_num_threads(1)
     """
     _core.set_num_threads(min(as_count("k", k, 1), 64))
@@ -54,7 +53,6 @@ def get_num_threads() -> int:
 
     Examples
     --------
-    >>> import attsvm
     >>> attsvm.set_num_threads(2)
     >>> attsvm.get_num_threads()
     2
@@ -68,7 +66,6 @@ def show_config() -> None:
 
     Examples
     --------
-    >>> import attsvm
     >>> attsvm.show_config()  # doctest: +ELLIPSIS
     attsvm ...
     BLAS: ...

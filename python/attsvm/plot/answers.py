@@ -47,7 +47,6 @@ def attention(
 
     Examples
     --------
-    >>> import attsvm
     >>> from matplotlib.figure import Figure
     >>> ax = attsvm.plot.attention([[0.1, 0.9], [0.7, 0.3]], selected=[1, 0], ax=Figure().subplots())
     >>> ax.get_xlabel(), ax.get_ylabel()

@@ -20,7 +20,6 @@ def in_order(edges: np.ndarray, component: np.ndarray) -> np.ndarray:
 
     Examples
     --------
-    >>> import numpy as np
     >>> from attsvm.plot.graphs import in_order
     >>> in_order(np.array([[3, 2], [1, 3], [3, 1]]), np.array([0, 1, 2, 1]))
     array([1, 3, 2])

@@ -54,10 +54,7 @@ def saturation(run: Run, ax: Any = None, **line_kw: Any) -> Any:
 
     Examples
     --------
-    >>> import attsvm
     >>> from matplotlib.figure import Figure
-    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
-    >>> problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
     >>> run = attsvm.train(problem, steps=1000)
     >>> ax = attsvm.plot.saturation(run, ax=Figure().subplots())
     >>> ax.get_ylabel()
@@ -95,10 +92,7 @@ def margin_share(run: Run, norm: Norm = "frobenius", selected: Any = None, ax: A
 
     Examples
     --------
-    >>> import attsvm
     >>> from matplotlib.figure import Figure
-    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
-    >>> problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
     >>> run = attsvm.train(problem, rule="sign", steps=1000, lr=0.01)
     >>> ax = attsvm.plot.margin_share(run, "max", ax=Figure().subplots())
     >>> ax.get_legend_handles_labels()[1]
@@ -131,10 +125,7 @@ def correlation(run: Run, solution: Separation, ax: Any = None, **line_kw: Any) 
 
     Examples
     --------
-    >>> import attsvm
     >>> from matplotlib.figure import Figure
-    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
-    >>> problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
     >>> run = attsvm.train(problem, steps=1000)
     >>> solution = attsvm.solve_svm(run.data, run.selected)
     >>> ax = attsvm.plot.correlation(run, solution, ax=Figure().subplots())

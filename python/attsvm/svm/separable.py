@@ -150,7 +150,6 @@ def separable(X: ArrayLike, y: ArrayLike, bias: bool = True) -> Plane:
 
     Examples
     --------
-    >>> import attsvm
     >>> plane = attsvm.separable([[0.0, 0.0], [1.0, 0.0], [3.0, 0.0]], ["a", "a", "b"])
     >>> plane.status, plane.margin, plane.w, plane.b
     ('optimal', 1.0, array([1., 0.]), -2.0)

@@ -218,7 +218,6 @@ class Separation(Result):
 
         Examples
         --------
-        >>> import attsvm
         >>> data = attsvm.cross_attention([[[1.0, 0.0], [0.0, 1.0]]], [[1.0]])
         >>> sol = attsvm.solve_svm(data, [1])
         >>> sol.select(attsvm.cross_attention([[[0.0, 2.0], [3.0, 3.5], [1.0, 0.0]]], [[1.0]]))
@@ -255,7 +254,6 @@ class Separation(Result):
 
         Examples
         --------
-        >>> import attsvm
         >>> import tempfile, pathlib
         >>> data = attsvm.cross_attention([[[1.0, 0.0], [0.0, 0.0]]], [[1.0, 0.0]])
         >>> sol = attsvm.solve_svm(data, [0])
@@ -281,8 +279,6 @@ class Separation(Result):
 
         Examples
         --------
-        >>> import attsvm
-        >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
         >>> float(attsvm.solve_svm(attsvm.cross_attention(X, Z), [0, 1, 2, 3, 4, 5]).proved_gap()) < 1e-9
         True
         """

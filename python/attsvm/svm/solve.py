@@ -125,8 +125,6 @@ def solve_svm(
 
     Raises
     ------
-    ValueError, TypeError
-        Naming the argument that does not fit.
     KeyboardInterrupt
         On Ctrl-C, with the best answer so far in ``.partial``.
 
@@ -151,7 +149,6 @@ def solve_svm(
 
     Examples
     --------
-    >>> import attsvm
     >>> data = attsvm.cross_attention([[[1.0, 0.0], [0.0, 0.0]]], [[1.0, 0.0]])
     >>> sol = attsvm.solve_svm(data, [0])
     >>> sol.W
@@ -280,8 +277,6 @@ def feasible(data: Data, selected: ArrayLike | Selecting, norm: Norm = "frobeniu
 
     Examples
     --------
-    >>> import attsvm
-    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
     >>> attsvm.feasible(attsvm.cross_attention(X, Z), [0, 1, 2, 3, 4, 5]).status
     'feasible'
     """

@@ -29,7 +29,6 @@ def correlation(A: ArrayLike, B: ArrayLike) -> float:
 
     Examples
     --------
-    >>> import attsvm
     >>> attsvm.correlation([[1.0, 0.0]], [[1.0, 1.0]])
     0.7071067811865475
     """
@@ -69,10 +68,6 @@ def is_locally_optimal(problem: Problem, solution: Separation) -> bool:
 
     Examples
     --------
-    >>> import attsvm
-    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
-    >>> data = attsvm.cross_attention(X, Z)
-    >>> problem = attsvm.Problem(data, y, attsvm.LinearHead(v))
     >>> attsvm.theory.is_locally_optimal(problem, attsvm.solve_svm(data, problem.optimal))
     True
     """

@@ -48,7 +48,7 @@ def diagnose(problem: Problem, selected: ArrayLike | Run | None = None, norm: No
     Raises
     ------
     ValueError, TypeError
-        Naming the argument that does not fit; or tokens whose products with queries and scores leave double precision.
+        Tokens whose products with queries and scores leave double precision.
     KeyboardInterrupt
         On Ctrl-C.
 
@@ -61,9 +61,6 @@ def diagnose(problem: Problem, selected: ArrayLike | Run | None = None, norm: No
 
     Examples
     --------
-    >>> import attsvm
-    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
-    >>> problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
     >>> found = attsvm.diagnose(problem)
     >>> found.locally_optimal, found.dimension_suffices
     (True, True)

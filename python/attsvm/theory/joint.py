@@ -48,7 +48,6 @@ def label_svm(problem: Problem, selected: ArrayLike | None = None, norm: Norm = 
 
     Examples
     --------
-    >>> import attsvm
     >>> data = attsvm.prompt_attention([[[0, 0], [1, 1]], [[0, 0], [1, -1]], [[0, 0], [0.5, 1.5]]])
     >>> problem = attsvm.Problem(data, [1, -1, 1], attsvm.LinearHead([0, 1]))
     >>> svm = attsvm.theory.label_svm(problem)
@@ -99,7 +98,6 @@ def relaxed_margins(problem: Problem, selected: ArrayLike | None = None) -> Any:
 
     Examples
     --------
-    >>> import attsvm
     >>> data = attsvm.prompt_attention([[[0, 0], [1, 1]], [[0, 0], [1, -1]], [[0, 0], [0.5, 1.5]]])
     >>> problem = attsvm.Problem(data, [1, -1, 1], attsvm.LinearHead([0, 1]))
     >>> margins = attsvm.theory.relaxed_margins(problem)

@@ -101,11 +101,6 @@ def soft_labels(contexts: ArrayLike, counts: ArrayLike) -> SoftLabels:
     -------
     SoftLabels
 
-    Raises
-    ------
-    ValueError, TypeError
-        Naming the argument that does not fit.
-
     Notes
     -----
     Source: "Implicit Optimization Bias of Next-token Prediction in Linear Models" (Thrampoulidis, 2024).
@@ -116,7 +111,6 @@ def soft_labels(contexts: ArrayLike, counts: ArrayLike) -> SoftLabels:
 
     Examples
     --------
-    >>> import attsvm
     >>> found = attsvm.theory.soft_labels([[1.0, 0.0], [0.0, 1.0]], [[3, 1, 0], [0, 0, 2]])
     >>> print(attsvm.solve_svm(found.data, found.selected).W.round(3))
     [[ 0.333 -0.333]

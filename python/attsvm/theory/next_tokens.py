@@ -115,8 +115,6 @@ def next_token(sequences: ArrayLike, labels: ArrayLike, embeddings: ArrayLike) -
 
     Examples
     --------
-    >>> import attsvm
-    >>> import numpy as np
 
     After token 3, 0 is preferred to 1 once and 1 to 0 once, so both are alike; each is preferred to 2:
 
@@ -197,18 +195,12 @@ def identifiable(sequences: ArrayLike, K: int) -> Identifiability:
     Identifiability
         ``identifiable, components = attsvm.theory.identifiable(sequences, K)`` takes it apart.
 
-    Raises
-    ------
-    ValueError, TypeError
-        Naming the argument that does not fit.
-
     Notes
     -----
     Source: "From Self-Attention to Markov Models" (Ildiz, Huang, Li, Rawat, Oymak, 2024).
 
     Examples
     --------
-    >>> import attsvm
     >>> bool(attsvm.theory.identifiable([[0, 1], [1, 0]], 2)), bool(attsvm.theory.identifiable([[0, 1]], 2))
     (True, False)
     """
@@ -262,7 +254,6 @@ def strong_components(edges: np.ndarray, nodes: int) -> np.ndarray:
 
     Examples
     --------
-    >>> import numpy as np
     >>> from attsvm.theory.next_tokens import strong_components
     >>> strong_components(np.array([[1, 3], [3, 1], [3, 2]]), 4)
     array([0, 1, 2, 1])

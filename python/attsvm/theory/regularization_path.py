@@ -135,8 +135,6 @@ def regularization_path(
 
     Raises
     ------
-    ValueError, TypeError
-        Naming the argument that does not fit.
     FloatingPointError
         When logits overflow.
     KeyboardInterrupt
@@ -160,9 +158,6 @@ def regularization_path(
 
     Examples
     --------
-    >>> import attsvm
-    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
-    >>> problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
     >>> svm = attsvm.solve_svm(problem.data, problem.optimal)
     >>> path = attsvm.regularization_path(problem, [1, 10, 100])
     >>> [attsvm.correlation(W, svm.W) > least for W, least in zip(path.weights, (0.2, 0.6, 0.99))]

@@ -67,9 +67,6 @@ def margin_share(
 
     Examples
     --------
-    >>> import attsvm
-    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
-    >>> data = attsvm.cross_attention(X, Z)
     >>> sol = attsvm.solve_svm(data, [0, 1, 2, 3, 4, 5], "max")
     >>> low, high = attsvm.theory.margin_share(data, [0, 1, 2, 3, 4, 5], sol.W, "max")
     >>> 1 - 1e-8 < low <= high <= 1

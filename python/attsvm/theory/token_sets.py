@@ -53,7 +53,6 @@ def selected_sets(probabilities: ArrayLike, low: float = LOW, high: float = HIGH
 
     Examples
     --------
-    >>> import attsvm
     >>> selected, undecided = attsvm.theory.selected_sets([[0.6, 0.4, 1e-9], [0.99, 0.0099, 1e-4]])
     >>> selected
     array([[ True,  True, False],
@@ -186,7 +185,6 @@ def decompose(
 
     Examples
     --------
-    >>> import attsvm
     >>> X, Z, y, v = attsvm.sample.unit_sphere(2, 4, 6)
     >>> data = attsvm.cross_attention(X, Z)
     >>> svm = attsvm.solve_svm(data, [[True, True, False, False], [False, True, False, True]])
@@ -282,7 +280,6 @@ def tokens_kept(scores: ArrayLike, lam: float) -> Any:
 
     Examples
     --------
-    >>> import attsvm
     >>> [int(attsvm.theory.tokens_kept([1.0, 0.8, 0.3, 0.0], lam)) for lam in (0.0, 0.05, 0.2, 0.7, 2.0)]
     [1, 1, 2, 3, 4]
     """
