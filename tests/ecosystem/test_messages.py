@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 
 import attsvm
@@ -136,3 +137,11 @@ def test_a_run_a_w_and_a_loss_in_the_wrong_place_are_told_what_is_right():
         attsvm.diagnose(problem, run.W)
     with pytest.raises(TypeError, match=r"or \(value, derivative\), got a function alone"):
         attsvm.Problem(data, y, attsvm.LinearHead(v), np.exp)
+
+
+@pytest.mark.parametrize("name", ["Gradient", "Plane", "Replicated", *attsvm.theory.__all__])
+def test_a_name_that_moved_says_where_it_is(name):
+    with pytest.raises(AttributeError, match=f"has no attribute '{name}': it is attsvm") as caught:
+        getattr(attsvm, name)
+    module, _, last = str(caught.value).split("it is ")[1].removesuffix(" now").rpartition(".")
+    assert hasattr(importlib.import_module(module), last)

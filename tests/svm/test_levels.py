@@ -8,7 +8,7 @@ import sys
 import attsvm
 import numpy as np
 import pytest
-from attsvm.svm import levels, methods
+from attsvm.svm import methods, vocabulary
 
 
 def contexts(seed, m=40, V=150, d=24, labels=4, power=1.2, shift=0.0):
@@ -88,9 +88,10 @@ def problem():
     """Contexts, what they select, its answer; and the steps after which there was first a margin."""
     Z, counts = contexts(2)
     found = attsvm.theory.soft_labels(Z, counts)
-    seen, bounds = [], levels._Problem.bounds
+    problem = vocabulary._Problem
+    seen, bounds = [], problem.bounds
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(levels._Problem, "bounds", lambda self: (seen.append((self.steps, bounds(self))), seen[-1][1])[1])
+        patch.setattr(problem, "bounds", lambda self: (seen.append((self.steps, bounds(self))), seen[-1][1])[1])
         whole = attsvm.solve_svm(found.data, found.selected)
     return found, whole, next(steps for steps, (lower, _, _) in seen if lower > 0)
 
@@ -107,14 +108,14 @@ def test_an_iteration_limit_leaves_bounds_that_hold(always, problem):
 @pytest.mark.parametrize("where", ["minimise", "_direction"])
 def test_ctrl_c_leaves_what_is_known(always, problem, where, monkeypatch):
     found, whole, first = problem
-    method = getattr(levels._Problem, where)
+    method = getattr(vocabulary._Problem, where)
 
     def until_ctrl_c(self, *arguments):
         if self.best[0] is not self.W and self.steps > first:  # also amid the bounds
             raise KeyboardInterrupt
         return method(self, *arguments)
 
-    monkeypatch.setattr(levels._Problem, where, until_ctrl_c)
+    monkeypatch.setattr(vocabulary._Problem, where, until_ctrl_c)
     with pytest.raises(KeyboardInterrupt) as caught:
         attsvm.solve_svm(found.data, found.selected)
     partial = caught.value.partial
@@ -132,7 +133,7 @@ def test_many_contexts_of_few_tokens_are_for_others(always, monkeypatch):
 def test_what_it_leaves_open_others_solve(always, monkeypatch):
     Z, counts = contexts(3)
     found = attsvm.theory.soft_labels(Z, counts)
-    monkeypatch.setattr(levels, "LARGEST", 1)
+    monkeypatch.setattr(vocabulary, "LARGEST", 1)
     sol = attsvm.solve_svm(found.data, found.selected)
     assert sol.status == "optimal" and sol.method != "newton"
 

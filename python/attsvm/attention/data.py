@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from .. import _core
 from ..common.check import as_count, as_floats, as_numeric, as_parts, check_shape
 from ..common.storage import storable
-from .layout import Layout, NoSequences, Shape
+from .layout import Layout, NoSequences
 from .windows import Windows, powers_of
 
 __all__ = ["Data", "check_data", "fits"]
@@ -51,9 +51,7 @@ class Data(Windows):
     _shapes: tuple[tuple[int, ...], tuple[int, ...]]  # of X and Z, as long as the layout has not been asked for
     _causal: bool
 
-    def __init__(
-        self, name: str, keys: np.ndarray | int, queries: np.ndarray, values: np.ndarray | None, layout: Shape
-    ):
+    def __init__(self, name: str, keys: np.ndarray | int, queries: np.ndarray, values: np.ndarray | None, layout: Any):
         self._handle = _core.windows(None if isinstance(keys, int) else keys, queries, *layout.windows())
         self._name = name
         if isinstance(keys, int):
@@ -83,7 +81,7 @@ class Data(Windows):
         return data
 
     @functools.cached_property
-    def _layout(self) -> Shape:
+    def _layout(self) -> Any:
         """Of rectangular arrays, made when something asks for it."""
         (n, T, _), queries = self._shapes
         counts = np.full(n, 1 if self._single else queries[1], dtype=np.intp)

@@ -73,9 +73,11 @@ class Windows:
         """The query of every entry."""
         return np.repeat(np.arange(len(self.queries)), self.lengths)
 
-    def _token_of(self) -> np.ndarray:
-        """The token of every entry, as a row of ``keys``."""
-        return np.arange(self.indptr[-1]) + np.repeat(self.start - self.indptr[:-1], self.lengths)
+    def _rows_of(self, reference: np.ndarray, entries: Any = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of entries, all unless given: the query, and the selected and the own token, as rows of ``keys``."""
+        entries = np.arange(self.indptr[-1]) if entries is None else entries
+        query = self._query_at(entries)
+        return query, (self.start + reference)[query], entries - self.indptr[query] + self.start[query]
 
     def _query_at(self, entries: Any) -> Any:
         """The query of these entries."""

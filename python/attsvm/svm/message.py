@@ -45,8 +45,8 @@ def _at_least(sol: Any) -> str:
     data, entries = sol.data, np.flatnonzero(sol.flat_dual)
     if data._identity:  # over a vocabulary
         return ""
-    q, y, pull = data._query_at(entries), sol.flat_dual[entries], log_pulls(sol, entries)
-    chosen, token = sol.selection.reference[q] + data.start[q], entries - data.indptr[q] + data.start[q]
+    (q, chosen, token), y = data._rows_of(sol.selection.reference, entries), sol.flat_dual[entries]
+    pull = log_pulls(sol, entries)
     some = pull > -np.inf  # a row that is zero excludes every W by itself
     q, y, pull, chosen, token, entries = (x[some] for x in (q, y, pull, chosen, token, entries))
     if not len(y):

@@ -42,8 +42,7 @@ def log_pulls(sol: Any, entries: np.ndarray) -> np.ndarray:
     """Logarithms, as the numbers may leave double precision, of the multipliers of these entries, each times the size
     of its row: the largest number in x_ref - x_t times that in z."""
     data, sizes = sol.data, np.empty(len(entries))
-    q = data._query_at(entries)
-    token, chosen = entries - data.indptr[q] + data.start[q], sol.selection.reference[q] + data.start[q]
+    q, chosen, token = data._rows_of(sol.selection.reference, entries)
     if data._identity:
         sizes = (chosen != token) / 2
     for k in range(0, 0 if data._identity else len(entries), CHUNK):
@@ -96,9 +95,7 @@ def _of_order_one(a: np.ndarray) -> np.ndarray:
 def _rows(sol: Any) -> tuple[Any, ...]:
     """Query, difference, multiplier and slack of every row, as a part of what it is to reach; inf on equalities."""
     data, reference = sol.data, sol.selection.reference
-    query = data._query_of()
-    token = data._token_of()
-    chosen = (data.start + reference)[query]
+    query, chosen, token = data._rows_of(reference)
     delta = data.keys[chosen].astype(np.float64) - data.keys[token]
     asked = np.ones(len(token)) if sol.selection.rhs is None else np.ldexp(sol.selection.rhs, sol.selection.power)
     margin = np.einsum("ki,ki->k", delta, data.queries[query] @ sol.W.T)

@@ -105,8 +105,7 @@ class Whitening:
                 f"metric must be a tuple (P, R) where entries times dk dz are above {MOST:g}, "
                 f"got an array D and {entries} entries"
             )
-        q = data._query_of()
-        token = np.arange(entries) - data.indptr[q] + data.start[q]
+        q, _, token = data._rows_of(np.zeros_like(data.start))
         rows = data.keys[token].astype(np.float64)[:, :, None] * data.queries[q][:, None, :] / np.sqrt(metric.D)
         lengths = np.diff(data.indptr)
         layout = Layout(lengths, np.ones_like(lengths), True)

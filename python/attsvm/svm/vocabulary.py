@@ -41,7 +41,7 @@ class Vocabulary:
         )
         p = request.norm if not isinstance(request.norm, str) else {"max": math.inf}.get(request.norm, 2.0)
         self.scale = self.count ** (-1 / p)
-        layout: Any = replace(data._layout, lengths=np.full(M, len(self.first)))  # type: ignore[type-var]
+        layout: Any = replace(data._layout, lengths=np.full(M, len(self.first)))
         self.data, self.reference = (
             Data(data._name, np.diag(self.scale), data.queries, None, layout),
             selection.reference,

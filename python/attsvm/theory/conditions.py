@@ -166,13 +166,13 @@ def local_cone(problem: Problem, W: np.ndarray, reference: np.ndarray) -> tuple[
     None where it cannot be had: a query without support token, or a support token with a score as good.
     """
     data = problem.data
-    q, own = data._query_of(), data._flat_margins(W, reference)
+    own, (q, chosen, token) = data._flat_margins(W, reference), data._rows_of(reference)
     tight = own <= 1 + TIGHT
     others = np.isfinite(own)
     if not others.any():
         return None
     better = at_reference(problem, reference) - problem._flat_scores  # by how much the selected token scores more
-    rows = data.keys[(data.start + reference)[q]].astype(np.float64) - data.keys[data._token_of()]
+    rows = data.keys[chosen].astype(np.float64) - data.keys[token]
     longest = (np.linalg.norm(rows, axis=1) * np.linalg.norm(data.queries, axis=1)[q])[others].max()
     slack = own[others & ~tight].min(initial=np.inf) - 1
     eps = min(0.5, slack) / 4

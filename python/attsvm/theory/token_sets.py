@@ -246,7 +246,7 @@ def _finite_part(data: Data, kept: np.ndarray, p: np.ndarray, norm: str | float)
     """The least norm with the right log ratios: the SVM of the selected tokens alone, where every row is an equality
     ``(x_ref - x_t)^T W z = log(p_ref / p_t)``."""
     lengths = np.add.reduceat(kept, data.indptr[:-1], dtype=np.intp)
-    token = data._token_of()
+    _, _, token = data._rows_of(np.zeros_like(lengths))
     layout = Layout(lengths, np.ones_like(lengths), single=True)
     alone = Data("selected tokens", np.ascontiguousarray(data.keys[token[kept]]), data.queries, None, layout)
     selection = Selection(alone, layout.shape_entries(np.ones(len(alone.keys), dtype=bool), False))
