@@ -20,6 +20,7 @@ from ..common.check import as_floats, check_shapes
 from ..common.result import Result
 from .separation import Separation
 from .solve import solve_svm
+from .support import holding
 
 __all__ = ["Plane", "separable"]
 
@@ -166,20 +167,21 @@ def separable(X: ArrayLike, y: ArrayLike, bias: bool = True) -> Plane:
     turned = np.where(positive[:, None], points, -points)  # which are to lie high along w
     sides = [np.flatnonzero(positive), np.flatnonzero(~positive)] if bias else [np.arange(len(points))]
     sol, windows = _grown(turned, sides)
-    dual, holding = np.zeros(len(points)), np.zeros(len(points), dtype=bool)
+    dual, held = np.zeros(len(points)), np.zeros(len(points), dtype=bool)
+    holds = holding(sol)
     at = sol.data.indptr
     for q, (first, others) in enumerate(windows):
         rows = slice(at[q] + 1, at[q + 1])
         dual[others] += sol.flat_dual[rows]
-        holding[others] |= sol._holding[rows]
+        held[others] |= holds[rows]
         if first != ORIGIN:
             dual[first] += sol.flat_dual[rows].sum()
-            holding[first] |= sol._holding[rows].any()
+            held[first] |= holds[rows].any()
     b = 0.0
     if bias and sol.W is not None:
         heights = turned @ sol.W[:, 0]
         b = float(heights[sides[1]].min() - heights[sides[0]].min()) / 2
-    return Plane(sol, b, positive, dual, np.flatnonzero(holding))
+    return Plane(sol, b, positive, dual, np.flatnonzero(held))
 
 
 def _grown(turned: np.ndarray, sides: list[np.ndarray]) -> tuple[Separation, list[Window]]:
