@@ -26,28 +26,30 @@ TOPICS = {
     ),
     "Training": (
         "The loss, the head, and gradient descent on W or on its factors.",
-        "Problem Gradient LinearHead QuadraticHead MLPHead SoftmaxHead CallableHead train Run",
+        "Problem LinearHead QuadraticHead MLPHead SoftmaxHead CallableHead train Run",
     ),
     "Update rules": ("Records of what belongs to a rule: `train(rule=attsvm.rules.mirror(p=3))`.", "rules.*"),
     "The SVM": (
         "The least W that ranks the selected tokens first, with its certificate.",
-        "solve_svm feasible Separation separable Plane ConvergenceWarning",
+        "solve_svm feasible Separation separable ConvergenceWarning",
     ),
     "What the theory says": (
         "Where training and SVM meet.",
-        "correlation diagnose Diagnosis is_locally_optimal margin_share regularization_path Path selected_sets "
-        "decompose Decomposition tokens_kept label_svm relaxed_margins",
+        "correlation diagnose theory.Diagnosis theory.is_locally_optimal theory.margin_share regularization_path "
+        "theory.Path theory.selected_sets theory.decompose theory.Decomposition theory.tokens_kept theory.label_svm "
+        "theory.relaxed_margins",
     ),
     "Next tokens": (
         "Next-token prediction, with its graphs, and linear decoders with soft labels.",
-        "next_token NextToken identifiable Identifiability soft_labels SoftLabels",
+        "theory.next_token theory.NextToken theory.identifiable theory.Identifiability theory.soft_labels "
+        "theory.SoftLabels",
     ),
     "Heads of trained models": ("The attention heads of a transformer, read as support vector machines.", "heads.*"),
     "PyTorch": ("Needs PyTorch: `import attsvm.torch`.", "torch.*"),
     "scikit-learn": ("Needs scikit-learn: `import attsvm.sklearn`.", "sklearn.*"),
     "Many runs, files and threads": (
         "Experiments repeated on all cores, results as files, threads of one call.",
-        "replicate Replicated load get_num_threads set_num_threads show_config",
+        "replicate load get_num_threads set_num_threads show_config",
     ),
     "Pictures": ("Each draws into `ax` and returns it. Needs matplotlib.", "plot.*"),
     "Random data": ("Draws of the paper's experiments.", "sample.*"),

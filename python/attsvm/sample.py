@@ -32,7 +32,6 @@ def unit_sphere(n: int, T: int, d: int, rng: Random = 0) -> tuple[np.ndarray, np
 
     Examples
     --------
-    >>> import attsvm
     >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10, rng=1)
     >>> X.shape, Z.shape, y.shape, v.shape
     ((6, 8, 10), (6, 10), (6,), (10,))
@@ -69,7 +68,6 @@ def positional_encoding(T: int, d: int, base: float = 10000.0) -> np.ndarray:
 
     Examples
     --------
-    >>> import attsvm
     >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
     >>> data = attsvm.causal_attention(X + attsvm.sample.positional_encoding(8, 10))
     """
@@ -103,8 +101,7 @@ def next_token(n: int, T: int, K: int, d: int, rng: Random = 0) -> tuple[np.ndar
 
     Examples
     --------
-    >>> import attsvm
-    >>> found = attsvm.next_token(*attsvm.sample.next_token(n=6, T=4, K=6, d=8, rng=1))
+    >>> found = attsvm.theory.next_token(*attsvm.sample.next_token(n=6, T=4, K=6, d=8, rng=1))
     >>> found.data
     <attsvm cross_attention: 6 queries over 24 tokens, 4 tokens each, dk=8, dz=8>
     """
@@ -143,10 +140,8 @@ def markov(P: ArrayLike, n: int, T: int, rng: Random = 0) -> tuple[np.ndarray, n
 
     Examples
     --------
-    >>> import attsvm
-    >>> import numpy as np
     >>> sequences, labels = attsvm.sample.markov([[0.2, 0.8], [0.5, 0.5]], n=2000, T=4)
-    >>> found = attsvm.next_token(sequences, labels, np.eye(2))
+    >>> found = attsvm.theory.next_token(sequences, labels, np.eye(2))
     >>> run = attsvm.train(found.problem, rule="constant", lr=1.0, steps=500)
     >>> after = np.exp(run.W) / np.exp(run.W).sum(axis=0)
     >>> print(after.T.round(1))

@@ -87,7 +87,7 @@ def test_causal_attention_is_cross_attention_over_virtual_sequences(lengths, d, 
     data = attsvm.causal_attention(given_X)
     virtual = attsvm.cross_attention([x[: k + 1] for x in X for k in range(len(x))], np.concatenate(X))
     W, v = rng.standard_normal((d, d)), rng.standard_normal(d)
-    y = data.layout.shape_queries(rng.choice([-1.0, 1.0], len(data)))
+    y = data._layout.shape_queries(rng.choice([-1.0, 1.0], len(data)))
     mine, theirs = (
         attsvm.Problem(data, y, attsvm.LinearHead(v)),
         attsvm.Problem(virtual, reference.per_query(data, y), attsvm.LinearHead(v)),
@@ -130,7 +130,7 @@ def test_shapes_round_trip_through_the_flat_arrays(lengths, d, queries, seed):
         "all": lambda: attsvm.self_attention(X, None),
         "causal": lambda: attsvm.causal_attention(X),
     }[queries]()
-    layout, entries = data.layout, np.arange(1.0, data.indptr[-1] + 1)
+    layout, entries = data._layout, np.arange(1.0, data.indptr[-1] + 1)
     shaped = layout.shape_entries(entries, 0.0)
     np.testing.assert_array_equal(layout.flatten_entries("a", shaped), entries)
     np.testing.assert_array_equal(np.concatenate(reference.per_entry(data, shaped)), entries)
@@ -151,7 +151,7 @@ def test_every_sequence_may_have_queries_of_its_own_number(lengths, draw, dz, se
     for logit, x, z in zip(data.logits(W), X, Z, strict=True):
         np.testing.assert_allclose(logit, z @ W.T @ x.T, rtol=1e-12, atol=1e-14)
     chosen = [np.zeros(S, dtype=int) for S in counts]
-    np.testing.assert_array_equal(data.layout.flatten_queries("selected", chosen), np.zeros(len(data)))
+    np.testing.assert_array_equal(data._layout.flatten_queries("selected", chosen), np.zeros(len(data)))
 
 
 def test_equal_lengths_given_as_a_list_are_rectangular(rng):
@@ -334,8 +334,8 @@ def test_plain_arrays_take_a_short_road_to_the_same_data(construct, dtype, spher
     for name in ("keys", "queries", "start", "stop", "indptr"):
         assert not getattr(short, name).flags.writeable and not getattr(long, name).flags.writeable
         np.testing.assert_array_equal(getattr(short, name), getattr(long, name))
-    assert (short.powers, short.rows, short.single) == (long.powers, long.rows, long.single)
-    assert storage.same(short.choosing, long.choosing)
+    assert (short._powers, short._rows, short._single) == (long._powers, long._rows, long._single)
+    assert storage.same(short._choosing, long._choosing)
     W = np.random.default_rng(0).standard_normal((short.dk, short.dz))
     np.testing.assert_array_equal(short.logits(W), long.logits(W))
 

@@ -53,9 +53,9 @@ def functions(n, T, d):
         "train (K, Q), 10 steps": lambda: attsvm.train(problem, K=W, Q=W, steps=10),
         "Problem.loss_and_grad": lambda: problem.loss_and_grad(W),
         "diagnose": lambda: attsvm.diagnose(problem, chosen),
-        "decompose": lambda: attsvm.decompose(data, data.probabilities(1e9 * W), W),
-        "margin_share": lambda: attsvm.margin_share(data, chosen, W),
-        "is_locally_optimal": lambda: attsvm.is_locally_optimal(problem, found),
+        "decompose": lambda: attsvm.theory.decompose(data, data.probabilities(1e9 * W), W),
+        "margin_share": lambda: attsvm.theory.margin_share(data, chosen, W),
+        "is_locally_optimal": lambda: attsvm.theory.is_locally_optimal(problem, found),
         "regularization_path, one radius": lambda: attsvm.regularization_path(problem, [1.0]),
     }
 

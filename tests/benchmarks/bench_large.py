@@ -40,7 +40,7 @@ def one(row):
     memory = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1e6
     unit = cholesky_seconds()
     return row | {
-        "rows": data.rows,
+        "rows": data._rows,
         "status": sol.status,
         "method": sol.method,
         "gap": sol.gap,

@@ -13,7 +13,7 @@ from pathlib import Path
 import attsvm
 import numpy as np
 import pytest
-from attsvm.common.files import replacing
+from attsvm.common.storage import replacing
 
 PACKAGE = Path(attsvm.__file__).parent
 
@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 import attsvm
 from attsvm.cli import run
-from attsvm.common.sheet import write_table
+from attsvm.common.storage import write_table
 from attsvm.heads.steps import COLUMNS, write_rows
 from attsvm.heads.view import View
 from attsvm.report.claims import Claim, write_claims
@@ -92,7 +92,7 @@ def test_no_other_way_to_write():
         if lines := [ast.unparse(call) for call in calls if writes(call)]:
             found[path.relative_to(PACKAGE).as_posix()] = lines
     assert found == {
-        "common/sheet.py": ["open(self.path, 'a', newline='', encoding='utf-8')"],  # rows as runs finish
+        "common/replication.py": ["open(path, 'ab+')"],  # runs as they finish
         "heads/kept.py": ["open(path, 'r+b')", "open(self.path, 'ab')"],  # heads as they finish, or what is cut short
         "heads/steps.py": ["open(path, 'a', encoding='utf-8', newline='')"],  # rows as checks finish
         "torch/monitor.py": ["open(path, 'rb+')"],  # a line cut short is cut off

@@ -59,7 +59,7 @@ def test_the_table_is_tidy(found):
     assert plain.to_dataframe()["x"].tolist() == plain["x"].tolist()
 
 
-def test_the_heatmap_is_the_mean_of_what_is_known():
+def test_pictures_are_means_of_what_is_known():
     pytest.importorskip("matplotlib")
     from matplotlib.figure import Figure
 
@@ -73,14 +73,35 @@ def test_the_heatmap_is_the_mean_of_what_is_known():
     assert [label.get_text() for label in ax.get_xticklabels()] == ["3", "4", "5"]
     assert ax.figure.axes[1].get_ylabel() == "x, mean of 4"
     assert np.isnan(found.plot(Figure().subplots(), x="a", y="b", value="y").images[0].get_array().filled(np.nan)).all()
+    lines = found.plot(Figure().subplots(), x="b", hue="a", value="x").containers
+    assert [line.get_label() for line in lines] == ["a = 1", "a = 2"]
+    assert lines[1][0].get_xdata().tolist() == [3, 4, 5] and lines[1][0].get_ydata().tolist() == [231, 241, 251]
     for x, y, value in (("a", "a", "x"), ("z", "a", "x"), ("a", "b", "z")):
         with pytest.raises(ValueError, match="two parameters|must be one of"):
             found.plot(Figure().subplots(), x=x, y=y, value=value)
 
 
+def test_a_line_has_intervals_that_cover():
+    """95 % of the intervals hold the mean, of numbers by their spread and of flags by their share; NaN is left out."""
+    pytest.importorskip("matplotlib")
+    from matplotlib.figure import Figure
+
+    def experiment(rng, d):
+        return {"x": np.nan if rng.random() < 0.3 else rng.standard_normal(), "flag": rng.random() < 0.2}
+
+    found = attsvm.replicate(experiment, 20, grid={"d": list(range(1000))}, progress=False)
+    for value, truth in (("x", 0.0), ("flag", 0.2)):
+        (line,) = found.plot(Figure().subplots(), value=value).containers
+        ends = np.array(line[2][0].get_segments())[:, :, 1]
+        assert 0.92 < np.mean((ends[:, 0] <= truth) & (truth <= ends[:, 1])) < 0.98
+    known = found["x"][~np.isnan(found["x"])]
+    error = known.std(ddof=1) / np.sqrt(len(known))
+    assert f"mean {known.mean():.6g} +- {error:.2g}, {20000 - len(known)} of 20000 NaN" in repr(found)
+
+
 def test_a_file_of_a_grid_resumes_and_grows(tmp_path, found):
     """More runs, more values: what is in the file is not done again, and what another grid left there stays."""
-    path, calls = tmp_path / "grid.csv", []
+    path, calls = tmp_path / "grid", []
 
     def counting(rng, **cell):
         calls.append(cell)
@@ -88,25 +109,19 @@ def test_a_file_of_a_grid_resumes_and_grows(tmp_path, found):
 
     def resumed(runs, grid):
         calls.clear()
-        return attsvm.replicate(counting, runs, 3, 1, grid=grid, file=path, progress=False)
+        return attsvm.replicate(counting, runs, 3, 1, grid=grid, file=path, progress=False), len(calls)
 
-    resumed(2, GRID | {"d": [3]})
-    assert path.read_text().splitlines()[0] == "run,d,rule,bias,first,ends[0],ends[1],biased"
-    grown = resumed(4, GRID)
-    assert len(calls) == 1 + 48 - 12  # one of the file's is looked at
+    assert resumed(2, GRID | {"d": [3]})[1] == 12
+    grown, missing = resumed(4, GRID)
+    assert missing == 48 - 12
     text = path.read_text()
-    small = resumed(3, GRID | {"bias": [0.5], "d": [2]})
-    assert len(calls) == 1 and path.read_text() == text
+    small, missing = resumed(3, GRID | {"bias": [0.5], "d": [2]})
+    assert missing == 0 and path.read_text() == text
     for key in found:
         np.testing.assert_array_equal(grown[key], found[key])
         np.testing.assert_array_equal(small[key], found[key][:1, :, 2:, :3])
-    path.write_text(text[:-5])
-    resumed(4, GRID)
-    assert len(calls) == 2 and sorted(path.read_text().splitlines()) == sorted(text.splitlines())
-    with pytest.raises(ValueError, match="its columns are run, d, rule, bias"):
-        attsvm.replicate(counting, 2, 3, 1, grid={"d": [2], "bias": [1]}, file=path, progress=False)
-    with pytest.raises(ValueError, match="holds another experiment or seed"):
-        attsvm.replicate(counting, 2, 4, 1, grid=GRID, file=path, progress=False)
+    with pytest.raises(ValueError, match=r"line 1 of '.*grid' is of the parameters \['d', 'rule', 'bias'\], not"):
+        resumed(2, {"d": [2], "bias": [1]})
 
 
 def test_interrupted_every_cell_has_the_same_runs():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import os
 import re
 import subprocess
@@ -14,7 +15,8 @@ import time
 import attsvm
 import numpy as np
 import pytest
-from attsvm.common.pool import on_workers
+from attsvm.common import threads
+from attsvm.common.threads import on_workers
 
 joblib = pytest.importorskip("joblib")
 
@@ -80,120 +82,68 @@ def test_blas_has_one_thread_inside_and_what_it_had_outside():
         attsvm.set_num_threads(1)
 
 
-def test_a_file_is_the_result(alone, tmp_path):
-    path = tmp_path / "runs.csv"
-    same(alone, attsvm.replicate(experiment, 12, seed=4, file=path, progress=False))
-    table = np.genfromtxt(path, delimiter=",", names=True, deletechars="", replace_space=" ")
-    assert table["run"].tolist() == list(range(12))
-    assert (table["margin"] == alone["margin"]).all() and (table["loss[2]"] == alone["loss"][:, 2]).all()
-    assert np.isnan(table["nothing"]).all()
-    calls = []
-    again = functools.partial(experiment, calls=calls)
-    same(alone, attsvm.replicate(again, 12, seed=4, file=path, progress=False))
-    assert len(calls) == 1  # the one that shows whose file it is
+def counting(calls, experiment=experiment):
+    return functools.partial(experiment, calls=calls)
 
 
 def test_interrupted_it_resumes(alone, tmp_path):
-    path, calls = tmp_path / "runs.csv", []
+    path, calls = tmp_path / "runs", []
     with pytest.raises(KeyboardInterrupt) as caught:
         stopping = functools.partial(experiment, stop_at=8, calls=calls)
         attsvm.replicate(stopping, 12, seed=4, n_jobs=1, file=path, progress=False)
     same({key: array[:7] for key, array in alone.items()}, caught.value.partial)
-    text = path.read_text()
-    assert len(text.splitlines()) == 8
-    path.write_text(text[:-9])  # as if the machine had gone down within a line
-    calls.clear()
-    resumed = attsvm.replicate(functools.partial(experiment, calls=calls), 12, seed=4, file=path, progress=False)
-    same(alone, resumed)
-    assert len(calls) == 1 + 6
-    assert len(path.read_text().splitlines()) == 13
+    text = path.read_bytes()
+    assert len(text.splitlines()) == 7
+    path.write_bytes(text[:-9])  # as if the machine had gone down within a line
+    for missing in (6, 0):
+        calls.clear()
+        same(alone, attsvm.replicate(counting(calls), 12, seed=4, file=path, progress=False))
+        assert len(calls) == missing and len(path.read_bytes().splitlines()) == 12
+    text = path.read_bytes()
+    same({key: array[:5] for key, array in alone.items()}, attsvm.replicate(experiment, 5, seed=4, file=path))
+    assert path.read_bytes() == text
+    other = attsvm.replicate(experiment, 2, seed=5, file=path, progress=False)  # beside the others
+    assert other["margin"][0] != alone["margin"][0] and path.read_bytes().startswith(text)
+    same(alone, attsvm.replicate(counting(None), 12, seed=4, file=path, progress=False))
 
 
-def test_another_experiments_file_is_not_touched(tmp_path):
-    path = tmp_path / "runs.csv"
-    attsvm.replicate(experiment, 3, seed=4, file=path, progress=False)
-    text = path.read_text()
-    with pytest.raises(ValueError, match="holds another experiment or seed: its run 2 comes out differently"):
-        attsvm.replicate(experiment, 3, seed=5, file=path, progress=False)
-    with pytest.raises(ValueError, match=r"holds another experiment, which returns loss\[0\]"):
-        attsvm.replicate(lambda rng: {"loss": rng.random()}, 3, seed=4, file=path, progress=False)
-    assert path.read_text() == text
+def row(**changes):
+    return json.dumps({"seed": 0, "run": 0, "cell": {}, "found": {"x": 1.0}} | changes).encode() + b"\n"
 
 
-FOREIGN = [
-    b"my notes: only one line\n",
-    b"my notes, without an end",
-    b"a,b\n1,2\nx,y\n",
-    b"run,b\n",
-    b"run,b\n0,1.0\n",
-    b"run,x\n0\n",
-    b"run,x\nzero,1.0\n",
-    b"run,x\n-1,1.0\n",
-    b"run,x\n" + b"9" * 30 + b",1.0\n",
-    b"\n\n",
-    b"run",  # complete: the header of nothing
-    b"\xff\xfe\x00",
-    b"PK\x03\x04\n",
-    b'"' * 200_000 + b"\n",
-    b"run,x\n0,not a number\n",
-]
+FOREIGN = [b"my notes: only one line\n", b"my notes, without an end", b"\n\n", b"\xff\xfe\x00", b"[" * 99_999 + b"\n"]
+FOREIGN += [row(run=-1), row(run="0"), row(cell=[]), row(cell={"d": 1}), row(found={"x": "word"}), row(found={"y": 1})]
+FOREIGN += [row() + row(found={"x": [1, 2]}), row().replace(b"1.0", b"O.1")]
 
 
-@pytest.mark.parametrize("content", FOREIGN, ids=lambda content: repr(content[:24]))
+@pytest.mark.parametrize("content", FOREIGN, ids=lambda content: repr(content[:60]))
 def test_a_foreign_file_is_refused_and_left(content, tmp_path):
-    """Whatever it is: only a torn beginning of replicate's own may be written over."""
     path = tmp_path / "notes.txt"
     path.write_bytes(content)
-    if content == b"run":
+    with pytest.raises(ValueError, match="(file|experiment) must "):
         attsvm.replicate(lambda rng: {"x": rng.random()}, 2, file=path, progress=False)
-        assert path.read_text().startswith("run,x\n0,")
-        return
-    with pytest.raises(ValueError, match="notes.txt (is not|holds|is damaged)"):
-        attsvm.replicate(lambda rng: {"x": rng.random()}, 2, file=path, progress=False)
-    assert path.read_bytes() == content and list(tmp_path.iterdir()) == [path]
+    assert path.read_bytes() == content
 
 
-def test_fewer_runs_leave_the_others_in_the_file(tmp_path):
-    path = tmp_path / "runs.csv"
-
-    def experiment(rng):
-        return {"x": rng.standard_normal(), "k": rng.integers(5, size=2)}
-
-    many = attsvm.replicate(experiment, 50, file=path, progress=False)
-    text = path.read_text()
-    few = attsvm.replicate(experiment, 10, file=path, progress=False)
-    same({key: array[:10] for key, array in many.items()}, few)
-    assert path.read_text() == text
-    same(many, attsvm.replicate(experiment, 50, file=path, progress=False))
-
-
-def test_a_torn_file_goes_on_and_doubled_rows_go(tmp_path):
-    path = tmp_path / "runs.csv"
+def test_a_torn_file_goes_on(tmp_path):
+    path = tmp_path / "runs"
 
     def experiment(rng):
         return {"x": rng.standard_normal(), "k": rng.integers(5, size=2)}
 
     whole = attsvm.replicate(experiment, 8, file=path, progress=False)
-    text = path.read_text()
-    for cut in (1, 2, 3, 4, 6, 9, 30, 100):
-        path.write_text(text[:cut])
+    text = path.read_bytes()
+    for cut in (0, 1, 6, 30, 100, len(text) - 1):
+        path.write_bytes(text[:cut])
         same(whole, attsvm.replicate(experiment, 8, file=path, progress=False))
-        assert path.read_text() == text
-    path.write_text(text + text.splitlines(keepends=True)[3])
-    same(whole, attsvm.replicate(experiment, 8, file=path, progress=False))
-    assert path.read_text() == text and list(tmp_path.iterdir()) == [path]
-    path.write_text(text + text.splitlines(keepends=True)[3].replace("2,", "2,1", 1) + text.splitlines()[-1] + "\n")
-    with pytest.raises(ValueError, match="holds two runs 2 that differ"):
-        attsvm.replicate(experiment, 8, file=path, progress=False)
+        assert path.read_bytes() == text
 
 
-def test_a_damaged_number_is_named(tmp_path):
-    path = tmp_path / "runs.csv"
-    experiment = functools.partial(lambda rng: {"x": rng.standard_normal()})
-    attsvm.replicate(experiment, 3, file=path, progress=False)
-    path.write_text(path.read_text().replace("\n0,", "\n0,O", 1))
-    with pytest.raises(ValueError, match="is damaged: 'x' of run 0 is 'O"):
-        attsvm.replicate(experiment, 3, file=path, progress=False)
+def test_one_core_needs_no_joblib(alone, monkeypatch):
+    monkeypatch.delitem(sys.modules, "joblib")
+    monkeypatch.setattr(threads, "_cores", lambda: 1)
+    monkeypatch.setattr(threads, "_joblib", lambda name: pytest.fail("joblib was asked for"))
+    same(alone, attsvm.replicate(experiment, 12, seed=4, progress=False))
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
@@ -222,7 +172,7 @@ def test_configured_workers_are_joblibs_own(monkeypatch):
 def test_a_process_that_works_for_others_has_one_thread():
     program = """if True:
         import attsvm
-        from attsvm.common.pool import _call
+        from attsvm.common.threads import _call
         attsvm.set_num_threads(2)
         print(_call(lambda: attsvm._core.config()["threads"], (), -1))"""
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -310,12 +260,10 @@ except KeyboardInterrupt as interrupt:
     assert done.stdout.strip() == "True", done.stderr
 
 
-@pytest.mark.parametrize(
-    "place", ["pool._joblib", "pool.one_blas_thread", "sheet._read", "sheet.Sheet.add", "replication._each"]
-)
+@pytest.mark.parametrize("place", ["threads.one_blas_thread", "replication._Found._read", "replication._Found.add"])
 def test_ctrl_c_has_its_partial_wherever_it_comes(place, tmp_path, monkeypatch):
     """Before the first run, while the file is read, between runs: what is finished is handed over."""
-    path = tmp_path / "runs.csv"
+    path = tmp_path / "runs"
     attsvm.replicate(lambda rng: {"x": rng.random()}, 3, file=path, progress=False)
 
     def interrupted(*_):
@@ -324,7 +272,7 @@ def test_ctrl_c_has_its_partial_wherever_it_comes(place, tmp_path, monkeypatch):
     monkeypatch.setattr(f"attsvm.common.{place}", interrupted)
     with pytest.raises(KeyboardInterrupt) as caught:
         attsvm.replicate(lambda rng: {"x": rng.random()}, 5, file=path, progress=False)
-    assert len(caught.value.partial.get("x", ())) == (0 if place == "sheet._read" else 3)
+    assert len(caught.value.partial.get("x", ())) == (0 if place.endswith("_read") else 3)
 
 
 @pytest.mark.skipif(joblib.effective_n_jobs(-1) < 2, reason="one core")

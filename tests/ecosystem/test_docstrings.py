@@ -8,6 +8,7 @@ import inspect
 from pathlib import Path
 
 import attsvm
+import numpy as np
 import pytest
 
 PACKAGE = Path(attsvm.__file__).parent
@@ -35,7 +36,7 @@ IGNORED = {
 
 def public():
     names = [f"attsvm.{name}" for name in attsvm.__all__ if not inspect.ismodule(getattr(attsvm, name))]
-    for module in ("heads", "plot", "sample", "sklearn", "torch"):
+    for module in ("heads", "plot", "sample", "sklearn", "theory", "torch"):
         try:
             found = importlib.import_module(f"attsvm.{module}")
         except ImportError:  # an optional package is not here
@@ -52,6 +53,14 @@ def test_numpydoc_finds_nothing_else(name):
     assert [(code, text) for code, text in found["errors"] if code not in ignored] == []
 
 
+def shared():
+    """What every example begins with, as the package's docstring says."""
+    X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
+    data = attsvm.cross_attention(X, Z)
+    problem = attsvm.Problem(data, y, attsvm.LinearHead(v))
+    return {"attsvm": attsvm, "np": np, "X": X, "Z": Z, "y": y, "v": v, "data": data, "problem": problem}
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_docstring_examples(name):
     try:
@@ -60,7 +69,7 @@ def test_docstring_examples(name):
         pytest.skip(f"needs {missing.name}")
     if name in ("attsvm.heads.report", "attsvm.common.replicated"):
         pytest.importorskip("pandas")
-    result = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE)
+    result = doctest.testmod(module, extraglobs=shared(), optionflags=doctest.NORMALIZE_WHITESPACE)
     assert result.failed == 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 
 import attsvm
@@ -19,10 +20,10 @@ def test_undecided_probabilities_are_counted(sphere):
     half = np.full((6, 8), 1e-4)
     half[:, 0] = 1 - 7e-4
     with pytest.raises(ValueError, match=r"got 6 queries with one in between \(the first is query 0\): train longer"):
-        attsvm.decompose(data, half, np.eye(10))
+        attsvm.theory.decompose(data, half, np.eye(10))
     half[1:, 1:], half[1:, 0] = 0, 1
     with pytest.raises(ValueError, match=r"got 1 query with one in between \(the first is query 0\)"):
-        attsvm.decompose(data, half, np.eye(10))
+        attsvm.theory.decompose(data, half, np.eye(10))
 
 
 def test_a_selection_that_is_none(sphere):
@@ -66,10 +67,10 @@ def test_what_cannot_be_separated_names_the_way_out():
 
 def test_a_file_with_other_columns(tmp_path):
     pytest.importorskip("joblib")
-    file = tmp_path / "runs.csv"
+    file = tmp_path / "runs"
     attsvm.replicate(lambda rng: {"a": rng.random()}, runs=2, file=file, progress=False)
-    with pytest.raises(ValueError, match=r"runs.csv holds the same numbers as a, but the experiment returns b: give"):
-        attsvm.replicate(lambda rng: {"b": rng.random()}, runs=2, file=file, progress=False)
+    with pytest.raises(ValueError, match=r"same names and shapes in every run, got {'b': \(\)} in run 2"):
+        attsvm.replicate(lambda rng: {"b": rng.random()}, runs=3, file=file, progress=False)
 
 
 def test_one_token_a_sequence_has_nothing_to_separate():
@@ -84,7 +85,7 @@ def test_one_token_a_sequence_has_nothing_to_separate():
     [
         ("pandas", lambda sol: sol.to_dataframe()),
         ("matplotlib", lambda sol: sol.plot()),
-        ("joblib", lambda sol: attsvm.replicate(lambda rng: {"a": 1.0}, runs=1)),
+        ("joblib", lambda sol: attsvm.replicate(lambda rng: {"a": 1.0}, runs=1, n_jobs=2)),
     ],
 )
 def test_a_missing_package_is_named_with_its_command(sphere, monkeypatch, package, call):
@@ -100,7 +101,7 @@ def test_what_goes_on_is_logged_for_those_who_ask(problem, caplog):
         attsvm.solve_svm(problem.data, run.selected)
     assert [record.name for record in caplog.records] == ["attsvm.training.train", "attsvm.svm.methods"]
     assert caplog.messages[0] == "normalized rule, 30 of 30 steps: done"
-    assert caplog.messages[1].startswith("frobenius norm, active on 42 rows: optimal after ")
+    assert caplog.messages[1].startswith("Frobenius norm, active on 42 rows: optimal after ")
 
 
 @pytest.mark.parametrize("given, shown", [("1", "'1'"), (None, "None")])
@@ -136,3 +137,11 @@ def test_a_run_a_w_and_a_loss_in_the_wrong_place_are_told_what_is_right():
         attsvm.diagnose(problem, run.W)
     with pytest.raises(TypeError, match=r"or \(value, derivative\), got a function alone"):
         attsvm.Problem(data, y, attsvm.LinearHead(v), np.exp)
+
+
+@pytest.mark.parametrize("name", ["Gradient", "Plane", "Replicated", *attsvm.theory.__all__])
+def test_a_name_that_moved_says_where_it_is(name):
+    with pytest.raises(AttributeError, match=f"has no attribute '{name}': it is attsvm") as caught:
+        getattr(attsvm, name)
+    module, _, last = str(caught.value).split("it is ")[1].removesuffix(" now").rpartition(".")
+    assert hasattr(importlib.import_module(module), last)

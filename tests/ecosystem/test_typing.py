@@ -30,8 +30,8 @@ margin: float = again.margin
 W = sol.W
 assert W is not None
 chosen = sol.select(data)
-path: attsvm.Path = attsvm.regularization_path(problem, np.geomspace(1, 10, 3), norm="nuclear")
-found: attsvm.Diagnosis = attsvm.diagnose(problem, norm="frobenius")
+path: attsvm.theory.Path = attsvm.regularization_path(problem, np.geomspace(1, 10, 3), norm="nuclear")
+found: attsvm.theory.Diagnosis = attsvm.diagnose(problem, norm="frobenius")
 values: dict[str, object] = found.to_dict()
 sol.save("sol.npz")
 threads: int = attsvm.get_num_threads()

@@ -50,7 +50,7 @@ def test_local_optimality_is_that_of_the_package(one):
         )
         solution = attsvm.solve_svm(one.run.data, better)
         found.append(figure.locally_optimal(one.X, one.Z, one.problem.scores, better, solution.W))
-        assert found[-1] == attsvm.is_locally_optimal(one.problem, solution)
+        assert found[-1] == attsvm.theory.is_locally_optimal(one.problem, solution)
     assert set(found) == {0.0, 1.0}
 
 

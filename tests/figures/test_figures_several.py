@@ -24,8 +24,8 @@ def test_an_accepted_run_is_what_the_package_says():
     stop = found["end"]
     run = attsvm.train(problem, W, steps=stop, record=0)
     p = run.probabilities
-    assert not attsvm.selected_sets(p)[1].any()
-    parts = attsvm.decompose(data, p, run.W)
+    assert not attsvm.theory.selected_sets(p)[1].any()
+    parts = attsvm.theory.decompose(data, p, run.W)
     assert found["both"][-1] == pytest.approx(1 - parts.correlation, abs=1e-9)
     assert found["svm"][-1] == pytest.approx(1 - attsvm.correlation(run.W, parts.W_svm), abs=1e-9)
     one = attsvm.solve_svm(data, p.argmax(axis=1))

@@ -147,8 +147,8 @@ ARRAYS = {
     "train_lr": ("lr", (3,), lambda g, a: attsvm.train(g.problem, lr=a, steps=3)),
     "correlation_A": ("A", (2, 2), lambda g, a: attsvm.correlation(a, g.W + 1)),
     "correlation_B": ("B", (2, 2), lambda g, a: attsvm.correlation(g.W + 1, a)),
-    "decompose_W": ("W", (2, 2), lambda g, a: attsvm.decompose(g.data, g.data.probabilities(g.W), a)),
-    "decompose_probabilities": ("probabilities", (2, 3), lambda g, a: attsvm.decompose(g.data, a, g.W)),
+    "decompose_W": ("W", (2, 2), lambda g, a: attsvm.theory.decompose(g.data, g.data.probabilities(g.W), a)),
+    "decompose_probabilities": ("probabilities", (2, 3), lambda g, a: attsvm.theory.decompose(g.data, a, g.W)),
 }
 # None is the default of these, or they take this number or shape.
 FINE = {
@@ -352,9 +352,9 @@ refuse("d", lambda g, x: attsvm.sample.unit_sphere(6, 8, x), {"float": 10.0, "bo
 refuse("P", lambda g, x: attsvm.sample.markov(x, 2, 2), {"markov-ragged": [[1.0], [0.5, 0.5]],
     "markov-no-square": [[0.5, 0.5]]})
 refuse("rng", lambda g, x: attsvm.sample.unit_sphere(6, 8, 10, rng=x), {"string": "seed", "negative": -1, "float": 0.5})
-refuse("probabilities", lambda g, x: attsvm.selected_sets(x), {"sets-above-one": [0.5, 1.5],
+refuse("probabilities", lambda g, x: attsvm.theory.selected_sets(x), {"sets-above-one": [0.5, 1.5],
     "sets-negative": [[1.0], [1.5, -0.5]], "sets-number": 1.0})
-refuse("scores", lambda g, x: attsvm.tokens_kept(x, 1.0), {"kept-scores": [1.0, nan], "kept-number": 1.0})
+refuse("scores", lambda g, x: attsvm.theory.tokens_kept(x, 1.0), {"kept-scores": [1.0, nan], "kept-number": 1.0})
 refuse("value_and_grad", lambda g, x: _called(g, x), {"answer": lambda o: o.sum(axis=1), "answer-none": lambda o: None,
     "answer-shape": lambda o: (o.sum(axis=1), np.ones(2)), "answer-value": lambda o: (o, o),
     "answer-nan": lambda o: (o.sum(axis=1), nan * o)})
@@ -364,22 +364,22 @@ refuse("k", lambda g, x: attsvm.set_num_threads(x), {"threads-zero": 0, "threads
 # fmt: on
 
 bad("correlation-shapes", "B")(lambda g: attsvm.correlation(np.ones((2, 2)), np.ones((2, 3))))
-bad("locally-optimal-problem", "problem")(lambda g: attsvm.is_locally_optimal(g.data, g.sol))
-bad("locally-optimal-solution", "solution")(lambda g: attsvm.is_locally_optimal(g.problem, g.W))
-bad("locally-optimal-solution-of-other-data", "solution")(lambda g: attsvm.is_locally_optimal(g.problem, g.sol))
+bad("locally-optimal-problem", "problem")(lambda g: attsvm.theory.is_locally_optimal(g.data, g.sol))
+bad("locally-optimal-solution", "solution")(lambda g: attsvm.theory.is_locally_optimal(g.problem, g.W))
+bad("locally-optimal-solution-of-other-data", "solution")(lambda g: attsvm.theory.is_locally_optimal(g.problem, g.sol))
 bad("T-negative", "T")(lambda g: attsvm.sample.unit_sphere(6, -8, 10))
 bad("n-T-d-huge-together", "n")(lambda g: attsvm.sample.unit_sphere(2**22, 2**22, 2**22))
 bad("replicate-experiment", "experiment")(lambda g: attsvm.replicate({}, 2))
 bad("replicate-n_jobs", "n_jobs")(lambda g: attsvm.replicate(dict, 2, n_jobs=1.5))
 bad("positions-none", "T")(lambda g: attsvm.sample.positional_encoding(0, 4))
 bad("positions-base", "base")(lambda g: attsvm.sample.positional_encoding(3, 4, 1.0))
-bad("sets-thresholds", "low")(lambda g: attsvm.selected_sets([0.5, 0.5], 1e-3, 1e-6))
-bad("decompose-data", "data")(lambda g: attsvm.decompose(g.X, np.ones((2, 3)) / 3, g.W))
-bad("decompose-norm", "norm")(lambda g: attsvm.decompose(g.data, np.ones((2, 3)) / 3, g.W, "operator"))
+bad("sets-thresholds", "low")(lambda g: attsvm.theory.selected_sets([0.5, 0.5], 1e-3, 1e-6))
+bad("decompose-data", "data")(lambda g: attsvm.theory.decompose(g.X, np.ones((2, 3)) / 3, g.W))
+bad("decompose-norm", "norm")(lambda g: attsvm.theory.decompose(g.data, np.ones((2, 3)) / 3, g.W, "operator"))
 bad("decompose-selected", "selected")(
-    lambda g: attsvm.decompose(g.data, np.ones((2, 3)) / 3, g.W, selected=np.ones((2, 2), bool))
+    lambda g: attsvm.theory.decompose(g.data, np.ones((2, 3)) / 3, g.W, selected=np.ones((2, 2), bool))
 )
-bad("kept-lam", "lam")(lambda g: attsvm.tokens_kept([1.0, 0.0], -1.0))
+bad("kept-lam", "lam")(lambda g: attsvm.theory.tokens_kept([1.0, 0.0], -1.0))
 bad("head-V", "V")(lambda g: attsvm.Problem(g.data, g.y, attsvm.MLPHead(np.ones((3, 4)))))
 bad("head-V-flat", "V")(lambda g: attsvm.MLPHead(np.ones(3)))
 bad("head-a", "a")(lambda g: attsvm.MLPHead(np.ones((2, 4)), np.ones(3)))
@@ -398,7 +398,7 @@ bad("heads-Q", "Q")(
 )
 bad("diagnose-head", "problem")(lambda g: attsvm.diagnose(attsvm.Problem(g.data, g.y, attsvm.MLPHead(np.eye(2)))))
 bad("locally-optimal-head", "problem")(
-    lambda g: attsvm.is_locally_optimal(attsvm.Problem(g.data, g.y, g.head, heads=1), g.sol)
+    lambda g: attsvm.theory.is_locally_optimal(attsvm.Problem(g.data, g.y, g.head, heads=1), g.sol)
 )
 bad("plot-correlation", "solution")(lambda g: attsvm.plot.correlation(attsvm.train(g.problem, steps=1), None))
 bad("plot-saturation", "run")(lambda g: attsvm.plot.saturation(attsvm.solve_svm(g.data, [0, 0])))
@@ -473,7 +473,7 @@ def test_the_private_module_refuses_what_does_not_fit():
     g = good()
     keys, queries = g.data.keys, g.data.queries
     start, stop = g.data.start, g.data.stop
-    handle, scores, W, W3 = g.data.handle, g.problem.flat_scores, g.W, g.W[None]
+    handle, scores, W, W3 = g.data._handle, g.problem._flat_scores, g.W, g.W[None]
     head, no_head = (core.HEAD["mlp"], np.ones((2, 3)), np.ones(3), 0.0), (None, None, None, 0.0)
 
     def parts(head):
@@ -634,7 +634,7 @@ def test_numbers_are_read_before_arrays_are_checked():
         record = array if array.ndim == 1 else np.array([0, 3])
         settings = (Number(array), 1, np.array([[0.1]]), 0.0, 2.0, -1.0, 0, 0.0, 0.0, 0.0, 0.0)
         out = (np.empty((2, 1, 4)), None, *(np.empty((2, 1)) for _ in range(3)), None, np.zeros(2, int))
-        run = Descent(g.problem.objective, None, None, *settings, record, W, *(None,) * 7, *out)
+        run = Descent(g.problem._objective, None, None, *settings, record, W, *(None,) * 7, *out)
         core.train(run, 0, 3, None, None)
 
     v, W, o, chosen = np.ones(2), np.ones((2, 2)), np.ones((2, 2)), np.zeros(2, np.intp)
@@ -642,11 +642,11 @@ def test_numbers_are_read_before_arrays_are_checked():
         lambda: train(np.ones((1, 2, 2))),
         lambda: train(np.array([0, 3])),
         lambda: core.head(0, v, None, Number(v), o),
-        lambda: core.regularization_path_point(g.problem.objective, W, 0, Number(W), 1e-6, 10),
+        lambda: core.regularization_path_point(g.problem._objective, W, 0, Number(W), 1e-6, 10),
         lambda: core.frobenius_active(
-            g.data.handle, chosen, None, None, Number(chosen), 100, 0.0, 2.0, 0, None, None, None
+            g.data._handle, chosen, None, None, Number(chosen), 100, 0.0, 2.0, 0, None, None, None
         ),
-        lambda: core.objective(g.data.handle, 0, None, o, np.ones(2), 2, o, None, Number(o), 1, False),
+        lambda: core.objective(g.data._handle, 0, None, o, np.ones(2), 2, o, None, Number(o), 1, False),
     ]:
         with pytest.raises((ValueError, TypeError)):
             call()

@@ -100,7 +100,7 @@ def test_every_norm_is_solved_and_measured(norm):
     data = attsvm.cross_attention(X, Z)
     found = attsvm.solve_svm(data, [0, 1, 2], norm)
     assert found.status == "optimal" and found.unique in (True, False, None)
-    low, high = attsvm.margin_share(data, [0, 1, 2], found.W, norm)
+    low, high = attsvm.theory.margin_share(data, [0, 1, 2], found.W, norm)
     assert low == pytest.approx(1, rel=1e-8) and high == pytest.approx(1, rel=1e-8)  # the solution's own certificate
 
 

@@ -8,11 +8,10 @@ import attsvm
 import numpy as np
 import pytest
 from attsvm.attention.selection import undecided
-from attsvm.common.metric import as_metric
+from attsvm.common.norms import as_metric
 from attsvm.heads.controls import own_rank
-from attsvm.svm.support import holding
-from attsvm.svm.uniqueness import is_unique
-from attsvm.theory import conditions, margin_share, projected_descent
+from attsvm.svm.support import holding, is_unique
+from attsvm.theory import conditions, projected_descent, share
 from attsvm.training.checked_losses import CallableLoss, check_log_loss
 from network import Network
 
@@ -101,7 +100,7 @@ def not_yet_chosen(size):
 
 
 def spanned(size):
-    return margin_share._span(2, 2, lambda at: np.diag([1.0, size])[at]).shape[1] == 2
+    return share._span(2, 2, lambda at: np.diag([1.0, size])[at]).shape[1] == 2
 
 
 def probabilities_that_ran(size):

@@ -13,8 +13,8 @@ from types import SimpleNamespace
 import attsvm
 import numpy as np
 import pytest
-from attsvm.svm import methods, solve, uniqueness, warm_start
-from attsvm.theory import margin_share, projected_descent
+from attsvm.svm import methods, solve, support
+from attsvm.theory import projected_descent, share
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def test_the_svm_of_labels_reads_values(drawn):
     own = attsvm.prompt_attention(drawn.values + 2)
     head = attsvm.LinearHead(np.ones(3))
     selected = np.array([0, 1, 2, 3, 4, 0])
-    one, other = (attsvm.label_svm(attsvm.Problem(d, y, head), selected) for d in (data, own))
+    one, other = (attsvm.theory.label_svm(attsvm.Problem(d, y, head), selected) for d in (data, own))
     assert one.W.shape == (3, 1)
     np.testing.assert_allclose(one.W, other.W, rtol=1e-9)
 
@@ -52,16 +52,16 @@ def test_a_share_of_the_margin_has_both_ends(drawn, monkeypatch):
     data = attsvm.cross_attention(drawn.X, drawn.Z)
     sol = attsvm.solve_svm(data, [0] * 6)
     loose = SimpleNamespace(status="iteration limit", margin=sol.margin / 2, margin_bound=2 * sol.margin, message="")
-    monkeypatch.setattr(margin_share, "solve_svm", lambda *_, **__: loose)
+    monkeypatch.setattr(share, "solve_svm", lambda *_, **__: loose)
     W = sol.W + 0.05 * np.abs(sol.W).max()
     least = data.margins(W, [0] * 6)[:, 1:].min() / np.linalg.norm(W)
     assert 0 < least < sol.margin
-    low, high = attsvm.margin_share(data, [0] * 6, W)
+    low, high = attsvm.theory.margin_share(data, [0] * 6, W)
     assert low == pytest.approx(least / loose.margin_bound) and high == pytest.approx(least / max(loose.margin, least))
 
 
 def test_counts_below_one_are_next_tokens():
-    found = attsvm.soft_labels(np.eye(2), [[3, 0.25, 0], [0, 0, 0.5]])
+    found = attsvm.theory.soft_labels(np.eye(2), [[3, 0.25, 0], [0, 0, 0.5]])
     np.testing.assert_array_equal(found.selected, [[True, True, False], [False, False, True]])
 
 
@@ -86,14 +86,14 @@ def answer(X, Z, W, norm, dual):
     ],
 )
 def test_a_free_direction_needs_room(tokens, W, unique):
-    assert uniqueness.is_unique(answer(tokens, [[1.0]], W, "max", [1.0, 0.0])) is unique
+    assert support.is_unique(answer(tokens, [[1.0]], W, "max", [1.0, 0.0])) is unique
 
 
 def test_the_nuclear_face_has_its_diagonal():
     """M = 2 I from (1, 1)(1, 1)^T, twice, and (1, -1)(1, -1)^T: diag(1, -1) is free, the other entries are held."""
     Z = np.array([[1.0, 1], [1, 1], [1, -1]])
     sol = answer(np.stack([0 * Z, -Z], axis=1), Z, 0.5 * np.eye(2), "nuclear", [0.5, 0.5, 1.0])
-    assert uniqueness.is_unique(sol) is False
+    assert support.is_unique(sol) is False
 
 
 # ------------------------------------------------------------------------------------------------ sklearn
@@ -250,7 +250,7 @@ def test_a_start_fits_windows_of_one_token(drawn):
     data = attsvm.cross_attention([drawn.X[0, :1], *drawn.X[1:]], drawn.Z)
     cold = attsvm.solve_svm(data, [0] * 6, method="gradient")
     warm = attsvm.solve_svm(data, [0] * 6, method="gradient", warm_start=cold)
-    assert data.choosing is not None and warm.iterations < cold.iterations / 2
+    assert data._choosing is not None and warm.iterations < cold.iterations / 2
 
 
 def test_a_diagnosis_keeps_the_best_tokens_and_those_asked_apart():
@@ -283,14 +283,14 @@ def test_a_start_keeps_its_signs_and_leaves_out_what_is_not_finite(drawn):
     """Multipliers of equality rows have both signs; those that overflowed say nothing."""
     data = attsvm.cross_attention(drawn.X, drawn.Z)
     signed = np.random.default_rng(0).standard_normal((6, 5))
-    dual, W = warm_start.as_start(data, SimpleNamespace(multipliers=signed), "nuclear")
+    dual, W = solve.as_start(data, SimpleNamespace(multipliers=signed), "nuclear")
     np.testing.assert_array_equal(dual, signed.ravel())
     assert W is None
     sol = attsvm.solve_svm(data, [0] * 6, "nuclear")
     expected = sol.flat_dual.copy()
     for at, extreme in ((1, np.inf), (2, -np.inf), (7, np.nan)):
         sol.flat_dual[at], expected[at] = extreme, 0.0
-    dual, W = warm_start.as_start(data, sol, "nuclear")
+    dual, W = solve.as_start(data, sol, "nuclear")
     np.testing.assert_array_equal(dual, expected)
     np.testing.assert_array_equal(W, sol.W)
 

@@ -45,6 +45,6 @@ def build_case(name, head="shared", positive=False, seed=0):
     tokens = (lambda *shape: rng.uniform(0.1, 1.0, shape)) if positive else (lambda *shape: rng.standard_normal(shape))
     data = BUILDERS[name](tokens, lambda *shape: rng.standard_normal(shape))
     M, dv = len(data), data.values.shape[1]
-    v = data.layout.shape_queries(tokens(M, dv)) if head == "per query" else tokens(dv)
-    y = None if positive else data.layout.shape_queries(rng.choice([-1.0, 1.0], M))
+    v = data._layout.shape_queries(tokens(M, dv)) if head == "per query" else tokens(dv)
+    y = None if positive else data._layout.shape_queries(rng.choice([-1.0, 1.0], M))
     return SimpleNamespace(data=data, y=y, v=v, rng=rng)

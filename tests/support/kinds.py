@@ -27,10 +27,10 @@ def selection(rng, data, several=0.0):
     change = rng.random(len(chosen)) < rng.choice([0.0, 0.1, 1.0])
     chosen = np.where(change, (rng.random(len(chosen)) * lengths).astype(int), chosen)
     if rng.random() >= several:
-        return data.layout.shape_queries(chosen)
+        return data._layout.shape_queries(chosen)
     kept = rng.random(data.indptr[-1]) < 0.3
     kept[data.indptr[:-1] + chosen] = True
-    return data.layout.shape_entries(kept, False)
+    return data._layout.shape_entries(kept, False)
 
 
 def cross(rng, tokens=None, queries=None, sizes=((2, 20), (2, 12), (2, 12)), several=0.3, margins=None):
@@ -206,7 +206,7 @@ def asked(kind):
             else:
                 flat = np.where(kept, flat, flat - np.abs(rng.standard_normal(m)) * room)
             flat = flat + (rng.random(m) < 0.1) * (kind == "contradicting")
-        return data.layout.shape_entries(flat, 0.0)
+        return data._layout.shape_entries(flat, 0.0)
 
     return margins
 

@@ -336,7 +336,7 @@ def _random_kept(rng, data):
     flat = rng.random(data.indptr[-1]) < 0.35
     for begin, end in zip(data.indptr[:-1], data.indptr[1:], strict=True):
         flat[rng.integers(begin, end)] = True
-    return data.layout.shape_entries(flat, False)
+    return data._layout.shape_entries(flat, False)
 
 
 def random_problem(seed):
@@ -352,4 +352,4 @@ def random_problem(seed):
     if seed % 5 == 2:
         return Case(data, data.select(rng.standard_normal((data.dk, data.dz))))
     lengths = data.stop - data.start
-    return Case(data, data.layout.shape_queries((rng.random(len(data)) * lengths).astype(int)))
+    return Case(data, data._layout.shape_queries((rng.random(len(data)) * lengths).astype(int)))

@@ -72,7 +72,7 @@ def test_an_infeasible_answer_with_its_rows(data_of):
     else:
         data = attsvm.cross_attention(X.astype(np.float32 if data_of == "float32" else float),
                                       np.tile(sphere(rng, 5), (80, 1)))  # fmt: skip
-    assert data.rows > 400
+    assert data._rows > 400
     assert cycle(data, Selection(data, best)) is None  # an order has no cycle
     if data_of != "self":
         clean = attsvm.solve_svm(data, best)

@@ -80,7 +80,7 @@ def test_any_right_hand_side(seed):
     margins = logits[np.arange(n), first][:, None] - logits
     slack = np.abs(rng.standard_normal((n, T))) * (rng.random((n, T)) < 0.7)
     rhs = np.where(kept, margins, margins - slack)
-    arguments = (data.handle, first, kept.ravel(), np.ascontiguousarray(rhs).ravel(), 1e-9, 200, 0.0, 2.0)
+    arguments = (data._handle, first, kept.ravel(), np.ascontiguousarray(rhs).ravel(), 1e-9, 200, 0.0, 2.0)
     arguments += (0, None, None, None)
     status, W, dual, lower, upper, *_ = _core.frobenius_interior(*arguments)
     logits = data.logits(W)
@@ -101,7 +101,7 @@ def test_equality_rows_alone():
         rhs = (logits[:, :1] - logits).ravel()
         first, kept = np.zeros(n, dtype=np.intp), np.ones(n * T, dtype=bool)
         status, W, *_ = _core.frobenius_interior(
-            data.handle, first, kept, rhs, 1e-9, 200, 0.0, 2.0, 0, None, None, None
+            data._handle, first, kept, rhs, 1e-9, 200, 0.0, 2.0, 0, None, None, None
         )
         assert status == 0 and np.abs(data.logits(W) - data.logits(W)[:, :1] + rhs.reshape(n, T)).max() <= 1e-11
 

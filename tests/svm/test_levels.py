@@ -8,7 +8,7 @@ import sys
 import attsvm
 import numpy as np
 import pytest
-from attsvm.svm import levels, methods
+from attsvm.svm import methods, vocabulary
 
 
 def contexts(seed, m=40, V=150, d=24, labels=4, power=1.2, shift=0.0):
@@ -56,7 +56,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_answer_is_that_of_all_rows(case, several, always, monkeypatch):
     Z, counts = contexts(1, **CASES[case])
-    found = attsvm.soft_labels(Z, counts)
+    found = attsvm.theory.soft_labels(Z, counts)
     selected = found.selected if several else counts.argmax(axis=1)
     mine = attsvm.solve_svm(found.data, selected)
     assert mine.status == "optimal" and mine.method == "newton"
@@ -72,7 +72,7 @@ def test_answer_is_that_of_all_rows(case, several, always, monkeypatch):
 @pytest.mark.parametrize("several", [True, False])
 def test_a_contradiction_has_its_certificate(several, always):
     Z, counts = contexts(0, m=60, d=5)
-    found = attsvm.soft_labels(Z, counts)
+    found = attsvm.theory.soft_labels(Z, counts)
     sol = attsvm.solve_svm(found.data, found.selected if several else counts.argmax(axis=1))
     assert sol.status == "infeasible" and sol.method == "newton"
     every, reference = np.arange(60), sol.selection.reference
@@ -87,10 +87,11 @@ def test_a_contradiction_has_its_certificate(several, always):
 def problem():
     """Contexts, what they select, its answer; and the steps after which there was first a margin."""
     Z, counts = contexts(2)
-    found = attsvm.soft_labels(Z, counts)
-    seen, bounds = [], levels._Problem.bounds
+    found = attsvm.theory.soft_labels(Z, counts)
+    problem = vocabulary._Problem
+    seen, bounds = [], problem.bounds
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(levels._Problem, "bounds", lambda self: (seen.append((self.steps, bounds(self))), seen[-1][1])[1])
+        patch.setattr(problem, "bounds", lambda self: (seen.append((self.steps, bounds(self))), seen[-1][1])[1])
         whole = attsvm.solve_svm(found.data, found.selected)
     return found, whole, next(steps for steps, (lower, _, _) in seen if lower > 0)
 
@@ -107,14 +108,14 @@ def test_an_iteration_limit_leaves_bounds_that_hold(always, problem):
 @pytest.mark.parametrize("where", ["minimise", "_direction"])
 def test_ctrl_c_leaves_what_is_known(always, problem, where, monkeypatch):
     found, whole, first = problem
-    method = getattr(levels._Problem, where)
+    method = getattr(vocabulary._Problem, where)
 
     def until_ctrl_c(self, *arguments):
         if self.best[0] is not self.W and self.steps > first:  # also amid the bounds
             raise KeyboardInterrupt
         return method(self, *arguments)
 
-    monkeypatch.setattr(levels._Problem, where, until_ctrl_c)
+    monkeypatch.setattr(vocabulary._Problem, where, until_ctrl_c)
     with pytest.raises(KeyboardInterrupt) as caught:
         attsvm.solve_svm(found.data, found.selected)
     partial = caught.value.partial
@@ -124,26 +125,26 @@ def test_ctrl_c_leaves_what_is_known(always, problem, where, monkeypatch):
 
 def test_many_contexts_of_few_tokens_are_for_others(always, monkeypatch):
     Z, counts = contexts(3)
-    found = attsvm.soft_labels(Z, counts)
+    found = attsvm.theory.soft_labels(Z, counts)
     monkeypatch.setattr(methods, "LEVELS_MOST", len(Z) - 1)
     assert attsvm.solve_svm(found.data, found.selected).method != "newton"
 
 
 def test_what_it_leaves_open_others_solve(always, monkeypatch):
     Z, counts = contexts(3)
-    found = attsvm.soft_labels(Z, counts)
-    monkeypatch.setattr(levels, "LARGEST", 1)
+    found = attsvm.theory.soft_labels(Z, counts)
+    monkeypatch.setattr(vocabulary, "LARGEST", 1)
     sol = attsvm.solve_svm(found.data, found.selected)
     assert sol.status == "optimal" and sol.method != "newton"
 
 
 def test_a_zero_context_and_numbers_far_from_one_are_for_others(always):
     Z, counts = contexts(3)
-    sol = attsvm.solve_svm(attsvm.soft_labels(Z, counts).data, counts > 0)
-    far = attsvm.solve_svm(attsvm.soft_labels(2.0**400 * Z, counts).data, counts > 0)
+    sol = attsvm.solve_svm(attsvm.theory.soft_labels(Z, counts).data, counts > 0)
+    far = attsvm.solve_svm(attsvm.theory.soft_labels(2.0**400 * Z, counts).data, counts > 0)
     assert far.status == "optimal" and far.margin == pytest.approx(2.0**400 * sol.margin, rel=1e-8)
     Z[7] = 0
-    zero = attsvm.solve_svm(attsvm.soft_labels(Z, counts).data, counts > 0)
+    zero = attsvm.solve_svm(attsvm.theory.soft_labels(Z, counts).data, counts > 0)
     assert zero.status == "infeasible" and "query 7 is zero" in zero.message
 
 
@@ -154,7 +155,7 @@ rng = np.random.default_rng(0)
 counts = np.zeros((1000, 50_000))
 for row in counts:
     row[rng.choice(50_000, 10, replace=False)] = 1
-found = attsvm.soft_labels(rng.standard_normal((1000, 64)) / 8, counts)
+found = attsvm.theory.soft_labels(rng.standard_normal((1000, 64)) / 8, counts)
 sol = attsvm.solve_svm(found.data, found.selected)
 assert sol.status == "optimal" and sol.gap <= 1e-9 and sol.method == "newton", sol
 # The peak in kilobytes.  (ru_maxrss would count the parent's memory, too.)

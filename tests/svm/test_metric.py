@@ -42,10 +42,10 @@ def test_an_answer_in_a_metric_is_certified_by_its_tokens(name):
     low, high = bounds(data, selected, sol.W, sol.dual, D)
     np.testing.assert_allclose((sol.margin, sol.margin_bound), (low, high), rtol=1e-9)
     np.testing.assert_array_equal(sol.metric, D)
-    share = attsvm.margin_share(data, selected, sol.W, metric=D)
+    share = attsvm.theory.margin_share(data, selected, sol.W, metric=D)
     assert 1 - 1e-8 < share[0] <= share[1] <= 1
     other = attsvm.solve_svm(data, selected).W
-    assert attsvm.margin_share(data, selected, other, metric=D)[1] < 1
+    assert attsvm.theory.margin_share(data, selected, other, metric=D)[1] < 1
 
 
 @pytest.mark.parametrize("kept", [False, True])

@@ -217,11 +217,11 @@ def test_unique_answers_agree_with_a_second_optimum(seed):
 def test_share_is_one_at_the_solution_and_less_elsewhere(norm):
     case = ball(9, 6, 8, 10)
     sol = attsvm.solve_svm(case.data, case.selected, norm)
-    low, high = attsvm.margin_share(case.data, case.selected, 7 * sol.W, norm)
+    low, high = attsvm.theory.margin_share(case.data, case.selected, 7 * sol.W, norm)
     assert 1 - 2e-9 <= low <= high <= 1
     rng = np.random.default_rng(0)
     stack = sol.W + 0.3 * np.abs(sol.W).max() * rng.standard_normal((3, 2, 10, 10))
-    low, high = attsvm.margin_share(case.data, case.selected, stack, norm)
+    low, high = attsvm.theory.margin_share(case.data, case.selected, stack, norm)
     assert low.shape == high.shape == (3, 2) and (low <= high).all() and (high < 1).all()
     A, _ = raw_rows(case)
     for W, at_least, at_most in zip(stack.reshape(6, 10, 10), low.ravel(), high.ravel(), strict=True):
@@ -234,28 +234,28 @@ def test_share_is_one_at_the_solution_and_less_elsewhere(norm):
 def test_share_of_zero_and_of_the_wrong_way():
     case = ball(9, 6, 8, 10)
     sol = attsvm.solve_svm(case.data, case.selected, "max")
-    assert attsvm.margin_share(case.data, case.selected, np.zeros((10, 10)), "max") == (0.0, 0.0)
-    low, high = attsvm.margin_share(case.data, case.selected, -sol.W, "max")
+    assert attsvm.theory.margin_share(case.data, case.selected, np.zeros((10, 10)), "max") == (0.0, 0.0)
+    low, high = attsvm.theory.margin_share(case.data, case.selected, -sol.W, "max")
     assert low <= high <= -1  # the largest margin of -W is its least one
 
 
 def test_share_with_several_selected_tokens():
     case = CASES["equalities"]()
     sol = attsvm.solve_svm(case.data, case.selected, "spectral")
-    assert attsvm.margin_share(case.data, case.selected, sol.W, "spectral")[0] >= 1 - 2e-9
+    assert attsvm.theory.margin_share(case.data, case.selected, sol.W, "spectral")[0] >= 1 - 2e-9
     off = sol.W + 1e-3 * np.random.default_rng(0).standard_normal(sol.W.shape)
-    assert attsvm.margin_share(case.data, case.selected, off, "spectral")[1] < 0  # logits of the selected differ
+    assert attsvm.theory.margin_share(case.data, case.selected, off, "spectral")[1] < 0  # logits of the selected differ
 
 
 def test_no_share_without_a_largest_margin():
     data = one_row([0.0, 0.0], [1.0, 1.0])
     with pytest.raises(ValueError, match="selected must be feasible"):
-        attsvm.margin_share(data, [0], np.eye(2), "max")
+        attsvm.theory.margin_share(data, [0], np.eye(2), "max")
     data = attsvm.cross_attention([[[1.0, 0.0]]], [[1.0, 1.0]])
     with pytest.raises(ValueError, match="selected must leave a token out"):
-        attsvm.margin_share(data, [0], np.eye(2), "max")
+        attsvm.theory.margin_share(data, [0], np.eye(2), "max")
     with pytest.raises(ValueError, match=r"W must have shape \(..., dk, dz\) = \(..., 2, 2\), got \(3, 2\)"):
-        attsvm.margin_share(data, [0], np.ones((3, 2)), "max")
+        attsvm.theory.margin_share(data, [0], np.ones((3, 2)), "max")
 
 
 def test_shares_are_drawn_along_a_run():
@@ -266,7 +266,7 @@ def test_shares_are_drawn_along_a_run():
     line = attsvm.plot.margin_share(run, "spectral", ax=figure.Figure().subplots(), color="k").lines[0]
     np.testing.assert_array_equal(line.get_xdata(), run.steps)
     np.testing.assert_array_equal(
-        line.get_ydata(), attsvm.margin_share(run.data, run.selected, run.weights, "spectral")[0]
+        line.get_ydata(), attsvm.theory.margin_share(run.data, run.selected, run.weights, "spectral")[0]
     )
     assert line.get_label() == "W, spectral norm" and line.get_color() == "k"
 
@@ -279,9 +279,9 @@ def test_weights_outside_the_span_are_told(rng):
     away -= away @ np.linalg.pinv(data.queries) @ data.queries
     outside = sol.W + 3 * away / np.linalg.norm(away) * np.linalg.norm(sol.W)
     with pytest.warns(UserWarning, match=r"W: only 0.32 of its Frobenius norm lies on the directions that"):
-        low, high = attsvm.margin_share(data, [0, 1], outside)
+        low, high = attsvm.theory.margin_share(data, [0, 1], outside)
     assert low == pytest.approx(1 / np.sqrt(10), rel=1e-6) == high
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert attsvm.margin_share(data, [0, 1], sol.W)[0] > 1 - 1e-8
-        attsvm.margin_share(data, [0, 1], outside, "spectral")  # of which a part outside may be
+        assert attsvm.theory.margin_share(data, [0, 1], sol.W)[0] > 1 - 1e-8
+        attsvm.theory.margin_share(data, [0, 1], outside, "spectral")  # of which a part outside may be

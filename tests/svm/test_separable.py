@@ -28,7 +28,10 @@ def test_it_is_scikit_learns_plane(seed):
     heights = np.where(y, 1, -1) * (X @ plane.w + plane.b)
     assert heights.min() == pytest.approx(1, abs=1e-9)
     assert plane.margin == pytest.approx(1 / np.linalg.norm(plane.w), rel=1e-9)
-    assert 0 <= plane.proved_gap() < 1e-8
+    signs = np.where(y, 1, -1)
+    np.testing.assert_allclose((plane.dual * signs) @ X, plane.w, atol=1e-9 * np.abs(plane.w).max())
+    assert plane.support.tolist() == sorted(peer.support_) and (heights[plane.support] < 1 + 1e-6).all()
+    assert 0 <= plane.separation.proved_gap() < 1e-8
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -51,15 +54,17 @@ def test_against_linear_programming(bias):
             assert plane.b == 0 or bias
         else:
             assert plane.w is None and plane.margin == 0
+            weights = plane.dual * signs[:, 0]  # a mean of points of one class is one of the other
+            np.testing.assert_allclose(weights @ A, 0, atol=1e-8 * plane.dual.max())
             with pytest.raises(ValueError, match="which W are excluded"):
-                plane.proved_gap()
+                plane.separation.proved_gap()
     assert said == {"optimal", "infeasible"}
 
 
 def test_the_proof_holds_every_point(tmp_path):
     X, y = cloud(9, n=400)
     plane = attsvm.separable(X, y)
-    plane.prove(tmp_path / "plane.json.gz")
+    plane.separation.prove(tmp_path / "plane.json.gz")
     assert check.main([str(tmp_path / "plane.json.gz")]) == 0
     points = {tuple(x) for x in np.concatenate([X, -X])}
     assert {tuple(x) for x in plane.data.keys} <= points
@@ -74,6 +79,13 @@ def test_one_label_changed_among_many_points():
     assert attsvm.separable(X, y).status == "optimal"
     y[7] = not y[7]
     assert attsvm.separable(X, y).status == "infeasible"
+
+
+def test_it_speaks_of_points():
+    plane = attsvm.separable([[0.0, 1.0], [0.0, 1.0], [2.0, 3.0]], [1, 0, 0])
+    assert plane.message == "not separable: points 0 and 1 are equal, to rounding, and have different labels"
+    text = repr(attsvm.separable([[0.0], [1.0], [3.0]], [0, 0, 1]))
+    assert "Plane between 1 and 2 points: optimal" in text and "2 points: 1, 2" in text and "query" not in text
 
 
 def test_what_is_no_question():

@@ -31,7 +31,7 @@ def starts(case, sol):
     """By name: the answer itself, one of another norm, and multipliers that mean nothing."""
     rng = np.random.default_rng(0)
     flat = np.zeros(case.data.indptr[-1])
-    shaped = case.data.layout.shape_entries
+    shaped = case.data._layout.shape_entries
     yield "itself", sol
     yield "another norm", solve(case.data, case.selected, "nuclear" if sol.norm == "frobenius" else "frobenius")
     yield "zero", shaped(flat, 0.0)

@@ -45,5 +45,5 @@ def test_a_selected_token_must_score_more_than_its_support_tokens_by_any_amount(
     data = attsvm.cross_attention([[[1.0, 0.5], [0.0, 0.5 - lead]]], [[1.0, 0.0]])
     problem = attsvm.Problem(data, [1.0], attsvm.LinearHead([0.0, 1.0]))
     solution = attsvm.solve_svm(data, [0])
-    assert attsvm.is_locally_optimal(problem, solution) == locally_optimal
+    assert attsvm.theory.is_locally_optimal(problem, solution) == locally_optimal
     assert attsvm.diagnose(problem, [0]).locally_optimal == locally_optimal

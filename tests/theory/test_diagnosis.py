@@ -379,6 +379,6 @@ def test_products_out_of_range_are_refused_by_name(scale):
 
 
 def test_optimal_tokens_that_nothing_separates_are_told():
-    found = attsvm.next_token([[0, 1, 3], [1, 0, 2, 3], [0, 2, 1, 3]], [0, 1, 0], np.eye(4))
+    found = attsvm.theory.next_token([[0, 1, 3], [1, 0, 2, 3], [0, 2, 1, 3]], [0, 1, 0], np.eye(4))
     text = " ".join(repr(attsvm.diagnose(found.problem)).split())
     assert "not excluded: enough would be one best token in each query, weights that rank these first" in text

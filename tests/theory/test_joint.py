@@ -19,10 +19,10 @@ def example(kind):
 def test_exact_numbers_of_the_precursor():
     for kind, full in (("tight", [4 / 3, 1 / 3]), ("not tight", [1.25, 0.25])):
         problem = example(kind)
-        v = attsvm.label_svm(problem, [1, 1, 1])
+        v = attsvm.theory.label_svm(problem, [1, 1, 1])
         np.testing.assert_allclose(v.W.ravel(), [0, 1], atol=1e-12)
         np.testing.assert_allclose(attsvm.solve_svm(problem.data, [1, 1, 1]).W.ravel(), full, rtol=1e-9)
-        margins = attsvm.relaxed_margins(problem, [1, 1, 1])
+        margins = attsvm.theory.relaxed_margins(problem, [1, 1, 1])
         relaxed = attsvm.solve_svm(problem.data, [1, 1, 1], margins=margins)
         np.testing.assert_allclose(relaxed.W.ravel(), [1, 0], atol=1e-9)
 
@@ -45,31 +45,31 @@ def test_label_svm_against_a_conic_solver(norm):
     w = cvxpy.Variable(10)
     rows = [y[i] * (w @ X[i, t]) >= 1 for i, t in enumerate(selected)]
     value = cvxpy.Problem(cvxpy.Minimize(cvxpy.pnorm(w, norm)), rows).solve(solver=cvxpy.CLARABEL)
-    mine = attsvm.label_svm(problem, selected, norm)
+    mine = attsvm.theory.label_svm(problem, selected, norm)
     assert np.linalg.norm(mine.W.ravel(), norm) == pytest.approx(value, rel=1e-6)  # clarabel stops at 1e-8
-    by_default = attsvm.label_svm(problem, norm=norm)
-    np.testing.assert_allclose(by_default.W, attsvm.label_svm(problem, problem.optimal, norm).W, rtol=1e-12)
+    by_default = attsvm.theory.label_svm(problem, norm=norm)
+    np.testing.assert_allclose(by_default.W, attsvm.theory.label_svm(problem, problem.optimal, norm).W, rtol=1e-12)
 
 
 def test_margins_are_one_for_the_support_of_the_labels():
     X, Z, y, v = attsvm.sample.unit_sphere(12, 3, 4, rng=0)
     ragged = [x[: 2 + i % 2] for i, x in enumerate(X)]
     problem = attsvm.Problem(attsvm.cross_attention(ragged, Z), y, attsvm.LinearHead(v))
-    support = attsvm.label_svm(problem).support[:, 1]
+    support = attsvm.theory.label_svm(problem).support[:, 1]
     assert 0 < support.sum() < 12
-    for row, here, x in zip(attsvm.relaxed_margins(problem), support, ragged, strict=True):
+    for row, here, x in zip(attsvm.theory.relaxed_margins(problem), support, ragged, strict=True):
         assert row.tolist() == [float(here)] * len(x)
 
 
 def test_bad_input():
     problem = example("tight")
     with pytest.raises(ValueError, match="norm must be 'frobenius' or a number"):
-        attsvm.label_svm(problem, norm="nuclear")
+        attsvm.theory.label_svm(problem, norm="nuclear")
     with pytest.raises(TypeError, match="selected must be one token per query, got bools"):
-        attsvm.label_svm(problem, np.ones((3, 2), dtype=bool))
+        attsvm.theory.label_svm(problem, np.ones((3, 2), dtype=bool))
     with pytest.raises(ValueError, match="selected must be token indices"):
-        attsvm.label_svm(problem, [0, 2, 0])
+        attsvm.theory.label_svm(problem, [0, 2, 0])
     with pytest.raises(ValueError, match="whose labels some v separates"):
-        attsvm.relaxed_margins(problem, [0, 0, 0])
+        attsvm.theory.relaxed_margins(problem, [0, 0, 0])
     with pytest.raises(TypeError, match="problem must be a Problem"):
-        attsvm.label_svm(problem.data)
+        attsvm.theory.label_svm(problem.data)

@@ -18,7 +18,7 @@ def local(seed):
         problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
         run = attsvm.train(problem, rng.uniform(-1, 1, (8, 8)) / np.sqrt(8), steps=4000, record=0)
         solution = attsvm.solve_svm(problem.data, run.selected)
-        if not (run.selected == problem.optimal).all() and attsvm.is_locally_optimal(problem, solution):
+        if not (run.selected == problem.optimal).all() and attsvm.theory.is_locally_optimal(problem, solution):
             return problem, run.selected
         seed += 1000
 

@@ -8,7 +8,7 @@ import sys
 import attsvm
 import numpy as np
 import pytest
-from attsvm.next_token.components import strong_components
+from attsvm.theory.next_tokens import strong_components
 
 INSTANCES = 12
 
@@ -18,7 +18,7 @@ def cyclic(count):
     found, seed = [], 0
     while len(found) < count:
         drawn = attsvm.sample.next_token(n=6, T=4, K=6, d=8, rng=seed)
-        made = attsvm.next_token(*drawn)
+        made = attsvm.theory.next_token(*drawn)
         if not made.acyclic:
             found.append((*drawn, made))
         seed += 1
@@ -103,7 +103,7 @@ def test_training_turns_to_the_svm_of_the_graph(instances):
 def test_decompose_splits_off_the_part_in_the_cyclic_subspace(instances):
     for sequences, labels, E, found in instances:
         run = attsvm.train(found.problem, steps=500, lr=0.01, record=0)
-        parts = attsvm.decompose(found.data, run.probabilities, run.W, selected=found.selected)
+        parts = attsvm.theory.decompose(found.data, run.probabilities, run.W, selected=found.selected)
         rows = [
             np.outer(E[y] - E[t], E[tokens[-1]]).ravel()
             for tokens, y, kept in zip(sequences, labels, found.selected, strict=True)
@@ -116,7 +116,7 @@ def test_decompose_splits_off_the_part_in_the_cyclic_subspace(instances):
 
 def test_problem_is_the_log_loss_of_the_summed_probability_of_copies():
     E = np.random.default_rng(0).standard_normal((4, 3))
-    found = attsvm.next_token([[1, 0, 1, 2], [2, 3]], [1, 3], E)
+    found = attsvm.theory.next_token([[1, 0, 1, 2], [2, 3]], [1, 3], E)
     W = np.random.default_rng(1).standard_normal((3, 3))
     p, q = (np.exp(E[tokens] @ W @ E[tokens[-1]]) for tokens in ([1, 0, 1, 2], [2, 3]))
     by_hand = -(np.log((p[0] + p[2]) / p.sum()) + np.log(q[1] / q.sum())) / 2
@@ -127,14 +127,14 @@ def test_problem_is_the_log_loss_of_the_summed_probability_of_copies():
 
 
 def test_a_sequence_that_is_its_label_alone():
-    found = attsvm.next_token([[2], [2, 2]], [2, 2], np.eye(3))
+    found = attsvm.theory.next_token([[2], [2, 2]], [2, 2], np.eye(3))
     assert found.acyclic and found.graphs[2].shape == (0, 2)
     assert attsvm.solve_svm(found.data, [[True], [True, True]]).status == "no constraint"
     assert "acyclic" in repr(found)
 
 
 def test_description_names_the_components():
-    found = attsvm.next_token([[0, 1, 3], [1, 0, 2, 3], [0, 2, 1, 3]], [0, 1, 0], np.eye(4))
+    found = attsvm.theory.next_token([[0, 1, 3], [1, 0, 2, 3], [0, 2, 1, 3]], [0, 1, 0], np.eye(4))
     assert "after 3: 0, 1" in repr(found) and "1 last tokens" in repr(found)
 
 
@@ -152,7 +152,7 @@ def test_description_names_the_components():
 )
 def test_bad_input(sequences, labels, K, error, message):
     with pytest.raises(error, match=message):
-        attsvm.next_token(sequences, labels, np.eye(K))
+        attsvm.theory.next_token(sequences, labels, np.eye(K))
 
 
 # ------------------------------------------------------------------------------------ samples
@@ -182,7 +182,7 @@ def test_log_loss_takes_scores_that_round_below_zero():
     problem = attsvm.Problem(data, None, attsvm.LinearHead(E[labels]), loss="log")
     assert (E[sequences] @ E[labels][:, :, None]).min() < 0 <= problem.scores.min()
     W = rng.standard_normal((8, 8))
-    assert problem.loss(W) == pytest.approx(attsvm.next_token(sequences, labels, E).problem.loss(W), rel=1e-12)
+    assert problem.loss(W) == pytest.approx(attsvm.theory.next_token(sequences, labels, E).problem.loss(W), rel=1e-12)
     shifted = attsvm.cross_attention(E[sequences], E[sequences[:, -1]], values=np.eye(8)[sequences] - 1e-12)
     assert attsvm.Problem(shifted, None, attsvm.LinearHead(np.eye(8)[labels]), loss="log").scores.min() == 0
     wrong = attsvm.cross_attention(E[sequences], E[sequences[:, -1]], values=np.eye(8)[sequences] - 1e-9)
@@ -207,7 +207,7 @@ def test_components_of_a_text_are_statements_one_can_check():
     ]
     sequences, labels = (np.array(part) for part in zip(*grams, strict=True))
     E = np.random.default_rng(0).standard_normal((len(vocabulary), 64)) / 8
-    found = attsvm.next_token(sequences, labels, E)
+    found = attsvm.theory.next_token(sequences, labels, E)
     statements = {
         (vocabulary[k], tuple(vocabulary[i] for i in np.flatnonzero(component == first)))
         for k, component in found.components.items()

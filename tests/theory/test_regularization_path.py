@@ -22,7 +22,7 @@ def one_problem(n=6, T=8, d=10, rng=0, loss="logistic"):
 
 def frank_wolfe_gap(problem, W, radius, norm):
     """Relative, from the gradient by readable pairs."""
-    _, G, _ = reference.loss_and_grad(problem.data, problem.y, problem.head.v, problem.loss_name, W)
+    _, G, _ = reference.loss_and_grad(problem.data, problem.y, problem.head.v, problem._loss_name, W)
     _, dual = reference.matrix_norms(G, norm)
     return (np.vdot(G, W) + radius * dual) / (radius * dual)
 
@@ -50,7 +50,7 @@ def test_log_excess_is_that_of_the_loss(loss):
     path = attsvm.regularization_path(problem, np.array([0.1, 1.0, 10.0, 100.0, 900.0]) / margin)
     head = problem.head.v
     for W, found in zip(path.weights, path.log_excess, strict=True):
-        exact = reference.decimal_log_excess(problem.data, problem.labels, head, loss, W)
+        exact = reference.decimal_log_excess(problem.data, problem._labels, head, loss, W)
         assert found == pytest.approx(exact, rel=1e-12, abs=1e-11)
     assert path.log_excess[-1] < -745
 
@@ -61,7 +61,7 @@ def test_log_gradient_is_that_of_the_problem(loss):
     W = np.zeros((10, 10))
     for ball, norm in enumerate(_core.BALL):
         status, log_excess, log_gradient, gap, *_ = _core.regularization_path_point(
-            problem.objective, W, ball, 3.0, 1e-6, 1000
+            problem._objective, W, ball, 3.0, 1e-6, 1000
         )
         _, G = problem.loss_and_grad(W)
         assert log_gradient == pytest.approx(math.log(reference.matrix_norms(G, norm)[1]), abs=1e-9)

@@ -31,7 +31,7 @@ def cross_entropy(W, H, counts):
 
 def test_problem_is_the_cross_entropy_of_the_counts():
     H, counts = decoder(0)
-    found = attsvm.soft_labels(H, counts)
+    found = attsvm.theory.soft_labels(H, counts)
     W = np.random.default_rng(1).standard_normal((6, 12))
     assert found.problem.loss(W) == pytest.approx(cross_entropy(W, H, counts), rel=1e-13)
     softmax = np.exp(H @ W.T)
@@ -47,7 +47,7 @@ def test_problem_is_the_cross_entropy_of_the_counts():
 def test_counts_are_those_given_and_the_problem_goes_to_another_process():
     H, counts = decoder(0)
     given = counts.copy()
-    found = attsvm.soft_labels(H, counts)
+    found = attsvm.theory.soft_labels(H, counts)
     counts += 1
     np.testing.assert_array_equal(found.counts, given)
     W = np.random.default_rng(1).standard_normal((6, 12))
@@ -58,12 +58,12 @@ def test_counts_are_those_given_and_the_problem_goes_to_another_process():
 def test_counts_have_no_units(scale):
     H, counts = decoder(0)
     W = np.random.default_rng(1).standard_normal((6, 12))
-    loss, plain = (attsvm.soft_labels(H, c).problem.loss(W) for c in (scale * counts, counts))
+    loss, plain = (attsvm.theory.soft_labels(H, c).problem.loss(W) for c in (scale * counts, counts))
     assert loss == pytest.approx(plain, rel=1e-13)
 
 
 def test_a_probability_that_leaves_double_precision_keeps_the_loss_finite():
-    found = attsvm.soft_labels([[1.0]], [[1, 1]])
+    found = attsvm.theory.soft_labels([[1.0]], [[1, 1]])
     loss, G = found.problem.loss_and_grad(np.array([[1000.0], [-1000.0]]))
     assert np.isfinite(loss) and np.isfinite(G).all()
 
@@ -71,14 +71,14 @@ def test_a_probability_that_leaves_double_precision_keeps_the_loss_finite():
 def dense(found):
     """The same problem with the identity as an array of keys and of values."""
     eye = np.eye(found.data.dk)
-    data = Data("linear decoder", eye, found.data.queries, eye.copy(), found.data.layout)
+    data = Data("linear decoder", eye, found.data.queries, eye.copy(), found.data._layout)
     return attsvm.Problem(data, None, found.problem.head, "linear")
 
 
 @pytest.mark.parametrize("size", [0.0, 1.0, 300.0])  # the last saturates: shifts and probabilities of 1e-300
 def test_identity_is_as_the_array_of_it(size):
     H, counts = decoder(3, K=9)
-    found = attsvm.soft_labels(H, counts)
+    found = attsvm.theory.soft_labels(H, counts)
     beside, rng = dense(found), np.random.default_rng(4)
     W = size * rng.standard_normal((9, 12))
     K, Q = np.sqrt(size) * rng.standard_normal((9, 2)), rng.standard_normal((12, 2))
@@ -101,7 +101,7 @@ def test_identity_is_as_the_array_of_it(size):
 
 
 def test_training_and_svm_of_the_identity_are_those_of_the_array():
-    found = attsvm.soft_labels(*decoder(5))
+    found = attsvm.theory.soft_labels(*decoder(5))
     runs = [attsvm.train(p, steps=50) for p in (found.problem, dense(found))]
     np.testing.assert_allclose(runs[0].W, runs[1].W, atol=1e-12)
     answers = [attsvm.solve_svm(d, found.selected) for d in (found.data, dense(found).data)]
@@ -118,7 +118,7 @@ def test_training_and_svm_of_the_identity_are_those_of_the_array():
 @pytest.mark.parametrize("several", [True, False])
 def test_svm_over_kinds_of_tokens_is_that_of_all(norm, several):
     H, counts = decoder(3, m=6, K=30, d=8)  # most tokens follow no context
-    found = attsvm.soft_labels(H, counts)
+    found = attsvm.theory.soft_labels(H, counts)
     selected = found.selected if several else counts.argmax(axis=1)
     mine, theirs = (attsvm.solve_svm(d, selected, norm) for d in (found.data, dense(found).data))
     assert mine.status == theirs.status == "optimal"
@@ -141,7 +141,7 @@ def rows(solution):
 
 def test_a_decoder_that_cannot_be_separated_has_a_certificate():
     H = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-    found = attsvm.soft_labels(H, np.eye(3, 9))
+    found = attsvm.theory.soft_labels(H, np.eye(3, 9))
     answer = attsvm.solve_svm(found.data, found.selected)
     assert answer.status == "infeasible" and answer.certificate.max() > 0 and answer.certificate.min() >= 0
     pull = np.einsum("qt,qtk,qd->kd", answer.certificate, rows(answer), H)
@@ -150,15 +150,15 @@ def test_a_decoder_that_cannot_be_separated_has_a_certificate():
 
 
 def test_what_reads_keys_in_memory_refuses_the_identity():
-    data = attsvm.soft_labels(*decoder(0)).data
+    data = attsvm.theory.soft_labels(*decoder(0)).data
     with pytest.raises(ValueError, match="the keys are the identity"):
-        _core.objective(data.handle, 0, np.zeros(48), None, None, None, None, None, 0.0, 1, False)
+        _core.objective(data._handle, 0, np.zeros(48), None, None, None, None, None, 0.0, 1, False)
     with pytest.raises(ValueError, match="the windows do not lie within"):
         _core.windows(None, data.queries, data.start, data.stop - np.arange(len(data.stop)))
 
 
 def test_a_run_goes_through_a_file(tmp_path):
-    run = attsvm.train(attsvm.soft_labels(*decoder(0)).problem, steps=5)
+    run = attsvm.train(attsvm.theory.soft_labels(*decoder(0)).problem, steps=5)
     run.save(tmp_path / "run.npz")
     assert attsvm.load(tmp_path / "run.npz") == run
 
@@ -170,7 +170,7 @@ rng = np.random.default_rng(0)
 counts = np.zeros((50, 20_000))
 for row in counts:
     row[rng.choice(20_000, 10, replace=False)] = 1
-found = attsvm.soft_labels(rng.standard_normal((50, 64)) / 8, counts)
+found = attsvm.theory.soft_labels(rng.standard_normal((50, 64)) / 8, counts)
 before = np.log(20_000)
 assert attsvm.train(found.problem, steps=3).loss[-1] < before
 assert found.data.keys.shape == (20_000, 20_000)
@@ -188,13 +188,13 @@ def test_memory_is_contexts_times_vocabulary():
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
 def test_training_gives_log_odds_and_turns_to_the_svm(seed):
     H, counts = decoder(seed)
-    found = attsvm.soft_labels(H, counts)
+    found = attsvm.theory.soft_labels(H, counts)
     run = attsvm.train(found.problem, lr=0.01, steps=30_000, record=0)
     svm = attsvm.solve_svm(found.data, found.selected)
     assert attsvm.correlation(run.W, svm.W) >= 0.98  # .985 to .995 at this step
     p = counts / counts.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(run.probabilities, p, atol=1e-2)  # the step is 1e-2
-    parts = attsvm.decompose(found.data, run.probabilities, run.W, selected=found.selected)
+    parts = attsvm.theory.decompose(found.data, run.probabilities, run.W, selected=found.selected)
     logits = found.data.logits(parts.W_fin)
     for row, target, kept in zip(logits, p, found.selected, strict=True):
         odds, wanted = (x - x.mean() for x in (row[kept], np.log(target[kept])))
@@ -204,7 +204,7 @@ def test_training_gives_log_odds_and_turns_to_the_svm(seed):
 def test_contexts_of_one_support_are_collinear_in_the_nuclear_solution():
     """With contexts free (one-hot queries) the solution depends on the supports alone."""
     counts = np.array([[3, 1, 0, 0], [1, 5, 0, 0], [0, 0, 2, 1], [0, 0, 1, 1], [1, 0, 0, 0]])
-    found = attsvm.soft_labels(np.eye(5), counts)
+    found = attsvm.theory.soft_labels(np.eye(5), counts)
     W = attsvm.solve_svm(found.data, found.selected, "nuclear").W
     assert attsvm.correlation(W[:, 0], W[:, 1]) == pytest.approx(1, abs=1e-6)
     assert attsvm.correlation(W[:, 2], W[:, 3]) == pytest.approx(1, abs=1e-6)
@@ -222,7 +222,7 @@ def test_contexts_of_one_support_are_collinear_in_the_nuclear_solution():
 )
 def test_bad_input(contexts, counts, message):
     with pytest.raises(ValueError, match=message):
-        attsvm.soft_labels(contexts, counts)
+        attsvm.theory.soft_labels(contexts, counts)
 
 
 # ------------------------------------------------------------------------------------ Markov chains
@@ -249,7 +249,7 @@ def test_attention_fits_the_chain():
     errors = []
     for n in (500, 8000):
         sequences, labels = attsvm.sample.markov(P, n=n, T=5, rng=2)
-        found = attsvm.next_token(sequences, labels, np.eye(4))
+        found = attsvm.theory.next_token(sequences, labels, np.eye(4))
         run = attsvm.train(found.problem, rule="constant", lr=8.0, steps=200, record=0)
         fitted = np.exp(run.W - run.W.max(axis=0))
         errors.append(np.linalg.norm((fitted / fitted.sum(axis=0)).T - P))
@@ -258,12 +258,12 @@ def test_attention_fits_the_chain():
 
 def test_identifiable_when_every_token_follows_every_other():
     sequences, _ = attsvm.sample.markov(chain(4), n=200, T=3)
-    found = attsvm.identifiable(sequences, 4)
+    found = attsvm.theory.identifiable(sequences, 4)
     assert found and found.identifiable is True and (found.components == 0).all()
-    answer, components = attsvm.identifiable([[0, 1, 2], [0, 2, 1], [2, 0]], 3)
+    answer, components = attsvm.theory.identifiable([[0, 1, 2], [0, 2, 1], [2, 0]], 3)
     assert answer is False  # no prompt that ends in 0 holds 1
     np.testing.assert_array_equal(components, [[0, 1, 0], [0, 0, 0], [0, 0, 0]])
-    assert not attsvm.identifiable([[0, 1], [1, 0]], 3)
+    assert not attsvm.theory.identifiable([[0, 1], [1, 0]], 3)
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def planted(kind, rng, least=1):
     for row in kept:
         most = max(1, len(row) - 1)
         row[rng.permutation(len(row))[: rng.integers(min(least, most), most + 1)]] = True
-    sets = data.layout.shape_entries(np.concatenate(kept), False)
+    sets = data._layout.shape_entries(np.concatenate(kept), False)
     rows = reference.svm_rows(data, sets)
     E = np.array([np.outer(delta, z).ravel() for *_, delta, z, equal in rows if equal]).reshape(-1, data.dk * data.dz)
     logs = rng.uniform(-1, 1, len(E))
@@ -51,7 +51,7 @@ def planted(kind, rng, least=1):
 def test_planted_decomposition_is_found(kind, seed):
     data, sets, rows, W_fin, W_svm = planted(kind, np.random.default_rng([seed, 7]))
     W = W_fin + 25.0 * W_svm
-    parts = attsvm.decompose(data, data.probabilities(W), W)
+    parts = attsvm.theory.decompose(data, data.probabilities(W), W)
     same = zip(reference.per_entry(data, parts.selected), reference.per_entry(data, sets), strict=True)
     assert all((a == b).all() for a, b in same)
     # Ratios of probabilities are known to about 1e-16 times their logits' size.
@@ -73,7 +73,7 @@ def test_planted_decomposition_is_found(kind, seed):
 def test_finite_part_has_the_least_norm_asked_for(kind, norm):
     data, _, rows, W_fin, W_svm = planted(kind, np.random.default_rng(11), least=2)
     W = W_fin + 25.0 * W_svm
-    parts = attsvm.decompose(data, data.probabilities(W), W, norm)
+    parts = attsvm.theory.decompose(data, data.probabilities(W), W, norm)
     equal = np.array([row[-1] for row in rows], dtype=bool)
     np.testing.assert_allclose(
         reference.svm_apply(rows, parts.W_fin)[equal], reference.svm_apply(rows, W_fin)[equal], atol=1e-11
@@ -101,7 +101,7 @@ def test_every_token_selected_leaves_the_finite_part_alone():
     rng = np.random.default_rng(0)
     data = attsvm.cross_attention(rng.standard_normal((2, 3, 8)), rng.standard_normal((2, 8)))
     W = rng.standard_normal((8, 8)) / 8
-    parts = attsvm.decompose(data, data.probabilities(W), W)
+    parts = attsvm.theory.decompose(data, data.probabilities(W), W)
     assert parts.status == "no constraint" and parts.R == 0 and not parts.W_svm.any()
     np.testing.assert_allclose(parts.probabilities, data.probabilities(W), atol=1e-14)
     assert "6 tokens selected" in repr(parts)
@@ -113,24 +113,24 @@ def test_selections_of_the_user_replace_the_thresholds():
     sets = np.array([[True, False, False], [False, True, True]])
     W = 4 * attsvm.solve_svm(data, sets).W  # the others still have e^-4 and more
     probabilities = data.probabilities(W)
-    parts = attsvm.decompose(data, probabilities, W, selected=sets)
+    parts = attsvm.theory.decompose(data, probabilities, W, selected=sets)
     assert parts.R == pytest.approx(4) and (parts.selected == sets).all()
     W = 9 * attsvm.solve_svm(data, sets).W
     with pytest.raises(ValueError, match=r"probabilities must be decided.* got 2 queries .*\(the first is query 0\)"):
-        attsvm.decompose(data, data.probabilities(W), W)
+        attsvm.theory.decompose(data, data.probabilities(W), W)
 
 
 def test_what_no_weights_explain_is_refused():
     X = np.array([[[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]]])  # the last token is the mean of the others
     data = attsvm.cross_attention(X, [[1.0, 2.0]])
     with pytest.raises(ValueError, match="no W separates the selected sets"):
-        attsvm.decompose(data, [[0.5, 0.5, 0.0]], np.eye(2))
+        attsvm.theory.decompose(data, [[0.5, 0.5, 0.0]], np.eye(2))
     with pytest.raises(ValueError, match="no W has these probabilities"):
-        attsvm.decompose(data, [[0.4, 0.4, 0.2]], np.eye(2))
+        attsvm.theory.decompose(data, [[0.4, 0.4, 0.2]], np.eye(2))
     with pytest.raises(ValueError, match="probabilities must be positive at the selected tokens"):
-        attsvm.decompose(data, [[1.0, 0.0, 0.0]], np.eye(2), selected=[[True, True, False]])
+        attsvm.theory.decompose(data, [[1.0, 0.0, 0.0]], np.eye(2), selected=[[True, True, False]])
     with pytest.raises(TypeError, match="selected must be bools"):
-        attsvm.decompose(data, [[1.0, 0.0, 0.0]], np.eye(2), selected=[0])
+        attsvm.theory.decompose(data, [[1.0, 0.0, 0.0]], np.eye(2), selected=[0])
 
 
 @pytest.mark.parametrize("name", BUILDERS)
@@ -139,7 +139,7 @@ def test_sets_have_the_shape_of_the_data(name):
     data = BUILDERS[name](lambda *shape: rng.standard_normal(shape), lambda *shape: rng.standard_normal(shape))
     W = rng.standard_normal((data.dk, data.dz))
     probabilities = data.probabilities(W)
-    selected, undecided = attsvm.selected_sets(probabilities, 1e-2, 0.2)
+    selected, undecided = attsvm.theory.selected_sets(probabilities, 1e-2, 0.2)
     flat = reference.per_entry(data, probabilities)
     for row, p in zip(reference.per_entry(data, selected), flat, strict=True):
         np.testing.assert_array_equal(row, p >= 0.2)
@@ -150,12 +150,14 @@ def test_sets_have_the_shape_of_the_data(name):
 
 
 def test_thresholds_belong_to_the_decided():
-    selected, undecided = attsvm.selected_sets([0.999, 1e-3, 1e-6, 0.0])
+    selected, undecided = attsvm.theory.selected_sets([0.999, 1e-3, 1e-6, 0.0])
     assert selected.tolist() == [True, True, False, False] and not undecided
-    assert attsvm.selected_sets([1 - 2e-6, 2e-6])[1]
-    selected, undecided = attsvm.selected_sets([np.array([1.0]), np.array([0.5, 0.5 - 1e-5, 1e-5])])
+    assert attsvm.theory.selected_sets([1 - 2e-6, 2e-6])[1]
+    selected, undecided = attsvm.theory.selected_sets([np.array([1.0]), np.array([0.5, 0.5 - 1e-5, 1e-5])])
     assert [s.tolist() for s in selected] == [[True], [True, True, False]] and list(undecided) == [False, True]
-    assert not any(attsvm.selected_sets([np.array([1.0]), np.array([1 - 1e-3, 1e-3]), np.array([1.0, 1e-6, 0.0])])[1])
+    assert not any(
+        attsvm.theory.selected_sets([np.array([1.0]), np.array([1 - 1e-3, 1e-3]), np.array([1.0, 1e-6, 0.0])])[1]
+    )
 
 
 def project_on_simplex(x):
@@ -170,7 +172,7 @@ def project_on_simplex(x):
 def test_tokens_kept_is_the_support_of_the_projection(rng):
     scores = rng.standard_normal((40, 7))
     lams = np.geomspace(1e-3, 1e2, 12)
-    found = np.array([attsvm.tokens_kept(scores, lam) for lam in lams])
+    found = np.array([attsvm.theory.tokens_kept(scores, lam) for lam in lams])
     for lam, counts in zip(lams, found, strict=True):
         expected = [(project_on_simplex(row / (2 * lam)) > 1e-12).sum() for row in scores]
         np.testing.assert_array_equal(counts, expected)
@@ -179,23 +181,23 @@ def test_tokens_kept_is_the_support_of_the_projection(rng):
 
 
 def test_tokens_kept_at_the_edges():
-    assert attsvm.tokens_kept([3.0], 10.0) == 1
-    assert attsvm.tokens_kept([1.0, 1.0, 0.0], 0.0) == 1
-    assert attsvm.tokens_kept([1.0, 1.0, 0.0], 1e-9) == 2  # a tie is shared at once
-    assert attsvm.tokens_kept([1.0, 0.5], 0.25) == 1  # 2 lam = gap: the second token's share is exactly zero
-    assert attsvm.tokens_kept([1.0, 0.5], 0.25 + 1e-12) == 2
+    assert attsvm.theory.tokens_kept([3.0], 10.0) == 1
+    assert attsvm.theory.tokens_kept([1.0, 1.0, 0.0], 0.0) == 1
+    assert attsvm.theory.tokens_kept([1.0, 1.0, 0.0], 1e-9) == 2  # a tie is shared at once
+    assert attsvm.theory.tokens_kept([1.0, 0.5], 0.25) == 1  # 2 lam = gap: the second token's share is exactly zero
+    assert attsvm.theory.tokens_kept([1.0, 0.5], 0.25 + 1e-12) == 2
 
 
 def test_hard_attention_is_the_value_of_the_selected_token(case_name):
     rng = np.random.default_rng(2)
     data = BUILDERS[case_name](lambda *shape: rng.standard_normal(shape), lambda *shape: rng.standard_normal(shape))
     W = rng.standard_normal((data.dk, data.dz))
-    hard = data.layout.flatten_queries("o", data.attended(W, hard=True), "dv", data.values.shape[1])
+    hard = data._layout.flatten_queries("o", data.attended(W, hard=True), "dv", data.values.shape[1])
     chosen = reference.per_query(data, data.select(W)).astype(int)
     expected = [V[t] for V, t in zip(reference.windows(data, values=True), chosen, strict=True)]
     np.testing.assert_array_equal(hard, expected)
     assert hard.dtype == np.float64
-    soft = data.layout.flatten_queries("o", data.attended(1e4 * W), "dv", data.values.shape[1])
+    soft = data._layout.flatten_queries("o", data.attended(1e4 * W), "dv", data.values.shape[1])
     np.testing.assert_allclose(soft, hard, atol=1e-5)
 
 
@@ -215,12 +217,12 @@ def test_a_query_that_does_not_follow_the_others_is_named(sphere):
     s = sphere()
     head = attsvm.MLPHead(np.random.default_rng(0).standard_normal((10, 4)))
     run = attsvm.train(attsvm.Problem(s.data, s.y, head), steps=20000)
-    parts = attsvm.decompose(s.data, run.probabilities, run.W)
+    parts = attsvm.theory.decompose(s.data, run.probabilities, run.W)
     dead = ~(s.data.attended(run.W) @ head.v > 0).any(axis=1)
     assert dead.any() and not dead.all() and parts.correlation < 0.7
     # 20,000 steps behind ReLUs end elsewhere when a compiler rounds otherwise: one that is slow may be named as well.
     named = ", ".join(map(str, np.flatnonzero(parts.unconverged)))
     assert parts.unconverged[dead].all() and not parts.unconverged.all()
     assert f"not converged  queries {named}: less than half" in repr(parts)
-    alone = attsvm.decompose(s.data, s.data.probabilities(parts.W), parts.W, selected=parts.selected)
+    alone = attsvm.theory.decompose(s.data, s.data.probabilities(parts.W), parts.W, selected=parts.selected)
     assert not alone.unconverged.any() and "not converged" not in repr(alone)

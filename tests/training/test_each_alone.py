@@ -94,7 +94,9 @@ def test_runs_side_by_side_are_each_alone(part, kind, trained):
         # Of heads and records, too: each margin is that of its weights, and of the output head as it was then.
         for k, W in enumerate(alone.weights):
             at = (
-                alone.problem if alone.start is None else problem.with_head(alone.start.from_row(alone.head_records[k]))
+                alone.problem
+                if alone.start is None
+                else problem._with_head(alone.start.from_row(alone.head_records[k]))
             )
             metric = alone.metric if kind in ("linear", "mlp", "quadratic") and alone.K is None else None
             norm = {} if metric is not None else {"norm": alone.own_norm}

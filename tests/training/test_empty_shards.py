@@ -129,7 +129,7 @@ def test_one_process_has_nothing_to_train_on():
         lambda: attsvm.solve_svm(none.data, none.optimal),
         lambda: attsvm.feasible(none.data, none.optimal),
         lambda: attsvm.diagnose(none),
-        lambda: attsvm.label_svm(none),
+        lambda: attsvm.theory.label_svm(none),
         lambda: attsvm.regularization_path(none, [1.0]),
         lambda: none.loss(run.W),
         lambda: none.loss_and_grad(run.W),

@@ -111,7 +111,7 @@ def test_undecided_is_the_largest_probability_of_one_token(name):
     case = build_case(name)
     run = attsvm.train(attsvm.Problem(case.data, case.y, attsvm.LinearHead(case.v)), steps=30, lr=0.3)
     flags, attention = run.undecided, run.probabilities
-    count = int(case.data.layout.flatten_queries("undecided", flags).sum())
+    count = int(case.data._layout.flatten_queries("undecided", flags).sum())
     assert ("of the run: their attention has not chosen" in str(attsvm.diagnose(run.problem, run))) == (count > 0)
     if isinstance(attention, list):
         for flag, part in zip(flags, attention, strict=True):
@@ -125,7 +125,7 @@ def test_undecided_of_a_head_that_keeps_several_is_the_sets_rule():
     made = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.QuadraticHead(v, 0.3))
     for steps in (3, 300):
         run = attsvm.train(made, steps=steps)
-        np.testing.assert_array_equal(run.undecided, attsvm.selected_sets(run.probabilities)[1])
+        np.testing.assert_array_equal(run.undecided, attsvm.theory.selected_sets(run.probabilities)[1])
     several = attsvm.train(problem(heads=2), np.stack([np.eye(10), -np.eye(10)]), steps=3)
     assert several.undecided.shape == (2, 6)
 
@@ -142,7 +142,7 @@ def test_a_run_that_has_not_chosen_says_so():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         attsvm.solve_svm(late.data, late)
-        assert attsvm.margin_share(late.data, late, late.W)[0] > 0.9
+        assert attsvm.theory.margin_share(late.data, late, late.W)[0] > 0.9
     told = attsvm.diagnose(early.problem, early)
     assert f"{count} of 6 queries" in repr(told) and "undecided" not in repr(attsvm.diagnose(late.problem, late))
     with pytest.raises(ValueError, match=r"take one, run\[r\]"):

@@ -123,8 +123,8 @@ RIGHT = [
 @pytest.mark.parametrize("loss", RIGHT)
 def test_a_right_derivative_passes(loss):
     for scale in (1e-12, 1e-6, 1e-3, 1.0, 30.0):
-        assert problem(loss, scale=scale).own_loss.functions == loss
-    assert problem(loss, attsvm.MLPHead(np.eye(10))).own_loss.functions == loss
+        assert problem(loss, scale=scale)._own_loss.functions == loss
+    assert problem(loss, attsvm.MLPHead(np.eye(10)))._own_loss.functions == loss
 
 
 def test_a_loss_is_checked_at_every_call():
@@ -136,7 +136,9 @@ def test_a_loss_is_checked_at_every_call():
 
     made = problem((lambda u: -u, derivative))
     before = len(calls)
-    assert before > 0 and made[[0, 1]].own_loss is made.own_loss and len(calls) == before  # a part is not checked again
+    assert (
+        before > 0 and made[[0, 1]]._own_loss is made._own_loss and len(calls) == before
+    )  # a part is not checked again
     calls.clear()
     with pytest.raises(ValueError, match=r"loss\[1\], the derivative, must be negative and finite, got 1 at u"):
         attsvm.train(problem((lambda u: -u, derivative)), steps=20)

@@ -113,8 +113,8 @@ def test_multipliers_of_runs_are_those_of_each(rng, heads):
     data = attsvm.cross_attention(X, Z)
     problem = attsvm.Problem(data, [1, -1, 1, 1, -1], attsvm.LinearHead([1.0, 2.0, -1.0]), heads=heads)
     W = rng.standard_normal((3 * (heads or 1), 3, 2))
-    together = problem.logit_gradients(W, None, None)
-    alone = [problem.logit_gradients(part, None, None) for part in np.split(W, 3)]
+    together = problem._logit_gradients(W, None, None)
+    alone = [problem._logit_gradients(part, None, None) for part in np.split(W, 3)]
     for found, expected in zip(together, map(np.concatenate, zip(*alone, strict=True)), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-15)
 

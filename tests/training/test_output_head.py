@@ -26,7 +26,7 @@ def make_head(kind, d, data, rng):
         return attsvm.MLPHead(V, a), ("mlp", V, a, 0.0)
     lam = 0.7 if kind.startswith("quadratic") else 0.0
     v = rng.standard_normal((len(data), d) if kind.endswith("per_query") else d)
-    shaped = v if v.ndim == 1 else data.layout.shape_queries(v)
+    shaped = v if v.ndim == 1 else data._layout.shape_queries(v)
     head = attsvm.QuadraticHead(shaped, lam) if lam else attsvm.LinearHead(shaped)
     return head, ("linear", v, None, lam)
 
@@ -233,7 +233,7 @@ def test_threads_share_the_queries_and_change_nothing(kind, H, combine, single, 
 @pytest.mark.parametrize("name", ["cross_ragged", "causal", "cross_values", "cross_several_queries"])
 def test_scores_are_the_head_at_each_token(name, kind):
     case, problem, twin, _ = make(name, kind)
-    labels = case.data.layout.flatten_queries("y", case.y)
+    labels = case.data._layout.flatten_queries("y", case.y)
     expected = []
     for q, V in enumerate(reference.reference.windows(case.data, values=True)):
         expected.append([labels[q] * reference.head_value(twin, x, q)[0] for x in V])
@@ -305,7 +305,7 @@ def test_quadratic_head_keeps_the_exact_number_of_tokens():
         problem = attsvm.Problem(data, None, attsvm.QuadraticHead(v, lam))
         lr = 1.0 / np.sqrt(np.arange(1, steps + 1))
         run = attsvm.train(problem, lr=lr, steps=steps, record=0)
-        kept = attsvm.tokens_kept(X @ v, lam)
+        kept = attsvm.theory.tokens_kept(X @ v, lam)
         falling = np.sort(X @ v / (2 * lam), axis=1)[:, ::-1]
         for q in range(2):
             k = kept[q]

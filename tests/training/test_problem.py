@@ -345,7 +345,7 @@ def test_inputs_are_never_changed(case_name):
     v, W, K, Q = (
         rng.standard_normal(shape) for shape in (data.values.shape[1], (data.dk, data.dz), (data.dk, 2), (data.dz, 2))
     )
-    y = data.layout.shape_queries(rng.choice([-1.0, 1.0], len(data)))
+    y = data._layout.shape_queries(rng.choice([-1.0, 1.0], len(data)))
     before = [a.copy() for a in (*drawn, v, W, K, Q)]
     problem = attsvm.Problem(data, y, attsvm.LinearHead(v))
     problem.loss_and_grad(W)

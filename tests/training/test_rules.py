@@ -137,7 +137,7 @@ def test_30_steps_follow_the_twin(n, T, d, kind, rng):
         n, T = max(1, n // 50), min(T, 40)
     X, v = rng.standard_normal((n, T, d)) / math.sqrt(d), rng.standard_normal(d)
     data = attsvm.causal_attention(X) if kind == "causal" else attsvm.cross_attention(X, rng.standard_normal((n, d)))
-    y = data.layout.shape_queries(rng.choice([-1.0, 1.0], len(data)))
+    y = data._layout.shape_queries(rng.choice([-1.0, 1.0], len(data)))
     W = 0.1 * rng.standard_normal((d, d))
     run = attsvm.train(attsvm.Problem(data, y, attsvm.LinearHead(v)), W, lr=0.1, steps=30, record=0)
     close([run.W], twin.train(SimpleNamespace(data=data, y=y, v=v), (W,), 30)[-1])

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from .. import _core
 from ..common.check import as_count, as_floats, as_numeric, as_parts, check_shape
 from ..common.storage import storable
-from .layout import Layout, NoSequences, Shape
+from .layout import Layout, NoSequences
 from .windows import Windows, powers_of
 
 __all__ = ["Data", "check_data", "fits"]
@@ -47,47 +47,45 @@ class Data(Windows):
     arrays hold one zero token that one zero query sees, which counts nowhere.
     """
 
-    none = False  # no sequences
+    _none = False  # no sequences
     _shapes: tuple[tuple[int, ...], tuple[int, ...]]  # of X and Z, as long as the layout has not been asked for
     _causal: bool
 
-    def __init__(
-        self, name: str, keys: np.ndarray | int, queries: np.ndarray, values: np.ndarray | None, layout: Shape
-    ):
-        self.handle = _core.windows(None if isinstance(keys, int) else keys, queries, *layout.windows())
-        self.name = name
+    def __init__(self, name: str, keys: np.ndarray | int, queries: np.ndarray, values: np.ndarray | None, layout: Any):
+        self._handle = _core.windows(None if isinstance(keys, int) else keys, queries, *layout.windows())
+        self._name = name
         if isinstance(keys, int):
-            self.identity, keys = True, _identity(keys)
+            self._identity, keys = True, _identity(keys)
         self.keys = read_only(keys)
         self.queries = read_only(queries)
-        self.given_values = None if values is None else read_only(values)
-        self.layout = layout
-        self.none = isinstance(layout, NoSequences)
-        self.single = layout.single and not self.none  # so that a selection of none is looked at
+        self._given_values = None if values is None else read_only(values)
+        self._layout = layout
+        self._none = isinstance(layout, NoSequences)
+        self._single = layout.single and not self._none  # so that a selection of none is looked at
 
     @classmethod
-    def of_plain(cls, name: str, X: Any, Z: Any, causal: bool = False) -> Data | None:
+    def _of_plain(cls, name: str, X: Any, Z: Any, causal: bool = False) -> Data | None:
         """The data of arrays that one pass in C finds plainly right; None: who reads them one by one will say why."""
         made = _core.plain_windows(X, Z, causal)
         if made is None:
             return None
         data = cls.__new__(cls)
-        data.handle, data.keys, data.queries, largest_key, largest_query, entries = made
-        data.stored, data.rows = data.handle, entries - len(data.queries)
-        data.name, data.given_values, data._shapes, data._causal = name, None, (X.shape, Z.shape), causal
-        data.single = len(Z.shape) == 2
+        data._handle, data.keys, data.queries, largest_key, largest_query, entries = made
+        data._stored, data._rows = data._handle, entries - len(data.queries)
+        data._name, data._given_values, data._shapes, data._causal = name, None, (X.shape, Z.shape), causal
+        data._single = len(Z.shape) == 2
         if powers_of(largest_key, largest_query) is None:  # others are found by the first solve, of X as it is then
-            data.powers = None
+            data._powers = None
         if not causal:
-            data.choosing = None
+            data._choosing = None
         return data
 
     @functools.cached_property
-    def layout(self) -> Shape:
+    def _layout(self) -> Any:
         """Of rectangular arrays, made when something asks for it."""
         (n, T, _), queries = self._shapes
-        counts = np.full(n, 1 if self.single else queries[1], dtype=np.intp)
-        return Layout(np.full(n, T, dtype=np.intp), counts, self.single, self._causal)
+        counts = np.full(n, 1 if self._single else queries[1], dtype=np.intp)
+        return Layout(np.full(n, T, dtype=np.intp), counts, self._single, self._causal)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Data, tuple(self._state().values())
@@ -95,11 +93,11 @@ class Data(Windows):
     def _state(self) -> dict[str, Any]:
         """The arguments that make it, by name."""
         return {
-            "name": self.name,
-            "keys": self.dk if self.identity else self.keys,
+            "name": self._name,
+            "keys": self.dk if self._identity else self.keys,
             "queries": self.queries,
-            "values": self.given_values,
-            "layout": self.layout,
+            "values": self._given_values,
+            "layout": self._layout,
         }
 
     @classmethod
@@ -118,18 +116,20 @@ class Data(Windows):
 
     @property
     def values(self) -> np.ndarray:
-        return self.keys if self.given_values is None else self.given_values
+        return self.keys if self._given_values is None else self._given_values
 
     def __len__(self) -> int:
         """Number of queries."""
-        return 0 if self.none else len(self.queries)
+        return 0 if self._none else len(self.queries)
 
     def __getitem__(self, index: Any) -> Data:
         """The data of some sequences, the first axis of all results; they share the keys and values of these data.
 
+        The index counts sequences, ``len`` queries: a sequence of ``(n, S)`` results has S.
+
         Parameters
         ----------
-        index : slice, list of integers or (n,) array of bool
+        index : int, slice, list of integers or (n,) array of bool
             Which sequences, in which order; one may come several times.
 
         Returns
@@ -140,34 +140,32 @@ class Data(Windows):
         Raises
         ------
         IndexError, TypeError, ValueError
-            Beyond the sequences; of another kind, a single integer included; of none.
+            Beyond the sequences; of another kind; of none.
 
         Examples
         --------
-        >>> import attsvm
-        >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
         >>> attsvm.cross_attention(X, Z)[:2]
         <attsvm cross_attention: 2 queries over 48 tokens, 8 tokens each, dk=10, dz=10>
         """
-        return self.take(index)[0]
+        return self._take(index)[0]
 
     __iter__ = None  # which would take __getitem__ for that of a list
 
-    def take(self, index: Any) -> tuple[Data, np.ndarray, np.ndarray]:
+    def _take(self, index: Any) -> tuple[Data, np.ndarray, np.ndarray]:
         """What ``[index]`` is, the numbers of its sequences, and the rows of its queries."""
-        layout, chosen, rows = self.layout.take(index)
-        part = Data(self.name, self._state()["keys"], self.queries[rows], self.given_values, layout)
-        part.largest_key = self.largest_key
+        layout, chosen, rows = self._layout.take(index)
+        part = Data(self._name, self._state()["keys"], self.queries[rows], self._given_values, layout)
+        part._largest_key = self._largest_key
         return part, chosen, rows
 
     def __repr__(self) -> str:
-        if self.none:
-            return f"<attsvm {self.name}: no queries, dk={self.dk}, dz={self.dz}>"
+        if self._none:
+            return f"<attsvm {self._name}: no queries, dk={self.dk}, dz={self.dz}>"
         lengths = self.lengths
         window = f"{lengths[0]}" if lengths.min() == lengths.max() else f"{lengths.min()} to {lengths.max()}"
         single = ", float32 keys" if self.keys.dtype == np.float32 else ""
         return (
-            f"<attsvm {self.name}: {len(self)} queries over {len(self.keys)} tokens, {window} tokens each, "
+            f"<attsvm {self._name}: {len(self)} queries over {len(self.keys)} tokens, {window} tokens each, "
             f"dk={self.dk}, dz={self.dz}{single}>"
         )
 
@@ -185,12 +183,11 @@ class Data(Windows):
 
         Examples
         --------
-        >>> import attsvm
         >>> data = attsvm.cross_attention([[[1.0, 0.0], [0.0, 2.0]]], [[1.0, 1.0]])
         >>> data.logits([[1.0, 0.0], [0.0, 1.0]])
         array([[1., 2.]])
         """
-        return self.layout.shape_entries(_core.logits(self.handle, self._weights(W)), -np.inf)
+        return self._layout.shape_entries(_core.logits(self._handle, self._weights(W)), -np.inf)
 
     def probabilities(self, W: ArrayLike) -> np.ndarray | Any:
         """Softmax of the logits within each window: ``p_t = exp(keys[t] . (W query)) / sum`` over what a query sees.
@@ -206,12 +203,11 @@ class Data(Windows):
 
         Examples
         --------
-        >>> import attsvm
         >>> data = attsvm.cross_attention([[[1.0, 0.0], [0.0, 1.0]]], [[1.0, 1.0]])
         >>> data.probabilities([[1.0, 0.0], [0.0, 1.0]])
         array([[0.5, 0.5]])
         """
-        return self.layout.shape_entries(_core.probabilities(self.handle, self._weights(W)), 0.0)
+        return self._layout.shape_entries(_core.probabilities(self._handle, self._weights(W)), 0.0)
 
     def attended(self, W: ArrayLike, hard: bool = False) -> np.ndarray | Any:
         """Attention's output: the probability-weighted mean of the values each query sees.
@@ -228,19 +224,18 @@ class Data(Windows):
 
         Examples
         --------
-        >>> import attsvm
         >>> data = attsvm.cross_attention([[[1.0, 0.0], [0.0, 1.0]]], [[1.0]])
         >>> data.attended([[2.0], [1.0]], hard=True)
         array([[1., 0.]])
         """
         if hard:
-            top = _core.top(self.handle, _core.logits(self.handle, self._weights(W)))
-            return self.layout.shape_queries(self.values[self.start + top].astype(np.float64))
-        prob = _core.probabilities(self.handle, self._weights(W))
-        if self.identity and self.given_values is None:
-            return self.layout.shape_queries(prob.reshape(len(self), -1))
+            top = _core.top(self._handle, _core.logits(self._handle, self._weights(W)))
+            return self._layout.shape_queries(self.values[self.start + top].astype(np.float64))
+        prob = _core.probabilities(self._handle, self._weights(W))
+        if self._identity and self._given_values is None:
+            return self._layout.shape_queries(prob.reshape(len(self), -1))
         values = np.ascontiguousarray(self.values, dtype=np.float64)
-        return self.layout.shape_queries(_core.attended(self.handle, values, prob))
+        return self._layout.shape_queries(_core.attended(self._handle, values, prob))
 
     def select(self, W: ArrayLike) -> np.ndarray | Any:
         """The token with the largest logit for each query, counted within its window; the lowest index on a tie.
@@ -255,12 +250,11 @@ class Data(Windows):
 
         Examples
         --------
-        >>> import attsvm
         >>> data = attsvm.cross_attention([[[1.0, 0.0], [0.0, 2.0]]], [[1.0, 1.0]])
         >>> data.select([[1.0, 0.0], [0.0, 1.0]])
         array([1])
         """
-        return self.layout.shape_queries(_core.top(self.handle, _core.logits(self.handle, self._weights(W))))
+        return self._layout.shape_queries(_core.top(self._handle, _core.logits(self._handle, self._weights(W))))
 
     def margins(self, W: Any, selected: Any) -> np.ndarray | Any:
         """Margin ``(keys[selected] - keys[t]) . (W query)`` of every token a query sees.
@@ -279,29 +273,23 @@ class Data(Windows):
         (n, T) array, (n, S, T) array, or a list of arrays
             Infinite at the selected token itself and, in causal data, after the query.
 
-        Raises
-        ------
-        ValueError, TypeError
-            Naming the argument that does not fit.
-
         Examples
         --------
-        >>> import attsvm
         >>> data = attsvm.cross_attention([[[1.0, 0.0], [0.0, 2.0]]], [[1.0, 1.0]])
         >>> data.margins([[1.0, 0.0], [0.0, 1.0]], [1])
         array([[ 1., inf]])
         """
-        return self.layout.shape_entries(self.flat_margins(W, self._indices(selected)), np.inf)
+        return self._layout.shape_entries(self._flat_margins(W, self._indices(selected)), np.inf)
 
-    def flat_margins(self, W: Any, reference: np.ndarray) -> np.ndarray:
+    def _flat_margins(self, W: Any, reference: np.ndarray) -> np.ndarray:
         """The margins of all entries, flat."""
-        margins = _core.margins(self.handle, self._weights(W), reference)
+        margins = _core.margins(self._handle, self._weights(W), reference)
         margins[self.indptr[:-1] + reference] = np.inf
         return margins
 
     def _indices(self, selected: Any) -> np.ndarray:
-        array = as_parts("selected", selected, not self.layout.uniform, as_numeric)
-        flat = np.asarray(self.layout.flatten_queries("selected", array))
+        array = as_parts("selected", selected, not self._layout.uniform, as_numeric)
+        flat = np.asarray(self._layout.flatten_queries("selected", array))
         if flat.dtype.kind not in "iu":
             raise TypeError(f"selected must hold token indices, got {flat.dtype}")
         lengths = self.lengths
@@ -322,7 +310,7 @@ def check_data(name: str, data: Any, shard: bool = False) -> None:
     if not isinstance(data, Data):
         inside = ": pass its .data" if isinstance(getattr(data, "data", None), Data) else ""
         raise TypeError(f"{name} must come from cross_attention or its siblings, got {type(data).__name__}{inside}")
-    if data.none and not shard:
+    if data._none and not shard:
         raise ValueError(f"{name} must have sequences: without any they go with reduce alone, got {data!r}")
 
 

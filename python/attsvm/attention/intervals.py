@@ -8,8 +8,7 @@ import numpy as np
 
 from .. import _core
 from ..common.check import as_doubles
-from ..common.metric import Metric
-from ..common.norms import largest_of_unit, roundings, size
+from ..common.norms import Metric, largest_of_unit, roundings, size
 from ..common.types import Norm
 from .data import Data
 from .selection import Selection
@@ -24,10 +23,10 @@ def intervals(
 ) -> tuple[np.ndarray, np.ndarray]:
     """(low, high) of R weights W (R, dk, dz) and multipliers delta (R, entries), each rounded outwards."""
     reference, kept, power = selection.within(data).reference, selection.kept, 0
-    handle = data.stored
-    if data.powers is not None:
-        power = sum(data.powers)
-        keys, queries = np.ldexp(as_doubles(data.keys), -data.powers[0]), np.ldexp(data.queries, -data.powers[1])
+    handle = data._stored
+    if data._powers is not None:
+        power = sum(data._powers)
+        keys, queries = np.ldexp(as_doubles(data.keys), -data._powers[0]), np.ldexp(data.queries, -data._powers[1])
         handle = _core.windows(keys, queries, data.start, data.stop)
     dual = np.maximum(delta, 0.0)
     W, dual = _in_range(W), _in_range(dual if kept is None else np.where(kept, delta, dual))

@@ -19,9 +19,9 @@ def _with_values(data: Data, values: Any, copy: bool) -> Data:
     """Data that are being made, with the values that were given."""
     if values is not None:
         values = own(values) if copy else values
-        layout = data.layout
+        layout = data._layout
         assert isinstance(layout, Layout)
-        data.given_values = read_only(read_values(values, layout.lengths))
+        data._given_values = read_only(read_values(values, layout.lengths))
     return data
 
 
@@ -75,8 +75,6 @@ def cross_attention(X: ArrayLike, Z: ArrayLike, values: ArrayLike | None = None,
 
     Examples
     --------
-    >>> import attsvm
-    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
     >>> attsvm.cross_attention(X, Z)
     <attsvm cross_attention: 6 queries over 48 tokens, 8 tokens each, dk=10, dz=10>
     """
@@ -84,7 +82,7 @@ def cross_attention(X: ArrayLike, Z: ArrayLike, values: ArrayLike | None = None,
         return _without_sequences("cross_attention", X, np.shape(Z), values)
     if copy:
         X, Z = own(X), own(Z)
-    data = Data.of_plain("cross_attention", X, Z)
+    data = Data._of_plain("cross_attention", X, Z)
     if data is None:
         keys, lengths = read_tokens("X", X)
         queries, counts, single = read_queries(Z, len(lengths))
@@ -110,7 +108,6 @@ def self_attention(X: ArrayLike, query: int | None = 0, values: ArrayLike | None
 
     Examples
     --------
-    >>> import attsvm
     >>> X, Z, y, v = attsvm.sample.unit_sphere(3, 4, 5)
     >>> attsvm.self_attention(X, query=None)
     <attsvm self_attention: 12 queries over 12 tokens, 4 tokens each, dk=5, dz=5>
@@ -122,9 +119,9 @@ def self_attention(X: ArrayLike, query: int | None = 0, values: ArrayLike | None
     if copy:
         X = own(X)
     if query is None:
-        data = Data.of_plain("self_attention", X, X)
+        data = Data._of_plain("self_attention", X, X)
     elif type(X) is np.ndarray and X.ndim == 3 and type(query) is int and -X.shape[1] <= query < X.shape[1]:
-        data = Data.of_plain("self_attention", X, np.ascontiguousarray(X[:, query]))
+        data = Data._of_plain("self_attention", X, np.ascontiguousarray(X[:, query]))
     if data is not None:
         return _with_values(data, values, copy)
     keys, lengths = read_tokens("X", X)
@@ -163,7 +160,6 @@ def causal_attention(
 
     Examples
     --------
-    >>> import attsvm
     >>> data = attsvm.causal_attention([[[1.0], [2.0]]])
     >>> data.probabilities([[0.0]])
     array([[[1. , 0. ],
@@ -181,7 +177,7 @@ def causal_attention(
         return _without_sequences("causal_attention", X, np.shape(X), values, causal=True)
     if copy:
         X = own(X)
-    data = Data.of_plain("causal_attention", X, X, causal=True) if window is None else None
+    data = Data._of_plain("causal_attention", X, X, causal=True) if window is None else None
     if data is None:
         keys, lengths = read_tokens("X", X)
         queries = np.ascontiguousarray(keys, dtype=np.float64)
@@ -210,7 +206,6 @@ def prompt_attention(X: ArrayLike, key: ArrayLike | None = None, *, copy: bool =
 
     Examples
     --------
-    >>> import attsvm
     >>> attsvm.prompt_attention([[[1.0, 0.0], [0.0, 1.0]]]).logits([[1.0], [3.0]])
     array([[1., 3.]])
     """
@@ -220,7 +215,7 @@ def prompt_attention(X: ArrayLike, key: ArrayLike | None = None, *, copy: bool =
     if copy:
         X = own(X)
     if key is None and type(X) is np.ndarray and X.ndim == 3:
-        data = Data.of_plain("prompt_attention", X, np.ones((len(X), 1)))
+        data = Data._of_plain("prompt_attention", X, np.ones((len(X), 1)))
         if data is not None:
             return data
     values, lengths = read_tokens("X", X)

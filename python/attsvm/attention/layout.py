@@ -4,41 +4,12 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from ..common.check import as_count, as_index, check_parts, check_shape
 from ..common.storage import storable
-
-
-class Shape(Protocol):
-    """What :class:`attsvm.Data` asks of a layout: the windows, and results in the caller's shape."""
-
-    @property
-    def single(self) -> bool:
-        """One query a sequence, without an axis of its own."""
-
-    @property
-    def causal(self) -> bool:
-        """Query k of a sequence sees its tokens 0 .. k."""
-
-    @property
-    def uniform(self) -> bool:
-        """Whether all sequences have the same numbers of tokens and queries."""
-
-    def windows(self) -> tuple[np.ndarray, np.ndarray]: ...
-
-    def take(self, index: Any) -> tuple[Shape, np.ndarray, np.ndarray]:
-        """The layout of some sequences, in this order; their numbers, and the rows of their queries."""
-
-    def shape_queries(self, flat: np.ndarray) -> Any: ...
-
-    def shape_entries(self, flat: np.ndarray, fill: Any) -> Any: ...
-
-    def flatten_queries(self, name: str, array: Any, trailing: str = "", trailing_size: int | None = None) -> Any: ...
-
-    def flatten_entries(self, name: str, array: Any, hidden: bool = False) -> np.ndarray: ...
 
 
 @storable

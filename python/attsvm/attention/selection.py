@@ -31,7 +31,7 @@ class Selection:
         self.rhs: np.ndarray | None = None
         self.power = 0
         # A copy: C trusts it during the solve, and the answer describes itself by it.
-        plain = _core.reference(data.handle, selected) if data.single else None  # all that most calls need
+        plain = _core.reference(data._handle, selected) if data._single else None  # all that most calls need
         if plain is not None:
             self.reference = plain
         else:
@@ -65,7 +65,7 @@ class Selection:
     def _read(self, data: Data, selected: Any) -> None:
         if hasattr(selected, "undecided"):
             selected = _of_run(selected)
-        layout = data.layout
+        layout = data._layout
         array = as_parts("selected", selected, not layout.uniform, _as_integers_or_bools)
         if (array[0] if isinstance(array, list) else array).dtype.kind != "b":
             self.reference = np.array(layout.flatten_queries("selected", array), dtype=np.intp)
@@ -75,7 +75,7 @@ class Selection:
         if not some.all():
             raise ValueError(f"selected must hold a token for every query, got none for query {some.argmin()}")
         self.kept = kept
-        self.reference = _core.top(data.handle, kept.astype(np.float64))
+        self.reference = _core.top(data._handle, kept.astype(np.float64))
 
     def _ask(self, data: Data, margins: Any) -> None:
         rhs = as_entries(data, "margins", margins, hidden=True).copy()
@@ -106,12 +106,12 @@ class Selection:
 
 def as_entries(data: Data, name: str, value: Any, hidden: bool = False) -> np.ndarray:
     """Finite numbers in the data's entry shape, flat.  What a causal query cannot see must be 0, unless ``hidden``."""
-    single = data.layout.single
-    if isinstance(value, (list, tuple)) and not data.layout.uniform:
+    single = data._layout.single
+    if isinstance(value, (list, tuple)) and not data._layout.uniform:
         value = [as_floats(f"{name}[{i}]", part, "T_i" if single else "S_i, T_i") for i, part in enumerate(value)]
     else:
         value = as_floats(name, value, "n, T" if single else "n, S, T")
-    return np.ascontiguousarray(data.layout.flatten_entries(name, value, hidden))
+    return np.ascontiguousarray(data._layout.flatten_entries(name, value, hidden))
 
 
 def undecided(probabilities: np.ndarray, single: bool, low: float = LOW, high: float = HIGH) -> np.ndarray:

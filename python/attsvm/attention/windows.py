@@ -20,10 +20,10 @@ SAFE, LEAST = 2.0**200, 2.0**-200
 class Windows:
     """Keys, queries and, for each query, the contiguous tokens ``start .. stop - 1`` it sees, as C has them."""
 
-    handle: Any
+    _handle: Any
     keys: np.ndarray
     queries: np.ndarray
-    identity = False  # of the tokens of a vocabulary
+    _identity = False  # of the tokens of a vocabulary
 
     @property
     def dk(self) -> int:
@@ -36,15 +36,15 @@ class Windows:
         return self.queries.shape[1]
 
     @functools.cached_property
-    def stored(self) -> Any:
+    def _stored(self) -> Any:
         """The windows with every key in memory, as solvers and fixed scores need them."""
-        if not self.identity:
-            return self.handle
+        if not self._identity:
+            return self._handle
         return _core.windows(as_doubles(self.keys), self.queries, self.start, self.stop)
 
     @functools.cached_property
     def _index(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        return _core.index(self.handle)
+        return _core.index(self._handle)
 
     @property
     def start(self) -> np.ndarray:
@@ -65,62 +65,64 @@ class Windows:
         return self._index[2]
 
     @functools.cached_property
-    def longest(self) -> int:
+    def _longest(self) -> int:
         """Tokens of the longest window."""
         return int(self.lengths.max())
 
-    def query_of(self) -> np.ndarray:
+    def _query_of(self) -> np.ndarray:
         """The query of every entry."""
         return np.repeat(np.arange(len(self.queries)), self.lengths)
 
-    def token_of(self) -> np.ndarray:
-        """The token of every entry, as a row of ``keys``."""
-        return np.arange(self.indptr[-1]) + np.repeat(self.start - self.indptr[:-1], self.lengths)
+    def _rows_of(self, reference: np.ndarray, entries: Any = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of entries, all unless given: the query, and the selected and the own token, as rows of ``keys``."""
+        entries = np.arange(self.indptr[-1]) if entries is None else entries
+        query = self._query_at(entries)
+        return query, (self.start + reference)[query], entries - self.indptr[query] + self.start[query]
 
-    def query_at(self, entries: Any) -> Any:
+    def _query_at(self, entries: Any) -> Any:
         """The query of these entries."""
         return np.searchsorted(self.indptr, entries, side="right") - 1
 
     @functools.cached_property
-    def rows(self) -> int:
+    def _rows(self) -> int:
         """One for every token that is not selected."""
         return int(self.indptr[-1]) - len(self.queries)
 
     @functools.cached_property
-    def powers(self) -> tuple[int, int] | None:
+    def _powers(self) -> tuple[int, int] | None:
         """Powers of two by which keys and queries are divided for the SVM, so that squares of their products are in
         range; None: they are as they come."""
-        sizes = self.largest_key, largest(self.queries)
+        sizes = self._largest_key, largest(self.queries)
         if not all(map(math.isfinite, sizes)):
-            self.check_finite()
+            self._check_finite()
         return powers_of(*sizes)
 
     @functools.cached_property
-    def largest_key(self) -> float:
+    def _largest_key(self) -> float:
         """Of the absolute values; that of all keys, whichever the queries see."""
-        return 1.0 if self.identity else largest(self.keys)
+        return 1.0 if self._identity else largest(self.keys)
 
     @functools.cached_property
-    def choosing(self) -> tuple[np.ndarray, np.ndarray] | None:
+    def _choosing(self) -> tuple[np.ndarray, np.ndarray] | None:
         """Which queries see several tokens, and their entries; None: all do, or none does."""
         lengths = self.lengths
         several = lengths > 1
         return None if several.all() or not several.any() else (several, np.repeat(several, lengths))
 
-    def in_range(self) -> Any:
+    def _in_range(self) -> Any:
         """The windows of keys and queries over their powers of two, of the choosing queries alone."""
         keys, queries, start, stop = np.ascontiguousarray(self.keys), self.queries, self.start, self.stop
-        if self.powers is not None:
-            keys = np.ldexp(keys.astype(np.float64), -self.powers[0])
-            queries = np.ldexp(queries, -self.powers[1])
-        if self.choosing is not None:
-            queries, start, stop = (array[self.choosing[0]] for array in (queries, start, stop))
+        if self._powers is not None:
+            keys = np.ldexp(keys.astype(np.float64), -self._powers[0])
+            queries = np.ldexp(queries, -self._powers[1])
+        if self._choosing is not None:
+            queries, start, stop = (array[self._choosing[0]] for array in (queries, start, stop))
         return _core.windows(keys, queries, start, stop)
 
-    def check_finite(self) -> None:
+    def _check_finite(self) -> None:
         """Raises ValueError where X or Z, finite when the data were made, have been changed since."""
         for name, array in (("X", self.keys), ("Z", self.queries)):
-            if not (self.identity and name == "X") and not math.isfinite(largest(array)):
+            if not (self._identity and name == "X") and not math.isfinite(largest(array)):
                 row, column = (int(i) for i in np.argwhere(~np.isfinite(array))[0])
                 raise ValueError(
                     f"{name} must stay finite, got {array[row, column]} in row {row}, column {column} of its vectors: "

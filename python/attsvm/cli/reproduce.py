@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import __version__
-from ..common.files import replacing
-from ..common.pool import on_workers
 from ..common.progress import above_bars, counted
+from ..common.storage import replacing
+from ..common.threads import on_workers
 from ..figures import FIGURES, NAMED, load, measure
 from ..report.claims import read_claims, write_claims
 from ..report.page import Section, write_page

@@ -13,7 +13,7 @@ import numpy as np
 
 from .. import plot
 from ..attention.data import Data
-from ..common.files import replacing
+from ..common.storage import replacing
 from ..plot.curves import finish
 from ..report.tables import runs_table, solutions_table, write_picture
 from ..svm.separation import Separation
@@ -65,7 +65,7 @@ def _run(args: argparse.Namespace) -> int:
             solutions: dict[tuple[str, str], Separation] = {("", norm): _solve(data, selected, norm) for norm in NORMS}
         else:
             problem = Problem(data, arrays["y"], LinearHead(arrays["v"]))
-            problem.check_scale()
+            problem._check_scale()
     except (ValueError, TypeError) as error:
         raise UsageError(str(error)) from None
     args.out.mkdir(parents=True, exist_ok=True)

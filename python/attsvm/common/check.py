@@ -174,11 +174,11 @@ def as_index(name: str, value: Any, length: int) -> np.ndarray:
         chosen = np.arange(length)[value]
     else:
         array = np.asarray(value)
+        if array.ndim == 0 and array.dtype.kind in "iu":
+            array = array[None]
         if array.ndim != 1 or array.dtype.kind not in "biu":
-            came = f"{value}: say [{value}]" if array.ndim == 0 and array.dtype.kind in "iu" else type(value).__name__
-            if array.ndim > 1 or array.size == 0:
-                came = f"an array of shape {array.shape}"
-            raise TypeError(f"{name} must be a slice, a list of integers or an array of bool, got {came}")
+            came = type(value).__name__ if array.ndim < 2 and array.size else f"an array of shape {array.shape}"
+            raise TypeError(f"{name} must be an integer, a slice, a list of integers or an array of bool, got {came}")
         if array.dtype.kind == "b" and len(array) != length:
             raise IndexError(f"{name} must hold {length} bool, got {len(array)}")
         chosen = np.flatnonzero(array) if array.dtype.kind == "b" else array.astype(np.intp)

@@ -32,25 +32,21 @@ def _drawing_of(result: Any) -> Callable[..., Any] | None:
 
 
 def axes(ax: Any) -> Any:
-    """These, or pyplot's current ones."""
-    if ax is not None:
-        return ax
+    """These, or those of a new figure: nothing is drawn into a picture by chance."""
+    return new_figure().subplots() if ax is None else ax
+
+
+def new_figure(size: tuple[float, float] | None = None) -> Any:
+    """One of pyplot's, which its ``savefig`` and ``show`` mean from then on."""
     if importlib.util.find_spec("matplotlib") is None:
         raise ImportError("plot needs matplotlib: pip install matplotlib")
     import matplotlib.pyplot as plt  # only whoever lets us find the axes needs all of pyplot
-
-    return plt.gca()
-
-
-def new_figure(size: tuple[float, float]) -> Any:
-    """One of pyplot's, which its ``savefig`` and ``show`` mean from then on."""
-    import matplotlib.pyplot as plt
 
     return plt.figure(figsize=size, layout="constrained")
 
 
 def draw(result: Any, ax: Any = None, **line_kw: Any) -> Any:
-    """The result drawn into ``ax``, or pyplot's current axes."""
+    """The result drawn into ``ax``, or a new figure."""
     if importlib.util.find_spec("matplotlib") is None:
         raise ImportError("plot needs matplotlib: pip install matplotlib")
     if (found := _drawing_of(result)) is None:

@@ -29,13 +29,15 @@ class Replicated(Result, dict[str, np.ndarray]):
 
     Notes
     -----
-    ``plot(ax, x=, y=, value=, **image_kw)`` draws one number over two parameters of the grid, the first ones unless
-    named: its mean over the runs, and over all other parameters.  NaN, as of undecided runs, does not count; a cell of
-    nothing else stays empty.
+    ``plot(ax, x=, hue=, value=, **line_kw)`` draws one number over one parameter of the grid: its mean over the runs,
+    and all other parameters, with its 95 % interval; ``hue``: a curve in a colour of its own for each value of a second
+    one.  ``plot(ax, x=, y=, value=, **image_kw)``, where there are two parameters and no ``hue``, draws the means over
+    both.  NaN, as of undecided runs, does not count; a cell of nothing else stays empty.
+
+    Printed means come with their standard error and the number of NaN.
 
     Examples
     --------
-    >>> import attsvm
     >>> found = attsvm.replicate(lambda rng, d: {"x": rng.random(d).sum()}, 5, grid={"d": [1, 2]}, progress=False)
     >>> found["x"].shape, found.grid
     ((2, 5), {'d': [1, 2]})
@@ -51,7 +53,7 @@ class Replicated(Result, dict[str, np.ndarray]):
         return f"{runs} runs" + "".join(f", {name} in {values}" for name, values in self.grid.items())
 
     def _lines(self) -> list[tuple[str, str]]:
-        return [(key, f"{array.shape}, mean {float(_mean(array.reshape(-1))):.6g}") for key, array in self.items()]
+        return [(key, f"{array.shape}, {_summary(array.reshape(-1))}") for key, array in self.items()]
 
     def columns(self) -> dict[str, Any]:
         """A row for each run of each cell, with the values of the grid and the run; an array of numbers has a column
@@ -78,32 +80,55 @@ class Replicated(Result, dict[str, np.ndarray]):
 
 
 @drawing(Replicated)
-def _over_two(
+def _means(
     found: Replicated,
     ax: Any = None,
     x: str | None = None,
     y: str | None = None,
     value: str | None = None,
-    **image_kw: Any,
+    hue: str | None = None,
+    **look: Any,
 ) -> Any:
     grid, names = found.grid, list(found.grid)
-    if not found:
-        raise ValueError("there is no run yet to draw")
-    if len(names) < 2:
-        raise ValueError(f"grid must have two parameters to draw over, got {names}")
-    x, y = as_choice("x", x or names[0], grid), as_choice("y", y or names[1], grid)
+    if not (found and names):
+        raise ValueError(
+            "grid must have a parameter to draw over, got none" if found else "there is no run yet to draw"
+        )
     value = as_choice("value", value or next(iter(found)), found)
+    x = as_choice("x", x or names[0], grid)
+    if y is None and hue is None:
+        y = next((name for name in names if name != x), None)
+    over = [as_choice("y or hue", name, grid) for name in (y, hue) if name is not None] + [x]
     array = found[value].astype(np.float64)
-    if x == y or array.ndim != len(names) + 1:
-        raise ValueError(f"plot needs two parameters and a single number, got {x!r}, {y!r} and {value!r}")
-    array = np.moveaxis(array, (names.index(y), names.index(x)), (0, 1)).reshape(len(grid[y]), len(grid[x]), -1)
+    if len(over) > 2 or len(set(over)) < len(over) or array.ndim != len(names) + 1:
+        raise ValueError(f"plot needs two parameters and a single number, got {over} and {value!r}")
+    array = np.moveaxis(array, [names.index(name) for name in over], range(len(over)))
+    array = array.reshape(*(len(grid[name]) for name in over), -1)
     ax = axes(ax)
-    image = ax.imshow(_mean(array), **{"origin": "lower", "aspect": "auto"} | image_kw)
-    ax.set(xlabel=x, ylabel=y, xticks=range(len(grid[x])), yticks=range(len(grid[y])))
-    ax.set_xticklabels(map(str, grid[x]))
-    ax.set_yticklabels(map(str, grid[y]))
-    ax.figure.colorbar(image, ax=ax, label=f"{value}, mean of {array.shape[2]}")
+    ax.set_xlabel(x)
+    if y is not None:
+        _image(array, grid[x], grid[y], ax, look)
+        ax.figure.colorbar(ax.images[-1], ax=ax, label=f"{value}, mean of {array.shape[2]}")
+        ax.set_ylabel(y)
+        return ax
+    numbers = all(isinstance(each, (int, float)) for each in grid[x])
+    at, flags = grid[x] if numbers else range(len(grid[x])), found[value].dtype == bool
+    for curve, label in zip(array.reshape(-1, *array.shape[-2:]), grid[hue] if hue else [None], strict=True):
+        middle, low, high = _interval(curve, flags)
+        name = None if hue is None else f"{hue} = {label}"
+        ax.errorbar(at, middle, [middle - low, high - middle], **{"label": name, "marker": "o", "capsize": 3} | look)
+    if not numbers:
+        ax.set_xticks(at, map(str, grid[x]))
+    if hue is not None:
+        ax.legend(frameon=False)
+    ax.set_ylabel(f"{value}, mean of {array.shape[-1]} and its 95 % interval")
     return ax
+
+
+def _image(array: np.ndarray, columns: list[Any], rows: list[Any], ax: Any, look: dict[str, Any]) -> None:
+    ax.imshow(_mean(array), **{"origin": "lower", "aspect": "auto"} | look)
+    ax.set_xticks(range(len(columns)), map(str, columns))
+    ax.set_yticks(range(len(rows)), map(str, rows))
 
 
 def _mean(array: np.ndarray) -> np.ndarray:
@@ -111,6 +136,34 @@ def _mean(array: np.ndarray) -> np.ndarray:
     known = ~np.isnan(array)
     with np.errstate(invalid="ignore"):
         return np.where(known, array, 0.0).sum(axis=-1) / known.sum(axis=-1)
+
+
+def _error(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The standard error of the mean over the last axis, and of how many numbers; NaN of fewer than two."""
+    count = (~np.isnan(array)).sum(axis=-1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        variance = _mean((array - _mean(array)[..., None]) ** 2) * count / (count - 1)
+        return np.sqrt(np.where(count > 1, variance, np.nan) / count), count
+
+
+def _interval(array: np.ndarray, flags: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean over the last axis and both ends of its 95 % interval: Wilson's of flags, Student's of numbers."""
+    middle, (error, count) = _mean(array), _error(array)
+    z = 1.959964  # of the normal distribution
+    if flags:
+        centre, spread = middle + z**2 / (2 * count), z * np.sqrt(middle * (1 - middle) / count + (z / 2 / count) ** 2)
+        return middle, (centre - spread) / (1 + z**2 / count), (centre + spread) / (1 + z**2 / count)
+    n = np.maximum(count - 1, 1)  # Student's quantile by its expansion in 1 / n, to 1 % from three numbers on
+    terms = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96, (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    half = (z + terms[0] / n + terms[1] / n**2 + terms[2] / n**3) * error
+    return middle, middle - half, middle + half
+
+
+def _summary(array: np.ndarray) -> str:
+    array = array.astype(np.float64)
+    error, count = _error(array)
+    silent = "" if count == array.size else f", {array.size - count} of {array.size} NaN"
+    return f"mean {float(_mean(array)):.6g}" + (f" +- {float(error):.2g}" if count > 1 else "") + silent
 
 
 def named(key: str, array: np.ndarray) -> Iterable[tuple[str, np.ndarray]]:

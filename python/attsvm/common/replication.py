@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -10,14 +12,15 @@ from typing import Any
 import numpy as np
 
 from .check import as_count
-from .pool import as_jobs, on_workers
 from .progress import counted
 from .replicated import Cell, Replicated, cells_of, seed_of
-from .sheet import Sheet
+from .threads import as_jobs, on_workers
 
 __all__ = ["replicate"]
 
 TASKS, LONGEST_TASK = 64, 32  # a task is a few runs: enough tasks for all workers, few enough to cost nothing
+BEGIN = b'{"seed": '  # of every file
+Numbers = dict[str, np.ndarray]
 
 
 def replicate(
@@ -49,9 +52,9 @@ def replicate(
         Calls ``experiment(rng, name=value, ...)`` ``runs`` times in each cell of their product.  Values are numbers,
         words, bool or None.  The random numbers of a cell are its own: of its values, whatever else the grid holds.
     file : path, optional
-        A CSV with a row per run and cell, written as runs finish.  If it is there already, its runs are not done again;
-        one of them is, to see that the file belongs to this experiment and seed.  Runs beyond ``runs`` stay in it, as
-        do cells of other values; what is not of this function's making is refused, and left as it is.
+        A line of JSON for each run and cell, written as runs finish: seed, run, cell and numbers.  Runs that are in it
+        are not done again.  Runs beyond ``runs``, cells of other values and other seeds stay in it.  Give each
+        experiment a file of its own: one with other names or shapes is refused, and left as it is.
     progress : bool
         Show a bar, where tqdm is installed.
     name : str, optional
@@ -68,7 +71,7 @@ def replicate(
         When the experiment's numbers change their names or shapes, or a file holds another experiment, or something
         else.  What ``experiment`` itself raises passes, with a note of the run it happened in.
     ModuleNotFoundError
-        Without joblib: ``pip install joblib``.
+        For several workers without joblib: ``pip install joblib``.  One core, or ``n_jobs=1``, needs none.
     KeyboardInterrupt
         On Ctrl-C, with the runs so far in ``.partial``: those that every cell has.
 
@@ -80,7 +83,6 @@ def replicate(
 
     Examples
     --------
-    >>> import attsvm
     >>> def experiment(rng):
     ...     X, Z, y, v = attsvm.sample.unit_sphere(4, 3, 2, rng)
     ...     return {"feasible": attsvm.feasible(attsvm.cross_attention(X, Z), [0, 0, 0, 0]).W is not None}
@@ -101,32 +103,32 @@ def replicate(
         raise TypeError(f"experiment must be a function, got {type(experiment).__name__}")
     runs, seed, n_jobs = as_count("runs", runs, 1), as_count("seed", seed), as_jobs(n_jobs)
     axes, cells = cells_of({} if grid is None else grid)
-    shape = tuple(map(len, axes.values()))
-    sheet = Sheet(file, lambda run, cell: _run(experiment, seed, run, cells[cell]), list(axes), cells)
+    found = _Found(seed, list(axes), cells)
     try:
-        with sheet:
-            done = {cell: frozenset(run for run in sheet.rows[cell] if run < runs) for cell in cells}
+        with found.kept_in(file):
+            done = {cell: frozenset(run for run in found.rows[cell] if run < runs) for cell in cells}
             missing = ((run, cell) for run in range(runs) for cell in cells if run not in done[cell])
             total = runs * len(cells) - sum(map(len, done.values()))
             size = min(max(1, total // TASKS), LONGEST_TASK)
             tasks = iter(lambda: list(itertools.islice(missing, size)), [])
             calls = ((experiment, seed, task, cells) for task in tasks)
-            with on_workers(_task, calls, n_jobs, "replicate") as found:
-                for run, cell, numbers in _each(found, total, name, progress):
-                    sheet.add(run, cell, numbers)
+            with on_workers(_task, calls, n_jobs, "replicate") as results:
+                each = (row for task in results for row in task)
+                for row in counted(each, total, name or "replicate", "run") if progress and total else each:
+                    found.add(*row)
     except KeyboardInterrupt as interrupt:
-        interrupt.partial = Replicated(sheet.stacked(runs, shape), axes)  # type: ignore[attr-defined]
+        interrupt.partial = Replicated(found.stacked(runs), axes)  # type: ignore[attr-defined]
         raise
-    return Replicated(sheet.stacked(runs, shape), axes)
+    return Replicated(found.stacked(runs), axes)
 
 
 def _task(
     experiment: Callable[..., Any], seed: int, runs: list[tuple[int, Cell]], cells: dict[Cell, dict[str, Any]]
-) -> list[tuple[int, Cell, dict[str, np.ndarray]]]:
+) -> list[tuple[int, Cell, Numbers]]:
     return [(run, cell, _run(experiment, seed, run, cells[cell])) for run, cell in runs]
 
 
-def _run(experiment: Callable[..., Any], seed: int, run: int, cell: dict[str, Any]) -> dict[str, np.ndarray]:
+def _run(experiment: Callable[..., Any], seed: int, run: int, cell: dict[str, Any]) -> Numbers:
     key = (run, *seed_of(cell))  # without a cell the run-th of SeedSequence(seed).spawn()
     try:
         return _numbers(experiment(np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key)), **cell))
@@ -136,20 +138,83 @@ def _run(experiment: Callable[..., Any], seed: int, run: int, cell: dict[str, An
         raise
 
 
-def _numbers(result: Mapping[str, Any]) -> dict[str, np.ndarray]:
+def _numbers(result: Mapping[str, Any]) -> Numbers:
+    """Arrays of bool, integers or doubles, as they come back from a file."""
     if not isinstance(result, Mapping) or not result:
         raise TypeError(f"experiment must return a mapping of names to numbers, got {type(result).__name__}")
     arrays = {str(key): np.asarray(value) for key, value in result.items()}
     for key, array in arrays.items():
         if array.dtype.kind not in "biuf":
             raise TypeError(f"experiment must return numbers, got {array.dtype} for {key!r}")
-    return arrays
+    return {key: np.asarray(array.tolist()) for key, array in arrays.items()}
 
 
-def _each(tasks: Iterable[list[Any]], total: int, name: str | None, progress: bool) -> Iterator[Any]:
-    """The runs of every task, with a tqdm bar, or a line now and then where tqdm is not installed."""
-    flat = (run for task in tasks for run in task)
-    if not progress or total == 0:
-        yield from flat
-        return
-    yield from counted(flat, total, name or "replicate", "run")
+class _Found:
+    """The numbers of every run and cell, and the file that keeps them: a line {"seed", "run", "cell", "found"} each."""
+
+    def __init__(self, seed: int, names: list[str], cells: dict[Cell, dict[str, Any]]):
+        self.seed, self.names, self.cells = seed, names, cells
+        self.rows: dict[Cell, dict[int, Numbers]] = {cell: {} for cell in cells}
+        self.shapes: dict[str, Any] = {}  # of the first row's numbers, for all
+        self.file: Any = None
+
+    @contextlib.contextmanager
+    def kept_in(self, path: str | os.PathLike[str] | None) -> Iterator[None]:
+        """Rows of the file are read, and new ones are written to it."""
+        if path is None:
+            yield
+            return
+        with open(path, "ab+") as self.file:
+            self.file.seek(0)
+            text = self.file.read()
+            whole = text[: text.rfind(b"\n") + 1]  # an interruption may have cut the last line short
+            for number, line in enumerate(whole.splitlines(), start=1):
+                self._read(f"line {number} of {os.fspath(path)!r}", line)
+            if not text.startswith(BEGIN[: len(text)]):
+                raise ValueError(f"file must be one of replicate's, got {os.fspath(path)!r}: give another")
+            self.file.truncate(len(whole))
+            yield
+
+    def _read(self, where: str, line: bytes) -> None:
+        try:
+            row = json.loads(line)
+            seed, run, cell = row["seed"], as_count("run", row["run"]), row["cell"]
+            names, key, numbers = list(cell), tuple(map(str, cell.values())), _numbers(row["found"])
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise ValueError(f"file must hold runs of replicate: {where} is none, {error!r:.100}") from None
+        if names != self.names:
+            raise ValueError(f"file must hold this experiment: {where} is of the parameters {names}, not {self.names}")
+        self._compare(numbers, where)
+        if seed == self.seed and key in self.rows:  # others stay in the file
+            self.rows[key][run] = numbers
+
+    def _compare(self, numbers: Numbers, where: str) -> None:
+        shapes = {key: array.shape for key, array in numbers.items()}
+        self.shapes = self.shapes or shapes
+        if shapes != self.shapes:
+            raise ValueError(
+                f"experiment must return the same names and shapes in every run, got {shapes} in {where} "
+                f"and {self.shapes} before"
+            )
+
+    def add(self, run: int, cell: Cell, numbers: Numbers) -> None:
+        if taken := [name for name in self.names if name in numbers]:
+            raise ValueError(f"experiment must return other names than those of the grid, got {taken[0]!r}")
+        self._compare(numbers, f"run {run}")
+        if self.file is not None:
+            found = {key: array.tolist() for key, array in numbers.items()}
+            row = {"seed": self.seed, "run": run, "cell": self.cells[cell], "found": found}
+            self.file.write(json.dumps(row).encode() + b"\n")
+            self.file.flush()
+        self.rows[cell][run] = numbers
+
+    def stacked(self, runs: int) -> Numbers:
+        """Of the first ``runs``, where every cell has them: (length of each axis, ..., runs, ...)."""
+        done = set.intersection(*(set(rows) for rows in self.rows.values()))
+        complete = sorted(run for run in done if run < runs)
+        if not complete:
+            return {}
+        shape = [len(set(values)) for values in zip(*self.cells, strict=True)]
+        rows = [self.rows[cell][run] for cell in self.cells for run in complete]
+        arrays = {key: np.stack([row[key] for row in rows]) for key in self.shapes}
+        return {key: array.reshape(*shape, len(complete), *array.shape[1:]) for key, array in arrays.items()}

@@ -6,15 +6,15 @@ import dataclasses
 import html
 import math
 import textwrap
+from collections.abc import Sequence
 from os import PathLike
 from typing import IO, Any, ClassVar
 
 import numpy as np
 
 from . import render, storage
-from .tables import Table, html_table, table
 
-__all__ = ["Result", "Solved", "plain"]
+__all__ = ["Result", "Solved", "Table", "html_table", "plain", "table"]
 
 LONGEST = 120  # of a printed line
 
@@ -119,12 +119,13 @@ class Result:
         return pandas.DataFrame(self.columns())
 
     def plot(self, ax: Any = None, **line_kw: Any) -> Any:
-        """Draw the result into ``ax``, pyplot's current axes by default, and return the axes.
+        """Draw the result into ``ax``, a new figure by default, and return the axes.
 
         Of a run both ends of the largest margin as training goes on, of an SVM the margin of every token, query by
         query, of a path how far the loss is above its infimum, of a diagnosis the tokens by margin and score, of a
         decomposition its attention, of next tokens their graphs or shares; of a head the accuracy over the training
-        queries, of several heads that of each, of one SVM its multipliers, of a reason the shares of its margin.
+        queries, of several heads that of each, of one SVM its multipliers, of a reason the shares of its margin; of
+        replicated runs their means over a parameter, with intervals.
 
         Parameters
         ----------
@@ -209,3 +210,23 @@ def interval_bar(low: float, high: float) -> str:
         f'background:#9ec9e2" title="margin reached {low:.12g}, at most {high:.12g}">'
         f'<div style="width:{reached:.6f}%;height:100%;background:#0072B2"></div></div>'
     )
+
+
+Table = tuple[Sequence[str], Sequence[Sequence[str]]]  # header and rows
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Left-aligned columns two spaces apart, a line under the header; a row of one cell is a heading."""
+    full = [header, *(row for row in rows if len(row) > 1)]
+    widths = [max(len(row[j]) for row in full) for j in range(len(header))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(header, widths, strict=True)).rstrip()]
+    lines.append("-" * (sum(widths) + 2 * (len(widths) - 1)))
+    lines += ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip() for row in rows]
+    return "\n".join(lines)
+
+
+def html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """The same as HTML."""
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in header)
+    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -1,27 +1,31 @@
-"""Results as files: an npz archive of arrays with one JSON text that says what they are.  Nothing is pickled.
+"""Files: results as npz archives, files that are written whole, tables, and arrays that are maps of files.
 
-The text holds ``{"format": 1, "attsvm": version, "content": ...}``; in the content an array is ``{"array": member}``, a
-tuple ``{"tuple": [...]}``, and an object ``{"type": name, "state": {...}}`` whose state goes back to the class of that
-name.  A class takes part by :func:`storable`; its state is what ``_state()`` returns, the fields of a dataclass unless
-it says otherwise, and ``_from_state`` makes the object again; ``_check()`` looks at the fields of a dataclass.
+A result is an npz archive of arrays with one JSON text that says what they are; nothing is pickled.  The text holds
+``{"format": 1, "attsvm": version, "content": ...}``; in the content an array is ``{"array": member}``, a tuple
+``{"tuple": [...]}``, and an object ``{"type": name, "state": {...}}`` whose state goes back to the class of that name.
+A class takes part by :func:`storable`; its state is what ``_state()`` returns, the fields of a dataclass unless it says
+otherwise.  ``_from_state`` makes the object again, ``_check()`` looks at the fields of a dataclass: both refuse what
+does not fit together.
 """
 
 from __future__ import annotations
 
 import contextlib
+import csv
 import dataclasses
+import io
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import IO, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from .config import __version__
-from .files import replacing
+from .threads import __version__
 
-__all__ = ["load", "same", "save", "storable"]
+__all__ = ["load", "replacing", "same", "save", "storable"]
 
 FORMAT = 1
 MEMBER = "attsvm"  # the archive's member with the text
@@ -85,12 +89,11 @@ def load(file: Any) -> Any:
     Raises
     ------
     ValueError
-        A file that is not a result of attsvm, one of a later format, or one that is damaged: the part that cannot be
-        is named.  Nothing in a file is ever executed, and nothing larger than the file is made.
+        A file that is not a result of attsvm, one of a later format, or one that is damaged.  Nothing in a file is ever
+        executed.
 
     Examples
     --------
-    >>> import attsvm
     >>> import io
     >>> data = attsvm.cross_attention([[[1.0, 0.0], [0.0, 0.0]]], [[1.0, 0.0]])
     >>> sol, file = attsvm.solve_svm(data, [0]), io.BytesIO()
@@ -99,40 +102,21 @@ def load(file: Any) -> Any:
     >>> attsvm.load(file) == sol
     True
     """
-    import zipfile  # which loads shutil, lzma and more: only files need it
-
-    name = getattr(file, "name", file) if hasattr(file, "read") else file
-    wrong = f"file must be a result written by its save(), got {name!r}"
+    name = getattr(file, "name", file) if hasattr(file, "read") else os.fspath(file)  # a number is no path
     try:
         archive = np.load(file, allow_pickle=False)
-    except (ValueError, zipfile.BadZipFile, EOFError, NotImplementedError) as error:
-        raise ValueError(f"{wrong}: {error}") from None
-    if not isinstance(archive, np.lib.npyio.NpzFile):
-        raise ValueError(f"{wrong}: a single array")
-    with archive:
-        if MEMBER not in archive.files:
-            raise ValueError(f"{wrong}: an npz file of arrays {', '.join(archive.files[:5])}")
-        with _refusing(f"{wrong}: its {MEMBER}"):
-            header = json.loads(str(_array(archive, MEMBER, "U")[()]))
-            written, version, content = int(header["format"]), header["attsvm"], header["content"]
-        if written > FORMAT:
-            raise ValueError(
-                f"file has format {written}, written by attsvm {version}; this version reads formats up to {FORMAT}: "
-                "install that one"
-            )
-        with _refusing(f"{wrong}: its {MEMBER}"):
-            where = str(content["type"])
-        return _unpack(content, archive, wrong, where)
-
-
-@contextlib.contextmanager
-def _refusing(what: str) -> Iterator[None]:
-    """Whatever is wrong with this part of a file is a ValueError that names it."""
-    try:
-        yield
-    except Exception as error:  # of damaged files, zipfile, NumPy and the classes raise a dozen kinds
-        reason = f"no {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__
-        raise ValueError(f"{what}: {reason:.300}") from None
+        if isinstance(archive, np.ndarray):
+            raise ValueError("a single array")
+        with archive:
+            header = json.loads(str(archive[MEMBER]))
+            if header["format"] > FORMAT:
+                raise ValueError(f"its format {header['format']} is that of attsvm {header['attsvm']}, a later version")
+            return _unpack(header["content"], archive)
+    except OSError:
+        raise
+    except Exception as error:  # of damaged files, zipfile, NumPy and the constructors raise a dozen kinds
+        reason = str(error) or type(error).__name__
+        raise ValueError(f"file must be a result written by its save(), got {name!r}: {reason:.300}") from None
 
 
 def same(a: Any, b: Any) -> bool:
@@ -181,49 +165,27 @@ def _pack(value: Any, arrays: dict[str, np.ndarray]) -> Any:
     return {"type": name, "state": {key: _pack(part, arrays) for key, part in state_of(value).items()}}
 
 
-def _array(archive: Any, name: str, kinds: str = "biuf") -> np.ndarray:
-    """A member whose header asks for no more numbers than it holds."""
-    with archive.zip.open(f"{name}.npy") as member:
-        if np.lib.format.read_magic(member) != (1, 0):
-            raise ValueError("it has another version of NumPy's format")
-        shape, fortran, dtype = np.lib.format.read_array_header_1_0(member)
-        numbers = bytearray(member.read())
-    if dtype.kind not in kinds or math.prod(shape) * dtype.itemsize != len(numbers):
-        raise ValueError(f"it says that it is {dtype} of shape {shape}, and holds {len(numbers)} bytes")
-    return np.frombuffer(numbers, dtype).reshape(shape, order="F" if fortran else "C")
-
-
-def _unpack(content: Any, archive: Any, wrong: str, where: str) -> Any:
-    """What the text says at ``where``, a path of names; ``wrong`` begins the message of a refusal."""
-    if not isinstance(content, (list, dict)):
-        return content
+def _unpack(content: Any, archive: Any) -> Any:
+    """What the text says; whatever cannot be, the constructors refuse."""
     if isinstance(content, list):
-        return [_unpack(part, archive, wrong, f"{where}[{i}]") for i, part in enumerate(content)]
+        return [_unpack(part, archive) for part in content]
+    if not isinstance(content, dict):
+        return content
     if "array" in content:
-        with _refusing(f"{wrong}: {where} ({content['array']!r:.40})"):
-            return _array(archive, content["array"])
-    with _refusing(f"{wrong}: {where}"):
-        if "type" in content:
-            cls, parts = _class(content["type"]), dict(content["state"])
-        elif "tuple" in content:
-            parts = dict(enumerate(content["tuple"]))
-        else:
-            parts = {_unpack(key, archive, wrong, where): part for key, part in content["dict"]}
-    found = {key: _unpack(part, archive, wrong, f"{where}.{key}") for key, part in parts.items()}
-    if "type" not in content:
-        return tuple(found.values()) if "tuple" in content else found
-    with _refusing(f"{wrong}: {where}"):
-        if hasattr(cls, "_from_state"):
-            return cls._from_state(found)
-        made = cls(**found)
-        kinds = get_type_hints(cls)
-        for name in (field.name for field in dataclasses.fields(cls)) if dataclasses.is_dataclass(cls) else ():
-            kind = kinds[name]
-            if not _is(found.get(name, getattr(made, name)), kind):
-                raise TypeError(f"{name} must be {getattr(kind, '__name__', kind)}, got {type(found[name]).__name__}")
-        if hasattr(made, "_check"):
-            made._check()
-        return made
+        array = archive[content["array"]]
+        if array.dtype.kind not in "biuf":
+            raise TypeError(f"{content['array']} must hold numbers, got {array.dtype}")
+        return array
+    if "tuple" in content:
+        return tuple(_unpack(content["tuple"], archive))
+    if "dict" in content:
+        return {_unpack(key, archive): _unpack(part, archive) for key, part in content["dict"]}
+    cls = _class(content["type"])
+    state = {key: _unpack(part, archive) for key, part in content["state"].items()}
+    made = cls._from_state(state) if hasattr(cls, "_from_state") else cls(**state)
+    if hasattr(made, "_check"):
+        made._check()
+    return made
 
 
 def _class(name: str) -> Any:
@@ -235,23 +197,78 @@ def _class(name: str) -> Any:
     return _classes[name]
 
 
-def _is(value: Any, kind: Any) -> bool:
-    """Whether a value is of the kind that an annotation names."""
-    origin, parts = get_origin(kind), get_args(kind)
-    if kind is Any:
-        return True
-    if origin in (Union, UnionType):
-        return any(_is(value, part) for part in parts)
-    if origin is Literal:
-        return value in parts
-    if origin in (list, Sequence):
-        return isinstance(value, list) and all(_is(part, parts[0]) for part in value)
-    if origin in (dict, Mapping):
-        return isinstance(value, dict) and all(
-            _is(key, parts[0]) and _is(part, parts[1]) for key, part in value.items()
-        )
-    if origin is tuple:
-        return isinstance(value, tuple) and len(value) == len(parts) and all(map(_is, value, parts))
-    if isinstance(value, bool):
-        return kind is bool
-    return isinstance(value, (int, float) if kind is float else kind)
+@contextlib.contextmanager
+def replacing(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
+    """A file to write that takes the place of ``path`` at the end; whatever fails before, the older file stays.
+
+    It has the older file's permissions, those of a new file where there was none, and lies where a symbolic link
+    points to.  What cannot be replaced (a pipe, a terminal) is written to directly.  Text is UTF-8, its line ends as
+    written.
+    """
+    target = os.path.realpath(os.fspath(path))  # fspath: a number would be an open file of others
+    text = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
+    older = os.stat(target).st_mode if os.path.exists(target) else None
+    if older is not None and not stat.S_ISREG(older):
+        with open(target, mode, **text) as file:  # type: ignore[call-overload]
+            yield file
+        return
+    beside = os.path.join(os.path.dirname(target), f".attsvm-{os.urandom(8).hex()}")
+    try:
+        with open(beside, mode.replace("w", "x"), **text) as file:  # type: ignore[call-overload]
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        if older is not None:
+            os.chmod(beside, stat.S_IMODE(older))
+        os.replace(beside, target)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(beside)
+        raise
+
+
+class Place(NamedTuple):
+    """Of an array in a file."""
+
+    path: str
+    dtype: str
+    offset: int
+    shape: tuple[int, ...]
+
+
+class Mapped:
+    """Goes to another process with the places of its memory-mapped arrays; that one must see the same files."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: _place(value) for name, value in vars(self).items()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            if isinstance(value, Place):
+                value = np.memmap(value.path, value.dtype, "r", value.offset, value.shape)
+            vars(self)[name] = value
+
+
+def _place(value: Any) -> Any:
+    """Where a contiguous array lies in the file that it, or what it is a view of, maps; other values as they are."""
+    root = value
+    while isinstance(root, np.ndarray) and isinstance(root.base, np.ndarray):
+        root = root.base
+    if not isinstance(root, np.memmap) or root.filename is None or not value.size or not value.flags.c_contiguous:
+        return value
+    begin = value.__array_interface__["data"][0] - root.__array_interface__["data"][0]
+    return Place(str(root.filename), value.dtype.str, root.offset + begin, value.shape)
+
+
+def write_lines(file: IO[str], rows: Iterable[Sequence[Any]]) -> None:
+    """All at once; floats so that they read back exactly."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    file.write(text.getvalue())
+
+
+def write_table(path: str | os.PathLike[str], header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """The table anew, in the place of another."""
+    with replacing(path, "w") as file:
+        write_lines(file, [header])
+        write_lines(file, rows)

@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from .. import Problem, Separation, diagnose, is_locally_optimal, solve_svm, train
+from .. import Problem, Separation, diagnose, solve_svm, train
 from ..plot.curves import band, correlations, finish, weights_of
 from ..report.claims import Claim, exactly, median, share
+from ..theory import is_locally_optimal
 from ._instances import DRAWS, NO_DRAW, TIGHT, around, differs, error_bars, sphere_problem
 from ._numpy import support_margins
 from ._papers import SVM

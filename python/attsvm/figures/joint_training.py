@@ -20,20 +20,10 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from .. import (
-    Data,
-    LinearHead,
-    Problem,
-    correlation,
-    label_svm,
-    prompt_attention,
-    relaxed_margins,
-    replicate,
-    solve_svm,
-    train,
-)
+from .. import Data, LinearHead, Problem, correlation, prompt_attention, replicate, solve_svm, train
 from ..plot.curves import finish, weights_of
 from ..report.claims import Claim, exactly, median, share
+from ..theory import label_svm, relaxed_margins
 from ._instances import DRAWS, NO_DRAW, linear_layer, sphere_problem
 from ._papers import PROMPT
 

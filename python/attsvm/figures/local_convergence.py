@@ -45,7 +45,7 @@ SETTINGS = (
 TRAININGS = {"W": "W", "KQ": "(K, Q)", "KQ_without_ridge": "(K, Q)"}
 NORMS: dict[Literal["frobenius", "nuclear"], str] = {"frobenius": "Frobenius", "nuclear": "nuclear"}
 PARTS = ("mean", "std", f"p{LOW}", f"p{HIGH}")  # columns of a curve in the CSV
-TIGHT = 1e-4  # a margin this close to 1 is a support token's, as in attsvm.is_locally_optimal
+TIGHT = 1e-4  # a margin this close to 1 is a support token's, as in attsvm.theory.is_locally_optimal
 
 
 def run(runs: int, seed: int = 0, n_jobs: int | None = None) -> dict[str, np.ndarray]:

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from .. import LinearHead, Problem, label_svm, replicate, rules, self_attention, solve_svm, train
+from .. import LinearHead, Problem, replicate, rules, self_attention, solve_svm, train
 from ..plot.curves import finish, weights_of
 from ..report.claims import Claim, exactly, median, share
+from ..theory import label_svm
 from ._instances import sphere_problem
 from ._numpy import apart, certificate, mirror_descend
 from ._papers import MIRROR

@@ -16,21 +16,10 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from .. import (
-    CallableHead,
-    LinearHead,
-    NextToken,
-    Problem,
-    cross_attention,
-    decompose,
-    next_token,
-    sample,
-    selected_sets,
-    solve_svm,
-    train,
-)
+from .. import CallableHead, LinearHead, Problem, cross_attention, sample, solve_svm, train
 from ..plot.curves import band, correlations, finish, weights_of
 from ..report.claims import Claim, exactly, median, share
+from ..theory import NextToken, decompose, next_token, selected_sets
 from ._instances import DRAWS, NO_DRAW, linear_layer
 from ._papers import NEXT_TOKEN
 

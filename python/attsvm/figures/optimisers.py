@@ -21,10 +21,11 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from .. import Run, correlation, margin_share, rules, solve_svm, train
+from .. import Run, correlation, rules, solve_svm, train
 from ..common.types import Norm
 from ..plot.curves import band, finish, weights_of
 from ..report.claims import Claim, exactly, median, share
+from ..theory import margin_share
 from ._instances import sphere_problem
 from ._numpy import certificate
 from ._papers import LINEAR_MUON, NOWHERE

@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from .. import Problem, correlation, is_locally_optimal, solve_svm, train
+from .. import Problem, correlation, solve_svm, train
 from ..plot.curves import band, finish
 from ..report.claims import Claim, difference, median, share
+from ..theory import is_locally_optimal
 from ..theory.conditions import all_tight
 from ._instances import ALLOWED, around, ending, error_bars, sphere_problem
 from ._papers import SVM

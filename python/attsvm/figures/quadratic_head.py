@@ -17,19 +17,10 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from .. import (
-    Problem,
-    QuadraticHead,
-    correlation,
-    cross_attention,
-    decompose,
-    selected_sets,
-    solve_svm,
-    tokens_kept,
-    train,
-)
+from .. import Problem, QuadraticHead, correlation, cross_attention, solve_svm, train
 from ..plot.curves import finish, weights_of
 from ..report.claims import Claim, exactly, median
+from ..theory import decompose, selected_sets, tokens_kept
 from ._papers import SVM
 
 N, T, D = 4, 6, 10

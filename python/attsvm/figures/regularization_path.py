@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from .. import LinearHead, Path, Problem, causal_attention, regularization_path, solve_svm
+from .. import LinearHead, Problem, causal_attention, regularization_path, solve_svm
 from ..common.types import Ball
 from ..plot.curves import COLORS, OWN_NORM, band, correlations, finish
 from ..report.claims import Claim, exactly, median, share
+from ..theory import Path
 from ._instances import sphere_problem
 from ._numpy import loss_gradient, norms
 from ._papers import SVM

@@ -14,9 +14,10 @@ from typing import Any, Literal
 import numpy as np
 from matplotlib.figure import Figure
 
-from .. import LinearHead, Problem, causal_attention, is_locally_optimal, sample, self_attention, solve_svm, train
+from .. import LinearHead, Problem, causal_attention, sample, self_attention, solve_svm, train
 from ..plot.curves import band, correlations, finish, largest, style
 from ..report.claims import Claim, exactly, median, share
+from ..theory import is_locally_optimal
 from ._numpy import apart, loss_gradient
 from ._papers import SVM
 
@@ -65,7 +66,7 @@ def experiment(rng: np.random.Generator) -> dict[str, Any]:
 
 def virtual(X: Any, y: Any, v: Any, W: Any, problem: Problem, selected: Any, own: Any) -> dict[str, Any]:
     """Gradient and solution against the textbook formulas on n T sequences with one query each, in NumPy."""
-    causal, gradient, margin = problem.data.layout.causal, np.zeros((D, D)), np.inf
+    causal, gradient, margin = problem.data._layout.causal, np.zeros((D, D)), np.inf
     adjoint = np.zeros((D, D))
     for n, k in np.ndindex(N, T):
         tokens, z = X[n, : k + 1 if causal else T], X[n, k]

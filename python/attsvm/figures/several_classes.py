@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from .. import Problem, SoftmaxHead, correlation, cross_attention, decompose, sample, solve_svm, train
+from .. import Problem, SoftmaxHead, correlation, cross_attention, sample, solve_svm, train
 from ..plot.curves import finish
 from ..report.claims import Claim, exactly, median, share
+from ..theory import decompose
 from ._instances import DRAWS, NO_DRAW, linear_layer
 from ._papers import NOWHERE
 

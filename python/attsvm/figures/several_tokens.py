@@ -20,21 +20,10 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from .. import (
-    Data,
-    Decomposition,
-    MLPHead,
-    Problem,
-    Run,
-    cross_attention,
-    decompose,
-    sample,
-    selected_sets,
-    solve_svm,
-    train,
-)
+from .. import Data, MLPHead, Problem, Run, cross_attention, sample, solve_svm, train
 from ..plot.curves import correlations, finish
 from ..report.claims import Claim, exactly, median, share
+from ..theory import Decomposition, decompose, selected_sets
 from ._instances import DRAWS, NO_DRAW
 from ._papers import SVM
 

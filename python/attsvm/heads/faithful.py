@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..common.result import Result
+from ..common.result import Result, Table
 from ..common.storage import storable
-from ..common.tables import Table
 
 # Columns that are made of n choices, each draw of its own; those with draws alone; and those without.
 OF_CHOICES = ("SVM", "SVM of the rule", "logistic", "distilled")

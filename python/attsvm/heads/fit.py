@@ -129,7 +129,7 @@ def fit_svm(
     )
     own = head.W
     size = norm_on_span(own, cases)
-    learned = float(cases.data.flat_margins(own, cases.selected).min()) / size if size > 0 else 0.0
+    learned = float(cases.data._flat_margins(own, cases.selected).min()) / size if size > 0 else 0.0
     support, multipliers = _support(solution, cases)
     accuracy = scores = cosine = float("nan")
     missed = 0
@@ -233,7 +233,7 @@ def _support(solution: Separation, cases: Cases) -> tuple[np.ndarray, np.ndarray
         return np.empty((0, 4), dtype=np.intp), np.empty(0)
     entries = np.flatnonzero(dual > REMAINS * dual.max(initial=0.0))
     entries = entries[np.argsort(-dual[entries], kind="stable")]
-    query = cases.data.query_at(entries)
+    query = cases.data._query_at(entries)
     return np.column_stack([cases.rows[query], cases.tokens[entries]]), dual[entries]
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ..common.config import __version__
 from ..common.storage import load, save, storable
+from ..common.threads import __version__
 from .choices import hard_queries
 from .model import Head
 

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..common.check import as_list, as_number, check_type
-from ..common.maps import Mapped
-from ..common.storage import storable
+from ..common.storage import Mapped, storable
 from .sequences import Text
 
 THRESHOLD = 0.9  # least attention on one token for a query to count

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from ..common.check import as_choice
-from ..common.pool import as_jobs, on_workers
 from ..common.progress import counted
 from ..common.storage import state_of
+from ..common.threads import as_jobs, on_workers
 from .analysis import analyze_head
 from .fit import Fit
 from .kept import Kept, digest

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..common.check import as_list, check_shapes, check_type
-from ..common.result import Result
-from ..common.tables import Table
+from ..common.result import Result, Table
 from .choices import FEW
 from .controls import Null, interval
 from .fit import Fit

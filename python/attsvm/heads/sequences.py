@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..common.check import check_parts
-from ..common.maps import Mapped
-from ..common.storage import storable
+from ..common.storage import Mapped, storable
 
 
 def printable(word: str) -> str:

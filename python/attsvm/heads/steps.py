@@ -13,7 +13,7 @@ import numpy as np
 
 from ..common.check import as_count, as_list
 from ..common.render import new_figure
-from ..common.sheet import write_lines, write_table
+from ..common.storage import write_lines, write_table
 from ..plot.curves import finish
 from .analysis import RANDOM_HEAD, analyze_head
 from .choices import hard_queries

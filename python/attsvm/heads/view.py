@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..common.check import as_count, check_type
-from ..common.files import replacing
+from ..common.storage import replacing
 from .faithful import Faithfulness
 from .model import Head, as_heads
 from .model_analysis import analyze_model

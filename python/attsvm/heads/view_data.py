@@ -214,8 +214,8 @@ class _Rivals:
         svm = svm_weights(report)
         self.cases = cases
         self.at = {(int(i), int(q)): k for k, (i, q, _) in enumerate(cases.rows)}
-        self.own = data.flat_margins(head.W, cases.selected)
-        self.svm = None if svm is None else data.flat_margins(svm, cases.selected)
+        self.own = data._flat_margins(head.W, cases.selected)
+        self.svm = None if svm is None else data._flat_margins(svm, cases.selected)
         # In the head space the own W is a multiple of the identity and has no directions of its own.
         self.taken = svm if head.space == "head" else None
         self.left, self.values, self.right = directions(head, self.taken)

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..common.check import as_count, as_floats, check_type
-from ..common.result import Result
-from ..common.tables import Table
+from ..common.result import Result, Table
 from .cases import as_cases
 from .faithful import Faithfulness
 from .model import Head

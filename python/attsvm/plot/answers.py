@@ -10,14 +10,15 @@ from numpy.typing import ArrayLike
 
 from ..common.check import as_numeric, check_shape
 from ..common.render import axes, drawing
-from ..next_token import NextToken
-from ..next_token.graph_picture import draw_graphs
-from ..soft_labels import SoftLabels
+from ..svm.separable import Plane
 from ..svm.separation import Separation
 from ..theory.diagnosis import Diagnosis
+from ..theory.linear_decoder import SoftLabels
+from ..theory.next_tokens import NextToken
 from ..theory.regularization_path import Path
 from ..theory.token_sets import Decomposition
 from .curves import COLORS, style, weights_of
+from .graphs import draw_graphs
 
 __all__ = ["attention"]
 
@@ -46,7 +47,6 @@ def attention(
 
     Examples
     --------
-    >>> import attsvm
     >>> from matplotlib.figure import Figure
     >>> ax = attsvm.plot.attention([[0.1, 0.9], [0.7, 0.3]], selected=[1, 0], ax=Figure().subplots())
     >>> ax.get_xlabel(), ax.get_ylabel()
@@ -133,6 +133,15 @@ def _margins(solution: Separation, ax: Any = None, **line_kw: Any) -> Any:
     return ax
 
 
+@drawing(Plane)
+def _multipliers(plane: Plane, ax: Any = None, **line_kw: Any) -> Any:
+    """The multiplier of every point; support points stand out."""
+    ax, columns = axes(ax), plane.columns()
+    _two_kinds(ax, columns["point"], plane.dual, columns["support"], ~columns["support"], line_kw, "points")
+    ax.set(xlabel="point", ylabel="multiplier")
+    return ax
+
+
 @drawing(Path)
 def _excess(path: Path, ax: Any = None, **line_kw: Any) -> Any:
     """How far the loss is above its infimum along a regularisation path, as a power of ten."""
@@ -151,7 +160,7 @@ def _scores(diagnosis: Diagnosis, ax: Any = None, **line_kw: Any) -> Any:
     if solution.W is None:
         raise ValueError(f"diagnosis must be of tokens that can be separated, got {solution.status}")
     ax = axes(ax)
-    columns, layout = solution.columns(), solution.data.layout
+    columns, layout = solution.columns(), solution.data._layout
     selected = columns["selected"]
     score = layout.flatten_entries("scores", diagnosis.scores, hidden=True)
     ahead = score - score[selected][columns["query"]]
@@ -162,9 +171,11 @@ def _scores(diagnosis: Diagnosis, ax: Any = None, **line_kw: Any) -> Any:
     return ax
 
 
-def _two_kinds(ax: Any, x: Any, y: Any, support: Any, others: Any, line_kw: dict[str, Any]) -> None:
-    """Points of tokens that are not selected; support tokens stand out."""
+def _two_kinds(
+    ax: Any, x: Any, y: Any, support: Any, others: Any, line_kw: dict[str, Any], what: str = "tokens"
+) -> None:
+    """Those that hold the solution in place stand out."""
     look = {"linestyle": "none", "marker": ".", "markersize": 5}
-    for part, color, label in ((others, "0.65", "other tokens"), (support, COLORS["(K, Q)"], "support tokens")):
+    for part, color, label in ((others, "0.65", f"other {what}"), (support, COLORS["(K, Q)"], f"support {what}")):
         ax.plot(x[part], y[part], label=label, **{**look, "color": color, **line_kw})
     ax.legend(frameon=False, fontsize="small")

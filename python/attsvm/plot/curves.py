@@ -56,7 +56,6 @@ def band(
 
     Examples
     --------
-    >>> import attsvm
     >>> from matplotlib.figure import Figure
     >>> ax = attsvm.plot.band([0, 1, 2], [[0, 1, 2], [0, 3, 4]], "two curves", ax=Figure().subplots())
     >>> ax.lines[0].get_ydata().tolist()

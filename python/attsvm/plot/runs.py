@@ -11,7 +11,7 @@ from ..common.norms import norm_name
 from ..common.render import axes, drawing
 from ..common.types import Norm
 from ..svm.separation import Separation
-from ..theory.margin_share import margin_share as share_of_margin
+from ..theory.share import margin_share as share_of_margin
 from ..training.run import Run
 from .curves import band, correlations, largest, style, weights_of
 
@@ -34,7 +34,7 @@ def _interval(run: Run, ax: Any = None, **line_kw: Any) -> Any:
     least = float(high.min())
     if np.isfinite(least) and least > 0:
         ax.set_ylim(0, OVER * least)
-    ax.set(xlabel="training step", ylabel=f"largest margin, {_title(run.own_norm)} norm")
+    ax.set(xlabel="training step", ylabel=f"largest margin, {norm_name(run.own_norm)} norm")
     return ax
 
 
@@ -54,10 +54,7 @@ def saturation(run: Run, ax: Any = None, **line_kw: Any) -> Any:
 
     Examples
     --------
-    >>> import attsvm
     >>> from matplotlib.figure import Figure
-    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
-    >>> problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
     >>> run = attsvm.train(problem, steps=1000)
     >>> ax = attsvm.plot.saturation(run, ax=Figure().subplots())
     >>> ax.get_ylabel()
@@ -91,14 +88,11 @@ def margin_share(run: Run, norm: Norm = "frobenius", selected: Any = None, ax: A
     Raises
     ------
     ValueError
-        As :func:`attsvm.margin_share`, which says what the numbers are.
+        As :func:`attsvm.theory.margin_share`, which says what the numbers are.
 
     Examples
     --------
-    >>> import attsvm
     >>> from matplotlib.figure import Figure
-    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
-    >>> problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
     >>> run = attsvm.train(problem, rule="sign", steps=1000, lr=0.01)
     >>> ax = attsvm.plot.margin_share(run, "max", ax=Figure().subplots())
     >>> ax.get_legend_handles_labels()[1]
@@ -107,7 +101,7 @@ def margin_share(run: Run, norm: Norm = "frobenius", selected: Any = None, ax: A
     ax = axes(ax)
     trained = _trained(run)
     low, _ = share_of_margin(run.data, run.selected if selected is None else selected, run.weights, norm)
-    ax.plot(run.steps, low, **{"label": f"{trained}, {_title(norm)} norm", **line_kw})
+    ax.plot(run.steps, low, **{"label": f"{trained}, {norm_name(norm)} norm", **line_kw})
     ax.set(xlabel="training step", ylabel="share of the largest margin")
     ax.set_ylim(top=1.03)
     return ax
@@ -131,10 +125,7 @@ def correlation(run: Run, solution: Separation, ax: Any = None, **line_kw: Any) 
 
     Examples
     --------
-    >>> import attsvm
     >>> from matplotlib.figure import Figure
-    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
-    >>> problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
     >>> run = attsvm.train(problem, steps=1000)
     >>> solution = attsvm.solve_svm(run.data, run.selected)
     >>> ax = attsvm.plot.correlation(run, solution, ax=Figure().subplots())
@@ -142,7 +133,7 @@ def correlation(run: Run, solution: Separation, ax: Any = None, **line_kw: Any) 
     ['W and its Frobenius SVM']
     """
     W, ax, trained = weights_of(solution), axes(ax), _trained(run)
-    look = {"label": f"{trained} and its {_title(solution.norm)} SVM", **style(trained, solution.norm)}
+    look = {"label": f"{trained} and its {norm_name(solution.norm)} SVM", **style(trained, solution.norm)}
     ax.plot(run.steps, correlations(run.weights, W), **{**look, **line_kw})
     ax.set(xlabel="training step", ylabel="correlation with the SVM solution")
     ax.set_ylim(top=1.03)
@@ -156,7 +147,3 @@ def _trained(run: Run) -> str:
             f"run must be a single one with one attention head, got weights of shape {run.W.shape}: plot each by itself"
         )
     return "W" if run.K is None else "(K, Q)"
-
-
-def _title(norm: Any) -> str:
-    return "Frobenius" if norm == "frobenius" else norm_name(norm)

@@ -61,7 +61,7 @@ from typing import Any
 
 import numpy as np
 
-from ..common.files import replacing
+from ..common.storage import replacing
 from .intervals import (
     LEAST_MEDIAN,
     binomial_interval,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..common.files import replacing
+from ..common.storage import replacing
 from .claims import VERDICTS, Claim
 from .tables import RULE, count_verdicts, verdicts_line
 

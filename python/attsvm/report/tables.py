@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ..common.files import replacing
-from ..common.sheet import write_table
-from ..common.tables import table
+from ..common.result import table
+from ..common.storage import replacing, write_table
 from ..plot.curves import largest
 from ..svm.separation import Separation
 from ..theory.conditions import correlation, is_locally_optimal

@@ -43,10 +43,10 @@ def message_of(sol: Any) -> str:
 def _at_least(sol: Any) -> str:
     """Up to which norm the multipliers y exclude W, rounding included: <W, sum y_e A_e> = sum y_e <A_e, W> >= b.y."""
     data, entries = sol.data, np.flatnonzero(sol.flat_dual)
-    if data.identity:  # over a vocabulary
+    if data._identity:  # over a vocabulary
         return ""
-    q, y, pull = data.query_at(entries), sol.flat_dual[entries], log_pulls(sol, entries)
-    chosen, token = sol.selection.reference[q] + data.start[q], entries - data.indptr[q] + data.start[q]
+    (q, chosen, token), y = data._rows_of(sol.selection.reference, entries), sol.flat_dual[entries]
+    pull = log_pulls(sol, entries)
     some = pull > -np.inf  # a row that is zero excludes every W by itself
     q, y, pull, chosen, token, entries = (x[some] for x in (q, y, pull, chosen, token, entries))
     if not len(y):
@@ -67,7 +67,7 @@ def _proof(sol: Any) -> str:
     entries = np.flatnonzero(sol.flat_dual)
     if len(entries) > ROWS_SHOWN:
         return "the certificate combines the rows to zero"
-    q = sol.data.query_at(entries)
+    q = sol.data._query_at(entries)
     chosen, token = sol.selection.reference[q], entries - sol.data.indptr[q]
     rows = (f"query {i}, token {a} over {t}" for i, a, t in zip(q, chosen, token, strict=True))
     return f"these rows combine to zero: {'; '.join(rows)}"
@@ -77,7 +77,7 @@ def _impossible_pair(sol: Any) -> str | None:
     """The token that is a copy of the selected one, or the query that is zero."""
     if sol.answer.entry < 0:
         return None
-    q = int(sol.data.query_at(sol.answer.entry))
+    q = int(sol.data._query_at(sol.answer.entry))
     token, chosen = int(sol.answer.entry - sol.data.indptr[q]), int(sol.selection.reference[q])
     if not sol.data.queries[q].any():
         return f"query {q} is zero, so all its logits are 0 and it cannot prefer token {chosen}"

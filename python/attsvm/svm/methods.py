@@ -12,11 +12,10 @@ import numpy as np
 from .. import _core
 from ..attention.data import Data
 from .cycle import cycle
-from .levels import solve_levels
 from .request import Answer, Request
-from .scale import OUT_OF_RANGE, in_units, scaled_number
 from .separation import Separation
-from .vocabulary import Vocabulary
+from .transform import OUT_OF_RANGE, in_units, scaled_number
+from .vocabulary import Vocabulary, solve_levels
 
 __all__ = ["METHODS", "methods_of", "solve_request"]
 
@@ -43,16 +42,16 @@ def solve_request(data: Data, request: Request, kinds: Vocabulary | None = None)
     name = request.method if request.method in methods else next(iter(methods))  # "auto" where there is but one
     if name != request.method:
         request = replace(request, method=name)
-    if data.identity and all(part is None for part in (request.C, request.rank, request.selection.rhs)):
+    if data._identity and all(part is None for part in (request.C, request.rank, request.selection.rhs)):
         return _solve_kinds(data, request, Vocabulary(data, request))
     try:
-        if data.rows > CYCLE_ROWS and request.C is None and (dual := cycle(data, request.selection)) is not None:
+        if data._rows > CYCLE_ROWS and request.C is None and (dual := cycle(data, request.selection)) is not None:
             known = replace(request, method="presolve", max_iter=0, dual=dual, W=None, report=None)
             sol = Separation(data, known, _call(_core.presolve, data, known))
             if sol.status == "infeasible":
                 return sol
         answer = None
-        if kinds is not None and request.method == "auto" and request.norm == "frobenius" and data.rows > LEVELS_ROWS:
+        if kinds is not None and request.method == "auto" and request.norm == "frobenius" and data._rows > LEVELS_ROWS:
             answer, request = _by_levels(data, request, kinds)
         if answer is None:
             answer = _call(methods[name], data, request)
@@ -60,7 +59,7 @@ def solve_request(data: Data, request: Request, kinds: Vocabulary | None = None)
         if logger.isEnabledFor(logging.DEBUG):
             logger.debug(
                 "%s norm, %s on %d rows: %s after %d iterations, gap %.1e",
-                *(sol.norm_name, sol.method, data.rows, sol.status, sol.iterations, sol.gap),
+                *(sol.norm_name, sol.method, data._rows, sol.status, sol.iterations, sol.gap),
             )
         if sol.status == "interrupted" or answer.exception is not None:
             exception = answer.exception or KeyboardInterrupt()
@@ -87,7 +86,7 @@ def _solve_kinds(data: Data, request: Request, vocabulary: Vocabulary) -> Separa
 
 def _by_levels(data: Data, request: Request, kinds: Vocabulary) -> tuple[Answer | None, Request]:
     """The answer of Newton's method in the levels; None where it decides nothing, with multipliers to begin with."""
-    if len(data) > LEVELS_MOST or data.powers is not None or not data.queries.any(axis=1).all():
+    if len(data) > LEVELS_MOST or data._powers is not None or not data.queries.any(axis=1).all():
         return None, request
     found = solve_levels(data.queries, kinds.chosen, kinds.count, request.tol / 2, request.max_iter, request.report)
     request = replace(request, dual=found.dual.ravel())
@@ -108,7 +107,7 @@ def methods_of(norm: str | float, C: float | None, rank: int | None) -> dict[str
 def _call(solver: Any, data: Data, request: Request) -> Answer:
     """The solver on data whose products are in range, its answer in the units given.  What it begins with (multipliers,
     weights, a report) has no units: it is scaled to fit."""
-    powers, choosing, selection, norm, C = data.powers, data.choosing, request.selection, request.norm, request.C
+    powers, choosing, selection, norm, C = data._powers, data._choosing, request.selection, request.norm, request.C
     power, p = sum(powers) if powers else 0, 2.0 if isinstance(norm, str) else norm
     soft = 0.0 if C is None else scaled_number(C, 2 * power, "C in the units of W")
     reference, kept, rhs, dual = selection.reference, selection.kept, selection.rhs, request.dual
@@ -118,7 +117,7 @@ def _call(solver: Any, data: Data, request: Request) -> Answer:
             raise ValueError(selection.outside(data))
         reference = reference[queries]
         kept, rhs, dual = (None if array is None else array[entries] for array in (kept, rhs, dual))
-    windows = data.stored if powers is None and choosing is None else data.in_range()
+    windows = data._stored if powers is None and choosing is None else data._in_range()
     try:
         found = solver(
             windows, reference, kept, rhs, request.tol, request.max_iter, soft, p, request.rank or 0,
@@ -127,9 +126,9 @@ def _call(solver: Any, data: Data, request: Request) -> Answer:
     except IndexError:
         raise ValueError(selection.outside(data)) from None
     except FloatingPointError:  # a row's length: X or Z were changed since, or rows differ by too much
-        data.check_finite()
-        del data.powers
-        if data.powers != powers:
+        data._check_finite()
+        del data._powers
+        if data._powers != powers:
             return _call(solver, data, request)
         raise ValueError(OUT_OF_RANGE.format("rows too short or too long to square")) from None
     answer = in_units(Answer._make(found), power, selection.power, C is not None, norm)

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from .. import check
-from ..common.files import replacing
 from ..common.norms import of_values
+from ..common.storage import replacing
 from .separation import Separation
 from .support import ROUNDED, log_pulls
 

@@ -8,59 +8,116 @@ every other point beside one point of the other class.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..attention.data import Data
 from ..attention.kinds import cross_attention
-from ..common.check import as_floats
+from ..common.check import as_floats, check_shapes
+from ..common.result import Result
 from .separation import Separation
 from .solve import solve_svm
+from .support import holding
 
 __all__ = ["Plane", "separable"]
 
 JOIN = 40  # points of each class that join the working set at once: twice as many or half take longer
 NEAR = 1e-3  # how far above the lowest, which are 1 from the plane, a point of the working set may lie and stay
 WINDOW = 1000  # points: one window of 100,000 is taken for one query's dense problem (76 s for 2)
+SHOWN = 8  # support points that are printed
 REACHED = 1e-9  # what a point may lie below them before the last solve
 
 
-class Plane(Separation):
-    """The plane ``w . x + b = 0`` between two classes of points: a :class:`Separation` of their rows.
+ORIGIN = -1  # stands for a point where one class alone has rows
+
+Window = tuple[int, np.ndarray]  # a point, or ORIGIN, and those of the other class that it has a row with
+
+
+@dataclass(repr=False, eq=False)
+class Plane(Result):
+    """The plane ``w . x + b = 0`` of largest margin between two classes of points, or that there is none.
 
     Attributes
     ----------
-    margin : float
-        Distance of the nearest points to the plane; 0 where the classes are not separable.
+    status : str
+        "optimal", "infeasible" or "undecided".
+    separation : Separation
+        The answer it rests on, whose rows are differences of points, with certificate and proof.
     w : (d,) array or None
         Normal of the plane: ``y (w . x + b) >= 1`` for every point, and 1 for the nearest; None where there is none.
     b : float
+    margin, margin_bound : float
+        The distance of the nearest points to the plane lies between; 0 where the classes are not separable.
+    positive : (n,) bool array
+        Which points are of the class where ``w . x + b > 0``.
+    dual : (n,) array
+        Multiplier of each point: ``w`` is their sum, ``sum dual y x``.  Where the classes are not separable, weights
+        with which a mean of points of one class is one of the other: their hulls meet.
+    support : integer array
+        The points that hold the plane in place.
+    message : str
+        What the status means for the points.
     """
 
-    b = 0.0
+    separation: Separation
+    b: float
+    positive: np.ndarray
+    dual: np.ndarray
+    support: np.ndarray
 
-    @classmethod
-    def of(cls, sol: Separation) -> Plane:
-        """The answer for what it is, a plane."""
-        plane = cls.__new__(cls)
-        vars(plane).update(vars(sol))
-        return plane
+    _derived = ("status", "message", "margin", "margin_bound", "w")
+    _hidden = ("separation",)
+
+    @property
+    def data(self) -> Data:
+        return self.separation.data
+
+    @property
+    def status(self) -> str:
+        return self.separation.status
 
     @property
     def w(self) -> np.ndarray | Any:
-        return None if self.W is None else self.W[:, 0]
+        return None if self.separation.W is None else self.separation.W[:, 0]
 
-    def _state(self) -> dict[str, Any]:
-        return super()._state() | {"b": self.b}
+    @property
+    def margin(self) -> float:
+        return self.separation.margin
 
-    @classmethod
-    def _from_state(cls, state: dict[str, Any]) -> Plane:
-        b = state.pop("b")
-        found = super()._from_state(state)
-        assert isinstance(found, Plane)
-        found.b = b
-        return found
+    @property
+    def margin_bound(self) -> float:
+        return self.separation.margin_bound
+
+    @property
+    def message(self) -> str:
+        if self.status == "optimal":
+            return f"separable: no plane has a larger margin, to a relative {self.separation.gap:.1e}"
+        if self.status != "infeasible":
+            return "no separating plane was found, and no proof that there is none"
+        one, other = (np.flatnonzero(side & (self.dual > 0)) for side in (self.positive, ~self.positive))
+        if len(one) == len(other) == 1:
+            return f"not separable: points {one[0]} and {other[0]} are equal, to rounding, and have different labels"
+        return f"not separable: the hulls of {len(one)} positive and {len(other)} negative points meet (see dual)"
+
+    def _check(self) -> None:
+        check_shapes(vars(self), {"positive": "n", "dual": "n", "support": "k"})
+
+    def _title(self) -> str:
+        return f"Plane between {int(self.positive.sum())} and {int((~self.positive).sum())} points: {self.status}"
+
+    def _lines(self) -> list[tuple[str, str]]:
+        lines = [("", self.message)]
+        if self.w is None:
+            return lines
+        lines.append(("margin", f"{self.margin:.12g} (at most {self.margin_bound:.12g})"))
+        return [*lines, ("support", f"{len(self.support)} points: {str(self.support.tolist()[:SHOWN])[1:-1]}")]
+
+    def columns(self) -> dict[str, Any]:
+        points = np.arange(len(self.dual))
+        return {"point": points, "positive": self.positive, "dual": self.dual, "support": np.isin(points, self.support)}
 
 
 def separable(X: ArrayLike, y: ArrayLike, bias: bool = True) -> Plane:
@@ -78,14 +135,14 @@ def separable(X: ArrayLike, y: ArrayLike, bias: bool = True) -> Plane:
     Returns
     -------
     Plane
-        A :class:`Separation` with ``w``, ``b`` and, as ``margin``, the distance of the nearest points to the plane.
-        Its status is "optimal" (separable), "infeasible" (not separable, by the certificate) or "undecided" (within
-        rounding).  ``prove`` writes a proof of it.
+        With ``w``, ``b``, the ``margin`` and the support points.  Its status is "optimal" (separable), "infeasible"
+        (not separable, by the multipliers) or "undecided" (within rounding).  ``separation`` is the answer that it
+        rests on, and ``separation.prove(path)`` writes a proof.
 
     Raises
     ------
     ValueError, TypeError
-        Naming the argument; not two labels.
+        Labels that are not two.
 
     Notes
     -----
@@ -94,10 +151,11 @@ def separable(X: ArrayLike, y: ArrayLike, bias: bool = True) -> Plane:
 
     Examples
     --------
-    >>> import attsvm
     >>> plane = attsvm.separable([[0.0, 0.0], [1.0, 0.0], [3.0, 0.0]], ["a", "a", "b"])
     >>> plane.status, plane.margin, plane.w, plane.b
     ('optimal', 1.0, array([1., 0.]), -2.0)
+    >>> plane.support
+    array([1, 2])
     """
     points = as_floats("X", X, "n, d")
     labels, which = np.unique(np.asarray(y), return_inverse=True)
@@ -105,59 +163,65 @@ def separable(X: ArrayLike, y: ArrayLike, bias: bool = True) -> Plane:
         raise ValueError(f"y must have shape (n,) = ({len(points)},), got {np.asarray(y).shape}")
     if len(labels) != 2:
         raise ValueError(f"y must hold two different labels, got {len(labels)}")
-    sides = [points[which == 1], -points[which == 0]] if bias else [np.where(which[:, None] == 1, points, -points)]
-    plane = _grown(sides)
-    if bias and plane.w is not None:
-        plane.b = float((sides[1] @ plane.w).min() - (sides[0] @ plane.w).min()) / 2
-    return plane
+    positive = which == 1
+    turned = np.where(positive[:, None], points, -points)  # which are to lie high along w
+    sides = [np.flatnonzero(positive), np.flatnonzero(~positive)] if bias else [np.arange(len(points))]
+    sol, windows = _grown(turned, sides)
+    dual, held = np.zeros(len(points)), np.zeros(len(points), dtype=bool)
+    holds = holding(sol)
+    at = sol.data.indptr
+    for q, (first, others) in enumerate(windows):
+        rows = slice(at[q] + 1, at[q + 1])
+        dual[others] += sol.flat_dual[rows]
+        held[others] |= holds[rows]
+        if first != ORIGIN:
+            dual[first] += sol.flat_dual[rows].sum()
+            held[first] |= holds[rows].any()
+    b = 0.0
+    if bias and sol.W is not None:
+        heights = turned @ sol.W[:, 0]
+        b = float(heights[sides[1]].min() - heights[sides[0]].min()) / 2
+    return Plane(sol, b, positive, dual, np.flatnonzero(held))
 
 
-def _grown(sides: list[np.ndarray]) -> Plane:
-    """Solved for a working set that grows.  The sides are to lie high along w: the points of one class and those of the
-    other turned around, whose lowest heights add up to 2; or all points turned so, whose lowest height is 1."""
-    direction = sum((side.mean(axis=0) for side in sides), np.zeros(sides[0].shape[1]))
-    working = [_lowest(side @ direction) for side in sides]
+def _grown(turned: np.ndarray, sides: list[np.ndarray]) -> tuple[Separation, list[Window]]:
+    """Solved for a working set that grows.  The lowest heights of the two classes add up to 2; or that of all points
+    is 1."""
+    heights = turned @ sum((turned[side].mean(axis=0) for side in sides), np.zeros(turned.shape[1]))
+    working = [_lowest(heights, side) for side in sides]
     while True:
-        sol = _solve([side[some] for side, some in zip(sides, working, strict=True)])
+        sol, windows = _solve(turned, working, [side[:0] for side in sides])
         if sol.W is None or sol.status != "optimal":
-            return Plane.of(sol)
-        heights = [side @ sol.W[:, 0] for side in sides]
-        known = [height[some].min() for height, some in zip(heights, working, strict=True)]
-        lower = [_lowest(height) for height in heights]
-        joining = [some[height[some] < low - REACHED] for some, height, low in zip(lower, heights, known, strict=True)]
+            return sol, windows
+        heights = turned @ sol.W[:, 0]
+        known = [heights[some].min() for some in working]
+        lower = [_lowest(heights, side) for side in sides]
+        joining = [some[heights[some] < low - REACHED] for some, low in zip(lower, known, strict=True)]
         if not sum(map(len, joining)):
-            return Plane.of(_solve(*_whole(sides, heights, working)))
-        staying = [some[height[some] < low + NEAR] for some, height, low in zip(working, heights, known, strict=True)]
+            working = [some[np.argsort(heights[some])] for some in working]
+            return _solve(turned, working, [np.setdiff1d(*both) for both in zip(sides, working, strict=True)])
+        staying = [some[heights[some] < low + NEAR] for some, low in zip(working, known, strict=True)]
         working = [np.union1d(*both) for both in zip(staying, joining, strict=True)]
 
 
-def _lowest(heights: np.ndarray) -> np.ndarray:
-    few = min(JOIN, len(heights))
-    return np.argpartition(heights, few - 1)[:few]
+def _lowest(heights: np.ndarray, side: np.ndarray) -> np.ndarray:
+    few = min(JOIN, len(side))
+    return side[np.argpartition(heights[side], few - 1)[:few]]
 
 
-def _whole(
-    sides: list[np.ndarray], heights: list[np.ndarray], working: list[np.ndarray]
-) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """The working set, the lowest first, and all other points of the sides."""
-    ordered = [some[np.argsort(height[some])] for some, height in zip(working, heights, strict=True)]
-    return [side[some] for side, some in zip(sides, ordered, strict=True)], [
-        np.delete(side, some, axis=0) for side, some in zip(sides, ordered, strict=True)
-    ]
-
-
-def _solve(working: list[np.ndarray], others: list[np.ndarray] | None = None) -> Separation:
-    """The SVM of all pairs of these points, one of either side, and of each other beside the first of the other side;
-    where there is one side, of these points and others."""
-    d, others = working[0].shape[1], others or [np.empty((0, working[0].shape[1]))] * len(working)
+def _solve(turned: np.ndarray, working: list[np.ndarray], others: list[np.ndarray]) -> tuple[Separation, list[Window]]:
+    """The SVM of all pairs of these points, one of either class, and of each other beside the first of the other class;
+    where there is one, of these points and others.  And the points of its windows."""
     if len(working) == 1:
         parts = [working[0], *np.array_split(others[0], len(others[0]) // WINDOW + 1)]
-        windows = [np.concatenate([np.zeros((1, d)), -part]) for part in parts if len(part)]
+        windows: list[Window] = [(ORIGIN, part) for part in parts if len(part)]
     else:
-        windows = [np.concatenate([one[None], -working[1]]) for one in working[0]]
-        windows[0] = np.concatenate([windows[0], -others[1]])
+        windows = [(int(one), working[1]) for one in working[0]]
+        windows[0] = windows[0][0], np.concatenate([working[1], others[1]])
         if len(others[0]):
-            windows.append(np.concatenate([working[1][:1], -others[0]]))
-    data = cross_attention(windows, np.ones((len(windows), 1)))
-    margins = [np.full(len(window), float(len(working))) for window in windows]
-    return solve_svm(data, np.zeros(len(windows), dtype=np.intp), margins=margins)
+            windows.append((int(working[1][0]), others[0]))
+    zero = np.zeros(turned.shape[1])
+    tokens = [np.vstack([zero if first == ORIGIN else turned[first], -turned[rows]]) for first, rows in windows]
+    data = cross_attention(tokens, np.ones((len(tokens), 1)))
+    margins = [np.full(len(window), float(len(working))) for window in tokens]
+    return solve_svm(data, np.zeros(len(tokens), dtype=np.intp), margins=margins), windows

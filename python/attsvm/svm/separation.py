@@ -12,13 +12,11 @@ import numpy as np
 from .. import _core
 from ..attention.data import Data, fits
 from ..common.check import as_choice, as_count, as_norm, as_number, as_numeric, check_shape
-from ..common.metric import Metric, as_metric
-from ..common.norms import norm_name
+from ..common.norms import Metric, as_metric, norm_name
 from ..common.result import Result, interval_bar
 from .message import message_of
 from .request import Answer, Request
-from .support import holding
-from .uniqueness import is_unique
+from .support import holding, is_unique
 
 __all__ = ["Separation"]
 
@@ -72,7 +70,7 @@ class Separation(Result):
     method : str
         Which one answered; "presolve" where none had to run: a token that equals the selected one, a zero query, a
         cycle of preferences, or nothing asked; "newton", in the levels of the contexts, of a large vocabulary
-        (:func:`soft_labels`).
+        (:func:`attsvm.theory.soft_labels`).
     norm : str or float
         Of the weights, as :func:`solve_svm` names it.
     metric : (dk, dz) array, tuple (P, R) or None
@@ -138,7 +136,7 @@ class Separation(Result):
     @property
     def selected(self) -> Any:
         kept = self.selection.kept
-        layout = self.data.layout
+        layout = self.data._layout
         if kept is None:
             return layout.shape_queries(self.selection.reference)
         return layout.shape_entries(kept, False)
@@ -153,11 +151,11 @@ class Separation(Result):
 
     @property
     def dual(self) -> Any:
-        return None if self.status == "infeasible" else self.data.layout.shape_entries(self.flat_dual, 0.0)
+        return None if self.status == "infeasible" else self.data._layout.shape_entries(self.flat_dual, 0.0)
 
     @property
     def certificate(self) -> Any:
-        return self.data.layout.shape_entries(self.flat_dual, 0.0) if self.status == "infeasible" else None
+        return self.data._layout.shape_entries(self.flat_dual, 0.0) if self.status == "infeasible" else None
 
     @property
     def slack(self) -> Any:
@@ -166,11 +164,11 @@ class Separation(Result):
         slack = self.flat_dual / (2 * self.C)
         if self.selection.kept is not None:
             slack = np.where(self.selection.kept, 0.0, slack)  # equality rows are hard
-        return self.data.layout.shape_entries(slack, 0.0)
+        return self.data._layout.shape_entries(slack, 0.0)
 
     @functools.cached_property
     def support(self) -> Any:
-        return self.data.layout.shape_entries(self._holding, False)
+        return self.data._layout.shape_entries(self._holding, False)
 
     @functools.cached_property
     def _holding(self) -> np.ndarray:
@@ -220,7 +218,6 @@ class Separation(Result):
 
         Examples
         --------
-        >>> import attsvm
         >>> data = attsvm.cross_attention([[[1.0, 0.0], [0.0, 1.0]]], [[1.0]])
         >>> sol = attsvm.solve_svm(data, [1])
         >>> sol.select(attsvm.cross_attention([[[0.0, 2.0], [3.0, 3.5], [1.0, 0.0]]], [[1.0]]))
@@ -257,7 +254,6 @@ class Separation(Result):
 
         Examples
         --------
-        >>> import attsvm
         >>> import tempfile, pathlib
         >>> data = attsvm.cross_attention([[[1.0, 0.0], [0.0, 0.0]]], [[1.0, 0.0]])
         >>> sol = attsvm.solve_svm(data, [0])
@@ -283,8 +279,6 @@ class Separation(Result):
 
         Examples
         --------
-        >>> import attsvm
-        >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
         >>> float(attsvm.solve_svm(attsvm.cross_attention(X, Z), [0, 1, 2, 3, 4, 5]).proved_gap()) < 1e-9
         True
         """
@@ -319,7 +313,7 @@ class Separation(Result):
 
     def columns(self) -> dict[str, Any]:
         data, chosen = self.data, self.selection
-        q = data.query_of()
+        q = data._query_of()
         reference = data.indptr[:-1] + chosen.reference
         selected = chosen.kept
         if selected is None:
@@ -327,7 +321,7 @@ class Separation(Result):
             selected[reference] = True
         columns = {"query": q, "token": np.arange(len(q)) - data.indptr[q], "selected": selected}
         if self.W is not None:
-            columns["margin"] = data.flat_margins(self.W, chosen.reference)
+            columns["margin"] = data._flat_margins(self.W, chosen.reference)
             columns["margin"][reference] = 0.0
         columns["certificate" if self.status == "infeasible" else "dual"] = self.flat_dual
         return columns | {"support": self._holding & ~selected}

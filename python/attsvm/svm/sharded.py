@@ -43,7 +43,7 @@ def solve_sharded(
             return own
         code, lower, upper, more, at, W, dual = _tell(sol, working, workers)
         iterations += more
-        margins = np.where(held, np.inf, data.flat_margins(W, selection.reference))
+        margins = np.where(held, np.inf, data._flat_margins(W, selection.reference))
         worst = float(workers.table([margins.min()]).min())
         broken = (margins < 1 - tol / 4) & ~chosen
         if code not in GOES_ON or not workers.any(bool(broken.any())):
@@ -64,7 +64,7 @@ def _propose(data: Data, chosen: np.ndarray, held: np.ndarray, workers: Workers)
     counts = np.add.reduceat(chosen | held, data.indptr[:-1], dtype=np.intp)
     has_rows = counts > 1
     entries = np.flatnonzero((chosen | held) & np.repeat(has_rows, np.diff(data.indptr)))
-    q = data.query_at(entries)
+    q = data._query_at(entries)
     tokens = data.keys[data.start[q] + entries - data.indptr[q]]
     lengths, X, Z, kept = (workers.gather(a) for a in (counts[has_rows], tokens, data.queries[has_rows], held[entries]))
     first = sum(len(part) for part in kept[: workers.rank])

@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike
 
 from ..attention.data import Data, check_data
 from ..attention.intervals import intervals
-from ..attention.selection import Selection, number_undecided
+from ..attention.selection import Selection, as_entries, number_undecided
 from ..common.check import as_choice, as_count, as_norm, as_number
-from ..common.metric import as_metric
+from ..common.norms import as_metric
 from ..common.progress import closing_gap
 from ..common.types import Method, MetricLike, Norm, Selecting
 from ..common.workers import Workers
@@ -22,8 +22,7 @@ from .methods import methods_of, solve_request
 from .request import Request
 from .separation import Separation
 from .sharded import solve_sharded
-from .warm_start import as_start
-from .whitening import Whitening
+from .transform import Whitening
 
 __all__ = ["ConvergenceWarning", "feasible", "solve_svm"]
 
@@ -125,8 +124,6 @@ def solve_svm(
 
     Raises
     ------
-    ValueError, TypeError
-        Naming the argument that does not fit.
     KeyboardInterrupt
         On Ctrl-C, with the best answer so far in ``.partial``.
 
@@ -151,7 +148,6 @@ def solve_svm(
 
     Examples
     --------
-    >>> import attsvm
     >>> data = attsvm.cross_attention([[[1.0, 0.0], [0.0, 0.0]]], [[1.0, 0.0]])
     >>> sol = attsvm.solve_svm(data, [0])
     >>> sol.W
@@ -262,8 +258,6 @@ def feasible(data: Data, selected: ArrayLike | Selecting, norm: Norm = "frobeniu
 
     Examples
     --------
-    >>> import attsvm
-    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
     >>> attsvm.feasible(attsvm.cross_attention(X, Z), [0, 1, 2, 3, 4, 5]).status
     'feasible'
     """
@@ -273,3 +267,25 @@ def feasible(data: Data, selected: ArrayLike | Selecting, norm: Norm = "frobeniu
     if sol.margin > 0 and sol.status != "no constraint":
         sol.status = "feasible"
     return sol
+
+
+def as_start(data: Data, warm_start: Any, norm: str | float) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Multipliers per entry, and weights where they can serve: those of a nuclear answer, for another."""
+    entries = int(data.indptr[-1])
+    if isinstance(warm_start, Separation):
+        dual: np.ndarray = warm_start.flat_dual
+        W: Any = warm_start.W
+        if len(dual) != entries:
+            raise ValueError(
+                f"warm_start must be an answer on data with as many entries as these, {entries}, got {len(dual)}"
+            )
+        serves = norm == warm_start.norm == "nuclear" and W is not None and W.shape == (data.dk, data.dz)
+        return _finite(dual), W if serves and np.isfinite(W).all() else None
+    if hasattr(warm_start, "multipliers"):  # a run: its gradient at the end has their form
+        warm_start = warm_start.multipliers
+    return as_entries(data, "warm_start", warm_start), None
+
+
+def _finite(dual: np.ndarray) -> np.ndarray:
+    """Multipliers of extreme data may overflow: those say nothing."""
+    return np.where(np.isfinite(dual), dual, 0.0)

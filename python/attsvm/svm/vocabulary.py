@@ -1,18 +1,19 @@
-"""The SVM over a vocabulary, whose keys are the identity: tokens of the same selections share their weights."""
+"""The SVM over a vocabulary, whose keys are the identity."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..attention.data import Data
 from ..attention.selection import Selection
+from ..common.progress import Report
 from .request import Answer, Request
 
-__all__ = ["Vocabulary"]
+__all__ = ["Found", "Vocabulary", "solve_levels"]
 
 OUTWARDS = 2.0**-50  # roundings of the keys' size and of W
 
@@ -40,9 +41,9 @@ class Vocabulary:
         )
         p = request.norm if not isinstance(request.norm, str) else {"max": math.inf}.get(request.norm, 2.0)
         self.scale = self.count ** (-1 / p)
-        layout: Any = replace(data.layout, lengths=np.full(M, len(self.first)))  # type: ignore[type-var]
+        layout: Any = replace(data._layout, lengths=np.full(M, len(self.first)))
         self.data, self.reference = (
-            Data(data.name, np.diag(self.scale), data.queries, None, layout),
+            Data(data._name, np.diag(self.scale), data.queries, None, layout),
             selection.reference,
         )
         self.chosen = chosen[:, self.first]  # the kinds that each query selects
@@ -64,3 +65,170 @@ class Vocabulary:
             upper=answer.upper * (1 + OUTWARDS),
             entry=int(q * len(self.kind) + self.first[k]) if answer.entry >= 0 else -1,
         )
+
+
+# V = 50,000, 1,000 contexts of ten labels, d = 64: 134 steps from sigma = 5 by doubling; by ten, steps become
+# short and many.
+SIGMA, GROWTH = 5.0, 2.0
+CONVERGING = 0.3  # of the gap before: sigma is large enough (at .1 it grew until rounding took tight problems over)
+STEPS, STALLED = 60, 10  # steps for one update of multipliers, and updates without a better bound
+ROUNDING = 1e-14  # of the multipliers: the gradient of a minimum
+FLAT, TRIES = 0.2, 12  # of the slope at the step's beginning
+STIFF = 1e8  # sigma of the projection on the equalities, which is made twice
+CONTRADICTION = 1e-11  # a hundredth of the residual at which multipliers prove that there is no W
+LARGEST = 1e8  # numbers in all C_k: .8 GB, and up to three times as much beside them
+
+
+class Found(NamedTuple):
+    """Weights of each kind and multipliers of every entry of the contexts over kinds, for the gate to judge."""
+
+    W: np.ndarray
+    dual: np.ndarray
+    iterations: int
+    exception: BaseException | None
+
+
+def solve_levels(
+    contexts: np.ndarray, selected: np.ndarray, count: np.ndarray, tol: float, most: int, report: Report | None
+) -> Found:
+    """Until the gap is below ``tol``, there is a contradiction, ``most`` steps are made (0: no limit) or none helps.
+
+    ``contexts`` (M, d), not zero; ``selected`` (M, K): the kinds that each selects; ``count`` (K,) of their tokens.
+    """
+    problem = _Problem(contexts, selected, count)
+    sigma, gap, best, stalled = SIGMA, math.inf, (True, math.inf), 0
+    try:
+        while stalled < STALLED:
+            more = problem.minimise(sigma, most)
+            lower, upper, contradiction = problem.bounds()
+            last, gap = gap, upper / lower - 1 if lower > 0 else math.inf
+            if report is not None:
+                report(problem.steps, gap)
+            state, stalled = (lower == 0, gap if lower > 0 else upper), stalled + 1
+            if state < best:
+                best, stalled = state, 0
+                problem.best = problem.met, problem.y
+            if not more or gap <= tol or contradiction:
+                break
+            sigma *= 1 if gap < CONVERGING * last else GROWTH
+    except KeyboardInterrupt as interrupt:
+        return problem.found(interrupt)
+    except (np.linalg.LinAlgError, MemoryError):  # 1 / sigma is rounding; many rows are active
+        pass
+    return problem.found(None)
+
+
+class _Problem:
+    def __init__(self, contexts: np.ndarray, selected: np.ndarray, count: np.ndarray):
+        self.length = np.linalg.norm(contexts, axis=1)
+        self.Z, self.b = contexts / self.length[:, None], self.length.min() / self.length
+        self.gram = self.Z @ self.Z.T
+        self.selected, self.n = np.ascontiguousarray(selected.T), count.astype(np.float64)
+        self.reference = selected.argmax(axis=1)
+        # Few rows are active at the highest logits of tokens that are not selected.
+        self.W = self.selected @ (self.Z - self.Z.mean(axis=0))
+        self.t = np.where(self.selected, -np.inf, self.W @ self.Z.T).max(axis=0)
+        self.t[np.isinf(self.t)] = 0.0  # every token is selected
+        self.y = np.zeros(self.selected.shape)
+        self.met, self.steps = self.W, 0  # W that meets the equalities
+        self.best = self.W, self.y  # W that does, and multipliers, to be handed over
+
+    def minimise(self, sigma: float, most: int) -> bool:
+        """Of the augmented Lagrangian; then its multipliers.  Whether more may be done."""
+        n, u, more = self.n, self._cut(self._uncut(sigma)), True
+        for _ in range(STEPS):
+            g, h = self.W + u @ self.Z, -(n @ u)
+            if math.sqrt(n @ (g * g).sum(axis=1) + h @ h) <= ROUNDING * math.sqrt(n @ (u * u).sum(axis=1)):
+                break
+            active = self.selected | (u > 0)
+            step = self._direction(active, sigma, g, h) if self.steps != most or most == 0 else None
+            more = step is not None
+            if step is None:
+                break
+            length = self._length(*step, sigma, n @ (g * step[0]).sum(axis=1) + h @ step[1])
+            self.W, self.t, self.steps = self.W + length * step[0], self.t + length * step[1], self.steps + 1
+            u = self._cut(self._uncut(sigma))
+            if length == 1 and ((self.selected | (u > 0)) == active).all():
+                break
+        self.y = u
+        return more
+
+    def bounds(self) -> tuple[float, float, bool]:
+        """Of the margin, in units of b; and whether the multipliers prove that there is no W instead."""
+        dual = self._balanced(self.y)
+        pull = math.sqrt((((dual @ self.Z) ** 2).sum(axis=1) / self.n).sum())
+        weight = np.where(self.selected, 0.0, dual) @ self.b  # of each kind
+        self._meet_equalities()
+        logits = self.met @ self.Z.T
+        top = np.where(self.selected, -np.inf, logits).max(axis=0)
+        least = ((np.where(self.selected, logits, np.inf).min(axis=0) - top) / self.b).min()
+        lower = max(float(least), 0.0) / math.sqrt(self.n @ (self.met**2).sum(axis=1))
+        upper = pull / weight.sum() if weight.sum() > 0 else math.inf
+        return lower, upper, lower == 0 and pull <= CONTRADICTION * float(weight @ self.n**-0.5)
+
+    def found(self, exception: BaseException | None) -> Found:
+        W, y = self.best
+        return Found(W, (self._balanced(y) / self.length).T, self.steps, exception)
+
+    def _balanced(self, y: np.ndarray) -> np.ndarray:
+        """Multipliers of the entries, whose reference makes up for the others of its context."""
+        dual = self.n[:, None] * y
+        dual[self.reference, np.arange(len(self.Z))] -= dual.sum(axis=0)
+        return dual
+
+    def _uncut(self, sigma: float) -> np.ndarray:
+        return self.y + sigma * (self.W @ self.Z.T - self.t - self.selected * self.b)
+
+    def _cut(self, u: np.ndarray) -> np.ndarray:
+        return np.maximum(u, 0.0, out=u, where=~self.selected)
+
+    def _direction(
+        self, active: np.ndarray, sigma: float, g: np.ndarray, h: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        """dW and dt of Newton's step; None: too many rows are active."""
+        M, along, right, parts = len(h), g @ self.Z.T, -h, []
+        sizes = active.sum(axis=1)
+        if (sizes**2).sum() > LARGEST:
+            return None
+        S = np.zeros(M * M)
+        for size in np.unique(sizes[sizes > 0]):
+            k = np.flatnonzero(sizes == size)
+            a, k = active[k].nonzero()[1].reshape(len(k), size), k[:, None]
+            C = self.gram[a[:, :, None], a[:, None, :]]
+            C[:, np.arange(size), np.arange(size)] += 1 / sigma
+            C = np.linalg.inv(C)
+            np.add.at(S, (a[:, :, None] * M + a[:, None, :]).ravel(), (self.n[k, None] * C).ravel())
+            np.add.at(right, a.ravel(), -(self.n[k] * np.einsum("kij,kj->ki", C, along[k, a])).ravel())
+            parts.append((k, a, C))
+        dt = np.linalg.solve(S.reshape(M, M), right)
+        du = np.zeros(active.shape)
+        for k, a, C in parts:
+            du[k, a] = np.einsum("kij,kj->ki", C, along[k, a] + dt[a])
+        return du @ self.Z - g, dt
+
+    def _length(self, dW: np.ndarray, dt: np.ndarray, sigma: float, slope: float) -> float:
+        """Of the step, 1 at most, to where the slope, which only grows, is a small part of what it begins with."""
+        linear, square = self.n @ (self.W * dW).sum(axis=1), self.n @ (dW * dW).sum(axis=1)
+        start, du = self._uncut(sigma), sigma * (dW @ self.Z.T - dt)
+        low, high, below, above, length = 0.0, 1.0, slope, 0.0, 1.0
+        for _ in range(TRIES):
+            u = self._cut(start + length * du)
+            here = linear + length * square + self.n @ np.einsum("kc,kc->k", u, du) / sigma
+            if abs(here) <= FLAT * abs(slope) or (here < 0 and length == 1):
+                break
+            if here < 0:
+                low, below = length, here
+            else:
+                high, above = length, here
+            length = low + (high - low) * min(max(below / (below - above), 0.05), 0.95)
+        return length
+
+    def _meet_equalities(self) -> None:
+        """The W nearest to this one whose selected rows have no excess, at levels of its own."""
+        W, t = self.W, self.t
+        for _ in range(2):
+            u = STIFF * np.where(self.selected, W @ self.Z.T - t - self.b, 0.0)
+            step = self._direction(self.selected, STIFF, u @ self.Z, -(self.n @ u))
+            if step is not None:
+                W, t = W + step[0], t + step[1]
+        self.met = W

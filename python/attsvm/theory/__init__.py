@@ -1,1 +1,29 @@
-"""Where training and SVM meet: conditions, diagnosis, token sets, regularisation paths."""
+"""Where training and SVM meet: conditions on a dataset, selections of several tokens, next tokens, soft labels."""
+
+from .conditions import is_locally_optimal
+from .diagnosis import Diagnosis
+from .joint import label_svm, relaxed_margins
+from .linear_decoder import SoftLabels, soft_labels
+from .next_tokens import Identifiability, NextToken, identifiable, next_token
+from .regularization_path import Path
+from .share import margin_share
+from .token_sets import Decomposition, decompose, selected_sets, tokens_kept
+
+__all__ = [
+    "Decomposition",
+    "Diagnosis",
+    "Identifiability",
+    "NextToken",
+    "Path",
+    "SoftLabels",
+    "decompose",
+    "identifiable",
+    "is_locally_optimal",
+    "label_svm",
+    "margin_share",
+    "next_token",
+    "relaxed_margins",
+    "selected_sets",
+    "soft_labels",
+    "tokens_kept",
+]

@@ -29,7 +29,6 @@ def correlation(A: ArrayLike, B: ArrayLike) -> float:
 
     Examples
     --------
-    >>> import attsvm
     >>> attsvm.correlation([[1.0, 0.0]], [[1.0, 1.0]])
     0.7071067811865475
     """
@@ -69,15 +68,11 @@ def is_locally_optimal(problem: Problem, solution: Separation) -> bool:
 
     Examples
     --------
-    >>> import attsvm
-    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
-    >>> data = attsvm.cross_attention(X, Z)
-    >>> problem = attsvm.Problem(data, y, attsvm.LinearHead(v))
-    >>> attsvm.is_locally_optimal(problem, attsvm.solve_svm(data, problem.optimal))
+    >>> attsvm.theory.is_locally_optimal(problem, attsvm.solve_svm(data, problem.optimal))
     True
     """
     check_type("problem", problem, Problem)
-    problem.require_linear()
+    problem._require_linear()
     check_type("solution", solution, Separation, "attsvm.solve_svm")
     if solution.W is None:
         raise ValueError(f"solution must have weights, got one that is {solution.status}")
@@ -87,7 +82,7 @@ def is_locally_optimal(problem: Problem, solution: Separation) -> bool:
     if not _same(data, solution.data):
         raise ValueError("solution must be of the data of the problem")
     reference = solution.selection.reference
-    rivals = tight_entries(data, solution.W, reference) & (problem.flat_scores >= at_reference(problem, reference))
+    rivals = tight_entries(data, solution.W, reference) & (problem._flat_scores >= at_reference(problem, reference))
     return not rivals.any()
 
 
@@ -98,19 +93,19 @@ def _same(data: Any, other: Any) -> bool:
 
 def at_reference(problem: Problem, reference: np.ndarray) -> np.ndarray:
     """The score of the selected token of each entry's query."""
-    return (problem.flat_scores[problem.data.indptr[:-1] + reference])[problem.data.query_of()]
+    return (problem._flat_scores[problem.data.indptr[:-1] + reference])[problem.data._query_of()]
 
 
 def tight_entries(data: Any, W: np.ndarray, reference: np.ndarray) -> np.ndarray:
     """Where the margin is 1, for the solution W of a selection."""
-    return data.flat_margins(W, reference) <= 1 + TIGHT
+    return data._flat_margins(W, reference) <= 1 + TIGHT
 
 
 def all_tight(solution: Separation, tolerance: float = TIGHT) -> bool | None:
     """Whether every token but the selected ones has a margin of 1; None without weights."""
     if solution.W is None:
         return None
-    margins = solution.data.flat_margins(solution.W, solution.selection.reference)
+    margins = solution.data._flat_margins(solution.W, solution.selection.reference)
     return bool(margins[np.isfinite(margins)].max(initial=1.0) <= 1 + tolerance)
 
 
@@ -126,9 +121,9 @@ def smoothness(problem: Problem) -> float:
     keys = _largest_singular(data, data.keys)
     values = keys if data.values is data.keys else _largest_singular(data, data.values)
     g = values * heads
-    if problem.own_loss is not None:
+    if problem._own_loss is not None:
         return np.inf  # nothing is known of its second derivative
-    M0, M1 = _core.loss_bounds(_core.LOSS[problem.loss_name], float(problem.flat_scores.min()))
+    M0, M1 = _core.loss_bounds(_core.LOSS[problem._loss_name], float(problem._flat_scores.min()))
     terms = (data.queries**2).sum(axis=1) * keys**2 * g * (M0 * g + 3 * M1)
     return float(terms.mean())
 
@@ -152,7 +147,7 @@ def first_gradient(problem: Problem, reference: np.ndarray) -> tuple[float, floa
     """
     data = problem.data
     _, G = problem.loss_and_grad(np.zeros((data.dk, data.dz)))
-    return float(data.flat_margins(-G, reference).min()), float(np.linalg.norm(G))
+    return float(data._flat_margins(-G, reference).min()), float(np.linalg.norm(G))
 
 
 def local_cone(problem: Problem, W: np.ndarray, reference: np.ndarray) -> tuple[float, float] | None:
@@ -171,13 +166,13 @@ def local_cone(problem: Problem, W: np.ndarray, reference: np.ndarray) -> tuple[
     None where it cannot be had: a query without support token, or a support token with a score as good.
     """
     data = problem.data
-    q, own = data.query_of(), data.flat_margins(W, reference)
+    own, (q, chosen, token) = data._flat_margins(W, reference), data._rows_of(reference)
     tight = own <= 1 + TIGHT
     others = np.isfinite(own)
     if not others.any():
         return None
-    better = at_reference(problem, reference) - problem.flat_scores  # by how much the selected token scores more
-    rows = data.keys[(data.start + reference)[q]].astype(np.float64) - data.keys[data.token_of()]
+    better = at_reference(problem, reference) - problem._flat_scores  # by how much the selected token scores more
+    rows = data.keys[chosen].astype(np.float64) - data.keys[token]
     longest = (np.linalg.norm(rows, axis=1) * np.linalg.norm(data.queries, axis=1)[q])[others].max()
     slack = own[others & ~tight].min(initial=np.inf) - 1
     eps = min(0.5, slack) / 4
@@ -223,10 +218,10 @@ def separating_cone(problem: Problem, solution: Separation, iota: float, size: f
         return None
     data = problem.data
     W, reference = solution.W, solution.selection.reference
-    own = data.flat_margins(W, reference)
+    own = data._flat_margins(W, reference)
     norm = float(np.linalg.norm(W))
     mu = min(iota * norm / size, 1.0)  # rounding may put it above
-    lengths = data.lengths[data.query_of()]
+    lengths = data.lengths[data._query_of()]
     others = np.isfinite(own)
     worst = ((lengths[others] - 1) * (own[others] - 1)).max()
     return mu, norm * max(0.0, float(np.log(max(worst, 1e-300)))) / mu

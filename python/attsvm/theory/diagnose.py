@@ -48,7 +48,7 @@ def diagnose(problem: Problem, selected: ArrayLike | Run | None = None, norm: No
     Raises
     ------
     ValueError, TypeError
-        Naming the argument that does not fit; or tokens whose products with queries and scores leave double precision.
+        Tokens whose products with queries and scores leave double precision.
     KeyboardInterrupt
         On Ctrl-C.
 
@@ -61,9 +61,6 @@ def diagnose(problem: Problem, selected: ArrayLike | Run | None = None, norm: No
 
     Examples
     --------
-    >>> import attsvm
-    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
-    >>> problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
     >>> found = attsvm.diagnose(problem)
     >>> found.locally_optimal, found.dimension_suffices
     (True, True)
@@ -71,16 +68,16 @@ def diagnose(problem: Problem, selected: ArrayLike | Run | None = None, norm: No
     False
     """
     check_type("problem", problem, Problem)
-    problem.require_linear()
+    problem._require_linear()
     _check_scale(problem)
     norm = as_norm("norm", norm)
-    data, scores = problem.data, problem.flat_scores
-    best = _core.top(data.handle, scores)
+    data, scores = problem.data, problem._flat_scores
+    best = _core.top(data._handle, scores)
     selection = Selection(data, problem.optimal if selected is None else selected)
     if selection.kept is not None:
         raise ValueError("selected must hold one token per query (integers), got bools")
     chosen = selection.reference
-    solution = solve_svm(data, data.layout.shape_queries(chosen), norm)
+    solution = solve_svm(data, data._layout.shape_queries(chosen), norm)
     same = np.array_equal(chosen, best) and norm == "frobenius"
     ideal = solution if same else solve_svm(data, problem.optimal)
     spread, gap, equal = _non_optimal(problem, best)
@@ -90,11 +87,11 @@ def diagnose(problem: Problem, selected: ArrayLike | Run | None = None, norm: No
     return Diagnosis(
         scores=problem.scores,
         optimal=problem.optimal,
-        selected=data.layout.shape_queries(chosen),
+        selected=data._layout.shape_queries(chosen),
         solution=solution,
         dimension_suffices=bool(
-            data.dk >= data.longest - 1
-            and (data.rows <= data.dk * data.dz if windows_apart(data) else len(data) <= data.dz)
+            data.dk >= data._longest - 1
+            and (data._rows <= data.dk * data.dz if windows_apart(data) else len(data) <= data.dz)
         ),
         **local,
         globally_optimal=bool(
@@ -121,8 +118,8 @@ def diagnose(problem: Problem, selected: ArrayLike | Run | None = None, norm: No
 
 def _check_scale(problem: Problem) -> None:
     """The first gradient and L_W are products of these numbers and their squares: zero or infinite they say nothing."""
-    parts = {"queries": problem.data.queries, "scores": problem.flat_scores}
-    sizes = {"tokens": problem.data.largest_key} | {name: largest(part) for name, part in parts.items()}
+    parts = {"queries": problem.data.queries, "scores": problem._flat_scores}
+    sizes = {"tokens": problem.data._largest_key} | {name: largest(part) for name, part in parts.items()}
     if min(sizes.values()) == 0:
         return
     tokens, queries, scores = (math.log10(size) for size in sizes.values())
@@ -138,7 +135,7 @@ def _check_scale(problem: Problem) -> None:
 def _non_optimal(problem: Problem, best: np.ndarray) -> tuple[float, float, bool]:
     """Largest spread of the non-optimal scores of a query, least gap of a best score to the next, and whether the
     former are equal."""
-    data, others = problem.data, problem.flat_scores.copy()
+    data, others = problem.data, problem._flat_scores.copy()
     others[data.indptr[:-1] + best] = -np.inf
     second = np.maximum.reduceat(others, data.indptr[:-1])
     others[data.indptr[:-1] + best] = np.inf
@@ -146,7 +143,7 @@ def _non_optimal(problem: Problem, best: np.ndarray) -> tuple[float, float, bool
     some = data.lengths > 1
     if not some.any():
         return 0.0, math.inf, True
-    first = problem.flat_scores[data.indptr[:-1] + best]
+    first = problem._flat_scores[data.indptr[:-1] + best]
     spread, gap = float((second - least)[some].max()), float((first - second)[some].min())
     return spread, gap, bool(spread <= EQUAL * gap and gap > 0)
 
@@ -156,12 +153,12 @@ def _locally(problem: Problem, solution: Separation) -> dict[str, Any]:
         return {"tight": None, "beaten_by": None, "locally_optimal": None}
     data, chosen = problem.data, solution.selection.reference
     tight = conditions.tight_entries(data, solution.W, chosen)
-    rivals = tight & (problem.flat_scores >= conditions.at_reference(problem, chosen))
-    strongest = _core.top(data.handle, np.where(rivals, problem.flat_scores, -np.inf))
+    rivals = tight & (problem._flat_scores >= conditions.at_reference(problem, chosen))
+    strongest = _core.top(data._handle, np.where(rivals, problem._flat_scores, -np.inf))
     beaten = np.logical_or.reduceat(rivals, data.indptr[:-1])
     return {
-        "tight": data.layout.shape_entries(tight, False),
-        "beaten_by": data.layout.shape_queries(np.where(beaten, strongest, -1)),
+        "tight": data._layout.shape_entries(tight, False),
+        "beaten_by": data._layout.shape_queries(np.where(beaten, strongest, -1)),
         "locally_optimal": not beaten.any(),
     }
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..common.norms import norm_name
 from ..common.result import Solved
 from ..svm.separation import Separation
 
@@ -93,7 +94,7 @@ class Diagnosis(Solved):
     undecided: Any = None
 
     def _check(self) -> None:
-        layout = self.data.layout
+        layout = self.data._layout
         for name in ("optimal", "selected", "beaten_by", "undecided"):
             if getattr(self, name) is not None:
                 layout.flatten_queries(name, getattr(self, name))
@@ -105,11 +106,11 @@ class Diagnosis(Solved):
 
     def _queries(self, name: str) -> np.ndarray:
         """One for each query, flat."""
-        found: np.ndarray = self.data.layout.flatten_queries(name, getattr(self, name))
+        found: np.ndarray = self.data._layout.flatten_queries(name, getattr(self, name))
         return found
 
     def _entries(self, name: str) -> np.ndarray:
-        return self.data.layout.flatten_entries(name, getattr(self, name), hidden=True)
+        return self.data._layout.flatten_entries(name, getattr(self, name), hidden=True)
 
     def columns(self) -> dict[str, Any]:
         chosen, best, at = self._queries("selected"), self._queries("optimal"), self.data.indptr[:-1]
@@ -158,14 +159,14 @@ class Diagnosis(Solved):
             answer = {"infeasible": "no", "no constraint": "yes"}.get(solution.status, solution.status)
             return f"{answer}: {solution.message}"
         return (
-            f"yes: weights of {_norm_name(solution.norm)} norm 1 reach the margin {solution.margin:.6g}, the largest "
+            f"yes: weights of {norm_name(solution.norm)} norm 1 reach the margin {solution.margin:.6g}, the largest "
             f"to a relative {solution.gap:.1e}"
         )
 
     def _dimension(self) -> str:
         data = self.data
-        needs = f"dk >= T - 1 = {data.longest - 1} and "
-        needs += f"dk dz >= rows = {data.rows}" if windows_apart(data) else f"dz >= queries = {len(data)}"
+        needs = f"dk >= T - 1 = {data._longest - 1} and "
+        needs += f"dk dz >= rows = {data._rows}" if windows_apart(data) else f"dz >= queries = {len(data)}"
         if self.dimension_suffices:
             return f"{needs}: almost all data of this shape are separable, whatever is selected"
         return f"the shape alone does not decide: enough for almost all data, but not necessary, is {needs}"
@@ -218,7 +219,3 @@ def windows_apart(data: Any) -> bool:
     """Whether no two queries share tokens."""
     order = np.argsort(data.start)
     return bool((data.start[order[1:]] >= data.stop[order[:-1]]).all())
-
-
-def _norm_name(norm: str | float) -> str:
-    return ("Frobenius" if norm == "frobenius" else norm) if isinstance(norm, str) else f"entrywise l{norm}"

@@ -48,10 +48,9 @@ def label_svm(problem: Problem, selected: ArrayLike | None = None, norm: Norm = 
 
     Examples
     --------
-    >>> import attsvm
     >>> data = attsvm.prompt_attention([[[0, 0], [1, 1]], [[0, 0], [1, -1]], [[0, 0], [0.5, 1.5]]])
     >>> problem = attsvm.Problem(data, [1, -1, 1], attsvm.LinearHead([0, 1]))
-    >>> svm = attsvm.label_svm(problem)
+    >>> svm = attsvm.theory.label_svm(problem)
     >>> print(svm.W.ravel(), svm.support[:, 1])
     [0. 1.] [ True  True False]
     """
@@ -66,7 +65,7 @@ def label_svm(problem: Problem, selected: ArrayLike | None = None, norm: Norm = 
     if ((selection.reference < 0) | (selection.reference >= data.lengths)).any():
         raise ValueError(selection.outside(data))
     chosen = np.asarray(data.values, dtype=np.float64)[data.start + selection.reference]
-    signed = problem.labels[:, None] * chosen
+    signed = problem._labels[:, None] * chosen
     # A row x_a - 0 of a prompt whose other token is zero.
     pairs = prompt_attention(np.stack([signed, np.zeros_like(signed)], axis=1))
     return solve_svm(pairs, np.zeros(len(signed), dtype=np.intp), norm)
@@ -99,10 +98,9 @@ def relaxed_margins(problem: Problem, selected: ArrayLike | None = None) -> Any:
 
     Examples
     --------
-    >>> import attsvm
     >>> data = attsvm.prompt_attention([[[0, 0], [1, 1]], [[0, 0], [1, -1]], [[0, 0], [0.5, 1.5]]])
     >>> problem = attsvm.Problem(data, [1, -1, 1], attsvm.LinearHead([0, 1]))
-    >>> margins = attsvm.relaxed_margins(problem)
+    >>> margins = attsvm.theory.relaxed_margins(problem)
     >>> print(attsvm.solve_svm(data, problem.optimal).W.ravel())
     [1.25 0.25]
     >>> print(attsvm.solve_svm(data, problem.optimal, margins=margins).W.ravel())
@@ -113,4 +111,4 @@ def relaxed_margins(problem: Problem, selected: ArrayLike | None = None) -> Any:
         raise ValueError(f"selected must be tokens whose labels some v separates: {svm.message}")
     data = problem.data
     rows = np.repeat(svm.support[:, 1].astype(np.float64), data.lengths)
-    return data.layout.shape_entries(rows, 0.0)
+    return data._layout.shape_entries(rows, 0.0)

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from .. import _core
 from ..common.check import as_choice, as_count, as_floats, as_number, check_shapes, check_type
+from ..common.norms import norm_name
 from ..common.result import Result
 from ..common.types import Ball
 from ..svm.solve import ConvergenceWarning, feasible, solve_svm
@@ -77,7 +78,7 @@ class Path(Result):
 
     def _title(self) -> str:
         points = f"Path of {len(self.radii)} points" if len(self.radii) else "Path of no point"
-        return f"{points} in the {self.norm} norm: {self.status}"
+        return f"{points} in the {norm_name(self.norm)} norm: {self.status}"
 
     def _lines(self) -> list[tuple[str, str]]:
         if len(self.radii) == 0:
@@ -134,8 +135,6 @@ def regularization_path(
 
     Raises
     ------
-    ValueError, TypeError
-        Naming the argument that does not fit.
     FloatingPointError
         When logits overflow.
     KeyboardInterrupt
@@ -159,9 +158,6 @@ def regularization_path(
 
     Examples
     --------
-    >>> import attsvm
-    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
-    >>> problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
     >>> svm = attsvm.solve_svm(problem.data, problem.optimal)
     >>> path = attsvm.regularization_path(problem, [1, 10, 100])
     >>> [attsvm.correlation(W, svm.W) > least for W, least in zip(path.weights, (0.2, 0.6, 0.99))]
@@ -170,13 +166,13 @@ def regularization_path(
     check_type("problem", problem, Problem)
     if problem.heads is not None:
         raise ValueError(f"problem must have heads=None, got {problem!r}")
-    problem.check_scale()
+    problem._check_scale()
     as_choice("norm", norm, _core.BALL)
     if (radii is None) == (ridges is None):
         raise ValueError("give either radii or ridges")
     wanted = _ordered("radii", radii, 1) if ridges is None else _ordered("ridges", ridges, -1)
     tol, max_iter = as_number("tol", tol, above=0.0), as_count("max_iter", max_iter, 1)
-    if selected is None and problem.from_scores:
+    if selected is None and problem._from_scores:
         search = _Search(problem, norm, tol, max_iter)
     elif ridges is None:
         search = _LocalSearch(problem, norm, tol, max_iter, selected)
@@ -246,7 +242,7 @@ class _Search:
         arguments = _core.BALL[self.norm], radius, self.tol, self.max_iter
         try:
             code, log_excess, log_gradient, gap, _, exception = _core.regularization_path_point(
-                problem.objective, W, *arguments
+                problem._objective, W, *arguments
             )
         except ArithmeticError as error:
             raise FloatingPointError(f"the point of radius {radius:g} cannot be computed: {error}") from None

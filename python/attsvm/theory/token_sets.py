@@ -53,8 +53,7 @@ def selected_sets(probabilities: ArrayLike, low: float = LOW, high: float = HIGH
 
     Examples
     --------
-    >>> import attsvm
-    >>> selected, undecided = attsvm.selected_sets([[0.6, 0.4, 1e-9], [0.99, 0.0099, 1e-4]])
+    >>> selected, undecided = attsvm.theory.selected_sets([[0.6, 0.4, 1e-9], [0.99, 0.0099, 1e-4]])
     >>> selected
     array([[ True,  True, False],
            [ True,  True, False]])
@@ -148,7 +147,7 @@ class Decomposition(Solved):
 
     def columns(self) -> dict[str, Any]:
         columns = self.solution.columns()
-        probabilities = self.data.layout.flatten_entries("probabilities", self.probabilities, hidden=True)
+        probabilities = self.data._layout.flatten_entries("probabilities", self.probabilities, hidden=True)
         return {name: columns[name] for name in ("query", "token", "selected")} | {"probability": probabilities}
 
 
@@ -186,19 +185,18 @@ def decompose(
 
     Examples
     --------
-    >>> import attsvm
     >>> X, Z, y, v = attsvm.sample.unit_sphere(2, 4, 6)
     >>> data = attsvm.cross_attention(X, Z)
     >>> svm = attsvm.solve_svm(data, [[True, True, False, False], [False, True, False, True]])
-    >>> parts = attsvm.decompose(data, data.probabilities(30 * svm.W), 30 * svm.W)
+    >>> parts = attsvm.theory.decompose(data, data.probabilities(30 * svm.W), 30 * svm.W)
     >>> print(f"{parts.R:.6f} {parts.correlation:.6f} {abs(parts.W_fin).max() < 1e-12}")
     30.000000 1.000000 True
     """
     check_data("data", data)
     norm = as_norm("norm", norm)
     W = as_floats("W", W, "dk, dz", (data.dk, data.dz))
-    parts = as_parts("probabilities", probabilities, not data.layout.uniform, _probabilities)
-    p = data.layout.flatten_entries("probabilities", parts)
+    parts = as_parts("probabilities", probabilities, not data._layout.uniform, _probabilities)
+    p = data._layout.flatten_entries("probabilities", parts)
     if selected is None:
         selected, undecided = selected_sets(probabilities)
         open_queries = np.flatnonzero(np.concatenate([np.ravel(part) for part in undecided]))
@@ -225,7 +223,7 @@ def decompose(
     total = W_fin + R * svm.W
     late = _separation(data, W, selection.kept) < _separation(data, total, selection.kept) / 2
     return Decomposition(
-        data.layout.shape_entries(selection.kept, False),
+        data._layout.shape_entries(selection.kept, False),
         W_fin,
         svm,
         svm.W,
@@ -233,13 +231,13 @@ def decompose(
         total,
         correlation(total, W),
         data.probabilities(total),
-        data.layout.shape_queries(late),
+        data._layout.shape_queries(late),
     )
 
 
 def _separation(data: Data, W: np.ndarray, kept: np.ndarray) -> np.ndarray:
     """From the largest logit inside each query's set to the largest outside; infinite where nothing is outside."""
-    logits = _core.logits(data.handle, as_floats("W", W, "dk, dz"))
+    logits = _core.logits(data._handle, as_floats("W", W, "dk, dz"))
     inside, outside = (np.maximum.reduceat(np.where(part, logits, -np.inf), data.indptr[:-1]) for part in (kept, ~kept))
     return inside - outside
 
@@ -248,7 +246,7 @@ def _finite_part(data: Data, kept: np.ndarray, p: np.ndarray, norm: str | float)
     """The least norm with the right log ratios: the SVM of the selected tokens alone, where every row is an equality
     ``(x_ref - x_t)^T W z = log(p_ref / p_t)``."""
     lengths = np.add.reduceat(kept, data.indptr[:-1], dtype=np.intp)
-    token = data.token_of()
+    _, _, token = data._rows_of(np.zeros_like(lengths))
     layout = Layout(lengths, np.ones_like(lengths), single=True)
     alone = Data("selected tokens", np.ascontiguousarray(data.keys[token[kept]]), data.queries, None, layout)
     selection = Selection(alone, layout.shape_entries(np.ones(len(alone.keys), dtype=bool), False))
@@ -282,8 +280,7 @@ def tokens_kept(scores: ArrayLike, lam: float) -> Any:
 
     Examples
     --------
-    >>> import attsvm
-    >>> [int(attsvm.tokens_kept([1.0, 0.8, 0.3, 0.0], lam)) for lam in (0.0, 0.05, 0.2, 0.7, 2.0)]
+    >>> [int(attsvm.theory.tokens_kept([1.0, 0.8, 0.3, 0.0], lam)) for lam in (0.0, 0.05, 0.2, 0.7, 2.0)]
     [1, 1, 2, 3, 4]
     """
     lam = as_number("lam", lam, least=0.0)

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 
 from ..common.check import as_choice, as_count
-from ..common.pool import as_jobs, on_workers
 from ..common.progress import counted
+from ..common.threads import as_jobs, on_workers
 from ..heads.faithful import ALL, DRAWN, FIXED, OF_CHOICES, Faithfulness, LostDirection
 from ..heads.kept import Kept, digest
 from ..heads.model import Head, as_heads

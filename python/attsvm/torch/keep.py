@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..common.files import replacing
+from ..common.storage import replacing
 
 
 class Sample:

@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import _core
 from ..common.check import as_choice, as_count, as_number, as_numeric
-from ..common.metric import Metric, as_metric
+from ..common.norms import Metric, as_metric
 from ..rules import UpdateRule, as_portion
 from .output_head import LinearHead, MLPHead
 from .problem import Problem
@@ -22,8 +22,8 @@ def start_of(problem: Problem, W: Any, K: Any, Q: Any, runs: int | None) -> Sequ
     if W is None and K is None and Q is None:
         if problem.heads not in (None, 1) and problem.combine == "sum":
             raise ValueError("W must be given: attention heads that start from equal weights would stay equal")
-        return np.zeros((*problem.stack(runs), problem.data.dk, problem.data.dz)), None, None
-    return [None if a is None else a.copy() for a in problem.read_weights(W, K, Q, runs)]
+        return np.zeros((*problem._stack(runs), problem.data.dk, problem.data.dz)), None, None
+    return [None if a is None else a.copy() for a in problem._read_weights(W, K, Q, runs)]
 
 
 def check_flags(train_head: Any, callback: Any, until: Any) -> None:
@@ -44,7 +44,7 @@ def head_parameters(problem: Problem, rule: UpdateRule, runs: int | None) -> np.
         raise ValueError(f"train_head=True needs a head with parameters, got {head!r}")
     if not isinstance(head.v, np.ndarray) or head.v.ndim != (2 if head.kind == "mlp" else 1):
         raise ValueError("train_head=True needs a head with one v for all queries, got one per query")
-    if problem.loss_name == "log":
+    if problem._loss_name == "log":
         raise ValueError("train_head=True needs a loss other than 'log', whose scores must not become negative")
     return head.row() if runs is None else np.tile(head.row(), (runs, 1))
 
@@ -58,9 +58,9 @@ def target_of(problem: Problem, rule: UpdateRule, train_head: bool, alone: bool)
         return rule.target_loss
     if train_head:
         raise ValueError("target_loss must be given with train_head=True: the infimum depends on the head")
-    if problem.from_scores and alone:
+    if problem._from_scores and alone:
         return math.nan
-    return 0.0 if problem.data.none else problem.infimum()
+    return 0.0 if problem.data._none else problem.infimum()
 
 
 def means_of(rule: UpdateRule, momentum: Any, weight_decay: Any) -> tuple[float, float, float]:

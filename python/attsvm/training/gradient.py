@@ -97,7 +97,7 @@ def span_of(problem: Any, W: np.ndarray) -> np.ndarray | None:
     """U = Z W^T, then C = 0, of each run (runs, 2 M, dk); None where steps on W itself are the shorter way."""
     data = problem.data
     M, dk = len(data.queries), data.dk
-    if not problem.from_scores or not _is_shorter(M, dk, data.dz, data.longest):
+    if not problem._from_scores or not _is_shorter(M, dk, data.dz, data._longest):
         return None
     if not IN_RANGE[0] < largest(data.queries) < IN_RANGE[1]:
         return None

@@ -35,12 +35,12 @@ def squares(data: Data) -> tuple[float, float]:
     """``1/2 ||x - x'||^2 ||z||^2``, its mean over pairs of tokens of a window, summed over queries that see several;
     and how many these are: both as parts of all queries.  The quotient is 1 for random vectors of length one."""
     chosen = _spread(0, len(data.queries), QUERIES)
-    keys, queries = data.powers or (0, 0)
+    keys, queries = data._powers or (0, 0)
     start, lengths, total = data.start[chosen], data.lengths[chosen], 0.0
     z = np.square(np.ldexp(data.queries[chosen], -queries)).sum(axis=1)
     for T in set(lengths[lengths > 1].tolist()):
         here = lengths == T
-        if data.identity:
+        if data._identity:
             total += z[here].sum()
             continue
         X = np.ldexp(data.keys[start[here, None] + _spread(0, T, TOKENS)].astype(np.float64), -keys)

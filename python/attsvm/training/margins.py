@@ -17,7 +17,7 @@ from ..attention.data import Data
 from ..attention.intervals import intervals
 from ..attention.selection import Selection
 from ..common.check import as_norm
-from ..common.metric import Metric, as_metric
+from ..common.norms import Metric, as_metric
 from ..common.types import MetricLike, Norm
 
 __all__ = ["ProvesMargins", "proved_by"]
@@ -30,10 +30,10 @@ class ProvesMargins:
 
     data: Data
     heads: int | None
-    objective: Any
-    functions: tuple[Any, Any]
-    read_weights: Callable[..., tuple[Any, ...]]
-    check_scale: Callable[[], None]
+    _objective: Any
+    _functions: tuple[Any, Any]
+    _read_weights: Callable[..., tuple[Any, ...]]
+    _check_scale: Callable[[], None]
 
     def multipliers(
         self,
@@ -90,8 +90,8 @@ class ProvesMargins:
         >>> bool(np.abs(step + problem.loss_and_grad(W)[1]).max() < 1e-15)
         True
         """
-        delta, scale, top = self.logit_gradients(*self.read_weights(W, K, Q))
-        layout, begin = self.data.layout, self.data.indptr[:-1]
+        delta, scale, top = self._logit_gradients(*self._read_weights(W, K, Q))
+        layout, begin = self.data._layout, self.data.indptr[:-1]
         for row, chosen in zip(delta, self._selections(selected, top), strict=True):
             row[begin + chosen.reference] = 0.0
         shaped = [layout.shape_entries(row, 0.0) for row in delta]
@@ -155,9 +155,9 @@ class ProvesMargins:
         >>> low <= attsvm.solve_svm(problem.data, run.selected).margin <= high < 1.02 * low
         True
         """
-        kind = self.read_norm(norm, metric)
-        weights = self.read_weights(W, K, Q)
-        delta, _, top = self.logit_gradients(*weights)
+        kind = self._read_norm(norm, metric)
+        weights = self._read_weights(W, K, Q)
+        delta, _, top = self._logit_gradients(*weights)
         stack = weights[0] if weights[0] is not None else weights[1] @ weights[2].swapaxes(-1, -2)
         stack = stack.reshape(len(delta), self.data.dk, self.data.dz)
         ends = [
@@ -169,7 +169,7 @@ class ProvesMargins:
         low, high = np.array(ends)[:, :, 0].T
         return low, high
 
-    def read_norm(self, norm: Any, metric: Any) -> Norm | Metric:
+    def _read_norm(self, norm: Any, metric: Any) -> Norm | Metric:
         """The norm of W that the two arguments mean."""
         norm = as_norm("norm", norm)
         if metric is None:
@@ -178,18 +178,18 @@ class ProvesMargins:
             raise ValueError(f"metric goes with norm='frobenius', got norm={norm!r}")
         return as_metric("metric", metric, self.data.dk, self.data.dz)
 
-    def logit_gradients(self, W: Any, K: Any, Q: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _logit_gradients(self, W: Any, K: Any, Q: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """delta (N, entries), log_scale (N) and the top token (N, M) of N matrices."""
-        self.check_scale()
+        self._check_scale()
         try:
-            return _core.multipliers(self.objective, *self.functions, W, K, Q)
+            return _core.multipliers(self._objective, *self._functions, W, K, Q)
         except ArithmeticError as error:
             raise FloatingPointError(f"the gradient cannot be computed: {error}") from None
 
     def _selections(self, selected: Any, top: np.ndarray) -> list[Selection]:
         """That of each attention head: the one given, or its top tokens."""
         if selected is None:
-            return [Selection(self.data, self.data.layout.shape_queries(row)) for row in top]
+            return [Selection(self.data, self.data._layout.shape_queries(row)) for row in top]
         if self.heads is not None and len(selected) != self.heads:
             raise ValueError(
                 f"selected must be {self.heads} selections, one of each attention head, got {len(selected)}"
@@ -215,8 +215,8 @@ def proved_by(run: Any, norm: Norm | Metric, selected: Any, weights: np.ndarray)
     for first in range(0, records, chunk):
         part = slice(first, first + chunk)
         W = np.ascontiguousarray(weights[part])
-        at = problem if heads is None else problem.with_head(run.start.from_row(heads[first]))
-        delta = at.logit_gradients(W.reshape(-1, dk, dz), None, None)[0].reshape(len(W), H, -1)
+        at = problem if heads is None else problem._with_head(run.start.from_row(heads[first]))
+        delta = at._logit_gradients(W.reshape(-1, dk, dz), None, None)[0].reshape(len(W), H, -1)
         for h, chosen in enumerate(selections):
             low[part, h], high[part, h] = intervals(data, chosen, W[:, h], delta[:, h], norm)
     return (low[:, 0], high[:, 0]) if alone else (low, high)

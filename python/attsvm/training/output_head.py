@@ -126,7 +126,7 @@ class _Parametric:
         if isinstance(self.v, np.ndarray) and self.v.ndim == 1:
             check_shape("v", self.v, "dv", (dv,))
             return self.v, self.a, self.lam, None
-        v = np.ascontiguousarray(data.layout.flatten_queries("v", self.v, "dv", dv))
+        v = np.ascontiguousarray(data._layout.flatten_queries("v", self.v, "dv", dv))
         return v, self.a, self.lam, None
 
 
@@ -177,7 +177,7 @@ class QuadraticHead(LinearHead):
 
     Notes
     -----
-    :func:`attsvm.tokens_kept` counts the tokens exactly when they are orthonormal.
+    :func:`attsvm.theory.tokens_kept` counts the tokens exactly when they are orthonormal.
 
     Examples
     --------

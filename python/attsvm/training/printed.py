@@ -32,7 +32,7 @@ DIGITS = 4  # of the ends of an interval, when printed
 def message_of(run: Any) -> str:
     """What the status means, and the step at which the run ended."""
     said = MESSAGES[run.status].format(f"step {run.steps[-1]}" if len(run.steps) else "its first record")
-    own = run.problem.own_loss
+    own = run.problem._own_loss
     if run.status != "stationary" or own is None or len(own.functions) == 3:
         return said
     return f"{said}, as it is where the derivative of the loss underflows: give the log of its size as loss[2]"
@@ -72,7 +72,7 @@ def lines_of(run: Any) -> list[tuple[str, str]]:
 
 def _proved(run: Any) -> list[tuple[str, str]]:
     """What the last weights prove, where there is one margin."""
-    if run.problem.heads is not None or run.data.none or not np.isfinite(run.W).all():
+    if run.problem.heads is not None or run.data._none or not np.isfinite(run.W).all():
         return []
     kind = run.own_norm
     try:

@@ -98,37 +98,37 @@ class Problem(ProvesMargins):
         self.head = head
         self.heads = None if heads is None else as_count("heads", heads, 1)
         self.combine = as_choice("combine", combine, ("sum", "concatenate"))
-        self.own_loss: CallableLoss | None = (
+        self._own_loss: CallableLoss | None = (
             loss if isinstance(loss, CallableLoss) else None
         )  # of a part: it is checked
-        if self.own_loss is not None:
-            loss = self.own_loss.functions
-        self.given_loss: Any = loss if isinstance(loss, tuple) else as_choice("loss", loss, _core.LOSS)
-        self.labels = np.ones(len(data.queries)) if y is None else _labels(y, data)
+        if self._own_loss is not None:
+            loss = self._own_loss.functions
+        self._given_loss: Any = loss if isinstance(loss, tuple) else as_choice("loss", loss, _core.LOSS)
+        self._labels = np.ones(len(data.queries)) if y is None else _labels(y, data)
         values = data.values
-        self.concatenated = combine == "concatenate" and self.heads is not None
+        self._concatenated = combine == "concatenate" and self.heads is not None
         v: Any
-        v, a, lam, function = head.parameters(data, values.shape[1] * (self.heads if self.concatenated else 1))
-        self.fixed_scores: np.ndarray | None = None  # of a linear head: values need not be kept
+        v, a, lam, function = head.parameters(data, values.shape[1] * (self.heads if self._concatenated else 1))
+        self._fixed_scores: np.ndarray | None = None  # of a linear head: values need not be kept
         self._general: tuple[Any, tuple[int, Any, Any, float]] | None = None  # of any other: values; kind, v, a, lam
         if head.kind == "linear" and self.heads is None:
-            self.fixed_scores = _core.scores(data.handle, np.ascontiguousarray(values), self.labels, v)
-            check_finite("the scores y v.x", self.fixed_scores)
-        if isinstance(loss, tuple) and self.own_loss is None:
-            scores = self.fixed_scores  # of which every output is a mean
-            grid = None if scores is None else np.linspace(scores.min(), scores.max(), 0 if data.none else 401)
-            self.own_loss = CallableLoss(loss, grid)
-        self.loss_name = str(self.given_loss) if self.own_loss is None else self.own_loss.name
-        self.functions = function, None if self.own_loss is None else self.own_loss.evaluate
-        if data.none:  # what stands there has nothing to do with the functions of the caller
-            self.functions = None if function is None else _nothing, None
-        if self.fixed_scores is None or self.own_loss is not None:
-            kept = None if data.identity and data.given_values is None else as_doubles(values)
+            self._fixed_scores = _core.scores(data._handle, np.ascontiguousarray(values), self._labels, v)
+            check_finite("the scores y v.x", self._fixed_scores)
+        if isinstance(loss, tuple) and self._own_loss is None:
+            scores = self._fixed_scores  # of which every output is a mean
+            grid = None if scores is None else np.linspace(scores.min(), scores.max(), 0 if data._none else 401)
+            self._own_loss = CallableLoss(loss, grid)
+        self._loss_name = str(self._given_loss) if self._own_loss is None else self._own_loss.name
+        self._functions = function, None if self._own_loss is None else self._own_loss.evaluate
+        if data._none:  # what stands there has nothing to do with the functions of the caller
+            self._functions = None if function is None else _nothing, None
+        if self._fixed_scores is None or self._own_loss is not None:
+            kept = None if data._identity and data._given_values is None else as_doubles(values)
             self._general = kept, (_core.HEAD[head.kind], v, a, lam)
-        if loss == "log" and not data.none:
-            check_log_loss(self.fixed_scores, data.indptr)
-        self.from_scores = self._general is None  # C reads nothing but fixed scores
-        self.objective = self.capsule()
+        if loss == "log" and not data._none:
+            check_log_loss(self._fixed_scores, data.indptr)
+        self._from_scores = self._general is None  # C reads nothing but fixed scores
+        self._objective = self._capsule()
 
     def __getitem__(self, index: Any) -> Problem:
         """The problem of some sequences, with their labels and their own heads; the loss is the mean over its queries.
@@ -151,53 +151,53 @@ class Problem(ProvesMargins):
         >>> problem[[0, 3]].optimal.tolist() == problem.optimal[[0, 3]].tolist()
         True
         """
-        data, chosen, rows = self.data.take(index)
-        y = data.layout.shape_queries(self.labels[rows])
+        data, chosen, rows = self.data._take(index)
+        y = data._layout.shape_queries(self._labels[rows])
         state: dict[str, Any] = self._state() | {"data": data, "y": y, "head": self.head.take(chosen)}
-        return Problem(**state | {"loss": self.own_loss or self.given_loss})
+        return Problem(**state | {"loss": self._own_loss or self._given_loss})
 
-    def capsule(self, trains_head: bool = False) -> Any:
+    def _capsule(self, trains_head: bool = False) -> Any:
         """The objective as C reads it; a linear head that is to be trained needs the values besides its scores."""
-        scores = self.fixed_scores
-        loss = None if self.own_loss is not None else _core.LOSS[self.loss_name]
-        if self.data.none:  # finite of any score
+        scores = self._fixed_scores
+        loss = None if self._own_loss is not None else _core.LOSS[self._loss_name]
+        if self.data._none:  # finite of any score
             loss = _core.LOSS["linear"]
         if self._general is not None:
             values, head = self._general
-            several = self.heads or 1, self.concatenated
-            return _core.objective(self.data.handle, loss, None, values, self.labels, *head, *several)
-        given: tuple[Any, Any] = (as_doubles(self.data.values), self.labels) if trains_head else (None, None)
-        return _core.objective(self.data.stored, loss, scores, *given, None, None, None, 0.0, 1, False)
+            several = self.heads or 1, self._concatenated
+            return _core.objective(self.data._handle, loss, None, values, self._labels, *head, *several)
+        given: tuple[Any, Any] = (as_doubles(self.data.values), self._labels) if trains_head else (None, None)
+        return _core.objective(self.data._stored, loss, scores, *given, None, None, None, 0.0, 1, False)
 
-    def with_head(self, head: Any) -> Problem:
+    def _with_head(self, head: Any) -> Problem:
         """The same problem with another output head."""
         return Problem(**(self._state() | {"head": head}))
 
     def _state(self) -> dict[str, Any]:
         names = ("data", "y", "head", "heads", "combine")
-        return {"loss": self.given_loss} | {name: getattr(self, name) for name in names}
+        return {"loss": self._given_loss} | {name: getattr(self, name) for name in names}
 
     def __reduce__(self) -> tuple[Any, ...]:
         make = functools.partial(Problem, heads=self.heads, combine=self.combine)  # type: ignore[arg-type]
-        return make, (self.data, self.y, self.head, self.given_loss)
+        return make, (self.data, self.y, self.head, self._given_loss)
 
-    def require_linear(self) -> None:
+    def _require_linear(self) -> None:
         """Raises where a theory of fixed scores does not apply: other heads, several attention heads, no queries."""
         check_data("the data of problem", self.data)
-        if self.fixed_scores is None:
+        if self._fixed_scores is None:
             raise ValueError(f"problem must have a LinearHead and heads=None, got {self!r}")
 
-    def check_scale(self) -> None:
+    def _check_scale(self) -> None:
         """Raises where gradients, sums of products of scores, tokens and queries, would underflow, or are of none."""
         check_data("the data of problem", self.data)
-        data, parts = self.data, [self.fixed_scores]
+        data, parts = self.data, [self._fixed_scores]
         if parts[0] is None:
             values, (_, v, *_) = self._general  # type: ignore[misc]
             parts = [array for array in (values, v) if array is not None]  # the identity's largest is 1
         scores = sum(map(_log10_largest, parts))
-        if data.powers is None and scores + 2 * math.log10(LEAST) > LEAST_PRODUCT:
+        if data._powers is None and scores + 2 * math.log10(LEAST) > LEAST_PRODUCT:
             return
-        tokens, queries = math.log10(data.largest_key or math.inf), _log10_largest(data.queries)
+        tokens, queries = math.log10(data._largest_key or math.inf), _log10_largest(data.queries)
         if scores + tokens + queries < LEAST_PRODUCT:
             raise ValueError(
                 f"problem must be of a scale at which scores times tokens times queries are above 1e{LEAST_PRODUCT}, "
@@ -207,44 +207,44 @@ class Problem(ProvesMargins):
     __iter__ = None  # which would take __getitem__ for that of a list
 
     @functools.cached_property
-    def token_squares(self) -> tuple[float, float]:
+    def _token_squares(self) -> tuple[float, float]:
         """What a default learning rate is made from."""
         return squares(self.data)
 
     @functools.cached_property
-    def flat_scores(self) -> np.ndarray:
+    def _flat_scores(self) -> np.ndarray:
         """``y head(value)`` of every entry."""
-        if self.fixed_scores is not None:
-            return self.fixed_scores
-        if self.concatenated:
+        if self._fixed_scores is not None:
+            return self._fixed_scores
+        if self._concatenated:
             raise ValueError("combine='concatenate' with several heads has no scores: the head reads no single token")
-        data, function, (values, head) = self.data, self.functions[0], self._general  # type: ignore[misc]
+        data, function, (values, head) = self.data, self._functions[0], self._general  # type: ignore[misc]
         values, lengths, scores = data.values if values is None else values, data.lengths, np.empty(data.indptr[-1])
-        for t in range(data.longest):  # the t-th token of every query at once, as the head may differ by query
+        for t in range(data._longest):  # the t-th token of every query at once, as the head may differ by query
             o = np.ascontiguousarray(values[data.start + np.minimum(t, lengths - 1)])
             value, _ = function(o) if function is not None else _core.head(*head, o)  # type: ignore[call-arg]
             here = lengths > t
-            scores[data.indptr[:-1][here] + t] = (self.labels * value)[here]
+            scores[data.indptr[:-1][here] + t] = (self._labels * value)[here]
         return scores
 
     def __repr__(self) -> str:
         several = "" if self.heads is None else f", {self.heads} attention heads ({self.combine})"
-        return f"<attsvm Problem: {self.loss_name} loss, {self.head!r}{several}, {self.data!r}>"
+        return f"<attsvm Problem: {self._loss_name} loss, {self.head!r}{several}, {self.data!r}>"
 
     @property
     def y(self) -> Any:
         """Labels, +1 or -1 per query."""
-        return self.data.layout.shape_queries(self.labels)
+        return self.data._layout.shape_queries(self._labels)
 
     @property
     def scores(self) -> Any:
         """``y head(value)`` of every token a query sees, in the data's entry shape (``-inf`` after a causal query)."""
-        return self.data.layout.shape_entries(self.flat_scores, -np.inf)
+        return self.data._layout.shape_entries(self._flat_scores, -np.inf)
 
     @property
     def optimal(self) -> Any:
         """The token with the highest score for each query (the lowest index on a tie)."""
-        return self.data.layout.shape_queries(_core.top(self.data.handle, self.flat_scores))
+        return self.data._layout.shape_queries(_core.top(self.data._handle, self._flat_scores))
 
     def loss(self, W: ArrayLike | None = None, *, K: ArrayLike | None = None, Q: ArrayLike | None = None) -> float:
         """Mean loss at W, or at W = K Q^T.
@@ -256,7 +256,7 @@ class Problem(ProvesMargins):
             Instead of W.  With ``heads=H``, each has a first axis of length H.
         """
         check_data("the data of problem", self.data)
-        return _core.loss(self.objective, *self.functions, *self.read_weights(W, K, Q))
+        return _core.loss(self._objective, *self._functions, *self._read_weights(W, K, Q))
 
     def loss_and_grad(
         self,
@@ -302,10 +302,10 @@ class Problem(ProvesMargins):
         >>> gradient.log_scale < -10000
         True
         """
-        weights = self.read_weights(W, K, Q)
-        self.check_scale()
+        weights = self._read_weights(W, K, Q)
+        self._check_scale()
         try:
-            loss, *arrays, scale = _core.loss_and_grad(self.objective, *self.functions, *weights, bool(scaled))
+            loss, *arrays, scale = _core.loss_and_grad(self._objective, *self._functions, *weights, bool(scaled))
         except ArithmeticError as error:
             raise FloatingPointError(f"the gradient cannot be computed: {error}") from None
         if self.heads is None:
@@ -314,19 +314,19 @@ class Problem(ProvesMargins):
 
     def infimum(self) -> float:
         """The mean loss with every query on its optimal token: no W is below it, none reaches it."""
-        self.require_linear()
-        u = np.maximum.reduceat(self.flat_scores, self.data.indptr[:-1])
-        if self.own_loss is not None:
-            return float(self.own_loss.value(u).mean())
-        return float(_core.loss_values(_core.LOSS[self.loss_name], u).mean())
+        self._require_linear()
+        u = np.maximum.reduceat(self._flat_scores, self.data.indptr[:-1])
+        if self._own_loss is not None:
+            return float(self._own_loss.value(u).mean())
+        return float(_core.loss_values(_core.LOSS[self._loss_name], u).mean())
 
-    def stack(self, runs: int | None) -> tuple[int, ...]:
+    def _stack(self, runs: int | None) -> tuple[int, ...]:
         """The axes of weights before those of a matrix: of runs, of attention heads."""
         return (() if runs is None else (runs,)) + (() if self.heads is None else (self.heads,))
 
-    def read_weights(self, W: Any, K: Any, Q: Any, runs: int | None = None) -> tuple[Any, Any, Any]:
+    def _read_weights(self, W: Any, K: Any, Q: Any, runs: int | None = None) -> tuple[Any, Any, Any]:
         """(W, None, None) or (None, K, Q), checked, with an axis of runs and one of attention heads where there are."""
-        dk, dz, stack = self.data.dk, self.data.dz, self.stack(runs)
+        dk, dz, stack = self.data.dk, self.data.dz, self._stack(runs)
         before = "runs, " * (runs is not None) + "H, " * (self.heads is not None)
         if W is not None:
             if K is not None or Q is not None:
@@ -349,9 +349,9 @@ def _log10_largest(array: Any) -> float:
 
 
 def _labels(y: Any, data: Data) -> np.ndarray:
-    flat = as_doubles(data.layout.flatten_queries("y", as_parts("y", y, not data.layout.uniform, as_numeric)))
+    flat = as_doubles(data._layout.flatten_queries("y", as_parts("y", y, not data._layout.uniform, as_numeric)))
     wrong = flat[np.abs(flat) != 1]
-    if wrong.size and not data.none:
+    if wrong.size and not data._none:
         advice = ": from labels 0 and 1 make 2 * y - 1" if np.isin(flat, (0, 1)).all() else ""
         raise ValueError(f"y must hold labels -1 and +1 only, got {wrong[0]:g}{advice}")
     return flat

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from ..attention.data import Data, fits
 from ..attention.selection import undecided
 from ..common.check import as_norm, check_shapes
-from ..common.metric import Metric, as_metric
+from ..common.norms import Metric, as_metric
 from ..common.result import Result
 from ..common.types import MetricLike, Norm
 from ..rules import as_rule
@@ -88,7 +88,7 @@ class Run(Result):
         :meth:`attsvm.Problem.multipliers` at the end.
     undecided : bool array or list, in the data's query shape
         Queries whose attention has not chosen yet: with a linear head, which selects one token, the largest probability
-        is below 0.9; otherwise some probability is between those of :func:`attsvm.selected_sets`.
+        is below 0.9; otherwise some probability is between those of :func:`attsvm.theory.selected_sets`.
     selected : integer array or list, in the data's query shape
         The token each query attends to most at the end; with ``heads=H``, one such per attention head.
     probabilities : array or list, in the data's entry shape
@@ -188,7 +188,7 @@ class Run(Result):
     @property
     def trained(self) -> Problem:
         """The problem with the head as it is at the end (of one run)."""
-        return self.problem if self.parameters is None else self.problem.with_head(self.head)
+        return self.problem if self.parameters is None else self.problem._with_head(self.head)
 
     @property
     def multipliers(self) -> Any:
@@ -219,7 +219,7 @@ class Run(Result):
         metric : as in :meth:`attsvm.Problem.margin_interval`, optional
             With ``norm="frobenius"`` or none.
         selected : as in :func:`attsvm.solve_svm`, optional
-            Another selection, as that of several tokens by :func:`attsvm.selected_sets`.
+            Another selection, as that of several tokens by :func:`attsvm.theory.selected_sets`.
 
         Returns
         -------
@@ -252,7 +252,7 @@ class Run(Result):
             low, high = zip(*(self[r].margins(norm, metric, selected) for r in range(len(self.W))), strict=True)
             return np.stack(low), np.stack(high)
         own = norm is None and metric is None
-        kind = self.own_norm if own else self.problem.read_norm("frobenius" if norm is None else norm, metric)
+        kind = self.own_norm if own else self.problem._read_norm("frobenius" if norm is None else norm, metric)
         return proved_by(self, kind, selected, self.weights)
 
     @property

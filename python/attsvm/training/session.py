@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from .. import _core
-from ..common.metric import Metric
+from ..common.norms import Metric
 from ..common.workers import Workers
 from ..rules import UpdateRule
 from .gradient import metric_of, weights_of
@@ -85,7 +85,7 @@ def records_of(
     problem: Problem, count: int, runs: int | None, K: Array, v: Array
 ) -> tuple[Array, Array, Array, Array, Array, Array]:
     """Room for the records: weights, those of the head, loss, norm, log_grad_norm, half_squares."""
-    before = count, *problem.stack(runs)
+    before = count, *problem._stack(runs)
     weights = np.empty((*before, problem.data.dk, problem.data.dz))
     loss, norm, log_grad_norm = np.empty((3, count) if runs is None else (3, count, runs))
     head_records = None if v is None else np.empty((count, *v.shape))
@@ -112,7 +112,7 @@ class Training:
         """The run becomes that of the queries of all workers."""
         workers.weigh(len(self.problem.data))
         descent, problem = self.descent, self.problem
-        target, *scale = workers.mean([descent.target, *problem.token_squares])
+        target, *scale = workers.mean([descent.target, *problem._token_squares])
         if self.rule.target_loss is None:
             descent = descent._replace(target=float(target))
         if self.default is not None:
@@ -124,7 +124,7 @@ class Training:
             if isinstance(value, (int, float)) or name in ("lr", "record", "W", "K", "Q", "v")
         }
         same |= {"head": [problem.head.kind, *shared_by_all(problem.head)], "heads": problem.heads}
-        same |= {"loss": problem.loss_name, "combine": problem.combine, "metric": self.metric and self.metric.numbers}
+        same |= {"loss": problem._loss_name, "combine": problem.combine, "metric": self.metric and self.metric.numbers}
         workers.agree(**same, **{"callback (given or not)": self.callback is not None})
         self.descent, self.workers = descent, workers
 

@@ -84,5 +84,5 @@ class SoftmaxHead(CallableHead):
 
     def parameters(self, data: Data, dv: int) -> tuple[None, None, float, Any]:
         check_shape("V", self.V, "dv, C", (dv, None))
-        data.layout.flatten_queries("classes", self.classes)  # as many as there are queries
+        data._layout.flatten_queries("classes", self.classes)  # as many as there are queries
         return super().parameters(data, dv)

@@ -154,7 +154,7 @@ def train(
     Normalised steepest descent in a norm, ``W <- W - lr * argmax_(||D|| <= 1) <dL, D>``: "normalized" in the Frobenius
     norm, "mirror" in its own geometry, "sign" in the max norm, "spectral" in the spectral norm.  Linear classifiers go
     in direction to the SVM of least that norm ("Implicit Bias of Spectral Descent and Muon on Multiclass Separable
-    Data", 2025), with a decaying learning rate; for attention :func:`attsvm.margin_share` measures how near they come.
+    Data", 2025), with a decaying learning rate; for attention :func:`attsvm.theory.margin_share` says how near.
 
     Normalised descent with learning rate 0.1 is the setting of the experiments in "Transformers as Support Vector
     Machines" (Tarzanagh, Li, Thrampoulidis, Oymak, 2023).  Mirror descent on attention: Julistiono, Tarzanagh, Azizan
@@ -210,8 +210,8 @@ def train(
     def begin() -> Training:
         """The run as it is asked for, by arguments that are checked."""
         check_type("problem", problem, Problem)
-        if reduce is None or not problem.data.none:
-            problem.check_scale()
+        if reduce is None or not problem.data._none:
+            problem._check_scale()
         own, last = as_rule(rule), as_count("steps", steps)
         several = None if runs is None else as_count("runs", runs, 1)
         W0, K0, Q0 = start_of(problem, W, K, Q, several)
@@ -219,20 +219,20 @@ def train(
         wanted = record_steps(record, last, sum([a.size for a in matrices]))
         check_flags(train_head, callback, until)
         v = head_parameters(problem, own, several) if train_head else None
-        objective = problem.capsule(trains_head=True) if train_head else problem.objective
+        objective = problem._capsule(trains_head=True) if train_head else problem._objective
         penalty = as_number("ridge", ridge, least=0.0)
         alone = penalty == 0 and reduce is None
         first, decay, second = means_of(own, momentum, weight_decay)
         target = target_of(problem, own, train_head, alone)
         default = functools.partial(default_rate, own, W0 is None, problem.data) if lr is None else None
-        rate = rates(lr, last, several) if default is None else default(*problem.token_squares)
+        rate = rates(lr, last, several) if default is None else default(*problem._token_squares)
         radius, norm = ball_of(own, ball, W0 is None)
         metric = metric_for(own, problem, radius, W0 is None)
         plain = alone and v is None and radius < 0 and metric is None and not (first or decay)
         span = span_of(problem, W0) if plain and W0 is not None and own.word in ALONG else None
         blocks = (several or 1) * (problem.heads or 1)
         descent = Descent(
-            objective, *problem.functions, penalty, _core.UPDATE_RULE[own.word], rate, target, own.p, radius, norm,
+            objective, *problem._functions, penalty, _core.UPDATE_RULE[own.word], rate, target, own.p, radius, norm,
             first, decay, second, own.eps, wanted, W0, K0, Q0, span, v,
             *memory_of(own, first, matrices, v, blocks, metric),
             *records_of(problem, len(wanted), several, K0, v), np.zeros(2, np.intp),

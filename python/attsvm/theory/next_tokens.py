@@ -15,9 +15,8 @@ from ..common.check import as_count, as_floats, as_numeric, check_shape
 from ..common.result import Result
 from ..training.output_head import LinearHead
 from ..training.problem import Problem
-from .components import strong_components
 
-__all__ = ["Identifiability", "NextToken", "identifiable", "next_token"]
+__all__ = ["Identifiability", "NextToken", "identifiable", "next_token", "strong_components"]
 
 SHOWN = 8  # components that a description lists
 
@@ -116,12 +115,10 @@ def next_token(sequences: ArrayLike, labels: ArrayLike, embeddings: ArrayLike) -
 
     Examples
     --------
-    >>> import attsvm
-    >>> import numpy as np
 
     After token 3, 0 is preferred to 1 once and 1 to 0 once, so both are alike; each is preferred to 2:
 
-    >>> found = attsvm.next_token([[0, 1, 3], [1, 0, 2, 3], [0, 2, 1, 3]], [0, 1, 0], np.eye(4))
+    >>> found = attsvm.theory.next_token([[0, 1, 3], [1, 0, 2, 3], [0, 2, 1, 3]], [0, 1, 0], np.eye(4))
     >>> found.components[3]
     array([0, 0, 2, 3])
     >>> print(attsvm.solve_svm(found.data, found.selected).W[:, 3].round(3))
@@ -154,7 +151,7 @@ def next_token(sequences: ArrayLike, labels: ArrayLike, embeddings: ArrayLike) -
     )
     data = cross_attention(X, embeddings[last], values)
     acyclic = not any(next(_several(component), None) for component in components.values())
-    return NextToken(data, _label_loss(data), data.layout.shape_entries(kept, False), graphs, components, acyclic)
+    return NextToken(data, _label_loss(data), data._layout.shape_entries(kept, False), graphs, components, acyclic)
 
 
 def _label_loss(data: Data) -> Problem:
@@ -196,12 +193,7 @@ def identifiable(sequences: ArrayLike, K: int) -> Identifiability:
     Returns
     -------
     Identifiability
-        ``identifiable, components = attsvm.identifiable(sequences, K)`` takes it apart.
-
-    Raises
-    ------
-    ValueError, TypeError
-        Naming the argument that does not fit.
+        ``identifiable, components = attsvm.theory.identifiable(sequences, K)`` takes it apart.
 
     Notes
     -----
@@ -209,8 +201,7 @@ def identifiable(sequences: ArrayLike, K: int) -> Identifiability:
 
     Examples
     --------
-    >>> import attsvm
-    >>> bool(attsvm.identifiable([[0, 1], [1, 0]], 2)), bool(attsvm.identifiable([[0, 1]], 2))
+    >>> bool(attsvm.theory.identifiable([[0, 1], [1, 0]], 2)), bool(attsvm.theory.identifiable([[0, 1]], 2))
     (True, False)
     """
     K = as_count("K", K, 1)
@@ -248,3 +239,56 @@ def _tokens(name: str, value: Any, K: int, letters: str = "n") -> np.ndarray:
     if outside.any():
         raise ValueError(f"{name} must hold token numbers 0 .. {K - 1}, got {array[outside][0]}")
     return array.astype(np.intp)
+
+
+def strong_components(edges: np.ndarray, nodes: int) -> np.ndarray:
+    """For each of 0 .. nodes - 1 the least node of its strongly connected component.
+
+    Two nodes are in one component when each can be reached from the other along ``edges (E, 2)``, from the first
+    column to the second.
+
+    Notes
+    -----
+    Source: "Depth-First Search and Linear Graph Algorithms" (Tarjan, 1972), with a stack instead of recursion: one
+    visit per node and edge.
+
+    Examples
+    --------
+    >>> from attsvm.theory.next_tokens import strong_components
+    >>> strong_components(np.array([[1, 3], [3, 1], [3, 2]]), 4)
+    array([0, 1, 2, 1])
+    """
+    component = np.arange(nodes)
+    successors: dict[int, list[int]] = {}
+    for node, following in edges.tolist():
+        successors.setdefault(node, []).append(following)
+    found: dict[int, int] = {}  # when a node was reached first
+    lowest: dict[int, int] = {}  # the earliest open node that it, or what was reached from it, leads to
+    opened: list[int] = []  # reached, and not yet in a component
+    is_open: set[int] = set()
+    for root in successors:
+        path = [] if root in found else [(root, iter(successors[root]))]
+        while path:
+            node, following = path[-1]
+            if node not in found:
+                found[node] = lowest[node] = len(found)
+                opened.append(node)
+                is_open.add(node)
+            for other in following:
+                if other not in found:
+                    path.append((other, iter(successors.get(other, ()))))
+                    break
+                if other in is_open:
+                    lowest[node] = min(lowest[node], found[other])
+            else:
+                path.pop()
+                if path:
+                    parent = path[-1][0]
+                    lowest[parent] = min(lowest[parent], lowest[node])
+                if lowest[node] == found[node]:  # nothing reached since leads further back: these are a component
+                    members = [opened.pop()]
+                    while members[-1] != node:
+                        members.append(opened.pop())
+                    is_open.difference_update(members)
+                    component[members] = min(members)
+    return component

@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike
 from ..attention.data import Data, check_data
 from ..attention.selection import Selection
 from ..common.check import as_norm, as_numeric, check_finite
-from ..common.metric import as_metric
-from ..common.norms import size
+from ..common.norms import as_metric, size
 from ..common.types import MetricLike, Norm
 from ..svm.solve import solve_svm
 
@@ -68,11 +67,8 @@ def margin_share(
 
     Examples
     --------
-    >>> import attsvm
-    >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
-    >>> data = attsvm.cross_attention(X, Z)
     >>> sol = attsvm.solve_svm(data, [0, 1, 2, 3, 4, 5], "max")
-    >>> low, high = attsvm.margin_share(data, [0, 1, 2, 3, 4, 5], sol.W, "max")
+    >>> low, high = attsvm.theory.margin_share(data, [0, 1, 2, 3, 4, 5], sol.W, "max")
     >>> 1 - 1e-8 < low <= high <= 1
     True
     """
@@ -106,7 +102,7 @@ def _warn_outside(data: Data, selection: Selection, stack: np.ndarray) -> None:
     whole = np.linalg.norm(stack, axis=(1, 2))
     if not whole.any():
         return
-    token, chosen = data.token_of(), (data.start + selection.reference)[data.query_of()]
+    _, chosen, token = data._rows_of(selection.reference)
     left = _span(data.dk, len(token), lambda at: data.keys[token[at]] - data.keys[chosen[at]].astype(np.float64))
     right = _span(data.dz, len(data.queries), lambda at: data.queries[at].astype(np.float64))
     share = np.linalg.norm(left.T @ stack @ right, axis=(1, 2))[whole > 0] / whole[whole > 0]
@@ -130,15 +126,13 @@ def _span(d: int, count: int, rows: Callable[[slice], np.ndarray]) -> np.ndarray
 
 def _least(data: Data, selection: Selection, W: np.ndarray) -> float:
     """The least margin; of an equality row, minus what its two sides differ by beyond rounding."""
-    found = data.flat_margins(W, selection.reference)
+    found = data._flat_margins(W, selection.reference)
     if selection.kept is not None:
-        chosen = data.indptr[:-1] + selection.reference
-        equal = selection.kept.copy()
-        equal[chosen] = False
-        query = data.query_of()
-        token = data.token_of()
-        delta = data.keys[(data.start + selection.reference)[query[equal]]] - data.keys[token[equal]]
-        length = np.linalg.norm(delta, axis=1) * np.linalg.norm(data.queries[query[equal]], axis=1)
+        equal = np.flatnonzero(selection.kept)
+        query, chosen, token = data._rows_of(selection.reference, equal)
+        equal, query, chosen, token = (part[chosen != token] for part in (equal, query, chosen, token))
+        delta = data.keys[chosen].astype(np.float64) - data.keys[token]
+        length = np.linalg.norm(delta, axis=1) * np.linalg.norm(data.queries[query], axis=1)
         off = np.abs(found[equal])
         found[equal] = np.where(off > ROUNDING * length * np.linalg.norm(W), -off, np.inf)
     return float(found.min())

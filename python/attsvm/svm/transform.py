@@ -1,8 +1,4 @@
-"""From the scale at which C solves to that of the data: powers of two, which round nothing while they stay in range.
-
-A solution scales with its rows: over rows ``2^r`` as long, W is ``2^-r`` as large and the margin ``2^r``.  What is free
-to scale (a Farkas certificate) is brought to order one instead.
-"""
+"""Between the problem as it is given and as C solves it: powers of two, and metrics."""
 
 from __future__ import annotations
 
@@ -11,8 +7,12 @@ import math
 import numpy as np
 
 from .. import _core
-from ..common.norms import of_values
+from ..attention.data import Data
+from ..attention.layout import Layout
+from ..common.norms import Metric, of_values
 from .request import Answer
+
+__all__ = ["Whitening"]
 
 LARGEST_EXPONENT = 1020  # of numbers that keep all their digits
 OUT_OF_RANGE = (
@@ -80,3 +80,40 @@ def _of_degree(dual: np.ndarray, exponent: float) -> np.ndarray:
     if largest == 0 or not abs(math.log2(largest) + exponent) < LARGEST_EXPONENT:
         return of_order_one(dual)
     return dual * 2.0 ** (exponent / 2) * 2.0 ** (exponent / 2)
+
+
+MOST = 2e8  # numbers in the tokens of a metric that is not of rank one, 1.6 GB
+
+
+class Whitening:
+    """``min ||W||`` in a metric as ``min ||V||_F`` over other data: ``V = L^T W M`` with ``P = L L^T``, ``R = M M^T``.
+
+    The rows are ``(L^-1 (x_ref - x_t)) V (M^-1 z)``.  A metric D (dk, dz) that is no product of two vectors has
+    ``V = sqrt(D) W`` as one vector: tokens ``vec(x z^T) / sqrt(D)`` of their own for each query, and the query 1.
+    """
+
+    def __init__(self, data: Data, metric: Metric):
+        self.data, self.metric = data, metric
+        if metric.D is None:
+            left, right = metric.inverses
+            keys = data.keys.astype(np.float64) @ left.T
+            self.plain = Data("metric", keys, np.ascontiguousarray(data.queries @ right.T), None, data._layout)
+            return
+        entries = int(data.indptr[-1])
+        if entries * metric.D.size > MOST:
+            raise ValueError(
+                f"metric must be a tuple (P, R) where entries times dk dz are above {MOST:g}, "
+                f"got an array D and {entries} entries"
+            )
+        q, _, token = data._rows_of(np.zeros_like(data.start))
+        rows = data.keys[token].astype(np.float64)[:, :, None] * data.queries[q][:, None, :] / np.sqrt(metric.D)
+        lengths = np.diff(data.indptr)
+        layout = Layout(lengths, np.ones_like(lengths), True)
+        self.plain = Data("metric", rows.reshape(entries, -1), np.ones((len(data), 1)), None, layout)
+
+    def back(self, V: np.ndarray) -> np.ndarray:
+        """W of the plain problem's answer."""
+        if self.metric.D is not None:
+            return V.reshape(self.metric.D.shape) / np.sqrt(self.metric.D)
+        left, right = self.metric.inverses
+        return left.T @ V @ right

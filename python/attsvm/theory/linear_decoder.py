@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .attention.data import Data
-from .attention.layout import Layout
-from .common.check import as_floats, check_parts
-from .common.result import Result
-from .common.storage import storable
-from .training.output_head import LogarithmHead
-from .training.problem import Problem
+from ..attention.data import Data
+from ..attention.layout import Layout
+from ..common.check import as_floats, check_parts
+from ..common.result import Result
+from ..common.storage import storable
+from ..training.output_head import LogarithmHead
+from ..training.problem import Problem
 
 __all__ = ["SoftLabels", "soft_labels"]
 
@@ -101,11 +101,6 @@ def soft_labels(contexts: ArrayLike, counts: ArrayLike) -> SoftLabels:
     -------
     SoftLabels
 
-    Raises
-    ------
-    ValueError, TypeError
-        Naming the argument that does not fit.
-
     Notes
     -----
     Source: "Implicit Optimization Bias of Next-token Prediction in Linear Models" (Thrampoulidis, 2024).
@@ -116,8 +111,7 @@ def soft_labels(contexts: ArrayLike, counts: ArrayLike) -> SoftLabels:
 
     Examples
     --------
-    >>> import attsvm
-    >>> found = attsvm.soft_labels([[1.0, 0.0], [0.0, 1.0]], [[3, 1, 0], [0, 0, 2]])
+    >>> found = attsvm.theory.soft_labels([[1.0, 0.0], [0.0, 1.0]], [[3, 1, 0], [0, 0, 2]])
     >>> print(attsvm.solve_svm(found.data, found.selected).W.round(3))
     [[ 0.333 -0.333]
      [ 0.333 -0.333]

@@ -15,13 +15,12 @@ ARROW = {"units": "inches", "width": 0.015, "headwidth": 7, "headlength": 10, "h
 def in_order(edges: np.ndarray, component: np.ndarray) -> np.ndarray:
     """The nodes of ``edges (E, 2)``, each before those of other components that can be reached from it.
 
-    ``component`` is what :func:`~attsvm.next_token.components.strong_components` found; the order is that of the
+    ``component`` is what :func:`~attsvm.theory.next_tokens.strong_components` found; the order is that of the
     longest path from a component which none leads to.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from attsvm.next_token.graph_picture import in_order
+    >>> from attsvm.plot.graphs import in_order
     >>> in_order(np.array([[3, 2], [1, 3], [3, 1]]), np.array([0, 1, 2, 1]))
     array([1, 3, 2])
     """
