@@ -22,11 +22,11 @@ static double of_exponent(const double *x, ptrdiff_t n, double p)
     return largest * pow(sum, 1 / p);
 }
 
-#define KIND(more, norm, NORM, ball, singular, exponent, limit, purpose) [NORM_##NORM] = {singular, exponent},
+#define KIND(norm, NORM, ball, singular, exponent) [NORM_##NORM] = {singular, exponent},
 static const struct {
     int singular;
     double exponent;
-} kinds[] = {NORM_LIST(KIND, )[NORM_FROBENIUS] = {1, 2}};
+} kinds[] = {NORM_LIST(KIND)[NORM_FROBENIUS] = {1, 2}};
 
 int certificate_rotates(enum svm_norm norm)
 {

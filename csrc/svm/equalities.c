@@ -25,7 +25,7 @@ static ptrdiff_t pivoted_cholesky(double *columns, ptrdiff_t *pivots, double *le
     ptrdiff_t rank = 0, most = rows->w->dk * rows->w->dz;
     for (ptrdiff_t i = 0; i < n; ++i)
         left[i] = 1;
-    while (rank < n && rank < most && (rows->monitor == NULL || !monitor_stops(rows->monitor))) {
+    while (rank < n && rank < most && (!monitor_stops(rows->monitor))) {
         ptrdiff_t pivot = 0;
         for (ptrdiff_t i = 1; i < n; ++i)
             if (left[i] > left[pivot])
@@ -70,7 +70,7 @@ int equalities_factor(struct equalities *e, const struct rows *rows, struct aren
         if (rows->equal[k])
             e->row[found++] = k;
     e->count = pivoted_cholesky(columns, pivot, left, delta, n, e);
-    if (n > 0 && rows->monitor != NULL && rows->monitor->stopped)
+    if (n > 0 && rows->monitor->stopped)
         return STATUS_INTERRUPTED;
     memcpy(e->implied, rows->equal, (size_t)rows->count);
     for (ptrdiff_t i = 0; i < e->count; ++i) {

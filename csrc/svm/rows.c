@@ -218,7 +218,7 @@ int rows_gram(double *G, double *D, double *Z, ptrdiff_t *z, const struct rows *
         G[i * size + i] = 1 + ridge[member[i]] + JITTER;
     }
     arena_release(arena, mark);
-    return rows->monitor != NULL && rows->monitor->stopped ? STATUS_FACTORIZATION : STATUS_DONE;
+    return rows->monitor->stopped ? STATUS_FACTORIZATION : STATUS_DONE;
 }
 
 void rows_gram_column(double *column, double *delta, double *U, const struct rows *rows, ptrdiff_t k)

@@ -31,10 +31,10 @@ struct rows {
     double *length;             /* (m) ||delta|| ||z||; 1 of an impossible row */
     double longest, largest;    /* the longest row; the largest |b| */
     ptrdiff_t n_equal;
-    int presolved;           /* svm/presolve.h has made them as few and as small as it does */
     int homogeneous;         /* every margin row has b > 0, every equality row b = 0 */
     struct threads *threads; /* for the loops over queries; NULL: one thread */
-    struct monitor *monitor; /* polled by long computations on rows, on the caller's thread; NULL: none */
+    struct monitor
+        *monitor; /* of the solve: progress is reported to it; polled by long loops, on the caller's thread */
 };
 
 /* For some rows of query q, given by their token and length [count]: margin [count] = delta . u / length with u [dk],

@@ -62,7 +62,6 @@ static void init(struct rows *rows, const struct windows *w, const ptrdiff_t *re
     rows->longest = rows->largest = 0;
     rows->threads = threads;
     rows->monitor = NULL;
-    rows->presolved = 0;
 }
 
 /* `rows` become this one. */

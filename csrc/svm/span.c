@@ -86,7 +86,7 @@ int span_of_differences(struct span *span, const struct rows *rows, ptrdiff_t mo
     for (ptrdiff_t k = 0; k < rows->count && g.rank <= g.most; ++k) {
         rows_delta(next(&g), rows, k);
         add(&g);
-        if (g.waiting == 0 && rows->monitor != NULL && monitor_stops(rows->monitor))
+        if (g.waiting == 0 && monitor_stops(rows->monitor))
             return STATUS_INTERRUPTED;
     }
     end(span, &g);

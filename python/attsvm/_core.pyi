@@ -109,7 +109,7 @@ def train(
     objective: Any, /, *arguments: Any
 ) -> tuple[int, BaseException | None]: ...  # as csrc/binding/bind_train.c says
 
-presolve: _Method  # and every other name of METHOD
+check: _Method  # and every other name of METHOD
 
 def interval(
     windows: Any, reference: _Indices, kept: _Bools | None, W: _Floats, dual: _Floats, /

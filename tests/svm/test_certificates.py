@@ -55,7 +55,7 @@ def test_what_is_no_proof_is_refused():
 
     def proposed(dual):
         dual = np.array(dual, dtype=float)
-        return Answer(*_core.presolve(data.handle, reference_token, None, None, 1e-9, 0, 0.0, 2.0, 0, dual, None, None))
+        return Answer(*_core.check(data.handle, reference_token, None, None, 1e-9, 0, 0.0, 2.0, 0, dual, None, None))
 
     proof = proposed([0, 3e200, 0, 3e200, 0, 3e200])
     assert _core.STATUS[proof.status] == "infeasible" and proof.method == "presolve"

@@ -98,10 +98,10 @@ static int ascend(struct primal_dual_active_set *s, struct block_ascent *blocks,
             status = STATUS_NO_MEMORY;
             break;
         }
-        s->monitor->iterations = ++s->answer->iterations;
+        s->rows->monitor->iterations = ++s->answer->iterations;
         for (ptrdiff_t k = 0; k < s->rows->count; ++k)
             support += s->lambda[k] > 0;
-        if (monitor_stops(s->monitor)) {
+        if (monitor_stops(s->rows->monitor)) {
             status = STATUS_INTERRUPTED;
             break;
         }
@@ -165,12 +165,11 @@ static int search(struct primal_dual_active_set *s, enum ascent first)
 
 /* Fills W and lambda with the best found, not certified; rows are soft when options->soft > 0. */
 static int run(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, enum ascent first,
-               struct monitor *monitor, struct arena *arena)
+               struct arena *arena)
 {
     struct primal_dual_active_set s = {.rows = rows,
                                        .options = options,
                                        .answer = answer,
-                                       .monitor = monitor,
                                        .arena = arena,
                                        .upper = INFINITY,
                                        .dense = options->soft > 0};
@@ -190,7 +189,7 @@ static int run(struct svm_answer *answer, const struct rows *rows, const struct 
  * W, while slack stays when C grows: ||A^* lambda|| / sum lambda falls like 1 / C on infeasible rows.  The answer is
  * replaced by the soft margin's; the certificate says whether it is a proof. */
 static int probe(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                 struct monitor *monitor, struct arena *arena)
+                 struct arena *arena)
 {
     double mean = 0;
     for (ptrdiff_t k = 0; k < rows->count; ++k)
@@ -200,32 +199,32 @@ static int probe(struct svm_answer *answer, const struct rows *rows, const struc
     soft.tol = 1e-6;
     soft.start = NULL; /* the run before began there and did not separate */
     ptrdiff_t iterations = answer->iterations;
-    struct monitor quiet = *monitor; /* polls as well, but what it reaches is no bound of the problem asked */
+    struct monitor quiet = *rows->monitor; /* polls as well, but what it reaches is no bound of the problem asked */
     struct rows own = *rows;
     own.monitor = &quiet;
-    int status = run(answer, &own, &soft, UNTIL_STEADY, &quiet, arena);
-    monitor->stopped = quiet.stopped;
+    int status = run(answer, &own, &soft, UNTIL_STEADY, arena);
+    rows->monitor->stopped = quiet.stopped;
     answer->iterations += iterations;
-    return status < 0 ? status : solver_conclude(answer, rows, options, NORM_FROBENIUS, status, arena);
+    return status < 0 ? status : solver_conclude(answer, rows, options, status, arena);
 }
 
 int frobenius_block(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                    struct monitor *monitor, struct arena *arena)
+                    struct arena *arena)
 {
-    int status = run(answer, rows, options, UNTIL_STEADY, monitor, arena);
+    int status = run(answer, rows, options, UNTIL_STEADY, arena);
     if (status >= 0)
-        status = solver_conclude(answer, rows, options, NORM_FROBENIUS, status, arena);
+        status = solver_conclude(answer, rows, options, status, arena);
     if (status == STATUS_UNDECIDED && answer->iterations < options->max_iter)
-        return probe(answer, rows, options, monitor, arena);
+        return probe(answer, rows, options, arena);
     return status;
 }
 
 int frobenius_block_if_loose(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                             struct monitor *monitor, struct arena *arena)
+                             struct arena *arena)
 {
-    int status = run(answer, rows, options, IF_LOOSE, monitor, arena);
+    int status = run(answer, rows, options, IF_LOOSE, arena);
     if (status != STATUS_DECLINED)
-        return status < 0 ? status : solver_conclude(answer, rows, options, NORM_FROBENIUS, status, arena);
+        return status < 0 ? status : solver_conclude(answer, rows, options, status, arena);
     answer->bound = (struct bounds){0, INFINITY, INFINITY};
     return status;
 }

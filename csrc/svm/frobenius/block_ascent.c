@@ -77,7 +77,7 @@ static void gram_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
     const struct windows *w = rows->w;
     double *delta = g->delta + worker * blocks->most * w->dk;
     for (ptrdiff_t i = begin; i < end; ++i) {
-        if (worker == 0 && rows->monitor != NULL && monitor_stops(rows->monitor))
+        if (worker == 0 && monitor_stops(rows->monitor))
             break;
         ptrdiff_t q = blocks->changed[i], m = blocks->n_near[q];
         const ptrdiff_t *near = blocks->near + rows->first[q];
@@ -288,8 +288,8 @@ ptrdiff_t block_ascent_epoch(struct block_ascent *blocks, double *lambda)
     }
     shuffle(blocks);
     for (ptrdiff_t i = 0; i < blocks->n_moving; i += GROUP) {
-        if (blocks->rows->monitor != NULL && monitor_stops(blocks->rows->monitor))
-            break; /* which whoever called will ask as well */
+        if (monitor_stops(blocks->rows->monitor))
+            break; /* the caller polls the monitor too */
         visit_group(blocks, lambda, i, &flips);
     }
     return flips;

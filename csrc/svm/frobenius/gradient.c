@@ -23,7 +23,6 @@ struct search {
     const struct rows *rows;
     const struct svm_options *options;
     struct svm_answer *answer;
-    struct monitor *monitor;
     struct arena *arena;
     struct equalities equalities;
     double *h;           /* (m) */
@@ -131,11 +130,11 @@ static int inspect(int *done, double *x, double *g, double value, ptrdiff_t iter
     project(x, s); /* rounding may have left it just below zero */
     for (ptrdiff_t k = 0; k < s->rows->count; ++k)
         s->margin[k] = g[k] + s->h[k];
-    s->monitor->iterations = iteration;
-    if ((s->monitor->gap = apparent_gap(s)) > s->tol)
+    s->rows->monitor->iterations = iteration;
+    if ((s->rows->monitor->gap = apparent_gap(s)) > s->tol)
         return STATUS_DONE;
     fill_answer(s);
-    int status = solver_conclude(s->answer, s->rows, s->options, NORM_FROBENIUS, STATUS_ITERATION_LIMIT, s->arena);
+    int status = solver_conclude(s->answer, s->rows, s->options, STATUS_ITERATION_LIMIT, s->arena);
     *done = status <= STATUS_DONE || status == STATUS_INFEASIBLE;
     if (*done)
         s->decided = status;
@@ -145,11 +144,10 @@ static int inspect(int *done, double *x, double *g, double value, ptrdiff_t iter
 }
 
 int frobenius_gradient(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                       struct monitor *monitor, struct arena *arena)
+                       struct arena *arena)
 {
     struct search s = {.options = options,
                        .answer = answer,
-                       .monitor = monitor,
                        .arena = arena,
                        .tol = options->tol / 2,
                        .decided = STATUS_ITERATION_LIMIT};
@@ -162,7 +160,7 @@ int frobenius_gradient(struct svm_answer *answer, const struct rows *rows, const
     answer->iterations = 0;
     int status = init(&s, rows, arena);
     if (status != STATUS_DONE)
-        return status < 0 ? status : solver_conclude(answer, rows, options, NORM_FROBENIUS, status, arena);
+        return status < 0 ? status : solver_conclude(answer, rows, options, status, arena);
     equalities_project(s.W_0, NULL, 1, &s.equalities);
     rows_apply(s.h, rows, s.W_0, s.U);
     for (ptrdiff_t k = 0; k < rows->count; ++k)
@@ -177,9 +175,10 @@ int frobenius_gradient(struct svm_answer *answer, const struct rows *rows, const
     for (ptrdiff_t k = 0; k < rows->count; ++k)
         s.margin[k] = rows->equal[k] ? 0 : s.image[k] - s.h[k];
     double steepest = vector_norm(s.margin, rows->count); /* a step of length 1 */
-    status = spectral_gradient(s.x, &value, steepest, &answer->iterations, options->max_iter, &problem, monitor, arena);
+    status = spectral_gradient(s.x, &value, steepest, &answer->iterations, options->max_iter, &problem, rows->monitor,
+                               arena);
     if (status < 0 || s.decided != STATUS_ITERATION_LIMIT)
         return status < 0 ? status : s.decided;
     fill_answer(&s);
-    return solver_conclude(answer, rows, options, NORM_FROBENIUS, status, arena);
+    return solver_conclude(answer, rows, options, status, arena);
 }

@@ -45,7 +45,7 @@ static int init(struct interior_point *s)
     for (ptrdiff_t k = 0; k < m; ++k)
         s->ridge[k] = rows_ridge(s->rows, k, s->options->soft);
     int status = equalities_factor(&s->equalities, s->rows, s->arena);
-    return status != STATUS_DONE ? status : newton_system_init(&s->newton, s->rows, s->monitor, s->arena);
+    return status != STATUS_DONE ? status : newton_system_init(&s->newton, s->rows, s->arena);
 }
 
 static void find_margins(struct interior_point *s)
@@ -200,8 +200,8 @@ static int iterate(struct interior_point *s)
     ptrdiff_t *iterations = &s->answer->iterations;
     for (int slow = 0; slow < SOLVER_STAGNANT; ++*iterations) {
         double gap = measure(s);
-        s->monitor->iterations = *iterations;
-        s->monitor->gap = gap;
+        s->rows->monitor->iterations = *iterations;
+        s->rows->monitor->gap = gap;
         double tol = s->options->soft > 0 ? s->options->tol / 2 /* an objective is half a square */
                                           : certificate_tolerance(s->options->tol, s->lower, s->rows);
         if (gap <= tol / 2)
@@ -218,7 +218,7 @@ static int iterate(struct interior_point *s)
         best = fmin(best, reached);
         if (*iterations >= s->options->max_iter)
             return STATUS_ITERATION_LIMIT;
-        if (monitor_stops(s->monitor))
+        if (monitor_stops(s->rows->monitor))
             return STATUS_INTERRUPTED;
         int status = advance(s);
         if (status == STATUS_ITERATION_LIMIT || s->proximal > MOST_PROXIMAL)
@@ -230,12 +230,11 @@ static int iterate(struct interior_point *s)
 }
 
 int frobenius_interior(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                       struct monitor *monitor, struct arena *arena)
+                       struct arena *arena)
 {
     struct interior_point s = {.rows = rows,
                                .options = options,
                                .answer = answer,
-                               .monitor = monitor,
                                .arena = arena,
                                .m = rows->count,
                                .D = rows->w->dk * rows->w->dz,
@@ -258,5 +257,5 @@ int frobenius_interior(struct svm_answer *answer, const struct rows *rows, const
         memcpy(answer->lambda, s.best_x, (size_t)s.m * sizeof(double));
         memcpy(answer->W, s.best_W, (size_t)s.D * sizeof(double));
     }
-    return solver_conclude(answer, rows, options, NORM_FROBENIUS, status, arena);
+    return solver_conclude(answer, rows, options, status, arena);
 }

@@ -79,7 +79,7 @@ int interior_point_exchange(struct interior_point *s)
             size += s->inside[k];
         if (size > s->D && s->options->soft == 0) /* more rows than can be independent */
             return STATUS_ITERATION_LIMIT;
-        if (monitor_stops(s->monitor))
+        if (monitor_stops(s->rows->monitor))
             return STATUS_ITERATION_LIMIT; /* whoever goes on asks again */
         int status = factor_support(s);
         if (status != STATUS_DONE)
@@ -88,7 +88,7 @@ int interior_point_exchange(struct interior_point *s)
         double norm = vector_norm(s->answer->W, s->D);
         ptrdiff_t wrong = active_set_exchange(s->inside, s->answer->lambda, s->correction, s->rows->rhs, norm, s->rows);
         if (wrong == 0)
-            return solver_conclude(s->answer, s->rows, s->options, NORM_FROBENIUS, STATUS_ITERATION_LIMIT, s->arena);
+            return solver_conclude(s->answer, s->rows, s->options, STATUS_ITERATION_LIMIT, s->arena);
         if (wrong >= before && i != 1) /* the first wrong guess may not tell */
             return STATUS_ITERATION_LIMIT;
         before = wrong;
@@ -142,7 +142,7 @@ int interior_point_newton(struct interior_point *s)
     }
     for (int step = 0; step < NEWTON_STEPS && answer->iterations < s->options->max_iter; ++step) {
         ++answer->iterations;
-        if (monitor_stops(s->monitor))
+        if (monitor_stops(s->rows->monitor))
             return STATUS_ITERATION_LIMIT; /* the caller polls the monitor too */
         for (ptrdiff_t k = 0; k < s->m; ++k)
             s->inside[k] = rows->equal[k] ? !s->equalities.implied[k] : rows->rhs[k] > s->margin[k];
@@ -152,7 +152,7 @@ int interior_point_newton(struct interior_point *s)
         refine(s, 1, 0);
         if (is_met(s)) {
             refine(s, PASSES, NEWTON_SYSTEM_CORRECTIONS);
-            return solver_conclude(answer, rows, s->options, NORM_FROBENIUS, STATUS_ITERATION_LIMIT, s->arena);
+            return solver_conclude(answer, rows, s->options, STATUS_ITERATION_LIMIT, s->arena);
         }
         for (ptrdiff_t i = 0; i < s->D; ++i)
             s->dW[i] = answer->W[i] - s->W[i];
@@ -195,7 +195,7 @@ int interior_point_equalities(struct interior_point *s)
     }
     rows_adjoint(s->dW, s->rows, lambda, s->newton.U);
     equalities_project(s->dW, lambda, worst < 0, &s->equalities);
-    return solver_conclude(answer, s->rows, s->options, NORM_FROBENIUS, STATUS_ITERATION_LIMIT, s->arena);
+    return solver_conclude(answer, s->rows, s->options, STATUS_ITERATION_LIMIT, s->arena);
 }
 
 /* v <- v - D A (I + A^* D A)^-1 A^* v with D of order v^2 takes A^* v away and

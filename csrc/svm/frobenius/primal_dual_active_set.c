@@ -99,7 +99,7 @@ void primal_dual_active_set_measure(struct primal_dual_active_set *s)
         s->upper = upper;
     else
         s->lower = lower;
-    s->monitor->gap = s->lower > 0 ? s->upper / s->lower - 1 : INFINITY;
+    s->rows->monitor->gap = s->lower > 0 ? s->upper / s->lower - 1 : INFINITY;
 }
 
 static int any_negative(const struct rows *rows, const double *lambda)
@@ -217,8 +217,7 @@ static int solve_iteratively(struct primal_dual_active_set *s, double eta, doubl
     ptrdiff_t patience = (ptrdiff_t)fmin(eta < 1e-9 ? 4 * PATIENCE : PATIENCE, (double)left(s));
     right_sides(s);
     memcpy(s->w, s->lambda, (size_t)s->rows->count * sizeof(double));
-    int status = compact_rows_solve(&s->compact, s->w, s->b, s->member, s->size, eta, patience, &s->answer->iterations,
-                                    s->monitor);
+    int status = compact_rows_solve(&s->compact, s->w, s->b, s->member, s->size, eta, patience, &s->answer->iterations);
     if (status == STATUS_DONE)
         *value = evaluate_candidate(s, negative);
     return status;
@@ -293,7 +292,7 @@ static double search_arc(struct primal_dual_active_set *s, double least)
             s->trial[k] = rows->equal[k] || x > 0 ? x : 0;
         }
         double value = primal_dual_active_set_price(s, s->trial, 1);
-        if (value > s->dual || t <= least || monitor_stops(s->monitor))
+        if (value > s->dual || t <= least || monitor_stops(s->rows->monitor))
             return value;
     }
 }
@@ -305,7 +304,7 @@ int primal_dual_active_set_run(struct primal_dual_active_set *s)
     int climbs = 0;
     choose_support(s);
     double eta = is_dense(s) ? 1e-2 : 1e-4; /* what ascent leaves is near 1e-2: dense solutions are exact anyway */
-    for (int i = 0; i < EXCHANGES && left(s) > 0 && !monitor_stops(s->monitor); ++i) {
+    for (int i = 0; i < EXCHANGES && left(s) > 0 && !monitor_stops(s->rows->monitor); ++i) {
         double value = 0;
         int negative = 0, exact = eta <= 1e-12;
         int status = solve_on_support(s, eta, &value, &negative);

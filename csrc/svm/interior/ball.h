@@ -32,8 +32,7 @@ struct ball_norm {
     void (*solve)(struct ball *ball, double *V);
     /* K [m,m] <- A T^-1 A^* + u u^T / kappa of the packed rows, on and below the diagonal, u [m] = A(w).  STATUS_DONE,
      * STATUS_INTERRUPTED. */
-    int (*fill)(struct ball *ball, double *K, const struct coordinates_packed *set, const double *u,
-                struct monitor *monitor);
+    int (*fill)(struct ball *ball, double *K, const struct coordinates_packed *set, const double *u);
     /* R of products mu, `corrected` by those of the last direction, as `along` and force [p,q] <- T^-1 (force - M(R)).
      */
     void (*target)(struct ball *ball, double mu, int corrected, double *force);
@@ -46,14 +45,11 @@ struct ball_norm {
     void (*move)(struct ball *ball, double primal, double dual);
     polish_method *polish; /* NULL: none */
     /* lambda of an answer, whose scale the bounds do not know.  NULL: as it is. */
-    void (*scale_multipliers)(struct svm_answer *answer, const struct rows *rows, enum svm_norm norm, double p);
+    void (*scale_multipliers)(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options);
 };
 
 /* <file>_ball of every norm of svm/norms.h. */
-#define BALL_DECLARE(more, norm, NORM, ball, singular, exponent, limit, purpose) \
-    extern const struct ball_norm ball##_ball;
-NORM_LIST(BALL_DECLARE, )
-#undef BALL_DECLARE
+extern const struct ball_norm nuclear_ball, spectral_ball, entrywise_ball;
 
 /* The table of a file whose static functions have the names above. */
 #define BALL_FUNCTIONS \

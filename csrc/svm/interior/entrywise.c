@@ -128,12 +128,11 @@ static void solve(struct ball *ball, double *V)
         V[i] *= b->inverse[i];
 }
 
-static int fill(struct ball *ball, double *K, const struct coordinates_packed *set, const double *u,
-                struct monitor *monitor)
+static int fill(struct ball *ball, double *K, const struct coordinates_packed *set, const double *u)
 {
     struct entries *b = (struct entries *)ball;
     matrix_syrk(set->m, 1, 1 / ball->kappa, u, 1, 0.0, K, set->m, NULL);
-    return metric_gram_add(K, &b->gram, set, set->delta, set->z, b->inverse, NULL, ball->p, ball->q, monitor);
+    return metric_gram_add(K, &b->gram, set, set->delta, set->z, b->inverse, NULL, ball->p, ball->q);
 }
 
 static void target(struct ball *ball, double mu, int corrected, double *force)
@@ -220,10 +219,11 @@ static void move(struct ball *ball, double primal, double dual)
 }
 
 /* W = sign(M) |M|^(q-1) fixes the scale of lambda: b . lambda = ||W||_p^p.  Left alone where that overflows. */
-static void scale_multipliers(struct svm_answer *answer, const struct rows *rows, enum svm_norm norm, double p)
+static void scale_multipliers(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options)
 {
-    double product = vector_dot(rows->rhs, answer->lambda, rows->count), power = pow(1 / answer->bound.lower, p);
-    if (norm != NORM_MAX && isnormal(power) && isnormal(power / product))
+    double product = vector_dot(rows->rhs, answer->lambda, rows->count),
+           power = pow(1 / answer->bound.lower, options->p);
+    if (options->norm != NORM_MAX && isnormal(power) && isnormal(power / product))
         vector_scale(answer->lambda, power / product, rows->count);
 }
 

@@ -21,8 +21,8 @@
 #define NEAR 1e-4   /* gap below which norms that take singular values are computed, not bounded */
 #define SOLVED 1e-9 /* a correction this small, relative to the solution, is the last */
 
-int loop_init(struct loop *s, const struct coordinates *g, const struct ball_norm *norm, enum svm_norm name,
-              double power, struct arena *arena)
+int loop_init(struct loop *s, const struct coordinates *g, const struct ball_norm *norm,
+              const struct svm_options *options, struct arena *arena)
 {
     ptrdiff_t p = g->p, q = g->q;
     struct ball *ball = norm->make(p, q, arena);
@@ -32,8 +32,8 @@ int loop_init(struct loop *s, const struct coordinates *g, const struct ball_nor
     if (arena->failed)
         return STATUS_NO_MEMORY;
     ball->norm = norm;
-    ball->name = name;
-    ball->power = power;
+    ball->name = options->norm;
+    ball->power = options->p;
     ball->p = p;
     ball->q = q;
     ARENA_ZEROS(arena, p, q, &ball->W, &ball->M, &ball->w);
@@ -173,18 +173,18 @@ int loop_choose(struct loop *s, const unsigned char *chosen, struct arena *arena
     return STATUS_DONE;
 }
 
-static int factor(struct loop *s, struct monitor *monitor)
+static int factor(struct loop *s)
 {
     const struct coordinates_packed *set = &s->set;
     struct ball *ball = s->ball;
     double ridge = RIDGE;
     for (int i = 0; i < TRIES; ++i, ridge *= 1e3) {
-        int status = ball->norm->fill(ball, s->K, set, s->u, monitor);
+        int status = ball->norm->fill(ball, s->K, set, s->u);
         if (status != STATUS_DONE)
             return status;
         for (ptrdiff_t k = 0; k < set->m; ++k)
             s->K[k * set->m + k] = s->K[k * set->m + k] * (1 + ridge) + (set->equal[k] ? 0 : s->s[k] / s->lambda[k]);
-        if (cholesky_factor(set->m, s->K, monitor) == 0)
+        if (cholesky_factor(set->m, s->K, set->monitor) == 0)
             return STATUS_DONE;
     }
     return STATUS_ITERATION_LIMIT;
@@ -252,14 +252,14 @@ static void lengths(struct loop *s, double *primal, double *dual)
 }
 
 /* STATUS_DONE; STATUS_ITERATION_LIMIT: no further progress is possible; STATUS_INTERRUPTED. */
-static int iterate(struct loop *s, struct monitor *monitor, struct arena *arena)
+static int iterate(struct loop *s, struct arena *arena)
 {
     struct ball *ball = s->ball;
     double primal, dual;
     if (ball->norm->scale(ball, arena) != 0)
         return STATUS_ITERATION_LIMIT;
     coordinates_apply(s->u, &s->set, ball->w, ball->q, s->V);
-    int status = factor(s, monitor);
+    int status = factor(s);
     if (status != STATUS_DONE)
         return status;
     direction(s, 0, 0);
@@ -283,24 +283,23 @@ static int iterate(struct loop *s, struct monitor *monitor, struct arena *arena)
     return STATUS_DONE;
 }
 
-int loop_descend(struct loop *s, double gap, ptrdiff_t *iterations, ptrdiff_t most, struct monitor *monitor,
-                 struct arena *arena)
+int loop_descend(struct loop *s, double gap, ptrdiff_t *iterations, ptrdiff_t most, struct arena *arena)
 {
     int idle = 0;
     while (!(s->best.gap <= gap)) {
         double before = s->best.gap;
-        monitor->iterations = *iterations;
-        if (monitor_stops(monitor))
+        s->set.monitor->iterations = *iterations;
+        if (monitor_stops(s->set.monitor))
             return STATUS_INTERRUPTED;
         if (*iterations >= most || idle == SOLVER_STAGNANT)
             return STATUS_ITERATION_LIMIT;
-        int status = iterate(s, monitor, arena);
+        int status = iterate(s, arena);
         if (status != STATUS_DONE)
             return status;
         ++*iterations;
         measure(s, arena);
         idle = s->best.gap < before || !isfinite(before) ? 0 : idle + 1;
-        monitor->gap = s->best.gap;
+        s->set.monitor->gap = s->best.gap;
     }
     return STATUS_DONE;
 }

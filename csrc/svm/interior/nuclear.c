@@ -128,21 +128,20 @@ static void combine(double *K, const struct nuclear_ball *s, const struct coordi
         }
 }
 
-static int fill(struct ball *ball, double *K, const struct coordinates_packed *set, const double *u,
-                struct monitor *monitor)
+static int fill(struct ball *ball, double *K, const struct coordinates_packed *set, const double *u)
 {
     (void)u;
     struct nuclear_ball *s = (struct nuclear_ball *)ball;
     ptrdiff_t p = ball->p, q = ball->q, N = p + q, m = set->m, n = set->n;
     const double *P = s->psd.P;
     matrix_product(s->delta, set->delta, s->root, m, p, p);
-    matrix_syrk(m, p, 1.0, s->delta, p, 0.0, K, m, monitor);
+    matrix_syrk(m, p, 1.0, s->delta, p, 0.0, K, m, set->monitor);
     matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, n, q, q, 1.0, set->z, q, P + p * N + p, N, 0.0, s->far, q);
     matrix_rows_times_rows(s->square, s->far, set->z, n, n, q);
     matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, n, p, q, 1.0, set->z, q, P + p * N, N, 0.0, s->far, p);
     matrix_rows_times_rows(s->across, s->far, set->delta, n, m, p);
     combine(K, s, set);
-    return monitor_stops(monitor) ? STATUS_INTERRUPTED : STATUS_DONE;
+    return monitor_stops(set->monitor) ? STATUS_INTERRUPTED : STATUS_DONE;
 }
 
 static void target(struct ball *ball, double mu, int corrected, double *force)

@@ -165,8 +165,7 @@ static int scale(struct ball *ball, struct arena *arena)
     return !(ball->kappa > 0 && isfinite(ball->kappa));
 }
 
-static int fill(struct ball *ball, double *K, const struct coordinates_packed *set, const double *u,
-                struct monitor *monitor)
+static int fill(struct ball *ball, double *K, const struct coordinates_packed *set, const double *u)
 {
     struct spectral_ball *s = (struct spectral_ball *)ball;
     ptrdiff_t p = ball->p, q = ball->q, r = s->r, m = set->m, n = set->n;
@@ -177,7 +176,7 @@ static int fill(struct ball *ball, double *K, const struct coordinates_packed *s
     matrix_syrk(m, p, 1.0, s->delta, p, 0.0, K, m, NULL);
     matrix_syrk(n, q, 1.0, s->z, q, 0.0, s->products, n, NULL);
     metric_gram_times_queries(K, s->products, set);
-    int status = metric_gram_add(K, &s->gram, set, s->a, s->b, s->even, s->odd, r, r, monitor);
+    int status = metric_gram_add(K, &s->gram, set, s->a, s->b, s->even, s->odd, r, r);
     for (ptrdiff_t k = 0; k < m; ++k)
         for (ptrdiff_t l = 0; l <= k; ++l)
             K[k * m + l] /= 2;

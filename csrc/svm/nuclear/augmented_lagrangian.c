@@ -96,11 +96,11 @@ static double value(double *gradient, const double *Y, void *context)
 }
 
 int nuclear_augmented_lagrangian_round(struct nuclear_augmented_lagrangian *s, double eps, double tol, ptrdiff_t most,
-                                       ptrdiff_t *evaluations, struct monitor *monitor, struct arena *arena)
+                                       ptrdiff_t *evaluations, struct arena *arena)
 {
     ptrdiff_t size = (s->g->p + s->g->q) * s->r;
     s->eps = eps * s->unit;
-    int status = lbfgs(s->Y, size, tol, most, evaluations, value, s, monitor, arena);
+    int status = lbfgs(s->Y, size, tol, most, evaluations, value, s, s->g->rows->monitor, arena);
     struct arena_mark mark = arena_mark(arena);
     double *gradient = arena_doubles(arena, size, 1);
     if (status < 0 || arena->failed)

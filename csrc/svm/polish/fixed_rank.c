@@ -179,7 +179,7 @@ static void keep(struct fixed_rank_pair *pair, const struct newton *s)
 /* Newton's method from pair->Y and pair->lambda with the active rows given [m]; pair becomes the best point met.
  * STATUS_DONE: pair->gap <= tol; STATUS_ITERATION_LIMIT, STATUS_INTERRUPTED, STATUS_NO_MEMORY. */
 static int polish(struct fixed_rank_pair *pair, unsigned char *active, const struct coordinates *g, double ridge,
-                  double tol, ptrdiff_t *iterations, ptrdiff_t most, struct monitor *monitor, struct arena *arena)
+                  double tol, ptrdiff_t *iterations, ptrdiff_t most, struct arena *arena)
 {
     struct newton s;
     struct arena_mark mark = arena_mark(arena);
@@ -204,9 +204,9 @@ static int polish(struct fixed_rank_pair *pair, unsigned char *active, const str
             status = STATUS_DONE;
             break;
         }
-        monitor->iterations = *iterations;
-        monitor->gap = fmin(monitor->gap, pair->gap);
-        if (monitor_stops(monitor)) {
+        g->rows->monitor->iterations = *iterations;
+        g->rows->monitor->gap = fmin(g->rows->monitor->gap, pair->gap);
+        if (monitor_stops(g->rows->monitor)) {
             status = STATUS_INTERRUPTED;
             break;
         }
@@ -271,7 +271,7 @@ static const double ridges[] = {1e-15, 1e-12, 1e-10, 1e-8};
 #define EARLY 2e-3 /* gap above which it fails for being early, not for a singular Schur matrix */
 
 int fixed_rank_finish(struct polish_pair *near, unsigned char *active, const struct coordinates *g, double tol,
-                      ptrdiff_t *iterations, struct monitor *monitor, struct arena *arena)
+                      ptrdiff_t *iterations, struct arena *arena)
 {
     struct arena_mark mark = arena_mark(arena);
     ptrdiff_t p = g->p, q = g->q;
@@ -290,7 +290,7 @@ int fixed_rank_finish(struct polish_pair *near, unsigned char *active, const str
         memcpy(pair.lambda, lambda, (size_t)g->m * sizeof(double));
         status = columns(&pair, start, support, SPARE_COLUMNS + i, g, arena);
         if (status == STATUS_DONE)
-            status = polish(&pair, support, g, ridges[i], tol, iterations, near->most, monitor, arena);
+            status = polish(&pair, support, g, ridges[i], tol, iterations, near->most, arena);
         if (status < 0)
             break;
         if (!(pair.gap < near->gap))

@@ -20,7 +20,7 @@ struct polish_pair {
  * gap of at most tol, or of the least gap found below pair->gap.  STATUS_DONE, STATUS_ITERATION_LIMIT,
  * STATUS_INTERRUPTED, STATUS_NO_MEMORY. */
 typedef int polish_method(struct polish_pair *pair, unsigned char *active, const struct coordinates *g, double tol,
-                          ptrdiff_t *iterations, struct monitor *monitor, struct arena *arena);
+                          ptrdiff_t *iterations, struct arena *arena);
 
 /* Of the nuclear norm, with more than one ridge where the pair is near, and of the spectral norm. */
 polish_method fixed_rank_finish, semismooth_polish;

@@ -152,7 +152,7 @@ static void scale_columns(double *B, const double *A, const double *scale, ptrdi
 }
 
 /* K, on and below the diagonal, and u.  STATUS_DONE, STATUS_INTERRUPTED. */
-static int make_system(struct newton *s, struct monitor *monitor)
+static int make_system(struct newton *s)
 {
     const struct coordinates_packed *set = &s->set;
     struct clip *clip = &s->clip;
@@ -174,16 +174,16 @@ static int make_system(struct newton *s, struct monitor *monitor)
     for (ptrdiff_t i = 0; i < n; ++i)
         for (ptrdiff_t k = set->first[i]; k < set->first[i + 1]; ++k)
             s->u[k] = vector_dot(s->delta + k * r, s->z + i * r, clip->k);
-    return metric_gram_add(s->K, &s->gram, set, s->delta, s->z, clip->even, clip->odd, r, r, monitor);
+    return metric_gram_add(s->K, &s->gram, set, s->delta, s->z, clip->even, clip->odd, r, r);
 }
 
 /* Newton's step for lambda, h and W.  K knows nothing of lambda itself, which u . lambda fixes: u u^T is added.
  * STATUS_DONE, STATUS_INTERRUPTED, STATUS_ITERATION_LIMIT when the factorisation failed. */
-static int advance(struct newton *s, struct monitor *monitor)
+static int advance(struct newton *s)
 {
     ptrdiff_t m = s->set.m;
     clip_derivative(&s->clip, s->tau, fmax(s->residual, LEAST_SHIFT));
-    int status = make_system(s, monitor);
+    int status = make_system(s);
     double trace = 0, size = vector_dot(s->u, s->u, m);
     if (status != STATUS_DONE)
         return status;
@@ -197,7 +197,7 @@ static int advance(struct newton *s, struct monitor *monitor)
         s->K[k * m + k] += ridge;
     }
     matrix_syrk(m, 1, much, s->u, 1, 1.0, s->K, m, NULL);
-    if (cholesky_factor(m, s->K, monitor) != 0)
+    if (cholesky_factor(m, s->K, s->g->rows->monitor) != 0)
         return STATUS_ITERATION_LIMIT;
     double *step = s->weighted;
     memcpy(step, s->u, (size_t)m * sizeof(double));
@@ -237,7 +237,7 @@ static int exchange(struct newton *s)
 }
 
 int semismooth_polish(struct polish_pair *pair, unsigned char *active, const struct coordinates *g, double tol,
-                      ptrdiff_t *iterations, struct monitor *monitor, struct arena *arena)
+                      ptrdiff_t *iterations, struct arena *arena)
 {
     struct newton s;
     struct arena_mark mark = arena_mark(arena);
@@ -260,16 +260,16 @@ int semismooth_polish(struct polish_pair *pair, unsigned char *active, const str
             break;
         idle = s.residual < least / 2 ? 0 : idle + 1;
         least = fmin(least, s.residual);
-        monitor->iterations = *iterations;
-        monitor->gap = fmin(monitor->gap, pair->gap);
-        if (monitor_stops(monitor))
+        g->rows->monitor->iterations = *iterations;
+        g->rows->monitor->gap = fmin(g->rows->monitor->gap, pair->gap);
+        if (monitor_stops(g->rows->monitor))
             status = STATUS_INTERRUPTED;
         else if (idle == IDLE || *iterations >= pair->most || !(s.residual < POLISH_LOST) || s.clip.k == 0)
             status = STATUS_ITERATION_LIMIT;
         else if (step > 0 && s.residual < POLISH_STEADY)
             status = exchange(&s);
         if (status == STATUS_DONE) {
-            status = s.set.m > 0 ? advance(&s, monitor) : STATUS_ITERATION_LIMIT;
+            status = s.set.m > 0 ? advance(&s) : STATUS_ITERATION_LIMIT;
             ++*iterations;
         }
     }

@@ -228,7 +228,7 @@ static void precondition(struct compact_rows *r, double *out, const double *x)
 /* Preconditioned conjugate gradients.  x [n] gains the solution for r [n], which becomes the residual, down to
  * `target`. */
 static int conjugate_gradients(struct compact_rows *s, double *x, double *r, ptrdiff_t n, double target,
-                               ptrdiff_t *left, struct monitor *monitor)
+                               ptrdiff_t *left)
 {
     double *z = arena_doubles(s->arena, n, 1), *p = arena_zeros(s->arena, n, 1), *Ap = arena_doubles(s->arena, n, 1);
     double rz = 0;
@@ -237,7 +237,7 @@ static int conjugate_gradients(struct compact_rows *s, double *x, double *r, ptr
     for (; vector_largest(r, n) > target; --*left) {
         if (*left == 0)
             return STATUS_ITERATION_LIMIT;
-        if (monitor_stops(monitor))
+        if (monitor_stops(s->rows->monitor))
             return STATUS_INTERRUPTED;
         precondition(s, z, r);
         double next = vector_dot(r, z, n), keep = rz > 0 ? next / rz : 0;
@@ -256,7 +256,7 @@ static int conjugate_gradients(struct compact_rows *s, double *x, double *r, ptr
 }
 
 int compact_rows_solve(struct compact_rows *r, double *x, const double *b, const ptrdiff_t *member, ptrdiff_t size,
-                       double tol, ptrdiff_t max_iter, ptrdiff_t *iterations, struct monitor *monitor)
+                       double tol, ptrdiff_t max_iter, ptrdiff_t *iterations)
 {
     ptrdiff_t left = max_iter;
     double largest = 0;
@@ -279,7 +279,7 @@ int compact_rows_solve(struct compact_rows *r, double *x, const double *b, const
         residual[i] = b[member[i]] - residual[i];
         largest = fmax(largest, fabs(b[member[i]]));
     }
-    int status = conjugate_gradients(r, on_s, residual, size, tol * largest, &left, monitor);
+    int status = conjugate_gradients(r, on_s, residual, size, tol * largest, &left);
     *iterations += max_iter - left;
     memset(x, 0, (size_t)r->rows->count * sizeof(double));
     for (ptrdiff_t i = 0; i < size; ++i)
