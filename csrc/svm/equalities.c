@@ -13,7 +13,6 @@
 /* A unit row whose squared distance to the span of the others is below this depends on them (squared rounding
  * of its Gram entries, times the number of rows there may be). */
 #define DEPENDENT 1e-12
-#define NOTHING 1e-15 /* a projection that leaves this part of W leaves rounding, which no longer meets the rows */
 
 /* The columns [rank,n] of a pivoted Cholesky factor of E E^*, n equality rows e->row, and their pivots; returns the
  * rank, at most the entries of W.  Columns of E E^* that are no pivot's are never computed.  left [n]: what remains of
@@ -87,12 +86,9 @@ void equalities_project(double *W, double *lambda, double level, const struct eq
 {
     const struct rows *rows = e->rows;
     ptrdiff_t D = rows->w->dk * rows->w->dz;
-    double size = vector_norm(W, D);
     if (e->count == 0)
         return;
     for (int pass = 0; pass < 2; ++pass) { /* the second pass removes the rounding of the first */
-        if (pass > 0 && vector_norm(W, D) <= NOTHING * size)
-            memset(W, 0, (size_t)D * sizeof(double));
         rows_apply(e->margin, rows, W, e->U);
         for (ptrdiff_t i = 0; i < e->count; ++i) {
             ptrdiff_t k = e->row[i];

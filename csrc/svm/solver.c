@@ -39,10 +39,6 @@ int solver_start(double *lambda, const struct rows *rows, const struct svm_optio
     return 1;
 }
 
-/* Times the tolerance by which the bounds may be in the wrong order: rows within their allowance (certificate.h) make W
- * shorter than the least norm by the allowance times their multipliers. */
-#define BELOW 10
-
 /* Whether lambda is a Farkas certificate; if so, it is scaled by a power of two to a largest multiplier of an entry
  * near 1. */
 static int proves_infeasible(double *lambda, const struct rows *rows, struct arena *arena)
@@ -80,7 +76,7 @@ static int decide(struct svm_answer *answer, const struct rows *rows, const stru
     double lower = answer->bound.lower, tolerance = options->tol;
     if (options->soft == 0)
         tolerance = certificate_tolerance(tolerance, lower, rows);
-    int reached = answer->bound.gap <= tolerance && answer->bound.gap >= -BELOW * tolerance;
+    int reached = answer->bound.gap <= tolerance;
     if (reached && (options->soft > 0 || !certificate_is_rounding(lower, rows)))
         return STATUS_DONE;
     if ((options->soft == 0 || is_of_equalities(answer->lambda, rows))

@@ -14,7 +14,6 @@
 
 #define SLACK 5e-2 /* rows outside the set with less slack (of the largest b) join */
 #define AT_ONCE 16 /* of a query, at most: of long windows few are active */
-#define DOUBT 1e-2 /* multiplier to slack of rows that may be active */
 #define SPARE 0.5  /* of the tolerance: the certificate is computed again, with rounding */
 
 /* Gaps of the interior point at which the norm's polish is tried, then the tolerance.  Where the certificate refuses
@@ -26,20 +25,20 @@ struct interior {
     struct svm_answer *answer;
     const struct svm_options *options;
     const struct ball_norm *norm;
-    struct polish_pair best, tried; /* by their gap over all rows; of those concluded, by the true gap */
+    struct polish_pair best;        /* by its gap over all rows; at first the Frobenius answer, of infinite gap */
     double *start;                  /* (p,q) the Frobenius answer */
     double *a, *trial;              /* (m) scratch */
     double *U;                      /* (n,p) scratch */
-    unsigned char *chosen, *active; /* (m) the working set; polish.h's of the best pair */
+    unsigned char *chosen, *active; /* (m) the working set; rows thought active at the best pair */
     unsigned char *support;         /* (m) scratch of the polish */
     ptrdiff_t size;                 /* rows chosen */
 };
 
 static int interior_init(struct interior *f, const struct coordinates *g, struct arena *arena)
 {
-    ARENA_DOUBLES(arena, g->p, g->q, &f->start, &f->best.W, &f->tried.W);
-    ARENA_DOUBLES(arena, g->m, 1, &f->best.lambda, &f->a, &f->trial, &f->tried.lambda);
-    f->best.gap = f->tried.gap = INFINITY;
+    ARENA_DOUBLES(arena, g->p, g->q, &f->start, &f->best.W);
+    ARENA_DOUBLES(arena, g->m, 1, &f->best.lambda, &f->a, &f->trial);
+    f->best.gap = INFINITY;
     f->best.most = f->options->max_iter;
     f->U = arena_doubles(arena, g->n, g->p);
     f->chosen = arena_take(arena, g->m, 1);
@@ -48,21 +47,21 @@ static int interior_init(struct interior *f, const struct coordinates *g, struct
     return arena->failed ? STATUS_NO_MEMORY : STATUS_DONE;
 }
 
-/* The start, and the first working set. */
-static void first_set(struct interior *f, const struct coordinates *g)
-{
-    for (ptrdiff_t i = 0; i < g->p * g->q; ++i)
-        f->start[i] = f->answer->W[i] / g->scale;
-    memcpy(f->tried.lambda, f->answer->lambda, (size_t)g->m * sizeof(double));
-    f->size = coordinates_first(f->chosen, g, f->answer, f->a, f->U);
-}
-
 static void set_pair(struct polish_pair *pair, const double *W, const double *lambda, double gap,
                      const struct coordinates *g)
 {
     pair->gap = gap;
     memcpy(pair->W, W, (size_t)(g->p * g->q) * sizeof(double));
     memcpy(pair->lambda, lambda, (size_t)g->m * sizeof(double));
+}
+
+/* The start, and the first working set. */
+static void first_set(struct interior *f, const struct coordinates *g)
+{
+    for (ptrdiff_t i = 0; i < g->p * g->q; ++i)
+        f->start[i] = f->answer->W[i] / g->scale;
+    set_pair(&f->best, f->start, f->answer->lambda, INFINITY, g);
+    f->size = coordinates_first(f->chosen, g, f->answer, f->a, f->U);
 }
 
 /* The best point of the working set against all rows. */
@@ -84,31 +83,23 @@ static void compare(struct interior *f, const struct loop *s, const struct coord
     for (ptrdiff_t k = 0; k < s->set.m; ++k)
         if (!s->set.equal[k]) {
             double multiplier = s->best.lambda[k] * g->largest, slack = s->best.s[k] * fmin(top, 1);
-            f->active[s->set.row[k]] = multiplier >= slack ? 1 : multiplier > DOUBT * slack ? POLISH_DOUBTFUL : 0;
+            f->active[s->set.row[k]] = multiplier >= slack;
         }
 }
 
 /* The best pair as an answer to the original problem, with the multipliers of the active rows alone if these prove it.
- * What stays open is the best of all that was tried, the Frobenius W included. */
+ * What stays open keeps the gap that the certificate finds, so that better pairs replace it. */
 static int conclude(struct interior *f, const struct coordinates *g, int stopped, struct arena *arena)
 {
-    const struct polish_pair *best = &f->best;
-    const double *W[] = {best->W, best->W, f->start, f->tried.W};
-    const double *lambda[] = {f->trial, best->lambda, best->lambda, f->tried.lambda};
-    int status = STATUS_ITERATION_LIMIT;
     for (ptrdiff_t k = 0; k < g->m; ++k)
-        f->trial[k] = f->active[k] == 1 ? best->lambda[k] : 0;
-    for (int i = isfinite(best->gap) ? 0 : 3; i < 4; ++i) {
-        if (i == 3 && !isfinite(f->tried.gap)) /* the Frobenius answer stays */
-            memcpy(f->tried.W, f->start, (size_t)(g->p * g->q) * sizeof(double));
-        coordinates_answer(f->answer, g, W[i], lambda[i]);
-        status = solver_conclude(f->answer, g->rows, f->options, stopped, arena);
-        if (status <= STATUS_INFEASIBLE)
-            return status;
-        if (i < 3 && f->answer->bound.gap < f->tried.gap)
-            set_pair(&f->tried, W[i], lambda[i], f->answer->bound.gap, g);
-    }
-    f->best.gap = INFINITY; /* the estimate was wrong */
+        f->trial[k] = f->active[k] ? f->best.lambda[k] : 0;
+    coordinates_answer(f->answer, g, f->best.W, f->trial);
+    int status = solver_conclude(f->answer, g->rows, f->options, stopped, arena);
+    if (status <= STATUS_INFEASIBLE)
+        return status;
+    coordinates_answer(f->answer, g, f->best.W, f->best.lambda);
+    status = solver_conclude(f->answer, g->rows, f->options, stopped, arena);
+    f->best.gap = f->answer->bound.gap;
     return status;
 }
 

@@ -152,7 +152,7 @@ static int advance(struct newton *s, double ridge)
     coordinates_apply(right, chosen, s->W, q, s->U);
     for (ptrdiff_t k = 0; k < m; ++k)
         right[k] += chosen->b[k] - s->a[chosen->row[k]];
-    cholesky_solve(m, schur->H, right);
+    cholesky_solve(m, schur->G, right);
     coordinates_adjoint(s->M, chosen, right, s->U);
     schur_swap(s->step, 1, s->M, s->Y, 0, p, q, r);
     vector_add(s->step, -1, s->SY, N * r);
@@ -237,8 +237,8 @@ void fixed_rank_roots(double *Y, ptrdiff_t r, ptrdiff_t first, const double *U, 
 }
 
 /* pair->Y and ->r of W [p,q], from its singular vectors: as many as say more of W than of S = S(pair->lambda), whose
- * rows are `active` [m], and `spare` ones.  STATUS_DONE, STATUS_NO_MEMORY, STATUS_FACTORIZATION. */
-static int columns(struct fixed_rank_pair *pair, const double *W, const unsigned char *active, ptrdiff_t spare,
+ * rows are `active` [m], and SPARE_COLUMNS more.  STATUS_DONE, STATUS_NO_MEMORY, STATUS_FACTORIZATION. */
+static int columns(struct fixed_rank_pair *pair, const double *W, const unsigned char *active,
                    const struct coordinates *g, struct arena *arena)
 {
     ptrdiff_t p = g->p, q = g->q, least = p < q ? p : q, r = 0;
@@ -258,14 +258,14 @@ static int columns(struct fixed_rank_pair *pair, const double *W, const unsigned
         return status;
     while (r < least && 1 - norms[r] / norms[0] < values[r] / values[0])
         ++r;
-    r = pair->r = r + spare < least ? r + spare : least;
+    r = pair->r = r + SPARE_COLUMNS < least ? r + SPARE_COLUMNS : least;
     fixed_rank_roots(pair->Y, r, r, U, values, V, p, q);
     arena_release(arena, mark);
     return STATUS_DONE;
 }
 
-/* Parts of its diagonal added to the Schur matrix: rounding; and, should that fail, more of it, or enough to share out
- * the multipliers of rows that nearly repeat each other. */
+/* Ridges: parts of its diagonal added to the Schur matrix.  The first is rounding; larger ones share out the
+ * multipliers of rows that nearly repeat each other. */
 static const double ridges[] = {1e-15, 1e-12, 1e-10, 1e-8};
 #define TRIES ((int)(sizeof ridges / sizeof *ridges))
 #define EARLY 2e-3 /* gap above which it fails for being early, not for a singular Schur matrix */
@@ -285,10 +285,9 @@ int fixed_rank_finish(struct polish_pair *near, unsigned char *active, const str
     memcpy(start, near->W, (size_t)(p * q) * sizeof(double));
     memcpy(lambda, near->lambda, (size_t)g->m * sizeof(double));
     for (int i = 0; status == STATUS_ITERATION_LIMIT && i < tries; ++i) {
-        for (ptrdiff_t k = 0; k < g->m; ++k)
-            support[k] = i > 0 ? active[k] != 0 : active[k] == 1;
+        memcpy(support, active, (size_t)g->m);
         memcpy(pair.lambda, lambda, (size_t)g->m * sizeof(double));
-        status = columns(&pair, start, support, SPARE_COLUMNS + i, g, arena);
+        status = columns(&pair, start, support, g, arena);
         if (status == STATUS_DONE)
             status = polish(&pair, support, g, ridges[i], tol, iterations, near->most, arena);
         if (status < 0)

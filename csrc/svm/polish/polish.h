@@ -10,13 +10,10 @@ struct polish_pair {
     ptrdiff_t most;
 };
 
-/* Of a row that may be active: a second try has it. */
-#define POLISH_DOUBTFUL 2
-
 #define POLISH_STEADY 0.1 /* residual below which S may change: signs mean nothing earlier */
 #define POLISH_LOST 3.0   /* residual from which hardly any start came back */
 
-/* From a pair near the solution and the rows that are thought active [m], 1, equality rows among them, to one of a
+/* From a pair near the solution and the rows that are thought active [m], equality rows among them, to one of a
  * gap of at most tol, or of the least gap found below pair->gap.  STATUS_DONE, STATUS_ITERATION_LIMIT,
  * STATUS_INTERRUPTED, STATUS_NO_MEMORY. */
 typedef int polish_method(struct polish_pair *pair, unsigned char *active, const struct coordinates *g, double tol,

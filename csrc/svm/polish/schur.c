@@ -120,16 +120,10 @@ int schur_factor(struct schur *s, const struct coordinates_packed *g, const doub
                  const struct schur_slack *slack, double ridge)
 {
     ptrdiff_t m = g->m;
-    int info = 1;
     matrix(s, g, Y, r, slack);
-    for (; info != 0 && ridge < 1e-6; ridge *= 1e3) { /* the last one leaves a direction of descent, no more */
-        for (ptrdiff_t k = 0; k < m; ++k) {
-            memcpy(s->H + k * m, s->G + k * m, (size_t)(k + 1) * sizeof(double));
-            s->H[k * m + k] = s->G[k * m + k] * (1 + ridge);
-        }
-        info = cholesky_factor(m, s->H, NULL);
-    }
-    return info;
+    for (ptrdiff_t k = 0; k < m; ++k)
+        s->G[k * m + k] *= 1 + ridge;
+    return cholesky_factor(m, s->G, NULL);
 }
 
 int schur_restore(double *Y, ptrdiff_t r, const struct coordinates_packed *g, struct schur *s, struct arena *arena)
@@ -158,7 +152,7 @@ int schur_restore(double *Y, ptrdiff_t r, const struct coordinates_packed *g, st
         before = miss;
         if (schur_factor(s, g, Y, r, &identity, HELD) != 0)
             break;
-        cholesky_solve(g->m, s->H, s->right);
+        cholesky_solve(g->m, s->G, s->right);
         coordinates_adjoint(M, g, s->right, U);
         schur_swap(step, 1, M, Y, 0, p, q, r);
         vector_add(Y, 1, step, size);

@@ -18,8 +18,8 @@ struct schur_slack {
 };
 
 struct schur {
-    double *H;         /* (m,m) Schur matrix, then its Cholesky factor (lower) */
-    double *G;         /* (m,m) scratch */
+    double *G;         /* (m,m) Schur matrix, then its Cholesky factor (lower) */
+    double *H;         /* (m,m) scratch */
     double *XD, *PD;   /* (m,p+q), (m,q) scratch: roots applied to delta */
     double *XZ, *PZ;   /* (n,p+q), (n,q) scratch: roots applied to z */
     double *XDZ, *PDZ; /* (n,m) scratch: delta^T X z, delta^T P z */
@@ -45,8 +45,8 @@ void schur_apply(double *out, const struct schur_slack *slack, const double *V, 
 void schur_swap(double *out, double alpha, const double *A, const double *Y, double beta, ptrdiff_t p, ptrdiff_t q,
                 ptrdiff_t r);
 
-/* H = L L^T of the Schur matrix with X = Y Y^T, Y [p+q,r], and `ridge` of its own diagonal added, or more of it if need
- * be.  0, or positive when no ridge was enough. */
+/* G = L L^T of the Schur matrix with X = Y Y^T, Y [p+q,r], and `ridge` of its own diagonal added.  0, or positive where
+ * that is not positive definite. */
 int schur_factor(struct schur *schur, const struct coordinates_packed *g, const double *Y, ptrdiff_t r,
                  const struct schur_slack *slack, double ridge);
 

@@ -35,7 +35,6 @@
 struct newton {
     const struct coordinates *g;
     struct arena *arena, *inside; /* the latter of what changes with S */
-    int met;                      /* whether W, which is scaled otherwise, meets all rows as it is */
     struct clip clip;
     double tau, residual;
     double *lambda, *a;            /* (m) a = A(W) */
@@ -62,7 +61,6 @@ static int init(struct newton *s, const struct polish_pair *pair, unsigned char 
         return STATUS_NO_MEMORY;
     memcpy(s->W, pair->W, (size_t)(p * q) * sizeof(double));
     for (ptrdiff_t k = 0; k < g->m; ++k) {
-        active[k] = active[k] == 1;
         s->lambda[k] = active[k] && !g->equalities.implied[k] ? pair->lambda[k] : 0;
     }
     return STATUS_DONE;
@@ -121,7 +119,7 @@ static double evaluate(struct newton *s)
     const struct coordinates *g = s->g;
     struct clip *clip = &s->clip;
     ptrdiff_t D = clip->p * clip->q;
-    double trace = 0, miss = 0, broken = 0, moved = 0;
+    double trace = 0, miss = 0, moved = 0;
     adjoint(s);
     for (ptrdiff_t i = 0; i < D; ++i)
         s->Z[i] = s->W[i] + s->tau * s->M[i];
@@ -135,10 +133,8 @@ static double evaluate(struct newton *s)
     rows_apply(s->a, g->rows, s->W, s->along);
     for (ptrdiff_t k = 0; k < g->m; ++k) {
         double off = g->b[k] - s->a[k];
-        broken = fmax(broken, g->rows->equal[k] ? fabs(off) : off);
         miss = fmax(miss, s->active[k] ? fabs(off) / g->largest : 0);
     }
-    s->met = g->rows->homogeneous || broken <= CERTIFICATE_ROUNDING * vector_norm(s->W, D);
     s->residual = miss + sqrt(moved) + fabs(trace - 1);
     return trace + sqrt((double)clip->r * moved);
 }
@@ -216,7 +212,7 @@ static void keep(struct polish_pair *pair, const struct newton *s, double top)
 {
     const struct coordinates *g = s->g;
     double gap = coordinates_gap(g->b, g->rows->equal, s->a, s->lambda, g->m, s->clip.h, top);
-    if (!s->met || !(gap < pair->gap))
+    if (!(gap < pair->gap))
         return;
     pair->gap = gap;
     memcpy(pair->W, s->W, (size_t)(g->p * g->q) * sizeof(double));
