@@ -26,7 +26,7 @@ struct generation {
     double *U;             /* (M, dk) scratch of the rows' operators */
 };
 
-static ptrdiff_t join(struct generation *g, ptrdiff_t most, double part, double noise)
+static ptrdiff_t generation_join(struct generation *g, ptrdiff_t most, double part, double noise)
 {
     ptrdiff_t joined = rows_join(g->chosen, g->rows, g->rows->rhs, g->margin, part, noise, most);
     g->size += joined;
@@ -130,7 +130,7 @@ static int first_rounds(struct svm_answer *answer, struct generation *g, const s
             return status < 0 || status == STATUS_INTERRUPTED ? status : STATUS_DONE;
         rows_adjoint(answer->W, g->rows, answer->lambda, g->U);
         rows_apply(g->margin, g->rows, answer->W, g->U);
-        if ((double)join(g, ROWS_AT_ONCE, CLEARLY, 0) < FEW_JOIN * (double)g->size)
+        if ((double)generation_join(g, ROWS_AT_ONCE, CLEARLY, 0) < FEW_JOIN * (double)g->size)
             break;
     }
     return STATUS_DONE;
@@ -155,7 +155,7 @@ int row_generation_solve(struct svm_answer *answer, const struct rows *rows, con
     if (status != STATUS_DONE && status != STATUS_ITERATION_LIMIT)
         return status < 0 ? status : solver_conclude(answer, rows, options, status, arena);
     status = STATUS_DONE;
-    join(&g, 1, 0, -INFINITY); /* and of each query the row of least margin */
+    generation_join(&g, 1, 0, -INFINITY); /* and of each query the row of least margin */
     if (rows->count >= ROW_GENERATION_DEAR)
         status = first_rounds(answer, &g, options, arena);
     if (status != STATUS_DONE)
@@ -170,7 +170,7 @@ int row_generation_solve(struct svm_answer *answer, const struct rows *rows, con
                 return status < 0 ? status : solver_conclude(answer, rows, options, status, arena);
             rows_apply(g.margin, rows, answer->W, g.U);
             double size = vector_norm(answer->W, rows->w->dk * rows->w->dz);
-            if (join(&g, ROWS_AT_ONCE, fmax(inner.tol, options->tol) / 4, CERTIFICATE_ROUNDING * size) > 0)
+            if (generation_join(&g, ROWS_AT_ONCE, fmax(inner.tol, options->tol) / 4, CERTIFICATE_ROUNDING * size) > 0)
                 break;
             if (inner.tol <= options->tol / 2)
                 return solver_conclude(answer, rows, options, STATUS_ITERATION_LIMIT, arena);

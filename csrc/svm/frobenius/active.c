@@ -118,10 +118,11 @@ static int start_near(struct working_set *s, int *solved, const struct svm_optio
     return status;
 }
 
-static int iterate(struct working_set *s, const struct svm_options *options, ptrdiff_t *iterations)
+static int active_iterate(struct working_set *s, const struct svm_options *options, ptrdiff_t *iterations)
 {
     double met = ACTIVE_SET_MET, highest = -INFINITY;
     for (int stalls = 0;;) {
+        /* pivot: the most violated row */
         ptrdiff_t j = most_violated(s, met, working_set_margins(s));
         if (j >= 0 && s->rows->rhs[j] > 0) /* the gap is at least what this row makes of it */
             s->rows->monitor->gap = s->margin[j] > 0 ? s->rows->rhs[j] / s->margin[j] - 1 : INFINITY;
@@ -130,6 +131,7 @@ static int iterate(struct working_set *s, const struct svm_options *options, ptr
             if (j < 0)
                 return STATUS_DONE;
         }
+        /* stopping and stalling */
         double value = dual(s);
         if (value <= highest && ++stalls > STALLS)
             met *= 2;
@@ -139,6 +141,7 @@ static int iterate(struct working_set *s, const struct svm_options *options, ptr
         s->rows->monitor->iterations = ++*iterations;
         if ((s->rows->count > START_ROWS || *iterations % POLL_EVERY == 0) && monitor_stops(s->rows->monitor))
             return STATUS_INTERRUPTED;
+        /* row j joins S, and x moves to the maximum over S */
         int verdict;
         while ((verdict = working_set_add(s, j)) == WORKING_SET_DEPENDENT) {
             if (!working_set_drop(s, j))
@@ -180,7 +183,7 @@ static int attempt(struct svm_answer *answer, const struct rows *rows, const str
         && answer->bound.gap <= options->tol)
         return STATUS_DONE; /* no need to refine W */
     if (status == STATUS_DONE)
-        status = iterate(&s, options, &answer->iterations);
+        status = active_iterate(&s, options, &answer->iterations);
     return status < 0 ? status : conclude(answer, &s, options, status, arena);
 }
 

@@ -22,8 +22,6 @@
 #define MORE_EPOCHS 4   /* between runs, doubled after each that got stuck */
 #define MOST_EPOCHS 64  /* and before the first run */
 #define ACTIVE_SET_RUNS 24
-/* Multipliers per entry of W above which a run leads away: while their number falls, it is left out. */
-#define FULL 0.96
 
 /* A problem is tight, one for a dense method, where the multipliers after epoch LOOK_AFTER, per entry of W and times
  * their growth since the first epoch, are more than CROWDED_SUPPORT; or where they are ever OVERFULL per entry.  The
@@ -123,11 +121,9 @@ static int ascend(struct primal_dual_active_set *s, struct block_ascent *blocks,
     return status;
 }
 
-static int search(struct primal_dual_active_set *s, enum ascent first)
+static int block_search(struct primal_dual_active_set *s, enum ascent first)
 {
     struct block_ascent blocks;
-    double unknowns = (double)(s->rows->w->dk * s->rows->w->dz);
-    ptrdiff_t fewest = s->options->soft > 0 ? 0 : s->rows->count + 1; /* a soft margin may have more of them */
     int epochs = MORE_EPOCHS;
     int warm = solver_start(s->lambda, s->rows, s->options, s->arena);
     if (warm > 0) {
@@ -146,13 +142,6 @@ static int search(struct primal_dual_active_set *s, enum ascent first)
         primal_dual_active_set_measure(s);
     }
     for (int i = 0; status == STATUS_DONE && i < ACTIVE_SET_RUNS && s->answer->iterations < s->options->max_iter; ++i) {
-        ptrdiff_t count = vector_nonzeros(s->lambda, s->rows->count);
-        if ((double)count > FULL * unknowns && count < fewest) {
-            fewest = count;
-            epochs = epochs < MOST_EPOCHS ? 2 * epochs : epochs;
-            status = ascend(s, &blocks, epochs, ALL_EPOCHS);
-            continue;
-        }
         status = primal_dual_active_set_run(s);
         if (status != STATUS_DONE || s->infeasible || primal_dual_active_set_close_enough(s))
             return status;
@@ -176,7 +165,7 @@ static int run(struct svm_answer *answer, const struct rows *rows, const struct 
     answer->iterations = 0;
     int status = primal_dual_active_set_init(&s);
     if (status == STATUS_DONE)
-        status = search(&s, first);
+        status = block_search(&s, first);
     if (status < 0)
         return status;
     memcpy(answer->lambda, s.best_lambda, (size_t)rows->count * sizeof(double));

@@ -95,7 +95,7 @@ static void gram_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
 
 /* The rows of q that are visited: those that were, and those with a multiplier or a margin [m] below b.  0: no new one.
  */
-static int choose(struct block_ascent *blocks, const double *lambda, const double *margin, ptrdiff_t q)
+static int rows_to_visit(struct block_ascent *blocks, const double *lambda, const double *margin, ptrdiff_t q)
 {
     const struct rows *rows = blocks->rows;
     ptrdiff_t *near = blocks->near + rows->first[q], *token = blocks->token + rows->first[q], count = 0;
@@ -125,7 +125,7 @@ static int inspect(struct block_ascent *blocks, const double *lambda)
     struct threads *threads = rows->threads;
     rows_apply(blocks->all, rows, blocks->W, blocks->U);
     for (ptrdiff_t i = 0; i < blocks->n_order; ++i)
-        if (choose(blocks, lambda, blocks->all, blocks->order[i])) {
+        if (rows_to_visit(blocks, lambda, blocks->all, blocks->order[i])) {
             ptrdiff_t m = blocks->n_near[blocks->order[i]];
             blocks->changed[n_changed++] = blocks->order[i];
             total += m * m;
@@ -259,7 +259,7 @@ static void visit_group(struct block_ascent *blocks, double *lambda, ptrdiff_t f
     memset(blocks->P, 0, (size_t)(count * w->dk) * sizeof(double));
     for (ptrdiff_t i = 0; i < count; ++i) {
         double *pull = blocks->P + i * w->dk;
-        ptrdiff_t next = i + 1; /* only those still to come need to know */
+        ptrdiff_t next = i + 1; /* only the queries after i need the update */
         blocks->moved[query[i]] = (unsigned char)visit(blocks, lambda, pull, blocks->V + i * w->dk, query[i], flips);
         if (blocks->moved[query[i]])
             add_outer(blocks->V + next * w->dk, blocks->K + i * count + next, pull, count - next, w->dk);

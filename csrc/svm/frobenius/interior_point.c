@@ -80,7 +80,7 @@ int interior_point_exchange(struct interior_point *s)
         if (size > s->D && s->options->soft == 0) /* more rows than can be independent */
             return STATUS_ITERATION_LIMIT;
         if (monitor_stops(s->rows->monitor))
-            return STATUS_ITERATION_LIMIT; /* whoever goes on asks again */
+            return STATUS_ITERATION_LIMIT; /* the caller polls the monitor before it continues */
         int status = factor_support(s);
         if (status != STATUS_DONE)
             return status == STATUS_FACTORIZATION ? STATUS_ITERATION_LIMIT : status;
@@ -146,6 +146,7 @@ int interior_point_newton(struct interior_point *s)
             return STATUS_ITERATION_LIMIT; /* the caller polls the monitor too */
         for (ptrdiff_t k = 0; k < s->m; ++k)
             s->inside[k] = rows->equal[k] ? !s->equalities.implied[k] : rows->rhs[k] > s->margin[k];
+        /* Newton point */
         int status = factor_support(s);
         if (status != STATUS_DONE)
             return status == STATUS_FACTORIZATION ? STATUS_ITERATION_LIMIT : status;
@@ -154,6 +155,7 @@ int interior_point_newton(struct interior_point *s)
             refine(s, PASSES, NEWTON_SYSTEM_CORRECTIONS);
             return solver_conclude(answer, rows, s->options, STATUS_ITERATION_LIMIT, s->arena);
         }
+        /* line search and next iterate */
         for (ptrdiff_t i = 0; i < s->D; ++i)
             s->dW[i] = answer->W[i] - s->W[i];
         for (ptrdiff_t k = 0; k < s->m; ++k)

@@ -305,6 +305,7 @@ int primal_dual_active_set_run(struct primal_dual_active_set *s)
     choose_support(s);
     double eta = is_dense(s) ? 1e-2 : 1e-4; /* what ascent leaves is near 1e-2: dense solutions are exact anyway */
     for (int i = 0; i < EXCHANGES && left(s) > 0 && !monitor_stops(s->rows->monitor); ++i) {
+        /* the system on S */
         double value = 0;
         int negative = 0, exact = eta <= 1e-12;
         int status = solve_on_support(s, eta, &value, &negative);
@@ -316,12 +317,13 @@ int primal_dual_active_set_run(struct primal_dual_active_set *s)
         }
         if (status != STATUS_DONE)
             return status;
+        /* exchange and line search */
         ptrdiff_t wrong = wrong_rows(s);
         if (negative)
             value = search_arc(s, climbs ? ACTIVE_SET_MET : 1);
         if (is_hopeless(s, wrong))
             return STATUS_DONE;
-        int raised = value > s->dual;
+        int raised = value > s->dual; /* next iterate: only what raises the dual */
         /* A proximal step lowers the dual by rounding alone; refused, it would be taken again and again. */
         if (raised || (s->dense && exact && wrong == 0)) {
             s->dual = value;
@@ -329,6 +331,7 @@ int primal_dual_active_set_run(struct primal_dual_active_set *s)
         }
         if (primal_dual_active_set_close_enough(s) || (climbs && !raised))
             return STATUS_DONE;
+        /* accuracy of the next system */
         climbs |= wrong >= before && exact;
         if (wrong >= before || wrong * 100 <= s->size) {
             double enough = fmin(fmax(s->options->tol / 4, 1e-13), 1e-4); /* while the set still changes */
@@ -336,7 +339,8 @@ int primal_dual_active_set_run(struct primal_dual_active_set *s)
             eta = last ? 1e-13 : eta > 1e-4 ? 1e-4 : enough;
         }
         before = wrong > 0 ? wrong : before;
-        if (climbs) { /* S from lambda */
+        /* next S, from lambda itself once it climbs */
+        if (climbs) {
             primal_dual_active_set_price(s, s->lambda, 1);
             primal_dual_active_set_measure(s);
             memcpy(s->w, s->lambda, (size_t)rows->count * sizeof(double));

@@ -51,11 +51,6 @@ struct ball_norm {
 /* <file>_ball of every norm of svm/norms.h. */
 extern const struct ball_norm nuclear_ball, spectral_ball, entrywise_ball;
 
-/* The table of a file whose static functions have the names above. */
-#define BALL_FUNCTIONS \
-    .make = make, .pack = pack, .start = start, .scale = scale, .solve = solve, .fill = fill, .target = target, \
-    .direct = direct, .lengths = lengths, .products = products, .move = move
-
 struct ball {
     const struct ball_norm *norm;
     enum svm_norm name;

@@ -57,7 +57,7 @@ static int pack(struct loop *s, const unsigned char *chosen)
 }
 
 /* The present W and lambda, or one of them with the best of the other kind, when their gap is less. */
-static void keep(struct loop *s, double size, double top)
+static void keep_best(struct loop *s, double size, double top)
 {
     const struct coordinates_packed *set = &s->set;
     ptrdiff_t D = s->ball->p * s->ball->q, m = set->m;
@@ -106,7 +106,7 @@ static void measure(struct loop *s, struct arena *arena)
         size = norm_of(ball->W, ball, 0, arena);
         top = norm_of(s->dV, ball, 1, arena);
     }
-    keep(s, size, top);
+    keep_best(s, size, top);
 }
 
 int loop_start(struct loop *s, const unsigned char *chosen, const double *W, int inside, struct arena *arena)
@@ -252,16 +252,18 @@ static void lengths(struct loop *s, double *primal, double *dual)
 }
 
 /* STATUS_DONE; STATUS_ITERATION_LIMIT: no further progress is possible; STATUS_INTERRUPTED. */
-static int iterate(struct loop *s, struct arena *arena)
+static int predict_and_correct(struct loop *s, struct arena *arena)
 {
     struct ball *ball = s->ball;
     double primal, dual;
+    /* scaling and Schur matrix */
     if (ball->norm->scale(ball, arena) != 0)
         return STATUS_ITERATION_LIMIT;
     coordinates_apply(s->u, &s->set, ball->w, ball->q, s->V);
     int status = factor(s);
     if (status != STATUS_DONE)
         return status;
+    /* predictor */
     direction(s, 0, 0);
     double now = complementarity(s, 0, 0);
     if (!(now > 0 && isfinite(now)))
@@ -269,14 +271,18 @@ static int iterate(struct loop *s, struct arena *arena)
     lengths(s, &primal, &dual);
     primal = fmin(primal, 1);
     dual = fmin(dual, 1);
+    /* centring parameter */
     double sigma = fmin(pow(fmax(complementarity(s, primal, dual), 0) / now, 3), 1);
+    /* corrector */
     direction(s, fmax(sigma, 1e-6) * now, 1);
+    /* step lengths */
     lengths(s, &primal, &dual);
     double fraction = 0.9 + 0.09 * fmin(fmin(primal, dual), 1);
     primal = fmin(fraction * primal, 1);
     dual = fmin(fraction * dual, 1);
     if (!(fmax(primal, dual) > BALL_STUCK))
         return STATUS_ITERATION_LIMIT;
+    /* next iterate */
     ball->norm->move(ball, primal, dual);
     vector_add(s->s, primal, s->ds, s->set.m);
     vector_add(s->lambda, dual, s->dlambda, s->set.m);
@@ -293,7 +299,7 @@ int loop_descend(struct loop *s, double gap, ptrdiff_t *iterations, ptrdiff_t mo
             return STATUS_INTERRUPTED;
         if (*iterations >= most || idle == SOLVER_STAGNANT)
             return STATUS_ITERATION_LIMIT;
-        int status = iterate(s, arena);
+        int status = predict_and_correct(s, arena);
         if (status != STATUS_DONE)
             return status;
         ++*iterations;

@@ -87,24 +87,25 @@ static void compare(struct interior *f, const struct loop *s, const struct coord
         }
 }
 
-/* The best pair as an answer to the original problem, with the multipliers of the active rows alone if these prove it.
- * What stays open keeps the gap that the certificate finds, so that better pairs replace it. */
+/* The best pair as an answer to the original problem, with the multipliers of the active rows alone if these prove it;
+ * where its W misses rows, the Frobenius W.  What stays open keeps the gap that the certificate finds, so that better
+ * pairs replace it. */
 static int conclude(struct interior *f, const struct coordinates *g, int stopped, struct arena *arena)
 {
+    const double *W[] = {f->best.W, f->best.W, f->start}, *lambda[] = {f->trial, f->best.lambda, f->best.lambda};
+    int status = STATUS_UNDECIDED;
     for (ptrdiff_t k = 0; k < g->m; ++k)
         f->trial[k] = f->active[k] ? f->best.lambda[k] : 0;
-    coordinates_answer(f->answer, g, f->best.W, f->trial);
-    int status = solver_conclude(f->answer, g->rows, f->options, stopped, arena);
-    if (status <= STATUS_INFEASIBLE)
-        return status;
-    coordinates_answer(f->answer, g, f->best.W, f->best.lambda);
-    status = solver_conclude(f->answer, g->rows, f->options, stopped, arena);
+    for (int i = 0; status > STATUS_INFEASIBLE && (i < 2 || (i < 3 && f->answer->bound.lower == 0)); ++i) {
+        coordinates_answer(f->answer, g, W[i], lambda[i]);
+        status = solver_conclude(f->answer, g->rows, f->options, stopped, arena);
+    }
     f->best.gap = f->answer->bound.gap;
     return status;
 }
 
 /* The norm's polish from the best pair. */
-static int polish(struct interior *f, const struct coordinates *g, double tol, struct arena *arena)
+static int interior_polish(struct interior *f, const struct coordinates *g, double tol, struct arena *arena)
 {
     double before = f->best.gap;
     if (f->norm->polish == NULL || !isfinite(before))
@@ -120,7 +121,7 @@ static int polish(struct interior *f, const struct coordinates *g, double tol, s
 }
 
 /* Rows with less than this slack; how many. */
-static ptrdiff_t join(struct interior *f, const struct coordinates *g, double slack)
+static ptrdiff_t interior_join(struct interior *f, const struct coordinates *g, double slack)
 {
     ptrdiff_t joined = rows_join(f->chosen, g->rows, g->b, f->a, 0, -slack * g->largest, AT_ONCE);
     f->size += joined;
@@ -141,17 +142,18 @@ static int solve_on_set(struct interior *f, struct loop *s, const struct coordin
         compare(f, s, g);
         if (status == STATUS_INTERRUPTED || status < 0)
             return status;
-        int polished = f->best.gap > tolerance && *iterations < most ? polish(f, g, tolerance, arena) : STATUS_DONE;
+        int polished = f->best.gap > tolerance && *iterations < most ? interior_polish(f, g, tolerance, arena)
+                                                                     : STATUS_DONE;
         if (polished == STATUS_INTERRUPTED || polished < 0)
             return polished;
         if (f->best.gap <= tolerance && (polished = conclude(f, g, status, arena)) <= STATUS_INFEASIBLE)
             return polished == STATUS_INFEASIBLE ? STATUS_ITERATION_LIMIT : polished;
-        if (stage + 2 < STAGES && join(f, g, SLACK) > 0) {
+        if (stage + 2 < STAGES && interior_join(f, g, SLACK) > 0) {
             status = loop_choose(s, f->chosen, arena);
             --stage;
         }
     }
-    join(f, g, 0);
+    interior_join(f, g, 0);
     return status == STATUS_DONE ? STATUS_ITERATION_LIMIT : status; /* not on all rows */
 }
 

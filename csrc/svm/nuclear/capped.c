@@ -35,7 +35,7 @@ struct capped {
     unsigned char *held; /* (m) */
 };
 
-static int init(struct capped *s, const struct coordinates *g, ptrdiff_t r, struct arena *arena)
+static int capped_init(struct capped *s, const struct coordinates *g, ptrdiff_t r, struct arena *arena)
 {
     *s = (struct capped){.g = g, .r = r};
     ARENA_DOUBLES(arena, g->p + g->q, r, &s->Y, &s->step);
@@ -115,7 +115,7 @@ int nuclear_capped(struct svm_answer *answer, const struct rows *rows, const str
     if (status != STATUS_DONE)
         return status;
     ptrdiff_t least = g.p < g.q ? g.p : g.q, r = options->rank < least ? options->rank : least;
-    if (init(&s, &g, r, arena) != STATUS_DONE)
+    if (capped_init(&s, &g, r, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     status = nuclear_augmented_lagrangian_init(&lagrange, &g, r, arena);
     if (status == STATUS_DONE)

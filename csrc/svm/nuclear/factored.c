@@ -31,7 +31,7 @@ static const struct {
 #define NEAR 0.5 /* a start whose least margin is this part of the mean one is worth a polish */
 
 /* State of one call. */
-struct search {
+struct factored {
     struct coordinates g;
     struct nuclear_augmented_lagrangian lagrange;
     struct polish_pair pair;
@@ -48,12 +48,12 @@ static ptrdiff_t width(const struct coordinates *g, const double *lambda)
 }
 
 /* The factors and multipliers of `near`, on rows scaled to it. */
-static int init(struct search *s, const struct svm_answer *near, const struct rows *rows, double tol,
-                struct arena *arena)
+static int factored_init(struct factored *s, const struct svm_answer *near, const struct rows *rows, double tol,
+                         struct arena *arena)
 {
     struct coordinates *g = &s->g;
     double size = vector_norm(near->W, rows->w->dk * rows->w->dz);
-    *s = (struct search){.gap = INFINITY, .tolerance = certificate_tolerance(tol, 1 / size, rows)};
+    *s = (struct factored){.gap = INFINITY, .tolerance = certificate_tolerance(tol, 1 / size, rows)};
     int status = coordinates_build(g, rows, size, arena);
     if (status != STATUS_DONE || g->p == 1 || g->q == 1)
         return status;
@@ -67,7 +67,8 @@ static int init(struct search *s, const struct svm_answer *near, const struct ro
 }
 
 /* Newton's method from the present factors; a better pair than so far goes into the answer.  STATUS_DONE: certified. */
-static int finish(struct search *s, struct svm_answer *answer, const struct svm_options *options, struct arena *arena)
+static int factored_finish(struct factored *s, struct svm_answer *answer, const struct svm_options *options,
+                           struct arena *arena)
 {
     const struct nuclear_augmented_lagrangian *lagrange = &s->lagrange;
     const struct coordinates *g = &s->g;
@@ -110,15 +111,15 @@ static int resume(struct svm_answer *answer, const struct rows *rows, const stru
         return STATUS_UNDECIDED;
     for (ptrdiff_t i = 0; i < D; ++i) /* slack counts as much as short fall: the mean margin is as asked */
         near.W[i] = options->start_W[i] * (asked / reached);
-    struct search s;
-    int status = init(&s, &near, rows, options->tol, arena);
+    struct factored s;
+    int status = factored_init(&s, &near, rows, options->tol, arena);
     if (status != STATUS_DONE)
         return status;
-    return s.g.p == 1 || s.g.q == 1 ? STATUS_UNDECIDED : finish(&s, answer, options, arena);
+    return s.g.p == 1 || s.g.q == 1 ? STATUS_UNDECIDED : factored_finish(&s, answer, options, arena);
 }
 
-static int solve(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, int if_quick,
-                 struct arena *arena)
+static int factored_solve(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                          int if_quick, struct arena *arena)
 {
     ptrdiff_t many = options->max_iter > NUCLEAR_LOOSE * NUCLEAR_LOOSE ? options->max_iter / NUCLEAR_LOOSE
                                                                        : NUCLEAR_LOOSE;
@@ -135,9 +136,9 @@ static int solve(struct svm_answer *answer, const struct rows *rows, const struc
     status = policy_frobenius(answer, rows, options, arena);
     if (status != STATUS_DONE && status != STATUS_ITERATION_LIMIT)
         return status;
-    struct search s;
+    struct factored s;
     answer->iterations = 0;
-    status = init(&s, answer, rows, options->tol, arena);
+    status = factored_init(&s, answer, rows, options->tol, arena);
     if (status < 0)
         return status;
     if (status == STATUS_INTERRUPTED || s.g.p == 1 || s.g.q == 1) /* with one singular value: the Frobenius answer */
@@ -156,7 +157,7 @@ static int solve(struct svm_answer *answer, const struct rows *rows, const struc
                 return STATUS_NO_MEMORY;
             continue;
         }
-        status = finish(&s, answer, options, arena);
+        status = factored_finish(&s, answer, options, arena);
         if (status == STATUS_DONE)
             return status;
         if (status == STATUS_INTERRUPTED || status == STATUS_NO_MEMORY)
@@ -172,11 +173,11 @@ static int solve(struct svm_answer *answer, const struct rows *rows, const struc
 int nuclear_factored(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                      struct arena *arena)
 {
-    return solve(answer, rows, options, 0, arena);
+    return factored_solve(answer, rows, options, 0, arena);
 }
 
 int nuclear_factored_if_quick(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                               struct arena *arena)
 {
-    return solve(answer, rows, options, 1, arena);
+    return factored_solve(answer, rows, options, 1, arena);
 }

@@ -31,6 +31,11 @@ struct schur {
  * twice as many cannot, and their matrix would be the largest of the whole solve. */
 int schur_fits(const struct coordinates *g, const unsigned char *active, ptrdiff_t r);
 
+/* G = H o PZZ + G o XZZ + XDZ_kj PDZ_li + PDZ_kj XDZ_li for rows k of query i, l of query j, on and below the diagonal
+ * [m,m]: the matrix above from H = delta^T P delta and G = delta^T X delta; with X = P, H may be G. */
+void schur_combine(double *G, const double *H, const double *XDZ, const double *PDZ, const double *XZZ,
+                   const double *PZZ, const struct coordinates_packed *set);
+
 /* Memory; arena->failed: there was none. */
 void schur_init_slack(struct schur_slack *slack, ptrdiff_t p, ptrdiff_t q, struct arena *arena);
 void schur_init(struct schur *schur, const struct coordinates_packed *g, struct arena *arena);

@@ -17,7 +17,7 @@
 #define ROOM_FOR_MORE 3
 
 /* A loop over queries: */
-struct loop {
+struct query_loop {
     struct compact_rows *r;
     const ptrdiff_t *member;
     double *out;
@@ -51,7 +51,7 @@ static int invert(double *restrict A, ptrdiff_t m)
 static void copy_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
 {
     (void)worker;
-    const struct loop *loop = context;
+    const struct query_loop *loop = context;
     const struct compact_rows *r = loop->r;
     const struct rows *rows = r->rows;
     ptrdiff_t dk = rows->w->dk, dz = rows->w->dz;
@@ -141,7 +141,7 @@ static int make_room(struct compact_rows *r)
 static void copy(struct compact_rows *r, const ptrdiff_t *member, ptrdiff_t size)
 {
     double M = (double)r->rows->w->n_queries, each = (double)size / M;
-    struct loop loop = {.r = r, .member = member};
+    struct query_loop loop = {.r = r, .member = member};
     threads_for(r->rows->threads, r->rows->w->n_queries, (double)size * each * (double)r->rows->w->dk, copy_part,
                 &loop);
 }
@@ -149,7 +149,7 @@ static void copy(struct compact_rows *r, const ptrdiff_t *member, ptrdiff_t size
 static void pull_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
 {
     (void)worker;
-    const struct loop *loop = context;
+    const struct query_loop *loop = context;
     const struct compact_rows *r = loop->r;
     ptrdiff_t dk = r->rows->w->dk;
     for (ptrdiff_t q = begin; q < end; ++q) {
@@ -164,7 +164,7 @@ static void pull_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
 static void weights_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
 {
     (void)worker;
-    const struct compact_rows *r = ((struct loop *)context)->r;
+    const struct compact_rows *r = ((struct query_loop *)context)->r;
     const struct windows *w = r->rows->w;
     matrix_gemm(MATRIX_TRANSPOSED, MATRIX_PLAIN, end - begin, w->dz, w->n_queries, 1.0, r->P + begin, w->dk, w->queries,
                 w->dz, 0.0, r->W + begin * w->dz, w->dz);
@@ -173,7 +173,7 @@ static void weights_part(void *context, ptrdiff_t begin, ptrdiff_t end, int work
 static void margins_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
 {
     (void)worker;
-    const struct loop *loop = context;
+    const struct query_loop *loop = context;
     const struct compact_rows *r = loop->r;
     const struct windows *w = r->rows->w;
     ptrdiff_t dk = w->dk;
@@ -197,7 +197,7 @@ static void apply(struct compact_rows *r, double *out, const double *x)
     ptrdiff_t M = rows->w->n_queries;
     double dk = (double)rows->w->dk, sums = (double)r->first[M] * dk;
     double product = (double)M * dk * (r->K != NULL ? (double)M : (double)rows->w->dz);
-    struct loop loop = {.r = r, .out = out, .x = x};
+    struct query_loop loop = {.r = r, .out = out, .x = x};
     threads_for(rows->threads, M, sums, pull_part, &loop);
     if (r->K == NULL)
         threads_for(rows->threads, rows->w->dk, product, weights_part, &loop);
@@ -207,7 +207,7 @@ static void apply(struct compact_rows *r, double *out, const double *x)
 static void precondition_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
 {
     (void)worker;
-    const struct loop *loop = context;
+    const struct query_loop *loop = context;
     const struct compact_rows *r = loop->r;
     for (ptrdiff_t q = begin; q < end; ++q) {
         ptrdiff_t from = r->first[q], m = r->first[q + 1] - from;
@@ -221,7 +221,7 @@ static void precondition(struct compact_rows *r, double *out, const double *x)
 {
     ptrdiff_t M = r->rows->w->n_queries;
     double size = (double)r->first[M];
-    struct loop loop = {.r = r, .out = out, .x = x};
+    struct query_loop loop = {.r = r, .out = out, .x = x};
     threads_for(r->rows->threads, M, size * size / (double)M, precondition_part, &loop);
 }
 
