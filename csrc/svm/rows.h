@@ -66,6 +66,11 @@ void rows_delta(double *delta, const struct rows *rows, ptrdiff_t k);
 int rows_gram(double *G, double *D, double *Z, ptrdiff_t *z, const struct rows *rows, const ptrdiff_t *member,
               ptrdiff_t size, const double *ridge, struct arena *arena);
 
+/* G [size,size], both triangles, for rows of one query, `size` > 0: its products, and on the diagonal 1 + ridge [m].
+ * D [size,dk] their rows_delta. */
+void rows_gram_of_query(double *G, double *D, const struct rows *rows, const ptrdiff_t *member, ptrdiff_t size,
+                        const double *ridge);
+
 /* column [m] of the Gram matrix A A^*, that of row k; delta [dk] and U [M,dk] are scratch. */
 void rows_gram_column(double *column, double *delta, double *U, const struct rows *rows, ptrdiff_t k);
 

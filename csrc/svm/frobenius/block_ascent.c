@@ -74,22 +74,13 @@ static void gram_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
     const struct grams *g = context;
     const struct block_ascent *blocks = g->blocks;
     const struct rows *rows = blocks->rows;
-    const struct windows *w = rows->w;
-    double *delta = g->delta + worker * blocks->most * w->dk;
+    double *delta = g->delta + worker * blocks->most * rows->w->dk;
     for (ptrdiff_t i = begin; i < end; ++i) {
         if (worker == 0 && monitor_stops(rows->monitor))
             break;
-        ptrdiff_t q = blocks->changed[i], m = blocks->n_near[q];
-        const ptrdiff_t *near = blocks->near + rows->first[q];
-        double square = vector_dot(w->queries + q * w->dz, w->queries + q * w->dz, w->dz), *G = blocks->gram[q];
-        for (ptrdiff_t k = 0; k < m; ++k)
-            rows_delta(delta + k * w->dk, rows, near[k]);
-        matrix_syrk(m, w->dk, square, delta, w->dk, 0.0, G, m, NULL);
-        for (ptrdiff_t k = 0; k < m; ++k) {
-            G[k * m + k] += blocks->ridge[near[k]];
-            for (ptrdiff_t l = 0; l < k; ++l)
-                G[l * m + k] = G[k * m + l];
-        }
+        ptrdiff_t q = blocks->changed[i];
+        rows_gram_of_query(blocks->gram[q], delta, rows, blocks->near + rows->first[q], blocks->n_near[q],
+                           blocks->ridge);
     }
 }
 

@@ -54,11 +54,10 @@ static void copy_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
     const struct query_loop *loop = context;
     const struct compact_rows *r = loop->r;
     const struct rows *rows = r->rows;
-    ptrdiff_t dk = rows->w->dk, dz = rows->w->dz;
+    ptrdiff_t dk = rows->w->dk;
     for (ptrdiff_t q = begin; q < end; ++q) {
         ptrdiff_t m = r->first[q + 1] - r->first[q], *row = r->row + r->slot[q];
         const ptrdiff_t *member = loop->member + r->first[q];
-        const double *z = rows->w->queries + q * dz;
         double *D = r->D + r->slot[q] * dk, *A = r->inverse + r->offset[q];
         if (r->count[q] == m && memcmp(row, member, (size_t)m * sizeof *row) == 0)
             continue;
@@ -66,15 +65,8 @@ static void copy_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
         if (m == 0) /* BLAS takes no matrix of row length 0 */
             continue;
         memcpy(row, member, (size_t)m * sizeof *row);
-        for (ptrdiff_t k = 0; k < m; ++k)
-            rows_delta(D + k * dk, rows, row[k]);
-        matrix_syrk(m, dk, vector_dot(z, z, dz), D, dk, 0.0, A, m, NULL);
-        for (ptrdiff_t i = 0; i < m; ++i) {
-            A[i * m + i] = 1 + r->ridge[row[i]];
-            for (ptrdiff_t j = 0; j < i; ++j)
-                A[j * m + i] = A[i * m + j];
-        }
-        if (!invert(A, m)) /* their diagonal alone will do */
+        rows_gram_of_query(A, D, rows, row, m, r->ridge);
+        if (!invert(A, m)) /* singular block: the diagonal is the preconditioner */
             for (ptrdiff_t i = 0; i < m; ++i)
                 for (ptrdiff_t j = 0; j < m; ++j)
                     A[i * m + j] = i == j;
