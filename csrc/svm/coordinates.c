@@ -27,7 +27,8 @@ int coordinates_build(struct coordinates *g, const struct rows *rows, double sca
         g->largest = fmax(g->largest, fabs(rows->rhs[k] / scale));
     for (ptrdiff_t k = 0; k < m; ++k) {
         double least = rows->rhs[k] > 0 ? LEAST * fmin(1, g->largest) : -INFINITY;
-        g->b[k] = fmax(rows->rhs[k] / scale, least); /* less the certificate takes for rounding */
+        g->b[k] = fmax(rows->rhs[k] / scale,
+                       least); /* smaller values would be treated as rounding by the certificate */
     }
     return STATUS_DONE;
 }

@@ -13,12 +13,12 @@
 #include "svm/rows_build.h"
 #include "svm/span.h"
 
-/* Parts of the dimensions up to which a span is worth a change of coordinates.  With fewer rows than entries of W it is
- * hardly ever, as the Frobenius methods then work by rows (random problems of a query for two dimensions: 1.2 x the
- * time); with more it says how tight the problem is. */
+/* Coordinates are changed only if the span has at most this fraction of the dimension.  With fewer rows than entries of
+ * W it is hardly ever, as the Frobenius methods then work by rows (random problems of a query for two dimensions: 1.2 x
+ * the time); with more it says how tight the problem is. */
 #define SMALLER_FEW 0.25
 #define SMALLER_MANY 0.75
-/* Other norms: of a space of d dimensions all but d over this are as good as all, and sooner found. */
+/* Other norms: ranks above d - d / NEARLY count as full rank, which is found sooner. */
 #define NEARLY 16
 
 /* The same problem in fewer unknowns and rows. */

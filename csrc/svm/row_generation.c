@@ -102,7 +102,7 @@ static int solve_part(struct svm_answer *answer, const struct generation *g, con
         inner.max_iter = options->max_iter > answer->iterations ? options->max_iter - answer->iterations : 1;
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    struct monitor quiet = *g->rows->monitor; /* polls as well, but what it reaches is no bound of the problem asked */
+    struct monitor quiet = *g->rows->monitor; /* polls for Ctrl-C, but its gap is no bound of the whole problem */
     part.rows.monitor = &quiet;
     status = method(&found, &part.rows, &inner, arena);
     g->rows->monitor->stopped = quiet.stopped;

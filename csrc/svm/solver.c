@@ -189,7 +189,7 @@ int solver_in_turn(struct svm_answer *answer, const struct rows *rows, const str
         int status = steps[i].solve(answer, rows, &own, arena);
         answer->method = steps[i].name;
         arena_release(arena, mark);
-        if (status == STATUS_NO_MEMORY && (best.W != NULL || i < n - 1)) { /* another method may need less */
+        if (status == STATUS_NO_MEMORY && (best.W != NULL || i < n - 1)) { /* another method may need less memory */
             arena_recover(arena);
             continue;
         }

@@ -58,8 +58,8 @@ struct solver_step {
 int solver_in_turn(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                    const struct solver_step *steps, int n, struct arena *arena);
 
-/* The method from the start of the options, if they have one; what that leaves open is solved without, so that no start
- * ends worse than none.  The better answer stays. */
+/* The method from the start of the options, if they have one.  If the warm start does not reach a final status, the
+ * method runs again cold, and the better answer stays. */
 int solver_from_start(svm_method *method, struct svm_answer *answer, const struct rows *rows,
                       const struct svm_options *options, struct arena *arena);
 

@@ -188,7 +188,7 @@ static int probe(struct svm_answer *answer, const struct rows *rows, const struc
     soft.tol = 1e-6;
     soft.start = NULL; /* the run before began there and did not separate */
     ptrdiff_t iterations = answer->iterations;
-    struct monitor quiet = *rows->monitor; /* polls as well, but what it reaches is no bound of the problem asked */
+    struct monitor quiet = *rows->monitor; /* polls for Ctrl-C, but its gap is no bound of the hard problem */
     struct rows own = *rows;
     own.monitor = &quiet;
     int status = run(answer, &own, &soft, UNTIL_STEADY, arena);

@@ -18,7 +18,7 @@
  * point would do. */
 #define NEWTON_STEPS 50
 #define REFUTATIONS 3 /* corrections of a proof: each removes the rounding of the one before */
-#define SMALLEST 1e-8 /* a multiplier of a proof below this part of the largest is not needed */
+#define SMALLEST 1e-8 /* multipliers of a proof below this part of the largest get the weight of this part */
 
 int interior_point_factor(struct interior_point *s)
 {

@@ -147,8 +147,9 @@ static ptrdiff_t left(const struct primal_dual_active_set *s)
     return s->options->max_iter - s->answer->iterations;
 }
 
-/* Whether a factor is taken for the system at hand, not conjugate gradients: these fail where S is badly conditioned,
- * and cost more where it has few rows beside the entries of W.  None is begun that costs more than is left. */
+/* Returns 1 if this system should be solved by Cholesky rather than by conjugate gradients: these fail where S is badly
+ * conditioned, and cost more where S has few rows compared with the entries of W.  No factor is begun that costs more
+ * iterations than are left. */
 static int is_dense(const struct primal_dual_active_set *s)
 {
     return s->size <= DENSE_MOST

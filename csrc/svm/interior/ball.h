@@ -64,8 +64,8 @@ struct ball {
 
 #define BALL_ABOVE 1.1  /* h at the start over ||W|| */
 #define BALL_INSIDE 0.5 /* dual norm of M at the start */
-#define BALL_FAR 1e3    /* a step that long has no limit, ... */
-#define BALL_STUCK 1e-8 /* one that short says that the iteration is at rounding level */
+#define BALL_FAR 1e3    /* step length that counts as unlimited */
+#define BALL_STUCK 1e-8 /* a step below it: the iteration is at rounding level */
 #define BALL_PASSES 4   /* corrections of a solution by its residual; those that have not converged by then will not */
 
 #endif

@@ -15,7 +15,7 @@
 #include "linalg/vector.h"
 
 #define SLACK 0.1   /* least s at the start, of the mean one */
-#define NONE 1e-12  /* a mean one that is rounding */
+#define NONE 1e-12  /* a mean slack below it is rounding */
 #define RIDGE 1e-15 /* part of its diagonal added to K: rounding, for dependent rows */
 #define TRIES 4     /* ... times a thousand each time the factorisation fails all the same */
 #define NEAR 1e-4   /* gap below which norms that take singular values are computed, not bounded */

@@ -120,7 +120,7 @@ static int interior_polish(struct interior *f, const struct coordinates *g, doub
     return status;
 }
 
-/* Rows with less than this slack; how many. */
+/* Adds the rows whose slack is below `slack`, as a part of the largest b; returns how many were added. */
 static ptrdiff_t interior_join(struct interior *f, const struct coordinates *g, double slack)
 {
     ptrdiff_t joined = rows_join(f->chosen, g->rows, g->b, f->a, 0, -slack * g->largest, AT_ONCE);

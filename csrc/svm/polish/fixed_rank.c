@@ -243,8 +243,9 @@ void fixed_rank_roots(double *Y, ptrdiff_t r, ptrdiff_t first, const double *U, 
     }
 }
 
-/* pair->Y and ->r of W [p,q], from its singular vectors: as many as say more of W than of S = S(pair->lambda), whose
- * rows are `active` [m], and SPARE_COLUMNS more.  STATUS_DONE, STATUS_NO_MEMORY, STATUS_FACTORIZATION. */
+/* pair->Y and ->r of W [p,q], from its singular vectors: as many as have a larger share of W than of S =
+ * S(pair->lambda), whose rows are `active` [m], and SPARE_COLUMNS more.  STATUS_DONE, STATUS_NO_MEMORY,
+ * STATUS_FACTORIZATION. */
 static int columns(struct fixed_rank_pair *pair, const double *W, const unsigned char *active,
                    const struct coordinates *g, struct arena *arena)
 {

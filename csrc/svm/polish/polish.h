@@ -1,4 +1,4 @@
-/* What the files of this folder do: finish a pair that is near the solution, quadratically. */
+/* Contract of this folder: Newton's methods that converge quadratically from a pair near the solution. */
 #ifndef SVM_POLISH_POLISH_H
 #define SVM_POLISH_POLISH_H
 
@@ -10,8 +10,8 @@ struct polish_pair {
     ptrdiff_t most;
 };
 
-#define POLISH_STEADY 0.1 /* residual below which S may change: signs mean nothing earlier */
-#define POLISH_LOST 3.0   /* residual from which hardly any start came back */
+#define POLISH_STEADY 0.1 /* residual below which S may change: above it the signs are not those of the solution */
+#define POLISH_LOST 3.0   /* residual above which hardly any start converged */
 
 /* From a pair near the solution and the rows that are thought active [m], equality rows among them, to one of a
  * gap of at most tol, or of the least gap found below pair->gap.  STATUS_DONE, STATUS_ITERATION_LIMIT,

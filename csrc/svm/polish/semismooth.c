@@ -28,7 +28,7 @@
 #include "svm/polish/clip.h"
 #include "svm/systems/metric_gram.h"
 
-#define IDLE 4           /* steps in which the residual is not halved: it will not be */
+#define IDLE 4           /* steps without halving the residual after which the iteration ends */
 #define LEAST_SHIFT 1e-4 /* what T makes of an error off the range of M; rounding in K grows with 1 / shift */
 #define RIDGE 1e-14      /* part of its diagonal added to K, which holds lambda where it was: dependent rows */
 
