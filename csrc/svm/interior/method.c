@@ -87,17 +87,17 @@ static void compare(struct interior *f, const struct loop *s, const struct coord
         }
 }
 
-/* The best pair as an answer to the original problem, with the multipliers of the active rows alone if these prove it;
- * where its W misses rows, the Frobenius W.  What stays open keeps the gap that the certificate finds, so that better
+/* The best pair as an answer to the original problem, with the multipliers of the active rows alone if these prove it.
+ * What stays open keeps the gap that the certificate finds, so that better
  * pairs replace it. */
 static int conclude(struct interior *f, const struct coordinates *g, int stopped, struct arena *arena)
 {
-    const double *W[] = {f->best.W, f->best.W, f->start}, *lambda[] = {f->trial, f->best.lambda, f->best.lambda};
+    const double *lambda[] = {f->trial, f->best.lambda};
     int status = STATUS_UNDECIDED;
     for (ptrdiff_t k = 0; k < g->m; ++k)
         f->trial[k] = f->active[k] ? f->best.lambda[k] : 0;
-    for (int i = 0; status > STATUS_INFEASIBLE && (i < 2 || (i < 3 && f->answer->bound.lower == 0)); ++i) {
-        coordinates_answer(f->answer, g, W[i], lambda[i]);
+    for (int i = 0; status > STATUS_INFEASIBLE && i < 2; ++i) {
+        coordinates_answer(f->answer, g, f->best.W, lambda[i]);
         status = solver_conclude(f->answer, g->rows, f->options, stopped, arena);
     }
     f->best.gap = f->answer->bound.gap;
