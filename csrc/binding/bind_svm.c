@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "svm/interval.h"
+#include "svm/methods.h"
 #include "svm/presolve.h"
 #include "svm/rows_build.h"
 
@@ -66,10 +67,10 @@ static int solve(struct svm_answer *answer, ptrdiff_t *entry, struct svm_options
         double sign = rows.rhs[0] < 0 ? -1 : 1; /* of the multiplier of the only row, which no W meets */
         if (*entry >= 0)
             options->start = &sign;
-        if (method->solve == presolve || *entry >= 0)
-            status = presolve(answer, &rows, options, &call->monitor, &call->arena);
+        if (method->solve == solver_check || *entry >= 0)
+            status = solver_check(answer, &rows, options, &call->arena);
         else
-            status = presolve_solve(answer, &rows, options, method->solve, method->norm, &call->monitor, &call->arena);
+            status = presolve_solve(answer, &rows, options, method->solve, &call->arena);
         if (status == STATUS_FACTORIZATION) { /* of numbers that left their range: it decides nothing */
             memset(answer->W, 0, (size_t)(call->w->dk * call->w->dz) * sizeof(double));
             memset(answer->lambda, 0, (size_t)rows.count * sizeof(double));
@@ -91,7 +92,8 @@ static int run(struct bind_call *call)
     const struct bind_value *in = call->in;
     struct bind_value *out = call->out;
     const struct method *method = call->entry->context;
-    struct svm_options options = {.tol = in[TOL].number,
+    struct svm_options options = {.norm = method->norm,
+                                  .tol = in[TOL].number,
                                   .max_iter = in[MAX_ITER].integer > 0 ? in[MAX_ITER].integer : method->limit,
                                   .p = in[P].number,
                                   .soft = in[SOFT].number,
@@ -128,10 +130,11 @@ static int interval(struct bind_call *call)
                          memchr(impossible, 1, (size_t)entries) != NULL, &call->arena);
 }
 
-/* _core.<norm>_<method> of every method.  max_iter 0: its default; rank: the cap, 0: none; start: multipliers of the
- * entries; report is called with iterations and gap.  Result: the fields of Answer in python/attsvm/svm/request.py. */
-#define BIND_METHOD(name, norm, word, problems, limit, purpose) \
-    BIND_WITH(name, run, (&(const struct method){name, norm, limit}), \
+/* _core.<norm>_<method> of every method, and _core.check.  max_iter 0: its default; rank: the cap, 0: none; start:
+ * multipliers of the entries; report is called with iterations and gap.  Result: the fields of Answer in
+ * python/attsvm/svm/request.py. */
+#define BIND_METHOD(name, solve, norm, word, problems, limit, purpose) \
+    BIND_WITH(name, run, (&(const struct method){solve, norm, limit}), \
               "stored windows, reference reference[M], bool kept[E]?, double rhs[E]?, number tol, int max_iter, " \
               "number soft, " \
               "number p, int rank, double start[E]?, double start_W[k,z]?, function report? -> int status, " \
@@ -139,9 +142,9 @@ static int interval(struct bind_call *call)
               "exception"),
 
 struct bind_entry bind_svm_table[] = {
-    METHOD_LIST(BIND_METHOD) /**/
-    BIND(interval, interval,
-         "stored windows, reference reference[M], bool kept[E]?, double W[R,k,z], double dual[R,E] -> double least[R], "
-         "double pull[R,k,z], double total[R], double rounding[R]"),
+    METHOD_LIST(BIND_METHOD) BIND_METHOD(check, solver_check, NORM_FROBENIUS, "", "", 1, "") BIND(
+        interval, interval,
+        "stored windows, reference reference[M], bool kept[E]?, double W[R,k,z], double dual[R,E] -> double least[R], "
+        "double pull[R,k,z], double total[R], double rounding[R]"),
     {.function = NULL},
 };

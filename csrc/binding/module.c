@@ -42,19 +42,17 @@ static int add_tables(PyObject *module)
 #define CODE_ENTRY(member, word) , word, (int)member
 #define STATUS_FORMAT(name, code, word, sentence) "is"
 #define STATUS_ENTRY(name, code, word, sentence) , code, word
-#define METHOD_FORMAT(name, norm, word, problems, limit, purpose) "s(ss)"
-#define METHOD_ENTRY(name, norm, word, problems, limit, purpose) , #name, word, problems
-#define NORMS(item) NORM_LIST(item, )
-#define NORM_FORMAT(more, norm, NORM, ball, singular, exponent, limit, purpose) "s(Od)"
-#define NORM_ENTRY(more, norm, NORM, ball, singular, exponent, limit, purpose) \
-    , #norm, singular ? Py_True : Py_False, exponent
+#define METHOD_FORMAT(name, solve, norm, word, problems, limit, purpose) "s(ss)"
+#define METHOD_ENTRY(name, solve, norm, word, problems, limit, purpose) , #name, word, problems
+#define NORM_FORMAT(norm, NORM, ball, singular, exponent) "s(Od)"
+#define NORM_ENTRY(norm, NORM, ball, singular, exponent) , #norm, singular ? Py_True : Py_False, exponent
     int failed = TABLE("LOSS", LOSS_LIST, CODE_FORMAT, CODE_ENTRY) < 0
                  || TABLE("HEAD", HEAD_LIST, CODE_FORMAT, CODE_ENTRY) < 0
                  || TABLE("UPDATE_RULE", UPDATE_RULE_LIST, CODE_FORMAT, CODE_ENTRY) < 0
                  || TABLE("BALL", BALL_LIST, CODE_FORMAT, CODE_ENTRY) < 0
                  || TABLE("STATUS", STATUS_LIST, STATUS_FORMAT, STATUS_ENTRY) < 0
                  || TABLE("METHOD", METHOD_LIST, METHOD_FORMAT, METHOD_ENTRY) < 0
-                 || TABLE("NORM", NORMS, NORM_FORMAT, NORM_ENTRY) < 0;
+                 || TABLE("NORM", NORM_LIST, NORM_FORMAT, NORM_ENTRY) < 0;
     return failed ? -1 : 0;
 }
 

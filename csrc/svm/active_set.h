@@ -7,8 +7,8 @@
  *     k leaves S   where  x_k < -ACTIVE_SET_MET max |x|
  *     k enters S   where  b_k - a_k W > ACTIVE_SET_MET |b_k| + CERTIFICATE_ROUNDING ||W||
  *
- * Without tolerances, rows whose sign is rounding would change sides forever.  The gap that the tolerances leave is a
- * hundredth of the default tolerance of a solve; the certificate measures it. */
+ * Without tolerances, rows whose sign is rounding would change sides forever.  These tolerances can leave a relative
+ * gap of about 1e-11, a hundredth of the default `tol`; the certificate measures it. */
 #ifndef SVM_ACTIVE_SET_H
 #define SVM_ACTIVE_SET_H
 

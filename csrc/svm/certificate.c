@@ -22,11 +22,11 @@ static double of_exponent(const double *x, ptrdiff_t n, double p)
     return largest * pow(sum, 1 / p);
 }
 
-#define KIND(more, norm, NORM, ball, singular, exponent, limit, purpose) [NORM_##NORM] = {singular, exponent},
+#define KIND(norm, NORM, ball, singular, exponent) [NORM_##NORM] = {singular, exponent},
 static const struct {
     int singular;
     double exponent;
-} kinds[] = {NORM_LIST(KIND, )[NORM_FROBENIUS] = {1, 2}};
+} kinds[] = {NORM_LIST(KIND)[NORM_FROBENIUS] = {1, 2}};
 
 int certificate_rotates(enum svm_norm norm)
 {
@@ -59,6 +59,8 @@ struct doubt {
     double combination, product;
 };
 
+#define ROUNDINGS 4 /* of a term of b . lambda: its b, length, multiplier, and their product */
+
 static struct doubt rounding_of(const double *lambda, const struct rows *rows)
 {
     struct doubt doubt = {0, 0};
@@ -66,7 +68,7 @@ static struct doubt rounding_of(const double *lambda, const struct rows *rows)
         doubt.combination += fabs(lambda[k]);
         doubt.product += fabs(rows->rhs[k] * lambda[k]);
     }
-    return (struct doubt){DBL_EPSILON * doubt.combination, DBL_EPSILON * doubt.product};
+    return (struct doubt){DBL_EPSILON * doubt.combination, ROUNDINGS * DBL_EPSILON * doubt.product};
 }
 
 /* (M, dk), or NULL. */
@@ -262,7 +264,7 @@ double certificate_farkas(double *lambda, const struct rows *rows, struct arena 
         return INFINITY;
     certificate_clean(lambda, rows);
     rows_adjoint(M, rows, lambda, U);
-    double product = vector_dot(rows->rhs, lambda, rows->count);
+    double product = vector_dot(rows->rhs, lambda, rows->count) - rounding_of(lambda, rows).product;
     for (ptrdiff_t k = 0; k < rows->count; ++k)
         weight += fabs(rows->rhs[k] * lambda[k]) * rows->length[k];
     /* With b of both signs b . lambda may cancel, and proves that much less. */

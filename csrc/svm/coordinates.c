@@ -4,36 +4,15 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/monitor.h"
 #include "base/status.h"
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
-#include "svm/methods.h"
+#include "svm/certificate.h"
 #include "svm/rows_build.h"
 
 #define WHOLE 150                         /* rows up to which no working set is worth while */
 #define WIDER 1.3                         /* first working set: rows for each one of the Frobenius support */
 #define LEAST (10 * CERTIFICATE_ROUNDING) /* right side of a margin row, ||W||_F being about 1 */
-
-int coordinates_frobenius(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                          enum svm_norm norm, struct monitor *monitor, struct arena *arena)
-{
-    struct svm_options unlimited = *options;
-    unlimited.max_iter = 0; /* the Frobenius methods count other things as iterations */
-    struct svm_answer *known = options->frobenius;
-    int is_known = known != NULL && known->bound.lower > 0;
-    int status = is_known ? STATUS_DONE : frobenius_auto(answer, rows, &unlimited, monitor, arena);
-    if (is_known)
-        solver_copy(answer, known, rows);
-    else if (known != NULL && (status == STATUS_DONE || status == STATUS_ITERATION_LIMIT))
-        solver_copy(known, answer, rows);
-    answer->method = NULL;
-    monitor->iterations = 0;
-    monitor->gap = INFINITY; /* that of the other norm is no bound here */
-    if (status == STATUS_UNDECIDED || status == STATUS_INTERRUPTED)
-        return solver_conclude(answer, rows, options, norm, status, arena);
-    return status;
-}
 
 int coordinates_build(struct coordinates *g, const struct rows *rows, double scale, struct arena *arena)
 {
@@ -48,7 +27,8 @@ int coordinates_build(struct coordinates *g, const struct rows *rows, double sca
         g->largest = fmax(g->largest, fabs(rows->rhs[k] / scale));
     for (ptrdiff_t k = 0; k < m; ++k) {
         double least = rows->rhs[k] > 0 ? LEAST * fmin(1, g->largest) : -INFINITY;
-        g->b[k] = fmax(rows->rhs[k] / scale, least); /* less the certificate takes for rounding */
+        g->b[k] = fmax(rows->rhs[k] / scale,
+                       least); /* smaller values would be treated as rounding by the certificate */
     }
     return STATUS_DONE;
 }
@@ -72,7 +52,7 @@ int coordinates_pack(struct coordinates_packed *packed, const struct coordinates
     if (arena->failed || rows_build_part(&part, g->rows, own, m, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     ptrdiff_t n = part.w.n_queries;
-    *packed = (struct coordinates_packed){.m = m, .n = n, .p = p, .q = q};
+    *packed = (struct coordinates_packed){.m = m, .n = n, .p = p, .q = q, .monitor = g->rows->monitor};
     packed->row = part.row;
     packed->first = part.rows.first;
     packed->equal = part.rows.equal;

@@ -11,7 +11,6 @@
 #include "svm/solver.h"
 
 struct arena;
-struct monitor;
 
 struct coordinates {
     const struct rows *rows;
@@ -26,14 +25,10 @@ struct coordinates_packed {
     ptrdiff_t m, n, p, q;
     ptrdiff_t *row, *first; /* (m) number among all rows; (n+1) rows of query i: first[i] .. */
     unsigned char *equal;   /* (m) */
-    double *delta, *z, *b;  /* (m,p), (n,q), (m) */
-    double *gram;           /* (m,m) delta delta^T, lower triangle; or NULL */
+    struct monitor *monitor;
+    double *delta, *z, *b; /* (m,p), (n,q), (m) */
+    double *gram;          /* (m,m) delta delta^T, lower triangle; or NULL */
 };
-
-/* The Frobenius answer with its bounds, which decides feasibility and starts the methods of `norm`.  A status of
- * svm/solver.h; those other than STATUS_DONE and STATUS_ITERATION_LIMIT are final, with the bounds of `norm`. */
-int coordinates_frobenius(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                          enum svm_norm norm, struct monitor *monitor, struct arena *arena);
 
 /* The problem in which W_original / scale is W.  STATUS_DONE, STATUS_NO_MEMORY, STATUS_INTERRUPTED. */
 int coordinates_build(struct coordinates *g, const struct rows *rows, double scale, struct arena *arena);

@@ -13,7 +13,6 @@
 /* A unit row whose squared distance to the span of the others is below this depends on them (squared rounding
  * of its Gram entries, times the number of rows there may be). */
 #define DEPENDENT 1e-12
-#define NOTHING 1e-15 /* a projection that leaves this part of W leaves rounding, which no longer meets the rows */
 
 /* The columns [rank,n] of a pivoted Cholesky factor of E E^*, n equality rows e->row, and their pivots; returns the
  * rank, at most the entries of W.  Columns of E E^* that are no pivot's are never computed.  left [n]: what remains of
@@ -25,7 +24,7 @@ static ptrdiff_t pivoted_cholesky(double *columns, ptrdiff_t *pivots, double *le
     ptrdiff_t rank = 0, most = rows->w->dk * rows->w->dz;
     for (ptrdiff_t i = 0; i < n; ++i)
         left[i] = 1;
-    while (rank < n && rank < most && (rows->monitor == NULL || !monitor_stops(rows->monitor))) {
+    while (rank < n && rank < most && (!monitor_stops(rows->monitor))) {
         ptrdiff_t pivot = 0;
         for (ptrdiff_t i = 1; i < n; ++i)
             if (left[i] > left[pivot])
@@ -70,7 +69,7 @@ int equalities_factor(struct equalities *e, const struct rows *rows, struct aren
         if (rows->equal[k])
             e->row[found++] = k;
     e->count = pivoted_cholesky(columns, pivot, left, delta, n, e);
-    if (n > 0 && rows->monitor != NULL && rows->monitor->stopped)
+    if (n > 0 && rows->monitor->stopped)
         return STATUS_INTERRUPTED;
     memcpy(e->implied, rows->equal, (size_t)rows->count);
     for (ptrdiff_t i = 0; i < e->count; ++i) {
@@ -87,12 +86,9 @@ void equalities_project(double *W, double *lambda, double level, const struct eq
 {
     const struct rows *rows = e->rows;
     ptrdiff_t D = rows->w->dk * rows->w->dz;
-    double size = vector_norm(W, D);
     if (e->count == 0)
         return;
     for (int pass = 0; pass < 2; ++pass) { /* the second pass removes the rounding of the first */
-        if (pass > 0 && vector_norm(W, D) <= NOTHING * size)
-            memset(W, 0, (size_t)D * sizeof(double));
         rows_apply(e->margin, rows, W, e->U);
         for (ptrdiff_t i = 0; i < e->count; ++i) {
             ptrdiff_t k = e->row[i];

@@ -1,5 +1,5 @@
-/* method="auto" of every norm, hard and soft: the order of its methods, and the rows from which those of the Frobenius
- * norm see working sets.
+/* method="auto" of the Frobenius norm, hard and soft: the order of its methods, and the rows from which they see
+ * working sets.
  *
  * Selecting one of T tokens per query takes log2 T bits, and W holds about two per entry.  Well below that block ascent
  * finds the support at once; near it (tight) the support is nearly as large as the number of unknowns, and the interior
@@ -7,11 +7,14 @@
  * say tight.  So these begin with one probe for hard and soft: block ascent, which goes on if a few epochs look loose
  * and declines otherwise.  Few rows or few unknowns are for the active set.
  *
- * What a dense method costs is known beforehand, and half of it is the budget of the iterative one before it: together
- * they take little more than half as long again as the better of them. */
+ * What a dense method costs is known beforehand, and half of it is the budget of the iterative one before it, so that
+ * both together take at most about 1.6 times as long as the better of them. */
+#include "svm/policy.h"
+
 #include <math.h>
 
 #include "base/arena.h"
+#include "base/monitor.h"
 #include "base/status.h"
 #include "linalg/vector.h"
 #include "svm/active_set.h"
@@ -31,8 +34,7 @@
  * unknowns: 9 queries per unknown 6.6 ms (3.3 ms), 31 per unknown 25 ms (27 ms). */
 #define INTERIOR_MANY 25
 
-#define TIGHT 0.9  /* bits of the selection per entry of W above which a problem may be tight */
-#define DENSE 4000 /* order of the largest dense factor that active set and interior point may need: 128 MB */
+#define TIGHT 0.9 /* bits of the selection per entry of W above which a problem may be tight */
 
 /* How far a copy of a query may be, of its norm: rounding to 8 bits.  300 windows of 14 tokens, half of the queries
  * near copies: 1.0 ms by the active set, 16 ms by the interior point. */
@@ -50,15 +52,7 @@
 #define GENERATED_LONG 4
 #define GENERATED_GRAM 4e6
 
-/* Budgets: systems of the dense method that comes next, of the smaller order of rows and unknowns; for hard margins and
- * the nuclear norm LEAST_COST multiplications at least.  A dense method solves some eight, by products of matrices,
- * three times as quickly.  An epoch visits VISITED rows of a query, those near their margin.  (The interior point
- * took 2.3 to 6.7 times as long as block ascent in a budget of one system, on 23 random problems.)  The nuclear norm
- * takes four times as many. */
-#define SYSTEMS 2.7
-#define VISITED 8
-#define JOINS 50 /* rows per entry of W beyond which a working set may grow */
-#define LEAST_COST 5e5
+#define VISITED 8 /* rows of a query that an epoch visits: those near their margin */
 
 /* Cost of the Gram matrices of the queries, in budgets, above which a soft margin begins with Newton's method: block
  * ascent fills only what it visits.  Of 60 random soft margins beside LinearSVC and Newton's method in NumPy: with 1
@@ -67,32 +61,26 @@
 
 #define MOST_STEPS 4
 
-struct size {
-    double rows, queries, unknowns, smaller, bits;
-    double pairs; /* sum over the queries of the squared number of their rows: entries of their Gram matrices */
-};
-
-static struct size size_of(const struct rows *rows)
+struct policy_size policy_size(const struct rows *rows)
 {
     double m = (double)rows->count, M = (double)rows->w->n_queries, D = (double)(rows->w->dk * rows->w->dz), pairs = 0;
     for (ptrdiff_t q = 0; q < rows->w->n_queries; ++q) {
         double own = (double)(rows->first[q + 1] - rows->first[q]);
         pairs += own * own;
     }
-    return (struct size){m, M, D, fmin(m, D), M * log2(1 + m / M) / D, pairs};
+    return (struct policy_size){m, M, D, fmin(m, D), M * log2(1 + m / M) / D, pairs};
 }
 
 static double system_cost(const struct rows *rows)
 {
-    struct size s = size_of(rows);
+    struct policy_size s = policy_size(rows);
     double dk = (double)rows->w->dk;
     if (s.rows < s.unknowns)
         return s.rows * s.rows * (s.rows / 3 + dk);
     return s.queries * s.unknowns * s.unknowns / 2 + s.rows * dk * dk + s.unknowns * s.unknowns * s.unknowns / 3;
 }
 
-/* Iterations, of this many multiplications each, that cost as much as a dense method. */
-static ptrdiff_t budget(double dense, double iteration)
+ptrdiff_t policy_budget(double dense, double iteration)
 {
     return (ptrdiff_t)fmin(1 + dense / iteration, 1e9);
 }
@@ -100,8 +88,8 @@ static ptrdiff_t budget(double dense, double iteration)
 /* Epochs, or iterations of conjugate gradients. */
 static ptrdiff_t block_budget(const struct rows *rows, double dense)
 {
-    struct size s = size_of(rows);
-    return budget(dense, 2 * ((double)rows->w->dk * fmin(s.rows, VISITED * s.queries) + s.queries * s.unknowns));
+    struct policy_size s = policy_size(rows);
+    return policy_budget(dense, 2 * ((double)rows->w->dk * fmin(s.rows, VISITED * s.queries) + s.queries * s.unknowns));
 }
 
 /* Steps of the active set, for half of what a dense method costs: each takes the margins of all rows, from one
@@ -112,22 +100,10 @@ static ptrdiff_t active_budget(const struct rows *rows, double dense)
     return (ptrdiff_t)(1 + sqrt(dk * dk + dense / (double)rows->count) - dk);
 }
 
-/* Evaluations of the augmented Lagrangian.  The interior point keeps to about as many rows as W has entries; of very
- * many, more may join: 119,400 hard rows of 576 entries take it minutes, and 1,365 evaluations one second. */
-static ptrdiff_t factored_budget(const struct rows *rows)
-{
-    struct size s = size_of(rows);
-    double dk = (double)rows->w->dk, N = dk + (double)rows->w->dz,
-           join = fmin(fmax(s.rows / (JOINS * s.unknowns), 1), 4),
-           set = fmin(s.rows, fmax(ACTIVE_SET_ROWS / 2, join * s.unknowns));
-    double system = set * set * (set / 3 + 4 * fmin(dk, N - dk)) + N * N * N;
-    return budget(fmax(LEAST_COST, 4 * SYSTEMS * system), 4 * (s.rows * dk + s.queries * N * sqrt(set)));
-}
-
 static int active_is_affordable(const struct svm_answer *best, const struct rows *rows)
 {
     double support = (double)vector_nonzeros(best->lambda, rows->count); /* an interior point's are all of the rows */
-    return fmin(support, size_of(rows).unknowns) * (double)rows->count <= ACTIVE_MOST;
+    return fmin(support, policy_size(rows).unknowns) * (double)rows->count <= ACTIVE_MOST;
 }
 
 #define STEP(name, method) \
@@ -138,7 +114,7 @@ static int active_is_affordable(const struct svm_answer *best, const struct rows
 
 /* So long that the Gram matrices of the queries, which block ascent holds, are more than the rows that support W: by
  * the window that a row lies in, on average over the rows, since one long window may be most of them. */
-static int windows_are_long(const struct size *s)
+static int windows_are_long(const struct policy_size *s)
 {
     return s->pairs >= GENERATED_LONG * sqrt(s->unknowns) * s->rows && s->pairs >= GENERATED_GRAM
            && s->rows > 2 * ACTIVE_SET_ROWS;
@@ -148,17 +124,17 @@ static int windows_are_long(const struct size *s)
  */
 static int is_tight_and_small(const struct rows *rows)
 {
-    struct size s = size_of(rows);
+    struct policy_size s = policy_size(rows);
     return s.bits > TIGHT && s.unknowns <= ACTIVE_UNKNOWNS && rows->n_equal == 0;
 }
 
 /* Whether a query is a copy of another, up to NEAR_COPY.  Rows that contradict each other then do so in dk unknowns,
  * and rows that repeat others leave the support small: an active set ends soon, where block ascent crawls.  A loose
  * problem leaves it only the steps for the former (64 windows of 38 tokens: 12 steps, .9 ms, or 34 ms by block ascent).
- * Beyond DENSE queries the comparisons would be felt. */
+ * Beyond POLICY_DENSE queries the comparisons would be felt. */
 static int queries_repeat(const struct windows *w)
 {
-    for (ptrdiff_t i = 0; i < w->n_queries && w->n_queries <= DENSE; ++i) {
+    for (ptrdiff_t i = 0; i < w->n_queries && w->n_queries <= POLICY_DENSE; ++i) {
         const double *z = w->queries + i * w->dz;
         double most = NEAR_COPY * NEAR_COPY * vector_dot(z, z, w->dz);
         for (const double *other = w->queries; other < z; other += w->dz) {
@@ -175,9 +151,9 @@ static int queries_repeat(const struct windows *w)
 /* The methods of a hard margin to try in turn; returns their number. */
 static int plan_hard(struct solver_step *steps, const struct rows *rows, const struct svm_options *options)
 {
-    struct size s = size_of(rows);
+    struct policy_size s = policy_size(rows);
     double few = s.rows >= LONG * s.queries ? 2 * ACTIVE_SET_ROWS : ACTIVE_SET_ROWS;
-    int tight = s.bits > TIGHT, large = s.smaller > DENSE, n = 0;
+    int tight = s.bits > TIGHT, large = s.smaller > POLICY_DENSE, n = 0;
     struct solver_step active = STEP("active", frobenius_active), interior = STEP("interior", frobenius_interior);
     if (s.rows <= few || is_tight_and_small(rows)) {
         int many = s.unknowns > INTERIOR_MANY && s.queries > INTERIOR_MANY * s.unknowns && options->start == NULL;
@@ -186,8 +162,8 @@ static int plan_hard(struct solver_step *steps, const struct rows *rows, const s
         return n;
     }
     int probes = tight && !large && options->start == NULL;
-    double dense = fmax(LEAST_COST, SYSTEMS * system_cost(rows));
-    int repeats = s.unknowns <= DENSE && options->start == NULL && queries_repeat(rows->w);
+    double dense = fmax(POLICY_LEAST_COST, POLICY_SYSTEMS * system_cost(rows));
+    int repeats = s.unknowns <= POLICY_DENSE && options->start == NULL && queries_repeat(rows->w);
     if (repeats) {
         steps[n] = active;
         steps[n++].max_iter = tight ? active_budget(rows, dense) : REPEATED / 8;
@@ -231,9 +207,9 @@ static int is_within_slack(const struct rows *rows, double C, struct arena *aren
 static int plan_soft(struct solver_step *steps, const struct rows *rows, const struct svm_options *options,
                      struct arena *arena)
 {
-    struct size s = size_of(rows);
-    int large = s.smaller > DENSE, n = 0;
-    double dense = SYSTEMS * system_cost(rows);
+    struct policy_size s = policy_size(rows);
+    int large = s.smaller > POLICY_DENSE, n = 0;
+    double dense = POLICY_SYSTEMS * system_cost(rows);
     int loose = (s.bits <= TIGHT || s.unknowns > INTERIOR_MANY) && s.queries <= INTERIOR_MANY * s.unknowns
                 && s.pairs * (double)rows->w->dk <= GRAM_WORTH * dense && !is_within_slack(rows, options->soft, arena);
     if (large || (loose && !windows_are_long(&s))) {
@@ -252,68 +228,55 @@ static int plan_frobenius(struct solver_step *steps, const struct rows *rows, co
     return options->soft > 0 ? plan_soft(steps, rows, options, arena) : plan_hard(steps, rows, options);
 }
 
-static int plan_nuclear(struct solver_step *steps, const struct rows *rows, const struct svm_options *options)
-{
-    struct solver_step factored = STEP("factored", nuclear_factored);
-    struct size s = size_of(rows);
-    int n = 0, large = s.smaller > DENSE;
-    if (!large) {
-        factored.max_iter = factored_budget(rows);
-        if (s.rows <= JOINS * s.unknowns) /* else too many would join the working set of the interior point */
-            factored.solve = nuclear_factored_if_quick;
-    }
-    if (factored.max_iter > FACTORED_LOOSE || options->start_W != NULL)
-        steps[n++] = factored;
-    if (!large)
-        steps[n++] = STEP("interior", nuclear_interior);
-    return n;
-}
-
 static int is_many(const struct rows *rows, const struct svm_options *options)
 {
-    struct size s = size_of(rows);
+    struct policy_size s = policy_size(rows);
     return options->soft > 0 ? s.rows >= GENERATED_ROWS
                              : windows_are_long(&s) || (s.rows >= GENERATED_ROWS && !is_tight_and_small(rows));
 }
 
 static int frobenius_in_turn(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                             struct monitor *monitor, struct arena *arena)
+                             struct arena *arena)
 {
     struct solver_step steps[MOST_STEPS];
     int n = plan_frobenius(steps, rows, options, arena);
-    return solver_in_turn(answer, rows, options, steps, n, monitor, arena);
+    return solver_in_turn(answer, rows, options, steps, n, arena);
 }
 
 static int generated(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                     struct monitor *monitor, struct arena *arena)
+                     struct arena *arena)
 {
-    return row_generation_solve(answer, rows, options, frobenius_row_ascent, frobenius_in_turn, monitor, arena);
-}
-
-static int frobenius_whole(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                           struct monitor *monitor, struct arena *arena)
-{
-    struct solver_step steps[1 + MOST_STEPS] = {{"row generation", generated, 0, NULL}};
-    int generates = is_many(rows, options), n = plan_frobenius(steps + 1, rows, options, arena);
-    return solver_in_turn(answer, rows, options, steps + !generates, n + generates, monitor, arena);
+    return row_generation_solve(answer, rows, options, frobenius_row_ascent, frobenius_in_turn, arena);
 }
 
 int frobenius_auto(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                   struct monitor *monitor, struct arena *arena)
+                   struct arena *arena)
 {
-    return presolve_solve(answer, rows, options, frobenius_whole, NORM_FROBENIUS, monitor, arena);
+    struct solver_step steps[1 + MOST_STEPS] = {{"row generation", generated, 0, NULL}};
+    int generates = is_many(rows, options), n = plan_frobenius(steps + 1, rows, options, arena);
+    return solver_in_turn(answer, rows, options, steps + !generates, n + generates, arena);
 }
 
-#define AUTO(more, norm, NORM, ball, singular, exponent, limit, purpose) \
-    int norm##_auto(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, \
-                    struct monitor *monitor, struct arena *arena) \
-    { \
-        struct solver_step steps[MOST_STEPS] = {STEP("interior", norm##_interior)}; \
-        int n = NORM_##NORM == NORM_NUCLEAR ? plan_nuclear(steps, rows, options) : 1; \
-        struct svm_options own = *options; \
-        struct svm_answer frobenius = {.W = arena_zeros(arena, rows->w->dk, rows->w->dz), \
-                                       .lambda = arena_zeros(arena, rows->count, 1)}; \
-        own.frobenius = arena->failed ? NULL : &frobenius; \
-        return solver_in_turn(answer, rows, &own, steps, n, monitor, arena); \
-    }
-NORM_LIST(AUTO, )
+int policy_frobenius(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                     struct arena *arena)
+{
+    struct svm_options own = *options;
+    own.norm = NORM_FROBENIUS;
+    own.max_iter = 0; /* the Frobenius methods count other things as iterations */
+    struct svm_answer *known = options->frobenius;
+    int is_known = known != NULL && known->bound.lower > 0, status = STATUS_DONE;
+    if (is_known)
+        solver_copy(answer, known, rows);
+    else if (certificate_rotates(options->norm)) /* the presolve has changed coordinates where that is worth it */
+        status = frobenius_auto(answer, rows, &own, arena);
+    else
+        status = presolve_solve(answer, rows, &own, frobenius_auto, arena);
+    if (known != NULL && !is_known && (status == STATUS_DONE || status == STATUS_ITERATION_LIMIT))
+        solver_copy(known, answer, rows);
+    answer->method = NULL;
+    rows->monitor->iterations = 0;
+    rows->monitor->gap = INFINITY; /* that of the other norm is no bound here */
+    if (status == STATUS_UNDECIDED || status == STATUS_INTERRUPTED)
+        return solver_conclude(answer, rows, options, status, arena);
+    return status;
+}

@@ -13,12 +13,12 @@
 #include "svm/rows_build.h"
 #include "svm/span.h"
 
-/* Parts of the dimensions up to which a span is worth a change of coordinates.  With fewer rows than entries of W it is
- * hardly ever, as the Frobenius methods then work by rows (random problems of a query for two dimensions: 1.2 x the
- * time); with more it says how tight the problem is. */
+/* Coordinates are changed only if the span has at most this fraction of the dimension.  With fewer rows than entries of
+ * W it is hardly ever, as the Frobenius methods then work by rows (random problems of a query for two dimensions: 1.2 x
+ * the time); with more it says how tight the problem is. */
 #define SMALLER_FEW 0.25
 #define SMALLER_MANY 0.75
-/* Other norms: of a space of d dimensions all but d over this are as good as all, and sooner found. */
+/* Other norms: ranks above d - d / NEARLY count as full rank, which is found sooner. */
 #define NEARLY 16
 
 /* The same problem in fewer unknowns and rows. */
@@ -27,21 +27,6 @@ struct reduced {
     struct span keys, queries;
     double *start, *start_W;
 };
-
-int presolve(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-             struct monitor *monitor, struct arena *arena)
-{
-    (void)monitor;
-    answer->method = "presolve";
-    answer->iterations = 0;
-    memset(answer->W, 0, (size_t)(rows->w->dk * rows->w->dz) * sizeof(double));
-    if (options->start_W != NULL)
-        memcpy(answer->W, options->start_W, (size_t)(rows->w->dk * rows->w->dz) * sizeof(double));
-    memset(answer->lambda, 0, (size_t)rows->count * sizeof(double));
-    if (options->start != NULL)
-        memcpy(answer->lambda, options->start, (size_t)rows->count * sizeof(double));
-    return solver_conclude(answer, rows, options, NORM_FROBENIUS, STATUS_UNDECIDED, arena);
-}
 
 int presolve_no_constraint(struct svm_answer *answer, const struct svm_options *options)
 {
@@ -120,14 +105,13 @@ static ptrdiff_t few_of(ptrdiff_t d, const struct rows *rows, enum svm_norm norm
 }
 
 /* STATUS_DECLINED: there is nothing to leave out. */
-static int reduce(struct reduced *r, const struct rows *rows, const struct svm_options *options, enum svm_norm norm,
-                  int rotates, struct arena *arena)
+static int reduce(struct reduced *r, const struct rows *rows, const struct svm_options *options, struct arena *arena)
 {
     const struct windows *w = rows->w;
     *r = (struct reduced){.keys = {w->dk, NULL}, .queries = {w->dz, NULL}};
-    int whole = rotates;
+    enum svm_norm norm = options->norm;
     /* On few rows the Frobenius methods work by rows, and a change of coordinates would bring rounding alone. */
-    rotates = rotates && (norm != NORM_FROBENIUS || rows->count > ACTIVE_SET_ROWS);
+    int rotates = certificate_rotates(norm) && (norm != NORM_FROBENIUS || rows->count > ACTIVE_SET_ROWS);
     unsigned char *chosen = arena_take(arena, rows->count, 1);
     if (arena->failed)
         return STATUS_NO_MEMORY;
@@ -143,7 +127,6 @@ static int reduce(struct reduced *r, const struct rows *rows, const struct svm_o
     if (copies == 0 && r->keys.basis == NULL && r->queries.basis == NULL)
         return STATUS_DECLINED;
     status = rows_build_part(&r->part, rows, chosen, rows->count - copies, arena);
-    r->part.rows.presolved = whole;
     return status == STATUS_DONE ? change_coordinates(r, rows, options, arena) : status;
 }
 
@@ -172,36 +155,28 @@ static int expand(struct svm_answer *answer, const struct reduced *r, const stru
 }
 
 int presolve_solve(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                   svm_method *method, enum svm_norm norm, struct monitor *monitor, struct arena *arena)
+                   svm_method *method, struct arena *arena)
 {
     struct arena_mark mark = arena_mark(arena);
-    int rotates = certificate_rotates(norm);
-    if (rows->presolved)
-        return method(answer, rows, options, monitor, arena);
     struct reduced r;
-    int status = reduce(&r, rows, options, norm, rotates, arena);
+    int status = reduce(&r, rows, options, arena);
     if (status == STATUS_INTERRUPTED)
-        return solver_conclude(answer, rows, options, norm, status, arena);
+        return solver_conclude(answer, rows, options, status, arena);
     if (status == STATUS_DONE) {
         struct svm_options own = *options;
         own.start = r.start;
         own.start_W = r.start_W;
         struct svm_answer found = {.W = arena_zeros(arena, r.part.w.dk, r.part.w.dz),
                                    .lambda = arena_zeros(arena, r.part.rows.count, 1)};
-        status = arena->failed ? STATUS_NO_MEMORY
-                               : solver_from_start(method, &found, &r.part.rows, &own, monitor, arena);
+        status = arena->failed ? STATUS_NO_MEMORY : solver_from_start(method, &found, &r.part.rows, &own, arena);
         if (status >= 0 && expand(answer, &r, &found, rows, arena) != STATUS_DONE)
             status = STATUS_NO_MEMORY;
         if (status >= 0)
-            status = solver_conclude(answer, rows, options, norm, status, arena);
+            status = solver_conclude(answer, rows, options, status, arena);
         int limited = options->max_iter > 0 && answer->iterations >= options->max_iter;
         if (limited || (status != STATUS_UNDECIDED && status != STATUS_ITERATION_LIMIT))
             return status;
     }
     arena_release(arena, mark);
-    if (status < 0)
-        return status;
-    struct rows same = *rows;
-    same.presolved = rotates;
-    return solver_from_start(method, answer, &same, options, monitor, arena);
+    return status < 0 ? status : solver_from_start(method, answer, rows, options, arena);
 }

@@ -26,7 +26,7 @@ struct generation {
     double *U;             /* (M, dk) scratch of the rows' operators */
 };
 
-static ptrdiff_t join(struct generation *g, ptrdiff_t most, double part, double noise)
+static ptrdiff_t generation_join(struct generation *g, ptrdiff_t most, double part, double noise)
 {
     ptrdiff_t joined = rows_join(g->chosen, g->rows, g->rows->rhs, g->margin, part, noise, most);
     g->size += joined;
@@ -35,11 +35,11 @@ static ptrdiff_t join(struct generation *g, ptrdiff_t most, double part, double 
 
 /* The first W, its margins, and the rows that hold it as the first working set. */
 static int guess(struct generation *g, struct svm_answer *answer, const struct svm_options *options, svm_method *first,
-                 struct monitor *monitor, struct arena *arena)
+                 struct arena *arena)
 {
     const struct rows *rows = g->rows;
     struct arena_mark mark = arena_mark(arena);
-    int status = first(answer, rows, options, monitor, arena);
+    int status = first(answer, rows, options, arena);
     arena_release(arena, mark);
     if (status < 0)
         return status;
@@ -70,11 +70,11 @@ static int keep_better(struct svm_answer *answer, const struct generation *g, co
                                 .lambda = arena_doubles(arena, g->rows->count, 1)};
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    int status = solver_conclude(answer, g->rows, options, NORM_FROBENIUS, STATUS_INTERRUPTED, arena);
+    int status = solver_conclude(answer, g->rows, options, STATUS_INTERRUPTED, arena);
     solver_copy(&before, answer, g->rows);
     take(answer, g, found);
     if (status >= 0)
-        status = solver_conclude(answer, g->rows, options, NORM_FROBENIUS, STATUS_INTERRUPTED, arena);
+        status = solver_conclude(answer, g->rows, options, STATUS_INTERRUPTED, arena);
     if (status >= 0 && before.bound.gap < answer->bound.gap)
         solver_copy(answer, &before, g->rows);
     return status < 0 ? status : STATUS_INTERRUPTED;
@@ -82,7 +82,7 @@ static int keep_better(struct svm_answer *answer, const struct generation *g, co
 
 /* One round: the working set solved from the answer, which takes what was found. */
 static int solve_part(struct svm_answer *answer, const struct generation *g, const struct svm_options *options,
-                      svm_method *method, struct monitor *monitor, struct arena *arena)
+                      svm_method *method, struct arena *arena)
 {
     struct arena_mark mark = arena_mark(arena);
     struct rows_part part;
@@ -102,10 +102,10 @@ static int solve_part(struct svm_answer *answer, const struct generation *g, con
         inner.max_iter = options->max_iter > answer->iterations ? options->max_iter - answer->iterations : 1;
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    struct monitor quiet = *monitor; /* polls as well, but what it reaches is no bound of the problem asked */
+    struct monitor quiet = *g->rows->monitor; /* polls for Ctrl-C, but its gap is no bound of the whole problem */
     part.rows.monitor = &quiet;
-    status = method(&found, &part.rows, &inner, &quiet, arena);
-    monitor->stopped = quiet.stopped;
+    status = method(&found, &part.rows, &inner, arena);
+    g->rows->monitor->stopped = quiet.stopped;
     answer->iterations += found.iterations;
     if (status == STATUS_INTERRUPTED)
         status = keep_better(answer, g, &found, options, arena);
@@ -117,7 +117,7 @@ static int solve_part(struct svm_answer *answer, const struct generation *g, con
 
 /* Rounds that end with block ascent, before the multipliers are those of a solution: most rows join here. */
 static int first_rounds(struct svm_answer *answer, struct generation *g, const struct svm_options *options,
-                        struct monitor *monitor, struct arena *arena)
+                        struct arena *arena)
 {
     struct svm_options inner = *options;
     inner.tol = ROUGH_TOL;
@@ -125,12 +125,12 @@ static int first_rounds(struct svm_answer *answer, struct generation *g, const s
         inner.max_iter = answer->iterations + EPOCHS;
         if (options->max_iter > 0 && inner.max_iter > options->max_iter)
             return STATUS_DONE;
-        int status = solve_part(answer, g, &inner, frobenius_block, monitor, arena);
+        int status = solve_part(answer, g, &inner, frobenius_block, arena);
         if (status != STATUS_ITERATION_LIMIT && status != STATUS_UNDECIDED)
             return status < 0 || status == STATUS_INTERRUPTED ? status : STATUS_DONE;
         rows_adjoint(answer->W, g->rows, answer->lambda, g->U);
         rows_apply(g->margin, g->rows, answer->W, g->U);
-        if ((double)join(g, ROWS_AT_ONCE, CLEARLY, 0) < FEW_JOIN * (double)g->size)
+        if ((double)generation_join(g, ROWS_AT_ONCE, CLEARLY, 0) < FEW_JOIN * (double)g->size)
             break;
     }
     return STATUS_DONE;
@@ -143,7 +143,7 @@ static int is_crowded(const double *lambda, const struct rows *rows)
 }
 
 int row_generation_solve(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                         svm_method *first, svm_method *method, struct monitor *monitor, struct arena *arena)
+                         svm_method *first, svm_method *method, struct arena *arena)
 {
     struct generation g = {.rows = rows};
     g.chosen = arena_take(arena, rows->count, 1);
@@ -151,33 +151,33 @@ int row_generation_solve(struct svm_answer *answer, const struct rows *rows, con
     g.U = arena_doubles(arena, rows->w->n_queries, rows->w->dk);
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    int status = guess(&g, answer, options, first, monitor, arena);
+    int status = guess(&g, answer, options, first, arena);
     if (status != STATUS_DONE && status != STATUS_ITERATION_LIMIT)
-        return status < 0 ? status : solver_conclude(answer, rows, options, NORM_FROBENIUS, status, arena);
+        return status < 0 ? status : solver_conclude(answer, rows, options, status, arena);
     status = STATUS_DONE;
-    join(&g, 1, 0, -INFINITY); /* and of each query the row of least margin */
+    generation_join(&g, 1, 0, -INFINITY); /* and of each query the row of least margin */
     if (rows->count >= ROW_GENERATION_DEAR)
-        status = first_rounds(answer, &g, options, monitor, arena);
+        status = first_rounds(answer, &g, options, arena);
     if (status != STATUS_DONE)
-        return status < 0 ? status : solver_conclude(answer, rows, options, NORM_FROBENIUS, status, arena);
+        return status < 0 ? status : solver_conclude(answer, rows, options, status, arena);
     struct svm_options inner = *options;
     for (int round = 0; round < MOST_ROUNDS; ++round) {
         int exact = round > 0 && is_crowded(answer->lambda, rows);
         inner.tol = exact ? options->tol / 2 : fmax(options->tol / 2, ROUGH_TOL);
         for (;;) { /* roughly first; to the end once no row is broken that much */
-            status = solve_part(answer, &g, &inner, method, monitor, arena);
+            status = solve_part(answer, &g, &inner, method, arena);
             if (status != STATUS_DONE)
-                return status < 0 ? status : solver_conclude(answer, rows, options, NORM_FROBENIUS, status, arena);
+                return status < 0 ? status : solver_conclude(answer, rows, options, status, arena);
             rows_apply(g.margin, rows, answer->W, g.U);
             double size = vector_norm(answer->W, rows->w->dk * rows->w->dz);
-            if (join(&g, ROWS_AT_ONCE, fmax(inner.tol, options->tol) / 4, CERTIFICATE_ROUNDING * size) > 0)
+            if (generation_join(&g, ROWS_AT_ONCE, fmax(inner.tol, options->tol) / 4, CERTIFICATE_ROUNDING * size) > 0)
                 break;
             if (inner.tol <= options->tol / 2)
-                return solver_conclude(answer, rows, options, NORM_FROBENIUS, STATUS_ITERATION_LIMIT, arena);
+                return solver_conclude(answer, rows, options, STATUS_ITERATION_LIMIT, arena);
             inner.tol = options->tol / 2;
         }
-        if (monitor_stops(monitor))
-            return solver_conclude(answer, rows, options, NORM_FROBENIUS, STATUS_INTERRUPTED, arena);
+        if (monitor_stops(rows->monitor))
+            return solver_conclude(answer, rows, options, STATUS_INTERRUPTED, arena);
     }
-    return solver_conclude(answer, rows, options, NORM_FROBENIUS, STATUS_ITERATION_LIMIT, arena);
+    return solver_conclude(answer, rows, options, STATUS_ITERATION_LIMIT, arena);
 }

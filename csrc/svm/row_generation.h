@@ -15,6 +15,6 @@
  * bound of the margin, or that there is no W) its multipliers prove for all rows, with zeros for the others; both are
  * certified over all rows.  Statuses of svm_method. */
 int row_generation_solve(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                         svm_method *first, svm_method *method, struct monitor *monitor, struct arena *arena);
+                         svm_method *first, svm_method *method, struct arena *arena);
 
 #endif

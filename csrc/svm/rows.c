@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "base/threads.h"
 #include "linalg/matrix.h"
+#include "linalg/vector.h"
 
 /* Relative to the unit diagonal: keeps nearly dependent rows factorable; refinement removes what it adds. */
 #define JITTER 1e-14
@@ -218,7 +219,22 @@ int rows_gram(double *G, double *D, double *Z, ptrdiff_t *z, const struct rows *
         G[i * size + i] = 1 + ridge[member[i]] + JITTER;
     }
     arena_release(arena, mark);
-    return rows->monitor != NULL && rows->monitor->stopped ? STATUS_FACTORIZATION : STATUS_DONE;
+    return rows->monitor->stopped ? STATUS_FACTORIZATION : STATUS_DONE;
+}
+
+void rows_gram_of_query(double *G, double *D, const struct rows *rows, const ptrdiff_t *member, ptrdiff_t size,
+                        const double *ridge)
+{
+    ptrdiff_t dk = rows->w->dk, dz = rows->w->dz;
+    const double *z = rows->w->queries + rows->query[member[0]] * dz;
+    for (ptrdiff_t i = 0; i < size; ++i)
+        rows_delta(D + i * dk, rows, member[i]);
+    matrix_syrk(size, dk, vector_dot(z, z, dz), D, dk, 0.0, G, size, NULL);
+    for (ptrdiff_t i = 0; i < size; ++i) {
+        G[i * size + i] = 1 + ridge[member[i]];
+        for (ptrdiff_t j = 0; j < i; ++j)
+            G[j * size + i] = G[i * size + j];
+    }
 }
 
 void rows_gram_column(double *column, double *delta, double *U, const struct rows *rows, ptrdiff_t k)

@@ -31,10 +31,10 @@ struct rows {
     double *length;             /* (m) ||delta|| ||z||; 1 of an impossible row */
     double longest, largest;    /* the longest row; the largest |b| */
     ptrdiff_t n_equal;
-    int presolved;           /* svm/presolve.h has made them as few and as small as it does */
     int homogeneous;         /* every margin row has b > 0, every equality row b = 0 */
     struct threads *threads; /* for the loops over queries; NULL: one thread */
-    struct monitor *monitor; /* polled by long computations on rows, on the caller's thread; NULL: none */
+    struct monitor
+        *monitor; /* of the solve: progress is reported to it; polled by long loops, on the caller's thread */
 };
 
 /* For some rows of query q, given by their token and length [count]: margin [count] = delta . u / length with u [dk],
@@ -65,6 +65,11 @@ void rows_delta(double *delta, const struct rows *rows, ptrdiff_t k);
  */
 int rows_gram(double *G, double *D, double *Z, ptrdiff_t *z, const struct rows *rows, const ptrdiff_t *member,
               ptrdiff_t size, const double *ridge, struct arena *arena);
+
+/* G [size,size], both triangles, for rows of one query, `size` > 0: its products, and on the diagonal 1 + ridge [m].
+ * D [size,dk] their rows_delta. */
+void rows_gram_of_query(double *G, double *D, const struct rows *rows, const ptrdiff_t *member, ptrdiff_t size,
+                        const double *ridge);
 
 /* column [m] of the Gram matrix A A^*, that of row k; delta [dk] and U [M,dk] are scratch. */
 void rows_gram_column(double *column, double *delta, double *U, const struct rows *rows, ptrdiff_t k);

@@ -48,8 +48,8 @@ static void distances(double *distance, const double *X, const double *a, ptrdif
     }
 }
 
-static void init(struct rows *rows, const struct windows *w, const ptrdiff_t *reference, struct threads *threads,
-                 struct arena *arena)
+static void rows_init(struct rows *rows, const struct windows *w, const ptrdiff_t *reference, struct threads *threads,
+                      struct arena *arena)
 {
     ptrdiff_t most = windows_entries(w) - w->n_queries;
     rows->w = w;
@@ -62,7 +62,6 @@ static void init(struct rows *rows, const struct windows *w, const ptrdiff_t *re
     rows->longest = rows->largest = 0;
     rows->threads = threads;
     rows->monitor = NULL;
-    rows->presolved = 0;
 }
 
 /* `rows` become this one. */
@@ -85,7 +84,7 @@ int rows_build(struct rows *rows, ptrdiff_t *entry, unsigned char *impossible, c
                const ptrdiff_t *reference, const unsigned char *kept, const double *rhs, struct threads *threads,
                struct arena *arena)
 {
-    init(rows, w, reference, threads, arena);
+    rows_init(rows, w, reference, threads, arena);
     double *distance = arena_doubles(arena, w->longest, 1), *keys = arena_doubles(arena, windows_scratch(w), 1);
     if (arena->failed)
         return STATUS_NO_MEMORY;

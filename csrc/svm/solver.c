@@ -39,10 +39,6 @@ int solver_start(double *lambda, const struct rows *rows, const struct svm_optio
     return 1;
 }
 
-/* Times the tolerance by which the bounds may be in the wrong order: rows within their allowance (certificate.h) make W
- * shorter than the least norm by the allowance times their multipliers. */
-#define BELOW 10
-
 /* Whether lambda is a Farkas certificate; if so, it is scaled by a power of two to a largest multiplier of an entry
  * near 1. */
 static int proves_infeasible(double *lambda, const struct rows *rows, struct arena *arena)
@@ -80,7 +76,7 @@ static int decide(struct svm_answer *answer, const struct rows *rows, const stru
     double lower = answer->bound.lower, tolerance = options->tol;
     if (options->soft == 0)
         tolerance = certificate_tolerance(tolerance, lower, rows);
-    int reached = answer->bound.gap <= tolerance && answer->bound.gap >= -BELOW * tolerance;
+    int reached = answer->bound.gap <= tolerance;
     if (reached && (options->soft > 0 || !certificate_is_rounding(lower, rows)))
         return STATUS_DONE;
     if ((options->soft == 0 || is_of_equalities(answer->lambda, rows))
@@ -93,12 +89,13 @@ static int decide(struct svm_answer *answer, const struct rows *rows, const stru
     return lower > 0 || options->soft > 0 ? STATUS_ITERATION_LIMIT : STATUS_UNDECIDED;
 }
 
-int solver_conclude(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                    enum svm_norm norm, int stopped, struct arena *arena)
+int solver_conclude(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, int stopped,
+                    struct arena *arena)
 {
     int status = options->soft > 0
                      ? certificate_check_soft(&answer->bound, answer->W, answer->lambda, rows, options->soft, arena)
-                     : certificate_check(&answer->bound, answer->W, answer->lambda, rows, norm, options->p, arena);
+                     : certificate_check(&answer->bound, answer->W, answer->lambda, rows, options->norm, options->p,
+                                         arena);
     return status == STATUS_DONE ? decide(answer, rows, options, stopped, arena) : status;
 }
 
@@ -112,7 +109,21 @@ int solver_conclude_dual(struct svm_answer *answer, const struct rows *rows, con
     certificate_clean(answer->lambda, rows);
     rows_adjoint(answer->W, rows, answer->lambda, P);
     arena_release(arena, mark);
-    return solver_conclude(answer, rows, options, NORM_FROBENIUS, stopped, arena);
+    return solver_conclude(answer, rows, options, stopped, arena);
+}
+
+int solver_check(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                 struct arena *arena)
+{
+    answer->method = "presolve";
+    answer->iterations = 0;
+    memset(answer->W, 0, (size_t)(rows->w->dk * rows->w->dz) * sizeof(double));
+    if (options->start_W != NULL)
+        memcpy(answer->W, options->start_W, (size_t)(rows->w->dk * rows->w->dz) * sizeof(double));
+    memset(answer->lambda, 0, (size_t)rows->count * sizeof(double));
+    if (options->start != NULL)
+        memcpy(answer->lambda, options->start, (size_t)rows->count * sizeof(double));
+    return solver_conclude(answer, rows, options, STATUS_UNDECIDED, arena);
 }
 
 void solver_copy(struct svm_answer *answer, const struct svm_answer *from, const struct rows *rows)
@@ -142,20 +153,20 @@ static int is_open(int status)
 }
 
 int solver_from_start(svm_method *method, struct svm_answer *answer, const struct rows *rows,
-                      const struct svm_options *options, struct monitor *monitor, struct arena *arena)
+                      const struct svm_options *options, struct arena *arena)
 {
     struct arena_mark mark = arena_mark(arena);
     struct svm_answer warm = {0};
     struct svm_options cold = *options;
     cold.start = cold.start_W = NULL;
-    int status = method(answer, rows, options, monitor, arena);
+    int status = method(answer, rows, options, arena);
     int limited = options->max_iter > 0 && answer->iterations >= options->max_iter;
-    if (!is_open(status) || limited || monitor->stopped || (options->start == NULL && options->start_W == NULL))
+    if (!is_open(status) || limited || rows->monitor->stopped || (options->start == NULL && options->start_W == NULL))
         return status;
     arena_release(arena, mark);
     if (keep(&warm, answer, rows, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
-    int again = method(answer, rows, &cold, monitor, arena);
+    int again = method(answer, rows, &cold, arena);
     if ((!is_open(again) && again != STATUS_INTERRUPTED) || !(warm.bound.gap < answer->bound.gap))
         return again;
     solver_copy(answer, &warm, rows);
@@ -163,7 +174,7 @@ int solver_from_start(svm_method *method, struct svm_answer *answer, const struc
 }
 
 int solver_in_turn(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                   const struct solver_step *steps, int n, struct monitor *monitor, struct arena *arena)
+                   const struct solver_step *steps, int n, struct arena *arena)
 {
     struct svm_answer best = {0};
     int best_status = STATUS_UNDECIDED;
@@ -175,10 +186,10 @@ int solver_in_turn(struct svm_answer *answer, const struct rows *rows, const str
         own.max_iter = options->max_iter > 0 ? options->max_iter : steps[i].max_iter;
         if (options->soft > 0 && isfinite(best.bound.gap) && best.W != NULL)
             own.start = best.lambda;
-        int status = steps[i].solve(answer, rows, &own, monitor, arena);
+        int status = steps[i].solve(answer, rows, &own, arena);
         answer->method = steps[i].name;
         arena_release(arena, mark);
-        if (status == STATUS_NO_MEMORY && (best.W != NULL || i < n - 1)) { /* another method may need less */
+        if (status == STATUS_NO_MEMORY && (best.W != NULL || i < n - 1)) { /* another method may need less memory */
             arena_recover(arena);
             continue;
         }

@@ -5,10 +5,10 @@
 
 #include "svm/certificate.h"
 
-struct monitor;
 struct svm_answer;
 
 struct svm_options {
+    enum svm_norm norm;    /* that is to be least, and whose bounds the certificate names */
     double tol;            /* certified relative gap asked for */
     ptrdiff_t max_iter;    /* 0: the default of svm/methods.h, for the methods named auto */
     double p;              /* exponent of the entrywise norm */
@@ -16,8 +16,8 @@ struct svm_options {
     ptrdiff_t rank;        /* the most W may have, of nuclear_capped */
     const double *start;   /* (m) multipliers near the solution's, of any sign and scale; NULL: none */
     const double *start_W; /* (dk, dz) weights near it, of any scale, for nuclear_factored, presolve; NULL: none */
-    struct svm_answer *frobenius; /* where the first of several methods leaves the Frobenius answer to the others, with
-                                     a lower bound once it is known; NULL: nowhere */
+    struct svm_answer *frobenius; /* cache: the first of several methods stores its Frobenius answer here, with a lower
+                                     bound once it is known, and later ones reuse it; NULL: none */
 };
 
 struct svm_answer {
@@ -36,7 +36,7 @@ struct svm_answer {
  * that without the cap; STATUS_INTERRUPTED: the best point so far, with its bounds; STATUS_DECLINED:
  * left to another method, without an answer, by those that only the policy calls; < 0: no answer. */
 typedef int svm_method(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                       struct monitor *monitor, struct arena *arena);
+                       struct arena *arena);
 
 /* answer <- from, in answer's own memory. */
 void solver_copy(struct svm_answer *answer, const struct svm_answer *from, const struct rows *rows);
@@ -56,12 +56,12 @@ struct solver_step {
  * answer->method names the one it is of.  With a soft margin each goes on from the best multipliers so far.
  * The last of them never declines. */
 int solver_in_turn(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                   const struct solver_step *steps, int n, struct monitor *monitor, struct arena *arena);
+                   const struct solver_step *steps, int n, struct arena *arena);
 
-/* The method from the start of the options, if they have one; what that leaves open is solved without, so that no start
- * ends worse than none.  The better answer stays. */
+/* The method from the start of the options, if they have one.  If the warm start does not reach a final status, the
+ * method runs again cold, and the better answer stays. */
 int solver_from_start(svm_method *method, struct svm_answer *answer, const struct rows *rows,
-                      const struct svm_options *options, struct monitor *monitor, struct arena *arena);
+                      const struct svm_options *options, struct arena *arena);
 
 /* lambda [m] <- the start: clipped to its signs and scaled to the highest dual value of the Frobenius norm (of the soft
  * margin, when the options ask for one).  0, with lambda zero: there is none, or its dual value is not positive; 1:
@@ -72,8 +72,13 @@ int solver_start(double *lambda, const struct rows *rows, const struct svm_optio
  * the soft margin's objective when the options ask for one), cleans lambda, scales W, and returns the status that the
  * bounds amount to.  `stopped`: why the method ended, STATUS_INTERRUPTED or STATUS_STATIONARY, reported where the
  * bounds decide nothing. */
-int solver_conclude(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                    enum svm_norm norm, int stopped, struct arena *arena);
+int solver_conclude(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, int stopped,
+                    struct arena *arena);
+
+/* `check` of _core: multipliers and weights known beforehand, W and lambda = the start of the options, or 0, as they
+ * are.  STATUS_INFEASIBLE: lambda is a Farkas certificate; STATUS_DONE, STATUS_ITERATION_LIMIT, STATUS_UNDECIDED: what
+ * both amount to. */
+svm_method solver_check;
 
 /* The same in the Frobenius norm for lambda alone: W becomes A^*(lambda). */
 int solver_conclude_dual(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,

@@ -17,8 +17,8 @@ struct growing {
     double *along; /* (at_once + 2, d) scratch */
 };
 
-/* The basis grows by those of the waiting vectors that are not in its span (Gram and Schmidt, twice), until it is
- * nearly all. */
+/* The basis grows by those of the waiting vectors that are not in its span (Gram and Schmidt: after the product for all
+ * of them), until it is nearly all. */
 static void extend(struct growing *g)
 {
     ptrdiff_t d = g->d, k = g->waiting;
@@ -31,7 +31,7 @@ static void extend(struct growing *g)
         double *rest = g->V + i * d, *part = g->along, *sum = g->along + d;
         if (!(vector_norm(rest, d) > PARALLEL))
             continue;
-        for (int again = 0; again < 2 && g->rank > 0; ++again) {
+        if (g->rank > 0) {
             matrix_times_vector(part, g->basis, rest, g->rank, d);
             matrix_transposed_times_vector(sum, g->basis, part, g->rank, d);
             vector_add(rest, -1, sum, d);
@@ -86,7 +86,7 @@ int span_of_differences(struct span *span, const struct rows *rows, ptrdiff_t mo
     for (ptrdiff_t k = 0; k < rows->count && g.rank <= g.most; ++k) {
         rows_delta(next(&g), rows, k);
         add(&g);
-        if (g.waiting == 0 && rows->monitor != NULL && monitor_stops(rows->monitor))
+        if (g.waiting == 0 && monitor_stops(rows->monitor))
             return STATUS_INTERRUPTED;
     }
     end(span, &g);

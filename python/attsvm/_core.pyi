@@ -109,7 +109,7 @@ def train(  # run: attsvm.training.session.Descent
     run: Any, first: int, last: int, recorded: Callable[[], bool] | None, combine: Callable[[_Floats], None] | None, /
 ) -> tuple[int, BaseException | None]: ...
 
-presolve: _Method  # and every other name of METHOD
+check: _Method  # and every other name of METHOD
 
 def interval(
     windows: Any, reference: _Indices, kept: _Bools | None, W: _Floats, dual: _Floats, /

@@ -36,20 +36,18 @@ def exported(symbols, name):
 
 def norms():
     """Of svm/norms.h, with the file of the ball."""
-    return re.findall(r"NORM\(more, (\w+), \w+, (\w+),", (CSRC / "svm" / "norms.h").read_text())
+    return re.findall(r"NORM\((\w+), \w+, (\w+),", (CSRC / "svm" / "norms.h").read_text())
 
 
 def prefixes(name):
-    """What a file's symbols start with: its own name, after its folder's where that is a room of svm; of
-    svm/policy and svm/interior/working_set_loop also a norm's, for they make the methods auto and interior of norms."""
+    """What a file's symbols start with: its own name, after its folder's where that is a room of svm; of svm/policy
+    also frobenius_auto."""
     if name.startswith("binding/"):
         return ("bind_", "PyInit__core")
-    parts, methods = name.split("/"), []
-    if name in ("svm/policy", "svm/interior/working_set_loop"):
-        method = "auto" if name == "svm/policy" else "interior"
-        methods = [f"{norm}_{method}" for norm, _ in norms()] + ["frobenius_auto"]
+    parts = name.split("/")
+    more = ["frobenius_auto"] if name == "svm/policy" else []
     room = parts[0] == "svm" and len(parts) == 3 and parts[1] != "systems"
-    return (parts[-1], *methods, *([f"{parts[1]}_{parts[2]}"] if room else []))
+    return (parts[-1], *more, *([f"{parts[1]}_{parts[2]}"] if room else []))
 
 
 def test_every_exported_name_starts_with_its_file(symbols):

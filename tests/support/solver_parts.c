@@ -48,14 +48,13 @@ int parts_support(double *x, ptrdiff_t *iterations, double *factored, const stru
     struct compact_rows compact;
     struct newton_system newton;
     int status = begin(&parts, p, NULL, NULL);
-    struct monitor monitor = {0};
     ptrdiff_t m = parts.rows.count;
     compact_rows_init(&compact, &parts.rows, ridge, &parts.arena);
     if (status == STATUS_DONE)
-        status = newton_system_init(&newton, &parts.rows, &monitor, &parts.arena);
+        status = newton_system_init(&newton, &parts.rows, &parts.arena);
     double *dW = arena_doubles(&parts.arena, p->dk, p->dz);
     for (ptrdiff_t i = 0; i < sets && status == STATUS_DONE; ++i) {
-        status = compact_rows_solve(&compact, x + i * m, b + i * m, member, sizes[i], tol, m, iterations + i, &monitor);
+        status = compact_rows_solve(&compact, x + i * m, b + i * m, member, sizes[i], tol, m, iterations + i);
         for (ptrdiff_t k = 0; k < m; ++k)
             newton.inverse[k] = NEWTON_SYSTEM_ABSENT;
         for (ptrdiff_t j = 0; j < sizes[i]; ++j)

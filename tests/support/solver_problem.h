@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/monitor.h"
 #include "svm/rows_build.h"
 
 struct problem {
@@ -14,6 +15,7 @@ struct parts {
     struct arena arena;
     struct windows w;
     struct rows rows;
+    struct monitor monitor;
 };
 
 /* All tokens of each sequence, one query each.  The rows are those of reference.svm_rows. */
@@ -34,7 +36,9 @@ static int begin(struct parts *parts, const struct problem *p, const unsigned ch
                                 .stop = indptr + 1,
                                 .indptr = indptr,
                                 .longest = p->T};
-    return rows_build(&parts->rows, &entry, NULL, &parts->w, p->reference, kept, rhs, NULL, &parts->arena);
+    int status = rows_build(&parts->rows, &entry, NULL, &parts->w, p->reference, kept, rhs, NULL, &parts->arena);
+    parts->rows.monitor = &parts->monitor;
+    return status;
 }
 
 static int end(struct parts *parts, int status)

@@ -18,9 +18,8 @@ static struct script {
 } script;
 
 static int told(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                struct monitor *monitor, struct arena *arena)
+                struct arena *arena)
 {
-    (void)monitor;
     (void)arena;
     int i = script.calls++;
     if (i >= MOST)
@@ -43,7 +42,6 @@ struct tries {
     struct parts parts;
     struct svm_options options;
     struct svm_answer answer;
-    struct monitor monitor;
 };
 
 /* With multipliers and weights to start from. */
@@ -53,7 +51,7 @@ static void prepare(struct tries *t, const struct problem *p, const unsigned cha
     memset(t, 0, sizeof *t);
     begin(&t->parts, p, kept, NULL);
     script = *wanted;
-    t->options = (struct svm_options){.tol = 1e-9, .p = 2, .soft = soft, .max_iter = max_iter};
+    t->options = (struct svm_options){.norm = NORM_FROBENIUS, .tol = 1e-9, .p = 2, .soft = soft, .max_iter = max_iter};
     t->answer.W = arena_zeros(&t->parts.arena, p->dk, p->dz);
     t->answer.lambda = arena_zeros(&t->parts.arena, t->parts.rows.count, 1);
     t->options.start = arena_zeros(&t->parts.arena, t->parts.rows.count, 1);
@@ -73,7 +71,7 @@ int tries_presolve(ptrdiff_t *seen, double *first, ptrdiff_t *calls, const int *
 {
     struct tries t;
     prepare(&t, p, kept, soft, 0, &(struct script){status, iterations, gap, seen, NULL, NULL, 0});
-    int found = presolve_solve(&t.answer, &t.parts.rows, &t.options, told, NORM_FROBENIUS, &t.monitor, &t.parts.arena);
+    int found = presolve_solve(&t.answer, &t.parts.rows, &t.options, told, &t.parts.arena);
     return finish(&t, found, first, calls);
 }
 
@@ -82,7 +80,7 @@ int tries_from_start(ptrdiff_t *seen, double *first, ptrdiff_t *calls, const int
 {
     struct tries t;
     prepare(&t, p, NULL, 0, max_iter, &(struct script){status, iterations, gap, seen, NULL, NULL, 0});
-    int found = solver_from_start(told, &t.answer, &t.parts.rows, &t.options, &t.monitor, &t.parts.arena);
+    int found = solver_from_start(told, &t.answer, &t.parts.rows, &t.options, &t.parts.arena);
     return finish(&t, found, first, calls);
 }
 
@@ -100,14 +98,14 @@ int tries_in_turn(ptrdiff_t *seen, double *first, ptrdiff_t *calls, const int *s
     struct tries t;
     prepare(&t, p, NULL, 0, max_iter, &(struct script){status, iterations, gap, seen, NULL, NULL, 0});
     const struct solver_step steps[] = {{"one", told, 10, NULL}, {"two", told, 20, is_far}, {"three", told, 30, NULL}};
-    int found = solver_in_turn(&t.answer, &t.parts.rows, &t.options, steps, 3, &t.monitor, &t.parts.arena);
+    int found = solver_in_turn(&t.answer, &t.parts.rows, &t.options, steps, 3, &t.parts.arena);
     return finish(&t, found, first, calls);
 }
 
 int frobenius_block(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                    struct monitor *monitor, struct arena *arena)
+                    struct arena *arena)
 {
-    return told(answer, rows, options, monitor, arena);
+    return told(answer, rows, options, arena);
 }
 
 /* A first W, and one round of the working set that is interrupted, with the answers W [2, dk, dz], lambda [2, rows],
@@ -118,7 +116,7 @@ int tries_row_generation(double *found, const double *W, const double *lambda, c
     const int status[] = {STATUS_DONE, STATUS_INTERRUPTED}, iterations[] = {0, 0};
     ptrdiff_t seen[2 * SEEN];
     prepare(&t, p, NULL, 0, 0, &(struct script){status, iterations, (const double[]){0, 0}, seen, W, lambda, 0});
-    int ended = row_generation_solve(&t.answer, &t.parts.rows, &t.options, told, told, &t.monitor, &t.parts.arena);
+    int ended = row_generation_solve(&t.answer, &t.parts.rows, &t.options, told, told, &t.parts.arena);
     memcpy(found, t.answer.W, (size_t)(p->dk * p->dz) * sizeof(double));
     return end(&t.parts, ended);
 }

@@ -24,13 +24,6 @@ static double of_ascent(const struct rows *rows, const struct svm_answer *answer
     return 2 * (dk * least((double)rows->count, 8 * M) + M * dk * (double)rows->w->dz);
 }
 
-static double of_evaluation(const struct rows *rows, const struct svm_answer *answer)
-{
-    (void)answer;
-    double n = (double)(rows->w->dk + rows->w->dz);
-    return 4 * ((double)(rows->count * rows->w->dk) + (double)rows->w->n_queries * n * n / 4);
-}
-
 static double of_step(const struct rows *rows, const struct svm_answer *answer)
 {
     double support = (double)vector_nonzeros(answer->lambda, rows->count);
@@ -50,17 +43,14 @@ static double of_system(const struct rows *rows, const struct svm_answer *answer
     WORK(frobenius_block, of_ascent) \
     WORK(frobenius_block_if_loose, of_ascent) \
     WORK(frobenius_gradient, of_ascent) \
-    WORK(frobenius_interior, of_system) \
-    WORK(nuclear_factored, of_evaluation) \
-    WORK(nuclear_factored_if_quick, of_evaluation) \
-    WORK(nuclear_interior, of_system)
+    WORK(frobenius_interior, of_system)
 
 #define WRAP(method, cost) \
     svm_method __real_##method, __wrap_##method; \
     int __wrap_##method(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, \
-                        struct monitor *monitor, struct arena *arena) \
+                        struct arena *arena) \
     { \
-        int status = __real_##method(answer, rows, options, monitor, arena); \
+        int status = __real_##method(answer, rows, options, arena); \
         work += (double)(1 + answer->iterations) * cost(rows, answer); \
         return status; \
     }
@@ -70,20 +60,22 @@ WORK_LIST(WRAP)
 static int measure(svm_method *method, ptrdiff_t limit, double *spent, const struct problem *p, double soft)
 {
     struct parts parts;
-    struct monitor monitor = {0};
     begin(&parts, p, NULL, NULL);
-    struct svm_options options = {.tol = 1e-6, .p = 2, .soft = soft, .max_iter = limit};
+    struct svm_options options = {.norm = NORM_FROBENIUS, .tol = 1e-6, .p = 2, .soft = soft, .max_iter = limit};
     struct svm_answer answer = {.W = arena_zeros(&parts.arena, p->dk, p->dz),
                                 .lambda = arena_zeros(&parts.arena, parts.rows.count, 1)};
     work = 0;
-    int status = method(&answer, &parts.rows, &options, &monitor, &parts.arena);
+    int status = method(&answer, &parts.rows, &options, &parts.arena);
     *spent = work;
     return end(&parts, status);
 }
 
-#define MEASURE(name, norm, word, problems, limit, purpose) \
+#define MEASURE(name) \
     int work_##name(double *spent, const struct problem *p, double soft) \
     { \
-        return measure(name, limit, spent, p, soft); \
+        return measure(name, METHOD_LIMIT_##name, spent, p, soft); \
     }
-METHOD_LIST(MEASURE)
+MEASURE(frobenius_auto)
+MEASURE(frobenius_active)
+MEASURE(frobenius_block)
+MEASURE(frobenius_interior)

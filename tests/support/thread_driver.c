@@ -92,9 +92,9 @@ static void solve(struct call *call, struct threads *threads, struct arena *aren
         abort();
     rows.monitor = &monitor;
     for (int i = 0; i < METHODS; ++i) {
-        const struct svm_options options = {.tol = 1e-6, .max_iter = 5000};
+        const struct svm_options options = {.norm = NORM_FROBENIUS, .tol = 1e-6, .max_iter = 5000};
         struct svm_answer answer = {.W = arena_zeros(arena, D, D), .lambda = arena_zeros(arena, rows.count, 1)};
-        call->status[i] = methods[i].solve(&answer, &rows, &options, &monitor, arena);
+        call->status[i] = methods[i].solve(&answer, &rows, &options, arena);
         for (ptrdiff_t k = 0; k < D * D; ++k)
             call->norm[i] = hypot(call->norm[i], answer.W[k]);
     }

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from attsvm import _core
 from attsvm.svm.request import Answer
-from problems import Case, copy_of_selected, pick, sphere, zero_query
+from problems import copy_of_selected, pick, sphere, zero_query
 
 
 @pytest.mark.parametrize("norm", ["frobenius", "nuclear"])
@@ -22,19 +22,6 @@ def test_enough_dimensions_make_every_selection_feasible(n, T, kind, norm):
         X = sphere(rng, n, T, d)
         data = attsvm.self_attention(X) if kind == "self" else attsvm.cross_attention(X, sphere(rng, n, d))
         assert attsvm.solve_svm(data, pick(rng, n, T), norm).status == "optimal"
-
-
-@pytest.mark.parametrize("kept", [1, 2, 3])
-def test_sizes_of_the_paper_are_certified(kept):
-    """The corners of n <= 20, T <= 20, d <= 32, with one and with several selected tokens."""
-    for n in (2, 20):
-        for T in (max(kept, 2), 20):
-            for d in (2, 8, 32):
-                rng = np.random.default_rng([n, T, d, kept])
-                data = attsvm.cross_attention(sphere(rng, n, T, d), sphere(rng, n, d))
-                case = Case(data, np.argsort(rng.random((n, T)), axis=1) < kept)
-                sol = attsvm.solve_svm(data, case.selected)
-                assert sol.status in judge.SETTLED and judge.wrong(case, sol) is None
 
 
 @pytest.mark.parametrize("norm", ["frobenius", "nuclear", 3.0])
@@ -55,9 +42,7 @@ def test_what_is_no_proof_is_refused():
 
     def proposed(dual):
         dual = np.array(dual, dtype=float)
-        return Answer(
-            *_core.presolve(data._handle, reference_token, None, None, 1e-9, 0, 0.0, 2.0, 0, dual, None, None)
-        )
+        return Answer(*_core.check(data._handle, reference_token, None, None, 1e-9, 0, 0.0, 2.0, 0, dual, None, None))
 
     proof = proposed([0, 3e200, 0, 3e200, 0, 3e200])
     assert _core.STATUS[proof.status] == "infeasible" and proof.method == "presolve"
@@ -67,19 +52,14 @@ def test_what_is_no_proof_is_refused():
         assert _core.STATUS[proposed(dual).status] == "undecided", dual
 
 
-@pytest.mark.parametrize("scale", [1e-310, 1e-200, 1e200])
-def test_extreme_scales_are_answered_or_named(scale):
-    rng = np.random.default_rng(1)
-    X, Z = sphere(rng, 4, 5, 6), sphere(rng, 4, 6)
-    data = attsvm.cross_attention(X * scale, Z)
-    if scale < 1e-300:
-        with pytest.raises(ValueError, match="rescale X or Z"):
-            attsvm.solve_svm(data, [0, 1, 2, 3])
-    else:
-        sol = attsvm.solve_svm(data, [0, 1, 2, 3])
-        assert sol.status == "optimal" and np.isfinite(sol.W).all() and 0 < sol.dual.max() < np.inf
-        assert repr(sol)
-    crowded = attsvm.cross_attention(np.tile(X[:1], (5, 1, 1)) * scale, np.tile(Z[:1], (5, 1)))
-    sol = attsvm.solve_svm(crowded, [0, 1, 2, 3, 4])
-    assert sol.status == "infeasible" and 1 <= sol.certificate.max() < 2
-    assert "certificate" in repr(sol) or "zero" in repr(sol)
+def test_a_product_of_rounding_alone_proves_nothing():
+    """Differences x, y and -(x + y), margins s, t and -(s + t): multipliers of 1 combine the rows to nothing, and what
+    they ask to exactly zero, whatever rounding makes of it.  Two independent differences can be met."""
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        x, y = rng.integers(-9, 10, (2, 3)).astype(float)
+        s, t = rng.integers(1, 20, 2)
+        data = attsvm.cross_attention([[0 * x, -x, -y, x + y]], [[1.0, 2.0]])
+        options = np.zeros(1, dtype=np.intp), None, np.array([0.0, s, t, -s - t]), 1e-9, 0, 0.0, 2.0, 0
+        proposed = Answer(*_core.check(data._handle, *options, np.array([0.0, 1.0, 1.0, 1.0]), None, None))
+        assert _core.STATUS[proposed.status] == "undecided" and proposed.upper == np.inf, seed

@@ -91,14 +91,6 @@ def test_bad_norms_are_named(norm):
         attsvm.solve_svm(case.data, case.selected, norm)
 
 
-def test_methods_and_soft_margins_of_other_norms_are_refused():
-    case = ball(0, 3, 3, 4)
-    with pytest.raises(ValueError, match="method"):
-        attsvm.solve_svm(case.data, case.selected, 3.0, method="active")
-    with pytest.raises(ValueError, match="C goes with"):
-        attsvm.solve_svm(case.data, case.selected, 3.0, C=1.0)
-
-
 # ------------------------------------------------------------------------------------- more rows than weights
 
 

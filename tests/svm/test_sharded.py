@@ -60,43 +60,46 @@ def test_shards_have_the_answer_of_the_whole(sizes, norm, seed):
         np.testing.assert_array_equal(support, alone.support)
 
 
-@pytest.mark.parametrize("norm", NORMS)
-def test_many_rows_of_which_few_hold(norm):
+def many_rows():
+    """Of which few hold."""
     rng, X, Z = draw(1, 60, 12, 16)
-    whole = attsvm.cross_attention(X, Z)
-    selected, cuts = whole.select(rng.standard_normal((16, 16))), np.array_split(np.arange(60), 3)
-    parts = [attsvm.cross_attention(X[c], Z[c]) for c in cuts]
-    check(whole, selected, parts, solve_apart(parts, [selected[c] for c in cuts], norm), norm)
+    return attsvm.cross_attention, X, Z, attsvm.cross_attention(X, Z).select(rng.standard_normal((16, 16))), (20, 40)
 
 
-@pytest.mark.parametrize("norm", NORMS)
-def test_several_selected_tokens(norm):
+def several_selected():
     """Equal logits among the kept tokens of each window, margins to the rest."""
-    rng, X, Z = draw(2, 6, 5, 12)
+    _, X, Z = draw(2, 6, 5, 12)
     kept = np.zeros((6, 5), dtype=bool)
     kept[:, 1] = kept[::2, 3] = True
-    whole, cuts = attsvm.cross_attention(X, Z), (slice(0, 2), slice(2, 6))
-    parts = [attsvm.cross_attention(X[c], Z[c]) for c in cuts]
-    answers = solve_apart(parts, [kept[c] for c in cuts], norm)
-    check(whole, kept, parts, answers, norm)
+    return attsvm.cross_attention, X, Z, kept, (2,)
 
 
-def test_ragged_windows_in_single_precision():
+def ragged_singles():
     rng = np.random.default_rng(3)
     X = [rng.standard_normal((T, 6)).astype(np.float32) for T in (3, 1, 5, 2, 7)]
-    Z, selected = rng.standard_normal((5, 4)), [2, 0, 1, 1, 6]
-    parts = [attsvm.cross_attention(X[:2], Z[:2]), attsvm.cross_attention(X[2:], Z[2:])]
-    answers = solve_apart(parts, [selected[:2], selected[2:]])
-    check(attsvm.cross_attention(X, Z), selected, parts, answers, "frobenius")
+    return attsvm.cross_attention, X, rng.standard_normal((5, 4)), [2, 0, 1, 1, 6], (2,)
 
 
-def test_causal_sequences():
-    rng = np.random.default_rng(4)
-    X = rng.standard_normal((3, 4, 9))
-    parts = [attsvm.causal_attention(X[:1]), attsvm.causal_attention(X[1:])]
-    whole = attsvm.causal_attention(X)
-    selected = whole.select(rng.standard_normal((9, 9)))
-    check(whole, selected, parts, solve_apart(parts, [selected[:1], selected[1:]]), "frobenius")
+def causal():
+    rng, X, Z = draw(4, 3, 4, 9)
+    return (
+        lambda X, Z: attsvm.causal_attention(X),
+        X,
+        Z,
+        attsvm.causal_attention(X).select(rng.standard_normal((9, 9))),
+        (1,),
+    )
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("make", [many_rows, several_selected, ragged_singles, causal])
+def test_every_layout_has_the_answer_of_the_whole(make, norm):
+    build, X, Z, selected, cuts = make()
+    ends = [0, *cuts, len(Z)]
+    pieces = [slice(*pair) for pair in zip(ends, ends[1:], strict=False)]
+    parts = [build(X[piece], Z[piece]) for piece in pieces]
+    answers = solve_apart(parts, [selected[piece] for piece in pieces], norm)
+    check(build(X, Z), selected, parts, answers, norm)
 
 
 def test_a_worker_without_rows_learns_the_answer():
@@ -193,30 +196,11 @@ def all_workers(call):
     return network.run([lambda rank=rank: call(rank, network.reduce) for rank in range(2)])
 
 
-@pytest.mark.parametrize("wrong", [[99] * 3, [0.5] * 3, [0, 0], "what"], ids=str)
-def test_one_workers_error_is_everybodys(wrong):
-    X, Z, _, _ = attsvm.sample.unit_sphere(6, 8, 10)
-
-    def call(rank, reduce):
-        part = slice(3 * rank, 3 * rank + 3)
-        data = attsvm.cross_attention(X[part], Z[part])
-        attsvm.solve_svm(data, [0, 1, 2] if rank == 0 else wrong, reduce=reduce)
-
-    fine, own = all_workers(call)
-    assert isinstance(own, (ValueError, TypeError)) and "selected" in str(own)
-    assert (
-        isinstance(fine, RuntimeError)
-        and "of 2 workers" in str(fine)
-        and "failed, so all stop" in str(fine)
-        and str(own) in str(fine)
-    )
+WRONG = [dict(selected=x) for x in ([99] * 3, [0.5] * 3, [0, 0], "what")]
+WRONG += [dict(data=None), dict(norm="nuc"), dict(tol=0), dict(method="fast"), dict(C=1.0), dict(max_iter=0.5)]
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [dict(data=None), dict(norm="nuc"), dict(tol=0), dict(method="fast"), dict(C=1.0), dict(max_iter=0.5)],
-    ids=lambda wrong: next(iter(wrong)),
-)
+@pytest.mark.parametrize("wrong", WRONG, ids=str)
 def test_what_one_worker_refuses_stops_all(wrong):
     X, Z, _, _ = attsvm.sample.unit_sphere(6, 8, 10)
 
@@ -228,6 +212,7 @@ def test_what_one_worker_refuses_stops_all(wrong):
     fine, own = all_workers(call)
     assert isinstance(own, (ValueError, TypeError)) and next(iter(wrong)) in str(own)
     assert isinstance(fine, RuntimeError) and str(own) in str(fine)
+    assert "of 2 workers" in str(fine) and "failed, so all stop" in str(fine)
 
 
 @pytest.mark.parametrize("other", ["loss", "head"])

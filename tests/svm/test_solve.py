@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import reference
 from attsvm import _core
-from interrupt import interrupt_after
 from kinds import draw
 from places import GOLDEN
 from problems import CASES, Case, ball, copy_of_selected, correlated, pick, planted_margin, sphere
@@ -326,26 +325,8 @@ def test_too_few_iterations_warn_and_the_bounds_hold(norm, method):
         with pytest.warns(attsvm.ConvergenceWarning, match="bounds|no separating"):
             sol = attsvm.solve_svm(case.data, case.selected, norm, method=method, max_iter=most, tol=1e-14)
         assert sol.status in ("iteration limit", "undecided") and sol.iterations <= most
+        assert judge.wrong(case, sol) is None
         assert sol.margin <= best.margin_bound and sol.margin_bound >= best.margin
-        lower, upper = reference.certificate(case.data, case.selected, sol.W, sol.dual, norm)
-        assert lower == pytest.approx(sol.margin, rel=1e-12)
-        assert upper == pytest.approx(sol.margin_bound, rel=1e-12)
-
-
-def test_ctrl_c_keeps_the_answer_so_far():
-    case = planted_margin(0, 40, 40, 24, 1e-6)  # plain gradients need far more steps than would fit a test
-    with interrupt_after(0.2), pytest.raises(KeyboardInterrupt) as stopped:
-        attsvm.solve_svm(case.data, case.selected, method="gradient", tol=1e-15, max_iter=10**9)
-    sol = stopped.value.partial
-    assert sol.status == "interrupted" and sol.iterations > 0
-    assert 0 <= sol.margin <= case.margin * (1 + 1e-6) <= sol.margin_bound * (1 + 2e-6)
-
-
-@pytest.mark.parametrize("call", [attsvm.solve_svm, attsvm.feasible])
-def test_margins_beyond_double_precision_are_an_error_of_the_data(call):
-    X, Z, _, _ = attsvm.sample.unit_sphere(3, 4, 5)
-    with pytest.raises(ValueError, match="tokens times queries must be of a scale .* rescale X or Z"):
-        call(attsvm.cross_attention(1e160 * X, 1e160 * Z), [0, 0, 0])
 
 
 @pytest.mark.parametrize(("norm", "method"), METHODS)

@@ -183,7 +183,7 @@ def long_run(norm, method, **more):
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs POSIX signals")
 @pytest.mark.parametrize(
     ("norm", "method"),
-    [pytest.param(*key, marks=[] if key == ("frobenius", "block") else [pytest.mark.slow]) for key in LONG],
+    [pytest.param(*key, marks=[] if key[1] in ("block", "gradient") else [pytest.mark.slow]) for key in LONG],
 )
 def test_ctrl_c_keeps_the_best_pair_so_far(norm, method):
     case, run = long_run(norm, method)

@@ -58,12 +58,12 @@ static ptrdiff_t most_violated(const struct working_set *s, double met, double r
 }
 
 /* Equality rows come first and stay.  STATUS_UNDECIDED: two of them contradict each other (proof in x). */
-static int start_with_equalities(struct working_set *s, struct monitor *monitor)
+static int start_with_equalities(struct working_set *s)
 {
     for (ptrdiff_t k = 0; k < s->rows->count; ++k) {
         if (!s->rows->equal[k])
             continue;
-        if (monitor_stops(monitor))
+        if (monitor_stops(s->rows->monitor))
             return STATUS_INTERRUPTED;
         int verdict = working_set_add(s, k);
         if (verdict < 0)
@@ -81,14 +81,13 @@ static int start_with_equalities(struct working_set *s, struct monitor *monitor)
             }
         }
     }
-    working_set_ratio_test(s, monitor);
+    working_set_ratio_test(s);
     return STATUS_DONE;
 }
 
 /* x from the start: its rows with a multiplier join S, unless they depend on it, and those that S does not want leave.
  */
-static int start_with_support(struct working_set *s, const struct svm_options *options, struct monitor *monitor,
-                              struct arena *arena)
+static int start_with_support(struct working_set *s, const struct svm_options *options, struct arena *arena)
 {
     double *start = arena_doubles(arena, s->rows->count, 1);
     if (start == NULL || solver_start(start, s->rows, options, arena) < 0)
@@ -96,61 +95,63 @@ static int start_with_support(struct working_set *s, const struct svm_options *o
     for (ptrdiff_t k = 0; k < s->rows->count; ++k) {
         if (s->rows->equal[k] || start[k] == 0)
             continue;
-        if (monitor_stops(monitor))
+        if (monitor_stops(s->rows->monitor))
             return STATUS_INTERRUPTED;
         int verdict = working_set_add(s, k);
         if (verdict < 0)
             return verdict;
         s->x[k] = verdict == WORKING_SET_ADDED ? start[k] : 0;
     }
-    working_set_ratio_test(s, monitor);
+    working_set_ratio_test(s);
     return STATUS_DONE;
 }
 
 /* Few rows, no equalities: near the end, or at it (then *solved). */
 static int start_near(struct working_set *s, int *solved, const struct svm_options *options, ptrdiff_t *iterations,
-                      struct monitor *monitor, struct arena *arena)
+                      struct arena *arena)
 {
     if (solver_start(s->x, s->rows, options, arena) < 0)
         return STATUS_NO_MEMORY;
     int status = initial_support(s->x, solved, &s->factor, &s->gram, iterations, options->max_iter, arena);
     if (status == STATUS_DONE && !*solved)
-        working_set_ratio_test(s, monitor);
+        working_set_ratio_test(s);
     return status;
 }
 
-static int iterate(struct working_set *s, const struct svm_options *options, ptrdiff_t *iterations,
-                   struct monitor *monitor)
+static int active_iterate(struct working_set *s, const struct svm_options *options, ptrdiff_t *iterations)
 {
     double met = ACTIVE_SET_MET, highest = -INFINITY;
     for (int stalls = 0;;) {
+        /* pivot: the most violated row */
         ptrdiff_t j = most_violated(s, met, working_set_margins(s));
         if (j >= 0 && s->rows->rhs[j] > 0) /* the gap is at least what this row makes of it */
-            monitor->gap = s->margin[j] > 0 ? s->rows->rhs[j] / s->margin[j] - 1 : INFINITY;
+            s->rows->monitor->gap = s->margin[j] > 0 ? s->rows->rhs[j] / s->margin[j] - 1 : INFINITY;
         if (j < 0) { /* look again with margins computed from the tokens */
             j = most_violated(s, met, working_set_refine(s));
             if (j < 0)
                 return STATUS_DONE;
         }
+        /* stopping and stalling */
         double value = dual(s);
         if (value <= highest && ++stalls > STALLS)
             met *= 2;
         highest = fmax(highest, value);
         if (*iterations >= options->max_iter)
             return STATUS_ITERATION_LIMIT;
-        monitor->iterations = ++*iterations;
-        if ((s->rows->count > START_ROWS || *iterations % POLL_EVERY == 0) && monitor_stops(monitor))
+        s->rows->monitor->iterations = ++*iterations;
+        if ((s->rows->count > START_ROWS || *iterations % POLL_EVERY == 0) && monitor_stops(s->rows->monitor))
             return STATUS_INTERRUPTED;
+        /* row j joins S, and x moves to the maximum over S */
         int verdict;
         while ((verdict = working_set_add(s, j)) == WORKING_SET_DEPENDENT) {
             if (!working_set_drop(s, j))
                 return STATUS_UNDECIDED; /* x is a Farkas certificate, for solver_conclude to check */
-            if (s->rows->count > START_ROWS && monitor_stops(monitor))
+            if (s->rows->count > START_ROWS && monitor_stops(s->rows->monitor))
                 return STATUS_INTERRUPTED;
         }
         if (verdict < 0)
             return verdict;
-        working_set_ratio_test(s, monitor);
+        working_set_ratio_test(s);
     }
 }
 
@@ -163,11 +164,11 @@ static int conclude(struct svm_answer *answer, const struct working_set *s, cons
     if (status != STATUS_DONE)
         return solver_conclude_dual(answer, rows, options, status, arena);
     memcpy(answer->W, s->refined, (size_t)(rows->w->dk * rows->w->dz) * sizeof(double));
-    return solver_conclude(answer, rows, options, NORM_FROBENIUS, status, arena);
+    return solver_conclude(answer, rows, options, status, arena);
 }
 
 static int attempt(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, int near,
-                   struct monitor *monitor, struct arena *arena)
+                   struct arena *arena)
 {
     struct working_set s;
     int solved = 0, status = working_set_init(&s, rows, arena);
@@ -175,29 +176,28 @@ static int attempt(struct svm_answer *answer, const struct rows *rows, const str
     if (!near && rows->n_equal == 0 && rows->count <= START_ROWS)
         s.gram.K = NULL; /* the second attempt: margins come from the tokens, which lose less to rounding */
     if (status == STATUS_DONE)
-        status = near ? start_near(&s, &solved, options, &answer->iterations, monitor, arena)
-                      : start_with_equalities(&s, monitor);
+        status = near ? start_near(&s, &solved, options, &answer->iterations, arena) : start_with_equalities(&s);
     if (status == STATUS_DONE && !near && options->start != NULL)
-        status = start_with_support(&s, options, monitor, arena);
+        status = start_with_support(&s, options, arena);
     if (solved && conclude(answer, &s, options, STATUS_UNDECIDED, arena) == STATUS_DONE
         && answer->bound.gap <= options->tol)
         return STATUS_DONE; /* no need to refine W */
     if (status == STATUS_DONE)
-        status = iterate(&s, options, &answer->iterations, monitor);
+        status = active_iterate(&s, options, &answer->iterations);
     return status < 0 ? status : conclude(answer, &s, options, status, arena);
 }
 
 int frobenius_active(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                     struct monitor *monitor, struct arena *arena)
+                     struct arena *arena)
 {
     answer->iterations = 0;
     if (rows->n_equal == 0 && rows->count <= START_ROWS) {
         struct arena_mark mark = arena_mark(arena);
-        int status = attempt(answer, rows, options, 1, monitor, arena);
+        int status = attempt(answer, rows, options, 1, arena);
         if (status < 0 || status == STATUS_INFEASIBLE || status == STATUS_INTERRUPTED
             || answer->bound.gap <= options->tol || answer->iterations >= options->max_iter)
             return status;
         arena_release(arena, mark); /* next to no margin: rounding is smallest when rows join one by one */
     }
-    return attempt(answer, rows, options, 0, monitor, arena);
+    return attempt(answer, rows, options, 0, arena);
 }

@@ -22,8 +22,6 @@
 #define MORE_EPOCHS 4   /* between runs, doubled after each that got stuck */
 #define MOST_EPOCHS 64  /* and before the first run */
 #define ACTIVE_SET_RUNS 24
-/* Multipliers per entry of W above which a run leads away: while their number falls, it is left out. */
-#define FULL 0.96
 
 /* A problem is tight, one for a dense method, where the multipliers after epoch LOOK_AFTER, per entry of W and times
  * their growth since the first epoch, are more than CROWDED_SUPPORT; or where they are ever OVERFULL per entry.  The
@@ -98,10 +96,10 @@ static int ascend(struct primal_dual_active_set *s, struct block_ascent *blocks,
             status = STATUS_NO_MEMORY;
             break;
         }
-        s->monitor->iterations = ++s->answer->iterations;
+        s->rows->monitor->iterations = ++s->answer->iterations;
         for (ptrdiff_t k = 0; k < s->rows->count; ++k)
             support += s->lambda[k] > 0;
-        if (monitor_stops(s->monitor)) {
+        if (monitor_stops(s->rows->monitor)) {
             status = STATUS_INTERRUPTED;
             break;
         }
@@ -123,11 +121,9 @@ static int ascend(struct primal_dual_active_set *s, struct block_ascent *blocks,
     return status;
 }
 
-static int search(struct primal_dual_active_set *s, enum ascent first)
+static int block_search(struct primal_dual_active_set *s, enum ascent first)
 {
     struct block_ascent blocks;
-    double unknowns = (double)(s->rows->w->dk * s->rows->w->dz);
-    ptrdiff_t fewest = s->options->soft > 0 ? 0 : s->rows->count + 1; /* a soft margin may have more of them */
     int epochs = MORE_EPOCHS;
     int warm = solver_start(s->lambda, s->rows, s->options, s->arena);
     if (warm > 0) {
@@ -146,13 +142,6 @@ static int search(struct primal_dual_active_set *s, enum ascent first)
         primal_dual_active_set_measure(s);
     }
     for (int i = 0; status == STATUS_DONE && i < ACTIVE_SET_RUNS && s->answer->iterations < s->options->max_iter; ++i) {
-        ptrdiff_t count = vector_nonzeros(s->lambda, s->rows->count);
-        if ((double)count > FULL * unknowns && count < fewest) {
-            fewest = count;
-            epochs = epochs < MOST_EPOCHS ? 2 * epochs : epochs;
-            status = ascend(s, &blocks, epochs, ALL_EPOCHS);
-            continue;
-        }
         status = primal_dual_active_set_run(s);
         if (status != STATUS_DONE || s->infeasible || primal_dual_active_set_close_enough(s))
             return status;
@@ -165,19 +154,18 @@ static int search(struct primal_dual_active_set *s, enum ascent first)
 
 /* Fills W and lambda with the best found, not certified; rows are soft when options->soft > 0. */
 static int run(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, enum ascent first,
-               struct monitor *monitor, struct arena *arena)
+               struct arena *arena)
 {
     struct primal_dual_active_set s = {.rows = rows,
                                        .options = options,
                                        .answer = answer,
-                                       .monitor = monitor,
                                        .arena = arena,
                                        .upper = INFINITY,
                                        .dense = options->soft > 0};
     answer->iterations = 0;
     int status = primal_dual_active_set_init(&s);
     if (status == STATUS_DONE)
-        status = search(&s, first);
+        status = block_search(&s, first);
     if (status < 0)
         return status;
     memcpy(answer->lambda, s.best_lambda, (size_t)rows->count * sizeof(double));
@@ -190,7 +178,7 @@ static int run(struct svm_answer *answer, const struct rows *rows, const struct 
  * W, while slack stays when C grows: ||A^* lambda|| / sum lambda falls like 1 / C on infeasible rows.  The answer is
  * replaced by the soft margin's; the certificate says whether it is a proof. */
 static int probe(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                 struct monitor *monitor, struct arena *arena)
+                 struct arena *arena)
 {
     double mean = 0;
     for (ptrdiff_t k = 0; k < rows->count; ++k)
@@ -200,32 +188,32 @@ static int probe(struct svm_answer *answer, const struct rows *rows, const struc
     soft.tol = 1e-6;
     soft.start = NULL; /* the run before began there and did not separate */
     ptrdiff_t iterations = answer->iterations;
-    struct monitor quiet = *monitor; /* polls as well, but what it reaches is no bound of the problem asked */
+    struct monitor quiet = *rows->monitor; /* polls for Ctrl-C, but its gap is no bound of the hard problem */
     struct rows own = *rows;
     own.monitor = &quiet;
-    int status = run(answer, &own, &soft, UNTIL_STEADY, &quiet, arena);
-    monitor->stopped = quiet.stopped;
+    int status = run(answer, &own, &soft, UNTIL_STEADY, arena);
+    rows->monitor->stopped = quiet.stopped;
     answer->iterations += iterations;
-    return status < 0 ? status : solver_conclude(answer, rows, options, NORM_FROBENIUS, status, arena);
+    return status < 0 ? status : solver_conclude(answer, rows, options, status, arena);
 }
 
 int frobenius_block(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                    struct monitor *monitor, struct arena *arena)
+                    struct arena *arena)
 {
-    int status = run(answer, rows, options, UNTIL_STEADY, monitor, arena);
+    int status = run(answer, rows, options, UNTIL_STEADY, arena);
     if (status >= 0)
-        status = solver_conclude(answer, rows, options, NORM_FROBENIUS, status, arena);
+        status = solver_conclude(answer, rows, options, status, arena);
     if (status == STATUS_UNDECIDED && answer->iterations < options->max_iter)
-        return probe(answer, rows, options, monitor, arena);
+        return probe(answer, rows, options, arena);
     return status;
 }
 
 int frobenius_block_if_loose(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                             struct monitor *monitor, struct arena *arena)
+                             struct arena *arena)
 {
-    int status = run(answer, rows, options, IF_LOOSE, monitor, arena);
+    int status = run(answer, rows, options, IF_LOOSE, arena);
     if (status != STATUS_DECLINED)
-        return status < 0 ? status : solver_conclude(answer, rows, options, NORM_FROBENIUS, status, arena);
+        return status < 0 ? status : solver_conclude(answer, rows, options, status, arena);
     answer->bound = (struct bounds){0, INFINITY, INFINITY};
     return status;
 }

@@ -74,28 +74,19 @@ static void gram_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
     const struct grams *g = context;
     const struct block_ascent *blocks = g->blocks;
     const struct rows *rows = blocks->rows;
-    const struct windows *w = rows->w;
-    double *delta = g->delta + worker * blocks->most * w->dk;
+    double *delta = g->delta + worker * blocks->most * rows->w->dk;
     for (ptrdiff_t i = begin; i < end; ++i) {
-        if (worker == 0 && rows->monitor != NULL && monitor_stops(rows->monitor))
+        if (worker == 0 && monitor_stops(rows->monitor))
             break;
-        ptrdiff_t q = blocks->changed[i], m = blocks->n_near[q];
-        const ptrdiff_t *near = blocks->near + rows->first[q];
-        double square = vector_dot(w->queries + q * w->dz, w->queries + q * w->dz, w->dz), *G = blocks->gram[q];
-        for (ptrdiff_t k = 0; k < m; ++k)
-            rows_delta(delta + k * w->dk, rows, near[k]);
-        matrix_syrk(m, w->dk, square, delta, w->dk, 0.0, G, m, NULL);
-        for (ptrdiff_t k = 0; k < m; ++k) {
-            G[k * m + k] += blocks->ridge[near[k]];
-            for (ptrdiff_t l = 0; l < k; ++l)
-                G[l * m + k] = G[k * m + l];
-        }
+        ptrdiff_t q = blocks->changed[i];
+        rows_gram_of_query(blocks->gram[q], delta, rows, blocks->near + rows->first[q], blocks->n_near[q],
+                           blocks->ridge);
     }
 }
 
 /* The rows of q that are visited: those that were, and those with a multiplier or a margin [m] below b.  0: no new one.
  */
-static int choose(struct block_ascent *blocks, const double *lambda, const double *margin, ptrdiff_t q)
+static int rows_to_visit(struct block_ascent *blocks, const double *lambda, const double *margin, ptrdiff_t q)
 {
     const struct rows *rows = blocks->rows;
     ptrdiff_t *near = blocks->near + rows->first[q], *token = blocks->token + rows->first[q], count = 0;
@@ -125,7 +116,7 @@ static int inspect(struct block_ascent *blocks, const double *lambda)
     struct threads *threads = rows->threads;
     rows_apply(blocks->all, rows, blocks->W, blocks->U);
     for (ptrdiff_t i = 0; i < blocks->n_order; ++i)
-        if (choose(blocks, lambda, blocks->all, blocks->order[i])) {
+        if (rows_to_visit(blocks, lambda, blocks->all, blocks->order[i])) {
             ptrdiff_t m = blocks->n_near[blocks->order[i]];
             blocks->changed[n_changed++] = blocks->order[i];
             total += m * m;
@@ -259,7 +250,7 @@ static void visit_group(struct block_ascent *blocks, double *lambda, ptrdiff_t f
     memset(blocks->P, 0, (size_t)(count * w->dk) * sizeof(double));
     for (ptrdiff_t i = 0; i < count; ++i) {
         double *pull = blocks->P + i * w->dk;
-        ptrdiff_t next = i + 1; /* only those still to come need to know */
+        ptrdiff_t next = i + 1; /* only the queries after i need the update */
         blocks->moved[query[i]] = (unsigned char)visit(blocks, lambda, pull, blocks->V + i * w->dk, query[i], flips);
         if (blocks->moved[query[i]])
             add_outer(blocks->V + next * w->dk, blocks->K + i * count + next, pull, count - next, w->dk);
@@ -288,8 +279,8 @@ ptrdiff_t block_ascent_epoch(struct block_ascent *blocks, double *lambda)
     }
     shuffle(blocks);
     for (ptrdiff_t i = 0; i < blocks->n_moving; i += GROUP) {
-        if (blocks->rows->monitor != NULL && monitor_stops(blocks->rows->monitor))
-            break; /* which whoever called will ask as well */
+        if (monitor_stops(blocks->rows->monitor))
+            break; /* the caller polls the monitor too */
         visit_group(blocks, lambda, i, &flips);
     }
     return flips;

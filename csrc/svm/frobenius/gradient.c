@@ -19,11 +19,10 @@
 
 #define RENEW 200 /* iterations between gradients computed afresh: updates drift */
 
-struct search {
+struct dual_descent {
     const struct rows *rows;
     const struct svm_options *options;
     struct svm_answer *answer;
-    struct monitor *monitor;
     struct arena *arena;
     struct equalities equalities;
     double *h;           /* (m) */
@@ -35,7 +34,7 @@ struct search {
     int decided;         /* the status, once the certificate has been met; else STATUS_ITERATION_LIMIT */
 };
 
-static int init(struct search *s, const struct rows *rows, struct arena *arena)
+static int dual_init(struct dual_descent *s, const struct rows *rows, struct arena *arena)
 {
     ptrdiff_t m = rows->count, D = rows->w->dk * rows->w->dz;
     s->rows = rows;
@@ -48,7 +47,7 @@ static int init(struct search *s, const struct rows *rows, struct arena *arena)
 }
 
 /* out = A P A^* x, 0 on equality rows; s->W = P A^* x = A^*(x + what lambda, unless NULL, gains). */
-static void apply(struct search *s, double *out, const double *x, double *lambda)
+static void apply(struct dual_descent *s, double *out, const double *x, double *lambda)
 {
     const struct rows *rows = s->rows;
     rows_adjoint(s->W, rows, x, s->U);
@@ -60,7 +59,7 @@ static void apply(struct search *s, double *out, const double *x, double *lambda
 
 /* Twice the objective's two parts tell the gap for nothing: with g = A P A^* x and W_0 = 0 the bounds are
  * min(g / beta) / ||W|| and ||W|| / beta.x, ||W||^2 = x.g. */
-static double apparent_gap(const struct search *s)
+static double apparent_gap(const struct dual_descent *s)
 {
     double square = 0, product = 0, least = INFINITY;
     for (ptrdiff_t k = 0; k < s->rows->count; ++k) {
@@ -75,7 +74,7 @@ static double apparent_gap(const struct search *s)
     return product > 0 && least > 0 ? square / (product * least) - 1 : INFINITY;
 }
 
-static void fill_answer(struct search *s)
+static void fill_answer(struct dual_descent *s)
 {
     struct svm_answer *answer = s->answer;
     const struct rows *rows = s->rows;
@@ -89,7 +88,7 @@ static void fill_answer(struct search *s)
 
 static int project(double *x, void *context)
 {
-    const struct rows *rows = ((struct search *)context)->rows;
+    const struct rows *rows = ((struct dual_descent *)context)->rows;
     for (ptrdiff_t k = 0; k < rows->count; ++k)
         x[k] = rows->equal[k] || !(x[k] > 0) ? 0 : x[k];
     return STATUS_DONE;
@@ -98,7 +97,7 @@ static int project(double *x, void *context)
 /* The whole step if f passes the test there, else the one to the minimum along d. */
 static double find_step(double *value, const double *d, double slope, double allowed, void *context)
 {
-    struct search *s = context;
+    struct dual_descent *s = context;
     apply(s, s->image, d, NULL);
     double curvature = vector_dot(d, s->image, s->rows->count), t = 1;
     if (*value + slope + curvature / 2 > allowed + SPECTRAL_GRADIENT_SUFFICIENT * slope && curvature > 0)
@@ -110,7 +109,7 @@ static double find_step(double *value, const double *d, double slope, double all
 /* From x itself at the start and every RENEW steps, else from the image of the step. */
 static int differentiate(double *g, const double *x, double *value, const double *d, double t, void *context)
 {
-    struct search *s = context;
+    struct dual_descent *s = context;
     ptrdiff_t m = s->rows->count;
     if (d != NULL && ++s->steps < RENEW) {
         vector_add(g, t, s->image, m);
@@ -127,15 +126,15 @@ static int differentiate(double *g, const double *x, double *value, const double
 static int inspect(int *done, double *x, double *g, double value, ptrdiff_t iteration, void *context)
 {
     (void)value;
-    struct search *s = context;
+    struct dual_descent *s = context;
     project(x, s); /* rounding may have left it just below zero */
     for (ptrdiff_t k = 0; k < s->rows->count; ++k)
         s->margin[k] = g[k] + s->h[k];
-    s->monitor->iterations = iteration;
-    if ((s->monitor->gap = apparent_gap(s)) > s->tol)
+    s->rows->monitor->iterations = iteration;
+    if ((s->rows->monitor->gap = apparent_gap(s)) > s->tol)
         return STATUS_DONE;
     fill_answer(s);
-    int status = solver_conclude(s->answer, s->rows, s->options, NORM_FROBENIUS, STATUS_ITERATION_LIMIT, s->arena);
+    int status = solver_conclude(s->answer, s->rows, s->options, STATUS_ITERATION_LIMIT, s->arena);
     *done = status <= STATUS_DONE || status == STATUS_INFEASIBLE;
     if (*done)
         s->decided = status;
@@ -145,14 +144,13 @@ static int inspect(int *done, double *x, double *g, double value, ptrdiff_t iter
 }
 
 int frobenius_gradient(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                       struct monitor *monitor, struct arena *arena)
+                       struct arena *arena)
 {
-    struct search s = {.options = options,
-                       .answer = answer,
-                       .monitor = monitor,
-                       .arena = arena,
-                       .tol = options->tol / 2,
-                       .decided = STATUS_ITERATION_LIMIT};
+    struct dual_descent s = {.options = options,
+                             .answer = answer,
+                             .arena = arena,
+                             .tol = options->tol / 2,
+                             .decided = STATUS_ITERATION_LIMIT};
     const struct spectral_gradient_problem problem = {.n = rows->count,
                                                       .context = &s,
                                                       .project = project,
@@ -160,9 +158,9 @@ int frobenius_gradient(struct svm_answer *answer, const struct rows *rows, const
                                                       .gradient = differentiate,
                                                       .inspect = inspect};
     answer->iterations = 0;
-    int status = init(&s, rows, arena);
+    int status = dual_init(&s, rows, arena);
     if (status != STATUS_DONE)
-        return status < 0 ? status : solver_conclude(answer, rows, options, NORM_FROBENIUS, status, arena);
+        return status < 0 ? status : solver_conclude(answer, rows, options, status, arena);
     equalities_project(s.W_0, NULL, 1, &s.equalities);
     rows_apply(s.h, rows, s.W_0, s.U);
     for (ptrdiff_t k = 0; k < rows->count; ++k)
@@ -177,9 +175,10 @@ int frobenius_gradient(struct svm_answer *answer, const struct rows *rows, const
     for (ptrdiff_t k = 0; k < rows->count; ++k)
         s.margin[k] = rows->equal[k] ? 0 : s.image[k] - s.h[k];
     double steepest = vector_norm(s.margin, rows->count); /* a step of length 1 */
-    status = spectral_gradient(s.x, &value, steepest, &answer->iterations, options->max_iter, &problem, monitor, arena);
+    status = spectral_gradient(s.x, &value, steepest, &answer->iterations, options->max_iter, &problem, rows->monitor,
+                               arena);
     if (status < 0 || s.decided != STATUS_ITERATION_LIMIT)
         return status < 0 ? status : s.decided;
     fill_answer(&s);
-    return solver_conclude(answer, rows, options, NORM_FROBENIUS, status, arena);
+    return solver_conclude(answer, rows, options, status, arena);
 }

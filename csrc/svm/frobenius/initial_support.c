@@ -23,7 +23,7 @@ static const struct {
 #define WRONG 0.6      /* rounds go on while at most this part of S is wrong, then of the last round's */
 #define ONE_BY_ONE 0.1 /* up to this part of S, wrong rows cost less than a new factor */
 
-struct start {
+struct support_guess {
     struct gram *gram;
     struct cholesky_update *factor;
     struct coordinate_ascent ascent;
@@ -35,7 +35,7 @@ struct start {
 };
 
 /* S = {x > 0}. */
-static void choose(struct start *s, const double *x)
+static void positive_rows(struct support_guess *s, const double *x)
 {
     s->size = 0;
     for (ptrdiff_t k = 0; k < s->gram->rows->count; ++k) {
@@ -44,21 +44,21 @@ static void choose(struct start *s, const double *x)
     }
 }
 
-static void ascend(struct start *s, double *x, size_t i)
+static void ascend(struct support_guess *s, double *x, size_t i)
 {
-    choose(s, x);
+    positive_rows(s, x);
     gram_pull(s->gram, x, s->member, s->size);
     for (int epoch = 0; epoch < ascents[i].epochs && *s->iterations < s->most; ++epoch) {
         ptrdiff_t flips = coordinate_ascent_epoch(&s->ascent, x, ascents[i].step);
         ++*s->iterations;
-        choose(s, x);
+        positive_rows(s, x);
         if ((double)flips <= ascents[i].flips * (double)s->size)
             break;
     }
 }
 
 /* w = x on S exactly.  Rows with the wrong sign change sides in the next S; returns how many. */
-static ptrdiff_t solve(struct start *s)
+static ptrdiff_t solve_on_support(struct support_guess *s)
 {
     const struct cholesky_update *f = s->factor;
     const struct rows *rows = s->gram->rows;
@@ -81,7 +81,7 @@ static ptrdiff_t solve(struct start *s)
 }
 
 /* The factor of the next S. */
-static int exchange(struct start *s, ptrdiff_t wrong)
+static int exchange_rows(struct support_guess *s, ptrdiff_t wrong)
 {
     struct cholesky_update *f = s->factor;
     if ((double)wrong > ONE_BY_ONE * (double)f->size)
@@ -101,19 +101,19 @@ static int exchange(struct start *s, ptrdiff_t wrong)
 
 /* Rows whose distance from the others cancels are left to the active set, which can tell whether they depend on these.
  * Rounds from S while each has much fewer wrong rows than the last; *wrong = 0: x is the solution. */
-static int refine_support(struct start *s, double *x, ptrdiff_t *wrong)
+static int refine_support(struct support_guess *s, double *x, ptrdiff_t *wrong)
 {
     int status = cholesky_update_build(s->factor, s->member, s->size, CHOLESKY_UPDATE_CANCELS);
     double most = WRONG * (double)s->factor->size;
     for (int round = 0; status == STATUS_DONE && round < ROUNDS && *s->iterations < s->most; ++round) {
         ++*s->iterations;
-        *wrong = solve(s);
+        *wrong = solve_on_support(s);
         for (ptrdiff_t k = 0; *wrong == 0 && k < s->gram->rows->count; ++k)
             x[k] = s->w[k] > 0 ? s->w[k] : 0;
         if (*wrong == 0 || (double)*wrong > most)
             break;
         most = WRONG * (double)*wrong;
-        status = exchange(s, *wrong);
+        status = exchange_rows(s, *wrong);
     }
     return status;
 }
@@ -122,14 +122,14 @@ int initial_support(double *x, int *solved, struct cholesky_update *factor, stru
                     ptrdiff_t most, struct arena *arena)
 {
     ptrdiff_t m = gram->rows->count, wrong = m;
-    struct start s = {.gram = gram, .factor = factor, .iterations = iterations, .most = most};
+    struct support_guess s = {.gram = gram, .factor = factor, .iterations = iterations, .most = most};
     s.member = arena_indices(arena, m + 1);
     ARENA_DOUBLES(arena, simd_padded(m), 1, &s.margin, &s.target);
     s.inside = arena_take(arena, m, 1);
     s.w = arena_doubles(arena, m, 1);
     if (arena->failed || coordinate_ascent_init(&s.ascent, gram, factor->beta, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
-    choose(&s, x);
+    positive_rows(&s, x);
     for (size_t i = s.size > 0 ? 0 : 1; i <= sizeof ascents / sizeof *ascents; ++i) {
         if (i > 0) /* a given x may be the solution already */
             ascend(&s, x, i - 1);
@@ -140,7 +140,7 @@ int initial_support(double *x, int *solved, struct cholesky_update *factor, stru
             return STATUS_DONE;
     }
     /* The rounds may lead away from the solution; the ascent does not. */
-    choose(&s, x);
+    positive_rows(&s, x);
     if (cholesky_update_build(factor, s.member, s.size, CHOLESKY_UPDATE_CANCELS) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     memset(s.w, 0, (size_t)m * sizeof(double));

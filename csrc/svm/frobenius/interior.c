@@ -33,7 +33,7 @@
 #define NEXT_ATTEMPT 1e-2  /* ... and after a failure again when it has shrunk by this factor */
 #define IMPROVES 0.9       /* an iteration that leaves more than this of the gap is no progress */
 
-static int init(struct interior_point *s)
+static int interior_point_init(struct interior_point *s)
 {
     ptrdiff_t m = s->m;
     ARENA_ZEROS(s->arena, m, 1, &s->ridge, &s->x, &s->s, &s->margin, &s->dx, &s->ds, &s->h, &s->correction,
@@ -45,7 +45,7 @@ static int init(struct interior_point *s)
     for (ptrdiff_t k = 0; k < m; ++k)
         s->ridge[k] = rows_ridge(s->rows, k, s->options->soft);
     int status = equalities_factor(&s->equalities, s->rows, s->arena);
-    return status != STATUS_DONE ? status : newton_system_init(&s->newton, s->rows, s->monitor, s->arena);
+    return status != STATUS_DONE ? status : newton_system_init(&s->newton, s->rows, s->arena);
 }
 
 static void find_margins(struct interior_point *s)
@@ -57,7 +57,7 @@ static void find_margins(struct interior_point *s)
 
 /* Equal shares b.x = 1, and a level so low that every margin row is above it, by about as much: W and s are
  * feasible and near the central path (when every b is positive). */
-static void start(struct interior_point *s)
+static void interior_point_start(struct interior_point *s)
 {
     double mean = 0, top = 0;
     for (ptrdiff_t k = 0; k < s->m; ++k)
@@ -147,29 +147,34 @@ static double longest_step(const struct interior_point *s)
 }
 
 /* One iteration.  STATUS_ITERATION_LIMIT: rounding leaves no step. */
-static int advance(struct interior_point *s)
+static int interior_point_advance(struct interior_point *s)
 {
     ptrdiff_t m = s->m;
     double mu = vector_dot(s->s, s->x, m) / (double)s->n_margin, after = 0;
     for (ptrdiff_t k = 0; k < m; ++k)
         s->newton.inverse[k] = s->rows->equal[k] ? 0 : s->s[k] / s->x[k] + s->ridge[k];
+    /* factorisation, and what a change of the level adds to both directions */
     int status = interior_point_factor(s);
     if (status != STATUS_DONE)
         return status;
     newton_system_solve(&s->newton, s->dx_level, s->dW_level, s->rows->rhs, NULL, NEWTON_SYSTEM_CORRECTIONS);
     memset(s->correction, 0, (size_t)m * sizeof(double));
+    /* predictor */
     direction(s, 0);
     double step = longest_step(s);
     for (ptrdiff_t k = 0; k < m; ++k) {
         s->correction[k] = s->dx[k] * s->ds[k];
         after += (s->x[k] + step * s->dx[k]) * (s->s[k] + step * s->ds[k]) / (double)s->n_margin;
     }
-    double left = after / mu; /* Mehrotra's rule: aim at mu (mu_predicted / mu)^3 */
+    /* centring parameter: Mehrotra's rule aims at mu (mu_predicted / mu)^3 */
+    double left = after / mu;
+    /* corrector */
     direction(s, mu * left * left * left);
-    /* The further the predictor came, the closer to the boundary. */
+    /* step length: the further the predictor came, the closer to the boundary */
     double length = fmin(1, (0.95 + 0.045 * step) * longest_step(s));
     if (!(length > 0) || !isfinite(mu) || !isfinite(vector_dot(s->dW, s->dW, s->D)))
         return STATUS_ITERATION_LIMIT;
+    /* next iterate */
     s->level += length * s->dlevel;
     vector_add(s->W, length, s->dW, s->D);
     vector_add(s->x, length, s->dx, m);
@@ -194,14 +199,14 @@ static int solve_soft(struct interior_point *s)
 }
 
 /* An answer, or why there is none: then the best bounds are in s. */
-static int iterate(struct interior_point *s)
+static int interior_point_iterate(struct interior_point *s)
 {
     double attempt_at[2] = {FIRST_ATTEMPT, FIRST_ATTEMPT}, best = INFINITY;
     ptrdiff_t *iterations = &s->answer->iterations;
     for (int slow = 0; slow < SOLVER_STAGNANT; ++*iterations) {
         double gap = measure(s);
-        s->monitor->iterations = *iterations;
-        s->monitor->gap = gap;
+        s->rows->monitor->iterations = *iterations;
+        s->rows->monitor->gap = gap;
         double tol = s->options->soft > 0 ? s->options->tol / 2 /* an objective is half a square */
                                           : certificate_tolerance(s->options->tol, s->lower, s->rows);
         if (gap <= tol / 2)
@@ -218,9 +223,9 @@ static int iterate(struct interior_point *s)
         best = fmin(best, reached);
         if (*iterations >= s->options->max_iter)
             return STATUS_ITERATION_LIMIT;
-        if (monitor_stops(s->monitor))
+        if (monitor_stops(s->rows->monitor))
             return STATUS_INTERRUPTED;
-        int status = advance(s);
+        int status = interior_point_advance(s);
         if (status == STATUS_ITERATION_LIMIT || s->proximal > MOST_PROXIMAL)
             break;
         if (status != STATUS_DONE && status != STATUS_FACTORIZATION)
@@ -230,12 +235,11 @@ static int iterate(struct interior_point *s)
 }
 
 int frobenius_interior(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                       struct monitor *monitor, struct arena *arena)
+                       struct arena *arena)
 {
     struct interior_point s = {.rows = rows,
                                .options = options,
                                .answer = answer,
-                               .monitor = monitor,
                                .arena = arena,
                                .m = rows->count,
                                .D = rows->w->dk * rows->w->dz,
@@ -243,14 +247,14 @@ int frobenius_interior(struct svm_answer *answer, const struct rows *rows, const
                                .upper = INFINITY,
                                .proximal = LEAST_PROXIMAL};
     answer->iterations = 0;
-    int status = init(&s);
+    int status = interior_point_init(&s);
     if (status == STATUS_DONE)
         status = options->soft > 0 ? solve_soft(&s)
                  : s.n_margin == 0 ? interior_point_finish(&s) /* equality rows alone: one linear system */
                                    : STATUS_ITERATION_LIMIT;
     if (status == STATUS_ITERATION_LIMIT && s.n_margin > 0) {
-        start(&s);
-        status = iterate(&s);
+        interior_point_start(&s);
+        status = interior_point_iterate(&s);
     }
     if (status < 0 || status == STATUS_DONE || status == STATUS_INFEASIBLE)
         return status;
@@ -258,5 +262,5 @@ int frobenius_interior(struct svm_answer *answer, const struct rows *rows, const
         memcpy(answer->lambda, s.best_x, (size_t)s.m * sizeof(double));
         memcpy(answer->W, s.best_W, (size_t)s.D * sizeof(double));
     }
-    return solver_conclude(answer, rows, options, NORM_FROBENIUS, status, arena);
+    return solver_conclude(answer, rows, options, status, arena);
 }

@@ -18,7 +18,7 @@
  * point would do. */
 #define NEWTON_STEPS 50
 #define REFUTATIONS 3 /* corrections of a proof: each removes the rounding of the one before */
-#define SMALLEST 1e-8 /* a multiplier of a proof below this part of the largest is not needed */
+#define SMALLEST 1e-8 /* multipliers of a proof below this part of the largest get the weight of this part */
 
 int interior_point_factor(struct interior_point *s)
 {
@@ -79,8 +79,8 @@ int interior_point_exchange(struct interior_point *s)
             size += s->inside[k];
         if (size > s->D && s->options->soft == 0) /* more rows than can be independent */
             return STATUS_ITERATION_LIMIT;
-        if (monitor_stops(s->monitor))
-            return STATUS_ITERATION_LIMIT; /* whoever goes on asks again */
+        if (monitor_stops(s->rows->monitor))
+            return STATUS_ITERATION_LIMIT; /* the caller polls the monitor before it continues */
         int status = factor_support(s);
         if (status != STATUS_DONE)
             return status == STATUS_FACTORIZATION ? STATUS_ITERATION_LIMIT : status;
@@ -88,7 +88,7 @@ int interior_point_exchange(struct interior_point *s)
         double norm = vector_norm(s->answer->W, s->D);
         ptrdiff_t wrong = active_set_exchange(s->inside, s->answer->lambda, s->correction, s->rows->rhs, norm, s->rows);
         if (wrong == 0)
-            return solver_conclude(s->answer, s->rows, s->options, NORM_FROBENIUS, STATUS_ITERATION_LIMIT, s->arena);
+            return solver_conclude(s->answer, s->rows, s->options, STATUS_ITERATION_LIMIT, s->arena);
         if (wrong >= before && i != 1) /* the first wrong guess may not tell */
             return STATUS_ITERATION_LIMIT;
         before = wrong;
@@ -142,18 +142,20 @@ int interior_point_newton(struct interior_point *s)
     }
     for (int step = 0; step < NEWTON_STEPS && answer->iterations < s->options->max_iter; ++step) {
         ++answer->iterations;
-        if (monitor_stops(s->monitor))
+        if (monitor_stops(s->rows->monitor))
             return STATUS_ITERATION_LIMIT; /* the caller polls the monitor too */
         for (ptrdiff_t k = 0; k < s->m; ++k)
             s->inside[k] = rows->equal[k] ? !s->equalities.implied[k] : rows->rhs[k] > s->margin[k];
+        /* Newton point */
         int status = factor_support(s);
         if (status != STATUS_DONE)
             return status == STATUS_FACTORIZATION ? STATUS_ITERATION_LIMIT : status;
         refine(s, 1, 0);
         if (is_met(s)) {
             refine(s, PASSES, NEWTON_SYSTEM_CORRECTIONS);
-            return solver_conclude(answer, rows, s->options, NORM_FROBENIUS, STATUS_ITERATION_LIMIT, s->arena);
+            return solver_conclude(answer, rows, s->options, STATUS_ITERATION_LIMIT, s->arena);
         }
+        /* line search and next iterate */
         for (ptrdiff_t i = 0; i < s->D; ++i)
             s->dW[i] = answer->W[i] - s->W[i];
         for (ptrdiff_t k = 0; k < s->m; ++k)
@@ -195,7 +197,7 @@ int interior_point_equalities(struct interior_point *s)
     }
     rows_adjoint(s->dW, s->rows, lambda, s->newton.U);
     equalities_project(s->dW, lambda, worst < 0, &s->equalities);
-    return solver_conclude(answer, s->rows, s->options, NORM_FROBENIUS, STATUS_ITERATION_LIMIT, s->arena);
+    return solver_conclude(answer, s->rows, s->options, STATUS_ITERATION_LIMIT, s->arena);
 }
 
 /* v <- v - D A (I + A^* D A)^-1 A^* v with D of order v^2 takes A^* v away and

@@ -11,7 +11,6 @@ struct interior_point {
     const struct rows *rows;
     const struct svm_options *options;
     struct svm_answer *answer;
-    struct monitor *monitor;
     struct arena *arena;
     struct newton_system newton;
     struct equalities equalities;

@@ -99,7 +99,7 @@ void primal_dual_active_set_measure(struct primal_dual_active_set *s)
         s->upper = upper;
     else
         s->lower = lower;
-    s->monitor->gap = s->lower > 0 ? s->upper / s->lower - 1 : INFINITY;
+    s->rows->monitor->gap = s->lower > 0 ? s->upper / s->lower - 1 : INFINITY;
 }
 
 static int any_negative(const struct rows *rows, const double *lambda)
@@ -147,8 +147,9 @@ static ptrdiff_t left(const struct primal_dual_active_set *s)
     return s->options->max_iter - s->answer->iterations;
 }
 
-/* Whether a factor is taken for the system at hand, not conjugate gradients: these fail where S is badly conditioned,
- * and cost more where it has few rows beside the entries of W.  None is begun that costs more than is left. */
+/* Returns 1 if this system should be solved by Cholesky rather than by conjugate gradients: these fail where S is badly
+ * conditioned, and cost more where S has few rows compared with the entries of W.  No factor is begun that costs more
+ * iterations than are left. */
 static int is_dense(const struct primal_dual_active_set *s)
 {
     return s->size <= DENSE_MOST
@@ -217,8 +218,7 @@ static int solve_iteratively(struct primal_dual_active_set *s, double eta, doubl
     ptrdiff_t patience = (ptrdiff_t)fmin(eta < 1e-9 ? 4 * PATIENCE : PATIENCE, (double)left(s));
     right_sides(s);
     memcpy(s->w, s->lambda, (size_t)s->rows->count * sizeof(double));
-    int status = compact_rows_solve(&s->compact, s->w, s->b, s->member, s->size, eta, patience, &s->answer->iterations,
-                                    s->monitor);
+    int status = compact_rows_solve(&s->compact, s->w, s->b, s->member, s->size, eta, patience, &s->answer->iterations);
     if (status == STATUS_DONE)
         *value = evaluate_candidate(s, negative);
     return status;
@@ -293,7 +293,7 @@ static double search_arc(struct primal_dual_active_set *s, double least)
             s->trial[k] = rows->equal[k] || x > 0 ? x : 0;
         }
         double value = primal_dual_active_set_price(s, s->trial, 1);
-        if (value > s->dual || t <= least || monitor_stops(s->monitor))
+        if (value > s->dual || t <= least || monitor_stops(s->rows->monitor))
             return value;
     }
 }
@@ -305,7 +305,8 @@ int primal_dual_active_set_run(struct primal_dual_active_set *s)
     int climbs = 0;
     choose_support(s);
     double eta = is_dense(s) ? 1e-2 : 1e-4; /* what ascent leaves is near 1e-2: dense solutions are exact anyway */
-    for (int i = 0; i < EXCHANGES && left(s) > 0 && !monitor_stops(s->monitor); ++i) {
+    for (int i = 0; i < EXCHANGES && left(s) > 0 && !monitor_stops(s->rows->monitor); ++i) {
+        /* the system on S */
         double value = 0;
         int negative = 0, exact = eta <= 1e-12;
         int status = solve_on_support(s, eta, &value, &negative);
@@ -317,12 +318,13 @@ int primal_dual_active_set_run(struct primal_dual_active_set *s)
         }
         if (status != STATUS_DONE)
             return status;
+        /* exchange and line search */
         ptrdiff_t wrong = wrong_rows(s);
         if (negative)
             value = search_arc(s, climbs ? ACTIVE_SET_MET : 1);
         if (is_hopeless(s, wrong))
             return STATUS_DONE;
-        int raised = value > s->dual;
+        int raised = value > s->dual; /* next iterate: only what raises the dual */
         /* A proximal step lowers the dual by rounding alone; refused, it would be taken again and again. */
         if (raised || (s->dense && exact && wrong == 0)) {
             s->dual = value;
@@ -330,6 +332,7 @@ int primal_dual_active_set_run(struct primal_dual_active_set *s)
         }
         if (primal_dual_active_set_close_enough(s) || (climbs && !raised))
             return STATUS_DONE;
+        /* accuracy of the next system */
         climbs |= wrong >= before && exact;
         if (wrong >= before || wrong * 100 <= s->size) {
             double enough = fmin(fmax(s->options->tol / 4, 1e-13), 1e-4); /* while the set still changes */
@@ -337,7 +340,8 @@ int primal_dual_active_set_run(struct primal_dual_active_set *s)
             eta = last ? 1e-13 : eta > 1e-4 ? 1e-4 : enough;
         }
         before = wrong > 0 ? wrong : before;
-        if (climbs) { /* S from lambda */
+        /* next S, from lambda itself once it climbs */
+        if (climbs) {
             primal_dual_active_set_price(s, s->lambda, 1);
             primal_dual_active_set_measure(s);
             memcpy(s->w, s->lambda, (size_t)rows->count * sizeof(double));

@@ -21,13 +21,11 @@
 #include "svm/systems/schur_update.h"
 
 struct arena;
-struct monitor;
 
 struct primal_dual_active_set {
     const struct rows *rows;
     const struct svm_options *options;
     struct svm_answer *answer;
-    struct monitor *monitor;
     struct arena *arena;
     struct equalities equalities; /* its independent rows are always in S, the others never */
     double *lambda;               /* (m) the point of highest dual value */

@@ -12,7 +12,7 @@
 #define MANY_PASSES 8
 
 int frobenius_row_ascent(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                         struct monitor *monitor, struct arena *arena)
+                         struct arena *arena)
 {
     const struct windows *w = rows->w;
     double *W = answer->W, *lambda = answer->lambda;
@@ -46,7 +46,7 @@ int frobenius_row_ascent(struct svm_answer *answer, const struct rows *rows, con
             for (ptrdiff_t i = 0; i < w->dk; ++i)
                 for (ptrdiff_t j = 0; j < w->dz; ++j)
                     W[i * w->dz + j] += step * delta[i] * z[j];
-            if (monitor_stops(monitor))
+            if (monitor_stops(rows->monitor))
                 return STATUS_INTERRUPTED;
         }
     return STATUS_DONE;

@@ -87,7 +87,7 @@ int working_set_add(struct working_set *s, ptrdiff_t j)
     return cholesky_update_append(&s->factor, j, rest) < 0 ? STATUS_NO_MEMORY : WORKING_SET_ADDED;
 }
 
-void working_set_ratio_test(struct working_set *s, struct monitor *monitor)
+void working_set_ratio_test(struct working_set *s)
 {
     for (;;) {
         cholesky_update_solve(&s->factor, s->target, s->factor.y);
@@ -110,7 +110,7 @@ void working_set_ratio_test(struct working_set *s, struct monitor *monitor)
         if (blocking < 0)
             return;
         leave(s, blocking);
-        if (monitor_stops(monitor))
+        if (monitor_stops(s->rows->monitor))
             return;
     }
 }

@@ -9,8 +9,6 @@
 #include "svm/systems/cholesky_update.h"
 #include "svm/systems/gram.h"
 
-struct monitor;
-
 struct working_set {
     const struct rows *rows;
     ptrdiff_t most;     /* rows that S can have */
@@ -36,9 +34,9 @@ int working_set_add(struct working_set *s, ptrdiff_t j);
  * certificate. */
 int working_set_drop(struct working_set *s, ptrdiff_t j);
 
-/* x moves to the maximum of the dual over S; rows whose multiplier would turn negative are dropped (ratio test).  Told
- * to stop by the monitor it leaves x on the way there, and the caller finds out by polling it once more. */
-void working_set_ratio_test(struct working_set *s, struct monitor *monitor);
+/* x moves to the maximum of the dual over S; rows whose multiplier would turn negative are dropped (ratio test).  If
+ * the monitor asks to stop, x is left part of the way; the caller must poll it again. */
+void working_set_ratio_test(struct working_set *s);
 
 /* margin = A W for W = A^* x; returns the rounding to expect in it. */
 double working_set_margins(struct working_set *s);

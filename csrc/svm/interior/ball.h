@@ -32,8 +32,7 @@ struct ball_norm {
     void (*solve)(struct ball *ball, double *V);
     /* K [m,m] <- A T^-1 A^* + u u^T / kappa of the packed rows, on and below the diagonal, u [m] = A(w).  STATUS_DONE,
      * STATUS_INTERRUPTED. */
-    int (*fill)(struct ball *ball, double *K, const struct coordinates_packed *set, const double *u,
-                struct monitor *monitor);
+    int (*fill)(struct ball *ball, double *K, const struct coordinates_packed *set, const double *u);
     /* R of products mu, `corrected` by those of the last direction, as `along` and force [p,q] <- T^-1 (force - M(R)).
      */
     void (*target)(struct ball *ball, double mu, int corrected, double *force);
@@ -46,19 +45,11 @@ struct ball_norm {
     void (*move)(struct ball *ball, double primal, double dual);
     polish_method *polish; /* NULL: none */
     /* lambda of an answer, whose scale the bounds do not know.  NULL: as it is. */
-    void (*scale_multipliers)(struct svm_answer *answer, const struct rows *rows, enum svm_norm norm, double p);
+    void (*scale_multipliers)(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options);
 };
 
 /* <file>_ball of every norm of svm/norms.h. */
-#define BALL_DECLARE(more, norm, NORM, ball, singular, exponent, limit, purpose) \
-    extern const struct ball_norm ball##_ball;
-NORM_LIST(BALL_DECLARE, )
-#undef BALL_DECLARE
-
-/* The table of a file whose static functions have the names above. */
-#define BALL_FUNCTIONS \
-    .make = make, .pack = pack, .start = start, .scale = scale, .solve = solve, .fill = fill, .target = target, \
-    .direct = direct, .lengths = lengths, .products = products, .move = move
+extern const struct ball_norm nuclear_ball, spectral_ball, entrywise_ball;
 
 struct ball {
     const struct ball_norm *norm;
@@ -73,8 +64,8 @@ struct ball {
 
 #define BALL_ABOVE 1.1  /* h at the start over ||W|| */
 #define BALL_INSIDE 0.5 /* dual norm of M at the start */
-#define BALL_FAR 1e3    /* a step that long has no limit, ... */
-#define BALL_STUCK 1e-8 /* one that short says that the iteration is at rounding level */
+#define BALL_FAR 1e3    /* step length that counts as unlimited */
+#define BALL_STUCK 1e-8 /* a step below it: the iteration is at rounding level */
 #define BALL_PASSES 4   /* corrections of a solution by its residual; those that have not converged by then will not */
 
 #endif

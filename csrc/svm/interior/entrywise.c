@@ -39,7 +39,7 @@ struct entries {
     struct metric_gram gram;
 };
 
-static struct ball *make(ptrdiff_t p, ptrdiff_t q, struct arena *arena)
+static struct ball *entrywise_make(ptrdiff_t p, ptrdiff_t q, struct arena *arena)
 {
     struct entries *b = arena_take(arena, 1, sizeof *b);
     if (b == NULL)
@@ -55,7 +55,7 @@ static struct ball *make(ptrdiff_t p, ptrdiff_t q, struct arena *arena)
     return &b->ball;
 }
 
-static void pack(struct ball *ball, const struct coordinates_packed *set, struct arena *arena)
+static void entrywise_pack(struct ball *ball, const struct coordinates_packed *set, struct arena *arena)
 {
     struct entries *b = (struct entries *)ball;
     b->common = ball->name == NORM_MAX;
@@ -73,7 +73,7 @@ static void images(struct entries *b)
 }
 
 /* y: at the centre of x in the max norm, else dual feasible. */
-static double start(struct ball *ball, struct arena *arena)
+static double entrywise_start(struct ball *ball, struct arena *arena)
 {
     (void)arena;
     struct entries *b = (struct entries *)ball;
@@ -97,7 +97,7 @@ static double start(struct ball *ball, struct arena *arena)
     return isfinite(sum) ? inside : NAN;
 }
 
-static int scale(struct ball *ball, struct arena *arena)
+static int entrywise_scale(struct ball *ball, struct arena *arena)
 {
     (void)arena;
     struct entries *b = (struct entries *)ball;
@@ -121,22 +121,21 @@ static int scale(struct ball *ball, struct arena *arena)
     return !(ball->kappa > 0 && isfinite(ball->kappa));
 }
 
-static void solve(struct ball *ball, double *V)
+static void entrywise_solve(struct ball *ball, double *V)
 {
     const struct entries *b = (const struct entries *)ball;
     for (ptrdiff_t i = 0; i < b->D; ++i)
         V[i] *= b->inverse[i];
 }
 
-static int fill(struct ball *ball, double *K, const struct coordinates_packed *set, const double *u,
-                struct monitor *monitor)
+static int entrywise_fill(struct ball *ball, double *K, const struct coordinates_packed *set, const double *u)
 {
     struct entries *b = (struct entries *)ball;
     matrix_syrk(set->m, 1, 1 / ball->kappa, u, 1, 0.0, K, set->m, NULL);
-    return metric_gram_add(K, &b->gram, set, set->delta, set->z, b->inverse, NULL, ball->p, ball->q, monitor);
+    return metric_gram_add(K, &b->gram, set, set->delta, set->z, b->inverse, NULL, ball->p, ball->q);
 }
 
-static void target(struct ball *ball, double mu, int corrected, double *force)
+static void entrywise_target(struct ball *ball, double mu, int corrected, double *force)
 {
     struct entries *b = (struct entries *)ball;
     struct side *minus = &b->side[0], *plus = &b->side[1];
@@ -157,10 +156,10 @@ static void target(struct ball *ball, double mu, int corrected, double *force)
         }
         force[j] -= minus->target[j] - plus->target[j] - b->tilt[j] * E;
     }
-    solve(ball, force);
+    entrywise_solve(ball, force);
 }
 
-static void direct(struct ball *ball, double dh, const double *dV, const double *dM)
+static void entrywise_direct(struct ball *ball, double dh, const double *dV, const double *dM)
 {
     (void)dM;
     struct entries *b = (struct entries *)ball;
@@ -182,7 +181,7 @@ static double ratio(const double *v, const double *dv, ptrdiff_t n, double most)
     return most;
 }
 
-static void lengths(struct ball *ball, double *primal, double *dual)
+static void entrywise_lengths(struct ball *ball, double *primal, double *dual)
 {
     const struct entries *b = (const struct entries *)ball;
     *primal = *dual = BALL_FAR;
@@ -192,7 +191,7 @@ static void lengths(struct ball *ball, double *primal, double *dual)
     }
 }
 
-static double products(const struct ball *ball, double primal, double dual)
+static double entrywise_products(const struct ball *ball, double primal, double dual)
 {
     const struct entries *b = (const struct entries *)ball;
     double sum = 0;
@@ -204,7 +203,7 @@ static double products(const struct ball *ball, double primal, double dual)
     return sum;
 }
 
-static void move(struct ball *ball, double primal, double dual)
+static void entrywise_move(struct ball *ball, double primal, double dual)
 {
     struct entries *b = (struct entries *)ball;
     for (ptrdiff_t j = 0; j < b->D; ++j) {
@@ -220,11 +219,23 @@ static void move(struct ball *ball, double primal, double dual)
 }
 
 /* W = sign(M) |M|^(q-1) fixes the scale of lambda: b . lambda = ||W||_p^p.  Left alone where that overflows. */
-static void scale_multipliers(struct svm_answer *answer, const struct rows *rows, enum svm_norm norm, double p)
+static void scale_multipliers(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options)
 {
-    double product = vector_dot(rows->rhs, answer->lambda, rows->count), power = pow(1 / answer->bound.lower, p);
-    if (norm != NORM_MAX && isnormal(power) && isnormal(power / product))
+    double product = vector_dot(rows->rhs, answer->lambda, rows->count),
+           power = pow(1 / answer->bound.lower, options->p);
+    if (options->norm != NORM_MAX && isnormal(power) && isnormal(power / product))
         vector_scale(answer->lambda, power / product, rows->count);
 }
 
-const struct ball_norm entrywise_ball = {.scale_multipliers = scale_multipliers, BALL_FUNCTIONS};
+const struct ball_norm entrywise_ball = {.scale_multipliers = scale_multipliers,
+                                         .make = entrywise_make,
+                                         .pack = entrywise_pack,
+                                         .start = entrywise_start,
+                                         .scale = entrywise_scale,
+                                         .solve = entrywise_solve,
+                                         .fill = entrywise_fill,
+                                         .target = entrywise_target,
+                                         .direct = entrywise_direct,
+                                         .lengths = entrywise_lengths,
+                                         .products = entrywise_products,
+                                         .move = entrywise_move};

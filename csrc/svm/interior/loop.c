@@ -15,14 +15,14 @@
 #include "linalg/vector.h"
 
 #define SLACK 0.1   /* least s at the start, of the mean one */
-#define NONE 1e-12  /* a mean one that is rounding */
+#define NONE 1e-12  /* a mean slack below it is rounding */
 #define RIDGE 1e-15 /* part of its diagonal added to K: rounding, for dependent rows */
 #define TRIES 4     /* ... times a thousand each time the factorisation fails all the same */
 #define NEAR 1e-4   /* gap below which norms that take singular values are computed, not bounded */
 #define SOLVED 1e-9 /* a correction this small, relative to the solution, is the last */
 
-int loop_init(struct loop *s, const struct coordinates *g, const struct ball_norm *norm, enum svm_norm name,
-              double power, struct arena *arena)
+int loop_init(struct loop *s, const struct coordinates *g, const struct ball_norm *norm,
+              const struct svm_options *options, struct arena *arena)
 {
     ptrdiff_t p = g->p, q = g->q;
     struct ball *ball = norm->make(p, q, arena);
@@ -32,8 +32,8 @@ int loop_init(struct loop *s, const struct coordinates *g, const struct ball_nor
     if (arena->failed)
         return STATUS_NO_MEMORY;
     ball->norm = norm;
-    ball->name = name;
-    ball->power = power;
+    ball->name = options->norm;
+    ball->power = options->p;
     ball->p = p;
     ball->q = q;
     ARENA_ZEROS(arena, p, q, &ball->W, &ball->M, &ball->w);
@@ -57,7 +57,7 @@ static int pack(struct loop *s, const unsigned char *chosen)
 }
 
 /* The present W and lambda, or one of them with the best of the other kind, when their gap is less. */
-static void keep(struct loop *s, double size, double top)
+static void keep_best(struct loop *s, double size, double top)
 {
     const struct coordinates_packed *set = &s->set;
     ptrdiff_t D = s->ball->p * s->ball->q, m = set->m;
@@ -106,7 +106,7 @@ static void measure(struct loop *s, struct arena *arena)
         size = norm_of(ball->W, ball, 0, arena);
         top = norm_of(s->dV, ball, 1, arena);
     }
-    keep(s, size, top);
+    keep_best(s, size, top);
 }
 
 int loop_start(struct loop *s, const unsigned char *chosen, const double *W, int inside, struct arena *arena)
@@ -173,18 +173,18 @@ int loop_choose(struct loop *s, const unsigned char *chosen, struct arena *arena
     return STATUS_DONE;
 }
 
-static int factor(struct loop *s, struct monitor *monitor)
+static int factor(struct loop *s)
 {
     const struct coordinates_packed *set = &s->set;
     struct ball *ball = s->ball;
     double ridge = RIDGE;
     for (int i = 0; i < TRIES; ++i, ridge *= 1e3) {
-        int status = ball->norm->fill(ball, s->K, set, s->u, monitor);
+        int status = ball->norm->fill(ball, s->K, set, s->u);
         if (status != STATUS_DONE)
             return status;
         for (ptrdiff_t k = 0; k < set->m; ++k)
             s->K[k * set->m + k] = s->K[k * set->m + k] * (1 + ridge) + (set->equal[k] ? 0 : s->s[k] / s->lambda[k]);
-        if (cholesky_factor(set->m, s->K, monitor) == 0)
+        if (cholesky_factor(set->m, s->K, set->monitor) == 0)
             return STATUS_DONE;
     }
     return STATUS_ITERATION_LIMIT;
@@ -252,16 +252,18 @@ static void lengths(struct loop *s, double *primal, double *dual)
 }
 
 /* STATUS_DONE; STATUS_ITERATION_LIMIT: no further progress is possible; STATUS_INTERRUPTED. */
-static int iterate(struct loop *s, struct monitor *monitor, struct arena *arena)
+static int predict_and_correct(struct loop *s, struct arena *arena)
 {
     struct ball *ball = s->ball;
     double primal, dual;
+    /* scaling and Schur matrix */
     if (ball->norm->scale(ball, arena) != 0)
         return STATUS_ITERATION_LIMIT;
     coordinates_apply(s->u, &s->set, ball->w, ball->q, s->V);
-    int status = factor(s, monitor);
+    int status = factor(s);
     if (status != STATUS_DONE)
         return status;
+    /* predictor */
     direction(s, 0, 0);
     double now = complementarity(s, 0, 0);
     if (!(now > 0 && isfinite(now)))
@@ -269,38 +271,41 @@ static int iterate(struct loop *s, struct monitor *monitor, struct arena *arena)
     lengths(s, &primal, &dual);
     primal = fmin(primal, 1);
     dual = fmin(dual, 1);
+    /* centring parameter */
     double sigma = fmin(pow(fmax(complementarity(s, primal, dual), 0) / now, 3), 1);
+    /* corrector */
     direction(s, fmax(sigma, 1e-6) * now, 1);
+    /* step lengths */
     lengths(s, &primal, &dual);
     double fraction = 0.9 + 0.09 * fmin(fmin(primal, dual), 1);
     primal = fmin(fraction * primal, 1);
     dual = fmin(fraction * dual, 1);
     if (!(fmax(primal, dual) > BALL_STUCK))
         return STATUS_ITERATION_LIMIT;
+    /* next iterate */
     ball->norm->move(ball, primal, dual);
     vector_add(s->s, primal, s->ds, s->set.m);
     vector_add(s->lambda, dual, s->dlambda, s->set.m);
     return STATUS_DONE;
 }
 
-int loop_descend(struct loop *s, double gap, ptrdiff_t *iterations, ptrdiff_t most, struct monitor *monitor,
-                 struct arena *arena)
+int loop_descend(struct loop *s, double gap, ptrdiff_t *iterations, ptrdiff_t most, struct arena *arena)
 {
     int idle = 0;
     while (!(s->best.gap <= gap)) {
         double before = s->best.gap;
-        monitor->iterations = *iterations;
-        if (monitor_stops(monitor))
+        s->set.monitor->iterations = *iterations;
+        if (monitor_stops(s->set.monitor))
             return STATUS_INTERRUPTED;
         if (*iterations >= most || idle == SOLVER_STAGNANT)
             return STATUS_ITERATION_LIMIT;
-        int status = iterate(s, monitor, arena);
+        int status = predict_and_correct(s, arena);
         if (status != STATUS_DONE)
             return status;
         ++*iterations;
         measure(s, arena);
         idle = s->best.gap < before || !isfinite(before) ? 0 : idle + 1;
-        monitor->gap = s->best.gap;
+        s->set.monitor->gap = s->best.gap;
     }
     return STATUS_DONE;
 }

@@ -27,9 +27,9 @@ struct loop {
     } all;
 };
 
-/* Memory for what all rows share; `power`: of the entrywise norm.  STATUS_DONE, STATUS_NO_MEMORY. */
-int loop_init(struct loop *s, const struct coordinates *g, const struct ball_norm *norm, enum svm_norm name,
-              double power, struct arena *arena);
+/* Memory for what all rows share.  STATUS_DONE, STATUS_NO_MEMORY. */
+int loop_init(struct loop *s, const struct coordinates *g, const struct ball_norm *norm,
+              const struct svm_options *options, struct arena *arena);
 
 /* On the rows with chosen [all m] set, from W [p,q], which meets them; from its double, if `inside`, which then meets
  * them with slack.  STATUS_DONE, STATUS_NO_MEMORY; STATUS_ITERATION_LIMIT: a factorisation failed. */
@@ -40,7 +40,6 @@ int loop_choose(struct loop *s, const unsigned char *chosen, struct arena *arena
 
 /* Iterate until the gap is at most `gap`.  STATUS_DONE, STATUS_ITERATION_LIMIT (stagnation at rounding level, or `most`
  * *iterations), STATUS_INTERRUPTED. */
-int loop_descend(struct loop *s, double gap, ptrdiff_t *iterations, ptrdiff_t most, struct monitor *monitor,
-                 struct arena *arena);
+int loop_descend(struct loop *s, double gap, ptrdiff_t *iterations, ptrdiff_t most, struct arena *arena);
 
 #endif

@@ -14,13 +14,13 @@
 
 #include "base/arena.h"
 #include "base/monitor.h"
-#include "base/simd.h"
 #include "base/status.h"
 #include "linalg/cholesky.h"
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
 #include "svm/interior/ball.h"
 #include "svm/interior/psd.h"
+#include "svm/polish/schur.h"
 
 struct nuclear_ball {
     struct ball ball;
@@ -33,7 +33,7 @@ struct nuclear_ball {
     double *across, *square; /* (n,m) delta P_12 z; (n,n) z P_22 z */
 };
 
-static struct ball *make(ptrdiff_t p, ptrdiff_t q, struct arena *arena)
+static struct ball *nuclear_make(ptrdiff_t p, ptrdiff_t q, struct arena *arena)
 {
     struct nuclear_ball *s = arena_take(arena, 1, sizeof *s);
     if (s == NULL)
@@ -47,7 +47,7 @@ static struct ball *make(ptrdiff_t p, ptrdiff_t q, struct arena *arena)
     return &s->ball;
 }
 
-static void pack(struct ball *ball, const struct coordinates_packed *set, struct arena *arena)
+static void nuclear_pack(struct ball *ball, const struct coordinates_packed *set, struct arena *arena)
 {
     struct nuclear_ball *s = (struct nuclear_ball *)ball;
     s->delta = arena_doubles(arena, set->m, ball->p);
@@ -56,7 +56,7 @@ static void pack(struct ball *ball, const struct coordinates_packed *set, struct
     s->square = arena_doubles(arena, set->n, set->n);
 }
 
-static double start(struct ball *ball, struct arena *arena)
+static double nuclear_start(struct ball *ball, struct arena *arena)
 {
     struct nuclear_ball *s = (struct nuclear_ball *)ball;
     ptrdiff_t p = ball->p, q = ball->q, N = p + q;
@@ -77,7 +77,7 @@ static double start(struct ball *ball, struct arena *arena)
     return inside;
 }
 
-static int scale(struct ball *ball, struct arena *arena)
+static int nuclear_scale(struct ball *ball, struct arena *arena)
 {
     struct nuclear_ball *s = (struct nuclear_ball *)ball;
     ptrdiff_t p = ball->p, q = ball->q, N = p + q;
@@ -97,7 +97,7 @@ static int scale(struct ball *ball, struct arena *arena)
     return !(ball->kappa > 0 && isfinite(ball->kappa));
 }
 
-static void solve(struct ball *ball, double *V)
+static void nuclear_solve(struct ball *ball, double *V)
 {
     struct nuclear_ball *s = (struct nuclear_ball *)ball;
     ptrdiff_t p = ball->p, q = ball->q, N = p + q;
@@ -110,42 +110,23 @@ static void solve(struct ball *ball, double *V)
     vector_add(V, -part, ball->w, p * q);
 }
 
-/* K_kl = 2 (K_kl square_ij + across_jk across_il) for rows k of query i, l of query j, on and below the diagonal. */
-SIMD_DISPATCH
-static void combine(double *K, const struct nuclear_ball *s, const struct coordinates_packed *set)
-{
-    ptrdiff_t m = set->m, n = set->n;
-    for (ptrdiff_t i = 0; i < n; ++i)
-        for (ptrdiff_t k = set->first[i]; k < set->first[i + 1]; ++k) {
-            double *restrict row = K + k * m;
-            const double *restrict across = s->across + i * m;
-            for (ptrdiff_t j = 0; j <= i; ++j) {
-                double square = 2 * s->square[i * n + j], mirror = 2 * s->across[j * m + k];
-                ptrdiff_t to = j < i ? set->first[j + 1] : k + 1;
-                for (ptrdiff_t l = set->first[j]; l < to; ++l)
-                    row[l] = row[l] * square + mirror * across[l];
-            }
-        }
-}
-
-static int fill(struct ball *ball, double *K, const struct coordinates_packed *set, const double *u,
-                struct monitor *monitor)
+static int nuclear_fill(struct ball *ball, double *K, const struct coordinates_packed *set, const double *u)
 {
     (void)u;
     struct nuclear_ball *s = (struct nuclear_ball *)ball;
     ptrdiff_t p = ball->p, q = ball->q, N = p + q, m = set->m, n = set->n;
     const double *P = s->psd.P;
     matrix_product(s->delta, set->delta, s->root, m, p, p);
-    matrix_syrk(m, p, 1.0, s->delta, p, 0.0, K, m, monitor);
+    matrix_syrk(m, p, 1.0, s->delta, p, 0.0, K, m, set->monitor);
     matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, n, q, q, 1.0, set->z, q, P + p * N + p, N, 0.0, s->far, q);
     matrix_rows_times_rows(s->square, s->far, set->z, n, n, q);
     matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, n, p, q, 1.0, set->z, q, P + p * N, N, 0.0, s->far, p);
     matrix_rows_times_rows(s->across, s->far, set->delta, n, m, p);
-    combine(K, s, set);
-    return monitor_stops(monitor) ? STATUS_INTERRUPTED : STATUS_DONE;
+    schur_combine(K, K, s->across, s->across, s->square, s->square, set); /* <B_k, P B_l P>, svm/polish/schur.h */
+    return monitor_stops(set->monitor) ? STATUS_INTERRUPTED : STATUS_DONE;
 }
 
-static void target(struct ball *ball, double mu, int corrected, double *force)
+static void nuclear_target(struct ball *ball, double mu, int corrected, double *force)
 {
     struct nuclear_ball *s = (struct nuclear_ball *)ball;
     ptrdiff_t N = s->psd.N;
@@ -153,12 +134,12 @@ static void target(struct ball *ball, double mu, int corrected, double *force)
     double drop = vector_dot(s->psd.target, s->GG, N * N);
     ball->along = ball->kappa * drop;
     psd_out_of_frame(s->drop, &s->psd, s->psd.target);
-    solve(ball, force);
+    nuclear_solve(ball, force);
     vector_add(force, -drop, ball->w, ball->p * ball->q);
     vector_add(force, 1, s->drop, ball->p * ball->q);
 }
 
-static void direct(struct ball *ball, double dh, const double *dV, const double *dM)
+static void nuclear_direct(struct ball *ball, double dh, const double *dV, const double *dM)
 {
     (void)dh, (void)dV; /* dX has them */
     struct nuclear_ball *s = (struct nuclear_ball *)ball;
@@ -169,19 +150,19 @@ static void direct(struct ball *ball, double dh, const double *dV, const double 
     psd_complement(&s->psd);
 }
 
-static void lengths(struct ball *ball, double *primal, double *dual)
+static void nuclear_lengths(struct ball *ball, double *primal, double *dual)
 {
     struct psd *psd = &((struct nuclear_ball *)ball)->psd;
     *primal = psd_reach(psd, psd->dY);
     *dual = psd_reach(psd, psd->dS);
 }
 
-static double products(const struct ball *ball, double primal, double dual)
+static double nuclear_products(const struct ball *ball, double primal, double dual)
 {
     return psd_products(&((const struct nuclear_ball *)ball)->psd, dual, primal);
 }
 
-static void move(struct ball *ball, double primal, double dual)
+static void nuclear_move(struct ball *ball, double primal, double dual)
 {
     struct nuclear_ball *s = (struct nuclear_ball *)ball;
     vector_add(ball->M, dual, s->dM, ball->p * ball->q);
@@ -189,4 +170,15 @@ static void move(struct ball *ball, double primal, double dual)
     ball->h = psd_image(ball->W, &s->psd);
 }
 
-const struct ball_norm nuclear_ball = {.polish = fixed_rank_finish, BALL_FUNCTIONS};
+const struct ball_norm nuclear_ball = {.polish = fixed_rank_finish,
+                                       .make = nuclear_make,
+                                       .pack = nuclear_pack,
+                                       .start = nuclear_start,
+                                       .scale = nuclear_scale,
+                                       .solve = nuclear_solve,
+                                       .fill = nuclear_fill,
+                                       .target = nuclear_target,
+                                       .direct = nuclear_direct,
+                                       .lengths = nuclear_lengths,
+                                       .products = nuclear_products,
+                                       .move = nuclear_move};

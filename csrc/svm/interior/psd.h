@@ -44,7 +44,7 @@ void psd_aim(struct psd *s, double mu, int corrected);
 /* dY = R - dS. */
 void psd_complement(struct psd *s);
 
-/* Nearly the largest step with diag(v) + step D >= 0, at most BALL_FAR. */
+/* A step within 8 % of the largest for which diag(v) + step D stays positive semidefinite; at most BALL_FAR. */
 double psd_reach(struct psd *s, const double *D);
 
 /* <S, Y> after these steps. */

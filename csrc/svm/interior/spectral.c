@@ -35,7 +35,7 @@ struct spectral_ball {
     struct metric_gram gram;
 };
 
-static struct ball *make(ptrdiff_t p, ptrdiff_t q, struct arena *arena)
+static struct ball *spectral_make(ptrdiff_t p, ptrdiff_t q, struct arena *arena)
 {
     struct spectral_ball *s = arena_take(arena, 1, sizeof *s);
     ptrdiff_t N = p + q, r = p < q ? p : q;
@@ -55,7 +55,7 @@ static struct ball *make(ptrdiff_t p, ptrdiff_t q, struct arena *arena)
     return &s->ball;
 }
 
-static void pack(struct ball *ball, const struct coordinates_packed *set, struct arena *arena)
+static void spectral_pack(struct ball *ball, const struct coordinates_packed *set, struct arena *arena)
 {
     struct spectral_ball *s = (struct spectral_ball *)ball;
     s->delta = arena_doubles(arena, set->m, ball->p);
@@ -66,7 +66,7 @@ static void pack(struct ball *ball, const struct coordinates_packed *set, struct
     metric_gram_init(&s->gram, set, s->r, s->r, 1, arena);
 }
 
-static double start(struct ball *ball, struct arena *arena)
+static double spectral_start(struct ball *ball, struct arena *arena)
 {
     struct spectral_ball *s = (struct spectral_ball *)ball;
     double size, top;
@@ -79,7 +79,7 @@ static double start(struct ball *ball, struct arena *arena)
     return info != 0 ? NAN : top > 0 ? BALL_INSIDE / top : 0;
 }
 
-static void solve(struct ball *ball, double *W)
+static void spectral_solve(struct ball *ball, double *W)
 {
     struct spectral_ball *s = (struct spectral_ball *)ball;
     ptrdiff_t p = ball->p, q = ball->q, r = s->r;
@@ -124,7 +124,7 @@ static void along(struct spectral_ball *s)
     s->ball.kappa = vector_dot(s->E, s->E, N * N);
 }
 
-static int scale(struct ball *ball, struct arena *arena)
+static int spectral_scale(struct ball *ball, struct arena *arena)
 {
     struct spectral_ball *s = (struct spectral_ball *)ball;
     struct psd *psd = &s->psd;
@@ -151,7 +151,7 @@ static int scale(struct ball *ball, struct arena *arena)
     matrix_columns_times_columns(s->A, s->U, s->L, r, p, p);
     matrix_product(s->B, s->V, s->K, r, q, q);
     matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, p, q, N, 2.0, P, N, P + p, N, 0.0, ball->w, q);
-    solve(ball, ball->w);
+    spectral_solve(ball, ball->w);
     ball->kappa = INFINITY;
     for (int pass = 0; pass < BALL_PASSES; ++pass) {
         double before = ball->kappa;
@@ -159,14 +159,13 @@ static int scale(struct ball *ball, struct arena *arena)
         if (!(ball->kappa < before * STEADY))
             break;
         psd_out_of_frame(s->dW, psd, s->E); /* zero at the minimiser: the residual of w */
-        solve(ball, s->dW);
+        spectral_solve(ball, s->dW);
         vector_add(ball->w, 1, s->dW, p * q);
     }
     return !(ball->kappa > 0 && isfinite(ball->kappa));
 }
 
-static int fill(struct ball *ball, double *K, const struct coordinates_packed *set, const double *u,
-                struct monitor *monitor)
+static int spectral_fill(struct ball *ball, double *K, const struct coordinates_packed *set, const double *u)
 {
     struct spectral_ball *s = (struct spectral_ball *)ball;
     ptrdiff_t p = ball->p, q = ball->q, r = s->r, m = set->m, n = set->n;
@@ -177,7 +176,7 @@ static int fill(struct ball *ball, double *K, const struct coordinates_packed *s
     matrix_syrk(m, p, 1.0, s->delta, p, 0.0, K, m, NULL);
     matrix_syrk(n, q, 1.0, s->z, q, 0.0, s->products, n, NULL);
     metric_gram_times_queries(K, s->products, set);
-    int status = metric_gram_add(K, &s->gram, set, s->a, s->b, s->even, s->odd, r, r, monitor);
+    int status = metric_gram_add(K, &s->gram, set, s->a, s->b, s->even, s->odd, r, r);
     for (ptrdiff_t k = 0; k < m; ++k)
         for (ptrdiff_t l = 0; l <= k; ++l)
             K[k * m + l] /= 2;
@@ -185,17 +184,17 @@ static int fill(struct ball *ball, double *K, const struct coordinates_packed *s
     return status;
 }
 
-static void target(struct ball *ball, double mu, int corrected, double *force)
+static void spectral_target(struct ball *ball, double mu, int corrected, double *force)
 {
     struct spectral_ball *s = (struct spectral_ball *)ball;
     psd_aim(&s->psd, mu, corrected);
     ball->along = vector_dot(s->psd.target, s->E, s->psd.N * s->psd.N);
     psd_out_of_frame(s->dW, &s->psd, s->psd.target);
     vector_add(force, -1, s->dW, ball->p * ball->q);
-    solve(ball, force);
+    spectral_solve(ball, force);
 }
 
-static void direct(struct ball *ball, double dh, const double *dV, const double *dM)
+static void spectral_direct(struct ball *ball, double dh, const double *dV, const double *dM)
 {
     (void)dM;
     struct spectral_ball *s = (struct spectral_ball *)ball;
@@ -208,19 +207,19 @@ static void direct(struct ball *ball, double dh, const double *dV, const double 
         s->dW[i] = dh * ball->w[i] + dV[i];
 }
 
-static void lengths(struct ball *ball, double *primal, double *dual)
+static void spectral_lengths(struct ball *ball, double *primal, double *dual)
 {
     struct psd *psd = &((struct spectral_ball *)ball)->psd;
     *primal = psd_reach(psd, psd->dS);
     *dual = psd_reach(psd, psd->dY);
 }
 
-static double products(const struct ball *ball, double primal, double dual)
+static double spectral_products(const struct ball *ball, double primal, double dual)
 {
     return psd_products(&((const struct spectral_ball *)ball)->psd, primal, dual);
 }
 
-static void move(struct ball *ball, double primal, double dual)
+static void spectral_move(struct ball *ball, double primal, double dual)
 {
     struct spectral_ball *s = (struct spectral_ball *)ball;
     ball->h += primal * s->dh;
@@ -229,4 +228,15 @@ static void move(struct ball *ball, double primal, double dual)
     ball->trace = psd_image(ball->M, &s->psd);
 }
 
-const struct ball_norm spectral_ball = {.polish = semismooth_polish, BALL_FUNCTIONS};
+const struct ball_norm spectral_ball = {.polish = semismooth_polish,
+                                        .make = spectral_make,
+                                        .pack = spectral_pack,
+                                        .start = spectral_start,
+                                        .scale = spectral_scale,
+                                        .solve = spectral_solve,
+                                        .fill = spectral_fill,
+                                        .target = spectral_target,
+                                        .direct = spectral_direct,
+                                        .lengths = spectral_lengths,
+                                        .products = spectral_products,
+                                        .move = spectral_move};

@@ -11,7 +11,7 @@
 #include "svm/polish/polish.h"
 
 /* The rows of s->part. */
-static int choose(struct nuclear_augmented_lagrangian *s, struct arena *arena)
+static int pack_chosen(struct nuclear_augmented_lagrangian *s, struct arena *arena)
 {
     ptrdiff_t count = 0;
     for (ptrdiff_t k = 0; k < s->g->m; ++k)
@@ -33,7 +33,7 @@ int nuclear_augmented_lagrangian_init(struct nuclear_augmented_lagrangian *s, co
         return STATUS_NO_MEMORY;
     for (ptrdiff_t k = 0; k < g->m; ++k)
         s->chosen[k] = !g->equalities.implied[k];
-    return choose(s, arena);
+    return pack_chosen(s, arena);
 }
 
 int nuclear_augmented_lagrangian_start(struct nuclear_augmented_lagrangian *s, const double *W, const double *lambda,
@@ -96,11 +96,11 @@ static double value(double *gradient, const double *Y, void *context)
 }
 
 int nuclear_augmented_lagrangian_round(struct nuclear_augmented_lagrangian *s, double eps, double tol, ptrdiff_t most,
-                                       ptrdiff_t *evaluations, struct monitor *monitor, struct arena *arena)
+                                       ptrdiff_t *evaluations, struct arena *arena)
 {
     ptrdiff_t size = (s->g->p + s->g->q) * s->r;
     s->eps = eps * s->unit;
-    int status = lbfgs(s->Y, size, tol, most, evaluations, value, s, monitor, arena);
+    int status = lbfgs(s->Y, size, tol, most, evaluations, value, s, s->g->rows->monitor, arena);
     struct arena_mark mark = arena_mark(arena);
     double *gradient = arena_doubles(arena, size, 1);
     if (status < 0 || arena->failed)
@@ -118,5 +118,5 @@ int nuclear_augmented_lagrangian_screen(struct nuclear_augmented_lagrangian *s, 
         ptrdiff_t i = s->part.row[k];
         s->chosen[i] = s->part.rows.equal[k] || s->lambda[i] != 0 || !(s->a[k] > s->g->b[i] + spare * s->unit);
     }
-    return choose(s, arena);
+    return pack_chosen(s, arena);
 }

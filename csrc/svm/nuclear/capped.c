@@ -35,7 +35,7 @@ struct capped {
     unsigned char *held; /* (m) */
 };
 
-static int init(struct capped *s, const struct coordinates *g, ptrdiff_t r, struct arena *arena)
+static int capped_init(struct capped *s, const struct coordinates *g, ptrdiff_t r, struct arena *arena)
 {
     *s = (struct capped){.g = g, .r = r};
     ARENA_DOUBLES(arena, g->p + g->q, r, &s->Y, &s->step);
@@ -75,19 +75,19 @@ static int certify(struct svm_answer *answer, const struct capped *s, const stru
     const struct coordinates *g = s->g;
     matrix_rows_times_rows(answer->W, s->Y, s->Y + g->p * s->r, g->p, g->q, s->r);
     vector_scale(answer->W, g->scale, g->p * g->q);
-    return solver_conclude(answer, g->rows, options, NORM_NUCLEAR, stopped, arena);
+    return solver_conclude(answer, g->rows, options, stopped, arena);
 }
 
 /* Downhill from the uncapped optimum, restored on the rows that turned out active. */
 static int descend(struct svm_answer *answer, struct capped *s, struct nuclear_augmented_lagrangian *lagrange,
-                   const struct svm_options *options, struct monitor *monitor, struct arena *arena)
+                   const struct svm_options *options, struct arena *arena)
 {
     const struct coordinates *g = s->g;
     int status = STATUS_ITERATION_LIMIT;
     for (size_t i = 0; i < ROUNDS && answer->iterations < options->max_iter; ++i) {
         status = nuclear_augmented_lagrangian_round(lagrange, rounds[i].eps, rounds[i].gradient,
                                                     (options->max_iter - answer->iterations) / (ptrdiff_t)(ROUNDS - i),
-                                                    &answer->iterations, monitor, arena);
+                                                    &answer->iterations, arena);
         if (status == STATUS_INTERRUPTED || status == STATUS_NO_MEMORY)
             return status;
     }
@@ -101,10 +101,10 @@ static int descend(struct svm_answer *answer, struct capped *s, struct nuclear_a
 }
 
 int nuclear_capped(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                   struct monitor *monitor, struct arena *arena)
+                   struct arena *arena)
 {
     struct arena_mark mark = arena_mark(arena);
-    int status = nuclear_auto(answer, rows, options, monitor, arena);
+    int status = nuclear_auto(answer, rows, options, arena);
     arena_release(arena, mark);
     if (status != STATUS_DONE && status != STATUS_ITERATION_LIMIT)
         return status;
@@ -115,7 +115,7 @@ int nuclear_capped(struct svm_answer *answer, const struct rows *rows, const str
     if (status != STATUS_DONE)
         return status;
     ptrdiff_t least = g.p < g.q ? g.p : g.q, r = options->rank < least ? options->rank : least;
-    if (init(&s, &g, r, arena) != STATUS_DONE)
+    if (capped_init(&s, &g, r, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     status = nuclear_augmented_lagrangian_init(&lagrange, &g, r, arena);
     if (status == STATUS_DONE)
@@ -128,5 +128,5 @@ int nuclear_capped(struct svm_answer *answer, const struct rows *rows, const str
     if (arena->failed)
         return STATUS_NO_MEMORY;
     status = certify(answer, &s, options, STATUS_ITERATION_LIMIT, arena);
-    return status <= STATUS_DONE ? status : descend(answer, &s, &lagrange, options, monitor, arena);
+    return status <= STATUS_DONE ? status : descend(answer, &s, &lagrange, options, arena);
 }

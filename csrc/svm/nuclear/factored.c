@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
+#include "svm/policy.h"
 #include "svm/polish/polish.h"
 
 /* Penalties, and the relative gradients worth descending to with them: fewest evaluations of those tried.  The
@@ -30,7 +31,7 @@ static const struct {
 #define NEAR 0.5 /* a start whose least margin is this part of the mean one is worth a polish */
 
 /* State of one call. */
-struct search {
+struct factored {
     struct coordinates g;
     struct nuclear_augmented_lagrangian lagrange;
     struct polish_pair pair;
@@ -47,12 +48,12 @@ static ptrdiff_t width(const struct coordinates *g, const double *lambda)
 }
 
 /* The factors and multipliers of `near`, on rows scaled to it. */
-static int init(struct search *s, const struct svm_answer *near, const struct rows *rows, double tol,
-                struct arena *arena)
+static int factored_init(struct factored *s, const struct svm_answer *near, const struct rows *rows, double tol,
+                         struct arena *arena)
 {
     struct coordinates *g = &s->g;
     double size = vector_norm(near->W, rows->w->dk * rows->w->dz);
-    *s = (struct search){.gap = INFINITY, .tolerance = certificate_tolerance(tol, 1 / size, rows)};
+    *s = (struct factored){.gap = INFINITY, .tolerance = certificate_tolerance(tol, 1 / size, rows)};
     int status = coordinates_build(g, rows, size, arena);
     if (status != STATUS_DONE || g->p == 1 || g->q == 1)
         return status;
@@ -66,8 +67,8 @@ static int init(struct search *s, const struct svm_answer *near, const struct ro
 }
 
 /* Newton's method from the present factors; a better pair than so far goes into the answer.  STATUS_DONE: certified. */
-static int finish(struct search *s, struct svm_answer *answer, const struct svm_options *options,
-                  struct monitor *monitor, struct arena *arena)
+static int factored_finish(struct factored *s, struct svm_answer *answer, const struct svm_options *options,
+                           struct arena *arena)
 {
     const struct nuclear_augmented_lagrangian *lagrange = &s->lagrange;
     const struct coordinates *g = &s->g;
@@ -77,19 +78,19 @@ static int finish(struct search *s, struct svm_answer *answer, const struct svm_
     for (ptrdiff_t k = 0; k < g->m; ++k)
         s->active[k] = g->rows->equal[k] || lagrange->lambda[k] > 0;
     matrix_rows_times_rows(s->pair.W, lagrange->Y, lagrange->Y + g->p * lagrange->r, g->p, g->q, lagrange->r);
-    int status = fixed_rank_finish(&s->pair, s->active, g, s->tolerance / 10, &answer->iterations, monitor, arena);
+    int status = fixed_rank_finish(&s->pair, s->active, g, s->tolerance / 10, &answer->iterations, arena);
     if (status < 0)
         return status;
     if (s->pair.gap < s->gap)
         coordinates_answer(answer, g, s->pair.W, s->pair.lambda);
     s->gap = fmin(s->gap, s->pair.gap);
-    return status == STATUS_DONE ? solver_conclude(answer, g->rows, options, NORM_NUCLEAR, status, arena) : status;
+    return status == STATUS_DONE ? solver_conclude(answer, g->rows, options, status, arena) : status;
 }
 
 /* The polish from the weights and multipliers that the caller has of a problem like this one.  It is quick, and where
  * they are not near enough nothing is lost but its time. */
 static int resume(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                  struct monitor *monitor, struct arena *arena)
+                  struct arena *arena)
 {
     ptrdiff_t D = rows->w->dk * rows->w->dz;
     struct svm_answer near = {.W = arena_doubles(arena, D, 1), .lambda = arena_doubles(arena, rows->count, 1)};
@@ -110,43 +111,43 @@ static int resume(struct svm_answer *answer, const struct rows *rows, const stru
         return STATUS_UNDECIDED;
     for (ptrdiff_t i = 0; i < D; ++i) /* slack counts as much as short fall: the mean margin is as asked */
         near.W[i] = options->start_W[i] * (asked / reached);
-    struct search s;
-    int status = init(&s, &near, rows, options->tol, arena);
+    struct factored s;
+    int status = factored_init(&s, &near, rows, options->tol, arena);
     if (status != STATUS_DONE)
         return status;
-    return s.g.p == 1 || s.g.q == 1 ? STATUS_UNDECIDED : finish(&s, answer, options, monitor, arena);
+    return s.g.p == 1 || s.g.q == 1 ? STATUS_UNDECIDED : factored_finish(&s, answer, options, arena);
 }
 
-static int solve(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, int if_quick,
-                 struct monitor *monitor, struct arena *arena)
+static int factored_solve(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                          int if_quick, struct arena *arena)
 {
-    ptrdiff_t many = options->max_iter > FACTORED_LOOSE * FACTORED_LOOSE ? options->max_iter / FACTORED_LOOSE
-                                                                         : FACTORED_LOOSE;
+    ptrdiff_t many = options->max_iter > NUCLEAR_LOOSE * NUCLEAR_LOOSE ? options->max_iter / NUCLEAR_LOOSE
+                                                                       : NUCLEAR_LOOSE;
     struct arena_mark mark = arena_mark(arena);
     int status = STATUS_UNDECIDED;
     answer->iterations = 0;
     if (options->start_W != NULL && options->start != NULL)
-        status = resume(answer, rows, options, monitor, arena);
+        status = resume(answer, rows, options, arena);
     if (status == STATUS_DONE || status == STATUS_NO_MEMORY)
         return status;
     if (status == STATUS_INTERRUPTED)
-        return solver_conclude(answer, rows, options, NORM_NUCLEAR, status, arena);
+        return solver_conclude(answer, rows, options, status, arena);
     arena_release(arena, mark);
-    status = coordinates_frobenius(answer, rows, options, NORM_NUCLEAR, monitor, arena);
+    status = policy_frobenius(answer, rows, options, arena);
     if (status != STATUS_DONE && status != STATUS_ITERATION_LIMIT)
         return status;
-    struct search s;
+    struct factored s;
     answer->iterations = 0;
-    status = init(&s, answer, rows, options->tol, arena);
+    status = factored_init(&s, answer, rows, options->tol, arena);
     if (status < 0)
         return status;
     if (status == STATUS_INTERRUPTED || s.g.p == 1 || s.g.q == 1) /* with one singular value: the Frobenius answer */
-        return solver_conclude(answer, rows, options, NORM_NUCLEAR, status, arena);
+        return solver_conclude(answer, rows, options, status, arena);
     for (size_t i = 0; i < ROUNDS && answer->iterations < options->max_iter; ++i) {
         ptrdiff_t left = options->max_iter - answer->iterations;
         int looks = if_quick && i == 0 && left > many;
         status = nuclear_augmented_lagrangian_round(&s.lagrange, rounds[i].eps, rounds[i].gradient, looks ? many : left,
-                                                    &answer->iterations, monitor, arena);
+                                                    &answer->iterations, arena);
         if (status == STATUS_INTERRUPTED || status == STATUS_NO_MEMORY)
             break;
         if (looks && answer->iterations >= many)
@@ -156,7 +157,7 @@ static int solve(struct svm_answer *answer, const struct rows *rows, const struc
                 return STATUS_NO_MEMORY;
             continue;
         }
-        status = finish(&s, answer, options, monitor, arena);
+        status = factored_finish(&s, answer, options, arena);
         if (status == STATUS_DONE)
             return status;
         if (status == STATUS_INTERRUPTED || status == STATUS_NO_MEMORY)
@@ -166,17 +167,17 @@ static int solve(struct svm_answer *answer, const struct rows *rows, const struc
     }
     if (status == STATUS_NO_MEMORY)
         return status;
-    return solver_conclude(answer, rows, options, NORM_NUCLEAR, status, arena);
+    return solver_conclude(answer, rows, options, status, arena);
 }
 
 int nuclear_factored(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                     struct monitor *monitor, struct arena *arena)
+                     struct arena *arena)
 {
-    return solve(answer, rows, options, 0, monitor, arena);
+    return factored_solve(answer, rows, options, 0, arena);
 }
 
 int nuclear_factored_if_quick(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                              struct monitor *monitor, struct arena *arena)
+                              struct arena *arena)
 {
-    return solve(answer, rows, options, 1, monitor, arena);
+    return factored_solve(answer, rows, options, 1, arena);
 }

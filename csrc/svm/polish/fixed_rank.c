@@ -36,7 +36,7 @@ struct fixed_rank_pair {
 };
 
 /* Newton's state: lambda and Y, with what depends on them. */
-struct newton {
+struct fixed_rank {
     const struct coordinates *g;
     struct arena *arena, *inside; /* the latter of what changes with S */
     ptrdiff_t r;
@@ -55,11 +55,11 @@ struct newton {
     double *multiplier; /* (|S|) scratch */
 };
 
-static int init(struct newton *s, const struct fixed_rank_pair *pair, unsigned char *active,
-                const struct coordinates *g, struct arena *arena)
+static int fixed_rank_init(struct fixed_rank *s, const struct fixed_rank_pair *pair, unsigned char *active,
+                           const struct coordinates *g, struct arena *arena)
 {
     ptrdiff_t m = g->m, p = g->p, q = g->q, N = p + q, r = pair->r;
-    *s = (struct newton){.g = g, .arena = arena, .inside = arena_inside(arena), .r = r, .active = active};
+    *s = (struct fixed_rank){.g = g, .arena = arena, .inside = arena_inside(arena), .r = r, .active = active};
     ARENA_DOUBLES(arena, m, 1, &s->lambda, &s->a);
     ARENA_DOUBLES(arena, N, r, &s->Y, &s->SY, &s->TSY, &s->step);
     ARENA_DOUBLES(arena, p, q, &s->M, &s->W);
@@ -78,7 +78,7 @@ static int init(struct newton *s, const struct fixed_rank_pair *pair, unsigned c
 }
 
 /* The rows S, packed.  STATUS_ITERATION_LIMIT: there are too many. */
-static int choose(struct newton *s)
+static int fixed_rank_pack(struct fixed_rank *s)
 {
     arena_free(s->inside);
     if (!schur_fits(s->g, s->active, s->r))
@@ -92,7 +92,7 @@ static int choose(struct newton *s)
 }
 
 /* M, S Y, a, top and residual of the present lambda, Y and S.  Not zero: not finite, or no memory. */
-static int evaluate(struct newton *s)
+static int evaluate(struct fixed_rank *s)
 {
     const struct coordinates *g = s->g;
     ptrdiff_t p = g->p, q = g->q, r = s->r, size = (p + q) * r;
@@ -118,7 +118,7 @@ static int evaluate(struct newton *s)
 }
 
 /* S: rows with a negative multiplier leave, rows that are not met enter.  Nonzero: S has changed. */
-static int exchange(struct newton *s)
+static int fixed_rank_exchange(struct fixed_rank *s)
 {
     const struct coordinates *g = s->g;
     double root = vector_norm(s->Y, (g->p + g->q) * s->r), size = root * root / 2; /* ||W||_* or more */
@@ -131,19 +131,21 @@ static int exchange(struct newton *s)
 }
 
 /* Newton's step for lambda and Y; nonzero when a factorisation failed. */
-static int advance(struct newton *s, double ridge)
+static int fixed_rank_step(struct fixed_rank *s, double ridge)
 {
     const struct coordinates_packed *chosen = &s->chosen;
     struct schur *schur = &s->schur;
     ptrdiff_t m = chosen->m, p = s->g->p, q = s->g->q, N = p + q, r = s->r;
     if (m == 0)
         return 1;
+    /* dual slack and Schur matrix */
     double shift = fmax(POLISH_STEADY * s->residual, LEAST_SHIFT) + 2 * fmax(0, s->top - 1);
     int info = schur_slack(&s->slack, s->M, 1 + shift);
     if (info == 0)
         info = schur_factor(schur, chosen, s->Y, r, &s->slack, ridge);
     if (info != 0)
         return info;
+    /* right side */
     schur_apply(s->TSY, &s->slack, s->SY, r, s->half);
     /* J V as the margins of V_1 Q^T + K V_2^T. */
     matrix_gemm(MATRIX_PLAIN, MATRIX_TRANSPOSED, p, q, r, 1.0, s->TSY, r, s->Y + p * r, r, 0.0, s->W, q);
@@ -152,7 +154,8 @@ static int advance(struct newton *s, double ridge)
     coordinates_apply(right, chosen, s->W, q, s->U);
     for (ptrdiff_t k = 0; k < m; ++k)
         right[k] += chosen->b[k] - s->a[chosen->row[k]];
-    cholesky_solve(m, schur->H, right);
+    /* steps of lambda and Y */
+    cholesky_solve(m, schur->G, right);
     coordinates_adjoint(s->M, chosen, right, s->U);
     schur_swap(s->step, 1, s->M, s->Y, 0, p, q, r);
     vector_add(s->step, -1, s->SY, N * r);
@@ -163,7 +166,7 @@ static int advance(struct newton *s, double ridge)
     return 0;
 }
 
-static void keep(struct fixed_rank_pair *pair, const struct newton *s)
+static void fixed_rank_keep(struct fixed_rank_pair *pair, const struct fixed_rank *s)
 {
     const struct coordinates *g = s->g;
     ptrdiff_t entries = (g->p + g->q) * s->r;
@@ -178,43 +181,47 @@ static void keep(struct fixed_rank_pair *pair, const struct newton *s)
 
 /* Newton's method from pair->Y and pair->lambda with the active rows given [m]; pair becomes the best point met.
  * STATUS_DONE: pair->gap <= tol; STATUS_ITERATION_LIMIT, STATUS_INTERRUPTED, STATUS_NO_MEMORY. */
-static int polish(struct fixed_rank_pair *pair, unsigned char *active, const struct coordinates *g, double ridge,
-                  double tol, ptrdiff_t *iterations, ptrdiff_t most, struct monitor *monitor, struct arena *arena)
+static int fixed_rank_iterate(struct fixed_rank_pair *pair, unsigned char *active, const struct coordinates *g,
+                              double ridge, double tol, ptrdiff_t *iterations, ptrdiff_t most, struct arena *arena)
 {
-    struct newton s;
+    struct fixed_rank s;
     struct arena_mark mark = arena_mark(arena);
-    int status = init(&s, pair, active, g, arena);
+    int status = fixed_rank_init(&s, pair, active, g, arena);
     if (status == STATUS_DONE)
-        status = choose(&s);
+        status = fixed_rank_pack(&s);
     if (status != STATUS_DONE)
         return status;
     pair->gap = INFINITY;
     status = STATUS_ITERATION_LIMIT;
     double before = INFINITY;
     for (int step = 0; evaluate(&s) == 0; ++step) {
-        keep(pair, &s);
+        fixed_rank_keep(pair, &s);
         if (step > 0 && s.residual < POLISH_STEADY && s.residual > before / 2 && s.miss > s.residual / 2) {
-            /* No progress, for T is too large for its rounding: the rows can still be met by themselves. */
+            /* restoration: no progress, for T is too large for its rounding, but the rows can be met by themselves */
             if (schur_restore(s.Y, s.r, &s.chosen, &s.schur, arena) != STATUS_DONE || evaluate(&s) != 0)
                 break;
-            keep(pair, &s);
+            fixed_rank_keep(pair, &s);
         }
         before = s.residual;
+        /* stopping tests */
         if (pair->gap <= tol) {
             status = STATUS_DONE;
             break;
         }
-        monitor->iterations = *iterations;
-        monitor->gap = fmin(monitor->gap, pair->gap);
-        if (monitor_stops(monitor)) {
+        g->rows->monitor->iterations = *iterations;
+        g->rows->monitor->gap = fmin(g->rows->monitor->gap, pair->gap);
+        if (monitor_stops(g->rows->monitor)) {
             status = STATUS_INTERRUPTED;
             break;
         }
         if (step == MOST || *iterations >= most || s.residual > POLISH_LOST)
             break;
-        if (step > 0 && s.residual < POLISH_STEADY && exchange(&s) && (choose(&s) != STATUS_DONE || evaluate(&s) != 0))
+        /* active set */
+        if (step > 0 && s.residual < POLISH_STEADY && fixed_rank_exchange(&s)
+            && (fixed_rank_pack(&s) != STATUS_DONE || evaluate(&s) != 0))
             break;
-        if (advance(&s, ridge) != 0)
+        /* Newton step */
+        if (fixed_rank_step(&s, ridge) != 0)
             break;
         ++*iterations;
     }
@@ -236,9 +243,10 @@ void fixed_rank_roots(double *Y, ptrdiff_t r, ptrdiff_t first, const double *U, 
     }
 }
 
-/* pair->Y and ->r of W [p,q], from its singular vectors: as many as say more of W than of S = S(pair->lambda), whose
- * rows are `active` [m], and `spare` ones.  STATUS_DONE, STATUS_NO_MEMORY, STATUS_FACTORIZATION. */
-static int columns(struct fixed_rank_pair *pair, const double *W, const unsigned char *active, ptrdiff_t spare,
+/* pair->Y and ->r of W [p,q], from its singular vectors: as many as have a larger share of W than of S =
+ * S(pair->lambda), whose rows are `active` [m], and SPARE_COLUMNS more.  STATUS_DONE, STATUS_NO_MEMORY,
+ * STATUS_FACTORIZATION. */
+static int columns(struct fixed_rank_pair *pair, const double *W, const unsigned char *active,
                    const struct coordinates *g, struct arena *arena)
 {
     ptrdiff_t p = g->p, q = g->q, least = p < q ? p : q, r = 0;
@@ -258,20 +266,20 @@ static int columns(struct fixed_rank_pair *pair, const double *W, const unsigned
         return status;
     while (r < least && 1 - norms[r] / norms[0] < values[r] / values[0])
         ++r;
-    r = pair->r = r + spare < least ? r + spare : least;
+    r = pair->r = r + SPARE_COLUMNS < least ? r + SPARE_COLUMNS : least;
     fixed_rank_roots(pair->Y, r, r, U, values, V, p, q);
     arena_release(arena, mark);
     return STATUS_DONE;
 }
 
-/* Parts of its diagonal added to the Schur matrix: rounding; and, should that fail, more of it, or enough to share out
- * the multipliers of rows that nearly repeat each other. */
+/* Ridges: parts of its diagonal added to the Schur matrix.  The first is rounding; larger ones share out the
+ * multipliers of rows that nearly repeat each other. */
 static const double ridges[] = {1e-15, 1e-12, 1e-10, 1e-8};
 #define TRIES ((int)(sizeof ridges / sizeof *ridges))
 #define EARLY 2e-3 /* gap above which it fails for being early, not for a singular Schur matrix */
 
 int fixed_rank_finish(struct polish_pair *near, unsigned char *active, const struct coordinates *g, double tol,
-                      ptrdiff_t *iterations, struct monitor *monitor, struct arena *arena)
+                      ptrdiff_t *iterations, struct arena *arena)
 {
     struct arena_mark mark = arena_mark(arena);
     ptrdiff_t p = g->p, q = g->q;
@@ -285,12 +293,11 @@ int fixed_rank_finish(struct polish_pair *near, unsigned char *active, const str
     memcpy(start, near->W, (size_t)(p * q) * sizeof(double));
     memcpy(lambda, near->lambda, (size_t)g->m * sizeof(double));
     for (int i = 0; status == STATUS_ITERATION_LIMIT && i < tries; ++i) {
-        for (ptrdiff_t k = 0; k < g->m; ++k)
-            support[k] = i > 0 ? active[k] != 0 : active[k] == 1;
+        memcpy(support, active, (size_t)g->m);
         memcpy(pair.lambda, lambda, (size_t)g->m * sizeof(double));
-        status = columns(&pair, start, support, SPARE_COLUMNS + i, g, arena);
+        status = columns(&pair, start, support, g, arena);
         if (status == STATUS_DONE)
-            status = polish(&pair, support, g, ridges[i], tol, iterations, near->most, monitor, arena);
+            status = fixed_rank_iterate(&pair, support, g, ridges[i], tol, iterations, near->most, arena);
         if (status < 0)
             break;
         if (!(pair.gap < near->gap))

@@ -1,4 +1,4 @@
-/* What the files of this folder do: finish a pair that is near the solution, quadratically. */
+/* Contract of this folder: Newton's methods that converge quadratically from a pair near the solution. */
 #ifndef SVM_POLISH_POLISH_H
 #define SVM_POLISH_POLISH_H
 
@@ -10,17 +10,14 @@ struct polish_pair {
     ptrdiff_t most;
 };
 
-/* Of a row that may be active: a second try has it. */
-#define POLISH_DOUBTFUL 2
+#define POLISH_STEADY 0.1 /* residual below which S may change: above it the signs are not those of the solution */
+#define POLISH_LOST 3.0   /* residual above which hardly any start converged */
 
-#define POLISH_STEADY 0.1 /* residual below which S may change: signs mean nothing earlier */
-#define POLISH_LOST 3.0   /* residual from which hardly any start came back */
-
-/* From a pair near the solution and the rows that are thought active [m], 1, equality rows among them, to one of a
+/* From a pair near the solution and the rows that are thought active [m], equality rows among them, to one of a
  * gap of at most tol, or of the least gap found below pair->gap.  STATUS_DONE, STATUS_ITERATION_LIMIT,
  * STATUS_INTERRUPTED, STATUS_NO_MEMORY. */
 typedef int polish_method(struct polish_pair *pair, unsigned char *active, const struct coordinates *g, double tol,
-                          ptrdiff_t *iterations, struct monitor *monitor, struct arena *arena);
+                          ptrdiff_t *iterations, struct arena *arena);
 
 /* Of the nuclear norm, with more than one ridge where the pair is near, and of the spectral norm. */
 polish_method fixed_rank_finish, semismooth_polish;

@@ -78,22 +78,21 @@ void schur_swap(double *out, double alpha, const double *A, const double *Y, dou
     matrix_gemm(MATRIX_TRANSPOSED, MATRIX_PLAIN, q, r, p, alpha, A, q, Y, r, beta, out + p * r, r);
 }
 
-/* H = XDD o PZZ + PDD o XZZ + XDZ_kj PDZ_li + PDZ_kj XDZ_li for rows k of query i, l of query j, with XDD in H,
- * PDD in G, and the result in G; lower triangles. */
 SIMD_DISPATCH
-static void combine(struct schur *s, const struct coordinates_packed *g)
+void schur_combine(double *G, const double *H, const double *XDZ, const double *PDZ, const double *XZZ,
+                   const double *PZZ, const struct coordinates_packed *set)
 {
-    ptrdiff_t m = g->m, n = g->n;
+    ptrdiff_t m = set->m, n = set->n;
     for (ptrdiff_t i = 0; i < n; ++i)
-        for (ptrdiff_t k = g->first[i]; k < g->first[i + 1]; ++k) {
-            const double *restrict H = s->H + k * m, *restrict x = s->XDZ + i * m, *restrict p = s->PDZ + i * m;
-            double *restrict G = s->G + k * m;
+        for (ptrdiff_t k = set->first[i]; k < set->first[i + 1]; ++k) {
+            const double *h = H + k * m, *x = XDZ + i * m, *p = PDZ + i * m;
+            double *row = G + k * m;
             for (ptrdiff_t j = 0; j <= i; ++j) {
-                double pzz = s->PZZ[i * n + j], xzz = s->XZZ[i * n + j];
-                double xdz = s->XDZ[j * m + k], pdz = s->PDZ[j * m + k];
-                ptrdiff_t to = j < i ? g->first[j + 1] : k + 1;
-                for (ptrdiff_t l = g->first[j]; l < to; ++l)
-                    G[l] = H[l] * pzz + G[l] * xzz + (xdz * p[l] + pdz * x[l]);
+                double pzz = PZZ[i * n + j], xzz = XZZ[i * n + j], xdz = XDZ[j * m + k], pdz = PDZ[j * m + k];
+                ptrdiff_t to = j < i ? set->first[j + 1] : k + 1;
+#pragma omp simd
+                for (ptrdiff_t l = set->first[j]; l < to; ++l)
+                    row[l] = h[l] * pzz + row[l] * xzz + (xdz * p[l] + pdz * x[l]);
             }
         }
 }
@@ -113,23 +112,17 @@ static void matrix(struct schur *s, const struct coordinates_packed *g, const do
     matrix_syrk(m, r, 1.0, s->XD, r, 0.0, s->H, m, NULL);
     matrix_syrk(m, p, 1 / slack->c, g->delta, p, 0.0, s->G, m, NULL);
     matrix_syrk(m, q, 1.0, s->PD, q, 1.0, s->G, m, NULL);
-    combine(s, g);
+    schur_combine(s->G, s->H, s->XDZ, s->PDZ, s->XZZ, s->PZZ, g);
 }
 
 int schur_factor(struct schur *s, const struct coordinates_packed *g, const double *Y, ptrdiff_t r,
                  const struct schur_slack *slack, double ridge)
 {
     ptrdiff_t m = g->m;
-    int info = 1;
     matrix(s, g, Y, r, slack);
-    for (; info != 0 && ridge < 1e-6; ridge *= 1e3) { /* the last one leaves a direction of descent, no more */
-        for (ptrdiff_t k = 0; k < m; ++k) {
-            memcpy(s->H + k * m, s->G + k * m, (size_t)(k + 1) * sizeof(double));
-            s->H[k * m + k] = s->G[k * m + k] * (1 + ridge);
-        }
-        info = cholesky_factor(m, s->H, NULL);
-    }
-    return info;
+    for (ptrdiff_t k = 0; k < m; ++k)
+        s->G[k * m + k] *= 1 + ridge;
+    return cholesky_factor(m, s->G, NULL);
 }
 
 int schur_restore(double *Y, ptrdiff_t r, const struct coordinates_packed *g, struct schur *s, struct arena *arena)
@@ -158,7 +151,7 @@ int schur_restore(double *Y, ptrdiff_t r, const struct coordinates_packed *g, st
         before = miss;
         if (schur_factor(s, g, Y, r, &identity, HELD) != 0)
             break;
-        cholesky_solve(g->m, s->H, s->right);
+        cholesky_solve(g->m, s->G, s->right);
         coordinates_adjoint(M, g, s->right, U);
         schur_swap(step, 1, M, Y, 0, p, q, r);
         vector_add(Y, 1, step, size);

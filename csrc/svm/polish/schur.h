@@ -18,8 +18,8 @@ struct schur_slack {
 };
 
 struct schur {
-    double *H;         /* (m,m) Schur matrix, then its Cholesky factor (lower) */
-    double *G;         /* (m,m) scratch */
+    double *G;         /* (m,m) Schur matrix, then its Cholesky factor (lower) */
+    double *H;         /* (m,m) scratch */
     double *XD, *PD;   /* (m,p+q), (m,q) scratch: roots applied to delta */
     double *XZ, *PZ;   /* (n,p+q), (n,q) scratch: roots applied to z */
     double *XDZ, *PDZ; /* (n,m) scratch: delta^T X z, delta^T P z */
@@ -30,6 +30,11 @@ struct schur {
 /* Whether the rows can be the active ones of a W of rank r, which has less than (p + q) r degrees of freedom: more than
  * twice as many cannot, and their matrix would be the largest of the whole solve. */
 int schur_fits(const struct coordinates *g, const unsigned char *active, ptrdiff_t r);
+
+/* G = H o PZZ + G o XZZ + XDZ_kj PDZ_li + PDZ_kj XDZ_li for rows k of query i, l of query j, on and below the diagonal
+ * [m,m]: the matrix above from H = delta^T P delta and G = delta^T X delta; with X = P, H may be G. */
+void schur_combine(double *G, const double *H, const double *XDZ, const double *PDZ, const double *XZZ,
+                   const double *PZZ, const struct coordinates_packed *set);
 
 /* Memory; arena->failed: there was none. */
 void schur_init_slack(struct schur_slack *slack, ptrdiff_t p, ptrdiff_t q, struct arena *arena);
@@ -45,8 +50,8 @@ void schur_apply(double *out, const struct schur_slack *slack, const double *V, 
 void schur_swap(double *out, double alpha, const double *A, const double *Y, double beta, ptrdiff_t p, ptrdiff_t q,
                 ptrdiff_t r);
 
-/* H = L L^T of the Schur matrix with X = Y Y^T, Y [p+q,r], and `ridge` of its own diagonal added, or more of it if need
- * be.  0, or positive when no ridge was enough. */
+/* G = L L^T of the Schur matrix with X = Y Y^T, Y [p+q,r], and `ridge` of its own diagonal added.  0, or positive where
+ * that is not positive definite. */
 int schur_factor(struct schur *schur, const struct coordinates_packed *g, const double *Y, ptrdiff_t r,
                  const struct schur_slack *slack, double ridge);
 

@@ -28,14 +28,13 @@
 #include "svm/polish/clip.h"
 #include "svm/systems/metric_gram.h"
 
-#define IDLE 4           /* steps in which the residual is not halved: it will not be */
+#define IDLE 4           /* steps without halving the residual after which the iteration ends */
 #define LEAST_SHIFT 1e-4 /* what T makes of an error off the range of M; rounding in K grows with 1 / shift */
 #define RIDGE 1e-14      /* part of its diagonal added to K, which holds lambda where it was: dependent rows */
 
-struct newton {
+struct semismooth {
     const struct coordinates *g;
     struct arena *arena, *inside; /* the latter of what changes with S */
-    int met;                      /* whether W, which is scaled otherwise, meets all rows as it is */
     struct clip clip;
     double tau, residual;
     double *lambda, *a;            /* (m) a = A(W) */
@@ -49,11 +48,11 @@ struct newton {
     struct metric_gram gram;
 };
 
-static int init(struct newton *s, const struct polish_pair *pair, unsigned char *active, const struct coordinates *g,
-                struct arena *arena)
+static int semismooth_init(struct semismooth *s, const struct polish_pair *pair, unsigned char *active,
+                           const struct coordinates *g, struct arena *arena)
 {
     ptrdiff_t p = g->p, q = g->q;
-    *s = (struct newton){.g = g, .arena = arena, .inside = arena_inside(arena), .active = active};
+    *s = (struct semismooth){.g = g, .arena = arena, .inside = arena_inside(arena), .active = active};
     clip_init(&s->clip, p, q, arena);
     ARENA_DOUBLES(arena, p, q, &s->W, &s->M, &s->Z);
     ARENA_DOUBLES(arena, g->m, 1, &s->lambda, &s->a);
@@ -62,14 +61,13 @@ static int init(struct newton *s, const struct polish_pair *pair, unsigned char 
         return STATUS_NO_MEMORY;
     memcpy(s->W, pair->W, (size_t)(p * q) * sizeof(double));
     for (ptrdiff_t k = 0; k < g->m; ++k) {
-        active[k] = active[k] == 1;
         s->lambda[k] = active[k] && !g->equalities.implied[k] ? pair->lambda[k] : 0;
     }
     return STATUS_DONE;
 }
 
 /* The rows S, packed.  STATUS_ITERATION_LIMIT: more than twice the entries of W, too many to be its active rows. */
-static int choose(struct newton *s)
+static int semismooth_pack(struct semismooth *s)
 {
     struct arena *inside = s->inside;
     arena_free(inside);
@@ -89,7 +87,7 @@ static int choose(struct newton *s)
 }
 
 /* M = A^*(lambda). */
-static void adjoint(struct newton *s)
+static void adjoint(struct semismooth *s)
 {
     for (ptrdiff_t k = 0; k < s->set.m; ++k)
         s->right[k] = s->lambda[s->set.row[k]];
@@ -97,7 +95,7 @@ static void adjoint(struct newton *s)
 }
 
 /* lambda with ||M||_* = 1, h = ||W||, and tau with which W and tau M are of one size.  Nonzero: LAPACK failed. */
-static int normalise(struct newton *s)
+static int normalise(struct semismooth *s)
 {
     struct clip *clip = &s->clip;
     double top = 0;
@@ -116,12 +114,12 @@ static int normalise(struct newton *s)
 }
 
 /* W = clip(Z) and a.  Returns ||A^*(lambda)||_* or a little more, infinity when something is not finite. */
-static double evaluate(struct newton *s)
+static double evaluate(struct semismooth *s)
 {
     const struct coordinates *g = s->g;
     struct clip *clip = &s->clip;
     ptrdiff_t D = clip->p * clip->q;
-    double trace = 0, miss = 0, broken = 0, moved = 0;
+    double trace = 0, miss = 0, moved = 0;
     adjoint(s);
     for (ptrdiff_t i = 0; i < D; ++i)
         s->Z[i] = s->W[i] + s->tau * s->M[i];
@@ -135,10 +133,8 @@ static double evaluate(struct newton *s)
     rows_apply(s->a, g->rows, s->W, s->along);
     for (ptrdiff_t k = 0; k < g->m; ++k) {
         double off = g->b[k] - s->a[k];
-        broken = fmax(broken, g->rows->equal[k] ? fabs(off) : off);
         miss = fmax(miss, s->active[k] ? fabs(off) / g->largest : 0);
     }
-    s->met = g->rows->homogeneous || broken <= CERTIFICATE_ROUNDING * vector_norm(s->W, D);
     s->residual = miss + sqrt(moved) + fabs(trace - 1);
     return trace + sqrt((double)clip->r * moved);
 }
@@ -152,7 +148,7 @@ static void scale_columns(double *B, const double *A, const double *scale, ptrdi
 }
 
 /* K, on and below the diagonal, and u.  STATUS_DONE, STATUS_INTERRUPTED. */
-static int make_system(struct newton *s, struct monitor *monitor)
+static int make_system(struct semismooth *s)
 {
     const struct coordinates_packed *set = &s->set;
     struct clip *clip = &s->clip;
@@ -174,16 +170,16 @@ static int make_system(struct newton *s, struct monitor *monitor)
     for (ptrdiff_t i = 0; i < n; ++i)
         for (ptrdiff_t k = set->first[i]; k < set->first[i + 1]; ++k)
             s->u[k] = vector_dot(s->delta + k * r, s->z + i * r, clip->k);
-    return metric_gram_add(s->K, &s->gram, set, s->delta, s->z, clip->even, clip->odd, r, r, monitor);
+    return metric_gram_add(s->K, &s->gram, set, s->delta, s->z, clip->even, clip->odd, r, r);
 }
 
 /* Newton's step for lambda, h and W.  K knows nothing of lambda itself, which u . lambda fixes: u u^T is added.
  * STATUS_DONE, STATUS_INTERRUPTED, STATUS_ITERATION_LIMIT when the factorisation failed. */
-static int advance(struct newton *s, struct monitor *monitor)
+static int semismooth_step(struct semismooth *s)
 {
     ptrdiff_t m = s->set.m;
     clip_derivative(&s->clip, s->tau, fmax(s->residual, LEAST_SHIFT));
-    int status = make_system(s, monitor);
+    int status = make_system(s);
     double trace = 0, size = vector_dot(s->u, s->u, m);
     if (status != STATUS_DONE)
         return status;
@@ -197,8 +193,9 @@ static int advance(struct newton *s, struct monitor *monitor)
         s->K[k * m + k] += ridge;
     }
     matrix_syrk(m, 1, much, s->u, 1, 1.0, s->K, m, NULL);
-    if (cholesky_factor(m, s->K, monitor) != 0)
+    if (cholesky_factor(m, s->K, s->g->rows->monitor) != 0)
         return STATUS_ITERATION_LIMIT;
+    /* lambda without and along u */
     double *step = s->weighted;
     memcpy(step, s->u, (size_t)m * sizeof(double));
     cholesky_solve(m, s->K, s->right);
@@ -206,17 +203,18 @@ static int advance(struct newton *s, struct monitor *monitor)
     double part = (1 - vector_dot(s->u, s->right, m)) / vector_dot(s->u, step, m);
     for (ptrdiff_t k = 0; k < m; ++k)
         s->lambda[s->set.row[k]] = s->right[k] + part * step[k];
+    /* next iterate */
     adjoint(s);
     clip_move(s->W, &s->clip, s->M, much - part);
     s->clip.h += much - part;
     return STATUS_DONE;
 }
 
-static void keep(struct polish_pair *pair, const struct newton *s, double top)
+static void semismooth_keep(struct polish_pair *pair, const struct semismooth *s, double top)
 {
     const struct coordinates *g = s->g;
     double gap = coordinates_gap(g->b, g->rows->equal, s->a, s->lambda, g->m, s->clip.h, top);
-    if (!s->met || !(gap < pair->gap))
+    if (!(gap < pair->gap))
         return;
     pair->gap = gap;
     memcpy(pair->W, s->W, (size_t)(g->p * g->q) * sizeof(double));
@@ -224,7 +222,7 @@ static void keep(struct polish_pair *pair, const struct newton *s, double top)
 }
 
 /* S: rows with a negative multiplier leave, rows that are not met enter.  STATUS_DONE, STATUS_NO_MEMORY. */
-static int exchange(struct newton *s)
+static int semismooth_exchange(struct semismooth *s)
 {
     const struct coordinates *g = s->g;
     double size = vector_norm(s->W, g->p * g->q);
@@ -233,17 +231,17 @@ static int exchange(struct newton *s)
     for (ptrdiff_t k = 0; k < g->m; ++k)
         if (!s->active[k])
             s->lambda[k] = 0;
-    return choose(s);
+    return semismooth_pack(s);
 }
 
 int semismooth_polish(struct polish_pair *pair, unsigned char *active, const struct coordinates *g, double tol,
-                      ptrdiff_t *iterations, struct monitor *monitor, struct arena *arena)
+                      ptrdiff_t *iterations, struct arena *arena)
 {
-    struct newton s;
+    struct semismooth s;
     struct arena_mark mark = arena_mark(arena);
-    int status = init(&s, pair, active, g, arena);
+    int status = semismooth_init(&s, pair, active, g, arena);
     if (status == STATUS_DONE)
-        status = choose(&s);
+        status = semismooth_pack(&s);
     if (status != STATUS_DONE)
         return status;
     status = s.set.m > 0 && normalise(&s) == 0 ? STATUS_DONE : STATUS_ITERATION_LIMIT;
@@ -255,21 +253,23 @@ int semismooth_polish(struct polish_pair *pair, unsigned char *active, const str
             status = STATUS_ITERATION_LIMIT;
             break;
         }
-        keep(pair, &s, top);
+        semismooth_keep(pair, &s, top);
+        /* stopping tests */
         if (pair->gap <= tol)
             break;
         idle = s.residual < least / 2 ? 0 : idle + 1;
         least = fmin(least, s.residual);
-        monitor->iterations = *iterations;
-        monitor->gap = fmin(monitor->gap, pair->gap);
-        if (monitor_stops(monitor))
+        g->rows->monitor->iterations = *iterations;
+        g->rows->monitor->gap = fmin(g->rows->monitor->gap, pair->gap);
+        if (monitor_stops(g->rows->monitor))
             status = STATUS_INTERRUPTED;
         else if (idle == IDLE || *iterations >= pair->most || !(s.residual < POLISH_LOST) || s.clip.k == 0)
             status = STATUS_ITERATION_LIMIT;
         else if (step > 0 && s.residual < POLISH_STEADY)
-            status = exchange(&s);
+            status = semismooth_exchange(&s);
+        /* Newton step */
         if (status == STATUS_DONE) {
-            status = s.set.m > 0 ? advance(&s, monitor) : STATUS_ITERATION_LIMIT;
+            status = s.set.m > 0 ? semismooth_step(&s) : STATUS_ITERATION_LIMIT;
             ++*iterations;
         }
     }

@@ -43,7 +43,7 @@ static int make_room(struct cholesky_update *f, ptrdiff_t n, ptrdiff_t kept)
     return 0;
 }
 
-/* A vector of row i that is about to be used for the first time: what is not written is read times zero. */
+/* Zero the SIMD vector of row i that holds `column`: its unwritten lanes are read, and multiplied by zero. */
 static void clear(struct cholesky_update *f, ptrdiff_t i, ptrdiff_t column)
 {
     memset(f->U + i * f->stride + (column & -LANES), 0, LANES * sizeof(double));

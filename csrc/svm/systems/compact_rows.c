@@ -17,7 +17,7 @@
 #define ROOM_FOR_MORE 3
 
 /* A loop over queries: */
-struct loop {
+struct query_loop {
     struct compact_rows *r;
     const ptrdiff_t *member;
     double *out;
@@ -51,14 +51,13 @@ static int invert(double *restrict A, ptrdiff_t m)
 static void copy_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
 {
     (void)worker;
-    const struct loop *loop = context;
+    const struct query_loop *loop = context;
     const struct compact_rows *r = loop->r;
     const struct rows *rows = r->rows;
-    ptrdiff_t dk = rows->w->dk, dz = rows->w->dz;
+    ptrdiff_t dk = rows->w->dk;
     for (ptrdiff_t q = begin; q < end; ++q) {
         ptrdiff_t m = r->first[q + 1] - r->first[q], *row = r->row + r->slot[q];
         const ptrdiff_t *member = loop->member + r->first[q];
-        const double *z = rows->w->queries + q * dz;
         double *D = r->D + r->slot[q] * dk, *A = r->inverse + r->offset[q];
         if (r->count[q] == m && memcmp(row, member, (size_t)m * sizeof *row) == 0)
             continue;
@@ -66,15 +65,8 @@ static void copy_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
         if (m == 0) /* BLAS takes no matrix of row length 0 */
             continue;
         memcpy(row, member, (size_t)m * sizeof *row);
-        for (ptrdiff_t k = 0; k < m; ++k)
-            rows_delta(D + k * dk, rows, row[k]);
-        matrix_syrk(m, dk, vector_dot(z, z, dz), D, dk, 0.0, A, m, NULL);
-        for (ptrdiff_t i = 0; i < m; ++i) {
-            A[i * m + i] = 1 + r->ridge[row[i]];
-            for (ptrdiff_t j = 0; j < i; ++j)
-                A[j * m + i] = A[i * m + j];
-        }
-        if (!invert(A, m)) /* their diagonal alone will do */
+        rows_gram_of_query(A, D, rows, row, m, r->ridge);
+        if (!invert(A, m)) /* singular block: the diagonal is the preconditioner */
             for (ptrdiff_t i = 0; i < m; ++i)
                 for (ptrdiff_t j = 0; j < m; ++j)
                     A[i * m + j] = i == j;
@@ -141,7 +133,7 @@ static int make_room(struct compact_rows *r)
 static void copy(struct compact_rows *r, const ptrdiff_t *member, ptrdiff_t size)
 {
     double M = (double)r->rows->w->n_queries, each = (double)size / M;
-    struct loop loop = {.r = r, .member = member};
+    struct query_loop loop = {.r = r, .member = member};
     threads_for(r->rows->threads, r->rows->w->n_queries, (double)size * each * (double)r->rows->w->dk, copy_part,
                 &loop);
 }
@@ -149,7 +141,7 @@ static void copy(struct compact_rows *r, const ptrdiff_t *member, ptrdiff_t size
 static void pull_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
 {
     (void)worker;
-    const struct loop *loop = context;
+    const struct query_loop *loop = context;
     const struct compact_rows *r = loop->r;
     ptrdiff_t dk = r->rows->w->dk;
     for (ptrdiff_t q = begin; q < end; ++q) {
@@ -164,7 +156,7 @@ static void pull_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
 static void weights_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
 {
     (void)worker;
-    const struct compact_rows *r = ((struct loop *)context)->r;
+    const struct compact_rows *r = ((struct query_loop *)context)->r;
     const struct windows *w = r->rows->w;
     matrix_gemm(MATRIX_TRANSPOSED, MATRIX_PLAIN, end - begin, w->dz, w->n_queries, 1.0, r->P + begin, w->dk, w->queries,
                 w->dz, 0.0, r->W + begin * w->dz, w->dz);
@@ -173,7 +165,7 @@ static void weights_part(void *context, ptrdiff_t begin, ptrdiff_t end, int work
 static void margins_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
 {
     (void)worker;
-    const struct loop *loop = context;
+    const struct query_loop *loop = context;
     const struct compact_rows *r = loop->r;
     const struct windows *w = r->rows->w;
     ptrdiff_t dk = w->dk;
@@ -197,7 +189,7 @@ static void apply(struct compact_rows *r, double *out, const double *x)
     ptrdiff_t M = rows->w->n_queries;
     double dk = (double)rows->w->dk, sums = (double)r->first[M] * dk;
     double product = (double)M * dk * (r->K != NULL ? (double)M : (double)rows->w->dz);
-    struct loop loop = {.r = r, .out = out, .x = x};
+    struct query_loop loop = {.r = r, .out = out, .x = x};
     threads_for(rows->threads, M, sums, pull_part, &loop);
     if (r->K == NULL)
         threads_for(rows->threads, rows->w->dk, product, weights_part, &loop);
@@ -207,7 +199,7 @@ static void apply(struct compact_rows *r, double *out, const double *x)
 static void precondition_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
 {
     (void)worker;
-    const struct loop *loop = context;
+    const struct query_loop *loop = context;
     const struct compact_rows *r = loop->r;
     for (ptrdiff_t q = begin; q < end; ++q) {
         ptrdiff_t from = r->first[q], m = r->first[q + 1] - from;
@@ -221,14 +213,14 @@ static void precondition(struct compact_rows *r, double *out, const double *x)
 {
     ptrdiff_t M = r->rows->w->n_queries;
     double size = (double)r->first[M];
-    struct loop loop = {.r = r, .out = out, .x = x};
+    struct query_loop loop = {.r = r, .out = out, .x = x};
     threads_for(r->rows->threads, M, size * size / (double)M, precondition_part, &loop);
 }
 
 /* Preconditioned conjugate gradients.  x [n] gains the solution for r [n], which becomes the residual, down to
  * `target`. */
 static int conjugate_gradients(struct compact_rows *s, double *x, double *r, ptrdiff_t n, double target,
-                               ptrdiff_t *left, struct monitor *monitor)
+                               ptrdiff_t *left)
 {
     double *z = arena_doubles(s->arena, n, 1), *p = arena_zeros(s->arena, n, 1), *Ap = arena_doubles(s->arena, n, 1);
     double rz = 0;
@@ -237,7 +229,7 @@ static int conjugate_gradients(struct compact_rows *s, double *x, double *r, ptr
     for (; vector_largest(r, n) > target; --*left) {
         if (*left == 0)
             return STATUS_ITERATION_LIMIT;
-        if (monitor_stops(monitor))
+        if (monitor_stops(s->rows->monitor))
             return STATUS_INTERRUPTED;
         precondition(s, z, r);
         double next = vector_dot(r, z, n), keep = rz > 0 ? next / rz : 0;
@@ -256,7 +248,7 @@ static int conjugate_gradients(struct compact_rows *s, double *x, double *r, ptr
 }
 
 int compact_rows_solve(struct compact_rows *r, double *x, const double *b, const ptrdiff_t *member, ptrdiff_t size,
-                       double tol, ptrdiff_t max_iter, ptrdiff_t *iterations, struct monitor *monitor)
+                       double tol, ptrdiff_t max_iter, ptrdiff_t *iterations)
 {
     ptrdiff_t left = max_iter;
     double largest = 0;
@@ -279,7 +271,7 @@ int compact_rows_solve(struct compact_rows *r, double *x, const double *b, const
         residual[i] = b[member[i]] - residual[i];
         largest = fmax(largest, fabs(b[member[i]]));
     }
-    int status = conjugate_gradients(r, on_s, residual, size, tol * largest, &left, monitor);
+    int status = conjugate_gradients(r, on_s, residual, size, tol * largest, &left);
     *iterations += max_iter - left;
     memset(x, 0, (size_t)r->rows->count * sizeof(double));
     for (ptrdiff_t i = 0; i < size; ++i)

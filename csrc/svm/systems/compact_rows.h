@@ -13,7 +13,6 @@
 #include "svm/rows.h"
 
 struct arena;
-struct monitor;
 
 struct compact_rows {
     const struct rows *rows;
@@ -42,6 +41,6 @@ void compact_rows_clear(struct compact_rows *r);
  * max_iter iterations, which *iterations is added; x is zero outside of S in the end.  STATUS_DONE,
  * STATUS_ITERATION_LIMIT, STATUS_INTERRUPTED, STATUS_NO_MEMORY. */
 int compact_rows_solve(struct compact_rows *r, double *x, const double *b, const ptrdiff_t *member, ptrdiff_t size,
-                       double tol, ptrdiff_t max_iter, ptrdiff_t *iterations, struct monitor *monitor);
+                       double tol, ptrdiff_t max_iter, ptrdiff_t *iterations);
 
 #endif

@@ -29,13 +29,12 @@ void metric_gram_times_queries(double *K, const double *queries, const struct co
 }
 
 int metric_gram_add(double *K, struct metric_gram *gram, const struct coordinates_packed *set, const double *a,
-                    const double *z, const double *weight, const double *twist, ptrdiff_t r, ptrdiff_t c,
-                    struct monitor *monitor)
+                    const double *z, const double *weight, const double *twist, ptrdiff_t r, ptrdiff_t c)
 {
     for (ptrdiff_t q = 0; q < set->n; ++q) {
         ptrdiff_t from = set->first[q], to = set->first[q + 1];
         const double *zq = z + q * c;
-        if (monitor_stops(monitor))
+        if (monitor_stops(set->monitor))
             return STATUS_INTERRUPTED;
         for (ptrdiff_t s = 0; s <= q; ++s)
             for (ptrdiff_t j = 0; j < c; ++j)

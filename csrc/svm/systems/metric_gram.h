@@ -15,8 +15,7 @@ void metric_gram_init(struct metric_gram *gram, const struct coordinates_packed 
 /* K [m,m] += sum_ij (weight_ij a_ki z_kj + twist_ij a_kj z_ki) a_li z_lj on and below the diagonal, for
  * a [m,r], z [n,c], weight [r,c] and a symmetric twist [r,r] (NULL: none).  STATUS_DONE, STATUS_INTERRUPTED. */
 int metric_gram_add(double *K, struct metric_gram *gram, const struct coordinates_packed *set, const double *a,
-                    const double *z, const double *weight, const double *twist, ptrdiff_t r, ptrdiff_t c,
-                    struct monitor *monitor);
+                    const double *z, const double *weight, const double *twist, ptrdiff_t r, ptrdiff_t c);
 
 /* K_kl [m,m] *= queries_ij for rows k of query i and l of query j, on and below the diagonal; queries [n,n]. */
 void metric_gram_times_queries(double *K, const double *queries, const struct coordinates_packed *set);

@@ -20,11 +20,11 @@ static ptrdiff_t packed(ptrdiff_t d)
     return d * (d + 1) / 2;
 }
 
-int newton_system_init(struct newton_system *n, const struct rows *rows, struct monitor *monitor, struct arena *arena)
+int newton_system_init(struct newton_system *n, const struct rows *rows, struct arena *arena)
 {
     const struct windows *w = rows->w;
     ptrdiff_t m = rows->count, D = w->dk * w->dz, wide = w->dk > w->dz ? w->dk : w->dz, least = m < D ? m : D;
-    *n = (struct newton_system){.rows = rows, .monitor = monitor, .arena = arena_inside(arena), .m = m, .D = D};
+    *n = (struct newton_system){.rows = rows, .arena = arena_inside(arena), .m = m, .D = D};
     ARENA_DOUBLES(arena, m, 1, &n->inverse, &n->margin, &n->step, &n->short_of, &n->towards);
     n->M = arena_doubles(arena, D, 1);
     n->U = arena_doubles(arena, w->n_queries, w->dk);
@@ -78,7 +78,7 @@ static int assemble(struct newton_system *n)
     ptrdiff_t dk = w->dk, dz = w->dz, D = n->D, pk = packed(dk), pz = packed(dz);
     memset(n->product, 0, (size_t)(pk * pz) * sizeof(double));
     for (ptrdiff_t q = 0, count; q < w->n_queries;) {
-        if (monitor_stops(n->monitor))
+        if (monitor_stops(n->rows->monitor))
             return STATUS_FACTORIZATION;
         for (count = 0; q < w->n_queries && count < n->chunk; ++q) {
             if (!weigh_keys(n, n->keys + count * pk, q))
@@ -124,8 +124,8 @@ int newton_system_factor(struct newton_system *n)
         arena_free(n->arena);
     }
     if (status == STATUS_DONE && n->size > 0)
-        status = cholesky_factor(n->size > n->D ? n->D : n->size, n->L, n->monitor) == 0 ? STATUS_DONE
-                                                                                         : STATUS_FACTORIZATION;
+        status = cholesky_factor(n->size > n->D ? n->D : n->size, n->L, n->rows->monitor) == 0 ? STATUS_DONE
+                                                                                               : STATUS_FACTORIZATION;
     return status;
 }
 

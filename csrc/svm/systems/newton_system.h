@@ -11,13 +11,11 @@
 #include "svm/rows.h"
 
 struct arena;
-struct monitor;
 
 #define NEWTON_SYSTEM_ABSENT 1e100 /* 1/d of a row outside of S */
 
 struct newton_system {
     const struct rows *rows;
-    struct monitor *monitor;
     struct arena *arena; /* of what a factorisation needs */
     ptrdiff_t m, D;
     double *inverse;                   /* (m) 1/d, filled in by the caller before each factorisation */
@@ -32,7 +30,7 @@ struct newton_system {
 };
 
 /* STATUS_DONE, STATUS_NO_MEMORY. */
-int newton_system_init(struct newton_system *n, const struct rows *rows, struct monitor *monitor, struct arena *arena);
+int newton_system_init(struct newton_system *n, const struct rows *rows, struct arena *arena);
 
 /* Factor the system of the weights in n->inverse, in place of the one before.  STATUS_DONE, STATUS_FACTORIZATION,
  * STATUS_NO_MEMORY. */

@@ -9,7 +9,9 @@
  *     [G_BB C; C^T E] [x_B; u] = [b_B; f]   ->   (E - Y^T Y) u = f - Y^T L^-1 b_B,   x_B = L^-T (L^-1 b_B - Y u)
  *
  * which costs |B|^2 for a row exchanged first, against |B|^3 / 3 + |B|^2 dk for a factor.  Columns are kept, since rows
- * that changed sides tend to do so again. */
+ * that changed sides tend to do so again.  Without it block ascent and the soft margin of 112 problems (up to 300
+ * queries, 64 dimensions) took 1.1 times the processor time in the median, 1.5 to 2.2 times on half of the soft
+ * margins, and 6 times on a steep spectrum. */
 #ifndef SVM_SYSTEMS_SCHUR_UPDATE_H
 #define SVM_SYSTEMS_SCHUR_UPDATE_H
 
@@ -20,7 +22,7 @@ struct arena;
 struct schur_update {
     const struct rows *rows;
     const double *ridge; /* (m) the same as long as this lives */
-    struct arena *arena; /* of the present factor, its columns and what a solve needs */
+    struct arena *arena; /* for the current factor, its columns and solve scratch */
     ptrdiff_t size;      /* |B|, 0 before the first */
     ptrdiff_t *member;   /* (|B|) ascending */
     ptrdiff_t *place;    /* (m) of a row in `member`, or -1 */

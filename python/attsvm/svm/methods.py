@@ -47,7 +47,7 @@ def solve_request(data: Data, request: Request, kinds: Vocabulary | None = None)
     try:
         if data._rows > CYCLE_ROWS and request.C is None and (dual := cycle(data, request.selection)) is not None:
             known = replace(request, method="presolve", max_iter=0, dual=dual, W=None, report=None)
-            sol = Separation(data, known, _call(_core.presolve, data, known))
+            sol = Separation(data, known, _call(_core.check, data, known))
             if sol.status == "infeasible":
                 return sol
         answer = None
@@ -91,7 +91,7 @@ def _by_levels(data: Data, request: Request, kinds: Vocabulary) -> tuple[Answer 
     found = solve_levels(data.queries, kinds.chosen, kinds.count, request.tol / 2, request.max_iter, request.report)
     request = replace(request, dual=found.dual.ravel())
     proposed = replace(request, W=found.W / kinds.scale[:, None], max_iter=0, report=None)
-    answer = Answer._make(_call(_core.presolve, data, proposed))._replace(
+    answer = Answer._make(_call(_core.check, data, proposed))._replace(
         method="newton", iterations=found.iterations, exception=found.exception
     )
     if answer.status in (CODE["done"], CODE["infeasible"]) or 0 < request.max_iter <= found.iterations:

@@ -10,10 +10,10 @@
 #include "linalg/vector.h"
 #include "svm/interior/loop.h"
 #include "svm/methods.h"
+#include "svm/policy.h"
 
 #define SLACK 5e-2 /* rows outside the set with less slack (of the largest b) join */
 #define AT_ONCE 16 /* of a query, at most: of long windows few are active */
-#define DOUBT 1e-2 /* multiplier to slack of rows that may be active */
 #define SPARE 0.5  /* of the tolerance: the certificate is computed again, with rounding */
 
 /* Gaps of the interior point at which the norm's polish is tried, then the tolerance.  Where the certificate refuses
@@ -21,41 +21,30 @@
 static const double stages[] = {1e-1, 1e-2, 1e-4, 1e-6, 0, 0};
 #define STAGES (sizeof stages / sizeof *stages)
 
-struct search {
+struct interior {
     struct svm_answer *answer;
     const struct svm_options *options;
     const struct ball_norm *norm;
-    enum svm_norm name;
-    struct monitor *monitor;
-    struct polish_pair best, tried; /* by their gap over all rows; of those concluded, by the true gap */
+    struct polish_pair best;        /* by its gap over all rows; at first the Frobenius answer, of infinite gap */
     double *start;                  /* (p,q) the Frobenius answer */
     double *a, *trial;              /* (m) scratch */
     double *U;                      /* (n,p) scratch */
-    unsigned char *chosen, *active; /* (m) the working set; polish.h's of the best pair */
+    unsigned char *chosen, *active; /* (m) the working set; rows thought active at the best pair */
     unsigned char *support;         /* (m) scratch of the polish */
     ptrdiff_t size;                 /* rows chosen */
 };
 
-static int init_search(struct search *f, const struct coordinates *g, struct arena *arena)
+static int interior_init(struct interior *f, const struct coordinates *g, struct arena *arena)
 {
-    ARENA_DOUBLES(arena, g->p, g->q, &f->start, &f->best.W, &f->tried.W);
-    ARENA_DOUBLES(arena, g->m, 1, &f->best.lambda, &f->a, &f->trial, &f->tried.lambda);
-    f->best.gap = f->tried.gap = INFINITY;
+    ARENA_DOUBLES(arena, g->p, g->q, &f->start, &f->best.W);
+    ARENA_DOUBLES(arena, g->m, 1, &f->best.lambda, &f->a, &f->trial);
+    f->best.gap = INFINITY;
     f->best.most = f->options->max_iter;
     f->U = arena_doubles(arena, g->n, g->p);
     f->chosen = arena_take(arena, g->m, 1);
     f->active = arena_take(arena, g->m, 1);
     f->support = arena_take(arena, g->m, 1);
     return arena->failed ? STATUS_NO_MEMORY : STATUS_DONE;
-}
-
-/* The start, and the first working set. */
-static void first_set(struct search *f, const struct coordinates *g)
-{
-    for (ptrdiff_t i = 0; i < g->p * g->q; ++i)
-        f->start[i] = f->answer->W[i] / g->scale;
-    memcpy(f->tried.lambda, f->answer->lambda, (size_t)g->m * sizeof(double));
-    f->size = coordinates_first(f->chosen, g, f->answer, f->a, f->U);
 }
 
 static void set_pair(struct polish_pair *pair, const double *W, const double *lambda, double gap,
@@ -66,8 +55,17 @@ static void set_pair(struct polish_pair *pair, const double *W, const double *la
     memcpy(pair->lambda, lambda, (size_t)g->m * sizeof(double));
 }
 
+/* The start, and the first working set. */
+static void first_set(struct interior *f, const struct coordinates *g)
+{
+    for (ptrdiff_t i = 0; i < g->p * g->q; ++i)
+        f->start[i] = f->answer->W[i] / g->scale;
+    set_pair(&f->best, f->start, f->answer->lambda, INFINITY, g);
+    f->size = coordinates_first(f->chosen, g, f->answer, f->a, f->U);
+}
+
 /* The best point of the working set against all rows. */
-static void compare(struct search *f, const struct loop *s, const struct coordinates *g)
+static void compare(struct interior *f, const struct loop *s, const struct coordinates *g)
 {
     double top = 0;
     memset(f->trial, 0, (size_t)g->m * sizeof(double));
@@ -79,58 +77,51 @@ static void compare(struct search *f, const struct loop *s, const struct coordin
     double gap = coordinates_gap(g->b, g->rows->equal, f->a, f->trial, g->m, s->best.size, s->best.top);
     if (!(gap < f->best.gap))
         return;
-    f->monitor->gap = gap;
+    g->rows->monitor->gap = gap;
     set_pair(&f->best, s->best.W, f->trial, gap, g);
     memcpy(f->active, g->rows->equal, (size_t)g->m);
     for (ptrdiff_t k = 0; k < s->set.m; ++k)
         if (!s->set.equal[k]) {
             double multiplier = s->best.lambda[k] * g->largest, slack = s->best.s[k] * fmin(top, 1);
-            f->active[s->set.row[k]] = multiplier >= slack ? 1 : multiplier > DOUBT * slack ? POLISH_DOUBTFUL : 0;
+            f->active[s->set.row[k]] = multiplier >= slack;
         }
 }
 
 /* The best pair as an answer to the original problem, with the multipliers of the active rows alone if these prove it.
- * What stays open is the best of all that was tried, the Frobenius W included. */
-static int conclude(struct search *f, const struct coordinates *g, int stopped, struct arena *arena)
+ * What stays open keeps the gap that the certificate finds, so that better
+ * pairs replace it. */
+static int conclude(struct interior *f, const struct coordinates *g, int stopped, struct arena *arena)
 {
-    const struct polish_pair *best = &f->best;
-    const double *W[] = {best->W, best->W, f->start, f->tried.W};
-    const double *lambda[] = {f->trial, best->lambda, best->lambda, f->tried.lambda};
-    int status = STATUS_ITERATION_LIMIT;
+    const double *lambda[] = {f->trial, f->best.lambda};
+    int status = STATUS_UNDECIDED;
     for (ptrdiff_t k = 0; k < g->m; ++k)
-        f->trial[k] = f->active[k] == 1 ? best->lambda[k] : 0;
-    for (int i = isfinite(best->gap) ? 0 : 3; i < 4; ++i) {
-        if (i == 3 && !isfinite(f->tried.gap)) /* the Frobenius answer stays */
-            memcpy(f->tried.W, f->start, (size_t)(g->p * g->q) * sizeof(double));
-        coordinates_answer(f->answer, g, W[i], lambda[i]);
-        status = solver_conclude(f->answer, g->rows, f->options, f->name, stopped, arena);
-        if (status <= STATUS_INFEASIBLE)
-            return status;
-        if (i < 3 && f->answer->bound.gap < f->tried.gap)
-            set_pair(&f->tried, W[i], lambda[i], f->answer->bound.gap, g);
+        f->trial[k] = f->active[k] ? f->best.lambda[k] : 0;
+    for (int i = 0; status > STATUS_INFEASIBLE && i < 2; ++i) {
+        coordinates_answer(f->answer, g, f->best.W, lambda[i]);
+        status = solver_conclude(f->answer, g->rows, f->options, stopped, arena);
     }
-    f->best.gap = INFINITY; /* the estimate was wrong */
+    f->best.gap = f->answer->bound.gap;
     return status;
 }
 
 /* The norm's polish from the best pair. */
-static int polish(struct search *f, const struct coordinates *g, double tol, struct arena *arena)
+static int interior_polish(struct interior *f, const struct coordinates *g, double tol, struct arena *arena)
 {
     double before = f->best.gap;
     if (f->norm->polish == NULL || !isfinite(before))
         return STATUS_ITERATION_LIMIT;
     memcpy(f->support, f->active, (size_t)g->m);
-    int status = f->norm->polish(&f->best, f->support, g, tol, &f->answer->iterations, f->monitor, arena);
+    int status = f->norm->polish(&f->best, f->support, g, tol, &f->answer->iterations, arena);
     if (f->best.gap < before) {
-        f->monitor->gap = f->best.gap;
+        g->rows->monitor->gap = f->best.gap;
         for (ptrdiff_t k = 0; k < g->m; ++k)
             f->active[k] = g->rows->equal[k] || f->best.lambda[k] != 0;
     }
     return status;
 }
 
-/* Rows with less than this slack; how many. */
-static ptrdiff_t join(struct search *f, const struct coordinates *g, double slack)
+/* Adds the rows whose slack is below `slack`, as a part of the largest b; returns how many were added. */
+static ptrdiff_t interior_join(struct interior *f, const struct coordinates *g, double slack)
 {
     ptrdiff_t joined = rows_join(f->chosen, g->rows, g->b, f->a, 0, -slack * g->largest, AT_ONCE);
     f->size += joined;
@@ -138,7 +129,7 @@ static ptrdiff_t join(struct search *f, const struct coordinates *g, double slac
 }
 
 /* STATUS_DONE: certified; STATUS_ITERATION_LIMIT: not, though the set may have grown. */
-static int solve_on_set(struct search *f, struct loop *s, const struct coordinates *g, struct arena *arena)
+static int solve_on_set(struct interior *f, struct loop *s, const struct coordinates *g, struct arena *arena)
 {
     ptrdiff_t *iterations = &f->answer->iterations, most = f->options->max_iter;
     int status = loop_start(s, f->chosen, f->start, g->rows->homogeneous, arena);
@@ -147,41 +138,47 @@ static int solve_on_set(struct search *f, struct loop *s, const struct coordinat
         double lower = 1 / (g->scale * size);
         double tolerance = SPARE * certificate_tolerance(f->options->tol, lower, g->rows);
         double wanted = stage + 1 < STAGES ? fmax(stages[stage], tolerance) : 0;
-        status = loop_descend(s, wanted, iterations, most, f->monitor, arena);
+        status = loop_descend(s, wanted, iterations, most, arena);
         compare(f, s, g);
         if (status == STATUS_INTERRUPTED || status < 0)
             return status;
-        int polished = f->best.gap > tolerance && *iterations < most ? polish(f, g, tolerance, arena) : STATUS_DONE;
+        int polished = f->best.gap > tolerance && *iterations < most ? interior_polish(f, g, tolerance, arena)
+                                                                     : STATUS_DONE;
         if (polished == STATUS_INTERRUPTED || polished < 0)
             return polished;
         if (f->best.gap <= tolerance && (polished = conclude(f, g, status, arena)) <= STATUS_INFEASIBLE)
             return polished == STATUS_INFEASIBLE ? STATUS_ITERATION_LIMIT : polished;
-        if (stage + 2 < STAGES && join(f, g, SLACK) > 0) {
+        if (stage + 2 < STAGES && interior_join(f, g, SLACK) > 0) {
             status = loop_choose(s, f->chosen, arena);
             --stage;
         }
     }
-    join(f, g, 0);
+    interior_join(f, g, 0);
     return status == STATUS_DONE ? STATUS_ITERATION_LIMIT : status; /* not on all rows */
 }
 
-static int solve(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                 const struct ball_norm *norm, enum svm_norm name, struct monitor *monitor, struct arena *arena)
+static const struct ball_norm *ball_of(enum svm_norm norm)
+{
+    return norm == NORM_NUCLEAR ? &nuclear_ball : norm == NORM_SPECTRAL ? &spectral_ball : &entrywise_ball;
+}
+
+int interior_method(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                    struct arena *arena)
 {
     struct coordinates g;
     struct loop s;
-    struct search f = {.answer = answer, .options = options, .norm = norm, .name = name, .monitor = monitor};
-    int status = coordinates_frobenius(answer, rows, options, name, monitor, arena);
+    struct interior f = {.answer = answer, .options = options, .norm = ball_of(options->norm)};
+    int status = policy_frobenius(answer, rows, options, arena);
+    answer->method = "interior";
     if (status != STATUS_DONE && status != STATUS_ITERATION_LIMIT)
         return status;
     answer->iterations = 0;
-    double size = vector_norm(answer->W, rows->w->dk * rows->w->dz);
-    status = coordinates_build(&g, rows, size, arena);
-    int single = certificate_rotates(name) && (g.p == 1 || g.q == 1); /* singular value: the Frobenius answer */
+    status = coordinates_build(&g, rows, vector_norm(answer->W, rows->w->dk * rows->w->dz), arena);
+    int single = certificate_rotates(options->norm) && (g.p == 1 || g.q == 1); /* one singular value: Frobenius' W */
     if (status == STATUS_INTERRUPTED || (status == STATUS_DONE && single))
-        return solver_conclude(answer, rows, options, name, status, arena);
-    if (status != STATUS_DONE || init_search(&f, &g, arena) != STATUS_DONE
-        || loop_init(&s, &g, norm, name, options->p, arena) != STATUS_DONE)
+        return solver_conclude(answer, rows, options, status, arena);
+    if (status != STATUS_DONE || interior_init(&f, &g, arena) != STATUS_DONE
+        || loop_init(&s, &g, f.norm, options, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     first_set(&f, &g);
     ptrdiff_t before;
@@ -191,15 +188,7 @@ static int solve(struct svm_answer *answer, const struct rows *rows, const struc
     } while (status == STATUS_ITERATION_LIMIT && f.size > before);
     if (status > 0)
         status = conclude(&f, &g, status, arena);
-    if (status >= 0 && answer->bound.lower > 0 && norm->scale_multipliers != NULL)
-        norm->scale_multipliers(answer, rows, name, options->p);
+    if (status >= 0 && answer->bound.lower > 0 && f.norm->scale_multipliers != NULL)
+        f.norm->scale_multipliers(answer, rows, options);
     return status;
 }
-
-#define METHOD(more, norm, NORM, ball, singular, exponent, limit, purpose) \
-    int norm##_interior(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, \
-                        struct monitor *monitor, struct arena *arena) \
-    { \
-        return solve(answer, rows, options, &ball##_ball, NORM_##NORM, monitor, arena); \
-    }
-NORM_LIST(METHOD, )

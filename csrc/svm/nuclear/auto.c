@@ -1,0 +1,45 @@
+/* method="auto" of the nuclear norm: the augmented Lagrangian in factors within a budget, where this is worth it and
+ * its first round is short, and the interior point. */
+#include <math.h>
+
+#include "base/arena.h"
+#include "svm/active_set.h"
+#include "svm/methods.h"
+#include "svm/nuclear/augmented_lagrangian.h"
+#include "svm/policy.h"
+
+#define JOINS 50 /* rows per entry of W beyond which the working set of the interior point may grow */
+
+/* Evaluations of the augmented Lagrangian.  The interior point keeps to about as many rows as W has entries; of very
+ * many, more may join: 119,400 hard rows of 576 entries take it minutes, and 1,365 evaluations one second. */
+static ptrdiff_t factored_budget(const struct rows *rows, const struct policy_size *s)
+{
+    double dk = (double)rows->w->dk, N = dk + (double)rows->w->dz,
+           join = fmin(fmax(s->rows / (JOINS * s->unknowns), 1), 4),
+           set = fmin(s->rows, fmax(ACTIVE_SET_ROWS / 2, join * s->unknowns));
+    double system = set * set * (set / 3 + 4 * fmin(dk, N - dk)) + N * N * N;
+    return policy_budget(fmax(POLICY_LEAST_COST, 4 * POLICY_SYSTEMS * system),
+                         4 * (s->rows * dk + s->queries * N * sqrt(set)));
+}
+
+int nuclear_auto(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
+                 struct arena *arena)
+{
+    struct policy_size s = policy_size(rows);
+    struct solver_step steps[2], factored = {"factored", nuclear_factored, METHOD_LIMIT_nuclear_factored, NULL};
+    int n = 0, large = s.smaller > POLICY_DENSE;
+    if (!large) {
+        factored.max_iter = factored_budget(rows, &s);
+        if (s.rows <= JOINS * s.unknowns) /* else too many would join the working set of the interior point */
+            factored.solve = nuclear_factored_if_quick;
+    }
+    if (factored.max_iter > NUCLEAR_LOOSE || options->start_W != NULL)
+        steps[n++] = factored;
+    if (!large)
+        steps[n++] = (struct solver_step){"interior", interior_method, METHOD_LIMIT_nuclear_interior, NULL};
+    struct svm_options own = *options;
+    struct svm_answer frobenius = {.W = arena_zeros(arena, rows->w->dk, rows->w->dz),
+                                   .lambda = arena_zeros(arena, rows->count, 1)};
+    own.frobenius = arena->failed ? NULL : &frobenius;
+    return solver_in_turn(answer, rows, &own, steps, n, arena);
+}
