@@ -45,7 +45,6 @@ static void init_accumulator(struct linear_accumulator *part, const struct linea
     if (work->mode != LINEAR_INTERLEAVED)
         backward_init(&part->backward, arena);
     part->transform = transform_scratch(work->transform, block, arena);
-    part->transform.ahead = R == 1 ? &part->ahead : NULL; /* those of many runs last longer than reading takes */
 }
 
 void linear_init(struct linear_work *work, enum linear_mode mode, const struct objective *objective,
@@ -192,12 +191,6 @@ static void add_head(struct linear_accumulator *part, const struct linear_work *
     }
 }
 
-/* The keys that queries first .. last-1 see, where they lie in this order. */
-static struct gemm_ahead keys_of(const struct windows *w, ptrdiff_t first, ptrdiff_t last)
-{
-    return (struct gemm_ahead){windows_token(w, w->start[first]), windows_token(w, w->stop[last - 1])};
-}
-
 /* Rows of queries first .. last-1, a block at most: P, value, log_slope, and log_scale 0, or -inf where a query adds
  * nothing (one token, equal scores, copies of one token, a zero query): with a scale of its own it could make what the
  * others add underflow. */
@@ -206,9 +199,6 @@ static void make_rows(struct linear_accumulator *part, const struct linear_work 
     const struct objective *objective = work->objective;
     const struct weights *at = work->at;
     ptrdiff_t R = at->runs, M = objective->w->n_queries, rows = (last - first) * R, dk = objective->w->dk;
-    struct gemm_ahead keys = keys_of(objective->w, first, last);
-    if (part->ahead.end != keys.end)
-        part->ahead = keys;
     if (at->form != FORM_SPAN)
         transform_forward(part->U, &part->transform, work->transform, 0, first, last - first);
     for (ptrdiff_t i = 0; at->form == FORM_SPAN && i < rows; ++i)
@@ -226,14 +216,11 @@ static void make_rows(struct linear_accumulator *part, const struct linear_work 
 /* Adds queries first .. last-1, a block at most. */
 static void add_block(struct linear_accumulator *part, const struct linear_work *work, ptrdiff_t first, ptrdiff_t last)
 {
-    const struct windows *w = work->objective->w;
-    ptrdiff_t R = work->at->runs, rows = (last - first) * R, dk = w->dk;
+    ptrdiff_t R = work->at->runs, rows = (last - first) * R, dk = work->objective->w->dk;
     make_rows(part, work, first, last);
     weigh(part, work, rows, 0, R);
     for (ptrdiff_t row = 0; row < rows; ++row)
         vector_scale(part->rows.P + row * dk, part->factor[row], dk);
-    ptrdiff_t next = last < w->n_queries ? last : 0, end = next + work->block;
-    part->ahead = keys_of(w, next, end < w->n_queries ? end : w->n_queries);
     transform_adjoint(&part->sum, part->rows.P, &part->transform, work->transform, 0, first, last - first, part->used);
     if (work->at->head == HEAD_IS_TRAINED)
         add_head(part, work, first, rows);

@@ -24,7 +24,6 @@ struct linear_accumulator {
     struct gradient sum; /* its part of the gradient; of the first accumulator the gradient itself */
     int used;            /* whether it holds anything yet */
     struct backward backward;
-    struct gemm_ahead ahead; /* keys of the block that is next, or of this one */
     struct transform_scratch transform;
     double *U; /* (rows, dk) transformed queries */
     struct backward_rows rows;

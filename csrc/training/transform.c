@@ -148,8 +148,8 @@ void transform_forward(double *U, const struct transform_scratch *scratch, const
     ptrdiff_t dk = transform->w->dk, dz = transform->w->dz, m = transform->at->m, size = transform->group;
     const double *Z = transform->w->queries + first * dz;
     if (!transform->through_factors) {
-        gemm_rows_ahead(U, size * dk, Z, dz, transform->packed_W + group * gemm_packed(size * dk, dz), dz, queries,
-                        size * dk, dz, 0, scratch->ahead);
+        gemm_rows(U, size * dk, Z, dz, transform->packed_W + group * gemm_packed(size * dk, dz), dz, queries, size * dk,
+                  dz, 0);
         return;
     }
     for (ptrdiff_t i = 0, n = group * size; i < size; ++i, ++n) {
@@ -166,8 +166,8 @@ void transform_adjoint(const struct gradient *sum, const double *P, const struct
     ptrdiff_t dk = transform->w->dk, dz = transform->w->dz, m = transform->at->m, size = transform->group;
     const double *Z = transform->w->queries + first * dz;
     if (!transform->through_factors) {
-        gemm_columns_ahead(sum->W + group * size * dk * dz, dz, P, size * dk, transform->queries + first * GEMM_PANEL,
-                           transform->w->n_queries, size * dk, dz, queries, add, scratch->ahead);
+        gemm_columns(sum->W + group * size * dk * dz, dz, P, size * dk, transform->queries + first * GEMM_PANEL,
+                     transform->w->n_queries, size * dk, dz, queries, add);
         return;
     }
     for (ptrdiff_t i = 0, n = group * size; i < size; ++i, ++n) {

@@ -14,7 +14,6 @@
 #include "training/problem.h"
 
 struct arena;
-struct gemm_ahead;
 
 struct transform {
     const struct windows *w;
@@ -29,8 +28,7 @@ struct transform {
 
 /* What a thread needs for a block of queries. */
 struct transform_scratch {
-    double *B, *PK, *packed;  /* through factors: (queries, group m) Z Q, (queries, m) P K, packed either */
-    struct gemm_ahead *ahead; /* through W: what the products read meanwhile, or NULL */
+    double *B, *PK, *packed; /* through factors: (queries, group m) Z Q, (queries, m) P K, packed either */
 };
 
 /* Multiplications of all transforms and their adjoints, as a rough cost. */
