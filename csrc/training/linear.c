@@ -10,16 +10,11 @@
 #include "linalg/gemm.h"
 #include "linalg/vector.h"
 
-/* Numbers of the keys of a block: 1 MiB, of which its products can read half ahead.  With blocks of 128 queries
- * 1024,64,128 takes 1.2 times as long. */
-#define BLOCK_KEYS 131072
-
 /* Queries of a block: enough for the products to run at full speed, few enough for their rows to stay in cache, and
  * whole groups and panels of what is laid out eight or sixteen side by side. */
 static ptrdiff_t block_of(ptrdiff_t runs, const struct windows *w)
 {
-    ptrdiff_t M = w->n_queries, block = 2048 / runs, keys = BLOCK_KEYS * M / (w->tokens * w->dk + 1);
-    block = runs == 1 && keys < block ? keys : block;
+    ptrdiff_t M = w->n_queries, block = 2048 / runs;
     block = block > 128 ? 128 : block < GEMM_PANEL ? GEMM_PANEL : block / GEMM_PANEL * GEMM_PANEL;
     return block < M ? block : M;
 }
