@@ -45,10 +45,8 @@ int multipliers_make(struct multipliers *out, const struct objective *objective,
     work.linear.log_scale = work.general.scale = scale;
     work.general.delta = out->delta;
     work.general.top = out->top;
-    for (int i = 0; i < work.linear.n_accumulators; ++i) {
-        work.linear.accumulators[i].rows.c = out->delta;
-        work.linear.accumulators[i].rows.top = out->top;
-    }
+    work.linear.rows.c = out->delta;
+    work.linear.rows.top = out->top;
     int status = STATUS_DONE;
     if (work.evaluator == EVALUATOR_LINEAR)
         linear_gradient(&gradient, &work.linear);

@@ -56,9 +56,9 @@ MUTATIONS = [
         ("logistic-value", LOSS, "value[i] = s + (u < 0 ? -u : 0);", "value[i] = s;", "gradient", "problem steps",
          "plain-descent"),
         ("exponential-slope", LOSS, "*log_slope = -u;", "*log_slope = u;", "gradient", "problem steps"),
-        ("slope-dropped", LINEAR, "+= shift[row] + log_slope[row]", "+= shift[row]", "gradient",
+        ("slope-dropped", LINEAR, "+= shift[i] + log_slope[i]", "+= shift[i]", "gradient",
          "problem steps", "local-convergence plain-descent"),
-        ("ascent", LINEAR, "part->factor, -1.0", "part->factor, 1.0", "gradient", "problem steps",
+        ("ascent", "csrc/training/transform.c", "log_scale, -1.0", "log_scale, 1.0", "gradient", "problem steps",
          "local-convergence equal-scores"),
         ("ridge-halved", OBJECTIVE, "double ridge = 2 * work->", "double ridge = work->",
          "gradient", "steps problem", "local-convergence"),
@@ -580,7 +580,8 @@ MUTATIONS = [
          "gradient", "problem train"),
         ("short-windows-see-beyond", INTERLEAVED, "for (ptrdiff_t t = windows_length(w, q); t < T; ++t)",
          "for (ptrdiff_t t = T; t < T; ++t)", "gradient", "problem train"),
-        ("blocks-not-rescaled", LINEAR, "if (before < now && before > -INFINITY)", "if (0)", "gradient",
+        ("scale-of-the-first", "csrc/training/transform.c", "log_scale[q] > scale ? log_scale[q] : scale",
+         "q == 0 ? log_scale[q] : scale", "gradient",
          "problem train"),
     )
 ]  # fmt: skip
