@@ -154,12 +154,6 @@ def test_every_sequence_may_have_queries_of_its_own_number(lengths, draw, dz, se
     np.testing.assert_array_equal(data.layout.flatten_queries("selected", chosen), np.zeros(len(data)))
 
 
-def test_equal_lengths_given_as_a_list_are_rectangular(rng):
-    X, Z = rng.standard_normal((3, 4, 2)), rng.standard_normal((3, 2))
-    W = rng.standard_normal((2, 2))
-    assert attsvm.cross_attention(list(X), Z).logits(W).shape == (3, 4)
-
-
 # ------------------------------------------------------------------------------------ results
 
 
@@ -178,13 +172,6 @@ def test_results_are_the_twins(case):
     attended = [np.reshape(part, (-1, data.values.shape[1])) for part in data.attended(W)]
     np.testing.assert_allclose(np.concatenate(attended), reference.attended(data, W), rtol=1e-12, atol=1e-13)
     np.testing.assert_array_equal(reference.per_query(data, data.select(W)), reference.selections(data, W))
-
-
-def test_zero_weights_attend_evenly_and_select_the_first_token(case):
-    data, W = case.data, np.zeros((case.data.dk, case.data.dz))
-    for row in reference.per_entry(data, data.probabilities(W)):
-        np.testing.assert_allclose(row, 1 / len(row), rtol=1e-15)
-    assert not reference.per_query(data, data.select(W)).any()
 
 
 def test_reprs_name_the_kind_and_the_sizes(case_name):
@@ -275,18 +262,9 @@ def test_a_view_where_it_is_asked_for(rng):
             assert np.shares_memory(make(X, copy=False).keys, X)
 
 
-def test_memory_mapped_tokens(tmp_path, rng):
-    X = rng.standard_normal((3, 5, 4)).astype(np.float32)
-    np.save(tmp_path / "X.npy", X)
-    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
-    data = attsvm.self_attention(mapped)
-    assert np.shares_memory(data.keys, mapped)
-    W = rng.standard_normal((4, 4))
-    np.testing.assert_array_equal(data.logits(W), attsvm.self_attention(X).logits(W))
-
-
 VARIANTS = {
     "list": lambda a: a.tolist(),
+    "list of arrays": list,
     "tuple": lambda a: tuple(a.tolist()),
     "read_only": lambda a: np.frombuffer(a.tobytes()).reshape(a.shape),
     "fortran": np.asfortranarray,
@@ -371,16 +349,6 @@ def test_the_largest_number_says_what_is_finite(dtype, rng):
             assert not np.isfinite(attsvm._core.largest(spoiled))
     assert attsvm._core.largest(np.zeros(0)) == 0 == attsvm._core.largest(-np.zeros(3))
     assert attsvm._core.largest(np.float64(1)) is None is attsvm._core.largest(np.ones(4)[::2])
-
-
-def test_integers_are_numbers():
-    data = attsvm.cross_attention([[[1, 0], [0, 2]]], [[3, 1]])
-    np.testing.assert_array_equal(data.logits(np.eye(2, dtype=np.int8)), [[3.0, 2.0]])
-
-
-def test_labels_come_back_in_the_shape_they_went_in(case):
-    problem = attsvm.Problem(case.data, case.y, attsvm.LinearHead(case.v))
-    np.testing.assert_array_equal(reference.per_query(case.data, problem.y), reference.per_query(case.data, case.y))
 
 
 def test_pickled_data_give_the_same_results(case):

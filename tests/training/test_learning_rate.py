@@ -75,16 +75,6 @@ def test_tokens_of_any_scale_are_decided_by_default(scale, rule):
     assert run.undecided.any() == ("undecided" in repr(run))
 
 
-def test_nothing_to_move_has_a_rate_too():
-    same = attsvm.cross_attention(np.ones((2, 3, 4)), np.ones((2, 4)))
-    assert attsvm.train(attsvm.Problem(same, None, attsvm.LinearHead(np.ones(4))), steps=3).status == "stationary"
-    alone = attsvm.Problem(
-        attsvm.cross_attention(np.ones((2, 1, 4)), np.ones((2, 4))), None, attsvm.LinearHead(np.ones(4))
-    )
-    run = attsvm.train(alone, np.ones((4, 4)), steps=3, weight_decay=0.1)  # which would still shrink W
-    assert run.status == "stationary" and run.norm.tolist() == [4.0]
-
-
 def test_a_function_gives_the_rate_of_each_step():
     seen = []
 

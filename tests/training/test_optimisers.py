@@ -57,15 +57,6 @@ def test_steps_agree_with_torch(rule, theirs, options):
     np.testing.assert_allclose(run.W, W.detach().numpy(), rtol=0, atol=1e-9)
 
 
-def test_the_first_step_of_shampoo_is_the_polar_factor():
-    """(G G^T)^(-1/4) G (G^T G)^(-1/4) = U V^T, on the directions in which there is a gradient."""
-    case = build_case("cross")
-    shampoo, spectral = (
-        attsvm.train(problem_of(case), rule=rule, lr=1.0, steps=1).W for rule in ("shampoo", "spectral")
-    )
-    np.testing.assert_allclose(shampoo, spectral, rtol=0, atol=1e-6)
-
-
 METRICS = {"adam": dict(betas=(0.9, 0.999)), "adagrad": {}, "shampoo": {}}
 
 
@@ -99,23 +90,6 @@ def test_steps_in_a_metric_are_the_twins(kind, options, metric):
     run = attsvm.train(problem_of(case), **start, **options, metric=chosen, lr=0.1, steps=6, record=1)
     found = np.array([w for (w,) in twin.train(case, tuple(start.values()), 6, **options, metric=chosen)])
     np.testing.assert_allclose(run.weights, found, rtol=0, atol=1e-10)
-
-
-def test_adam_without_memory_is_sign_descent():
-    case = build_case("cross")
-    start = starts(case)
-    sign = attsvm.train(problem_of(case), **start, rule="sign", steps=30)
-    adam = attsvm.train(problem_of(case), **start, rule="adam", betas=(0.0, 0.0), steps=30)
-    np.testing.assert_allclose(adam.W, sign.W, rtol=0, atol=1e-12)
-
-
-def test_momentum_holds_in_the_limit_of_nothing():
-    """Gradients far below what a double holds still have a direction, and so has their mean."""
-    case = build_case("cross")
-    start = starts(case, 3000.0)
-    run = attsvm.train(problem_of(case), **start, rule="normalized", lr=0.1, momentum=0.9, steps=20)
-    assert run.log_grad_norm[-1] < -1000
-    assert np.isfinite(run.W).all() and np.linalg.norm(run.W - start["W"]) > 0.5
 
 
 @pytest.mark.parametrize(

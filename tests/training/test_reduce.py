@@ -231,6 +231,7 @@ def test_an_exception_keeps_what_all_have_recorded():
         dict(W=np.ones((5, 4))),
         dict(rule="constant"),
         dict(ridge=1.0),
+        dict(rule="polyak", target_loss=0.1),
         dict(callback=lambda run: None),
     ],
 )
@@ -348,18 +349,6 @@ def test_an_error_in_one_head_stops_all(trained):
     check_told(errors, 1, ValueError)
     for error in errors:
         np.testing.assert_array_equal(error.partial.steps, [0, 10])
-
-
-def test_a_target_on_one_worker_alone_is_told():
-    s, network = shards((3, 2)), Network(2)
-    targets = [None, 0.1]
-    for error in network.run(
-        [
-            lambda p=p, t=t: attsvm.train(p, rule="polyak", target_loss=t, reduce=network.reduce)
-            for p, t in zip(s.parts, targets, strict=True)
-        ]
-    ):
-        assert isinstance(error, ValueError) and "same settings" in str(error)
 
 
 @pytest.mark.parametrize("one_slot", [False, True])

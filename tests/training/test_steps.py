@@ -6,7 +6,6 @@ from __future__ import annotations
 import attsvm
 import numpy as np
 import pytest
-import reference
 import reference_rules as twin
 from builders import BUILDERS, build_case
 
@@ -146,29 +145,6 @@ def test_a_schedule_is_read_step_by_step(rule):
     np.testing.assert_allclose(run.weights, found, rtol=0, atol=1e-10)
     np.testing.assert_allclose(run.norm, np.linalg.norm(found, axis=(1, 2)), rtol=1e-10)
     np.testing.assert_array_equal(run.steps, np.arange(31))
-
-
-@pytest.mark.parametrize("kind", [*KINDS, "prompt"])
-@pytest.mark.parametrize("trained", ["W", "KQ"])
-@pytest.mark.parametrize("rule", RULES)
-def test_runs_side_by_side_and_in_parts_are_the_runs_alone(kind, trained, rule):
-    case, (options, rtol) = build_case(kind), RULES[rule]
-    problem = attsvm.Problem(case.data, case.y, attsvm.LinearHead(case.v))
-    weights, lr = starts(case, trained, 5), np.linspace(0.02, 0.1, 5)[:, None] * min(options.get("lr", 1.0), 1.0)
-    options = {**options, "lr": lr, "steps": 12, "record": 4}
-    run = attsvm.train(problem, **weights, runs=5, **options)
-    assert run.W.shape == (5, case.data.dk, case.data.dz) and run.loss.shape == (5, len(run.steps))
-    for r in range(5):
-        one = {name: w[r] for name, w in weights.items()}
-        alone = attsvm.train(problem, **one, **options | {"lr": lr[r, 0]})
-        # The products of many runs sum in another order; 12 steps add as many roundings.
-        for name in ("W", "weights", "loss", "norm"):
-            theirs = getattr(alone, name)
-            np.testing.assert_allclose(getattr(run[r], name), theirs, rtol=0, atol=20 * rtol * np.abs(theirs).max())
-        np.testing.assert_array_equal(*(reference.per_query(case.data, a) for a in (run.selected[r], alone.selected)))
-    # A progress bar cuts the run into parts, which pass on what the rule keeps.
-    parts = attsvm.train(problem, **weights, runs=5, progress=True, **options)
-    np.testing.assert_array_equal(parts.weights, run.weights)
 
 
 @pytest.mark.parametrize(
