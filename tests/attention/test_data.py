@@ -200,6 +200,8 @@ MAKERS = {
     "cross": lambda X, Z, V, **how: attsvm.cross_attention(X, Z, V, **how),
     "several queries": lambda X, Z, V, **how: attsvm.cross_attention(X, X[:, :2], V, **how),
     "self": lambda X, Z, V, **how: attsvm.self_attention(X, values=V, **how),
+    "tiny": lambda X, Z, V, **how: attsvm.cross_attention(np.multiply(X, 1e-90), Z, V, **how),
+    "self, from the end": lambda X, Z, V, **how: attsvm.self_attention(X, -1, V, **how),
     "every token": lambda X, Z, V, **how: attsvm.self_attention(X, None, V, **how),
     "causal": lambda X, Z, V, **how: attsvm.causal_attention(X, V, **how),
     "prompt": lambda X, Z, V, **how: attsvm.prompt_attention(X, **how),
@@ -288,26 +290,13 @@ def test_any_array_like_gives_the_same_result(variant, sphere):
     np.testing.assert_array_equal(dW, expected)
 
 
-CONSTRUCTORS = {
-    "cross": lambda X, Z: attsvm.cross_attention(X, Z),
-    "cross, several": lambda X, Z: attsvm.cross_attention(X, np.stack([Z, Z + 1], axis=1)),
-    "cross, values": lambda X, Z: attsvm.cross_attention(X, Z, np.ones((3, 4, 2))),
-    "cross, tiny": lambda X, Z: attsvm.cross_attention(np.multiply(X, 1e-90), Z),
-    "self": lambda X, Z: attsvm.self_attention(X, 1),
-    "self, from the end": lambda X, Z: attsvm.self_attention(X, -1),
-    "self, all": lambda X, Z: attsvm.self_attention(X, None),
-    "causal": lambda X, Z: attsvm.causal_attention(X),
-    "prompt": lambda X, Z: attsvm.prompt_attention(X),
-}
-
-
-@pytest.mark.parametrize("construct", CONSTRUCTORS.values(), ids=CONSTRUCTORS)
+@pytest.mark.parametrize("name", MAKERS)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_plain_arrays_take_a_short_road_to_the_same_data(construct, dtype, sphere, monkeypatch):
-    X, Z = sphere(n=3, T=4, d=5).X.astype(dtype), sphere(n=3, T=4, d=5).Z
-    short = construct(X, Z)
+def test_plain_arrays_take_a_short_road_to_the_same_data(name, dtype, rng, monkeypatch):
+    X, Z, V = (rng.standard_normal(shape) for shape in ((3, 5, 4), (3, 2), (3, 5, 3)))
+    short = MAKERS[name](X.astype(dtype), Z, V)
     monkeypatch.setattr(attsvm._core, "plain_windows", lambda *arguments: None)
-    long = construct(X, Z)
+    long = MAKERS[name](X.astype(dtype), Z, V)
     assert storage.same(short, long) and repr(short) == repr(long)
     for name in ("keys", "queries", "start", "stop", "indptr"):
         assert not getattr(short, name).flags.writeable and not getattr(long, name).flags.writeable
