@@ -18,13 +18,6 @@ def problem(tokens=1.0, queries=1.0, **kwargs):
     return attsvm.Problem(attsvm.cross_attention(tokens * X, queries * Z, X), y, attsvm.LinearHead(v), **kwargs)
 
 
-def test_the_default_is_a_tenth_on_vectors_of_length_one():
-    for n, T, d in ((6, 8, 10), (2, 2, 3), (40, 5, 50)):
-        X, Z, y, v = attsvm.sample.unit_sphere(n, T, d, rng=n)
-        made = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
-        np.testing.assert_array_equal(attsvm.train(made, steps=30).W, attsvm.train(made, lr=0.1, steps=30).W)
-
-
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("lr", [None, 0.01, 0.04])
 def test_the_length_of_the_first_step(rule, lr):

@@ -10,7 +10,7 @@ import attsvm
 import numpy as np
 import pytest
 import reference
-from builders import BUILDERS, build_case
+from builders import BUILDERS, build_case, problem_of
 
 NORMS = ["frobenius", "nuclear", "max", "spectral", 1.1, 1.5, 3.0]
 TWIN = 1e-12  # relative to the largest entry: sums of some hundred terms
@@ -95,7 +95,7 @@ def test_multipliers_of_attention_heads(combine):
 
 def test_another_reference_and_several_selected_tokens():
     case = build_case("cross_gemm")
-    problem = attsvm.Problem(case.data, case.y, attsvm.LinearHead(case.v))
+    problem = problem_of(case)
     W = case.rng.standard_normal((case.data.dk, case.data.dz)) / 10
     assert assert_is_the_gradient(problem, W, case.rng.integers(0, 13, 40)) < 1e-11
     kept = case.rng.random((40, 13)) < 0.3

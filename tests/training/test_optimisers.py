@@ -4,15 +4,7 @@ import attsvm
 import numpy as np
 import pytest
 import reference_rules as twin
-from builders import build_case
-
-
-def problem_of(case, loss="logistic"):
-    return attsvm.Problem(case.data, case.y, attsvm.LinearHead(case.v), loss)
-
-
-def starts(case, size=0.5):
-    return dict(W=size * case.rng.standard_normal((case.data.dk, case.data.dz)))
+from builders import build_case, problem_of, starts
 
 
 def test_a_sign_step_leaves_entries_without_gradient():
@@ -47,7 +39,7 @@ def test_steps_agree_with_torch(rule, theirs, options):
     """Gradients of ordinary size, PyTorch's own defaults."""
     torch = pytest.importorskip("torch")
     case = build_case("cross")
-    problem, start = problem_of(case), starts(case)["W"]
+    problem, start = problem_of(case), starts(case, "W")["W"]
     W = torch.tensor(start, requires_grad=True)
     optimiser = getattr(torch.optim, theirs)([W], **options)
     for _ in range(50):
@@ -86,7 +78,7 @@ def test_steps_in_a_metric_are_the_twins(kind, options, metric):
     dk, dz = case.data.dk, case.data.dz
     A, B = (np.diag(case.rng.uniform(0.5, 2, d)) + 0.1 for d in (dk, dz))
     chosen = case.rng.uniform(0.5, 2, (dk, dz)) if metric == "D" else (A, B)
-    start = starts(case)
+    start = starts(case, "W")
     run = attsvm.train(problem_of(case), **start, **options, metric=chosen, lr=0.1, steps=6, record=1)
     found = np.array([w for (w,) in twin.train(case, tuple(start.values()), 6, **options, metric=chosen)])
     np.testing.assert_allclose(run.weights, found, rtol=0, atol=1e-10)

@@ -8,19 +8,7 @@ import numpy as np
 import pytest
 import reference
 import reference_rules as twin
-from builders import build_case
-
-
-def problem_of(case, loss="logistic"):
-    return attsvm.Problem(case.data, case.y, attsvm.LinearHead(case.v), loss)
-
-
-def starts(case, trained, runs=None, m=3):
-    shape = () if runs is None else (runs,)
-    dk, dz = case.data.dk, case.data.dz
-    if trained == "W":
-        return dict(W=0.5 * case.rng.standard_normal((*shape, dk, dz)))
-    return {name: 0.5 * case.rng.standard_normal((*shape, d, m)) for name, d in (("K", dk), ("Q", dz))}
+from builders import build_case, problem_of, starts
 
 
 def reached(run, trained):
@@ -60,19 +48,6 @@ def test_polyak_goes_on_where_the_loss_is_its_infimum_to_the_last_bit(trained, l
     assert run.loss[-1] - s.problem.infimum() < 1e-14
     if trained != "KQ":  # factors go to another limit
         assert attsvm.correlation(run.W, attsvm.solve_svm(run.data, run.selected).W) > 1 - 1e-4
-
-
-def test_a_gradient_that_overflows_ends_the_run_where_it_is(sphere):
-    s = sphere()
-    data = attsvm.cross_attention(s.X * 1e300, s.Z * 1e150)
-    problem = attsvm.Problem(data, s.y, attsvm.LinearHead(s.v * 1e-300))
-    with pytest.raises(
-        FloatingPointError, match="the gradient left the range .* at step 0: .* smaller tokens"
-    ) as caught:
-        attsvm.train(problem)
-    run = caught.value.partial
-    assert run.status == "gradient not finite" and (run.W == 0).all()
-    assert run.message == "ended after step 0: the gradient left the range of double precision"
 
 
 @pytest.mark.parametrize("kind", ["cross", "causal_ragged", "cross_gemm"])

@@ -7,7 +7,7 @@ import attsvm
 import numpy as np
 import pytest
 import reference_rules as twin
-from builders import BUILDERS, build_case
+from builders import BUILDERS, build_case, problem_of, starts
 
 # Options of a rule, and how far a step may be from the twin's: roots of |u| near zero magnify a rounding, and U V^T of
 # nearly equal gradients differs by their difference over the least singular value.
@@ -45,14 +45,6 @@ KINDS = ["cross", "causal_ragged", "self_all", "cross_float32", "cross_ragged_se
 
 def remembers(options):
     return options["rule"] in ("adam", "adagrad", "shampoo") or options.get("momentum", 0) > 0
-
-
-def starts(case, trained, runs=None, m=3, size=0.5):
-    shape = () if runs is None else (runs,)
-    dk, dz = case.data.dk, case.data.dz
-    if trained == "W":
-        return dict(W=size * case.rng.standard_normal((*shape, dk, dz)))
-    return {name: size * case.rng.standard_normal((*shape, d, m)) for name, d in (("K", dk), ("Q", dz))}
 
 
 def reached(run, head=False):
@@ -139,7 +131,7 @@ def test_each_step_of_other_losses_and_with_one_v_per_query(loss, trained):
 def test_a_schedule_is_read_step_by_step(rule):
     case = build_case("cross")
     weights, lr, options = starts(case, "W"), case.rng.uniform(0, 0.2, 30), RULES[rule][0]
-    problem = attsvm.Problem(case.data, case.y, attsvm.LinearHead(case.v))
+    problem = problem_of(case)
     run = attsvm.train(problem, **weights, lr=lr, steps=30, record=1, **options)
     found = np.array([w for (w,) in twin.train(case, tuple(weights.values()), 30, lr=lr, **options)])
     np.testing.assert_allclose(run.weights, found, rtol=0, atol=1e-10)

@@ -9,16 +9,12 @@ import numpy as np
 import pytest
 import reference
 import reference_rules
-from builders import build_case
+from builders import build_case, problem_of
 from interrupt import interrupt_after
 from network import Network
 
 RULES = ["normalized", "normalized jointly", "constant"]
 train_module = sys.modules["attsvm.training.train"]  # attsvm.train is the function
-
-
-def problem_of(case, loss="logistic"):
-    return attsvm.Problem(case.data, case.y, attsvm.LinearHead(case.v), loss)
 
 
 def assert_same_run(a, b):
@@ -215,8 +211,11 @@ def test_a_gradient_that_is_not_a_number_is_told(rule, trained, sphere):
     X[:, :, 0] = np.where(np.arange(8) % 2, 8e307, -8e307)
     problem = attsvm.Problem(attsvm.cross_attention(X, s.Z, s.X), s.y, attsvm.LinearHead(100 * s.v))
     start = {"W": {}, "KQ": {"K": np.full((10, 2), 1e-200), "Q": np.full((10, 2), 1e-200)}}[trained]
-    with pytest.raises(FloatingPointError, match="the gradient left the range of double precision at step 0"):
+    with pytest.raises(FloatingPointError, match="left the range .* at step 0: .* smaller tokens") as caught:
         attsvm.train(problem, **start, rule=rule, steps=50)
+    partial = caught.value.partial
+    assert partial.status == "gradient not finite" and np.abs(partial.W).max() < 1e-300
+    assert partial.message == "ended after step 0: the gradient left the range of double precision"
 
 
 # ------------------------------------------------------------------------------------ repeatability

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import reference_output as twin
 import reference_rules
-from builders import build_case
+from builders import build_case, starts
 
 HEADS = ["linear", "mlp", "quadratic"]
 SEVERAL = [(None, "sum"), (2, "sum"), (3, "concatenate")]
@@ -26,13 +26,6 @@ def setting(data, kind, H=None, combine="sum", loss="logistic"):
     case = build_case(data)
     head = make(kind, case.rng, case.data.values.shape[1] * (H if combine == "concatenate" else 1))
     return case, attsvm.Problem(case.data, case.y, head, loss, heads=H, combine=combine)
-
-
-def starts(case, H, trained, m=3):
-    shape, dims = () if H is None else (H,), {"K": case.data.dk, "Q": case.data.dz}
-    if trained == "W":
-        return dict(W=0.5 * case.rng.standard_normal((*shape, *dims.values())))
-    return {name: 0.5 * case.rng.standard_normal((*shape, d, m)) for name, d in dims.items()}
 
 
 def parts(head, row):
@@ -60,7 +53,7 @@ def test_each_step_of_the_head_is_the_twins(data, kind, H, combine, rule):
     case, problem = setting(data, kind, H, combine, loss)
     options = {"mirror": dict(p=3.0), "polyak": dict(target_loss=-1.0, lr=1e6)}.get(rule, {})
     options = {"lr": 0.1} | options
-    W = starts(case, H, "W")["W"]
+    W = starts(case, "W", H)["W"]
     for _ in range(4):
         run = attsvm.train(problem, W, train_head=True, rule=rule, steps=1, **options)
         head, stacked = problem.head, W if H is not None else W[None]
@@ -89,7 +82,7 @@ def test_one_attention_head_is_none(kind):
     """A linear head takes the shorter way when its scores could be fixed."""
     case, problem = setting("cross", kind)
     one = attsvm.Problem(case.data, case.y, problem.head, heads=1)
-    W = starts(case, None, "W")["W"]
+    W = starts(case, "W")["W"]
     run, same = (attsvm.train(p, w, train_head=True, steps=40, record=10) for p, w in ((problem, W), (one, W[None])))
     close(same.weights[:, 0], run.weights, 1e-11)
     close(same.head_records, run.head_records, 1e-11)
