@@ -12,11 +12,8 @@ static int finish(double *delta, double *log_scale, const double *scale, const s
 {
     ptrdiff_t M = w->n_queries, entries = windows_entries(w);
     double common = -INFINITY, largest = 0;
-    for (ptrdiff_t q = 0; q < M; ++q) {
-        if (isnan(scale[q]) || scale[q] == INFINITY)
-            return STATUS_NOT_FINITE;
+    for (ptrdiff_t q = 0; q < M; ++q)
         common = fmax(common, scale[q]);
-    }
     for (ptrdiff_t q = 0; q < M; ++q) {
         double factor = scale[q] > -INFINITY ? -exp(scale[q] - common) : 0;
         vector_scale(delta + w->indptr[q], factor, windows_length(w, q));

@@ -138,8 +138,8 @@ int regularization_path_point(struct path_answer *answer, const struct objective
                                                       .inspect = inspect};
     status = spectral_gradient(s.W, &value, options->radius, &answer->iterations, options->max_iter, &problem, monitor,
                                arena);
-    if (status != STATUS_ITERATION_LIMIT || answer->iterations == options->max_iter)
+    if (status != STATUS_ITERATION_LIMIT)
         return status;
-    status = measure(&s); /* stagnation at rounding level */
+    status = measure(&s); /* the last gap may be that of an earlier iterate */
     return status != STATUS_DONE || answer->gap <= options->tol ? status : STATUS_ITERATION_LIMIT;
 }

@@ -109,9 +109,10 @@ def test_30_steps_follow_the_twin(n, T, d, kind, rng):
     close([run.W], twin.train(SimpleNamespace(data=data, y=y, v=v), (W,), 30)[-1])
 
 
-def test_tokens_all_but_equal_keep_their_digits_in_a_product(rng):
-    """x_t = x + 1e-9 noise: P as a product would cancel to 1e-7, by differences it does not."""
-    X = rng.standard_normal((20, 1, 5)) + 1e-9 * rng.standard_normal((20, 9, 5))
+@pytest.mark.parametrize("apart", [1e-5, 1e-9])
+def test_tokens_all_but_equal_keep_their_digits_in_a_product(apart, rng):
+    """P as a product would cancel to 1e-16 / apart, by differences it does not."""
+    X = rng.standard_normal((20, 1, 5)) + apart * rng.standard_normal((20, 9, 5))
     data = attsvm.cross_attention(X, rng.standard_normal((20, 8, 5)), rng.standard_normal((20, 9, 1)))
     problem, W = attsvm.Problem(data, head=attsvm.LinearHead([1.0]), loss="linear"), rng.standard_normal((5, 5))
     _, gradient = problem.loss_and_grad(W, scaled=True)
