@@ -123,7 +123,7 @@ static double attention_cost(const struct general_work *work)
 }
 
 /* Loss of run r, with everything that its gradient needs. */
-static int forward(double *loss, struct general_work *work, ptrdiff_t r)
+static int general_forward(double *loss, struct general_work *work, ptrdiff_t r)
 {
     const struct objective *objective = work->objective;
     struct general_output *output = &work->output;
@@ -164,7 +164,7 @@ static void head_backward(struct gradient *gradient, struct general_work *work, 
 }
 
 /* dL/dW, or dL/dK and dL/dQ, of every attention head of run r, and dL/dv. */
-static void backward(struct gradient *gradient, struct general_work *work, ptrdiff_t r)
+static void general_backward(struct gradient *gradient, struct general_work *work, ptrdiff_t r)
 {
     ptrdiff_t M = work->objective->w->n_queries, H = work->at->heads;
     work->run = r;
@@ -181,9 +181,9 @@ int general_gradient(struct gradient *gradient, struct general_work *work, int l
     int status = STATUS_DONE;
     transform_prepare(work->transform);
     for (ptrdiff_t r = 0; status == STATUS_DONE && r < work->at->runs; ++r) {
-        status = forward(&gradient->loss[r], work, r);
+        status = general_forward(&gradient->loss[r], work, r);
         if (status == STATUS_DONE && !loss_alone)
-            backward(gradient, work, r);
+            general_backward(gradient, work, r);
     }
     return status;
 }

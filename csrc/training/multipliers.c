@@ -8,7 +8,7 @@
 #include "training/objective.h"
 
 /* delta of one matrix from c, with dL/dlogit = -c exp(scale_q) / M: on a common scale, the largest 1. */
-static int finish(double *delta, double *log_scale, const double *scale, const struct windows *w)
+static int scale_multipliers(double *delta, double *log_scale, const double *scale, const struct windows *w)
 {
     ptrdiff_t M = w->n_queries, entries = windows_entries(w);
     double common = -INFINITY, largest = 0;
@@ -51,7 +51,7 @@ int multipliers_make(struct multipliers *out, const struct objective *objective,
         status = general_gradient(&gradient, &work.general, 0);
     for (ptrdiff_t n = 0; status == STATUS_DONE && n < N; ++n)
         status = isfinite(gradient.loss[n / at->heads])
-                     ? finish(out->delta + n * windows_entries(w), &out->log_scale[n], scale + n * M, w)
+                     ? scale_multipliers(out->delta + n * windows_entries(w), &out->log_scale[n], scale + n * M, w)
                      : STATUS_NOT_FINITE;
     return status;
 }

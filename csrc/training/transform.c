@@ -18,10 +18,10 @@ static ptrdiff_t larger(ptrdiff_t a, ptrdiff_t b)
 }
 
 /* Whether going through both factors takes fewer multiplications than through their product. */
-static int factors_are_shorter(const struct windows *w, const struct weights *at, double besides)
+static int factors_are_shorter(const struct windows *w, const struct weights *at, double extra)
 {
     double M = (double)w->n_queries, dk = (double)w->dk, dz = (double)w->dz, m = (double)at->m;
-    return at->form == FORM_FACTORS && 3 * dk * dz * m + 2 * M * dk * dz > M * m * (2 * dz + 3 * dk) + besides;
+    return at->form == FORM_FACTORS && 3 * dk * dz * m + 2 * M * dk * dz > M * m * (2 * dz + 3 * dk) + extra;
 }
 
 double transform_cost(const struct windows *w, const struct weights *at)
@@ -32,11 +32,11 @@ double transform_cost(const struct windows *w, const struct weights *at)
 }
 
 void transform_init(struct transform *transform, const struct windows *w, const struct weights *at, ptrdiff_t group,
-                    double besides, struct arena *arena)
+                    double extra, struct arena *arena)
 {
     ptrdiff_t N = at->runs * at->heads, dk = w->dk, dz = w->dz, m = at->m;
     *transform = (struct transform){.w = w, .at = at, .group = group};
-    transform->through_factors = factors_are_shorter(w, at, besides);
+    transform->through_factors = factors_are_shorter(w, at, extra);
     if (transform->through_factors) {
         transform->packed_Q = arena_doubles(arena, N * gemm_packed(m, dz), 1);
         transform->packed_K = arena_doubles(arena, N * gemm_packed(m, dk), 1);
@@ -48,7 +48,7 @@ void transform_init(struct transform *transform, const struct windows *w, const 
     }
     if (at->form == FORM_SPAN)
         return;
-    if (besides == 0)
+    if (extra == 0)
         transform->packed_W = arena_doubles(arena, N / group * gemm_packed(group * dk, dz), 1);
     if ((transform->queries = arena_doubles(arena, gemm_packed(dz, w->n_queries), 1)) != NULL)
         gemm_pack(transform->queries, w->queries, dz, dz, w->n_queries);

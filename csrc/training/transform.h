@@ -34,7 +34,7 @@ double transform_cost(const struct windows *w, const struct weights *at);
 /* `besides`: multiplications that going through both factors costs besides its own; where it costs some, only W itself
  * is asked for otherwise, and not transform_forward. */
 void transform_init(struct transform *transform, const struct windows *w, const struct weights *at, ptrdiff_t group,
-                    double besides, struct arena *arena);
+                    double extra, struct arena *arena);
 
 /* Room for a gradient: of K and Q, or of W. */
 void transform_init_gradient(struct gradient *gradient, const struct weights *at, const struct windows *w, int factors,

@@ -109,12 +109,17 @@ def test_30_steps_follow_the_twin(n, T, d, kind, rng):
     close([run.W], twin.train(SimpleNamespace(data=data, y=y, v=v), (W,), 30)[-1])
 
 
+def in_products(X, rng, loss):
+    """Eight queries of each sequence of tokens X (n, T, d), too long to go side by side; values have one number."""
+    data = attsvm.cross_attention(X, rng.standard_normal((len(X), 8, 5)), rng.standard_normal((*X.shape[:2], 1)))
+    return data, attsvm.Problem(data, head=attsvm.LinearHead([1.0]), loss=loss)
+
+
 @pytest.mark.parametrize("apart", [1e-5, 1e-9])
 def test_tokens_all_but_equal_keep_their_digits_in_a_product(apart, rng):
     """P as a product would cancel to 1e-16 / apart, by differences it does not."""
-    X = rng.standard_normal((20, 1, 5)) + apart * rng.standard_normal((20, 9, 5))
-    data = attsvm.cross_attention(X, rng.standard_normal((20, 8, 5)), rng.standard_normal((20, 9, 1)))
-    problem, W = attsvm.Problem(data, head=attsvm.LinearHead([1.0]), loss="linear"), rng.standard_normal((5, 5))
+    X = rng.standard_normal((3, 1, 26)) + apart * rng.standard_normal((3, 40, 26))
+    (data, problem), W = in_products(X, rng, "linear"), rng.standard_normal((26, 5))
     _, gradient = problem.loss_and_grad(W, scaled=True)
     _, exact = reference.decimal_gradient(data, None, [1.0], "linear", W)
     assert reference.decimal_ratio(gradient.W, gradient.log_scale, exact) < 1e-12
@@ -122,11 +127,10 @@ def test_tokens_all_but_equal_keep_their_digits_in_a_product(apart, rng):
 
 def test_copies_of_one_token_add_nothing_in_a_product(rng):
     """Their gradient is exactly zero, whatever the values, and must not drown what others add at e^-thousands."""
-    X = rng.standard_normal((20, 6, 5))
+    X = rng.standard_normal((6, 40, 26))
     X[::2] = X[::2, :1]
-    data = attsvm.cross_attention(X, rng.standard_normal((20, 8, 5)), rng.standard_normal((20, 6, 1)))
-    W = 1e4 * rng.standard_normal((5, 5))
-    _, gradient = attsvm.Problem(data, head=attsvm.LinearHead([1.0])).loss_and_grad(W, scaled=True)
+    (data, problem), W = in_products(X, rng, "logistic"), 1e4 * rng.standard_normal((26, 5))
+    _, gradient = problem.loss_and_grad(W, scaled=True)
     _, G, scale = reference.loss_and_grad(data, None, [1.0], "logistic", W)
     # A log scale of some thousands is itself rounded to 1e-12.
     np.testing.assert_allclose(gradient.W, G * np.exp(scale - gradient.log_scale), rtol=0, atol=1e-10)
