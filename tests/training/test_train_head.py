@@ -106,14 +106,15 @@ def test_the_head_goes_on_when_its_gradient_has_underflowed(kind):
     if kind == "quadratic":
         row[-1] *= factor
     head = head.from_row(row)
-    problem = attsvm.Problem(case.data, y, head, "exponential", heads=1)
-    run = attsvm.train(problem, W, train_head=True, lr=0.1, steps=1)
-    assert run.loss[0] == 0
     found, scale = twin.head_gradients(case.data, y, as_tuple(head), "exponential", W)
     assert scale < -3000
-    for w, g, mine in zip(parts(head, row), found, parts(head, run.parameters), strict=True):
-        # The step is a ten-thousandth of the parameters; the log scale is itself rounded to 1e-12.
-        np.testing.assert_allclose(mine - w, -0.1 * g / np.linalg.norm(g), rtol=0, atol=1e-9)
+    for heads, at in ((None, W[0]), (1, W)):  # a linear head has an evaluator of its own
+        problem = attsvm.Problem(case.data, y, head, "exponential", heads=heads)
+        run = attsvm.train(problem, at, train_head=True, lr=0.1, steps=1)
+        assert run.loss[0] == 0
+        for w, g, mine in zip(parts(head, row), found, parts(head, run.parameters), strict=True):
+            # The step is a ten-thousandth of the parameters; the log scale is itself rounded to 1e-12.
+            np.testing.assert_allclose(mine - w, -0.1 * g / np.linalg.norm(g), rtol=0, atol=1e-9)
 
 
 def test_a_dead_layer_is_stationary():
