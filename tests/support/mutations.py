@@ -580,8 +580,8 @@ MUTATIONS = [
          "gradient", "problem train"),
         ("short-windows-see-beyond", INTERLEAVED, "for (ptrdiff_t t = windows_length(w, q); t < T; ++t)",
          "for (ptrdiff_t t = T; t < T; ++t)", "gradient", "problem train"),
-        ("scale-of-the-first", "csrc/training/transform.c", "log_scale[q] > scale ? log_scale[q] : scale",
-         "q == 0 ? log_scale[q] : scale", "gradient",
+        ("scale-of-one", "csrc/training/transform.c", "log_scale[q] > scale ? log_scale[q] : scale",
+         "fmax(scale, 0)", "gradient",
          "problem train"),
     )
 ]  # fmt: skip
