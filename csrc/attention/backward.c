@@ -11,23 +11,12 @@
 #define PANEL GEMM_PANEL /* rows that go through a product together */
 #define WORTH_A_PANEL 4  /* rows of one sequence below which each is computed by itself */
 
-/* Whether any sequence has enough rows for a panel. */
-static int uses_panels(const struct windows *w, ptrdiff_t runs)
-{
-    ptrdiff_t most = 0;
-    for (ptrdiff_t q = 0, first = 0; q < w->n_queries; ++q) {
-        first = w->start[q] == w->start[first] ? first : q;
-        most = q + 1 - first > most ? q + 1 - first : most;
-    }
-    return most * runs >= WORTH_A_PANEL;
-}
-
 void backward_init(struct backward *backward, struct arena *arena)
 {
     const struct windows *w = backward->w;
     backward->keys = arena_doubles(arena, windows_scratch(w), 1);
     ARENA_DOUBLES(arena, w->longest, 1, &backward->logit, &backward->prob, &backward->c, &backward->score);
-    if (backward->head == NULL && uses_panels(w, backward->runs)) {
+    if (backward->head == NULL) {
         backward->panel = arena_doubles(arena, gemm_packed(PANEL, w->dk), 1);
         backward->packed = arena_doubles(arena, gemm_packed(w->dk, w->longest), 1);
         backward->tile = arena_doubles(arena, w->longest, PANEL);

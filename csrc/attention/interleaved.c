@@ -47,7 +47,7 @@ static ptrdiff_t token_at(ptrdiff_t t, ptrdiff_t reference)
     return t == 0 ? reference : t == reference ? 0 : t;
 }
 
-static void swap(double *a, double *b)
+static void exchange(double *a, double *b)
 {
     double kept = *a;
     *a = *b;
@@ -59,8 +59,9 @@ static void swap(double *a, double *b)
  * it is more than twice as large as a token, so that a logit relative to its own has as many digits as one by itself.
  */
 SIMD_DISPATCH
-static void copy(double *restrict keys, double *restrict scores, double *restrict sizes, ptrdiff_t *restrict reference,
-                 const struct windows *w, const double *restrict from, ptrdiff_t first, ptrdiff_t T)
+static void interleave(double *restrict keys, double *restrict scores, double *restrict sizes,
+                       ptrdiff_t *restrict reference, const struct windows *w, const double *restrict from,
+                       ptrdiff_t first, ptrdiff_t T)
 {
     ptrdiff_t dk = w->dk;
     double x_0[SMALL], size[WIDE], least[WIDE] = {0};
@@ -84,9 +85,9 @@ static void copy(double *restrict keys, double *restrict scores, double *restric
         }
     }
     for (ptrdiff_t i = 0; i < WIDE; ++i) {
-        swap(&scores[i], &scores[reference[i] * WIDE + i]);
+        exchange(&scores[i], &scores[reference[i] * WIDE + i]);
         for (ptrdiff_t k = 0; reference[i] > 0 && k < dk; ++k)
-            swap(&x_0[k * WIDE + i], &keys[((reference[i] - 1) * dk + k) * WIDE + i]);
+            exchange(&x_0[k * WIDE + i], &keys[((reference[i] - 1) * dk + k) * WIDE + i]);
     }
     for (ptrdiff_t t = 1; t < T; ++t, keys += dk * WIDE) {
         for (ptrdiff_t k = 0; k < dk * WIDE; ++k)
@@ -116,15 +117,15 @@ void interleaved_init(struct interleaved *interleaved, const struct windows *w, 
     gemm_pack_transposed(interleaved->transposed, w->queries, w->dz, M, w->dz);
     for (ptrdiff_t group = 0; group < groups; ++group) {
         ptrdiff_t before = interleaved->before[group];
-        copy(interleaved->keys + (before - group) * dk * WIDE, interleaved->scores + before * WIDE,
-             interleaved->sizes + (before - group) * WIDE, interleaved->reference + group * WIDE, w, scores,
-             group * WIDE, interleaved->before[group + 1] - before);
+        interleave(interleaved->keys + (before - group) * dk * WIDE, interleaved->scores + before * WIDE,
+                   interleaved->sizes + (before - group) * WIDE, interleaved->reference + group * WIDE, w, scores,
+                   group * WIDE, interleaved->before[group + 1] - before);
     }
 }
 
 /* logit [count,8]: of each lane, X u, with u in a column of U.  Few rows are summed in several parts at once. */
-INLINE void multiply_rows(double *restrict logit, const double *restrict keys, const double *restrict U,
-                          ptrdiff_t columns, ptrdiff_t dk, int count)
+INLINE void logits_of_rows(double *restrict logit, const double *restrict keys, const double *restrict U,
+                           ptrdiff_t columns, ptrdiff_t dk, int count)
 {
     double sum[4][WIDE] = {{0}};
     int parts = 4 / count;
@@ -150,21 +151,22 @@ INLINE void multiply_rows(double *restrict logit, const double *restrict keys, c
 
 /* logit [T,8]; the first, of the reference token, is 0. */
 SIMD_DISPATCH
-static void multiply(double *restrict logit, const double *restrict keys, const double *restrict U, ptrdiff_t columns,
-                     ptrdiff_t T, ptrdiff_t dk)
+static void interleaved_logits(double *restrict logit, const double *restrict keys, const double *restrict U,
+                               ptrdiff_t columns, ptrdiff_t T, ptrdiff_t dk)
 {
     memset(logit, 0, WIDE * sizeof(double));
     logit += WIDE;
     ptrdiff_t t = 0;
     for (; t + 4 < T; t += 4)
-        multiply_rows(logit + t * WIDE, keys + t * dk * WIDE, U, columns, dk, 4);
+        logits_of_rows(logit + t * WIDE, keys + t * dk * WIDE, U, columns, dk, 4);
     for (; t + 1 < T; ++t)
-        multiply_rows(logit + t * WIDE, keys + t * dk * WIDE, U, columns, dk, 1);
+        logits_of_rows(logit + t * WIDE, keys + t * dk * WIDE, U, columns, dk, 1);
 }
 
 /* `count` rows of P = sum_t c_t x_t, from number k on, and their sizes. */
-INLINE void pull_rows(double *restrict P, double size[4][WIDE], const double *restrict keys, const double *restrict c,
-                      ptrdiff_t columns, ptrdiff_t T, ptrdiff_t dk, ptrdiff_t k, int count)
+INLINE void pull_back_rows(double *restrict P, double size[4][WIDE], const double *restrict keys,
+                           const double *restrict c, ptrdiff_t columns, ptrdiff_t T, ptrdiff_t dk, ptrdiff_t k,
+                           int count)
 {
     double sum[4][WIDE] = {{0}};
     for (ptrdiff_t t = 1; t < T; ++t)
@@ -185,17 +187,17 @@ INLINE void pull_rows(double *restrict P, double size[4][WIDE], const double *re
  * keeps when all tokens that matter are close to x_a: as many as |P| is smaller than the largest |c_t| |x_t|.  Returns
  * whether that is so in any lane. */
 SIMD_DISPATCH
-static int pull(double *restrict P, double *restrict log_scale, const double *restrict keys,
-                const double *restrict sizes, const double *restrict idle, const double *restrict c, ptrdiff_t columns,
-                ptrdiff_t T, ptrdiff_t dk)
+static int pull_back(double *restrict P, double *restrict log_scale, const double *restrict keys,
+                     const double *restrict sizes, const double *restrict idle, const double *restrict c,
+                     ptrdiff_t columns, ptrdiff_t T, ptrdiff_t dk)
 {
     double part[4][WIDE] = {{0}}, lost[WIDE] = {0};
     int close = 0;
     ptrdiff_t k = 0;
     for (; k + 4 <= dk; k += 4)
-        pull_rows(P, part, keys, c, columns, T, dk, k, 4);
+        pull_back_rows(P, part, keys, c, columns, T, dk, k, 4);
     for (; k < dk; ++k)
-        pull_rows(P, part, keys, c, columns, T, dk, k, 1);
+        pull_back_rows(P, part, keys, c, columns, T, dk, k, 1);
     for (ptrdiff_t t = 1; t < T; ++t)
 #pragma omp simd
         for (int i = 0; i < WIDE; ++i) {
@@ -211,8 +213,8 @@ static int pull(double *restrict P, double *restrict log_scale, const double *re
 }
 
 /* A column of P and its log_scale again, as sum_t c_t (x_t - x_a) of query q: the keys of the copy are rounded. */
-static void pull_exactly(double *P, double *log_scale, const struct interleaved *interleaved, const double *c,
-                         ptrdiff_t top, ptrdiff_t columns, ptrdiff_t q)
+static void pull_back_exactly(double *P, double *log_scale, const struct interleaved *interleaved, const double *c,
+                              ptrdiff_t top, ptrdiff_t columns, ptrdiff_t q)
 {
     const struct windows *w = interleaved->w;
     ptrdiff_t dk = w->dk, reference = interleaved->reference[q];
@@ -240,17 +242,17 @@ void interleaved_backward(double *P, double *score, double *lift, double *shift,
         ptrdiff_t group = from / WIDE, before = interleaved->before[group];
         ptrdiff_t T = interleaved->before[group + 1] - before, at = from - first;
         const double *keys = interleaved->keys + (before - group) * w->dk * WIDE;
-        multiply(logit, keys, U + at, columns, T, w->dk);
+        interleaved_logits(logit, keys, U + at, columns, T, w->dk);
         for (ptrdiff_t q = from; q < last && q < from + WIDE; ++q)
             for (ptrdiff_t t = windows_length(w, q); t < T; ++t)
                 logit[t * WIDE + q - from] = -INFINITY;
         struct softmax_interleaved s;
         softmax_backward_interleaved(&s, logit, WIDE, interleaved->scores + before * WIDE, WIDE, T);
-        int close = pull(P + at, log_scale + at, keys, interleaved->sizes + (before - group) * WIDE,
-                         interleaved->idle + from, logit, columns, T, w->dk);
+        int close = pull_back(P + at, log_scale + at, keys, interleaved->sizes + (before - group) * WIDE,
+                              interleaved->idle + from, logit, columns, T, w->dk);
         for (ptrdiff_t q = from; close && q < last && q < from + WIDE; ++q)
-            pull_exactly(P + q - first, log_scale + q - first, interleaved, logit + q - from, s.top[q - from], columns,
-                         q);
+            pull_back_exactly(P + q - first, log_scale + q - first, interleaved, logit + q - from, s.top[q - from],
+                              columns, q);
         memcpy(score + at, s.score, sizeof s.score);
         memcpy(lift + at, s.lift, sizeof s.lift);
         memcpy(shift + at, s.shift, sizeof s.shift);

@@ -27,35 +27,10 @@ static inline ptrdiff_t simd_padded(ptrdiff_t n)
 typedef double simd_vector
     __attribute__((vector_size(SIMD_LANES * sizeof(double)), aligned(sizeof(double)), may_alias));
 
-/* Eight of the sixteen numbers of two vectors. */
-#ifdef __clang__
-#define SIMD_PICK(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
-#else
-typedef long long simd_indices __attribute__((vector_size(SIMD_LANES * sizeof(long long))));
-#define SIMD_PICK(a, b, ...) __builtin_shuffle(a, b, (simd_indices){__VA_ARGS__})
-#endif
-
 /* The sum of eight numbers in the order in which vectors halve: the same on every processor. */
 INLINE double simd_total(const double *sum)
 {
     return ((sum[0] + sum[4]) + (sum[2] + sum[6])) + ((sum[1] + sum[5]) + (sum[3] + sum[7]));
-}
-
-/* total [8] of eight sums of eight, each in the same order, in a third of the operations. */
-INLINE void simd_totals(double *restrict total, const double *restrict sum)
-{
-    const simd_vector *s = (const simd_vector *)sum;
-    simd_vector half[4], quarter[2];
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i)
-        half[i] = SIMD_PICK(s[2 * i], s[2 * i + 1], 0, 1, 2, 3, 8, 9, 10, 11)
-                  + SIMD_PICK(s[2 * i], s[2 * i + 1], 4, 5, 6, 7, 12, 13, 14, 15);
-#pragma GCC unroll 2
-    for (int i = 0; i < 2; ++i)
-        quarter[i] = SIMD_PICK(half[2 * i], half[2 * i + 1], 0, 1, 4, 5, 8, 9, 12, 13)
-                     + SIMD_PICK(half[2 * i], half[2 * i + 1], 2, 3, 6, 7, 10, 11, 14, 15);
-    *(simd_vector *)total = SIMD_PICK(quarter[0], quarter[1], 0, 2, 4, 6, 8, 10, 12, 14)
-                            + SIMD_PICK(quarter[0], quarter[1], 1, 3, 5, 7, 9, 11, 13, 15);
 }
 
 /* a . b, n a multiple of SIMD_LANES; inlined, since a call costs more than vectors this short. */

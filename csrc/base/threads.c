@@ -34,7 +34,7 @@ static void run_part(struct threads *threads, int number)
 }
 
 /* A thread ends when it is woken without work. */
-static void *live(void *argument)
+static void *run_worker(void *argument)
 {
     struct threads_worker *member = argument;
     struct threads *threads = member->threads;
@@ -56,7 +56,7 @@ static void *live(void *argument)
     }
 }
 
-static void end(struct threads *threads)
+static void destroy_locks(struct threads *threads)
 {
     pthread_cond_destroy(&threads->done);
     pthread_cond_destroy(&threads->begin);
@@ -64,7 +64,7 @@ static void end(struct threads *threads)
 }
 
 /* Starts as many threads as the system allows.  They block all signals, which the calling process handles. */
-static void start(struct threads *threads)
+static void start_workers(struct threads *threads)
 {
     pthread_mutex_init(&threads->lock, NULL);
     pthread_cond_init(&threads->begin, NULL);
@@ -75,13 +75,13 @@ static void start(struct threads *threads)
     for (; threads->size < threads->most; ++threads->size) {
         struct threads_worker *member = &threads->members[threads->size];
         *member = (struct threads_worker){.threads = threads, .number = threads->size};
-        if (pthread_create(&member->thread, NULL, live, member) != 0)
+        if (pthread_create(&member->thread, NULL, run_worker, member) != 0)
             break;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     threads->most = threads->size;
     if (threads->size == 1)
-        end(threads);
+        destroy_locks(threads);
 }
 
 static void announce(struct threads *threads)
@@ -97,7 +97,7 @@ void threads_for(struct threads *threads, ptrdiff_t count, double cost, threads_
 {
     int alone = threads == NULL || threads->most == 1 || count < 2 || cost < THREADS_WORTH;
     if (!alone && threads->size == 1)
-        start(threads);
+        start_workers(threads);
     if (alone || threads->size == 1) {
         if (count > 0)
             work(context, 0, count, 0);
@@ -125,6 +125,6 @@ void threads_end(struct threads *threads)
     announce(threads);
     for (int i = 1; i < threads->size; ++i)
         pthread_join(threads->members[i].thread, NULL);
-    end(threads);
+    destroy_locks(threads);
     threads->size = threads->most = 1;
 }

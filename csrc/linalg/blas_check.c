@@ -88,57 +88,39 @@ static int same(const struct check *s, ptrdiff_t n)
     return 1;
 }
 
-/* C = op(A) op(B) + beta C, beta 0 where C is NaN, and 1. */
-static int gemm(struct check *s, enum matrix_op op_a, enum matrix_op op_b, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k)
+/* C = op(A) op(B) + beta C, beta 0 where C is NaN, and 1; `symmetric`: the lower triangle of C = A A^T + beta C. */
+static int gemm(struct check *s, enum matrix_op op_a, enum matrix_op op_b, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k,
+                int symmetric)
 {
-    const double *A = matrix(s), *B = matrix(s);
+    const double *A = matrix(s), *B = symmetric ? A : matrix(s);
     for (ptrdiff_t i = 0; i < m * n; ++i)
         s->C[i] = NAN;
     for (int beta = 0; beta < 2; ++beta)
-        blas_gemm(op_a, op_b, m, n, k, 1 + beta, A, op_a == MATRIX_PLAIN ? k : m, B, op_b == MATRIX_PLAIN ? n : k, beta,
-                  s->C, n);
+        if (symmetric)
+            blas_syrk(m, k, 1 + beta, A, k, beta, s->C, m);
+        else
+            blas_gemm(op_a, op_b, m, n, k, 1 + beta, A, op_a == MATRIX_PLAIN ? k : m, B, op_b == MATRIX_PLAIN ? n : k,
+                      beta, s->C, n);
     apply(s->u, op_b, B, k, n, s->r, WHOLE);
     apply(s->want, op_a, A, m, k, s->u, WHOLE);
     for (ptrdiff_t i = 0; i < m; ++i)
         s->want[i] *= 3;
-    apply(s->got, MATRIX_PLAIN, s->C, m, n, s->r, WHOLE);
+    apply(s->got, MATRIX_PLAIN, s->C, m, n, s->r, symmetric ? SYMMETRIC : WHOLE);
     return same(s, m);
 }
 
-/* The lower triangle of C = A A^T + beta C. */
-static int syrk(struct check *s, ptrdiff_t n, ptrdiff_t k)
+/* X = L^-1 B in place of B, L (X r) = B r; k = 0: of one vector, by the routine for vectors. */
+static int solve(struct check *s, enum matrix_op op, ptrdiff_t n, ptrdiff_t k)
 {
-    const double *A = matrix(s);
-    for (ptrdiff_t i = 0; i < n * n; ++i)
-        s->C[i] = NAN;
-    for (int beta = 0; beta < 2; ++beta)
-        blas_syrk(n, k, 1 + beta, A, k, beta, s->C, n);
-    apply(s->u, MATRIX_TRANSPOSED, A, k, n, s->r, WHOLE);
-    apply(s->want, MATRIX_PLAIN, A, n, k, s->u, WHOLE);
-    for (ptrdiff_t i = 0; i < n; ++i)
-        s->want[i] *= 3;
-    apply(s->got, MATRIX_PLAIN, s->C, n, n, s->r, SYMMETRIC);
-    return same(s, n);
-}
-
-/* X = L^-1 B in place of B = B: L (X r) = B r. */
-static int solve_lower(struct check *s, enum matrix_op op, ptrdiff_t n, ptrdiff_t k)
-{
+    ptrdiff_t columns = k > 0 ? k : 1;
     fill_lower(s, s->A, n);
-    memcpy(s->B, matrix(s), (size_t)(n * k) * sizeof(double));
-    apply(s->want, MATRIX_PLAIN, s->B, n, k, s->r, WHOLE);
-    blas_solve_lower(op, n, k, s->A, s->B);
-    apply(s->u, MATRIX_PLAIN, s->B, n, k, s->r, WHOLE);
-    apply(s->got, op, s->A, n, n, s->u, LOWER);
-    return same(s, n);
-}
-
-static int solve_vector(struct check *s, enum matrix_op op, ptrdiff_t n)
-{
-    fill_lower(s, s->A, n);
-    memcpy(s->want, matrix(s), (size_t)n * sizeof(double));
-    memcpy(s->u, s->want, (size_t)n * sizeof(double));
-    blas_solve_vector(op, n, s->A, s->u);
+    memcpy(s->B, matrix(s), (size_t)(n * columns) * sizeof(double));
+    apply(s->want, MATRIX_PLAIN, s->B, n, columns, s->r, WHOLE);
+    if (k > 0)
+        blas_solve_lower(op, n, k, s->A, s->B);
+    else
+        blas_solve_vector(op, n, s->A, s->B);
+    apply(s->u, MATRIX_PLAIN, s->B, n, columns, s->r, WHOLE);
     apply(s->got, op, s->A, n, n, s->u, LOWER);
     return same(s, n);
 }
@@ -166,8 +148,8 @@ static int cholesky(struct check *s, ptrdiff_t n, int inverse)
                 sum += s->A[i * n + l] * s->A[j * n + l];
             s->C[i * n + j] = sum;
         }
-    memcpy(s->want, s->r, (size_t)n * sizeof(double));
     if (inverse) {
+        memcpy(s->want, s->r, (size_t)n * sizeof(double));
         apply(s->u, MATRIX_PLAIN, s->C, n, n, s->r, SYMMETRIC);
         if (blas_cholesky_inverse(n, s->A) != 0)
             return 0;
@@ -212,9 +194,10 @@ static int products(struct check *s, enum matrix_op op_a, enum matrix_op op_b)
     int right = 1;
     for (int i = 0; i < SIZES; ++i)
         for (int j = 0; j < 3; ++j)
-            right &= gemm(s, op_a, op_b, sizes[i], sizes[(i + j) % SIZES], sizes[(i + 2 * j) % SIZES]);
-    return right && gemm(s, op_a, op_b, SPLIT, BLOCK + 1, BLOCK + 3) && gemm(s, op_a, op_b, BLOCK + 1, SPLIT, BLOCK + 3)
-           && gemm(s, op_a, op_b, BLOCK + 1, BLOCK + 3, SPLIT);
+            right &= gemm(s, op_a, op_b, sizes[i], sizes[(i + j) % SIZES], sizes[(i + 2 * j) % SIZES], 0);
+    return right && gemm(s, op_a, op_b, SPLIT, BLOCK + 1, BLOCK + 3, 0)
+           && gemm(s, op_a, op_b, BLOCK + 1, SPLIT, BLOCK + 3, 0)
+           && gemm(s, op_a, op_b, BLOCK + 1, BLOCK + 3, SPLIT, 0);
 }
 
 static const char *wrong(struct check *s)
@@ -225,11 +208,11 @@ static const char *wrong(struct check *s)
             return forms[form];
     for (int i = 0; i < SIZES; ++i) {
         ptrdiff_t n = sizes[i], k = sizes[(i + 2) % SIZES];
-        if (!syrk(s, n, i == 2 ? SPLIT : k))
+        if (!gemm(s, MATRIX_PLAIN, MATRIX_TRANSPOSED, n, n, i == 2 ? SPLIT : k, 1))
             return "A A^T";
-        if (!solve_lower(s, MATRIX_PLAIN, n, k) || !solve_lower(s, MATRIX_TRANSPOSED, n, k))
+        if (!solve(s, MATRIX_PLAIN, n, k) || !solve(s, MATRIX_TRANSPOSED, n, k))
             return "triangular systems of many right sides";
-        if (!solve_vector(s, MATRIX_PLAIN, n) || !solve_vector(s, MATRIX_TRANSPOSED, n))
+        if (!solve(s, MATRIX_PLAIN, n, 0) || !solve(s, MATRIX_TRANSPOSED, n, 0))
             return "triangular systems";
         if (!solve_rows(s, k, n))
             return "triangular systems from the right";

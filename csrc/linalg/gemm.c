@@ -42,128 +42,79 @@ void gemm_pack_transposed(double *restrict packed, const double *restrict B, ptr
     }
 }
 
-/* C [height,wide] of A's rows at distance `row`, its columns at distance `column`.  Two cache lines of
- * `ahead` for each column of a whole tile keep the memory as busy as the tile the processor. */
+/* C [height,WIDE] (+)= op(A) B, the rows of op(A) at distance `row`, its columns at distance `column`. */
 INLINE void tile(double *restrict C, ptrdiff_t ldc, const double *restrict A, ptrdiff_t row, ptrdiff_t column,
-                 const double *restrict B, ptrdiff_t k, int height, int wide, int add, struct gemm_ahead *ahead)
+                 const double *restrict B, ptrdiff_t k, int height, int add)
 {
     simd_vector sum[TALL][2] = {{{0}}};
-    int reads = ahead != NULL && height == TALL && ahead->at < ahead->end;
-    const char *next = reads ? ahead->at : NULL;
     for (int i = 0; add && i < height; ++i) /* a product of short rows waits for C otherwise */
-        for (int j = 0; j < wide; j += SIMD_LANES)
+        for (int j = 0; j < WIDE; j += SIMD_LANES)
             __builtin_prefetch(C + i * ldc + j, 1);
     for (ptrdiff_t l = 0; l < k; ++l) {
         const simd_vector *b = (const simd_vector *)(B + l * WIDE);
-        if (reads) {
-            __builtin_prefetch(next, 0, 2);
-            __builtin_prefetch(next + sizeof(simd_vector), 0, 2);
-            next += 2 * sizeof(simd_vector);
-        }
 #pragma GCC unroll 8
         for (int i = 0; i < height; ++i) {
             double a = A[i * row + l * column];
             sum[i][0] += a * b[0];
-            if (wide > SIMD_LANES)
-                sum[i][1] += a * b[1];
+            sum[i][1] += a * b[1];
         }
     }
 #pragma GCC unroll 8
     for (int i = 0; i < height; ++i) {
         simd_vector *c = (simd_vector *)(C + i * ldc);
-        if (add) {
-            sum[i][0] += c[0];
-            if (wide > SIMD_LANES)
-                sum[i][1] += c[1];
-        }
-        c[0] = sum[i][0];
-        if (wide > SIMD_LANES)
-            c[1] = sum[i][1];
+        for (int j = 0; j < 2; ++j)
+            c[j] = sum[i][j] + (add ? c[j] : (simd_vector){0});
     }
-    if (reads)
-        ahead->at = next;
 }
 
-/* `height` rows, in tiles of 8, 4, 2 and 1; those of a panel that is not full by way of `whole`. */
+/* At most TALL rows, in tiles of 8, 4, 2 and 1; those of a panel that is not full by way of `whole`. */
 INLINE void tiles(double *restrict C, ptrdiff_t ldc, ptrdiff_t width, const double *restrict A, ptrdiff_t row,
-                  ptrdiff_t column, const double *restrict B, ptrdiff_t k, ptrdiff_t height, int wide, int add,
-                  struct gemm_ahead *ahead)
+                  ptrdiff_t column, const double *restrict B, ptrdiff_t k, ptrdiff_t height, int add)
 {
-    double whole[TALL * WIDE], *to = width == wide ? C : whole;
-    ptrdiff_t ld = width == wide ? ldc : wide, i = 0;
-    int adds = add && width == wide;
-    height = height < TALL ? height : TALL;
-    if (height == TALL) {
-        tile(to, ld, A, row, column, B, k, TALL, wide, adds, ahead);
-        i = TALL;
+    double whole[TALL * WIDE], *to = width >= WIDE ? C : whole;
+    ptrdiff_t ld = to == C ? ldc : WIDE, i = 0;
+    int adds = add && to == C;
+    if (height >= TALL) {
+        tile(to, ld, A, row, column, B, k, TALL, adds);
+        height = i = TALL;
     }
     if (height - i >= 4) {
-        tile(to, ld, A, row, column, B, k, 4, wide, adds, ahead);
+        tile(to, ld, A, row, column, B, k, 4, adds);
         i = 4;
     }
     if (height - i >= 2) {
-        tile(to + i * ld, ld, A + i * row, row, column, B, k, 2, wide, adds, ahead);
+        tile(to + i * ld, ld, A + i * row, row, column, B, k, 2, adds);
         i += 2;
     }
     if (height - i >= 1)
-        tile(to + i * ld, ld, A + i * row, row, column, B, k, 1, wide, adds, ahead);
+        tile(to + i * ld, ld, A + i * row, row, column, B, k, 1, adds);
     for (i = 0; to == whole && i < height; ++i)
         for (ptrdiff_t j = 0; j < width; ++j)
-            C[i * ldc + j] = (add ? C[i * ldc + j] : 0) + whole[i * wide + j];
+            C[i * ldc + j] = (add ? C[i * ldc + j] : 0) + whole[i * WIDE + j];
 }
 
-/* A panel that is at most half full takes half of the work. */
-INLINE void rows_of_tiles(double *restrict C, ptrdiff_t ldc, ptrdiff_t width, const double *restrict A, ptrdiff_t row,
-                          ptrdiff_t column, const double *restrict B, ptrdiff_t k, ptrdiff_t height, int add,
-                          struct gemm_ahead *ahead)
+/* A few tiles of A's rows stay in cache while all panels pass. */
+INLINE void panels(double *restrict C, ptrdiff_t ldc, const double *restrict A, ptrdiff_t row, ptrdiff_t column,
+                   const double *restrict packed, ptrdiff_t deep, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, int add)
 {
-    if (width <= WIDE / 2)
-        tiles(C, ldc, width, A, row, column, B, k, height, WIDE / 2, add, ahead);
-    else
-        tiles(C, ldc, width < WIDE ? width : WIDE, A, row, column, B, k, height, WIDE, add, ahead);
-}
-
-INLINE void rows(double *restrict C, ptrdiff_t ldc, const double *restrict A, ptrdiff_t lda,
-                 const double *restrict packed, ptrdiff_t deep, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, int add,
-                 struct gemm_ahead *ahead)
-{
-    /* A few tiles of A's rows stay in cache while all panels pass. */
     for (ptrdiff_t first = 0; first < m; first += 4 * TALL) {
         ptrdiff_t last = first + 4 * TALL < m ? first + 4 * TALL : m;
         for (ptrdiff_t j = 0; j < n; j += WIDE)
             for (ptrdiff_t i = first; i < last; i += TALL)
-                rows_of_tiles(C + i * ldc + j, ldc, n - j, A + i * lda, lda, 1, packed + j * deep, k, last - i, add,
-                              ahead);
+                tiles(C + i * ldc + j, ldc, n - j, A + i * row, row, column, packed + j * deep, k, last - i, add);
     }
 }
 
 SIMD_DISPATCH
-void gemm_rows_ahead(double *restrict C, ptrdiff_t ldc, const double *restrict A, ptrdiff_t lda,
-                     const double *restrict packed, ptrdiff_t deep, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, int add,
-                     struct gemm_ahead *ahead)
+void gemm_rows(double *restrict C, ptrdiff_t ldc, const double *restrict A, ptrdiff_t lda,
+               const double *restrict packed, ptrdiff_t deep, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, int add)
 {
-    if (ahead == NULL)
-        rows(C, ldc, A, lda, packed, deep, m, n, k, add, NULL);
-    else
-        rows(C, ldc, A, lda, packed, deep, m, n, k, add, ahead);
-}
-
-INLINE void columns(double *restrict C, ptrdiff_t ldc, const double *restrict A, ptrdiff_t lda,
-                    const double *restrict packed, ptrdiff_t deep, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, int add,
-                    struct gemm_ahead *ahead)
-{
-    for (ptrdiff_t i = 0; i < m; i += TALL)
-        for (ptrdiff_t j = 0; j < n; j += WIDE)
-            rows_of_tiles(C + i * ldc + j, ldc, n - j, A + i, 1, lda, packed + j * deep, k, m - i, add, ahead);
+    panels(C, ldc, A, lda, 1, packed, deep, m, n, k, add);
 }
 
 SIMD_DISPATCH
-void gemm_columns_ahead(double *restrict C, ptrdiff_t ldc, const double *restrict A, ptrdiff_t lda,
-                        const double *restrict packed, ptrdiff_t deep, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, int add,
-                        struct gemm_ahead *ahead)
+void gemm_columns(double *restrict C, ptrdiff_t ldc, const double *restrict A, ptrdiff_t lda,
+                  const double *restrict packed, ptrdiff_t deep, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, int add)
 {
-    if (ahead == NULL)
-        columns(C, ldc, A, lda, packed, deep, m, n, k, add, NULL);
-    else
-        columns(C, ldc, A, lda, packed, deep, m, n, k, add, ahead);
+    panels(C, ldc, A, 1, lda, packed, deep, m, n, k, add);
 }

@@ -18,30 +18,13 @@ ptrdiff_t gemm_packed(ptrdiff_t n, ptrdiff_t k);
 void gemm_pack(double *packed, const double *B, ptrdiff_t ldb, ptrdiff_t n, ptrdiff_t k);
 void gemm_pack_transposed(double *packed, const double *B, ptrdiff_t ldb, ptrdiff_t n, ptrdiff_t k);
 
-/* What a product reads into the level-2 cache meanwhile, as far as it lasts; `at` moves on by what was read. */
-struct gemm_ahead {
-    const char *at, *end;
-};
-
 /* C [m,n] = A B, or C += A B when `add`, A [m,k], with the first k rows of the packed B [deep,n]; rows from number i on
- * begin at packed + GEMM_PANEL i.  ahead: may be NULL. */
-void gemm_rows_ahead(double *C, ptrdiff_t ldc, const double *A, ptrdiff_t lda, const double *packed, ptrdiff_t deep,
-                     ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, int add, struct gemm_ahead *ahead);
+ * begin at packed + GEMM_PANEL i. */
+void gemm_rows(double *C, ptrdiff_t ldc, const double *A, ptrdiff_t lda, const double *packed, ptrdiff_t deep,
+               ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, int add);
 
 /* The same with A^T, A [k,m]. */
-void gemm_columns_ahead(double *C, ptrdiff_t ldc, const double *A, ptrdiff_t lda, const double *packed, ptrdiff_t deep,
-                        ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, int add, struct gemm_ahead *ahead);
-
-static inline void gemm_rows(double *C, ptrdiff_t ldc, const double *A, ptrdiff_t lda, const double *packed,
-                             ptrdiff_t deep, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, int add)
-{
-    gemm_rows_ahead(C, ldc, A, lda, packed, deep, m, n, k, add, NULL);
-}
-
-static inline void gemm_columns(double *C, ptrdiff_t ldc, const double *A, ptrdiff_t lda, const double *packed,
-                                ptrdiff_t deep, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, int add)
-{
-    gemm_columns_ahead(C, ldc, A, lda, packed, deep, m, n, k, add, NULL);
-}
+void gemm_columns(double *C, ptrdiff_t ldc, const double *A, ptrdiff_t lda, const double *packed, ptrdiff_t deep,
+                  ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, int add);
 
 #endif

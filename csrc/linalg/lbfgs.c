@@ -130,6 +130,7 @@ int lbfgs(double *x, ptrdiff_t n, double tol, ptrdiff_t most, ptrdiff_t *evaluat
     s.value = function(s.gradient, x, context);
     ++*evaluations;
     while (*evaluations < last) {
+        /* stopping test */
         double slope = sqrt(vector_dot(s.gradient, s.gradient, n)), size = sqrt(vector_dot(x, x, n));
         if (slope <= tol * size) {
             status = STATUS_DONE;
@@ -140,6 +141,7 @@ int lbfgs(double *x, ptrdiff_t n, double tol, ptrdiff_t most, ptrdiff_t *evaluat
             status = STATUS_INTERRUPTED;
             break;
         }
+        /* direction, line search */
         two_loops(&s);
         if (!search_line(&s, x, s.pairs > 0 ? 1 : fmin(1, FIRST * size / slope), evaluations, function, context)) {
             if (s.pairs == 0)
@@ -149,6 +151,7 @@ int lbfgs(double *x, ptrdiff_t n, double tol, ptrdiff_t most, ptrdiff_t *evaluat
             ++*evaluations;
             continue;
         }
+        /* next pair, next iterate */
         remember(&s, x);
         memcpy(x, s.x_next, (size_t)n * sizeof(double));
         memcpy(s.gradient, s.gradient_next, (size_t)n * sizeof(double));

@@ -41,11 +41,8 @@ INLINE void logits_of_rows(double *logit, const void *X, const double *u, ptrdif
             sum[r] += VECTOR(X, r * d + k, single) * by;
         }
     }
-    if (rows == LANES)
-        simd_totals(logit, (const double *)sum);
-    else
-        for (int r = 0; r < rows; ++r)
-            logit[r] = simd_total((const double *)&sum[r]);
+    for (int r = 0; r < rows; ++r)
+        logit[r] = simd_total((const double *)&sum[r]);
     for (; k < d; ++k)
         for (int r = 0; r < rows; ++r)
             logit[r] += matrix_number(X, r * d + k, single) * u[k];

@@ -55,6 +55,7 @@ int spectral_gradient(double *x, double *value, double reach, ptrdiff_t *iterati
     int status = p->gradient(g, x, value, NULL, 0, p->context);
     double length = reach / fmax(vector_norm(g, n), DBL_MIN);
     for (ptrdiff_t k = 0; status == STATUS_DONE; ++k) {
+        /* stopping test */
         int done = 0;
         status = p->inspect(&done, x, g, *value, k, p->context);
         if (status != STATUS_DONE || done)
@@ -63,11 +64,13 @@ int spectral_gradient(double *x, double *value, double reach, ptrdiff_t *iterati
             return STATUS_ITERATION_LIMIT;
         if (monitor_stops(monitor))
             return STATUS_INTERRUPTED;
+        /* projected direction */
         for (ptrdiff_t i = 0; i < n; ++i)
             d[i] = x[i] - length * g[i];
         if ((status = p->project(d, p->context)) != STATUS_DONE)
             return status;
         vector_add(d, -1, x, n);
+        /* line search */
         double slope = vector_dot(g, d, n), allowed = recent[0], t = 0;
         for (int i = 1; i < MEMORY; ++i)
             allowed = fmax(allowed, recent[i]);
@@ -79,6 +82,7 @@ int spectral_gradient(double *x, double *value, double reach, ptrdiff_t *iterati
         vector_add(x, t, d, n);
         recent[k % MEMORY] = *value;
         ++*iterations;
+        /* next gradient, next step length */
         memcpy(before, g, (size_t)n * sizeof(double));
         status = p->gradient(g, x, value, d, t, p->context);
         for (ptrdiff_t i = 0; i < n; ++i) {

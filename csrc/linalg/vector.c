@@ -36,23 +36,33 @@ void vector_scale(double *x, double a, ptrdiff_t n)
 
 /* Without their sign the bits of numbers are ordered as the numbers are, infinity above them and NaN above it: one
  * maximum of integers finds both the largest and what is not finite. */
-#define LARGEST(name, number, integer, without_sign) \
-    SIMD_DISPATCH \
-    double name(const number *a, ptrdiff_t n) \
-    { \
-        integer top = 0, bits; \
-        for (ptrdiff_t i = 0; i < n; ++i) { \
-            memcpy(&bits, a + i, sizeof bits); \
-            bits &= without_sign; \
-            top = bits > top ? bits : top; \
-        } \
-        number largest; \
-        memcpy(&largest, &top, sizeof largest); \
-        return (double)largest; \
+SIMD_DISPATCH
+double vector_largest(const double *a, ptrdiff_t n)
+{
+    int64_t top = 0, bits;
+    double largest;
+    for (ptrdiff_t i = 0; i < n; ++i) {
+        memcpy(&bits, a + i, sizeof bits);
+        bits &= INT64_MAX;
+        top = bits > top ? bits : top;
     }
+    memcpy(&largest, &top, sizeof largest);
+    return largest;
+}
 
-LARGEST(vector_largest, double, int64_t, INT64_MAX)
-LARGEST(vector_largest_single, float, int32_t, INT32_MAX)
+SIMD_DISPATCH
+double vector_largest_single(const float *a, ptrdiff_t n)
+{
+    int32_t top = 0, bits;
+    float largest;
+    for (ptrdiff_t i = 0; i < n; ++i) {
+        memcpy(&bits, a + i, sizeof bits);
+        bits &= INT32_MAX;
+        top = bits > top ? bits : top;
+    }
+    memcpy(&largest, &top, sizeof largest);
+    return (double)largest;
+}
 
 int vector_is_zero(const double *a, ptrdiff_t n)
 {

@@ -14,7 +14,7 @@
 #include "training/excess.h"
 
 /* One run: its matrices, then v, or V and a, or v and lam, where the head is trained. */
-struct runner {
+struct run_parts {
     struct update_part *part;
     ptrdiff_t matrices, parts;
     double joint, scale; /* joint * exp(scale): the gradient norm of the matrices */
@@ -27,7 +27,7 @@ struct descender {
     struct weights *weights;
     struct objective_work work;
     struct gradient gradient;
-    struct runner *runner; /* (R) */
+    struct run_parts *run_parts; /* (R) */
     double *packed;
     double *product; /* (dk, dz): of a descent to the infimum */
     struct excess_work excess;
@@ -38,11 +38,11 @@ static void assign_kept(struct descender *d, struct arena *arena)
 {
     const struct descent *descent = d->descent;
     const struct update *update = &descent->update;
-    const struct runner *last = &d->runner[d->weights->runs - 1];
-    ptrdiff_t count = last->part + last->parts - d->runner->part;
+    const struct run_parts *last = &d->run_parts[d->weights->runs - 1];
+    ptrdiff_t count = last->part + last->parts - d->run_parts->part;
     double *mean = descent->mean, *root = descent->root;
     for (ptrdiff_t i = 0; i < count; ++i) {
-        struct update_part *part = &d->runner->part[i];
+        struct update_part *part = &d->run_parts->part[i];
         part->n_root = update_root(update, part->n, part->rows, part->columns);
         part->past = descent->past != NULL ? descent->past + 2 * i : NULL;
         part->mean = update_keeps_mean(update) ? mean : NULL;
@@ -55,7 +55,7 @@ static void assign_kept(struct descender *d, struct arena *arena)
             part->n_root = descent->n_metric;
             part->root = descent->root;
         }
-        part->turned = part->root != NULL ? arena_doubles(arena, part->n, 1) : NULL;
+        part->preconditioned = part->root != NULL ? arena_doubles(arena, part->n, 1) : NULL;
     }
 }
 
@@ -79,7 +79,7 @@ void descent_keeps(ptrdiff_t *mean, ptrdiff_t *root, const struct weights *at, c
     *mean = update_keeps_mean(update) ? numbers : 0;
 }
 
-static struct update_part vector(double *v, double *G, ptrdiff_t n, const double *log_scale)
+static struct update_part vector_part(double *v, double *G, ptrdiff_t n, const double *log_scale)
 {
     return (struct update_part){.W = v, .G = G, .n = n, .log_scale = log_scale};
 }
@@ -91,24 +91,24 @@ static void list_parts(struct descender *d, struct arena *arena)
     struct matrices all = problem_matrices(at, g, d->objective->w);
     ptrdiff_t R = at->runs, H = at->heads, n_rest = at->n_v - at->n_first, parts = descent_parts(at);
     struct update_part *part = arena_take(arena, R * parts, sizeof *part);
-    d->runner = arena_take(arena, R, sizeof *d->runner);
+    d->run_parts = arena_take(arena, R, sizeof *d->run_parts);
     if (arena->failed)
         return;
     for (ptrdiff_t r = 0; r < R; ++r) {
-        d->runner[r] = (struct runner){.part = part, .matrices = H * all.count, .parts = parts};
+        d->run_parts[r] = (struct run_parts){.part = part, .matrices = H * all.count, .parts = parts};
         for (ptrdiff_t n = r * H; n < (r + 1) * H; ++n)
             for (int i = 0; i < all.count; ++i) {
                 ptrdiff_t rows = all.part[i].rows, columns = all.part[i].columns, size = rows * columns;
-                *part = vector(all.part[i].W + n * size, all.part[i].G + n * size, size, g->log_scale + n);
+                *part = vector_part(all.part[i].W + n * size, all.part[i].G + n * size, size, g->log_scale + n);
                 part->rows = rows;
                 part->columns = columns;
                 part++->known = at->form == FORM_SPAN ? g->norm + n : NULL;
             }
         double *v = at->v + r * at->n_v, *dv = g->v + r * at->n_v;
         if (at->head == HEAD_IS_TRAINED)
-            *part++ = vector(v, dv, at->n_first, g->log_scale_v + r);
+            *part++ = vector_part(v, dv, at->n_first, g->log_scale_v + r);
         if (n_rest > 0)
-            *part++ = vector(v + at->n_first, dv + at->n_first, n_rest, g->log_scale_v + r);
+            *part++ = vector_part(v + at->n_first, dv + at->n_first, n_rest, g->log_scale_v + r);
     }
 }
 
@@ -127,7 +127,7 @@ static double log_excess_over_infimum(const struct descender *d, ptrdiff_t r)
 }
 
 /* The norm of the directions of the matrices together is joint * exp(scale). */
-static void join(double *joint, double *scale, const struct runner *run)
+static void join_norms(double *joint, double *scale, const struct run_parts *run)
 {
     *joint = 0;
     *scale = -INFINITY;
@@ -141,9 +141,9 @@ static void join(double *joint, double *scale, const struct runner *run)
 
 /* Norms of the gradient of run r, which is the direction of every part for now.  STATUS_DONE: there is some left to go
  * down; or STATUS_STATIONARY, STATUS_TARGET_REACHED, STATUS_GRADIENT_NOT_FINITE. */
-static int measure(struct descender *d, ptrdiff_t r)
+static int measure_gradient(struct descender *d, ptrdiff_t r)
 {
-    struct runner *run = &d->runner[r];
+    struct run_parts *run = &d->run_parts[r];
     const struct descent *descent = d->descent;
     double square = 0;
     int status = STATUS_STATIONARY;
@@ -159,7 +159,7 @@ static int measure(struct descender *d, ptrdiff_t r)
         part->step.norm = part->norm;
         part->step.scale = *part->log_scale;
     }
-    join(&run->joint, &run->scale, run);
+    join_norms(&run->joint, &run->scale, run);
     if (descent->update.rule != UPDATE_POLYAK)
         return status;
     for (ptrdiff_t i = 0; d->objective->ridge > 0 && i < run->matrices; ++i)
@@ -186,7 +186,7 @@ static double polyak_length(double lr, double log_excess, double norm, double lo
 }
 
 /* The nearest point of the ball to the matrices of attention head h. */
-static int confine(const struct runner *run, ptrdiff_t h, const struct descender *d, struct arena *arena)
+static int confine(const struct run_parts *run, ptrdiff_t h, const struct descender *d, struct arena *arena)
 {
     const struct windows *w = d->objective->w;
     const struct descent *descent = d->descent;
@@ -203,7 +203,7 @@ static int confine(const struct runner *run, ptrdiff_t h, const struct descender
 
 /* Whether a step as long as the gradient, known before any weight has moved, leaves the range of double precision; the
  * other rules' steps are about lr long. */
-static int steps_out_of_range(const struct runner *run, const struct update *update, double lr)
+static int steps_out_of_range(const struct run_parts *run, const struct update *update, double lr)
 {
     for (ptrdiff_t i = 0; update->rule == UPDATE_CONSTANT && i < run->parts; ++i)
         if (run->part[i].step.norm > 0 && !isfinite(lr * exp(run->part[i].step.scale) * run->part[i].step.norm))
@@ -214,7 +214,7 @@ static int steps_out_of_range(const struct runner *run, const struct update *upd
 /* W(k) to W(k+1) of run r. */
 static int take_step(const struct descender *d, ptrdiff_t r, ptrdiff_t k, struct arena *arena)
 {
-    const struct runner *run = &d->runner[r];
+    const struct run_parts *run = &d->run_parts[r];
     const struct descent *descent = d->descent;
     const struct update *update = &descent->update;
     double lr = descent->lr[r * descent->lr_run + k * descent->lr_step], joint = 0, scale = 0;
@@ -226,7 +226,7 @@ static int take_step(const struct descender *d, ptrdiff_t r, ptrdiff_t k, struct
     if (status != STATUS_DONE)
         return status;
     if (polyak || update->rule == UPDATE_NORMALIZED_JOINTLY)
-        join(&joint, &scale, run);
+        join_norms(&joint, &scale, run);
     double length = polyak ? polyak_length(lr, run->log_excess, run->joint, run->scale) : lr;
     if (steps_out_of_range(run, update, lr))
         return STATUS_NOT_FINITE;
@@ -266,7 +266,7 @@ static int record(struct descent_record *out, ptrdiff_t row, const struct descen
         out->norm[row * R + r] = vector_norm(W + r * H * size, H * size);
         if (!isfinite(out->norm[row * R + r]))
             return STATUS_NOT_FINITE;
-        out->log_grad_norm[row * R + r] = log(d->runner[r].joint) + d->runner[r].scale;
+        out->log_grad_norm[row * R + r] = log(d->run_parts[r].joint) + d->run_parts[r].scale;
     }
     return STATUS_DONE;
 }
@@ -300,14 +300,16 @@ int descent_run(struct weights *weights, struct descent_record *out, ptrdiff_t *
         int wanted = row < descent->n_record && descent->record[row] == k;
         if (k == descent->last && !wanted)
             return STATUS_DONE;
+        /* gradient */
         int status = objective_gradient(&d.gradient, &d.work);
         if (callbacks->combine != NULL)
             status = callbacks->combine(callbacks->context, status, &d.gradient);
         if (status != STATUS_DONE)
             return status;
-        int going = measure(&d, 0);
+        int going = measure_gradient(&d, 0);
         for (ptrdiff_t r = 1; r < R; ++r)
-            going = combined(going, measure(&d, r));
+            going = combined(going, measure_gradient(&d, r));
+        /* record */
         if (wanted) {
             if ((status = record(out, row++, &d)) != STATUS_DONE)
                 return status;
@@ -315,6 +317,7 @@ int descent_run(struct weights *weights, struct descent_record *out, ptrdiff_t *
             if (callbacks->recorded != NULL && (status = callbacks->recorded(callbacks->context)) != STATUS_DONE)
                 return status;
         }
+        /* stopping test */
         if (k == descent->last || going != STATUS_DONE)
             return k < descent->last ? going : STATUS_DONE;
         if (--until_look < 0) {
@@ -322,6 +325,7 @@ int descent_run(struct weights *weights, struct descent_record *out, ptrdiff_t *
                 return STATUS_INTERRUPTED;
             until_look = look;
         }
+        /* step */
         for (ptrdiff_t r = 0; r < R; ++r) {
             status = take_step(&d, r, k, arena);
             if (status != STATUS_DONE)

@@ -22,7 +22,6 @@ void general_init(struct general_work *work, const struct objective *objective, 
     work->output = *output;
     ARENA_DOUBLES(arena, H * M, w->dk, &work->U, &work->P);
     work->log_scale = arena_doubles(arena, H * M, 1);
-    work->block = transform_scratch(transform, M, arena);
     work->logit = windows_identity(w) ? work->U : arena_doubles(arena, H, windows_entries(w));
     ARENA_DOUBLES(arena, M, head->d, &work->O, &work->gradient);
     work->hidden = arena_doubles(arena, M, head->hidden);
@@ -124,7 +123,7 @@ static double attention_cost(const struct general_work *work)
 }
 
 /* Loss of run r, with everything that its gradient needs. */
-static int forward(double *loss, struct general_work *work, ptrdiff_t r)
+static int general_forward(double *loss, struct general_work *work, ptrdiff_t r)
 {
     const struct objective *objective = work->objective;
     struct general_output *output = &work->output;
@@ -132,7 +131,7 @@ static int forward(double *loss, struct general_work *work, ptrdiff_t r)
     double total = 0;
     if (work->at->head == HEAD_IS_TRAINED)
         head_place(&output->head, work->at->v + r * work->at->n_v);
-    transform_forward(work->U, &work->block, work->transform, r, 0, M);
+    transform_forward(work->U, work->transform, r, 0, M);
     threads_for(work->threads, M, attention_cost(work), attend, work);
     if (head_evaluate(work->value, work->gradient, &output->head, work->O, work->hidden, M) != 0)
         return STATUS_INTERRUPTED;
@@ -165,18 +164,14 @@ static void head_backward(struct gradient *gradient, struct general_work *work, 
 }
 
 /* dL/dW, or dL/dK and dL/dQ, of every attention head of run r, and dL/dv. */
-static void backward(struct gradient *gradient, struct general_work *work, ptrdiff_t r)
+static void general_backward(struct gradient *gradient, struct general_work *work, ptrdiff_t r)
 {
-    ptrdiff_t M = work->objective->w->n_queries, H = work->at->heads, dk = work->objective->w->dk;
-    struct gradient target = transform_target(work->transform, gradient);
+    ptrdiff_t M = work->objective->w->n_queries, H = work->at->heads;
     work->run = r;
     threads_for(work->threads, M, attention_cost(work), attend_backward, work);
     if (work->scale != NULL)
         memcpy(work->scale + r * H * M, work->log_scale, (size_t)(H * M) * sizeof(double));
-    for (ptrdiff_t h = 0; h < H; ++h)
-        gradient->log_scale[r * H + h] = transform_common_scale(work->P + h * dk, H * dk, work->log_scale + h * M, M,
-                                                                dk);
-    transform_adjoint(&target, work->P, &work->block, work->transform, r, 0, M, 0);
+    transform_adjoint(gradient, work->P, work->log_scale, work->transform, r, work->threads);
     if (work->at->head == HEAD_IS_TRAINED)
         head_backward(gradient, work, r);
 }
@@ -186,9 +181,9 @@ int general_gradient(struct gradient *gradient, struct general_work *work, int l
     int status = STATUS_DONE;
     transform_prepare(work->transform);
     for (ptrdiff_t r = 0; status == STATUS_DONE && r < work->at->runs; ++r) {
-        status = forward(&gradient->loss[r], work, r);
+        status = general_forward(&gradient->loss[r], work, r);
         if (status == STATUS_DONE && !loss_alone)
-            backward(gradient, work, r);
+            general_backward(gradient, work, r);
     }
     return status;
 }

@@ -36,7 +36,6 @@ struct general_work {
     struct threads *threads;
     struct general_output output;    /* with the head of the run at hand, when it is trained */
     struct general_scratch *scratch; /* (threads) */
-    struct transform_scratch block;  /* all queries */
     double *U, *P, *log_scale;       /* (M, H, dk) twice, (H, M) */
     double *logit;                   /* (H entries) by query and head: U itself where the keys are the identity */
     double *O, *gradient, *hidden;   /* (M, head.d), (M, head.d), (M, head.hidden) */

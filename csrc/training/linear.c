@@ -10,134 +10,107 @@
 #include "linalg/gemm.h"
 #include "linalg/vector.h"
 
-/* Numbers of the keys of a block: 1 MiB, of which its products can read half ahead.  With blocks of 128 queries
- * 1024,64,128 takes 1.2 times as long. */
-#define BLOCK_KEYS 131072
-
 /* Queries of a block: enough for the products to run at full speed, few enough for their rows to stay in cache, and
  * whole groups and panels of what is laid out eight or sixteen side by side. */
 static ptrdiff_t block_of(ptrdiff_t runs, const struct windows *w)
 {
-    ptrdiff_t M = w->n_queries, block = 2048 / runs, keys = BLOCK_KEYS * M / (w->tokens * w->dk + 1);
-    block = runs == 1 && keys < block ? keys : block;
+    ptrdiff_t M = w->n_queries, block = 2048 / runs;
     block = block > 128 ? 128 : block < GEMM_PANEL ? GEMM_PANEL : block / GEMM_PANEL * GEMM_PANEL;
     return block < M ? block : M;
-}
-
-static void init_accumulator(struct linear_accumulator *part, const struct linear_work *work, struct arena *arena)
-{
-    const struct objective *objective = work->objective;
-    const struct windows *w = objective->w;
-    ptrdiff_t block = work->block, R = work->at->runs;
-    ptrdiff_t rows = work->mode == LINEAR_INTERLEAVED ? simd_padded(block) : block * R;
-    *part = (struct linear_accumulator){.backward = {.w = w, .runs = R, .scores = objective->scores}};
-    ARENA_DOUBLES(arena, w->dk, rows, &part->U, &part->rows.P);
-    ARENA_DOUBLES(arena, rows, 1, &part->rows.score, &part->rows.lift, &part->rows.shift, &part->value,
-                  &part->log_slope);
-    part->log_scale = arena_zeros(arena, simd_padded(rows), 1);
-    part->factor = arena_doubles(arena, simd_padded(rows), 1);
-    if (part != work->accumulators) /* the first adds up in the gradient itself */
-        transform_init_gradient(&part->sum, work->at, w, work->transform->through_factors, arena);
-    if (work->at->head == HEAD_IS_TRAINED) {
-        part->backward.head = &work->head;
-        part->rows.O = arena_doubles(arena, rows, objective->dv);
-    }
-    if (work->mode != LINEAR_INTERLEAVED)
-        backward_init(&part->backward, arena);
-    part->transform = transform_scratch(work->transform, block, arena);
-    part->transform.ahead = R == 1 ? &part->ahead : NULL; /* those of many runs last longer than reading takes */
 }
 
 void linear_init(struct linear_work *work, enum linear_mode mode, const struct objective *objective,
                  const struct weights *at, struct transform *transform, struct threads *threads, struct arena *arena)
 {
     const struct windows *w = objective->w;
-    ptrdiff_t M = w->n_queries;
+    ptrdiff_t M = w->n_queries, R = at->runs;
+    int interleaved = mode == LINEAR_INTERLEAVED, trained = at->head == HEAD_IS_TRAINED;
     *work = (struct linear_work){
-        .mode = mode, .objective = objective, .at = at, .transform = transform, .block = block_of(at->runs, w)};
-    work->unit = mode == LINEAR_INTERLEAVED ? GEMM_PANEL : 1;
-    double cost = transform_cost(w, at) + 2 * (double)at->runs * (double)windows_entries(w) * (double)w->dk;
-    int several = threads != NULL && cost > THREADS_WORTH;
-    work->threads = several ? threads : NULL;
-    work->n_accumulators = several ? threads->most : 1;
+        .mode = mode, .objective = objective, .at = at, .transform = transform, .block = block_of(R, w)};
+    work->unit = interleaved ? work->block : 1;
+    double cost = transform_cost(w, at) + 2 * (double)R * (double)windows_entries(w) * (double)w->dk;
+    work->threads = cost > THREADS_WORTH ? threads : NULL;
+    int workers = work->threads != NULL ? threads->most : 1;
+    ptrdiff_t rows = interleaved ? simd_padded(M) : M * R;
     work->idle = arena_zeros(arena, simd_padded(M), 1);
-    if (mode == LINEAR_INTERLEAVED)
-        interleaved_init(&work->interleaved, w, objective->scores, work->idle, arena);
+    work->log_scale = arena_zeros(arena, rows, 1);
+    work->rows.P = arena_doubles(arena, rows, w->dk);
+    work->rows.O = trained ? arena_doubles(arena, rows, objective->dv) : NULL;
+    ARENA_DOUBLES(arena, rows, 1, &work->rows.score, &work->rows.lift, &work->rows.shift, &work->value,
+                  &work->log_slope);
     work->head = (struct backward_head){.values = objective->values, .y = objective->y, .dv = objective->dv};
-    work->accumulators = arena_take(arena, work->n_accumulators, sizeof *work->accumulators);
+    work->scratch = arena_take(arena, workers, sizeof *work->scratch);
+    if (interleaved)
+        interleaved_init(&work->interleaved, w, objective->scores, work->idle, arena);
     if (arena->failed)
         return;
     for (ptrdiff_t q = 0; q < M; ++q)
         work->idle[q] = vector_is_zero(w->queries + q * w->dz, w->dz) ? -INFINITY : 0;
-    for (int i = 0; i < work->n_accumulators; ++i)
-        init_accumulator(&work->accumulators[i], work, arena);
-}
-
-/* a, relative to the scale `before`, becomes relative to `now`; without a scale yet it is zero. */
-static void rescale(double *a, double before, double now, ptrdiff_t n)
-{
-    if (before < now && before > -INFINITY)
-        vector_scale(a, exp(before - now), n);
-}
-
-/* log_scale [rows], every `step`th number of it, += shift + log_slope; returns the largest of them and `scale`, and
- * adds the values to *loss. */
-SIMD_DISPATCH
-static double add_scales(double *restrict log_scale, double *restrict loss, const double *restrict value,
-                         const double *restrict shift, const double *restrict log_slope, double scale, ptrdiff_t rows,
-                         ptrdiff_t step)
-{
-    double sum = 0;
-#pragma omp simd reduction(+ : sum) reduction(max : scale)
-    for (ptrdiff_t row = 0; row < rows; row += step) {
-        log_scale[row] += shift[row] + log_slope[row];
-        scale = log_scale[row] > scale ? log_scale[row] : scale;
-        sum += value[row];
+    for (int i = 0; i < workers; ++i) {
+        struct linear_scratch *scratch = &work->scratch[i];
+        scratch->U = arena_doubles(arena, w->dk, interleaved ? simd_padded(work->block) : work->block * R);
+        scratch->backward = (struct backward){
+            .w = w, .runs = R, .scores = objective->scores, .head = trained ? &work->head : NULL};
+        if (!interleaved)
+            backward_init(&scratch->backward, arena);
     }
-    *loss += sum;
-    return scale;
 }
 
-/* An array of a gradient, its scales, and how many numbers of it every run has. */
-struct piece {
-    double *sum, *scale;
-    ptrdiff_t n;
-};
-
-/* The matrices of a gradient, in the variables of the transform: W, or K and Q, whose number is returned; then v. */
-static int pieces_of(struct piece piece[3], const struct gradient *sum, const struct linear_work *work)
+/* Rows of queries first .. last-1, a block at most.  A query that adds nothing (one token, equal scores, copies of one
+ * token, a zero query) has the log_scale -inf: with a scale of its own it could make what the others add underflow. */
+static void make_rows(const struct linear_work *work, const struct linear_scratch *scratch, ptrdiff_t first,
+                      ptrdiff_t last)
 {
-    const struct windows *w = work->objective->w;
-    int factors = work->transform->through_factors;
-    piece[0] = (struct piece){sum->W, sum->log_scale, w->dk * w->dz};
-    if (factors) {
-        piece[0] = (struct piece){sum->K, sum->log_scale, w->dk * work->at->m};
-        piece[1] = (struct piece){sum->Q, sum->log_scale, w->dz * work->at->m};
+    const struct weights *at = work->at;
+    ptrdiff_t R = at->runs, M = work->objective->w->n_queries, dk = work->objective->w->dk;
+    ptrdiff_t rows = (last - first) * R, before = first * R;
+    struct backward_rows out = work->rows;
+    double *U = scratch->U, *value = work->value + before, *log_slope = work->log_slope + before;
+    out.P += before * dk;
+    out.O = out.O != NULL ? out.O + before * work->objective->dv : NULL;
+    out.score += before;
+    out.lift += before;
+    out.shift += before;
+    if (at->form != FORM_SPAN)
+        transform_forward(U, work->transform, 0, first, last - first);
+    for (ptrdiff_t i = 0; at->form == FORM_SPAN && i < rows; ++i)
+        memcpy(U + i * dk, at->span + (i % R * 2 * M + first + i / R) * dk, (size_t)dk * sizeof(double));
+    backward_block(&out, &scratch->backward, U, first, last);
+    loss_values(value, log_slope, work->objective->loss, out.score, out.lift, out.shift, rows);
+    for (ptrdiff_t i = 0; i < rows; ++i) {
+        double scale = vector_is_zero(out.P + i * dk, dk) ? -INFINITY : work->idle[first + i / R];
+        work->log_scale[i % R * M + first + i / R] = scale + out.shift[i] + log_slope[i];
     }
-    piece[1 + factors] = (struct piece){sum->v, sum->log_scale_v, work->objective->dv};
-    return 1 + factors;
 }
 
-/* The losses of `rows` rows, those of run `run` and its followers in turn; log_scale of each, -inf where `idle`
- * already says so; then their factors relative to the scale of the run, which is raised to the largest of them, and the
- * sums with it. */
-static void weigh(struct linear_accumulator *part, const struct linear_work *work, ptrdiff_t rows, ptrdiff_t run,
-                  ptrdiff_t runs)
+/* The same of interleaved windows, of one run. */
+static void make_interleaved(const struct linear_work *work, const struct linear_scratch *scratch, ptrdiff_t first,
+                             ptrdiff_t last)
 {
-    double *log_scale = part->log_scale, *scale = part->sum.log_scale + run;
-    struct piece piece[3];
-    int pieces = pieces_of(piece, &part->sum, work);
-    for (ptrdiff_t r = 0; r < runs; ++r) {
-        double before = scale[r];
-        scale[r] = add_scales(log_scale + r, &part->sum.loss[run + r], part->value + r, part->rows.shift + r,
-                              part->log_slope + r, before, rows - r, runs);
-        for (ptrdiff_t row = r; scale[r] > -INFINITY && row < rows; row += runs)
-            log_scale[row] -= scale[r];
-        for (int i = 0; i < pieces; ++i)
-            rescale(piece[i].sum + (run + r) * piece[i].n, before, scale[r], piece[i].n);
+    ptrdiff_t dk = work->objective->w->dk, dz = work->objective->w->dz, columns = simd_padded(last - first);
+    double *log_scale = work->log_scale + first, *value = work->value + first, *log_slope = work->log_slope + first;
+    double *score = work->rows.score + first, *lift = work->rows.lift + first, *shift = work->rows.shift + first;
+    gemm_rows(scratch->U, columns, work->W + work->run * dk * dz, dz, work->interleaved.transposed + first * dz, dz, dk,
+              columns, dz, 0);
+    interleaved_backward(work->rows.P + first * dk, score, lift, shift, log_scale, &work->interleaved, scratch->U,
+                         columns, first, last);
+    loss_values(value, log_slope, work->objective->loss, score, lift, shift, columns);
+    for (ptrdiff_t i = 0; i < columns; ++i)
+        log_scale[i] += shift[i] + log_slope[i];
+}
+
+/* Queries in units of `unit`. */
+static void make_blocks(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
+{
+    const struct linear_work *work = context;
+    ptrdiff_t M = work->objective->w->n_queries, end = to * work->unit < M ? to * work->unit : M;
+    for (ptrdiff_t first = from * work->unit, last; first < end; first = last) {
+        last = first + work->block < end ? first + work->block : end;
+        if (work->mode == LINEAR_INTERLEAVED)
+            make_interleaved(work, &work->scratch[worker], first, last);
+        else
+            make_rows(work, &work->scratch[worker], first, last);
     }
-    softmax_exponentials(part->factor, log_scale, 0, simd_padded(rows));
-    vector_scale(part->factor, -1.0 / (double)work->objective->w->n_queries, rows);
 }
 
 SIMD_DISPATCH
@@ -148,173 +121,69 @@ static void multiply_columns(double *restrict P, const double *restrict factor, 
             P[k * columns + i] *= factor[i];
 }
 
-/* Adds queries first .. last-1, a block at most, run by run. */
-static void add_interleaved(struct linear_accumulator *part, const struct linear_work *work, ptrdiff_t first,
-                            ptrdiff_t last)
+/* Rows from .. to-1 of the dL/dW of one run of interleaved windows. */
+static void multiply_interleaved(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
 {
-    const struct windows *w = work->objective->w;
-    const struct interleaved *interleaved = &work->interleaved;
-    ptrdiff_t dk = w->dk, dz = w->dz, queries = last - first, columns = simd_padded(queries);
-    struct backward_rows *rows = &part->rows;
-    for (ptrdiff_t r = 0; r < work->at->runs; ++r) {
-        double *G = part->sum.W + r * dk * dz;
-        gemm_rows(part->U, columns, work->W + r * dk * dz, dz, interleaved->transposed + first * dz, dz, dk, columns,
-                  dz, 0);
-        interleaved_backward(rows->P, rows->score, rows->lift, rows->shift, part->log_scale, interleaved, part->U,
-                             columns, first, last);
-        loss_values(part->value, part->log_slope, work->objective->loss, rows->score, rows->lift, rows->shift,
-                    simd_padded(queries));
-        weigh(part, work, queries, r, 1);
-        multiply_columns(rows->P, part->factor, dk, columns);
-        gemm_rows(G, dz, rows->P, columns, work->transform->queries + first * GEMM_PANEL, w->n_queries, dk, dz, queries,
-                  part->used);
-    }
-    part->used = 1;
-}
-
-/* dL/dv of a block, on a scale of its own. */
-static void add_head(struct linear_accumulator *part, const struct linear_work *work, ptrdiff_t first, ptrdiff_t rows)
-{
-    const struct objective *objective = work->objective;
-    ptrdiff_t R = work->at->runs, dv = objective->dv;
-    double M = (double)objective->w->n_queries;
-    for (ptrdiff_t r = 0; r < R; ++r) {
-        double scale = part->sum.log_scale_v[r], *v = part->sum.v + r * dv;
-        for (ptrdiff_t row = r; row < rows; row += R)
-            scale = fmax(scale, part->log_slope[row]);
-        if (!part->used)
-            memset(v, 0, (size_t)dv * sizeof(double));
-        rescale(v, part->sum.log_scale_v[r], scale, dv);
-        part->sum.log_scale_v[r] = scale;
-        for (ptrdiff_t row = r; row < rows; row += R)
-            vector_add(v, -exp(part->log_slope[row] - scale) / M * objective->y[first + row / R],
-                       part->rows.O + row * dv, dv);
-    }
-}
-
-/* The keys that queries first .. last-1 see, where they lie in this order. */
-static struct gemm_ahead keys_of(const struct windows *w, ptrdiff_t first, ptrdiff_t last)
-{
-    return (struct gemm_ahead){windows_token(w, w->start[first]), windows_token(w, w->stop[last - 1])};
-}
-
-/* Rows of queries first .. last-1, a block at most: P, value, log_slope, and log_scale 0, or -inf where a query adds
- * nothing (one token, equal scores, copies of one token, a zero query): with a scale of its own it could make what the
- * others add underflow. */
-static void make_rows(struct linear_accumulator *part, const struct linear_work *work, ptrdiff_t first, ptrdiff_t last)
-{
-    const struct objective *objective = work->objective;
-    const struct weights *at = work->at;
-    ptrdiff_t R = at->runs, M = objective->w->n_queries, rows = (last - first) * R, dk = objective->w->dk;
-    struct gemm_ahead keys = keys_of(objective->w, first, last);
-    if (part->ahead.end != keys.end)
-        part->ahead = keys;
-    if (at->form != FORM_SPAN)
-        transform_forward(part->U, &part->transform, work->transform, 0, first, last - first);
-    for (ptrdiff_t i = 0; at->form == FORM_SPAN && i < rows; ++i)
-        memcpy(part->U + i * dk, at->span + (i % R * 2 * M + first + i / R) * dk, (size_t)dk * sizeof(double));
-    backward_block(&part->rows, &part->backward, part->U, first, last);
-    loss_values(part->value, part->log_slope, objective->loss, part->rows.score, part->rows.lift, part->rows.shift,
-                rows);
-    for (ptrdiff_t row = 0; row < rows; ++row)
-        part->log_scale[row] = vector_is_zero(part->rows.P + row * dk, dk) ? -INFINITY : work->idle[first + row / R];
-    for (ptrdiff_t row = 0; work->log_scale != NULL && row < rows; ++row)
-        work->log_scale[row % R * M + first + row / R] = part->log_scale[row] + part->rows.shift[row]
-                                                         + part->log_slope[row];
-}
-
-/* Adds queries first .. last-1, a block at most. */
-static void add_block(struct linear_accumulator *part, const struct linear_work *work, ptrdiff_t first, ptrdiff_t last)
-{
-    const struct windows *w = work->objective->w;
-    ptrdiff_t R = work->at->runs, rows = (last - first) * R, dk = w->dk;
-    make_rows(part, work, first, last);
-    weigh(part, work, rows, 0, R);
-    for (ptrdiff_t row = 0; row < rows; ++row)
-        vector_scale(part->rows.P + row * dk, part->factor[row], dk);
-    ptrdiff_t next = last < w->n_queries ? last : 0, end = next + work->block;
-    part->ahead = keys_of(w, next, end < w->n_queries ? end : w->n_queries);
-    transform_adjoint(&part->sum, part->rows.P, &part->transform, work->transform, 0, first, last - first, part->used);
-    if (work->at->head == HEAD_IS_TRAINED)
-        add_head(part, work, first, rows);
-    part->used = 1;
-}
-
-/* Keeps the rows of queries first .. last-1, a block at most. */
-static void keep_rows(struct linear_accumulator *part, const struct linear_work *work, ptrdiff_t first, ptrdiff_t last)
-{
-    ptrdiff_t R = work->at->runs, M = work->objective->w->n_queries, dk = work->objective->w->dk;
-    make_rows(part, work, first, last);
-    for (ptrdiff_t i = 0; i < (last - first) * R; ++i) {
-        ptrdiff_t r = i % R, q = first + i / R;
-        if (work->P != NULL)
-            memcpy(work->P + ((2 * r + 1) * M + q) * dk, part->rows.P + i * dk, (size_t)dk * sizeof(double));
-        part->sum.loss[r] += part->value[i];
-    }
-    part->used = 1;
-}
-
-/* Queries in units of `unit`. */
-static void add_blocks(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
-{
+    (void)worker;
     const struct linear_work *work = context;
-    void (*add)(struct linear_accumulator *, const struct linear_work *, ptrdiff_t,
-                ptrdiff_t) = work->mode == LINEAR_ROWS          ? keep_rows
-                             : work->mode == LINEAR_INTERLEAVED ? add_interleaved
-                                                                : add_block;
-    ptrdiff_t M = work->objective->w->n_queries, end = to * work->unit < M ? to * work->unit : M;
-    for (ptrdiff_t first = from * work->unit; first < end; first += work->block)
-        add(&work->accumulators[worker], work, first, first + work->block < end ? first + work->block : end);
+    ptrdiff_t M = work->objective->w->n_queries, dk = work->objective->w->dk, dz = work->objective->w->dz;
+    for (ptrdiff_t first = 0; first < M; first += work->block) {
+        ptrdiff_t queries = first + work->block < M ? work->block : M - first, columns = simd_padded(queries);
+        double *P = work->rows.P + first * dk + from * columns;
+        multiply_columns(P, work->log_scale + first, to - from, columns);
+        gemm_rows(work->G + from * dz, dz, P, columns, work->transform->queries + first * GEMM_PANEL, M, to - from, dz,
+                  queries, first > 0);
+    }
 }
 
-/* total += part, on the larger of their scales. */
-static void add_sum(struct gradient *total, struct gradient *part, const struct linear_work *work)
+/* dL/dv of every run, on a scale of its own. */
+static void add_head(struct gradient *gradient, const struct linear_work *work)
 {
-    ptrdiff_t R = work->at->runs;
-    struct piece to[3], from[3];
-    int pieces = pieces_of(to, total, work) + (work->at->head == HEAD_IS_TRAINED);
-    pieces_of(from, part, work);
-    pieces = work->mode == LINEAR_ROWS ? 0 : pieces;
-    for (int i = 0; i < pieces; ++i)
-        for (ptrdiff_t r = 0, n = from[i].n; r < R; ++r) {
-            double scale = fmax(to[i].scale[r], from[i].scale[r]);
-            rescale(to[i].sum + r * n, to[i].scale[r], scale, n);
-            rescale(from[i].sum + r * n, from[i].scale[r], scale, n);
-            vector_add(to[i].sum + r * n, 1, from[i].sum + r * n, n);
-        }
+    const struct objective *objective = work->objective;
+    ptrdiff_t M = objective->w->n_queries, R = work->at->runs, dv = objective->dv;
+    memset(gradient->v, 0, (size_t)(R * dv) * sizeof(double));
     for (ptrdiff_t r = 0; r < R; ++r) {
-        total->loss[r] += part->loss[r];
-        total->log_scale[r] = fmax(total->log_scale[r], part->log_scale[r]);
-        total->log_scale_v[r] = fmax(total->log_scale_v[r], part->log_scale_v[r]);
+        double scale = -INFINITY;
+        for (ptrdiff_t row = r; row < M * R; row += R)
+            scale = fmax(scale, work->log_slope[row]);
+        gradient->log_scale_v[r] = scale = scale > -INFINITY ? scale : 0;
+        for (ptrdiff_t row = r; row < M * R; row += R)
+            vector_add(gradient->v + r * dv, -exp(work->log_slope[row] - scale) / (double)M * objective->y[row / R],
+                       work->rows.O + row * dv, dv);
     }
 }
 
-static void clear(struct linear_work *work)
+SIMD_DISPATCH
+static double mean_of(const double *value, ptrdiff_t M, ptrdiff_t step)
 {
-    for (int i = 0; i < work->n_accumulators; ++i) {
-        struct linear_accumulator *part = &work->accumulators[i];
-        part->used = 0;
-        for (ptrdiff_t r = 0; r < work->at->runs; ++r) {
-            part->sum.log_scale[r] = part->sum.log_scale_v[r] = -INFINITY;
-            part->sum.loss[r] = 0;
-        }
-    }
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (ptrdiff_t q = 0; q < M; ++q)
+        sum += value[q * step];
+    return sum / (double)M;
 }
 
 void linear_gradient(struct gradient *gradient, struct linear_work *work)
 {
-    ptrdiff_t M = work->objective->w->n_queries;
-    struct gradient *total = &work->accumulators[0].sum;
-    *total = transform_target(work->transform, gradient);
-    clear(work);
+    ptrdiff_t M = work->objective->w->n_queries, dk = work->objective->w->dk, dz = work->objective->w->dz;
+    ptrdiff_t R = work->at->runs, units = (M + work->unit - 1) / work->unit;
     work->W = transform_prepare(work->transform);
     work->head.v = work->at->v;
-    threads_for(work->threads, (M + work->unit - 1) / work->unit, INFINITY, add_blocks, work);
-    for (int i = 1; i < work->n_accumulators; ++i)
-        if (work->accumulators[i].used)
-            add_sum(total, &work->accumulators[i].sum, work);
-    for (ptrdiff_t r = 0; r < work->at->runs; ++r) {
-        total->loss[r] /= (double)M;
-        total->log_scale_v[r] = total->log_scale_v[r] > -INFINITY ? total->log_scale_v[r] : 0;
+    for (work->run = 0; work->mode == LINEAR_INTERLEAVED && work->run < R; ++work->run) {
+        threads_for(work->threads, units, INFINITY, make_blocks, work);
+        gradient->loss[work->run] = mean_of(work->value, M, 1);
+        gradient->log_scale[work->run] = transform_factors(work->log_scale, M);
+        work->G = transform_target(work->transform, gradient) + work->run * dk * dz;
+        threads_for(work->threads, dk, (double)(M * dk) * (double)dz, multiply_interleaved, work);
     }
+    if (work->mode == LINEAR_INTERLEAVED)
+        return;
+    threads_for(work->threads, units, INFINITY, make_blocks, work);
+    for (ptrdiff_t r = 0; r < R; ++r)
+        gradient->loss[r] = mean_of(work->value + r, M, R);
+    if (work->mode == LINEAR_ROWS)
+        return;
+    transform_adjoint(gradient, work->rows.P, work->log_scale, work->transform, 0, work->threads);
+    if (work->at->head == HEAD_IS_TRAINED)
+        add_head(gradient, work);
 }

@@ -1,6 +1,5 @@
-/* Loss and gradient for a linear head on one attention head.  Consecutive queries go together in blocks, each window
- * read once while it is in cache; every thread adds its blocks up in an accumulator of its own, relative to the largest
- * log-scale it has seen so far.
+/* Loss and gradient for a linear head on one attention head.  Queries go in blocks, each window read once while it is
+ * in cache, and give their rows of P with a log-scale each; the product follows on the largest of the scales.
  *
  *     dL/dW = -1/M P^T Z with p_q e^log_scale_q = -l'(u_q) X_q^T (diag(s) - s s^T) g_q
  *     dL/dv =  1/M sum_q l'(u_q) y_q o_q, of a head that is trained
@@ -19,22 +18,16 @@
 struct arena;
 struct threads;
 
-/* Per-thread gradient accumulator, and its scratch for a block. */
-struct linear_accumulator {
-    struct gradient sum; /* its part of the gradient; of the first accumulator the gradient itself */
-    int used;            /* whether it holds anything yet */
+/* Scratch of one thread. */
+struct linear_scratch {
     struct backward backward;
-    struct gemm_ahead ahead; /* keys of the block that is next, or of this one */
-    struct transform_scratch transform;
-    double *U; /* (rows, dk) transformed queries */
-    struct backward_rows rows;
-    double *value, *log_slope, *log_scale, *factor; /* (rows) */
+    double *U; /* transformed queries of a block: (rows, dk), or (dk, queries) of interleaved windows */
 };
 
 enum linear_mode {
     LINEAR_BLOCKS,      /* queries in blocks */
     LINEAR_INTERLEAVED, /* the same, eight short windows at a time (attention/interleaved.h), through W */
-    LINEAR_ROWS         /* rows of P alone, for training/query_span.h */
+    LINEAR_ROWS         /* losses and rows of P alone, for training/query_span.h and training/multipliers.h */
 };
 
 struct linear_work {
@@ -47,10 +40,14 @@ struct linear_work {
     const double *W;           /* of all runs, through W */
     double *idle;              /* (M, padded): -inf of a query that is zero, else 0 */
     struct backward_head head; /* that is trained */
-    ptrdiff_t block, unit;     /* queries that go together, and of which the first is a multiple */
-    double *P, *log_scale;     /* LINEAR_ROWS: (R, 2, M, dk), the second half is written; (R, M) of rows, or NULL */
-    struct linear_accumulator *accumulators;
-    int n_accumulators;
+    ptrdiff_t block, unit;     /* most queries that go together; threads share whole units */
+    /* (M, R) of queries and runs; of interleaved windows those of one run, P (dk, queries) of each block. */
+    struct backward_rows rows;
+    double *value, *log_slope;
+    double *log_scale;              /* (R, M) of rows; of interleaved windows (M, padded) */
+    ptrdiff_t run;                  /* at hand, of interleaved windows */
+    double *G;                      /* (dk, dz) its dL/dW */
+    struct linear_scratch *scratch; /* (threads) */
 };
 
 /* All arguments must outlive the work; `threads` may be NULL: one thread. */

@@ -8,15 +8,12 @@
 #include "training/objective.h"
 
 /* delta of one matrix from c, with dL/dlogit = -c exp(scale_q) / M: on a common scale, the largest 1. */
-static int finish(double *delta, double *log_scale, const double *scale, const struct windows *w)
+static int scale_multipliers(double *delta, double *log_scale, const double *scale, const struct windows *w)
 {
     ptrdiff_t M = w->n_queries, entries = windows_entries(w);
     double common = -INFINITY, largest = 0;
-    for (ptrdiff_t q = 0; q < M; ++q) {
-        if (isnan(scale[q]) || scale[q] == INFINITY)
-            return STATUS_NOT_FINITE;
+    for (ptrdiff_t q = 0; q < M; ++q)
         common = fmax(common, scale[q]);
-    }
     for (ptrdiff_t q = 0; q < M; ++q) {
         double factor = scale[q] > -INFINITY ? -exp(scale[q] - common) : 0;
         vector_scale(delta + w->indptr[q], factor, windows_length(w, q));
@@ -45,10 +42,8 @@ int multipliers_make(struct multipliers *out, const struct objective *objective,
     work.linear.log_scale = work.general.scale = scale;
     work.general.delta = out->delta;
     work.general.top = out->top;
-    for (int i = 0; i < work.linear.n_accumulators; ++i) {
-        work.linear.accumulators[i].rows.c = out->delta;
-        work.linear.accumulators[i].rows.top = out->top;
-    }
+    work.linear.rows.c = out->delta;
+    work.linear.rows.top = out->top;
     int status = STATUS_DONE;
     if (work.evaluator == EVALUATOR_LINEAR)
         linear_gradient(&gradient, &work.linear);
@@ -56,7 +51,7 @@ int multipliers_make(struct multipliers *out, const struct objective *objective,
         status = general_gradient(&gradient, &work.general, 0);
     for (ptrdiff_t n = 0; status == STATUS_DONE && n < N; ++n)
         status = isfinite(gradient.loss[n / at->heads])
-                     ? finish(out->delta + n * windows_entries(w), &out->log_scale[n], scale + n * M, w)
+                     ? scale_multipliers(out->delta + n * windows_entries(w), &out->log_scale[n], scale + n * M, w)
                      : STATUS_NOT_FINITE;
     return status;
 }

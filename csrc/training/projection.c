@@ -16,7 +16,7 @@
 /* theta of the simplex for x sorted descending: with k positive entries left it is (sum of the first k - total) / k,
  * and k is the largest count whose last entry exceeds its own theta.  Sums run over x_i - x_0, so that entries far
  * larger than the total lose no digits. */
-static double threshold(const double *x, ptrdiff_t n, double total)
+static double simplex_threshold(const double *x, ptrdiff_t n, double total)
 {
     double sum = 0, theta = -total;
     for (ptrdiff_t k = 0; k < n; ++k) {
@@ -29,7 +29,7 @@ static double threshold(const double *x, ptrdiff_t n, double total)
     return x[0] + theta;
 }
 
-static int nuclear(double *W, ptrdiff_t m, ptrdiff_t n, double radius, struct arena *arena)
+static int project_nuclear(double *W, ptrdiff_t m, ptrdiff_t n, double radius, struct arena *arena)
 {
     ptrdiff_t k = m < n ? m : n;
     double *U = arena_doubles(arena, m, k), *V = arena_doubles(arena, k, n), *s = arena_doubles(arena, k, 1);
@@ -43,7 +43,7 @@ static int nuclear(double *W, ptrdiff_t m, ptrdiff_t n, double radius, struct ar
         sum += s[i];
     if (sum <= radius)
         return STATUS_DONE;
-    double theta = threshold(s, k, radius);
+    double theta = simplex_threshold(s, k, radius);
     for (ptrdiff_t i = 0; i < m; ++i)
         for (ptrdiff_t j = 0; j < k; ++j)
             U[i * k + j] *= fmax(s[j] - theta, 0);
@@ -63,7 +63,7 @@ int projection_ball(double *W, ptrdiff_t m, ptrdiff_t n, enum ball ball, double 
         break;
     case BALL_NUCLEAR:
         if (norm * sqrt((double)(m < n ? m : n)) > radius) /* which bounds the nuclear norm: else no SVD is needed */
-            status = nuclear(W, m, n, radius, arena);
+            status = project_nuclear(W, m, n, radius, arena);
     }
     arena_release(arena, mark);
     return status;

@@ -23,7 +23,6 @@ void query_span_init(struct query_span_work *work, const struct objective *objec
     work->gram = arena_doubles(arena, M, M);
     work->packed = arena_doubles(arena, gemm_packed(w->dk, M), at->runs);
     linear_init(&work->linear, LINEAR_ROWS, objective, at, transform, threads, arena);
-    work->linear.log_scale = arena_doubles(arena, M, at->runs);
     if (!arena->failed)
         matrix_rows_times_rows(work->gram, w->queries, w->queries, M, M, w->dz);
 }
@@ -35,7 +34,7 @@ static void multiply_by_gram(void *context, ptrdiff_t from, ptrdiff_t to, int wo
     const struct windows *w = work->linear.objective->w;
     ptrdiff_t R = work->linear.at->runs, M = w->n_queries, dk = w->dk;
     for (ptrdiff_t r = 0; r < R; ++r)
-        gemm_rows(work->linear.P + (2 * r * M + from) * dk, dk, work->gram + from * M, M,
+        gemm_rows(work->span + (2 * r * M + from) * dk, dk, work->gram + from * M, M,
                   work->packed + r * gemm_packed(dk, M), M, to - from, dk, M, 0);
 }
 
@@ -57,16 +56,19 @@ void query_span_gradient(struct gradient *gradient, struct query_span_work *work
 {
     const struct windows *w = work->linear.objective->w;
     ptrdiff_t R = work->linear.at->runs, M = w->n_queries, dk = w->dk;
-    work->linear.P = gradient->span;
+    work->span = gradient->span;
     linear_gradient(gradient, &work->linear);
     for (ptrdiff_t r = 0; r < R; ++r) {
-        double *P = work->linear.P + (2 * r + 1) * M * dk;
-        gradient->log_scale[r] = transform_common_scale(P, dk, work->linear.log_scale + r * M, M, dk);
+        double *P = gradient->span + (2 * r + 1) * M * dk, *factor = work->linear.log_scale + r * M;
+        gradient->log_scale[r] = transform_factors(factor, M);
+        for (ptrdiff_t q = 0; q < M; ++q)
+            for (ptrdiff_t k = 0; k < dk; ++k)
+                P[q * dk + k] = factor[q] * work->linear.rows.P[(q * R + r) * dk + k];
         gemm_pack(work->packed + r * gemm_packed(dk, M), P, dk, dk, M);
     }
     threads_for(work->linear.threads, M, (double)(M * M * dk * R), multiply_by_gram, work);
     for (ptrdiff_t r = 0; r < R; ++r) {
-        const double *V = work->linear.P + 2 * r * M * dk;
+        const double *V = gradient->span + 2 * r * M * dk;
         gradient->norm[r] = norm_of(V, V + M * dk, gradient->W, work);
     }
 }

@@ -16,6 +16,7 @@ struct arena;
 struct query_span_work {
     struct linear_work linear; /* makes the rows of P */
     double *gram, *packed;     /* Z Z^T; packed (M, dk) of every run */
+    double *span;              /* that of the gradient */
 };
 
 /* All arguments must outlive the work; `threads` may be NULL: one thread. */

@@ -20,7 +20,7 @@
 #define GAP_EVERY 8       /* iterations between two gaps in the nuclear norm, which cost two SVDs */
 #define INSIDE (1 - 1e-9) /* of the radius: below, the ball does not bind */
 
-struct search {
+struct path_search {
     const struct objective *objective;
     const struct path_options *options;
     struct path_answer *answer;
@@ -36,13 +36,13 @@ struct search {
 
 static double log_excess(const double *W, void *context)
 {
-    struct search *s = context;
+    struct path_search *s = context;
     return excess_log(s->objective, W, NULL, &s->excess);
 }
 
 static int project(double *W, void *context)
 {
-    struct search *s = context;
+    struct path_search *s = context;
     const struct windows *w = s->objective->w;
     return projection_ball(W, w->dk, w->dz, s->options->ball, s->options->radius, s->arena);
 }
@@ -51,7 +51,7 @@ static int project(double *W, void *context)
 static int differentiate(double *g, const double *W, double *value, const double *d, double t, void *context)
 {
     (void)W, (void)d, (void)t;
-    struct search *s = context;
+    struct path_search *s = context;
     s->log_excess = *value;
     int status = objective_gradient(&s->gradient, &s->work);
     double factor = exp(s->gradient.log_scale[0] - s->log_excess);
@@ -62,7 +62,7 @@ static int differentiate(double *g, const double *W, double *value, const double
 }
 
 /* The norm of W that the ball bounds, and the dual norm of g. */
-static int norms(struct search *s, double *norm, double *dual)
+static int norms(struct path_search *s, double *norm, double *dual)
 {
     const struct windows *w = s->objective->w;
     *norm = vector_norm(s->W, s->size);
@@ -85,7 +85,7 @@ static int norms(struct search *s, double *norm, double *dual)
     return status;
 }
 
-static int measure(struct search *s)
+static int measure_point(struct path_search *s)
 {
     struct path_answer *answer = s->answer;
     double norm, dual;
@@ -103,10 +103,10 @@ static int measure(struct search *s)
 static int inspect(int *done, double *W, double *g, double value, ptrdiff_t iteration, void *context)
 {
     (void)W, (void)g, (void)value;
-    struct search *s = context;
+    struct path_search *s = context;
     int status = STATUS_DONE;
     if (s->options->ball == BALL_FROBENIUS || iteration % GAP_EVERY == 0)
-        status = measure(s);
+        status = measure_point(s);
     *done = s->answer->gap <= s->options->tol;
     return status;
 }
@@ -115,7 +115,8 @@ int regularization_path_point(struct path_answer *answer, const struct objective
                               const struct path_options *options, struct monitor *monitor, struct arena *arena)
 {
     const struct windows *w = objective->w;
-    struct search s = {.objective = objective, .options = options, .answer = answer, .arena = arena, .W = answer->W};
+    struct path_search s = {
+        .objective = objective, .options = options, .answer = answer, .arena = arena, .W = answer->W};
     *answer = (struct path_answer){.W = s.W, .log_excess = -INFINITY, .log_gradient = -INFINITY};
     s.size = w->dk * w->dz;
     s.at = (struct weights){.form = FORM_MATRIX, .runs = 1, .heads = 1, .W = s.W};
@@ -138,8 +139,8 @@ int regularization_path_point(struct path_answer *answer, const struct objective
                                                       .inspect = inspect};
     status = spectral_gradient(s.W, &value, options->radius, &answer->iterations, options->max_iter, &problem, monitor,
                                arena);
-    if (status != STATUS_ITERATION_LIMIT || answer->iterations == options->max_iter)
+    if (status != STATUS_ITERATION_LIMIT)
         return status;
-    status = measure(&s); /* stagnation at rounding level */
+    status = measure_point(&s); /* the last gap may be that of an earlier iterate */
     return status != STATUS_DONE || answer->gap <= options->tol ? status : STATUS_ITERATION_LIMIT;
 }

@@ -4,9 +4,13 @@
 
 #include "attention/softmax.h"
 #include "base/arena.h"
+#include "base/simd.h"
+#include "base/threads.h"
 #include "linalg/gemm.h"
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
+
+#define QUERIES 128 /* of a block, whose rows and packed queries stay in cache while all tiles pass */
 
 static ptrdiff_t larger(ptrdiff_t a, ptrdiff_t b)
 {
@@ -14,10 +18,10 @@ static ptrdiff_t larger(ptrdiff_t a, ptrdiff_t b)
 }
 
 /* Whether going through both factors takes fewer multiplications than through their product. */
-static int factors_are_shorter(const struct windows *w, const struct weights *at, double besides)
+static int factors_are_shorter(const struct windows *w, const struct weights *at, double extra)
 {
     double M = (double)w->n_queries, dk = (double)w->dk, dz = (double)w->dz, m = (double)at->m;
-    return at->form == FORM_FACTORS && 3 * dk * dz * m + 2 * M * dk * dz > M * m * (2 * dz + 3 * dk) + besides;
+    return at->form == FORM_FACTORS && 3 * dk * dz * m + 2 * M * dk * dz > M * m * (2 * dz + 3 * dk) + extra;
 }
 
 double transform_cost(const struct windows *w, const struct weights *at)
@@ -28,20 +32,23 @@ double transform_cost(const struct windows *w, const struct weights *at)
 }
 
 void transform_init(struct transform *transform, const struct windows *w, const struct weights *at, ptrdiff_t group,
-                    double besides, struct arena *arena)
+                    double extra, struct arena *arena)
 {
     ptrdiff_t N = at->runs * at->heads, dk = w->dk, dz = w->dz, m = at->m;
     *transform = (struct transform){.w = w, .at = at, .group = group};
-    transform->through_factors = factors_are_shorter(w, at, besides);
+    transform->through_factors = factors_are_shorter(w, at, extra);
     if (transform->through_factors) {
         transform->packed_Q = arena_doubles(arena, N * gemm_packed(m, dz), 1);
         transform->packed_K = arena_doubles(arena, N * gemm_packed(m, dk), 1);
         transform->packed_KT = arena_doubles(arena, N * gemm_packed(dk, m), 1);
+        transform->B = arena_doubles(arena, w->n_queries, group * m);
+        transform->PK = arena_doubles(arena, w->n_queries, m);
+        transform->packed = arena_doubles(arena, gemm_packed(m, w->n_queries), 1);
         return;
     }
     if (at->form == FORM_SPAN)
         return;
-    if (besides == 0)
+    if (extra == 0)
         transform->packed_W = arena_doubles(arena, N / group * gemm_packed(group * dk, dz), 1);
     if ((transform->queries = arena_doubles(arena, gemm_packed(dz, w->n_queries), 1)) != NULL)
         gemm_pack(transform->queries, w->queries, dz, dz, w->n_queries);
@@ -49,16 +56,6 @@ void transform_init(struct transform *transform, const struct windows *w, const 
         ARENA_DOUBLES(arena, N * dk, dz, &transform->W, &transform->G);
         transform->product = arena_doubles(arena, larger(gemm_packed(dz, m), gemm_packed(m, larger(dk, dz))), 1);
     }
-}
-
-struct transform_scratch transform_scratch(const struct transform *transform, ptrdiff_t queries, struct arena *arena)
-{
-    ptrdiff_t m = transform->at->m;
-    if (!transform->through_factors)
-        return (struct transform_scratch){0};
-    return (struct transform_scratch){.B = arena_doubles(arena, queries, transform->group * m),
-                                      .PK = arena_doubles(arena, queries, m),
-                                      .packed = arena_doubles(arena, gemm_packed(m, queries), 1)};
 }
 
 void transform_init_gradient(struct gradient *gradient, const struct weights *at, const struct windows *w, int factors,
@@ -121,12 +118,9 @@ const double *transform_prepare(struct transform *transform)
     return W;
 }
 
-struct gradient transform_target(const struct transform *transform, const struct gradient *gradient)
+double *transform_target(const struct transform *transform, const struct gradient *gradient)
 {
-    struct gradient target = *gradient;
-    if (transform->G != NULL)
-        target.W = transform->G;
-    return target;
+    return transform->G != NULL ? transform->G : gradient->W;
 }
 
 void transform_finish(struct gradient *gradient, const struct transform *transform, ptrdiff_t n)
@@ -142,51 +136,77 @@ void transform_finish(struct gradient *gradient, const struct transform *transfo
     gemm_columns(gradient->Q + n * dz * m, m, G, dz, transform->product, dk, dz, m, dk, 0);
 }
 
-void transform_forward(double *U, const struct transform_scratch *scratch, const struct transform *transform,
-                       ptrdiff_t group, ptrdiff_t first, ptrdiff_t queries)
+void transform_forward(double *U, const struct transform *transform, ptrdiff_t group, ptrdiff_t first,
+                       ptrdiff_t queries)
 {
     ptrdiff_t dk = transform->w->dk, dz = transform->w->dz, m = transform->at->m, size = transform->group;
     const double *Z = transform->w->queries + first * dz;
     if (!transform->through_factors) {
-        gemm_rows_ahead(U, size * dk, Z, dz, transform->packed_W + group * gemm_packed(size * dk, dz), dz, queries,
-                        size * dk, dz, 0, scratch->ahead);
+        gemm_rows(U, size * dk, Z, dz, transform->packed_W + group * gemm_packed(size * dk, dz), dz, queries, size * dk,
+                  dz, 0);
         return;
     }
     for (ptrdiff_t i = 0, n = group * size; i < size; ++i, ++n) {
-        double *B = scratch->B + i * m;
+        double *B = transform->B + (first * size + i) * m;
         gemm_rows(B, size * m, Z, dz, transform->packed_Q + n * gemm_packed(m, dz), dz, queries, m, dz, 0);
         gemm_rows(U + i * dk, size * dk, B, size * m, transform->packed_KT + n * gemm_packed(dk, m), m, queries, dk, m,
                   0);
     }
 }
 
-void transform_adjoint(const struct gradient *sum, const double *P, const struct transform_scratch *scratch,
-                       const struct transform *transform, ptrdiff_t group, ptrdiff_t first, ptrdiff_t queries, int add)
+SIMD_DISPATCH
+double transform_factors(double *log_scale, ptrdiff_t M)
 {
-    ptrdiff_t dk = transform->w->dk, dz = transform->w->dz, m = transform->at->m, size = transform->group;
-    const double *Z = transform->w->queries + first * dz;
-    if (!transform->through_factors) {
-        gemm_columns_ahead(sum->W + group * size * dk * dz, dz, P, size * dk, transform->queries + first * GEMM_PANEL,
-                           transform->w->n_queries, size * dk, dz, queries, add, scratch->ahead);
-        return;
-    }
-    for (ptrdiff_t i = 0, n = group * size; i < size; ++i, ++n) {
-        gemm_pack(scratch->packed, scratch->B + i * m, size * m, m, queries);
-        gemm_columns(sum->K + n * dk * m, m, P + i * dk, size * dk, scratch->packed, queries, dk, m, queries, add);
-        gemm_rows(scratch->PK, m, P + i * dk, size * dk, transform->packed_K + n * gemm_packed(m, dk), dk, queries, m,
-                  dk, 0);
-        gemm_pack(scratch->packed, scratch->PK, m, m, queries);
-        gemm_columns(sum->Q + n * dz * m, m, Z, dz, scratch->packed, queries, dz, m, queries, add);
+    double scale = -INFINITY;
+#pragma omp simd reduction(max : scale)
+    for (ptrdiff_t q = 0; q < M; ++q)
+        scale = log_scale[q] > scale ? log_scale[q] : scale;
+    softmax_exponentials(log_scale, log_scale, scale > -INFINITY ? scale : 0, M);
+    vector_scale(log_scale, -1.0 / (double)M, M);
+    return scale;
+}
+
+struct product {
+    double *G;       /* (group dk, dz) */
+    const double *P; /* (M, group dk) */
+    const struct transform *transform;
+};
+
+/* Rows from .. to-1 of P^T Z, a block of queries at a time. */
+static void multiply_by_queries(void *context, ptrdiff_t from, ptrdiff_t to, int worker)
+{
+    (void)worker;
+    const struct product *product = context;
+    const struct windows *w = product->transform->w;
+    ptrdiff_t M = w->n_queries, dz = w->dz, rows = product->transform->group * w->dk;
+    for (ptrdiff_t first = 0; first < M; first += QUERIES) {
+        ptrdiff_t queries = first + QUERIES < M ? QUERIES : M - first;
+        gemm_columns(product->G + from * dz, dz, product->P + first * rows + from, rows,
+                     product->transform->queries + first * GEMM_PANEL, M, to - from, dz, queries, first > 0);
     }
 }
 
-double transform_common_scale(double *P, ptrdiff_t ldp, double *log_scale, ptrdiff_t M, ptrdiff_t dk)
+void transform_adjoint(struct gradient *gradient, double *P, double *log_scale, const struct transform *transform,
+                       ptrdiff_t group, struct threads *threads)
 {
-    double scale = -INFINITY;
-    for (ptrdiff_t q = 0; q < M; ++q)
-        scale = fmax(scale, log_scale[q]);
-    softmax_exponentials(log_scale, log_scale, scale > -INFINITY ? scale : 0, M);
-    for (ptrdiff_t q = 0; q < M; ++q)
-        vector_scale(P + q * ldp, -log_scale[q] / (double)M, dk);
-    return scale;
+    ptrdiff_t M = transform->w->n_queries, dk = transform->w->dk, dz = transform->w->dz, m = transform->at->m;
+    ptrdiff_t size = transform->group;
+    for (ptrdiff_t i = 0; i < size; ++i) {
+        gradient->log_scale[group * size + i] = transform_factors(log_scale + i * M, M);
+        for (ptrdiff_t q = 0; q < M; ++q)
+            vector_scale(P + (q * size + i) * dk, log_scale[i * M + q], dk);
+    }
+    if (!transform->through_factors) {
+        struct product product = {transform_target(transform, gradient) + group * size * dk * dz, P, transform};
+        threads_for(threads, size * dk, (double)(M * size * dk) * (double)dz, multiply_by_queries, &product);
+        return;
+    }
+    for (ptrdiff_t i = 0, n = group * size; i < size; ++i, ++n) {
+        gemm_pack(transform->packed, transform->B + i * m, size * m, m, M);
+        gemm_columns(gradient->K + n * dk * m, m, P + i * dk, size * dk, transform->packed, M, dk, m, M, 0);
+        gemm_rows(transform->PK, m, P + i * dk, size * dk, transform->packed_K + n * gemm_packed(m, dk), dk, M, m, dk,
+                  0);
+        gemm_pack(transform->packed, transform->PK, m, m, M);
+        gemm_columns(gradient->Q + n * dz * m, m, transform->w->queries, dz, transform->packed, M, dz, m, M, 0);
+    }
 }

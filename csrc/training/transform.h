@@ -14,7 +14,7 @@
 #include "training/problem.h"
 
 struct arena;
-struct gemm_ahead;
+struct threads;
 
 struct transform {
     const struct windows *w;
@@ -25,12 +25,7 @@ struct transform {
     double *W, *G;                           /* (R H, dk, dz) K Q^T and dL/dW, of factors that are multiplied */
     double *packed_Q, *packed_K, *packed_KT; /* of every number n, through factors */
     double *product;                         /* packed factor of a small product */
-};
-
-/* What a thread needs for a block of queries. */
-struct transform_scratch {
-    double *B, *PK, *packed;  /* through factors: (queries, group m) Z Q, (queries, m) P K, packed either */
-    struct gemm_ahead *ahead; /* through W: what the products read meanwhile, or NULL */
+    double *B, *PK, *packed;                 /* through factors: (M, group m) Z Q, (M, m) P K, packed either */
 };
 
 /* Multiplications of all transforms and their adjoints, as a rough cost. */
@@ -39,9 +34,7 @@ double transform_cost(const struct windows *w, const struct weights *at);
 /* `besides`: multiplications that going through both factors costs besides its own; where it costs some, only W itself
  * is asked for otherwise, and not transform_forward. */
 void transform_init(struct transform *transform, const struct windows *w, const struct weights *at, ptrdiff_t group,
-                    double besides, struct arena *arena);
-
-struct transform_scratch transform_scratch(const struct transform *transform, ptrdiff_t queries, struct arena *arena);
+                    double extra, struct arena *arena);
 
 /* Room for a gradient: of K and Q, or of W. */
 void transform_init_gradient(struct gradient *gradient, const struct weights *at, const struct windows *w, int factors,
@@ -56,23 +49,23 @@ void transform_whole(double *W, const struct weights *at, const struct windows *
 /* Reads the weights.  Through W: returns it (R H, dk, dz); through factors NULL. */
 const double *transform_prepare(struct transform *transform);
 
-/* The gradient whose arrays the adjoint writes: through W one of W, also where the weights are factors. */
-struct gradient transform_target(const struct transform *transform, const struct gradient *gradient);
+/* dL/dW of every number, which the adjoint writes through W: room of its own where the weights are factors. */
+double *transform_target(const struct transform *transform, const struct gradient *gradient);
 
 /* dL/dK and dL/dQ of number n from dL/dW, where factors were multiplied to W; nothing to do otherwise. */
 void transform_finish(struct gradient *gradient, const struct transform *transform, ptrdiff_t n);
 
 /* U [queries, group dk] of `queries` queries from number `first` on, under the matrices of one group. */
-void transform_forward(double *U, const struct transform_scratch *scratch, const struct transform *transform,
-                       ptrdiff_t group, ptrdiff_t first, ptrdiff_t queries);
+void transform_forward(double *U, const struct transform *transform, ptrdiff_t group, ptrdiff_t first,
+                       ptrdiff_t queries);
 
-/* The adjoint, after transform_forward of the same queries: adds P^T Z, or its parts, to `sum`, or sets it unless
- * `add`. */
-void transform_adjoint(const struct gradient *sum, const double *P, const struct transform_scratch *scratch,
-                       const struct transform *transform, ptrdiff_t group, ptrdiff_t first, ptrdiff_t queries, int add);
+/* log_scale [M] becomes the factors -e^log_scale / M relative to the largest of the scales, which is returned. */
+double transform_factors(double *log_scale, ptrdiff_t M);
 
-/* P [M,dk], rows ldp apart, becomes -P e^log_scale / M relative to the largest of the scales (M), which is returned;
- * those become factors. */
-double transform_common_scale(double *P, ptrdiff_t ldp, double *log_scale, ptrdiff_t M, ptrdiff_t dk);
+/* The adjoint, after transform_forward of all queries: with the rows P e^log_scale of the matrices of one group, P
+ * [M, group dk] and log_scale [group, M], sets their gradients -1/M sum_q e^log_scale_q P_q z_q^T, or the parts of
+ * those, and their scales.  P and log_scale are scratch afterwards. */
+void transform_adjoint(struct gradient *gradient, double *P, double *log_scale, const struct transform *transform,
+                       ptrdiff_t group, struct threads *threads);
 
 #endif

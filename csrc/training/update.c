@@ -193,7 +193,7 @@ static int between(struct update_part *part, enum matrix_op op_a, const double *
     if (arena->failed)
         return STATUS_NO_MEMORY;
     matrix_gemm(op_a, MATRIX_PLAIN, m, n, m, 1.0, A, m, D, n, 0.0, half, n);
-    matrix_gemm(MATRIX_PLAIN, op_b, m, n, n, 1.0, half, n, B, n, 0.0, part->turned, n);
+    matrix_gemm(MATRIX_PLAIN, op_b, m, n, n, 1.0, half, n, B, n, 0.0, part->preconditioned, n);
     arena_release(arena, mark);
     return STATUS_DONE;
 }
@@ -231,7 +231,7 @@ static int between_roots(struct update_part *part, const double *D, double ridge
         status = between(part, MATRIX_PLAIN, U, D, V, MATRIX_TRANSPOSED, arena);
     for (ptrdiff_t i = 0; i < m && status == STATUS_DONE; ++i)
         for (ptrdiff_t j = 0; j < n; ++j)
-            inner[i * n + j] = left[i] * part->turned[i * n + j] * right[j];
+            inner[i * n + j] = left[i] * part->preconditioned[i * n + j] * right[j];
     if (status == STATUS_DONE)
         status = between(part, MATRIX_TRANSPOSED, U, inner, V, MATRIX_PLAIN, arena);
     arena_release(arena, mark);
@@ -239,27 +239,27 @@ static int between_roots(struct update_part *part, const double *D, double ridge
 }
 
 /* The direction of adagrad, of shampoo, or in a metric. */
-static int turn(struct update_part *part, const struct update *update, struct arena *arena)
+static int precondition(struct update_part *part, const struct update *update, struct arena *arena)
 {
     const double *D = part->step.D;
     int metric = update_root(update, part->n, part->rows, part->columns) == 0, status = STATUS_DONE;
     double eps = metric || update->eps == 0 ? 0 : update->eps * exp(-part->past[1]), norm = part->step.norm, square = 0;
     if (part->n_root == part->n) {
         for (ptrdiff_t i = 0; i < part->n; ++i)
-            part->turned[i] = part->root[i] + eps > 0 ? D[i] / (part->root[i] + eps) : 0;
+            part->preconditioned[i] = part->root[i] + eps > 0 ? D[i] / (part->root[i] + eps) : 0;
     } else if (metric) {
         status = between(part, MATRIX_PLAIN, part->root, D, part->root + part->rows * part->rows, MATRIX_PLAIN, arena);
     } else {
         status = between_roots(part, D, eps * eps, arena);
     }
-    part->step.D = part->turned;
+    part->step.D = part->preconditioned;
     if (!metric) {
-        part->step.norm = vector_norm(part->turned, part->n);
+        part->step.norm = vector_norm(part->preconditioned, part->n);
         part->step.scale -= part->past[1];
         return status;
     }
     for (ptrdiff_t i = 0; i < part->n; ++i)
-        square += D[i] / norm * (part->turned[i] / norm);
+        square += D[i] / norm * (part->preconditioned[i] / norm);
     part->step.norm = norm * sqrt(square);
     return status;
 }
@@ -277,7 +277,7 @@ int update_direct(struct update_part *part, const struct update *update, struct 
         status = accumulate_square(part, adam ? update->second : 1, adam ? 1 - update->second : 1, arena);
     if (status != STATUS_DONE || part->root == NULL || adam || part->step.norm == 0)
         return status;
-    return turn(part, update, arena);
+    return precondition(part, update, arena);
 }
 
 int update_move(const struct update_part *part, const struct update *update, double length, double joint, double scale,

@@ -59,7 +59,7 @@ struct update_part {
     double *mean, *root, *past; /* (n) m, (n_root) what update_root says, kept from step to step; (2) the scales of
                                  * both; else NULL */
     ptrdiff_t n_root;
-    double *turned; /* (n) room for the direction, where there is a root */
+    double *preconditioned; /* (n) room for the direction, where there is a root */
     struct {
         const double *D;
         double norm, scale; /* the direction is D exp(scale), norm that of D */

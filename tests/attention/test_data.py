@@ -154,12 +154,6 @@ def test_every_sequence_may_have_queries_of_its_own_number(lengths, draw, dz, se
     np.testing.assert_array_equal(data._layout.flatten_queries("selected", chosen), np.zeros(len(data)))
 
 
-def test_equal_lengths_given_as_a_list_are_rectangular(rng):
-    X, Z = rng.standard_normal((3, 4, 2)), rng.standard_normal((3, 2))
-    W = rng.standard_normal((2, 2))
-    assert attsvm.cross_attention(list(X), Z).logits(W).shape == (3, 4)
-
-
 # ------------------------------------------------------------------------------------ results
 
 
@@ -178,13 +172,6 @@ def test_results_are_the_twins(case):
     attended = [np.reshape(part, (-1, data.values.shape[1])) for part in data.attended(W)]
     np.testing.assert_allclose(np.concatenate(attended), reference.attended(data, W), rtol=1e-12, atol=1e-13)
     np.testing.assert_array_equal(reference.per_query(data, data.select(W)), reference.selections(data, W))
-
-
-def test_zero_weights_attend_evenly_and_select_the_first_token(case):
-    data, W = case.data, np.zeros((case.data.dk, case.data.dz))
-    for row in reference.per_entry(data, data.probabilities(W)):
-        np.testing.assert_allclose(row, 1 / len(row), rtol=1e-15)
-    assert not reference.per_query(data, data.select(W)).any()
 
 
 def test_reprs_name_the_kind_and_the_sizes(case_name):
@@ -213,6 +200,8 @@ MAKERS = {
     "cross": lambda X, Z, V, **how: attsvm.cross_attention(X, Z, V, **how),
     "several queries": lambda X, Z, V, **how: attsvm.cross_attention(X, X[:, :2], V, **how),
     "self": lambda X, Z, V, **how: attsvm.self_attention(X, values=V, **how),
+    "tiny": lambda X, Z, V, **how: attsvm.cross_attention(np.multiply(X, 1e-90), Z, V, **how),
+    "self, from the end": lambda X, Z, V, **how: attsvm.self_attention(X, -1, V, **how),
     "every token": lambda X, Z, V, **how: attsvm.self_attention(X, None, V, **how),
     "causal": lambda X, Z, V, **how: attsvm.causal_attention(X, V, **how),
     "prompt": lambda X, Z, V, **how: attsvm.prompt_attention(X, **how),
@@ -275,18 +264,9 @@ def test_a_view_where_it_is_asked_for(rng):
             assert np.shares_memory(make(X, copy=False).keys, X)
 
 
-def test_memory_mapped_tokens(tmp_path, rng):
-    X = rng.standard_normal((3, 5, 4)).astype(np.float32)
-    np.save(tmp_path / "X.npy", X)
-    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
-    data = attsvm.self_attention(mapped)
-    assert np.shares_memory(data.keys, mapped)
-    W = rng.standard_normal((4, 4))
-    np.testing.assert_array_equal(data.logits(W), attsvm.self_attention(X).logits(W))
-
-
 VARIANTS = {
     "list": lambda a: a.tolist(),
+    "list of arrays": list,
     "tuple": lambda a: tuple(a.tolist()),
     "read_only": lambda a: np.frombuffer(a.tobytes()).reshape(a.shape),
     "fortran": np.asfortranarray,
@@ -310,26 +290,13 @@ def test_any_array_like_gives_the_same_result(variant, sphere):
     np.testing.assert_array_equal(dW, expected)
 
 
-CONSTRUCTORS = {
-    "cross": lambda X, Z: attsvm.cross_attention(X, Z),
-    "cross, several": lambda X, Z: attsvm.cross_attention(X, np.stack([Z, Z + 1], axis=1)),
-    "cross, values": lambda X, Z: attsvm.cross_attention(X, Z, np.ones((3, 4, 2))),
-    "cross, tiny": lambda X, Z: attsvm.cross_attention(np.multiply(X, 1e-90), Z),
-    "self": lambda X, Z: attsvm.self_attention(X, 1),
-    "self, from the end": lambda X, Z: attsvm.self_attention(X, -1),
-    "self, all": lambda X, Z: attsvm.self_attention(X, None),
-    "causal": lambda X, Z: attsvm.causal_attention(X),
-    "prompt": lambda X, Z: attsvm.prompt_attention(X),
-}
-
-
-@pytest.mark.parametrize("construct", CONSTRUCTORS.values(), ids=CONSTRUCTORS)
+@pytest.mark.parametrize("name", MAKERS)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_plain_arrays_take_a_short_road_to_the_same_data(construct, dtype, sphere, monkeypatch):
-    X, Z = sphere(n=3, T=4, d=5).X.astype(dtype), sphere(n=3, T=4, d=5).Z
-    short = construct(X, Z)
+def test_plain_arrays_take_a_short_road_to_the_same_data(name, dtype, rng, monkeypatch):
+    X, Z, V = (rng.standard_normal(shape) for shape in ((3, 5, 4), (3, 2), (3, 5, 3)))
+    short = MAKERS[name](X.astype(dtype), Z, V)
     monkeypatch.setattr(attsvm._core, "plain_windows", lambda *arguments: None)
-    long = construct(X, Z)
+    long = MAKERS[name](X.astype(dtype), Z, V)
     assert storage.same(short, long) and repr(short) == repr(long)
     for name in ("keys", "queries", "start", "stop", "indptr"):
         assert not getattr(short, name).flags.writeable and not getattr(long, name).flags.writeable
@@ -371,16 +338,6 @@ def test_the_largest_number_says_what_is_finite(dtype, rng):
             assert not np.isfinite(attsvm._core.largest(spoiled))
     assert attsvm._core.largest(np.zeros(0)) == 0 == attsvm._core.largest(-np.zeros(3))
     assert attsvm._core.largest(np.float64(1)) is None is attsvm._core.largest(np.ones(4)[::2])
-
-
-def test_integers_are_numbers():
-    data = attsvm.cross_attention([[[1, 0], [0, 2]]], [[3, 1]])
-    np.testing.assert_array_equal(data.logits(np.eye(2, dtype=np.int8)), [[3.0, 2.0]])
-
-
-def test_labels_come_back_in_the_shape_they_went_in(case):
-    problem = attsvm.Problem(case.data, case.y, attsvm.LinearHead(case.v))
-    np.testing.assert_array_equal(reference.per_query(case.data, problem.y), reference.per_query(case.data, case.y))
 
 
 def test_pickled_data_give_the_same_results(case):

@@ -47,15 +47,10 @@ def backward(request):
 
 
 @pytest.mark.parametrize("logit", LOGITS.values(), ids=LOGITS)
-def test_probabilities_are_the_twins(logit):
-    data, W = one_hot(logit)
-    np.testing.assert_allclose(data.probabilities(W)[0], reference.probabilities(data, W)[0], rtol=1e-12, atol=1e-300)
-
-
-@pytest.mark.parametrize("logit", LOGITS.values(), ids=LOGITS)
-def test_probabilities_sum_to_one_and_select_takes_the_first_of_a_tie(logit):
+def test_probabilities_are_the_twins_and_select_takes_the_first_of_a_tie(logit):
     data, W = one_hot(logit)
     prob = data.probabilities(W)[0]
+    np.testing.assert_allclose(prob, reference.probabilities(data, W)[0], rtol=1e-12, atol=1e-300)
     assert prob.sum() == pytest.approx(1.0, rel=1e-15 * len(logit))  # one rounding a term
     assert (prob >= 0).all()
     assert data.select(W)[0] == logit.index(max(logit))
@@ -85,21 +80,6 @@ def test_backward_is_the_decimal_gradient(backward, logit, loss, rng):
     else:
         # A log scale of size L is itself rounded to L * eps, which is a relative error of the gradient.
         assert reference.decimal_ratio(-c[:, None], log_scale, exact) < 1e-13 + 4e-16 * abs(log_scale)
-
-
-@pytest.mark.parametrize("logit", LOGITS.values(), ids=LOGITS)
-def test_backward_is_the_pairwise_twin(backward, logit, rng):
-    score = rng.standard_normal(len(logit))
-    _, c, log_scale = backward(logit, score)
-    twin, twin_scale = reference.softmax_pull_back(np.array(logit), score)
-    if len(logit) > 1:
-        np.testing.assert_allclose(c, twin * np.exp(twin_scale - log_scale), rtol=1e-12, atol=1e-13)
-
-
-def test_backward_sums_to_zero(backward, rng):
-    for T in range(2, 30):
-        _, c, _ = backward(rng.standard_normal(T) * 10, rng.standard_normal(T))
-        assert abs(c.sum()) <= 1e-15 * T  # the largest entry is one
 
 
 @pytest.mark.parametrize("second", [0.0, -1.0, -40.0, -2000.0])

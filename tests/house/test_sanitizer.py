@@ -17,7 +17,7 @@ FLAGS = "-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-
 # The tests that reach the folders of csrc, by folder: every norm and method, soft margins, starts, generated rows.
 WATCHED = {
     "base": ["callback"],
-    "linalg": ["gemm", "spectral_gradient"],
+    "linalg": ["gemm"],
     "binding": ["bad_input"],
     "attention": ["data", "softmax"],
     "training": [

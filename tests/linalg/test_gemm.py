@@ -58,57 +58,22 @@ def wide(rng, rows, columns, pad):
 SIZES = [(1, 1, 1), (8, 16, 4), (9, 17, 5), (31, 33, 129), (200, 40, 300), (39, 31, 130), (40, 512, 40)]
 
 
-class Ahead(ctypes.Structure):
-    """What a product reads meanwhile."""
-
-    _fields_ = (("at", ctypes.c_size_t), ("end", ctypes.c_size_t))
-
-
-def reading_ahead(array):
-    return Ahead(array.ctypes.data, array.ctypes.data + array.nbytes)
-
-
-@pytest.mark.parametrize("ahead", [False, True])
 @pytest.mark.parametrize("add", [False, True])
-@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("left", ["rows", "columns"])
 @pytest.mark.parametrize("m, n, k", SIZES)
-def test_rows(library, m, n, k, transposed, add, ahead):
+def test_products(library, m, n, k, left, add):
     rng = np.random.default_rng([m, n, k])
     deep = k + 2  # two rows more are packed than are used
-    A, B = wide(rng, m, k, 3), wide(rng, n, deep, 2) if transposed else wide(rng, deep, n, 2)
-    room = rng.normal(size=(m, n + 5))
-    before = room.copy()
-    packed = pack(library, B, transposed)
-    at = ctypes.byref(reading_ahead(A)) if ahead else None
-    library.gemm_rows_ahead(*matrix(room[:, :n]), *matrix(A), pointer(packed), *sizes(deep, m, n, k), int(add), at)
-    # products of numbers of order one: sqrt(k) terms of order one each rounded k times at most
-    expected = A @ (B.T if transposed else B)[:k] + add * before[:, :n]
-    np.testing.assert_allclose(room[:, :n], expected, rtol=0, atol=1e-13 * k)
-    np.testing.assert_array_equal(room[:, n:], before[:, n:])
-
-
-@pytest.mark.parametrize("ahead", [False, True])
-@pytest.mark.parametrize("add", [False, True])
-@pytest.mark.parametrize("m, n, k", SIZES)
-def test_columns(library, m, n, k, add, ahead):
-    rng = np.random.default_rng([m, n, k])
-    A, B = wide(rng, k, m, 3), wide(rng, k + 2, n, 2)  # two rows more are packed than are used
-    room = rng.normal(size=(m, n + 5))
-    before = room.copy()
-    packed = pack(library, B, False)
-    at = ctypes.byref(reading_ahead(A)) if ahead else None
-    library.gemm_columns_ahead(*matrix(room[:, :n]), *matrix(A), pointer(packed), *sizes(k + 2, m, n, k), int(add), at)
-    np.testing.assert_allclose(room[:, :n], A.T @ B[:k] + add * before[:, :n], rtol=0, atol=1e-13 * k)
-    np.testing.assert_array_equal(room[:, n:], before[:, n:])
-
-
-@pytest.mark.parametrize("m, n, k, lines", [(8, 16, 4, 8), (7, 16, 4, 0), (16, 40, 5, 60)])
-def test_whole_tiles_read_ahead(library, m, n, k, lines):
-    """Two cache lines for each number of the inner size, and nothing once the end is reached."""
-    A, C, packed = np.ones((m, k)), np.empty((m, n)), pack(library, np.ones((k, n)), False)
-    for name, left in ((library.gemm_rows_ahead, A), (library.gemm_columns_ahead, np.ascontiguousarray(A.T))):
-        for size, read in ((64 * 100, lines), (64, min(lines, 2 * k)), (0, 0)):
-            at = Ahead(2**40, 2**40 + size)  # what is read need not be there
-            name(*matrix(C), *matrix(left), pointer(packed), *sizes(k, m, n, k), 0, ctypes.byref(at))
-            assert at.at - 2**40 == 64 * read
-            np.testing.assert_array_equal(C, k)
+    A, multiply = (
+        (wide(rng, m, k, 3), library.gemm_rows) if left == "rows" else (wide(rng, k, m, 3), library.gemm_columns)
+    )
+    for transposed in (False, True):
+        B = wide(rng, n, deep, 2) if transposed else wide(rng, deep, n, 2)
+        room = rng.normal(size=(m, n + 5))
+        before = room.copy()
+        packed = pack(library, B, transposed)
+        multiply(*matrix(room[:, :n]), *matrix(A), pointer(packed), *sizes(deep, m, n, k), int(add))
+        # products of numbers of order one: sqrt(k) terms of order one each rounded k times at most
+        expected = (A if left == "rows" else A.T) @ (B.T if transposed else B)[:k] + add * before[:, :n]
+        np.testing.assert_allclose(room[:, :n], expected, rtol=0, atol=1e-13 * k)
+        np.testing.assert_array_equal(room[:, n:], before[:, n:])

@@ -48,3 +48,17 @@ def build_case(name, head="shared", positive=False, seed=0):
     v = data._layout.shape_queries(tokens(M, dv)) if head == "per query" else tokens(dv)
     y = None if positive else data._layout.shape_queries(rng.choice([-1.0, 1.0], M))
     return SimpleNamespace(data=data, y=y, v=v, rng=rng)
+
+
+def problem_of(case, loss="logistic"):
+    """Of a linear head."""
+    return attsvm.Problem(case.data, case.y, attsvm.LinearHead(case.v), loss)
+
+
+def starts(case, trained, runs=None, m=3, size=0.5):
+    """W, or K and Q, of one run or several (or of attention heads)."""
+    shape = () if runs is None else (runs,)
+    dims = {"K": case.data.dk, "Q": case.data.dz}
+    if trained == "W":
+        return dict(W=size * case.rng.standard_normal((*shape, *dims.values())))
+    return {name: size * case.rng.standard_normal((*shape, d, m)) for name, d in dims.items()}

@@ -158,11 +158,13 @@ def test_nothing_to_learn():
     assert (path.log_excess == -np.inf).all() and (path.gap == 0).all() and not path.weights.any()
 
 
-def test_a_point_that_stops_early_warns_and_says_its_gap():
+@pytest.mark.parametrize("norm", _core.BALL)
+def test_a_point_that_stops_early_warns_and_says_its_gap(norm):
     said = "some points stopped above the tolerance: the largest gap of 1 points"
     with pytest.warns(attsvm.ConvergenceWarning, match=said):
-        path = attsvm.regularization_path(one_problem(), [200.0], max_iter=2)
+        path = attsvm.regularization_path(one_problem(), [200.0], norm, max_iter=2)
     assert path.gap[0] > 1e-6
+    assert frank_wolfe_gap(one_problem(), path.weights[0], 200.0, norm) == pytest.approx(path.gap[0], rel=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -60,9 +60,3 @@ def test_gradient_flow_keeps_the_difference_and_a_ridge_lets_it_fall(problem):
     run = attsvm.train(problem, K=K, Q=Q, rule="constant", lr=0.01, steps=2000, record=0, ridge=0.05)
     left = run.K.T @ run.K - run.Q.T @ run.Q
     np.testing.assert_allclose(left, start * np.exp(-4 * 0.05 * 20), atol=2e-3)  # of the order of the step
-
-
-def test_a_callback_may_still_stop_the_run(problem):
-    K, Q = np.random.default_rng(0).standard_normal((2, 10, 4))
-    run = attsvm.train(problem, K=K, Q=Q, steps=50, record=10, callback=lambda run: len(run.steps) == 3)
-    assert run.status == "stopped" and run.balance.shape == (3,)

@@ -41,6 +41,8 @@ def test_a_huge_gradient_never_completes_with_weights_out_of_range(options, step
         else:
             assert run.status == "completed" and np.isfinite(run.W).all() and np.isfinite(run.norm).all()
     assert told > 0 or options["rule"] != "constant"
+    with pytest.raises(FloatingPointError):  # scores that are sums of ten such numbers
+        problem.multipliers(np.ones((1, 10, 10)) if trained == "heads" else np.ones((10, 10)))
 
 
 @pytest.mark.parametrize("bad", [math.inf, -math.inf, math.nan])

@@ -18,13 +18,6 @@ def problem(tokens=1.0, queries=1.0, **kwargs):
     return attsvm.Problem(attsvm.cross_attention(tokens * X, queries * Z, X), y, attsvm.LinearHead(v), **kwargs)
 
 
-def test_the_default_is_a_tenth_on_vectors_of_length_one():
-    for n, T, d in ((6, 8, 10), (2, 2, 3), (40, 5, 50)):
-        X, Z, y, v = attsvm.sample.unit_sphere(n, T, d, rng=n)
-        made = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
-        np.testing.assert_array_equal(attsvm.train(made, steps=30).W, attsvm.train(made, lr=0.1, steps=30).W)
-
-
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("lr", [None, 0.01, 0.04])
 def test_the_length_of_the_first_step(rule, lr):
@@ -72,16 +65,6 @@ def test_tokens_of_any_scale_are_decided_by_default(scale, rule):
     # Scores as large as the tokens: where losses are e^-1000 of others, some queries have not chosen, and it is said.
     run = attsvm.train(attsvm.Problem(attsvm.cross_attention(scale * X, Z), y, attsvm.LinearHead(v)), rule=rule)
     assert run.undecided.any() == ("undecided" in repr(run))
-
-
-def test_nothing_to_move_has_a_rate_too():
-    same = attsvm.cross_attention(np.ones((2, 3, 4)), np.ones((2, 4)))
-    assert attsvm.train(attsvm.Problem(same, None, attsvm.LinearHead(np.ones(4))), steps=3).status == "stationary"
-    alone = attsvm.Problem(
-        attsvm.cross_attention(np.ones((2, 1, 4)), np.ones((2, 4))), None, attsvm.LinearHead(np.ones(4))
-    )
-    run = attsvm.train(alone, np.ones((4, 4)), steps=3, weight_decay=0.1)  # which would still shrink W
-    assert run.status == "stationary" and run.norm.tolist() == [4.0]
 
 
 def test_a_function_gives_the_rate_of_each_step():

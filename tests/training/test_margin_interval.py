@@ -10,7 +10,7 @@ import attsvm
 import numpy as np
 import pytest
 import reference
-from builders import BUILDERS, build_case
+from builders import BUILDERS, build_case, problem_of
 
 NORMS = ["frobenius", "nuclear", "max", "spectral", 1.1, 1.5, 3.0]
 TWIN = 1e-12  # relative to the largest entry: sums of some hundred terms
@@ -95,7 +95,7 @@ def test_multipliers_of_attention_heads(combine):
 
 def test_another_reference_and_several_selected_tokens():
     case = build_case("cross_gemm")
-    problem = attsvm.Problem(case.data, case.y, attsvm.LinearHead(case.v))
+    problem = problem_of(case)
     W = case.rng.standard_normal((case.data.dk, case.data.dz)) / 10
     assert assert_is_the_gradient(problem, W, case.rng.integers(0, 13, 40)) < 1e-11
     kept = case.rng.random((40, 13)) < 0.3
@@ -286,8 +286,6 @@ def test_a_run_encloses_the_margin_of_its_rule(rule):
     assert low.shape == high.shape == run.steps.shape
     assert (low <= sol.margin_bound).all() and (high >= sol.margin).all()
     assert low[-1] > 0.6 * sol.margin and high[-1] < 1.2 * sol.margin
-    for k in (0, 7, -1):
-        assert problem.margin_interval(run.weights[k], run.selected, norm) == pytest.approx((low[k], high[k]), rel=1e-9)
     printed = re.search(r"margin +(\S+) \.\. (\S+) \(proved\)", repr(run))
     assert float(printed[1]) <= low[-1] and high[-1] <= float(printed[2]) < 1.01 * high[-1]
     assert f"{printed[1]} .. {printed[2]} (proved)" in run._repr_html_()
@@ -322,13 +320,6 @@ def test_the_direction_of_a_run():
     expected = -(dK / np.linalg.norm(dK) @ factors.Q.T + factors.K @ dQ.T / np.linalg.norm(dQ))
     assert attsvm.correlation(factors.direction, expected) > 1 - 1e-12
     assert attsvm.train(problem, K=np.stack([K, K]), Q=np.stack([K, K]), runs=2, steps=5).direction.shape == (2, 10, 10)
-
-
-def test_the_gradient_turns_to_the_solution_first():
-    problem = small()
-    run = attsvm.train(problem, steps=3000)
-    W = attsvm.solve_svm(problem.data, run.selected).W
-    assert 1 - attsvm.correlation(run.direction, W) < 1e-4 < 1 - attsvm.correlation(run.W, W)
 
 
 def test_a_run_warms_the_solver():

@@ -46,50 +46,19 @@ def head(request):
 # ------------------------------------------------------------------------------------ against the twins
 
 
-def test_scores_and_optimal_tokens_are_the_twins(case_name, head):
-    case = make(case_name, "logistic", head)
-    expected = reference.scores(case.data, case.y, case.v)
-    for row, score in zip(reference.per_entry(case.data, case.problem.scores), expected, strict=True):
-        np.testing.assert_allclose(row, score, rtol=TWIN, atol=1e-14)
-    best = [int(np.argmax(row)) for row in expected]
-    np.testing.assert_array_equal(reference.per_query(case.data, case.problem.optimal), best)
-
-
-def test_loss_and_gradient_in_W_are_the_twins(case_name, loss, head):
+def test_loss_and_gradient_are_the_twins(case_name, loss, head):
     case = make(case_name, loss, head)
     value, dW = case.problem.loss_and_grad(case.W)
     expected, G, scale = case.twin(case.W)
     assert value == pytest.approx(expected, rel=TWIN)
     assert case.problem.loss(case.W) == value
     assert_close(dW, G * math.exp(scale))
-
-
-def test_loss_and_gradient_in_K_and_Q_are_the_twins(case_name, loss, head):
-    case = make(case_name, loss, head)
     value, dK, dQ = case.problem.loss_and_grad(K=case.K, Q=case.Q)
     expected, G, scale = case.twin(case.K @ case.Q.T)
     assert value == pytest.approx(expected, rel=TWIN)
     assert case.problem.loss(K=case.K, Q=case.Q) == value
     assert_close(dK, G @ case.Q * math.exp(scale))
     assert_close(dQ, G.T @ case.K * math.exp(scale))
-
-
-def test_gradient_is_the_central_difference_of_the_loss(case_name, loss):
-    case = make(case_name, loss, "per query")
-    # The error of a central difference is rounding eps |L| / h plus h^2 / 6 times the third derivative: with
-    # h = 1e-5 about 1e-11 + 1e-10 times quantities of order ten.
-    h, tolerance = 1e-5, 1e-8
-    for _ in range(3):
-        D = case.draw(*case.W.shape)
-        slope = (case.problem.loss(case.W + h * D) - case.problem.loss(case.W - h * D)) / (2 * h)
-        assert np.vdot(case.problem.loss_and_grad(case.W)[1], D) == pytest.approx(slope, rel=tolerance, abs=tolerance)
-        DK, DQ = case.draw(*case.K.shape), case.draw(*case.Q.shape)
-        up = case.problem.loss(K=case.K + h * DK, Q=case.Q + h * DQ)
-        down = case.problem.loss(K=case.K - h * DK, Q=case.Q - h * DQ)
-        _, dK, dQ = case.problem.loss_and_grad(K=case.K, Q=case.Q)
-        # Products of two perturbed factors: larger third derivatives.
-        expected = pytest.approx((up - down) / (2 * h), rel=10 * tolerance, abs=10 * tolerance)
-        assert np.vdot(dK, DK) + np.vdot(dQ, DQ) == expected
 
 
 @pytest.mark.parametrize("length", [1, 31, 32, 40])
@@ -142,26 +111,6 @@ def test_integer_labels_and_no_labels(sphere):
     W = np.ones((10, 10))
     ones = attsvm.Problem(s.data, np.ones(6, dtype=np.int8), attsvm.LinearHead(s.v))
     assert ones.loss(W) == attsvm.Problem(s.data, head=attsvm.LinearHead(s.v)).loss(W)
-
-
-def test_gradient_is_lipschitz_with_the_known_constant(rng, sphere):
-    """||grad L(W) - grad L(W')|| <= L_W ||W - W'||, L_W = mean of a_i b_i (logistic: M0 = 1/4, M1 = 1)."""
-    s = sphere(n=3, T=4, d=5)
-    sizes = np.linalg.norm(s.X, ord=2, axis=(1, 2))
-    a = np.linalg.norm(s.v) * np.linalg.norm(s.Z, axis=1) ** 2 * sizes**3
-    L = np.mean(a * (0.25 * np.linalg.norm(s.v) * sizes + 3))
-    for _ in range(200):
-        W, D = rng.standard_normal((2, 5, 5)) * rng.choice([0.1, 1, 10])
-        change = s.problem.loss_and_grad(W + D)[1] - s.problem.loss_and_grad(W)[1]
-        assert np.linalg.norm(change) <= L * np.linalg.norm(D)
-
-
-def test_loss_never_goes_below_that_of_the_optimal_tokens(rng, sphere):
-    for seed in range(10):
-        s = sphere(seed=seed)
-        floor = np.mean(np.log1p(np.exp(-s.problem.scores.max(axis=1))))
-        for scale in (0, 1, 10, 100):
-            assert s.problem.loss(scale * rng.standard_normal((10, 10))) > floor
 
 
 # ------------------------------------------------------------------------------------ peers
@@ -238,21 +187,12 @@ def test_queries_that_add_nothing_do_not_drown_the_others(kind, size, rng):
         values[1][:] = values[1][0]
     v = rng.standard_normal(4)
     data, alone = attsvm.cross_attention(X, Z, values), attsvm.cross_attention(X[::2], Z[::2], values[::2])
-    _, mine = attsvm.Problem(data, head=attsvm.LinearHead(v)).loss_and_grad(W, scaled=True)
-    _, theirs = attsvm.Problem(alone, head=attsvm.LinearHead(v)).loss_and_grad(W, scaled=True)
-    np.testing.assert_allclose(mine.W, theirs.W, rtol=0, atol=1e-13)
-    # A mean over three queries instead of two.
-    assert mine.log_scale == pytest.approx(theirs.log_scale + math.log(2 / 3), rel=1e-14, abs=1e-14)
-
-
-def test_first_causal_queries_do_not_stop_a_large_W(rng):
-    X, v = rng.standard_normal((2, 5, 4)), rng.standard_normal(4)
-    data, W = attsvm.causal_attention(X), 1e5 * rng.standard_normal((4, 4))
-    _, gradient = attsvm.Problem(data, head=attsvm.LinearHead(v)).loss_and_grad(W, scaled=True)
-    _, G, scale = reference.loss_and_grad(data, None, v, "logistic", W)
-    assert scale < -1000
-    # Logits of 1e5 carry rounding errors of 1e5 * eps * a few terms.
-    assert_close(gradient.W * math.exp(gradient.log_scale - scale), G, rtol=1e-9)
+    for heads, at in ((None, W), (1, W[None])):  # by the linear evaluator and by the general one
+        _, mine = attsvm.Problem(data, head=attsvm.LinearHead(v), heads=heads).loss_and_grad(at, scaled=True)
+        _, theirs = attsvm.Problem(alone, head=attsvm.LinearHead(v), heads=heads).loss_and_grad(at, scaled=True)
+        np.testing.assert_allclose(mine.W, theirs.W, rtol=0, atol=1e-13)
+        # A mean over three queries instead of two.
+        assert mine.log_scale == pytest.approx(theirs.log_scale + math.log(2 / 3), rel=1e-14, abs=1e-14)
 
 
 def test_a_common_part_of_all_tokens_costs_no_digits(rng):
@@ -262,19 +202,6 @@ def test_a_common_part_of_all_tokens_costs_no_digits(rng):
     plain = attsvm.Problem(attsvm.cross_attention(X, Z, X), head=attsvm.LinearHead(v))
     moved = attsvm.Problem(attsvm.cross_attention(X + 2.0**30, Z, X), head=attsvm.LinearHead(v))
     assert_close(moved.loss_and_grad(W)[1], plain.loss_and_grad(W)[1], 1e-14)
-
-
-@pytest.mark.parametrize("scale", [1e-300, 1e-170, 1e-20, 1e150, 1e300], ids="{:g}".format)
-def test_tokens_of_any_unit(scale, sphere):
-    """Tokens in another unit with weights in its inverse: the same logits, the gradient in the token's unit."""
-    s = sphere()
-    W = np.random.default_rng(0).standard_normal((10, 10))
-    problem = attsvm.Problem(attsvm.cross_attention(s.X * scale, s.Z, s.X), s.y, attsvm.LinearHead(s.v))
-    loss, gradient = problem.loss_and_grad(W / scale, scaled=True)
-    expected_loss, expected = s.problem.loss_and_grad(W, scaled=True)
-    assert loss == pytest.approx(expected_loss, rel=TWIN)
-    assert_close(gradient.W, expected.W)
-    assert gradient.log_scale == pytest.approx(expected.log_scale + math.log(scale), rel=TWIN)
 
 
 @pytest.mark.parametrize("head", ["linear", "of two attention heads", "trained", "mlp"])
@@ -297,20 +224,6 @@ def test_scales_at_which_the_gradient_underflows_are_named(head, sphere):
             call()
     zero = attsvm.Problem(data, s.y, attsvm.LinearHead(np.zeros(10)))  # whose gradient is zero
     assert attsvm.train(zero, steps=3).status == "stationary"
-
-
-def test_copies_of_the_selected_token_share_its_probability(sphere):
-    s = sphere()
-    X = np.concatenate([s.X, s.X[:, :1]], axis=1)
-    data = attsvm.cross_attention(X, s.Z)
-    problem = attsvm.Problem(data, s.y, attsvm.LinearHead(s.v))
-    W = 1e5 * np.array([np.outer(x, z) for x, z in zip(s.X[:, 0], s.Z, strict=True)]).sum(axis=0)
-    prob = data.probabilities(W)
-    np.testing.assert_array_equal(prob[:, 0], prob[:, -1])
-    _, gradient = problem.loss_and_grad(W, scaled=True)
-    _, G, scale = reference.loss_and_grad(data, s.y, s.v, "logistic", W)
-    # Logits of 1e5 carry rounding errors of 1e5 * eps * a few terms.
-    assert_close(gradient.W * math.exp(gradient.log_scale - scale), G, rtol=1e-9)
 
 
 def test_gradient_without_any_scale_is_zero():
@@ -370,7 +283,7 @@ def test_a_problem_can_be_pickled_and_copied():
             assert repr(other) == repr(problem) and other.loss(at) == problem.loss(at)
 
 
-@pytest.mark.parametrize("T", [4, 60], ids=["side by side", "one by one"])
+@pytest.mark.parametrize("T", [4, 200], ids=["side by side", "one by one"])
 def test_blocks_of_queries_add_up(T, rng):
     """C takes 128 at once, each block on the scale of its largest slope: here near e^-30, e^-10 and 1."""
     X, Z, v = rng.standard_normal((300, T, 6)), rng.standard_normal((300, 5)), 0.1 * rng.standard_normal((300, 6))

@@ -8,19 +8,7 @@ import numpy as np
 import pytest
 import reference
 import reference_rules as twin
-from builders import build_case
-
-
-def problem_of(case, loss="logistic"):
-    return attsvm.Problem(case.data, case.y, attsvm.LinearHead(case.v), loss)
-
-
-def starts(case, trained, runs=None, m=3):
-    shape = () if runs is None else (runs,)
-    dk, dz = case.data.dk, case.data.dz
-    if trained == "W":
-        return dict(W=0.5 * case.rng.standard_normal((*shape, dk, dz)))
-    return {name: 0.5 * case.rng.standard_normal((*shape, d, m)) for name, d in (("K", dk), ("Q", dz))}
+from builders import build_case, problem_of, starts
 
 
 def reached(run, trained):
@@ -62,19 +50,6 @@ def test_polyak_goes_on_where_the_loss_is_its_infimum_to_the_last_bit(trained, l
         assert attsvm.correlation(run.W, attsvm.solve_svm(run.data, run.selected).W) > 1 - 1e-4
 
 
-def test_a_gradient_that_overflows_ends_the_run_where_it_is(sphere):
-    s = sphere()
-    data = attsvm.cross_attention(s.X * 1e300, s.Z * 1e150)
-    problem = attsvm.Problem(data, s.y, attsvm.LinearHead(s.v * 1e-300))
-    with pytest.raises(
-        FloatingPointError, match="the gradient left the range .* at step 0: .* smaller tokens"
-    ) as caught:
-        attsvm.train(problem)
-    run = caught.value.partial
-    assert run.status == "gradient not finite" and (run.W == 0).all()
-    assert run.message == "ended after step 0: the gradient left the range of double precision"
-
-
 @pytest.mark.parametrize("kind", ["cross", "causal_ragged", "cross_gemm"])
 @pytest.mark.parametrize("norm", ["frobenius", "nuclear"])
 @pytest.mark.parametrize("rule", ["normalized", "constant", "polyak"])
@@ -100,15 +75,6 @@ def test_factors_are_kept_in_the_ball_of_their_squares(sphere, rng):
     np.testing.assert_allclose(
         attsvm.train(s.problem, K=K, Q=Q, steps=1, ball=("nuclear", 2.0)).K, shrink * free.K, rtol=1e-13
     )
-
-
-def test_projected_descent_goes_to_the_best_point_of_the_ball(sphere):
-    """There the negative gradient is a multiple of W (plain steps, which do not go round it)."""
-    s = sphere()
-    run = attsvm.train(s.problem, rule="constant", lr=5.0, steps=20_000, ball=3.0, record=0)
-    assert run.norm[-1] == pytest.approx(3.0, rel=1e-12)
-    _, dW = s.problem.loss_and_grad(run.W)
-    assert attsvm.correlation(-dW, run.W) > 1 - 1e-9
 
 
 # ------------------------------------------------------------------------------------ runs side by side
@@ -143,24 +109,17 @@ def test_30_steps_follow_the_twin(n, T, d, kind, rng):
     close([run.W], twin.train(SimpleNamespace(data=data, y=y, v=v), (W,), 30)[-1])
 
 
-@pytest.mark.parametrize("norm", [1.0, 1e3, 1e5])
-def test_blocks_of_many_scales_add_up(norm, rng):
-    """At ||W|| = 1e5 the gradients of two queries differ by e^thousands: each block starts on a scale of its own."""
-    X, Z, v = rng.standard_normal((300, 4, 6)), rng.standard_normal((300, 6)), rng.standard_normal(6)
-    data, W = attsvm.cross_attention(X, Z), rng.standard_normal((6, 6))
-    W *= norm / np.linalg.norm(W)
-    _, gradient = attsvm.Problem(data, head=attsvm.LinearHead(v)).loss_and_grad(W, scaled=True)
-    _, G, scale = reference.loss_and_grad(data, None, v, "logistic", W)
-    # A log scale of size L is itself rounded to L eps.
-    expected = G * np.exp(scale - gradient.log_scale)
-    np.testing.assert_allclose(gradient.W, expected, rtol=0, atol=1e-12 + 1e-15 * norm)
+def in_products(X, rng, loss):
+    """Eight queries of each sequence of tokens X (n, T, d), too long to go side by side; values have one number."""
+    data = attsvm.cross_attention(X, rng.standard_normal((len(X), 8, 5)), rng.standard_normal((*X.shape[:2], 1)))
+    return data, attsvm.Problem(data, head=attsvm.LinearHead([1.0]), loss=loss)
 
 
-def test_tokens_all_but_equal_keep_their_digits_in_a_product(rng):
-    """x_t = x + 1e-9 noise: P as a product would cancel to 1e-7, by differences it does not."""
-    X = rng.standard_normal((20, 1, 5)) + 1e-9 * rng.standard_normal((20, 9, 5))
-    data = attsvm.cross_attention(X, rng.standard_normal((20, 8, 5)), rng.standard_normal((20, 9, 1)))
-    problem, W = attsvm.Problem(data, head=attsvm.LinearHead([1.0]), loss="linear"), rng.standard_normal((5, 5))
+@pytest.mark.parametrize("apart", [1e-5, 1e-9])
+def test_tokens_all_but_equal_keep_their_digits_in_a_product(apart, rng):
+    """P as a product would cancel to 1e-16 / apart, by differences it does not."""
+    X = rng.standard_normal((3, 1, 26)) + apart * rng.standard_normal((3, 40, 26))
+    (data, problem), W = in_products(X, rng, "linear"), rng.standard_normal((26, 5))
     _, gradient = problem.loss_and_grad(W, scaled=True)
     _, exact = reference.decimal_gradient(data, None, [1.0], "linear", W)
     assert reference.decimal_ratio(gradient.W, gradient.log_scale, exact) < 1e-12
@@ -168,71 +127,45 @@ def test_tokens_all_but_equal_keep_their_digits_in_a_product(rng):
 
 def test_copies_of_one_token_add_nothing_in_a_product(rng):
     """Their gradient is exactly zero, whatever the values, and must not drown what others add at e^-thousands."""
-    X = rng.standard_normal((20, 6, 5))
+    X = rng.standard_normal((6, 40, 26))
     X[::2] = X[::2, :1]
-    data = attsvm.cross_attention(X, rng.standard_normal((20, 8, 5)), rng.standard_normal((20, 6, 1)))
-    W = 1e4 * rng.standard_normal((5, 5))
-    _, gradient = attsvm.Problem(data, head=attsvm.LinearHead([1.0])).loss_and_grad(W, scaled=True)
+    (data, problem), W = in_products(X, rng, "logistic"), 1e4 * rng.standard_normal((26, 5))
+    _, gradient = problem.loss_and_grad(W, scaled=True)
     _, G, scale = reference.loss_and_grad(data, None, [1.0], "logistic", W)
     # A log scale of some thousands is itself rounded to 1e-12.
     np.testing.assert_allclose(gradient.W, G * np.exp(scale - gradient.log_scale), rtol=0, atol=1e-10)
 
 
-@pytest.fixture
-def threads():
-    yield attsvm.set_num_threads
-    attsvm.set_num_threads(1)
+def threaded(kind, rng):
+    """A problem whose loops are worth more than one thread, and the options of a run."""
+    n, T, d = {"span": (80, 40, 80), "causal": (8, 40, 16)}.get(kind, (700, 12, 20))
+    X, Z, v = rng.standard_normal((n, T, d)) / 4, rng.standard_normal((n, d)) / 4, rng.standard_normal(d)
+    head, options, heads = attsvm.LinearHead(v), {}, 2 if kind == "heads" else None
+    data = attsvm.causal_attention(X) if kind == "causal" else attsvm.cross_attention(X, Z)
+    if kind in ("mlp", "heads"):
+        head = attsvm.MLPHead(rng.standard_normal((d * (heads or 1), 7)))
+        data = attsvm.cross_attention(X.astype(np.float32), Z)
+        options = dict(W=rng.standard_normal((*([heads] if heads else []), d, d)))
+    elif kind == "KQ":
+        options = dict(zip("KQ", 0.3 * rng.standard_normal((2, d, 3)), strict=True))
+    elif kind == "runs":
+        options = dict(W=rng.standard_normal((3, d, d)), runs=3)
+    elif kind == "head":
+        options = dict(train_head=True)
+    y = data._layout.shape_queries(rng.choice([-1.0, 1.0], len(data)))
+    return attsvm.Problem(data, y, head, heads=heads, combine="concatenate" if heads else "sum"), options
 
 
-@pytest.mark.parametrize("trained", ["W", "KQ", "runs", "head"])
-def test_threads_change_results_by_rounding_only(trained, threads, rng):
-    X, Z, v = rng.standard_normal((700, 12, 20)) / 4, rng.standard_normal((700, 20)) / 4, rng.standard_normal(20)
-    problem = attsvm.Problem(attsvm.cross_attention(X, Z), rng.choice([-1, 1], 700), attsvm.LinearHead(v))
-    options = {
-        "W": {},
-        "KQ": dict(zip("KQ", 0.3 * rng.standard_normal((2, 20, 3)), strict=True)),
-        "runs": dict(W=rng.standard_normal((3, 20, 20)), runs=3),
-        "head": dict(train_head=True),
-    }[trained]
-    found = {}
-    for count in (1, 2, 3):
-        threads(count)
-        first, second = (attsvm.train(problem, **options, steps=20) for _ in range(2))
-        np.testing.assert_array_equal(first.weights, second.weights)
-        np.testing.assert_array_equal(first.loss, second.loss)
-        found[count] = first
-    for count in (2, 3):
-        close([found[count].W, found[count].loss], [found[1].W, found[1].loss])
-
-
-# ------------------------------------------------------------------------------------ keys that stay where they are
-
-
-def test_single_precision_keys_cost_their_rounding_alone(rng):
-    """The run is that of the rounded tokens; against the unrounded ones it is off by some 6e-8 a step."""
-    X, Z, v = rng.standard_normal((50, 9, 11)) / 3, rng.standard_normal((50, 11)) / 3, rng.standard_normal(11)
-    y, runs = rng.choice([-1, 1], 50), {}
-    for name, keys in (
-        ("single", X.astype(np.float32)),
-        ("rounded", X.astype(np.float32).astype(float)),
-        ("double", X),
-    ):
-        # The values stay in double precision: this is about the keys.
-        problem = attsvm.Problem(attsvm.cross_attention(keys, Z, X), y, attsvm.LinearHead(v))
-        assert problem.data.keys.dtype == keys.dtype
-        runs[name] = attsvm.train(problem, steps=50).W
-    size = np.abs(runs["double"]).max()
-    # Loops over float and double are compiled apart: a product may be rounded before it is added in one of them.
-    assert np.abs(runs["single"] - runs["rounded"]).max() < 50 * 1e-14 * size
-    assert 1e-9 * size < np.abs(runs["single"] - runs["double"]).max() < 50 * 6e-8 * size
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_keys_in_a_memory_map(dtype, tmp_path, rng):
-    X, Z, v = (rng.standard_normal((200, 7, 10)).astype(dtype), rng.standard_normal((200, 10)), rng.standard_normal(10))
-    np.save(tmp_path / "tokens.npy", X)
-    mapped = np.load(tmp_path / "tokens.npy", mmap_mode="r")
-    data = attsvm.cross_attention(mapped, Z)
-    assert np.shares_memory(data.keys, mapped)
-    problems = [attsvm.Problem(d, head=attsvm.LinearHead(v)) for d in (data, attsvm.cross_attention(X, Z))]
-    np.testing.assert_array_equal(*(attsvm.train(p, steps=20).W for p in problems))
+@pytest.mark.parametrize("kind", ["W", "KQ", "runs", "head", "causal", "span", "mlp", "heads"])
+def test_threads_change_no_bit(kind, rng):
+    problem, options = threaded(kind, rng)
+    found = []
+    try:
+        for threads in (1, 2, 3):
+            attsvm.set_num_threads(threads)
+            found.append(attsvm.train(problem, **options, steps=20))
+    finally:
+        attsvm.set_num_threads(1)
+    for run in found[1:]:
+        np.testing.assert_array_equal(run.weights, found[0].weights)
+        np.testing.assert_array_equal(run.loss, found[0].loss)

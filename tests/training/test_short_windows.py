@@ -111,10 +111,3 @@ def test_weights_that_have_underflowed_keep_their_direction(size, rng):
     run = attsvm.train(problem, W, lr=LONG, steps=1)
     assert run.log_grad_norm[0] < -0.9 * size
     agrees(run, problem, W, 1e-14 * size)
-
-
-def test_copies_of_one_token_add_nothing(rng):
-    X = np.repeat(rng.standard_normal((80, 1, 4)), 3, axis=1)
-    data = attsvm.cross_attention(X, rng.standard_normal((80, 4)), rng.standard_normal((80, 3, 2)))
-    problem = attsvm.Problem(data, head=attsvm.LinearHead(np.ones(2)))
-    assert attsvm.train(problem, rng.standard_normal((4, 4)), steps=5).status == "stationary"

@@ -6,9 +6,8 @@ from __future__ import annotations
 import attsvm
 import numpy as np
 import pytest
-import reference
 import reference_rules as twin
-from builders import BUILDERS, build_case
+from builders import BUILDERS, build_case, problem_of, starts
 
 # Options of a rule, and how far a step may be from the twin's: roots of |u| near zero magnify a rounding, and U V^T of
 # nearly equal gradients differs by their difference over the least singular value.
@@ -46,14 +45,6 @@ KINDS = ["cross", "causal_ragged", "self_all", "cross_float32", "cross_ragged_se
 
 def remembers(options):
     return bool(attsvm.rules.as_rule(options["rule"]).squares) or options.get("momentum", 0) > 0
-
-
-def starts(case, trained, runs=None, m=3, size=0.5):
-    shape = () if runs is None else (runs,)
-    dk, dz = case.data.dk, case.data.dz
-    if trained == "W":
-        return dict(W=size * case.rng.standard_normal((*shape, dk, dz)))
-    return {name: size * case.rng.standard_normal((*shape, d, m)) for name, d in (("K", dk), ("Q", dz))}
 
 
 def reached(run, head=False):
@@ -140,35 +131,12 @@ def test_each_step_of_other_losses_and_with_one_v_per_query(loss, trained):
 def test_a_schedule_is_read_step_by_step(rule):
     case = build_case("cross")
     weights, lr, options = starts(case, "W"), case.rng.uniform(0, 0.2, 30), RULES[rule][0]
-    problem = attsvm.Problem(case.data, case.y, attsvm.LinearHead(case.v))
+    problem = problem_of(case)
     run = attsvm.train(problem, **weights, lr=lr, steps=30, record=1, **options)
     found = np.array([w for (w,) in twin.train(case, tuple(weights.values()), 30, lr=lr, **options)])
     np.testing.assert_allclose(run.weights, found, rtol=0, atol=1e-10)
     np.testing.assert_allclose(run.norm, np.linalg.norm(found, axis=(1, 2)), rtol=1e-10)
     np.testing.assert_array_equal(run.steps, np.arange(31))
-
-
-@pytest.mark.parametrize("kind", [*KINDS, "prompt"])
-@pytest.mark.parametrize("trained", ["W", "KQ"])
-@pytest.mark.parametrize("rule", RULES)
-def test_runs_side_by_side_and_in_parts_are_the_runs_alone(kind, trained, rule):
-    case, (options, rtol) = build_case(kind), RULES[rule]
-    problem = attsvm.Problem(case.data, case.y, attsvm.LinearHead(case.v))
-    weights, lr = starts(case, trained, 5), np.linspace(0.02, 0.1, 5)[:, None] * min(options.get("lr", 1.0), 1.0)
-    options = {**options, "lr": lr, "steps": 12, "record": 4}
-    run = attsvm.train(problem, **weights, runs=5, **options)
-    assert run.W.shape == (5, case.data.dk, case.data.dz) and run.loss.shape == (5, len(run.steps))
-    for r in range(5):
-        one = {name: w[r] for name, w in weights.items()}
-        alone = attsvm.train(problem, **one, **options | {"lr": lr[r, 0]})
-        # The products of many runs sum in another order; 12 steps add as many roundings.
-        for name in ("W", "weights", "loss", "norm"):
-            theirs = getattr(alone, name)
-            np.testing.assert_allclose(getattr(run[r], name), theirs, rtol=0, atol=20 * rtol * np.abs(theirs).max())
-        np.testing.assert_array_equal(*(reference.per_query(case.data, a) for a in (run.selected[r], alone.selected)))
-    # A progress bar cuts the run into parts, which pass on what the rule keeps.
-    parts = attsvm.train(problem, **weights, runs=5, progress=True, **options)
-    np.testing.assert_array_equal(parts.weights, run.weights)
 
 
 @pytest.mark.parametrize(
