@@ -6,7 +6,15 @@ import attsvm
 import numpy as np
 import pytest
 import reference_rules as twin
-from builders import build_case, problem_of, starts
+from builders import build_case
+
+
+def problem_of(case, loss="logistic"):
+    return attsvm.Problem(case.data, case.y, attsvm.LinearHead(case.v), loss)
+
+
+def starts(case, size=0.5):
+    return dict(W=size * case.rng.standard_normal((case.data.dk, case.data.dz)))
 
 
 def test_a_sign_step_leaves_entries_without_gradient():
@@ -41,7 +49,7 @@ def test_steps_agree_with_torch(rule, theirs, own, options):
     """Gradients of ordinary size, PyTorch's own defaults."""
     torch = pytest.importorskip("torch")
     case = build_case("cross")
-    problem, start = problem_of(case), starts(case, "W")["W"]
+    problem, start = problem_of(case), starts(case)["W"]
     W = torch.tensor(start, requires_grad=True)
     optimiser = getattr(torch.optim, theirs)([W], **own, **options)
     for _ in range(50):
@@ -51,10 +59,16 @@ def test_steps_agree_with_torch(rule, theirs, own, options):
     np.testing.assert_allclose(run.W, W.detach().numpy(), rtol=0, atol=1e-9)
 
 
-METRICS = {"adam": dict(betas=(0.9, 0.999)), "adagrad": {}, "shampoo": {}}
+def test_the_first_step_of_shampoo_is_the_polar_factor():
+    """(G G^T)^(-1/4) G (G^T G)^(-1/4) = U V^T, on the directions in which there is a gradient."""
+    case = build_case("cross")
+    shampoo, spectral = (
+        attsvm.train(problem_of(case), rule=rule, lr=1.0, steps=1).W for rule in ("shampoo", "spectral")
+    )
+    np.testing.assert_allclose(shampoo, spectral, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("rule", METRICS)
+@pytest.mark.parametrize("rule", ["adam", "adagrad", "shampoo"])
 def test_a_metric_is_what_turns_the_gradient_into_the_step(rule, sphere):
     """The next step is -D / metric, or -P^-1 D R^-1; frozen, it goes to the SVM of that metric."""
     problem = sphere().problem
@@ -80,10 +94,32 @@ def test_steps_in_a_metric_are_the_twins(kind, rule, momentum, metric):
     dk, dz = case.data.dk, case.data.dz
     A, B = (np.diag(case.rng.uniform(0.5, 2, d)) + 0.1 for d in (dk, dz))
     chosen = case.rng.uniform(0.5, 2, (dk, dz)) if metric == "D" else (A, B)
-    start = starts(case, "W")
-    run = attsvm.train(problem_of(case), **start, **options, metric=chosen, lr=0.1, steps=6, record=1)
-    found = np.array([w for (w,) in twin.train(case, tuple(start.values()), 6, **options, metric=chosen)])
+    start = starts(case)
+    options = dict(rule=getattr(attsvm.rules, rule)(metric=chosen), momentum=momentum)
+    run = attsvm.train(problem_of(case), **start, **options, lr=0.1, steps=6, record=1)
+    found = np.array([w for (w,) in twin.train(case, tuple(start.values()), 6, **options)])
     np.testing.assert_allclose(run.weights, found, rtol=0, atol=1e-10)
+
+
+def test_adam_without_memory_is_sign_descent():
+    case = build_case("cross")
+    start = starts(case)
+    sign = attsvm.train(problem_of(case), **start, rule="sign", steps=30)
+    adam = attsvm.train(problem_of(case), **start, rule=attsvm.rules.adam(betas=(0.0, 0.0)), steps=30)
+    np.testing.assert_allclose(adam.W, sign.W, rtol=0, atol=1e-12)
+
+
+def test_momentum_holds_in_the_limit_of_nothing():
+    """Gradients far below what a double holds still have a direction, and so has their mean."""
+    case = build_case("cross")
+    start = starts(case, 3000.0)
+    run = attsvm.train(problem_of(case), **start, rule="normalized", lr=0.1, momentum=0.9, steps=20)
+    assert run.log_grad_norm[-1] < -1000
+    assert np.isfinite(run.W).all() and np.linalg.norm(run.W - start["W"]) > 0.5
+
+
+ONES = np.ones((10, 10))
+rules = attsvm.rules
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from attsvm.common.workers import Workers
 from network import Network
 
-SIZES = [(4, 2), (1, 5), (0, 2, 4), (2, 2, 2)]
+SIZES = [(4, 2), (1, 5), (2, 2, 2)]
 
 
 def shards(sizes, T=6, d=5, dz=4, seed=0, scale=1.0):
@@ -91,7 +91,7 @@ def test_shards_follow_the_whole(sizes, trained, rule, monkeypatch):
 )
 @pytest.mark.parametrize("trained", ["W", "KQ"])
 def test_whatever_else_is_asked(options, trained, capsys):
-    s = shards((4, 2, 0))
+    s = shards((4, 2))
     options = starts(s.rng, trained, options.get("runs")) | options | dict(steps=30, record=10)
     for run in train_apart(s.parts, **options)[0]:
         close(run, attsvm.train(s.whole, **options))
@@ -231,15 +231,14 @@ def test_an_exception_keeps_what_all_have_recorded():
         dict(W=np.ones((5, 4))),
         dict(rule="constant"),
         dict(ridge=1.0),
-        dict(target_loss=0.1),
         dict(callback=lambda run: None),
     ],
 )
 def test_workers_that_differ_are_told(change):
-    names = {"W": "the start W", "target_loss": "target", "callback": "callback (given or not)"}
+    names = {"callback": "callback (given or not)"}
     name = (names | dict.fromkeys(["steps", "record"], "steps or record")).get(*change, *change)
     s, network = shards((3, 2)), Network(2)
-    same = dict(steps=30, lr=0.1, reduce=network.reduce) | ({"rule": "polyak"} if "target_loss" in change else {})
+    same = dict(steps=30, lr=0.1, reduce=network.reduce)
     for error in network.run(
         [lambda: attsvm.train(s.parts[0], **same), lambda: attsvm.train(s.parts[1], **same | change)]
     ):
@@ -349,6 +348,18 @@ def test_an_error_in_one_head_stops_all(trained):
     check_told(errors, 1, ValueError)
     for error in errors:
         np.testing.assert_array_equal(error.partial.steps, [0, 10])
+
+
+def test_a_target_on_one_worker_alone_is_told():
+    s, network = shards((3, 2)), Network(2)
+    targets = [None, 0.1]
+    for error in network.run(
+        [
+            lambda p=p, t=t: attsvm.train(p, rule=attsvm.rules.polyak(target_loss=t), reduce=network.reduce)
+            for p, t in zip(s.parts, targets, strict=True)
+        ]
+    ):
+        assert isinstance(error, ValueError) and "same settings" in str(error)
 
 
 @pytest.mark.parametrize("one_slot", [False, True])
