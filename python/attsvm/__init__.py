@@ -12,6 +12,7 @@ from typing import Any as _Any
 from . import plot, sample
 from .attention.data import Data
 from .attention.kinds import causal_attention, cross_attention, prompt_attention, self_attention
+from .claims import Claim, claim
 from .common.config import __version__ as __version__
 from .common.config import get_num_threads, set_num_threads, show_config
 from .common.replicated import Replicated
@@ -45,6 +46,7 @@ _logging.getLogger(__name__).addHandler(_logging.NullHandler())  # silent until 
 
 __all__ = [
     "CallableHead",
+    "Claim",
     "ConvergenceWarning",
     "Data",
     "Decomposition",
@@ -63,6 +65,7 @@ __all__ = [
     "SoftLabels",
     "SoftmaxHead",
     "causal_attention",
+    "claim",
     "correlation",
     "cross_attention",
     "decompose",

@@ -6,7 +6,7 @@ import csv
 import io
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,7 +15,7 @@ import numpy as np
 from .files import replacing
 from .replicated import Cell, named
 
-__all__ = ["Sheet", "write_lines", "write_table"]
+__all__ = ["Sheet", "write_csv", "write_lines", "write_table"]
 
 Numbers = dict[str, np.ndarray]
 
@@ -32,6 +32,11 @@ def write_table(path: str | os.PathLike[str], header: Sequence[str], rows: Itera
     with replacing(path, "w") as file:
         write_lines(file, [header])
         write_lines(file, rows)
+
+
+def write_csv(path: str | os.PathLike[str], columns: Mapping[str, Any]) -> None:
+    """Columns of one length below their names; floats so that they read back exactly."""
+    write_table(path, list(columns), zip(*(np.asarray(column).tolist() for column in columns.values()), strict=True))
 
 
 class Sheet:
