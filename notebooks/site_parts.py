@@ -39,6 +39,7 @@ TOPICS = {
         "theory.Path theory.selected_sets theory.decompose theory.Decomposition theory.tokens_kept theory.label_svm "
         "theory.relaxed_margins",
     ),
+    "Claims": ("A conjecture of your own, judged on random runs.", "claim Claim"),
     "Next tokens": (
         "Next-token prediction, with its graphs, and linear decoders with soft labels.",
         "theory.next_token theory.NextToken theory.identifiable theory.Identifiability theory.soft_labels "
@@ -135,14 +136,14 @@ def gallery():
     if not (QUICK / "claims.json").exists():
         command = [sys.executable, "-m", "attsvm", "reproduce", "--quick", "--out", str(QUICK)]
         subprocess.run(command, check=False, stdout=subprocess.DEVNULL)  # fails when a claim does, and shows it
-    from attsvm import figures
+    from attsvm import reproduce
 
     entries = json.loads((QUICK / "claims.json").read_text())
     names = list(dict.fromkeys(entry["figure"] for entry in entries))
     GALLERY.mkdir(exist_ok=True)
     cards = []
     for name in names:
-        module = figures.load(name)
+        module = reproduce.load(name)
         title, _, text = inspect.cleandoc(module.__doc__).partition("\n\n")
         title, text = plain(" ".join(title.split()).rstrip(".")), plain(text.strip())
         picture = f"../_gallery/{name}.png"

@@ -20,6 +20,7 @@ from typing import Any as _Any
 from . import plot, rules, sample, theory
 from .attention.data import Data
 from .attention.kinds import causal_attention, cross_attention, prompt_attention, self_attention
+from .claims import Claim, claim
 from .common.replication import replicate
 from .common.storage import load
 from .common.storage import storable_later as _storable_later
@@ -45,6 +46,7 @@ _logging.getLogger(__name__).addHandler(_logging.NullHandler())  # silent until 
 
 __all__ = [
     "CallableHead",
+    "Claim",
     "ConvergenceWarning",
     "Data",
     "LinearHead",
@@ -55,6 +57,7 @@ __all__ = [
     "Separation",
     "SoftmaxHead",
     "causal_attention",
+    "claim",
     "correlation",
     "cross_attention",
     "diagnose",

@@ -4,8 +4,8 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from attsvm.report.claims import exactly, share
-from attsvm.report.page import Section, Table, write_page
+from attsvm.claims import exactly, median, share
+from attsvm.reproduce.page import Section, Table, read_claims, write_claims, write_page
 
 VOID = {"meta", "img", "!doctype"}
 
@@ -27,81 +27,77 @@ class Reader(HTMLParser):
 
     def handle_data(self, data):
         if self.open and self.open[-1] != "style":
-            self.words.append(data)
+            self.words.append(data.strip())
 
 
 @pytest.fixture
-def page(tmp_path):
-    sections = [
-        Section(
-            "first",
-            "First & best",
-            "One paragraph\nof two lines.\n\nAnother, with ``1 < 2``.",
-            {"a.png": 'a "picture"'},
-            [Table(["n", "rank"], [["of all"], [5, 2.5]], "ranks")],
-            {"Group": [exactly("it moves", 2, low=1), exactly("it <stops>", 3, high=0)]},
-            "took 3 s",
-        ),
-        Section("second", "Second"),
-    ]
-    write_page(tmp_path / "index.html", "A title", "Why.", sections)
+def write(tmp_path):
+    """The text of the page."""
+
+    def written(*sections, text="", **how):
+        write_page(tmp_path / "index.html", "A title", text, sections, **how)
+        return (tmp_path / "index.html").read_text(encoding="utf-8")
+
+    return written
+
+
+def test_everything_given_is_there_and_escaped(write):
+    first = Section(
+        "first",
+        "First & best",
+        "One paragraph\nof two lines.\n\nAnother, with ``1 < 2``.",
+        {"a.png": 'a "picture"'},
+        [Table(["n", "rank"], [["of all"], [5, 2.5]], "ranks")],
+        {"Group": [exactly("it moves", 2, low=1), exactly("it <stops>", 3, high=0)]},
+        "took 3 s",
+    )
     reader = Reader()
-    reader.feed((tmp_path / "index.html").read_text(encoding="utf-8"))
+    reader.feed(write(first, Section("second", "Second"), text="Why.", fine="how often"))
     assert reader.open == []
-    return reader
-
-
-def test_everything_given_is_there_and_escaped(page):
-    text = "\n".join(page.words)
-    shown = ["A title", "Why.", "First & best", "Another, with ", "1 < 2", "ranks", "2.5", "it <stops>", "took 3 s"]
-    for words in shown:
-        assert words in text
-    assert ("img", {"src": "a.png", "alt": 'a "picture"'}) in page.seen and 'a "picture"' in text
-    assert sum(tag == "p" for tag, _ in page.seen) == 5  # why, two paragraphs, fine print, the rule
-
-
-def test_verdicts_are_marked(page):
-    assert "2 claims: 1 hold, 1 fail, 0 undecided" in page.words
-    marks = [words.get("class") for tag, words in page.seen if tag in ("small", "td") and words.get("class")]
+    text = "\n".join(reader.words)
+    shown = "A title|Why.|First & best|Another, with|1 < 2|ranks|2.5|of all|it <stops>|took 3 s|how often"
+    assert all(words in text for words in shown.split("|"))
+    assert ("img", {"src": "a.png", "alt": 'a "picture"'}) in reader.seen and ("a", {"href": "#second"}) in reader.seen
+    assert sum(tag == "p" for tag, _ in reader.seen) == 6  # why, two paragraphs, fine print, the rule, how often
+    assert "2 claims: 1 hold, 1 fail, 0 undecided" in reader.words
+    marks = [words.get("class") for tag, words in reader.seen if tag in ("small", "td") and words.get("class")]
     assert marks == ["fails", "holds", "fails"]  # of the section in the contents, then of its claims
+    for tag, attributes in reader.seen:  # nothing is loaded from elsewhere
+        assert tag not in ("script", "link")
+        assert not any(str(value).startswith(("http", "//")) for value in attributes.values())
 
 
-def test_most_claims_are_folded(tmp_path):
+def test_most_claims_are_folded(write):
     """What fails is in the open, wherever it stands, and three in all."""
     claims = {"many": [share(f"claim {i}", np.full(100, i != 7), 0.9) for i in range(9)]}
-    write_page(tmp_path / "index.html", "T", "", [Section("a", "A", claims=claims)])
-    shown, _, folded = (tmp_path / "index.html").read_text().partition("<details>")
+    shown, _, folded = write(Section("a", "A", claims=claims)).partition("<details>")
     assert [i for i in range(9) if f"claim {i}<" in shown] == [0, 1, 7] and "6 more: 6 claims" in folded
     assert [i for i in range(9) if f"claim {i}<" in folded] == [2, 3, 4, 5, 6, 8]
 
 
-def test_sections_stay_and_are_replaced(tmp_path):
-    path, order = tmp_path / "index.html", ("a", "b", "c")
-    write_page(path, "T", "", [Section("b", "Bee", "stale"), Section("c", "Sea")], keep=order)
-    write_page(path, "T", "", [Section("a", "Ay"), Section("b", "Bee", "fresh")], keep=order)
-    text = path.read_text()
-    assert [text.index(f'<section id="{name}"') for name in order] == sorted(
-        text.index(f'<section id="{name}"') for name in order
-    )
-    assert "fresh" in text and "stale" not in text and text.count("<section") == 3 and text.count('href="#') == 3
-    write_page(path, "T", "", [Section("b", "Bee")])
-    assert path.read_text().count("<section") == 1
+def test_sections_stay_and_are_replaced(write):
+    order = ("a", "b", "c")
+    write(Section("b", "Bee", "stale"), Section("c", "Sea"), keep=order)
+    text = write(Section("a", "Ay"), Section("b", "Bee", "fresh"), keep=order)
+    at = [text.index(f'<section id="{name}"') for name in order]
+    assert at == sorted(at) and text.count("<section") == 3 == text.count('href="#')
+    assert "fresh" in text and "stale" not in text
+    assert write(Section("b", "Bee")).count("<section") == 1
 
 
-def test_a_drawing_beside_a_picture_is_linked(tmp_path):
+def test_a_drawing_beside_a_picture_is_linked_on_every_screen(tmp_path, write):
     (tmp_path / "a.svg").write_text("")
-    write_page(tmp_path / "index.html", "T", "", [Section("a", "A", "", {"a.png": "one", "b.png": "two"})])
-    text = (tmp_path / "index.html").read_text()
-    assert 'one <a href="a.svg">SVG</a>' in text and "b.svg" not in text
-
-
-def test_it_fits_a_phone_and_a_dark_room(tmp_path):
-    write_page(tmp_path / "index.html", "T", "", [])
-    text = (tmp_path / "index.html").read_text()
+    text = write(Section("a", "A", "", {"a.png": "one", "b.png": "two"}))
+    assert 'one <a href="a.svg">SVG</a>' in text and "b.svg" not in text and 'href="b.png"' in text
     assert "width=device-width" in text and "prefers-color-scheme: dark" in text and "max-width: 40rem" in text
 
 
-def test_nothing_is_loaded_from_elsewhere(page):
-    for tag, attributes in page.seen:
-        assert tag not in ("script", "link")
-        assert not any(str(value).startswith(("http", "//")) for value in attributes.values())
+def test_claims_json_keeps_other_figures_and_replaces_its_own(tmp_path):
+    path = tmp_path / "claims.json"
+    assert read_claims(path) == []
+    write_claims(path, "rank", {"A": [exactly("gap", [1e-9], high=1e-6), share("of", [1, 1, 0], 0.9)]})
+    write_claims(path, "basin", {"B": [median("x", np.full(9, np.nan), 0)]})
+    write_claims(path, "rank", {"C": [exactly("gap", [1e-8], high=1e-6)]})
+    assert [(entry["figure"], entry["claim"]) for entry in read_claims(path)] == [("basin", "B: x"), ("rank", "C: gap")]
+    keys = "figure claim low high measured measured_low measured_high runs verdict"
+    assert all([*entry] == keys.split() for entry in read_claims(path))

@@ -24,12 +24,12 @@ from pathlib import Path
 import numpy as np
 import attsvm
 from attsvm.cli import run
-from attsvm.common.storage import write_table
+from attsvm.common.storage import write_csv, write_table
 from attsvm.heads.steps import COLUMNS, write_rows
 from attsvm.heads.view import View
-from attsvm.report.claims import Claim, write_claims
-from attsvm.report.page import Section, write_page
-from attsvm.report.tables import write_csv, write_picture
+from attsvm.claims import Claim
+from attsvm.reproduce.page import write_claims, write_page
+from attsvm.common.render import write_picture
 from matplotlib.figure import Figure
 
 folder = Path(sys.argv[1])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from attsvm.figures import measure
+from attsvm.reproduce import load, measure
 
 
 @pytest.fixture(scope="session")
@@ -11,9 +11,9 @@ def results():
     """Two runs of a figure, made once."""
     made = {}
 
-    def of(figure):
-        if figure not in made:
-            made[figure] = measure(figure, 2, 3)
-        return made[figure]
+    def of(name):
+        if name not in made:
+            made[name] = measure(load(name), 2, 3)
+        return made[name]
 
     return of

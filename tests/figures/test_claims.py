@@ -2,107 +2,89 @@
 
 from __future__ import annotations
 
-import json
 import math
 
+import attsvm
 import numpy as np
 import pytest
-from attsvm.report.claims import VERDICTS, difference, exactly, mean, median, read_claims, share, write_claims
-from attsvm.report.intervals import binomial_interval, difference_interval, mean_interval, median_interval, median_rank
+from attsvm.claims import difference, exactly, mean, median, none, share
+from attsvm.claims.intervals import binomial_interval, difference_interval, mean_interval, median_interval, median_rank
+
+stats = pytest.importorskip("scipy.stats")
 
 
 def flags(true: int, runs: int) -> np.ndarray:
     return np.arange(runs) < true
 
 
-def tail(p: float, successes: range, runs: int) -> float:
-    return sum(math.comb(runs, k) * p**k * (1 - p) ** (runs - k) for k in successes)
-
-
-def test_binomial_interval_solves_its_two_equations():
-    """Against exact integers: at either end the tail has 1/40 to 1e-9, relative (p carries 16 digits)."""
-    for runs in (1, 2, 7, 40, 100, 401):
-        for true in {0, 1, runs // 3, runs - 1, runs}:
-            low, high = binomial_interval(true, runs)
-            if true:
-                assert tail(low, range(true, runs + 1), runs) == pytest.approx(1 / 40, rel=1e-9)
-            if true < runs:
-                assert tail(high, range(true + 1), runs) == pytest.approx(1 / 40, rel=1e-9)
-            assert (low == 0) == (true == 0) and (high == 1) == (true == runs)
-    with pytest.raises(ValueError, match="successes must lie between 0 and runs"):
-        binomial_interval(3, 2)
-
-
-def test_binomial_interval_is_scipys():
-    stats = pytest.importorskip("scipy.stats")
-    for true, runs in ((0, 30), (94, 100), (399, 400), (600, 2000)):
+@pytest.mark.parametrize("runs", [1, 2, 7, 40, 100, 401, 2000])
+def test_intervals_of_counts_are_scipys(runs):
+    """Which finds the ends by other means; a difference is no nearer than its parts, never a point."""
+    for true in {0, 1, runs // 3, runs - 1, runs}:
         theirs = stats.binomtest(true, runs).proportion_ci(0.95, "exact")
-        np.testing.assert_allclose(binomial_interval(true, runs), theirs, atol=1e-12)  # two root finders
+        np.testing.assert_allclose(binomial_interval(true, runs), theirs, atol=1e-11)
+        ten, one = (stats.binomtest(k, runs).proportion_ci(0.9875, "exact") for k in (true, (runs - true) // 2))
+        exact = ten.low - one.high, ten.high - one.low
+        np.testing.assert_allclose(difference_interval(true, (runs - true) // 2, runs), exact, atol=1e-11)
+    assert median_rank(runs) == stats.binom.ppf(0.025, runs, 0.5)
+    with pytest.raises(ValueError, match="successes must lie between 0 and runs"):
+        binomial_interval(runs + 1, runs)
+
+
+HUNDRED, NAN = np.arange(100), math.nan
 
 
 @pytest.mark.parametrize(
     "claim, verdict",
     [
-        (lambda: share("", flags(71, 71), low=0.95), "undecided"),
-        (lambda: share("", flags(72, 72), low=0.95), "holds"),
-        (lambda: share("", flags(367, 367), low=0.99), "undecided"),
-        (lambda: share("", flags(368, 368), low=0.99), "holds"),
-        (lambda: share("", flags(94, 100), low=0.95), "undecided"),
-        (lambda: share("", flags(90, 100), low=0.99), "fails"),
-        (lambda: share("", flags(50, 100), 0.35, 0.65), "holds"),
-        (lambda: share("", flags(50, 100), 0.45, 0.55), "undecided"),
-        (lambda: share("", flags(50, 100), 0.7, 0.9), "fails"),
-        (lambda: share("", flags(2, 100), high=0.1), "holds"),
-        (lambda: median("", np.arange(5), low=-1), "undecided"),
-        (lambda: median("", np.arange(6), low=-1), "holds"),
-        (lambda: median("", np.arange(6), low=0), "holds"),
-        (lambda: median("", np.arange(6), low=0.1), "undecided"),
-        (lambda: median("", np.arange(6), low=5.1), "fails"),
-        (lambda: median("", np.arange(100), 30, 70), "holds"),
-        (lambda: median("", np.arange(100), 48, 51), "undecided"),
-        (lambda: difference("", flags(40, 40), flags(40, 40), 0.01, 0.15), "undecided"),
-        (lambda: difference("", flags(60, 100), flags(20, 100), low=0.2), "holds"),
-        (lambda: difference("", flags(20, 100), flags(60, 100), low=0), "fails"),
-        (lambda: mean("", np.ones(66), (0, 1), low=0.95), "undecided"),
-        (lambda: mean("", np.ones(80), (0, 1), low=0.95), "holds"),
-        (lambda: mean("", np.arange(100), (0, 99), 45, 54), "undecided"),
-        (lambda: mean("", np.arange(100), (0, 99), 42, 57), "holds"),
-        (lambda: mean("", np.arange(100), (0, 99), high=40), "fails"),
-        (lambda: mean("", np.ones(400), (0, math.inf), high=2), "undecided"),
-        (lambda: median("", [0, math.nan], low=1), "undecided"),
-        (lambda: median("", [3.0] * 15 + [0.0] * 10 + [math.nan] * 15, -1, 1), "undecided"),  # too large, or not
-        (lambda: exactly("", [1, 2], high=2), "holds"),
-        (lambda: exactly("", [1, 2], high=1.9), "fails"),
-        (lambda: exactly("", [0, 0, 1], 0, 0), "fails"),
-        (lambda: exactly("", 0, 0, 0), "holds"),
+        (share("", flags(71, 71), 0.95), "undecided"),
+        (share("", flags(72, 72), 0.95), "holds"),
+        (share("", flags(367, 367), 0.99), "undecided"),
+        (share("", flags(368, 368), 0.99), "holds"),
+        (share("", flags(90, 100), 0.99), "fails"),
+        (share("", flags(50, 100), 0.35, 0.65), "holds"),
+        (share("", flags(50, 100), 0.45, 0.55), "undecided"),
+        (share("", flags(50, 100), 0.7, 0.9), "fails"),
+        (share("", flags(2, 100), high=0.1), "holds"),
+        (median("", HUNDRED[:5], -1), "undecided"),
+        (median("", HUNDRED[:6], -1), "holds"),
+        (median("", HUNDRED[:6], 0), "holds"),
+        (median("", HUNDRED[:6], 0.1), "undecided"),
+        (median("", HUNDRED[:6], 5.1), "fails"),
+        (median("", HUNDRED, 30, 70), "holds"),
+        (median("", HUNDRED, 48, 51), "undecided"),
+        (median("", [0, NAN], 1), "undecided"),
+        (median("", [3.0] * 15 + [0.0] * 10 + [NAN] * 15, -1, 1), "undecided"),  # too large, or not
+        (difference("", flags(40, 40), flags(40, 40), 0.01, 0.15), "undecided"),
+        (difference("", flags(60, 100), flags(20, 100), 0.2), "holds"),
+        (difference("", flags(20, 100), flags(60, 100), 0), "fails"),
+        (mean("", np.ones(66), (0, 1), 0.95), "undecided"),
+        (mean("", np.ones(80), (0, 1), 0.95), "holds"),
+        (mean("", HUNDRED, (0, 99), 45, 54), "undecided"),
+        (mean("", HUNDRED, (0, 99), 42, 57), "holds"),
+        (mean("", HUNDRED, (0, 99), high=40), "fails"),
+        (mean("", np.ones(400), (0, math.inf), high=2), "undecided"),
+        (exactly("", [1, 2], high=2), "holds"),
+        (exactly("", [1, 2], high=1.9), "fails"),
+        (exactly("", [0, 0, 1], 0, 0), "fails"),
+        (exactly("", 0, 0, 0), "holds"),
     ],
 )
 def test_verdict_of_the_interval(claim, verdict):
-    claim = claim()
     assert claim.verdict == verdict
-    low = -np.inf if claim.low is None else claim.low
-    high = np.inf if claim.high is None else claim.high
-    if None not in (claim.measured_low, claim.measured_high):
-        inside = low <= claim.measured_low and claim.measured_high <= high
-        outside = claim.measured_high < low or claim.measured_low > high
-        assert claim.verdict == ("holds" if inside else "fails" if outside else "undecided")
+    low = -math.inf if claim.low is None else claim.low
+    high = math.inf if claim.high is None else claim.high
+    least, most = claim.interval
+    if math.isfinite(most - least):
+        inside, outside = low <= least and most <= high, most < low or least > high
+        assert verdict == ("holds" if inside else "fails" if outside else "undecided")
 
 
-@pytest.mark.parametrize("successes, runs", [(0, 7), (3, 40), (40, 40), (72, 80)])
+@pytest.mark.parametrize("successes, runs", [(0, 7), (40, 40), (72, 80)])
 def test_the_mean_of_flags_has_their_interval(successes, runs):
     """Gaffke's interval is Clopper and Pearson's; 10,000 weights find its ends to a tenth of a standard error."""
     _, low, high = mean_interval(flags(successes, runs).astype(float), 0, 1)
-    assert (low, high) == pytest.approx(binomial_interval(successes, runs), abs=0.1 / math.sqrt(runs))
-    assert (low, high) == pytest.approx(binomial_interval(successes, runs), abs=0.005)
-
-
-def test_a_difference_is_no_nearer_than_its_parts():
-    """[low10 - high01, high10 - low01] of intervals at 98.75 %: never a point, as a bootstrap of equal flags is."""
-    stats = pytest.importorskip("scipy.stats")
-    for gains, losses, runs in ((0, 0, 40), (3, 1, 40), (80, 0, 80)):
-        ten, one = (stats.binomtest(k, runs).proportion_ci(0.9875, "exact") for k in (gains, losses))
-        exact = ten.low - one.high, ten.high - one.low
-        np.testing.assert_allclose(difference_interval(gains, losses, runs), exact, atol=1e-12)
+    assert (low, high) == pytest.approx(binomial_interval(successes, runs), abs=min(0.1 / math.sqrt(runs), 0.005))
 
 
 SAMPLES = {
@@ -124,25 +106,17 @@ def test_intervals_miss_on_either_side_in_at_most_25_of_1000(kind):
     assert max(above, below) / 400 <= 0.025 + 0.023
 
 
-@pytest.mark.parametrize("runs", [60, 999, 1000, 5000])
-def test_the_rank_of_a_median_is_the_binomial_one(runs):
-    stats = pytest.importorskip("scipy.stats")
-    assert abs(median_rank(runs) - stats.binom.ppf(0.025, runs, 0.5)) <= 1  # from 1,000 runs the normal one
-
-
 def test_an_undecided_claim_says_how_many_runs_would_decide():
-    for few, claim in ((10, 0.95), (100, 0.99), (3, 0.5)):
-        needed = math.ceil(math.log(0.025) / math.log(claim))
-        assert share("", flags(few, few), low=claim).note == f"{few} of {few}; about {needed} runs would decide"
-    assert median("", np.arange(4), low=-1).note == "about 6 runs would decide"
-    assert difference("", flags(9, 9), flags(0, 9), low=0.5).note == "9 to 0 of 9; about 18 runs would decide"
-    assert share("", flags(50, 100), low=0.5).note == "50 of 100; more runs alone would not decide"
-    wide = median("", np.arange(100), low=45)
-    needed = int(wide.note.split()[1])
-    assert 100 < needed and median("", np.tile(np.arange(100), -(-needed // 100)), low=45).verdict == "holds"
-    wide = mean("", np.arange(100), (0, 99), low=46)
-    needed = int(wide.note.split()[1])
-    assert 100 < needed < 400 and mean("", np.repeat(np.arange(100), 4), (0, 99), low=46).verdict == "holds"
+    for few, bound in ((10, 0.95), (100, 0.99), (3, 0.5)):
+        needed = math.ceil(math.log(0.025) / math.log(bound))
+        assert share("", flags(few, few), bound).note == f"{few} of {few}; about {needed} runs would decide"
+    assert median("", np.arange(4), -1).runs_needed == 6
+    assert difference("", flags(9, 9), flags(0, 9), 0.5).note == "9 to 0 of 9; about 18 runs would decide"
+    assert share("", flags(50, 100), 0.5).note == "50 of 100; more runs alone would not decide"
+    needed = median("", HUNDRED, 45).runs_needed
+    assert 100 < needed and median("", np.tile(HUNDRED, -(-needed // 100)), 45).verdict == "holds"
+    assert 100 < mean("", HUNDRED, (0, 99), 46).runs_needed < 400
+    assert mean("", np.repeat(HUNDRED, 4), (0, 99), 46).verdict == "holds"
 
 
 def gained(text, flags, **bound):
@@ -153,29 +127,20 @@ def middle(text, sample, **bound):
     return mean(text, sample, (-5, 15), **bound)
 
 
-@pytest.mark.parametrize("bound", [{"low": -1}, {"high": 9}, {"low": -1, "high": 9}])
+GOOD = {share: (flags(200, 400), 0.2, 0.8), gained: (np.zeros(400), -0.2, 0.2)}  # and a bound that holds
+
+
+@pytest.mark.parametrize("sides", [["low"], ["high"], ["low", "high"]])
 @pytest.mark.parametrize("make", [share, gained, median, middle, exactly])
 @pytest.mark.parametrize("nothing", [np.nan, np.inf, -np.inf])
-def test_runs_without_a_number_count_against_the_claim(make, bound, nothing):
-    if make is gained:
-        bound = {name: -0.2 if name == "low" else 0.2 for name in bound}
-        good = np.zeros(400)
-    elif make is share:
-        bound = {name: 0.2 if name == "low" else 0.8 for name in bound}
-        good = np.ones(400) if "high" not in bound else np.zeros(400) if "low" not in bound else flags(200, 400)
-    else:
-        good = np.arange(400) / 100
-    good = good.astype(float)
+def test_runs_without_a_number_count_against_the_claim(make, sides, nothing):
+    good, *ends = GOOD.get(make, (np.arange(400) / 100, -1, 9))
+    bound = {side: end for side, end in zip(("low", "high"), ends, strict=True) if side in sides}
     assert make("", good, **bound).verdict == "holds"
-    bad = good.copy()
-    bad[5:] = nothing
-    claim = make("", bad, **bound)
-    assert claim.verdict == "fails" and "395 without a number" in claim.note and claim.runs == 400
-    few = good.copy()
-    few[7] = nothing
-    claim = make("", few, **bound)
-    assert "1 without a number" in claim.note
-    assert claim.verdict == "fails" if make is exactly else "holds"
+    for silent, verdict in ((395, "fails"), (1, "fails" if make is exactly else "holds")):
+        claim = make("", np.where(np.arange(400) < silent, nothing, good), **bound)
+        assert claim.verdict == verdict and f"{silent} without a number" in claim.note
+        assert (claim.runs, claim.silent) == (400, silent)
 
 
 def test_exactly_names_the_worst_value():
@@ -202,14 +167,17 @@ def test_what_is_no_claim(wrong, message):
         wrong()
 
 
-def test_words():
-    assert share("", flags(3, 4), low=0.5).expected == "at least 0.5"
-    assert exactly("", 0, high=1e-9).expected == "at most 1e-09"
-    assert exactly("", 0, 0, 0).expected == "exactly 0"
-    assert median("", [1], 0.25, 2).expected == "0.25 to 2"
-    assert exactly("", 0.5, high=1).found == "0.5"
-    assert share("", flags(3, 4), low=0).found == "0.75 [0.1941, 0.9937] (3 of 4)"
-    assert median("", [1], low=0).found == "1 [?, ?] (about 6 runs would decide)"
+@pytest.mark.parametrize(
+    "claim, words",
+    [
+        (exactly("", 0, high=1e-9), "at most 1e-09: 0"),
+        (none("", [0.0, 1, 1]), "exactly 0: 2"),
+        (median("", [1], 0.25, 2), "0.25 to 2: 1 [?, ?] (about 6 runs would decide)"),
+        (share("", flags(3, 4), 0), "at least 0: 0.75 [0.1941, 0.9937] (3 of 4)"),
+    ],
+)
+def test_words(claim, words):
+    assert str(claim) == f", {words}: {claim.verdict}"
 
 
 def test_no_runs_decide_nothing():
@@ -218,13 +186,49 @@ def test_no_runs_decide_nothing():
         assert claim.verdict == "undecided" and claim.measured is None and claim.runs == 0
 
 
-def test_claims_json_keeps_other_figures_and_replaces_its_own(tmp_path):
-    path = tmp_path / "claims.json"
-    assert read_claims(path) == []
-    write_claims(path, "rank", {"A": [exactly("gap", [1e-9], high=1e-6), share("of", flags(3, 4), low=0.9)]})
-    write_claims(path, "basin", {"B": [median("x", np.full(9, np.nan), low=0)]})
-    write_claims(path, "rank", {"C": [exactly("gap", [1e-8], high=1e-6)]})
-    assert [(entry["figure"], entry["claim"]) for entry in read_claims(path)] == [("basin", "B: x"), ("rank", "C: gap")]
-    for entry in json.loads(path.read_text()):
-        keys = "figure claim low high measured measured_low measured_high runs verdict"
-        assert list(entry) == keys.split() and entry["verdict"] in VERDICTS
+# ------------------------------------------------------------------------------------ attsvm.claim
+
+
+@pytest.mark.parametrize("silent", [0, 3])
+@pytest.mark.parametrize("bound", [{"low": 0.6}, {"high": 0.6}, {"low": 0.1, "high": 0.95}])
+@pytest.mark.parametrize("kind", [share, median])
+def test_a_claim_of_the_user_is_judged_as_those_of_the_report(kind, bound, silent):
+    values = np.append(np.arange(60) % 4 > 0 if kind is share else np.linspace(0, 1, 60), np.full(silent, np.nan))
+    theirs = kind("", values, **bound)
+    words = {"low": "at_least", "high": "at_most"}
+    found = attsvm.claim(values.tolist(), **{words[name]: value for name, value in bound.items()})
+    for name in ("verdict", "interval", "runs_needed", "measured", "note"):
+        assert getattr(found, name) == getattr(theirs, name)
+    assert found.silent == silent and found.interval == (found.measured_low, found.measured_high)
+    assert found.verdict != "undecided" or found.runs_needed is None or found.runs_needed > 60
+    assert found.verdict == "undecided" or found.runs_needed == 60 + silent
+
+
+def test_a_claim_of_flags_is_about_their_share():
+    assert attsvm.claim(flags(60, 60), at_least=0.95).verdict == "undecided"
+    found = attsvm.claim(flags(60, 100), at_least=0.7)
+    assert found.verdict == "fails" and found.measured == 0.6
+    assert attsvm.claim([2.0] * 9, at_most=2).verdict == "holds"
+    assert attsvm.claim([2.0] * 2, at_most=2).interval == (-math.inf, math.inf)
+
+
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        ({}, "a claim must have a bound, got neither at_least nor at_most"),
+        ({"at_least": 1, "at_most": 0}, "at_least must not exceed at_most, got 1 and 0"),
+        ({"at_least": math.nan}, "at_least must be a finite number"),
+        ({"values": [[1, 0]], "at_least": 0}, r"values must have shape \(runs,\), got \(1, 2\)"),
+        ({"values": [], "at_least": 0}, "values must not be empty"),
+        ({"values": "x", "at_least": 0}, "values must be an array of numbers"),
+    ],
+)
+def test_what_is_no_claim_of_the_user(given, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        attsvm.claim(**{"values": [1, 0]} | given)
+
+
+def test_a_claim_without_scipy_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "scipy", None)
+    with pytest.raises(ImportError, match="attsvm.claim needs SciPy: pip install scipy"):
+        attsvm.claim([1, 0], at_least=0.5)

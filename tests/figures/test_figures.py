@@ -8,10 +8,10 @@ import attsvm
 import numpy as np
 import pytest
 from attsvm import plot
-from attsvm.figures import local_convergence as figure
-from attsvm.figures._numpy import certificate, loss_gradient, softmax
+from attsvm.common import storage
 from attsvm.plot.curves import correlations
-from attsvm.report import tables as report
+from attsvm.reproduce.figures import local_convergence as figure
+from attsvm.reproduce.textbook import certificate, loss_gradient, softmax
 from matplotlib.figure import Figure
 
 SEED = 3
@@ -32,14 +32,6 @@ def one():
     return SimpleNamespace(
         X=X, Z=Z, problem=problem, run=run, solutions=solutions, found=figure.experiment(rng()), K=K, Q=Q
     )
-
-
-def test_draws_are_the_sample_of_the_seed():
-    (X, Z, y, v), weights = figure.draw(rng())
-    for mine, sampled in zip((X, Z, y, v), attsvm.sample.unit_sphere(6, 8, 10, rng=SEED), strict=True):
-        np.testing.assert_array_equal(mine, sampled)
-    assert len({w.tobytes() for w in weights}) == 3
-    assert all(0.3 < np.abs(w).max() <= 10**-0.5 for w in weights)
 
 
 def test_local_optimality_is_that_of_the_package(one):
@@ -92,27 +84,9 @@ def test_the_textbook_gradient_is_a_central_difference(one):
     np.testing.assert_allclose(several[2], loss_gradient(one.X, one.Z, one.problem.scores, W), atol=1e-15)
 
 
-def test_the_textbook_gradient_agrees_at_first_and_then_stalls(monkeypatch):
-    problems = []
-    for seed in range(4):
-        (X, Z, y, v), weights = figure.draw(np.random.default_rng(seed))
-        problems.append((attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v)), weights[0]))
-    for steps, agrees in ((300, True), (3000, False)):
-        monkeypatch.setattr(figure, "NAIVE_STEPS", steps)
-        exact = [attsvm.train(problem, W, steps=steps, record=0).norm[-1] for problem, W in problems]
-        naive = figure.naive_norms([np.random.default_rng(seed) for seed in range(4)])
-        assert np.allclose(naive, exact, rtol=1e-6) == agrees
-    assert np.mean(exact) > 280
-
-
-def test_a_table_lines_up():
-    lines = report.table(("a", "bb"), [("heading of any length",), ("ccc", "d")]).split("\n")
-    assert lines == ["a    bb", "-------", "heading of any length", "ccc  d"]
-
-
 def test_csv_reads_back_exactly(tmp_path):
     values = np.random.default_rng(0).standard_normal(5)
-    report.write_csv(tmp_path / "a.csv", {"step": np.arange(5), "x": values})
+    storage.write_csv(tmp_path / "a.csv", {"step": np.arange(5), "x": values})
     read = np.genfromtxt(tmp_path / "a.csv", delimiter=",", names=True)
     assert (read["x"] == values).all() and (read["step"] == np.arange(5)).all()
 

@@ -133,7 +133,7 @@ def test_import_needs_numpy_only():
     loaded = {name.split(".")[0] for name in modules}
     assert "attsvm" in loaded
     assert not loaded & {"scipy", "matplotlib", "joblib", "tqdm", "torch", "sklearn", "pandas", "jax"}
-    late = {"attsvm.heads", "attsvm.report", "attsvm.figures", "attsvm.torch"}  # loaded when they are asked for
+    late = {"attsvm.heads", "attsvm.reproduce", "attsvm.torch"}  # loaded when they are asked for
     assert not modules & {*late, "numpy.random", "zipfile", "secrets"}
     assert run.stderr == ""
 

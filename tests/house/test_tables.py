@@ -14,7 +14,7 @@ import pytest
 import reference
 from attsvm import _core
 from attsvm.common.check import NORMS
-from attsvm.figures import FIGURES
+from attsvm.reproduce import FIGURES
 from attsvm.svm.methods import METHODS
 from attsvm.training import output_head
 from mutations import MUTATIONS

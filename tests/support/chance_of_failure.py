@@ -13,8 +13,8 @@ import warnings
 from collections import Counter
 
 import numpy as np
-from attsvm.figures import FIGURES, load, measure
-from attsvm.report.intervals import binomial_interval
+from attsvm.claims.intervals import binomial_interval
+from attsvm.reproduce import FIGURES, load, measure
 from places import ROOT
 
 POOL, SEED = 400, 424_242

@@ -250,7 +250,7 @@ def test_lightning_does_not_notice(probe, tmp_path):
 @pytest.mark.slow
 def test_the_first_layer_turns_towards_its_svm():
     """The GPT of the figure "training", 500 steps of SGD: nearer to the SVM of its choices than a random head is."""
-    from attsvm.figures.training import learn, means
+    from attsvm.reproduce.figures.training import learn, means
 
     _, monitor, loss = learn("SGD", seed=0, steps=500, every=500)
     cosine, null = (means(monitor, 0, column)[-1] for column in ("cosine", "null_cosine"))

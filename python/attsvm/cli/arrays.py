@@ -10,8 +10,8 @@ import numpy as np
 
 from ..attention.data import Data
 from ..attention.kinds import cross_attention, self_attention
+from ..common.arguments import UsageError
 from ..common.check import as_floats, as_numeric, check_shape
-from .arguments import UsageError
 
 KNOWN = ("X", "Z", "y", "v", "lengths", "selected")
 

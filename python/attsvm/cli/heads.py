@@ -12,7 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from ..common.arguments import UsageError, add_out, between, shortened, whole
 from ..common.progress import counted
+from ..common.render import write_picture
+from ..common.storage import write_csv
 from ..heads.analysis import SPLITS
 from ..heads.model_analysis import analyze_model
 from ..heads.pictures import plot_curve, plot_grid, plot_sentence
@@ -20,9 +23,7 @@ from ..heads.report import HeadReport, results_table
 from ..heads.steps import Row, measure, plot_training, write_rows
 from ..heads.table import CASES_HEADER, COLUMNS, CURVE_HEADER, HEADER, INTRODUCTION, cases_rows, curve_rows, rows_of
 from ..heads.view import view
-from ..report.page import Section, Table, write_page
-from ..report.tables import write_csv, write_picture
-from .arguments import UsageError, add_out, between, shortened, whole
+from ..reproduce.page import Section, Table, write_page
 from .heads_input import load_reader, read_heads
 
 DIGITS = 4  # of a layer or a head
@@ -147,6 +148,7 @@ def _plain(value: Any) -> Any:
 
 
 def _without_windows() -> None:
+    import jinja2  # noqa: F401  of the page
     import matplotlib
 
     matplotlib.use("agg")

@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from ..common.arguments import UsageError
 from ..heads.model import Head
-from .arguments import UsageError
 
 TOKENS = (10, 50)  # of a sentence: fewer say little, more cannot be looked at
 MOST_TOKENS = 50_000  # that are kept of a text

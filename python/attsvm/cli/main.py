@@ -8,11 +8,10 @@ import warnings
 from collections.abc import Sequence
 
 from .. import __version__
+from ..common.arguments import UsageError, shortened
+from ..reproduce import command as reproduce
 from ..svm.solve import ConvergenceWarning
-from . import heads, prove, reproduce, run
-from .arguments import UsageError, shortened
-
-EXTRAS = ("joblib", "matplotlib")
+from . import heads, prove, run
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -32,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(args.name, f"{error.strerror}: {error.filename}" if error.filename else str(error))
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
-        if missing not in EXTRAS:
+        if missing not in reproduce.EXTRAS:
             raise
         return _fail(args.name, f"{missing} is not installed: in a clone, pip install '.[reproduce]'")
     except MemoryError as error:

@@ -6,9 +6,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from ..common.arguments import UsageError, between, shortened
 from ..common.check import as_norm
 from ..svm.solve import solve_svm
-from .arguments import UsageError, between, shortened
 from .arrays import as_data, as_selected, read_arrays
 
 

@@ -6,6 +6,7 @@ import argparse
 import math
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,16 +14,18 @@ import numpy as np
 
 from .. import plot
 from ..attention.data import Data
+from ..common.arguments import UsageError, add_out, between, whole
+from ..common.render import write_picture
+from ..common.result import table
 from ..common.storage import replacing
-from ..plot.curves import finish
-from ..report.tables import runs_table, solutions_table, write_picture
+from ..plot.curves import SATURATED, finish, largest
 from ..svm.separation import Separation
 from ..svm.solve import solve_svm
+from ..theory.conditions import correlation, is_locally_optimal
 from ..training.output_head import LinearHead
 from ..training.problem import Problem
 from ..training.run import Run
 from ..training.train import train
-from .arguments import UsageError, add_out, between, whole
 from .arrays import as_data, as_selected, read_arrays
 
 NORMS: tuple[Literal["frobenius", "nuclear"], ...] = ("frobenius", "nuclear")
@@ -158,3 +161,53 @@ def _saved(key: str, solution: Separation, shape: tuple[int, int]) -> dict[str, 
                 row[: len(part)] = part
             saved[f"{name}_{key}"] = padded
     return saved
+
+
+def runs_table(problem: Problem, runs: Mapping[str, Run]) -> str:
+    """How each training ended, and whether its attention has saturated on one token per query."""
+    rows, notes = [], []
+    optimal = np.asarray(problem.optimal)
+    for name, run in runs.items():
+        peaks = largest(run.probabilities)
+        late = int((peaks < SATURATED).sum())
+        loss = f"{run.loss[0]:.4g} -> {run.loss[-1]:.4g}"
+        hits = f"{int((run.selected == optimal).sum())} of {len(optimal)}"
+        rows.append((name, run.status, loss, f"{run.norm[-1]:.4g}", f"{peaks.min():.6g}", hits))
+        if late:
+            notes.append(
+                f"{name}: attention has not saturated: {late} of {len(optimal)} queries have no softmax above "
+                f"{SATURATED}, so their tokens may still change."
+            )
+    header = ("trained", "status", "loss", "norm", "least max softmax", "optimal token selected")
+    return "\n".join([table(header, rows), *notes, ""])
+
+
+def solutions_table(
+    solutions: Mapping[tuple[str, str], Separation],
+    runs: Mapping[str, Run] | None = None,
+    problem: Problem | None = None,
+) -> str:
+    """One certificate per (trained, norm), and how the training relates to it."""
+    header = ["trained", "SVM", "status", "margin from", "to", "gap", "rank", "support"]
+    header += ["correlation", "locally optimal"]
+    rows: list[list[str]] = []
+    notes: dict[str, list[str]] = {}
+    for (name, norm), solution in solutions.items():
+        row = [name, norm, solution.status] + ["-"] * 7
+        if solution.W is not None:
+            support = solution.support if isinstance(solution.support, list) else [solution.support]
+            row[3:5] = f"{solution.margin:.9g}", f"{solution.margin_bound:.9g}"
+            row[5:7] = f"{solution.gap:.1e}", str(solution.rank)
+            row[7] = str(sum(int(part.sum()) for part in support))
+            if runs is not None and problem is not None:
+                row[8] = f"{correlation(runs[name].W, solution.W):.6f}"
+                row[9] = "yes" if is_locally_optimal(problem, solution) else "no"
+        if solution.status != "optimal":
+            notes.setdefault(f"{solution.status}: {solution.message}.", []).append(f"{name} {norm}".strip())
+        rows.append(row)
+    shown = slice(None) if runs is not None else slice(1, -2)
+    lines = [table(header[shown], [row[shown] for row in rows])]
+    if any(solution.W is not None for solution in solutions.values()):
+        lines.append("The largest margin of weights of norm 1 lies between the two, both recomputed from the tokens.")
+    lines += [f"{', '.join(which)}: {note}" for note, which in notes.items()]
+    return "\n".join([*lines, ""])

@@ -6,11 +6,16 @@ import base64
 import importlib.util
 import io
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-__all__ = ["axes", "draw", "drawing", "new_figure", "picture"]
+from .storage import replacing
+
+__all__ = ["axes", "draw", "drawing", "new_figure", "picture", "picture_bytes", "write_picture"]
 
 WIDTH, HEIGHT = 4.2, 2.4  # inches, of the small picture in a notebook
+DPI = 160  # of pictures in files
+COMPRESSION = 3  # of PNG: 7 % larger files than by 6, in half the time
 FONT = 7.5  # points: the longest label of an axis is as high as the axes
 
 _drawings: dict[type, Callable[..., Any]] = {}
@@ -70,3 +75,29 @@ def picture(result: Any) -> str | None:
         figure.savefig(file, format="png", dpi=110)
     text = base64.b64encode(file.getvalue()).decode()
     return f'<img alt="{type(result).__name__}" style="max-width:100%" src="data:image/png;base64,{text}">'
+
+
+def write_picture(path: Path, figure: Any) -> None:
+    """A matplotlib figure, as PNG or SVG by the name."""
+    with replacing(path) as file:
+        file.write(picture_bytes(figure, path.suffix))
+
+
+def picture_bytes(figure: Any, suffix: str) -> bytes:
+    """A matplotlib figure as a .png or a .svg.
+
+    There are no minor ticks, which take a third of the time and tell nothing that the major ones do not.  Canvases
+    draw once (``savefig`` twice where there is a layout to find), and a second format keeps the layout of the first.
+    """
+    from matplotlib.backends import backend_agg, backend_svg  # an extra
+
+    for ax in figure.axes:
+        ax.minorticks_off()
+    figure.set_dpi(DPI)
+    file = io.BytesIO()
+    if suffix == ".png":
+        backend_agg.FigureCanvasAgg(figure).print_png(file, pil_kwargs={"compress_level": COMPRESSION})
+    else:
+        backend_svg.FigureCanvasSVG(figure).print_svg(file)
+    figure.set_layout_engine("none")
+    return file.getvalue()

@@ -18,7 +18,7 @@ import json
 import math
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -272,3 +272,8 @@ def write_table(path: str | os.PathLike[str], header: Sequence[str], rows: Itera
     with replacing(path, "w") as file:
         write_lines(file, [header])
         write_lines(file, rows)
+
+
+def write_csv(path: str | os.PathLike[str], columns: Mapping[str, Any]) -> None:
+    """Columns of one length below their names; floats so that they read back exactly."""
+    write_table(path, list(columns), zip(*(np.asarray(column).tolist() for column in columns.values()), strict=True))

@@ -20,6 +20,7 @@ __all__ = ["COLORS", "HIGH", "LOW", "OWN_NORM", "band", "correlations", "finish"
 
 COLORS = {"W": "#0072B2", "(K, Q)": "#D55E00"}  # two of Okabe and Ito's colours, told apart by everybody
 OWN_NORM: dict[str, Ball] = {"W": "frobenius", "(K, Q)": "nuclear"}
+SATURATED = 0.99  # below, a query's largest softmax leaves open which token it will select
 LOW, HIGH = 10, 90  # percentiles a band reaches: unlike mean and deviation they never leave [-1, 1]
 
 

@@ -1,0 +1,433 @@
+"""Claims: a statistic, a bound fixed beforehand, and a 95 % interval of what was measured.
+
+A claim names a statistic of the runs of a figure and the bound [``low``, ``high``] in which theory, a published number
+or an independent computation puts it.  The bound is absolute: noise never widens it.  The measurement comes with a
+two-sided 95 % interval, and the verdict compares the two:
+
+- "holds": the whole interval lies inside the bound;
+- "fails": the whole interval lies outside;
+- "undecided": it straddles the bound, or there are too few runs; the note says how many would decide.
+
+Five statistics are enough:
+
+============ ============================================= ==================================================
+function     of                                            interval
+============ ============================================= ==================================================
+`share`      flags, one per run                            Clopper-Pearson (exact binomial)
+`difference` two flags of every run                        Clopper-Pearson of the runs with one flag alone
+`median`     numbers, one per run; ratios, heavy tails     order statistics (exact for any distribution)
+`mean`       numbers between two known ends                Gaffke: Clopper-Pearson where they are flags
+`exactly`    these very runs: residuals, exceptions        the number itself, the worst one if there are many
+============ ============================================= ==================================================
+
+A run without a number (NaN or infinite) is never dropped.  It counts against the claim: as beyond the bound, and where
+there are two bounds as beyond either; in a mean, as at an end of its range.  The note says how many there were.  A
+claim about a part of the runs takes ``number[part]``, and stands beside one on how large the part is.
+
+A share bound b that no run violates needs ln .025 / ln b runs (.95: 72 runs, .99: 368), a median 6.
+
+Examples
+--------
+A figure returns its claims under headings:
+
+>>> import numpy as np
+>>> from attsvm.claims import exactly, median, share
+>>> rng = np.random.default_rng(0)
+>>> correlation, gap = 1 - 0.01 * rng.random(100), 1e-9 * rng.random(100)
+>>> groups = {
+...     "Direction": [
+...         median("correlation with the SVM", correlation, low=0.99),
+...         share("correlation above .98", correlation > 0.98, low=0.95),
+...         share("correlation above .995", correlation > 0.995, low=0.5),
+...     ],
+...     "Certificates": [exactly("largest duality gap", gap, high=1e-8)],
+... }
+>>> for claim in (claim for claims in groups.values() for claim in claims):
+...     print(f"{claim.text}, {claim.expected}: {claim.found}: {claim.verdict}")
+correlation with the SVM, at least 0.99: 0.9941 [0.9933, 0.9955]: holds
+correlation above .98, at least 0.95: 1 [0.9638, 1] (100 of 100): holds
+correlation above .995, at least 0.5: 0.44 [0.3408, 0.5428] (44 of 100; about 285 runs would decide): undecided
+largest duality gap, at most 1e-08: 9.949e-10: holds
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..common.check import as_number, as_numeric, check_shape
+from .intervals import (
+    LEAST_MEDIAN,
+    binomial_interval,
+    difference_interval,
+    enough_runs,
+    mean_interval,
+    median_interval,
+    median_rank,
+)
+
+__all__ = ["VERDICTS", "Claim", "claim", "difference", "exactly", "mean", "median", "none", "share"]
+
+VERDICTS = ("holds", "fails", "undecided")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What was expected, what was measured, and whether they agree.
+
+    Attributes
+    ----------
+    text : str
+        The statistic in words.
+    low, high : float or None
+        The bound; at least one of the two is given.
+    measured, measured_low, measured_high : float or None
+        The statistic and its 95 % interval; None where it is not finite, which never holds.
+    runs : int
+        Runs the statistic was taken of, those without a number included.
+    verdict : {"holds", "fails", "undecided"}
+    note : str
+        Counts behind a share, runs without a number, how many runs would decide.
+    runs_needed : int or None
+        About how many runs would decide: those there are where they do, None where more runs alone would not.
+    silent : int
+        Runs without a number.
+    interval : (float, float)
+        The 95 % interval; an infinite end where there is none.
+    """
+
+    text: str
+    low: float | None
+    high: float | None
+    measured: float | None
+    measured_low: float | None
+    measured_high: float | None
+    runs: int
+    verdict: str
+    note: str = ""
+    runs_needed: int | None = None
+    silent: int = 0
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval."""
+        return (
+            -math.inf if self.measured_low is None else self.measured_low,
+            math.inf if self.measured_high is None else self.measured_high,
+        )
+
+    @property
+    def expected(self) -> str:
+        """The bound in words."""
+        if self.high is None:
+            return f"at least {self.low:.6g}"
+        if self.low is None:
+            return f"at most {self.high:.6g}"
+        return f"exactly {self.low:.6g}" if self.low == self.high else f"{self.low:.6g} to {self.high:.6g}"
+
+    @property
+    def found(self) -> str:
+        """The measurement, with its interval where it has one, and the note."""
+        text = "no number" if self.measured is None else f"{self.measured:.4g}"
+        if (self.measured_low, self.measured_high) != (self.measured, self.measured):
+            text += f" [{_shown(self.measured_low)}, {_shown(self.measured_high)}]"
+        return f"{text} ({self.note})" if self.note else text
+
+    def __str__(self) -> str:
+        return f"{self.text}, {self.expected}: {self.found}: {self.verdict}"
+
+
+def claim(values: ArrayLike, at_least: float | None = None, at_most: float | None = None) -> Claim:
+    """A claim on random runs, judged as ``attsvm reproduce`` judges those of the paper.
+
+    The bound is fixed beforehand; the 95 % interval of what was measured is compared with it.  Values that are all true
+    or false (1 or 0) are flags: the claim is about the *share* of runs for which they are true, with the exact binomial
+    (Clopper-Pearson) interval.  Other numbers: about their *median*, with the interval by order statistics, which is
+    exact for any distribution.
+
+    Parameters
+    ----------
+    values : (runs,) array_like
+        Flags or numbers, one per run.  NaN or infinite: the run said nothing.  Such a run counts against the claim, and
+        ``silent`` says how many there are.
+    at_least, at_most : float, optional
+        The bound; at least one of them.
+
+    Returns
+    -------
+    Claim
+        ``verdict`` is "holds" where the whole ``interval`` lies within the bound, "fails" where it lies outside,
+        "undecided" where it does neither; then about ``runs_needed`` runs would decide (None: more runs alone would
+        not).
+
+    Raises
+    ------
+    ImportError
+        Without SciPy: ``pip install scipy``.
+    ValueError
+        Of values that are not one per run, and of bounds that no number can meet.
+
+    See Also
+    --------
+    replicate : many random runs side by side.
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> found = attsvm.claim([True] * 60 + [False], at_least=0.95)
+    >>> found.verdict, found.runs_needed
+    ('undecided', 142)
+    >>> print(found)
+    share of runs, at least 0.95: 0.9836 [0.912, 0.9996] (60 of 61; about 142 runs would decide): undecided
+    >>> attsvm.claim([0.99, 0.98, 0.97, 0.99, 0.98, 0.99, 0.96], at_least=0.95).interval
+    (0.96, 0.99)
+    """
+    if at_least is None and at_most is None:
+        raise ValueError("a claim must have a bound, got neither at_least nor at_most: without one it cannot fail")
+    low = None if at_least is None else as_number("at_least", at_least)
+    high = None if at_most is None else as_number("at_most", at_most)
+    if low is not None and high is not None and low > high:
+        raise ValueError(f"at_least must not exceed at_most, got {low:g} and {high:g}")
+    flags = np.asarray(values)
+    values = flags.astype(float) if flags.dtype == bool else as_numeric("values", values)
+    check_shape("values", values, "runs")
+    if np.isin(values[np.isfinite(values)], (0, 1)).all():
+        return share("share of runs", values, low, high)
+    return median("median over runs", values, low, high)
+
+
+def share(text: str, flags: Any, low: float | None = None, high: float | None = None) -> Claim:
+    """The share of all runs for which something is true.
+
+    Parameters
+    ----------
+    text : str
+    flags : (runs,) array of bool, or of 0, 1 and NaN
+        NaN is a run that could not tell: false for ``low``, true for ``high``.
+    low, high : float, optional
+        The bound.
+
+    Returns
+    -------
+    Claim
+    """
+    flags, found, silent = _sample(text, flags, low, high)
+    if not np.isin(found, (0, 1)).all():
+        raise ValueError(f"flags must be true, false or NaN, got numbers: use median() or mean() for {text!r}")
+    runs, true = len(flags), int(found.sum())
+    shares = [count / max(runs, 1) for count in _against(low, high, true, true + silent)]
+    measured = shares[0] if len(shares) == 1 or not len(found) else true / len(found)
+
+    def intervals(n: int) -> list[tuple[float, float]]:
+        return [binomial_interval(round(share * n), n) for share in shares]
+
+    return _counted(text, low, high, measured, intervals, runs, f"{true} of {runs}", silent)
+
+
+def difference(text: str, more: Any, less: Any, low: float | None = None, high: float | None = None) -> Claim:
+    """The share of all runs for which one thing is true, minus the share for which another is.
+
+    Parameters
+    ----------
+    text : str
+    more, less : (runs,) arrays of bool, or of 0, 1 and NaN
+        Both flags of each run.  NaN in either: the run speaks against the bound.
+    low, high : float, optional
+        The bound.
+
+    Returns
+    -------
+    Claim
+    """
+    sample = np.asarray(more, dtype=float) - np.asarray(less, dtype=float)
+    sample, found, silent = _sample(text, sample, low, high)
+    if not np.isin(found, (-1, 0, 1)).all():
+        raise ValueError(f"flags must be true, false or NaN, got numbers for {text!r}")
+    runs, gains, losses = len(sample), int((found > 0).sum()), int((found < 0).sum())
+    cases = _against(low, high, (gains, losses + silent), (gains + silent, losses))
+
+    def intervals(n: int) -> list[tuple[float, float]]:
+        grown = n / max(runs, 1)
+        return [difference_interval(round(gain * grown), round(loss * grown), n) for gain, loss in cases]
+
+    measured = (gains - losses) / max(len(found), 1)
+    return _counted(text, low, high, measured, intervals, runs, f"{gains} to {losses} of {runs}", silent)
+
+
+def median(text: str, sample: Any, low: float | None = None, high: float | None = None) -> Claim:
+    """The median over runs.
+
+    Parameters
+    ----------
+    text : str
+    sample : (runs,) array_like
+        What is not finite is a run without a number: below ``low`` and above ``high``.
+    low, high : float, optional
+        The bound.
+
+    Returns
+    -------
+    Claim
+    """
+    sample, found, silent = _sample(text, sample, low, high)
+    runs = len(sample)
+    cases = [median_interval(_filled(sample, filler)) for filler in _against(low, high, -math.inf, math.inf)]
+    below = [(found < bound).sum() + extra for bound, extra in ((low, silent), (high, 0)) if bound is not None]
+
+    def needed() -> int | None:
+        if runs < LEAST_MEDIAN:
+            return LEAST_MEDIAN
+        return enough_runs(lambda n: all(min(k, runs - k) * n < median_rank(n) * runs for k in below), runs)
+
+    measured = cases[0][0] if len(cases) == 1 or not len(found) else float(np.median(found))
+    return _claim(text, low, high, measured, [case[1:] for case in cases], runs, needed, "", silent)
+
+
+def mean(
+    text: str, sample: Any, within: tuple[float, float], low: float | None = None, high: float | None = None
+) -> Claim:
+    """The mean over runs of numbers between known ends; flags belong to `share`, numbers without ends to `median`.
+
+    Parameters
+    ----------
+    text : str
+    sample : (runs,) array_like
+        What is not finite is a run without a number: at the lower end for ``low``, at the upper one for ``high``.
+    within : (float, float)
+        The least and the largest number there can be: of a mean without them, no sample says how large it is.
+    low, high : float, optional
+        The bound.
+
+    Returns
+    -------
+    Claim
+    """
+    least, most = within
+    sample, _, silent = _sample(text, sample, low, high)
+    cases = [mean_interval(_filled(sample, filler), least, most) for filler in _against(low, high, least, most)]
+    middle, below, above = cases[0]
+
+    def needed() -> int | None:
+        away = min(abs(middle - bound) for bound in (low, high) if bound is not None and least < bound < most)
+        narrow = away > 0 and math.isfinite(above - below)  # an interval shrinks with the root of the number of runs
+        return max(len(sample) + 1, math.ceil(len(sample) * ((above - below) / 2 / away) ** 2)) if narrow else None
+
+    return _claim(text, low, high, middle, [case[1:] for case in cases], len(sample), needed, "", silent)
+
+
+def exactly(text: str, values: Any, low: float | None = None, high: float | None = None) -> Claim:
+    """A statement about these very runs, no sample: every value lies within the bound.
+
+    Parameters
+    ----------
+    text : str
+    values : number or array_like
+        Shown is the value farthest beyond the bound, or nearest to it.  One that is no number fails the claim, and so
+        does having no values.
+    low, high : float, optional
+        The bound.
+
+    Returns
+    -------
+    Claim
+    """
+    values, found, silent = _sample(text, values, low, high)
+    if silent or not len(found):
+        note = _silent(silent) or "no values"
+        return Claim(text, low, high, None, None, None, len(values), "fails", note, len(values), silent)
+    short = -math.inf if low is None else low - found
+    excess = np.maximum(short, -math.inf if high is None else found - high)
+    worst = float(found[excess.argmax()])
+    verdict = "holds" if excess.max() <= 0 else "fails"
+    return Claim(text, low, high, worst, worst, worst, len(values), verdict, "", len(values))
+
+
+def none(text: str, flags: Any) -> Claim:
+    """A statement about these very runs: something is true of none of them, as :func:`exactly` that many."""
+    return exactly(text, np.sum(flags), 0, 0)
+
+
+def _sample(text: str, values: Any, low: float | None, high: float | None) -> tuple[np.ndarray, np.ndarray, int]:
+    """All values, those that are finite numbers, and how many are not; a bound that is none is refused."""
+    if low is None and high is None:
+        raise ValueError(f"a claim must have a bound, got neither low nor high for {text!r}")
+    for name, bound in (("low", low), ("high", high)):
+        if bound is not None and not math.isfinite(bound):
+            raise ValueError(f"{name} must be finite or None, got {bound} for {text!r}")
+    if low is not None and high is not None and low > high:
+        raise ValueError(f"low must not exceed high, got {low} and {high} for {text!r}")
+    values = np.ravel(np.asarray(values, dtype=float))
+    found = values[np.isfinite(values)]
+    return values, found, len(values) - len(found)
+
+
+def _filled(sample: np.ndarray, filler: float) -> np.ndarray:
+    return np.where(np.isfinite(sample), sample, filler)
+
+
+def _against(low: float | None, high: float | None, below: Any, above: Any) -> list[Any]:
+    """The readings of silent runs that speak against the claim: as too small, as too large, or either way."""
+    return [reading for bound, reading in ((low, below), (high, above)) if bound is not None]
+
+
+def _verdict(low: float | None, high: float | None, intervals: Iterable[tuple[float, float]]) -> str:
+    least, most = -math.inf if low is None else low, math.inf if high is None else high
+    if all(least <= a and b <= most for a, b in intervals):
+        return "holds"
+    return "fails" if all(b < least or a > most for a, b in intervals) else "undecided"
+
+
+def _counted(
+    text: str,
+    low: float | None,
+    high: float | None,
+    measured: float,
+    intervals: Callable[[int], list[tuple[float, float]]],
+    runs: int,
+    note: str,
+    silent: int,
+) -> Claim:
+    """A claim on counts, whose intervals of n runs with the same shares are known."""
+
+    def needed() -> int | None:
+        return enough_runs(lambda n: _verdict(low, high, intervals(n)) != "undecided", runs) if runs else None
+
+    return _claim(text, low, high, measured if runs else math.nan, intervals(runs), runs, needed, note, silent)
+
+
+def _claim(
+    text: str,
+    low: float | None,
+    high: float | None,
+    measured: float,
+    intervals: Sequence[tuple[float, float]],
+    runs: int,
+    needed: Callable[[], int | None],
+    note: str,
+    silent: int,
+) -> Claim:
+    verdict = _verdict(low, high, intervals)
+    enough: int | None = runs
+    notes = [note, _silent(silent)]
+    if verdict == "undecided":
+        enough = needed()
+        notes.append(f"about {enough:,} runs would decide" if enough else "more runs alone would not decide")
+    least, most = min(a for a, _ in intervals), max(b for _, b in intervals)
+    if verdict == "fails" and _verdict(low, high, [(least, most)]) != "fails":  # silent runs on either side
+        least, most = -math.inf, math.inf
+    shown, below, above = (float(x) if math.isfinite(x) else None for x in (measured, least, most))
+    note = "; ".join(filter(None, notes))
+    return Claim(text, low, high, shown, below, above, runs, verdict, note, enough, silent)
+
+
+def _silent(runs: int) -> str:
+    return f"{runs} without a number" if runs else ""
+
+
+def _shown(number: float | None) -> str:
+    return "?" if number is None else f"{number:.4g}"

@@ -1,1 +1,0 @@
-"""Claims, tables and pages."""

@@ -1,0 +1,68 @@
+"""``attsvm reproduce``: the figures of the paper, its precursor and its follow-ups, their claims, the page.
+
+A file of ``figures/`` is a figure.  It has
+
+- a docstring: a title, and what there is to see, for the page;
+- ``PAPER``: where it comes from; ``CAPTION``: what its picture shows, panel by panel;
+- ``SETTINGS``: its settings in a sentence; ``RUNS`` and ``QUICK``: random instances of the full and the quick version;
+- ``experiment(rng)``: the measured numbers of one random instance, by name;
+- ``together(runs, seed)``, where that is not all: arrays that are measured for all instances at once, or only once;
+- ``claims(results)``: what theory says of them;
+- ``plot(results)``: the picture.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+
+from .. import replicate
+
+__all__ = ["FIGURES", "NAMED", "load", "measure"]
+
+FIGURES = (
+    "gd-paths",
+    "local-convergence",
+    "regularization-path",
+    "rank",
+    "global-local",
+    "overparameterization",
+    "equal-scores",
+    "basin",
+    "several-tokens",
+    "quadratic-head",
+    "sequence-to-sequence",
+    "attention-heads",
+    "soft-and-hard",
+    "precursor",
+    "joint-training",
+    "mirror-descent",
+    "factor-balance",
+    "rates",
+    "optimisers",
+    "next-token",
+    "several-classes",
+    "positional-encoding",
+    "plain-descent",
+    "soft-margins",
+    "certified-training",
+)
+NAMED = ("training",)  # drawn only when named: they train models with PyTorch, for minutes
+
+
+def load(name: str) -> Any:
+    """The module of a figure."""
+    return importlib.import_module(".figures." + name.replace("-", "_"), __name__)
+
+
+def measure(figure: Any, runs: int, seed: int = 0, n_jobs: int | None = None) -> dict[str, np.ndarray]:
+    """Every measured number of a figure's module, stacked over the instances."""
+    found: dict[str, np.ndarray] = {}
+    if hasattr(figure, "experiment"):
+        name = figure.__name__.rpartition(".")[2].replace("_", "-")
+        found |= replicate(figure.experiment, runs, seed, n_jobs, name=name)
+    if hasattr(figure, "together"):
+        found |= figure.together(runs, seed)
+    return found

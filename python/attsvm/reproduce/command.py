@@ -1,0 +1,187 @@
+"""``attsvm reproduce``: the figures, their claims, the page."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib
+import platform
+import re
+import time
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import __version__
+from ..common.arguments import add_out, whole
+from ..common.progress import above_bars, counted
+from ..common.render import picture_bytes
+from ..common.result import table
+from ..common.storage import replacing
+from ..common.threads import on_workers
+from ..svm.solve import ConvergenceWarning
+from . import FIGURES, NAMED, load, measure
+from .page import Section, count_verdicts, read_claims, verdicts_line, write_claims, write_page
+from .proofs import ProvedAnswers
+
+PAGE_TITLE = "Transformers as support vector machines, reproduced"
+PAGE_TEXT = """Softmax attention trained by gradient descent selects tokens: its weights diverge, and their direction
+is that of a support vector machine which separates the selected tokens from the rest.  Every picture below redoes an
+experiment of that theory; the table under it holds what was measured against what was expected beforehand: a published
+number, an independent computation, or a prediction of the theory.  All claims as data are in ``claims.json``."""
+CHANCE_TEXT = """How often an honest run fails by chance: of reports resampled from 400 runs of each figure, a claim
+failed in {quick[0]} of {quick[1]} with the settings of ``--quick``, and in {full[0]} of {full[1]} with the full ones.
+(None of 400 means at most 0.92 %, with 97.5 % confidence.)  Not resampled so far: rank at full settings, the claims on
+proofs, and those of the panels that came last: causal paths, first gradients, what no W separates, a loss of one's own,
+locally optimal directions, joint paths, a ReLU head's bound."""
+CHANCE = {"quick": (0, 400), "full": (0, 400)}  # by tests/support/chance_of_failure.py
+EXTRAS = ("jinja2", "joblib", "matplotlib", "scipy")
+SLOWEST = ("several-tokens", "optimisers", "overparameterization")  # two fifths of the time: begun first
+
+
+def add_parser(commands: Any) -> None:
+    about = "redo an experiment of the paper at its full settings, and judge its claims"
+    one = commands.add_parser(
+        "reproduce",
+        help=about,
+        description=about + ".",
+        epilog="The exit code is 1 when a claim fails.  In a folder that holds a report already, the figures named are "
+        "replaced and the others stay.",
+    )
+    one.add_argument(
+        "figures",
+        nargs="*",
+        type=_figure,
+        metavar="FIGURE",
+        help=f"by default {', '.join(FIGURES)}; only when named: {', '.join(NAMED)}",
+    )
+    one.add_argument(
+        "--quick",
+        action="store_true",
+        help="fewer random instances, and pictures as PNG alone: a look in a fraction of the time, which leaves some "
+        "claims undecided",
+    )
+    one.add_argument("--verbose", action="store_true", help="print the claims of each figure, not their count alone")
+    one.add_argument("--prove", action="store_true", help="prove all answers of the SVM exactly, not ten of a figure")
+    one.add_argument("--runs", type=whole(2), help="random instances (default: each figure's own number)")
+    one.add_argument("--seed", type=whole(0, 2**63 - 1), default=0, help="of the random instances (default 0)")
+    one.add_argument(
+        "--jobs",
+        type=whole(1, 10**4),
+        help="processes, or threads of a single figure (default: all cores); changes no result",
+    )
+    add_out(one)
+    one.set_defaults(command=_reproduce, name="reproduce")
+
+
+def _figure(name: str) -> str:
+    if name not in (*FIGURES, *NAMED):
+        raise argparse.ArgumentTypeError(f"must be one of {', '.join(FIGURES)}, got {name!r}")
+    return name
+
+
+def _reproduce(args: argparse.Namespace) -> int:
+    begin = time.perf_counter()
+    names = sorted(dict.fromkeys(args.figures or FIGURES), key=lambda name: name not in SLOWEST)
+    for extra in EXTRAS:  # missing, they should be missed before anything is made
+        importlib.import_module(extra)
+    from joblib import cpu_count
+
+    args.out.mkdir(parents=True, exist_ok=True)
+    jobs = args.jobs or cpu_count()
+    workers = min(jobs, len(names))
+    width = max(map(len, names))
+    verdicts: list[str] = []
+    tasks = ((name, args, jobs // workers) for name in names)
+    # Processes: proofs, matplotlib and much of a figure let no thread run beside them.
+    with on_workers(_reproduce_one, tasks, workers, "reproduce", processes=True) as done:
+        for made in counted(done, len(names), "reproduce", "figure") if workers > 1 else done:
+            page = _write(made, args.out)  # at once: an interruption, or an error in another figure, keeps it
+            with above_bars():
+                print(_said(made, width, args.verbose), flush=True)
+            verdicts += _verdicts(made)
+    counts = count_verdicts(verdicts)
+    print(verdicts_line(counts) + (": exit code 1" if counts["fails"] else ""))
+    print(f"wrote {page}, claims.json, pictures and numbers beside it, in {time.perf_counter() - begin:.1f} s")
+    return int(counts["fails"] > 0)
+
+
+def _verdicts(made: Made) -> list[str]:
+    return [claim.verdict for claims in made.section.claims.values() for claim in claims]
+
+
+def _said(made: Made, width: int, verbose: bool) -> str:
+    """A line, below the claims that fail, or with ``verbose`` all of them, and the answers without a proof."""
+    counts = re.sub(r", 0 \w+", "", verdicts_line(count_verdicts(_verdicts(made))))
+    line = f"{made.section.name:{width}}  {counts}  {made.seconds:.1f} s"
+    rows: list[tuple[str, ...]] = []
+    for heading, claims in made.section.claims.items():
+        shown = [claim for claim in claims if verbose or claim.verdict == "fails"]
+        rows += [(heading,)] * bool(shown)
+        rows += [("  " + c.text, c.expected, c.found, c.verdict.replace("fails", "FAILS")) for c in shown]
+    if not rows:
+        return line
+    return "\n".join(["", table(("claim", "expected", "measured", "verdict"), rows), *made.missing, line])
+
+
+def _write(made: Made, out: Path) -> Path:
+    """Numbers, pictures, claims and page, which is returned."""
+    section, page, entries = made.section, out / "index.html", out / "claims.json"
+    with replacing(out / f"{section.name}.npz") as file:
+        np.savez_compressed(file, allow_pickle=False, **made.results)
+    (out / f"{section.name}.svg").unlink(missing_ok=True)  # of a report with other numbers
+    for suffix, picture in made.pictures.items():
+        with replacing(out / f"{section.name}{suffix}") as file:
+            file.write(picture)
+    write_claims(entries, section.name, section.claims)
+    summary = verdicts_line(count_verdicts(entry["verdict"] for entry in read_claims(entries)))
+    text, fine = f"{summary}.\n\n{PAGE_TEXT}", CHANCE_TEXT.format(**CHANCE)
+    write_page(page, PAGE_TITLE, text, [section], (*FIGURES, *NAMED), fine)
+    return page
+
+
+class Made(NamedTuple):
+    """A figure's part of the page, its arrays, its pictures by their suffix, answers without a proof, and its time."""
+
+    section: Section
+    results: Mapping[str, np.ndarray]
+    pictures: Mapping[str, bytes]
+    missing: list[str]
+    seconds: float
+
+
+def _reproduce_one(name: str, args: argparse.Namespace, threads: int) -> Made:
+    """Nothing is written here: processes that work for others may be killed at any time."""
+    begin = time.perf_counter()
+    figure = load(name)
+    runs = args.runs or (figure.QUICK if args.quick else figure.RUNS)
+    with warnings.catch_warnings(), ProvedAnswers(args.prove) as answers:
+        warnings.simplefilter("ignore", ConvergenceWarning)  # as in main(), of which another process knows nothing
+        results = measure(figure, runs, args.seed, threads)
+    drawn = figure.plot(results)
+    pictures = {suffix: picture_bytes(drawn, suffix) for suffix in ((".png",) if args.quick else (".png", ".svg"))}
+    proofs, missing = answers.claims()
+    seconds = time.perf_counter() - begin
+    title, _, text = (figure.__doc__ or name).partition("\n\n")  # python -OO leaves no docstrings
+    fine = (
+        f"{figure.SETTINGS}\n\n{runs} random instances, seed {args.seed}, {seconds:.1f} s on {_machine()}; "
+        f"{datetime.date.today():%-d %B %Y}, attsvm {__version__}.  All numbers that were measured: {name}.npz."
+    )
+    text += f"\n\nSource: {figure.PAPER}."
+    groups = {**figure.claims(results), **proofs}
+    section = Section(name, _one_line(title), text, {f"{name}.png": figure.CAPTION}, (), groups, fine)
+    return Made(section, results, pictures, missing, seconds)
+
+
+def _machine() -> str:
+    """What the numbers were computed with."""
+    from joblib import cpu_count
+
+    return f"{platform.machine()} with {cpu_count()} cores, Python {platform.python_version()}, NumPy {np.__version__}"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split()).rstrip(".")

@@ -1,0 +1,155 @@
+"""Several attention heads: each turns to the SVM of the tokens it selects itself.
+
+H attention heads are trained together; their attended vectors are summed, or stand side by side, before the one
+output head.  Each weight matrix is normalised by itself, so each is an attention of its own that the loss alone
+couples: its direction goes to the max-margin solution of its own tokens.  Summed heads look for the same best tokens
+and mostly agree on them; side by side, each has its own part of the output head and selects for itself.
+"""
+
+from typing import Literal
+
+import numpy as np
+
+from ... import LinearHead, Problem, cross_attention, sample, solve_svm, train
+from ...claims import exactly, mean, median, share
+from ...plot.curves import correlations
+from ..panels import described, finish, medians, panels
+from ..papers import SVM
+from ..textbook import apart, softmax, unit
+from ..types import Found
+
+N, T, D = 6, 8, 10
+HEADS = (1, 2, 4)
+LR, STEPS, TWIN_STEPS = 0.1, 4000, 100
+SHOWN = np.unique(np.concatenate([np.arange(0, 400, 10), np.arange(400, STEPS + 1, 50)]))
+PAPER = f"{SVM}: its open question on several attention heads; no picture"
+CAPTION = "Left and middle: how far the heads are from their own SVMs. Right: what they select."
+RUNS, QUICK = 100, 32
+SETTINGS = (
+    f"{N} sequences of {T} random unit tokens, d = {D}, linear head, logistic loss, normalised gradient descent (each "
+    f"attention head by its own norm) with learning rate {LR} for {STEPS} steps from the start of a PyTorch linear "
+    "layer."
+)
+COLORS = {1: "0.35", 2: "#0072B2", 4: "#D55E00"}
+COMBINATIONS: dict[Literal["sum", "concatenate"], str] = {"sum": "summed", "concatenate": "side by side"}
+
+
+def experiment(rng):
+    X, Z, y, v = sample.unit_sphere(N, T, D, rng)
+    data = cross_attention(X, Z)
+    W = rng.uniform(-1, 1, (max(HEADS), D, D)) / np.sqrt(D)
+    more = rng.standard_normal((max(HEADS), D))
+    more = np.concatenate([[v], unit(more[1:])])
+    result: Found = {}
+    for combine in COMBINATIONS:
+        for H in HEADS:
+            head = LinearHead(v if combine == "sum" else more[:H].ravel())
+            problem = Problem(data, y, head, heads=H, combine=combine)
+            found = train(problem, W[:H], lr=LR, steps=STEPS, record=SHOWN)
+            selected = found.selected
+            own = np.stack([correlations(found.weights[:, h], solve_svm(data, selected[h]).W) for h in range(H)])
+            reads = more[:H] if combine == "concatenate" else np.tile(v, (H, 1))
+            scores = y[:, None] * np.einsum("ntd,hd->hnt", X, reads)
+            key = f"{combine} {H}"
+            result[f"{key} correlation"] = own.mean(axis=0)
+            result[f"{key} least correlation"] = own[:, -1].min()
+            result[f"{key} loss"] = found.loss
+            result[f"{key} agree"] = (selected == selected[0]).all(axis=0).mean()
+            result[f"{key} best"] = (selected == scores.argmax(axis=2)).mean()
+            result[f"{key} saturated"] = found.probabilities.max(axis=2).min() > 0.99
+        early = train(problem, W, lr=LR, steps=TWIN_STEPS, record=0).W
+        by_hand = descend_heads(X, Z, y, reads, W)
+        result[f"{combine} apart"] = apart(early, by_hand)
+    return result
+
+
+def descend_heads(X, Z, y, reads, W):
+    """Attention heads W (H, d, d), each read by its own part of the head (H, d), by the textbook formulas."""
+    W, scores = W.copy(), y[:, None] * np.einsum("ntd,hd->hnt", X, reads)
+    for _ in range(TWIN_STEPS):
+        s = softmax(np.einsum("ntd,hnd->hnt", X, Z @ W.swapaxes(1, 2)))
+        u = (s * scores).sum(axis=(0, 2))
+        c = -s * (scores - (s * scores).sum(axis=2, keepdims=True)) / (len(Z) * (1 + np.exp(u)))[:, None]
+        G = np.einsum("hnt,ntd->hdn", c, X) @ Z
+        W -= LR * G / np.linalg.norm(G, axis=(1, 2), keepdims=True)
+    return W
+
+
+def claims(results):
+    """What theory says of these numbers."""
+    directions, tokens = [], []
+    for combine, text in COMBINATIONS.items():
+        for H in HEADS:
+            key = f"{combine} {H}"
+            off = 1 - results[f"{key} least correlation"]
+            directions.append(median(f"{H} {text}: the head farthest from its own SVM", off, 0, 2e-3))
+            done = results[f"{key} saturated"]
+            tokens.append(share(f"{H} {text}: every attention head on one token per query", done, 0.88))
+    agree = {(combine, H): results[f"{combine} {H} agree"] for combine in COMBINATIONS for H in HEADS}
+    return {
+        f"1 - correlation with its own SVM after {STEPS:,} steps": directions,
+        "Tokens": [
+            *tokens,
+            mean("2 heads summed: queries on which both agree", agree["sum", 2], (0, 1), 0.85),
+            mean("4 heads summed: queries on which all agree", agree["sum", 4], (0, 1), 0.8),
+            mean(
+                "2 side by side: queries on which both agree (by chance 1 / T = .125)",
+                agree["concatenate", 2],
+                (0, 1),
+                0.05,
+                0.25,
+            ),
+            mean(
+                "4 side by side: queries on which all agree (by chance .002)",
+                agree["concatenate", 4],
+                (0, 1),
+                high=0.12,
+            ),
+            mean("4 side by side: a head selects its best token", results["concatenate 4 best"], (0, 1), 0.82, 0.98),
+        ],
+        "Against the textbook gradient in NumPy": [
+            exactly(f"4 heads, {text}, {TWIN_STEPS} steps: relative difference", results[f"{combine} apart"], high=1e-6)
+            for combine, text in COMBINATIONS.items()
+        ],
+    }
+
+
+def plot(results):
+    """Directions of the heads for both combinations, and what they select."""
+    figure, (*curved, bars) = panels((14, 4.8), 3)
+    for ax, (combine, text) in zip(curved, COMBINATIONS.items(), strict=True):
+        for H in HEADS:
+            label = f"{H} attention head{'s' if H > 1 else ''}"
+            off = 1 - results[f"{combine} {H} correlation"][:, 1:]
+            medians(SHOWN[1:], off, label, ax, COLORS[H])
+        finish(
+            ax,
+            f"Attended vectors {text}",
+            "training step",
+            "1 - correlation of a head with its own SVM",
+            "xy",
+            "lower left",
+        )
+    names = [(combine, H) for combine in COMBINATIONS for H in HEADS]
+    at = np.arange(len(names))
+    for shift, what, color in ((-0.2, "best", "#0072B2"), (0.2, "agree", "#E69F00")):
+        label = "a head selects its best token" if what == "best" else "all heads select the same token"
+        shares = [results[f"{combine} {H} {what}"].mean() for combine, H in names]
+        bars.bar(at + shift, shares, 0.38, color=color, label=label)
+    bars.set_xticks(at, [f"{H}\n{COMBINATIONS[combine]}" for combine, H in names], fontsize=7)
+    finish(
+        bars,
+        "What they select",
+        "attention heads",
+        "share of queries",
+        loc="upper center",
+        fontsize=9,
+        anchor=(0.5, -0.16),
+        ylim=(0, 1),
+    )
+    runs = len(results["sum 1 best"])
+    return described(
+        figure,
+        f"Several attention heads: {N} sequences of {T} tokens, d = {D}",
+        f"Lines: median of {runs} runs.  Bands: 10th to 90th percentile.",
+    )

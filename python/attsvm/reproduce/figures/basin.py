@@ -1,0 +1,204 @@
+"""Basins: started far out along its SVM, training keeps a locally optimal selection, and leaves others.
+
+A selection that is not optimal is locally optimal when each of its tokens scores more than its support tokens.  Left,
+training starts at c times the SVM solution of such a selection, with a step that grows with c: it still selects these
+tokens at the end, the more surely the larger c, since the theorem needs a start beyond some radius: a better token
+just off the support has to be suppressed already.  Where a support token scores more, training leaves from every c (the
+rows are linearly independent here).  Right, the same as the correlation of the weights with the direction they started
+from.  The local cone that diagnose() states is one in which the loss falls along the solution, not one that training
+stays in.
+"""
+
+import numpy as np
+
+from ... import diagnose, solve_svm, train
+from ...claims import exactly, median, none, share
+from ...plot.curves import correlations, weights_of
+from ...theory import is_locally_optimal
+from ..panels import described, error_bars, finish, medians, panels
+from ..papers import SVM
+from ..problems import TIGHT, around, differs, draws, sphere_problem
+from ..textbook import support_margins, tokens_of
+from ..types import Found
+
+N, T, D = 5, 5, 8
+STARTS = (15, 60, 300, 3000)
+STEPS = 4000
+STEP_SHARE = 1 / 300  # of the start's norm: or nothing would move
+RECORDS = np.arange(0, STEPS + 1, 100)
+NOISE = 0.05
+RIM = 10  # random weights on the rim of each cone
+TRIES = 100  # random selections until one that is wanted, else another problem
+PAPER = f"{SVM}: the theorem on local convergence; no picture"
+CAPTION = "Left: how many runs keep the tokens they started with. Right: how far their weights turn away."
+RUNS, QUICK = 400, 80
+SETTINGS = (
+    f"{N} sequences of {T} random unit tokens, d = {D}, mean logistic loss; W(0) is c times the Frobenius solution of "
+    f"tokens drawn among the two best of each sequence (not locally optimal: with {NOISE:.0%} noise at c = 15); "
+    f"{STEPS:,} steps of normalised gradient descent with learning rate c ||W_svm|| / 300."
+)
+# Of 1,000 draws by other means, tests/support/reference_shares.py
+REFERENCE = {15: 0.72, 60: 0.87, 300: 0.95}
+
+
+def experiment(rng):
+    """Of every c, whether training stayed, and the correlation with its start's direction."""
+    found: Found = {}
+    for name, wanted in (("optimal", True), ("not", False)):
+        problem, selected, solution = instance(rng, wanted)
+        W, stays, curves = weights_of(solution), [], []
+        for c in STARTS:
+            noise = rng.standard_normal(W.shape)
+            noise *= NOISE * np.linalg.norm(W) / np.linalg.norm(noise) if not wanted and c == STARTS[0] else 0
+            trained = train(
+                problem, c * (W + noise), lr=c * STEP_SHARE * float(np.linalg.norm(W)), steps=STEPS, record=RECORDS
+            )
+            stays.append((trained.selected == selected).all())
+            curves.append(correlations(trained.weights, W))
+        found |= {f"{name} stays": np.array(stays), f"{name} correlation": np.array(curves)}
+        found["differ"] = found.get("differ", 0) + differs(problem, solution)
+        if wanted:
+            found |= cone(rng, problem, selected, W)
+    return found
+
+
+def cone(rng, problem, selected, W):
+    """The local cone against its derivation, and the gradient at weights on its rim, where it is tightest."""
+    X, Z = tokens_of(problem.data)
+    found = diagnose(problem, selected).local_cone
+    if (np.sort(support_margins(X, Z, selected, W), axis=1)[:, 0] > 1 + TIGHT).any():  # a query without support token
+        return dict.fromkeys(("in the cone", "mu", "R"), 0.0 if found is None else np.nan)
+    mu, R = found or (np.nan, np.nan)
+    by_hand = derived_cone(X, Z, problem.scores, selected, W)
+    size, climbs = np.linalg.norm(W), 0
+    for V in rng.standard_normal((RIM, D, D)):
+        aside = V - np.vdot(V, W) / size**2 * W
+        rim = (1 - mu) * W / size + np.sqrt(mu * (2 - mu)) * aside / np.linalg.norm(aside)
+        climbs += not descends(X, Z, problem.scores, R * rim, W).all()
+    return {"in the cone": float(climbs), "mu": abs(mu / by_hand[0] - 1), "R": abs(R / by_hand[1] - 1)}
+
+
+def derived_cone(X, Z, scores, selected, W):
+    """mu and R as attsvm.diagnose derives them, in the tokens' own axes; R to a relative 1e-9 by bisection.
+
+    A token's margin under W / ||W|| moves by at most its row's length times ||difference of directions||, which mu
+    keeps to eps; beyond R the softmax left to tokens off the support cannot outweigh the support's.
+    """
+    margins = support_margins(X, Z, selected, W)
+    own = np.arange(N), selected
+    length = np.linalg.norm(X[own][:, None] - X, axis=2) * np.linalg.norm(Z, axis=1)[:, None]
+    better = scores[own][:, None] - scores
+    tight, off = margins <= 1 + TIGHT, (margins > 1 + TIGHT) & np.isfinite(margins)
+    slack = margins[off].min() - 1 if off.any() else np.inf
+    eps, size = min(0.5, slack) / 4, float(np.linalg.norm(W))
+
+    def enough(r):
+        x = (T - 1) * np.exp(-r * (slack - 2 * eps)) if off.any() else 0.0
+        y = (T - 1) * np.exp(-r * (1 - eps))
+        worst = np.where(np.isfinite(margins), margins, 0).max(axis=1)
+        rise = np.where(off, -better, 0).max(axis=1).clip(0)
+        gap = np.where(tight, better, np.inf).min(axis=1)
+        return (gap > worst * (rise * x + np.abs(better).max(axis=1) * y * (1 + x))).all()
+
+    low, high = 0.0, 1.0
+    while not enough(high):
+        low, high = high, 2 * high
+    while high - low > 1e-10 * high:
+        low, high = (low, (low + high) / 2) if enough((low + high) / 2) else ((low + high) / 2, high)
+    return 0.5 * (eps / (length.max() * size)) ** 2, high * size
+
+
+def descends(X, Z, scores, at, along):
+    """Of each query, whether its part of the loss at weights ``at`` falls along others: the covariance of scores and
+    logits under its attention, by pairs of tokens on a common scale, so that none is lost to saturation."""
+    logits, change = (np.einsum("ntd,nd->nt", X, Z @ W.T) for W in (at, along))
+    pair = logits[:, :, None] + logits[:, None, :]
+    pair[:, np.arange(T), np.arange(T)] = -np.inf
+    weight = np.exp(pair - pair.max(axis=(1, 2), keepdims=True))
+    products = (scores[:, :, None] - scores[:, None, :]) * (change[:, :, None] - change[:, None, :])
+    return (weight * products).sum(axis=(1, 2)) > 0
+
+
+def instance(rng, locally_optimal):
+    """A random problem and a selection among each two best tokens, not of all the best, locally optimal or not."""
+    for _ in draws():
+        problem = sphere_problem(rng, N, T, D)
+        better = np.argsort(-problem.scores, axis=1)
+        for _ in range(TRIES):
+            selected = better[np.arange(N), rng.integers(2, size=N)]
+            if (selected == problem.optimal).all():
+                continue
+            solution = solve_svm(problem.data, selected)
+            if is_locally_optimal(problem, solution) == locally_optimal:
+                return problem, selected, solution
+    raise AssertionError  # draws() ends with an error of its own
+
+
+def claims(results):
+    """Basins of attraction; references are 1,000 independent runs."""
+    stays, leaves = results["optimal stays"], ~results["not stays"]
+    turned = results["optimal correlation"][:, -1, -1]
+    return {
+        "Started at c times a locally optimal SVM solution that is not the optimal one": [
+            *(
+                share(f"still on its tokens, c = {c} (1,000 independent runs: {value:g})", stays[:, i], *around(value))
+                for i, (c, value) in enumerate(REFERENCE.items())
+            ),
+            share(f"still on its tokens, c = {STARTS[-1]}", stays[:, -1], 0.95),
+            *(
+                share(f"on its tokens from c = {c} but not from c = {d}", stays[:, i] & ~stays[:, i + 1], high=0.05)
+                for i, (c, d) in enumerate(zip(STARTS, STARTS[1:], strict=False))
+            ),
+            median(f"1 - correlation with that solution after {STEPS:,} steps, c = {STARTS[-1]}", 1 - turned, 0, 1e-5),
+        ],
+        "Started where a support token scores more": [
+            share(f"leaves, c = {c}" + (f", {NOISE:.0%} noise" if c == STARTS[0] else ""), leaves[:, i], 0.95)
+            for i, c in enumerate(STARTS)
+        ],
+        "The local cone that diagnose() states": [
+            none(
+                "weights on its rim where the loss of some query does not fall along the solution",
+                results["in the cone"],
+            ),
+            exactly("mu against a derivation in NumPy, relative difference", results["mu"], high=1e-6),
+            exactly("R against a derivation in NumPy, relative difference", results["R"], high=1e-6),
+        ],
+        "Against the definitions, in NumPy": [
+            none("selections whose local optimality or support differ", results["differ"])
+        ],
+    }
+
+
+def plot(results):
+    """Left: who stays, against c.  Right: how the weights turn, from the smallest start."""
+    runs = len(results["optimal stays"])
+    figure, (left, right) = panels((11, 4.6), 2, width_ratios=(1, 1.3))
+    looks = (("optimal", "locally optimal, not globally", "#0072B2"), ("not", "a support token scores more", "#D55E00"))
+    for name, label, color in looks:
+        stays = results[f"{name} stays"].mean(axis=0)
+        left.errorbar(STARTS, stays, error_bars(stays, runs), color=color, marker=".", capsize=3, label=label)
+        off = np.maximum(1 - results[f"{name} correlation"][:, 0], 1e-6)
+        medians(RECORDS, off, label, right, color)
+    left.set_xscale("log")
+    left.set_xticks(STARTS, [str(c) for c in STARTS])
+    left.set_ylim(-0.02, 1)
+    finish(
+        left,
+        "Who stays",
+        "c: training starts at c times the SVM solution",
+        "share that still selects its tokens",
+        loc="center right",
+    )
+    left.margins(x=0.05)
+    finish(
+        right,
+        f"Start at c = {STARTS[0]}: median, 10th to 90th percentile",
+        "training step",
+        "1 - correlation with the SVM solution it started at",
+        "y",
+    )
+    return described(
+        figure,
+        "Started along their SVM, training keeps locally optimal tokens, and leaves others",
+        f"{runs} instances a point; error bars: exact 95 % intervals.",
+    )

@@ -1,0 +1,147 @@
+"""Equal scores: no weights are stationary, and nearly every start ends on the best tokens.
+
+When all tokens of a sequence but the best score the same, every weights can be improved along the SVM of the best
+tokens, so gradient descent diverges from any start, here a large random one.  Nearly all runs select the best tokens,
+and turn to their SVM (right); on the same sizes with random scores many stop at other, locally optimal tokens.
+
+The few exceptions are no failure of patience: after a million steps they are where they were.  One query of theirs
+holds so little attention on its best token that the other queries' gradient, small as it has become, outweighs its own
+for ever.  Weights diverge as the theory says, in another direction.
+"""
+
+import numpy as np
+
+from ... import LinearHead, Problem, cross_attention, diagnose, sample, solve_svm, train
+from ...claims import difference, exactly, median, none, share
+from ...plot.curves import correlations
+from ..panels import DASHED, described, error_bars, finish, panels
+from ..papers import SVM
+from ..problems import around
+from ..textbook import apart, loss_gradient, tokens_of
+
+SIZES = ((5, 5, 8), (10, 5, 12), (5, 10, 12))  # n, T, d
+START = 3.0  # standard deviation of the initial weights
+LR, STEPS = 0.1, 6000
+RECORDS = np.unique(np.geomspace(10, STEPS, 60).astype(int))
+BEST, OTHERS = 0.5, -0.125  # the two scores
+COLORS = ("#0072B2", "#D55E00", "#009E73")
+PAPER = f"{SVM}: the theorem on global convergence with equal scores; no picture"
+CAPTION = "Left: how often the best tokens are selected in the end. Right: how far the direction is from their SVM."
+RUNS, QUICK = 300, 72
+SETTINGS = (
+    f"Unit tokens with their scores set to {BEST} (one token) and {OTHERS} (all others), mean logistic loss, W(0) with "
+    f"entries of standard deviation {START:g}, {STEPS:,} steps of normalised gradient descent with learning rate {LR}."
+)
+RANDOM_SCORES = (0.68, 0.42, 0.40)  # of 1,000 draws by other means, tests/support/reference_shares.py
+LEAST = (0.85, 0.8, 0.85)  # more sequences leave more exceptions
+SOMEWHERE = 5  # random weights at which the gradient is looked at
+
+
+def experiment(rng):
+    """Of every size, whether it ended on the optimal tokens, and its correlation with their SVM."""
+    equal, random, curves = [], [], []
+    stationary, differences = [], []
+    for n, T, d in SIZES:
+        X, Z, y, v = sample.unit_sphere(n, T, d, rng)
+        W = START * rng.standard_normal((d, d))
+        free = Problem(cross_attention(X, Z), y, LinearHead(v))
+        end = train(free, W, lr=LR, steps=STEPS, record=0)
+        random.append((end.selected == free.optimal).all())
+        problem = tied(X, Z, y)
+        trained = train(problem, W, lr=LR, steps=STEPS, record=RECORDS)
+        equal.append((trained.selected == problem.optimal).all())
+        svm = solve_svm(problem.data, problem.optimal)
+        curves.append(correlations(trained.weights[1:], svm.W))
+        keys, _ = tokens_of(problem.data)
+        for V in rng.standard_normal((SOMEWHERE, d, d)):
+            by_hand = loss_gradient(keys, Z, problem.scores, V)
+            stationary.append(np.vdot(by_hand, svm.W) >= 0)
+            differences.append(apart(problem.loss_and_grad(V)[1], by_hand))
+        if (n, T, d) == SIZES[0]:
+            told = diagnose(problem).no_stationary_point == "equal scores" and not diagnose(free).equal_scores
+    return {
+        "equal": np.array(equal),
+        "random": np.array(random),
+        "correlation": np.array(curves),
+        "stationary": np.array(stationary),
+        "apart": np.array(differences),
+        "not told": not told,
+    }
+
+
+def tied(X, Z, y):
+    """The head reads the first coordinate, which is made the score: to the last bit the same for all other tokens."""
+    X = X.copy()
+    X[..., 0] = y[:, None] * np.where(np.arange(X.shape[1]) == 0, BEST, OTHERS)
+    return Problem(cross_attention(X, Z), y, LinearHead(np.eye(X.shape[2])[0]))
+
+
+def claims(results):
+    """Global convergence with equal scores; the share without, as independent runs found it."""
+    names = [f"n = {n}, T = {T}, d = {d}" for n, T, d in SIZES]
+    last = results["correlation"][:, :, -1]
+    return {
+        f"Equal scores, {STEPS:,} steps from a random start (independent runs: 2,877 of 3,000)": [
+            *(
+                share(f"selects the optimal tokens, {name}", flags, least)
+                for name, flags, least in zip(names, results["equal"].T, LEAST, strict=True)
+            ),
+            *(
+                median(f"correlation with the SVM of the optimal tokens, {name}", last[:, i], 0.998, 1)
+                for i, name in enumerate(names)
+            ),
+            *(
+                difference(f"share that selects them, equal minus random scores, {name}", equal, random, 0.1)
+                for name, equal, random in zip(names, results["equal"].T, results["random"].T, strict=True)
+            ),
+        ],
+        "No weights are stationary": [
+            none(
+                "random W at which the gradient in NumPy does not descend along the SVM solution", results["stationary"]
+            ),
+            exactly("gradient with tied scores against NumPy, relative difference", results["apart"], high=1e-9),
+            none("instances that diagnose() does not tell", results["not told"]),
+        ],
+        "Random scores on the same tokens (1,000 independent runs)": [
+            share(f"selects the optimal tokens, {name} ({value:g})", flags, *around(value))
+            for name, flags, value in zip(names, results["random"].T, RANDOM_SCORES, strict=True)
+        ],
+    }
+
+
+def plot(results):
+    """Left: share of runs on the optimal tokens.  Right: distance of the direction from their SVM."""
+    runs = len(results["equal"])
+    figure, (left, right) = panels((11, 4.6), 2, width_ratios=(1, 1.3))
+    x = np.arange(len(SIZES))
+    for key, offset, color in (("equal", -0.2, "#0072B2"), ("random", 0.2, "#999999")):
+        height = results[key].mean(axis=0)
+        left.bar(x + offset, height, 0.36, yerr=error_bars(height, runs), color=color, capsize=3, label=f"{key} scores")
+    left.set_xticks(x, [f"n={n}, T={T}, d={d}" for n, T, d in SIZES])
+    finish(
+        left,
+        "From a random start",
+        ylabel="share of runs that select the optimal tokens",
+        ylim=(0, 1),
+        loc="upper center",
+        anchor=(0.5, -0.08),
+        ncols=2,
+    )
+    left.margins(x=0.03)
+    for i, ((n, T, d), color) in enumerate(zip(SIZES, COLORS, strict=True)):
+        for name, level, line in (("median", 50, "-"), ("90th percentile", 90, DASHED)):
+            off = np.percentile(1 - results["correlation"][:, i], level, axis=0)
+            right.loglog(RECORDS, off, color=color, linestyle=line, label=f"n={n}, T={T}, d={d}, {name}")
+    finish(
+        right,
+        "Equal scores: the direction converges",
+        "training step",
+        "1 - correlation with the optimal tokens' SVM",
+        loc="lower left",
+        fontsize=9,
+    )
+    return described(
+        figure,
+        "Equal non-optimal scores: nearly every start ends on the optimal tokens",
+        f"{runs} runs a bar; error bars: exact 95 % intervals.",
+    )

@@ -1,0 +1,119 @@
+"""Global, local, or neither: where training ends as the dimension grows.
+
+Attention is trained from random data and either selects the best token of every sequence (global), or other tokens
+that are locally optimal, each scoring more than its support tokens (local), or neither: its softmax is not above 0.99
+everywhere yet, or its tokens cannot be separated, or a support token with a better score will still pull it away.
+Wider tokens catalyse global convergence.  More and more often all tokens are support tokens of the optimal ones, too
+(grey bars), the paper's condition for no weights to be stationary.  Left, W and its Frobenius SVM; right, (K, Q) and
+its nuclear SVM.
+"""
+
+import numpy as np
+
+from ... import solve_svm, train
+from ...claims import difference, none, share
+from ...common.types import Norm
+from ...theory.conditions import all_tight
+from ..panels import described, error_bars, finish, panels
+from ..papers import SVM
+from ..problems import around, differs, ending, linear_layer, sphere_problem
+from ..types import Found
+
+N, T = 5, 5
+DIMENSIONS = (4, 8, 16, 32, 64)
+LR, STEPS = 0.1, 1500
+NORMS: dict[str, Norm] = {"W": "frobenius", "KQ": "nuclear"}
+ENDINGS = {"global": "#0072B2", "local": "#E69F00", "neither": "#999999"}
+PAPER = f"{SVM}: bars of global and local convergence over the dimension (no notebook; settings not known)"
+CAPTION = (
+    "How trainings end, as shares of all runs, against the dimension; beside the bars, "
+    "how often all tokens are support tokens."
+)
+RUNS, QUICK = 400, 80
+SETTINGS = (
+    f"{N} sequences of {T} random unit tokens, mean logistic loss, {STEPS} steps of normalised gradient descent with "
+    f"learning rate {LR}: W from 0, d x d factors K and Q from the start of a PyTorch linear layer, without ridge. "
+    "The published settings are not known."
+)
+# Of 1,000 draws by other means, tests/support/reference_shares.py: by the number of the dimension.
+BEST = dict(enumerate(zip(DIMENSIONS, (0.61, 0.86, 0.95, 0.98, 1), strict=True)))
+SUPPORT = {3: (32, 0.11), 4: (64, 0.62)}
+
+
+def experiment(rng):
+    """Of every dimension, how it ended and whether all tokens are support."""
+    found: Found = {f"{name} {what}": [] for name in NORMS for what in (*ENDINGS, "all support")}
+    found["differ"] = []
+    for d in DIMENSIONS:
+        problem = sphere_problem(rng, N, T, d)
+        K, Q = linear_layer(rng, 2, d, d)
+        second = problem.scores.argsort(axis=1)[:, -2]  # a selection that is locally optimal now and then
+        ends = {
+            "W": train(problem, lr=LR, steps=STEPS, record=0),
+            "KQ": train(problem, K=K, Q=Q, lr=LR, steps=STEPS, record=0),
+        }
+        for name, norm in NORMS.items():
+            for what, flag in ending(problem, ends[name], norm).items():
+                found[f"{name} {what}"].append(flag)
+            ideal = solve_svm(problem.data, problem.optimal, norm)
+            found[f"{name} all support"].append(all_tight(ideal))
+            found["differ"].append(differs(problem, ideal))
+        found["differ"][-1] |= differs(problem, solve_svm(problem.data, second))
+    return {key: np.array(flags) for key, flags in found.items()}
+
+
+def claims(results):
+    """Trends; what theory says of all-support draws; the shares of independent runs, within .15."""
+    groups = {}
+    for name, title in (("W", "W"), ("KQ", "(K, Q)")):
+        best, local = results[f"{name} global"], results[f"{name} local"]
+        groups[f"Training {title}, d = {', '.join(map(str, DIMENSIONS))}"] = [
+            difference("share that ends on the optimal tokens, d = 16 minus d = 4", best[:, 2], best[:, 0], 0.05),
+            difference("share that ends on the optimal tokens, d = 64 minus d = 8", best[:, 4], best[:, 1], 0),
+            share("global or locally optimal, all d", best | local, 0.97),
+            share("global, d = 64", best[:, -1], 0.95),
+        ]
+    groups["Ends on the optimal tokens, W: of 1,000 independent runs"] = [
+        share(f"d = {d} ({value:g})", results["W global"][:, i], *around(value)) for i, (d, value) in BEST.items()
+    ]
+    groups["All tokens are support, Frobenius: of 1,000 independent draws"] = [
+        share(f"d = {d} ({value:g})", results["W all support"][:, i], *around(value))
+        for i, (d, value) in SUPPORT.items()
+    ]
+    groups["Against the definitions, in NumPy"] = [
+        none("draws whose local optimality or support differ", results["differ"])
+    ]
+    return groups
+
+
+def plot(results):
+    """Stacked bars of the endings, and beside them how often all tokens are support."""
+    runs = len(results["W global"])
+    figure, axes = panels((11, 4.8), 2, sharey=True)
+    x = np.arange(len(DIMENSIONS))
+    for ax, name in zip(axes, NORMS, strict=True):
+        bottom = np.zeros(len(DIMENSIONS))
+        for what, color in ENDINGS.items():
+            height = 100 * results[f"{name} {what}"].mean(axis=0)
+            ax.bar(x - 0.13, height, 0.5, bottom, color=color, alpha=0.35 if what == "neither" else 1, label=what)
+            bottom += height
+        best, held = (results[f"{name} {what}"].mean(axis=0) for what in ("global", "all support"))
+        ax.errorbar(x - 0.13, 100 * best, 100 * error_bars(best, runs), fmt="none", ecolor="black", capsize=3)
+        ax.bar(x + 0.26, 100 * held, 0.2, color="#444444", label="all tokens are support")
+        ax.set_xticks(x, [str(d) for d in DIMENSIONS])
+        finish(
+            ax,
+            {"W": "training W, Frobenius SVM", "KQ": "training (K, Q), nuclear SVM"}[name],
+            "dimension d",
+            ylim=(0, 100),
+        )
+        if ax.get_legend() is not None:
+            ax.get_legend().remove()
+        ax.margins(x=0.02)
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right upper", frameon=False, fontsize=9)
+    figure.axes[0].set_ylabel("percentage of runs")
+    return described(
+        figure,
+        f"Where training ends: n = {N} sequences of T = {T} tokens",
+        f"{runs} runs a bar, {STEPS} steps; error bars: exact 95 % intervals of the global share.",
+    )

@@ -1,0 +1,229 @@
+"""Head and attention trained together: attention spares the labels that are easy.
+
+The head v goes to the SVM of the labels, on the tokens that attention selects.  In the published example (first panel:
+paths of the prompt p, second: attention and confidence) attention goes to its own SVM where all labels are support of
+v ("tight"), and otherwise to the relaxed SVM, which asks no margin of the label that v predicts with room to spare.
+
+On random data (third panel) W goes neither to the one nor to the other.  At steps of one length both norms grow
+alike, and a query counts with ``exp(-||v|| y v.x - ||W|| margin)``, v and W of norm 1: so the prediction here, a
+conjecture, is the W that maximises the least ``rho y v.x + margin`` over queries.  rho is the ratio of the two norms,
+which is near 1: leaving it out changes little.  In the published example this is the relaxed SVM.  There, the
+minimisers over balls of one radius for v and for p, growing, go to the same directions (joint regularisation path; no
+lines).
+"""
+
+import numpy as np
+
+from ... import LinearHead, Problem, correlation, prompt_attention, solve_svm, train
+from ...claims import exactly, median, share
+from ...plot.curves import weights_of
+from ...theory import label_svm, relaxed_margins
+from ..panels import finish, panels
+from ..papers import PROMPT
+from ..problems import draws, linear_layer, sphere_problem
+from ..textbook import loss, softmax
+
+LR, STEPS = 0.1, 1000
+THIRD = {"tight": 1.0, "not tight": 1.5}  # second coordinate of the third sequence's token
+LABELS = np.array([1.0, -1.0, 1.0])
+N, T, D, RANDOM_STEPS = 6, 8, 10, 4000
+RADII = (3.0, 10.0, 30.0)  # of the balls of the joint path; farther out rounding decides
+GRID, ZOOMS = 91, 12
+HALVINGS = 60  # of the interval of margins
+KINDS = {"full": "SVM of attention", "relaxed": "relaxed SVM", "between": "conjecture"}
+COLORS = {"full": "#0072B2", "relaxed": "#D55E00", "between": "#009E73"}  # Okabe and Ito's
+PAPER = (
+    f"{PROMPT}: head and prompt trained together, with labels that are all support and with one that is not; the "
+    "random data are this package's"
+)
+CAPTION = (
+    "Left: paths of the prompt and the SVM direction that each goes to (thick). Middle: attention to the best "
+    "token and probability of the label. Right: on random data, how far W is from three candidates, as shares of "
+    "the draws."
+)
+RUNS, QUICK = 200, 72
+SETTINGS = (
+    "Example: token 0 against (1, 1), (1, -1) and (0.5, 1) [tight] or (0.5, 1.5) [not tight], labels 1, -1, 1; "
+    f"p(0) = (0, -1), v(0) = (-1, 0), {STEPS:,} steps.  Random: {N} sequences of {T} tokens, queries and head uniform "
+    f"on the unit sphere, d = {D}, W(0) a PyTorch linear layer, {RANDOM_STEPS:,} steps; draws whose labels are all "
+    f"support are drawn anew, and runs whose attention has not saturated give no number.  Normalised descent on the "
+    f"head and on attention, each with learning rate {LR}, logistic loss."
+)
+
+
+def together(runs, seed):
+    """The example, measured once."""
+    return {key: np.array([numbers]) for kind in THIRD for key, numbers in example(kind).items()}
+
+
+def example(kind):
+    """The published example: directions, attention on the second token, and the confidence of the label."""
+    X = np.array([[[0, 0], [1, 1]], [[0, 0], [1, -1]], [[0, 0], [0.5, THIRD[kind]]]])
+    data = prompt_attention(X)
+    problem = Problem(data, LABELS, LinearHead([-1.0, 0.0]))
+    trained = train(problem, [[0.0], [-1.0]], lr=LR, steps=STEPS, record=1, train_head=True)
+    second = np.ones(3, dtype=int)
+    p, v = trained.W.ravel(), trained.v
+    assert v is not None and trained.head_records is not None  # train_head=True
+    margins = relaxed_margins(problem, second)
+    full, relaxed = (weights_of(svm) for svm in (solve_svm(data, second), solve_svm(data, second, margins=margins)))
+    heads = zip(trained.weights, trained.head_records, strict=True)
+    outputs = np.array([data.attended(W) @ v for W, v in heads])
+    minimisers = [joint_minimiser(X, radius) for radius in RADII]
+    found = {
+        "joint v": [correlation(v, weights_of(label_svm(problem, second)).ravel()) for v, _ in minimisers],
+        "joint p": [correlation(p, (full if kind == "tight" else relaxed).ravel()) for _, p in minimisers],
+        "path": trained.weights[:, :, 0],
+        "p": p / np.linalg.norm(p),
+        "v": v / np.linalg.norm(v),
+        "full": full.ravel(),
+        "relaxed": relaxed.ravel(),
+        "label": weights_of(label_svm(problem, second)).ravel(),
+        "softmax": [data.probabilities(W)[:, 1].mean() for W in trained.weights],
+        "logistic": (1 / (1 + np.exp(-LABELS * outputs))).mean(axis=1),
+    }
+    return {f"{kind} {key}": value for key, value in found.items()}
+
+
+def joint_minimiser(X, radius):
+    """v and p of norm ``radius`` of least loss, each by its angle: grids around the best, ever finer."""
+    centre, width = np.zeros(2), np.pi
+    for _ in range(ZOOMS):
+        angles = centre[:, None] + np.linspace(-width, width, GRID)
+        v, p = (radius * np.stack([np.cos(a), np.sin(a)], axis=-1) for a in angles)
+        logits = np.einsum("ntd,bd->bnt", X, p)
+        attended = np.einsum("bnt,ntd->bnd", softmax(logits), X)
+        losses = loss(LABELS * np.einsum("bnd,ad->abn", attended, v))
+        best = np.unravel_index(losses.argmin(), losses.shape)
+        centre, width = np.array([angles[0, best[0]], angles[1, best[1]]]), width / 3
+    return v[best[0]], p[best[1]]
+
+
+def experiment(rng):
+    for _ in draws():
+        problem = sphere_problem(rng, N, T, D)
+        data = problem.data
+        trained = train(problem, linear_layer(rng, D, D), lr=LR, steps=RANDOM_STEPS, record=0, train_head=True)
+        selected = trained.selected
+        label = label_svm(problem, selected)
+        if label.W is None or not label.support[:, 1].all():
+            break
+    found = dict.fromkeys((*KINDS, "v", "rho"), np.nan)
+    if label.W is None or trained.probabilities.max(axis=1).min() < 0.99:
+        return found
+    assert trained.v is not None  # train_head=True
+    rho = np.linalg.norm(trained.v) / trained.norm[-1]
+    score = (problem.y[:, None] * data.values.reshape(N, T, D)[np.arange(N), selected]) @ label.W[:, 0]
+    solutions = {
+        "full": solve_svm(data, selected),
+        "relaxed": solve_svm(data, selected, margins=relaxed_margins(problem, selected)),
+        "between": between(data, selected, rho * score / np.linalg.norm(label.W)),
+    }
+    for kind, svm in solutions.items():
+        found[kind] = np.nan if svm.W is None else correlation(trained.W, svm.W)
+    return found | {"v": correlation(trained.v, label.W[:, 0]), "rho": rho}
+
+
+def between(data, selected, score):
+    """The W of norm 1 that maximises the least ``score + margin``.
+
+    With t the largest for which some W of norm 1 has all margins at least ``t - (score - min score)``: the least norm
+    that has them grows with t.
+    """
+    room = score - score.min()
+
+    def least(t):
+        return solve_svm(data, selected, margins=np.broadcast_to((t - room)[:, None], (N, T)))
+
+    low, high = 0.0, solve_svm(data, selected).margin + room.max()
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if np.linalg.norm(least(middle).W) < 1 else (low, middle)
+    return least(high)
+
+
+def claims(results):
+    """What theory says of these numbers; in brackets exact values (450 digits) or those read off published figures."""
+
+    def angle(a, b):
+        return np.degrees(np.arccos(np.clip(correlation(a, b), -1, 1)))
+
+    of = {key: value[0] for key, value in results.items() if key.startswith(("tight", "not tight"))}
+    published = [("softmax", 30, 0.72), ("softmax", 60, 0.97), ("softmax", 100, 1.0)]
+    published += [("logistic", 0, 0.52), ("logistic", 30, 0.87), ("logistic", 55, 0.99)]
+    full = (of["tight full"] ** 2).sum() / 2
+    unlike = results["between"] > np.fmax(results["full"], results["relaxed"])
+    return {
+        "Tight": [
+            exactly("SVM value of attention (17 / 18)", full, 0.944444, 0.944445),
+            exactly("angle of p with (.970, .243), degrees", angle(of["tight p"], of["tight full"]), high=1),
+            exactly("angle of v with the SVM of the labels, degrees", angle(of["tight v"], of["tight label"]), high=1),
+            exactly("attention dips to (.38)", min(of["tight softmax"]), 0.37, 0.39),
+            *(
+                exactly(f"{name} at step {k} ({x:g})", of[f"tight {name}"][k], x - 0.01, x + 0.01)
+                for name, k, x in published
+            ),
+        ],
+        "Not tight": [
+            exactly("second coordinate of p's direction (.0031)", of["not tight p"][1], 0.00305, 0.00315),
+            exactly("angle of p with the relaxed SVM", angle(of["not tight p"], of["not tight relaxed"]), high=0.5),
+            exactly("angle of p with the SVM", angle(of["not tight p"], of["not tight full"]), 10),
+            exactly("angle of v with the SVM of the labels", angle(of["not tight v"], of["not tight label"]), high=1),
+        ],
+        f"Joint regularisation path, balls of radius {', '.join(f'{r:g}' for r in RADII)} for v and for p": [
+            claim
+            for kind, goal in (("tight", "the SVM"), ("not tight", "the relaxed SVM"))
+            for claim in (
+                exactly(f"{kind}: correlation of p with {goal}, at the end", of[f"{kind} joint p"][-1], 0.9995),
+                exactly(f"{kind}: of v with the SVM of the labels", of[f"{kind} joint v"][-1], 0.9995),
+                exactly(f"{kind}: least gain of p's from ball to ball", np.diff(of[f"{kind} joint p"]).min(), 0),
+            )
+        ],
+        "Random data, some labels no support": [
+            median("correlation of v with the SVM of the labels", results["v"], 0.999),
+            median("correlation of W with the conjectured SVM", results["between"], 0.999),
+            share("the conjectured SVM is nearer than the SVM and the relaxed one", unlike, 0.9),
+            median("ratio of the norms of v and W", results["rho"], 0.99, 1.05),
+            median("correlation of W with the relaxed SVM", results["relaxed"], high=0.97),
+        ],
+    }
+
+
+def plot(results):
+    """Paths of the prompt; attention and confidence; and three candidates on random data."""
+    figure, (paths, confidence, candidates) = panels((13, 4), 3)
+    for kind, color in (("tight", COLORS["full"]), ("not tight", COLORS["relaxed"])):
+        target = results[f"{kind} {'full' if kind == 'tight' else 'relaxed'}"][0]
+        far = 30 * target / np.linalg.norm(target)
+        paths.plot([0, far[0]], [0, far[1]], color=color, linewidth=6, alpha=0.25)
+        paths.plot(*results[f"{kind} path"][0].T, color=color, linewidth=1.6, label=f"{kind}: path of p")
+        look = {"color": color, "linewidth": 1.6}
+        confidence.plot(results[f"{kind} softmax"][0, :121], label=f"{kind}: attention", **look)
+        confidence.plot(results[f"{kind} logistic"][0, :121], "--", label=f"{kind}: probability of the label", **look)
+    paths.plot([], [], color="0.6", linewidth=6, alpha=0.5, label="SVM, relaxed SVM")
+    finish(
+        paths,
+        "Example: where the prompt goes",
+        "first coordinate of p",
+        "second coordinate of p",
+        xlim=(-1, 20),
+        ylim=(-2, 6),
+        loc="upper left",
+        fontsize=8,
+    )
+    finish(confidence, "Example: tokens and labels", "step", "probability", loc="lower right", fontsize=8, ylim=(0, 1))
+    for kind, label in KINDS.items():
+        away = np.sort(1 - results[kind][np.isfinite(results[kind])])
+        height = np.arange(1, len(away) + 1) / len(away)
+        candidates.step(away, height, where="post", color=COLORS[kind], linewidth=2, label=label)
+    finish(
+        candidates,
+        "Random data: three candidates",
+        "1 - correlation with W",
+        "share of the draws",
+        "x",
+        "lower right",
+        fontsize=8,
+        ylim=(0, 1),
+    )
+    return figure

@@ -1,0 +1,164 @@
+"""Plain gradient descent: the direction of normalised descent, in exponential time.
+
+With a constant step the gradient shrinks with the loss, so the norm of W grows like the logarithm of the step, where
+normalised descent adds the learning rate in every step.  The direction is the same: that of the SVM of the selected
+tokens.  Left, the norm; right, the distance of the direction.  The theory asks for steps of at most 1 / L_W; a step of
+1 / L_W never raises the loss, and hundreds of times that step work too.
+"""
+
+import numpy as np
+
+from ... import LinearHead, diagnose, solve_svm, train
+from ...claims import exactly, median, share
+from ...plot.curves import band, correlations
+from ..panels import described, finish, panels
+from ..papers import SVM
+from ..problems import linear_layer, sphere_problem
+from ..textbook import apart, descend, loss, loss_gradient, softmax, tokens_of
+from ..types import Found
+
+PAPER = f"{SVM}: the theorems on gradient descent with a constant step; no picture"
+N, T, D = 4, 5, 8
+LR, STEPS = 1.0, 20_000  # constant
+FIXED, FIXED_STEPS = 0.1, 2000  # normalised
+RECORDS = np.unique(np.geomspace(1, STEPS, 60).astype(int))
+TWIN_STEPS = 200
+LONGEST = 1.0  # Polyak step
+HEAD_STEPS = 20  # of W and v together, whose score grows: the textbook gradient loses its digits sooner
+CAPTION = "Left: the norm of W along training. Right: how far its direction is from the SVM."
+RUNS, QUICK = 100, 36
+SETTINGS = (
+    f"{N} sequences of {T} random unit tokens, d = {D}, mean logistic loss, W(0) = 0; constant learning rate {LR:g} "
+    f"for {STEPS:,} steps, normalised descent with learning rate {FIXED} for {FIXED_STEPS:,}."
+)
+RULES = {"constant": "constant step", "normalized": "normalised"}
+COLORS = {"constant": "#0072B2", "normalized": "#D55E00"}
+
+
+def experiment(rng):
+    problem = sphere_problem(rng, N, T, D)
+    start = linear_layer(rng, D, D)
+    short = RECORDS[RECORDS <= FIXED_STEPS]
+    runs = {
+        "constant": train(problem, rule="constant", lr=LR, steps=STEPS, record=RECORDS),
+        "normalized": train(problem, lr=FIXED, steps=FIXED_STEPS, record=short),
+    }
+    found: Found = {}
+    for rule, trained in runs.items():
+        solution = solve_svm(problem.data, trained.selected)
+        found[f"{rule} norm"] = trained.norm[1:]
+        found[f"{rule} off"] = 1 - correlations(trained.weights[1:], solution.W)
+    first = loss_gradient(*tokens_of(problem.data), problem.scores, np.zeros((D, D)))
+    found["first step"] = found["constant norm"][0] / np.linalg.norm(first)
+    return found | by_hand(problem, start)
+
+
+def by_hand(problem, start):
+    """The package against NumPy: constant steps, Polyak steps, W together with v, and the smoothness constant."""
+    (X, Z), scores = tokens_of(problem.data), problem.scores
+    told = diagnose(problem)
+    careful = train(problem, start, rule="constant", lr=told.step_size, steps=TWIN_STEPS, record=1)
+    plain = train(problem, start, rule="constant", lr=LR, steps=TWIN_STEPS, record=0).W
+    head = train(problem, start, lr=FIXED, steps=HEAD_STEPS, record=0, train_head=True)
+    polyak = train(problem, start, rule="polyak", lr=LONGEST, steps=HEAD_STEPS, record=0).W
+    assert isinstance(problem.head, LinearHead) and head.v is not None  # sphere_problem's, trained
+    W, v = with_head(X, Z, problem.y, problem.head.v, start)
+    return {
+        "constant apart": apart(plain, descend(X, Z, scores, start, TWIN_STEPS, LR, normalized=False)),
+        "polyak apart": apart(polyak, by_polyak(X, Z, scores, start)),
+        "head apart": max(apart(head.W, W), apart(head.v, v)),
+        "smoothness apart": abs(told.lipschitz / smoothness(X, Z, problem.head.v) - 1),
+        "rises": np.diff(careful.loss).max(),
+        "falls": careful.loss[0] - careful.loss[-1],
+    }
+
+
+def smoothness(X, Z, v):
+    """``1/n sum ||z||^2 ||X||^2 g (g / 4 + 3)`` with ``g = ||v|| ||X||``: L_W of the logistic loss."""
+    key = np.linalg.norm(X, 2, axis=(1, 2))
+    g = np.linalg.norm(v) * key
+    return (np.linalg.norm(Z, axis=1) ** 2 * key**2 * g * (g / 4 + 3)).mean()
+
+
+def by_polyak(X, Z, scores, W):
+    """Steps along g of the length ``(L - inf L) / (2 ||g||)``, at most LONGEST."""
+    W, least = W.copy(), loss(scores.max(axis=1))
+    for _ in range(HEAD_STEPS):
+        s = softmax(np.einsum("ntd,nd->nt", X, Z @ W.T))
+        g = loss_gradient(X, Z, scores, W)
+        size = np.linalg.norm(g)
+        W -= min(LONGEST, (loss((s * scores).sum(axis=1)) - least) / (2 * size)) * g / size
+    return W
+
+
+def with_head(X, Z, y, v, W):
+    """W and v, each by the norm of its own gradient."""
+    W, v = W.copy(), v.copy()
+    for _ in range(HEAD_STEPS):
+        s = softmax(np.einsum("ntd,nd->nt", X, Z @ W.T))
+        attended = np.einsum("nt,ntd->nd", s, X)
+        slope = -y / (1 + np.exp(y * (attended @ v))) / len(y)
+        g, h = loss_gradient(X, Z, y[:, None] * (X @ v), W), slope @ attended
+        W, v = W - FIXED * g / np.linalg.norm(g), v - FIXED * h / np.linalg.norm(h)
+    return W, v
+
+
+def claims(results):
+    """Logarithmic against linear growth, one direction; and every rule against NumPy."""
+    norm, off = results["constant norm"], results["constant off"]
+    at = {step: norm[:, RECORDS.searchsorted(step)] for step in (200, 2000, STEPS)}
+    growth = (at[STEPS] - at[2000]) / (at[2000] - at[200])
+    return {
+        f"Constant step {LR:g}": [
+            median(
+                "growth of ||W|| from 2,000 to 20,000 over that from 200 to 2,000: 1 when logarithmic", growth, 0.7, 1.3
+            ),
+            median(f"1 - correlation with the SVM of its tokens, step {STEPS:,}", off[:, -1], 1e-3, 0.1),
+            exactly("length of the first step over that of the gradient", results["first step"], 1 - 1e-9, 1 + 1e-9),
+            share("1 - correlation falls over the last decade", off[:, -1] < off[:, RECORDS.searchsorted(2000)], 0.85),
+        ],
+        "Normalised": [
+            median(
+                "||W|| over learning rate times steps",
+                results["normalized norm"][:, -1] / FIXED / FIXED_STEPS,
+                0.95,
+                1.01,
+            ),
+            median(
+                f"1 - correlation with the SVM of its tokens, step {FIXED_STEPS:,}",
+                results["normalized off"][:, -1],
+                0,
+                3e-3,
+            ),
+        ],
+        "Step 1 / L_W": [
+            exactly("largest rise of the loss in a step", results["rises"], high=1e-15),
+            median("fall of the loss in 200 steps", results["falls"], 1e-4, 0.1),
+        ],
+        "Against NumPy: relative differences": [
+            exactly(f"constant steps, {TWIN_STEPS} of them", results["constant apart"], high=1e-9),
+            exactly(f"Polyak steps, {HEAD_STEPS} of them", results["polyak apart"], high=1e-6),
+            exactly(f"W and v together, {HEAD_STEPS} steps", results["head apart"], high=1e-6),
+            exactly("smoothness constant L_W", results["smoothness apart"], high=1e-9),
+        ],
+    }
+
+
+def plot(results):
+    """Norms and directions along training."""
+    figure, (left, right) = panels((11, 4.6), 2)
+    for rule, label in RULES.items():
+        steps = RECORDS[: results[f"{rule} norm"].shape[1]]
+        look: Found = {"color": COLORS[rule], "linewidth": 2, "middle": "median"}
+        band(steps, results[f"{rule} norm"], label, left, **look)
+        band(steps, results[f"{rule} off"], label, right, **look)
+    finish(left, "Norm: logarithmic against linear", "training step", "norm of W", "xy")
+    finish(
+        right, "Direction: the same", "training step", "1 - correlation with the SVM of its tokens", "xy", "lower left"
+    )
+    runs = len(results["rises"])
+    return described(
+        figure,
+        f"Plain and normalised descent: {N} sequences of {T} tokens, d = {D}",
+        f"Lines: median of {runs} runs.  Bands: 10th to 90th percentile.",
+    )

@@ -1,0 +1,142 @@
+"""Quadratic head: how many tokens attention keeps grows with lambda, exactly as the projection onto the simplex says.
+
+With the head v.x - lambda |x|^2, labels +1 and orthonormal tokens, the best attention of a sequence is the projection
+of its scores v.x / (2 lambda) onto the simplex.  Left: how many tokens that keeps, by the exact rule (line) and by
+training (dots).  Right: trained weights against the general SVM of the kept sets and against the SVM of the single
+best tokens.
+
+Here what is left out decays only like 1 / step, so at the end many queries are not decided yet by the thresholds that
+fit saturated attention; the trained count is that of the probabilities which have stopped falling.
+"""
+
+import numpy as np
+
+from ... import Problem, QuadraticHead, correlation, cross_attention, solve_svm, train
+from ...claims import median, none
+from ...plot.curves import weights_of
+from ...theory import decompose, selected_sets, tokens_kept
+from ..panels import described, finish, panels
+from ..papers import SVM
+from ..textbook import projection, unit
+
+N, T, D = 4, 6, 10
+LAMBDAS = np.array([0.01, 0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 1.0, 2.0])
+STEPS = 4000
+HALF = STEPS // 2
+RATES = 1 / np.sqrt(np.arange(1, STEPS + 1))
+PAPER = (
+    f"{SVM}: tokens selected as lambda grows (lambda mode of notebook multi_token_converge.ipynb, which cannot "
+    "run as published)"
+)
+CAPTION = "Left: how many tokens attention keeps. Right: how far W is from three predictions."
+RUNS, QUICK = 100, 16
+SETTINGS = (
+    f"{N} sequences of {T} orthonormal tokens, d = {D}, queries and v of length 1, labels +1, logistic loss, W trained "
+    f"from 0 by normalised gradient descent with the learning rate 1 / sqrt(step) for {STEPS} steps."
+)
+EXACT = 1e-9  # a distance below it is rounding
+COLORS = {"parts": "#0072B2", "general": "#009E73", "one": "#D55E00"}
+LABELS = {"parts": "W_fin + R W_svm", "general": "general SVM", "one": "SVM of one token per sequence"}
+
+
+def experiment(rng):
+    """One draw of tokens, trained for every lambda."""
+    X = np.linalg.qr(rng.standard_normal((N, D, T)))[0].swapaxes(1, 2)
+    Z, v = rng.standard_normal((N, D)), rng.standard_normal(D)
+    Z, v = unit(Z), v / np.linalg.norm(v)
+    data = cross_attention(X, Z)
+    rows = [_at(data, v, X @ v, lam) for lam in LAMBDAS]
+    return {key: np.stack([row[key] for row in rows]) for key in rows[0]}
+
+
+def _at(data, v, scores, lam):
+    found = train(Problem(data, None, QuadraticHead(v, lam)), lr=RATES, steps=STEPS, record=[HALF])
+    before, p = data.probabilities(found.weights[1]), found.probabilities
+    best, exact = projection(scores / (2 * lam)), tokens_kept(scores, lam)
+    kept = still(before, p)
+    correct = best > 0
+    result = {
+        "rule": exact,
+        "trained": kept.sum(axis=1),
+        "projection": correct.sum(axis=1),
+        "undecided": selected_sets(p)[1],
+        "distance": np.abs(p - best).max(),
+        # What is left out at the end, as a part of what it was after half the steps: 1/2 where it decays like 1/step.
+        "decay": (p[~correct] / before[~correct]).max(initial=0.0),
+        "left": p[~correct].max(initial=0.0),
+        "parts": np.nan,
+        "general": np.nan,
+        "one": correlation(found.W, weights_of(solve_svm(data, scores.argmax(axis=1)))),
+    }
+    if not correct.all():
+        parts = decompose(data, p, found.W, selected=correct)
+        result |= {"parts": parts.correlation, "general": correlation(found.W, parts.W_svm)}
+    return result
+
+
+def still(before, after):
+    """Probabilities that are no longer falling: they lost less than a quarter in the second half of the run."""
+    return after > 0.75 * before
+
+
+def claims(results):
+    """What theory says of these numbers.  A run's several lambdas and queries are one number: their mean or median."""
+    rule, trained = results["rule"], results["trained"]
+    several, wide = LAMBDAS >= 0.1, LAMBDAS >= 0.3
+    falling = np.where(results["left"] > 0, results["decay"], np.nan)[:, several]
+    parts = np.nanmedian(results["parts"], axis=1)
+    gained = np.nanmedian((results["general"] - results["one"])[:, wide], axis=1)
+    return {
+        "How many tokens are kept": [
+            none("queries where the rule and the projection by sorting differ", (rule != results["projection"])),
+            median(
+                "part of a draw's queries that keep as many as the rule says",
+                (trained == rule).mean(axis=(1, 2)),
+                0.92,
+                1,
+            ),
+            median("tokens kept by training, lambda = 0.01", trained[:, 0].mean(axis=1), 1, 1.3),
+            median("tokens kept by training, lambda = 0.2", trained[:, 5].mean(axis=1), 2.1, 2.7),
+            median("tokens kept by training, lambda = 2", trained[:, -1].mean(axis=1), 5.8, 6),
+            median("largest distance of attention to the projection", np.median(results["distance"], axis=1), 0, 0.01),
+        ],
+        "What is left out decays like 1 / step": [
+            median("its part left after twice the steps", np.nanmedian(falling, axis=1), 0.45, 0.6),
+            median(
+                "largest probability of a token left out, at the end",
+                np.median(results["left"][:, wide], axis=1),
+                1e-5,
+                1e-2,
+            ),
+            median(
+                "part of a draw's queries not decided at 1e-6 and 1e-3",
+                results["undecided"].mean(axis=(1, 2)),
+                0.6,
+                0.85,
+            ),
+        ],
+        "Direction of W": [
+            median("correlation with W_fin + R W_svm", parts, 0.97, 1),
+            median("lambda >= 0.3: general SVM over one token", gained, 0.35, 0.7),
+        ],
+    }
+
+
+def plot(results):
+    """Tokens kept, and correlations, against lambda."""
+    figure, (left, right) = panels((11, 4.8), 2)
+    left.plot(LAMBDAS, results["rule"].mean(axis=(0, 2)), color="0.4", label="exact rule")
+    left.plot(LAMBDAS, results["trained"].mean(axis=(0, 2)), "o", color=COLORS["parts"], label="trained")
+    finish(left, "How many tokens attention keeps", "lambda", "tokens kept per sequence", "x", ylim=(0.8, T + 0.2))
+    for key, label in LABELS.items():
+        off = 1 - np.array([np.nanmean(x) if (x == x).any() else np.nan for x in results[key].T])
+        off[off < EXACT] = np.nan  # where every token is kept W is W_fin, and the rest rounding
+        right.plot(LAMBDAS, off, "o-", color=COLORS[key], label=label, markersize=4)
+    finish(right, "Where W goes", "lambda", "1 - correlation with W", "xy", xlim=(0.008, 2.5), ylim=(0.002, 1))
+    right.get_legend().set_loc("lower left")
+    left.set_xlim(0.008, 2.5)
+    return described(
+        figure,
+        f"Quadratic head v.x - lambda |x|^2, {N} sequences of {T} orthonormal tokens, d = {D}",
+        f"Means over {len(results['rule'])} draws.  Where every token is kept W is W_fin: no point.",
+    )

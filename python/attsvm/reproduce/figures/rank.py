@@ -1,0 +1,226 @@
+"""Rank of the two SVM solutions: min(n, d) in the Frobenius norm, a few in the nuclear norm.
+
+The best token of every random sequence is selected and both SVMs are solved, for n sequences and for T tokens.  Ranks
+are averages over the draws that are feasible, singular values count above 1e-4 of the largest, and every solution is
+certified.  The share of feasible draws is in the panels below.
+
+Thin lines show what the published counting gives for the same solutions: it takes a draw without solution for a rank
+of 1 and counts singular values above an absolute 1e-7, so its curves start at 1.  Crosses are the published nuclear
+ranks, which no exact solution has: near n where the solutions below, certified to a relative gap of 1e-9, have two to
+five.
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import numpy as np
+
+from ... import solve_svm
+from ...claims import exactly, mean, none, share
+from ..panels import DASHED, described, error_bars, finish, panels
+from ..papers import SVM
+from ..problems import around, sphere_problem
+from ..textbook import certificate, tokens_of
+
+DIMENSIONS = (1, 2, 3, 4, 5, 10, 15, 20)
+SIZES = ((5, 5), (10, 5), (15, 5), (5, 10), (5, 15))  # n, T
+NORMS: tuple[Literal["frobenius", "nuclear"], ...] = ("frobenius", "nuclear")
+ABSOLUTE = 1e-7  # the published rank tolerance
+HASTE = 3  # steps of projected gradient, which takes hundreds: the certificate must say that it is not done
+COLORS = ("#0072B2", "#D55E00", "#009E73")
+PAPER = f"{SVM}: ranks of the two SVM solutions over the dimension (notebook svm_rank.ipynb)"
+CAPTION = (
+    "Above: mean rank against the dimension, for more sequences (left) and longer ones "
+    "(right). Below: how many draws can be separated at all."
+)
+RUNS, QUICK = 400, 72
+SETTINGS = "Tokens, queries and head uniform on the unit sphere; W is d x d; the selected tokens are the optimal ones."
+
+# By other means, tests/support/reference_shares.py: of 1,000 draws the share with a solution, of these the share whose
+# Frobenius solution has rank min(n, d), and of 400 draws the mean rank of the nuclear solution.
+FEASIBLE = {(5, 5): {2: 0.345, 3: 0.94}, (10, 5): {2: 0.02, 3: 0.18, 4: 0.89}, (15, 5): {3: 0.02, 4: 0.24, 5: 0.955}}
+FEASIBLE |= {(5, 10): {2: 0.295, 3: 0.71, 4: 0.99}, (5, 15): {2: 0.32, 3: 0.70, 4: 0.97}}
+FULL = {
+    (5, 5): {2: 0.97, 3: 0.98, 4: 0.98, 5: 0.895},
+    (10, 5): {4: 1, 5: 1, 10: 0.955},
+    (15, 5): {5: 1, 10: 1, 15: 0.945},
+}
+FULL |= {(5, 10): {3: 0.98, 4: 0.97, 5: 0.88}, (5, 15): {3: 0.98, 4: 0.97, 5: 0.89}}
+NUCLEAR = {(5, 5): {3: 2.39, 4: 2.55, 5: 2.58, 10: 2.64, 15: 2.645}, (10, 5): {4: 3.49, 5: 3.73, 10: 3.78, 15: 3.79}}
+NUCLEAR |= {(15, 5): {4: 3.81, 5: 4.32, 10: 4.70, 15: 4.71}}
+# Read off the published figure, infeasible draws counted as 1.
+PUBLISHED_FROBENIUS: dict[int, tuple[float, ...]] = {
+    5: (1, 1.3, 2.8, 4.0, 4.9, 5, 5, 5),
+    10: (1, 1, 1.2, 3.6, 5, 10, 10, 10),
+}
+PUBLISHED_FROBENIUS |= {15: (1, 1, 1, 1.45, 4.8, 10, 15, 15)}
+PUBLISHED_NUCLEAR: dict[int, tuple[float, ...]] = {
+    5: (1, 1.3, 2.8, 3.9, 4.5, 4.9, 4.9, 5),
+    10: (1, 1, 1.2, 3.6, 5, 9.1, 10, 10),
+}
+PUBLISHED_NUCLEAR |= {15: (1, 1, 1, 1.45, 4.8, 9.7, 13.9, 14.9)}
+
+
+Table = Mapping[tuple[int, int], Mapping[int, float]]  # of (n, T) and of the dimension
+
+
+def experiment(rng):
+    """Ranks (len(SIZES), len(DIMENSIONS)): NaN where there is no solution."""
+    found = {
+        key: np.full((len(SIZES), len(DIMENSIONS)), np.nan) for key in (*NORMS, *map(_absolute, NORMS), "gap", "stated")
+    }
+    outside, differ, hasty = np.zeros((3, len(SIZES), len(DIMENSIONS)))
+    for at in np.ndindex(outside.shape):
+        (n, T), d = SIZES[at[0]], DIMENSIONS[at[1]]
+        problem = sphere_problem(rng, n, T, d)
+        for norm in NORMS:
+            solution = solve_svm(problem.data, problem.optimal, norm)
+            if solution.W is None:
+                break  # no W in one norm is no W in the other
+            found[norm][at] = solution.rank
+            found[_absolute(norm)][at] = np.linalg.matrix_rank(solution.W, tol=ABSOLUTE)
+            proof = certificate(*tokens_of(problem.data), problem.optimal, solution)
+            found["gap"][at] = np.fmax(found["gap"][at], proof["gap"])
+            stated = solution.margin / proof["margin"] - 1, solution.margin_bound / proof["bound"] - 1
+            found["stated"][at] = np.fmax(found["stated"][at], np.abs(stated).max())
+            differ[at] += proof["rank"] != solution.rank
+            Q, _ = np.linalg.qr(problem.data.queries.T)
+            beyond = np.linalg.norm(solution.W - solution.W @ Q @ Q.T) / np.linalg.norm(solution.W)
+            outside[at] = np.maximum(outside[at], beyond)
+        if solution.W is not None:
+            hasty[at] = judged_too_soon(problem, n, T, d)
+    return {**found, "outside": outside, "ranks that differ": differ, "judged too soon": hasty}
+
+
+def judged_too_soon(problem, n, T, d):
+    """Whether a solver stopped long before its end calls separable tokens inseparable, or its answer optimal."""
+    stopped = solve_svm(problem.data, problem.optimal, method="gradient", max_iter=HASTE)
+    if stopped.status != "optimal":
+        return stopped.status == "infeasible"
+    X, Z = tokens_of(problem.data)
+    return not certificate(X, Z, problem.optimal, stopped)["gap"] <= 1e-8
+
+
+def _absolute(norm):
+    return f"{norm} absolute"
+
+
+def _published(results, norm):
+    """Ranks as published: absolute tolerance, 1 without a solution."""
+    return np.nan_to_num(results[_absolute(norm)], nan=1.0)
+
+
+def _means(ranks):
+    """Over the draws that have a solution; NaN where none has."""
+    found = np.isfinite(ranks)
+    with np.errstate(invalid="ignore"):
+        return np.where(found, ranks, 0).sum(axis=0) / found.sum(axis=0)
+
+
+def claims(results):
+    """What theory says of these ranks.  References are independent solutions of 400 draws a cell, or more."""
+
+    def cells(table, of):
+        return [
+            (f"n = {n}, T = {T}, d = {d}", of[:, SIZES.index((n, T)), DIMENSIONS.index(d)], min(n, d), value)
+            for (n, T), row in table.items()
+            for d, value in row.items()
+        ]
+
+    feasible = np.isfinite(results["frobenius"])
+    bound = np.array([[min(n, d) for d in DIMENSIONS] for n, _ in SIZES])
+    enough = np.array([[d >= max(T - 1, n) for d in DIMENSIONS] for n, T in SIZES])
+    full = results["frobenius"] == bound
+    published = {(n, 5): dict(zip(DIMENSIONS, row, strict=True)) for n, row in PUBLISHED_FROBENIUS.items()}
+    return {
+        "Feasible, and how often": [
+            none("d >= max(T - 1, n): draws that are not feasible", (~feasible[:, enough])),
+            *(
+                share(f"{text} ({value:g} of independent draws)", x, *around(value))
+                for text, x, _, value in cells(FEASIBLE, feasible)
+            ),
+        ],
+        "Rank of the Frobenius solution": [
+            share("rank = min(n, d) where d > max(T - 1, n)", full[:, enough & (bound != DIMENSIONS)], 0.9),
+            *(
+                share(
+                    f"rank = min(n, d), {text} ({value:g} of independent draws)",
+                    (x == most)[np.isfinite(x)],
+                    *around(value),
+                )
+                for text, x, most, value in cells(FULL, results["frobenius"])
+            ),
+        ],
+        "Rank of the nuclear solution": [
+            share(
+                "at most half of min(n, d), rounded up, where d >= 10",
+                (results["nuclear"] <= np.ceil(bound / 2))[:, :, 5:],
+                0.8,
+            ),
+            *(
+                mean(
+                    f"mean rank, {text} ({value:g} of independent draws)",
+                    x[np.isfinite(x)],
+                    (1, most),
+                    value - 0.5,
+                    value + 0.5,
+                )
+                for text, x, most, value in cells(NUCLEAR, results["nuclear"])
+            ),
+        ],
+        "As published: infeasible draws counted as rank 1": [
+            mean(f"Frobenius, {text} (published {value:g})", x, (1, most), value - 0.3, value + 0.3)
+            for text, x, most, value in cells(published, _published(results, "frobenius"))
+            if value < most and not text.startswith("n = 15, T = 5, d = 4")  # 1.45 published, 1.7 in 400 draws
+        ],
+        "Every solution, recomputed in NumPy": [
+            exactly("largest gap of margin and multipliers", results["gap"][feasible], high=1e-8),
+            exactly("margin and bound as solve_svm() states them, relative", results["stated"][feasible], high=1e-9),
+            none("ranks that differ", results["ranks that differ"]),
+            none(
+                f"separable draws that a solver stopped after {HASTE} steps calls infeasible, or solved too soon",
+                results["judged too soon"],
+            ),
+            exactly("part of W outside the span of the queries", results["outside"], high=1e-8),
+        ],
+    }
+
+
+def plot(results):
+    """Above: ranks against d, for n on the left and for T on the right.  Below: how many draws are feasible."""
+    runs = len(results["frobenius"])
+    figure, axes = panels((11, 7), 2, 2, height_ratios=(3, 1), sharex=True)
+    feasible = np.isfinite(results["frobenius"]).mean(axis=0)
+    for column, (sizes, letter) in enumerate(((SIZES[:3], 0), ((SIZES[0], *SIZES[3:]), 1))):
+        above, below = axes[:, column]
+        for size, color in zip(sizes, COLORS, strict=True):
+            i = SIZES.index(size)
+            label = f"{'nT'[letter]} = {size[letter]}"
+            for norm, line in zip(NORMS, ("-", DASHED), strict=True):
+                look = {"color": color, "linestyle": line}
+                name = {"frobenius": "Frobenius", "nuclear": "nuclear"}[norm]
+                above.plot(
+                    DIMENSIONS, _means(results[norm])[i], label=f"{label}, {name}", marker=".", linewidth=2, **look
+                )
+                above.plot(DIMENSIONS, _published(results, norm).mean(axis=0)[i], linewidth=0.6, **look)
+            if letter == 0:
+                above.plot(DIMENSIONS, PUBLISHED_NUCLEAR[size[0]], "x", color=color, markersize=5)
+            error = error_bars(feasible[i], runs)
+            below.errorbar(DIMENSIONS, feasible[i], error, color=color, marker=".", label=label)
+        above.plot([], [], color="0.3", linewidth=0.6, label="published counting")
+        if letter == 0:
+            above.plot([], [], "x", color="0.3", markersize=5, label="published nuclear")
+        finish(
+            above,
+            ("T = 5 tokens, n sequences", "n = 5 sequences, T tokens")[letter],
+            ylabel="rank, mean of the feasible draws",
+            loc=("upper left", "lower right")[letter],
+            fontsize=9,
+        )
+        finish(below, "Share of feasible draws", "dimension d", "share", ylim=(-0.02, 1), xticks=DIMENSIONS)
+    return described(
+        figure,
+        "Rank of the SVM solutions: min(n, d) for Frobenius, a few for nuclear",
+        f"{runs} draws a point.  Thin: the published counting of the same solutions (infeasible = rank 1, absolute "
+        "tolerance 1e-7).  Crosses: published nuclear ranks.",
+    )

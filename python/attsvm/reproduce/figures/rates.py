@@ -1,0 +1,120 @@
+"""How fast directions converge: slopes on a log-log plot.
+
+Normalised descent and the Polyak step let the norm of W grow in proportion to the step k, plain descent like its
+logarithm; and the direction of W is off by about one over the norm.  So the first two have slope -1 (their proved rate
+is -1/2), Polyak with the better constant; plain descent has slope ``-1 / log k``, next to nothing.  Last panel: the
+attention of all but the best tokens falls exponentially with the norm.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from ... import solve_svm, train
+from ...claims import exactly, median, share
+from ...plot.curves import correlations
+from ..panels import finish, medians, panels
+from ..papers import RATES
+from ..problems import one_scored
+from ..textbook import certificate, loss_gradient, support_margins, tokens_of
+from ..types import Found
+
+N, T, D = 6, 8, 10
+STEPS, FIT = 10_000, 1000  # slopes are fitted from here on
+RULES: dict[str, dict[str, Any]] = {
+    "normalised": {"lr": 0.1},
+    "Polyak": {"rule": "polyak", "lr": 1000.0},
+    "plain": {"rule": "constant", "lr": 1.0},
+}
+COLORS = {"normalised": "#0072B2", "Polyak": "#009E73", "plain": "#D55E00"}  # Okabe and Ito's
+RECORD = np.unique(np.geomspace(1, STEPS, 60).astype(int))
+PAPER = f"{RATES}: rates of normalised descent and of the Polyak step; no code, settings not known"
+CAPTION = (
+    "Left: the error of the direction, and its slope behind each name. Middle: how the norm of W grows. Right: "
+    "how fast attention to the other tokens vanishes."
+)
+RUNS, QUICK = 100, 36
+SETTINGS = (
+    f"{N} sequences of {T} tokens and queries uniform on the unit sphere, d = {D}; a random token of each has score 1, "
+    f"all others 0; logistic loss, W(0) = 0, {STEPS:,} steps; learning rates 0.1 (normalised) and 1 (plain), Polyak "
+    f"steps not shortened.  Slopes are fitted from step {FIT:,} on."
+)
+
+
+def experiment(rng):
+    """Errors, norms and attention (records) of each rule."""
+    problem = one_scored(rng, N, T, D)
+    (X, Z), best = tokens_of(problem.data), problem.optimal
+    svm = solve_svm(problem.data, best)
+    found: Found = {"gap": certificate(X, Z, best, svm)["gap"]}
+    for name, how in RULES.items():
+        trained = train(problem, steps=STEPS, record=RECORD, **how)
+        cosine = np.clip(correlations(trained.weights[1:], svm.W), -1, 1)
+        # In logits, over all other tokens: minus the logarithm of how attention to them compares.
+        lead = [support_margins(X, Z, best, W).min() for W in trained.weights[1:]]
+        found[f"{name} error"] = np.sqrt(2 * (1 - cosine))
+        found[f"{name} norm"] = trained.norm[1:]
+        found[f"{name} lead"] = lead
+        found[f"{name} best"] = (trained.selected == best).all()
+    first = np.linalg.norm(loss_gradient(X, Z, problem.scores, np.zeros((D, D))))
+    found["plain first"] = found["plain norm"][0] / first
+    return found
+
+
+def slope(steps, curves):
+    """Least-squares slope of each log curve over log steps, from FIT on."""
+    late = steps >= FIT
+    x = np.log(steps[late])
+    return (np.log(curves[:, late]) @ (x - x.mean())) / ((x - x.mean()) ** 2).sum()
+
+
+def claims(results):
+    """What theory says of these slopes."""
+    slopes = {name: slope(RECORD, results[f"{name} error"]) for name in RULES}
+    norms = {name: slope(RECORD, results[f"{name} norm"]) for name in RULES}
+    late = RECORD >= FIT
+    logarithm = [np.corrcoef(np.log(RECORD[late]), norm[late])[0, 1] for norm in results["plain norm"]]
+    normalised, polyak, plain = (results[f"{name} error"][:, -1] for name in RULES)
+    constant = [
+        results[f"{name} error"][:, late] * results[f"{name} norm"][:, late] for name in ("normalised", "Polyak")
+    ]
+    return {
+        "Slope of the direction's error": [
+            median("normalised (proved: -1/2 or steeper)", slopes["normalised"], -1.1, -0.8),
+            median("Polyak (proved: -1/2 or steeper)", slopes["Polyak"], -1.1, -0.9),
+            median("plain, at 1,000 to 10,000 steps -1 / log k = -.12", slopes["plain"], -0.25, -0.05),
+            share("errors: Polyak < normalised < plain", (polyak < normalised) & (normalised < plain), 0.9),
+        ],
+        "Growth of the norm": [
+            median("normalised: slope", norms["normalised"], 0.99, 1.01),
+            median("normalised: over steps", results["normalised norm"][:, -1] / STEPS, 0.097, 0.101),
+            exactly("plain: first step over the gradient", results["plain first"], 1 - 1e-9, 1 + 1e-9),
+            median("Polyak: slope", norms["Polyak"], 0.99, 1.01),
+            median("plain: correlation with log k", logarithm, 0.999),
+            *(median(f"{name}: error times norm, largest over smallest", (x.max(axis=1) / x.min(axis=1)), high=2)
+              for name, x in zip(("normalised", "Polyak"), constant, strict=True)),
+        ],
+        "All queries on their best token": [
+            *(share(name, results[f"{name} best"], 0.9) for name in RULES),
+            exactly("largest gap of margin and multipliers, in NumPy", results["gap"], high=1e-8),
+        ],
+    }  # fmt: skip
+
+
+def plot(results):
+    """Error and norm over the step, and attention on the other tokens."""
+    figure, (error, norm, attention) = panels((12, 4), 3)
+    for name, color in COLORS.items():
+        for ax, what in ((error, "error"), (norm, "norm"), (attention, "lead")):
+            numbers = results[f"{name} {what}"]
+            if what == "lead":
+                numbers = np.maximum(numbers, 1e-2)
+            label = name if what != "error" else f"{name}: {np.median(slope(RECORD, numbers)):.2f}"
+            medians(RECORD, numbers, label, ax, color)
+    for ax, label, title in (
+        (error, "||W / ||W|| - SVM / ||SVM|| ||", "Error of the direction, and its slope"),
+        (norm, "norm of W", "Growth of the norm"),
+        (attention, "- log of the attention of another token", "Attention on other tokens"),
+    ):
+        finish(ax, title, "step", label, "xy", "best", fontsize=8)
+    return figure

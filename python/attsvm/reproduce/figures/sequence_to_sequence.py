@@ -1,0 +1,140 @@
+"""Sequence to sequence: every token queries, and W goes to the SVM with a margin for every query.
+
+Every row of attention's output counts, with a label each.  In causal attention a token sees what is at or before it;
+the first token sees itself alone and asks for nothing.  Both are the theory of one query a sequence on n T virtual
+sequences, so W turns to the Frobenius SVM of the tokens that the queries select; (K, Q) is observed to come near the
+nuclear one.
+"""
+
+from typing import Literal
+
+import numpy as np
+
+from ... import LinearHead, Problem, causal_attention, sample, self_attention, solve_svm, train
+from ...claims import exactly, median, none, share
+from ...plot.curves import band, correlations, largest, style
+from ...theory import is_locally_optimal
+from ..panels import described, finish, medians, panels
+from ..papers import SVM
+from ..textbook import apart, loss_gradient
+from ..types import Found
+
+N, T, D = 3, 4, 16
+LR, STEPS = 0.1, 3000
+SHOWN = np.unique(np.concatenate([np.arange(0, 400, 10), np.arange(400, STEPS + 1, 50)]))
+PAPER = f"{SVM}: the extension to every query and causal attention; no picture"
+CAPTION = "A row a mask. Left: how sharp attention becomes. Right: how far the weights are from the two SVMs."
+RUNS, QUICK = 100, 24
+SETTINGS = (
+    f"{N} sequences of {T} random unit tokens, d = {D}, a fair label for every query, logistic loss, normalised "
+    f"gradient descent with learning rate {LR} for {STEPS} steps from the start of a PyTorch linear layer."
+)
+MASKS = {"causal": "causal", "every": "every token sees every token"}
+NORMS: dict[str, Literal["frobenius", "nuclear"]] = {"W": "frobenius", "KQ": "nuclear"}
+OTHER = {"frobenius": "nuclear", "nuclear": "frobenius"}
+NAMES = {"W": "W", "KQ": "(K, Q)"}
+
+
+def experiment(rng):
+    X, _, _, v = sample.unit_sphere(N, T, D, rng)
+    y = np.where(rng.random((N, T)) < 0.5, -1.0, 1.0)
+    W, K, Q = rng.uniform(-1, 1, (3, D, D)) / np.sqrt(D)
+    result: Found = {}
+    for mask in MASKS:
+        data = causal_attention(X) if mask == "causal" else self_attention(X, query=None)
+        problem = Problem(data, y, LinearHead(v))
+        how: Found = {"lr": LR, "steps": STEPS, "record": SHOWN}
+        for name, found in {"W": train(problem, W, **how), "KQ": train(problem, K=K, Q=Q, **how)}.items():
+            selected = found.selected
+            solutions = {norm: solve_svm(data, selected, norm) for norm in NORMS.values()}
+            own = solutions[NORMS[name]]
+            key = f"{mask} {name}"
+            softmax = np.stack([largest(data.probabilities(M)).mean() for M in found.weights])
+            result[f"{key} softmax"] = softmax
+            for norm, solution in solutions.items():
+                result[f"{key} {norm}"] = correlations(found.weights, solution.W)
+            result[f"{key} solved"] = own.status == "optimal"
+            result[f"{key} saturated"] = largest(found.probabilities).min() > 0.99
+            if name == "W":
+                optimal = own.status == "optimal" and is_locally_optimal(problem, own)
+                result[f"{key} locally optimal"] = float(optimal)
+                result |= {f"{mask} {what}": x for what, x in virtual(X, y, v, W, problem, selected, own).items()}
+    return result
+
+
+def virtual(X, y, v, W, problem, selected, own):
+    """Gradient and solution against the textbook formulas on n T sequences with one query each, in NumPy."""
+    causal, gradient, margin = problem.data._layout.causal, np.zeros((D, D)), np.inf
+    adjoint = np.zeros((D, D))
+    for n, k in np.ndindex(N, T):
+        tokens, z = X[n, : k + 1 if causal else T], X[n, k]
+        gradient += loss_gradient(tokens[None], z[None], y[n, k] * (tokens @ v)[None], W) / (N * T)
+        if own.W is not None:
+            rows = tokens[selected[n, k]] - tokens
+            others = np.arange(len(tokens)) != selected[n, k]
+            margin = min(margin, (rows @ own.W @ z)[others].min(initial=np.inf))
+            adjoint += np.outer(np.maximum(np.asarray(own.dual[n][k])[: len(tokens)], 0) @ rows, z)
+    total = np.maximum(np.concatenate([np.ravel(part) for part in own.dual]), 0).sum() if own.W is not None else np.nan
+    found = problem.loss_and_grad(W)[1]
+    gap = np.nan if own.W is None else 1 - margin / np.linalg.norm(own.W) / (np.linalg.norm(adjoint) / total)
+    return {"gradient": apart(found, gradient), "gap": gap}
+
+
+def claims(results):
+    """What theory says of these numbers."""
+
+    def last(key):
+        return results[key][:, -1]
+
+    directions, ends, forms = [], [], []
+    for mask, text in MASKS.items():
+        for name, norm in NORMS.items():
+            found, other = (last(f"{mask} {name} {one}") for one in (norm, OTHER[norm]))
+            directions += [
+                median(f"{text}: {NAMES[name]} and its {norm} SVM", found, 0.997 if name == "W" else 0.97, 1),
+                median(f"{text}: {NAMES[name]}, that SVM over the other", found - other, 0.1, 0.3),
+            ]
+            done = results[f"{mask} {name} saturated"]
+            ends.append(share(f"{text}: {NAMES[name]}, every query on one token", done, 0.85))
+        unsolved = ~results[f"{mask} W solved"].astype(bool)
+        ends += [
+            none(f"{text}: selections that are not separable, d >= n T and T - 1", unsolved),
+            share(f"{text}: locally optimal", results[f"{mask} W locally optimal"], 0.85),
+        ]
+        forms += [
+            exactly(f"{text}: gradient, relative difference", results[f"{mask} gradient"], high=1e-12),
+            exactly(f"{text}: gap of margin and multipliers", results[f"{mask} gap"], high=1e-8),
+        ]
+    return {
+        f"Directions after {STEPS:,} steps: correlation with the SVM of the selected tokens": directions,
+        "Where attention ends": ends,
+        "Against n T sequences of one query each, in NumPy": forms,
+    }
+
+
+def plot(results):
+    """A row per mask: attention saturates; the weights turn to the SVM of their norm."""
+    figure, axes = panels((11, 8), 2, 2)
+    for (mask, text), (left, right) in zip(MASKS.items(), axes, strict=True):
+        for name, norm in NORMS.items():
+            trained = NAMES[name]
+            band(SHOWN, results[f"{mask} {name} softmax"], trained, left, **style(trained), linewidth=2.2)
+            for one in (norm, *(other for other in NORMS.values() if other != norm)):
+                label = f"{trained} and its {'Frobenius' if one == 'frobenius' else one} SVM"
+                off = np.maximum(1 - results[f"{mask} {name} {one}"][:, 1:], 1e-6)
+                medians(SHOWN[1:], off, label, right, **style(trained, one))
+        finish(
+            left,
+            f"{text[0].upper()}{text[1:]}: attention of a query",
+            "training step",
+            "largest softmax probability",
+            xlim=(0, 600),
+            ylim=(0, 1),
+        )
+        finish(right, "Directions", "training step", "1 - correlation of the weights", "xy", "lower left", fontsize=9)
+    runs = len(results["causal gap"])
+    return described(
+        figure,
+        f"Every token queries: {N} sequences of {T} tokens, d = {D}",
+        f"{runs} runs.  Left: mean, right: median.  Bands: 10th to 90th percentile.",
+    )

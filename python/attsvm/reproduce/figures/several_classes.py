@@ -1,0 +1,152 @@
+"""Several classes: a query keeps the mixture of tokens under which its class is most probable.
+
+With C outputs and cross-entropy, ``log softmax(V^T o)_c`` is concave in the attended vector o, so the best o may be a
+mixture of tokens: the solution of a convex problem, query by query (first panel: how many tokens it has, against how
+many attention has kept).  The conjecture here: attention keeps the tokens of that mixture in its proportions, and W
+splits as for any head that keeps several, into W_fin and the SVM with equal logits inside the sets and margins across
+them (second panel), not the SVM of the token with the most attention.
+"""
+
+import itertools
+
+import numpy as np
+
+from ... import Problem, SoftmaxHead, correlation, cross_attention, sample, solve_svm, train
+from ...claims import exactly, median, share
+from ...theory import decompose
+from ..panels import finish, panels
+from ..papers import NOWHERE
+from ..problems import draws, linear_layer
+from ..textbook import projection, softmax
+
+N, T, D, CLASSES = 4, 4, 8, 5
+STEPS = 6000
+MIXING = 250  # steps of the convex problem
+KEPT = 1e-2  # of attention, or of the mixture: a token that counts
+BAND = 3.0  # a mixture with a token between KEPT / BAND and KEPT * BAND does not say whether it is kept
+KINDS = {"both": "W_fin + R W_svm", "svm": "SVM of the mixtures", "one": "SVM of the largest token"}
+COLORS = {"both": "#0072B2", "svm": "#009E73", "one": "#D55E00"}  # Okabe and Ito's
+PAPER = f"{NOWHERE}: a head with several classes"
+CAPTION = (
+    "Left: how many queries keep how many tokens, against what the best mixture predicts; agreement lies on the "
+    "diagonal. Right: how far W is from three candidates, as shares of the draws."
+)
+RUNS, QUICK = 80, 12
+SETTINGS = (
+    f"{N} sequences of {T} tokens and queries uniform on the unit sphere, d = {D}, {CLASSES} classes, V normal, random "
+    f"classes; W starts as a PyTorch linear layer; {STEPS:,} normalised steps of 1 / sqrt(k).  A token counts from a "
+    f"probability of {KEPT:g} on; draws whose mixture has one within a factor of {BAND:g} of that, or one token in "
+    "every query, are drawn anew."
+)
+
+
+def slopes(outputs, c, s):
+    """The derivatives of ``log softmax(outputs^T s)_c`` in s."""
+    return outputs[:, c] - outputs @ softmax(s @ outputs)
+
+
+def mixture(outputs, c):
+    """The s in the simplex with the largest ``log softmax(outputs^T s)_c``, outputs (T, C): accelerated projected
+    gradient, with the smoothness ``||outputs||^2 / 2`` of the log-probability."""
+    step = 2 / np.linalg.norm(outputs, 2) ** 2
+    s = ahead = np.full(len(outputs), 1 / len(outputs))
+    weight = 1.0
+    for _ in range(MIXING):
+        following = projection(ahead + step * slopes(outputs, c, ahead))
+        if (following - s) @ (ahead - following) > 0:  # overshot: begin anew
+            weight = 1.0
+        grown = (1 + np.sqrt(1 + 4 * weight**2)) / 2
+        s, ahead, weight = following, following + (weight - 1) / grown * (following - s), grown
+    return s
+
+
+def stationarity(outputs, c, s):
+    """How much the best token's derivative exceeds the mixture's: 0 at the maximum."""
+    g = slopes(outputs, c, s)
+    return g.max() - g @ s
+
+
+def is_clear(s):
+    """Whether every token is kept or left out beyond doubt."""
+    return ((s <= KEPT / BAND) | (s >= KEPT * BAND)).all()
+
+
+def experiment(rng):
+    drawn = 0
+    for _ in draws():
+        X, Z, _, _ = sample.unit_sphere(N, T, D, rng)
+        V, classes = rng.standard_normal((D, CLASSES)), rng.integers(CLASSES, size=N)
+        drawn += 1
+        best = np.array(list(itertools.takewhile(is_clear, map(mixture, X @ V, classes))))
+        kept = best >= KEPT
+        if len(best) == N and (kept.sum(axis=1) > 1).any():
+            break
+    data = cross_attention(X, Z)
+    problem = Problem(data, None, SoftmaxHead(V, classes), loss="linear")
+    rates = 1 / np.sqrt(np.arange(1, STEPS + 1))
+    trained = train(problem, linear_layer(rng, D, D), lr=rates, steps=STEPS, record=0)
+    p = trained.probabilities
+    floor = -np.mean([np.log(softmax(s @ (x @ V))[c]) for s, x, c in zip(best, X, classes, strict=True)])
+    found = {
+        "drawn": drawn,
+        "predicted": kept.sum(axis=1),
+        "attended": (p >= KEPT).sum(axis=1),
+        "same": ((p >= KEPT) == kept).all(axis=1).mean(),
+        "distance": np.abs(p - best).max(),
+        "excess": trained.loss[-1] - floor,
+        "stationarity": max(stationarity(x @ V, c, s) for x, c, s in zip(X, classes, best, strict=True)),
+        **dict.fromkeys(KINDS, np.nan),
+    }
+    if not kept.all():
+        parts = decompose(data, p, trained.W, selected=kept)
+        one = solve_svm(data, p.argmax(axis=1))
+        found |= {"both": parts.correlation, "svm": correlation(trained.W, parts.W_svm)}
+        found["one"] = np.nan if one.W is None else correlation(trained.W, one.W)
+    return found
+
+
+def claims(results):
+    """The conjecture, against measurements."""
+    nearer = results["both"] > results["one"]
+    return {
+        "Which tokens (conjecture)": [
+            median("share of a draw's queries that keep exactly the tokens of their mixture", results["same"], 0.9),
+            median("largest difference of attention from the mixture", results["distance"], high=0.01),
+            median("loss above that of the mixtures", results["excess"], high=1e-3),
+            exactly("loss above that of the mixtures, least", results["excess"], -1e-9),
+            exactly("the mixtures are maxima: largest derivative left", results["stationarity"], high=1e-6),
+        ],
+        "Which direction (conjecture)": [
+            median("correlation of W with W_fin + R W_svm", results["both"], 0.97),
+            share("nearer than the SVM of the largest tokens", nearer, 0.9),
+            median("correlation with the SVM of the largest tokens", results["one"], high=0.95),
+        ],
+    }
+
+
+def plot(results):
+    """Tokens kept, predicted against attended; and the three candidates for the direction."""
+    figure, (tokens, direction) = panels((9, 4), 2)
+    counts = np.zeros((T, T))
+    np.add.at(counts, (results["attended"].ravel().astype(int) - 1, results["predicted"].ravel().astype(int) - 1), 1)
+    tokens.imshow(counts, cmap="Blues", origin="lower", extent=(0.5, T + 0.5, 0.5, T + 0.5))
+    for (row, column), count in np.ndenumerate(counts):
+        tokens.text(column + 1, row + 1, f"{count:g}", ha="center", va="center",
+                    color="white" if count > counts.max() / 2 else "black")  # fmt: skip
+    tokens.set(xlabel="tokens of the mixture", ylabel="tokens that attention keeps", xticks=range(1, T + 1))
+    tokens.set_yticks(range(1, T + 1))
+    tokens.set_title("Queries by how many tokens they keep", loc="left", fontsize=11)
+    for kind, label in KINDS.items():
+        away, look = (np.sort(1 - results[kind][np.isfinite(results[kind])]), {"color": COLORS[kind], "linewidth": 2})
+        direction.step(away, np.arange(1, len(away) + 1) / len(away), where="post", label=label, **look)
+    finish(
+        direction,
+        "Three candidates for the direction",
+        "1 - correlation with W",
+        "share of the draws",
+        "x",
+        "upper left",
+        fontsize=8,
+        ylim=(0, 1),
+    )
+    return figure

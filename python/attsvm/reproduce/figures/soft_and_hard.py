@@ -1,0 +1,160 @@
+"""Soft and hard: a penalty on entropy, or straight-through Gumbel selection, against plain softmax training.
+
+Softmax attention ends on one token by itself; people also push it there.  Trained from one start: plainly; with the
+mean entropy of attention added to the loss; and with hard selection (the token with the largest logit plus Gumbel noise
+goes forward, the softmax passes the gradient back).  Compared are the tokens selected in the end, and the direction of
+W with the SVM of these tokens.  At inference the hard token may replace the average; when attention has saturated it
+makes no difference.
+"""
+
+import numpy as np
+
+from ... import cross_attention, sample, solve_svm
+from ...claims import exactly, mean, median, share
+from ...plot.curves import band, correlations
+from ..panels import described, finish, medians, panels
+from ..papers import NOWHERE
+from ..textbook import softmax
+from ..types import Found
+
+N, T, D = 6, 8, 10
+LR, STEPS, EVERY = 0.1, 1000, 20
+SHOWN = np.arange(0, STEPS + 1, EVERY)
+PENALTY = 0.5  # of the mean entropy, in units of the loss
+PAPER = f"{NOWHERE}: ways to push attention to one token"
+CAPTION = "Left: how sharp attention becomes. Middle: how far W is from the SVM. Right: what is selected."
+RUNS, QUICK = 200, 72
+SETTINGS = (
+    f"{N} sequences of {T} random unit tokens, d = {D}, linear head, logistic loss, normalised gradient descent with "
+    f"learning rate {LR} for {STEPS} steps; entropy penalty {PENALTY:g}; Gumbel noise of scale 1, new in every step."
+)
+KINDS = {"plain": "softmax", "entropy": "entropy penalty", "gumbel": "straight-through Gumbel"}
+COLORS = {"plain": "#0072B2", "entropy": "#009E73", "gumbel": "#D55E00"}
+
+
+def together(runs, seed):
+    """All runs side by side in NumPy: a step is one product over all of them, so ``n_jobs`` changes nothing."""
+    draws, noise = [], []
+    for child in np.random.SeedSequence(seed).spawn(runs):
+        rng = np.random.default_rng(child)
+        draws.append((*sample.unit_sphere(N, T, D, rng), rng.uniform(-1, 1, (D, D)) / np.sqrt(D)))
+        noise.append(rng)
+    X, Z, y, v, W = (np.stack(arrays) for arrays in zip(*draws, strict=True))
+    scores = y[..., None] * np.einsum("rntd,rd->rnt", X, v)
+    results: Found = {}
+    for kind in KINDS:
+        weights = descend(kind, X, Z, scores, W, noise)
+        results |= {f"{kind} {key}": x for key, x in measure(X, Z, scores, weights).items()}
+    results["taken"] = np.concatenate([results[f"{kind} taken"] for kind in KINDS])
+    for kind in KINDS:
+        results[f"{kind} same"] = (results[f"{kind} selected"] == results["plain selected"]).mean(axis=1)
+    return results
+
+
+def descend(kind, X, Z, scores, W, noise):
+    """Weights (records, runs, D, D).  Gradients in the logits, by the textbook formulas (early enough for them)."""
+    W, kept = W.copy(), [W.copy()]
+    for step in range(1, STEPS + 1):
+        logits = np.einsum("rntd,rdn->rnt", X, W @ Z.swapaxes(1, 2))
+        if kind == "gumbel":
+            logits = logits + np.stack([rng.gumbel(size=(N, T)) for rng in noise])
+        s = softmax(logits)
+        through = s
+        if kind == "gumbel":
+            through = np.arange(T) == logits.argmax(axis=-1)[..., None]
+        u = (through * scores).sum(axis=-1, keepdims=True)
+        towards = -scores / (1 + np.exp(u))
+        if kind == "entropy":  # d entropy / d s = -log s - 1, and a constant makes no difference
+            towards = towards - PENALTY * np.log(np.maximum(s, 1e-300))
+        c = s * (towards - (s * towards).sum(axis=-1, keepdims=True)) / N
+        G = np.matmul(np.einsum("rnt,rntd->rdn", c, X), Z)
+        W -= LR * G / (np.linalg.norm(G, axis=(1, 2), keepdims=True) + np.finfo(float).eps)
+        if step % EVERY == 0:
+            kept.append(W.copy())
+    return np.stack(kept)
+
+
+def measure(X, Z, scores, weights):
+    """Selected tokens, their SVM, and attention along the way."""
+    rows = []
+    for i in range(len(X)):
+        data, path = cross_attention(X[i], Z[i]), weights[:, i]
+        selected = data.select(path[-1])
+        p = np.stack([np.max(data.probabilities(M), axis=1).mean() for M in path])
+        soft, hard = (np.asarray(data.attended(path[-1], hard=hard)) for hard in (False, True))
+        rows.append(
+            {
+                "selected": selected,
+                "softmax": p,
+                "correlation": correlations(path, solve_svm(data, selected).W),
+                "score": scores[i][np.arange(N), selected].mean(),
+                "best": (selected == scores[i].argmax(axis=1)).mean(),
+                "hard": np.abs(soft - hard).max(),
+                "taken": np.abs(hard - X[i][np.arange(N), selected]).max(),
+            }
+        )
+    return {key: np.stack([row[key] for row in rows]) for key in rows[0]}
+
+
+def claims(results):
+    """There is no theory for the two variants: these are observations, which another draw must repeat."""
+    last = {kind: 1 - results[f"{kind} correlation"][:, -1] for kind in KINDS}
+    gained = results["plain score"] - results["entropy score"]
+    return {
+        "Does pushing select the same tokens?": [
+            mean(
+                "entropy penalty: share of the tokens of plain training (by chance .125)",
+                results["entropy same"],
+                (0, 1),
+                0.3,
+                0.55,
+            ),
+            mean(
+                "straight-through Gumbel: share of the tokens of plain training", results["gumbel same"], (0, 1), 0.88
+            ),
+            median("plain training selects better tokens than under the penalty: score gained", gained, 0.1, 0.24),
+        ],
+        f"1 - correlation with the SVM of the tokens selected, step {STEPS:,}": [
+            median("softmax", last["plain"], 0, 0.01),
+            median("entropy penalty", last["entropy"], 0, 0.006),
+            median("straight-through Gumbel", last["gumbel"], 0.008, 0.03),
+            share("Gumbel noise leaves W farther off than plain training", last["gumbel"] > last["plain"], 0.85),
+        ],
+        "Hard attention at inference": [
+            median("softmax: largest difference of an attended vector", results["plain hard"], 0, 1e-6),
+            exactly("hard attention against the selected tokens themselves", results["taken"], high=0),
+        ],
+    }
+
+
+def plot(results):
+    """How fast attention hardens, where the direction goes, and what is selected."""
+    figure, (left, middle, right) = panels((14, 4.8), 3)
+    for kind, label in KINDS.items():
+        look: Found = {"color": COLORS[kind], "linewidth": 2}
+        band(SHOWN, results[f"{kind} softmax"], label, left, **look)
+        off = 1 - results[f"{kind} correlation"][:, 1:]
+        medians(SHOWN[1:], off, label, middle, **look)
+    finish(left, "How fast attention hardens", "training step", "largest softmax probability", ylim=(0, 1))
+    finish(middle, "Where W goes", "training step", "1 - correlation with the SVM of its tokens", "y", "lower left")
+    at = np.arange(len(KINDS))
+    for shift, what, color in ((-0.2, "best", "0.35"), (0.2, "same", "#E69F00")):
+        label = "the best token" if what == "best" else "the token of plain training"
+        right.bar(at + shift, [results[f"{kind} {what}"].mean() for kind in KINDS], 0.38, color=color, label=label)
+    right.set_xticks(at, [label.replace(" ", "\n") for label in KINDS.values()])
+    finish(
+        right,
+        "What is selected",
+        "training",
+        "share of queries that select",
+        loc="upper center",
+        fontsize=9,
+        anchor=(0.5, -0.2),
+        ylim=(0, 1),
+    )
+    runs = len(results["plain best"])
+    return described(
+        figure,
+        f"Soft and hard selection: {N} sequences of {T} tokens, d = {D}",
+        f"{runs} runs.  Left: mean, middle: median.  Bands: 10th to 90th percentile.",
+    )

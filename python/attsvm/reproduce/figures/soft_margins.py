@@ -1,0 +1,206 @@
+"""Soft and given margins: what the SVM says where tokens cannot be separated, and where rows ask for more or less.
+
+Left, on tokens that no W separates, the soft margin trades the norm of W against how far rows stay short of 1: as its
+constant C grows, W grows and the rows come nearer, but never all the way.  On tokens that can be separated it goes to
+the hard margin's solution like 1 / C.  Training on tokens that no W separates ends on others, which some W does.
+Right, rows that ask for margins of their own, of either sign: how the norm of the solution grows with what is asked.
+"""
+
+import numpy as np
+
+from ... import correlation, diagnose, feasible, solve_svm, train
+from ...claims import exactly, median, none, share
+from ...plot.curves import band, correlations, weights_of
+from ..panels import described, finish, medians, panels
+from ..papers import NOWHERE
+from ..problems import sphere_problem
+from ..textbook import loss_gradient, support_margins, tokens_of
+from ..types import Found
+
+N, T = 6, 6
+NARROW, WIDE = 2, 10  # dimensions: hardly ever separable, always
+SMALL = 4, 4, 20  # sequences, tokens and d of the runs from the first gradient
+FAR = 10  # the least margin of their start
+COSTS = np.geomspace(0.1, 1e4, 11)
+ASKED = np.array([0, 0.25, 0.5, 1, 2, 4])  # width of the margins asked, around 1
+PAPER = f"{NOWHERE}: the SVM where tokens cannot be separated"
+CAPTION = "Left: what the soft margin gives up as C grows. Right: the price of margins that differ."
+RUNS, QUICK = 200, 72
+SETTINGS = (
+    f"{N} sequences of {T} random unit tokens, the optimal ones selected; d = {NARROW} (draws that are not separable; "
+    f"others are drawn again) and d = {WIDE}; margins 1 + width N(0, 1).  From the first gradient: {SMALL[0]} "
+    f"sequences of {SMALL[1]} tokens, d = {SMALL[2]}, from -R grad L(0) with the least margin {FAR}."
+)
+
+
+def experiment(rng):
+    drawn = 1
+    while (narrow := feasible((problem := sphere_problem(rng, N, T, NARROW)).data, problem.optimal)).W is not None:
+        drawn += 1
+    wide = sphere_problem(rng, N, T, WIDE)
+    hard = weights_of(solve_svm(wide.data, wide.optimal))
+    found: Found = {"drawn": drawn, "farkas": farkas(problem, narrow), **trained(problem)}
+    for name, data in (("narrow", problem), ("wide", wide)):
+        softened = [solve_svm(data.data, data.optimal, C=cost) for cost in COSTS]
+        found[f"{name} short"] = np.array([shortfall(data, sol).max() for sol in softened])
+        found[f"{name} norm"] = np.array([np.linalg.norm(weights_of(sol)) for sol in softened])
+        found[f"{name} optimality"] = max(optimality(data, sol, C) for sol, C in zip(softened, COSTS, strict=True))
+        if name == "wide":
+            found["wide off"] = 1 - correlations(np.stack([weights_of(sol) for sol in softened]), hard)
+    noise = rng.standard_normal((N, T))
+    asked = [solve_svm(wide.data, wide.optimal, margins=1 + width * noise) for width in ASKED]
+    found["asked norm"] = np.array([np.linalg.norm(weights_of(sol)) / np.linalg.norm(hard) for sol in asked])
+    pairs = zip(asked, ASKED, strict=True)
+    found["asked optimality"] = max(kkt(wide, sol, 1 + width * noise) for sol, width in pairs)
+    return found | first_step(wide) | from_first_step(sphere_problem(rng, *SMALL))
+
+
+def _adjoint(problem, dual):
+    X, Z = tokens_of(problem.data)
+    return np.einsum("nt,ntd,ne->de", dual, X[np.arange(N), problem.optimal][:, None] - X, Z)
+
+
+def farkas(problem, solution):
+    """How far multipliers that prove there is no W are from combining the rows to zero; they must not be negative."""
+    dual = solution.certificate
+    if dual is None or dual.min() < 0 or dual.sum() == 0:
+        return np.inf
+    return np.linalg.norm(_adjoint(problem, dual)) / dual.sum()
+
+
+def shortfall(problem, solution):
+    """By how much each row misses a margin of 1."""
+    X, Z = tokens_of(problem.data)
+    return np.maximum(1 - support_margins(X, Z, problem.optimal, weights_of(solution)), 0)
+
+
+def optimality(problem, solution, C):
+    """Of ``1/2 ||W||^2 + C sum short^2``: how far its gradient is from zero, relative to the parts it is a sum of."""
+    price = 2 * C * shortfall(problem, solution)
+    return np.linalg.norm(weights_of(solution) - _adjoint(problem, price)) / price.sum()
+
+
+def kkt(problem, solution, asked):
+    """Of the least norm with margins of at least ``asked``: the largest violated condition."""
+    (X, Z), W = tokens_of(problem.data), weights_of(solution)
+    excess = support_margins(X, Z, problem.optimal, W) - asked
+    rows, dual = np.isfinite(excess), np.asarray(solution.dual)
+    largest = max(np.abs(dual).max(), 1e-300)
+    violated = (
+        -excess[rows].min(),
+        -dual.min() / largest,
+        np.abs(excess[rows] * dual[rows]).max() / largest,
+        np.linalg.norm(W - _adjoint(problem, dual)) / max(float(np.linalg.norm(W)), 1e-300),
+    )
+    return max(violated)
+
+
+def first_step(problem):
+    """iota by the textbook gradient at zero; and whether a first step that separates selects the optimal tokens."""
+    X, Z = tokens_of(problem.data)
+    G = loss_gradient(X, Z, problem.scores, np.zeros((WIDE, WIDE)))
+    iota = support_margins(X, Z, problem.optimal, -G).min()
+    told = diagnose(problem)
+    selects = (np.einsum("ntd,nd->nt", X, -Z @ G.T).argmax(axis=1) == problem.optimal).all()
+    return {"iota": abs(told.iota - iota), "separates": (told.iota > 0) == selects, "positive": told.iota > 0}
+
+
+def from_first_step(problem):
+    """Training from -R grad L(0), where that separates the optimal tokens: the theorem of a good first gradient."""
+    n, T, d = SMALL
+    X, Z = tokens_of(problem.data)
+    G = loss_gradient(X, Z, problem.scores, np.zeros((d, d)))
+    iota, size = support_margins(X, Z, problem.optimal, -G).min(), np.linalg.norm(G)
+    if iota <= 0:
+        return {"end": np.nan, "cone": np.nan, "end correlation": np.nan}
+    run = train(problem, -FAR / iota * G, lr=FAR * size / iota / 100, steps=2000, record=50)
+    least = min(support_margins(X, Z, problem.optimal, W).min() / np.linalg.norm(W) for W in run.weights)
+    return {
+        "end": float(np.array_equal(run.selected, problem.optimal)),
+        "cone": least * size / iota,
+        "end correlation": correlation(run.W, weights_of(solve_svm(problem.data, problem.optimal))),
+    }
+
+
+def trained(problem):
+    """Training where no W separates the optimal tokens: whether some W separates those it ends on, by how much its
+    loss stays above that of the optimal ones, and how much W grows."""
+    run = train(problem, steps=8000, record=[4000])
+    return {
+        "ends on": feasible(problem.data, run.selected).W is not None,
+        "loss left": run.loss[-1] - problem.infimum(),
+        "chosen": not np.any(run.undecided),
+    }
+
+
+def claims(results):
+    """Prices of the soft margin, margins of their own, and conditions of optimality from the tokens."""
+    off, short = results["wide off"], results["narrow short"]
+    solved = np.maximum(results["narrow optimality"], results["wide optimality"]) <= 1e-6
+    return {
+        "Soft margin": [
+            median(
+                "separable: 1 - correlation with the hard margin, C = 100",
+                off[:, np.isclose(COSTS, 100)].ravel(),
+                1e-7,
+                1e-2,
+            ),
+            median(
+                "separable: log10 of its fall from C = 100 to C = 10,000, 4 when it is like 1 / C^2",
+                np.log10(off[:, np.isclose(COSTS, 100)] / off[:, np.isclose(COSTS, 1e4)]),
+                3.5,
+                4.2,
+            ),
+            median("not separable: how far the worst row stays short of 1, C = 10,000", short[:, -1], 0.9, 2.5),
+            share("not separable: W grows with C", (np.diff(results["narrow norm"]) > 0).all(axis=1), 0.9),
+        ],
+        "Margins of their own": [
+            median("norm of W for margins 1 + 4 N(0, 1), over that for 1", results["asked norm"][:, -1], 3, 6)
+        ],
+        "First gradient step": [
+            exactly("iota by diagnose() and by the textbook gradient: difference", results["iota"], high=1e-12),
+            none("draws where iota > 0 and the first step's selection disagree", (~results["separates"].astype(bool))),
+        ],
+        f"From the first gradient, where it separates the optimal tokens, n = T = {SMALL[0]}, d = {SMALL[2]}": [
+            share("it does", np.isfinite(results["end"]), 0.2),
+            none("runs that end on other tokens", (results["end"] == 0)),
+            exactly("least margin on the way over that of the start", of_those(results["cone"]), 0.5),
+            median("correlation with the SVM after 2,000 steps", of_those(results["end correlation"]), 0.995),
+        ],
+        "Training where no W separates the optimal tokens": [
+            none("ends on tokens that no W separates", (~results["ends on"].astype(bool))),
+            exactly("least loss above that of the optimal tokens", results["loss left"], 1e-3),
+            share("every query has chosen after 8,000 steps", results["chosen"], 0.4),
+        ],
+        "Conditions of optimality, from the tokens in NumPy": [
+            exactly("infeasible: multipliers combine the rows to zero", results["farkas"], high=1e-9),
+            share("soft margin: gradient of its objective below 1e-6 for every C", solved, 0.95),
+            exactly("given margins: largest violation", results["asked optimality"], high=1e-7),
+        ],
+    }
+
+
+def of_those(values):
+    """Of the draws whose first gradient separates."""
+    return values[np.isfinite(values)]
+
+
+def plot(results):
+    """Soft margins over C, given margins over their width."""
+    figure, (left, right) = panels((11, 4.6), 2)
+    looks = (("narrow", "not separable", "#D55E00"), ("wide", "separable", "#0072B2"))
+    for name, label, color in looks:
+        shown = np.maximum(results[f"{name} short"], 1e-9)
+        medians(COSTS, shown, f"{label}: worst row short of 1", left, color)
+    off = np.maximum(results["wide off"], 1e-17)
+    look: Found = {"color": "#009E73", "linewidth": 2, "middle": "median"}
+    band(COSTS, off, "separable: 1 - correlation with the hard margin", left, **look)
+    finish(left, "Soft margin", "C", "distance", "xy", "lower left", fontsize=9)
+    medians(ASKED, results["asked norm"], "d = 10", right, "#0072B2")
+    finish(right, "Margins of their own", "width of the margins asked", "norm of W over that for margins of 1")
+    runs = len(results["drawn"])
+    return described(
+        figure,
+        f"Soft and given margins: {N} sequences of {T} tokens",
+        f"Lines: median of {runs} runs.  Bands: 10th to 90th percentile.",
+    )

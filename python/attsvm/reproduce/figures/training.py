@@ -1,0 +1,206 @@
+"""What training does to attention heads: they grow, they sharpen, and some turn towards their SVM.
+
+A GPT of two layers without MLPs learns to repeat what it has read, all of its weights together.  The theorem is about
+attention alone, so that only part of what it says is seen.  The norm of W and the share of hard queries (those that
+give one token more than 0.9) grow together.  Weight decay takes both back once the task is learnt.  In the first layer
+W comes closer to the SVM of its own choices than a random head does, in direction and in margin; in the second it does
+not go on turning: the problem changes under it.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+from ...claims import exactly, median
+from ...plot.curves import band
+from ...torch import Monitor
+from ..panels import described, finish, panels
+from ..papers import NOWHERE
+from ..types import Found
+
+VOCABULARY, SEGMENT, D, H = 32, 16, 64, 4
+BATCH, PROBE, PROBE_SEED = 32, 64, 99
+STEPS, EVERY, QUERIES = 800, 200, 200
+PAPER = f"{NOWHERE}: attention heads of a small GPT while it trains"
+CAPTION = (
+    "From above, along training (a column an optimiser): norm of W, share of hard queries, correlation with the "
+    "SVM of its own choices, and margin. Dotted: a random head with as many hard queries."
+)
+RUNS, QUICK = 6, 2
+OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
+    "SGD": lambda weights: torch.optim.SGD(weights, 0.1, momentum=0.9),
+    "AdamW": lambda weights: torch.optim.AdamW(weights, 3e-3, weight_decay=1.0),
+}
+TITLES = {"SGD": "SGD with momentum", "AdamW": "AdamW, weight decay 1"}
+SHOWN = ("norm", "hard", "cosine", "null_cosine", "own", "null_own")
+SETTINGS = (
+    f"2 layers of 4 attention heads, d = {D}; sequences of {2 * SEGMENT} tokens out of {VOCABULARY}, a segment of 8 to "
+    f"16 said again and again; {STEPS} steps of {BATCH} sequences by SGD (rate 0.1, momentum 0.9) and by AdamW (rate "
+    f"0.003, weight decay 1).  The SVM of up to {QUERIES} hard queries of {PROBE} other sequences, in the residual "
+    "space; beside it a random head (Gaussian K and Q) with as many hard queries."
+)
+
+
+class Attention(torch.nn.Module):
+    """Causal self-attention of H heads on normalised inputs, added to them."""
+
+    def __init__(self, d=D, heads=H):
+        super().__init__()
+        self.heads = heads
+        self.norm, self.qkv, self.out = torch.nn.LayerNorm(d), torch.nn.Linear(d, 3 * d), torch.nn.Linear(d, d)
+
+    def forward(self, x):
+        q, k, v = self.qkv(self.norm(x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return x + self.out(attended.transpose(1, 2).flatten(2))
+
+
+class GPT(torch.nn.Module):
+    """Attention alone: token and position embeddings, ``layers`` of attention, a linear decoder."""
+
+    def __init__(self, layers=2, d=D, length=2 * SEGMENT):
+        super().__init__()
+        self.tokens, self.positions = torch.nn.Embedding(VOCABULARY, d), torch.nn.Embedding(length, d)
+        self.layers = torch.nn.Sequential(*(Attention(d) for _ in range(layers)))
+        self.norm, self.decode = torch.nn.LayerNorm(d), torch.nn.Linear(d, VOCABULARY)
+
+    def forward(self, ids):
+        x = self.tokens(ids) + self.positions.weight[: ids.shape[1]]
+        return self.decode(self.norm(self.layers(x)))
+
+
+def repeated(n, generator):
+    """n segments of 8 to 16 random tokens, each said again and again (n, T), and where it is not said first (n, T)."""
+    T = 2 * SEGMENT
+    period = torch.randint(SEGMENT // 2, SEGMENT + 1, (n, 1), generator=generator)
+    segment = torch.randint(VOCABULARY, (n, SEGMENT), generator=generator)
+    at = torch.arange(T).expand(n, T)
+    return segment.gather(1, at % period), at >= period
+
+
+def loss_of(model, ids, again):
+    """Log-loss of the next token where the segment is said again."""
+    return F.cross_entropy(model(ids)[:, :-1][again[:, 1:]], ids[:, 1:][again[:, 1:]])
+
+
+def learn(optimizer, seed, steps=STEPS, every=EVERY, after=None):
+    """A trained GPT, its monitor, and its last loss; ``after(step, model)`` is called after every step."""
+    torch.manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
+    model = GPT()
+    probe, said = repeated(PROBE, torch.Generator().manual_seed(PROBE_SEED))
+    monitor = Monitor(model, [probe], every=every, queries=QUERIES, loss=lambda model, ids: loss_of(model, ids, said))
+    descent = OPTIMIZERS[optimizer](model.parameters())
+    for step in range(steps + 1):
+        monitor(step)
+        loss = loss_of(model, *repeated(BATCH, generator))
+        descent.zero_grad()
+        loss.backward()
+        descent.step()
+        if after is not None:
+            after(step, model)
+    return model, monitor, loss.item()
+
+
+def together(runs, seed):
+    """One run after the other: PyTorch's threads are its own."""
+    found = [learnt(seed + k) for k in range(runs)]
+    return {name: np.array([one[name] for one in found]) for name in found[0]}
+
+
+def learnt(seed):
+    result: Found = {}
+    for optimizer in OPTIMIZERS:
+        _, monitor, result[f"{optimizer} loss"] = learn(optimizer, seed)
+        for layer in (0, 1):
+            for column in SHOWN:
+                result[f"{optimizer} {layer} {column}"] = means(monitor, layer, column)
+    return result
+
+
+def means(monitor, layer, column):
+    """Of a column over the heads of a layer, at every check; nan where no head has a number."""
+    found = []
+    for step in sorted({row["step"] for row in monitor.rows}):
+        values = [row[column] for row in monitor.rows if (row["step"], row["layer"]) == (step, layer)]
+        values = [value for value in values if np.isfinite(value)]
+        found.append(np.mean(values) if values else np.nan)
+    return np.array(found)
+
+
+def claims(results):
+    """What is expected of a run trained as a whole."""
+    sgd = {(layer, column): results[f"SGD {layer} {column}"] for layer in (0, 1) for column in SHOWN}
+    adam = {(layer, column): results[f"AdamW {layer} {column}"] for layer in (0, 1) for column in SHOWN}
+    turned = sgd[1, "cosine"][:, -1] - _first(sgd[1, "cosine"])
+    return {
+        "The task is learnt": [exactly(f"{name}: largest loss at the end", results[f"{name} loss"].max(), high=0.6)
+                               for name in OPTIMIZERS],
+        "Norm and sparsity grow together": [
+            median("SGD, second layer: norm of W at the end over that at the start",
+                   sgd[1, "norm"][:, -1] / sgd[1, "norm"][:, 0], 2),
+            median("SGD, second layer: share of hard queries at the end", sgd[1, "hard"][:, -1], 0.1),
+            exactly("SGD: largest share of hard queries at the start",
+                    max(sgd[layer, "hard"][:, 0].max() for layer in (0, 1)), high=0.01),
+        ],
+        "Weight decay takes both back": [
+            median(f"AdamW, second layer: {text} at the end over its largest", _back(adam[1, column]), high=high)
+            for column, text, high in (("norm", "norm of W", 0.97), ("hard", "share of hard queries", 0.6))
+        ],
+        "The first layer turns towards its SVM": [
+            median("SGD: cosine of W and its SVM, minus that of a random head",
+                   sgd[0, "cosine"][:, -1] - sgd[0, "null_cosine"][:, -1], 0.15),
+            median("SGD: margin of W, over that of a random head",
+                   sgd[0, "own"][:, -1] / sgd[0, "null_own"][:, -1], 1.5),
+        ],
+        "The second does not go on turning": [
+            median("SGD: change of the cosine since the first check with hard queries", turned, -0.1, 0.05)
+        ],
+    }  # fmt: skip
+
+
+def _first(curves):
+    """The first number of each curve."""
+    at = np.isfinite(curves).argmax(axis=1)
+    return curves[np.arange(len(curves)), at]
+
+
+def _back(curves):
+    return curves[:, -1] / curves.max(axis=1)
+
+
+PANELS = (("norm", "norm of W"), ("hard", "share of hard queries"), ("cosine", "cosine of W and its SVM"),
+          ("own", "margin of W / best margin"))  # fmt: skip
+COLORS = ("#0072B2", "#D55E00")
+
+
+def plot(results):
+    """Norm, share of hard queries, cosine and own margin over the steps; a column an optimizer."""
+    figure, axes = panels((10, 12), len(OPTIMIZERS), len(PANELS), sharex=True, sharey="row")
+    steps = np.arange(0, STEPS + 1, EVERY)
+    for column, optimizer in enumerate(OPTIMIZERS):
+        for row, (name, label) in enumerate(PANELS):
+            ax = axes[row, column]
+            for layer in (0, 1):
+                for key, style in ((name, "-"), (f"null_{name}", ":")):
+                    if f"{optimizer} {layer} {key}" not in results:
+                        continue
+                    values = results[f"{optimizer} {layer} {key}"]
+                    seen = np.isfinite(values).all(axis=0)
+                    text = f"layer {layer}" + (", random head" if style == ":" else "")
+                    if seen.any():
+                        look: Found = {"color": COLORS[layer], "linestyle": style, "marker": "o", "markersize": 3}
+                        band(steps[seen], values[:, seen], text, ax, **look)
+            ax.set_ylim(bottom=0)
+            finish(ax, TITLES[optimizer] if row == 0 else "", "training step" if row == len(PANELS) - 1 else "", label)
+            if row > 1 and all(len(line.get_xdata()) < 2 for line in ax.lines):
+                ax.text(0.5, 0.6, "too few hard queries", transform=ax.transAxes, ha="center", color="0.5")
+    runs = len(results["SGD loss"])
+    return described(
+        figure,
+        "Attention heads of a small GPT while it trains",
+        f"Mean of {runs} runs over the heads of a layer.  Dotted: a random head.",
+    )

@@ -1,0 +1,280 @@
+"""A self-contained HTML page: text, pictures, tables, claims with their verdicts; and ``claims.json`` beside it."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..claims import VERDICTS, Claim
+from ..common.storage import replacing
+
+__all__ = ["RULE", "Section", "Table", "count_verdicts", "read_claims", "verdicts_line", "write_claims", "write_page"]
+
+WORDS = ("hold", "fail", "undecided")  # of the verdicts, in a count
+RULE = (
+    "A claim has a bound, fixed beforehand, and a 95 % interval of what was measured (in brackets; a statement about\n"
+    "these very runs is a number without one).  It holds when the whole interval lies inside the bound, fails when\n"
+    "the whole interval lies outside, and is undecided when it straddles or there are too few runs."
+)
+STYLE = """
+:root { --ink: #222; --paper: #fff; --pale: #5c5c5c; --line: #ddd; --good: #00694d; --bad: #b3261e; --open: #7a5200 }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e4e4e4; --paper: #16181c; --pale: #a3a3a3; --line: #3a3d42; --good: #5ccf9f; --bad: #d8453b;
+    --open: #e8b04b }
+  a { color: #8ab8ff } a:visited { color: #c3a5ff }
+}
+body { margin: 2rem auto; max-width: 62rem; padding: 0 1rem; font: 16px/1.5 system-ui, sans-serif; color: var(--ink);
+  background: var(--paper) }
+h1, h2 { line-height: 1.2; font-weight: 600 }
+h2 { margin-top: 3rem; border-top: 1px solid var(--line); padding-top: 1rem }
+p, figcaption { max-width: 44rem } figure { margin: 1rem 0 } figcaption { color: var(--pale); font-size: 0.875rem }
+img { max-width: 100%; height: auto; display: block; background: #fff; border-radius: 4px }
+.wide { overflow-x: auto; display: block }
+table { border-collapse: collapse; font-size: 0.875rem; margin: 1rem 0 }
+th, td { text-align: left; vertical-align: top; padding: 0.2rem 1rem 0.2rem 0; border-bottom: 1px solid var(--line) }
+tr.heading td { font-weight: 600; padding-top: 0.8rem } caption { text-align: left; color: var(--pale) }
+td.holds { color: var(--good) } td.undecided { color: var(--open) }
+td.fails { color: #fff; background: var(--bad); font-weight: 600; padding-left: 0.4rem }
+nav { display: grid; grid-template-columns: repeat(auto-fill, minmax(13rem, 1fr)); gap: 1rem; margin: 1.5rem 0 }
+nav a { border: 1px solid var(--line); border-radius: 6px; padding: 0.6rem; text-decoration: none; color: var(--ink) }
+nav img { width: 100%; height: 7rem; object-fit: contain; margin-bottom: 0.4rem } nav small { display: block }
+nav .holds { color: var(--good) } nav .undecided { color: var(--open) } nav .fails { color: var(--bad) }
+summary { cursor: pointer; color: var(--pale) }
+.fine { color: var(--pale); font-size: 0.85rem } code { overflow-wrap: anywhere }
+@media (max-width: 40rem) {
+  body { margin: 1rem auto; font-size: 15px }
+  .wide img { max-width: none; width: 46rem } table { font-size: 0.8rem } th, td { padding-right: 0.4rem }
+  nav { grid-template-columns: repeat(2, 1fr) }
+  table.claims tr { display: block; padding: 0.3rem 0; border-bottom: 1px solid var(--line) }
+  table.claims tr.head { display: none } table.claims td { display: block; border: 0; padding: 0 0.4rem 0 0 }
+  table.claims td[data-label]::before { content: attr(data-label) ": "; color: var(--pale) }
+}
+"""
+SECTION = """
+<section id="{{ s.name }}"{% for verdict, count in counts.items() %} data-{{ verdict }}="{{ count }}"{% endfor %}>
+<h2>{{ s.title }}</h2>
+{% for part in s.text | paragraphs %}
+<p>{{ part }}</p>
+{% endfor %}
+{% for page, words in s.links.items() %}
+<p><a href="{{ page }}">{{ words }}</a></p>
+{% endfor %}
+{% for picture, caption in s.pictures.items() %}
+<figure><a class="wide" href="{{ picture }}"><img src="{{ picture }}" alt="{{ caption }}"></a>
+<figcaption>{{ caption | code }}{% if picture in drawn %} <a href="{{ drawn[picture] }}">SVG</a>{% endif %}</figcaption>
+</figure>
+{% endfor %}
+{% for table in s.tables %}
+{% if table.folded %}<details><summary>{{ table.folded }}</summary>{% endif %}
+<div class="wide"><table>
+{% if table.caption %}<caption>{{ table.caption }}</caption>{% endif %}
+<tr>{% for cell in table.header %}<th>{{ cell }}</th>{% endfor %}</tr>
+{% for row in table.rows %}
+{% if row | length == 1 %}
+<tr class="heading"><td colspan="{{ [table.header | length, 1] | max }}">{{ row[0] }}</td></tr>
+{% else %}
+<tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>
+{% endif %}
+{% endfor %}
+</table></div>{% if table.folded %}</details>{% endif %}
+{% endfor %}
+{% macro claims_table(entries) %}
+<table class="claims">
+<tr class="head"><th>claim</th><th>expected</th><th>measured</th><th>verdict</th></tr>
+{% for heading, claim in entries %}
+{% if loop.changed(heading) %}
+<tr class="heading"><td colspan="4">{{ heading }}</td></tr>
+{% endif %}
+<tr><td>{{ claim.text }}</td><td data-label="expected">{{ claim.expected }}</td>
+<td data-label="measured">{{ claim.found }}</td><td class="{{ claim.verdict }}">{{ claim.verdict }}</td></tr>
+{% endfor %}
+</table>
+{% endmacro %}
+{% if s.claims %}
+{{ claims_table(shown) }}
+{% if folded %}
+<details><summary>{{ folded | length }} more: {{ folded_counts }}</summary>{{ claims_table(folded) }}</details>
+{% endif %}
+{% endif %}
+{% for part in s.fine | paragraphs %}
+<p class="fine">{{ part }}</p>
+{% endfor %}
+</section>
+"""
+PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>{{ title }}</title><style>{{ style }}</style></head><body>
+<h1>{{ title }}</h1>
+{% for part in text | paragraphs %}
+<p>{{ part }}</p>
+{% endfor %}
+{% if cards | length > 1 %}
+<nav>
+{% for card in cards %}
+<a href="#{{ card.name }}">{% if card.picture %}<img src="{{ card.picture }}" alt="" loading="lazy">{% endif %}
+{{ card.title }}{% if card.worst %}<small class="{{ card.worst }}">{{ card.counts }}</small>{% endif %}</a>
+{% endfor %}
+</nav>
+{% endif %}
+{{ sections | join("\n") }}
+{% for part in fine | paragraphs %}
+<p class="fine">{{ part }}</p>
+{% endfor %}
+</body></html>
+"""
+OPEN = 3  # claims of a section that are shown at once
+
+
+class Table(NamedTuple):
+    """``header`` and rows of cells; a row of one cell is a heading.  ``folded``: the line behind which it is."""
+
+    header: Sequence[Any]
+    rows: Sequence[Sequence[Any]]
+    caption: str = ""
+    folded: str = ""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page, in this order: its title, text, links, pictures with their captions, tables and claims.
+
+    ``text`` holds paragraphs, with an empty line between them; ``pictures`` are paths as seen from the page, each
+    with its caption, which also serves those who cannot see it.  A picture that lies beside the page as .svg too is
+    linked; ``links`` are other pages beside this one, each with what it is.  ``fine`` ends the section in small print.
+    ``name`` tells sections apart: in a page that is there already, one of the same name is replaced.
+    """
+
+    name: str
+    title: str
+    text: str = ""
+    pictures: Mapping[str, str] = field(default_factory=dict)
+    tables: Sequence[Table] = ()
+    claims: Mapping[str, Sequence[Claim]] = field(default_factory=dict)
+    fine: str = ""
+    links: Mapping[str, str] = field(default_factory=dict)
+
+
+def write_page(
+    path: Path, title: str, text: str, sections: Iterable[Section], keep: Sequence[str] | None = None, fine: str = ""
+) -> None:
+    """The page, with a table of its contents where there is more than one section, and ``fine`` in small print.
+
+    With ``keep``, names in the order of the page, sections of a page that is there already stay if they bear one of
+    these names and are not among the new ones.
+    """
+    parts = {section.name: _section(section, path.parent) for section in sections}
+    if keep is not None:
+        parts = _present(path) | parts
+        parts = {name: parts[name] for name in keep if name in parts}
+    order = list(parts.values())
+    if any('<table class="claims">' in part for part in order):
+        fine = RULE.replace("\n", " ") + "\n\n" + fine
+    words = {"title": title, "text": text, "fine": fine, "style": STYLE, "cards": list(map(_card, order))}
+    with replacing(path, "w") as file:
+        file.write(_filled(PAGE, sections=list(map(_safe, order)), **words))
+
+
+def _filled(template: str, **words: Any) -> str:
+    import jinja2  # an extra
+
+    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {"code": _code, "paragraphs": _paragraphs}
+    return environment.from_string(template).render(words)
+
+
+def _safe(text: str) -> Any:
+    """Text that is HTML already."""
+    from markupsafe import Markup  # comes with Jinja
+
+    return Markup(text)
+
+
+def _code(text: str) -> Any:
+    """Text between double backticks becomes code, as in a docstring."""
+    return _safe(re.sub("``(.+?)``", r"<code>\1</code>", html.escape(text)))
+
+
+def _paragraphs(text: str) -> Iterator[Any]:
+    return (_code(part.strip()) for part in text.split("\n\n") if part.strip())
+
+
+def _section(section: Section, folder: Path) -> str:
+    claims = [(heading, claim) for heading, claims in section.claims.items() for claim in claims]
+    # In the open: claims that fail, and the first few.
+    first = [entry for entry in claims if entry[1].verdict == "fails"]
+    first += [entry for entry in claims if entry[1].verdict != "fails"][: max(0, OPEN - len(first))]
+    rest = [entry for entry in claims if entry not in first]
+    drawn = {picture: str(Path(picture).with_suffix(".svg")) for picture in section.pictures}
+    return _filled(
+        SECTION,
+        s=section,
+        counts=count_verdicts(claim.verdict for _, claim in claims),
+        shown=[entry for entry in claims if entry in first],
+        folded=rest,
+        folded_counts=verdicts_line(count_verdicts(claim.verdict for _, claim in rest)),
+        drawn={picture: svg for picture, svg in drawn.items() if (folder / svg).exists()},
+    )
+
+
+def _present(path: Path) -> dict[str, str]:
+    """The sections of a page by their names."""
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    found = re.finditer('<section id="([^"]*)".*?</section>', text, flags=re.DOTALL)
+    return {html.unescape(match[1]): match[0] for match in found}
+
+
+def _card(part: str) -> dict[str, Any]:
+    """What the contents say of a section: its title, first picture, and how many claims of it hold."""
+
+    def first(pattern: str) -> Any:
+        found = re.search(pattern, part, flags=re.DOTALL)
+        return _safe(found[1]) if found else None
+
+    counts = {verdict: int(first(f'data-{verdict}="(\\d+)"')) for verdict in VERDICTS}
+    return {
+        "name": first('id="([^"]*)"'),
+        "title": first("<h2>(.*?)</h2>"),
+        "picture": first('<img src="([^"]*)"'),
+        "worst": next((verdict for verdict in ("fails", "undecided", "holds") if counts[verdict]), None),
+        "counts": verdicts_line(counts),
+    }
+
+
+def count_verdicts(verdicts: Iterable[str]) -> dict[str, int]:
+    """How many claims hold, fail, are undecided."""
+    verdicts = list(verdicts)
+    return {verdict: verdicts.count(verdict) for verdict in VERDICTS}
+
+
+def verdicts_line(counts: Mapping[str, int]) -> str:
+    """ "12 claims: 11 hold, 0 fail, 1 undecided"."""
+    words = ", ".join(f"{counts[verdict]} {word}" for verdict, word in zip(VERDICTS, WORDS, strict=True))
+    return f"{sum(counts.values())} claims: {words}"
+
+
+def write_claims(path: Path, figure: str, groups: Mapping[str, Sequence[Claim]]) -> None:
+    """Enter a figure's claims into ``claims.json``: its former entries are replaced, those of other figures kept.
+
+    An entry has the keys figure, claim (heading and text), low, high, measured, measured_low, measured_high, runs and
+    verdict.
+    """
+    entries = [entry for entry in read_claims(path) if entry["figure"] != figure]
+    numbers = ("low", "high", "measured", "measured_low", "measured_high", "runs", "verdict")
+    for heading, claims in groups.items():
+        for claim in claims:
+            words = {"figure": figure, "claim": f"{heading}: {claim.text}"}
+            entries.append(words | {name: getattr(claim, name) for name in numbers})
+    entries.sort(key=lambda entry: entry["figure"])  # whichever was done first
+    text = json.dumps(entries, indent=1, allow_nan=False, ensure_ascii=False)
+    with replacing(path, "w") as file:
+        file.write(text + "\n")
+
+
+def read_claims(path: Path) -> list[dict[str, Any]]:
+    """The entries of ``claims.json``, none where there is no such file."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else []

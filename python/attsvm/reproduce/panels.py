@@ -1,0 +1,61 @@
+"""What the pictures share: panels, their look, and error bars."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from ..claims import binomial_interval
+from ..plot.curves import band
+from ..plot.curves import finish as look_of_curves
+
+__all__ = ["BLUE", "DASHED", "GREEN", "ORANGE", "Figure", "described", "error_bars", "finish", "medians", "panels"]
+
+DASHED = (0, (4, 2))  # a line
+BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"  # of Okabe and Ito, told apart by everybody
+
+
+def panels(size: tuple[float, float], columns: int, rows: int = 1, **how: Any) -> tuple[Figure, Any]:
+    """A figure of that size in inches, and its panels."""
+    figure = Figure(figsize=size, layout="constrained")
+    return figure, figure.subplots(rows, columns, **how)
+
+
+def medians(x: Any, curves: Any, label: str, ax: Any, color: str | None = None, **line: Any) -> None:
+    """The median of many curves, and a band from their 10th to their 90th percentile."""
+    look: dict[str, Any] = {"linewidth": 2, "color": color} | line
+    band(x, curves, label, ax, middle="median", **look)
+
+
+def finish(
+    ax: Any,
+    title: str,
+    xlabel: str = "",
+    ylabel: str = "",
+    log: str = "",
+    loc: str | None = None,
+    fontsize: float | None = None,
+    anchor: tuple[float, float] | None = None,
+    ncols: int = 1,
+    **axis: Any,
+) -> None:
+    """A panel's title, its legend at ``loc`` of ``anchor``, labels, and logarithmic axes ("x", "y" or "xy"); ``axis``
+    is for ``ax.set``."""
+    look_of_curves(ax, title, loc, fontsize=fontsize, bbox_to_anchor=anchor, ncols=ncols)
+    ax.set(xlabel=xlabel, ylabel=ylabel, **dict.fromkeys((f"{letter}scale" for letter in log), "log"), **axis)
+
+
+def described(figure: Figure, title: str, note: str) -> Figure:
+    """The figure with a title above it and a note below."""
+    figure.suptitle(title, fontsize=12)
+    figure.supxlabel(note, fontsize=9, color="0.3")
+    return figure
+
+
+def error_bars(share: Any, runs: int) -> np.ndarray:
+    """How far the ends of the exact 95 % interval, that of the claims, are below and above each share (2, ...)."""
+    shares = np.atleast_1d(share)
+    ends = np.array([binomial_interval(round(p * runs), runs) for p in shares]).T
+    return np.abs(ends - shares)

@@ -1,0 +1,58 @@
+"""Proofs of the answers that a figure came to: of a fixed sample, or of all."""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from types import TracebackType
+
+from ..claims import Claim, exactly
+from ..svm.proof import proved
+from ..svm.separation import Separation
+from ..svm.solve import listeners
+
+__all__ = ["ProvedAnswers"]
+
+SAMPLE = 10  # answers of a figure: more would take longer to prove than the figure to draw
+
+
+class ProvedAnswers:
+    """While entered, takes note of the answers of :func:`solve_svm`, or of ten that do not depend on their order."""
+
+    def __init__(self, everything: bool = False):
+        self.most = None if everything else SAMPLE
+        self.answers: list[tuple[int, int, Separation]] = []
+        self.seen = 0
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> ProvedAnswers:
+        listeners.append(self._note)
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        listeners.remove(self._note)
+
+    def _note(self, sol: Separation) -> None:
+        if sol.status == "undecided" or not sol.flat_dual.any():  # says nothing, or nothing was asked
+            return
+        if sol.metric is not None:  # the checker knows none
+            return
+        with self._lock:
+            self.seen += 1
+            self.answers.append((zlib.crc32(sol.flat_dual.tobytes()), self.seen, sol))
+            if self.most is not None:
+                self.answers = sorted(self.answers)[: self.most]
+
+    def claims(self) -> tuple[dict[str, list[Claim]], list[str]]:
+        """The claim that all are proved, under its heading, and why some are not."""
+        missing = []
+        for *_, sol in self.answers:
+            try:
+                proved(sol)
+            except ValueError as error:
+                missing.append(f"{sol.status} in the {sol.norm} norm: {error}")
+        if not self.answers:
+            return {}, missing
+        count = len(self.answers)
+        text = f"answers proved exactly, of {count}" + (f" out of {self.seen:,}" if count < self.seen else "")
+        return {"Proofs": [exactly(text, count - len(missing), low=count)]}, missing

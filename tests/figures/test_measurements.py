@@ -1,0 +1,108 @@
+"""Helpers of the figures that no claim holds against NumPy: each against its definition or the package.
+
+What a figure measures is stored as numbers too (``test_every_figure.py``).
+"""
+
+from __future__ import annotations
+
+import attsvm
+import numpy as np
+import pytest
+from attsvm.reproduce import problems
+from attsvm.reproduce.figures import basin, joint_training, mirror_descent, next_token, quadratic_head, several_tokens
+from attsvm.reproduce.textbook import projection, softmax
+
+
+def test_endings_are_what_they_say(rng):
+    seen = set()
+    for _ in range(60):
+        problem = problems.sphere_problem(rng, 5, 5, 6)
+        run = attsvm.train(problem, steps=int(rng.choice([30, 1500])), record=0)
+        end = problems.ending(problem, run, "frobenius")
+        assert sum(end.values()) == 1
+        (word,) = (word for word, true in end.items() if true)
+        seen.add(word)
+        settled = (run.probabilities.max(axis=1) > 0.99).all()
+        same = (run.selected == problem.optimal).all()
+        locally = settled and attsvm.diagnose(problem, run.selected).locally_optimal
+        assert word == ("global" if settled and same else "local" if locally else "neither")
+    assert seen == {"global", "local", "neither"}
+
+
+def test_the_cone_of_the_basins_is_derived_by_hand(rng):
+    problem, selected, solution = basin.instance(rng, True)
+    found = basin.cone(rng, problem, selected, solution.W)
+    assert found["in the cone"] == 0 and found["mu"] < 1e-9 and found["R"] < 1e-8  # bisected to 1e-10
+    X, Z = problem.data.keys.reshape(5, 5, 8), problem.data.queries
+    climbing = basin.descends(X, Z, problem.scores, -solution.W, -solution.W)
+    assert not climbing.all()
+
+
+def test_a_definition_turned_round_is_seen(rng, monkeypatch):
+    problem = problems.sphere_problem(rng, 5, 5, 8)
+    solution = attsvm.solve_svm(problem.data, problem.optimal)
+    assert not problems.differs(problem, solution)
+    monkeypatch.setattr(problems.theory, "is_locally_optimal", lambda problem, solution: False)
+    assert problems.differs(problem, solution)
+
+
+def test_figures_give_up_drawing(rng, monkeypatch):
+    """Where no problem is as they want it, as after a mistake in what judges it."""
+    monkeypatch.setattr(problems, "DRAWS", 3)
+    monkeypatch.setattr(several_tokens, "judge", lambda *_: None)
+    with pytest.raises(RuntimeError, match="none of 3 random problems was accepted"):
+        several_tokens.accepted(4, rng)
+
+
+def test_local_score_is_a_squared_loss_and_its_gradient(rng):
+    E, labels, (o, step) = rng.standard_normal((5, 8)), np.arange(3), rng.standard_normal((2, 3, 8))
+    score = next_token.squared_loss(E, labels)
+    value, gradient = score(o)
+    np.testing.assert_allclose(value, -((1 - softmax(o @ E.T)[np.arange(3), labels]) ** 2))
+    slope = (score(o + 1e-6 * step)[0] - score(o - 1e-6 * step)[0]) / 2e-6
+    np.testing.assert_allclose((gradient * step).sum(axis=1), slope, rtol=1e-6)
+
+
+def test_between_maximises_the_least_score_and_margin():
+    X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10, rng=5)
+    data = attsvm.cross_attention(X, Z)
+    selected, score = (X @ v).argmax(axis=1), np.random.default_rng(0).random(6)
+
+    def least(W):
+        logits = data.logits(W / np.linalg.norm(W))
+        top = np.take_along_axis(logits, selected[:, None], axis=1)
+        np.put_along_axis(logits, selected[:, None], -np.inf, axis=1)
+        return (score + top[:, 0] - logits.max(axis=1)).min()
+
+    W = joint_training.between(data, selected, score).W
+    best = least(W)
+    assert best > least(attsvm.solve_svm(data, selected).W)
+    rng = np.random.default_rng(1)
+    assert all(least(W + 0.05 * rng.standard_normal((10, 10))) < best for _ in range(200))
+
+
+def test_attention_that_has_not_saturated_gives_no_number(monkeypatch):
+    monkeypatch.setattr(joint_training, "RANDOM_STEPS", 5)
+    assert np.isnan(list(joint_training.experiment(np.random.default_rng(0)).values())).all()
+
+
+def test_divergence_is_that_of_the_potential():
+    rng = np.random.default_rng(0)
+    A, B = rng.standard_normal((2, 4, 5))
+    for p in (1.75, 2.0, 3.0):
+        a, b = (X.ravel() / (np.abs(X) ** p).sum() ** (1 / p) for X in (A, B))
+        potential = [(np.abs(x) ** p).sum() / p for x in (a, b)]
+        by_hand = potential[0] - potential[1] - (np.sign(b) * np.abs(b) ** (p - 1)) @ (a - b)
+        assert mirror_descent.divergence(A, B, p) == pytest.approx(by_hand, rel=1e-12)
+    assert mirror_descent.divergence(A, B, 2.0) == pytest.approx(1 - attsvm.correlation(A, B), rel=1e-12)
+
+
+def test_projection_and_falling_probabilities():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((30, 6))
+    s = projection(x)
+    np.testing.assert_allclose(s.sum(axis=1), 1)
+    assert (s >= 0).all()
+    for other in rng.dirichlet(np.ones(6), 50):
+        assert (((x - s) ** 2).sum(axis=1) <= ((x - other) ** 2).sum(axis=1) + 1e-12).all()
+    assert quadratic_head.still(np.array([1e-3, 0.5]), np.array([5e-4, 0.5])).tolist() == [False, True]
