@@ -124,15 +124,6 @@ def test_a_search_finds_a_page_that_answers(words):
     assert any(page.stem in menu for menu in menus) or page.suffix == ".ipynb"  # of these a pattern lists all
 
 
-def test_the_table_of_faults_is_as_the_page_says():
-    table = (ROOT / "tests" / "house" / "mutations.md").read_text().splitlines()
-    rows = [line.split(" | ") for line in table if re.match(r"\| (?!fault |---)", line)]
-    page = (ROOT / "notebooks" / "verified.md").read_text()
-    said = [int(number) for number in re.findall(r"^\| (?:recorded|noticed|reach).* (\d+) \|$", page, re.MULTILINE)]
-    nowhere = sum("reaches no figure" in row[3] for row in rows)
-    assert said == [len(rows), sum("::test_" in row[2] for row in rows), len(rows) - nowhere, nowhere]
-
-
 def test_the_speed_on_the_pages_is_that_of_the_stored_measurement():
     assert [str(path) for path, text in speed_pages.pages().items() if path.read_text() != text] == []
 
