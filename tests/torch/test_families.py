@@ -19,7 +19,7 @@ from places import ROOT  # noqa: E402
 CLOSE = 5e-6
 pytestmark = pytest.mark.filterwarnings("error:read does not follow")  # all of their attention is read
 QUICK = ["bert", "gpt2", "llama", "t5", "bloom"]
-VERSION = int(families.tf.__version__.split(".")[0])
+VERSION = int(families.transformers.__version__.split(".")[0])
 # Whose sdpa is not their eager attention: ALiBi divided by another number, and in transformers 4 factors left out.
 ANOTHER_SDPA = ["falcon-alibi", *(["gpt2-inverse", "gemma2"] if VERSION < 5 else [])]
 ROTARY = "modernbert gpt-j gpt-neox falcon llama mistral qwen2 qwen3 gemma2 gemma3 phi olmo2 gpt-oss".split()
