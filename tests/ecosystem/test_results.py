@@ -88,6 +88,7 @@ RESULTS = {
     "run with its head": lambda: run(train_head=True),
     "run of an MLP": lambda: run(head=attsvm.MLPHead(heads_start((10, 3))), train_head=True),
     "run of two attention heads": lambda: run(heads_start((2, 10, 10)), attsvm.LinearHead(np.ones(10)), 2),
+    "run of soft labels": lambda: attsvm.train(RESULTS["contexts with several next tokens"]().problem, steps=5),
     "run, ragged": lambda: attsvm.train(ragged()[1], steps=50),
     "optimal": lambda: solved([0, 1, 2, 3, 4, 5]),
     "optimal, ragged": lambda: solved([0, 0, 2], ragged()[0]),

@@ -66,6 +66,48 @@ def test_threads_change_nothing_but_rounding(name, norm, method):
         assert several.iterations == again.iterations
 
 
+def problem_of(n=700, T=12, d=20, head=None, single=False, **options):
+    rng = np.random.default_rng(6)
+    X, Z, v = rng.standard_normal((n, T, d)) / 4, rng.standard_normal((n, d)) / 4, rng.standard_normal(d)
+    data = attsvm.cross_attention(X.astype(np.float32) if single else X, Z)
+    return attsvm.Problem(data, rng.choice([-1, 1], n), head or attsvm.LinearHead(v), **options)
+
+
+def weights(*shape):
+    return 0.3 * np.random.default_rng(7).standard_normal(shape)
+
+
+MLP = attsvm.MLPHead(weights(20, 5))
+# What is trained, and how; an output head that is not linear is evaluated query by query: no sum changes at all.
+TRAINED = {
+    "W": ({}, {}),
+    "K, Q": ({}, {"K": weights(20, 3), "Q": weights(20, 3)}),
+    "runs": ({}, {"W": weights(3, 20, 20), "runs": 3}),
+    "head": ({}, {"train_head": True}),
+    "in the span of few queries": ({"n": 80, "T": 40, "d": 80}, {}),
+    "MLP": ({"head": MLP}, {"W": weights(20, 20)}),
+    "MLP, three heads": ({"head": MLP, "heads": 3, "single": True}, {"W": weights(3, 20, 20)}),
+    "concatenated heads": (
+        {"head": attsvm.LinearHead(weights(40)), "heads": 2, "combine": "concatenate"},
+        {"W": weights(2, 20, 20)},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_threads_change_training_by_rounding_only(name):
+    of, options = TRAINED[name]
+    problem, found = problem_of(**of), {}
+    for count in (1, 2, 3):
+        attsvm.set_num_threads(count)
+        found[count], again = (attsvm.train(problem, **options, steps=20) for _ in range(2))
+        assert again == found[count]  # bit for bit
+    for count in (2, 3):
+        for part in ("weights", "loss"):
+            one, several = (getattr(found[k], part) for k in (1, count))
+            np.testing.assert_allclose(several, one, rtol=0, atol=0 if "head" in of else 1e-12 * np.abs(one).max())
+
+
 @pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="threads are counted in /proc")
 def test_no_thread_survives_the_call_and_a_fork_can_solve():
     case = PROBLEMS["random"]()

@@ -207,25 +207,6 @@ def test_each_attention_head_follows_its_own_svm():
         assert attsvm.correlation(run.W[h], attsvm.solve_svm(data, run.selected[h]).W) > 0.998
 
 
-@pytest.mark.parametrize("kind, H, combine", [("mlp", None, "sum"), ("mlp", 3, "sum"), ("linear", 2, "concatenate")])
-@pytest.mark.parametrize("single", [False, True], ids=["float64", "float32"])
-def test_threads_share_the_queries_and_change_nothing(kind, H, combine, single, rng):
-    X = rng.standard_normal((8, 40, 16)).astype(np.float32 if single else np.float64)
-    data = attsvm.causal_attention(X)
-    head, _ = make_head(kind, 16 * (H if combine == "concatenate" else 1), data, rng)
-    problem = attsvm.Problem(data, rng.choice([-1, 1], (8, 40)), head, heads=H, combine=combine)
-    W = rng.standard_normal((16, 16) if H is None else (H, 16, 16))
-    found = []
-    for threads in (1, 2, 3):
-        attsvm.set_num_threads(threads)
-        found.append((problem.loss_and_grad(W), attsvm.train(problem, W, steps=20, record=0).W))
-    attsvm.set_num_threads(1)
-    for (loss, G), trained in found[1:]:
-        assert loss == found[0][0][0]
-        np.testing.assert_array_equal(G, found[0][0][1])
-        np.testing.assert_array_equal(trained, found[0][1])
-
-
 # ------------------------------------------------------------------------------------ scores, dead ends, functions
 
 

@@ -133,19 +133,6 @@ def test_a_run_in_chunks_is_the_same_run(record, rng, monkeypatch):
     np.testing.assert_array_equal(whole.W, whole.weights[-1])
 
 
-def test_threads_change_rounding_alone_and_repeat_bit_for_bit(rng):
-    problem = draw(rng, n=80, T=40, d=80)  # work enough for two threads
-    try:
-        attsvm.set_num_threads(1)
-        one = attsvm.train(problem, steps=30)
-        attsvm.set_num_threads(2)
-        two, again = attsvm.train(problem, steps=30), attsvm.train(problem, steps=30)
-    finally:
-        attsvm.set_num_threads(1)
-    np.testing.assert_array_equal(two.W, again.W)
-    close(two, one, 1e-12)
-
-
 def test_overflow_raises_with_the_weights_it_reached(rng):
     problem = draw(rng)
     data = attsvm.cross_attention(1e10 * problem.data.keys.reshape(24, 45, 24), problem.data.queries)

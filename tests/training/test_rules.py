@@ -178,33 +178,6 @@ def test_copies_of_one_token_add_nothing_in_a_product(rng):
     np.testing.assert_allclose(gradient.W, G * np.exp(scale - gradient.log_scale), rtol=0, atol=1e-10)
 
 
-@pytest.fixture
-def threads():
-    yield attsvm.set_num_threads
-    attsvm.set_num_threads(1)
-
-
-@pytest.mark.parametrize("trained", ["W", "KQ", "runs", "head"])
-def test_threads_change_results_by_rounding_only(trained, threads, rng):
-    X, Z, v = rng.standard_normal((700, 12, 20)) / 4, rng.standard_normal((700, 20)) / 4, rng.standard_normal(20)
-    problem = attsvm.Problem(attsvm.cross_attention(X, Z), rng.choice([-1, 1], 700), attsvm.LinearHead(v))
-    options = {
-        "W": {},
-        "KQ": dict(zip("KQ", 0.3 * rng.standard_normal((2, 20, 3)), strict=True)),
-        "runs": dict(W=rng.standard_normal((3, 20, 20)), runs=3),
-        "head": dict(train_head=True),
-    }[trained]
-    found = {}
-    for count in (1, 2, 3):
-        threads(count)
-        first, second = (attsvm.train(problem, **options, steps=20) for _ in range(2))
-        np.testing.assert_array_equal(first.weights, second.weights)
-        np.testing.assert_array_equal(first.loss, second.loss)
-        found[count] = first
-    for count in (2, 3):
-        close([found[count].W, found[count].loss], [found[1].W, found[1].loss])
-
-
 # ------------------------------------------------------------------------------------ keys that stay where they are
 
 
