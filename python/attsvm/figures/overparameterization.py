@@ -42,7 +42,7 @@ SETTINGS = (
     f"{SMALL} sequences of {SMALL} tokens.  The published settings "
     "are not known."
 )
-# Of 1,000 draws by NumPy, SciPy and Clarabel alone (reference_shares.py of commit d7d1777): ends on the optimal tokens, by the dimension.
+# Of 1,000 draws by SciPy alone (reference_shares.py, d7d1777): ends on the optimal tokens, by the dimension.
 REFERENCE: dict[tuple[int, int], tuple[float, ...]] = {
     (5, 5): (0.61, 0.86, 0.95, 0.98, 1),
     (10, 5): (0.11, 0.5, 0.85, 0.96, 0.99),
