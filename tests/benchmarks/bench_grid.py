@@ -6,12 +6,11 @@ Every contender (tests/support/grid_contenders.py) is one process on the same co
 processor time of a step counts, so that what else the machine does costs little.  Who is missing is left out.  The
 floor of a step on W is the larger of its reads (a dot product of as many numbers as the keys have) and its flops (at
 the rate of a large DGEMM).  About five minutes; prints the table, writes results/grid.json and puts the table into
-notebooks/performance.md.  ``--cores 2`` prints wall times alone.
+notebooks/performance.md.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import os
@@ -37,7 +36,7 @@ RULE_SHAPES = [(6, 8, 10), (64, 32, 64), (1024, 2, 16), (512, 64, 128)]
 CAUSAL = (8, 256, 64)
 KINDS = {"W": "W", "KQ": "(K, Q)", "runs": f"{RUNS} runs"}
 ONCE, LEAST_STEPS = 0.01, 16  # seconds of one timing, and its steps where one is longer: a call evaluates once more
-FEWEST, MOST = 2, 9  # rounds
+FEWEST, MOST, SECONDS = 2, 9, 2.0  # rounds of a row, and when to stop
 SEEN = 2**14  # numbers that take longer to read than a call of NumPy
 SLOW = 2e7  # multiplications of a step beyond which W alone is compared
 
@@ -45,12 +44,11 @@ SLOW = 2e7  # multiplications of a step beyond which W alone is compared
 class Contender:
     """A process that answers rows; None where it cannot."""
 
-    def __init__(self, name, cores):
-        threads = str(len(cores))
-        command = [sys.executable, str(TESTS / "support" / "grid_contenders.py"), name, threads]
-        env = {**os.environ, "OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads, "JAX_PLATFORMS": "cpu"}
+    def __init__(self, name, core):
+        command = [sys.executable, str(TESTS / "support" / "grid_contenders.py"), name]
+        env = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu"}
         pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=env)
-        self.process = subprocess.Popen(command, preexec_fn=lambda: os.sched_setaffinity(0, cores), **pipes)
+        self.process = subprocess.Popen(command, preexec_fn=lambda: os.sched_setaffinity(0, core), **pipes)
 
     def ask(self, row, steps):
         try:
@@ -94,7 +92,7 @@ def floor(n, T, d, flops, causal):
     return 1e6 * max(reads, (min(4 * d, 2 * queries) * queries * d + 4 * entries * d) / flops)
 
 
-def compare(row, running, seconds):
+def compare(row, running):
     """Least microseconds a step of every contender that takes part."""
     first = {name: one.ask(row, 0) for name, one in running.items()}
     reference = np.array(first["attsvm"])
@@ -112,7 +110,7 @@ def compare(row, running, seconds):
             steps[name] = min(10 * steps[name], round(1.2 * ONCE / max(once, 1e-5) * steps[name]) + 1)
         times[name].append(once / steps[name])
     for round_ in range(1, MOST):
-        if round_ >= FEWEST and time.perf_counter() - begin > seconds:
+        if round_ >= FEWEST and time.perf_counter() - begin > SECONDS:
             break
         for name, one in taking.items():
             times[name].append(one.ask(row, steps[name]) / steps[name])
@@ -149,39 +147,25 @@ def table(rows):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=2.0, help="for the rounds of a row, about")
-    parser.add_argument("--only", nargs="*", help="kinds and shapes such as W 6,8,10; nothing is written then")
-    parser.add_argument("--cores", type=int, default=1, help="nothing is written for others than 1")
-    args = parser.parse_args()
-    cores, rows = set(sorted(os.sched_getaffinity(0))[-args.cores :]), []
-    os.sched_setaffinity(0, cores)
-    flops, running = rate(), {name: Contender(name, cores) for name in CONTENDERS}
+    core, rows = {max(os.sched_getaffinity(0))}, []
+    os.sched_setaffinity(0, core)
+    flops, running = rate(), {name: Contender(name, core) for name in CONTENDERS}
     print(f"{flops / 1e9:.0f} Gflop/s")
     wanted = [(kind, size) for kind in KINDS for size in SHAPES] + [(r, size) for r in RULES for size in RULE_SHAPES]
-    wanted.append(("causal", CAUSAL))
-    for kind, size in wanted:
-        label = ",".join(map(str, size))
-        if args.only and not {kind, label} <= set(args.only):
-            continue
-        n, T, d = size
+    for kind, (n, T, d) in [*wanted, ("causal", CAUSAL)]:
         if kind in ("KQ", "runs") and n * d * (T + d) > SLOW:
             continue
-        us = compare([kind, *size], running, args.seconds)
+        label, us = f"{n},{T},{d}", compare([kind, n, T, d], running)
         ours = us.pop("attsvm")
         peer = min(us, key=us.get)
         rows.append({"kind": kind, "row": label, "attsvm": ours, **us, "peer": peer, "ratio": us[peer] / ours})
         if kind in ("W", "causal"):
-            rows[-1]["floor"] = floor(n, T, d, flops, kind == "causal")
-            us["floor"] = rows[-1]["floor"]
+            us["floor"] = rows[-1]["floor"] = floor(n, T, d, flops, kind == "causal")
         others = ", ".join(f"{name} {show(t)}" for name, t in sorted(us.items(), key=lambda item: item[1]))
-        print(f"{kind:9} {label:14} {show(ours):>9}  {us[peer] / ours:5.2f}   {others}", flush=True)
+        print(f"{kind:9} {label:14} {show(ours):>9}  {rows[-1]['ratio']:5.2f}   {others}", flush=True)
     for one in running.values():
         one.end()
-    print(f"\n{table(rows)}")
-    if args.only or args.cores != 1:
-        return
-    print(f"\n{machine.write('grid', rows)}")
+    print(f"\n{table(rows)}\n{machine.write('grid', rows)}")
     page = ROOT / "notebooks" / "performance.md"
     page.write_text(speed_pages.filled(page.read_text(), "grid", table(rows)))
 

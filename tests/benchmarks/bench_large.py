@@ -1,6 +1,6 @@
 """The shapes of real models: many queries over long windows, planted selections; in units of a Cholesky factor.
 
-    PYTHONPATH=tests/support python tests/benchmarks/bench_large.py [--only 3]        (pip install ".[bench]")
+    PYTHONPATH=tests/support python tests/benchmarks/bench_large.py        (pip install ".[bench]")
 
 Head-space problems: float32 Gaussian keys, 20 queries to a window.  Each row runs in a process of its own, for its
 memory; a Cholesky factor of order 4,096 is timed in the same process.  Writes results/large.json.
@@ -8,13 +8,14 @@ memory; a Cholesky factor of order 4,096 is timed in the same process.  Writes r
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import resource
-import subprocess
-import sys
 import time
+
+import attsvm
+from machine import apart, cholesky_seconds, write
+from planted import planted
+from threadpoolctl import threadpool_limits
 
 ROWS = [
     dict(n=2000, T=200, d=64),
@@ -24,12 +25,7 @@ ROWS = [
 ]
 
 
-def one(row):
-    import attsvm
-    from machine import cholesky_seconds
-    from planted import planted
-    from threadpoolctl import threadpool_limits
-
+def measured(row):
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     threadpool_limits(1)
     data, selected = planted(**row, per_window=20, single=True)
@@ -52,25 +48,5 @@ def one(row):
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", type=int, help="row 0 to 3")
-    parser.add_argument("--here", help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    if args.here:
-        print(json.dumps(one(json.loads(args.here))))
-        return
-    from machine import write
-
-    found = []
-    for row in ROWS if args.only is None else [ROWS[args.only]]:
-        command = [sys.executable, __file__, "--here", json.dumps(row)]
-        done = subprocess.run(command, check=True, capture_output=True, text=True)
-        found.append(json.loads(done.stdout.splitlines()[-1]))
-        print(json.dumps(found[-1]), flush=True)
-    if args.only is None:
-        print("wrote", write("large", found))
-
-
 if __name__ == "__main__":
-    main()
+    print("wrote", write("large", apart(measured, ROWS)))

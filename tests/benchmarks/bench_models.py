@@ -1,6 +1,6 @@
 """The heads of a model of 7B shape: memory beyond the model and time, for two of its layers, and the estimate for all.
 
-    PYTHONPATH=tests/support python tests/benchmarks/bench_models.py [--groups 8]    (pip install ".[bench]")
+    PYTHONPATH=tests/support python tests/benchmarks/bench_models.py    (pip install ".[bench]")
 
 A Llama of width 4,096 with 32 heads and random weights in bfloat16 (a vocabulary of 2,000: the embeddings run no
 attention) reads 20 texts of 1,000 tokens, a text a batch, keys in memory maps.  Peak memory is that of the process over
@@ -10,14 +10,16 @@ process of its own.  Writes results/models.json.
 
 from __future__ import annotations
 
-import argparse
-import json
-import subprocess
-import sys
 import tempfile
 import time
 
+import attsvm.torch
+import torch
+import transformers
+from machine import apart, write
+
 LAYERS, HEADS, LAYERS_OF_7B = 2, 32, 32
+ANALYZED = 4  # heads
 SHARPER = 2.0  # times the queries' and keys' weights at birth: a third of the queries are hard
 
 
@@ -27,9 +29,6 @@ def megabytes(name: str) -> float:
 
 
 def build(groups: int):
-    import torch
-    import transformers
-
     config = transformers.LlamaConfig(
         hidden_size=4096, num_hidden_layers=LAYERS, num_attention_heads=HEADS, num_key_value_heads=groups,
         intermediate_size=11008, vocab_size=2000, use_cache=False,
@@ -43,33 +42,31 @@ def build(groups: int):
     return model, [torch.randint(2000, (1, 1000)) for _ in range(20)]
 
 
-def measured(step):
+def timed(step):
     """Result, processor and wall seconds."""
     wall, cpu = time.perf_counter(), time.process_time()
     result = step()
     return result, time.process_time() - cpu, time.perf_counter() - wall
 
 
-def one(groups: int, analyze: int) -> dict:
-    import attsvm
-    import attsvm.torch
-
+def measured(row: dict) -> dict:
+    groups = row["groups"]
     model, texts = build(groups)
     with open("/proc/self/clear_refs", "w") as file:
         file.write("5")  # the peak counts from here on
     before = megabytes("VmRSS")
     with tempfile.TemporaryDirectory() as store:
-        found, read_cpu, read_wall = measured(
+        found, read_cpu, read_wall = timed(
             lambda: attsvm.torch.read(model, [{"input_ids": ids} for ids in texts], store=store)
         )
         read_peak = megabytes("VmHWM") - before
         # The first heads of the first layer, and one random head: as many as there are heads for each layer's one.
-        reports, cpu, wall = measured(
-            lambda: attsvm.heads.analyze_model(found[:analyze], null=False, splits=1, nuclear_queries=0)
+        reports, cpu, wall = timed(
+            lambda: attsvm.heads.analyze_model(found[:ANALYZED], null=False, splits=1, nuclear_queries=0)
         )
-        _, null_cpu, _ = measured(lambda: attsvm.heads.analyze_head(found[0], splits=1, nuclear_queries=0))
-        null_cpu -= cpu / analyze
-    hours = (read_cpu / LAYERS + HEADS * cpu / analyze + null_cpu) * LAYERS_OF_7B / 3600
+        _, null_cpu, _ = timed(lambda: attsvm.heads.analyze_head(found[0], splits=1, nuclear_queries=0))
+        null_cpu -= cpu / ANALYZED
+    hours = (read_cpu / LAYERS + HEADS * cpu / ANALYZED + null_cpu) * LAYERS_OF_7B / 3600
     return {
         "groups": groups,
         "model_megabytes": before,
@@ -77,8 +74,8 @@ def one(groups: int, analyze: int) -> dict:
         "peak_megabytes": megabytes("VmHWM") - before,
         "read_cpu_seconds": read_cpu,
         "read_wall_seconds": read_wall,
-        "heads_analyzed": analyze,
-        "analyze_cpu_seconds_per_head": cpu / analyze,
+        "heads_analyzed": ANALYZED,
+        "analyze_cpu_seconds_per_head": cpu / ANALYZED,
         "analyze_wall_seconds": wall,
         "random_head_and_choices_cpu_seconds": null_cpu,
         "queries": [report.fit.queries for report in reports],
@@ -88,25 +85,5 @@ def one(groups: int, analyze: int) -> dict:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--groups", type=int, help="key heads: 8 or 32; both by default")
-    parser.add_argument("--analyze", type=int, default=4, help="heads that are analysed")
-    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    if args.here:
-        print(json.dumps(one(args.groups, args.analyze)))
-        return
-    from machine import write
-
-    rows = []
-    for groups in (8, 32) if args.groups is None else (args.groups,):
-        command = [sys.executable, __file__, "--here", "--groups", f"{groups}", "--analyze", f"{args.analyze}"]
-        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-        rows.append(json.loads(done.stdout.splitlines()[-1]))
-        print(json.dumps(rows[-1]), flush=True)
-    print("wrote", write("models", rows))
-
-
 if __name__ == "__main__":
-    main()
+    print("wrote", write("models", apart(measured, [{"groups": 8}, {"groups": 32}])))

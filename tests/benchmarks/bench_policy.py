@@ -13,14 +13,10 @@ the process before it, its status.  A solve is stopped after half a minute.  Wri
 
 from __future__ import annotations
 
-import argparse
 import json
-import warnings
 
-import attsvm
 from campaign import DRAWS, problem, shape, solved
-from machine import write
-from threadpoolctl import threadpool_limits
+from machine import problems, write
 
 METHODS = {
     "frobenius": ("active", "block", "interior"),
@@ -59,25 +55,13 @@ def measured(seed):
     return row
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--problems", type=int, default=300)
-    parser.add_argument("--first", type=int, default=0)
-    args = parser.parse_args()
-    threadpool_limits(1)
-    warnings.simplefilter("ignore", attsvm.ConvergenceWarning)
+if __name__ == "__main__":
     rows = []
-    for seed in range(args.first, args.first + args.problems):
+    for seed in problems(__doc__, 300):
         rows.append(row := measured(seed))
         if row["off"]:
             print(json.dumps(row), flush=True)
     autos = [one for row in rows for one in row["auto"]]
     decided, off = sum(one[2] in DECIDED for one in autos), sum(bool(row["off"]) for row in rows)
-    print(
-        f"{decided} of {len(autos)} decided, {off} of {len(rows)} shapes off", f"{max(one[1] for one in autos):.2f} GB"
-    )
+    print(f"{decided} of {len(autos)} decided, {off} of {len(rows)} shapes off, {max(one[1] for one in autos):.2f} GB")
     print("wrote", write("policy", rows))
-
-
-if __name__ == "__main__":
-    main()

@@ -11,15 +11,12 @@ reaches the smallest objective within CLOSE.  Medians of ROUNDS interleaved roun
 
 from __future__ import annotations
 
-import argparse
 import time
-import warnings
 
 import attsvm
 import numpy as np
-from machine import write
+from machine import problems, write
 from sklearn.svm import LinearSVC
-from threadpoolctl import threadpool_limits
 
 ROUNDS = 3
 CLOSE = 1e-6  # of the objective: what LinearSVC's own tolerance reaches on most problems
@@ -114,34 +111,15 @@ def measured(seed):
             theirs[name].append(clocked(call, X, Z, chosen, C, **options)[0])
     ours, theirs = float(np.median(ours)), {name: float(np.median(t)) for name, t in theirs.items()}
     peer = min(theirs, key=theirs.get)
-    return {
-        "seed": seed,
-        "shape": shape,
-        "kind": kind,
-        "C": C,
-        "status": sol.status,
-        "seconds": ours,
-        "peer": peer,
-        "its seconds": theirs[peer],
-        "ratio": theirs[peer] / ours,
-    }
-
-
-def main():
-    arguments = argparse.ArgumentParser()
-    arguments.add_argument("--problems", type=int, default=60)
-    arguments.add_argument("--first", type=int, default=0)
-    options = arguments.parse_args()
-    warnings.simplefilter("ignore")
-    results = []
-    with threadpool_limits(1):
-        for seed in range(options.first, options.first + options.problems):
-            results.append(measured(seed))
-            print({k: f"{v:.3g}" if isinstance(v, float) else v for k, v in results[-1].items()}, flush=True)
-    ratios = np.array([row["ratio"] for row in results])
-    print(f"median {np.median(ratios):.2f}, {(ratios < 1).sum()} below 1, worst {ratios.min():.2f}")
-    write("soft", results)
+    row = {"seed": seed, "shape": shape, "kind": kind, "C": C, "status": sol.status, "seconds": ours, "peer": peer}
+    return row | {"its seconds": theirs[peer], "ratio": theirs[peer] / ours}
 
 
 if __name__ == "__main__":
-    main()
+    results = []
+    for seed in problems(__doc__, 60):
+        results.append(measured(seed))
+        print({k: f"{v:.3g}" if isinstance(v, float) else v for k, v in results[-1].items()}, flush=True)
+    ratios = np.array([row["ratio"] for row in results])
+    print(f"median {np.median(ratios):.2f}, {(ratios < 1).sum()} below 1, worst {ratios.min():.2f}")
+    write("soft", results)

@@ -71,8 +71,3 @@ def test_docstring_examples(name):
         pytest.importorskip("pandas")
     result = doctest.testmod(module, extraglobs=shared(), optionflags=doctest.NORMALIZE_WHITESPACE)
     assert result.failed == 0
-
-
-@pytest.mark.parametrize("name", attsvm.__all__)
-def test_every_public_name_is_documented(name):
-    assert getattr(attsvm, name).__doc__

@@ -1,4 +1,4 @@
-"""Messages that say what to do next."""
+"""Messages that say what came, what was expected and what to do next."""
 
 from __future__ import annotations
 
@@ -9,32 +9,58 @@ import attsvm
 import numpy as np
 import pytest
 
-
-@pytest.fixture
-def problem(sphere):
-    return sphere().problem
-
-
-def test_undecided_probabilities_are_counted(sphere):
-    data = sphere().data
-    half = np.full((6, 8), 1e-4)
-    half[:, 0] = 1 - 7e-4
-    with pytest.raises(ValueError, match=r"got 6 queries with one in between \(the first is query 0\): train longer"):
-        attsvm.theory.decompose(data, half, np.eye(10))
-    half[1:, 1:], half[1:, 0] = 0, 1
-    with pytest.raises(ValueError, match=r"got 1 query with one in between \(the first is query 0\)"):
-        attsvm.theory.decompose(data, half, np.eye(10))
+HALF = np.full((6, 8), 1e-4)
+HALF[:, 0] = 1 - 7e-4
+ONE_HALF = np.where(np.arange(6)[:, None] > 0, np.eye(8)[0], HALF)
+RAGGED = np.empty(2, dtype=object)
+RAGGED[:] = [np.ones((2, 3)), np.ones((1, 3))]
 
 
-def test_a_selection_that_is_none(sphere):
-    with pytest.raises(TypeError, match=r"\(one token per query\) or bools \(per entry\), got NoneType"):
-        attsvm.solve_svm(sphere().data, None)
+def labelled(s, y):
+    return attsvm.Problem(s.data, y, s.problem.head)
 
 
-def test_a_tuple_of_another_length(sphere):
-    head = attsvm.CallableHead(lambda o: (o[:, 0], o, o))
-    with pytest.raises(TypeError, match=r"must return a tuple \(value, gradient\), got a tuple of 3"):
-        attsvm.train(attsvm.Problem(sphere().data, None, head), steps=1)
+def solved(s, selected=(0,) * 6, *args, data=None, **options):
+    return attsvm.solve_svm(data or s.data, selected, *args, **options)
+
+
+MESSAGES = {
+    "Z must have shape (n, dz) = (6, dz), got (5, 10)": lambda s: attsvm.cross_attention(s.X, np.ones((5, 10))),
+    "W must have shape (dk, dz) = (10, 10), got (2, 3)": lambda s: s.data.logits(np.ones((2, 3))),
+    "X must be finite, got nan at (0, 0, 0)": lambda s: attsvm.causal_attention([[[np.nan]]]),
+    "lr must have shape (steps,) = (3,), got (1,)": lambda s: attsvm.train(s.problem, lr=[1.0], steps=3),
+    "got 6 queries with one in between (the first is query 0): train longer": lambda s: attsvm.theory.decompose(
+        s.data, HALF, np.eye(10)
+    ),
+    "got 1 query with one in between (the first is query 0)": lambda s: attsvm.theory.decompose(
+        s.data, ONE_HALF, np.eye(10)
+    ),
+    "(one token per query) or bools (per entry), got NoneType": lambda s: solved(s, None),
+    "must return a tuple (value, gradient), got a tuple of 3": lambda s: attsvm.Problem(
+        s.data, None, attsvm.CallableHead(lambda o: (o[:, 0], o, o))
+    ).loss(np.eye(10)),
+    "got an array of objects: give arrays of different lengths as a list": lambda s: attsvm.self_attention(RAGGED),
+    "y must hold labels -1 and +1 only, got 0: from labels 0 and 1 make 2 * y": lambda s: labelled(s, [0, 1] * 3),
+    "y must hold labels -1 and +1 only, got 3": lambda s: labelled(s, [3, 1] * 3),
+    "bool: give numbers, np.where(condition": lambda s: labelled(s, s.y > 0),
+    "tol must be a number, got '1'": lambda s: solved(s, tol="1"),
+    "tol must be a number, got None": lambda s: solved(s, tol=None),
+    "got Problem: pass its .data": lambda s: solved(s, data=s.problem),
+    "got 'fro': say 'frobenius'": lambda s: solved(s, (0,) * 6, "fro"),
+    "got 'nuc': say 'nuclear'": lambda s: solved(s, (0,) * 6, "nuc"),
+    "W must be an array of numbers, got Run: give its W": lambda s: attsvm.train(
+        s.problem, attsvm.train(s.problem, steps=2)
+    ),
+    "got float64: weights W select data.select(W)": lambda s: attsvm.diagnose(s.problem, np.eye(10)),
+    "or (value, derivative), got a function alone": lambda s: attsvm.Problem(s.data, s.y, s.problem.head, np.exp),
+}
+
+
+@pytest.mark.parametrize("message", MESSAGES)
+def test_what_came_what_was_expected_and_what_to_do(message, sphere):
+    with pytest.raises((TypeError, ValueError)) as caught:
+        MESSAGES[message](sphere())
+    assert message in str(caught.value)
 
 
 def test_half_precision_of_torch():
@@ -43,21 +69,6 @@ def test_half_precision_of_torch():
         attsvm.self_attention(torch.ones(1, 2, 3, dtype=torch.bfloat16))
     with pytest.raises(ValueError, match=r"X must be something that NumPy can read .* requires grad"):
         attsvm.self_attention(torch.ones(1, 2, 3, requires_grad=True))
-
-
-def test_an_array_of_arrays():
-    ragged = np.empty(2, dtype=object)
-    ragged[:] = [np.ones((2, 3)), np.ones((1, 3))]
-    with pytest.raises(TypeError, match="got an array of objects: give arrays of different lengths as a list"):
-        attsvm.self_attention(ragged)
-
-
-def test_labels_0_and_1(sphere):
-    data = sphere().data
-    with pytest.raises(ValueError, match=r"y must hold labels -1 and \+1 only, got 0: from labels 0 and 1 make 2 \* y"):
-        attsvm.Problem(data, [0, 1, 1, 0, 1, 0], attsvm.LinearHead(np.ones(10)))
-    with pytest.raises(ValueError, match=r"only, got 3$"):
-        attsvm.Problem(data, [3, 1, 1, 0, 1, 0], attsvm.LinearHead(np.ones(10)))
 
 
 def test_what_cannot_be_separated_names_the_way_out():
@@ -89,13 +100,14 @@ def test_one_token_a_sequence_has_nothing_to_separate():
     ],
 )
 def test_a_missing_package_is_named_with_its_command(sphere, monkeypatch, package, call):
-    sol = attsvm.solve_svm(sphere().data, [0] * 6)
+    sol = solved(sphere())
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ImportError, match=f"needs {package}: pip install {package}"):
         call(sol)
 
 
-def test_what_goes_on_is_logged_for_those_who_ask(problem, caplog):
+def test_what_goes_on_is_logged_for_those_who_ask(sphere, caplog):
+    problem = sphere().problem
     with caplog.at_level("DEBUG", logger="attsvm"):
         run = attsvm.train(problem, steps=30)
         attsvm.solve_svm(problem.data, run.selected)
@@ -104,39 +116,8 @@ def test_what_goes_on_is_logged_for_those_who_ask(problem, caplog):
     assert caplog.messages[1].startswith("Frobenius norm, active on 42 rows: optimal after ")
 
 
-@pytest.mark.parametrize("given, shown", [("1", "'1'"), (None, "None")])
-def test_a_number_is_asked_for_as_one(sphere, given, shown):
-    with pytest.raises(TypeError, match=f"^tol must be a number, got {shown}$"):
-        attsvm.solve_svm(sphere().data, [0] * 6, tol=given)
-
-
-def test_what_was_meant_is_said(sphere):
-    s = sphere()
-    for call, words in (
-        (lambda: attsvm.solve_svm(s.problem, [0] * 6), "got Problem: pass its .data"),
-        (lambda: attsvm.Problem(s.data, s.y > 0, s.problem.head), r"bool: give numbers, np.where\(condition"),
-        (lambda: attsvm.solve_svm(s.data, [0] * 6, "fro"), "got 'fro': say 'frobenius'"),
-        (lambda: attsvm.solve_svm(s.data, [0] * 6, "nuc"), "got 'nuc': say 'nuclear'"),
-    ):
-        with pytest.raises((TypeError, ValueError), match=words):
-            call()
-
-
 def test_heads_show_their_public_names():
     assert dir(attsvm.heads) == sorted(attsvm.heads.__all__)
-
-
-def test_a_run_a_w_and_a_loss_in_the_wrong_place_are_told_what_is_right():
-    X, Z, y, v = attsvm.sample.unit_sphere(4, 3, 5)
-    data = attsvm.cross_attention(X, Z)
-    problem = attsvm.Problem(data, y, attsvm.LinearHead(v))
-    run = attsvm.train(problem, steps=2)
-    with pytest.raises(TypeError, match="W must be an array of numbers, got Run: give its W"):
-        attsvm.train(problem, run)
-    with pytest.raises(TypeError, match=r"got float64: weights W select data.select\(W\)"):
-        attsvm.diagnose(problem, run.W)
-    with pytest.raises(TypeError, match=r"or \(value, derivative\), got a function alone"):
-        attsvm.Problem(data, y, attsvm.LinearHead(v), np.exp)
 
 
 @pytest.mark.parametrize("name", ["Gradient", "Plane", "Replicated", *attsvm.theory.__all__])

@@ -99,40 +99,6 @@ def test_reference_lists_every_public_name(monkeypatch):
     assert public <= set(listed) and len(listed) == len(set(listed))
 
 
-# What a reader searches for, and the page with a heading, a cell or a paragraph on it.
-SEARCHES = {
-    "own loss": "beyond.md",
-    "gradient flow": "beyond.md",
-    "minibatch": "beyond.md",
-    "temperature": "beyond.md",
-    "mask": "beyond.md",
-    "Llama": "models.md",
-    "LaTeX": "13_phase_diagram.ipynb",
-    "citation": "about.md",
-    "deprecation": "about.md",
-    "2602.22271": "glossary.md",
-    "2508.17821": "paper.md",
-}
-
-
-@pytest.mark.parametrize("words", SEARCHES)
-def test_a_search_finds_a_page_that_answers(words):
-    """The answer is on a page that the site's menus reach."""
-    page = ROOT / "notebooks" / SEARCHES[words]
-    assert words.lower() in page.read_text().lower()
-    menus = [(ROOT / "notebooks" / f"{name}.md").read_text().split() for name in ("use", "understand")]
-    assert any(page.stem in menu for menu in menus) or page.suffix == ".ipynb"  # of these a pattern lists all
-
-
-def test_the_table_of_faults_is_as_the_page_says():
-    table = (ROOT / "tests" / "house" / "mutations.md").read_text().splitlines()
-    rows = [line.split(" | ") for line in table if re.match(r"\| (?!fault |---)", line)]
-    page = (ROOT / "notebooks" / "verified.md").read_text()
-    said = [int(number) for number in re.findall(r"^\| (?:recorded|noticed|reach).* (\d+) \|$", page, re.MULTILINE)]
-    nowhere = sum("reaches no figure" in row[3] for row in rows)
-    assert said == [len(rows), sum("::test_" in row[2] for row in rows), len(rows) - nowhere, nowhere]
-
-
 def test_the_speed_on_the_pages_is_that_of_the_stored_measurement():
     assert [str(path) for path, text in speed_pages.pages().items() if path.read_text() != text] == []
 

@@ -61,6 +61,8 @@ def test_a_table_by_hand():
     np.testing.assert_allclose(model.predict_proba(X)[:, 1], 1 / (1 + np.exp(-u)), rtol=1e-11)
     assert (model.predict(X) == np.where(u > 0, model.classes_[1], model.classes_[0])).all()
     assert model.loss_curve_[-1] < model.loss_curve_[0] and model.n_iter_ == 50
+    factors = AttentionClassifier(factors=2, max_iter=5).fit(X, y)
+    np.testing.assert_allclose(factors.W_, factors.K_ @ factors.Q_.T, rtol=1e-12, atol=1e-14)  # rounding
 
 
 def test_the_head_stays_when_told():
@@ -70,16 +72,6 @@ def test_the_head_stays_when_told():
     np.testing.assert_array_equal(model.v_, longer.v_)
     assert (model.W_ != longer.W_).any()
     assert not hasattr(AttentionClassifier(loss="exponential"), "predict_proba")
-
-
-def test_factors_repeat_with_the_same_random_state():
-    X, y = table(40)
-    first, again, other = (
-        AttentionClassifier(factors=2, max_iter=50, random_state=seed).fit(X, y) for seed in (0, 0, 1)
-    )
-    np.testing.assert_array_equal(first.W_, again.W_)
-    assert (first.W_ != other.W_).any()
-    np.testing.assert_allclose(first.W_, first.K_ @ first.Q_.T, rtol=1e-12, atol=1e-14)  # rounding
 
 
 def test_tokens_with_queries_of_their_own():
@@ -127,13 +119,6 @@ def test_selector_is_the_certified_svm():
     np.testing.assert_array_equal(model.decision_function(X, Z=Z), data.logits(sol.W))
     new_X, new_Z, new_selected, _ = sequences(n=200, seed=1)
     assert model.score(new_X, new_selected, Z=new_Z) > 0.6  # of five tokens, so 0.2 by chance
-
-
-@pytest.mark.parametrize("settings", [{"norm": "nuclear"}, {"norm": 3.0}, {"C": 1.0}], ids=str)
-def test_selector_takes_every_norm(settings):
-    X, Z, selected, _ = sequences(n=10)
-    model = TokenSelector(**settings).fit(X, selected, Z=Z)
-    assert model.separation_.status == "optimal" and model.score(X, selected, Z=Z) == 1.0
 
 
 def test_selector_on_ragged_sequences_and_several_tokens():

@@ -54,7 +54,6 @@ PYTHON_EDGES = {
     "reproduce": {*BELOW_HEADS, "claims", "rules", "torch", "face"},  # read by its command alone
     "cli": {*BELOW_HEADS, "heads", "torch", "reproduce"},
 }
-FLAT_MODULES, FLAT_TESTS = 5, 5
 
 
 def folder(path):
@@ -228,8 +227,3 @@ def test_pages_use_no_private_name():
     for path in [root / "README.md", *(root / "notebooks").glob("*.md"), *(root / "notebooks").glob("*.ipynb")]:
         found = re.findall(r"(?<=[\w)\]])\._[a-z]\w*", path.read_text(encoding="utf-8"))
         assert not set(found) - {"._core"}, f"{path.name} uses {found}"
-
-
-def test_few_files_lie_flat():
-    assert len(list(PACKAGE.glob("*.py"))) <= FLAT_MODULES
-    assert len(list(Path(__file__).parent.parent.glob("test_*.py"))) <= FLAT_TESTS

@@ -14,11 +14,9 @@ import pytest
 import reference
 from attsvm import _core
 from attsvm.common.check import NORMS
-from attsvm.reproduce import FIGURES
 from attsvm.svm.methods import METHODS
 from attsvm.training import output_head
-from mutations import MUTATIONS
-from places import CSRC, ROOT
+from places import CSRC
 
 # The dict that the extension exports, the list that it is made from, and where its members are documented.
 TABLES = {
@@ -102,12 +100,3 @@ def test_every_norm_is_solved_and_measured(norm):
     assert found.status == "optimal" and found.unique in (True, False, None)
     low, high = attsvm.theory.margin_share(data, [0, 1, 2], found.W, norm)
     assert low == pytest.approx(1, rel=1e-8) and high == pytest.approx(1, rel=1e-8)  # the solution's own certificate
-
-
-@pytest.mark.skipif(not CSRC.is_dir(), reason="the sources are not next to the tests")
-@pytest.mark.parametrize("fault", MUTATIONS, ids=[fault.name for fault in MUTATIONS])
-def test_a_deliberate_fault_finds_its_text_its_tests_and_its_figures(fault):
-    """So that whoever moves a line moves the fault with it; what notices it is found out by hand."""
-    assert (ROOT / fault.file).read_text(encoding="utf-8").count(fault.old) == 1
-    assert all(list((ROOT / "tests").glob(f"*/test_{word}.py")) for word in fault.tests.split())
-    assert set(fault.figures.split()) <= {*FIGURES}

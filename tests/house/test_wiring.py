@@ -147,6 +147,7 @@ def test_weights_of_a_score(drawn):
         {"C": 0.5},
         {"rank": 4, "norm": "nuclear"},
         {"method": "gradient"},
+        {"norm": 3.0},
     ],
 )
 def test_options_of_the_selector_are_those_of_the_solver(drawn, options):
@@ -157,6 +158,7 @@ def test_options_of_the_selector_are_those_of_the_solver(drawn, options):
     )
     np.testing.assert_array_equal(model.W_, sol.W)
     assert (model.separation_.gap, model.separation_.method) == (sol.gap, sol.method)
+    assert model.score(drawn.X, [0] * 6, Z=drawn.Z) == 1.0
 
 
 # ------------------------------------------------------------------------------------------------ solver and training

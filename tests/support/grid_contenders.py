@@ -1,11 +1,11 @@
 """One contender of bench_grid.py in a process of its own: for every row it reads, the same steps by another library.
 
-    python grid_contenders.py NAME THREADS        then lines of JSON: [kind, n, T, d, steps]
+    python grid_contenders.py NAME        then lines of JSON: [kind, n, T, d, steps]
 
 A kind is what moves: "W", "KQ" (factors), "runs" (RUNS weights at once), the rule of steps on W ("sign", "spectral",
 "mirror" with p = 3, "adam"), or "causal": W, where every token is a query.  A line with steps = 0 sets the row up and
 is answered by the first weights after FEW steps, so that all can be seen to do the same work (null: takes no part); any
-other by the time of that many steps, of the processor on one thread, else on the wall.  All are in float64 on the
+other by the processor time of that many steps, on one thread.  All are in float64 on the
 logistic loss, of length LR.
 """
 
@@ -34,10 +34,9 @@ def draw(kind, n, T, d):
     return SimpleNamespace(X=X, Z=Z, y=y, v=v, scores=(y if y.ndim > 1 else y[:, None]) * (X @ v), start=start)
 
 
-def attsvm_run(row, kind, threads=1):
+def attsvm_run(row, kind):
     import attsvm
 
-    attsvm.set_num_threads(threads)
     data = attsvm.causal_attention(row.X) if kind == "causal" else attsvm.cross_attention(row.X, row.Z)
     problem = attsvm.Problem(data, row.y, attsvm.LinearHead(row.v))
     options = dict(lr=LR, record=0)
@@ -91,7 +90,7 @@ def states_of(row, kind):
     )
 
 
-def jax_run(row, kind, threads):
+def jax_run(row, kind):
     """The whole run as one jitted loop; several runs by vmap.  Causal: by its own derivatives."""
     import jax
     import jax.numpy as jnp
@@ -127,10 +126,10 @@ def jax_run(row, kind, threads):
     return lambda steps: np.stack(run(steps, states, *data)[: 2 if kind == "KQ" else 1])
 
 
-def torch_run(row, kind, threads):
+def torch_run(row, kind):
     import torch
 
-    torch.set_num_threads(threads)
+    torch.set_num_threads(1)
     X, Z, y, v, scores = map(torch.from_numpy, (row.X, row.Z, row.y, row.v, row.scores))
     move = step_of(kind, torch, lambda G: torch.linalg.svd(G, full_matrices=False))
 
@@ -211,7 +210,7 @@ def numba_functions(loops):
     return gradient, descend
 
 
-def numba_run(row, kind, threads, loops):
+def numba_run(row, kind, loops):
     if kind == "causal":
         return None
     gradient, descend = numba_functions(loops)
@@ -239,20 +238,19 @@ CONTENDERS = {
 
 
 def main() -> None:
-    make, run, threads = CONTENDERS[sys.argv[1]], None, int(sys.argv[2])
-    clock = time.process_time if threads == 1 else time.perf_counter
+    make, run = CONTENDERS[sys.argv[1]], None
     for line in sys.stdin:
         kind, n, T, d, steps = json.loads(line)
         if steps == 0:
-            if (run := make(draw(kind, n, T, d), kind, threads)) is None:
+            if (run := make(draw(kind, n, T, d), kind)) is None:
                 print("null", flush=True)
                 continue
             first = np.asarray(run(FEW)).ravel()
             print(json.dumps([float(np.linalg.norm(first)), *map(float, first[:8])]), flush=True)
             continue
-        begin = clock()
+        begin = time.process_time()
         run(steps)
-        print(json.dumps(clock() - begin), flush=True)
+        print(json.dumps(time.process_time() - begin), flush=True)
 
 
 if __name__ == "__main__":

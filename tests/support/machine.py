@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import argparse
 import json
+import multiprocessing
 import os
 import platform
 import subprocess
 import time
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import attsvm
 import numpy as np
 from places import ROOT, TESTS
+from threadpoolctl import threadpool_limits
 
 
 def described() -> dict:
@@ -35,6 +41,28 @@ def write(name: str, rows: list[dict], **more: float) -> Path:
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps({**described(), **more, "rows": rows}, indent=1) + "\n")
     return path
+
+
+def apart(measured: Callable[[dict], dict], rows: list[dict]) -> list[dict]:
+    """Each row is measured in a process of its own, whose memory is then that row's."""
+    spawn = multiprocessing.get_context("spawn")
+    found = []
+    with ProcessPoolExecutor(1, mp_context=spawn, max_tasks_per_child=1) as pool:
+        for row in pool.map(measured, rows):
+            print(json.dumps(row), flush=True)
+            found.append(row)
+    return found
+
+
+def problems(description: str, usual: int) -> range:
+    """Numbers of the problems that are asked for; one thread, no warnings."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--problems", type=int, default=usual)
+    parser.add_argument("--first", type=int, default=0)
+    args = parser.parse_args()
+    threadpool_limits(1)
+    warnings.simplefilter("ignore")
+    return range(args.first, args.first + args.problems)
 
 
 def cholesky_seconds(order: int = 4096) -> float:

@@ -1,73 +1,144 @@
-"""Tiny random models of many families, and the batches they take."""
+"""Tiny random models of many families, by their names in transformers, and the batches they take."""
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import torch
-import transformers as tf
-from model_sizes import CLIP, GEMMA, GQA, IMAGE, LIKE_GPT2, ROPE, SEQ2SEQ, SIZES, D, H, L, T, V
-from more_model_families import MORE, PARTLY, REFUSED
+import transformers
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-# name: configuration class, its sizes, model class, what it takes, attention calls of a forward pass
+V, D, L, H, T = 50, 32, 2, 4, 10  # vocabulary, width, layers, heads, tokens
+CLIP = dict(hidden_size=D, num_hidden_layers=L, num_attention_heads=H, intermediate_size=48)
+SIZES = dict(**CLIP, vocab_size=V)
+LONGEST = dict(max_position_embeddings=64)
+LONGER = SIZES | LONGEST
+LIKE_GPT2 = dict(vocab_size=V, n_positions=32, n_embd=D, n_layer=L, n_head=H)
+ROPE = dict(**LONGER, pad_token_id=0)
+GQA = dict(**ROPE, num_key_value_heads=2)
+GEMMA = dict(**GQA, head_dim=8, query_pre_attn_scalar=8, sliding_window=4)
+ENDS = dict(bos_token_id=1, eos_token_id=2)
+EXPERTS = dict(num_experts=2, num_experts_per_tok=1, moe_intermediate_size=16)
+VISION = dict(**CLIP, image_size=16, patch_size=4, num_channels=3)
+FALCON = dict(vocab_size=V, hidden_size=D, num_hidden_layers=L, num_attention_heads=H)
+DEBERTA = dict(**LONGER, relative_attention=True, pos_att_type=["c2p", "p2c"])
+T5 = dict(vocab_size=V, d_model=D, d_kv=8, d_ff=48, num_layers=L, num_heads=H, decoder_start_token_id=0)
+SEQ2SEQ = dict(**LONGEST, **ENDS, vocab_size=V, d_model=D, encoder_layers=L, decoder_layers=L, encoder_ffn_dim=48,
+               decoder_ffn_dim=48, encoder_attention_heads=H, decoder_attention_heads=H, pad_token_id=0,
+               decoder_start_token_id=1)  # fmt: skip
+SOUND = dict(**SIZES, conv_dim=[16, 16], conv_kernel=[4, 4], conv_stride=[2, 2], num_feat_extract_layers=2,
+             num_conv_pos_embeddings=4, num_conv_pos_embedding_groups=2)  # fmt: skip
+
+
+class Family(NamedTuple):
+    sizes: dict[str, Any]
+    takes: str = "text"
+    calls: int = 2  # of attention in a forward pass
+
+
+def alike(names: str, *family: Any) -> dict[str, Family]:
+    return dict.fromkeys(names.split(), Family(*family))
+
+
+def text(**families: dict[str, Any]) -> dict[str, Family]:
+    return {name.replace("_", "-"): Family(sizes) for name, sizes in families.items()}
+
+
+# fmt: off
 FAMILIES = {
-    "bert": ("BertConfig", SIZES, "BertModel", "text", 2),
-    "roberta": ("RobertaConfig", {**SIZES, "max_position_embeddings": 64}, "RobertaModel", "text", 2),
-    "distilbert": ("DistilBertConfig", dict(vocab_size=V, dim=D, n_layers=L, n_heads=H, hidden_dim=48),
-        "DistilBertModel", "text", 2),
-    "albert": ("AlbertConfig", {**SIZES, "embedding_size": 16}, "AlbertModel", "text", 2),
-    "deberta-v2": ("DebertaV2Config",
-        {**SIZES, "relative_attention": True, "pos_att_type": ["c2p", "p2c"], "position_buckets": 8,
-            "max_position_embeddings": 64, "share_att_key": True}, "DebertaV2Model", "text", 2),
-    "modernbert": ("ModernBertConfig",
-        {**ROPE, "local_attention": 4, "num_hidden_layers": 3, "global_attn_every_n_layers": 3, "cls_token_id": 1,
-            "sep_token_id": 2, "bos_token_id": 1, "eos_token_id": 2, "reference_compile": False}, "ModernBertModel",
-        "text", 3),
-    "gpt2": ("GPT2Config", LIKE_GPT2, "GPT2Model", "text", 2),
-    "gpt2-inverse": ("GPT2Config", {**LIKE_GPT2, "scale_attn_by_inverse_layer_idx": True}, "GPT2Model", "text", 2),
-    "gpt-neo": ("GPTNeoConfig",
-        dict(vocab_size=V, hidden_size=D, num_layers=2, num_heads=H, attention_types=[[["global", "local"], 1]],
-            window_size=4, max_position_embeddings=64), "GPTNeoModel", "text", 2),
-    "gpt-j": ("GPTJConfig", {**LIKE_GPT2, "rotary_dim": 4}, "GPTJModel", "text", 2),
-    "gpt-neox": ("GPTNeoXConfig", {**ROPE, "rotary_pct": 0.5}, "GPTNeoXModel", "text", 2),
-    "opt": ("OPTConfig",
-        dict(vocab_size=V, hidden_size=D, num_hidden_layers=L, num_attention_heads=H, ffn_dim=48,
-            max_position_embeddings=64, word_embed_proj_dim=D, pad_token_id=0), "OPTModel", "text", 2),
-    "bloom": ("BloomConfig", dict(vocab_size=V, hidden_size=D, n_layer=L, n_head=H), "BloomModel", "text", 2),
-    "falcon": ("FalconConfig", dict(vocab_size=V, hidden_size=D, num_hidden_layers=L, num_attention_heads=H),
-        "FalconModel", "text", 2),
-    "falcon-alibi": ("FalconConfig",
-        dict(vocab_size=V, hidden_size=D, num_hidden_layers=L, num_attention_heads=H, alibi=True), "FalconModel",
-        "text", 2),
-    "mpt": ("MptConfig", dict(vocab_size=V, d_model=D, n_layers=L, n_heads=H, expansion_ratio=2, max_seq_len=64),
-        "MptModel", "text", 2),
-    "llama": ("LlamaConfig", GQA, "LlamaModel", "text", 2),
-    "mistral": ("MistralConfig", {**GQA, "sliding_window": 4}, "MistralModel", "text", 2),
-    "qwen2": ("Qwen2Config", GQA, "Qwen2Model", "text", 2),
-    "qwen3": ("Qwen3Config", {**GQA, "head_dim": 8}, "Qwen3Model", "text", 2),
-    "gemma2": ("Gemma2Config", {**GEMMA, "attn_logit_softcapping": 2.0}, "Gemma2Model", "text", 2),
-    "gemma3": ("Gemma3TextConfig", GEMMA, "Gemma3TextModel", "text", 2),
-    "phi": ("PhiConfig", ROPE, "PhiModel", "text", 2),
-    "olmo2": ("Olmo2Config", GQA, "Olmo2Model", "text", 2),
-    "gpt-oss": ("GptOssConfig",
-        {**GQA, "head_dim": 8, "sliding_window": 4, "num_local_experts": 4, "num_experts_per_tok": 2}, "GptOssModel",
-        "text", 2),
-    "vit": ("ViTConfig", {**CLIP, **IMAGE}, "ViTModel", "image", 2),
-    "dinov2": ("Dinov2Config", {**CLIP, **IMAGE}, "Dinov2Model", "image", 2),
-    "clip-vision": ("CLIPVisionConfig", {**CLIP, **IMAGE}, "CLIPVisionModel", "image", 2),
-    "clip-text": ("CLIPTextConfig", {**CLIP, "vocab_size": V, "max_position_embeddings": 32, "eos_token_id": 2},
-        "CLIPTextModel", "text", 2),
-    "swin": ("SwinConfig",
-        dict(image_size=32, patch_size=2, num_channels=3, embed_dim=16, depths=[2, 2], num_heads=[2, 4], window_size=4),
-        "SwinModel", "wide image", 4),
-    "t5": ("T5Config",
-        dict(vocab_size=V, d_model=D, d_kv=8, d_ff=48, num_layers=L, num_heads=H, decoder_start_token_id=0), "T5Model",
-        "pair", 6),
-    "bart": ("BartConfig", SEQ2SEQ, "BartModel", "pair", 6),
-    "whisper": ("WhisperConfig", {**SEQ2SEQ, "num_mel_bins": 8, "max_source_positions": 10, "max_target_positions": 32},
-        "WhisperModel", "sound", 6),
-}  # fmt: skip
-
-
+    **alike("bert", SIZES), **alike("roberta", LONGER), **alike("gpt2", LIKE_GPT2), **alike("phi", ROPE),
+    **alike("llama qwen2 olmo2", GQA), **alike("vit dinov2 clip-vision", VISION, "image"),
+    **text(
+        distilbert=dict(vocab_size=V, dim=D, n_layers=L, n_heads=H, hidden_dim=48),
+        albert=dict(**SIZES, embedding_size=16),
+        deberta_v2=dict(**DEBERTA, position_buckets=8, share_att_key=True),
+        gpt2_inverse=dict(**LIKE_GPT2, scale_attn_by_inverse_layer_idx=True),
+        gpt_neo=dict(**LONGEST, vocab_size=V, hidden_size=D, num_layers=2, num_heads=H, window_size=4,
+                     attention_types=[[["global", "local"], 1]]),
+        gpt_j=dict(**LIKE_GPT2, rotary_dim=4),
+        gpt_neox=dict(**ROPE, rotary_pct=0.5),
+        opt=dict(**FALCON, **LONGEST, ffn_dim=48, word_embed_proj_dim=D, pad_token_id=0),
+        bloom=dict(vocab_size=V, hidden_size=D, n_layer=L, n_head=H),
+        falcon=FALCON,
+        falcon_alibi=dict(**FALCON, alibi=True),
+        mpt=dict(vocab_size=V, d_model=D, n_layers=L, n_heads=H, expansion_ratio=2, max_seq_len=64),
+        mistral=dict(**GQA, sliding_window=4),
+        qwen3=dict(**GQA, head_dim=8),
+        gemma2=dict(**GEMMA, attn_logit_softcapping=2.0),
+        gemma3=GEMMA,
+        gpt_oss=dict(**GQA, head_dim=8, sliding_window=4, num_local_experts=4, num_experts_per_tok=2),
+        clip_text=dict(**CLIP, vocab_size=V, max_position_embeddings=32, eos_token_id=2),
+    ),
+    "modernbert": Family(
+        {**ROPE, **ENDS, "local_attention": 4, "num_hidden_layers": 3, "global_attn_every_n_layers": 3,
+         "cls_token_id": 1, "sep_token_id": 2, "reference_compile": False}, "text", 3),
+    "swin": Family(dict(image_size=32, patch_size=2, num_channels=3, embed_dim=16, depths=[2, 2], num_heads=[2, 4],
+                        window_size=4), "wide image", 4),
+    "t5": Family(T5, "pair", 6),
+    "bart": Family(SEQ2SEQ, "pair", 6),
+    "whisper": Family(dict(**SEQ2SEQ, num_mel_bins=8, max_source_positions=10, max_target_positions=32), "sound", 6),
+}
+# Beyond these, what people will try: read in the space of tokens, or of heads.
+RESIDUAL = {
+    **alike("openai-gpt gpt-bigcode", LIKE_GPT2), **alike("xlm-r mpnet", LONGER), **alike("biogpt", SIZES),
+    **alike("deit dinov2-registers", VISION, "image"), **alike("wav2vec2 hubert", SOUND, "wave"),
+    **alike("mbart pegasus m2m100 blenderbot", SEQ2SEQ, "pair", 6),
+    **text(
+        xglm=dict(**LONGEST, vocab_size=V, d_model=D, num_layers=L, attention_heads=H, ffn_dim=48, pad_token_id=0),
+        electra=dict(**SIZES, embedding_size=16),
+        bigbird=dict(**LONGER, attention_type="original_full"),
+        deberta=DEBERTA,
+    ),
+    "beit": Family(dict(**VISION, use_relative_position_bias=True), "image"),
+    "segformer": Family(
+        dict(hidden_sizes=[8, 16], depths=[1, 1], num_encoder_blocks=2, sr_ratios=[2, 1], num_attention_heads=[1, 2],
+             patch_sizes=[3, 3], strides=[2, 2], mlp_ratios=[2, 2]), "wide image"),
+    "marian": Family(dict(**SEQ2SEQ, decoder_vocab_size=V), "pair", 6),
+}
+ROTARY = {
+    **alike("phi3 cohere starcoder2 nemotron", GQA | ENDS), **alike("olmo granite", GQA),
+    **alike("roformer", LONGER), **alike("persimmon", ROPE | ENDS), **alike("dinov3", VISION, "image"),
+    **text(
+        stablelm=dict(**GQA, partial_rotary_factor=0.5),
+        cohere2=dict(**GQA, **ENDS, sliding_window=4),
+        mixtral=dict(**GQA, num_local_experts=2, num_experts_per_tok=1),
+        gemma=dict(**GQA, head_dim=8),
+        glm=dict(**GQA, **ENDS, head_dim=8),
+        qwen2_moe=dict(**GQA, **EXPERTS, shared_expert_intermediate_size=16),
+        qwen3_moe=dict(**GQA, **EXPERTS, head_dim=8),
+        deepseek_v3=dict(**ROPE, num_key_value_heads=4, q_lora_rank=16, kv_lora_rank=16, qk_nope_head_dim=8,
+                         qk_rope_head_dim=8, v_head_dim=8, n_routed_experts=4, num_experts_per_tok=2, n_group=2,
+                         topk_group=1, first_k_dense_replace=1, moe_intermediate_size=16, n_shared_experts=1),
+        llama4=dict(**GQA, **ENDS, head_dim=8, intermediate_size_mlp=48, num_local_experts=2),
+        codegen=dict(**LIKE_GPT2, rotary_dim=4),
+        esm=dict(**LONGER, position_embedding_type="rotary", pad_token_id=0, mask_token_id=3),
+        xlnet=dict(vocab_size=V, d_model=D, n_head=H, n_layer=L, d_inner=48),
+    ),
+}
+MORE = RESIDUAL | ROTARY
+# No softmax over q.k of tokens side by side: refused, with the reason.
+REFUSED = text(
+    nystromformer=dict(**LONGER, num_landmarks=2, segment_means_seq_len=10),
+    longformer=dict(**LONGER, attention_window=4),
+    mamba=dict(vocab_size=V, hidden_size=D, num_hidden_layers=L),
+    fnet={k: v for k, v in SIZES.items() if k != "num_attention_heads"},
+)
+# The decoder alone is read: the encoder attends in chunks cut out of the sequence, as Longformer does.
+LED = {k: v for k, v in SEQ2SEQ.items() if k != "max_position_embeddings"}
+PARTLY = {
+    "led": Family(dict(**LED, max_encoder_position_embeddings=64, max_decoder_position_embeddings=64,
+                       attention_window=4), "pair", 4),
+    "long-t5": Family(dict(**T5, local_radius=3), "pair", 4),
+    "long-t5-global": Family(dict(**T5, local_radius=3, encoder_attention_type="transient-global",
+                                  global_block_size=4), "pair", 4),
+}
+# fmt: on
 ALL = FAMILIES | MORE | REFUSED | PARTLY
+# What transformers calls them, where that is another name.
+CALLED = {"gpt2-inverse": "gpt2", "gpt-j": "gptj", "falcon-alibi": "falcon", "gemma3": "gemma3_text"}
+CALLED |= {"clip-vision": "clip_vision_model", "clip-text": "clip_text_model", "xlm-r": "xlm-roberta"}
+CALLED |= {"bigbird": "big_bird", "dinov2-registers": "dinov2_with_registers", "m2m100": "m2m_100"}
+CALLED |= {"llama4": "llama4_text", "dinov3": "dinov3_vit", "long-t5": "longt5", "long-t5-global": "longt5"}
 
 # Factors on the matrices at birth, so that attention is hard here and there.
 SCALES = dict.fromkeys("bert roberta distilbert albert deberta-v2 modernbert vit dinov2 swin".split(), 20.0)
@@ -75,15 +146,20 @@ SCALES |= {"t5": 1.0, "clip-vision": 3.0, "clip-text": 3.0}
 SCALE = 6.0
 
 
+def called(name: str) -> str:
+    name = CALLED.get(name, name)
+    return name if name in CONFIG_MAPPING else name.replace("-", "_")
+
+
 def available(families: dict = FAMILIES) -> list[str]:
-    return [name for name, (config, _, model, _, _) in families.items() if hasattr(tf, config) and hasattr(tf, model)]
+    return [name for name in families if called(name) in CONFIG_MAPPING]
 
 
 def make(name: str, implementation: str, seed: int = 0) -> torch.nn.Module:
     """The model, its matrices larger than at birth."""
-    config, sizes, model, _, _ = ALL[name]
     torch.manual_seed(seed)
-    made = getattr(tf, model)._from_config(getattr(tf, config)(**sizes), attn_implementation=implementation)
+    config = transformers.AutoConfig.for_model(called(name), **ALL[name].sizes)
+    made = transformers.AutoModel.from_config(config, attn_implementation=implementation)
     with torch.no_grad():
         for parameter in made.parameters():
             if parameter.ndim >= 2:
@@ -93,7 +169,7 @@ def make(name: str, implementation: str, seed: int = 0) -> torch.nn.Module:
 
 def batches(name: str, padding: str = "") -> list[dict]:
     """Two batches of two; with ``padding`` ("left", "right") the second entry is shorter."""
-    kind = ALL[name][3]
+    kind = ALL[name].takes
     generator = torch.Generator().manual_seed(1)
     found = []
     for length in (T, T - 2):

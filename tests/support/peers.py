@@ -1,8 +1,8 @@
 """What else solves the attention SVM: each peer takes the rows and returns a W that (nearly) meets them, of any scale.
 
 Frobenius, on the dual  min 1/2 ||A^*(x)||^2 - 1.x,  x >= 0:  DAQP (or on the weights themselves) and scikit-learn's
-OneClassSVM (nu = 1/m is the hard margin) on the Gram matrix, which is part of their time; SciPy's L-BFGS-B and FISTA
-with restarts on the structured gradient.  Nuclear: SCS and Clarabel on the dual  max 1.x,  [I, -M; -M^T, I] >= 0,
+OneClassSVM (nu = 1/m is the hard margin) on the Gram matrix, which is part of their time; SciPy's L-BFGS-B on the
+structured gradient.  Nuclear: SCS and Clarabel on the dual  max 1.x,  [I, -M; -M^T, I] >= 0,
 M = A^*(x),  and the primal-dual hybrid gradient in NumPy.  Max: HiGHS on the
 linear program.  Spectral: Clarabel on W and its block matrix.  First-order methods stop at an error near 3e-7, about as
 far as they go; L-BFGS-B where its projected gradient is below 5e-7, which on unit rows is an error of about 5e-7,
@@ -36,6 +36,12 @@ class Rows:
     def lengths(self):
         deltas, query = self.flat()
         return np.linalg.norm(deltas, axis=1) * np.linalg.norm(self.Z, axis=1)[query]
+
+    def products(self, basis=None):
+        """(m, dk dz) products delta z^T, flat; queries in coordinates of a basis where one is given."""
+        deltas, query = self.flat()
+        Z = self.Z if basis is None else self.Z @ basis
+        return np.einsum("mi,mj->mij", deltas, Z[query]).reshape(len(deltas), -1)
 
     def gram(self):
         deltas, query = self.flat()
@@ -88,12 +94,11 @@ def by_daqp_on_weights(rows):
     """min 1/2 ||w||^2  s.t.  D w >= 1, a row of D being delta z^T: what is better where rows outnumber weights."""
     import daqp
 
-    deltas, query = rows.flat()
-    D = np.einsum("mi,mj->mij", deltas, rows.Z[query]).reshape(len(deltas), -1)
+    D = rows.products()
     m, n = D.shape
     above, below = np.full(m, 1e30), np.ones(m)
     w = daqp.solve(np.eye(n), np.zeros(n), D, above, below, np.zeros(m, dtype=np.int32))[0]
-    return np.reshape(w, (deltas.shape[1], -1))
+    return np.reshape(w, (rows.X.shape[2], -1))
 
 
 def by_one_class(rows):
@@ -124,32 +129,6 @@ def by_lbfgs_on_unit_rows(rows, gtol=5e-7):
     return by_lbfgs(rows, rows.lengths, gtol)
 
 
-def by_fista(rows):
-    """On unit rows, momentum dropped whenever it points uphill."""
-    lengths = rows.lengths
-    asked = 1 / lengths
-    v = np.ones(len(lengths))
-    for _ in range(20):
-        v = rows.margins(rows.adjoint(v / lengths)) / lengths
-        step = 1 / (1.02 * np.linalg.norm(v))
-        v /= np.linalg.norm(v)
-    x = momentum = np.zeros(len(lengths))
-    t = 1.0
-    for _ in range(20000):
-        W = rows.adjoint(momentum / lengths)
-        gradient = rows.margins(W) / lengths - asked
-        new = np.maximum(momentum - step * gradient, 0)
-        least = (gradient / asked).min() + 1
-        if least > 0 and (W**2).sum() / (least * (asked @ momentum)) - 1 <= NEAR:
-            return W
-        if gradient @ (new - x) > 0:
-            t = 1.0
-        after = (1 + np.sqrt(1 + 4 * t * t)) / 2
-        momentum = np.maximum(new + (t - 1) / after * (new - x), 0)
-        x, t = new, after
-    return rows.adjoint(x / lengths)
-
-
 # --------------------------------------------------------------------------------------------- nuclear
 
 
@@ -158,14 +137,14 @@ def lmi(rows, upper):
     """A, b of the dual in conic form, queries in coordinates of their span, and where M stands in the vector of the
     triangle.  Made once and not timed, as a modelling layer would for a peer called again and again."""
     basis = np.linalg.qr(rows.Z.T)[0]
-    deltas, query = rows.flat()
-    p, q, m = deltas.shape[1], basis.shape[1], len(deltas)
+    R = rows.products(basis)
+    p, q, m = rows.X.shape[2], basis.shape[1], len(R)
     N = p + q
     i, j = np.meshgrid(np.arange(p), p + np.arange(q), indexing="ij")
     place = (j * (j + 1) // 2 + i if upper else i * N - i * (i - 1) // 2 + j - i).ravel()
     diagonal = np.arange(N)
     diagonal = diagonal * (diagonal + 3) // 2 if upper else diagonal * N - diagonal * (diagonal - 1) // 2
-    values = np.sqrt(2) * np.einsum("mi,mj->mij", deltas, (rows.Z @ basis)[query]).ravel()
+    values = np.sqrt(2) * R.ravel()
     A = sparse.coo_matrix((values, (np.tile(place, m), np.repeat(np.arange(m), p * q))), (N * (N + 1) // 2, m))
     b = np.zeros(N * (N + 1) // 2)
     b[diagonal] = 1
@@ -182,17 +161,22 @@ def by_scs(rows):
     return weights(scs.SCS(problem, cones, eps_abs=1e-6, eps_rel=1e-6, verbose=False).solve()["y"])
 
 
-def by_clarabel(rows):
+def clarabel_solution(c, A, b, margins, order):
+    """min c.x, of which the first rows are margins and the others a triangle that is positive semidefinite."""
     import clarabel
 
-    A, b, N, weights = lmi(rows, True)
-    m = A.shape[1]
     settings = clarabel.DefaultSettings()
     settings.verbose = False
     settings.max_threads = 1
-    cones = [clarabel.NonnegativeConeT(m), clarabel.PSDTriangleConeT(N)]
-    solver = clarabel.DefaultSolver(sparse.csc_matrix((m, m)), -np.ones(m), A, b, cones, settings)
-    return weights(np.array(solver.solve().z))
+    cones = [clarabel.NonnegativeConeT(margins), clarabel.PSDTriangleConeT(order)]
+    none = sparse.csc_matrix((len(c), len(c)))
+    return clarabel.DefaultSolver(none, c, A, b, cones, settings).solve()
+
+
+def by_clarabel(rows):
+    A, b, N, weights = lmi(rows, True)
+    m = A.shape[1]
+    return weights(np.array(clarabel_solution(-np.ones(m), A, b, m, N).z))
 
 
 def by_pdhg(rows):
@@ -225,8 +209,7 @@ def by_pdhg(rows):
 @functools.lru_cache(maxsize=1)
 def max_program(rows):
     """min h  s.t.  |W_ij| <= h  and the rows, sparse; not timed, as a modelling layer would make it once."""
-    deltas, query = rows.flat()
-    R = np.einsum("mi,mj->mij", deltas, rows.Z[query]).reshape(len(deltas), -1)
+    R = rows.products()
     D = R.shape[1]
     box = sparse.vstack([sparse.hstack([s * sparse.eye(D), -np.ones((D, 1))]) for s in (1, -1)])
     A = sparse.vstack([sparse.hstack([sparse.csc_matrix(-R), sparse.csc_matrix((len(R), 1))]), box]).tocsc()
@@ -245,9 +228,8 @@ def by_highs(rows):
 def spectral_program(rows):
     """min h  s.t.  [[h I, W], [W^T, h I]] >= 0  and the rows, in Clarabel's form, queries in their span."""
     basis = np.linalg.qr(rows.Z.T)[0]
-    deltas, query = rows.flat()
-    R = np.einsum("mi,mj->mij", deltas, (rows.Z @ basis)[query]).reshape(len(deltas), -1)
-    p, q = deltas.shape[1], basis.shape[1]
+    R = rows.products(basis)
+    p, q = rows.X.shape[2], basis.shape[1]
     N = p + q
     i, j = np.meshgrid(np.arange(p), p + np.arange(q), indexing="ij")
     place, diagonal = (j * (j + 1) // 2 + i).ravel(), np.arange(N) * (np.arange(N) + 3) // 2
@@ -260,16 +242,9 @@ def spectral_program(rows):
 
 def by_clarabel_spectral(rows):
     """Least spectral norm."""
-    import clarabel
-
     A, b, m, N, shape, basis = spectral_program(rows)
-    settings = clarabel.DefaultSettings()
-    settings.verbose = False
-    settings.max_threads = 1
-    cones = [clarabel.NonnegativeConeT(m), clarabel.PSDTriangleConeT(N)]
-    n = A.shape[1]
-    solver = clarabel.DefaultSolver(sparse.csc_matrix((n, n)), np.append(np.zeros(n - 1), 1.0), A, b, cones, settings)
-    return np.array(solver.solve().x)[:-1].reshape(shape) @ basis.T
+    found = clarabel_solution(np.append(np.zeros(A.shape[1] - 1), 1.0), A, b, m, N)
+    return np.array(found.x)[:-1].reshape(shape) @ basis.T
 
 
 # Of a peer that can be called in two ways the better one counts.
@@ -278,7 +253,6 @@ PEERS = {
     "one class": [by_one_class],
     "l-bfgs-b": [by_lbfgs, by_lbfgs_on_unit_rows],
     "l-bfgs-b, 1e-5": [functools.partial(call, gtol=1e-5) for call in (by_lbfgs, by_lbfgs_on_unit_rows)],
-    "fista": [by_fista],
     "scs": [by_scs],
     "clarabel": [by_clarabel],
     "pdhg": [by_pdhg],

@@ -44,9 +44,10 @@ def loss_and_grad(data, y, head, loss, W, combine="sum"):
         logits, parts = reference.logits(data, W[h]), []
         for q, (X, V) in enumerate(zip(reference.windows(data), values, strict=True)):
             g = gradients[q] if combine == "sum" else gradients[q][h * dv : (h + 1) * dv]
-            p, scale = pull_back(X, logits[q], V @ g)
-            if p.any() and data.queries[q].any():
-                parts.append((np.outer(p, data.queries[q]), scale + slopes[q]))
+            c, scale = reference.softmax_pull_back(logits[q], V @ g)
+            G_q = np.outer((X - X[np.argmax(logits[q])]).T @ c, data.queries[q])
+            if G_q.any():
+                parts.append((G_q, scale + slopes[q]))
         if parts:
             scales[h] = max(scale for _, scale in parts)
             G[h] = -sum(P * math.exp(scale - scales[h]) for P, scale in parts) / M
@@ -72,20 +73,3 @@ def head_gradients(data, y, head, loss, W, combine="sum"):
             dv += c * o
             rest -= c * (o @ o)
     return [dv] if kind == "linear" else [dv, rest], max(slopes)
-
-
-def pull_back(X, logit, g):
-    """``sum_t s_t (g_t - s.g) (x_t - x_a)`` and its log scale, in plain differences to the largest logit."""
-    a = int(np.argmax(logit))
-    log_s = reference.log_softmax(logit)
-    others = [t for t in range(len(X)) if t != a]
-    scale = max([log_s[t] for t in others if g[t] != g[a]], default=0.0)
-    weight = {t: math.exp(log_s[t] - scale) for t in others if log_s[t] - scale < 700}
-    lift = sum(weight[t] * (g[t] - g[a]) for t in others if t in weight)
-    p = np.zeros(X.shape[1])
-    for t in others:
-        if g[t] == g[a]:
-            p += math.exp(log_s[t]) * -lift * (X[t] - X[a])
-        else:
-            p += weight[t] * (g[t] - g[a] - lift * math.exp(scale)) * (X[t] - X[a])
-    return p, scale

@@ -12,7 +12,7 @@ from pathlib import Path
 from places import ROOT, TESTS
 
 NAMES = {
-    **{"daqp": "DAQP", "one class": "OneClassSVM", "l-bfgs-b": "L-BFGS-B, dual", "fista": "FISTA in NumPy"},
+    **{"daqp": "DAQP", "one class": "OneClassSVM", "l-bfgs-b": "L-BFGS-B, dual"},
     **{"l-bfgs-b, 1e-5": "L-BFGS-B, dual, gtol 1e-5", "scs": "SCS, dual", "clarabel": "Clarabel, dual"},
     **{"pdhg": "PDHG in NumPy", "highs": "HiGHS, linear program", "clarabel W": "Clarabel, on W"},
 }

@@ -7,7 +7,8 @@ import attsvm
 import numpy as np
 import pytest
 import reference
-from problems import CASES, Case, ball, nearly_twins, random_problem, sphere
+from kinds import draw
+from problems import CASES, Case, ball, nearly_twins, sphere
 
 NORMS = ("max", "spectral")
 
@@ -39,9 +40,9 @@ def test_newton_finishes_the_spectral_norm(n, T, dk, dz):
 
 
 @pytest.mark.parametrize("norm", [*NORMS, "frobenius", "nuclear", 3.0])
-@pytest.mark.parametrize("seed", range(0, 60, 7))
-def test_feasible_agrees_with_the_solver(seed, norm):
-    case = random_problem(seed)
+@pytest.mark.parametrize("kind", ["random", "tight", "barely feasible", "barely infeasible", "integers", "ragged"])
+def test_feasible_agrees_with_the_solver(kind, norm):
+    case = draw(kind, 1)
     answer, sol = (
         attsvm.feasible(case.data, case.selected, norm),
         attsvm.solve_svm(case.data, case.selected, norm, tol=1e-6),

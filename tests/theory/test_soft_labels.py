@@ -157,12 +157,6 @@ def test_what_reads_keys_in_memory_refuses_the_identity():
         _core.windows(None, data.queries, data.start, data.stop - np.arange(len(data.stop)))
 
 
-def test_a_run_goes_through_a_file(tmp_path):
-    run = attsvm.train(attsvm.theory.soft_labels(*decoder(0)).problem, steps=5)
-    run.save(tmp_path / "run.npz")
-    assert attsvm.load(tmp_path / "run.npz") == run
-
-
 LARGE = """
 import attsvm, numpy as np
 from pathlib import Path

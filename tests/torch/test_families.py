@@ -13,14 +13,13 @@ pytest.importorskip("transformers")
 
 import attsvm.torch  # noqa: E402
 import model_families as families  # noqa: E402
-import more_model_families  # noqa: E402
 from places import ROOT  # noqa: E402
 
 # Of probabilities, in single precision: logits of these models stay below 40.
 CLOSE = 5e-6
 pytestmark = pytest.mark.filterwarnings("error:read does not follow")  # all of their attention is read
 QUICK = ["bert", "gpt2", "llama", "t5", "bloom"]
-VERSION = int(families.tf.__version__.split(".")[0])
+VERSION = int(families.transformers.__version__.split(".")[0])
 # Whose sdpa is not their eager attention: ALiBi divided by another number, and in transformers 4 factors left out.
 ANOTHER_SDPA = ["falcon-alibi", *(["gpt2-inverse", "gemma2"] if VERSION < 5 else [])]
 ROTARY = "modernbert gpt-j gpt-neox falcon llama mistral qwen2 qwen3 gemma2 gemma3 phi olmo2 gpt-oss".split()
@@ -41,13 +40,13 @@ def built(name, implementation):
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
 @every
 def test_attention_is_the_model_s_own(name, implementation, padding):
-    if padding and families.FAMILIES[name][3] not in ("text", "pair"):
+    if padding and families.FAMILIES[name].takes not in ("text", "pair"):
         pytest.skip("nothing to pad")
     model, batches = built(name, implementation), families.batches(name, padding)
     found = attsvm.torch.read(model, batches)  # refuses what does not agree with what ran
-    assert 1 + max(head.layer for head in found) == families.FAMILIES[name][4]
+    assert 1 + max(head.layer for head in found) == families.FAMILIES[name].calls
     assert {head.space for head in found} == ({"head"} if name in HEAD_SPACE else {"residual"})
-    kinds = ["self"] * 2 + ["self", "cross"] * 2 if families.FAMILIES[name][4] == 6 else ["self"]
+    kinds = ["self"] * 2 + ["self", "cross"] * 2 if families.FAMILIES[name].calls == 6 else ["self"]
     assert all(head.kind == kinds[head.layer % len(kinds)] for head in found)
     if name == "swin" or (name in ANOTHER_SDPA and implementation == "sdpa"):
         return  # reports windows in another shape; what ran is not what is reported
@@ -107,7 +106,7 @@ def test_rotary_models_have_no_residual_space(name):
 @every
 def test_the_head_s_own_choices_are_feasible(name, padding):
     """Own W ranks what it selects first, in either space, with the bias as a coordinate."""
-    if padding and families.FAMILIES[name][3] != "text":
+    if padding and families.FAMILIES[name].takes != "text":
         pytest.skip("nothing to pad")
     model = built(name, "eager")
     solved = 0
@@ -195,8 +194,8 @@ def families_table():
     """The table of notebooks/models.md: what these lists test."""
     residual = [name for name in families.FAMILIES if name not in HEAD_SPACE]
     rows = {
-        "residual space": [*residual, *more_model_families.RESIDUAL],
-        "head space": [*HEAD_SPACE, *more_model_families.ROTARY],
+        "residual space": [*residual, *families.RESIDUAL],
+        "head space": [*HEAD_SPACE, *families.ROTARY],
         "the decoder alone, with a warning": families.PARTLY,
         "refused, with the reason": families.REFUSED,
     }

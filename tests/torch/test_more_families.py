@@ -10,7 +10,7 @@ pytest.importorskip("transformers")
 
 import attsvm.torch  # noqa: E402
 import model_families as families  # noqa: E402
-from more_model_families import MORE, REFUSED, RESIDUAL  # noqa: E402
+from model_families import MORE, REFUSED, RESIDUAL  # noqa: E402
 
 CLOSE = 5e-6  # of probabilities, in single precision: logits of these models stay below 40
 pytestmark = pytest.mark.filterwarnings("error:read does not follow")  # all of their attention is read
@@ -26,10 +26,10 @@ def test_attention_is_the_model_s_own(name, implementation):
         model, eager = families.make(name, implementation), families.make(name, "eager")
     except ValueError as error:
         pytest.skip(str(error).splitlines()[0])
-    for padding in ("", "left", "right") if MORE[name][3] in ("text", "pair") else ("",):
+    for padding in ("", "left", "right") if MORE[name].takes in ("text", "pair") else ("",):
         batches = families.batches(name, padding)
         found = attsvm.torch.read(model, batches)  # refuses what does not agree with what ran
-        assert 1 + max(head.layer for head in found) == MORE[name][4]
+        assert 1 + max(head.layer for head in found) == MORE[name].calls
         assert {head.space for head in found} == {"residual" if name in RESIDUAL else "head"}
         own = [families.attentions(eager, batch) for batch in batches]
         for head in found:

@@ -285,7 +285,7 @@ def test_what_cannot_be_substituted_is_told(batches):
 # ---------------------------------------------------------------------------------------- families of models
 
 families = pytest.importorskip("model_families") if pytest.importorskip("transformers") else None
-from more_model_families import MORE  # noqa: E402
+from model_families import MORE  # noqa: E402
 
 QUICK = [("bert", "sdpa"), ("llama", "sdpa"), ("t5", "eager"), ("gpt-oss", "eager")]
 # Of the largest output: logits of these models reach 40, and what is 1e-7 of them goes through two layers.
@@ -302,7 +302,7 @@ def test_own_weights_change_no_family(name, implementation):
         model = families.make(name, implementation)
     except ValueError as error:
         pytest.skip(str(error).splitlines()[0])
-    text = families.ALL[name][3] in ("text", "pair")
+    text = families.ALL[name].takes in ("text", "pair")
     for padding in ("left", "right") if text else ("",):
         batches = families.batches(name, padding)
         found = attsvm.torch.read(model, batches)

@@ -135,7 +135,7 @@ def test_an_encoder_in_chunks(name, modules):
         f"read does not follow the attention of 2 modules: {modules.format(0)}, {modules.format(1)}; "
         "their heads are missing"
     )
-    assert 1 + max(head.layer for head in found) == families.ALL[name][4]
+    assert 1 + max(head.layer for head in found) == families.ALL[name].calls
     assert all("decoder" in head.module for head in found)
 
 

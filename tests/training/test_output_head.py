@@ -184,6 +184,17 @@ def test_attention_heads_keep_scales_of_their_own():
     assert run.log_grad_norm[0] == pytest.approx(total, rel=1e-12)
 
 
+def test_each_attention_head_follows_its_own_svm():
+    X, Z, y, v = attsvm.sample.unit_sphere(4, 5, 8, rng=1)
+    data = attsvm.cross_attention(X, Z)
+    problem = attsvm.Problem(data, y, attsvm.LinearHead(v), heads=2)
+    W = np.random.default_rng(0).standard_normal((2, 8, 8)) * 0.3
+    run = attsvm.train(problem, W, steps=6000, record=0)
+    for h in range(2):
+        assert run.probabilities[h].max(axis=1).min() > 0.99
+        assert attsvm.correlation(run.W[h], attsvm.solve_svm(data, run.selected[h]).W) > 0.998
+
+
 # ------------------------------------------------------------------------------------ scores, dead ends, functions
 
 

@@ -32,7 +32,7 @@ SETTINGS = (
     f"Unit tokens with their scores set to {BEST} (one token) and {OTHERS} (all others), mean logistic loss, W(0) with "
     f"entries of standard deviation {START:g}, {STEPS:,} steps of normalised gradient descent with learning rate {LR}."
 )
-RANDOM_SCORES = (0.68, 0.42, 0.40)  # of 1,000 draws by other means, tests/support/reference_shares.py
+RANDOM_SCORES = (0.68, 0.42, 0.40)  # of 1,000 draws by SciPy alone (reference_shares.py, d7d1777)
 LEAST = (0.85, 0.8, 0.85)  # more sequences leave more exceptions
 SOMEWHERE = 5  # random weights at which the gradient is looked at
 

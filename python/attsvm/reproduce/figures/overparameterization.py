@@ -38,7 +38,7 @@ SETTINGS = (
     f"{SMALL} sequences of {SMALL} tokens.  The published settings "
     "are not known."
 )
-# Of 1,000 draws by other means, tests/support/reference_shares.py: ends on the optimal tokens, by the dimension.
+# Of 1,000 draws by SciPy alone (reference_shares.py, d7d1777): ends on the optimal tokens, by the dimension.
 REFERENCE: dict[tuple[int, int], tuple[float, ...]] = {
     (5, 5): (0.61, 0.86, 0.95, 0.98, 1),
     (10, 5): (0.11, 0.5, 0.85, 0.96, 0.99),

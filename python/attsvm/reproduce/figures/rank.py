@@ -36,7 +36,7 @@ CAPTION = (
 RUNS, QUICK = 400, 72
 SETTINGS = "Tokens, queries and head uniform on the unit sphere; W is d x d; the selected tokens are the optimal ones."
 
-# By other means, tests/support/reference_shares.py: of 1,000 draws the share with a solution, of these the share whose
+# By SciPy and Clarabel (reference_shares.py, d7d1777): of 1,000 draws the share with a solution, of these that whose
 # Frobenius solution has rank min(n, d), and of 400 draws the mean rank of the nuclear solution.
 FEASIBLE = {(5, 5): {2: 0.345, 3: 0.94}, (10, 5): {2: 0.02, 3: 0.18, 4: 0.89}, (15, 5): {3: 0.02, 4: 0.24, 5: 0.955}}
 FEASIBLE |= {(5, 10): {2: 0.295, 3: 0.71, 4: 0.99}, (5, 15): {2: 0.32, 3: 0.70, 4: 0.97}}
