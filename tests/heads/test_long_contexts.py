@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from attsvm.heads.choices import hard_queries
 from attsvm.heads.controls import gaussian_factors, null_head
-from attsvm.heads.model import Choices, Head, Logits
+from attsvm.heads.head import Choices, Head, Logits
 from attsvm.heads.sequences import Text
 
 

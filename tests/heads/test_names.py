@@ -7,8 +7,8 @@ from dataclasses import replace
 import attsvm
 import numpy as np
 import pytest
+from attsvm.heads.directions import name_directions
 from attsvm.heads.faithful import Faithfulness, LostDirection
-from attsvm.heads.names import name_directions
 from attsvm.heads.why import svm_weights
 
 WORDS = ["cat", "dog", "fish", "bird", "the", "a"]

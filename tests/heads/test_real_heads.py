@@ -46,7 +46,8 @@ def reports(printed):
 
 def test_the_page_shows_what_comes_out(printed, reports):
     for at, row in printed.items():
-        assert cells(heads.results_table([reports[at]], caption=False)) == [row]
+        known = {name: cell for name, cell in row.items() if name != "queries"}  # of which the page has another share
+        assert cells(heads.results_table([reports[at]], [*known], caption=False).partition("head  ")[2]) == [known]
 
 
 def test_every_head_is_separable_and_certified(reports):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import pickle
+import sys
 
 import attsvm
 import numpy as np
 import pytest
 from attsvm import heads
+from attsvm.common import pool
 from attsvm.heads import model_analysis
-from attsvm.heads.model import Head
+from attsvm.heads.head import Head
 from attsvm.heads.sequences import Text
 
 joblib = pytest.importorskip("joblib")
@@ -57,6 +59,14 @@ def test_mapped_arrays_are_pickled_as_places(found):
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(part)).keys, part.keys)
     across = Text(found[0].keys[:, :2], np.full(40, 6))  # not contiguous: by value
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(across)).keys, across.keys)
+
+
+def test_one_worker_needs_no_joblib(found, monkeypatch):
+    monkeypatch.setitem(sys.modules, "joblib", None)
+    monkeypatch.setattr(pool.importlib.util, "find_spec", lambda name: None)
+    assert len(heads.analyze_model(found, **OPTIONS)) == len(heads.analyze_model(found, n_jobs=1, **OPTIONS)) == 2
+    with pytest.raises(ModuleNotFoundError, match="analyze_model needs joblib: pip install joblib"):
+        heads.analyze_model(found, n_jobs=2, **OPTIONS)
 
 
 @pytest.mark.slow

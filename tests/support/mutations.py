@@ -32,9 +32,9 @@ DATA, SAMPLE, PLOT = "python/attsvm/attention/data.py", "python/attsvm/sample.py
 UPDATE, ARGUMENTS = "csrc/training/update.c", "python/attsvm/training/arguments.py"
 ANALYSIS, CONTROLS = "python/attsvm/heads/analysis.py", "python/attsvm/heads/controls.py"
 REPORT, CHOICES = "python/attsvm/heads/report.py", "python/attsvm/heads/choices.py"
-NAMES, POOL = "python/attsvm/heads/names.py", "python/attsvm/common/pool.py"
+NAMES, POOL = "python/attsvm/heads/directions.py", "python/attsvm/common/pool.py"
 SUBSTITUTE, REPLACEMENT = "python/attsvm/torch/substitute.py", "python/attsvm/torch/replacement.py"
-CANDIDATES, DIRECTIONS = "python/attsvm/torch/candidates.py", "python/attsvm/torch/directions.py"
+CANDIDATES, DIRECTIONS = "python/attsvm/torch/candidates.py", "python/attsvm/torch/faithfulness.py"
 INTERLEAVED, LEVELS = "csrc/attention/interleaved.c", "python/attsvm/svm/levels.py"
 
 MUTATIONS = [
@@ -315,9 +315,9 @@ MUTATIONS = [
          "reached = 1 / outwards * (", "interval", "margin_interval"),
         ("bound-of-all-multipliers", "python/attsvm/attention/intervals.py", "dual = np.maximum(delta, 0.0)",
          "dual = np.abs(delta)", "interval", "margin_interval"),
-        ("head-gradient-not-centred", "python/attsvm/heads/gradient.py",
+        ("head-gradient-not-centred", "python/attsvm/heads/steps.py",
          "prob * (gradient - (prob * gradient).sum(axis=1, keepdims=True))", "prob * gradient", "gradient", "monitor"),
-        ("head-gradient-of-the-first", "python/attsvm/torch/gradients.py", "[number][head.number,", "[number][0,",
+        ("head-gradient-of-the-first", "python/attsvm/torch/monitor.py", "[number][head.number,", "[number][0,",
          "gradient", "monitor"),
         ("adagrad-forgets", UPDATE, "adam ? update->second : 1, adam ?", "adam ? update->second : 0.9, adam ?", "rule",
          "steps optimisers"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib.util
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -28,8 +29,12 @@ def on_workers(
 ) -> Iterator[Iterator[Any]]:
     """``function(*task)`` of every task, with one BLAS thread each; ``name`` is who needs joblib.
 
-    Results come in the order of the tasks, those of ``processes`` as they are done.
+    Results come in the order of the tasks, those of ``processes`` as they are done.  One worker needs no joblib.
     """
+    if n_jobs == 1 or (n_jobs is None and importlib.util.find_spec("joblib") is None):
+        with one_blas_thread():
+            yield (function(*task) for task in tasks)
+        return
     Parallel, delayed, effective_n_jobs = _joblib(name)
     if n_jobs is None and effective_n_jobs(None) == 1:  # nothing configured: joblib would take one worker
         n_jobs = -1

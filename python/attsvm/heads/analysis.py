@@ -10,7 +10,7 @@ from ..common.check import as_count, as_numeric, check_shape
 from .choices import best_rule, hard_queries, is_sink, sink_value, split
 from .controls import Factors, Null, gaussian_factors, null_head, own_rank, random_rows, shuffled_factors
 from .fit import FEWEST, Fit, fit_svm, short
-from .model import Head, check_head
+from .head import Head, check_head
 from .report import HeadReport
 
 SIZES = (100, 400, 1500, 4000, 16_000)  # of the curve over the number of queries
@@ -54,7 +54,7 @@ def analyze_head(
     nuclear_queries : int
         At most this many train the nuclear-norm SVM, which takes far longer; 0: none.
     labels : (k, 3) integer array_like, optional
-        Rows (sentence, query, selected) to separate in place of the head's own choices: of another head, another model,
+        Rows (sequence, query, selected) to separate in place of the head's own choices: of another head, another model,
         or by hand.  Then there are no heads that learned nothing.
     C : float, optional
         Soft margin, for labels that cannot be separated: as in :func:`attsvm.solve_svm`, and without a nuclear SVM.  It
@@ -179,7 +179,7 @@ def _labels(head: Head, labels: Any) -> np.ndarray:
         raise TypeError(f"labels must hold integers, got {rows.dtype}")
     if rows[:, 0].min() < 0 or rows[:, 0].max() >= len(head.text.lengths):
         wrong = rows[:, 0].min() if rows[:, 0].min() < 0 else rows[:, 0].max()
-        raise ValueError(f"labels must name sentences 0 .. {len(head.text.lengths) - 1}, got {wrong}")
+        raise ValueError(f"labels must name sequences 0 .. {len(head.text.lengths) - 1}, got {wrong}")
     for i, q, t in rows.tolist():
         if not 0 <= q < head.text.counts[i] or t not in head.text.window(i, q):
             raise ValueError(f"labels must name tokens that the query sees, got {[i, q, t]}")

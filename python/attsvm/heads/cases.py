@@ -9,7 +9,7 @@ import numpy as np
 
 from ..attention.data import Data
 from ..common.check import as_index
-from .model import Head
+from .head import Head
 
 
 @dataclass(frozen=True, eq=False)

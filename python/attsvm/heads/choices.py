@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .model import Head, as_threshold, check_head
+from .head import Head, as_threshold, check_head
 
 TRAINING = 0.7  # share of the sentences whose queries may train the SVM; the others test it
 FOLDS, TRIED = 3, 500  # of the training sentences, among which the best rule is chosen; rows on which it is, at least

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..common.storage import storable
 from .choices import TRAINING, all_queries, is_sink
-from .model import Choices, Head
+from .head import Choices, Head
 from .sequences import Text
 
 ENTRIES = 2_000_000  # logits of a random head on which its scale is found roughly: later only queries hard there stay

@@ -16,7 +16,7 @@ from ..svm.request import Request
 from ..svm.separation import Separation
 from ..svm.solve import solve_svm
 from .cases import Cases, as_cases
-from .model import Head
+from .head import Head
 
 ROUGH = 1e-2  # tolerance of SVMs of a few iterations
 PAIRS = 2e7  # of rows of one query, above which block ascent would hold gigabytes; gradient's bound is 3 times as far
@@ -42,7 +42,7 @@ class Fit(Result):
     learned_margin : float
         What the head's own W reaches, scaled to unit Frobenius norm on the directions that tokens and queries have.
     rows : (S, 4) integer array
-        (sentence, query, selected, rival) of the support tokens, the hardest first.
+        (sequence, query, selected, rival) of the support tokens, the hardest first.
     multipliers : (S,) array
         Theirs, in the same order.
     accuracy : float
@@ -93,7 +93,7 @@ class Fit(Result):
 
     def columns(self) -> dict[str, Any]:
         """A row for each support token."""
-        names = ("sentence", "query", "selected", "rival")
+        names = ("sequence", "query", "selected", "rival")
         return dict(zip(names, self.rows.T, strict=True)) | {"multiplier": self.multipliers}
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from ..common.config import __version__
 from ..common.storage import load, save, storable
 from .choices import hard_queries
-from .model import Head
+from .head import Head
 
 
 @storable

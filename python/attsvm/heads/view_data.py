@@ -1,65 +1,69 @@
-"""The numbers of the interactive view: sentences, and of each query its attention, rivals and shares of its margin."""
+"""The numbers of the interactive view: of each query its attention, rivals and shares of its margin; of each head what
+it is, its directions and its place on the map."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from .cases import Cases, as_cases
 from .choices import hard_queries
+from .directions import Direction, directions, name_directions
 from .faithful import Faithfulness
-from .model import Head
-from .names import directions
+from .head import Head
 from .pictures import READABLE
 from .report import HeadReport
 from .sequences import Text
-from .table import SPACES, sentence_text
-from .view_heads import head_data, importance, map_data
+from .table import SPACES, number, sequence_text
 from .why import svm_weights
 
 MOST = 4_000_000  # characters of JSON: a page that a phone still opens, and a notebook can hold
-FEWEST = 2  # sentences that are kept before heads are left out
+FEWEST = 2  # sequences that are kept before heads are left out
 QUERIES = 48  # of a sequence: of longer ones (images) the support tokens' queries first, then those that count
 TOKENS, LEAST = 24, 0.005  # of a query, those with the most attention; less is not seen as a line
 RIVALS = 5  # nearest by the SVM, and by the head's own W
 DIRECTIONS = 6  # with the largest shares; the others together
+NAMED, BESIDE = 32, 8  # directions of each head, and of its SVM
 SAME = 1e-5  # of W's largest entry, by which a head read again may differ
 DIGITS = 4
 PATCH = re.compile(r"r(\d+)c(\d+)")  # as attsvm.torch.read names the patches of an image
 
 
 def contents(
-    reports: Sequence[HeadReport], sentences: int, measured: Faithfulness | None, images: Sequence[str]
+    reports: Sequence[HeadReport],
+    shown: Sequence[HeadReport] | None,
+    count: int,
+    measured: Faithfulness | None,
+    images: Sequence[str],
 ) -> tuple[str, int]:
     """The data of the page as JSON of at most ``MOST`` characters, and how many heads it has no room for.
 
-    All heads that read the same text show the same sentences.  Where the room is too small for them there are fewer,
-    and then fewer heads: those with the most queries that count stay.
+    ``shown``: the same heads on a text of one's own, whose first sequences are taken.  All heads that read the same
+    text show the same sequences, ``count`` at most.  Where the room is too small there are fewer, and then fewer heads:
+    those with the most queries that count stay.
     """
     groups: dict[Any, list[int]] = {}
-    for k, report in enumerate(reports):
+    looked = reports if shown is None else shown
+    for k, report in enumerate(looked):
         groups.setdefault(_same_text(report.head), []).append(k)
     texts: list[dict[str, Any]] = []
-    parts: dict[int, list[str]] = {}  # of each head its sentences, as JSON
+    parts: dict[int, list[str]] = {}  # of each head its sequences, as JSON
     heads: dict[int, dict[str, Any]] = {}
     for members in groups.values():
-        one = reports[members[0]].head
-        if isinstance(reports[members[0]], Elsewhere):
-            chosen = list(range(min(sentences, len(one.text.lengths))))
-        else:
-            chosen = choose_sentences([reports[k] for k in members], sentences)
-        texts.append({"sentences": [_sentence(one.text, i, one.kind, images) for i in chosen]})
+        one = looked[members[0]].head
+        chosen = list(range(min(count, len(one.text.lengths))))
+        if shown is None:
+            chosen = choose_sequences([reports[k] for k in members], count)
+        texts.append({"sentences": [_sequence(one.text, i, one.kind, images) for i in chosen]})
         for k in members:
-            heads[k] = head_data(_recorded(reports[k]), len(texts) - 1, measured)
-            parts[k] = [_compact(found) for found in _sequences(reports[k], chosen)]
-    count = sentences
+            heads[k] = _head(reports[k], len(texts) - 1, measured)
+            parts[k] = [_compact(found) for found in _cases(looked[k], chosen)]
     while count > FEWEST and _size(parts, count) > MOST:
         count -= 1
     order = sorted(parts, key=lambda k: -reports[k].hard)
@@ -67,21 +71,12 @@ def contents(
     kept = sorted(order[: max(1, int(np.searchsorted(sizes, MOST, side="right")))])
     for text in texts:
         text["sentences"] = text["sentences"][:count]
-    known = [importance(reports[k], measured) for k in kept]
-    start = max(range(len(kept)), key=lambda at: known[at] if math.isfinite(known[at]) else -1.0)
-    rows = []
-    for k in kept:
-        rows.append(_compact(heads[k])[:-1] + f',"cases":[{",".join(parts[k][:count])}]}}')
+    by, known = _importances(reports, measured)
+    start = int(np.argmax(np.nan_to_num(known[kept], nan=-1.0)))
+    rows = [_compact(heads[k])[:-1] + f',"cases":[{",".join(parts[k][:count])}]}}' for k in kept]
     spaces = {space: SPACES[space] for space in sorted({reports[k].head.space for k in kept})}
-    whole = {"start": start, "spaces": spaces, "texts": texts, "map": map_data(reports, kept, measured)}
+    whole = {"start": start, "spaces": spaces, "texts": texts, "map": _map(reports, kept, by, known, measured)}
     return _compact(whole)[:-1] + f',"heads":[{",".join(rows)}]}}', len(reports) - len(kept)
-
-
-@dataclass(frozen=True, eq=False)
-class Elsewhere(HeadReport):
-    """A report whose head is looked at on another text: what was found of the recorded one stays beside it."""
-
-    recorded: HeadReport | None = None
 
 
 def on_text(report: HeadReport, heads: Sequence[Head]) -> list[HeadReport]:
@@ -97,17 +92,11 @@ def on_text(report: HeadReport, heads: Sequence[Head]) -> list[HeadReport]:
     fit = report.fit
     if fit is not None:
         fit = replace(fit, W=svm_weights(report), rows=np.empty((0, 4), dtype=np.intp), multipliers=np.empty(0))
-    fields = {one.name: getattr(report, one.name) for one in dataclasses.fields(report)}
-    fields |= {"head": found[0], "train": none, "test": none, "curve": [] if fit is None else [fit]}
-    return [Elsewhere(**fields, recorded=report)]
+    return [replace(report, head=found[0], train=none, test=none, curve=[] if fit is None else [fit])]
 
 
 def _compact(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), allow_nan=False)
-
-
-def _recorded(report: HeadReport) -> HeadReport:
-    return report if not isinstance(report, Elsewhere) or report.recorded is None else report.recorded
 
 
 def _size(parts: dict[int, list[str]], count: int) -> int:
@@ -121,7 +110,7 @@ def _same_text(head: Head) -> Any:
     return head.kind, text.numbers.tobytes(), text.lengths.tobytes(), text.counts.tobytes(), words
 
 
-def choose_sentences(reports: Sequence[HeadReport], most: int) -> list[int]:
+def choose_sequences(reports: Sequence[HeadReport], most: int) -> list[int]:
     """Of readable length as far as there are any: those that hold the most of the heads' support tokens, and for a
     quarter those with the most held-out queries."""
     text = reports[0].head.text
@@ -139,7 +128,7 @@ def choose_sentences(reports: Sequence[HeadReport], most: int) -> list[int]:
     return chosen + [i for i in unseen if i not in chosen][: most // 4]
 
 
-def _sentence(text: Text, i: int, kind: str, images: Sequence[str]) -> dict[str, Any]:
+def _sequence(text: Text, i: int, kind: str, images: Sequence[str]) -> dict[str, Any]:
     keys = text.names([i] * int(text.lengths[i]), range(int(text.lengths[i]))).tolist()
     found: dict[str, Any] = {"index": i, "keys": keys, "kind": "Sentence"}
     if kind == "cross":
@@ -152,11 +141,11 @@ def _sentence(text: Text, i: int, kind: str, images: Sequence[str]) -> dict[str,
         rows, columns = (int(number) + 1 for number in last.groups())
         found |= {"kind": "Image", "title": given, "columns": columns, "before": len(keys) - rows * columns}
         return found | ({"image": images[text.numbers[i]]} if text.numbers[i] < len(images) else {})
-    return found | {"title": sentence_text(text, i, 60)}
+    return found | {"title": sequence_text(text, i, 60)}
 
 
-def _sequences(report: HeadReport, chosen: Sequence[int]) -> list[list[Any]]:
-    """Of each sentence, of each query: 0 where there is nothing to show, else [selected, role, attention, rivals, W,
+def _cases(report: HeadReport, chosen: Sequence[int]) -> list[list[Any]]:
+    """Of each sequence, of each query: 0 where there is nothing to show, else [selected, role, attention, rivals, W,
     margin, decimals, shares].
 
     role: 0 does not count, 1 counts, 2 trained the SVM, 3 held out.  attention: token, probability in thousandths,
@@ -186,7 +175,7 @@ def _sequences(report: HeadReport, chosen: Sequence[int]) -> list[list[Any]]:
 
 
 def _queries(report: HeadReport, i: int) -> list[tuple[int, int]]:
-    """Queries of a sentence that are shown, with the tokens they select."""
+    """Queries of a sequence that are shown, with the tokens they select."""
     head = report.head
     begin, count = int(head.text.query_begin[i]), int(head.text.counts[i])
     selected, top = (part[begin : begin + count] for part in (head.choices.selected, head.choices.top))
@@ -260,3 +249,64 @@ def _rounded(value: float) -> float | None:
     """To as many digits as a half-precision number has, and one more."""
     value = float(f"{value:.{DIGITS}g}")
     return (int(value) if value == int(value) else value) if math.isfinite(value) else None
+
+
+def _head(report: HeadReport, text: int, measured: Faithfulness | None) -> dict[str, Any]:
+    """What the head is; of the leading directions of the W whose shares are shown, and of the SVM beside it: what they
+    are, percent of the mean margin; and of the former the damage without it and without a random one, where known."""
+    head, svm = report.head, svm_weights(report)
+    about = report.sentence.removeprefix(f"{head.label}: ")
+    if report.fit is not None and report.fit.margin > 0:
+        about += f"  The SVM of {report.fit.queries} of its queries has {len(report.fit.rows)} support tokens."
+    own = head.space != "head"  # there it is a multiple of the identity and has no directions of its own
+    known = {d.number: d for d in measured.directions if own and d.label == head.label} if measured is not None else {}
+    named = name_directions(head, report.train, None if own else svm, NAMED)
+    beside = [] if svm is None or not own else name_directions(head, report.train, svm, BESIDE)
+    damages = [[known[d.number].damage, known[d.number].random] if d.number in known else [None] * 2 for d in named]
+    return {
+        "name": head.label, "layer": head.layer, "number": head.number, "module": head.module, "kind": head.kind,
+        "space": head.space, "text": text, "about": about,
+        "directions": [[*_name(d), *some] for d, some in zip(named, damages, strict=True)],
+        "svm": [_name(d) for d in beside],
+    }  # fmt: skip
+
+
+def _name(direction: Direction) -> list[Any]:
+    return [str(direction), None if math.isnan(direction.share) else round(100 * direction.share)]
+
+
+def _importances(reports: Sequence[HeadReport], measured: Faithfulness | None) -> tuple[str, np.ndarray]:
+    """What the map shows, and of each head how much: nan where that is not known."""
+    if measured is not None:
+        known = [measured.importance(r.head.label) if r.head.label in measured.labels else math.nan for r in reports]
+        return f"importance ({measured.metric})", np.array(known)
+    damages = np.array([report.damage for report in reports])
+    if np.isfinite(damages).any():
+        return f"damage without the head ({', '.join(sorted({r.metric for r in reports} - {''}))})", damages
+    return "accuracy above that of untrained heads", np.array([report.ahead for report in reports])
+
+
+def _map(
+    reports: Sequence[HeadReport], shown: list[int], by: str, sizes: np.ndarray, measured: Faithfulness | None
+) -> dict[str, Any]:
+    """Every head as [layer, number, name, its place among those shown or -1, thousandths of the largest number, whether
+    it parks most of its attention, what is known]."""
+    largest = float(max(sizes[sizes > 0], default=1.0))
+    cells = []
+    for k, report in enumerate(reports):
+        head, place = report.head, shown.index(k) if k in shown else -1
+        level = round(1000 * sizes[k] / largest) if sizes[k] > 0 else 0
+        said = report.sentence + _recovered(head.label, measured)
+        cells.append([head.layer, head.number, head.label, place, level, bool(report.sinks >= 0.5), said])
+    return {"by": by, "largest": number(largest), "cells": cells}
+
+
+def _recovered(label: str, measured: Faithfulness | None) -> str:
+    """What the head does in its model, and what of it something else in its place undoes."""
+    if measured is None or label not in measured.labels:
+        return ""
+    parts, rule = [f"  Importance {measured.importance(label):.2g}"], measured.rules[label][0]
+    for column, name in (("SVM", "its SVM"), ("rule", f"the rule “{rule}”"), ("random head", "a random head")):
+        part = measured.recovered(label, column)
+        parts += [] if math.isnan(part) else [f"{name} recovers {100 * part:.0f} %"]
+    return ", ".join(parts) + "."

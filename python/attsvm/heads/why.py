@@ -11,10 +11,11 @@ from ..common.check import as_count, as_floats, check_type
 from ..common.result import Result
 from ..common.tables import Table
 from .cases import as_cases
+from .directions import directions, name_directions
 from .faithful import Faithfulness
-from .model import Head
-from .names import directions, name_directions
+from .head import Head
 from .report import HeadReport, check_report
+from .table import cased
 
 DIRECTIONS, NEIGHBOURS = 8, 5  # that are shown
 
@@ -63,12 +64,12 @@ class Why(Result):
     svm_names: list[str]
 
     def _title(self) -> str:
-        text = self.head.text
-        word = text.query_names([self.sequence], [self.query])[0]
-        selected, rival = text.names([self.sequence] * 2, [self.selected, self.rival])
+        word, selected, rival = cased(self.head.text, self.sequence, self.query, self.selected, self.rival)
+        top = self.head.choices.top[self.head.text.query_begin[self.sequence] + self.query]
+        counts = "" if top > self.head.threshold else ", too little to count"
         return (
-            f"{self.head.label}, sequence {self.sequence}: {word} ({self.query}) selects {selected} ({self.selected}), "
-            f"ahead of {rival} ({self.rival}) by {self.margin:.4g} ({self.of} W)"
+            f"{self.head.label}, sequence {self.sequence}: {word} selects {selected} with {100 * top:.0f} % of its "
+            f"attention{counts}, ahead of {rival} by {self.margin:.4g} ({self.of} W)"
         )
 
     def _tables(self) -> list[Table]:
@@ -83,10 +84,8 @@ class Why(Result):
             numbered = [(f"{k}", *both) for k, both in enumerate(zip(own, self.svm_names, strict=True))]
             found.append((("direction", "own W", "the SVM's W"), numbered))
         if len(self.neighbours):
-            cases = []
-            for (i, q, a, t), like in zip(self.neighbours, self.likeness, strict=True):
-                names = [*text.query_names([i], [q]), *text.names([i] * 2, [a, t])]
-                cases.append((f"{like:+.3f}", f"{i}", *(f"{n} ({k})" for n, k in zip(names, (q, a, t), strict=True))))
+            pairs = zip(self.neighbours, self.likeness, strict=True)
+            cases = [(f"{like:+.3f}", f"{i}", *cased(text, i, *tokens)) for (i, *tokens), like in pairs]
             found.append((("cosine", "sequence", "query", "selected", "rival"), cases))
         return found
 

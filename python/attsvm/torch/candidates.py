@@ -10,9 +10,9 @@ import torch
 
 from ..heads.cases import Cases, as_cases
 from ..heads.choices import all_queries, hard_queries
+from ..heads.directions import directions
 from ..heads.faithful import DRAWN, FIXED, OF_CHOICES
-from ..heads.model import Head
-from ..heads.names import directions
+from ..heads.head import Head
 from ..svm.solve import solve_svm
 from .replacement import Form, Replacement, as_form, as_replacement
 

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..heads.model import Choices, Head, Logits
+from ..heads.head import Choices, Head, Logits
 from ..heads.sequences import Text
 from .batch import Batch
-from .call import OneSequence, Standard, sequence, shared_heads, standardize
-from .keep import Column, Sample
 from .residual import Residual, disagreement, find_residual, tolerance, with_one
+from .sampling import Column, Sample
+from .standard_form import OneSequence, Standard, sequence, shared_heads, standardize
 from .watch import Attention
 
 

@@ -13,7 +13,7 @@ import torch
 
 from ..common.check import as_floats
 from ..heads.choices import hard_queries
-from ..heads.model import Head
+from ..heads.head import Head
 
 RULE = re.compile(r"offset ([+-]?\d+)|the query itself|first token")
 OF_WORDS = ("frequent token", "same word", "induction")

@@ -11,12 +11,12 @@ import torch
 from torch.nn import functional as F
 
 from ..common.check import as_choice, check_type
-from ..heads.model import MADE_BY, Head
+from ..heads.head import MADE_BY, Head
 from .batch import entries
-from .call import Standard, compared, standardize
 from .read import named, unwrap
 from .replacement import Call, Replacement, as_replacement
 from .residual import find_input
+from .standard_form import Standard, compared, standardize
 from .watch import Attention, Watch
 
 SCALED = 1e-5  # relative difference of scalings that are the same
