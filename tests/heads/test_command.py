@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import re
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -140,63 +141,38 @@ def test_folders_that_do_not_fit(model, text, tmp_path):
 
 
 @pytest.mark.slow
-def test_any_folder_that_transformers_loads(tmp_path, text):
-    """A made model with a tokenizer trained on the text; the same as checkpoints of a run; numbers as JSON."""
-    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
-    tokenizers = pytest.importorskip("tokenizers")
-    words = tokenizers.Tokenizer(tokenizers.models.WordLevel(unk_token="[UNK]"))
-    words.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    words.train([str(text)], tokenizers.trainers.WordLevelTrainer(special_tokens=["[UNK]"]))
-    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=words, unk_token="[UNK]")
-    for step in (10, 20):
-        torch.manual_seed(step)
-        sizes = dict(vocab_size=40, hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2)
-        model = transformers.LlamaModel(transformers.LlamaConfig(**sizes, num_key_value_heads=1))
-        with torch.no_grad():
-            for parameter in model.parameters():
-                parameter *= 20 if parameter.ndim > 1 else 1
-        folder = tmp_path / f"checkpoint-{step}"
-        model.save_pretrained(folder), tokenizer.save_pretrained(folder)
-    long = tmp_path / "long.txt"
-    long.write_text("\n".join(f"{line} and {line}" for line in text.read_text().splitlines()))
-    code, said, messages = run(folder, long, "--quick", "--nuclear", 0, "--json", "--out", tmp_path / "out")
-    assert code == 0, messages
-    columns = json.loads(said)["columns"]
-    assert set(columns["name"]) == {"L0H0", "L0H1"} and set(columns["space"]) == {"head"}
-    assert "read: " in messages and "solve: " in messages  # bars
-    code, said, messages = run(tmp_path, long, "--training", "--out", tmp_path / "steps")
-    assert code == 0, messages
-    rows = heads.read_training(tmp_path / "steps" / "training.csv")
-    assert [(row["step"], row["name"]) for row in rows] == [(10, "L0H0"), (10, "L0H1"), (20, "L0H0"), (20, "L0H1")]
-    assert (tmp_path / "steps" / "training.png").stat().st_size > 10_000
-    code, said, _ = run(tmp_path, long, "--training", "--json", "--out", tmp_path / "steps")
-    assert code == 0 and [row["name"] for row in json.loads(said)["rows"]] == ["L0H0", "L0H1"] * 2
-    code, _, messages = run(tmp_path / "out", long, "--training")
-    assert code == 2 and "has no folders checkpoint-STEP" in messages
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
-def test_two_lines_of_a_newcomer(tmp_path, kind):
-    """A small trained model in a folder: table and pictures by the command, the table by Python."""
+def test_a_trained_model_in_a_folder(tmp_path, kind):
+    """Table and page by the command, also as checkpoints of a run and as JSON; the same by Python."""
     pytest.importorskip("torch"), pytest.importorskip("transformers"), pytest.importorskip("tokenizers")
     import attsvm.torch
     import folders
     import transformers
 
-    folder = folders.write_language_model(tmp_path / kind, kind)
-    code, said, messages = run(folder, "--quick", "--out", tmp_path / "out")
-    assert code == 0, messages
-    assert len(re.findall(r"^L[01]H[0-3] ", said, re.MULTILINE)) >= 6  # few queries of some heads may count
+    folder = folders.write_language_model(tmp_path / "checkpoint-20", kind)
+    code, said, messages = run(folder, "--quick", "--nuclear", 0, "--json", "--out", tmp_path / "out")
+    assert code == 0 and "read: " in messages and "solve: " in messages, messages
+    columns = json.loads(said)["columns"]
+    space = "residual" if kind == "gpt2" else "head"
+    assert len(set(columns["name"])) == 8 and set(columns["space"]) == {space} and min(columns["damage"]) > 0
     assert {"heads.html", "heads.csv", "heads.png"} == {path.name for path in (tmp_path / "out").iterdir()}
+    shutil.copytree(folder, tmp_path / "checkpoint-10")
+    short = ("--layers", 0, "--heads", 1, "--training", "--no-null", "--out", tmp_path / "steps")
+    code, said, messages = run(tmp_path, *short)
+    assert code == 0, messages
+    rows = heads.read_training(tmp_path / "steps" / "training.csv")
+    assert [(row["step"], row["name"]) for row in rows] == [(10, "L0H1"), (20, "L0H1")]
+    assert (tmp_path / "steps" / "training.png").stat().st_size > 10_000
+    code, said, _ = run(tmp_path, *short, "--json")
+    assert code == 0 and [row["name"] for row in json.loads(said)["rows"]] == ["L0H1"] * 2
+    code, _, messages = run(tmp_path / "out", "--training")
+    assert code == 2 and "has no folders checkpoint-STEP" in messages
 
     model = transformers.AutoModel.from_pretrained(folder)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     batches = [tokenizer(sentence, return_tensors="pt") for sentence in heads.example_sentences()[:200]]
     found = attsvm.torch.read(model, batches, tokenizer)
     reports = heads.analyze_model(found, splits=1, null=False, nuclear_queries=0)
-    assert [report.head.label for report in reports] == [f"L{layer}H{h}" for layer in (0, 1) for h in range(4)]
-    assert {report.head.space for report in reports} == {"residual" if kind == "gpt2" else "head"}
     assert max(report.gain for report in reports) > 0.1 and heads.view(reports).left_out == 0
 
 

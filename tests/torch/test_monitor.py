@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import doctest
 import math
-import sys
 
 import numpy as np
 import pytest
@@ -256,8 +254,3 @@ def test_the_first_layer_turns_towards_its_svm():
     cosine, null = (means(monitor, 0, column)[-1] for column in ("cosine", "null_cosine"))
     assert loss < 1 and cosine > 0.5 and cosine > null + 0.15
     assert means(monitor, 0, "norm")[-1] > 2 * means(monitor, 0, "norm")[0]
-
-
-def test_examples_run():
-    result = doctest.testmod(sys.modules["attsvm.torch.monitor"])
-    assert result.attempted and not result.failed
