@@ -90,18 +90,6 @@ def logits(head, W, i, query):
     return (x @ W @ x[query])[: query + 1 if head.causal else None]
 
 
-def test_cases_hold_the_windows(head):
-    rows = heads.hard_queries(head, 0.7)
-    cases = as_cases(head, np.random.default_rng(0).permutation(rows))
-    np.testing.assert_array_equal(cases.rows, rows)
-    data = cases.data
-    assert len(data) == len(rows) and data.dk == data.dz == 9
-    shaped = np.split(data.logits(head.W), data.indptr[1:-1])
-    for got, (i, query, _) in zip(shaped, rows, strict=True):
-        np.testing.assert_allclose(got, logits(head, head.W, i, query), atol=1e-11)
-    assert cases.tokens[data.indptr[:-1] + cases.selected].tolist() == rows[:, 2].tolist()
-
-
 def test_fit_measures_what_it_says(head):
     rows = heads.hard_queries(head, 0.7)
     train, test = split(rows, 60, 500, np.random.default_rng(1))
@@ -135,24 +123,6 @@ def test_fit_measures_what_it_says(head):
         rebuilt = rebuilt + multiplier * np.outer(x[chosen] - x[rival], x[query])
     np.testing.assert_allclose(rebuilt, W, atol=1e-9 * np.abs(W).max())
     assert (np.diff(fit.multipliers) <= 0).all() and (fit.multipliers > 0).all()
-
-
-def test_few_queries_span_little(rng):
-    """With fewer queries than dimensions, the head's own W counts on their span alone."""
-    head = make_head(rng, n=200, d=20)
-    train = heads.hard_queries(head, 0.7)[:9]
-    fit = fit_svm(head, train, train[:0], "frobenius")
-    Z = head.text.keys[head.text.begin[train[:, 0]] + train[:, 1]]
-    onto = np.linalg.pinv(Z) @ Z
-    np.testing.assert_allclose(fit.W @ onto, fit.W, atol=1e-9)
-    centred = []
-    for i in np.unique(train[:, 0]):
-        x = head.text.keys[head.text.begin[i] :][: head.text.lengths[i]]
-        centred.append(x - x.mean(axis=0))
-    rows = np.concatenate(centred)
-    own = np.linalg.pinv(rows, rcond=1e-9) @ rows @ head.W @ onto
-    assert fit.cosine == pytest.approx((own * fit.W).sum() / np.linalg.norm(own) / np.linalg.norm(fit.W), rel=1e-6)
-    assert np.isnan(fit.accuracy) and np.isnan(fit.score_correlation)
 
 
 @pytest.mark.parametrize("late", ["", "keys", "queries"])
@@ -270,29 +240,6 @@ def test_foreign_labels_are_separated_or_proved_inseparable(rng):
     assert 0 < soft.fit.accuracy < 1 and np.isnan(soft.fit.margin)
     easy = heads.analyze_head(head, labels=rows, queries=400)
     assert easy.fit.status == "optimal" and easy.fit.missed == 0
-
-
-def test_threads_change_nothing(rng):
-    several = [make_head(np.random.default_rng(seed), n=30) for seed in range(4)]
-    one, two = (heads.analyze_model(several, threshold=0.6, queries=50, n_jobs=jobs) for jobs in (1, 2))
-    assert heads.results_table(one) == heads.results_table(two)
-    first, second = one.columns(), two.columns()
-    assert list(first) == list(second)
-    for name in first:
-        np.testing.assert_array_equal(first[name], second[name])
-    assert [report.head for report in two] == several
-    assert all(fit.W is None for report in two for fit in [*report.curve, report.nuclear])
-
-
-def test_ctrl_c_keeps_what_is_done(rng, monkeypatch):
-    def progress(results, total, name, unit):
-        yield next(results)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(heads.model_analysis, "counted", progress)
-    with pytest.raises(KeyboardInterrupt) as caught:
-        heads.analyze_model([make_head(rng, n=20) for _ in range(6)], progress=True, n_jobs=1)
-    assert len(caught.value.partial) == 1 and caught.value.partial[0].hard > 0
 
 
 def test_table_shows_certified_digits_only():

@@ -81,6 +81,8 @@ def test_processes_find_the_same(found):
 def test_a_file_keeps_what_is_done(found, tmp_path, monkeypatch):
     path = tmp_path / "heads.log"
     expected = heads.analyze_model(found, n_jobs=1, **OPTIONS)
+    same(expected, heads.analyze_model(found, n_jobs=2, **OPTIONS))  # threads change nothing
+    assert all(fit.W is None for report in expected for fit in [*report.curve, report.random])
     done = []
 
     def analyzed(head, **options):

@@ -239,10 +239,6 @@ def _support(solution: Separation, cases: Cases) -> tuple[np.ndarray, np.ndarray
 
 def _multipliers(fit: Fit, cases: Cases) -> list[np.ndarray]:
     """Those of an SVM of the same rows, of every query's entries."""
-    sizes, tokens, rows = np.diff(cases.data.indptr), cases.tokens, cases.rows
-    width = 1 + max(int(tokens.max()), int(rows[:, 1].max()))
-    query = np.searchsorted(rows[:, 0] * width + rows[:, 1], fit.rows[:, 0] * width + fit.rows[:, 1])
-    entries = np.repeat(np.arange(len(sizes)), sizes) * width + tokens
-    found = np.zeros(len(tokens))
-    found[np.searchsorted(entries, query * width + fit.rows[:, 3])] = fit.multipliers
+    found = np.zeros(len(cases.tokens))
+    found[cases.entries(fit.rows)] = fit.multipliers
     return np.split(found, cases.data.indptr[1:-1])

@@ -132,9 +132,8 @@ def plot_sequence(report: HeadReport, sequence: int | None = None, ax: Any = Non
             ax.plot(1.4, token, "o", color=ORANGE, markersize=3 + 6 * np.sqrt(held[token] / held.max()))
             ax.text(1.44, token, f"{held[token]:.0f} %", ha="left", va="center", fontsize=8, color=ORANGE)
     ax.set(xlim=(-0.45, 1.65), ylim=(max(size, queries) - 0.4, -1.4))
-    ax.text(-0.03, -1, "query", ha="right", va="center", color="0.45", fontsize=9)
-    ax.text(1.03, -1, "token", ha="left", va="center", color="0.45", fontsize=9)
-    ax.text(1.4, -1, "multiplier", ha="left", va="center", color="0.45", fontsize=9)
+    for x, title in ((-0.03, "query"), (1.03, "token"), (1.4, "multiplier")):
+        ax.text(x, -1, title, ha="right" if x < 0 else "left", va="center", color="0.45", fontsize=9)
     ax.axis("off")
     ax.set_title(report.head.name, loc="left", fontsize=11)
     return ax

@@ -157,7 +157,7 @@ def _cases(report: HeadReport, chosen: Sequence[int]) -> list[list[Any]]:
     shown = {i: _queries(report, i) for i in chosen}
     rows = np.array([(i, q, s) for i in chosen for q, s in shown[i]], dtype=np.intp).reshape(-1, 3)
     several = rows[head.window(rows) > 1]
-    rivals = _Rivals(report, as_cases(head, several)) if len(several) else None
+    rivals = _rivals(report, as_cases(head, several)) if len(several) else {}
     roles = _roles(report)
     found = []
     for i in chosen:
@@ -168,8 +168,7 @@ def _cases(report: HeadReport, chosen: Sequence[int]) -> list[list[Any]]:
             tokens = np.argsort(-row, kind="stable")[:TOKENS]
             lines = [(int(t), round(1000 * float(row[t]))) for t in tokens if row[t] >= LEAST]
             flat: list[float | None] = [value for pair in lines for value in pair]
-            rest = rivals.of(i, q) if rivals is not None and (i, q) in rivals.at else [[], 0, None, 0, []]
-            queries[q] = [selected, roles.get((i, q), 0), flat, *rest]
+            queries[q] = [selected, roles.get((i, q), 0), flat, *rivals.get((i, q), [[], 0, None, 0, []])]
         found.append(queries)
     return found
 
@@ -195,54 +194,40 @@ def _roles(report: HeadReport) -> dict[tuple[int, int], int]:
     return found
 
 
-class _Rivals:
-    """Margins of queries over all their rivals, and the nearest one's by singular directions."""
-
-    def __init__(self, report: HeadReport, cases: Cases):
-        head, data = report.head, cases.data
-        svm = svm_weights(report)
-        self.cases = cases
-        self.at = {(int(i), int(q)): k for k, (i, q, _) in enumerate(cases.rows)}
-        self.own = data.flat_margins(head.W, cases.selected)
-        self.svm = None if svm is None else data.flat_margins(svm, cases.selected)
-        # In the head space the own W is a multiple of the identity and has no directions of its own.
-        self.taken = svm if head.space == "head" else None
-        self.left, self.values, self.right = directions(head, self.taken)
-        self.nearest = self.own if self.taken is None or self.svm is None else self.svm
-        self.multipliers: dict[tuple[int, ...], float] = {}
-        if report.fit is not None and len(report.fit.rows):
-            share = 100 * report.fit.multipliers / report.fit.multipliers.sum()
-            rows = report.fit.rows.tolist()
-            self.multipliers = {tuple(row): float(part) for row, part in zip(rows, share, strict=True)}
-
-    def of(self, i: int, q: int) -> list[Any]:
-        k, data = self.at[i, q], self.cases.data
+def _rivals(report: HeadReport, cases: Cases) -> dict[tuple[int, int], list[Any]]:
+    """Of each query (sequence, query): its rivals, whose W the margin over the nearest one is of, that margin, its
+    decimals, and its shares to as many, so that they add up."""
+    head, data, fit, svm = report.head, cases.data, report.fit, svm_weights(report)
+    # In the head space the own W is a multiple of the identity and has no directions of its own.
+    taken = svm if head.space == "head" else None
+    left, values, right = directions(head, taken)
+    of_own = data.flat_margins(head.W, cases.selected)
+    margins = [None if svm is None else data.flat_margins(svm, cases.selected), of_own]
+    nearest = of_own if taken is None else data.flat_margins(taken, cases.selected)
+    held: dict[tuple[int, ...], float] = {}  # percent of all multipliers
+    if fit is not None and len(fit.rows):
+        shares = 100 * fit.multipliers / fit.multipliers.sum()
+        held = dict(zip(map(tuple, fit.rows.tolist()), shares.tolist(), strict=True))
+    found = {}
+    for k, row in enumerate(cases.rows.tolist()):
         entries = slice(data.indptr[k], data.indptr[k + 1])
-        tokens, selected = self.cases.tokens[entries], int(self.cases.rows[k, 2])
-        margins = [None if part is None else part[entries] for part in (self.svm, self.own)]
-        listed = {int(e) for part in margins if part is not None for e in np.argsort(part)[:RIVALS]}
-        listed |= {e for e, t in enumerate(tokens) if (i, q, selected, int(t)) in self.multipliers}
-        listed.discard(int(self.cases.selected[k]))
-        rivals = []
-        for e in sorted(listed):
-            t = int(tokens[e])
-            row = [None if part is None else _rounded(part[e]) for part in margins]
-            rivals.append([t, *row, _rounded(self.multipliers.get((i, q, selected, t), 0.0))])
-        return [rivals, int(self.taken is not None), *self._shares(k, entries)]
-
-    def _shares(self, k: int, entries: slice) -> tuple[float, int, list[float | None]]:
-        """The margin over the nearest rival, and its shares to equal decimals, so that they add up."""
-        data = self.cases.data
-        at = int(np.argmin(self.nearest[entries]))
-        keys = data.keys[[data.start[k] + self.cases.selected[k], data.start[k] + at]].astype(np.float64)
-        shares = self.values * ((keys[0] - keys[1]) @ self.left) * (data.queries[k] @ self.right)
-        largest = max(float(np.abs(shares).max()), 1e-12)
-        decimals = max(0, DIGITS - 1 - math.floor(math.log10(largest)))
-        order = np.argsort(-np.abs(shares))[:DIRECTIONS]
-        flat: list[float | None] = [
-            value for d in order for value in (int(d), _rounded(self.values[d]), round(float(shares[d]), decimals))
+        tokens, own = cases.tokens[entries].tolist(), int(cases.selected[k])
+        parts = [None if part is None else part[entries] for part in margins]
+        listed = {e for part in parts if part is not None for e in np.argsort(part)[:RIVALS].tolist()}
+        listed |= {e for e, t in enumerate(tokens) if (*row, t) in held}
+        rivals = [
+            [tokens[e], *(None if part is None else _rounded(part[e]) for part in parts)]
+            + [_rounded(held.get((*row, tokens[e]), 0.0))]
+            for e in sorted(listed - {own})
         ]
-        return round(float(shares.sum()), decimals), decimals, flat
+        keys = data.keys[data.start[k] + np.array([own, np.argmin(nearest[entries])])].astype(np.float64)
+        shares = values * ((keys[0] - keys[1]) @ left) * (data.queries[k] @ right)
+        decimals = max(0, DIGITS - 1 - math.floor(math.log10(max(float(np.abs(shares).max()), 1e-12))))
+        order = np.argsort(-np.abs(shares))[:DIRECTIONS].tolist()
+        flat = [x for d in order for x in (d, _rounded(values[d]), round(float(shares[d]), decimals))]
+        margin = round(float(shares.sum()), decimals)
+        found[row[0], row[1]] = [rivals, int(taken is not None), margin, decimals, flat]
+    return found
 
 
 def _rounded(value: float) -> float | None:

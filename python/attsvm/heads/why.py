@@ -222,14 +222,9 @@ def _neighbours(report: HeadReport, ahead: np.ndarray, z: np.ndarray) -> tuple[n
 
 def _rows(head: Head, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """x_selected - x_rival and z of rows (sequence, query, selected, rival)."""
-    cases, first = np.unique(rows[:, :3], axis=0, return_inverse=True)
-    held = as_cases(head, cases)
-    # as_cases orders by sequence and query, as unique does.
-    data, query = held.data, first.ravel()
-    rival = np.array(
-        [data.indptr[q] + np.searchsorted(held.tokens[data.indptr[q] : data.indptr[q + 1]], t)
-         for q, t in zip(query, rows[:, 3], strict=True)]
-    )  # fmt: skip
-    at = data.start[query] + held.selected[query], data.start[query] + rival - data.indptr[query]
-    selected, other = (data.keys[tokens].astype(np.float64) for tokens in at)
-    return selected - other, data.queries[query]
+    held = as_cases(head, np.unique(rows[:, :3], axis=0))
+    data, entries = held.data, held.entries(rows)
+    query = data.query_at(entries)
+    selected, rival = held.selected[query], entries - data.indptr[query]
+    keys = (data.keys[data.start[query] + token].astype(np.float64) for token in (selected, rival))
+    return np.subtract(*keys), data.queries[query]

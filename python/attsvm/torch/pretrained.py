@@ -96,8 +96,8 @@ def read_pretrained(
     the batches, from first to last.
 
     ``files``: a text file of sentences, by default the example sentences; for a model that takes images a folder or
-    image files, by default scikit-learn's digits.  Sentences of fewer or more tokens than ``lengths`` are left out.  The
-    options are those of :func:`read`.
+    image files, by default scikit-learn's digits.  Sentences of fewer or more tokens than ``lengths`` are left out.
+    The options are those of :func:`read`.
 
     Raises
     ------
