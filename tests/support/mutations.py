@@ -537,7 +537,7 @@ MUTATIONS = [
         ("substitute-without-sink", SUBSTITUTE, "rest * torch.softmax(given, -1)", "0 * torch.softmax(given, -1)",
          "heads", "substitute"),
         ("top-with-another-bias", REPLACEMENT, "+ scale * bias\n", "+ bias\n", "heads", "substitute"),
-        ("offset-from-padding", REPLACEMENT, "begin * self.cross", "begin * 0", "heads", "substitute"),
+        ("offset-from-padding", REPLACEMENT, "begin * cross", "begin * 0", "heads", "substitute"),
         ("first-token-of-padding", REPLACEMENT, "self.seen.any(1).int().argmax(1)", "self.seen.any(1).int().argmin(1)",
          "heads", "substitute"),
         ("nearest-copies-the-query", REPLACEMENT, "text.begin[rows[:, 0]] + rows[:, 2]]",

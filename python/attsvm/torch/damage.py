@@ -15,7 +15,7 @@ from ..heads.head import Head
 from ..heads.report import HeadReport, Reports, as_reports
 from .batch import Batch, check_batches
 from .read import device_of, unchanged, unwrap
-from .replacement import Nothing, Replacement
+from .replacement import Replacement, nothing
 from .substitute import Substitution, substitution
 
 METRICS = ("auto", "KL", "1 - cosine")
@@ -81,7 +81,7 @@ def damage(
     with unchanged(unwrap(model)), substitution(model) as running:
         held_out = HeldOut(running, model, batches, forward, metric)
         for report in counted(reports, len(reports), "damage", "head") if progress else reports:
-            lost = float(held_out.damage({report.head: Nothing()}).mean())
+            lost = float(held_out.damage({report.head: nothing}).mean())
             found.append(replace(report, damage=lost, metric=held_out.metric))
     return Reports(found)
 

@@ -242,26 +242,22 @@ def named(model: torch.nn.Module, watch: Watch) -> Iterator[None]:
 def unchanged(model: torch.nn.Module) -> Iterator[None]:
     """Evaluation mode, uncompiled; flags and random states are as they were afterwards, come what may."""
     training = [(module, module.training) for module in model.modules()]
-    states = random.getstate(), np.random.get_state(), torch.get_rng_state()
-    devices = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
-    autocast = torch.is_autocast_enabled("cpu"), torch.is_autocast_enabled("cuda")
+    states = random.getstate(), np.random.get_state()
+    on_cuda = torch.cuda.is_initialized()
     try:
         for module, _ in training:
             module.training = False
-        for device, _on in zip(("cpu", "cuda"), autocast, strict=True):
-            torch.set_autocast_enabled(device, False)
-        with torch.compiler.set_stance("force_eager"):
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(torch.random.fork_rng(range(torch.cuda.device_count()) if on_cuda else ()))
+            for device in ("cpu", "cuda")[: 1 + on_cuda]:
+                stack.enter_context(torch.autocast(device, enabled=False))
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
             yield
     finally:
-        for device, on in zip(("cpu", "cuda"), autocast, strict=True):
-            torch.set_autocast_enabled(device, on)
         for module, flag in training:
             module.training = flag
         random.setstate(states[0])
         np.random.set_state(states[1])
-        torch.set_rng_state(states[2])
-        if devices is not None:
-            torch.cuda.set_rng_state_all(devices)
 
 
 def _wanted_heads(heads: Sequence[int | str] | None) -> set[tuple[int | None, int]] | None:

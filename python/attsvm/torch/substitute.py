@@ -173,7 +173,7 @@ class Substitution(Watch):
             h = head.number
             visible, added = (seen.expand(B, H, S, T)[:, h], None if bias is None else bias.expand(B, H, S, T)[:, h])
             part = Call(*_inputs(head, standard), visible, added, None if sink is None else sink[:, h], call.cap)
-            prob = value.attention(part)
+            prob = value(part)
             if call.logits is None:
                 assert standard.v is not None  # the arguments of scaled_dot_product_attention
                 values = standard.v[:, h * standard.v.shape[1] // H]
