@@ -195,9 +195,9 @@ def test_analyze_head(head):
     said = (
         f"L2H0: {len(rows)} of {total} ({100 * len(rows) / total:.0f} %) of its queries give one token more than 70 %"
     )
-    assert report.sentence.startswith(said) and f"finds {100 * report.accuracy:.0f} % of those" in report.sentence
+    assert report.summary.startswith(said) and f"finds {100 * report.accuracy:.0f} % of those" in report.summary
     nulls = ", ".join(f"{100 * null.accuracy.mean():.0f} %" for null in (report.null, report.shuffled))
-    assert f"(of untrained heads {nulls})" in report.sentence and "Without the head" not in report.sentence
+    assert f"(of untrained heads {nulls})" in report.summary and "Without the head" not in report.summary
     assert report.ahead == report.accuracy - max(report.null.accuracy.mean(), report.shuffled.accuracy.mean())
 
 

@@ -273,7 +273,7 @@ def test_the_map_has_every_head_by_what_is_known_of_it(reports):
         said = (
             f"Importance {size:.2g}, its SVM recovers 75 %, the rule “offset +1” recovers 50 %, a random head recovers"
         )
-        assert cell[6] == f"{report.sentence}  {said} -100 %."
+        assert cell[6] == f"{report.summary}  {said} -100 %."
     first, second = data["heads"]
     assert first["directions"][1][2:] == [0.031, 0.002] and first["directions"][0][2:] == [None, None]
     assert all(row[2:] == [None, None] for row in second["directions"])
@@ -330,7 +330,7 @@ def test_sentences_of_one_s_own(rng):
     page = heads.view(reports, text=own[1:])
     data = json.loads(re.search(r'id="data">(.*?)</script>', page.html, re.DOTALL)[1])
     (head,) = data["heads"]
-    assert head["name"] == "L0H1" and reports[1].sentence.endswith(head["about"].partition("  The SVM of ")[0])
+    assert head["name"] == "L0H1" and reports[1].summary.endswith(head["about"].partition("  The SVM of ")[0])
     assert [sentence["index"] for sentence in data["texts"][0]["sentences"]] == [0, 1, 2]
     W = svm_weights(reports[1])
     for i, cases in enumerate(head["cases"]):

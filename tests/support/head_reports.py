@@ -82,7 +82,7 @@ def shown(found, own):
             dependence.add(shown, f"step {name}", cell)
     heads.Reports([report]).plot(dependence.Panel("grid", shown))
     report.plot(dependence.Panel("curve", shown))
-    dependence.add(shown, "sentence", report.sentence)
+    dependence.add(shown, "summary", report.summary)
     dependence.add(shown, "stars", table.stars([report, report]))
     return shown
 

@@ -97,7 +97,7 @@ def test_damage_is_the_change_of_the_output_without_the_head(made):
             other[..., h * M : h * M + M] = 0
             off.append(1 - F.cosine_similarity(own, other, dim=-1).mean(1))
         assert report.damage == pytest.approx(float(torch.cat(off).mean()), rel=1e-5, abs=1e-9)
-        assert f"the output changes by {report.damage:.2g} (1 - cosine)" in report.sentence
+        assert f"the output changes by {report.damage:.2g} (1 - cosine)" in report.summary
     for wrong, message in ((held_out[0], "batches must be an iterable"), ([], "batches must hold at least one batch")):
         with pytest.raises((TypeError, ValueError), match=message):
             attsvm.torch.damage(model, reports, wrong)

@@ -49,8 +49,8 @@ def analyze_head(
     threshold, drop_sinks
         Which queries count, as in :func:`hard_queries`.
     queries : int, optional
-        At most this many train the SVM, drawn at random from 70 % of the sentences; by default the head's own number,
-        1,500 unless :func:`attsvm.torch.read` was told otherwise.  At most 500 of the other sentences test it.
+        At most this many train the SVM, drawn at random from 70 % of the sequences; by default the head's own number,
+        1,500 unless :func:`attsvm.torch.read` was told otherwise.  At most 500 of the other sequences test it.
     nuclear_queries : int
         At most this many train the nuclear-norm SVM, which takes far longer; 0: none.
     labels : (k, 3) integer array_like, optional
@@ -60,7 +60,7 @@ def analyze_head(
         Soft margin, for labels that cannot be separated: as in :func:`attsvm.solve_svm`, and without a nuclear SVM.  It
         is in units of 1 / (token * query)^2: on real tokens 1e-4 to 1e-2 is where it begins to matter.
     splits : int
-        Of the sentences into training and test, for the accuracy and its interval; the rest of the report is of the
+        Of the sequences into training and test, for the accuracy and its interval; the rest of the report is of the
         first.
     null : bool
         Whether to solve the controls too: random choices of the same queries, and two kinds of heads with as many hard
@@ -87,7 +87,7 @@ def analyze_head(
     random choices: the question is by how much more, what the W of largest margin predicts beyond rules, and how much
     nearer it is to the head's own than a random head's SVM is to a random head.
 
-    The best rule is chosen on the training rows of each split, by three-fold validation over their sentences.  That the
+    The best rule is chosen on the training rows of each split, by three-fold validation over their sequences.  That the
     SVM beats it (a positive ``gain``) is true of random heads, too: no rule imitates a random bilinear form.
 
     The first split's SVM is exact; those of other splits with many queries, and of the controls, are solved by a few

@@ -1,4 +1,4 @@
-"""Pictures of heads: the grid of a whole model, one sentence of one head, and what more queries teach."""
+"""Pictures of heads: the grid of a whole model, one sequence of one head, and what more queries teach."""
 
 from __future__ import annotations
 

@@ -38,9 +38,9 @@ class HeadReport(Result):
     hard : int
         Queries that give one token more than the threshold (or labels given).
     sinks : float
-        Share of those that select the first token of their sentence or its end.
+        Share of those that select the first token of their sequence or its end.
     train, test : (k, 3) integer arrays
-        Rows (sentence, query, selected), from different sentences.
+        Rows (sequence, query, selected), from different sequences.
     baselines : dict of str to float
         Accuracy on the test queries of rules that need no SVM; empty without test queries.
     rule : str
@@ -56,7 +56,7 @@ class HeadReport(Result):
         Controls: random heads on the same tokens with as many hard queries, three draws; and heads of the own singular
         values, whose singular vectors were permuted among themselves, None where these are one or two.
     accuracies, rule_accuracies : (splits,) arrays
-        Held-out accuracy of the SVM, and of the best rule, on every split of the sentences; the first is the report's.
+        Held-out accuracy of the SVM, and of the best rule, on every split of the sequences; the first is the report's.
     sink_value : float
         Length of the values that attention is parked on, over the mean; nan where values are not known.  In words:
         :attr:`sink_kind`.
@@ -137,7 +137,7 @@ class HeadReport(Result):
 
     @property
     def gain(self) -> float:
-        """By how much the SVM beats the best rule on unseen sentences, mean over the splits."""
+        """By how much the SVM beats the best rule on unseen sequences, mean over the splits."""
         return float((self.accuracies - self.rule_accuracies).mean()) if len(self.accuracies) else float("nan")
 
     @property
@@ -157,7 +157,7 @@ class HeadReport(Result):
         return self.accuracy - max(nulls, default=0.0)
 
     @property
-    def sentence(self) -> str:
+    def summary(self) -> str:
         """What the head selects, how often, how well that is predicted, and what the model loses without it."""
         text = f"{self.head.label}: {share_of(self.hard, self.head.asking)} of its queries give one token more than "
         text += f"{100 * self.threshold:g} % of their attention"
@@ -200,9 +200,9 @@ class HeadReport(Result):
 
     def _lines(self) -> list[tuple[str, str]]:
         if (fit := self.fit) is None or not fit.margin > 0:
-            return [("", self.sentence)]
+            return [("", self.summary)]
         return [
-            ("", self.sentence),
+            ("", self.summary),
             ("margin", f"{fit.margin:.12g} (at most {fit.margin_bound:.12g}) of the best W of norm 1"),
             ("own W", f"{fit.learned_margin:.6g}"),
         ]

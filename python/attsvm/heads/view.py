@@ -1,4 +1,4 @@
-"""The interactive view: one HTML file, without network, in which one head, one sentence and one query are looked at."""
+"""The interactive view: one HTML file, without network, in which one head, one sequence and one query are looked at."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def view(
     Returns
     -------
     View
-        Shows itself in a notebook; ``.save("view.html")`` writes one file that needs no network.
+        Shows itself in a notebook; ``.save("heads.html")`` writes one file that needs no network.
 
     Raises
     ------

@@ -240,7 +240,7 @@ def _head(report: HeadReport, text: int, measured: Faithfulness | None) -> dict[
     """What the head is; of the leading directions of the W whose shares are shown, and of the SVM beside it: what they
     are, percent of the mean margin; and of the former the damage without it and without a random one, where known."""
     head, svm = report.head, svm_weights(report)
-    about = report.sentence.removeprefix(f"{head.label}: ")
+    about = report.summary.removeprefix(f"{head.label}: ")
     if report.fit is not None and report.fit.margin > 0:
         about += f"  The SVM of {report.fit.queries} of its queries has {len(report.fit.rows)} support tokens."
     own = head.space != "head"  # there it is a multiple of the identity and has no directions of its own
@@ -281,7 +281,7 @@ def _map(
     for k, report in enumerate(reports):
         head, place = report.head, shown.index(k) if k in shown else -1
         level = round(1000 * sizes[k] / largest) if sizes[k] > 0 else 0
-        said = report.sentence + _recovered(head.label, measured)
+        said = report.summary + _recovered(head.label, measured)
         cells.append([head.layer, head.number, head.label, place, level, bool(report.sinks >= 0.5), said])
     return {"by": by, "largest": number(largest), "cells": cells}
 
