@@ -84,7 +84,7 @@ def test_one_token_a_sequence_has_nothing_to_separate():
     [
         ("pandas", lambda sol: sol.to_dataframe()),
         ("matplotlib", lambda sol: sol.plot()),
-        ("joblib", lambda sol: attsvm.replicate(lambda rng: {"a": 1.0}, runs=1)),
+        ("joblib", lambda sol: attsvm.replicate(lambda rng: {"a": 1.0}, runs=1, n_jobs=2)),
     ],
 )
 def test_a_missing_package_is_named_with_its_command(sphere, monkeypatch, package, call):
