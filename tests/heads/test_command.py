@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import re
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +18,7 @@ from attsvm.heads import pictures
 from bert import read_encoder, tiny_sentences, write_folder
 
 pytest.importorskip("matplotlib")
+from matplotlib.figure import Figure  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -55,32 +57,27 @@ def test_it_prints_the_table_and_what_it_means(written):
     assert re.match(r"6 heads, \d+ of \d+ sentences \(10 to 16 tokens\), \d+ tokens; seed 0\.$", lines[0])
     assert [line.split()[0] for line in lines if line[:1] == "L"] == ["L0H0", "L0H1", "L0H2", "L1H0", "L1H1", "L1H2"]
     assert "best rule  of six that need no SVM" in said
-    assert "read: " in messages and "solve: " in messages
+    assert "read: " in messages and "solve: " in messages and "damage: " in messages
 
 
-def cells(page):
-    return [re.findall("<td>(.*?)</td>", row) for row in re.findall("<tr>(.*?)</tr>", page)]
-
-
-def test_it_writes_pictures_numbers_and_a_page(written):
+def test_it_writes_a_picture_numbers_and_a_page(written):
     _, said, _, out = written
     names = {path.name for path in out.iterdir()}
-    assert {"heads.html", "view.html", "heads.csv", "heads.png", "curve.png"} < names and len(names) == 5 + 6
-    assert all(name in said for name in names)
-    for path in out.glob("*.png"):
-        assert path.read_bytes().startswith(b"\x89PNG") and path.stat().st_size > 10_000
+    assert names == {"heads.html", "heads.csv", "heads.png"} and all(name in said for name in names)
+    assert (out / "heads.png").read_bytes().startswith(b"\x89PNG") and (out / "heads.png").stat().st_size > 10_000
     with open(out / "heads.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert {row["norm"] for row in rows} == {"frobenius", "nuclear"}
     assert all(float(row["margin_bound"]) / float(row["margin"]) - 1 < 1e-8 for row in rows)
+    assert all(float(row["damage"]) > 0 and row["metric"] == "1 - cosine" for row in rows)
     page = (out / "heads.html").read_text()
-    for name in names - {"heads.html", "view.html", "heads.csv"}:
-        assert f'src="{name}"' in page
-    assert '<a href="view.html">' in page and '"name":"L1H2"' in (out / "view.html").read_text()
-    assert "of six that need no SVM" in page and "Layer 1 head 0" in page
-    first = page.partition("<details>")[0]  # the heads that matter, by their gain; all columns are folded
-    gains = [float(row[1].rstrip(" *").split(" ")[0]) for row in cells(first) if row]
-    assert len(gains) > 2 and gains == sorted(gains, reverse=True)
+    assert '"name":"L1H2"' in page and "of six that need no SVM" in page and "Without the head the output" in page
+    names = re.findall("<tr><td>(L.H.)</td>", page)  # of the table: those first that are predicted best
+    found = {
+        row["name"]: float(row["split_accuracy"]) - max(float(row["null_accuracy"]), float(row["shuffled_accuracy"]))
+        for row in rows
+    }
+    assert sorted(names) == sorted(found) and [found[name] for name in names] == sorted(found.values(), reverse=True)
 
 
 def test_some_layers_and_heads(model, text, tmp_path, no_picture):
@@ -94,7 +91,7 @@ def test_some_layers_and_heads(model, text, tmp_path, no_picture):
 def test_seed_changes_the_split_and_jobs_nothing(model, text, tmp_path, no_picture):
     options = ("--layers", "0", "--heads", "1", "--queries", 60, "--nuclear", 0, "--out")
     tables = [
-        run(model, text, *options, tmp_path, "--seed", seed, "--jobs", jobs)[1].splitlines()[1:4]
+        run(model, text, *options, tmp_path, "--seed", seed, "--jobs", jobs)[1].splitlines()[1:8]
         for seed, jobs in ((0, 1), (0, 2), (1, 1))
     ]
     assert tables[0] == tables[1] != tables[2]
@@ -144,63 +141,38 @@ def test_folders_that_do_not_fit(model, text, tmp_path):
 
 
 @pytest.mark.slow
-def test_any_folder_that_transformers_loads(tmp_path, text):
-    """A made model with a tokenizer trained on the text; the same as checkpoints of a run; numbers as JSON."""
-    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
-    tokenizers = pytest.importorskip("tokenizers")
-    words = tokenizers.Tokenizer(tokenizers.models.WordLevel(unk_token="[UNK]"))
-    words.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    words.train([str(text)], tokenizers.trainers.WordLevelTrainer(special_tokens=["[UNK]"]))
-    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=words, unk_token="[UNK]")
-    for step in (10, 20):
-        torch.manual_seed(step)
-        sizes = dict(vocab_size=40, hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2)
-        model = transformers.LlamaModel(transformers.LlamaConfig(**sizes, num_key_value_heads=1))
-        with torch.no_grad():
-            for parameter in model.parameters():
-                parameter *= 20 if parameter.ndim > 1 else 1
-        folder = tmp_path / f"checkpoint-{step}"
-        model.save_pretrained(folder), tokenizer.save_pretrained(folder)
-    long = tmp_path / "long.txt"
-    long.write_text("\n".join(f"{line} and {line}" for line in text.read_text().splitlines()))
-    code, said, messages = run(folder, long, "--quick", "--nuclear", 0, "--json", "--out", tmp_path / "out")
-    assert code == 0, messages
-    columns = json.loads(said)["columns"]
-    assert set(columns["name"]) == {"L0H0", "L0H1"} and set(columns["space"]) == {"head"}
-    assert "read: " in messages and "solve: " in messages  # bars
-    code, said, messages = run(tmp_path, long, "--training", "--out", tmp_path / "steps")
-    assert code == 0, messages
-    rows = heads.read_training(tmp_path / "steps" / "training.csv")
-    assert [(row["step"], row["name"]) for row in rows] == [(10, "L0H0"), (10, "L0H1"), (20, "L0H0"), (20, "L0H1")]
-    assert (tmp_path / "steps" / "training.png").stat().st_size > 10_000
-    code, said, _ = run(tmp_path, long, "--training", "--json", "--out", tmp_path / "steps")
-    assert code == 0 and [row["name"] for row in json.loads(said)["rows"]] == ["L0H0", "L0H1"] * 2
-    code, _, messages = run(tmp_path / "out", long, "--training")
-    assert code == 2 and "has no folders checkpoint-STEP" in messages
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
-def test_two_lines_of_a_newcomer(tmp_path, kind):
-    """A small trained model in a folder: table and pictures by the command, the table by Python."""
+def test_a_trained_model_in_a_folder(tmp_path, kind):
+    """Table and page by the command, also as checkpoints of a run and as JSON; the same by Python."""
     pytest.importorskip("torch"), pytest.importorskip("transformers"), pytest.importorskip("tokenizers")
     import attsvm.torch
     import folders
     import transformers
 
-    folder = folders.write_language_model(tmp_path / kind, kind)
-    code, said, messages = run(folder, "--quick", "--out", tmp_path / "out")
+    folder = folders.write_language_model(tmp_path / "checkpoint-20", kind)
+    code, said, messages = run(folder, "--quick", "--nuclear", 0, "--json", "--out", tmp_path / "out")
+    assert code == 0 and "read: " in messages and "solve: " in messages, messages
+    columns = json.loads(said)["columns"]
+    space = "residual" if kind == "gpt2" else "head"
+    assert len(set(columns["name"])) == 8 and set(columns["space"]) == {space} and min(columns["damage"]) > 0
+    assert {"heads.html", "heads.csv", "heads.png"} == {path.name for path in (tmp_path / "out").iterdir()}
+    shutil.copytree(folder, tmp_path / "checkpoint-10")
+    short = ("--layers", 0, "--heads", 1, "--training", "--no-null", "--out", tmp_path / "steps")
+    code, said, messages = run(tmp_path, *short)
     assert code == 0, messages
-    assert len(re.findall(r"^L[01]H[0-3] ", said, re.MULTILINE)) >= 6  # few queries of some heads may count
-    assert {"heads.html", "view.html", "heads.png", "curve.png"} <= {path.name for path in (tmp_path / "out").iterdir()}
+    rows = heads.read_training(tmp_path / "steps" / "training.csv")
+    assert [(row["step"], row["name"]) for row in rows] == [(10, "L0H1"), (20, "L0H1")]
+    assert (tmp_path / "steps" / "training.png").stat().st_size > 10_000
+    code, said, _ = run(tmp_path, *short, "--json")
+    assert code == 0 and [row["name"] for row in json.loads(said)["rows"]] == ["L0H1"] * 2
+    code, _, messages = run(tmp_path / "out", "--training")
+    assert code == 2 and "has no folders checkpoint-STEP" in messages
 
     model = transformers.AutoModel.from_pretrained(folder)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     batches = [tokenizer(sentence, return_tensors="pt") for sentence in heads.example_sentences()[:200]]
     found = attsvm.torch.read(model, batches, tokenizer)
     reports = heads.analyze_model(found, splits=1, null=False, nuclear_queries=0)
-    assert [report.head.label for report in reports] == [f"L{layer}H{h}" for layer in (0, 1) for h in range(4)]
-    assert {report.head.space for report in reports} == {"residual" if kind == "gpt2" else "head"}
     assert max(report.gain for report in reports) > 0.1 and heads.view(reports).left_out == 0
 
 
@@ -224,7 +196,7 @@ def test_images(tmp_path):
     code, said, messages = run(tmp_path / "vit", *common)
     assert code == 0, messages
     assert "200 images (handwritten digits of scikit-learn, resized by the model's processor), 3400 tokens" in said
-    page = (tmp_path / "out" / "view.html").read_text()
+    page = (tmp_path / "out" / "heads.html").read_text()
     assert '"[CLS]","r0c0","r0c1"' in page and '"columns":4,"before":1' in page
     rng = np.random.default_rng(0)
     files = [tmp_path / "files" / f"{k}.png" for k in range(30)]
@@ -251,36 +223,31 @@ def reports(model, text):
     return heads.analyze_model(found, threshold=0.6, queries=60, splits=2, null=False, nuclear_queries=0)
 
 
-def test_grid_labels_every_head(reports):
-    figure = heads.plot_grid(reports)
-    left, right = figure.axes
-    assert len(left.texts) == len(right.texts) == 6
-    shown = {tuple(map(round, note.get_position())): note.get_text() for note in right.texts}
-    framed = {(round(p.get_x() + 0.46), round(p.get_y() + 0.44)) for p in right.patches}
-    for report in reports:
-        at = report.head.number, report.head.layer
-        assert shown[at].split()[0] == f"{100 * report.accuracy:.0f}"
-        assert (at in framed) == report.beats_rules
-
-
-def test_grid_frames_what_beats_every_rule_on_all_splits(reports):
+def test_the_grid_frames_what_beats_every_rule_on_all_splits(reports):
     rules = np.full(5, 0.5)
-    for gains, framed in (([0.1] * 5, True), ([0.3, 0.3, 0.3, -0.2, 0.1], False), ([0.5], False)):
-        report = replace(reports[0], accuracies=0.5 + np.array(gains), rule_accuracies=rules[: len(gains)])
-        assert bool(heads.plot_grid([report]).axes[1].patches) == framed
+    shown = []
+    for report, gains in zip(reports, ([0.1] * 5, [0.3, 0.3, 0.3, -0.2, 0.1], [0.5]), strict=False):
+        shown.append(replace(report, accuracies=0.5 + np.array(gains), rule_accuracies=rules[: len(gains)]))
+    few = replace(reports[3], hard=3)
+    ax = heads.Reports([*shown, few]).plot(Figure().subplots())
+    notes = {tuple(map(round, note.get_position())): note.get_text() for note in ax.texts}
+    assert {(p.get_x() + 0.46, p.get_y() + 0.44) for p in ax.patches} == {(0, 0)} and notes.pop((0, 1)) == "few"
+    assert [notes[h, 0].split()[0] for h in range(3)] == [f"{100 * r.accuracy:.0f}" for r in shown] and len(notes) == 3
 
 
-def test_grid_of_heads_without_queries(model, text):
-    found = read_encoder(model, heads.read_sentences(text)[:4], layers=[0])
-    figure = heads.plot_grid(heads.analyze_model(found, threshold=0.999999, nuclear_queries=0))
-    assert {note.get_text() for note in figure.axes[1].texts} <= {"-", "few"}
+def test_the_curve_has_accuracy_logits_and_the_best_rule(reports):
+    lines = reports[0].plot(Figure().subplots()).lines
+    curve = reports[0].curve
+    for line, name in zip(lines, ("accuracy", "score_correlation"), strict=False):
+        assert line.get_xydata().tolist() == [[fit.queries, getattr(fit, name)] for fit in curve]
+    assert lines[2].get_ydata()[0] == reports[0].rule_accuracy
 
 
-def test_sentence_has_an_arrow_per_query_and_a_line_per_support_token(reports):
+def test_a_sequence_has_an_arrow_per_query_and_a_line_per_support_token(reports):
     for report in reports:
-        number = pictures.choose_sentence(report)
+        number = pictures.choose_sequence(report)
         assert number in report.train[:, 0]
-        ax = heads.plot_sentence(report)
+        ax = heads.plot_sequence(report)
         arrows = [note for note in ax.texts if getattr(note, "arrow_patch", None) is not None]
         assert len(arrows) == (report.train[:, 0] == number).sum()
         drawn = {tuple(line.get_ydata()) for line in ax.lines if len(line.get_ydata()) == 2}

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from attsvm.heads.choices import hard_queries
 from attsvm.heads.controls import gaussian_factors, null_head
-from attsvm.heads.model import Choices, Head, Logits
+from attsvm.heads.head import Choices, Head, Logits
 from attsvm.heads.sequences import Text
 
 
@@ -51,23 +51,6 @@ def test_mapped_keys_give_the_same_report(tmp_path):
     assert held.fit.status == "optimal" and held.fit.queries == 80  # 70 % of 6 contexts, rounded
     np.testing.assert_array_equal(held.fit.rows, stored.fit.rows)
     assert held.random.margin_bound < held.fit.margin
-
-
-@pytest.mark.parametrize("cross", [False, True], ids=["one query", "cross-attention"])
-def test_row_generation_is_the_svm_of_all_rows(cross):
-    """Long windows go to row generation; block ascent on all their rows finds the same margin and W."""
-    rng = np.random.default_rng(2)
-    X = rng.standard_normal((30, 500, 24)).astype(np.float32)
-    Z = rng.standard_normal((30, 4, 24) if cross else (30, 24))
-    data = attsvm.cross_attention(X, Z)
-    selected = np.einsum("ntd,n...d->n...t", X, Z).argmax(-1)  # the identity's own
-    sol, all_rows = attsvm.solve_svm(data, selected), attsvm.solve_svm(data, selected, method="block")
-    assert sol.method == "row generation" and sol.status == all_rows.status == "optimal"
-    assert sol.gap <= 2e-9 and all_rows.gap <= 2e-9
-    assert sol.margin == pytest.approx(all_rows.margin, rel=1e-8)  # what the gaps allow
-    np.testing.assert_allclose(sol.W, all_rows.W, atol=1e-4 * np.abs(sol.W).max())  # gap 2e-9: W to 6e-5
-    own = data.margins(np.eye(24), selected)
-    assert 0 < np.min(own) / np.sqrt(24) < sol.margin
 
 
 def test_a_random_head_of_many_logits_has_as_many_hard_queries(monkeypatch):

@@ -7,8 +7,8 @@ from dataclasses import replace
 import attsvm
 import numpy as np
 import pytest
+from attsvm.heads.directions import name_directions
 from attsvm.heads.faithful import Faithfulness, LostDirection
-from attsvm.heads.names import name_directions
 from attsvm.heads.why import svm_weights
 
 WORDS = ["cat", "dog", "fish", "bird", "the", "a"]
@@ -55,13 +55,6 @@ def test_a_place_relative_to_the_query(rng):
     assert str(named[0]) == "queries → the token after"
 
 
-def test_why_says_the_names(head):
-    report = attsvm.heads.analyze_head(head, threshold=0.5, null=False, nuclear_queries=0)
-    reason = attsvm.heads.why(report, *report.train[0, :2])
-    assert reason.names[0] == "“cat” → “fish”"
-    assert "“cat” → “fish”" in repr(reason) and "queries → tokens" in repr(reason)
-
-
 def test_why_has_the_svm_beside_and_the_damage_where_it_is_known(head):
     report = attsvm.heads.analyze_head(head, threshold=0.5, null=False, nuclear_queries=0)
     lost = LostDirection(head.label, 1, "", 0.2, 9.0, 0.031, 0.002, "")
@@ -72,6 +65,7 @@ def test_why_has_the_svm_beside_and_the_damage_where_it_is_known(head):
     named = name_directions(head, report.train, svm_weights(report))
     assert reason.svm_names == [str(one) for one in named] and "“cat” → “fish”" in reason.svm_names[:2]
     assert "damage 0.031 (random direction 0.002)" in repr(reason) and "the SVM's W" in repr(reason)
+    assert "queries → tokens" in repr(reason)
     given = attsvm.heads.why(report, *report.train[0, :2], W=head.W, faithfulness=measured)
     assert given.svm_names == [] and "damage" not in repr(given)  # of another W nothing is known
     with pytest.raises(TypeError, match="faithfulness must be a Faithfulness"):

@@ -130,7 +130,7 @@ def test_a_bilinear_head_is_predicted_beyond_rules(rng):
     # A random head is bilinear as well: no rule imitates it either.
     assert (report.null.gain > 0.2).all() and 0.3 < own <= 1
     assert report.shuffled is None  # of rank 1 it is the head itself
-    table = heads.results_table([report, report], caption=False)
+    table = heads.results_table([report, report], "all", caption=False)
     low, high = report.null.gain.min(), report.null.gain.max()
     assert f"{low:+.2f}..{high:+.2f}; -" in table and f"{report.null.accuracy.mean():.2f}; -)" in table
     assert "2 stars in 2 heads, of which chance leaves at most 0.1" in table

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-import numpy as np
 import pytest
 from attsvm import heads
 from bert import packaged_model, read_encoder
@@ -46,7 +45,8 @@ def reports(printed):
 
 def test_the_page_shows_what_comes_out(printed, reports):
     for at, row in printed.items():
-        assert cells(heads.results_table([reports[at]], caption=False)) == [row]
+        known = {name: cell for name, cell in row.items() if name != "queries"}  # of which the page has another share
+        assert cells(heads.results_table([reports[at]], [*known], caption=False).partition("head  ")[2]) == [known]
 
 
 def test_every_head_is_separable_and_certified(reports):
@@ -55,24 +55,3 @@ def test_every_head_is_separable_and_certified(reports):
             assert fit.status == "optimal" and fit.gap <= 1e-9
             assert 0 < fit.learned_margin < fit.margin and fit.missed == 0
             assert fit.rank <= 32 or fit.norm == "frobenius"
-
-
-def test_more_queries_bring_the_svm_closer(reports):
-    """To the choices of every head; to the logits of those that do not park their attention."""
-    for report in reports.values():
-        assert report.curve[-1].accuracy >= report.curve[0].accuracy
-        if report.sinks < 0.75 and len(report.curve) > 1:
-            assert report.curve[-1].score_correlation > report.curve[0].score_correlation + 0.05
-
-
-def test_positional_heads_and_sinks(reports):
-    for at, offset in (((0, 2), "offset -1"), ((0, 5), "offset -1"), ((1, 8), "offset +1")):
-        assert reports[at].best_baseline[0] == offset and reports[at].sinks < 0.3
-    for at in ((1, 0), (2, 4)):
-        assert reports[at].sinks > 0.99 and reports[at].baselines["first token"] > 0.98
-    for at in ((0, 2), (1, 8), (4, 9)):
-        assert reports[at].fit.accuracy > reports[at].best_baseline[1]
-    margins = [reports[at].fit.margin for at in ((0, 2), (1, 8), (2, 9), (1, 11), (2, 4), (1, 0))]
-    assert margins == sorted(margins)
-    ranks = [reports[at].nuclear.rank for at in ((1, 0), (2, 4), (1, 11), (0, 2))]
-    assert ranks == sorted(ranks) and np.max(ranks) < 32

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from attsvm import heads
 from attsvm.heads import view_data
+from attsvm.heads.directions import name_directions
 from attsvm.heads.faithful import Faithfulness, LostDirection
-from attsvm.heads.names import name_directions
-from attsvm.heads.view_images import as_images
+from attsvm.heads.view import as_images
 from attsvm.heads.why import svm_weights
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -56,11 +56,12 @@ def shown(data, report):
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_numbers_are_those_of_the_head(rng, causal):
+def test_numbers_are_those_of_the_head(rng, causal, monkeypatch):
+    monkeypatch.setattr(view_data, "RIVALS", 1)  # and every support token
     reports = analysed(make_heads(rng, causal=causal))
     data, several = data_of(heads.view(reports)), 0
     for report in reports:
-        own = {tuple(row[:2]): tuple(row) for row in report.fit.rows.tolist()}
+        own = report.fit.rows
         for i, q, (selected, _, flat, rivals, _, margin, decimals, shares) in shown(data, report):
             prob = report.head.sequence_attention(i)[q]
             assert selected == prob.argmax()
@@ -85,7 +86,7 @@ def test_numbers_are_those_of_the_head(rng, causal):
             # Here all directions are shown: three roundings.
             assert len(shares) == 9 and sum(shares[2::3]) == pytest.approx(margin, abs=2.1 * 10**-decimals)
             support = {row[0] for row in rivals if row[3]}
-            assert bool(support) == ((i, q) in own)
+            assert support == set(own[(own[:, :2] == (i, q)).all(axis=1), 3].tolist())
             assert all(row[1] == pytest.approx(1, abs=1e-3) for row in rivals if row[0] in support)
     assert several > 50
 
@@ -103,7 +104,7 @@ def test_roles_tell_which_queries_trained(reports):
 
 
 def test_sentences_hold_support_tokens_and_held_out_queries_the_same_for_all_heads(reports):
-    data = data_of(heads.view(reports, sentences=5))
+    data = data_of(heads.view(reports, sequences=5))
     assert len(data["texts"]) == 1
     *first, last = (sentence["index"] for sentence in data["texts"][0]["sentences"])
     held = np.zeros(40)
@@ -183,8 +184,8 @@ def test_arguments_that_do_not_fit(reports):
         heads.view("L1H0")
     with pytest.raises(ValueError, match="heads must hold at least one head"):
         heads.view([])
-    with pytest.raises(ValueError, match="sentences must be"):
-        heads.view(reports, sentences=0)
+    with pytest.raises(ValueError, match="sequences must be"):
+        heads.view(reports, sequences=0)
 
 
 # ------------------------------------------------------------------------------------- in a browser
@@ -264,27 +265,29 @@ def measured(reports, importances=(0.02, 0.08)):
     return Faithfulness(labels, {}, "KL", dict.fromkeys(labels, ("offset +1", 0.5)), {}, damages, [lost])
 
 
-def test_the_map_has_every_head_by_its_importance_and_else_by_its_gain(reports):
+def test_the_map_has_every_head_by_what_is_known_of_it(reports):
     found = measured(reports)
     data = data_of(heads.view(reports, faithfulness=found))
     assert data["map"]["by"] == "importance (KL)" and data["start"] == 1
     for place, (cell, report, size) in enumerate(zip(data["map"]["cells"], reports, (0.02, 0.08), strict=True)):
         assert cell[:6] == [1, place, report.head.label, place, round(1000 * size / 0.08), report.sinks >= 0.5]
         said = (
-            f"importance {size:.2g}, its SVM recovers 75 %, the rule “offset +1” recovers 50 %, a random head recovers"
+            f"Importance {size:.2g}, its SVM recovers 75 %, the rule “offset +1” recovers 50 %, a random head recovers"
         )
-        assert said + " -100 %" in cell[6] and f"{report.hard} hard queries" in cell[6]
+        assert cell[6] == f"{report.summary}  {said} -100 %."
     first, second = data["heads"]
     assert first["directions"][1][2:] == [0.031, 0.002] and first["directions"][0][2:] == [None, None]
     assert all(row[2:] == [None, None] for row in second["directions"])
     W = svm_weights(reports[0])
     assert [row[0] for row in first["svm"]] == [str(d) for d in name_directions(reports[0].head, reports[0].train, W)]
-    gains = [report.gain for report in reports]
-    data = data_of(heads.view(reports))
-    assert data["map"]["by"] == "gain over the best rule"
-    assert [cell[4] for cell in data["map"]["cells"]] == [
-        round(1000 * gain / max(*gains, 0)) if gain > 0 else 0 for gain in gains
-    ]
+    damaged = [replace(report, damage=d, metric="KL") for report, d in zip(reports, (0.1, 0.05), strict=True)]
+    for shown, by, sizes in (
+        (reports, "accuracy above that of untrained heads", [report.ahead for report in reports]),
+        (damaged, "damage without the head (KL)", [0.1, 0.05]),
+    ):
+        data = data_of(heads.view(shown))
+        assert data["map"]["by"] == by
+        assert [cell[4] for cell in data["map"]["cells"]] == [round(1000 * size / max(sizes)) for size in sizes]
     with pytest.raises(TypeError, match="faithfulness must be a Faithfulness"):
         heads.view(reports, faithfulness="all")
 
@@ -314,7 +317,7 @@ def test_an_image_lies_under_its_patches(rng):
     np.testing.assert_array_equal(np.round(255 * pixels)[0, 0], [0, 255, 128])
     (address,) = as_images([np.zeros((500, 300, 3), np.uint8)])
     large = image.imread(io.BytesIO(base64.b64decode(address.partition(",")[2])))
-    assert large.shape == (167, 100, 3)
+    assert large.shape == (224, 134, 3)
     with pytest.raises(ValueError, match=r"images\[0\] must be \(height, width, 3\) uint8 or \(3"):
         heads.view(reports, images=np.zeros((1, 4, 4)))
 
@@ -328,7 +331,7 @@ def test_sentences_of_one_s_own(rng):
     page = heads.view(reports, text=own[1:])
     data = json.loads(re.search(r'id="data">(.*?)</script>', page.html, re.DOTALL)[1])
     (head,) = data["heads"]
-    assert head["name"] == "L0H1" and head["about"].startswith(f"{reports[1].hard} queries give one token")
+    assert head["name"] == "L0H1" and reports[1].summary.endswith(head["about"].partition("  The SVM of ")[0])
     assert [sentence["index"] for sentence in data["texts"][0]["sentences"]] == [0, 1, 2]
     W = svm_weights(reports[1])
     for i, cases in enumerate(head["cases"]):

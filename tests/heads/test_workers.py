@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import pickle
+import sys
 
 import attsvm
 import numpy as np
 import pytest
 from attsvm import heads
+from attsvm.common import threads
 from attsvm.heads import model_analysis
-from attsvm.heads.model import Head
+from attsvm.heads.head import Head
 from attsvm.heads.sequences import Text
 
 joblib = pytest.importorskip("joblib")
@@ -59,6 +61,14 @@ def test_mapped_arrays_are_pickled_as_places(found):
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(across)).keys, across.keys)
 
 
+def test_one_worker_needs_no_joblib(found, monkeypatch):
+    monkeypatch.setitem(sys.modules, "joblib", None)
+    monkeypatch.setattr(threads.importlib.util, "find_spec", lambda name: None)
+    assert len(heads.analyze_model(found, **OPTIONS)) == len(heads.analyze_model(found, n_jobs=1, **OPTIONS)) == 2
+    with pytest.raises(ModuleNotFoundError, match="analyze_model needs joblib: pip install joblib"):
+        heads.analyze_model(found, n_jobs=2, **OPTIONS)
+
+
 @pytest.mark.slow
 def test_processes_find_the_same(found):
     expected = heads.analyze_model(found, n_jobs=1, **OPTIONS)
@@ -71,6 +81,8 @@ def test_processes_find_the_same(found):
 def test_a_file_keeps_what_is_done(found, tmp_path, monkeypatch):
     path = tmp_path / "heads.log"
     expected = heads.analyze_model(found, n_jobs=1, **OPTIONS)
+    same(expected, heads.analyze_model(found, n_jobs=2, **OPTIONS))  # threads change nothing
+    assert all(fit.W is None for report in expected for fit in [*report.curve, report.random])
     done = []
 
     def analyzed(head, **options):

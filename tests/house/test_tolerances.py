@@ -104,7 +104,7 @@ def spanned(size):
 
 
 def probabilities_that_ran(size):
-    call = pytest.importorskip("attsvm.torch.call")
+    call = pytest.importorskip("attsvm.torch.standard_form")
     import torch
 
     ran = torch.tensor([0.5 + size, 0.5 - size]).reshape(1, 1, 1, 2)

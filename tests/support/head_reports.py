@@ -34,7 +34,13 @@ def planted():
         margin = found[f"{fit} margin"]
         found[f"{fit} margin_bound"] = tuple(margin.max() * rng.uniform(1.5, 2, 2))
     found |= {f"{null} {name}": rng.uniform(0.1, 0.9, (2, 3)) for null in NULLS for name in OF_NULLS}
-    found |= {"hard": (321, 322), "sinks": (0.6, 0.7), "sink_value": (0.1, 0.2), "rule": ("first", "offset")}
+    found |= {
+        "hard": (321, 322),
+        "sinks": (0.6, 0.7),
+        "sink_value": (0.1, 0.2),
+        "damage": (0.01, 0.02),
+        "rule": ("first", "offset"),
+    }
     found |= {name: rng.uniform(0.1, 0.9, (2, 5)) for name in ("accuracies", "rule_accuracies")}
     found |= {"first rule": (0.31, 0.32), "other rule": (0.21, 0.22), "test": (6, 7), "train": (8, 9)}
     return ({name: pair[k] for name, pair in found.items()} for k in range(2))
@@ -56,7 +62,7 @@ def report_of(found, own):
     return HeadReport(
         own, 0.9, found["hard"], found["sinks"], train, test, rules, found["rule"],
         [fit("few"), fit("many")], fit("nuclear"), fit("random"), *nulls,
-        np.array(found["accuracies"]), np.array(found["rule_accuracies"]), found["sink_value"],
+        np.array(found["accuracies"]), np.array(found["rule_accuracies"]), found["sink_value"], found["damage"], "KL",
     )  # fmt: skip
 
 
@@ -64,7 +70,8 @@ def shown(found, own):
     shown, report = {}, report_of(found, own)
     for name, column in report.columns().items():
         dependence.add(shown, f"column {name}", column)
-    for name, cell in zip(table.HEADER, table.rows_of([report])[0], strict=True):
+    names, (row,) = table.grid([report], table.NAMES)
+    for name, cell in zip(names, row, strict=True):
         dependence.add(shown, f"cell {name}", cell)
     for row in table.curve_rows([report]):
         for name, cell in zip(table.CURVE_HEADER, row, strict=True):
@@ -73,8 +80,9 @@ def shown(found, own):
     with patch.object(steps, "analyze_head", lambda *_, **__: report):
         for name, cell in heads.measure(own, 7, gradients=gradients, queries=20).items():
             dependence.add(shown, f"step {name}", cell)
-    for draw in (heads.plot_grid, heads.plot_curve):
-        draw([report], [dependence.Panel(f"{draw.__name__} {k}", shown) for k in range(2)])
+    heads.Reports([report]).plot(dependence.Panel("grid", shown))
+    report.plot(dependence.Panel("curve", shown))
+    dependence.add(shown, "summary", report.summary)
     dependence.add(shown, "stars", table.stars([report, report]))
     return shown
 

@@ -13,11 +13,11 @@ torch = pytest.importorskip("torch")
 
 import attsvm.torch  # noqa: E402
 from attsvm.heads.cases import as_cases  # noqa: E402
-from attsvm.heads.names import directions, name_directions  # noqa: E402
+from attsvm.heads.directions import directions, name_directions  # noqa: E402
 from attsvm.heads.sequences import Text  # noqa: E402
 from attsvm.torch.candidates import _whitened_cut, as_source  # noqa: E402
-from attsvm.torch.directions import without_directions  # noqa: E402
-from attsvm.torch.held_out import HeldOut  # noqa: E402
+from attsvm.torch.damage import HeldOut  # noqa: E402
+from attsvm.torch.faithfulness import without_directions  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
 T, M = 8, 8  # tokens, and dimensions of a head; a token is M numbers of content and T of its place
@@ -81,6 +81,26 @@ def test_importance_is_the_damage_of_equal_attention(made, h):
             other[..., h * M : h * M + M] = model.maps[2](batch["x"])[..., h * M : h * M + M].mean(1, keepdim=True)
         off.append(1 - F.cosine_similarity(own.double(), other.double(), dim=-1).mean(1))
     np.testing.assert_allclose(table.damages[found[h].label, "uniform", 0][0], torch.cat(off), rtol=1e-4, atol=1e-7)
+
+
+def test_damage_is_the_change_of_the_output_without_the_head(made):
+    model, found, held_out, table = made
+    reports = attsvm.heads.analyze_model(found, null=False, nuclear_queries=0, splits=1, n_jobs=1)
+    lost = attsvm.torch.damage(model, reports, held_out, progress=False)
+    assert isinstance(lost, attsvm.heads.Reports) and lost[IDLE].damage == 0 < lost["L0H1"].damage
+    assert table.metric == lost[0].metric == "1 - cosine" and np.isnan(reports[0].damage)
+    for h, report in enumerate(lost):
+        off = []
+        for batch in held_out:
+            own = model(**batch).detach().double()
+            other = own.clone()
+            other[..., h * M : h * M + M] = 0
+            off.append(1 - F.cosine_similarity(own, other, dim=-1).mean(1))
+        assert report.damage == pytest.approx(float(torch.cat(off).mean()), rel=1e-5, abs=1e-9)
+        assert f"the output changes by {report.damage:.2g} (1 - cosine)" in report.summary
+    for wrong, message in ((held_out[0], "batches must be an iterable"), ([], "batches must hold at least one batch")):
+        with pytest.raises((TypeError, ValueError), match=message):
+            attsvm.torch.damage(model, reports, wrong)
 
 
 def test_own_weights_recover_everything(made):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import doctest
 import math
-import sys
 
 import numpy as np
 import pytest
@@ -98,8 +96,8 @@ def loss_of(model, ids):
 @pytest.mark.parametrize("eager", [False, True])
 def test_gradients_in_the_attention_are_those_of_the_keys_weights(probe, eager):
     """With delta = P (G - P.G), dL/dW = sum delta x z^T, and that times Q is what autograd has for K."""
-    from attsvm.heads.gradient import in_logits
-    from attsvm.torch import gradients
+    from attsvm.heads.steps import in_logits
+    from attsvm.torch import monitor
 
     model = make().double().eval()
 
@@ -109,14 +107,14 @@ def test_gradients_in_the_attention_are_those_of_the_keys_weights(probe, eager):
         attended = model.layer.self_attn(x, x, x, attn_mask=mask, need_weights=eager)[0]
         return torch.nn.functional.cross_entropy(model.head(attended).flatten(0, 1), ids.flatten())
 
-    found = gradients.in_probabilities(model, probe[:1], loss)
+    found = monitor.in_probabilities(model, probe[:1], loss)
     assert all(weights.grad is None for weights in model.parameters())
     attention = model.layer.self_attn
     heads = attsvm.torch.read(model, probe[:1], forward=lambda ids: loss(model, ids))
     loss(model, probe[0]).backward()
     for head in heads:
         dW = np.zeros(head.W.shape)
-        for i, G in enumerate(gradients.of(head, found)):
+        for i, G in enumerate(monitor.of_head(head, found)):
             P, x = head.attention(i), head.keys[head.text.begin[i] :][: head.text.lengths[i]].astype(np.float64)
             dW += x.T @ in_logits(P, G).T @ x
         of_keys = slice(8 + 4 * head.number, 12 + 4 * head.number)
@@ -256,8 +254,3 @@ def test_the_first_layer_turns_towards_its_svm():
     cosine, null = (means(monitor, 0, column)[-1] for column in ("cosine", "null_cosine"))
     assert loss < 1 and cosine > 0.5 and cosine > null + 0.15
     assert means(monitor, 0, "norm")[-1] > 2 * means(monitor, 0, "norm")[0]
-
-
-def test_examples_run():
-    result = doctest.testmod(sys.modules["attsvm.torch.monitor"])
-    assert result.attempted and not result.failed

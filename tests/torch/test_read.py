@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import doctest
 import math
 import random
-import sys
 
 import numpy as np
 import pytest
@@ -315,14 +313,6 @@ def test_a_cache_that_does_not_fit():
     }.items():
         with pytest.raises((ValueError, TypeError), match=f"^{name} must .* got "):
             attsvm.torch.from_cache(**{"q": q, "k": k, name: value})
-
-
-@pytest.mark.parametrize("name", ["read", "cache"])
-def test_examples_run(name):
-    result = doctest.testmod(
-        sys.modules[f"attsvm.torch.{name}"], optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-    )
-    assert result.attempted and not result.failed
 
 
 def test_a_forward_of_one_argument_gets_a_tuple_whole():

@@ -148,7 +148,7 @@ def test_a_scale_is_that_of_the_bias_too(batches):
     (head,) = attsvm.torch.read(Biased().eval(), batches)
     W = 1e-2 * np.random.default_rng(0).standard_normal(head.W.shape)
     W[-1, -1] = 3.0  # of the bias
-    tops = [as_form(head, W, "top").attention(call).amax(-1).flatten() for call, _ in _recorded(head)]
+    tops = [as_form(head, W, "top")(call).amax(-1).flatten() for call, _ in _recorded(head)]
     assert float(torch.cat(tops).mean()) == pytest.approx(head.choices.top.mean(), abs=1e-6)
 
 

@@ -1,4 +1,4 @@
-"""``attsvm heads``: a model folder and a text in; a table, pictures and a page out."""
+"""``attsvm heads``: a model folder and a text, or images, in; a table, a picture and a page out."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import argparse
 import json
 import math
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +13,19 @@ import numpy as np
 
 from ..common.arguments import UsageError, add_out, between, shortened, whole
 from ..common.progress import counted
-from ..common.render import write_picture
-from ..common.storage import write_csv
+from ..common.render import new_figure
+from ..common.storage import replacing, write_table
 from ..heads.analysis import SPLITS
+from ..heads.head import QUERIES, THRESHOLD, Head
 from ..heads.model_analysis import analyze_model
-from ..heads.pictures import plot_curve, plot_grid, plot_sentence
-from ..heads.report import HeadReport, results_table
+from ..heads.report import results_table
 from ..heads.steps import Row, measure, plot_training, write_rows
-from ..heads.table import CASES_HEADER, COLUMNS, CURVE_HEADER, HEADER, INTRODUCTION, cases_rows, curve_rows, rows_of
 from ..heads.view import view
-from ..reproduce.page import Section, Table, write_page
-from .heads_input import load_reader, read_heads
 
 DIGITS = 4  # of a layer or a head
-SHOWN = 6  # heads that get a picture of a sentence: those whose SVM is furthest above the best simple rule
+DPI = 160
+TOKENS = (10, 50)  # of a sentence: fewer say little, more cannot be looked at
+MOST_TOKENS = 50_000  # that are kept of a text
 
 
 def add_parser(commands: Any) -> None:
@@ -59,10 +57,10 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--threshold",
         type=between(0, 1, "a number between 0 and 1"),
-        default=0.9,
-        help="least attention on one token for a query to count (default 0.9)",
+        default=THRESHOLD,
+        help=f"least attention on one token for a query to count (default {THRESHOLD})",
     )
-    parser.add_argument("--queries", type=whole(1), default=1500, help="that train an SVM (default 1500)")
+    parser.add_argument("--queries", type=whole(1), default=QUERIES, help=f"that train an SVM (default {QUERIES})")
     parser.add_argument(
         "--nuclear", type=whole(0), default=400, help="queries that train the nuclear SVM (default 400; 0: none)"
     )
@@ -103,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.training:
         return _training(args)
-    heads, read = read_heads(args, args.model)
+    heads, read, model, sample = _read(args, args.model)
     reports = analyze_model(
         heads,
         n_jobs=args.jobs,
@@ -116,28 +114,25 @@ def run(args: argparse.Namespace) -> int:
         splits=1 if args.quick else SPLITS,
         seed=args.seed,
     )
+    from ..torch import damage
+
+    reports = damage(model, reports, sample)
+    columns = reports.columns()
     if args.json:
-        columns = {name: [_plain(value) for value in column] for name, column in reports.columns().items()}
-        print(json.dumps({"read": read, "columns": columns}))
+        print(
+            json.dumps({"read": read, "columns": {name: list(map(_plain, column)) for name, column in columns.items()}})
+        )
     else:
         print(read)
         print(results_table(reports))
     args.out.mkdir(parents=True, exist_ok=True)
-    best = sorted((report for report in reports if report.curve), key=_gain, reverse=True)[:SHOWN]
-    figures: dict[str, Any] = {"heads.png": plot_grid(reports)}
-    if best:
-        figures["curve.png"] = plot_curve(best)
-    for report in best:
-        figures[_picture(report)] = plot_sentence(report).figure
-    for name, figure in figures.items():
-        _write(args.out / name, figure)
-    write_csv(args.out / "heads.csv", reports.columns())
-    title = Path(args.model).resolve().name or str(args.model)
-    view(reports, title=title).save(args.out / "view.html")
-    write_page(args.out / "heads.html", title, read, _sections(reports, best))
-    written = ", ".join(["heads.html", "view.html", "heads.csv", *figures])
+    layers, numbers = ({getattr(head, name) for head in heads} for name in ("layer", "number"))
+    figure = new_figure((2 + 0.6 * max(len(numbers), 6), 1.6 + 0.45 * len(layers)))
+    _write(args.out / "heads.png", reports.plot(figure.subplots()).figure)
+    write_table(args.out / "heads.csv", list(columns), zip(*columns.values(), strict=True))
+    view(reports, title="/".join(Path(args.model).resolve().parts[-2:])).save(args.out / "heads.html")
     if not args.json:
-        print(f"wrote {written} to {args.out} in {time.perf_counter() - begin:.1f} s")
+        print(f"wrote heads.html, heads.csv, heads.png to {args.out} in {time.perf_counter() - begin:.1f} s")
     return 0
 
 
@@ -157,18 +152,19 @@ def _without_windows() -> None:
 def _write(path: Path, figure: Any) -> None:
     from matplotlib import pyplot
 
-    write_picture(path, figure)
+    with replacing(path) as file:
+        figure.savefig(file, format="png", dpi=DPI)
     pyplot.close(figure)
 
 
 def _training(args: argparse.Namespace) -> int:
     """The heads of every checkpoint of a run, as the monitor would have measured them."""
-    found = load_reader().checkpoints(args.model)
+    found = _reader().checkpoints(args.model)
     if not found:
         raise UsageError(f"{args.model} has no folders checkpoint-STEP, as a Trainer writes them")
     rows: list[Row] = []
     for step, folder in counted(iter(found), len(found), "read", "checkpoint"):
-        rows += [measure(head, step, null=args.null, seed=args.seed) for head in read_heads(args, folder)[0]]
+        rows += [measure(head, step, null=args.null, seed=args.seed) for head in _read(args, folder)[0]]
     args.out.mkdir(parents=True, exist_ok=True)
     write_rows(args.out / "training.csv", rows)
     _write(args.out / "training.png", plot_training(rows))
@@ -179,87 +175,35 @@ def _training(args: argparse.Namespace) -> int:
     return 0
 
 
-def _gain(report: HeadReport) -> float:
-    """By how much the SVM beats the best simple rule on unseen sentences."""
-    return report.gain if report.gain == report.gain else -1.0
+def _reader() -> Any:
+    """The module that loads models; a UsageError where PyTorch or transformers is missing."""
+    try:
+        import transformers  # noqa: F401
+
+        from ..torch import pretrained
+    except ImportError as error:
+        words = f"reading a model needs PyTorch and transformers ({error}): pip install torch transformers"
+        raise UsageError(words) from None
+    return pretrained
 
 
-def _picture(report: HeadReport) -> str:
-    return f"head-{report.head.layer}-{report.head.number}.png"
-
-
-def _sections(reports: Sequence[HeadReport], best: Sequence[HeadReport]) -> list[Section]:
-    matters = Section(
-        "matters", "What its heads do", MATTERS_TEXT, tables=_what_matters(reports), links={"view.html": VIEW_TEXT}
-    )
-    whole_model = Section(
-        "all",
-        "All heads",
-        GRID_TEXT,
-        {"heads.png": "Each cell is an attention head, a row a layer: margin, and accuracy on unseen sentences"},
-        [
-            Table(HEADER, rows_of(reports), "A row a head.", folded="all columns of all heads"),
-            Table(("column", "meaning"), [column[:2] for column in COLUMNS], folded="what the columns are"),
-        ],
-        fine=INTRODUCTION,
-    )
-    parts = [matters, whole_model]
-    if best:
-        curve = Table(CURVE_HEADER, curve_rows(best), "The same in numbers, with the nuclear SVM.")
-        parts.append(
-            Section(
-                "curve",
-                "What more queries teach",
-                CURVE_TEXT,
-                {"curve.png": "Accuracy and logits on unseen sentences, over the queries the SVM was told"},
-                [curve],
-            )
+def _read(args: argparse.Namespace, model: Path) -> tuple[list[Head], str, Any, list[Any]]:
+    """The heads asked for, what was read, in words, the model and a few of its batches."""
+    try:
+        heads, given, *rest = _reader().read_pretrained(
+            model,
+            args.text,
+            TOKENS,
+            progress=not args.training,
+            layers=args.layers,
+            heads=args.heads,
+            space=args.space,
+            threshold=args.threshold,
+            tokens=MOST_TOKENS,
+            queries=args.queries,
+            seed=args.seed,
         )
-    for report in best:
-        cases = Table(
-            CASES_HEADER, cases_rows(report), "The hardest cases: token (position), multiplier in percent of all."
-        )
-        name = report.head.name.capitalize()
-        parts.append(Section(name, name, SENTENCE_TEXT, {_picture(report): f"A sentence under {name}"}, [cases]))
-    return parts
-
-
-def _what_matters(reports: Sequence[HeadReport]) -> list[Table]:
-    """The heads that may do something, most gain first; of the others, which they are."""
-    few = [report for report in reports if report.fit is None or report.few]
-    parked = [report for report in reports if report not in few and report.sinks >= 0.5]
-    shown = sorted((report for report in reports if report not in [*few, *parked]), key=_gain, reverse=True)
-    at = [HEADER.index(name) for name in MATTERS]
-    grid = [tuple(row[i] for i in at) for row in rows_of(shown)]
-    parts = [Table(MATTERS, grid)] if grid else []
-    for left, why in (
-        (parked, "park most of their attention on the first token or [SEP]"),
-        (few, "have too few queries"),
-    ):
-        if left:
-            names = ", ".join(report.head.label for report in left)
-            parts.append(Table((), [(names,)], folded=f"{len(left)} heads {why}"))
-    return parts
-
-
-MATTERS = ("head", "gain", "null gain", "accuracy", "best rule")
-MATTERS_TEXT = """\
-Gain: how much more of a head's choices on unseen sentences the SVM finds than the best of six simple rules does. Null
-gain: that of heads that learned nothing. A head whose gain is within its null does nothing that chance does not."""
-VIEW_TEXT = "Interactive view: choose a head and a sentence, point at a query, and see why it selects its token"
-GRID_TEXT = """\
-Each cell is one attention head. Left: the margin by which a linear rule can separate the tokens the head selects from
-all others it could have selected; "no" where none can, "-" where no query of the head counts, "few" where
-too few do to say anything.
-
-Right: how often that rule, the SVM, finds the head's token in sentences it has not seen, in percent. The letter names
-the best rule without an SVM: p a fixed relative position, f the sentence's first token, w the word selected most often,
-s the same word elsewhere in the sentence, i the token after an earlier copy, n copying the most similar query. A frame
-marks heads where the SVM beats all six, by more than the splits of the sentences differ."""
-CURVE_TEXT = """\
-The heads with the most to explain. The SVM is told more and more of the head's choices, and nothing else; the dotted
-lines are the best simple rules. Both its choices and its logits approach those of the head."""
-SENTENCE_TEXT = """\
-An arrow goes from each query of a training sentence to the token that the head selects for it. The dashed lines go to
-the rivals that hold the SVM in place, its support tokens: the thicker, the more. The numbers are multipliers, in
-percent of those of the sentence. All other tokens could be removed without changing the answer."""
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    tokens = int(heads[0].text.lengths.sum())
+    return heads, f"{len(heads)} heads, {given}, {tokens} tokens; seed {args.seed}.", *rest

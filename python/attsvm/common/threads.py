@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib.util
 import os
 import platform
 import sys
@@ -91,10 +92,11 @@ def on_workers(
     """``function(*task)`` of every task, with one BLAS thread each; ``name`` is who needs joblib.
 
     Results come in the order of the tasks, those of ``processes`` as they are done.  Where one worker is asked for, or
-    joblib is not in use and there is one core, this is a loop.
+    joblib is not in use and there is one core, or no joblib at hand, this is a loop.
     """
-    alone = n_jobs == 1 or (n_jobs is None and "joblib" not in sys.modules and _cores() == 1)
-    if alone and not processes:
+    alone = n_jobs is None and "joblib" not in sys.modules
+    alone = alone and (_cores() == 1 or importlib.util.find_spec("joblib") is None)
+    if n_jobs == 1 or alone:
         with one_blas_thread():
             yield (function(*task) for task in tasks)
         return

@@ -9,13 +9,12 @@ from .analysis import analyze_head
 from .arrays import from_arrays
 from .choices import hard_queries
 from .fit import Fit
-from .model import Head
+from .head import Head
 from .model_analysis import analyze_model
-from .pictures import plot_curve, plot_grid, plot_sentence
+from .pictures import plot_sequence
 from .report import HeadReport, Reports, results_table
-from .sequences import Text
+from .sequences import Text, example_sentences, read_sentences
 from .steps import measure, plot_training, read_training
-from .text import example_sentences, read_sentences
 from .view import View, view
 from .why import Why, why
 
@@ -33,9 +32,7 @@ __all__ = [
     "from_arrays",
     "hard_queries",
     "measure",
-    "plot_curve",
-    "plot_grid",
-    "plot_sentence",
+    "plot_sequence",
     "plot_training",
     "read_sentences",
     "read_training",

@@ -10,7 +10,7 @@ from ..common.check import as_count, as_numeric, check_shape
 from .choices import best_rule, hard_queries, is_sink, sink_value, split
 from .controls import Factors, Null, gaussian_factors, null_head, own_rank, random_rows, shuffled_factors
 from .fit import FEWEST, Fit, fit_svm, short
-from .model import Head, check_head
+from .head import Head, check_head
 from .report import HeadReport
 
 SIZES = (100, 400, 1500, 4000, 16_000)  # of the curve over the number of queries
@@ -49,18 +49,18 @@ def analyze_head(
     threshold, drop_sinks
         Which queries count, as in :func:`hard_queries`.
     queries : int, optional
-        At most this many train the SVM, drawn at random from 70 % of the sentences; by default the head's own number,
-        1,500 unless :func:`attsvm.torch.read` was told otherwise.  At most 500 of the other sentences test it.
+        At most this many train the SVM, drawn at random from 70 % of the sequences; by default the head's own number,
+        1,500 unless :func:`attsvm.torch.read` was told otherwise.  At most 500 of the other sequences test it.
     nuclear_queries : int
         At most this many train the nuclear-norm SVM, which takes far longer; 0: none.
     labels : (k, 3) integer array_like, optional
-        Rows (sentence, query, selected) to separate in place of the head's own choices: of another head, another model,
+        Rows (sequence, query, selected) to separate in place of the head's own choices: of another head, another model,
         or by hand.  Then there are no heads that learned nothing.
     C : float, optional
         Soft margin, for labels that cannot be separated: as in :func:`attsvm.solve_svm`, and without a nuclear SVM.  It
         is in units of 1 / (token * query)^2: on real tokens 1e-4 to 1e-2 is where it begins to matter.
     splits : int
-        Of the sentences into training and test, for the accuracy and its interval; the rest of the report is of the
+        Of the sequences into training and test, for the accuracy and its interval; the rest of the report is of the
         first.
     null : bool
         Whether to solve the controls too: random choices of the same queries, and two kinds of heads with as many hard
@@ -87,7 +87,7 @@ def analyze_head(
     random choices: the question is by how much more, what the W of largest margin predicts beyond rules, and how much
     nearer it is to the head's own than a random head's SVM is to a random head.
 
-    The best rule is chosen on the training rows of each split, by three-fold validation over their sentences.  That the
+    The best rule is chosen on the training rows of each split, by three-fold validation over their sequences.  That the
     SVM beats it (a positive ``gain``) is true of random heads, too: no rule imitates a random bilinear form.
 
     The first split's SVM is exact; those of other splits with many queries, and of the controls, are solved by a few
@@ -179,7 +179,7 @@ def _labels(head: Head, labels: Any) -> np.ndarray:
         raise TypeError(f"labels must hold integers, got {rows.dtype}")
     if rows[:, 0].min() < 0 or rows[:, 0].max() >= len(head.text.lengths):
         wrong = rows[:, 0].min() if rows[:, 0].min() < 0 else rows[:, 0].max()
-        raise ValueError(f"labels must name sentences 0 .. {len(head.text.lengths) - 1}, got {wrong}")
+        raise ValueError(f"labels must name sequences 0 .. {len(head.text.lengths) - 1}, got {wrong}")
     for i, q, t in rows.tolist():
         if not 0 <= q < head.text.counts[i] or t not in head.text.window(i, q):
             raise ValueError(f"labels must name tokens that the query sees, got {[i, q, t]}")

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..attention.tokens import read_tokens
 from ..common.check import as_count, as_floats, as_number
-from .model import Head
+from .head import ByName, Head
 from .sequences import Text
 
 
@@ -26,7 +26,7 @@ def from_arrays(
     tokens: Sequence[Sequence[str]] | None = None,
     causal: bool = False,
     layer: int = 0,
-) -> list[Head]:
+) -> ByName:
     """The heads of a layer of any model, from its inputs and the weights of its query and key maps.
 
     Parameters
@@ -52,6 +52,7 @@ def from_arrays(
     Returns
     -------
     list of Head
+        Also by name, ``found["L0H1"]`` or ``found[0, 1]``.
 
     Notes
     -----
@@ -82,11 +83,11 @@ def from_arrays(
     try:
         named = lengths.tolist() if tokens is None else [len(some) for some in tokens]
     except TypeError:
-        raise TypeError(f"tokens must be a list of words for each sentence, got {tokens!r:.60}") from None
+        raise TypeError(f"tokens must be a list of words for each sequence, got {tokens!r:.60}") from None
     if named != lengths.tolist():
         raise ValueError(
-            f"tokens must name every token of the {len(lengths)} sentences of inputs, {lengths.sum()} in all, "
-            f"got {sum(named)} in {len(named)} sentences"
+            f"tokens must name every token of the {len(lengths)} sequences of inputs, {lengths.sum()} in all, "
+            f"got {sum(named)} in {len(named)} sequences"
         )
     stop = np.arange(len(flat)) - np.repeat(np.cumsum(lengths) - lengths, lengths) + 1 if causal else None
     text = Text(np.append(flat, np.ones((len(flat), 1), flat.dtype), axis=1), lengths, tokens, stop=stop)
@@ -94,4 +95,4 @@ def from_arrays(
     K, Q = np.column_stack([Wk, bk]).T, np.column_stack([Wq, bq]).T * factor
     shared = heads // (len(Wk) // m)
     keys = [K[:, g * m : g * m + m] for g in range(len(Wk) // m)]
-    return [Head(layer, h, text, keys[h // shared], Q[:, h * m : h * m + m]) for h in range(heads)]
+    return ByName(Head(layer, h, text, keys[h // shared], Q[:, h * m : h * m + m]) for h in range(heads))

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..attention.data import Data
 from ..common.check import as_index
-from .model import Head
+from .head import Head
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +63,13 @@ class Cases:
     rows: np.ndarray
     tokens: np.ndarray
     blocks: np.ndarray
+
+    def entries(self, rows: np.ndarray) -> np.ndarray:
+        """Which entry of the data each row (sequence, query, selected, rival) is."""
+        width = 1 + max(int(self.tokens.max()), int(self.rows[:, 1].max()))
+        query = np.searchsorted(self.rows[:, 0] * width + self.rows[:, 1], rows[:, 0] * width + rows[:, 1])
+        owners = self.data._query_at(np.arange(len(self.tokens)))
+        return np.searchsorted(owners * width + self.tokens, query * width + rows[:, 3])
 
 
 def as_cases(head: Head, rows: np.ndarray) -> Cases:

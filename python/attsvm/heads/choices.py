@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .model import Head, as_threshold, check_head
+from .head import Head, as_threshold, check_head
 
-TRAINING = 0.7  # share of the sentences whose queries may train the SVM; the others test it
-FOLDS, TRIED = 3, 500  # of the training sentences, among which the best rule is chosen; rows on which it is, at least
+TRAINING = 0.7  # share of the sequences whose queries may train the SVM; the others test it
+FOLDS, TRIED = 3, 500  # of the training sequences, among which the best rule is chosen; rows on which it is, at least
 FEW = 30  # hard queries: a head with fewer stands apart, nothing can be said of it
-ENDS = ("[SEP]", "</s>", "<|endoftext|>")  # besides a sentence's first token, what attention is parked on
+ENDS = ("[SEP]", "</s>", "<|endoftext|>")  # besides a sequence's first token, what attention is parked on
 
 
 def hard_queries(head: Head, threshold: float | None = None, drop_sinks: bool = False) -> np.ndarray:
@@ -24,7 +24,7 @@ def hard_queries(head: Head, threshold: float | None = None, drop_sinks: bool = 
         In (0, 1): least attention probability of the selected token; by default the head's own, 0.9 unless
         :func:`attsvm.torch.read` was told otherwise.
     drop_sinks : bool
-        Leave out queries that select the first token of their sentence ([CLS] in BERT) or its end ([SEP]).  Heads park
+        Leave out queries that select the first token of their sequence ([CLS] in BERT) or its end ([SEP]).  Heads park
         their attention there when they find nothing to do.
 
     Returns
@@ -58,7 +58,7 @@ def all_queries(head: Head) -> np.ndarray:
 
 
 def is_sink(head: Head, rows: np.ndarray) -> np.ndarray:
-    """Whether each row selects the first token of its sentence, or one that marks an end."""
+    """Whether each row selects the first token of its sequence, or one that marks an end."""
     return (rows[:, 2] == 0) | np.isin(head.text.names(rows[:, 0], rows[:, 2]), ENDS)
 
 
@@ -77,9 +77,9 @@ def sink_value(head: Head, rows: np.ndarray) -> float:
 
 
 def split(rows: np.ndarray, train: int, test: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """At most this many rows to train on and to test, in random order; no sentence gives rows to both."""
-    sentences = rng.permutation(np.unique(rows[:, 0]))
-    seen = np.isin(rows[:, 0], sentences[: round(TRAINING * len(sentences))])
+    """At most this many rows to train on and to test, in random order; no sequence gives rows to both."""
+    sequences = rng.permutation(np.unique(rows[:, 0]))
+    seen = np.isin(rows[:, 0], sequences[: round(TRAINING * len(sequences))])
     return rng.permutation(rows[seen])[:train], rng.permutation(rows[~seen])[:test]
 
 
@@ -121,7 +121,7 @@ def baselines(head: Head, train: np.ndarray, test: np.ndarray) -> dict[str, floa
 
 
 def best_rule(head: Head, train: np.ndarray, test: np.ndarray) -> tuple[str, dict[str, float]]:
-    """The rule that is best on the training rows, fitted on two thirds of their sentences and tried on the others; and
+    """The rule that is best on the training rows, fitted on two thirds of their sequences and tried on the others; and
     the accuracy of every rule on the test rows.
 
     Chosen on test rows, the best of several equal rules would look better there than any of them is.

@@ -1,4 +1,4 @@
-"""What a head's numbers are held against: random choices, heads that learned nothing, other splits of the sentences.
+"""What a head's numbers are held against: random choices, heads that learned nothing, other splits of the sequences.
 
 The tokens that a head selects are the argmax of its own bilinear form, so that some W always separates them; where
 there are many dimensions, some W separates random choices too.  A margin, a cosine or an accuracy means something only
@@ -15,7 +15,7 @@ import numpy as np
 
 from ..common.storage import storable
 from .choices import TRAINING, all_queries, is_sink
-from .model import Choices, Head
+from .head import Choices, Head
 from .sequences import Text
 
 ENTRIES = 2_000_000  # logits of a random head on which its scale is found roughly: later only queries hard there stay
@@ -185,9 +185,9 @@ def _tops(fall: np.ndarray, start: np.ndarray, scale: float) -> np.ndarray:
 
 
 def interval(values: Sequence[float] | np.ndarray, least: float) -> tuple[float, float]:
-    """95 % interval of the mean, within ``least`` .. 1, over splits of the same sentences into training and test.
+    """95 % interval of the mean, within ``least`` .. 1, over splits of the same sequences into training and test.
 
-    Such splits share sentences, so that the variance of their mean is ``(1 / k + test / train)`` times theirs (Nadeau
+    Such splits share sequences, so that the variance of their mean is ``(1 / k + test / train)`` times theirs (Nadeau
     and Bengio, "Inference for the generalization error", 2003).  Infinite for one split.
     """
     k = len(values)

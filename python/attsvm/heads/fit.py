@@ -16,7 +16,7 @@ from ..svm.request import Request
 from ..svm.separation import Separation
 from ..svm.solve import solve_svm
 from .cases import Cases, as_cases
-from .model import Head
+from .head import Head
 
 ROUGH = 1e-2  # tolerance of SVMs of a few iterations
 PAIRS = 2e7  # of rows of one query, above which block ascent would hold gigabytes; gradient's bound is 3 times as far
@@ -42,7 +42,7 @@ class Fit(Result):
     learned_margin : float
         What the head's own W reaches, scaled to unit Frobenius norm on the directions that tokens and queries have.
     rows : (S, 4) integer array
-        (sentence, query, selected, rival) of the support tokens, the hardest first.
+        (sequence, query, selected, rival) of the support tokens, the hardest first.
     multipliers : (S,) array
         Theirs, in the same order.
     accuracy : float
@@ -93,7 +93,7 @@ class Fit(Result):
 
     def columns(self) -> dict[str, Any]:
         """A row for each support token."""
-        names = ("sentence", "query", "selected", "rival")
+        names = ("sequence", "query", "selected", "rival")
         return dict(zip(names, self.rows.T, strict=True)) | {"multiplier": self.multipliers}
 
 
@@ -239,10 +239,6 @@ def _support(solution: Separation, cases: Cases) -> tuple[np.ndarray, np.ndarray
 
 def _multipliers(fit: Fit, cases: Cases) -> list[np.ndarray]:
     """Those of an SVM of the same rows, of every query's entries."""
-    sizes, tokens, rows = np.diff(cases.data.indptr), cases.tokens, cases.rows
-    width = 1 + max(int(tokens.max()), int(rows[:, 1].max()))
-    query = np.searchsorted(rows[:, 0] * width + rows[:, 1], fit.rows[:, 0] * width + fit.rows[:, 1])
-    entries = np.repeat(np.arange(len(sizes)), sizes) * width + tokens
-    found = np.zeros(len(tokens))
-    found[np.searchsorted(entries, query * width + fit.rows[:, 3])] = fit.multipliers
+    found = np.zeros(len(cases.tokens))
+    found[cases.entries(fit.rows)] = fit.multipliers
     return np.split(found, cases.data.indptr[1:-1])

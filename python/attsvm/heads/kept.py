@@ -15,7 +15,7 @@ import numpy as np
 from ..common.storage import load, save, storable
 from ..common.threads import __version__
 from .choices import hard_queries
-from .model import Head
+from .head import Head
 
 
 @storable

@@ -13,8 +13,8 @@ from ..common.storage import state_of
 from ..common.threads import as_jobs, on_workers
 from .analysis import analyze_head
 from .fit import Fit
+from .head import Head, as_heads
 from .kept import Kept, digest
-from .model import Head, as_heads
 from .report import HeadReport, Reports
 
 
@@ -36,8 +36,8 @@ def analyze_model(
         Whether to solve the controls too; "layer": heads that learned nothing are drawn for one head of each layer
         alone, that with the median number of hard queries.
     n_jobs : int, optional
-        Workers, counted as joblib does; all cores by default, or what ``joblib.parallel_config`` says.  Changes no
-        result.
+        Workers, counted as joblib does; all cores by default, or what ``joblib.parallel_config`` says, and one where
+        there is no joblib.  Changes no result.
     file : path, optional
         Reports are written there as they are done, and those that it holds of these heads are not made again.
     progress : bool
@@ -56,7 +56,7 @@ def analyze_model(
     ValueError, TypeError
         Naming the argument that does not fit; and for a file of other heads, other options or something else.
     ModuleNotFoundError
-        Without joblib: ``pip install joblib``.
+        Without joblib, where more than one worker is asked for: ``pip install joblib``.
     KeyboardInterrupt
         On Ctrl-C, once the heads under way are done; its ``.partial`` holds the reports so far.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,9 +15,10 @@ from ..common.result import Result, Table
 from .choices import FEW
 from .controls import Null, interval
 from .fit import Fit
-from .model import Head
-from .table import CASES_HEADER, CURVE_HEADER, HEADER, cases_rows, curve_rows, meaning, rows_of, stars
+from .head import ByName, Head, share_of
+from .table import CASES_HEADER, CURVE_HEADER, SHOWN, as_columns, cases_rows, curve_rows, frame, grid, meaning, stars
 
+MOST = 10  # heads whose removal changes the output most, of which the table says whether it knows them
 NULL = 1 / 3  # of the mean length of values: tokens that attention is parked on have less than a fifth, or about all
 
 
@@ -36,9 +37,9 @@ class HeadReport(Result):
     hard : int
         Queries that give one token more than the threshold (or labels given).
     sinks : float
-        Share of those that select the first token of their sentence or its end.
+        Share of those that select the first token of their sequence or its end.
     train, test : (k, 3) integer arrays
-        Rows (sentence, query, selected), from different sentences.
+        Rows (sequence, query, selected), from different sequences.
     baselines : dict of str to float
         Accuracy on the test queries of rules that need no SVM; empty without test queries.
     rule : str
@@ -54,10 +55,13 @@ class HeadReport(Result):
         Controls: random heads on the same tokens with as many hard queries, three draws; and heads of the own singular
         values, whose singular vectors were permuted among themselves, None where these are one or two.
     accuracies, rule_accuracies : (splits,) arrays
-        Held-out accuracy of the SVM, and of the best rule, on every split of the sentences; the first is the report's.
+        Held-out accuracy of the SVM, and of the best rule, on every split of the sequences; the first is the report's.
     sink_value : float
         Length of the values that attention is parked on, over the mean; nan where values are not known.  In words:
         :attr:`sink_kind`.
+    damage, metric : float, str
+        Mean change of the model's output without the head, and what it is measured by; nan and empty until
+        :func:`attsvm.torch.damage` has measured it.
     """
 
     head: Head
@@ -76,6 +80,8 @@ class HeadReport(Result):
     accuracies: np.ndarray = field(default_factory=_empty)
     rule_accuracies: np.ndarray = field(default_factory=_empty)
     sink_value: float = float("nan")
+    damage: float = float("nan")
+    metric: str = ""
 
     def _check(self) -> None:
         splits = dict.fromkeys(("accuracies", "rule_accuracies"), "splits")
@@ -109,9 +115,14 @@ class HeadReport(Result):
         return self.hard < FEW
 
     @property
+    def rule_accuracy(self) -> float:
+        """Accuracy of the best rule on the test queries."""
+        return self.baselines.get(self.rule, float("nan"))
+
+    @property
     def best_baseline(self) -> tuple[str, float]:
         """The rule that is best on the training queries, and its accuracy on the test queries."""
-        return self.rule, self.baselines.get(self.rule, float("nan"))
+        return self.rule, self.rule_accuracy
 
     @property
     def accuracy(self) -> float:
@@ -125,7 +136,7 @@ class HeadReport(Result):
 
     @property
     def gain(self) -> float:
-        """By how much the SVM beats the best rule on unseen sentences, mean over the splits."""
+        """By how much the SVM beats the best rule on unseen sequences, mean over the splits."""
         return float((self.accuracies - self.rule_accuracies).mean()) if len(self.accuracies) else float("nan")
 
     @property
@@ -139,6 +150,32 @@ class HeadReport(Result):
         return self.gain_interval[0] > 0
 
     @property
+    def ahead(self) -> float:
+        """Held-out accuracy minus that of untrained heads (of the kind predicted better), where it is known."""
+        nulls = [float(null.accuracy.mean()) for null in (self.null, self.shuffled) if null is not None]
+        return self.accuracy - max(nulls, default=0.0)
+
+    @property
+    def summary(self) -> str:
+        """What the head selects, how often, how well that is predicted, and what the model loses without it."""
+        text = f"{self.head.label}: {share_of(self.hard, self.head.asking)} of its queries give one token more than "
+        text += f"{100 * self.threshold:g} % of their attention"
+        if self.few:
+            text += ", too few to say anything of its choices"
+        else:
+            text += f"; {100 * self.sinks:.0f} % of these select the first token or the end"
+            adds = {"null sink": "add next to nothing", "value sink": "add one and the same vector"}
+            text += f" and {adds[self.sink_kind]}" if self.sink_kind else ""
+        if len(self.accuracies):
+            nulls = [f"{100 * null.accuracy.mean():.0f} %" for null in (self.null, self.shuffled) if null is not None]
+            text += f".  An SVM of its choices finds {100 * self.accuracy:.0f} % of those of unseen sequences"
+            text += f" (of untrained heads {', '.join(nulls)})" if nulls else ""
+            text += f', the rule "{self.rule}" {100 * self.rule_accuracy:.0f} %'
+        if math.isfinite(self.damage):
+            text += f".  Without the head the output changes by {self.damage:.2g} ({self.metric})"
+        return text + "."
+
+    @functools.cached_property
     def effective_rank(self) -> float:
         """Of the head's own W: the exponential of the entropy of its singular values over their sum."""
         values = self.head.singular_values
@@ -158,18 +195,19 @@ class HeadReport(Result):
         return float(1 - np.linalg.norm(K / sizes[0] - Q / sizes[1]) / 2)
 
     def _title(self) -> str:
-        return f"{self.head.name}: {self.hard} queries count (attention above {self.threshold:g})"
+        return self.head.name
 
     def _lines(self) -> list[tuple[str, str]]:
         if (fit := self.fit) is None or not fit.margin > 0:
-            return []
+            return [("", self.summary)]
         return [
+            ("", self.summary),
             ("margin", f"{fit.margin:.12g} (at most {fit.margin_bound:.12g}) of the best W of norm 1"),
             ("own W", f"{fit.learned_margin:.6g}"),
         ]
 
     def _tables(self) -> list[Table]:
-        found: list[Table] = [(HEADER, rows_of([self]))]
+        found: list[Table] = [grid([self])]
         found += [(CURVE_HEADER, curve_rows([self]))] * (len(self.curve) > 1)
         return found + [(CASES_HEADER, cases_rows(self))] * (self.fit is not None)
 
@@ -177,7 +215,7 @@ class HeadReport(Result):
         return meaning([self])
 
     def columns(self) -> dict[str, Any]:
-        return _columns([self])
+        return frame([self])
 
     def _values(self) -> dict[str, Any]:
         head = self.head
@@ -193,40 +231,46 @@ def as_reports(reports: Any) -> list[HeadReport]:
     return as_list("reports", reports, HeadReport, "attsvm.heads.analyze_head or analyze_model")
 
 
-class Reports(Result, list[HeadReport]):
-    """Reports of heads: a list that shows itself as their table, and goes into one file.  Its slices and sums are too.
+class Reports(Result, ByName):
+    """Reports of heads: a list that shows itself as their table, and goes into one file.
 
-    :meth:`to_dataframe` and :meth:`columns` have one row per SVM, each size of the curve and the nuclear one;
-    :meth:`to_dict` the list ``"reports"`` of each report's.
+    They are also found by name, ``reports["L3H5"]`` or ``reports[3, 5]``.  Slices and sums are such lists too.
+    :meth:`to_dataframe` and :meth:`columns` have one row per SVM (each size of the curve, and the nuclear one), or per
+    head without one; :meth:`to_dict` the list ``"reports"`` of each report's.
     """
 
-    def __getitem__(self, index: Any) -> Any:
-        found = super().__getitem__(index)
-        return Reports(found) if isinstance(index, slice) else found
-
-    def __add__(self, other: Any) -> Reports:  # type: ignore[override]
-        return Reports([*self, *other])
+    shown: Sequence[str] = SHOWN
 
     def columns(self) -> dict[str, Any]:
-        return _columns(self)
+        return frame(self)
 
     def _values(self) -> dict[str, Any]:
         return {"reports": list(self)}
 
     def _title(self) -> str:
-        return stars(self) or f"{len(self)} head{'s' * (len(self) != 1)}"
+        return f"{len(self)} head{'s' * (len(self) != 1)}"
 
     def _lines(self) -> list[tuple[str, str]]:
         few = [report for report in self if report.few]
         named = ", ".join(f"{report.head.label} ({report.hard})" for report in few)
-        left = f"Fewer than {FEW} queries count, and nothing can be said, of {len(few)} heads: {named}."
-        return [("", left)] * bool(few)
+        left = f"Nothing can be said of {len(few)} heads, of which fewer than {FEW} queries count: {named}."
+        known = [report for report in self if math.isfinite(report.damage)]
+        most = sorted(known, key=lambda report: -report.damage)[:MOST]
+        if known and few:
+            unsaid = sum(report.few for report in most)
+            left += f"  They include {unsaid} of the {len(most)} whose removal changes the output most."
+        metric = ", ".join(sorted({report.metric for report in known}))
+        damage = f"Damage: mean change of the output without the head ({metric})."
+        if not known:
+            damage = "What the model loses without a head is not known here: attsvm.torch.damage measures it."
+        said = [stars(self) if "gain" in self.shown else "", left * bool(few), damage * bool(self)]
+        return [("", line) for line in said if line]
 
     def _tables(self) -> list[Table]:
-        return [(HEADER, rows_of([report for report in self if not report.few]))]
+        return [grid([report for report in self if not report.few], self.shown)]
 
     def _meaning(self) -> str:
-        return meaning(self)
+        return meaning(self, self.shown)
 
     def _state(self) -> dict[str, Any]:
         return {"reports": list(self)}
@@ -236,12 +280,16 @@ class Reports(Result, list[HeadReport]):
         return cls(state["reports"])
 
 
-def results_table(reports: Sequence[HeadReport], caption: bool = True) -> str:
+def results_table(reports: Sequence[HeadReport], columns: Any = SHOWN, caption: bool = True) -> str:
     """Reports as a printable table, one row per head.
 
     Parameters
     ----------
     reports : list of HeadReport
+    columns : list of str, or "all"
+        Of "head", "queries", "parked", "accuracy", "cosine", "damage", "best rule", which are shown unless others are
+        asked for, and "trained", "margin", "random", "own W", "support", "rank", "logits", "gain", "null gain",
+        "nuclear".
     caption : bool
         Whether to say below what the columns mean.
 
@@ -249,60 +297,17 @@ def results_table(reports: Sequence[HeadReport], caption: bool = True) -> str:
     -------
     str
 
+    Raises
+    ------
+    ValueError
+        For a column that there is not.
+
     Examples
     --------
     >>> import attsvm
-    >>> print(attsvm.heads.results_table([], caption=False).splitlines()[2])  # doctest: +ELLIPSIS
-    head  queries  parked  margin ...
+    >>> print(attsvm.heads.results_table([], ["head", "margin"], caption=False).splitlines()[2])
+    head  margin
     """
     found = Reports(as_reports(reports))
-    return f"{found!r}\n\n{meaning(found)}\n" if caption else f"{found!r}\n"
-
-
-def _columns(reports: Sequence[HeadReport]) -> dict[str, list[Any]]:
-    """Everything measured, one entry per SVM: each size of the curve, and the nuclear one; NaN where there is none."""
-    pairs = [(report, fit) for report in reports for fit in report.fits]
-    heads: list[Head] = [report.head for report, _ in pairs]
-    effective = {report.head: report.effective_rank for report in reports}
-    balance = {report.head: report.balance for report in reports}
-    columns: dict[str, list[Any]] = {
-        "name": [head.label for head in heads],
-        "layer": [head.layer for head in heads],
-        "head": [head.number for head in heads],
-        "module": [head.module for head in heads],
-        "kind": [head.kind for head in heads],
-        "space": [head.space for head in heads],
-        "tokens": [len(head.keys) for head in heads],
-        "hard_queries": [report.hard for report, _ in pairs],
-        "parked": [report.sinks for report, _ in pairs],
-        "test_queries": [len(report.test) for report, _ in pairs],
-        "own_rank": [head.rank for head in heads],
-        "effective_rank": [effective[report.head] for report, _ in pairs],
-        "balance": [balance[report.head] for report, _ in pairs],
-        "sink_value": [report.sink_value for report, _ in pairs],
-        "sink_kind": [report.sink_kind for report, _ in pairs],
-        "baseline": [report.best_baseline[0] for report, _ in pairs],
-        "baseline_accuracy": [report.best_baseline[1] for report, _ in pairs],
-    }
-    for name in ("norm", "queries", "status", "margin", "margin_bound", "gap", "learned_margin", "rank"):
-        columns[name] = [getattr(fit, name) for _, fit in pairs]
-    columns["rank"] = [np.nan if rank is None else rank for rank in columns["rank"]]
-    columns["support"] = [len(fit.rows) for _, fit in pairs]
-    for name in ("missed", "accuracy", "score_correlation", "cosine"):
-        columns[name] = [getattr(fit, name) for _, fit in pairs]
-    for name in ("status", "margin", "margin_bound", "accuracy"):
-        columns[f"random_{name}"] = [getattr(report.random, name, np.nan) for report, _ in pairs]
-    for kind, name in itertools.product(("null", "shuffled"), ("hard", "cosine", "own", "accuracy", "gain")):
-        draws = [getattr(getattr(report, kind), name, np.full(1, np.nan)) for report, _ in pairs]
-        for suffix, of in (("", np.mean), ("_low", np.min), ("_high", np.max)):
-            columns[f"{kind}_{name}{suffix}"] = [float(of(some)) for some in draws]
-    columns["splits"] = [len(report.accuracies) for report, _ in pairs]
-    for name in ("accuracy", "gain"):
-        columns[f"split_{name}"] = [getattr(report, name) for report, _ in pairs]
-        bounds = [_finite(getattr(report, f"{name}_interval")) for report, _ in pairs]
-        columns[f"split_{name}_low"], columns[f"split_{name}_high"] = ([b[k] for b in bounds] for k in (0, 1))
-    return columns
-
-
-def _finite(bounds: tuple[float, float]) -> tuple[float, ...]:
-    return tuple(bound if math.isfinite(bound) else float("nan") for bound in bounds)
+    found.shown = as_columns(columns)
+    return f"{found!r}\n\n{found._meaning()}\n" if caption else f"{found!r}\n"

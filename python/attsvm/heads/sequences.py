@@ -1,16 +1,21 @@
-"""The sequences that the heads of a layer attend to: tokens, their text, and who sees what."""
+"""The sequences that the heads of a layer attend to: tokens, their text, and who sees what; and sentences to read."""
 
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..common.check import check_parts
 from ..common.storage import Mapped, storable
+
+EXAMPLE = Path(__file__).with_name("language_reference.txt")
+END = re.compile(r"(?<=[.!?])\s+(?=[\"'(]?[A-Z0-9])")
 
 
 def printable(word: str) -> str:
@@ -104,25 +109,72 @@ class Text(Mapped):
         at = self.query_begin[i] + query
         return np.arange(self.start[at], self.stop[at])
 
-    def find(self, number: int) -> int:
-        """Index among the sequences kept of sequence ``number`` of all."""
-        at = np.searchsorted(self.numbers, number)
-        if at < len(self.numbers) and self.numbers[at] == number:
+    def find(self, sequence: int) -> int:
+        """Index among the sequences kept of one that is counted among all."""
+        at = np.searchsorted(self.numbers, sequence)
+        if at < len(self.numbers) and self.numbers[at] == sequence:
             return int(at)
-        if not 0 <= number < self.total:
-            raise LookupError(f"sequence must lie in 0 .. {self.total - 1}, got {number}")
+        if not 0 <= sequence < self.total:
+            raise LookupError(f"sequence must lie in 0 .. {self.total - 1}, got {sequence}")
         raise LookupError(
-            f"sequence {number} was not kept: {len(self.numbers)} of {self.total} were, drawn at random; read again "
+            f"sequence {sequence} was not kept: {len(self.numbers)} of {self.total} were, drawn at random; read again "
             "with a larger tokens=, and with store= (a folder) where memory is short"
         )
 
-    def names(self, sentences: Any, tokens: Any) -> np.ndarray:
+    def names(self, sequences: Any, tokens: Any) -> np.ndarray:
         """Tokens of sequences as text; their indices where there is none."""
-        pairs = zip(sentences, tokens, strict=True)
-        return np.array([f"{t}" if self.words is None else printable(self.words[i][t]) for i, t in pairs], dtype=str)
+        return _names(self.words, sequences, tokens)
 
-    def query_names(self, sentences: Any, queries: Any) -> np.ndarray:
+    def query_names(self, sequences: Any, queries: Any) -> np.ndarray:
         """Queries of sequences as text; their indices where there is none."""
-        pairs = zip(sentences, queries, strict=True)
-        known = self.query_words
-        return np.array([f"{q}" if known is None else printable(known[i][q]) for i, q in pairs], dtype=str)
+        return _names(self.query_words, sequences, queries)
+
+
+def _names(words: Any, sequences: Any, tokens: Any) -> np.ndarray:
+    pairs = zip(sequences, tokens, strict=True)
+    return np.array([f"{t}" if words is None else printable(words[i][t]) for i, t in pairs], dtype=str)
+
+
+def read_sentences(path: Any) -> list[str]:
+    """Sentences of a UTF-8 text file with one sentence or one paragraph a line.
+
+    Parameters
+    ----------
+    path : path-like
+
+    Returns
+    -------
+    list of str
+        Lines cut after ``.``, ``!`` or ``?`` where a new sentence seems to begin; each sentence once, in order.
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "text.txt")
+    >>> _ = path.write_text("One came. Two went!\\n\\nThree stayed.\\n")
+    >>> attsvm.heads.read_sentences(path)
+    ['One came.', 'Two went!', 'Three stayed.']
+    """
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 text: {error}") from None
+    parts = (part.strip() for line in lines for part in END.split(line))
+    return list(dict.fromkeys(part for part in parts if part))
+
+
+def example_sentences() -> list[str]:
+    """1,000 sentences of the Python 3.11 Language Reference (their licence lies beside them in the package).
+
+    Returns
+    -------
+    list of str
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> len(attsvm.heads.example_sentences())
+    1000
+    """
+    return EXAMPLE.read_text(encoding="utf-8").splitlines()

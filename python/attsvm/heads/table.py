@@ -1,15 +1,18 @@
-"""Tables of heads: a row of each, what its columns mean, the curve over the number of queries, the hardest cases."""
+"""Tables of heads: one list of columns, the curve over the number of queries, the hardest cases."""
 
 from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..common.check import as_choice
+from ..common.result import Table
 from .fit import Fit
+from .head import share_of
 from .sequences import Text
 
 if TYPE_CHECKING:
@@ -17,23 +20,24 @@ if TYPE_CHECKING:
 
 
 class Column(NamedTuple):
-    """A column of the table: name, meaning for somebody who has not read the paper, text for a head with an SVM."""
+    """A column: its name, what it means to somebody who has not read the paper, what a data frame has of it (by name,
+    where that is found from the report, one of its SVMs or the head), and the text of its cell."""
 
     name: str
     meaning: str
+    values: Mapping[str, str]
     cell: Callable[[HeadReport, Fit], str]
 
 
 FALSE_STAR = 0.025  # of heads without a gain: the interval is one of 95 %, and one of its two sides a star
 INTRODUCTION = (
     "A row is an attention head: L1H8 is head 8 of layer 1, counted from 0.  A query counts when the head gives one "
-    "token, the selected one, more than the threshold of its attention.  The SVM looks for the matrix W that ranks "
-    "every selected token first, x_selected.Wz > x_other.Wz, by the largest margin; it is told those choices and "
-    "nothing else.  Some W does so always, the head's own, and in many dimensions some W does so for random choices: "
-    "read each number beside its control.  In brackets: heads that learned nothing, on the same tokens with as many "
-    "hard queries, means of three draws: random ones (Gaussian K and Q); and ones of the head's own singular values, "
-    "whose singular vectors were permuted among themselves.  A head of rank 1 is its own permuted one, and one of rank "
-    "2 nearly so: there stands -."
+    "token, the selected one, more than the threshold of its attention; of all other queries the table says nothing.  "
+    "The SVM looks for the matrix W that ranks every selected token first, x_selected.Wz > x_other.Wz, by the largest "
+    "margin; it is told those choices and nothing else.  Some W always does so, the head's own: read each number "
+    "beside its control.  In brackets: untrained heads on the same tokens with as many queries that count, means of "
+    "three draws: random ones (Gaussian K and Q); and ones of the head's own singular values, whose singular vectors "
+    "were permuted among themselves (-: of a head of rank 1 or 2, which that leaves nearly as it is)."
 )
 SPACES = {
     "residual": "Residual space: tokens are what the layer is given, W is the head's own K Q^T.",
@@ -57,10 +61,6 @@ def number(value: float, decimals: int = 3) -> str:
     return f"{value:.{decimals}f}" if math.isfinite(value) else "-"
 
 
-def _margin(report: HeadReport, fit: Fit) -> str:
-    return certified(fit.margin, fit.margin_bound) if fit.status == "optimal" else fit.status
-
-
 def _random_margin(report: HeadReport, fit: Fit) -> str:
     random = report.random
     if random is None:
@@ -72,7 +72,7 @@ def _random_margin(report: HeadReport, fit: Fit) -> str:
 
 def _own(report: HeadReport, fit: Fit) -> str:
     own = f"{100 * fit.learned_margin / fit.margin:.1f} %" if fit.margin > 0 else "-"
-    return own + _beside(report, "own", lambda values: f"{100 * values.mean():.1f}")
+    return own + _beside(report, "own", 1, 100)
 
 
 def _ranks(report: HeadReport, fit: Fit) -> str:
@@ -89,17 +89,9 @@ def _nulls(report: HeadReport, name: str, shown: Callable[[np.ndarray], str]) ->
     return "; ".join(shown(values) if np.isfinite(values).all() else "-" for values in found)
 
 
-def _beside(report: HeadReport, name: str, shown: Callable[[np.ndarray], str]) -> str:
-    found = _nulls(report, name, shown)
+def _beside(report: HeadReport, name: str, digits: int = 2, times: float = 1.0) -> str:
+    found = _nulls(report, name, lambda values: f"{times * values.mean():.{digits}f}")
     return f" ({found})" if found else ""
-
-
-def _cosine(report: HeadReport, fit: Fit) -> str:
-    return number(fit.cosine, 2) + _beside(report, "cosine", lambda values: f"{values.mean():.2f}")
-
-
-def _accuracy(report: HeadReport, fit: Fit) -> str:
-    return number(report.accuracy) + _beside(report, "accuracy", lambda values: f"{values.mean():.2f}")
 
 
 def _gain(report: HeadReport, fit: Fit) -> str:
@@ -111,10 +103,6 @@ def _gain(report: HeadReport, fit: Fit) -> str:
     return f"{report.gain:+.3f}{bounds}{'*' if report.beats_rules else ''}"
 
 
-def _null_gain(report: HeadReport, fit: Fit) -> str:
-    return _nulls(report, "gain", lambda values: f"{values.min():+.2f}..{values.max():+.2f}") or "-"
-
-
 def _nuclear(report: HeadReport, fit: Fit) -> str:
     """Behind it the Frobenius SVM of (about) as many queries, for a fair comparison."""
     if (nuclear := report.nuclear) is None:
@@ -123,85 +111,188 @@ def _nuclear(report: HeadReport, fit: Fit) -> str:
     return f"{number(nuclear.accuracy)} ({number(same.accuracy)})"
 
 
-def _best_rule(report: HeadReport, fit: Fit) -> str:
-    rule, right = report.best_baseline
-    return f"{number(right)} {rule}" if rule else "too few queries"
-
-
 COLUMNS = (
-    Column("queries", "that train the SVM, of all that count", lambda report, fit: f"{fit.queries} of {report.hard}"),
+    Column(
+        "head",
+        "",
+        {"name": "head.label", "layer": "head.layer", "head": "head.number"}
+        | {"module": "head.module", "kind": "head.kind", "space": "head.space", "tokens": "head.tokens"},
+        lambda report, fit: report.head.label,
+    ),
+    Column(
+        "queries",
+        "that count, of all.  The table is about these; of the others it knows nothing",
+        {"hard_queries": "report.hard", "all_queries": "head.asking"},
+        lambda report, fit: share_of(report.hard, report.head.asking),
+    ),
     Column(
         "parked",
-        "share of them that select the sentence's first token or [SEP], where heads leave attention they have no use "
-        'for: easy to predict, and of no interest (drop_sinks leaves them out).  Of a head that parks most, "null": '
-        'the values there are short, next to nothing is added; "value": one vector is added again and again',
+        "part of these queries that select the first token or [SEP], where heads leave attention they have no use for: "
+        'easy to predict, and of no interest (drop_sinks leaves them out).  Of a head that parks most, "null": '
+        'the values there are short, and these queries add next to nothing; "value": they add one and the same vector',
+        {"parked": "report.sinks", "sink_value": "report.sink_value", "sink_kind": "report.sink_kind"},
         lambda report, fit: f"{100 * report.sinks:.0f} % {report.sink_kind.removesuffix(' sink')}".rstrip(),
     ),
-    Column("margin", "of the best W of unit norm.  All digits are certified", _margin),
-    Column(
-        "random",
-        'the same for random choices of the same queries: what this many dimensions separate anyway.  "<": a bound, '
-        'where the exact number would take minutes; "none": no W separates them',
-        _random_margin,
-    ),
-    Column("own W", "margin of the head's own W, in percent of the best", _own),
-    Column(
-        "support",
-        "pairs (query, rival token) that hold the SVM's W in place: the hardest cases",
-        lambda report, fit: str(len(fit.rows)),
-    ),
-    Column("rank", "of the SVM's W / of the W of least nuclear norm / of the head's own W", _ranks),
-    Column(
-        "logits",
-        "correlation of the SVM's logits with the head's, on sentences it has not seen: at best 1",
-        lambda report, fit: number(fit.score_correlation, 2),
-    ),
-    Column("cosine", "between the SVM's W and the head's own: at best 1", _cosine),
     Column(
         "accuracy",
-        "how often the SVM selects the head's token on sentences it has not seen, mean over the splits",
-        _accuracy,
+        "how often the SVM selects the head's token on sequences it has not seen, mean over the splits",
+        {"test_queries": "report.test.shape", "missed": "fit.missed", "accuracy": "fit.accuracy"}
+        | {
+            "splits": "report.accuracies.shape",
+            "split_accuracy": "report.accuracy",
+            "split_accuracy_": "report.accuracy_interval",
+        }
+        | {"null_accuracy": "report.null.accuracy", "shuffled_accuracy": "report.shuffled.accuracy"},
+        lambda report, fit: number(report.accuracy) + _beside(report, "accuracy"),
     ),
     Column(
-        "gain",
-        "that minus the accuracy of the best rule, with its 95 % interval over the splits; * where all is above 0: the "
-        "choices are those of some bilinear form that none of six rules imitates, which is true of a random head, too",
-        _gain,
+        "cosine",
+        "between the SVM's W and the head's own: at best 1",
+        {"cosine": "fit.cosine", "null_cosine": "report.null.cosine", "shuffled_cosine": "report.shuffled.cosine"},
+        lambda report, fit: number(fit.cosine, 2) + _beside(report, "cosine"),
     ),
     Column(
-        "null gain",
-        "the gain of the heads that learned nothing, least..largest of three draws: random; singular vectors permuted",
-        _null_gain,
-    ),
-    Column(
-        "nuclear",
-        "accuracy of the W of least nuclear norm; behind it that of the Frobenius SVM of as many queries",
-        _nuclear,
+        "damage",
+        "change of the model's output without the head (attsvm.torch.damage measures it)",
+        {"damage": "report.damage", "metric": "report.metric"},
+        lambda report, fit: f"{report.damage:.2g}" if math.isfinite(report.damage) else "-",
     ),
     Column(
         "best rule",
         "of six that need no SVM, the one that is best on the training queries: its accuracy on the test queries.  An "
         "SVM that does not beat it explains nothing new",
-        _best_rule,
+        {"baseline": "report.rule", "baseline_accuracy": "report.rule_accuracy"},
+        lambda report, fit: f"{number(report.rule_accuracy)} {report.rule}" if report.rule else "too few queries",
+    ),
+    Column(
+        "trained",
+        "queries that train the SVM, at most 1,500 by default",
+        {"norm": "fit.norm", "queries": "fit.queries", "status": "fit.status"},
+        lambda report, fit: str(fit.queries),
+    ),
+    Column(
+        "margin",
+        "of the best W of unit norm.  All digits are certified",
+        {"margin": "fit.margin", "margin_bound": "fit.margin_bound", "gap": "fit.gap"},
+        lambda report, fit: certified(fit.margin, fit.margin_bound) if fit.status == "optimal" else fit.status,
+    ),
+    Column(
+        "random",
+        'the same for random choices of the same queries: what this many dimensions separate anyway.  "<": a bound, '
+        'where the exact number would take minutes; "none": no W separates them',
+        {f"random_{name}": f"report.random.{name}" for name in ("status", "margin", "margin_bound", "accuracy")},
+        _random_margin,
+    ),
+    Column(
+        "own W",
+        "margin of the head's own W, in percent of the best",
+        {"learned_margin": "fit.learned_margin", "null_own": "report.null.own", "shuffled_own": "report.shuffled.own"},
+        _own,
+    ),
+    Column(
+        "support",
+        "pairs (query, rival token) that hold the SVM's W in place: the hardest cases",
+        {"support": "fit.rows.shape"},
+        lambda report, fit: str(len(fit.rows)),
+    ),
+    Column(
+        "rank",
+        "of the SVM's W / of the W of least nuclear norm / of the head's own W",
+        {
+            "rank": "fit.rank",
+            "own_rank": "head.rank",
+            "effective_rank": "report.effective_rank",
+            "balance": "report.balance",
+        },
+        _ranks,
+    ),
+    Column(
+        "logits",
+        "correlation of the SVM's logits with the head's, on sequences it has not seen: at best 1",
+        {"score_correlation": "fit.score_correlation"},
+        lambda report, fit: number(fit.score_correlation, 2),
+    ),
+    Column(
+        "gain",
+        "accuracy minus that of the best rule, with its 95 % interval over the splits; * where all is above 0: the "
+        "choices are those of some bilinear form that none of six rules imitates, which is true of a random head, too",
+        {"split_gain": "report.gain", "split_gain_": "report.gain_interval"},
+        _gain,
+    ),
+    Column(
+        "null gain",
+        "the gain of the untrained heads, least..largest of three draws: random; singular vectors permuted",
+        {f"{kind}_{name}": f"report.{kind}.{name}" for name in ("gain", "hard") for kind in ("null", "shuffled")},
+        lambda report, fit: _nulls(report, "gain", lambda values: f"{values.min():+.2f}..{values.max():+.2f}") or "-",
+    ),
+    Column(
+        "nuclear",
+        "accuracy of the W of least nuclear norm; behind it that of the Frobenius SVM of as many queries",
+        {},
+        _nuclear,
     ),
 )
-HEADER = ("head", *(column.name for column in COLUMNS))
+NAMES = tuple(column.name for column in COLUMNS)
+SHOWN = NAMES[:7]  # unless others are asked for: these fit into 120 characters
+OF_HEAD = ("head", "queries", "damage")  # known of a head without an SVM
 
 
-def meaning(reports: Sequence[HeadReport]) -> str:
+def as_columns(names: Any) -> tuple[str, ...]:
+    """Names of columns; "all" for every one."""
+    if names == "all":
+        return NAMES
+    return tuple(as_choice("columns", name, NAMES) for name in ([names] if isinstance(names, str) else names))
+
+
+def grid(reports: Sequence[HeadReport], names: Sequence[str] = SHOWN) -> Table:
+    """A row for each head."""
+    columns = [column for name in names for column in COLUMNS if column.name == name]
+    rows = []
+    for report in reports:
+        known = OF_HEAD if report.fit is None else NAMES
+        rows.append([column.cell(report, report.fit) if column.name in known else "-" for column in columns])  # type: ignore[arg-type]
+    return names, rows
+
+
+def frame(reports: Sequence[HeadReport]) -> dict[str, list[Any]]:
+    """Everything measured, a row for each SVM (each size of the curve, and the nuclear one), or for a head without."""
+    found: dict[str, list[Any]] = {}
+    for report in reports:
+        fits: list[Fit | None] = [*report.fits]
+        for fit in fits or [None]:
+            owners = {"report": report, "fit": fit, "head": report.head}
+            for name, path in (pair for column in COLUMNS for pair in column.values.items()):
+                for suffix, value in _values(owners, path).items():
+                    found.setdefault(name + suffix, []).append(value)
+    return found
+
+
+def _values(owners: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """What is found there, nan where nothing is; the ends of an interval; mean, least and largest over untrained heads;
+    the length of what has a shape."""
+    owner, *names = path.split(".")
+    found: Any = owners[owner]
+    for name in names:
+        found = getattr(found, name, None)
+    found = math.nan if found is None else found
+    if names[-1].endswith("interval"):
+        return {end: x if math.isfinite(x) else math.nan for end, x in zip(("low", "high"), found, strict=True)}
+    if names[0] in ("null", "shuffled"):
+        return {"": float(np.mean(found)), "_low": float(np.min(found)), "_high": float(np.max(found))}
+    return {"": found[0] if isinstance(found, tuple) else found}
+
+
+def meaning(reports: Sequence[HeadReport], names: Sequence[str] = SHOWN) -> str:
     """What the columns mean, and the spaces of these heads."""
-    indent = " " * 11
-    columns = (textwrap.fill(c.meaning, 120, initial_indent=f"{c.name:<11}", subsequent_indent=indent) for c in COLUMNS)
-    spaces = (SPACES[space] for space in sorted({report.head.space for report in reports}))
-    return "\n".join([textwrap.fill(INTRODUCTION, 120), *columns, *spaces])
-
-
-def rows_of(reports: Sequence[HeadReport]) -> list[tuple[str, ...]]:
-    """A row for each head, below HEADER."""
-    empty = ("none", *["-"] * (len(COLUMNS) - 1))
-    return [
-        (r.head.label, *(empty if r.fit is None else (column.cell(r, r.fit) for column in COLUMNS))) for r in reports
+    lines = [
+        textwrap.fill(column.meaning, 120, initial_indent=f"{column.name:<11}", subsequent_indent=" " * 11)
+        for column in COLUMNS
+        if column.name in names and column.meaning
     ]
+    spaces = [SPACES[space] for space in sorted({report.head.space for report in reports})]
+    rest = [name for name in NAMES if name not in names]
+    more = [f"More columns: {', '.join(rest)}: attsvm.heads.results_table(reports, columns=...)"] * bool(rest)
+    return "\n".join([textwrap.fill(INTRODUCTION, 120), *lines, *(textwrap.fill(x, 120) for x in spaces + more)])
 
 
 def stars(reports: Sequence[HeadReport]) -> str:
@@ -234,7 +325,7 @@ def curve_rows(reports: Sequence[HeadReport]) -> list[tuple[str, ...]]:
     ]
 
 
-CASES_HEADER = ("multiplier", "query", "selected", "rival", "sentence")
+CASES_HEADER = ("multiplier", "query", "selected", "rival", "sequence")
 
 
 def cases_rows(report: HeadReport, most: int = 10) -> list[tuple[str, ...]]:
@@ -244,21 +335,25 @@ def cases_rows(report: HeadReport, most: int = 10) -> list[tuple[str, ...]]:
         return []
     total, text = fit.multipliers.sum(), report.head.text
     rows = []
-    for (sentence, *tokens), multiplier in zip(fit.rows[:most], fit.multipliers, strict=False):
-        words = [*text.query_names([sentence], tokens[:1]), *text.names([sentence] * 2, tokens[1:])]
-        shown = (f"{word} ({token})" for word, token in zip(words, tokens, strict=True))
-        rows.append((f"{100 * multiplier / total:.2f} %", *shown, sentence_text(text, sentence)))
+    for row, multiplier in zip(fit.rows[:most], fit.multipliers, strict=False):
+        rows.append((f"{100 * multiplier / total:.2f} %", *cased(text, *row), sequence_text(text, row[0])))
     return rows
+
+
+def cased(text: Text, sequence: int, *tokens: int) -> list[str]:
+    """A query, and tokens that it sees, as words with their places."""
+    words = [*text.query_names([sequence], tokens[:1]), *text.names([sequence] * len(tokens[1:]), tokens[1:])]
+    return [f"{word} ({token})" for word, token in zip(words, tokens, strict=True)]
 
 
 SPACED = ("\u0120", "\u2581")  # what tokenizers of GPT-2 and of SentencePiece write for the space before a word
 
 
-def sentence_text(text: Text, sentence: int, longest: int = 80) -> str:
+def sequence_text(text: Text, sequence: int, longest: int = 80) -> str:
     """Its words with the pieces of a word put together, cut when it is long."""
     if text.words is None:
-        return f"{sentence}"
-    words = text.words[sentence]
+        return f"{sequence}"
+    words = text.words[sequence]
     if any(word[:1] in SPACED for word in words):
         joined = "".join(f" {word[1:]}" if word[:1] in SPACED else word for word in words).strip()
     else:

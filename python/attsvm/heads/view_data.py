@@ -1,65 +1,69 @@
-"""The numbers of the interactive view: sentences, and of each query its attention, rivals and shares of its margin."""
+"""The numbers of the interactive view: of each query its attention, rivals and shares of its margin; of each head what
+it is, its directions and its place on the map."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from .cases import Cases, as_cases
 from .choices import hard_queries
+from .directions import Direction, directions, name_directions
 from .faithful import Faithfulness
-from .model import Head
-from .names import directions
+from .head import Head
 from .pictures import READABLE
 from .report import HeadReport
 from .sequences import Text
-from .table import SPACES, sentence_text
-from .view_heads import head_data, importance, map_data
+from .table import SPACES, number, sequence_text
 from .why import svm_weights
 
 MOST = 4_000_000  # characters of JSON: a page that a phone still opens, and a notebook can hold
-FEWEST = 2  # sentences that are kept before heads are left out
+FEWEST = 2  # sequences that are kept before heads are left out
 QUERIES = 48  # of a sequence: of longer ones (images) the support tokens' queries first, then those that count
 TOKENS, LEAST = 24, 0.005  # of a query, those with the most attention; less is not seen as a line
 RIVALS = 5  # nearest by the SVM, and by the head's own W
 DIRECTIONS = 6  # with the largest shares; the others together
+NAMED, BESIDE = 32, 8  # directions of each head, and of its SVM
 SAME = 1e-5  # of W's largest entry, by which a head read again may differ
 DIGITS = 4
 PATCH = re.compile(r"r(\d+)c(\d+)")  # as attsvm.torch.read names the patches of an image
 
 
 def contents(
-    reports: Sequence[HeadReport], sentences: int, measured: Faithfulness | None, images: Sequence[str]
+    reports: Sequence[HeadReport],
+    shown: Sequence[HeadReport] | None,
+    count: int,
+    measured: Faithfulness | None,
+    images: Sequence[str],
 ) -> tuple[str, int]:
     """The data of the page as JSON of at most ``MOST`` characters, and how many heads it has no room for.
 
-    All heads that read the same text show the same sentences.  Where the room is too small for them there are fewer,
-    and then fewer heads: those with the most queries that count stay.
+    ``shown``: the same heads on a text of one's own, whose first sequences are taken.  All heads that read the same
+    text show the same sequences, ``count`` at most.  Where the room is too small there are fewer, and then fewer heads:
+    those with the most queries that count stay.
     """
     groups: dict[Any, list[int]] = {}
-    for k, report in enumerate(reports):
+    looked = reports if shown is None else shown
+    for k, report in enumerate(looked):
         groups.setdefault(_same_text(report.head), []).append(k)
     texts: list[dict[str, Any]] = []
-    parts: dict[int, list[str]] = {}  # of each head its sentences, as JSON
+    parts: dict[int, list[str]] = {}  # of each head its sequences, as JSON
     heads: dict[int, dict[str, Any]] = {}
     for members in groups.values():
-        one = reports[members[0]].head
-        if isinstance(reports[members[0]], Elsewhere):
-            chosen = list(range(min(sentences, len(one.text.lengths))))
-        else:
-            chosen = choose_sentences([reports[k] for k in members], sentences)
-        texts.append({"sentences": [_sentence(one.text, i, one.kind, images) for i in chosen]})
+        one = looked[members[0]].head
+        chosen = list(range(min(count, len(one.text.lengths))))
+        if shown is None:
+            chosen = choose_sequences([reports[k] for k in members], count)
+        texts.append({"sentences": [_sequence(one.text, i, one.kind, images) for i in chosen]})
         for k in members:
-            heads[k] = head_data(_recorded(reports[k]), len(texts) - 1, measured)
-            parts[k] = [_compact(found) for found in _sequences(reports[k], chosen)]
-    count = sentences
+            heads[k] = _head(reports[k], len(texts) - 1, measured)
+            parts[k] = [_compact(found) for found in _cases(looked[k], chosen)]
     while count > FEWEST and _size(parts, count) > MOST:
         count -= 1
     order = sorted(parts, key=lambda k: -reports[k].hard)
@@ -67,21 +71,12 @@ def contents(
     kept = sorted(order[: max(1, int(np.searchsorted(sizes, MOST, side="right")))])
     for text in texts:
         text["sentences"] = text["sentences"][:count]
-    known = [importance(reports[k], measured) for k in kept]
-    start = max(range(len(kept)), key=lambda at: known[at] if math.isfinite(known[at]) else -1.0)
-    rows = []
-    for k in kept:
-        rows.append(_compact(heads[k])[:-1] + f',"cases":[{",".join(parts[k][:count])}]}}')
+    by, known = _importances(reports, measured)
+    start = int(np.argmax(np.nan_to_num(known[kept], nan=-1.0)))
+    rows = [_compact(heads[k])[:-1] + f',"cases":[{",".join(parts[k][:count])}]}}' for k in kept]
     spaces = {space: SPACES[space] for space in sorted({reports[k].head.space for k in kept})}
-    whole = {"start": start, "spaces": spaces, "texts": texts, "map": map_data(reports, kept, measured)}
+    whole = {"start": start, "spaces": spaces, "texts": texts, "map": _map(reports, kept, by, known, measured)}
     return _compact(whole)[:-1] + f',"heads":[{",".join(rows)}]}}', len(reports) - len(kept)
-
-
-@dataclass(frozen=True, eq=False)
-class Elsewhere(HeadReport):
-    """A report whose head is looked at on another text: what was found of the recorded one stays beside it."""
-
-    recorded: HeadReport | None = None
 
 
 def on_text(report: HeadReport, heads: Sequence[Head]) -> list[HeadReport]:
@@ -97,17 +92,11 @@ def on_text(report: HeadReport, heads: Sequence[Head]) -> list[HeadReport]:
     fit = report.fit
     if fit is not None:
         fit = replace(fit, W=svm_weights(report), rows=np.empty((0, 4), dtype=np.intp), multipliers=np.empty(0))
-    fields = {one.name: getattr(report, one.name) for one in dataclasses.fields(report)}
-    fields |= {"head": found[0], "train": none, "test": none, "curve": [] if fit is None else [fit]}
-    return [Elsewhere(**fields, recorded=report)]
+    return [replace(report, head=found[0], train=none, test=none, curve=[] if fit is None else [fit])]
 
 
 def _compact(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), allow_nan=False)
-
-
-def _recorded(report: HeadReport) -> HeadReport:
-    return report if not isinstance(report, Elsewhere) or report.recorded is None else report.recorded
 
 
 def _size(parts: dict[int, list[str]], count: int) -> int:
@@ -121,7 +110,7 @@ def _same_text(head: Head) -> Any:
     return head.kind, text.numbers.tobytes(), text.lengths.tobytes(), text.counts.tobytes(), words
 
 
-def choose_sentences(reports: Sequence[HeadReport], most: int) -> list[int]:
+def choose_sequences(reports: Sequence[HeadReport], most: int) -> list[int]:
     """Of readable length as far as there are any: those that hold the most of the heads' support tokens, and for a
     quarter those with the most held-out queries."""
     text = reports[0].head.text
@@ -139,7 +128,7 @@ def choose_sentences(reports: Sequence[HeadReport], most: int) -> list[int]:
     return chosen + [i for i in unseen if i not in chosen][: most // 4]
 
 
-def _sentence(text: Text, i: int, kind: str, images: Sequence[str]) -> dict[str, Any]:
+def _sequence(text: Text, i: int, kind: str, images: Sequence[str]) -> dict[str, Any]:
     keys = text.names([i] * int(text.lengths[i]), range(int(text.lengths[i]))).tolist()
     found: dict[str, Any] = {"index": i, "keys": keys, "kind": "Sentence"}
     if kind == "cross":
@@ -152,11 +141,11 @@ def _sentence(text: Text, i: int, kind: str, images: Sequence[str]) -> dict[str,
         rows, columns = (int(number) + 1 for number in last.groups())
         found |= {"kind": "Image", "title": given, "columns": columns, "before": len(keys) - rows * columns}
         return found | ({"image": images[text.numbers[i]]} if text.numbers[i] < len(images) else {})
-    return found | {"title": sentence_text(text, i, 60)}
+    return found | {"title": sequence_text(text, i, 60)}
 
 
-def _sequences(report: HeadReport, chosen: Sequence[int]) -> list[list[Any]]:
-    """Of each sentence, of each query: 0 where there is nothing to show, else [selected, role, attention, rivals, W,
+def _cases(report: HeadReport, chosen: Sequence[int]) -> list[list[Any]]:
+    """Of each sequence, of each query: 0 where there is nothing to show, else [selected, role, attention, rivals, W,
     margin, decimals, shares].
 
     role: 0 does not count, 1 counts, 2 trained the SVM, 3 held out.  attention: token, probability in thousandths,
@@ -168,7 +157,7 @@ def _sequences(report: HeadReport, chosen: Sequence[int]) -> list[list[Any]]:
     shown = {i: _queries(report, i) for i in chosen}
     rows = np.array([(i, q, s) for i in chosen for q, s in shown[i]], dtype=np.intp).reshape(-1, 3)
     several = rows[head.window(rows) > 1]
-    rivals = _Rivals(report, as_cases(head, several)) if len(several) else None
+    rivals = _rivals(report, as_cases(head, several)) if len(several) else {}
     roles = _roles(report)
     found = []
     for i in chosen:
@@ -179,14 +168,13 @@ def _sequences(report: HeadReport, chosen: Sequence[int]) -> list[list[Any]]:
             tokens = np.argsort(-row, kind="stable")[:TOKENS]
             lines = [(int(t), round(1000 * float(row[t]))) for t in tokens if row[t] >= LEAST]
             flat: list[float | None] = [value for pair in lines for value in pair]
-            rest = rivals.of(i, q) if rivals is not None and (i, q) in rivals.at else [[], 0, None, 0, []]
-            queries[q] = [selected, roles.get((i, q), 0), flat, *rest]
+            queries[q] = [selected, roles.get((i, q), 0), flat, *rivals.get((i, q), [[], 0, None, 0, []])]
         found.append(queries)
     return found
 
 
 def _queries(report: HeadReport, i: int) -> list[tuple[int, int]]:
-    """Queries of a sentence that are shown, with the tokens they select."""
+    """Queries of a sequence that are shown, with the tokens they select."""
     head = report.head
     begin, count = int(head.text.query_begin[i]), int(head.text.counts[i])
     selected, top = (part[begin : begin + count] for part in (head.choices.selected, head.choices.top))
@@ -206,57 +194,104 @@ def _roles(report: HeadReport) -> dict[tuple[int, int], int]:
     return found
 
 
-class _Rivals:
-    """Margins of queries over all their rivals, and the nearest one's by singular directions."""
-
-    def __init__(self, report: HeadReport, cases: Cases):
-        head, data = report.head, cases.data
-        svm = svm_weights(report)
-        self.cases = cases
-        self.at = {(int(i), int(q)): k for k, (i, q, _) in enumerate(cases.rows)}
-        self.own = data._flat_margins(head.W, cases.selected)
-        self.svm = None if svm is None else data._flat_margins(svm, cases.selected)
-        # In the head space the own W is a multiple of the identity and has no directions of its own.
-        self.taken = svm if head.space == "head" else None
-        self.left, self.values, self.right = directions(head, self.taken)
-        self.nearest = self.own if self.taken is None or self.svm is None else self.svm
-        self.multipliers: dict[tuple[int, ...], float] = {}
-        if report.fit is not None and len(report.fit.rows):
-            share = 100 * report.fit.multipliers / report.fit.multipliers.sum()
-            rows = report.fit.rows.tolist()
-            self.multipliers = {tuple(row): float(part) for row, part in zip(rows, share, strict=True)}
-
-    def of(self, i: int, q: int) -> list[Any]:
-        k, data = self.at[i, q], self.cases.data
+def _rivals(report: HeadReport, cases: Cases) -> dict[tuple[int, int], list[Any]]:
+    """Of each query (sequence, query): its rivals, whose W the margin over the nearest one is of, that margin, its
+    decimals, and its shares to as many, so that they add up."""
+    head, data, fit, svm = report.head, cases.data, report.fit, svm_weights(report)
+    # In the head space the own W is a multiple of the identity and has no directions of its own.
+    taken = svm if head.space == "head" else None
+    left, values, right = directions(head, taken)
+    of_own = data._flat_margins(head.W, cases.selected)
+    margins = [None if svm is None else data._flat_margins(svm, cases.selected), of_own]
+    nearest = of_own if taken is None else data._flat_margins(taken, cases.selected)
+    held: dict[tuple[int, ...], float] = {}  # percent of all multipliers
+    if fit is not None and len(fit.rows):
+        shares = 100 * fit.multipliers / fit.multipliers.sum()
+        held = dict(zip(map(tuple, fit.rows.tolist()), shares.tolist(), strict=True))
+    found = {}
+    for k, row in enumerate(cases.rows.tolist()):
         entries = slice(data.indptr[k], data.indptr[k + 1])
-        tokens, selected = self.cases.tokens[entries], int(self.cases.rows[k, 2])
-        margins = [None if part is None else part[entries] for part in (self.svm, self.own)]
-        listed = {int(e) for part in margins if part is not None for e in np.argsort(part)[:RIVALS]}
-        listed |= {e for e, t in enumerate(tokens) if (i, q, selected, int(t)) in self.multipliers}
-        listed.discard(int(self.cases.selected[k]))
-        rivals = []
-        for e in sorted(listed):
-            t = int(tokens[e])
-            row = [None if part is None else _rounded(part[e]) for part in margins]
-            rivals.append([t, *row, _rounded(self.multipliers.get((i, q, selected, t), 0.0))])
-        return [rivals, int(self.taken is not None), *self._shares(k, entries)]
-
-    def _shares(self, k: int, entries: slice) -> tuple[float, int, list[float | None]]:
-        """The margin over the nearest rival, and its shares to equal decimals, so that they add up."""
-        data = self.cases.data
-        at = int(np.argmin(self.nearest[entries]))
-        keys = data.keys[[data.start[k] + self.cases.selected[k], data.start[k] + at]].astype(np.float64)
-        shares = self.values * ((keys[0] - keys[1]) @ self.left) * (data.queries[k] @ self.right)
-        largest = max(float(np.abs(shares).max()), 1e-12)
-        decimals = max(0, DIGITS - 1 - math.floor(math.log10(largest)))
-        order = np.argsort(-np.abs(shares))[:DIRECTIONS]
-        flat: list[float | None] = [
-            value for d in order for value in (int(d), _rounded(self.values[d]), round(float(shares[d]), decimals))
+        tokens, own = cases.tokens[entries].tolist(), int(cases.selected[k])
+        parts = [None if part is None else part[entries] for part in margins]
+        listed = {e for part in parts if part is not None for e in np.argsort(part)[:RIVALS].tolist()}
+        listed |= {e for e, t in enumerate(tokens) if (*row, t) in held}
+        rivals = [
+            [tokens[e], *(None if part is None else _rounded(part[e]) for part in parts)]
+            + [_rounded(held.get((*row, tokens[e]), 0.0))]
+            for e in sorted(listed - {own})
         ]
-        return round(float(shares.sum()), decimals), decimals, flat
+        keys = data.keys[data.start[k] + np.array([own, np.argmin(nearest[entries])])].astype(np.float64)
+        shares = values * ((keys[0] - keys[1]) @ left) * (data.queries[k] @ right)
+        decimals = max(0, DIGITS - 1 - math.floor(math.log10(max(float(np.abs(shares).max()), 1e-12))))
+        order = np.argsort(-np.abs(shares))[:DIRECTIONS].tolist()
+        flat = [x for d in order for x in (d, _rounded(values[d]), round(float(shares[d]), decimals))]
+        margin = round(float(shares.sum()), decimals)
+        found[row[0], row[1]] = [rivals, int(taken is not None), margin, decimals, flat]
+    return found
 
 
 def _rounded(value: float) -> float | None:
     """To as many digits as a half-precision number has, and one more."""
     value = float(f"{value:.{DIGITS}g}")
     return (int(value) if value == int(value) else value) if math.isfinite(value) else None
+
+
+def _head(report: HeadReport, text: int, measured: Faithfulness | None) -> dict[str, Any]:
+    """What the head is; of the leading directions of the W whose shares are shown, and of the SVM beside it: what they
+    are, percent of the mean margin; and of the former the damage without it and without a random one, where known."""
+    head, svm = report.head, svm_weights(report)
+    about = report.summary.removeprefix(f"{head.label}: ")
+    if report.fit is not None and report.fit.margin > 0:
+        about += f"  The SVM of {report.fit.queries} of its queries has {len(report.fit.rows)} support tokens."
+    own = head.space != "head"  # there it is a multiple of the identity and has no directions of its own
+    known = {d.number: d for d in measured.directions if own and d.label == head.label} if measured is not None else {}
+    named = name_directions(head, report.train, None if own else svm, NAMED)
+    beside = [] if svm is None or not own else name_directions(head, report.train, svm, BESIDE)
+    damages = [[known[d.number].damage, known[d.number].random] if d.number in known else [None] * 2 for d in named]
+    return {
+        "name": head.label, "layer": head.layer, "number": head.number, "module": head.module, "kind": head.kind,
+        "space": head.space, "text": text, "about": about,
+        "directions": [[*_name(d), *some] for d, some in zip(named, damages, strict=True)],
+        "svm": [_name(d) for d in beside],
+    }  # fmt: skip
+
+
+def _name(direction: Direction) -> list[Any]:
+    return [str(direction), None if math.isnan(direction.share) else round(100 * direction.share)]
+
+
+def _importances(reports: Sequence[HeadReport], measured: Faithfulness | None) -> tuple[str, np.ndarray]:
+    """What the map shows, and of each head how much: nan where that is not known."""
+    if measured is not None:
+        known = [measured.importance(r.head.label) if r.head.label in measured.labels else math.nan for r in reports]
+        return f"importance ({measured.metric})", np.array(known)
+    damages = np.array([report.damage for report in reports])
+    if np.isfinite(damages).any():
+        return f"damage without the head ({', '.join(sorted({r.metric for r in reports} - {''}))})", damages
+    return "accuracy above that of untrained heads", np.array([report.ahead for report in reports])
+
+
+def _map(
+    reports: Sequence[HeadReport], shown: list[int], by: str, sizes: np.ndarray, measured: Faithfulness | None
+) -> dict[str, Any]:
+    """Every head as [layer, number, name, its place among those shown or -1, thousandths of the largest number, whether
+    it parks most of its attention, what is known]."""
+    largest = float(max(sizes[sizes > 0], default=1.0))
+    cells = []
+    for k, report in enumerate(reports):
+        head, place = report.head, shown.index(k) if k in shown else -1
+        level = round(1000 * sizes[k] / largest) if sizes[k] > 0 else 0
+        said = report.summary + _recovered(head.label, measured)
+        cells.append([head.layer, head.number, head.label, place, level, bool(report.sinks >= 0.5), said])
+    return {"by": by, "largest": number(largest), "cells": cells}
+
+
+def _recovered(label: str, measured: Faithfulness | None) -> str:
+    """What the head does in its model, and what of it something else in its place undoes."""
+    if measured is None or label not in measured.labels:
+        return ""
+    parts, rule = [f"  Importance {measured.importance(label):.2g}"], measured.rules[label][0]
+    for column, name in (("SVM", "its SVM"), ("rule", f"the rule “{rule}”"), ("random head", "a random head")):
+        part = measured.recovered(label, column)
+        parts += [] if math.isnan(part) else [f"{name} recovers {100 * part:.0f} %"]
+    return ", ".join(parts) + "."

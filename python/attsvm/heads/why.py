@@ -10,10 +10,11 @@ import numpy as np
 from ..common.check import as_count, as_floats, check_type
 from ..common.result import Result, Table
 from .cases import as_cases
+from .directions import directions, name_directions
 from .faithful import Faithfulness
-from .model import Head
-from .names import directions, name_directions
+from .head import Head
 from .report import HeadReport, check_report
+from .table import cased
 
 DIRECTIONS, NEIGHBOURS = 8, 5  # that are shown
 
@@ -62,12 +63,12 @@ class Why(Result):
     svm_names: list[str]
 
     def _title(self) -> str:
-        text = self.head.text
-        word = text.query_names([self.sequence], [self.query])[0]
-        selected, rival = text.names([self.sequence] * 2, [self.selected, self.rival])
+        word, selected, rival = cased(self.head.text, self.sequence, self.query, self.selected, self.rival)
+        top = self.head.choices.top[self.head.text.query_begin[self.sequence] + self.query]
+        counts = "" if top > self.head.threshold else ", too little to count"
         return (
-            f"{self.head.label}, sequence {self.sequence}: {word} ({self.query}) selects {selected} ({self.selected}), "
-            f"ahead of {rival} ({self.rival}) by {self.margin:.4g} ({self.of} W)"
+            f"{self.head.label}, sequence {self.sequence}: {word} selects {selected} with {100 * top:.0f} % of its "
+            f"attention{counts}, ahead of {rival} by {self.margin:.4g} ({self.of} W)"
         )
 
     def _tables(self) -> list[Table]:
@@ -82,10 +83,8 @@ class Why(Result):
             numbered = [(f"{k}", *both) for k, both in enumerate(zip(own, self.svm_names, strict=True))]
             found.append((("direction", "own W", "the SVM's W"), numbered))
         if len(self.neighbours):
-            cases = []
-            for (i, q, a, t), like in zip(self.neighbours, self.likeness, strict=True):
-                names = [*text.query_names([i], [q]), *text.names([i] * 2, [a, t])]
-                cases.append((f"{like:+.3f}", f"{i}", *(f"{n} ({k})" for n, k in zip(names, (q, a, t), strict=True))))
+            pairs = zip(self.neighbours, self.likeness, strict=True)
+            cases = [(f"{like:+.3f}", f"{i}", *cased(text, i, *tokens)) for (i, *tokens), like in pairs]
             found.append((("cosine", "sequence", "query", "selected", "rival"), cases))
         return found
 
@@ -222,14 +221,9 @@ def _neighbours(report: HeadReport, ahead: np.ndarray, z: np.ndarray) -> tuple[n
 
 def _rows(head: Head, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """x_selected - x_rival and z of rows (sequence, query, selected, rival)."""
-    cases, first = np.unique(rows[:, :3], axis=0, return_inverse=True)
-    held = as_cases(head, cases)
-    # as_cases orders by sequence and query, as unique does.
-    data, query = held.data, first.ravel()
-    rival = np.array(
-        [data.indptr[q] + np.searchsorted(held.tokens[data.indptr[q] : data.indptr[q + 1]], t)
-         for q, t in zip(query, rows[:, 3], strict=True)]
-    )  # fmt: skip
-    at = data.start[query] + held.selected[query], data.start[query] + rival - data.indptr[query]
-    selected, other = (data.keys[tokens].astype(np.float64) for tokens in at)
-    return selected - other, data.queries[query]
+    held = as_cases(head, np.unique(rows[:, :3], axis=0))
+    data, entries = held.data, held.entries(rows)
+    query = data._query_at(entries)
+    selected, rival = held.selected[query], entries - data.indptr[query]
+    keys = (data.keys[data.start[query] + token].astype(np.float64) for token in (selected, rival))
+    return np.subtract(*keys), data.queries[query]

@@ -10,9 +10,10 @@ Imported by hand (``import attsvm.torch``), since it needs PyTorch.
 from ..heads.faithful import Faithfulness
 from .attention import attention
 from .cache import from_cache
+from .damage import damage
 from .faithfulness import faithfulness
 from .monitor import Monitor
 from .read import read
 from .substitute import substitute
 
-__all__ = ["Faithfulness", "Monitor", "attention", "faithfulness", "from_cache", "read", "substitute"]
+__all__ = ["Faithfulness", "Monitor", "attention", "damage", "faithfulness", "from_cache", "read", "substitute"]

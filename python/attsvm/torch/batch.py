@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -107,6 +107,11 @@ class Batch:
                         before = ["[CLS]", *(f"[extra {k}]" for k in range(1, extra))][:extra]
                         return before + [f"r{r}c{c}" for r in range(rows) for c in range(columns)]
         return None
+
+
+def check_batches(batches: Any) -> None:
+    if isinstance(batches, (str, bytes, Mapping, torch.Tensor)) or not isinstance(batches, Iterable):
+        raise TypeError(f"batches must be an iterable of what the model takes, got {type(batches).__name__}: [batch]?")
 
 
 def entries(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int | None:

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 
 from ..common.check import as_count, as_number
-from ..heads.model import Head, as_threshold
+from ..heads.head import QUERIES, THRESHOLD, ByName, as_threshold
 from .batch import Batch
-from .keep import Sample
 from .record import Recorder
+from .sampling import Sample
 from .watch import Attention
 
 
@@ -28,9 +28,9 @@ def from_cache(
     tokens: Sequence[Sequence[str]] | None = None,
     layer: int = 0,
     module: str = "",
-    threshold: float = 0.9,
-    queries: int = 1500,
-) -> list[Head]:
+    threshold: float = THRESHOLD,
+    queries: int = QUERIES,
+) -> ByName:
     """The heads of one attention layer, from its queries and keys.
 
     Parameters
@@ -102,7 +102,7 @@ def from_cache(
     found = recorder.layers[0].make(
         lambda layer, number: True, threshold=as_threshold(threshold), most=as_count("queries", queries, 1)
     )
-    return [replace(head, layer=as_count("layer", layer)) for head in found]
+    return ByName(replace(head, layer=as_count("layer", layer)) for head in found)
 
 
 class _Words(Batch):

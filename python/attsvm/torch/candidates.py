@@ -10,9 +10,10 @@ import torch
 
 from ..heads.cases import Cases, as_cases
 from ..heads.choices import all_queries, hard_queries
+from ..heads.controls import gaussian_factors, shuffled_factors
+from ..heads.directions import directions
 from ..heads.faithful import DRAWN, FIXED, OF_CHOICES
-from ..heads.model import Head
-from ..heads.names import directions
+from ..heads.head import Head
 from ..svm.solve import solve_svm
 from .replacement import Form, Replacement, as_form, as_replacement
 
@@ -23,6 +24,7 @@ WHITENED = 2000  # queries whose logits a whitened cut keeps
 KEPT = 4  # the own W is cut to its rank divided by this
 
 
+DRAWN_FACTORS = dict(zip(DRAWN, (gaussian_factors, shuffled_factors), strict=True))
 Weights = tuple[np.ndarray, np.ndarray] | None  # K and Q of what may stand there; None: no such W
 
 
@@ -80,10 +82,13 @@ def standing(source: Source, column: str, weights: Weights) -> Replacement:
 
 
 def _make(source: Source, column: str, queries: int, draw: list[int]) -> Weights:
-    if column in OF_CHOICES:
+    if column in DRAWN:
+        K, Q = DRAWN_FACTORS[column](source.head, np.random.default_rng(draw))
+        W = K @ Q.T
+    elif column in OF_CHOICES:
         W = _of_choices(source, column, queries, draw)
     else:
-        W = _drawn(source, column, draw) if column in DRAWN else _fixed(source, column)
+        W = _fixed(source, column)
     if W is None:
         return None
     form = as_form(source.head, W, None if column in FIXED else "top")
@@ -101,17 +106,6 @@ def _of_choices(source: Source, column: str, queries: int, draw: list[int]) -> n
     if column in ("SVM", "SVM of the rule"):
         return solve_svm(cases.data, cases.selected, tol=TOL).W
     return regression(cases, _probabilities(source.head, cases) if column == "distilled" else None)
-
-
-def _drawn(source: Source, column: str, draw: list[int]) -> np.ndarray:
-    """A random head, or the own singular values with the singular vectors permuted on either side."""
-    rng, head = np.random.default_rng(draw), source.head
-    if column == "random head":
-        K, Q = (rng.standard_normal(x.shape) for x in (head.K, head.Q))
-        return K @ Q.T
-    left, values, right = directions(head)
-    left, right = (x[:, rng.permutation(len(values))] for x in (left, right))
-    return (left * values) @ right.T
 
 
 def _fixed(source: Source, column: str) -> np.ndarray | None:

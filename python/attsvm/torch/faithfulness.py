@@ -13,20 +13,21 @@ import torch
 
 from ..common.check import as_choice, as_count
 from ..common.progress import counted
-from ..common.threads import as_jobs, on_workers
+from ..heads.directions import directions as singular_directions
+from ..heads.directions import name_directions
 from ..heads.faithful import ALL, DRAWN, FIXED, OF_CHOICES, Faithfulness, LostDirection
+from ..heads.head import Head, as_heads
 from ..heads.kept import Kept, digest
-from ..heads.model import Head, as_heads
 from .candidates import Source, Weights, as_source, made, standing
-from .directions import without_directions
-from .held_out import HeldOut
+from .damage import HeldOut
 from .read import unchanged, unwrap
-from .replacement import Replacement
+from .replacement import Replacement, as_replacement
 from .substitute import substitution
 
-METRICS = ("auto", "KL", "1 - cosine")
 ROWS = ("heads", "layers")
 SAME = 1e-2  # of the largest output: those of a model on other threads or another machine differ by far less
+LEADING = 4  # directions of each head
+RANDOM = 3  # directions beside each
 Plan = list[tuple[str, int, int]]  # column, number of choices, draw
 
 
@@ -139,9 +140,6 @@ def faithfulness(
     if not sizes:
         raise ValueError("queries must hold at least one number, got none")
     seeds, seed = as_count("seeds", seeds, 1), as_count("seed", seed)
-    as_choice("metric", metric, METRICS)
-    if isinstance(batches, (str, bytes, dict, torch.Tensor)) or not isinstance(batches, Iterable):
-        raise TypeError(f"batches must be an iterable of what the model takes, got {type(batches).__name__}: [batch]?")
     as_choice("rows", rows, ROWS)
     n_jobs = as_jobs(n_jobs)
     plan, asked = _plan(sizes, seeds), {"queries": sizes, "seeds": seeds, "seed": seed}
@@ -258,3 +256,33 @@ def _kept(
     if before.shape != sample.shape or np.abs(before - sample).max() > SAME * np.abs(sample).max():
         raise ValueError(f"{file} holds runs of another model or other batches")
     return kept
+
+
+def without_directions(
+    source: Source, damage: Callable[[dict[Head, Replacement]], np.ndarray], seed: int, svm: np.ndarray | None
+) -> Iterator[LostDirection]:
+    """Of the leading directions; ``svm`` is the W of the SVM, whose directions are named beside them.
+
+    A random one ``s a b^T`` lies in the spans of W's own singular vectors.
+    """
+    head = source.head
+    left, values, right = singular_directions(head)
+    rng = np.random.default_rng([seed, head.layer, head.number])
+
+    def of(W: np.ndarray) -> float:
+        return float(damage({head: as_replacement(head, W, None)}).mean())
+
+    beside = [] if svm is None else name_directions(head, source.rows, svm, LEADING)
+    for named in name_directions(head, source.rows, most=LEADING):
+        k, value = named.number, named.value
+        lost = of(head.W - value * np.outer(left[:, k], right[:, k]))
+        others = []
+        for _ in range(RANDOM):
+            a, b = (side @ _unit(rng.standard_normal(len(values))) for side in (left, right))
+            others.append(of(head.W - value * np.outer(a, b)))
+        beside_it = str(beside[k]) if k < len(beside) else ""
+        yield LostDirection(head.label, k, str(named), named.share, value, lost, float(np.mean(others)), beside_it)
+
+
+def _unit(x: np.ndarray) -> np.ndarray:
+    return x / np.linalg.norm(x)

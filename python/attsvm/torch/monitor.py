@@ -7,12 +7,16 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from ..common.check import as_count
+from ..heads.head import THRESHOLD, Head
 from ..heads.steps import COLUMNS, WORDS, Row, append_rows, measure, plot_training, read_training
-from .gradients import in_probabilities, of
-from .read import read
+from .batch import Batch
+from .read import device_of, named, read, unchanged, unwrap
+from .standard_form import standardize
+from .watch import Attention, Watch
 
 TAG = "attsvm"
 
@@ -78,7 +82,7 @@ class Monitor:
         layers: Sequence[int] | None = None,
         heads: Sequence[int | str] | None = None,
         space: str = "auto",
-        threshold: float = 0.9,
+        threshold: float = THRESHOLD,
         queries: int = 300,
         tokens: int = 20_000,
         null: bool = True,
@@ -132,7 +136,7 @@ class Monitor:
         rows = [
             measure(
                 head, step, queries=self.queries, null=self.null, seed=self.seed,
-                gradients=None if gradients is None else of(head, gradients),
+                gradients=None if gradients is None else of_head(head, gradients),
             )
             for head in found
         ]  # fmt: skip
@@ -216,3 +220,56 @@ def _cut_last_line(path: Path) -> None:
         end = text.rfind(b"\n") + 1
         if end < len(text):
             file.truncate(end)
+
+
+def in_probabilities(
+    model: torch.nn.Module, batches: Iterable[Any], loss: Callable[[torch.nn.Module, Any], torch.Tensor]
+) -> list[list[np.ndarray]]:
+    """Of each attention call and each sequence, in the order in which :func:`read` counts them: (H, S, T).
+
+    The loss is asked batch by batch, in evaluation mode; no ``.grad`` of the model is touched.
+    """
+    model = unwrap(model)
+    found: list[list[np.ndarray]] = []
+    for values in batches:
+        calls: list[Attention] = []
+        watch = Watch(calls.append)
+        batch = Batch(values, model, device_of(model))
+        with unchanged(model), named(model, watch), torch.enable_grad(), watch:
+            value = loss(model, batch.given)
+            watch.finish()
+        if not isinstance(value, torch.Tensor) or value.numel() != 1 or not value.requires_grad:
+            raise ValueError(f"loss must return one number with a gradient, got {value!r:.80}")
+        results = [call.result for call in calls if call.result.requires_grad]
+        gradients = iter(torch.autograd.grad(value, results, allow_unused=True))
+        for number, call in enumerate(calls):
+            if number == len(found):
+                found.append([])
+            gradient = next(gradients) if call.result.requires_grad else None
+            found[number] += _each(call, gradient, batch.size)
+    return found
+
+
+def _each(call: Attention, gradient: torch.Tensor | None, size: int | None) -> list[np.ndarray]:
+    """Of one call, sequence by sequence."""
+    standard = standardize(call, size)
+    B, H, S, _ = standard.q.shape
+    T = standard.k.shape[2]
+    if gradient is None:
+        return [np.zeros((H, S, T)) for _ in range(B)]
+    if call.logits is not None:  # the result is the probabilities, those of sinks behind
+        part = gradient.reshape(B, H, S, -1)[..., :T]
+    else:
+        assert standard.v is not None
+        part = gradient.reshape(B, H, S, -1) @ standard.v.repeat_interleave(H // standard.v.shape[1], 1).mT
+    return list(part.detach().double().cpu().numpy())
+
+
+def of_head(head: Head, gradients: list[list[np.ndarray]]) -> list[np.ndarray]:
+    """Those of a head that :func:`read` returned: of each sequence kept (S, T), its padding cut off."""
+    text = head.text
+    found = []
+    for number, place, S, T in zip(text.numbers, text.places, text.counts, text.lengths, strict=True):
+        query, token = place[2:]
+        found.append(gradients[head.layer][number][head.number, query : query + S, token : token + T])
+    return found

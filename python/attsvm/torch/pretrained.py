@@ -1,4 +1,4 @@
-"""Models that the transformers library loads from a folder, or from its local cache."""
+"""Models that the transformers library loads from a folder or its local cache, and the text or images they read."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from ..common.progress import counted
-from ..heads.model import Head
-from ..heads.text import EXAMPLE, read_sentences
-from .images import BATCH as IMAGES
-from .images import find_images, image_batches
+from ..heads.head import Head
+from ..heads.sequences import EXAMPLE, read_sentences
 from .read import read
 
 BATCH = 32  # sentences of one length
+IMAGES = 8  # of 197 patches: about as many tokens as a batch of sentences
+MADE = 200  # digits: as many as 50,000 tokens hold in the usual 197 patches
+SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
+SAMPLE = 3  # batches on which the damage without a head is measured: a forward pass of them for each head
 LONGEST = 10_000  # characters of a sentence: more are not cut into tokens, only to see that there are too many
 
 
@@ -88,25 +91,13 @@ def _cut(groups: dict[int, list[list[int]]]) -> Iterator[dict[str, torch.Tensor]
 
 def read_pretrained(
     model: Any, files: Sequence[Path] = (), lengths: tuple[int, int] = (10, 50), progress: bool = False, **options: Any
-) -> tuple[list[Head], str]:
-    """The heads of a model folder (or a name in the local cache), and what it was given, in words.
+) -> tuple[list[Head], str, torch.nn.Module, list[Any]]:
+    """The heads of a model folder (or a name in the local cache), what it was given, in words, the model, and a few of
+    the batches, from first to last.
 
-    Parameters
-    ----------
-    model : path-like or str
-    files : list of path-like
-        A text file of sentences, by default the example sentences; for a model that takes images a folder or image
-        files, by default scikit-learn's digits.
-    lengths : pair of int
-        Sentences of fewer or more tokens are left out.
-    progress : bool
-        Show a bar.
-    **options
-        As for :func:`read`.
-
-    Returns
-    -------
-    list of Head, str
+    ``files``: a text file of sentences, by default the example sentences; for a model that takes images a folder or
+    image files, by default scikit-learn's digits.  Sentences of fewer or more tokens than ``lengths`` are left out.
+    The options are those of :func:`read`.
 
     Raises
     ------
@@ -115,11 +106,11 @@ def read_pretrained(
     """
     loaded, processor = load(model)
     if takes_images(loaded):
-        batches: Iterable[Any]
         images, words = find_images(files)
-        total = -(-len(images) // IMAGES)
-        batches = image_batches(processor, images, getattr(loaded.config, "num_channels", 3))
-        tokenizer = None
+        channels = getattr(loaded.config, "num_channels", 3)
+        batches: Iterable[Any] = image_batches(processor, images, channels)
+        total, tokenizer = -(-len(images) // IMAGES), None
+        sample = list(image_batches(processor, images[:: -(-len(images) // (SAMPLE * IMAGES))], channels))
     else:
         if len(files) > 1:
             raise ValueError(f"{model} reads text: one file of it is taken, got {len(files)}")
@@ -132,12 +123,60 @@ def read_pretrained(
             raise ValueError(f"the text has {total} sentences of {low} to {high} tokens, too few to learn from")
         words = f"{total} of {len(sentences)} sentences ({low} to {high} tokens)"
         batches, total, tokenizer = found, len(found), processor
+        sample = found[:: -(-len(found) // SAMPLE)]
     if progress:
         batches = counted(batches, total, "read", "batch")
-    return read(loaded, batches, tokenizer, **options), words
+    return read(loaded, batches, tokenizer, **options), words, loaded, sample
 
 
 def checkpoints(folder: Any) -> list[tuple[int, Path]]:
     """The ``checkpoint-STEP`` folders that a Trainer wrote, in the order of their steps."""
     found = [path for path in Path(folder).glob("checkpoint-*") if path.name.rpartition("-")[2].isdecimal()]
     return sorted((int(path.name.rpartition("-")[2]), path) for path in found)
+
+
+def find_images(files: Sequence[Path]) -> tuple[list[Any], str]:
+    """Paths of image files (those of a folder, in order), or arrays of digits where none are given; and in words."""
+    if not files:
+        return _digits(), f"{MADE} images (handwritten digits of scikit-learn, resized by the model's processor)"
+    found: list[Path] = []
+    for path in map(Path, files):
+        if path.is_dir():
+            found += sorted(inner for inner in path.iterdir() if inner.suffix.lower() in SUFFIXES)
+        else:
+            found.append(path)
+    if len(found) < 2:
+        raise ValueError(f"{', '.join(map(str, files))} has {len(found)} images, too few to learn from")
+    return list(found), f"{len(found)} images"
+
+
+def _digits() -> list[np.ndarray]:
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError:
+        raise ValueError(
+            "the model takes images: give a folder of them, or image files (without scikit-learn there are no example "
+            "images)"
+        ) from None
+    return [(15 * image).astype(np.uint8) for image in load_digits().images[:MADE]]  # 0 .. 16 there
+
+
+def image_batches(processor: Any, images: Sequence[Any], channels: int) -> Iterator[dict[str, Any]]:
+    """What the model takes, some images at a time."""
+    for at in range(0, len(images), IMAGES):
+        opened = [_opened(image, "L" if channels == 1 else "RGB") for image in images[at : at + IMAGES]]
+        yield {"pixel_values": processor(images=opened, return_tensors="pt")["pixel_values"]}
+
+
+def _opened(image: Any, mode: str) -> Any:
+    from PIL import Image
+
+    if isinstance(image, np.ndarray):
+        return Image.fromarray(image).convert(mode)
+    try:
+        with Image.open(image) as file:
+            return file.convert(mode)
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # a damaged file raises whatever the format's reader raises
+        raise ValueError(f"{image} is not an image: {error}") from None

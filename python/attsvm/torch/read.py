@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import random
-import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -14,10 +13,10 @@ import numpy as np
 import torch
 
 from ..common.check import as_choice, as_count
-from ..heads.model import Head, as_threshold
-from .batch import TOKENIZERS, Batch
-from .keep import Sample
+from ..heads.head import QUERIES, THRESHOLD, ByName, Head, as_threshold, place_of
+from .batch import TOKENIZERS, Batch, check_batches
 from .record import Recorder
+from .sampling import Sample
 from .watch import Watch
 
 SPACES = ("auto", "residual", "head")
@@ -26,7 +25,6 @@ NOTHING = (
     "written out by hand, windows cut into chunks, as in Longformer, attention that was traced or scripted, and "
     "attention on another thread cannot be watched; state-space, recurrent and Fourier layers have none)"
 )
-NAME = re.compile(r"L?(\d+)[H.](\d+)", re.IGNORECASE)
 
 
 def read(
@@ -38,12 +36,12 @@ def read(
     layers: Sequence[int] | None = None,
     heads: Sequence[int | str] | None = None,
     space: str = "auto",
-    threshold: float = 0.9,
-    queries: int = 1500,
+    threshold: float = THRESHOLD,
+    queries: int = QUERIES,
     tokens: int = 20_000,
     store: Any = None,
     seed: int = 0,
-) -> list[Head]:
+) -> ByName:
     """The attention heads of any PyTorch model, read while it runs.
 
     Parameters
@@ -80,8 +78,8 @@ def read(
     Returns
     -------
     list of Head
-        In the order of attention calls, then of heads: every head, also one that attends to no token much.  It goes
-        into :func:`attsvm.heads.analyze_model`.
+        In the order of attention calls, then of heads: every head, also one that attends to no token much; also by
+        name, ``found["L5H3"]`` or ``found[5, 3]``.  It goes into :func:`attsvm.heads.analyze_model`.
 
     Raises
     ------
@@ -124,7 +122,7 @@ def read(
     >>> x = torch.randn(3, 5, 8)
     >>> found = attsvm.torch.read(model, [(x, x, x)])
     >>> found[1]
-    <attsvm head 1 of layer 0: residual space of 9, 3 sequences, 15 tokens, 0 of 15 queries hard>
+    <attsvm head 1 of layer 0: residual space of 9, 3 sequences, 15 tokens, 0 of 15 (0 %) queries hard>
     >>> found[1].attention(2).shape
     (5, 5)
     """
@@ -137,8 +135,7 @@ def read(
     if tokenizer is not None and not any(hasattr(tokenizer, name) for name in TOKENIZERS):
         raise TypeError(f"tokenizer must have one of {', '.join(TOKENIZERS)}, got {type(tokenizer).__name__}")
     queries, tokens = as_count("queries", queries, 1), as_count("tokens", tokens, 1)
-    if isinstance(batches, (str, bytes, dict, torch.Tensor)) or not isinstance(batches, Iterable):
-        raise TypeError(f"batches must be an iterable of what the model takes, got {type(batches).__name__}: [batch]?")
+    check_batches(batches)
     wanted = _wanted_heads(heads)
 
     def is_wanted(layer: int, number: int) -> bool:
@@ -154,11 +151,11 @@ def read(
     recorder = Recorder(Sample(tokens, as_count("seed", seed)), space, chosen, folder)
     try:
         run(model, batches, recorder, forward, tokenizer)
-        found = [
+        found = ByName(
             head
             for number in sorted(recorder.layers)
             for head in recorder.layers[number].make(is_wanted, threshold=threshold, most=queries)
-        ]
+        )
     finally:
         recorder.close()
     _check_asked(recorder, chosen, heads, wanted, found)
@@ -245,26 +242,22 @@ def named(model: torch.nn.Module, watch: Watch) -> Iterator[None]:
 def unchanged(model: torch.nn.Module) -> Iterator[None]:
     """Evaluation mode, uncompiled; flags and random states are as they were afterwards, come what may."""
     training = [(module, module.training) for module in model.modules()]
-    states = random.getstate(), np.random.get_state(), torch.get_rng_state()
-    devices = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
-    autocast = torch.is_autocast_enabled("cpu"), torch.is_autocast_enabled("cuda")
+    states = random.getstate(), np.random.get_state()
+    on_cuda = torch.cuda.is_initialized()
     try:
         for module, _ in training:
             module.training = False
-        for device, _on in zip(("cpu", "cuda"), autocast, strict=True):
-            torch.set_autocast_enabled(device, False)
-        with torch.compiler.set_stance("force_eager"):
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(torch.random.fork_rng(range(torch.cuda.device_count()) if on_cuda else ()))
+            for device in ("cpu", "cuda")[: 1 + on_cuda]:
+                stack.enter_context(torch.autocast(device, enabled=False))
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
             yield
     finally:
-        for device, on in zip(("cpu", "cuda"), autocast, strict=True):
-            torch.set_autocast_enabled(device, on)
         for module, flag in training:
             module.training = flag
         random.setstate(states[0])
         np.random.set_state(states[1])
-        torch.set_rng_state(states[2])
-        if devices is not None:
-            torch.cuda.set_rng_state_all(devices)
 
 
 def _wanted_heads(heads: Sequence[int | str] | None) -> set[tuple[int | None, int]] | None:
@@ -277,8 +270,8 @@ def _wanted_heads(heads: Sequence[int | str] | None) -> set[tuple[int | None, in
         raise TypeError(f"heads must be a list of numbers or names, got {type(heads).__name__}")
     wanted: set[tuple[int | None, int]] = set()
     for head in heads:
-        if isinstance(head, str) and (found := NAME.fullmatch(head.strip())):
-            wanted.add((int(found[1]), int(found[2])))
+        if isinstance(head, str) and (place := place_of(head)):
+            wanted.add(place)
         elif isinstance(head, str) and not head.strip().isdecimal():
             raise ValueError(f"heads must be numbers, or names such as '5.3' or 'L5H3', got {head!r}")
         else:

@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..heads.model import Choices, Head, Logits
+from ..heads.head import Choices, Head, Logits
 from ..heads.sequences import Text
 from .batch import Batch
-from .call import OneSequence, Standard, sequence, shared_heads, standardize
-from .keep import Column, Sample
 from .residual import Residual, disagreement, find_residual, tolerance, with_one
+from .sampling import Column, Sample
+from .standard_form import OneSequence, Standard, sequence, shared_heads, standardize
 from .watch import Attention
 
 
 @dataclass(eq=False)
-class Kept:
+class KeptSequence:
     """One sequence of a layer, its padding cut off.  ``entry``: its number among all entries of all batches."""
 
     entry: int
@@ -44,7 +44,7 @@ class Layer:
 
     def __init__(self, number: int, space: str, store: Path | None):
         self.number, self.space = number, space
-        self.kept: list[Kept] = []
+        self.kept: list[KeptSequence] = []
         self.passed = 0  # sequences so far
         self.module, self.kind = "", "self"
         self.shared, self.scale = 1, 0.0
@@ -110,7 +110,7 @@ class Layer:
         handles = {name: self.columns[name].add(x.cpu().numpy()) for name, x in arrays.items()}
         norms = None if found.value_norms is None else found.value_norms[:, columns].cpu().numpy()
         self.kept.append(
-            Kept(
+            KeptSequence(
                 entry, self.passed + b, (S, T, rows.start, columns.start),
                 columns.stop - columns.start, handles, start, stop, gaps,
                 _cut(found.bias, rows, columns), None if found.sink is None else found.sink[:, rows].cpu().numpy(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,7 @@ import torch
 
 from ..common.check import as_floats
 from ..heads.choices import hard_queries
-from ..heads.model import Head
+from ..heads.head import Head
 
 RULE = re.compile(r"offset ([+-]?\d+)|the query itself|first token")
 OF_WORDS = ("frequent token", "same word", "induction")
@@ -40,6 +40,9 @@ class Call:
         return self.seen.any(1).int().argmax(1)
 
 
+Replacement = Callable[[Call], torch.Tensor]  # its attention (B, S, T)
+
+
 @dataclass(eq=False)
 class Form:
     """Attention of ``W = K Q^T``."""
@@ -48,7 +51,7 @@ class Form:
     Q: np.ndarray
     held: dict[Any, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)
 
-    def attention(self, call: Call) -> torch.Tensor:
+    def __call__(self, call: Call) -> torch.Tensor:
         key = call.x.dtype, call.x.device
         if key not in self.held:
             K, Q = (torch.from_numpy(x).to(*key[::-1]) for x in (self.K, self.Q))
@@ -61,50 +64,33 @@ class Form:
         return torch.softmax(torch.cat([logits, call.sink[..., None]], -1), -1)[..., :-1]
 
 
-class Uniform:
-    """Equal attention over what the query sees."""
-
-    def attention(self, call: Call) -> torch.Tensor:
-        return _uniform(call)
-
-
-class Nothing:
+def nothing(call: Call) -> torch.Tensor:
     """The head's output is zero."""
-
-    def attention(self, call: Call) -> torch.Tensor:
-        return torch.zeros_like(_uniform(call))
+    return torch.zeros_like(uniform(call))
 
 
-@dataclass(eq=False)
-class Offset:
-    """All attention on the token ``offset`` places after the query; None: on the first one.  Equal attention where the
+def offset(places: int | None, cross: bool) -> Replacement:
+    """All attention on the token so many places after the query; None: on the first one.  Equal attention where the
     query does not see it."""
 
-    offset: int | None
-    cross: bool
-
-    def attention(self, call: Call) -> torch.Tensor:
+    def attention(call: Call) -> torch.Tensor:
         at = torch.arange(call.z.shape[1], device=call.x.device)[None]
         begin = call.first[:, None]
-        wanted = begin.expand(-1, at.shape[1]) if self.offset is None else at + self.offset + begin * self.cross
-        return _one_hot(call, wanted)
+        return _one_hot(call, begin.expand(-1, at.shape[1]) if places is None else at + places + begin * cross)
+
+    return attention
 
 
-@dataclass(eq=False)
-class Nearest:
+def nearest(queries: np.ndarray, copied: np.ndarray) -> Replacement:
     """All attention on the token nearest to the one that the most similar of recorded queries selected."""
 
-    queries: np.ndarray
-    copied: np.ndarray
-
-    def attention(self, call: Call) -> torch.Tensor:
-        queries, copied = (torch.from_numpy(x).to(call.x) for x in (self.queries, self.copied))
-        wanted = copied[torch.cdist(call.z, queries[None]).argmin(-1)]
+    def attention(call: Call) -> torch.Tensor:
+        known, tokens = (torch.from_numpy(x).to(call.x) for x in (queries, copied))
+        wanted = tokens[torch.cdist(call.z, known[None]).argmin(-1)]
         distances = torch.where(call.seen, torch.cdist(wanted, call.x), torch.inf)
         return _one_hot(call, distances.argmin(-1))
 
-
-Replacement = Form | Uniform | Nothing | Offset | Nearest
+    return attention
 
 
 def as_replacement(head: Head, value: Any, scale: str | None) -> Replacement:
@@ -113,20 +99,19 @@ def as_replacement(head: Head, value: Any, scale: str | None) -> Replacement:
     if not isinstance(value, str):
         return as_form(head, as_floats(name, value, "dk, dz", (len(head.K), len(head.Q))), scale)
     if value in ("uniform", "none"):
-        return Uniform() if value == "uniform" else Nothing()
+        return uniform if value == "uniform" else nothing
     if value == "nearest query":
         rows = hard_queries(head)[: head.most]
         if not len(rows):
             raise ValueError(f"{name} = 'nearest query' needs queries to copy, and {head.label} has none that are hard")
         text = head.text
         copied = text.keys[text.begin[rows[:, 0]] + rows[:, 2]]
-        return Nearest(np.array(head.queries[text.query_rows(rows)]), np.array(copied))
+        return nearest(np.array(head.queries[text.query_rows(rows)]), np.array(copied))
     rule = RULE.fullmatch(value)
     if rule is None:
         why = ": that rule needs the tokens as text, which a forward pass does not hold" * (value in OF_WORDS)
         raise ValueError(f"{name} must be {KNOWN}, got {value!r}{why}")
-    offset = None if value == "first token" else int(rule[1] or 0)
-    return Offset(offset, head.kind == "cross")
+    return offset(None if value == "first token" else int(rule[1] or 0), head.kind == "cross")
 
 
 def as_form(head: Head, W: np.ndarray, scale: str | None) -> Form:
@@ -215,7 +200,7 @@ def _capped(product: torch.Tensor, cap: float | None) -> torch.Tensor:
     return product if cap is None else torch.where(product.isfinite(), cap * torch.tanh(product / cap), product)
 
 
-def _uniform(call: Call) -> torch.Tensor:
+def uniform(call: Call) -> torch.Tensor:
     seen = call.seen.to(call.x.dtype)
     return seen / seen.sum(-1, keepdim=True)
 
@@ -223,4 +208,4 @@ def _uniform(call: Call) -> torch.Tensor:
 def _one_hot(call: Call, wanted: torch.Tensor) -> torch.Tensor:
     tokens = torch.arange(call.seen.shape[-1], device=wanted.device)
     there = (wanted[..., None] == tokens) & call.seen
-    return torch.where(there.any(-1, keepdim=True), there.to(call.x.dtype), _uniform(call))
+    return torch.where(there.any(-1, keepdim=True), there.to(call.x.dtype), uniform(call))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
-from .call import Standard
+from .standard_form import Standard
 from .watch import LinearMap
 
 SAMPLE = 256  # tokens that columns are compared on

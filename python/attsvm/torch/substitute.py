@@ -11,12 +11,12 @@ import torch
 from torch.nn import functional as F
 
 from ..common.check import as_choice, check_type
-from ..heads.model import MADE_BY, Head
+from ..heads.head import MADE_BY, Head
 from .batch import entries
-from .call import Standard, compared, standardize
 from .read import named, unwrap
 from .replacement import Call, Replacement, as_replacement
 from .residual import find_input
+from .standard_form import Standard, compared, standardize
 from .watch import Attention, Watch
 
 SCALED = 1e-5  # relative difference of scalings that are the same
@@ -173,7 +173,7 @@ class Substitution(Watch):
             h = head.number
             visible, added = (seen.expand(B, H, S, T)[:, h], None if bias is None else bias.expand(B, H, S, T)[:, h])
             part = Call(*_inputs(head, standard), visible, added, None if sink is None else sink[:, h], call.cap)
-            prob = value.attention(part)
+            prob = value(part)
             if call.logits is None:
                 assert standard.v is not None  # the arguments of scaled_dot_product_attention
                 values = standard.v[:, h * standard.v.shape[1] // H]

@@ -1,8 +1,9 @@
-"""One attention head as this package sees it: its sequences, queries, and the factors K and Q of its logits."""
+"""One attention head: its sequences, queries, and the factors K and Q of its logits; and lists of heads by name."""
 
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ from .sequences import Text
 
 THRESHOLD = 0.9  # least attention on one token for a query to count
 QUERIES = 1500  # that train an SVM at most
+NAME = re.compile(r"L?(\d+)[H.](\d+)", re.IGNORECASE)
 
 
 @storable
@@ -148,9 +150,17 @@ class Head(Mapped):
         begin = f"<attsvm head {self.number} of {place}: {space}, {size}"
         if self.known is None and "choices" not in self.__dict__:
             return begin + ">"
-        top = self.choices.top
-        hard = int((top > self.threshold).sum())
-        return f"{begin}, {hard} of {int(np.isfinite(top).sum())} queries hard>"
+        return f"{begin}, {share_of((self.choices.top > self.threshold).sum(), self.asking)} queries hard>"
+
+    @property
+    def tokens(self) -> int:
+        """Of all its sequences."""
+        return len(self.keys)
+
+    @property
+    def asking(self) -> int:
+        """Queries that see a token."""
+        return int(np.isfinite(self.choices.top).sum())
 
     def window(self, rows: np.ndarray) -> np.ndarray:
         """How many tokens the query of each row (sequence, query, ..) sees."""
@@ -194,9 +204,9 @@ class Head(Mapped):
                 total += np.exp(sink - top)
             return prob / total
 
-    def _whole(self, number: int, part: Any, fill: float) -> np.ndarray:
+    def _whole(self, sequence: int, part: Any, fill: float) -> np.ndarray:
         """A result of a sequence with its padding around it."""
-        i = self.text.find(number)
+        i = self.text.find(sequence)
         S, T, query, token = self.text.places[i]
         found = part(i)
         if found.shape == (S, T):
@@ -207,12 +217,12 @@ class Head(Mapped):
         whole[rows, token : token + found.shape[1]] = found
         return whole
 
-    def logits(self, sentence: int) -> np.ndarray:
+    def logits(self, sequence: int) -> np.ndarray:
         """Logits (S, T) of a sequence, one row per query; -inf at tokens it does not see."""
-        return self._whole(sentence, self.sequence_logits, -np.inf)
+        return self._whole(sequence, self.sequence_logits, -np.inf)
 
-    def attention(self, sentence: int) -> np.ndarray:
-        """Attention probabilities (S, T) of sequence ``sentence`` of all that were given, one row per query.
+    def attention(self, sequence: int) -> np.ndarray:
+        """Attention probabilities (S, T) of a sequence, counted among all that were given, one row per query.
 
         Zero at tokens the query does not see; nan in rows of queries that see none, and of padding.
 
@@ -221,7 +231,7 @@ class Head(Mapped):
         LookupError
             For a sequence that was not kept.
         """
-        return self._whole(sentence, self.sequence_attention, 0.0)
+        return self._whole(sequence, self.sequence_attention, 0.0)
 
     @functools.cached_property
     def choices(self) -> Choices:
@@ -254,3 +264,34 @@ def as_threshold(value: Any) -> float:
 
 def as_heads(heads: Any) -> list[Head]:
     return as_list("heads", heads, Head, MADE_BY)
+
+
+def share_of(some: Any, total: int) -> str:
+    """Such as "277 of 6,786 (4 %)"."""
+    percent = 100 * some / max(total, 1)
+    return f"{some:,} of {total:,} ({'< 1' if 0 < percent < 0.5 else f'{percent:.0f}'} %)"
+
+
+def place_of(name: str) -> tuple[int, int] | None:
+    """Layer and number of a head's name, "L5H3" or "5.3"; None of any other word."""
+    found = NAME.fullmatch(name.strip())
+    return None if found is None else (int(found[1]), int(found[2]))
+
+
+class ByName(list[Any]):
+    """Heads, or reports of them: a list that is also indexed by name, ``found["L3H5"]``, or layer and number,
+    ``found[3, 5]``.  Its slices and sums are such lists too."""
+
+    def __getitem__(self, index: Any) -> Any:
+        if not isinstance(index, (str, tuple)):
+            found = super().__getitem__(index)
+            return type(self)(found) if isinstance(index, slice) else found
+        place = place_of(index) if isinstance(index, str) else index
+        for item in self:
+            head = getattr(item, "head", item)
+            if (head.layer, head.number) == place:
+                return item
+        raise KeyError(f"{index!r} is none of these {len(self)} heads: they have names such as 'L3H5', or [3, 5]")
+
+    def __add__(self, other: Any) -> Any:
+        return type(self)([*self, *other])

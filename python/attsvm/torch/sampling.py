@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import heapq
+import math
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -56,46 +56,28 @@ class Column:
         self.at += array.nbytes
         return handle
 
-    def _read(self, handle: Any) -> np.ndarray:
-        if self.store is None:
-            return handle
-        at, shape, dtype = handle
-        self.file.seek(at)
-        return np.frombuffer(self.file.read(int(np.prod(shape)) * dtype.itemsize), dtype).reshape(shape)
-
     def collect(self, handles: list[Any]) -> list[np.ndarray]:
-        """Of each group the arrays (rows of all sequences, width); the file that held them is gone afterwards."""
-        first = self._read(handles[0])
-        rows = sum(self._rows(handle) for handle in handles)
-        shape = (first.shape[1], rows, first.shape[2])
+        """Of each group the array (rows of all sequences, width); the file that held them is gone afterwards."""
+        parts = handles
+        if self.store is not None:
+            self.file.flush()
+            raw = np.memmap(self.file.name, np.uint8, "r") if self.at else np.empty(0, np.uint8)
+            parts = [
+                raw[at : at + math.prod(shape) * dtype.itemsize].view(dtype).reshape(shape)
+                for at, shape, dtype in handles
+            ]
+        _, groups, width = parts[0].shape
         if self.store is None:
-            whole = np.empty(shape, first.dtype)
-            for at, part in self._parts(handles):
-                whole[:, at : at + part.shape[1]] = part
-            return list(whole)
-        path = self.store / f"{self.name}.npy"
+            return [np.concatenate([part[:, group] for part in parts]) for group in range(groups)]
+        path, dtype = self.store / f"{self.name}.npy", parts[0].dtype
+        layout = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False}
         with replacing(path) as file:  # not through a map, which has no error for a disk that is full
-            np.lib.format.write_array_header_2_0(
-                file, {"descr": np.lib.format.dtype_to_descr(first.dtype), "fortran_order": False, "shape": shape}
-            )
-            begin, row = file.tell(), first.dtype.itemsize * shape[2]
-            for at, part in self._parts(handles):
-                for group, some in enumerate(part):
-                    file.seek(begin + (group * rows + at) * row)
-                    file.write(some.tobytes())
+            np.lib.format.write_array_header_2_0(file, layout | {"shape": (groups, sum(map(len, parts)), width)})
+            for group in range(groups):
+                for part in parts:
+                    file.write(part[:, group].tobytes())
         self.close()
         return list(np.load(path, mmap_mode="r"))
-
-    def _parts(self, handles: list[Any]) -> Iterator[tuple[int, np.ndarray]]:
-        """Of each sequence its first row and its array (groups, rows, width)."""
-        at = 0
-        for handle in handles:
-            part = self._read(handle).swapaxes(0, 1)
-            yield at, part
-            at += part.shape[1]
-
-    def _rows(self, handle: Any) -> int:
-        return len(handle) if self.store is None else handle[1][0]
 
     def close(self) -> None:
         if self.file is not None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from .cases import as_cases
 from .choices import all_queries
-from .model import Head
+from .head import Head
 
 QUERIES = 1000  # on which directions are named
 LOADING = 40  # of these, that load a direction most

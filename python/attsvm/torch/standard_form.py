@@ -149,9 +149,7 @@ def _from_logits(call: Attention, product: torch.Tensor, given: torch.Tensor) ->
     lowest = torch.finfo(call.logits.dtype if call.logits is not None else given.dtype).min / 2
     rest = given[..., :T] - product
     seen = _near(rest, given[..., :T] > max(lowest, torch.finfo(call.q.dtype).min / 2))
-    count = seen.sum(-1, keepdim=True).clamp(min=1)
-    level = torch.where(seen, rest, 0).sum(-1, keepdim=True) / count
-    rest = torch.where(seen, rest - level, 0)
+    rest, level = _centred(rest, seen)
     sink = None
     if call.sinks:
         sink = given[..., T:].logsumexp(-1) - level[..., 0]
@@ -184,10 +182,15 @@ def _from_mask(
     low = torch.finfo(mask.dtype).min / 2
     mask = mask.to(product.dtype)
     seen = _near(mask, seen & (mask > low))
-    count = seen.sum(-1, keepdim=True).clamp(min=1)
-    bias = torch.where(seen, mask - torch.where(seen, mask, 0).sum(-1, keepdim=True) / count, 0)
+    bias, _ = _centred(mask, seen)
     flat = torch.where(seen, mask, -torch.inf).amax(-1) <= torch.where(seen, mask, torch.inf).amin(-1)
     return seen, None if bool(flat.all()) else bias
+
+
+def _centred(x: torch.Tensor, seen: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """What is added to the logits of tokens that are seen, around its mean over these, and that mean."""
+    mean = torch.where(seen, x, 0).sum(-1, keepdim=True) / seen.sum(-1, keepdim=True).clamp(min=1)
+    return torch.where(seen, x - mean, 0), mean
 
 
 def _near(added: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:

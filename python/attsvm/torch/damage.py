@@ -1,0 +1,148 @@
+"""What a model loses without its heads: held-out inputs, and how far its output on them is from the original one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..common.check import as_choice
+from ..common.progress import counted
+from ..heads.head import Head
+from ..heads.report import HeadReport, Reports, as_reports
+from .batch import Batch, check_batches
+from .read import device_of, unchanged, unwrap
+from .replacement import Replacement, nothing
+from .substitute import Substitution, substitution
+
+METRICS = ("auto", "KL", "1 - cosine")
+SAMPLED = 64  # outputs of each batch, by which those of another model or other inputs are told
+
+
+def damage(
+    model: torch.nn.Module,
+    reports: Sequence[HeadReport],
+    batches: Iterable[Any],
+    *,
+    forward: Callable[..., Any] | None = None,
+    metric: str = "auto",
+    progress: bool = True,
+) -> Reports:
+    """What the model loses without each head: its output with that head's removed, against the original one.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The model that the heads were read from; its weights are not written.
+    reports : list of HeadReport
+        From :func:`attsvm.heads.analyze_model`.
+    batches : iterable
+        Inputs, as :func:`attsvm.torch.read` takes them: it takes one forward pass of all of them for each head.
+    forward : callable, optional
+        Called with each batch in place of the model.
+    metric : {"auto", "KL", "1 - cosine"}
+        As for :func:`attsvm.torch.faithfulness`.
+    progress : bool
+        Show a bar.
+
+    Returns
+    -------
+    Reports
+        The same reports with ``damage``, the mean over the inputs, and ``metric``: a column of their table.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For a model that is not the one read, and arguments that do not fit.
+
+    Notes
+    -----
+    A head that parks its few decided queries, or of which nothing can be said, may matter most: damage says so, and
+    nothing of what the head does.  :func:`attsvm.torch.faithfulness` says how much of that its choices are.
+
+    Examples
+    --------
+    >>> import attsvm.torch
+    >>> import torch
+    >>> _ = torch.manual_seed(0)
+    >>> model = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+    >>> xs = torch.randn(20, 2, 6, 8)
+    >>> found = attsvm.torch.read(model, [(x, x, x) for x in xs])
+    >>> reports = attsvm.heads.analyze_model(found, null=False, n_jobs=1)
+    >>> reports = attsvm.torch.damage(model, reports, [(x, x, x) for x in xs[:5]], progress=False)
+    >>> reports["L0H1"].damage > 0.01, reports["L0H1"].metric
+    (True, '1 - cosine')
+    """
+    reports = as_reports(reports)
+    found = []
+    with unchanged(unwrap(model)), substitution(model) as running:
+        held_out = HeldOut(running, model, batches, forward, metric)
+        for report in counted(reports, len(reports), "damage", "head") if progress else reports:
+            lost = float(held_out.damage({report.head: nothing}).mean())
+            found.append(replace(report, damage=lost, metric=held_out.metric))
+    return Reports(found)
+
+
+class HeldOut:
+    """Batches with the original outputs."""
+
+    def __init__(self, running: Substitution, model: Any, batches: Iterable[Any], forward: Any, metric: str):
+        as_choice("metric", metric, METRICS)
+        check_batches(batches)
+        call, device = model if forward is None else forward, device_of(unwrap(model))
+        self.running, self.metric = running, metric
+        self.batches = [Batch(batch, call, device) for batch in batches]
+        if not self.batches:
+            raise ValueError("batches must hold at least one batch, got none")
+        running.put({})
+        self.own = [self._run(batch) for batch in self.batches]
+
+    def sample(self) -> np.ndarray:
+        """A few of the original outputs."""
+        parts = [own.flatten() for own in self.own]
+        parts = [part[:: max(1, len(part) // SAMPLED)][:SAMPLED].double().cpu() for part in parts]
+        return torch.cat(parts).numpy()
+
+    def _run(self, batch: Batch) -> torch.Tensor:
+        found = self.running.run(batch.call, *batch.args, **batch.kwargs)
+        logits = getattr(found, "logits", None)
+        if self.metric == "auto":
+            self.metric = "1 - cosine" if logits is None else "KL"
+        if logits is None or self.metric != "KL":
+            logits = _first_tensor(found)
+        return torch.log_softmax(logits.double(), -1).float() if self.metric == "KL" else logits
+
+    def damage(self, values: dict[Head, Replacement]) -> np.ndarray:
+        """Of each held-out input."""
+        self.running.put(values)
+        try:
+            pairs = zip(self.batches, self.own, strict=True)
+            return np.concatenate([self._difference(batch, own, self._run(batch)) for batch, own in pairs])
+        finally:
+            self.running.put({})
+
+    def _difference(self, batch: Batch, own: torch.Tensor, other: torch.Tensor) -> np.ndarray:
+        a, b = own.double(), other.double()
+        if self.metric == "KL":
+            off = (a.exp() * (a - b)).sum(-1)
+        else:
+            a, b = (x / x.norm(dim=-1, keepdim=True).clamp(min=1e-300) for x in (a, b))
+            off = ((a - b) ** 2).sum(-1) / 2  # 1 - cosine, without its cancellation
+        mask = batch.named.get("attention_mask")
+        if off.ndim == 1:
+            return off.cpu().numpy()
+        weights = mask.to(off) if isinstance(mask, torch.Tensor) and mask.shape == off.shape else torch.ones_like(off)
+        return ((off * weights).flatten(1).sum(1) / weights.flatten(1).sum(1).clamp(min=1)).cpu().numpy()
+
+
+def _first_tensor(found: Any) -> torch.Tensor:
+    if isinstance(found, torch.Tensor):
+        return found
+    values = found.values() if hasattr(found, "values") else found if isinstance(found, (tuple, list)) else ()
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            return value
+    raise TypeError(f"what is run must return a tensor, or a tuple or dict of them, got {type(found).__name__}")
