@@ -13,6 +13,7 @@ import torch
 
 from ..common.check import as_choice, as_count
 from ..common.progress import counted
+from ..common.threads import as_jobs, on_workers
 from ..heads.directions import directions as singular_directions
 from ..heads.directions import name_directions
 from ..heads.faithful import ALL, DRAWN, FIXED, OF_CHOICES, Faithfulness, LostDirection
