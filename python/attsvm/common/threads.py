@@ -94,7 +94,7 @@ def on_workers(
     Results come in the order of the tasks, those of ``processes`` as they are done.  Where one worker is asked for, or
     joblib is not in use and there is one core, or no joblib at hand, this is a loop.
     """
-    alone = n_jobs is None and "joblib" not in sys.modules
+    alone = n_jobs is None and sys.modules.get("joblib") is None
     alone = alone and (_cores() == 1 or importlib.util.find_spec("joblib") is None)
     if n_jobs == 1 or alone:
         with one_blas_thread():
