@@ -25,13 +25,8 @@ def holding(sol: Any) -> np.ndarray:
     part = np.exp(pull - largest)
     found[entries] = part > ROUNDED
     if sol.status == "optimal" and sol.C is None:  # else W and multipliers need not belong together
-        excess = sol.data.flat_margins(sol.W, selection.reference)[entries]
-        if selection.rhs is None:
-            excess -= 1
-        else:
-            asked = np.ldexp(selection.rhs, selection.power)
-            excess = (excess - asked[entries]) / np.abs(asked).max()
-        found[entries] &= part > excess
+        excess = sol.data.flat_margins(sol.W, selection.reference)[entries] - selection.asked(entries)
+        found[entries] &= part > excess / selection.largest
     return found
 
 

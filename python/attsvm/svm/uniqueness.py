@@ -68,12 +68,12 @@ def _rows(sol: Any) -> tuple[Any, ...]:
     token = data.token_of()
     chosen = (data.start + reference)[query]
     delta = data.keys[chosen].astype(np.float64) - data.keys[token]
-    asked = np.ones(len(token)) if sol.selection.rhs is None else np.ldexp(sol.selection.rhs, sol.selection.power)
+    asked = sol.selection.asked(np.arange(len(token)))
     margin = np.einsum("ki,ki->k", delta, data.queries[query] @ sol.W.T)
-    slack = (margin - asked) / np.abs(asked).max()
+    slack = (margin - asked) / sol.selection.largest
     if sol.selection.kept is not None:
         slack[sol.selection.kept] = np.inf
-    row = (token != chosen) & delta.any(axis=1) & data.queries[query].any(axis=1)
+    row = (token != chosen) & (asked > -np.inf) & delta.any(axis=1) & data.queries[query].any(axis=1)
     return query[row], delta[row], sol.flat_dual[row], slack[row]
 
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from ..attention.data import Data
+from ..attention.intervals import intervals
 from ..attention.layout import Layout
 from ..common.metric import Metric
+from .methods import solve_request
+from .request import Request
+from .separation import Separation
 
-__all__ = ["Whitening"]
+__all__ = ["Whitening", "solve_in_metric"]
 
 MOST = 2e8  # numbers in the tokens of a metric that is not of rank one, 1.6 GB
 
@@ -46,3 +52,19 @@ class Whitening:
             return V.reshape(self.metric.D.shape) / np.sqrt(self.metric.D)
         left, right = self.metric.inverses
         return left.T @ V @ right
+
+
+def solve_in_metric(data: Data, request: Request, metric: Metric) -> Separation:
+    """The plain problem on whitened tokens; both bounds are computed again from the tokens as they are."""
+    if request.norm != "frobenius":
+        raise ValueError(f"metric goes with norm='frobenius', got norm={request.norm!r}")
+    whitening = Whitening(data, metric)
+    plain = solve_request(whitening.plain, request)
+    answer, W = plain.answer, whitening.back(plain.answer.W)
+    low, high = answer.lower, answer.upper
+    bounded = plain.W is not None and plain.status != "no constraint"
+    if bounded and request.C is None and request.selection.rhs is None:
+        ends = intervals(data, request.selection, W[None], plain.flat_dual[None], metric)
+        low, high = (float(end[0]) for end in ends)
+    found = answer._replace(W=W, lower=low, upper=high)
+    return Separation(data, replace(request, norm=metric), found)

@@ -13,6 +13,7 @@ from .cache import from_cache
 from .faithfulness import faithfulness
 from .monitor import Monitor
 from .read import read
+from .solve import solve_svm
 from .substitute import substitute
 
-__all__ = ["Faithfulness", "Monitor", "attention", "faithfulness", "from_cache", "read", "substitute"]
+__all__ = ["Faithfulness", "Monitor", "attention", "faithfulness", "from_cache", "read", "solve_svm", "substitute"]
