@@ -173,11 +173,7 @@ def theorem(data):
             # x_a - x_t, z, b, whether it is an equation, the keys a and t
             b = Fraction(t not in beside) if asked is None else number(asked[t])
             rows[q, t] = [*map(sub, keys[i + a], keys[i + t])], z, b, t in beside, (i + a, i + t)
-    need(
-        fits(gone, [int]) and all(q in range(len(queries)) for q in gone),
-        "without names a query that is none",
-        ValueError,
-    )
+    need(fits(gone, [int]) and {*gone} <= {*range(len(queries))}, "without names a query that is none", ValueError)
     need((norm in DUAL or norm > 1) and (C is None or C > 0 and norm == "frobenius"), "norm or C is none", ValueError)
     numbers, units = table([[x] for *_, x in proof["dual"]])
     y = {(q, t): n for (q, t, _), (n,) in zip(proof["dual"], numbers, strict=True)}

@@ -65,9 +65,9 @@ def cross_attention(
         a zero token.  Its score is 0 like that of any token of value 0.
     copy : bool
         The data have their own copy of X, Z and values, and always with ``sink``.  False: views where these are
-        C-contiguous arrays of float64 (X and values: or float32), for arrays as large as memory; who then writes into X changes the data, which later
-        calls read as they find it and earlier answers no longer describe.  A memory map (``numpy.memmap``) is never
-        copied as a whole: its file must stay as it is.
+        C-contiguous arrays of float64 (X and values: or float32), for arrays as large as memory; who then writes into X
+        changes the data, which later calls read as they find it and earlier answers no longer describe.  A memory map
+        (``numpy.memmap``) is never copied as a whole: its file must stay as it is.
 
     Returns
     -------

@@ -133,8 +133,8 @@ def _holding_rows(sol: Separation) -> Rows:
     if len(unsure):
         q = int(query[unsure[0]])
         raise ValueError(
-            f"the answer has no derivative: token {int(token[unsure[0]] - data.start[q])} of query {q} is on the margin "
-            "with no multiplier, so that the support may change either way"
+            f"the answer has no derivative: token {int(token[unsure[0]] - data.start[q])} of query {q} is on the "
+            "margin with no multiplier, so that the support may change either way"
         )
     at = np.flatnonzero(row & holds)
     delta = data.keys[chosen[at]].astype(np.float64) - data.keys[token[at]]
@@ -201,30 +201,30 @@ def _entrywise(sol: Separation, rows: Rows) -> Any:
 
 def _nuclear(sol: Separation, rows: Rows) -> Any:
     """W = A B^T with A = M B, B = M^T A, and M over the norm h: those W whose rank is that of the answer."""
-    (dk, dz), m, r = sol.W.shape, len(rows.asked), int(sol.rank)
+    (dk, dz), m, r = sol.W.shape, len(rows.asked), sol.rank or 0
     U, sizes, Vt = np.linalg.svd(sol.W)
     A, B = U[:, :r] * np.sqrt(sizes[:r]), Vt[:r].T * np.sqrt(sizes[:r])
     h = sizes[:r].sum()
     y = rows.multiplier / h
-    I, J = slice(0, dk * r), slice(dk * r, (dk + dz) * r)
+    left, other = slice(0, dk * r), slice(dk * r, (dk + dz) * r)
     for _ in range(STEPS):
         M = rows.adjoint(y)
         K = np.eye((dk + dz) * r + m)
-        K[I, J] = -np.kron(M, np.eye(r))
-        K[I, J.stop :] = -(rows.delta[:, :, None] * (rows.z @ B)[:, None, :]).reshape(m, -1).T
-        K[J, J.stop :] = -(rows.z[:, :, None] * (rows.delta @ A)[:, None, :]).reshape(m, -1).T
-        K[J, I], K[J.stop :, : J.stop] = K[I, J].T, K[: J.stop, J.stop :].T
-        K[J.stop :, J.stop :] = 0.0
+        K[left, other] = -np.kron(M, np.eye(r))
+        K[left, other.stop :] = -(rows.delta[:, :, None] * (rows.z @ B)[:, None, :]).reshape(m, -1).T
+        K[other, other.stop :] = -(rows.z[:, :, None] * (rows.delta @ A)[:, None, :]).reshape(m, -1).T
+        K[other, left], K[other.stop :, : other.stop] = K[left, other].T, K[: other.stop, other.stop :].T
+        K[other.stop :, other.stop :] = 0.0
         inverse = _inverse(K, r * (r - 1) // 2, DEPENDENT)  # A and B may be rotated together
         right = np.concatenate([(M @ B - A).ravel(), (M.T @ A - B).ravel(), rows.apply(A @ B.T) - rows.asked])
         step = inverse @ right
-        A, B, y = A + step[I].reshape(A.shape), B + step[J].reshape(B.shape), y + step[J.stop :]
+        A, B, y = A + step[left].reshape(A.shape), B + step[other].reshape(B.shape), y + step[other.stop :]
     if r < min(dk, dz) and np.linalg.svd(rows.adjoint(y), compute_uv=False)[r] > 1 - HOLDS:
         raise ValueError("the answer has no derivative: its rank may grow when a token moves")
 
     def solve(P: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         step = inverse @ np.concatenate([(P @ B).ravel() / h, (P.T @ A).ravel() / h, -s])
-        return step[I].reshape(A.shape) @ B.T + A @ step[J].reshape(B.shape).T, h * step[J.stop :]
+        return step[left].reshape(A.shape) @ B.T + A @ step[other].reshape(B.shape).T, h * step[other.stop :]
 
     return A @ B.T, h * y, solve
 

@@ -52,8 +52,8 @@ class Influence(Solved):
 
     @property
     def share(self) -> float:
-        """Share of the sequences that hold a support token: for exchangeable sequences whose tokens a fixed rule selects
-        it bounds, in expectation, the chance that a new one is selected wrongly."""
+        """Share of the sequences that hold a support token.  For exchangeable sequences whose tokens a fixed rule
+        selects it bounds, in expectation, the chance that a new one is selected wrongly."""
         return float(self.solved.mean())
 
     _derived = ("share",)

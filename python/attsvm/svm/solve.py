@@ -66,8 +66,8 @@ def solve_svm(
     data : Data
     selected : integer array_like (n,) or (n, S), or bool array_like (n, T) or (n, S, T), or lists of those, or Run
         One token per query, counted within its window; or, per entry, whether the token is selected.  A run: what it
-        selects, with a warning where that is undecided, or where another token scores as much as the selected one: there
-        is no row between the two, since the loss does not change when attention moves from one to the other.
+        selects, with a warning where that is undecided, or where another token scores as much as the selected one:
+        there is no row between the two, since the loss does not change when attention moves from one to the other.
     norm : {"frobenius", "nuclear", "max", "spectral"} or float p > 1
         Training W leads to the Frobenius solution; training K and Q is observed to come near the nuclear one; mirror
         descent on W with the potential ``sum |W_ij|^p / p`` goes to that of the entrywise norm
@@ -94,7 +94,8 @@ def solve_svm(
     margins : array_like in the data's entry shape, optional
         What each entry's row must reach: ``(x_a - x_t)^T W z >= margins`` instead of 1, and ``=`` instead of
         ``= 0`` between several selected tokens.  Of any sign; that of the first selected token is not read.  Minus
-        infinity: no row, nothing is asked of this token.  Where some are not positive "block" and "gradient" may end "undecided"; "auto" then goes on.
+        infinity: no row, nothing is asked of this token.  Where some are not positive "block" and "gradient" may end
+        "undecided"; "auto" then goes on.
     metric : (dk, dz) array_like, or tuple of (dk, dk) and (dz, dz) array_like, optional
         With ``norm="frobenius"``: the norm ``sqrt(sum metric W^2)``, positive; or of a tuple (P, R), symmetric and
         positive definite, ``||P^(1/2) W R^(1/2)||_F``.  W comes in the original coordinates, margin and bound in the
@@ -229,8 +230,8 @@ def _asked(
         )
     if selection.tied:
         warnings.warn(
-            f"solve_svm: in {selection.tied} of {len(data)} queries of the run another token scores as much as the selected "
-            "one: training asks nothing between the two, and neither does this SVM (margins=-inf)",
+            f"solve_svm: in {selection.tied} of {len(data)} queries of the run another token scores as much as the "
+            "selected one: training asks nothing between the two, and neither does this SVM (margins=-inf)",
             stacklevel=3,
         )
     if sharded:

@@ -62,7 +62,7 @@ def solve_svm(X: torch.Tensor, Z: torch.Tensor, selected: Any, **options: Any) -
     chosen = np.asarray(selected.detach().cpu() if isinstance(selected, torch.Tensor) else selected)
     own = (1 if single else 2) + (chosen.dtype.kind == "b")
     chosen = np.broadcast_to(chosen, (*batch, *chosen.shape[chosen.ndim - own :]))
-    return _Solve.apply(X, Z, chosen, options)  # type: ignore[no-any-return]
+    return _Solve.apply(X, Z, chosen, options)
 
 
 class _Solve(torch.autograd.Function):
