@@ -237,7 +237,7 @@ static void theorem(const Node *proof, char *text)
     need(!gone || (is_nested(gone, 1, '0') && gone->n <= MOST_GONE), DAMAGED, "without");
     for (long k = 0; gone && k < gone->n; k++) {
         long q = integer(gone->kids + k);
-        need(q < queries.r, DAMAGED, "without names a query that is none");
+        need(q >= 0 && q < queries.r, DAMAGED, "without names a query that is none");
         need(!strcmp(claim->text, "optimal"), NOT_PROVED, "a query without part has one");
         for (long e = first[q]; e < first[q + 1]; e++)
             need(!listed[e], NOT_PROVED, "a query without part has one");
