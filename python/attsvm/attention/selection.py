@@ -49,7 +49,7 @@ class Selection:
         selection = cls.__new__(cls)
         selection.reference, selection.kept = state["reference"], state["kept"]
         selection.rhs, selection.power = state["rhs"], as_count("power", state["power"], -(2**12))
-        selection.tied = as_count("tied", state["tied"])
+        selection.tied = as_count("tied", state.get("tied", 0))
         return selection
 
     def check(self, data: Data) -> None:
