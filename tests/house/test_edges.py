@@ -184,7 +184,11 @@ EXTRAS = {"PIL", "joblib", "lightning", "matplotlib", "pandas", "pytorch_lightni
 EXTRAS |= {"tqdm", "transformers", "attsvm.torch"}
 # Of the standard library: importing attsvm does not wait for them.
 SLOW = {"multiprocessing", "zipfile", "secrets", "traceback"}
-SLOW |= {"attsvm.svm.proof"}  # the package itself does without the checker
+SLOW |= {
+    "attsvm.svm.proof",
+    "attsvm.svm.influence",
+    "attsvm.svm.derivative",
+}  # the package itself does without the checker
 
 
 def test_imports_inside_functions_are_of_extras():

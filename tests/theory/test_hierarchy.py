@@ -46,7 +46,7 @@ def test_one_layer_is_attention():
 
 
 def test_saturated_gradients_keep_their_digits():
-    """Weights 3,000 times as large: directions are those of the leading terms, whose sizes double precision has lost."""
+    """Weights 3,000 times as large: the leading terms, whose sizes have left double precision."""
     rng = np.random.default_rng(3)
     X, z, y, v, V = draw(rng, 1, 3, 4, 8)
     W = [3000 * w for w in attsvm.theory.train_stack(X, z, y, v, V, [np.zeros((8, 8))] * 2, steps=300).W]
@@ -74,7 +74,7 @@ def trained():
 
 
 def test_two_layers_go_to_their_svms(trained):
-    """Both SVMs, the balance of margins, and the controls: every query a margin of 1; margins at selected queries alone."""
+    """Both SVMs and the balance of margins; controls: all queries with margin 1, the selected ones alone."""
     X, z, V, stack = trained
     found = []
     for r in range(6):

@@ -13,6 +13,7 @@ from ..common.result import Solved
 from .methods import solve_request
 from .request import Request
 from .separation import SHARDED, Separation
+from .support import holding
 from .whitening import solve_in_metric
 
 TOL = 1e-9  # the default of a solve
@@ -108,8 +109,8 @@ def check_removable(sol: Separation) -> None:
 def moving(sol: Separation) -> np.ndarray:
     """The entries whose rows hold the answer."""
     if sol.selection.kept is None:
-        return sol._holding
-    return sol._holding | sol.selection.kept & (sol.flat_dual != 0)  # that of an equality row has either sign
+        return holding(sol)
+    return holding(sol) | sol.selection.kept & (sol.flat_dual != 0)  # that of an equality row has either sign
 
 
 def owners(data: Any) -> np.ndarray:

@@ -82,12 +82,11 @@ def train_stack(
     >>> bool((stack.attention[-1].max(axis=-1) > 0.8).all())
     True
     """
-    X, z, y, v = (
-        np.asarray(as_numeric(name, a), dtype=np.float64) for name, a in zip("Xzyv", (X, z, y, v), strict=True)
-    )
+    given = {"X": X, "z": z, "y": y, "v": v}
+    X, z, y, v = (np.asarray(as_numeric(name, a), dtype=np.float64) for name, a in given.items())
     if X.ndim < 3:
         raise ValueError(f"X must have shape (..., n, T, d), got {X.shape}")
-    batch, (n, T, d) = X.shape[:-3], X.shape[-3:]
+    batch, (n, _, d) = X.shape[:-3], X.shape[-3:]
     for name, a, shape in (("z", z, (n, d)), ("y", y, (n,)), ("v", v, (d,))):
         check_shape(name, a[(0,) * (a.ndim - len(shape))], ", ".join("nd"[k] for k in range(len(shape))), shape)
     z, y, v = (np.broadcast_to(a, (*batch, *shape)) for a, shape in ((z, (n, d)), (y, (n,)), (v, (d,))))
