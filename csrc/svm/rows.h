@@ -1,7 +1,7 @@
 /* The rows of an attention SVM, made from a selection.  Query q has a reference token a (its first selected one);
  * every other token t of its window gives at most one row on delta = x_a - x_t:
  *
- *     margin row     delta^T W z_q >= b    (t not selected; b = 1 unless given)
+ *     margin row     delta^T W z_q >= b    (t not selected; b = 1 unless given; no row where b = -infinity)
  *     equality row   delta^T W z_q  = b    (t selected too; b = 0 unless given)
  *
  * Both sides are divided by length = ||delta|| ||z_q||: what is called a row from here on is a unit row, with the right

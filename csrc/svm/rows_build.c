@@ -102,6 +102,8 @@ int rows_build(struct rows *rows, ptrdiff_t *entry, unsigned char *impossible, c
                 continue;
             int equal = kept != NULL && kept[base + t];
             double b = rhs != NULL ? rhs[base + t] : equal ? 0.0 : 1.0;
+            if (b == -HUGE_VAL) /* nothing is asked of this token */
+                continue;
             if (distance[t] == 0 || z == 0) { /* the row's left side is zero for every W */
                 if (impossible != NULL && !equal) {
                     impossible[base + t] = b > 0;

@@ -6,6 +6,7 @@ y_e are >= 0 on margins.  Proved are, by integers and fractions alone (doubles a
   above     every W that meets the rows has ||W|| >= b.y / ||sum y_e A_e||_dual (alone: the claim "excluded")
   one has   some W meets the rows: equations after a step whose size is bounded, for which margins and norm pay
   no W      sum y_e A_e = 0 and b.y > 0, for y after such a step: a W would give 0 = sum y_e <A_e, W> >= b.y > 0
+`without`: the same bounds hold without the rows of these queries, whose multipliers are zero.
 With C: ||W||_F^2 / 2 + C sum max(0, b_e - <A_e, W>)^2 >= b.y - ||sum y_e A_e||_F^2 / 2 - sum y_e^2 / (4 C)."""
 
 import gzip
@@ -161,22 +162,25 @@ def theorem(data):
     C, dk, dz, scale = None if proof["C"] is None else number(proof["C"]), len(keys[0]), len(queries[0]), kd * qd
     rows, (start, stop, selected, kept, rhs) = {}, (proof[x] for x in ("start", "stop", "selected", "kept", "rhs"))
     kept, rhs = [[a] for a in selected] if kept is None else kept, [None] * len(selected) if rhs is None else rhs
-    lists = start, stop, selected, kept, rhs
+    lists, gone = (start, stop, selected, kept, rhs), proof.get("without", [])
     for q, (z, i, j, a, beside, asked) in enumerate(zip(queries, *lists, strict=True)):
         inside = i in range(j) and j in range(len(keys) + 1) and a in beside and all(t in range(j - i) for t in beside)
         need(
             inside and (asked is None or len(asked) == j - i), "an index out of range, or a list too short", ValueError
         )
         spend((j - i) * (15000 + 150 * dk + 100 * len(beside)))
-        for t in (t for t in range(j - i) if t != a):  # x_a - x_t, z, b, whether it is an equation, the keys a and t
+        for t in (t for t in range(j - i) if t != a and (asked is None or asked[t] != "-inf")):  # no row where -inf
+            # x_a - x_t, z, b, whether it is an equation, the keys a and t
             b = Fraction(t not in beside) if asked is None else number(asked[t])
             rows[q, t] = [*map(sub, keys[i + a], keys[i + t])], z, b, t in beside, (i + a, i + t)
+    need(fits(gone, [int]) and {*gone} <= {*range(len(queries))}, "without names a query that is none", ValueError)
     need((norm in DUAL or norm > 1) and (C is None or C > 0 and norm == "frobenius"), "norm or C is none", ValueError)
     numbers, units = table([[x] for *_, x in proof["dual"]])
     y = {(q, t): n for (q, t, _), (n,) in zip(proof["dual"], numbers, strict=True)}
     margins = [e for e, row in rows.items() if not row[3]]
     need(len(y) == len(proof["dual"]) and y.keys() <= rows.keys(), "a multiplier has no row of its own", ValueError)
     need(all(y.get(e, 0) >= 0 for e in margins), "a multiplier is negative")
+    need(not gone or proof["claim"] == "optimal" and not {q for q, _ in y} & {*gone}, "a query without part has one")
     total, equations = sum(x * rows[e][2] for e, x in y.items()) / units, {}
     most = len(y) if proof["claim"] == "infeasible" else len(rows) - len(margins)
     spend(1000 * most * dk * dz)
@@ -226,6 +230,7 @@ def theorem(data):
     need(lower > 0, "the multipliers prove no bound")
     low, high, gap = shown(lower * (1 - Fraction(1, 10**15)), "FLOOR"), shown(upper), upper / lower - 1
     text = f"every W with these margins has {name} above {low}; one has {high} (gap {shown(gap, digits=2)})"
+    text += f"; so it is without queries {gone}" if gone else ""
     need(proof["statement"] in (None, text), "the statement is another")
     return text, gap
 

@@ -434,3 +434,16 @@ def test_hard_attention_is_the_value_of_the_token_with_the_largest_logit(case):
         [np.reshape(part, (-1, case.data.values.shape[1])) for part in case.data.attended(W, hard=True)]
     )
     np.testing.assert_array_equal(found, case.data.values[case.data.start + best])
+
+
+@pytest.mark.parametrize("ragged", [False, True])
+def test_sink_is_a_zero_token(ragged):
+    rng = np.random.default_rng(0)
+    X = [rng.standard_normal((T, 3)) for T in ((4, 2) if ragged else (3, 3))]
+    V = [rng.standard_normal((len(x), 5)) for x in X]
+    Z, W = rng.standard_normal((2, 4)), rng.standard_normal((3, 4))
+    data = attsvm.cross_attention(X, Z, V, sink=True)
+    for i, logits in enumerate(data.logits(W)):
+        raw = X[i] @ W @ Z[i]
+        np.testing.assert_allclose(logits, [*raw, 0.0])
+        np.testing.assert_allclose(data.attended(W)[i], np.exp(raw) @ V[i] / (1 + np.exp(raw).sum()))

@@ -182,7 +182,11 @@ EXTRAS = {"PIL", "jinja2", "joblib", "lightning", "markupsafe", "matplotlib", "p
 EXTRAS |= {"sklearn", "threadpoolctl", "tqdm", "transformers", "attsvm.torch"}
 # Of the standard library: importing attsvm does not wait for them.
 SLOW = {"multiprocessing", "zipfile", "secrets", "traceback"}
-SLOW |= {"attsvm.svm.proof"}  # the package itself does without the checker
+SLOW |= {
+    "attsvm.svm.proof",
+    "attsvm.svm.influence",
+    "attsvm.svm.derivative",
+}  # the package itself does without the checker
 
 
 def test_imports_inside_functions_are_of_extras():

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NOT_PROVED = 1, DAMAGED = 2, MOST_BYTES = 1 << 27, MOST_NUMBERS = 1 << 22, DEEPEST = 100, MOST_DIGITS = 4300 };
+enum { NOT_PROVED = 1, DAMAGED = 2, MOST_BYTES = 1 << 27, MOST_NUMBERS = 1 << 22, DEEPEST = 100, MOST_DIGITS = 4300, MOST_GONE = 400 };
 static const size_t ARENA = (size_t)3 << 30;         /* bytes, touched as they are needed */
 static const uint64_t MOST_WORK = (uint64_t)1 << 36; /* products of limbs */
 static char *arena, reason[200];

@@ -218,8 +218,9 @@ static void theorem(const Node *proof, char *text)
         }
         need(keep[a], DAMAGED, "the selected token is not kept");
         for (long t = 0, e = first[q]; t < n; t++, e++) {
-            row_key[e] = i + a, row_other[e] = i + t, row_query[e] = q, equation[e] = keep[t] && t != a;
-            if (t != a)
+            int none = t == a || (values && !strcmp(item(values, t, -1)->text, "-inf")); /* no row */
+            row_key[e] = i + a, row_other[e] = i + (none ? a : t), row_query[e] = q, equation[e] = keep[t] && !none;
+            if (!none)
                 asked[e] = values ? real(item(values, t, -1), NULL) : whole(!keep[t], 0, 1);
         }
     }
@@ -232,6 +233,15 @@ static void theorem(const Node *proof, char *text)
         negatives |= !equation[e] && y[e].sign < 0, on_margins |= !equation[e] && y[e].sign;
     }
     need(!negatives, NOT_PROVED, "a multiplier is negative");
+    const Node *gone = named(proof, "without");
+    need(!gone || (is_nested(gone, 1, '0') && gone->n <= MOST_GONE), DAMAGED, "without");
+    for (long k = 0; gone && k < gone->n; k++) {
+        long q = integer(gone->kids + k);
+        need(q >= 0 && q < queries.r, DAMAGED, "without names a query that is none");
+        need(!strcmp(claim->text, "optimal"), NOT_PROVED, "a query without part has one");
+        for (long e = first[q]; e < first[q + 1]; e++)
+            need(!listed[e], NOT_PROVED, "a query without part has one");
+    }
     total = dot(y, 1, asked, 1, rows);
     int contradicts = !strcmp(claim->text, "infeasible");
     long dz = queries.c, size_W = keys.c * dz, equations = 0;
@@ -343,14 +353,18 @@ static void theorem(const Node *proof, char *text)
         shown((Quotient){sub(product, other), other}, 1, 2, gap);
         text += sprintf(text, " above %s", low);
         if (!above)
-            sprintf(text, "; one has %s (gap %s)", high, gap);
+            text += sprintf(text, "; one has %s (gap %s)", high, gap);
+        if (gone && gone->n > 0)
+            text += sprintf(text, "; so it is without queries [");
+        for (long k = 0; gone && k < gone->n; k++)
+            text += sprintf(text, "%s%ld%s", k ? ", " : "", integer(gone->kids + k), k + 1 < gone->n ? "" : "]");
     }
 }
 
 int main(int count, char **paths)
 {
     volatile int worst = count > 1 ? 0 : DAMAGED;
-    char *memory = malloc(ARENA), text[300];
+    char *memory = malloc(ARENA), text[300 + 12 * MOST_GONE];
     if (!memory)
         return DAMAGED;
     for (volatile int k = 1; k < count; k++) {

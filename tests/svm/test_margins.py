@@ -109,3 +109,58 @@ def test_what_is_not_read():
     np.testing.assert_array_equal(
         attsvm.solve_svm(causal, selected, margins=np.ones((2, 4, 4))).W, attsvm.solve_svm(causal, selected).W
     )
+
+
+# ------------------------------------------------------------------------------------- tokens without a row
+
+
+@pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.parametrize("options", [{}, {"C": 1.0}, {"norm": "nuclear"}, {"norm": 3.0}, {"norm": "max"}], ids=str)
+def test_minus_infinity_is_no_row(options, kept):
+    """As if the token were not in its window."""
+    rng = np.random.default_rng(2)
+    X, Z = rng.standard_normal((5, 4, 3)), rng.standard_normal((5, 3))
+    selected = attsvm.cross_attention(X[:, :3], Z).select(rng.standard_normal((3, 3)))
+    if kept:
+        selected = np.arange(3) == selected[:, None]
+        selected[0] = [True, True, False]
+    whole = np.pad(selected, ((0, 0), (0, 1))) if kept else selected
+    margins = rng.uniform(0.5, 1.5, (5, 4)) * (1 - np.pad(selected, ((0, 0), (0, 1))) if kept else 1)
+    margins[:, 3] = -np.inf
+    short = attsvm.solve_svm(attsvm.cross_attention(X[:, :3], Z), selected, margins=margins[:, :3], **options)
+    long = attsvm.solve_svm(attsvm.cross_attention(X, Z), whole, margins=margins, **options)
+    assert long.status == short.status == "optimal"
+    assert long.objective == pytest.approx(short.objective, rel=1e-8)
+    assert (long.dual[:, 3] == 0).all() and not long.support[:, 3].any()
+    for wrong in (np.inf, np.nan):
+        margins[0, 3] = wrong
+        with pytest.raises(ValueError, match="margins must be finite"):
+            attsvm.solve_svm(attsvm.cross_attention(X, Z), whole, margins=margins, **options)
+
+
+def test_nothing_asked_is_no_constraint(tmp_path):
+    data = attsvm.cross_attention(
+        [[[1.0], [1.0]]], [[1.0]]
+    )  # a copy of the selected token: infeasible, if it had a row
+    sol = attsvm.solve_svm(data, [0], margins=[[1.0, -np.inf]])
+    assert sol.status == "no constraint" and not sol.W.any()
+    sol.save(tmp_path / "answer.npz")
+    assert attsvm.load(tmp_path / "answer.npz") == sol
+
+
+def test_ties_of_a_run_have_no_row():
+    """The best token's value twice: training goes to the SVM without the rows between the two."""
+    X, Z, y, _ = attsvm.sample.unit_sphere(4, 6, 12, rng=6)
+    v, q = np.eye(12)[0], np.arange(4)
+    best = (y[:, None] * X[:, :, 0]).argmax(1)
+    twin = (best + 1) % 6
+    X[q, twin, 0] = X[q, best, 0]
+    problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
+    run = attsvm.train(problem, steps=4000, record=0)
+    with pytest.warns(UserWarning, match="in 4 of 4 queries of the run another token scores as much"):
+        sol = attsvm.solve_svm(problem.data, run)
+    margins = np.ones((4, 6))
+    margins[q, np.where(run.selected == best, twin, best)] = -np.inf
+    assert (sol.W == attsvm.solve_svm(problem.data, run.selected, margins=margins).W).all()
+    assert attsvm.correlation(run.W, sol.W) > 0.999
+    assert attsvm.correlation(run.W, attsvm.solve_svm(problem.data, run.selected).W) < 0.99

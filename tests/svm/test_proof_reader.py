@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 
+import attsvm
 import numpy as np
 import pytest
 from attsvm import check
@@ -182,3 +183,22 @@ def test_only_one_line_refuses_it(reader, tmp_path):
         check.theorem(json.dumps(false[0]).encode())
     with pytest.raises(AssertionError, match="the multipliers do not exclude every W"):
         check.theorem(json.dumps(steep).encode())
+
+
+def test_both_read_tokens_without_a_row_and_queries_without_a_part(reader, tmp_path):
+    rng = np.random.default_rng(3)
+    data = attsvm.cross_attention(rng.standard_normal((8, 4, 3)), rng.standard_normal((8, 3)))
+    margins = np.where(rng.random((8, 4)) < 0.3, -np.inf, 1.0)
+    sol = attsvm.solve_svm(data, data.select(rng.standard_normal((3, 3))), margins=margins)
+    solved = sol.influence().solved
+    proofs = []
+    for i in range(8):
+        sol.prove(tmp_path / "proof.json", without=i)
+        proofs.append(json.loads((tmp_path / "proof.json").read_text()))
+    none = int(np.flatnonzero(~solved)[0])
+    wrong = [[int(i)] for i in np.flatnonzero(solved)] + [[8], [-1], ["0"], 0]
+    changed = [proofs[none] | {"statement": None, "without": gone} for gone in wrong]
+    lines = theirs(reader, proofs + changed, tmp_path)
+    assert lines == [ours(proof) for proof in proofs + changed]
+    assert all(line.startswith("PROVED") for line in lines[:8]) and set(lines[8:]) == {"NOT PROVED"}
+    assert sum("; so it is without queries" in line for line in lines) == (~solved).sum() > 0

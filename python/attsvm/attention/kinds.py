@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from ..common.check import as_count, as_floats, check_finite
 from .data import Data, read_only
 from .layout import Layout, NoSequences
-from .tokens import empty, own, read_queries, read_tokens, read_values
+from .tokens import empty, own, read_queries, read_tokens, read_values, with_sink
 
 __all__ = ["causal_attention", "cross_attention", "prompt_attention", "self_attention"]
 
@@ -46,7 +46,9 @@ def _without_sequences(
     return Data(name, np.zeros((1, dk or d)), np.zeros((1, Z[-1])), given, layout)
 
 
-def cross_attention(X: ArrayLike, Z: ArrayLike, values: ArrayLike | None = None, *, copy: bool = True) -> Data:
+def cross_attention(
+    X: ArrayLike, Z: ArrayLike, values: ArrayLike | None = None, *, sink: bool = False, copy: bool = True
+) -> Data:
     """Queries ``Z`` attend to the tokens ``X`` of their sequence: logits ``X_i W z_i``.
 
     Parameters
@@ -58,11 +60,14 @@ def cross_attention(X: ArrayLike, Z: ArrayLike, values: ArrayLike | None = None,
         One query per sequence, S of them, or as many as each has.
     values : (n, T, dv) array_like or list, optional
         What attention returns; the tokens by default.
+    sink : bool
+        One more entry at the end of each window, of logit 0 and value 0, as in "softmax1" and attention with a sink:
+        a zero token.  Its score is 0 like that of any token of value 0.
     copy : bool
-        The data have their own copy of X, Z and values.  False: views where these are C-contiguous arrays of float64
-        (X and values: or float32), for arrays as large as memory; who then writes into X changes the data, which later
-        calls read as they find it and earlier answers no longer describe.  A memory map (``numpy.memmap``) is never
-        copied as a whole: its file must stay as it is.
+        The data have their own copy of X, Z and values, and always with ``sink``.  False: views where these are
+        C-contiguous arrays of float64 (X and values: or float32), for arrays as large as memory; who then writes into X
+        changes the data, which later calls read as they find it and earlier answers no longer describe.  A memory map
+        (``numpy.memmap``) is never copied as a whole: its file must stay as it is.
 
     Returns
     -------
@@ -77,9 +82,16 @@ def cross_attention(X: ArrayLike, Z: ArrayLike, values: ArrayLike | None = None,
     --------
     >>> attsvm.cross_attention(X, Z)
     <attsvm cross_attention: 6 queries over 48 tokens, 8 tokens each, dk=10, dz=10>
+    >>> attsvm.cross_attention([[[1.0]]], [[1.0]], sink=True).logits([[3.0]])
+    array([[3., 0.]])
     """
     if _has_none(X):
+        _, T, d = np.shape(X)
+        X = np.empty((0, T + sink, d))
         return _without_sequences("cross_attention", X, np.shape(Z), values)
+    if sink:
+        X = with_sink("X", X)
+        values = values if values is None else with_sink("values", values, "n, T, dv")
     if copy:
         X, Z = own(X), own(Z)
     data = Data._of_plain("cross_attention", X, Z)

@@ -16,6 +16,7 @@ from .data import Data
 CHOSEN = 0.9  # a query that selects one token attends to it at least so much
 LOW, HIGH = 1e-6, 1e-3  # of several: the probability of what is left out, and of what is selected
 SMALLEST, LARGEST = 1e-150, 1e150
+TIED = 1e-12  # of the largest score of a window: what rounding leaves between two equal scores
 
 
 @storable
@@ -23,13 +24,14 @@ class Selection:
     """A checked selection: the reference (first selected) token of each query, and all of them when several are.
 
     ``rhs``: what the rows of the entries must reach instead of 1 (margins) and 0 (equalities), over ``2**power``, which
-    makes the largest about 1.
+    makes the largest about 1; minus infinity where there is no row.
     """
 
     def __init__(self, data: Data, selected: Any, margins: Any = None):
         self.kept: np.ndarray | None = None
         self.rhs: np.ndarray | None = None
         self.power = 0
+        self.tied = 0  # queries of a run in which another token scores as much as the selected one
         # A copy: C trusts it during the solve, and the answer describes itself by it.
         plain = _core.reference(data._handle, selected) if data._single else None  # all that most calls need
         if plain is not None:
@@ -47,6 +49,7 @@ class Selection:
         selection = cls.__new__(cls)
         selection.reference, selection.kept = state["reference"], state["kept"]
         selection.rhs, selection.power = state["rhs"], as_count("power", state["power"], -(2**12))
+        selection.tied = as_count("tied", state.get("tied", 0))
         return selection
 
     def check(self, data: Data) -> None:
@@ -59,16 +62,19 @@ class Selection:
                     raise TypeError(f"{name} must be an array, got {array!r:.100}")
                 check_shape(name, array, "n", (size,))
         if self.rhs is not None:
-            check_finite("rhs", self.rhs)
+            check_finite("rhs", self.rhs[self.rhs > -np.inf])
         self.within(data)
 
     def _read(self, data: Data, selected: Any) -> None:
-        if hasattr(selected, "undecided"):
-            selected = _of_run(selected)
+        run = selected if hasattr(selected, "undecided") else None
+        if run is not None:
+            selected = _of_run(run)
         layout = data._layout
         array = as_parts("selected", selected, not layout.uniform, _as_integers_or_bools)
         if (array[0] if isinstance(array, list) else array).dtype.kind != "b":
             self.reference = np.array(layout.flatten_queries("selected", array), dtype=np.intp)
+            if run is not None:
+                self._free_ties(data, run.problem._fixed_scores)
             return
         kept = np.array(layout.flatten_entries("selected", array))
         some = np.logical_or.reduceat(kept, data.indptr[:-1])
@@ -77,16 +83,49 @@ class Selection:
         self.kept = kept
         self.reference = _core.top(data._handle, kept.astype(np.float64))
 
+    def _free_ties(self, data: Data, scores: np.ndarray | None) -> None:
+        """No row for a token that scores as much as the selected one: training asks nothing between the two."""
+        if scores is None or len(scores) != data.indptr[-1]:
+            return
+        chosen = data.indptr[:-1] + self.reference
+        lengths = np.diff(data.indptr)
+        largest = np.maximum.reduceat(np.abs(scores), data.indptr[:-1])
+        tied = np.abs(scores - np.repeat(scores[chosen], lengths)) <= TIED * np.repeat(largest, lengths)
+        tied[chosen] = False
+        if tied.any():
+            self.rhs = np.where(tied, -np.inf, 1.0)
+            self.rhs[chosen] = 0.0
+            self.tied = int(np.logical_or.reduceat(tied, data.indptr[:-1]).sum())
+
     def _ask(self, data: Data, margins: Any) -> None:
-        rhs = as_entries(data, "margins", margins, hidden=True).copy()
+        rhs = as_entries(data, "margins", margins, hidden=True, no_bound=True).copy()
         rhs[data.indptr[:-1] + np.clip(self.reference, 0, data.lengths - 1)] = 0.0
-        largest = float(np.abs(rhs).max())
+        largest = float(np.abs(rhs[rhs > -np.inf]).max())
         if largest > 0 and not SMALLEST <= largest <= LARGEST:
             raise ValueError(
                 f"margins must have their largest size between {SMALLEST:g} and {LARGEST:g}, got {largest:g}"
             )
         self.power = math.frexp(largest)[1] - 1
         self.rhs = np.ldexp(rhs, -self.power)
+
+    def asked(self, entries: np.ndarray) -> np.ndarray:
+        """What the rows of these entries must reach, in the units of ``margins``."""
+        return np.ones(len(entries)) if self.rhs is None else np.ldexp(self.rhs[entries], self.power)
+
+    def without(self, gone: np.ndarray) -> Selection:
+        """The same, with no row for the entries that are ``gone``."""
+        part = Selection.__new__(Selection)
+        part.reference, part.kept, part.power, part.tied = self.reference, self.kept, self.power, self.tied
+        asked = self.rhs
+        if asked is None:
+            asked = np.ones(len(gone)) if self.kept is None else np.where(self.kept, 0.0, 1.0)
+        part.rhs = np.where(gone, -np.inf, asked)
+        return part
+
+    @property
+    def largest(self) -> float:
+        """The largest size of what is asked."""
+        return 1.0 if self.rhs is None else math.ldexp(np.abs(self.rhs[self.rhs > -np.inf]).max(), self.power)
 
     def within(self, data: Data) -> Selection:
         """Itself, once its references are known to lie within their windows."""
@@ -104,13 +143,15 @@ class Selection:
         )
 
 
-def as_entries(data: Data, name: str, value: Any, hidden: bool = False) -> np.ndarray:
-    """Finite numbers in the data's entry shape, flat.  What a causal query cannot see must be 0, unless ``hidden``."""
+def as_entries(data: Data, name: str, value: Any, hidden: bool = False, no_bound: bool = False) -> np.ndarray:
+    """Finite numbers in the data's entry shape, flat; with ``no_bound`` some may be minus infinity.  What a causal
+    query cannot see must be 0, unless ``hidden``."""
     single = data._layout.single
     if isinstance(value, (list, tuple)) and not data._layout.uniform:
-        value = [as_floats(f"{name}[{i}]", part, "T_i" if single else "S_i, T_i") for i, part in enumerate(value)]
+        letters = "T_i" if single else "S_i, T_i"
+        value = [as_floats(f"{name}[{i}]", part, letters, no_bound=no_bound) for i, part in enumerate(value)]
     else:
-        value = as_floats(name, value, "n, T" if single else "n, S, T")
+        value = as_floats(name, value, "n, T" if single else "n, S, T", no_bound=no_bound)
     return np.ascontiguousarray(data._layout.flatten_entries(name, value, hidden))
 
 

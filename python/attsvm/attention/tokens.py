@@ -10,7 +10,7 @@ import numpy as np
 
 from ..common.check import as_floats, as_numeric, check_shape
 
-__all__ = ["empty", "own", "read_queries", "read_tokens", "read_values"]
+__all__ = ["empty", "own", "read_queries", "read_tokens", "read_values", "with_sink"]
 
 CACHE_LINE = 64  # bytes
 SMALL = 1024  # numbers of windows that a step reads from a copy of its own; to find a cache line takes 2 us
@@ -48,6 +48,18 @@ def read_tokens(name: str, X: Any, letters: str = "n, T, d") -> tuple[np.ndarray
     array = as_floats(name, X, letters, keep_single=True)
     n, T, d = array.shape
     return array.reshape(n * T, d), np.full(n, T, dtype=np.intp)
+
+
+def with_sink(name: str, X: Any, letters: str = "n, T, d") -> Any:
+    """The same tokens, or values, with a zero vector at the end of each sequence."""
+    rows, lengths = read_tokens(name, X, letters)
+    longer = empty((len(rows) + len(lengths), rows.shape[1]), rows.dtype)
+    ends = np.cumsum(lengths + 1)
+    longer[ends - 1] = 0.0
+    longer[np.delete(np.arange(len(longer)), ends - 1)] = rows
+    if (lengths == lengths[0]).all():
+        return longer.reshape(len(lengths), lengths[0] + 1, -1)
+    return np.split(longer, ends[:-1])
 
 
 def read_queries(Z: Any, n: int) -> tuple[np.ndarray, np.ndarray, bool]:

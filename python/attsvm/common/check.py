@@ -116,14 +116,20 @@ def check_finite(name: str, array: np.ndarray) -> None:
 
 
 def as_floats(
-    name: str, value: Any, letters: str, sizes: Sequence[int | None] = (), keep_single: bool = False
+    name: str,
+    value: Any,
+    letters: str,
+    sizes: Sequence[int | None] = (),
+    keep_single: bool = False,
+    no_bound: bool = False,
 ) -> np.ndarray:
-    """A finite C-contiguous float64 array of the shape (float32 stays float32 when ``keep_single``)."""
+    """A finite C-contiguous float64 array of the shape.  float32 stays float32 when ``keep_single``; with ``no_bound``
+    a number may be minus infinity."""
     array = as_numeric(name, value)
     check_shape(name, array, letters, sizes)
     single = keep_single and array.dtype == np.float32
     array = as_doubles(array) if not single else np.require(array, requirements=["C", "A"])
-    check_finite(name, array)
+    check_finite(name, np.maximum(array, -np.finfo(np.float64).max) if no_bound else array)
     return array
 
 

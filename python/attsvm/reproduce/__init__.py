@@ -48,6 +48,9 @@ FIGURES = (
     "plain-descent",
     "soft-margins",
     "certified-training",
+    "hierarchy",
+    "recipes",
+    "influence",
 )
 NAMED = ("training",)  # drawn only when named: they train models with PyTorch, for minutes
 

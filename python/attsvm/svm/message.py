@@ -57,7 +57,7 @@ def _at_least(sol: Any) -> str:
     most = np.linalg.norm((weights[:, None] * D).T @ Z)
     most += (len(y) + 16) * 2.0**-52 * np.abs(weights) @ (np.linalg.norm(D, axis=1) * np.linalg.norm(Z, axis=1))
     margin = y if sol.selection.kept is None else np.where(sol.selection.kept[entries], 0.0, y)
-    asked = margin.sum() if sol.selection.rhs is None else np.ldexp(sol.selection.rhs[entries], sol.selection.power) @ y
+    asked = margin.sum() if sol.selection.rhs is None else sol.selection.asked(entries) @ y
     with np.errstate(over="ignore"):
         bound = 0.5 * asked * np.exp(-pull.max()) / most * (1 - 1e-9)
     return f", at least none of Frobenius norm below {bound:.1e}"

@@ -18,8 +18,10 @@ from typing import Any
 import numpy as np
 
 from .. import check
+from ..common.check import as_count
 from ..common.norms import of_values
 from ..common.storage import replacing
+from .influence import check_removable, moving, owners, without
 from .separation import Separation
 from .support import ROUNDED, log_pulls
 
@@ -30,19 +32,30 @@ MOST_DEPENDED = 12  # equations on which another depends: exact factors of 40 ta
 NUDGES = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10, 1e-9)  # of W, into the margins that it misses by rounding
 
 
-def write_proof(sol: Separation, path: Any) -> str:
-    """Writes the proof and returns its statement; ValueError, and no file, where there is none."""
-    proof, statement, _ = proved(sol)
+def write_proof(sol: Separation, path: Any, gone: int | None = None) -> str:
+    """Writes the proof and returns its statement; ValueError, and no file, where there is none.  Of an answer without
+    the sequence ``gone``: that of this answer, where the sequence has no part in it."""
+    left_out = None
+    if gone is not None:
+        check_removable(sol)
+        owner = owners(sol.data)
+        left_out = owner == as_count("without", gone)
+        if not left_out.any():
+            raise ValueError(f"without must be a sequence, 0 .. {owner[-1]}, got {gone}")
+        if (left_out & moving(sol)).any():
+            sol, left_out = without(sol, left_out), None
+    proof, statement, _ = proved(sol, left_out)
     text, name = _text(proof | {"statement": statement}), os.fspath(path)
     with replacing(name) as file:
         file.write(gzip.compress(text, mtime=0) if name.endswith(".gz") else text)
     return statement
 
 
-def proved(sol: Separation) -> tuple[dict[str, Any], str, Fraction | None]:
-    """The content of the file, what it proves and the proved gap; ValueError with the reason where there is none."""
+def proved(sol: Separation, left_out: np.ndarray | None = None) -> tuple[dict[str, Any], str, Fraction | None]:
+    """The content of the file, what it proves and the proved gap; ValueError with the reason where there is none.
+    ``left_out``: entries without whose rows the same is proved."""
     why = "no witness was found"
-    for proof in _candidates(sol):
+    for proof in _candidates(sol, left_out):
         try:
             return (proof, *check.theorem(_text(proof)))
         except (AssertionError, ValueError) as error:
@@ -55,7 +68,7 @@ def _text(proof: dict[str, Any]) -> bytes:
     return json.dumps(proof, separators=(",", ":")).encode()
 
 
-def _candidates(sol: Separation) -> Iterator[dict[str, Any]]:
+def _candidates(sol: Separation, left_out: np.ndarray | None) -> Iterator[dict[str, Any]]:
     """Contents of files that may prove the answer, the likeliest first."""
     if sol.metric is not None:
         raise ValueError("not proved: the checker knows no metric")
@@ -64,7 +77,7 @@ def _candidates(sol: Separation) -> Iterator[dict[str, Any]]:
     if sol.status == "infeasible":
         yield from _contradictions(_Rows(sol))
     elif sol.W is not None and sol.flat_dual.any():
-        yield from _weights(_Rows(sol))
+        yield from _weights(_Rows(sol, left_out))
     else:
         raise ValueError(f"not proved: an answer that is {sol.status!r} and has no multipliers proves nothing")
 
@@ -72,7 +85,7 @@ def _candidates(sol: Separation) -> Iterator[dict[str, Any]]:
 class _Rows:
     """The rows of an answer, in the numbers of the file: queries without rows and tokens that none sees are dropped."""
 
-    def __init__(self, sol: Separation):
+    def __init__(self, sol: Separation, left_out: np.ndarray | None = None):
         data, selection = sol.data, sol.selection
         queries = np.flatnonzero(data.lengths > 1)
         seen = np.zeros(len(data.keys) + 1, dtype=np.intp)  # how many windows begin less how many end, at each token
@@ -89,9 +102,13 @@ class _Rows:
         self.token = entries - data.indptr[queries][self.query]
         reference = self.token == self.selected[self.query]
         self.kept = reference if selection.kept is None else selection.kept[entries]
-        self.rhs = None if selection.rhs is None else np.ldexp(selection.rhs[entries], selection.power)
+        self.rhs = None if selection.rhs is None else selection.asked(entries)
         self.sol, self.entries, self.several = sol, entries, selection.kept is not None
         self.dual = np.where(reference, 0.0, sol.flat_dual[entries])
+        self.without: list[int] = []
+        if left_out is not None:
+            self.dual[left_out[entries]] = 0.0
+            self.without = np.unique(self.query[left_out[entries]]).tolist()
         self.equation = self.kept & ~reference
         a, t = self.start[self.query] + self.selected[self.query], self.start[self.query] + self.token
         self.chosen, self.key = a, t
@@ -135,7 +152,7 @@ class _Rows:
             "W": None if W is None else _hex(W),
             "dual": [[*name, x] for name, x in used],
             "witness": witness,
-        }
+        } | ({"without": self.without} if self.without else {})
 
 
 def _hex(array: np.ndarray) -> Any:
@@ -167,7 +184,7 @@ def _inward(rows: _Rows, W: np.ndarray) -> np.ndarray:
     queries = rows.queries[rows.query]
     asked = np.asarray(rows.rhs)
     excess = np.einsum("kd,kd->k", rows.differences(at), queries @ W.T) - asked
-    largest = np.abs(asked).max()
+    largest = rows.sol.selection.largest
     binding = np.flatnonzero(rows.equation | ~rows.kept & (excess < BINDING * largest))
     A = (rows.differences(binding)[:, :, None] * queries[binding][:, None, :]).reshape(len(binding), -1)
     return np.linalg.lstsq(A, np.where(rows.equation[binding], 0.0, largest), rcond=None)[0].reshape(W.shape)
@@ -217,7 +234,7 @@ def _contradictions(rows: _Rows) -> Iterator[dict[str, Any]]:
 
 def _of_one_query(rows: _Rows, dual: np.ndarray) -> Iterator[np.ndarray]:
     """The multipliers of equal queries, where those alone add the rows up to zero."""
-    b = rows.kept == 0 if rows.rhs is None else rows.rhs
+    b = rows.kept == 0 if rows.rhs is None else np.maximum(rows.rhs, -1e300)  # no multiplier where there is no row
     _, kind = np.unique(rows.queries, axis=0, return_inverse=True)
     kind = kind.ravel()[rows.query]
     for k in np.unique(kind[dual != 0]):

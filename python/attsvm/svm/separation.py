@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .. import _core
 from ..attention.data import Data, fits
@@ -228,7 +229,7 @@ class Separation(Result):
         fits("data", data, self.W)
         return data.select(self.W)
 
-    def prove(self, path: Any) -> str:
+    def prove(self, path: Any, without: int | None = None) -> str:
         """Write a proof in exact arithmetic that anybody can check with ``attsvm/check.py`` alone.
 
         The file, JSON of hexadecimal doubles, holds tokens, queries, selection and witnesses; the checker needs the
@@ -240,6 +241,9 @@ class Separation(Result):
         ----------
         path : path
             Compressed where the name ends in ``.gz``.
+        without : int, optional
+            A sequence.  Where it has no part in the answer, that is proved too: the same bounds hold without its rows.
+            Else the answer without it is solved and proved.
 
         Returns
         -------
@@ -263,7 +267,7 @@ class Separation(Result):
         """
         from .proof import write_proof
 
-        return write_proof(self, path)
+        return write_proof(self, path, without)
 
     def proved_gap(self) -> Fraction:
         """The gap as a fraction that is proved in exact arithmetic, as :meth:`prove` does; no file is written.
@@ -288,6 +292,86 @@ class Separation(Result):
         if gap is None:
             raise ValueError("it is proved which W are excluded, and there is no gap")
         return gap
+
+    def influence(self) -> Any:
+        """What each sequence did for the answer: its multiplier, and the answer without it.
+
+        A sequence without a support token has no part in the answer, which stays optimal without it: that takes no
+        solve.  Each other one takes a solve that begins with the multipliers of the rest.  Several queries of a
+        sequence leave together.
+
+        Returns
+        -------
+        Influence
+            ``multiplier``, ``turn`` (1 - correlation of the two W), ``margin`` and ``objective`` without each sequence;
+            with ``to_dataframe`` and ``plot``.
+
+        Raises
+        ------
+        ValueError
+            For an answer that is not optimal, of a vocabulary, or of rows in several processes.
+        KeyboardInterrupt
+            On Ctrl-C.
+
+        Notes
+        -----
+        In the limit of training the influence of a sequence is that of its rows here, provided that the others go on
+        selecting their tokens.  Where W is not unique (:attr:`unique`) the turn is that of the W that were found.
+
+        Examples
+        --------
+        >>> import attsvm
+        >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 3, 4)
+        >>> found = attsvm.solve_svm(attsvm.cross_attention(X, Z), [0, 1, 2, 0, 1, 2]).influence()
+        >>> bool((found.margin >= found.solution.margin * (1 - 1e-9)).all())
+        True
+        """
+        from .influence import influence_of
+
+        return influence_of(self)
+
+    def derivative(self, dX: ArrayLike | None = None, dZ: ArrayLike | None = None) -> tuple[np.ndarray, float]:
+        """How W and the margin move with the tokens and the queries: a directional derivative.
+
+        Parameters
+        ----------
+        dX : array_like of the shape of X, or list, optional
+            Direction in which the tokens move; None: they stay.  A selection stays as it is.
+        dZ : array_like of the shape of Z, or list, optional
+            Direction in which the queries move.  The queries of self-attention are tokens: give the change of both.
+
+        Returns
+        -------
+        dW : (dk, dz) array
+        dmargin : float
+            NaN of a soft margin, which has none.
+
+        Raises
+        ------
+        ValueError
+            Where there is no derivative, with the reason: an answer that is not optimal, a row on the margin without a
+            multiplier, rows that depend on each other, a rank that may grow; the spectral norm and metrics, for which
+            none is implemented.
+
+        Notes
+        -----
+        With the rows r_k that hold the answer and their multipliers y, ``<r_k, W> = b_k`` and, in the Frobenius norm,
+        ``W = sum y_k r_k``: where each row either pulls or is slack these equations go on holding, and their derivative
+        is one solve with the Gram matrix of these rows.  ``dmargin = margin^3 sum_k y_k <dr_k, W>``.  The entrywise,
+        nuclear and max norms have the same equations in the coordinates that the norm leaves free.  The factors are
+        kept with the answer.
+
+        Examples
+        --------
+        >>> import attsvm
+        >>> sol = attsvm.solve_svm(attsvm.cross_attention([[[1.0, 0.0], [0.0, 0.0]]], [[1.0]]), [0])
+        >>> dW, dmargin = sol.derivative(dX=[[[1.0, 0.0], [0.0, 0.0]]])
+        >>> dW.ravel().tolist(), dmargin
+        ([-1.0, 0.0], 1.0)
+        """
+        from .derivative import derivative_of
+
+        return derivative_of(self, dX, dZ)
 
     def _title(self) -> str:
         return f"Separation in the {self.norm_name} norm: {self.status}"
@@ -329,6 +413,9 @@ class Separation(Result):
     def _values(self) -> dict[str, Any]:
         values = super()._values()
         return values if self.metric is None else values | {"norm": self.norm_name, "metric": self.metric}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_tangent"}  # made again when asked for
 
     def _state(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in STATE} | {"answer": self.answer[:-1]}  # not its exception

@@ -14,7 +14,7 @@ from ..attention.data import Data, check_data
 from ..attention.intervals import intervals
 from ..attention.selection import Selection, as_entries, number_undecided
 from ..common.check import as_choice, as_count, as_norm, as_number
-from ..common.norms import as_metric
+from ..common.norms import Metric, as_metric
 from ..common.progress import closing_gap
 from ..common.types import Method, MetricLike, Norm, Selecting
 from ..common.workers import Workers
@@ -65,7 +65,8 @@ def solve_svm(
     data : Data
     selected : integer array_like (n,) or (n, S), or bool array_like (n, T) or (n, S, T), or lists of those, or Run
         One token per query, counted within its window; or, per entry, whether the token is selected.  A run: what it
-        selects, with a warning where that is undecided.
+        selects, with a warning where that is undecided, or where another token scores as much as the selected one:
+        there is no row between the two, since the loss does not change when attention moves from one to the other.
     norm : {"frobenius", "nuclear", "max", "spectral"} or float p > 1
         Training W leads to the Frobenius solution; training K and Q is observed to come near the nuclear one; mirror
         descent on W with the potential ``sum |W_ij|^p / p`` goes to that of the entrywise norm
@@ -91,8 +92,9 @@ def solve_svm(
         problem is not convex: the answer is "stationary", with the bound of the problem without the cap.
     margins : array_like in the data's entry shape, optional
         What each entry's row must reach: ``(x_a - x_t)^T W z >= margins`` instead of 1, and ``=`` instead of
-        ``= 0`` between several selected tokens.  Of any sign; that of the first selected token is not read.  Where
-        some are not positive "block" and "gradient" may end "undecided"; "auto" then goes on.
+        ``= 0`` between several selected tokens.  Of any sign; that of the first selected token is not read.  Minus
+        infinity: no row, nothing is asked of this token.  Where some are not positive "block" and "gradient" may end
+        "undecided"; "auto" then goes on.
     metric : (dk, dz) array_like, or tuple of (dk, dk) and (dz, dz) array_like, optional
         With ``norm="frobenius"``: the norm ``sqrt(sum metric W^2)``, positive; or of a tuple (P, R), symmetric and
         positive definite, ``||P^(1/2) W R^(1/2)||_F``.  W comes in the original coordinates, margin and bound in the
@@ -180,6 +182,12 @@ def solve_svm(
                 ConvergenceWarning,
                 stacklevel=3,
             )
+        if selection.tied:
+            warnings.warn(
+                f"solve_svm: in {selection.tied} of {len(data)} queries of the run another token scores as much as the "
+                "selected one: training asks nothing between the two, and neither does this SVM (margins=-inf)",
+                stacklevel=3,
+            )
         if reduce is not None:
             given = dict(C=C, rank=rank, margins=margins, warm_start=warm_start, progress=progress or None)
             for name in (name for name, value in given.items() if value is not None):
@@ -193,7 +201,7 @@ def solve_svm(
     else:
         request = ask()
         if metric is not None:
-            sol = _solve_in_metric(data, request, metric)
+            sol = solve_in_metric(data, request, as_metric("metric", metric, data.dk, data.dz))
         elif progress:
             with closing_gap(tol) as report:
                 sol = solve_request(data, replace(request, report=report))
@@ -207,21 +215,20 @@ def solve_svm(
     return sol
 
 
-def _solve_in_metric(data: Data, request: Request, metric: Any) -> Separation:
+def solve_in_metric(data: Data, request: Request, metric: Metric) -> Separation:
     """The plain problem on whitened tokens; both bounds are computed again from the tokens as they are."""
     if request.norm != "frobenius":
         raise ValueError(f"metric goes with norm='frobenius', got norm={request.norm!r}")
-    kind = as_metric("metric", metric, data.dk, data.dz)
-    whitening = Whitening(data, kind)
+    whitening = Whitening(data, metric)
     plain = solve_request(whitening.plain, request)
     answer, W = plain.answer, whitening.back(plain.answer.W)
     low, high = answer.lower, answer.upper
     bounded = plain.W is not None and plain.status != "no constraint"
     if bounded and request.C is None and request.selection.rhs is None:
-        ends = intervals(data, request.selection, W[None], plain.flat_dual[None], kind)
+        ends = intervals(data, request.selection, W[None], plain.flat_dual[None], metric)
         low, high = (float(end[0]) for end in ends)
     found = answer._replace(W=W, lower=low, upper=high)
-    return Separation(data, replace(request, norm=kind), found)
+    return Separation(data, replace(request, norm=metric), found)
 
 
 def _solve_shard(workers: Workers, data: Data, ask: Callable[[], Request]) -> Separation:

@@ -28,13 +28,8 @@ def holding(sol: Any) -> np.ndarray:
     part = np.exp(pull - largest)
     found[entries] = part > ROUNDED
     if sol.status == "optimal" and sol.C is None:  # else W and multipliers need not belong together
-        excess = sol.data._flat_margins(sol.W, selection.reference)[entries]
-        if selection.rhs is None:
-            excess -= 1
-        else:
-            asked = np.ldexp(selection.rhs, selection.power)
-            excess = (excess - asked[entries]) / np.abs(asked).max()
-        found[entries] &= part > excess
+        excess = sol.data._flat_margins(sol.W, selection.reference)[entries] - selection.asked(entries)
+        found[entries] &= part > excess / selection.largest
     return found
 
 
@@ -97,12 +92,12 @@ def _rows(sol: Any) -> tuple[Any, ...]:
     data, reference = sol.data, sol.selection.reference
     query, chosen, token = data._rows_of(reference)
     delta = data.keys[chosen].astype(np.float64) - data.keys[token]
-    asked = np.ones(len(token)) if sol.selection.rhs is None else np.ldexp(sol.selection.rhs, sol.selection.power)
+    asked = sol.selection.asked(np.arange(len(token)))
     margin = np.einsum("ki,ki->k", delta, data.queries[query] @ sol.W.T)
-    slack = (margin - asked) / np.abs(asked).max()
+    slack = (margin - asked) / sol.selection.largest
     if sol.selection.kept is not None:
         slack[sol.selection.kept] = np.inf
-    row = (token != chosen) & delta.any(axis=1) & data.queries[query].any(axis=1)
+    row = (token != chosen) & (asked > -np.inf) & delta.any(axis=1) & data.queries[query].any(axis=1)
     return query[row], delta[row], sol.flat_dual[row], slack[row]
 
 

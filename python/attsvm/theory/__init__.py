@@ -2,11 +2,14 @@
 
 from .conditions import is_locally_optimal
 from .diagnosis import Diagnosis
+from .hierarchy import hierarchy
 from .joint import label_svm, relaxed_margins
 from .linear_decoder import SoftLabels, soft_labels
 from .next_tokens import Identifiability, NextToken, identifiable, next_token
+from .random_tokens import capacity
 from .regularization_path import Path
 from .share import margin_share
+from .stack import Stack, train_stack
 from .token_sets import Decomposition, decompose, selected_sets, tokens_kept
 
 __all__ = [
@@ -16,7 +19,10 @@ __all__ = [
     "NextToken",
     "Path",
     "SoftLabels",
+    "Stack",
+    "capacity",
     "decompose",
+    "hierarchy",
     "identifiable",
     "is_locally_optimal",
     "label_svm",
@@ -26,4 +32,5 @@ __all__ = [
     "selected_sets",
     "soft_labels",
     "tokens_kept",
+    "train_stack",
 ]

@@ -14,6 +14,17 @@ from .damage import damage
 from .faithfulness import faithfulness
 from .monitor import Monitor
 from .read import read
+from .solve import solve_svm
 from .substitute import substitute
 
-__all__ = ["Faithfulness", "Monitor", "attention", "damage", "faithfulness", "from_cache", "read", "substitute"]
+__all__ = [
+    "Faithfulness",
+    "Monitor",
+    "attention",
+    "damage",
+    "faithfulness",
+    "from_cache",
+    "read",
+    "solve_svm",
+    "substitute",
+]

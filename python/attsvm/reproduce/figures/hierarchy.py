@@ -1,0 +1,181 @@
+"""A hierarchy of SVMs: two and three layers of attention, trained together, each go to an SVM of their own.
+
+The layers are trained together from small weights.  The last one goes to the SVM of the token that it selects, among
+the tokens that the layers below make.  A layer below goes to an SVM that asks for margin 1 at the queries on the way to
+the output alone, and for margin 0 where the SVM above rests.  The margins of the layers balance:
+``margin_1 ||W_1|| = margin_2 ||W_2||``.
+
+Two controls say that this is no matter of course.  The SVM of all queries of a layer, which one would expect of each
+layer by itself, is far from its weights; the SVM of the queries on the way alone is nearer, and still farther off than
+the one that also keeps what the layer above rests on.  It holds as well where values are three times as long, so that a
+lower layer can move the tokens above by mixing.  Factors K and Q come near the SVMs of least nuclear norm, and only near,
+as in one layer.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ... import correlation, cross_attention, self_attention, solve_svm
+from ...claims import median, share
+from ...theory import hierarchy, train_stack
+from ..panels import BLUE, GREEN, ORANGE, described, finish, medians, panels
+from ..papers import SVM
+from ..textbook import unit
+
+PAPER = f"{SVM}, its last sentence; no picture"
+CAPTION = (
+    "Left: distance of each layer's weights from its SVM as training goes on. Middle: correlation of the lower layer with "
+    "its SVM and with the two controls, run by run. Right: the balance of the margins."
+)
+RUNS, QUICK = 40, 12
+# n, T, d, layers, standard deviation of the initial weights, factors, length of the values
+SETTINGS_OF = {
+    "two layers": (4, 5, 12, 2, 0.0, False, 1.0),
+    "random start": (6, 4, 16, 2, 0.3, False, 1.0),
+    "three layers": (3, 4, 14, 3, 0.0, False, 1.0),
+    "K and Q": (4, 4, 12, 2, 0.1, True, 1.0),
+    "long values": (4, 5, 12, 2, 0.0, False, 3.0),
+}
+# The least medians of the correlations: lowest layer, last layer.
+CLAIMED = {
+    "two layers": (0.985, 0.99),
+    "random start": (0.985, 0.99),
+    "three layers": (0.985, 0.98),
+    "long values": (0.985, 0.98),
+    "K and Q": (0.93, 0.93),
+}
+STEPS, RECORD = 4000, 200
+SETTINGS = (
+    f"Unit tokens, queries and head, orthogonal values, {STEPS:,} steps of normalised gradient descent on all layers "
+    "together, learning rate 0.1."
+)
+LAYERS = 3  # columns of what is measured; of two layers the middle one is empty
+
+
+def together(runs, seed):
+    """Of every setting, the correlations of each layer with its SVM (lowest, middle, last), of the lowest with both
+    controls, the ratio of the margins of the lowest and the last layer, and the distances as training goes on."""
+    found = {}
+    for k, (name, (n, T, d, layers, spread, factors, length)) in enumerate(SETTINGS_OF.items()):
+        rng = np.random.default_rng([seed, k])
+        X, z, v = (unit(rng.standard_normal(shape)) for shape in ((runs, n, T, d), (runs, n, d), (runs, d)))
+        y = rng.choice([-1.0, 1.0], (runs, n))
+        V = [length * np.linalg.qr(rng.standard_normal((runs, d, d)))[0] for _ in range(layers - 1)]
+        start = [spread * rng.standard_normal((2, runs, d, d)) for _ in range(layers)]
+        weights = [tuple(w) if factors else w[0] for w in start]
+        stack = train_stack(X, z, y, v, V, weights, steps=STEPS, record=RECORD)
+        several = [
+            _judged(stack, r, X[r], [a[r] for a in V], z[r], "nuclear" if factors else "frobenius") for r in range(runs)
+        ]
+        for measured in several[0]:
+            found[f"{measured}, {name}"] = np.stack([one[measured] for one in several])
+    return found
+
+
+def _judged(stack, r, X, V, z, norm):
+    nothing = {"layers": np.full(LAYERS, np.nan), "controls": np.full(2, np.nan), "balance": np.nan}
+    nothing["distance"] = np.full((STEPS // RECORD, LAYERS), np.nan)
+    attention = [p[r] for p in stack.attention]
+    try:
+        svms = hierarchy(X, V, z, attention, norm)
+    except ValueError:  # a query on the way has not selected
+        return nothing
+    if any(svm.status != "optimal" for svm in svms):
+        return nothing
+    weights = [W[r] for W in stack.W]
+    place = [0, *([1] if len(svms) == LAYERS else []), LAYERS - 1]
+    for column, W, svm in zip(place, weights, svms, strict=True):
+        nothing["layers"][column] = correlation(W, svm.W)
+        nothing["distance"][:, column] = [
+            1 - correlation(record[k][r], svm.W) for record, k in _records(stack, column, place)
+        ]
+    sizes = [np.linalg.svd(W, compute_uv=False).sum() if norm == "nuclear" else np.linalg.norm(W) for W in weights]
+    nothing["balance"] = sizes[0] * svms[0].margin / (sizes[-1] * svms[-1].margin)
+    nothing["controls"] = _controls(weights[0], X, attention, norm)
+    return nothing
+
+
+def _records(stack, column, place):
+    return [(record, place.index(column)) for record in stack.records[1:]]
+
+
+def _controls(W, X, attention, norm):
+    """The lowest layer beside the SVM of all of its queries, and beside that of the queries that the next layer reads."""
+    chosen = attention[0].argmax(axis=-1)
+    every = solve_svm(self_attention(X, query=None), chosen, norm)
+    if attention[1].ndim == 2:
+        read = attention[1].argmax(axis=-1)[:, None]
+    else:
+        last = attention[2].argmax(axis=-1)
+        read = np.stack([last, attention[1][np.arange(len(X)), last].argmax(axis=-1)], axis=1)
+    rows = np.arange(len(X))[:, None]
+    alone = solve_svm(cross_attention(X, X[rows, read]), chosen[rows, read], norm)
+    return np.array([np.nan if svm.W is None else correlation(W, svm.W) for svm in (every, alone)])
+
+
+def claims(results):
+    """Every layer is at its SVM, nearer than to the controls, and the margins balance."""
+    groups = {}
+    for name, (lowest, last) in CLAIMED.items():
+        layers, controls = results[f"layers, {name}"], results[f"controls, {name}"]
+        groups[f"{name}: every layer goes to an SVM of its own"] = [
+            median("correlation of the last layer with its SVM", layers[:, -1], last, 1),
+            median("correlation of the lowest layer with its SVM", layers[:, 0], lowest, 1),
+            *(
+                [median("correlation of the middle layer with its SVM", layers[:, 1], 0.98, 1)]
+                if name == "three layers"
+                else []
+            ),
+            median("of the lowest layer with the SVM of all queries (control)", controls[:, 0], -1, 0.9),
+            share("nearer to its SVM than to that of the queries on the way alone", nearer(layers, controls), 0.5),
+            median("ratio of margin times norm, lowest layer to last", results[f"balance, {name}"], 0.9, 1.1),
+        ]
+    return groups
+
+
+def nearer(layers, controls):
+    """Flags, NaN where there is no SVM to compare with."""
+    flags = (layers[:, 0] > controls[:, 1]).astype(float)
+    return np.where(np.isfinite(layers[:, 0]), np.where(np.isfinite(controls[:, 1]), flags, 1.0), np.nan)
+
+
+def plot(results):
+    """Left: distances over steps.  Middle: the lowest layer beside its controls.  Right: the balance."""
+    figure, (left, middle, right) = panels((14, 4.6), 3)
+    steps = RECORD * np.arange(1, STEPS // RECORD + 1)
+    for name, color in zip(("two layers", "random start", "three layers"), (BLUE, ORANGE, GREEN), strict=True):
+        distance = results[f"distance, {name}"]
+        for column, line in ((0, "-"), (LAYERS - 1, "--")):
+            curves = distance[np.isfinite(distance[:, 0, column]), :, column]
+            which = "lowest" if column == 0 else "last"
+            medians(steps, curves, f"{name}, {which} layer", left, color, linestyle=line)
+    finish(left, "Each layer goes to its SVM", "training step", "1 - correlation", "xy", loc="lower left", fontsize=8)
+    left.set_xticks((200, 1000, 4000), ("200", "1,000", "4,000"))
+    left.minorticks_off()
+    names = list(SETTINGS_OF)
+    for k, name in enumerate(names):
+        layers, controls = results[f"layers, {name}"], results[f"controls, {name}"]
+        for offset, values, color in (
+            (-0.2, controls[:, 0], "#999999"),
+            (0, controls[:, 1], ORANGE),
+            (0.2, layers[:, 0], BLUE),
+        ):
+            middle.plot(np.full(len(values), k + offset), values, ".", color=color, alpha=0.6)
+    for label, color in (("SVM of all queries", "#999999"), ("of those on the way", ORANGE), ("its SVM", BLUE)):
+        middle.plot([], [], ".", color=color, label=label)
+    middle.set_xticks(range(len(names)), names, rotation=20)
+    finish(
+        middle,
+        "The lowest layer and its controls",
+        ylabel="correlation with the weights",
+        loc="lower left",
+        ylim=(0.2, 1.03),
+        fontsize=8,
+    )
+    right.boxplot([results[f"balance, {name}"][np.isfinite(results[f"balance, {name}"])] for name in names])
+    right.axhline(1, color="0.3", linewidth=0.8, zorder=0)
+    right.set_xticks(range(1, len(names) + 1), names, rotation=20)
+    finish(right, "The margins balance", ylabel="margin x norm, lowest layer over last")
+    runs = len(results["balance, two layers"])
+    return described(figure, "Layers trained together: a hierarchy of SVMs", f"{runs} runs a setting.")

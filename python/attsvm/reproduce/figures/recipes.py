@@ -1,0 +1,239 @@
+"""An SVM for every recipe: dropout, ties, sinks, sigmoid, sparsemax and others change which SVM training goes to.
+
+The tokens are the same in all of them; the recipe decides which rows the SVM has.
+
+- *Token dropout* (a query sees a random subset of its tokens): the ranking SVM, in which every token is above all that
+  score less, since whatever is left must be ranked.
+- *Ties* (the best value twice): no row between the two tokens.
+- *A sink* (one more logit that is always 0): a zero token at the end of the window.
+- *Sigmoid attention*: every token beside a zero token, selected where its score is positive.
+- *Label smoothing*: the plain SVM, as long as the scores stay below ``ln((1 - s) / s)``, where the smoothed loss falls.
+- *Dropout of probabilities* after softmax, not renormalised: the plain SVM in most runs.  Where a second token scores
+  nearly as much as the best one, a query keeps some attention on it, against the chance that the best one is dropped.
+
+Three recipes have no SVM of theirs.  *Sparsemax* stops: its gradient is exactly zero once every margin is 1, at weights
+a little larger than the least.  *A soft cap* ``c tanh(l / c)`` and *QK-norm* bound the logits.  So the SVM comes from
+softmax's exponential tail: a tail that ends stops training at margin 1, and bounded logits lead elsewhere.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from ... import LinearHead, Problem, correlation, cross_attention, solve_svm, train
+from ...claims import median, share
+from ..panels import BLUE, described, finish, panels
+from ..papers import NOWHERE
+from ..textbook import projection, softmax, unit
+
+PAPER = NOWHERE
+CAPTION = (
+    "Correlation of the trained weights with the SVM of the recipe, and with the SVM that knows nothing of the recipe."
+)
+N, T, D = 4, 5, 16
+STEPS, LR = 8000, 0.1
+RUNS, QUICK = 60, 12
+CAP, SMOOTHING, DROPPED = 5.0, 0.1, 0.3
+SETTINGS = (
+    f"n = {N}, T = {T}, d = {D}, unit tokens and queries, mean logistic loss, {STEPS:,} steps of normalised gradient "
+    f"descent with learning rate {LR} from zero; all subsets of tokens for dropout, of which a share {DROPPED:g} is "
+    f"dropped; a soft cap of {CAP:g}; label smoothing {SMOOTHING:g}."
+)
+RECIPES = (
+    "token dropout",
+    "ties",
+    "sink",
+    "sigmoid",
+    "dropout of probabilities",
+    "sparsemax",
+    "soft cap",
+    "QK-norm",
+    "smoothing",
+)
+IN_NUMPY = RECIPES[3:]
+
+
+def together(runs, seed):
+    """Correlations of every recipe's weights with its own SVM and with the plain one; norms; whether sparsemax stopped."""
+    rng = np.random.default_rng([seed, 41])
+    X, Z, v = (unit(rng.standard_normal(shape)) for shape in ((runs, N, T, D), (runs, N, D), (runs, D)))
+    y = rng.choice([-1.0, 1.0], (runs, N))
+    scores = y[..., None] * np.einsum("rntd,rd->rnt", X, v)
+    weights = {name: descended(name, X, Z, scores) for name in IN_NUMPY}
+    found = {name: np.full((runs, 2), np.nan) for name in RECIPES}
+    norms = {name: np.array([np.linalg.norm(W) for W in weights[name][0]]) for name in IN_NUMPY}
+    margins, null = np.full(runs, np.nan), np.full(runs, np.nan)
+    for r in range(runs):
+        data = cross_attention(X[r], Z[r])
+        problem = Problem(data, y[r], LinearHead(v[r]))
+        best = problem.optimal
+        plain = solve_svm(data, best)
+        null[r] = correlation(solve_svm(data, (best + 1) % T).W, plain.W)
+        for name, (W, svm, control) in trained(problem, plain, X[r], Z[r], y[r], v[r]).items():
+            found[name][r] = correlation(W, svm.W), correlation(W, control.W)
+        for name, (stack, _) in weights.items():
+            W = stack[r]
+            own = sign_svm(X[r], Z[r], scores[r]) if name == "sigmoid" else solve_svm(data, data.select(W))
+            found[name][r] = np.nan if own.W is None else correlation(W, own.W), correlation(W, plain.W)
+        margins[r] = data._flat_margins(weights["sparsemax"][0][r], best)[
+            np.arange(N * T) % T != np.repeat(best, T)
+        ].min()
+    results = {f"{name}: {part}": found[name][:, k] for name in RECIPES for k, part in enumerate(("own", "plain"))}
+    results |= {f"norm, {name}": norm for name, norm in norms.items()}
+    return results | {"sparsemax: margin": margins, "sparsemax: stopped": weights["sparsemax"][1], "null": null}
+
+
+def trained(problem, plain, X, Z, y, v):
+    """Recipes that the library trains: the weights, the SVM and the one without the recipe."""
+    order = np.argsort(-problem.scores, axis=1)
+    subsets = [np.flatnonzero(kept) for kept in itertools.product((0, 1), repeat=T) if any(kept)]
+    seen = cross_attention([x[s] for x in X for s in subsets], np.repeat(Z, len(subsets), axis=0))
+    dropout = Problem(seen, np.repeat(y, len(subsets)), LinearHead(v))
+    ranked = cross_attention([X[i][order[i, k:]] for i in range(N) for k in range(T - 1)], np.repeat(Z, T - 1, axis=0))
+    found = {"token dropout": (run_of(dropout).W, solve_svm(ranked, np.zeros(N * (T - 1), dtype=int)), plain)}
+    twice = X.copy()
+    head = np.eye(D)[0]  # reads the first coordinate, so that a score can be there twice, to the last bit
+    best = (y[:, None] * X[..., 0]).argmax(axis=1)
+    twice[np.arange(N), (best + 1) % T, 0] = X[np.arange(N), best, 0]
+    tied = Problem(cross_attention(twice, Z), y, LinearHead(head))
+    run = run_of(tied)
+    margins = np.ones((N, T))
+    other = np.where(run.selected == best, (best + 1) % T, best)
+    margins[np.arange(N), other] = -np.inf
+    found["ties"] = run.W, solve_svm(tied.data, run.selected, margins=margins), solve_svm(tied.data, run.selected)
+    sink = Problem(cross_attention(X, Z, sink=True), y, LinearHead(v))
+    run = run_of(sink)
+    found["sink"] = run.W, solve_svm(sink.data, run.selected), plain
+    return found
+
+
+def run_of(problem):
+    return train(problem, lr=LR, steps=STEPS, record=0)
+
+
+def sign_svm(X, Z, scores):
+    """Every token beside a zero token, which is selected where the score is negative."""
+    pairs = np.stack([X.reshape(-1, D), np.zeros((N * T, D))], axis=1)
+    return solve_svm(cross_attention(pairs, np.repeat(Z, T, axis=0)), (scores.ravel() < 0).astype(int))
+
+
+def descended(name, X, Z, scores):
+    """W (runs, d, d) after training by the textbook gradient, and whether the gradient has become exactly zero."""
+    W = np.zeros((len(X), D, D))
+    stopped = np.zeros(len(X), dtype=bool)
+    for _ in range(STEPS):
+        G = gradient(name, W, X, Z, scores)
+        size = np.linalg.norm(G, axis=(-2, -1), keepdims=True)
+        stopped = size[:, 0, 0] == 0
+        if stopped.all():
+            break
+        W = W - LR * G / np.where(size > 0, size, 1.0)
+    return W, stopped
+
+
+def gradient(name, W, X, Z, g):
+    """Of the mean loss in W; ``g`` are the scores."""
+    U = np.einsum("rde,rne->rnd", W, Z)
+    logits = np.einsum("rntd,rnd->rnt", X, U)
+    if name == "sigmoid":
+        a = 1 / (1 + np.exp(-np.clip(logits, -700, 700)))
+        pull = np.exp(-np.abs(np.clip(logits, -700, 700))) / (1 + np.exp(-np.abs(logits))) ** 2 * g  # a (1 - a) g
+        u = (a * g).sum(axis=-1)
+    elif name == "sparsemax":
+        a = projection(logits)
+        u, on = (a * g).sum(axis=-1), a > 0
+        pull = np.where(on, g - (on * g).sum(axis=-1, keepdims=True) / on.sum(axis=-1, keepdims=True), 0.0)
+    elif name == "soft cap":
+        a = softmax(CAP * np.tanh(logits / CAP))
+        u = (a * g).sum(axis=-1)
+        pull = pairs(a, g) / np.cosh(np.clip(logits / CAP, -350, 350)) ** 2
+    elif name == "QK-norm":
+        size = np.linalg.norm(U, axis=-1, keepdims=True)
+        a = softmax(np.sqrt(D) * logits / np.maximum(size, 1e-12))
+        u, pull = (a * g).sum(axis=-1), pairs(a, g)
+        rows = np.einsum("rnt,rntd->rnd", -pull / (1 + np.exp(u))[..., None], X)
+        unit_U = U / np.maximum(size, 1e-12)
+        rows = rows - (rows * unit_U).sum(axis=-1, keepdims=True) * unit_U  # a length has no derivative here
+        rows = np.where(size > 0, rows / np.maximum(size, 1e-12), rows)
+        return np.einsum("rnd,rne->rde", rows, Z) / N
+    elif name == "dropout of probabilities":
+        return dropped(logits, X, Z, g)
+    else:
+        a = softmax(logits)
+        u, pull = (a * g).sum(axis=-1), pairs(a, g)
+    slope = -1 / (1 + np.exp(u))
+    if name == "smoothing":
+        slope = (1 - SMOOTHING) * slope + SMOOTHING / (1 + np.exp(-u))
+    return np.einsum("rnt,rntd,rne->rde", slope[..., None] * pull, X, Z, optimize=True) / N
+
+
+def pairs(a, g):
+    """``a_t (g_t - a.g)`` by differences to the largest a, so that nothing cancels where attention saturates."""
+    top = a.argmax(axis=-1)[..., None]
+    apart = g - np.take_along_axis(g, top, -1)
+    return a * (apart - (a * apart).sum(axis=-1, keepdims=True))
+
+
+def dropped(logits, X, Z, g):
+    """The mean gradient over all masks of the probabilities, which are not renormalised."""
+    a = softmax(logits)
+    pull = np.zeros_like(a)
+    for mask in itertools.product((0, 1), repeat=T):
+        chance = np.prod(np.where(mask, 1 - DROPPED, DROPPED))
+        scores = g * np.array(mask) / (1 - DROPPED)
+        u = (a * scores).sum(axis=-1, keepdims=True)
+        pull += chance * -pairs(a, scores) / (1 + np.exp(u))
+    return np.einsum("rnt,rntd,rne->rde", pull, X, Z, optimize=True) / N
+
+
+def claims(results):
+    """Each recipe is at its SVM and farther from the plain one; the others stop or stay away."""
+    own = {name: results[f"{name}: own"] for name in RECIPES}
+    plain = {name: results[f"{name}: plain"] for name in RECIPES}
+    return {
+        "Recipes with an SVM of their own": [
+            *(median(f"{name}: correlation with its SVM", own[name], low, 1) for name, low in LEAST.items()),
+            *(
+                share(f"{name}: nearer to its SVM than to the plain one", own[name] > plain[name], 0.7)
+                for name in LEAST
+                if name != "sink"
+            ),
+            median(
+                "random tokens of the same problems: correlation of their SVM with the plain one",
+                results["null"],
+                -1,
+                0.6,
+            ),
+        ],
+        "Recipes that leave the plain SVM of the tokens they select": [
+            median("smoothing: correlation", own["smoothing"], 0.99, 1),
+            share("dropout of probabilities: correlation above .99", own["dropout of probabilities"] > 0.99, 0.25),
+        ],
+        "Recipes without one": [
+            share("sparsemax: the gradient is exactly zero in the end", results["sparsemax: stopped"], 0.7),
+            median("sparsemax: least margin where it stopped", results["sparsemax: margin"], 1 - 1e-9, 1.5),
+            median("soft cap: correlation with the plain SVM", plain["soft cap"], -1, 0.95),
+            median("QK-norm: correlation with the plain SVM", plain["QK-norm"], -1, 0.95),
+        ],
+    }
+
+
+LEAST = {"token dropout": 0.98, "ties": 0.99, "sink": 0.98, "sigmoid": 0.85}  # of the median
+
+
+def plot(results):
+    """A row a recipe: its own SVM, and the plain one."""
+    figure, ax = panels((9, 5), 1)
+    for k, name in enumerate(RECIPES):
+        runs = len(results["null"])
+        ax.plot(results[f"{name}: plain"], np.full(runs, k + 0.15), ".", color="#999999", alpha=0.7)
+        if name in LEAST:
+            ax.plot(results[f"{name}: own"], np.full(runs, k - 0.15), ".", color=BLUE, alpha=0.7)
+    for label, color in (("SVM of the recipe", BLUE), ("without the recipe", "#999999")):
+        ax.plot([], [], ".", color=color, label=label)
+    ax.set_yticks(range(len(RECIPES)), RECIPES)
+    ax.invert_yaxis()
+    finish(ax, "", "correlation of the trained weights", loc="lower left")
+    return described(figure, "Which SVM belongs to which recipe", f"{len(results['null'])} runs a recipe.")

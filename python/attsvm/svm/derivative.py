@@ -1,0 +1,271 @@
+"""Derivatives of an answer in its tokens and queries, forwards and backwards.
+
+Where every row is either slack or pulls (strict complementarity), the support stays as it is while the tokens move a
+little, and the answer solves smooth equations: of the rows ``r_k = (x_a - x_t) z^T`` that hold it, with multipliers y
+and ``M = sum y_k r_k``,
+
+    <r_k, W> + y_k / (2 C) = b_k        the rows, the second term of a soft margin's margin rows alone
+    W = phi(M)                          stationarity, in the coordinates that the norm leaves free
+
+Their derivative is one linear system for (dW, dy), whose right side is what dX and dZ change in the rows.  The
+derivative of the margin needs no system: ``d(||W||^2 / 2) = - sum_k y_k <dr_k, W>`` (the envelope theorem).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..common.check import as_floats
+from .separation import Separation
+
+__all__ = ["Tangent", "derivative_of", "tangent_of"]
+
+# A row holds the answer if its multiplier, as a part of the largest, is above HOLDS; it does not if it is slack by more
+# than that part of what is asked.  A row that does neither may enter or leave the support.
+HOLDS = 1e-6
+# Condition number of the linear system up to which its solution has half of the digits.
+MOST_CONDITION = 1e10
+STEPS = 3  # Newton steps on the equations: an answer with a gap of 1e-9 fixes W to about 5e-5
+
+
+class Rows(NamedTuple):
+    """The rows that hold an answer."""
+
+    query: np.ndarray  # (m,)
+    chosen: np.ndarray  # (m,) key of the selected token
+    token: np.ndarray  # (m,) key of the other one
+    delta: np.ndarray  # (m, dk) x_a - x_t
+    z: np.ndarray  # (m, dz)
+    asked: np.ndarray  # (m,) b
+    soft: np.ndarray  # (m,) 1 / (2 C) of a soft margin's margin rows, else 0
+    multiplier: np.ndarray  # (m,) y
+
+    def apply(self, W: np.ndarray) -> np.ndarray:
+        """<r_k, W>."""
+        return np.einsum("ki,ij,kj->k", self.delta, W, self.z, optimize=True)
+
+    def adjoint(self, y: np.ndarray) -> np.ndarray:
+        """sum y_k r_k."""
+        return (y[:, None] * self.delta).T @ self.z
+
+
+class Tangent:
+    """The linear map from (dX, dZ) to (dW, dmargin) at an answer, and its adjoint."""
+
+    def __init__(self, sol: Separation):
+        _check(sol)
+        self.data = sol.data
+        self.rows = rows = _holding_rows(sol)
+        self.W, y, self._solve = _SYSTEMS[sol.norm if isinstance(sol.norm, str) else "entrywise"](sol, rows)
+        self.rows = rows._replace(multiplier=y)
+        self.margin = sol.margin
+
+    def forward(self, dX: np.ndarray, dZ: np.ndarray) -> tuple[np.ndarray, float]:
+        """dW (dk, dz) and dmargin, of dX as the keys and dZ as the queries."""
+        rows = self.rows
+        delta, z = dX[rows.chosen] - dX[rows.token], dZ[rows.query]
+        y = rows.multiplier
+        moved = np.einsum("ki,ij,kj->k", delta, self.W, rows.z) + np.einsum("ki,ij,kj->k", rows.delta, self.W, z)
+        pulled = (y[:, None] * delta).T @ rows.z + (y[:, None] * rows.delta).T @ z
+        dW, _ = self._solve(pulled, -moved)
+        return dW, float(self._dmargin() * (y @ moved))
+
+    def backward(self, gW: np.ndarray, gmargin: float) -> tuple[np.ndarray, np.ndarray]:
+        """The gradients in the keys and in the queries of ``<gW, W> + gmargin * margin``."""
+        rows, y = self.rows, self.rows.multiplier
+        A, mu = self._solve(gW, np.zeros(len(y)))  # the system is symmetric
+        pull = mu if gmargin == 0 else mu + gmargin * self._dmargin() * y
+        on_delta = y[:, None] * (rows.z @ A.T) + pull[:, None] * (rows.z @ self.W.T)
+        on_z = y[:, None] * (rows.delta @ A) + pull[:, None] * (rows.delta @ self.W)
+        gX, gZ = np.zeros(self.data.keys.shape), np.zeros(self.data.queries.shape)
+        np.add.at(gX, rows.chosen, on_delta)
+        np.subtract.at(gX, rows.token, on_delta)
+        np.add.at(gZ, rows.query, on_z)
+        return gX, gZ
+
+    def _dmargin(self) -> float:
+        """dmargin over sum y_k <dr_k, W>: margin = 1 / ||W||, where y is scaled to ||W||^2 = b.y."""
+        return float(self.margin**3) if np.isfinite(self.margin) else np.nan
+
+
+def tangent_of(sol: Separation) -> Tangent:
+    """Kept with the answer, whose support and factors all directions share."""
+    if "_tangent" not in vars(sol):
+        vars(sol)["_tangent"] = Tangent(sol)
+    found: Tangent = vars(sol)["_tangent"]
+    return found
+
+
+def _check(sol: Separation) -> None:
+    if sol.status != "optimal":
+        raise ValueError(f"the derivative is that of an optimal answer, got one that is {sol.status!r}: {sol.message}")
+    if not sol.W.any():
+        raise ValueError("the derivative needs weights that are held by rows, got W = 0")
+    if sol.norm == "spectral" or sol.metric is not None:
+        kind = "the spectral norm" if sol.metric is None else "a metric"
+        raise ValueError(f"derivatives in {kind} are not implemented: solve again with the tokens moved")
+    if sol.data._identity or sol.method == "working set":
+        raise ValueError("the derivative needs the tokens of all rows in one process")
+
+
+def _holding_rows(sol: Separation) -> Rows:
+    """The rows that hold the answer; ValueError where one may enter or leave."""
+    data, selection = sol.data, sol.selection
+    query, chosen, token = data._rows_of(selection.reference)
+    asked = selection.asked(np.arange(len(query)))
+    equal = np.zeros(len(query), dtype=bool)
+    if selection.kept is not None:
+        equal = selection.kept & (token != chosen)
+        if selection.rhs is None:
+            asked[selection.kept] = 0.0
+    margins = data._flat_margins(sol.W, selection.reference)
+    size = np.linalg.norm(data.keys[chosen].astype(np.float64) - data.keys[token], axis=1)
+    size *= np.linalg.norm(data.queries, axis=1)[query]
+    pull = np.abs(sol.flat_dual) * size
+    holds = equal | (pull > HOLDS * pull.max())
+    soft = np.where(equal, 0.0, 0.0 if sol.C is None else 0.5 / sol.C)
+    slack = margins + soft * sol.flat_dual - asked
+    row = (token != chosen) & (asked > -np.inf)
+    unsure = np.flatnonzero(row & ~holds & (slack < HOLDS * selection.largest))
+    if len(unsure):
+        q = int(query[unsure[0]])
+        raise ValueError(
+            f"the answer has no derivative: token {int(token[unsure[0]] - data.start[q])} of query {q} is on the "
+            "margin with no multiplier, so that the support may change either way"
+        )
+    at = np.flatnonzero(row & holds)
+    delta = data.keys[chosen[at]].astype(np.float64) - data.keys[token[at]]
+    z, y = data.queries[query[at]], sol.flat_dual[at]
+    if sol.C is None:
+        y = y * (1 / sol.margin**2) / (asked[at] @ y)  # so that b.y = ||W||^2
+    return Rows(query[at], chosen[at], token[at], delta, z, asked[at], soft[at], y)
+
+
+def _inverse(K: np.ndarray, nullity: int, why: str) -> np.ndarray:
+    """The (pseudo-)inverse of a symmetric matrix, of which as many directions are known to change nothing."""
+    values, vectors = np.linalg.eigh(K)
+    order = np.argsort(np.abs(values))[nullity:]
+    values, vectors = values[order], vectors[:, order]
+    if len(values) and np.abs(values).min() * MOST_CONDITION < np.abs(values).max():
+        raise ValueError(f"the answer has no derivative: {why}")
+    return (vectors / values) @ vectors.T
+
+
+DEPENDENT = "the rows that hold it depend on each other, so that they may stop to meet when one moves"
+
+
+def _frobenius(sol: Separation, rows: Rows) -> Any:
+    """W = M: the Gram matrix of the rows."""
+    gram = (rows.delta @ rows.delta.T) * (rows.z @ rows.z.T) + np.diag(rows.soft)
+    inverse = _inverse(gram, 0, DEPENDENT)
+    y = inverse @ rows.asked
+
+    def solve(P: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        dy = inverse @ (s - rows.apply(P))
+        return P + rows.adjoint(dy), dy
+
+    return rows.adjoint(y), y, solve
+
+
+def _entrywise(sol: Separation, rows: Rows) -> Any:
+    """W = the gradient of ||M||_q^2 / 2: ``||M||^(2-q) sign(M) |M|^(q-1)``."""
+    q, y = float(sol.norm) / (float(sol.norm) - 1), rows.multiplier
+    dense = (rows.delta[:, :, None] * rows.z[:, None, :]).reshape(len(y), -1)
+    for _ in range(STEPS):
+        M = rows.adjoint(y).ravel()
+        length = float((np.abs(M) ** q).sum() ** (1 / q))
+        unit = np.abs(M) / length
+        if q < 2 and unit.min() < HOLDS:
+            raise ValueError(
+                "the answer has no derivative: an entry of W is 0, where the norm has no second derivative"
+            )
+        W = length * np.sign(M) * unit ** (q - 1)
+        scale, slope = (q - 1) * unit ** (q - 2), W / length  # the Hessian: diag(scale) + (2 - q) slope slope^T
+        curved = dense * scale + (2 - q) * np.outer(dense @ slope, slope)
+        inverse = _inverse(curved @ dense.T, 0, DEPENDENT)
+        y = y + inverse @ (rows.asked - dense @ W)
+
+    def bend(P: np.ndarray) -> np.ndarray:
+        flat = P.ravel()
+        return (scale * flat + (2 - q) * slope * (slope @ flat)).reshape(P.shape)
+
+    def solve(P: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        dy = inverse @ (s - rows.apply(bend(P)))
+        return bend(P + rows.adjoint(dy)), dy
+
+    return W.reshape(sol.W.shape), y, solve
+
+
+def _nuclear(sol: Separation, rows: Rows) -> Any:
+    """W = A B^T with A = M B, B = M^T A, and M over the norm h: those W whose rank is that of the answer."""
+    (dk, dz), m, r = sol.W.shape, len(rows.asked), sol.rank or 0
+    U, sizes, Vt = np.linalg.svd(sol.W)
+    A, B = U[:, :r] * np.sqrt(sizes[:r]), Vt[:r].T * np.sqrt(sizes[:r])
+    h = sizes[:r].sum()
+    y = rows.multiplier / h
+    left, other = slice(0, dk * r), slice(dk * r, (dk + dz) * r)
+    for _ in range(STEPS):
+        M = rows.adjoint(y)
+        K = np.eye((dk + dz) * r + m)
+        K[left, other] = -np.kron(M, np.eye(r))
+        K[left, other.stop :] = -(rows.delta[:, :, None] * (rows.z @ B)[:, None, :]).reshape(m, -1).T
+        K[other, other.stop :] = -(rows.z[:, :, None] * (rows.delta @ A)[:, None, :]).reshape(m, -1).T
+        K[other, left], K[other.stop :, : other.stop] = K[left, other].T, K[: other.stop, other.stop :].T
+        K[other.stop :, other.stop :] = 0.0
+        inverse = _inverse(K, r * (r - 1) // 2, DEPENDENT)  # A and B may be rotated together
+        right = np.concatenate([(M @ B - A).ravel(), (M.T @ A - B).ravel(), rows.apply(A @ B.T) - rows.asked])
+        step = inverse @ right
+        A, B, y = A + step[left].reshape(A.shape), B + step[other].reshape(B.shape), y + step[other.stop :]
+    if r < min(dk, dz) and np.linalg.svd(rows.adjoint(y), compute_uv=False)[r] > 1 - HOLDS:
+        raise ValueError("the answer has no derivative: its rank may grow when a token moves")
+
+    def solve(P: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        step = inverse @ np.concatenate([(P @ B).ravel() / h, (P.T @ A).ravel() / h, -s])
+        return step[left].reshape(A.shape) @ B.T + A @ step[other].reshape(B.shape).T, h * step[other.stop :]
+
+    return A @ B.T, h * y, solve
+
+
+def _max(sol: Separation, rows: Rows) -> Any:
+    """W = h sign(M) where M is not zero: as many rows as h and the other entries, a vertex."""
+    M = rows.adjoint(rows.multiplier)
+    free = (np.abs(M) <= HOLDS * np.abs(M).max()).ravel()
+    dense = (rows.delta[:, :, None] * rows.z[:, None, :]).reshape(len(rows.asked), -1)
+    places = np.zeros((M.size, int(free.sum()) + 1))  # of the unknowns, the free entries and h, in W
+    places[np.flatnonzero(free), np.arange(places.shape[1] - 1)] = 1.0
+    places[~free, -1] = np.sign(M).ravel()[~free]
+    J = dense @ places
+    if J.shape[0] != J.shape[1] or np.linalg.cond(J) > MOST_CONDITION:
+        raise ValueError("the answer has no derivative: the rows that hold it do not meet in one vertex")
+    u = np.linalg.solve(J, rows.asked)
+    y = np.linalg.solve(J.T, np.eye(len(u))[-1]) * u[-1]
+
+    def solve(P: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return (places @ np.linalg.solve(J, s)).reshape(M.shape), -np.linalg.solve(J.T, places.T @ P.ravel())
+
+    return (places @ u).reshape(M.shape), y, solve
+
+
+_SYSTEMS = {"frobenius": _frobenius, "entrywise": _entrywise, "nuclear": _nuclear, "max": _max}
+
+
+def derivative_of(sol: Separation, dX: Any, dZ: Any) -> tuple[np.ndarray, float]:
+    data = sol.data
+    moves = (_as_moves("dX", dX, data.keys.shape), _as_moves("dZ", dZ, data.queries.shape))
+    return tangent_of(sol).forward(*moves)
+
+
+def _as_moves(name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Changes of all tokens or queries, one after the other."""
+    if value is None:
+        return np.zeros(shape)
+    if isinstance(value, (list, tuple)) and len({np.shape(part) for part in value}) > 1:
+        value = np.concatenate([np.reshape(part, (-1, shape[1])) for part in value])
+    array = np.asarray(value)
+    if array.ndim < 2 or array.shape[-1] != shape[1] or array.size != shape[0] * shape[1]:
+        raise ValueError(
+            f"{name} must have the shape of what it moves, {shape[0]} vectors of {shape[1]}, got {array.shape}"
+        )
+    return as_floats(name, array.reshape(shape), "N, d")

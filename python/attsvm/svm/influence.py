@@ -1,0 +1,136 @@
+"""What each sequence did for an answer: the answer without it, at the price of a warm solve where it holds anything."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..common.norms import Metric
+from ..common.result import Solved
+from .methods import solve_request
+from .request import Request
+from .separation import SHARDED, Separation
+from .solve import solve_in_metric
+from .support import holding
+
+TOL = 1e-9  # the default of a solve
+
+__all__ = ["Influence", "check_removable", "influence_of", "moving", "owners", "without"]
+
+
+@dataclass(repr=False, eq=False)
+class Influence(Solved):
+    """What each sequence did for an answer: :meth:`attsvm.Separation.influence`.
+
+    Attributes
+    ----------
+    solution : Separation
+        The answer with all sequences.
+    multiplier : (n,) array
+        Sum of the multipliers of the rows of each sequence.
+    turn : (n,) array
+        ``1 - correlation`` of ``W`` with the answer without the sequence; NaN where no weights are left.
+    margin : (n,) array
+        The largest margin without the sequence; infinite where nothing else is asked, NaN of a soft margin.
+    objective : (n,) array
+        ``1 / (2 margin^2)``, or the objective of the soft margin, without the sequence.
+    solved : (n,) bool array
+        Whether the sequence holds a support token, so that its removal took a solve.
+    unfinished : list of int
+        Sequences without which the solver stopped before its tolerance.
+    """
+
+    solution: Separation
+    multiplier: np.ndarray
+    turn: np.ndarray
+    margin: np.ndarray
+    objective: np.ndarray
+    solved: np.ndarray
+    unfinished: list[int]
+
+    @property
+    def share(self) -> float:
+        """Share of the sequences that hold a support token.  For exchangeable sequences whose tokens a fixed rule
+        selects it bounds, in expectation, the chance that a new one is selected wrongly."""
+        return float(self.solved.mean())
+
+    _derived = ("share",)
+
+    def _title(self) -> str:
+        return f"Influence of {len(self.turn)} sequences on a {self.solution.norm_name} SVM"
+
+    def _lines(self) -> list[tuple[str, str]]:
+        count, most = int(self.solved.sum()), int(np.nanargmax(self.turn)) if np.isfinite(self.turn).any() else None
+        lines = [("support", f"{count} sequences hold a support token; without any other the answer is the same")]
+        if most is not None and count:
+            lines.append(("largest turn", f"{self.turn[most]:.3g}, without sequence {most}"))
+        if self.unfinished:
+            lines.append(("unfinished", f"stopped before the tolerance without {self.unfinished}"))
+        return lines
+
+    def columns(self) -> dict[str, Any]:
+        columns = {"sequence": np.arange(len(self.turn)), "multiplier": self.multiplier, "turn": self.turn}
+        return columns | {"margin": self.margin, "objective": self.objective, "solved": self.solved}
+
+
+def influence_of(sol: Separation) -> Influence:
+    """What :meth:`attsvm.Separation.influence` returns."""
+    check_removable(sol)
+    owner = owners(sol.data)
+    n = int(owner[-1]) + 1
+    solved = np.bincount(owner, moving(sol), n) > 0
+    turn, unfinished = np.zeros(n), []
+    margin, objective = np.full(n, sol.margin), np.full(n, sol.objective)
+    for i in np.flatnonzero(solved).tolist():
+        rest = without(sol, owner == i)
+        if rest.status not in ("optimal", "no constraint"):
+            unfinished.append(i)
+        margin[i], objective[i], turn[i] = rest.margin, rest.objective, _turn(sol.W, rest.W)
+        if rest.status == "no constraint":
+            margin[i], objective[i] = np.inf, 0.0
+    if sol.C is not None:
+        margin[:] = np.nan
+    return Influence(sol, np.bincount(owner, sol.flat_dual, n), turn, margin, objective, solved, unfinished)
+
+
+def check_removable(sol: Separation) -> None:
+    """Raises unless the answer is a W whose rows are all here."""
+    if sol.data._identity:
+        raise ValueError("influence needs tokens, got a vocabulary: its rows are those of kinds of contexts")
+    if sol.method == SHARDED:
+        raise ValueError("influence needs all rows in one process, got an answer of reduce=")
+    if sol.status != "optimal":
+        raise ValueError(f"influence is that on an optimal answer, got one that is {sol.status!r}: {sol.message}")
+
+
+def moving(sol: Separation) -> np.ndarray:
+    """The entries whose rows hold the answer."""
+    if sol.selection.kept is None:
+        return holding(sol)
+    return holding(sol) | sol.selection.kept & (sol.flat_dual != 0)  # that of an equality row has either sign
+
+
+def owners(data: Any) -> np.ndarray:
+    """The sequence of every entry."""
+    counts = data._layout.counts
+    return np.repeat(np.repeat(np.arange(len(counts)), counts), data.lengths)
+
+
+def without(sol: Separation, gone: np.ndarray) -> Separation:
+    """The answer where no row is asked of the entries that are ``gone``, from the multipliers of the others."""
+    dual = np.where(gone, 0.0, sol.flat_dual)
+    request = Request(sol.selection.without(gone), sol.norm, "auto", TOL, C=sol.C, dual=dual)
+    if isinstance(sol.norm, Metric):
+        return solve_in_metric(sol.data, replace(request, norm="frobenius"), sol.norm)
+    return solve_request(sol.data, request)
+
+
+def _turn(A: np.ndarray, B: np.ndarray | None) -> float:
+    """1 - correlation, with its digits where the two are close; NaN where one is zero or none."""
+    if B is None or not B.any():
+        return math.nan
+    A, B = (M / np.abs(M).max() for M in (A, B))
+    return float(np.sum((A / np.linalg.norm(A) - B / np.linalg.norm(B)) ** 2) / 2)

@@ -1,0 +1,193 @@
+"""How many random sequences attention can select from: Cover's theorem for attention.
+
+For one query vector the logits of n sequences of T Gaussian tokens range over a uniformly random subspace of dimension
+d.  A selection is separable if that subspace meets the interior of the product of n cones ``{y: y_1 >= y_t}``; by the
+conic kinematic formula that depends on their intrinsic volumes alone.  With T = 2 it is Cover's count.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..common.check import as_count
+
+__all__ = ["capacity"]
+
+REACH = 12.0  # standard deviations to which integrals over a normal variable go: beyond it lie 4e-33
+POINTS = 4001  # of such an integral; half as many agree to 1e-14 up to T = 200
+
+
+def capacity(n: int, T: ArrayLike, dk: int, dz: int = 1) -> float:
+    """Chance that given tokens of n sequences of T Gaussian tokens can be selected by some W (dk, dz).
+
+    Parameters
+    ----------
+    n : int
+        Sequences, each with a query vector of its own, or, with ``dz=1``, one for all.
+    T : int or integer array_like (n,)
+        Tokens of every sequence, or of each.
+    dk, dz : int
+        Dimensions of tokens and queries.
+
+    Returns
+    -------
+    float
+        Between 0 and 1; 1 where ``dk dz >= sum (T - 1)``.
+
+    Raises
+    ------
+    ValueError
+        For ``dz > 1`` with ``T - 1 > dk``, where the statement is false: the selected token may lie in the convex hull
+        of the others, which no query vector changes (at T = 8, dk = 2, dz = 4, n = 3: .26, and not .92).
+
+    Notes
+    -----
+    With ``v_k`` the intrinsic volumes of ``{y in R^T: y_1 >= y_t}`` and ``P(t) = (sum_k v_k t^k)^n``,
+
+        chance = 2 ([t^(nT-d+1)] + [t^(nT-d+3)] + ...) P(t),    d = dk dz,
+
+        v_k = binom(T-1, j) A B,    j = T - k,
+        A = P(the mean of j + 1 standard normal numbers exceeds k - 1 others),
+        B = P(j of j + 1 standard normal numbers exceed the mean of all).
+
+    Proved for ``dz = 1``: logits range over a uniformly random subspace, and the conic kinematic formula (Amelunxen,
+    Lotz, McCoy, Tropp, "Living on the edge", 2014, theorem I) gives the chance that it meets a product of cones.  For
+    ``dz > 1`` and ``T - 1 <= dk`` it is observed, not proved.  Half of all selections are separable near
+    ``n = d / (T - sum_k k v_k)``.  Computed in logarithms where it is small: right to a relative 1e-9, or from 1.
+
+    Examples
+    --------
+    >>> import attsvm
+    >>> attsvm.theory.capacity(4, 2, 2)  # Cover: (1 + 3) / 8
+    0.5
+    >>> round(attsvm.theory.capacity(11, 3, 4, 2), 3)
+    0.604
+    """
+    n, dk, dz = as_count("n", n, 1), as_count("dk", dk, 1), as_count("dz", dz, 1)
+    if np.ndim(T) and np.shape(T) != (n,):
+        raise ValueError(f"T must be one length or have shape (n,) = ({n},), got {np.shape(T)}")
+    lengths = np.broadcast_to([as_count("T", length, 1) for length in np.ravel(T)], (n,))
+    if dz > 1 and lengths.max() - 1 > dk:
+        raise ValueError(
+            f"T - 1 must be at most dk = {dk} where dz > 1, got T = {lengths.max()}: the selected token may lie in the "
+            "convex hull of the others, and then no W selects it"
+        )
+    rows, d = int((lengths - 1).sum()), dk * dz
+    if d >= rows:
+        return 1.0
+    kinds, counts = np.unique(lengths[lengths > 1], return_counts=True)
+    logs = [log_volumes(int(k)) for k in kinds]
+    # The number of those tokens of a sequence that the projection onto its cone does not tie: k - 1 with chance v_k.
+    first = rows - d + 1
+    mean = sum(c * (np.arange(len(v)) @ np.exp(v)) for v, c in zip(logs, counts, strict=True))
+    if first > mean:
+        return min(1.0, 2 * _tail(logs, counts, first, +1))
+    return max(0.0, 1 - 2 * _tail(logs, counts, first - 2, -1))  # even and odd numbers have chance 1/2 each
+
+
+def _tail(logs: list[np.ndarray], counts: np.ndarray, first: int, side: int) -> float:
+    """P(S = first) + P(S = first + 2 side) + ..., S a sum of independent numbers with these logarithms of chances.
+
+    Chances are tilted by e^(theta s), so that ``first`` is the mean and the transform loses no small ones."""
+    sums = sum((len(v) - 1) * c for v, c in zip(logs, counts, strict=True))
+    if not 0 <= first <= sums:
+        return 0.0
+    low, high = -60.0, 60.0
+    for _ in range(80):  # the mean grows with theta
+        theta = (low + high) / 2
+        tilted = [_tilt(v, theta) for v in logs]
+        mean = sum(c * (np.arange(len(p)) @ p) for (p, _), c in zip(tilted, counts, strict=True))
+        low, high = (theta, high) if mean < first else (low, theta)
+    theta = max(theta, 0.0) if side > 0 else min(theta, 0.0)
+    tilted = [_tilt(v, theta) for v in logs]
+    size = 1 << int(sums).bit_length()
+    transform = np.ones(size // 2 + 1, dtype=complex)
+    for (p, _), c in zip(tilted, counts, strict=True):
+        transform *= np.fft.rfft(p, size) ** int(c)
+    chances = np.fft.irfft(transform, size)
+    some = np.arange(first, sums + 1, 2) if side > 0 else np.arange(first, -1, -2)
+    total = sum(c * log for (_, log), c in zip(tilted, counts, strict=True))
+    # relative to the first term, whose weight is the largest
+    weights = np.exp(-theta * (some - first))
+    return float(np.exp(total - theta * first) * (np.maximum(chances[some], 0.0) @ weights))
+
+
+def _tilt(log_chances: np.ndarray, theta: float) -> tuple[np.ndarray, float]:
+    """Chances times e^(theta s) over their sum, and the logarithm of that sum."""
+    logs = log_chances + theta * np.arange(len(log_chances))
+    top = logs.max()
+    p = np.exp(logs - top)
+    return p / p.sum(), float(top + np.log(p.sum()))
+
+
+@functools.cache
+def log_volumes(T: int) -> np.ndarray:
+    """Logarithms of v_1 .. v_T."""
+    found = np.empty(T)
+    for k in range(1, T + 1):
+        j = T - k
+        found[k - 1] = math.lgamma(T) - math.lgamma(k) - math.lgamma(j + 1) + _log_above(k - 1, j) + log_inside(j)
+    return found
+
+
+def _normal(x: np.ndarray) -> np.ndarray:
+    return np.array([0.5 * math.erfc(-a / math.sqrt(2)) for a in x])
+
+
+def _log_above(m: int, j: int) -> float:
+    """log P(the mean of j + 1 standard normal numbers exceeds m others) = log E Phi(w / sqrt(j + 1))^m."""
+    w = np.linspace(-REACH, REACH, POINTS)
+    with np.errstate(divide="ignore"):
+        logs = m * np.log(_normal(w / math.sqrt(j + 1))) if m else np.zeros(POINTS)
+    logs = logs - w * w / 2
+    top = logs.max()
+    return float(top + np.log(np.exp(logs - top).sum() * (w[1] - w[0])) - math.log(2 * math.pi) / 2)
+
+
+@functools.cache
+def log_inside(j: int) -> float:
+    """log P(j of j + 1 standard normal numbers exceed the mean of all), the vertex angle of the regular j-simplex.
+
+    They are numbers of correlation -1/j, so that the common part of the textbook integral is imaginary:
+    E Phi(i c w)^j with c^2 = 1 / (j + 1).  On the line w - i t through the saddle point of exp(t^2 / 2) Phi(c t)^j the
+    integrand does not oscillate at its top, and nothing cancels.
+    """
+    if j == 0:
+        return 0.0
+    c = 1 / math.sqrt(j + 1)
+    low, high = -math.sqrt(j + 1.0) * 40, 0.0
+    for _ in range(200):  # t + j c phi(c t) / Phi(c t) = 0: convex, one root
+        t = (low + high) / 2
+        slope = t + j * c * _hazard(c * t)
+        low, high = (low, t) if slope > 0 else (t, high)
+    # Phi(c t + i c w) from Phi(c t) by Simpson's rule on i c phi(c t + i c w)
+    reach = 8.0 * math.sqrt(j + 1.0)
+    w = np.linspace(0.0, reach, 2 * POINTS - 1)
+    z = c * t + 1j * c * w
+    # over phi(c t), so that no number underflows: the hazard's inverse, and exp((c t)^2 / 2 - z^2 / 2)
+    ratio = np.exp((c * t) ** 2 / 2 - z * z / 2)
+    steps = (ratio[:-2:2] + 4 * ratio[1:-1:2] + ratio[2::2]) * (w[2] - w[0]) / 6
+    Phi = 1 / _hazard(c * t) + 1j * c * np.concatenate([[0.0], np.cumsum(steps)])
+    w = w[::2]
+    logs = j * np.log(Phi / Phi[0]) - w * w / 2 + 1j * w * t
+    values = np.exp(logs).real
+    total = (values.sum() - values[0] / 2) * 2 * (w[1] - w[0]) / math.sqrt(2 * math.pi)
+    return float(math.log(total) + t * t / 2 + j * (_log_phi(c * t) - math.log(_hazard(c * t))))
+
+
+def _log_phi(x: float) -> float:
+    return -x * x / 2 - math.log(2 * math.pi) / 2
+
+
+def _hazard(x: float) -> float:
+    """phi(x) / Phi(x), also far to the left."""
+    if x > -20:
+        return math.exp(_log_phi(x)) / (0.5 * math.erfc(-x / math.sqrt(2)))
+    found = -x  # continued fraction of Mills' ratio
+    for k in range(40, 0, -1):
+        found = -x + k / found
+    return found

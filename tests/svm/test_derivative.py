@@ -1,0 +1,117 @@
+"""Derivatives of an answer against differences of answers, and refused where the support changes."""
+
+from __future__ import annotations
+
+import pickle
+
+import attsvm
+import numpy as np
+import pytest
+from attsvm.svm.derivative import Tangent
+
+WAYS = {
+    "frobenius": {},
+    "soft": {"C": 1.0},
+    "several": {},
+    "margins": {},
+    "nuclear": {"norm": "nuclear"},
+    "max": {"norm": "max"},
+    "l3": {"norm": 3.0},
+    "l1.5": {"norm": 1.5},
+}
+STEP = 1e-6
+
+
+def draw(way, rng):
+    n, T, dk, dz = (int(rng.integers(*range_)) for range_ in ((1, 9), (3, 6), (1, 6), (1, 6)))
+    X, Z = rng.standard_normal((n, T, dk)), rng.standard_normal((n, dz))
+    selected = attsvm.cross_attention(X, Z).select(rng.standard_normal((dk, dz)))
+    options = dict(WAYS[way])
+    if way == "several":
+        selected = np.arange(T) == selected[:, None]
+        selected[0, rng.integers(T)] = True
+    if way == "margins":
+        options["margins"] = rng.random((n, T)) + 0.1
+    return X, Z, selected, options
+
+
+def exact(X, Z, selected, options):
+    """W and margin at the solver's support, without its tolerance."""
+    sol = attsvm.solve_svm(attsvm.cross_attention(X, Z), selected, **options)
+    return Tangent(sol).W, sol.margin
+
+
+def check(way, seed):
+    """Whether a problem was compared; 0 where it has no derivative or none near it."""
+    rng = np.random.default_rng(seed)
+    X, Z, selected, options = draw(way, rng)
+    sol = attsvm.solve_svm(attsvm.cross_attention(X, Z), selected, **options)
+    if sol.status != "optimal":
+        return 0
+    dX, dZ, G = (rng.standard_normal(shape) for shape in (X.shape, Z.shape, sol.W.shape))
+    try:
+        dW, dmargin = sol.derivative(dX, dZ)
+        ends = [exact(X + h * dX, Z + h * dZ, selected, options) for h in (STEP, -STEP)]
+        # of a support that changes within the step the two differences do not agree
+        second = [exact(X + h * dX, Z + h * dZ, selected, options) for h in (3 * STEP, -3 * STEP)]
+    except ValueError:
+        return 0
+    differences = (ends[0][0] - ends[1][0]) / (2 * STEP)
+    if np.abs(differences - (second[0][0] - second[1][0]) / (6 * STEP)).max() > 1e-4 * np.abs(dW).max():
+        return 0
+    assert np.abs(differences - dW).max() <= 2e-5 * np.abs(dW).max(), (way, seed)
+    if "C" in options:
+        assert np.isnan(dmargin)
+    else:  # margins are certified to 1e-9, a difference of two over the step to 1e-3
+        assert abs((ends[0][1] - ends[1][1]) / (2 * STEP) - dmargin) <= 2e-3 * sol.margin + 1e-4 * abs(dmargin)
+    weight = 0.0 if "C" in options else 0.7
+    gX, gZ = Tangent(sol).backward(G, weight)
+    forwards = np.vdot(G, dW) + (weight * dmargin if weight else 0.0)
+    backwards = np.vdot(gX, dX) + np.vdot(gZ, dZ)
+    assert backwards == pytest.approx(forwards, rel=1e-9, abs=1e-9 * np.abs(dW).max())
+    return 1
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_differences(way):
+    assert sum(check(way, seed) for seed in range(8)) >= 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", WAYS)
+def test_many_differences(way):
+    assert sum(check(way, 1000 + seed) for seed in range(250)) >= 150
+
+
+def test_margin_has_its_own_formula():
+    """dmargin = -margin^3 <W, dW>, of a Frobenius answer."""
+    X, Z, selected, _ = draw("frobenius", np.random.default_rng(0))
+    sol = attsvm.solve_svm(attsvm.cross_attention(X, Z), selected)
+    dW, dmargin = sol.derivative(dX=X, dZ=None)
+    assert dmargin == pytest.approx(-(sol.margin**3) * np.vdot(sol.W, dW), rel=1e-6)
+    np.testing.assert_allclose(dW, -sol.W, atol=1e-6 * np.abs(sol.W).max())  # tokens twice as long: half of W
+
+
+def test_refused_with_the_reason():
+    plain = attsvm.cross_attention([[[1.0, 0.0], [0.0, 0.0], [0.0, 0.5]]], [[1.0]])
+    twice = attsvm.cross_attention([[[1.0, 0.0], [0.0, 0.0]]] * 2, [[1.0], [1.0]])
+    weak = attsvm.cross_attention([[[1.0, 0.0], [0.0, 0.0], [0.0, 1.0]]], [[1.0]])  # W = (1, -0): token 2 only touches
+    with pytest.raises(ValueError, match="on the margin with no multiplier|depend on each other"):
+        attsvm.solve_svm(twice, [0, 0]).derivative()
+    with pytest.raises(ValueError, match="token [12] of query 0 is on the margin with no multiplier"):
+        attsvm.solve_svm(weak, [0]).derivative()
+    with pytest.raises(ValueError, match="optimal answer, got one that is 'infeasible'"):
+        attsvm.solve_svm(attsvm.cross_attention([[[1.0], [1.0]]], [[1.0]]), [0]).derivative()
+    with pytest.raises(ValueError, match="spectral norm are not implemented"):
+        attsvm.solve_svm(plain, [0], norm="spectral").derivative()
+    with pytest.raises(ValueError, match="in a metric are not implemented"):
+        attsvm.solve_svm(plain, [0], metric=np.ones((2, 1))).derivative()
+    with pytest.raises(ValueError, match="dX must have the shape of what it moves"):
+        attsvm.solve_svm(plain, [0]).derivative(dX=np.zeros((1, 2, 2)))
+
+
+def test_an_answer_goes_to_another_process():
+    X, Z, selected, _ = draw("frobenius", np.random.default_rng(0))
+    sol = attsvm.solve_svm(attsvm.cross_attention(X, Z), selected)
+    sol.derivative(dX=X)
+    assert pickle.loads(pickle.dumps(sol)) == sol

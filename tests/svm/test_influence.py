@@ -1,0 +1,121 @@
+"""Influence of a sequence, and proofs without it, against the problem of the other sequences solved by itself."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import attsvm
+import attsvm.check
+import numpy as np
+import pytest
+
+WAYS = [{}, {"C": 1.0}, {"norm": "nuclear"}, {"norm": "max"}, {"norm": 3.0}, {"metric": np.full((3, 3), 2.0)}]
+
+
+def draw(seed, n=12, T=4, S=None, d=3):
+    rng = np.random.default_rng(seed)
+    X, Z = rng.standard_normal((n, T, d)), rng.standard_normal((n, d) if S is None else (n, S, d))
+    data = attsvm.cross_attention(X, Z)
+    return data, data.select(rng.standard_normal((d, d)))
+
+
+def turn(A, B):
+    return np.sum((A / np.linalg.norm(A) - B / np.linalg.norm(B)) ** 2) / 2
+
+
+@pytest.mark.parametrize("several", [None, 2])
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_influence_is_that_of_solving_again(way, several):
+    data, selected = draw(3, S=several)
+    found = attsvm.solve_svm(data, selected, **way).influence()
+    assert 0 < found.solved.sum() < len(found.solved)  # both kinds of sequences are here
+    assert found.share == found.solved.mean()
+    for i in range(12):
+        rest = np.delete(np.arange(12), i)
+        other = attsvm.solve_svm(data[rest], selected[rest], **way)
+        assert found.turn[i] == pytest.approx(turn(found.solution.W, other.W), rel=1e-3, abs=1e-8)
+        assert found.objective[i] == pytest.approx(other.objective, rel=1e-8)
+        if "C" in way:
+            assert np.isnan(found.margin[i])
+        else:
+            assert found.margin[i] == pytest.approx(other.margin, rel=1e-8)
+    dual = found.solution.dual.reshape(12, -1).sum(axis=1)
+    np.testing.assert_allclose(found.multiplier, dual)
+    assert (found.turn[~found.solved] == 0).all()
+
+
+def test_equality_rows_take_a_solve():
+    data, selected = draw(5, n=3, T=3, d=4)
+    kept = np.arange(3) == selected[:, None]
+    kept[0] = [True, True, False]
+    found = attsvm.solve_svm(data, kept).influence()
+    assert found.solved[0]
+    for i in range(3):
+        rest = np.delete(np.arange(3), i)
+        assert found.margin[i] == pytest.approx(attsvm.solve_svm(data[rest], kept[rest]).margin)
+
+
+def test_the_only_sequence_leaves_nothing():
+    found = attsvm.solve_svm(attsvm.cross_attention([[[1.0, 0.0], [0.0, 0.0]]], [[1.0]]), [0]).influence()
+    assert np.isnan(found.turn[0]) and found.margin[0] == np.inf and found.objective[0] == 0 and found.solved[0]
+    assert "1 sequences" in repr(found)
+
+
+def test_what_has_no_influence_is_refused():
+    copies = attsvm.cross_attention([[[1.0], [1.0]]], [[1.0]])
+    with pytest.raises(ValueError, match="influence is that on an optimal answer, got one that is 'infeasible'"):
+        attsvm.solve_svm(copies, [0]).influence()
+    data, selected = draw(3)
+    shard = attsvm.solve_svm(data, selected, reduce=lambda part: None)
+    with pytest.raises(ValueError, match="one process"):
+        shard.influence()
+
+
+@pytest.mark.parametrize("way", WAYS[:4], ids=str)
+def test_proofs_without_a_sequence(way, tmp_path):
+    data, selected = draw(3)
+    sol = attsvm.solve_svm(data, selected, **way)
+    found, path = sol.influence(), tmp_path / "proof.json"
+    part, none = (int(np.flatnonzero(flags)[0]) for flags in (found.solved, ~found.solved))
+    same = sol.prove(path, without=none)
+    assert same.endswith(f"; so it is without queries [{none}]")
+    assert same.startswith(sol.prove(tmp_path / "whole.json").split(" (gap")[0])
+    command = [sys.executable, "-S", "-I", attsvm.check.__file__, path]
+    assert subprocess.run(command, capture_output=True, text=True).stdout == f"PROVED: {same}\n"
+    text = path.read_text()
+    assert text.count(f'"without":[{none}]') == 1
+    path.write_text(
+        text.replace(f'"without":[{none}]', f'"without":[{part}]').replace(f"queries [{none}]", f"queries [{part}]")
+    )
+    assert "a query without part has one" in subprocess.run(command, capture_output=True, text=True).stdout
+    rest = np.delete(np.arange(12), part)
+    other = attsvm.solve_svm(data[rest], selected[rest], **way).prove(tmp_path / "rest.json")
+    assert sol.prove(path, without=part).split(" (gap")[0][:-2] == other.split(" (gap")[0][:-2]
+    with pytest.raises(ValueError, match=r"without must be a sequence, 0 \.\. 11, got 12"):
+        sol.prove(path, without=12)
+
+
+@pytest.mark.slow
+def test_many_removals():
+    """10,000 removals of six kinds of problems."""
+    removed = 0
+    for seed in range(10_000):
+        if removed >= 10_000:
+            break
+        rng = np.random.default_rng(seed)
+        n, T, d = (int(rng.integers(2, most)) for most in (16, 7, 8))
+        data, selected = draw(rng, n, T, [None, 2][seed % 2], d)
+        way = WAYS[seed % 3]
+        sol = attsvm.solve_svm(data, selected, **way)
+        if sol.status != "optimal":
+            continue
+        found = sol.influence()
+        for i in range(n):
+            removed += 1
+            rest = np.delete(np.arange(n), i)
+            other = attsvm.solve_svm(data[rest], selected[rest], **way)
+            assert found.objective[i] == pytest.approx(other.objective, rel=1e-7), (seed, i)
+            # a relative gap e leaves the directions within sqrt(2 e) of their limits
+            assert abs(np.sqrt(2 * found.turn[i]) - np.sqrt(2 * turn(sol.W, other.W))) < 2e-4, (seed, i)
+    assert removed >= 10_000
