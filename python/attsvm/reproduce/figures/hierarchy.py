@@ -8,11 +8,13 @@ the output alone, and for margin 0 where the SVM above rests.  The margins of th
 Two controls say that this is no matter of course.  The SVM of all queries of a layer, which one would expect of each
 layer by itself, is far from its weights; the SVM of the queries on the way alone is nearer, and still farther off than
 the one that also keeps what the layer above rests on.  It holds as well where values are three times as long, so that a
-lower layer can move the tokens above by mixing.  Factors K and Q come near the SVMs of least nuclear norm, and only near,
-as in one layer.
+lower layer can move the tokens above by mixing.  Factors K and Q come near the SVMs of least nuclear norm, and only
+near, as in one layer.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
@@ -25,8 +27,8 @@ from ..textbook import unit
 
 PAPER = f"{SVM}, its last sentence; no picture"
 CAPTION = (
-    "Left: distance of each layer's weights from its SVM as training goes on. Middle: correlation of the lower layer with "
-    "its SVM and with the two controls, run by run. Right: the balance of the margins."
+    "Left: distance of each layer's weights from its SVM as training goes on. Middle: correlation of the lower layer "
+    "with its SVM and with the two controls, run by run. Right: the balance of the margins."
 )
 RUNS, QUICK = 40, 12
 # n, T, d, layers, standard deviation of the initial weights, factors, length of the values
@@ -74,7 +76,7 @@ def together(runs, seed):
 
 
 def _judged(stack, r, X, V, z, norm):
-    nothing = {"layers": np.full(LAYERS, np.nan), "controls": np.full(2, np.nan), "balance": np.nan}
+    nothing: dict[str, Any] = {"layers": np.full(LAYERS, np.nan), "controls": np.full(2, np.nan), "balance": np.nan}
     nothing["distance"] = np.full((STEPS // RECORD, LAYERS), np.nan)
     attention = [p[r] for p in stack.attention]
     try:
@@ -101,7 +103,7 @@ def _records(stack, column, place):
 
 
 def _controls(W, X, attention, norm):
-    """The lowest layer beside the SVM of all of its queries, and beside that of the queries that the next layer reads."""
+    """The lowest layer beside the SVM of all its queries, and of those that the next layer reads."""
     chosen = attention[0].argmax(axis=-1)
     every = solve_svm(self_attention(X, query=None), chosen, norm)
     if attention[1].ndim == 2:

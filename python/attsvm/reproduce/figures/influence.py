@@ -4,8 +4,8 @@ Left: every sequence of a problem is left out, and attention is trained again.  
 turns, from a solve without those rows: by the answer's own ``influence()``.  A sequence without a support token turns
 nothing.  Where the others select other tokens without it, the prediction does not hold, and such removals are counted.
 
-Right: tokens that a fixed teacher selects.  The share of sequences that hold a support token bounds, in expectation, the
-error of the SVM on a new sequence: a sequence without one is selected rightly by the SVM of the others.
+Right: tokens that a fixed teacher selects.  The share of sequences that hold a support token bounds, in expectation,
+the error of the SVM on a new sequence: a sequence without one is selected rightly by the SVM of the others.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from ..papers import NOWHERE
 
 PAPER = NOWHERE
 CAPTION = (
-    "Left: turn of the trained direction without a sequence, predicted by the SVM and trained again. Right: the share of "
-    "sequences that hold a support token beside the error on new sequences, by the number of sequences."
+    "Left: turn of the trained direction without a sequence, predicted by the SVM and trained again. Right: the share "
+    "of sequences that hold a support token beside the error on new sequences, by the number of sequences."
 )
 N, T, D = 12, 5, 20
 STEPS, LR = 8000, 0.1
@@ -29,7 +29,8 @@ COUNTS, TEACHER, NEW = (25, 50, 100, 200), (5, 6), 500  # sequences; T and d; ne
 RUNS, QUICK = 200, 40
 SETTINGS = (
     f"Left: n = {N}, T = {T}, d = {D}, unit tokens, {STEPS:,} steps of normalised gradient descent, all {N} removals. "
-    f"Right: T = {TEACHER[0]}, d = {TEACHER[1]}, Gaussian tokens and queries, a Gaussian teacher W, {NEW} new sequences."
+    f"Right: T = {TEACHER[0]}, d = {TEACHER[1]}, Gaussian tokens and queries, a Gaussian teacher W, "
+    f"{NEW} new sequences."
 )
 
 

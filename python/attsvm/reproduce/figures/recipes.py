@@ -56,7 +56,7 @@ IN_NUMPY = RECIPES[3:]
 
 
 def together(runs, seed):
-    """Correlations of every recipe's weights with its own SVM and with the plain one; norms; whether sparsemax stopped."""
+    """Correlations of each recipe's weights with its SVM and with the plain one; how sparsemax ended."""
     rng = np.random.default_rng([seed, 41])
     X, Z, v = (unit(rng.standard_normal(shape)) for shape in ((runs, N, T, D), (runs, N, D), (runs, D)))
     y = rng.choice([-1.0, 1.0], (runs, N))
