@@ -23,6 +23,7 @@ from .soft_labels import SoftLabels, soft_labels
 from .svm.separable import Plane, separable
 from .svm.separation import Separation
 from .svm.solve import ConvergenceWarning, feasible, solve_svm
+from .theory import limit as _limit  # noqa: F401  (enters what Run.limit asks)
 from .theory.conditions import correlation, is_locally_optimal
 from .theory.diagnose import diagnose
 from .theory.diagnosis import Diagnosis

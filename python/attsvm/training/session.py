@@ -53,6 +53,8 @@ class Training:
         self.problem, self.weights, self.wanted, self.runs = problem, weights, wanted, runs
         self.span, self.callback, self.default, self.metric = span, callback, default, metric
         self.workers: Workers | None = None
+        self.proves: Callable[[Run], bool] | None = None  # of until="limit": whether the last record proves the limit
+        self.limit_proved = False
         self.objective, self.rule, self.settings = objective, rule, settings
         *matrices, v = weights
         matrices = [a for a in matrices if a is not None]
@@ -110,7 +112,7 @@ class Training:
             code, exception = _core.train(
                 *(self.objective, *self.problem.functions, *self.settings, first, last, self.wanted),
                 *(W, K, Q, self.span, v, self.mean, self.root, self.past, *self.records, self.reached),
-                None if self.callback is None else self._show,
+                None if self.callback is None and self.proves is None else self._show,
                 None if self.workers is None else self._combine,
             )
         except Exception as error:
@@ -127,11 +129,13 @@ class Training:
 
     def _show(self) -> bool:
         """Shows the run so far; whether that was enough (of the last step it always is)."""
-        assert self.callback is not None
         callback, workers = self.callback, self.workers
 
         def show() -> Any:
-            return callback(self.run("running"))
+            run = self.run("running")
+            self.limit_proved = self.proves is not None and self.proves(run)
+            answer = None if callback is None else callback(run)
+            return True if self.limit_proved else answer
 
         answer = show() if workers is None else workers.together(show)
         enough = isinstance(answer, (bool, np.bool_)) and bool(answer)
@@ -156,12 +160,25 @@ class Training:
         if self.done and self.wanted[self.done - 1] == step:
             return None
         if code == "interrupted":
-            self.callback = None
+            self.callback = self.proves = None
             if self.workers is not None:  # the others may have gone
                 return None
         self.wanted = np.concatenate([self.wanted[: self.done], [step]]).astype(np.intp)
         self.records = tuple(None if r is None else r[: self.done + 1] for r in self.records)
         return self.advance(step, step)[1]
+
+    def _besides(self) -> str:
+        """What acts on the weights besides steps of the rule along the gradient of a fixed head."""
+        given = self.settings
+        present = {
+            "train_head": self.weights[3] is not None,
+            "ridge": given.ridge > 0,
+            "radius": given.radius >= 0,
+            "momentum": given.momentum > 0 and self.rule != "adam",
+            "weight_decay": given.decay > 0,
+            "reduce": self.workers is not None,
+        }
+        return ", ".join(name for name, there in present.items() if there)
 
     def _kept_mean(self) -> np.ndarray | None:
         """The mean of the gradients of W (not of factors), the largest number of each matrix 1."""
@@ -204,5 +221,5 @@ class Training:
         return Run(
             self.problem, self.rule, self.settings.p, W, K, Q, steps, weights, loss, norm, log_grad_norm, status, v,
             head_records, None if v is None else self.problem.head, several, half_squares, self._kept_mean(),
-            self._metric_of_steps(),
+            self._metric_of_steps(), self.settings.lr, self._besides(),
         )  # fmt: skip

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..common.check import as_choice
 from ..common.progress import bar
 from ..common.types import Ball, MetricLike
 from ..common.workers import Workers
@@ -51,6 +52,7 @@ def train(
     metric: MetricLike | None = None,
     runs: int | None = None,
     train_head: bool = False,
+    until: Literal["limit"] | None = None,
     callback: Callable[[Run], Any] | None = None,
     progress: bool = False,
     reduce: Callable[[np.ndarray], Any] | None = None,
@@ -125,6 +127,9 @@ def train(
         Train the head too, from that of the problem and by the same rule: v; V and a of an MLP; v and lam of a
         quadratic one.  Each of these is normalised by the norm of its own gradient, whatever the rule normalises
         together otherwise (so lam, a single number, moves by ``lr``).  Neither ridge nor radius act on the head.
+    until : {"limit"}, optional
+        End at the first record at which :meth:`Run.limit` is "proved" (of all ``runs``), with status "limit proved":
+        later steps only come nearer to it.  A limit that is conditional does not end the run.
     callback : callable, optional
         Called with the run so far after each record (its ``status`` is "running", its records cannot be written to).
         Returning True stops the run with status "stopped"; an exception comes through, with the run so far in
@@ -199,19 +204,37 @@ def train(
     >>> run = attsvm.train(problem, callback=lambda run: run.probabilities.max(axis=1).min() > 0.99)
     >>> run.status, int(run.steps[-1])
     ('stopped', 300)
+
+    Training until it is proved where it goes; the solver gives the limit:
+
+    >>> run = attsvm.train(problem, until="limit")
+    >>> run.status, int(run.steps[-1])
+    ('limit proved', 300)
+    >>> attsvm.solve_svm(data, run).status
+    'optimal'
     """
     asked = (
         problem, (W, K, Q), rule, lr, steps, record, ridge, target_loss, (radius, ball, p),
         (momentum, weight_decay, betas, eps), metric, runs, train_head, callback, reduce is not None,
     )  # fmt: skip
+    if until is not None:
+        as_choice("until", until, ("limit",))
+        if reduce is not None:
+            raise ValueError(
+                "until='limit' does not go with reduce: the infimum of the loss is known of own queries only"
+            )
     if reduce is None:
         state = prepared(*asked)
     else:
         workers = Workers(reduce)
         state = workers.together(partial(prepared, *asked))
         state.share(workers, target_is_own=target_loss is None)
+    if until is not None:
+        state.proves = Run.watch_limit(state.run("running"))
     code, exception = _to_the_end(state, progress)
     logger.debug("%s rule, %d of %d steps: %s", rule, state.step, state.wanted[-1], code)
+    if code in ("done", "stopped") and state.limit_proved:
+        return state.run("limit proved")
     if code == "done":
         return state.run("completed")
     raised = state.record_end(code)
