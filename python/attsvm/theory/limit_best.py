@@ -8,6 +8,7 @@ compared as logarithms, so that near ties and large scores keep their digits.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -21,17 +22,18 @@ __all__ = ["LOSSES", "BestTokens", "Excess", "Region", "curvature", "descends", 
 
 UNIT = 2.0**-53  # of one rounding
 EVALUATED = 64  # roundings of one evaluation of an excess, in units of the sizes that enter it: 20 operations at most
+CHUNK = 2**20  # numbers of token differences at once
 SPARE = 1e-9  # relative, of what is compared once its rounding is relative: rho, R, the diameter, the step
-EXACT_ROWS = 2048  # at most so many rows are compared pair by pair, whose Gram matrix costs about a hundred steps
-BLOCK = 512  # rows of the Gram matrix at once
+EXACT_ROWS = 512  # at most so many rows are compared pair by pair; of more, the queries are
+EXACT_QUERIES = 2048  # and of more queries than these nothing
 
 
 class LossForm(NamedTuple):
     """What the proofs ask of a convex, strictly decreasing loss.  Arrays over queries; logarithms of positive numbers.
 
-    ``log_slope(u)``: log of ``-l'(u)``; ``log_excess(top, log_v)``: log of ``l(top - v) - l(top)``; ``reach(top, log_e)``: the v of that excess;
-    ``ratio(top, v)``: bound of ``l'' / |l'|`` over outputs from ``top - v`` to ``top``; ``bounds(least)``: bounds of
-    ``|l''|`` and ``|l'|`` from ``least`` on.
+    ``log_slope(u)``: log of ``-l'(u)``.  ``log_excess(top, log_v)``: log of ``l(top - v) - l(top)``.  ``reach(top,
+    log_e)``: the v of that excess.  ``ratio(top, v)``: bound of ``l'' / |l'|`` over outputs from ``top - v`` to ``top``.
+    ``bounds(least)``: bounds of ``|l''|`` and ``|l'|`` from ``least`` on.
     """
 
     log_slope: Callable[[Any], Any]
@@ -153,7 +155,17 @@ class BestTokens:
         sizes = 1 + np.abs(self.top) + np.exp(np.minimum(log_v, 700)) + np.abs(log_v) + np.abs(found)
         return found + side * EVALUATED * UNIT * sizes
 
-    def barriers(self, share: float) -> np.ndarray:
+    @functools.cached_property
+    def halves(self) -> np.ndarray:
+        """Right sides of A.1."""
+        return self._barriers(0.5)
+
+    @functools.cached_property
+    def wholes(self) -> np.ndarray:
+        """Right sides of A.2."""
+        return self._barriers(1.0)
+
+    def _barriers(self, share: float) -> np.ndarray:
         """Lower ends of log phi_i(share (g_i1 - g_i2)): infinite for a query that sees one token."""
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             found = self.log_excess(np.log(share * self.gap) - EVALUATED * UNIT, -1)
@@ -168,12 +180,12 @@ class BestTokens:
             count = math.log1p((len(each) + EVALUATED) * UNIT)
             # A number that is none stays one, and meets no inequality.
             total = -np.inf if largest == -np.inf else float(largest + np.log(np.exp(each - largest).sum()) + count)
-            final = ~self.several | (total < self.barriers(0.5))  # A.1
-            in_cone = bool(self.unique[self.several].all() and total < self.barriers(1.0).min())  # A.2
+            final = ~self.several | (total < self.halves)  # A.1
+            in_cone = bool(self.unique[self.several].all() and total < self.wholes.min())  # A.2
         return Excess(each, total, final, in_cone)
 
     def rounding(self, W: np.ndarray, step: int) -> np.ndarray:
-        """(M,) by how much a computed lead can be off: ``gamma_N`` times the sum of ``|x_a| + |x_t|``, ``|W|``, ``|z|``.
+        """(M,) by how much a computed lead can be off: ``gamma_N`` times the sum of ``|x_a - x_t| |W| |z|``.
 
         N: the products of one lead, and the roundings of W itself, of which each step adds one.
         """
@@ -212,31 +224,54 @@ class BestTokens:
 
 def lengths_of_rows(data: Any, best: np.ndarray) -> np.ndarray:
     """(M,) the longest row ``(x_a - x_t) z^T`` of each query, in Frobenius norm."""
-    q, token = data.query_of(), data.token_of()
-    reference, longest = data.start + best, np.empty(len(q))
-    chunk = max(1, 2**20 // data.dk)
-    for first in range(0, len(q), chunk):
+    return _farthest(data, lambda queries: data.keys[(data.start + best)[queries]].astype(np.float64))
+
+
+def _farthest(data: Any, centre: Callable[[slice], np.ndarray]) -> np.ndarray:
+    """(M,) the largest ``||x_t - c|| ||z||`` of each query's tokens from a centre (queries, dk), some queries at once."""
+    found, indptr = np.empty(len(data.queries)), data.indptr
+    chunk = max(1, CHUNK // (data.dk * data.longest))
+    for first in range(0, len(found), chunk):
         part = slice(first, first + chunk)
-        difference = data.keys[reference[q[part]]].astype(np.float64) - data.keys[token[part]]
-        longest[part] = np.sqrt((difference**2).sum(axis=1))
-    return np.maximum.reduceat(longest, data.indptr[:-1]) * np.linalg.norm(data.queries, axis=1)
+        entries = slice(indptr[first], indptr[min(first + chunk, len(found))])
+        lengths = data.lengths[part]
+        apart = data.keys[data.token_of()[entries]] - np.repeat(centre(part), lengths, axis=0)
+        squares = np.maximum.reduceat(np.einsum("ij,ij->i", apart, apart), indptr[:-1][part] - indptr[first])
+        found[part] = np.sqrt(squares) * np.linalg.norm(data.queries[part], axis=1)
+    return found
 
 
 def diameter(data: Any, best: np.ndarray, longest: np.ndarray) -> float:
-    """A bound of the distance between two rows: exact of few rows, else twice the longest."""
-    if data.rows > EXACT_ROWS:
+    """A bound of the distance between two rows; ``longest`` (M,) those of each query.
+
+    Exact of few rows.  Of more, two rows of one query are at most twice as far apart as its tokens are from their
+    mean; two of queries i and j at most ``R_i^2 + R_j^2 + 2 R_i R_j |cos(z_i, z_j)|``, squared.
+    """
+    if data.rows <= EXACT_ROWS:
+        q, token = data.query_of(), data.token_of()
+        others = token != (data.start + best)[q]
+        q, token = q[others], token[others]
+        difference = data.keys[(data.start + best)[q]].astype(np.float64) - data.keys[token]
+        gram = (difference @ difference.T) * (data.queries @ data.queries.T)[np.ix_(q, q)]
+        squares = np.diag(gram)
+        largest = float((squares[:, None] + squares - 2 * gram).max(initial=0.0))
+        return math.sqrt(largest + SPARE * float(squares.max(initial=0.0)))
+    if len(longest) > EXACT_QUERIES:
         return float(2 * longest.max() * (1 + SPARE))
-    q, token = data.query_of(), data.token_of()
-    others = token != (data.start + best)[q]
-    q, token = q[others], token[others]
-    difference = data.keys[(data.start + best)[q]].astype(np.float64) - data.keys[token]
-    squares = (difference**2).sum(axis=1) * (data.queries**2).sum(axis=1)[q]
-    largest = 0.0
-    for first in range(0, len(q), BLOCK):
-        rows = slice(first, first + BLOCK)
-        gram = (difference[rows] @ difference.T) * (data.queries @ data.queries.T)[np.ix_(q[rows], q)]
-        largest = max(largest, float((squares[rows, None] + squares - 2 * gram).max()))
-    return float(math.sqrt(largest + SPARE * squares.max(initial=0.0)))
+    size = np.linalg.norm(data.queries, axis=1)
+    unit = data.queries / np.where(size > 0, size, 1.0)[:, None]
+    between = longest[:, None] ** 2 + longest**2 + 2 * longest[:, None] * longest * np.abs(unit @ unit.T)
+    within = _farthest(data, lambda queries: _means(data, queries))
+    np.fill_diagonal(between, 4 * np.minimum(within, longest) ** 2)
+    return float(np.sqrt(between.max()) * (1 + SPARE))
+
+
+def _means(data: Any, queries: slice) -> np.ndarray:
+    """(queries, dk) the mean token of each window."""
+    begin = data.indptr[:-1][queries]
+    stop = data.indptr[begin.size + queries.start]
+    tokens = data.keys[data.token_of()[begin[0] : stop]].astype(np.float64)
+    return np.asarray(np.add.reduceat(tokens, begin - begin[0], axis=0) / data.lengths[queries][:, None])
 
 
 def curvature(best: BestTokens, longest: np.ndarray) -> float:

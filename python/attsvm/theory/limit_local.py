@@ -7,17 +7,21 @@ The inequalities of theorem B in notebooks/limit.md.  Notation of that page: the
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import NamedTuple
 
 import numpy as np
 
 from ..attention.intervals import intervals
+from ..attention.selection import Selection
 from ..svm.separation import Separation
+from ..svm.solve import solve_svm
 from .limit_best import EVALUATED, LOSSES, SPARE, UNIT, BestTokens, diameter, lengths_of_rows
 
-__all__ = ["LocalTokens", "State", "stays"]
+__all__ = ["CERTIFIED", "LocalTokens", "State", "stays"]
 
+CERTIFIED = ("optimal", "iteration limit")  # statuses of an answer whose margin is certified
 TRIES = 40  # of the bound on ||M||, each 1.3 times as far above the present one
 
 
@@ -32,28 +36,39 @@ class State(NamedTuple):
 
 
 class LocalTokens:
-    """A selection of a problem, with the certified answer of its SVM."""
+    """A selection of a problem; its SVM is solved when the rest of inequality B may hold."""
 
-    def __init__(self, best: BestTokens, solution: Separation):
+    def __init__(self, best: BestTokens, chosen: np.ndarray):
         data = best.problem.data
-        self.best, self.data, self.problem = best, data, best.problem
-        self.chosen = solution.selection.reference
-        self.selection, self.solution = solution.selection, solution
+        self.best, self.data, self.problem, self.chosen = best, data, best.problem, chosen
+        self.selection = Selection(data, data.layout.shape_queries(chosen))
         begin, q = best.begin, best.of_query
-        self.score = best.scores[begin + self.chosen]
+        self.score = best.scores[begin + chosen]
         self.drop = self.score[q] - best.scores
         self.others = np.ones(len(self.drop), bool)
-        self.others[begin + self.chosen] = False
+        self.others[begin + chosen] = False
         self.threat = self.others & (self.drop <= 0)
         self.plain = self.others & (self.drop > 0)
         self.gap = np.minimum.reduceat(np.where(self.plain, self.drop, np.inf), begin)
-        self.lengths = lengths_of_rows(data, self.chosen)
+        self.lengths = lengths_of_rows(data, chosen)
         self.longest = float(self.lengths.max()) * (1 + SPARE)
-        self.apart = diameter(data, self.chosen, self.lengths)
-        W = np.asarray(solution.W)
-        self.margin = solution.margin * (1 - SPARE)
-        margins = data.flat_margins(W, self.chosen) / np.linalg.norm(W)
-        self.threat_margin = float(margins[self.threat].min(initial=np.inf)) * (1 - SPARE)
+
+    @functools.cached_property
+    def apart(self) -> float:
+        return diameter(self.data, self.chosen, self.lengths)
+
+    @functools.cached_property
+    def solution(self) -> Separation:
+        return solve_svm(self.data, self.data.layout.shape_queries(self.chosen))
+
+    @functools.cached_property
+    def margins(self) -> tuple[float, float]:
+        """rho, and the least margin of a threat, under the direction of the solution; zeros where none is certified."""
+        found = self.solution
+        if found.status not in CERTIFIED or not found.margin > 0:
+            return 0.0, 0.0
+        under = self.data.flat_margins(found.W, self.chosen) / np.linalg.norm(found.W)
+        return found.margin * (1 - SPARE), float(under[self.threat].min(initial=np.inf)) * (1 - SPARE)
 
     def at(self, W: np.ndarray, step: int) -> State:
         """The numbers of theorem B at weights (dk, dz)."""
@@ -96,8 +111,19 @@ class LocalTokens:
         return State(wrong < 0.1, drift, float(nu[self.threat].sum()) / S, pull, size)
 
     def keeps(self, state: State, step: float) -> bool:
-        """Whether steps of at most this length keep the selection for ever and turn W to its SVM."""
-        return state.holds and stays(step, state, self.margin, self.threat_margin, self.longest, self.apart)
+        """Whether steps of at most this length keep the selection for ever and turn W to its SVM.
+
+        What costs most is asked last: first with the largest margin that the gradient leaves, and rows that lie
+        together; then with the solver's margin; then with the distance of the rows.
+        """
+        if not (state.holds and stays(step, state, state.pull, math.inf, self.longest, 0.0)):
+            return False
+        rho, threat = self.margins
+        return (
+            rho > 0
+            and stays(step, state, rho, threat, self.longest, 0.0)
+            and stays(step, state, rho, threat, self.longest, self.apart)
+        )
 
 
 def stays(step: float, state: State, rho: float, threat: float, longest: float, apart: float) -> bool:
