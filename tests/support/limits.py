@@ -85,9 +85,7 @@ def judged(case, longer=20):
     first = run.W if limit.step is None else run.weights[list(run.steps).index(limit.step)]
     more = attsvm.train(problem, **asked | {"W": first, "steps": longer * max(limit.step or 200, 200), "record": 100})
     rose = more.loss.max() > more.loss[0] + 1e-12 * abs(more.loss[0]) + 1e-300
-    now, end, then = flat(run.selected), flat(more.selected), flat(data.select(first))
-    if limit.step is None:
-        then = now
+    now, end = flat(run.selected), flat(more.selected)
     if limit.status == "proved":
         if rose:
             wrong.append("the loss rose")

@@ -162,7 +162,7 @@ class Judge:
 
     def proved_at(self, W: np.ndarray, step: int, loss: float) -> Proof | None:
         """What these weights, of this recorded loss, prove by either theorem."""
-        if self.provable and loss - self.infimum <= self.barrier + LOSS_OFF * (abs(loss) + abs(self.infimum)):
+        if self.provable and loss - self.infimum <= self.best.barrier + LOSS_OFF * (abs(loss) + abs(self.infimum)):
             if self.proves(self.best.at(W, step)):
                 return self.best.best, self.solution
         local = self.keeps(W, step)
@@ -171,11 +171,6 @@ class Judge:
     @functools.cached_property
     def infimum(self) -> float:
         return self.run.problem.infimum()
-
-    @functools.cached_property
-    def barrier(self) -> float:
-        """B: the right side of A.2, over the number of queries."""
-        return float(np.exp(self.best.wholes.min())) / len(self.best.top)
 
     def suggests(self, found: Excess) -> bool:
         """Whether this record shows the limit, as long as no later step raises the loss."""

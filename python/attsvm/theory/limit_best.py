@@ -29,11 +29,11 @@ EXACT_QUERIES = 2048  # and of more queries than these nothing
 
 
 class LossForm(NamedTuple):
-    """What the proofs ask of a convex, strictly decreasing loss.  Arrays over queries; logarithms of positive numbers.
+    """What the proofs ask of a convex, strictly decreasing loss.  Arrays over queries.
 
-    ``log_slope(u)``: log of ``-l'(u)``.  ``log_excess(top, log_v)``: log of ``l(top - v) - l(top)``.  ``reach(top,
-    log_e)``: the v of that excess.  ``ratio(top, v)``: bound of ``l'' / |l'|`` over outputs from ``top - v`` to ``top``.
-    ``bounds(least)``: bounds of ``|l''|`` and ``|l'|`` from ``least`` on.
+    ``log_slope(u)``: log of ``-l'(u)``.  ``log_excess(top, log_v)``: log of ``l(top - v) - l(top)``.
+    ``reach(top, log_e)``: the v of that excess.  ``ratio(top, v)``: bound of ``l'' / |l'|`` over outputs from
+    ``top - v`` to ``top``.  ``bounds(least)``: bounds of ``|l''|`` and ``|l'|`` from ``least`` on.
     """
 
     log_slope: Callable[[Any], Any]
@@ -165,6 +165,11 @@ class BestTokens:
         """Right sides of A.2."""
         return self._barriers(1.0)
 
+    @property
+    def barrier(self) -> float:
+        """B: the right side of A.2, over the number of queries."""
+        return float(np.exp(self.wholes.min())) / len(self.top)
+
     def _barriers(self, share: float) -> np.ndarray:
         """Lower ends of log phi_i(share (g_i1 - g_i2)): infinite for a query that sees one token."""
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -175,7 +180,8 @@ class BestTokens:
         """The excess at weights ([H,] dk, dz) after so many steps; each number of W is off by a rounding a step."""
         with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
             log_v = self._shortfall(W.reshape(-1, *W.shape[-2:]), step)
-            each = np.where(self.several, self.log_excess(log_v, 1), -np.inf)
+            each = np.where(log_v > -np.inf, self.log_excess(log_v, 1), -np.inf)  # -inf: the scores are all alike
+            each[np.isnan(log_v)] = np.nan
             largest = each.max()
             count = math.log1p((len(each) + EVALUATED) * UNIT)
             # A number that is none stays one, and meets no inequality.
@@ -228,7 +234,7 @@ def lengths_of_rows(data: Any, best: np.ndarray) -> np.ndarray:
 
 
 def _farthest(data: Any, centre: Callable[[slice], np.ndarray]) -> np.ndarray:
-    """(M,) the largest ``||x_t - c|| ||z||`` of each query's tokens from a centre (queries, dk), some queries at once."""
+    """(M,) the largest ``||x_t - c|| ||z||`` of each query's tokens, from centres (queries, dk) of some at once."""
     found, indptr = np.empty(len(data.queries)), data.indptr
     chunk = max(1, CHUNK // (data.dk * data.longest))
     for first in range(0, len(found), chunk):

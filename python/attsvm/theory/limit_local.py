@@ -22,7 +22,8 @@ from .limit_best import EVALUATED, LOSSES, SPARE, UNIT, BestTokens, diameter, le
 __all__ = ["CERTIFIED", "LocalTokens", "State", "stays"]
 
 CERTIFIED = ("optimal", "iteration limit")  # statuses of an answer whose margin is certified
-TRIES = 40  # of the bound on ||M||, each 1.3 times as far above the present one
+TINY = 1e-300  # in the place of a step that underflows
+TRIES = 52  # of the bound P^2 on ||M||^2: from 1e-9 rho^2 to rho^2 above it, each 1.5 times as far as the last
 
 
 class State(NamedTuple):
@@ -127,7 +128,8 @@ class LocalTokens:
 
 
 def stays(step: float, state: State, rho: float, threat: float, longest: float, apart: float) -> bool:
-    """Inequality B for steps of at most this length; ``threat`` the least margin of a threat under U.
+    """Inequality B for steps of at most this length; ``threat`` the least margin of a threat under U,
+    infinite without threats.
 
     With a bound ``P >= ||M||`` for all later steps, ``m = sqrt(P^2 - rho^2)``, ``d = P + tau R``:
 
@@ -136,24 +138,22 @@ def stays(step: float, state: State, rho: float, threat: float, longest: float, 
         c = (rho - tau R) / step - Delta^2 / 8                   > 0
         P^2 - ||M||^2 >= ((d R E)^2 / (1 - e^(-2 step x)) + (R^2 tau)^2 / (1 - e^(-2 step y))) / c
     """
-    step *= 1 + SPARE
+    step = max(step * (1 + SPARE), TINY)
     R, tau, drift, pull = longest, state.threats, state.drift, state.pull
     if not (rho > tau * R and math.isfinite(drift) and pull >= rho * (1 - SPARE)):
         return False
     c = ((rho - tau * R) / step - apart**2 / 8) * (1 - SPARE)
     if not c > 0:
         return False
-    room = max(pull**2 - rho**2, SPARE * rho**2) * 1e-3
+    room = SPARE * rho**2
     for _ in range(TRIES):
         P = math.sqrt(pull**2 + room)
         lost, d = R * (math.sqrt(P**2 - rho**2) + tau * R), P + tau * R
         x, y = (rho**2 - lost) / d, (threat * rho - lost) / d - P - drift
-        if not (x > SPARE * rho and (tau == 0 or y > SPARE * rho)):
+        if not (x > SPARE * rho and y > SPARE * rho):  # y also where tau underflows: threats that fall more slowly win
             return False
-        grown = (d * drift) ** 2 / -math.expm1(-2 * step * x)
-        if tau > 0:
-            grown += (R**2 * tau) ** 2 / -math.expm1(-2 * step * y)
+        grown = (d * drift) ** 2 / -math.expm1(-2 * step * x) + (R**2 * tau) ** 2 / -math.expm1(-2 * step * y)
         if grown * (1 + SPARE) <= c * room:
             return True
-        room *= 1.3
+        room *= 1.5
     return False
