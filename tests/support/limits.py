@@ -61,7 +61,8 @@ def draw(seed):
     y = None if loss == "log" else data.layout.shape_queries(rng.choice([-1.0, 1.0], len(data.queries)))
     problem = attsvm.Problem(data, y, attsvm.LinearHead(v), loss)
     rule = str(rng.choice(["normalized"] * 6 + ["constant"] * 2 + ["polyak", "sign"]))
-    start = rng.choice([0.0, 0.0, 1.0, 5.0]) * rng.standard_normal((data.dk, data.dz)) / scale
+    start = rng.choice([0.0, 0.0, 1.0, 5.0]) * rng.standard_normal((data.dk, data.dz))
+    start /= scale**2 if layout in ("self", "self all", "causal", "window") else scale
     asked = {"W": start, "rule": rule, "steps": 1200, "record": 40}
     if rng.random() < 0.1:  # ends of the range: nothing is proved of a scale
         asked["W"] = start * 1e3

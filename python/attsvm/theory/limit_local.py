@@ -95,7 +95,7 @@ class LocalTokens:
         with np.errstate(divide="ignore", invalid="ignore"):
             log_mu = (slope - np.log1p(np.add.reduceat(w, begin)))[q] - lead + np.log((self.drop - v[q]) * self.plain)
         log_mu[~self.plain] = -np.inf
-        peak = log_mu.max()
+        peak = float(log_mu.max())
         if not np.isfinite(peak):  # no row but threats
             return none
         mu = np.exp(log_mu - peak)
@@ -104,7 +104,8 @@ class LocalTokens:
         S = float(mu.sum()) * (1 - wrong)
         with np.errstate(divide="ignore"):
             bound = form.log_slope(self.score - V)[q] - lead + np.log(np.abs(self.drop) + A[q]) + off[q]
-        nu = np.where(self.others, np.exp(bound - peak), 0.0) * (1 + SPARE)
+        with np.errstate(over="ignore"):  # of threats that outweigh the rest
+            nu = np.where(self.others, np.exp(bound - peak), 0.0) * (1 + SPARE)
         pull = float(intervals(self.data, self.selection, W[None], mu[None], "frobenius")[1][0])
         pull = (pull + 2 * wrong * self.longest) * (1 + SPARE)
         size = float(np.exp(bound[self.others]).sum()) / len(self.score) * (1 + SPARE)
