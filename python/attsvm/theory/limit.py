@@ -194,9 +194,9 @@ class Judge:
             return "proved", first, self._says(run, first, proof[0]), final, proof[1]
         highest = -np.inf
         for k in records:  # the loss never rose above that of an earlier record
-            found = self.best.at(run.weights[k], steps[k])
-            highest = max(highest, found.total)
-            if found.total < highest or not self.suggests(found):
+            here = self.best.at(run.weights[k], steps[k])
+            highest = max(highest, here.total)
+            if here.total < highest or not self.suggests(here):
                 break
             first = steps[k]
         if first is None:

@@ -69,7 +69,8 @@ class LocalTokens:
         if found.status not in CERTIFIED or not found.margin > 0:
             return 0.0, 0.0
         under = self.data.flat_margins(found.W, self.chosen) / np.linalg.norm(found.W)
-        return found.margin * (1 - SPARE), float(under[self.threat].min(initial=np.inf)) * (1 - SPARE)
+        rounding = float(self.best.rounding(found.W, 0).max() / np.linalg.norm(found.W))
+        return found.margin * (1 - SPARE), float(under[self.threat].min(initial=np.inf)) * (1 - SPARE) - rounding
 
     def at(self, W: np.ndarray, step: int) -> State:
         """The numbers of theorem B at weights (dk, dz)."""
