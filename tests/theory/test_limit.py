@@ -217,20 +217,14 @@ def test_no_scale_matters(problem, scale):
     assert limit.status == "proved" and abs(limit.step - expected.step) <= 100
 
 
-def test_results_print_save_and_convert(problem):
-    limit = attsvm.train(problem, steps=600).limit()
-    assert "proved" in repr(limit) and limit.to_dict()["status"] == "proved"
-    assert limit.columns()["step"] == [limit.step]
-    file = io.BytesIO()
-    limit.save(file)
-    file.seek(0)
-    assert attsvm.load(file) == limit and isinstance(limit, Limit)
+def test_they_print_and_a_run_from_a_file_has_its_limit(problem):
     run = attsvm.train(problem, np.zeros((2, 10, 10)), runs=2, steps=600)
+    assert repr(run[0].limit()) == f"Limit: {run[0].limit().message}"
+    assert repr(run.limit()).splitlines()[0] == "Limits of 2 runs: 2 proved" and isinstance(run.limit(), Limit)
     file = io.BytesIO()
     run.save(file)
     file.seek(0)
     assert attsvm.load(file).limit().status == ["proved"] * 2
-    assert run.limit().columns()["run"] == [0, 1] and len(repr(run.limit()).splitlines()) == 3
 
 
 def test_diagnose_says_what_would_have_to_be_true(problem):

@@ -114,6 +114,38 @@ def test_excess_of_every_layout(name, loss):
         assert np.isposinf(sides[~several]).all()
 
 
+def test_every_side_is_rounded_to_the_safe_side():
+    """By units of what enters an excess, by the roundings of a lead, and by one more of W a step."""
+    best, W = BestTokens(pair([1.0, 0.25], "logistic")), np.array([[3.0]])
+    log_v = np.array([-2.0])
+    width = best.log_excess(log_v, 1) - best.log_excess(log_v, -1)
+    assert 128 * 2.0**-53 * 3 <= width[0] < 1e-12
+    new, old = best.at(W).total, best.at(W, 10**6).total
+    assert old - new == pytest.approx(2 * 10**6 * 2.0**-53 * 2 * 2 * 3, rel=0.05)  # |x_a|, |x_t| <= 2, |W| = 3
+    own = attsvm.Problem(best.problem.data, None, attsvm.LinearHead([1.0]), (lambda u: -u, lambda u: -np.ones_like(u)))
+    width = np.exp(BestTokens(own).log_excess(log_v, 1)) - np.exp(BestTokens(own).log_excess(log_v, -1))
+    assert 64 * 2.0**-53 < width[0] < 1e-12
+
+
+@pytest.mark.parametrize("loss", ["logistic", "exponential", "linear", "log"])
+def test_the_region_is_that_of_the_page(loss):
+    """Two queries, by hand: V, E and the bound of sum mu over F - F*."""
+    scores = np.array([[2.0, 0.5], [3.0, 1.0]])
+    data = attsvm.cross_attention([[[1.0], [0.0]]] * 2, [[1.0], [1.0]], scores[..., None])
+    best = BestTokens(attsvm.Problem(data, None, attsvm.LinearHead([1.0]), loss))
+    form, delta, longest = LOSSES[loss], 0.4 * math.exp(best.wholes.min()), np.array([1.0, 2.0])
+    top, gap = scores[:, 0], scores[:, 0] - scores[:, 1]
+    V = form.reach(top, np.log(delta))
+    K = {"logistic": 1 / (1 + np.exp(-top)), "exponential": 1.0, "linear": 0.0, "log": 1 / (top - V)}[loss]
+    E = V / gap + V * K + V / (gap - V)
+    region = best.region(math.log(delta), longest)
+    assert region.drift == pytest.approx((longest * E).max(), rel=1e-6)
+    assert region.growth == pytest.approx(np.exp(K * V).max(), rel=1e-6)
+    assert region.excess == pytest.approx(delta / 2)
+    beyond = best.region(best.wholes.min() + 1e-6, longest)
+    assert beyond.drift == beyond.growth == beyond.excess == math.inf
+
+
 def test_the_cone_needs_the_smallest_barrier_of_all_queries():
     """Two queries: the total excess against the smaller barrier, not each against its own."""
     data = attsvm.cross_attention([[[1.0], [0.0]]] * 2, [[1.0], [1.0]], [[[4.0], [0.0]], [[1.0], [0.0]]])

@@ -10,9 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..attention.data import Data
 from ..common.metric import Metric
-from ..common.result import Result
 from ..svm.separation import Separation
 from ..svm.solve import solve_svm
 from ..training.run import Run
@@ -30,7 +28,7 @@ WORTH = 0.1
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Limit(Result):
+class Limit:
     """Where a training run goes, and from which record on that is known.
 
     Attributes
@@ -48,7 +46,6 @@ class Limit(Result):
         The SVM of the limit's tokens, in the norm of the rule; None where it is open.
     """
 
-    data: Data
     status: Any
     step: Any
     message: Any
@@ -63,20 +60,11 @@ class Limit(Result):
         words = ("proved", "conditional", "open")
         return ", ".join(f"{self.status.count(word)} {word}" for word in words if word in self.status)
 
-    def _title(self) -> str:
-        return f"Limit of {1 if isinstance(self.status, str) else len(self.status)} run(s): {self.summary}"
-
-    def _lines(self) -> list[tuple[str, str]]:
+    def __repr__(self) -> str:
         if isinstance(self.status, str):
-            count = sum(int(np.sum(part)) for part in self.final)
-            return [("final", f"the tokens of {count} of {len(self.data)} queries")]
-        return [(str(r), text) for r, text in enumerate(self.message)]
-
-    def columns(self) -> dict[str, Any]:
-        several = not isinstance(self.status, str)
-        names = ("status", "step", "message")
-        columns = {name: getattr(self, name) if several else [getattr(self, name)] for name in names}
-        return {"run": list(range(len(columns["status"])))} | columns
+            return f"Limit: {self.message}"
+        lines = [f"  {r}  {text}" for r, text in enumerate(self.message)]
+        return "\n".join([f"Limits of {len(lines)} runs: {self.summary}", *lines])
 
 
 class Judge:
@@ -246,9 +234,9 @@ def find_limit(run: Run) -> Limit:
     status, step, message, final, solution = map(list, zip(*(Judge(one).verdict(one) for one in parts), strict=True))
     shaped = [run.data.layout.shape_queries(flags) for flags in final]
     if not run.stacked:
-        return Limit(run.data, status[0], step[0], message[0], shaped[0], solution[0])
+        return Limit(status[0], step[0], message[0], shaped[0], solution[0])
     together = shaped if isinstance(shaped[0], list) else np.stack(shaped)
-    return Limit(run.data, status, step, message, together, solution)
+    return Limit(status, step, message, together, solution)
 
 
 def watch_limit(run: Run) -> Callable[[Run], bool]:

@@ -187,7 +187,7 @@ class BestTokens:
             # A number that is none stays one, and meets no inequality.
             total = -np.inf if largest == -np.inf else float(largest + np.log(np.exp(each - largest).sum()) + count)
             final = ~self.several | (total < self.halves)  # A.1
-            in_cone = bool(self.unique[self.several].all() and total < self.wholes.min())  # A.2
+            in_cone = bool(total < self.wholes.min())  # A.2; on a tie the right side is -inf
         return Excess(each, total, final, in_cone)
 
     def rounding(self, W: np.ndarray, step: int) -> np.ndarray:
