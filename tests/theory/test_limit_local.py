@@ -52,6 +52,7 @@ WORSE = {
     "the leads of some row may fall (x)": {"at": state(pull=0.35), "threat": math.inf},
     "threats may win (y)": {"threat": 0.31},
     "threats may win though they underflow today": {"threat": 0.29, "at": state(threats=0.0)},
+    "threats may win while the multipliers drift": {"threat": 0.336, "at": state(0.01, 1e-9, 0.30003)},
     "the steps are longer than 8 rho / Delta^2 (c)": {"step": 1.3},
     "drift would raise ||M||": {"at": state(drift=0.3)},
     "the threats' pull would raise ||M||": {"at": state(threats=0.02)},
@@ -63,11 +64,31 @@ WORSE = {
 
 def test_a_good_state_stays():
     assert stays(*GOOD.values())
+    assert stays(*(GOOD | {"at": state(0.01, 1e-9, 0.30003), "threat": 0.37}).values())
 
 
 @pytest.mark.parametrize("what", WORSE)
 def test_each_part_is_asked(what):
     assert not stays(*(GOOD | WORSE[what]).values())
+
+
+@pytest.mark.parametrize("lead, holds", [(0.5, False), (1.0, True)])
+def test_the_state_of_one_query_by_hand(lead, holds):
+    """Chosen token with score 1, one of P (0) and a threat (1.5), both this far behind; p > 1/2 from lead log 2 on."""
+    data = attsvm.cross_attention(np.eye(3)[None], [[1.0]], [[[1.0], [0.0], [1.5]]])
+    problem = attsvm.Problem(data, None, attsvm.LinearHead([1.0]), "exponential")
+    local = LocalTokens(BestTokens(problem), np.array([0]))
+    at = local.at(np.array([[lead], [0.0], [0.0]]), 0)
+    assert at.holds == holds
+    if holds:
+        w = math.exp(-lead)
+        sigma, A, V, R = 2 * w, 1.5 * w, w, math.sqrt(2)
+        assert at.drift == pytest.approx(R * (sigma + A * (1 + sigma) * (1 + 1 / (1 - V))), rel=1e-6)
+        u = 1 - (w - 0.5 * w) / (1 + 2 * w)
+        S = math.exp(-u) * w / (1 + 2 * w) * u
+        assert at.threats == pytest.approx(math.exp(-(1 - V)) * w * (0.5 + A) / S, rel=1e-6)
+        assert at.size == pytest.approx(math.exp(-(1 - V)) * w * (1.5 + 2 * A), rel=1e-6)
+        assert at.pull == pytest.approx(R, rel=1e-6)
 
 
 def trained(seed, steps=1500, loss="logistic", **options):
