@@ -190,11 +190,8 @@ class Judge:
         if first is None:
             return "open", None, self._missing(run, last), last.final, None
         tokens = f"the best tokens from the record of step {first} on, as long as no later step raises the loss"
-        why = (
-            "the steps are longer than proofs allow"
-            if self.provable
-            else "proofs are of plain or normalised descent on W"
-        )
+        covered = "proofs are of plain or normalised descent on W at one rate, with a loss of the table"
+        why = "the steps are longer than proofs allow" if self.provable else covered
         return "conditional", first, f"{tokens}: {why}", last.final, self.solution
 
     def _says(self, run: Run, step: int | None, chosen: np.ndarray) -> str:
