@@ -66,7 +66,7 @@ def draw(seed):
     asked = {"W": start, "rule": rule, "steps": 1200, "record": 40}
     if rng.random() < 0.1:  # ends of the range: nothing is proved of a scale
         asked["W"] = start * 1e3
-    rate = float(attsvm.train(problem, start, rule=rule, steps=0).lr[0, 0]) * rng.choice(RATES)
+    rate = attsvm.train(problem, start, rule=rule, steps=0).lr * rng.choice(RATES)
     return SimpleNamespace(problem=problem, asked=asked | {"lr": rate}, kind=(special, layout, loss, rule))
 
 

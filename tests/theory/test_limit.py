@@ -141,6 +141,13 @@ def test_a_loss_that_rose_again_is_open(problem):
     assert run.limit().status == "open" and run.limit().step is None
 
 
+def test_a_conditional_limit_begins_after_the_last_rise(problem):
+    """Three records that all suggest the limit; the loss is lowest at the second."""
+    run = attsvm.train(problem, attsvm.train(problem, steps=800).W, rule="sign", steps=20, record=10)
+    run.weights[1], run.weights[2] = 2 * run.weights[0], run.weights[0]
+    assert run.limit().status == "conditional" and run.limit().step == 20
+
+
 REFUSED = {
     "ridge": {"ridge": 0.1},
     "momentum": {"momentum": 0.5},

@@ -22,7 +22,7 @@ __all__ = ["LOSSES", "BestTokens", "Excess", "Region", "curvature", "descends", 
 
 UNIT = 2.0**-53  # of one rounding
 EVALUATED = 64  # roundings of one evaluation of an excess, in units of the sizes that enter it: 20 operations at most
-CHUNK = 2**20  # numbers of token differences at once
+CHUNK = 2**16  # numbers of token differences at once, which stay in cache
 SPARE = 1e-9  # relative, of what is compared once its rounding is relative: rho, R, the diameter, the step
 EXACT_ROWS = 512  # at most so many rows are compared pair by pair; of more, the queries are
 EXACT_QUERIES = 2048  # and of more queries than these nothing

@@ -87,8 +87,8 @@ class Run(Result):
         steps divide by ``sqrt(v)``, that root; of "shampoo" the tuple ``L^(1/4), R^(1/4)``; each of mean 1 (of mean
         eigenvalue 1), and 1 where no gradient ever was.  Else the ``metric`` that was given.  It keeps to what the run
         has seen last: ``train(problem, run.W, metric=run.metric)`` goes on in it.
-    lr : (1, 1) array or (1 or runs, 1 or steps) array, or None
-        The learning rates, those made from the data included; None of a run saved by an earlier version.
+    lr : float, (runs,) array or None
+        The learning rate, that made from the data included; None where it changes from step to step.
     besides : str
         The names of what acts on the weights besides steps of the rule along the gradient of a fixed head, as "ridge,
         momentum"; empty for none.
@@ -122,12 +122,12 @@ class Run(Result):
     half_squares: np.ndarray | None = None
     mean: np.ndarray | None = None
     metric: Any = None
-    lr: np.ndarray | None = None
+    lr: float | np.ndarray | None = None
     besides: str = ""
 
-    # Entered by theory.limit, which knows the SVM: the limit of a run; and of a run under way, whether it is proved.
+    # Entered by theory.limit, which knows the SVM: the limit of a run; and whether a record of it proves that.
     find_limit: ClassVar[Callable[[Run], Any]]
-    watch_limit: ClassVar[Callable[[Run], Callable[[Run], bool]]]
+    watch_limit: ClassVar[Callable[[Run], Callable[[np.ndarray, int, Any], bool]]]
 
     def _check(self) -> None:
         R, H = "runs, " * self.stacked, "" if self.problem.heads is None else "H, "
@@ -136,7 +136,7 @@ class Run(Result):
         letters |= dict.fromkeys(("W", "mean"), f"{R}{H}dk, dz") | {"metric": f"{each}dk, dz"}
         letters |= dict.fromkeys(("loss", "norm", "log_grad_norm"), f"{R}records")
         letters |= {"parameters": f"{R}P", "head_records": f"{R}records, P"}
-        letters |= {"half_squares": f"{R}records, {H}".removesuffix(", ")}
+        letters |= {"half_squares": f"{R}records, {H}".removesuffix(", ")} | ({"lr": "runs"} if self.stacked else {})
         arrays, P = vars(self), None if self.start is None else len(self.start.row())
         if isinstance(self.metric, tuple):
             arrays = arrays | {"metric": None, "metric[0]": self.metric[0], "metric[1]": self.metric[1]}
@@ -196,8 +196,8 @@ class Run(Result):
         parts: dict[str, Any] = {name: getattr(self, name) for name in several}
         own: dict[str, Any] = {name: None if a is None else a[r] for name, a in parts.items()}
         metric = part_of(self.metric, r) if RULES[self.rule].squares else self.metric
-        rates = self.lr if self.lr is None or len(self.lr) == 1 else self.lr[r : r + 1]
-        return replace(self, stacked=False, metric=metric, lr=rates, **own)
+        rate = None if self.lr is None else float(np.asarray(self.lr)[r])
+        return replace(self, stacked=False, metric=metric, lr=rate, **own)
 
     @property
     def trained(self) -> Problem:

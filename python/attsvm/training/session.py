@@ -53,7 +53,8 @@ class Training:
         self.problem, self.weights, self.wanted, self.runs = problem, weights, wanted, runs
         self.span, self.callback, self.default, self.metric = span, callback, default, metric
         self.workers: Workers | None = None
-        self.proves: Callable[[Run], bool] | None = None  # of until="limit": whether the last record proves the limit
+        # Of until="limit": whether a record (weights, step, loss) proves the limit.
+        self.proves: Callable[[np.ndarray, int, Any], bool] | None = None
         self.limit_proved = False
         self.objective, self.rule, self.settings = objective, rule, settings
         *matrices, v = weights
@@ -132,9 +133,9 @@ class Training:
         callback, workers = self.callback, self.workers
 
         def show() -> Any:
-            run = self.run("running")
-            self.limit_proved = self.proves is not None and self.proves(run)
-            answer = None if callback is None else callback(run)
+            last, (weights, _, loss, *_) = self.done - 1, self.records
+            self.limit_proved = self.proves is not None and self.proves(weights[last], self.step, loss[last])
+            answer = None if callback is None else callback(self.run("running"))
             return True if self.limit_proved else answer
 
         answer = show() if workers is None else workers.together(show)
@@ -166,6 +167,13 @@ class Training:
         self.wanted = np.concatenate([self.wanted[: self.done], [step]]).astype(np.intp)
         self.records = tuple(None if r is None else r[: self.done + 1] for r in self.records)
         return self.advance(step, step)[1]
+
+    def _rate(self) -> float | np.ndarray | None:
+        """The learning rate, of each run; None where it changes from step to step."""
+        rates = self.settings.lr
+        if rates.shape[1] > 1:
+            return None
+        return float(rates[0, 0]) if self.runs is None else np.broadcast_to(rates[:, 0], self.runs).copy()
 
     def _besides(self) -> str:
         """What acts on the weights besides steps of the rule along the gradient of a fixed head."""
@@ -221,5 +229,5 @@ class Training:
         return Run(
             self.problem, self.rule, self.settings.p, W, K, Q, steps, weights, loss, norm, log_grad_norm, status, v,
             head_records, None if v is None else self.problem.head, several, half_squares, self._kept_mean(),
-            self._metric_of_steps(), self.settings.lr, self._besides(),
+            self._metric_of_steps(), self._rate(), self._besides(),
         )  # fmt: skip
