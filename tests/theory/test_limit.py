@@ -226,6 +226,13 @@ def test_no_scale_matters(problem, scale):
     assert limit.status == "proved" and abs(limit.step - expected.step) <= 100
 
 
+def test_nothing_is_proved_where_squares_leave_the_range():
+    """The squares of rows of 1e-170 are 0, and a step a hundred times too long would seem short."""
+    for size, lr in ((1.0, 1e2), (1e-170, 1e172)):
+        problem = cross([[[size], [0.0]]], [[1.0, 0.0]], "linear")
+        assert attsvm.train(problem, steps=0, lr=lr).limit().status == "conditional"
+
+
 def test_they_print_and_a_run_from_a_file_has_its_limit(problem):
     run = attsvm.train(problem, np.zeros((2, 10, 10)), runs=2, steps=600)
     assert repr(run[0].limit()) == f"Limit: {run[0].limit().message}"

@@ -86,7 +86,7 @@ class Judge:
         one = problem.heads is None and run.K is None and run.metric is None
         self.rate = float(run.lr) if one and run.rule in STEPS and run.lr is not None else 0.0
         self.along = self.rate > 0
-        self.provable = self.along and problem.loss_name in LOSSES
+        self.provable = self.along and problem.loss_name in LOSSES and run.data.powers is None  # squares are in range
         self._local: dict[bytes, LocalTokens] = {}
 
     @functools.cached_property
