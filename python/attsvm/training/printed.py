@@ -18,7 +18,7 @@ MESSAGES = {
     "completed": "made all its steps, to {}",
     "stationary": "ended at {}: the gradient is exactly zero",
     "target reached": "ended at {}: the loss has come down to the target of the Polyak step",
-    "limit proved": "ended at {}: its limit is proved, and later steps only come nearer to it",
+    "limit proved": "ended at {}: its limit is proved, as run.limit() says",
     "stopped": "ended at {}: the callback returned True",
     "running": "has come to {}",
     "interrupted": "was interrupted after {}",

@@ -129,7 +129,7 @@ def train(
         together otherwise (so lam, a single number, moves by ``lr``).  Neither ridge nor radius act on the head.
     until : {"limit"}, optional
         End at the first record at which :meth:`Run.limit` is "proved" (of all ``runs``), with status "limit proved":
-        later steps only come nearer to it.  A limit that is conditional does not end the run.
+        ``run.limit().solution`` is what later steps would come near to.  A conditional limit does not end the run.
     callback : callable, optional
         Called with the run so far after each record (its ``status`` is "running", its records cannot be written to).
         Returning True stops the run with status "stopped"; an exception comes through, with the run so far in
