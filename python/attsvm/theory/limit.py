@@ -42,7 +42,7 @@ class Limit:
         The same as a sentence; where it is open, what is missing and of which query.
     final : bool array or list, in the data's query shape; with ``runs=R`` an axis, or a list, of the runs first
         At the last record the query gives more than half of its attention to its best token (in every attention head),
-        and will at all weights of no larger loss.
+        and will at all weights of no larger loss.  Where other tokens than the best are proved: true, of those.
     solution : Separation or None, or a list of those
         The SVM of the limit's tokens, in the norm of the rule; None where it is open.
     """
