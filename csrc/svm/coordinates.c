@@ -1,7 +1,6 @@
 #include "svm/coordinates.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/arena.h"
 #include "base/status.h"
@@ -154,6 +153,6 @@ void coordinates_answer(struct svm_answer *answer, const struct coordinates *g, 
 {
     for (ptrdiff_t i = 0; i < g->p * g->q; ++i)
         answer->W[i] = g->scale * W[i];
-    memcpy(answer->lambda, lambda, (size_t)g->m * sizeof(double));
+    vector_copy(answer->lambda, lambda, g->m);
     equalities_project(answer->W, NULL, 1, &g->equalities);
 }

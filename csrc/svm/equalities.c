@@ -95,7 +95,7 @@ void equalities_project(double *W, double *lambda, double level, const struct eq
             e->multiplier[i] = level * rows->rhs[k] - e->margin[k];
         }
         cholesky_solve(e->count, e->L, e->multiplier);
-        memset(e->margin, 0, (size_t)rows->count * sizeof(double));
+        vector_zero(e->margin, rows->count);
         for (ptrdiff_t i = 0; i < e->count; ++i) {
             ptrdiff_t k = e->row[i];
             e->margin[k] = e->multiplier[i];

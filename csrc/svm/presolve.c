@@ -86,11 +86,11 @@ static int change_coordinates(struct reduced *r, const struct rows *rows, const 
         if (r->queries.basis != NULL)
             matrix_rows_times_rows(half, W, r->queries.basis, w->dk, q, w->dz);
         else
-            memcpy(half, W, (size_t)(w->dk * q) * sizeof(double));
+            vector_copy(half, W, w->dk * q);
         if (r->keys.basis != NULL)
             matrix_product(r->start_W, r->keys.basis, half, p, q, w->dk);
         else
-            memcpy(r->start_W, half, (size_t)(p * q) * sizeof(double));
+            vector_copy(r->start_W, half, p * q);
     }
     return STATUS_DONE;
 }
@@ -138,17 +138,17 @@ static int expand(struct svm_answer *answer, const struct reduced *r, const stru
     double *half = arena_doubles(arena, dk, q);
     if (half == NULL)
         return STATUS_NO_MEMORY;
-    memset(answer->lambda, 0, (size_t)rows->count * sizeof(double));
+    vector_zero(answer->lambda, rows->count);
     for (ptrdiff_t i = 0; i < r->part.rows.count; ++i)
         answer->lambda[r->part.row[i]] = found->lambda[i];
     if (r->keys.basis != NULL)
         matrix_columns_times_columns(half, r->keys.basis, found->W, dk, q, p);
     else
-        memcpy(half, found->W, (size_t)(dk * q) * sizeof(double));
+        vector_copy(half, found->W, dk * q);
     if (r->queries.basis != NULL)
         matrix_product(answer->W, half, r->queries.basis, dk, dz, q);
     else
-        memcpy(answer->W, half, (size_t)(dk * dz) * sizeof(double));
+        vector_copy(answer->W, half, dk * dz);
     answer->iterations = found->iterations;
     answer->method = found->method;
     return STATUS_DONE;

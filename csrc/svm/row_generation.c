@@ -1,7 +1,6 @@
 #include "svm/row_generation.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/arena.h"
 #include "base/monitor.h"
@@ -57,7 +56,7 @@ static int guess(struct generation *g, struct svm_answer *answer, const struct s
 static void take(struct svm_answer *answer, const struct generation *g, const struct svm_answer *found)
 {
     ptrdiff_t m = g->rows->count, i = 0;
-    memcpy(answer->W, found->W, (size_t)(g->rows->w->dk * g->rows->w->dz) * sizeof(double));
+    vector_copy(answer->W, found->W, g->rows->w->dk * g->rows->w->dz);
     for (ptrdiff_t k = 0; k < m; ++k)
         answer->lambda[k] = g->chosen[k] ? found->lambda[i++] : 0;
 }

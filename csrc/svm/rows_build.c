@@ -2,7 +2,6 @@
 
 #include <float.h>
 #include <math.h>
-#include <string.h>
 
 #include "base/arena.h"
 #include "base/simd.h"
@@ -168,7 +167,7 @@ int rows_build_part(struct rows_part *part, const struct rows *rows, const unsig
         }
         if (i == own->first[n])
             continue;
-        memcpy(queries + n * w->dz, w->queries + q * w->dz, (size_t)w->dz * sizeof(double));
+        vector_copy(queries + n * w->dz, w->queries + q * w->dz, w->dz);
         start[n] = w->start[q];
         stop[n] = w->stop[q];
         indptr[n + 1] = indptr[n] + windows_length(w, q);

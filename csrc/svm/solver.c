@@ -12,7 +12,7 @@ int solver_start(double *lambda, const struct rows *rows, const struct svm_optio
 {
     ptrdiff_t D = rows->w->dk * rows->w->dz;
     double square = 0;
-    memset(lambda, 0, (size_t)rows->count * sizeof(double));
+    vector_zero(lambda, rows->count);
     if (options->start == NULL)
         return 0;
     struct arena_mark mark = arena_mark(arena);
@@ -32,7 +32,7 @@ int solver_start(double *lambda, const struct rows *rows, const struct svm_optio
     double scale = product / (square + vector_dot(M, M, D)); /* of max  t b.lambda - t^2/2 (...) */
     arena_release(arena, mark);
     if (!(scale > 0) || !isfinite(scale)) {
-        memset(lambda, 0, (size_t)rows->count * sizeof(double));
+        vector_zero(lambda, rows->count);
         return 0;
     }
     vector_scale(lambda, scale, rows->count);
@@ -55,7 +55,7 @@ static int proves_infeasible(double *lambda, const struct rows *rows, struct are
         scaled[k] = ldexp(lambda[k], 1 - exponent);
     int proves = certificate_farkas(scaled, rows, arena) <= CERTIFICATE_FARKAS;
     if (proves)
-        memcpy(lambda, scaled, (size_t)rows->count * sizeof(double));
+        vector_copy(lambda, scaled, rows->count);
     arena_release(arena, mark);
     return proves;
 }
@@ -117,12 +117,12 @@ int solver_check(struct svm_answer *answer, const struct rows *rows, const struc
 {
     answer->method = "presolve";
     answer->iterations = 0;
-    memset(answer->W, 0, (size_t)(rows->w->dk * rows->w->dz) * sizeof(double));
+    vector_zero(answer->W, rows->w->dk * rows->w->dz);
     if (options->start_W != NULL)
-        memcpy(answer->W, options->start_W, (size_t)(rows->w->dk * rows->w->dz) * sizeof(double));
-    memset(answer->lambda, 0, (size_t)rows->count * sizeof(double));
+        vector_copy(answer->W, options->start_W, rows->w->dk * rows->w->dz);
+    vector_zero(answer->lambda, rows->count);
     if (options->start != NULL)
-        memcpy(answer->lambda, options->start, (size_t)rows->count * sizeof(double));
+        vector_copy(answer->lambda, options->start, rows->count);
     return solver_conclude(answer, rows, options, STATUS_UNDECIDED, arena);
 }
 

@@ -11,11 +11,11 @@
 #include "svm/methods.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/arena.h"
 #include "base/monitor.h"
 #include "base/status.h"
+#include "linalg/vector.h"
 #include "svm/active_set.h"
 #include "svm/frobenius/initial_support.h"
 #include "svm/frobenius/working_set.h"
@@ -160,10 +160,10 @@ static int conclude(struct svm_answer *answer, const struct working_set *s, cons
                     int status, struct arena *arena)
 {
     const struct rows *rows = s->rows;
-    memcpy(answer->lambda, s->x, (size_t)rows->count * sizeof(double));
+    vector_copy(answer->lambda, s->x, rows->count);
     if (status != STATUS_DONE)
         return solver_conclude_dual(answer, rows, options, status, arena);
-    memcpy(answer->W, s->refined, (size_t)(rows->w->dk * rows->w->dz) * sizeof(double));
+    vector_copy(answer->W, s->refined, rows->w->dk * rows->w->dz);
     return solver_conclude(answer, rows, options, status, arena);
 }
 

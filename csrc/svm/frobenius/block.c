@@ -6,7 +6,6 @@
  *     min 1/2 ||W||_F^2 + 1/2 sum_k slack_k^2 / ridge_k,   slack_k = (b_k - A(W)_k)_+ on margin rows
  *     dual: max b.lambda - 1/2 ||A^*(lambda)||_F^2 - 1/2 sum_k ridge_k lambda_k^2,   lambda >= 0 */
 #include <math.h>
-#include <string.h>
 
 #include "base/arena.h"
 #include "base/monitor.h"
@@ -180,8 +179,8 @@ static int run(struct svm_answer *answer, const struct rows *rows, const struct 
         status = block_search(&s, first);
     if (status < 0)
         return status;
-    memcpy(answer->lambda, s.best_lambda, (size_t)rows->count * sizeof(double));
-    memcpy(answer->W, s.best_W, (size_t)(rows->w->dk * rows->w->dz) * sizeof(double));
+    vector_copy(answer->lambda, s.best_lambda, rows->count);
+    vector_copy(answer->W, s.best_W, rows->w->dk * rows->w->dz);
     equalities_project(answer->W, NULL, 1, &s.equalities);
     return status;
 }

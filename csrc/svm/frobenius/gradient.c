@@ -8,7 +8,6 @@
 #include "svm/methods.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/arena.h"
 #include "base/monitor.h"
@@ -79,9 +78,9 @@ static void fill_answer(struct dual_descent *s)
     struct svm_answer *answer = s->answer;
     const struct rows *rows = s->rows;
     ptrdiff_t D = rows->w->dk * rows->w->dz;
-    memcpy(answer->lambda, s->x, (size_t)rows->count * sizeof(double));
+    vector_copy(answer->lambda, s->x, rows->count);
     apply(s, s->image, s->x, answer->lambda);
-    memcpy(answer->W, s->W, (size_t)D * sizeof(double));
+    vector_copy(answer->W, s->W, D);
     vector_add(answer->W, 1, s->W_0, D);
     equalities_project(answer->W, answer->lambda, 1, &s->equalities);
 }

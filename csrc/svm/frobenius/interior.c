@@ -158,7 +158,7 @@ static int interior_point_advance(struct interior_point *s)
     if (status != STATUS_DONE)
         return status;
     newton_system_solve(&s->newton, s->dx_level, s->dW_level, s->rows->rhs, NULL, NEWTON_SYSTEM_CORRECTIONS);
-    memset(s->correction, 0, (size_t)m * sizeof(double));
+    vector_zero(s->correction, m);
     /* predictor */
     direction(s, 0);
     double step = longest_step(s);
@@ -260,7 +260,7 @@ int frobenius_interior(struct svm_answer *answer, const struct rows *rows, const
         return status;
     if (s.n_margin > 0) { /* else the answer is that of the linear system */
         memcpy(answer->lambda, s.best_x, (size_t)s.m * sizeof(double));
-        memcpy(answer->W, s.best_W, (size_t)s.D * sizeof(double));
+        vector_copy(answer->W, s.best_W, s.D);
     }
     return solver_conclude(answer, rows, options, status, arena);
 }

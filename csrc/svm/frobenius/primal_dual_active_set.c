@@ -3,7 +3,6 @@
 #include <float.h>
 #include <math.h>
 #include <stdint.h>
-#include <string.h>
 
 #include "base/arena.h"
 #include "base/monitor.h"
@@ -69,7 +68,7 @@ double primal_dual_active_set_price(struct primal_dual_active_set *s, const doub
     double upper = product > 0 ? sqrt(square) / product : INFINITY;
     if (!signs_hold || (C > 0 ? dual <= s->lower : upper >= s->upper))
         return dual;
-    memcpy(s->best_lambda, lambda, (size_t)rows->count * sizeof(double));
+    vector_copy(s->best_lambda, lambda, rows->count);
     if (C > 0)
         s->lower = dual;
     else
@@ -94,7 +93,7 @@ void primal_dual_active_set_measure(struct primal_dual_active_set *s)
     double lower = scale > 0 && size > 0 ? 1 / (scale * size) : 0, upper = square / 2 + C * slack;
     if (off > ACTIVE_SET_MET * size || (C > 0 ? upper >= s->upper : lower <= s->lower))
         return;
-    memcpy(s->best_W, s->W, (size_t)D * sizeof(double));
+    vector_copy(s->best_W, s->W, D);
     if (C > 0)
         s->upper = upper;
     else
@@ -173,7 +172,7 @@ static double evaluate_corrected(struct primal_dual_active_set *s, int *negative
     for (ptrdiff_t j = 0; j < s->size; ++j)
         s->w[s->member[j]] += s->step[s->member[j]];
     *negative = any_negative(s->rows, s->w);
-    memcpy(s->corrected, s->W, (size_t)D * sizeof(double));
+    vector_copy(s->corrected, s->W, D);
     double value = primal_dual_active_set_price(s, s->w, !*negative);
     rows_adjoint(s->W, s->rows, s->step, s->U);
     vector_add(s->W, 1, s->corrected, D);
@@ -205,7 +204,7 @@ static int solve_dense(struct primal_dual_active_set *s, double eta, double *val
         if (i == REFINEMENTS || left(s) == 0 || off <= eta * largest || off > before / 2)
             break;
         before = off;
-        memcpy(s->trial, s->step, (size_t)rows->count * sizeof(double));
+        vector_copy(s->trial, s->step, rows->count);
         status = schur_update_solve(&s->schur, s->step, s->trial, s->member, s->size);
         ++s->answer->iterations;
     }
@@ -217,7 +216,7 @@ static int solve_iteratively(struct primal_dual_active_set *s, double eta, doubl
 {
     ptrdiff_t patience = (ptrdiff_t)fmin(eta < 1e-9 ? 4 * PATIENCE : PATIENCE, (double)left(s));
     right_sides(s);
-    memcpy(s->w, s->lambda, (size_t)s->rows->count * sizeof(double));
+    vector_copy(s->w, s->lambda, s->rows->count);
     int status = compact_rows_solve(&s->compact, s->w, s->b, s->member, s->size, eta, patience, &s->answer->iterations);
     if (status == STATUS_DONE)
         *value = evaluate_candidate(s, negative);
@@ -264,7 +263,7 @@ static int is_hopeless(struct primal_dual_active_set *s, ptrdiff_t wrong)
         s->step[k] = s->w[k] - s->lambda[k];
     if (certificate_farkas(s->step, rows, s->arena) > CERTIFICATE_FARKAS / 2)
         return 0;
-    memcpy(s->best_lambda, s->step, (size_t)rows->count * sizeof(double));
+    vector_copy(s->best_lambda, s->step, rows->count);
     s->infeasible = 1;
     return 1;
 }
@@ -328,7 +327,7 @@ int primal_dual_active_set_run(struct primal_dual_active_set *s)
         /* A proximal step lowers the dual by rounding alone; refused, it would be taken again and again. */
         if (raised || (s->dense && exact && wrong == 0)) {
             s->dual = value;
-            memcpy(s->lambda, negative ? s->trial : s->w, (size_t)rows->count * sizeof(double));
+            vector_copy(s->lambda, negative ? s->trial : s->w, rows->count);
         }
         if (primal_dual_active_set_close_enough(s) || (climbs && !raised))
             return STATUS_DONE;
@@ -344,7 +343,7 @@ int primal_dual_active_set_run(struct primal_dual_active_set *s)
         if (climbs) {
             primal_dual_active_set_price(s, s->lambda, 1);
             primal_dual_active_set_measure(s);
-            memcpy(s->w, s->lambda, (size_t)rows->count * sizeof(double));
+            vector_copy(s->w, s->lambda, rows->count);
             choose_support(s);
             right_sides(s);
             wrong_rows(s);

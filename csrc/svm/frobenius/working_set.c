@@ -2,7 +2,6 @@
 
 #include <float.h>
 #include <math.h>
-#include <string.h>
 
 #include "base/arena.h"
 #include "base/monitor.h"
@@ -50,7 +49,7 @@ static double distance_from_tokens(struct working_set *s, ptrdiff_t j)
     ptrdiff_t D = s->rows->w->dk * s->rows->w->dz;
     cholesky_update_solve(&s->factor, s->step, s->factor.r);
     for (int pass = 0;; ++pass) {
-        memset(s->full, 0, (size_t)s->rows->count * sizeof(double));
+        vector_zero(s->full, s->rows->count);
         s->full[j] = 1;
         for (ptrdiff_t i = 0; i < s->factor.size; ++i)
             s->full[s->factor.member[i]] = -s->step[i];
@@ -141,7 +140,7 @@ double working_set_refine(struct working_set *s)
     const struct rows *rows = s->rows;
     ptrdiff_t D = rows->w->dk * rows->w->dz;
     margins_of(s, s->x);
-    memcpy(s->refined, s->W, (size_t)D * sizeof(double));
+    vector_copy(s->refined, s->W, D);
     for (int pass = 0;; ++pass) {
         double rounding = NOISE * DBL_EPSILON * sqrt(vector_dot(s->refined, s->refined, D));
         int lost = 0;
@@ -154,7 +153,7 @@ double working_set_refine(struct working_set *s)
             return rounding;
         cholesky_update_solve_transposed(&s->factor, s->work, s->target);
         cholesky_update_solve(&s->factor, s->target, s->work);
-        memset(s->full, 0, (size_t)rows->count * sizeof(double));
+        vector_zero(s->full, rows->count);
         for (ptrdiff_t i = 0; i < s->factor.size; ++i)
             s->full[s->factor.member[i]] = s->target[i];
         rows_adjoint(s->W, rows, s->full, s->U);
@@ -179,7 +178,7 @@ int working_set_drop(struct working_set *s, ptrdiff_t j)
         }
     }
     if (blocking < 0) {
-        memset(s->x, 0, (size_t)s->rows->count * sizeof(double));
+        vector_zero(s->x, s->rows->count);
         for (ptrdiff_t i = 0; i < s->factor.size; ++i)
             s->x[s->factor.member[i]] = -s->step[i];
         s->x[j] = 1;

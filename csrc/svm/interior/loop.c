@@ -5,7 +5,6 @@
 #include "svm/interior/loop.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/arena.h"
 #include "base/monitor.h"
@@ -69,14 +68,14 @@ static void keep_best(struct loop *s, double size, double top)
         return;
     if (both == least || primal == least) {
         s->best.size = size;
-        memcpy(s->best.W, s->ball->W, (size_t)D * sizeof(double));
-        memcpy(s->best.a, s->a, (size_t)m * sizeof(double));
+        vector_copy(s->best.W, s->ball->W, D);
+        vector_copy(s->best.a, s->a, m);
     }
     if (both == least || dual == least) {
         s->best.top = top;
-        memcpy(s->best.lambda, s->lambda, (size_t)m * sizeof(double));
+        vector_copy(s->best.lambda, s->lambda, m);
     }
-    memcpy(s->best.s, s->s, (size_t)m * sizeof(double));
+    vector_copy(s->best.s, s->s, m);
     s->best.gap = least;
 }
 
@@ -98,7 +97,7 @@ static void measure(struct loop *s, struct arena *arena)
     for (ptrdiff_t k = 0; k < set->m; ++k)
         s->missing[k] = set->b[k] + s->s[k] - s->a[k];
     coordinates_adjoint(s->adjoint, set, s->lambda, s->V);
-    memcpy(s->dV, s->adjoint, (size_t)D * sizeof(double));
+    vector_copy(s->dV, s->adjoint, D);
     vector_add(s->adjoint, -1, ball->M, D);
     double size = ball->h, top = ball->trace + sqrt((double)D) * vector_norm(s->adjoint, D); /* no smaller */
     if (!certificate_rotates(ball->name) || s->best.gap < NEAR
@@ -195,7 +194,7 @@ static double recover(struct loop *s, double rho)
 {
     struct ball *ball = s->ball;
     coordinates_adjoint(s->dM, &s->set, s->dlambda, s->V);
-    memcpy(s->dV, s->dM, (size_t)(ball->p * ball->q) * sizeof(double));
+    vector_copy(s->dV, s->dM, ball->p * ball->q);
     ball->norm->solve(ball, s->dV);
     vector_add(s->dV, 1, s->force, ball->p * ball->q);
     return (rho + vector_dot(s->u, s->dlambda, s->set.m)) / ball->kappa;
@@ -208,7 +207,7 @@ static void direction(struct loop *s, double mu, int corrected)
     const struct coordinates_packed *set = &s->set;
     struct ball *ball = s->ball;
     ptrdiff_t m = set->m, D = ball->p * ball->q;
-    memcpy(s->force, s->adjoint, (size_t)D * sizeof(double));
+    vector_copy(s->force, s->adjoint, D);
     ball->norm->target(ball, mu, corrected, s->force);
     for (ptrdiff_t k = 0; k < m; ++k) {
         double product = corrected ? mu - s->ds[k] * s->dlambda[k] : mu;
@@ -217,7 +216,7 @@ static void direction(struct loop *s, double mu, int corrected)
         s->dlambda[k] = 0;
     }
     double rho = ball->along - (1 - ball->trace) + vector_dot(ball->w, s->adjoint, D);
-    memcpy(s->dV, s->force, (size_t)D * sizeof(double));
+    vector_copy(s->dV, s->force, D);
     double dh = rho / ball->kappa;
     for (int pass = 0; pass < BALL_PASSES; ++pass) {
         coordinates_apply(s->ds, set, s->dV, ball->q, s->V);

@@ -51,8 +51,8 @@ static void set_pair(struct polish_pair *pair, const double *W, const double *la
                      const struct coordinates *g)
 {
     pair->gap = gap;
-    memcpy(pair->W, W, (size_t)(g->p * g->q) * sizeof(double));
-    memcpy(pair->lambda, lambda, (size_t)g->m * sizeof(double));
+    vector_copy(pair->W, W, g->p * g->q);
+    vector_copy(pair->lambda, lambda, g->m);
 }
 
 /* The start, and the first working set. */
@@ -68,7 +68,7 @@ static void first_set(struct interior *f, const struct coordinates *g)
 static void compare(struct interior *f, const struct loop *s, const struct coordinates *g)
 {
     double top = 0;
-    memset(f->trial, 0, (size_t)g->m * sizeof(double));
+    vector_zero(f->trial, g->m);
     for (ptrdiff_t k = 0; k < s->set.m; ++k) {
         f->trial[s->set.row[k]] = s->best.lambda[k];
         top = fmax(top, s->set.equal[k] ? 0 : s->best.lambda[k]);

@@ -9,7 +9,6 @@
 #include "svm/nuclear/augmented_lagrangian.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/arena.h"
 #include "base/status.h"
@@ -74,7 +73,7 @@ static int factored_finish(struct factored *s, struct svm_answer *answer, const 
     const struct coordinates *g = &s->g;
     s->pair.gap = s->gap;
     s->pair.most = options->max_iter;
-    memcpy(s->pair.lambda, lagrange->lambda, (size_t)g->m * sizeof(double));
+    vector_copy(s->pair.lambda, lagrange->lambda, g->m);
     for (ptrdiff_t k = 0; k < g->m; ++k)
         s->active[k] = g->rows->equal[k] || lagrange->lambda[k] > 0;
     matrix_rows_times_rows(s->pair.W, lagrange->Y, lagrange->Y + g->p * lagrange->r, g->p, g->q, lagrange->r);

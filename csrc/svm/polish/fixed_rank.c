@@ -71,7 +71,7 @@ static int fixed_rank_init(struct fixed_rank *s, const struct fixed_rank_pair *p
     schur_init_slack(&s->slack, p, q, arena);
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    memcpy(s->Y, pair->Y, (size_t)(N * r) * sizeof(double));
+    vector_copy(s->Y, pair->Y, N * r);
     for (ptrdiff_t k = 0; k < m; ++k)
         s->lambda[k] = active[k] && !g->equalities.implied[k] ? pair->lambda[k] : 0;
     return STATUS_DONE;
@@ -99,7 +99,7 @@ static int evaluate(struct fixed_rank *s)
     for (ptrdiff_t k = 0; k < s->chosen.m; ++k)
         s->multiplier[k] = s->lambda[s->chosen.row[k]];
     coordinates_adjoint(s->M, &s->chosen, s->multiplier, s->U);
-    memcpy(s->SY, s->Y, (size_t)size * sizeof(double));
+    vector_copy(s->SY, s->Y, size);
     schur_swap(s->SY, -1, s->M, s->Y, 1, p, q, r);
     matrix_product(s->zQ, g->rows->w->queries, s->Y + p * r, g->n, r, q);
     matrix_rows_times_rows(s->U, s->zQ, s->Y, g->n, p, r);
@@ -175,8 +175,8 @@ static void fixed_rank_keep(struct fixed_rank_pair *pair, const struct fixed_ran
     if (!(gap < pair->gap))
         return;
     pair->gap = gap;
-    memcpy(pair->Y, s->Y, (size_t)entries * sizeof(double));
-    memcpy(pair->lambda, s->lambda, (size_t)g->m * sizeof(double));
+    vector_copy(pair->Y, s->Y, entries);
+    vector_copy(pair->lambda, s->lambda, g->m);
 }
 
 /* Newton's method from pair->Y and pair->lambda with the active rows given [m]; pair becomes the best point met.
@@ -290,11 +290,11 @@ int fixed_rank_finish(struct polish_pair *near, unsigned char *active, const str
     if (arena->failed)
         return STATUS_NO_MEMORY;
     int status = STATUS_ITERATION_LIMIT, tries = near->gap > EARLY ? 1 : TRIES;
-    memcpy(start, near->W, (size_t)(p * q) * sizeof(double));
-    memcpy(lambda, near->lambda, (size_t)g->m * sizeof(double));
+    vector_copy(start, near->W, p * q);
+    vector_copy(lambda, near->lambda, g->m);
     for (int i = 0; status == STATUS_ITERATION_LIMIT && i < tries; ++i) {
         memcpy(support, active, (size_t)g->m);
-        memcpy(pair.lambda, lambda, (size_t)g->m * sizeof(double));
+        vector_copy(pair.lambda, lambda, g->m);
         status = columns(&pair, start, support, g, arena);
         if (status == STATUS_DONE)
             status = fixed_rank_iterate(&pair, support, g, ridges[i], tol, iterations, near->most, arena);
@@ -304,7 +304,7 @@ int fixed_rank_finish(struct polish_pair *near, unsigned char *active, const str
             continue;
         near->gap = pair.gap;
         matrix_rows_times_rows(near->W, pair.Y, pair.Y + p * pair.r, p, q, pair.r);
-        memcpy(near->lambda, pair.lambda, (size_t)g->m * sizeof(double));
+        vector_copy(near->lambda, pair.lambda, g->m);
     }
     arena_release(arena, mark);
     return status == STATUS_FACTORIZATION ? STATUS_ITERATION_LIMIT : status;

@@ -15,7 +15,6 @@
 #include "svm/polish/polish.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/arena.h"
 #include "base/monitor.h"
@@ -59,7 +58,7 @@ static int semismooth_init(struct semismooth *s, const struct polish_pair *pair,
     s->along = arena_doubles(arena, g->n, p);
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    memcpy(s->W, pair->W, (size_t)(p * q) * sizeof(double));
+    vector_copy(s->W, pair->W, p * q);
     for (ptrdiff_t k = 0; k < g->m; ++k) {
         s->lambda[k] = active[k] && !g->equalities.implied[k] ? pair->lambda[k] : 0;
     }
@@ -123,7 +122,7 @@ static double evaluate(struct semismooth *s)
     adjoint(s);
     for (ptrdiff_t i = 0; i < D; ++i)
         s->Z[i] = s->W[i] + s->tau * s->M[i];
-    memcpy(s->M, s->W, (size_t)D * sizeof(double));
+    vector_copy(s->M, s->W, D);
     if (!isfinite(vector_norm(s->Z, D)) || clip_project(s->W, clip, s->Z, s->arena) != 0)
         return INFINITY;
     for (ptrdiff_t i = 0; i < clip->k; ++i)
@@ -158,7 +157,7 @@ static int make_system(struct semismooth *s)
     if (p > q) {
         scale_columns(s->weighted, s->z, clip->tail, n, r);
         matrix_rows_times_rows(s->queries, s->weighted, s->z, n, n, r);
-        memcpy(s->K, set->gram, (size_t)(m * m) * sizeof(double));
+        vector_copy(s->K, set->gram, m * m);
         metric_gram_times_queries(s->K, s->queries, set);
     } else if (p < q) {
         scale_columns(s->weighted, s->delta, clip->tail, m, r);
@@ -166,7 +165,7 @@ static int make_system(struct semismooth *s)
         matrix_rows_times_rows(s->queries, set->z, set->z, n, n, q);
         metric_gram_times_queries(s->K, s->queries, set);
     } else
-        memset(s->K, 0, (size_t)(m * m) * sizeof(double));
+        vector_zero(s->K, m * m);
     for (ptrdiff_t i = 0; i < n; ++i)
         for (ptrdiff_t k = set->first[i]; k < set->first[i + 1]; ++k)
             s->u[k] = vector_dot(s->delta + k * r, s->z + i * r, clip->k);
@@ -197,7 +196,7 @@ static int semismooth_step(struct semismooth *s)
         return STATUS_ITERATION_LIMIT;
     /* lambda without and along u */
     double *step = s->weighted;
-    memcpy(step, s->u, (size_t)m * sizeof(double));
+    vector_copy(step, s->u, m);
     cholesky_solve(m, s->K, s->right);
     cholesky_solve(m, s->K, step);
     double part = (1 - vector_dot(s->u, s->right, m)) / vector_dot(s->u, step, m);
@@ -217,8 +216,8 @@ static void semismooth_keep(struct polish_pair *pair, const struct semismooth *s
     if (!(gap < pair->gap))
         return;
     pair->gap = gap;
-    memcpy(pair->W, s->W, (size_t)(g->p * g->q) * sizeof(double));
-    memcpy(pair->lambda, s->lambda, (size_t)g->m * sizeof(double));
+    vector_copy(pair->W, s->W, g->p * g->q);
+    vector_copy(pair->lambda, s->lambda, g->m);
 }
 
 /* S: rows with a negative multiplier leave, rows that are not met enter.  STATUS_DONE, STATUS_NO_MEMORY. */

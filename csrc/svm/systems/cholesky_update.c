@@ -37,7 +37,7 @@ static int make_room(struct cholesky_update *f, ptrdiff_t n, ptrdiff_t kept)
     if (U == NULL)
         return -1;
     for (ptrdiff_t i = 0; i < kept; ++i)
-        memcpy(U + i * stride, f->U + i * f->stride, (size_t)simd_padded(kept) * sizeof(double));
+        vector_copy(U + i * stride, f->U + i * f->stride, simd_padded(kept));
     f->U = U;
     f->stride = stride;
     return 0;
@@ -155,7 +155,7 @@ int cholesky_update_build(struct cholesky_update *f, const ptrdiff_t *member, pt
             clear(f, i, n);
         f->U[i * f->stride + n] = f->beta[f->member[i]];
     }
-    memset(f->U + n * f->stride, 0, (size_t)((simd_padded(n) - n) * f->stride) * sizeof(double));
+    vector_zero(f->U + n * f->stride, (simd_padded(n) - n) * f->stride);
     int dependent = eliminate(f->U, f->inverse, n, f->stride, least);
     for (ptrdiff_t i = 0; i < n; ++i)
         f->y[i] = f->U[i * f->stride + n];
@@ -259,7 +259,7 @@ SIMD_DISPATCH
 void cholesky_update_solve(const struct cholesky_update *f, double *restrict out, const double *restrict b)
 {
     ptrdiff_t n = f->size, stride = f->stride, end = simd_padded(n), i = n;
-    memset(out, 0, (size_t)end * sizeof(double));
+    vector_zero(out, end);
     for (; i % 4 != 0; --i)
         out[i - 1] = (b[i - 1] - dot(f->U + (i - 1) * stride, out, i, n)) * f->inverse[i - 1];
     for (; i > 0; i -= 4) {

@@ -149,7 +149,7 @@ static void pull_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
         if (m > 0)
             matrix_transposed_times_vector(r->P + q * dk, r->D + r->slot[q] * dk, loop->x + from, m, dk);
         else
-            memset(r->P + q * dk, 0, (size_t)dk * sizeof(double));
+            vector_zero(r->P + q * dk, dk);
     }
 }
 
@@ -273,7 +273,7 @@ int compact_rows_solve(struct compact_rows *r, double *x, const double *b, const
     }
     int status = conjugate_gradients(r, on_s, residual, size, tol * largest, &left);
     *iterations += max_iter - left;
-    memset(x, 0, (size_t)r->rows->count * sizeof(double));
+    vector_zero(x, r->rows->count);
     for (ptrdiff_t i = 0; i < size; ++i)
         x[member[i]] = on_s[i];
     arena_release(r->arena, mark);
