@@ -21,7 +21,7 @@ static ptrdiff_t pivoted_cholesky(double *columns, ptrdiff_t *pivots, double *le
                                   const struct equalities *e)
 {
     const struct rows *rows = e->rows;
-    ptrdiff_t rank = 0, most = rows->w->dk * rows->w->dz;
+    ptrdiff_t rank = 0, most = rows_unknowns(rows);
     for (ptrdiff_t i = 0; i < n; ++i)
         left[i] = 1;
     while (rank < n && rank < most && (!monitor_stops(rows->monitor))) {
@@ -51,7 +51,7 @@ static ptrdiff_t pivoted_cholesky(double *columns, ptrdiff_t *pivots, double *le
 
 int equalities_factor(struct equalities *e, const struct rows *rows, struct arena *arena)
 {
-    ptrdiff_t n = rows->n_equal, D = rows->w->dk * rows->w->dz, most = n < D ? n : D, found = 0;
+    ptrdiff_t n = rows->n_equal, D = rows_unknowns(rows), most = n < D ? n : D, found = 0;
     *e = (struct equalities){.rows = rows};
     e->row = arena_indices(arena, n);
     ptrdiff_t *pivot = arena_indices(arena, most);
@@ -85,7 +85,7 @@ int equalities_factor(struct equalities *e, const struct rows *rows, struct aren
 void equalities_project(double *W, double *lambda, double level, const struct equalities *e)
 {
     const struct rows *rows = e->rows;
-    ptrdiff_t D = rows->w->dk * rows->w->dz;
+    ptrdiff_t D = rows_unknowns(rows);
     if (e->count == 0)
         return;
     for (int pass = 0; pass < 2; ++pass) { /* the second pass removes the rounding of the first */

@@ -63,7 +63,7 @@
 
 struct policy_size policy_size(const struct rows *rows)
 {
-    double m = (double)rows->count, M = (double)rows->w->n_queries, D = (double)(rows->w->dk * rows->w->dz), pairs = 0;
+    double m = (double)rows->count, M = (double)rows->w->n_queries, D = (double)rows_unknowns(rows), pairs = 0;
     for (ptrdiff_t q = 0; q < rows->w->n_queries; ++q) {
         double own = (double)(rows->first[q + 1] - rows->first[q]);
         pairs += own * own;

@@ -100,7 +100,7 @@ static ptrdiff_t few_of(ptrdiff_t d, const struct rows *rows, enum svm_norm norm
 {
     if (norm != NORM_FROBENIUS)
         return d - d / NEARLY - 1;
-    ptrdiff_t most = (ptrdiff_t)((rows->count > rows->w->dk * rows->w->dz ? SMALLER_MANY : SMALLER_FEW) * (double)d);
+    ptrdiff_t most = (ptrdiff_t)((rows->count > rows_unknowns(rows) ? SMALLER_MANY : SMALLER_FEW) * (double)d);
     return most > 0 || d == 1 ? most : 1;
 }
 

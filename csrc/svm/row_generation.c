@@ -56,7 +56,7 @@ static int guess(struct generation *g, struct svm_answer *answer, const struct s
 static void take(struct svm_answer *answer, const struct generation *g, const struct svm_answer *found)
 {
     ptrdiff_t m = g->rows->count, i = 0;
-    vector_copy(answer->W, found->W, g->rows->w->dk * g->rows->w->dz);
+    vector_copy(answer->W, found->W, rows_unknowns(g->rows));
     for (ptrdiff_t k = 0; k < m; ++k)
         answer->lambda[k] = g->chosen[k] ? found->lambda[i++] : 0;
 }
@@ -90,7 +90,7 @@ static int solve_part(struct svm_answer *answer, const struct generation *g, con
     if (arena->failed)
         return STATUS_NO_MEMORY;
     struct svm_options inner = *options;
-    ptrdiff_t D = g->rows->w->dk * g->rows->w->dz;
+    ptrdiff_t D = rows_unknowns(g->rows);
     struct svm_answer found = {.W = arena_zeros(arena, D, 1), .lambda = arena_zeros(arena, part.rows.count, 1)};
     for (ptrdiff_t i = 0; i < g->size; ++i) {
         start[i] = answer->lambda[part.row[i]];
@@ -138,7 +138,7 @@ static int first_rounds(struct svm_answer *answer, struct generation *g, const s
 /* Where W has few entries beside the support, systems are solved by factors, which are exact at once. */
 static int is_crowded(const double *lambda, const struct rows *rows)
 {
-    return 2 * vector_nonzeros(lambda, rows->count) > rows->w->dk * rows->w->dz;
+    return 2 * vector_nonzeros(lambda, rows->count) > rows_unknowns(rows);
 }
 
 int row_generation_solve(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
@@ -147,7 +147,7 @@ int row_generation_solve(struct svm_answer *answer, const struct rows *rows, con
     struct generation g = {.rows = rows};
     g.chosen = arena_take(arena, rows->count, 1);
     g.margin = arena_doubles(arena, rows->count, 1);
-    g.U = arena_doubles(arena, rows->w->n_queries, rows->w->dk);
+    g.U = rows_scratch(rows, arena);
     if (arena->failed)
         return STATUS_NO_MEMORY;
     int status = guess(&g, answer, options, first, arena);
@@ -168,7 +168,7 @@ int row_generation_solve(struct svm_answer *answer, const struct rows *rows, con
             if (status != STATUS_DONE)
                 return status < 0 ? status : solver_conclude(answer, rows, options, status, arena);
             rows_apply(g.margin, rows, answer->W, g.U);
-            double size = vector_norm(answer->W, rows->w->dk * rows->w->dz);
+            double size = vector_norm(answer->W, rows_unknowns(rows));
             if (generation_join(&g, ROWS_AT_ONCE, fmax(inner.tol, options->tol) / 4, CERTIFICATE_ROUNDING * size) > 0)
                 break;
             if (inner.tol <= options->tol / 2)

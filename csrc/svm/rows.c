@@ -154,6 +154,11 @@ static double window_cost(const struct rows *rows)
     return (double)rows->count * (double)rows->w->dk;
 }
 
+double *rows_scratch(const struct rows *rows, struct arena *arena)
+{
+    return arena_doubles(arena, rows->w->n_queries, rows->w->dk);
+}
+
 void rows_apply_transformed(double *margin, const struct rows *rows, const double *U)
 {
     struct product p = {.rows = rows, .margin = margin, .U = U};

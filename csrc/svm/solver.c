@@ -10,13 +10,13 @@
 
 int solver_start(double *lambda, const struct rows *rows, const struct svm_options *options, struct arena *arena)
 {
-    ptrdiff_t D = rows->w->dk * rows->w->dz;
+    ptrdiff_t D = rows_unknowns(rows);
     double square = 0;
     vector_zero(lambda, rows->count);
     if (options->start == NULL)
         return 0;
     struct arena_mark mark = arena_mark(arena);
-    double *M = arena_doubles(arena, D, 1), *P = arena_doubles(arena, rows->w->n_queries, rows->w->dk);
+    double *M = arena_doubles(arena, D, 1), *P = rows_scratch(rows, arena);
     if (arena->failed)
         return STATUS_NO_MEMORY;
     for (ptrdiff_t k = 0; k < rows->count; ++k)
@@ -103,7 +103,7 @@ int solver_conclude_dual(struct svm_answer *answer, const struct rows *rows, con
                          int stopped, struct arena *arena)
 {
     struct arena_mark mark = arena_mark(arena);
-    double *P = arena_doubles(arena, rows->w->n_queries, rows->w->dk);
+    double *P = rows_scratch(rows, arena);
     if (arena->failed)
         return STATUS_NO_MEMORY;
     certificate_clean(answer->lambda, rows);
@@ -117,9 +117,9 @@ int solver_check(struct svm_answer *answer, const struct rows *rows, const struc
 {
     answer->method = "presolve";
     answer->iterations = 0;
-    vector_zero(answer->W, rows->w->dk * rows->w->dz);
+    vector_zero(answer->W, rows_unknowns(rows));
     if (options->start_W != NULL)
-        vector_copy(answer->W, options->start_W, rows->w->dk * rows->w->dz);
+        vector_copy(answer->W, options->start_W, rows_unknowns(rows));
     vector_zero(answer->lambda, rows->count);
     if (options->start != NULL)
         vector_copy(answer->lambda, options->start, rows->count);
@@ -130,7 +130,7 @@ void solver_copy(struct svm_answer *answer, const struct svm_answer *from, const
 {
     struct svm_answer own = *answer;
     *answer = *from;
-    answer->W = memcpy(own.W, from->W, (size_t)(rows->w->dk * rows->w->dz) * sizeof(double));
+    answer->W = memcpy(own.W, from->W, (size_t)(rows_unknowns(rows)) * sizeof(double));
     answer->lambda = memcpy(own.lambda, from->lambda, (size_t)rows->count * sizeof(double));
 }
 

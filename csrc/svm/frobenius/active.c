@@ -163,7 +163,7 @@ static int conclude(struct svm_answer *answer, const struct working_set *s, cons
     vector_copy(answer->lambda, s->x, rows->count);
     if (status != STATUS_DONE)
         return solver_conclude_dual(answer, rows, options, status, arena);
-    vector_copy(answer->W, s->refined, rows->w->dk * rows->w->dz);
+    vector_copy(answer->W, s->refined, rows_unknowns(rows));
     return solver_conclude(answer, rows, options, status, arena);
 }
 

@@ -35,13 +35,13 @@ struct dual_descent {
 
 static int dual_init(struct dual_descent *s, const struct rows *rows, struct arena *arena)
 {
-    ptrdiff_t m = rows->count, D = rows->w->dk * rows->w->dz;
+    ptrdiff_t m = rows->count, D = rows_unknowns(rows);
     s->rows = rows;
     ARENA_DOUBLES(arena, m, 1, &s->h, &s->margin, &s->image);
     s->x = arena_zeros(arena, m, 1);
     s->W = arena_doubles(arena, D, 1);
     s->W_0 = arena_zeros(arena, D, 1);
-    s->U = arena_doubles(arena, rows->w->n_queries, rows->w->dk);
+    s->U = rows_scratch(rows, arena);
     return arena->failed ? STATUS_NO_MEMORY : equalities_factor(&s->equalities, rows, arena);
 }
 
@@ -77,7 +77,7 @@ static void fill_answer(struct dual_descent *s)
 {
     struct svm_answer *answer = s->answer;
     const struct rows *rows = s->rows;
-    ptrdiff_t D = rows->w->dk * rows->w->dz;
+    ptrdiff_t D = rows_unknowns(rows);
     vector_copy(answer->lambda, s->x, rows->count);
     apply(s, s->image, s->x, answer->lambda);
     vector_copy(answer->W, s->W, D);

@@ -242,7 +242,7 @@ int frobenius_interior(struct svm_answer *answer, const struct rows *rows, const
                                .answer = answer,
                                .arena = arena,
                                .m = rows->count,
-                               .D = rows->w->dk * rows->w->dz,
+                               .D = rows_unknowns(rows),
                                .n_margin = rows->count - rows->n_equal,
                                .upper = INFINITY,
                                .proximal = LEAST_PROXIMAL};

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "linalg/vector.h"
 #include "svm/active_set.h"
+#include "svm/systems/compact_rows.h"
 
 #define EXCHANGES 60     /* systems per run */
 #define PROXIMAL 1e-9    /* ridge of dense systems, below the eigenvalues of a support with a margin of 1e-4 */
@@ -35,13 +36,13 @@ static void right_sides(struct primal_dual_active_set *s)
 
 int primal_dual_active_set_init(struct primal_dual_active_set *s)
 {
-    ptrdiff_t m = s->rows->count, D = s->rows->w->dk * s->rows->w->dz;
+    ptrdiff_t m = s->rows->count, D = rows_unknowns(s->rows);
     ARENA_ZEROS(s->arena, m, 1, &s->lambda, &s->best_lambda, &s->w);
     s->best_W = arena_zeros(s->arena, D, 1);
     ARENA_DOUBLES(s->arena, m, 1, &s->b, &s->step, &s->margin, &s->trial, &s->ridge);
     s->W = arena_doubles(s->arena, D, 1);
     s->corrected = arena_doubles(s->arena, D, 1);
-    s->U = arena_doubles(s->arena, s->rows->w->n_queries, s->rows->w->dk);
+    s->U = rows_scratch(s->rows, s->arena);
     s->member = arena_indices(s->arena, m);
     s->inside = arena_take(s->arena, m, 1);
     if (s->arena->failed)
@@ -50,18 +51,12 @@ int primal_dual_active_set_init(struct primal_dual_active_set *s)
     return equalities_factor(&s->equalities, s->rows, s->arena);
 }
 
-void primal_dual_active_set_prepare(struct primal_dual_active_set *s)
-{
-    schur_update_init(&s->schur, s->rows, s->ridge, s->arena);
-    compact_rows_init(&s->compact, s->rows, s->ridge, s->arena);
-}
-
 double primal_dual_active_set_price(struct primal_dual_active_set *s, const double *lambda, int signs_hold)
 {
     const struct rows *rows = s->rows;
     double C = s->options->soft, product = vector_dot(rows->rhs, lambda, rows->count), cost = 0;
     rows_adjoint(s->W, rows, lambda, s->U);
-    double square = vector_dot(s->W, s->W, rows->w->dk * rows->w->dz);
+    double square = vector_dot(s->W, s->W, rows_unknowns(rows));
     for (ptrdiff_t k = 0; k < rows->count && C > 0; ++k)
         cost += lambda[k] * lambda[k] * rows_ridge(rows, k, C);
     double dual = product - square / 2 - cost / 2;
@@ -79,7 +74,7 @@ double primal_dual_active_set_price(struct primal_dual_active_set *s, const doub
 void primal_dual_active_set_measure(struct primal_dual_active_set *s)
 {
     const struct rows *rows = s->rows;
-    ptrdiff_t D = rows->w->dk * rows->w->dz;
+    ptrdiff_t D = rows_unknowns(rows);
     double C = s->options->soft, slack = 0, off = 0, square = vector_dot(s->W, s->W, D), size = sqrt(square);
     rows_apply(s->margin, rows, s->W, s->U);
     for (ptrdiff_t k = 0; k < rows->count; ++k) {
@@ -168,7 +163,7 @@ static double evaluate_candidate(struct primal_dual_active_set *s, int *negative
  * eps / margin. */
 static double evaluate_corrected(struct primal_dual_active_set *s, int *negative)
 {
-    ptrdiff_t D = s->rows->w->dk * s->rows->w->dz;
+    ptrdiff_t D = rows_unknowns(s->rows);
     for (ptrdiff_t j = 0; j < s->size; ++j)
         s->w[s->member[j]] += s->step[s->member[j]];
     *negative = any_negative(s->rows, s->w);
@@ -185,8 +180,7 @@ static int solve_dense(struct primal_dual_active_set *s, double eta, double *val
 {
     const struct rows *rows = s->rows;
     double before = INFINITY;
-    s->dense = 1;                    /* from now on: its factor serves the sets to come */
-    compact_rows_clear(&s->compact); /* its memory goes to the factor, and the ridge may change */
+    s->dense = 1; /* from now on: its factor serves the sets to come */
     if (s->proximal == 0 && s->options->soft == 0)
         set_ridge(s, PROXIMAL);
     right_sides(s);
@@ -217,7 +211,8 @@ static int solve_iteratively(struct primal_dual_active_set *s, double eta, doubl
     ptrdiff_t patience = (ptrdiff_t)fmin(eta < 1e-9 ? 4 * PATIENCE : PATIENCE, (double)left(s));
     right_sides(s);
     vector_copy(s->w, s->lambda, s->rows->count);
-    int status = compact_rows_solve(&s->compact, s->w, s->b, s->member, s->size, eta, patience, &s->answer->iterations);
+    int status = compact_rows_solve(s->w, s->b, s->ridge, s->rows, s->member, s->size, eta, patience,
+                                    &s->answer->iterations, s->arena);
     if (status == STATUS_DONE)
         *value = evaluate_candidate(s, negative);
     return status;
@@ -271,7 +266,7 @@ static int is_hopeless(struct primal_dual_active_set *s, ptrdiff_t wrong)
 /* Rows with the wrong sign; S after the exchange is left in s->inside. */
 static ptrdiff_t wrong_rows(struct primal_dual_active_set *s)
 {
-    double size = vector_norm(s->W, s->rows->w->dk * s->rows->w->dz);
+    double size = vector_norm(s->W, rows_unknowns(s->rows));
     return active_set_exchange(s->inside, s->w, s->margin, s->b, size, s->rows);
 }
 

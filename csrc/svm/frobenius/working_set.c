@@ -23,13 +23,13 @@
 
 int working_set_init(struct working_set *s, const struct rows *rows, struct arena *arena)
 {
-    ptrdiff_t m = rows->count, D = rows->w->dk * rows->w->dz, capacity = simd_padded(m + 1);
+    ptrdiff_t m = rows->count, D = rows_unknowns(rows), capacity = simd_padded(m + 1);
     *s = (struct working_set){.rows = rows, .most = (m < D ? m : D) + 1};
     ARENA_ZEROS(arena, m, 1, &s->x, &s->full);
     s->margin = arena_zeros(arena, simd_padded(m), 1);
     ARENA_DOUBLES(arena, capacity, 1, &s->step, &s->target, &s->work);
     ARENA_DOUBLES(arena, D, 1, &s->refined, &s->W);
-    s->U = arena_doubles(arena, rows->w->n_queries, rows->w->dk);
+    s->U = rows_scratch(rows, arena);
     if (arena->failed || gram_init(&s->gram, rows, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     return cholesky_update_init(&s->factor, &s->gram, rows->rhs, capacity, arena);
@@ -46,7 +46,7 @@ static void margins_of(struct working_set *s, const double *x)
  * Two corrections bring p, and with it the rest, to the accuracy of the rows themselves. */
 static double distance_from_tokens(struct working_set *s, ptrdiff_t j)
 {
-    ptrdiff_t D = s->rows->w->dk * s->rows->w->dz;
+    ptrdiff_t D = rows_unknowns(s->rows);
     cholesky_update_solve(&s->factor, s->step, s->factor.r);
     for (int pass = 0;; ++pass) {
         vector_zero(s->full, s->rows->count);
@@ -138,7 +138,7 @@ double working_set_margins(struct working_set *s)
 double working_set_refine(struct working_set *s)
 {
     const struct rows *rows = s->rows;
-    ptrdiff_t D = rows->w->dk * rows->w->dz;
+    ptrdiff_t D = rows_unknowns(rows);
     margins_of(s, s->x);
     vector_copy(s->refined, s->W, D);
     for (int pass = 0;; ++pass) {

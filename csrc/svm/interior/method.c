@@ -173,7 +173,7 @@ int interior_method(struct svm_answer *answer, const struct rows *rows, const st
     if (status != STATUS_DONE && status != STATUS_ITERATION_LIMIT)
         return status;
     answer->iterations = 0;
-    status = coordinates_build(&g, rows, vector_norm(answer->W, rows->w->dk * rows->w->dz), arena);
+    status = coordinates_build(&g, rows, vector_norm(answer->W, rows_unknowns(rows)), arena);
     int single = certificate_rotates(options->norm) && (g.p == 1 || g.q == 1); /* one singular value: Frobenius' W */
     if (status == STATUS_INTERRUPTED || (status == STATUS_DONE && single))
         return solver_conclude(answer, rows, options, status, arena);

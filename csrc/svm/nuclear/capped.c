@@ -111,7 +111,7 @@ int nuclear_capped(struct svm_answer *answer, const struct rows *rows, const str
     struct coordinates g;
     struct nuclear_augmented_lagrangian lagrange;
     struct capped s;
-    status = coordinates_build(&g, rows, vector_norm(answer->W, rows->w->dk * rows->w->dz), arena);
+    status = coordinates_build(&g, rows, vector_norm(answer->W, rows_unknowns(rows)), arena);
     if (status != STATUS_DONE)
         return status;
     ptrdiff_t least = g.p < g.q ? g.p : g.q, r = options->rank < least ? options->rank : least;

@@ -51,7 +51,7 @@ static int factored_init(struct factored *s, const struct svm_answer *near, cons
                          struct arena *arena)
 {
     struct coordinates *g = &s->g;
-    double size = vector_norm(near->W, rows->w->dk * rows->w->dz);
+    double size = vector_norm(near->W, rows_unknowns(rows));
     *s = (struct factored){.gap = INFINITY, .tolerance = certificate_tolerance(tol, 1 / size, rows)};
     int status = coordinates_build(g, rows, size, arena);
     if (status != STATUS_DONE || g->p == 1 || g->q == 1)
@@ -91,9 +91,9 @@ static int factored_finish(struct factored *s, struct svm_answer *answer, const 
 static int resume(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                   struct arena *arena)
 {
-    ptrdiff_t D = rows->w->dk * rows->w->dz;
+    ptrdiff_t D = rows_unknowns(rows);
     struct svm_answer near = {.W = arena_doubles(arena, D, 1), .lambda = arena_doubles(arena, rows->count, 1)};
-    double *margin = arena_doubles(arena, rows->count, 1), *U = arena_doubles(arena, rows->w->n_queries, rows->w->dk);
+    double *margin = arena_doubles(arena, rows->count, 1), *U = rows_scratch(rows, arena);
     double least = INFINITY;
     if (arena->failed)
         return STATUS_NO_MEMORY;
