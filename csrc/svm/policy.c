@@ -246,7 +246,7 @@ static int frobenius_in_turn(struct svm_answer *answer, const struct rows *rows,
 static int generated(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                      struct arena *arena)
 {
-    return row_generation_solve(answer, rows, options, frobenius_row_ascent, frobenius_in_turn, arena);
+    return row_generation_solve(answer, rows, options, frobenius_in_turn, arena);
 }
 
 int frobenius_auto(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,

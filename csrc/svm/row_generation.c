@@ -9,6 +9,7 @@
 #include "svm/methods.h"
 #include "svm/rows_build.h"
 
+#define DEAR 1000000   /* rows from which passes over all of them are dear: the first rounds are ... */
 #define FIRST_ROUNDS 8 /* at most, by block ascent alone: its epochs are far cheaper than a solution */
 #define EPOCHS 60      /* of each */
 #define FEW_JOIN 2e-3  /* ... until fewer rows join, as a part of the working set */
@@ -32,24 +33,29 @@ static ptrdiff_t generation_join(struct generation *g, ptrdiff_t most, double pa
     return joined;
 }
 
-/* The first W, its margins, and the rows that hold it as the first working set. */
-static int guess(struct generation *g, struct svm_answer *answer, const struct svm_options *options, svm_method *first,
+/* The first working set: rows with a multiplier of the start, and of each query that of least margin under their W.
+ * Without a start all margin rows pull that W by as much as they ask. */
+static int guess(struct generation *g, struct svm_answer *answer, const struct svm_options *options,
                  struct arena *arena)
 {
     const struct rows *rows = g->rows;
-    struct arena_mark mark = arena_mark(arena);
-    int status = first(answer, rows, options, arena);
-    arena_release(arena, mark);
-    if (status < 0)
-        return status;
-    answer->method = NULL;
+    double *lambda = answer->lambda;
+    int warm = solver_start(lambda, rows, options, arena);
+    if (warm < 0)
+        return warm;
+    for (ptrdiff_t k = 0; k < rows->count; ++k)
+        lambda[k] = warm || rows->equal[k] ? lambda[k] : fmax(rows->rhs[k], 0);
+    rows_adjoint(answer->W, rows, lambda, g->U);
+    rows_apply(g->margin, rows, answer->W, g->U);
+    if (!warm)
+        vector_zero(lambda, rows->count);
     answer->iterations = 0;
     for (ptrdiff_t k = 0; k < rows->count; ++k) {
-        g->chosen[k] = rows->equal[k] || answer->lambda[k] != 0;
+        g->chosen[k] = rows->equal[k] || lambda[k] != 0;
         g->size += g->chosen[k];
     }
-    rows_apply(g->margin, rows, answer->W, g->U);
-    return status;
+    generation_join(g, 1, 0, -INFINITY);
+    return STATUS_DONE;
 }
 
 /* The answer of the working set as one of all rows. */
@@ -142,7 +148,7 @@ static int is_crowded(const double *lambda, const struct rows *rows)
 }
 
 int row_generation_solve(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                         svm_method *first, svm_method *method, struct arena *arena)
+                         svm_method *method, struct arena *arena)
 {
     struct generation g = {.rows = rows};
     g.chosen = arena_take(arena, rows->count, 1);
@@ -150,12 +156,8 @@ int row_generation_solve(struct svm_answer *answer, const struct rows *rows, con
     g.U = rows_scratch(rows, arena);
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    int status = guess(&g, answer, options, first, arena);
-    if (status != STATUS_DONE && status != STATUS_ITERATION_LIMIT)
-        return status < 0 ? status : solver_conclude(answer, rows, options, status, arena);
-    status = STATUS_DONE;
-    generation_join(&g, 1, 0, -INFINITY); /* and of each query the row of least margin */
-    if (rows->count >= ROW_GENERATION_DEAR)
+    int status = guess(&g, answer, options, arena);
+    if (status == STATUS_DONE && rows->count >= DEAR)
         status = first_rounds(answer, &g, options, arena);
     if (status != STATUS_DONE)
         return status < 0 ? status : solver_conclude(answer, rows, options, status, arena);

@@ -14,28 +14,9 @@
 /* Below this a sum of squares may have lost terms to underflow. */
 #define SQUARES_LOST 1e-280
 
-/* ||a - b||, without overflow or underflow; 0 only where a equals b. */
-static double exact_distance(const double *a, const double *b, ptrdiff_t d)
-{
-    double largest = 0, sum = 0;
-    for (ptrdiff_t k = 0; k < d; ++k) {
-        double part = fabs(a[k] - b[k]);
-        if (isnan(part)) /* which fmax would skip */
-            return part;
-        largest = fmax(largest, part);
-    }
-    if (largest == 0 || !isfinite(largest))
-        return largest;
-    for (ptrdiff_t k = 0; k < d; ++k) {
-        double part = (a[k] - b[k]) / largest;
-        sum += part * part;
-    }
-    return largest * sqrt(sum);
-}
-
-/* Distances of every token of X [T,d] to the token `a`. */
+/* Distances of every token of X [T,d] to the token `a`, 0 only where they are equal; difference [d] is scratch. */
 SIMD_DISPATCH
-static void distances(double *distance, const double *X, const double *a, ptrdiff_t T, ptrdiff_t d)
+static void distances(double *distance, const double *X, const double *a, double *difference, ptrdiff_t T, ptrdiff_t d)
 {
     for (ptrdiff_t t = 0; t < T; ++t) {
         double apart = 0;
@@ -43,7 +24,12 @@ static void distances(double *distance, const double *X, const double *a, ptrdif
 #pragma omp simd reduction(+ : apart)
         for (ptrdiff_t k = 0; k < d; ++k)
             apart += (a[k] - x[k]) * (a[k] - x[k]);
-        distance[t] = apart > SQUARES_LOST || x == a ? sqrt(apart) : exact_distance(a, x, d);
+        distance[t] = sqrt(apart);
+        if (apart > SQUARES_LOST || x == a)
+            continue;
+        for (ptrdiff_t k = 0; k < d; ++k)
+            difference[k] = a[k] - x[k];
+        distance[t] = vector_norm(difference, d);
     }
 }
 
@@ -85,6 +71,7 @@ int rows_build(struct rows *rows, ptrdiff_t *entry, unsigned char *impossible, c
 {
     rows_init(rows, w, reference, threads, arena);
     double *distance = arena_doubles(arena, w->longest, 1), *keys = arena_doubles(arena, windows_scratch(w), 1);
+    double *difference = arena_doubles(arena, w->dk, 1);
     if (arena->failed)
         return STATUS_NO_MEMORY;
     *entry = -1;
@@ -93,7 +80,7 @@ int rows_build(struct rows *rows, ptrdiff_t *entry, unsigned char *impossible, c
     for (ptrdiff_t q = 0; q < w->n_queries; ++q) {
         ptrdiff_t T = windows_length(w, q), a = reference[q], base = w->indptr[q];
         const double *X = windows_keys(w, q, keys);
-        distances(distance, X, X + a * w->dk, T, w->dk);
+        distances(distance, X, X + a * w->dk, difference, T, w->dk);
         double z = vector_norm(w->queries + q * w->dz, w->dz);
         rows->first[q] = m;
         for (ptrdiff_t t = 0; t < T; ++t) {

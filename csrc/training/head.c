@@ -110,6 +110,7 @@ void head_parameters(double *dv, double *da, double *dlam, const struct head *he
                      double *hidden, ptrdiff_t M)
 {
     ptrdiff_t d = head->d, h = head->hidden;
+    *dlam = 0;
     if (head->kind == HEAD_MLP) {
         matrix_product(hidden, O, head->v, M, h, d);
         vector_zero(da, h);
@@ -129,7 +130,6 @@ void head_parameters(double *dv, double *da, double *dlam, const struct head *he
     } else {
         matrix_columns_times_columns(dv, c, O, 1, d, M);
     }
-    *dlam = 0;
     if (head->kind == HEAD_QUADRATIC)
         for (ptrdiff_t q = 0; q < M; ++q)
             *dlam -= c[q] * vector_dot(O + q * d, O + q * d, d);

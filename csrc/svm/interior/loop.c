@@ -47,7 +47,7 @@ static int pack(struct loop *s, const unsigned char *chosen)
         return STATUS_NO_MEMORY;
     ptrdiff_t m = s->set.m;
     ARENA_ZEROS(inside, m, 1, &s->lambda, &s->s, &s->dlambda, &s->ds, &s->target, &s->missing, &s->a, &s->u, &s->right,
-                &s->rest, &s->best.lambda, &s->best.s, &s->best.a);
+                &s->rest, &s->best.lambda, &s->best.s);
     s->K = arena_doubles(inside, m, m);
     s->V = arena_doubles(inside, s->set.n, s->g->p);
     s->best.gap = s->best.size = s->best.top = INFINITY;
@@ -55,28 +55,19 @@ static int pack(struct loop *s, const unsigned char *chosen)
     return inside->failed ? STATUS_NO_MEMORY : STATUS_DONE;
 }
 
-/* The present W and lambda, or one of them with the best of the other kind, when their gap is less. */
+/* The present W and lambda, when their gap is less. */
 static void keep_best(struct loop *s, double size, double top)
 {
     const struct coordinates_packed *set = &s->set;
-    ptrdiff_t D = s->ball->p * s->ball->q, m = set->m;
-    double both = coordinates_gap(set->b, set->equal, s->a, s->lambda, m, size, top);
-    double primal = coordinates_gap(set->b, set->equal, s->a, s->best.lambda, m, size, s->best.top);
-    double dual = coordinates_gap(set->b, set->equal, s->best.a, s->lambda, m, s->best.size, top);
-    double least = fmin(both, fmin(primal, dual));
-    if (!(least < s->best.gap))
+    double gap = coordinates_gap(set->b, set->equal, s->a, s->lambda, set->m, size, top);
+    if (!(gap < s->best.gap))
         return;
-    if (both == least || primal == least) {
-        s->best.size = size;
-        vector_copy(s->best.W, s->ball->W, D);
-        vector_copy(s->best.a, s->a, m);
-    }
-    if (both == least || dual == least) {
-        s->best.top = top;
-        vector_copy(s->best.lambda, s->lambda, m);
-    }
-    vector_copy(s->best.s, s->s, m);
-    s->best.gap = least;
+    s->best.gap = gap;
+    s->best.size = size;
+    s->best.top = top;
+    vector_copy(s->best.W, s->ball->W, s->ball->p * s->ball->q);
+    vector_copy(s->best.lambda, s->lambda, set->m);
+    vector_copy(s->best.s, s->s, set->m);
 }
 
 /* Infinite where it cannot be computed. */

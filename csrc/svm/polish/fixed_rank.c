@@ -193,16 +193,8 @@ static int fixed_rank_iterate(struct fixed_rank_pair *pair, unsigned char *activ
         return status;
     pair->gap = INFINITY;
     status = STATUS_ITERATION_LIMIT;
-    double before = INFINITY;
     for (int step = 0; evaluate(&s) == 0; ++step) {
         fixed_rank_keep(pair, &s);
-        if (step > 0 && s.residual < POLISH_STEADY && s.residual > before / 2 && s.miss > s.residual / 2) {
-            /* restoration: no progress, for T is too large for its rounding, but the rows can be met by themselves */
-            if (schur_restore(s.Y, s.r, &s.chosen, &s.schur, arena) != STATUS_DONE || evaluate(&s) != 0)
-                break;
-            fixed_rank_keep(pair, &s);
-        }
-        before = s.residual;
         /* stopping tests */
         if (pair->gap <= tol) {
             status = STATUS_DONE;
