@@ -115,7 +115,7 @@ int tries_row_generation(double *found, const double *W, const double *lambda, c
     struct tries t;
     const int status[] = {STATUS_INTERRUPTED}, iterations[] = {0};
     ptrdiff_t seen[SEEN];
-    prepare(&t, p, NULL, 0, 0, &(struct script){status, iterations, (const double[]){0}, seen, W, NULL, 0});
+    prepare(&t, p, NULL, 0, 0, &(struct script){status, iterations, (const double[]){0}, seen, W + p->dk * p->dz, NULL, 0});
     script.lambda = lambda + t.parts.rows.count;
     t.options.start = lambda;
     int ended = row_generation_solve(&t.answer, &t.parts.rows, &t.options, told, &t.parts.arena);

@@ -17,6 +17,7 @@
 #include "svm/equalities.h"
 
 #define RENEW 200 /* iterations between gradients computed afresh: updates drift */
+#define LOOK 7   /* and between certificates, each of which costs as much as three iterations */
 
 struct dual_descent {
     const struct rows *rows;
@@ -26,9 +27,7 @@ struct dual_descent {
     struct equalities equalities;
     double *h;           /* (m) */
     double *x, *image;   /* (m) image = A P A^* direction */
-    double *margin;      /* (m) A P A^* x, for the gap */
     double *W, *W_0, *U; /* (dk, dz) twice, (M, dk) scratch */
-    double tol;          /* of the apparent gap: tightened where the certificate is not met yet */
     ptrdiff_t steps;     /* since the gradient was computed from x */
     int decided;         /* the status, once the certificate has been met; else STATUS_ITERATION_LIMIT */
 };
@@ -37,7 +36,7 @@ static int dual_init(struct dual_descent *s, const struct rows *rows, struct are
 {
     ptrdiff_t m = rows->count, D = rows_unknowns(rows);
     s->rows = rows;
-    ARENA_DOUBLES(arena, m, 1, &s->h, &s->margin, &s->image);
+    ARENA_DOUBLES(arena, m, 1, &s->h, &s->image);
     s->x = arena_zeros(arena, m, 1);
     s->W = arena_doubles(arena, D, 1);
     s->W_0 = arena_zeros(arena, D, 1);
@@ -54,23 +53,6 @@ static void apply(struct dual_descent *s, double *out, const double *x, double *
     rows_apply(out, rows, s->W, s->U);
     for (ptrdiff_t k = 0; k < rows->count; ++k)
         out[k] = rows->equal[k] ? 0 : out[k];
-}
-
-/* Twice the objective's two parts tell the gap for nothing: with g = A P A^* x and W_0 = 0 the bounds are
- * min(g / beta) / ||W|| and ||W|| / beta.x, ||W||^2 = x.g. */
-static double apparent_gap(const struct dual_descent *s)
-{
-    double square = 0, product = 0, least = INFINITY;
-    for (ptrdiff_t k = 0; k < s->rows->count; ++k) {
-        if (s->rows->equal[k])
-            continue;
-        double g = s->margin[k];
-        square += s->x[k] * g;
-        product += s->h[k] * s->x[k];
-        if (s->h[k] > 0)
-            least = fmin(least, g / s->h[k]);
-    }
-    return product > 0 && least > 0 ? square / (product * least) - 1 : INFINITY;
 }
 
 static void fill_answer(struct dual_descent *s)
@@ -124,32 +106,25 @@ static int differentiate(double *g, const double *x, double *value, const double
 
 static int inspect(int *done, double *x, double *g, double value, ptrdiff_t iteration, void *context)
 {
-    (void)value;
+    (void)g, (void)value;
     struct dual_descent *s = context;
     project(x, s); /* rounding may have left it just below zero */
-    for (ptrdiff_t k = 0; k < s->rows->count; ++k)
-        s->margin[k] = g[k] + s->h[k];
     s->rows->monitor->iterations = iteration;
-    if ((s->rows->monitor->gap = apparent_gap(s)) > s->tol)
+    if (iteration % LOOK != 0)
         return STATUS_DONE;
     fill_answer(s);
     int status = solver_conclude(s->answer, s->rows, s->options, STATUS_ITERATION_LIMIT, s->arena);
+    s->rows->monitor->gap = s->answer->bound.gap;
     *done = status <= STATUS_DONE || status == STATUS_INFEASIBLE;
     if (*done)
         s->decided = status;
-    s->tol /= 10;
-    s->steps = RENEW;
     return status < 0 ? status : STATUS_DONE;
 }
 
 int frobenius_gradient(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                        struct arena *arena)
 {
-    struct dual_descent s = {.options = options,
-                             .answer = answer,
-                             .arena = arena,
-                             .tol = options->tol / 2,
-                             .decided = STATUS_ITERATION_LIMIT};
+    struct dual_descent s = {.options = options, .answer = answer, .arena = arena, .decided = STATUS_ITERATION_LIMIT};
     const struct spectral_gradient_problem problem = {.n = rows->count,
                                                       .context = &s,
                                                       .project = project,
@@ -172,8 +147,8 @@ int frobenius_gradient(struct svm_answer *answer, const struct rows *rows, const
     apply(&s, s.image, s.x, NULL);
     double value = vector_dot(s.x, s.image, rows->count) / 2 - vector_dot(s.h, s.x, rows->count);
     for (ptrdiff_t k = 0; k < rows->count; ++k)
-        s.margin[k] = rows->equal[k] ? 0 : s.image[k] - s.h[k];
-    double steepest = vector_norm(s.margin, rows->count); /* a step of length 1 */
+        s.image[k] = rows->equal[k] ? 0 : s.image[k] - s.h[k];
+    double steepest = vector_norm(s.image, rows->count); /* a step of length 1 */
     status = spectral_gradient(s.x, &value, steepest, &answer->iterations, options->max_iter, &problem, rows->monitor,
                                arena);
     if (status < 0 || s.decided != STATUS_ITERATION_LIMIT)

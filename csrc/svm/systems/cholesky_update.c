@@ -10,7 +10,7 @@
 #include "svm/systems/gram.h"
 
 #define ROOM 16
-#define LANES SIMD_LANES /* the totals below count on 8 */
+#define LANES SIMD_LANES
 
 int cholesky_update_init(struct cholesky_update *f, const struct gram *gram, const double *beta, ptrdiff_t capacity,
                          struct arena *arena)
@@ -56,11 +56,6 @@ INLINE double dot(const double *a, const double *b, ptrdiff_t from, ptrdiff_t to
     for (ptrdiff_t i = from; i < to; ++i)
         sum += a[i] * b[i];
     return sum;
-}
-
-INLINE double total(const double x[LANES])
-{
-    return ((x[0] + x[4]) + (x[1] + x[5])) + ((x[2] + x[6]) + (x[3] + x[7]));
 }
 
 #define TALL 8  /* rows of U that are made together ... */
@@ -110,9 +105,7 @@ static int eliminate(double *restrict U, double *restrict inverse, ptrdiff_t n, 
                     row[j + l] *= scale;
             for (ptrdiff_t i = k + 1; i < bottom; ++i) {
                 double *below = U + i * stride, u = row[i];
-                for (j = top; j < end; j += LANES)
-                    for (int l = 0; l < LANES; ++l)
-                        below[j + l] -= u * row[j + l];
+                simd_add(below + top, -u, row + top, end - top);
             }
         }
     }
@@ -273,9 +266,9 @@ void cholesky_update_solve(const struct cholesky_update *f, double *restrict out
                 w[l] += s[j + l] * out[j + l];
             }
         const double *inverse = f->inverse + i - 4;
-        double d = (b[i - 1] - total(w)) * inverse[3], c = (b[i - 2] - total(z) - r[i - 1] * d) * inverse[2];
-        double e = (b[i - 3] - total(y) - q[i - 2] * c - q[i - 1] * d) * inverse[1];
-        out[i - 4] = (b[i - 4] - total(x) - p[i - 3] * e - p[i - 2] * c - p[i - 1] * d) * inverse[0];
+        double d = (b[i - 1] - simd_total(w)) * inverse[3], c = (b[i - 2] - simd_total(z) - r[i - 1] * d) * inverse[2];
+        double e = (b[i - 3] - simd_total(y) - q[i - 2] * c - q[i - 1] * d) * inverse[1];
+        out[i - 4] = (b[i - 4] - simd_total(x) - p[i - 3] * e - p[i - 2] * c - p[i - 1] * d) * inverse[0];
         out[i - 3] = e;
         out[i - 2] = c;
         out[i - 1] = d;
