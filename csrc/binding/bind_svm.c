@@ -73,7 +73,7 @@ static int solve(struct svm_answer *answer, ptrdiff_t *entry, struct svm_options
         else
             status = presolve_solve(answer, &rows, options, method->solve, &call->arena);
         if (status == STATUS_FACTORIZATION) { /* of numbers that left their range: it decides nothing */
-            memset(answer->W, 0, (size_t)(call->w->dk * call->w->dz) * sizeof(double));
+            vector_zero(answer->W, call->w->dk * call->w->dz);
             vector_zero(answer->lambda, rows.count);
             answer->bound = (struct bounds){.upper = INFINITY, .gap = INFINITY};
             status = STATUS_UNDECIDED;

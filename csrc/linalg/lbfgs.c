@@ -103,10 +103,8 @@ static void remember(struct minimizer *s, const double *x)
 {
     ptrdiff_t n = s->n, k = (s->newest + 1) % MEMORY;
     double *step = s->step + k * n, *change = s->change + k * n;
-    for (ptrdiff_t i = 0; i < n; ++i) {
-        step[i] = s->x_next[i] - x[i];
-        change[i] = s->gradient_next[i] - s->gradient[i];
-    }
+    vector_subtract(step, s->x_next, x, n);
+    vector_subtract(change, s->gradient_next, s->gradient, n);
     double curvature = vector_dot(step, change, n);
     if (!(curvature > 0)) /* not convex here: the pair would spoil H */
         return;

@@ -23,6 +23,9 @@ double vector_dot(const double *a, const double *b, ptrdiff_t n);
 /* y <- y + a x */
 void vector_add(double *restrict y, double a, const double *restrict x, ptrdiff_t n);
 
+/* to <- a - b */
+void vector_subtract(double *restrict to, const double *a, const double *b, ptrdiff_t n);
+
 /* x <- a x */
 void vector_scale(double *x, double a, ptrdiff_t n);
 

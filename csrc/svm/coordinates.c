@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
+#include "svm/active_set.h"
 #include "svm/certificate.h"
 #include "svm/rows_build.h"
 
@@ -147,6 +148,23 @@ double coordinates_gap(const double *b, const unsigned char *equal, const double
     }
     double gap = size * (fixed ? fmax(scale, 1) : scale) * top / product - 1;
     return product > 0 && isfinite(gap) ? fabs(gap) + miss / largest : INFINITY;
+}
+
+double coordinates_miss(const struct coordinates *g, const unsigned char *active, const double *a)
+{
+    double miss = 0;
+    for (ptrdiff_t k = 0; k < g->m; ++k)
+        miss = fmax(miss, active[k] ? fabs(g->b[k] - a[k]) : 0);
+    return miss / g->largest;
+}
+
+ptrdiff_t coordinates_exchange(unsigned char *active, double *lambda, const double *a, double size,
+                               const struct coordinates *g)
+{
+    ptrdiff_t changed = active_set_exchange(active, lambda, a, g->b, size, g->rows);
+    for (ptrdiff_t k = 0; k < g->m; ++k)
+        lambda[k] = active[k] ? lambda[k] : 0;
+    return changed;
 }
 
 void coordinates_answer(struct svm_answer *answer, const struct coordinates *g, const double *W, const double *lambda)

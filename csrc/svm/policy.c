@@ -183,9 +183,9 @@ static int plan_hard(struct solver_step *steps, const struct rows *rows, const s
  * each row then supports W, and one step of Newton's method is the answer.  It costs one pass over the rows. */
 static int is_within_slack(const struct rows *rows, double C, struct arena *arena)
 {
-    ptrdiff_t m = rows->count, most = rows->w->n_queries * rows->w->dk;
+    ptrdiff_t m = rows->count;
     struct arena_mark mark = arena_mark(arena);
-    double *lambda, *margin, *W = arena_doubles(arena, rows->w->dk, rows->w->dz), *P = arena_doubles(arena, most, 1);
+    double *lambda, *margin, *W = arena_doubles(arena, rows->w->dk, rows->w->dz), *P = rows_scratch(rows, arena);
     ARENA_DOUBLES(arena, m, 1, &lambda, &margin);
     int failed = arena->failed, within = !failed && rows->n_equal == 0;
     if (within) {

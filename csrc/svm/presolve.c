@@ -171,8 +171,7 @@ int presolve_solve(struct svm_answer *answer, const struct rows *rows, const str
         status = arena->failed ? STATUS_NO_MEMORY : solver_from_start(method, &found, &r.part.rows, &own, arena);
         if (status >= 0 && expand(answer, &r, &found, rows, arena) != STATUS_DONE)
             status = STATUS_NO_MEMORY;
-        if (status >= 0)
-            status = solver_conclude(answer, rows, options, status, arena);
+        status = solver_conclude(answer, rows, options, status, arena);
         int limited = options->max_iter > 0 && answer->iterations >= options->max_iter;
         if (limited || (status != STATUS_UNDECIDED && status != STATUS_ITERATION_LIMIT))
             return status;

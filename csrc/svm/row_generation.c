@@ -141,12 +141,6 @@ static int first_rounds(struct svm_answer *answer, struct generation *g, const s
     return STATUS_DONE;
 }
 
-/* Where W has few entries beside the support, systems are solved by factors, which are exact at once. */
-static int is_crowded(const double *lambda, const struct rows *rows)
-{
-    return 2 * vector_nonzeros(lambda, rows->count) > rows_unknowns(rows);
-}
-
 int row_generation_solve(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                          svm_method *method, struct arena *arena)
 {
@@ -160,15 +154,16 @@ int row_generation_solve(struct svm_answer *answer, const struct rows *rows, con
     if (status == STATUS_DONE && rows->count >= DEAR)
         status = first_rounds(answer, &g, options, arena);
     if (status != STATUS_DONE)
-        return status < 0 ? status : solver_conclude(answer, rows, options, status, arena);
+        return solver_conclude(answer, rows, options, status, arena);
     struct svm_options inner = *options;
     for (int round = 0; round < MOST_ROUNDS; ++round) {
-        int exact = round > 0 && is_crowded(answer->lambda, rows);
+        /* Where W has few entries beside the support, systems are solved by factors, which are exact at once. */
+        int exact = round > 0 && 2 * vector_nonzeros(answer->lambda, rows->count) > rows_unknowns(rows);
         inner.tol = exact ? options->tol / 2 : fmax(options->tol / 2, ROUGH_TOL);
         for (;;) { /* roughly first; to the end once no row is broken that much */
             status = solve_part(answer, &g, &inner, method, arena);
             if (status != STATUS_DONE)
-                return status < 0 ? status : solver_conclude(answer, rows, options, status, arena);
+                return solver_conclude(answer, rows, options, status, arena);
             rows_apply(g.margin, rows, answer->W, g.U);
             double size = vector_norm(answer->W, rows_unknowns(rows));
             if (generation_join(&g, ROWS_AT_ONCE, fmax(inner.tol, options->tol) / 4, CERTIFICATE_ROUNDING * size) > 0)

@@ -27,26 +27,20 @@ static void distances(double *distance, const double *X, const double *a, double
         distance[t] = sqrt(apart);
         if (apart > SQUARES_LOST || x == a)
             continue;
-        for (ptrdiff_t k = 0; k < d; ++k)
-            difference[k] = a[k] - x[k];
+        vector_subtract(difference, a, x, d);
         distance[t] = vector_norm(difference, d);
     }
 }
 
-static void rows_init(struct rows *rows, const struct windows *w, const ptrdiff_t *reference, struct threads *threads,
-                      struct arena *arena)
+/* Room for m rows. */
+static void rows_init(struct rows *rows, const struct windows *w, ptrdiff_t m, struct arena *arena)
 {
-    ptrdiff_t most = windows_entries(w) - w->n_queries;
     rows->w = w;
-    rows->reference = reference;
     rows->first = arena_indices(arena, w->n_queries + 1);
-    rows->query = arena_indices(arena, most);
-    rows->token = arena_indices(arena, most);
-    rows->equal = arena_take(arena, most, 1);
-    ARENA_DOUBLES(arena, most, 1, &rows->rhs, &rows->length);
-    rows->longest = rows->largest = 0;
-    rows->threads = threads;
-    rows->monitor = NULL;
+    rows->query = arena_indices(arena, m);
+    rows->token = arena_indices(arena, m);
+    rows->equal = arena_take(arena, m, 1);
+    ARENA_DOUBLES(arena, m, 1, &rows->rhs, &rows->length);
 }
 
 /* `rows` become this one. */
@@ -69,7 +63,8 @@ int rows_build(struct rows *rows, ptrdiff_t *entry, unsigned char *impossible, c
                const ptrdiff_t *reference, const unsigned char *kept, const double *rhs, struct threads *threads,
                struct arena *arena)
 {
-    rows_init(rows, w, reference, threads, arena);
+    *rows = (struct rows){.reference = reference, .threads = threads};
+    rows_init(rows, w, windows_entries(w) - w->n_queries, arena);
     double *distance = arena_doubles(arena, w->longest, 1), *keys = arena_doubles(arena, windows_scratch(w), 1);
     double *difference = arena_doubles(arena, w->dk, 1);
     if (arena->failed)
@@ -132,11 +127,7 @@ int rows_build_part(struct rows_part *part, const struct rows *rows, const unsig
     double *queries = arena_doubles(arena, M, w->dz);
     *part = (struct rows_part){.w = *w, .rows = *rows, .row = arena_indices(arena, m)};
     struct rows *own = &part->rows;
-    own->first = arena_indices(arena, M + 1);
-    own->query = arena_indices(arena, m);
-    own->token = arena_indices(arena, m);
-    own->equal = arena_take(arena, m, 1);
-    ARENA_DOUBLES(arena, m, 1, &own->rhs, &own->length);
+    rows_init(own, &part->w, m, arena);
     if (arena->failed)
         return STATUS_NO_MEMORY;
     own->n_equal = indptr[0] = 0;
@@ -162,7 +153,6 @@ int rows_build_part(struct rows_part *part, const struct rows *rows, const unsig
     }
     own->first[n] = own->count = i;
     own->reference = reference;
-    own->w = &part->w;
     part->w.queries = queries;
     part->w.start = start;
     part->w.stop = stop;

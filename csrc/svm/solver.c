@@ -92,6 +92,8 @@ static int decide(struct svm_answer *answer, const struct rows *rows, const stru
 int solver_conclude(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, int stopped,
                     struct arena *arena)
 {
+    if (stopped < 0)
+        return stopped;
     int status = options->soft > 0
                      ? certificate_check_soft(&answer->bound, answer->W, answer->lambda, rows, options->soft, arena)
                      : certificate_check(&answer->bound, answer->W, answer->lambda, rows, options->norm, options->p,

@@ -200,15 +200,14 @@ static int probe(struct svm_answer *answer, const struct rows *rows, const struc
     int status = run(answer, &own, &soft, UNTIL_STEADY, arena);
     rows->monitor->stopped = quiet.stopped;
     answer->iterations += iterations;
-    return status < 0 ? status : solver_conclude(answer, rows, options, status, arena);
+    return solver_conclude(answer, rows, options, status, arena);
 }
 
 int frobenius_block(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                     struct arena *arena)
 {
     int status = run(answer, rows, options, UNTIL_STEADY, arena);
-    if (status >= 0)
-        status = solver_conclude(answer, rows, options, status, arena);
+    status = solver_conclude(answer, rows, options, status, arena);
     if (status == STATUS_UNDECIDED && answer->iterations < options->max_iter)
         return probe(answer, rows, options, arena);
     return status;
@@ -219,7 +218,7 @@ int frobenius_block_if_loose(struct svm_answer *answer, const struct rows *rows,
 {
     int status = run(answer, rows, options, IF_LOOSE, arena);
     if (status != STATUS_DECLINED)
-        return status < 0 ? status : solver_conclude(answer, rows, options, status, arena);
+        return solver_conclude(answer, rows, options, status, arena);
     answer->bound = (struct bounds){0, INFINITY, INFINITY};
     return status;
 }

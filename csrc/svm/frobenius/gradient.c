@@ -17,7 +17,7 @@
 #include "svm/equalities.h"
 
 #define RENEW 200 /* iterations between gradients computed afresh: updates drift */
-#define LOOK 7   /* and between certificates, each of which costs as much as three iterations */
+#define LOOK 7    /* and between certificates, each of which costs as much as three iterations */
 
 struct dual_descent {
     const struct rows *rows;
@@ -134,7 +134,7 @@ int frobenius_gradient(struct svm_answer *answer, const struct rows *rows, const
     answer->iterations = 0;
     int status = dual_init(&s, rows, arena);
     if (status != STATUS_DONE)
-        return status < 0 ? status : solver_conclude(answer, rows, options, status, arena);
+        return solver_conclude(answer, rows, options, status, arena);
     equalities_project(s.W_0, NULL, 1, &s.equalities);
     rows_apply(s.h, rows, s.W_0, s.U);
     for (ptrdiff_t k = 0; k < rows->count; ++k)
@@ -142,15 +142,9 @@ int frobenius_gradient(struct svm_answer *answer, const struct rows *rows, const
     status = solver_start(s.x, rows, options, arena);
     if (status < 0)
         return status;
-    for (ptrdiff_t k = 0; k < rows->count; ++k)
-        s.x[k] = rows->equal[k] ? 0 : s.x[k];
-    apply(&s, s.image, s.x, NULL);
-    double value = vector_dot(s.x, s.image, rows->count) / 2 - vector_dot(s.h, s.x, rows->count);
-    for (ptrdiff_t k = 0; k < rows->count; ++k)
-        s.image[k] = rows->equal[k] ? 0 : s.image[k] - s.h[k];
-    double steepest = vector_norm(s.image, rows->count); /* a step of length 1 */
-    status = spectral_gradient(s.x, &value, steepest, &answer->iterations, options->max_iter, &problem, rows->monitor,
-                               arena);
+    project(s.x, &s);
+    double value = 0; /* differentiate finds it */
+    status = spectral_gradient(s.x, &value, 0, &answer->iterations, options->max_iter, &problem, rows->monitor, arena);
     if (status < 0 || s.decided != STATUS_ITERATION_LIMIT)
         return status < 0 ? status : s.decided;
     fill_answer(&s);

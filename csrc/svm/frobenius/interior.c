@@ -16,7 +16,6 @@
 
 #include <float.h>
 #include <math.h>
-#include <string.h>
 
 #include "base/arena.h"
 #include "base/monitor.h"
@@ -83,8 +82,7 @@ static double measure(struct interior_point *s)
     equalities_project(s->W, s->x, s->level, &s->equalities);
     find_margins(s);
     rows_adjoint(s->M, s->rows, s->x, s->newton.U);
-    for (ptrdiff_t i = 0; i < s->D; ++i)
-        s->rest[i] = s->M[i] - s->W[i];
+    vector_subtract(s->rest, s->M, s->W, s->D);
     for (ptrdiff_t k = 0; k < s->m; ++k)
         cost += s->ridge[k] * s->x[k] * s->x[k];
     double of_w = sqrt(vector_dot(s->W, s->W, s->D) + cost), of_x = sqrt(vector_dot(s->M, s->M, s->D) + cost);
@@ -259,7 +257,7 @@ int frobenius_interior(struct svm_answer *answer, const struct rows *rows, const
     if (status < 0 || status == STATUS_DONE || status == STATUS_INFEASIBLE)
         return status;
     if (s.n_margin > 0) { /* else the answer is that of the linear system */
-        memcpy(answer->lambda, s.best_x, (size_t)s.m * sizeof(double));
+        vector_copy(answer->lambda, s.best_x, s.m);
         vector_copy(answer->W, s.best_W, s.D);
     }
     return solver_conclude(answer, rows, options, status, arena);

@@ -155,10 +155,8 @@ int interior_point_newton(struct interior_point *s)
             return solver_conclude(answer, rows, s->options, STATUS_ITERATION_LIMIT, s->arena);
         }
         /* line search and next iterate */
-        for (ptrdiff_t i = 0; i < s->D; ++i)
-            s->dW[i] = answer->W[i] - s->W[i];
-        for (ptrdiff_t k = 0; k < s->m; ++k)
-            along[k] = s->correction[k] - s->margin[k];
+        vector_subtract(s->dW, answer->W, s->W, s->D);
+        vector_subtract(along, s->correction, s->margin, s->m);
         double t = line_search(s, along, vector_dot(s->W, s->dW, s->D), vector_dot(s->dW, s->dW, s->D));
         vector_add(s->W, t, s->dW, s->D);
         vector_add(s->margin, t, along, s->m);

@@ -150,27 +150,21 @@ static int is_dense(const struct primal_dual_active_set *s)
            && factor_cost(s, (double)s->size) <= fmin(s->dense ? INFINITY : AS_CHEAP, QUICKER * (double)left(s));
 }
 
-/* The dual value of w, and the margins of its W. */
-static double evaluate_candidate(struct primal_dual_active_set *s, int *negative)
+/* The dual value of w, and the margins of its W; or, `corrected`, of w + step, whose W is corrected by itself: A^* w is
+ * off by eps sum |w|, of order eps / margin^2, W by eps / margin. */
+static double evaluate(struct primal_dual_active_set *s, int corrected, int *negative)
 {
+    ptrdiff_t m = s->rows->count, D = rows_unknowns(s->rows);
+    if (corrected) {
+        vector_add(s->w, 1, s->step, m);
+        vector_copy(s->corrected, s->W, D);
+    }
     *negative = any_negative(s->rows, s->w);
     double value = primal_dual_active_set_price(s, s->w, !*negative);
-    primal_dual_active_set_measure(s);
-    return value;
-}
-
-/* The same of w + step, whose W is corrected by itself: A^* w is off by eps sum |w|, of order eps / margin^2, W by
- * eps / margin. */
-static double evaluate_corrected(struct primal_dual_active_set *s, int *negative)
-{
-    ptrdiff_t D = rows_unknowns(s->rows);
-    for (ptrdiff_t j = 0; j < s->size; ++j)
-        s->w[s->member[j]] += s->step[s->member[j]];
-    *negative = any_negative(s->rows, s->w);
-    vector_copy(s->corrected, s->W, D);
-    double value = primal_dual_active_set_price(s, s->w, !*negative);
-    rows_adjoint(s->W, s->rows, s->step, s->U);
-    vector_add(s->W, 1, s->corrected, D);
+    if (corrected) {
+        rows_adjoint(s->W, s->rows, s->step, s->U);
+        vector_add(s->W, 1, s->corrected, D);
+    }
     primal_dual_active_set_measure(s);
     return value;
 }
@@ -187,7 +181,7 @@ static int solve_dense(struct primal_dual_active_set *s, double eta, double *val
     s->answer->iterations += (ptrdiff_t)fmin(1 + factor_cost(s, (double)s->size) / QUICKER, (double)left(s));
     int status = schur_update_solve(&s->schur, s->w, s->b, s->member, s->size);
     for (int i = 0; status == STATUS_DONE; ++i) {
-        *value = i == 0 ? evaluate_candidate(s, negative) : evaluate_corrected(s, negative);
+        *value = evaluate(s, i > 0, negative);
         double off = 0, largest = 0;
         for (ptrdiff_t j = 0; j < s->size; ++j) {
             ptrdiff_t k = s->member[j];
@@ -214,7 +208,7 @@ static int solve_iteratively(struct primal_dual_active_set *s, double eta, doubl
     int status = compact_rows_solve(s->w, s->b, s->ridge, s->rows, s->member, s->size, eta, patience,
                                     &s->answer->iterations, s->arena);
     if (status == STATUS_DONE)
-        *value = evaluate_candidate(s, negative);
+        *value = evaluate(s, 0, negative);
     return status;
 }
 
@@ -254,8 +248,7 @@ static int is_hopeless(struct primal_dual_active_set *s, ptrdiff_t wrong)
     const struct rows *rows = s->rows;
     if (s->lower > 0 || s->options->soft > 0 || s->proximal == 0 || wrong > 1)
         return 0;
-    for (ptrdiff_t k = 0; k < rows->count; ++k)
-        s->step[k] = s->w[k] - s->lambda[k];
+    vector_subtract(s->step, s->w, s->lambda, rows->count);
     if (certificate_farkas(s->step, rows, s->arena) > CERTIFICATE_FARKAS / 2)
         return 0;
     vector_copy(s->best_lambda, s->step, rows->count);

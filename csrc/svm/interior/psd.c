@@ -105,8 +105,7 @@ void psd_aim(struct psd *s, double mu, int corrected)
 
 void psd_complement(struct psd *s)
 {
-    for (ptrdiff_t i = 0; i < s->N * s->N; ++i)
-        s->dY[i] = s->target[i] - s->dS[i];
+    vector_subtract(s->dY, s->target, s->dS, s->N * s->N);
 }
 
 /* By trial: a Cholesky factor is far cheaper than eigenvalues. */

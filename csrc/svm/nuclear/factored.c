@@ -164,8 +164,6 @@ static int factored_solve(struct svm_answer *answer, const struct rows *rows, co
         if (if_quick && s.gap > 1)
             return STATUS_DECLINED;
     }
-    if (status == STATUS_NO_MEMORY)
-        return status;
     return solver_conclude(answer, rows, options, status, arena);
 }
 

@@ -20,7 +20,6 @@
 #include "linalg/cholesky.h"
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
-#include "svm/active_set.h"
 #include "svm/polish/schur.h"
 
 #define MOST 15          /* steps; 3 to 6 are usual, and a start that needs more is too far away */
@@ -40,14 +39,14 @@ struct fixed_rank {
     const struct coordinates *g;
     struct arena *arena, *inside; /* the latter of what changes with S */
     ptrdiff_t r;
-    double *lambda, *Y;         /* (m), (N,r) */
-    double *M, *W;              /* (p,q) */
-    double *a;                  /* (m) */
-    double *SY, *TSY, *step;    /* (N,r) */
-    double *half;               /* (q,r) scratch */
-    double *gram, *singular;    /* (q,q), (q) */
-    double *zQ, *U;             /* (n,r), (n,p) scratch */
-    double top, residual, miss; /* ||M||;  ||S Y|| / ||Y|| + miss;  max |b - a|_S / max |b| */
+    double *lambda, *Y;      /* (m), (N,r) */
+    double *M, *W;           /* (p,q) */
+    double *a;               /* (m) */
+    double *SY, *TSY, *step; /* (N,r) */
+    double *half;            /* (q,r) scratch */
+    double *gram, *singular; /* (q,q), (q) */
+    double *zQ, *U;          /* (n,r), (n,p) scratch */
+    double top, residual;    /* ||M||;  ||S Y|| / ||Y|| + coordinates_miss */
     struct schur_slack slack;
     unsigned char *active;            /* (m) in S */
     struct coordinates_packed chosen; /* the rows S */
@@ -104,11 +103,7 @@ static int evaluate(struct fixed_rank *s)
     matrix_product(s->zQ, g->rows->w->queries, s->Y + p * r, g->n, r, q);
     matrix_rows_times_rows(s->U, s->zQ, s->Y, g->n, p, r);
     rows_apply_transformed(s->a, g->rows, s->U);
-    s->miss = 0;
-    for (ptrdiff_t k = 0; k < g->m; ++k)
-        if (s->active[k])
-            s->miss = fmax(s->miss, fabs(g->b[k] - s->a[k]) / g->largest);
-    s->residual = vector_norm(s->SY, size) / vector_norm(s->Y, size) + s->miss;
+    s->residual = vector_norm(s->SY, size) / vector_norm(s->Y, size) + coordinates_miss(g, s->active, s->a);
     if (!isfinite(s->residual))
         return 1;
     matrix_columns_times_columns(s->gram, s->M, s->M, q, q, p);
@@ -120,14 +115,8 @@ static int evaluate(struct fixed_rank *s)
 /* S: rows with a negative multiplier leave, rows that are not met enter.  Nonzero: S has changed. */
 static int fixed_rank_exchange(struct fixed_rank *s)
 {
-    const struct coordinates *g = s->g;
-    double root = vector_norm(s->Y, (g->p + g->q) * s->r), size = root * root / 2; /* ||W||_* or more */
-    if (active_set_exchange(s->active, s->lambda, s->a, g->b, size, g->rows) == 0)
-        return 0;
-    for (ptrdiff_t k = 0; k < g->m; ++k)
-        if (!s->active[k])
-            s->lambda[k] = 0;
-    return 1;
+    double root = vector_norm(s->Y, (s->g->p + s->g->q) * s->r);
+    return coordinates_exchange(s->active, s->lambda, s->a, root * root / 2 /* ||W||_* or more */, s->g) > 0;
 }
 
 /* Newton's step for lambda and Y; nonzero when a factorisation failed. */

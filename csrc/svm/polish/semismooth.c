@@ -23,7 +23,6 @@
 #include "linalg/cholesky.h"
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
-#include "svm/active_set.h"
 #include "svm/polish/clip.h"
 #include "svm/systems/metric_gram.h"
 
@@ -103,8 +102,7 @@ static int normalise(struct semismooth *s)
         return 1;
     for (ptrdiff_t i = 0; i < clip->r; ++i)
         top += clip->s[i];
-    for (ptrdiff_t k = 0; k < s->g->m; ++k)
-        s->lambda[k] /= top;
+    vector_scale(s->lambda, 1 / top, s->g->m);
     if (!(top > 0) || blas_svd(clip->p, clip->q, s->W, NULL, clip->s, NULL, s->arena) != 0)
         return 1;
     clip->h = clip->s[0];
@@ -118,7 +116,7 @@ static double evaluate(struct semismooth *s)
     const struct coordinates *g = s->g;
     struct clip *clip = &s->clip;
     ptrdiff_t D = clip->p * clip->q;
-    double trace = 0, miss = 0, moved = 0;
+    double trace = 0, moved = 0;
     adjoint(s);
     for (ptrdiff_t i = 0; i < D; ++i)
         s->Z[i] = s->W[i] + s->tau * s->M[i];
@@ -130,11 +128,7 @@ static double evaluate(struct semismooth *s)
     for (ptrdiff_t i = 0; i < D; ++i)
         moved += (s->W[i] - s->M[i]) / s->tau * ((s->W[i] - s->M[i]) / s->tau);
     rows_apply(s->a, g->rows, s->W, s->along);
-    for (ptrdiff_t k = 0; k < g->m; ++k) {
-        double off = g->b[k] - s->a[k];
-        miss = fmax(miss, s->active[k] ? fabs(off) / g->largest : 0);
-    }
-    s->residual = miss + sqrt(moved) + fabs(trace - 1);
+    s->residual = coordinates_miss(g, s->active, s->a) + sqrt(moved) + fabs(trace - 1);
     return trace + sqrt((double)clip->r * moved);
 }
 
@@ -220,19 +214,6 @@ static void semismooth_keep(struct polish_pair *pair, const struct semismooth *s
     vector_copy(pair->lambda, s->lambda, g->m);
 }
 
-/* S: rows with a negative multiplier leave, rows that are not met enter.  STATUS_DONE, STATUS_NO_MEMORY. */
-static int semismooth_exchange(struct semismooth *s)
-{
-    const struct coordinates *g = s->g;
-    double size = vector_norm(s->W, g->p * g->q);
-    if (active_set_exchange(s->active, s->lambda, s->a, g->b, size, g->rows) == 0)
-        return STATUS_DONE;
-    for (ptrdiff_t k = 0; k < g->m; ++k)
-        if (!s->active[k])
-            s->lambda[k] = 0;
-    return semismooth_pack(s);
-}
-
 int semismooth_polish(struct polish_pair *pair, unsigned char *active, const struct coordinates *g, double tol,
                       ptrdiff_t *iterations, struct arena *arena)
 {
@@ -265,7 +246,9 @@ int semismooth_polish(struct polish_pair *pair, unsigned char *active, const str
         else if (idle == IDLE || *iterations >= pair->most || !(s.residual < POLISH_LOST) || s.clip.k == 0)
             status = STATUS_ITERATION_LIMIT;
         else if (step > 0 && s.residual < POLISH_STEADY)
-            status = semismooth_exchange(&s);
+            status = coordinates_exchange(active, s.lambda, s.a, vector_norm(s.W, g->p * g->q), g) > 0
+                         ? semismooth_pack(&s)
+                         : STATUS_DONE;
         /* Newton step */
         if (status == STATUS_DONE) {
             status = s.set.m > 0 ? semismooth_step(&s) : STATUS_ITERATION_LIMIT;

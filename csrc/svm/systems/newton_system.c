@@ -2,7 +2,6 @@
 
 #include <float.h>
 #include <math.h>
-#include <string.h>
 
 #include "base/arena.h"
 #include "base/monitor.h"
@@ -99,7 +98,7 @@ static int assemble(struct newton_system *n)
                 for (ptrdiff_t k = 0; k <= j; ++k)
                     n->square[j * dz + k] = n->square[k * dz + j] = *entry++;
             for (ptrdiff_t j = 0; j < dz; ++j) /* with l = i right of H's diagonal too, where nobody looks */
-                memcpy(n->L + (i * dz + j) * D + l * dz, n->square + j * dz, (size_t)dz * sizeof(double));
+                vector_copy(n->L + (i * dz + j) * D + l * dz, n->square + j * dz, dz);
         }
     for (ptrdiff_t i = 0; i < D; ++i)
         n->L[i * D + i] += 1;
