@@ -44,9 +44,8 @@ int spectral_gradient(double *x, double *value, double reach, ptrdiff_t *iterati
                       const struct spectral_gradient_problem *p, struct monitor *monitor, struct arena *arena)
 {
     ptrdiff_t n = p->n;
-    double recent[MEMORY];
-    double *g = arena_doubles(arena, n, 1), *before = arena_doubles(arena, n, 1);
-    double *d = arena_doubles(arena, n, 1), *trial = arena_doubles(arena, n, 1);
+    double recent[MEMORY], *g, *before, *d, *trial;
+    ARENA_DOUBLES(arena, n, 1, &g, &before, &d, &trial);
     if (arena->failed)
         return STATUS_NO_MEMORY;
     int status = p->gradient(g, x, value, NULL, 0, p->context);

@@ -1,7 +1,6 @@
 #include "svm/solver.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/arena.h"
 #include "base/monitor.h"
@@ -132,8 +131,10 @@ void solver_copy(struct svm_answer *answer, const struct svm_answer *from, const
 {
     struct svm_answer own = *answer;
     *answer = *from;
-    answer->W = memcpy(own.W, from->W, (size_t)(rows_unknowns(rows)) * sizeof(double));
-    answer->lambda = memcpy(own.lambda, from->lambda, (size_t)rows->count * sizeof(double));
+    answer->W = own.W;
+    answer->lambda = own.lambda;
+    vector_copy(own.W, from->W, rows_unknowns(rows));
+    vector_copy(own.lambda, from->lambda, rows->count);
 }
 
 /* best <- answer, in memory of its own.  STATUS_DONE or STATUS_NO_MEMORY. */

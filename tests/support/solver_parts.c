@@ -50,10 +50,10 @@ int parts_support(double *x, ptrdiff_t *iterations, double *factored, const stru
     ptrdiff_t m = parts.rows.count;
     if (status == STATUS_DONE)
         status = newton_system_init(&newton, &parts.rows, &parts.arena);
-    double *dW = arena_doubles(&parts.arena, p->dk, p->dz);
+    double *dW = arena_doubles(&parts.arena, p->dk, p->dz), *K = NULL;
     for (ptrdiff_t i = 0; i < sets && status == STATUS_DONE; ++i) {
         status = compact_rows_solve(x + i * m, b + i * m, ridge, &parts.rows, member, sizes[i], tol, m, iterations + i,
-                                    &parts.arena);
+                                    &K, &parts.arena);
         for (ptrdiff_t k = 0; k < m; ++k)
             newton.inverse[k] = NEWTON_SYSTEM_ABSENT;
         for (ptrdiff_t j = 0; j < sizes[i]; ++j)

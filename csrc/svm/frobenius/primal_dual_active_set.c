@@ -206,7 +206,7 @@ static int solve_iteratively(struct primal_dual_active_set *s, double eta, doubl
     right_sides(s);
     vector_copy(s->w, s->lambda, s->rows->count);
     int status = compact_rows_solve(s->w, s->b, s->ridge, s->rows, s->member, s->size, eta, patience,
-                                    &s->answer->iterations, s->arena);
+                                    &s->answer->iterations, &s->K, s->arena);
     if (status == STATUS_DONE)
         *value = evaluate(s, 0, negative);
     return status;

@@ -40,6 +40,7 @@ struct primal_dual_active_set {
     double *ridge;             /* (m) proximal term and soft margin together */
     double lower, upper;       /* best bounds so far, of the margin of a unit-norm W or the soft objective */
     struct schur_update schur; /* dense systems */
+    double *K;                 /* of the others, see compact_rows_solve */
     int dense;                 /* Cholesky in any case: conjugate gradients have failed */
     int infeasible;            /* best_lambda is a Farkas certificate */
 };

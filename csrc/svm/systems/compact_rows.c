@@ -24,7 +24,7 @@ struct compact_rows {
     ptrdiff_t *offset;       /* (M) where that of query q begins */
     double *P;               /* (M, dk) sums of the rows of each query */
     double *V;               /* (M, dk) whose products with the rows are their margins */
-    double *K;               /* (M, M) Z Z^T, so that V = K P, of few queries; else NULL, and */
+    const double *K;         /* (M, M) Z Z^T, so that V = K P, of few queries; else NULL, and */
     double *W;               /* (dk, dz) P^T Z, so that V = Z W^T */
     const double *x;         /* (|S|) of a product, and its result */
     double *out;
@@ -168,12 +168,9 @@ static int compact_rows_init(struct compact_rows *r, ptrdiff_t size, struct aren
     r->inverse = arena_doubles(arena, total, 1);
     r->D = arena_doubles(arena, size, w->dk);
     ARENA_DOUBLES(arena, M, w->dk, &r->P, &r->V);
-    r->K = M < 2 * w->dz ? arena_doubles(arena, M, M) : NULL;
-    r->W = M < 2 * w->dz ? NULL : arena_doubles(arena, w->dk, w->dz);
+    r->W = arena_doubles(arena, w->dk, w->dz);
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    if (r->K != NULL)
-        matrix_rows_times_rows(r->K, w->queries, w->queries, M, M, w->dz);
     threads_for(r->rows->threads, M, (double)size * (double)size / (double)M * (double)w->dk, copy_part, r);
     return STATUS_DONE;
 }
@@ -207,9 +204,12 @@ static int conjugate_gradients(struct compact_rows *s, double *x, double *r, dou
 
 int compact_rows_solve(double *x, const double *b, const double *ridge, const struct rows *rows,
                        const ptrdiff_t *member, ptrdiff_t size, double tol, ptrdiff_t max_iter, ptrdiff_t *iterations,
-                       struct arena *arena)
+                       double **K, struct arena *arena)
 {
-    struct compact_rows r = {.rows = rows, .ridge = ridge, .member = member};
+    const struct windows *w = rows->w;
+    if (*K == NULL && w->n_queries < 2 * w->dz && (*K = arena_doubles(arena, w->n_queries, w->n_queries)) != NULL)
+        matrix_rows_times_rows(*K, w->queries, w->queries, w->n_queries, w->n_queries, w->dz);
+    struct compact_rows r = {.rows = rows, .ridge = ridge, .member = member, .K = *K};
     struct arena_mark mark = arena_mark(arena);
     ptrdiff_t left = max_iter;
     double largest = 0, *on_s, *residual, *z, *p, *Ap;

@@ -15,10 +15,11 @@
 struct arena;
 
 /* S = member [size], ascending; x, b, ridge [m]: from x to a residual of at most tol times the largest of b, in at most
- * max_iter iterations, which *iterations is added; x is zero outside of S in the end.  STATUS_DONE,
+ * max_iter iterations, which *iterations is added; x is zero outside of S in the end.  *K, NULL at
+ * first: Z Z^T of few queries, made once.  STATUS_DONE,
  * STATUS_ITERATION_LIMIT, STATUS_INTERRUPTED, STATUS_NO_MEMORY. */
 int compact_rows_solve(double *x, const double *b, const double *ridge, const struct rows *rows,
                        const ptrdiff_t *member, ptrdiff_t size, double tol, ptrdiff_t max_iter, ptrdiff_t *iterations,
-                       struct arena *arena);
+                       double **K, struct arena *arena);
 
 #endif
