@@ -57,7 +57,7 @@ int equalities_factor(struct equalities *e, const struct rows *rows, struct aren
     ptrdiff_t *pivot = arena_indices(arena, most);
     e->implied = arena_take(arena, rows->count, 1);
     e->margin = arena_doubles(arena, rows->count, 1);
-    e->M = arena_doubles(arena, rows->w->dk, rows->w->dz);
+    e->M = arena_doubles(arena, rows_unknowns(rows), 1);
     e->U = arena_doubles(arena, n > 0 ? rows->w->n_queries : 0, rows->w->dk);
     e->multiplier = arena_doubles(arena, most, 1);
     double *left = arena_doubles(arena, n, 1), *columns = arena_doubles(arena, most, n);

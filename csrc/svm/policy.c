@@ -185,7 +185,7 @@ static int is_within_slack(const struct rows *rows, double C, struct arena *aren
 {
     ptrdiff_t m = rows->count;
     struct arena_mark mark = arena_mark(arena);
-    double *lambda, *margin, *W = arena_doubles(arena, rows->w->dk, rows->w->dz), *P = rows_scratch(rows, arena);
+    double *lambda, *margin, *W = arena_doubles(arena, rows_unknowns(rows), 1), *P = rows_scratch(rows, arena);
     ARENA_DOUBLES(arena, m, 1, &lambda, &margin);
     int failed = arena->failed, within = !failed && rows->n_equal == 0;
     if (within) {

@@ -71,7 +71,7 @@ static void take(struct svm_answer *answer, const struct generation *g, const st
 static int keep_better(struct svm_answer *answer, const struct generation *g, const struct svm_answer *found,
                        const struct svm_options *options, struct arena *arena)
 {
-    struct svm_answer before = {.W = arena_doubles(arena, g->rows->w->dk, g->rows->w->dz),
+    struct svm_answer before = {.W = arena_doubles(arena, rows_unknowns(g->rows), 1),
                                 .lambda = arena_doubles(arena, g->rows->count, 1)};
     if (arena->failed)
         return STATUS_NO_MEMORY;

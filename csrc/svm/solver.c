@@ -141,7 +141,7 @@ void solver_copy(struct svm_answer *answer, const struct svm_answer *from, const
 static int keep(struct svm_answer *best, const struct svm_answer *answer, const struct rows *rows, struct arena *arena)
 {
     if (best->W == NULL) {
-        best->W = arena_doubles(arena, rows->w->dk, rows->w->dz);
+        best->W = arena_doubles(arena, rows_unknowns(rows), 1);
         best->lambda = arena_doubles(arena, rows->count, 1);
     }
     if (arena->failed)

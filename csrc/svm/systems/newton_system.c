@@ -26,7 +26,7 @@ int newton_system_init(struct newton_system *n, const struct rows *rows, struct 
     *n = (struct newton_system){.rows = rows, .arena = arena_inside(arena), .m = m, .D = D};
     ARENA_DOUBLES(arena, m, 1, &n->inverse, &n->margin, &n->step, &n->short_of, &n->towards);
     n->M = arena_doubles(arena, D, 1);
-    n->U = arena_doubles(arena, w->n_queries, w->dk);
+    n->U = rows_scratch(rows, arena);
     n->member = arena_indices(arena, m);
     n->L = arena_doubles(arena, least, least);
     if (D < m) {
