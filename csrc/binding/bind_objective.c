@@ -123,7 +123,7 @@ static int call_function(const struct bind_function *function, double *first, do
              && bind_read(call, &derivative, PyTuple_GetItem(answer, 1),
                           d < 0 ? "double derivative[M]" : "double derivative[M,d]")
                     == 0) {
-        memcpy(first, value.data, (size_t)M * sizeof(double));
+        vector_copy(first, value.data, M);
         memcpy(second, derivative.data, size);
         refused = 0;
     }

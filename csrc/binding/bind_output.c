@@ -27,7 +27,6 @@ static int parameters(struct bind_call *call)
     struct head head;
     double *hidden = NULL;
     int status = prepare(&head, &hidden, call);
-    call->out[2].number = 0;
     if (status == STATUS_DONE)
         head_parameters(call->out[0].data, call->out[1].data, &call->out[2].number, &head, call->in[O].data,
                         call->in[C].data, hidden, call->size['M']);

@@ -1,9 +1,9 @@
 /* Projections, and points of the regularisation path. */
 #include "binding/bind.h"
 
-#include <string.h>
 
 #include "binding/bind_objective.h"
+#include "linalg/vector.h"
 #include "training/regularization_path.h"
 
 static int ball(struct bind_call *call)
@@ -12,7 +12,7 @@ static int ball(struct bind_call *call)
     double radius = call->in[2].number;
     if (!(radius >= 0))
         return bind_refuse(call, "radius must be at least 0");
-    memcpy(call->out[0].data, call->in[0].data, (size_t)(m * n) * sizeof(double));
+    vector_copy(call->out[0].data, call->in[0].data, m * n);
     if (m == 0 || n == 0)
         return STATUS_DONE;
     return projection_ball(call->out[0].data, m, n, (enum ball)call->in[1].integer, radius, &call->arena);

@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "linalg/vector.h"
 #include "svm/interval.h"
 #include "svm/methods.h"
 #include "svm/presolve.h"
@@ -41,8 +42,8 @@ static int solve(struct svm_answer *answer, ptrdiff_t *entry, struct svm_options
     struct rows rows;
     ptrdiff_t entries = call->size['E'];
     unsigned char *impossible = NULL;
-    memset(call->out[DUAL].data, 0, (size_t)entries * sizeof(double));
-    memset(answer->W, 0, (size_t)(call->w->dk * call->w->dz) * sizeof(double));
+    vector_zero(call->out[DUAL].data, entries);
+    vector_zero(answer->W, call->w->dk * call->w->dz);
     if (options->soft > 0) {
         impossible = arena_take(&call->arena, entries, 1);
         if (call->arena.failed)
@@ -72,8 +73,8 @@ static int solve(struct svm_answer *answer, ptrdiff_t *entry, struct svm_options
         else
             status = presolve_solve(answer, &rows, options, method->solve, &call->arena);
         if (status == STATUS_FACTORIZATION) { /* of numbers that left their range: it decides nothing */
-            memset(answer->W, 0, (size_t)(call->w->dk * call->w->dz) * sizeof(double));
-            memset(answer->lambda, 0, (size_t)rows.count * sizeof(double));
+            vector_zero(answer->W, call->w->dk * call->w->dz);
+            vector_zero(answer->lambda, rows.count);
             answer->bound = (struct bounds){.upper = INFINITY, .gap = INFINITY};
             status = STATUS_UNDECIDED;
         }

@@ -7,12 +7,12 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #include "base/arena.h"
 #include "base/status.h"
 #include "base/threads.h"
+#include "linalg/vector.h"
 
 /* Bytes that are enough for OpenBLAS's work buffer of one call (32 MiB and some), and the size of a product that takes
  * one and runs for milliseconds. */
@@ -174,7 +174,7 @@ int blas_svd(ptrdiff_t m, ptrdiff_t n, const double *A, double *U, double *s, do
     int *iwork = arena_take(arena, 8 * (ptrdiff_t)least, sizeof(int));
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    memcpy(copy, A, (size_t)(m * n) * sizeof(double));
+    vector_copy(copy, A, m * n);
     double *left = V != NULL ? V : &none, *right = U != NULL ? U : &none;
     int right_stride = U != NULL ? least : 1;
     INSIDE(BLAS(dgesdd_)(job, &rows, &columns, copy, &rows, s, left, &rows, right, &right_stride, &work_size, &lwork,

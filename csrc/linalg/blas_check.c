@@ -12,6 +12,7 @@
 
 #include "base/arena.h"
 #include "linalg/blas.h"
+#include "linalg/vector.h"
 
 #define BLOCK 48
 #define SPLIT 387
@@ -114,7 +115,7 @@ static int solve(struct check *s, enum matrix_op op, ptrdiff_t n, ptrdiff_t k)
 {
     ptrdiff_t columns = k > 0 ? k : 1;
     fill_lower(s, s->A, n);
-    memcpy(s->B, matrix(s), (size_t)(n * columns) * sizeof(double));
+    vector_copy(s->B, matrix(s), n * columns);
     apply(s->want, MATRIX_PLAIN, s->B, n, columns, s->r, WHOLE);
     if (k > 0)
         blas_solve_lower(op, n, k, s->A, s->B);
@@ -129,7 +130,7 @@ static int solve(struct check *s, enum matrix_op op, ptrdiff_t n, ptrdiff_t k)
 static int solve_rows(struct check *s, ptrdiff_t k, ptrdiff_t n)
 {
     fill_lower(s, s->A, n);
-    memcpy(s->B, matrix(s), (size_t)(k * n) * sizeof(double));
+    vector_copy(s->B, matrix(s), k * n);
     apply(s->want, MATRIX_PLAIN, s->B, k, n, s->r, WHOLE);
     blas_solve_rows(k, n, s->A, n, s->B, n);
     apply(s->u, MATRIX_TRANSPOSED, s->A, n, n, s->r, LOWER);
@@ -149,7 +150,7 @@ static int cholesky(struct check *s, ptrdiff_t n, int inverse)
             s->C[i * n + j] = sum;
         }
     if (inverse) {
-        memcpy(s->want, s->r, (size_t)n * sizeof(double));
+        vector_copy(s->want, s->r, n);
         apply(s->u, MATRIX_PLAIN, s->C, n, n, s->r, SYMMETRIC);
         if (blas_cholesky_inverse(n, s->A) != 0)
             return 0;
@@ -168,7 +169,7 @@ static int decomposition(struct check *s, ptrdiff_t m, ptrdiff_t n, int symmetri
 {
     ptrdiff_t least = m < n ? m : n;
     double *values = s->work, *U = s->D;
-    memcpy(s->A, matrix(s), (size_t)(m * n) * sizeof(double));
+    vector_copy(s->A, matrix(s), m * n);
     for (ptrdiff_t i = 0; i < n && symmetric; ++i)
         for (ptrdiff_t j = 0; j < i; ++j)
             s->A[j * n + i] = s->A[i * n + j];
@@ -176,7 +177,7 @@ static int decomposition(struct check *s, ptrdiff_t m, ptrdiff_t n, int symmetri
     if (symmetric) {
         if (blas_eigen(n, s->A, values, 1, &s->arena) != 0)
             return 0;
-        memcpy(s->B, s->A, (size_t)(n * n) * sizeof(double));
+        vector_copy(s->B, s->A, n * n);
     } else if (blas_svd(m, n, s->A, U, values, s->B, &s->arena) != 0)
         return 0;
     apply(s->u, MATRIX_PLAIN, s->B, least, n, s->r, WHOLE);

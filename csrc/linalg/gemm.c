@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/simd.h"
+#include "linalg/vector.h"
 
 #define TALL 8
 #define WIDE GEMM_PANEL
@@ -35,7 +36,7 @@ void gemm_pack_transposed(double *restrict packed, const double *restrict B, ptr
     for (ptrdiff_t j = 0; j < n; j += WIDE, packed += WIDE * k) {
         ptrdiff_t width = n - j < WIDE ? n - j : WIDE;
         if (width < WIDE)
-            memset(packed, 0, (size_t)(WIDE * k) * sizeof(double));
+            vector_zero(packed, WIDE * k);
         for (ptrdiff_t c = 0; c < width; ++c)
             for (ptrdiff_t l = 0; l < k; ++l)
                 packed[l * WIDE + c] = B[(j + c) * ldb + l];

@@ -1,7 +1,6 @@
 #include "linalg/lbfgs.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/arena.h"
 #include "base/monitor.h"
@@ -30,7 +29,7 @@ static void two_loops(struct minimizer *s)
 {
     ptrdiff_t n = s->n;
     double along[MEMORY], scale = 1;
-    memcpy(s->direction, s->gradient, (size_t)n * sizeof(double));
+    vector_copy(s->direction, s->gradient, n);
     for (ptrdiff_t i = 0; i < s->pairs; ++i) {
         ptrdiff_t k = (s->newest - i + MEMORY) % MEMORY;
         along[k] = vector_dot(s->step + k * n, s->direction, n) / s->curvature[k];
@@ -78,7 +77,7 @@ static int search_line(struct minimizer *s, const double *x, double first, ptrdi
     if (!(start.slope < 0))
         return 0;
     for (int trial = 0; trial < TRIALS; ++trial) {
-        memcpy(s->x_next, x, (size_t)s->n * sizeof(double));
+        vector_copy(s->x_next, x, s->n);
         vector_add(s->x_next, t, s->direction, s->n);
         struct point now = {t, function(s->gradient_next, s->x_next, context), 0};
         now.slope = vector_dot(s->gradient_next, s->direction, s->n);
@@ -104,10 +103,8 @@ static void remember(struct minimizer *s, const double *x)
 {
     ptrdiff_t n = s->n, k = (s->newest + 1) % MEMORY;
     double *step = s->step + k * n, *change = s->change + k * n;
-    for (ptrdiff_t i = 0; i < n; ++i) {
-        step[i] = s->x_next[i] - x[i];
-        change[i] = s->gradient_next[i] - s->gradient[i];
-    }
+    vector_subtract(step, s->x_next, x, n);
+    vector_subtract(change, s->gradient_next, s->gradient, n);
     double curvature = vector_dot(step, change, n);
     if (!(curvature > 0)) /* not convex here: the pair would spoil H */
         return;
@@ -153,8 +150,8 @@ int lbfgs(double *x, ptrdiff_t n, double tol, ptrdiff_t most, ptrdiff_t *evaluat
         }
         /* next pair, next iterate */
         remember(&s, x);
-        memcpy(x, s.x_next, (size_t)n * sizeof(double));
-        memcpy(s.gradient, s.gradient_next, (size_t)n * sizeof(double));
+        vector_copy(x, s.x_next, n);
+        vector_copy(s.gradient, s.gradient_next, n);
     }
     arena_release(arena, mark);
     return status;

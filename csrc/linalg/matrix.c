@@ -1,11 +1,11 @@
 /* Products with a vector in plain loops that the compiler turns into vectors, those of two matrices by OpenBLAS. */
 #include "linalg/matrix.h"
 
-#include <string.h>
 
 #include "base/monitor.h"
 #include "base/simd.h"
 #include "linalg/blas.h"
+#include "linalg/vector.h"
 
 #define LANES SIMD_LANES
 
@@ -118,7 +118,7 @@ INLINE void weighted_differences(double *restrict p, const void *restrict X, con
 {
     const void *xa = matrix_at(X, a * d, single);
     ptrdiff_t t = T;
-    memset(p, 0, (size_t)d * sizeof(double));
+    vector_zero(p, d);
     for (; t % ROWS != 0; --t)
         differences_of_rows(p, matrix_at(X, (t - 1) * d, single), c + t - 1, xa, d, 1, NULL, single);
     if (next != NULL)

@@ -2,7 +2,6 @@
 
 #include <float.h>
 #include <math.h>
-#include <string.h>
 
 #include "base/arena.h"
 #include "base/monitor.h"
@@ -45,15 +44,14 @@ int spectral_gradient(double *x, double *value, double reach, ptrdiff_t *iterati
                       const struct spectral_gradient_problem *p, struct monitor *monitor, struct arena *arena)
 {
     ptrdiff_t n = p->n;
-    double recent[MEMORY];
-    double *g = arena_doubles(arena, n, 1), *before = arena_doubles(arena, n, 1);
-    double *d = arena_doubles(arena, n, 1), *trial = arena_doubles(arena, n, 1);
+    double recent[MEMORY], *g, *before, *d, *trial;
+    ARENA_DOUBLES(arena, n, 1, &g, &before, &d, &trial);
     if (arena->failed)
         return STATUS_NO_MEMORY;
+    int status = p->gradient(g, x, value, NULL, 0, p->context);
     for (int i = 0; i < MEMORY; ++i)
         recent[i] = *value;
-    int status = p->gradient(g, x, value, NULL, 0, p->context);
-    double length = reach / fmax(vector_norm(g, n), DBL_MIN);
+    double length = reach > 0 ? reach / fmax(vector_norm(g, n), DBL_MIN) : 1;
     for (ptrdiff_t k = 0; status == STATUS_DONE; ++k) {
         /* stopping test */
         int done = 0;
@@ -83,7 +81,7 @@ int spectral_gradient(double *x, double *value, double reach, ptrdiff_t *iterati
         recent[k % MEMORY] = *value;
         ++*iterations;
         /* next gradient, next step length */
-        memcpy(before, g, (size_t)n * sizeof(double));
+        vector_copy(before, g, n);
         status = p->gradient(g, x, value, d, t, p->context);
         for (ptrdiff_t i = 0; i < n; ++i) {
             d[i] *= t;

@@ -28,6 +28,13 @@ void vector_add(double *restrict y, double a, const double *restrict x, ptrdiff_
 }
 
 SIMD_DISPATCH
+void vector_subtract(double *restrict to, const double *a, const double *b, ptrdiff_t n)
+{
+    for (ptrdiff_t i = 0; i < n; ++i)
+        to[i] = a[i] - b[i];
+}
+
+SIMD_DISPATCH
 void vector_scale(double *x, double a, ptrdiff_t n)
 {
     for (ptrdiff_t i = 0; i < n; ++i)

@@ -3,12 +3,28 @@
 #define LINALG_VECTOR_H
 
 #include <stddef.h>
+#include <string.h>
+
+/* to <- from, which does not overlap it */
+static inline void vector_copy(double *to, const double *from, ptrdiff_t n)
+{
+    memcpy(to, from, (size_t)n * sizeof(double));
+}
+
+/* x <- 0 */
+static inline void vector_zero(double *x, ptrdiff_t n)
+{
+    memset(x, 0, (size_t)n * sizeof(double));
+}
 
 /* a . b */
 double vector_dot(const double *a, const double *b, ptrdiff_t n);
 
 /* y <- y + a x */
 void vector_add(double *restrict y, double a, const double *restrict x, ptrdiff_t n);
+
+/* to <- a - b */
+void vector_subtract(double *restrict to, const double *a, const double *b, ptrdiff_t n);
 
 /* x <- a x */
 void vector_scale(double *x, double a, ptrdiff_t n);

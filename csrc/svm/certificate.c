@@ -71,12 +71,6 @@ static struct doubt rounding_of(const double *lambda, const struct rows *rows)
     return (struct doubt){DBL_EPSILON * doubt.combination, ROUNDINGS * DBL_EPSILON * doubt.product};
 }
 
-/* (M, dk), or NULL. */
-static double *operator_scratch(const struct rows *rows, struct arena *arena)
-{
-    return arena_doubles(arena, rows->w->n_queries, rows->w->dk);
-}
-
 void certificate_clean(double *lambda, const struct rows *rows)
 {
     for (ptrdiff_t k = 0; k < rows->count; ++k)
@@ -149,7 +143,7 @@ static void margins_extended(double *margin, const struct rows *rows, const doub
  * of certificate_tolerance.  0: they do not hold, or an equality row is too far off. */
 static double enforce(double *W, double *margin, const struct rows *rows, double size, struct arena *arena)
 {
-    ptrdiff_t D = rows->w->dk * rows->w->dz;
+    ptrdiff_t D = rows_unknowns(rows);
     double total = 1;
     if (16 * DBL_EPSILON * rows->longest * size <= CERTIFICATE_MISS / 4 * rows->largest)
         return 1;
@@ -188,8 +182,8 @@ static void of_both(struct bounds *bound, double *W, double *lambda, double *mar
     struct doubt doubt = rounding_of(lambda, rows);
     double product = vector_dot(rows->rhs, lambda, rows->count) - doubt.product;
     if (s > 0) {
-        vector_scale(W, s, rows->w->dk * rows->w->dz);
-        s *= enforce(W, margin, rows, vector_norm(W, rows->w->dk * rows->w->dz), arena);
+        vector_scale(W, s, rows_unknowns(rows));
+        s *= enforce(W, margin, rows, vector_norm(W, rows_unknowns(rows)), arena);
     }
     bound->lower = s > 0 ? 1 / (s * of_w) : 0;
     bound->upper = product > 0 ? (of_m > 0 ? of_m + doubt.combination : 0) / product : INFINITY;
@@ -204,7 +198,7 @@ int certificate_check(struct bounds *bound, double *W, double *lambda, const str
     struct arena_mark mark = arena_mark(arena);
     ptrdiff_t dk = rows->w->dk, dz = rows->w->dz;
     double *margin = arena_doubles(arena, rows->count, 1), *M = arena_doubles(arena, dk, dz);
-    double *U = operator_scratch(rows, arena);
+    double *U = rows_scratch(rows, arena);
     if (arena->failed)
         return STATUS_NO_MEMORY;
     certificate_clean(lambda, rows);
@@ -226,9 +220,9 @@ int certificate_check_soft(struct bounds *bound, const double *W, double *lambda
                            struct arena *arena)
 {
     struct arena_mark mark = arena_mark(arena);
-    ptrdiff_t D = rows->w->dk * rows->w->dz;
+    ptrdiff_t D = rows_unknowns(rows);
     double *margin = arena_doubles(arena, rows->count, 1), *M = arena_doubles(arena, D, 1);
-    double *U = operator_scratch(rows, arena);
+    double *U = rows_scratch(rows, arena);
     if (arena->failed)
         return STATUS_NO_MEMORY;
     certificate_clean(lambda, rows);
@@ -258,8 +252,8 @@ int certificate_check_soft(struct bounds *bound, const double *W, double *lambda
 double certificate_farkas(double *lambda, const struct rows *rows, struct arena *arena)
 {
     struct arena_mark mark = arena_mark(arena);
-    ptrdiff_t size = rows->w->dk * rows->w->dz;
-    double *M = arena_doubles(arena, size, 1), *U = operator_scratch(rows, arena), weight = 0;
+    ptrdiff_t size = rows_unknowns(rows);
+    double *M = arena_doubles(arena, size, 1), *U = rows_scratch(rows, arena), weight = 0;
     if (arena->failed)
         return INFINITY;
     certificate_clean(lambda, rows);

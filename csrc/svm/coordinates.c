@@ -1,12 +1,12 @@
 #include "svm/coordinates.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/arena.h"
 #include "base/status.h"
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
+#include "svm/active_set.h"
 #include "svm/certificate.h"
 #include "svm/rows_build.h"
 
@@ -150,10 +150,27 @@ double coordinates_gap(const double *b, const unsigned char *equal, const double
     return product > 0 && isfinite(gap) ? fabs(gap) + miss / largest : INFINITY;
 }
 
+double coordinates_miss(const struct coordinates *g, const unsigned char *active, const double *a)
+{
+    double miss = 0;
+    for (ptrdiff_t k = 0; k < g->m; ++k)
+        miss = fmax(miss, active[k] ? fabs(g->b[k] - a[k]) : 0);
+    return miss / g->largest;
+}
+
+ptrdiff_t coordinates_exchange(unsigned char *active, double *lambda, const double *a, double size,
+                               const struct coordinates *g)
+{
+    ptrdiff_t changed = active_set_exchange(active, lambda, a, g->b, size, g->rows);
+    for (ptrdiff_t k = 0; k < g->m; ++k)
+        lambda[k] = active[k] ? lambda[k] : 0;
+    return changed;
+}
+
 void coordinates_answer(struct svm_answer *answer, const struct coordinates *g, const double *W, const double *lambda)
 {
     for (ptrdiff_t i = 0; i < g->p * g->q; ++i)
         answer->W[i] = g->scale * W[i];
-    memcpy(answer->lambda, lambda, (size_t)g->m * sizeof(double));
+    vector_copy(answer->lambda, lambda, g->m);
     equalities_project(answer->W, NULL, 1, &g->equalities);
 }

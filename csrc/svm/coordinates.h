@@ -55,6 +55,13 @@ void coordinates_apply(double *a, const struct coordinates_packed *packed, const
 double coordinates_gap(const double *b, const unsigned char *equal, const double *a, const double *lambda, ptrdiff_t m,
                        double size, double top);
 
+/* max |b - a| / max |b| over the rows active [m]. */
+double coordinates_miss(const struct coordinates *g, const unsigned char *active, const double *a);
+
+/* active_set_exchange of rows active [m], lambda and a [m]; lambda becomes 0 outside.  Returns how many changed. */
+ptrdiff_t coordinates_exchange(unsigned char *active, double *lambda, const double *a, double size,
+                               const struct coordinates *g);
+
 /* answer->W and ->lambda of W [p,q] and lambda [m]; equality rows are then met exactly. */
 void coordinates_answer(struct svm_answer *answer, const struct coordinates *g, const double *W, const double *lambda);
 

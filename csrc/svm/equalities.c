@@ -21,7 +21,7 @@ static ptrdiff_t pivoted_cholesky(double *columns, ptrdiff_t *pivots, double *le
                                   const struct equalities *e)
 {
     const struct rows *rows = e->rows;
-    ptrdiff_t rank = 0, most = rows->w->dk * rows->w->dz;
+    ptrdiff_t rank = 0, most = rows_unknowns(rows);
     for (ptrdiff_t i = 0; i < n; ++i)
         left[i] = 1;
     while (rank < n && rank < most && (!monitor_stops(rows->monitor))) {
@@ -51,13 +51,13 @@ static ptrdiff_t pivoted_cholesky(double *columns, ptrdiff_t *pivots, double *le
 
 int equalities_factor(struct equalities *e, const struct rows *rows, struct arena *arena)
 {
-    ptrdiff_t n = rows->n_equal, D = rows->w->dk * rows->w->dz, most = n < D ? n : D, found = 0;
+    ptrdiff_t n = rows->n_equal, D = rows_unknowns(rows), most = n < D ? n : D, found = 0;
     *e = (struct equalities){.rows = rows};
     e->row = arena_indices(arena, n);
     ptrdiff_t *pivot = arena_indices(arena, most);
     e->implied = arena_take(arena, rows->count, 1);
     e->margin = arena_doubles(arena, rows->count, 1);
-    e->M = arena_doubles(arena, rows->w->dk, rows->w->dz);
+    e->M = arena_doubles(arena, rows_unknowns(rows), 1);
     e->U = arena_doubles(arena, n > 0 ? rows->w->n_queries : 0, rows->w->dk);
     e->multiplier = arena_doubles(arena, most, 1);
     double *left = arena_doubles(arena, n, 1), *columns = arena_doubles(arena, most, n);
@@ -85,7 +85,7 @@ int equalities_factor(struct equalities *e, const struct rows *rows, struct aren
 void equalities_project(double *W, double *lambda, double level, const struct equalities *e)
 {
     const struct rows *rows = e->rows;
-    ptrdiff_t D = rows->w->dk * rows->w->dz;
+    ptrdiff_t D = rows_unknowns(rows);
     if (e->count == 0)
         return;
     for (int pass = 0; pass < 2; ++pass) { /* the second pass removes the rounding of the first */
@@ -95,7 +95,7 @@ void equalities_project(double *W, double *lambda, double level, const struct eq
             e->multiplier[i] = level * rows->rhs[k] - e->margin[k];
         }
         cholesky_solve(e->count, e->L, e->multiplier);
-        memset(e->margin, 0, (size_t)rows->count * sizeof(double));
+        vector_zero(e->margin, rows->count);
         for (ptrdiff_t i = 0; i < e->count; ++i) {
             ptrdiff_t k = e->row[i];
             e->margin[k] = e->multiplier[i];

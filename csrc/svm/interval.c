@@ -27,9 +27,9 @@ int interval_ends(struct interval *out, const double *W, const double *dual, ptr
                   int impossible, struct arena *arena)
 {
     const struct windows *w = rows->w;
-    ptrdiff_t size = w->dk * w->dz;
+    ptrdiff_t size = rows_unknowns(rows);
     double *margin = arena_doubles(arena, rows->count, 1), *lambda = arena_doubles(arena, rows->count, 1);
-    double *U = arena_doubles(arena, w->n_queries, w->dk);
+    double *U = rows_scratch(rows, arena);
     double roundings = (double)(w->longest + w->n_queries + SPARE) * DBL_EPSILON;
     if (arena->failed)
         return STATUS_NO_MEMORY;

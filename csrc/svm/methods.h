@@ -36,10 +36,8 @@ svm_method nuclear_auto, nuclear_factored, nuclear_capped, interior_method;
 
 /* Methods that only the policy calls.  Two that answer STATUS_DECLINED where others do better: frobenius_block, of a
  * hard or a soft margin, where a few epochs show that the problem is tight, and without its search for a proof that
- * there is no W; nuclear_factored where its first round is long.  And for the first working set of row generation,
- * coordinate ascent of the dual on the most violated row of each query, from the start of the options:
- * STATUS_DONE, STATUS_INTERRUPTED or STATUS_NO_MEMORY, with W = A^*(lambda) as far as it came and no bounds. */
-svm_method frobenius_block_if_loose, nuclear_factored_if_quick, frobenius_row_ascent;
+ * there is no W; nuclear_factored where its first round is long. */
+svm_method frobenius_block_if_loose, nuclear_factored_if_quick;
 
 /* METHOD_LIMIT_frobenius_active, ... */
 enum method_limit {

@@ -63,7 +63,7 @@
 
 struct policy_size policy_size(const struct rows *rows)
 {
-    double m = (double)rows->count, M = (double)rows->w->n_queries, D = (double)(rows->w->dk * rows->w->dz), pairs = 0;
+    double m = (double)rows->count, M = (double)rows->w->n_queries, D = (double)rows_unknowns(rows), pairs = 0;
     for (ptrdiff_t q = 0; q < rows->w->n_queries; ++q) {
         double own = (double)(rows->first[q + 1] - rows->first[q]);
         pairs += own * own;
@@ -183,9 +183,9 @@ static int plan_hard(struct solver_step *steps, const struct rows *rows, const s
  * each row then supports W, and one step of Newton's method is the answer.  It costs one pass over the rows. */
 static int is_within_slack(const struct rows *rows, double C, struct arena *arena)
 {
-    ptrdiff_t m = rows->count, most = rows->w->n_queries * rows->w->dk;
+    ptrdiff_t m = rows->count;
     struct arena_mark mark = arena_mark(arena);
-    double *lambda, *margin, *W = arena_doubles(arena, rows->w->dk, rows->w->dz), *P = arena_doubles(arena, most, 1);
+    double *lambda, *margin, *W = arena_doubles(arena, rows_unknowns(rows), 1), *P = rows_scratch(rows, arena);
     ARENA_DOUBLES(arena, m, 1, &lambda, &margin);
     int failed = arena->failed, within = !failed && rows->n_equal == 0;
     if (within) {
@@ -246,7 +246,7 @@ static int frobenius_in_turn(struct svm_answer *answer, const struct rows *rows,
 static int generated(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                      struct arena *arena)
 {
-    return row_generation_solve(answer, rows, options, frobenius_row_ascent, frobenius_in_turn, arena);
+    return row_generation_solve(answer, rows, options, frobenius_in_turn, arena);
 }
 
 int frobenius_auto(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,

@@ -86,11 +86,11 @@ static int change_coordinates(struct reduced *r, const struct rows *rows, const 
         if (r->queries.basis != NULL)
             matrix_rows_times_rows(half, W, r->queries.basis, w->dk, q, w->dz);
         else
-            memcpy(half, W, (size_t)(w->dk * q) * sizeof(double));
+            vector_copy(half, W, w->dk * q);
         if (r->keys.basis != NULL)
             matrix_product(r->start_W, r->keys.basis, half, p, q, w->dk);
         else
-            memcpy(r->start_W, half, (size_t)(p * q) * sizeof(double));
+            vector_copy(r->start_W, half, p * q);
     }
     return STATUS_DONE;
 }
@@ -100,7 +100,7 @@ static ptrdiff_t few_of(ptrdiff_t d, const struct rows *rows, enum svm_norm norm
 {
     if (norm != NORM_FROBENIUS)
         return d - d / NEARLY - 1;
-    ptrdiff_t most = (ptrdiff_t)((rows->count > rows->w->dk * rows->w->dz ? SMALLER_MANY : SMALLER_FEW) * (double)d);
+    ptrdiff_t most = (ptrdiff_t)((rows->count > rows_unknowns(rows) ? SMALLER_MANY : SMALLER_FEW) * (double)d);
     return most > 0 || d == 1 ? most : 1;
 }
 
@@ -138,17 +138,17 @@ static int expand(struct svm_answer *answer, const struct reduced *r, const stru
     double *half = arena_doubles(arena, dk, q);
     if (half == NULL)
         return STATUS_NO_MEMORY;
-    memset(answer->lambda, 0, (size_t)rows->count * sizeof(double));
+    vector_zero(answer->lambda, rows->count);
     for (ptrdiff_t i = 0; i < r->part.rows.count; ++i)
         answer->lambda[r->part.row[i]] = found->lambda[i];
     if (r->keys.basis != NULL)
         matrix_columns_times_columns(half, r->keys.basis, found->W, dk, q, p);
     else
-        memcpy(half, found->W, (size_t)(dk * q) * sizeof(double));
+        vector_copy(half, found->W, dk * q);
     if (r->queries.basis != NULL)
         matrix_product(answer->W, half, r->queries.basis, dk, dz, q);
     else
-        memcpy(answer->W, half, (size_t)(dk * dz) * sizeof(double));
+        vector_copy(answer->W, half, dk * dz);
     answer->iterations = found->iterations;
     answer->method = found->method;
     return STATUS_DONE;
@@ -171,8 +171,7 @@ int presolve_solve(struct svm_answer *answer, const struct rows *rows, const str
         status = arena->failed ? STATUS_NO_MEMORY : solver_from_start(method, &found, &r.part.rows, &own, arena);
         if (status >= 0 && expand(answer, &r, &found, rows, arena) != STATUS_DONE)
             status = STATUS_NO_MEMORY;
-        if (status >= 0)
-            status = solver_conclude(answer, rows, options, status, arena);
+        status = solver_conclude(answer, rows, options, status, arena);
         int limited = options->max_iter > 0 && answer->iterations >= options->max_iter;
         if (limited || (status != STATUS_UNDECIDED && status != STATUS_ITERATION_LIMIT))
             return status;

@@ -1,7 +1,6 @@
 #include "svm/row_generation.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/arena.h"
 #include "base/monitor.h"
@@ -10,6 +9,7 @@
 #include "svm/methods.h"
 #include "svm/rows_build.h"
 
+#define DEAR 1000000   /* rows from which passes over all of them are dear: the first rounds are ... */
 #define FIRST_ROUNDS 8 /* at most, by block ascent alone: its epochs are far cheaper than a solution */
 #define EPOCHS 60      /* of each */
 #define FEW_JOIN 2e-3  /* ... until fewer rows join, as a part of the working set */
@@ -33,31 +33,36 @@ static ptrdiff_t generation_join(struct generation *g, ptrdiff_t most, double pa
     return joined;
 }
 
-/* The first W, its margins, and the rows that hold it as the first working set. */
-static int guess(struct generation *g, struct svm_answer *answer, const struct svm_options *options, svm_method *first,
+/* The first working set: rows with a multiplier of the start, and of each query that of least margin under their W.
+ * Without a start all margin rows pull that W by as much as they ask. */
+static int guess(struct generation *g, struct svm_answer *answer, const struct svm_options *options,
                  struct arena *arena)
 {
     const struct rows *rows = g->rows;
-    struct arena_mark mark = arena_mark(arena);
-    int status = first(answer, rows, options, arena);
-    arena_release(arena, mark);
-    if (status < 0)
-        return status;
-    answer->method = NULL;
+    double *lambda = answer->lambda;
+    int warm = solver_start(lambda, rows, options, arena);
+    if (warm < 0)
+        return warm;
+    for (ptrdiff_t k = 0; k < rows->count; ++k)
+        lambda[k] = warm || rows->equal[k] ? lambda[k] : fmax(rows->rhs[k], 0);
+    rows_adjoint(answer->W, rows, lambda, g->U);
+    rows_apply(g->margin, rows, answer->W, g->U);
+    if (!warm)
+        vector_zero(lambda, rows->count);
     answer->iterations = 0;
     for (ptrdiff_t k = 0; k < rows->count; ++k) {
-        g->chosen[k] = rows->equal[k] || answer->lambda[k] != 0;
+        g->chosen[k] = rows->equal[k] || lambda[k] != 0;
         g->size += g->chosen[k];
     }
-    rows_apply(g->margin, rows, answer->W, g->U);
-    return status;
+    generation_join(g, 1, 0, -INFINITY);
+    return STATUS_DONE;
 }
 
 /* The answer of the working set as one of all rows. */
 static void take(struct svm_answer *answer, const struct generation *g, const struct svm_answer *found)
 {
     ptrdiff_t m = g->rows->count, i = 0;
-    memcpy(answer->W, found->W, (size_t)(g->rows->w->dk * g->rows->w->dz) * sizeof(double));
+    vector_copy(answer->W, found->W, rows_unknowns(g->rows));
     for (ptrdiff_t k = 0; k < m; ++k)
         answer->lambda[k] = g->chosen[k] ? found->lambda[i++] : 0;
 }
@@ -66,7 +71,7 @@ static void take(struct svm_answer *answer, const struct generation *g, const st
 static int keep_better(struct svm_answer *answer, const struct generation *g, const struct svm_answer *found,
                        const struct svm_options *options, struct arena *arena)
 {
-    struct svm_answer before = {.W = arena_doubles(arena, g->rows->w->dk, g->rows->w->dz),
+    struct svm_answer before = {.W = arena_doubles(arena, rows_unknowns(g->rows), 1),
                                 .lambda = arena_doubles(arena, g->rows->count, 1)};
     if (arena->failed)
         return STATUS_NO_MEMORY;
@@ -91,7 +96,7 @@ static int solve_part(struct svm_answer *answer, const struct generation *g, con
     if (arena->failed)
         return STATUS_NO_MEMORY;
     struct svm_options inner = *options;
-    ptrdiff_t D = g->rows->w->dk * g->rows->w->dz;
+    ptrdiff_t D = rows_unknowns(g->rows);
     struct svm_answer found = {.W = arena_zeros(arena, D, 1), .lambda = arena_zeros(arena, part.rows.count, 1)};
     for (ptrdiff_t i = 0; i < g->size; ++i) {
         start[i] = answer->lambda[part.row[i]];
@@ -136,40 +141,31 @@ static int first_rounds(struct svm_answer *answer, struct generation *g, const s
     return STATUS_DONE;
 }
 
-/* Where W has few entries beside the support, systems are solved by factors, which are exact at once. */
-static int is_crowded(const double *lambda, const struct rows *rows)
-{
-    return 2 * vector_nonzeros(lambda, rows->count) > rows->w->dk * rows->w->dz;
-}
-
 int row_generation_solve(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                         svm_method *first, svm_method *method, struct arena *arena)
+                         svm_method *method, struct arena *arena)
 {
     struct generation g = {.rows = rows};
     g.chosen = arena_take(arena, rows->count, 1);
     g.margin = arena_doubles(arena, rows->count, 1);
-    g.U = arena_doubles(arena, rows->w->n_queries, rows->w->dk);
+    g.U = rows_scratch(rows, arena);
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    int status = guess(&g, answer, options, first, arena);
-    if (status != STATUS_DONE && status != STATUS_ITERATION_LIMIT)
-        return status < 0 ? status : solver_conclude(answer, rows, options, status, arena);
-    status = STATUS_DONE;
-    generation_join(&g, 1, 0, -INFINITY); /* and of each query the row of least margin */
-    if (rows->count >= ROW_GENERATION_DEAR)
+    int status = guess(&g, answer, options, arena);
+    if (status == STATUS_DONE && rows->count >= DEAR)
         status = first_rounds(answer, &g, options, arena);
     if (status != STATUS_DONE)
-        return status < 0 ? status : solver_conclude(answer, rows, options, status, arena);
+        return solver_conclude(answer, rows, options, status, arena);
     struct svm_options inner = *options;
     for (int round = 0; round < MOST_ROUNDS; ++round) {
-        int exact = round > 0 && is_crowded(answer->lambda, rows);
+        /* Where W has few entries beside the support, systems are solved by factors, which are exact at once. */
+        int exact = round > 0 && 2 * vector_nonzeros(answer->lambda, rows->count) > rows_unknowns(rows);
         inner.tol = exact ? options->tol / 2 : fmax(options->tol / 2, ROUGH_TOL);
         for (;;) { /* roughly first; to the end once no row is broken that much */
             status = solve_part(answer, &g, &inner, method, arena);
             if (status != STATUS_DONE)
-                return status < 0 ? status : solver_conclude(answer, rows, options, status, arena);
+                return solver_conclude(answer, rows, options, status, arena);
             rows_apply(g.margin, rows, answer->W, g.U);
-            double size = vector_norm(answer->W, rows->w->dk * rows->w->dz);
+            double size = vector_norm(answer->W, rows_unknowns(rows));
             if (generation_join(&g, ROWS_AT_ONCE, fmax(inner.tol, options->tol) / 4, CERTIFICATE_ROUNDING * size) > 0)
                 break;
             if (inner.tol <= options->tol / 2)

@@ -6,15 +6,10 @@
 
 #include "svm/solver.h"
 
-/* Rows from which passes over all of them are dear: fewer are made, and the first rounds are block ascent alone. */
-#define ROW_GENERATION_DEAR 1000000
-
-/* The Frobenius problem, hard or soft, of all rows by `method`, which sees working sets alone, from the rows that hold
- * the W of `first` and, of each query, those of least margin under it.  `first` is given all rows: STATUS_DONE and
- * STATUS_ITERATION_LIMIT come with a W to begin with, other statuses end the search.  What a working set proves (a
- * bound of the margin, or that there is no W) its multipliers prove for all rows, with zeros for the others; both are
- * certified over all rows.  Statuses of svm_method. */
+/* The Frobenius problem, hard or soft, of all rows by `method`, which sees working sets alone.  What a working set
+ * proves (a bound of the margin, or that there is no W) its multipliers prove for all rows, with zeros for the others;
+ * both are certified over all rows.  Statuses of svm_method. */
 int row_generation_solve(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
-                         svm_method *first, svm_method *method, struct arena *arena);
+                         svm_method *method, struct arena *arena);
 
 #endif

@@ -1,7 +1,6 @@
 #include "svm/rows.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/arena.h"
 #include "base/monitor.h"
@@ -52,7 +51,7 @@ INLINE void window_pull(double *restrict p, const void *restrict X, ptrdiff_t re
                         int single)
 {
     const void *restrict a = matrix_at(X, reference * d, single);
-    memset(p, 0, (size_t)d * sizeof(double));
+    vector_zero(p, d);
     for (ptrdiff_t k = 0; k < m; ++k) {
         if (lambda[k] == 0)
             continue;
@@ -155,6 +154,11 @@ static double window_cost(const struct rows *rows)
     return (double)rows->count * (double)rows->w->dk;
 }
 
+double *rows_scratch(const struct rows *rows, struct arena *arena)
+{
+    return arena_doubles(arena, rows->w->n_queries, rows->w->dk);
+}
+
 void rows_apply_transformed(double *margin, const struct rows *rows, const double *U)
 {
     struct product p = {.rows = rows, .margin = margin, .U = U};
@@ -203,7 +207,7 @@ int rows_gram(double *G, double *D, double *Z, ptrdiff_t *z, const struct rows *
     for (ptrdiff_t i = 0; i < size; ++i) {
         ptrdiff_t q = rows->query[member[i]];
         if (i == 0 || q != rows->query[member[i - 1]])
-            memcpy(Z + queries++ * w->dz, w->queries + q * w->dz, (size_t)w->dz * sizeof(double));
+            vector_copy(Z + queries++ * w->dz, w->queries + q * w->dz, w->dz);
         z[i] = queries - 1;
         rows_delta(D + i * w->dk, rows, member[i]);
     }
@@ -282,7 +286,7 @@ double rows_ridge(const struct rows *rows, ptrdiff_t k, double C)
 
 void rows_to_entries(double *dual, const struct rows *rows, const double *lambda)
 {
-    memset(dual, 0, (size_t)windows_entries(rows->w) * sizeof(double));
+    vector_zero(dual, windows_entries(rows->w));
     for (ptrdiff_t k = 0; k < rows->count; ++k)
         dual[rows->w->indptr[rows->query[k]] + rows->token[k]] = lambda[k] / rows->length[k];
 }

@@ -44,6 +44,15 @@ void rows_token_margins(double *margin, const struct rows *rows, ptrdiff_t q, co
 void rows_token_pull(double *p, const struct rows *rows, ptrdiff_t q, const double *lambda, const ptrdiff_t *token,
                      const double *length, ptrdiff_t count);
 
+/* Entries of W. */
+static inline ptrdiff_t rows_unknowns(const struct rows *rows)
+{
+    return rows->w->dk * rows->w->dz;
+}
+
+/* (M,dk) scratch of the operators below. */
+double *rows_scratch(const struct rows *rows, struct arena *arena);
+
 /* P [M,dk]: p_q of every query. */
 void rows_pull(double *P, const struct rows *rows, const double *lambda);
 

@@ -2,7 +2,6 @@
 
 #include <float.h>
 #include <math.h>
-#include <string.h>
 
 #include "base/arena.h"
 #include "base/simd.h"
@@ -15,28 +14,9 @@
 /* Below this a sum of squares may have lost terms to underflow. */
 #define SQUARES_LOST 1e-280
 
-/* ||a - b||, without overflow or underflow; 0 only where a equals b. */
-static double exact_distance(const double *a, const double *b, ptrdiff_t d)
-{
-    double largest = 0, sum = 0;
-    for (ptrdiff_t k = 0; k < d; ++k) {
-        double part = fabs(a[k] - b[k]);
-        if (isnan(part)) /* which fmax would skip */
-            return part;
-        largest = fmax(largest, part);
-    }
-    if (largest == 0 || !isfinite(largest))
-        return largest;
-    for (ptrdiff_t k = 0; k < d; ++k) {
-        double part = (a[k] - b[k]) / largest;
-        sum += part * part;
-    }
-    return largest * sqrt(sum);
-}
-
-/* Distances of every token of X [T,d] to the token `a`. */
+/* Distances of every token of X [T,d] to the token `a`, 0 only where they are equal; difference [d] is scratch. */
 SIMD_DISPATCH
-static void distances(double *distance, const double *X, const double *a, ptrdiff_t T, ptrdiff_t d)
+static void distances(double *distance, const double *X, const double *a, double *difference, ptrdiff_t T, ptrdiff_t d)
 {
     for (ptrdiff_t t = 0; t < T; ++t) {
         double apart = 0;
@@ -44,24 +24,23 @@ static void distances(double *distance, const double *X, const double *a, ptrdif
 #pragma omp simd reduction(+ : apart)
         for (ptrdiff_t k = 0; k < d; ++k)
             apart += (a[k] - x[k]) * (a[k] - x[k]);
-        distance[t] = apart > SQUARES_LOST || x == a ? sqrt(apart) : exact_distance(a, x, d);
+        distance[t] = sqrt(apart);
+        if (apart > SQUARES_LOST || x == a)
+            continue;
+        vector_subtract(difference, a, x, d);
+        distance[t] = vector_norm(difference, d);
     }
 }
 
-static void rows_init(struct rows *rows, const struct windows *w, const ptrdiff_t *reference, struct threads *threads,
-                      struct arena *arena)
+/* Room for m rows. */
+static void rows_init(struct rows *rows, const struct windows *w, ptrdiff_t m, struct arena *arena)
 {
-    ptrdiff_t most = windows_entries(w) - w->n_queries;
     rows->w = w;
-    rows->reference = reference;
     rows->first = arena_indices(arena, w->n_queries + 1);
-    rows->query = arena_indices(arena, most);
-    rows->token = arena_indices(arena, most);
-    rows->equal = arena_take(arena, most, 1);
-    ARENA_DOUBLES(arena, most, 1, &rows->rhs, &rows->length);
-    rows->longest = rows->largest = 0;
-    rows->threads = threads;
-    rows->monitor = NULL;
+    rows->query = arena_indices(arena, m);
+    rows->token = arena_indices(arena, m);
+    rows->equal = arena_take(arena, m, 1);
+    ARENA_DOUBLES(arena, m, 1, &rows->rhs, &rows->length);
 }
 
 /* `rows` become this one. */
@@ -84,8 +63,10 @@ int rows_build(struct rows *rows, ptrdiff_t *entry, unsigned char *impossible, c
                const ptrdiff_t *reference, const unsigned char *kept, const double *rhs, struct threads *threads,
                struct arena *arena)
 {
-    rows_init(rows, w, reference, threads, arena);
+    *rows = (struct rows){.reference = reference, .threads = threads};
+    rows_init(rows, w, windows_entries(w) - w->n_queries, arena);
     double *distance = arena_doubles(arena, w->longest, 1), *keys = arena_doubles(arena, windows_scratch(w), 1);
+    double *difference = arena_doubles(arena, w->dk, 1);
     if (arena->failed)
         return STATUS_NO_MEMORY;
     *entry = -1;
@@ -94,7 +75,7 @@ int rows_build(struct rows *rows, ptrdiff_t *entry, unsigned char *impossible, c
     for (ptrdiff_t q = 0; q < w->n_queries; ++q) {
         ptrdiff_t T = windows_length(w, q), a = reference[q], base = w->indptr[q];
         const double *X = windows_keys(w, q, keys);
-        distances(distance, X, X + a * w->dk, T, w->dk);
+        distances(distance, X, X + a * w->dk, difference, T, w->dk);
         double z = vector_norm(w->queries + q * w->dz, w->dz);
         rows->first[q] = m;
         for (ptrdiff_t t = 0; t < T; ++t) {
@@ -146,11 +127,7 @@ int rows_build_part(struct rows_part *part, const struct rows *rows, const unsig
     double *queries = arena_doubles(arena, M, w->dz);
     *part = (struct rows_part){.w = *w, .rows = *rows, .row = arena_indices(arena, m)};
     struct rows *own = &part->rows;
-    own->first = arena_indices(arena, M + 1);
-    own->query = arena_indices(arena, m);
-    own->token = arena_indices(arena, m);
-    own->equal = arena_take(arena, m, 1);
-    ARENA_DOUBLES(arena, m, 1, &own->rhs, &own->length);
+    rows_init(own, &part->w, m, arena);
     if (arena->failed)
         return STATUS_NO_MEMORY;
     own->n_equal = indptr[0] = 0;
@@ -168,7 +145,7 @@ int rows_build_part(struct rows_part *part, const struct rows *rows, const unsig
         }
         if (i == own->first[n])
             continue;
-        memcpy(queries + n * w->dz, w->queries + q * w->dz, (size_t)w->dz * sizeof(double));
+        vector_copy(queries + n * w->dz, w->queries + q * w->dz, w->dz);
         start[n] = w->start[q];
         stop[n] = w->stop[q];
         indptr[n + 1] = indptr[n] + windows_length(w, q);
@@ -176,7 +153,6 @@ int rows_build_part(struct rows_part *part, const struct rows *rows, const unsig
     }
     own->first[n] = own->count = i;
     own->reference = reference;
-    own->w = &part->w;
     part->w.queries = queries;
     part->w.start = start;
     part->w.stop = stop;

@@ -1,7 +1,6 @@
 #include "svm/solver.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/arena.h"
 #include "base/monitor.h"
@@ -10,13 +9,13 @@
 
 int solver_start(double *lambda, const struct rows *rows, const struct svm_options *options, struct arena *arena)
 {
-    ptrdiff_t D = rows->w->dk * rows->w->dz;
+    ptrdiff_t D = rows_unknowns(rows);
     double square = 0;
-    memset(lambda, 0, (size_t)rows->count * sizeof(double));
+    vector_zero(lambda, rows->count);
     if (options->start == NULL)
         return 0;
     struct arena_mark mark = arena_mark(arena);
-    double *M = arena_doubles(arena, D, 1), *P = arena_doubles(arena, rows->w->n_queries, rows->w->dk);
+    double *M = arena_doubles(arena, D, 1), *P = rows_scratch(rows, arena);
     if (arena->failed)
         return STATUS_NO_MEMORY;
     for (ptrdiff_t k = 0; k < rows->count; ++k)
@@ -32,7 +31,7 @@ int solver_start(double *lambda, const struct rows *rows, const struct svm_optio
     double scale = product / (square + vector_dot(M, M, D)); /* of max  t b.lambda - t^2/2 (...) */
     arena_release(arena, mark);
     if (!(scale > 0) || !isfinite(scale)) {
-        memset(lambda, 0, (size_t)rows->count * sizeof(double));
+        vector_zero(lambda, rows->count);
         return 0;
     }
     vector_scale(lambda, scale, rows->count);
@@ -55,7 +54,7 @@ static int proves_infeasible(double *lambda, const struct rows *rows, struct are
         scaled[k] = ldexp(lambda[k], 1 - exponent);
     int proves = certificate_farkas(scaled, rows, arena) <= CERTIFICATE_FARKAS;
     if (proves)
-        memcpy(lambda, scaled, (size_t)rows->count * sizeof(double));
+        vector_copy(lambda, scaled, rows->count);
     arena_release(arena, mark);
     return proves;
 }
@@ -92,6 +91,8 @@ static int decide(struct svm_answer *answer, const struct rows *rows, const stru
 int solver_conclude(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, int stopped,
                     struct arena *arena)
 {
+    if (stopped < 0)
+        return stopped;
     int status = options->soft > 0
                      ? certificate_check_soft(&answer->bound, answer->W, answer->lambda, rows, options->soft, arena)
                      : certificate_check(&answer->bound, answer->W, answer->lambda, rows, options->norm, options->p,
@@ -103,7 +104,7 @@ int solver_conclude_dual(struct svm_answer *answer, const struct rows *rows, con
                          int stopped, struct arena *arena)
 {
     struct arena_mark mark = arena_mark(arena);
-    double *P = arena_doubles(arena, rows->w->n_queries, rows->w->dk);
+    double *P = rows_scratch(rows, arena);
     if (arena->failed)
         return STATUS_NO_MEMORY;
     certificate_clean(answer->lambda, rows);
@@ -117,12 +118,12 @@ int solver_check(struct svm_answer *answer, const struct rows *rows, const struc
 {
     answer->method = "presolve";
     answer->iterations = 0;
-    memset(answer->W, 0, (size_t)(rows->w->dk * rows->w->dz) * sizeof(double));
+    vector_zero(answer->W, rows_unknowns(rows));
     if (options->start_W != NULL)
-        memcpy(answer->W, options->start_W, (size_t)(rows->w->dk * rows->w->dz) * sizeof(double));
-    memset(answer->lambda, 0, (size_t)rows->count * sizeof(double));
+        vector_copy(answer->W, options->start_W, rows_unknowns(rows));
+    vector_zero(answer->lambda, rows->count);
     if (options->start != NULL)
-        memcpy(answer->lambda, options->start, (size_t)rows->count * sizeof(double));
+        vector_copy(answer->lambda, options->start, rows->count);
     return solver_conclude(answer, rows, options, STATUS_UNDECIDED, arena);
 }
 
@@ -130,15 +131,17 @@ void solver_copy(struct svm_answer *answer, const struct svm_answer *from, const
 {
     struct svm_answer own = *answer;
     *answer = *from;
-    answer->W = memcpy(own.W, from->W, (size_t)(rows->w->dk * rows->w->dz) * sizeof(double));
-    answer->lambda = memcpy(own.lambda, from->lambda, (size_t)rows->count * sizeof(double));
+    answer->W = own.W;
+    answer->lambda = own.lambda;
+    vector_copy(own.W, from->W, rows_unknowns(rows));
+    vector_copy(own.lambda, from->lambda, rows->count);
 }
 
 /* best <- answer, in memory of its own.  STATUS_DONE or STATUS_NO_MEMORY. */
 static int keep(struct svm_answer *best, const struct svm_answer *answer, const struct rows *rows, struct arena *arena)
 {
     if (best->W == NULL) {
-        best->W = arena_doubles(arena, rows->w->dk, rows->w->dz);
+        best->W = arena_doubles(arena, rows_unknowns(rows), 1);
         best->lambda = arena_doubles(arena, rows->count, 1);
     }
     if (arena->failed)

@@ -71,7 +71,7 @@ int solver_start(double *lambda, const struct rows *rows, const struct svm_optio
 /* The certificate gate, through which every status passes: computes answer->bound from the tokens (certificate.h; of
  * the soft margin's objective when the options ask for one), cleans lambda, scales W, and returns the status that the
  * bounds amount to.  `stopped`: why the method ended, STATUS_INTERRUPTED or STATUS_STATIONARY, reported where the
- * bounds decide nothing. */
+ * bounds decide nothing; < 0 is returned at once. */
 int solver_conclude(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options, int stopped,
                     struct arena *arena);
 

@@ -1,6 +1,5 @@
 #include "svm/span.h"
 
-#include <string.h>
 
 #include "base/arena.h"
 #include "base/monitor.h"
@@ -102,7 +101,7 @@ int span_of_queries(struct span *span, const struct rows *rows, ptrdiff_t most, 
     for (ptrdiff_t q = 0; q < w->n_queries && g.rank <= g.most; ++q) {
         if (rows->first[q] == rows->first[q + 1])
             continue;
-        memcpy(next(&g), w->queries + q * w->dz, (size_t)w->dz * sizeof(double));
+        vector_copy(next(&g), w->queries + q * w->dz, w->dz);
         add(&g);
     }
     end(span, &g);

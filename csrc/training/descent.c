@@ -3,7 +3,6 @@
 #include "training/descent.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/arena.h"
 #include "base/monitor.h"
@@ -260,7 +259,7 @@ static int record(struct descent_record *out, ptrdiff_t row, const struct descen
     double *W = out->W + row * R * H * size;
     transform_whole(W, at, d->objective->w, d->packed);
     if (at->head == HEAD_IS_TRAINED)
-        memcpy(out->v + row * R * at->n_v, at->v, (size_t)(R * at->n_v) * sizeof(double));
+        vector_copy(out->v + row * R * at->n_v, at->v, R * at->n_v);
     for (ptrdiff_t r = 0; r < R; ++r) {
         out->loss[row * R + r] = d->gradient.loss[r];
         out->norm[row * R + r] = vector_norm(W + r * H * size, H * size);

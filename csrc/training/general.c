@@ -2,7 +2,6 @@
 #include "training/general.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "attention/softmax.h"
 #include "base/arena.h"
@@ -61,7 +60,7 @@ static void attend(void *context, ptrdiff_t first, ptrdiff_t last, int worker)
         ptrdiff_t T = windows_length(w, q);
         const double *X = windows_keys(w, q, scratch->keys), *V = values_of(output, w, q);
         if (summed)
-            memset(work->O + q * d, 0, (size_t)d * sizeof(double));
+            vector_zero(work->O + q * d, d);
         for (ptrdiff_t h = 0; h < output->heads; ++h) {
             double *logit = logits_of(work, q, h);
             double *o = work->O + q * d + (output->concatenate ? h * dv : 0), *one = summed ? scratch->one : o;
@@ -107,7 +106,7 @@ static void attend_backward(void *context, ptrdiff_t first, ptrdiff_t last, int 
             if (X != NULL)
                 matrix_weighted_differences(p, X, 0, c, s.top, T, w->dk, NULL);
             else
-                memcpy(p, c, (size_t)T * sizeof(double));
+                vector_copy(p, c, T);
             if (work->scale != NULL)
                 work->top[n * M + q] = s.top;
             int nothing = zero_query || vector_is_zero(p, w->dk);
@@ -170,7 +169,7 @@ static void general_backward(struct gradient *gradient, struct general_work *wor
     work->run = r;
     threads_for(work->threads, M, attention_cost(work), attend_backward, work);
     if (work->scale != NULL)
-        memcpy(work->scale + r * H * M, work->log_scale, (size_t)(H * M) * sizeof(double));
+        vector_copy(work->scale + r * H * M, work->log_scale, H * M);
     transform_adjoint(gradient, work->P, work->log_scale, work->transform, r, work->threads);
     if (work->at->head == HEAD_IS_TRAINED)
         head_backward(gradient, work, r);

@@ -2,7 +2,6 @@
 
 #include <float.h>
 #include <math.h>
-#include <string.h>
 
 #include "base/simd.h"
 #include "linalg/matrix.h"
@@ -111,9 +110,10 @@ void head_parameters(double *dv, double *da, double *dlam, const struct head *he
                      double *hidden, ptrdiff_t M)
 {
     ptrdiff_t d = head->d, h = head->hidden;
+    *dlam = 0;
     if (head->kind == HEAD_MLP) {
         matrix_product(hidden, O, head->v, M, h, d);
-        memset(da, 0, (size_t)h * sizeof(double));
+        vector_zero(da, h);
         for (ptrdiff_t q = 0; q < M; ++q)
             for (ptrdiff_t j = 0; j < h; ++j) {
                 double *before = hidden + q * h + j;
@@ -125,12 +125,11 @@ void head_parameters(double *dv, double *da, double *dlam, const struct head *he
         return;
     }
     if (head->v_stride != 0) {
-        memcpy(dv, O, (size_t)(M * d) * sizeof(double));
+        vector_copy(dv, O, M * d);
         scale_rows(dv, c, M, d);
     } else {
         matrix_columns_times_columns(dv, c, O, 1, d, M);
     }
-    *dlam = 0;
     if (head->kind == HEAD_QUADRATIC)
         for (ptrdiff_t q = 0; q < M; ++q)
             *dlam -= c[q] * vector_dot(O + q * d, O + q * d, d);

@@ -1,7 +1,6 @@
 #include "training/linear.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "attention/softmax.h"
 #include "base/arena.h"
@@ -74,7 +73,7 @@ static void make_rows(const struct linear_work *work, const struct linear_scratc
     if (at->form != FORM_SPAN)
         transform_forward(U, work->transform, 0, first, last - first);
     for (ptrdiff_t i = 0; at->form == FORM_SPAN && i < rows; ++i)
-        memcpy(U + i * dk, at->span + (i % R * 2 * M + first + i / R) * dk, (size_t)dk * sizeof(double));
+        vector_copy(U + i * dk, at->span + (i % R * 2 * M + first + i / R) * dk, dk);
     backward_block(&out, &scratch->backward, U, first, last);
     loss_values(value, log_slope, work->objective->loss, out.score, out.lift, out.shift, rows);
     for (ptrdiff_t i = 0; i < rows; ++i) {
@@ -141,7 +140,7 @@ static void add_head(struct gradient *gradient, const struct linear_work *work)
 {
     const struct objective *objective = work->objective;
     ptrdiff_t M = objective->w->n_queries, R = work->at->runs, dv = objective->dv;
-    memset(gradient->v, 0, (size_t)(R * dv) * sizeof(double));
+    vector_zero(gradient->v, R * dv);
     for (ptrdiff_t r = 0; r < R; ++r) {
         double scale = -INFINITY;
         for (ptrdiff_t row = r; row < M * R; row += R)

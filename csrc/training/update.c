@@ -2,7 +2,6 @@
 
 #include <float.h>
 #include <math.h>
-#include <string.h>
 
 #include "base/arena.h"
 #include "base/exp_log.h"
@@ -51,7 +50,7 @@ SIMD_DISPATCH
 static void powers(double *restrict power, const double *restrict x, double largest, double e, ptrdiff_t n)
 {
     if (largest == 0) {
-        memset(power, 0, (size_t)n * sizeof(double));
+        vector_zero(power, n);
         return;
     }
     for (ptrdiff_t i = 0; i < n; ++i) {
@@ -203,7 +202,7 @@ static int between(struct update_part *part, enum matrix_op op_a, const double *
  */
 static int inverse_root(double *E, double *power, const double *S, ptrdiff_t n, double ridge, struct arena *arena)
 {
-    memcpy(E, S, (size_t)(n * n) * sizeof(double));
+    vector_copy(E, S, n * n);
     int status = blas_eigen(n, E, power, 1, arena);
     if (status != STATUS_DONE)
         return status;

@@ -39,22 +39,21 @@ int parts_exchange(double *x, ptrdiff_t *factors, const struct problem *p, const
     return end(&parts, status);
 }
 
-/* The systems of all sets, member [sum of sizes]: x [sets, m] of b [sets, m] by conjugate gradients on one compact
+/* The systems of all sets, member [sum of sizes]: x [sets, m] of b [sets, m] by conjugate gradients on a compact
  * copy, in `iterations` [sets]; factored [sets, m] by a factor. */
 int parts_support(double *x, ptrdiff_t *iterations, double *factored, const struct problem *p, const double *ridge,
                   const double *b, const ptrdiff_t *member, const ptrdiff_t *sizes, ptrdiff_t sets, double tol)
 {
     struct parts parts;
-    struct compact_rows compact;
     struct newton_system newton;
     int status = begin(&parts, p, NULL, NULL);
     ptrdiff_t m = parts.rows.count;
-    compact_rows_init(&compact, &parts.rows, ridge, &parts.arena);
     if (status == STATUS_DONE)
         status = newton_system_init(&newton, &parts.rows, &parts.arena);
-    double *dW = arena_doubles(&parts.arena, p->dk, p->dz);
+    double *dW = arena_doubles(&parts.arena, p->dk, p->dz), *K = NULL;
     for (ptrdiff_t i = 0; i < sets && status == STATUS_DONE; ++i) {
-        status = compact_rows_solve(&compact, x + i * m, b + i * m, member, sizes[i], tol, m, iterations + i);
+        status = compact_rows_solve(x + i * m, b + i * m, ridge, &parts.rows, member, sizes[i], tol, m, iterations + i,
+                                    &K, &parts.arena);
         for (ptrdiff_t k = 0; k < m; ++k)
             newton.inverse[k] = NEWTON_SYSTEM_ABSENT;
         for (ptrdiff_t j = 0; j < sizes[i]; ++j)

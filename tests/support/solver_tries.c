@@ -108,15 +108,17 @@ int frobenius_block(struct svm_answer *answer, const struct rows *rows, const st
     return told(answer, rows, options, arena);
 }
 
-/* A first W, and one round of the working set that is interrupted, with the answers W [2, dk, dz], lambda [2, rows],
- * all nonzero; found [dk, dz] the one that is kept. */
+/* A start, lambda [0], and one round of the working set that is interrupted, with the answer W [dk, dz], lambda [1],
+ * all nonzero; found [dk, dz] the weights that are kept. */
 int tries_row_generation(double *found, const double *W, const double *lambda, const struct problem *p)
 {
     struct tries t;
-    const int status[] = {STATUS_DONE, STATUS_INTERRUPTED}, iterations[] = {0, 0};
-    ptrdiff_t seen[2 * SEEN];
-    prepare(&t, p, NULL, 0, 0, &(struct script){status, iterations, (const double[]){0, 0}, seen, W, lambda, 0});
-    int ended = row_generation_solve(&t.answer, &t.parts.rows, &t.options, told, told, &t.parts.arena);
+    const int status[] = {STATUS_INTERRUPTED}, iterations[] = {0};
+    ptrdiff_t seen[SEEN];
+    prepare(&t, p, NULL, 0, 0, &(struct script){status, iterations, (const double[]){0}, seen, W + p->dk * p->dz, NULL, 0});
+    script.lambda = lambda + t.parts.rows.count;
+    t.options.start = lambda;
+    int ended = row_generation_solve(&t.answer, &t.parts.rows, &t.options, told, &t.parts.arena);
     memcpy(found, t.answer.W, (size_t)(p->dk * p->dz) * sizeof(double));
     return end(&t.parts, ended);
 }

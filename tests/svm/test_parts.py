@@ -180,9 +180,9 @@ def test_exchange_from_set_to_set(library, shape):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_systems_from_one_compact_copy(library, shape):
-    """Sets of which some queries' rows stay the same, and one that does not fit into the room of the first; the rows of
-    one query alone, whose block is the whole system.  The same by a factor for the rows, or for W where these are more.
+def test_systems_from_a_compact_copy(library, shape):
+    """Sets without some queries, all rows, and the rows of one query alone, whose block is the whole system.  The same
+    by a factor for the rows, or for W where these are more.
     """
     p = make(8, *shape)
     pool = independent(p, min(p.m - 1, 80))

@@ -97,14 +97,16 @@ def test_methods_in_turn(library, answers, limits, expected):
 
 @pytest.mark.parametrize("better", [0, 1])
 def test_the_better_answer_stays_where_row_generation_is_interrupted(library, better):
-    """The W of all rows that it began with, or what the interrupted round came to."""
+    """The W of the multipliers that it began with, or what the interrupted round came to."""
     p = make(1, 3, 4, 5, 4)  # nine rows for 20 unknowns: all may hold W
-    solution = np.linalg.lstsq(p.rows, np.ones(p.m), rcond=None)[0]
+    near = np.ones(p.m)
+    for _ in range(2000):  # projected gradient on the dual; no multiplier is zero
+        near = np.maximum(near + 0.1 * (p.beta - p.G @ near), 1e-4)
+    solution, lam = p.rows.T @ (near / p.length), np.stack([p.rng.uniform(0.5, 1.5, p.m)] * 2)
     noise = p.rng.standard_normal(20)
-    W = np.stack([solution + 0.005 * np.linalg.norm(solution) / np.linalg.norm(noise) * noise] * 2)
+    W = np.stack([solution + 0.02 * np.linalg.norm(solution) / np.linalg.norm(noise) * noise] * 2)
     assert (p.rows @ W[0]).min() > 0
-    lam = p.rng.uniform(0.5, 1.5, (2, p.m))  # of any multipliers, a bound that is not the best
-    W[better], lam[better] = solution, np.maximum(np.linalg.solve(p.G, p.beta), 1e-6)
+    W[better], lam[better] = solution, near
     found = np.zeros(20)
     assert call(library.tries_row_generation, found, W, lam, p.struct) == CODE["interrupted"]
     np.testing.assert_allclose(found / np.linalg.norm(found), solution / np.linalg.norm(solution), atol=1e-12)

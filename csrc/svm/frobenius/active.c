@@ -11,19 +11,14 @@
 #include "svm/methods.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/arena.h"
 #include "base/monitor.h"
 #include "base/status.h"
+#include "linalg/vector.h"
 #include "svm/active_set.h"
 #include "svm/frobenius/initial_support.h"
 #include "svm/frobenius/working_set.h"
-
-/* The dual rises in every round, but for rounding.  Anti-cycling: after STALLS rounds in which it did not, the sets
- * found differ by rounding alone and may repeat, so each further stall doubles the feasibility tolerance; the
- * certificate says what was reached. */
-#define STALLS 10
 
 /* Rows from which on the start costs more than it saves (measured). */
 #define START_ROWS (2 * ACTIVE_SET_ROWS)
@@ -31,17 +26,8 @@
 /* Rounds between polls of the monitor on few rows, where reading the clock costs a tenth of the smallest round. */
 #define POLL_EVERY 16
 
-/* Twice the dual, given A W = b on S. */
-static double dual(const struct working_set *s)
-{
-    double sum = 0;
-    for (ptrdiff_t i = 0; i < s->factor.size; ++i)
-        sum += s->rows->rhs[s->factor.member[i]] * s->x[s->factor.member[i]];
-    return sum;
-}
-
-/* The margin row furthest below b; -1 when all are met up to the part `met` and rounding. */
-static ptrdiff_t most_violated(const struct working_set *s, double met, double rounding)
+/* The margin row furthest below b; -1 when all are met, up to rounding. */
+static ptrdiff_t most_violated(const struct working_set *s, double rounding)
 {
     const struct rows *rows = s->rows;
     double worst = 0;
@@ -49,7 +35,7 @@ static ptrdiff_t most_violated(const struct working_set *s, double met, double r
     for (ptrdiff_t k = 0; k < rows->count; ++k) {
         double short_of = rows->rhs[k] - s->margin[k];
         if (short_of > worst && !s->factor.inside[k] && !rows->equal[k]
-            && short_of > met * fabs(rows->rhs[k]) + rounding) {
+            && short_of > ACTIVE_SET_MET * fabs(rows->rhs[k]) + rounding) {
             worst = short_of;
             j = k;
         }
@@ -120,22 +106,17 @@ static int start_near(struct working_set *s, int *solved, const struct svm_optio
 
 static int active_iterate(struct working_set *s, const struct svm_options *options, ptrdiff_t *iterations)
 {
-    double met = ACTIVE_SET_MET, highest = -INFINITY;
-    for (int stalls = 0;;) {
+    for (;;) {
         /* pivot: the most violated row */
-        ptrdiff_t j = most_violated(s, met, working_set_margins(s));
+        ptrdiff_t j = most_violated(s, working_set_margins(s));
         if (j >= 0 && s->rows->rhs[j] > 0) /* the gap is at least what this row makes of it */
             s->rows->monitor->gap = s->margin[j] > 0 ? s->rows->rhs[j] / s->margin[j] - 1 : INFINITY;
         if (j < 0) { /* look again with margins computed from the tokens */
-            j = most_violated(s, met, working_set_refine(s));
+            j = most_violated(s, working_set_refine(s));
             if (j < 0)
                 return STATUS_DONE;
         }
-        /* stopping and stalling */
-        double value = dual(s);
-        if (value <= highest && ++stalls > STALLS)
-            met *= 2;
-        highest = fmax(highest, value);
+        /* stopping test */
         if (*iterations >= options->max_iter)
             return STATUS_ITERATION_LIMIT;
         s->rows->monitor->iterations = ++*iterations;
@@ -160,10 +141,10 @@ static int conclude(struct svm_answer *answer, const struct working_set *s, cons
                     int status, struct arena *arena)
 {
     const struct rows *rows = s->rows;
-    memcpy(answer->lambda, s->x, (size_t)rows->count * sizeof(double));
+    vector_copy(answer->lambda, s->x, rows->count);
     if (status != STATUS_DONE)
         return solver_conclude_dual(answer, rows, options, status, arena);
-    memcpy(answer->W, s->refined, (size_t)(rows->w->dk * rows->w->dz) * sizeof(double));
+    vector_copy(answer->W, s->refined, rows_unknowns(rows));
     return solver_conclude(answer, rows, options, status, arena);
 }
 

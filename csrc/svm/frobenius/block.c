@@ -6,7 +6,6 @@
  *     min 1/2 ||W||_F^2 + 1/2 sum_k slack_k^2 / ridge_k,   slack_k = (b_k - A(W)_k)_+ on margin rows
  *     dual: max b.lambda - 1/2 ||A^*(lambda)||_F^2 - 1/2 sum_k ridge_k lambda_k^2,   lambda >= 0 */
 #include <math.h>
-#include <string.h>
 
 #include "base/arena.h"
 #include "base/monitor.h"
@@ -38,14 +37,6 @@
 
 #define PROBE 1e11 /* C of the infeasibility probe over the mean length squared: Farkas residuals near 1e-11 */
 
-/* Memory for the iterations, not needed when the start is already the answer. */
-static int prepare(struct primal_dual_active_set *s, struct block_ascent *blocks)
-{
-    int status = block_ascent_init(blocks, s->rows, s->options->soft, s->arena);
-    primal_dual_active_set_prepare(s);
-    return s->arena->failed ? STATUS_NO_MEMORY : status;
-}
-
 /* Initial guess: solve each row in isolation (lambda = b).  Rows whose resulting margins fall far below the
  * query's mean are likely support rows. */
 static void guess(struct primal_dual_active_set *s)
@@ -70,7 +61,7 @@ static void guess(struct primal_dual_active_set *s)
                 s->lambda[k] *= fmax(level - s->margin[k] / rows->rhs[k], 0);
     }
     rows_adjoint(s->W, rows, s->lambda, s->U);
-    double square = vector_dot(s->W, s->W, rows->w->dk * rows->w->dz);
+    double square = vector_dot(s->W, s->W, rows_unknowns(rows));
     double scale = vector_dot(rows->rhs, s->lambda, rows->count)
                    / square; /* of max  t b.lambda - t^2/2 ||A^* lambda||^2 */
     for (ptrdiff_t k = 0; k < rows->count; ++k)
@@ -91,7 +82,7 @@ static int is_tight(int epoch, double support, double first, double unknowns, do
 static int ascend(struct primal_dual_active_set *s, struct block_ascent *blocks, int most, enum ascent how)
 {
     int status = STATUS_DONE;
-    double unknowns = (double)(s->rows->w->dk * s->rows->w->dz), first = 0;
+    double unknowns = (double)rows_unknowns(s->rows), first = 0;
     block_ascent_start(blocks, s->lambda);
     for (int epoch = 0; epoch < most && s->answer->iterations < s->options->max_iter; ++epoch) {
         ptrdiff_t flips = block_ascent_epoch(blocks, s->lambda), support = 0;
@@ -127,7 +118,7 @@ static int ascend(struct primal_dual_active_set *s, struct block_ascent *blocks,
 static int block_search(struct primal_dual_active_set *s, enum ascent first)
 {
     struct block_ascent blocks;
-    double unknowns = (double)(s->rows->w->dk * s->rows->w->dz);
+    double unknowns = (double)rows_unknowns(s->rows);
     ptrdiff_t fewest = s->options->soft > 0 ? 0 : s->rows->count + 1; /* a soft margin may have more of them */
     int epochs = MORE_EPOCHS;
     int warm = solver_start(s->lambda, s->rows, s->options, s->arena);
@@ -139,7 +130,10 @@ static int block_search(struct primal_dual_active_set *s, enum ascent first)
         return warm < 0 ? warm : STATUS_DONE;
     if (!warm)
         guess(s);
-    int status = prepare(s, &blocks);
+    int status = block_ascent_init(&blocks, s->rows, s->options->soft, s->arena);
+    schur_update_init(&s->schur, s->rows, s->ridge, s->arena);
+    if (s->arena->failed)
+        return STATUS_NO_MEMORY;
     if (status == STATUS_DONE && !(warm && s->upper <= (1 + NEAR_START) * s->lower)) {
         status = ascend(s, &blocks, MOST_EPOCHS, first);
         if (status == STATUS_DECLINED)
@@ -180,8 +174,8 @@ static int run(struct svm_answer *answer, const struct rows *rows, const struct 
         status = block_search(&s, first);
     if (status < 0)
         return status;
-    memcpy(answer->lambda, s.best_lambda, (size_t)rows->count * sizeof(double));
-    memcpy(answer->W, s.best_W, (size_t)(rows->w->dk * rows->w->dz) * sizeof(double));
+    vector_copy(answer->lambda, s.best_lambda, rows->count);
+    vector_copy(answer->W, s.best_W, rows_unknowns(rows));
     equalities_project(answer->W, NULL, 1, &s.equalities);
     return status;
 }
@@ -206,15 +200,14 @@ static int probe(struct svm_answer *answer, const struct rows *rows, const struc
     int status = run(answer, &own, &soft, UNTIL_STEADY, arena);
     rows->monitor->stopped = quiet.stopped;
     answer->iterations += iterations;
-    return status < 0 ? status : solver_conclude(answer, rows, options, status, arena);
+    return solver_conclude(answer, rows, options, status, arena);
 }
 
 int frobenius_block(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                     struct arena *arena)
 {
     int status = run(answer, rows, options, UNTIL_STEADY, arena);
-    if (status >= 0)
-        status = solver_conclude(answer, rows, options, status, arena);
+    status = solver_conclude(answer, rows, options, status, arena);
     if (status == STATUS_UNDECIDED && answer->iterations < options->max_iter)
         return probe(answer, rows, options, arena);
     return status;
@@ -225,7 +218,7 @@ int frobenius_block_if_loose(struct svm_answer *answer, const struct rows *rows,
 {
     int status = run(answer, rows, options, IF_LOOSE, arena);
     if (status != STATUS_DECLINED)
-        return status < 0 ? status : solver_conclude(answer, rows, options, status, arena);
+        return solver_conclude(answer, rows, options, status, arena);
     answer->bound = (struct bounds){0, INFINITY, INFINITY};
     return status;
 }

@@ -158,7 +158,7 @@ static double solve_block(double *restrict lambda, double *restrict change, doub
                           const double *restrict G, const unsigned char *equal, ptrdiff_t m)
 {
     double first = 0, total = 0;
-    memset(change, 0, (size_t)m * sizeof(double));
+    vector_zero(change, m);
     for (int sweep = 0; sweep < SWEEPS; ++sweep) {
         double largest = 0;
         for (ptrdiff_t t = 0; t < m; ++t) {
@@ -245,9 +245,9 @@ static void visit_group(struct block_ascent *blocks, double *lambda, ptrdiff_t f
     blocks->waiting = count;
     double cost = (double)count * (double)w->dk * (double)w->dz;
     for (ptrdiff_t i = 0; i < count; ++i)
-        memcpy(blocks->Z + i * w->dz, w->queries + query[i] * w->dz, (size_t)w->dz * sizeof(double));
+        vector_copy(blocks->Z + i * w->dz, w->queries + query[i] * w->dz, w->dz);
     threads_for(blocks->rows->threads, count, cost, group_begins, blocks);
-    memset(blocks->P, 0, (size_t)(count * w->dk) * sizeof(double));
+    vector_zero(blocks->P, count * w->dk);
     for (ptrdiff_t i = 0; i < count; ++i) {
         double *pull = blocks->P + i * w->dk;
         ptrdiff_t next = i + 1; /* only the queries after i need the update */

@@ -8,7 +8,6 @@
 #include "svm/methods.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/arena.h"
 #include "base/monitor.h"
@@ -18,6 +17,8 @@
 #include "svm/equalities.h"
 
 #define RENEW 200 /* iterations between gradients computed afresh: updates drift */
+#define LOOK 7    /* and between certificates, each of which costs as much as three iterations */
+#define EARLY 50  /* ... after this many: on nearly dependent rows it passes by its answer early */
 
 struct dual_descent {
     const struct rows *rows;
@@ -27,22 +28,20 @@ struct dual_descent {
     struct equalities equalities;
     double *h;           /* (m) */
     double *x, *image;   /* (m) image = A P A^* direction */
-    double *margin;      /* (m) A P A^* x, for the gap */
     double *W, *W_0, *U; /* (dk, dz) twice, (M, dk) scratch */
-    double tol;          /* of the apparent gap: tightened where the certificate is not met yet */
     ptrdiff_t steps;     /* since the gradient was computed from x */
     int decided;         /* the status, once the certificate has been met; else STATUS_ITERATION_LIMIT */
 };
 
 static int dual_init(struct dual_descent *s, const struct rows *rows, struct arena *arena)
 {
-    ptrdiff_t m = rows->count, D = rows->w->dk * rows->w->dz;
+    ptrdiff_t m = rows->count, D = rows_unknowns(rows);
     s->rows = rows;
-    ARENA_DOUBLES(arena, m, 1, &s->h, &s->margin, &s->image);
+    ARENA_DOUBLES(arena, m, 1, &s->h, &s->image);
     s->x = arena_zeros(arena, m, 1);
     s->W = arena_doubles(arena, D, 1);
     s->W_0 = arena_zeros(arena, D, 1);
-    s->U = arena_doubles(arena, rows->w->n_queries, rows->w->dk);
+    s->U = rows_scratch(rows, arena);
     return arena->failed ? STATUS_NO_MEMORY : equalities_factor(&s->equalities, rows, arena);
 }
 
@@ -57,31 +56,14 @@ static void apply(struct dual_descent *s, double *out, const double *x, double *
         out[k] = rows->equal[k] ? 0 : out[k];
 }
 
-/* Twice the objective's two parts tell the gap for nothing: with g = A P A^* x and W_0 = 0 the bounds are
- * min(g / beta) / ||W|| and ||W|| / beta.x, ||W||^2 = x.g. */
-static double apparent_gap(const struct dual_descent *s)
-{
-    double square = 0, product = 0, least = INFINITY;
-    for (ptrdiff_t k = 0; k < s->rows->count; ++k) {
-        if (s->rows->equal[k])
-            continue;
-        double g = s->margin[k];
-        square += s->x[k] * g;
-        product += s->h[k] * s->x[k];
-        if (s->h[k] > 0)
-            least = fmin(least, g / s->h[k]);
-    }
-    return product > 0 && least > 0 ? square / (product * least) - 1 : INFINITY;
-}
-
 static void fill_answer(struct dual_descent *s)
 {
     struct svm_answer *answer = s->answer;
     const struct rows *rows = s->rows;
-    ptrdiff_t D = rows->w->dk * rows->w->dz;
-    memcpy(answer->lambda, s->x, (size_t)rows->count * sizeof(double));
+    ptrdiff_t D = rows_unknowns(rows);
+    vector_copy(answer->lambda, s->x, rows->count);
     apply(s, s->image, s->x, answer->lambda);
-    memcpy(answer->W, s->W, (size_t)D * sizeof(double));
+    vector_copy(answer->W, s->W, D);
     vector_add(answer->W, 1, s->W_0, D);
     equalities_project(answer->W, answer->lambda, 1, &s->equalities);
 }
@@ -125,32 +107,25 @@ static int differentiate(double *g, const double *x, double *value, const double
 
 static int inspect(int *done, double *x, double *g, double value, ptrdiff_t iteration, void *context)
 {
-    (void)value;
+    (void)g, (void)value;
     struct dual_descent *s = context;
     project(x, s); /* rounding may have left it just below zero */
-    for (ptrdiff_t k = 0; k < s->rows->count; ++k)
-        s->margin[k] = g[k] + s->h[k];
     s->rows->monitor->iterations = iteration;
-    if ((s->rows->monitor->gap = apparent_gap(s)) > s->tol)
+    if (iteration > EARLY && iteration % LOOK != 0)
         return STATUS_DONE;
     fill_answer(s);
     int status = solver_conclude(s->answer, s->rows, s->options, STATUS_ITERATION_LIMIT, s->arena);
+    s->rows->monitor->gap = s->answer->bound.gap;
     *done = status <= STATUS_DONE || status == STATUS_INFEASIBLE;
     if (*done)
         s->decided = status;
-    s->tol /= 10;
-    s->steps = RENEW;
     return status < 0 ? status : STATUS_DONE;
 }
 
 int frobenius_gradient(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                        struct arena *arena)
 {
-    struct dual_descent s = {.options = options,
-                             .answer = answer,
-                             .arena = arena,
-                             .tol = options->tol / 2,
-                             .decided = STATUS_ITERATION_LIMIT};
+    struct dual_descent s = {.options = options, .answer = answer, .arena = arena, .decided = STATUS_ITERATION_LIMIT};
     const struct spectral_gradient_problem problem = {.n = rows->count,
                                                       .context = &s,
                                                       .project = project,
@@ -160,7 +135,7 @@ int frobenius_gradient(struct svm_answer *answer, const struct rows *rows, const
     answer->iterations = 0;
     int status = dual_init(&s, rows, arena);
     if (status != STATUS_DONE)
-        return status < 0 ? status : solver_conclude(answer, rows, options, status, arena);
+        return solver_conclude(answer, rows, options, status, arena);
     equalities_project(s.W_0, NULL, 1, &s.equalities);
     rows_apply(s.h, rows, s.W_0, s.U);
     for (ptrdiff_t k = 0; k < rows->count; ++k)
@@ -168,15 +143,9 @@ int frobenius_gradient(struct svm_answer *answer, const struct rows *rows, const
     status = solver_start(s.x, rows, options, arena);
     if (status < 0)
         return status;
-    for (ptrdiff_t k = 0; k < rows->count; ++k)
-        s.x[k] = rows->equal[k] ? 0 : s.x[k];
-    apply(&s, s.image, s.x, NULL);
-    double value = vector_dot(s.x, s.image, rows->count) / 2 - vector_dot(s.h, s.x, rows->count);
-    for (ptrdiff_t k = 0; k < rows->count; ++k)
-        s.margin[k] = rows->equal[k] ? 0 : s.image[k] - s.h[k];
-    double steepest = vector_norm(s.margin, rows->count); /* a step of length 1 */
-    status = spectral_gradient(s.x, &value, steepest, &answer->iterations, options->max_iter, &problem, rows->monitor,
-                               arena);
+    project(s.x, &s);
+    double value = 0; /* differentiate finds it */
+    status = spectral_gradient(s.x, &value, 0, &answer->iterations, options->max_iter, &problem, rows->monitor, arena);
     if (status < 0 || s.decided != STATUS_ITERATION_LIMIT)
         return status < 0 ? status : s.decided;
     fill_answer(&s);

@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "base/simd.h"
 #include "base/status.h"
+#include "linalg/vector.h"
 #include "svm/active_set.h"
 #include "svm/frobenius/coordinate_ascent.h"
 #include "svm/systems/cholesky_update.h"
@@ -64,7 +65,7 @@ static ptrdiff_t solve_on_support(struct support_guess *s)
     const struct rows *rows = s->gram->rows;
     double square = 0;
     cholesky_update_solve(f, s->target, f->y);
-    memset(s->w, 0, (size_t)rows->count * sizeof(double));
+    vector_zero(s->w, rows->count);
     for (ptrdiff_t i = 0; i < f->size; ++i)
         s->w[f->member[i]] = s->target[i];
     gram_margins(s->margin, s->gram, s->w, f->member, f->size);
@@ -143,9 +144,9 @@ int initial_support(double *x, int *solved, struct cholesky_update *factor, stru
     positive_rows(&s, x);
     if (cholesky_update_build(factor, s.member, s.size, CHOLESKY_UPDATE_CANCELS) != STATUS_DONE)
         return STATUS_NO_MEMORY;
-    memset(s.w, 0, (size_t)m * sizeof(double));
+    vector_zero(s.w, m);
     for (ptrdiff_t i = 0; i < factor->size; ++i)
         s.w[factor->member[i]] = x[factor->member[i]];
-    memcpy(x, s.w, (size_t)m * sizeof(double));
+    vector_copy(x, s.w, m);
     return STATUS_DONE;
 }

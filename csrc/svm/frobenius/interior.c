@@ -16,7 +16,6 @@
 
 #include <float.h>
 #include <math.h>
-#include <string.h>
 
 #include "base/arena.h"
 #include "base/monitor.h"
@@ -83,8 +82,7 @@ static double measure(struct interior_point *s)
     equalities_project(s->W, s->x, s->level, &s->equalities);
     find_margins(s);
     rows_adjoint(s->M, s->rows, s->x, s->newton.U);
-    for (ptrdiff_t i = 0; i < s->D; ++i)
-        s->rest[i] = s->M[i] - s->W[i];
+    vector_subtract(s->rest, s->M, s->W, s->D);
     for (ptrdiff_t k = 0; k < s->m; ++k)
         cost += s->ridge[k] * s->x[k] * s->x[k];
     double of_w = sqrt(vector_dot(s->W, s->W, s->D) + cost), of_x = sqrt(vector_dot(s->M, s->M, s->D) + cost);
@@ -158,7 +156,7 @@ static int interior_point_advance(struct interior_point *s)
     if (status != STATUS_DONE)
         return status;
     newton_system_solve(&s->newton, s->dx_level, s->dW_level, s->rows->rhs, NULL, NEWTON_SYSTEM_CORRECTIONS);
-    memset(s->correction, 0, (size_t)m * sizeof(double));
+    vector_zero(s->correction, m);
     /* predictor */
     direction(s, 0);
     double step = longest_step(s);
@@ -242,7 +240,7 @@ int frobenius_interior(struct svm_answer *answer, const struct rows *rows, const
                                .answer = answer,
                                .arena = arena,
                                .m = rows->count,
-                               .D = rows->w->dk * rows->w->dz,
+                               .D = rows_unknowns(rows),
                                .n_margin = rows->count - rows->n_equal,
                                .upper = INFINITY,
                                .proximal = LEAST_PROXIMAL};
@@ -259,8 +257,8 @@ int frobenius_interior(struct svm_answer *answer, const struct rows *rows, const
     if (status < 0 || status == STATUS_DONE || status == STATUS_INFEASIBLE)
         return status;
     if (s.n_margin > 0) { /* else the answer is that of the linear system */
-        memcpy(answer->lambda, s.best_x, (size_t)s.m * sizeof(double));
-        memcpy(answer->W, s.best_W, (size_t)s.D * sizeof(double));
+        vector_copy(answer->lambda, s.best_x, s.m);
+        vector_copy(answer->W, s.best_W, s.D);
     }
     return solver_conclude(answer, rows, options, status, arena);
 }

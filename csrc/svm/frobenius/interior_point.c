@@ -2,7 +2,6 @@
 
 #include <math.h>
 #include <stdint.h>
-#include <string.h>
 
 #include "base/monitor.h"
 #include "base/status.h"
@@ -42,9 +41,9 @@ static int factor_support(struct interior_point *s)
         s->newton.inverse[k] = !s->inside[k]                         ? NEWTON_SYSTEM_ABSENT
                                : s->rows->equal[k] && isfinite(firm) ? firm
                                                                      : s->ridge[k];
-    memset(s->correction, 0, (size_t)s->m * sizeof(double));
-    memset(answer->lambda, 0, (size_t)s->m * sizeof(double));
-    memset(answer->W, 0, (size_t)s->D * sizeof(double));
+    vector_zero(s->correction, s->m);
+    vector_zero(answer->lambda, s->m);
+    vector_zero(answer->W, s->D);
     return newton_system_factor(&s->newton);
 }
 
@@ -156,10 +155,8 @@ int interior_point_newton(struct interior_point *s)
             return solver_conclude(answer, rows, s->options, STATUS_ITERATION_LIMIT, s->arena);
         }
         /* line search and next iterate */
-        for (ptrdiff_t i = 0; i < s->D; ++i)
-            s->dW[i] = answer->W[i] - s->W[i];
-        for (ptrdiff_t k = 0; k < s->m; ++k)
-            along[k] = s->correction[k] - s->margin[k];
+        vector_subtract(s->dW, answer->W, s->W, s->D);
+        vector_subtract(along, s->correction, s->margin, s->m);
         double t = line_search(s, along, vector_dot(s->W, s->dW, s->D), vector_dot(s->dW, s->dW, s->D));
         vector_add(s->W, t, s->dW, s->D);
         vector_add(s->margin, t, along, s->m);
@@ -179,7 +176,7 @@ int interior_point_equalities(struct interior_point *s)
     struct svm_answer *answer = s->answer;
     double *lambda = answer->lambda, most = 0;
     ptrdiff_t worst = -1;
-    memset(answer->W, 0, (size_t)s->D * sizeof(double));
+    vector_zero(answer->W, s->D);
     equalities_project(answer->W, NULL, 1, &s->equalities);
     rows_apply(s->h, s->rows, answer->W, s->newton.U);
     double noise = CERTIFICATE_ROUNDING * vector_norm(answer->W, s->D);
@@ -192,7 +189,7 @@ int interior_point_equalities(struct interior_point *s)
         }
     }
     if (worst >= 0) {
-        memset(lambda, 0, (size_t)s->m * sizeof(double));
+        vector_zero(lambda, s->m);
         lambda[worst] = s->rows->rhs[worst] > s->h[worst] ? 1 : -1;
     }
     rows_adjoint(s->dW, s->rows, lambda, s->newton.U);

@@ -3,13 +3,13 @@
 #include <float.h>
 #include <math.h>
 #include <stdint.h>
-#include <string.h>
 
 #include "base/arena.h"
 #include "base/monitor.h"
 #include "base/status.h"
 #include "linalg/vector.h"
 #include "svm/active_set.h"
+#include "svm/systems/compact_rows.h"
 
 #define EXCHANGES 60     /* systems per run */
 #define PROXIMAL 1e-9    /* ridge of dense systems, below the eigenvalues of a support with a margin of 1e-4 */
@@ -36,13 +36,13 @@ static void right_sides(struct primal_dual_active_set *s)
 
 int primal_dual_active_set_init(struct primal_dual_active_set *s)
 {
-    ptrdiff_t m = s->rows->count, D = s->rows->w->dk * s->rows->w->dz;
+    ptrdiff_t m = s->rows->count, D = rows_unknowns(s->rows);
     ARENA_ZEROS(s->arena, m, 1, &s->lambda, &s->best_lambda, &s->w);
     s->best_W = arena_zeros(s->arena, D, 1);
     ARENA_DOUBLES(s->arena, m, 1, &s->b, &s->step, &s->margin, &s->trial, &s->ridge);
     s->W = arena_doubles(s->arena, D, 1);
     s->corrected = arena_doubles(s->arena, D, 1);
-    s->U = arena_doubles(s->arena, s->rows->w->n_queries, s->rows->w->dk);
+    s->U = rows_scratch(s->rows, s->arena);
     s->member = arena_indices(s->arena, m);
     s->inside = arena_take(s->arena, m, 1);
     if (s->arena->failed)
@@ -51,25 +51,19 @@ int primal_dual_active_set_init(struct primal_dual_active_set *s)
     return equalities_factor(&s->equalities, s->rows, s->arena);
 }
 
-void primal_dual_active_set_prepare(struct primal_dual_active_set *s)
-{
-    schur_update_init(&s->schur, s->rows, s->ridge, s->arena);
-    compact_rows_init(&s->compact, s->rows, s->ridge, s->arena);
-}
-
 double primal_dual_active_set_price(struct primal_dual_active_set *s, const double *lambda, int signs_hold)
 {
     const struct rows *rows = s->rows;
     double C = s->options->soft, product = vector_dot(rows->rhs, lambda, rows->count), cost = 0;
     rows_adjoint(s->W, rows, lambda, s->U);
-    double square = vector_dot(s->W, s->W, rows->w->dk * rows->w->dz);
+    double square = vector_dot(s->W, s->W, rows_unknowns(rows));
     for (ptrdiff_t k = 0; k < rows->count && C > 0; ++k)
         cost += lambda[k] * lambda[k] * rows_ridge(rows, k, C);
     double dual = product - square / 2 - cost / 2;
     double upper = product > 0 ? sqrt(square) / product : INFINITY;
     if (!signs_hold || (C > 0 ? dual <= s->lower : upper >= s->upper))
         return dual;
-    memcpy(s->best_lambda, lambda, (size_t)rows->count * sizeof(double));
+    vector_copy(s->best_lambda, lambda, rows->count);
     if (C > 0)
         s->lower = dual;
     else
@@ -80,7 +74,7 @@ double primal_dual_active_set_price(struct primal_dual_active_set *s, const doub
 void primal_dual_active_set_measure(struct primal_dual_active_set *s)
 {
     const struct rows *rows = s->rows;
-    ptrdiff_t D = rows->w->dk * rows->w->dz;
+    ptrdiff_t D = rows_unknowns(rows);
     double C = s->options->soft, slack = 0, off = 0, square = vector_dot(s->W, s->W, D), size = sqrt(square);
     rows_apply(s->margin, rows, s->W, s->U);
     for (ptrdiff_t k = 0; k < rows->count; ++k) {
@@ -94,7 +88,7 @@ void primal_dual_active_set_measure(struct primal_dual_active_set *s)
     double lower = scale > 0 && size > 0 ? 1 / (scale * size) : 0, upper = square / 2 + C * slack;
     if (off > ACTIVE_SET_MET * size || (C > 0 ? upper >= s->upper : lower <= s->lower))
         return;
-    memcpy(s->best_W, s->W, (size_t)D * sizeof(double));
+    vector_copy(s->best_W, s->W, D);
     if (C > 0)
         s->upper = upper;
     else
@@ -156,27 +150,21 @@ static int is_dense(const struct primal_dual_active_set *s)
            && factor_cost(s, (double)s->size) <= fmin(s->dense ? INFINITY : AS_CHEAP, QUICKER * (double)left(s));
 }
 
-/* The dual value of w, and the margins of its W. */
-static double evaluate_candidate(struct primal_dual_active_set *s, int *negative)
+/* The dual value of w, and the margins of its W; or, `corrected`, of w + step, whose W is corrected by itself: A^* w is
+ * off by eps sum |w|, of order eps / margin^2, W by eps / margin. */
+static double evaluate(struct primal_dual_active_set *s, int corrected, int *negative)
 {
+    ptrdiff_t m = s->rows->count, D = rows_unknowns(s->rows);
+    if (corrected) {
+        vector_add(s->w, 1, s->step, m);
+        vector_copy(s->corrected, s->W, D);
+    }
     *negative = any_negative(s->rows, s->w);
     double value = primal_dual_active_set_price(s, s->w, !*negative);
-    primal_dual_active_set_measure(s);
-    return value;
-}
-
-/* The same of w + step, whose W is corrected by itself: A^* w is off by eps sum |w|, of order eps / margin^2, W by
- * eps / margin. */
-static double evaluate_corrected(struct primal_dual_active_set *s, int *negative)
-{
-    ptrdiff_t D = s->rows->w->dk * s->rows->w->dz;
-    for (ptrdiff_t j = 0; j < s->size; ++j)
-        s->w[s->member[j]] += s->step[s->member[j]];
-    *negative = any_negative(s->rows, s->w);
-    memcpy(s->corrected, s->W, (size_t)D * sizeof(double));
-    double value = primal_dual_active_set_price(s, s->w, !*negative);
-    rows_adjoint(s->W, s->rows, s->step, s->U);
-    vector_add(s->W, 1, s->corrected, D);
+    if (corrected) {
+        rows_adjoint(s->W, s->rows, s->step, s->U);
+        vector_add(s->W, 1, s->corrected, D);
+    }
     primal_dual_active_set_measure(s);
     return value;
 }
@@ -186,15 +174,14 @@ static int solve_dense(struct primal_dual_active_set *s, double eta, double *val
 {
     const struct rows *rows = s->rows;
     double before = INFINITY;
-    s->dense = 1;                    /* from now on: its factor serves the sets to come */
-    compact_rows_clear(&s->compact); /* its memory goes to the factor, and the ridge may change */
+    s->dense = 1; /* from now on: its factor serves the sets to come */
     if (s->proximal == 0 && s->options->soft == 0)
         set_ridge(s, PROXIMAL);
     right_sides(s);
     s->answer->iterations += (ptrdiff_t)fmin(1 + factor_cost(s, (double)s->size) / QUICKER, (double)left(s));
     int status = schur_update_solve(&s->schur, s->w, s->b, s->member, s->size);
     for (int i = 0; status == STATUS_DONE; ++i) {
-        *value = i == 0 ? evaluate_candidate(s, negative) : evaluate_corrected(s, negative);
+        *value = evaluate(s, i > 0, negative);
         double off = 0, largest = 0;
         for (ptrdiff_t j = 0; j < s->size; ++j) {
             ptrdiff_t k = s->member[j];
@@ -205,7 +192,7 @@ static int solve_dense(struct primal_dual_active_set *s, double eta, double *val
         if (i == REFINEMENTS || left(s) == 0 || off <= eta * largest || off > before / 2)
             break;
         before = off;
-        memcpy(s->trial, s->step, (size_t)rows->count * sizeof(double));
+        vector_copy(s->trial, s->step, rows->count);
         status = schur_update_solve(&s->schur, s->step, s->trial, s->member, s->size);
         ++s->answer->iterations;
     }
@@ -217,10 +204,11 @@ static int solve_iteratively(struct primal_dual_active_set *s, double eta, doubl
 {
     ptrdiff_t patience = (ptrdiff_t)fmin(eta < 1e-9 ? 4 * PATIENCE : PATIENCE, (double)left(s));
     right_sides(s);
-    memcpy(s->w, s->lambda, (size_t)s->rows->count * sizeof(double));
-    int status = compact_rows_solve(&s->compact, s->w, s->b, s->member, s->size, eta, patience, &s->answer->iterations);
+    vector_copy(s->w, s->lambda, s->rows->count);
+    int status = compact_rows_solve(s->w, s->b, s->ridge, s->rows, s->member, s->size, eta, patience,
+                                    &s->answer->iterations, &s->K, s->arena);
     if (status == STATUS_DONE)
-        *value = evaluate_candidate(s, negative);
+        *value = evaluate(s, 0, negative);
     return status;
 }
 
@@ -260,11 +248,10 @@ static int is_hopeless(struct primal_dual_active_set *s, ptrdiff_t wrong)
     const struct rows *rows = s->rows;
     if (s->lower > 0 || s->options->soft > 0 || s->proximal == 0 || wrong > 1)
         return 0;
-    for (ptrdiff_t k = 0; k < rows->count; ++k)
-        s->step[k] = s->w[k] - s->lambda[k];
+    vector_subtract(s->step, s->w, s->lambda, rows->count);
     if (certificate_farkas(s->step, rows, s->arena) > CERTIFICATE_FARKAS / 2)
         return 0;
-    memcpy(s->best_lambda, s->step, (size_t)rows->count * sizeof(double));
+    vector_copy(s->best_lambda, s->step, rows->count);
     s->infeasible = 1;
     return 1;
 }
@@ -272,7 +259,7 @@ static int is_hopeless(struct primal_dual_active_set *s, ptrdiff_t wrong)
 /* Rows with the wrong sign; S after the exchange is left in s->inside. */
 static ptrdiff_t wrong_rows(struct primal_dual_active_set *s)
 {
-    double size = vector_norm(s->W, s->rows->w->dk * s->rows->w->dz);
+    double size = vector_norm(s->W, rows_unknowns(s->rows));
     return active_set_exchange(s->inside, s->w, s->margin, s->b, size, s->rows);
 }
 
@@ -328,7 +315,7 @@ int primal_dual_active_set_run(struct primal_dual_active_set *s)
         /* A proximal step lowers the dual by rounding alone; refused, it would be taken again and again. */
         if (raised || (s->dense && exact && wrong == 0)) {
             s->dual = value;
-            memcpy(s->lambda, negative ? s->trial : s->w, (size_t)rows->count * sizeof(double));
+            vector_copy(s->lambda, negative ? s->trial : s->w, rows->count);
         }
         if (primal_dual_active_set_close_enough(s) || (climbs && !raised))
             return STATUS_DONE;
@@ -344,7 +331,7 @@ int primal_dual_active_set_run(struct primal_dual_active_set *s)
         if (climbs) {
             primal_dual_active_set_price(s, s->lambda, 1);
             primal_dual_active_set_measure(s);
-            memcpy(s->w, s->lambda, (size_t)rows->count * sizeof(double));
+            vector_copy(s->w, s->lambda, rows->count);
             choose_support(s);
             right_sides(s);
             wrong_rows(s);

@@ -17,7 +17,6 @@
 
 #include "svm/equalities.h"
 #include "svm/solver.h"
-#include "svm/systems/compact_rows.h"
 #include "svm/systems/schur_update.h"
 
 struct arena;
@@ -38,19 +37,16 @@ struct primal_dual_active_set {
     ptrdiff_t *member, size;      /* S */
     unsigned char *inside;        /* (m) */
     double proximal, dual;
-    double *ridge;               /* (m) proximal term and soft margin together */
-    double lower, upper;         /* best bounds so far, of the margin of a unit-norm W or the soft objective */
-    struct schur_update schur;   /* dense systems */
-    struct compact_rows compact; /* and others */
-    int dense;                   /* Cholesky in any case: conjugate gradients have failed */
-    int infeasible;              /* best_lambda is a Farkas certificate */
+    double *ridge;             /* (m) proximal term and soft margin together */
+    double lower, upper;       /* best bounds so far, of the margin of a unit-norm W or the soft objective */
+    struct schur_update schur; /* dense systems */
+    double *K;                 /* of the others, see compact_rows_solve */
+    int dense;                 /* Cholesky in any case: conjugate gradients have failed */
+    int infeasible;            /* best_lambda is a Farkas certificate */
 };
 
 /* From lambda = 0, with equalities factored.  STATUS_DONE or < 0. */
 int primal_dual_active_set_init(struct primal_dual_active_set *s);
-
-/* Memory that runs need, and a start that is already the answer does not.  arena->failed: there was none. */
-void primal_dual_active_set_prepare(struct primal_dual_active_set *s);
 
 /* W = A^*(lambda), and the dual value.  A point with the right signs gives an upper bound of the margin (soft: a lower
  * bound of the objective). */

@@ -2,7 +2,6 @@
 
 #include <float.h>
 #include <math.h>
-#include <string.h>
 
 #include "base/arena.h"
 #include "base/monitor.h"
@@ -24,13 +23,13 @@
 
 int working_set_init(struct working_set *s, const struct rows *rows, struct arena *arena)
 {
-    ptrdiff_t m = rows->count, D = rows->w->dk * rows->w->dz, capacity = simd_padded(m + 1);
+    ptrdiff_t m = rows->count, D = rows_unknowns(rows), capacity = simd_padded(m + 1);
     *s = (struct working_set){.rows = rows, .most = (m < D ? m : D) + 1};
     ARENA_ZEROS(arena, m, 1, &s->x, &s->full);
     s->margin = arena_zeros(arena, simd_padded(m), 1);
     ARENA_DOUBLES(arena, capacity, 1, &s->step, &s->target, &s->work);
     ARENA_DOUBLES(arena, D, 1, &s->refined, &s->W);
-    s->U = arena_doubles(arena, rows->w->n_queries, rows->w->dk);
+    s->U = rows_scratch(rows, arena);
     if (arena->failed || gram_init(&s->gram, rows, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
     return cholesky_update_init(&s->factor, &s->gram, rows->rhs, capacity, arena);
@@ -43,24 +42,36 @@ static void margins_of(struct working_set *s, const double *x)
     rows_apply(s->margin, s->rows, s->W, s->U);
 }
 
+/* to [m] <- factor * values on S, 0 elsewhere. */
+static void spread(double *to, const struct working_set *s, double factor, const double *values)
+{
+    vector_zero(to, s->rows->count);
+    for (ptrdiff_t i = 0; i < s->factor.size; ++i)
+        to[s->factor.member[i]] = factor * values[i];
+}
+
+/* target <- G_SS^-1 target */
+static void solve_gram(struct working_set *s)
+{
+    cholesky_update_solve_transposed(&s->factor, s->work, s->target);
+    cholesky_update_solve(&s->factor, s->target, s->work);
+}
+
 /* step <- (p_S, 1) with a_j = p' a_S + rest, i.e. step = -p on S; returns ||rest||^2 computed from the tokens.
  * Two corrections bring p, and with it the rest, to the accuracy of the rows themselves. */
 static double distance_from_tokens(struct working_set *s, ptrdiff_t j)
 {
-    ptrdiff_t D = s->rows->w->dk * s->rows->w->dz;
+    ptrdiff_t D = rows_unknowns(s->rows);
     cholesky_update_solve(&s->factor, s->step, s->factor.r);
     for (int pass = 0;; ++pass) {
-        memset(s->full, 0, (size_t)s->rows->count * sizeof(double));
+        spread(s->full, s, -1, s->step);
         s->full[j] = 1;
-        for (ptrdiff_t i = 0; i < s->factor.size; ++i)
-            s->full[s->factor.member[i]] = -s->step[i];
         margins_of(s, s->full);
         if (pass == 2)
             break;
         for (ptrdiff_t i = 0; i < s->factor.size; ++i)
             s->target[i] = s->margin[s->factor.member[i]];
-        cholesky_update_solve_transposed(&s->factor, s->work, s->target);
-        cholesky_update_solve(&s->factor, s->target, s->work);
+        solve_gram(s);
         vector_add(s->step, 1, s->target, s->factor.size);
     }
     return vector_dot(s->W, s->W, D);
@@ -139,9 +150,9 @@ double working_set_margins(struct working_set *s)
 double working_set_refine(struct working_set *s)
 {
     const struct rows *rows = s->rows;
-    ptrdiff_t D = rows->w->dk * rows->w->dz;
+    ptrdiff_t D = rows_unknowns(rows);
     margins_of(s, s->x);
-    memcpy(s->refined, s->W, (size_t)D * sizeof(double));
+    vector_copy(s->refined, s->W, D);
     for (int pass = 0;; ++pass) {
         double rounding = NOISE * DBL_EPSILON * sqrt(vector_dot(s->refined, s->refined, D));
         int lost = 0;
@@ -152,14 +163,10 @@ double working_set_refine(struct working_set *s)
         }
         if (pass == 3 || !lost)
             return rounding;
-        cholesky_update_solve_transposed(&s->factor, s->work, s->target);
-        cholesky_update_solve(&s->factor, s->target, s->work);
-        memset(s->full, 0, (size_t)rows->count * sizeof(double));
-        for (ptrdiff_t i = 0; i < s->factor.size; ++i)
-            s->full[s->factor.member[i]] = s->target[i];
+        solve_gram(s);
+        spread(s->full, s, 1, s->target);
         rows_adjoint(s->W, rows, s->full, s->U);
-        for (ptrdiff_t i = 0; i < s->factor.size; ++i)
-            s->x[s->factor.member[i]] += s->target[i];
+        vector_add(s->x, 1, s->full, rows->count);
         vector_add(s->refined, 1, s->W, D);
         rows_apply(s->margin, rows, s->refined, s->U);
     }
@@ -167,10 +174,8 @@ double working_set_refine(struct working_set *s)
 
 int working_set_drop(struct working_set *s, ptrdiff_t j)
 {
-    double t = INFINITY, largest = 0;
+    double t = INFINITY, largest = vector_largest(s->step, s->factor.size);
     ptrdiff_t blocking = -1;
-    for (ptrdiff_t i = 0; i < s->factor.size; ++i)
-        largest = fmax(largest, fabs(s->step[i]));
     for (ptrdiff_t i = 0; i < s->factor.size; ++i) {
         ptrdiff_t k = s->factor.member[i];
         if (!s->rows->equal[k] && s->step[i] > NEGLIGIBLE * largest && s->x[k] < t * s->step[i]) {
@@ -179,9 +184,7 @@ int working_set_drop(struct working_set *s, ptrdiff_t j)
         }
     }
     if (blocking < 0) {
-        memset(s->x, 0, (size_t)s->rows->count * sizeof(double));
-        for (ptrdiff_t i = 0; i < s->factor.size; ++i)
-            s->x[s->factor.member[i]] = -s->step[i];
+        spread(s->x, s, -1, s->step);
         s->x[j] = 1;
         return 0;
     }

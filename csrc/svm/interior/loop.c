@@ -5,7 +5,6 @@
 #include "svm/interior/loop.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/arena.h"
 #include "base/monitor.h"
@@ -48,7 +47,7 @@ static int pack(struct loop *s, const unsigned char *chosen)
         return STATUS_NO_MEMORY;
     ptrdiff_t m = s->set.m;
     ARENA_ZEROS(inside, m, 1, &s->lambda, &s->s, &s->dlambda, &s->ds, &s->target, &s->missing, &s->a, &s->u, &s->right,
-                &s->rest, &s->best.lambda, &s->best.s, &s->best.a);
+                &s->rest, &s->best.lambda, &s->best.s);
     s->K = arena_doubles(inside, m, m);
     s->V = arena_doubles(inside, s->set.n, s->g->p);
     s->best.gap = s->best.size = s->best.top = INFINITY;
@@ -56,28 +55,19 @@ static int pack(struct loop *s, const unsigned char *chosen)
     return inside->failed ? STATUS_NO_MEMORY : STATUS_DONE;
 }
 
-/* The present W and lambda, or one of them with the best of the other kind, when their gap is less. */
+/* The present W and lambda, when their gap is less. */
 static void keep_best(struct loop *s, double size, double top)
 {
     const struct coordinates_packed *set = &s->set;
-    ptrdiff_t D = s->ball->p * s->ball->q, m = set->m;
-    double both = coordinates_gap(set->b, set->equal, s->a, s->lambda, m, size, top);
-    double primal = coordinates_gap(set->b, set->equal, s->a, s->best.lambda, m, size, s->best.top);
-    double dual = coordinates_gap(set->b, set->equal, s->best.a, s->lambda, m, s->best.size, top);
-    double least = fmin(both, fmin(primal, dual));
-    if (!(least < s->best.gap))
+    double gap = coordinates_gap(set->b, set->equal, s->a, s->lambda, set->m, size, top);
+    if (!(gap < s->best.gap))
         return;
-    if (both == least || primal == least) {
-        s->best.size = size;
-        memcpy(s->best.W, s->ball->W, (size_t)D * sizeof(double));
-        memcpy(s->best.a, s->a, (size_t)m * sizeof(double));
-    }
-    if (both == least || dual == least) {
-        s->best.top = top;
-        memcpy(s->best.lambda, s->lambda, (size_t)m * sizeof(double));
-    }
-    memcpy(s->best.s, s->s, (size_t)m * sizeof(double));
-    s->best.gap = least;
+    s->best.gap = gap;
+    s->best.size = size;
+    s->best.top = top;
+    vector_copy(s->best.W, s->ball->W, s->ball->p * s->ball->q);
+    vector_copy(s->best.lambda, s->lambda, set->m);
+    vector_copy(s->best.s, s->s, set->m);
 }
 
 /* Infinite where it cannot be computed. */
@@ -98,7 +88,7 @@ static void measure(struct loop *s, struct arena *arena)
     for (ptrdiff_t k = 0; k < set->m; ++k)
         s->missing[k] = set->b[k] + s->s[k] - s->a[k];
     coordinates_adjoint(s->adjoint, set, s->lambda, s->V);
-    memcpy(s->dV, s->adjoint, (size_t)D * sizeof(double));
+    vector_copy(s->dV, s->adjoint, D);
     vector_add(s->adjoint, -1, ball->M, D);
     double size = ball->h, top = ball->trace + sqrt((double)D) * vector_norm(s->adjoint, D); /* no smaller */
     if (!certificate_rotates(ball->name) || s->best.gap < NEAR
@@ -195,7 +185,7 @@ static double recover(struct loop *s, double rho)
 {
     struct ball *ball = s->ball;
     coordinates_adjoint(s->dM, &s->set, s->dlambda, s->V);
-    memcpy(s->dV, s->dM, (size_t)(ball->p * ball->q) * sizeof(double));
+    vector_copy(s->dV, s->dM, ball->p * ball->q);
     ball->norm->solve(ball, s->dV);
     vector_add(s->dV, 1, s->force, ball->p * ball->q);
     return (rho + vector_dot(s->u, s->dlambda, s->set.m)) / ball->kappa;
@@ -208,7 +198,7 @@ static void direction(struct loop *s, double mu, int corrected)
     const struct coordinates_packed *set = &s->set;
     struct ball *ball = s->ball;
     ptrdiff_t m = set->m, D = ball->p * ball->q;
-    memcpy(s->force, s->adjoint, (size_t)D * sizeof(double));
+    vector_copy(s->force, s->adjoint, D);
     ball->norm->target(ball, mu, corrected, s->force);
     for (ptrdiff_t k = 0; k < m; ++k) {
         double product = corrected ? mu - s->ds[k] * s->dlambda[k] : mu;
@@ -217,7 +207,7 @@ static void direction(struct loop *s, double mu, int corrected)
         s->dlambda[k] = 0;
     }
     double rho = ball->along - (1 - ball->trace) + vector_dot(ball->w, s->adjoint, D);
-    memcpy(s->dV, s->force, (size_t)D * sizeof(double));
+    vector_copy(s->dV, s->force, D);
     double dh = rho / ball->kappa;
     for (int pass = 0; pass < BALL_PASSES; ++pass) {
         coordinates_apply(s->ds, set, s->dV, ball->q, s->V);

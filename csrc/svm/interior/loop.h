@@ -18,10 +18,10 @@ struct loop {
     double *adjoint, *force, *dV, *dM; /* (p,q) A^*(lambda) - M; the part of dV known before dlambda; dV; of M */
     double *V;                         /* (n,p) scratch */
     struct {
-        double gap;              /* of the packed rows alone */
-        double size, *W, *a, *s; /* ||W||, W (p,q), A(W) and slacks (m) */
-        double top, *lambda;     /* ||A^*(lambda)||_dual, (m) */
-    } best;                      /* the W and the lambda of the least gap so far */
+        double gap;          /* of the packed rows alone */
+        double size, *W, *s; /* ||W||, W (p,q), slacks (m) */
+        double top, *lambda; /* ||A^*(lambda)||_dual, (m) */
+    } best;                  /* the point of least gap so far */
     struct {
         double *s, *lambda; /* (all m) of rows that have been in the set; 0 before */
     } all;

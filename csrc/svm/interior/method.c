@@ -51,8 +51,8 @@ static void set_pair(struct polish_pair *pair, const double *W, const double *la
                      const struct coordinates *g)
 {
     pair->gap = gap;
-    memcpy(pair->W, W, (size_t)(g->p * g->q) * sizeof(double));
-    memcpy(pair->lambda, lambda, (size_t)g->m * sizeof(double));
+    vector_copy(pair->W, W, g->p * g->q);
+    vector_copy(pair->lambda, lambda, g->m);
 }
 
 /* The start, and the first working set. */
@@ -68,7 +68,7 @@ static void first_set(struct interior *f, const struct coordinates *g)
 static void compare(struct interior *f, const struct loop *s, const struct coordinates *g)
 {
     double top = 0;
-    memset(f->trial, 0, (size_t)g->m * sizeof(double));
+    vector_zero(f->trial, g->m);
     for (ptrdiff_t k = 0; k < s->set.m; ++k) {
         f->trial[s->set.row[k]] = s->best.lambda[k];
         top = fmax(top, s->set.equal[k] ? 0 : s->best.lambda[k]);
@@ -173,7 +173,7 @@ int interior_method(struct svm_answer *answer, const struct rows *rows, const st
     if (status != STATUS_DONE && status != STATUS_ITERATION_LIMIT)
         return status;
     answer->iterations = 0;
-    status = coordinates_build(&g, rows, vector_norm(answer->W, rows->w->dk * rows->w->dz), arena);
+    status = coordinates_build(&g, rows, vector_norm(answer->W, rows_unknowns(rows)), arena);
     int single = certificate_rotates(options->norm) && (g.p == 1 || g.q == 1); /* one singular value: Frobenius' W */
     if (status == STATUS_INTERRUPTED || (status == STATUS_DONE && single))
         return solver_conclude(answer, rows, options, status, arena);

@@ -10,7 +10,6 @@
  *
  * with (r_h, r_W) those of the products' targets.  u u^T / kappa makes A T^-1 A^* the matrix of Q_MM. */
 #include <math.h>
-#include <string.h>
 
 #include "base/arena.h"
 #include "base/monitor.h"
@@ -66,7 +65,7 @@ static double nuclear_start(struct ball *ball, struct arena *arena)
         return NAN;
     double inside = top > 0 ? BALL_INSIDE / top : 0; /* 0: equality rows alone */
     vector_scale(ball->M, inside, p * q);
-    memset(s->psd.Y, 0, (size_t)(N * N) * sizeof(double));
+    vector_zero(s->psd.Y, N * N);
     for (ptrdiff_t i = 0; i < N; ++i)
         s->psd.Y[i * N + i] = BALL_ABOVE * size / 2;
     for (ptrdiff_t i = 0; i < p; ++i)
@@ -85,11 +84,11 @@ static int nuclear_scale(struct ball *ball, struct arena *arena)
     if (psd_frame(&s->psd, 1, ball->M, arena) != 0)
         return 1;
     for (ptrdiff_t i = 0; i < p; ++i)
-        memcpy(s->root + i * p, P + i * N, (size_t)p * sizeof(double));
+        vector_copy(s->root + i * p, P + i * N, p);
     if (cholesky_factor(p, s->root, NULL) != 0)
         return 1;
     for (ptrdiff_t i = 0; i < p; ++i)
-        memset(s->root + i * p + i + 1, 0, (size_t)(p - i - 1) * sizeof(double));
+        vector_zero(s->root + i * p + i + 1, p - i - 1);
     matrix_columns_times_columns(s->GG, s->psd.G, s->psd.G, N, N, N);
     double square = vector_dot(P, P, N * N);
     matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, p, q, N, 2 / square, P, N, P + p, N, 0.0, ball->w, q);
@@ -144,7 +143,7 @@ static void nuclear_direct(struct ball *ball, double dh, const double *dV, const
     (void)dh, (void)dV; /* dX has them */
     struct nuclear_ball *s = (struct nuclear_ball *)ball;
     ptrdiff_t N = s->psd.N;
-    memcpy(s->dM, dM, (size_t)(ball->p * ball->q) * sizeof(double));
+    vector_copy(s->dM, dM, ball->p * ball->q);
     psd_into_frame(s->psd.dS, &s->psd, dM);
     vector_scale(s->psd.dS, -1, N * N);
     psd_complement(&s->psd);

@@ -1,7 +1,6 @@
 #include "svm/interior/psd.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/arena.h"
 #include "linalg/blas.h"
@@ -25,7 +24,7 @@ void psd_init(struct psd *s, ptrdiff_t p, ptrdiff_t q, struct arena *arena)
 static int slack(struct psd *s, double c, const double *V)
 {
     ptrdiff_t p = s->p, q = s->q, N = s->N;
-    memset(s->S, 0, (size_t)(N * N) * sizeof(double));
+    vector_zero(s->S, N * N);
     for (ptrdiff_t i = 0; i < N; ++i)
         s->S[i * N + i] = c;
     for (ptrdiff_t i = 0; i < p; ++i)
@@ -106,8 +105,7 @@ void psd_aim(struct psd *s, double mu, int corrected)
 
 void psd_complement(struct psd *s)
 {
-    for (ptrdiff_t i = 0; i < s->N * s->N; ++i)
-        s->dY[i] = s->target[i] - s->dS[i];
+    vector_subtract(s->dY, s->target, s->dS, s->N * s->N);
 }
 
 /* By trial: a Cholesky factor is far cheaper than eigenvalues. */

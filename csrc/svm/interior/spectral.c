@@ -7,7 +7,6 @@
  * mirror image:  L^T dV N = D + U (e o D' + f o D'^T) V^T  solves  T dV = 2 L D N^T,  where  D' = U^T D V,
  * e_ij = t^2 / (1 - t^2),  f_ij = -t / (1 - t^2),  t = c_i c_j. */
 #include <math.h>
-#include <string.h>
 
 #include "base/arena.h"
 #include "base/status.h"
@@ -101,9 +100,9 @@ static void spectral_solve(struct ball *ball, double *W)
 /* The factor of a diagonal block [n,n] of P, inverted, zero above the diagonal. */
 static int inverse_root(double *L, const double *P, ptrdiff_t n, ptrdiff_t N, double *scratch)
 {
-    memset(L, 0, (size_t)(n * n) * sizeof(double));
+    vector_zero(L, n * n);
     for (ptrdiff_t i = 0; i < n; ++i) {
-        memcpy(scratch + i * n, P + i * N, (size_t)n * sizeof(double));
+        vector_copy(scratch + i * n, P + i * N, n);
         L[i * n + i] = 1;
     }
     int info = cholesky_factor(n, scratch, NULL);
@@ -117,7 +116,7 @@ static void along(struct spectral_ball *s)
 {
     const struct psd *psd = &s->psd;
     ptrdiff_t p = psd->p, q = psd->q, N = psd->N;
-    memcpy(psd->one, psd->G, (size_t)(N * N) * sizeof(double)); /* S(1, w) G */
+    vector_copy(psd->one, psd->G, N * N); /* S(1, w) G */
     matrix_gemm(MATRIX_PLAIN, MATRIX_PLAIN, p, N, q, -1.0, s->ball.w, q, psd->G + p * N, N, 1.0, psd->one, N);
     matrix_gemm(MATRIX_TRANSPOSED, MATRIX_PLAIN, q, N, p, -1.0, s->ball.w, q, psd->G, N, 1.0, psd->one + p * N, N);
     matrix_columns_times_columns(s->E, psd->G, psd->one, N, N, N);
@@ -135,7 +134,7 @@ static int spectral_scale(struct ball *ball, struct arena *arena)
         return 1;
     struct arena_mark mark = arena_mark(arena);
     for (ptrdiff_t i = 0; i < p; ++i)
-        memcpy(P_12 + i * q, P + i * N + p, (size_t)q * sizeof(double));
+        vector_copy(P_12 + i * q, P + i * N + p, q);
     matrix_product(psd->two, s->L, P_12, p, q, p);
     matrix_rows_times_rows(s->half, psd->two, s->K, p, q, q);
     int info = blas_svd(p, q, s->half, s->U, s->c, s->V, arena);

@@ -62,7 +62,7 @@ static double restore(struct capped *s, const double *lambda, struct arena *aren
     for (ptrdiff_t i = 0; i < rows.m; ++i)
         schur.right[i] = lambda[rows.row[i]];
     coordinates_adjoint(s->M, &rows, schur.right, s->V);
-    memcpy(s->step, s->Y, (size_t)size * sizeof(double));
+    vector_copy(s->step, s->Y, size);
     schur_swap(s->step, -1, s->M, s->Y, 1, g->p, g->q, s->r);
     arena_release(arena, mark);
     return vector_norm(s->step, size) / vector_norm(s->Y, size);
@@ -91,7 +91,7 @@ static int descend(struct svm_answer *answer, struct capped *s, struct nuclear_a
         if (status == STATUS_INTERRUPTED || status == STATUS_NO_MEMORY)
             return status;
     }
-    memcpy(s->Y, lagrange->Y, (size_t)((g->p + g->q) * s->r) * sizeof(double));
+    vector_copy(s->Y, lagrange->Y, (g->p + g->q) * s->r);
     for (ptrdiff_t k = 0; k < g->m; ++k)
         s->held[k] = g->rows->equal[k] || lagrange->lambda[k] > 0;
     int stationary = restore(s, lagrange->lambda, arena) <= STATIONARY;
@@ -111,7 +111,7 @@ int nuclear_capped(struct svm_answer *answer, const struct rows *rows, const str
     struct coordinates g;
     struct nuclear_augmented_lagrangian lagrange;
     struct capped s;
-    status = coordinates_build(&g, rows, vector_norm(answer->W, rows->w->dk * rows->w->dz), arena);
+    status = coordinates_build(&g, rows, vector_norm(answer->W, rows_unknowns(rows)), arena);
     if (status != STATUS_DONE)
         return status;
     ptrdiff_t least = g.p < g.q ? g.p : g.q, r = options->rank < least ? options->rank : least;
@@ -122,7 +122,7 @@ int nuclear_capped(struct svm_answer *answer, const struct rows *rows, const str
         status = nuclear_augmented_lagrangian_start(&lagrange, answer->W, answer->lambda, arena);
     if (status != STATUS_DONE)
         return status;
-    memcpy(s.Y, lagrange.Y, (size_t)((g.p + g.q) * r) * sizeof(double));
+    vector_copy(s.Y, lagrange.Y, (g.p + g.q) * r);
     memcpy(s.held, rows->equal, (size_t)rows->count);
     restore(&s, lagrange.lambda, arena);
     if (arena->failed)

@@ -9,7 +9,6 @@
 #include "svm/nuclear/augmented_lagrangian.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/arena.h"
 #include "base/status.h"
@@ -52,7 +51,7 @@ static int factored_init(struct factored *s, const struct svm_answer *near, cons
                          struct arena *arena)
 {
     struct coordinates *g = &s->g;
-    double size = vector_norm(near->W, rows->w->dk * rows->w->dz);
+    double size = vector_norm(near->W, rows_unknowns(rows));
     *s = (struct factored){.gap = INFINITY, .tolerance = certificate_tolerance(tol, 1 / size, rows)};
     int status = coordinates_build(g, rows, size, arena);
     if (status != STATUS_DONE || g->p == 1 || g->q == 1)
@@ -74,7 +73,7 @@ static int factored_finish(struct factored *s, struct svm_answer *answer, const 
     const struct coordinates *g = &s->g;
     s->pair.gap = s->gap;
     s->pair.most = options->max_iter;
-    memcpy(s->pair.lambda, lagrange->lambda, (size_t)g->m * sizeof(double));
+    vector_copy(s->pair.lambda, lagrange->lambda, g->m);
     for (ptrdiff_t k = 0; k < g->m; ++k)
         s->active[k] = g->rows->equal[k] || lagrange->lambda[k] > 0;
     matrix_rows_times_rows(s->pair.W, lagrange->Y, lagrange->Y + g->p * lagrange->r, g->p, g->q, lagrange->r);
@@ -92,9 +91,9 @@ static int factored_finish(struct factored *s, struct svm_answer *answer, const 
 static int resume(struct svm_answer *answer, const struct rows *rows, const struct svm_options *options,
                   struct arena *arena)
 {
-    ptrdiff_t D = rows->w->dk * rows->w->dz;
+    ptrdiff_t D = rows_unknowns(rows);
     struct svm_answer near = {.W = arena_doubles(arena, D, 1), .lambda = arena_doubles(arena, rows->count, 1)};
-    double *margin = arena_doubles(arena, rows->count, 1), *U = arena_doubles(arena, rows->w->n_queries, rows->w->dk);
+    double *margin = arena_doubles(arena, rows->count, 1), *U = rows_scratch(rows, arena);
     double least = INFINITY;
     if (arena->failed)
         return STATUS_NO_MEMORY;
@@ -165,8 +164,6 @@ static int factored_solve(struct svm_answer *answer, const struct rows *rows, co
         if (if_quick && s.gap > 1)
             return STATUS_DECLINED;
     }
-    if (status == STATUS_NO_MEMORY)
-        return status;
     return solver_conclude(answer, rows, options, status, arena);
 }
 

@@ -20,7 +20,6 @@
 #include "linalg/cholesky.h"
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
-#include "svm/active_set.h"
 #include "svm/polish/schur.h"
 
 #define MOST 15          /* steps; 3 to 6 are usual, and a start that needs more is too far away */
@@ -40,14 +39,14 @@ struct fixed_rank {
     const struct coordinates *g;
     struct arena *arena, *inside; /* the latter of what changes with S */
     ptrdiff_t r;
-    double *lambda, *Y;         /* (m), (N,r) */
-    double *M, *W;              /* (p,q) */
-    double *a;                  /* (m) */
-    double *SY, *TSY, *step;    /* (N,r) */
-    double *half;               /* (q,r) scratch */
-    double *gram, *singular;    /* (q,q), (q) */
-    double *zQ, *U;             /* (n,r), (n,p) scratch */
-    double top, residual, miss; /* ||M||;  ||S Y|| / ||Y|| + miss;  max |b - a|_S / max |b| */
+    double *lambda, *Y;      /* (m), (N,r) */
+    double *M, *W;           /* (p,q) */
+    double *a;               /* (m) */
+    double *SY, *TSY, *step; /* (N,r) */
+    double *half;            /* (q,r) scratch */
+    double *gram, *singular; /* (q,q), (q) */
+    double *zQ, *U;          /* (n,r), (n,p) scratch */
+    double top, residual;    /* ||M||;  ||S Y|| / ||Y|| + coordinates_miss */
     struct schur_slack slack;
     unsigned char *active;            /* (m) in S */
     struct coordinates_packed chosen; /* the rows S */
@@ -71,7 +70,7 @@ static int fixed_rank_init(struct fixed_rank *s, const struct fixed_rank_pair *p
     schur_init_slack(&s->slack, p, q, arena);
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    memcpy(s->Y, pair->Y, (size_t)(N * r) * sizeof(double));
+    vector_copy(s->Y, pair->Y, N * r);
     for (ptrdiff_t k = 0; k < m; ++k)
         s->lambda[k] = active[k] && !g->equalities.implied[k] ? pair->lambda[k] : 0;
     return STATUS_DONE;
@@ -99,16 +98,12 @@ static int evaluate(struct fixed_rank *s)
     for (ptrdiff_t k = 0; k < s->chosen.m; ++k)
         s->multiplier[k] = s->lambda[s->chosen.row[k]];
     coordinates_adjoint(s->M, &s->chosen, s->multiplier, s->U);
-    memcpy(s->SY, s->Y, (size_t)size * sizeof(double));
+    vector_copy(s->SY, s->Y, size);
     schur_swap(s->SY, -1, s->M, s->Y, 1, p, q, r);
     matrix_product(s->zQ, g->rows->w->queries, s->Y + p * r, g->n, r, q);
     matrix_rows_times_rows(s->U, s->zQ, s->Y, g->n, p, r);
     rows_apply_transformed(s->a, g->rows, s->U);
-    s->miss = 0;
-    for (ptrdiff_t k = 0; k < g->m; ++k)
-        if (s->active[k])
-            s->miss = fmax(s->miss, fabs(g->b[k] - s->a[k]) / g->largest);
-    s->residual = vector_norm(s->SY, size) / vector_norm(s->Y, size) + s->miss;
+    s->residual = vector_norm(s->SY, size) / vector_norm(s->Y, size) + coordinates_miss(g, s->active, s->a);
     if (!isfinite(s->residual))
         return 1;
     matrix_columns_times_columns(s->gram, s->M, s->M, q, q, p);
@@ -120,14 +115,8 @@ static int evaluate(struct fixed_rank *s)
 /* S: rows with a negative multiplier leave, rows that are not met enter.  Nonzero: S has changed. */
 static int fixed_rank_exchange(struct fixed_rank *s)
 {
-    const struct coordinates *g = s->g;
-    double root = vector_norm(s->Y, (g->p + g->q) * s->r), size = root * root / 2; /* ||W||_* or more */
-    if (active_set_exchange(s->active, s->lambda, s->a, g->b, size, g->rows) == 0)
-        return 0;
-    for (ptrdiff_t k = 0; k < g->m; ++k)
-        if (!s->active[k])
-            s->lambda[k] = 0;
-    return 1;
+    double root = vector_norm(s->Y, (s->g->p + s->g->q) * s->r);
+    return coordinates_exchange(s->active, s->lambda, s->a, root * root / 2 /* ||W||_* or more */, s->g) > 0;
 }
 
 /* Newton's step for lambda and Y; nonzero when a factorisation failed. */
@@ -175,8 +164,8 @@ static void fixed_rank_keep(struct fixed_rank_pair *pair, const struct fixed_ran
     if (!(gap < pair->gap))
         return;
     pair->gap = gap;
-    memcpy(pair->Y, s->Y, (size_t)entries * sizeof(double));
-    memcpy(pair->lambda, s->lambda, (size_t)g->m * sizeof(double));
+    vector_copy(pair->Y, s->Y, entries);
+    vector_copy(pair->lambda, s->lambda, g->m);
 }
 
 /* Newton's method from pair->Y and pair->lambda with the active rows given [m]; pair becomes the best point met.
@@ -193,16 +182,8 @@ static int fixed_rank_iterate(struct fixed_rank_pair *pair, unsigned char *activ
         return status;
     pair->gap = INFINITY;
     status = STATUS_ITERATION_LIMIT;
-    double before = INFINITY;
     for (int step = 0; evaluate(&s) == 0; ++step) {
         fixed_rank_keep(pair, &s);
-        if (step > 0 && s.residual < POLISH_STEADY && s.residual > before / 2 && s.miss > s.residual / 2) {
-            /* restoration: no progress, for T is too large for its rounding, but the rows can be met by themselves */
-            if (schur_restore(s.Y, s.r, &s.chosen, &s.schur, arena) != STATUS_DONE || evaluate(&s) != 0)
-                break;
-            fixed_rank_keep(pair, &s);
-        }
-        before = s.residual;
         /* stopping tests */
         if (pair->gap <= tol) {
             status = STATUS_DONE;
@@ -290,11 +271,11 @@ int fixed_rank_finish(struct polish_pair *near, unsigned char *active, const str
     if (arena->failed)
         return STATUS_NO_MEMORY;
     int status = STATUS_ITERATION_LIMIT, tries = near->gap > EARLY ? 1 : TRIES;
-    memcpy(start, near->W, (size_t)(p * q) * sizeof(double));
-    memcpy(lambda, near->lambda, (size_t)g->m * sizeof(double));
+    vector_copy(start, near->W, p * q);
+    vector_copy(lambda, near->lambda, g->m);
     for (int i = 0; status == STATUS_ITERATION_LIMIT && i < tries; ++i) {
         memcpy(support, active, (size_t)g->m);
-        memcpy(pair.lambda, lambda, (size_t)g->m * sizeof(double));
+        vector_copy(pair.lambda, lambda, g->m);
         status = columns(&pair, start, support, g, arena);
         if (status == STATUS_DONE)
             status = fixed_rank_iterate(&pair, support, g, ridges[i], tol, iterations, near->most, arena);
@@ -304,7 +285,7 @@ int fixed_rank_finish(struct polish_pair *near, unsigned char *active, const str
             continue;
         near->gap = pair.gap;
         matrix_rows_times_rows(near->W, pair.Y, pair.Y + p * pair.r, p, q, pair.r);
-        memcpy(near->lambda, pair.lambda, (size_t)g->m * sizeof(double));
+        vector_copy(near->lambda, pair.lambda, g->m);
     }
     arena_release(arena, mark);
     return status == STATUS_FACTORIZATION ? STATUS_ITERATION_LIMIT : status;

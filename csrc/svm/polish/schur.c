@@ -55,8 +55,7 @@ int schur_slack(struct schur_slack *slack, const double *M, double c)
         return info;
     blas_solve_lower(MATRIX_PLAIN, q, q, slack->gram, slack->F);
     matrix_rows_times_rows(slack->R, M, slack->F, p, q, q);
-    for (ptrdiff_t i = 0; i < p * q; ++i)
-        slack->R[i] /= c;
+    vector_scale(slack->R, 1 / c, p * q);
     return 0;
 }
 
@@ -138,15 +137,12 @@ int schur_restore(double *Y, ptrdiff_t r, const struct coordinates_packed *g, st
     schur_slack(&identity, M, 1);
     double before = INFINITY;
     for (int i = 0; g->m > 0 && i < STEPS; ++i) {
-        double miss = 0, largest = 0;
         matrix_rows_times_rows(M, Y, Y + p * r, p, q, r);
         coordinates_apply(s->right, g, M, q, U);
-        for (ptrdiff_t k = 0; k < g->m; ++k) {
+        for (ptrdiff_t k = 0; k < g->m; ++k)
             s->right[k] = g->b[k] - s->right[k];
-            miss = fmax(miss, fabs(s->right[k]));
-            largest = fmax(largest, fabs(g->b[k]));
-        }
-        if (miss <= HELD * largest || !(miss < before))
+        double miss = vector_largest(s->right, g->m);
+        if (miss <= HELD * vector_largest(g->b, g->m) || !(miss < before))
             break;
         before = miss;
         if (schur_factor(s, g, Y, r, &identity, HELD) != 0)

@@ -15,7 +15,6 @@
 #include "svm/polish/polish.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/arena.h"
 #include "base/monitor.h"
@@ -24,7 +23,6 @@
 #include "linalg/cholesky.h"
 #include "linalg/matrix.h"
 #include "linalg/vector.h"
-#include "svm/active_set.h"
 #include "svm/polish/clip.h"
 #include "svm/systems/metric_gram.h"
 
@@ -59,7 +57,7 @@ static int semismooth_init(struct semismooth *s, const struct polish_pair *pair,
     s->along = arena_doubles(arena, g->n, p);
     if (arena->failed)
         return STATUS_NO_MEMORY;
-    memcpy(s->W, pair->W, (size_t)(p * q) * sizeof(double));
+    vector_copy(s->W, pair->W, p * q);
     for (ptrdiff_t k = 0; k < g->m; ++k) {
         s->lambda[k] = active[k] && !g->equalities.implied[k] ? pair->lambda[k] : 0;
     }
@@ -104,8 +102,7 @@ static int normalise(struct semismooth *s)
         return 1;
     for (ptrdiff_t i = 0; i < clip->r; ++i)
         top += clip->s[i];
-    for (ptrdiff_t k = 0; k < s->g->m; ++k)
-        s->lambda[k] /= top;
+    vector_scale(s->lambda, 1 / top, s->g->m);
     if (!(top > 0) || blas_svd(clip->p, clip->q, s->W, NULL, clip->s, NULL, s->arena) != 0)
         return 1;
     clip->h = clip->s[0];
@@ -119,11 +116,11 @@ static double evaluate(struct semismooth *s)
     const struct coordinates *g = s->g;
     struct clip *clip = &s->clip;
     ptrdiff_t D = clip->p * clip->q;
-    double trace = 0, miss = 0, moved = 0;
+    double trace = 0, moved = 0;
     adjoint(s);
     for (ptrdiff_t i = 0; i < D; ++i)
         s->Z[i] = s->W[i] + s->tau * s->M[i];
-    memcpy(s->M, s->W, (size_t)D * sizeof(double));
+    vector_copy(s->M, s->W, D);
     if (!isfinite(vector_norm(s->Z, D)) || clip_project(s->W, clip, s->Z, s->arena) != 0)
         return INFINITY;
     for (ptrdiff_t i = 0; i < clip->k; ++i)
@@ -131,11 +128,7 @@ static double evaluate(struct semismooth *s)
     for (ptrdiff_t i = 0; i < D; ++i)
         moved += (s->W[i] - s->M[i]) / s->tau * ((s->W[i] - s->M[i]) / s->tau);
     rows_apply(s->a, g->rows, s->W, s->along);
-    for (ptrdiff_t k = 0; k < g->m; ++k) {
-        double off = g->b[k] - s->a[k];
-        miss = fmax(miss, s->active[k] ? fabs(off) / g->largest : 0);
-    }
-    s->residual = miss + sqrt(moved) + fabs(trace - 1);
+    s->residual = coordinates_miss(g, s->active, s->a) + sqrt(moved) + fabs(trace - 1);
     return trace + sqrt((double)clip->r * moved);
 }
 
@@ -158,7 +151,7 @@ static int make_system(struct semismooth *s)
     if (p > q) {
         scale_columns(s->weighted, s->z, clip->tail, n, r);
         matrix_rows_times_rows(s->queries, s->weighted, s->z, n, n, r);
-        memcpy(s->K, set->gram, (size_t)(m * m) * sizeof(double));
+        vector_copy(s->K, set->gram, m * m);
         metric_gram_times_queries(s->K, s->queries, set);
     } else if (p < q) {
         scale_columns(s->weighted, s->delta, clip->tail, m, r);
@@ -166,7 +159,7 @@ static int make_system(struct semismooth *s)
         matrix_rows_times_rows(s->queries, set->z, set->z, n, n, q);
         metric_gram_times_queries(s->K, s->queries, set);
     } else
-        memset(s->K, 0, (size_t)(m * m) * sizeof(double));
+        vector_zero(s->K, m * m);
     for (ptrdiff_t i = 0; i < n; ++i)
         for (ptrdiff_t k = set->first[i]; k < set->first[i + 1]; ++k)
             s->u[k] = vector_dot(s->delta + k * r, s->z + i * r, clip->k);
@@ -197,7 +190,7 @@ static int semismooth_step(struct semismooth *s)
         return STATUS_ITERATION_LIMIT;
     /* lambda without and along u */
     double *step = s->weighted;
-    memcpy(step, s->u, (size_t)m * sizeof(double));
+    vector_copy(step, s->u, m);
     cholesky_solve(m, s->K, s->right);
     cholesky_solve(m, s->K, step);
     double part = (1 - vector_dot(s->u, s->right, m)) / vector_dot(s->u, step, m);
@@ -217,21 +210,8 @@ static void semismooth_keep(struct polish_pair *pair, const struct semismooth *s
     if (!(gap < pair->gap))
         return;
     pair->gap = gap;
-    memcpy(pair->W, s->W, (size_t)(g->p * g->q) * sizeof(double));
-    memcpy(pair->lambda, s->lambda, (size_t)g->m * sizeof(double));
-}
-
-/* S: rows with a negative multiplier leave, rows that are not met enter.  STATUS_DONE, STATUS_NO_MEMORY. */
-static int semismooth_exchange(struct semismooth *s)
-{
-    const struct coordinates *g = s->g;
-    double size = vector_norm(s->W, g->p * g->q);
-    if (active_set_exchange(s->active, s->lambda, s->a, g->b, size, g->rows) == 0)
-        return STATUS_DONE;
-    for (ptrdiff_t k = 0; k < g->m; ++k)
-        if (!s->active[k])
-            s->lambda[k] = 0;
-    return semismooth_pack(s);
+    vector_copy(pair->W, s->W, g->p * g->q);
+    vector_copy(pair->lambda, s->lambda, g->m);
 }
 
 int semismooth_polish(struct polish_pair *pair, unsigned char *active, const struct coordinates *g, double tol,
@@ -266,7 +246,9 @@ int semismooth_polish(struct polish_pair *pair, unsigned char *active, const str
         else if (idle == IDLE || *iterations >= pair->most || !(s.residual < POLISH_LOST) || s.clip.k == 0)
             status = STATUS_ITERATION_LIMIT;
         else if (step > 0 && s.residual < POLISH_STEADY)
-            status = semismooth_exchange(&s);
+            status = coordinates_exchange(active, s.lambda, s.a, vector_norm(s.W, g->p * g->q), g) > 0
+                         ? semismooth_pack(&s)
+                         : STATUS_DONE;
         /* Newton step */
         if (status == STATUS_DONE) {
             status = s.set.m > 0 ? semismooth_step(&s) : STATUS_ITERATION_LIMIT;

@@ -10,7 +10,7 @@
 #include "svm/systems/gram.h"
 
 #define ROOM 16
-#define LANES SIMD_LANES /* the totals below count on 8 */
+#define LANES SIMD_LANES
 
 int cholesky_update_init(struct cholesky_update *f, const struct gram *gram, const double *beta, ptrdiff_t capacity,
                          struct arena *arena)
@@ -37,7 +37,7 @@ static int make_room(struct cholesky_update *f, ptrdiff_t n, ptrdiff_t kept)
     if (U == NULL)
         return -1;
     for (ptrdiff_t i = 0; i < kept; ++i)
-        memcpy(U + i * stride, f->U + i * f->stride, (size_t)simd_padded(kept) * sizeof(double));
+        vector_copy(U + i * stride, f->U + i * f->stride, simd_padded(kept));
     f->U = U;
     f->stride = stride;
     return 0;
@@ -56,11 +56,6 @@ INLINE double dot(const double *a, const double *b, ptrdiff_t from, ptrdiff_t to
     for (ptrdiff_t i = from; i < to; ++i)
         sum += a[i] * b[i];
     return sum;
-}
-
-INLINE double total(const double x[LANES])
-{
-    return ((x[0] + x[4]) + (x[1] + x[5])) + ((x[2] + x[6]) + (x[3] + x[7]));
 }
 
 #define TALL 8  /* rows of U that are made together ... */
@@ -110,9 +105,7 @@ static int eliminate(double *restrict U, double *restrict inverse, ptrdiff_t n, 
                     row[j + l] *= scale;
             for (ptrdiff_t i = k + 1; i < bottom; ++i) {
                 double *below = U + i * stride, u = row[i];
-                for (j = top; j < end; j += LANES)
-                    for (int l = 0; l < LANES; ++l)
-                        below[j + l] -= u * row[j + l];
+                simd_add(below + top, -u, row + top, end - top);
             }
         }
     }
@@ -155,7 +148,7 @@ int cholesky_update_build(struct cholesky_update *f, const ptrdiff_t *member, pt
             clear(f, i, n);
         f->U[i * f->stride + n] = f->beta[f->member[i]];
     }
-    memset(f->U + n * f->stride, 0, (size_t)((simd_padded(n) - n) * f->stride) * sizeof(double));
+    vector_zero(f->U + n * f->stride, (simd_padded(n) - n) * f->stride);
     int dependent = eliminate(f->U, f->inverse, n, f->stride, least);
     for (ptrdiff_t i = 0; i < n; ++i)
         f->y[i] = f->U[i * f->stride + n];
@@ -259,7 +252,7 @@ SIMD_DISPATCH
 void cholesky_update_solve(const struct cholesky_update *f, double *restrict out, const double *restrict b)
 {
     ptrdiff_t n = f->size, stride = f->stride, end = simd_padded(n), i = n;
-    memset(out, 0, (size_t)end * sizeof(double));
+    vector_zero(out, end);
     for (; i % 4 != 0; --i)
         out[i - 1] = (b[i - 1] - dot(f->U + (i - 1) * stride, out, i, n)) * f->inverse[i - 1];
     for (; i > 0; i -= 4) {
@@ -273,9 +266,9 @@ void cholesky_update_solve(const struct cholesky_update *f, double *restrict out
                 w[l] += s[j + l] * out[j + l];
             }
         const double *inverse = f->inverse + i - 4;
-        double d = (b[i - 1] - total(w)) * inverse[3], c = (b[i - 2] - total(z) - r[i - 1] * d) * inverse[2];
-        double e = (b[i - 3] - total(y) - q[i - 2] * c - q[i - 1] * d) * inverse[1];
-        out[i - 4] = (b[i - 4] - total(x) - p[i - 3] * e - p[i - 2] * c - p[i - 1] * d) * inverse[0];
+        double d = (b[i - 1] - simd_total(w)) * inverse[3], c = (b[i - 2] - simd_total(z) - r[i - 1] * d) * inverse[2];
+        double e = (b[i - 3] - simd_total(y) - q[i - 2] * c - q[i - 1] * d) * inverse[1];
+        out[i - 4] = (b[i - 4] - simd_total(x) - p[i - 3] * e - p[i - 2] * c - p[i - 1] * d) * inverse[0];
         out[i - 3] = e;
         out[i - 2] = c;
         out[i - 1] = d;

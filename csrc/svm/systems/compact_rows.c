@@ -13,15 +13,21 @@
 
 /* A pivot below it (the diagonal being 1): rows of one query depend on each other. */
 #define SINGULAR 1e-14
-/* Rows that each query may gain before there must be new room, besides an eighth of its own. */
-#define ROOM_FOR_MORE 3
 
-/* A loop over queries: */
-struct query_loop {
-    struct compact_rows *r;
-    const ptrdiff_t *member;
+struct compact_rows {
+    const struct rows *rows;
+    const double *ridge;     /* (m) */
+    const ptrdiff_t *member; /* S */
+    ptrdiff_t *first;        /* (M+1) those of query q: first[q] .. first[q+1]-1 */
+    double *D;               /* (|S|, dk) their differences over their lengths */
+    double *inverse;         /* of the blocks, below each other */
+    ptrdiff_t *offset;       /* (M) where that of query q begins */
+    double *P;               /* (M, dk) sums of the rows of each query */
+    double *V;               /* (M, dk) whose products with the rows are their margins */
+    const double *K;         /* (M, M) Z Z^T, so that V = K P, of few queries; else NULL, and */
+    double *W;               /* (dk, dz) P^T Z, so that V = Z W^T */
+    const double *x;         /* (|S|) of a product, and its result */
     double *out;
-    const double *x;
 };
 
 /* A [m,m], symmetric, becomes its inverse (Gauss-Jordan; positive definite matrices need no other pivots).  0: it has
@@ -51,21 +57,13 @@ static int invert(double *restrict A, ptrdiff_t m)
 static void copy_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
 {
     (void)worker;
-    const struct query_loop *loop = context;
-    const struct compact_rows *r = loop->r;
-    const struct rows *rows = r->rows;
-    ptrdiff_t dk = rows->w->dk;
+    const struct compact_rows *r = context;
     for (ptrdiff_t q = begin; q < end; ++q) {
-        ptrdiff_t m = r->first[q + 1] - r->first[q], *row = r->row + r->slot[q];
-        const ptrdiff_t *member = loop->member + r->first[q];
-        double *D = r->D + r->slot[q] * dk, *A = r->inverse + r->offset[q];
-        if (r->count[q] == m && memcmp(row, member, (size_t)m * sizeof *row) == 0)
-            continue;
-        r->count[q] = m;
+        ptrdiff_t from = r->first[q], m = r->first[q + 1] - from;
+        double *A = r->inverse + r->offset[q];
         if (m == 0) /* BLAS takes no matrix of row length 0 */
             continue;
-        memcpy(row, member, (size_t)m * sizeof *row);
-        rows_gram_of_query(A, D, rows, row, m, r->ridge);
+        rows_gram_of_query(A, r->D + from * r->rows->w->dk, r->rows, r->member + from, m, r->ridge);
         if (!invert(A, m)) /* singular block: the diagonal is the preconditioner */
             for (ptrdiff_t i = 0; i < m; ++i)
                 for (ptrdiff_t j = 0; j < m; ++j)
@@ -73,90 +71,24 @@ static void copy_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
     }
 }
 
-static int fits(const struct compact_rows *r)
-{
-    for (ptrdiff_t q = 0; q < r->rows->w->n_queries; ++q)
-        if (r->first[q + 1] - r->first[q] > r->slot[q + 1] - r->slot[q])
-            return 0;
-    return 1;
-}
-
-void compact_rows_init(struct compact_rows *r, const struct rows *rows, const double *ridge, struct arena *arena)
-{
-    *r = (struct compact_rows){.rows = rows, .ridge = ridge, .arena = arena_inside(arena)};
-    r->first = arena_indices(arena, rows->w->n_queries + 1);
-}
-
-void compact_rows_clear(struct compact_rows *r)
-{
-    arena_free(r->arena);
-    r->slot = NULL;
-}
-
-/* Room for the rows of S, and for somewhat more of every query: it is kept as long as it suffices. */
-static int make_room(struct compact_rows *r)
-{
-    const struct windows *w = r->rows->w;
-    struct arena *arena = r->arena;
-    ptrdiff_t M = w->n_queries, total = 0;
-    if (r->slot != NULL && fits(r))
-        return STATUS_DONE;
-    compact_rows_clear(r);
-    r->count = arena_indices(arena, M);
-    r->offset = arena_indices(arena, M);
-    r->slot = arena_indices(arena, M + 1);
-    if (arena->failed)
-        return STATUS_NO_MEMORY;
-    r->slot[0] = 0;
-    for (ptrdiff_t q = 0; q < M; ++q) {
-        ptrdiff_t most = r->rows->first[q + 1] - r->rows->first[q], here = r->first[q + 1] - r->first[q];
-        ptrdiff_t room = here + here / 8 + ROOM_FOR_MORE < most ? here + here / 8 + ROOM_FOR_MORE : most;
-        r->slot[q + 1] = r->slot[q] + room;
-        r->offset[q] = total;
-        total += room * room;
-        r->count[q] = -1;
-    }
-    r->row = arena_indices(arena, r->slot[M]);
-    r->inverse = arena_doubles(arena, total, 1);
-    r->D = arena_doubles(arena, r->slot[M], w->dk);
-    ARENA_DOUBLES(arena, M, w->dk, &r->P, &r->V);
-    r->K = M < 2 * w->dz ? arena_doubles(arena, M, M) : NULL;
-    r->W = M < 2 * w->dz ? NULL : arena_doubles(arena, w->dk, w->dz);
-    if (arena->failed)
-        return STATUS_NO_MEMORY;
-    if (r->K != NULL)
-        matrix_rows_times_rows(r->K, w->queries, w->queries, M, M, w->dz);
-    return STATUS_DONE;
-}
-
-/* S, which must fit; queries whose rows are the same as before are left as they are. */
-static void copy(struct compact_rows *r, const ptrdiff_t *member, ptrdiff_t size)
-{
-    double M = (double)r->rows->w->n_queries, each = (double)size / M;
-    struct query_loop loop = {.r = r, .member = member};
-    threads_for(r->rows->threads, r->rows->w->n_queries, (double)size * each * (double)r->rows->w->dk, copy_part,
-                &loop);
-}
-
 static void pull_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
 {
     (void)worker;
-    const struct query_loop *loop = context;
-    const struct compact_rows *r = loop->r;
+    const struct compact_rows *r = context;
     ptrdiff_t dk = r->rows->w->dk;
     for (ptrdiff_t q = begin; q < end; ++q) {
         ptrdiff_t from = r->first[q], m = r->first[q + 1] - from;
         if (m > 0)
-            matrix_transposed_times_vector(r->P + q * dk, r->D + r->slot[q] * dk, loop->x + from, m, dk);
+            matrix_transposed_times_vector(r->P + q * dk, r->D + from * dk, r->x + from, m, dk);
         else
-            memset(r->P + q * dk, 0, (size_t)dk * sizeof(double));
+            vector_zero(r->P + q * dk, dk);
     }
 }
 
 static void weights_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
 {
     (void)worker;
-    const struct compact_rows *r = ((struct query_loop *)context)->r;
+    const struct compact_rows *r = context;
     const struct windows *w = r->rows->w;
     matrix_gemm(MATRIX_TRANSPOSED, MATRIX_PLAIN, end - begin, w->dz, w->n_queries, 1.0, r->P + begin, w->dk, w->queries,
                 w->dz, 0.0, r->W + begin * w->dz, w->dz);
@@ -165,8 +97,7 @@ static void weights_part(void *context, ptrdiff_t begin, ptrdiff_t end, int work
 static void margins_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
 {
     (void)worker;
-    const struct query_loop *loop = context;
-    const struct compact_rows *r = loop->r;
+    const struct compact_rows *r = context;
     const struct windows *w = r->rows->w;
     ptrdiff_t dk = w->dk;
     if (r->K != NULL)
@@ -175,10 +106,10 @@ static void margins_part(void *context, ptrdiff_t begin, ptrdiff_t end, int work
         matrix_rows_times_rows(r->V + begin * dk, w->queries + begin * w->dz, r->W, end - begin, dk, w->dz);
     for (ptrdiff_t q = begin; q < end; ++q) {
         ptrdiff_t from = r->first[q], m = r->first[q + 1] - from;
-        double *out = loop->out + from;
-        matrix_times_vector(out, r->D + r->slot[q] * dk, r->V + q * dk, m, dk);
+        double *out = r->out + from;
+        matrix_times_vector(out, r->D + from * dk, r->V + q * dk, m, dk);
         for (ptrdiff_t k = 0; k < m; ++k)
-            out[k] += r->ridge[r->row[r->slot[q] + k]] * loop->x[from + k];
+            out[k] += r->ridge[r->member[from + k]] * r->x[from + k];
     }
 }
 
@@ -189,22 +120,22 @@ static void apply(struct compact_rows *r, double *out, const double *x)
     ptrdiff_t M = rows->w->n_queries;
     double dk = (double)rows->w->dk, sums = (double)r->first[M] * dk;
     double product = (double)M * dk * (r->K != NULL ? (double)M : (double)rows->w->dz);
-    struct query_loop loop = {.r = r, .out = out, .x = x};
-    threads_for(rows->threads, M, sums, pull_part, &loop);
+    r->out = out;
+    r->x = x;
+    threads_for(rows->threads, M, sums, pull_part, r);
     if (r->K == NULL)
-        threads_for(rows->threads, rows->w->dk, product, weights_part, &loop);
-    threads_for(rows->threads, M, product + sums, margins_part, &loop);
+        threads_for(rows->threads, rows->w->dk, product, weights_part, r);
+    threads_for(rows->threads, M, product + sums, margins_part, r);
 }
 
 static void precondition_part(void *context, ptrdiff_t begin, ptrdiff_t end, int worker)
 {
     (void)worker;
-    const struct query_loop *loop = context;
-    const struct compact_rows *r = loop->r;
+    const struct compact_rows *r = context;
     for (ptrdiff_t q = begin; q < end; ++q) {
         ptrdiff_t from = r->first[q], m = r->first[q + 1] - from;
         if (m > 0) /* symmetric: its own transpose */
-            matrix_transposed_times_vector(loop->out + from, r->inverse + r->offset[q], loop->x + from, m, m);
+            matrix_transposed_times_vector(r->out + from, r->inverse + r->offset[q], r->x + from, m, m);
     }
 }
 
@@ -213,19 +144,43 @@ static void precondition(struct compact_rows *r, double *out, const double *x)
 {
     ptrdiff_t M = r->rows->w->n_queries;
     double size = (double)r->first[M];
-    struct query_loop loop = {.r = r, .out = out, .x = x};
-    threads_for(r->rows->threads, M, size * size / (double)M, precondition_part, &loop);
+    r->out = out;
+    r->x = x;
+    threads_for(r->rows->threads, M, size * size / (double)M, precondition_part, r);
+}
+
+static int compact_rows_init(struct compact_rows *r, ptrdiff_t size, struct arena *arena)
+{
+    const struct windows *w = r->rows->w;
+    ptrdiff_t M = w->n_queries, total = 0;
+    r->first = arena_indices(arena, M + 1);
+    r->offset = arena_indices(arena, M);
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
+    for (ptrdiff_t q = 0, i = 0; q < M; ++q) {
+        r->first[q] = i;
+        r->offset[q] = total;
+        while (i < size && r->rows->query[r->member[i]] == q)
+            ++i;
+        r->first[q + 1] = i;
+        total += (i - r->first[q]) * (i - r->first[q]);
+    }
+    r->inverse = arena_doubles(arena, total, 1);
+    r->D = arena_doubles(arena, size, w->dk);
+    ARENA_DOUBLES(arena, M, w->dk, &r->P, &r->V);
+    r->W = arena_doubles(arena, w->dk, w->dz);
+    if (arena->failed)
+        return STATUS_NO_MEMORY;
+    threads_for(r->rows->threads, M, (double)size * (double)size / (double)M * (double)w->dk, copy_part, r);
+    return STATUS_DONE;
 }
 
 /* Preconditioned conjugate gradients.  x [n] gains the solution for r [n], which becomes the residual, down to
- * `target`. */
-static int conjugate_gradients(struct compact_rows *s, double *x, double *r, ptrdiff_t n, double target,
-                               ptrdiff_t *left)
+ * `target`; z, p and Ap [n] are scratch. */
+static int conjugate_gradients(struct compact_rows *s, double *x, double *r, double *z, double *p, double *Ap,
+                               ptrdiff_t n, double target, ptrdiff_t *left)
 {
-    double *z = arena_doubles(s->arena, n, 1), *p = arena_zeros(s->arena, n, 1), *Ap = arena_doubles(s->arena, n, 1);
     double rz = 0;
-    if (s->arena->failed)
-        return STATUS_NO_MEMORY;
     for (; vector_largest(r, n) > target; --*left) {
         if (*left == 0)
             return STATUS_ITERATION_LIMIT;
@@ -247,35 +202,32 @@ static int conjugate_gradients(struct compact_rows *s, double *x, double *r, ptr
     return STATUS_DONE;
 }
 
-int compact_rows_solve(struct compact_rows *r, double *x, const double *b, const ptrdiff_t *member, ptrdiff_t size,
-                       double tol, ptrdiff_t max_iter, ptrdiff_t *iterations)
+int compact_rows_solve(double *x, const double *b, const double *ridge, const struct rows *rows,
+                       const ptrdiff_t *member, ptrdiff_t size, double tol, ptrdiff_t max_iter, ptrdiff_t *iterations,
+                       double **K, struct arena *arena)
 {
+    const struct windows *w = rows->w;
+    if (*K == NULL && w->n_queries < 2 * w->dz && (*K = arena_doubles(arena, w->n_queries, w->n_queries)) != NULL)
+        matrix_rows_times_rows(*K, w->queries, w->queries, w->n_queries, w->n_queries, w->dz);
+    struct compact_rows r = {.rows = rows, .ridge = ridge, .member = member, .K = *K};
+    struct arena_mark mark = arena_mark(arena);
     ptrdiff_t left = max_iter;
-    double largest = 0;
-    memset(r->first, 0, (size_t)(r->rows->w->n_queries + 1) * sizeof *r->first);
-    for (ptrdiff_t i = 0; i < size; ++i)
-        ++r->first[r->rows->query[member[i]] + 1];
-    for (ptrdiff_t q = 0; q < r->rows->w->n_queries; ++q)
-        r->first[q + 1] += r->first[q];
-    if (make_room(r) != STATUS_DONE)
+    double largest = 0, *on_s, *residual, *z, *p, *Ap;
+    ARENA_ZEROS(arena, size, 1, &on_s, &residual, &z, &p, &Ap);
+    if (compact_rows_init(&r, size, arena) != STATUS_DONE)
         return STATUS_NO_MEMORY;
-    struct arena_mark mark = arena_mark(r->arena);
-    double *on_s = arena_doubles(r->arena, size, 1), *residual = arena_doubles(r->arena, size, 1);
-    if (r->arena->failed)
-        return STATUS_NO_MEMORY;
-    copy(r, member, size);
     for (ptrdiff_t i = 0; i < size; ++i)
         on_s[i] = x[member[i]];
-    apply(r, residual, on_s);
+    apply(&r, residual, on_s);
     for (ptrdiff_t i = 0; i < size; ++i) {
         residual[i] = b[member[i]] - residual[i];
         largest = fmax(largest, fabs(b[member[i]]));
     }
-    int status = conjugate_gradients(r, on_s, residual, size, tol * largest, &left);
+    int status = conjugate_gradients(&r, on_s, residual, z, p, Ap, size, tol * largest, &left);
     *iterations += max_iter - left;
-    memset(x, 0, (size_t)r->rows->count * sizeof(double));
+    vector_zero(x, rows->count);
     for (ptrdiff_t i = 0; i < size; ++i)
         x[member[i]] = on_s[i];
-    arena_release(r->arena, mark);
+    arena_release(arena, mark);
     return status;
 }

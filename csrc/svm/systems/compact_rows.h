@@ -14,33 +14,12 @@
 
 struct arena;
 
-struct compact_rows {
-    const struct rows *rows;
-    const double *ridge; /* (m) the same as long as there is room */
-    struct arena *arena; /* of what follows */
-    ptrdiff_t *first;    /* (M+1) of the present S, those of query q: first[q] .. first[q+1]-1 */
-    ptrdiff_t *slot;     /* (M+1) room for the rows of query q: slot[q] .. slot[q+1]-1; NULL: none yet */
-    ptrdiff_t *count;    /* (M) rows of q that are there, */
-    ptrdiff_t *row;      /* (slots) which, and */
-    double *D;           /* (slots, dk) their differences over their lengths */
-    double *inverse;     /* of the blocks, below each other */
-    ptrdiff_t *offset;   /* (M) where that of query q begins */
-    double *P;           /* (M, dk) sums of the rows of each query */
-    double *V;           /* (M, dk) whose products with the rows are their margins */
-    double *K;           /* (M, M) Z Z^T, so that V = K P, of few queries; else NULL, and */
-    double *W;           /* (dk, dz) P^T Z, so that V = Z W^T */
-};
-
-/* Without room.  Memory comes from an arena of its own inside `arena`; arena->failed: there was none. */
-void compact_rows_init(struct compact_rows *r, const struct rows *rows, const double *ridge, struct arena *arena);
-
-/* Free the room, and with it all copies and inverses: the next ridge may be another one. */
-void compact_rows_clear(struct compact_rows *r);
-
-/* S = member [size], ascending; x, b [m]: from x to a residual of at most tol times the largest of b, in at most
- * max_iter iterations, which *iterations is added; x is zero outside of S in the end.  STATUS_DONE,
+/* S = member [size], ascending; x, b, ridge [m]: from x to a residual of at most tol times the largest of b, in at most
+ * max_iter iterations, which *iterations is added; x is zero outside of S in the end.  *K, NULL at
+ * first: Z Z^T of few queries, made once.  STATUS_DONE,
  * STATUS_ITERATION_LIMIT, STATUS_INTERRUPTED, STATUS_NO_MEMORY. */
-int compact_rows_solve(struct compact_rows *r, double *x, const double *b, const ptrdiff_t *member, ptrdiff_t size,
-                       double tol, ptrdiff_t max_iter, ptrdiff_t *iterations);
+int compact_rows_solve(double *x, const double *b, const double *ridge, const struct rows *rows,
+                       const ptrdiff_t *member, ptrdiff_t size, double tol, ptrdiff_t max_iter, ptrdiff_t *iterations,
+                       double **K, struct arena *arena);
 
 #endif

@@ -1,7 +1,6 @@
 #include "svm/systems/gram.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/arena.h"
 #include "base/simd.h"
@@ -137,7 +136,7 @@ int gram_square(double *G, ptrdiff_t stride, const struct gram *gram, const ptrd
         return STATUS_NO_MEMORY;
     for (ptrdiff_t k = 0; k < n; ++k) {
         query[k] = gram->rows->query[member[k]];
-        memcpy(D + k * gram->dk, gram->D + member[k] * gram->dk, (size_t)gram->dk * sizeof(double));
+        vector_copy(D + k * gram->dk, gram->D + member[k] * gram->dk, gram->dk);
     }
     int status = square(G, stride, D, n, gram->dk, gram->arena);
     if (status == STATUS_DONE)
@@ -161,7 +160,7 @@ SIMD_DISPATCH
 void gram_pull(struct gram *gram, const double *x, const ptrdiff_t *member, ptrdiff_t n)
 {
     double *restrict P = gram->P;
-    memset(P, 0, (size_t)(gram->rows->w->n_queries * gram->dk) * sizeof(double));
+    vector_zero(P, gram->rows->w->n_queries * gram->dk);
     for (ptrdiff_t i = 0; i < n; ++i)
         simd_add(P + gram->rows->query[member[i]] * gram->dk, x[member[i]], gram->D + member[i] * gram->dk, gram->dk);
 }

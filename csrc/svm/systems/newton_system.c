@@ -2,7 +2,6 @@
 
 #include <float.h>
 #include <math.h>
-#include <string.h>
 
 #include "base/arena.h"
 #include "base/monitor.h"
@@ -27,7 +26,7 @@ int newton_system_init(struct newton_system *n, const struct rows *rows, struct 
     *n = (struct newton_system){.rows = rows, .arena = arena_inside(arena), .m = m, .D = D};
     ARENA_DOUBLES(arena, m, 1, &n->inverse, &n->margin, &n->step, &n->short_of, &n->towards);
     n->M = arena_doubles(arena, D, 1);
-    n->U = arena_doubles(arena, w->n_queries, w->dk);
+    n->U = rows_scratch(rows, arena);
     n->member = arena_indices(arena, m);
     n->L = arena_doubles(arena, least, least);
     if (D < m) {
@@ -59,10 +58,10 @@ static int weigh_keys(struct newton_system *n, double *to, ptrdiff_t q)
     if (count > FEW_ROWS) {
         matrix_columns_times_columns(n->square, n->weighted, n->delta, dk, dk, count);
         for (ptrdiff_t i = 0; i < dk; to += ++i)
-            memcpy(to, n->square + i * dk, (size_t)(i + 1) * sizeof(double));
+            vector_copy(to, n->square + i * dk, i + 1);
         return 1;
     }
-    memset(to, 0, (size_t)packed(dk) * sizeof(double));
+    vector_zero(to, packed(dk));
     for (const double *a = n->weighted, *b = n->delta; a < n->weighted + count * dk; a += dk, b += dk)
         for (ptrdiff_t i = 0, at = 0; i < dk; at += ++i)
             vector_add(to + at, a[i], b, i + 1);
@@ -76,7 +75,7 @@ static int assemble(struct newton_system *n)
 {
     const struct windows *w = n->rows->w;
     ptrdiff_t dk = w->dk, dz = w->dz, D = n->D, pk = packed(dk), pz = packed(dz);
-    memset(n->product, 0, (size_t)(pk * pz) * sizeof(double));
+    vector_zero(n->product, pk * pz);
     for (ptrdiff_t q = 0, count; q < w->n_queries;) {
         if (monitor_stops(n->rows->monitor))
             return STATUS_FACTORIZATION;
@@ -99,7 +98,7 @@ static int assemble(struct newton_system *n)
                 for (ptrdiff_t k = 0; k <= j; ++k)
                     n->square[j * dz + k] = n->square[k * dz + j] = *entry++;
             for (ptrdiff_t j = 0; j < dz; ++j) /* with l = i right of H's diagonal too, where nobody looks */
-                memcpy(n->L + (i * dz + j) * D + l * dz, n->square + j * dz, (size_t)dz * sizeof(double));
+                vector_copy(n->L + (i * dz + j) * D + l * dz, n->square + j * dz, dz);
         }
     for (ptrdiff_t i = 0; i < D; ++i)
         n->L[i * D + i] += 1;
@@ -135,13 +134,13 @@ static void solve_rows(struct newton_system *n, double *dx, double *dW, const do
     ptrdiff_t m = n->size;
     double *r = n->short_of, *z = n->towards, *p = n->step, rz = 0, largest = 0;
     rows_apply(n->margin, n->rows, dW, n->U);
-    memset(p, 0, (size_t)n->m * sizeof(double));
+    vector_zero(p, n->m);
     for (ptrdiff_t i = 0; i < m; ++i) {
         r[i] = g[n->member[i]] - n->margin[n->member[i]];
         largest = fmax(largest, fabs(g[n->member[i]]));
     }
     for (int pass = 0; pass <= corrections && vector_largest(r, m) > DBL_EPSILON * largest; ++pass) {
-        memcpy(z, r, (size_t)m * sizeof(double));
+        vector_copy(z, r, m);
         cholesky_solve(m, n->L, z);
         double next = vector_dot(r, z, m), keep = rz > 0 ? next / rz : 0, curvature = 0;
         rz = next;
@@ -181,11 +180,11 @@ static int correct_weights(struct newton_system *n, double *dx, double *dW, cons
 void newton_system_solve(struct newton_system *n, double *dx, double *dW, const double *g, const double *rest,
                          int corrections)
 {
-    memset(dx, 0, (size_t)n->m * sizeof(double));
-    memset(dW, 0, (size_t)n->D * sizeof(double));
+    vector_zero(dx, n->m);
+    vector_zero(dW, n->D);
     if (n->size <= n->D) {
         if (rest != NULL)
-            memcpy(dW, rest, (size_t)n->D * sizeof(double));
+            vector_copy(dW, rest, n->D);
         solve_rows(n, dx, dW, g, corrections);
         return;
     }

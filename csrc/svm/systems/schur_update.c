@@ -96,7 +96,7 @@ static int add_columns(struct schur_update *e, const ptrdiff_t *changed, ptrdiff
         double *column = e->Y + e->n_columns * n;
         e->slot[k] = e->n_columns++;
         if (e->place[k] >= 0) {
-            memset(column, 0, (size_t)n * sizeof(double));
+            vector_zero(column, n);
             column[e->place[k]] = 1;
             continue;
         }
@@ -208,7 +208,7 @@ static int solve_changed(struct schur_update *e, double *x, const double *b, con
 
 int schur_update_solve(struct schur_update *e, double *x, const double *b, const ptrdiff_t *member, ptrdiff_t size)
 {
-    memset(x, 0, (size_t)e->rows->count * sizeof(double));
+    vector_zero(x, e->rows->count);
     if (size == 0)
         return STATUS_DONE;
     struct arena_mark mark = arena_mark(e->arena);
