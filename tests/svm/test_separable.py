@@ -67,8 +67,8 @@ def test_the_proof_holds_every_point(tmp_path):
     plane.separation.prove(tmp_path / "plane.json.gz")
     assert check.main([str(tmp_path / "plane.json.gz")]) == 0
     points = {tuple(x) for x in np.concatenate([X, -X])}
-    assert {tuple(x) for x in plane.data.keys} <= points
-    assert len({tuple(np.abs(x)) for x in plane.data.keys}) == len(X)
+    assert {tuple(x) for x in plane.separation.data.keys} <= points
+    assert len({tuple(np.abs(x)) for x in plane.separation.data.keys}) == len(X)
     plane.save(tmp_path / "plane.npz")
     again = attsvm.load(tmp_path / "plane.npz")
     assert again.b == plane.b and again == plane and (again.w == plane.w).all()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from .support import holding
 
 TOL = 1e-9  # the default of a solve
 
-__all__ = ["Influence", "check_removable", "influence_of", "moving", "owners", "without"]
+__all__ = ["Influence", "check_removable", "influence_of", "moving", "owners", "turn_between", "without"]
 
 
 @dataclass(repr=False, eq=False)
@@ -58,21 +58,27 @@ class Influence(Solved):
         return float(self.solved.mean())
 
     _derived = ("share",)
+    _unit: ClassVar[str] = "sequence"
+    _holds: ClassVar[str] = "hold a support token"
+
+    @property
+    def _answer(self) -> str:
+        return f"a {self.solution.norm_name} SVM"
 
     def _title(self) -> str:
-        return f"Influence of {len(self.turn)} sequences on a {self.solution.norm_name} SVM"
+        return f"Influence of {len(self.turn)} {self._unit}s on {self._answer}"
 
     def _lines(self) -> list[tuple[str, str]]:
         count, most = int(self.solved.sum()), int(np.nanargmax(self.turn)) if np.isfinite(self.turn).any() else None
-        lines = [("support", f"{count} sequences hold a support token; without any other the answer is the same")]
+        lines = [("support", f"{count} {self._unit}s {self._holds}; without any other the answer is the same")]
         if most is not None and count:
-            lines.append(("largest turn", f"{self.turn[most]:.3g}, without sequence {most}"))
+            lines.append(("largest turn", f"{self.turn[most]:.3g}, without {self._unit} {most}"))
         if self.unfinished:
             lines.append(("unfinished", f"stopped before the tolerance without {self.unfinished}"))
         return lines
 
     def columns(self) -> dict[str, Any]:
-        columns = {"sequence": np.arange(len(self.turn)), "multiplier": self.multiplier, "turn": self.turn}
+        columns = {self._unit: np.arange(len(self.turn)), "multiplier": self.multiplier, "turn": self.turn}
         return columns | {"margin": self.margin, "objective": self.objective, "solved": self.solved}
 
 
@@ -88,7 +94,7 @@ def influence_of(sol: Separation) -> Influence:
         rest = without(sol, owner == i)
         if rest.status not in ("optimal", "no constraint"):
             unfinished.append(i)
-        margin[i], objective[i], turn[i] = rest.margin, rest.objective, _turn(sol.W, rest.W)
+        margin[i], objective[i], turn[i] = rest.margin, rest.objective, turn_between(sol.W, rest.W)
         if rest.status == "no constraint":
             margin[i], objective[i] = np.inf, 0.0
     if sol.C is not None:
@@ -128,7 +134,7 @@ def without(sol: Separation, gone: np.ndarray) -> Separation:
     return solve_request(sol.data, request)
 
 
-def _turn(A: np.ndarray, B: np.ndarray | None) -> float:
+def turn_between(A: np.ndarray, B: np.ndarray | None) -> float:
     """1 - correlation, with its digits where the two are close; NaN where one is zero or none."""
     if B is None or not B.any():
         return math.nan
