@@ -43,7 +43,7 @@ class Influence(Solved):
         Sequences without which the solver stopped before its tolerance.
     """
 
-    solution: Separation
+    solution: Any
     multiplier: np.ndarray
     turn: np.ndarray
     margin: np.ndarray

@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..attention.data import Data
 from ..attention.kinds import cross_attention
 from ..common.check import as_floats, check_shapes
 from ..common.result import Result
 from .influence import Influence, turn_between
+from .pairs import WINDOW, separation_of
 from .separation import Separation
 from .solve import solve_svm
 from .support import ROUNDED
@@ -32,7 +34,6 @@ SETTLED = 1e-12  # of a margin: a step of the bias
 INSEPARABLE = 4e-9  # of the farthest point: 1e-9 of a lifted row, sqrt(10) long, and what balancing the classes adds
 TOL, ROUNDINGS = 1e-9, 100  # the relative gap that is promised: of solve_svm, or this many of a height's roundings
 UNIT = np.finfo(np.float64).eps / 2
-WINDOW = 1000  # points: one window of 100,000 is taken for one query's dense problem (76 s for 2)
 SHOWN = 8  # support points that are printed
 
 
@@ -59,9 +60,13 @@ class Plane(Result):
     margin, margin_bound : float
         The distance of the nearest points to the largest plane lies between, rounding included: the first is that of
         w and b, the second follows from the multipliers.  The margin is 0 where no plane was found.
+    weights : (n,) array
+        Of the points in the mean of their class, times 1/2: the two means are the nearest points of the two hulls, and
+        half their distance is the bound.  Where the classes are not separable the means are equal.  Without a bias:
+        weights of all ``y x`` in the mean nearest to the origin.
     dual : (n,) array
-        Multiplier of each point: ``w`` is their sum, ``sum dual y x``.  Where the classes are not separable, weights
-        with which a mean of points of one class is one of the other: their hulls meet.
+        Multiplier of each point, ``weights / margin^2``: ``w`` is their sum, ``sum dual y x``.  The weights where there
+        is no plane.
     support : integer array
         The points that hold the plane in place, or that show that there is none.
     message : str
@@ -76,11 +81,11 @@ class Plane(Result):
     bias: bool
     margin: float
     margin_bound: float
-    dual: np.ndarray
+    weights: np.ndarray
     support: np.ndarray
     status: str
 
-    _derived = ("message",)
+    _derived = ("message", "dual")
     _hidden = ("points",)
 
     @cached_property
@@ -90,16 +95,20 @@ class Plane(Result):
         Its rows are a tree of pairs of support points, which carries the multipliers, and every other point beside the
         nearest of the other class.  Solved when first asked for.
         """
-        turned = _turned(self.points, self.positive)
-        lows = [side[np.argsort(self._heights[side])] for side in _sides(self.positive)]
-        tokens, flows = [], []
-        for first, rows, flow in _tree(self.dual, lows, self.support) if self.bias else _alone(self.dual):
-            origin = np.zeros(turned.shape[1]) if first is None else turned[first]
-            tokens.append(np.vstack([origin, -turned[rows]]))
-            flows.append(np.append(0.0, flow))
-        asked = [np.full(len(window), 2.0 if self.bias else 1.0) for window in tokens]
-        data = cross_attention(tokens, np.ones((len(tokens), 1)))
-        return solve_svm(data, np.zeros(len(tokens), dtype=np.intp), margins=asked, warm_start=flows)
+        turned, heights = _turned(self.points, self.positive), self._heights
+        if not self.bias:
+            return separation_of(turned, self.weights, self.margin, [np.argsort(heights)], self.support)
+        sides = [side[np.argsort(heights[side])] for side in _sides(self.positive)]
+        return separation_of(turned, self.weights, self.margin, sides, self.support)
+
+    @property
+    def dual(self) -> np.ndarray:
+        with np.errstate(over="ignore", under="ignore"):  # in extreme units
+            return self.weights if self.w is None else self.weights / self.margin / self.margin
+
+    @property
+    def data(self) -> Data:
+        return self.separation.data
 
     @property
     def _heights(self) -> np.ndarray:
@@ -178,14 +187,18 @@ class Plane(Result):
             if len(np.unique(self.positive[rest])) < (2 if self.bias else 1):
                 turn[i], margin[i] = np.nan, np.inf
                 continue
-            plane = _plane(self.points[rest], self.labels, self.positive[rest], self.bias, self.dual[rest])
+            plane = _plane(
+                self.points[rest], self.labels, self.positive[rest], self.bias, (self.weights[rest], self.margin)
+            )
             turn[i], margin[i] = turn_between(self.w, plane.w), plane.margin
             if plane.status != "optimal":
                 unfinished.append(i)
-        return PointInfluence(self, self.dual, turn, margin, 0.5 / margin**2, solved, unfinished)
+        with np.errstate(over="ignore"):
+            objective = 0.5 / margin / margin
+        return PointInfluence(self, self.dual, turn, margin, objective, solved, unfinished)
 
     def _check(self) -> None:
-        check_shapes(vars(self), {"points": "n, d", "labels": "k", "positive": "n", "dual": "n", "support": "s"})
+        check_shapes(vars(self), {"points": "n, d", "labels": "k", "positive": "n", "weights": "n", "support": "s"})
 
     def _title(self) -> str:
         return f"Plane between {int(self.positive.sum())} and {int((~self.positive).sum())} points: {self.status}"
@@ -282,95 +295,71 @@ def _plane(
     labels: np.ndarray,
     positive: np.ndarray,
     bias: bool,
-    start: np.ndarray | None = None,
+    start: tuple[np.ndarray, float] | None = None,
     progress: bool = False,
 ) -> Plane:
-    """Solved, and certified by the points as they came."""
-    centre = points.mean(axis=0) if bias else np.zeros(points.shape[1])
-    moved = points - centre
+    """Solved, from weights and margin of a plane like it, and certified by the points as they came; in a power of two
+    as unit, since squares leave double precision."""
+    unit = float(2.0 ** np.floor(np.log2(np.abs(points).max() or 1.0)))
+    X = points / unit
+    moved = X - X.mean(axis=0) if bias else X
     spread = float(np.linalg.norm(moved, axis=1).max()) or 1.0
-    w, dual = _solve(moved, positive, spread if bias else 0.0, start, progress)
-    sides = _sides(positive)
-    if bias:  # the multipliers of either class have one sum
-        for side in sides:
-            dual[side] /= 2 * dual[side].sum() or 1.0
-    else:
-        dual /= dual.sum() or 1.0
-    turned = _turned(points, positive)
-    length = float(np.linalg.norm(points, axis=1).max())
-    bound = float(np.linalg.norm(dual @ turned)) + (np.count_nonzero(dual) + 4) * UNIT * length
-    if dual.sum() < 0.9:  # a class without multipliers: no bound
+    known = None if start is None else start[0] * (unit / start[1]) ** 2
+    w, weights = _solve(moved, positive, spread if bias else 0.0, known, progress)
+    sides = _sides(positive) if bias else [np.arange(len(X))]
+    for side in sides:  # the multipliers of either class have one sum
+        weights[side] /= len(sides) * weights[side].sum() or 1.0
+    turned, length = _turned(X, positive), float(np.linalg.norm(X, axis=1).max())
+    used = np.count_nonzero(weights)
+    bound = float(np.linalg.norm(weights @ turned)) + (used + 4) * UNIT * length
+    if weights.sum() < 0.9:  # a class without multipliers: no bound
         bound = np.inf
-    margin = 0.0
+    held = weights > ROUNDED * weights.max()
+    margin, b = 0.0, 0.0
     if w is not None:
-        heights = turned @ w
-        lows = [heights[side].min() for side in sides] if bias else [heights.min()]
-        scale, b = float(np.mean(lows)), float(lows[-1] - lows[0]) / 2
-        margin = scale / np.linalg.norm(w) - (len(w) + 4) * UNIT * (length + abs(b) / np.linalg.norm(w))
-    if w is None or margin <= 0:
+        heights, size = turned @ w, float(np.linalg.norm(w))
+        lows = [float(heights[side].min()) for side in sides]
+        scale, b = sum(lows) / len(lows), (lows[-1] - lows[0]) / 2
+        margin = scale / size - (len(w) + 4) * UNIT * (length + abs(b) / size)
+    if w is not None and margin > 0:
+        excess = (heights + np.where(positive, b, -b)) / scale - 1
+        held &= weights > excess * weights.max()
+        rounding = (ROUNDINGS + len(w) + used) * 2 * UNIT * length / margin
+        status = "optimal" if bound / margin - 1 <= max(TOL, rounding) else "iteration limit"
+        w, b, margin = w / scale / unit, b / scale, margin * unit
+    else:
         status = "infeasible" if bound <= INSEPARABLE * spread else "undecided"
-        held = dual > ROUNDED * dual.max()
-        return Plane(points, labels, positive, None, 0.0, bias, 0.0, bound, 2 * dual, np.flatnonzero(held), status)
-    w, b, heights = w / scale, b / scale, (heights + np.where(positive, b, -b)) / scale
-    held = (dual > ROUNDED * dual.max()) & (dual > (heights - 1) * dual.max())
-    rounding = (ROUNDINGS + len(w) + np.count_nonzero(dual)) * 2 * UNIT * length / margin
-    status = "optimal" if bound / margin - 1 <= max(TOL, rounding) else "iteration limit"
-    dual *= w @ w
-    return Plane(points, labels, positive, w, b, bias, float(margin), bound, dual, np.flatnonzero(held), status)
+        w, b, margin = None, 0.0, 0.0
+    return Plane(points, labels, positive, w, b, bias, margin, bound * unit, weights, np.flatnonzero(held), status)
 
 
 def _solve(
-    points: np.ndarray, positive: np.ndarray, spread: float, start: np.ndarray | None, progress: bool
+    points: np.ndarray, positive: np.ndarray, spread: float, known: np.ndarray | None, progress: bool
 ) -> tuple[np.ndarray | None, np.ndarray]:
     """Normal, or None, and multipliers; ``spread`` is 0 without a bias."""
-    basis, n = None, len(points)
+    basis, n, lift = None, len(points), LIFT * spread
     if n < points.shape[1]:
         basis, coordinates = np.linalg.qr(points.T)
         points = coordinates.T
-    if spread:
-        points = np.column_stack([points, np.full(n, LIFT * spread)])
+    if lift:
+        points = np.column_stack([points, np.full(n, lift)])
     turned, signs = _turned(points, positive), np.where(positive, 1.0, -1.0)
     parts = np.array_split(np.arange(n), n // WINDOW + 1)
-    zero = np.zeros(points.shape[1])
-    data = cross_attention([np.vstack([zero, -turned[part]]) for part in parts], np.ones((len(parts), 1)))
-    first = np.zeros(len(parts), dtype=np.intp)
-    warm: Any = None if start is None else [np.append(0.0, start[part]) for part in parts]
+    origin = np.zeros(points.shape[1])
+    data = cross_attention([np.vstack([origin, -turned[part]]) for part in parts], np.ones((len(parts), 1)))
+    selected = np.zeros(len(parts), dtype=np.intp)
+    warm: Any = None if known is None else [np.append(0.0, known[part]) for part in parts]
     b, last = 0.0, np.inf
     while True:
         asked = [np.append(0.0, 1 - b * signs[part]) for part in parts]
-        warm = solve_svm(data, first, margins=asked, warm_start=warm, progress=progress)
-        w = None if warm.W is None else warm.W[:, 0]
-        step = 0.0 if w is None or not spread else abs(w[-1]) * LIFT * spread
-        if step <= SETTLED or step >= last / 2:
+        warm = sol = solve_svm(data, selected, margins=asked, warm_start=warm, progress=progress)
+        multipliers = np.maximum(np.delete(sol.flat_dual, data.indptr[:-1]), 0.0)
+        if sol.W is None:
+            return None, multipliers
+        w = sol.W[:, 0]
+        step = w[-1] * lift if lift else 0.0
+        if abs(step) <= SETTLED or abs(step) >= last / 2:
             break
-        b, last = b + w[-1] * LIFT * spread, step
-    dual = np.delete(warm.flat_dual, data.indptr[:-1])
-    if w is not None and spread:
-        w = w[:-1]
-    return w if w is None or basis is None else basis @ w, np.maximum(dual, 0.0)
-
-
-Window = tuple[int | None, np.ndarray, np.ndarray]  # a point, or the origin; points that it has a row with; multipliers
-
-
-def _alone(dual: np.ndarray) -> list[Window]:
-    parts = np.array_split(np.arange(len(dual)), len(dual) // WINDOW + 1)
-    return [(None, part, dual[part]) for part in parts]
-
-
-def _tree(dual: np.ndarray, lows: list[np.ndarray], support: np.ndarray) -> list[Window]:
-    """Pairs of a positive and a negative support point whose multipliers add up to those of the points: both classes
-    laid along one line, each point as long as its multiplier, and a pair where two overlap.  The nearest come first, so
-    that the nearest two are a pair; each other point stands beside the nearest of the other class."""
-    held = [np.union1d(low[:1], low[np.isin(low, support)]) for low in lows]
-    held = [low[np.isin(low, some)] for low, some in zip(lows, held, strict=True)]  # in order of height
-    ends = [np.cumsum(dual[some]) for some in held]
-    cuts = np.union1d(*ends)
-    at = [some[np.minimum(np.searchsorted(end, cuts), len(some) - 1)] for some, end in zip(held, ends, strict=True)]
-    flow = np.diff(cuts, prepend=0.0)
-    windows: list[Window] = [(int(i), at[1][at[0] == i], flow[at[0] == i]) for i in np.unique(at[0])]
-    for low, some, other in zip(lows, held, lows[::-1], strict=True):
-        rest = np.setdiff1d(low, some)
-        parts = np.array_split(rest, len(rest) // WINDOW + 1)
-        windows += [(int(other[0]), part, np.zeros(len(part))) for part in parts if len(part)]
-    return windows
+        b, last = b + step, abs(step)
+    w = w[:-1] if lift else w
+    return w if basis is None else basis @ w, multipliers
