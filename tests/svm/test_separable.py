@@ -209,7 +209,7 @@ def test_influence_is_the_plane_without_the_point(bias):
         turn = 1 - attsvm.correlation(plane.w, other.w)
         assert found.turn[i] == pytest.approx(turn, abs=1e-8)
     np.testing.assert_array_equal(found.multiplier, plane.dual)
-    assert "8 points on a plane" in repr(found) and found.columns()["point"].tolist() == list(range(8))
+    assert "8 points on a hard-margin SVM" in repr(found) and found.columns()["point"].tolist() == list(range(8))
     assert 0 < found.solved.sum() < 8 and not found.unfinished
     alone = attsvm.separable([[0.0], [1.0]], [0, 1]).influence()
     assert np.isinf(alone.margin).all() and np.isnan(alone.turn).all()

@@ -18,7 +18,8 @@ __all__ = ["HardMarginClassifier"]
 class HardMarginClassifier(ClassifierMixin, BaseEstimator):
     """Hard-margin SVM of two linearly separable classes: ``min ||w||  s.t.  y (w . x + b) >= 1``, certified.
 
-    What ``SVC(kernel="linear", C=inf)`` stands for.  :meth:`fit` raises where the classes are not linearly separable.
+    The hard margin SVM, which ``SVC(C=inf)`` stands for with ``kernel="linear"``.  :meth:`fit` raises where the classes
+    are not linearly separable.
 
     Parameters
     ----------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -23,12 +23,12 @@ __all__ = ["Influence", "check_removable", "influence_of", "moving", "owners", "
 
 @dataclass(repr=False, eq=False)
 class Influence(Solved):
-    """What each sequence did for an answer: :meth:`attsvm.Separation.influence`.
+    """What each sequence did for an answer, or each point for a plane: :meth:`attsvm.Separation.influence`.
 
     Attributes
     ----------
-    solution : Separation
-        The answer with all sequences.
+    solution : Separation or Plane
+        The answer with all sequences, or points.
     multiplier : (n,) array
         Sum of the multipliers of the rows of each sequence.
     turn : (n,) array
@@ -41,6 +41,8 @@ class Influence(Solved):
         Whether the sequence holds a support token, so that its removal took a solve.
     unfinished : list of int
         Sequences without which the solver stopped before its tolerance.
+    unit : str
+        "sequence", or "point" on a plane.
     """
 
     solution: Any
@@ -50,6 +52,7 @@ class Influence(Solved):
     objective: np.ndarray
     solved: np.ndarray
     unfinished: list[int]
+    unit: str = "sequence"
 
     @property
     def share(self) -> float:
@@ -58,27 +61,21 @@ class Influence(Solved):
         return float(self.solved.mean())
 
     _derived = ("share",)
-    _unit: ClassVar[str] = "sequence"
-    _holds: ClassVar[str] = "hold a support token"
-
-    @property
-    def _answer(self) -> str:
-        return f"a {self.solution.norm_name} SVM"
 
     def _title(self) -> str:
-        return f"Influence of {len(self.turn)} {self._unit}s on {self._answer}"
+        return f"Influence of {len(self.turn)} {self.unit}s on a {self.solution.norm_name} SVM"
 
     def _lines(self) -> list[tuple[str, str]]:
         count, most = int(self.solved.sum()), int(np.nanargmax(self.turn)) if np.isfinite(self.turn).any() else None
-        lines = [("support", f"{count} {self._unit}s {self._holds}; without any other the answer is the same")]
+        lines = [("support", f"{count} {self.unit}s hold the answer in place; without any other it is the same")]
         if most is not None and count:
-            lines.append(("largest turn", f"{self.turn[most]:.3g}, without {self._unit} {most}"))
+            lines.append(("largest turn", f"{self.turn[most]:.3g}, without {self.unit} {most}"))
         if self.unfinished:
             lines.append(("unfinished", f"stopped before the tolerance without {self.unfinished}"))
         return lines
 
     def columns(self) -> dict[str, Any]:
-        columns = {self._unit: np.arange(len(self.turn)), "multiplier": self.multiplier, "turn": self.turn}
+        columns = {self.unit: np.arange(len(self.turn)), "multiplier": self.multiplier, "turn": self.turn}
         return columns | {"margin": self.margin, "objective": self.objective, "solved": self.solved}
 
 

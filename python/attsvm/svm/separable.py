@@ -27,13 +27,10 @@ from .support import ROUNDED
 
 __all__ = ["Plane", "separable"]
 
-LIFT = (
-    3.0  # the bias coordinate, of the farthest point: 10 is a third of the steps, and a certificate 3 times as coarse
-)
 SETTLED = 1e-12  # of a margin: a step of the bias
-INSEPARABLE = 4e-9  # of the farthest point: 1e-9 of a lifted row, sqrt(10) long, and what balancing the classes adds
+INSEPARABLE = 2e-9  # of the farthest point: 1e-9 of a row with its bias, and what balancing the classes adds
 TOL, ROUNDINGS = 1e-9, 100  # the relative gap that is promised: of solve_svm, or this many of a height's roundings
-UNIT = np.finfo(np.float64).eps / 2
+UNIT = float(np.finfo(np.float64).eps) / 2  # of rounding
 SHOWN = 8  # support points that are printed
 
 
@@ -87,6 +84,7 @@ class Plane(Result):
 
     _derived = ("message", "dual")
     _hidden = ("points",)
+    norm_name = "hard-margin"
 
     @cached_property
     def separation(self) -> Separation:
@@ -156,7 +154,7 @@ class Plane(Result):
         """The label of each new point; parameters and errors as in :meth:`decision_function`."""
         return self.labels[(self.decision_function(X) > 0).astype(np.intp)]
 
-    def influence(self) -> PointInfluence:
+    def influence(self) -> Influence:
         """What each point did: its multiplier, and the plane without it.
 
         Only support points take a solve, from the multipliers of the others: without any other the plane is the same.
@@ -195,7 +193,7 @@ class Plane(Result):
                 unfinished.append(i)
         with np.errstate(over="ignore"):
             objective = 0.5 / margin / margin
-        return PointInfluence(self, self.dual, turn, margin, objective, solved, unfinished)
+        return Influence(self, self.dual, turn, margin, objective, solved, unfinished, "point")
 
     def _check(self) -> None:
         check_shapes(vars(self), {"points": "n, d", "labels": "k", "positive": "n", "weights": "n", "support": "s"})
@@ -213,12 +211,6 @@ class Plane(Result):
     def columns(self) -> dict[str, Any]:
         points = np.arange(len(self.dual))
         return {"point": points, "positive": self.positive, "dual": self.dual, "support": np.isin(points, self.support)}
-
-
-class PointInfluence(Influence):
-    """That of points on a plane."""
-
-    _unit, _holds, _answer = "point", "are support points", "a plane"
 
 
 def separable(X: ArrayLike, y: ArrayLike, bias: bool = True, *, progress: bool = False) -> Plane:
@@ -253,10 +245,10 @@ def separable(X: ArrayLike, y: ArrayLike, bias: bool = True, *, progress: bool =
 
     Notes
     -----
-    The hard-margin SVM ``min ||w||  s.t.  y (w . x + b) >= 1``: what ``sklearn.svm.SVC(kernel="linear", C=inf)`` stands
-    for.  Source: Cortes and Vapnik, "Support-Vector Networks" (1995); the proximal point method is that of Rockafellar,
-    "Monotone Operators and the Proximal Point Algorithm" (1976).  Of fewer points than coordinates the problem is
-    solved in the points' span.
+    The hard margin SVM ``min ||w||  s.t.  y (w . x + b) >= 1``, which ``SVC(C=inf)`` of scikit-learn stands for with
+    ``kernel="linear"``.  Of fewer points than coordinates the problem is solved in the points' span.  Source: Cortes
+    and Vapnik, "Support-Vector Networks" (1995); the proximal point method is that of Rockafellar, "Monotone Operators
+    and the Proximal Point Algorithm" (1976).
 
     Examples
     --------
@@ -310,7 +302,7 @@ def _plane(
     for side in sides:  # the multipliers of either class have one sum
         weights[side] /= len(sides) * weights[side].sum() or 1.0
     turned, length = _turned(X, positive), float(np.linalg.norm(X, axis=1).max())
-    used = np.count_nonzero(weights)
+    used = int(np.count_nonzero(weights))
     bound = float(np.linalg.norm(weights @ turned)) + (used + 4) * UNIT * length
     if weights.sum() < 0.9:  # a class without multipliers: no bound
         bound = np.inf
@@ -336,13 +328,14 @@ def _plane(
 def _solve(
     points: np.ndarray, positive: np.ndarray, spread: float, known: np.ndarray | None, progress: bool
 ) -> tuple[np.ndarray | None, np.ndarray]:
-    """Normal, or None, and multipliers; ``spread`` is 0 without a bias."""
-    basis, n, lift = None, len(points), LIFT * spread
+    """Normal, or None, and multipliers.  ``spread`` is the bias coordinate of every point, 0 without a bias: as long as
+    the farthest point, since a longer one takes few steps less and makes the certificate coarser."""
+    basis, n = None, len(points)
     if n < points.shape[1]:
         basis, coordinates = np.linalg.qr(points.T)
         points = coordinates.T
-    if lift:
-        points = np.column_stack([points, np.full(n, lift)])
+    if spread:
+        points = np.column_stack([points, np.full(n, spread)])
     turned, signs = _turned(points, positive), np.where(positive, 1.0, -1.0)
     parts = np.array_split(np.arange(n), n // WINDOW + 1)
     origin = np.zeros(points.shape[1])
@@ -357,9 +350,9 @@ def _solve(
         if sol.W is None:
             return None, multipliers
         w = sol.W[:, 0]
-        step = w[-1] * lift if lift else 0.0
+        step = w[-1] * spread if spread else 0.0
         if abs(step) <= SETTLED or abs(step) >= last / 2:
             break
         b, last = b + step, abs(step)
-    w = w[:-1] if lift else w
+    w = w[:-1] if spread else w
     return w if basis is None else basis @ w, multipliers
