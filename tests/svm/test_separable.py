@@ -92,6 +92,21 @@ def test_it_speaks_of_points():
     assert "Plane between 1 and 2 points: optimal" in text and "2 points: 1, 2" in text and "query" not in text
 
 
+def test_a_gap_is_that_of_the_points():
+    """Of points so near to each other that a gap of 1e-9 in the rows with their bias is more between the points."""
+    X, y = pytest.importorskip("sklearn.datasets").load_breast_cancer(return_X_y=True)
+    for points in (X, (X - X.mean(axis=0)) / X.std(axis=0)):
+        plane = attsvm.separable(points, y)
+        assert plane.status == "optimal" and (plane.predict(points) == y).all() and plane.separation.proved_gap() < 1e-7
+
+
+def test_what_rounding_hides_is_undecided():
+    X, y = cloud(6, n=20)
+    plane = attsvm.separable(X + 1e15, y)
+    assert plane.status == "undecided" and plane.w is None and plane.margin == 0 < plane.margin_bound
+    assert plane.message == "no separating plane was found, and no proof that there is none"
+
+
 def test_what_is_no_question():
     for y in ([0, 0, 0], [0, 1, 2], [0, 1]):
         with pytest.raises(ValueError, match="^y must"):
