@@ -145,7 +145,7 @@ NO_RESULTS = {
     *("Data", "Problem", "LinearHead", "MLPHead", "QuadraticHead", "CallableHead", "SoftmaxHead"),  # what is given
     *("Head", "Text"),  # what is read
     *("Gradient", "Identifiability"),  # tuples of two
-    *("ConvergenceWarning", "Monitor", "View", "AttentionClassifier", "TokenSelector"),
+    *("ConvergenceWarning", "Monitor", "View", "AttentionClassifier", "HardMarginClassifier", "TokenSelector"),
 }
 
 

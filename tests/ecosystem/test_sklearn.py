@@ -10,7 +10,7 @@ import pytest
 
 sklearn = pytest.importorskip("sklearn")
 
-from attsvm.sklearn import AttentionClassifier, TokenSelector  # noqa: E402
+from attsvm.sklearn import AttentionClassifier, HardMarginClassifier, TokenSelector  # noqa: E402
 from sklearn.base import clone  # noqa: E402
 from sklearn.exceptions import NotFittedError  # noqa: E402
 from sklearn.model_selection import GridSearchCV, cross_val_score  # noqa: E402
@@ -18,10 +18,30 @@ from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import FunctionTransformer, StandardScaler  # noqa: E402
 from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
 
+
+class Separated(HardMarginClassifier):
+    """Most of the data of scikit-learn's checks have no plane: these are given labels that have one."""
+
+    def fit(self, X, y, **others):
+        try:
+            return super().fit(X, y, **others)
+        except ValueError as error:
+            if not str(error).startswith("not separable"):
+                raise
+        first = np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=float)[:, 0]
+        return super().fit(X, np.unique(np.asarray(y))[(first > np.median(first)).astype(int)])
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True  # of the labels it has not seen
+        return tags
+
+
 ESTIMATORS = [
     AttentionClassifier(max_iter=300),
     AttentionClassifier(max_iter=300, factors=3),
     AttentionClassifier(max_iter=300, train_head=False, loss="exponential"),
+    Separated(),
     TokenSelector(),
 ]
 
@@ -142,3 +162,28 @@ def test_selector_says_what_to_do():
     with pytest.raises(ValueError, match="X has 3 features, but TokenSelector is expecting 4"):
         model.predict(X[:, :, :3])
     assert pickle.loads(pickle.dumps(model)).separation_.margin == model.separation_.margin
+
+
+def test_hard_margin_is_the_certified_plane():
+    X, y = np.random.default_rng(0).standard_normal((30, 50)), np.where(np.arange(30) % 3, "no", "yes")
+    model, plane = HardMarginClassifier().fit(X, y), attsvm.separable(X, y)
+    assert model.plane_ == plane and (model.support_ == plane.support).all()
+    np.testing.assert_array_equal(model.decision_function(X), X @ model.coef_[0] + model.intercept_[0])
+    np.testing.assert_array_equal(model.predict(X), y)
+    np.testing.assert_array_equal(plane.predict(X), y)
+    assert HardMarginClassifier(fit_intercept=False).fit(X, y).intercept_ == 0
+    search = GridSearchCV(make_pipeline(StandardScaler(), HardMarginClassifier()), {}, cv=2).fit(X, y)
+    again = pickle.loads(pickle.dumps(search.best_estimator_))
+    np.testing.assert_array_equal(again.decision_function(X), search.decision_function(X))
+
+
+def test_hard_margin_says_why_not():
+    X = np.array([[0.0], [1.0], [1.0]])
+    with pytest.raises(ValueError, match="^not separable: points 2 and 1 are equal"):
+        HardMarginClassifier().fit(X, [0, 0, 1])
+    with pytest.raises(ValueError, match="a hard margin must be met by every point, and weights do not change it"):
+        HardMarginClassifier().fit(X, [0, 0, 1], sample_weight=[1, 1, 2])
+    with pytest.raises(TypeError, match="got \\['weights'\\]"):
+        HardMarginClassifier().fit(X, [0, 0, 1], weights=[1, 1, 2])
+    with pytest.raises(ValueError, match="two classes, got 1 class"):
+        HardMarginClassifier().fit(X, [1, 1, 1])

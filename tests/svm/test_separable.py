@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
+from fractions import Fraction
+
 import attsvm
 import numpy as np
 import pytest
 from attsvm import check
+from attsvm.svm import solve as solving
 
 
 def cloud(seed, n=150, d=4, gap=0.2, offset=2.0):
@@ -67,8 +71,8 @@ def test_the_proof_holds_every_point(tmp_path):
     plane.separation.prove(tmp_path / "plane.json.gz")
     assert check.main([str(tmp_path / "plane.json.gz")]) == 0
     points = {tuple(x) for x in np.concatenate([X, -X])}
-    assert {tuple(x) for x in plane.data.keys} <= points
-    assert len({tuple(np.abs(x)) for x in plane.data.keys}) == len(X)
+    assert {tuple(x) for x in plane.separation.data.keys} <= points
+    assert len({tuple(np.abs(x)) for x in plane.separation.data.keys}) == len(X)
     plane.save(tmp_path / "plane.npz")
     again = attsvm.load(tmp_path / "plane.npz")
     assert again.b == plane.b and again == plane and (again.w == plane.w).all()
@@ -88,9 +92,161 @@ def test_it_speaks_of_points():
     assert "Plane between 1 and 2 points: optimal" in text and "2 points: 1, 2" in text and "query" not in text
 
 
+def test_a_gap_is_that_of_the_points():
+    """Of points so near to each other that a gap of 1e-9 in the rows with their bias is more between the points."""
+    X, y = pytest.importorskip("sklearn.datasets").load_breast_cancer(return_X_y=True)
+    for points in (X, (X - X.mean(axis=0)) / X.std(axis=0)):
+        plane = attsvm.separable(points, y)
+        assert plane.status == "optimal" and (plane.predict(points) == y).all() and plane.separation.proved_gap() < 1e-7
+
+
+def test_what_rounding_hides_is_undecided():
+    X, y = cloud(6, n=20)
+    plane = attsvm.separable(X + 1e15, y)
+    assert plane.status == "undecided" and plane.w is None and plane.margin == 0 < plane.margin_bound
+    assert plane.message == "no separating plane was found, and no proof that there is none"
+
+
 def test_what_is_no_question():
     for y in ([0, 0, 0], [0, 1, 2], [0, 1]):
         with pytest.raises(ValueError, match="^y must"):
             attsvm.separable(np.eye(3), y)
+    for y in ([0.0, np.nan, 1.0], np.array([0, float("nan"), 1], dtype=object)):
+        with pytest.raises(ValueError, match="^y must hold two different labels, got NaN for point 1"):
+            attsvm.separable(np.eye(3), y)
     with pytest.raises(ValueError, match="^X must"):
         attsvm.separable([[np.nan]], [1])
+    met = attsvm.separable([[0.0], [1.0], [2.0]], [0, 1, 0])
+    for ask in (met.influence, lambda: met.predict([[1.0]])):
+        with pytest.raises(ValueError, match="there is none|optimal plane"):
+            ask()
+    with pytest.raises(ValueError, match=r"^X must have shape"):
+        attsvm.separable([[0.0], [1.0]], [0, 1]).predict([[1.0, 2.0]])
+
+
+def pairs(X, y, bias):
+    """The problem by its definition: a row for each pair of a positive and a negative point, or for each point."""
+    if bias:
+        tokens = [np.vstack([x, X[~y]]) for x in X[y]]
+    else:
+        tokens = [np.vstack([np.zeros(X.shape[1]), np.where(y[:, None], -X, X)])]
+    data, asked = (
+        attsvm.cross_attention(tokens, np.ones((len(tokens), 1))),
+        [np.full(len(t), 1.0 + bias) for t in tokens],
+    )
+    return attsvm.solve_svm(data, [0] * len(tokens), margins=asked)
+
+
+def draws():
+    """Tall and wide, with repeated points, one point of a class, points on a grid, far from the origin."""
+    rng = np.random.default_rng(274)
+    for n, d in [(2, 1), (12, 3), (8, 30), (20, 20), (25, 2), (30, 40)]:
+        X, y = rng.standard_normal((n, d)), rng.permutation(n) % 2 == 0
+        y[:2] = True, False
+        yield X, y
+        yield X, np.arange(n) == 1
+        yield np.concatenate([X, X[:3]]), np.concatenate([y, y[:3]])
+        yield X + 1000, y
+        yield np.round(X), y
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_against_all_pairs(bias):
+    said = []
+    for X, y in draws():
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            plane = attsvm.separable(X, y, bias=bias)
+        twin = pairs(X, y, bias)
+        assert plane.status == twin.status == plane.separation.status
+        said.append(plane.status)
+        if twin.W is None:
+            signs = np.where(y, plane.dual, -plane.dual)
+            assert abs(signs @ X).max() < 1e-9 * np.abs(X).max() and (not bias or abs(signs.sum()) < 1e-12)
+            assert plane.margin == 0 <= plane.margin_bound < 1e-9 * np.abs(
+                X
+            ).max() and plane.weights.sum() == pytest.approx(1)
+            continue
+        assert plane.margin == pytest.approx(twin.margin, rel=1e-8)
+        np.testing.assert_allclose(plane.w, twin.W[:, 0], atol=1e-7 * np.abs(plane.w).max())
+        heights = np.where(y, 1, -1) * (X @ plane.w + plane.b)
+        assert (heights > 1 - 1e-9).all() and (heights[plane.support] < 1 + 1e-6).all()
+        np.testing.assert_array_equal(plane.predict(X), y)
+        assert (plane.dual >= 0).all() and (plane.dual[np.setdiff1d(np.arange(len(X)), plane.support)] < 1e-6).all()
+    assert 3 <= said.count("infeasible") <= len(said) - 15
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_the_bounds_hold_in_exact_numbers(bias):
+    """The margin of w and b, and the distance of the means of the multipliers, by fractions."""
+    for X, y in draws():
+        plane = attsvm.separable(X, y, bias=bias)
+        rows = [[Fraction(v) * (1 if s else -1) for v in x] for x, s in zip(X.tolist(), y, strict=True)]
+        dual = [Fraction(v) for v in plane.weights.tolist()]
+        sums = [sum(v for v, s in zip(dual, y, strict=True) if not bias or s == side) for side in (False, True)]
+        weights = [v / sums[int(s)] / (2 if bias else 1) for v, s in zip(dual, y, strict=True)]
+        mean = [sum(v * row[j] for v, row in zip(weights, rows, strict=True)) for j in range(X.shape[1])]
+        assert sum(v * v for v in mean) <= Fraction(plane.margin_bound) ** 2
+        if plane.w is not None:
+            w, b = [Fraction(v) for v in plane.w.tolist()], Fraction(plane.b)
+            signs = np.where(y, 1, -1).tolist()
+            least = min(sum(map(Fraction.__mul__, w, row)) + s * b for row, s in zip(rows, signs, strict=True))
+            assert least > 0 and least**2 >= Fraction(plane.margin) ** 2 * sum(v * v for v in w)
+
+
+@pytest.mark.parametrize(("n", "d"), [(30, 60), (40, 41), (25, 1000)])
+def test_wide_points_take_a_row_each(monkeypatch, n, d):
+    svm, sparse = pytest.importorskip("sklearn.svm"), pytest.importorskip("scipy.sparse")
+    asked = []
+    monkeypatch.setattr(solving, "listeners", [asked.append])
+    rng = np.random.default_rng([275, n])
+    X, y = rng.standard_normal((n, d)) * (rng.random((n, d)) < 0.3), np.arange(n) % 3 == 0
+    plane, peer = attsvm.separable(X, y), svm.SVC(kernel="linear", C=1e10, tol=1e-8).fit(X, y)
+    np.testing.assert_allclose(plane.w, peer.coef_[0], rtol=0, atol=1e-5 * np.abs(plane.w).max())
+    assert plane.b == pytest.approx(peer.intercept_[0], abs=1e-5) and plane.margin_bound / plane.margin - 1 < 1e-9
+    assert asked and all(sol.data.indptr[-1] <= n + 1 and sol.data.keys.shape[1] <= n + 1 for sol in asked)
+    assert plane.separation.data.indptr[-1] <= 2 * n and 0 <= plane.separation.proved_gap() < 1e-8
+    for kind in (sparse.csr_matrix, sparse.csc_array, sparse.coo_matrix):
+        assert attsvm.separable(kind(X), y) == plane
+    np.testing.assert_array_equal(plane.decision_function(sparse.csr_matrix(X)), X @ plane.w + plane.b)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_influence_is_the_plane_without_the_point(bias):
+    rng = np.random.default_rng(276)
+    X, y = rng.standard_normal((8, 6)), np.arange(8) < 3
+    plane = attsvm.separable(X, y, bias=bias)
+    found = plane.influence()
+    for i in range(8):
+        rest = np.arange(8) != i
+        other = attsvm.separable(X[rest], y[rest], bias=bias)
+        assert found.margin[i] == pytest.approx(other.margin, rel=1e-8) and found.solved[i] == (i in plane.support)
+        turn = 1 - attsvm.correlation(plane.w, other.w)
+        assert found.turn[i] == pytest.approx(turn, abs=1e-8)
+    np.testing.assert_array_equal(found.multiplier, plane.dual)
+    assert "8 points on a hard-margin SVM" in repr(found) and found.columns()["point"].tolist() == list(range(8))
+    assert 0 < found.solved.sum() < 8 and not found.unfinished
+    alone = attsvm.separable([[0.0], [1.0]], [0, 1]).influence()
+    assert np.isinf(alone.margin).all() and np.isnan(alone.turn).all()
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-200, 1e200, 1e300])
+def test_units_do_not_matter(scale):
+    X, y = cloud(5, n=20)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        plane, far = attsvm.separable(X, y), attsvm.separable(X * scale, y)
+        assert far.margin / scale == pytest.approx(plane.margin, rel=1e-9) and far.status == "optimal"
+        np.testing.assert_allclose(far.decision_function(X * scale), plane.decision_function(X), rtol=1e-6)
+        np.testing.assert_allclose(far.influence().margin / scale, plane.influence().margin, rtol=1e-8)
+        assert far.separation.margin / scale == pytest.approx(plane.margin, rel=1e-9)
+
+
+def test_a_plane_in_two_dimensions_is_drawn():
+    figure = pytest.importorskip("matplotlib.figure")
+    plane = attsvm.separable([[0.0, 0.0], [1.0, 0.0], [3.0, 0.0]], [0, 0, 1])
+    lines = plane.plot(figure.Figure().subplots()).get_lines()
+    assert [line.get_xdata().tolist() for line in lines[:2]] == [[0.0], [1.0, 3.0]]
+    assert [round(line.get_xy1()[0], 9) for line in lines[3:]] == [1, 2, 3]
+    met = attsvm.separable([[0.0, 0.0], [1.0, 0.0], [3.0, 0.0]], [0, 1, 0])
+    assert len(met.plot(figure.Figure().subplots()).get_lines()) == 3

@@ -134,11 +134,22 @@ def _margins(solution: Separation, ax: Any = None, **line_kw: Any) -> Any:
 
 
 @drawing(Plane)
-def _multipliers(plane: Plane, ax: Any = None, **line_kw: Any) -> Any:
-    """The multiplier of every point; support points stand out."""
+def _plane(plane: Plane, ax: Any = None, **line_kw: Any) -> Any:
+    """In two dimensions the points, the line and its margins; else the multiplier of every point.  Support points
+    stand out."""
     ax, columns = axes(ax), plane.columns()
-    _two_kinds(ax, columns["point"], plane.dual, columns["support"], ~columns["support"], line_kw, "points")
-    ax.set(xlabel="point", ylabel="multiplier")
+    x, y = plane.points.T if plane.points.shape[1] == 2 else (columns["point"], plane.dual)
+    _two_kinds(ax, x, y, columns["support"], ~columns["support"], line_kw, "points")
+    if plane.points.shape[1] != 2:
+        ax.set(xlabel="point", ylabel="multiplier")
+        return ax
+    ax.plot(*plane.points[plane.positive].T, "o", fillstyle="none", color="0.3", label=f"class {plane.labels[1]}")
+    limits = ax.get_xlim(), ax.get_ylim()
+    for height, width in ((-1, "--"), (0, "-"), (1, "--")) if plane.w is not None else ():
+        near = plane.w * (height - plane.b) / (plane.w @ plane.w)
+        ax.axline(near, near + [-plane.w[1], plane.w[0]], linestyle=width, color="0.3", linewidth=0.8, zorder=0)
+    ax.legend(frameon=False, fontsize="small")
+    ax.set(xlim=limits[0], ylim=limits[1], xlabel="x[0]", ylabel="x[1]")
     return ax
 
 

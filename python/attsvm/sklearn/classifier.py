@@ -12,7 +12,6 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..attention.data import Data
@@ -20,6 +19,7 @@ from ..attention.kinds import cross_attention, self_attention
 from ..training.output_head import LinearHead
 from ..training.problem import Problem
 from ..training.train import train
+from .classes import two_classes
 
 __all__ = ["AttentionClassifier"]
 
@@ -138,13 +138,7 @@ class AttentionClassifier(ClassifierMixin, BaseEstimator):
             Other than two classes, shapes that do not fit, numbers that are not finite.
         """
         values, classes = validate_data(self, X, y, dtype=np.float64, allow_nd=True)
-        check_classification_targets(classes)
-        kind = type_of_target(classes, input_name="y", raise_unknown=True)
-        if kind != "binary":
-            raise ValueError(f"Only binary classification is supported. The type of the target is {kind}.")
-        self.classes_ = np.unique(classes)
-        if len(self.classes_) != 2:
-            raise ValueError(f"y must hold two classes, got 1 class: {self.classes_[0]!r}")
+        self.classes_ = two_classes(classes)
         self._ndim = values.ndim
         data = self._data(values, Z)
         labels = np.where(classes == self.classes_[1], 1.0, -1.0)

@@ -18,17 +18,17 @@ from .support import holding
 
 TOL = 1e-9  # the default of a solve
 
-__all__ = ["Influence", "check_removable", "influence_of", "moving", "owners", "without"]
+__all__ = ["Influence", "check_removable", "influence_of", "moving", "owners", "turn_between", "without"]
 
 
 @dataclass(repr=False, eq=False)
 class Influence(Solved):
-    """What each sequence did for an answer: :meth:`attsvm.Separation.influence`.
+    """What each sequence did for an answer, or each point for a plane: :meth:`attsvm.Separation.influence`.
 
     Attributes
     ----------
-    solution : Separation
-        The answer with all sequences.
+    solution : Separation or Plane
+        The answer with all sequences, or points.
     multiplier : (n,) array
         Sum of the multipliers of the rows of each sequence.
     turn : (n,) array
@@ -41,15 +41,18 @@ class Influence(Solved):
         Whether the sequence holds a support token, so that its removal took a solve.
     unfinished : list of int
         Sequences without which the solver stopped before its tolerance.
+    unit : str
+        "sequence", or "point" on a plane.
     """
 
-    solution: Separation
+    solution: Any
     multiplier: np.ndarray
     turn: np.ndarray
     margin: np.ndarray
     objective: np.ndarray
     solved: np.ndarray
     unfinished: list[int]
+    unit: str = "sequence"
 
     @property
     def share(self) -> float:
@@ -60,19 +63,19 @@ class Influence(Solved):
     _derived = ("share",)
 
     def _title(self) -> str:
-        return f"Influence of {len(self.turn)} sequences on a {self.solution.norm_name} SVM"
+        return f"Influence of {len(self.turn)} {self.unit}s on a {self.solution.norm_name} SVM"
 
     def _lines(self) -> list[tuple[str, str]]:
         count, most = int(self.solved.sum()), int(np.nanargmax(self.turn)) if np.isfinite(self.turn).any() else None
-        lines = [("support", f"{count} sequences hold a support token; without any other the answer is the same")]
+        lines = [("support", f"{count} {self.unit}s hold the answer in place; without any other it is the same")]
         if most is not None and count:
-            lines.append(("largest turn", f"{self.turn[most]:.3g}, without sequence {most}"))
+            lines.append(("largest turn", f"{self.turn[most]:.3g}, without {self.unit} {most}"))
         if self.unfinished:
             lines.append(("unfinished", f"stopped before the tolerance without {self.unfinished}"))
         return lines
 
     def columns(self) -> dict[str, Any]:
-        columns = {"sequence": np.arange(len(self.turn)), "multiplier": self.multiplier, "turn": self.turn}
+        columns = {self.unit: np.arange(len(self.turn)), "multiplier": self.multiplier, "turn": self.turn}
         return columns | {"margin": self.margin, "objective": self.objective, "solved": self.solved}
 
 
@@ -88,7 +91,7 @@ def influence_of(sol: Separation) -> Influence:
         rest = without(sol, owner == i)
         if rest.status not in ("optimal", "no constraint"):
             unfinished.append(i)
-        margin[i], objective[i], turn[i] = rest.margin, rest.objective, _turn(sol.W, rest.W)
+        margin[i], objective[i], turn[i] = rest.margin, rest.objective, turn_between(sol.W, rest.W)
         if rest.status == "no constraint":
             margin[i], objective[i] = np.inf, 0.0
     if sol.C is not None:
@@ -128,7 +131,7 @@ def without(sol: Separation, gone: np.ndarray) -> Separation:
     return solve_request(sol.data, request)
 
 
-def _turn(A: np.ndarray, B: np.ndarray | None) -> float:
+def turn_between(A: np.ndarray, B: np.ndarray | None) -> float:
     """1 - correlation, with its digits where the two are close; NaN where one is zero or none."""
     if B is None or not B.any():
         return math.nan

@@ -1,14 +1,15 @@
-"""Whether two classes of points are linearly separable, with what margin, and the proof: the classical question.
+"""Whether two classes of points are linearly separable, with what margin, and the proof: the hard-margin SVM.
 
-With a free bias the rows are ``w . (x_i - x_j) >= 2`` over positive i and negative j: a window of attention each, whose
-query is the number 1.  They are never all in memory: a working set of points is solved, and the points of either class
-that lie farthest on the wrong side join it, until none does.  The answer's rows are then all pairs of its points, and
-every other point beside one point of the other class.
+The dual has one multiplier a point and, for a free bias, the equation ``sum dual y = 0``.  The solver knows no free
+coordinate: the bias is one more coordinate of every point, whose price is moved to where the bias is, until it moves no
+more (the proximal point method).  The certificate is that of the points themselves: the margin of w and b, and half
+the distance of the two means that the multipliers make.  Pairs of points are rows for the exact proof alone.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,22 +19,20 @@ from ..attention.data import Data
 from ..attention.kinds import cross_attention
 from ..common.check import as_floats, check_shapes
 from ..common.result import Result
+from .influence import Influence, turn_between
+from .pairs import WINDOW, separation_of
 from .separation import Separation
 from .solve import solve_svm
-from .support import holding
+from .support import ROUNDED
 
 __all__ = ["Plane", "separable"]
 
-JOIN = 40  # points of each class that join the working set at once: twice as many or half take longer
-NEAR = 1e-3  # how far above the lowest, which are 1 from the plane, a point of the working set may lie and stay
-WINDOW = 1000  # points: one window of 100,000 is taken for one query's dense problem (76 s for 2)
+FINE = 1e-11  # gap of the rows with their bias: 1e-9 leaves 3e-9 on the points of the standardised breast cancer data
+SETTLED = 1e-12  # of a margin: a step of the bias
+INSEPARABLE = 2e-9  # of the farthest point: 1e-9 of a row with its bias, and what balancing the classes adds
+TOL, ROUNDINGS = 1e-9, 100  # the relative gap that is promised: of solve_svm, or this many of a height's roundings
+UNIT = float(np.finfo(np.float64).eps) / 2  # of rounding
 SHOWN = 8  # support points that are printed
-REACHED = 1e-9  # what a point may lie below them before the last solve
-
-
-ORIGIN = -1  # stands for a point where one class alone has rows
-
-Window = tuple[int, np.ndarray]  # a point, or ORIGIN, and those of the other class that it has a row with
 
 
 @dataclass(repr=False, eq=False)
@@ -43,67 +42,162 @@ class Plane(Result):
     Attributes
     ----------
     status : str
-        "optimal", "infeasible" or "undecided".
-    separation : Separation
-        The answer it rests on, whose rows are differences of points, with certificate and proof.
+        "optimal" (separable), "infeasible" (not separable), "iteration limit" (separable, and the solver stopped before
+        its tolerance) or "undecided" (within rounding).
+    points : (n, d) array
+        X.
+    labels : (2,) array
+        Those of the negative and of the positive class.
+    positive : (n,) bool array
+        Which points are of the class where ``w . x + b > 0``.
     w : (d,) array or None
         Normal of the plane: ``y (w . x + b) >= 1`` for every point, and 1 for the nearest; None where there is none.
     b : float
+    bias : bool
+        Whether b was free.
     margin, margin_bound : float
-        The distance of the nearest points to the plane lies between; 0 where the classes are not separable.
-    positive : (n,) bool array
-        Which points are of the class where ``w . x + b > 0``.
+        The distance of the nearest points to the largest plane lies between, rounding included: the first is that of
+        w and b, the second follows from the multipliers.  The margin is 0 where no plane was found.
+    weights : (n,) array
+        Of the points in the mean of their class, times 1/2: the two means are the nearest points of the two hulls, and
+        half their distance is the bound.  Where the classes are not separable the means are equal.  Without a bias:
+        weights of all ``y x`` in the mean nearest to the origin.
     dual : (n,) array
-        Multiplier of each point: ``w`` is their sum, ``sum dual y x``.  Where the classes are not separable, weights
-        with which a mean of points of one class is one of the other: their hulls meet.
+        Multiplier of each point, ``weights / margin^2``: ``w`` is their sum, ``sum dual y x``.  The weights where there
+        is no plane.
     support : integer array
-        The points that hold the plane in place.
+        The points that hold the plane in place, or that show that there is none.
     message : str
         What the status means for the points.
     """
 
-    separation: Separation
-    b: float
+    points: np.ndarray
+    labels: np.ndarray
     positive: np.ndarray
-    dual: np.ndarray
+    w: np.ndarray | Any
+    b: float
+    bias: bool
+    margin: float
+    margin_bound: float
+    weights: np.ndarray
     support: np.ndarray
+    status: str
 
-    _derived = ("status", "message", "margin", "margin_bound", "w")
-    _hidden = ("separation",)
+    _derived = ("message", "dual")
+    _hidden = ("points",)
+    norm_name = "hard-margin"
+
+    @cached_property
+    def separation(self) -> Separation:
+        """The same answer over differences of points, whose ``prove(path)`` writes an exact proof.
+
+        Its rows are a tree of pairs of support points, which carries the multipliers, and every other point beside the
+        nearest of the other class.  Solved when first asked for.
+        """
+        turned, heights = _turned(self.points, self.positive), self._heights
+        if not self.bias:
+            return separation_of(turned, self.weights, self.margin, [np.argsort(heights)], self.support)
+        sides = [side[np.argsort(heights[side])] for side in _sides(self.positive)]
+        return separation_of(turned, self.weights, self.margin, sides, self.support)
+
+    @property
+    def dual(self) -> np.ndarray:
+        with np.errstate(over="ignore", under="ignore"):  # in extreme units
+            return self.weights if self.w is None else self.weights / self.margin / self.margin
 
     @property
     def data(self) -> Data:
         return self.separation.data
 
     @property
-    def status(self) -> str:
-        return self.separation.status
-
-    @property
-    def w(self) -> np.ndarray | Any:
-        return None if self.separation.W is None else self.separation.W[:, 0]
-
-    @property
-    def margin(self) -> float:
-        return self.separation.margin
-
-    @property
-    def margin_bound(self) -> float:
-        return self.separation.margin_bound
+    def _heights(self) -> np.ndarray:
+        """``y (w . x + b)``: that of the nearest points is 1; zero without a plane."""
+        if self.w is None:
+            return np.zeros(len(self.points))
+        return np.where(self.positive, 1.0, -1.0) * (self.points @ self.w + self.b)
 
     @property
     def message(self) -> str:
         if self.status == "optimal":
-            return f"separable: no plane has a larger margin, to a relative {self.separation.gap:.1e}"
+            return f"separable: no plane has a larger margin, to a relative {self.margin_bound / self.margin - 1:.1e}"
+        if self.status == "iteration limit":
+            return f"separable, but the largest margin is known only to be at most {self.margin_bound:.6g}"
         if self.status != "infeasible":
             return "no separating plane was found, and no proof that there is none"
-        one, other = (np.flatnonzero(side & (self.dual > 0)) for side in (self.positive, ~self.positive))
+        if not self.bias:
+            return f"not separable through the origin: it is a mean of {len(self.support)} points, y times x (see dual)"
+        one, other = (self.support[self.positive[self.support] == side] for side in (True, False))
         if len(one) == len(other) == 1:
             return f"not separable: points {one[0]} and {other[0]} are equal, to rounding, and have different labels"
         return f"not separable: the hulls of {len(one)} positive and {len(other)} negative points meet (see dual)"
 
+    def decision_function(self, X: ArrayLike) -> np.ndarray:
+        """``w . x + b`` of new points, positive for the class of ``labels[1]``.
+
+        Parameters
+        ----------
+        X : (m, d) array_like or sparse matrix
+
+        Returns
+        -------
+        (m,) array
+
+        Raises
+        ------
+        ValueError
+            Where there is no plane.
+        """
+        if self.w is None:
+            raise ValueError(f"decision_function needs a plane, and there is none: {self.message}")
+        return as_floats("X", _dense(X), "m, d", (None, len(self.w))) @ self.w + self.b
+
+    def predict(self, X: ArrayLike) -> np.ndarray:
+        """The label of each new point; parameters and errors as in :meth:`decision_function`."""
+        return self.labels[(self.decision_function(X) > 0).astype(np.intp)]
+
+    def influence(self) -> Influence:
+        """What each point did: its multiplier, and the plane without it.
+
+        Only support points take a solve, from the multipliers of the others: without any other the plane is the same.
+
+        Returns
+        -------
+        Influence
+            ``multiplier``, ``turn`` (1 - correlation of w with that without the point) and ``margin`` without it, one a
+            point; ``to_dataframe()``.
+
+        Raises
+        ------
+        ValueError
+            Where there is no plane.
+
+        Examples
+        --------
+        >>> attsvm.separable([[0.0], [1.0], [3.0]], [0, 0, 1]).influence().margin.round(6).tolist()
+        [1.0, 1.5, inf]
+        """
+        if self.status != "optimal":
+            raise ValueError(f"influence is that on an optimal plane, got one that is {self.status!r}: {self.message}")
+        n = len(self.points)
+        turn, margin, solved = np.zeros(n), np.full(n, self.margin), np.isin(np.arange(n), self.support)
+        unfinished = []
+        for i in self.support.tolist():
+            rest = np.arange(n) != i
+            if len(np.unique(self.positive[rest])) < (2 if self.bias else 1):
+                turn[i], margin[i] = np.nan, np.inf
+                continue
+            plane = _plane(
+                self.points[rest], self.labels, self.positive[rest], self.bias, (self.weights[rest], self.margin)
+            )
+            turn[i], margin[i] = turn_between(self.w, plane.w), plane.margin
+            if plane.status != "optimal":
+                unfinished.append(i)
+        with np.errstate(over="ignore"):
+            objective = 0.5 / margin / margin
+        return Influence(self, self.dual, turn, margin, objective, solved, unfinished, "point")
+
     def _check(self) -> None:
-        check_shapes(vars(self), {"positive": "n", "dual": "n", "support": "k"})
+        check_shapes(vars(self), {"points": "n, d", "labels": "k", "positive": "n", "weights": "n", "support": "s"})
 
     def _title(self) -> str:
         return f"Plane between {int(self.positive.sum())} and {int((~self.positive).sum())} points: {self.status}"
@@ -120,108 +214,146 @@ class Plane(Result):
         return {"point": points, "positive": self.positive, "dual": self.dual, "support": np.isin(points, self.support)}
 
 
-def separable(X: ArrayLike, y: ArrayLike, bias: bool = True) -> Plane:
-    """Whether a plane separates two classes of points, and the one of largest margin, with certificate and proof.
+def separable(X: ArrayLike, y: ArrayLike, bias: bool = True, *, progress: bool = False) -> Plane:
+    """Whether two classes of points are linearly separable, and the hard-margin SVM, with certificate and proof.
 
     Parameters
     ----------
-    X : (n, d) array_like
-        Points.
+    X : (n, d) array_like or sparse matrix
+        Points; a sparse matrix of SciPy is made dense.
     y : (n,) array_like
         Any two labels; the larger one is the positive class.
     bias : bool
         Whether the plane may pass beside the origin.
+    progress : bool
+        As in :func:`attsvm.solve_svm`.
 
     Returns
     -------
     Plane
-        With ``w``, ``b``, the ``margin`` and the support points.  Its status is "optimal" (separable), "infeasible"
-        (not separable, by the multipliers) or "undecided" (within rounding).  ``separation`` is the answer that it
-        rests on, and ``separation.prove(path)`` writes a proof.
+        With ``w``, ``b``, the ``margin`` and the support points; ``predict(X)``, ``influence()`` and ``plot()``.  Its
+        status is "optimal" (separable), "infeasible" (not separable, by the multipliers) or "undecided" (within
+        rounding).  ``separation.prove(path)`` writes a proof.
 
     Raises
     ------
     ValueError, TypeError
-        Labels that are not two.
+        Labels that are not two, or NaN.
+
+    See Also
+    --------
+    attsvm.sklearn.HardMarginClassifier : the same as an estimator of scikit-learn.
 
     Notes
     -----
-    The plane of ``sklearn.svm.SVC(kernel="linear", C=inf)``.  Source: Cortes and Vapnik, "Support-Vector Networks"
-    (1995); the working set as in Joachims, "Making large-scale SVM learning practical" (1999).
+    The hard margin SVM ``min ||w||  s.t.  y (w . x + b) >= 1``, which ``SVC(C=inf)`` of scikit-learn stands for with
+    ``kernel="linear"``.  Of fewer points than coordinates the problem is solved in the points' span.  Source: Cortes
+    and Vapnik, "Support-Vector Networks" (1995); the proximal point method is that of Rockafellar, "Monotone Operators
+    and the Proximal Point Algorithm" (1976).
 
     Examples
     --------
     >>> plane = attsvm.separable([[0.0, 0.0], [1.0, 0.0], [3.0, 0.0]], ["a", "a", "b"])
-    >>> plane.status, plane.margin, plane.w, plane.b
-    ('optimal', 1.0, array([1., 0.]), -2.0)
-    >>> plane.support
-    array([1, 2])
+    >>> plane.status, round(plane.margin, 9), plane.w.round(9).tolist(), round(plane.b, 9)
+    ('optimal', 1.0, [1.0, 0.0], -2.0)
+    >>> plane.support, plane.predict([[1.5, 0.0], [2.5, 0.0]]).tolist()
+    (array([1, 2]), ['a', 'b'])
     """
-    points = as_floats("X", X, "n, d")
-    labels, which = np.unique(np.asarray(y), return_inverse=True)
-    if np.asarray(y).shape != points.shape[:1]:
-        raise ValueError(f"y must have shape (n,) = ({len(points)},), got {np.asarray(y).shape}")
+    points, classes = as_floats("X", _dense(X), "n, d"), np.asarray(y)
+    if classes.shape != points.shape[:1]:
+        raise ValueError(f"y must have shape (n,) = ({len(points)},), got {classes.shape}")
+    if (missing := np.flatnonzero(classes != classes)).size:
+        raise ValueError(f"y must hold two different labels, got NaN for point {missing[0]}")
+    labels, which = np.unique(classes, return_inverse=True)
     if len(labels) != 2:
         raise ValueError(f"y must hold two different labels, got {len(labels)}")
-    positive = which == 1
-    turned = np.where(positive[:, None], points, -points)  # which are to lie high along w
-    sides = [np.flatnonzero(positive), np.flatnonzero(~positive)] if bias else [np.arange(len(points))]
-    sol, windows = _grown(turned, sides)
-    dual, held = np.zeros(len(points)), np.zeros(len(points), dtype=bool)
-    holds = holding(sol)
-    at = sol.data.indptr
-    for q, (first, others) in enumerate(windows):
-        rows = slice(at[q] + 1, at[q + 1])
-        dual[others] += sol.flat_dual[rows]
-        held[others] |= holds[rows]
-        if first != ORIGIN:
-            dual[first] += sol.flat_dual[rows].sum()
-            held[first] |= holds[rows].any()
-    b = 0.0
-    if bias and sol.W is not None:
-        heights = turned @ sol.W[:, 0]
-        b = float(heights[sides[1]].min() - heights[sides[0]].min()) / 2
-    return Plane(sol, b, positive, dual, np.flatnonzero(held))
+    return _plane(points, np.array(labels.tolist()), which == 1, bool(bias), progress=progress)
 
 
-def _grown(turned: np.ndarray, sides: list[np.ndarray]) -> tuple[Separation, list[Window]]:
-    """Solved for a working set that grows.  The lowest heights of the two classes add up to 2; or that of all points
-    is 1."""
-    heights = turned @ sum((turned[side].mean(axis=0) for side in sides), np.zeros(turned.shape[1]))
-    working = [_lowest(heights, side) for side in sides]
-    while True:
-        sol, windows = _solve(turned, working, [side[:0] for side in sides])
-        if sol.W is None or sol.status != "optimal":
-            return sol, windows
-        heights = turned @ sol.W[:, 0]
-        known = [heights[some].min() for some in working]
-        lower = [_lowest(heights, side) for side in sides]
-        joining = [some[heights[some] < low - REACHED] for some, low in zip(lower, known, strict=True)]
-        if not sum(map(len, joining)):
-            working = [some[np.argsort(heights[some])] for some in working]
-            return _solve(turned, working, [np.setdiff1d(*both) for both in zip(sides, working, strict=True)])
-        staying = [some[heights[some] < low + NEAR] for some, low in zip(working, known, strict=True)]
-        working = [np.union1d(*both) for both in zip(staying, joining, strict=True)]
+def _dense(X: Any) -> Any:
+    return X.toarray() if hasattr(X, "toarray") else X
 
 
-def _lowest(heights: np.ndarray, side: np.ndarray) -> np.ndarray:
-    few = min(JOIN, len(side))
-    return side[np.argpartition(heights[side], few - 1)[:few]]
+def _turned(points: np.ndarray, positive: np.ndarray) -> np.ndarray:
+    """``y x``: which are to lie high along w."""
+    return np.where(positive[:, None], points, -points)
 
 
-def _solve(turned: np.ndarray, working: list[np.ndarray], others: list[np.ndarray]) -> tuple[Separation, list[Window]]:
-    """The SVM of all pairs of these points, one of either class, and of each other beside the first of the other class;
-    where there is one, of these points and others.  And the points of its windows."""
-    if len(working) == 1:
-        parts = [working[0], *np.array_split(others[0], len(others[0]) // WINDOW + 1)]
-        windows: list[Window] = [(ORIGIN, part) for part in parts if len(part)]
+def _sides(positive: np.ndarray) -> list[np.ndarray]:
+    return [np.flatnonzero(positive), np.flatnonzero(~positive)]
+
+
+def _plane(
+    points: np.ndarray,
+    labels: np.ndarray,
+    positive: np.ndarray,
+    bias: bool,
+    start: tuple[np.ndarray, float] | None = None,
+    progress: bool = False,
+) -> Plane:
+    """Solved, from weights and margin of a plane like it, and certified by the points as they came; in a power of two
+    as unit, since squares leave double precision."""
+    unit = float(2.0 ** np.floor(np.log2(np.abs(points).max() or 1.0)))
+    X = points / unit
+    moved = X - X.mean(axis=0) if bias else X
+    spread = float(np.linalg.norm(moved, axis=1).max()) or 1.0
+    known = None if start is None else start[0] * (unit / start[1]) ** 2
+    w, weights = _solve(moved, positive, spread if bias else 0.0, known, progress)
+    sides = _sides(positive) if bias else [np.arange(len(X))]
+    for side in sides:  # the multipliers of either class have one sum
+        weights[side] /= len(sides) * weights[side].sum() or 1.0
+    turned, length = _turned(X, positive), float(np.linalg.norm(X, axis=1).max())
+    used = int(np.count_nonzero(weights))
+    bound = float(np.linalg.norm(weights @ turned)) + (used + 4) * UNIT * length
+    if weights.sum() < 0.9:  # a class without multipliers: no bound
+        bound = np.inf
+    held = weights > ROUNDED * weights.max()
+    margin, b = 0.0, 0.0
+    if w is not None:
+        heights, size = turned @ w, float(np.linalg.norm(w))
+        lows = [float(heights[side].min()) for side in sides]
+        scale, b = sum(lows) / len(lows), (lows[-1] - lows[0]) / 2
+        margin = scale / size - (len(w) + 4) * UNIT * (length + abs(b) / size)
+    if w is not None and margin > 0:
+        excess = (heights + np.where(positive, b, -b)) / scale - 1
+        held &= weights > excess * weights.max()
+        rounding = (ROUNDINGS + len(w) + used) * 2 * UNIT * length / margin
+        status = "optimal" if bound / margin - 1 <= max(TOL, rounding) else "iteration limit"
+        w, b, margin = w / scale / unit, b / scale, margin * unit
     else:
-        windows = [(int(one), working[1]) for one in working[0]]
-        windows[0] = windows[0][0], np.concatenate([working[1], others[1]])
-        if len(others[0]):
-            windows.append((int(working[1][0]), others[0]))
-    zero = np.zeros(turned.shape[1])
-    tokens = [np.vstack([zero if first == ORIGIN else turned[first], -turned[rows]]) for first, rows in windows]
-    data = cross_attention(tokens, np.ones((len(tokens), 1)))
-    margins = [np.full(len(window), float(len(working))) for window in tokens]
-    return solve_svm(data, np.zeros(len(tokens), dtype=np.intp), margins=margins), windows
+        status = "infeasible" if bound <= INSEPARABLE * spread else "undecided"
+        w, b, margin = None, 0.0, 0.0
+    return Plane(points, labels, positive, w, b, bias, margin, bound * unit, weights, np.flatnonzero(held), status)
+
+
+def _solve(
+    points: np.ndarray, positive: np.ndarray, spread: float, known: np.ndarray | None, progress: bool
+) -> tuple[np.ndarray | None, np.ndarray]:
+    """Normal, or None, and multipliers.  ``spread`` is the bias coordinate of every point, 0 without a bias: as long as
+    the farthest point, since a longer one takes few steps less and makes the certificate coarser."""
+    basis, n = None, len(points)
+    if n < points.shape[1]:
+        basis, coordinates = np.linalg.qr(points.T)
+        points = coordinates.T
+    if spread:
+        points = np.column_stack([points, np.full(n, spread)])
+    turned, signs = _turned(points, positive), np.where(positive, 1.0, -1.0)
+    parts = np.array_split(np.arange(n), n // WINDOW + 1)
+    origin = np.zeros(points.shape[1])
+    data = cross_attention([np.vstack([origin, -turned[part]]) for part in parts], np.ones((len(parts), 1)))
+    selected = np.zeros(len(parts), dtype=np.intp)
+    warm: Any = None if known is None else [np.append(0.0, known[part]) for part in parts]
+    b, last = 0.0, np.inf
+    while True:
+        asked = [np.append(0.0, 1 - b * signs[part]) for part in parts]
+        warm = sol = solve_svm(data, selected, margins=asked, tol=FINE, warm_start=warm, progress=progress)
+        multipliers = np.maximum(np.delete(sol.flat_dual, data.indptr[:-1]), 0.0)
+        if sol.W is None:
+            return None, multipliers
+        w = sol.W[:, 0]
+        step = w[-1] * spread if spread else 0.0
+        if abs(step) <= SETTLED or abs(step) >= last / 2:
+            break
+        b, last = b + step, abs(step)
+    w = w[:-1] if spread else w
+    return w if basis is None else basis @ w, multipliers
