@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from ..common.check import as_numeric, check_shape
 from ..common.render import axes, drawing
+from ..svm.influence import Influence
 from ..svm.separable import Plane
 from ..svm.separation import Separation
 from ..theory.diagnosis import Diagnosis
@@ -139,6 +140,15 @@ def _multipliers(plane: Plane, ax: Any = None, **line_kw: Any) -> Any:
     ax, columns = axes(ax), plane.columns()
     _two_kinds(ax, columns["point"], plane.dual, columns["support"], ~columns["support"], line_kw, "points")
     ax.set(xlabel="point", ylabel="multiplier")
+    return ax
+
+
+@drawing(Influence)
+def _turns(found: Influence, ax: Any = None, **line_kw: Any) -> Any:
+    """The multiplier of every sequence and how far W turns without it; those without a support token turn nothing."""
+    ax = axes(ax)
+    _two_kinds(ax, found.turn, found.multiplier, found.solved, ~found.solved, line_kw, "sequences")
+    ax.set(xlabel="turn of W without the sequence", ylabel="its multiplier")
     return ax
 
 
