@@ -171,7 +171,8 @@ def _null(head: Head, factors: Factors, wanted: tuple[int, float, bool], queries
         draws.append((len(hard), len(train), fit.cosine, own, fit.accuracy, rule))
         if len(draws) == 1 and short(other, train):  # a rough SVM has up to twice as many sequences with a multiplier
             share = support_share(fit_svm(other, train, test[:0], "frobenius", near=fit), train)
-    return Null(*map(np.array, zip(*draws, strict=True)), support_share=np.array([share])) if draws else None
+    columns = [*map(np.array, zip(*draws, strict=True)), np.array([share])]
+    return Null(*columns) if draws else None
 
 
 def _labels(head: Head, labels: Any) -> np.ndarray:
