@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 from attsvm.common.result import Result
 from attsvm.heads import faithful
+from attsvm.svm.influence import Influence
 from attsvm.svm.separable import Plane
 
 
@@ -113,6 +114,7 @@ RESULTS = {
         np.eye(3), [[1, 2, 0], [0, 1, 0], [3, 0, 1]]
     ),
     "plane": lambda: attsvm.separable([[0.0, 0.0], [1.0, 0.0], [3.0, 0.0]], [0, 0, 1]),
+    "influence": lambda: solved([0, 1, 2, 3, 4, 5]).influence(),
     "head": report,
     "heads": lambda: attsvm.heads.analyze_model([head(), head()], n_jobs=1),
     "SVM of a head": lambda: report().fit,
@@ -297,6 +299,8 @@ def test_table(case):
     elif isinstance(result, faithful.Faithfulness):
         of = table.set_index(["row", "column", "queries"])
         assert all(of.loc[key, "damage"] == damage.mean() for key, damage in result.damages.items())
+    elif isinstance(result, Influence):
+        assert table["turn"].tolist() == result.turn.tolist() and table["solved"].tolist() == result.solved.tolist()
     elif isinstance(result, Plane):
         assert table["point"][table["support"]].tolist() == result.support.tolist() == [1, 2]
     else:
@@ -345,6 +349,7 @@ def test_notebook_form(case, monkeypatch):
 SHOWN = {
     "optimal": lambda ax: ax.lines[0].get_ydata().min() > 1 - 1e-9,
     "path": lambda ax: ax.get_xlabel() == "radius" and (np.diff(ax.lines[0].get_ydata()) < 0).all(),
+    "influence": lambda ax: (ax.lines[0].get_xdata() == 0).all() and ax.lines[1].get_xdata().min() > 0,
     "diagnosis": lambda ax: ax.lines[0].get_ydata().max() < 0,  # the optimal tokens: nothing scores better
     "run on W": lambda ax: len(ax.lines) == 2 and (ax.lines[0].get_ydata() <= ax.lines[1].get_ydata()).all(),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -346,6 +347,32 @@ def test_why_adds_up(head):
         heads.why(report, *support[:2], rival=support[2])
 
 
+def test_why_names_the_sequences_that_hold_a_choice(head, monkeypatch):
+    """What they add to the margin, and the SVM without each, against one solved from the rest."""
+    report = heads.analyze_head(head, threshold=0.7, nuclear_queries=0, null=False, splits=1)
+    i, q, selected = report.train[3]
+    reason = heads.why(report, i, q, leave_out=True)
+    assert len(reason.holders) == 5 and (np.diff(np.abs(reason.pulls)) <= 0).all()
+    for holder, margin, token in zip(reason.holders, reason.without, reason.instead, strict=True):
+        rest = report.train[report.train[:, 0] != holder]
+        cases = as_cases(head, rest)
+        W = attsvm.solve_svm(cases.data, cases.selected).W
+        scores = logits(head, W, i, q)
+        assert token == scores.argmax() and margin == pytest.approx(scores[selected] - scores[reason.rival], rel=1e-3)
+    assert "selected without it" in repr(reason)
+    plain = heads.why(report, i, q)
+    assert np.isnan(plain.without).all() and (plain.instead == -1).all()
+    monkeypatch.setattr(sys.modules[heads.Why.__module__], "NEIGHBOURS", 1000)
+    every = heads.why(report, i, q, rival=reason.rival)
+    assert set(every.holders) == set(report.fit.rows[:, 0])
+    scores = logits(head, report.fit.W, i, q)
+    assert every.pulls.sum() == pytest.approx(scores[selected] - scores[reason.rival], rel=1e-6)
+    np.testing.assert_array_equal(every.pulls[:5], plain.pulls)
+    with pytest.raises(ValueError, match="leave_out needs an SVM that meets all margins, got a soft margin"):
+        soft = heads.analyze_head(head, threshold=0.7, C=1.0, null=False, splits=1)
+        heads.why(soft, i, q, leave_out=True)
+
+
 def analyzed(**options):
     return lambda report: heads.analyze_head(report.head, **options)
 
@@ -464,5 +491,6 @@ def test_control_characters_of_tokens_are_written_out(rng):
     (report, _) = attsvm.heads.analyze_model(made, queries=40, splits=1, null=False)
     i, q = int(report.train[0][0]), int(report.train[0][1])
     said = repr(attsvm.heads.why(report, i, q))
+    assert "\x1b" not in repr(report)
     assert "\x1b" not in said and "\\x1b[31mred\\n" in said
     assert made[0].text.words[0][0] == bad

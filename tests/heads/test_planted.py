@@ -186,6 +186,11 @@ def test_every_svm_is_tried_on_other_sentences(rng, monkeypatch):
     report = heads.analyze_head(head, threshold=0.6, queries=60, nuclear_queries=20)
     assert all(not set(train[:, 0]) & set(test[:, 0]) for _, train, test in given)
     own, null = [row for row in given if row[0] is head], [row for row in given if row[0] is not head]
+    exact = [row for row in null if not len(row[2])]  # of the first draw of each kind, which is tried on nothing
+    null = [row for row in null if len(row[2])]
+    for kind, (some, train, _) in zip((report.null, report.shuffled), exact, strict=True):
+        assert kind.support_share.tolist() == [held(some, train)]
+    assert report.support_share == held(head, report.train) < 1
     assert len({(some.K.tobytes(), some.Q.tobytes()) for some, *_ in null}) == 6
     assert len(own) == 1 + 4 + 1 + 1 and len(null) == 6 and len(ruled) == 5 + 6
     nuclear, random = own[5], own[6]
@@ -206,6 +211,40 @@ def test_every_svm_is_tried_on_other_sentences(rng, monkeypatch):
     for k in (1, 2):
         np.testing.assert_array_equal(random[k][:, :2], splits[0][k][:, :2])
         assert (random[k][:, 2] != splits[0][k][:, 2]).mean() > 0.4
+
+
+def held(head, train):
+    """The share of the sequences that hold a support token, from the tokens themselves."""
+    X = head.keys.reshape(-1, T, head.keys.shape[1])
+    sol = attsvm.solve_svm(attsvm.cross_attention(X[train[:, 0]], X[train[:, 0], train[:, 1]]), train[:, 2])
+    return len(set(train[sol.support.any(axis=1), 0])) / len(set(train[:, 0]))
+
+
+def test_error_bound_bounds_the_error(rng):
+    """In expectation: means over twenty heads, of sequences with one query each."""
+    found = []
+    for _ in range(20):
+        head = make_head(rng, n=100, d=4, m=2)
+        query, X = rng.integers(0, T, 100), head.keys.reshape(100, T, -1)
+        selected = np.einsum("ntd,de,ne->nt", X, head.W, X[np.arange(100), query]).argmax(axis=1)
+        report = analyzed(head, labels_of(head, query, selected), splits=1)
+        found.append((report.support_share, 1 - report.fit.accuracy))
+    share, error = np.mean(found, axis=0)
+    assert 0 < error < share < 0.9
+
+
+def test_capacity_of_a_head(rng):
+    """Of the windows that train its SVM; nan where the formula says nothing."""
+    X = [rng.standard_normal((t, 4)) for t in rng.integers(2, 6, 60)]
+    Wq, Wk = rng.standard_normal((2, 2, 4))
+    head = heads.from_arrays(X, Wq, np.ones(2), Wk, np.ones(2))[0]  # with a coordinate of the biases
+    report = analyzed(head, threshold=0.4)
+    windows = [len(X[i]) for i in report.train[:, 0]]
+    expected = attsvm.theory.capacity(len(windows), windows, 4, 5)
+    assert report.capacity == expected < 1e-3 and report.columns()["capacity"][0] == expected
+    few = analyzed(head, report.train[:5])
+    assert few.capacity == 1
+    assert np.isnan(analyzed(make_head(rng, T=8, d=6), threshold=0.6).capacity)  # 8 tokens in 6 dimensions
 
 
 def accuracy(head, train, test):

@@ -15,7 +15,7 @@ from attsvm.heads.report import HeadReport
 FITS = ("few", "many", "nuclear", "random")
 NULLS = ("null", "shuffled")
 NUMBERS = "margin gap learned_margin accuracy score_correlation cosine".split()
-OF_NULLS = "hard cosine own accuracy rule_accuracy".split()
+OF_NULLS = "hard cosine own accuracy rule_accuracy support_share".split()
 
 
 def head():
@@ -46,9 +46,16 @@ def planted():
     return ({name: pair[k] for name, pair in found.items()} for k in range(2))
 
 
+def in_sequences(count, width):
+    """Rows (sequence, query, ..), each of a sequence of its own."""
+    rows = np.zeros((count, width), dtype=np.intp)
+    rows[:, 0] = np.arange(count)
+    return rows
+
+
 def report_of(found, own):
     def fit(kind):
-        rows = np.zeros((found[f"{kind} rows"], 4), dtype=np.intp)
+        rows = in_sequences(found[f"{kind} rows"], 4)
         given = {name: float(found[f"{kind} {name}"]) for name in [*NUMBERS, "margin_bound"]}
         given |= {name: int(found[f"{kind} {name}"]) for name in ("queries", "rank", "missed")}
         norm, status = ("nuclear" if kind == "nuclear" else "frobenius"), "optimal"
@@ -57,7 +64,7 @@ def report_of(found, own):
     nulls = [
         Null(queries=np.full(3, 50), **{name: np.array(found[f"{null} {name}"]) for name in OF_NULLS}) for null in NULLS
     ]
-    train, test = (np.zeros((found[name], 3), dtype=np.intp) for name in ("train", "test"))
+    train, test = (in_sequences(found[name], 3) for name in ("train", "test"))
     rules = {"first": found["first rule"], "offset": found["other rule"]}
     return HeadReport(
         own, 0.9, found["hard"], found["sinks"], train, test, rules, found["rule"],

@@ -110,6 +110,28 @@ def test_refused_with_the_reason():
         attsvm.solve_svm(plain, [0]).derivative(dX=np.zeros((1, 2, 2)))
 
 
+def test_refused_where_rows_are_nearly_dependent():
+    """Gram matrix of condition 1e11, both rows with half of the multiplier."""
+    near = attsvm.cross_attention([[[1.0, 3e-6], [0.0, 0.0]], [[1.0, -3e-6], [0.0, 0.0]]], [[1.0], [1.0]])
+    with pytest.raises(ValueError, match="depend on each other"):
+        attsvm.solve_svm(near, [0, 0]).derivative()
+
+
+@pytest.mark.parametrize(("off", "grows"), [(1e-5, False), (4e-7, True)])
+def test_refused_where_the_rank_may_grow(off, grows):
+    """W = w w^T, w = (1, 1), from rows e e^T and u u^T, u = (off, 1): the multipliers' other singular value is
+    1 - 2 off, and the rank is two where it is 1."""
+    u = np.array([off, 1.0])
+    data = attsvm.cross_attention([[[1.0, 0.0], [0.0, 0.0]], [u, [0.0, 0.0]]], [[1.0, 0.0], u])
+    sol = attsvm.solve_svm(data, [0, 0], norm="nuclear", margins=[[1, 1], [1, (1 + off) ** 2]], tol=1e-12)
+    np.testing.assert_allclose(sol.W, 1, atol=1e-3)
+    if grows:
+        with pytest.raises(ValueError, match="rank may grow"):
+            sol.derivative()
+    else:
+        sol.derivative()
+
+
 def test_an_answer_goes_to_another_process():
     X, Z, selected, _ = draw("frobenius", np.random.default_rng(0))
     sol = attsvm.solve_svm(attsvm.cross_attention(X, Z), selected)

@@ -48,7 +48,7 @@ def test_influence_is_that_of_solving_again(way, several):
 def test_equality_rows_take_a_solve():
     data, selected = draw(5, n=3, T=3, d=4)
     kept = np.arange(3) == selected[:, None]
-    kept[0] = [True, True, False]
+    kept[0] = True  # equality rows alone
     found = attsvm.solve_svm(data, kept).influence()
     assert found.solved[0]
     for i in range(3):
@@ -94,6 +94,16 @@ def test_proofs_without_a_sequence(way, tmp_path):
     assert sol.prove(path, without=part).split(" (gap")[0][:-2] == other.split(" (gap")[0][:-2]
     with pytest.raises(ValueError, match=r"without must be a sequence, 0 \.\. 11, got 12"):
         sol.prove(path, without=12)
+
+
+def test_without_is_refused_of_other_claims(tmp_path):
+    """Which W are excluded is proved by the rows of some queries; that of others it is silent is no claim."""
+    data = attsvm.cross_attention([[[1.0], [1.0]], [[1.0], [0.0]]], [[1.0], [1.0]])
+    path = tmp_path / "proof.json"
+    attsvm.solve_svm(data, [0, 0]).prove(path)
+    path.write_text(path.read_text().replace("{", '{"without":[1],', 1))
+    run = subprocess.run([sys.executable, "-S", "-I", attsvm.check.__file__, path], capture_output=True, text=True)
+    assert run.stdout.strip() == "NOT PROVED: a query without part has one"
 
 
 @pytest.mark.slow

@@ -122,10 +122,11 @@ class Result:
         """Draw the result into ``ax``, a new figure by default, and return the axes.
 
         Of a run both ends of the largest margin as training goes on, of an SVM the margin of every token, query by
-        query, of a plane its points in two dimensions, else their multipliers, of a path how far the loss is above its
-        infimum, of a diagnosis the tokens by margin and score, of a decomposition its attention, of next tokens their
-        graphs or shares; of a head the accuracy over the training queries, of several heads that of each, of one SVM
-        its multipliers, of a reason the shares of its margin; of replicated runs their means over a parameter, with
+        query, of its influence each sequence's multiplier by the turn without it, of a plane its points in two
+        dimensions, else their multipliers, of a path how far the loss is above its infimum, of a diagnosis the tokens
+        by margin and score, of a decomposition its attention, of next tokens their graphs or shares; of a head the
+        accuracy over the training queries, of several heads that of each, of one SVM its multipliers, of a reason the
+        shares of its margin; of replicated runs their means over a parameter, with
         intervals.
 
         Parameters

@@ -9,7 +9,7 @@ import numpy as np
 from ..common.check import as_count, as_numeric, check_shape
 from .choices import best_rule, hard_queries, is_sink, sink_value, split
 from .controls import Factors, Null, gaussian_factors, null_head, own_rank, random_rows, shuffled_factors
-from .fit import FEWEST, Fit, fit_svm, short
+from .fit import FEWEST, Fit, fit_svm, short, support_share
 from .head import Head, check_head
 from .report import HeadReport
 
@@ -155,7 +155,7 @@ def _rough_fit(head: Head, train: np.ndarray, test: np.ndarray) -> Fit:
 
 def _null(head: Head, factors: Factors, wanted: tuple[int, float, bool], queries: int, name: list[int]) -> Null | None:
     """Heads that learned nothing, analysed as the trained one is."""
-    draws = []
+    draws, share = [], float("nan")
     for draw in range(DRAWS):
         rng = np.random.default_rng([*name, draw])
         other = null_head(head, factors, *wanted, rng)
@@ -169,7 +169,10 @@ def _null(head: Head, factors: Factors, wanted: tuple[int, float, bool], queries
             best, right = best_rule(other, train, test)
             rule = right[best]
         draws.append((len(hard), len(train), fit.cosine, own, fit.accuracy, rule))
-    return Null(*map(np.array, zip(*draws, strict=True))) if draws else None
+        if len(draws) == 1 and short(other, train):  # a rough SVM has up to twice as many sequences with a multiplier
+            share = support_share(fit_svm(other, train, test[:0], "frobenius", near=fit), train)
+    columns = [*map(np.array, zip(*draws, strict=True)), np.array([share])]
+    return Null(*columns) if draws else None
 
 
 def _labels(head: Head, labels: Any) -> np.ndarray:

@@ -41,6 +41,9 @@ class Null:
     cosine, own, accuracy, rule_accuracy : (draws,) arrays
         As for a trained head: of the SVM's W with its own, margin of its own W over the best, held-out accuracy of the
         SVM, and of the best rule.
+    support_share : (1,) array
+        Share of the training sequences that hold a support token, of the first draw, solved exactly; nan where windows
+        are too long for that.
     """
 
     hard: np.ndarray
@@ -49,6 +52,7 @@ class Null:
     own: np.ndarray
     accuracy: np.ndarray
     rule_accuracy: np.ndarray
+    support_share: np.ndarray
 
     @property
     def gain(self) -> np.ndarray:

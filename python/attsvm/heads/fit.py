@@ -160,6 +160,13 @@ def fit_svm(
     )
 
 
+def support_share(fit: Fit, train: np.ndarray) -> float:
+    """Share of the sequences of its training rows that hold a support token; nan where no W separates them."""
+    if fit.status == "infeasible" or len(train) == 0:
+        return float("nan")
+    return len(np.unique(fit.rows[:, 0])) / len(np.unique(train[:, 0]))
+
+
 def short(head: Head, rows: np.ndarray) -> bool:
     """Whether the windows of these rows are short enough for block ascent."""
     return float((head.window(rows).astype(np.float64) ** 2).sum()) <= PAIRS

@@ -12,14 +12,16 @@ import numpy as np
 
 from ..common.check import as_list, check_shapes, check_type
 from ..common.result import Result, Table
+from ..theory.random_tokens import capacity
 from .choices import FEW
 from .controls import Null, interval
-from .fit import Fit
+from .fit import SPARE, Fit, support_share
 from .head import ByName, Head, share_of
 from .table import CASES_HEADER, CURVE_HEADER, SHOWN, as_columns, cases_rows, curve_rows, frame, grid, meaning, stars
 
 MOST = 10  # heads whose removal changes the output most, of which the table says whether it knows them
 NULL = 1 / 3  # of the mean length of values: tokens that attention is parked on have less than a fifth, or about all
+LONGEST = 64  # tokens of a window, up to which the volumes of :func:`attsvm.theory.capacity` take a second or two
 
 
 def _empty() -> np.ndarray:
@@ -175,6 +177,26 @@ class HeadReport(Result):
             text += f".  Without the head the output changes by {self.damage:.2g} ({self.metric})"
         return text + "."
 
+    @property
+    def support_share(self) -> float:
+        """Share of the training sequences that hold a support token.  Where sequences are exchangeable, it bounds in
+        expectation the share of new ones of which the SVM selects some token wrongly: the SVM of the others selects
+        rightly in every sequence that it can do without.  nan without an SVM, or where no W separates the choices."""
+        return float("nan") if self.fit is None else support_share(self.fit, self.train)
+
+    @functools.cached_property
+    def capacity(self) -> float:
+        """Chance that given choices in as many windows, of the same lengths and dimensions, but of Gaussian tokens,
+        could be separated: :func:`attsvm.theory.capacity`.  How far it is true of a model's tokens is not known.  nan
+        where the formula says nothing: of windows of more tokens than dimensions (+ 1), or of more than 64."""
+        windows, head = self.head.window(self.train), self.head
+        bias = head.given is not None and head.given.bias is not None
+        # the difference of two tokens is 0 where all are equal, as they are in the coordinate of the biases
+        dk = int(np.ptp(head.keys[: SPARE * head.keys.shape[1]], axis=0).astype(bool).sum()) + bias
+        if not len(windows) or windows.max() > min(LONGEST, dk + 1):
+            return float("nan")
+        return capacity(len(windows), windows, dk, head.queries.shape[1] + bias)
+
     @functools.cached_property
     def effective_rank(self) -> float:
         """Of the head's own W: the exponential of the entropy of its singular values over their sum."""
@@ -288,8 +310,8 @@ def results_table(reports: Sequence[HeadReport], columns: Any = SHOWN, caption: 
     reports : list of HeadReport
     columns : list of str, or "all"
         Of "head", "queries", "parked", "accuracy", "cosine", "damage", "best rule", which are shown unless others are
-        asked for, and "trained", "margin", "random", "own W", "support", "rank", "logits", "gain", "null gain",
-        "nuclear".
+        asked for, and "trained", "margin", "random", "capacity", "own W", "support", "error bound", "rank", "logits",
+        "gain", "null gain", "nuclear".
     caption : bool
         Whether to say below what the columns mean.
 

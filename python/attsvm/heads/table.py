@@ -13,7 +13,7 @@ from ..common.check import as_choice
 from ..common.result import Table
 from .fit import Fit
 from .head import share_of
-from .sequences import Text
+from .sequences import Text, printable
 
 if TYPE_CHECKING:
     from .report import HeadReport
@@ -184,6 +184,13 @@ COLUMNS = (
         _random_margin,
     ),
     Column(
+        "capacity",
+        "chance that given choices in as many windows of these lengths could be separated if tokens were Gaussian; how "
+        "far that is true of a model's tokens is not known",
+        {"capacity": "report.capacity"},
+        lambda report, fit: number(report.capacity, 2),
+    ),
+    Column(
         "own W",
         "margin of the head's own W, in percent of the best",
         {"learned_margin": "fit.learned_margin", "null_own": "report.null.own", "shuffled_own": "report.shuffled.own"},
@@ -194,6 +201,18 @@ COLUMNS = (
         "pairs (query, rival token) that hold the SVM's W in place: the hardest cases",
         {"support": "fit.rows.shape"},
         lambda report, fit: str(len(fit.rows)),
+    ),
+    Column(
+        "error bound",
+        "share of the training sequences that hold a support token.  Without any other the SVM is the same, so that it "
+        "bounds in expectation the share of new sequences (exchangeable with these) of which the SVM selects some "
+        "token wrongly; near 1 it says nothing.  Of untrained heads that of the first draw",
+        {
+            "support_share": "report.support_share",
+            "null_support_share": "report.null.support_share",
+            "shuffled_support_share": "report.shuffled.support_share",
+        },
+        lambda report, fit: number(report.support_share, 2) + _beside(report, "support_share"),
     ),
     Column(
         "rank",
@@ -353,7 +372,7 @@ def sequence_text(text: Text, sequence: int, longest: int = 80) -> str:
     """Its words with the pieces of a word put together, cut when it is long."""
     if text.words is None:
         return f"{sequence}"
-    words = text.words[sequence]
+    words = [printable(word) for word in text.words[sequence]]
     if any(word[:1] in SPACED for word in words):
         joined = "".join(f" {word[1:]}" if word[:1] in SPACED else word for word in words).strip()
     else:

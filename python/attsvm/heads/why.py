@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from ..common.check import as_count, as_floats, check_type
+from ..common.check import as_count, as_floats, check_shapes, check_type
 from ..common.result import Result, Table
-from .cases import as_cases
+from .cases import Cases, as_cases
 from .directions import directions, name_directions
 from .faithful import Faithfulness
+from .fit import fit_svm
 from .head import Head
 from .report import HeadReport, check_report
-from .table import cased
+from .table import cased, number, sequence_text
 
 DIRECTIONS, NEIGHBOURS = 8, 5  # that are shown
 
@@ -46,6 +47,15 @@ class Why(Result):
         without each where it is known.
     svm_names : list of str
         What those of the SVM are, where W is the head's own.
+    holders : (h,) integer array
+        Training sequences with support tokens that change this margin of the SVM, those that change it most first.
+    pulls : (h,) array
+        What each adds to it: over all support tokens of the sequence the sum of multiplier times
+        ``<(x_selected - x_rival) z^T, this one's>``.  All of them add up to the SVM's margin of this query.
+    without : (h,) array
+        The margin by the SVM of the other sequences; nan unless it was asked for.
+    instead : (h,) integer array
+        The token that SVM selects; -1 unless it was asked for.
     """
 
     head: Head
@@ -61,6 +71,13 @@ class Why(Result):
     of: str
     names: list[str]
     svm_names: list[str]
+    holders: np.ndarray
+    pulls: np.ndarray
+    without: np.ndarray
+    instead: np.ndarray
+
+    def _check(self) -> None:
+        check_shapes(vars(self), dict.fromkeys(("holders", "pulls", "without", "instead"), "h"))
 
     def _title(self) -> str:
         word, selected, rival = cased(self.head.text, self.sequence, self.query, self.selected, self.rival)
@@ -86,7 +103,18 @@ class Why(Result):
             pairs = zip(self.neighbours, self.likeness, strict=True)
             cases = [(f"{like:+.3f}", f"{i}", *cased(text, i, *tokens)) for (i, *tokens), like in pairs]
             found.append((("cosine", "sequence", "query", "selected", "rival"), cases))
+        if len(self.holders):
+            found.append((("sequence", "pull", "margin without it", "selected without it", "text"), self._held()))
         return found
+
+    def _held(self) -> list[list[str]]:
+        """A row for each of the sequences that hold the choice."""
+        text, rows = self.head.text, []
+        for i, pull, margin, token in zip(self.holders, self.pulls, self.without, self.instead, strict=True):
+            chosen = "-" if token < 0 else cased(text, self.sequence, self.query, token)[1]
+            words = "" if text.words is None else sequence_text(text, i)
+            rows.append([f"{i}", f"{pull:+.4g}", number(margin), chosen, words])
+        return rows
 
     def columns(self) -> dict[str, Any]:
         """A row for each singular direction."""
@@ -101,6 +129,7 @@ def why(
     rival: int | None = None,
     W: Any = None,
     faithfulness: Faithfulness | None = None,
+    leave_out: bool = False,
 ) -> Why:
     """Why a query selects what it selects.
 
@@ -117,6 +146,8 @@ def why(
         its own, the SVM's.
     faithfulness : attsvm.torch.Faithfulness, optional
         Of the same head, with ``directions=True``: the damage without each direction of its own W.
+    leave_out : bool
+        Whether to solve the SVM again without each of the (five) sequences that hold the choice most.
 
     Returns
     -------
@@ -126,6 +157,13 @@ def why(
     ------
     ValueError, TypeError
         Naming the argument that does not fit, or where no W is at hand.
+    KeyboardInterrupt
+        On Ctrl-C.
+
+    Notes
+    -----
+    A training sequence without a support token has no part in what the SVM selects: it is the same without that one.
+    Whether training the model without a sequence would change the head as the SVM changes is not known.
 
     Examples
     --------
@@ -178,10 +216,44 @@ def why(
         for lost in () if faithfulness is None else faithfulness.directions:
             if lost.label == head.label and lost.number < len(names):
                 names[lost.number] = str(replace(lost, name=names[lost.number]))
+    held = _holders(report, case, at, leave_out)
     return Why(
         head, sequence, query, selected, int(case.tokens[at]), float(margins[at]), shares, values, near, likeness, of,
-        names, beside,
+        names, beside, *held,
     )  # fmt: skip
+
+
+def _holders(report: HeadReport, case: Cases, at: int, leave_out: bool) -> tuple[np.ndarray, ...]:
+    """Training sequences that hold the choice against this entry, what they add to the SVM's margin, that margin and
+    the choice without each."""
+    fit = report.fit
+    if fit is None or fit.status == "infeasible" or len(fit.rows) == 0:
+        return np.empty(0, dtype=np.intp), np.empty(0), np.empty(0), np.empty(0, dtype=np.intp)
+    ahead, z = _differences(case)[at], case.data.queries[0]
+    rows, queries = _rows(report.head, fit.rows)
+    sequences, owner = np.unique(fit.rows[:, 0], return_inverse=True)
+    pulls = np.bincount(owner, fit.multipliers * (rows @ ahead) * (queries @ z))
+    order = np.argsort(-np.abs(pulls), kind="stable")[:NEIGHBOURS]
+    without, instead = np.full(len(order), np.nan), np.full(len(order), -1)
+    for k, i in enumerate(sequences[order] if leave_out else ()):
+        if (W := _without(report, i)) is not None:
+            margins = _differences(case) @ (W @ z)
+            without[k], instead[k] = margins[at], case.tokens[margins.argmin()]
+    return sequences[order], pulls[order], without, instead
+
+
+def _without(report: HeadReport, sequence: int) -> np.ndarray | None:
+    """The W of the other sequences; None where none are left."""
+    fit = report.fit
+    assert fit is not None
+    if np.isnan(fit.margin):
+        raise ValueError("leave_out needs an SVM that meets all margins, got a soft margin")
+    rest = report.train[report.train[:, 0] != sequence]
+    if not len(rest):
+        return None
+    kept = fit.rows[:, 0] != sequence
+    near = replace(fit, rows=fit.rows[kept], multipliers=fit.multipliers[kept])
+    return fit_svm(report.head, rest, rest[:0], "frobenius", near=near).W
 
 
 def svm_weights(report: HeadReport) -> np.ndarray | None:

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from ..common.check import as_numeric, check_shape
 from ..common.render import axes, drawing
+from ..svm.influence import Influence
 from ..svm.separable import Plane
 from ..svm.separation import Separation
 from ..theory.diagnosis import Diagnosis
@@ -150,6 +151,15 @@ def _plane(plane: Plane, ax: Any = None, **line_kw: Any) -> Any:
         ax.axline(near, near + [-plane.w[1], plane.w[0]], linestyle=width, color="0.3", linewidth=0.8, zorder=0)
     ax.legend(frameon=False, fontsize="small")
     ax.set(xlim=limits[0], ylim=limits[1], xlabel="x[0]", ylabel="x[1]")
+    return ax
+
+
+@drawing(Influence)
+def _turns(found: Influence, ax: Any = None, **line_kw: Any) -> Any:
+    """The multiplier of every sequence and how far W turns without it; those without a support token turn nothing."""
+    ax = axes(ax)
+    _two_kinds(ax, found.turn, found.multiplier, found.solved, ~found.solved, line_kw, "sequences")
+    ax.set(xlabel="turn of W without the sequence", ylabel="its multiplier")
     return ax
 
 
