@@ -29,6 +29,7 @@ from .common.threads import get_num_threads, set_num_threads, show_config
 from .svm.separable import separable
 from .svm.separation import Separation
 from .svm.solve import ConvergenceWarning, feasible, solve_svm
+from .theory import limit as _limit  # noqa: F401  (enters what Run.limit asks)
 from .theory.conditions import correlation
 from .theory.diagnose import diagnose
 from .theory.regularization_path import regularization_path

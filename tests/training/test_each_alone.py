@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from builders import build_case
 
-SHARED = {"problem", "rule", "p", "status", "start", "stacked", "steps"}
+SHARED = {"besides", "problem", "rule", "p", "status", "start", "stacked", "steps"}
 FIELDS = [field.name for field in dataclasses.fields(attsvm.Run) if field.name not in SHARED]
 DERIVED = "v balance selected undecided probabilities direction".split()
 STEPS, RECORD, R = 13, [3, 8, 2], 3

@@ -79,6 +79,10 @@ class Windows:
         query = self._query_at(entries)
         return query, (self.start + reference)[query], entries - self.indptr[query] + self.start[query]
 
+    def _token_of(self) -> np.ndarray:
+        """Of every entry the token, as a row of ``keys``."""
+        return self._rows_of(np.zeros(len(self.queries), dtype=np.intp))[2]
+
     def _query_at(self, entries: Any) -> Any:
         """The query of these entries."""
         return np.searchsorted(self.indptr, entries, side="right") - 1

@@ -19,6 +19,8 @@ from ..training.problem import Problem
 from ..training.run import Run
 from . import conditions
 from .diagnosis import Diagnosis, windows_apart
+from .limit_best import BestTokens, diameter, lengths_of_rows, longest_sure_step
+from .limit_local import CERTIFIED
 
 __all__ = ["diagnose"]
 
@@ -113,6 +115,7 @@ def diagnose(problem: Problem, selected: ArrayLike | Run | None = None, norm: No
         lipschitz=L,
         step_size=1 / L if L > 0 else math.inf,
         undecided=selected.undecided if isinstance(selected, Run) else None,
+        **_limit(problem, ideal),
     )
 
 
@@ -146,6 +149,16 @@ def _non_optimal(problem: Problem, best: np.ndarray) -> tuple[float, float, bool
     first = problem._flat_scores[data.indptr[:-1] + best]
     spread, gap = float((second - least)[some].max()), float((first - second)[some].min())
     return spread, gap, bool(spread <= EQUAL * gap and gap > 0)
+
+
+def _limit(problem: Problem, ideal: Separation) -> dict[str, Any]:
+    """What a run must meet for its limit on the optimal tokens to be proved."""
+    best = BestTokens(problem)
+    if len(best.tied) or ideal.status not in CERTIFIED or not ideal.margin > 0:
+        return {}
+    lengths = lengths_of_rows(problem.data, best.best)
+    step = longest_sure_step(ideal.margin, float(lengths.max()), diameter(problem.data, best.best, lengths))
+    return {"barrier": best.barrier, "longest_step": step}
 
 
 def _locally(problem: Problem, solution: Separation) -> dict[str, Any]:

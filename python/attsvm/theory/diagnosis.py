@@ -67,6 +67,11 @@ class Diagnosis(Solved):
         falls along that solution, so none is stationary.  A bound, and a pessimistic one.  Training may leave the cone.
     lipschitz, step_size : float
         ``L_W``, a Lipschitz constant of the gradient, and 1 / L_W, the theory's step of plain gradient descent.
+    barrier, longest_step : float or None
+        What :meth:`attsvm.Run.limit` asks of a run that goes to the optimal tokens: a loss that is less than
+        ``barrier`` above its infimum, and steps shorter than ``longest_step = 8 rho / Delta^2``, rho the margin of
+        their SVM and Delta a bound of the distance of two rows.  None where several tokens have the best score, or
+        where no margin is certified.
     undecided : bool array or list, in the data's query shape, or None
         Of the run that was diagnosed: queries whose attention has not chosen yet.
     """
@@ -92,6 +97,8 @@ class Diagnosis(Solved):
     lipschitz: float
     step_size: float
     undecided: Any = None
+    barrier: float | None = None
+    longest_step: float | None = None
 
     def _check(self) -> None:
         layout = self.data._layout
@@ -142,7 +149,8 @@ class Diagnosis(Solved):
             near = f"correlation >= 1 - {mu:.3g}, norm >= {R:.4g}"
             lines.append(("local cone", f"no weights this near the SVM are stationary: {near}"))
         step = f"1 / L_W = {self.step_size:.4g} for plain gradient descent on W, L_W = {self.lipschitz:.4g}"
-        return [*lines, ("stationary points", self._stationary()), ("first step", self._first()), ("step size", step)]
+        lines += [("stationary points", self._stationary()), ("first step", self._first()), ("step size", step)]
+        return [*lines, ("limit", self._limit())]
 
     def _selected(self) -> str:
         best = self._queries("optimal")
@@ -186,6 +194,14 @@ class Diagnosis(Solved):
         token, chosen = int(self._queries("beaten_by")[q]), int(self._queries("selected")[q])
         row = self._entries("scores")[self.data.indptr[q] :]
         return f"query {q}: token {token} scores {row[token]:.4g}, the selected {chosen} {row[chosen]:.4g}"
+
+    def _limit(self) -> str:
+        if self.barrier is None or self.longest_step is None:
+            return "not to be proved of the optimal tokens: each must be the only best one, and their SVM feasible"
+        return (
+            f"can be proved once a run's loss is less than {self.barrier:.3g} above its infimum, for normalised steps "
+            f"shorter than {self.longest_step:.3g}: run.limit()"
+        )
 
     def _stationary(self) -> str:
         if self.no_stationary_point == "all tokens support":

@@ -26,13 +26,11 @@ def start_of(problem: Problem, W: Any, K: Any, Q: Any, runs: int | None) -> Sequ
     return [None if a is None else a.copy() for a in problem._read_weights(W, K, Q, runs)]
 
 
-def check_flags(train_head: Any, callback: Any, until: Any) -> None:
+def check_flags(train_head: Any, callback: Any) -> None:
     if not isinstance(train_head, (bool, np.bool_)):
         raise TypeError(f"train_head must be a bool, got {type(train_head).__name__}")
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be a function, got {type(callback).__name__}")
-    if until is not None:
-        raise ValueError(f"until must be None, got {until!r}")
 
 
 def head_parameters(problem: Problem, rule: UpdateRule, runs: int | None) -> np.ndarray:

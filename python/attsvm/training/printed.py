@@ -18,6 +18,7 @@ MESSAGES = {
     "completed": "made all its steps, to {}",
     "stationary": "ended at {}: the gradient is exactly zero",
     "target reached": "ended at {}: the loss has come down to the target of the Polyak step",
+    "limit proved": "ended at {}: its limit is proved, as run.limit() says",
     "stopped": "ended at {}: the callback returned True",
     "running": "has come to {}",
     "interrupted": "was interrupted after {}",
@@ -55,7 +56,7 @@ def lines_of(run: Any) -> list[tuple[str, str]]:
         ends = zip(run.loss[:RUNS_SHOWN, -1], run.norm[:RUNS_SHOWN, -1], strict=True)
         lines = [("run", "loss      norm of W")]
         lines += [(str(r), f"{loss:<9.6g} {norm:.6g}") for r, (loss, norm) in enumerate(ends)]
-        return lines + [("...", "")] * (len(run.W) > RUNS_SHOWN)
+        return lines + [("...", "")] * (len(run.W) > RUNS_SHOWN) + _limit(run)
     ended = [("", run.message)] if run.status not in ("completed", "running") else []
     count, queries = number_undecided(run)
     left = f"{count} of {queries} queries: their attention has not chosen yet"
@@ -66,8 +67,15 @@ def lines_of(run: Any) -> list[tuple[str, str]]:
         ("log grad norm", f"{run.log_grad_norm[0]:.6g} -> {run.log_grad_norm[-1]:.6g}"),
         *_proved(run),
         *([("undecided", left)] if count else []),
+        *_limit(run),
         ("records", f"{len(run.steps)}"),
     ]
+
+
+def _limit(run: Any) -> list[tuple[str, str]]:
+    """Where training goes, if that was asked."""
+    found = vars(run).get("limit_found")
+    return [] if found is None else [("limit", found.summary)]
 
 
 def _proved(run: Any) -> list[tuple[str, str]]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -55,7 +57,8 @@ class Run(Result):
         underflows.
     status : str
         "completed"; "stationary" when the gradient became exactly zero, "target reached" when the loss came down to
-        that of the Polyak step (in all runs); "stopped" by the callback, "running" while it looks; in the
+        that of the Polyak step (in all runs); "limit proved" where ``until="limit"`` ended it; "stopped" by the
+        callback, "running" while it looks; in the
         ``.partial`` of an exception "interrupted", "overflow" of weights or logits, or "gradient not finite" at
         weights that are.
     message : str
@@ -84,6 +87,11 @@ class Run(Result):
         steps divide by ``sqrt(v)``, that root; of "shampoo" the tuple ``L^(1/4), R^(1/4)``; each of mean 1 (of mean
         eigenvalue 1), and 1 where no gradient ever was.  Else the ``metric`` that was given.  It keeps to what the run
         has seen last: ``train(problem, run.W, rule=attsvm.rules.normalized(run.metric))`` goes on in it.
+    lr : float, (runs,) array or None
+        The learning rate, that made from the data included; None where it changes from step to step.
+    besides : str
+        The names of what acts on the weights besides steps of the rule along the gradient of a fixed head, as "ridge,
+        momentum"; empty for none.
     multipliers : array or list, in the data's entry shape
         :meth:`attsvm.Problem.multipliers` at the end.
     undecided : bool array or list, in the data's query shape
@@ -114,6 +122,12 @@ class Run(Result):
     half_squares: np.ndarray | None = None
     mean: np.ndarray | None = None
     metric: Any = None
+    lr: float | np.ndarray | None = None
+    besides: str = ""
+
+    # Entered by theory.limit, which knows the SVM: the limit of a run; and whether a record of it proves that.
+    find_limit: ClassVar[Callable[[Run], Any]]
+    watch_limit: ClassVar[Callable[[Run], Callable[[np.ndarray, int, Any], bool]]]
 
     def _check(self) -> None:
         R, H = "runs, " * self.stacked, "" if self.problem.heads is None else "H, "
@@ -122,7 +136,7 @@ class Run(Result):
         letters |= dict.fromkeys(("W", "mean"), f"{R}{H}dk, dz") | {"metric": f"{each}dk, dz"}
         letters |= dict.fromkeys(("loss", "norm", "log_grad_norm"), f"{R}records")
         letters |= {"parameters": f"{R}P", "head_records": f"{R}records, P"}
-        letters |= {"half_squares": f"{R}records, {H}".removesuffix(", ")}
+        letters |= {"half_squares": f"{R}records, {H}".removesuffix(", ")} | ({"lr": "runs"} if self.stacked else {})
         arrays, P = vars(self), None if self.start is None else len(self.start.row())
         if isinstance(self.metric, tuple):
             arrays = arrays | {"metric": None, "metric[0]": self.metric[0], "metric[1]": self.metric[1]}
@@ -183,7 +197,8 @@ class Run(Result):
         metric = self.metric
         if metric is not None and as_rule(self.rule).squares:
             metric = tuple(side[r] for side in metric) if isinstance(metric, tuple) else metric[r]
-        return replace(self, stacked=False, metric=metric, **own)
+        rate = None if self.lr is None else float(np.asarray(self.lr)[r])
+        return replace(self, stacked=False, metric=metric, lr=rate, **own)
 
     @property
     def trained(self) -> Problem:
@@ -263,6 +278,57 @@ class Run(Result):
         if self.metric is not None and self.problem.heads is None:
             return as_metric("metric", self.metric, *self.W.shape[-2:])
         return as_norm("p", self.p) if self.rule == "mirror" else as_rule(self.rule).norm
+
+    def limit(self) -> Any:
+        """Which tokens training selects for ever, and whether its direction goes to their SVM, as the records prove it.
+
+        With ``u_i`` the output of query i, ``g_i1 > g_i2`` its two best scores and F* the infimum of the loss F: where
+        ``n (F(W) - F*) < l((g_i1 + g_i2) / 2) - l(g_i1)`` the query gives its best token more than half of its
+        attention, at these weights and at all of no larger loss.  Where ``n (F(W) - F*) < min_i l(g_i2) - l(g_i1)`` and
+        the SVM of the best tokens is feasible, the loss goes to F* and W in direction to the SVM's solution, as long as
+        no later step raises the loss; for steps that are short enough this is proved.
+
+        Returns
+        -------
+        Limit
+            ``status``: "proved"; "conditional", as long as no later step raises the loss; or "open".  ``step``: the
+            first recorded step from which it is, or None.  ``message``: a sentence.  ``final``: bool, in the data's
+            query shape: more than half of the query's attention stays on its best token as long as no later step raises
+            the loss.  ``solution``: the :class:`Separation` of the limit's tokens, None where it is open.  With
+            ``runs=R`` lists of these, and ``final`` with the runs as first axis.
+
+        Raises
+        ------
+        ValueError
+            Of a run with a trained head, a ridge, momentum, weight decay, a ball or ``reduce``, or of another head than
+            a linear one: it names what is not covered.
+
+        Notes
+        -----
+        Proved in ``notebooks/limit.md`` for ``rule="normalized"`` and ``"constant"`` with one learning rate: descent on
+        W, one attention head, a loss of the table.  Under other rules, for K and Q, several attention heads or a loss
+        of the caller's, it is at most conditional and covers the tokens alone.  Training goes on in exact arithmetic
+        from a record; the rounding of what is judged there is allowed for.  Mirror descent on the dual: Ji and
+        Telgarsky, "Characterizing the implicit bias via a primal-dual analysis", 2021.  Nothing is computed that is not
+        asked for.
+
+        Examples
+        --------
+        >>> import attsvm
+        >>> X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
+        >>> problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
+        >>> limit = attsvm.train(problem, steps=1000).limit()
+        >>> limit.status, limit.step
+        ('proved', 300)
+        >>> bool(limit.final.all()), limit.solution.status
+        (True, 'optimal')
+        """
+        return self.limit_found
+
+    @functools.cached_property
+    def limit_found(self) -> Any:
+        """The answer of :meth:`limit`, kept once asked for: printing shows it then."""
+        return type(self).find_limit(self)
 
     def select(self, data: Data) -> Any:
         """The token that the last weights prefer for each query of other data; the lowest index on a tie.

@@ -107,6 +107,9 @@ class Training:
     metric: Metric | None
     descent: Descent
     workers: Workers | None = None
+    # Of until="limit": whether a record (weights, step, loss) proves the limit, and whether one has.
+    proves: Callable[[np.ndarray, int, Any], bool] | None = None
+    limit_proved: bool = False
 
     def share(self, workers: Workers) -> None:
         """The run becomes that of the queries of all workers."""
@@ -138,7 +141,7 @@ class Training:
 
     def advance(self, first: int, last: int) -> tuple[str, BaseException | None]:
         """Steps first .. last; the next part begins with the record at ``last``, if there is one."""
-        callback = None if self.callback is None else self._show
+        callback = None if self.callback is None and self.proves is None else self._show
         combine = None if self.workers is None else self._combine
         try:
             code, exception = _core.train(self.descent, first, last, callback, combine)
@@ -156,11 +159,13 @@ class Training:
 
     def _show(self) -> bool:
         """Shows the run so far; whether that was enough (of the last step it always is)."""
-        assert self.callback is not None
-        callback, workers = self.callback, self.workers
+        callback, workers, descent, last = self.callback, self.workers, self.descent, self.done - 1
 
         def show() -> Any:
-            return callback(self.run("running"))
+            if self.proves is not None:
+                self.limit_proved = self.proves(descent.weights[last], self.step, descent.loss[last])
+            answer = None if callback is None else callback(self.run("running"))
+            return True if self.limit_proved else answer
 
         answer = show() if workers is None else workers.together(show)
         enough = isinstance(answer, (bool, np.bool_)) and bool(answer)
@@ -193,12 +198,32 @@ class Training:
         if len(record) and record[-1] == step:
             return None
         if code == "interrupted":
-            self.callback = None
+            self.callback = self.proves = None
             if self.workers is not None:  # the others may have gone
                 return None
         rows = zip(Descent._fields[ROWS], self._rows(len(record) + 1), strict=True)
         self.descent = self.descent._replace(record=np.append(record, step), **dict(rows))
         return self.advance(step, step)[1]
+
+    def _rate(self) -> float | np.ndarray | None:
+        """The learning rate, of each run; None where it changes from step to step."""
+        rates = self.descent.lr
+        if rates.shape[1] > 1:
+            return None
+        return float(rates[0, 0]) if self.runs is None else np.broadcast_to(rates[:, 0], self.runs).copy()
+
+    def _besides(self) -> str:
+        """What acts on the weights besides steps of the rule along the gradient of a fixed head."""
+        given = self.descent
+        present = {
+            "train_head": given.v is not None,
+            "ridge": given.ridge > 0,
+            "ball": given.radius >= 0,
+            "momentum": given.momentum > 0 and self.rule.betas is None,
+            "weight_decay": given.decay > 0,
+            "reduce": self.workers is not None,
+        }
+        return ", ".join(name for name, there in present.items() if there)
 
     def _kept_mean(self) -> np.ndarray | None:
         """The mean of the gradients of W (not of factors), the largest number of each matrix 1."""
@@ -240,5 +265,5 @@ class Training:
         return Run(
             self.problem, self.rule.word, descent.p, W, K, Q, steps, weights, loss, norm, log_grad_norm, status, v,
             head_records, None if v is None else self.problem.head, self.runs is not None, half_squares,
-            self._kept_mean(), self._metric_of_steps(),
+            self._kept_mean(), self._metric_of_steps(), self._rate(), self._besides(),
         )  # fmt: skip

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import _core
-from ..common.check import as_count, as_number, check_type
+from ..common.check import as_choice, as_count, as_number, check_type
 from ..common.progress import bar
 from ..common.workers import Workers
 from ..rules import UpdateRule, Word, as_rule
@@ -63,7 +63,7 @@ def train(
     weight_decay: float = 0.0,
     runs: int | None = None,
     train_head: bool = False,
-    until: None = None,
+    until: Literal["limit"] | None = None,
     callback: Callable[[Run], Any] | None = None,
     progress: bool = False,
     reduce: Callable[[np.ndarray], Any] | None = None,
@@ -123,8 +123,9 @@ def train(
         Train the head too, from that of the problem and by the same rule: v; V and a of an MLP; v and lam of a
         quadratic one.  Each of these is normalised by the norm of its own gradient, whatever the rule normalises
         together otherwise (so lam, a single number, moves by ``lr``).  Neither ridge nor ball act on the head.
-    until : None
-        Reserved: a run makes all its steps.
+    until : {"limit"}, optional
+        End at the first record at which :meth:`Run.limit` is "proved" (of all ``runs``), with status "limit proved":
+        ``run.limit().solution`` is what later steps would come near to.  A conditional limit does not end the run.
     callback : callable, optional
         Called with the run so far after each record (its ``status`` is "running", its records cannot be written to).
         Returning True stops the run with status "stopped"; an exception comes through, with the run so far in
@@ -200,6 +201,14 @@ def train(
     >>> run.status, int(run.steps[-1])
     ('stopped', 300)
 
+    Training until it is proved where it goes; the solver gives the limit:
+
+    >>> run = attsvm.train(problem, until="limit")
+    >>> run.status, int(run.steps[-1])
+    ('limit proved', 300)
+    >>> attsvm.solve_svm(data, run).status
+    'optimal'
+
     Another rule, with what belongs to it, within a ball:
 
     >>> adam = attsvm.rules.adam(betas=(0.9, 0.99))
@@ -217,7 +226,13 @@ def train(
         W0, K0, Q0 = start_of(problem, W, K, Q, several)
         matrices = [K0, Q0] if W0 is None else [W0]
         wanted = record_steps(record, last, sum([a.size for a in matrices]))
-        check_flags(train_head, callback, until)
+        check_flags(train_head, callback)
+        if until is not None:
+            as_choice("until", until, ("limit",))
+            if reduce is not None:
+                raise ValueError(
+                    "until='limit' does not go with reduce: the infimum of the loss is that of own queries only"
+                )
         v = head_parameters(problem, own, several) if train_head else None
         objective = problem._capsule(trains_head=True) if train_head else problem._objective
         penalty = as_number("ridge", ridge, least=0.0)
@@ -245,8 +260,12 @@ def train(
         workers = Workers(reduce)
         state = workers.together(begin)
         state.share(workers)
+    if until is not None:
+        state.proves = Run.watch_limit(state.run("running"))
     code, exception = _to_the_end(state, progress)
     logger.debug("%s rule, %d of %d steps: %s", state.rule.word, state.step, state.descent.record[-1], code)
+    if code in ("done", "stopped") and state.limit_proved:
+        return state.run("limit proved")
     if code == "done":
         return state.run("completed")
     raised = state.record_end(code)

@@ -1,0 +1,258 @@
+"""What training converges to, proved at a record: ``run.limit()`` and ``train(until="limit")``."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from .. import _core
+from ..common.norms import Metric
+from ..svm.separation import Separation
+from ..svm.solve import solve_svm
+from ..training.run import Run
+from .limit_best import LOSSES, SPARE, BestTokens, Excess, curvature, descends, diameter, lengths_of_rows
+from .limit_local import CERTIFIED, LocalTokens, State
+
+__all__ = ["Judge", "Limit"]
+
+Proof: TypeAlias = tuple[np.ndarray, Separation]  # the limit's tokens, flat, and their SVM
+STEPS = ("normalized", "normalized jointly", "constant")  # rules of theorem A: on one matrix the first two are one
+LOSS_OFF = 1e-9  # relative error of the recorded loss, at most: what is above by more needs no second look
+# Theorem B is tried where e^-lead (R / margin)^2 is below this, of the least lead and the margin that W has reached: a
+# trial costs ten steps.  At the first records that it proves the number is .016 in the median at 6,8,10.
+WORTH = 0.03
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Limit:
+    """Where a training run goes, and from which record on that is known.
+
+    Attributes
+    ----------
+    status : str, or list of str with ``runs=R``
+        "proved"; "conditional": true as long as no later step raises the loss; "open".
+    step : int or None, or a list of those
+        The first recorded step from which it is.
+    message : str, or a list of those
+        The same as a sentence; where it is open, what is missing and of which query.
+    final : bool array or list, in the data's query shape; with ``runs=R`` an axis, or a list, of the runs first
+        At the last record the query gives more than half of its attention to its best token (in every attention head),
+        and will at all weights of no larger loss.  Where other tokens than the best are proved: true, of those.
+    solution : Separation or None, or a list of those
+        The SVM of the limit's tokens, in the norm of the rule; None where it is open.
+    """
+
+    status: Any
+    step: Any
+    message: Any
+    final: Any
+    solution: Any
+
+    @property
+    def summary(self) -> str:
+        """One line: the message, or how many of several runs have which status."""
+        if isinstance(self.status, str):
+            return str(self.message)
+        words = ("proved", "conditional", "open")
+        return ", ".join(f"{self.status.count(word)} {word}" for word in words if word in self.status)
+
+    def __repr__(self) -> str:
+        if isinstance(self.status, str):
+            return f"Limit: {self.message}"
+        lines = [f"  {r}  {text}" for r, text in enumerate(self.message)]
+        return "\n".join([f"Limits of {len(lines)} runs: {self.summary}", *lines])
+
+
+class Judge:
+    """Judges the records of one run: what each of them proves by theorems A (best tokens) and B (any tokens)."""
+
+    def __init__(self, run: Run):
+        problem = run.problem
+        if run.besides:
+            raise ValueError(
+                f"limit covers steps along the gradient of a fixed head alone, got a run with {run.besides}"
+            )
+        if problem.head.kind != "linear" or problem._concatenated:
+            raise ValueError(
+                "limit covers a LinearHead, of one attention head or of several whose attended vectors are summed, "
+                f"got {problem!r}"
+            )
+        self.run, self.data, self.best = run, run.data, BestTokens(problem)
+        one = problem.heads is None and run.K is None and run.metric is None
+        self.rate = float(run.lr) if one and run.rule in STEPS and run.lr is not None else 0.0
+        self.along = self.rate > 0
+        self.provable = self.along and problem._loss_name in LOSSES and run.data._powers is None  # squares are in range
+        self._local: dict[bytes, LocalTokens] = {}
+
+    @functools.cached_property
+    def longest(self) -> np.ndarray:
+        return lengths_of_rows(self.data, self.best.best)
+
+    @functools.cached_property
+    def apart(self) -> float:
+        return diameter(self.data, self.best.best, self.longest)
+
+    @functools.cached_property
+    def solution(self) -> Separation:
+        """The SVM of the best tokens, in the norm that the rule goes with."""
+        norm, best = self.run.own_norm, self.data._layout.shape_queries(self.best.best)
+        if isinstance(norm, Metric):
+            return solve_svm(self.data, best, metric=norm.value)
+        return solve_svm(self.data, best, norm)
+
+    @property
+    def margin(self) -> float:
+        """rho: the certified lower end of the largest margin; 0 where none is certified."""
+        return self.solution.margin * (1 - SPARE) if self.solution.status in CERTIFIED else 0.0
+
+    @functools.cached_property
+    def never_raises(self) -> bool:
+        """Whether plain descent at this rate lowers the loss from any weights: ``lr < 2 / L``."""
+        return self.rate * curvature(self.best, self.longest) * (1 + SPARE) < 2
+
+    def proves(self, found: Excess) -> bool:
+        """Theorem A: the gradient in the cone of the best tokens' rows, a margin, steps that never raise the loss."""
+        if not (self.provable and found.in_cone and self.margin > 0):
+            return False
+        longest, region = float(self.longest.max()), self.best.region(found.total, self.longest)
+        step = self.rate
+        if self.run.rule == "constant":
+            if self.never_raises:
+                return True
+            step *= longest * region.growth * region.excess  # ||dF|| <= R sum mu
+        return bool(descends(step, self.margin, longest, self.apart, region.drift))
+
+    def keeps(self, W: np.ndarray, step: int) -> LocalTokens | None:
+        """Theorem B: the selection that these weights prove to be final; None where they prove none."""
+        if not self.provable or not np.isfinite(W).all():
+            return None
+        logits, begin = _core.logits(self.data._handle, np.ascontiguousarray(W)), self.best.begin
+        chosen = _core.top(self.data._handle, logits)
+        first = logits[begin + chosen]
+        logits[begin + chosen] = -np.inf
+        lead = float((first - np.maximum.reduceat(logits, begin)).min())
+        largest = float(np.linalg.norm(W) * self.longest.max())
+        if not 0 < lead < math.inf or math.exp(-lead) > WORTH * (lead / largest) ** 2:
+            return None
+        key = chosen.tobytes()
+        if key not in self._local:
+            self._local[key] = LocalTokens(self.best, chosen)
+        local = self._local[key]
+        state = local.at(W, step)
+        return local if local.keeps(state, self._longest_step(local, state)) else None
+
+    def _longest_step(self, local: LocalTokens, state: State) -> float:
+        """No later step is longer: ``lr``, or ``lr R sum |mu|``."""
+        return self.rate * (local.longest * state.size if self.run.rule == "constant" else 1.0)
+
+    def proved_at(self, W: np.ndarray, step: int, loss: float) -> Proof | None:
+        """What these weights, of this recorded loss, prove by either theorem."""
+        if self.provable and loss - self.infimum <= self.best.barrier + LOSS_OFF * (abs(loss) + abs(self.infimum)):
+            if self.proves(self.best.at(W, step)):
+                return self.best.best, self.solution
+        local = self.keeps(W, step)
+        return None if local is None else (local.chosen, local.solution)
+
+    @functools.cached_property
+    def infimum(self) -> float:
+        return self.run.problem.infimum()
+
+    def suggests(self, found: Excess) -> bool:
+        """Whether this record shows the limit, as long as no later step raises the loss."""
+        enough = found.in_cone if self.along else bool(found.final.all() and self.best.several.any())
+        return bool(enough and self.margin > 0)
+
+    def verdict(self, run: Run) -> tuple[str, int | None, str, np.ndarray, Separation | None]:
+        """status, step, message, final (M,), solution.  Goes back from the last record, as long as they agree."""
+        steps = [int(step) for step in run.steps]
+        if not steps:
+            return "open", None, "open: the run has no record yet", ~self.best.several, None
+        records = range(len(steps) - 1, -1, -1)
+        last, first, proof = self.best.at(run.weights[-1], steps[-1]), None, None
+        for k in records:
+            found = self.proved_at(run.weights[k], steps[k], float(run.loss[k]))
+            if found is None or proof is not None and not np.array_equal(found[0], proof[0]):
+                break
+            first, proof = steps[k], found
+        if proof is not None:
+            final = last.final if np.array_equal(proof[0], self.best.best) else np.ones_like(last.final)
+            return "proved", first, self._says(run, first, proof[0]), final, proof[1]
+        highest = -np.inf
+        for k in records:  # the loss never rose above that of an earlier record
+            here = self.best.at(run.weights[k], steps[k])
+            highest = max(highest, here.total)
+            if here.total < highest or not self.suggests(here):
+                break
+            first = steps[k]
+        if first is None:
+            return "open", None, self._missing(run, last), last.final, None
+        tokens = f"the best tokens from the record of step {first} on, as long as no later step raises the loss"
+        covered = "proofs are of plain or normalised descent on W at one rate, with a loss of the table"
+        why = "the steps are longer than proofs allow" if self.provable else covered
+        return "conditional", first, f"{tokens}: {why}", last.final, self.solution
+
+    def _says(self, run: Run, step: int | None, chosen: np.ndarray) -> str:
+        same = np.array_equal(chosen, self.data._layout.flatten_queries("selected", run.selected))
+        tokens = "these tokens" if same else "the best tokens, some of which are not selected yet"
+        return f"the SVM of {tokens}, proved from the record of step {step} on"
+
+    def _missing(self, run: Run, last: Excess) -> str:
+        """What the last record lacks, and of which query."""
+        best = self.best
+        if not best.several.any():
+            return "open: every query sees one token, so nothing moves"
+        if not np.isfinite(run.weights[-1]).all():
+            return "open: the last weights left the range of double precision"
+        if len(best.tied):
+            return f"open: query {best.tied[0]} has several tokens of the best score"
+        if last.in_cone and self.margin <= 0:
+            return f"open: the SVM of the best tokens is {self.solution.status}, so no margin is certified"
+        attention = self.data._layout.flatten_entries(
+            "p", self.data.probabilities(_first(run.weights[-1])), hidden=True
+        )
+        q = int(np.argmax(last.each))
+        row = attention[best.begin[q] : best.begin[q] + self.data.lengths[q]]
+        own, rival = int(best.best[q]), int(row.argmax())
+        text = f"open: query {q} attends to its best token, {own}, by {row[own]:.2g}"
+        text += f" and to token {rival} by {row[rival]:.2g}" if rival != own else ""
+        above, below = np.exp([last.total, (best.wholes if self.along else best.halves).min()]) / len(best.top)
+        return f"{text}; the loss is {above:.3g} above its infimum, proofs for best tokens begin below {below:.3g}"
+
+
+def _first(W: np.ndarray) -> np.ndarray:
+    """The weights, or those of the first attention head."""
+    return W if W.ndim == 2 else W[0]
+
+
+def find_limit(run: Run) -> Limit:
+    """:meth:`attsvm.Run.limit`."""
+    parts = [run[r] for r in range(len(run.W))] if run.stacked else [run]
+    status, step, message, final, solution = map(list, zip(*(Judge(one).verdict(one) for one in parts), strict=True))
+    shaped = [run.data._layout.shape_queries(flags) for flags in final]
+    if not run.stacked:
+        return Limit(status[0], step[0], message[0], shaped[0], solution[0])
+    together = shaped if isinstance(shaped[0], list) else np.stack(shaped)
+    return Limit(status, step, message, together, solution)
+
+
+def watch_limit(run: Run) -> Callable[[np.ndarray, int, Any], bool]:
+    """Whether a record (weights, step, loss) of a run like this one proves the limit; of several runs, of all."""
+    judges = [Judge(run[r]) for r in range(len(run.W))] if run.stacked else [Judge(run)]
+    known = [False] * len(judges)
+
+    def proves(weights: np.ndarray, step: int, loss: Any) -> bool:
+        stack, losses = (weights, loss) if run.stacked else ([weights], [loss])
+        for r, judge in enumerate(judges):
+            known[r] = known[r] or judge.proved_at(stack[r], step, float(losses[r])) is not None
+        return all(known)
+
+    return proves
+
+
+Run.find_limit = find_limit
+Run.watch_limit = watch_limit

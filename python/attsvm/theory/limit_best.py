@@ -1,0 +1,318 @@
+"""When the best tokens are what training selects for ever: the inequalities of notebooks/limit.md, one function each.
+
+Notation of that page.  Query i has the best token a(i) of score g_i1, the second score g_i2, and the drops
+``g_i1 - g_it``.  Its output is ``u_i = g_i1 - v_i`` with the shortfall ``v_i = sum_t p_it (g_i1 - g_it)``.  Its excess
+is ``phi_i(v) = l(g_i1 - v) - l(g_i1)``.  The sum of all excesses is ``n (F(W) - F*)``; call it ``total``.  Excesses are
+compared as logarithms, so that near ties and large scores keep their digits.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import _core
+from ..training.problem import Problem
+
+__all__ = ["LOSSES", "BestTokens", "Excess", "Region", "curvature", "descends", "diameter", "longest_sure_step"]
+
+UNIT = 2.0**-53  # of one rounding
+EVALUATED = 64  # roundings of one evaluation of an excess, in units of the sizes that enter it: 20 operations at most
+CHUNK = 2**16  # numbers of token differences at once, which stay in cache
+SPARE = 1e-9  # relative, of what is compared once its rounding is relative: rho, R, the diameter, the step
+EXACT_ROWS = 512  # at most so many rows are compared pair by pair; of more, the queries are
+EXACT_QUERIES = 2048  # and of more queries than these nothing
+
+
+class LossForm(NamedTuple):
+    """What the proofs ask of a convex, strictly decreasing loss.  Arrays over queries.
+
+    ``log_slope(u)``: log of ``-l'(u)``.  ``log_excess(top, log_v)``: log of ``l(top - v) - l(top)``.
+    ``reach(top, log_e)``: the v of that excess.  ``ratio(top, v)``: bound of ``l'' / |l'|`` over outputs from
+    ``top - v`` to ``top``.  ``bounds(least)``: bounds of ``|l''|`` and ``|l'|`` from ``least`` on.
+    """
+
+    log_slope: Callable[[Any], Any]
+    log_excess: Callable[[Any, Any], Any]
+    reach: Callable[[Any, Any], Any]
+    ratio: Callable[[Any, Any], Any]
+    bounds: Callable[[Any], tuple[Any, Any]]
+
+
+def log_expm1(v: Any, log_v: Any) -> Any:
+    """log(e^v - 1), by the logarithm of v where v is small."""
+    middle = np.log(np.expm1(np.clip(v, 1e-12, 30)))
+    return np.where(log_v < -27, log_v, np.where(v > 30, v + np.log1p(-np.exp(-np.maximum(v, 1.0))), middle))
+
+
+def log_log1p_exp(z: Any) -> Any:
+    """log(log(1 + e^z))."""
+    return np.where(z < -37, z, np.log(np.logaddexp(0.0, np.maximum(z, -37.0))))
+
+
+def _log_slope(top: Any) -> Any:
+    """log |l'| of the logistic loss."""
+    return -np.logaddexp(0.0, top)
+
+
+def _log_of_log_loss(top: Any, log_v: Any) -> Any:
+    """log(-log(1 - v / top)); infinite from v = top on."""
+    share = np.minimum(np.exp(log_v) / top, 1.0)
+    return np.where(share < 1e-16, log_v - np.log(top), np.log(-np.log1p(-share)))
+
+
+LOSSES = {
+    "logistic": LossForm(
+        _log_slope,
+        lambda top, log_v: log_log1p_exp(_log_slope(top) + log_expm1(np.exp(log_v), log_v)),
+        lambda top, log_e: np.logaddexp(0.0, log_expm1(np.exp(log_e), log_e) - _log_slope(top)),
+        lambda top, v: np.exp(_log_slope(-top)),  # 1 - |l'| at the top
+        lambda least: (np.full_like(least, 0.25), np.exp(_log_slope(least))),
+    ),
+    "exponential": LossForm(
+        lambda u: -u,
+        lambda top, log_v: log_expm1(np.exp(log_v), log_v) - top,
+        lambda top, log_e: np.logaddexp(0.0, log_e + top),
+        lambda top, v: np.ones_like(top),
+        lambda least: (np.exp(-least), np.exp(-least)),
+    ),
+    "linear": LossForm(
+        lambda u: np.zeros_like(u),
+        lambda top, log_v: log_v,
+        lambda top, log_e: np.exp(log_e),
+        lambda top, v: np.zeros_like(top),
+        lambda least: (np.zeros_like(least), np.ones_like(least)),
+    ),
+    "log": LossForm(
+        lambda u: -np.log(u),
+        _log_of_log_loss,
+        lambda top, log_e: -top * np.expm1(-np.exp(log_e)),
+        lambda top, v: 1 / (top - v),
+        lambda least: (1 / least**2, 1 / least),
+    ),
+}
+
+
+class Excess(NamedTuple):
+    """What one record says of the excess: logarithms, rounded outwards."""
+
+    each: np.ndarray  # (M,) upper ends of log phi_i(v_i)
+    total: float  # upper end of the log of their sum
+    final: np.ndarray  # (M,) bool: inequality A.1
+    in_cone: bool  # inequality A.2
+
+
+class Region(NamedTuple):
+    """Bounds on the level set ``F <= F(W_k)``, where the negative gradient lies in the cone of the rows."""
+
+    drift: float  # R E: bound of |d log mu / ds + <r, D>| along a unit direction D
+    growth: float  # bound of sum mu over (F - F*): e^(K V)
+    excess: float  # F - F* at most
+
+
+class BestTokens:
+    """The constants of a problem, and the excess at weights.
+
+    With attention heads whose attended vectors are summed every head has the same best token; the top output is H
+    times the best score, and the shortfall is the sum of those of the heads.
+    """
+
+    def __init__(self, problem: Problem):
+        data, self.problem = problem.data, problem
+        self.scores, begin = problem._flat_scores, data.indptr[:-1]
+        self.heads, self.begin, self.of_query = problem.heads or 1, begin, data._query_of()
+        self.best = _core.top(data._handle, self.scores)
+        self.several = data.lengths > 1
+        score = self.scores[begin + self.best]
+        others = self.scores.copy()
+        others[begin + self.best] = -np.inf
+        self.second = np.where(self.several, np.maximum.reduceat(others, begin), score)
+        self.gap = score - self.second  # g_i1 - g_i2; 0 on a tie, and of a query that sees one token
+        self.top = score * self.heads
+        with np.errstate(divide="ignore"):
+            self.log_drop = np.log(score[self.of_query] - self.scores)
+        self.unique = self.gap > 0
+        # |x^T W z| summed without signs is at most this times ||W||.
+        self.reach = float(data._largest_key) * math.sqrt(data.dk) * np.sqrt((data.queries**2).sum(axis=1))
+
+    @property
+    def tied(self) -> np.ndarray:
+        """The queries with several tokens of the best score."""
+        return np.flatnonzero(self.several & ~self.unique)
+
+    def log_excess(self, log_v: np.ndarray, side: int) -> np.ndarray:
+        """log phi_i(v_i), rounded up (side 1) or down (side -1)."""
+        own = self.problem._own_loss
+        if own is not None:  # by differences of its values, each to some units in the last place
+            at, top = own.value(self.top - np.exp(log_v)), own.value(self.top)
+            allowed = EVALUATED * UNIT * (np.abs(at) + np.abs(top))
+            return np.log(np.maximum(at - top + side * allowed, 0.0))
+        found = LOSSES[self.problem._loss_name].log_excess(self.top, log_v)
+        sizes = 1 + np.abs(self.top) + np.exp(np.minimum(log_v, 700)) + np.abs(log_v) + np.abs(found)
+        return found + side * EVALUATED * UNIT * sizes
+
+    @functools.cached_property
+    def halves(self) -> np.ndarray:
+        """Right sides of A.1."""
+        return self._barriers(0.5)
+
+    @functools.cached_property
+    def wholes(self) -> np.ndarray:
+        """Right sides of A.2."""
+        return self._barriers(1.0)
+
+    @property
+    def barrier(self) -> float:
+        """B: the right side of A.2, over the number of queries."""
+        return float(np.exp(self.wholes.min())) / len(self.top)
+
+    def _barriers(self, share: float) -> np.ndarray:
+        """Lower ends of log phi_i(share (g_i1 - g_i2)): infinite for a query that sees one token."""
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            found = self.log_excess(np.log(share * self.gap) - EVALUATED * UNIT, -1)
+        return np.where(self.several, np.where(self.unique, found, -np.inf), np.inf)
+
+    def at(self, W: np.ndarray, step: int = 0) -> Excess:
+        """The excess at weights ([H,] dk, dz) after so many steps; each number of W is off by a rounding a step."""
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
+            log_v = self._shortfall(W.reshape(-1, *W.shape[-2:]), step)
+            each = np.where(log_v > -np.inf, self.log_excess(log_v, 1), -np.inf)  # -inf: the scores are all alike
+            each[np.isnan(log_v)] = np.nan
+            largest = each.max()
+            count = math.log1p((len(each) + EVALUATED) * UNIT)
+            # A number that is none stays one, and meets no inequality.
+            total = -np.inf if largest == -np.inf else float(largest + np.log(np.exp(each - largest).sum()) + count)
+            final = ~self.several | (total < self.halves)  # A.1
+            in_cone = bool(total < self.wholes.min())  # A.2; on a tie the right side is -inf
+        return Excess(each, total, final, in_cone)
+
+    def rounding(self, W: np.ndarray, step: int) -> np.ndarray:
+        """(M,) by how much a computed lead can be off: ``gamma_N`` times the sum of ``|x_a - x_t| |W| |z|``.
+
+        N: the products of one lead, and the roundings of W itself, of which each step adds one.
+        """
+        rounds = UNIT * (self.problem.data.dk + self.problem.data.dz + len(self.begin) + step + 8)
+        return 2 * rounds * self.reach * float(np.linalg.norm(W))
+
+    def _shortfall(self, stack: np.ndarray, step: int) -> np.ndarray:
+        """Upper ends of log v_i: log sum_t (g_i1 - g_it) e^(-lead_it) / (1 + sum_t e^(-lead_it))."""
+        data, parts = self.problem.data, []
+        for W in stack:
+            lead = data._flat_margins(W, self.best)
+            lead[self.begin + self.best] = 0.0
+            peak = np.maximum.reduceat(-lead, self.begin)
+            total = np.log(np.add.reduceat(np.exp(-lead - peak[self.of_query]), self.begin))
+            pulls = self.log_drop - lead
+            most = np.maximum.reduceat(pulls, self.begin)
+            most[most == -np.inf] = 0.0  # of tokens that all score the same
+            sums = np.log(np.add.reduceat(np.exp(pulls - most[self.of_query]), self.begin))
+            off = 2 * self.rounding(W, step)  # the leads of numerator and denominator
+            off += UNIT * (2 * data.lengths + EVALUATED * (1 + np.abs(most) + np.abs(peak)))
+            parts.append(most + sums - peak - total + off)
+        return np.logaddexp.reduce(parts, axis=0) if len(parts) > 1 else np.asarray(parts[0])
+
+    def region(self, total: float, longest: np.ndarray) -> Region:
+        """E of the level set, for rows of query i at most ``longest`` (M,); infinite where A.2 fails."""
+        form, there = LOSSES[self.problem._loss_name], self.several
+        top, gap, longest = self.top[there], self.gap[there], longest[there]
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            V = form.reach(top, np.float64(total)) * (1 + SPARE)
+            K = form.ratio(top, V)
+            E = V / gap + V * (K + 1 / (gap - V))
+            if not (V < gap).all():
+                return Region(math.inf, math.inf, math.inf)
+            return Region(float((longest * E).max()), float(np.exp(K * V).max()), math.exp(total) / len(self.top))
+
+
+def lengths_of_rows(data: Any, best: np.ndarray) -> np.ndarray:
+    """(M,) the longest row ``(x_a - x_t) z^T`` of each query, in Frobenius norm."""
+    return _farthest(data, lambda queries: data.keys[(data.start + best)[queries]].astype(np.float64))
+
+
+def _farthest(data: Any, centre: Callable[[slice], np.ndarray]) -> np.ndarray:
+    """(M,) the largest ``||x_t - c|| ||z||`` of each query's tokens, from centres (queries, dk) of some at once."""
+    found, indptr = np.empty(len(data.queries)), data.indptr
+    chunk = max(1, CHUNK // (data.dk * data._longest))
+    for first in range(0, len(found), chunk):
+        part = slice(first, first + chunk)
+        entries = slice(indptr[first], indptr[min(first + chunk, len(found))])
+        lengths = data.lengths[part]
+        apart = data.keys[data._token_of()[entries]] - np.repeat(centre(part), lengths, axis=0)
+        squares = np.maximum.reduceat(np.einsum("ij,ij->i", apart, apart), indptr[:-1][part] - indptr[first])
+        found[part] = np.sqrt(squares) * np.linalg.norm(data.queries[part], axis=1)
+    return found
+
+
+def diameter(data: Any, best: np.ndarray, longest: np.ndarray) -> float:
+    """A bound of the distance between two rows; ``longest`` (M,) those of each query.
+
+    Exact of few rows.  Of more, two rows of one query are at most twice as far apart as its tokens are from their
+    mean; two of queries i and j at most ``R_i^2 + R_j^2 + 2 R_i R_j |cos(z_i, z_j)|``, squared.
+    """
+    if data._rows <= EXACT_ROWS:
+        q, token = data._query_of(), data._token_of()
+        others = token != (data.start + best)[q]
+        q, token = q[others], token[others]
+        difference = data.keys[(data.start + best)[q]].astype(np.float64) - data.keys[token]
+        gram = (difference @ difference.T) * (data.queries @ data.queries.T)[np.ix_(q, q)]
+        squares = np.diag(gram)
+        largest = float((squares[:, None] + squares - 2 * gram).max(initial=0.0))
+        return math.sqrt(largest + SPARE * float(squares.max(initial=0.0)))
+    if len(longest) > EXACT_QUERIES:
+        return float(2 * longest.max() * (1 + SPARE))
+    size = np.linalg.norm(data.queries, axis=1)
+    unit = data.queries / np.where(size > 0, size, 1.0)[:, None]
+    between = longest[:, None] ** 2 + longest**2 + 2 * longest[:, None] * longest * np.abs(unit @ unit.T)
+    within = _farthest(data, lambda queries: _means(data, queries))
+    np.fill_diagonal(between, 4 * np.minimum(within, longest) ** 2)
+    return float(np.sqrt(between.max()) * (1 + SPARE))
+
+
+def _means(data: Any, queries: slice) -> np.ndarray:
+    """(queries, dk) the mean token of each window."""
+    begin = data.indptr[:-1][queries]
+    stop = data.indptr[begin.size + queries.start]
+    tokens = data.keys[data._token_of()[begin[0] : stop]].astype(np.float64)
+    return np.asarray(np.add.reduceat(tokens, begin - begin[0], axis=0) / data.lengths[queries][:, None])
+
+
+def curvature(best: BestTokens, longest: np.ndarray) -> float:
+    """A Lipschitz constant of dF/dW: the mean of ``d^2/4 s (M0 s / 4 + M1)`` over queries.
+
+    d bounds the distance of two logits of the query along a unit direction, s is the range of its scores, M0 and M1
+    bound ``|l''|`` and ``|l'|`` over them.
+    """
+    least = np.minimum.reduceat(best.scores, best.begin)
+    spread = best.scores[best.begin + best.best] - least
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        M0, M1 = LOSSES[best.problem._loss_name].bounds(least)
+        terms = longest**2 * spread * (M0 * spread / 4 + M1)  # d <= 2 longest
+    return float(np.where(spread > 0, terms, 0.0).mean() * (1 + SPARE))
+
+
+def descends(step: float, rho: float, longest: float, apart: float, drift: float) -> bool:
+    """Inequality A.4: a step of this length along the negative gradient, and every shorter one, lowers the loss.
+
+    ``1 - exp(-rho s + Delta^2 s^2 / 8) > (e^(s R E) - 1) (e^(s R) - 1)``: rho the margin, R the longest row, Delta the
+    distance of two rows at most, R E the drift of the multipliers.
+    """
+    step *= 1 + SPARE
+    fall = rho * step - (apart * step) ** 2 / 8
+    if not fall > SPARE * rho * step or step * max(drift, longest) > 700:
+        return False
+    return -math.expm1(-fall) > (1 + SPARE) * math.expm1(step * drift) * math.expm1(step * longest)
+
+
+def longest_sure_step(rho: float, longest: float, apart: float, drift: float = 0.0) -> float:
+    """The largest step of which :func:`descends` is true, to a part in a thousand; ``8 rho / Delta^2`` at the end."""
+    low, high = 0.0, 8 * rho / apart**2 if apart > 0 else math.inf
+    if not math.isfinite(high) or descends(high, rho, longest, apart, drift):
+        return high
+    while high - low > 1e-3 * high and high > 0:
+        middle = (low + high) / 2
+        low, high = (middle, high) if descends(middle, rho, longest, apart, drift) else (low, middle)
+    return low

@@ -1,0 +1,274 @@
+"""``run.limit()`` and ``train(until="limit")``: what they say, of which runs, and that it stays true."""
+
+from __future__ import annotations
+
+import io
+
+import attsvm
+import numpy as np
+import pytest
+from attsvm.theory.limit import Judge, Limit
+from builders import BUILDERS, build_case
+from limits import draw, judged
+
+
+def queries(data, shaped):
+    return np.array(data._layout.flatten_queries("shaped", shaped))
+
+
+@pytest.fixture
+def problem(sphere):
+    return sphere().problem
+
+
+def test_the_best_tokens_are_proved(problem):
+    run = attsvm.train(problem, steps=1000, record=10)
+    limit = run.limit()
+    assert limit.status == "proved" and 100 < limit.step < 300 and limit.final.shape == (6,) and limit.final.all()
+    assert limit.solution.status == "optimal" and (limit.solution.selected == problem.optimal).all()
+    assert limit.message == f"the SVM of these tokens, proved from the record of step {limit.step} on"
+    assert "limit " in str(run) and str(limit.step) in str(run)
+    assert run.limit() is limit
+    before = attsvm.train(problem, steps=limit.step - 10, record=10)
+    assert before.limit().status == "conditional" and "longer than proofs allow" in before.limit().message
+    early = attsvm.train(problem, steps=50).limit()
+    assert early.status == "open" and early.step is None and early.solution is None and not early.final.any()
+    assert "query" in early.message and "attends to its best token" in early.message
+    assert "limit" not in str(attsvm.train(problem, steps=300))  # not asked for
+
+
+def test_training_ends_where_it_is_proved(problem):
+    run = attsvm.train(problem, until="limit", record=10)
+    assert run.status == "limit proved" and "proved" in run.message
+    whole = attsvm.train(problem, record=10)
+    assert whole.limit().step == run.steps[-1] == run.limit().step
+    np.testing.assert_array_equal(run.W, whole.weights[len(run.steps) - 1])
+    assert attsvm.train(problem, until="limit", steps=50).status == "completed"
+    last = int(run.steps[-1])
+    assert attsvm.train(problem, until="limit", record=10, steps=last).status == "limit proved"  # at its last record
+    seen = []
+    run = attsvm.train(problem, until="limit", callback=lambda run: seen.append(int(run.steps[-1])))
+    assert run.status == "limit proved" and seen == run.steps.tolist()
+    assert attsvm.train(problem, until="limit", callback=lambda run: len(run.steps) > 1).status == "stopped"
+
+
+def test_a_conditional_limit_ends_nothing(problem):
+    run = attsvm.train(problem, rule="sign", until="limit")
+    assert run.status == "completed" and run.limit().status == "conditional"
+    assert run.limit().solution.norm == "max" and "no later step raises the loss" in run.limit().message
+
+
+def test_several_runs(problem):
+    starts = np.random.default_rng(0).standard_normal((3, 10, 10))
+    run = attsvm.train(problem, starts, runs=3, steps=600)
+    limit, single = run.limit(), [run[r].limit() for r in range(3)]
+    for name in ("status", "step", "message"):
+        assert getattr(limit, name) == [getattr(one, name) for one in single]
+    assert limit.final.shape == (3, 6) and [s.margin for s in limit.solution] == [one.solution.margin for one in single]
+    assert "3 proved" in str(run) and limit.step[0] is not None
+    together = attsvm.train(problem, starts, runs=3, until="limit")
+    assert together.status == "limit proved" and together.steps[-1] == max(limit.step)
+    rates = attsvm.train(problem, starts, runs=3, steps=600, lr=np.array([[0.1], [0.1], [3.0]]))
+    assert rates.limit().status[:2] == ["proved"] * 2 and rates.limit().status[2] != "proved"
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_every_layout_in_its_shape(name):
+    case = build_case(name)
+    problem = attsvm.Problem(case.data, case.y, attsvm.LinearHead(case.v))
+    limit = attsvm.train(problem, steps=400).limit()
+    assert limit.status in ("proved", "conditional", "open")
+    final = queries(case.data, limit.final)
+    assert final.dtype == bool and final[case.data.lengths == 1].all()
+    if limit.solution is not None:
+        assert limit.solution.data is case.data
+    several = attsvm.train(problem, np.zeros((2, case.data.dk, case.data.dz)), runs=2, steps=5).limit()
+    assert len(several.status) == len(several.final) == len(several.solution) == 2
+
+
+@pytest.mark.parametrize("loss", ["logistic", "exponential", "linear", "log"])
+def test_every_loss(loss):
+    rng = np.random.default_rng(4)
+    data = attsvm.cross_attention(rng.standard_normal((4, 5, 9)), rng.standard_normal((4, 9)), rng.random((4, 5, 1)))
+    problem = attsvm.Problem(data, None, attsvm.LinearHead([1.0]), loss)
+    limit = attsvm.train(problem, steps=3000).limit()
+    assert limit.status == "proved"
+
+
+def test_plain_descent_is_proved_where_its_step_is_short_enough(problem):
+    start = attsvm.train(problem, steps=300).W
+    assert attsvm.train(problem, start, rule="constant", steps=10).limit().status == "proved"
+    judge = Judge(attsvm.train(problem, start, rule="constant", steps=10, lr=0.5))
+    assert judge.never_raises
+    judge = Judge(attsvm.train(problem, start, rule="constant", steps=0, lr=5.0))
+    assert not judge.never_raises and judge.verdict(judge.run)[0] == "proved"  # the gradient is short by now
+    for lr, status in ((1e3, "proved"), (1e4, "conditional")):  # lr R e^(K V) (F - F*) is .1, and 1
+        assert attsvm.train(problem, start, rule="constant", steps=0, lr=lr).limit().status == status
+    far = attsvm.train(problem, attsvm.train(problem, steps=220).W, rule="constant", steps=0, lr=1e4)
+    assert far.limit().status == "conditional"
+
+
+@pytest.mark.parametrize("rule", ["polyak", "mirror", "sign", "spectral", "adam", "adagrad", "shampoo"])
+def test_other_rules_are_at_most_conditional(problem, rule):
+    limit = attsvm.train(problem, attsvm.train(problem, steps=800).W, rule=rule, steps=20).limit()
+    assert limit.status == "conditional" and limit.final.all() and limit.step == 0
+
+
+def test_what_else_is_conditional(problem, sphere):
+    W = attsvm.train(problem, steps=800).W
+    at = lambda **asked: attsvm.train(problem, steps=20, **asked).limit().status  # noqa: E731
+    assert at(W=W) == "proved"
+    assert at(W=W, lr=0.1 / np.arange(1, 21)) == "conditional"  # later rates are not known
+    assert at(W=W, lr=3.0) == "conditional"  # longer than 8 rho / Delta^2
+    assert at(W=W, lr=0.0) != "proved"
+    assert at(K=W, Q=np.eye(10)) == "conditional"
+    assert at(W=W, metric=np.ones((10, 10))) == "conditional"
+    own = attsvm.Problem(problem.data, problem.y, problem.head, (lambda u: np.exp(-u), lambda u: -np.exp(-u)))
+    assert attsvm.train(own, W, steps=5).limit().status == "conditional"
+    heads = attsvm.Problem(problem.data, problem.y, problem.head, heads=2)
+    run = attsvm.train(heads, np.stack([W, 2 * W]), steps=5)
+    assert run.limit().status == "conditional" and run.limit().final.shape == (6,)
+    half = attsvm.train(heads, np.stack([W, -W]), steps=0).limit()  # one head attends elsewhere
+    assert half.status == "open" and not half.final.any()
+
+
+def test_a_loss_that_rose_again_is_open(problem):
+    run = attsvm.train(problem, attsvm.train(problem, steps=800).W, rule="sign", steps=40, record=10)
+    assert run.limit().step == 0
+    run.weights[-1] = 0.0
+    run.loss[-1] = run.problem.loss(run.weights[-1])
+    del run.limit_found
+    assert run.limit().status == "open" and run.limit().step is None
+
+
+def test_a_conditional_limit_begins_after_the_last_rise(problem):
+    """Three records that all suggest the limit; the loss is lowest at the second."""
+    run = attsvm.train(problem, attsvm.train(problem, steps=800).W, rule="sign", steps=20, record=10)
+    run.weights[1], run.weights[2] = 2 * run.weights[0], run.weights[0]
+    assert run.limit().status == "conditional" and run.limit().step == 20
+
+
+REFUSED = {
+    "ridge": {"ridge": 0.1},
+    "momentum": {"momentum": 0.5},
+    "weight_decay": {"weight_decay": 0.1},
+    "ball": {"ball": 3.0},
+    "train_head": {"train_head": True},
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_not_covered_is_named(problem, name):
+    run = attsvm.train(problem, steps=5, **REFUSED[name])
+    with pytest.raises(ValueError, match=name):
+        run.limit()
+    with pytest.raises(ValueError, match=name):
+        attsvm.train(problem, steps=5, until="limit", **REFUSED[name])
+
+
+def test_other_heads_and_words_are_refused(problem):
+    other = attsvm.Problem(problem.data, problem.y, attsvm.QuadraticHead(problem.head.v, 0.1))
+    with pytest.raises(ValueError, match="LinearHead"):
+        attsvm.train(other, steps=5).limit()
+    with pytest.raises(ValueError, match="until"):
+        attsvm.train(problem, until="proved")
+    with pytest.raises(ValueError, match="reduce"):
+        attsvm.train(problem, until="limit", reduce=lambda a: None)
+
+
+def cross(X, scores, loss="logistic"):
+    X = np.asarray(X, float)
+    data = attsvm.cross_attention(X, np.ones((len(X), 1)), np.asarray(scores, float)[..., None])
+    return attsvm.Problem(data, None, attsvm.LinearHead([1.0]), loss)
+
+
+def test_infeasible_best_tokens_are_open():
+    """x_a between the others, scores 10, 0, 0: F - F* < B at W = 0 by every query, and there is no SVM."""
+    problem = cross([[[0.0, 0.0], [1.0, 1.0], [-1.0, -1.0]]], [[10.0, 0.0, 0.0]])
+    run = attsvm.train(problem, steps=500)
+    judge = Judge(run)
+    assert judge.best.at(run.weights[0]).in_cone and judge.best.at(run.W).in_cone
+    limit = run.limit()
+    assert limit.status == "open" and "infeasible" in limit.message and not limit.final.any()
+
+
+def test_one_query_is_in_the_cone_of_its_best_token_from_the_start():
+    problem = cross([[[2.0, 0.0], [0.0, 1.0]]], [[1.0, 0.0]], "linear")
+    start = {"W": np.array([[-1.0], [1.0]]), "rule": "constant"}
+    limit = attsvm.train(problem, **start, steps=100, record=1).limit()
+    assert limit.status == "proved" and limit.step == 0
+    early = attsvm.train(problem, **start, steps=1).limit()
+    assert early.status == "proved" and not early.final.any() and "not selected yet" in early.message
+    assert early.solution.selected.tolist() == [0]
+
+
+def test_two_tokens_a_window_may_go_elsewhere():
+    """Rows (1, 0) and (-3, 1), scores (3, 0) and (.1, 0): descent goes to (1, 0), to the second's worse token."""
+    problem = cross([[[1.0, 0.0], [0.0, 0.0]], [[-3.0, 1.0], [0.0, 0.0]]], [[3.0, 0.0], [0.1, 0.0]])
+    limit = attsvm.train(problem, steps=4000).limit()
+    assert limit.status != "proved" or limit.solution.selected.tolist() == [0, 1]
+
+
+def test_ties_and_single_tokens():
+    tied = cross([[[1.0], [0.0]], [[1.0], [0.0]]], [[1.0, 1.0], [1.0, 0.0]])
+    assert "query 0 has several tokens" in attsvm.train(tied, steps=50).limit().message
+    single = attsvm.Problem(attsvm.cross_attention([[[1.0]]], [[1.0]]), None, attsvm.LinearHead([1.0]))
+    limit = attsvm.train(single, steps=5).limit()
+    assert limit.status == "open" and limit.final.all() and "one token" in limit.message
+
+
+@pytest.mark.parametrize("scale", [1e-8, 1e8])
+def test_no_scale_matters(problem, scale):
+    data = attsvm.cross_attention(problem.data.keys.reshape(6, 8, 10) * scale, problem.data.queries)
+    scaled = attsvm.Problem(data, problem.y, attsvm.LinearHead(problem.head.v / scale))
+    expected = attsvm.train(problem, steps=600, record=50).limit()
+    limit = attsvm.train(scaled, steps=600, record=50).limit()
+    assert limit.status == "proved" and abs(limit.step - expected.step) <= 100
+
+
+def test_nothing_is_proved_where_squares_leave_the_range():
+    """The squares of rows of 1e-170 are 0, and a step a hundred times too long would seem short."""
+    for size, lr in ((1.0, 1e2), (1e-170, 1e172)):
+        problem = cross([[[size], [0.0]]], [[1.0, 0.0]], "linear")
+        assert attsvm.train(problem, steps=0, lr=lr).limit().status == "conditional"
+
+
+def test_they_print_and_a_run_from_a_file_has_its_limit(problem):
+    run = attsvm.train(problem, np.zeros((2, 10, 10)), runs=2, steps=600)
+    assert repr(run[0].limit()) == f"Limit: {run[0].limit().message}"
+    assert repr(run.limit()).splitlines()[0] == "Limits of 2 runs: 2 proved" and isinstance(run.limit(), Limit)
+    file = io.BytesIO()
+    run.save(file)
+    file.seek(0)
+    assert attsvm.load(file).limit().status == ["proved"] * 2
+
+
+def test_diagnose_says_what_would_have_to_be_true(problem):
+    text = " ".join(str(attsvm.diagnose(problem)).split())
+    assert "loss is less than 0.00518 above its infimum" in text and "shorter than 0.368" in text
+    assert "not to be proved" in str(attsvm.diagnose(cross([[[1.0], [0.0]]], [[1.0, 1.0]])))
+    middle = cross([[[0.0, 0.0], [1.0, 1.0], [-1.0, -1.0]]], [[10.0, 0.0, 0.0]])
+    assert attsvm.diagnose(middle).barrier is None
+
+
+def test_claims_survive_training_that_goes_on():
+    count = 0
+    for seed in range(40):
+        try:
+            limit, wrong, _ = judged(draw(seed))
+        except FloatingPointError:  # the exponential loss of scores of 1e8
+            continue
+        assert not wrong, (seed, wrong)
+        count += limit.status == "proved"
+    assert count > 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(40, 2040, 200))
+def test_thousands_of_claims_survive(first):
+    for seed in range(first, first + 200):
+        try:
+            _, wrong, _ = judged(draw(seed))
+        except FloatingPointError:
+            continue
+        assert not wrong, (seed, wrong)
