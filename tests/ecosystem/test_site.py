@@ -85,7 +85,7 @@ def test_code_that_needs_a_model_runs(tmp_path, monkeypatch):
             for code in blocks(path):
                 if code.startswith(MODEL):
                     exec(compile(code, path.name, "exec"), page)
-    assert len(page["reports"]) == 6 and (tmp_path / "view.html").stat().st_size > 10_000
+    assert len(page["reports"]) == 6 and (tmp_path / "heads.html").stat().st_size > 10_000
     assert (tmp_path / "heads.csv").exists() and "L2H1" in str(page["table"])
 
 
