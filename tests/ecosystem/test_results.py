@@ -141,6 +141,7 @@ LACKS = {
 }
 # Public classes that are no results: what they are instead.
 NO_RESULTS = {
+    "Claim",
     *("Data", "Problem", "LinearHead", "MLPHead", "QuadraticHead", "CallableHead", "SoftmaxHead"),  # what is given
     *("Head", "Text"),  # what is read
     *("Gradient", "Identifiability"),  # tuples of two

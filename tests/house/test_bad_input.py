@@ -299,7 +299,7 @@ solve("max_iter", 0, -5, 1000.0, HUGE)
 solve("C", 0.0, -1.0, nan, "1")
 solve("C", 1.0, norm="nuclear")
 solve("reduce", "sum")
-solve("margins", 1.0, [1.0, 1.0], ones((2, 4)), nan * K, -inf * K, "1", np.ma.masked_array(K, np.eye(2, 3)), 1e200 * K,
+solve("margins", 1.0, [1.0, 1.0], ones((2, 4)), nan * K, inf * K, "1", np.ma.masked_array(K, np.eye(2, 3)), 1e200 * K,
       1e-200 * K)
 refuse("margins", lambda g, x: attsvm.solve_svm(g.ragged, [0, 0, 0], margins=x), [ones(2)])
 refuse("selected", lambda g, x: attsvm.feasible(g.data, x), [0, 3], [0.0, 1.0])
@@ -376,14 +376,23 @@ def test_good_arguments_are_good():
 
 core = attsvm._core
 BINDINGS = {name for name in dir(core) if inspect.isbuiltin(getattr(core, name))}
-BINDINGS -= {"config", "set_num_threads", "largest", *core.METHOD}  # a method's signature is that of presolve
+BINDINGS -= {"config", "set_num_threads", "largest", *core.METHOD}  # a method's signature is that of check
 REFUSED = (ValueError, TypeError, OverflowError, IndexError)
 
 
 def arguments(name):
     """Of a binding, by its signature: each argument's name and how it is read, without its shape."""
-    items = re.sub(r"\[.*?\]", "", getattr(core, name).__doc__.partition("->")[0]).split(", ")
-    return {item.split()[-1].rstrip("?"): item for item in items}
+    text = getattr(core, name).__doc__.partition("->")[0].replace("} run", "").replace("{", "")  # fields of a record
+    items = re.sub(r"\[.*?\]", "", text).split(", ")
+    return {item.split()[-1].rstrip("?"): item for item in items if item.strip()}
+
+
+def call_of(name, given):
+    """The binding, called with arguments by name; those of a run but for the last four are a record."""
+    *values, first, last, recorded, combine = given.values() if name == "train" else (*given.values(), *(None,) * 4)
+    if name == "train":
+        return core.train(Descent(*values), first, last, recorded, combine)
+    return getattr(core, name)(*values)
 
 
 @pytest.fixture
@@ -396,6 +405,7 @@ def calls():
 
         def call(*given):
             answer = function(*given)
+            given = [*given[0], *given[1:]] if name == "train" else given
             found[name] = dict(zip(names, given, strict=True))
             return answer
 
@@ -405,16 +415,17 @@ def calls():
         for name in BINDINGS:
             patch.setattr(core, name, listening(name, getattr(core, name)))
         data = attsvm.cross_attention(g.X, g.Z)
-        core.index(attsvm.cross_attention(g.ragged_X, ones((3, 2))).handle)
+        core.index(attsvm.cross_attention(g.ragged_X, ones((3, 2)))._handle)
         core.reference(data._handle, [0, 1])
         data.probabilities(W), data.attended(W), data.margins(W, [0, 0])
         core.interval(data._handle, np.zeros(2, int), None, W[None], ones((1, 6)))
+        core.check(data._handle, np.zeros(2, int), None, None, 1e-9, 0, 0.0, 2.0, 0, ones(6), None, None)
         core.loss_values(0, ones(2)), core.loss_bounds(0, 1.0), core.projection_ball(W + 1, 0, 1.0)
         attsvm.solve_svm(data, [0, 0])
         attsvm.regularization_path(g.problem, [1.0])
         linear = attsvm.Problem(data, g.y, g.head)
         linear.optimal, linear.loss(K=K, Q=K), linear.loss_and_grad(W)
-        core.multipliers(linear.objective, None, None, W[None], None, None)
+        core.multipliers(linear._objective, None, None, W[None], None, None)
         core.head_parameters(core.HEAD["mlp"], K, ones(3), 0.0, ones((2, 2)), ones(2))
         attsvm.train(linear, W, steps=3, record=3, momentum=0.5, train_head=True)
         MLPHead(K, ones(3)).value_and_grad(ones((2, 2)))
@@ -446,12 +457,12 @@ def test_the_private_module_refuses_arguments_of_another_kind(calls):
                 wrong += [handles[0] if item == "objective" else handles[-1]]
             for value in wrong + ([] if "?" in item else [None]):
                 with pytest.raises(REFUSED):
-                    getattr(core, name)(*(given | {argument: value}).values())
+                    call_of(name, given | {argument: value})
                     pytest.fail(f"{name} takes {value!r} for {argument}")
             for axis in range(x.ndim if isinstance(x, np.ndarray) else 0):
                 for value in (np.repeat(x, 2, axis), np.take(x, [], axis)):
                     with contextlib.suppress(*REFUSED):
-                        getattr(core, name)(*(given | {argument: value}).values())
+                        call_of(name, given | {argument: value})
         for less in (list(given.values())[:-1], [*given.values(), None]):
             with pytest.raises(TypeError):
                 getattr(core, name)(*less)
@@ -483,9 +494,9 @@ def test_the_private_module_refuses_values_that_do_not_fit_together(calls):
             {"span": np.zeros((1, 4, 2))}, {"first": -1}, {"first": 4}, {"last": HUGE}, {"record": np.array([3, 0])},
             {"record": np.array([0, 0])}, {"record": np.array([0, 1, 3])}, {"W": np.ones((0, 2, 2))}, {"W": None},
             {"W": many}, {"v": np.ones((1, 3))}, {"v": None, "span": np.zeros((1, 4, 2)), "combine": lambda *_: None},
-            {"objective": unseen}, {"objective": per_query}, {"objective": called, "head": lambda o: None},
+            {"objective": unseen}, {"objective": per_query}, {"objective": called, "called_head": lambda o: None},
             {"weights": np.empty((2, 2, 3))}, {"weights": None}, {"recorded": 1}, {"head_records": None},
-            {"losses": np.empty(3)}, {"half_squares": np.empty(2)}, {"reached": np.zeros(1, int)},
+            {"loss": np.empty(3)}, {"half_squares": np.empty(2)}, {"reached": np.zeros(1, int)},
             {"reached": np.array([0, 3])}, {"reached": np.array([0, -1])},
         ],
     }
@@ -494,7 +505,7 @@ def test_the_private_module_refuses_values_that_do_not_fit_together(calls):
         for change in changes:
             assert change.keys() <= calls[name].keys()
             with pytest.raises(REFUSED):
-                getattr(core, name)(*(calls[name] | change).values())
+                call_of(name, calls[name] | change)
                 pytest.fail(f"{name} takes {change}")
 
 

@@ -25,7 +25,7 @@ C_FILES = [path for path in SOURCES if path.suffix == ".c"]
 def code(path):
     """C source without comments and strings; includes stay."""
     text = re.sub(r"/\*.*?\*/", " ", path.read_text(), flags=re.DOTALL)
-    return re.sub(r'(?<!include )"(\\.|[^"\\])*"', '""', text)
+    return re.sub(r'(?<!include )"(\\.|[^"\\\n])*"', '""', text)
 
 
 # What only the files of a folder or file may name.

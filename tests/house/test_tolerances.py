@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import attsvm
 import numpy as np
 import pytest
-from attsvm.attention.selection import undecided
+from attsvm.attention.selection import Selection, undecided
 from attsvm.common.norms import as_metric
 from attsvm.heads.controls import own_rank
 from attsvm.svm.support import holding, is_unique
@@ -45,7 +45,7 @@ def support_of_a_margin(size):
 def multiplier_of_support(size):
     """Of tokens of one size, an answer that was stopped."""
     data = attsvm.cross_attention([[[1.0, 0], [0, 0], [1, 1]]], [[1.0]])
-    selection = SimpleNamespace(kept=None, rhs=None, reference=np.array([0]))
+    selection = Selection(data, [0])
     sol = SimpleNamespace(data=data, selection=selection, C=None, status="stopped", flat_dual=np.array([0, 1.0, size]))
     return bool(holding(sol)[2])
 
@@ -53,7 +53,7 @@ def multiplier_of_support(size):
 def direction_that_no_row_sees(size):
     """Max norm: the second entry is free but for rows that see it by as little as that."""
     data = attsvm.cross_attention([[[0, 0], [-1, -size], [-1, size]]], [[1.0]])
-    selection = SimpleNamespace(reference=np.array([0]), rhs=None, power=0, kept=None)
+    selection = Selection(data, [0])
     W = np.array([[1.0], [0.3]])
     return (
         is_unique(

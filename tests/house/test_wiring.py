@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import attsvm
 import numpy as np
 import pytest
+from attsvm.attention.selection import Selection
 from attsvm.svm import methods, solve, support
 from attsvm.theory import projected_descent, share
 
@@ -71,7 +72,7 @@ def test_counts_below_one_are_next_tokens():
 def answer(X, Z, W, norm, dual):
     """Certified W of one token a query, whatever a solver would find."""
     data = attsvm.cross_attention(X, Z)
-    selection = SimpleNamespace(reference=np.zeros(len(data), dtype=np.intp), rhs=None, power=0, kept=None)
+    selection = Selection(data, np.zeros(len(data), dtype=np.intp))
     flat = np.column_stack([np.zeros(len(data)), np.reshape(dual, (len(data), -1))]).ravel()
     return SimpleNamespace(data=data, selection=selection, W=np.array(W), norm=norm, C=None, flat_dual=flat)
 

@@ -122,7 +122,7 @@ def test_what_else_is_conditional(problem, sphere):
     assert at(W=W, lr=3.0) == "conditional"  # longer than 8 rho / Delta^2
     assert at(W=W, lr=0.0) != "proved"
     assert at(K=W, Q=np.eye(10)) == "conditional"
-    assert at(W=W, metric=np.ones((10, 10))) == "conditional"
+    assert at(W=W, rule=attsvm.rules.normalized(metric=np.ones((10, 10)))) == "conditional"
     own = attsvm.Problem(problem.data, problem.y, problem.head, (lambda u: np.exp(-u), lambda u: -np.exp(-u)))
     assert attsvm.train(own, W, steps=5).limit().status == "conditional"
     heads = attsvm.Problem(problem.data, problem.y, problem.head, heads=2)

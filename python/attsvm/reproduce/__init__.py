@@ -48,6 +48,7 @@ FIGURES = (
     "plain-descent",
     "soft-margins",
     "certified-training",
+    "limit",
     "hierarchy",
     "recipes",
     "influence",

@@ -48,13 +48,14 @@ def ending(problem: Problem, run: Run, norm: Norm) -> dict[str, bool]:
     """How a run ended: on the optimal tokens; or on others that are locally optimal; or on neither.
 
     "Neither" counts runs whose attention has not saturated, and selections that are not separable, as well as those
-    that a support token with a better score will still pull away.
+    that a support token with a better score will still pull away.  "proved": of W, that it stays so for ever.
     """
     saturated = bool((run.probabilities.max(axis=-1) > SATURATED).all())
     best = saturated and bool((run.selected == problem.optimal).all())
     solution = None if best or not saturated else solve_svm(problem.data, run.selected, norm)
     local = solution is not None and solution.W is not None and theory.is_locally_optimal(problem, solution)
-    return {"global": best, "local": local, "neither": not best and not local}
+    proved = norm == "frobenius" and run.limit().status == "proved"
+    return {"global": best, "local": local, "neither": not best and not local, "proved": proved}
 
 
 def differs(problem: Problem, solution: Separation) -> bool:

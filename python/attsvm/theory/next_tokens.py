@@ -115,6 +115,7 @@ def next_token(sequences: ArrayLike, labels: ArrayLike, embeddings: ArrayLike) -
 
     Examples
     --------
+    >>> import attsvm
 
     After token 3, 0 is preferred to 1 once and 1 to 0 once, so both are alike; each is preferred to 2:
 

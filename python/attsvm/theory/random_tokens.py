@@ -62,10 +62,10 @@ def capacity(n: int, T: ArrayLike, dk: int, dz: int = 1) -> float:
     Examples
     --------
     >>> import attsvm
-    >>> attsvm.theory.capacity(4, 2, 2)  # Cover: (1 + 3) / 8
+    >>> round(attsvm.theory.capacity(4, 2, 2), 9)  # Cover: (1 + 3) / 8
     0.5
-    >>> round(attsvm.theory.capacity(11, 3, 4, 2), 3)
-    0.604
+    >>> round(attsvm.theory.capacity(9, 3, 4, 2), 2)
+    0.6
     """
     n, dk, dz = as_count("n", n, 1), as_count("dk", dk, 1), as_count("dz", dz, 1)
     if np.ndim(T) and np.shape(T) != (n,):

@@ -42,7 +42,7 @@ SUPPORT = {3: (32, 0.11), 4: (64, 0.62)}
 
 def experiment(rng):
     """Of every dimension, how it ended and whether all tokens are support."""
-    found: Found = {f"{name} {what}": [] for name in NORMS for what in (*ENDINGS, "all support")}
+    found: Found = {f"{name} {what}": [] for name in NORMS for what in (*ENDINGS, "proved", "all support")}
     found["differ"] = []
     for d in DIMENSIONS:
         problem = sphere_problem(rng, N, T, d)
@@ -73,6 +73,11 @@ def claims(results):
             share("global or locally optimal, all d", best | local, 0.97),
             share("global, d = 64", best[:, -1], 0.95),
         ]
+    best, local, proved = (results[f"W {what}"] for what in ("global", "local", "proved"))
+    groups["Ends that are proved, not looked at: no later step changes a token"] = [
+        share("proved, of the runs that end on the optimal tokens", proved[best], 0.85),
+        share("proved, of the runs that end on other locally optimal tokens", proved[local], 0.3),
+    ]
     groups["Ends on the optimal tokens, W: of 1,000 independent runs"] = [
         share(f"d = {d} ({value:g})", results["W global"][:, i], *around(value)) for i, (d, value) in BEST.items()
     ]
