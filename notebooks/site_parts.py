@@ -37,7 +37,11 @@ TOPICS = {
         "Where training and SVM meet.",
         "correlation diagnose theory.Diagnosis theory.is_locally_optimal theory.margin_share regularization_path "
         "theory.Path theory.selected_sets theory.decompose theory.Decomposition theory.tokens_kept theory.label_svm "
-        "theory.relaxed_margins theory.capacity theory.hierarchy theory.train_stack theory.Stack",
+        "theory.relaxed_margins theory.capacity",
+    ),
+    "Several layers": (
+        "Layers of attention trained together, and the SVM of each.",
+        "theory.train_stack theory.Stack theory.hierarchy",
     ),
     "Claims": ("A conjecture of your own, judged on random runs.", "claim Claim"),
     "Next tokens": (

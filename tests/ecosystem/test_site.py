@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import re
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import speed_pages
 from places import ROOT
 
 PAGES = [*sorted((ROOT / "notebooks").glob("*.md")), ROOT / "README.md"]
+LINKED = [*PAGES, *(ROOT / "notebooks").glob("*.ipynb"), *(ROOT / ".github").glob("*.md"), *ROOT.glob("*/README.md")]
 pytestmark = pytest.mark.skipif(not all(map(Path.is_file, PAGES)), reason="the notebooks are not next to the tests")
 
 
@@ -83,8 +85,39 @@ def test_code_that_needs_a_model_runs(tmp_path, monkeypatch):
             for code in blocks(path):
                 if code.startswith(MODEL):
                     exec(compile(code, path.name, "exec"), page)
-    assert len(page["reports"]) == 6 and (tmp_path / "view.html").stat().st_size > 10_000
+    assert len(page["reports"]) == 6 and (tmp_path / "heads.html").stat().st_size > 10_000
     assert (tmp_path / "heads.csv").exists() and "L2H1" in str(page["table"])
+
+
+SITE_ONLY = ("gallery.md", "gallery/", "api/")  # pages that the site makes itself
+
+
+@pytest.mark.parametrize("path", LINKED, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_to_files(path):
+    """A code host and Jupyter follow a link only by the whole name of the file, and ``#`` by a heading of it."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".ipynb":
+        cells = json.loads(text)["cells"]
+        text = "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    for link in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)):
+        name, _, heading = link.partition("#")
+        if name.startswith(("http", *SITE_ONLY)):
+            continue
+        target = path.parent / name if name else path
+        assert target.exists(), f"{path.name} links to {link}"
+        if heading:
+            titles = re.findall(r"^#+ (.+)$", target.read_text(encoding="utf-8"), flags=re.MULTILINE)
+            assert heading in {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}, link
+
+
+def test_lists_of_pages_name_every_page():
+    """Every page and notebook stands in a list of the site, by its title."""
+    listed = "".join((ROOT / "notebooks" / f"{name}.md").read_text() for name in ("learn", "use", "understand"))
+    lists = {"index", "learn", "use", "understand"}
+    for path in [*(ROOT / "notebooks").glob("*.md"), *(ROOT / "notebooks").glob("*.ipynb")]:
+        made = f"{path.stem}.md" in SITE_ONLY
+        assert made or path.stem in lists or f"]({path.name})" in listed, f"{path.name} is in no list of pages"
+    assert not re.search(r"\[\d+\]\(", listed), "a link has a title, not a bare number"
 
 
 def test_reference_lists_every_public_name(monkeypatch):
