@@ -45,10 +45,15 @@ def test_influence_is_that_of_solving_again(way, several):
     assert (found.turn[~found.solved] == 0).all()
 
 
-def test_equality_rows_take_a_solve():
+@pytest.mark.parametrize("margin_row", [True, False])  # beside the equality rows of sequence 0
+def test_equality_rows_take_a_solve(margin_row):
     data, selected = draw(5, n=3, T=3, d=4)
     kept = np.arange(3) == selected[:, None]
+<<<<<<< HEAD
     kept[0] = True  # equality rows alone
+=======
+    kept[0] = [True, True, not margin_row]
+>>>>>>> faults
     found = attsvm.solve_svm(data, kept).influence()
     assert found.solved[0]
     for i in range(3):

@@ -91,6 +91,18 @@ def test_the_state_of_one_query_by_hand(lead, holds):
         assert at.pull == pytest.approx(R, rel=1e-6)
 
 
+def test_every_number_pays_for_the_rounding_of_a_large_W():
+    """A shift of all logits changes no number but what rounding may have done to it."""
+    data = attsvm.cross_attention(np.eye(3)[None], [[1.0]], [[[1.0], [0.0], [1.5]]])
+    best = BestTokens(attsvm.Problem(data, None, attsvm.LinearHead([1.0]), "exponential"))
+    local, W = LocalTokens(best, np.array([0])), np.array([[1.0], [0.0], [0.0]])
+    near, far = local.at(W, 0), local.at(W + 2.0**30, 0)
+    off = float(best.rounding(W + 2.0**30, 0).max())
+    assert near.holds and far.holds and off > 1e-7
+    for name in ("drift", "threats", "pull", "size"):
+        assert getattr(far, name) >= getattr(near, name) * (1 + off), name
+
+
 def trained(seed, steps=1500, loss="logistic", **options):
     X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10, rng=seed)
     problem = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v), loss)

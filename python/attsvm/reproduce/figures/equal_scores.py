@@ -98,7 +98,7 @@ def claims(results):
             ),
         ],
         "Ends that are proved, not looked at: no later step changes a token": [
-            share("proved, of the runs that end on the optimal tokens", results["proved"][results["equal"]], 0.85),
+            share("proved, of the runs that end on the optimal tokens", results["proved"][results["equal"]], 0.85)
         ],
         "No weights are stationary": [
             none(

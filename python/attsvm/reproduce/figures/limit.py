@@ -98,7 +98,15 @@ def plot(results):
     for label, color in (("on the best tokens", BLUE), ("on others", ORANGE)):
         right.bar([0], [0], color=color, label=label)
     right.set_xticks(x, NAMES, rotation=15)
-    finish(right, "How many", ylabel="share of the runs that is proved", ylim=(0, 1.05), loc="upper center", anchor=(0.5, -0.14), ncols=2)
+    finish(
+        right,
+        "How many",
+        ylabel="share of the runs that is proved",
+        ylim=(0, 1.05),
+        loc="upper center",
+        anchor=(0.5, -0.14),
+        ncols=2,
+    )
     return described(
         figure,
         "The limit of training, proved at a step",

@@ -90,7 +90,7 @@ def claims(results):
 
     return {
         "Ends that are proved, not looked at: no later step changes a token": [
-            share("proved, of the runs that end on the optimal tokens", results["proved"][best], 0.85),
+            share("proved, of the runs that end on the optimal tokens", results["proved"][best], 0.85)
         ],
         "Probability of global convergence grows with d": [
             gained(f"n = {n}, T = {T}: d = 64 minus d = 4", (i, 4), (i, 0), 0.05) for i, (n, T) in enumerate(SIZES)
