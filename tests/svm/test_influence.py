@@ -49,11 +49,7 @@ def test_influence_is_that_of_solving_again(way, several):
 def test_equality_rows_take_a_solve(margin_row):
     data, selected = draw(5, n=3, T=3, d=4)
     kept = np.arange(3) == selected[:, None]
-<<<<<<< HEAD
-    kept[0] = True  # equality rows alone
-=======
     kept[0] = [True, True, not margin_row]
->>>>>>> faults
     found = attsvm.solve_svm(data, kept).influence()
     assert found.solved[0]
     for i in range(3):

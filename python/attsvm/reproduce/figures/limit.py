@@ -12,6 +12,7 @@ import numpy as np
 
 from ... import correlation, train
 from ...claims import exactly, median, none, share
+from ...common.types import Loss
 from ..panels import BLUE, GREEN, ORANGE, described, error_bars, finish, panels
 from ..papers import NOWHERE
 from ..problems import sphere_problem
@@ -19,13 +20,13 @@ from ..problems import sphere_problem
 PAPER = NOWHERE
 CAPTION = "Left: the step of the proof beside that of attention .9, run by run. Right: shares of runs that are proved."
 SIZES = ((6, 8, 10), (5, 5, 32), (20, 6, 40))  # n, T, d
-LOSSES = ("logistic", "exponential", "linear")  # at the first size
+LOSSES: tuple[Loss, ...] = ("logistic", "exponential", "linear")  # at the first size
 STEPS, RECORD, LATER = 4000, 20, 5
 DECIDED = 0.9
 RUNS, QUICK = 200, 40
 SETTINGS = (
-    f"Unit tokens, normalised gradient descent from zero with the default learning rate, {STEPS:,} steps, a record every "
-    f"{RECORD}; logistic loss, at n, T, d = {SIZES[0]} the exponential and the linear loss as well."
+    f"Unit tokens, normalised gradient descent from zero with the default learning rate, {STEPS:,} steps, a record "
+    f"every {RECORD}; logistic loss, at n, T, d = {SIZES[0]} the exponential and the linear loss as well."
 )
 NAMES = [f"{n}, {T}, {d}" for n, T, d in SIZES] + [f"{loss} loss" for loss in LOSSES[1:]]
 
