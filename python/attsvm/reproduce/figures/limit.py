@@ -103,7 +103,7 @@ def plot(results):
         right,
         "How many",
         ylabel="share of the runs that is proved",
-        ylim=(0, 1.05),
+        ylim=(0, 1),
         loc="upper center",
         anchor=(0.5, -0.14),
         ncols=2,

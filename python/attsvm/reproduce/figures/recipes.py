@@ -57,9 +57,9 @@ IN_NUMPY = RECIPES[3:]
 
 def together(runs, seed):
     """Correlations of each recipe's weights with its SVM and with the plain one; how sparsemax ended."""
-    rng = np.random.default_rng([seed, 41])
-    X, Z, v = (unit(rng.standard_normal(shape)) for shape in ((runs, N, T, D), (runs, N, D), (runs, D)))
-    y = rng.choice([-1.0, 1.0], (runs, N))
+    rngs = [np.random.default_rng([seed, 41, r]) for r in range(runs)]
+    X, Z, v = (np.stack([unit(rng.standard_normal(shape)) for rng in rngs]) for shape in ((N, T, D), (N, D), (D,)))
+    y = np.stack([rng.choice([-1.0, 1.0], N) for rng in rngs])
     scores = y[..., None] * np.einsum("rntd,rd->rnt", X, v)
     weights = {name: descended(name, X, Z, scores) for name in IN_NUMPY}
     found = {name: np.full((runs, 2), np.nan) for name in RECIPES}
@@ -228,12 +228,12 @@ def plot(results):
     figure, ax = panels((9, 5), 1)
     for k, name in enumerate(RECIPES):
         runs = len(results["null"])
-        ax.plot(results[f"{name}: plain"], np.full(runs, k + 0.15), ".", color="#999999", alpha=0.7)
+        ax.semilogx(1 - results[f"{name}: plain"], np.full(runs, k + 0.15), ".", color="#999999", alpha=0.7)
         if name in LEAST:
-            ax.plot(results[f"{name}: own"], np.full(runs, k - 0.15), ".", color=BLUE, alpha=0.7)
+            ax.semilogx(1 - results[f"{name}: own"], np.full(runs, k - 0.15), ".", color=BLUE, alpha=0.7)
     for label, color in (("SVM of the recipe", BLUE), ("without the recipe", "#999999")):
         ax.plot([], [], ".", color=color, label=label)
     ax.set_yticks(range(len(RECIPES)), RECIPES)
     ax.invert_yaxis()
-    finish(ax, "", "correlation of the trained weights", loc="lower left")
+    finish(ax, "By recipe", "1 - correlation with the trained weights", loc="lower left")
     return described(figure, "Which SVM belongs to which recipe", f"{len(results['null'])} runs a recipe.")
