@@ -173,6 +173,7 @@ def plot(results):
     for label, color in (("SVM of all queries", "#999999"), ("of those on the way", ORANGE), ("its SVM", BLUE)):
         middle.plot([], [], ".", color=color, label=label)
     middle.set_xticks(range(len(names)), names, rotation=20)
+    middle.margins(x=0.06)
     finish(
         middle,
         "The lowest layer and its controls",
