@@ -70,8 +70,9 @@ def hierarchy(
     -----
     A conjecture, confirmed on random draws (the figure "hierarchy"): trained together from small weights the layers go
     to these directions, and their norms balance the margins, ``margin_1 ||W_1|| = margin_2 ||W_2||``.  It is what
-    "transformers as a hierarchy of SVMs" (Tarzanagh, Li, Thrampoulidis, Oymak, 2023) asks for.  Not covered: values
-    that let a lower layer move the token that is selected above, where the SVMs are one joint problem.
+    "transformers as a hierarchy of SVMs" (Tarzanagh, Li, Thrampoulidis, Oymak, 2023) asks for.  Where values let a
+    lower layer move the tokens above by mixing, the layers could be one joint problem; with orthogonal values three
+    times as long they went to these SVMs, too.
 
     Examples
     --------

@@ -71,7 +71,7 @@ def train_stack(
 
     Notes
     -----
-    The layers of "Transformers as Support Vector Machines", section 8, stacked, with residual connections.  Runs in
+    The attention of "Transformers as Support Vector Machines" in several layers, with residual connections.  Runs in
     NumPy; a step of 100 runs of 4 sequences of 5 tokens takes milliseconds.
 
     Examples
