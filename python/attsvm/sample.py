@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from .common.check import as_count, as_floats, as_number, check_shape
 from .common.types import Random
 
-__all__ = ["markov", "next_token", "positional_encoding", "unit_sphere"]
+__all__ = ["markov", "next_token", "positional_encoding", "signal_noise", "unit_sphere"]
 
 
 def unit_sphere(n: int, T: int, d: int, rng: Random = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -113,6 +113,57 @@ def next_token(n: int, T: int, K: int, d: int, rng: Random = 0) -> tuple[np.ndar
     embeddings = _normalized(rng.standard_normal((K, d)))
     sequences = rng.random((n, K)).argsort(axis=1)[:, :T]
     return sequences, sequences[np.arange(n), rng.integers(T, size=n)], embeddings
+
+
+def signal_noise(
+    n: int, T: int, d: int, signal: float, weak: float = 0.1, wrong: float = 0.2, rng: Random = 0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Tokens of Gaussian noise, three of which carry a signal, and labels of which some are wrong.
+
+    Token 0 has ``signal`` added to coordinate 0 where the true label is +1, to coordinate 1 where it is -1.  Token 1
+    has ``weak * signal`` added to the same coordinate, token 2 to the other one.
+
+    Parameters
+    ----------
+    n, T, d : int
+        Sequences, tokens in each (at least 3), dimension (at least 2).
+    signal, weak : float
+        Length of the signal, in standard deviations of a coordinate of the noise; part of it in tokens 1 and 2.
+    wrong : float
+        Chance of a label to be turned round, between 0 and 1.
+    rng : int, SeedSequence or Generator
+
+    Returns
+    -------
+    X : (n, T, d) array
+    y : (n,) array of -1 and +1
+        The labels to train on.
+    truth : (n,) array of -1 and +1
+        The labels before any was turned round.
+
+    Notes
+    -----
+    Source: the setting of "Benign Overfitting in Token Selection of Attention Mechanism" (2024, arXiv 2409.17625).
+
+    Examples
+    --------
+    >>> X, y, truth = attsvm.sample.signal_noise(20, 8, 100, signal=8.0, rng=1)
+    >>> X.shape, int((y != truth).sum())
+    ((20, 8, 100), 3)
+    """
+    n, T, d = as_count("n", n, 1), as_count("T", T, 3), as_count("d", d, 2)
+    _check_size("n, T, d", n, T, d)
+    signal, weak = as_number("signal", signal), as_number("weak", weak)
+    wrong = as_number("wrong", wrong, least=0.0)
+    if wrong > 1:
+        raise ValueError(f"wrong must be a chance between 0 and 1, got {wrong:g}")
+    rng = _generator(rng)
+    truth = rng.choice([-1.0, 1.0], n)
+    X = rng.standard_normal((n, T, d))
+    own = (truth < 0).astype(int)
+    for t, part, coordinate in ((0, 1.0, own), (1, weak, own), (2, weak, 1 - own)):
+        X[np.arange(n), t, coordinate] += part * signal
+    return X, np.where(rng.random(n) < wrong, -truth, truth), truth
 
 
 def markov(P: ArrayLike, n: int, T: int, rng: Random = 0) -> tuple[np.ndarray, np.ndarray]:

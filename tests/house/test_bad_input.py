@@ -310,6 +310,8 @@ for argument, values in {"n": (0, HUGE), "T": (-8,), "d": (10.0, True), "rng": (
 refuse("n", lambda g, x: attsvm.sample.unit_sphere(x, x, x), 2**22)
 refuse("P", lambda g, x: attsvm.sample.markov(x, 2, 2), [[1.0], [0.5, 0.5]], [[0.5, 0.5]])
 refuse("T", lambda g, x: attsvm.sample.positional_encoding(x, 4), 0)
+refuse("T", lambda g, x: attsvm.sample.signal_noise(3, x, 4, 1.0), 2)
+refuse("wrong", lambda g, x: attsvm.sample.signal_noise(3, 3, 4, 1.0, wrong=x), 1.5, -0.1)
 refuse("base", lambda g, x: attsvm.sample.positional_encoding(3, 4, x), 1.0)
 refuse("probabilities", lambda g, x: attsvm.theory.selected_sets(x), [0.5, 1.5], [[1.0], [1.5, -0.5]], 1.0)
 refuse("low", lambda g, x: attsvm.theory.selected_sets([0.5, 0.5], x, 1e-6), 1e-3)

@@ -52,6 +52,7 @@ FIGURES = (
     "hierarchy",
     "recipes",
     "influence",
+    "source-papers",
 )
 NAMED = ("training",)  # drawn only when named: they train models with PyTorch, for minutes
 

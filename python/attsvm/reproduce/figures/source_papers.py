@@ -1,0 +1,243 @@
+"""What the source papers say besides: rank, new sequences, heads as regularisers, the shape of the loss.
+
+- *Higher rank helps.* Factors K and Q of m columns: how near their product comes to the nuclear SVM of its tokens, and
+  how often these are the best ones.
+- *The nuclear solutions are a set.* Two tokens on two axes are served by [[1, b], [b, 1]] for every b between -1 and 1.
+  Training goes to this set, and the start chooses b.  So a correlation with one solution says less than the distance
+  to the set.
+- *Benign overfitting.* A part of the labels is wrong and all of them are fitted.  The tokens that attention selects
+  for the wrong ones are noise.  New sequences are classified rightly all the same, once the signal is strong; their
+  share is that of the SVM of the selected tokens.
+- *Heads and positional codes as regularisers.* This was not seen: more heads select the tokens of new sequences as
+  well as one head, and a code that has nothing to do with the teacher costs accuracy.
+- *A locally linear head.* Where a nonlinear head selects one token, the tokens are compared by the head's gradient
+  there: every support token scores less in that measure.  By the head's own scores many score more.
+- *The loss is not convex.* Between two runs that end on different tokens the loss rises above both ends on most
+  segments; between two that end on the same tokens it never does.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ... import LinearHead, MLPHead, Problem, correlation, cross_attention, sample, solve_svm, train
+from ...claims import difference, exactly, median, share
+from ...theory import is_locally_optimal
+from ..panels import BLUE, GREEN, ORANGE, described, finish, medians, panels
+from ..papers import PROMPT, SVM
+from ..problems import sphere_problem
+from ..textbook import softmax, support_margins
+from ..types import Found
+
+PAPER = f"{SVM} and {PROMPT}, their remarks; no picture"
+CAPTION = (
+    "Above: distance of factors from the nuclear SVM by their columns; two starts and the set of solutions; new "
+    "sequences with a fifth of the labels wrong. Below: new sequences by heads and codes; tokens that score less than "
+    "the selected one, by the gradient of the head and by its scores; the loss between two runs."
+)
+RUNS, QUICK = 100, 24
+N, T = 5, 5
+DIMENSIONS, COLUMNS = (4, 8, 16), (1, 2, 4, 16)  # of W; of K and Q, at most the dimension
+SIGNALS, WRONG, DIMENSION_OF_NOISE = (1.0, 4.0, 16.0), 0.2, 100
+TEACHERS = ("1 head", "4 heads", "sines and cosines")
+STEPS, NEW = 2000, 400
+ALONG = np.linspace(0, 1, 21)
+FAR = 200.0  # norm of W at both ends of a segment
+SETTINGS = (
+    f"n = {N}, T = {T}, unit tokens and queries, logistic loss, {STEPS:,} steps of normalised gradient descent with "
+    f"learning rate .1. Wrong labels: n = 20, T = 8, d = {DIMENSION_OF_NOISE}, {STEPS // 4} steps with learning rate "
+    f".4, {NEW} new sequences. The nonlinear head has 8 hidden units. Segments join weights of norm {FAR:g}."
+)
+
+
+def experiment(rng):
+    return (
+        columns(rng)
+        | set_of_solutions(rng)
+        | wrong_labels(rng)
+        | regularisers(rng)
+        | nonlinear_head(rng)
+        | segment(rng)
+    )
+
+
+def columns(rng):
+    """By dimension and number of columns: correlation with the nuclear SVM, and whether the tokens are the best."""
+    near, best = np.full((2, len(DIMENSIONS), len(COLUMNS)), np.nan)
+    for i, d in enumerate(DIMENSIONS):
+        problem = sphere_problem(rng, N, T, d)
+        K, Q = 0.3 * rng.standard_normal((2, d, d))
+        for j, m in enumerate(COLUMNS):
+            run = train(problem, K=K[:, :m], Q=Q[:, :m], steps=STEPS, record=0)
+            svm = solve_svm(problem.data, run.selected, "nuclear")
+            near[i, j] = np.nan if svm.W is None else correlation(run.W, svm.W)
+            best[i, j] = (run.selected == problem.optimal).all()
+    return {"columns: near": near, "columns: best": best}
+
+
+def set_of_solutions(rng):
+    """b of two runs, and the distance of each from the set [[1, b], [b, 1]], relative."""
+    X, score = np.zeros((2, 2, 2)), np.array([[1.0, 0.0]] * 2)[..., None]
+    X[:, 0] = np.eye(2)
+    problem = Problem(cross_attention(X, np.eye(2), score), None, LinearHead([1.0]))
+    found = np.empty((2, 2))
+    for k in range(2):
+        K, Q = 0.5 * rng.standard_normal((2, 2, 2))
+        W = train(problem, K=K, Q=Q, steps=STEPS, record=0).W
+        W = 2 * W / np.linalg.norm(W, "nuc")
+        b = np.clip((W[0, 1] + W[1, 0]) / 2, -1, 1)
+        found[k] = b, np.linalg.norm(W - [[1, b], [b, 1]]) / np.sqrt(2 + 2 * b**2)
+    return {"set: b": found[:, 0], "set: distance": found[:, 1]}
+
+
+def wrong_labels(rng):
+    """By signal: labels fitted, wrong labels fitted by the signal's own token; accuracy of W and of its SVM on new
+    sequences, and of weights trained on labels that are fair coins."""
+    found: Found = {key: [] for key in ("fitted", "by the signal", "trained", "svm", "coins")}
+    head = LinearHead(np.eye(DIMENSION_OF_NOISE)[0] - np.eye(DIMENSION_OF_NOISE)[1])
+    for signal in SIGNALS:
+        X, y, truth = sample.signal_noise(20, 8, DIMENSION_OF_NOISE, signal, wrong=WRONG, rng=rng)
+        new = sample.signal_noise(NEW, 8, DIMENSION_OF_NOISE, signal, wrong=0.0, rng=rng)
+        data = cross_attention(X, np.ones((20, 1)))
+
+        def right(W, new=new):
+            X, y, _ = new
+            a = (X @ W[:, 0]).argmax(axis=1)  # where attention has saturated
+            return (np.sign(X[np.arange(NEW), a] @ head.v) == y).mean()
+
+        run = train(problem := Problem(data, y, head), steps=STEPS // 4, lr=0.4, record=0)
+        svm = solve_svm(data, run.selected)
+        coins = train(Problem(data, rng.choice([-1.0, 1.0], 20), head), steps=STEPS // 4, lr=0.4, record=0)
+        found["fitted"].append((problem.scores[np.arange(20), run.selected] > 0).mean())
+        found["by the signal"].append((run.selected[y != truth] == 0).sum())
+        found["trained"].append(right(run.W))
+        found["svm"].append(np.nan if svm.W is None else right(svm.W))
+        found["coins"].append(right(coins.W))
+    return {f"wrong: {key}": np.array(numbers) for key, numbers in found.items()}
+
+
+def regularisers(rng):
+    """Share of new sequences whose token is the teacher's, by what is trained: 20 sequences, d = 6."""
+    d = 6
+    X, Z, teacher = (rng.standard_normal(shape) for shape in ((20 + NEW, T, d), (20 + NEW, d), (d, d)))
+    chosen = np.einsum("ntd,nd->nt", X, Z @ teacher).argmax(axis=1)
+    score = (np.arange(T) == chosen[:, None])[:20, :, None].astype(float)
+    start, found = 0.1 * rng.standard_normal((4, d, d)), []
+    for name in TEACHERS:
+        tokens = X + sample.positional_encoding(T, d) if name == "sines and cosines" else X
+        H = 4 if name == "4 heads" else 1
+        problem = Problem(cross_attention(tokens[:20], Z[:20], score), None, LinearHead([1.0]), heads=H)
+        W = np.reshape(train(problem, start[:H], steps=STEPS, record=0).W, (H, d, d))
+        seen = softmax(np.einsum("ntd,hde,ne->hnt", tokens[20:], W, Z[20:])).sum(axis=0)
+        found.append((seen.argmax(axis=1) == chosen[20:]).mean())
+    return {"regularisers": np.array(found)}
+
+
+def nonlinear_head(rng):
+    """Whether the support tokens of a saturated run score less, by the head's gradient and by its own scores."""
+    X, Z, _, _ = sample.unit_sphere(N, T, 8, rng)
+    V = rng.standard_normal((8, 8))
+    problem = Problem(cross_attention(X, Z), np.ones(N), MLPHead(V))
+    run = train(problem, 0.1 * rng.standard_normal((8, 8)), steps=STEPS, record=0)
+    svm = solve_svm(problem.data, run.selected)
+    own = (np.arange(N), run.selected)
+    if run.probabilities.max(axis=1).min() < 0.99 or svm.W is None:
+        return {"head: gradient": np.nan, "head: scores": np.nan, "head: correlation": np.nan}
+    tight = support_margins(X, Z, run.selected, svm.W) <= 1 + 1e-6
+    tight[own] = False
+    slope = (X[own] @ V > 0) @ V.T
+    scores = np.einsum("ntd,nd->nt", X, slope), np.maximum(X @ V, 0).sum(axis=2)
+    less = [(score < score[own][:, None])[tight].mean() for score in scores]
+    return {"head: gradient": less[0], "head: scores": less[1], "head: correlation": correlation(run.W, svm.W)}
+
+
+def segment(rng):
+    """The loss between two ends that are locally optimal, and whether they select the same tokens."""
+    problem = sphere_problem(rng, 3, 8, 3)
+    sols = [
+        solve_svm(problem.data, train(problem, 5 * rng.standard_normal((3, 3)), steps=STEPS // 2, record=0).selected)
+        for _ in range(2)
+    ]
+    loss = np.full(len(ALONG), np.nan)
+    if all(sol.W is not None and is_locally_optimal(problem, sol) for sol in sols):
+        ends = [FAR * sol.W / np.linalg.norm(sol.W) for sol in sols]
+        loss = np.array([problem.loss((1 - a) * ends[0] + a * ends[1]) for a in ALONG])
+    same = (sols[0].selection.reference == sols[1].selection.reference).all()
+    return {"segment: loss": loss, "segment: same": float(same)}
+
+
+def above(loss):
+    """Whether the loss between two ends is above both; NaN where there are no two ends."""
+    ends = loss[:, [0, -1]].max(axis=1)
+    return np.where(np.isfinite(ends), loss.max(axis=1) > ends * (1 + 1e-9), np.nan)
+
+
+def claims(results):
+    """The papers' remarks, each with what speaks against it."""
+    near, best = results["columns: near"], results["columns: best"]
+    wrong = {key: results[f"wrong: {key}"] for key in ("fitted", "trained", "svm", "coins", "by the signal")}
+    code = results["regularisers"] - results["regularisers"][:, :1]
+    up, same = above(results["segment: loss"]), results["segment: same"] == 1
+    return {
+        "Higher rank helps": [
+            *(median(f"d = {d}: correlation with the nuclear SVM, {m} columns", near[:, i, j], *bound)
+              for i, d in ((1, 8), (2, 16)) for j, m, bound in ((0, 1, (None, 0.85)), (3, d, (0.96, 1)))),
+            difference("d = 16: the best tokens with 16 columns, less with one", best[:, 2, 3], best[:, 2, 0], 0.0),
+        ],
+        "The nuclear solutions are a set": [
+            exactly("distance of a run from the set", results["set: distance"].max(axis=1), high=0.01),
+            median("difference in b of two starts", np.abs(np.diff(results["set: b"])[:, 0]), 0.1),
+        ],
+        "Benign overfitting": [
+            median("labels fitted, a fifth of them wrong, least of all signals", wrong["fitted"].min(axis=1), 0.95),
+            exactly("wrong labels fitted by the signal's token, signal 16", wrong["by the signal"][:, 2], high=0),
+            median("new sequences right, signal 16", wrong["trained"][:, 2], 0.85),
+            median("new sequences right, signal 1", wrong["trained"][:, 0], None, 0.65),
+            median("new sequences right, W less its SVM, all signals",
+                   np.abs(wrong["trained"] - wrong["svm"]).max(axis=1), None, 0.05),
+            median("new sequences right, trained on coins, signal 16", wrong["coins"][:, 2], None, 0.85),
+        ],
+        "Heads and positional codes as regularisers": [
+            median("new sequences right, 4 heads less one", code[:, 1], -0.05, 0.05),
+            median("new sequences right, with a code less without", code[:, 2], None, 0.0),
+        ],
+        "A locally linear head": [
+            share("all support tokens score less by the head's gradient", results["head: gradient"] == 1, 0.8),
+            share("all support tokens score less by the head's scores", results["head: scores"] == 1, None, 0.6),
+            median("correlation with the SVM of the selected tokens", results["head: correlation"], 0.99, 1),
+        ],
+        "The loss is not convex": [
+            share("the loss rises between runs that end on different tokens", up[~same & np.isfinite(up)] == 1, 0.2),
+            exactly("the loss rises between runs that end on the same tokens", up[same & np.isfinite(up)], high=0),
+        ],
+    }  # fmt: skip
+
+
+def plot(results):
+    figure, axes = panels((13, 7), 3, 2)
+    (rank, ends, benign), (codes, head, between) = axes
+    for i, (d, color) in enumerate(zip(DIMENSIONS, (GREEN, BLUE, ORANGE), strict=True)):
+        medians(np.arange(len(COLUMNS)), 1 - results["columns: near"][:, i], f"d = {d}", rank, color)
+    rank.set_xticks(range(len(COLUMNS)), [str(m) for m in COLUMNS])
+    finish(rank, "Higher rank helps", "columns of K and Q", "1 - correlation with the nuclear SVM", "y", "best")
+    ends.scatter(*results["set: b"].T, s=9, color=BLUE)
+    finish(ends, "One set, many ends", "b of one start", "b of another", xlim=(-1.05, 1.05), ylim=(-1.05, 1.05))
+    for key, label, color in (
+        ("trained", "trained", BLUE),
+        ("svm", "its SVM", ORANGE),
+        ("coins", "labels by coin", "0.6"),
+    ):
+        benign.plot(SIGNALS, np.nanmean(results[f"wrong: {key}"], axis=0), ".-", color=color, label=label)
+    finish(benign, "Wrong labels fitted", "signal", "new sequences right", "x", "best")
+    codes.violinplot(results["regularisers"], showmedians=True)
+    codes.set_xticks(range(1, 4), TEACHERS)
+    finish(codes, "No regularisation seen", "", "new sequences right")
+    for key, color in (("gradient", BLUE), ("scores", ORANGE)):
+        head.hist(results[f"head: {key}"], np.linspace(0, 1, 11), color=color, alpha=0.6, label=f"by the head's {key}")
+    finish(head, "A locally linear head", "support tokens that score less", "runs", loc="best")
+    for same, label, color in ((0, "different tokens", ORANGE), (1, "the same", BLUE)):
+        losses = results["segment: loss"][results["segment: same"] == same]
+        between.plot([], [], color=color, label=label)
+        between.plot(ALONG, (losses - losses[:, [0, -1]].max(axis=1, keepdims=True)).T, color=color, alpha=0.3)
+    finish(between, "Between two runs", "along the segment", "loss less that of the worse end")
+    return described(figure, "What the source papers say besides", f"{len(results['regularisers'])} runs.")
