@@ -1,4 +1,4 @@
-"""What stands in the place of heads of three real models: the tables of notebooks/models.md.
+"""What stands in the place of heads of three real models: the tables of notebooks/models_found.md.
 
     PYTHONPATH=tests/support python tests/benchmarks/bench_faithfulness.py rxnmapper      (or minilm, anarcii)
     PYTHONPATH=tests/support python tests/benchmarks/bench_faithfulness.py anarcii --layers --draws 2

@@ -1,4 +1,4 @@
-"""A real model: the table of notebooks/models.md to the digit, and the findings behind it.  By hand."""
+"""A real model: the table of notebooks/models_found.md to the digit, and the findings behind it.  By hand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bert import packaged_model, read_encoder
 from places import ROOT
 
 pytestmark = pytest.mark.long
-PAGE = ROOT / "notebooks" / "models.md"
+PAGE = ROOT / "notebooks" / "models_found.md"
 
 
 def cells(table):
@@ -21,7 +21,7 @@ def cells(table):
 
 @pytest.fixture(scope="module")
 def printed():
-    """Cells of the tables of notebooks/models.md by head and column: the page has two, of half the columns each."""
+    """Cells of the tables of notebooks/models_found.md by head and column: the page has two, of half the columns each."""
     if not PAGE.is_file():
         pytest.skip("the pages are not here")
     found = {}
@@ -35,7 +35,7 @@ def printed():
 
 @pytest.fixture(scope="module")
 def reports(printed):
-    """The heads of the table of notebooks/models.md, analysed as the command does."""
+    """The heads of the table of notebooks/models_found.md, analysed as the command does."""
     layers = sorted({layer for layer, _ in printed})
     found = read_encoder(packaged_model(), heads.example_sentences(), layers)
     wanted = [head for head in found if (head.layer, head.number) in printed]
