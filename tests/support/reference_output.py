@@ -14,6 +14,9 @@ def head_value(head, o, q=0):
     if kind == "mlp":
         before = v.T @ o
         return a @ np.maximum(before, 0), v @ (a * (before > 0))
+    if kind == "classes":  # a: the class of each query
+        log_p = reference.log_softmax(v.T @ o)
+        return log_p[a[q]], v[:, a[q]] - v @ np.exp(log_p)
     v = v if v.ndim == 1 else v[q]
     return v @ o - lam * (o @ o), v - 2 * lam * o
 
