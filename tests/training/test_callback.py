@@ -23,14 +23,11 @@ def test_records_are_not_copied_each_time(sphere):
 @pytest.mark.parametrize("name", ["steps", "weights", "loss", "norm", "log_grad_norm", "head_records"])
 @pytest.mark.parametrize("runs", [None, 2])
 def test_it_cannot_write_over_the_records(name, runs, sphere):
-    def write(run):
-        getattr(run, name)[...] = 0
-
+    options = dict(steps=50, runs=runs, train_head=True)
     with pytest.raises(ValueError, match="read-only") as caught:
-        attsvm.train(sphere().problem, steps=50, runs=runs, train_head=True, callback=write)
-    assert getattr(caught.value.partial, name).flags.writeable
-    run = attsvm.train(sphere().problem, steps=50, runs=runs, train_head=True, callback=lambda run: None)
-    assert getattr(run, name).flags.writeable
+        attsvm.train(sphere().problem, **options, callback=lambda run: getattr(run, name).fill(0))
+    run = attsvm.train(sphere().problem, **options, callback=lambda run: None)
+    assert all(getattr(ended, name).flags.writeable for ended in (caught.value.partial, run))
 
 
 @pytest.mark.parametrize("progress", [False, True])
@@ -44,14 +41,10 @@ def test_true_stops_the_run(progress, answer, sphere, capsys):
 
 
 @pytest.mark.parametrize("answer", [None, False, 1, "yes", np.ones(3), np.False_])
-def test_nothing_else_stops_it(answer, sphere):
-    assert attsvm.train(sphere().problem, steps=20, record=5, callback=lambda run: answer).status == "completed"
-
-
-def test_a_run_at_its_end_is_completed(sphere):
-    run = attsvm.train(sphere().problem, steps=20, callback=lambda run: run.steps[-1] == 20)
-    assert run.status == "completed"
-    assert attsvm.train(sphere().problem, steps=0, callback=lambda run: True).status == "completed"
+@pytest.mark.parametrize("steps", [0, 20])
+def test_nothing_else_stops_it_nor_true_at_its_end(answer, steps, sphere):
+    options = dict(steps=steps, record=5, callback=lambda run: run.steps[-1] == steps or answer)
+    assert attsvm.train(sphere().problem, **options).status == "completed"
 
 
 @pytest.mark.parametrize("progress", [False, True])
@@ -72,17 +65,12 @@ def test_its_exceptions_keep_the_run_so_far(progress, raised, sphere, capsys):
 
 def test_it_sees_where_a_run_ends_at_its_target(sphere):
     s, seen = sphere(), []
-    best = s.problem.loss(np.zeros((10, 10))) - 1e-3
-    options = dict(rule=attsvm.rules.polyak(target_loss=best), record=0)
+    target = s.problem.loss(np.zeros((10, 10))) - 1e-3
+    options = dict(rule=attsvm.rules.polyak(target_loss=target), record=0)
     run = attsvm.train(s.problem, callback=seen.append, **options)
     assert run.status == "target reached" and len(seen) == 2 and seen[-1].steps[-1] == run.steps[-1] > 0
-
-    def late(run):
-        if len(run.steps) > 1:
-            raise ValueError("late")
-
-    with pytest.raises(ValueError, match="late") as caught:
-        attsvm.train(s.problem, callback=late, **options)
+    with pytest.raises(ZeroDivisionError) as caught:
+        attsvm.train(s.problem, callback=lambda run: 1 / (2 - len(run.steps)), **options)
     same(caught.value.partial, run)
 
 
