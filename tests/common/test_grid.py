@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import pickle
 
 import attsvm
 import numpy as np
@@ -146,11 +145,6 @@ def test_an_error_says_its_cell():
     with pytest.raises(ZeroDivisionError) as caught:
         attsvm.replicate(failing, 2, n_jobs=1, grid={"d": [1, 2]}, progress=False)
     assert "in run 0 at d = 2 of replicate" in caught.value.__notes__[0]
-
-
-def test_what_was_found_can_be_sent(found):
-    again = pickle.loads(pickle.dumps(found))
-    assert again.grid == GRID and again["first"].tolist() == found["first"].tolist()
 
 
 @pytest.mark.parametrize(
