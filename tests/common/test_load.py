@@ -157,6 +157,9 @@ def of_shapes():
     found["heads"] = found["heads"][0]
     found["factors"] = attsvm.train(problem, K=K, Q=Q, **fast)
     found["several, with their head"] = attsvm.train(problem, W, runs=2, train_head=True, rule="adam", **fast)
+    in_metric = attsvm.rules.normalized
+    found["metric"] = attsvm.train(problem, W, runs=2, rule=in_metric(np.ones((4, 2))), **fast)
+    found["metric of sides"] = attsvm.train(problem, rule=in_metric((np.eye(4), np.eye(2))), **fast)
     found["shampoo"] = attsvm.train(problem, rule="shampoo", **fast)
     found["two heads"] = attsvm.train(two, K=np.stack([K, -K]), Q=np.stack([Q, Q + 1]), **fast)
     found["ragged"] = attsvm.diagnose(attsvm.Problem(ragged, head=attsvm.LinearHead(rng.standard_normal(4))))
@@ -165,7 +168,19 @@ def of_shapes():
 
 @pytest.mark.parametrize(
     "kind",
-    ["run", "path", "diagnosis", "heads", "factors", "several, with their head", "shampoo", "two heads", "ragged"],
+    [
+        "run",
+        "path",
+        "diagnosis",
+        "heads",
+        "factors",
+        "several, with their head",
+        "metric",
+        "metric of sides",
+        "shampoo",
+        "two heads",
+        "ragged",
+    ],
 )
 def test_an_array_of_another_shape(kind):
     """A row more than there are records, points, queries or splits; or an axis more."""

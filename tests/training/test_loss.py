@@ -125,5 +125,10 @@ def test_a_loss_is_checked_at_every_call():
     assert before > 0 and made[[0, 1]]._own_loss is made._own_loss and len(calls) == before  # a part is not checked
     with pytest.raises(ValueError, match=r"loss\[1\], the derivative, must be negative and finite, got 1 at u"):
         attsvm.train(made, steps=20)
-    with pytest.raises(TypeError, match="cannot be saved: a file holds numbers, no functions"):
-        attsvm.train(problem(LOGISTIC), steps=1).save(io.BytesIO())
+
+
+def test_functions_are_not_saved():
+    head = attsvm.CallableHead(lambda o: (o.sum(axis=1), np.ones_like(o)))
+    for made, name in ((problem(LOGISTIC), "function"), (problem("logistic", head), "CallableHead")):
+        with pytest.raises(TypeError, match=f"{name} cannot be saved: a file holds numbers, no functions"):
+            attsvm.train(made, steps=1).save(io.BytesIO())

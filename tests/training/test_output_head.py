@@ -75,7 +75,12 @@ def test_head_values_and_gradients(kind, name):
 
 # ------------------------------------------------------------------------------------ the objective
 
-RULES = [("mlp", None, "sum"), ("quadratic", None, "sum"), ("quadratic_per_query", None, "sum")]
+RULES = [
+    ("linear", None, "sum"),
+    ("mlp", None, "sum"),
+    ("quadratic", None, "sum"),
+    ("quadratic_per_query", None, "sum"),
+]
 RULES += [("linear", 1, "sum"), ("linear_per_query", 2, "sum"), ("mlp", 3, "sum"), ("mlp", 2, "concatenate")]
 RULES += [("quadratic", 3, "concatenate"), ("classes", None, "sum"), ("classes", 2, "concatenate")]
 
@@ -85,14 +90,20 @@ RULES += [("quadratic", 3, "concatenate"), ("classes", None, "sum"), ("classes",
 def test_loss_and_gradient_equal_the_twin(name, kind, H, combine):
     loss = ["logistic", "exponential", "linear"][len(name) % 3]
     case, problem, twin, W = make(name, kind, H, combine, loss)
-    value, G, scale = reference.loss_and_grad(case.data, case.y, twin, loss, W if H is not None else W[None], combine)
+    given = case.data, case.y, twin, loss, W if H is not None else W[None], combine
+    value, G, scale = reference.loss_and_grad(*given)
     mine, dW = problem.loss_and_grad(W)
     assert mine == pytest.approx(value, rel=TWIN, abs=1e-15) and problem.loss(W) == mine
-    expected = G * np.exp(scale)[:, None, None]
-    assert_close(dW, expected if H is not None else expected[0])
+    assert_close(dW.reshape(G.shape), G * np.exp(scale)[:, None, None])
     _, scaled = problem.loss_and_grad(W, scaled=True)
-    again = scaled.W * np.exp(scaled.log_scale if H is None else scaled.log_scale[:, None, None])
-    assert_close(again, dW)
+    assert_close(scaled.W * np.exp(np.expand_dims(scaled.log_scale, (-2, -1))), dW)
+    delta, log_scale = problem.multipliers(W)
+    for h, pairs in enumerate(reference.logit_gradients(*given)[1]):
+        rows = reference.reference.per_entry(case.data, delta if H is None else delta[h])
+        top = reference.reference.selections(case.data, given[4][h])
+        for row, t, (c, log_c) in zip(rows, top, pairs, strict=True):
+            expected = c * np.exp(log_c - np.atleast_1d(log_scale)[h]) if c.any() else c
+            np.testing.assert_allclose(row, np.where(np.arange(len(c)) == t, 0.0, expected), rtol=0, atol=TWIN)
     K, Q = (case.rng.standard_normal((*W.shape[:-2], d, 2)) for d in W.shape[-2:])
     product = K @ np.swapaxes(Q, -1, -2)
     (value, dW), (again, dK, dQ) = problem.loss_and_grad(product), problem.loss_and_grad(K=K, Q=Q)
@@ -235,25 +246,21 @@ def parts(head, row):
 @SEVERAL
 @pytest.mark.parametrize("rule", ["normalized", "normalized jointly", "constant", "mirror", "polyak"])
 def test_each_step_of_the_head_is_the_twins(name, kind, H, combine, rule):
-    case, problem, twin, W = make(name, kind, H, combine)
+    """Each of its parameters by a norm of its own, whatever the rule normalises together otherwise."""
+    case, problem, _, W = make(name, kind, H, combine)
     records = {"mirror": attsvm.rules.mirror(p=3.0), "polyak": attsvm.rules.polyak(target_loss=-1.0)}
-    options = {"lr": 1e6 if rule == "polyak" else 0.1, "rule": records.get(rule, rule), "steps": 1}
+    options = {"lr": 1e6 if rule == "polyak" else 0.1, "rule": records.get(rule, rule)}
     for _ in range(4):
-        run = attsvm.train(problem, W, train_head=True, **options)
+        run = attsvm.train(problem, W, train_head=True, steps=1, **options)
         head, stacked = problem.head, W if H is not None else W[None]
         twin = head.kind, head.v, head.a, head.lam
         found, scale = reference.head_gradients(case.data, case.y, twin, "logistic", stacked, combine)
-        for w, g, mine in zip(parts(head, head.row()), found, parts(head, run.parameters), strict=True):
-            g = g * np.exp(scale)
-            if rule == "mirror":
-                expected = reference_rules.mirror(w, g, 0.1, 3.0)
-            elif rule == "polyak":
-                expected = w - min(1e6, (run.loss[0] + 1.0) / 2 / np.linalg.norm(g)) * g / np.linalg.norm(g)
-            else:
-                expected = w - 0.1 * g / (1.0 if rule == "constant" else np.linalg.norm(g))
-            assert_close(mine, expected, 1e-9)
+        before, alone = parts(head, head.row()), [[i] for i in range(len(found))]
+        expected = reference_rules.Rule(**options).move(before, run.loss[0], [(g, scale) for g in found], alone)
+        for mine, theirs in zip(parts(head, run.parameters), expected, strict=True):
+            assert_close(mine, theirs, 1e-9)
         # Attention moves as it does when the head stays.
-        np.testing.assert_allclose(run.W, attsvm.train(problem, W, **options).W, atol=1e-11)
+        np.testing.assert_allclose(run.W, attsvm.train(problem, W, steps=1, **options).W, atol=1e-11)
         np.testing.assert_array_equal(run.head_records, [head.row(), run.parameters])
         np.testing.assert_array_equal(run.v, parts(head, run.parameters)[0])
         W, problem = run.W, problem._with_head(run.head)
