@@ -33,19 +33,3 @@ def test_balanced_factors_have_balance_one(problem):
     np.testing.assert_allclose(run.balance, 1, rtol=1e-13)
     assert np.isinf(attsvm.train(problem, K=U, Q=0 * U, steps=0).balance).all()
     assert attsvm.train(problem, steps=0).balance is None
-
-
-def test_gradient_flow_keeps_the_difference_and_a_ridge_lets_it_fall(problem):
-    """d/dt (K^T K - Q^T Q) = 0 along the flow, which plain descent follows to the order of its step; a ridge r shrinks
-    it by exp(-4 r t)."""
-    rng = np.random.default_rng(2)
-    K, Q = 0.5 * rng.standard_normal((2, 10, 4))
-    start = K.T @ K - Q.T @ Q
-
-    def left(lr, ridge=0.0):
-        run = attsvm.train(problem, K=K, Q=Q, rule="constant", lr=lr, steps=round(20 / lr), record=0, ridge=ridge)
-        return run.K.T @ run.K - run.Q.T @ run.Q
-
-    drifts = [np.linalg.norm(left(lr) - start) for lr in (0.1, 0.05)]
-    assert 0 < drifts[1] < 0.6 * drifts[0] < 0.01  # half the step, half the drift
-    np.testing.assert_allclose(left(0.01, 0.05), start * np.exp(-4 * 0.05 * 20), atol=2e-3)  # of the order of the step

@@ -28,15 +28,12 @@ def test_polyak_ends_where_the_target_is_met(sphere):
 def test_polyak_goes_on_where_the_loss_is_its_infimum_to_the_last_bit(trained, loss, sphere):
     """The loss is constant in double precision from about step 70 on; the direction of W is within 1e-4 of its SVM
     after 2,000 steps all the same (6e-6 for the logistic loss), a hundredth of where it would stay."""
-    s = sphere(loss=loss)
-    start = dict(zip("KQ", np.random.default_rng(0).standard_normal((2, 10, 10)) / 3, strict=True))
-    start = start if trained == "KQ" else {"W": np.zeros((10, 10))}
-    if trained == "runs":
-        start = {"W": np.zeros((2, 10, 10)), "runs": 2}
-    run = attsvm.train(s.problem, **start, rule="polyak", lr=1e9, record=500)
+    problem, (K, Q) = sphere(loss=loss).problem, np.random.default_rng(0).standard_normal((2, 10, 10)) / 3
+    start = {"W": {}, "KQ": dict(K=K, Q=Q), "runs": dict(runs=2)}[trained]
+    run = attsvm.train(problem, **start, rule="polyak", lr=1e9, record=500)
     assert run.status == "completed" and (np.diff(run.norm, axis=-1) > 1).all()
     run = run[1] if trained == "runs" else run
-    assert run.loss[-1] - s.problem.infimum() < 1e-14
+    assert run.loss[-1] - problem.infimum() < 1e-14
     if trained != "KQ":  # factors go to another limit
         assert attsvm.correlation(run.W, attsvm.solve_svm(run.data, run.selected).W) > 1 - 1e-4
 
@@ -123,20 +120,6 @@ def test_copies_of_one_token_add_nothing_in_a_product(rng):
     np.testing.assert_allclose(gradient.W, G * np.exp(scale - gradient.log_scale), rtol=0, atol=1e-10)
 
 
-# ------------------------------------------------------------------------------------ keys that stay where they are
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_keys_in_a_memory_map(dtype, tmp_path, rng):
-    X, Z, v = (rng.standard_normal((200, 7, 10)).astype(dtype), rng.standard_normal((200, 10)), rng.standard_normal(10))
-    np.save(tmp_path / "tokens.npy", X)
-    mapped = np.load(tmp_path / "tokens.npy", mmap_mode="r")
-    data = attsvm.cross_attention(mapped, Z)
-    assert np.shares_memory(data.keys, mapped)
-    problems = [attsvm.Problem(d, head=attsvm.LinearHead(v)) for d in (data, attsvm.cross_attention(X, Z))]
-    np.testing.assert_array_equal(*(attsvm.train(p, steps=20).W for p in problems))
-
-
 # ------------------------------------------------------------------------------------ steps without a gradient
 
 
@@ -168,14 +151,12 @@ def test_a_spectral_step_has_the_rank_of_the_gradient():
 def test_a_metric_is_what_turns_the_gradient_into_the_step(rule, sphere):
     """The next step is -D / metric, or -P^-1 D R^-1; frozen, it goes to the SVM of that metric."""
     problem = sphere().problem
-    run = attsvm.train(problem, rule=rule, steps=400, record=0)
-    D = problem.loss_and_grad(run.W)[1] if run.mean is None else run.mean
-    P = run.metric
+    run, further = (attsvm.train(problem, rule=rule, steps=steps, record=0) for steps in (400, 401))
+    D, P = problem.loss_and_grad(run.W)[1] if run.mean is None else run.mean, run.metric
     step = -np.linalg.solve(P[0], D) @ np.linalg.inv(P[1]) if isinstance(P, tuple) else -D / P
-    further = attsvm.train(problem, rule=rule, steps=401, record=0)
     assert attsvm.correlation(further.W - run.W, step) > 0.999
     assert attsvm.correlation(run.direction, step) > 1 - 1e-9
-    frozen = attsvm.train(problem, run.W, rule=attsvm.rules.normalized(metric=P), steps=3000, lr=0.3, record=0)
+    frozen = attsvm.train(problem, run.W, rule=RULES.normalized(metric=P), steps=3000, lr=0.3, record=0)
     answer = attsvm.solve_svm(problem.data, frozen, metric=P, warm_start=frozen)
     assert attsvm.correlation(frozen.W, answer.W) > 0.995
     low, high = frozen.margins()
@@ -187,13 +168,12 @@ def test_a_metric_is_what_turns_the_gradient_into_the_step(rule, sphere):
 @pytest.mark.parametrize("kind", ["cross", "causal_ragged", "cross_float32"])
 def test_steps_in_a_metric_are_the_twins(kind, rule, momentum, metric):
     case = build_case(kind)
-    dk, dz = case.data.dk, case.data.dz
-    A, B = (np.diag(case.rng.uniform(0.5, 2, d)) + 0.1 for d in (dk, dz))
-    chosen = case.rng.uniform(0.5, 2, (dk, dz)) if metric == "D" else (A, B)
-    start = starts(case, "W")
-    options = dict(rule=getattr(attsvm.rules, rule)(metric=chosen), momentum=momentum)
-    run = attsvm.train(problem_of(case), **start, **options, lr=0.1, steps=6, record=1)
-    found = np.array([w for (w,) in twin.train(case, tuple(start.values()), 6, **options)])
+    start, sizes = starts(case, "W"), (case.data.dk, case.data.dz)
+    sides = tuple(np.diag(case.rng.uniform(0.5, 2, d)) + 0.1 for d in sizes)
+    chosen = getattr(RULES, rule)(metric=case.rng.uniform(0.5, 2, sizes) if metric == "D" else sides)
+    options = dict(rule=chosen, momentum=momentum, lr=0.1)
+    run = attsvm.train(problem_of(case), **start, **options, steps=6, record=1)
+    found = [w for (w,) in twin.train(case, tuple(start.values()), 6, **options)]
     np.testing.assert_allclose(run.weights, found, rtol=0, atol=1e-10)
 
 
