@@ -88,23 +88,25 @@ def test_the_svm_is_that_of_the_others(norm, place, monkeypatch):
 @pytest.mark.parametrize("float_type", [np.float64, np.float32])
 def test_results_are_empty_in_the_shape_of_the_data(float_type):
     empty = X[NONE].astype(float_type)
-    W, several = np.ones((5, 5)), attsvm.cross_attention(empty, np.empty((0, 3, 4)), np.empty((0, 6, 2)))
-    assert several.attended(np.ones((5, 4)), hard=True).shape == several.attended(np.ones((5, 4))).shape == (0, 3, 2)
-    for data, shape in (
-        (attsvm.self_attention(empty), (0, 6)),
-        (attsvm.self_attention(empty, query=None), (0, 6, 6)),
-        (attsvm.causal_attention(empty, window=2), (0, 6, 6)),
+    several = attsvm.cross_attention(empty, np.empty((0, 3, 4)), np.empty((0, 6, 2)))
+    for data, shape, dv in (
+        (several, (0, 3, 6), 2),
+        (attsvm.self_attention(empty), (0, 6), 5),
+        (attsvm.self_attention(empty, query=None), (0, 6, 6), 5),
+        (attsvm.causal_attention(empty, window=2), (0, 6, 6), 5),
+        (attsvm.prompt_attention(empty, key=np.ones((4, 5))), (0, 6), 5),
     ):
+        W = np.ones((data.dk, data.dz))
         assert len(data) == 0 and "no queries" in repr(data)
         assert data.probabilities(W).shape == data.margins(W, data.select(W)).shape == shape
         assert data.select(W).shape == shape[:-1]
-    prompt = attsvm.prompt_attention(empty, key=np.ones((4, 5)))
-    assert (prompt.dk, prompt.dz, prompt.values.shape[1]) == (4, 1, 5)
-    file, sol = io.BytesIO(), attsvm.solve_svm(prompt, np.empty(0, dtype=int), reduce=lambda a: None)
-    assert sol.status == "no constraint"
-    sol.save(file)
-    file.seek(0)
-    assert attsvm.load(file) == sol
+        assert data.attended(W, hard=True).shape == data.attended(W).shape == (*shape[:-1], dv)
+        file, sol = io.BytesIO(), attsvm.solve_svm(data, data.select(W), reduce=lambda a: None)
+        assert sol.status == "no constraint"
+        sol.save(file)
+        file.seek(0)
+        assert attsvm.load(file) == sol
+    assert (data.dk, data.dz) == (4, 1)
 
 
 ALONE = {

@@ -29,9 +29,12 @@ def shards(sizes):
     return SimpleNamespace(whole=whole, parts=parts, rng=rng, data=whole.data)
 
 
-def train_apart(parts, **options):
-    network = Network(len(parts))
-    return network.run([lambda p=p: attsvm.train(p, reduce=network.reduce, **options) for p in parts]), network
+def apart(parts, call=attsvm.train, network=None, each=None, **options):
+    """What a call on each part returns or raises, all side by side; `each` are options of a part's own."""
+    network = network or Network(len(parts))
+    each = each or [{}] * len(parts)
+    works = [lambda p=p, o=o: call(p, reduce=network.reduce, **options | o) for p, o in zip(parts, each, strict=True)]
+    return network.run(works)
 
 
 def close(found, expected, rtol=1e-12):
@@ -49,14 +52,13 @@ def close(found, expected, rtol=1e-12):
 @pytest.mark.parametrize("rule", list(attsvm._core.UPDATE_RULE))
 def test_shards_follow_the_whole(sizes, trained, rule, monkeypatch):
     Network.in_order(monkeypatch)  # no two workers draw the same slot
-    s = shards(sizes)
+    s, network = shards(sizes), Network(len(sizes))
     options = starts(s, trained) | dict(rule=rule, steps=30, record=4)
-    runs, network = train_apart(s.parts, **options)
+    runs, expected = apart(s.parts, network=network, **options), attsvm.train(s.whole, **options)
     for run, part in zip(runs, s.parts, strict=True):
-        close(run, attsvm.train(s.whole, **options), 1e-12 if len(sizes) > 1 else 0.0)
+        close(run, expected, 1e-12 if len(sizes) > 1 else 0.0)
+        close(run, runs[0], 0.0)
         assert len(run.selected) == len(part.data)
-        np.testing.assert_array_equal(run.weights, runs[0].weights)
-        np.testing.assert_array_equal(run.loss, runs[0].loss)
     # Two a step; at the start slots, a check of the sum, whether all are fine with their arguments, counts, what polyak
     # aims at, and whether all agree.
     assert network.calls == 62 + 6
@@ -83,7 +85,7 @@ def test_shards_follow_the_whole(sizes, trained, rule, monkeypatch):
 def test_whatever_else_is_asked(options, trained, capsys):
     s = shards((4, 2))
     options = starts(s, trained, options.get("runs")) | options | dict(steps=30, record=10)
-    for run in train_apart(s.parts, **options)[0]:
+    for run in apart(s.parts, **options):
         close(run, attsvm.train(s.whole, **options))
 
 
@@ -91,50 +93,40 @@ def test_whatever_else_is_asked(options, trained, capsys):
 def test_a_bar_asks_for_no_gradient_more(record):
     """It may be shown by one worker alone: the others would wait for its calls."""
     pytest.importorskip("tqdm")
-    s, calls = shards((3,)), {False: 0, True: 0}
-
-    for progress in calls:
-
-        def reduce(array, progress=progress):
-            calls[progress] += 1
-
-        attsvm.train(s.whole, steps=400, record=record, progress=progress, reduce=reduce)
-    assert calls[True] == calls[False] > 400
+    networks = [Network(1), Network(1)]
+    for network, progress in zip(networks, (False, True), strict=True):
+        apart(shards((3,)).parts, network=network, steps=400, record=record, progress=progress)
+    assert networks[0].calls == networks[1].calls > 400
 
 
 def test_scales_that_no_double_holds():
     """At a norm of 1e5 the shards' gradients lie e^thousands apart, and all of them vanish in double precision."""
-    s = shards((2, 3))
-    W = np.random.default_rng(3).standard_normal((5, 4))
-    W *= 1e5 / np.linalg.norm(W)
-    expected = attsvm.train(s.whole, W, steps=30, record=5)
+    s, W = shards((2, 3)), np.random.default_rng(3).standard_normal((5, 4))
+    options = dict(W=W * 1e5 / np.linalg.norm(W), steps=30, record=5)
+    expected = attsvm.train(s.whole, **options)
     assert expected.log_grad_norm.max() < -1000
-    moved = np.abs(expected.W - W).max()
-    for run in train_apart(s.parts, W=W, steps=30, record=5)[0]:
-        np.testing.assert_allclose(run.W - W, expected.W - W, rtol=0, atol=1e-9 * moved)
+    moved = expected.W - options["W"]
+    for run in apart(s.parts, **options):
+        np.testing.assert_allclose(run.W - options["W"], moved, rtol=0, atol=1e-9 * np.abs(moved).max())
         np.testing.assert_allclose(run.log_grad_norm, expected.log_grad_norm, rtol=1e-12)
 
 
 def test_a_shard_that_adds_nothing_does_not_drown_the_others():
     """One token a window: its gradient is exactly zero, on no scale at all."""
-    rng = np.random.default_rng(5)
-    W, head = 3000.0 * rng.standard_normal((5, 4)), attsvm.LinearHead(rng.standard_normal(5))
-    X, Z = rng.standard_normal((2, 6, 5)), rng.standard_normal((2, 4))
-    some = attsvm.Problem(attsvm.cross_attention(X, Z), head=head)
-    none = attsvm.Problem(attsvm.cross_attention(rng.standard_normal((1, 1, 5)), [[1.0, 2.0, 3.0, 4.0]]), head=head)
+    some, W = shards((2,)).whole, 3000.0 * np.random.default_rng(5).standard_normal((5, 4))
+    none = attsvm.Problem(attsvm.cross_attention(np.ones((1, 1, 5)), np.ones((1, 4))), None, some.head)
     alone = attsvm.train(some, W, steps=10)
     assert alone.log_grad_norm.max() < -300
-    for run in train_apart([some, none], W=W, steps=10)[0]:
+    for run in apart([some, none], W=W, steps=10):
         np.testing.assert_allclose(run.W, alone.W, rtol=0, atol=1e-12 * np.abs(alone.W).max())
-    for run in train_apart([none, none], W=W, steps=10)[0]:
-        assert run.status == "stationary"
+    assert [run.status for run in apart([none, none], W=W, steps=10)] == ["stationary"] * 2
 
 
 def test_a_factor_without_gradient_keeps_the_scale_of_the_other():
     """K = 0: dQ = dW^T K is exactly zero, dK = dW Q is not."""
     s = shards((3, 2))
     options = dict(K=np.zeros((5, 3)), Q=s.rng.standard_normal((4, 3)), steps=1)
-    for run in train_apart(s.parts, **options)[0]:
+    for run in apart(s.parts, **options):
         close(run, attsvm.train(s.whole, **options))
         assert run.K.any()
 
@@ -155,30 +147,24 @@ def test_infinite_losses_have_no_mean():
 def test_they_end_together():
     s = shards((3, 2))
     far = dict(W=np.zeros((5, 4)), rule="constant", lr=1e308, steps=50)
-    for error in train_apart(s.parts, **far)[0]:
+    for error in apart(s.parts, **far):
         assert isinstance(error, FloatingPointError)
         assert str(error) == str(pytest.raises(FloatingPointError, attsvm.train, s.whole, **far).value)
-    target = dict(rule=attsvm.rules.polyak(target_loss=s.whole.loss(np.zeros((5, 4))) - 1e-3))
-    first, second = train_apart(s.parts, **target)[0]
+    target = s.whole.loss(np.zeros((5, 4))) - 1e-3
+    first, second = apart(s.parts, rule=attsvm.rules.polyak(target_loss=target))
     assert first.status == "target reached" and first.steps[-1] > 0
     close(first, second, 0.0)
 
 
 def test_a_callback_of_one_stops_all():
-    s, network = shards((3, 2)), Network(2)
-    last = [20, 1000]
-    works = [
-        lambda p=p, at=at: attsvm.train(p, record=10, reduce=network.reduce, callback=lambda run: run.steps[-1] == at)
-        for p, at in zip(s.parts, last, strict=True)
-    ]
-    for run in network.run(works):
+    each = [dict(callback=lambda run, last=last: run.steps[-1] == last) for last in (20, 1000)]
+    for run in apart(shards((3, 2)).parts, record=10, each=each):
         assert run.status == "stopped"
         np.testing.assert_array_equal(run.steps, [0, 10, 20])
 
 
 def test_an_exception_keeps_what_all_have_recorded():
-    s = shards((3,))
-    calls = []
+    s, calls = shards((3,)), []
 
     def reduce(array):
         calls.append(1)
@@ -187,10 +173,8 @@ def test_an_exception_keeps_what_all_have_recorded():
 
     with pytest.raises(ConnectionError) as caught:
         attsvm.train(s.whole, record=10, reduce=reduce)
-    partial = caught.value.partial
-    assert partial.status == "interrupted"
-    np.testing.assert_array_equal(partial.steps, [0, 10])
-    np.testing.assert_array_equal(partial.weights, attsvm.train(s.whole, steps=10, record=10).weights)
+    assert caught.value.partial.status == "interrupted"
+    np.testing.assert_array_equal(caught.value.partial.weights, attsvm.train(s.whole, steps=10, record=10).weights)
 
 
 @pytest.mark.parametrize(
@@ -207,10 +191,7 @@ def test_an_exception_keeps_what_all_have_recorded():
     ],
 )
 def test_workers_that_differ_are_told(one, other, name):
-    s, network = shards((3, 2)), Network(2)
-    options = dict(steps=30, lr=0.1, reduce=network.reduce)
-    works = [lambda p=p, o=o: attsvm.train(p, **options | o) for p, o in zip(s.parts, (one, other), strict=True)]
-    for error in network.run(works):
+    for error in apart(shards((3, 2)).parts, each=[one, other], steps=30, lr=0.1):
         assert isinstance(error, ValueError) and "same settings" in str(error)
         assert str(error).endswith(f"got others of {name}")
 
@@ -268,25 +249,20 @@ def check_told(errors, bad, kind):
 )
 @pytest.mark.parametrize("bad", [0, 2])
 def test_what_one_worker_refuses_stops_all(wrong, bad):
-    s, network = shards((2, 2, 2)), Network(3)
-    options = [dict(problem=part, steps=30) for part in s.parts]
-    options[bad] |= wrong
-    errors = network.run([lambda o=o: attsvm.train(reduce=network.reduce, **o) for o in options])
+    each = [wrong if i == bad else {} for i in range(3)]
+    errors = apart(
+        shards((2, 2, 2)).parts, lambda part, **o: attsvm.train(**{"problem": part} | o), each=each, steps=30
+    )
     check_told(errors, bad, (ValueError, TypeError))
 
 
 def test_an_error_in_one_callback_stops_all():
-    s, network = shards((3, 2)), Network(2)
-
     def fails(run):
         if run.steps[-1] == 20:
             raise LookupError("no such file: \N{SNOWMAN}")
 
-    works = [
-        lambda p=p, c=c: attsvm.train(p, record=10, reduce=network.reduce, callback=c)
-        for p, c in zip(s.parts, (lambda run: None, fails), strict=True)
-    ]
-    errors = network.run(works)
+    each = [dict(callback=call) for call in (lambda run: None, fails)]
+    errors = apart(shards((3, 2)).parts, record=10, each=each)
     check_told(errors, 1, LookupError)
     for error in errors:
         assert error.partial.status == "interrupted"
@@ -296,8 +272,7 @@ def test_an_error_in_one_callback_stops_all():
 @pytest.mark.parametrize("trained", ["W", "KQ"])
 def test_an_error_in_one_head_stops_all(trained):
     """A head is called between two exchanges, where the others wait for a gradient."""
-    s, network = shards((3, 2)), Network(2)
-    calls = []
+    s, calls = shards((3, 2)), []
 
     def head(o):
         return o[:, 0], np.eye(5)[np.zeros(len(o), dtype=int)]
@@ -306,11 +281,8 @@ def test_an_error_in_one_head_stops_all(trained):
         calls.append(1)
         return head(o) if len(calls) < 15 else (np.ones(7), o)
 
-    parts = [
-        attsvm.Problem(part.data, None, attsvm.CallableHead(h)) for part, h in zip(s.parts, (head, fails), strict=True)
-    ]
-    start = starts(s, trained)
-    errors = network.run([lambda p=p: attsvm.train(p, record=10, reduce=network.reduce, **start) for p in parts])
+    parts = [part._with_head(attsvm.CallableHead(h)) for part, h in zip(s.parts, (head, fails), strict=True)]
+    errors = apart(parts, record=10, **starts(s, trained))
     check_told(errors, 1, ValueError)
     for error in errors:
         np.testing.assert_array_equal(error.partial.steps, [0, 10])
@@ -320,10 +292,9 @@ def test_an_error_in_one_head_stops_all(trained):
 @pytest.mark.parametrize("add", [lambda a, b: (a + b) / 2, np.maximum, np.minimum], ids=["mean", "max", "min"])
 def test_another_reduction_than_a_sum_is_noticed_by_all(add, one_slot, monkeypatch):
     """Also when both draw the same slot, where it looks like the sum over a single worker."""
-    s, network = shards((3, 2)), Network(2, add)
     draw = secrets.randbelow
     monkeypatch.setattr(secrets, "randbelow", lambda n: 5 if one_slot and n == 64 else draw(n))
-    for error in network.run([lambda p=p: attsvm.train(p, reduce=network.reduce) for p in s.parts]):
+    for error in apart(shards((3, 2)).parts, network=Network(2, add)):
         assert isinstance(error, ValueError) and "reduce must add" in str(error)
 
 

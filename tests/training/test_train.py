@@ -1,6 +1,7 @@
 """Training runs: records, stops, interruptions, and the theory of the rules."""
 
 import math
+import re
 import signal
 
 import attsvm
@@ -16,11 +17,11 @@ from network import Network
 RULES = ["normalized", "normalized jointly", "constant"]
 
 
-def assert_same_run(a, b):
-    """Bit for bit."""
-    assert a.status == b.status
-    for name in ("W", "K", "Q", "steps", "weights", "loss", "norm", "log_grad_norm", "half_squares"):
-        np.testing.assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name)
+def told(problem, *args, **options):
+    """What a run that leaves the range of double precision says, and the run so far."""
+    with pytest.raises(FloatingPointError) as caught:
+        attsvm.train(problem, *args, **options)
+    return str(caught.value), caught.value.partial
 
 
 def test_records_hold_loss_norm_and_gradient_norm_of_their_weights(case):
@@ -32,8 +33,7 @@ def test_records_hold_loss_norm_and_gradient_norm_of_their_weights(case):
         assert norm == pytest.approx(np.linalg.norm(W), rel=1e-14)
         G, scale = reference.ridged(G, scale, W, 0.01)
         assert log_grad_norm == pytest.approx(math.log(np.linalg.norm(G)) + scale, abs=1e-11)
-    np.testing.assert_array_equal(run.W, run.weights[-1])
-    assert same(run.selected, case.data.select(run.W))
+    assert same(run.W, run.weights[-1]) and same(run.selected, case.data.select(run.W))
     assert same(run.probabilities, case.data.probabilities(run.W))
 
 
@@ -106,13 +106,9 @@ def test_where_nothing_moves_a_run_is_stationary_at_once(kind, rule):
 @pytest.mark.parametrize("progress", [False, True])
 def test_a_stop_on_the_way_is_recorded(progress, capsys):
     """Equal scores leave the ridge alone: W <- W - lr 2 ridge W, exactly zero when lr 2 ridge is one."""
-    data = attsvm.cross_attention(np.eye(2)[None], [[1.0]], [[[1.0], [1.0]]])
-    problem = attsvm.Problem(data, head=attsvm.LinearHead([1.0]))
-    lr = np.zeros(1000)
-    lr[7] = 2.0
-    run = attsvm.train(
-        problem, [[3.0], [-1.0]], rule="constant", lr=lr, ridge=0.25, steps=1000, record=5, progress=progress
-    )
+    data, lr = attsvm.cross_attention(np.eye(2)[None], [[1.0]], [[[1.0], [1.0]]]), 2.0 * (np.arange(1000) == 7)
+    problem, options = attsvm.Problem(data, head=attsvm.LinearHead([1.0])), dict(rule="constant", lr=lr, ridge=0.25)
+    run = attsvm.train(problem, [[3.0], [-1.0]], steps=1000, record=5, progress=progress, **options)
     assert run.status == "stationary"
     np.testing.assert_array_equal(run.steps, [0, 5, 8])
     assert not run.weights[-1].any() and not run.W.any() and run.weights[1].any()
@@ -120,40 +116,32 @@ def test_a_stop_on_the_way_is_recorded(progress, capsys):
 
 def test_overflow_raises_with_the_run_so_far(sphere):
     """With this ridge each step multiplies W by 1 - 2e10."""
-    s = sphere()
-    start = np.ones((10, 10))
-    with pytest.raises(FloatingPointError, match="range of double precision at step") as caught:
-        attsvm.train(s.problem, start, rule="constant", lr=1e10, ridge=1.0, steps=1000, record=10)
-    partial = caught.value.partial
-    assert partial.status == "overflow"
+    problem, start = sphere().problem, np.ones((10, 10))
+    options = dict(rule="constant", lr=1e10, ridge=1.0, record=10)
+    message, partial = told(problem, start, steps=1000, **options)
+    assert "range of double precision at step" in message and partial.status == "overflow"
     np.testing.assert_array_equal(partial.steps, [0, 10, 20, 29])  # the step after it would leave the range
     assert np.isfinite(partial.weights).all() and np.isfinite(partial.loss).all()
-    np.testing.assert_array_equal(
-        partial.weights[2], attsvm.train(s.problem, start, rule="constant", lr=1e10, ridge=1.0, steps=20).W
-    )
+    np.testing.assert_array_equal(partial.weights[2], attsvm.train(problem, start, steps=20, **options).W)
 
 
 def test_overflow_at_the_start_raises_with_nothing_done(sphere):
     s = sphere()
     problem = attsvm.Problem(attsvm.cross_attention(s.X * 1e10, s.Z), s.y, attsvm.LinearHead(s.v))
-    with pytest.raises(FloatingPointError, match="step 0") as caught:
-        attsvm.train(problem, np.full((10, 10), 1e308), steps=10)
-    assert len(caught.value.partial.steps) == 0
-    assert "overflow" in repr(caught.value.partial)
+    message, partial = told(problem, np.full((10, 10), 1e308), steps=10)
+    assert "step 0" in message and len(partial.steps) == 0 and "overflow" in repr(partial)
 
 
-@pytest.mark.parametrize("rule", ["constant", "normalized", "normalized jointly", "polyak", "mirror"])
-@pytest.mark.parametrize("trained", ["W", "KQ"])
-def test_a_gradient_that_is_not_a_number_is_told(rule, trained, sphere):
+@pytest.mark.parametrize("rule", [*RULES, "polyak", "mirror"])
+@pytest.mark.parametrize("start", [{}, dict(K=np.full((10, 2), 1e-200), Q=np.full((10, 2), 1e-200))], ids=["W", "KQ"])
+def test_a_gradient_that_is_not_a_number_is_told(rule, start, sphere):
     """Sums of these tokens with large scores overflow, while the loss at small weights is a number."""
     s = sphere()
     X = s.X.copy()
     X[:, :, 0] = np.where(np.arange(8) % 2, 8e307, -8e307)
     problem = attsvm.Problem(attsvm.cross_attention(X, s.Z, s.X), s.y, attsvm.LinearHead(100 * s.v))
-    start = {"W": {}, "KQ": {"K": np.full((10, 2), 1e-200), "Q": np.full((10, 2), 1e-200)}}[trained]
-    with pytest.raises(FloatingPointError, match="left the range .* at step 0: .* smaller tokens") as caught:
-        attsvm.train(problem, **start, rule=rule, steps=50)
-    partial = caught.value.partial
+    message, partial = told(problem, **start, rule=rule, steps=50)
+    assert re.search("left the range .* at step 0: .* smaller tokens", message)
     assert partial.status == "gradient not finite" and np.abs(partial.W).max() < 1e-300
     assert partial.message == "ended after step 0: the gradient left the range of double precision"
 
@@ -167,14 +155,13 @@ def test_a_progress_bar_is_shown(sphere, capsys):
     assert "10/10" in capsys.readouterr().err
 
 
-def test_threads_side_by_side_get_the_results_of_one(sphere):
-    problems = [sphere(seed=seed).problem for seed in range(2)]
-    expected = [attsvm.train(p, steps=20_000) for p in problems]
-    for shared in (False, True):  # with problems of their own, and both on the same problem
-        chosen = [problems[0 if shared else i] for i in range(2)]
-        found = Network(2).run([lambda p=p: attsvm.train(p, steps=20_000) for p in chosen])
-        for i in range(2):
-            assert_same_run(found[i], expected[0 if shared else i])
+@pytest.mark.parametrize("seeds", [(0, 1), (0, 0)])
+def test_threads_side_by_side_get_the_results_of_one(seeds, sphere):
+    """With problems of their own, and both on the same problem."""
+    problems = {seed: sphere(seed=seed).problem for seed in seeds}
+    works = [lambda seed=seed: attsvm.train(problems[seed], steps=20_000) for seed in seeds]
+    for found, work in zip(Network(2).run(works), works, strict=True):
+        assert found == work()
 
 
 # ------------------------------------------------------------------------------------ interruption
@@ -194,16 +181,13 @@ def interrupted(problem, exception, **options):
 @pytest.mark.parametrize("trained", ["W", "KQ"])
 @pytest.mark.parametrize("progress", [False, True], ids=["one call", "chunks"])
 def test_ctrl_c_keeps_the_run_so_far(sphere, rng, trained, progress, capsys):
-    s = sphere()
+    problem, record = sphere().problem, [1, 10, 100, 15_000_000]
     weights = dict(zip("KQ", rng.standard_normal((2, 10, 4)), strict=True)) if trained == "KQ" else {}
-    record = [1, 10, 100, 15_000_000]
-    partial = interrupted(s.problem, KeyboardInterrupt(), record=record, progress=progress, **weights).partial
-    assert partial.status == "interrupted"
+    partial = interrupted(problem, KeyboardInterrupt(), record=record, progress=progress, **weights).partial
     assert list(partial.steps[:-1]) == [0, 1, 10, 100] and partial.steps[-1] > 100
-    np.testing.assert_array_equal(partial.weights[-1], partial.W if trained == "W" else partial.weights[-1])
-    again = attsvm.train(s.problem, steps=partial.steps[-1], record=record[:3], **weights)
+    again = attsvm.train(problem, steps=partial.steps[-1], record=record[:3], **weights)
     again.status = "interrupted"
-    assert_same_run(partial, again)
+    assert partial == again
 
 
 def test_a_signal_handlers_own_exception_comes_through(sphere, capsys):
@@ -220,8 +204,7 @@ def test_a_signal_that_raises_nothing_does_not_stop_the_run(sphere):
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    assert seen and run.status == "completed"
-    np.testing.assert_array_equal(run.W, attsvm.train(sphere().problem, steps=200_000, record=0).W)
+    assert seen and run == attsvm.train(sphere().problem, steps=200_000, record=0)
 
 
 # ------------------------------------------------------------------------------------ theory
@@ -229,13 +212,11 @@ def test_a_signal_that_raises_nothing_does_not_stop_the_run(sphere):
 
 def test_direction_goes_on_converging_for_8000_steps(sphere):
     """The naive gradient stalls near norm 115 and 1 - correlation of 3e-3."""
-    distance, norms = [], []
+    distance = []
     for seed in range(10):
         s = sphere(seed=seed)
         run = attsvm.train(s.problem, steps=8000, record=0)
         distance.append(1 - attsvm.correlation(run.W, attsvm.solve_svm(s.data, run.selected).W))
-        norms.append(run.norm[-1])
-        # Every query attends to one token.
-        assert run.probabilities.max(axis=1).min() > 1 - 1e-6
+        assert run.norm[-1] >= 780
+        assert run.probabilities.max(axis=1).min() > 1 - 1e-6  # every query attends to one token
     assert np.mean(distance) <= 3e-4
-    assert np.min(norms) >= 780
