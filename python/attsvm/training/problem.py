@@ -53,7 +53,8 @@ class Problem(ProvesMargins):
     Raises
     ------
     ValueError, TypeError
-        Naming the argument that does not fit.
+        Labels other than -1 and +1; a head whose v fits no value; scores below zero with "log"; a loss whose derivative
+        is not negative, or not that of its value.
 
     Examples
     --------
@@ -287,8 +288,8 @@ class Problem(ProvesMargins):
 
         Raises
         ------
-        ValueError, TypeError
-            Naming the argument that does not fit; or scores, tokens and queries whose product underflows.
+        ValueError
+            Scores, tokens and queries whose product underflows.
         FloatingPointError
             When the logits overflow.
 

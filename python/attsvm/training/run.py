@@ -243,8 +243,6 @@ class Run(Result):
 
         Raises
         ------
-        ValueError, TypeError
-            Naming the argument that does not fit.
         FloatingPointError
             When the logits of some recorded weights overflow.
 

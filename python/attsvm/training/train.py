@@ -143,8 +143,9 @@ def train(
 
     Raises
     ------
-    ValueError, TypeError
-        Naming the argument that does not fit; or scores, tokens and queries whose product underflows.
+    ValueError
+        Scores, tokens and queries whose product underflows; or arguments that do not go together, as ``momentum`` with
+        "polyak".
     KeyboardInterrupt
         On Ctrl-C, with the run so far in ``.partial``.
     FloatingPointError
