@@ -9,7 +9,6 @@ import os
 import re
 import subprocess
 import sys
-import threading
 import time
 
 import attsvm
@@ -260,17 +259,3 @@ def test_ctrl_c_has_its_partial_wherever_it_comes(place, tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt) as caught:
         attsvm.replicate(lambda rng: {"x": rng.random()}, 5, file=path, progress=False)
     assert len(caught.value.partial.get("x", ())) == (0 if place.endswith("_read") else 3)
-
-
-@pytest.mark.skipif(joblib.effective_n_jobs(-1) < 2, reason="one core")
-def test_all_cores_work_where_nothing_is_said():
-    seen, two = set(), threading.Event()
-
-    def experiment(rng):
-        seen.add(threading.get_ident())
-        if len(seen) > 1:
-            two.set()
-        assert two.wait(60), "the second run never began beside the first"
-        return {"number": rng.random()}
-
-    attsvm.replicate(experiment, 40, progress=False)
