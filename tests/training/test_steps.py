@@ -59,33 +59,31 @@ def reached(run, head=False):
 def walk(case, weights, options, rtol, steps=5, loss="logistic", head=False):
     """A rule without memory goes each step from where the last one ended: where a run ends at a finite minimiser,
     normalised steps go round it, and two runs that differ by a rounding part."""
-    v, names = case.v, list(weights)
-    options = with_target(options) if head else options
+    options = {"lr": 0.1} | (with_target(options) if head else options)
     together = remembers(options)
-    memory = twin.Rule(**options, loss=loss)
-    point, expected = weights, None
+    v, point, memory = case.v, tuple(weights.values()), twin.Rule(**options, loss=loss)
     for _ in range(steps):
-        problem = attsvm.Problem(case.data, case.y, attsvm.LinearHead(v), loss)
-        if together:
-            now = expected or [*weights.values(), *([v] if head else [])]
-            expected = memory.step(case, tuple(now[: len(names)]), now[-1] if head else None)
-            continue
-        expected = twin.Rule(**options, loss=loss).step(case, tuple(point.values()), v if head else None)
-        run = attsvm.train(problem, **point, steps=1, record=0, train_head=head, **{"lr": 0.1} | options)
-        compare(case, reached(run, head), expected, rtol, options, point, v if head else None, loss)
-        point, v = dict(zip(names, reached(run), strict=True)), run.v if head else v
+        after = memory.step(case, point, v if head else None)
+        if not together:
+            problem = attsvm.Problem(case.data, case.y, attsvm.LinearHead(v), loss)
+            run = attsvm.train(
+                problem, **dict(zip(weights, point, strict=True)), steps=1, record=0, train_head=head, **options
+            )
+            sure = None
+            if options["rule"] == "sign":  # the others have the sign of a rounding
+                found = twin.gradients(case, point, loss, v=v if head else None)[1]
+                sure = [np.abs(g) > 1e-12 * np.abs(g).max() for g, _ in found]
+            compare(reached(run, head), after, rtol, sure)
+            after = reached(run, head)
+        point, v = tuple(after[: len(weights)]), after[-1] if head else v
     if together:
-        run = attsvm.train(problem, **weights, steps=steps, record=0, train_head=head, **{"lr": 0.1} | options)
-        compare(case, reached(run, head), expected, rtol)
+        problem = attsvm.Problem(case.data, case.y, attsvm.LinearHead(case.v), loss)
+        run = attsvm.train(problem, **weights, steps=steps, record=0, train_head=head, **options)
+        compare(reached(run, head), after, rtol)
 
 
-def compare(case, found, expected, rtol, options=None, point=None, v=None, loss="logistic"):
-    sure = [np.ones(np.shape(x), bool) for x in found]
-    if options is not None and options["rule"] == "sign":  # the others have the sign of a rounding
-        sure = [
-            np.abs(g) > 1e-12 * np.abs(g).max() for g, _ in twin.gradients(case, tuple(point.values()), loss, v=v)[1]
-        ]
-    for mine, theirs, these in zip(found, expected, sure, strict=True):
+def compare(found, expected, rtol, sure=None):
+    for mine, theirs, these in zip(found, expected, sure or [slice(None)] * len(found), strict=True):
         np.testing.assert_allclose(mine[these], theirs[these], rtol=0, atol=rtol * np.abs(theirs).max())
 
 
