@@ -67,27 +67,21 @@ def test_self_attention_takes_queries_from_the_tokens(which, lengths, d, kind, s
         np.testing.assert_allclose(logit, z @ W.T @ x.T, rtol=1e-12, atol=1e-14)
 
 
-@given(ragged, sizes, kinds, seeds)
-def test_causal_attention_is_cross_attention_over_virtual_sequences(lengths, d, kind, seed):
-    """Query k of a sequence is a sequence of its own that ends with token k."""
+@given(ragged, sizes, kinds, st.sampled_from([None, 1, 2, 4]), seeds)
+def test_causal_attention_is_a_mask(lengths, d, kind, window, seed):
     rng = np.random.default_rng(seed)
-    X, given_X = tokens_of(lengths, d, rng, kind)
-    data = attsvm.causal_attention(given_X)
-    virtual = attsvm.cross_attention([x[: k + 1] for x in X for k in range(len(x))], np.concatenate(X))
-    W, head, y = rng.standard_normal((d, d)), attsvm.LinearHead(rng.standard_normal(d)), rng.choice([-1, 1], len(data))
-    mine = attsvm.Problem(data, data._layout.shape_queries(y), head)
-    theirs = attsvm.Problem(virtual, y, head)
-    for result, expected, blank in (
-        (data.logits(W), virtual.logits(W), -np.inf),
-        (data.probabilities(W), virtual.probabilities(W), 0.0),
-        (mine.scores, theirs.scores, -np.inf),
-    ):
-        for row, full in zip(rows(expected), rows(result), strict=True):
-            np.testing.assert_array_equal(full, [*row, *[blank] * (len(full) - len(row))])
-    np.testing.assert_array_equal(reference.per_query(data, data.select(W)), virtual.select(W))
-    np.testing.assert_array_equal(reference.per_query(data, mine.optimal), theirs.optimal)
-    for one, other in zip(mine.loss_and_grad(W), theirs.loss_and_grad(W), strict=True):
-        np.testing.assert_array_equal(one, other)
+    (X, given_X), W = tokens_of(lengths, d, rng, kind), rng.standard_normal((d, d))
+    data = attsvm.causal_attention(given_X, window=window)
+    np.testing.assert_array_equal(data.queries, np.concatenate(X))
+    masks = [np.tri(T, dtype=bool) & ~np.tri(T, k=-(window or T), dtype=bool) for T in lengths]
+    for x, seen, logit, p in zip(X, masks, data.logits(W), data.probabilities(W), strict=True):
+        np.testing.assert_allclose(logit, np.where(seen, x @ W.T @ x.T, -np.inf), rtol=1e-12, atol=1e-14)
+        np.testing.assert_array_equal(p > 0, seen)
+    first = np.concatenate([seen.argmax(axis=1) for seen in masks])
+    np.testing.assert_array_equal(data.start - np.repeat(np.cumsum(lengths) - lengths, lengths), first)
+    if not all(seen.all() for seen in masks):
+        with pytest.raises(ValueError, match="must not select a token (after its query|outside its query's window)"):
+            attsvm.solve_svm(data, [seen | True for seen in masks])
 
 
 @given(ragged, sizes, sizes, kinds, seeds)
@@ -127,22 +121,19 @@ def test_shapes_round_trip_through_the_flat_arrays(lengths, d, queries, seed):
 
 def test_results_are_the_twins(case):
     data, W = case.data, case.rng.standard_normal((case.data.dk, case.data.dz))
-    logits, probabilities = reference.logits(data, W), reference.probabilities(data, W)
+    logits, windows = reference.logits(data, W), zip(reference.windows(data), data.queries, strict=True)
     selected = [int(row.argmax()) for row in logits]
-    margins = [
-        reference.dots(X[t] - X, W @ z) for X, t, z in zip(reference.windows(data), selected, data.queries, strict=True)
-    ]
-    for found, expected, blank in (
-        (data.logits(W), logits, -np.inf),
-        (data.probabilities(W), probabilities, 0.0),
-        (data.margins(W, data.select(W)), margins, np.inf),
+    margins = [reference.dots(X[t] - X, W @ z) for t, (X, z) in zip(selected, windows, strict=True)]
+    for row, t in zip(margins, selected, strict=True):
+        row[t] = np.inf
+    for found, expected, blank, atol in (
+        (data.logits(W), logits, -np.inf, 1e-13),
+        (data.probabilities(W), reference.probabilities(data, W), 0.0, 0.0),
+        (data.margins(W, data.select(W)), margins, np.inf, 1e-13),
     ):
-        for row, twin in zip(reference.per_entry(data, found), expected, strict=True):
-            sees = np.isfinite(row)  # a margin is infinite at the selected token itself
-            np.testing.assert_allclose(row[sees], twin[sees], rtol=1e-12, atol=1e-13)
-            assert len(row) == len(twin) and (~sees).sum() == (expected is margins)
-        hidden = sum((row == blank).sum() for row in rows(found)) - len(data) * (expected is margins)
-        assert hidden == sum(map(np.size, rows(found))) - data.indptr[-1]
+        shaped = data._layout.shape_entries(np.concatenate(expected), blank)
+        for row, twin in zip(rows(found), rows(shaped), strict=True):
+            np.testing.assert_allclose(row, twin, rtol=1e-12, atol=atol)
     for hard, values in ((False, reference.attended(data, W)), (True, data.values[data.start + selected])):
         found = np.concatenate([np.reshape(part, (-1, data.values.shape[1])) for part in data.attended(W, hard=hard)])
         np.testing.assert_allclose(found, values, rtol=1e-12, atol=1e-13)

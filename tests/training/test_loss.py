@@ -84,10 +84,8 @@ def test_a_gradient_outlives_its_derivative():
         ((soft, lambda u: 0 * u), ValueError, "must be negative, got 0"),
         ((soft, lambda u: u[:1]), ValueError, r"loss\[1\] must return an array of shape"),
         ((*LOGISTIC[:2], lambda u: -u), ValueError, r"loss\[2\] must be the logarithm"),
-        ((soft, lambda u: 2 * LOGISTIC[1](u)), ValueError, r"loss\[1\] must be the derivative of loss\[0\]: at u = "),
         ((soft, lambda u: 0.98 * LOGISTIC[1](u)), ValueError, r"it is -0\.\d+, differences of loss\[0\] give -0\.\d+"),
-        ((soft, lambda u: -np.exp(-u)), ValueError, "must be the derivative"),
-        ((lambda u: -soft(u), LOGISTIC[1]), ValueError, "must be the derivative"),
+        ((lambda u: -soft(u), LOGISTIC[1]), ValueError, r"loss\[1\] must be the derivative of loss\[0\]: at u = "),
         ((lambda u: soft(2 * u), LOGISTIC[1]), ValueError, "must be the derivative"),
     ],
 )

@@ -177,9 +177,9 @@ def test_a_run_encloses_the_margin_of_its_rule(rule):
     sol = attsvm.solve_svm(problem.data, run.selected, norm)
     assert (low <= sol.margin_bound).all() and (high >= sol.margin).all()
     assert low[-1] > 0.6 * sol.margin and high[-1] < 1.2 * sol.margin
-    printed = re.search(r"margin +(\S+) \.\. (\S+) \(proved\)", repr(run))
+    printed = re.search(r"(\S+) \.\. (\S+) \(proved\)", repr(run))
     assert float(printed[1]) <= low[-1] and high[-1] <= float(printed[2]) < 1.01 * high[-1]
-    assert f"{printed[1]} .. {printed[2]} (proved)" in run._repr_html_()
+    assert printed[0] in run._repr_html_()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Parts of data and problems, and sliding windows: as if made of those sequences alone, of keys that are not copied."""
+"""Parts of data and problems: as if made of those sequences alone, of keys that are not copied."""
 
 from __future__ import annotations
 
@@ -132,20 +132,3 @@ def test_an_index_that_is_none(index, error, match):
 def test_data_are_no_list():
     with pytest.raises(TypeError, match="not iterable"):
         list(KINDS["cross"](np.arange(6)))
-
-
-@pytest.mark.parametrize("window", [1, 2, 4, 9])
-def test_a_sliding_window_is_a_mask(window):
-    data, W = attsvm.causal_attention(EQUAL, window=window), rng.standard_normal((3, 3))
-    k, t = np.arange(5)[:, None], np.arange(5)
-    logit = np.where((t <= k) & (t > k - window), np.einsum("ntd,de,nke->nkt", EQUAL, W, EQUAL), -np.inf)
-    np.testing.assert_allclose(data.logits(W), logit, rtol=1e-12)
-    p = np.exp(logit)
-    np.testing.assert_allclose(data.probabilities(W), p / p.sum(axis=2, keepdims=True), rtol=1e-12)
-    first = np.maximum(np.arange(5) - window + 1, 0)
-    np.testing.assert_array_equal(data.select(W) + first, logit.argmax(axis=2))
-    sets = data.probabilities(W) > 0.2  # several tokens of a query, in the shape of the results
-    assert attsvm.solve_svm(data, sets).selected.shape == (6, 5, 5)
-    if window < 5:
-        with pytest.raises(ValueError, match="must not select a token outside its query's window"):
-            attsvm.solve_svm(data, np.tri(5, dtype=bool) & np.ones((6, 1, 1), dtype=bool))
