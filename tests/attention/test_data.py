@@ -1,5 +1,6 @@
 """The data model: what users give, the flat arrays behind it, and results back in the shape of the data."""
 
+import copy
 import operator
 import pickle
 
@@ -96,13 +97,13 @@ def test_prompt_attention_multiplies_the_key_once(lengths, d, dk, kind, seed):
     np.testing.assert_array_equal(attsvm.prompt_attention(given_X).values, np.concatenate(X))
 
 
-@given(ragged, st.integers(1, 3), st.sampled_from(["one", "several", "all", "causal"]), seeds)
-def test_shapes_round_trip_through_the_flat_arrays(lengths, d, queries, seed):
-    rng = np.random.default_rng(seed)
-    X, n = [rng.standard_normal((T, d)) for T in lengths], len(lengths)
+@given(ragged, st.sampled_from(["one", "several", "all", "causal"]), seeds)
+def test_shapes_round_trip_through_the_flat_arrays(lengths, queries, seed):
+    rng, n = np.random.default_rng(seed), len(lengths)
+    X = [rng.standard_normal((T, 2)) for T in lengths]
     data = {
-        "one": lambda: attsvm.cross_attention(X, rng.standard_normal((n, d))),
-        "several": lambda: attsvm.cross_attention(X, rng.standard_normal((n, 3, d))),
+        "one": lambda: attsvm.cross_attention(X, np.ones((n, 2))),
+        "several": lambda: attsvm.cross_attention(X, np.ones((n, 3, 2))),
         "all": lambda: attsvm.self_attention(X, None),
         "causal": lambda: attsvm.causal_attention(X),
     }[queries]()
@@ -112,8 +113,9 @@ def test_shapes_round_trip_through_the_flat_arrays(lengths, d, queries, seed):
         np.testing.assert_array_equal(flat, entries)
     for flat in (layout.flatten_queries("a", per_query), reference.per_query(data, per_query)):
         np.testing.assert_array_equal(flat, numbers)
-    vectors = rng.standard_normal((len(data), 2))
-    np.testing.assert_array_equal(layout.flatten_queries("v", layout.shape_queries(vectors), "dv", 2), vectors)
+    np.testing.assert_array_equal(
+        layout.flatten_queries("v", layout.shape_queries(data.queries), "dv", 2), data.queries
+    )
 
 
 # ------------------------------------------------------------------------------------ results
@@ -180,16 +182,15 @@ class Foreign:
 @pytest.mark.parametrize("name", MAKERS)
 def test_data_are_what_they_were_made_of(name, dtype, rng, tmp_path):
     """Whoever writes into X, Z or the values afterwards changes nothing; what an answer says stays as it was saved."""
-    X, Z, V = (rng.standard_normal(shape).astype(dtype) for shape in ((3, 5, 4), (3, 2), (3, 5, 3)))
-    data = MAKERS[name](X, Z, V)
-    kept = [np.array(array) for array in (data.keys, data.queries, data.values)]
+    given_arrays = [rng.standard_normal(shape).astype(dtype) for shape in ((3, 5, 4), (3, 2), (3, 5, 3))]
+    data = MAKERS[name](*given_arrays)
+    before = copy.deepcopy((data.keys, data.queries, data.values))
     sol = attsvm.feasible(data, data.select(np.ones((data.dk, data.dz))))
     sol.save(tmp_path / "answer.npz")
-    for array in (X, Z, V):
+    for array in given_arrays:
         array[:] = np.nan
-    for array, before in zip((data.keys, data.queries, data.values), kept, strict=True):
-        np.testing.assert_array_equal(array, before)
-        assert not array.flags.writeable
+    assert storage.same((data.keys, data.queries, data.values), before)
+    assert not any(array.flags.writeable for array in (data.keys, data.queries, data.values))
     assert attsvm.load(tmp_path / "answer.npz") == sol
 
 
@@ -312,9 +313,9 @@ def test_the_largest_number_says_what_is_finite(dtype, rng):
 
 
 def test_pickled_data_give_the_same_results(case):
-    copy, W = pickle.loads(pickle.dumps(case.data)), np.ones((case.data.dk, case.data.dz))
-    assert storage.same(copy, case.data) and repr(copy) == repr(case.data)
-    assert storage.same(copy.logits(W), case.data.logits(W))
+    again, W = pickle.loads(pickle.dumps(case.data)), np.ones((case.data.dk, case.data.dz))
+    assert storage.same(again, case.data) and repr(again) == repr(case.data)
+    assert storage.same(again.logits(W), case.data.logits(W))
 
 
 # ------------------------------------------------------------------------------------ sample, theory
@@ -353,18 +354,11 @@ def test_windows_cannot_be_moved_after_they_were_checked(case):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_margins_are_differences_of_tokens(dtype):
-    """Against einsum, to a few roundings of twenty products; a copy of the selected token has the margin zero."""
-    rng = np.random.default_rng(0)
-    X, Z, W = (rng.standard_normal((5, 7, 20)).astype(dtype), rng.standard_normal((5, 3)), rng.standard_normal((20, 3)))
+def test_a_copy_of_the_selected_token_has_the_margin_zero(dtype, rng):
+    X, Z = rng.standard_normal((5, 7, 20)).astype(dtype), rng.standard_normal((5, 3))
     X[:, 4] = X[:, 2]
-    selected = np.array([2, 0, 6, 4, 2])
-    found = attsvm.cross_attention(X, Z).margins(W, selected)
-    X = X.astype(float)
-    expected = np.einsum("ntd,nd->nt", X[np.arange(5), selected][:, None] - X, Z @ W.T)
-    expected[np.arange(5), selected] = np.inf
-    np.testing.assert_allclose(found, expected, rtol=1e-13, atol=1e-13)
-    assert found[0, 4] == found[3, 2] == 0
+    margins = attsvm.cross_attention(X, Z).margins(rng.standard_normal((20, 3)), [2, 4, 2, 4, 2])
+    assert (margins[range(5), [4, 2, 4, 2, 4]] == 0).all()
 
 
 @pytest.mark.parametrize(
@@ -372,7 +366,6 @@ def test_margins_are_differences_of_tokens(dtype):
     [
         ([0], ValueError, r"selected must have shape \(n,\) = \(2,\), got \(1,\)"),
         ([0, 3], ValueError, "selected must be token indices of each window, 0 .. 2 for query 1, got 3"),
-        ([0, -1], ValueError, "for query 1, got -1"),
         ([0.0, 1.0], TypeError, "selected must hold token indices, got float64"),
         ([True, False], TypeError, "selected must be an array of numbers"),
     ],

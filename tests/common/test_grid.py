@@ -59,25 +59,27 @@ def test_the_table_is_tidy(found):
 
 
 def test_pictures_are_means_of_what_is_known():
-    pytest.importorskip("matplotlib")
-    from matplotlib.figure import Figure
+    figure = pytest.importorskip("matplotlib.figure").Figure
 
     def experiment(rng, a, b, c):
         return {"x": np.nan if a == 2 and c == 0 else 100 * a + 10 * b + c, "y": np.nan}
 
     found = attsvm.replicate(experiment, 2, grid={"a": [1, 2], "b": [3, 4, 5], "c": [0, 1]}, progress=False)
-    ax = found.plot(Figure().subplots(), x="b", y="a", value="x", cmap="viridis")
-    shown = ax.images[0].get_array()
-    np.testing.assert_array_equal(shown, [[130.5, 140.5, 150.5], [231, 241, 251]])
+
+    def plot(**how):
+        return found.plot(figure().subplots(), **how)
+
+    ax = plot(x="b", y="a", value="x", cmap="viridis")
+    np.testing.assert_array_equal(ax.images[0].get_array(), [[130.5, 140.5, 150.5], [231, 241, 251]])
     assert [label.get_text() for label in ax.get_xticklabels()] == ["3", "4", "5"]
     assert ax.figure.axes[1].get_ylabel() == "x, mean of 4"
-    assert np.isnan(found.plot(Figure().subplots(), x="a", y="b", value="y").images[0].get_array().filled(np.nan)).all()
-    lines = found.plot(Figure().subplots(), x="b", hue="a", value="x").containers
+    assert np.isnan(plot(x="a", y="b", value="y").images[0].get_array().filled(np.nan)).all()
+    lines = plot(x="b", hue="a", value="x").containers
     assert [line.get_label() for line in lines] == ["a = 1", "a = 2"]
-    assert lines[1][0].get_xdata().tolist() == [3, 4, 5] and lines[1][0].get_ydata().tolist() == [231, 241, 251]
+    np.testing.assert_array_equal(lines[1][0].get_xydata(), [[3, 231], [4, 241], [5, 251]])
     for x, y, value in (("a", "a", "x"), ("z", "a", "x"), ("a", "b", "z")):
         with pytest.raises(ValueError, match="two parameters|must be one of"):
-            found.plot(Figure().subplots(), x=x, y=y, value=value)
+            plot(x=x, y=y, value=value)
 
 
 def test_a_line_has_intervals_that_cover():
@@ -106,21 +108,22 @@ def test_a_file_of_a_grid_resumes_and_grows(tmp_path, found):
         calls.append(cell)
         return experiment(rng, **cell)
 
-    def resumed(runs, grid):
+    def resumed(runs, grid, missing):
         calls.clear()
-        return attsvm.replicate(counting, runs, 3, 1, grid=grid, file=path, progress=False), len(calls)
+        again = attsvm.replicate(counting, runs, 3, 1, grid=grid, file=path, progress=False)
+        assert len(calls) == missing
+        return again
 
-    assert resumed(2, GRID | {"d": [3]})[1] == 12
-    grown, missing = resumed(4, GRID)
-    assert missing == 48 - 12
+    resumed(2, GRID | {"d": [3]}, 12)
+    grown = resumed(4, GRID, 48 - 12)
     text = path.read_text()
-    small, missing = resumed(3, GRID | {"bias": [0.5], "d": [2]})
-    assert missing == 0 and path.read_text() == text
+    small = resumed(3, GRID | {"bias": [0.5], "d": [2]}, 0)
+    assert path.read_text() == text
     for key in found:
         np.testing.assert_array_equal(grown[key], found[key])
         np.testing.assert_array_equal(small[key], found[key][:1, :, 2:, :3])
     with pytest.raises(ValueError, match=r"line 1 of '.*grid' is of the parameters \['d', 'rule', 'bias'\], not"):
-        resumed(2, {"d": [2], "bias": [1]})
+        resumed(2, {"d": [2], "bias": [1]}, 0)
 
 
 def test_interrupted_every_cell_has_the_same_runs():

@@ -191,20 +191,17 @@ def test_an_exception_of_the_function_comes_through_with_the_run_so_far():
 
     def broken(o):
         calls.append(0)
-        if len(calls) > 12:
-            raise LookupError("step 12")
-        return problem.head.value_and_grad(o)
+        return problem.head.value_and_grad(o) if len(calls) <= 12 else 1 / 0
 
     function = attsvm.Problem(case.data, case.y, attsvm.CallableHead(broken))
-    with pytest.raises(LookupError, match="step 12") as caught:
+    with pytest.raises(ZeroDivisionError) as caught:
         attsvm.train(function, W, steps=100, record=5)
     assert caught.traceback[-1].name == "broken"
     partial = caught.value.partial
     assert partial.status == "interrupted" and list(partial.steps) == [0, 5, 10]
     np.testing.assert_array_equal(partial.W, attsvm.train(problem, W, steps=12, record=0).W)
     for call in (function.loss, function.loss_and_grad):
-        with pytest.raises(LookupError):
-            call(W)
+        pytest.raises(ZeroDivisionError, call, W)
 
 
 # ------------------------------------------------------------------------------------ heads that are trained

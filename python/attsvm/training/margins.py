@@ -174,10 +174,15 @@ class ProvesMargins:
 
     def _logit_gradients(self, W: Any, K: Any, Q: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """delta (N, entries), log_scale (N) and the top token (N, M) of N matrices."""
+        return self._differentiate(_core.multipliers, W, K, Q)
+
+    def _differentiate(self, function: Callable[..., Any], *arguments: Any) -> Any:
         self._check_scale()
         try:
-            return _core.multipliers(self._objective, *self._functions, W, K, Q)
+            return function(self._objective, *self._functions, *arguments)
         except ArithmeticError as error:
+            if type(error) not in (ArithmeticError, FloatingPointError):  # of the caller's own functions
+                raise
             raise FloatingPointError(f"the gradient cannot be computed: {error}") from None
 
     def _selections(self, selected: Any, top: np.ndarray) -> list[Selection]:
