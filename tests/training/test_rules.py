@@ -190,7 +190,6 @@ ONES = np.ones((10, 10))
         (dict(momentum=1.0), "momentum must be below 1"),
         (dict(momentum=-0.1), "momentum must be"),
         (dict(weight_decay=-1.0), "weight_decay must be"),
-        (dict(rule="muon"), "rule must be one of"),
         (dict(rule=RULES.adam), "rule must be one of"),
         (dict(rule="shampoo", train_head=True), "train_head does not go with rule='shampoo'"),
         (dict(rule=RULES.normalized(np.ones((9, 10)))), "metric must have shape"),
