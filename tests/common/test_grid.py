@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import attsvm
 import numpy as np
 import pytest
@@ -28,15 +26,12 @@ def found():
 
 def test_a_grid_is_a_loop_over_its_cells(found):
     """Each cell by itself, as a grid of one value an axis, in whatever order the axes are named."""
-    assert {key: array.shape for key, array in found.items()} == {
-        "first": (2, 2, 3, 4),
-        "ends": (2, 2, 3, 4, 2),
-        "biased": (2, 2, 3, 4),
-    }
-    for i, j, k in itertools.product(range(2), range(2), range(3)):
-        one = replicate(4, {"bias": [GRID["bias"][k]], "d": np.array([GRID["d"][i]]), "rule": [GRID["rule"][j]]})
+    assert {key: array.shape[3:] for key, array in found.items()} == {"first": (4,), "ends": (4, 2), "biased": (4,)}
+    for cell in np.ndindex(2, 2, 3):
+        d, rule, bias = ([values[i]] for values, i in zip(GRID.values(), cell, strict=True))
+        one = replicate(4, {"bias": bias, "d": np.array(d), "rule": rule})
         for key, array in found.items():
-            np.testing.assert_array_equal(one[key][0, 0, 0], array[i, j, k])
+            np.testing.assert_array_equal(one[key][0, 0, 0], array[cell])
     assert found["biased"][:, :, [0, 2]].all() and not found["biased"][:, :, 1].any()
 
 

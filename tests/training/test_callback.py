@@ -15,8 +15,7 @@ def same(a, b):
 def test_records_are_not_copied_each_time(sphere):
     seen = []
     run = attsvm.train(sphere().problem, steps=50, record=1, callback=seen.append)
-    assert all(np.shares_memory(sofar.weights, run.weights) for sofar in seen)
-    assert not any(np.shares_memory(sofar.W, run.W) for sofar in seen)
+    assert all(np.shares_memory(part.weights, run.weights) and not np.shares_memory(part.W, run.W) for part in seen)
 
 
 @pytest.mark.parametrize("name", ["steps", "weights", "loss", "norm", "log_grad_norm", "head_records"])

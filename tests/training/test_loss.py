@@ -55,13 +55,6 @@ def test_the_infimum_and_paths_of_an_own_loss():
     assert attsvm.correlation(W, expected) > 0.999
 
 
-def test_the_gradient_of_the_rooted_logistic_loss_is_that_of_differences():
-    own = problem(ROOTED)
-    W, D = np.random.default_rng(1).standard_normal((2, 10, 10))
-    slope = np.vdot(own.loss_and_grad(W)[1], D)
-    assert slope == pytest.approx((own.loss(W + 1e-6 * D) - own.loss(W - 1e-6 * D)) / 2e-6, rel=1e-6)
-
-
 def test_a_gradient_outlives_its_derivative():
     """Of scores of many hundreds, whose derivative is zero in double precision at every token."""
     head = attsvm.CallableHead(lambda o: (o.sum(axis=1) + 900.0, np.ones_like(o)))
