@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import _core
-from ..common.check import as_count, as_floats, as_numeric, as_parts, check_shape
+from ..common.check import as_count, as_floats, as_numeric, as_parts
 from ..common.storage import storable
 from .layout import Layout, NoSequences
 from .windows import Windows, powers_of
@@ -103,16 +103,16 @@ class Data(Windows):
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Data:
         """Of a file, where anything may stand."""
-        for name, letters in (("keys", "N, dk"), ("queries", "M, dz"), ("values", "N, dv")):
-            if name == "keys" and isinstance(state[name], int):
-                as_count("keys", state[name], 1)
-            elif name != "values" or state[name] is not None:
-                state[name] = as_floats(name, state[name], letters, keep_single=name != "queries")
-        N = state["keys"] if isinstance(state["keys"], int) else len(state["keys"])
-        if state["values"] is not None:
-            check_shape("values", state["values"], "N, dv", (N, None))
-        state["layout"].check(N, len(state["queries"]))
-        return cls(**state)
+        keys, values, layout = state["keys"], state["values"], state["layout"]
+        keys = (
+            as_count("keys", keys, 1) if isinstance(keys, int) else as_floats("keys", keys, "N, dk", keep_single=True)
+        )
+        N = keys if isinstance(keys, int) else len(keys)
+        queries = as_floats("queries", state["queries"], "M, dz")
+        if values is not None:
+            values = as_floats("values", values, "N, dv", (N, None), keep_single=True)
+        layout.check(N, len(queries))
+        return cls(state["name"], keys, queries, values, layout)
 
     @property
     def values(self) -> np.ndarray:

@@ -66,10 +66,8 @@ def save(value: Any, file: Any) -> None:
     content = _pack(value, arrays)
     text = json.dumps({"format": FORMAT, "attsvm": __version__, "content": content})
     members: dict[str, Any] = {MEMBER: np.array(text), **arrays}
-    if hasattr(file, "write"):
-        np.savez(file, **members)
-        return
-    with replacing(file) as handle:  # not by name, to which savez would append .npz
+    opened = contextlib.nullcontext(file) if hasattr(file, "write") else replacing(file)
+    with opened as handle:  # not by name, to which savez would append .npz
         np.savez(handle, **members)
 
 

@@ -91,10 +91,9 @@ class ProvesMargins:
         True
         """
         delta, scale, top = self._logit_gradients(*self._read_weights(W, K, Q))
-        layout, begin = self.data._layout, self.data.indptr[:-1]
         for row, chosen in zip(delta, self._selections(selected, top), strict=True):
-            row[begin + chosen.reference] = 0.0
-        shaped = [layout.shape_entries(row, 0.0) for row in delta]
+            row[self.data.indptr[:-1] + chosen.reference] = 0.0
+        shaped = [self.data._layout.shape_entries(row, 0.0) for row in delta]
         if self.heads is None:
             return shaped[0], float(scale[0])
         return shaped if isinstance(shaped[0], list) else np.stack(shaped), scale
