@@ -31,11 +31,10 @@ def test_it_cannot_write_over_the_records(name, runs, sphere):
 @pytest.mark.parametrize("progress", [False, True])
 @pytest.mark.parametrize("answer", [True, np.True_])
 def test_true_stops_the_run(progress, answer, sphere, capsys):
-    s = sphere()
-    run = attsvm.train(s.problem, record=10, progress=progress, callback=lambda run: run.steps[-1] == 40 and answer)
+    problem = sphere().problem
+    run = attsvm.train(problem, record=10, progress=progress, callback=lambda run: run.steps[-1] == 40 and answer)
     assert run.status == "stopped" and "stopped" in repr(run)
-    same(run, attsvm.train(s.problem, steps=40, record=10))
-    np.testing.assert_array_equal(run.W, run.weights[-1])
+    same(run, attsvm.train(problem, steps=40, record=10))
 
 
 @pytest.mark.parametrize("answer", [None, False, 1, "yes", np.ones(3), np.False_])
