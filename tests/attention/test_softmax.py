@@ -16,7 +16,7 @@ LOGITS = {
     "all_huge": [1e5, 1e5 - 1, 1e5 - 2.5],
     "all_hugely_negative": [-1e5, -1e5 + 0.5, -1e5 - 40],  # a maximum that starts at 0 or -1e4 underflows here
     "tie": [1.5, 4.0, 4.0, -2.0],
-    "all_tie": [2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0],
+    "all_tie": [2.0] * 9,
     "saturated": [0.0, -40.0, -38.0, -745.0],
     "switch_of_scales": [0.0, -299.0, -301.0, -300.0],
     "past_underflow": [0.0, -900.0, -901.0, -2000.0],

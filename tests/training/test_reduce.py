@@ -71,7 +71,6 @@ def test_shards_follow_the_whole(sizes, trained, rule, monkeypatch):
         dict(train_head=True),
         dict(runs=3, lr=[[0.1], [0.05], [0.2]]),
         dict(ball=("nuclear", 1.0)),
-        dict(progress=True),
         dict(momentum=0.9, rule="sign"),
         dict(weight_decay=0.1, rule="spectral"),
         dict(rule=attsvm.rules.adam(betas=(0.9, 0.9), eps=1e-3)),
@@ -82,7 +81,7 @@ def test_shards_follow_the_whole(sizes, trained, rule, monkeypatch):
     ids=lambda options: next(iter(options)),
 )
 @pytest.mark.parametrize("trained", ["W", "KQ"])
-def test_whatever_else_is_asked(options, trained, capsys):
+def test_whatever_else_is_asked(options, trained):
     s = shards((4, 2))
     options = starts(s, trained, options.get("runs")) | options | dict(steps=30, record=10)
     for run in apart(s.parts, **options):
