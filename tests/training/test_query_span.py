@@ -126,7 +126,6 @@ def test_overflow_raises_with_the_weights_it_reached(rng):
         dict(train_head=True),
         dict(reduce=lambda a: None),
     ],
-    ids=str,
 )
 def test_other_steps_go_by_W(options, rng, monkeypatch):
     used = []
