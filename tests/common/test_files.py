@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 import attsvm
 from attsvm.cli import run
-from attsvm.common.storage import write_csv, write_table
+from attsvm.common.storage import write_table
 from attsvm.heads.steps import COLUMNS, write_rows
 from attsvm.heads.view import View
 from attsvm.claims import Claim
@@ -44,7 +44,6 @@ WRITERS = {
     "sheet.csv": lambda path: write_table(path, ["run", "x"], [[k, "x" * 400] for k in range(9)]),
     "training.csv": lambda path: write_rows(path, [dict.fromkeys(COLUMNS, 1)] * 300),
     "view.html": View("x" * 5000).save,
-    "table.csv": lambda path: write_csv(path, {"x": np.arange(900.0)}),
     "picture.png": lambda path: write_picture(path, picture),
     "page.html": lambda path: write_page(path, "x" * 5000, "", []),
     "claims.json": lambda path: write_claims(path, "figure", {"heading": [claim]}),

@@ -9,7 +9,6 @@ import os
 import re
 import subprocess
 import sys
-import threading
 import time
 
 import attsvm
@@ -63,13 +62,11 @@ def test_runs_are_the_children_of_the_seed(alone):
     same({key: array[:5] for key, array in alone.items()}, attsvm.replicate(experiment, 5, seed=4, progress=False))
 
 
-def test_threads(alone):
-    same(alone, attsvm.replicate(experiment, 12, seed=4, n_jobs=3, progress=False))
-
-
-def test_processes(alone):
-    with joblib.parallel_config("loky", n_jobs=2):
+@pytest.mark.parametrize("backend", ["threading", "loky"])
+def test_workers_change_nothing(backend, alone):
+    with joblib.parallel_config(backend, n_jobs=2):
         same(alone, attsvm.replicate(experiment, 12, seed=4, progress=False))
+    same(alone, attsvm.replicate(experiment, 12, seed=4, n_jobs=3, progress=False))
 
 
 def test_blas_has_one_thread_inside_and_what_it_had_outside():
@@ -82,29 +79,26 @@ def test_blas_has_one_thread_inside_and_what_it_had_outside():
         attsvm.set_num_threads(1)
 
 
-def counting(calls, experiment=experiment):
-    return functools.partial(experiment, calls=calls)
-
-
 def test_interrupted_it_resumes(alone, tmp_path):
     path, calls = tmp_path / "runs", []
-    with pytest.raises(KeyboardInterrupt) as caught:
-        stopping = functools.partial(experiment, stop_at=8, calls=calls)
-        attsvm.replicate(stopping, 12, seed=4, n_jobs=1, file=path, progress=False)
-    same({key: array[:7] for key, array in alone.items()}, caught.value.partial)
-    text = path.read_bytes()
-    assert len(text.splitlines()) == 7
-    path.write_bytes(text[:-9])  # as if the machine had gone down within a line
-    for missing in (6, 0):
+
+    def replicate(runs, seed=4, **how):
         calls.clear()
-        same(alone, attsvm.replicate(counting(calls), 12, seed=4, file=path, progress=False))
+        counting = functools.partial(experiment, calls=calls, **how)
+        return attsvm.replicate(counting, runs, seed=seed, n_jobs=1, file=path, progress=False)
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        replicate(12, stop_at=8)
+    same({key: array[:7] for key, array in alone.items()}, caught.value.partial)
+    for missing in (5, 0):
+        same(alone, replicate(12))
         assert len(calls) == missing and len(path.read_bytes().splitlines()) == 12
     text = path.read_bytes()
-    same({key: array[:5] for key, array in alone.items()}, attsvm.replicate(experiment, 5, seed=4, file=path))
+    same({key: array[:5] for key, array in alone.items()}, replicate(5))
     assert path.read_bytes() == text
-    other = attsvm.replicate(experiment, 2, seed=5, file=path, progress=False)  # beside the others
+    other = replicate(2, seed=5)  # beside the others
     assert other["margin"][0] != alone["margin"][0] and path.read_bytes().startswith(text)
-    same(alone, attsvm.replicate(counting(None), 12, seed=4, file=path, progress=False))
+    same(alone, replicate(12))
 
 
 def row(**changes):
@@ -201,35 +195,24 @@ def test_processes_hand_over_what_is_done_first(tmp_path):
 def test_a_number_of_runs_beyond_memory_begins_at_once():
     """Nothing of the length of the runs is made before they are."""
     calls = []
-
-    def experiment(rng):
-        calls.append(1)
-        if len(calls) == 5:
-            raise KeyboardInterrupt
-        return {"x": rng.random()}
-
-    with pytest.raises(KeyboardInterrupt) as caught:
-        attsvm.replicate(experiment, 10**18, n_jobs=1, progress=False)
-    assert len(calls) == 5 and isinstance(caught.value.partial, dict)
+    with pytest.raises(KeyboardInterrupt):
+        attsvm.replicate(functools.partial(experiment, stop_at=3, calls=calls), 10**18, n_jobs=1, progress=False)
+    assert len(calls) == 3
 
 
 @pytest.mark.parametrize(
-    ("experiment", "error", "match"),
+    ("experiment", "error", "match", "how"),
     [
-        (lambda rng: 3.0, TypeError, "experiment must return a mapping of names to numbers, got float"),
-        (lambda rng: {"a": "text"}, TypeError, "experiment must return numbers, got <U4 for 'a'"),
-        (lambda rng: {"a": np.zeros(rng.integers(1, 99))}, ValueError, "the same names and shapes in every run"),
+        (lambda rng: 3.0, TypeError, "experiment must return a mapping of names to numbers, got float", {}),
+        (lambda rng: {"a": "text"}, TypeError, "experiment must return numbers, got <U4 for 'a'", {}),
+        (lambda rng: {"a": np.zeros(rng.integers(1, 99))}, ValueError, "the same names and shapes in every run", {}),
+        (experiment, ValueError, "runs must be at least 1", {"runs": 0}),
+        (experiment, ValueError, "seed must be", {"seed": -1}),
     ],
 )
-def test_experiments_that_do_not_fit(experiment, error, match):
+def test_arguments_that_do_not_fit(experiment, error, match, how):
     with pytest.raises(error, match=match):
-        attsvm.replicate(experiment, 20, progress=False)
-
-
-@pytest.mark.parametrize(("runs", "seed", "match"), [(0, 0, "runs must be at least 1"), (1, -1, "seed must be")])
-def test_wrong_arguments(runs, seed, match):
-    with pytest.raises(ValueError, match=match):
-        attsvm.replicate(experiment, runs, seed)
+        attsvm.replicate(experiment, **{"runs": 20} | how, progress=False)
 
 
 def test_without_tqdm_there_are_lines(capsys, monkeypatch):
@@ -273,17 +256,3 @@ def test_ctrl_c_has_its_partial_wherever_it_comes(place, tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt) as caught:
         attsvm.replicate(lambda rng: {"x": rng.random()}, 5, file=path, progress=False)
     assert len(caught.value.partial.get("x", ())) == (0 if place.endswith("_read") else 3)
-
-
-@pytest.mark.skipif(joblib.effective_n_jobs(-1) < 2, reason="one core")
-def test_all_cores_work_where_nothing_is_said():
-    seen, two = set(), threading.Event()
-
-    def experiment(rng):
-        seen.add(threading.get_ident())
-        if len(seen) > 1:
-            two.set()
-        assert two.wait(60), "the second run never began beside the first"
-        return {"number": rng.random()}
-
-    attsvm.replicate(experiment, 40, progress=False)

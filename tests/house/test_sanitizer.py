@@ -21,7 +21,7 @@ WATCHED = {
     "binding": ["bad_input"],
     "attention": ["data", "softmax"],
     "training": [
-        *("problem", "output_head", "train", "steps", "rules", "reduce", "train_head", "query_span", "projection"),
+        *("problem", "output_head", "train", "steps", "rules", "reduce", "query_span", "projection"),
         "regularization_path",
     ],
     "svm": ["solve", "margins", "certificates", "token_sets", "row_generation", "presolve", "answers"],

@@ -34,6 +34,14 @@ class Rule:
 
     def step(self, case, weights, v=None):
         value, found = gradients(case, weights, self.loss, self.ridge, v)
+        if self.rule == "polyak" and self.target is None:  # the infimum of the logistic loss: all on their best token
+            best = np.array([row.max() for row in reference.scores(case.data, case.y, case.v)])
+            self.target = np.mean(np.logaddexp(0, -best))
+        n, head = len(weights), [] if v is None else [v]
+        return self.move([*weights, *head], value, found, [range(n), *[[n] for _ in head]])
+
+    def move(self, points, value, found, groups):
+        """The points after a step of these gradients; the first of the groups, those of one joint norm, decays."""
         lr = np.broadcast_to(self.lr, (self.steps + 1,))[-1] if np.ndim(self.lr) == 0 else self.lr[self.steps]
         self.steps += 1
         if self.means is None:
@@ -43,27 +51,19 @@ class Rule:
             self.sums = [Sums() for _ in found]
         for sums, pair in zip(self.sums, found, strict=True):
             sums.add(*pair)
-        means = [mean.add(*pair) for mean, pair in zip(self.means, found, strict=True)]
-        groups = [range(len(weights)), *([[len(weights)]] if v is not None else [])]
-        points, after = [*weights, *([v] if v is not None else [])], []
+        means, after = [mean.add(*pair) for mean, pair in zip(self.means, found, strict=True)], []
         for group in groups:
             top = max(means[i][1] for i in group)
             plain = [means[i][0] * np.exp(means[i][1] - top) for i in group]  # all on one scale
             joint = np.sqrt(sum((g**2).sum() for g in plain))
+            length, kept = lr, 1 - lr * self.decay * (group is groups[0])
+            if self.rule == "polyak":
+                length = min(lr, (value - self.target) / (joint * np.exp(top)) / 2)
             for i, g in zip(group, plain, strict=True):
-                w, kept = points[i], 1 - lr * self.decay * (i < len(weights))
                 if self.rule == "mirror":
-                    after.append(mirror(w, g, lr, self.p))
-                    continue
-                if self.rule == "polyak":
-                    target = self.target
-                    if target is None:  # the infimum of the logistic loss: every query on its best token
-                        best = np.array([row.max() for row in reference.scores(case.data, case.y, case.v)])
-                        target = np.mean(np.logaddexp(0, -best))
-                    length = min(lr, (value - target) / (joint * np.exp(top)) / 2)
+                    after.append(mirror(points[i], g, lr, self.p))
                 else:
-                    length = lr
-                after.append(kept * w - length * self.direction(i, g, np.exp(top), joint))
+                    after.append(kept * points[i] - length * self.direction(i, g, np.exp(top), joint))
         return after
 
     def direction(self, i, g, size, joint):

@@ -96,15 +96,12 @@ def test_runs_side_by_side_are_each_alone(part, kind, trained):
         assert_same(everything(several, r), expected, 1e-6)
         np.testing.assert_array_equal(several.columns()["loss"].reshape(R, -1)[r], several.loss[r])
         # Of heads and records, too: each margin is that of its weights, and of the output head as it was then.
+        metric = alone.metric if problem.heads is None and alone.K is None else None
+        norm = {"metric": metric} if metric is not None else {"norm": alone.own_norm}
         for k, W in enumerate(alone.weights):
-            at = (
-                alone.problem
-                if alone.start is None
-                else problem._with_head(alone.start.from_row(alone.head_records[k]))
-            )
-            metric = alone.metric if kind in ("linear", "mlp", "quadratic") and alone.K is None else None
-            norm = {} if metric is not None else {"norm": alone.own_norm}
-            ends = at.margin_interval(W, alone.selected, metric=metric, **norm)
+            trained = alone.start is not None
+            at = problem._with_head(alone.start.from_row(alone.head_records[k])) if trained else problem
+            ends = at.margin_interval(W, alone.selected, **norm)
             np.testing.assert_allclose([end[k] for end in alone.margins()], ends, rtol=1e-9)
         printed = re.search(r"margin +(\S+) \.\. (\S+) \(proved\)", repr(alone))
         assert (printed is None) == (problem.heads is not None)

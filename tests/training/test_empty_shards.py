@@ -64,15 +64,20 @@ def test_training_is_that_of_the_others(kind, place, monkeypatch):
 
 
 @pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("norm", ["frobenius", "nuclear", "max", "spectral", 1.5, 3.0])
+@pytest.mark.parametrize("norm", ["frobenius", "nuclear", "max", "spectral", 1.5, 3.0, "several tokens"])
 def test_the_svm_is_that_of_the_others(norm, place, monkeypatch):
     """To the last digit: the working set is the same."""
-    shards, found = [(problem(r).data, problem(r).optimal) for r in (FIRST, REST)], []
-    for parts in (shards, [*shards[:place], (problem(NONE).data, problem(NONE).optimal), *shards[place:]]):
-        network = Network(len(parts))
+    found, parts = [], [FIRST, REST]
+    kept, norm = (np.arange(6) < 2, "frobenius") if norm == "several tokens" else (None, norm)
+
+    def solve(rows, reduce):
+        data, best = problem(rows).data, problem(rows).optimal
+        return attsvm.solve_svm(data, best if kept is None else np.tile(kept, (len(best), 1)), norm, reduce=reduce)
+
+    for rows in (parts, [*parts[:place], NONE, *parts[place:]]):
+        network = Network(len(rows))
         network.in_order(monkeypatch)
-        works = [lambda p=p: attsvm.solve_svm(*p, norm, reduce=network.reduce) for p in parts]  # noqa: B023
-        found.append(network.run(works))
+        found.append(network.run([lambda r=r, n=network: solve(r, n.reduce) for r in rows]))
     (expected, _), answers = found
     for sol in answers:
         np.testing.assert_array_equal(sol.W, expected.W)
@@ -80,58 +85,50 @@ def test_the_svm_is_that_of_the_others(norm, place, monkeypatch):
     assert answers[place].dual.shape == answers[place].support.shape == (0, 6)
 
 
-def test_several_selected_tokens():
-    kept = np.zeros((6, 6), dtype=bool)
-    kept[:, 1] = kept[:, 2] = True
-    network = Network(3)
-    works = [lambda r=r: attsvm.solve_svm(problem(r).data, kept[r], reduce=network.reduce) for r in (NONE, FIRST, REST)]
-    alone = attsvm.solve_svm(problem(slice(0, 6)).data, kept)
-    for sol in network.run(works):
-        assert sol.status == alone.status and sol.margin == pytest.approx(alone.margin, rel=3e-9)
-
-
 @pytest.mark.parametrize("float_type", [np.float64, np.float32])
 def test_results_are_empty_in_the_shape_of_the_data(float_type):
     empty = X[NONE].astype(float_type)
-    W, several = np.ones((5, 5)), attsvm.cross_attention(empty, np.empty((0, 3, 4)), np.empty((0, 6, 2)))
-    assert several.attended(np.ones((5, 4)), hard=True).shape == several.attended(np.ones((5, 4))).shape == (0, 3, 2)
-    for data, shape in (
-        (attsvm.self_attention(empty), (0, 6)),
-        (attsvm.self_attention(empty, query=None), (0, 6, 6)),
-        (attsvm.causal_attention(empty, window=2), (0, 6, 6)),
+    several = attsvm.cross_attention(empty, np.empty((0, 3, 4)), np.empty((0, 6, 2)))
+    for data, shape, dv in (
+        (several, (0, 3, 6), 2),
+        (attsvm.self_attention(empty), (0, 6), 5),
+        (attsvm.self_attention(empty, query=None), (0, 6, 6), 5),
+        (attsvm.causal_attention(empty, window=2), (0, 6, 6), 5),
+        (attsvm.prompt_attention(empty, key=np.ones((4, 5))), (0, 6), 5),
     ):
+        W = np.ones((data.dk, data.dz))
         assert len(data) == 0 and "no queries" in repr(data)
         assert data.probabilities(W).shape == data.margins(W, data.select(W)).shape == shape
         assert data.select(W).shape == shape[:-1]
-    prompt = attsvm.prompt_attention(empty, key=np.ones((4, 5)))
-    assert (prompt.dk, prompt.dz, prompt.values.shape[1]) == (4, 1, 5)
-    file, sol = io.BytesIO(), attsvm.solve_svm(prompt, np.empty(0, dtype=int), reduce=lambda a: None)
-    assert sol.status == "no constraint"
-    sol.save(file)
-    file.seek(0)
-    assert attsvm.load(file) == sol
+        assert data.attended(W, hard=True).shape == data.attended(W).shape == (*shape[:-1], dv)
+        file, sol = io.BytesIO(), attsvm.solve_svm(data, data.select(W), reduce=lambda a: None)
+        assert sol.status == "no constraint"
+        sol.save(file)
+        file.seek(0)
+        assert attsvm.load(file) == sol
+    assert (data.dk, data.dz) == (4, 1)
 
 
-def test_one_process_has_nothing_to_train_on():
-    none = problem(NONE)
-    run = attsvm.train(problem(FIRST), steps=1)
-    calls = [
-        lambda: attsvm.train(none),
-        lambda: attsvm.solve_svm(none.data, none.optimal),
-        lambda: attsvm.feasible(none.data, none.optimal),
-        lambda: attsvm.diagnose(none),
-        lambda: attsvm.theory.label_svm(none),
-        lambda: attsvm.regularization_path(none, [1.0]),
-        lambda: none.loss(run.W),
-        lambda: none.loss_and_grad(run.W),
-        lambda: none.multipliers(run.W),
-        none.infimum,
-    ]
-    for call in calls:
-        with pytest.raises(ValueError, match="must have sequences: without any they go with reduce alone"):
-            call()
+ALONE = {
+    "train": attsvm.train,
+    "solve_svm": lambda p: attsvm.solve_svm(p.data, p.optimal),
+    "feasible": lambda p: attsvm.feasible(p.data, p.optimal),
+    "diagnose": attsvm.diagnose,
+    "label_svm": attsvm.theory.label_svm,
+    "regularization_path": lambda p: attsvm.regularization_path(p, [1.0]),
+    "infimum": attsvm.Problem.infimum,
+} | {name: lambda p, name=name: getattr(p, name)(STARTS[0]) for name in ("loss", "loss_and_grad", "multipliers")}
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_one_process_has_nothing_to_train_on(name):
+    with pytest.raises(ValueError, match="must have sequences: without any they go with reduce alone"):
+        ALONE[name](problem(NONE))
+
+
+def test_nobody_has_anything_to_train_on():
     with pytest.raises(ValueError, match="reduce needs queries on one worker at least"):
-        attsvm.train(none, reduce=lambda a: None)
+        attsvm.train(problem(NONE), reduce=lambda a: None)
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,9 @@ import warnings
 import attsvm
 import numpy as np
 import pytest
+import reference
 from attsvm import _core
-from builders import build_case
+from builders import build_case, problem_of
 
 RULES = {word: word for word in _core.UPDATE_RULE} | {"mirror": attsvm.rules.mirror(p=3.0)}
 
@@ -25,59 +26,44 @@ def test_the_length_of_the_first_step(rule, lr):
     X, Z, y, v = attsvm.sample.unit_sphere(12, 8, 10)  # enough sequences for a gradient of full rank
     made = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.LinearHead(v))
     value, G = made.loss_and_grad(np.zeros((10, 10)))
-    size, table = np.linalg.norm(G), attsvm.rules.as_rule(rule)
-    expected = {
-        "constant": lambda: lr * size,
-        "polyak": lambda: min(lr, (value - made.infimum()) / (2 * size)),
-        # phi(W) = lr G / ||G||_q, with p = 3 and q = 1.5
-        "mirror": lambda: np.linalg.norm(np.sqrt(lr * np.abs(G) / (np.abs(G) ** 1.5).sum() ** (1 / 1.5))),
-        "adagrad": lambda: 10 * lr * table.length(10, 10),  # the table has that of a hundredth step
-        "shampoo": lambda: 10 * lr * table.length(10, 10),
-    }.get(rule, lambda: lr * table.length(10, 10))
+    size, length = np.linalg.norm(G), attsvm.rules.as_rule(rule).length(10, 10)
     run = attsvm.train(made, rule=RULES[rule], lr=lr, steps=1)
-    lr = 0.1 / table.length(10, 10) if lr is None else lr
-    assert run.norm[-1] == pytest.approx(expected(), rel=1e-9)
+    lr = 0.1 / length if lr is None else lr
+    expected = {
+        "constant": lr * size,
+        "polyak": min(lr, (value - made.infimum()) / (2 * size)),
+        # phi(W) = lr G / ||G||_q, with p = 3 and q = 1.5
+        "mirror": np.linalg.norm(np.sqrt(lr * np.abs(G) / (np.abs(G) ** 1.5).sum() ** (1 / 1.5))),
+        "adagrad": 10 * lr * length,  # the table has that of a hundredth step
+        "shampoo": 10 * lr * length,
+    }
+    assert run.norm[-1] == pytest.approx(expected.get(rule, lr * length), rel=1e-9)
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_every_scale_goes_through_the_same_attention(rule):
-    plain = attsvm.train(problem(), rule=RULES[rule], steps=100, record=10)
-    for tokens, queries in ((2.0**-10, 1.0), (2.0**-70, 2.0**80), (1.0, 2.0**5), (2.0**230, 2.0**-210)):
-        run = attsvm.train(problem(tokens, queries), rule=RULES[rule], steps=100, record=10)
-        np.testing.assert_allclose(run.weights * tokens * queries, plain.weights, atol=1e-9 * plain.norm[-1])
+SCALES = [(2.0**-10, 1.0), (2.0**-70, 2.0**80), (1.0, 2.0**6), (2.0**230, 2.0**-210)]
 
 
-def test_every_scale_of_factors_goes_through_the_same_attention():
-    K = np.eye(10) / 4
-    for rule in ("normalized", "constant"):
-        plain = attsvm.train(problem(), K=K, Q=K, rule=rule, steps=50)
-        run = attsvm.train(problem(2.0**12), K=K / 2.0**6, Q=K / 2.0**6, rule=rule, steps=50)
-        np.testing.assert_allclose(run.W * 2.0**12, plain.W, rtol=1e-9)
+@pytest.mark.parametrize(
+    ("rule", "trained"), [*((rule, "W") for rule in RULES), ("normalized", "KQ"), ("constant", "KQ")]
+)
+def test_every_scale_goes_through_the_same_attention(rule, trained):
+    def train(tokens, queries):
+        K = np.eye(10) / 4 / np.sqrt(tokens * queries)
+        start = {"K": K, "Q": K} if trained == "KQ" else {}
+        return attsvm.train(problem(tokens, queries), **start, rule=RULES[rule], steps=100, record=10)
 
-
-@pytest.mark.parametrize("scale", [1e-3, 0.1, 1.0, 10.0, 1e3])
-@pytest.mark.parametrize("rule", ["normalized", "sign", "spectral", "adagrad", "shampoo"])
-def test_tokens_of_any_scale_are_decided_by_default(scale, rule):
-    X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10, rng=3)
-    made = attsvm.Problem(attsvm.cross_attention(scale * X, Z, X), y, attsvm.LinearHead(v))
-    run = attsvm.train(made, rule=rule)
-    assert not run.undecided.any() and "undecided" not in repr(run)
-    # Scores as large as the tokens: where losses are e^-1000 of others, some queries have not chosen, and it is said.
-    run = attsvm.train(attsvm.Problem(attsvm.cross_attention(scale * X, Z), y, attsvm.LinearHead(v)), rule=rule)
-    assert run.undecided.any() == ("undecided" in repr(run))
+    plain = train(1.0, 1.0)
+    for scales in SCALES:
+        found = train(*scales).weights * np.prod(scales)
+        np.testing.assert_allclose(found, plain.weights, rtol=0, atol=1e-9 * plain.norm[-1])
 
 
 def test_a_function_gives_the_rate_of_each_step():
     seen = []
-
-    def rate(k):
-        seen.append(k)
-        return 0.1 / np.sqrt(k + 1)
-
-    run = attsvm.train(problem(), lr=rate, steps=20)
+    run = attsvm.train(problem(), lr=lambda k: seen.append(k) or 0.1 / np.sqrt(k + 1), steps=20)
     assert seen == list(range(20))
     np.testing.assert_array_equal(run.W, attsvm.train(problem(), lr=0.1 / np.sqrt(np.arange(1, 21)), steps=20).W)
-    assert attsvm.train(problem(), lr=rate, steps=0).status == "completed"
+    assert attsvm.train(problem(), lr=lambda k: 1 / 0, steps=0).status == "completed"
     with pytest.raises(ValueError, match="lr must not be negative, got -1"):
         attsvm.train(problem(), lr=lambda k: 1.0 - k, steps=3)
     with pytest.raises(TypeError, match="lr must be"):
@@ -92,44 +78,41 @@ def test_a_function_gives_the_rate_of_each_step():
 )
 def test_undecided_is_the_largest_probability_of_one_token(name):
     case = build_case(name)
-    run = attsvm.train(attsvm.Problem(case.data, case.y, attsvm.LinearHead(case.v)), steps=30, lr=0.3)
-    flags, attention = run.undecided, run.probabilities
-    count = int(case.data._layout.flatten_queries("undecided", flags).sum())
-    assert ("of the run: their attention has not chosen" in str(attsvm.diagnose(run.problem, run))) == (count > 0)
-    if isinstance(attention, list):
-        for flag, part in zip(flags, attention, strict=True):
-            np.testing.assert_array_equal(flag, part.max(axis=-1) < 0.9)
-    else:
-        np.testing.assert_array_equal(flags, attention.max(axis=-1) < 0.9)
+    run = attsvm.train(problem_of(case), steps=30, lr=0.3)
+    flags = reference.per_query(case.data, run.undecided)
+    np.testing.assert_array_equal(flags, [p.max() < 0.9 for p in reference.probabilities(case.data, run.W)])
+    said = "of the run: their attention has not chosen" in str(attsvm.diagnose(run.problem, run))
+    assert said == flags.any()
 
 
-def test_undecided_of_a_head_that_keeps_several_is_the_sets_rule():
+@pytest.mark.parametrize("steps", [3, 300])
+def test_undecided_of_a_head_that_keeps_several_is_the_sets_rule(steps):
     X, Z, y, v = attsvm.sample.unit_sphere(6, 8, 10)
     made = attsvm.Problem(attsvm.cross_attention(X, Z), y, attsvm.QuadraticHead(v, 0.3))
-    for steps in (3, 300):
-        run = attsvm.train(made, steps=steps)
-        np.testing.assert_array_equal(run.undecided, attsvm.theory.selected_sets(run.probabilities)[1])
-    several = attsvm.train(problem(heads=2), np.stack([np.eye(10), -np.eye(10)]), steps=3)
-    assert several.undecided.shape == (2, 6)
+    run = attsvm.train(made, steps=steps)
+    np.testing.assert_array_equal(run.undecided, attsvm.theory.selected_sets(run.probabilities)[1])
 
 
 def test_a_run_that_has_not_chosen_says_so():
     early, late = (attsvm.train(problem(), steps=steps) for steps in (3, 3000))
-    count = int(early.undecided.sum())
-    assert count > 0 and not late.undecided.any()
-    assert f"undecided      {count} of 6 queries" in repr(early) and "undecided" in early._repr_html_()
+    count = f"{early.undecided.sum()} of 6 queries"
+    assert early.undecided.any() and not late.undecided.any()
+    assert f"undecided      {count}" in repr(early) and "undecided" in early._repr_html_()
+    assert count in repr(attsvm.diagnose(early.problem, early))
+    assert not any("undecided" in repr(told) for told in (late, attsvm.diagnose(late.problem, late)))
     assert early.to_dict()["undecided"] == early.undecided.tolist()
-    with pytest.warns(attsvm.svm.solve.ConvergenceWarning, match=f"{count} of 6 queries.*more steps"):
-        sol = attsvm.solve_svm(early.data, early)
-    np.testing.assert_array_equal(sol.selected, early.selected)
+    with pytest.warns(attsvm.svm.solve.ConvergenceWarning, match=f"{count}.*more steps"):
+        assert (attsvm.solve_svm(early.data, early).selected == early.selected).all()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         attsvm.solve_svm(late.data, late)
         assert attsvm.theory.margin_share(late.data, late, late.W)[0] > 0.9
-    told = attsvm.diagnose(early.problem, early)
-    assert f"{count} of 6 queries" in repr(told) and "undecided" not in repr(attsvm.diagnose(late.problem, late))
-    with pytest.raises(ValueError, match=r"take one, run\[r\]"):
-        attsvm.solve_svm(late.data, attsvm.train(problem(), runs=2, steps=1))
+
+
+def test_of_several_runs_or_heads_one_is_taken():
+    runs = attsvm.train(problem(), runs=2, steps=1)
     heads = attsvm.train(problem(heads=2), np.stack([np.eye(10), -np.eye(10)]), steps=1)
-    with pytest.raises(ValueError, match=r"take one, run.selected\[h\]"):
-        attsvm.solve_svm(late.data, heads)
+    assert heads.undecided.shape == (2, 6)
+    for several, match in ((runs, r"take one, run\[r\]"), (heads, r"take one, run.selected\[h\]")):
+        with pytest.raises(ValueError, match=match):
+            attsvm.solve_svm(several.data, several)

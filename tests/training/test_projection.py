@@ -31,30 +31,17 @@ def test_singular_values_go_to_the_simplex(sigma, radius):
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 5), (4, 4), (7, 3), (3, 40)])
 @pytest.mark.parametrize("ball", BALLS)
-@pytest.mark.parametrize("radius", [0.0, 0.3, 1.0, 4.0])
+@pytest.mark.parametrize("radius", [0.0, 0.3, 1.0, 4.0, 1e9])
 def test_ball(rng, shape, ball, radius):
     W = rng.standard_normal(shape)
     found = _core.projection_ball(W, BALLS[ball], radius)
     np.testing.assert_allclose(found, reference.projection_ball(W, ball, radius), atol=1e-14 * np.linalg.norm(W))
-    norm, _ = reference.matrix_norms(found, ball)
-    assert norm <= radius * (1 + 1e-14)
+    assert reference.matrix_norms(found, ball)[0] <= radius * (1 + 1e-14)
+    if reference.matrix_norms(W, ball)[0] <= radius:
+        np.testing.assert_array_equal(found, W)
     # Nothing in the ball is nearer: its linear function W - found is largest over the ball at found itself.
     _, dual_norm = reference.matrix_norms(W - found, ball)
     assert radius * dual_norm == pytest.approx(np.vdot(W - found, found), abs=1e-13 * (1 + radius))
-
-
-@pytest.mark.parametrize("ball", BALLS)
-def test_inside_nothing_moves(rng, ball):
-    W = rng.standard_normal((5, 4))
-    norm, _ = reference.matrix_norms(W, ball)
-    for radius in (1.0001 * norm, 1e9):
-        np.testing.assert_array_equal(_core.projection_ball(W, BALLS[ball], radius), W)
-
-
-def test_low_rank_matrices_stay_low_rank(rng):
-    W = rng.standard_normal((8, 2)) @ rng.standard_normal((2, 6))
-    found = _core.projection_ball(W, 1, 0.9 * np.linalg.norm(W, "nuc"))
-    assert np.linalg.svd(found, compute_uv=False)[2] < 1e-13 * np.linalg.norm(W)
 
 
 def test_norms_beyond_the_range_of_squares(rng):

@@ -9,39 +9,32 @@ import attsvm
 import numpy as np
 import pytest
 from attsvm.common.workers import Workers
+from builders import starts
 from network import Network
 
-SIZES = [(4, 2), (1, 5), (2, 2, 2)]
+SIZES = [(6,), (4, 2), (1, 5), (2, 2, 2)]
 
 
-def shards(sizes, T=6, d=5, dz=4, seed=0, scale=1.0):
+def shards(sizes):
     """A problem and its parts."""
-    rng, n = np.random.default_rng(seed), sum(sizes)
-    X, Z, y, v = (
-        rng.standard_normal((n, T, d)),
-        rng.standard_normal((n, dz)),
-        rng.choice([-1, 1], n),
-        rng.standard_normal(d),
-    )
+    rng, n = np.random.default_rng(0), sum(sizes)
+    X, Z = rng.standard_normal((n, 6, 5)), rng.standard_normal((n, 4))
+    y, v = rng.choice([-1, 1], n), rng.standard_normal(5)
 
     def problem(rows):
-        return attsvm.Problem(attsvm.cross_attention(scale * X[rows], Z[rows]), y[rows], attsvm.LinearHead(v))
+        return attsvm.Problem(attsvm.cross_attention(X[rows], Z[rows]), y[rows], attsvm.LinearHead(v))
 
-    ends = np.cumsum(sizes)
-    parts = [problem(slice(end - size, end)) for end, size in zip(ends, sizes, strict=True)]
-    return SimpleNamespace(whole=problem(slice(None)), parts=parts, rng=rng)
-
-
-def train_apart(parts, **options):
-    network = Network(len(parts))
-    return network.run([lambda p=p: attsvm.train(p, reduce=network.reduce, **options) for p in parts]), network
+    parts = [problem(rows) for rows in np.split(np.arange(n), np.cumsum(sizes)[:-1])]
+    whole = problem(slice(None))
+    return SimpleNamespace(whole=whole, parts=parts, rng=rng, data=whole.data)
 
 
-def starts(rng, trained, runs=None):
-    shape = () if runs is None else (runs,)
-    if trained == "W":
-        return dict(W=0.5 * rng.standard_normal((*shape, 5, 4)))
-    return dict(K=0.5 * rng.standard_normal((*shape, 5, 3)), Q=0.5 * rng.standard_normal((*shape, 4, 3)))
+def apart(parts, call=attsvm.train, network=None, each=None, **options):
+    """What a call on each part returns or raises, all side by side; `each` are options of a part's own."""
+    network = network or Network(len(parts))
+    each = each or [{}] * len(parts)
+    works = [lambda p=p, o=o: call(p, reduce=network.reduce, **options | o) for p, o in zip(parts, each, strict=True)]
+    return network.run(works)
 
 
 def close(found, expected, rtol=1e-12):
@@ -59,14 +52,13 @@ def close(found, expected, rtol=1e-12):
 @pytest.mark.parametrize("rule", list(attsvm._core.UPDATE_RULE))
 def test_shards_follow_the_whole(sizes, trained, rule, monkeypatch):
     Network.in_order(monkeypatch)  # no two workers draw the same slot
-    s = shards(sizes)
-    options = starts(s.rng, trained) | dict(rule=rule, steps=30, record=4)
-    runs, network = train_apart(s.parts, **options)
+    s, network = shards(sizes), Network(len(sizes))
+    options = starts(s, trained) | dict(rule=rule, steps=30, record=4)
+    runs, expected = apart(s.parts, network=network, **options), attsvm.train(s.whole, **options)
     for run, part in zip(runs, s.parts, strict=True):
-        close(run, attsvm.train(s.whole, **options))
+        close(run, expected, 1e-12 if len(sizes) > 1 else 0.0)
+        close(run, runs[0], 0.0)
         assert len(run.selected) == len(part.data)
-        np.testing.assert_array_equal(run.weights, runs[0].weights)
-        np.testing.assert_array_equal(run.loss, runs[0].loss)
     # Two a step; at the start slots, a check of the sum, whether all are fine with their arguments, counts, what polyak
     # aims at, and whether all agree.
     assert network.calls == 62 + 6
@@ -79,7 +71,6 @@ def test_shards_follow_the_whole(sizes, trained, rule, monkeypatch):
         dict(train_head=True),
         dict(runs=3, lr=[[0.1], [0.05], [0.2]]),
         dict(ball=("nuclear", 1.0)),
-        dict(progress=True),
         dict(momentum=0.9, rule="sign"),
         dict(weight_decay=0.1, rule="spectral"),
         dict(rule=attsvm.rules.adam(betas=(0.9, 0.9), eps=1e-3)),
@@ -90,10 +81,10 @@ def test_shards_follow_the_whole(sizes, trained, rule, monkeypatch):
     ids=lambda options: next(iter(options)),
 )
 @pytest.mark.parametrize("trained", ["W", "KQ"])
-def test_whatever_else_is_asked(options, trained, capsys):
+def test_whatever_else_is_asked(options, trained):
     s = shards((4, 2))
-    options = starts(s.rng, trained, options.get("runs")) | options | dict(steps=30, record=10)
-    for run in train_apart(s.parts, **options)[0]:
+    options = starts(s, trained, options.get("runs")) | options | dict(steps=30, record=10)
+    for run in apart(s.parts, **options):
         close(run, attsvm.train(s.whole, **options))
 
 
@@ -101,113 +92,77 @@ def test_whatever_else_is_asked(options, trained, capsys):
 def test_a_bar_asks_for_no_gradient_more(record):
     """It may be shown by one worker alone: the others would wait for its calls."""
     pytest.importorskip("tqdm")
-    s, calls = shards((3,)), {False: 0, True: 0}
-
-    for progress in calls:
-
-        def reduce(array, progress=progress):
-            calls[progress] += 1
-
-        attsvm.train(s.whole, steps=400, record=record, progress=progress, reduce=reduce)
-    assert calls[True] == calls[False] > 400
-
-
-def test_several_attention_heads():
-    s, W = shards((3, 2)), np.random.default_rng(1).standard_normal((2, 5, 4))
-
-    def two(problem):
-        return attsvm.Problem(problem.data, problem.y, attsvm.MLPHead(np.eye(5)), heads=2)
-
-    for train_head in (False, True):
-        options = dict(W=W, steps=30, train_head=train_head)
-        for run in train_apart([two(p) for p in s.parts], **options)[0]:
-            close(run, attsvm.train(two(s.whole), **options))
-
-
-def test_one_worker_is_the_run_bit_for_bit():
-    s = shards((5,))
-    run, alone = attsvm.train(s.whole, steps=50, reduce=lambda a: None), attsvm.train(s.whole, steps=50)
-    np.testing.assert_array_equal(run.weights, alone.weights)
-    np.testing.assert_array_equal(run.loss, alone.loss)
+    networks = [Network(1), Network(1)]
+    for network, progress in zip(networks, (False, True), strict=True):
+        apart(shards((3,)).parts, network=network, steps=400, record=record, progress=progress)
+    assert networks[0].calls == networks[1].calls > 400
 
 
 def test_scales_that_no_double_holds():
     """At a norm of 1e5 the shards' gradients lie e^thousands apart, and all of them vanish in double precision."""
-    s = shards((2, 3))
-    W = np.random.default_rng(3).standard_normal((5, 4))
-    W *= 1e5 / np.linalg.norm(W)
-    expected = attsvm.train(s.whole, W, steps=30, record=5)
+    s, W = shards((2, 3)), np.random.default_rng(3).standard_normal((5, 4))
+    options = dict(W=W * 1e5 / np.linalg.norm(W), steps=30, record=5)
+    expected = attsvm.train(s.whole, **options)
     assert expected.log_grad_norm.max() < -1000
-    moved = np.abs(expected.W - W).max()
-    for run in train_apart(s.parts, W=W, steps=30, record=5)[0]:
-        np.testing.assert_allclose(run.W - W, expected.W - W, rtol=0, atol=1e-9 * moved)
+    moved = expected.W - options["W"]
+    for run in apart(s.parts, **options):
+        np.testing.assert_allclose(run.W - options["W"], moved, rtol=0, atol=1e-9 * np.abs(moved).max())
         np.testing.assert_allclose(run.log_grad_norm, expected.log_grad_norm, rtol=1e-12)
 
 
 def test_a_shard_that_adds_nothing_does_not_drown_the_others():
     """One token a window: its gradient is exactly zero, on no scale at all."""
-    rng = np.random.default_rng(5)
-    W, head = 3000.0 * rng.standard_normal((5, 4)), attsvm.LinearHead(rng.standard_normal(5))
-    X, Z = rng.standard_normal((2, 6, 5)), rng.standard_normal((2, 4))
-    some = attsvm.Problem(attsvm.cross_attention(X, Z), head=head)
-    none = attsvm.Problem(attsvm.cross_attention(rng.standard_normal((1, 1, 5)), [[1.0, 2.0, 3.0, 4.0]]), head=head)
+    some, W = shards((2,)).whole, 3000.0 * np.random.default_rng(5).standard_normal((5, 4))
+    none = attsvm.Problem(attsvm.cross_attention(np.ones((1, 1, 5)), np.ones((1, 4))), None, some.head)
     alone = attsvm.train(some, W, steps=10)
     assert alone.log_grad_norm.max() < -300
-    for run in train_apart([some, none], W=W, steps=10)[0]:
+    for run in apart([some, none], W=W, steps=10):
         np.testing.assert_allclose(run.W, alone.W, rtol=0, atol=1e-12 * np.abs(alone.W).max())
-    for run in train_apart([none, none], W=W, steps=10)[0]:
-        assert run.status == "stationary"
+    assert [run.status for run in apart([none, none], W=W, steps=10)] == ["stationary"] * 2
 
 
 def test_a_factor_without_gradient_keeps_the_scale_of_the_other():
     """K = 0: dQ = dW^T K is exactly zero, dK = dW Q is not."""
     s = shards((3, 2))
     options = dict(K=np.zeros((5, 3)), Q=s.rng.standard_normal((4, 3)), steps=1)
-    for run in train_apart(s.parts, **options)[0]:
+    for run in apart(s.parts, **options):
         close(run, attsvm.train(s.whole, **options))
         assert run.K.any()
 
 
 def test_infinite_losses_have_no_mean():
-    network, losses = Network(2), [np.array([np.inf]), np.array([-np.inf])]
-    scales, gradient = np.zeros(1), np.ones((1, 4))
+    network = Network(2)
 
     def work(loss):
-        workers = Workers(network.reduce)
+        workers, losses, gradient = Workers(network.reduce), np.array([loss]), np.ones((1, 4))
         workers.weigh(1)
-        workers.combine(gradient.reshape(-1), loss, scales, [(gradient, slice(0, 1))])
-        return loss[0]
+        workers.combine(gradient.reshape(-1), losses, np.zeros(1), [(gradient, slice(0, 1))])
+        return losses[0]
 
-    assert np.isnan(network.run([lambda loss=loss: work(loss) for loss in losses])).all()
+    assert np.isnan(network.run([lambda: work(np.inf), lambda: work(-np.inf)])).all()
 
 
 def test_they_end_together():
     s = shards((3, 2))
     far = dict(W=np.zeros((5, 4)), rule="constant", lr=1e308, steps=50)
-    for error in train_apart(s.parts, **far)[0]:
+    for error in apart(s.parts, **far):
         assert isinstance(error, FloatingPointError)
         assert str(error) == str(pytest.raises(FloatingPointError, attsvm.train, s.whole, **far).value)
-    target = dict(rule=attsvm.rules.polyak(target_loss=s.whole.loss(np.zeros((5, 4))) - 1e-3))
-    first, second = train_apart(s.parts, **target)[0]
+    target = s.whole.loss(np.zeros((5, 4))) - 1e-3
+    first, second = apart(s.parts, rule=attsvm.rules.polyak(target_loss=target))
     assert first.status == "target reached" and first.steps[-1] > 0
     close(first, second, 0.0)
 
 
 def test_a_callback_of_one_stops_all():
-    s, network = shards((3, 2)), Network(2)
-    last = [20, 1000]
-    works = [
-        lambda p=p, at=at: attsvm.train(p, record=10, reduce=network.reduce, callback=lambda run: run.steps[-1] == at)
-        for p, at in zip(s.parts, last, strict=True)
-    ]
-    for run in network.run(works):
+    each = [dict(callback=lambda run, last=last: run.steps[-1] == last) for last in (20, 1000)]
+    for run in apart(shards((3, 2)).parts, record=10, each=each):
         assert run.status == "stopped"
         np.testing.assert_array_equal(run.steps, [0, 10, 20])
 
 
 def test_an_exception_keeps_what_all_have_recorded():
-    s = shards((3,))
-    calls = []
+    s, calls = shards((3,)), []
 
     def reduce(array):
         calls.append(1)
@@ -216,32 +171,25 @@ def test_an_exception_keeps_what_all_have_recorded():
 
     with pytest.raises(ConnectionError) as caught:
         attsvm.train(s.whole, record=10, reduce=reduce)
-    partial = caught.value.partial
-    assert partial.status == "interrupted"
-    np.testing.assert_array_equal(partial.steps, [0, 10])
-    np.testing.assert_array_equal(partial.weights, attsvm.train(s.whole, steps=10, record=10).weights)
+    assert caught.value.partial.status == "interrupted"
+    np.testing.assert_array_equal(caught.value.partial.weights, attsvm.train(s.whole, steps=10, record=10).weights)
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("one", "other", "name"),
     [
-        dict(lr=0.2),
-        dict(steps=31),
-        dict(record=5),
-        dict(W=np.ones((5, 4))),
-        dict(rule="constant"),
-        dict(ridge=1.0),
-        dict(callback=lambda run: None),
+        (dict(lr=0.1), dict(lr=0.2), "lr"),
+        ({}, dict(steps=31), "steps or record"),
+        ({}, dict(record=5), "steps or record"),
+        ({}, dict(W=np.ones((5, 4))), "W"),
+        ({}, dict(rule="constant", lr=0.1), "rule"),
+        ({}, dict(ridge=1.0), "ridge"),
+        ({}, dict(callback=lambda run: None), "callback (given or not)"),
+        (dict(rule="polyak"), dict(rule=attsvm.rules.polyak(target_loss=0.1)), "target"),
     ],
 )
-def test_workers_that_differ_are_told(change):
-    names = {"callback": "callback (given or not)"}
-    name = (names | dict.fromkeys(["steps", "record"], "steps or record")).get(*change, *change)
-    s, network = shards((3, 2)), Network(2)
-    same = dict(steps=30, lr=0.1, reduce=network.reduce)
-    for error in network.run(
-        [lambda: attsvm.train(s.parts[0], **same), lambda: attsvm.train(s.parts[1], **same | change)]
-    ):
+def test_workers_that_differ_are_told(one, other, name):
+    for error in apart(shards((3, 2)).parts, each=[one, other], steps=30, lr=0.1):
         assert isinstance(error, ValueError) and "same settings" in str(error)
         assert str(error).endswith(f"got others of {name}")
 
@@ -250,10 +198,7 @@ def test_workers_that_differ_are_told(change):
     ("one", "other"),
     [
         (np.ones((2, 3)), np.ones((3, 2))),
-        (np.zeros(4), np.zeros((4, 1))),
         (np.arange(3.0), np.array([0.0, 1.0, 2.5])),
-        (np.ones(2), np.ones(3)),
-        (1.0, 2.0),
         ("sum", "mean"),
         (None, 0.0),
         (None, "None"),
@@ -287,40 +232,32 @@ def check_told(errors, bad, kind):
         dict(problem=None),
         dict(rule="fast"),
         dict(steps=-1),
-        dict(lr=-0.1),
         dict(lr=[0.1]),
         dict(W=np.ones((4, 5))),
-        dict(W=np.full((5, 4), np.nan)),
         dict(record=[99]),
         dict(callback=1),
         dict(runs=0),
         dict(train_head=1),
         dict(momentum=1.0),
-        dict(rule=attsvm.rules.adam(), momentum=0.5),
     ],
     ids=lambda wrong: f"{next(iter(wrong))}",
 )
 @pytest.mark.parametrize("bad", [0, 2])
 def test_what_one_worker_refuses_stops_all(wrong, bad):
-    s, network = shards((2, 2, 2)), Network(3)
-    options = [dict(problem=part, steps=30) for part in s.parts]
-    options[bad] |= wrong
-    errors = network.run([lambda o=o: attsvm.train(reduce=network.reduce, **o) for o in options])
+    each = [wrong if i == bad else {} for i in range(3)]
+    errors = apart(
+        shards((2, 2, 2)).parts, lambda part, **o: attsvm.train(**{"problem": part} | o), each=each, steps=30
+    )
     check_told(errors, bad, (ValueError, TypeError))
 
 
 def test_an_error_in_one_callback_stops_all():
-    s, network = shards((3, 2)), Network(2)
-
     def fails(run):
         if run.steps[-1] == 20:
             raise LookupError("no such file: \N{SNOWMAN}")
 
-    works = [
-        lambda p=p, c=c: attsvm.train(p, record=10, reduce=network.reduce, callback=c)
-        for p, c in zip(s.parts, (lambda run: None, fails), strict=True)
-    ]
-    errors = network.run(works)
+    each = [dict(callback=call) for call in (lambda run: None, fails)]
+    errors = apart(shards((3, 2)).parts, record=10, each=each)
     check_told(errors, 1, LookupError)
     for error in errors:
         assert error.partial.status == "interrupted"
@@ -330,8 +267,7 @@ def test_an_error_in_one_callback_stops_all():
 @pytest.mark.parametrize("trained", ["W", "KQ"])
 def test_an_error_in_one_head_stops_all(trained):
     """A head is called between two exchanges, where the others wait for a gradient."""
-    s, network = shards((3, 2)), Network(2)
-    calls = []
+    s, calls = shards((3, 2)), []
 
     def head(o):
         return o[:, 0], np.eye(5)[np.zeros(len(o), dtype=int)]
@@ -340,36 +276,20 @@ def test_an_error_in_one_head_stops_all(trained):
         calls.append(1)
         return head(o) if len(calls) < 15 else (np.ones(7), o)
 
-    parts = [
-        attsvm.Problem(part.data, None, attsvm.CallableHead(h)) for part, h in zip(s.parts, (head, fails), strict=True)
-    ]
-    start = starts(s.rng, trained)
-    errors = network.run([lambda p=p: attsvm.train(p, record=10, reduce=network.reduce, **start) for p in parts])
+    parts = [part._with_head(attsvm.CallableHead(h)) for part, h in zip(s.parts, (head, fails), strict=True)]
+    errors = apart(parts, record=10, **starts(s, trained))
     check_told(errors, 1, ValueError)
     for error in errors:
         np.testing.assert_array_equal(error.partial.steps, [0, 10])
-
-
-def test_a_target_on_one_worker_alone_is_told():
-    s, network = shards((3, 2)), Network(2)
-    targets = [None, 0.1]
-    for error in network.run(
-        [
-            lambda p=p, t=t: attsvm.train(p, rule=attsvm.rules.polyak(target_loss=t), reduce=network.reduce)
-            for p, t in zip(s.parts, targets, strict=True)
-        ]
-    ):
-        assert isinstance(error, ValueError) and "same settings" in str(error)
 
 
 @pytest.mark.parametrize("one_slot", [False, True])
 @pytest.mark.parametrize("add", [lambda a, b: (a + b) / 2, np.maximum, np.minimum], ids=["mean", "max", "min"])
 def test_another_reduction_than_a_sum_is_noticed_by_all(add, one_slot, monkeypatch):
     """Also when both draw the same slot, where it looks like the sum over a single worker."""
-    s, network = shards((3, 2)), Network(2, add)
     draw = secrets.randbelow
     monkeypatch.setattr(secrets, "randbelow", lambda n: 5 if one_slot and n == 64 else draw(n))
-    for error in network.run([lambda p=p: attsvm.train(p, reduce=network.reduce) for p in s.parts]):
+    for error in apart(shards((3, 2)).parts, network=Network(2, add)):
         assert isinstance(error, ValueError) and "reduce must add" in str(error)
 
 

@@ -1,6 +1,7 @@
-"""Rules of training beyond the plain ones, runs side by side, a trained head, threads, keys that stay elsewhere."""
+"""Rules of training, what belongs to each, and what none of them may lose."""
 
 import math
+import pickle
 from types import SimpleNamespace
 
 import attsvm
@@ -10,26 +11,16 @@ import reference
 import reference_rules as twin
 from builders import build_case, problem_of, starts
 
-
-def reached(run, trained):
-    return [run.W] if trained == "W" else [run.K, run.Q]
-
-
-def close(found, expected, rtol=1e-12):
-    for mine, theirs in zip(found, expected, strict=True):
-        np.testing.assert_allclose(mine, theirs, rtol=0, atol=rtol * np.abs(theirs).max())
-
-
 # ------------------------------------------------------------------------------------ rules against their twins
 
 
 def test_polyak_ends_where_the_target_is_met(sphere):
-    s = sphere()
-    run = attsvm.train(s.problem, rule=attsvm.rules.polyak(target_loss=s.problem.loss(np.zeros((10, 10))) - 1e-3))
-    assert run.status == "target reached" and 0 < run.steps[-1] < 100
+    problem = sphere().problem
+    target = problem.loss(np.zeros((10, 10))) - 1e-3
+    run, at_once = (attsvm.train(problem, rule=RULES.polyak(target_loss=loss)) for loss in (target, 10.0))
+    assert run.status == at_once.status == "target reached" and at_once.steps[-1] == 0 < run.steps[-1] < 100
     assert run.message == f"ended at step {run.steps[-1]}: the loss has come down to the target of the Polyak step"
     assert run.message in repr(run)
-    assert attsvm.train(s.problem, rule=attsvm.rules.polyak(target_loss=10.0)).status == "target reached"
 
 
 @pytest.mark.parametrize("trained", ["W", "KQ", "runs"])
@@ -37,15 +28,12 @@ def test_polyak_ends_where_the_target_is_met(sphere):
 def test_polyak_goes_on_where_the_loss_is_its_infimum_to_the_last_bit(trained, loss, sphere):
     """The loss is constant in double precision from about step 70 on; the direction of W is within 1e-4 of its SVM
     after 2,000 steps all the same (6e-6 for the logistic loss), a hundredth of where it would stay."""
-    s = sphere(loss=loss)
-    start = dict(zip("KQ", np.random.default_rng(0).standard_normal((2, 10, 10)) / 3, strict=True))
-    start = start if trained == "KQ" else {"W": np.zeros((10, 10))}
-    if trained == "runs":
-        start = {"W": np.zeros((2, 10, 10)), "runs": 2}
-    run = attsvm.train(s.problem, **start, rule="polyak", lr=1e9, record=500)
+    problem, (K, Q) = sphere(loss=loss).problem, np.random.default_rng(0).standard_normal((2, 10, 10)) / 3
+    start = {"W": {}, "KQ": dict(K=K, Q=Q), "runs": dict(runs=2)}[trained]
+    run = attsvm.train(problem, **start, rule="polyak", lr=1e9, record=500)
     assert run.status == "completed" and (np.diff(run.norm, axis=-1) > 1).all()
     run = run[1] if trained == "runs" else run
-    assert run.loss[-1] - s.problem.infimum() < 1e-14
+    assert run.loss[-1] - problem.infimum() < 1e-14
     if trained != "KQ":  # factors go to another limit
         assert attsvm.correlation(run.W, attsvm.solve_svm(run.data, run.selected).W) > 1 - 1e-4
 
@@ -65,16 +53,11 @@ def test_each_projected_step_is_the_nearest_point(kind, norm, rule):
 
 def test_factors_are_kept_in_the_ball_of_their_squares(sphere, rng):
     """||K||^2 + ||Q||^2 <= 2 radius, so ||K Q^T||_* <= radius."""
-    s = sphere()
-    K, Q = rng.standard_normal((2, 10, 4))
-    run = attsvm.train(s.problem, K=K, Q=Q, steps=50, ball=("nuclear", 2.0))
-    assert (run.K**2).sum() + (run.Q**2).sum() == pytest.approx(4.0, rel=1e-12)
-    assert np.linalg.norm(run.W, "nuc") <= 2.0 + 1e-12
-    free = attsvm.train(s.problem, K=K, Q=Q, steps=1)
+    problem, (K, Q) = sphere().problem, rng.standard_normal((2, 10, 4))
+    free = attsvm.train(problem, K=K, Q=Q, steps=1)
     shrink = math.sqrt(4.0 / ((free.K**2).sum() + (free.Q**2).sum()))
-    np.testing.assert_allclose(
-        attsvm.train(s.problem, K=K, Q=Q, steps=1, ball=("nuclear", 2.0)).K, shrink * free.K, rtol=1e-13
-    )
+    run = attsvm.train(problem, K=K, Q=Q, steps=1, ball=("nuclear", 2.0))
+    np.testing.assert_allclose([run.K, run.Q], [shrink * free.K, shrink * free.Q], rtol=1e-13)
 
 
 # ------------------------------------------------------------------------------------ runs side by side
@@ -96,17 +79,16 @@ def test_a_stationary_run_waits_for_the_others(sphere, rng):
 @pytest.mark.parametrize(
     "n, T, d", [pytest.param(300, 6, 20, marks=pytest.mark.slow), (140, 6, 20), (40, 33, 17), (3, 150, 9)]
 )
-@pytest.mark.parametrize("kind", ["cross", "causal"])
-def test_30_steps_follow_the_twin(n, T, d, kind, rng):
+@pytest.mark.parametrize("causal", [False, True])
+def test_30_steps_follow_the_twin(n, T, d, causal, rng):
     """Several blocks of queries, all tails of the vector loops, the rows that go through products."""
-    if kind == "causal":
-        n, T = max(1, n // 50), min(T, 40)
+    n, T = (max(1, n // 50), min(T, 40)) if causal else (n, T)
     X, v = rng.standard_normal((n, T, d)) / math.sqrt(d), rng.standard_normal(d)
-    data = attsvm.causal_attention(X) if kind == "causal" else attsvm.cross_attention(X, rng.standard_normal((n, d)))
-    y = data._layout.shape_queries(rng.choice([-1.0, 1.0], len(data)))
-    W = 0.1 * rng.standard_normal((d, d))
-    run = attsvm.train(attsvm.Problem(data, y, attsvm.LinearHead(v)), W, lr=0.1, steps=30, record=0)
-    close([run.W], twin.train(SimpleNamespace(data=data, y=y, v=v), (W,), 30)[-1])
+    data = attsvm.causal_attention(X) if causal else attsvm.cross_attention(X, rng.standard_normal((n, d)))
+    y, W = data._layout.shape_queries(rng.choice([-1.0, 1.0], len(data))), 0.1 * rng.standard_normal((d, d))
+    case = SimpleNamespace(data=data, y=y, v=v)
+    run, path = attsvm.train(problem_of(case), W, lr=0.1, steps=30, record=0), twin.train(case, (W,), 30)
+    np.testing.assert_allclose(run.W, path[-1][0], rtol=0, atol=1e-12 * np.abs(path[-1][0]).max())
 
 
 def in_products(X, rng, loss):
@@ -136,34 +118,127 @@ def test_copies_of_one_token_add_nothing_in_a_product(rng):
     np.testing.assert_allclose(gradient.W, G * np.exp(scale - gradient.log_scale), rtol=0, atol=1e-10)
 
 
-# ------------------------------------------------------------------------------------ keys that stay where they are
+# ------------------------------------------------------------------------------------ steps without a gradient
 
 
-def test_single_precision_keys_cost_their_rounding_alone(rng):
-    """The run is that of the rounded tokens; against the unrounded ones it is off by some 6e-8 a step."""
-    X, Z, v = rng.standard_normal((50, 9, 11)) / 3, rng.standard_normal((50, 11)) / 3, rng.standard_normal(11)
-    y, runs = rng.choice([-1, 1], 50), {}
-    for name, keys in (
-        ("single", X.astype(np.float32)),
-        ("rounded", X.astype(np.float32).astype(float)),
-        ("double", X),
-    ):
-        # The values stay in double precision: this is about the keys.
-        problem = attsvm.Problem(attsvm.cross_attention(keys, Z, X), y, attsvm.LinearHead(v))
-        assert problem.data.keys.dtype == keys.dtype
-        runs[name] = attsvm.train(problem, steps=50).W
-    size = np.abs(runs["double"]).max()
-    # Loops over float and double are compiled apart: a product may be rounded before it is added in one of them.
-    assert np.abs(runs["single"] - runs["rounded"]).max() < 50 * 1e-14 * size
-    assert 1e-9 * size < np.abs(runs["single"] - runs["double"]).max() < 50 * 6e-8 * size
+RULES = attsvm.rules
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_keys_in_a_memory_map(dtype, tmp_path, rng):
-    X, Z, v = (rng.standard_normal((200, 7, 10)).astype(dtype), rng.standard_normal((200, 10)), rng.standard_normal(10))
-    np.save(tmp_path / "tokens.npy", X)
-    mapped = np.load(tmp_path / "tokens.npy", mmap_mode="r")
-    data = attsvm.cross_attention(mapped, Z)
-    assert np.shares_memory(data.keys, mapped)
-    problems = [attsvm.Problem(d, head=attsvm.LinearHead(v)) for d in (data, attsvm.cross_attention(X, Z))]
-    np.testing.assert_array_equal(*(attsvm.train(p, steps=20).W for p in problems))
+@pytest.mark.parametrize("rule", ["sign", "adagrad", "adam", RULES.adam(betas=(0.0, 0.0))], ids=str)
+def test_a_step_leaves_entries_without_gradient(rule):
+    """Zeros in the query: a column of the gradient is exactly zero."""
+    data = attsvm.cross_attention(np.random.default_rng(0).standard_normal((3, 4, 5)), [[1.0, 0.0, -2.0]] * 3)
+    W = np.random.default_rng(1).standard_normal((5, 3))
+    run = attsvm.train(attsvm.Problem(data, None, attsvm.LinearHead(np.ones(5))), W, rule=rule, steps=7, lr=0.25)
+    np.testing.assert_array_equal(run.W[:, 1], W[:, 1])
+    assert (run.W != W)[:, [0, 2]].all()
+
+
+def test_a_spectral_step_has_the_rank_of_the_gradient():
+    """One query: the gradient has rank one, and so has the step, whatever rounding leaves of the other directions."""
+    rng = np.random.default_rng(2)
+    data = attsvm.cross_attention(rng.standard_normal((1, 6, 7)), rng.standard_normal((1, 5)))
+    run = attsvm.train(attsvm.Problem(data, None, attsvm.LinearHead(np.ones(7))), rule="spectral", steps=1, lr=1.0)
+    np.testing.assert_allclose(np.linalg.svd(run.W, compute_uv=False), [1, 0, 0, 0, 0], atol=1e-15)
+
+
+# ------------------------------------------------------------------------------------ metrics
+
+
+@pytest.mark.parametrize("rule", ["adam", "adagrad", "shampoo"])
+def test_a_metric_is_what_turns_the_gradient_into_the_step(rule, sphere):
+    """The next step is -D / metric, or -P^-1 D R^-1; frozen, it goes to the SVM of that metric."""
+    problem = sphere().problem
+    run, further = (attsvm.train(problem, rule=rule, steps=steps, record=0) for steps in (400, 401))
+    D, P = problem.loss_and_grad(run.W)[1] if run.mean is None else run.mean, run.metric
+    step = -np.linalg.solve(P[0], D) @ np.linalg.inv(P[1]) if isinstance(P, tuple) else -D / P
+    assert attsvm.correlation(further.W - run.W, step) > 0.999
+    assert attsvm.correlation(run.direction, step) > 1 - 1e-9
+    frozen = attsvm.train(problem, run.W, rule=RULES.normalized(metric=P), steps=3000, lr=0.3, record=0)
+    answer = attsvm.solve_svm(problem.data, frozen, metric=P, warm_start=frozen)
+    assert attsvm.correlation(frozen.W, answer.W) > 0.995
+    low, high = frozen.margins()
+    assert 0.95 * answer.margin < low[-1] <= answer.margin_bound and answer.margin <= high[-1] < 1.05 * answer.margin
+
+
+@pytest.mark.parametrize("metric", ["D", "PR"])
+@pytest.mark.parametrize("rule, momentum", [("normalized", 0.0), ("constant", 0.0), ("normalized", 0.5)])
+@pytest.mark.parametrize("kind", ["cross", "causal_ragged", "cross_float32"])
+def test_steps_in_a_metric_are_the_twins(kind, rule, momentum, metric):
+    case = build_case(kind)
+    start, sizes = starts(case, "W"), (case.data.dk, case.data.dz)
+    sides = tuple(np.diag(case.rng.uniform(0.5, 2, d)) + 0.1 for d in sizes)
+    chosen = getattr(RULES, rule)(metric=case.rng.uniform(0.5, 2, sizes) if metric == "D" else sides)
+    options = dict(rule=chosen, momentum=momentum, lr=0.1)
+    run = attsvm.train(problem_of(case), **start, **options, steps=6, record=1)
+    found = [w for (w,) in twin.train(case, tuple(start.values()), 6, **options)]
+    np.testing.assert_allclose(run.weights, found, rtol=0, atol=1e-10)
+
+
+# ------------------------------------------------------------------------------------ what does not fit
+
+
+ONES = np.ones((10, 10))
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        (dict(rule="polyak", momentum=0.5), "momentum does not go with rule='polyak'"),
+        (dict(rule=RULES.mirror(p=3.0), weight_decay=0.5), "weight_decay does not go with rule='mirror'"),
+        (dict(rule="adam", momentum=0.5), "momentum of rule='adam' is the first of betas"),
+        (dict(momentum=1.0), "momentum must be below 1"),
+        (dict(momentum=-0.1), "momentum must be"),
+        (dict(weight_decay=-1.0), "weight_decay must be"),
+        (dict(rule=RULES.adam), "rule must be one of"),
+        (dict(rule="shampoo", train_head=True), "train_head does not go with rule='shampoo'"),
+        (dict(rule=RULES.normalized(np.ones((9, 10)))), "metric must have shape"),
+        (dict(rule=RULES.normalized(ONES), ball=1.0), "ball does not go with metric"),
+        (dict(rule=RULES.normalized(ONES), K=ONES, Q=ONES), "metric must be None for K and Q"),
+    ],
+)
+def test_options_that_do_not_fit_are_named(options, match, sphere):
+    with pytest.raises(ValueError, match=match):
+        attsvm.train(sphere().problem, steps=1, **options)
+
+
+@pytest.mark.parametrize(
+    ("make", "named", "match"),
+    [
+        (RULES.adam, dict(betas=0.9), "betas must be a pair"),
+        (RULES.adam, dict(betas=(0.9, 1.0)), r"betas\[1\] must be below 1, got 1"),
+        (RULES.adagrad, dict(eps=-1.0), "eps must be"),
+        (RULES.shampoo, dict(eps=-1.0), "eps must be"),
+        (RULES.mirror, dict(p=1.0), "p must be"),
+    ],
+)
+def test_records_refuse_numbers_that_do_not_fit(make, named, match):
+    with pytest.raises(ValueError, match=match):
+        make(**named)
+
+
+@pytest.mark.parametrize(
+    ("old", "place"),
+    [
+        ("p", "mirror"),
+        ("target_loss", "polyak"),
+        ("betas", "adam"),
+        ("eps", "adam"),
+        ("metric", "normalized"),
+        ("radius", ""),
+    ],
+)
+def test_an_argument_that_moved_says_where(old, place, sphere):
+    now = rf"rule=attsvm.rules.{place}\({old}=" if place else "ball=radius"
+    with pytest.raises(TypeError, match=rf"no argument {old} any more: give {now}"):
+        attsvm.train(sphere().problem, **{old: 0.5})
+
+
+def test_a_record_is_its_word_and_frozen(sphere):
+    problem = sphere().problem
+    for word, record in RULES.BY_WORD.items():
+        one, other = (attsvm.train(problem, rule=rule, steps=3) for rule in (word, record))
+        assert one == other and one.rule == word
+        assert pickle.loads(pickle.dumps(record)) == record
+    with pytest.raises(AttributeError):
+        record.eps = 1.0

@@ -7,13 +7,13 @@ import pytest
 LONG = 2.0**20  # a step that leaves the weights no digits
 
 
-def draw(rng, M=300, longest=7, d=5, dtype=float, spread=1.0):
-    """Ragged windows in no order; keys of a window differ by about `spread`."""
-    lengths = rng.integers(1, longest + 1, M)
+def draw(rng, lengths=None, d=5, dtype=float, spread=1.0):
+    """Ragged windows in no order, or of these lengths; keys of a window differ by about `spread`."""
+    lengths = rng.integers(1, 8, 300) if lengths is None else lengths
     X = [(rng.standard_normal(d) + spread * rng.standard_normal((T, d))).astype(dtype) for T in lengths]
     values = [rng.standard_normal((T, 3)) for T in lengths]
-    data = attsvm.cross_attention(X, rng.standard_normal((M, d)), values)
-    return attsvm.Problem(data, rng.choice([-1.0, 1.0], M), attsvm.LinearHead(rng.standard_normal(3)))
+    data = attsvm.cross_attention(X, rng.standard_normal((len(X), d)), values)
+    return attsvm.Problem(data, rng.choice([-1.0, 1.0], len(X)), attsvm.LinearHead(rng.standard_normal(3)))
 
 
 def log_norm_and_direction(problem, W):
@@ -35,30 +35,33 @@ def log_norm_and_direction(problem, W):
     return float(np.log(norm)), (G / norm).astype(float)
 
 
-def agrees(run, problem, W, tol):
+def agrees(problem, W, tol):
+    run = attsvm.train(problem, W, lr=LONG, steps=1)
     log_norm, direction = log_norm_and_direction(problem, W)
     np.testing.assert_allclose(run.log_grad_norm[0], log_norm, rtol=tol, atol=tol)
     np.testing.assert_allclose((W - run.W) / LONG, direction, rtol=0, atol=10 * tol)
+    return log_norm
 
 
 @pytest.mark.parametrize("M, T, d", [(256, 64, 16), (256, 16, 64), (300, 4, 6)])
 @pytest.mark.parametrize("runs", [1, 2, 17, 20, 33, 63, 65, 100, 128])
 def test_every_number_of_runs_divides_the_queries_well(runs, M, T, d, rng):
     """Blocks of queries begin where groups of eight windows and panels of sixteen columns do."""
-    X, Z, values = (rng.standard_normal(shape) for shape in ((M, T, d), (M, d), (M, T, 3)))
-    data = attsvm.cross_attention(X, Z, values)
-    problem = attsvm.Problem(data, rng.choice([-1.0, 1.0], M), attsvm.LinearHead(rng.standard_normal(3)))
+    problem = draw(rng, [T] * M, d)
     W = rng.standard_normal((runs, d, d)) / d
-    found = attsvm.train(problem, W if runs > 1 else W[0], lr=LONG, steps=1, runs=runs if runs > 1 else None)
+    found = attsvm.train(problem, W, lr=LONG, steps=1, runs=runs)
     for r in {0, runs // 2, runs - 1}:
-        after, log_norm = (found.W[r], found.log_grad_norm[r, 0]) if runs > 1 else (found.W, found.log_grad_norm[0])
-        expected = log_norm_and_direction(problem, W[r])
-        np.testing.assert_allclose((W[r] - after) / LONG, expected[1], rtol=0, atol=1e-13)
-        np.testing.assert_allclose(log_norm, expected[0], rtol=1e-13)
+        log_norm, direction = log_norm_and_direction(problem, W[r])
+        np.testing.assert_allclose((W[r] - found.W[r]) / LONG, direction, rtol=0, atol=1e-13)
+        np.testing.assert_allclose(found.log_grad_norm[r, 0], log_norm, rtol=1e-13)
+
+
+LENGTHS = np.random.default_rng(0).permutation(900)
+SHAPES = [{}, dict(dtype=np.float32), dict(lengths=1 + LENGTHS[:300] % 33, d=31), dict(lengths=1 + LENGTHS % 3, d=12)]
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("shape", [{}, dict(dtype=np.float32), dict(longest=33, d=31), dict(M=900, longest=3, d=12)])
+@pytest.mark.parametrize("shape", SHAPES)
 def test_a_step_is_the_formula(shape, threads, rng):
     problem = draw(rng, **shape)
     d = problem.data.dk
@@ -66,14 +69,11 @@ def test_a_step_is_the_formula(shape, threads, rng):
     try:
         attsvm.set_num_threads(threads)
         for one in W:
-            agrees(attsvm.train(problem, one, lr=LONG, steps=1), problem, one, 1e-14)
-        runs = attsvm.train(problem, W, lr=LONG, steps=1, runs=3)
+            agrees(problem, one, 1e-14)
         KQ = attsvm.train(problem, K=np.eye(d), Q=W[0].T.copy(), lr=LONG, steps=1)
     finally:
         attsvm.set_num_threads(1)
-    np.testing.assert_allclose(runs.W[1], attsvm.train(problem, W[1], lr=LONG, steps=1).W, rtol=0, atol=1e-14 * LONG)
-    direction = log_norm_and_direction(problem, W[0])[1]
-    expected = direction @ W[0].T  # dL/dK = dL/dW Q
+    expected = log_norm_and_direction(problem, W[0])[1] @ W[0].T  # dL/dK = dL/dW Q
     np.testing.assert_allclose((np.eye(d) - KQ.K) / LONG, expected / np.linalg.norm(expected), rtol=0, atol=1e-13)
 
 
@@ -81,7 +81,7 @@ def test_a_step_is_the_formula(shape, threads, rng):
 def test_tokens_that_are_close_keep_their_digits(spread, rng):
     problem = draw(rng, spread=spread)
     W = rng.standard_normal((5, 5))
-    agrees(attsvm.train(problem, W, lr=LONG, steps=1), problem, W, 2e-14)
+    agrees(problem, W, 2e-14)
 
 
 def test_tokens_that_are_close_beside_a_smaller_one_of_little_weight(rng):
@@ -91,7 +91,7 @@ def test_tokens_that_are_close_beside_a_smaller_one_of_little_weight(rng):
     X += 1e-6 * rng.standard_normal((50, 4, 5))  # the third has e^-12 of their weight
     data = attsvm.cross_attention(X, Z, rng.standard_normal((50, 4, 5)))
     problem = attsvm.Problem(data, head=attsvm.LinearHead(rng.standard_normal(5)))
-    agrees(attsvm.train(problem, W, lr=LONG, steps=1), problem, W, 1e-13)
+    agrees(problem, W, 1e-13)
 
 
 @pytest.mark.parametrize("place", [0, 2])
@@ -100,14 +100,12 @@ def test_a_large_token_without_weight_costs_the_others_no_digits(place, rng):
     X = rng.standard_normal((50, 3, 5))
     X[:, place] = -1e8 * Z @ W.T
     problem = attsvm.Problem(attsvm.cross_attention(X, Z), head=attsvm.LinearHead(rng.standard_normal(5)))
-    agrees(attsvm.train(problem, W, lr=LONG, steps=1), problem, W, 1e-14)
+    agrees(problem, W, 1e-14)
 
 
 @pytest.mark.parametrize("size", [100.0, 1000.0])
 def test_weights_that_have_underflowed_keep_their_direction(size, rng):
     """Rivals lie on both sides of underflow; the nearest of all is e^-size, in steps of 2^-52 size."""
-    problem = draw(rng, M=40, d=30)
+    problem = draw(rng, rng.integers(1, 8, 40), 30)
     W = size * attsvm.solve_svm(problem.data, problem.optimal).W
-    run = attsvm.train(problem, W, lr=LONG, steps=1)
-    assert run.log_grad_norm[0] < -0.9 * size
-    agrees(run, problem, W, 1e-14 * size)
+    assert agrees(problem, W, 1e-14 * size) < -0.9 * size

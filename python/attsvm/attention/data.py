@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import _core
-from ..common.check import as_count, as_floats, as_numeric, as_parts, check_shape
+from ..common.check import as_count, as_floats, as_numeric, as_parts
 from ..common.storage import storable
 from .layout import Layout, NoSequences
 from .windows import Windows, powers_of
@@ -103,16 +103,16 @@ class Data(Windows):
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Data:
         """Of a file, where anything may stand."""
-        for name, letters in (("keys", "N, dk"), ("queries", "M, dz"), ("values", "N, dv")):
-            if name == "keys" and isinstance(state[name], int):
-                as_count("keys", state[name], 1)
-            elif name != "values" or state[name] is not None:
-                state[name] = as_floats(name, state[name], letters, keep_single=name != "queries")
-        N = state["keys"] if isinstance(state["keys"], int) else len(state["keys"])
-        if state["values"] is not None:
-            check_shape("values", state["values"], "N, dv", (N, None))
-        state["layout"].check(N, len(state["queries"]))
-        return cls(**state)
+        keys, values, layout = state["keys"], state["values"], state["layout"]
+        keys = (
+            as_count("keys", keys, 1) if isinstance(keys, int) else as_floats("keys", keys, "N, dk", keep_single=True)
+        )
+        N = keys if isinstance(keys, int) else len(keys)
+        queries = as_floats("queries", state["queries"], "M, dz")
+        if values is not None:
+            values = as_floats("values", values, "N, dv", (N, None), keep_single=True)
+        layout.check(N, len(queries))
+        return cls(state["name"], keys, queries, values, layout)
 
     @property
     def values(self) -> np.ndarray:
@@ -187,7 +187,7 @@ class Data(Windows):
         >>> data.logits([[1.0, 0.0], [0.0, 1.0]])
         array([[1., 2.]])
         """
-        return self._layout.shape_entries(_core.logits(self._handle, self._weights(W)), -np.inf)
+        return self._layout.shape_entries(self._logits(W), -np.inf)
 
     def probabilities(self, W: ArrayLike) -> np.ndarray | Any:
         """Softmax of the logits within each window: ``p_t = exp(keys[t] . (W query)) / sum`` over what a query sees.
@@ -229,7 +229,7 @@ class Data(Windows):
         array([[1., 0.]])
         """
         if hard:
-            top = _core.top(self._handle, _core.logits(self._handle, self._weights(W)))
+            top = _core.top(self._handle, self._logits(W))
             return self._layout.shape_queries(self.values[self.start + top].astype(np.float64))
         prob = _core.probabilities(self._handle, self._weights(W))
         if self._identity and self._given_values is None:
@@ -254,7 +254,7 @@ class Data(Windows):
         >>> data.select([[1.0, 0.0], [0.0, 1.0]])
         array([1])
         """
-        return self._layout.shape_queries(_core.top(self._handle, _core.logits(self._handle, self._weights(W))))
+        return self._layout.shape_queries(_core.top(self._handle, self._logits(W)))
 
     def margins(self, W: Any, selected: Any) -> np.ndarray | Any:
         """Margin ``(keys[selected] - keys[t]) . (W query)`` of every token a query sees.
@@ -292,17 +292,23 @@ class Data(Windows):
         flat = np.asarray(self._layout.flatten_queries("selected", array))
         if flat.dtype.kind not in "iu":
             raise TypeError(f"selected must hold token indices, got {flat.dtype}")
-        lengths = self.lengths
-        wrong = (flat < 0) | (flat >= lengths)
-        if wrong.any():
-            q = int(wrong.argmax())
-            raise ValueError(
-                f"selected must be token indices of each window, 0 .. {lengths[q] - 1} for query {q}, got {flat[q]}"
-            )
+        if said := outside(self.lengths, flat):
+            raise ValueError(said)
         return np.ascontiguousarray(flat, dtype=np.intp)
+
+    def _logits(self, W: Any) -> np.ndarray:
+        return _core.logits(self._handle, self._weights(W))
 
     def _weights(self, W: Any) -> np.ndarray:
         return as_floats("W", W, "dk, dz", (self.dk, self.dz))
+
+
+def outside(lengths: np.ndarray, selected: np.ndarray) -> str:
+    """What to say of tokens that do not lie in windows of these lengths; empty where all do."""
+    wrong = (selected < 0) | (selected >= lengths)
+    q = int(wrong.argmax())
+    said = f"selected must be token indices of each window, 0 .. {lengths[q] - 1} for query {q}, got {selected[q]}"
+    return said if wrong[q] else ""
 
 
 def check_data(name: str, data: Any, shard: bool = False) -> None:

@@ -7,7 +7,6 @@ import math
 import numpy as np
 
 from .. import _core
-from ..common.check import as_doubles
 from ..common.norms import Metric, largest_of_unit, roundings, size
 from ..common.types import Norm
 from .data import Data
@@ -22,12 +21,8 @@ def intervals(
     data: Data, selection: Selection, W: np.ndarray, delta: np.ndarray, norm: Norm | Metric
 ) -> tuple[np.ndarray, np.ndarray]:
     """(low, high) of R weights W (R, dk, dz) and multipliers delta (R, entries), each rounded outwards."""
-    reference, kept, power = selection.within(data).reference, selection.kept, 0
-    handle = data._stored
-    if data._powers is not None:
-        power = sum(data._powers)
-        keys, queries = np.ldexp(as_doubles(data.keys), -data._powers[0]), np.ldexp(data.queries, -data._powers[1])
-        handle = _core.windows(keys, queries, data.start, data.stop)
+    reference, kept, power = selection.within(data).reference, selection.kept, sum(data._powers or (0,))
+    handle = data._stored if data._powers is None else data._in_range(choosing=False)
     dual = np.maximum(delta, 0.0)
     W, dual = _in_range(W), _in_range(dual if kept is None else np.where(kept, delta, dual))
     least, pull, total, off = _core.interval(handle, reference, kept, W, dual)

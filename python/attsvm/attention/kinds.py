@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..common.check import as_count, as_floats, check_finite
+from ..common.check import as_count, as_doubles, as_floats, check_finite
 from .data import Data, read_only
 from .layout import Layout, NoSequences
 from .tokens import empty, own, read_queries, read_tokens, read_values, with_sink
@@ -18,10 +18,7 @@ __all__ = ["causal_attention", "cross_attention", "prompt_attention", "self_atte
 def _with_values(data: Data, values: Any, copy: bool) -> Data:
     """Data that are being made, with the values that were given."""
     if values is not None:
-        values = own(values) if copy else values
-        layout = data._layout
-        assert isinstance(layout, Layout)
-        data._given_values = read_only(read_values(values, layout.lengths))
+        data._given_values = read_only(read_values(own(values) if copy else values, data._layout.lengths))
     return data
 
 
@@ -36,7 +33,7 @@ def _without_sequences(
 ) -> Data:
     """The data of tokens (0, T, d), and queries of the shape ``Z``, (0, dz) or (0, S, dz)."""
     _, T, d = np.shape(X)
-    shapes = {"X": (0, T, d), "Z": Z} | ({} if values is None else {"values": np.shape(values)})
+    shapes = {"X": (0, T, d), "Z": Z, "values": (0, 1, 1) if values is None else np.shape(values)}
     for what, shape in shapes.items():
         if len(shape) not in (2, 3) or shape[0] != 0 or 0 in shape[1:]:
             letters = "0, T, d" if what != "Z" else "0, dz) or (0, S, dz"
@@ -124,30 +121,25 @@ def self_attention(X: ArrayLike, query: int | None = 0, values: ArrayLike | None
     >>> attsvm.self_attention(X, query=None)
     <attsvm self_attention: 12 queries over 12 tokens, 4 tokens each, dk=5, dz=5>
     """
-    data = None
     if _has_none(X):
         n, T, d = np.shape(X)
         return _without_sequences("self_attention", X, (n, T, d) if query is None else (n, d), values)
-    if copy:
-        X = own(X)
+    X, data = own(X) if copy else X, None
     if query is None:
         data = Data._of_plain("self_attention", X, X)
     elif type(X) is np.ndarray and X.ndim == 3 and type(query) is int and -X.shape[1] <= query < X.shape[1]:
         data = Data._of_plain("self_attention", X, np.ascontiguousarray(X[:, query]))
-    if data is not None:
-        return _with_values(data, values, copy)
-    keys, lengths = read_tokens("X", X)
-    if query is None:
-        layout, rows = Layout(lengths, lengths, single=False), slice(None)
-    else:
-        index = as_count("query", query, least=-int(lengths.min()))
-        if index >= lengths.min():
-            raise ValueError(f"query must be a token of every sequence, below {lengths.min()}, got {index}")
-        layout = Layout(lengths, np.ones_like(lengths), single=True)
-        first = np.cumsum(lengths) - lengths
-        rows = first + (index if index >= 0 else lengths + index)
-    queries = np.ascontiguousarray(keys[rows], dtype=np.float64)
-    return _with_values(Data("self_attention", keys, queries, None, layout), values, copy)
+    if data is None:
+        keys, lengths = read_tokens("X", X)
+        counts, rows = lengths, np.arange(len(keys))
+        if query is not None:
+            index = as_count("query", query, least=-int(lengths.min()))
+            if index >= lengths.min():
+                raise ValueError(f"query must be a token of every sequence, below {lengths.min()}, got {index}")
+            counts, rows = np.ones_like(lengths), np.cumsum(lengths) - (lengths if index >= 0 else 0) + index
+        layout = Layout(lengths, counts, single=query is not None)
+        data = Data("self_attention", keys, as_doubles(keys[rows]), None, layout)
+    return _with_values(data, values, copy)
 
 
 def causal_attention(
@@ -187,14 +179,12 @@ def causal_attention(
     window = None if window is None else as_count("window", window, 1)
     if _has_none(X):
         return _without_sequences("causal_attention", X, np.shape(X), values, causal=True)
-    if copy:
-        X = own(X)
+    X = own(X) if copy else X
     data = Data._of_plain("causal_attention", X, X, causal=True) if window is None else None
     if data is None:
         keys, lengths = read_tokens("X", X)
-        queries = np.ascontiguousarray(keys, dtype=np.float64)
         layout = Layout(lengths, lengths, single=False, causal=True, window=window)
-        data = Data("causal_attention", keys, queries, None, layout)
+        data = Data("causal_attention", keys, as_doubles(keys), None, layout)
     return _with_values(data, values, copy)
 
 
@@ -224,18 +214,15 @@ def prompt_attention(X: ArrayLike, key: ArrayLike | None = None, *, copy: bool =
     if _has_none(X):
         dk = None if key is None else len(as_floats("key", key, "dk, d", (None, np.shape(X)[2])))
         return _without_sequences("prompt_attention", X, (0, 1), None if key is None else X, dk)
-    if copy:
-        X = own(X)
+    X = own(X) if copy else X
     if key is None and type(X) is np.ndarray and X.ndim == 3:
         data = Data._of_plain("prompt_attention", X, np.ones((len(X), 1)))
         if data is not None:
             return data
-    values, lengths = read_tokens("X", X)
-    keys = values
+    keys, lengths = read_tokens("X", X)
+    values, layout = None, Layout(lengths, np.ones_like(lengths), single=True)
     if key is not None:
-        matrix = as_floats("key", key, "dk, d", (None, values.shape[1]))
-        keys = empty((len(values), len(matrix)), np.float64)
-        np.matmul(values.astype(np.float64, copy=False), matrix.T, out=keys)
+        values, matrix = keys, as_floats("key", key, "dk, d", (None, keys.shape[1]))
+        keys = np.matmul(as_doubles(values), matrix.T, out=empty((len(values), len(matrix)), np.float64))
         check_finite("X key^T", keys)
-    layout = Layout(lengths, np.ones_like(lengths), single=True)
-    return Data("prompt_attention", keys, np.ones((len(lengths), 1)), values if key is not None else None, layout)
+    return Data("prompt_attention", keys, np.ones((len(lengths), 1)), values, layout)

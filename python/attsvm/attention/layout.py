@@ -128,31 +128,23 @@ class Layout:
     def flatten_entries(self, name: str, array: Any, hidden: bool = False) -> np.ndarray:
         """The inverse of shape_entries, for a checked array or a list of them; ``hidden``: what a causal query cannot
         see may hold anything."""
-        n = len(self.lengths)
+        n, lengths, counts = len(self.lengths), self.lengths.tolist(), self.counts.tolist()
         if isinstance(array, np.ndarray) and self.uniform:
-            T, S = int(self.lengths[0]), int(self.counts[0])
-            if self.single:
-                check_shape(name, array, "n, T", (n, T))
-            else:
-                check_shape(name, array, "n, S, T", (n, S, T))
-            parts = list(array) if self.causal else []
+            sizes = (n, lengths[0]) if self.single else (n, counts[0], lengths[0])
+            check_shape(name, array, "n, T" if self.single else "n, S, T", sizes)
             if not self.causal:
                 return array.reshape(-1)
+            parts = list(array)
         else:
             parts = self._parts(name, array)
-        flat = []
-        for i, part in enumerate(parts):
-            T, S = int(self.lengths[i]), int(self.counts[i])
+        for i, (part, T, S) in enumerate(zip(parts, lengths, counts, strict=True)):
             check_shape(f"{name}[{i}]", part, "T_i" if self.single else "S_i, T_i", (T,) if self.single else (S, T))
-            if not self.causal:
-                flat.append(part.reshape(-1))
-                continue
-            seen = self._seen(T)
+            seen = self._seen(T) if self.causal else np.ones(part.shape, dtype=bool)
             if not hidden and part[~seen].any():
                 outside = "after its query" if self.window is None else "outside its query's window"
                 raise ValueError(f"{name}[{i}] must not select a token {outside}")
-            flat.append(part[seen])
-        return np.concatenate(flat)
+            parts[i] = part[seen]
+        return np.concatenate(parts)
 
     def _parts(self, name: str, array: Any) -> list[np.ndarray]:
         n = len(self.lengths)
@@ -183,8 +175,8 @@ class NoSequences:
 
     def check(self, tokens: int, queries: int) -> None:
         """Raises unless it stands for as many."""
-        for name, value in (("tokens", self.tokens), ("queries", 1 if self.queries is None else self.queries)):
-            as_count(name, value, 1)
+        as_count("tokens", self.tokens, 1)
+        as_count("queries", 1 if self.queries is None else self.queries, 1)
         if (tokens, queries) != (1, 1):
             raise ValueError(f"data without sequences must hold one token and one query, got {tokens} and {queries}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from .. import _core
 from ..common.check import as_count, as_floats, as_parts, check_finite, check_shape, describe
 from ..common.storage import storable
-from .data import Data
+from .data import Data, outside
 
 # Of the largest margin asked: the norm of W and its square must be in range with it.
 CHOSEN = 0.9  # a query that selects one token attends to it at least so much
@@ -47,16 +48,15 @@ class Selection:
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Selection:
         selection = cls.__new__(cls)
-        selection.reference, selection.kept = state["reference"], state["kept"]
-        selection.rhs, selection.power = state["rhs"], as_count("power", state["power"], -(2**12))
-        selection.tied = as_count("tied", state.get("tied", 0))
+        numbers = {"power": as_count("power", state["power"], -(2**12)), "tied": as_count("tied", state.get("tied", 0))}
+        vars(selection).update({name: state[name] for name in ("reference", "kept", "rhs")} | numbers)
         return selection
 
     def check(self, data: Data) -> None:
         """Raises unless a selection that was read from a file is one of these data."""
-        entries = int(data.indptr[-1])
-        parts = (("reference", self.reference, "iu", len(data.queries)), ("kept", self.kept, "b", entries))
-        for name, array, kinds, size in (*parts, ("rhs", self.rhs, "f", entries)):
+        queries, entries = len(data.queries), int(data.indptr[-1])
+        for name, kinds, size in (("reference", "iu", queries), ("kept", "b", entries), ("rhs", "f", entries)):
+            array = getattr(self, name)
             if array is not None or name == "reference":
                 if not isinstance(array, np.ndarray) or array.dtype.kind not in kinds:
                     raise TypeError(f"{name} must be an array, got {array!r:.100}")
@@ -114,9 +114,7 @@ class Selection:
 
     def without(self, gone: np.ndarray) -> Selection:
         """The same, with no row for the entries that are ``gone``."""
-        part = Selection.__new__(Selection)
-        part.reference, part.kept, part.power, part.tied = self.reference, self.kept, self.power, self.tied
-        asked = self.rhs
+        part, asked = copy.copy(self), self.rhs
         if asked is None:
             asked = np.ones(len(gone)) if self.kept is None else np.where(self.kept, 0.0, 1.0)
         part.rhs = np.where(gone, -np.inf, asked)
@@ -129,18 +127,13 @@ class Selection:
 
     def within(self, data: Data) -> Selection:
         """Itself, once its references are known to lie within their windows."""
-        if ((self.reference < 0) | (self.reference >= data.lengths)).any():
-            raise ValueError(self.outside(data))
+        if said := self.outside(data):
+            raise ValueError(said)
         return self
 
     def outside(self, data: Data) -> str:
         """What to say when C has found a reference outside its window (checked there, since it is on every call)."""
-        lengths = data.lengths
-        q = int(((self.reference < 0) | (self.reference >= lengths)).argmax())
-        return (
-            f"selected must be token indices of each window, 0 .. {lengths[q] - 1} for query {q}, "
-            f"got {self.reference[q]}"
-        )
+        return outside(data.lengths, self.reference)
 
 
 def as_entries(data: Data, name: str, value: Any, hidden: bool = False, no_bound: bool = False) -> np.ndarray:
@@ -168,15 +161,13 @@ def undecided(probabilities: np.ndarray, single: bool, low: float = LOW, high: f
 
 def number_undecided(run: Any) -> tuple[int, int]:
     """Of how many queries (those of each attention head)."""
-    flags = np.concatenate([np.ravel(part) for part in _flat(run.undecided)])
+    flags = _flat(run.undecided)
     return int(flags.sum()), flags.size
 
 
-def _flat(parts: Any) -> Any:
-    """Arrays, out of lists of lists of them."""
-    if not isinstance(parts, list):
-        return [parts]
-    return [array for part in parts for array in _flat(part)]
+def _flat(parts: Any) -> np.ndarray:
+    """The numbers of arrays, or of lists of lists of them."""
+    return np.concatenate([_flat(part) for part in parts]) if isinstance(parts, list) else np.ravel(parts)
 
 
 def _of_run(run: Any) -> Any:

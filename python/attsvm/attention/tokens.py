@@ -77,7 +77,14 @@ def read_queries(Z: Any, n: int) -> tuple[np.ndarray, np.ndarray, bool]:
 
 
 def _is_ragged(X: Any) -> bool:
-    return isinstance(X, (list, tuple)) and len(X) > 0 and not _is_rectangular(X)
+    """Whether these are sequences of several lengths (judged without converting their numbers)."""
+    if not isinstance(X, (list, tuple)):
+        return False
+    try:
+        shapes = {np.shape(x) for x in X}
+    except ValueError:  # a ragged element: not a sequence of tokens at all, which the array conversion reports
+        return False
+    return len(shapes) > 1 and all(len(shape) == 2 for shape in shapes)
 
 
 def _read_ragged(name: str, X: Sequence[Any], letters: str, keep_single: bool = False) -> tuple[np.ndarray, np.ndarray]:
@@ -87,15 +94,6 @@ def _read_ragged(name: str, X: Sequence[Any], letters: str, keep_single: bool = 
         check_shape(f"{name}[{i}]", part, letters, (None, parts[0].shape[1]))
     flat = empty((sum(map(len, parts)), parts[0].shape[1]), np.result_type(*parts))
     return np.concatenate(parts, out=flat), np.array([len(part) for part in parts], dtype=np.intp)
-
-
-def _is_rectangular(X: Sequence[Any]) -> bool:
-    """Whether a list of sequences has one shape throughout (judged without converting its numbers)."""
-    try:
-        shapes = {np.shape(x) for x in X}
-    except ValueError:  # a ragged element: not a sequence of tokens at all, which the array conversion reports
-        return True
-    return len(shapes) == 1 or any(len(shape) != 2 for shape in shapes)
 
 
 def read_values(values: Any, lengths: np.ndarray) -> np.ndarray:

@@ -113,13 +113,13 @@ class Windows:
         several = lengths > 1
         return None if several.all() or not several.any() else (several, np.repeat(several, lengths))
 
-    def _in_range(self) -> Any:
-        """The windows of keys and queries over their powers of two, of the choosing queries alone."""
+    def _in_range(self, choosing: bool = True) -> Any:
+        """The windows of keys and queries over their powers of two, of the ``choosing`` queries alone."""
         keys, queries, start, stop = np.ascontiguousarray(self.keys), self.queries, self.start, self.stop
         if self._powers is not None:
             keys = np.ldexp(keys.astype(np.float64), -self._powers[0])
             queries = np.ldexp(queries, -self._powers[1])
-        if self._choosing is not None:
+        if choosing and self._choosing is not None:
             queries, start, stop = (array[self._choosing[0]] for array in (queries, start, stop))
         return _core.windows(keys, queries, start, stop)
 

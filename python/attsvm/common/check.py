@@ -67,37 +67,32 @@ def describe(value: Any, array: np.ndarray) -> str:
     return f"an array of {array.dtype}"
 
 
-def check_shape(name: str, array: np.ndarray, letters: str, sizes: Sequence[int | None] = ()) -> None:
+def check_shape(
+    name: str, array: np.ndarray, letters: str, sizes: Sequence[int | None] = (), empty: bool = False
+) -> None:
     """``letters`` like "n, T, d"; ``sizes`` the lengths they must have, None where any will do."""
     if sizes and array.shape == sizes and array.size > 0:
         return
     wanted = letters.split(", ")
     sizes = tuple(sizes) or (None,) * len(wanted)
-    fits = array.ndim == len(wanted) and all(
-        size is None or size == length for size, length in zip(sizes, array.shape, strict=True)
-    )
-    if not fits:
-        known = [letter if size is None else str(size) for letter, size in zip(wanted, sizes, strict=True)]
-        named = f"({letters}{',' if len(wanted) == 1 else ''})"
-        numbers = f"({', '.join(known)}{',' if len(wanted) == 1 else ''})"
-        equals = "" if numbers == named else f" = {numbers}"
-        raise ValueError(f"{name} must have shape {named}{equals}, got {array.shape}")
-    if array.size == 0:
+    if array.ndim != len(wanted) or any(size not in (None, n) for size, n in zip(sizes, array.shape, strict=True)):
+        comma = "," * (len(wanted) == 1)
+        known = ", ".join(letter if size is None else str(size) for letter, size in zip(wanted, sizes, strict=True))
+        equals = "" if known == letters else f" = ({known}{comma})"
+        raise ValueError(f"{name} must have shape ({letters}{comma}){equals}, got {array.shape}")
+    if array.size == 0 and not empty:
         raise ValueError(f"{name} must not be empty, got shape {array.shape}")
 
 
 def check_shapes(arrays: Mapping[str, Any], letters: Mapping[str, str], **known: int | None) -> None:
     """Raises unless the arrays have, by name, shapes of these letters, each of one size throughout; digits are sizes,
     and arrays may be None, and empty.  ``known`` are sizes of letters."""
-    sizes = dict(known)
     for name, wanted in letters.items():
-        array, words = arrays[name], wanted.split(", ")
-        before = tuple(int(word) if word.isdigit() else sizes.get(word) for word in words)
-        if array is None:
-            continue
-        if array.ndim != len(words) or any(size not in (None, n) for size, n in zip(before, array.shape, strict=True)):
-            check_shape(name, array, wanted, before)
-        sizes |= zip(words, array.shape, strict=True)
+        if (array := arrays[name]) is not None:
+            words = wanted.split(", ")
+            sizes = tuple(int(word) if word.isdigit() else known.get(word) for word in words)
+            check_shape(name, array, wanted, sizes, empty=True)
+            known |= zip(words, array.shape, strict=True)
 
 
 def check_parts(name: str, sizes: Any, total: int, least: int = 1) -> None:
@@ -180,8 +175,7 @@ def as_index(name: str, value: Any, length: int) -> np.ndarray:
         chosen = np.arange(length)[value]
     else:
         array = np.asarray(value)
-        if array.ndim == 0 and array.dtype.kind in "iu":
-            array = array[None]
+        array = array[None] if array.ndim == 0 and array.dtype.kind in "iu" else array
         if array.ndim != 1 or array.dtype.kind not in "biu":
             came = type(value).__name__ if array.ndim < 2 and array.size else f"an array of shape {array.shape}"
             raise TypeError(f"{name} must be an integer, a slice, a list of integers or an array of bool, got {came}")
@@ -193,7 +187,7 @@ def as_index(name: str, value: Any, length: int) -> np.ndarray:
             raise IndexError(f"{name} must be below {length}, the number of sequences, got {chosen[outside][0]}")
     if len(chosen) == 0:
         raise ValueError(f"{name} must choose at least one sequence")
-    return np.where(chosen < 0, chosen + length, chosen)
+    return chosen % length
 
 
 def check_type(name: str, value: Any, cls: type, source: str = "") -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -47,10 +48,12 @@ class Replicated(Result, dict[str, np.ndarray]):
         super().__init__(arrays)
         self.grid = dict(grid)
 
+    @property
+    def _runs(self) -> int:
+        return next((array.shape[len(self.grid)] for array in self.values()), 0)
+
     def _title(self) -> str:
-        depth = len(self.grid) + 1
-        runs = next((array.shape[depth - 1] for array in self.values()), 0)
-        return f"{runs} runs" + "".join(f", {name} in {values}" for name, values in self.grid.items())
+        return f"{self._runs} runs" + "".join(f", {name} in {values}" for name, values in self.grid.items())
 
     def _lines(self) -> list[tuple[str, str]]:
         return [(key, f"{array.shape}, {_summary(array.reshape(-1))}") for key, array in self.items()]
@@ -58,12 +61,10 @@ class Replicated(Result, dict[str, np.ndarray]):
     def columns(self) -> dict[str, Any]:
         """A row for each run of each cell, with the values of the grid and the run; an array of numbers has a column
         for each, ``name[i]``."""
-        depth = len(self.grid) + 1
-        runs = next((array.shape[depth - 1] for array in self.values()), 0)
-        rows = list(itertools.product(*self.grid.values(), range(runs)))
+        rows = list(itertools.product(*self.grid.values(), range(self._runs)))
         columns: dict[str, Any] = {name: [row[i] for row in rows] for i, name in enumerate([*self.grid, "run"])}
         for key, array in self.items():
-            columns |= dict(named(key, array.reshape(len(rows), *array.shape[depth:])))
+            columns |= named(key, array.reshape(len(rows), *array.shape[len(self.grid) + 1 :]))
         return columns
 
     def _state(self) -> dict[str, Any]:
@@ -71,12 +72,11 @@ class Replicated(Result, dict[str, np.ndarray]):
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Replicated:
-        arrays, grid = state["arrays"], state["grid"]
-        lengths = tuple(len(values) for values in grid.values())
-        for key, shape in ((key, np.shape(array)) for key, array in arrays.items()):
+        lengths = tuple(map(len, state["grid"].values()))
+        for key, shape in ((key, np.shape(array)) for key, array in state["arrays"].items()):
             if len(shape) <= len(lengths) or shape[: len(lengths)] != lengths:
                 raise ValueError(f"{key} must have the axes {lengths} of the grid and one of runs, got {shape}")
-        return cls(arrays, grid)
+        return cls(**state)
 
 
 @drawing(Replicated)
@@ -107,8 +107,10 @@ def _means(
     ax = axes(ax)
     ax.set_xlabel(x)
     if y is not None:
-        _image(array, grid[x], grid[y], ax, look)
-        ax.figure.colorbar(ax.images[-1], ax=ax, label=f"{value}, mean of {array.shape[2]}")
+        image = ax.imshow(_statistics(array)[0], **{"origin": "lower", "aspect": "auto"} | look)
+        ax.set_xticks(range(len(grid[x])), map(str, grid[x]))
+        ax.set_yticks(range(len(grid[y])), map(str, grid[y]))
+        ax.figure.colorbar(image, ax=ax, label=f"{value}, mean of {array.shape[2]}")
         ax.set_ylabel(y)
         return ax
     numbers = all(isinstance(each, (int, float)) for each in grid[x])
@@ -125,45 +127,30 @@ def _means(
     return ax
 
 
-def _image(array: np.ndarray, columns: list[Any], rows: list[Any], ax: Any, look: dict[str, Any]) -> None:
-    ax.imshow(_mean(array), **{"origin": "lower", "aspect": "auto"} | look)
-    ax.set_xticks(range(len(columns)), map(str, columns))
-    ax.set_yticks(range(len(rows)), map(str, rows))
-
-
-def _mean(array: np.ndarray) -> np.ndarray:
-    """Over the last axis, of what is known; NaN where nothing is."""
-    known = ~np.isnan(array)
-    with np.errstate(invalid="ignore"):
-        return np.where(known, array, 0.0).sum(axis=-1) / known.sum(axis=-1)
-
-
-def _error(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The standard error of the mean over the last axis, and of how many numbers; NaN of fewer than two."""
+def _statistics(array: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Over the last axis, of what is known: the mean, its standard error (NaN of fewer than two) and how many."""
     count = (~np.isnan(array)).sum(axis=-1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        variance = _mean((array - _mean(array)[..., None]) ** 2) * count / (count - 1)
-        return np.sqrt(np.where(count > 1, variance, np.nan) / count), count
+    with warnings.catch_warnings(action="ignore"):  # where nothing is known
+        return np.nanmean(array, axis=-1), np.nanstd(array, axis=-1, ddof=1) / np.sqrt(count), count
 
 
 def _interval(array: np.ndarray, flags: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mean over the last axis and both ends of its 95 % interval: Wilson's of flags, Student's of numbers."""
-    middle, (error, count) = _mean(array), _error(array)
+    middle, error, count = _statistics(array)
     z = 1.959964  # of the normal distribution
     if flags:
         centre, spread = middle + z**2 / (2 * count), z * np.sqrt(middle * (1 - middle) / count + (z / 2 / count) ** 2)
         return middle, (centre - spread) / (1 + z**2 / count), (centre + spread) / (1 + z**2 / count)
     n = np.maximum(count - 1, 1)  # Student's quantile by its expansion in 1 / n, to 1 % from three numbers on
-    terms = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96, (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
-    half = (z + terms[0] / n + terms[1] / n**2 + terms[2] / n**3) * error
+    terms = 96 * (z**3 + z), 4 * (5 * z**5 + 16 * z**3 + 3 * z), 3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z
+    half = (z + np.polyval([*terms[::-1], 0.0], 1 / n) / 384) * error
     return middle, middle - half, middle + half
 
 
 def _summary(array: np.ndarray) -> str:
-    array = array.astype(np.float64)
-    error, count = _error(array)
+    mean, error, count = _statistics(array.astype(np.float64))
     silent = "" if count == array.size else f", {array.size - count} of {array.size} NaN"
-    return f"mean {float(_mean(array)):.6g}" + (f" +- {float(error):.2g}" if count > 1 else "") + silent
+    return f"mean {float(mean):.6g}" + (f" +- {float(error):.2g}" if count > 1 else "") + silent
 
 
 def named(key: str, array: np.ndarray) -> Iterable[tuple[str, np.ndarray]]:

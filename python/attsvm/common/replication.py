@@ -142,11 +142,12 @@ def _numbers(result: Mapping[str, Any]) -> Numbers:
     """Arrays of bool, integers or doubles, as they come back from a file."""
     if not isinstance(result, Mapping) or not result:
         raise TypeError(f"experiment must return a mapping of names to numbers, got {type(result).__name__}")
-    arrays = {str(key): np.asarray(value) for key, value in result.items()}
-    for key, array in arrays.items():
+    arrays = {}
+    for key, array in ((str(key), np.asarray(value)) for key, value in result.items()):
         if array.dtype.kind not in "biuf":
             raise TypeError(f"experiment must return numbers, got {array.dtype} for {key!r}")
-    return {key: np.asarray(array.tolist()) for key, array in arrays.items()}
+        arrays[key] = np.asarray(array.tolist())
+    return arrays
 
 
 class _Found:
@@ -210,11 +211,10 @@ class _Found:
 
     def stacked(self, runs: int) -> Numbers:
         """Of the first ``runs``, where every cell has them: (length of each axis, ..., runs, ...)."""
-        done = set.intersection(*(set(rows) for rows in self.rows.values()))
-        complete = sorted(run for run in done if run < runs)
-        if not complete:
+        done = sorted(run for run in set.intersection(*map(set, self.rows.values())) if run < runs)
+        if not done:
             return {}
         shape = [len(set(values)) for values in zip(*self.cells, strict=True)]
-        rows = [self.rows[cell][run] for cell in self.cells for run in complete]
+        rows = [self.rows[cell][run] for cell in self.cells for run in done]
         arrays = {key: np.stack([row[key] for row in rows]) for key in self.shapes}
-        return {key: array.reshape(*shape, len(complete), *array.shape[1:]) for key, array in arrays.items()}
+        return {key: array.reshape(*shape, len(done), *array.shape[1:]) for key, array in arrays.items()}

@@ -15,10 +15,9 @@ import csv
 import dataclasses
 import io
 import json
-import math
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -67,10 +66,8 @@ def save(value: Any, file: Any) -> None:
     content = _pack(value, arrays)
     text = json.dumps({"format": FORMAT, "attsvm": __version__, "content": content})
     members: dict[str, Any] = {MEMBER: np.array(text), **arrays}
-    if hasattr(file, "write"):
-        np.savez(file, **members)
-        return
-    with replacing(file) as handle:  # not by name, to which savez would append .npz
+    opened = contextlib.nullcontext(file) if hasattr(file, "write") else replacing(file)
+    with opened as handle:  # not by name, to which savez would append .npz
         np.savez(handle, **members)
 
 
@@ -121,21 +118,15 @@ def load(file: Any) -> Any:
 
 def same(a: Any, b: Any) -> bool:
     """Equality of numbers, arrays and what consists of them: by value, NaN equal to NaN."""
-    if a is b:
-        return True
-    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+    if isinstance(a, (np.ndarray, float)) and isinstance(b, (np.ndarray, float)):
         a, b = np.asarray(a), np.asarray(b)
-        if a.shape != b.shape or a.dtype != b.dtype:
-            return False
-        return bool(np.array_equal(a, b, equal_nan=a.dtype.kind in "fc"))
-    if isinstance(a, float) and isinstance(b, float):
-        return a == b or (math.isnan(a) and math.isnan(b))
-    if type(a) is not type(b):
-        return False
+        return a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind in "fc")
+    if a is b or type(a) is not type(b):
+        return a is b
     if isinstance(a, dict):
         return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
     if isinstance(a, (list, tuple)):
-        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+        return len(a) == len(b) and all(map(same, a, b))
     if type(a).__name__ in _classes:
         return same(state_of(a), state_of(b))
     return bool(a == b)
@@ -143,20 +134,18 @@ def same(a: Any, b: Any) -> bool:
 
 def _pack(value: Any, arrays: dict[str, np.ndarray]) -> Any:
     """The value as JSON knows it, its arrays put aside."""
+    value = value.item() if isinstance(value, np.generic) else value
     if value is None or isinstance(value, (bool, int, float, str)):
-        return value.item() if isinstance(value, np.generic) else value
-    if isinstance(value, np.generic):
-        return value.item()
+        return value
     if isinstance(value, np.ndarray):
         if value.dtype.kind not in "biuf":
             raise TypeError(f"only arrays of numbers can be saved, got {value.dtype}")
         name = f"array{len(arrays)}"
         arrays[name] = value
         return {"array": name}
-    if type(value) is tuple:
-        return {"tuple": [_pack(part, arrays) for part in value]}
-    if type(value) is list:
-        return [_pack(part, arrays) for part in value]
+    if type(value) in (tuple, list):
+        parts = [_pack(part, arrays) for part in value]
+        return parts if type(value) is list else {"tuple": parts}
     if type(value) is dict:
         return {"dict": [[_pack(key, arrays), _pack(part, arrays)] for key, part in value.items()]}
     name = type(value).__name__
@@ -272,8 +261,3 @@ def write_table(path: str | os.PathLike[str], header: Sequence[str], rows: Itera
     with replacing(path, "w") as file:
         write_lines(file, [header])
         write_lines(file, rows)
-
-
-def write_csv(path: str | os.PathLike[str], columns: Mapping[str, Any]) -> None:
-    """Columns of one length below their names; floats so that they read back exactly."""
-    write_table(path, list(columns), zip(*(np.asarray(column).tolist() for column in columns.values()), strict=True))

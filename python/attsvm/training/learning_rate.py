@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..attention.data import Data
-from ..common.check import as_floats, as_number, as_numeric, check_shape
+from ..common.check import as_floats, as_number, as_numeric
 from ..rules import UpdateRule
 
 __all__ = ["default_rate", "rates", "squares"]
@@ -64,13 +64,9 @@ def rates(lr: Any, steps: int, runs: int | None) -> np.ndarray:
     if isinstance(lr, float):
         return np.array([[as_number("lr", lr, least=0.0)]])
     if (array := as_numeric("lr", lr)).ndim == 2 and runs is not None:
-        check_shape("lr", array, "runs, steps", (runs, 1 if array.shape[1] == 1 else steps))
-        found = as_floats("lr", array, "runs, steps")
+        found = as_floats("lr", array, "runs, steps", (runs, 1 if array.shape[1] == 1 else steps))
     else:
-        found = as_floats("lr", array.reshape(1) if array.ndim == 0 else array, "steps")
-        if array.ndim == 1:
-            check_shape("lr", found, "steps", (steps,))
-        found = found[None]
+        found = as_floats("lr", array if array.ndim else array[None], "steps", (steps if array.ndim else 1,))[None]
     if found.min() < 0:
         raise ValueError(f"lr must not be negative, got {found.min():g}")
     return found

@@ -69,8 +69,8 @@ class ProvesMargins:
 
         Raises
         ------
-        ValueError, TypeError
-            Naming the argument that does not fit; or scores, tokens and queries whose product underflows.
+        ValueError
+            Scores, tokens and queries whose product underflows.
         FloatingPointError
             When the logits overflow.
 
@@ -91,10 +91,9 @@ class ProvesMargins:
         True
         """
         delta, scale, top = self._logit_gradients(*self._read_weights(W, K, Q))
-        layout, begin = self.data._layout, self.data.indptr[:-1]
         for row, chosen in zip(delta, self._selections(selected, top), strict=True):
-            row[begin + chosen.reference] = 0.0
-        shaped = [layout.shape_entries(row, 0.0) for row in delta]
+            row[self.data.indptr[:-1] + chosen.reference] = 0.0
+        shaped = [self.data._layout.shape_entries(row, 0.0) for row in delta]
         if self.heads is None:
             return shaped[0], float(scale[0])
         return shaped if isinstance(shaped[0], list) else np.stack(shaped), scale
@@ -155,19 +154,13 @@ class ProvesMargins:
         >>> low <= attsvm.solve_svm(problem.data, run.selected).margin <= high < 1.02 * low
         True
         """
-        kind = self._read_norm(norm, metric)
-        weights = self._read_weights(W, K, Q)
+        kind, weights = self._read_norm(norm, metric), self._read_weights(W, K, Q)
         delta, _, top = self._logit_gradients(*weights)
         stack = weights[0] if weights[0] is not None else weights[1] @ weights[2].swapaxes(-1, -2)
-        stack = stack.reshape(len(delta), self.data.dk, self.data.dz)
-        ends = [
-            intervals(self.data, chosen, stack[h : h + 1], delta[h : h + 1], kind)
-            for h, chosen in enumerate(self._selections(selected, top))
-        ]
-        if self.heads is None:
-            return float(ends[0][0][0]), float(ends[0][1][0])
-        low, high = np.array(ends)[:, :, 0].T
-        return low, high
+        stack = stack.reshape(len(delta), 1, self.data.dk, self.data.dz)
+        each = zip(self._selections(selected, top), stack, delta[:, None], strict=True)
+        low, high = np.array([intervals(self.data, *of, kind) for of in each])[:, :, 0].T
+        return (float(low[0]), float(high[0])) if self.heads is None else (low, high)
 
     def _read_norm(self, norm: Any, metric: Any) -> Norm | Metric:
         """The norm of W that the two arguments mean."""
@@ -180,10 +173,15 @@ class ProvesMargins:
 
     def _logit_gradients(self, W: Any, K: Any, Q: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """delta (N, entries), log_scale (N) and the top token (N, M) of N matrices."""
+        return self._differentiate(_core.multipliers, W, K, Q)
+
+    def _differentiate(self, function: Callable[..., Any], *arguments: Any) -> Any:
         self._check_scale()
         try:
-            return _core.multipliers(self._objective, *self._functions, W, K, Q)
+            return function(self._objective, *self._functions, *arguments)
         except ArithmeticError as error:
+            if type(error) not in (ArithmeticError, FloatingPointError):  # of the caller's own functions
+                raise
             raise FloatingPointError(f"the gradient cannot be computed: {error}") from None
 
     def _selections(self, selected: Any, top: np.ndarray) -> list[Selection]:
@@ -204,19 +202,18 @@ def proved_by(run: Any, norm: Norm | Metric, selected: Any, weights: np.ndarray)
     Both (records, H) of a problem with attention heads, each for its own selection; else (records,).
     """
     problem, data = run.problem, run.data
-    alone = problem.heads is None
-    selected = run.selected if selected is None else selected
+    alone, selected = problem.heads is None, run.selected if selected is None else selected
     selections = [Selection(data, part) for part in ([selected] if alone else selected)]
-    weights = weights[:, None] if alone else weights
+    weights = np.ascontiguousarray(weights[:, None] if alone else weights)
     records, H, dk, dz = weights.shape
-    low, high = np.empty((2, records, H))
+    ends = np.empty((2, records, H))
     heads = None if run.head_records is None else run.head_records[-records:]  # of the output, trained too
     chunk = 1 if heads is not None else max(1, AT_ONCE // (H * max(int(data.indptr[-1]), dk * dz)))
     for first in range(0, records, chunk):
-        part = slice(first, first + chunk)
-        W = np.ascontiguousarray(weights[part])
+        W = weights[first : first + chunk]
         at = problem if heads is None else problem._with_head(run.start.from_row(heads[first]))
         delta = at._logit_gradients(W.reshape(-1, dk, dz), None, None)[0].reshape(len(W), H, -1)
         for h, chosen in enumerate(selections):
-            low[part, h], high[part, h] = intervals(data, chosen, W[:, h], delta[:, h], norm)
-    return (low[:, 0], high[:, 0]) if alone else (low, high)
+            ends[:, first : first + chunk, h] = intervals(data, chosen, W[:, h], delta[:, h], norm)
+    low, high = ends[..., 0] if alone else ends
+    return low, high

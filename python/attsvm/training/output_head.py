@@ -71,17 +71,20 @@ class _Parametric:
         {'v': array([1., 7.])}
         """
         o, shape = self._vectors(o)
-        c = as_numeric("c", c)
+        c, v = as_numeric("c", c), self._flat_v(len(o))
         if c.shape != shape:
             raise ValueError(f"c must have shape {shape}, got {c.shape}")
-        c = as_doubles(c).reshape(-1)
-        check_finite("c", c)
-        v = self._flat_v(len(o))
-        dv, da, dlam = _core.head_parameters(_core.HEAD[self.kind], v, self.a, self.lam, o, np.ascontiguousarray(c))
+        c = as_floats("c", c.reshape(-1), "M")
+        dv, da, dlam = _core.head_parameters(_core.HEAD[self.kind], v, self.a, self.lam, o, c)
         if self.kind == "mlp":
             return {"V": dv, "a": da}
         shaped = {"v": dv[0] if v.ndim == 1 else dv.reshape(*shape, self.dv)}
         return shaped | {"lam": dlam} if self.kind == "quadratic" else shaped
+
+    @property
+    def _shared(self) -> bool:
+        """Whether it is the same for all queries."""
+        return isinstance(self.v, np.ndarray) and (self.v.ndim == 1 or self.kind == "mlp")
 
     def _state(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.names}
@@ -92,41 +95,40 @@ class _Parametric:
 
     def from_row(self, row: np.ndarray) -> Any:
         """The same head with these parameters."""
-        own: list[Any] = list(self._state().values())
-        parts = np.split(row, np.cumsum([np.size(value) for value in own])[:-1])
+        own = self._state()
+        parts = np.split(row, np.cumsum([np.size(value) for value in own.values()])[:-1])
         make: Any = type(self)
-        return make(*(part.reshape(np.shape(value)) for part, value in zip(parts, own, strict=True)))
+        return make(*(part.reshape(np.shape(value)) for part, value in zip(parts, own.values(), strict=True)))
 
     def _vectors(self, o: Any) -> tuple[np.ndarray, tuple[int, ...]]:
         array = as_numeric("o", o)
         if array.ndim == 0 or array.shape[-1] != self.dv or array.size == 0:
             raise ValueError(f"o must have shape (..., dv) = (..., {self.dv}), got {array.shape}")
-        flat = as_doubles(array).reshape(-1, self.dv)
-        check_finite("o", flat)
-        return np.ascontiguousarray(flat), array.shape[:-1]
+        return as_floats("o", array.reshape(-1, self.dv), "M, dv"), array.shape[:-1]
 
     def take(self, sequences: np.ndarray) -> Any:
         """The head of the queries of these sequences."""
-        if isinstance(self.v, np.ndarray) and (self.v.ndim == 1 or self.kind == "mlp"):
+        if self._shared:
             return self
         v = self.v[sequences] if isinstance(self.v, np.ndarray) else [self.v[i] for i in sequences]
         make: Any = type(self)
         return make(**self._state() | {"v": v})
 
     def _flat_v(self, M: int) -> np.ndarray:
-        if isinstance(self.v, np.ndarray) and (self.v.ndim == 1 or self.kind == "mlp"):
+        if self._shared:
             return self.v
         flat = np.concatenate(self.v) if isinstance(self.v, list) else self.v.reshape(-1, self.dv)
         if len(flat) != M:
             raise ValueError(f"o must have one vector for each of the {len(flat)} queries of v, got {M}")
         return np.ascontiguousarray(flat)
 
-    def parameters(self, data: Data, dv: int) -> tuple[Any, Any, float, None]:
+    def parameters(self, data: Data, dv: int) -> tuple[Any, Any, float, Any]:
         """(v, a, lam, function) as C takes a head, for attended vectors of length ``dv``."""
-        if isinstance(self.v, np.ndarray) and self.v.ndim == 1:
-            check_shape("v", self.v, "dv", (dv,))
-            return self.v, self.a, self.lam, None
-        v = np.ascontiguousarray(data._layout.flatten_queries("v", self.v, "dv", dv))
+        v = self.v
+        if self._shared:
+            check_shape(self.names[0], v, "dv" if v.ndim == 1 else "dv, h", (dv, None)[: v.ndim])
+        else:
+            v = np.ascontiguousarray(data._layout.flatten_queries("v", v, "dv", dv))
         return v, self.a, self.lam, None
 
 
@@ -243,10 +245,6 @@ class MLPHead(_Parametric):
     def __repr__(self) -> str:
         return f"MLPHead(dv={self.dv}, h={self.v.shape[1]})"
 
-    def parameters(self, data: Data, dv: int) -> tuple[Any, Any, float, None]:
-        check_shape("V", self.v, "dv, h", (dv, None))
-        return self.v, self.a, self.lam, None
-
 
 class CallableHead:
     """Any head, as a function of all queries' attended vectors at once; one Python call a step.
@@ -296,6 +294,5 @@ class CallableHead:
 def shared_by_all(head: Any) -> list[np.ndarray]:
     """The head's own numbers, but for those that each query has of its own."""
     numbers = [getattr(head, name) for name in ("v", "a", "lam") if hasattr(head, name)]
-    own = head.kind in ("linear", "quadratic", "logarithm")
-    arrays = [np.asarray(number, dtype=np.float64) for number in numbers if not isinstance(number, list)]
-    return [array for array in arrays if not (own and array.ndim > 1)]
+    own = isinstance(head, _Parametric) and not head._shared
+    return [np.asarray(number, dtype=np.float64) for number in (numbers[1:] if own else numbers)]

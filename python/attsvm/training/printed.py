@@ -58,13 +58,12 @@ def lines_of(run: Any) -> list[tuple[str, str]]:
         lines += [(str(r), f"{loss:<9.6g} {norm:.6g}") for r, (loss, norm) in enumerate(ends)]
         return lines + [("...", "")] * (len(run.W) > RUNS_SHOWN) + _limit(run)
     ended = [("", run.message)] if run.status not in ("completed", "running") else []
+    curves = {"loss": run.loss, "norm of W": run.norm, "log grad norm": run.log_grad_norm}
     count, queries = number_undecided(run)
     left = f"{count} of {queries} queries: their attention has not chosen yet"
     return [
         *ended,
-        ("loss", f"{run.loss[0]:.6g} -> {run.loss[-1]:.6g}"),
-        ("norm of W", f"{run.norm[0]:.6g} -> {run.norm[-1]:.6g}"),
-        ("log grad norm", f"{run.log_grad_norm[0]:.6g} -> {run.log_grad_norm[-1]:.6g}"),
+        *((name, f"{a[0]:.6g} -> {a[-1]:.6g}") for name, a in curves.items()),
         *_proved(run),
         *([("undecided", left)] if count else []),
         *_limit(run),

@@ -53,7 +53,8 @@ class Problem(ProvesMargins):
     Raises
     ------
     ValueError, TypeError
-        Naming the argument that does not fit.
+        Labels other than -1 and +1; a head whose v fits no value; scores below zero with "log"; a loss whose derivative
+        is not negative, or not that of its value.
 
     Examples
     --------
@@ -287,8 +288,8 @@ class Problem(ProvesMargins):
 
         Raises
         ------
-        ValueError, TypeError
-            Naming the argument that does not fit; or scores, tokens and queries whose product underflows.
+        ValueError
+            Scores, tokens and queries whose product underflows.
         FloatingPointError
             When the logits overflow.
 
@@ -303,13 +304,9 @@ class Problem(ProvesMargins):
         True
         """
         weights = self._read_weights(W, K, Q)
-        self._check_scale()
-        try:
-            loss, *arrays, scale = _core.loss_and_grad(self._objective, *self._functions, *weights, bool(scaled))
-        except ArithmeticError as error:
-            raise FloatingPointError(f"the gradient cannot be computed: {error}") from None
+        loss, *arrays, scale = self._differentiate(_core.loss_and_grad, *weights, bool(scaled))
         if self.heads is None:
-            arrays, scale = [None if a is None else a[0] for a in arrays], float(scale[0])  # type: ignore[assignment]
+            arrays, scale = [None if a is None else a[0] for a in arrays], float(scale[0])
         return (loss, Gradient._make((*arrays, scale))) if scaled else (loss, *[a for a in arrays if a is not None])
 
     def infimum(self) -> float:

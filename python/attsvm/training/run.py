@@ -165,8 +165,8 @@ class Run(Result):
     def v(self) -> np.ndarray | None:
         if self.parameters is None:
             return None
-        shape = self.start.v.shape
-        return self.parameters[..., : self.start.v.size].reshape(*self.parameters.shape[:-1], *shape)
+        v = self.start.v
+        return self.parameters[..., : v.size].reshape(*self.parameters.shape[:-1], *v.shape)
 
     @property
     def balance(self) -> np.ndarray | None:
@@ -243,8 +243,6 @@ class Run(Result):
 
         Raises
         ------
-        ValueError, TypeError
-            Naming the argument that does not fit.
         FloatingPointError
             When the logits of some recorded weights overflow.
 

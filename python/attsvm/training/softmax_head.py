@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..attention.data import Data
-from ..common.check import as_floats, as_numeric, check_shape
+from ..common.check import as_floats, as_numeric, as_parts, check_shape
 from .output_head import CallableHead
 
 __all__ = ["SoftmaxHead"]
@@ -42,13 +42,8 @@ class SoftmaxHead(CallableHead):
 
     def __init__(self, V: ArrayLike, classes: Any):
         self.V = as_floats("V", V, "dv, C")
-        ragged = isinstance(classes, (list, tuple)) and len({np.shape(part) for part in classes}) > 1
-        self.classes = (
-            [self._numbers(f"classes[{i}]", part) for i, part in enumerate(classes)]
-            if ragged
-            else self._numbers("classes", classes)
-        )
-        self._flat = np.concatenate(self.classes) if ragged else np.ravel(self.classes)
+        self.classes = as_parts("classes", classes, True, self._numbers)
+        self._flat = np.concatenate(self.classes) if isinstance(self.classes, list) else self.classes.ravel()
 
     def __repr__(self) -> str:
         return f"SoftmaxHead(dv={self.V.shape[0]}, C={self.V.shape[1]})"

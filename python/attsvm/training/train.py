@@ -143,8 +143,9 @@ def train(
 
     Raises
     ------
-    ValueError, TypeError
-        Naming the argument that does not fit; or scores, tokens and queries whose product underflows.
+    ValueError
+        Scores, tokens and queries whose product underflows; or arguments that do not go together, as ``momentum`` with
+        "polyak".
     KeyboardInterrupt
         On Ctrl-C, with the run so far in ``.partial``.
     FloatingPointError
@@ -273,11 +274,11 @@ def train(
         code, exception = "interrupted", raised
     if code == "interrupted":
         _raise(exception or KeyboardInterrupt(), state.run(code))
-    if code in ("not finite", "gradient not finite"):
-        what = "weights or logits" if code == "not finite" else "the gradient"
-        message = f"{what} left the range of double precision at step {state.step}"
-        so_far = state.run("overflow" if code == "not finite" else code)
-        _raise(FloatingPointError(message + ": use a smaller lr or smaller tokens"), so_far)
+    lost = {"not finite": ("weights or logits", "overflow"), "gradient not finite": ("the gradient", code)}
+    if code in lost:
+        what, status = lost[code]
+        message = f"{what} left the range of double precision at step {state.step}: use a smaller lr or smaller tokens"
+        _raise(FloatingPointError(message), state.run(status))
     return state.run(code)
 
 
