@@ -24,8 +24,8 @@ void blas_gemm(enum matrix_op op_a, enum matrix_op op_b, ptrdiff_t m, ptrdiff_t 
         for (ptrdiff_t j = 0; j < n; ++j) {
             double sum = 0;
             for (ptrdiff_t l = 0; l < k; ++l)
-                sum += (op_a == MATRIX_PLAIN ? A[i * lda + l] : A[l * lda + i])
-                       * (op_b == MATRIX_PLAIN ? B[l * ldb + j] : B[j * ldb + l]);
+                sum += A[op_a == MATRIX_PLAIN ? i * lda + l : l * lda + i]
+                       * B[op_b == MATRIX_PLAIN ? l * ldb + j : j * ldb + l];
             C[i * ldc + j] = alpha * sum + (beta == 0 ? 0 : beta * C[i * ldc + j]);
         }
 }
@@ -38,63 +38,57 @@ void blas_syrk(ptrdiff_t n, ptrdiff_t k, double alpha, const double *A, ptrdiff_
                   ldc);
 }
 
+/* b <- op(L)^-1 b, of which an entry lies `step` behind the one before. */
+static void solve(enum matrix_op op, ptrdiff_t n, const double *L, ptrdiff_t ldl, double *b, ptrdiff_t step)
+{
+    int plain = op == MATRIX_PLAIN;
+    for (ptrdiff_t s = 0; s < n; ++s) {
+        ptrdiff_t i = plain ? s : n - 1 - s;
+        for (ptrdiff_t l = plain ? 0 : i + 1; l < (plain ? i : n); ++l)
+            b[i * step] -= L[plain ? i * ldl + l : l * ldl + i] * b[l * step];
+        b[i * step] /= L[i * ldl + i];
+    }
+}
+
 int blas_cholesky(ptrdiff_t n, double *A, ptrdiff_t lda)
 {
     for (ptrdiff_t i = 0; i < n; ++i) {
-        for (ptrdiff_t j = 0; j <= i; ++j) {
-            double sum = A[i * lda + j];
-            for (ptrdiff_t l = 0; l < j; ++l)
-                sum -= A[i * lda + l] * A[j * lda + l];
-            if (i == j && !(sum > 0))
-                return (int)i + 1;
-            A[i * lda + j] = i == j ? sqrt(sum) : sum / A[j * lda + j];
-        }
+        double *row = A + i * lda;
+        solve(MATRIX_PLAIN, i, A, lda, row, 1);
+        for (ptrdiff_t l = 0; l < i; ++l)
+            row[i] -= row[l] * row[l];
+        if (!(row[i] > 0))
+            return (int)i + 1;
+        row[i] = sqrt(row[i]);
     }
     return 0;
 }
 
 void blas_solve_vector(enum matrix_op op, ptrdiff_t n, const double *L, double *b)
 {
-    for (ptrdiff_t s = 0; s < n; ++s) {
-        ptrdiff_t i = op == MATRIX_PLAIN ? s : n - 1 - s;
-        for (ptrdiff_t l = op == MATRIX_PLAIN ? 0 : i + 1; l < (op == MATRIX_PLAIN ? i : n); ++l)
-            b[i] -= (op == MATRIX_PLAIN ? L[i * n + l] : L[l * n + i]) * b[l];
-        b[i] /= L[i * n + i];
-    }
+    solve(op, n, L, n, b, 1);
 }
 
 void blas_solve_rows(ptrdiff_t k, ptrdiff_t n, const double *L, ptrdiff_t ldl, double *B, ptrdiff_t ldb)
 {
-    for (double *b = B; b < B + k * ldb; b += ldb)
-        for (ptrdiff_t i = 0; i < n; ++i) {
-            for (ptrdiff_t l = 0; l < i; ++l)
-                b[i] -= L[i * ldl + l] * b[l];
-            b[i] /= L[i * ldl + i];
-        }
+    for (ptrdiff_t i = 0; i < k; ++i)
+        solve(MATRIX_PLAIN, n, L, ldl, B + i * ldb, 1);
 }
 
 void blas_solve_lower(enum matrix_op op, ptrdiff_t n, ptrdiff_t k, const double *L, double *B)
 {
-    double column[n > 0 ? n : 1];
-    for (ptrdiff_t j = 0; j < k; ++j) {
-        for (ptrdiff_t i = 0; i < n; ++i)
-            column[i] = B[i * k + j];
-        blas_solve_vector(op, n, L, column);
-        for (ptrdiff_t i = 0; i < n; ++i)
-            B[i * k + j] = column[i];
-    }
+    for (ptrdiff_t j = 0; j < k; ++j)
+        solve(op, n, L, n, B + j, k);
 }
 
 int blas_cholesky_inverse(ptrdiff_t n, double *L)
 {
-    double inverse[n * n], column[n];
+    double inverse[n * n];
     for (ptrdiff_t j = 0; j < n; ++j) {
         for (ptrdiff_t i = 0; i < n; ++i)
-            column[i] = i == j;
-        blas_solve_vector(MATRIX_PLAIN, n, L, column);
-        blas_solve_vector(MATRIX_TRANSPOSED, n, L, column);
-        for (ptrdiff_t i = 0; i < n; ++i)
-            inverse[i * n + j] = column[i];
+            inverse[i * n + j] = i == j;
+        solve(MATRIX_PLAIN, n, L, n, inverse + j, n);
+        solve(MATRIX_TRANSPOSED, n, L, n, inverse + j, n);
     }
     for (ptrdiff_t i = 0; i < n; ++i)
         for (ptrdiff_t j = 0; j <= i; ++j)
