@@ -203,6 +203,13 @@ def softmax_pull_back(logit, score):
     return (np.sign(difference) * np.exp(pairs - scale)).sum(axis=1), scale
 
 
+def scaled_sum(parts):
+    """Of arrays G exp(log_scale): the sum on the largest scale of those that are not zero, and that scale."""
+    some = [(G, scale) for G, scale in parts if G.any() and scale > -np.inf]
+    top = max((scale for _, scale in some), default=-np.inf)
+    return sum((np.exp(scale - top) * G for G, scale in some), 0 * parts[0][0]), top
+
+
 def loss_and_grad(data, y, v, loss, W):
     """Mean loss, and dL/dW as (G, log_scale) with the true gradient G exp(log_scale)."""
     total, parts = 0.0, []
@@ -218,22 +225,13 @@ def loss_and_grad(data, y, v, loss, W):
         value, log_slope = loss_value(loss, mean, log_mean)
         total += value / len(data.queries)
         c, log_c = softmax_pull_back(logit, g)
-        G = -np.outer((X - X[a]).T @ c, z) / len(data.queries)
-        if G.any():
-            parts.append((G, log_c + log_slope))
-    scale = max((log_scale for _, log_scale in parts), default=-np.inf)
-    G = np.zeros((data.keys.shape[1], data.queries.shape[1]))
-    for part, log_scale in parts:
-        G += np.exp(log_scale - scale) * part
-    return total, G, scale
+        parts.append((-np.outer((X - X[a]).T @ c, z) / len(data.queries), log_c + log_slope))
+    return total, *scaled_sum(parts)
 
 
 def ridged(G, log_scale, W, ridge):
-    """G exp(log_scale) + 2 ridge W, on the larger of the two scales."""
-    if ridge == 0:
-        return G, log_scale
-    scale = max(log_scale, math.log(2 * ridge))
-    return np.exp(log_scale - scale) * G + 2 * ridge * np.exp(-scale) * W, scale
+    """G exp(log_scale) + 2 ridge W."""
+    return scaled_sum([(G, log_scale), (W, math.log(2 * ridge))]) if ridge else (G, log_scale)
 
 
 # ------------------------------------------------------------------------------------ projections

@@ -39,19 +39,15 @@ def loss_and_grad(data, y, head, loss, W, combine="sum"):
         total += part
         slopes.append(log_slope)
         gradients.append(y[q] * gradient)
-    G, scales = np.zeros((H, data.keys.shape[1], data.queries.shape[1])), np.full(H, -math.inf)
+    found = []
     for h in range(H):
         logits, parts = reference.logits(data, W[h]), []
         for q, (X, V) in enumerate(zip(reference.windows(data), values, strict=True)):
             g = gradients[q] if combine == "sum" else gradients[q][h * dv : (h + 1) * dv]
             c, scale = reference.softmax_pull_back(logits[q], V @ g)
-            G_q = np.outer((X - X[np.argmax(logits[q])]).T @ c, data.queries[q])
-            if G_q.any():
-                parts.append((G_q, scale + slopes[q]))
-        if parts:
-            scales[h] = max(scale for _, scale in parts)
-            G[h] = -sum(P * math.exp(scale - scales[h]) for P, scale in parts) / M
-    return total / M, G, scales
+            parts.append((-np.outer((X - X[np.argmax(logits[q])]).T @ c, data.queries[q]) / M, scale + slopes[q]))
+        found.append(reference.scaled_sum(parts))
+    return total / M, *map(np.array, zip(*found, strict=True))
 
 
 def head_gradients(data, y, head, loss, W, combine="sum"):
