@@ -17,8 +17,8 @@ METHODS = [("frobenius", "active"), ("frobenius", "block"), ("frobenius", "gradi
 METHODS += [("nuclear", "interior"), ("nuclear", "factored"), (3.0, "interior")]
 NAMES = ["paper_size", "overloaded", "barely_feasible_1e-5", "infeasible_random", "duplicate_token_kept"]
 NAMES += ["near_duplicate_1e-8", "spread_norms", "huge_tokens", "tiny_tokens", "correlated", "redundant_equalities"]
-NAMES += ["contradicting_equalities", "all_tokens_selected", "causal_ragged", "ragged_equalities", "several_queries"]
-NAMES += ["prompt"]
+NAMES += ["contradicting_equalities", "all_tokens_selected", "causal_ragged", "ragged_equalities"]
+NAMES += ["cross_several_queries", "prompt"]
 
 
 def solve(data, selected, norm="frobenius", **options):
@@ -114,7 +114,7 @@ def test_path_over_the_soft_margin():
 
 
 def test_start_with_the_same_multipliers_as_an_array_or_a_list():
-    for name in ("paper_size", "ragged", "causal_ragged", "several_queries"):
+    for name in ("paper_size", "cross_ragged", "causal_ragged", "cross_several_queries"):
         case = CASES[name]()
         cold = solve(case.data, case.selected)
         one = solve(case.data, case.selected, warm_start=cold)
