@@ -14,6 +14,9 @@ def head_value(head, o, q=0):
     if kind == "mlp":
         before = v.T @ o
         return a @ np.maximum(before, 0), v @ (a * (before > 0))
+    if kind == "classes":  # a: the class of each query
+        log_p = reference.log_softmax(v.T @ o)
+        return log_p[a[q]], v[:, a[q]] - v @ np.exp(log_p)
     v = v if v.ndim == 1 else v[q]
     return v @ o - lam * (o @ o), v - 2 * lam * o
 
@@ -24,30 +27,34 @@ def attended(data, W, combine):
     return np.sum(heads, axis=0) if combine == "sum" else np.concatenate(heads, axis=1)
 
 
-def loss_and_grad(data, y, head, loss, W, combine="sum"):
-    """``(loss, G, log_scale)``: the gradient in the weights (H, dk, dz) is ``G[h] * exp(log_scale[h])``.
+def logit_gradients(data, y, head, loss, W, combine="sum"):
+    """Mean loss, and of each attention head and query (c, log_scale): the gradient in its logits is c exp(log_scale).
 
     As the linear twin, with the scores of a step: g_t = y <d head(o) / d o^h, value_t>.
     """
-    y, values = reference.per_query(data, y), reference.windows(data, values=True)
-    M, H, dv = len(data.queries), len(W), data.values.shape[1]
-    O = attended(data, W, combine)  # noqa: E741
-    total, slopes, gradients = 0.0, [], []
-    for q in range(M):
+    y, M, dv = reference.per_query(data, y), len(data.queries), data.values.shape[1]
+    O, logits = attended(data, W, combine), [reference.logits(data, one) for one in W]  # noqa: E741
+    total, found = 0.0, [[] for _ in W]
+    for q, V in enumerate(reference.windows(data, values=True)):
         value, gradient = head_value(head, O[q], q)
         part, log_slope = reference.loss_value(loss, y[q] * value, 0.0)
-        total += part
-        slopes.append(log_slope)
-        gradients.append(y[q] * gradient)
-    found = []
-    for h in range(H):
-        logits, parts = reference.logits(data, W[h]), []
-        for q, (X, V) in enumerate(zip(reference.windows(data), values, strict=True)):
-            g = gradients[q] if combine == "sum" else gradients[q][h * dv : (h + 1) * dv]
-            c, scale = reference.softmax_pull_back(logits[q], V @ g)
-            parts.append((-np.outer((X - X[np.argmax(logits[q])]).T @ c, data.queries[q]) / M, scale + slopes[q]))
-        found.append(reference.scaled_sum(parts))
-    return total / M, *map(np.array, zip(*found, strict=True))
+        total += part / M
+        for h, pairs in enumerate(found):
+            g = gradient if combine == "sum" else gradient[h * dv : (h + 1) * dv]
+            c, scale = reference.softmax_pull_back(logits[h][q], V @ (y[q] * g))
+            pairs.append((-c / M, scale + log_slope))
+    return total, found
+
+
+def loss_and_grad(data, y, head, loss, W, combine="sum"):
+    """``(loss, G, log_scale)``: the gradient in the weights (H, dk, dz) is ``G[h] * exp(log_scale[h])``."""
+    total, found = logit_gradients(data, y, head, loss, W, combine)
+    gradients = []
+    for one, pairs in zip(W, found, strict=True):
+        queries = zip(reference.windows(data), reference.logits(data, one), data.queries, pairs, strict=True)
+        parts = [(np.outer((X - X[np.argmax(row)]).T @ c, z), scale) for X, row, z, (c, scale) in queries]
+        gradients.append(reference.scaled_sum(parts))
+    return total, *map(np.array, zip(*gradients, strict=True))
 
 
 def head_gradients(data, y, head, loss, W, combine="sum"):

@@ -28,32 +28,34 @@ class Rule:
 
     def __init__(self, rule="normalized", lr=0.1, ridge=0.0, momentum=0.0, weight_decay=0.0, loss="logistic"):
         self.own, self.lr, self.ridge, self.decay, self.loss = attsvm.rules.as_rule(rule), lr, ridge, weight_decay, loss
-        self.rule, self.beta, self.seen = self.own.word, momentum, []
-        if self.rule == "adam":
-            self.beta = self.own.betas[0]
+        self.rule, self.target, self.seen = self.own.word, self.own.target_loss, []
+        self.beta = self.own.betas[0] if self.rule == "adam" else momentum
 
     def step(self, case, weights, v=None):
         value, found = gradients(case, weights, self.loss, self.ridge, v)
+        if self.rule == "polyak" and self.target is None:  # the infimum of the logistic loss: all on their best token
+            best = np.array([row.max() for row in reference.scores(case.data, case.y, case.v)])
+            self.target = np.mean(np.logaddexp(0, -best))
+        n, head = len(weights), [] if v is None else [v]
+        return self.move([*weights, *head], value, found, [range(n), *[[n] for _ in head]])
+
+    def move(self, points, value, found, groups):
+        """The points after a step of these gradients; the first of the groups, those of one joint norm, decays."""
         lr = self.lr if np.ndim(self.lr) == 0 else self.lr[len(self.seen)]
         self.seen.append(found)
-        points, after = [*weights, *([] if v is None else [v])], []
-        means = [decayed(seen, self.beta) for seen in zip(*self.seen, strict=True)]
-        for group in (range(len(weights)), range(len(weights), len(points))):
-            top = max((means[i][1] for i in group), default=0.0)
-            plain = {i: means[i][0] * np.exp(means[i][1] - top) for i in group}  # all on one scale
-            joint = np.sqrt(sum((g**2).sum() for g in plain.values()))
-            for i, g in plain.items():
-                kept, length = 1 - lr * self.decay * (i < len(weights)), lr
+        means, after = [decayed(seen, self.beta) for seen in zip(*self.seen, strict=True)], []
+        for group in groups:
+            top = max(means[i][1] for i in group)
+            plain = [means[i][0] * np.exp(means[i][1] - top) for i in group]  # all on one scale
+            joint = np.sqrt(sum((g**2).sum() for g in plain))
+            length, kept = lr, 1 - lr * self.decay * (group is groups[0])
+            if self.rule == "polyak":
+                length = min(lr, (value - self.target) / (joint * np.exp(top)) / 2)
+            for i, g in zip(group, plain, strict=True):
                 if self.rule == "mirror":
                     after.append(mirror(points[i], g, lr, self.own.p))
-                    continue
-                if self.rule == "polyak":
-                    target = self.own.target_loss
-                    if target is None:  # the infimum of the logistic loss: every query on its best token
-                        best = np.array([row.max() for row in reference.scores(case.data, case.y, case.v)])
-                        target = np.mean(np.logaddexp(0, -best))
-                    length = min(lr, (value - target) / (joint * np.exp(top)) / 2)
-                after.append(kept * points[i] - length * self.direction(i, g, top, joint))
+                else:
+                    after.append(kept * points[i] - length * self.direction(i, g, top, joint))
         return after
 
     def direction(self, i, g, scale, joint):
