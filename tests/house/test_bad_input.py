@@ -132,26 +132,25 @@ ARRAYS = {
     "causal_attention_values": ("values", (2, 3, 2), lambda g, a: attsvm.causal_attention(g.X, a)),
     "prompt_attention": ("X", (2, 3, 2), lambda g, a: attsvm.prompt_attention(a)),
     "prompt_attention_key": ("key", (4, 2), lambda g, a: attsvm.prompt_attention(g.X, a)),
-    "logits": ("W", (2, 2), lambda g, a: g.data.logits(a)),
-    "probabilities": ("W", (2, 2), lambda g, a: g.data.probabilities(a)),
-    "attended": ("W", (2, 2), lambda g, a: g.data.attended(a)),
-    "select": ("W", (2, 2), lambda g, a: g.data.select(a)),
     "LinearHead": ("v", (2,), lambda g, a: attsvm.Problem(g.data, g.y, attsvm.LinearHead(a))),
     "LinearHead_per_query": ("v", (2, 2), lambda g, a: attsvm.Problem(g.data, g.y, attsvm.LinearHead(a))),
     "Problem_y": ("y", (2,), lambda g, a: attsvm.Problem(g.data, a, g.head)),
-    "loss_W": ("W", (2, 2), lambda g, a: g.problem.loss(a)),
-    "loss_and_grad_W": ("W", (2, 2), lambda g, a: g.problem.loss_and_grad(a)),
-    "loss_K": ("K", (2, 3), lambda g, a: g.problem.loss(K=a, Q=g.Q)),
-    "loss_and_grad_Q": ("Q", (2, 3), lambda g, a: g.problem.loss_and_grad(K=g.K, Q=a)),
-    "train_W": ("W", (2, 2), lambda g, a: attsvm.train(g.problem, a, steps=3)),
-    "train_K": ("K", (2, 3), lambda g, a: attsvm.train(g.problem, K=a, Q=g.Q, steps=3)),
-    "train_Q": ("Q", (2, 3), lambda g, a: attsvm.train(g.problem, K=g.K, Q=a, steps=3)),
     "train_lr": ("lr", (3,), lambda g, a: attsvm.train(g.problem, lr=a, steps=3)),
     "correlation_A": ("A", (2, 2), lambda g, a: attsvm.correlation(a, g.W + 1)),
     "correlation_B": ("B", (2, 2), lambda g, a: attsvm.correlation(g.W + 1, a)),
     "decompose_W": ("W", (2, 2), lambda g, a: attsvm.theory.decompose(g.data, g.data.probabilities(g.W), a)),
     "decompose_probabilities": ("probabilities", (2, 3), lambda g, a: attsvm.theory.decompose(g.data, a, g.W)),
 }
+for name in ("logits", "probabilities", "attended", "select"):
+    ARRAYS[name] = "W", (2, 2), lambda g, a, name=name: getattr(g.data, name)(a)
+for name, function in {
+    "loss": lambda g, **weights: g.problem.loss(**weights),
+    "loss_and_grad": lambda g, **weights: g.problem.loss_and_grad(**weights),
+    "train": lambda g, **weights: attsvm.train(g.problem, steps=3, **weights),
+}.items():
+    ARRAYS[f"{name}_W"] = "W", (2, 2), lambda g, a, of=function: of(g, W=a)
+    for one, other in ("KQ", "QK"):
+        ARRAYS[f"{name}_{one}"] = one, (2, 3), lambda g, a, of=function, k=one, q=other: of(g, **{k: a, q: g.K})
 # None is the default of these, or they take this number or shape.
 FINE = {
     *(f"{where}-none" for where in ("cross_attention_values", "self_attention_values", "causal_attention_values")),
