@@ -12,11 +12,9 @@ import re
 from pathlib import Path
 
 import attsvm
-import pytest
 from places import CSRC
 
 PACKAGE = Path(attsvm.__file__).parent
-pytestmark = pytest.mark.skipif(not CSRC.is_dir(), reason="the sources are not next to the tests")
 
 # A folder of csrc and what its files may include beside their own folder.  A file's own name stands for the file.
 C_EDGES = {
