@@ -26,7 +26,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 ROOT, RECORD = HERE.parent.parent, HERE / "mutations.md"
 COPY = ROOT / "build" / "mutations"
-PARTS = ("csrc", "python", "tests", "notebooks", "setup.py", "pyproject.toml", "README.md", "LICENSE", ".github")
+PARTS = "csrc python tests notebooks setup.py pyproject.toml README.md LICENSE .github".split()
 PATIENCE = 600  # seconds for one command: a fault may loop
 HEAD = """# Deliberate faults, and what notices them
 

@@ -152,14 +152,9 @@ for name, function in {
     for one, other in ("KQ", "QK"):
         ARRAYS[f"{name}_{one}"] = one, (2, 3), lambda g, a, of=function, k=one, q=other: of(g, **{k: a, q: g.K})
 # None is the default of these, or they take this number or shape.
-FINE = {
-    *(f"{where}-none" for where in ("cross_attention_values", "self_attention_values", "causal_attention_values")),
-    *(f"{kind}_attention-no_rows" for kind in ("self", "causal", "prompt")),  # a shard of reduce
-    *("prompt_attention_key-none", "Problem_y-none", "train_W-none"),
-    *("train_lr-none", "train_lr-too_few_dimensions"),
-    "LinearHead_per_query-too_few_dimensions",
-    "train_lr-number",
-}
+FINE = """cross_attention_values-none self_attention_values-none causal_attention_values-none self_attention-no_rows
+causal_attention-no_rows prompt_attention-no_rows prompt_attention_key-none Problem_y-none train_W-none train_lr-none
+train_lr-number train_lr-too_few_dimensions LinearHead_per_query-too_few_dimensions""".split()  # no rows: of reduce
 
 for where, (argument, shape, call) in ARRAYS.items():
     for what in wrong_arrays(shape):

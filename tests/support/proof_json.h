@@ -38,7 +38,7 @@ static Node parsed(int depth)
             for (int part = 0; part < (end == '}' ? 2 : 1); part++) {
                 Node kid = parsed(depth + 1);
                 need(part || end == ']' || kid.type == '"', "no name");
-                stack[top++] = kid;
+                need(top < 2 * MOST_NUMBERS, "too large"), stack[top++] = kid;
                 blanks();
                 if (end == '}' && !part)
                     need(*at == ':', "no colon"), at++;
