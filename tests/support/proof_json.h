@@ -98,7 +98,7 @@ static Num large(const Node *x)
         sum = add(mul(sum, whole(10, 0, 1)), whole((uint64_t)(digit[k] - '0'), 0, 1));
     return *x->text == '-' ? negative(sum) : sum;
 }
-static Num real(const Node *x, double *value)
+static Num real(const Node *x)
 {
     need(x->type == '"', "no number");
     char again[40];
@@ -106,8 +106,6 @@ static Num real(const Node *x, double *value)
     double number = strtod(x->text, NULL), part = frexp(number, &e);
     snprintf(again, sizeof again, "%.*a", number == 0 ? 1 : 13, number);
     need(isfinite(number) && !strcmp(again, x->text), "a number is not as float.hex writes it");
-    if (value)
-        *value = number;
     return whole((uint64_t)fabs(ldexp(part, 53)), e - 53, number < 0 ? -1 : 1);
 }
 

@@ -30,7 +30,7 @@ static Matrix table(const Node *list, long r, long c)
     Matrix A = zeros(r < 0 ? list->n : r, c < 0 ? item(list, 0, -1)->n : c);
     need(A.r > 0 && A.c > 0, "an array is empty");
     for (long k = 0; k < A.r * A.c; k++)
-        A.x[k] = real(item(item(list, k / A.c, A.r), k % A.c, A.c), NULL);
+        A.x[k] = real(item(item(list, k / A.c, A.r), k % A.c, A.c));
     return A;
 }
 static Matrix turned(Matrix A)
@@ -225,7 +225,7 @@ static void read_rows(void)
             int none = t == a || (values && !strcmp(item(values, t, -1)->text, "-inf"));
             *e = (Row){i + a, i + (none ? a : t), q, keep[t] && !none, 0, {0}, {0}};
             if (!none)
-                e->asked = values ? real(item(values, t, -1), NULL) : count(!keep[t]);
+                e->asked = values ? real(item(values, t, -1)) : count(!keep[t]);
         }
     }
     need(dual->type == '[' && dual->n > 0, "no multipliers");
@@ -233,7 +233,7 @@ static void read_rows(void)
     for (long k = 0; k < dual->n; k++) {
         Row *e = row + row_of(item(dual, k, -1));
         need(!e->listed++, "a multiplier twice");
-        e->y = real(item(dual->kids + k, 2, 3), NULL);
+        e->y = real(item(dual->kids + k, 2, 3));
         negative |= !e->equation && e->y.sign < 0;
     }
     holds(!negative, "a multiplier is negative");
@@ -277,7 +277,7 @@ static void contradiction(Num total)
     }
     holds(left.sign > 0, "the multipliers do not exclude every W");
 }
-static char *bounds(char *text, int kind, int above, Num C, double C_value, Num total)
+static char *bounds(char *text, int kind, int above, Num C, Num total)
 {
     const char *norms[] = {"Frobenius", "nuclear", "spectral", "max"},
                *duals[] = {"frobenius", "spectral", "nuclear", "sum"};
@@ -319,7 +319,8 @@ static char *bounds(char *text, int kind, int above, Num C, double C_value, Num 
         Num far = add(mul(root(squares(W)), moved.q), moved.p), C4 = scaled(C, 2);
         upper = add(scaled(mul(far, far), -1), mul(C, shortfall)), under = mul(moved.q, moved.q);
         total = sub(mul(sub(total, scaled(squares(M), -1)), C4), prices), lower = C4;
-        text += sprintf(text, "every W with these margins has soft-margin objective (C = %g)", C_value);
+        double price = strtod(member(proof, "C")->text, NULL);
+        text += sprintf(text, "every W with these margins has soft-margin objective (C = %g)", price);
     } else {
         for (long e = 0; e < rows && !above; e++)
             if (!equation[e] && row[e].key != row[e].other)
@@ -352,14 +353,13 @@ static void theorem(char *text)
     int above = !strcmp(claim, "excluded"), none = !strcmp(claim, "infeasible"), kind = 0;
     need(above || none || !strcmp(claim, "optimal") || !strcmp(claim, "feasible"), "no claim");
     keys = table(member(proof, "keys"), -1, -1), queries = table(member(proof, "queries"), -1, -1);
-    double C_value = 0, p;
     while (kind < 4 && strcmp(norms[kind], norm->text))
         kind++;
     if (kind == 4)
-        need((real(norm, &p), p > 1), "the norm is none");
+        real(norm), need(strtod(norm->text, NULL) > 1, "the norm is none");
     Num C = {0}, total = {0};
     if (soft->type != 'n')
-        C = real(soft, &C_value), need(C.sign > 0 && !kind, "C is none");
+        C = real(soft), need(C.sign > 0 && !kind, "C is none");
     lift = 0, read_rows();
     long used_rows = none ? member(proof, "dual")->n : 0;
     int on_margins = 0;
@@ -375,7 +375,7 @@ static void theorem(char *text)
         return;
     }
     need(kind < 4, "not read: l_p");
-    text = bounds(text, kind, above, C, C_value, total);
+    text = bounds(text, kind, above, C, total);
     for (long k = 0; gone && k < gone->n; k++)
         text += sprintf(text, "%s%ld%s", k ? ", " : "; so it is without queries [", integer(gone->kids + k),
                         k + 1 < gone->n ? "" : "]");

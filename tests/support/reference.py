@@ -54,6 +54,12 @@ def svm_rows(data, selected):
     return rows
 
 
+def svm_sizes(rows):
+    """||delta|| ||z|| of every row, and which rows are equalities."""
+    lengths = [np.linalg.norm(delta) * np.linalg.norm(z) for _, _, delta, z, _ in rows]
+    return np.array(lengths), np.array([equal for *_, equal in rows], dtype=bool)
+
+
 def svm_apply(rows, W):
     """A(W): delta^T W z of every row."""
     return np.array([delta @ (W @ z) for _, _, delta, z, _ in rows])
@@ -94,14 +100,12 @@ def certificate(data, selected, W, dual, norm):
     there is no row to meet), ``upper`` = ||A*(dual)||_dual / sum of the multipliers of margin rows.
     """
     rows = svm_rows(data, selected)
-    equal = np.array([row[-1] for row in rows], dtype=bool)
-    lower, upper = 0.0, math.inf
+    (lengths, equal), lower, upper = svm_sizes(rows), 0.0, math.inf
     if W is not None:
         W = np.asarray(W)
         margins, size = svm_apply(rows, W), matrix_norms(W, norm)[0]
         # An equality is computed to a few hundred roundings of its row's length times ||W||, and no better.
-        rounding = [1e-13 * np.linalg.norm(delta) * np.linalg.norm(z) * np.linalg.norm(W) for *_, delta, z, _ in rows]
-        if (np.abs(margins) <= rounding)[equal].all():
+        if (np.abs(margins) <= 1e-13 * lengths * np.linalg.norm(W))[equal].all():
             asked = margins[~equal]
             lower = math.inf if not asked.size else max(asked.min() / size, 0.0) if size > 0 else 0.0
     if dual is not None and not equal.all():
@@ -116,16 +120,14 @@ def certificate(data, selected, W, dual, norm):
 def farkas(data, selected, multipliers):
     """||A*(lambda)||_F / sum over margin rows of lambda ||delta|| ||z||: zero proves that no W exists."""
     rows = svm_rows(data, selected)
-    weights = svm_multipliers(data, rows, multipliers)
+    weights, (lengths, equal) = svm_multipliers(data, rows, multipliers), svm_sizes(rows)
     shape = (data.keys.shape[1], data.queries.shape[1])
     residual = np.linalg.norm(svm_adjoint(rows, weights, shape))
-    lengths = np.array([np.linalg.norm(delta) * np.linalg.norm(z) for _, _, delta, z, _ in rows])
-    asked = np.array([not row[-1] for row in rows], dtype=bool)
-    total = float((weights * lengths)[asked].sum())
+    total = float((weights * lengths)[~equal].sum())
     if total > 0:
         return residual / total
     # Copies of the selected token and zero queries have rows of length zero: any multiplier on one is a proof.
-    return 0.0 if (weights[asked] > 0).any() and residual == 0 else math.inf
+    return 0.0 if (weights[~equal] > 0).any() and residual == 0 else math.inf
 
 
 # ------------------------------------------------------------------------------------ attention
