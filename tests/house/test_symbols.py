@@ -55,11 +55,6 @@ def test_every_exported_name_starts_with_its_file(symbols):
             assert symbol.startswith(prefixes(name)), f"{name}.c exports {symbol}"
 
 
-def test_no_name_is_defined_twice(symbols):
-    everywhere = [symbol for name in C_FILES for symbol in exported(symbols, name)]
-    assert len(everywhere) == len(set(everywhere))
-
-
 def test_files_do_not_call_each_other_in_circles(symbols):
     """A file may not use and be used by the same file."""
     of = {symbol: name for name in C_FILES for symbol in exported(symbols, name)}

@@ -10,6 +10,7 @@ import math
 from decimal import Decimal, localcontext
 
 import numpy as np
+from scipy.special import log_softmax, logsumexp
 
 # ------------------------------------------------------------------------------------ shapes
 
@@ -143,11 +144,6 @@ def logits(data, W):
     return [dots(X, W @ z) for X, z in zip(windows(data), data.queries, strict=True)]
 
 
-def log_softmax(logit):
-    top = logit.max()
-    return logit - top - np.log(np.exp(logit - top).sum())
-
-
 def probabilities(data, W):
     return [np.exp(log_softmax(row)) for row in logits(data, W)]
 
@@ -219,12 +215,7 @@ def loss_and_grad(data, y, v, loss, W):
         log_s = log_softmax(logit)
         a = int(np.argmax(logit))
         mean = g[a] + np.exp(log_s) @ (g - g[a])
-        log_mean = 0.0
-        if loss == "log":
-            some = g > 0
-            terms = log_s[some] + np.log(g[some])
-            log_mean = terms.max() + np.log(np.exp(terms - terms.max()).sum())
-        value, log_slope = loss_value(loss, mean, log_mean)
+        value, log_slope = loss_value(loss, mean, logsumexp(log_s, b=g) if loss == "log" else 0.0)
         total += value / len(data.queries)
         c, log_c = softmax_pull_back(logit, g)
         parts.append((-np.outer((X - X[a]).T @ c, z) / len(data.queries), log_c + log_slope))
