@@ -92,23 +92,15 @@ RESULTS = {
     "run of two attention heads": lambda: run(heads_start((2, 10, 10)), attsvm.LinearHead(np.ones(10)), 2),
     "run of soft labels": lambda: attsvm.train(RESULTS["contexts with several next tokens"]().problem, steps=5),
     "run, ragged": lambda: attsvm.train(ragged()[1], steps=50),
-    "run of shampoo": lambda: run(rule="shampoo"),
-    "run in a metric": lambda: run(rule=attsvm.rules.normalized((np.eye(10), np.eye(10)))),
-    "runs in a metric": lambda: run(runs=2, rule=attsvm.rules.normalized(np.ones((10, 10)))),
     "optimal": lambda: solved([0, 1, 2, 3, 4, 5]),
     "optimal, ragged": lambda: solved([0, 0, 2], ragged()[0]),
     "entrywise": lambda: solved(norm=3.0),
     "soft": lambda: solved(C=1.0),
     "several tokens": lambda: solved(sets()[1], sets()[0]),
     "margins": lambda: solved(margins=np.full((6, 8), 2.0)),
-    "in a metric": lambda: solved(metric=(np.eye(10), 2 * np.eye(10))),
     "feasible": lambda: attsvm.feasible(setting()[0], [0] * 6),
     "infeasible": lambda: solved([0], ALIKE),
     "no constraint": lambda: solved([0], attsvm.cross_attention(np.ones((1, 1, 2)), [[1.0]])),
-    "nothing asked": lambda: solved([0], ALIKE, margins=[[1.0, -np.inf]]),
-    "no queries": lambda: attsvm.solve_svm(
-        attsvm.prompt_attention(np.empty((0, 6, 5)), np.ones((4, 5))), np.empty(0, dtype=int), reduce=lambda a: None
-    ),
     "path": lambda: attsvm.regularization_path(setting()[1], [1.0, 4.0, 16.0]),
     "decomposition": lambda: attsvm.theory.decompose(sets()[0], sets()[0].probabilities(sets()[2]), sets()[2]),
     "diagnosis": lambda: attsvm.diagnose(setting()[1]),
@@ -133,8 +125,7 @@ RESULTS = {
     ),
 }
 # Several runs, several attention heads, no weights: there is no one picture.
-NOT_DRAWN = {"runs side by side", "runs in a metric"}
-NOT_DRAWN |= {"run of two attention heads", "infeasible", "diagnosis of what cannot be"}
+NOT_DRAWN = {"runs side by side", "run of two attention heads", "infeasible", "diagnosis of what cannot be"}
 # What a class of results lacks of data, status and message, and why.
 LACKS = {
     "Path": ({"data"}, "weights over radii: the problem that was asked has its data"),

@@ -41,7 +41,7 @@ def test_the_svm_of_labels_reads_values(drawn):
 
 @pytest.mark.parametrize("norm", ["frobenius", "nuclear"])
 def test_the_gap_of_a_local_path_is_that_of_its_point(drawn, norm):
-    problem = drawn.problem
+    problem = attsvm.Problem(attsvm.cross_attention(drawn.X, drawn.Z), drawn.y, attsvm.LinearHead(drawn.v))
     W, log_size, gap = projected_descent.stationary_point(problem, np.eye(4), 3.0, norm, 1e-30, 5)
     G = problem.loss_and_grad(W)[1]
     dual = np.linalg.norm(G, 2 if norm == "nuclear" else None)

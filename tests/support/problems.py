@@ -214,5 +214,8 @@ CASES = {
     "contradicting_equalities": contradicting_kept,
     "all_tokens_selected": all_kept,
     "ragged_equalities": ragged_kept,
-    **{name: functools.partial(by_weights, name) for name in BUILDERS},
+    **{
+        kind.removeprefix("cross_").replace("float32", "float32_keys"): functools.partial(by_weights, kind)
+        for kind in BUILDERS
+    },
 }

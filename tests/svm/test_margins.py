@@ -138,12 +138,14 @@ def test_minus_infinity_is_no_row(options, kept):
             attsvm.solve_svm(attsvm.cross_attention(X, Z), whole, margins=margins, **options)
 
 
-def test_nothing_asked_is_no_constraint():
+def test_nothing_asked_is_no_constraint(tmp_path):
     data = attsvm.cross_attention(
         [[[1.0], [1.0]]], [[1.0]]
     )  # a copy of the selected token: infeasible, if it had a row
     sol = attsvm.solve_svm(data, [0], margins=[[1.0, -np.inf]])
     assert sol.status == "no constraint" and not sol.W.any()
+    sol.save(tmp_path / "answer.npz")
+    assert attsvm.load(tmp_path / "answer.npz") == sol
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-13])  # of the scores: what counts as equal has it too

@@ -63,7 +63,10 @@ def test_a_pair_of_matrices_is_whitening(kept):
     assert sol.margin == pytest.approx(other.margin, rel=1e-8) and sol.gap < 1e-8
     soft = attsvm.solve_svm(data, selected, metric=(P, R), C=0.7)
     assert soft.objective == pytest.approx(attsvm.solve_svm(plain, selected, C=0.7).objective, rel=1e-8)
-    assert sol.to_dict()["norm"] == "metric"
+    file = io.BytesIO()
+    sol.save(file)
+    file.seek(0)
+    assert attsvm.load(file) == sol and sol.to_dict()["norm"] == "metric"
     with pytest.raises(ValueError, match="the checker knows no metric"):
         sol.prove(io.BytesIO())
 

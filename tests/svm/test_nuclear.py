@@ -46,7 +46,7 @@ PROBLEMS = {
     "equalities": lambda: pairs(0, 20, 10, 24),
     "redundant_equalities": CASES["redundant_equalities"],
     "causal": lambda: by_weights(0, 3, 12, 16, "causal"),
-    "float32": CASES["cross_float32"],
+    "float32": CASES["float32_keys"],
 }
 LARGE = {
     "random_64": lambda: ball(1, 64, 16, 64),

@@ -13,17 +13,10 @@ from problems import CASES, Case
 
 NAMES = [
     *["paper_size", "tight_as_many_rows_as_unknowns", "more_tokens_than_dimensions", "overloaded", "equalities"],
-    *[
-        "redundant_equalities",
-        "causal",
-        "cross_ragged",
-        "cross_several_queries",
-        "infeasible_contradiction",
-        "correlated",
-    ],
+    *["redundant_equalities", "causal", "ragged", "several_queries", "infeasible_contradiction", "correlated"],
     *["duplicate_token_kept", "infeasible_inside_hull", "contradicting_equalities", "prompt"],
 ]
-FEW = ["paper_size", "causal", "cross_ragged", "ragged_equalities", "equalities", "spread_norms"]
+FEW = ["paper_size", "causal", "ragged", "ragged_equalities", "equalities", "spread_norms"]
 ASKED = [f"margins: {kind}" for kind in ("mixed", "lognormal", "zeros", "signs", "met", "contradicting")]
 # Name or kind and number, norm, and how near the peer comes to the least norm; the quick ones run always.
 PAIRS = [

@@ -297,7 +297,7 @@ def test_message_of_a_random_infeasible_problem():
 
 
 @pytest.mark.parametrize(("norm", "method"), METHODS)
-@pytest.mark.parametrize("name", ["paper_size", "infeasible_contradiction", "one_token", "equalities", "cross_ragged"])
+@pytest.mark.parametrize("name", ["paper_size", "infeasible_contradiction", "one_token", "equalities", "ragged"])
 def test_prints(name, norm, method):
     _, sol, _ = solved(name, norm, method)
     text = " ".join(repr(sol).split())

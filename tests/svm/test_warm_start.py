@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import warnings
 
@@ -9,14 +10,15 @@ import attsvm
 import judge
 import numpy as np
 import pytest
+from interrupt import interrupt_after
 from problems import CASES, ball, planted_margin, several_kept, sphere
 
 METHODS = [("frobenius", "active"), ("frobenius", "block"), ("frobenius", "gradient"), ("frobenius", "interior")]
 METHODS += [("nuclear", "interior"), ("nuclear", "factored"), (3.0, "interior")]
 NAMES = ["paper_size", "overloaded", "barely_feasible_1e-5", "infeasible_random", "duplicate_token_kept"]
 NAMES += ["near_duplicate_1e-8", "spread_norms", "huge_tokens", "tiny_tokens", "correlated", "redundant_equalities"]
-NAMES += ["contradicting_equalities", "all_tokens_selected", "causal_ragged", "ragged_equalities"]
-NAMES += ["cross_several_queries", "prompt"]
+NAMES += ["contradicting_equalities", "all_tokens_selected", "causal_ragged", "ragged_equalities", "several_queries"]
+NAMES += ["prompt"]
 
 
 def solve(data, selected, norm="frobenius", **options):
@@ -112,7 +114,7 @@ def test_path_over_the_soft_margin():
 
 
 def test_start_with_the_same_multipliers_as_an_array_or_a_list():
-    for name in ("paper_size", "cross_ragged", "causal_ragged", "cross_several_queries"):
+    for name in ("paper_size", "ragged", "causal_ragged", "several_queries"):
         case = CASES[name]()
         cold = solve(case.data, case.selected)
         one = solve(case.data, case.selected, warm_start=cold)
@@ -176,6 +178,23 @@ def long_run(norm, method, **more):
     make, options = LONG[norm, method]
     case, options = make(), {"method": method, "tol": 1e-15, **options, **more}
     return case, lambda: attsvm.solve_svm(case.data, case.selected, norm, **options)
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs POSIX signals")
+@pytest.mark.parametrize(
+    ("norm", "method"),
+    [pytest.param(*key, marks=[] if key[1] in ("block", "gradient") else [pytest.mark.slow]) for key in LONG],
+)
+def test_ctrl_c_keeps_the_best_pair_so_far(norm, method):
+    case, run = long_run(norm, method)
+    with interrupt_after(0.25), pytest.raises(KeyboardInterrupt) as stopped:
+        run()
+    sol = stopped.value.partial
+    assert sol.status == "interrupted" and "stopped" in sol.message
+    if method == "soft":
+        assert 0 <= sol.objective_bound <= sol.objective * (1 + 1e-12)
+        return
+    assert judge.wrong(case, sol) is None
 
 
 class _Enough(Exception):

@@ -1,5 +1,7 @@
 """Workers that no sequence is left for: they change no answer, and learn it."""
 
+import io
+
 import attsvm
 import numpy as np
 import pytest
@@ -103,7 +105,11 @@ def test_results_are_empty_in_the_shape_of_the_data(float_type):
         assert data.select(W).shape == shape[:-1]
     prompt = attsvm.prompt_attention(empty, key=np.ones((4, 5)))
     assert (prompt.dk, prompt.dz, prompt.values.shape[1]) == (4, 1, 5)
-    assert attsvm.solve_svm(prompt, np.empty(0, dtype=int), reduce=lambda a: None).status == "no constraint"
+    file, sol = io.BytesIO(), attsvm.solve_svm(prompt, np.empty(0, dtype=int), reduce=lambda a: None)
+    assert sol.status == "no constraint"
+    sol.save(file)
+    file.seek(0)
+    assert attsvm.load(file) == sol
 
 
 def test_one_process_has_nothing_to_train_on():

@@ -338,11 +338,14 @@ def test_a_run_is_saved_with_its_problem_but_not_with_a_function():
     run.save(file)
     file.seek(0)
     back = attsvm.load(file)
-    assert back.problem.loss(run.W) == run.loss[-1]
+    assert back == run and back.problem.loss(run.W) == run.loss[-1]
     np.testing.assert_array_equal(back.margins(), run.margins())
-    for rule in (attsvm.rules.normalized(np.ones((10, 10))), "adagrad"):
-        several = attsvm.train(small(), runs=2, steps=5, rule=rule)
-        assert np.shape(several[1].margins()) == np.shape(run.margins())
+    in_metric = attsvm.rules.normalized
+    for rule in (in_metric(np.ones((10, 10))), in_metric((np.eye(10), np.eye(10))), "adagrad"):
+        several, again = attsvm.train(small(), runs=2, steps=5, rule=rule), io.BytesIO()
+        several.save(again)
+        again.seek(0)
+        assert attsvm.load(again) == several and np.shape(several[1].margins()) == np.shape(run.margins())
     data = run.data
     called = attsvm.Problem(data, None, attsvm.CallableHead(lambda o: (o.sum(axis=1), np.ones_like(o))))
     with pytest.raises(TypeError, match="CallableHead cannot be saved: a file holds numbers, no functions"):
