@@ -11,6 +11,7 @@ Exit code 1: a fault that no fast test notices, or that no longer finds its plac
 from __future__ import annotations
 
 import ast
+import difflib
 import json
 import os
 import re
@@ -25,7 +26,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 ROOT, RECORD = HERE.parent.parent, HERE / "mutations.md"
 COPY = ROOT / "build" / "mutations"
-PARTS = ("csrc", "python", "tests", "notebooks", "setup.py", "pyproject.toml", "README.md", "LICENSE", ".github")
+PARTS = "csrc python tests notebooks setup.py pyproject.toml README.md LICENSE .github".split()
 PATIENCE = 600  # seconds for one command: a fault may loop
 HEAD = """# Deliberate faults, and what notices them
 
@@ -142,6 +143,9 @@ def main() -> int:
             texts[name] = planted((ROOT / fault["file"]).read_text(encoding="utf-8"), fault)
         except (LookupError, OSError):
             print(f"{name}: no such text in {fault['in']} of {fault['file']}")
+    for name in set(sys.argv[1:]) - faults.keys():
+        near = ", ".join(difflib.get_close_matches(name, faults, cutoff=0.3)) or "none"
+        sys.exit(f"no fault is called {name}; near it: {near}")
     commands = build()
     for name in sys.argv[1:] or faults:
         fault = faults[name]

@@ -12,48 +12,48 @@ import re
 from pathlib import Path
 
 import attsvm
-import pytest
 from places import CSRC
 
 PACKAGE = Path(attsvm.__file__).parent
-pytestmark = pytest.mark.skipif(not CSRC.is_dir(), reason="the sources are not next to the tests")
 
 # A folder of csrc and what its files may include beside their own folder.  A file's own name stands for the file.
 C_EDGES = {
-    "base": set(),
-    "linalg": {"base"},
-    "attention": {"linalg", "base"},
-    "training": {"attention", "linalg", "base"},
-    "svm": {"attention/windows.h", "linalg", "base"},
-    "svm/systems": {"svm", "attention/windows.h", "linalg", "base"},
-    "svm/frobenius": {"svm/systems", "svm", "attention/windows.h", "linalg", "base"},
-    "svm/polish": {"svm", "svm/systems", "attention/windows.h", "linalg", "base"},
-    "svm/nuclear": {"svm", "svm/polish", "attention/windows.h", "linalg", "base"},
-    "svm/interior": {"svm", "svm/systems", "svm/polish", "attention/windows.h", "linalg", "base"},
-    "binding": {"training", "svm", "attention", "linalg", "base"},
+    "base": "",
+    "linalg": "base",
+    "attention": "linalg base",
+    "training": "attention linalg base",
+    "svm": "attention/windows.h linalg base",
+    "svm/systems": "svm attention/windows.h linalg base",
+    "svm/frobenius": "svm/systems svm attention/windows.h linalg base",
+    "svm/polish": "svm svm/systems attention/windows.h linalg base",
+    "svm/nuclear": "svm svm/polish attention/windows.h linalg base",
+    "svm/interior": "svm svm/systems svm/polish attention/windows.h linalg base",
+    "binding": "training svm attention linalg base",
 }
 # A part of python/attsvm (a folder, or a module that lies flat) and the parts it may import.
-LOWER = {"_core", "common", "attention"}
-THEORY = {*LOWER, "training", "svm"}
-BELOW_HEADS = {*THEORY, "theory", "plot", "sample"} - {"_core"}
+HALVES = "common attention training svm"
+BELOW_HEADS = f"{HALVES} theory plot sample"
 PYTHON_EDGES = {
-    "common": {"_core"},
-    "attention": {"_core", "common"},
-    "rules": {"common"},
-    "training": {*LOWER, "rules"},
-    "svm": {*LOWER, "check"},
-    "check": set(),
-    "theory": THEORY,
-    "sample": {"common"},
-    "plot": {*THEORY, "theory"} - {"_core"},
-    "claims": {"common"},
-    "sklearn": {*THEORY, "theory"} - {"_core"},
+    "common": "_core",
+    "attention": "_core common",
+    "rules": "common",
+    "training": "_core common attention rules",
+    "svm": "_core common attention check",
+    "check": "",
+    "theory": f"_core {HALVES}",
+    "sample": "common",
+    "plot": f"{HALVES} theory",
+    "claims": "common",
+    "sklearn": f"{HALVES} theory",
     "heads": BELOW_HEADS,
-    "torch": {*BELOW_HEADS, "heads"},
-    "face": {*BELOW_HEADS, "claims", "rules"},
-    "reproduce": {*BELOW_HEADS, "claims", "rules", "torch", "face"},  # read by its command alone
-    "cli": {*BELOW_HEADS, "heads", "torch", "reproduce"},
+    "torch": f"{BELOW_HEADS} heads",
+    "face": f"{BELOW_HEADS} claims rules",
+    "reproduce": f"{BELOW_HEADS} claims rules torch face",  # read by its command alone
+    "cli": f"{BELOW_HEADS} heads torch reproduce",
 }
+C_EDGES, PYTHON_EDGES = (
+    {name: set(words.split()) for name, words in table.items()} for table in (C_EDGES, PYTHON_EDGES)
+)
 
 
 def folder(path):
@@ -178,15 +178,11 @@ def test_modules_do_not_import_each_other_in_circles():
     assert not circle(below)
 
 
-EXTRAS = {"PIL", "jinja2", "joblib", "lightning", "markupsafe", "matplotlib", "pandas", "pytorch_lightning", "scipy"}
-EXTRAS |= {"sklearn", "threadpoolctl", "tqdm", "transformers", "attsvm.torch"}
-# Of the standard library: importing attsvm does not wait for them.
-SLOW = {"multiprocessing", "zipfile", "secrets", "traceback"}
-SLOW |= {
-    "attsvm.svm.proof",
-    "attsvm.svm.influence",
-    "attsvm.svm.derivative",
-}  # the package itself does without the checker
+# What is not always installed, and what importing attsvm does not wait for; the package does without its checker.
+EXTRAS = """PIL jinja2 joblib lightning markupsafe matplotlib pandas pytorch_lightning scipy sklearn threadpoolctl tqdm
+transformers attsvm.torch""".split()
+SLOW = """multiprocessing zipfile secrets traceback attsvm.svm.proof attsvm.svm.influence
+attsvm.svm.derivative""".split()
 
 
 def test_imports_inside_functions_are_of_extras():
@@ -196,7 +192,7 @@ def test_imports_inside_functions_are_of_extras():
         nodes = [n for one in inside for n in ast.walk(one) if isinstance(n, (ast.Import, ast.ImportFrom))]
         for name in (name for node in nodes for name in imported(path, node)):
             stem = ".".join(name.split(".")[: 1 + name.startswith("attsvm.")])
-            assert {name, stem} & (EXTRAS | SLOW), f"{path} imports {name} inside a function"
+            assert {name, stem} & {*EXTRAS, *SLOW}, f"{path} imports {name} inside a function"
 
 
 NAMED_TUPLES = {"_make", "_replace", "_asdict", "_fields"}

@@ -36,7 +36,7 @@ for _ in range(2):
     except MemoryError:
         print("refused")
 """
-WHAT = ["logits", "frobenius", "interior", "soft", "nuclear", "entrywise", "train", "threads"]
+WHAT = "logits frobenius interior soft nuclear entrywise train threads".split()
 
 
 @pytest.mark.slow

@@ -13,10 +13,8 @@ import attsvm
 import pytest
 from attsvm import _core
 from attsvm.training.session import Descent
-from places import ROOT
-
-CSRC = ROOT / "csrc"
-pytestmark = pytest.mark.skipif(not CSRC.is_dir(), reason="the sources are not next to the tests")
+from places import CSRC
+from test_bad_input import arguments
 
 SOURCES = sorted(CSRC.rglob("*.[ch]"))
 C_FILES = [path for path in SOURCES if path.suffix == ".c"]
@@ -73,15 +71,11 @@ def test_stub_lists_the_functions_of_the_module():
     assert set(functions) == built
     for name, node in functions.items():
         assert not node.args.args and not node.args.kwonlyargs  # positional only, as C reads them
-        signature = re.sub(r"\[.*?\]|{.*?} ", "", getattr(_core, name).__doc__.partition("->")[0])
-        read = [item.split()[-1].rstrip("?") for item in signature.split(",") if item.strip()]
-        listed = [argument.arg for argument in node.args.posonlyargs]
-        assert listed == read, name
-
-
-def test_c_reads_every_field_of_a_run():
-    fields = re.search(r"{(.*), }", re.sub(r"\[.*?\]", "", _core.train.__doc__))[1].split(", ")
-    assert [item.split()[-1].rstrip("?") for item in fields] == list(Descent._fields)
+        read = [*arguments(name)]
+        if name == "train":  # of which all but four are the fields of a run
+            assert read[:-4] == [*Descent._fields]
+            read[:-4] = ["run"]
+        assert [argument.arg for argument in node.args.posonlyargs] == read, name
 
 
 # ------------------------------------------------------------------------------------- the package

@@ -14,6 +14,7 @@ from attsvm.svm.support import holding, is_unique
 from attsvm.theory import conditions, projected_descent, share
 from attsvm.training.checked_losses import CallableLoss, check_log_loss
 from network import Network
+from test_wiring import answer
 
 
 def refuses(function, *args, error=ValueError):
@@ -52,15 +53,7 @@ def multiplier_of_support(size):
 
 def direction_that_no_row_sees(size):
     """Max norm: the second entry is free but for rows that see it by as little as that."""
-    data = attsvm.cross_attention([[[0, 0], [-1, -size], [-1, size]]], [[1.0]])
-    selection = Selection(data, [0])
-    W = np.array([[1.0], [0.3]])
-    return (
-        is_unique(
-            SimpleNamespace(data=data, selection=selection, W=W, norm="max", C=None, flat_dual=np.array([0, 1.0, 1.0]))
-        )
-        is None
-    )
+    return is_unique(answer([[[0, 0], [-1, -size], [-1, size]]], [[1.0]], [[1.0], [0.3]], "max", [1.0, 1.0])) is None
 
 
 def rank(size):

@@ -30,8 +30,7 @@ def log_uniform(g, least, most):
 def shape(seed):
     """Norm, option, kind; lengths of the windows, dk, dz; C."""
     g = np.random.default_rng([38, seed])
-    option, kind = OPTIONS[g.integers(len(OPTIONS))], KINDS[g.integers(len(KINDS))]
-    norm = NORMS[g.integers(len(NORMS))]
+    option, kind, norm = (words[g.integers(len(words))] for words in (OPTIONS, KINDS, NORMS))
     if option in ("soft", "metric"):
         norm = "frobenius"
     if option == "rank":

@@ -10,6 +10,10 @@ ARRAYS = ("keys", "queries", "W")
 LISTS = ("start", "stop", "selected")
 
 
+def _one(items, rng):
+    return items[rng.integers(len(items))]
+
+
 def _number(x, rng):
     """Another double near or far from this one, as float.hex writes it."""
     value = float.fromhex(x)
@@ -20,11 +24,11 @@ def _number(x, rng):
         lambda: 0.0,
         lambda: value * 2.0 ** rng.integers(-40, 40),
     )
-    return float(kinds[rng.integers(len(kinds))]()).hex()
+    return float(_one(kinds, rng)()).hex()
 
 
 def _in_table(table, rng):
-    row = table[rng.integers(len(table))]
+    row = _one(table, rng)
     k = rng.integers(len(row))
     row[k] = _number(row[k], rng)
 
@@ -33,7 +37,7 @@ def numbers(proof, rng):
     """A number of an array, or of several."""
     names = [name for name in ARRAYS if proof[name]]
     for _ in range(rng.integers(1, 4)):
-        _in_table(proof[names[rng.integers(len(names))]], rng)
+        _in_table(proof[_one(names, rng)], rng)
 
 
 def multipliers(proof, rng):
@@ -58,7 +62,7 @@ def multipliers(proof, rng):
 def indices(proof, rng):
     """An index of a window, a selected token, or what is kept."""
     if proof["kept"] is not None and rng.random() < 0.4:
-        kept = proof["kept"][rng.integers(len(proof["kept"]))]
+        kept = _one(proof["kept"], rng)
         kept[rng.integers(len(kept))] = int(rng.integers(-2, 8))
         return
     values = proof[LISTS[rng.integers(3)]]
@@ -70,9 +74,9 @@ def asked(proof, rng):
     kind = rng.integers(4)
     if kind == 0:
         norms = ["frobenius", "nuclear", "max", "spectral", "sum", (1.5).hex(), (1.0).hex(), (0.5).hex(), "inf", "nan"]
-        proof["norm"] = norms[rng.integers(len(norms))]
+        proof["norm"] = _one(norms, rng)
     elif kind == 1:
-        proof["C"] = [None, (0.0).hex(), (-1.0).hex(), (2.0).hex(), "inf"][rng.integers(5)]
+        proof["C"] = _one([None, (0.0).hex(), (-1.0).hex(), (2.0).hex(), "inf"], rng)
     elif kind == 2:
         lengths = [j - i for i, j in zip(proof["start"], proof["stop"], strict=True)]
         proof["rhs"] = [[float(x).hex() for x in rng.standard_normal(T)] for T in lengths]
@@ -87,7 +91,7 @@ def witnesses(proof, rng):
     names = [name for name, value in witness.items() if isinstance(value, list) and value]
     if not names:
         return multipliers(proof, rng)
-    name = names[rng.integers(len(names))]
+    name = _one(names, rng)
     value, kind = witness[name], rng.integers(4)
     if kind == 0:
         del value[rng.integers(len(value))]
@@ -102,8 +106,8 @@ def witnesses(proof, rng):
     elif name == "basis":
         value[rng.integers(len(value))] = [int(x) for x in rng.integers(-1, 6, 2)]
     else:
-        term = value[rng.integers(len(value))]
-        term[rng.integers(len(term))][2] += int(rng.choice([-1, 1]))
+        term = _one(value, rng)
+        _one(term, rng)[2] += int(rng.choice([-1, 1]))
 
 
 def fewer_unknowns(proof, rng):
@@ -138,7 +142,7 @@ def falsified(proof, rng):
     """(kind, a proof that differs)."""
     while True:
         changed = copy.deepcopy(proof)
-        name = list(KINDS)[rng.integers(len(KINDS))]
+        name = _one([*KINDS], rng)
         KINDS[name](changed, rng)
         if changed != proof:
             return name, changed

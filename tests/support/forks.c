@@ -18,8 +18,6 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 void cblas_dgemm(int order, int op_a, int op_b, int m, int n, int k, double alpha, const double *A, int lda,
-                 const double *B, int ldb, double beta, double *C, int ldc);
-void cblas_dgemm(int order, int op_a, int op_b, int m, int n, int k, double alpha, const double *A, int lda,
                  const double *B, int ldb, double beta, double *C, int ldc)
 {
     pthread_mutex_lock(&lock);

@@ -34,13 +34,8 @@ def planted():
         margin = found[f"{fit} margin"]
         found[f"{fit} margin_bound"] = tuple(margin.max() * rng.uniform(1.5, 2, 2))
     found |= {f"{null} {name}": rng.uniform(0.1, 0.9, (2, 3)) for null in NULLS for name in OF_NULLS}
-    found |= {
-        "hard": (321, 322),
-        "sinks": (0.6, 0.7),
-        "sink_value": (0.1, 0.2),
-        "damage": (0.01, 0.02),
-        "rule": ("first", "offset"),
-    }
+    found |= dict(hard=(321, 322), sinks=(0.6, 0.7), sink_value=(0.1, 0.2), damage=(0.01, 0.02))
+    found["rule"] = "first", "offset"
     found |= {name: rng.uniform(0.1, 0.9, (2, 5)) for name in ("accuracies", "rule_accuracies")}
     found |= {"first rule": (0.31, 0.32), "other rule": (0.21, 0.22), "test": (6, 7), "train": (8, 9)}
     return ({name: pair[k] for name, pair in found.items()} for k in range(2))
@@ -94,11 +89,15 @@ def shown(found, own):
     return shown
 
 
+def table_of(shown, plain, changed):
+    before, depends = dependence.depend(shown, plain, changed)
+    return {name: ([dependence.digest(before[name])], depends[name]) for name in before}
+
+
 def of_report():
     own = head()
     plain, changed = planted()
-    before, depends = dependence.depend(lambda found: shown(found, own), plain, changed)
-    return {name: ([dependence.digest(before[name])], depends[name]) for name in before}
+    return table_of(lambda found: shown(found, own), plain, changed)
 
 
 def of_training():
@@ -116,8 +115,7 @@ def of_training():
         heads.plot_training(made, [dependence.Panel(k, drawn) for k in range(4)])
         return drawn
 
-    before, depends = dependence.depend(rows, plain, changed)
-    return {name: ([dependence.digest(before[name])], depends[name]) for name in before}
+    return table_of(rows, plain, changed)
 
 
 HEADS = {"report of a head": of_report, "heads in training": of_training}

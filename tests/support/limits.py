@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import attsvm
 import numpy as np
+from problems import sphere as unit
 
 LOSSES = ("logistic", "exponential", "linear", "log")
 RATES = (0.1, 0.3, 1.0, 1.0, 1.0, 3.0)  # of the default learning rate
@@ -14,16 +15,15 @@ LAYOUTS = ("cross", "cross", "several queries", "ragged", "self", "self all", "c
 BELOW = 1e-8  # 1 - correlation that rounding of W and of the solution can leave
 
 
-def unit(rng, *shape):
-    array = rng.standard_normal(shape)
-    return array / np.linalg.norm(array, axis=-1, keepdims=True)
+def cut(array, lengths):
+    return [part[:k] for part, k in zip(array, lengths, strict=True)]
 
 
 def draw(seed):
     """A small problem, a start and the arguments of ``train``; what is special of it is drawn too."""
     rng = np.random.default_rng(seed)
-    special, layout, loss = rng.choice(SPECIAL), rng.choice(LAYOUTS), rng.choice(LOSSES)
-    n, T, d = int(rng.integers(1, 6)), int(rng.integers(2, 7)), int(rng.integers(2, 9))
+    special, layout, loss = map(rng.choice, (SPECIAL, LAYOUTS, LOSSES))
+    n, T, d = (int(rng.integers(*ends)) for ends in ((1, 6), (2, 7), (2, 9)))
     T = 2 if layout == "T = 2" else T
     scale = 10.0 ** rng.choice([-8, 0, 0, 0, 0, 8])
     X = unit(rng, n, T, d)
@@ -34,29 +34,25 @@ def draw(seed):
     values = X + 10.0 ** -rng.uniform(1, 15) * unit(rng, n, T, d) if special == "values" else X
     v = unit(rng, d)
     if loss == "log":
-        values = np.abs(values)
-        v = np.abs(v)
+        values, v = np.abs(values), np.abs(v)
     if special == "near ties":  # the second best token scores as much as the best, but for a part of it
-        for i in range(n):
-            order = np.argsort(values[i] @ v)
-            values = values.copy()
-            values[i, order[-2]] = values[i, order[-1]] * (1 - 10.0 ** -rng.uniform(1, 15.5))
+        values = values.copy()
+        for one in values:
+            *_, second, best = np.argsort(one @ v)
+            one[second] = one[best] * (1 - 10.0 ** -rng.uniform(1, 15.5))
     X, v = X * scale, v * rng.choice([1.0, 1.0, 10.0])
-    v = v / scale if values.shape == X.shape and special not in ("values", "near ties") and loss != "log" else v
-    lengths = rng.integers(1, T + 1, n)
-    cut = lambda array: [part[:k] for part, k in zip(array, lengths, strict=True)]  # noqa: E731
-    Z = unit(rng, n, d)
+    v = v / scale if special not in ("values", "near ties") and loss != "log" else v
+    lengths, Z = rng.integers(1, T + 1, n), unit(rng, n, d)
     data = {
         "several queries": lambda: attsvm.cross_attention(X, unit(rng, n, 2, d), values),
-        "ragged": lambda: attsvm.cross_attention(cut(X), Z, cut(values)),
+        "ragged": lambda: attsvm.cross_attention(cut(X, lengths), Z, cut(values, lengths)),
         "self": lambda: attsvm.self_attention(X, query=0),
         "self all": lambda: attsvm.self_attention(X[:2], query=None),
         "causal": lambda: attsvm.causal_attention(X[:2]),
         "window": lambda: attsvm.causal_attention(X[:2], window=3),
         "prompt": lambda: attsvm.prompt_attention(X),
     }.get(layout, lambda: attsvm.cross_attention(X, Z, values))()
-    own_values = data._given_values is not None
-    if loss == "log" and not own_values:
+    if data._given_values is None and loss == "log":
         loss = "logistic"
     y = None if loss == "log" else data._layout.shape_queries(rng.choice([-1.0, 1.0], len(data.queries)))
     problem = attsvm.Problem(data, y, attsvm.LinearHead(v), loss)
@@ -70,46 +66,39 @@ def draw(seed):
     return SimpleNamespace(problem=problem, asked=asked | {"lr": rate}, kind=(special, layout, loss, rule))
 
 
-def off(W, solution):
-    return 1 - attsvm.correlation(W, solution.W)
-
-
 def judged(case, longer=20):
-    """The status of a draw, and what is wrong with its claims after training ``longer`` times as long."""
-    problem, asked, data = case.problem, case.asked, case.problem.data
+    """The limit of a draw, and what is wrong with its claims after training ``longer`` times as long."""
+    problem, asked = case.problem, case.asked
     run = attsvm.train(problem, **asked)
     limit, wrong = run.limit(), []
-    flat = lambda array: np.array(data._layout.flatten_queries("selected", array))  # noqa: E731
-    final = np.array(data._layout.flatten_queries("final", limit.final))
+
+    def flat(shaped):
+        return np.concatenate([np.ravel(part) for part in shaped])
+
+    def turned(run):
+        off = (1 - attsvm.correlation(W, limit.solution.W) for W in (run.W, first))
+        return np.abs(first).max() > 0 and next(off) > max(next(off), BELOW)
+
+    final = flat(limit.final)
     if limit.status == "open" and not final.any():
-        return limit, wrong, None
+        return limit, wrong
     first = run.W if limit.step is None else run.weights[list(run.steps).index(limit.step)]
     more = attsvm.train(problem, **asked | {"W": first, "steps": longer * max(limit.step or 200, 200), "record": 100})
     rose = more.loss.max() > more.loss[0] + 1e-12 * abs(more.loss[0]) + 1e-300
-    now, end = flat(run.selected), flat(more.selected)
-    if limit.status == "proved":
-        if rose:
-            wrong.append("the loss rose")
-        if asked["rule"] == "normalized":
-            if (end != flat(limit.solution.selected)).any():
-                wrong.append("ends on other tokens")
-            # Slopes of queries whose outputs differ by c differ by e^c, which takes c / (lr rho) steps: not waited for.
-            slow = problem._loss_name != "linear" and np.ptp(problem._flat_scores) > 50
-            if (
-                not slow
-                and np.abs(first).max() > 0
-                and off(more.W, limit.solution) > max(off(first, limit.solution), BELOW)
-            ):
-                more = attsvm.train(problem, **asked | {"W": more.W, "steps": 300_000, "record": 0})
-                if off(more.W, limit.solution) > max(off(first, limit.solution), BELOW):
-                    wrong.append("turns away from the solution")
-    if not rose and (end != now)[final].any():
+    changed = flat(more.selected) != flat(run.selected)
+    others = flat(more.selected) != flat(limit.solution.selected) if limit.solution else changed
+    if limit.status == "proved" and rose:
+        wrong.append("the loss rose")
+    if limit.status == "proved" and asked["rule"] == "normalized":
+        if others.any():
+            wrong.append("ends on other tokens")
+        # Slopes of queries whose outputs differ by c differ by e^c, which takes c / (lr rho) steps: not waited for.
+        slow = problem._loss_name != "linear" and np.ptp(problem._flat_scores) > 50
+        if not slow and turned(more):
+            if turned(attsvm.train(problem, **asked | {"W": more.W, "steps": 300_000, "record": 0})):
+                wrong.append("turns away from the solution")
+    if not rose and changed[final].any():
         wrong.append("a final token changed")
-    if not rose and limit.status == "conditional" and (end != flat(limit.solution.selected))[final].any():
+    if not rose and limit.status == "conditional" and others[final].any():
         wrong.append("a final token is another")
-    share = (
-        None
-        if limit.solution is None or not np.abs(first).max() > 0
-        else (off(first, limit.solution), off(more.W, limit.solution))
-    )
-    return limit, wrong, share
+    return limit, wrong

@@ -169,29 +169,31 @@ def make(name: str, implementation: str, seed: int = 0) -> torch.nn.Module:
 
 def batches(name: str, padding: str = "") -> list[dict]:
     """Two batches of two; with ``padding`` ("left", "right") the second entry is shorter."""
-    kind = ALL[name].takes
-    generator = torch.Generator().manual_seed(1)
-    found = []
+    kind, generator, found = ALL[name].takes, torch.Generator().manual_seed(1), []
+
+    def words(length: int) -> torch.Tensor:
+        return torch.randint(3, V, (2, length), generator=generator)
+
+    def normal(*shape: int) -> torch.Tensor:
+        return torch.randn(2, *shape, generator=generator)
+
     for length in (T, T - 2):
         if kind == "wave":
-            found.append({"input_values": torch.randn(2, 64, generator=generator)})
+            found.append({"input_values": normal(64)})
             continue
         if kind.endswith("image"):
             size = 32 if kind == "wide image" else 16
-            found.append({"pixel_values": torch.randn(2, 3, size, size, generator=generator)})
+            found.append({"pixel_values": normal(3, size, size)})
             continue
-        ids = torch.randint(3, V, (2, length), generator=generator)
+        ids = words(length)
         mask = torch.ones_like(ids)
-        if padding == "left":
+        if padding:
             mask[1, :3] = 0
-        elif padding == "right":
-            mask[1, -3:] = 0
-        batch = {"input_ids": ids, "attention_mask": mask}
-        if kind == "pair":
-            batch["decoder_input_ids"] = torch.randint(3, V, (2, 6), generator=generator)
-        elif kind == "sound":
-            sound = torch.randn(2, 8, 20, generator=generator)
-            batch = {"input_features": sound, "decoder_input_ids": torch.randint(3, V, (2, 6), generator=generator)}
+        batch = {"input_ids": ids, "attention_mask": mask.flip(1) if padding == "right" else mask}
+        if kind == "sound":
+            batch = {"input_features": normal(8, 20)}
+        if kind in ("pair", "sound"):
+            batch["decoder_input_ids"] = words(6)
         found.append(batch)
     return found
 

@@ -132,24 +132,29 @@ def by_lbfgs_on_unit_rows(rows, gtol=5e-7):
 # --------------------------------------------------------------------------------------------- nuclear
 
 
+def triangle(rows, upper=True):
+    """Queries in a basis of their span, the rows there, and where the block off the diagonal and the diagonal itself
+    stand in the vector of a symmetric matrix's triangle."""
+    basis = np.linalg.qr(rows.Z.T)[0]
+    p, q = rows.X.shape[2], basis.shape[1]
+    index = np.zeros((p + q, p + q), dtype=int)
+    index[np.triu_indices(p + q)] = np.arange((p + q) * (p + q + 1) // 2)  # row by row
+    if upper:  # column by column
+        index.T[np.tril_indices(p + q)] = np.arange((p + q) * (p + q + 1) // 2)
+    return basis, rows.products(basis), index[:p, p:].ravel(), np.diag(index)
+
+
 @functools.lru_cache(maxsize=1)
 def lmi(rows, upper):
-    """A, b of the dual in conic form, queries in coordinates of their span, and where M stands in the vector of the
-    triangle.  Made once and not timed, as a modelling layer would for a peer called again and again."""
-    basis = np.linalg.qr(rows.Z.T)[0]
-    R = rows.products(basis)
-    p, q, m = rows.X.shape[2], basis.shape[1], len(R)
-    N = p + q
-    i, j = np.meshgrid(np.arange(p), p + np.arange(q), indexing="ij")
-    place = (j * (j + 1) // 2 + i if upper else i * N - i * (i - 1) // 2 + j - i).ravel()
-    diagonal = np.arange(N)
-    diagonal = diagonal * (diagonal + 3) // 2 if upper else diagonal * N - diagonal * (diagonal - 1) // 2
-    values = np.sqrt(2) * R.ravel()
-    A = sparse.coo_matrix((values, (np.tile(place, m), np.repeat(np.arange(m), p * q))), (N * (N + 1) // 2, m))
-    b = np.zeros(N * (N + 1) // 2)
-    b[diagonal] = 1
+    """A, b of the dual in conic form, the order of the matrix, and the weights of a solution.  Made once and not timed,
+    as a modelling layer would for a peer called again and again."""
+    basis, R, place, diagonal = triangle(rows, upper)
+    m, size = len(R), diagonal[-1] + 1
+    A = sparse.coo_matrix((np.sqrt(2) * R.ravel(), (np.tile(place, m), np.repeat(np.arange(m), len(place)))), (size, m))
+    b = np.zeros(m + size)
+    b[m + diagonal] = 1
     A = sparse.vstack([-sparse.eye(m), A]).tocsc()
-    return A, np.concatenate([np.zeros(m), b]), N, lambda y: np.sqrt(2) * y[m + place].reshape(p, q) @ basis.T
+    return A, b, len(diagonal), lambda y: np.sqrt(2) * y[m + place].reshape(-1, basis.shape[1]) @ basis.T
 
 
 def by_scs(rows):
@@ -210,10 +215,10 @@ def by_pdhg(rows):
 def max_program(rows):
     """min h  s.t.  |W_ij| <= h  and the rows, sparse; not timed, as a modelling layer would make it once."""
     R = rows.products()
-    D = R.shape[1]
+    m, D = R.shape
     box = sparse.vstack([sparse.hstack([s * sparse.eye(D), -np.ones((D, 1))]) for s in (1, -1)])
-    A = sparse.vstack([sparse.hstack([sparse.csc_matrix(-R), sparse.csc_matrix((len(R), 1))]), box]).tocsc()
-    return np.append(np.zeros(D), 1.0), A, np.concatenate([-np.ones(len(R)), np.zeros(2 * D)])
+    A = sparse.vstack([sparse.hstack([-R, sparse.csc_matrix((m, 1))]), box]).tocsc()
+    return np.append(np.zeros(D), 1.0), A, np.repeat([-1.0, 0.0], [m, 2 * D])
 
 
 def by_highs(rows):
@@ -227,24 +232,19 @@ def by_highs(rows):
 @functools.lru_cache(maxsize=1)
 def spectral_program(rows):
     """min h  s.t.  [[h I, W], [W^T, h I]] >= 0  and the rows, in Clarabel's form, queries in their span."""
-    basis = np.linalg.qr(rows.Z.T)[0]
-    R = rows.products(basis)
-    p, q = rows.X.shape[2], basis.shape[1]
-    N = p + q
-    i, j = np.meshgrid(np.arange(p), p + np.arange(q), indexing="ij")
-    place, diagonal = (j * (j + 1) // 2 + i).ravel(), np.arange(N) * (np.arange(N) + 3) // 2
-    values = np.concatenate([np.full(p * q, -np.sqrt(2)), -np.ones(N)])
-    columns = np.concatenate([np.arange(p * q), np.full(N, p * q)])
-    lifted = sparse.coo_matrix((values, (np.concatenate([place, diagonal]), columns)), (N * (N + 1) // 2, p * q + 1))
-    A = sparse.vstack([sparse.hstack([sparse.csc_matrix(-R), sparse.csc_matrix((len(R), 1))]), lifted]).tocsc()
-    return A, np.concatenate([-np.ones(len(R)), np.zeros(N * (N + 1) // 2)]), len(R), N, (p, q), basis
+    basis, R, place, diagonal = triangle(rows)
+    (m, D), N, size = R.shape, len(diagonal), diagonal[-1] + 1
+    values, columns = np.repeat([-np.sqrt(2), -1.0], [D, N]), np.append(np.arange(D), np.full(N, D))
+    lifted = sparse.coo_matrix((values, (np.append(place, diagonal), columns)), (size, D + 1))
+    A = sparse.vstack([sparse.hstack([-R, sparse.csc_matrix((m, 1))]), lifted]).tocsc()
+    return A, np.repeat([-1.0, 0.0], [m, size]), m, N, basis
 
 
 def by_clarabel_spectral(rows):
     """Least spectral norm."""
-    A, b, m, N, shape, basis = spectral_program(rows)
+    A, b, m, N, basis = spectral_program(rows)
     found = clarabel_solution(np.append(np.zeros(A.shape[1] - 1), 1.0), A, b, m, N)
-    return np.array(found.x)[:-1].reshape(shape) @ basis.T
+    return np.array(found.x)[:-1].reshape(-1, basis.shape[1]) @ basis.T
 
 
 # Of a peer that can be called in two ways the better one counts.

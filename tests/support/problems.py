@@ -6,11 +6,13 @@ certificate, which proves "optimal" and "infeasible" by itself.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
 import attsvm
 import numpy as np
+from builders import BUILDERS, build_case
 
 
 @dataclass
@@ -171,41 +173,10 @@ def one_token():
     return Case(attsvm.cross_attention(sphere(rng, 3, 1, 5), sphere(rng, 3, 5)), [0, 0, 0], "no constraint")
 
 
-def by_weights(data, rng, **known):
-    """The tokens that random weights select: feasible by construction."""
-    return Case(data, data.select(rng.standard_normal((data.dk, data.dz))), "optimal", **known)
-
-
-def self_one():
-    rng = np.random.default_rng(16)
-    return by_weights(attsvm.self_attention(sphere(rng, 5, 6, 7)), rng)
-
-
-def self_every(float32=False):
-    rng = np.random.default_rng(17)
-    X = sphere(rng, 3, 4, 6)
-    return by_weights(attsvm.self_attention(X.astype(np.float32) if float32 else X, query=None), rng)
-
-
-def causal():
-    rng = np.random.default_rng(18)
-    return by_weights(attsvm.causal_attention(sphere(rng, 3, 5, 6)), rng)
-
-
-def causal_ragged():
-    rng = np.random.default_rng(19)
-    return by_weights(attsvm.causal_attention([sphere(rng, T, 6) for T in (1, 4, 6, 2)]), rng)
-
-
-def several_queries():
-    rng = np.random.default_rng(20)
-    return by_weights(attsvm.cross_attention(sphere(rng, 4, 5, 6), sphere(rng, 4, 3, 5)), rng)
-
-
-def ragged():
-    rng = np.random.default_rng(21)
-    X = [sphere(rng, T, 6) for T in (3, 1, 7, 2, 5)]
-    return by_weights(attsvm.cross_attention(X, sphere(rng, 5, 4)), rng)
+def by_weights(name):
+    """Of that kind of data, the tokens that random weights select: feasible by construction."""
+    case = build_case(name)
+    return Case(case.data, case.data.select(case.rng.standard_normal((case.data.dk, case.data.dz))), "optimal")
 
 
 def ragged_kept():
@@ -213,12 +184,6 @@ def ragged_kept():
     X = [sphere(rng, T, 8) for T in (4, 2, 1, 5)]
     kept = [np.arange(len(x)) < 2 for x in X]
     return Case(attsvm.cross_attention(X, sphere(rng, 4, 8)), kept, "optimal")
-
-
-def prompt():
-    rng = np.random.default_rng(23)
-    data = attsvm.prompt_attention(sphere(rng, 4, 5, 9), key=rng.standard_normal((7, 9)))
-    return by_weights(data, rng)
 
 
 CASES = {
@@ -248,12 +213,9 @@ CASES = {
     "redundant_equalities": lambda: several_kept(redundant=True),
     "contradicting_equalities": contradicting_kept,
     "all_tokens_selected": all_kept,
-    "self_attention": self_one,
-    "float32_keys": lambda: self_every(float32=True),
-    "causal": causal,
-    "causal_ragged": causal_ragged,
-    "several_queries": several_queries,
-    "ragged": ragged,
     "ragged_equalities": ragged_kept,
-    "prompt": prompt,
+    **{
+        kind.removeprefix("cross_").replace("float32", "float32_keys"): functools.partial(by_weights, kind)
+        for kind in BUILDERS
+    },
 }

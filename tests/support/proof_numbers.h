@@ -17,16 +17,24 @@ static size_t used;
 static uint64_t work;
 static jmp_buf over;
 
-static void need(int truth, int code, const char *why)
+static void leave(int code, const char *why)
 {
-    if (truth)
-        return;
     snprintf(reason, sizeof reason, "%s", why);
     longjmp(over, code);
 }
+static void need(int truth, const char *why)
+{
+    if (!truth)
+        leave(DAMAGED, why);
+}
+static void holds(int truth, const char *why)
+{
+    if (!truth)
+        leave(NOT_PROVED, why);
+}
 static void *room(size_t bytes)
 {
-    need(bytes <= ARENA - used - 16, DAMAGED, "too large");
+    need(bytes <= ARENA - used - 16, "too large");
     void *start = arena + used;
     used += (bytes + 15) / 16 * 16;
     return start;
@@ -61,6 +69,10 @@ static Num whole(uint64_t m, long e, int sign)
     Num x = blank(2, e, sign);
     x.d[0] = (uint32_t)m, x.d[1] = (uint32_t)(m >> 32);
     return trim(x);
+}
+static Num count(uint64_t n)
+{
+    return whole(n, 0, 1);
 }
 static Num scaled(Num x, long k)
 {
@@ -118,7 +130,7 @@ static Num mul(Num a, Num b)
     if (!a.sign || !b.sign)
         return (Num){0};
     work += (uint64_t)a.n * (uint64_t)b.n;
-    need(work < MOST_WORK, DAMAGED, "too large");
+    need(work < MOST_WORK, "too large");
     Num c = blank(a.n + b.n, a.e + b.e, a.sign * b.sign);
     for (int i = 0; i < a.n; i++) {
         uint64_t carry = 0;
@@ -144,74 +156,65 @@ static Num kept(size_t mark, Num x)
     }
     return x;
 }
-static Num dot(const Num *a, long p, const Num *b, long q, long n)
-{ /* sum a[p k] b[q k] */
+static Num dot(const Num *a, const Num *b, long n)
+{
     size_t mark = used;
     Num sum = {0};
     for (long k = 0; k < n; k++)
-        if (a[p * k].sign && b[q * k].sign)
-            sum = add(sum, mul(a[p * k], b[q * k]));
+        sum = add(sum, mul(a[k], b[k]));
     return kept(mark, sum);
 }
-static long bits(Num x)
+static int bit(Num x, long k)
 {
-    long n = 32L * x.n;
-    for (uint32_t top = x.n ? x.d[x.n - 1] : 1; x.n && !(top >> 31); top <<= 1)
-        n--;
-    return n;
+    return x.d[k / 32] >> k % 32 & 1;
 }
 static Num root(Num x)
-{ /* at least the square root: exact, or more by a relative 2^-100 */
+{ /* at least the square root, of an integer over 2^below: exact, or the next number over 2^(below + shift) */
     size_t mark = used;
+    long first = 0, last = 32L * x.n;
     if (!x.sign)
         return x;
-    long low = 0, shift, width;
-    while (!(x.d[low / 32] >> low % 32 & 1))
-        low++;
-    long e = x.e + low, below = e < 0 ? -e : 0; /* x = an odd integer 2^e, as a fraction over 2^below */
-    width = bits(x) - low + (e > 0 ? e : 0);
-    shift = 102 - width / 2 > 0 ? 102 - width / 2 : 0;
-    Num rest = scaled(x, 2 * (below + shift)), found = {0}; /* an integer; its root is over 2^(below + shift) */
-    for (long k = (width + below + 2 * shift) / 2 + 1; k >= 0; k--) { /* rest = integer - found^2 */
-        Num trial = add(scaled(found, k + 1), whole(1, 2 * k, 1)), left = sub(rest, trial);
+    while (!bit(x, first))
+        first++;
+    while (!bit(x, last - 1))
+        last--;
+    long e = x.e + first, below = e < 0 ? -e : 0, shift = 102 - (last - first + e + below) / 2;
+    long low = -below - (shift > 0 ? shift : 0);
+    Num found = {0};
+    for (long k = (x.e + last) / 2 + 1; k >= low; k--) { /* x is what is left of it without found^2 */
+        Num left = sub(x, add(scaled(found, k + 1), whole(1, 2 * k, 1)));
         if (left.sign >= 0)
-            rest = left, found = add(found, whole(1, k, 1));
+            x = left, found = add(found, whole(1, k, 1));
     }
-    if (rest.sign)
-        found = add(found, whole(1, 0, 1));
-    return kept(mark, scaled(found, -below - shift));
+    return kept(mark, x.sign ? add(found, whole(1, low, 1)) : found);
 }
-static void shown(Quotient x, int up, int digits, char *out)
-{ /* as Decimal writes x, rounded to so many digits */
-    Num ten = whole(10, 0, 1), p = x.p, q = x.q;
-    long power = 0, e, c = 0;
+static void shown(Num p, Num q, int up, int digits, char *out)
+{ /* p / q as Decimal writes it, rounded to so many digits */
+    Num ten = count(10);
+    long e = 1 - digits, c = 0, limit = (long)pow(10, digits);
     if (!p.sign) {
         strcpy(out, "0");
         return;
     }
-    for (; compare(p, q) < 0; power--)
+    for (; compare(p, q) < 0; e--)
         p = mul(p, ten);
-    for (; compare(p, mul(q, ten)) >= 0; power++)
+    for (; compare(p, mul(q, ten)) >= 0; e++)
         q = mul(q, ten);
     for (int k = 0; k < digits; k++, p = mul(p, ten))
         for (c *= 10; compare(p, q) >= 0; c++)
             p = sub(p, q);
-    e = power - digits + 1;
-    long limit = (long)pow(10, digits);
     if (p.sign && up && ++c == limit)
         c /= 10, e++;
     for (; !p.sign && e < 0 && c % 10 == 0; e++)
         c /= 10;
     char text[32];
-    int n = snprintf(text, sizeof text, "%ld", c);
-    long left = e + n;
-    if (e <= 0 && left > -6) {
-        if (left <= 0)
-            sprintf(out, "0.%.*s%s", (int)-left, "00000000", text);
-        else
-            sprintf(out, "%.*s%s%s", (int)left, text, e ? "." : "", text + left);
-    } else
+    long n = sprintf(text, "%ld", c), left = e + n;
+    if (e > 0 || left <= -6)
         sprintf(out, "%c%s%se%+ld", text[0], n > 1 ? "." : "", text + 1, left - 1);
+    else if (left <= 0)
+        sprintf(out, "0.%.*s%s", (int)-left, "00000000", text);
+    else
+        sprintf(out, "%.*s%s%s", (int)left, text, e ? "." : "", text + left);
 }
 
 #endif

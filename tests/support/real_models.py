@@ -113,12 +113,11 @@ def rxnmapper() -> Real:
         return [ids["[CLS]"], *(ids[token] for token in pattern.findall(text)), ids["[SEP]"]]
 
     def batches(texts: list[str], of: int) -> list[Any]:
-        coded, found = sorted((encode(text) for text in texts), key=len), []
+        coded = sorted((torch.tensor(encode(text)) for text in texts), key=len)
+        found = []
         for part in (coded[i : i + of] for i in range(0, len(coded), of)):
-            x = torch.zeros(len(part), max(map(len, part)), dtype=torch.long)
-            mask = torch.zeros_like(x)
-            for k, one in enumerate(part):
-                x[k, : len(one)], mask[k, : len(one)] = torch.tensor(one), 1
+            rows = part, [torch.ones_like(x) for x in part]
+            x, mask = (torch.nn.utils.rnn.pad_sequence(row, batch_first=True) for row in rows)
             found.append({"input_ids": x, "attention_mask": mask})
         return found
 

@@ -10,6 +10,7 @@ import math
 from decimal import Decimal, localcontext
 
 import numpy as np
+from scipy.special import log_softmax, logsumexp
 
 # ------------------------------------------------------------------------------------ shapes
 
@@ -54,6 +55,12 @@ def svm_rows(data, selected):
     return rows
 
 
+def svm_sizes(rows):
+    """||delta|| ||z|| of every row, and which rows are equalities."""
+    lengths = [np.linalg.norm(delta) * np.linalg.norm(z) for _, _, delta, z, _ in rows]
+    return np.array(lengths), np.array([equal for *_, equal in rows], dtype=bool)
+
+
 def svm_apply(rows, W):
     """A(W): delta^T W z of every row."""
     return np.array([delta @ (W @ z) for _, _, delta, z, _ in rows])
@@ -94,14 +101,12 @@ def certificate(data, selected, W, dual, norm):
     there is no row to meet), ``upper`` = ||A*(dual)||_dual / sum of the multipliers of margin rows.
     """
     rows = svm_rows(data, selected)
-    equal = np.array([row[-1] for row in rows], dtype=bool)
-    lower, upper = 0.0, math.inf
+    (lengths, equal), lower, upper = svm_sizes(rows), 0.0, math.inf
     if W is not None:
         W = np.asarray(W)
         margins, size = svm_apply(rows, W), matrix_norms(W, norm)[0]
         # An equality is computed to a few hundred roundings of its row's length times ||W||, and no better.
-        rounding = [1e-13 * np.linalg.norm(delta) * np.linalg.norm(z) * np.linalg.norm(W) for *_, delta, z, _ in rows]
-        if (np.abs(margins) <= rounding)[equal].all():
+        if (np.abs(margins) <= 1e-13 * lengths * np.linalg.norm(W))[equal].all():
             asked = margins[~equal]
             lower = math.inf if not asked.size else max(asked.min() / size, 0.0) if size > 0 else 0.0
     if dual is not None and not equal.all():
@@ -116,16 +121,14 @@ def certificate(data, selected, W, dual, norm):
 def farkas(data, selected, multipliers):
     """||A*(lambda)||_F / sum over margin rows of lambda ||delta|| ||z||: zero proves that no W exists."""
     rows = svm_rows(data, selected)
-    weights = svm_multipliers(data, rows, multipliers)
+    weights, (lengths, equal) = svm_multipliers(data, rows, multipliers), svm_sizes(rows)
     shape = (data.keys.shape[1], data.queries.shape[1])
     residual = np.linalg.norm(svm_adjoint(rows, weights, shape))
-    lengths = np.array([np.linalg.norm(delta) * np.linalg.norm(z) for _, _, delta, z, _ in rows])
-    asked = np.array([not row[-1] for row in rows], dtype=bool)
-    total = float((weights * lengths)[asked].sum())
+    total = float((weights * lengths)[~equal].sum())
     if total > 0:
         return residual / total
     # Copies of the selected token and zero queries have rows of length zero: any multiplier on one is a proof.
-    return 0.0 if (weights[asked] > 0).any() and residual == 0 else math.inf
+    return 0.0 if (weights[~equal] > 0).any() and residual == 0 else math.inf
 
 
 # ------------------------------------------------------------------------------------ attention
@@ -139,11 +142,6 @@ def dots(X, u):
 def logits(data, W):
     """One row per query."""
     return [dots(X, W @ z) for X, z in zip(windows(data), data.queries, strict=True)]
-
-
-def log_softmax(logit):
-    top = logit.max()
-    return logit - top - np.log(np.exp(logit - top).sum())
 
 
 def probabilities(data, W):
@@ -203,6 +201,13 @@ def softmax_pull_back(logit, score):
     return (np.sign(difference) * np.exp(pairs - scale)).sum(axis=1), scale
 
 
+def scaled_sum(parts):
+    """Of arrays G exp(log_scale): the sum on the largest scale of those that are not zero, and that scale."""
+    some = [(G, scale) for G, scale in parts if G.any() and scale > -np.inf]
+    top = max((scale for _, scale in some), default=-np.inf)
+    return sum((np.exp(scale - top) * G for G, scale in some), 0 * parts[0][0]), top
+
+
 def loss_and_grad(data, y, v, loss, W):
     """Mean loss, and dL/dW as (G, log_scale) with the true gradient G exp(log_scale)."""
     total, parts = 0.0, []
@@ -210,30 +215,16 @@ def loss_and_grad(data, y, v, loss, W):
         log_s = log_softmax(logit)
         a = int(np.argmax(logit))
         mean = g[a] + np.exp(log_s) @ (g - g[a])
-        log_mean = 0.0
-        if loss == "log":
-            some = g > 0
-            terms = log_s[some] + np.log(g[some])
-            log_mean = terms.max() + np.log(np.exp(terms - terms.max()).sum())
-        value, log_slope = loss_value(loss, mean, log_mean)
+        value, log_slope = loss_value(loss, mean, logsumexp(log_s, b=g) if loss == "log" else 0.0)
         total += value / len(data.queries)
         c, log_c = softmax_pull_back(logit, g)
-        G = -np.outer((X - X[a]).T @ c, z) / len(data.queries)
-        if G.any():
-            parts.append((G, log_c + log_slope))
-    scale = max((log_scale for _, log_scale in parts), default=-np.inf)
-    G = np.zeros((data.keys.shape[1], data.queries.shape[1]))
-    for part, log_scale in parts:
-        G += np.exp(log_scale - scale) * part
-    return total, G, scale
+        parts.append((-np.outer((X - X[a]).T @ c, z) / len(data.queries), log_c + log_slope))
+    return total, *scaled_sum(parts)
 
 
 def ridged(G, log_scale, W, ridge):
-    """G exp(log_scale) + 2 ridge W, on the larger of the two scales."""
-    if ridge == 0:
-        return G, log_scale
-    scale = max(log_scale, math.log(2 * ridge))
-    return np.exp(log_scale - scale) * G + 2 * ridge * np.exp(-scale) * W, scale
+    """G exp(log_scale) + 2 ridge W."""
+    return scaled_sum([(G, log_scale), (W, math.log(2 * ridge))]) if ridge else (G, log_scale)
 
 
 # ------------------------------------------------------------------------------------ projections

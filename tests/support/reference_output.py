@@ -49,15 +49,12 @@ def logit_gradients(data, y, head, loss, W, combine="sum"):
 def loss_and_grad(data, y, head, loss, W, combine="sum"):
     """``(loss, G, log_scale)``: the gradient in the weights (H, dk, dz) is ``G[h] * exp(log_scale[h])``."""
     total, found = logit_gradients(data, y, head, loss, W, combine)
-    G, scales = np.zeros((len(W), data.keys.shape[1], data.queries.shape[1])), np.full(len(W), -math.inf)
-    for h, pairs in enumerate(found):
-        queries = zip(reference.windows(data), reference.logits(data, W[h]), data.queries, pairs, strict=True)
+    gradients = []
+    for one, pairs in zip(W, found, strict=True):
+        queries = zip(reference.windows(data), reference.logits(data, one), data.queries, pairs, strict=True)
         parts = [(np.outer((X - X[np.argmax(row)]).T @ c, z), scale) for X, row, z, (c, scale) in queries]
-        parts = [(P, scale) for P, scale in parts if P.any()]
-        if parts:
-            scales[h] = max(scale for _, scale in parts)
-            G[h] = sum(P * math.exp(scale - scales[h]) for P, scale in parts)
-    return total, G, scales
+        gradients.append(reference.scaled_sum(parts))
+    return total, *map(np.array, zip(*gradients, strict=True))
 
 
 def head_gradients(data, y, head, loss, W, combine="sum"):

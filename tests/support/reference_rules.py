@@ -23,14 +23,13 @@ def gradients(case, weights, loss="logistic", ridge=0.0, v=None):
 
 
 class Rule:
-    """A rule with what it remembers: ``step`` gives the next point.  The head is a group of its own: it has its own
-    norm, and no weight decay."""
+    """A rule and all gradients that it has seen: ``step`` gives the next point.  The head is a group of its own: it has
+    its own norm, and no weight decay."""
 
     def __init__(self, rule="normalized", lr=0.1, ridge=0.0, momentum=0.0, weight_decay=0.0, loss="logistic"):
-        own = attsvm.rules.as_rule(rule)
-        self.rule, self.lr, self.ridge, self.decay, self.loss = own.word, lr, ridge, weight_decay, loss
-        self.momentum, self.betas, self.eps, self.p, self.target = momentum, own.betas, own.eps, own.p, own.target_loss
-        self.means, self.sums, self.metric, self.steps = None, None, own.metric, 0
+        self.own, self.lr, self.ridge, self.decay, self.loss = attsvm.rules.as_rule(rule), lr, ridge, weight_decay, loss
+        self.rule, self.target, self.seen = self.own.word, self.own.target_loss, []
+        self.beta = self.own.betas[0] if self.rule == "adam" else momentum
 
     def step(self, case, weights, v=None):
         value, found = gradients(case, weights, self.loss, self.ridge, v)
@@ -42,16 +41,9 @@ class Rule:
 
     def move(self, points, value, found, groups):
         """The points after a step of these gradients; the first of the groups, those of one joint norm, decays."""
-        lr = np.broadcast_to(self.lr, (self.steps + 1,))[-1] if np.ndim(self.lr) == 0 else self.lr[self.steps]
-        self.steps += 1
-        if self.means is None:
-            adam = self.rule == "adam"
-            self.means = [Means(self.betas[0], 1 - self.betas[0], self.betas[1]) if adam else Means(self.momentum)
-                          for _ in found]  # fmt: skip
-            self.sums = [Sums() for _ in found]
-        for sums, pair in zip(self.sums, found, strict=True):
-            sums.add(*pair)
-        means, after = [mean.add(*pair) for mean, pair in zip(self.means, found, strict=True)], []
+        lr = self.lr if np.ndim(self.lr) == 0 else self.lr[len(self.seen)]
+        self.seen.append(found)
+        means, after = [decayed(seen, self.beta) for seen in zip(*self.seen, strict=True)], []
         for group in groups:
             top = max(means[i][1] for i in group)
             plain = [means[i][0] * np.exp(means[i][1] - top) for i in group]  # all on one scale
@@ -61,21 +53,19 @@ class Rule:
                 length = min(lr, (value - self.target) / (joint * np.exp(top)) / 2)
             for i, g in zip(group, plain, strict=True):
                 if self.rule == "mirror":
-                    after.append(mirror(points[i], g, lr, self.p))
+                    after.append(mirror(points[i], g, lr, self.own.p))
                 else:
-                    after.append(kept * points[i] - length * self.direction(i, g, np.exp(top), joint))
+                    after.append(kept * points[i] - length * self.direction(i, g, top, joint))
         return after
 
-    def direction(self, i, g, size, joint):
-        if self.rule == "adam":
-            return self.means[i].adam(self.eps)
-        if self.rule == "adagrad":
-            return self.sums[i].adagrad(*self.means[i].mean, self.eps)
-        if self.rule == "shampoo":
-            return self.sums[i].shampoo(*self.means[i].mean, self.eps)
-        if self.metric is not None and self.rule in ("constant", "normalized"):
+    def direction(self, i, g, scale, joint):
+        """Of gradients g exp(scale), in mean."""
+        metric, size = self.own.metric, np.exp(scale)
+        if self.rule in ("adam", "adagrad", "shampoo"):
+            return adaptive(self.rule, [found[i] for found in self.seen], g, scale, self.own)
+        if metric is not None and self.rule in ("constant", "normalized"):
             g = g * size if self.rule == "constant" else g
-            D = self.metric
+            D = metric
             step = np.linalg.solve(D[0], g) @ np.linalg.inv(D[1]) if isinstance(D, tuple) else g / D
             return step if self.rule == "constant" else step / np.sqrt((g * step).sum())
         if self.rule == "constant":
@@ -85,6 +75,28 @@ class Rule:
         if self.rule == "sign":
             return np.sign(g)
         return spectral(g) if self.rule == "spectral" else g / (np.linalg.norm(g) or 1.0)
+
+
+def decayed(seen, beta, of=lambda G: G, power=1):
+    """sum of beta^age of(G) exp(power scale) over what was seen, and its scale."""
+    ages = range(len(seen) - 1, -1, -1)
+    with np.errstate(divide="ignore"):
+        return reference.scaled_sum(
+            [(of(G), power * scale + (age and age * np.log(beta))) for (G, scale), age in zip(seen, ages, strict=True)]
+        )
+
+
+def adaptive(rule, seen, g, scale, own):
+    """The mean g exp(scale) over the root of the squares seen: elementwise, or of both sides."""
+    if rule == "shampoo":
+        (left, top), (right, _) = (decayed(seen, 1.0, of, 2) for of in (lambda G: G @ G.T, lambda G: G.T @ G))
+        ridge = (own.eps * np.exp(min(-top / 2, 300.0))) ** 2
+        return fourth(left, ridge) @ (g * np.exp(scale - top / 2)) @ fourth(right, ridge)
+    squares, top = decayed(seen, own.betas[1] if rule == "adam" else 1.0, np.square, 2)
+    if rule == "adam":
+        g, squares = (x * (1 - beta) / (1 - beta ** len(seen)) for x, beta in zip((g, squares), own.betas, strict=True))
+    root = np.sqrt(squares) + (own.eps and own.eps * np.exp(min(-top / 2, 700.0)))
+    return np.divide(g * np.exp(scale - top / 2), root, out=np.zeros_like(root), where=root > 0)
 
 
 def train(case, weights, steps, **options):
@@ -110,62 +122,8 @@ def spectral(g):
     return U[:, :rank] @ Vt[:rank]
 
 
-class Means:
-    """m <- beta m + weight g and v <- beta2 v + (1 - beta2) g^2 of gradients G exp(scale), each with its scale."""
-
-    def __init__(self, beta, weight=1.0, beta2=None):
-        self.beta, self.weight, self.beta2 = beta, weight, beta2
-        self.mean, self.square, self.steps = (0.0, -np.inf), (0.0, -np.inf), 0
-
-    def add(self, G, scale):
-        self.steps += 1
-        self.mean = _sum(self.mean, self.beta, (self.weight * G, scale))
-        if self.beta2 is not None:
-            self.square = _sum(self.square, self.beta2, ((1 - self.beta2) * G**2, 2 * scale))
-        return self.mean
-
-    def adam(self, eps):
-        (m, scale), (v, square) = self.mean, self.square
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            m = m / (1 - self.beta**self.steps)
-            root = np.sqrt(v / (1 - self.beta2**self.steps))
-            found = m * np.exp(scale - square / 2) / (root + (eps * np.exp(-square / 2) if eps else 0.0))
-        return np.where(np.isfinite(found), found, 0.0)
-
-
-class Sums:
-    """The gradients G exp(scale) so far."""
-
-    def __init__(self):
-        self.seen = []
-
-    def add(self, G, scale):
-        self.seen.append((G, scale))
-
-    def _on_one_scale(self):
-        top = max(scale for _, scale in self.seen)
-        return [G * np.exp(scale - top) for G, scale in self.seen], top
-
-    def adagrad(self, D, scale, eps):
-        seen, top = self._on_one_scale()
-        root = np.sqrt(sum(G**2 for G in seen)) + (eps * np.exp(min(-top, 700.0)) if eps else 0.0)
-        return np.divide(D * np.exp(scale - top), root, out=np.zeros_like(root), where=root > 0)
-
-    def shampoo(self, D, scale, eps):
-        seen, top = self._on_one_scale()
-        ridge = (eps * np.exp(min(-top, 300.0))) ** 2 if eps else 0.0
-        left, right = sum(G @ G.T for G in seen), sum(G.T @ G for G in seen)
-        return fourth(left, ridge) @ (D * np.exp(scale - top)) @ fourth(right, ridge)
-
-
 def fourth(S, ridge):
     """(S + ridge I)^(-1/4) where S is more than rounding."""
     values, vectors = np.linalg.eigh(S)
     values = np.where(values > 4 * len(S) * np.finfo(float).eps * values[-1], values, 0.0) + ridge
     return vectors @ np.diag([value**-0.25 if value > 0 else 0.0 for value in values]) @ vectors.T
-
-
-def _sum(old, beta, new):
-    kept = old[1] + np.log(beta) if beta > 0 else -np.inf
-    scale = max(kept, new[1])
-    return np.exp(kept - scale) * old[0] + np.exp(new[1] - scale) * new[0], scale

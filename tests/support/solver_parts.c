@@ -1,42 +1,56 @@
 /* The parts of the active sets and of block ascent by themselves, on rows made as the solvers make them: test_parts.py
  * calls these and compares with NumPy.  Each returns a status, or what it says. */
-#include <string.h>
-
-#include "base/arena.h"
-#include "base/monitor.h"
-#include "base/status.h"
+#include "solver_problem.h"
 #include "svm/active_set.h"
 #include "svm/certificate.h"
-#include "svm/frobenius/coordinate_ascent.h"
 #include "svm/frobenius/block_ascent.h"
-#include "svm/systems/schur_update.h"
-#include "svm/systems/cholesky_update.h"
-#include "svm/systems/gram.h"
+#include "svm/frobenius/coordinate_ascent.h"
 #include "svm/frobenius/initial_support.h"
+#include "svm/systems/cholesky_update.h"
 #include "svm/systems/compact_rows.h"
+#include "svm/systems/gram.h"
 #include "svm/systems/newton_system.h"
-#include "solver_problem.h"
+#include "svm/systems/schur_update.h"
+
+static struct gram gram;
+static struct cholesky_update factor;
+
+static void begin_gram(const struct problem *p)
+{
+    begin(p, NULL, NULL);
+    gram_init(&gram, &rows, &arena);
+}
+
+static void begin_factor(const struct problem *p, const double *beta)
+{
+    begin_gram(p);
+    cholesky_update_init(&factor, &gram, beta, rows.count + 8, &arena);
+}
+
+static void copy(double *to, const double *from, ptrdiff_t n)
+{
+    memcpy(to, from, (size_t)n * sizeof *to);
+}
 
 /* One exchange for all sets: x [sets, m] of b [sets, m] on member [sum of sizes]; factors counts the new ones. */
 int parts_exchange(double *x, ptrdiff_t *factors, const struct problem *p, const double *ridge, const double *b,
                    const ptrdiff_t *member, const ptrdiff_t *sizes, ptrdiff_t sets)
 {
-    struct parts parts;
     struct schur_update e;
-    int status = begin(&parts, p, NULL, NULL);
-    ptrdiff_t m = parts.rows.count;
-    schur_update_init(&e, &parts.rows, ridge, &parts.arena);
+    int status = STATUS_DONE;
+    begin(p, NULL, NULL);
+    schur_update_init(&e, &rows, ridge, &arena);
     *factors = 0;
     for (ptrdiff_t i = 0; i < sets && status == STATUS_DONE; ++i) {
         const ptrdiff_t *base = e.size > 0 ? e.member : NULL;
         ptrdiff_t columns = e.n_columns;
-        status = schur_update_solve(&e, x + i * m, b + i * m, member, sizes[i]);
+        status = schur_update_solve(&e, x + i * rows.count, b + i * rows.count, member, sizes[i]);
         *factors += base == NULL || e.n_columns < columns || e.member != base;
         if (e.n_columns > e.room)
             status = 1000; /* wrote beyond its room */
         member += sizes[i];
     }
-    return end(&parts, status);
+    return end(status);
 }
 
 /* The systems of all sets, member [sum of sizes]: x [sets, m] of b [sets, m] by conjugate gradients on a compact
@@ -44,58 +58,49 @@ int parts_exchange(double *x, ptrdiff_t *factors, const struct problem *p, const
 int parts_support(double *x, ptrdiff_t *iterations, double *factored, const struct problem *p, const double *ridge,
                   const double *b, const ptrdiff_t *member, const ptrdiff_t *sizes, ptrdiff_t sets, double tol)
 {
-    struct parts parts;
     struct newton_system newton;
-    int status = begin(&parts, p, NULL, NULL);
-    ptrdiff_t m = parts.rows.count;
-    if (status == STATUS_DONE)
-        status = newton_system_init(&newton, &parts.rows, &parts.arena);
-    double *dW = arena_doubles(&parts.arena, p->dk, p->dz), *K = NULL;
-    for (ptrdiff_t i = 0; i < sets && status == STATUS_DONE; ++i) {
-        status = compact_rows_solve(x + i * m, b + i * m, ridge, &parts.rows, member, sizes[i], tol, m, iterations + i,
-                                    &K, &parts.arena);
+    int status = STATUS_DONE;
+    begin(p, NULL, NULL);
+    newton_system_init(&newton, &rows, &arena);
+    double *dW = arena_doubles(&arena, p->dk, p->dz), *K = NULL;
+    for (ptrdiff_t i = 0, m = rows.count; i < sets && status == STATUS_DONE; ++i, x += m, b += m, factored += m) {
+        status = compact_rows_solve(x, b, ridge, &rows, member, sizes[i], tol, m, iterations + i, &K, &arena);
         for (ptrdiff_t k = 0; k < m; ++k)
             newton.inverse[k] = NEWTON_SYSTEM_ABSENT;
-        for (ptrdiff_t j = 0; j < sizes[i]; ++j)
-            newton.inverse[member[j]] = ridge[member[j]];
+        for (ptrdiff_t j = 0; j < sizes[i]; ++j, ++member)
+            newton.inverse[*member] = ridge[*member];
         if (status == STATUS_DONE)
             status = newton_system_factor(&newton);
         if (status == STATUS_DONE)
-            newton_system_solve(&newton, factored + i * m, dW, b + i * m, NULL, NEWTON_SYSTEM_CORRECTIONS);
-        member += sizes[i];
+            newton_system_solve(&newton, factored, dW, b, NULL, NEWTON_SYSTEM_CORRECTIONS);
     }
-    return end(&parts, status);
+    return end(status);
 }
 
 /* One exchange of sides for x, margin and b [m] of unit rows: inside [m] in and out; returns how many rows changed. */
 ptrdiff_t parts_change_sides(unsigned char *inside, const double *x, const double *margin, const double *b, double size,
                              const struct problem *p, const unsigned char *kept, const double *rhs)
 {
-    struct parts parts;
-    int status = begin(&parts, p, kept, rhs);
-    ptrdiff_t changed = active_set_exchange(inside, x, margin, b, size, &parts.rows);
-    return end(&parts, status) == STATUS_DONE ? changed : -1;
+    begin(p, kept, rhs);
+    ptrdiff_t changed = active_set_exchange(inside, x, margin, b, size, &rows);
+    return end(STATUS_DONE) == STATUS_DONE ? changed : -1;
 }
 
 /* Whether the rows leave W a scale, and the largest number they ask for. */
 int parts_rows(double *largest, const struct problem *p, const unsigned char *kept, const double *rhs)
 {
-    struct parts parts;
-    begin(&parts, p, kept, rhs);
-    *largest = parts.rows.largest;
-    int homogeneous = parts.rows.homogeneous;
-    end(&parts, STATUS_DONE);
-    return homogeneous;
+    begin(p, kept, rhs);
+    *largest = rows.largest;
+    return end(rows.homogeneous);
 }
 
 /* By how much W with these margins [m] of unit rows is to be scaled; 0 where no scale is enough. */
 double parts_scaling(const double *margin, double size, double off, const struct problem *p, const unsigned char *kept,
                      const double *rhs)
 {
-    struct parts parts;
-    begin(&parts, p, kept, rhs);
-    double scale = certificate_scaling(margin, &parts.rows, size, off);
-    end(&parts, STATUS_DONE);
+    begin(p, kept, rhs);
+    double scale = certificate_scaling(margin, &rows, size, off);
+    end(STATUS_DONE);
     return scale;
 }
 
@@ -103,23 +108,16 @@ double parts_scaling(const double *margin, double size, double off, const struct
 int parts_gram(double *square, double *products, double *margins, const struct problem *p, const ptrdiff_t *member,
                ptrdiff_t size, ptrdiff_t j, const double *x)
 {
-    struct parts parts;
-    struct gram gram;
-    int status = begin(&parts, p, NULL, NULL);
-    if (status == STATUS_DONE)
-        status = gram_init(&gram, &parts.rows, &parts.arena);
-    if (status != STATUS_DONE)
-        return end(&parts, status);
+    begin_gram(p);
     ptrdiff_t stride = size + 32;
-    double *G = arena_zeros(&parts.arena, stride, stride);
-    double *margin = arena_doubles(&parts.arena, parts.rows.count + 32, 1);
-    status = gram_square(G, stride, &gram, member, size);
+    double *G = arena_zeros(&arena, stride, stride), *margin = arena_doubles(&arena, rows.count + 32, 1);
+    int status = gram_square(G, stride, &gram, member, size);
     for (ptrdiff_t i = 0; i < size; ++i)
-        memcpy(square + i * size, G + i * stride, (size_t)size * sizeof(double));
+        copy(square + i * size, G + i * stride, size);
     gram_products(products, &gram, j, member, size);
     gram_margins(margin, &gram, x, member, size);
-    memcpy(margins, margin, (size_t)parts.rows.count * sizeof(double));
-    return end(&parts, status);
+    copy(margins, margin, rows.count);
+    return end(status);
 }
 
 /* Build with member [size], then moves [n]: row k >= 0 joins (unless it depends on S), or row -1-k of S leaves.  What
@@ -128,89 +126,62 @@ int parts_factor(ptrdiff_t *left_member, ptrdiff_t *left, double *x, double *tim
                  const struct problem *p, const double *beta, const ptrdiff_t *member, ptrdiff_t size,
                  const ptrdiff_t *moves, ptrdiff_t n, double least)
 {
-    struct parts parts;
-    struct gram gram;
-    struct cholesky_update f;
-    int status = begin(&parts, p, NULL, NULL);
-    ptrdiff_t m = parts.rows.count;
-    if (status == STATUS_DONE)
-        status = gram_init(&gram, &parts.rows, &parts.arena);
-    if (status == STATUS_DONE)
-        status = cholesky_update_init(&f, &gram, beta, m + 8, &parts.arena);
-    double *out = arena_zeros(&parts.arena, m + 64, 1), *b = arena_zeros(&parts.arena, m + 64, 1);
-    if (status == STATUS_DONE)
-        status = cholesky_update_build(&f, member, size, least);
+    begin_factor(p, beta);
+    ptrdiff_t m = rows.count;
+    double *out = arena_zeros(&arena, m + 64, 1), *b = arena_zeros(&arena, m + 64, 1);
+    int status = cholesky_update_build(&factor, member, size, least);
     for (ptrdiff_t i = 0; i < n && status == STATUS_DONE; ++i) {
         if (moves[i] < 0) {
-            for (ptrdiff_t k = 0; k < f.size; ++k)
-                if (f.member[k] == -1 - moves[i]) {
-                    cholesky_update_delete(&f, k);
-                    break;
-                }
+            ptrdiff_t k = 0;
+            while (factor.member[k] != -1 - moves[i])
+                ++k;
+            cholesky_update_delete(&factor, k);
             continue;
         }
-        double rest = cholesky_update_project(&f, moves[i]);
+        double rest = cholesky_update_project(&factor, moves[i]);
         if (rest > least)
-            status = cholesky_update_append(&f, moves[i], rest);
+            status = cholesky_update_append(&factor, moves[i], rest);
     }
-    if (status != STATUS_DONE)
-        return end(&parts, status);
-    *left = f.size;
-    memcpy(left_member, f.member, (size_t)f.size * sizeof *left_member);
+    *left = factor.size;
     for (ptrdiff_t i = 0; i < m; ++i) {
         int found = 0;
-        for (ptrdiff_t k = 0; k < f.size; ++k)
-            found |= f.member[k] == i;
-        if (found != f.inside[i])
-            return end(&parts, 1001);
+        for (ptrdiff_t k = 0; k < *left; ++k)
+            found |= factor.member[k] == i;
+        if (found != factor.inside[i])
+            status = 1001;
     }
-    cholesky_update_solve(&f, out, f.y);
-    memcpy(x, out, (size_t)f.size * sizeof(double));
-    cholesky_update_times(&f, b, out);
-    memcpy(times, b, (size_t)f.size * sizeof(double));
-    memset(b, 0, (size_t)(m + 64) * sizeof(double));
-    for (ptrdiff_t i = 0; i < f.size; ++i)
-        b[i] = beta[f.member[i]];
-    cholesky_update_solve_transposed(&f, out, b);
-    memcpy(transposed, out, (size_t)f.size * sizeof(double));
-    return end(&parts, STATUS_DONE);
+    memcpy(left_member, factor.member, (size_t)*left * sizeof *left_member);
+    cholesky_update_solve(&factor, out, factor.y);
+    copy(x, out, *left);
+    cholesky_update_times(&factor, b, out);
+    copy(times, b, *left);
+    memset(b, 0, (size_t)(m + 64) * sizeof *b);
+    for (ptrdiff_t i = 0; i < *left; ++i)
+        b[i] = beta[factor.member[i]];
+    cholesky_update_solve_transposed(&factor, out, b);
+    copy(transposed, out, *left);
+    return end(status);
 }
 
 /* x [m] from x; solved or not. */
 int parts_start(double *x, int *solved, ptrdiff_t *iterations, const struct problem *p, const double *beta,
                 ptrdiff_t most)
 {
-    struct parts parts;
-    struct gram gram;
-    struct cholesky_update f;
-    int status = begin(&parts, p, NULL, NULL);
-    if (status == STATUS_DONE)
-        status = gram_init(&gram, &parts.rows, &parts.arena);
-    if (status == STATUS_DONE)
-        status = cholesky_update_init(&f, &gram, beta, parts.rows.count + 8, &parts.arena);
-    if (status == STATUS_DONE)
-        status = initial_support(x, solved, &f, &gram, iterations, most, &parts.arena);
-    return end(&parts, status);
+    begin_factor(p, beta);
+    return end(initial_support(x, solved, &factor, &gram, iterations, most, &arena));
 }
 
 /* So many epochs of ascent from x [m] of unit rows, positive on member; the flips of each. */
 int parts_ascent(double *x, ptrdiff_t *flips, const struct problem *p, const double *beta, const ptrdiff_t *member,
                  ptrdiff_t size, double step, ptrdiff_t epochs)
 {
-    struct parts parts;
-    struct gram gram;
-    struct coordinate_ascent a;
-    int status = begin(&parts, p, NULL, NULL);
-    if (status == STATUS_DONE)
-        status = gram_init(&gram, &parts.rows, &parts.arena);
-    if (status == STATUS_DONE)
-        status = coordinate_ascent_init(&a, &gram, beta, &parts.arena);
-    if (status != STATUS_DONE)
-        return end(&parts, status);
+    struct coordinate_ascent ascent;
+    begin_gram(p);
+    int status = coordinate_ascent_init(&ascent, &gram, beta, &arena);
     gram_pull(&gram, x, member, size);
     for (ptrdiff_t i = 0; i < epochs; ++i)
-        flips[i] = coordinate_ascent_epoch(&a, x, step);
-    return end(&parts, status);
+        flips[i] = coordinate_ascent_epoch(&ascent, x, step);
+    return end(status);
 }
 
 /* The same of blocks.  W [dk,dz], where V does not stand for it (returns 1 then); the order [epochs, n] of the queries
@@ -218,23 +189,18 @@ int parts_ascent(double *x, ptrdiff_t *flips, const struct problem *p, const dou
 int parts_blocks(double *lambda, ptrdiff_t *flips, double *W, ptrdiff_t *order, unsigned char *near,
                  const struct problem *p, const unsigned char *kept, double soft, ptrdiff_t epochs)
 {
-    struct parts parts;
     struct block_ascent blocks;
-    int status = begin(&parts, p, kept, NULL);
-    const struct rows *rows = &parts.rows;
-    if (status == STATUS_DONE)
-        status = block_ascent_init(&blocks, rows, soft, &parts.arena);
-    if (status != STATUS_DONE)
-        return end(&parts, status);
+    begin(p, kept, NULL);
+    int status = block_ascent_init(&blocks, &rows, soft, &arena);
     block_ascent_start(&blocks, lambda);
-    for (ptrdiff_t i = 0; i < epochs; ++i) {
+    for (ptrdiff_t i = 0; i < epochs; ++i, near += rows.count) {
         flips[i] = block_ascent_epoch(&blocks, lambda);
         memcpy(order + i * p->n, blocks.order, (size_t)p->n * sizeof *order);
         for (ptrdiff_t q = 0; q < p->n; ++q)
             for (ptrdiff_t k = 0; k < blocks.n_near[q]; ++k)
-                near[i * rows->count + blocks.near[rows->first[q] + k]] = 1;
+                near[blocks.near[rows.first[q] + k]] = 1;
     }
-    memcpy(W, blocks.W, (size_t)(p->dk * p->dz) * sizeof(double));
+    copy(W, blocks.W, p->dk * p->dz);
     block_ascent_end(&blocks);
-    return end(&parts, status);
+    return end(status);
 }

@@ -3,6 +3,7 @@
 
 #include "base/arena.h"
 #include "base/monitor.h"
+#include "base/status.h"
 #include "svm/rows_build.h"
 
 struct problem {
@@ -11,38 +12,36 @@ struct problem {
     const ptrdiff_t *reference; /* (n) */
 };
 
-struct parts {
-    struct arena arena;
-    struct windows w;
-    struct rows rows;
-    struct monitor monitor;
-};
+static struct arena arena;
+static struct windows w;
+static struct rows rows;
+static struct monitor monitor;
 
 /* All tokens of each sequence, one query each.  The rows are those of reference.svm_rows. */
-static int begin(struct parts *parts, const struct problem *p, const unsigned char *kept, const double *rhs)
+static void begin(const struct problem *p, const unsigned char *kept, const double *rhs)
 {
     ptrdiff_t entry;
-    memset(parts, 0, sizeof *parts);
-    ptrdiff_t *indptr = arena_indices(&parts->arena, p->n + 1);
+    arena = (struct arena){0};
+    monitor = (struct monitor){0};
+    ptrdiff_t *indptr = arena_indices(&arena, p->n + 1);
     for (ptrdiff_t i = 0; i <= p->n; ++i)
         indptr[i] = i * p->T;
-    parts->w = (struct windows){.tokens = p->n * p->T,
-                                .n_queries = p->n,
-                                .dk = p->dk,
-                                .dz = p->dz,
-                                .keys = p->X,
-                                .queries = p->Z,
-                                .start = indptr,
-                                .stop = indptr + 1,
-                                .indptr = indptr,
-                                .longest = p->T};
-    int status = rows_build(&parts->rows, &entry, NULL, &parts->w, p->reference, kept, rhs, NULL, &parts->arena);
-    parts->rows.monitor = &parts->monitor;
-    return status;
+    w = (struct windows){.tokens = p->n * p->T,
+                         .n_queries = p->n,
+                         .dk = p->dk,
+                         .dz = p->dz,
+                         .keys = p->X,
+                         .queries = p->Z,
+                         .start = indptr,
+                         .stop = indptr + 1,
+                         .indptr = indptr,
+                         .longest = p->T};
+    rows_build(&rows, &entry, NULL, &w, p->reference, kept, rhs, NULL, &arena);
+    rows.monitor = &monitor;
 }
 
-static int end(struct parts *parts, int status)
+static int end(int status)
 {
-    arena_free(&parts->arena);
-    return status;
+    arena_free(&arena);
+    return arena.failed ? STATUS_NO_MEMORY : status;
 }

@@ -1,7 +1,5 @@
 /* What a solve costs, by counting: every method that policy.c calls is wrapped (gcc -Wl,--wrap), and its iterations are
  * added up, each at the multiplications of an iteration of its kind.  test_policy.py compares. */
-#include "base/monitor.h"
-#include "base/status.h"
 #include "linalg/vector.h"
 #include "solver_problem.h"
 #include "svm/methods.h"
@@ -59,15 +57,13 @@ WORK_LIST(WRAP)
 /* The method's status; *spent: the work of it and of all that it calls. */
 static int measure(svm_method *method, ptrdiff_t limit, double *spent, const struct problem *p, double soft)
 {
-    struct parts parts;
-    begin(&parts, p, NULL, NULL);
+    begin(p, NULL, NULL);
     struct svm_options options = {.norm = NORM_FROBENIUS, .tol = 1e-6, .p = 2, .soft = soft, .max_iter = limit};
-    struct svm_answer answer = {.W = arena_zeros(&parts.arena, p->dk, p->dz),
-                                .lambda = arena_zeros(&parts.arena, parts.rows.count, 1)};
+    struct svm_answer answer = {.W = arena_zeros(&arena, p->dk, p->dz), .lambda = arena_zeros(&arena, rows.count, 1)};
     work = 0;
-    int status = method(&answer, &parts.rows, &options, &parts.arena);
+    int status = method(&answer, &rows, &options, &arena);
     *spent = work;
-    return end(&parts, status);
+    return end(status);
 }
 
 #define MEASURE(name) \

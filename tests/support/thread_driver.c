@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/arena.h"
 #include "base/monitor.h"
@@ -23,8 +22,8 @@ static const struct {
 } methods[METHODS] = {{"gradient", frobenius_gradient}, {"block", frobenius_block}, {"interior", frobenius_interior}};
 
 struct data {
-    struct windows w;
     double keys[N * LENGTH * D], queries[N * D], scores[N * LENGTH], W[D * D], K[D * RANK], Q[D * RANK];
+    struct windows w;
     ptrdiff_t indptr[N + 1], reference[N];
 };
 
@@ -34,28 +33,17 @@ struct call {
     double norm[METHODS], loss[FORMS];
 };
 
-/* Uniform in (-1, 1), the same in every run (the constants are Knuth's, of MMIX). */
-static double draw(unsigned long long *state)
-{
-    *state = *state * 6364136223846793005ULL + 1442695040888963407ULL;
-    return (double)(*state >> 11) / (double)(1ULL << 52) - 1;
-}
-
-static void fill(double *x, ptrdiff_t n, unsigned long long *state)
-{
-    for (ptrdiff_t i = 0; i < n; ++i)
-        x[i] = draw(state);
-}
-
+/* Numbers in (-1, 1), the same in every run (the constants are Knuth's, of MMIX).  The first token of a sequence is
+ * turned to its query, so that W = I selects it, and the rows can be met. */
 static void make(struct data *data)
 {
     unsigned long long state = 1;
-    fill(data->keys, N * LENGTH * D, &state);
-    fill(data->queries, N * D, &state);
-    fill(data->scores, N * LENGTH, &state);
-    fill(data->W, D * D, &state);
-    fill(data->K, D * RANK, &state);
-    fill(data->Q, D * RANK, &state);
+    for (double *x = (double *)data; x < (double *)&data->w; ++x) {
+        state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+        *x = (double)(state >> 11) / (double)(1ULL << 52) - 1;
+    }
+    for (ptrdiff_t i = 0; i < N * D; ++i)
+        data->keys[i / D * LENGTH * D + i % D] += 2 * data->queries[i];
     for (ptrdiff_t q = 0; q <= N; ++q)
         data->indptr[q] = q * LENGTH;
     data->w = (struct windows){.tokens = N * LENGTH,
@@ -68,18 +56,6 @@ static void make(struct data *data)
                                .stop = data->indptr + 1,
                                .indptr = data->indptr,
                                .longest = LENGTH};
-    for (ptrdiff_t q = 0; q < N; ++q) { /* what W selects, so that the rows can be met */
-        double best = -INFINITY;
-        for (ptrdiff_t t = 0; t < LENGTH; ++t) {
-            double logit = 0;
-            for (ptrdiff_t i = 0; i < D * D; ++i)
-                logit += data->keys[(q * LENGTH + t) * D + i / D] * data->W[i] * data->queries[q * D + i % D];
-            if (logit > best) {
-                best = logit;
-                data->reference[q] = t;
-            }
-        }
-    }
 }
 
 static void solve(struct call *call, struct threads *threads, struct arena *arena)
@@ -100,41 +76,43 @@ static void solve(struct call *call, struct threads *threads, struct arena *aren
     }
 }
 
+static void step(double *x, const double *G, double scale, ptrdiff_t n)
+{
+    for (ptrdiff_t k = 0; k < n; ++k)
+        x[k] -= G[k] * scale;
+}
+
 static void train(struct call *call, struct threads *threads, struct arena *arena)
 {
     static const enum form forms[FORMS] = {FORM_MATRIX, FORM_FACTORS, FORM_MATRIX};
     const struct data *data = call->data;
     for (int i = 0; i < FORMS; ++i) {
-        double *v = arena_doubles(arena, D, 1), y[N];
+        struct data own = *data; /* whose weights move */
+        double y[N];
         struct objective objective = {.w = &data->w, .scores = data->scores, .loss = LOSS_LOGISTIC};
         struct general_output output = {.values = data->keys, .y = y, .dv = D, .heads = 1};
         for (ptrdiff_t q = 0; q < N; ++q)
             y[q] = 1;
-        memcpy(v, data->queries, D * sizeof *v);
         if (i == 2) { /* through a head that is not linear */
-            output.head = (struct head){.kind = HEAD_QUADRATIC, .d = D, .v = v, .lam = 0.1};
+            output.head = (struct head){.kind = HEAD_QUADRATIC, .d = D, .v = own.queries, .lam = 0.1};
             objective.scores = NULL;
             objective.output = &output;
         }
-        struct weights at = {.form = forms[i], .runs = 1, .heads = 1, .m = RANK};
-        at.W = arena_doubles(arena, D, D);
-        at.K = arena_doubles(arena, D, RANK);
-        at.Q = arena_doubles(arena, D, RANK);
-        memcpy(at.W, data->W, sizeof data->W);
-        memcpy(at.K, data->K, sizeof data->K);
-        memcpy(at.Q, data->Q, sizeof data->Q);
+        struct weights at = {
+            .form = forms[i], .runs = 1, .heads = 1, .m = RANK, .W = own.W, .K = own.K, .Q = own.Q};
         struct objective_work work;
         struct gradient gradient;
         objective_init(&work, &objective, &at, 0, threads, arena);
         transform_init_gradient(&gradient, &at, &data->w, at.form == FORM_FACTORS, arena);
-        for (int step = 0; step < 50; ++step) {
+        for (int k = 0; k < 50; ++k) {
             if (objective_gradient(&gradient, &work) != STATUS_DONE)
                 abort();
-            for (ptrdiff_t k = 0; k < D * D && at.form == FORM_MATRIX; ++k)
-                at.W[k] -= gradient.W[k] * exp(*gradient.log_scale);
-            for (ptrdiff_t k = 0; k < D * RANK && at.form == FORM_FACTORS; ++k) {
-                at.K[k] -= gradient.K[k] * exp(*gradient.log_scale);
-                at.Q[k] -= gradient.Q[k] * exp(*gradient.log_scale);
+            double scale = exp(*gradient.log_scale);
+            if (at.form == FORM_MATRIX) {
+                step(own.W, gradient.W, scale, D * D);
+            } else {
+                step(own.K, gradient.K, scale, D * RANK);
+                step(own.Q, gradient.Q, scale, D * RANK);
             }
         }
         call->loss[i] = gradient.loss[0];

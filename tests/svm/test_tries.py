@@ -20,14 +20,18 @@ CODE = {word: code for code, word in _core.STATUS.items()} | {"done": 0}
 SEEN = ("rows", "equal", "start", "start_W", "limit")
 
 
-def told(function, answers, *arguments):
+PRESOLVE, FROM_START, IN_TURN = range(3)
+
+
+def told(library, way, answers, p, kept=None, soft=0.0, limit=0):
     """The status, which call's answer was kept, and a row of SEEN per call; answers: status, gap[, iterations]."""
-    seen, kept, calls = np.zeros((4, len(SEEN)), dtype=np.intp), np.zeros(1), np.zeros(1, dtype=np.intp)
+    seen, first, calls = np.zeros((4, len(SEEN)), dtype=np.intp), np.zeros(1), np.zeros(1, dtype=np.intp)
     answers = [(CODE[word], gap, *(rest or (0,))) for word, gap, *rest in [*answers, *[("done", 0.0)] * 4]][:4]
     status, gap, iterations = (np.array(column) for column in zip(*answers, strict=True))
-    code = call(function, seen, kept, calls, status.astype(np.intc), iterations.astype(np.intc), gap, *arguments)
+    codes = status.astype(np.intc), iterations.astype(np.intc), gap
+    code = call(library.tries, seen, first, calls, *codes, way, p.struct, kept, soft, limit)
     looks = [SimpleNamespace(**dict(zip(SEEN, row, strict=True))) for row in seen[: calls[0]].tolist()]
-    return next(word for word, known in CODE.items() if known == code), int(kept[0]), looks
+    return next(word for word, known in CODE.items() if known == code), int(first[0]), looks
 
 
 OPEN = [("undecided", np.inf), ("undecided", np.inf), ("done", 0.0)]  # the reduced problem, with its start and without
@@ -35,7 +39,7 @@ OPEN = [("undecided", np.inf), ("undecided", np.inf), ("done", 0.0)]  # the redu
 
 def test_what_the_reduced_problem_leaves_open_is_tried_whole(library):
     p = make(1, 4, 5, 6, 3, copies=True)
-    status, kept, looks = told(library.tries_presolve, OPEN, p.struct, None, 0.0)
+    status, kept, looks = told(library, PRESOLVE, OPEN, p)
     assert (status, kept) == ("done", 3) and [look.rows for look in looks] == [p.m - 4, p.m - 4, p.m]
     assert [(look.start, look.start_W) for look in looks] == [(1, 1), (0, 0), (1, 1)]
 
@@ -44,14 +48,14 @@ def test_equality_rows_stay_equality_rows_where_copies_leave(library):
     p = make(1, 4, 5, 6, 3, copies=True)
     selected = np.arange(5) == p.kept[2][:, None]
     selected[:2, (p.kept[2][:2] + 3) % 5] |= np.eye(2, dtype=bool)
-    _, _, looks = told(library.tries_presolve, OPEN, p.struct, selected.view(np.uint8), 0.0)
+    _, _, looks = told(library, PRESOLVE, OPEN, p, selected.view(np.uint8))
     assert [look.equal for look in looks] == [2, 2, 2] and looks[0].rows == p.m - 4
 
 
 def test_copies_stay_with_a_soft_margin(library):
     """Each costs what it misses: there is nothing to leave out, and one problem to solve."""
     p = make(1, 4, 5, 6, 3, copies=True)
-    _, _, looks = told(library.tries_presolve, [("done", 0.0)], p.struct, None, 2.0)
+    _, _, looks = told(library, PRESOLVE, [("done", 0.0)], p, soft=2.0)
     assert [look.rows for look in looks] == [p.m]
 
 
@@ -69,7 +73,7 @@ def test_copies_stay_with_a_soft_margin(library):
     ],
 )
 def test_a_start_that_leads_nowhere_is_followed_by_none(library, answers, limit, expected):
-    status, kept, looks = told(library.tries_from_start, answers, make(1, 3, 4, 5, 4).struct, limit)
+    status, kept, looks = told(library, FROM_START, answers, make(1, 3, 4, 5, 4), limit=limit)
     assert (status, kept) == expected and len(looks) == len(answers)
     assert [(look.start, look.start_W) for look in looks] == [(1, 1), (0, 0)][: len(answers)]
 
@@ -90,7 +94,7 @@ def test_methods_in_turn(library, answers, limits, expected):
     """Each with its own limit, or with that of the caller; until one decides, or the best of all."""
     p = make(1, 3, 4, 5, 4)
     for limit in (0, 7):
-        status, kept, looks = told(library.tries_in_turn, answers, p.struct, limit)
+        status, kept, looks = told(library, IN_TURN, answers, p, limit=limit)
         assert (status, kept) == expected
         assert [look.limit for look in looks] == ([7] * len(limits) if limit else limits)
 

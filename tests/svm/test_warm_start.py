@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import warnings
 
@@ -10,7 +9,6 @@ import attsvm
 import judge
 import numpy as np
 import pytest
-from interrupt import interrupt_after
 from problems import CASES, ball, planted_margin, several_kept, sphere
 
 METHODS = [("frobenius", "active"), ("frobenius", "block"), ("frobenius", "gradient"), ("frobenius", "interior")]
@@ -178,23 +176,6 @@ def long_run(norm, method, **more):
     make, options = LONG[norm, method]
     case, options = make(), {"method": method, "tol": 1e-15, **options, **more}
     return case, lambda: attsvm.solve_svm(case.data, case.selected, norm, **options)
-
-
-@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs POSIX signals")
-@pytest.mark.parametrize(
-    ("norm", "method"),
-    [pytest.param(*key, marks=[] if key[1] in ("block", "gradient") else [pytest.mark.slow]) for key in LONG],
-)
-def test_ctrl_c_keeps_the_best_pair_so_far(norm, method):
-    case, run = long_run(norm, method)
-    with interrupt_after(0.25), pytest.raises(KeyboardInterrupt) as stopped:
-        run()
-    sol = stopped.value.partial
-    assert sol.status == "interrupted" and "stopped" in sol.message
-    if method == "soft":
-        assert 0 <= sol.objective_bound <= sol.objective * (1 + 1e-12)
-        return
-    assert judge.wrong(case, sol) is None
 
 
 class _Enough(Exception):
