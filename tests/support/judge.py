@@ -168,9 +168,10 @@ def _infeasible(case, sol, rows, linprog):
 
 def _bounds(case, sol, rows, tol):
     least, most = bounds(case, sol, rows)
+    size = np.sqrt((sol.W.astype(LONG) ** 2).sum())
     if sol.C is None:
         # certificate_tolerance: the longest row over the margin, in the norm of the weights.
-        size, largest = np.sqrt((sol.W.astype(LONG) ** 2).sum()), np.abs(rows.asked).max(initial=0)
+        largest = np.abs(rows.asked).max(initial=0)
         own = norms_of(sol.W.astype(LONG), norm_of(sol))[0]
         rounding = 100 * EPS * float(rows.length.max() * own / largest) if largest > 0 else 0.0
         said = (1 / least if least > 0 else np.inf, 1 / most if most > 0 else np.inf)
@@ -185,9 +186,9 @@ def _bounds(case, sol, rows, tol):
             return f"W has the norm {float(most)}, {float(least)} is proved, {allowed:.1e} between them is allowed"
         lam = rows.multipliers(case.data, sol.dual)[0]
         if sol.C is not None:  # whose slacks are strongly convex on either side
-            slack = rows.multipliers(case.data, sol.slack)[0]
             missing = np.where(rows.equal, 0, np.maximum(rows.asked - rows.apply(sol.W), 0))
-            if not sol.C * ((slack - missing) ** 2).sum() <= 4 * allowed * most:
+            off = np.abs(rows.multipliers(case.data, sol.slack)[0] - missing) - 4 * EPS * rows.length * size
+            if not sol.C * (np.maximum(off, 0) ** 2).sum() <= 4 * allowed * most:
                 return "slacks are not what rows fall short by"
         elif sol.norm == "frobenius":
             # Up to a factor, where multipliers would leave double precision; each is found to sqrt(2 gap), as the
@@ -197,8 +198,8 @@ def _bounds(case, sol, rows, tol):
             if not apart <= 3 * np.sqrt(allowed):
                 return f"W is not A^*(dual): apart by {float(apart):.1e} of its norm"
         elif sol.norm == "max" or isinstance(sol.norm, float):
-            scale = own ** (1 if sol.norm == "max" else sol.norm)
-            if 1e-300 < scale < 1e300 and not abs(rows.asked @ lam / scale - 1) <= 10 * allowed:
+            power, times = (1, 1000) if sol.norm == "max" else (sol.norm, 10)
+            if 1e-300 < own**power < 1e300 and not abs(rows.asked @ lam / own**power - 1) <= times * allowed:
                 return "the multipliers have not the scale of W"
     # No bound that it tells is better than W and multipliers prove, nor (of an answer) much worse.
     for its, mine, sign in zip(told, map(float, said), (1, -1) if sol.C is None else (-1, 1), strict=True):
