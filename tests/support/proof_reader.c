@@ -210,6 +210,7 @@ static void theorem(const Node *proof, char *text)
         int *keep = ARRAY(int, n);
         const Node *beside = windows[3]->type == 'n' ? NULL : windows[3]->kids + q;
         const Node *values = windows[4]->type == 'n' || windows[4]->kids[q].type == 'n' ? NULL : windows[4]->kids + q;
+        need(!values || values->n == n, DAMAGED, "a list too short");
         if (!beside)
             keep[a] = 1;
         for (long k = 0; beside && k < beside->n; k++) {
