@@ -40,11 +40,8 @@ def scaled_array(array: np.ndarray, power: int, what: str) -> np.ndarray:
 
 
 def of_order_one(dual: np.ndarray) -> np.ndarray:
-    """The multipliers over a power of two, the largest between 1 and 2; zeros where some are not finite: a method that
-    rounding stopped leaves such, and they prove nothing."""
+    """The multipliers over a power of two, the largest between 1 and 2."""
     largest = float(np.abs(dual).max(initial=0.0))
-    if not math.isfinite(largest):
-        return np.zeros_like(dual)
     return np.ldexp(dual, 1 - math.frexp(largest)[1]) if largest > 0 else dual
 
 
@@ -57,11 +54,10 @@ def in_units(answer: Answer, rows: int, asked: int, soft: bool, norm: str | floa
     """
     if rows == asked == answer.status == 0:
         return answer
-    infeasible = _core.STATUS[answer.status] == "infeasible"
-    if rows == asked == 0 and not infeasible:
-        return answer if np.isfinite(answer.dual).all() else answer._replace(dual=of_order_one(answer.dual))
     W, dual = answer.W, answer.dual
-    if infeasible:
+    if not np.isfinite(dual).all():  # a method that rounding stopped leaves such, and they prove nothing
+        dual = np.zeros_like(dual)
+    if _core.STATUS[answer.status] == "infeasible":
         return answer._replace(dual=of_order_one(dual))
     power, what = (2 * (asked - rows), "an objective") if soft else (rows - asked, "a margin")
     lower, upper = (scaled_number(bound, power, what) for bound in (answer.lower, answer.upper))
