@@ -32,6 +32,9 @@ MOST_CONDITION = 1e10
 STEPS = 3  # Newton steps on the equations: an answer with a gap of 1e-9 fixes W to about 5e-5
 
 
+Pair = tuple[np.ndarray, np.ndarray]
+
+
 class Rows(NamedTuple):
     """The rows that hold an answer."""
 
@@ -78,7 +81,7 @@ class Tangent:
         dW, _ = self._solve(sum(change.adjoint(rows.multiplier) for change in changes), -moved)
         return dW, float(self._dmargin * (rows.multiplier @ moved))
 
-    def backward(self, gW: np.ndarray, gmargin: float) -> tuple[np.ndarray, np.ndarray]:
+    def backward(self, gW: np.ndarray, gmargin: float) -> Pair:
         """The gradients in the keys and in the queries of ``<gW, W> + gmargin * margin``."""
         rows, y = self.rows, self.rows.multiplier
         A, mu = self._solve(gW, np.zeros(len(y)))  # the system is symmetric
@@ -117,11 +120,9 @@ def _holding_rows(sol: Separation) -> Rows:
     data, selection = sol.data, sol.selection
     query, chosen, token = data._rows_of(selection.reference)
     asked = selection.asked(np.arange(len(query)))
-    equal = np.zeros(len(query), dtype=bool)
-    if selection.kept is not None:
-        equal = selection.kept & (token != chosen)
-        if selection.rhs is None:
-            asked[selection.kept] = 0.0
+    equal = np.zeros(len(query), dtype=bool) if selection.kept is None else selection.kept & (token != chosen)
+    if selection.rhs is None:
+        asked[equal] = 0.0
     margins = data._flat_margins(sol.W, selection.reference)
     size = np.linalg.norm(data.keys[chosen].astype(np.float64) - data.keys[token], axis=1)
     size *= np.linalg.norm(data.queries, axis=1)[query]
@@ -164,7 +165,7 @@ def _frobenius(sol: Separation, rows: Rows) -> Any:
     inverse = _inverse(gram)
     y = inverse @ rows.asked
 
-    def solve(P: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def solve(P: np.ndarray, s: np.ndarray) -> Pair:
         dy = inverse @ (s - rows.apply(P))
         return P + rows.adjoint(dy), dy
 
@@ -192,7 +193,7 @@ def _entrywise(sol: Separation, rows: Rows) -> Any:
         flat = P.ravel()
         return (scale * flat + (2 - q) * slope * (slope @ flat)).reshape(P.shape)
 
-    def solve(P: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def solve(P: np.ndarray, s: np.ndarray) -> Pair:
         dy = inverse @ (s - rows.apply(bend(P)))
         return bend(P + rows.adjoint(dy)), dy
 
@@ -223,7 +224,7 @@ def _nuclear(sol: Separation, rows: Rows) -> Any:
     if r < min(dk, dz) and np.linalg.svd(rows.adjoint(y), compute_uv=False)[r] > 1 - HOLDS:
         raise ValueError("the answer has no derivative: its rank may grow when a token moves")
 
-    def solve(P: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def solve(P: np.ndarray, s: np.ndarray) -> Pair:
         dA, dB, dy = step(P @ B / h, P.T @ A / h, -s)
         return dA @ B.T + A @ dB.T, h * dy
 
@@ -243,7 +244,7 @@ def _max(sol: Separation, rows: Rows) -> Any:
     u = np.linalg.solve(J, rows.asked)
     y = np.linalg.solve(J.T, np.eye(len(u))[-1]) * u[-1]
 
-    def solve(P: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def solve(P: np.ndarray, s: np.ndarray) -> Pair:
         return (places @ np.linalg.solve(J, s)).reshape(M.shape), -np.linalg.solve(J.T, places.T @ P.ravel())
 
     return (places @ u).reshape(M.shape), y, solve

@@ -27,7 +27,6 @@ from .support import ROUNDED, log_pulls, products
 
 DEPENDENT = 1e-9  # of the largest: what is left of an equation that depends on others
 BINDING = 1e-6  # of the largest margin asked: W exceeds less where it is held
-BITS = (28, 44)  # of an inverse, the fewest that do: products of short integers are fast
 MOST_DEPENDED = 12  # equations on which another depends: exact factors of 40 take minutes
 NUDGES = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10, 1e-9)  # of W, into the margins that it misses by rounding
 
@@ -266,8 +265,7 @@ def _contradiction(rows: _Rows, dual: np.ndarray, lift: bool) -> dict[str, Any] 
         return None
     basis = [names.index(tuple(name)) for name in found["basis"]]  # takes up what the solver's tolerance has left
     exact = dual.copy()
-    for _ in range(2):
-        exact[at[basis]] -= np.linalg.lstsq(A[:, basis], A @ exact[at], rcond=None)[0]
+    exact[at[basis]] -= np.linalg.lstsq(A[:, basis], A @ dual[at], rcond=None)[0]
     if (exact[at][~rows.equation[at]] < 0).any():
         return None
     found["dependent"] = multiples + found["dependent"]
@@ -290,8 +288,7 @@ def _square(
     basis = _pivots(scaled[free])
     if len(basis) < len(free):
         return None
-    square = A[np.ix_(free, basis)]
-    inverse = np.linalg.inv(square)
+    inverse = np.linalg.inv(A[np.ix_(free, basis)])
     dependent = []
     for k in np.setdiff1d(np.arange(len(A)), free):
         factors = A[k, basis] @ inverse
@@ -304,11 +301,7 @@ def _square(
             return None
         whole = _whole([Fraction(1), *(-x for x in exact)])
         dependent.append([[*equations[e], x] for e, x in zip([k, *free[others]], whole, strict=True)])
-    return {
-        "basis": [list(unknowns[k]) for k in basis],
-        "dependent": dependent,
-        "inverse": _hex(_rounded(inverse, square).T),
-    }
+    return {"basis": [list(unknowns[k]) for k in basis], "dependent": dependent, "inverse": _hex(inverse.T)}
 
 
 def _solved(A: list[list[Fraction]], b: list[Fraction]) -> list[Fraction] | None:
@@ -346,13 +339,3 @@ def _pivots(A: np.ndarray) -> np.ndarray:
         A[:, k] = 0.0
         chosen.append(k)
     return np.array(chosen, dtype=np.intp)
-
-
-def _rounded(inverse: np.ndarray, B: np.ndarray) -> np.ndarray:
-    """The inverse to few bits, as long as it is one."""
-    exponent = np.frexp(np.abs(inverse).max())[1]
-    for bits in BITS:
-        short = np.ldexp(np.rint(np.ldexp(inverse, bits - exponent)), exponent - bits)
-        if np.linalg.norm(np.eye(len(B)) - short @ B, np.inf) < 0.5:
-            return short
-    return inverse

@@ -36,10 +36,9 @@ def holding(sol: Any) -> np.ndarray:
 def log_pulls(sol: Any, entries: np.ndarray) -> np.ndarray:
     """Logarithms, as the numbers may leave double precision, of the multipliers of these entries, each times the size
     of its row: the largest number in x_ref - x_t times that in z."""
-    data, sizes = sol.data, np.empty(len(entries))
+    data = sol.data
     q, chosen, token = data._rows_of(sol.selection.reference, entries)
-    if data._identity:
-        sizes = (chosen != token) / 2
+    sizes = (chosen != token) / 2
     for k in range(0, 0 if data._identity else len(entries), CHUNK):
         a, t = (data.keys[at[k : k + CHUNK]].astype(np.float64) / 2 for at in (chosen, token))
         sizes[k : k + CHUNK] = np.abs(a - t).max(axis=1)
