@@ -89,9 +89,8 @@ def _by_levels(data: Data, request: Request, kinds: Vocabulary) -> tuple[Answer 
     found = solve_levels(data.queries, kinds.chosen, kinds.count, request.tol / 2, request.max_iter, request.report)
     request = replace(request, dual=found.dual.ravel())
     proposed = replace(request, W=found.W / kinds.scale[:, None], max_iter=0, report=None)
-    answer = Answer._make(_call(_core.check, data, proposed))._replace(
-        method="newton", iterations=found.iterations, exception=found.exception
-    )
+    answer = _call(_core.check, data, proposed)
+    answer = answer._replace(method="newton", iterations=found.iterations, exception=found.exception)
     if answer.status in (CODE["done"], CODE["infeasible"]) or 0 < request.max_iter <= found.iterations:
         return answer, request
     return None if found.exception is None else answer._replace(status=CODE["interrupted"]), request
