@@ -67,8 +67,8 @@ def is_unique(sol: Any) -> bool | None:
     length = np.linalg.norm(delta, axis=1) * np.linalg.norm(Z[query], axis=1)
     equal = np.isinf(slack)
     pull = np.where(equal, 0.0, multiplier * length)
-    face_of = {"max": _max, "spectral": _spectral, "nuclear": _nuclear}.get(sol.norm, lambda M, W: None)
-    held, face = _split(pull, pull.max()), face_of(M, W)
+    faces: dict[Any, Any] = {"max": _max, "spectral": _spectral, "nuclear": _nuclear}
+    held, face = _split(pull, pull.max()), faces[sol.norm](M, W) if sol.norm in faces else None
     if held is None or face is None:
         return None
     held |= equal
